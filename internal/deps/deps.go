@@ -1,0 +1,36 @@
+//go:build never
+
+package deps
+
+import (
+	_ "github.com/container-storage-interface/spec/lib/go/csi"
+	_ "github.com/fsnotify/fsnotify"
+	_ "github.com/go-logr/logr"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/google/uuid"
+	_ "github.com/hanwen/go-fuse/v2/fs"
+	_ "github.com/kubernetes-csi/csi-lib-utils/protosanitizer"
+	_ "github.com/kubernetes-csi/csi-lib-utils/rpc"
+	_ "github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
+	_ "github.com/onsi/ginkgo/v2"
+	_ "github.com/onsi/gomega"
+	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/spf13/cobra"
+	_ "github.com/spf13/pflag"
+	_ "go.uber.org/goleak"
+	_ "google.golang.org/grpc"
+	_ "google.golang.org/protobuf/proto"
+	_ "k8s.io/api/core/v1"
+	_ "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	_ "k8s.io/apimachinery/pkg/runtime"
+	_ "k8s.io/client-go/kubernetes"
+	_ "k8s.io/component-base/cli/flag"
+	_ "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+	_ "k8s.io/mount-utils"
+	_ "k8s.io/utils/clock"
+	_ "sigs.k8s.io/controller-runtime"
+	_ "sigs.k8s.io/controller-runtime/pkg/envtest"
+	_ "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	_ "sigs.k8s.io/yaml"
+)

@@ -1,0 +1,40 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+)
+
+// The kinds of failure a platform reports. Implementations wrap them with
+// words that say what was tried, on what, and what to do about it.
+var (
+	// ErrInvalid: the request can never succeed as written.
+	ErrInvalid = errors.New("invalid request")
+	// ErrNotFound: the volume, node or device named does not exist.
+	ErrNotFound = errors.New("not found")
+	// ErrExists: the name is taken by something with other properties.
+	ErrExists = errors.New("exists with other properties")
+	// ErrInUse: the object is held by somebody else; releasing it there helps.
+	ErrInUse = errors.New("in use")
+	// ErrExhausted: no room, no free function, no capacity.
+	ErrExhausted = errors.New("exhausted")
+	// ErrOutOfRange: the size is outside what the platform can make.
+	ErrOutOfRange = errors.New("out of range")
+	// ErrPrecondition: the state of the system forbids it now; repeating
+	// does not help until somebody changes that state.
+	ErrPrecondition = errors.New("precondition failed")
+	// ErrUnsupported: this platform cannot do this at all.
+	ErrUnsupported = errors.New("not supported")
+	// ErrBusy: another operation on the same object is under way; repeat.
+	ErrBusy = errors.New("busy")
+	// ErrUnavailable: somebody needed for it cannot be reached; repeat.
+	ErrUnavailable = errors.New("unavailable")
+)
+
+// Uncertain reports whether an operation that ended with err may have had an
+// effect, or may yet: such a call has to be repeated, or undone, before its
+// outcome is known. Every other error is final: nothing was left behind.
+func Uncertain(err error) bool {
+	return errors.Is(err, ErrBusy) || errors.Is(err, ErrUnavailable) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,68 @@
+package provisioner
+
+import "context"
+
+// Platform is one storage platform: the faces it has. A nil face is a thing
+// that it cannot do.
+type Platform struct {
+	Volumes     Volumes
+	Attachments Attachments
+	Host        Host
+	DPU         DPU
+}
+
+// Volumes makes and removes volumes.
+type Volumes interface {
+	// Create makes the volume named spec.Name, or returns it if it is there
+	// with the same properties. Errors: ErrInvalid, ErrExists,
+	// ErrExhausted, ErrOutOfRange, or an uncertain one.
+	Create(ctx context.Context, spec VolumeSpec) (Volume, error)
+	// Delete removes a volume; one that is gone is success. ErrInUse while
+	// it is attached somewhere.
+	Delete(ctx context.Context, id string) error
+	// Get returns the volume, or ErrNotFound.
+	Get(ctx context.Context, id string) (Volume, error)
+}
+
+// Attachments lets a node use a volume, and takes that right back.
+type Attachments interface {
+	// Attach gives spec.Node the use of the volume. ErrNotFound if volume or
+	// node is unknown; ErrInUse if a single-node volume is held elsewhere;
+	// ErrExists if it is attached there in another way.
+	Attach(ctx context.Context, spec AttachSpec) (Attachment, error)
+	// Detach ends it. When it returns nil the node can no longer reach the
+	// volume. What is not attached, or gone, is success. An empty node
+	// means every node.
+	Detach(ctx context.Context, volumeID, node string) error
+}
+
+// Host turns an attached volume into a device on the machine that asks. On a
+// host it is a block device in /dev; on a DPU, asked by the SNAP node driver,
+// it is the name of an SPDK block device.
+type Host interface {
+	// Open makes the device appear and returns it; repeated, it returns the
+	// same device. ErrUnavailable while the device has not appeared yet.
+	Open(ctx context.Context, spec OpenSpec) (Device, error)
+	// Close undoes Open; a device that is gone is success.
+	Close(ctx context.Context, volumeID, deviceName string) error
+	// Lookup returns the open device of a volume, or ErrNotFound.
+	Lookup(ctx context.Context, volumeID string) (Device, error)
+	// List returns every open device, ordered by volume.
+	List(ctx context.Context) ([]Device, error)
+}
+
+// DPU shows a device to the host as an emulated PCI function.
+type DPU interface {
+	// Expose shows spec.Device to the host and returns where. Repeated, it
+	// returns the same function and identity. ErrExhausted if no function
+	// is free; ErrNotFound if the device does not exist.
+	Expose(ctx context.Context, spec ExposeSpec) (Exposure, error)
+	// Withdraw takes the device away from the host: when it returns nil, no
+	// further read or write of the host reaches the device. One that is not
+	// exposed is success.
+	Withdraw(ctx context.Context, deviceName string) error
+	// List returns what is exposed now, whole or in part, ordered by device.
+	List(ctx context.Context) ([]Exposure, error)
+	// Functions counts the functions of each type.
+	Functions(ctx context.Context) ([]FunctionCount, error)
+}

@@ -1,0 +1,140 @@
+package provisioner
+
+// AccessMode says who may use a volume, in Kubernetes' words.
+type AccessMode string
+
+// The access modes.
+const (
+	ReadWriteOnce    AccessMode = "ReadWriteOnce"
+	ReadOnlyMany     AccessMode = "ReadOnlyMany"
+	ReadWriteMany    AccessMode = "ReadWriteMany"
+	ReadWriteOncePod AccessMode = "ReadWriteOncePod"
+)
+
+// SingleNode reports whether modes allow the volume on one node at a time:
+// true unless one of them is a Many mode.
+func SingleNode(modes []AccessMode) bool {
+	for _, m := range modes {
+		if m == ReadOnlyMany || m == ReadWriteMany {
+			return false
+		}
+	}
+	return true
+}
+
+// VolumeMode says how a volume is shown: as a file system or as a block device.
+type VolumeMode string
+
+// The volume modes.
+const (
+	Filesystem VolumeMode = "Filesystem"
+	Block      VolumeMode = "Block"
+)
+
+// VolumeSpec is what is wanted of a volume.
+type VolumeSpec struct {
+	// Name is unique for the platform; it makes Create idempotent.
+	Name string
+	// CapacityBytes is the least size; 0 leaves it to the platform.
+	CapacityBytes int64
+	// LimitBytes is the largest size allowed; 0 means no limit.
+	LimitBytes int64
+	// AccessModes is never empty.
+	AccessModes []AccessMode
+	// Mode is Filesystem or Block.
+	Mode VolumeMode
+	// Parameters are the platform's own, from the StorageClass.
+	Parameters map[string]string
+}
+
+// Volume is a volume as it is.
+type Volume struct {
+	ID            string
+	CapacityBytes int64
+	// AccessModes and Mode are what the volume was made with.
+	AccessModes []AccessMode
+	Mode        VolumeMode
+	// Parameters are those it was made with.
+	Parameters map[string]string
+	// Context travels with the volume to every later call.
+	Context map[string]string
+}
+
+// AttachSpec names a volume and the node that shall use it.
+type AttachSpec struct {
+	VolumeID string
+	Node     string
+	ReadOnly bool
+	// AccessModes is the mode in which it is to be used.
+	AccessModes []AccessMode
+	// VolumeContext is Volume.Context.
+	VolumeContext map[string]string
+}
+
+// Attachment is what the node needs to find the volume.
+type Attachment struct {
+	PublishContext map[string]string
+}
+
+// OpenSpec says which attached volume is to become a device.
+type OpenSpec struct {
+	VolumeID       string
+	Mode           VolumeMode
+	AccessModes    []AccessMode
+	PublishContext map[string]string
+	VolumeContext  map[string]string
+	Parameters     map[string]string
+}
+
+// Device is an open device.
+type Device struct {
+	VolumeID string
+	// Name is the platform's own: an SPDK bdev on a DPU, "nvme0n1" on a host.
+	Name string
+	// Path is its file in /dev; empty where there is none.
+	Path string
+	// Mode is how it was opened.
+	Mode VolumeMode
+}
+
+// FunctionType is the kind of PCI function.
+type FunctionType string
+
+// The function types.
+const (
+	PF FunctionType = "pf"
+	VF FunctionType = "vf"
+)
+
+// ExposeSpec says which device the host shall see, and through what.
+type ExposeSpec struct {
+	// Device is the name of the SPDK bdev.
+	Device       string
+	FunctionType FunctionType
+	Hotplug      bool
+	// Recorded identity of an earlier exposure, kept over restarts: with
+	// these the host sees the very same namespace again. Zero if none.
+	PCIAddress  string
+	NamespaceID int64
+	UUID        string
+	// Parameters are passed to the controller, as SNAP knows them.
+	Parameters map[string]string
+}
+
+// Exposure is a device as the host sees it.
+type Exposure struct {
+	Device      string
+	PCIAddress  string
+	NamespaceID int64
+	UUID        string
+	// Visible is true if the host can reach the namespace; false if the
+	// exposure is there in part only.
+	Visible bool
+}
+
+// FunctionCount says how many functions of a type there are and how many are
+// free.
+type FunctionCount struct {
+	Type        FunctionType
+	Total, Free int
+}
