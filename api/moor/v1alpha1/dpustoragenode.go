@@ -1,0 +1,122 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// DPUStorageNodeSpec binds a host to its DPU.
+type DPUStorageNodeSpec struct {
+	// DPUName is the DPU's node name in the DPU cluster. Empty: not known yet.
+	// +optional
+	DPUName string `json:"dpuName,omitempty"`
+}
+
+// Heartbeat is one sign of life. Only the change of Sequence counts, measured
+// by the observer's own clock; Time is for people.
+type Heartbeat struct {
+	// Sequence grows with every beat.
+	// +optional
+	Sequence int64 `json:"sequence,omitempty"`
+	// Time of the beat by the sender's clock.
+	// +optional
+	Time metav1.Time `json:"time,omitempty"`
+	// Version of the sender.
+	// +optional
+	Version string `json:"version,omitempty"`
+}
+
+// HostState is what the host's node plugin says. Writer: snap-csi-plugin.
+type HostState struct {
+	Heartbeat `json:",inline"`
+	// MaxVolumes that this host can have attached.
+	// +optional
+	MaxVolumes int64 `json:"maxVolumes,omitempty"`
+}
+
+// FunctionCount is how many emulated functions there are.
+type FunctionCount struct {
+	// Type of the functions.
+	Type string `json:"type"`
+	// Total number of functions.
+	Total int64 `json:"total"`
+	// Free functions.
+	Free int64 `json:"free"`
+}
+
+// PluginState is how a vendor plugin is.
+type PluginState struct {
+	// Name of the plugin.
+	Name string `json:"name"`
+	// Ready: it answers and says so.
+	Ready bool `json:"ready"`
+	// Message in words if it is not ready.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// DPUState is what the DPU's agent says. Writer: snap-node-driver in the DPU
+// cluster; hostsync copies it to the host cluster.
+type DPUState struct {
+	Heartbeat `json:",inline"`
+	// Functions by type.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Functions []FunctionCount `json:"functions,omitempty"`
+	// Plugins of vendors.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Plugins []PluginState `json:"plugins,omitempty"`
+	// SNAPReady: the SNAP service answers.
+	// +optional
+	SNAPReady bool `json:"snapReady,omitempty"`
+}
+
+// DPUStorageNodeStatus is what is seen of a host and its DPU.
+type DPUStorageNodeStatus struct {
+	// Host half.
+	// +optional
+	Host *HostState `json:"host,omitempty"`
+	// DPU half.
+	// +optional
+	DPU *DPUState `json:"dpu,omitempty"`
+	// Conditions: HostAlive, DPUAlive, Ready.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// DPUStorageNode is the heartbeat of a host and of the DPU in it. In the host
+// cluster its name is the host's node name, in the DPU cluster the DPU's.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:printcolumn:name="DPU",type=string,JSONPath=`.spec.dpuName`
+// +kubebuilder:printcolumn:name="SNAP",type=boolean,JSONPath=`.status.dpu.snapReady`
+// +kubebuilder:printcolumn:name="Free VFs",type=integer,JSONPath=`.status.dpu.functions[?(@.type=='vf')].free`
+// +kubebuilder:printcolumn:name="Plugins",type=string,JSONPath=`.status.dpu.plugins[*].name`
+// +kubebuilder:printcolumn:name="Host Beat",type=date,JSONPath=`.status.host.time`
+// +kubebuilder:printcolumn:name="DPU Beat",type=date,JSONPath=`.status.dpu.time`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type DPUStorageNode struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   DPUStorageNodeSpec   `json:"spec,omitempty"`
+	Status DPUStorageNodeStatus `json:"status,omitempty"`
+}
+
+// DPUStorageNodeList is a list of DPUStorageNodes.
+// +kubebuilder:object:root=true
+type DPUStorageNodeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []DPUStorageNode `json:"items"`
+}
+
+// Condition types of a DPUStorageNode.
+const (
+	ConditionHostAlive = "HostAlive"
+	ConditionDPUAlive  = "DPUAlive"
+	ConditionReady     = "Ready"
+)

@@ -1,0 +1,25 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the group and version of every kind here.
+var GroupVersion = schema.GroupVersion{Group: "storage.moor.dev", Version: "v1alpha1"}
+
+// AddHostToScheme registers the kinds that the host cluster serves.
+func AddHostToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &DPUStorageNode{}, &DPUStorageNodeList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
+
+// AddDPUToScheme registers the kinds that the DPU cluster serves.
+func AddDPUToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion,
+		&DPUStorageNode{}, &DPUStorageNodeList{}, &WriterClaim{}, &WriterClaimList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}

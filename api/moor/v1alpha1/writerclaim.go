@@ -1,0 +1,107 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ClaimPhase is where the right to write is.
+// +kubebuilder:validation:Enum=Free;Granted;Fencing
+type ClaimPhase string
+
+// The phases of a WriterClaim.
+const (
+	// ClaimFree: nobody may write; the next grant gets epoch+1.
+	ClaimFree ClaimPhase = "Free"
+	// ClaimGranted: Holder may write under Epoch.
+	ClaimGranted ClaimPhase = "Granted"
+	// ClaimFencing: Holder's right is being taken back; nobody else may
+	// write until a receipt shows that Holder cannot.
+	ClaimFencing ClaimPhase = "Fencing"
+)
+
+// ReceiptKind says who proved that the old holder can no longer write.
+// +kubebuilder:validation:Enum=DPU;Storage;LeaseBound;Operator
+type ReceiptKind string
+
+// The kinds of receipt, strongest first.
+const (
+	// ReceiptDPU: the old DPU detached the namespace and ended its I/O.
+	ReceiptDPU ReceiptKind = "DPU"
+	// ReceiptStorage: the storage revoked the old DPU.
+	ReceiptStorage ReceiptKind = "Storage"
+	// ReceiptLeaseBound: the lease ran out on a DPU known to withdraw itself.
+	ReceiptLeaseBound ReceiptKind = "LeaseBound"
+	// ReceiptOperator: a person vouches for it.
+	ReceiptOperator ReceiptKind = "Operator"
+)
+
+// Receipt is the proof that a holder's epoch is over.
+type Receipt struct {
+	// Kind says who proved it.
+	Kind ReceiptKind `json:"kind"`
+	// Holder whose right ended.
+	Holder string `json:"holder"`
+	// Epoch that ended.
+	Epoch int64 `json:"epoch"`
+	// Time when it was recorded; for people, no decision uses it.
+	// +optional
+	Time metav1.Time `json:"time,omitempty"`
+	// Message in words.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// WriterClaimSpec names the volume.
+type WriterClaimSpec struct {
+	// VolumeName is a single-writer Volume in the same namespace.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="volumeName is immutable"
+	VolumeName string `json:"volumeName"`
+}
+
+// WriterClaimStatus is the right to write. Only compare-and-swap changes it.
+// Writers: hostsync grants, fence frees.
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.epoch) || (has(self.epoch) && self.epoch >= oldSelf.epoch)",message="epoch never goes back"
+// +kubebuilder:validation:XValidation:rule="self.phase == 'Free' || (has(self.holder) && self.holder != ”)",message="a claim that is not Free has a holder"
+type WriterClaimStatus struct {
+	// Phase: Free, Granted or Fencing.
+	// +kubebuilder:default=Free
+	Phase ClaimPhase `json:"phase"`
+	// Holder is the DPU's node name.
+	// +optional
+	Holder string `json:"holder,omitempty"`
+	// Attachment is the VolumeAttachment for which it was granted.
+	// +optional
+	Attachment string `json:"attachment,omitempty"`
+	// Epoch of the last grant, from 1; it only grows.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Epoch int64 `json:"epoch,omitempty"`
+	// Receipts of the last fence, newest last.
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	Receipts []Receipt `json:"receipts,omitempty"`
+}
+
+// WriterClaim is the right to write to one single-writer volume.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.spec.volumeName`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Holder",type=string,JSONPath=`.status.holder`
+// +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.status.epoch`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type WriterClaim struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec WriterClaimSpec `json:"spec,omitempty"`
+	// +optional
+	Status *WriterClaimStatus `json:"status,omitempty"`
+}
+
+// WriterClaimList is a list of WriterClaims.
+// +kubebuilder:object:root=true
+type WriterClaimList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []WriterClaim `json:"items"`
+}

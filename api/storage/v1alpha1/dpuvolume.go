@@ -1,0 +1,136 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// DPUVolumeSpec is what is wanted of a volume. It never changes. Writer: the
+// CSI controller, or the user in zero-trust mode.
+// +kubebuilder:validation:XValidation:rule="self.dpuStoragePolicyName == oldSelf.dpuStoragePolicyName",message="dpuStoragePolicyName is immutable"
+// +kubebuilder:validation:XValidation:rule="self.parameters == oldSelf.parameters",message="parameters is immutable"
+// +kubebuilder:validation:XValidation:rule="self.accessModes == oldSelf.accessModes",message="accessModes is immutable"
+// +kubebuilder:validation:XValidation:rule="self.resources == oldSelf.resources",message="resources is immutable"
+// +kubebuilder:validation:XValidation:rule="self.volumeMode == oldSelf.volumeMode",message="volumeMode is immutable"
+type DPUVolumeSpec struct {
+	// DPUStoragePolicyName names a DPUStoragePolicy in the same namespace.
+	// +kubebuilder:validation:MinLength=1
+	DPUStoragePolicyName string `json:"dpuStoragePolicyName"`
+	// Parameters go to the vendor's plugin; they win over the policy's.
+	// +kubebuilder:default={}
+	// +optional
+	Parameters map[string]string `json:"parameters,omitempty"`
+	// AccessModes: ReadWriteOnce, ReadOnlyMany, ReadWriteMany; and, which is
+	// an addition of Moor, ReadWriteOncePod.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:XValidation:rule="self.all(m, m in ['ReadWriteOnce', 'ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOncePod'])",message="each access mode must be one of ReadWriteOnce, ReadOnlyMany, ReadWriteMany, ReadWriteOncePod"
+	AccessModes []corev1.PersistentVolumeAccessMode `json:"accessModes"`
+	// Resources: requests.storage is the least size in bytes, limits.storage
+	// the largest.
+	// +kubebuilder:validation:XValidation:rule="has(self.requests) && 'storage' in self.requests",message="resources.requests.storage must be set"
+	Resources corev1.VolumeResourceRequirements `json:"resources"`
+	// VolumeMode: Filesystem or Block.
+	// +kubebuilder:validation:Enum=Filesystem;Block
+	// +kubebuilder:default=Filesystem
+	// +optional
+	VolumeMode *corev1.PersistentVolumeMode `json:"volumeMode,omitempty"`
+}
+
+// DPUVolumePhase is where a volume is in its life.
+// +kubebuilder:validation:Enum=Pending;Bound
+type DPUVolumePhase string
+
+// The phases of a DPUVolume.
+const (
+	DPUVolumePending DPUVolumePhase = "Pending"
+	DPUVolumeBound   DPUVolumePhase = "Bound"
+)
+
+// VolumeInfo is what the vendor made.
+type VolumeInfo struct {
+	// Capacity that the vendor gave, in bytes under the key storage.
+	// +optional
+	Capacity corev1.ResourceList `json:"capacity,omitempty"`
+	// AccessModes that the vendor gave.
+	// +optional
+	AccessModes []corev1.PersistentVolumeAccessMode `json:"accessModes,omitempty"`
+	// VolumeMode of the volume.
+	// +optional
+	VolumeMode *corev1.PersistentVolumeMode `json:"volumeMode,omitempty"`
+	// VolumeAttributes are the vendor's volume context.
+	// +optional
+	VolumeAttributes map[string]string `json:"volumeAttributes,omitempty"`
+	// VolumeName is the vendor's PersistentVolume in the DPU cluster.
+	// +optional
+	VolumeName string `json:"volumeName,omitempty"`
+}
+
+// DPUVolumeState is what was chosen and made for a volume.
+type DPUVolumeState struct {
+	// DPUCluster where the vendor's claim lives.
+	// +optional
+	DPUCluster *ObjectReference `json:"dpuCluster,omitempty"`
+	// Parameters of policy and volume, merged; the volume's win.
+	// +optional
+	Parameters map[string]string `json:"parameters,omitempty"`
+	// SelectedDPUStorageVendorName is the vendor chosen.
+	// +optional
+	SelectedDPUStorageVendorName string `json:"selectedDPUStorageVendorName,omitempty"`
+	// StorageVendorPluginName is that vendor's plugin.
+	// +optional
+	StorageVendorPluginName string `json:"storageVendorPluginName,omitempty"`
+	// StorageClassName is that vendor's StorageClass.
+	// +optional
+	StorageClassName string `json:"storageClassName,omitempty"`
+	// CSIDriverName is the provisioner of that StorageClass.
+	// +optional
+	CSIDriverName string `json:"csiDriverName,omitempty"`
+	// PersistentVolumeClaimRef is the vendor's claim in the DPU cluster.
+	// +optional
+	PersistentVolumeClaimRef *ObjectReference `json:"persistentVolumeClaimRef,omitempty"`
+	// VolumeInfo is what the vendor made.
+	// +optional
+	VolumeInfo *VolumeInfo `json:"volumeInfo,omitempty"`
+}
+
+// DPUVolumeStatus is what the host controller sees. Writer: snap-host-controller.
+type DPUVolumeStatus struct {
+	// Phase: Pending until the vendor's volume is there, then Bound.
+	// +optional
+	Phase DPUVolumePhase `json:"phase,omitempty"`
+	// State is what was chosen and made.
+	// +optional
+	State *DPUVolumeState `json:"state,omitempty"`
+	// Conditions: Ready, DPUVolumeReconciled, Scheduled, Bound.
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ObservedGeneration is the generation that Conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// DPUVolume is a volume that DPUs can show to their hosts.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
+// +kubebuilder:printcolumn:name="DPUStoragePolicyName",type=string,JSONPath=`.spec.dpuStoragePolicyName`
+// +kubebuilder:printcolumn:name="VolumeMode",type=string,JSONPath=`.spec.volumeMode`
+// +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.spec.resources.requests.storage`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type DPUVolume struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   DPUVolumeSpec   `json:"spec,omitempty"`
+	Status DPUVolumeStatus `json:"status,omitempty"`
+}
+
+// DPUVolumeList is a list of DPUVolumes.
+// +kubebuilder:object:root=true
+type DPUVolumeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []DPUVolume `json:"items"`
+}

@@ -1,0 +1,118 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// DPUVolumeAttachmentSpec says which volume which host shall see. Writer: the
+// CSI controller, the replica controller (role Replica), or the user in
+// zero-trust mode.
+// +kubebuilder:validation:XValidation:rule="!self.hotplugFunction || self.functionType == 'pf'",message="hotplugFunction can be true only with functionType pf"
+// +kubebuilder:validation:XValidation:rule="self.dpuNodeName == oldSelf.dpuNodeName",message="dpuNodeName is immutable"
+// +kubebuilder:validation:XValidation:rule="self.dpuVolumeName == oldSelf.dpuVolumeName",message="dpuVolumeName is immutable"
+// +kubebuilder:validation:XValidation:rule="self.functionType == oldSelf.functionType",message="functionType is immutable"
+// +kubebuilder:validation:XValidation:rule="self.hotplugFunction == oldSelf.hotplugFunction",message="hotplugFunction is immutable"
+type DPUVolumeAttachmentSpec struct {
+	// DPUNodeName is the host: the name of a DPUNode and of its Node.
+	// +kubebuilder:validation:MinLength=1
+	DPUNodeName string `json:"dpuNodeName"`
+	// DPUVolumeName names a DPUVolume in the same namespace.
+	// +kubebuilder:validation:MinLength=1
+	DPUVolumeName      string `json:"dpuVolumeName"`
+	FunctionTypeConfig `json:",inline"`
+	// Role: Primary (default) or Replica. An addition of Moor.
+	// +optional
+	Role Role `json:"role,omitempty"`
+}
+
+// NVMeAttrs identifies an NVMe namespace as the host sees it.
+type NVMeAttrs struct {
+	// NamespaceID within its controller, from 1.
+	// +optional
+	NamespaceID int64 `json:"namespaceID,omitempty"`
+	// NamespaceUUID is the namespace's UUID; it never changes.
+	// +optional
+	NamespaceUUID string `json:"namespaceUUID,omitempty"`
+}
+
+// VirtioFSAttrs identifies a virtio-fs device as the host sees it.
+type VirtioFSAttrs struct {
+	// FilesystemTag to mount, at most 36 bytes.
+	// +optional
+	FilesystemTag string `json:"filesystemTag,omitempty"`
+}
+
+// AttachedDPU is what the DPU shows to the host.
+type AttachedDPU struct {
+	// PCIAddress of the function on the host, "bus:device.function".
+	// +optional
+	PCIAddress string `json:"pciAddress,omitempty"`
+	// FuncVUID is the function's vital unique identifier; a VF has its PF's.
+	// +optional
+	FuncVUID string `json:"funcVUID,omitempty"`
+	// DeviceName is the name of the backing device on the DPU.
+	// +optional
+	DeviceName string `json:"deviceName,omitempty"`
+	// NVMeAttrs of an NVMe namespace.
+	// +optional
+	NVMeAttrs *NVMeAttrs `json:"nvmeAttrs,omitempty"`
+	// VirtioFSAttrs of a virtio-fs device.
+	// +optional
+	VirtioFSAttrs *VirtioFSAttrs `json:"virtioFSAttrs,omitempty"`
+}
+
+// DPUVolumeAttachmentStatus is what the host controller sees. Writer:
+// snap-host-controller.
+type DPUVolumeAttachmentStatus struct {
+	// ControllerAttached: the vendor's storage lets the DPU use the volume.
+	// +optional
+	ControllerAttached *bool `json:"controllerAttached,omitempty"`
+	// DPUAttached: the host sees the device.
+	// +optional
+	DPUAttached *bool `json:"dpuAttached,omitempty"`
+	// AttachmentMetadata from the vendor's ControllerPublish.
+	// +optional
+	AttachmentMetadata map[string]string `json:"attachmentMetadata,omitempty"`
+	// DPU is what the DPU shows.
+	// +optional
+	DPU *AttachedDPU `json:"dpu,omitempty"`
+	// Epoch under which the device was shown. An addition of Moor.
+	// +optional
+	Epoch int64 `json:"epoch,omitempty"`
+	// Message in words: what is waited for.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Conditions: Ready, DPUVolumeAttachmentReconciled, ControllerAttached,
+	// DPUAttached.
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ObservedGeneration is the generation that Conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// DPUVolumeAttachment shows a DPUVolume to a host through its DPU.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
+// +kubebuilder:printcolumn:name="DPUVolumeName",type=string,JSONPath=`.spec.dpuVolumeName`
+// +kubebuilder:printcolumn:name="DPUNodeName",type=string,JSONPath=`.spec.dpuNodeName`
+// +kubebuilder:printcolumn:name="FunctionType",type=string,JSONPath=`.spec.functionType`
+// +kubebuilder:printcolumn:name="HotplugFunction",type=boolean,JSONPath=`.spec.hotplugFunction`
+// +kubebuilder:printcolumn:name="Role",type=string,JSONPath=`.spec.role`,priority=1
+// +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.status.epoch`,priority=1
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type DPUVolumeAttachment struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   DPUVolumeAttachmentSpec   `json:"spec,omitempty"`
+	Status DPUVolumeAttachmentStatus `json:"status,omitempty"`
+}
+
+// DPUVolumeAttachmentList is a list of DPUVolumeAttachments.
+// +kubebuilder:object:root=true
+type DPUVolumeAttachmentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []DPUVolumeAttachment `json:"items"`
+}

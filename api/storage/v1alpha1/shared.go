@@ -1,0 +1,100 @@
+package v1alpha1
+
+// FunctionType is the kind of PCI function through which a host sees a volume.
+// +kubebuilder:validation:Enum=pf;vf
+type FunctionType string
+
+// The function types.
+const (
+	FunctionTypePF FunctionType = "pf"
+	FunctionTypeVF FunctionType = "vf"
+)
+
+// FunctionTypeConfig chooses the emulated function. Writer: whoever creates
+// the attachment.
+type FunctionTypeConfig struct {
+	// FunctionType is pf (physical function) or vf (virtual function).
+	FunctionType FunctionType `json:"functionType"`
+	// HotplugFunction asks for a function that is plugged in for this volume
+	// alone; only with functionType pf.
+	HotplugFunction bool `json:"hotplugFunction"`
+}
+
+// ObjectReference names an object of which namespace and name are known.
+type ObjectReference struct {
+	// Name of the object.
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+	// Namespace of the object.
+	// +kubebuilder:validation:MinLength=1
+	Namespace string `json:"namespace"`
+}
+
+// ObjectRef names an object in the DPU cluster.
+type ObjectRef struct {
+	// Kind of the object.
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// APIVersion of the object.
+	// +optional
+	APIVersion string `json:"apiVersion,omitempty"`
+	// Name of the object.
+	// +optional
+	Name string `json:"name,omitempty"`
+	// Namespace of the object.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// Role says what an attachment is for. An addition of Moor.
+// +kubebuilder:validation:Enum=Primary;Replica
+type Role string
+
+// The roles of an attachment.
+const (
+	// RolePrimary is the attachment through which pods use the volume.
+	RolePrimary Role = "Primary"
+	// RoleReplica is kept ready on another host, so that a failover is quick.
+	RoleReplica Role = "Replica"
+)
+
+// Finalizers. The strings are DPF's; users' scripts know them.
+const (
+	FinalizerDPUStorageVendor    = "storage.dpu.nvidia.com/dpustoragevendor"
+	FinalizerDPUStoragePolicy    = "storage.dpu.nvidia.com/dpustoragepolicy"
+	FinalizerDPUVolume           = "storage.dpu.nvidia.com/dpuvolume"
+	FinalizerDPUVolumeAttachment = "storage.dpu.nvidia.com/dpuvolumeattachment"
+	FinalizerVolume              = "storage.nvidia.com/volume-protection"
+	FinalizerVolumeAttachment    = "storage.nvidia.com/attachment-protection"
+	FinalizerDPUAttachment       = "storage.nvidia.com/dpu-attachment-protection"
+)
+
+// Annotations by which objects in the DPU cluster name their owner in the
+// host cluster, as "<namespace>/<name>".
+const (
+	AnnotationOwnedByDPUVolume           = "storage.dpu.nvidia.com/owned-by-dpuvolume"
+	AnnotationOwnedByDPUVolumeAttachment = "storage.dpu.nvidia.com/owned-by-dpuvolumeattachment"
+)
+
+// Condition types of the DPU* kinds.
+const (
+	ConditionReady                         = "Ready"
+	ConditionValid                         = "Valid"
+	ConditionScheduled                     = "Scheduled"
+	ConditionBound                         = "Bound"
+	ConditionControllerAttached            = "ControllerAttached"
+	ConditionDPUAttached                   = "DPUAttached"
+	ConditionDPUStorageVendorReconciled    = "DPUStorageVendorReconciled"
+	ConditionDPUStoragePolicyReconciled    = "DPUStoragePolicyReconciled"
+	ConditionDPUVolumeReconciled           = "DPUVolumeReconciled"
+	ConditionDPUVolumeAttachmentReconciled = "DPUVolumeAttachmentReconciled"
+)
+
+// Condition reasons, DPF's vocabulary.
+const (
+	ReasonSuccess          = "Success"
+	ReasonPending          = "Pending"
+	ReasonError            = "Error"
+	ReasonFailure          = "Failure"
+	ReasonAwaitingDeletion = "AwaitingDeletion"
+)

@@ -1,0 +1,103 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// StorageSelectionAlg chooses one of a policy's vendors.
+// +kubebuilder:validation:Enum=Random;LocalNVolumes
+type StorageSelectionAlg string
+
+// The selection algorithms of the DPU cluster.
+const (
+	// AlgRandom takes any vendor with equal chance.
+	AlgRandom StorageSelectionAlg = "Random"
+	// AlgLocalNVolumes takes the vendor with the fewest volumes.
+	AlgLocalNVolumes StorageSelectionAlg = "LocalNVolumes"
+)
+
+// StoragePolicySpec mirrors a DPUStoragePolicy. Writer: snap-host-controller.
+type StoragePolicySpec struct {
+	// StorageVendors are names of StorageVendors in the same namespace.
+	// +optional
+	StorageVendors []string `json:"storageVendors,omitempty"`
+	// StorageParameters go to every volume of this policy.
+	// +optional
+	StorageParameters map[string]string `json:"storageParameters,omitempty"`
+	// StorageSelectionAlg chooses among the vendors.
+	// +kubebuilder:default=LocalNVolumes
+	// +optional
+	StorageSelectionAlg StorageSelectionAlg `json:"storageSelectionAlg,omitempty"`
+}
+
+// StoragePolicyState says whether a policy can serve volumes.
+// +kubebuilder:validation:Enum=Valid;Invalid
+type StoragePolicyState string
+
+// The states of a StoragePolicy.
+const (
+	StoragePolicyValid   StoragePolicyState = "Valid"
+	StoragePolicyInvalid StoragePolicyState = "Invalid"
+)
+
+// StoragePolicyStatus is what snap-controller sees.
+type StoragePolicyStatus struct {
+	// State: Valid if every vendor and its StorageClass exist.
+	// +optional
+	State StoragePolicyState `json:"state,omitempty"`
+	// Message in words: what is missing.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// StoragePolicy is a DPUStoragePolicy as the DPU cluster knows it.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=storagepolicies
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type StoragePolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   StoragePolicySpec   `json:"spec,omitempty"`
+	Status StoragePolicyStatus `json:"status,omitempty"`
+}
+
+// StoragePolicyList is a list of StoragePolicies.
+// +kubebuilder:object:root=true
+type StoragePolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []StoragePolicy `json:"items"`
+}
+
+// StorageVendorSpec mirrors a DPUStorageVendor. Writer: snap-host-controller.
+type StorageVendorSpec struct {
+	// StorageClassName is the vendor's StorageClass in this cluster.
+	// +kubebuilder:validation:MinLength=1
+	StorageClassName string `json:"storageClassName"`
+	// PluginName is the vendor's StoragePlugin on each DPU.
+	// +kubebuilder:validation:MinLength=1
+	PluginName string `json:"pluginName"`
+}
+
+// StorageVendor is a DPUStorageVendor as the DPU cluster knows it.
+// +kubebuilder:object:root=true
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
+// +kubebuilder:printcolumn:name="StorageClassName",type=string,JSONPath=`.spec.storageClassName`
+// +kubebuilder:printcolumn:name="PluginName",type=string,JSONPath=`.spec.pluginName`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type StorageVendor struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec StorageVendorSpec `json:"spec,omitempty"`
+}
+
+// StorageVendorList is a list of StorageVendors.
+// +kubebuilder:object:root=true
+type StorageVendorList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []StorageVendor `json:"items"`
+}

@@ -1,0 +1,151 @@
+package v1alpha1
+
+import (
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// VolumeAttachmentSource names the volume.
+type VolumeAttachmentSource struct {
+	// VolumeRef is a Volume in this cluster.
+	// +optional
+	VolumeRef *ObjectRef `json:"volumeRef,omitempty"`
+}
+
+// VolumeAttachmentSpec says which volume which DPU shall show. Writer:
+// snap-host-controller; volumeAttachmentRef and parameters: snap-controller.
+type VolumeAttachmentSpec struct {
+	// NodeName is the DPU: its node name in this cluster.
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
+	// Source is the volume.
+	// +optional
+	Source VolumeAttachmentSource `json:"source,omitempty"`
+	// VolumeAttachmentRef is the SVVolumeAttachment behind it.
+	// +optional
+	VolumeAttachmentRef *ObjectRef `json:"volumeAttachmentRef,omitempty"`
+	// Parameters: the metadata of the vendor's ControllerPublish.
+	// +optional
+	Parameters         map[string]string `json:"parameters,omitempty"`
+	FunctionTypeConfig `json:",inline"`
+	// Role: Primary (default) or Replica. An addition of Moor.
+	// +optional
+	Role Role `json:"role,omitempty"`
+	// Epoch of the WriterClaim under which this DPU may expose a
+	// single-writer volume; 0 if none was granted. An addition of Moor.
+	// +optional
+	Epoch int64 `json:"epoch,omitempty"`
+}
+
+// BdevAttrs identifies an NVMe namespace.
+type BdevAttrs struct {
+	// NVMeNsID is the namespace id within its controller.
+	// +optional
+	NVMeNsID int64 `json:"nvmeNsID,omitempty"`
+	// NVMeUUID of the namespace.
+	// +optional
+	NVMeUUID string `json:"nvmeUUID,omitempty"`
+}
+
+// FsdevAttrs identifies a virtio-fs device.
+type FsdevAttrs struct {
+	// FilesystemTag that the host mounts.
+	// +optional
+	FilesystemTag string `json:"filesystemTag,omitempty"`
+}
+
+// VolumeAttachmentDPU is what the DPU shows. Writer: snap-node-driver of that
+// DPU.
+type VolumeAttachmentDPU struct {
+	// Attached: the host sees the device.
+	// +optional
+	Attached bool `json:"attached,omitempty"`
+	// PCIDeviceAddress of the function on the host.
+	// +optional
+	PCIDeviceAddress string `json:"pciDeviceAddress,omitempty"`
+	// DeviceName of the backing device on the DPU.
+	// +optional
+	DeviceName string `json:"deviceName,omitempty"`
+	// FuncVUID of the function.
+	// +optional
+	FuncVUID string `json:"funcVUID,omitempty"`
+	// BdevAttrs of an NVMe namespace.
+	// +optional
+	BdevAttrs *BdevAttrs `json:"bdevAttrs,omitempty"`
+	// FsdevAttrs of a virtio-fs device.
+	// +optional
+	FsdevAttrs *FsdevAttrs `json:"fsdevAttrs,omitempty"`
+	// Epoch under which the device is shown. An addition of Moor.
+	// +optional
+	Epoch int64 `json:"epoch,omitempty"`
+}
+
+// VolumeAttachmentStatus is what is seen of the attachment.
+type VolumeAttachmentStatus struct {
+	// StorageAttached: the vendor's storage lets the DPU use the volume.
+	// Writer: snap-controller.
+	// +optional
+	StorageAttached bool `json:"storageAttached,omitempty"`
+	// Message in words: what is waited for. Writer: snap-node-driver.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// StorageMessage in words: what the storage side waits for. Writer:
+	// snap-controller. An addition of Moor.
+	// +optional
+	StorageMessage string `json:"storageMessage,omitempty"`
+	// DPU is what the DPU shows.
+	// +optional
+	DPU VolumeAttachmentDPU `json:"dpu,omitempty"`
+}
+
+// VolumeAttachment is a DPUVolumeAttachment as the DPU cluster knows it.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
+// +kubebuilder:selectablefield:JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.spec.source.volumeRef.name`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.spec.epoch`
+// +kubebuilder:printcolumn:name="Attached",type=boolean,JSONPath=`.status.dpu.attached`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type VolumeAttachment struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   VolumeAttachmentSpec   `json:"spec,omitempty"`
+	Status VolumeAttachmentStatus `json:"status,omitempty"`
+}
+
+// VolumeAttachmentList is a list of VolumeAttachments.
+// +kubebuilder:object:root=true
+type VolumeAttachmentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []VolumeAttachment `json:"items"`
+}
+
+// SVVolumeAttachment asks the vendor's CSI controller to let a DPU use a
+// volume. Spec and status are those of storage.k8s.io/v1 VolumeAttachment.
+// Writer: spec snap-controller, status snap-external-attacher.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
+// +kubebuilder:printcolumn:name="PV",type=string,JSONPath=`.spec.source.persistentVolumeName`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Attached",type=boolean,JSONPath=`.status.attached`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type SVVolumeAttachment struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   storagev1.VolumeAttachmentSpec   `json:"spec,omitempty"`
+	Status storagev1.VolumeAttachmentStatus `json:"status,omitempty"`
+}
+
+// SVVolumeAttachmentList is a list of SVVolumeAttachments.
+// +kubebuilder:object:root=true
+type SVVolumeAttachmentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []SVVolumeAttachment `json:"items"`
+}

@@ -1,0 +1,77 @@
+package kube
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The reasons of conditions in DPF's vocabulary.
+const (
+	reasonSuccess          = "Success"
+	reasonPending          = "Pending"
+	reasonFailure          = "Failure"
+	reasonAwaitingDeletion = "AwaitingDeletion"
+)
+
+// Conditions is a list of conditions being built for one generation.
+type Conditions struct {
+	// List is the status field.
+	List *[]metav1.Condition
+	// Generation of the object that they speak of.
+	Generation int64
+}
+
+// True sets a condition to True with reason Success and no message.
+func (c Conditions) True(kind string) { c.set(kind, metav1.ConditionTrue, reasonSuccess, "") }
+
+// False sets a condition to False, with the reason and what is waited for.
+func (c Conditions) False(kind, reason, message string) {
+	c.set(kind, metav1.ConditionFalse, reason, message)
+}
+
+// Init adds the conditions that are missing, as Unknown and Pending.
+func (c Conditions) Init(kinds ...string) {
+	for _, k := range kinds {
+		if meta.FindStatusCondition(*c.List, k) == nil {
+			c.set(k, metav1.ConditionUnknown, reasonPending, "")
+		}
+	}
+}
+
+func (c Conditions) set(kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(c.List, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: c.Generation,
+	})
+}
+
+// Summarize sets the condition summary from the others named: True if all
+// are; else False with the gravest reason (AwaitingDeletion, Failure, Pending)
+// and the names and words of those that are not True.
+func (c Conditions) Summarize(summary string, of ...string) {
+	worst, words := reasonPending, []string{}
+	for _, kind := range of {
+		cond := meta.FindStatusCondition(*c.List, kind)
+		if cond != nil && cond.Status == metav1.ConditionTrue {
+			continue
+		}
+		word := kind
+		if cond != nil {
+			if gravity[cond.Reason] > gravity[worst] {
+				worst = cond.Reason
+			}
+			if cond.Message != "" {
+				word += ": " + cond.Message
+			}
+		}
+		words = append(words, word)
+	}
+	if len(words) == 0 {
+		c.True(summary)
+		return
+	}
+	c.False(summary, worst, "not ready: "+strings.Join(words, "; "))
+}
+
+var gravity = map[string]int{reasonPending: 1, reasonFailure: 2, reasonAwaitingDeletion: 3}

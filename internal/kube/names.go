@@ -1,0 +1,35 @@
+package kube
+
+import (
+	"encoding/hex"
+	"hash/fnv"
+	"strings"
+)
+
+// maxName is the longest name that an object may have (RFC 1123 subdomain).
+const maxName = 253
+
+// ClaimName is the name of the vendor's claim behind a volume:
+// "<volume>-pvc", or the hex FNV-128 of the name where that is too long. The
+// rule is DPF's.
+func ClaimName(volume string) string {
+	if name := volume + "-pvc"; len(name) <= maxName {
+		return name
+	}
+	return fnv128(volume) + "-pvc"
+}
+
+// AttachmentName is the name of the attachment of a volume to a node:
+// "<node>-<volume>", or "va-" and the hex FNV-128 of both. The rule is DPF's.
+func AttachmentName(node, volume string) string {
+	if name := node + "-" + volume; len(name) <= maxName {
+		return name
+	}
+	return "va-" + fnv128(node, volume)
+}
+
+func fnv128(parts ...string) string {
+	h := fnv.New128()
+	_, _ = h.Write([]byte(strings.Join(parts, "/")))
+	return hex.EncodeToString(h.Sum(nil))
+}

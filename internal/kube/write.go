@@ -1,0 +1,117 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// Patch applies change to obj and writes the difference, if there is any, as
+// a merge patch. obj holds the server's answer afterwards. It reports whether
+// it wrote. Lists are replaced whole: use it on fields of which the caller is
+// the only writer.
+func Patch[T client.Object](ctx context.Context, c client.Client, obj T, change func(T)) (bool, error) {
+	before := obj.DeepCopyObject().(T)
+	change(obj)
+	if equality.Semantic.DeepEqual(before, obj) {
+		return false, nil
+	}
+	if err := c.Patch(ctx, obj, client.MergeFrom(before)); err != nil {
+		return false, fmt.Errorf("patch %s: %w", describe(obj), err)
+	}
+	return true, nil
+}
+
+// PatchStatus is Patch for the status subresource.
+func PatchStatus[T client.Object](ctx context.Context, c client.Client, obj T, change func(T)) (bool, error) {
+	before := obj.DeepCopyObject().(T)
+	change(obj)
+	if equality.Semantic.DeepEqual(before, obj) {
+		return false, nil
+	}
+	if err := c.Status().Patch(ctx, obj, client.MergeFrom(before)); err != nil {
+		return false, fmt.Errorf("patch status of %s: %w", describe(obj), err)
+	}
+	return true, nil
+}
+
+// PatchExact is Patch that fails with a conflict if the object has changed
+// since it was read: for lists with several writers, such as finalizers.
+func PatchExact[T client.Object](ctx context.Context, c client.Client, obj T, change func(T)) (bool, error) {
+	before := obj.DeepCopyObject().(T)
+	change(obj)
+	if equality.Semantic.DeepEqual(before, obj) {
+		return false, nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Patch(ctx, obj, patch); err != nil {
+		return false, fmt.Errorf("patch %s: %w", describe(obj), err)
+	}
+	return true, nil
+}
+
+// AddFinalizer adds the finalizer, and reports whether it had to.
+func AddFinalizer[T client.Object](ctx context.Context, c client.Client, obj T, finalizer string) (bool, error) {
+	return PatchExact(ctx, c, obj, func(o T) { controllerutil.AddFinalizer(o, finalizer) })
+}
+
+// RemoveFinalizers removes the finalizers that are there; an object that is
+// gone is success.
+func RemoveFinalizers[T client.Object](ctx context.Context, c client.Client, obj T, finalizers ...string) error {
+	_, err := PatchExact(ctx, c, obj, func(o T) {
+		for _, f := range finalizers {
+			controllerutil.RemoveFinalizer(o, f)
+		}
+	})
+	return client.IgnoreNotFound(err)
+}
+
+// Create makes obj; one that exists already is read into obj instead. It
+// reports whether it made it.
+func Create[T client.Object](ctx context.Context, c client.Client, obj T) (bool, error) {
+	err := c.Create(ctx, obj)
+	if err == nil {
+		return true, nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return false, fmt.Errorf("create %s: %w", describe(obj), err)
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+		return false, fmt.Errorf("read %s, which exists: %w", describe(obj), err)
+	}
+	return false, nil
+}
+
+// Delete deletes exactly the object that was read (its UID); one that is gone
+// or already being deleted is success.
+func Delete(ctx context.Context, c client.Client, obj client.Object) error {
+	if !obj.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	uid := obj.GetUID()
+	err := c.Delete(ctx, obj, client.Preconditions{UID: &uid})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete %s: %w", describe(obj), err)
+	}
+	return nil
+}
+
+// Find reads an object by name; what does not exist is found == false.
+func Find(ctx context.Context, r client.Reader, key types.NamespacedName, obj client.Object) (found bool, err error) {
+	if err := r.Get(ctx, key, obj); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("read %T %s: %w", obj, key, err)
+	}
+	return true, nil
+}
+
+func describe(obj client.Object) string {
+	return fmt.Sprintf("%T %s", obj, client.ObjectKeyFromObject(obj))
+}
