@@ -1,0 +1,120 @@
+package csi
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// The StorageClass parameters of DPF that are ours; all others are the
+// vendor's and pass through.
+const (
+	// ParamPolicy names the DPUStoragePolicy; required.
+	ParamPolicy = "policy"
+	// ParamFunctionType is vf (default) or pf, in any case.
+	ParamFunctionType = "functionType"
+	// ParamHotplug is a boolean, default false; true needs pf.
+	ParamHotplug = "hotplugFunction"
+)
+
+var ourParameters = []string{ParamPolicy, ParamFunctionType, ParamHotplug}
+
+// maxTypos is the edit distance up to which a key counts as a misspelt one of
+// ours and not as the vendor's.
+const maxTypos = 2
+
+// DPFParameters checks the parameters of a DPF StorageClass. The result holds
+// policy, functionType (lower case) and hotplugFunction ("true" or "false"),
+// always all three, and every key that is not ours untouched; the keys that
+// sidecars add are dropped. Every error wraps ErrInvalid.
+func DPFParameters(in map[string]string) (map[string]string, error) {
+	out, err := StripReserved(in)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSpelling(out); err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(out[ParamPolicy]) == "" {
+		return nil, csiserver.Invalid("the StorageClass has no parameter %q: name the DPUStoragePolicy there", ParamPolicy)
+	}
+	function, err := parseFunction(out)
+	if err != nil {
+		return nil, err
+	}
+	hotplug, err := parseHotplug(out)
+	if err != nil {
+		return nil, err
+	}
+	if hotplug && function == string(provisioner.VF) {
+		return nil, csiserver.Invalid("%s=true needs %s=pf: a virtual function cannot be hot-plugged", ParamHotplug, ParamFunctionType)
+	}
+	out[ParamFunctionType] = function
+	out[ParamHotplug] = strconv.FormatBool(hotplug)
+	return out, nil
+}
+
+func parseFunction(params map[string]string) (string, error) {
+	v, ok := params[ParamFunctionType]
+	if !ok || v == "" {
+		return string(provisioner.VF), nil
+	}
+	switch f := strings.ToLower(v); provisioner.FunctionType(f) {
+	case provisioner.VF, provisioner.PF:
+		return f, nil
+	}
+	return "", csiserver.Invalid("parameter %s is %q, allowed are vf and pf", ParamFunctionType, v)
+}
+
+func parseHotplug(params map[string]string) (bool, error) {
+	v, ok := params[ParamHotplug]
+	if !ok || v == "" {
+		return false, nil
+	}
+	b, err := strconv.ParseBool(v)
+	if err != nil {
+		return false, csiserver.Invalid("parameter %s is %q, allowed are true and false", ParamHotplug, v)
+	}
+	return b, nil
+}
+
+// checkSpelling refuses keys that are nearly one of ours: passed on to a
+// vendor who ignores them they would change the volume in silence.
+func checkSpelling(params map[string]string) error {
+	for _, k := range slices.Sorted(maps.Keys(params)) {
+		if slices.Contains(ourParameters, k) {
+			continue
+		}
+		for _, ours := range ourParameters {
+			if distance(strings.ToLower(k), strings.ToLower(ours)) <= maxTypos {
+				return fmt.Errorf("unknown parameter %q: did you mean %q?: %w", k, ours, provisioner.ErrInvalid)
+			}
+		}
+	}
+	return nil
+}
+
+// distance is the Levenshtein distance of a and b, in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diagonal := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			diagonal, row[j] = row[j], min(row[j]+1, row[j-1]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}

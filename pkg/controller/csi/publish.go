@@ -1,0 +1,66 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// ControllerPublishVolume lets a node use the volume.
+func (s *Server) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	spec, err := s.parsePublish(req)
+	if err != nil {
+		return nil, fmt.Errorf("publish volume %q to node %q: %w", req.GetVolumeId(), req.GetNodeId(), err)
+	}
+	a, err := s.o.Attachments.Attach(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("publish volume %q to node %q: %w", spec.VolumeID, spec.Node, err)
+	}
+	return &csi.ControllerPublishVolumeResponse{PublishContext: a.PublishContext}, nil
+}
+
+func (s *Server) parsePublish(req *csi.ControllerPublishVolumeRequest) (provisioner.AttachSpec, error) {
+	var none provisioner.AttachSpec
+	if s.o.Attachments == nil {
+		return none, fmt.Errorf("this platform needs no attachment: %w", provisioner.ErrUnsupported)
+	}
+	if err := csiserver.Require("volume id", req.GetVolumeId(), "node id", req.GetNodeId()); err != nil {
+		return none, err
+	}
+	c, err := csiserver.ParseCapability(req.GetVolumeCapability())
+	if err != nil {
+		return none, err
+	}
+	if err := s.usable([]csiserver.Capability{c}); err != nil {
+		return none, err
+	}
+	return provisioner.AttachSpec{
+		VolumeID: req.GetVolumeId(), Node: req.GetNodeId(),
+		ReadOnly:      req.GetReadonly() || c.ReadOnly,
+		AccessModes:   []provisioner.AccessMode{c.Access},
+		VolumeContext: req.GetVolumeContext(),
+	}, nil
+}
+
+// ControllerUnpublishVolume takes the volume from a node; from every node if
+// none is named (CSI spec "ControllerUnpublishVolume"). What is not published,
+// or gone, is success.
+func (s *Server) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	id, node := req.GetVolumeId(), req.GetNodeId()
+	if err := csiserver.Require("volume id", id); err != nil {
+		return nil, fmt.Errorf("unpublish volume: %w", err)
+	}
+	if s.o.Attachments == nil {
+		return nil, fmt.Errorf("unpublish volume %q: this platform needs no attachment: %w", id, provisioner.ErrUnsupported)
+	}
+	err := s.o.Attachments.Detach(ctx, id, node)
+	if err != nil && !errors.Is(err, provisioner.ErrNotFound) {
+		return nil, fmt.Errorf("unpublish volume %q from node %q: %w", id, node, err)
+	}
+	return &csi.ControllerUnpublishVolumeResponse{}, nil
+}

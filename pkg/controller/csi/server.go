@@ -1,0 +1,116 @@
+// Package csi is the CSI controller service over any storage platform: it
+// parses a request, checks it, calls the platform's Volumes or Attachments
+// face, and answers.
+//
+// It holds no state and knows no vendor; what is special about a StorageClass
+// sits behind Options.Parameters. It returns plain errors: internal/csiserver
+// turns them into gRPC codes. Floor 4.
+package csi
+
+import (
+	"context"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+const (
+	// defaultBytes is the size of a volume that asks for none: 1 GiB, as DPF.
+	defaultBytes = 1 << 30
+	// maxNameBytes is the longest volume name: that of a Kubernetes object
+	// (DNS-1123 subdomain).
+	maxNameBytes = 253
+	// reservedPrefix marks the parameters that the sidecars add.
+	reservedPrefix = "csi.storage.k8s.io/"
+)
+
+// Options is what the service works on.
+type Options struct {
+	// Volumes is required.
+	Volumes provisioner.Volumes
+	// Attachments may be nil: then the service offers no publish.
+	Attachments provisioner.Attachments
+	// Parameters checks the parameters of a StorageClass and returns those
+	// that go to the platform. nil means StripReserved.
+	Parameters func(map[string]string) (map[string]string, error)
+	// BlockOnly is for platforms that show block devices and leave the file
+	// system to the node service (NVMe): the platform is asked for a Block
+	// volume, whatever the pod wants to see, and either mode is confirmed.
+	BlockOnly bool
+	// SharedFilesystem is true if the platform itself shares a file system
+	// between nodes. Otherwise a volume that several nodes may write is
+	// refused as a file system: ext4 and xfs on two nodes destroy it.
+	SharedFilesystem bool
+	// DefaultBytes is the size of a volume that asks for none; 0 is 1 GiB.
+	DefaultBytes int64
+}
+
+// Server is the CSI controller service.
+type Server struct {
+	csi.UnimplementedControllerServer
+	o Options
+}
+
+// New makes the service.
+func New(o Options) *Server {
+	if o.Parameters == nil {
+		o.Parameters = StripReserved
+	}
+	if o.DefaultBytes <= 0 {
+		o.DefaultBytes = defaultBytes
+	}
+	return &Server{o: o}
+}
+
+// StripReserved returns the parameters without those that sidecars add
+// (csi.storage.k8s.io/...). It never fails.
+func StripReserved(in map[string]string) (map[string]string, error) {
+	out := make(map[string]string, len(in))
+	for k, v := range in {
+		if !strings.HasPrefix(k, reservedPrefix) {
+			out[k] = v
+		}
+	}
+	return out, nil
+}
+
+// ControllerGetCapabilities lists what the platform's faces allow.
+func (s *Server) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+	types := []csi.ControllerServiceCapability_RPC_Type{
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	}
+	if s.o.Attachments != nil {
+		types = append(types,
+			csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
+			csi.ControllerServiceCapability_RPC_PUBLISH_READONLY)
+	}
+	resp := &csi.ControllerGetCapabilitiesResponse{}
+	for _, t := range types {
+		resp.Capabilities = append(resp.Capabilities, &csi.ControllerServiceCapability{
+			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: t}},
+		})
+	}
+	return resp, nil
+}
+
+// usable refuses what no platform can do safely with caps.
+func (s *Server) usable(caps []csiserver.Capability) error {
+	for _, c := range caps {
+		if c.Mode == provisioner.Filesystem && c.Access == provisioner.ReadWriteMany && !s.o.SharedFilesystem {
+			return csiserver.Invalid("%s cannot be written by several nodes at once: use volumeMode Block, or ReadWriteOnce", c.FSType)
+		}
+	}
+	return nil
+}
+
+// platformMode is the mode in which the platform is asked for the volume.
+func (s *Server) platformMode(m provisioner.VolumeMode) provisioner.VolumeMode {
+	if s.o.BlockOnly {
+		return provisioner.Block
+	}
+	return m
+}

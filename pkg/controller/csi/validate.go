@@ -1,0 +1,111 @@
+package csi
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// ValidateVolumeCapabilities says whether the volume is what the request
+// describes. A difference is no error: it is an answer without Confirmed and
+// with a message that names it.
+func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+	id := req.GetVolumeId()
+	if err := csiserver.Require("volume id", id); err != nil {
+		return nil, fmt.Errorf("validate volume: %w", err)
+	}
+	if len(req.GetVolumeCapabilities()) == 0 {
+		return nil, fmt.Errorf("validate volume %q: %w", id, csiserver.Invalid("volume capabilities are missing"))
+	}
+	v, err := s.o.Volumes.Get(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("validate volume %q: %w", id, err)
+	}
+	if why := s.differs(req, v); why != "" {
+		return &csi.ValidateVolumeCapabilitiesResponse{Message: why}, nil
+	}
+	return &csi.ValidateVolumeCapabilitiesResponse{
+		Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
+			VolumeContext:      req.GetVolumeContext(),
+			VolumeCapabilities: req.GetVolumeCapabilities(),
+			Parameters:         req.GetParameters(),
+		},
+	}, nil
+}
+
+// differs says in what the volume is not what the request describes; empty if
+// in nothing.
+func (s *Server) differs(req *csi.ValidateVolumeCapabilitiesRequest, v provisioner.Volume) string {
+	caps, err := csiserver.ParseCapabilities(req.GetVolumeCapabilities())
+	if err != nil {
+		return err.Error()
+	}
+	if err := s.usable(caps); err != nil {
+		return err.Error()
+	}
+	if mode := s.platformMode(caps[0].Mode); v.Mode != "" && v.Mode != mode {
+		return fmt.Sprintf("the volume has mode %s, asked was %s", v.Mode, mode)
+	}
+	for _, m := range csiserver.AccessModes(caps) {
+		if len(v.AccessModes) > 0 && !slices.Contains(v.AccessModes, m) {
+			return fmt.Sprintf("the volume has access modes %v, asked was %s", v.AccessModes, m)
+		}
+	}
+	if c := req.GetVolumeContext(); len(c) > 0 {
+		if d := difference(withoutReserved(c), withoutReserved(v.Context)); d != "" {
+			return "volume context: " + d
+		}
+	}
+	return s.parametersDiffer(req.GetParameters(), v)
+}
+
+func (s *Server) parametersDiffer(asked map[string]string, v provisioner.Volume) string {
+	if len(asked) == 0 || v.Parameters == nil {
+		return ""
+	}
+	params, err := s.o.Parameters(asked)
+	if err != nil {
+		return err.Error()
+	}
+	if d := difference(params, v.Parameters); d != "" {
+		return "parameters: " + d
+	}
+	return ""
+}
+
+// withoutReserved drops the keys that Kubernetes adds to a volume context
+// (storage.kubernetes.io/csiProvisionerIdentity, csi.storage.k8s.io/...).
+func withoutReserved(in map[string]string) map[string]string {
+	out := maps.Clone(in)
+	maps.DeleteFunc(out, func(k, _ string) bool {
+		return strings.HasPrefix(k, reservedPrefix) || strings.HasPrefix(k, "storage.kubernetes.io/")
+	})
+	return out
+}
+
+// difference names the first key, in order, on which asked and have disagree.
+func difference(asked, have map[string]string) string {
+	keys := slices.Collect(maps.Keys(asked))
+	keys = append(keys, slices.Collect(maps.Keys(have))...)
+	slices.Sort(keys)
+	for _, k := range keys {
+		a, inA := asked[k]
+		h, inH := have[k]
+		switch {
+		case inA && !inH:
+			return fmt.Sprintf("%q is not one the volume was made with", k)
+		case !inA && inH:
+			return fmt.Sprintf("%q is missing, the volume was made with %q", k, h)
+		case a != h:
+			return fmt.Sprintf("%q is %q, the volume was made with %q", k, a, h)
+		}
+	}
+	return ""
+}

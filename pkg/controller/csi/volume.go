@@ -1,0 +1,92 @@
+package csi
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// CreateVolume makes the volume, or returns it if it is there already.
+func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	spec, err := s.parseCreate(req)
+	if err != nil {
+		return nil, fmt.Errorf("create volume %q: %w", req.GetName(), err)
+	}
+	v, err := s.o.Volumes.Create(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("create volume %q: %w", spec.Name, err)
+	}
+	if v.CapacityBytes <= 0 {
+		return nil, fmt.Errorf("create volume %q: the platform made it but reports no capacity", spec.Name)
+	}
+	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
+		VolumeId:      v.ID,
+		CapacityBytes: v.CapacityBytes,
+		VolumeContext: v.Context,
+	}}, nil
+}
+
+func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (provisioner.VolumeSpec, error) {
+	var none provisioner.VolumeSpec
+	if err := csiserver.Require("name", req.GetName()); err != nil {
+		return none, err
+	}
+	if n := len(req.GetName()); n > maxNameBytes {
+		return none, csiserver.Invalid("the name has %d bytes, at most %d are allowed", n, maxNameBytes)
+	}
+	if req.GetVolumeContentSource() != nil {
+		return none, csiserver.Invalid("a volume cannot be made from a snapshot or another volume: leave dataSource empty")
+	}
+	caps, err := csiserver.ParseCapabilities(req.GetVolumeCapabilities())
+	if err != nil {
+		return none, err
+	}
+	if err := s.usable(caps); err != nil {
+		return none, err
+	}
+	size, limit, err := parseSize(req.GetCapacityRange(), s.o.DefaultBytes)
+	if err != nil {
+		return none, err
+	}
+	params, err := s.o.Parameters(req.GetParameters())
+	if err != nil {
+		return none, err
+	}
+	return provisioner.VolumeSpec{
+		Name: req.GetName(), CapacityBytes: size, LimitBytes: limit,
+		AccessModes: csiserver.AccessModes(caps), Mode: s.platformMode(caps[0].Mode),
+		Parameters: params,
+	}, nil
+}
+
+// parseSize reads a capacity range in bytes. Nothing asked is def, or the
+// limit if that is smaller.
+func parseSize(r *csi.CapacityRange, def int64) (size, limit int64, err error) {
+	size, limit = r.GetRequiredBytes(), r.GetLimitBytes()
+	switch {
+	case size < 0 || limit < 0:
+		return 0, 0, csiserver.Invalid("the size may not be negative: required %d, limit %d bytes", size, limit)
+	case limit > 0 && size > limit:
+		return 0, 0, fmt.Errorf("required are %d bytes, more than the limit of %d: %w", size, limit, provisioner.ErrOutOfRange)
+	case size == 0 && limit > 0:
+		return min(def, limit), limit, nil
+	case size == 0:
+		return def, 0, nil
+	}
+	return size, limit, nil
+}
+
+// DeleteVolume removes the volume; one that is gone is success.
+func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	if err := csiserver.Require("volume id", req.GetVolumeId()); err != nil {
+		return nil, fmt.Errorf("delete volume: %w", err)
+	}
+	if err := s.o.Volumes.Delete(ctx, req.GetVolumeId()); err != nil {
+		return nil, fmt.Errorf("delete volume %q: %w", req.GetVolumeId(), err)
+	}
+	return &csi.DeleteVolumeResponse{}, nil
+}
