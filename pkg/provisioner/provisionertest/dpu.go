@@ -1,0 +1,156 @@
+package provisionertest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// DPUUnderTest is a DPU face and the way to a device to expose.
+type DPUUnderTest struct {
+	DPU provisioner.DPU
+	// Prepare makes a device, and returns how to expose it. The name is
+	// unique within a case.
+	Prepare func(t *testing.T, name string) provisioner.ExposeSpec
+}
+
+// TestDPU checks the contract of provisioner.DPU. Each case calls open for a
+// DPU of its own which exposes nothing and has at least 3 free functions of the
+// type that Prepare asks for.
+func TestDPU(t *testing.T, open func(t *testing.T) DPUUnderTest) {
+	t.Helper()
+	cases := map[string]func(*testing.T, DPUUnderTest){
+		"expose repeated":      dpuExposeRepeated,
+		"expose wrongly":       dpuExposeWrongly,
+		"expose until no more": dpuExhaust,
+		"withdraw":             dpuWithdraw,
+		"list":                 dpuList,
+		"expose at once":       dpuExposeAtOnce,
+	}
+	for name, run := range cases {
+		t.Run(name, func(t *testing.T) { run(t, open(t)) })
+	}
+}
+
+func dpuFree(t *testing.T, d provisioner.DPU, ft provisioner.FunctionType) int {
+	t.Helper()
+	counts, err := d.Functions(suiteContext(t))
+	wantNil(t, "count functions", err)
+	for _, c := range counts {
+		if c.Free < 0 || c.Free > c.Total {
+			t.Fatalf("%d of %d %s functions are free", c.Free, c.Total, c.Type)
+		}
+		if c.Type == ft {
+			return c.Free
+		}
+	}
+	return 0
+}
+
+func dpuExposeRepeated(t *testing.T, d DPUUnderTest) {
+	ctx, spec := suiteContext(t), d.Prepare(t, "one")
+	free := dpuFree(t, d.DPU, spec.FunctionType)
+	first, err := d.DPU.Expose(ctx, spec)
+	wantNil(t, "expose", err)
+	if first.Device != spec.Device || first.PCIAddress == "" || first.NamespaceID < 1 || first.UUID == "" || !first.Visible {
+		t.Fatalf("got exposure %+v of device %q, want all of its identity, and visible", first, spec.Device)
+	}
+	second, err := d.DPU.Expose(ctx, spec)
+	wantNil(t, "expose again", err)
+	if diff := cmp.Diff(first, second); diff != "" {
+		t.Fatalf("repeated expose differs (-first +second):\n%s", diff)
+	}
+	if left := dpuFree(t, d.DPU, spec.FunctionType); left != free-1 {
+		t.Fatalf("%d functions are free after one of %d was taken", left, free)
+	}
+}
+
+func dpuExposeWrongly(t *testing.T, d DPUUnderTest) {
+	spec := d.Prepare(t, "one")
+	spec.Device = "no-such-device"
+	_, err := d.DPU.Expose(suiteContext(t), spec)
+	wantError(t, "expose what never was", err, provisioner.ErrNotFound)
+}
+
+// dpuExhaust takes every function (up to a bound) and expects a plain refusal.
+func dpuExhaust(t *testing.T, d DPUUnderTest) {
+	ctx, first := suiteContext(t), d.Prepare(t, "first")
+	free := dpuFree(t, d.DPU, first.FunctionType)
+	if free < 3 || free > 300 {
+		t.Skipf("%d free functions: nothing to exhaust within reason", free)
+	}
+	seen := map[string]bool{}
+	for i := range free {
+		e, err := d.DPU.Expose(ctx, d.Prepare(t, fmt.Sprintf("n%d", i)))
+		wantNil(t, "expose", err)
+		at := fmt.Sprintf("%s/%d", e.PCIAddress, e.NamespaceID)
+		if seen[at] {
+			t.Fatalf("two devices are exposed at %s", at)
+		}
+		seen[at] = true
+	}
+	_, err := d.DPU.Expose(ctx, first)
+	wantError(t, "expose with no function left", err, provisioner.ErrExhausted)
+}
+
+func dpuWithdraw(t *testing.T, d DPUUnderTest) {
+	ctx, spec := suiteContext(t), d.Prepare(t, "one")
+	free := dpuFree(t, d.DPU, spec.FunctionType)
+	wantNil(t, "withdraw what never was", d.DPU.Withdraw(ctx, "no-such-device"))
+	first, err := d.DPU.Expose(ctx, spec)
+	wantNil(t, "expose", err)
+	wantNil(t, "withdraw", d.DPU.Withdraw(ctx, spec.Device))
+	wantNil(t, "withdraw again", d.DPU.Withdraw(ctx, spec.Device))
+	left, err := d.DPU.List(ctx)
+	wantNil(t, "list", err)
+	if len(left) != 0 || dpuFree(t, d.DPU, spec.FunctionType) != free {
+		t.Fatalf("after withdraw the DPU still exposes %+v, or kept a function", left)
+	}
+	spec.PCIAddress, spec.NamespaceID, spec.UUID = first.PCIAddress, first.NamespaceID, first.UUID
+	second, err := d.DPU.Expose(ctx, spec)
+	wantNil(t, "expose with the recorded identity", err)
+	if diff := cmp.Diff(first, second); diff != "" {
+		t.Fatalf("the host sees another namespace than before (-first +second):\n%s", diff)
+	}
+}
+
+func dpuList(t *testing.T, d DPUUnderTest) {
+	ctx, want := suiteContext(t), map[string]provisioner.Exposure{}
+	for _, name := range []string{"c", "a", "b"} {
+		e, err := d.DPU.Expose(ctx, d.Prepare(t, name))
+		wantNil(t, "expose", err)
+		want[e.Device] = e
+	}
+	got, err := d.DPU.List(ctx)
+	wantNil(t, "list", err)
+	have := map[string]provisioner.Exposure{}
+	for i, e := range got {
+		have[e.Device] = e
+		if i > 0 && got[i-1].Device >= e.Device {
+			t.Fatalf("list is not ordered by device: %q before %q", got[i-1].Device, e.Device)
+		}
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Fatalf("list differs (-want +got):\n%s", diff)
+	}
+}
+
+func dpuExposeAtOnce(t *testing.T, d DPUUnderTest) {
+	ctx, spec := suiteContext(t), d.Prepare(t, "one")
+	got, errs := atOnce(func(int) (e provisioner.Exposure, err error) {
+		err = untilCertain(ctx, func() error {
+			e, err = d.DPU.Expose(ctx, spec)
+			return err
+		})
+		return e, err
+	})
+	for i := range got {
+		wantNil(t, "expose at once", errs[i])
+		if diff := cmp.Diff(got[0], got[i]); diff != "" {
+			t.Fatalf("one device got two exposures:\n%s", diff)
+		}
+	}
+}
