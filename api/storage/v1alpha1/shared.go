@@ -98,3 +98,8 @@ const (
 	ReasonFailure          = "Failure"
 	ReasonAwaitingDeletion = "AwaitingDeletion"
 )
+
+// FinalizerWriterClaim keeps a VolumeAttachment of a single-writer volume
+// until the right to write has been taken back from its DPU, with a receipt.
+// An addition of Moor.
+const FinalizerWriterClaim = "storage.moor.dev/writer-claim"
