@@ -1,0 +1,86 @@
+package kubebuild
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func checkout(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, name := range inputs {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("content of "+name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func key(t *testing.T, root, version string) string {
+	t.Helper()
+	k, err := Key(root, version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func TestKeyChangesWithEveryInput(t *testing.T) {
+	root := checkout(t)
+	first := key(t, root, "go1.26")
+	if again := key(t, checkout(t), "go1.26"); again != first {
+		t.Errorf("the same checkout at another place has key %s, want %s", again, first)
+	}
+	seen := map[string]string{first: "the first", key(t, root, "go1.27"): "another Go"}
+	if len(seen) != 2 {
+		t.Error("another Go version has the same key")
+	}
+	for _, name := range inputs {
+		if err := os.WriteFile(filepath.Join(root, name), []byte("changed"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		k := key(t, root, "go1.26")
+		if other, ok := seen[k]; ok {
+			t.Errorf("after a change of %s the key is that of %s", name, other)
+		}
+		seen[k] = name
+	}
+}
+
+func TestKeyNamesTheMissingInput(t *testing.T) {
+	root := checkout(t)
+	if err := os.Remove(filepath.Join(root, "hack/kube/etcd/go.sum")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Key(root, "go1.26"); err == nil || !strings.Contains(err.Error(), "etcd/go.sum") {
+		t.Errorf("error %v, want one that names hack/kube/etcd/go.sum", err)
+	}
+}
+
+func TestMissing(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "etcd"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := missing(bin, []string{"etcd", "kubectl"}); len(got) != 1 || got[0] != "kubectl" {
+		t.Errorf("missing %v, want kubectl", got)
+	}
+	if got := missing(bin, nil); len(got) != len(Programs())-1 {
+		t.Errorf("missing %v, want all but etcd", got)
+	}
+}
+
+func TestBuildRefusesAnUnknownProgram(t *testing.T) {
+	_, err := Build(context.Background(), checkout(t), []string{"kube-proxy"}, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "kube-proxy") {
+		t.Errorf("error %v, want one that names kube-proxy", err)
+	}
+}

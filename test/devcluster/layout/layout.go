@@ -1,0 +1,84 @@
+// Package layout fixes where the local test bed keeps its files, which
+// addresses it uses and how its machines are named, so that every part of it,
+// and the cleaner that runs after a crash, agree without asking one another.
+package layout
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	// StateDir holds what describes a running bed: records of machines and
+	// processes, kubeconfigs and logs. It is visible under the same path in
+	// every machine.
+	StateDir = "/run/moor-dev"
+	// DataDir holds what a bed stores: etcd, images, the disks of machines.
+	DataDir = "/var/lib/moor-dev"
+	// LockFile is held while a bed is brought up or taken down.
+	LockFile = "/run/moor-dev.lock"
+	// TargetDir is where the hub and the DPUs see the storage target.
+	TargetDir = "/var/lib/moor-target"
+	// PCIeDir is where a host and its DPU see their emulated PCI link.
+	PCIeDir = "/run/moor-pcie"
+	// MachineDataDir is a machine's own durable directory, which survives a
+	// power-off.
+	MachineDataDir = "/var/lib/moor"
+	// CgroupParent is the cgroup, in every hierarchy, of all that the bed runs.
+	CgroupParent = "moor-dev"
+	// RootLink is the only network device of the bed outside its namespaces.
+	RootLink = "moor-root0"
+	// EmulatorFilePrefix begins the name of every file which an emulated SNAP
+	// service puts under a loop device.
+	EmulatorFilePrefix = "moor-snapemu."
+)
+
+const (
+	// Hub is the machine of the control planes and of the bridge.
+	Hub = "hub"
+	// HubIP is the hub's address, to which every kubeconfig points.
+	HubIP = "10.77.0.1"
+	// RootIP is the address of the root namespace on the bed's network.
+	RootIP = "10.77.0.254"
+	// MaxNodes is how many pairs of host and DPU the address plan has room for.
+	MaxNodes = 60
+)
+
+// HostName is the name of host i, counted from 1.
+func HostName(i int) string { return fmt.Sprintf("host-%d", i) }
+
+// DPUName is the name of the DPU in host i.
+func DPUName(i int) string { return fmt.Sprintf("dpu-%d", i) }
+
+// HostIP is the address of host i.
+func HostIP(i int) string { return fmt.Sprintf("10.77.0.%d", 10+i) }
+
+// DPUIP is the address of the DPU in host i.
+func DPUIP(i int) string { return fmt.Sprintf("10.77.0.%d", 100+i) }
+
+// PodSubnet is the range of the pods of host i.
+func PodSubnet(i int) string { return fmt.Sprintf("10.77.%d.0/24", 128+i) }
+
+// MachineDir is the directory on the real machine that backs a bed's machine.
+func MachineDir(name string) string { return filepath.Join(DataDir, "machines", name) }
+
+// SharedDir is the directory that host i and its DPU share as PCIeDir. It lies
+// under DataDir since StateDir is often a file system without device nodes.
+func SharedDir(i int) string { return filepath.Join(DataDir, "pairs", fmt.Sprint(i), "shared") }
+
+// TargetSource is the directory on the real machine behind TargetDir.
+func TargetSource() string { return filepath.Join(DataDir, "target") }
+
+// LogFile is the log of a process.
+func LogFile(process string) string { return filepath.Join(StateDir, "logs", process+".log") }
+
+// Owns reports whether a path lies in one of the bed's directories.
+func Owns(path string) bool {
+	for _, dir := range []string{StateDir, DataDir, TargetDir, PCIeDir, MachineDataDir} {
+		if path == dir || strings.HasPrefix(path, dir+"/") {
+			return true
+		}
+	}
+	return strings.HasPrefix(filepath.Base(path), EmulatorFilePrefix)
+}

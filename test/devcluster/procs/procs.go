@@ -1,0 +1,137 @@
+// Package procs names processes so that a reused process number is never
+// mistaken for the process that had it before, and reads /proc for the rest of
+// the test bed. It never signals what it cannot identify.
+package procs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Identity is one process for all time: its number, when it started (clock
+// ticks since boot, field 22 of /proc/PID/stat) and in which boot.
+type Identity struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"`
+	Boot  string `json:"boot"`
+}
+
+// Stat is what the bed needs of /proc/PID/stat.
+type Stat struct {
+	State  byte
+	Parent int
+	Start  uint64
+}
+
+// ParseStat reads the text of /proc/PID/stat. The command in it may contain
+// blanks and brackets, so the fields are counted from the last bracket.
+func ParseStat(text []byte) (Stat, error) {
+	end := bytes.LastIndexByte(text, ')')
+	if end < 0 {
+		return Stat{}, fmt.Errorf("read a process stat %q: no command in brackets", text)
+	}
+	fields := strings.Fields(string(text[end+1:]))
+	if len(fields) < 20 {
+		return Stat{}, fmt.Errorf("read a process stat %q: %d fields after the command, want 20", text, len(fields))
+	}
+	parent, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return Stat{}, fmt.Errorf("read the parent in a process stat: %w", err)
+	}
+	start, err := strconv.ParseUint(fields[19], 10, 64)
+	if err != nil {
+		return Stat{}, fmt.Errorf("read the start time in a process stat: %w", err)
+	}
+	return Stat{State: fields[0][0], Parent: parent, Start: start}, nil
+}
+
+// ReadStat reads the stat of a process. The error wraps os.ErrNotExist when
+// there is none of that number.
+func ReadStat(pid int) (Stat, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if errors.Is(err, syscall.ESRCH) {
+		err = os.ErrNotExist
+	}
+	if err != nil {
+		return Stat{}, fmt.Errorf("read the state of process %d: %w", pid, err)
+	}
+	return ParseStat(text)
+}
+
+// BootID is the identity of the running kernel's boot, or "" where the kernel
+// does not tell.
+func BootID() string {
+	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(text))
+}
+
+// Identify names the process that has the number now.
+func Identify(pid int) (Identity, error) {
+	stat, err := ReadStat(pid)
+	if err != nil {
+		return Identity{}, err
+	}
+	return Identity{PID: pid, Start: stat.Start, Boot: BootID()}, nil
+}
+
+// Alive reports whether this very process runs. A zombie does not.
+func (i Identity) Alive() bool {
+	if i.PID <= 0 || i.Boot != BootID() {
+		return false
+	}
+	stat, err := ReadStat(i.PID)
+	return err == nil && stat.Start == i.Start && stat.State != 'Z' && stat.State != 'X'
+}
+
+// Signal sends a signal to this very process; it is not an error if it is gone.
+// os.FindProcess holds the process by a descriptor, hence a number reused
+// between the check and the signal does no harm.
+func (i Identity) Signal(sig syscall.Signal) error {
+	process, err := os.FindProcess(i.PID)
+	if err != nil {
+		return fmt.Errorf("find process %d: %w", i.PID, err)
+	}
+	defer func() { _ = process.Release() }()
+	if !i.Alive() {
+		return nil
+	}
+	if err := process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("send signal %d to process %d: %w", sig, i.PID, err)
+	}
+	return nil
+}
+
+// All lists the numbers of all processes.
+func All() ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var pids []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// Children lists the direct children of a process.
+func Children(parent int) ([]int, error) {
+	all, err := All()
+	if err != nil {
+		return nil, err
+	}
+	var children []int
+	for _, pid := range all {
+		if stat, err := ReadStat(pid); err == nil && stat.Parent == parent {
+			children = append(children, pid)
+		}
+	}
+	return children, nil
+}
