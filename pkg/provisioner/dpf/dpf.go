@@ -1,0 +1,86 @@
+// Package dpf is the platform that stands on DPF's objects: a volume is a
+// DPUVolume, an attachment a DPUVolumeAttachment, and a device on the host is
+// the emulated PCI function that the attachment's status names. Floor 3.
+package dpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// The parameters of a StorageClass that are DPF's own. All others go to the
+// vendor.
+const (
+	ParameterPolicy       = "policy"
+	ParameterFunctionType = "functionType"
+	ParameterHotplug      = "hotplugFunction"
+)
+
+// Keys of the volume context, as DPF names them.
+const (
+	contextPolicy       = "storagePolicyName"
+	contextVendor       = "storageVendorName"
+	contextPlugin       = "storageVendorPluginName"
+	contextFunctionType = "functionType"
+	contextHotplug      = "hotplugFunction"
+)
+
+// Options say where the objects live.
+type Options struct {
+	// Client reads from Cache and writes to the host cluster.
+	Client client.Client
+	// Cache watches DPUVolumes and DPUVolumeAttachments of Namespace.
+	Cache cache.Cache
+	// Namespace of all objects.
+	Namespace string
+	// Timeout of one wait for the controllers behind; 0 means 2 minutes,
+	// DPF's value.
+	Timeout time.Duration
+}
+
+// Platform is the DPF platform as the CSI controller uses it: faces Volumes
+// and Attachments.
+func Platform(ctx context.Context, o Options) (provisioner.Platform, error) {
+	if o.Timeout == 0 {
+		o.Timeout = 2 * time.Minute
+	}
+	volumes, err := kube.NewAwaiter(ctx, o.Cache, func() *storagev1alpha1.DPUVolume { return &storagev1alpha1.DPUVolume{} })
+	if err != nil {
+		return provisioner.Platform{}, err
+	}
+	attachments, err := kube.NewAwaiter(ctx, o.Cache, func() *storagev1alpha1.DPUVolumeAttachment { return &storagev1alpha1.DPUVolumeAttachment{} })
+	if err != nil {
+		return provisioner.Platform{}, err
+	}
+	return provisioner.Platform{
+		Volumes:     &Volumes{options: o, awaiter: volumes},
+		Attachments: &Attachments{options: o, awaiter: attachments},
+	}, nil
+}
+
+// waited turns the end of a wait into words: what was waited for and what the
+// object's conditions say about it.
+func waited(err error, what string, conditions []metav1.Condition) error {
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	words := "its controller has not looked at it yet; is snap-host-controller running?"
+	if ready := meta.FindStatusCondition(conditions, storagev1alpha1.ConditionReady); ready != nil && ready.Message != "" {
+		words = ready.Message
+	}
+	return fmt.Errorf("%s: %w: %s", what, err, words)
+}

@@ -1,0 +1,162 @@
+package dpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/moor-storage/moor/internal/hostdev"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// The keys of the publish context in which DPF tells the host where its DPU
+// shows a volume.
+const (
+	// HostKeyPCIAddress holds the PCI address of the function.
+	HostKeyPCIAddress = "nv-pciDeviceAddress"
+	// HostKeyNamespaceID holds the NVMe namespace id behind it.
+	HostKeyNamespaceID = "nv-nvmeNsID"
+)
+
+// defaultHostWait is how long Open waits for the device when the caller gave
+// no nearer deadline; less than the kubelet's two minutes for one call, so that
+// the words of the error reach the pod's events.
+const defaultHostWait = 90 * time.Second
+
+// Host is the provisioner.Host face on a host: the device is the NVMe
+// namespace that the DPU shows, found in sysfs by PCI address and namespace
+// id. Open and Close change nothing on the DPU: Attach and Detach do that.
+//
+// Which volume is behind which function is known from Open alone, so after a
+// restart Lookup and List know a volume again once it has been opened again.
+type Host struct {
+	finder *hostdev.Finder
+	wait   time.Duration
+
+	mu   sync.Mutex
+	open map[string]place
+}
+
+// place is where a volume was seen.
+type place struct {
+	address string
+	nsid    int64
+	mode    provisioner.VolumeMode
+}
+
+// NewHost makes the face over finder; wait bounds Open, 0 means 90 seconds.
+func NewHost(finder *hostdev.Finder, wait time.Duration) *Host {
+	if wait <= 0 {
+		wait = defaultHostWait
+	}
+	return &Host{finder: finder, wait: wait, open: make(map[string]place)}
+}
+
+var _ provisioner.Host = (*Host)(nil)
+
+// Open waits until the device of the volume is there and returns it. ErrInvalid
+// if the publish context names no function; ErrUnavailable if the device does
+// not appear in time.
+func (h *Host) Open(ctx context.Context, spec provisioner.OpenSpec) (provisioner.Device, error) {
+	p, err := parsePlace(spec)
+	if err != nil {
+		return provisioner.Device{}, fmt.Errorf("open volume %q: %w", spec.VolumeID, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.wait)
+	defer cancel()
+	b, err := h.finder.Wait(ctx, p.address, p.nsid)
+	if err != nil {
+		return provisioner.Device{}, fmt.Errorf("open volume %q: %w", spec.VolumeID, hostError(err))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open[spec.VolumeID] = p
+	return hostDevice(spec.VolumeID, p, b), nil
+}
+
+func parsePlace(spec provisioner.OpenSpec) (place, error) {
+	address, ok := spec.PublishContext[HostKeyPCIAddress]
+	if !ok {
+		return place{}, fmt.Errorf("the publish context has no %s: is the volume attached to this node?: %w", HostKeyPCIAddress, provisioner.ErrInvalid)
+	}
+	address, err := hostdev.NormalizeAddress(address)
+	if err != nil {
+		return place{}, hostError(err)
+	}
+	nsid, err := hostdev.ParseNamespaceID(spec.PublishContext[HostKeyNamespaceID])
+	if err != nil {
+		return place{}, fmt.Errorf("publish context %s: %w", HostKeyNamespaceID, hostError(err))
+	}
+	return place{address: address, nsid: nsid, mode: spec.Mode}, nil
+}
+
+// hostError adds the platform's kind to an error of package hostdev.
+func hostError(err error) error {
+	switch {
+	case errors.Is(err, hostdev.ErrAddress):
+		return fmt.Errorf("%w: %w", err, provisioner.ErrInvalid)
+	case errors.Is(err, hostdev.ErrAbsent):
+		return fmt.Errorf("%w: %w", err, provisioner.ErrUnavailable)
+	}
+	return err
+}
+
+func hostDevice(volume string, p place, b hostdev.Block) provisioner.Device {
+	return provisioner.Device{VolumeID: volume, Name: b.Name, Path: b.Path, Mode: p.mode}
+}
+
+// Close forgets the volume: the function stays bound to its driver until the
+// DPU takes the namespace away. Always success.
+func (h *Host) Close(_ context.Context, volumeID, _ string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.open, volumeID)
+	return nil
+}
+
+// Lookup returns the device of a volume that was opened and is still there, or
+// ErrNotFound.
+func (h *Host) Lookup(_ context.Context, volumeID string) (provisioner.Device, error) {
+	h.mu.Lock()
+	p, ok := h.open[volumeID]
+	h.mu.Unlock()
+	if !ok {
+		return provisioner.Device{}, fmt.Errorf("volume %q is not open on this host: %w", volumeID, provisioner.ErrNotFound)
+	}
+	b, err := h.finder.Find(p.address, p.nsid)
+	if errors.Is(err, hostdev.ErrAbsent) {
+		return provisioner.Device{}, fmt.Errorf("device of volume %q is gone: %w: %w", volumeID, err, provisioner.ErrNotFound)
+	}
+	if err != nil {
+		return provisioner.Device{}, fmt.Errorf("look up volume %q: %w", volumeID, err)
+	}
+	return hostDevice(volumeID, p, b), nil
+}
+
+// List returns the devices of the volumes that were opened and are still
+// there, ordered by volume.
+func (h *Host) List(ctx context.Context) ([]provisioner.Device, error) {
+	h.mu.Lock()
+	volumes := make([]string, 0, len(h.open))
+	for v := range h.open {
+		volumes = append(volumes, v)
+	}
+	h.mu.Unlock()
+	var out []provisioner.Device
+	for _, v := range volumes {
+		d, err := h.Lookup(ctx, v)
+		if errors.Is(err, provisioner.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, d)
+	}
+	slices.SortFunc(out, func(a, b provisioner.Device) int { return strings.Compare(a.VolumeID, b.VolumeID) })
+	return out, nil
+}

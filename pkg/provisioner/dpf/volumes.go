@@ -1,0 +1,196 @@
+package dpf
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// Volumes makes DPUVolumes and waits until they are bound.
+type Volumes struct {
+	options Options
+	awaiter *kube.Awaiter[*storagev1alpha1.DPUVolume]
+}
+
+var _ provisioner.Volumes = (*Volumes)(nil)
+
+// Create makes the DPUVolume spec.Name and waits until its vendor's volume is
+// bound.
+func (v *Volumes) Create(ctx context.Context, spec provisioner.VolumeSpec) (provisioner.Volume, error) {
+	ctx, cancel := context.WithTimeout(ctx, v.options.Timeout)
+	defer cancel()
+	want := v.object(spec)
+	have := want.DeepCopy()
+	if _, err := kube.Create(ctx, v.options.Client, have); err != nil {
+		return provisioner.Volume{}, refused(fmt.Sprintf("create volume %s", spec.Name), err)
+	}
+	if !sameRequest(have.Spec, want.Spec) {
+		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w: it has another size, mode, policy or other parameters", spec.Name, provisioner.ErrExists)
+	}
+	uid := have.UID
+	bound, err := v.awaiter.Await(ctx, v.key(spec.Name), func(o *storagev1alpha1.DPUVolume, found bool) (bool, error) {
+		if !found || o.UID != uid {
+			return false, nil
+		}
+		if !o.DeletionTimestamp.IsZero() {
+			return false, fmt.Errorf("%w: it is being deleted", provisioner.ErrBusy)
+		}
+		return o.Status.Phase == storagev1alpha1.DPUVolumeBound, nil
+	})
+	if err != nil {
+		return provisioner.Volume{}, waited(err, "create volume "+spec.Name, bound.Status.Conditions)
+	}
+	return v.volume(bound, spec.Parameters)
+}
+
+// Delete deletes the DPUVolume and waits until it is gone, and with it the
+// vendor's volume.
+func (v *Volumes) Delete(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, v.options.Timeout)
+	defer cancel()
+	obj := &storagev1alpha1.DPUVolume{ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: v.options.Namespace}}
+	if err := v.options.Client.Delete(ctx, obj); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return refused("delete volume "+id, err)
+	}
+	last, err := v.awaiter.Await(ctx, v.key(id), func(o *storagev1alpha1.DPUVolume, found bool) (bool, error) {
+		return !found, nil
+	})
+	return waited(err, "delete volume "+id, last.Status.Conditions)
+}
+
+// Get returns the volume as the cache shows it.
+func (v *Volumes) Get(ctx context.Context, id string) (provisioner.Volume, error) {
+	obj := &storagev1alpha1.DPUVolume{}
+	found, err := kube.Find(ctx, v.options.Client, v.key(id), obj)
+	if err != nil {
+		return provisioner.Volume{}, refused("read volume "+id, err)
+	}
+	if !found {
+		return provisioner.Volume{}, fmt.Errorf("volume %s: %w in namespace %s", id, provisioner.ErrNotFound, v.options.Namespace)
+	}
+	return v.volume(obj, nil)
+}
+
+func (v *Volumes) key(id string) types.NamespacedName {
+	return types.NamespacedName{Namespace: v.options.Namespace, Name: id}
+}
+
+func (v *Volumes) object(spec provisioner.VolumeSpec) *storagev1alpha1.DPUVolume {
+	parameters := maps.Clone(spec.Parameters)
+	if parameters == nil {
+		parameters = map[string]string{}
+	}
+	policy := parameters[ParameterPolicy]
+	for _, own := range []string{ParameterPolicy, ParameterFunctionType, ParameterHotplug} {
+		delete(parameters, own)
+	}
+	mode := corev1.PersistentVolumeMode(spec.Mode)
+	obj := &storagev1alpha1.DPUVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: spec.Name, Namespace: v.options.Namespace},
+		Spec: storagev1alpha1.DPUVolumeSpec{
+			DPUStoragePolicyName: policy,
+			Parameters:           parameters,
+			VolumeMode:           &mode,
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(spec.CapacityBytes, resource.BinarySI)},
+			},
+		},
+	}
+	for _, m := range spec.AccessModes {
+		obj.Spec.AccessModes = append(obj.Spec.AccessModes, corev1.PersistentVolumeAccessMode(m))
+	}
+	if spec.LimitBytes > 0 {
+		obj.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(spec.LimitBytes, resource.BinarySI)}
+	}
+	return obj
+}
+
+func (v *Volumes) volume(o *storagev1alpha1.DPUVolume, parameters map[string]string) (provisioner.Volume, error) {
+	out := provisioner.Volume{
+		ID:         o.Name,
+		Mode:       provisioner.Filesystem,
+		Parameters: maps.Clone(o.Spec.Parameters),
+		Context:    map[string]string{contextPolicy: o.Spec.DPUStoragePolicyName},
+	}
+	if out.Parameters == nil {
+		out.Parameters = map[string]string{}
+	}
+	out.Parameters[ParameterPolicy] = o.Spec.DPUStoragePolicyName
+	if o.Spec.VolumeMode != nil {
+		out.Mode = provisioner.VolumeMode(*o.Spec.VolumeMode)
+	}
+	for _, m := range o.Spec.AccessModes {
+		out.AccessModes = append(out.AccessModes, provisioner.AccessMode(m))
+	}
+	for key, from := range map[string]string{contextFunctionType: ParameterFunctionType, contextHotplug: ParameterHotplug} {
+		if value, ok := parameters[from]; ok {
+			out.Context[key] = value
+			out.Parameters[from] = value
+		}
+	}
+	state := o.Status.State
+	if state == nil || state.VolumeInfo == nil {
+		if o.Status.Phase == storagev1alpha1.DPUVolumeBound {
+			return out, fmt.Errorf("volume %s is bound, but its status does not say how large it is", o.Name)
+		}
+		return out, nil
+	}
+	out.Context[contextVendor] = state.SelectedDPUStorageVendorName
+	out.Context[contextPlugin] = state.StorageVendorPluginName
+	size := state.VolumeInfo.Capacity[corev1.ResourceStorage]
+	out.CapacityBytes = size.Value()
+	return out, nil
+}
+
+// sameRequest compares what was asked for, not what defaults were filled in.
+func sameRequest(a, b storagev1alpha1.DPUVolumeSpec) bool {
+	return a.DPUStoragePolicyName == b.DPUStoragePolicyName &&
+		equality.Semantic.DeepEqual(a.AccessModes, b.AccessModes) &&
+		equality.Semantic.DeepEqual(a.Resources, b.Resources) &&
+		equality.Semantic.DeepEqual(a.VolumeMode, b.VolumeMode) &&
+		maps.Equal(a.Parameters, b.Parameters)
+}
+
+// function reads the function wanted from a volume context.
+func function(context map[string]string) (storagev1alpha1.FunctionTypeConfig, error) {
+	out := storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypeVF}
+	if t := context[contextFunctionType]; t != "" {
+		out.FunctionType = storagev1alpha1.FunctionType(t)
+	}
+	if h := context[contextHotplug]; h != "" {
+		hotplug, err := strconv.ParseBool(h)
+		if err != nil {
+			return out, fmt.Errorf("%w: %s is %q: true or false is wanted", provisioner.ErrInvalid, contextHotplug, h)
+		}
+		out.HotplugFunction = hotplug
+	}
+	return out, nil
+}
+
+// refused maps what the API server says to the kinds of failure of a platform.
+func refused(what string, err error) error {
+	switch {
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return fmt.Errorf("%s: %w: %w", what, provisioner.ErrInvalid, err)
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("%s: %w: %w", what, provisioner.ErrBusy, err)
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%s: %w: %w", what, provisioner.ErrPrecondition, err)
+	}
+	return fmt.Errorf("%s: %w: %w", what, provisioner.ErrUnavailable, err)
+}
