@@ -1,0 +1,142 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// Attach records that the node has the volume. See provisioner.Attachments.
+func (s *Storage) Attach(ctx context.Context, spec provisioner.AttachSpec) (provisioner.Attachment, error) {
+	a, err := s.attach(ctx, spec)
+	if err != nil {
+		return provisioner.Attachment{}, fmt.Errorf("attach volume %q to node %q: %w", spec.VolumeID, spec.Node, err)
+	}
+	return a, nil
+}
+
+func (s *Storage) attach(ctx context.Context, spec provisioner.AttachSpec) (provisioner.Attachment, error) {
+	if spec.VolumeID == "" || spec.Node == "" {
+		return provisioner.Attachment{}, fmt.Errorf("volume or node is not named: %w", provisioner.ErrInvalid)
+	}
+	unlock, err := s.lock(spec.VolumeID)
+	if err != nil {
+		return provisioner.Attachment{}, err
+	}
+	defer unlock()
+	have, err := s.attachable(spec)
+	if err != nil {
+		return provisioner.Attachment{}, err
+	}
+	done, err := admit(have, spec)
+	if err != nil {
+		return provisioner.Attachment{}, err
+	}
+	if !done {
+		if err := ctx.Err(); err != nil {
+			return provisioner.Attachment{}, err
+		}
+		if have.Attachments == nil {
+			have.Attachments = map[string]holder{}
+		}
+		have.Attachments[spec.Node] = holder{ReadOnly: spec.ReadOnly, AccessModes: spec.AccessModes}
+		if err := s.save(spec.VolumeID, have); err != nil {
+			return provisioner.Attachment{}, err
+		}
+	}
+	return s.attachment(spec), nil
+}
+
+// attachable returns the record of the volume if it and the node are there.
+func (s *Storage) attachable(spec provisioner.AttachSpec) (record, error) {
+	have, found, err := s.load(spec.VolumeID)
+	if err != nil {
+		return record{}, err
+	}
+	if !found {
+		return record{}, fmt.Errorf("the volume does not exist: %w", provisioner.ErrNotFound)
+	}
+	if !s.nodeExists(spec.Node) {
+		return record{}, fmt.Errorf("the node is not known: %w", provisioner.ErrNotFound)
+	}
+	if _, err := os.Stat(s.imagePath(spec.VolumeID)); errors.Is(err, fs.ErrNotExist) {
+		return record{}, fmt.Errorf("its image %s is gone, restore it from a backup: %w",
+			s.imagePath(spec.VolumeID), provisioner.ErrPrecondition)
+	} else if err != nil {
+		return record{}, err
+	}
+	return have, nil
+}
+
+// admit decides whether a node may have the volume beside those that have it;
+// done is true if it has it already.
+func admit(have record, spec provisioner.AttachSpec) (done bool, err error) {
+	if h, ok := have.Attachments[spec.Node]; ok {
+		if h.ReadOnly != spec.ReadOnly {
+			return false, fmt.Errorf("it is attached there with readOnly=%t: %w", h.ReadOnly, provisioner.ErrExists)
+		}
+		return true, nil
+	}
+	for node, h := range have.Attachments {
+		if single(have, h.AccessModes) || single(have, spec.AccessModes) {
+			return false, fmt.Errorf("node %s has it and it is for one node at a time, detach it there first: %w",
+				node, provisioner.ErrInUse)
+		}
+	}
+	return false, nil
+}
+
+// single reports whether a use in these modes tolerates no other node.
+func single(have record, use []provisioner.AccessMode) bool {
+	return provisioner.SingleNode(have.AccessModes) || (len(use) > 0 && provisioner.SingleNode(use))
+}
+
+func (s *Storage) attachment(spec provisioner.AttachSpec) provisioner.Attachment {
+	publish := map[string]string{ContextPath: s.imagePath(spec.VolumeID)}
+	if spec.ReadOnly {
+		publish[ContextReadOnly] = "true"
+	}
+	return provisioner.Attachment{PublishContext: publish}
+}
+
+// Detach removes the record that the node, or every node if none is named, has
+// the volume. It only keeps the books: the device on a DPU is closed by the
+// plugin there. See provisioner.Attachments.
+func (s *Storage) Detach(ctx context.Context, volumeID, node string) error {
+	if !validID(volumeID) {
+		return nil
+	}
+	if err := s.detach(ctx, volumeID, node); err != nil {
+		return fmt.Errorf("detach volume %s from node %q: %w", volumeID, node, err)
+	}
+	return nil
+}
+
+func (s *Storage) detach(ctx context.Context, volumeID, node string) error {
+	unlock, err := s.lock(volumeID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	have, found, err := s.load(volumeID)
+	if err != nil {
+		return err
+	}
+	_, attached := have.Attachments[node]
+	if !found || len(have.Attachments) == 0 || (node != "" && !attached) {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if node == "" {
+		have.Attachments = nil
+	} else {
+		delete(have.Attachments, node)
+	}
+	return s.save(volumeID, have)
+}

@@ -1,0 +1,84 @@
+package local
+
+import (
+	"context"
+	"sync"
+
+	"github.com/moor-storage/moor/internal/snaprpc"
+)
+
+// fakeSNAP is the part of a SNAP service that Host uses.
+type fakeSNAP struct {
+	mu     sync.Mutex
+	bdevs  map[string]snaprpc.Bdev
+	specs  []snaprpc.AIOSpec
+	fail   map[string][]error
+	silent bool // tells no file names, as old services do
+}
+
+func newFakeSNAP() *fakeSNAP {
+	return &fakeSNAP{bdevs: map[string]snaprpc.Bdev{}, fail: map[string][]error{}}
+}
+
+// next returns the next error injected for a method; the caller holds mu.
+func (f *fakeSNAP) next(ctx context.Context, method string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if len(f.fail[method]) == 0 {
+		return nil
+	}
+	err := f.fail[method][0]
+	f.fail[method] = f.fail[method][1:]
+	return err
+}
+
+func (f *fakeSNAP) BdevGetBdevs(ctx context.Context, _ string) ([]snaprpc.Bdev, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.next(ctx, "list"); err != nil {
+		return nil, err
+	}
+	var out []snaprpc.Bdev
+	for _, b := range f.bdevs {
+		if f.silent {
+			b.DriverSpecific.AIO = nil
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+func (f *fakeSNAP) BdevAioCreate(ctx context.Context, spec snaprpc.AIOSpec) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.specs = append(f.specs, spec)
+	if err := f.next(ctx, "create"); err != nil {
+		return "", err
+	}
+	if _, ok := f.bdevs[spec.Name]; ok {
+		return "", &snaprpc.Error{Code: snaprpc.CodeExists, Message: "File exists"}
+	}
+	f.bdevs[spec.Name] = aioBdev(spec.Name, spec.Filename)
+	return spec.Name, nil
+}
+
+func (f *fakeSNAP) BdevAioDelete(ctx context.Context, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.next(ctx, "delete"); err != nil {
+		return err
+	}
+	if _, ok := f.bdevs[name]; !ok {
+		return &snaprpc.Error{Code: snaprpc.CodeNoDevice, Message: "No such device"}
+	}
+	delete(f.bdevs, name)
+	return nil
+}
+
+func aioBdev(name, file string) snaprpc.Bdev {
+	return snaprpc.Bdev{
+		Name:           name,
+		DriverSpecific: snaprpc.DriverSpecific{AIO: &snaprpc.AIOBdev{Filename: file}},
+	}
+}

@@ -1,0 +1,247 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moor-storage/moor/internal/keylock"
+	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// blockSize of the bdevs in bytes: what every file system and guest accepts.
+const blockSize = 512
+
+// rpc is what Host needs of the SNAP service; *snaprpc.Client has it.
+type rpc interface {
+	BdevGetBdevs(ctx context.Context, name string) ([]snaprpc.Bdev, error)
+	BdevAioCreate(ctx context.Context, spec snaprpc.AIOSpec) (string, error)
+	BdevAioDelete(ctx context.Context, name string) error
+}
+
+// Host implements provisioner.Host on a DPU: the device of a volume is an AIO
+// bdev over its image. The SNAP service's own list is the truth.
+type Host struct {
+	rpc       rpc
+	targetDir string
+	stateDir  string
+	locks     keylock.Locks
+}
+
+// NewHost returns the Host face of the DPU whose SNAP service is r. targetDir
+// is where the images are on this DPU; stateDir, made when needed, remembers
+// which volume a device of a hashed name belongs to, and is this DPU's alone.
+func NewHost(r rpc, targetDir, stateDir string) *Host {
+	return &Host{rpc: r, targetDir: targetDir, stateDir: stateDir}
+}
+
+// Open makes the bdev of a volume. See provisioner.Host.
+func (h *Host) Open(ctx context.Context, spec provisioner.OpenSpec) (provisioner.Device, error) {
+	d, err := h.open(ctx, spec)
+	if err != nil {
+		return provisioner.Device{}, fmt.Errorf("open volume %q: %w", spec.VolumeID, err)
+	}
+	return d, nil
+}
+
+func (h *Host) open(ctx context.Context, spec provisioner.OpenSpec) (provisioner.Device, error) {
+	image, err := h.imageOf(spec)
+	if err != nil {
+		return provisioner.Device{}, err
+	}
+	unlock, ok := h.locks.TryLock(spec.VolumeID)
+	if !ok {
+		return provisioner.Device{}, fmt.Errorf("another operation on it is under way: %w", provisioner.ErrBusy)
+	}
+	defer unlock()
+	want := snaprpc.AIOSpec{
+		Name: deviceOf(spec.VolumeID), Filename: image, BlockSize: blockSize, ReadOnly: readOnly(spec),
+	}
+	if found, err := h.exists(ctx, want); err != nil || found {
+		return device(spec.VolumeID), err
+	}
+	if err := h.checkImage(image); err != nil {
+		return provisioner.Device{}, err
+	}
+	if err := h.remember(spec.VolumeID); err != nil {
+		return provisioner.Device{}, err
+	}
+	if err := h.make(ctx, want); err != nil {
+		return provisioner.Device{}, err
+	}
+	return device(spec.VolumeID), nil
+}
+
+func device(volumeID string) provisioner.Device {
+	return provisioner.Device{VolumeID: volumeID, Name: deviceOf(volumeID), Mode: provisioner.Block}
+}
+
+// make creates the bdev; one that appeared meanwhile is as good.
+func (h *Host) make(ctx context.Context, want snaprpc.AIOSpec) error {
+	_, err := h.rpc.BdevAioCreate(ctx, want)
+	if err == nil {
+		return nil
+	}
+	if snaprpc.IsExists(err) {
+		found, again := h.exists(ctx, want)
+		if again != nil || found {
+			return again
+		}
+	}
+	return fmt.Errorf("make device %s over %s: %w", want.Name, want.Filename, kind(err))
+}
+
+// imageOf returns the path of the volume's image on this DPU. Only the file
+// name is taken from the contexts: no volume can name a file outside targetDir.
+func (h *Host) imageOf(spec provisioner.OpenSpec) (string, error) {
+	switch {
+	case spec.VolumeID == "":
+		return "", fmt.Errorf("no volume is named: %w", provisioner.ErrInvalid)
+	case spec.Mode == provisioner.Filesystem:
+		return "", fmt.Errorf("this vendor makes block devices only, ask for volumeMode Block: %w", provisioner.ErrUnsupported)
+	}
+	name := spec.VolumeContext[ContextImage]
+	if path := spec.PublishContext[ContextPath]; path != "" {
+		name = path
+	}
+	base := filepath.Base(name)
+	id, isImage := strings.CutSuffix(base, ".img")
+	if name == "" || !isImage || !validID(id) {
+		return "", fmt.Errorf("neither %s in the publish context nor %s in the volume context names an image: "+
+			"was it made and attached by the local vendor's controller? %w", ContextPath, ContextImage, provisioner.ErrInvalid)
+	}
+	return filepath.Join(h.targetDir, base), nil
+}
+
+// readOnly reports whether the device must refuse writes.
+func readOnly(spec provisioner.OpenSpec) bool {
+	if spec.PublishContext[ContextReadOnly] == "true" {
+		return true
+	}
+	return len(spec.AccessModes) > 0 && !slices.ContainsFunc(spec.AccessModes, func(m provisioner.AccessMode) bool {
+		return m != provisioner.ReadOnlyMany
+	})
+}
+
+func (h *Host) checkImage(image string) error {
+	_, err := os.Stat(image)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("its image %s is not on this DPU: is the target directory the controller's? %w",
+			image, provisioner.ErrPrecondition)
+	}
+	if err != nil {
+		return fmt.Errorf("look at its image: %w", err)
+	}
+	return nil
+}
+
+// exists reports whether the bdev is there; one of that name over another file
+// is an error, never a device of this volume.
+func (h *Host) exists(ctx context.Context, want snaprpc.AIOSpec) (bool, error) {
+	b, err := h.find(ctx, want.Name)
+	if err != nil || b == nil {
+		return false, err
+	}
+	if a := b.DriverSpecific.AIO; a != nil && a.Filename != "" && a.Filename != want.Filename {
+		return false, fmt.Errorf("device %s is over %s, not over %s: %w", b.Name, a.Filename, want.Filename, provisioner.ErrExists)
+	}
+	return true, nil
+}
+
+// find returns the bdev of that name, nil if there is none. It lists them all:
+// services differ in how they refuse an unknown name.
+func (h *Host) find(ctx context.Context, name string) (*snaprpc.Bdev, error) {
+	list, err := h.rpc.BdevGetBdevs(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("list the devices of the snap service: %w", kind(err))
+	}
+	for i := range list {
+		if list[i].Name == name {
+			return &list[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// Close removes the bdev of a volume; the image stays. A device that is not
+// the volume's own is gone already. See provisioner.Host.
+func (h *Host) Close(ctx context.Context, volumeID, deviceName string) error {
+	name := deviceOf(volumeID)
+	if volumeID == "" || (deviceName != "" && deviceName != name) {
+		return nil
+	}
+	if err := h.close(ctx, volumeID, name); err != nil {
+		return fmt.Errorf("close device %s of volume %s: %w", name, volumeID, err)
+	}
+	return nil
+}
+
+func (h *Host) close(ctx context.Context, volumeID, name string) error {
+	unlock, ok := h.locks.TryLock(volumeID)
+	if !ok {
+		return fmt.Errorf("another operation on it is under way: %w", provisioner.ErrBusy)
+	}
+	defer unlock()
+	b, err := h.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	if b != nil && h.ours(*b) {
+		if err := h.rpc.BdevAioDelete(ctx, name); err != nil && !snaprpc.IsNotFound(err) {
+			return kind(err)
+		}
+	}
+	return h.forget(volumeID)
+}
+
+// Lookup returns the device of a volume, or ErrNotFound. See provisioner.Host.
+func (h *Host) Lookup(ctx context.Context, volumeID string) (provisioner.Device, error) {
+	b, err := h.find(ctx, deviceOf(volumeID))
+	if err != nil {
+		return provisioner.Device{}, fmt.Errorf("look up the device of volume %s: %w", volumeID, err)
+	}
+	if b == nil || !h.ours(*b) {
+		return provisioner.Device{}, fmt.Errorf("volume %s has no device here: %w", volumeID, provisioner.ErrNotFound)
+	}
+	return device(volumeID), nil
+}
+
+// List returns the devices of the platform, ordered by volume. See
+// provisioner.Host.
+func (h *Host) List(ctx context.Context) ([]provisioner.Device, error) {
+	list, err := h.rpc.BdevGetBdevs(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("list the devices of the snap service: %w", kind(err))
+	}
+	var out []provisioner.Device
+	for _, b := range list {
+		id, hashed, ok := volumeOf(b.Name)
+		if !ok || !h.ours(b) {
+			continue
+		}
+		if hashed {
+			if id, err = h.recall(b.Name); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, provisioner.Device{VolumeID: id, Name: b.Name, Mode: provisioner.Block})
+	}
+	slices.SortFunc(out, func(a, b provisioner.Device) int {
+		return cmp.Or(cmp.Compare(a.VolumeID, b.VolumeID), cmp.Compare(a.Name, b.Name))
+	})
+	return out, nil
+}
+
+// ours reports whether a bdev is over an image of the target directory, as far
+// as the service tells.
+func (h *Host) ours(b snaprpc.Bdev) bool {
+	a := b.DriverSpecific.AIO
+	return a == nil || a.Filename == "" || filepath.Dir(a.Filename) == filepath.Clean(h.targetDir)
+}
