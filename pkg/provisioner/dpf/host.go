@@ -13,15 +13,6 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-// The keys of the publish context in which DPF tells the host where its DPU
-// shows a volume.
-const (
-	// HostKeyPCIAddress holds the PCI address of the function.
-	HostKeyPCIAddress = "nv-pciDeviceAddress"
-	// HostKeyNamespaceID holds the NVMe namespace id behind it.
-	HostKeyNamespaceID = "nv-nvmeNsID"
-)
-
 // defaultHostWait is how long Open waits for the device when the caller gave
 // no nearer deadline; less than the kubelet's two minutes for one call, so that
 // the words of the error reach the pod's events.
@@ -79,17 +70,17 @@ func (h *Host) Open(ctx context.Context, spec provisioner.OpenSpec) (provisioner
 }
 
 func parsePlace(spec provisioner.OpenSpec) (place, error) {
-	address, ok := spec.PublishContext[HostKeyPCIAddress]
+	address, ok := spec.PublishContext[publishPCIAddress]
 	if !ok {
-		return place{}, fmt.Errorf("the publish context has no %s: is the volume attached to this node?: %w", HostKeyPCIAddress, provisioner.ErrInvalid)
+		return place{}, fmt.Errorf("the publish context has no %s: is the volume attached to this node?: %w", publishPCIAddress, provisioner.ErrInvalid)
 	}
 	address, err := hostdev.NormalizeAddress(address)
 	if err != nil {
 		return place{}, hostError(err)
 	}
-	nsid, err := hostdev.ParseNamespaceID(spec.PublishContext[HostKeyNamespaceID])
+	nsid, err := hostdev.ParseNamespaceID(spec.PublishContext[publishNamespaceID])
 	if err != nil {
-		return place{}, fmt.Errorf("publish context %s: %w", HostKeyNamespaceID, hostError(err))
+		return place{}, fmt.Errorf("publish context %s: %w", publishNamespaceID, hostError(err))
 	}
 	return place{address: address, nsid: nsid, mode: spec.Mode}, nil
 }

@@ -1,0 +1,127 @@
+// Package csi is the CSI node service: it opens the device of a volume,
+// makes a file system on it if it is blank, and mounts it where the kubelet
+// asks, as a file system or as a raw block device.
+//
+// It keeps nothing in memory: the mount table and the devices are the truth,
+// so a restart between any two calls is harmless. How a device is found is the
+// business of the Host face; what may be formatted that of internal/hostdev.
+// Floor 4.
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/internal/hostdev"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// defaultMaxVolumes is how many volumes a node takes if neither a flag nor the
+// virtual functions say otherwise; as DPF.
+const defaultMaxVolumes = 30
+
+// Formatter puts a file system on a device; *hostdev.Formatter is the real one.
+type Formatter interface {
+	// Ensure makes the file system if the device is blank; see hostdev.
+	Ensure(ctx context.Context, path, fsType string, readOnly bool) (made bool, err error)
+	// Check repairs it before a mount for writing; see hostdev.
+	Check(ctx context.Context, path, fsType string) error
+}
+
+// Options is what the service works on.
+type Options struct {
+	// NodeID is the name of this node in CSI; required.
+	NodeID string
+	// Host opens devices; required.
+	Host provisioner.Host
+	// Mounter, Devices and Formatter are the machine; required.
+	Mounter   Mounter
+	Devices   Devices
+	Formatter Formatter
+	// MaxVolumes is how many volumes the node takes; 0 asks Functions.
+	MaxVolumes int64
+	// Functions counts the functions that can hold a volume each; nil, or
+	// a count of 0, means 30 volumes.
+	Functions func() (int64, error)
+}
+
+// Server is the CSI node service.
+type Server struct {
+	csi.UnimplementedNodeServer
+	o      Options
+	mounts mounts
+}
+
+// New makes the service.
+func New(o Options) *Server {
+	return &Server{o: o, mounts: mounts{m: o.Mounter, d: o.Devices}}
+}
+
+// NodeGetInfo names the node and says how many volumes it takes.
+func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	n := s.o.MaxVolumes
+	if n <= 0 && s.o.Functions != nil {
+		var err error
+		if n, err = s.o.Functions(); err != nil {
+			return nil, fmt.Errorf("count the functions of node %q: %w", s.o.NodeID, err)
+		}
+	}
+	if n <= 0 {
+		n = defaultMaxVolumes
+	}
+	return &csi.NodeGetInfoResponse{NodeId: s.o.NodeID, MaxVolumesPerNode: n}, nil
+}
+
+// NodeGetCapabilities lists STAGE_UNSTAGE_VOLUME and SINGLE_NODE_MULTI_WRITER.
+func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+	resp := &csi.NodeGetCapabilitiesResponse{}
+	for _, t := range []csi.NodeServiceCapability_RPC_Type{
+		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
+		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	} {
+		resp.Capabilities = append(resp.Capabilities, &csi.NodeServiceCapability{
+			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: t}},
+		})
+	}
+	return resp, nil
+}
+
+// blockFile is where a block volume is staged: a file in the staging directory.
+func blockFile(staging, volumeID string) string { return filepath.Join(staging, volumeID) }
+
+// checkTarget checks the names that become paths: a volume id with a slash
+// would lead out of the staging directory.
+func checkTarget(volumeID string, namesAndPaths ...string) error {
+	if err := csiserver.Require(append([]string{"volume id", volumeID}, namesAndPaths...)...); err != nil {
+		return err
+	}
+	if volumeID != filepath.Base(volumeID) || volumeID == "." || volumeID == ".." {
+		return csiserver.Invalid("volume id %q cannot be a file name", volumeID)
+	}
+	for i := 1; i < len(namesAndPaths); i += 2 {
+		if !filepath.IsAbs(namesAndPaths[i]) {
+			return csiserver.Invalid("%s %q is not absolute", namesAndPaths[i-1], namesAndPaths[i])
+		}
+	}
+	return nil
+}
+
+// deviceError adds the platform's kind to an error of package hostdev.
+func deviceError(err error) error {
+	for _, row := range []struct{ from, to error }{
+		{hostdev.ErrForeign, provisioner.ErrPrecondition},
+		{hostdev.ErrBlankReadOnly, provisioner.ErrPrecondition},
+		{hostdev.ErrBusy, provisioner.ErrBusy},
+		{errors.ErrUnsupported, provisioner.ErrInvalid},
+	} {
+		if errors.Is(err, row.from) {
+			return fmt.Errorf("%w: %w", err, row.to)
+		}
+	}
+	return err
+}
