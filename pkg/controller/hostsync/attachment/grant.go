@@ -1,0 +1,178 @@
+package attachment
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/hostsync"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// ensureMirror makes the VolumeAttachment. For a single-writer volume whose
+// claim somebody else holds it makes none, so that nothing further down
+// begins what must not end.
+func (r *Reconciler) ensureMirror(ctx context.Context, s *state) error {
+	if s.mirror == nil {
+		if s.attachment.Spec.Role != storagev1alpha1.RoleReplica && singleWriter(s.volume) {
+			claim, err := r.claim(ctx, s.volume)
+			if err != nil {
+				return err
+			}
+			if verdict := judge(claim, s.attachment.Name, s.dpu); verdict.refused != "" {
+				s.waiting = verdict.refused
+				return nil
+			}
+		}
+		s.mirror = mirrorOf(s, r.Clusters)
+		if _, err := kube.Create(ctx, r.Clusters.DPU, s.mirror); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !hostsync.OwnedBy(s.mirror, s.attachment):
+		s.waiting = fmt.Sprintf("a VolumeAttachment %s of an earlier attachment of this name is still being removed", s.mirror.Name)
+	case !s.mirror.DeletionTimestamp.IsZero():
+		s.waiting = fmt.Sprintf("VolumeAttachment %s in the DPU cluster is being deleted", s.mirror.Name)
+	case s.mirror.Spec.NodeName != s.dpu:
+		s.waiting = fmt.Sprintf("it was made for DPU %s, but node %s now has DPU %s: delete the attachment to move it",
+			s.mirror.Spec.NodeName, s.attachment.Spec.DPUNodeName, s.dpu)
+	}
+	return nil
+}
+
+// grant gives the DPU the right to write, if the volume has a single writer
+// and nobody holds it, and writes the epoch where the DPU reads it.
+func (r *Reconciler) grant(ctx context.Context, s *state) error {
+	if s.attachment.Spec.Role == storagev1alpha1.RoleReplica || !singleWriter(s.volume) {
+		return nil
+	}
+	claim, err := r.claim(ctx, s.volume)
+	if err != nil {
+		return err
+	}
+	verdict := judge(claim, s.attachment.Name, s.dpu)
+	switch {
+	case verdict.refused != "":
+		s.waiting = verdict.refused
+		return nil
+	case verdict.grant:
+		claim.Status = &moorv1alpha1.WriterClaimStatus{
+			Phase: moorv1alpha1.ClaimGranted, Holder: s.dpu, Attachment: s.attachment.Name,
+			Epoch: verdict.epoch, Receipts: receipts(claim),
+		}
+		// Update carries the resourceVersion that was read: of two who
+		// try at once, one fails.
+		if err := r.Clusters.DPU.Status().Update(ctx, claim); err != nil {
+			return fmt.Errorf("grant the right to write volume %s to DPU %s: %w", claim.Name, s.dpu, err)
+		}
+	}
+	_, err = kube.Patch(ctx, r.Clusters.DPU, s.mirror, func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Epoch = verdict.epoch })
+	return err
+}
+
+// claim reads the volume's claim from the API server itself, and makes it if
+// there is none.
+func (r *Reconciler) claim(ctx context.Context, volume *storagev1alpha1.DPUVolume) (*moorv1alpha1.WriterClaim, error) {
+	key := r.Clusters.Target(volume.Name)
+	claim := &moorv1alpha1.WriterClaim{}
+	found, err := kube.Find(ctx, r.Clusters.DPULive, key, claim)
+	if err != nil || found {
+		return claim, err
+	}
+	owner := &storagev1alpha1.Volume{}
+	if found, err = kube.Find(ctx, r.Clusters.DPULive, key, owner); err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("volume %s does not exist in DPU cluster %s, though it is bound: was it deleted there by hand?", volume.Name, r.Clusters.DPUClusterName)
+	}
+	claim = &moorv1alpha1.WriterClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: volume.Name, Namespace: r.Clusters.TargetNamespace,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: storagev1alpha1.GroupVersion.String(), Kind: "Volume", Name: owner.Name, UID: owner.UID,
+			}},
+		},
+		Spec: moorv1alpha1.WriterClaimSpec{VolumeName: volume.Name},
+	}
+	if err := r.Clusters.DPU.Create(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("make the WriterClaim of volume %s: %w", volume.Name, err)
+	}
+	if _, err := kube.Find(ctx, r.Clusters.DPULive, key, claim); err != nil {
+		return nil, err
+	}
+	return claim, nil
+}
+
+// verdict is what judge says of a claim.
+type verdict struct {
+	// grant: nobody holds it; it may be granted under epoch.
+	grant bool
+	// epoch under which this attachment may write.
+	epoch int64
+	// refused says in words who holds it; "" if it is granted or free.
+	refused string
+}
+
+// judge decides whether the attachment may have the right to write.
+func judge(claim *moorv1alpha1.WriterClaim, attachment, dpu string) verdict {
+	status := claim.Status
+	if status == nil {
+		status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree}
+	}
+	switch {
+	case status.Phase == moorv1alpha1.ClaimFree:
+		return verdict{grant: true, epoch: status.Epoch + 1}
+	case status.Phase == moorv1alpha1.ClaimGranted && status.Attachment == attachment && status.Holder == dpu:
+		return verdict{epoch: status.Epoch}
+	case status.Phase == moorv1alpha1.ClaimFencing:
+		return verdict{refused: fmt.Sprintf("volume %s is being fenced from DPU %s (epoch %d); it waits for proof that the old host can no longer write",
+			claim.Spec.VolumeName, status.Holder, status.Epoch)}
+	}
+	return verdict{refused: fmt.Sprintf("volume %s has a single writer, and DPU %s holds it (attachment %s, epoch %d): this attachment waits until that one is deleted",
+		claim.Spec.VolumeName, status.Holder, status.Attachment, status.Epoch)}
+}
+
+func receipts(claim *moorv1alpha1.WriterClaim) []moorv1alpha1.Receipt {
+	if claim.Status == nil {
+		return nil
+	}
+	return claim.Status.Receipts
+}
+
+func singleWriter(volume *storagev1alpha1.DPUVolume) bool {
+	modes := make([]provisioner.AccessMode, 0, len(volume.Spec.AccessModes))
+	for _, m := range volume.Spec.AccessModes {
+		modes = append(modes, provisioner.AccessMode(m))
+	}
+	return provisioner.SingleNode(modes)
+}
+
+// mirrorOf is the VolumeAttachment that a DPUVolumeAttachment asks for.
+func mirrorOf(s *state, c hostsync.Clusters) *storagev1alpha1.VolumeAttachment {
+	out := &storagev1alpha1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: s.attachment.Name, Namespace: c.TargetNamespace,
+			Labels:      map[string]string{hostsync.LabelOwnerUID: string(s.attachment.UID)},
+			Annotations: map[string]string{storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment: hostsync.OwnerValue(s.attachment)},
+		},
+		Spec: storagev1alpha1.VolumeAttachmentSpec{
+			NodeName: s.dpu,
+			Source: storagev1alpha1.VolumeAttachmentSource{VolumeRef: &storagev1alpha1.ObjectRef{
+				Kind: "Volume", APIVersion: storagev1alpha1.GroupVersion.String(), Name: s.volume.Name, Namespace: c.TargetNamespace,
+			}},
+			FunctionTypeConfig: s.attachment.Spec.FunctionTypeConfig,
+			Role:               s.attachment.Spec.Role,
+		},
+	}
+	if singleWriter(s.volume) {
+		out.Finalizers = []string{storagev1alpha1.FinalizerWriterClaim}
+	}
+	return out
+}

@@ -1,0 +1,193 @@
+// Package attachment carries a DPUVolumeAttachment to the DPU cluster as a
+// VolumeAttachment, grants the right to write where the volume has a single
+// writer, and carries what the DPU shows back into the status.
+package attachment
+
+import (
+	"context"
+	"fmt"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/hostsync"
+)
+
+// The field indexes of attachments; IndexVolume is registered by the volume
+// reconciler's Index.
+const (
+	indexVolume = "spec.dpuVolumeName"
+	indexNode   = "spec.dpuNodeName"
+)
+
+// Reconciler keeps one DPUVolumeAttachment and its VolumeAttachment in step.
+type Reconciler struct {
+	Clusters hostsync.Clusters
+}
+
+// Index registers the field index by node.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &storagev1alpha1.DPUVolumeAttachment{}, indexNode, func(o client.Object) []string {
+		return []string{o.(*storagev1alpha1.DPUVolumeAttachment).Spec.DPUNodeName}
+	})
+	if err != nil {
+		return fmt.Errorf("index attachments by node: %w", err)
+	}
+	return nil
+}
+
+// SetupWithManager watches attachments, volumes and nodes here, and
+// VolumeAttachments and WriterClaims there.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	remote := r.Clusters.DPUCluster.GetCache()
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("dpuvolumeattachment").
+		For(&storagev1alpha1.DPUVolumeAttachment{}).
+		Watches(&storagev1alpha1.DPUVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume)).
+		Watches(&moorv1alpha1.DPUStorageNode{}, handler.EnqueueRequestsFromMapFunc(r.ofNode)).
+		WatchesRawSource(source.Kind(remote, &storagev1alpha1.VolumeAttachment{},
+			hostsync.ToOwner[*storagev1alpha1.VolumeAttachment](storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment))).
+		WatchesRawSource(source.Kind(remote, &moorv1alpha1.WriterClaim{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofClaim))).
+		Complete(r)
+}
+
+// Reconcile brings the VolumeAttachment and the status up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	attachment := &storagev1alpha1.DPUVolumeAttachment{}
+	found, err := kube.Find(ctx, r.Clusters.Host, req.NamespacedName, attachment)
+	if err != nil || !found {
+		return ctrl.Result{}, err
+	}
+	mirror := &storagev1alpha1.VolumeAttachment{}
+	found, err = kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(attachment.Name), mirror)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !found {
+		mirror = nil
+	}
+	if !attachment.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, r.remove(ctx, attachment, mirror)
+	}
+	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment); err != nil {
+		return ctrl.Result{}, err
+	}
+	s := &state{attachment: attachment, mirror: mirror}
+	err = r.carry(ctx, s)
+	if _, statusErr := kube.PatchStatus(ctx, r.Clusters.Host, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
+		report(a, s, err)
+	}); statusErr != nil {
+		return ctrl.Result{}, statusErr
+	}
+	return ctrl.Result{}, err
+}
+
+// state is what one pass knows of an attachment.
+type state struct {
+	attachment *storagev1alpha1.DPUVolumeAttachment
+	mirror     *storagev1alpha1.VolumeAttachment
+	volume     *storagev1alpha1.DPUVolume
+	dpu        string
+	// waiting says in words what is missing; "" if nothing is.
+	waiting string
+}
+
+// carry walks the phases in order; a phase that sets waiting ends the walk.
+func (r *Reconciler) carry(ctx context.Context, s *state) error {
+	for _, phase := range []func(context.Context, *state) error{r.findVolume, r.findDPU, r.ensureMirror, r.grant} {
+		if err := phase(ctx, s); err != nil || s.waiting != "" {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) findVolume(ctx context.Context, s *state) error {
+	key := client.ObjectKey{Namespace: s.attachment.Namespace, Name: s.attachment.Spec.DPUVolumeName}
+	volume := &storagev1alpha1.DPUVolume{}
+	found, err := kube.Find(ctx, r.Clusters.Host, key, volume)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		s.waiting = fmt.Sprintf("DPUVolume %s does not exist in namespace %s", key.Name, key.Namespace)
+	case !volume.DeletionTimestamp.IsZero():
+		s.waiting = fmt.Sprintf("DPUVolume %s is being deleted", key.Name)
+	case volume.Status.Phase != storagev1alpha1.DPUVolumeBound:
+		s.waiting = fmt.Sprintf("DPUVolume %s is not bound yet", key.Name)
+	}
+	s.volume = volume
+	return nil
+}
+
+func (r *Reconciler) findDPU(ctx context.Context, s *state) error {
+	node := &moorv1alpha1.DPUStorageNode{}
+	name := s.attachment.Spec.DPUNodeName
+	found, err := kube.Find(ctx, r.Clusters.Host, client.ObjectKey{Name: name}, node)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		s.waiting = fmt.Sprintf("node %s has no DPUStorageNode: does it have a DPU, and does snap-csi-plugin run there?", name)
+	case node.Spec.DPUName == "":
+		s.waiting = fmt.Sprintf("spec.dpuName of DPUStorageNode %s is empty: set it to the name of that host's DPU in the DPU cluster", name)
+	}
+	s.dpu = node.Spec.DPUName
+	return nil
+}
+
+// remove deletes the VolumeAttachment, waits until it is gone, then lets the
+// DPUVolumeAttachment go.
+func (r *Reconciler) remove(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment, mirror *storagev1alpha1.VolumeAttachment) error {
+	if mirror == nil || !hostsync.OwnedBy(mirror, attachment) {
+		// The cache may not show yet what was made a moment ago.
+		live := &storagev1alpha1.VolumeAttachment{}
+		found, err := kube.Find(ctx, r.Clusters.DPULive, r.Clusters.Target(attachment.Name), live)
+		if err != nil {
+			return err
+		}
+		if !found || !hostsync.OwnedBy(live, attachment) {
+			return kube.RemoveFinalizers(ctx, r.Clusters.Host, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
+		}
+		mirror = live
+	}
+	if err := kube.Delete(ctx, r.Clusters.DPU, mirror); err != nil {
+		return err
+	}
+	words := mirror.Status.Message
+	if words == "" {
+		words = fmt.Sprintf("waiting for DPU %s to withdraw the device and for the vendor to detach it", mirror.Spec.NodeName)
+	}
+	_, err := kube.PatchStatus(ctx, r.Clusters.Host, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
+		detaching(a, words)
+	})
+	return client.IgnoreNotFound(err)
+}
+
+func (r *Reconciler) ofVolume(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.by(ctx, indexVolume, o.GetName())
+}
+
+func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.by(ctx, indexNode, o.GetName())
+}
+
+// ofClaim wakes every attachment of the claim's volume: one may be waiting
+// for the right to write.
+func (r *Reconciler) ofClaim(ctx context.Context, o *moorv1alpha1.WriterClaim) []reconcile.Request {
+	return r.by(ctx, indexVolume, o.Spec.VolumeName)
+}
+
+func (r *Reconciler) by(ctx context.Context, index, name string) []reconcile.Request {
+	var list storagev1alpha1.DPUVolumeAttachmentList
+	if err := r.Clusters.Host.List(ctx, &list, client.InNamespace(r.Clusters.Namespace), client.MatchingFields{index: name}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list attachments", "index", index, "name", name)
+	}
+	return hostsync.Requests(list.Items)
+}

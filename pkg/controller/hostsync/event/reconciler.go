@@ -1,0 +1,63 @@
+// Package event repeats what the DPU cluster says of a vendor's claim on the
+// user's DPUVolume, so that nobody needs access to the DPU cluster to learn
+// why a volume is not made.
+package event
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/hostsync"
+)
+
+// Reconciler repeats one Event of the DPU cluster.
+type Reconciler struct {
+	Clusters hostsync.Clusters
+	Recorder record.EventRecorder
+}
+
+// SetupWithManager watches the Events about claims in the target namespace.
+// Two workers: an event is small work, and order matters little.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	events := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, e *corev1.Event) []reconcile.Request {
+		if e.InvolvedObject.Kind != "PersistentVolumeClaim" {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(e)}}
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("dpuclusterevent").
+		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &corev1.Event{}, events)).
+		Complete(r)
+}
+
+// Reconcile repeats the event on the DPUVolume that owns the claim. Repeating
+// it twice is harmless: the recorder counts equal events.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	event := &corev1.Event{}
+	found, err := kube.Find(ctx, r.Clusters.DPU, req.NamespacedName, event)
+	if err != nil || !found {
+		return ctrl.Result{}, err
+	}
+	claim := event.InvolvedObject.Name
+	volume := &storagev1alpha1.DPUVolume{}
+	key := client.ObjectKey{Namespace: r.Clusters.Namespace, Name: strings.TrimSuffix(claim, "-pvc")}
+	found, err = kube.Find(ctx, r.Clusters.Host, key, volume)
+	if err != nil || !found || volume.Status.Phase == storagev1alpha1.DPUVolumeBound {
+		return ctrl.Result{}, err
+	}
+	r.Recorder.Event(volume, event.Type, event.Reason,
+		fmt.Sprintf("vendor claim %s in DPU cluster %s: %s", claim, r.Clusters.DPUClusterName, event.Message))
+	return ctrl.Result{}, nil
+}

@@ -1,0 +1,76 @@
+// Package node copies the DPU's half of a DPUStorageNode from the DPU cluster
+// to the host cluster: a DPU has no credentials there.
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/hostsync"
+)
+
+const indexDPU = "spec.dpuName"
+
+// Reconciler keeps the DPU half of one DPUStorageNode up to date.
+type Reconciler struct {
+	Clusters hostsync.Clusters
+}
+
+// Index registers the field index by DPU.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &moorv1alpha1.DPUStorageNode{}, indexDPU, func(o client.Object) []string {
+		return []string{o.(*moorv1alpha1.DPUStorageNode).Spec.DPUName}
+	})
+	if err != nil {
+		return fmt.Errorf("index nodes by DPU: %w", err)
+	}
+	return nil
+}
+
+// SetupWithManager watches the nodes of both clusters.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("dpustoragenode").
+		For(&moorv1alpha1.DPUStorageNode{}).
+		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &moorv1alpha1.DPUStorageNode{},
+			handler.TypedEnqueueRequestsFromMapFunc(r.ofDPU))).
+		Complete(r)
+}
+
+// Reconcile copies the DPU's half.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	node := &moorv1alpha1.DPUStorageNode{}
+	found, err := kube.Find(ctx, r.Clusters.Host, req.NamespacedName, node)
+	if err != nil || !found || node.Spec.DPUName == "" {
+		return ctrl.Result{}, err
+	}
+	there := &moorv1alpha1.DPUStorageNode{}
+	found, err = kube.Find(ctx, r.Clusters.DPU, client.ObjectKey{Name: node.Spec.DPUName}, there)
+	if err != nil || !found {
+		return ctrl.Result{}, err
+	}
+	if equality.Semantic.DeepEqual(node.Status.DPU, there.Status.DPU) {
+		return ctrl.Result{}, nil
+	}
+	_, err = kube.PatchStatus(ctx, r.Clusters.Host, node, func(n *moorv1alpha1.DPUStorageNode) {
+		n.Status.DPU = there.Status.DPU
+	})
+	return ctrl.Result{}, err
+}
+
+func (r *Reconciler) ofDPU(ctx context.Context, o *moorv1alpha1.DPUStorageNode) []reconcile.Request {
+	var nodes moorv1alpha1.DPUStorageNodeList
+	if err := r.Clusters.Host.List(ctx, &nodes, client.MatchingFields{indexDPU: o.Name}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list the node of a DPU", "dpu", o.Name)
+	}
+	return hostsync.Requests(nodes.Items)
+}

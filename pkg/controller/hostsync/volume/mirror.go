@@ -1,0 +1,128 @@
+package volume
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/hostsync"
+)
+
+// parameterPolicy is the storage parameter that names the policy (DPF's rule).
+const parameterPolicy = "policy"
+
+// mirrorOf is the Volume that a DPUVolume asks for.
+func mirrorOf(volume *storagev1alpha1.DPUVolume, c hostsync.Clusters) *storagev1alpha1.Volume {
+	parameters := maps.Clone(volume.Spec.Parameters)
+	if parameters == nil {
+		parameters = map[string]string{}
+	}
+	parameters[parameterPolicy] = volume.Spec.DPUStoragePolicyName
+	out := &storagev1alpha1.Volume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: volume.Name, Namespace: c.TargetNamespace,
+			Labels:      map[string]string{hostsync.LabelOwnerUID: string(volume.UID)},
+			Annotations: map[string]string{storagev1alpha1.AnnotationOwnedByDPUVolume: hostsync.OwnerValue(volume)},
+		},
+		Spec: storagev1alpha1.VolumeSpec{
+			Request: storagev1alpha1.VolumeRequest{
+				AccessModes: slices.Clone(volume.Spec.AccessModes),
+				VolumeMode:  volume.Spec.VolumeMode,
+			},
+			StorageParameters: parameters,
+		},
+	}
+	if q, ok := volume.Spec.Resources.Requests[corev1.ResourceStorage]; ok {
+		out.Spec.Request.CapacityRange.Request = &q
+	}
+	if q, ok := volume.Spec.Resources.Limits[corev1.ResourceStorage]; ok {
+		out.Spec.Request.CapacityRange.Limit = &q
+	}
+	return out
+}
+
+// seen is what one pass saw of a volume.
+type seen struct {
+	// mirror is the Volume, nil if it is not there or not ours.
+	mirror *storagev1alpha1.Volume
+	// waiting says in words why there is no mirror.
+	waiting string
+	// failure of this pass.
+	failure error
+}
+
+// report rebuilds the status from what was seen.
+func report(v *storagev1alpha1.DPUVolume, s seen, c hostsync.Clusters) {
+	conditions := kube.Conditions{List: &v.Status.Conditions, Generation: v.Generation}
+	v.Status.ObservedGeneration = v.Generation
+	if v.Status.Phase == "" {
+		v.Status.Phase = storagev1alpha1.DPUVolumePending
+	}
+	if s.mirror != nil {
+		v.Status.State = stateOf(v, s.mirror, c)
+		if s.mirror.Status.State == storagev1alpha1.VolumeAvailable {
+			v.Status.Phase = storagev1alpha1.DPUVolumeBound
+		}
+	}
+	words := s.waiting
+	if s.mirror != nil {
+		words = s.mirror.Status.Message
+		if words == "" {
+			words = "waiting for snap-controller in the DPU cluster"
+		}
+	}
+	scheduled := v.Status.State != nil && v.Status.State.SelectedDPUStorageVendorName != "" && v.Status.State.StorageVendorPluginName != ""
+	set(conditions, storagev1alpha1.ConditionScheduled, scheduled, words)
+	set(conditions, storagev1alpha1.ConditionBound, v.Status.Phase == storagev1alpha1.DPUVolumeBound, words)
+	switch {
+	case s.failure != nil:
+		conditions.False(storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ReasonError, s.failure.Error())
+	case s.waiting != "":
+		conditions.False(storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ReasonPending, s.waiting)
+	default:
+		conditions.True(storagev1alpha1.ConditionDPUVolumeReconciled)
+	}
+	conditions.Summarize(storagev1alpha1.ConditionReady,
+		storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ConditionScheduled, storagev1alpha1.ConditionBound)
+}
+
+func set(c kube.Conditions, kind string, ok bool, words string) {
+	if ok {
+		c.True(kind)
+		return
+	}
+	c.False(kind, storagev1alpha1.ReasonPending, words)
+}
+
+func stateOf(v *storagev1alpha1.DPUVolume, m *storagev1alpha1.Volume, c hostsync.Clusters) *storagev1alpha1.DPUVolumeState {
+	parameters := maps.Clone(m.Spec.StoragePolicyParameters)
+	if parameters == nil {
+		parameters = map[string]string{}
+	}
+	maps.Copy(parameters, v.Spec.Parameters)
+	source := m.Spec.Volume
+	state := &storagev1alpha1.DPUVolumeState{
+		DPUCluster:                   &storagev1alpha1.ObjectReference{Name: c.DPUClusterName, Namespace: c.TargetNamespace},
+		Parameters:                   parameters,
+		SelectedDPUStorageVendorName: source.StorageVendorName,
+		StorageVendorPluginName:      source.StorageVendorPluginName,
+		StorageClassName:             source.CSIReference.StorageClassName,
+		CSIDriverName:                source.CSIReference.CSIDriverName,
+	}
+	if ref := source.CSIReference.PVCRef; ref != nil && ref.Name != "" {
+		state.PersistentVolumeClaimRef = &storagev1alpha1.ObjectReference{Name: ref.Name, Namespace: c.TargetNamespace}
+	}
+	if m.Status.State == storagev1alpha1.VolumeAvailable {
+		state.VolumeInfo = &storagev1alpha1.VolumeInfo{
+			AccessModes: source.AccessModes, VolumeMode: m.Spec.Request.VolumeMode, VolumeAttributes: source.VolumeAttributes,
+		}
+		if source.Capacity != nil {
+			state.VolumeInfo.Capacity = corev1.ResourceList{corev1.ResourceStorage: *source.Capacity}
+		}
+	}
+	return state
+}
