@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -58,16 +57,14 @@ func (s *Server) differs(req *csi.ValidateVolumeCapabilitiesRequest, v provision
 			return fmt.Sprintf("the volume has access modes %v, asked was %s", v.AccessModes, m)
 		}
 	}
-	if c := req.GetVolumeContext(); len(c) > 0 {
-		if d := difference(withoutReserved(c), withoutReserved(v.Context)); d != "" {
-			return "volume context: " + d
-		}
+	if d := difference(req.GetVolumeContext(), v.Context); d != "" {
+		return "volume context: " + d
 	}
 	return s.parametersDiffer(req.GetParameters(), v)
 }
 
 func (s *Server) parametersDiffer(asked map[string]string, v provisioner.Volume) string {
-	if len(asked) == 0 || v.Parameters == nil {
+	if len(asked) == 0 {
 		return ""
 	}
 	params, err := s.o.Parameters(asked)
@@ -80,31 +77,13 @@ func (s *Server) parametersDiffer(asked map[string]string, v provisioner.Volume)
 	return ""
 }
 
-// withoutReserved drops the keys that Kubernetes adds to a volume context
-// (storage.kubernetes.io/csiProvisionerIdentity, csi.storage.k8s.io/...).
-func withoutReserved(in map[string]string) map[string]string {
-	out := maps.Clone(in)
-	maps.DeleteFunc(out, func(k, _ string) bool {
-		return strings.HasPrefix(k, reservedPrefix) || strings.HasPrefix(k, "storage.kubernetes.io/")
-	})
-	return out
-}
-
 // difference names the first key, in order, on which asked and have disagree.
+// A key that only one side knows is no difference: Kubernetes adds keys of its
+// own, and a platform need not keep those that only matter at attach.
 func difference(asked, have map[string]string) string {
-	keys := slices.Collect(maps.Keys(asked))
-	keys = append(keys, slices.Collect(maps.Keys(have))...)
-	slices.Sort(keys)
-	for _, k := range keys {
-		a, inA := asked[k]
-		h, inH := have[k]
-		switch {
-		case inA && !inH:
-			return fmt.Sprintf("%q is not one the volume was made with", k)
-		case !inA && inH:
-			return fmt.Sprintf("%q is missing, the volume was made with %q", k, h)
-		case a != h:
-			return fmt.Sprintf("%q is %q, the volume was made with %q", k, a, h)
+	for _, k := range slices.Sorted(maps.Keys(asked)) {
+		if h, known := have[k]; known && h != asked[k] {
+			return fmt.Sprintf("%q is %q, the volume was made with %q", k, asked[k], h)
 		}
 	}
 	return ""
