@@ -1,0 +1,44 @@
+// Command moor-dev runs the local test bed: two Kubernetes clusters, hosts and
+// DPUs on one Linux machine. It needs root and, the first time, the network.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	err := root().ExecuteContext(ctx)
+	if err == nil {
+		return
+	}
+	code := 1
+	var ended *exec.ExitError // moor-dev exec ends as its command did
+	if errors.As(err, &ended) && ended.ExitCode() > 0 {
+		code = ended.ExitCode()
+	} else {
+		fmt.Fprintln(os.Stderr, "moor-dev:", err)
+	}
+	stop()
+	os.Exit(code)
+}
+
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "moor-dev",
+		Short:         "Run Moor's local test bed: two Kubernetes clusters, hosts and DPUs on this machine",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.AddCommand(up(), down(), leftovers(), status(), logs(), execIn(), powerOff(), powerOn(), build(), machineInit())
+	return cmd
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moor-storage/moor/test/devcluster"
+)
+
+// deploy deploys Moor into a bed that is not bare.
+var deploy func(ctx context.Context, c *devcluster.Cluster, progress io.Writer) error
+
+func up() *cobra.Command {
+	o := devcluster.Options{Deploy: deploy}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Remove what an earlier bed left and bring a new one up",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := devcluster.Up(cmd.Context(), o, os.Stderr)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("export PATH=%s:%s:$PATH\n", c.BinDir(), c.KubeBinDir())
+			fmt.Printf("kubectl --kubeconfig %s get nodes   # the hosts\n", c.Kubeconfig(devcluster.HostCluster))
+			fmt.Printf("kubectl --kubeconfig %s get nodes   # the DPUs\n", c.Kubeconfig(devcluster.DPUCluster))
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&o.Nodes, "nodes", 3, "number of hosts, each with a DPU")
+	cmd.Flags().IntVar(&o.VFs, "vfs", 16, "virtual functions of each emulated DPU")
+	cmd.Flags().StringVar(&o.KubeletProfile, "kubelet-profile", devcluster.ProfileStock, "stock: node status every 10 s; fast: every second")
+	cmd.Flags().BoolVar(&o.Bare, "bare", false, "do not build and deploy Moor itself")
+	return cmd
+}

@@ -1,0 +1,184 @@
+package devcluster
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/moor-storage/moor/test/devcluster/layout"
+	"github.com/moor-storage/moor/test/devcluster/pki"
+)
+
+//go:embed files
+var files embed.FS
+
+// Names of the processes of the control planes.
+const (
+	EtcdProcess      = "etcd"
+	SchedulerProcess = "host-scheduler"
+)
+
+const etcdAddress = "127.0.0.1:2379"
+
+// plane is the control plane of one cluster.
+type plane struct {
+	name string
+	// port is the API server's, managerPort the controller-manager's.
+	port, managerPort int
+	// services is the range of service addresses, service its first one.
+	services, service string
+	// controllers is the flag of the controller-manager.
+	controllers string
+	// nodes says whether real nodes join.
+	nodes bool
+}
+
+func (c *Cluster) planes() []plane {
+	return []plane{
+		{name: HostCluster, port: 6443, managerPort: 10257, services: "10.77.64.0/20", service: "10.77.64.1", controllers: "*", nodes: true},
+		{
+			name: DPUCluster, port: 7443, managerPort: 10357, services: "10.77.80.0/20", service: "10.77.80.1",
+			// No kubelet renews the lease of a DPU's node.
+			controllers: "*,-node-lifecycle-controller,-taint-eviction-controller,-pod-garbage-collector-controller",
+		},
+	}
+}
+
+func (p plane) pkiDir() string { return filepath.Join(layout.DataDir, "pki", p.name) }
+
+func (p plane) server() string {
+	return "https://" + net.JoinHostPort(layout.HubIP, strconv.Itoa(p.port))
+}
+
+func (p plane) apiserver() string { return p.name + "-apiserver" }
+
+func (p plane) controllerManager() string { return p.name + "-controller-manager" }
+
+func (p plane) pki(nodes int) pki.Cluster {
+	keys := pki.Cluster{
+		Server: p.server(),
+		Clients: []pki.Identity{
+			{File: "admin", Name: "admin", Groups: []string{"system:masters"}},
+			{File: "controller-manager", Name: "system:kube-controller-manager"},
+			{File: "scheduler", Name: "system:kube-scheduler"},
+		},
+		Servers: []pki.Identity{{
+			File: "apiserver", Name: "kube-apiserver",
+			Hosts: []string{layout.HubIP, "127.0.0.1", p.service, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
+		}},
+	}
+	for i := 1; p.nodes && i <= nodes; i++ {
+		name := layout.HostName(i)
+		user, groups := "system:node:"+name, []string{"system:nodes"}
+		keys.Clients = append(keys.Clients, pki.Identity{File: "kubelet-" + name, Name: user, Groups: groups})
+		keys.Servers = append(keys.Servers, pki.Identity{File: "kubelet-" + name, Name: user, Groups: groups, Hosts: []string{layout.HostIP(i), name}})
+	}
+	return keys
+}
+
+func auditPolicy() string { return filepath.Join(layout.DataDir, "audit.yaml") }
+
+func (c *Cluster) writeControlPlaneFiles() error {
+	if err := render("audit.yaml", auditPolicy(), nil); err != nil {
+		return err
+	}
+	scheduler := filepath.Join(c.planes()[0].pkiDir(), "scheduler.kubeconfig")
+	return render("scheduler.yaml", c.SchedulerConfig(), map[string]string{"Kubeconfig": scheduler})
+}
+
+// render writes an embedded file with its blanks filled in.
+func render(name, path string, values map[string]string) error {
+	t, err := template.ParseFS(files, "files/"+name)
+	if err != nil {
+		return fmt.Errorf("read the template %s: %w", name, err)
+	}
+	var text strings.Builder
+	if err := t.Option("missingkey=error").Execute(&text, values); err != nil {
+		return fmt.Errorf("fill in the template %s: %w", name, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// startControlPlanes starts both and returns when both API servers are ready.
+func (c *Cluster) startControlPlanes(ctx context.Context, log *reporter) error {
+	if err := c.Start(ctx, etcd()); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, p := range c.planes() {
+		g.Go(func() error {
+			if err := c.Start(ctx, p.apiserverProcess(c.AuditLog(p.name))); err != nil {
+				return err
+			}
+			if err := c.awaitAPI(ctx, p); err != nil {
+				return err
+			}
+			log.say("API server of the %s cluster is ready", p.name)
+			if err := c.Start(ctx, p.controllerManagerProcess()); err != nil || !p.nodes {
+				return err
+			}
+			return c.Start(ctx, Process{
+				Name: SchedulerProcess, Machine: layout.Hub,
+				Argv: []string{"kube-scheduler", "--config=" + c.SchedulerConfig(), "--bind-address=127.0.0.1"},
+			})
+		})
+	}
+	return g.Wait()
+}
+
+func etcd() Process {
+	const peer = "http://127.0.0.1:2380"
+	return Process{Name: EtcdProcess, Machine: layout.Hub, Argv: []string{
+		"etcd", "--name=bed", "--data-dir=" + filepath.Join(layout.DataDir, "etcd"),
+		"--listen-client-urls=http://" + etcdAddress, "--advertise-client-urls=http://" + etcdAddress,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=bed=" + peer,
+		"--unsafe-no-fsync", "--log-level=warn",
+	}}
+}
+
+func (p plane) apiserverProcess(audit string) Process {
+	key := func(name string) string { return filepath.Join(p.pkiDir(), name) }
+	return Process{Name: p.apiserver(), Machine: layout.Hub, Argv: []string{
+		"kube-apiserver",
+		"--etcd-servers=http://" + etcdAddress, "--etcd-prefix=/" + p.name,
+		"--advertise-address=" + layout.HubIP, "--bind-address=0.0.0.0", "--secure-port=" + strconv.Itoa(p.port),
+		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--client-ca-file=" + key("ca.crt"), "--tls-cert-file=" + key("apiserver.crt"), "--tls-private-key-file=" + key("apiserver.key"),
+		"--kubelet-client-certificate=" + key("apiserver-kubelet.crt"), "--kubelet-client-key=" + key("apiserver-kubelet.key"),
+		"--kubelet-certificate-authority=" + key("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + key("sa.pub"),
+		"--service-account-signing-key-file=" + key("sa.key"), "--service-cluster-ip-range=" + p.services,
+		"--requestheader-client-ca-file=" + key("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-", "--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-username-headers=X-Remote-User",
+		"--proxy-client-cert-file=" + key("front-proxy.crt"), "--proxy-client-key-file=" + key("front-proxy.key"),
+		"--allow-privileged=true", "--profiling=false", "--endpoint-reconciler-type=master-count",
+		"--audit-policy-file=" + auditPolicy(), "--audit-log-path=" + audit, "--audit-log-maxsize=4096",
+	}}
+}
+
+func (p plane) controllerManagerProcess() Process {
+	config := filepath.Join(p.pkiDir(), "controller-manager.kubeconfig")
+	return Process{Name: p.controllerManager(), Machine: layout.Hub, Argv: []string{
+		"kube-controller-manager",
+		"--kubeconfig=" + config, "--authentication-kubeconfig=" + config, "--authorization-kubeconfig=" + config,
+		"--service-account-private-key-file=" + filepath.Join(p.pkiDir(), "sa.key"),
+		"--root-ca-file=" + filepath.Join(p.pkiDir(), "ca.crt"), "--use-service-account-credentials=true",
+		"--leader-elect=false", "--allocate-node-cidrs=false", "--controllers=" + p.controllers,
+		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(p.managerPort), "--profiling=false",
+	}}
+}

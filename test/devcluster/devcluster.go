@@ -1,0 +1,231 @@
+// Package devcluster is the local test bed: two real Kubernetes clusters, hosts
+// with real kubelets and containerd, and a DPU beside each host, all on one
+// Linux machine and from Go modules alone. Machines are made of namespaces and
+// can be powered off. One bed exists at a time; its state is in files, so that
+// any program (moor-dev, a test) can take it over with Load.
+//
+// The package needs root. It knows nothing of Moor's own processes, which are
+// deployed through its Start, Exec and WriteKubeconfig.
+package devcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/moor-storage/moor/test/devcluster/cleanup"
+	"github.com/moor-storage/moor/test/devcluster/layout"
+	"github.com/moor-storage/moor/test/devcluster/record"
+)
+
+// Names of the two clusters, as WriteKubeconfig takes them.
+const (
+	HostCluster = "host"
+	DPUCluster  = "dpu"
+)
+
+// Profiles of the kubelets.
+const (
+	// ProfileStock keeps Kubernetes' default: a node's status every 10 s.
+	ProfileStock = "stock"
+	// ProfileFast writes a node's status every second, for functional tests.
+	ProfileFast = "fast"
+)
+
+// readyTimeout bounds each wait for a part of the bed to become ready.
+const readyTimeout = 3 * time.Minute
+
+// Options say what bed Up makes.
+type Options struct {
+	// Nodes is how many hosts, each with a DPU, there are; 3 if zero.
+	Nodes int `json:"nodes"`
+	// VFs is how many virtual functions each emulated DPU has; 16 if zero. The
+	// bed only keeps the number for whoever deploys the emulator.
+	VFs int `json:"vfs"`
+	// KubeletProfile is ProfileStock (the default) or ProfileFast.
+	KubeletProfile string `json:"kubeletProfile"`
+	// Bare leaves out Moor's own programs: they are neither built nor deployed.
+	Bare bool `json:"bare"`
+	// Deploy, unless Bare, deploys Moor when the clusters are ready.
+	Deploy func(ctx context.Context, c *Cluster, progress io.Writer) error `json:"-"`
+}
+
+// Process is a program to run in a machine of the bed.
+type Process = record.Process
+
+// Cluster is a running bed. Its methods may be called from several goroutines.
+type Cluster struct {
+	meta    meta
+	configs map[string]*rest.Config
+}
+
+// meta is what is on record of a bed as a whole.
+type meta struct {
+	Options Options `json:"options"`
+	// Root is the checkout, BinDir has Moor's programs and KubeBinDir those of
+	// Kubernetes.
+	Root       string `json:"root"`
+	BinDir     string `json:"binDir"`
+	KubeBinDir string `json:"kubeBinDir"`
+	// Ready is set when Up has finished.
+	Ready bool `json:"ready"`
+}
+
+const metaRecord = "bed"
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Nodes == 0 {
+		o.Nodes = 3
+	}
+	if o.VFs == 0 {
+		o.VFs = 16
+	}
+	if o.KubeletProfile == "" {
+		o.KubeletProfile = ProfileStock
+	}
+	if o.Nodes < 1 || o.Nodes > layout.MaxNodes {
+		return o, fmt.Errorf("make a bed of %d nodes: want 1 to %d", o.Nodes, layout.MaxNodes)
+	}
+	if o.VFs < 1 {
+		return o, fmt.Errorf("make a bed with %d virtual functions: want at least 1", o.VFs)
+	}
+	if o.KubeletProfile != ProfileStock && o.KubeletProfile != ProfileFast {
+		return o, fmt.Errorf("make a bed with kubelet profile %q: want %s or %s", o.KubeletProfile, ProfileStock, ProfileFast)
+	}
+	return o, nil
+}
+
+// Up removes what an earlier bed left, builds what is missing and brings a new
+// bed up. When the context ends it takes the bed down again; after another
+// error the bed stays for inspection, until Down or the next Up.
+func Up(ctx context.Context, o Options, progress io.Writer) (*Cluster, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := lockBed(ctx, progress)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	c := &Cluster{meta: meta{Options: o}, configs: map[string]*rest.Config{}}
+	log := newReporter(progress)
+	err = c.bringUp(ctx, log)
+	if err == nil {
+		return c, nil
+	}
+	if ctx.Err() != nil {
+		log.say("interrupted: taking the bed down")
+		return nil, errors.Join(err, cleanup.Clean(context.WithoutCancel(ctx)))
+	}
+	return nil, err
+}
+
+// Load finds the bed that runs. The error says so when there is none, or when
+// it is not ready.
+func Load() (*Cluster, error) {
+	m, err := record.Load[meta](metaRecord)
+	if err != nil {
+		return nil, fmt.Errorf("find a running bed (start one with moor-dev up): %w", err)
+	}
+	if !m.Ready {
+		return nil, errors.New("find a running bed: the one here never became ready; run moor-dev up")
+	}
+	c := &Cluster{meta: m, configs: map[string]*rest.Config{}}
+	for _, name := range []string{HostCluster, DPUCluster} {
+		if err := c.loadConfig(name); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *Cluster) loadConfig(cluster string) error {
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig(cluster))
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig of the %s cluster: %w", cluster, err)
+	}
+	config.QPS, config.Burst = 200, 400
+	c.configs[cluster] = config
+	return nil
+}
+
+// Down removes a bed and everything it made, whether it runs or was killed. It
+// is idempotent.
+func Down(ctx context.Context, progress io.Writer) error {
+	unlock, err := lockBed(ctx, progress)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return cleanup.Clean(ctx)
+}
+
+// Down removes the bed and everything it made.
+func (c *Cluster) Down(ctx context.Context) error { return Down(ctx, io.Discard) }
+
+// Options are those of Up, with defaults filled in.
+func (c *Cluster) Options() Options { return c.meta.Options }
+
+// HostConfig is an administrator's access to the host cluster.
+func (c *Cluster) HostConfig() *rest.Config { return rest.CopyConfig(c.configs[HostCluster]) }
+
+// DPUConfig is an administrator's access to the DPU cluster.
+func (c *Cluster) DPUConfig() *rest.Config { return rest.CopyConfig(c.configs[DPUCluster]) }
+
+// Kubeconfig is the administrator's kubeconfig of a cluster.
+func (c *Cluster) Kubeconfig(cluster string) string {
+	return filepath.Join(layout.StateDir, cluster+".kubeconfig")
+}
+
+// AuditLog is the file in which a cluster's API server records, as one JSON
+// line each, every write request that it completed.
+func (c *Cluster) AuditLog(cluster string) string {
+	return filepath.Join(layout.StateDir, "logs", cluster+"-audit.log")
+}
+
+// SchedulerConfig is the configuration file of the host cluster's scheduler,
+// the process SchedulerProcess; write it anew and Restart that.
+func (c *Cluster) SchedulerConfig() string { return filepath.Join(layout.DataDir, "scheduler.yaml") }
+
+// Root is the checkout from which the bed was made.
+func (c *Cluster) Root() string { return c.meta.Root }
+
+// BinDir holds Moor's own programs, built from the checkout by Up.
+func (c *Cluster) BinDir() string { return c.meta.BinDir }
+
+// KubeBinDir holds Kubernetes, etcd and the CSI sidecars.
+func (c *Cluster) KubeBinDir() string { return c.meta.KubeBinDir }
+
+// StateDir holds kubeconfigs and logs; it has the same path in every machine.
+func (c *Cluster) StateDir() string { return layout.StateDir }
+
+// Nodes lists the hosts, which are nodes of the host cluster.
+func (c *Cluster) Nodes() []string { return names(c.meta.Options.Nodes, layout.HostName) }
+
+// DPUs lists the DPUs, which are nodes of the DPU cluster; the one at an index
+// is in the host at the same index of Nodes.
+func (c *Cluster) DPUs() []string { return names(c.meta.Options.Nodes, layout.DPUName) }
+
+func names(n int, name func(int) string) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = name(i + 1)
+	}
+	return all
+}
+
+func (c *Cluster) client(cluster string) (kubernetes.Interface, error) {
+	client, err := kubernetes.NewForConfig(c.configs[cluster])
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the %s cluster: %w", cluster, err)
+	}
+	return client, nil
+}

@@ -1,0 +1,82 @@
+package devcluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/moor-storage/moor/test/devcluster/layout"
+	"github.com/moor-storage/moor/test/devcluster/ociimage"
+)
+
+const (
+	// PauseImage is the sandbox image; containerd's configuration names it.
+	PauseImage = "registry.k8s.io/pause:3.10.1"
+	// BusyboxImage is the image for pods of tests, present on every node.
+	BusyboxImage = "docker.io/library/busybox:local"
+)
+
+// busybox is where Debian's busybox-static puts its one static program.
+const busybox = "/bin/busybox"
+
+func imageFile(name string) string { return filepath.Join(layout.DataDir, "images", name+".tar") }
+
+func imageFiles() []string { return []string{imageFile("pause"), imageFile("busybox")} }
+
+func (c *Cluster) writeImages(ctx context.Context) error {
+	pause, err := os.ReadFile(filepath.Join(c.meta.KubeBinDir, "pause"))
+	if err != nil {
+		return fmt.Errorf("make the pause image: %w", err)
+	}
+	err = writeImage("pause", ociimage.Image{
+		Names:      []string{PauseImage},
+		Entrypoint: []string{"/pause"},
+		Files:      []ociimage.File{{Path: "/pause", Content: pause, Mode: 0o755}},
+	})
+	if err != nil {
+		return err
+	}
+	files, err := busyboxFiles(ctx)
+	if err != nil {
+		return err
+	}
+	return writeImage("busybox", ociimage.Image{Names: []string{BusyboxImage}, Command: []string{"sh"}, Files: files})
+}
+
+// busyboxFiles are the program and a link to it for every command it has.
+func busyboxFiles(ctx context.Context) ([]ociimage.File, error) {
+	program, err := os.ReadFile(busybox)
+	if err != nil {
+		return nil, fmt.Errorf("make the busybox image: %w", err)
+	}
+	list, err := exec.CommandContext(ctx, busybox, "--list").Output()
+	if err != nil {
+		return nil, fmt.Errorf("ask busybox for its commands: %w", err)
+	}
+	files := []ociimage.File{{Path: busybox, Content: program, Mode: 0o755}}
+	for _, command := range strings.Fields(string(list)) {
+		if command != "busybox" {
+			files = append(files, ociimage.File{Path: "/bin/" + command, Link: busybox})
+		}
+	}
+	return files, nil
+}
+
+func writeImage(name string, image ociimage.Image) error {
+	var content bytes.Buffer
+	if err := ociimage.Write(&content, image); err != nil {
+		return err
+	}
+	path := imageFile(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write image %s: %w", name, err)
+	}
+	if err := os.WriteFile(path, content.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("write image %s: %w", name, err)
+	}
+	return nil
+}

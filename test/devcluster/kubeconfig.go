@@ -1,0 +1,48 @@
+package devcluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+
+	"github.com/moor-storage/moor/test/devcluster/layout"
+	"github.com/moor-storage/moor/test/devcluster/pki"
+)
+
+// tokenLifetime outlasts any bed.
+const tokenLifetime = 7 * 24 * time.Hour
+
+// WriteKubeconfig writes a kubeconfig that acts as a ServiceAccount, which must
+// exist, and returns its path, the same in every machine. The token lives for a
+// week. Calling it again replaces the file.
+func (c *Cluster) WriteKubeconfig(ctx context.Context, cluster, namespace, serviceAccount string) (string, error) {
+	if c.configs[cluster] == nil {
+		return "", fmt.Errorf("write a kubeconfig for cluster %q: want %s or %s", cluster, HostCluster, DPUCluster)
+	}
+	client, err := c.client(cluster)
+	if err != nil {
+		return "", err
+	}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second)),
+	}}
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, serviceAccount, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("get a token of ServiceAccount %s/%s in the %s cluster: %w", namespace, serviceAccount, cluster, err)
+	}
+	dir := filepath.Join(layout.StateDir, "kubeconfigs")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make the directory of kubeconfigs: %w", err)
+	}
+	path := filepath.Join(dir, fmt.Sprintf("%s-%s-%s.kubeconfig", cluster, namespace, serviceAccount))
+	config := c.configs[cluster]
+	err = pki.WriteKubeconfig(path, config.Host, config.CAData, &clientcmdapi.AuthInfo{Token: token.Status.Token})
+	return path, err
+}

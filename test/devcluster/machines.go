@@ -1,0 +1,251 @@
+package devcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/moor-storage/moor/test/devcluster/cgroup"
+	"github.com/moor-storage/moor/test/devcluster/layout"
+	"github.com/moor-storage/moor/test/devcluster/machine"
+	"github.com/moor-storage/moor/test/devcluster/record"
+)
+
+// patience bounds how long the kernel may take to end killed processes.
+const patience = 60 * time.Second
+
+// box is one machine to boot.
+type box struct {
+	name, ip string
+	// index is that of the pair, 0 for the hub.
+	index int
+	// target and pcie say which shared directories it sees.
+	target, pcie bool
+	// pods is the range of its pods, if it runs any.
+	pods string
+}
+
+func (c *Cluster) hub() box { return box{name: layout.Hub, ip: layout.HubIP, target: true} }
+
+func (c *Cluster) host(i int) box {
+	return box{name: layout.HostName(i), ip: layout.HostIP(i), index: i, pcie: true, pods: layout.PodSubnet(i)}
+}
+
+func (c *Cluster) dpu(i int) box {
+	return box{name: layout.DPUName(i), ip: layout.DPUIP(i), index: i, pcie: true, target: true}
+}
+
+// boxOf finds a machine by name.
+func (c *Cluster) boxOf(name string) (box, error) {
+	if name == layout.Hub {
+		return c.hub(), nil
+	}
+	kind, number, _ := strings.Cut(name, "-")
+	i, err := strconv.Atoi(number)
+	if err == nil && i >= 1 && i <= c.meta.Options.Nodes {
+		switch kind {
+		case "host":
+			return c.host(i), nil
+		case "dpu":
+			return c.dpu(i), nil
+		}
+	}
+	return box{}, fmt.Errorf("find machine %q: there are hub, host-1 to host-%[2]d and dpu-1 to dpu-%[2]d", name, c.meta.Options.Nodes)
+}
+
+// machineDirs are the default paths of kubelet, containerd, CNI and Moor, of
+// which every machine has its own.
+func machineDirs() []string {
+	return []string{
+		"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni", "/var/log", layout.MachineDataDir,
+		"/etc/cni", "/etc/containerd", "/etc/kubernetes",
+	}
+}
+
+// dirOf is the directory of this machine behind a path of a machine.
+func dirOf(name, path string) string {
+	return filepath.Join(layout.MachineDir(name), strings.ReplaceAll(strings.Trim(path, "/"), "/", "-"))
+}
+
+func (c *Cluster) specOf(b box) (machine.Spec, error) {
+	dir := layout.MachineDir(b.name)
+	spec := machine.Spec{
+		Name:     b.name,
+		RunDir:   filepath.Join(dir, "run"),
+		RunBinds: []machine.Bind{{Source: layout.StateDir, Target: strings.TrimPrefix(layout.StateDir, "/run/")}},
+		Settings: map[string]string{"net/ipv4/ip_forward": "1", "net/bridge/bridge-nf-call-iptables": "1"},
+	}
+	for _, path := range machineDirs() {
+		spec.Binds = append(spec.Binds, machine.Bind{Source: dirOf(b.name, path), Target: path})
+	}
+	if b.target {
+		spec.Binds = append(spec.Binds, machine.Bind{Source: layout.TargetSource(), Target: layout.TargetDir})
+	}
+	if b.pcie {
+		spec.RunBinds = append(spec.RunBinds, machine.Bind{Source: layout.SharedDir(b.index), Target: strings.TrimPrefix(layout.PCIeDir, "/run/")})
+	}
+	for _, bind := range append(spec.Binds, spec.RunBinds...) {
+		if err := os.MkdirAll(bind.Source, 0o755); err != nil {
+			return spec, fmt.Errorf("make the directories of machine %s: %w", b.name, err)
+		}
+	}
+	identity, err := identityBinds(b.name)
+	if err != nil {
+		return spec, err
+	}
+	spec.Binds = append(spec.Binds, identity...)
+	spec.Cgroups, err = cgroup.ProcsFiles(b.name)
+	return spec, err
+}
+
+// identityBinds give the machine an identity of its own, which stays, and a
+// boot identity, which is new with each boot: by it the kubelet knows that the
+// node was rebooted.
+func identityBinds(name string) ([]machine.Bind, error) {
+	dir := layout.MachineDir(name)
+	boot := filepath.Join(dir, "boot-id")
+	if err := os.WriteFile(boot, []byte(uuid.NewString()+"\n"), 0o644); err != nil {
+		return nil, fmt.Errorf("make the boot identity of machine %s: %w", name, err)
+	}
+	binds := []machine.Bind{{Source: boot, Target: "/proc/sys/kernel/random/boot_id"}}
+	if _, err := os.Stat("/etc/machine-id"); err != nil {
+		return binds, nil
+	}
+	id := filepath.Join(dir, "machine-id")
+	if _, err := os.Stat(id); errors.Is(err, fs.ErrNotExist) {
+		text := strings.ReplaceAll(uuid.NewString(), "-", "") + "\n"
+		if err := os.WriteFile(id, []byte(text), 0o644); err != nil {
+			return nil, fmt.Errorf("make the identity of machine %s: %w", name, err)
+		}
+	}
+	return append(binds, machine.Bind{Source: id, Target: "/etc/machine-id"}), nil
+}
+
+// bootMachine boots a machine and connects it to the bed's network.
+func (c *Cluster) bootMachine(ctx context.Context, b box) error {
+	if err := cgroup.Create(b.name); err != nil {
+		return err
+	}
+	spec, err := c.specOf(b)
+	if err != nil {
+		return err
+	}
+	init := filepath.Join(c.meta.BinDir, "moor-dev")
+	specFile := filepath.Join(layout.MachineDir(b.name), "machine.json")
+	identity, err := machine.Boot(ctx, init, spec, specFile, layout.LogFile("machine-"+b.name))
+	if err != nil {
+		return err
+	}
+	m := record.Machine{Name: b.name, Identity: identity, IP: b.ip, Booted: time.Now()}
+	if err := record.SaveMachine(m); err != nil {
+		return err
+	}
+	if b.name == layout.Hub {
+		return connectHub(ctx, identity.PID)
+	}
+	hub, err := record.LoadMachine(layout.Hub)
+	if err != nil {
+		return err
+	}
+	return c.connect(ctx, b, identity.PID, hub.Identity.PID)
+}
+
+// running returns the record of a machine that is on.
+func running(name string) (record.Machine, error) {
+	m, err := record.LoadMachine(name)
+	if err != nil {
+		return m, fmt.Errorf("find machine %s: %w", name, err)
+	}
+	if !m.Identity.Alive() {
+		return m, fmt.Errorf("use machine %s: it is powered off; run moor-dev power-on %[1]s", name)
+	}
+	return m, nil
+}
+
+// Machines lists the machines and whether each is on.
+func (c *Cluster) Machines() ([]record.Machine, error) { return record.Machines() }
+
+// PowerOff kills process 1 of a machine, and with it everything in the machine,
+// and returns when nothing of it runs. A machine that is off stays so.
+func (c *Cluster) PowerOff(ctx context.Context, name string) error {
+	m, err := record.LoadMachine(name)
+	if err != nil {
+		return fmt.Errorf("power off machine %s: %w", name, err)
+	}
+	if err := m.Identity.Signal(syscall.SIGKILL); err != nil {
+		return fmt.Errorf("power off machine %s: %w", name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err = poll(ctx, 5*time.Millisecond, func(context.Context) (bool, error) {
+		pids, err := cgroup.Members(name)
+		return len(pids) == 0 && !m.Identity.Alive(), err
+	})
+	if err != nil {
+		return fmt.Errorf("power off machine %s: its processes do not end: %w", name, err)
+	}
+	return nil
+}
+
+// PowerOn boots a machine that is off and starts again the processes it had,
+// in their order. It returns when they are started, not when the node is Ready.
+func (c *Cluster) PowerOn(ctx context.Context, name string) error {
+	b, err := c.boxOf(name)
+	if err != nil {
+		return err
+	}
+	if m, err := record.LoadMachine(name); err == nil && m.Identity.Alive() {
+		return nil
+	}
+	if err := c.PowerOff(ctx, name); err != nil { // a stray process must not meet the new machine
+		return err
+	}
+	if err := c.bootMachine(ctx, b); err != nil {
+		return fmt.Errorf("power on machine %s: %w", name, err)
+	}
+	processes, err := record.Processes()
+	if err != nil {
+		return fmt.Errorf("power on machine %s: %w", name, err)
+	}
+	for _, p := range slices.Clone(processes) {
+		if p.Machine != name {
+			continue
+		}
+		if err := c.Start(ctx, p.Process); err != nil {
+			return fmt.Errorf("power on machine %s: %w", name, err)
+		}
+		if p.Name == containerdName(name) {
+			if err := c.awaitContainerd(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// poll asks until the answer is yes, an error comes or the context ends.
+func poll(ctx context.Context, every time.Duration, ask func(context.Context) (bool, error)) error {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		done, err := ask(ctx)
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}

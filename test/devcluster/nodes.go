@@ -1,0 +1,171 @@
+package devcluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/moor-storage/moor/test/devcluster/layout"
+	"github.com/moor-storage/moor/test/devcluster/machine"
+)
+
+const containerdSocket = "/run/containerd/containerd.sock"
+
+func containerdName(machine string) string { return "containerd-" + machine }
+
+func kubeletName(machine string) string { return "kubelet-" + machine }
+
+// startContainerd starts the runtime of host i and loads the images into it.
+func (c *Cluster) startContainerd(ctx context.Context, i int) error {
+	name := layout.HostName(i)
+	if err := c.writeNodeFiles(i); err != nil {
+		return err
+	}
+	err := c.Start(ctx, Process{
+		Name: containerdName(name), Machine: name,
+		Argv: []string{"containerd", "--config", "/etc/containerd/config.toml"},
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.awaitContainerd(ctx, name); err != nil {
+		return err
+	}
+	for _, image := range imageFiles() {
+		if err := c.importImage(ctx, name, image); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeNodeFiles writes what the machine sees below /etc.
+func (c *Cluster) writeNodeFiles(i int) error {
+	name, keys := layout.HostName(i), c.planes()[0].pkiDir()
+	frequency := "10s"
+	if c.meta.Options.KubeletProfile == ProfileFast {
+		frequency = "1s"
+	}
+	values := map[string]string{
+		"PodSubnet":       layout.PodSubnet(i),
+		"CgroupRoot":      "/" + layout.CgroupParent + "/" + name,
+		"StatusFrequency": frequency,
+	}
+	kubernetes := dirOf(name, "/etc/kubernetes")
+	for template, path := range map[string]string{
+		"containerd.toml": filepath.Join(dirOf(name, "/etc/containerd"), "config.toml"),
+		"cni.conflist":    filepath.Join(dirOf(name, "/etc/cni"), "net.d", "10-bridge.conflist"),
+		"kubelet.yaml":    filepath.Join(kubernetes, "kubelet.yaml"),
+	} {
+		if err := render(template, path, values); err != nil {
+			return err
+		}
+	}
+	for target, source := range map[string]string{
+		"ca.crt": "ca.crt", "kubelet.kubeconfig": "kubelet-" + name + ".kubeconfig",
+		"kubelet.crt": "kubelet-" + name + ".crt", "kubelet.key": "kubelet-" + name + ".key",
+	} {
+		text, err := os.ReadFile(filepath.Join(keys, source))
+		if err != nil {
+			return fmt.Errorf("give keys to %s: %w", name, err)
+		}
+		if err := os.WriteFile(filepath.Join(kubernetes, target), text, 0o600); err != nil {
+			return fmt.Errorf("give keys to %s: %w", name, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(kubernetes, "resolv.conf"), []byte("nameserver 10.77.64.10\n"), 0o644); err != nil {
+		return fmt.Errorf("write resolv.conf of %s: %w", name, err)
+	}
+	return nil
+}
+
+// awaitContainerd waits until the runtime takes connections.
+func (c *Cluster) awaitContainerd(ctx context.Context, name string) error {
+	m, err := running(name)
+	if err != nil {
+		return err
+	}
+	socket := machine.Root(m.Identity.PID, containerdSocket)
+	return c.await(ctx, "containerd of "+name, []string{containerdName(name)}, func(ctx context.Context) error {
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", socket)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+// importImage is repeated until it succeeds: the socket of containerd is there
+// before all its services are.
+func (c *Cluster) importImage(ctx context.Context, name, image string) error {
+	what := "image " + filepath.Base(image) + " in " + name
+	return c.await(ctx, what, []string{containerdName(name)}, func(ctx context.Context) error {
+		_, err := c.Exec(ctx, name, "ctr", "-n", "k8s.io", "images", "import", image)
+		return err
+	})
+}
+
+func (c *Cluster) startKubelet(ctx context.Context, i int) error {
+	name := layout.HostName(i)
+	return c.Start(ctx, Process{Name: kubeletName(name), Machine: name, Argv: []string{
+		"kubelet", "--config=/etc/kubernetes/kubelet.yaml", "--kubeconfig=/etc/kubernetes/kubelet.kubeconfig",
+		"--hostname-override=" + name, "--node-ip=" + layout.HostIP(i), "--root-dir=/var/lib/kubelet", "--v=2",
+	}})
+}
+
+// registerDPU makes the node object of DPU i, which has no kubelet.
+func (c *Cluster) registerDPU(ctx context.Context, i int) error {
+	client, err := c.client(DPUCluster)
+	if err != nil {
+		return err
+	}
+	name := layout.DPUName(i)
+	return c.await(ctx, "node object of "+name, []string{"dpu-apiserver"}, func(ctx context.Context) error {
+		node, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name:   name,
+			Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux"},
+		}}, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			node, err = client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		}
+		if err != nil {
+			return err
+		}
+		node.Status = dpuStatus(name, layout.DPUIP(i), metav1.Now())
+		if node, err = client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		// The API server taints every new node; nobody else takes that away here.
+		node.Spec.Taints = nil
+		_, err = client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+func dpuStatus(name, ip string, now metav1.Time) corev1.NodeStatus {
+	resources := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("8"),
+		corev1.ResourceMemory: resource.MustParse("16Gi"),
+		corev1.ResourcePods:   resource.MustParse("110"),
+	}
+	return corev1.NodeStatus{
+		Capacity:    resources,
+		Allocatable: resources,
+		Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: ip},
+			{Type: corev1.NodeHostName, Address: name},
+		},
+		Conditions: []corev1.NodeCondition{{
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "MachineRuns",
+			Message: "the test bed has booted this DPU", LastHeartbeatTime: now, LastTransitionTime: now,
+		}},
+	}
+}
