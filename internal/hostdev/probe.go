@@ -1,11 +1,13 @@
 package hostdev
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -89,7 +91,7 @@ func Probe(ctx context.Context, r Runner, path string) (Signature, error) {
 // device blank, but they find data that was written to it as a raw device with
 // a likelihood that grows with its amount.
 func firstData(ctx context.Context, f *os.File, size int64) (int64, error) {
-	buf := make([]byte, edgeBytes)
+	buf, zeros := make([]byte, edgeBytes), make([]byte, edgeBytes)
 	for _, w := range windows(size) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
@@ -98,11 +100,10 @@ func firstData(ctx context.Context, f *os.File, size int64) (int64, error) {
 		if _, err := f.ReadAt(b, w.offset); err != nil && !errors.Is(err, io.EOF) {
 			return 0, fmt.Errorf("read %s at byte %d: %w", f.Name(), w.offset, err)
 		}
-		for i, c := range b {
-			if c != 0 {
-				return w.offset + int64(i), nil
-			}
+		if bytes.Equal(b, zeros[:w.length]) {
+			continue
 		}
+		return w.offset + int64(slices.IndexFunc(b, func(c byte) bool { return c != 0 })), nil
 	}
 	return -1, nil
 }
