@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/internal/obs"
+	"github.com/moor-storage/moor/internal/version"
+	controllercsi "github.com/moor-storage/moor/pkg/controller/csi"
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf"
+	"github.com/moor-storage/moor/pkg/provisioner/metered"
+)
+
+func (o *options) runController(ctx context.Context) error {
+	host, err := o.connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() { cancel(host.Start(ctx)) }()
+	if !host.GetCache().WaitForCacheSync(ctx) {
+		return fmt.Errorf("read the host cluster's objects: %w", context.Cause(ctx))
+	}
+	platform, err := o.platform(ctx, host)
+	if err != nil {
+		return err
+	}
+	go func() { cancel(obs.Serve(ctx, o.metrics, metrics.Registry, nil)) }()
+	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {
+		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, nil, csispec.PluginCapability_Service_CONTROLLER_SERVICE))
+		csispec.RegisterControllerServer(s, controllercsi.New(controllercsi.Options{
+			Volumes: platform.Volumes, Attachments: platform.Attachments,
+			Parameters: controllercsi.DPFParameters, BlockOnly: true,
+		}))
+	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})
+	return ended(ctx, err)
+}
+
+// connect builds the client of the host cluster and its cache.
+func (o *options) connect() (cluster.Cluster, error) {
+	config, err := o.api.Config(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	host, err := cluster.New(config, func(c *cluster.Options) {
+		c.Scheme = scheme
+		c.Cache.DefaultTransform = cache.TransformStripManagedFields()
+		c.Cache.DefaultNamespaces = map[string]cache.Config{o.namespace: {}}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the host cluster: %w", err)
+	}
+	return host, nil
+}
+
+func (o *options) platform(ctx context.Context, host cluster.Cluster) (provisioner.Platform, error) {
+	platform, err := dpf.Platform(ctx, dpf.Options{Client: host.GetClient(), Cache: host.GetCache(), Namespace: o.namespace})
+	if err != nil {
+		return provisioner.Platform{}, err
+	}
+	// The first read of a kind waits for its watch: do that now.
+	if err := host.GetClient().List(ctx, &moorv1alpha1.DPUStorageNodeList{}, client.Limit(1)); err != nil {
+		return provisioner.Platform{}, fmt.Errorf("read the DPUStorageNodes: %w", err)
+	}
+	recorder, err := metered.New(prometheus.Registerer(metrics.Registry), clock.RealClock{})
+	if err != nil {
+		return provisioner.Platform{}, err
+	}
+	return recorder.Platform("dpf", platform), nil
+}
+
+// ended prefers the reason why the process stopped to what serving says of it.
+func ended(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err == nil && cause != nil && cause != context.Canceled {
+		return cause
+	}
+	return err
+}

@@ -1,0 +1,67 @@
+// Command snap-csi-plugin is the CSI driver of the host cluster: with
+// --mode controller the controller service, which stands on DPUVolume and
+// DPUVolumeAttachment objects, with --mode node the node service on each host,
+// which registers itself with the kubelet. Flags and names are DPF's.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/obs"
+)
+
+// driverName is DPF's name of the driver.
+const driverName = "csi.snap.nvidia.com"
+
+// options are the flags.
+type options struct {
+	api         kube.Flags
+	mode        string
+	name        string
+	bindAddress string
+	kubeconfig  string
+	namespace   string
+	metrics     string
+	node        nodeOptions
+}
+
+func main() {
+	var o options
+	var logs obs.LogFlags
+	o.bind(pflag.CommandLine)
+	logs.Bind(pflag.CommandLine)
+	pflag.Parse()
+	ctrl.SetLogger(logs.Logger())
+	if err := o.run(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintln(os.Stderr, "snap-csi-plugin:", err)
+		os.Exit(1)
+	}
+}
+
+func (o *options) bind(fs *pflag.FlagSet) {
+	fs.StringVar(&o.mode, "mode", "", "controller or node; required")
+	fs.StringVar(&o.name, "name", driverName, "name of the CSI driver")
+	fs.StringVar(&o.bindAddress, "bind-address", "unix:///csi/csi.sock", "where to serve CSI: unix:///absolute/path or tcp://host:port")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the host cluster; empty: the pod's own account")
+	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of DPUVolumes and DPUVolumeAttachments (controller)")
+	fs.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of /metrics, /healthz and /readyz; 0 turns them off")
+	fs.Float32Var(&o.api.QPS, "kube-api-qps", 100, "API requests per second, on average")
+	fs.IntVar(&o.api.Burst, "kube-api-burst", 200, "API requests at once, at most")
+	o.node.bind(fs)
+}
+
+func (o *options) run(ctx context.Context) error {
+	switch o.mode {
+	case "controller":
+		return o.runController(ctx)
+	case "node":
+		return o.runNode(ctx)
+	}
+	return fmt.Errorf("--mode is %q: controller or node is wanted", o.mode)
+}

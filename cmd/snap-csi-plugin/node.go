@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/internal/hostdev"
+	"github.com/moor-storage/moor/internal/obs"
+	"github.com/moor-storage/moor/internal/version"
+	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
+	"github.com/moor-storage/moor/pkg/node/registrar"
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf"
+	"github.com/moor-storage/moor/pkg/provisioner/metered"
+)
+
+// nodeOptions are the flags of --mode node.
+type nodeOptions struct {
+	id           string
+	maxVolumes   int64
+	deviceID     string
+	loadDriver   bool
+	createVFs    bool
+	roots        hostdev.Roots
+	registry     string
+	kubeletCSI   string
+	heartbeat    bool
+	beatEvery    time.Duration
+	deviceWindow time.Duration
+}
+
+func (n *nodeOptions) bind(fs *pflag.FlagSet) {
+	roots := hostdev.DefaultRoots()
+	fs.StringVar(&n.id, "node-id", "", "name of this node (node; required)")
+	fs.Int64Var(&n.maxVolumes, "max-volumes-per-node", 0, "how many volumes this node takes; 0: as many as there are virtual functions (node)")
+	fs.StringVar(&n.deviceID, "node-snap-controller-device-id", "6001", "PCI device id of the emulated physical functions (node)")
+	fs.BoolVar(&n.loadDriver, "node-nvme-load-driver", true, "bind the nvme driver to functions that have none (node)")
+	fs.BoolVar(&n.createVFs, "node-nvme-create-vfs", true, "make the virtual functions at start (node)")
+	fs.StringVar(&n.roots.Sysfs, "sysfs-root", roots.Sysfs, "where sysfs is (node)")
+	fs.StringVar(&n.roots.Dev, "dev-root", roots.Dev, "where device files are (node)")
+	fs.StringVar(&n.registry, "plugin-registry", "/var/lib/kubelet/plugins_registry", "the kubelet's plugin registry; empty: do not register (node)")
+	fs.StringVar(&n.kubeletCSI, "kubelet-registration-path", "", "the CSI socket as the kubelet sees it; empty: as in --bind-address (node)")
+	fs.BoolVar(&n.heartbeat, "heartbeat", true, "write this host's half of its DPUStorageNode; false on hosts without credentials (node)")
+	fs.DurationVar(&n.beatEvery, "heartbeat-period", 10*time.Second, "time between two heartbeats (node)")
+	fs.DurationVar(&n.deviceWindow, "device-timeout", 90*time.Second, "how long to wait for a device to appear (node)")
+}
+
+func (o *options) runNode(ctx context.Context) error {
+	if o.node.id == "" {
+		return fmt.Errorf("--node-id is required: the name of this node in Kubernetes")
+	}
+	finder := &hostdev.Finder{Roots: o.node.roots, Bind: o.node.loadDriver}
+	if err := finder.Prepare(ctx, o.node.deviceID, o.node.createVFs); err != nil {
+		return fmt.Errorf("prepare the emulated functions of this host: %w", err)
+	}
+	server, err := o.nodeServer(finder)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() { cancel(obs.Serve(ctx, o.metrics, metrics.Registry, nil)) }()
+	if o.node.registry != "" {
+		go func() { cancel(o.register(ctx)) }()
+	}
+	if o.node.heartbeat {
+		go func() { cancel(o.beat(ctx, finder)) }()
+	}
+	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {
+		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, nil, csispec.PluginCapability_Service_CONTROLLER_SERVICE))
+		csispec.RegisterNodeServer(s, server)
+	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})
+	return ended(ctx, err)
+}
+
+func (o *options) nodeServer(finder *hostdev.Finder) (*nodecsi.Server, error) {
+	recorder, err := metered.New(metrics.Registry, clock.RealClock{})
+	if err != nil {
+		return nil, err
+	}
+	platform := recorder.Platform("dpf", provisioner.Platform{Host: dpf.NewHost(finder, o.node.deviceWindow)})
+	return nodecsi.New(nodecsi.Options{
+		NodeID: o.node.id, Host: platform.Host,
+		Mounter: nodecsi.NewMounter(), Devices: nodecsi.HostDevices{},
+		Formatter:  &hostdev.Formatter{Runner: hostdev.Commands{}},
+		MaxVolumes: o.node.maxVolumes,
+		Functions:  func() (int64, error) { return finder.VirtualFunctions(o.node.deviceID) },
+	}), nil
+}
+
+func (o *options) register(ctx context.Context) error {
+	endpoint := o.node.kubeletCSI
+	if endpoint == "" {
+		endpoint = strings.TrimPrefix(o.bindAddress, "unix://")
+	}
+	return registrar.Run(ctx, registrar.Options{Driver: o.name, Endpoint: endpoint, Directory: o.node.registry, Logger: ctrl.Log})
+}

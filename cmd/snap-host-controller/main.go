@@ -1,0 +1,63 @@
+// Command snap-host-controller carries the users' storage objects of the host
+// cluster to the DPU cluster and their state back, grants the right to write
+// to single-writer volumes, and takes it back with a receipt. It alone holds
+// credentials of both clusters.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/obs"
+)
+
+// options are the flags.
+type options struct {
+	flags           kube.Flags
+	kubeconfig      string
+	dpuKubeconfig   string
+	dpuClusterName  string
+	namespace       string
+	targetNamespace string
+}
+
+func main() {
+	var o options
+	var logs obs.LogFlags
+	fs := pflag.CommandLine
+	o.flags.Bind(fs)
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the host cluster; empty: the pod's own account")
+	fs.StringVar(&o.dpuKubeconfig, "dpu-cluster-kubeconfig", "", "kubeconfig of the DPU cluster; required")
+	fs.StringVar(&o.dpuClusterName, "dpu-cluster-name", "dpu-cluster", "how statuses name the DPU cluster")
+	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of the users' objects in the host cluster")
+	fs.StringVar(&o.targetNamespace, "target-namespace", "dpf-operator-system", "namespace of their mirrors in the DPU cluster")
+	logs.Bind(fs)
+	pflag.Parse()
+	ctrl.SetLogger(logs.Logger())
+	if err := o.run(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintln(os.Stderr, "snap-host-controller:", err)
+		os.Exit(1)
+	}
+}
+
+func (o options) run(ctx context.Context) error {
+	if err := o.flags.Validate(); err != nil {
+		return err
+	}
+	if o.dpuKubeconfig == "" {
+		return fmt.Errorf("--dpu-cluster-kubeconfig is required: it names the file with the credentials of the DPU cluster")
+	}
+	mgr, clusters, err := o.connect()
+	if err != nil {
+		return err
+	}
+	if err := setUp(ctx, mgr, clusters); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}

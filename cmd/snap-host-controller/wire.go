@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/fence"
+	"github.com/moor-storage/moor/pkg/controller/hostsync"
+	"github.com/moor-storage/moor/pkg/controller/hostsync/attachment"
+	"github.com/moor-storage/moor/pkg/controller/hostsync/event"
+	"github.com/moor-storage/moor/pkg/controller/hostsync/node"
+	"github.com/moor-storage/moor/pkg/controller/hostsync/policy"
+	"github.com/moor-storage/moor/pkg/controller/hostsync/vendor"
+	"github.com/moor-storage/moor/pkg/controller/hostsync/volume"
+)
+
+// lease is DPF's name.
+const lease = "snap-host-controller.dpu.nvidia.com"
+
+// connect builds the manager over the host cluster and, in it, the DPU cluster.
+func (o options) connect() (ctrl.Manager, hostsync.Clusters, error) {
+	none := hostsync.Clusters{}
+	hostConfig, err := o.flags.Config(o.kubeconfig)
+	if err != nil {
+		return nil, none, fmt.Errorf("host cluster: %w", err)
+	}
+	dpuConfig, err := o.flags.Config(o.dpuKubeconfig)
+	if err != nil {
+		return nil, none, fmt.Errorf("DPU cluster: %w", err)
+	}
+	hostScheme, err := scheme(storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme)
+	if err != nil {
+		return nil, none, err
+	}
+	dpuScheme, err := scheme(storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme)
+	if err != nil {
+		return nil, none, err
+	}
+	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, lease, namespaced(o.namespace))
+	if err != nil {
+		return nil, none, err
+	}
+	dpu, err := cluster.New(dpuConfig, func(c *cluster.Options) {
+		c.Scheme = dpuScheme
+		c.Cache = namespaced(o.targetNamespace)
+		c.Cache.ByObject = map[client.Object]cache.ByObject{
+			&corev1.Event{}: {Field: fields.OneTermEqualSelector("involvedObject.kind", "PersistentVolumeClaim")},
+		}
+	})
+	if err != nil {
+		return nil, none, fmt.Errorf("connect to the DPU cluster: %w", err)
+	}
+	if err := mgr.Add(dpu); err != nil {
+		return nil, none, fmt.Errorf("start with the DPU cluster: %w", err)
+	}
+	return mgr, hostsync.Clusters{
+		Host: mgr.GetClient(), DPU: dpu.GetClient(), DPULive: dpu.GetAPIReader(), DPUCluster: dpu,
+		DPUClusterName: o.dpuClusterName, Namespace: o.namespace, TargetNamespace: o.targetNamespace,
+	}, nil
+}
+
+func scheme(add ...func(*runtime.Scheme) error) (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, f := range append(add, clientgoscheme.AddToScheme) {
+		if err := f(s); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	return s, nil
+}
+
+func namespaced(namespace string) cache.Options {
+	return cache.Options{
+		DefaultNamespaces: map[string]cache.Config{namespace: {}},
+		DefaultTransform:  cache.TransformStripManagedFields(),
+	}
+}
+
+// setUp registers indexes and reconcilers.
+func setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Clusters) error {
+	for _, index := range []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, node.Index} {
+		if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
+			return err
+		}
+	}
+	//lint:ignore SA1019 the events are about objects that come and go, which the new API does not count
+	recorder := mgr.GetEventRecorderFor("snap-host-controller")
+	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
+		&vendor.Reconciler{Clusters: c},
+		&policy.Reconciler{Clusters: c},
+		&volume.Reconciler{Clusters: c},
+		&attachment.Reconciler{Clusters: c},
+		&node.Reconciler{Clusters: c},
+		&event.Reconciler{Clusters: c, Recorder: recorder},
+		&fence.Reconciler{DPU: c.DPU, Live: c.DPULive, Cluster: c.DPUCluster, Clock: clock.RealClock{}},
+	} {
+		if err := r.SetupWithManager(mgr); err != nil {
+			return fmt.Errorf("set up %T: %w", r, err)
+		}
+	}
+	return nil
+}
