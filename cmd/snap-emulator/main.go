@@ -1,0 +1,78 @@
+// Command snap-emulator stands in for the SNAP service of one DPU: the same
+// JSON-RPC on a unix socket, over files in place of network storage, with a
+// data path that ends the host's I/O the moment a namespace is detached.
+//
+// Floor 5: flags, wiring, run.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+
+	"github.com/moor-storage/moor/internal/obs"
+	"github.com/moor-storage/moor/internal/snapemu"
+	"github.com/moor-storage/moor/internal/snapemu/fusepath"
+)
+
+func main() {
+	registry := prometheus.NewRegistry()
+	o := snapemu.Options{Metrics: registry}
+	pflag.StringVar(&o.Socket, "socket", "/run/moor/snap-emulator/snap.sock", "unix socket of the service; at most 107 bytes")
+	pflag.StringVar(&o.Name, "name", "dpu-1", "name of this DPU; lower-case letters, digits and dashes")
+	pflag.IntVar(&o.VFs, "vfs", snapemu.DefaultVFs, "virtual functions of the physical function, 0 to 127")
+	pflag.StringVar(&o.SysfsRoot, "sysfs-root", "", "directory for the host's sysfs tree; empty makes none")
+	pflag.StringVar(&o.DevRoot, "dev-root", "", "directory for the host's device files; empty makes none")
+	pflag.StringVar(&o.MediumLogDir, "medium-log-dir", "", "directory for the logs of accepted writes; empty records none")
+	fuseDir := pflag.String("fuse-dir", "/run/moor/snap-emulator/fuse", "mount point of the data path; empty shows the files themselves, needs no root and cannot fence")
+	metrics := pflag.String("metrics-bind-address", "0", "address of /metrics, /healthz and /readyz; 0 serves none")
+	verbosity := pflag.IntP("v", "v", 0, "log verbosity: 0 changes of state, 1 refusals, 2 detail")
+	pflag.Parse()
+	o.Log = logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-*verbosity)}))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o, *fuseDir, *metrics, registry); err != nil {
+		fmt.Fprintln(os.Stderr, "snap-emulator:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o snapemu.Options, fuseDir, metrics string, gatherer prometheus.Gatherer) error {
+	if err := os.MkdirAll(filepath.Dir(o.Socket), 0o755); err != nil {
+		return fmt.Errorf("make the directory of the socket: %w", err)
+	}
+	if fuseDir != "" {
+		path, err := fusepath.Open(o.Name, fuseDir, o.Log)
+		if err != nil {
+			return err
+		}
+		o.DataPath = path
+	}
+	e, err := snapemu.New(o)
+	if err != nil {
+		if o.DataPath != nil {
+			err = errors.Join(err, o.DataPath.Close())
+		}
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served := make(chan error, 1)
+	go func() {
+		defer cancel()
+		served <- obs.Serve(ctx, metrics, gatherer, nil)
+	}()
+	o.Log.Info("serving", "dpu", o.Name, "path", o.Socket)
+	err = e.Run(ctx)
+	cancel()
+	return errors.Join(err, <-served)
+}
