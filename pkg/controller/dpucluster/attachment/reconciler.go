@@ -1,0 +1,132 @@
+// Package attachment asks the vendor to let a DPU use a volume: for each
+// VolumeAttachment of the DPU cluster it makes an SVVolumeAttachment, where
+// the vendor's driver wants one, and says in status.storageAttached when the
+// DPU may go on. It takes that back only after the DPU let go of the volume,
+// and lets a VolumeAttachment end only after the vendor did. It never writes
+// status.dpu, nor the epoch. Floor 4.
+package attachment
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/dpucluster"
+)
+
+// Grace is how long the vendor may take to attach before the status says that
+// it is waited for: most attachments are never worth that write.
+const Grace = 2 * time.Second
+
+// Reconciler keeps the storage side of VolumeAttachments.
+type Reconciler struct {
+	// Client reads from a cache with dpucluster.Indexes.
+	Client client.Client
+	// Live reads from the API server itself.
+	Live client.Reader
+	// Clock tells how long a wait has lasted.
+	Clock clock.PassiveClock
+}
+
+// notGone lets pass what appeared or changed.
+var notGone = predicate.Funcs{
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+// SetupWithManager registers the reconciler and its watches.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("volumeattachment").
+		For(&storagev1alpha1.VolumeAttachment{}).
+		Watches(&storagev1alpha1.SVVolumeAttachment{}, &handler.EnqueueRequestForObject{}).
+		Watches(&storagev1alpha1.Volume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume), builder.WithPredicates(notGone)).
+		Watches(&storagev1.CSIDriver{}, handler.EnqueueRequestsFromMapFunc(r.ofDriver), builder.WithPredicates(notGone)).
+		Complete(r)
+}
+
+// Reconcile takes one VolumeAttachment as far as it can go now.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	a := &storagev1alpha1.VolumeAttachment{}
+	found, err := kube.Find(ctx, r.Client, req.NamespacedName, a)
+	if err != nil || !found {
+		return ctrl.Result{}, err
+	}
+	attached := a.Status.StorageAttached
+	if a.DeletionTimestamp.IsZero() {
+		err = r.attach(ctx, a, &attached)
+	} else {
+		err = r.detach(ctx, a, &attached)
+	}
+	return r.report(ctx, a, attached, err)
+}
+
+// report writes what became of the pass, once, and only if it differs from
+// what is there.
+func (r *Reconciler) report(ctx context.Context, a *storagev1alpha1.VolumeAttachment, attached bool, outcome error) (ctrl.Result, error) {
+	if apierrors.IsConflict(outcome) {
+		return ctrl.Result{}, nil // the cache is behind: the newer version is on its way, and wakes us
+	}
+	if gone(a) {
+		return ctrl.Result{}, outcome
+	}
+	words, keepBack, failure := kube.Settle(outcome, r.Clock.Now(), Grace)
+	if keepBack > 0 && attached == a.Status.StorageAttached {
+		return ctrl.Result{RequeueAfter: keepBack}, nil
+	}
+	_, err := kube.PatchStatus(ctx, r.Client, a, func(a *storagev1alpha1.VolumeAttachment) {
+		a.Status.StorageAttached = attached
+		a.Status.StorageMessage = words
+	})
+	return ctrl.Result{}, errors.Join(failure, client.IgnoreNotFound(err))
+}
+
+// gone reports whether this pass took our hold off a deleted VolumeAttachment,
+// or there was none.
+func gone(a *storagev1alpha1.VolumeAttachment) bool {
+	return !a.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerVolumeAttachment)
+}
+
+func (r *Reconciler) ofVolume(ctx context.Context, v client.Object) []reconcile.Request {
+	list := &storagev1alpha1.VolumeAttachmentList{}
+	err := r.Client.List(ctx, list, client.InNamespace(v.GetNamespace()),
+		client.MatchingFields{dpucluster.AttachmentByVolume: v.GetName()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "find the attachments of a volume", "volume", v.GetName())
+		return nil
+	}
+	out := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		out[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
+	}
+	return out
+}
+
+func (r *Reconciler) ofDriver(ctx context.Context, driver client.Object) []reconcile.Request {
+	list := &storagev1alpha1.VolumeList{}
+	err := r.Client.List(ctx, list, client.MatchingFields{dpucluster.VolumeByDriver: driver.GetName()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "find the volumes of a driver", "driver", driver.GetName())
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		out = append(out, r.ofVolume(ctx, &list.Items[i])...)
+	}
+	return out
+}

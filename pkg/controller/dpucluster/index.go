@@ -1,0 +1,127 @@
+// Package dpucluster holds what the controllers of the DPU cluster share: the
+// scheme and the field indexes by which they find one another's objects, so
+// that no event ever costs a full list. The controllers are its subpackages:
+// policy, volume and attachment; they meet only in the objects. Floor 4.
+package dpucluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+// The field indexes.
+const (
+	// PolicyByVendor finds StoragePolicies by a StorageVendor they name.
+	PolicyByVendor = "spec.storageVendors"
+	// VendorByStorageClass finds StorageVendors by their StorageClass.
+	VendorByStorageClass = "spec.storageClassName"
+	// UnplacedByPolicy finds Volumes that have no vendor yet by the policy
+	// that they name.
+	UnplacedByPolicy = "unplaced.spec.storageParameters.policy"
+	// VolumeByVendor finds Volumes by the vendor chosen for them.
+	VolumeByVendor = "spec.volume.storageVendorName"
+	// VolumeByClaim finds Volumes by the name of the vendor's claim.
+	VolumeByClaim = "spec.volume.csiReference.pvcRef.name"
+	// VolumeByDriver finds Volumes by the vendor's CSI driver.
+	VolumeByDriver = "spec.volume.csiReference.csiDriverName"
+	// AttachmentByVolume finds VolumeAttachments by their Volume.
+	AttachmentByVolume = "spec.source.volumeRef.name"
+	// PVByClaim finds PersistentVolumes by "<namespace>/<name>" of the claim
+	// that they belong to.
+	PVByClaim = "spec.claimRef"
+)
+
+// PolicyParameter is the key of Volume.spec.storageParameters that names the
+// StoragePolicy. The string is DPF's.
+const PolicyParameter = "policy"
+
+// Index is one field index.
+type Index struct {
+	Object  client.Object
+	Field   string
+	Extract client.IndexerFunc
+}
+
+// Indexes are all field indexes of the DPU cluster's controllers.
+func Indexes() []Index {
+	return []Index{
+		index(PolicyByVendor, func(p *storagev1alpha1.StoragePolicy) []string { return p.Spec.StorageVendors }),
+		index(VendorByStorageClass, func(v *storagev1alpha1.StorageVendor) []string { return named(v.Spec.StorageClassName) }),
+		index(UnplacedByPolicy, unplacedPolicy),
+		index(VolumeByVendor, func(v *storagev1alpha1.Volume) []string { return named(v.Spec.Volume.StorageVendorName) }),
+		index(VolumeByClaim, func(v *storagev1alpha1.Volume) []string { return refName(v.Spec.Volume.CSIReference.PVCRef) }),
+		index(VolumeByDriver, func(v *storagev1alpha1.Volume) []string { return named(v.Spec.Volume.CSIReference.CSIDriverName) }),
+		index(AttachmentByVolume, func(a *storagev1alpha1.VolumeAttachment) []string { return refName(a.Spec.Source.VolumeRef) }),
+		index(PVByClaim, claimOf),
+	}
+}
+
+// AddIndexes registers every index; once per cache, before it starts.
+func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, i := range Indexes() {
+		if err := indexer.IndexField(ctx, i.Object, i.Field, i.Extract); err != nil {
+			return fmt.Errorf("index %T by %s: %w", i.Object, i.Field, err)
+		}
+	}
+	return nil
+}
+
+// NewScheme knows the kinds that these controllers read and write.
+func NewScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, storagev1.AddToScheme, storagev1alpha1.AddDPUToScheme} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("build the scheme of the DPU cluster: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// object is a pointer to T that is a Kubernetes object.
+type object[T any] interface {
+	*T
+	client.Object
+}
+
+func index[T any, P object[T]](field string, extract func(P) []string) Index {
+	return Index{
+		Object:  P(new(T)),
+		Field:   field,
+		Extract: func(o client.Object) []string { return extract(o.(P)) },
+	}
+}
+
+func unplacedPolicy(v *storagev1alpha1.Volume) []string {
+	if v.Spec.Volume.StorageVendorName != "" {
+		return nil
+	}
+	return named(v.Spec.StorageParameters[PolicyParameter])
+}
+
+func claimOf(pv *corev1.PersistentVolume) []string {
+	if pv.Spec.ClaimRef == nil {
+		return nil
+	}
+	return []string{pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name}
+}
+
+func refName(ref *storagev1alpha1.ObjectRef) []string {
+	if ref == nil {
+		return nil
+	}
+	return named(ref.Name)
+}
+
+func named(name string) []string {
+	if name == "" {
+		return nil
+	}
+	return []string{name}
+}

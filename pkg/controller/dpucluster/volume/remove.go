@@ -1,0 +1,88 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/dpucluster"
+)
+
+// remove takes the volume away: its attachments have to go first, then its
+// claim, then the vendor's volume; the finalizer goes last. A Volume that
+// never got a claim has nothing to wait for.
+func (r *Reconciler) remove(ctx context.Context, v *storagev1alpha1.Volume) error {
+	if !controllerutil.ContainsFinalizer(v, storagev1alpha1.FinalizerVolume) {
+		return nil
+	}
+	for _, phase := range []func(context.Context, *storagev1alpha1.Volume) error{r.awaitDetached, r.removeClaim, r.awaitPVs} {
+		if err := phase(ctx, v); err != nil {
+			return err
+		}
+	}
+	return kube.RemoveFinalizers(ctx, r.Client, v, storagev1alpha1.FinalizerVolume)
+}
+
+func (r *Reconciler) awaitDetached(ctx context.Context, v *storagev1alpha1.Volume) error {
+	list := &storagev1alpha1.VolumeAttachmentList{}
+	err := r.Client.List(ctx, list, client.InNamespace(v.Namespace), client.MatchingFields{dpucluster.AttachmentByVolume: v.Name})
+	if err != nil {
+		return fmt.Errorf("find the attachments of Volume %s: %w", v.Name, err)
+	}
+	if len(list.Items) == 0 {
+		return nil
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	slices.Sort(names)
+	return kube.WaitFor("to be deleted once it is attached nowhere: waiting for VolumeAttachment %s", strings.Join(names, ", "))
+}
+
+// removeClaim deletes the claim, if it is this Volume's, and waits until it is
+// gone. That it is gone is asked of the API server: the cache may not yet show
+// a claim made a moment ago.
+func (r *Reconciler) removeClaim(ctx context.Context, v *storagev1alpha1.Volume) error {
+	claim := &corev1.PersistentVolumeClaim{}
+	found, err := kube.Find(ctx, r.Client, claimKey(v), claim)
+	if err == nil && !found {
+		found, err = kube.Find(ctx, r.Live, claimKey(v), claim)
+	}
+	if err != nil || !found || !ownedBy(claim, v) {
+		return err
+	}
+	if err := kube.Delete(ctx, r.Client, claim); err != nil {
+		return err
+	}
+	return kube.WaitFor("waiting for the vendor's PersistentVolumeClaim %s to go", claim.Name)
+}
+
+// awaitPVs waits until the vendor has deleted what it made for the claim. A
+// PersistentVolume that is to be retained is kept by somebody's wish: it is
+// not waited for.
+func (r *Reconciler) awaitPVs(ctx context.Context, v *storagev1alpha1.Volume) error {
+	list := &corev1.PersistentVolumeList{}
+	if err := r.Client.List(ctx, list, client.MatchingFields{dpucluster.PVByClaim: claimKey(v).String()}); err != nil {
+		return fmt.Errorf("find the PersistentVolumes of claim %s: %w", claimKey(v), err)
+	}
+	for i := range list.Items {
+		pv := &list.Items[i]
+		if pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
+			continue
+		}
+		words := fmt.Sprintf("waiting for the vendor to delete PersistentVolume %s", pv.Name)
+		if pv.Status.Phase == corev1.VolumeFailed {
+			words += ", which failed: " + pv.Status.Message
+		}
+		return kube.WaitFor("%s", words)
+	}
+	return nil
+}
