@@ -103,7 +103,8 @@ func (f *Formatter) Ensure(ctx context.Context, path, fsType string, readOnly bo
 	if readOnly {
 		return false, fmt.Errorf("mount %s read-only: it holds no %s yet, use the volume once for writing: %w", path, fsType, ErrBlankReadOnly)
 	}
-	return true, f.format(ctx, path, fsType, m)
+	err = f.format(ctx, path, fsType, m)
+	return err == nil, err
 }
 
 // foreign says in words what is on the device and what to do about it.

@@ -81,7 +81,7 @@ func poke(t *testing.T, path string, at int64, b []byte) {
 const mib = 1 << 20
 
 func TestEnsureRefuses(t *testing.T) {
-	const size = 64 * mib
+	const size = 16 * mib
 	for name, tc := range map[string]struct {
 		size  int64
 		data  map[int64]byte
