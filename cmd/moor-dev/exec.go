@@ -18,7 +18,11 @@ func execIn() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			run, err := c.Command(args[0], []string{"TERM=" + os.Getenv("TERM")}, args[1:]...)
+			argv := args[1:]
+			if argv[0] == "--" && len(argv) > 1 {
+				argv = argv[1:]
+			}
+			run, err := c.Command(args[0], []string{"TERM=" + os.Getenv("TERM")}, argv...)
 			if err != nil {
 				return err
 			}

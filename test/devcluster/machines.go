@@ -210,6 +210,10 @@ func (c *Cluster) PowerOn(ctx context.Context, name string) error {
 	if err := c.PowerOff(ctx, name); err != nil { // a stray process must not meet the new machine
 		return err
 	}
+	// A kubelet that finds the cgroups of pods from before waits for them.
+	if err := cgroup.Remove(name); err != nil {
+		return fmt.Errorf("power on machine %s: %w", name, err)
+	}
 	if err := c.bootMachine(ctx, b); err != nil {
 		return fmt.Errorf("power on machine %s: %w", name, err)
 	}

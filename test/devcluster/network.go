@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os/exec"
 	"strings"
 
@@ -27,12 +28,20 @@ func ip(ctx context.Context, pid int, commands ...string) error {
 	return nil
 }
 
+// mac is the hardware address that goes with an IPv4 address. It is fixed, since
+// the others remember the one of a machine over its power-off, and since a
+// bridge left alone changes its own with every new port.
+func mac(ip string) string {
+	b := net.ParseIP(ip).To4()
+	return fmt.Sprintf("02:4d:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])
+}
+
 // connectHub makes the bridge and the one device by which programs of this
 // machine reach the bed. That device goes when the hub goes.
 func connectHub(ctx context.Context, hub int) error {
 	err := ip(ctx, hub,
 		"link set lo up",
-		"link add br0 type bridge",
+		"link add br0 address "+mac(layout.HubIP)+" type bridge",
 		"addr add "+layout.HubIP+"/24 dev br0",
 		"link set br0 up")
 	if err != nil {
@@ -55,7 +64,7 @@ func (c *Cluster) connect(ctx context.Context, b box, pid, hub int) error {
 	// After a power-off the kernel removes the old port a little later.
 	_ = ip(ctx, hub, "link del "+port)
 	err := ip(ctx, hub,
-		fmt.Sprintf("link add %s type veth peer name eth0 netns %d", port, pid),
+		fmt.Sprintf("link add %s type veth peer name eth0 address %s netns %d", port, mac(b.ip), pid),
 		fmt.Sprintf("link set %s master br0 up", port))
 	if err != nil {
 		return err

@@ -159,6 +159,11 @@ func Dirs() ([]string, error) {
 	return dirs, nil
 }
 
+// belongs reports whether a cgroup is a machine's; every one belongs to "".
+func belongs(dir, machine string) bool {
+	return machine == "" || strings.Contains(dir+"/", "/"+layout.CgroupParent+"/"+machine+"/")
+}
+
 // Members lists the processes in the bed's cgroups, or in those of one machine
 // if a name is given.
 func Members(machine string) ([]int, error) {
@@ -168,7 +173,7 @@ func Members(machine string) ([]int, error) {
 	}
 	var pids []int
 	for _, dir := range dirs {
-		if machine != "" && !strings.Contains(dir+"/", "/"+layout.CgroupParent+"/"+machine+"/") {
+		if !belongs(dir, machine) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
@@ -185,15 +190,19 @@ func Members(machine string) ([]int, error) {
 	return slices.Compact(pids), nil
 }
 
-// Remove removes every cgroup of the bed that has no process left. What stays
-// is in the error; trying again is harmless.
-func Remove() error {
+// Remove removes every cgroup of the bed, or of one machine if a name is given.
+// One that still has processes stays and is in the error; trying again is
+// harmless.
+func Remove(machine string) error {
 	dirs, err := Dirs()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, dir := range dirs {
+		if !belongs(dir, machine) {
+			continue
+		}
 		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove cgroup %s: %w", dir, err))
 		}

@@ -47,3 +47,21 @@ func TestParse(t *testing.T) {
 		})
 	}
 }
+
+func TestBelongs(t *testing.T) {
+	cases := []struct {
+		dir, machine string
+		want         bool
+	}{
+		{"/sys/fs/cgroup/cpu/moor-dev/host-1", "host-1", true},
+		{"/sys/fs/cgroup/cpu/moor-dev/host-1/kubepods/pod1", "host-1", true},
+		{"/sys/fs/cgroup/cpu/moor-dev/host-10/sys", "host-1", false},
+		{"/sys/fs/cgroup/cpu/moor-dev", "host-1", false},
+		{"/sys/fs/cgroup/cpu/moor-dev", "", true},
+	}
+	for _, c := range cases {
+		if got := belongs(c.dir, c.machine); got != c.want {
+			t.Errorf("%s belongs to %q: %v, want %v", c.dir, c.machine, got, c.want)
+		}
+	}
+}

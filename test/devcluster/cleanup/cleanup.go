@@ -36,7 +36,7 @@ func Clean(ctx context.Context) error {
 		untilDone(ctx, killAll),
 		untilDone(ctx, removeMountsAndLoops),
 		untilDone(ctx, removeRootLink),
-		untilDone(ctx, cgroup.Remove),
+		untilDone(ctx, func() error { return cgroup.Remove("") }),
 	}
 	errs = append(errs, realSettings().restore()...)
 	if err := errors.Join(errs...); err != nil {

@@ -1,0 +1,97 @@
+// Package moor deploys Moor and its reference vendor on a running test bed:
+// CRDs, accounts and rights from the checkout, then every process in the
+// machine where it belongs, each with the token of its own account.
+package moor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+// Deploy deploys everything and waits until it works. Doing it again is
+// harmless: what runs is left alone.
+func Deploy(ctx context.Context, c *devcluster.Cluster, progress io.Writer) error {
+	clients, err := kit.NewClients(c.HostConfig(), c.DPUConfig())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(progress, "applying CRDs, accounts and rights in both clusters")
+	if err := applyManifests(ctx, c, clients); err != nil {
+		return err
+	}
+	if err := pairNodes(ctx, c, clients.Host); err != nil {
+		return err
+	}
+	fmt.Fprintln(progress, "starting Moor's processes")
+	configs, err := kubeconfigs(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, p := range Processes(c, configs) {
+		if c.Running(p.Name) {
+			continue
+		}
+		if err := c.Start(ctx, p); err != nil {
+			return fmt.Errorf("start %s in %s: %w", p.Name, p.Machine, err)
+		}
+	}
+	fmt.Fprintln(progress, "waiting until every DPU reports and every host knows the driver")
+	return awaitReady(ctx, c, clients)
+}
+
+func applyManifests(ctx context.Context, c *devcluster.Cluster, clients kit.Clients) error {
+	in := func(parts ...string) string { return filepath.Join(append([]string{c.Root()}, parts...)...) }
+	if err := kit.Apply(ctx, clients.Host, in("crds", "host"), in("deploy", "host")); err != nil {
+		return fmt.Errorf("host cluster: %w", err)
+	}
+	if err := kit.Apply(ctx, clients.DPU, in("crds", "dpu"), in("deploy", "dpu")); err != nil {
+		return fmt.Errorf("DPU cluster: %w", err)
+	}
+	return nil
+}
+
+// pairNodes says which DPU sits in which host: what an installer knows.
+func pairNodes(ctx context.Context, c *devcluster.Cluster, host client.Client) error {
+	dpus := c.DPUs()
+	for i, name := range c.Nodes() {
+		node := &moorv1alpha1.DPUStorageNode{}
+		node.Name = name
+		node.Spec.DPUName = dpus[i]
+		if err := client.IgnoreAlreadyExists(host.Create(ctx, node)); err != nil {
+			return fmt.Errorf("say that %s has DPU %s: %w", name, dpus[i], err)
+		}
+	}
+	return nil
+}
+
+// accounts are the ServiceAccounts of the processes, by cluster.
+var accounts = map[string][]string{
+	devcluster.HostCluster: {"snap-host-controller", "snap-csi-plugin-controller", "snap-csi-plugin-node"},
+	devcluster.DPUCluster:  {"snap-host-controller", "snap-controller", "snap-external-attacher", "snap-node-driver", "local-vendor-controller"},
+}
+
+// Kubeconfigs are the paths of kubeconfigs by cluster and account.
+type Kubeconfigs map[string]map[string]string
+
+func kubeconfigs(ctx context.Context, c *devcluster.Cluster) (Kubeconfigs, error) {
+	out := Kubeconfigs{}
+	for cluster, names := range accounts {
+		out[cluster] = map[string]string{}
+		for _, name := range names {
+			path, err := c.WriteKubeconfig(ctx, cluster, kit.Namespace, name)
+			if err != nil {
+				return nil, err
+			}
+			out[cluster][name] = path
+		}
+	}
+	return out, nil
+}

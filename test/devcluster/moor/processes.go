@@ -1,0 +1,99 @@
+package moor
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/devcluster/layout"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+// Sockets in the hub's own directory; short, as unix sockets must be.
+const (
+	driverSocket = layout.MachineDataDir + "/csi.sock"
+	vendorSocket = layout.MachineDataDir + "/vendor.sock"
+	snapRoot     = layout.MachineDataDir + "/snap"
+	nodeSocket   = "/var/lib/kubelet/plugins/" + driver + "/csi.sock"
+)
+
+// Processes lists every process of Moor on the bed, in the order of starting.
+func Processes(c *devcluster.Cluster, configs Kubeconfigs) []devcluster.Process {
+	out := append(dpuControl(c, configs[devcluster.DPUCluster]), hostControl(c, configs)...)
+	for _, dpu := range c.DPUs() {
+		out = append(out, onDPU(c, dpu, configs[devcluster.DPUCluster])...)
+	}
+	for _, host := range c.Nodes() {
+		out = append(out, onHost(c, host, configs[devcluster.HostCluster]))
+	}
+	return out
+}
+
+// process runs one of our programs.
+func process(c *devcluster.Cluster, name, machine, program string, args ...string) devcluster.Process {
+	return devcluster.Process{Name: name, Machine: machine, Argv: append([]string{filepath.Join(c.BinDir(), program)}, args...)}
+}
+
+// sidecar runs one of Kubernetes' CSI sidecars.
+func sidecar(c *devcluster.Cluster, name, program, socket, kubeconfig string, args ...string) devcluster.Process {
+	argv := []string{
+		filepath.Join(c.KubeBinDir(), program), "--csi-address=" + socket, "--kubeconfig=" + kubeconfig,
+		"--timeout=120s", "--kube-api-qps=100", "--kube-api-burst=200", "--worker-threads=50",
+	}
+	return devcluster.Process{Name: name, Machine: layout.Hub, Argv: append(argv, args...)}
+}
+
+// dpuControl is what runs for the DPU cluster: Moor's controller, the vendor
+// and what stands beside it.
+func dpuControl(c *devcluster.Cluster, configs map[string]string) []devcluster.Process {
+	return []devcluster.Process{
+		process(c, "local-vendor", layout.Hub, "local-vendor", "--mode=controller", "--endpoint=unix://"+vendorSocket,
+			"--target-dir="+layout.TargetDir, "--metrics-bind-address=:9101"),
+		sidecar(c, "csi-provisioner-dpu", "csi-provisioner", vendorSocket, configs["local-vendor-controller"],
+			"--retry-interval-start=200ms", "--retry-interval-max=5s"),
+		process(c, "snap-external-attacher", layout.Hub, "snap-external-attacher", "--csi-address="+vendorSocket,
+			"--kubeconfig="+configs["snap-external-attacher"], "--namespace="+kit.Namespace,
+			"--metrics-bind-address=:9102", "--health-probe-bind-address=:9103"),
+		process(c, "snap-controller", layout.Hub, "snap-controller", "--kubeconfig="+configs["snap-controller"],
+			"--namespace="+kit.Namespace, "--metrics-bind-address=:9104", "--health-probe-bind-address=:9105"),
+	}
+}
+
+// hostControl is what runs for the host cluster.
+func hostControl(c *devcluster.Cluster, configs Kubeconfigs) []devcluster.Process {
+	host, dpu := configs[devcluster.HostCluster], configs[devcluster.DPUCluster]
+	return []devcluster.Process{
+		process(c, "snap-host-controller", layout.Hub, "snap-host-controller", "--kubeconfig="+host["snap-host-controller"],
+			"--dpu-cluster-kubeconfig="+dpu["snap-host-controller"], "--namespace="+kit.Namespace, "--target-namespace="+kit.Namespace,
+			"--metrics-bind-address=:9106", "--health-probe-bind-address=:9107"),
+		process(c, "snap-csi-plugin", layout.Hub, "snap-csi-plugin", "--mode=controller", "--bind-address=unix://"+driverSocket,
+			"--kubeconfig="+host["snap-csi-plugin-controller"], "--namespace="+kit.Namespace, "--metrics-bind-address=:9108"),
+		sidecar(c, "csi-provisioner", "csi-provisioner", driverSocket, host["snap-csi-plugin-controller"],
+			"--default-fstype=ext4", "--retry-interval-start=200ms", "--retry-interval-max=5s"),
+		sidecar(c, "csi-attacher", "csi-attacher", driverSocket, host["snap-csi-plugin-controller"],
+			"--default-fstype=ext4", "--retry-interval-start=200ms", "--retry-interval-max=5s"),
+	}
+}
+
+// onDPU is what runs on each DPU: SNAP (emulated), the vendor's plugin and
+// Moor's node driver.
+func onDPU(c *devcluster.Cluster, dpu string, configs map[string]string) []devcluster.Process {
+	snap := filepath.Join(snapRoot, "providers", "nvidia", "snap.sock")
+	return []devcluster.Process{
+		process(c, "snap-emulator-"+dpu, dpu, "snap-emulator", "--name="+dpu, "--socket="+snap,
+			fmt.Sprintf("--vfs=%d", c.Options().VFs), "--sysfs-root="+layout.PCIeDir+"/sys", "--dev-root="+layout.PCIeDir+"/dev",
+			"--fuse-dir="+layout.MachineDataDir+"/fuse", "--medium-log-dir="+layout.TargetDir+"/log", "--metrics-bind-address=:9201"),
+		process(c, "local-vendor-"+dpu, dpu, "local-vendor", "--mode=plugin", "--plugin-root="+filepath.Join(snapRoot, "plugins"),
+			"--snap-socket="+snap, "--target-dir="+layout.TargetDir, "--metrics-bind-address=:9202"),
+		process(c, "snap-node-driver-"+dpu, dpu, "snap-node-driver", "--node-name="+dpu, "--kubeconfig="+configs["snap-node-driver"],
+			"--namespace="+kit.Namespace, "--plugin-root="+filepath.Join(snapRoot, "plugins"),
+			"--provider-root="+filepath.Join(snapRoot, "providers"), "--metrics-bind-address=:9203", "--health-probe-bind-address=:9204"),
+	}
+}
+
+// onHost is what runs on each host.
+func onHost(c *devcluster.Cluster, host string, configs map[string]string) devcluster.Process {
+	return process(c, "snap-csi-plugin-"+host, host, "snap-csi-plugin", "--mode=node", "--node-id="+host,
+		"--bind-address=unix://"+nodeSocket, "--kubeconfig="+configs["snap-csi-plugin-node"],
+		"--sysfs-root="+layout.PCIeDir+"/sys", "--dev-root="+layout.PCIeDir+"/dev", "--metrics-bind-address=:9301")
+}

@@ -1,0 +1,70 @@
+package moor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+const (
+	// readyTimeout is generous: machines of CI are slow at times.
+	readyTimeout = 3 * time.Minute
+	driver       = "csi.snap.nvidia.com"
+)
+
+// awaitReady returns once every DPU has reported a working SNAP service and
+// plugin, and every kubelet has registered the driver.
+func awaitReady(ctx context.Context, c *devcluster.Cluster, clients kit.Clients) error {
+	var missing string
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
+		missing = notReady(ctx, c, clients)
+		return missing == "", nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for Moor: %w: %s; see the logs with `moor-dev logs`", err, missing)
+	}
+	return nil
+}
+
+// notReady says in words what is still missing; "" if nothing is.
+func notReady(ctx context.Context, c *devcluster.Cluster, clients kit.Clients) string {
+	for _, name := range c.Nodes() {
+		node := &moorv1alpha1.DPUStorageNode{}
+		if err := clients.Host.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			return err.Error()
+		}
+		switch {
+		case node.Status.DPU == nil:
+			return "DPU " + node.Spec.DPUName + " has not reported"
+		case !node.Status.DPU.SNAPReady:
+			return "SNAP on " + node.Spec.DPUName + " does not answer"
+		case node.Status.Host == nil:
+			return "host " + name + " has not reported"
+		}
+		csiNode := &storagev1.CSINode{}
+		if err := clients.Host.Get(ctx, client.ObjectKey{Name: name}, csiNode); err != nil {
+			return err.Error()
+		}
+		if !registered(csiNode) {
+			return "the kubelet of " + name + " does not know driver " + driver
+		}
+	}
+	return ""
+}
+
+func registered(n *storagev1.CSINode) bool {
+	for _, d := range n.Spec.Drivers {
+		if d.Name == driver {
+			return true
+		}
+	}
+	return false
+}
