@@ -1,0 +1,117 @@
+package snap
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// wanted says which function an exposure asks for.
+type wanted struct {
+	device   string
+	kind     provisioner.FunctionType
+	hotplug  bool
+	recorded string // PCI address of an earlier exposure, or empty
+}
+
+// choose picks the function for an exposure: the one at the recorded address,
+// or the first free one of the kind wanted, in the service's order. A function
+// that has a controller is never picked, nor one that reserved promises to
+// another device. Errors: ErrInUse if the recorded function is taken,
+// ErrUnavailable if the host does not show it now, ErrExhausted, and
+// ErrUnsupported for hot-plug.
+func choose(functions []snaprpc.Function, want wanted, reserved map[string]string) (snaprpc.Function, error) {
+	if want.recorded != "" {
+		return chooseRecorded(functions, want)
+	}
+	if want.hotplug {
+		return snaprpc.Function{}, fmt.Errorf("hot-plugged functions: %w", provisioner.ErrUnsupported)
+	}
+	promised := map[string]string{}
+	for address, device := range reserved {
+		promised[bare(address)] = device
+	}
+	candidates := ofKind(functions, want.kind)
+	pending := 0
+	for _, f := range candidates {
+		owner, taken := promised[bare(f.PCIBDF)]
+		switch {
+		case f.CtrlID != "" || (taken && owner != want.device):
+		case f.PCIBDF == snaprpc.PendingBDF || f.PCIBDF == "":
+			pending++
+		default:
+			return f, nil
+		}
+	}
+	if pending > 0 {
+		return snaprpc.Function{}, fmt.Errorf("%d %s functions are free, but the host has not enumerated them yet: %w", pending, want.kind, provisioner.ErrUnavailable)
+	}
+	return snaprpc.Function{}, fmt.Errorf("none of %d %s functions is free: detach a volume from this host, or let it have more functions: %w",
+		len(candidates), want.kind, provisioner.ErrExhausted)
+}
+
+func chooseRecorded(functions []snaprpc.Function, want wanted) (snaprpc.Function, error) {
+	f, ok := functionAt(functions, want.recorded)
+	if !ok {
+		return f, fmt.Errorf("the host knows this volume at PCI address %s, and there is no such function now: has the host enabled its virtual functions? %w",
+			want.recorded, provisioner.ErrUnavailable)
+	}
+	if f.CtrlID != "" {
+		return f, fmt.Errorf("the host knows this volume at PCI address %s, and that function carries controller %s of another volume: detach one of them: %w",
+			want.recorded, f.CtrlID, provisioner.ErrInUse)
+	}
+	return f, nil
+}
+
+// ofKind returns the NVMe functions of a kind, in listing order. A static
+// physical function serves for PF; a hot-plugged one belongs to its volume.
+func ofKind(functions []snaprpc.Function, kind provisioner.FunctionType) []snaprpc.Function {
+	var out []snaprpc.Function
+	for _, pf := range functions {
+		if kind == provisioner.PF && isNVMe(pf) && !pf.Hotplugged {
+			out = append(out, pf)
+		}
+		if kind != provisioner.VF {
+			continue
+		}
+		for _, vf := range pf.VFs {
+			if isNVMe(vf) {
+				out = append(out, vf)
+			}
+		}
+	}
+	return out
+}
+
+// functionAt returns the NVMe function at a PCI address.
+func functionAt(functions []snaprpc.Function, address string) (snaprpc.Function, bool) {
+	return pick(functions, func(f snaprpc.Function) bool {
+		return f.PCIBDF != snaprpc.PendingBDF && bare(f.PCIBDF) == bare(address)
+	})
+}
+
+// functionOf returns the NVMe function that carries a controller.
+func functionOf(functions []snaprpc.Function, ctrlID string) (snaprpc.Function, bool) {
+	return pick(functions, func(f snaprpc.Function) bool { return ctrlID != "" && f.CtrlID == ctrlID })
+}
+
+func pick(functions []snaprpc.Function, is func(snaprpc.Function) bool) (snaprpc.Function, bool) {
+	for _, pf := range functions {
+		for _, f := range append([]snaprpc.Function{pf}, pf.VFs...) {
+			if isNVMe(f) && is(f) {
+				return f, true
+			}
+		}
+	}
+	return snaprpc.Function{}, false
+}
+
+func isNVMe(f snaprpc.Function) bool { return f.EmulationType == snaprpc.EmulationNVMe }
+
+// bare writes a PCI address as SNAP does: lower case, without the domain
+// 0000 that Linux puts before it.
+func bare(address string) string {
+	return strings.TrimPrefix(strings.ToLower(address), "0000:")
+}

@@ -1,0 +1,50 @@
+package snap
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// kinds translates the service's refusals. What is not here is a fault of the
+// service, and may pass: ErrUnavailable.
+var kinds = map[int]error{
+	snaprpc.CodeInvalidRequest: provisioner.ErrInvalid,
+	snaprpc.CodeInvalidParams:  provisioner.ErrInvalid,
+	snaprpc.CodeInvalid:        provisioner.ErrInvalid,
+	snaprpc.CodeTooLong:        provisioner.ErrInvalid,
+	snaprpc.CodeMethodNotFound: provisioner.ErrUnsupported,
+	snaprpc.CodeNotFound:       provisioner.ErrNotFound,
+	snaprpc.CodeNoDevice:       provisioner.ErrNotFound,
+	snaprpc.CodeExists:         provisioner.ErrExists,
+	snaprpc.CodeBusy:           provisioner.ErrBusy,
+	snaprpc.CodeInAlready:      provisioner.ErrBusy,
+	snaprpc.CodeNoMemory:       provisioner.ErrExhausted,
+	snaprpc.CodeNoSpace:        provisioner.ErrExhausted,
+}
+
+// explain adds to an error of the service what was tried, and its kind in the
+// words of package provisioner. special overrides the kind of single codes.
+func explain(err error, special map[int]error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	what := fmt.Sprintf(format, args...)
+	code, refused := snaprpc.Code(err)
+	if !refused {
+		if errors.Is(err, snaprpc.ErrUnavailable) {
+			return fmt.Errorf("%s: %w: %w", what, provisioner.ErrUnavailable, err)
+		}
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	kind := special[code]
+	if kind == nil {
+		kind = kinds[code]
+	}
+	if kind == nil {
+		kind = provisioner.ErrUnavailable
+	}
+	return fmt.Errorf("%s: %w: %w", what, kind, err)
+}

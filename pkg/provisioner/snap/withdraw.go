@@ -1,0 +1,96 @@
+package snap
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// Withdraw takes the device away from the host and removes what showed it: the
+// namespace is detached first, which ends the host's I/O. It returns nil only
+// when the service lists none of it any more. An NQN from List is taken in
+// place of a device. A virtual function stays, free for the next volume.
+func (d *DPU) Withdraw(ctx context.Context, device string) error {
+	err := d.alone(device, func() error { return d.tearDown(ctx, device, everywhere) })
+	if err != nil {
+		return fmt.Errorf("withdraw device %s: %w", device, err)
+	}
+	return nil
+}
+
+// Where tearDown looks for the device.
+var (
+	everywhere = func(snaprpc.Subsystem) bool { return true }
+	oursOnly   = func(s snaprpc.Subsystem) bool { return Own(s.NQN) }
+)
+
+func (d *DPU) tearDown(ctx context.Context, device string, where func(snaprpc.Subsystem) bool) error {
+	return drive(ctx, func(ctx context.Context) (*step, error) {
+		subsystems, err := d.subsystems(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var within []snaprpc.Subsystem
+		for _, s := range subsystems {
+			if where(s) {
+				within = append(within, s)
+			}
+		}
+		return d.nextDown(locate(within, device)), nil
+	})
+}
+
+// nextDown says what is left of an exposure, in the order of removal; nil if
+// nothing is.
+func (d *DPU) nextDown(p place) *step {
+	switch {
+	case p.subsystem == nil:
+		return nil
+	case p.attached():
+		return d.detach(p.namespace.Controllers[0].CtrlID, p.namespace.NSID)
+	case p.own() && len(p.subsystem.Controllers) > 0:
+		return d.destroyController(p.subsystem.Controllers[0].CtrlID)
+	case p.namespace != nil:
+		return d.destroyNamespace(p.subsystem.NQN, p.namespace.NSID)
+	case p.own():
+		return d.destroySubsystem(p.subsystem.NQN)
+	}
+	return nil
+}
+
+// absent: a thing that is gone already is no failure; the next look decides.
+var absent = map[int]error{
+	snaprpc.CodeNotFound: provisioner.ErrBusy,
+	snaprpc.CodeNoDevice: provisioner.ErrBusy,
+}
+
+func (d *DPU) detach(ctrlID string, nsid int64) *step {
+	name := fmt.Sprintf("detach namespace %d from controller %s", nsid, ctrlID)
+	return &step{name, func(ctx context.Context) error {
+		return explain(d.rpc.NvmeControllerDetachNS(ctx, ctrlID, nsid), absent, "%s", name)
+	}}
+}
+
+func (d *DPU) destroyController(ctrlID string) *step {
+	name := "destroy controller " + ctrlID
+	return &step{name, func(ctx context.Context) error {
+		return explain(d.rpc.NvmeControllerDestroy(ctx, ctrlID, true), absent, "%s", name)
+	}}
+}
+
+func (d *DPU) destroyNamespace(nqn string, nsid int64) *step {
+	name := fmt.Sprintf("destroy namespace %d of subsystem %s", nsid, nqn)
+	return &step{name, func(ctx context.Context) error {
+		return explain(d.rpc.NvmeNamespaceDestroy(ctx, nqn, nsid), absent, "%s", name)
+	}}
+}
+
+// destroySubsystem uses no force: what is in there then is not ours to remove.
+func (d *DPU) destroySubsystem(nqn string) *step {
+	name := "destroy subsystem " + nqn
+	return &step{name, func(ctx context.Context) error {
+		return explain(d.rpc.NvmeSubsystemDestroy(ctx, nqn, false), absent, "%s", name)
+	}}
+}
