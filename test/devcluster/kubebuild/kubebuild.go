@@ -196,13 +196,17 @@ func Go(ctx context.Context, dir, what string, progress io.Writer, args ...strin
 			return nil
 		}
 		err = fmt.Errorf("build %s in %s: %w\n%s", what, dir, err, tail(output.String(), 30))
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || sourceError(output.String()) {
 			return err
 		}
 		heading(progress, "%v", err)
 	}
 	return err
 }
+
+// sourceError reports whether the output is that of the compiler or linker,
+// which begins with "# PACKAGE": trying again does not help.
+func sourceError(output string) bool { return strings.Contains("\n"+output, "\n# ") }
 
 // tick says every 15 seconds that the work still goes on.
 func tick(progress io.Writer, what string, start time.Time) func() {

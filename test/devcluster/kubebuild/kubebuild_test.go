@@ -84,3 +84,16 @@ func TestBuildRefusesAnUnknownProgram(t *testing.T) {
 		t.Errorf("error %v, want one that names kube-proxy", err)
 	}
 }
+
+func TestOnlyAFailedDownloadIsWorthAnotherTry(t *testing.T) {
+	for output, want := range map[string]bool{
+		"# example.org/x\nx.go:1:1: syntax error\n":                  true,
+		"go: downloading a v1\n# example.org/x\nx.go:1:1: error\n":   true,
+		"go: a@v1: Get \"https://proxy/a\": dial tcp: i/o timeout\n": false,
+		"": false,
+	} {
+		if got := sourceError(output); got != want {
+			t.Errorf("%q is the fault of the source: %v, want %v", output, got, want)
+		}
+	}
+}

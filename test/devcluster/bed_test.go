@@ -1,0 +1,148 @@
+//go:build bed
+
+// These tests replace the bed that runs on this machine, hence a tag of their
+// own: go test -tags bed ./test/devcluster
+package devcluster
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/moor-storage/moor/test/devcluster/cleanup"
+	"github.com/moor-storage/moor/test/devcluster/layout"
+)
+
+func TestBed(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	if _, err := Up(ctx, Options{Nodes: 1, KubeletProfile: ProfileFast, Bare: true}, os.Stderr); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { down(t) })
+	c, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("processes", func(t *testing.T) { processes(ctx, t, c) })
+	t.Run("the pair shares a directory", func(t *testing.T) { shared(ctx, t, c) })
+	t.Run("power", func(t *testing.T) { power(ctx, t, c) })
+	t.Run("kubeconfig", func(t *testing.T) { kubeconfig(ctx, t, c) })
+}
+
+func down(t *testing.T) {
+	if err := Down(context.Background(), os.Stderr); err != nil {
+		t.Error(err)
+	}
+	left, err := cleanup.Leftovers()
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func processes(ctx context.Context, t *testing.T, c *Cluster) {
+	p := Process{Name: "sleeper", Machine: "dpu-1", Argv: []string{"sh", "-c", "echo begun $WORD; exec sleep 1000"}, Env: []string{"WORD=here"}}
+	if err := c.Start(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(ctx, p); err == nil {
+		t.Error("a second start of a running process is not refused")
+	}
+	if err := c.Restart(ctx, "sleeper"); err != nil || !c.Running("sleeper") {
+		t.Errorf("after a restart it runs: %v, %v", c.Running("sleeper"), err)
+	}
+	if err := c.Kill("sleeper", syscall.SIGKILL); err != nil || c.Running("sleeper") {
+		t.Errorf("after SIGKILL it runs: %v, %v", c.Running("sleeper"), err)
+	}
+	log, err := os.ReadFile(c.Log("sleeper"))
+	if got := strings.Count(string(log), "begun here"); err != nil || got != 2 {
+		t.Errorf("the log tells of %d starts, want 2: %v", got, err)
+	}
+	err = c.Start(ctx, Process{Name: "nothing", Machine: "hub", Argv: []string{"/no/such/program"}})
+	if err == nil || !strings.Contains(err.Error(), "/no/such/program") {
+		t.Errorf("error %v, want one that names the program", err)
+	}
+	if out, err := c.Exec(ctx, "dpu-1", "hostname"); err != nil || strings.TrimSpace(string(out)) != "dpu-1" {
+		t.Errorf("host name %q, %v; want dpu-1", out, err)
+	}
+	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	if _, err := c.Exec(short, "dpu-1", "sleep", "1000"); err == nil {
+		t.Error("a command outlived its context")
+	}
+}
+
+func shared(ctx context.Context, t *testing.T, c *Cluster) {
+	if _, err := c.Exec(ctx, "dpu-1", "touch", filepath.Join(layout.PCIeDir, "seen")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Exec(ctx, "host-1", "test", "-e", filepath.Join(layout.PCIeDir, "seen")); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Exec(ctx, "hub", "touch", filepath.Join(layout.TargetDir, "volume")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Exec(ctx, "dpu-1", "test", "-e", filepath.Join(layout.TargetDir, "volume")); err != nil {
+		t.Error(err)
+	}
+}
+
+func power(ctx context.Context, t *testing.T, c *Cluster) {
+	before, err := c.Exec(ctx, "host-1", "cat", "/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.PowerOff(ctx, "host-1"); err != nil {
+		t.Fatal(err)
+	}
+	if c.Running("kubelet-host-1") || !c.Running("host-apiserver") {
+		t.Error("a power-off ends the processes of that machine and no others")
+	}
+	if _, err := c.Exec(ctx, "host-1", "true"); err == nil {
+		t.Error("a machine that is off runs commands")
+	}
+	if err := c.PowerOn(ctx, "host-1"); err != nil {
+		t.Fatal(err)
+	}
+	after, err := c.Exec(ctx, "host-1", "cat", "/proc/sys/kernel/random/boot_id")
+	if err != nil || string(after) == string(before) {
+		t.Errorf("boot identity %q after %q, %v; want a new one", after, before, err)
+	}
+	if err := c.awaitNodes(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func kubeconfig(ctx context.Context, t *testing.T, c *Cluster) {
+	for _, cluster := range []string{HostCluster, DPUCluster} {
+		path, err := c.WriteKubeconfig(ctx, cluster, metav1.NamespaceDefault, "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := clientcmd.BuildConfigFromFlags("", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Discovery().ServerVersion(); err != nil {
+			t.Errorf("the %s cluster refuses the token: %v", cluster, err)
+		}
+		if _, err := c.Exec(ctx, "dpu-1", "kubectl", "--kubeconfig", path, "version"); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := c.WriteKubeconfig(ctx, "third", "default", "default"); err == nil {
+		t.Error("a cluster that is not there is accepted")
+	}
+}
