@@ -1,0 +1,73 @@
+package attacher
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/obs"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// detach has the driver take the volume back, and only then lets the object go:
+// whoever waits for it to disappear takes that for the vendor's word that the
+// node can no longer write.
+func (r *Reconciler) detach(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachment) error {
+	if r.Features.Publish {
+		if err := r.unpublish(ctx, sv); err != nil {
+			return err
+		}
+	}
+	if len(sv.Finalizers) > 1 { // the object stays: it must not say "attached"
+		_, err := kube.PatchStatus(ctx, r.Client, sv, func(sv *storagev1alpha1.SVVolumeAttachment) {
+			sv.Status = storagev1.VolumeAttachmentStatus{}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := kube.RemoveFinalizers(ctx, r.Client, sv, Finalizer(r.DriverName)); err != nil {
+		return err
+	}
+	ctrl.LoggerFrom(ctx).Info("detached", obs.KeyAttachment, sv.Name, obs.KeyVolume, volumeOf(sv), obs.KeyNode, sv.Spec.NodeName)
+	return nil
+}
+
+func (r *Reconciler) unpublish(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachment) error {
+	pv := &corev1.PersistentVolume{}
+	found, err := kube.Find(ctx, r.Client, types.NamespacedName{Name: volumeOf(sv)}, pv)
+	if err != nil {
+		return err
+	}
+	handle, nodeID := sv.Annotations[AnnotationVolumeHandle], sv.Annotations[AnnotationNodeID]
+	var ref *corev1.SecretReference
+	if found && pv.Spec.CSI != nil && pv.Spec.CSI.Driver == r.DriverName {
+		ref = pv.Spec.CSI.ControllerPublishSecretRef
+		if handle == "" {
+			handle = pv.Spec.CSI.VolumeHandle
+		}
+	}
+	if handle == "" {
+		return fmt.Errorf("PersistentVolume %s is gone, so the vendor's name of the volume is unknown: see to it by hand that "+
+			"node %s can no longer reach the volume, then remove finalizer %s: %w",
+			volumeOf(sv), sv.Spec.NodeName, Finalizer(r.DriverName), provisioner.ErrPrecondition)
+	}
+	if nodeID == "" {
+		if nodeID, err = r.nodeID(ctx, sv.Spec.NodeName); err != nil {
+			return err
+		}
+	}
+	secrets, err := r.secrets(ctx, ref)
+	if err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	return r.Driver.Unpublish(bounded, handle, nodeID, secrets)
+}
