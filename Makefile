@@ -1,0 +1,67 @@
+# Moor. `make help` lists what there is to make.
+SHELL := /bin/bash
+GO ?= go
+export GOTOOLCHAIN ?= local
+export GOFLAGS ?= -buildvcs=false
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build Moor's programs into bin/
+	$(GO) build -o bin/ ./cmd/...
+
+.PHONY: bin/moor-dev
+bin/moor-dev:
+	@$(GO) build -o bin/moor-dev ./cmd/moor-dev
+
+.PHONY: demo
+demo: bin/moor-dev ## two clusters, three hosts with DPUs, a pod that moves with its volumes (root)
+	@bin/moor-dev demo
+
+.PHONY: up
+up: bin/moor-dev ## bring the local test bed up, with Moor on it (root)
+	@bin/moor-dev up
+
+.PHONY: down
+down: bin/moor-dev ## take the test bed down; nothing of it stays (root)
+	@bin/moor-dev down
+
+.PHONY: test
+test: ## every test: unit, API, root, sanity, end-to-end (root)
+	@hack/steps.sh unit api root bed
+
+.PHONY: unit
+unit: ## tests that need neither root nor an API server
+	@hack/steps.sh unit
+
+.PHONY: api
+api: ## tests against real API servers
+	@hack/steps.sh api
+
+.PHONY: root
+root: ## tests with mounts and loop devices (root)
+	@hack/steps.sh root
+
+.PHONY: sanity
+sanity: ## csi-sanity against the whole chain (root)
+	@hack/steps.sh sanity
+
+.PHONY: e2e
+e2e: ## end-to-end tests on the test bed (root)
+	@hack/steps.sh e2e
+
+.PHONY: bench
+bench: bin/moor-dev ## measure; JSON and a table in bench/results (root)
+	@hack/steps.sh bench
+
+.PHONY: generate
+generate: ## generate deep copies, CRDs and gRPC code
+	@hack/protoc.sh && hack/generate.sh
+
+.PHONY: verify
+verify: ## generated files, format, vet, lint, floors
+	@hack/verify.sh

@@ -1,0 +1,85 @@
+#!/bin/bash
+# Runs the steps named, in order, each with its time, and says at the end how
+# each one went. Ends at the first that fails. A bed that a step brought up is
+# taken down again, however the step ends.
+set -u
+cd "$(dirname "$0")/.."
+export GOTOOLCHAIN="${GOTOOLCHAIN:-local}" GOFLAGS="${GOFLAGS:--buildvcs=false}"
+GO="${GO:-go}"
+# Tests get this long per package; machines of CI are slow at times.
+LIMIT=40m
+HUB=/var/lib/moor-dev/machines/hub/var-lib-moor
+NODE=/var/lib/kubelet/plugins/csi.snap.nvidia.com/csi.sock
+
+moor_dev() { $GO build -o bin/moor-dev ./cmd/moor-dev && bin/moor-dev "$@"; }
+
+unit() { $GO test -race -shuffle=on -timeout=$LIMIT ./...; }
+
+api() {
+	moor_dev build --only etcd,kube-apiserver,kubectl || return
+	local assets
+	assets=$(bin/moor-dev build --only etcd,kube-apiserver,kubectl --print-bin) || return
+	KUBEBUILDER_ASSETS=$assets $GO test -race -shuffle=on -tags=api -p=1 -timeout=$LIMIT $(with_tag api)
+}
+
+root() {
+	hack/apt/install.sh || return
+	$GO test -race -shuffle=on -tags=root -p=1 -timeout=$LIMIT $(with_tag root)
+}
+
+# with_tag lists the packages that have files with the build tag given.
+with_tag() { grep -rl --include='*_test.go' "^//go:build $1$" . | xargs -n1 dirname | sort -u; }
+
+up() { moor_dev up --kubelet-profile="${1:-fast}" "${@:2}"; }
+
+bed() { up fast && sanity_on_bed && e2e_on_bed; }
+sanity() { up fast && sanity_on_bed; }
+e2e() { up fast && e2e_on_bed; }
+bench() { up stock --vfs=64 && $GO run ./test/bench; }
+
+sanity_on_bed() {
+	$GO test -c -tags=sanity -o bin/sanity.test ./test/sanity || return
+	bin/moor-dev exec hub -- true && $GO run ./test/kit/apply host deploy/examples/storage.yaml || return
+	local access
+	for access in mount block; do
+		echo "--- csi-sanity, $access"
+		bin/moor-dev exec host-1 -- "$PWD/bin/sanity.test" -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.flake-attempts=2 \
+			-access=$access -controller="unix://$HUB/csi.sock" -node="unix://$NODE" || return
+	done
+}
+
+e2e_on_bed() {
+	$GO test -tags=e2e -count=1 -timeout=$LIMIT ./test/e2e -ginkgo.no-color -ginkgo.flake-attempts=2 -ginkgo.v
+}
+
+# finish takes the bed down if one of the steps brought one up, after showing
+# what its processes said last, if a step failed.
+finish() {
+	[ -x bin/moor-dev ] && [ -d /run/moor-dev ] || return 0
+	if [ "$1" != 0 ]; then
+		for log in /run/moor-dev/logs/*.log; do
+			echo "--- the end of $log" && tail -n 15 "$log" | cut -c1-400
+		done
+	fi
+	bin/moor-dev down && bin/moor-dev leftovers
+}
+
+summary=""
+code=0
+for step in "$@"; do
+	echo "=== $step"
+	begin=$SECONDS
+	"$step"
+	code=$?
+	outcome=ok
+	[ $code = 0 ] || outcome="FAILED"
+	summary+="$(printf '  %-8s %-7s %4d s' "$step" "$outcome" $((SECONDS - begin)))"$'\n'
+	[ $code = 0 ] || break
+done
+case " $* " in *" bed "* | *" sanity "* | *" e2e "* | *" bench "*)
+	finish $code || { code=1; summary+="  taking the test bed down FAILED"$'\n'; }
+	;;
+esac
+printf '\n%s' "$summary"
+[ $code = 0 ] && echo "all steps passed"
+exit $code

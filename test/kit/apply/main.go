@@ -1,0 +1,38 @@
+// Command apply applies manifests to a cluster of the running test bed:
+// apply host|dpu PATH...
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "apply:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) < 2 {
+		return fmt.Errorf("usage: apply host|dpu PATH...")
+	}
+	c, err := devcluster.Load()
+	if err != nil {
+		return err
+	}
+	clients, err := kit.NewClients(c.HostConfig(), c.DPUConfig())
+	if err != nil {
+		return err
+	}
+	to := clients.Host
+	if args[0] == devcluster.DPUCluster {
+		to = clients.DPU
+	}
+	return kit.Apply(context.Background(), to, args[1:]...)
+}

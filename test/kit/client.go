@@ -1,0 +1,59 @@
+package kit
+
+import (
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+// Namespace of Moor's objects in both clusters.
+const Namespace = "dpf-operator-system"
+
+// Clients reach both clusters, without caches, and can watch.
+type Clients struct {
+	Host client.WithWatch
+	DPU  client.WithWatch
+}
+
+// NewClients connects to both clusters.
+func NewClients(host, dpu *rest.Config) (Clients, error) {
+	scheme, err := Scheme()
+	if err != nil {
+		return Clients{}, err
+	}
+	var out Clients
+	for _, c := range []struct {
+		config *rest.Config
+		to     *client.WithWatch
+		name   string
+	}{{host, &out.Host, "host"}, {dpu, &out.DPU, "DPU"}} {
+		config := rest.CopyConfig(c.config)
+		config.QPS, config.Burst = 200, 400
+		if *c.to, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
+			return Clients{}, fmt.Errorf("connect to the %s cluster: %w", c.name, err)
+		}
+	}
+	return out, nil
+}
+
+// Scheme knows every kind of both clusters.
+func Scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
+		storagev1alpha1.AddHostToScheme, storagev1alpha1.AddDPUToScheme,
+		moorv1alpha1.AddHostToScheme, moorv1alpha1.AddDPUToScheme,
+	} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	return s, nil
+}
