@@ -6,11 +6,17 @@ package dpuclustertest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -28,13 +34,19 @@ var ErrLost = errors.New("connection lost")
 
 // Cluster is a DPU cluster in memory.
 type Cluster struct {
-	// Client is what the reconcilers under test get: it counts writes.
+	// Client is what the reconcilers under test get: it counts writes, and
+	// its reads may be behind.
 	Client client.Client
+	// Live reads what is really there.
+	Live client.Reader
+	// Now stamps what is created through Client.
+	Now    func() time.Time
 	raw    client.WithWatch
 	t      *testing.T
 	writes atomic.Int64
 	failAt atomic.Int64
 	onKind map[string]int
+	old    map[string]client.Object
 }
 
 // NewCluster makes an empty cluster.
@@ -50,7 +62,8 @@ func NewCluster(t *testing.T) *Cluster {
 	for _, i := range dpucluster.Indexes() {
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}
-	c := &Cluster{raw: b.Build(), t: t, onKind: map[string]int{}}
+	c := &Cluster{raw: b.Build(), t: t, Now: time.Now, onKind: map[string]int{}, old: map[string]client.Object{}}
+	c.Live = c.raw
 	c.Client = interceptor.NewClient(c.raw, c.interceptor())
 	return c
 }
@@ -64,6 +77,30 @@ func (c *Cluster) WritesOn(kind client.Object) int { return c.onKind[kindOf(kind
 // FailWrite lets the n-th write from now on fail with ErrLost, without effect.
 func (c *Cluster) FailWrite(n int) { c.failAt.Store(c.writes.Load() + int64(n)) }
 
+// CacheIsBehind lets Client read obj from now on as it is given here; with
+// exists false, as if it were not there yet.
+func (c *Cluster) CacheIsBehind(obj client.Object, exists bool) {
+	c.old[fmt.Sprintf("%T/%s", obj, obj.GetName())] = nil
+	if exists {
+		c.old[fmt.Sprintf("%T/%s", obj, obj.GetName())] = obj.DeepCopyObject().(client.Object)
+	}
+}
+
+// CacheIsCurrent ends CacheIsBehind.
+func (c *Cluster) CacheIsCurrent() { clear(c.old) }
+
+func (c *Cluster) read(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	old, behind := c.old[fmt.Sprintf("%T/%s", o, key.Name)]
+	switch {
+	case !behind:
+		return w.Get(ctx, key, o, opts...)
+	case old == nil:
+		return apierrors.NewNotFound(schema.GroupResource{Resource: fmt.Sprintf("%T", o)}, key.Name)
+	}
+	reflect.ValueOf(o).Elem().Set(reflect.ValueOf(old.DeepCopyObject()).Elem())
+	return nil
+}
+
 func (c *Cluster) write(obj client.Object) error {
 	c.onKind[kindOf(obj)]++
 	if c.writes.Add(1) == c.failAt.Load() {
@@ -74,10 +111,12 @@ func (c *Cluster) write(obj client.Object) error {
 
 func (c *Cluster) interceptor() interceptor.Funcs {
 	return interceptor.Funcs{
+		Get: c.read,
 		Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if err := c.write(o); err != nil {
 				return err
 			}
+			o.SetCreationTimestamp(metav1.NewTime(c.Now().Truncate(time.Second))) // as coarse as a server's
 			return w.Create(ctx, o, opts...)
 		},
 		Delete: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.DeleteOption) error {

@@ -1,0 +1,160 @@
+package volume_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+)
+
+func (m *room) exists() bool { return m.Has(&storagev1alpha1.Volume{}, "v") }
+
+func (m *room) delete() {
+	m.t.Helper()
+	m.Remove(&storagev1alpha1.Volume{ObjectMeta: kit.Meta("v")})
+}
+
+func (m *room) wantMessage(words string) {
+	m.t.Helper()
+	if s := m.volume("v").Status; !strings.Contains(s.Message, words) {
+		m.t.Errorf("message %q, want %q in it", s.Message, words)
+	}
+}
+
+func TestDeletionInOrder(t *testing.T) {
+	m := newRoom(t)
+	m.available("v", corev1.PersistentVolumeReclaimDelete)
+	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, "v-pvc", func(c *corev1.PersistentVolumeClaim) {
+		c.Finalizers = []string{"kubernetes.io/pvc-protection"}
+	})
+	m.Add(kit.Attachment("n2-v", "v", "n2"), kit.Attachment("n1-v", "v", "n1"), kit.Attachment("n1-w", "w", "n1"))
+	m.delete()
+	m.settle("v")
+	m.wantMessage("waiting for VolumeAttachment n1-v, n2-v")
+	claim := &corev1.PersistentVolumeClaim{}
+	m.Get(claim, "v-pvc")
+	if claim.DeletionTimestamp != nil {
+		t.Fatal("the claim goes while the volume is attached")
+	}
+	m.Remove(kit.Attachment("n1-v", "v", "n1"), kit.Attachment("n2-v", "v", "n2"))
+	m.settle("v")
+	m.wantMessage("PersistentVolumeClaim v-pvc to go")
+	m.Get(claim, "v-pvc")
+	if claim.DeletionTimestamp == nil {
+		t.Fatal("the claim was not deleted")
+	}
+	kit.Change(m.Cluster, claim, "v-pvc", func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil })
+	m.settle("v")
+	m.wantMessage("delete PersistentVolume pv-v")
+	kit.Change(m.Cluster, &corev1.PersistentVolume{}, "pv-v", func(pv *corev1.PersistentVolume) {
+		pv.Status.Phase, pv.Status.Message = corev1.VolumeFailed, "array 7 is offline"
+	})
+	m.settle("v")
+	m.wantMessage("array 7 is offline")
+	m.Remove(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-v"}})
+	m.pass("v")
+	if m.exists() {
+		t.Error("the Volume is still there")
+	}
+}
+
+func TestDeletionWithNothingToWaitFor(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		world func(m *room)
+	}{
+		{"never seen", func(*room) {}},
+		{"waits for its policy", func(m *room) {
+			m.Remove(kit.Policy("gold"))
+			m.settle("v")
+		}},
+		{"placed, but its claim was never made", func(m *room) {
+			m.FailWrite(2)
+			_, _ = m.try("v")
+		}},
+		{"retained volume", func(m *room) {
+			m.pass("v")
+			m.bind("v-pvc", "pv", corev1.PersistentVolumeReclaimRetain)
+			m.settle("v")
+		}},
+		{"claim of somebody else", func(m *room) {
+			m.Add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: kit.Namespace, Name: "v-pvc"}})
+			m.settle("v")
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := newRoom(t)
+			m.Add(kit.Volume("v", "gold"))
+			tc.world(m)
+			m.delete()
+			m.settle("v")
+			if m.exists() {
+				t.Errorf("still there: %+v", m.volume("v").Status)
+			}
+			foreign := &corev1.PersistentVolumeClaim{}
+			if tc.name == "claim of somebody else" && !m.Has(foreign, "v-pvc") {
+				t.Error("somebody else's claim was deleted")
+			}
+		})
+	}
+}
+
+// A claim made a moment ago, which the cache does not show, is not forgotten.
+func TestDeletionAsksTheServerForTheClaim(t *testing.T) {
+	m := newRoom(t)
+	m.Add(kit.Volume("v", "gold"))
+	m.pass("v")
+	m.delete()
+	m.CacheIsBehind(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")}, false)
+	m.pass("v")
+	if !m.exists() || m.Has(&corev1.PersistentVolumeClaim{}, "v-pvc") {
+		t.Fatal("want the claim deleted first, the Volume still there")
+	}
+	m.pass("v")
+	if m.exists() {
+		t.Error("the Volume is still there")
+	}
+}
+
+func TestForeignFinalizersAreLeftAlone(t *testing.T) {
+	m := newRoom(t)
+	v := kit.Volume("v", "gold")
+	v.Finalizers = []string{"example.com/other"}
+	m.Add(v)
+	m.pass("v")
+	m.delete()
+	m.settle("v")
+	if f := m.volume("v").Finalizers; len(f) != 1 || f[0] != "example.com/other" {
+		t.Errorf("finalizers %v", f)
+	}
+}
+
+// Every write of a whole life is lost once; a repeat has to bring the same end.
+func TestALostWriteChangesNothing(t *testing.T) {
+	for lost := 1; ; lost++ {
+		m := newRoom(t)
+		m.Add(kit.Volume("v", "gold"))
+		m.FailWrite(lost)
+		m.settle("v")
+		m.bind("v-pvc", "pv", corev1.PersistentVolumeReclaimRetain)
+		m.settle("v")
+		if v := m.volume("v"); v.Status.State != storagev1alpha1.VolumeAvailable || v.Spec.Volume.ID != "uid-v" || v.Spec.Volume.StorageVendorName != "a" {
+			t.Fatalf("write %d lost: %+v", lost, v)
+		}
+		m.delete()
+		m.settle("v")
+		if m.exists() || m.Has(&corev1.PersistentVolumeClaim{}, "v-pvc") {
+			t.Fatalf("write %d lost: something is left", lost)
+		}
+		if m.Writes() < lost {
+			if lost < 6 {
+				t.Fatalf("only %d writes in a whole life: the test tests nothing", lost)
+			}
+			return
+		}
+	}
+}

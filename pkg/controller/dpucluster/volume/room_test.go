@@ -1,0 +1,102 @@
+package volume_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/pkg/controller/dpucluster/volume"
+)
+
+// room is a reconciler over a cluster in memory.
+type room struct {
+	*kit.Cluster
+	t     *testing.T
+	r     *volume.Reconciler
+	clock *clocktesting.FakePassiveClock
+}
+
+// newRoom has a policy gold with the vendors a and b, complete.
+func newRoom(t *testing.T) *room {
+	t.Helper()
+	c := kit.NewCluster(t)
+	c.Add(kit.Vendor("a"), kit.StorageClass("a"), kit.Vendor("b"), kit.StorageClass("b"), kit.Policy("gold", "a", "b"))
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	c.Now = clock.Now
+	return &room{Cluster: c, t: t, clock: clock,
+		r: &volume.Reconciler{Client: c.Client, Live: c.Live, Clock: clock, IntN: func(int) int { return 0 }}}
+}
+
+func (m *room) try(name string) (ctrl.Result, error) {
+	return m.r.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kit.Namespace, Name: name}})
+}
+
+// pass reconciles once.
+func (m *room) pass(name string) ctrl.Result {
+	m.t.Helper()
+	result, err := m.try(name)
+	if err != nil {
+		m.t.Fatalf("reconcile %s: %v", name, err)
+	}
+	return result
+}
+
+// settle reconciles until a pass writes nothing; a lost write is repeated.
+func (m *room) settle(name string) {
+	m.t.Helper()
+	for range 20 {
+		before := m.Writes()
+		_, err := m.try(name)
+		if err != nil && !errors.Is(err, kit.ErrLost) {
+			m.t.Fatalf("reconcile %s: %v", name, err)
+		}
+		if err == nil && m.Writes() == before {
+			return
+		}
+	}
+	m.t.Fatalf("%s does not settle", name)
+}
+
+func (m *room) volume(name string) *storagev1alpha1.Volume {
+	m.t.Helper()
+	v := &storagev1alpha1.Volume{}
+	m.Get(v, name)
+	return v
+}
+
+// bind plays the vendor: it makes a PV for the claim and binds the two.
+func (m *room) bind(claim, pv string, reclaim corev1.PersistentVolumeReclaimPolicy) {
+	m.t.Helper()
+	made := kit.PV(pv, claim, "a.csi", reclaim)
+	made.Status.Phase = corev1.VolumeBound
+	m.Add(made)
+	m.bindTo(claim, pv)
+}
+
+func (m *room) bindTo(claim, pv string) {
+	m.t.Helper()
+	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, claim, func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.VolumeName = pv
+		c.Status.Phase = corev1.ClaimBound
+	})
+}
+
+// available makes a volume and takes it to Available.
+func (m *room) available(name string, reclaim corev1.PersistentVolumeReclaimPolicy) {
+	m.t.Helper()
+	m.Add(kit.Volume(name, "gold"))
+	m.pass(name)
+	m.bind(name+"-pvc", "pv-"+name, reclaim)
+	m.settle(name)
+	if s := m.volume(name).Status; s.State != storagev1alpha1.VolumeAvailable || s.Message != "" {
+		m.t.Fatalf("volume %s: %+v", name, s)
+	}
+}
