@@ -75,7 +75,7 @@ func (c *Cluster) spawn(ctx context.Context, r *record.Running) error {
 	r.Wrapper = wrapper
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return poll(ctx, 2*time.Millisecond, func(context.Context) (bool, error) {
+	err = poll(ctx, 2*time.Millisecond, func(context.Context) (bool, error) {
 		select {
 		case err := <-ended:
 			return false, fmt.Errorf("it ended at once (%v)", err)
@@ -85,6 +85,10 @@ func (c *Cluster) spawn(ctx context.Context, r *record.Running) error {
 		r.Identity, found = executed(wrapper.PID)
 		return found, nil
 	})
+	if err != nil && wrapper.Alive() {
+		killTree(wrapper.PID) // what is not on record must not run
+	}
+	return err
 }
 
 // executed finds the program below its nsenter, once it is no longer nsenter.
