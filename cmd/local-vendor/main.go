@@ -1,0 +1,71 @@
+// Command local-vendor is the reference storage vendor: volumes are sparse
+// files in one directory. With --mode controller it is the CSI controller in
+// the DPU cluster, with --mode plugin the vendor plugin on each DPU.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/moor-storage/moor/internal/obs"
+	"github.com/moor-storage/moor/internal/vendorplugin"
+)
+
+// options are the flags.
+type options struct {
+	mode       string
+	name       string
+	targetDir  string
+	metrics    string
+	endpoint   string
+	maxBytes   int64
+	pluginRoot string
+	pluginName string
+	provider   string
+	snapSocket string
+	stateDir   string
+	timeout    time.Duration
+}
+
+func main() {
+	var o options
+	var logs obs.LogFlags
+	o.bind(pflag.CommandLine)
+	logs.Bind(pflag.CommandLine)
+	pflag.Parse()
+	ctrl.SetLogger(logs.Logger())
+	if err := o.run(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintln(os.Stderr, "local-vendor:", err)
+		os.Exit(1)
+	}
+}
+
+func (o *options) bind(fs *pflag.FlagSet) {
+	fs.StringVar(&o.mode, "mode", "", "controller or plugin; required")
+	fs.StringVar(&o.name, "name", "local.csi.moor.dev", "name of the CSI driver, and of the plugin in its own words")
+	fs.StringVar(&o.targetDir, "target-dir", "/var/lib/moor/local", "directory of the volumes; the controller and every DPU must see the same one at the same path")
+	fs.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of /metrics, /healthz and /readyz; 0 turns them off")
+	fs.DurationVar(&o.timeout, "timeout", time.Minute, "how long one call may take")
+	fs.StringVar(&o.endpoint, "endpoint", "unix:///csi/csi.sock", "where to serve CSI: unix:///absolute/path or tcp://host:port (controller)")
+	fs.Int64Var(&o.maxBytes, "max-volume-bytes", 1<<40, "size of the largest volume in bytes (controller)")
+	fs.StringVar(&o.pluginRoot, "plugin-root", vendorplugin.DefaultRoot, "directory of the vendor plugins' directories (plugin)")
+	fs.StringVar(&o.pluginName, "plugin-name", "local", "name of the plugin: it serves on <plugin-root>/<plugin-name>/dpu.sock (plugin)")
+	fs.StringVar(&o.provider, "provider", "", "name of the SNAP process that --snap-socket belongs to; empty: nvidia (plugin)")
+	fs.StringVar(&o.snapSocket, "snap-socket", "/var/lib/nvidia/storage/snap/providers/nvidia/snap.sock", "JSON-RPC socket of SNAP (plugin)")
+	fs.StringVar(&o.stateDir, "state-dir", "", "directory for what this DPU's plugin remembers; empty: devices beside its socket (plugin)")
+}
+
+func (o *options) run(ctx context.Context) error {
+	switch o.mode {
+	case "controller":
+		return o.runController(ctx)
+	case "plugin":
+		return o.runPlugin(ctx)
+	}
+	return fmt.Errorf("--mode is %q: controller or plugin is wanted", o.mode)
+}

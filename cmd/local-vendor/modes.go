@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/internal/obs"
+	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/internal/vendorplugin"
+	"github.com/moor-storage/moor/internal/version"
+	controllercsi "github.com/moor-storage/moor/pkg/controller/csi"
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/local"
+	"github.com/moor-storage/moor/pkg/provisioner/metered"
+)
+
+// runController serves CSI Identity and Controller over the target directory.
+func (o *options) runController(ctx context.Context) error {
+	storage, err := local.Open(local.Options{TargetDir: o.targetDir, MaxBytes: o.maxBytes})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = storage.Close() }()
+	platform, err := measured(provisioner.Platform{Volumes: storage, Attachments: storage})
+	if err != nil {
+		return err
+	}
+	ready := func(context.Context) error { return storage.Ready() }
+	register := func(s *grpc.Server) {
+		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, ready, csispec.PluginCapability_Service_CONTROLLER_SERVICE))
+		csispec.RegisterControllerServer(s, controllercsi.New(controllercsi.Options{
+			Volumes: platform.Volumes, Attachments: platform.Attachments, BlockOnly: true,
+		}))
+	}
+	return o.observed(ctx, storage.Ready, func(ctx context.Context) error {
+		return csiserver.Serve(ctx, o.endpoint, register, csiserver.Options{Logger: ctrl.Log, Timeout: o.timeout, Metrics: metrics.Registry})
+	})
+}
+
+// runPlugin serves the StoragePlugin API on this DPU.
+func (o *options) runPlugin(ctx context.Context) error {
+	socket, err := vendorplugin.SocketPath(o.pluginRoot, o.pluginName)
+	if err != nil {
+		return err
+	}
+	if o.stateDir == "" {
+		o.stateDir = filepath.Join(filepath.Dir(socket), "devices")
+	}
+	snap := snaprpc.New(o.snapSocket, o.timeout)
+	platform, err := measured(provisioner.Platform{Host: local.NewHost(snap, o.targetDir, o.stateDir)})
+	if err != nil {
+		return err
+	}
+	server := vendorplugin.NewServer(vendorplugin.Options{
+		Name: o.name, Version: version.Version, Provider: o.provider, Host: platform.Host,
+		Capabilities: vendorplugin.Capabilities{Block: true, Get: true, List: true},
+		// SNAP may start after the plugin: until then the plugin is starting.
+		Ready:   func(ctx context.Context) (bool, error) { return reaches(ctx, snap) == nil, nil },
+		Timeout: o.timeout, Logger: ctrl.Log,
+	})
+	ready := func() error { return reaches(ctx, snap) }
+	return o.observed(ctx, ready, func(ctx context.Context) error { return server.Serve(ctx, socket) })
+}
+
+// reaches asks SNAP for something small.
+func reaches(ctx context.Context, snap *snaprpc.Client) error {
+	_, err := snap.BdevGetBdevs(ctx, "")
+	return err
+}
+
+func measured(p provisioner.Platform) (provisioner.Platform, error) {
+	recorder, err := metered.New(metrics.Registry, clock.RealClock{})
+	if err != nil {
+		return provisioner.Platform{}, err
+	}
+	return recorder.Platform("local", p), nil
+}
+
+// observed serves metrics and health beside serve; the end of either is the
+// end of both.
+func (o *options) observed(ctx context.Context, ready func() error, serve func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	side := make(chan error, 1)
+	go func() {
+		defer cancel()
+		side <- obs.Serve(ctx, o.metrics, metrics.Registry, ready)
+	}()
+	err := serve(ctx)
+	cancel()
+	return errors.Join(err, <-side)
+}

@@ -1,0 +1,76 @@
+// Command snap-external-attacher stands beside a vendor's CSI controller and
+// carries SVVolumeAttachments of the DPU cluster to it. Its flags are those of
+// Kubernetes' external-attacher, and those of Moor's other controllers.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/obs"
+	"github.com/moor-storage/moor/pkg/controller/attacher"
+)
+
+// options are the flags.
+type options struct {
+	flags         kube.Flags
+	csiAddress    string
+	kubeconfig    string
+	namespace     string
+	timeout       time.Duration
+	retry         attacher.Retry
+	defaultFSType string
+}
+
+func main() {
+	var o options
+	var logs obs.LogFlags
+	o.bind(pflag.CommandLine)
+	logs.Bind(pflag.CommandLine)
+	pflag.Parse()
+	ctrl.SetLogger(logs.Logger())
+	if err := o.run(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintln(os.Stderr, "snap-external-attacher:", err)
+		os.Exit(1)
+	}
+}
+
+func (o *options) run(ctx context.Context) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	driver, err := attacher.Connect(o.csiAddress)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = driver.Close() }()
+	ctrl.Log.Info("waiting for the CSI driver", "address", o.csiAddress)
+	name, err := driver.Name(ctx)
+	if err != nil {
+		return err
+	}
+	features, err := driver.Features(ctx)
+	if err != nil {
+		return err
+	}
+	mgr, err := o.manager(strings.ReplaceAll(name, "/", "-"))
+	if err != nil {
+		return err
+	}
+	r := &attacher.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Driver: driver, DriverName: name, Features: features,
+		Timeout: o.timeout, DefaultFSType: o.defaultFSType, Clock: clock.RealClock{},
+	}
+	if err := r.SetupWithManager(mgr, o.retry); err != nil {
+		return fmt.Errorf("set up the attacher of %s: %w", name, err)
+	}
+	return mgr.Start(ctx)
+}

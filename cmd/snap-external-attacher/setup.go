@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+)
+
+// bind adds the flags; those that only repeat another one's meaning are
+// external-attacher's names for it.
+func (o *options) bind(fs *pflag.FlagSet) {
+	o.flags.Bind(fs)
+	fs.StringVar(&o.csiAddress, "csi-address", "/run/csi/socket", "address of the vendor's CSI driver")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the DPU cluster; empty: the pod's own account")
+	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of the SVVolumeAttachments")
+	fs.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long one call of the CSI driver may take")
+	fs.DurationVar(&o.retry.Start, "retry-interval-start", time.Second, "first pause before a failed attachment is tried again; it doubles")
+	fs.DurationVar(&o.retry.Max, "retry-interval-max", 5*time.Minute, "longest such pause")
+	fs.StringVar(&o.defaultFSType, "default-fstype", "", "file system of a volume that names none")
+	fs.IntVar(&o.flags.Concurrency, "worker-threads", o.flags.Concurrency, "same as --concurrency")
+	fs.BoolVar(&o.flags.LeaderElect, "leader-election", o.flags.LeaderElect, "same as --leader-elect")
+	fs.StringVar(&o.flags.MetricsBindAddress, "http-endpoint", o.flags.MetricsBindAddress, "same as --metrics-bind-address")
+	fs.StringVar(&o.flags.MetricsBindAddress, "metrics-address", o.flags.MetricsBindAddress, "same as --metrics-bind-address")
+}
+
+func (o *options) validate() error {
+	switch {
+	case o.timeout <= 0:
+		return fmt.Errorf("--timeout is %s: it must be positive", o.timeout)
+	case o.retry.Start <= 0 || o.retry.Max < o.retry.Start:
+		return fmt.Errorf("--retry-interval-start %s must be positive and not above --retry-interval-max %s", o.retry.Start, o.retry.Max)
+	}
+	o.retry.Workers = o.flags.Concurrency
+	return o.flags.Validate()
+}
+
+// manager builds the manager; two attachers of one driver share its lease.
+func (o *options) manager(driver string) (ctrl.Manager, error) {
+	config, err := o.flags.Config(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, storagev1alpha1.AddDPUToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	caches := cache.Options{
+		DefaultTransform:  cache.TransformStripManagedFields(),
+		DefaultNamespaces: map[string]cache.Config{o.namespace: {}},
+	}
+	return kube.NewManager(config, scheme, o.flags, "snap-external-attacher-"+driver, caches)
+}
