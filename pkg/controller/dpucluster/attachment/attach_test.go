@@ -1,0 +1,235 @@
+package attachment_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/controller/dpucluster/attachment"
+	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+)
+
+func TestTheVendorIsAsked(t *testing.T) {
+	for name, required := range map[string]*bool{"says nothing": nil, "says yes": ptr.To(true)} {
+		t.Run(name, func(t *testing.T) {
+			m := newRoom(t)
+			m.Add(kit.CSIDriver("a", required))
+			m.settle()
+			sv, found := m.asked()
+			want := storagev1.VolumeAttachmentSpec{NodeName: "d1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("pv")}}
+			if diff := cmp.Diff(want, sv.Spec); !found || diff != "" {
+				t.Errorf("found %v: %s", found, diff)
+			}
+			x := m.x()
+			if x.Status.StorageAttached || x.Spec.VolumeAttachmentRef == nil || x.Spec.VolumeAttachmentRef.Name != "x" {
+				t.Errorf("attached %v, ref %+v", x.Status.StorageAttached, x.Spec.VolumeAttachmentRef)
+			}
+			if diff := cmp.Diff([]string{storagev1alpha1.FinalizerVolumeAttachment}, x.Finalizers); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTheVendorsAnswerIsPassedOn(t *testing.T) {
+	m := newRoom(t)
+	m.Add(kit.CSIDriver("a", nil))
+	m.settle()
+	m.vendor(func(s *storagev1.VolumeAttachmentStatus) {
+		s.Attached, s.AttachmentMetadata = true, map[string]string{"lun": "7"}
+	})
+	m.settle()
+	x := m.x()
+	if diff := cmp.Diff(map[string]string{"tier": "gold", "lun": "7"}, x.Spec.Parameters); diff != "" {
+		t.Error(diff)
+	}
+	if !x.Status.StorageAttached || x.Status.StorageMessage != "" {
+		t.Errorf("%+v", x.Status)
+	}
+	if n := m.WritesOn(x); n > 3 {
+		t.Errorf("%d writes on the VolumeAttachment for a normal attach", n)
+	}
+}
+
+func TestAVendorThatNeedNotAttachIsNotAsked(t *testing.T) {
+	m := newRoom(t)
+	m.Add(kit.CSIDriver("a", no))
+	m.settle()
+	x := m.x()
+	_, asked := m.asked()
+	if asked || !x.Status.StorageAttached || x.Spec.VolumeAttachmentRef != nil || x.Spec.Parameters["tier"] != "gold" {
+		t.Errorf("asked %v, %+v, %+v", asked, x.Spec, x.Status)
+	}
+	if n := m.WritesOn(x); n > 2 {
+		t.Errorf("%d writes", n)
+	}
+}
+
+func TestWordsForWhatIsWaitedFor(t *testing.T) {
+	volume := func(change func(*storagev1alpha1.Volume)) func(*room) {
+		return func(m *room) { kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "v", change) }
+	}
+	asked := func(then func(*room)) func(*room) {
+		return func(m *room) {
+			m.Add(kit.CSIDriver("a", nil))
+			m.settle()
+			then(m)
+		}
+	}
+	for _, tc := range []struct {
+		name  string
+		world func(*room)
+		words string
+	}{
+		{"no volume named", func(m *room) {
+			m.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Source.VolumeRef = nil })
+		}, "names no Volume"},
+		{"no DPU named", func(m *room) {
+			m.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Spec.NodeName = "" })
+		}, "names no DPU"},
+		{"unknown volume", func(m *room) { m.Remove(kit.Volume("v", "gold")) }, "Volume v, which does not exist"},
+		{"volume not ready", volume(func(v *storagev1alpha1.Volume) {
+			v.Status = storagev1alpha1.VolumeStatus{State: storagev1alpha1.VolumeInProgress, Message: "no policy"}
+		}), "Volume v to become Available: no policy"},
+		{"volume not ready, no reason given, too long", func(m *room) {
+			volume(func(v *storagev1alpha1.Volume) { v.Status = storagev1alpha1.VolumeStatus{} })(m)
+			m.clock.SetTime(m.clock.Now().Add(attachment.Grace))
+		}, "waiting for Volume v to become Available"},
+		{"volume going", func(m *room) {
+			volume(func(v *storagev1alpha1.Volume) { v.Finalizers = []string{storagev1alpha1.FinalizerVolume} })(m)
+			m.Remove(kit.Volume("v", "gold"))
+		}, "Volume v is being deleted"},
+		{"no driver", func(*room) {}, "waiting for CSIDriver a.csi of StorageVendor a, which does not exist"},
+		{"no claim", func(m *room) {
+			m.Add(kit.CSIDriver("a", nil))
+			m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")})
+		}, "PersistentVolumeClaim v-pvc is gone"},
+		{"slow vendor", asked(func(m *room) {
+			m.clock.SetTime(m.clock.Now().Add(attachment.Grace))
+		}), "waiting for the vendor to attach PersistentVolume pv to DPU d1"},
+		{"vendor refuses", asked(func(m *room) {
+			m.vendor(func(s *storagev1.VolumeAttachmentStatus) { s.AttachError = &storagev1.VolumeError{Message: "no path"} })
+		}), "could not attach PersistentVolume pv to DPU d1: no path"},
+		{"earlier request still going", asked(func(m *room) {
+			m.vendor(func(s *storagev1.VolumeAttachmentStatus) {
+				s.Attached, s.DetachError = true, &storagev1.VolumeError{Message: "array offline"}
+			})
+			m.Remove(&storagev1alpha1.SVVolumeAttachment{ObjectMeta: kit.Meta("x")})
+		}), "earlier SVVolumeAttachment x to go, then it is made anew: the last attempt failed: array offline"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := newRoom(t)
+			tc.world(m)
+			m.settle()
+			m.wantMessage(tc.words)
+			if m.x().Status.StorageAttached {
+				t.Error("attached")
+			}
+		})
+	}
+}
+
+func TestANormalAttachIsNotWorthAWord(t *testing.T) {
+	m := newRoom(t)
+	m.Add(kit.CSIDriver("a", nil))
+	result, err := m.try()
+	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > attachment.Grace {
+		t.Errorf("%+v, %v", result, err)
+	}
+	if s := m.x().Status; s.StorageMessage != "" {
+		t.Errorf("told at once: %q", s.StorageMessage)
+	}
+}
+
+func TestAnotherPVIsAskedForAnew(t *testing.T) {
+	m := newAttached(t)
+	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, "v-pvc", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pv2" })
+	m.settle()
+	sv, found := m.asked()
+	if !found || sv.DeletionTimestamp == nil || m.x().Status.StorageAttached {
+		t.Fatalf("found %v, going %v, attached %v", found, sv.DeletionTimestamp, m.x().Status.StorageAttached)
+	}
+	m.vendorDone()
+	m.settle()
+	if sv, found = m.asked(); !found || *sv.Spec.Source.PersistentVolumeName != "pv2" {
+		t.Errorf("found %v: %+v", found, sv.Spec)
+	}
+}
+
+func TestWhatADPUUsesIsNotAskedForAnew(t *testing.T) {
+	m := newAttached(t)
+	m.edit(func(a *storagev1alpha1.VolumeAttachment) {
+		a.Finalizers = append(a.Finalizers, storagev1alpha1.FinalizerDPUAttachment)
+		a.Spec.NodeName = "d2"
+	})
+	m.settle()
+	if sv, found := m.asked(); !found || sv.DeletionTimestamp != nil {
+		t.Errorf("found %v, going %v", found, sv.DeletionTimestamp)
+	}
+	m.wantMessage("a DPU still uses it")
+}
+
+// A DPU may be using the volume: what cannot be found out takes nothing back.
+func TestAttachedStaysWhatIsUnknown(t *testing.T) {
+	for name, loss := range map[string]func(*room){
+		"driver gone": func(m *room) { m.Remove(kit.CSIDriver("a", nil)) },
+		"volume gone": func(m *room) { m.Remove(kit.Volume("v", "gold")) },
+		"claim gone":  func(m *room) { m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newAttached(t)
+			loss(m)
+			m.settle()
+			if _, found := m.asked(); !found || !m.x().Status.StorageAttached {
+				t.Errorf("asked %v, attached %v", found, m.x().Status.StorageAttached)
+			}
+		})
+	}
+}
+
+func TestTheVendorsWordTakesItBack(t *testing.T) {
+	m := newAttached(t)
+	m.vendor(func(s *storagev1.VolumeAttachmentStatus) { s.Attached = false })
+	m.settle()
+	if m.x().Status.StorageAttached {
+		t.Error("still attached")
+	}
+}
+
+func TestOthersFieldsAreLeftAlone(t *testing.T) {
+	m := newRoom(t)
+	m.Add(kit.CSIDriver("a", nil))
+	m.settle()
+	m.edit(func(a *storagev1alpha1.VolumeAttachment) {
+		a.Spec.Epoch, a.Status.Message, a.Status.DPU.Attached = 3, "from the DPU", true
+	})
+	m.vendor(func(s *storagev1.VolumeAttachmentStatus) { s.Attached = true })
+	m.settle()
+	if x := m.x(); x.Spec.Epoch != 3 || x.Status.Message != "from the DPU" || !x.Status.DPU.Attached || !x.Status.StorageAttached {
+		t.Errorf("%+v %+v", x.Spec, x.Status)
+	}
+}
+
+func TestAttachedIsQuiet(t *testing.T) {
+	m := newAttached(t)
+	before := m.Writes()
+	m.settle()
+	if m.Writes() != before {
+		t.Error("a pass over an attached volume writes")
+	}
+}
+
+func TestAnErrorIsToldAndReturned(t *testing.T) {
+	m := newRoom(t)
+	m.Add(kit.CSIDriver("a", nil))
+	m.FailWrite(2)
+	if _, err := m.try(); err == nil || !strings.Contains(err.Error(), "create") {
+		t.Errorf("error %v", err)
+	}
+	m.wantMessage("connection lost")
+}

@@ -1,0 +1,162 @@
+package attachment_test
+
+import (
+	"testing"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+)
+
+func TestDetachInOrder(t *testing.T) {
+	m := newAttached(t)
+	m.edit(func(a *storagev1alpha1.VolumeAttachment) {
+		a.Finalizers = append(a.Finalizers, storagev1alpha1.FinalizerDPUAttachment)
+		a.Status.DPU.Attached = true
+	})
+	m.delete()
+	m.settle()
+	if sv, found := m.asked(); !found || sv.DeletionTimestamp != nil {
+		t.Fatal("the vendor detaches while the DPU uses the volume")
+	}
+	m.wantMessage("waiting for DPU d1 to withdraw")
+	m.edit(func(a *storagev1alpha1.VolumeAttachment) {
+		a.Finalizers, a.Status.DPU.Attached = []string{storagev1alpha1.FinalizerVolumeAttachment}, false
+	})
+	m.settle()
+	if sv, found := m.asked(); !found || sv.DeletionTimestamp == nil || !m.exists() {
+		t.Fatal("want the vendor asked to detach, and the attachment still there")
+	}
+	m.wantMessage("waiting for the vendor to detach the volume from DPU d1")
+	m.vendor(func(s *storagev1.VolumeAttachmentStatus) {
+		s.DetachError = &storagev1.VolumeError{Message: "array offline"}
+	})
+	m.settle()
+	m.wantMessage("array offline")
+	m.vendorDone()
+	m.settle()
+	if m.exists() {
+		t.Errorf("still there: %+v", m.x())
+	}
+}
+
+func TestDetachWithNothingToWaitFor(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		world func(*room)
+	}{
+		{"never seen", func(*room) {}},
+		{"waits for the driver", func(m *room) { m.settle() }},
+		{"vendor need not attach", func(m *room) {
+			m.Add(kit.CSIDriver("a", no))
+			m.settle()
+		}},
+		{"held, but the vendor was never asked", func(m *room) {
+			m.Add(kit.CSIDriver("a", nil))
+			m.FailWrite(2)
+			_, _ = m.try()
+		}},
+		{"volume and driver gone", func(m *room) {
+			m.Add(kit.CSIDriver("a", no))
+			m.settle()
+			m.Remove(kit.CSIDriver("a", no), kit.Volume("v", "gold"))
+		}},
+		{"asked, and no vendor holds it", func(m *room) {
+			m.Add(kit.CSIDriver("a", nil))
+			m.settle()
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := newRoom(t)
+			tc.world(m)
+			m.delete()
+			m.settle()
+			if _, asked := m.asked(); asked || m.exists() {
+				t.Errorf("attachment left %v, request left %v", m.exists(), asked)
+			}
+		})
+	}
+}
+
+func TestTheWriterClaimsFinalizerStays(t *testing.T) {
+	m := newAttached(t)
+	m.edit(func(a *storagev1alpha1.VolumeAttachment) {
+		a.Finalizers = append(a.Finalizers, storagev1alpha1.FinalizerWriterClaim)
+	})
+	m.delete()
+	m.settle()
+	m.vendorDone()
+	m.settle()
+	if f := m.x().Finalizers; len(f) != 1 || f[0] != storagev1alpha1.FinalizerWriterClaim {
+		t.Errorf("finalizers %v", f)
+	}
+	before := m.Writes()
+	m.settle()
+	if m.Writes() != before {
+		t.Error("writes on an attachment that it holds no more")
+	}
+}
+
+// A request made a moment ago, which the cache does not show, is not forgotten.
+func TestDetachAsksTheServerForTheRequest(t *testing.T) {
+	m := newAttached(t)
+	m.delete()
+	sv, _ := m.asked()
+	m.CacheIsBehind(sv, false)
+	if _, err := m.try(); err != nil {
+		t.Fatal(err)
+	}
+	if sv, found := m.asked(); !found || sv.DeletionTimestamp == nil || !m.exists() {
+		t.Error("want the vendor asked to detach, and the attachment still there")
+	}
+}
+
+func TestAnOldCacheIsNoError(t *testing.T) {
+	m := newRoom(t)
+	m.Add(kit.CSIDriver("a", nil))
+	old := m.x()
+	m.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Epoch = 1 })
+	m.CacheIsBehind(old, true)
+	if _, err := m.try(); err != nil {
+		t.Fatal(err)
+	}
+	if _, asked := m.asked(); asked || len(m.x().Finalizers) != 0 {
+		t.Error("acted on an old version")
+	}
+	m.CacheIsCurrent()
+	m.settle()
+	if _, asked := m.asked(); !asked {
+		t.Error("the vendor is not asked")
+	}
+}
+
+// Every write of a whole life is lost once; a repeat has to bring the same end.
+func TestALostWriteChangesNothing(t *testing.T) {
+	for lost := 1; ; lost++ {
+		m := newRoom(t)
+		m.Add(kit.CSIDriver("a", nil))
+		m.FailWrite(lost)
+		m.settle()
+		m.vendor(func(s *storagev1.VolumeAttachmentStatus) {
+			s.Attached, s.AttachmentMetadata = true, map[string]string{"lun": "7"}
+		})
+		m.settle()
+		if x := m.x(); !x.Status.StorageAttached || x.Status.StorageMessage != "" || x.Spec.Parameters["lun"] != "7" {
+			t.Fatalf("write %d lost: %+v %+v", lost, x.Spec, x.Status)
+		}
+		m.delete()
+		m.settle()
+		m.vendorDone()
+		m.settle()
+		if _, asked := m.asked(); asked || m.exists() {
+			t.Fatalf("write %d lost: something is left", lost)
+		}
+		if m.Writes() < lost {
+			if lost < 7 {
+				t.Fatalf("only %d writes in a whole life: the test tests nothing", lost)
+			}
+			return
+		}
+	}
+}
