@@ -216,7 +216,7 @@ func TestFaults(t *testing.T) {
 				t.Parallel()
 				s := newService(t)
 				s.addDevice("d")
-				d := New(snaprpc.New(s.socket, 150*time.Millisecond), Options{})
+				d := New(snaprpc.New(s.socket, 300*time.Millisecond), Options{})
 				full := map[string]any{"method": method}
 				for k, v := range fault {
 					full[k] = v

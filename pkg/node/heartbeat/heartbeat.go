@@ -1,0 +1,161 @@
+// Package heartbeat writes signs of life: the DPU's half of a DPUStorageNode in
+// the DPU cluster, or the host's half in the host cluster.
+//
+// Observers count only the change of the sequence number, by their own clock;
+// so a beat is never skipped because nothing else has changed, and the sequence
+// goes on where an earlier process left it. The package decides nothing about
+// who is alive. Floor 4.
+package heartbeat
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+)
+
+// DefaultPeriod is the time between two beats.
+const DefaultPeriod = 10 * time.Second
+
+// Options of a Heart.
+type Options struct {
+	// Client writes. Its cache is not used.
+	Client client.Client
+	// Live reads from the API server itself: a cache would hold every node.
+	Live client.Reader
+	// Name of the DPUStorageNode: the node's name in its cluster.
+	Name string
+	// Version of this process.
+	Version string
+	// Period between beats, which also bounds each one; DefaultPeriod if it
+	// is not positive.
+	Period time.Duration
+	// Changed, if not nil, asks for a beat at once.
+	Changed <-chan struct{}
+	// Clock is the machine's if nil.
+	Clock clock.WithTicker
+}
+
+// Heart beats until it is stopped. It is a manager.Runnable of every replica.
+type Heart struct {
+	o Options
+	// beat returns how to write the state as it is now.
+	beat func(context.Context) (func(*moorv1alpha1.DPUStorageNodeStatus) *moorv1alpha1.Heartbeat, error)
+	// node is the object as last answered by the server; nil if not known.
+	node *moorv1alpha1.DPUStorageNode
+}
+
+// DPU returns the heart of a DPU: it writes status.dpu, with what state says.
+// A beat is left out while state fails.
+func DPU(o Options, state func(context.Context) (moorv1alpha1.DPUState, error)) *Heart {
+	return newHeart(o, func(ctx context.Context) (func(*moorv1alpha1.DPUStorageNodeStatus) *moorv1alpha1.Heartbeat, error) {
+		now, err := state(ctx)
+		return func(s *moorv1alpha1.DPUStorageNodeStatus) *moorv1alpha1.Heartbeat {
+			if s.DPU != nil {
+				now.Heartbeat = s.DPU.Heartbeat
+			}
+			s.DPU = &now
+			return &s.DPU.Heartbeat
+		}, err
+	})
+}
+
+// Host returns the heart of a host: it writes status.host, with what state
+// says. A beat is left out while state fails.
+func Host(o Options, state func(context.Context) (moorv1alpha1.HostState, error)) *Heart {
+	return newHeart(o, func(ctx context.Context) (func(*moorv1alpha1.DPUStorageNodeStatus) *moorv1alpha1.Heartbeat, error) {
+		now, err := state(ctx)
+		return func(s *moorv1alpha1.DPUStorageNodeStatus) *moorv1alpha1.Heartbeat {
+			if s.Host != nil {
+				now.Heartbeat = s.Host.Heartbeat
+			}
+			s.Host = &now
+			return &s.Host.Heartbeat
+		}, err
+	})
+}
+
+func newHeart(o Options, beat func(context.Context) (func(*moorv1alpha1.DPUStorageNodeStatus) *moorv1alpha1.Heartbeat, error)) *Heart {
+	if o.Period <= 0 {
+		o.Period = DefaultPeriod
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Heart{o: o, beat: beat}
+}
+
+// NeedLeaderElection is false: every node beats for itself.
+func (h *Heart) NeedLeaderElection() bool { return false }
+
+// Start beats at once, on every change, and each period, until ctx ends. A
+// beat that fails is logged; the next one comes in its time.
+func (h *Heart) Start(ctx context.Context) error {
+	log := ctrl.LoggerFrom(ctx).WithName("heartbeat")
+	ticker := h.o.Clock.NewTicker(h.o.Period)
+	defer ticker.Stop()
+	for {
+		if err := h.Beat(ctx); err != nil && ctx.Err() == nil {
+			log.Error(err, "beat")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		case <-h.o.Changed:
+		}
+	}
+}
+
+// Beat writes one sign of life; it takes one period at most. A
+// DPUStorageNode that is missing is created.
+func (h *Heart) Beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, h.o.Period)
+	defer cancel()
+	write, err := h.beat(ctx)
+	if err != nil {
+		return fmt.Errorf("find out the state to write into DPUStorageNode %s: %w", h.o.Name, err)
+	}
+	if h.node == nil {
+		if h.node, err = h.read(ctx); err != nil {
+			return err
+		}
+	}
+	_, err = kube.PatchStatus(ctx, h.o.Client, h.node, func(n *moorv1alpha1.DPUStorageNode) {
+		beat := write(&n.Status)
+		beat.Sequence++
+		beat.Time = metav1.NewTime(h.o.Clock.Now())
+		beat.Version = h.o.Version
+	})
+	if err != nil {
+		h.node = nil // perhaps it was deleted: the next beat looks
+	}
+	return err
+}
+
+// read returns the node's object, which it creates if there is none.
+func (h *Heart) read(ctx context.Context) (*moorv1alpha1.DPUStorageNode, error) {
+	node := &moorv1alpha1.DPUStorageNode{}
+	found, err := kube.Find(ctx, h.o.Live, types.NamespacedName{Name: h.o.Name}, node)
+	if err != nil || found {
+		return node, err
+	}
+	node.Name = h.o.Name
+	err = h.o.Client.Create(ctx, node)
+	if apierrors.IsAlreadyExists(err) {
+		_, err = kube.Find(ctx, h.o.Live, types.NamespacedName{Name: h.o.Name}, node)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create DPUStorageNode %s: %w", h.o.Name, err)
+	}
+	return node, nil
+}
