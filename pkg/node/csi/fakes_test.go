@@ -1,0 +1,239 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"k8s.io/mount-utils"
+
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// machine is a Mounter, Devices and Formatter without a kernel.
+type machine struct {
+	mu    sync.Mutex
+	table []mount.MountPoint
+	// devices maps a device file to its number; dead ones do not answer.
+	devices map[string]uint64
+	dead    map[string]bool
+	// below overrides the number under a mount: its device was replaced.
+	below map[string]uint64
+	// unmountErr fails Unmount; mountErr fails Mount after it has mounted.
+	unmountErr, mountErr error
+	ensureErr, checkErr  error
+	formatted            map[string]string
+	log                  []string
+}
+
+func newMachine(devices ...string) *machine {
+	m := &machine{devices: map[string]uint64{}, dead: map[string]bool{}, below: map[string]uint64{}, formatted: map[string]string{}}
+	for i, d := range devices {
+		m.devices[d] = uint64(i + 1)
+	}
+	return m
+}
+
+func (m *machine) Mount(source, target, fstype string, options []string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if slices.Contains(options, "bind") {
+		if i := m.index(source); i >= 0 {
+			source, fstype = m.table[i].Device, m.table[i].Type
+		}
+	}
+	m.table = append(m.table, mount.MountPoint{Device: source, Path: target, Type: fstype, Opts: options})
+	m.log = append(m.log, fmt.Sprintf("mount %s %s %v", filepath.Base(source), fstype, options))
+	return m.mountErr
+}
+
+func (m *machine) index(path string) int {
+	for i, mp := range slices.Backward(m.table) {
+		if mp.Path == path {
+			return i
+		}
+	}
+	return -1
+}
+
+func (m *machine) Unmount(target string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.unmountErr != nil {
+		return m.unmountErr
+	}
+	i := m.index(target)
+	if i < 0 {
+		return errors.New("not mounted")
+	}
+	m.table = slices.Delete(slices.Clone(m.table), i, i+1)
+	m.log = append(m.log, "unmount")
+	return nil
+}
+
+func (m *machine) Detach(target string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := m.index(target)
+	if i < 0 {
+		return errors.New("not mounted")
+	}
+	m.table = slices.Delete(slices.Clone(m.table), i, i+1)
+	m.log = append(m.log, "detach")
+	return nil
+}
+
+func (m *machine) List() ([]mount.MountPoint, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.table), nil
+}
+
+func (m *machine) Number(path string) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := m.index(path); i >= 0 {
+		path = m.table[i].Device
+	}
+	if n, ok := m.devices[path]; ok {
+		return n, nil
+	}
+	return 0, fmt.Errorf("%s: no such device", path)
+}
+
+func (m *machine) Below(path string) (uint64, error) {
+	if n, ok := m.below[path]; ok {
+		return n, nil
+	}
+	return m.Number(path)
+}
+
+func (m *machine) Readable(path string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := m.index(path); i >= 0 {
+		path = m.table[i].Device
+	}
+	if _, ok := m.devices[path]; !ok || m.dead[path] {
+		return fmt.Errorf("read %s: input/output error", path)
+	}
+	return nil
+}
+
+func (m *machine) Ensure(_ context.Context, path, fsType string, readOnly bool) (bool, error) {
+	if m.ensureErr != nil || m.formatted[path] != "" {
+		return false, m.ensureErr
+	}
+	m.formatted[path] = fsType
+	m.log = append(m.log, fmt.Sprintf("format %s %s %t", filepath.Base(path), fsType, readOnly))
+	return true, nil
+}
+
+func (m *machine) Check(context.Context, string, string) error { return m.checkErr }
+
+// host opens volume "vN" as the device given for it.
+type host struct {
+	paths map[string]string
+	open  map[string]bool
+	err   error
+	log   []string
+}
+
+func (h *host) Open(_ context.Context, s provisioner.OpenSpec) (provisioner.Device, error) {
+	if h.err != nil {
+		return provisioner.Device{}, h.err
+	}
+	p, ok := h.paths[s.VolumeID]
+	if !ok {
+		return provisioner.Device{}, fmt.Errorf("volume %s: %w", s.VolumeID, provisioner.ErrNotFound)
+	}
+	h.open[s.VolumeID] = true
+	return provisioner.Device{VolumeID: s.VolumeID, Name: filepath.Base(p), Path: p, Mode: s.Mode}, nil
+}
+
+func (h *host) Close(_ context.Context, id, name string) error {
+	h.log = append(h.log, "close "+id+" "+name)
+	delete(h.open, id)
+	return nil
+}
+
+func (h *host) Lookup(_ context.Context, id string) (provisioner.Device, error) {
+	if !h.open[id] {
+		return provisioner.Device{}, provisioner.ErrNotFound
+	}
+	return provisioner.Device{VolumeID: id, Name: filepath.Base(h.paths[id]), Path: h.paths[id]}, nil
+}
+
+func (h *host) List(context.Context) ([]provisioner.Device, error) {
+	var out []provisioner.Device
+	for _, id := range slices.Sorted(maps.Keys(h.open)) {
+		out = append(out, provisioner.Device{VolumeID: id})
+	}
+	return out, nil
+}
+
+// bed is a node service over fakes, with volumes v1 and v2.
+type bed struct {
+	*Server
+	m               *machine
+	h               *host
+	dir             string
+	staging, target string
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	dir := t.TempDir()
+	b := &bed{dir: dir, staging: filepath.Join(dir, "staging"), target: filepath.Join(dir, "pods", "p1", "mount")}
+	b.m = newMachine("/dev/nvme0n1", "/dev/nvme0n2")
+	b.h = &host{paths: map[string]string{"v1": "/dev/nvme0n1", "v2": "/dev/nvme0n2"}, open: map[string]bool{}}
+	b.Server = New(Options{NodeID: "n1", Host: b.h, Mounter: b.m, Devices: b.m, Formatter: b.m})
+	return b
+}
+
+const (
+	snw  = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+	snsw = csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+	mnro = csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+)
+
+func fsCap(m csi.VolumeCapability_AccessMode_Mode, fsType string, flags ...string) *csi.VolumeCapability {
+	return &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: m},
+		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType, MountFlags: flags}}}
+}
+
+func blockCap(m csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapability {
+	return &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: m},
+		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}}
+}
+
+func (b *bed) stageV(t *testing.T, id string, c *csi.VolumeCapability) error {
+	t.Helper()
+	_, err := b.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: b.staging, VolumeCapability: c})
+	return err
+}
+
+func (b *bed) publishV(t *testing.T, target string, c *csi.VolumeCapability, ro bool) error {
+	t.Helper()
+	_, err := b.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{
+		VolumeId: "v1", StagingTargetPath: b.staging, TargetPath: target, VolumeCapability: c, Readonly: ro})
+	return err
+}
+
+func (b *bed) unpublishV(t *testing.T, target string) error {
+	t.Helper()
+	_, err := b.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: "v1", TargetPath: target})
+	return err
+}
+
+func (b *bed) unstageV(t *testing.T) error {
+	t.Helper()
+	_, err := b.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: "v1", StagingTargetPath: b.staging})
+	return err
+}
