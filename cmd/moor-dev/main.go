@@ -39,6 +39,6 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(up(), down(), leftovers(), status(), logs(), execIn(), powerOff(), powerOn(), build(), machineInit())
+	cmd.AddCommand(up(), down(), leftovers(), status(), logs(), execIn(), powerOff(), powerOn(), build(), machineInit(), demoCommand())
 	return cmd
 }

@@ -1,21 +1,17 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/devcluster/moor"
 )
 
-// deploy deploys Moor into a bed that is not bare.
-var deploy func(ctx context.Context, c *devcluster.Cluster, progress io.Writer) error
-
 func up() *cobra.Command {
-	o := devcluster.Options{Deploy: deploy}
+	o := devcluster.Options{Deploy: moor.Deploy}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Remove what an earlier bed left and bring a new one up",
