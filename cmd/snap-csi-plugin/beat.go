@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/hostdev"
+	"github.com/moor-storage/moor/internal/version"
+	"github.com/moor-storage/moor/pkg/node/heartbeat"
+)
+
+// beat writes this host's half of its DPUStorageNode until ctx ends.
+func (o *options) beat(ctx context.Context, finder *hostdev.Finder) error {
+	config, err := o.api.Config(o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := moorv1alpha1.AddHostToScheme(scheme); err != nil {
+		return fmt.Errorf("register kinds: %w", err)
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("connect to the host cluster: %w", err)
+	}
+	heart := heartbeat.Host(heartbeat.Options{
+		Client: c, Live: c, Name: o.node.id, Version: version.Version, Period: o.node.beatEvery,
+	}, func(context.Context) (moorv1alpha1.HostState, error) {
+		max := o.node.maxVolumes
+		if max == 0 {
+			var err error
+			if max, err = finder.VirtualFunctions(o.node.deviceID); err != nil {
+				return moorv1alpha1.HostState{}, err
+			}
+		}
+		return moorv1alpha1.HostState{MaxVolumes: max}, nil
+	})
+	return heart.Start(ctx)
+}
