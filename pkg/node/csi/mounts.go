@@ -123,11 +123,12 @@ func (t mounts) dead(path string, mp mount.MountPoint) error {
 	if err != nil && mount.IsCorruptedMnt(err) {
 		return err
 	}
-	if !filepath.IsAbs(mp.Device) {
+	bound := err == nil && fi.Mode()&os.ModeDevice != 0
+	if bound || !filepath.IsAbs(mp.Device) {
 		if err == nil && fi.IsDir() {
 			return nil // tmpfs and the like: there is no device
 		}
-		return t.d.Readable(path) // a device file, listed under its devtmpfs
+		return t.d.Readable(path) // a device file, listed under what it lies on
 	}
 	if err := t.renamed(path, mp); err != nil {
 		return err

@@ -1,0 +1,180 @@
+//go:build root
+
+package csi
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+
+	"github.com/moor-storage/moor/internal/hostdev"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// realBed is a node service over the kernel: volume v1 is a loop device, seen
+// through a link, as a device root other than /dev shows it.
+type realBed struct {
+	*bed
+	backing, loop string
+}
+
+func newRealBed(t *testing.T) *realBed {
+	t.Helper()
+	b := newBed(t)
+	r := &realBed{bed: b, backing: filepath.Join(b.dir, "backing")}
+	f, err := os.Create(r.backing)
+	noError(t, err)
+	noError(t, errors.Join(f.Truncate(320<<20), f.Close()))
+	out, err := exec.Command("losetup", "--find", "--show", r.backing).Output()
+	noError(t, err)
+	r.loop = strings.TrimSpace(string(out))
+	link := filepath.Join(b.dir, "nvme0n1")
+	noError(t, os.Symlink(r.loop, link))
+	t.Cleanup(func() {
+		list, _ := NewMounter().List()
+		for _, mp := range list {
+			if strings.HasPrefix(mp.Path, b.dir) {
+				_ = unix.Unmount(mp.Path, unix.MNT_DETACH)
+			}
+		}
+		_ = exec.Command("losetup", "-d", r.loop).Run()
+	})
+	b.h.paths["v1"] = link
+	b.Server = New(Options{NodeID: "n1", Host: b.h, Mounter: NewMounter(), Devices: HostDevices{},
+		Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}}})
+	return r
+}
+
+func (b *bed) mounted(t *testing.T) int {
+	t.Helper()
+	list, err := NewMounter().List()
+	noError(t, err)
+	n := 0
+	for _, mp := range list {
+		if strings.HasPrefix(mp.Path, b.dir) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestRootFilesystem(t *testing.T) {
+	for _, fs := range []string{"ext4", "xfs"} {
+		t.Run(fs, func(t *testing.T) {
+			if _, err := exec.LookPath("mkfs." + fs); err != nil {
+				t.Skip(err)
+			}
+			b, c := newRealBed(t), fsCap(snw, fs, "noatime")
+			for range 2 {
+				noError(t, b.stageV(t, "v1", c))
+				noError(t, b.publishV(t, b.target, c, false))
+			}
+			if n := b.mounted(t); n != 2 {
+				t.Errorf("%d mounts, want 2", n)
+			}
+			file := filepath.Join(b.target, "f")
+			noError(t, os.WriteFile(file, []byte("kept"), 0o600))
+			second := filepath.Join(b.dir, "p2")
+			for range 2 {
+				noError(t, b.publishV(t, second, c, true))
+			}
+			if err := os.WriteFile(filepath.Join(second, "f"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+				t.Errorf("write through a read-only publish: %v, want EROFS", err)
+			}
+			for range 2 {
+				noError(t, b.unpublishV(t, second))
+				noError(t, b.unpublishV(t, b.target))
+				noError(t, b.unstageV(t))
+			}
+			if n := b.mounted(t); n != 0 {
+				t.Errorf("%d mounts left", n)
+			}
+			ro := fsCap(mnro, fs)
+			noError(t, b.stageV(t, "v1", ro))
+			noError(t, b.publishV(t, b.target, ro, false))
+			noError(t, b.publishV(t, b.target, ro, false))
+			if got, err := os.ReadFile(file); err != nil || string(got) != "kept" {
+				t.Errorf("read back %q, %v", got, err)
+			}
+			if err := os.WriteFile(file, nil, 0o600); !errors.Is(err, unix.EROFS) {
+				t.Errorf("write to a read-only volume: %v, want EROFS", err)
+			}
+			noError(t, b.unpublishV(t, b.target))
+			noError(t, b.unstageV(t))
+		})
+	}
+}
+
+func TestRootBlock(t *testing.T) {
+	b, c := newRealBed(t), blockCap(snw)
+	for range 2 {
+		noError(t, b.stageV(t, "v1", c))
+		noError(t, b.publishV(t, b.target, c, false))
+	}
+	if n := b.mounted(t); n != 2 {
+		t.Errorf("%d mounts, want 2", n)
+	}
+	want, err := hostdev.DeviceNumber(b.loop)
+	noError(t, err)
+	if got, err := hostdev.DeviceNumber(b.target); err != nil || got != want {
+		t.Errorf("target is device %d (%v), want %d", got, err, want)
+	}
+	one := blockCap(snsw)
+	wantError(t, b.publishV(t, filepath.Join(b.dir, "p2"), one, false), provisioner.ErrInUse, b.target)
+	for range 2 {
+		noError(t, b.unpublishV(t, b.target))
+		noError(t, b.unstageV(t))
+	}
+	if n := b.mounted(t); n != 0 {
+		t.Errorf("%d mounts left", n)
+	}
+}
+
+func TestRootUsedDevice(t *testing.T) {
+	b := newRealBed(t)
+	noError(t, exec.Command("mkswap", b.loop).Run())
+	wantError(t, b.stageV(t, "v1", fsCap(snw, "")), provisioner.ErrPrecondition, "holds swap, wanted ext4")
+	wantError(t, b.stageV(t, "v1", fsCap(mnro, "")), provisioner.ErrPrecondition, "holds swap")
+	if n := b.mounted(t); n != 0 {
+		t.Errorf("%d mounts left", n)
+	}
+}
+
+func TestRootDeadDevice(t *testing.T) {
+	for name, c := range map[string]*csi.VolumeCapability{"filesystem": fsCap(snw, ""), "block": blockCap(snw)} {
+		t.Run(name, func(t *testing.T) {
+			b := newRealBed(t)
+			noError(t, b.stageV(t, "v1", c))
+			noError(t, b.publishV(t, b.target, c, false))
+			if name == "filesystem" {
+				hold, err := os.Create(filepath.Join(b.target, "held"))
+				noError(t, err)
+				defer hold.Close()
+				wantError(t, b.unpublishV(t, b.target), provisioner.ErrBusy, "a process may still use it")
+			}
+			// Reads and writes of a loop device past the end of its file fail.
+			noError(t, os.Truncate(b.backing, 0))
+			noError(t, b.unpublishV(t, b.target))
+			noError(t, b.unstageV(t))
+			if n := b.mounted(t); n != 0 {
+				t.Errorf("%d mounts left", n)
+			}
+		})
+	}
+}
+
+func TestRootStagingHeldByAnotherDevice(t *testing.T) {
+	b := newRealBed(t)
+	noError(t, os.MkdirAll(b.staging, 0o750))
+	noError(t, unix.Mount("tmpfs", b.staging, "tmpfs", 0, ""))
+	wantError(t, b.stageV(t, "v1", fsCap(snw, "")), provisioner.ErrPrecondition, "tmpfs is mounted there already")
+	noError(t, unix.Unmount(b.staging, 0))
+	noError(t, b.stageV(t, "v1", fsCap(snw, "")))
+	noError(t, b.unstageV(t))
+}
