@@ -60,7 +60,7 @@ type WriterClaimSpec struct {
 // WriterClaimStatus is the right to write. Only compare-and-swap changes it.
 // Writers: hostsync grants, fence frees.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.epoch) || (has(self.epoch) && self.epoch >= oldSelf.epoch)",message="epoch never goes back"
-// +kubebuilder:validation:XValidation:rule="self.phase == 'Free' || (has(self.holder) && self.holder != ”)",message="a claim that is not Free has a holder"
+// +kubebuilder:validation:XValidation:rule="self.phase == 'Free' || (has(self.holder) && size(self.holder) > 0)",message="a claim that is not Free has a holder"
 type WriterClaimStatus struct {
 	// Phase: Free, Granted or Fencing.
 	// +kubebuilder:default=Free
@@ -83,6 +83,7 @@ type WriterClaimStatus struct {
 
 // WriterClaim is the right to write to one single-writer volume.
 // +kubebuilder:object:root=true
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",message="status never goes away: it holds the epochs that were"
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.spec.volumeName`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
