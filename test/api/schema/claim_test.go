@@ -1,0 +1,67 @@
+//go:build api
+
+package schema
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"testing"
+)
+
+// TestWriterClaimHistory writes one status after another to one claim.
+func TestWriterClaimHistory(t *testing.T) {
+	receipt := "{kind: DPU, holder: d, epoch: 1}"
+	for _, row := range []struct {
+		name   string
+		before []string
+		last   string
+		want   string
+	}{
+		{"first grant", nil, "{phase: Granted, holder: d, attachment: a, epoch: 1}", ""},
+		{"same again", []string{"{phase: Granted, holder: d, epoch: 1}"}, "{phase: Granted, holder: d, epoch: 1}", ""},
+		{"fencing", []string{"{phase: Granted, holder: d, epoch: 1}"}, "{phase: Fencing, holder: d, epoch: 1}", ""},
+		{"freed", []string{"{phase: Granted, holder: d, epoch: 1}"}, "{phase: Free, epoch: 1, receipts: [" + receipt + "]}", ""},
+		{"second grant", []string{"{phase: Granted, holder: d, epoch: 1}", "{phase: Free, epoch: 1}"}, "{phase: Granted, holder: e, epoch: 2}", ""},
+		{"epoch goes back", []string{"{phase: Granted, holder: d, epoch: 5}"}, "{phase: Granted, holder: d, epoch: 4}", "epoch never goes back"},
+		{"epoch goes back to nothing", []string{"{phase: Granted, holder: d, epoch: 5}"}, "{phase: Free}", "epoch never goes back"},
+		{"epoch goes back to 0", []string{"{phase: Free, epoch: 1}"}, "{phase: Free, epoch: 0}", "epoch never goes back"},
+		{"epoch goes back over a free claim", []string{"{phase: Granted, holder: d, epoch: 2}", "{phase: Free, epoch: 2}"}, "{phase: Granted, holder: e, epoch: 1}", "epoch never goes back"},
+		{"phase is Free by default", nil, "{epoch: 0}", ""},
+		{"eight receipts", nil, "{phase: Free, receipts: [" + strings.Repeat(receipt+", ", 7) + receipt + "]}", ""},
+		{"nine receipts", nil, "{phase: Free, receipts: [" + strings.Repeat(receipt+", ", 8) + receipt + "]}", "must have at most 8 items"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			o := object(t, "WriterClaim")
+			mustCreate(t, o)
+			for _, status := range row.before {
+				set(t, o, "status", yamlText(status))
+				if err := clusters.DPU.Status().Update(t.Context(), o); err != nil {
+					t.Fatalf("%s: %v", status, err)
+				}
+			}
+			set(t, o, "status", yamlText(row.last))
+			check(t, clusters.DPU.Status().Update(t.Context(), o), row.want)
+		})
+	}
+}
+
+// TestWriterClaimStatusStays: the history of epochs cannot be wiped by
+// removing the status whole.
+func TestWriterClaimStatusStays(t *testing.T) {
+	o := object(t, "WriterClaim")
+	mustCreate(t, o)
+	set(t, o, "status", yamlText("{phase: Granted, holder: d, epoch: 5}"))
+	if err := clusters.DPU.Status().Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	set(t, o, "status", nil)
+	check(t, clusters.DPU.Status().Update(t.Context(), o), "status never goes away")
+}
+
+// shortened keeps a name within the limits of an object's name.
+func shortened(name string) string {
+	h := fnv.New32()
+	_, _ = h.Write([]byte(name))
+	return fmt.Sprintf("t-%x", h.Sum32())
+}
