@@ -24,7 +24,7 @@ import (
 
 // runController serves CSI Identity and Controller over the target directory.
 func (o *options) runController(ctx context.Context) error {
-	storage, err := local.Open(local.Options{TargetDir: o.targetDir, MaxBytes: o.maxBytes})
+	storage, err := local.Open(local.Options{TargetDir: o.targetDir, MaxBytes: o.maxBytes, ManyNodes: o.manyNodes})
 	if err != nil {
 		return err
 	}

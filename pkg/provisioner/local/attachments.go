@@ -32,7 +32,7 @@ func (s *Storage) attach(ctx context.Context, spec provisioner.AttachSpec) (prov
 	if err != nil {
 		return provisioner.Attachment{}, err
 	}
-	done, err := admit(have, spec)
+	done, err := admit(have, spec, s.manyNodes)
 	if err != nil {
 		return provisioner.Attachment{}, err
 	}
@@ -74,12 +74,15 @@ func (s *Storage) attachable(spec provisioner.AttachSpec) (record, error) {
 
 // admit decides whether a node may have the volume beside those that have it;
 // done is true if it has it already.
-func admit(have record, spec provisioner.AttachSpec) (done bool, err error) {
+func admit(have record, spec provisioner.AttachSpec, manyNodes bool) (done bool, err error) {
 	if h, ok := have.Attachments[spec.Node]; ok {
 		if h.ReadOnly != spec.ReadOnly {
 			return false, fmt.Errorf("it is attached there with readOnly=%t: %w", h.ReadOnly, provisioner.ErrExists)
 		}
 		return true, nil
+	}
+	if manyNodes {
+		return false, nil
 	}
 	for node, h := range have.Attachments {
 		if single(have, h.AccessModes) || single(have, spec.AccessModes) {
@@ -104,8 +107,10 @@ func (s *Storage) attachment(spec provisioner.AttachSpec) provisioner.Attachment
 }
 
 // Detach removes the record that the node, or every node if none is named, has
-// the volume. It only keeps the books: the device on a DPU is closed by the
-// plugin there. See provisioner.Attachments.
+// the volume. It only keeps the books: files cannot be taken from a process that
+// has them open, so a node loses the volume when the plugin there closes its
+// device, which has to come first. Detach alone is no proof that a node which
+// cannot be reached has stopped writing. See provisioner.Attachments.
 func (s *Storage) Detach(ctx context.Context, volumeID, node string) error {
 	if !validID(volumeID) {
 		return nil

@@ -288,6 +288,22 @@ func TestNamesStayInTheDirectory(t *testing.T) {
 	}
 }
 
+func TestManyNodes(t *testing.T) {
+	s := openStorage(t, Options{ManyNodes: true})
+	v := create(t, s, spec("one"))
+	for _, node := range []string{"a", "b", "a"} {
+		if _, err := s.Attach(t.Context(), provisioner.AttachSpec{VolumeID: v.ID, Node: node}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Detach(t.Context(), v.ID, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete(t.Context(), v.ID); !errors.Is(err, provisioner.ErrInUse) {
+		t.Fatalf("delete while the second node has it: %v", err)
+	}
+}
+
 func TestUnknownNode(t *testing.T) {
 	s := openStorage(t, Options{NodeExists: func(n string) bool { return n == "a" }})
 	v := create(t, s, spec("one"))

@@ -48,6 +48,10 @@ type Options struct {
 	MaxBytes int64
 	// NodeExists, if set, says which nodes Attach knows; without it, all.
 	NodeExists func(node string) bool
+	// ManyNodes lets several nodes have a single-node volume at once. That is
+	// safe where the nodes are DPUs that show a volume to their hosts only as
+	// its writer claim allows, and needed where replicas are kept warm.
+	ManyNodes bool
 }
 
 // Storage implements provisioner.Volumes and provisioner.Attachments over one
@@ -57,6 +61,7 @@ type Storage struct {
 	dir        string
 	maxBytes   int64
 	nodeExists func(string) bool
+	manyNodes  bool
 	locks      keylock.Locks
 	held       *os.File
 }
@@ -74,7 +79,7 @@ func Open(o Options) (*Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Storage{dir: o.TargetDir, maxBytes: o.MaxBytes, nodeExists: o.NodeExists, held: held}
+	s := &Storage{dir: o.TargetDir, maxBytes: o.MaxBytes, nodeExists: o.NodeExists, manyNodes: o.ManyNodes, held: held}
 	if s.maxBytes <= 0 {
 		s.maxBytes = DefaultMaxBytes
 	}
