@@ -201,9 +201,8 @@ func TestWaitBindsTheDriver(t *testing.T) {
 	if _, err := f.Wait(ctx, addr, 1); !errors.Is(err, ErrAbsent) {
 		t.Fatal(err)
 	}
-	for attr, want := range map[string]string{pci + "driver_override": "nvmel)", "sys/bus/pci/drivers/nvme/bind": addr} {
+	for attr, want := range map[string]string{pci + "driver_override": "nvme", "sys/bus/pci/drivers/nvme/bind": addr} {
 		got, err := os.ReadFile(filepath.Join(filepath.Dir(f.Roots.Sysfs), attr))
-		// Plain files keep what a shorter write leaves; attributes do not.
 		if err != nil || string(got) != want {
 			t.Errorf("%s holds %q (%v), want %q", attr, got, err, want)
 		}

@@ -68,7 +68,7 @@ func (f *Finder) BindDriver(addr, driver string) error {
 
 // writeAttr writes a sysfs attribute that has to exist already.
 func writeAttr(path, value string) error {
-	w, err := os.OpenFile(path, os.O_WRONLY, 0)
+	w, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return err
 	}

@@ -70,6 +70,9 @@ func (h *Host) Open(ctx context.Context, spec provisioner.OpenSpec) (provisioner
 }
 
 func parsePlace(spec provisioner.OpenSpec) (place, error) {
+	if spec.VolumeID == "" {
+		return place{}, fmt.Errorf("no volume is named: %w", provisioner.ErrInvalid)
+	}
 	address, ok := spec.PublishContext[publishPCIAddress]
 	if !ok {
 		return place{}, fmt.Errorf("the publish context has no %s: is the volume attached to this node?: %w", publishPCIAddress, provisioner.ErrInvalid)

@@ -2,6 +2,7 @@ package dpf
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
 )
 
 // hostTree shows namespace 1 of 0000:3b:00.2 as nvme0n1.
@@ -73,6 +75,28 @@ func TestHostOpenCloseLookupList(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestHostContract runs the suite that every Host face passes.
+func TestHostContract(t *testing.T) {
+	provisionertest.TestHost(t, func(t *testing.T) provisionertest.HostUnderTest {
+		roots, put := hostTree(t)
+		function := 0
+		return provisionertest.HostUnderTest{
+			Host: NewHost(&hostdev.Finder{Roots: roots}, time.Minute),
+			Prepare: func(_ *testing.T, name string) provisioner.OpenSpec {
+				function++
+				disk := fmt.Sprintf("nvme%dn1", function)
+				ns := fmt.Sprintf("sys/bus/pci/drivers/nvme/0000:5e:00.%d/nvme/nvme%d/%s/", function, function, disk)
+				put(ns+"nsid", "1\n")
+				put(ns+"size", "8\n")
+				put("dev/"+disk, "")
+				spec := openSpec(fmt.Sprintf("5e:00.%d", function), "1")
+				spec.VolumeID = name
+				return spec
+			},
+		}
+	})
 }
 
 func TestHostOpenErrors(t *testing.T) {
