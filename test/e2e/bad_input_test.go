@@ -1,0 +1,116 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/snapemu"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+var _ = Describe("bad input", func() {
+	It("gets words that say what to do", func(ctx context.Context) {
+		r := newRoom(ctx)
+		for i, c := range []struct {
+			what       string
+			parameters map[string]string
+			words      string
+		}{
+			{"no policy", map[string]string{"functionType": "vf"}, "policy"},
+			{"vf and hot-plug", map[string]string{"policy": "local", "functionType": "vf", "hotplugFunction": "true"}, "hotplugFunction"},
+			{"no such function", map[string]string{"policy": "local", "functionType": "xf", "a": "", "b": ""}, "functionType"},
+			{"a misspelt key", map[string]string{"policy": "local", "functiontype": "vf", "a": "", "b": "", "c": ""}, "functionType"},
+			{"a parameter that the vendor does not know", map[string]string{"policy": "local", "colour": "red"}, ""},
+		} {
+			By(c.what)
+			class := r.class(ctx, c.parameters)
+			claim := r.claim(ctx, claim{name: fmt.Sprintf("claim-%d", i), class: class})
+			if c.words == "" {
+				volumeOf(ctx, claim) // keys that are not ours go to the vendor's plugin, as in DPF
+			} else {
+				Eventually(eventsOf(r.name, claim.Name)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring(c.words))
+			}
+			remove(ctx, claim)
+		}
+	})
+
+	It("of a policy that does not exist is told on the volume, and mended when it appears", func(ctx context.Context) {
+		r := newRoom(ctx)
+		class := r.class(ctx, map[string]string{"policy": "nowhere", "a": "", "b": "", "c": "", "d": ""})
+		files := r.claim(ctx, claim{name: "files", class: class})
+		var name string
+		Eventually(func(ctx context.Context) (string, error) {
+			list, err := volumesOf(ctx, "nowhere")
+			if err != nil || len(list) == 0 {
+				return "", err
+			}
+			name = list[0].Name
+			return conditionWords(list[0].Status.Conditions), nil
+		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring("DPUStoragePolicy nowhere does not exist"))
+		policy := policyNamed("nowhere")
+		Expect(clients.Host.Create(ctx, policy)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { remove(ctx, policy) })
+		Expect(volumeOf(ctx, files)).To(Equal(name))
+	})
+
+	It("of a host without a DPU is told in words", func(ctx context.Context) {
+		r := newRoom(ctx)
+		node := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: r.name}}
+		Expect(clients.Host.Create(ctx, node)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { _ = clients.Host.Delete(ctx, node) })
+		files := r.claim(ctx, claim{name: "files"})
+		o := byHand(r.name, node.Name, volumeOf(ctx, files))
+		Expect(clients.Host.Create(ctx, o)).To(Succeed())
+		Eventually(messageOf(o)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring("spec.dpuName"))
+		remove(ctx, o)
+	})
+})
+
+var _ = Describe("a sick DPU", func() {
+	inject := func(ctx context.Context, fault snapemu.Fault) {
+		GinkgoHelper()
+		Expect(kit.SNAP("dpu-1").Call(ctx, "moor_inject", fault, nil)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(kit.SNAP("dpu-1").Call(ctx, "moor_clear", nil, nil)).To(Succeed()) })
+	}
+
+	DescribeTable("is told about on the attachment, and worked with again when it is well",
+		func(ctx context.Context, fault snapemu.Fault, words string) {
+			r := newRoom(ctx)
+			files := r.claim(ctx, claim{name: "files"})
+			volume := volumeOf(ctx, files)
+			inject(ctx, fault)
+			pod := r.pod(ctx, "pod", "host-1", files)
+			o := byHand("host-1-"+volume, "host-1", volume)
+			Eventually(messageOf(o)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring(words))
+			Expect(kit.SNAP("dpu-1").Call(ctx, "moor_clear", nil, nil)).To(Succeed())
+			runs(ctx, pod)
+		},
+		Entry("SNAP refuses", snapemu.Fault{Method: "nvme_namespace_create", Error: snapError(-12, "Cannot allocate memory"), Count: -1}, "nvme_namespace_create"),
+		Entry("SNAP talks garbage", snapemu.Fault{Method: "nvme_controller_create", Garbage: true, Count: -1}, "nvme_controller_create"),
+		Entry("SNAP never answers", snapemu.Fault{Method: "nvme_subsystem_create", Hang: true, Count: -1}, "nvme_subsystem_create"),
+	)
+
+	It("without its vendor plugin says so", func(ctx context.Context) {
+		r := newRoom(ctx)
+		files := r.claim(ctx, claim{name: "files"})
+		volume := volumeOf(ctx, files)
+		Expect(bed.Kill("local-vendor-dpu-1", syscall.SIGKILL)).To(Succeed())
+		pod := r.pod(ctx, "pod", "host-1", files)
+		o := byHand("host-1-"+volume, "host-1", volume)
+		Eventually(messageOf(o)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring("local"))
+		Eventually(func(ctx context.Context) error {
+			return clients.Host.Get(ctx, client.ObjectKeyFromObject(o), o)
+		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Succeed())
+		Expect(bed.Restart(ctx, "local-vendor-dpu-1")).To(Succeed())
+		runs(ctx, pod)
+	})
+})

@@ -1,0 +1,139 @@
+package kit
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/devcluster/layout"
+)
+
+// Inventory is everything that a volume leaves behind somewhere, by name.
+type Inventory []string
+
+// Take lists it: objects of both clusters, what each SNAP service has, loop
+// devices and files of the storage target.
+func Take(ctx context.Context, bed *devcluster.Cluster, c Clients) (Inventory, error) {
+	var out Inventory
+	for _, of := range []struct {
+		where string
+		c     client.Client
+		lists []client.ObjectList
+	}{
+		{"host", c.Host, []client.ObjectList{
+			&corev1.PersistentVolumeList{}, &storagev1.VolumeAttachmentList{},
+			&storagev1alpha1.DPUVolumeList{}, &storagev1alpha1.DPUVolumeAttachmentList{},
+		}},
+		{"dpu", c.DPU, []client.ObjectList{
+			&corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaimList{},
+			&storagev1alpha1.VolumeList{}, &storagev1alpha1.VolumeAttachmentList{},
+			&storagev1alpha1.SVVolumeAttachmentList{}, &moorv1alpha1.WriterClaimList{},
+		}},
+	} {
+		for _, list := range of.lists {
+			names, err := names(ctx, of.c, list)
+			if err != nil {
+				return nil, err
+			}
+			for _, name := range names {
+				out = append(out, fmt.Sprintf("%s: %T %s", of.where, list, name))
+			}
+		}
+	}
+	for _, dpu := range bed.DPUs() {
+		devices, err := devices(ctx, dpu)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, devices...)
+	}
+	files, err := files()
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, files...)
+	slices.Sort(out)
+	return out, nil
+}
+
+// Less lists what is here and not in other.
+func (i Inventory) Less(other Inventory) []string {
+	var out []string
+	for _, item := range i {
+		if _, found := slices.BinarySearch(other, item); !found {
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
+func names(ctx context.Context, c client.Client, list client.ObjectList) ([]string, error) {
+	if err := c.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("list %T: %w", list, err)
+	}
+	var out []string
+	err := meta.EachListItem(list, func(o runtime.Object) error {
+		out = append(out, o.(client.Object).GetName())
+		return nil
+	})
+	return out, err
+}
+
+// devices lists subsystems, controllers' namespaces and bdevs of one DPU.
+func devices(ctx context.Context, dpu string) ([]string, error) {
+	snap := SNAP(dpu)
+	subsystems, err := snap.NvmeSubsystemList(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the subsystems of %s: %w", dpu, err)
+	}
+	var out []string
+	for _, s := range subsystems {
+		if strings.Contains(s.NQN, ":dpf-") {
+			out = append(out, fmt.Sprintf("%s: subsystem %s", dpu, s.NQN))
+		}
+	}
+	bdevs, err := snap.BdevGetBdevs(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("list the bdevs of %s: %w", dpu, err)
+	}
+	for _, b := range bdevs {
+		out = append(out, fmt.Sprintf("%s: bdev %s", dpu, b.Name))
+	}
+	return out, nil
+}
+
+// files lists volumes of the storage target and loop devices over emulated
+// namespaces.
+func files() ([]string, error) {
+	var out []string
+	volumes, err := filepath.Glob(filepath.Join(layout.TargetSource(), "*.img"))
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range volumes {
+		out = append(out, "target: "+filepath.Base(v))
+	}
+	loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range loops {
+		backing, err := os.ReadFile(l)
+		if err == nil && strings.Contains(string(backing), layout.EmulatorFilePrefix) {
+			out = append(out, "loop device over "+filepath.Base(strings.TrimSpace(string(backing))))
+		}
+	}
+	return out, nil
+}
