@@ -121,7 +121,10 @@ func (h *Heart) Start(ctx context.Context) error {
 func (h *Heart) Beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, h.o.Period)
 	defer cancel()
-	write, err := h.beat(ctx)
+	// A state that takes long to find out leaves time to write it.
+	half, enough := context.WithTimeout(ctx, h.o.Period/2)
+	defer enough()
+	write, err := h.beat(half)
 	if err != nil {
 		return fmt.Errorf("find out the state to write into DPUStorageNode %s: %w", h.o.Name, err)
 	}

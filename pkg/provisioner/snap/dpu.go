@@ -16,7 +16,7 @@ type Options struct {
 	// Reserved returns the PCI addresses that are promised to devices which
 	// are not exposed now, such as those of a service that has just
 	// restarted: no other device is given them. Nil means none.
-	Reserved func() map[string]string
+	Reserved func(context.Context) map[string]string
 	// NewUUID makes identities of namespaces: random version 4 by default.
 	NewUUID func() string
 }
@@ -26,7 +26,7 @@ type Options struct {
 // under way.
 type DPU struct {
 	rpc      *snaprpc.Client
-	reserved func() map[string]string
+	reserved func(context.Context) map[string]string
 	newUUID  func() string
 
 	devices keylock.Locks
@@ -41,7 +41,7 @@ var _ provisioner.DPU = (*DPU)(nil)
 func New(rpc *snaprpc.Client, options Options) *DPU {
 	d := &DPU{rpc: rpc, reserved: options.Reserved, newUUID: options.NewUUID, choosing: make(chan struct{}, 1)}
 	if d.reserved == nil {
-		d.reserved = func() map[string]string { return nil }
+		d.reserved = func(context.Context) map[string]string { return nil }
 	}
 	if d.newUUID == nil {
 		d.newUUID = uuid.NewString

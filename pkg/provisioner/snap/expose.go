@@ -183,7 +183,7 @@ func (b *build) createController(ctx context.Context) error {
 		return err
 	}
 	want := wanted{device: b.spec.Device, kind: b.spec.FunctionType, hotplug: b.spec.Hotplug, recorded: b.spec.PCIAddress}
-	f, err := choose(functions, want, b.d.reserved())
+	f, err := choose(functions, want, b.d.reserved(ctx))
 	if err != nil {
 		return fmt.Errorf("choose a function: %w", err)
 	}

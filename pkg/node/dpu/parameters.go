@@ -1,0 +1,71 @@
+package dpu
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// controllerParameters are the optional parameters of SNAP's
+// nvme_controller_create. Storage parameters with other names are for the
+// vendor, and SNAP would refuse the call for them.
+var controllerParameters = []string{
+	"compare", "compare_write", "deallocate_dsm", "dynamic_msix", "fw_slots", "mdts",
+	"num_queues", "quirks", "snapshot", "vf_num_msix", "write_zeroes",
+}
+
+// controllerOptions picks what SNAP knows from the volume's parameters and
+// those of its policy; the volume's own win.
+func controllerOptions(volume *storagev1alpha1.Volume) map[string]string {
+	out := map[string]string{}
+	for _, from := range []map[string]string{volume.Spec.StoragePolicyParameters, volume.Spec.StorageParameters} {
+		for key, value := range from {
+			if slices.Contains(controllerParameters, key) {
+				out[key] = value
+			}
+		}
+	}
+	return out
+}
+
+// The keys that are added to what the vendor's ControllerPublish returned.
+const (
+	keyVolume     = "nv-volumeName"
+	keyAttachment = "nv-volumeAttachmentName"
+)
+
+// openSpec is what the vendor's plugin is asked to make a device of.
+func openSpec(p *pass) provisioner.OpenSpec {
+	publish := map[string]string{}
+	for key, value := range p.attachment.Spec.Parameters {
+		publish[key] = value
+	}
+	publish[keyVolume], publish[keyAttachment] = p.volume.Name, p.attachment.Name
+	made := p.volume.Spec.Volume
+	modes := made.AccessModes
+	if len(modes) == 0 {
+		modes = p.volume.Spec.Request.AccessModes
+	}
+	return provisioner.OpenSpec{
+		VolumeID: p.volumeID, Mode: volumeMode(p.volume), AccessModes: modesOf(modes),
+		PublishContext: publish, VolumeContext: made.VolumeAttributes, Parameters: p.volume.Spec.StorageParameters,
+	}
+}
+
+func volumeMode(volume *storagev1alpha1.Volume) provisioner.VolumeMode {
+	if m := volume.Spec.Request.VolumeMode; m != nil && *m != "" {
+		return provisioner.VolumeMode(*m)
+	}
+	return provisioner.Filesystem // Kubernetes' default
+}
+
+func modesOf(modes []corev1.PersistentVolumeAccessMode) []provisioner.AccessMode {
+	out := make([]provisioner.AccessMode, 0, len(modes))
+	for _, m := range modes {
+		out = append(out, provisioner.AccessMode(m))
+	}
+	return out
+}

@@ -1,0 +1,90 @@
+package dpu
+
+import (
+	"context"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/obs"
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/snap"
+)
+
+// pass is one look at one attachment.
+type pass struct {
+	attachment *storagev1alpha1.VolumeAttachment
+	// volume is nil if it is not known.
+	volume *storagev1alpha1.Volume
+	// volumeID is what the vendor's plugin calls the volume: the name of the
+	// vendor's claim. "" if the attachment names no volume.
+	volumeID string
+	// vendor is the volume's plugin, once it was found.
+	vendor *vendor
+	// refused says why the volume may not be shown here; "" if it may.
+	refused string
+
+	// dpu and message are the status to write.
+	dpu     storagev1alpha1.VolumeAttachmentDPU
+	message string
+	// stop ends the pass without an error: something is waited for.
+	stop bool
+	// again is when to look again where no watch tells.
+	again time.Duration
+}
+
+func newPass(attachment *storagev1alpha1.VolumeAttachment) *pass {
+	p := &pass{attachment: attachment, dpu: *attachment.Status.DPU.DeepCopy()}
+	if volume := volumeName(attachment); volume != "" {
+		p.volumeID = kube.ClaimName(volume)
+	}
+	return p
+}
+
+// keys are what nobody else may work on during the pass.
+func (p *pass) keys() []string {
+	out := []string{volumeKey(p.volumeID)}
+	if p.dpu.DeviceName != "" {
+		out = append(out, deviceKey(p.dpu.DeviceName))
+	}
+	return out
+}
+
+func volumeKey(volumeID string) string { return "volume/" + volumeID }
+func deviceKey(device string) string   { return "device/" + snap.NQN(device) }
+
+// wait ends the pass with words for the user.
+func (p *pass) wait(words string) {
+	p.message, p.stop = words, true
+}
+
+// hidden notes that the host does not see the device. What identifies it is
+// kept, so that it comes back the same.
+func (p *pass) hidden() {
+	p.dpu.Attached, p.dpu.Epoch = false, 0
+}
+
+// see notes what the host sees.
+func (p *pass) see(e provisioner.Exposure) {
+	p.dpu.Attached, p.dpu.Epoch = e.Visible, p.attachment.Spec.Epoch
+	p.dpu.PCIDeviceAddress = e.PCIAddress
+	p.dpu.BdevAttrs = &storagev1alpha1.BdevAttrs{NVMeNsID: e.NamespaceID, NVMeUUID: e.UUID}
+}
+
+// report writes the status, if it differs.
+func (r *Reconciler) report(ctx context.Context, p *pass, failure error) error {
+	if failure != nil {
+		p.message = failure.Error()
+	}
+	was := p.attachment.Status.DPU.Attached
+	wrote, err := kube.PatchStatus(ctx, r.o.Client, p.attachment, func(a *storagev1alpha1.VolumeAttachment) {
+		a.Status.DPU, a.Status.Message = p.dpu, p.message
+	})
+	if wrote && was != p.dpu.Attached {
+		ctrl.LoggerFrom(ctx).Info("attachment changed", "attached", p.dpu.Attached, "function", p.dpu.PCIDeviceAddress, obs.KeyEpoch, p.dpu.Epoch)
+		r.tellChange()
+	}
+	return err
+}
