@@ -78,13 +78,10 @@ func (t *hostTree) readBindings() bool {
 }
 
 // allowed reports whether the nvme driver may take the address: its
-// driver_override is empty, as the kernel writes it, or names this driver.
+// driver_override is empty or names this driver.
 func (t *hostTree) allowed(addr string) bool {
-	switch trimmed(filepath.Join(t.sysfs, "bus/pci/devices", addr, "driver_override")) {
-	case "", "(null)", "nvme":
-		return true
-	}
-	return false
+	driver := firstLine(filepath.Join(t.sysfs, "bus/pci/devices", addr, "driver_override"))
+	return driver == "" || driver == "nvme"
 }
 
 func (t *hostTree) known(addr string) bool {

@@ -110,7 +110,10 @@ func (t *hostTree) makeFunction(f, pf *model.Function) error {
 	files := map[string]string{
 		"vendor": "0x15b3\n", "device": "0x6001\n", "class": "0x010802\n",
 		"subsystem_vendor": "0x15b3\n", "subsystem_device": "0x6001\n",
-		"driver_override": "(null)\n", "numa_node": "-1\n", "enable": "1\n",
+		"numa_node": "-1\n", "enable": "1\n",
+		// The kernel shows "(null)" here; a plain file would keep the rest of
+		// it behind a shorter word written over it.
+		"driver_override": "",
 	}
 	links := map[string]string{}
 	if f.VFIndex < 0 {
@@ -174,7 +177,10 @@ func link(target, path string) error {
 	return nil
 }
 
-func trimmed(path string) string {
+// firstLine returns the first line of a file, or nothing. What a shorter write
+// left of an older one stands in the lines after it.
+func firstLine(path string) string {
 	raw, _ := os.ReadFile(path)
-	return strings.TrimSpace(string(raw))
+	line, _, _ := strings.Cut(string(raw), "\n")
+	return strings.TrimSpace(line)
 }
