@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,6 +42,36 @@ func TestLife(t *testing.T) {
 	})
 	attachmentGoes(s, x)
 	volumeGoes(s, v)
+}
+
+// Whatever comes late wakes what waits for it: the policy its volumes, the
+// driver its attachments.
+func TestLatecomersWakeWhatWaits(t *testing.T) {
+	s := startServer(t)
+	s.startProcess()
+	s.create(kit.Volume("v", "gold"))
+	v, x := &storagev1alpha1.Volume{}, &storagev1alpha1.VolumeAttachment{}
+	until(s, "volume waits", v, "v", func(bool) bool {
+		return v.Status.Message == "waiting for StoragePolicy gold, which does not exist"
+	})
+	s.create(wantedAttachment())
+	until(s, "attachment waits for the volume", x, "x", func(bool) bool {
+		return x.Status.StorageMessage == "waiting for Volume v to become Available: waiting for StoragePolicy gold, which does not exist"
+	})
+	s.create(kit.Policy("gold", "a"))
+	s.create(kit.StorageClass("a"))
+	until(s, "volume waits for the vendor", v, "v", func(bool) bool {
+		return v.Status.Message == "waiting for StoragePolicy gold to become valid: StorageVendor a does not exist"
+	})
+	s.create(kit.Vendor("a"))
+	s.bindClaim("v")
+	until(s, "attachment waits for the driver", x, "x", func(bool) bool {
+		return strings.HasPrefix(x.Status.StorageMessage, "waiting for CSIDriver a.csi")
+	})
+	s.create(kit.CSIDriver("a", ptr.To(false)))
+	until(s, "attached", x, "x", func(bool) bool { return x.Status.StorageAttached && x.Status.StorageMessage == "" })
+	s.delete(x)
+	until(s, "attachment gone", x, "x", func(exists bool) bool { return !exists })
 }
 
 func policyBecomesValid(s *server) {

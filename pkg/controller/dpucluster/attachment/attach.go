@@ -120,7 +120,7 @@ func (r *Reconciler) ask(ctx context.Context, a *storagev1alpha1.VolumeAttachmen
 	}
 	if !found {
 		sv = desired(a, pv)
-		if _, err := kube.Create(ctx, r.Client, sv); err != nil {
+		if err := kube.CreateLive(ctx, r.Client, r.Live, sv); err != nil {
 			return nil, err
 		}
 	}

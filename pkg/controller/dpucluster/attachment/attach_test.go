@@ -233,3 +233,12 @@ func TestAnErrorIsToldAndReturned(t *testing.T) {
 	}
 	m.wantMessage("connection lost")
 }
+
+func TestARequestThatTheCacheDoesNotShowYetIsNoError(t *testing.T) {
+	m := newAttached(t)
+	sv, _ := m.asked()
+	m.CacheIsBehind(sv, false)
+	if _, err := m.try(); err != nil || !m.x().Status.StorageAttached {
+		t.Errorf("attached %v, %v", m.x().Status.StorageAttached, err)
+	}
+}

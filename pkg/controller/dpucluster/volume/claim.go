@@ -35,7 +35,7 @@ func (r *Reconciler) claim(ctx context.Context, v *storagev1alpha1.Volume) (*cor
 			return nil, kube.WaitFor("spec.request.capacityRange.request is missing: the vendor has to know a size")
 		}
 		claim = desiredClaim(v)
-		if _, err := kube.Create(ctx, r.Client, claim); err != nil {
+		if err := kube.CreateLive(ctx, r.Client, r.Live, claim); err != nil {
 			return nil, err
 		}
 	}

@@ -131,6 +131,23 @@ func TestAnOldCacheCannotChooseAgain(t *testing.T) {
 	}
 }
 
+func TestAClaimThatTheCacheDoesNotShowYetIsNoError(t *testing.T) {
+	m := newRoom(t)
+	m.Add(kit.Volume("v", "gold"))
+	m.pass("v")
+	m.CacheIsBehind(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")}, false)
+	m.pass("v")
+	if s := m.volume("v").Status; s.Message != "" {
+		t.Errorf("message %q", s.Message)
+	}
+	m.bind("v-pvc", "pv", corev1.PersistentVolumeReclaimDelete)
+	m.CacheIsCurrent()
+	m.settle("v")
+	if s := m.volume("v").Status; s.State != storagev1alpha1.VolumeAvailable {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestVolumesSpreadOverVendors(t *testing.T) {
 	m := newRoom(t)
 	m.Add(kit.Policy("silver", "a"))

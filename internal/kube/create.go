@@ -1,0 +1,26 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// CreateLive is Create for a client that reads from a cache: what exists
+// already is read by live, from the server itself, since a cache that did not
+// show it before may not show it now.
+func CreateLive(ctx context.Context, c client.Client, live client.Reader, obj client.Object) error {
+	err := c.Create(ctx, obj)
+	if err == nil {
+		return nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create %s: %w", describe(obj), err)
+	}
+	if err := live.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+		return fmt.Errorf("read %s, which exists: %w", describe(obj), err)
+	}
+	return nil
+}
