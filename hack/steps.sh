@@ -11,7 +11,10 @@ LIMIT=40m
 HUB=/var/lib/moor-dev/machines/hub/var-lib-moor
 NODE=/var/lib/kubelet/plugins/csi.snap.nvidia.com/csi.sock
 
-moor_dev() { $GO build -o bin/moor-dev ./cmd/moor-dev && bin/moor-dev "$@"; }
+# plain builds programs as the test bed builds Moor's, to share the build cache.
+plain() { CGO_ENABLED=0 $GO "$1" -trimpath "${@:2}"; }
+
+moor_dev() { plain build -o bin/moor-dev ./cmd/moor-dev && bin/moor-dev "$@"; }
 
 unit() { $GO test -race -shuffle=on -timeout=$LIMIT ./...; }
 
@@ -35,11 +38,11 @@ up() { moor_dev up --kubelet-profile="${1:-fast}" "${@:2}"; }
 bed() { up fast && sanity_on_bed && e2e_on_bed; }
 sanity() { up fast && sanity_on_bed; }
 e2e() { up fast && e2e_on_bed; }
-bench() { up stock --vfs=64 && $GO run ./test/bench; }
+bench() { up stock --vfs=64 && plain run ./test/bench; }
 
 sanity_on_bed() {
-	$GO test -c -tags=sanity -o bin/sanity.test ./test/sanity || return
-	bin/moor-dev exec hub -- true && $GO run ./test/kit/apply host deploy/examples/storage.yaml || return
+	plain test -c -tags=sanity -o bin/sanity.test ./test/sanity || return
+	plain run ./test/kit/apply host deploy/examples/storage.yaml || return
 	local access
 	for access in mount block; do
 		echo "--- csi-sanity, $access"
@@ -49,7 +52,7 @@ sanity_on_bed() {
 }
 
 e2e_on_bed() {
-	$GO test -tags=e2e -count=1 -timeout=$LIMIT ./test/e2e -ginkgo.no-color -ginkgo.flake-attempts=2 -ginkgo.v
+	plain test -tags=e2e -count=1 -timeout=$LIMIT ./test/e2e -ginkgo.no-color -ginkgo.flake-attempts=2 -ginkgo.v
 }
 
 # finish takes the bed down if one of the steps brought one up, after showing
