@@ -90,6 +90,11 @@ const (
 	ConditionDPUVolumeAttachmentReconciled = "DPUVolumeAttachmentReconciled"
 )
 
+// ConditionPreEmulated is True on a Replica whose device and controller stand
+// on its DPU and whose namespace is not attached: promotion is one call. An
+// addition of Moor.
+const ConditionPreEmulated = "PreEmulated"
+
 // Condition reasons, DPF's vocabulary.
 const (
 	ReasonSuccess          = "Success"
