@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/internal/vendorplugin"
+	"github.com/moor-storage/moor/internal/version"
+	"github.com/moor-storage/moor/pkg/node/dpu"
+	"github.com/moor-storage/moor/pkg/node/heartbeat"
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/snap"
+)
+
+const (
+	// nodeEnv is DPF's environment variable of the node's name.
+	nodeEnv = "SNAP_NODE_DRIVER_NODE_NAME"
+	// defaultProviders is where DPF keeps the SNAP services' sockets.
+	defaultProviders = "/var/lib/nvidia/storage/snap/providers"
+	// callsPerPass bounds a pass over one attachment, in timeouts of single
+	// calls: one that hangs is enough to end it soon after.
+	callsPerPass = 3
+)
+
+// options are the flags.
+type options struct {
+	flags                    kube.Flags
+	kubeconfig, namespace    string
+	node                     string
+	pluginRoot, providerRoot string
+	timeout, resync, beat    time.Duration
+}
+
+func (o *options) bind(fs *pflag.FlagSet) {
+	o.flags.Bind(fs)
+	// A DPU has few volumes, and one SNAP service that works on one call
+	// at a time.
+	o.flags.Concurrency = 4
+	fs.Lookup("concurrency").DefValue = "4"
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the DPU cluster; empty: the pod's own account")
+	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of the storage objects in the DPU cluster")
+	fs.StringVar(&o.node, "node-name", os.Getenv(nodeEnv), "this DPU's node name in the DPU cluster; default from $"+nodeEnv)
+	fs.StringVar(&o.pluginRoot, "plugin-root", vendorplugin.DefaultRoot, "directory with a <plugin>/dpu.sock for each vendor plugin")
+	fs.StringVar(&o.providerRoot, "provider-root", defaultProviders, "directory with a <provider>/snap.sock for each SNAP service")
+	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "deadline of each call to SNAP and to a vendor plugin")
+	fs.DurationVar(&o.resync, "resync", 10*time.Second, "how often what SNAP shows is compared with what it should")
+	fs.DurationVar(&o.beat, "heartbeat-period", heartbeat.DefaultPeriod, "time between two signs of life in the DPUStorageNode")
+}
+
+// validate says which flag is wrong, in words.
+func (o *options) validate() error {
+	for _, root := range []struct{ flag, path string }{{"--plugin-root", o.pluginRoot}, {"--provider-root", o.providerRoot}} {
+		if !filepath.IsAbs(root.path) {
+			return fmt.Errorf("%s is %q: give an absolute path", root.flag, root.path)
+		}
+	}
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{{"--timeout", o.timeout}, {"--resync", o.resync}, {"--heartbeat-period", o.beat}} {
+		if d.value < 100*time.Millisecond {
+			return fmt.Errorf("%s is %s: at least 100ms is needed", d.flag, d.value)
+		}
+	}
+	switch {
+	case o.node == "":
+		return fmt.Errorf("give --node-name, or set %s: which DPU is this?", nodeEnv)
+	case o.namespace == "":
+		return fmt.Errorf("--namespace is empty: say where the VolumeAttachments are")
+	}
+	return o.flags.Validate()
+}
+
+func (o *options) run(ctx context.Context) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if o.flags.LeaderElect {
+		// DPF's chart passes it; with it only one DPU would work.
+		ctrl.Log.Info("--leader-elect is ignored: every DPU works for itself")
+		o.flags.LeaderElect = false
+	}
+	mgr, err := o.manager()
+	if err != nil {
+		return err
+	}
+	clients := vendorplugin.NewClients(o.pluginRoot, o.timeout)
+	defer clients.Close()
+	r := o.reconciler(mgr.GetClient(), mgr.GetAPIReader(), clients)
+	if err := r.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	heart := heartbeat.DPU(heartbeat.Options{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Name: o.node, Version: version.Version, Period: o.beat, Changed: r.Changes(),
+	}, r.State)
+	if err := mgr.Add(heart); err != nil {
+		return fmt.Errorf("add the heartbeat: %w", err)
+	}
+	return mgr.Start(ctx)
+}
+
+// manager caches the attachments of this DPU, and no others.
+func (o *options) manager() (ctrl.Manager, error) {
+	cfg, err := o.flags.Config(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	return kube.NewManager(cfg, scheme, o.flags, "", cache.Options{
+		DefaultNamespaces: map[string]cache.Config{o.namespace: {}},
+		DefaultTransform:  cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&storagev1alpha1.VolumeAttachment{}: {Field: fields.OneTermEqualSelector("spec.nodeName", o.node)},
+		},
+	})
+}
+
+func (o *options) reconciler(c client.Client, live client.Reader, clients *vendorplugin.Clients) *dpu.Reconciler {
+	var r *dpu.Reconciler
+	openPlugin := func(name string) (dpu.Plugin, error) { return clients.Client(name) }
+	openService := func(socket string) provisioner.DPU {
+		return snap.New(snaprpc.New(socket, o.timeout), snap.Options{
+			Reserved: func(ctx context.Context) map[string]string { return r.Reserved(ctx) },
+		})
+	}
+	r = dpu.New(dpu.Options{
+		Client: c, Live: live, Node: o.node, Namespace: o.namespace,
+		Plugins:   dpu.NewPlugins(o.node, o.pluginRoot, openPlugin),
+		Providers: dpu.NewProviders(o.providerRoot, openService),
+		Timeout:   callsPerPass * o.timeout, Resync: o.resync,
+	})
+	return r
+}

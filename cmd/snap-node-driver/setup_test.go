@@ -1,0 +1,50 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+func TestValidate(t *testing.T) {
+	cases := map[string]struct{ flags, words string }{
+		"good":             {"--node-name=dpu-1", ""},
+		"no node":          {"", "--node-name"},
+		"relative plugins": {"--node-name=d --plugin-root=p", "--plugin-root"},
+		"relative SNAP":    {"--node-name=d --provider-root=p", "--provider-root"},
+		"no time":          {"--node-name=d --timeout=0s", "--timeout"},
+		"no resync":        {"--node-name=d --resync=-1s", "--resync"},
+		"no beat":          {"--node-name=d --heartbeat-period=1ms", "--heartbeat-period"},
+		"no namespace":     {"--node-name=d --namespace=", "--namespace"},
+		"no workers":       {"--node-name=d --concurrency=0", "--concurrency"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(nodeEnv, "")
+			var o options
+			fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+			o.bind(fs)
+			if err := fs.Parse(strings.Fields(c.flags)); err != nil {
+				t.Fatal(err)
+			}
+			err := o.validate()
+			if (err == nil) != (c.words == "") || (err != nil && !strings.Contains(err.Error(), c.words)) {
+				t.Fatalf("got %v, want words about %q", err, c.words)
+			}
+		})
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	t.Setenv(nodeEnv, "dpu-7")
+	var o options
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.bind(fs)
+	if err := fs.Parse(nil); err != nil {
+		t.Fatal(err)
+	}
+	if o.node != "dpu-7" || o.flags.Concurrency != 4 || o.validate() != nil {
+		t.Fatalf("got %+v, %v", o, o.validate())
+	}
+}
