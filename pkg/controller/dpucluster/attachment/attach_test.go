@@ -193,11 +193,19 @@ func TestAttachedStaysWhatIsUnknown(t *testing.T) {
 }
 
 func TestTheVendorsWordTakesItBack(t *testing.T) {
-	m := newAttached(t)
-	m.vendor(func(s *storagev1.VolumeAttachmentStatus) { s.Attached = false })
-	m.settle()
-	if m.x().Status.StorageAttached {
-		t.Error("still attached")
+	for name, world := range map[string]func(*room){
+		"driver there": func(*room) {},
+		"driver gone":  func(m *room) { m.Remove(kit.CSIDriver("a", nil)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newAttached(t)
+			world(m)
+			m.vendor(func(s *storagev1.VolumeAttachmentStatus) { s.Attached = false })
+			m.settle()
+			if m.x().Status.StorageAttached {
+				t.Error("still attached")
+			}
+		})
 	}
 }
 
