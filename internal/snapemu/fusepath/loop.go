@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -119,7 +120,7 @@ func (l *loop) detach() error {
 		return fmt.Errorf("open %s to detach it: %w", l.path, err)
 	}
 	defer unix.Close(fd)
-	if label, err := loopLabel(fd); err != nil || label != l.label {
+	if label, err := loopLabel(l.path, fd); err != nil || label != l.label {
 		return nil
 	}
 	_, err = unix.IoctlRetInt(fd, unix.LOOP_CLR_FD)
@@ -129,13 +130,20 @@ func (l *loop) detach() error {
 	return nil
 }
 
-func loopLabel(fd int) (string, error) {
-	info, err := unix.IoctlLoopGetStatus64(fd)
+// loopLabel returns the name of the file under the loop device at path, open as
+// fd. The kernel asks the file's own file system before it answers the ioctl,
+// and a dead emulator's does not answer: then sysfs says it.
+func loopLabel(path string, fd int) (string, error) {
+	if info, err := unix.IoctlLoopGetStatus64(fd); err == nil {
+		name, _, _ := bytes.Cut(info.File_name[:], []byte{0})
+		return string(name), nil
+	}
+	raw, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(path), "loop/backing_file"))
 	if err != nil {
 		return "", err
 	}
-	name, _, _ := bytes.Cut(info.File_name[:], []byte{0})
-	return string(name), nil
+	name := strings.TrimSuffix(strings.TrimSpace(string(raw)), " (deleted)")
+	return labelOf(filepath.Base(name)), nil
 }
 
 // detachAll gives back every loop device whose label begins with prefix.
@@ -150,7 +158,7 @@ func detachAll(prefix string) error {
 		if err != nil {
 			continue // not a device that we could have made
 		}
-		label, err := loopLabel(fd)
+		label, err := loopLabel(path, fd)
 		unix.Close(fd)
 		if err == nil && strings.HasPrefix(label, prefix) {
 			errs = errors.Join(errs, (&loop{path: path, label: label}).detach())
