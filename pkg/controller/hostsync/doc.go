@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/moor-storage/moor/internal/kube"
 )
 
 // LabelOwnerUID on an object in the DPU cluster is the UID of its owner in
@@ -49,6 +51,22 @@ func OwnerValue(o client.Object) string { return o.GetNamespace() + "/" + o.GetN
 // OwnedBy reports whether mirror was made for exactly this owner.
 func OwnedBy(mirror, owner client.Object) bool {
 	return mirror.GetLabels()[LabelOwnerUID] == string(owner.GetUID())
+}
+
+// OwnMirror reads the mirror of owner into mirror and reports whether there is
+// one. That there is none only the API server itself can say: the cache may
+// not show yet what was made a moment ago.
+func (c Clusters) OwnMirror(ctx context.Context, owner, mirror client.Object) (bool, error) {
+	for _, reader := range []client.Reader{c.DPU, c.DPULive} {
+		found, err := kube.Find(ctx, reader, c.Target(owner.GetName()), mirror)
+		if err != nil {
+			return false, err
+		}
+		if found && OwnedBy(mirror, owner) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // ToOwner maps an object in the DPU cluster to the owner that its annotation

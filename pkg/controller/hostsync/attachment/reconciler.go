@@ -64,6 +64,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
+	if !attachment.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, r.remove(ctx, attachment)
+	}
 	mirror := &storagev1alpha1.VolumeAttachment{}
 	found, err = kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(attachment.Name), mirror)
 	if err != nil {
@@ -71,9 +74,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if !found {
 		mirror = nil
-	}
-	if !attachment.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, r.remove(ctx, attachment, mirror)
 	}
 	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment); err != nil {
 		return ctrl.Result{}, err
@@ -144,18 +144,14 @@ func (r *Reconciler) findDPU(ctx context.Context, s *state) error {
 
 // remove deletes the VolumeAttachment, waits until it is gone, then lets the
 // DPUVolumeAttachment go.
-func (r *Reconciler) remove(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment, mirror *storagev1alpha1.VolumeAttachment) error {
-	if mirror == nil || !hostsync.OwnedBy(mirror, attachment) {
-		// The cache may not show yet what was made a moment ago.
-		live := &storagev1alpha1.VolumeAttachment{}
-		found, err := kube.Find(ctx, r.Clusters.DPULive, r.Clusters.Target(attachment.Name), live)
-		if err != nil {
-			return err
-		}
-		if !found || !hostsync.OwnedBy(live, attachment) {
-			return kube.RemoveFinalizers(ctx, r.Clusters.Host, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
-		}
-		mirror = live
+func (r *Reconciler) remove(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment) error {
+	mirror := &storagev1alpha1.VolumeAttachment{}
+	found, err := r.Clusters.OwnMirror(ctx, attachment, mirror)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return kube.RemoveFinalizers(ctx, r.Clusters.Host, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
 	}
 	if err := kube.Delete(ctx, r.Clusters.DPU, mirror); err != nil {
 		return err
@@ -164,7 +160,7 @@ func (r *Reconciler) remove(ctx context.Context, attachment *storagev1alpha1.DPU
 	if words == "" {
 		words = fmt.Sprintf("waiting for DPU %s to withdraw the device and for the vendor to detach it", mirror.Spec.NodeName)
 	}
-	_, err := kube.PatchStatus(ctx, r.Clusters.Host, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
+	_, err = kube.PatchStatus(ctx, r.Clusters.Host, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
 		detaching(a, words)
 	})
 	return client.IgnoreNotFound(err)

@@ -137,3 +137,17 @@ func TestVendorWakes(t *testing.T) {
 		t.Errorf("vendor b wakes %v", got)
 	}
 }
+
+// TestRemoveOfUnseenMirror: the cache does not show yet what was made a moment
+// ago; it is not left behind.
+func TestRemoveOfUnseenMirror(t *testing.T) {
+	w, r := open(t)
+	w.AddHost(world.Policy("p"))
+	w.MustPass(r, "p")
+	world.Remove(w, w.Host, world.Policy("p"))
+	w.CacheHides(mirror())
+	w.MustPass(r, "p")
+	if _, found := world.Read(w, w.DPU, mirror()); found {
+		t.Error("the mirror was left behind")
+	}
+}

@@ -159,11 +159,11 @@ func status(p *storagev1alpha1.DPUStoragePolicy, mirror *storagev1alpha1.Storage
 
 func (r *Reconciler) remove(ctx context.Context, policy *storagev1alpha1.DPUStoragePolicy) error {
 	mirror := &storagev1alpha1.StoragePolicy{}
-	found, err := kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(policy.Name), mirror)
+	found, err := r.Clusters.OwnMirror(ctx, policy, mirror)
 	if err != nil {
 		return err
 	}
-	if found && hostsync.OwnedBy(mirror, policy) {
+	if found {
 		if err := kube.Delete(ctx, r.Clusters.DPU, mirror); err != nil {
 			return err
 		}

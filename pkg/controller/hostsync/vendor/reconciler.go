@@ -174,11 +174,11 @@ func (r *Reconciler) remove(ctx context.Context, vendor *storagev1alpha1.DPUStor
 		return err
 	}
 	mirror := &storagev1alpha1.StorageVendor{}
-	found, err := kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(vendor.Name), mirror)
+	found, err := r.Clusters.OwnMirror(ctx, vendor, mirror)
 	if err != nil {
 		return err
 	}
-	if found && hostsync.OwnedBy(mirror, vendor) {
+	if found {
 		if err := kube.Delete(ctx, r.Clusters.DPU, mirror); err != nil {
 			return err
 		}

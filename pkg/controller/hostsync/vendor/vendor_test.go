@@ -164,3 +164,17 @@ func names(requests []reconcile.Request) []string {
 	}
 	return out
 }
+
+// TestRemoveOfUnseenMirror: the cache does not show yet what was made a moment
+// ago; it is not left behind.
+func TestRemoveOfUnseenMirror(t *testing.T) {
+	w, r := open(t)
+	w.AddHost(world.Vendor("v"))
+	w.MustPass(r, "v")
+	world.Remove(w, w.Host, world.Vendor("v"))
+	w.CacheHides(&storagev1alpha1.StorageVendor{ObjectMeta: world.Mirror("v")})
+	w.MustPass(r, "v")
+	if _, found := world.Read(w, w.DPU, &storagev1alpha1.StorageVendor{ObjectMeta: world.Mirror("v")}); found {
+		t.Error("the mirror was left behind")
+	}
+}

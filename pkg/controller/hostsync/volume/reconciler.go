@@ -66,6 +66,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
+	if !volume.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, r.remove(ctx, volume)
+	}
 	mirror := &storagev1alpha1.Volume{}
 	found, err = kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(volume.Name), mirror)
 	if err != nil {
@@ -73,9 +76,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if !found {
 		mirror = nil
-	}
-	if !volume.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, r.remove(ctx, volume, mirror)
 	}
 	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host, volume, storagev1alpha1.FinalizerDPUVolume); err != nil {
 		return ctrl.Result{}, err
@@ -121,7 +121,7 @@ func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolum
 
 // remove deletes the Volume once nobody is attached, then lets the DPUVolume
 // go.
-func (r *Reconciler) remove(ctx context.Context, volume *storagev1alpha1.DPUVolume, mirror *storagev1alpha1.Volume) error {
+func (r *Reconciler) remove(ctx context.Context, volume *storagev1alpha1.DPUVolume) error {
 	var attachments storagev1alpha1.DPUVolumeAttachmentList
 	err := r.Clusters.Host.List(ctx, &attachments, client.InNamespace(volume.Namespace), client.MatchingFields{IndexVolume: volume.Name})
 	if err != nil {
@@ -134,7 +134,12 @@ func (r *Reconciler) remove(ctx context.Context, volume *storagev1alpha1.DPUVolu
 		}
 		return r.awaitDeletion(ctx, volume, "volume is attached: "+strings.Join(names, ", "))
 	}
-	if mirror == nil || !hostsync.OwnedBy(mirror, volume) {
+	mirror := &storagev1alpha1.Volume{}
+	found, err := r.Clusters.OwnMirror(ctx, volume, mirror)
+	if err != nil {
+		return err
+	}
+	if !found {
 		return kube.RemoveFinalizers(ctx, r.Clusters.Host, volume, storagev1alpha1.FinalizerDPUVolume)
 	}
 	if err := kube.Delete(ctx, r.Clusters.DPU, mirror); err != nil {
