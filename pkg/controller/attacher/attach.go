@@ -96,8 +96,8 @@ func (r *Reconciler) hold(ctx context.Context, sv *storagev1alpha1.SVVolumeAttac
 }
 
 func (r *Reconciler) attached(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachment, metadata map[string]string) error {
-	wrote, err := kube.PatchStatus(ctx, r.Client, sv, func(sv *storagev1alpha1.SVVolumeAttachment) {
-		sv.Status = storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: metadata, DetachError: sv.Status.DetachError}
+	wrote, err := r.writeStatus(ctx, sv, func(s *storagev1.VolumeAttachmentStatus) {
+		s.Attached, s.AttachmentMetadata, s.AttachError = true, metadata, nil
 	})
 	if wrote && err == nil {
 		ctrl.LoggerFrom(ctx).Info("attached", obs.KeyAttachment, sv.Name, obs.KeyVolume, volumeOf(sv), obs.KeyNode, sv.Spec.NodeName)
@@ -107,6 +107,7 @@ func (r *Reconciler) attached(ctx context.Context, sv *storagev1alpha1.SVVolumeA
 
 // attachError and detachError are the two places for words in the status.
 func attachError(s *storagev1.VolumeAttachmentStatus) **storagev1.VolumeError { return &s.AttachError }
+
 func detachError(s *storagev1.VolumeAttachmentStatus) **storagev1.VolumeError { return &s.DetachError }
 
 // told writes why an attachment does not get on, if that is news, and returns
@@ -124,8 +125,8 @@ func (r *Reconciler) told(ctx context.Context, sv *storagev1alpha1.SVVolumeAttac
 	if have := *place(&sv.Status); have != nil && have.Message == why.Error() {
 		return result
 	}
-	_, err := kube.PatchStatus(ctx, r.Client, sv, func(sv *storagev1alpha1.SVVolumeAttachment) {
-		*place(&sv.Status) = &storagev1.VolumeError{Time: metav1.NewTime(r.Clock.Now()), Message: why.Error()}
+	_, err := r.writeStatus(ctx, sv, func(s *storagev1.VolumeAttachmentStatus) {
+		*place(s) = &storagev1.VolumeError{Time: metav1.NewTime(r.Clock.Now()), Message: why.Error()}
 	})
 	if err != nil {
 		return fmt.Errorf("%w; and it could not be told: %w", why, err)

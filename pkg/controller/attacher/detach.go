@@ -25,8 +25,8 @@ func (r *Reconciler) detach(ctx context.Context, sv *storagev1alpha1.SVVolumeAtt
 		}
 	}
 	if len(sv.Finalizers) > 1 { // the object stays: it must not say "attached"
-		_, err := kube.PatchStatus(ctx, r.Client, sv, func(sv *storagev1alpha1.SVVolumeAttachment) {
-			sv.Status = storagev1.VolumeAttachmentStatus{}
+		_, err := r.writeStatus(ctx, sv, func(s *storagev1.VolumeAttachmentStatus) {
+			*s = storagev1.VolumeAttachmentStatus{}
 		})
 		if err != nil {
 			return err

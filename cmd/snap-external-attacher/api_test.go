@@ -1,0 +1,213 @@
+//go:build api
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/go-logr/logr"
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/internal/kube"
+	controllercsi "github.com/moor-storage/moor/pkg/controller/csi"
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
+)
+
+const (
+	namespace = "dpf-operator-system"
+	driver    = "vendor.example.com"
+)
+
+// startServer runs an API server with the kinds of the DPU cluster, and returns
+// an administrator's client and the kubeconfig of the manifest's account.
+func startServer(t *testing.T) (client.Client, string) {
+	t.Helper()
+	env := &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "crds", "dpu")},
+		ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: time.Minute,
+	}
+	cfg, err := env.Start()
+	t.Cleanup(func() { _ = env.Stop() })
+	if err != nil {
+		t.Fatalf("start the API server (KUBEBUILDER_ASSETS=%q must hold kube-apiserver and etcd): %v", os.Getenv("KUBEBUILDER_ASSETS"), err)
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), storagev1alpha1.AddDPUToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	manifest, err := os.ReadFile(filepath.Join("..", "..", "deploy", "dpu", "snap-external-attacher-rbac.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096); ; {
+		obj := &unstructured.Unstructured{}
+		if err := decoder.Decode(obj); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		create(t, c, obj)
+	}
+	user, err := env.AddUser(envtest.User{Name: "system:serviceaccount:" + namespace + ":snap-external-attacher"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := user.KubeConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c, path
+}
+
+// startDriver serves a CSI controller over a platform in memory.
+func startDriver(t *testing.T, f *provisionertest.Fake) (endpoint string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "csi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint = "unix://" + filepath.Join(dir, "csi.sock")
+	background(t, func(ctx context.Context) error {
+		return csiserver.Serve(ctx, endpoint, func(s *grpc.Server) {
+			csispec.RegisterIdentityServer(s, csiserver.NewIdentity(driver, "1", nil, csispec.PluginCapability_Service_CONTROLLER_SERVICE))
+			csispec.RegisterControllerServer(s, controllercsi.New(controllercsi.Options{
+				Volumes: f.Platform().Volumes, Attachments: f.Platform().Attachments, BlockOnly: true,
+			}))
+		}, csiserver.Options{})
+	})
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return endpoint
+}
+
+func background(t *testing.T, run func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
+func create(t *testing.T, c client.Client, o client.Object) {
+	t.Helper()
+	if err := c.Create(t.Context(), o); err != nil {
+		t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// until reads the attachment until ok; one that is gone is nil.
+func until(t *testing.T, c client.Client, what string, ok func(*storagev1alpha1.SVVolumeAttachment) bool) {
+	t.Helper()
+	sv := &storagev1alpha1.SVVolumeAttachment{}
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		found, err := kube.Find(ctx, c, client.ObjectKey{Namespace: namespace, Name: "va"}, sv)
+		if !found {
+			return err == nil && ok(nil), err
+		}
+		return ok(sv), nil
+	})
+	if err != nil {
+		t.Fatalf("not in time: %s; the attachment is %+v", what, sv)
+	}
+}
+
+func volume(handle string) *corev1.PersistentVolume {
+	block := corev1.PersistentVolumeBlock
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv"},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")},
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeMode: &block,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: handle},
+			},
+		},
+	}
+}
+
+// TestLife: the whole process, with the rights of the manifest, over a real API
+// server: a volume that comes late, a driver that fails in each way, detach.
+func TestLife(t *testing.T) {
+	ctrl.SetLogger(logr.Discard())
+	c, kubeconfig := startServer(t)
+	f := provisionertest.NewFake()
+	endpoint := startDriver(t, f)
+	v, err := f.Platform().Volumes.Create(t.Context(), provisioner.VolumeSpec{
+		Name: "one", CapacityBytes: 1 << 20, Mode: provisioner.Block, AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOnce},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.FailNext(provisionertest.FaceAttachments, "Attach", provisioner.ErrInUse, provisioner.ErrUnavailable)
+	f.FailNext(provisionertest.FaceAttachments, "Detach", provisioner.ErrUnavailable)
+	o := &options{
+		csiAddress: endpoint, kubeconfig: kubeconfig, namespace: namespace, timeout: time.Minute,
+		flags: kube.Flags{MetricsBindAddress: "0", HealthProbeBindAddress: "0", Concurrency: 5, SyncPeriod: 10 * time.Hour, QPS: 100, Burst: 200},
+	}
+	o.retry.Start, o.retry.Max = 200*time.Millisecond, time.Second
+	background(t, o.run)
+
+	pv := "pv"
+	sv := &storagev1alpha1.SVVolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "va"},
+		Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: driver, NodeName: provisionertest.NodeA,
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv},
+		},
+	}
+	create(t, c, sv)
+	until(t, c, "it says that the volume is missing", func(sv *storagev1alpha1.SVVolumeAttachment) bool {
+		return sv != nil && sv.Status.AttachError != nil && strings.Contains(sv.Status.AttachError.Message, "PersistentVolume pv does not exist")
+	})
+	create(t, c, volume(v.ID))
+	until(t, c, "attached", func(sv *storagev1alpha1.SVVolumeAttachment) bool {
+		return sv != nil && sv.Status.Attached && sv.Status.AttachError == nil && sv.Status.AttachmentMetadata["fake/node"] == provisionertest.NodeA
+	})
+	if n := len(f.CallsTo(provisionertest.FaceAttachments, "Attach")); n != 3 {
+		t.Errorf("%d attaches, want 3: a refusal, a failure, a success", n)
+	}
+	if err := c.Delete(t.Context(), sv); err != nil {
+		t.Fatal(err)
+	}
+	until(t, c, "gone", func(sv *storagev1alpha1.SVVolumeAttachment) bool { return sv == nil })
+	if n := len(f.CallsTo(provisionertest.FaceAttachments, "Detach")); n != 2 {
+		t.Errorf("%d detaches, want 2: a failure, a success", n)
+	}
+}
