@@ -45,11 +45,11 @@ func (t *hostTree) watch(ctx context.Context, changed func()) error {
 			if ev.Has(fsnotify.Write) {
 				changed()
 			}
-		case err, open := <-w.Errors:
+		case _, open := <-w.Errors:
 			if !open {
 				return nil
 			}
-			return fmt.Errorf("watch the driver files below %s: %w", t.sysfs, err)
+			changed() // events were lost: look at the files themselves
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/internal/snapemu"
 	"github.com/moor-storage/moor/internal/snapemu/snapemutest"
 	"github.com/moor-storage/moor/internal/snaprpc"
@@ -87,8 +88,15 @@ func TestHostView(t *testing.T) {
 	if st, err := os.Stat(node); err != nil || st.Size() != 1<<20 {
 		t.Errorf("device file: %v, %v", st, err)
 	}
+	finder := hostdev.Finder{Roots: hostdev.Roots{Sysfs: s.Options.SysfsRoot, Dev: s.Options.DevRoot}}
+	if b, err := finder.Find("26:00.2", 1); err != nil || b.Path != node || b.SizeBytes != 1<<20 {
+		t.Errorf("the host plugin finds %+v, %v", b, err)
+	}
 	if err := s.NvmeControllerDetachNS(t.Context(), ctrl, 1); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := finder.Find("26:00.2", 1); !errors.Is(err, hostdev.ErrAbsent) {
+		t.Errorf("the host plugin finds a detached namespace: %v", err)
 	}
 	if exists(nsDir(s)) || exists(node) || !exists(filepath.Dir(nsDir(s))) {
 		t.Error("after the detach, the namespace is there or the controller is not")

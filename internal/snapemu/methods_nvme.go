@@ -97,7 +97,6 @@ func namespaceList(_ context.Context, e *Emulator, p struct {
 // accepted and changes nothing here.
 type controllerParams struct {
 	NQN       string `json:"nqn" snap:"must"`
-	Ctrl      string `json:"ctrl"`
 	CtrlID    string `json:"ctrl_id"`
 	PCIBDF    string `json:"pci_bdf"`
 	VUID      string `json:"vuid"`
@@ -120,9 +119,6 @@ type controllerParams struct {
 }
 
 func controllerCreate(ctx context.Context, e *Emulator, p controllerParams) (any, error) {
-	if p.CtrlID == "" {
-		p.CtrlID = p.Ctrl
-	}
 	c, err := e.model.CreateController(model.ControllerSpec{NQN: p.NQN, Name: p.CtrlID, BDF: p.PCIBDF, VUID: p.VUID,
 		PFID: p.PFID, VFID: p.VFID, Suspended: p.Suspended, AdminOnly: p.AdminOnly, NumQueues: p.NumQueues, MDTS: p.MDTS})
 	if err != nil {
@@ -142,12 +138,8 @@ func controllerDestroy(ctx context.Context, e *Emulator, p struct {
 
 func controllerList(_ context.Context, e *Emulator, p struct {
 	NQN    string `json:"nqn"`
-	Ctrl   string `json:"ctrl"`
 	CtrlID string `json:"ctrl_id"`
 }) (any, error) {
-	if p.CtrlID == "" {
-		p.CtrlID = p.Ctrl
-	}
 	all := slices.DeleteFunc(e.model.Controllers(), func(c *model.Controller) bool {
 		return (p.NQN != "" && c.Subsystem.NQN != p.NQN) || (p.CtrlID != "" && c.ID != p.CtrlID)
 	})

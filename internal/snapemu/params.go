@@ -21,6 +21,12 @@ func decodeParams[P any](raw json.RawMessage) (P, error) {
 		}
 	}
 	known, must := fieldNames(reflect.TypeFor[P]())
+	// snap_rpc.py calls a controller --ctrl, the JSON of newer versions
+	// ctrl_id: both are in use.
+	if id, old := given["ctrl"]; old && given["ctrl_id"] == nil && slices.Contains(known, "ctrl_id") {
+		given["ctrl_id"] = id
+		delete(given, "ctrl")
+	}
 	for key := range given {
 		if !slices.Contains(known, key) {
 			return p, fmt.Errorf("unknown parameter %q", key)
@@ -34,7 +40,11 @@ func decodeParams[P any](raw json.RawMessage) (P, error) {
 	if len(given) == 0 {
 		return p, nil
 	}
-	if err := json.Unmarshal(raw, &p); err != nil {
+	checked, err := json.Marshal(given)
+	if err != nil {
+		return p, fmt.Errorf("params is no object")
+	}
+	if err := json.Unmarshal(checked, &p); err != nil {
 		return p, fmt.Errorf("parameters have the wrong type: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return p, nil

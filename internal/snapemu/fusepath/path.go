@@ -38,6 +38,9 @@ const maxWrite = 1 << 20
 // an unmounted device; every block of it is refused, so it is short.
 const detachWait = 100 * time.Millisecond
 
+// closeWait is how long Close waits for the kernel to let go of the mount.
+const closeWait = 2 * time.Second
+
 // Open mounts the file system of the emulator called name on dir, which is made
 // if needed. Loop devices and mounts that a dead emulator of this name left
 // are removed first. A second one of the same dir while it lives is refused.
@@ -169,9 +172,24 @@ func (p *Path) Close() error {
 		p.log.Info("data path is still in use; detaching its mount", "path", p.dir, "reason", err.Error())
 		errs = errors.Join(errs, unix.Unmount(p.dir, unix.MNT_DETACH))
 	} else {
-		p.server.Wait()
+		p.awaitServer()
 	}
 	return errors.Join(errs, p.lock.Close())
+}
+
+// awaitServer waits until the kernel lets go of the file system. Another mount
+// namespace that was made while it was mounted holds a copy for as long as it
+// lives, so the wait has an end.
+func (p *Path) awaitServer() {
+	done := make(chan struct{})
+	go func() { defer close(done); p.server.Wait() }()
+	timer := time.NewTimer(closeWait)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		p.log.Info("another mount namespace still holds the data path", "path", p.dir)
+	}
 }
 
 // device is an attached namespace.

@@ -219,6 +219,66 @@ func checkMedium(t *testing.T, dir, file string) {
 	}
 }
 
+// TestFenceUnderDirtyCaches: eight writers fill the page cache of the host; the
+// answer does not wait for the kernel to find out that none of it can be saved.
+func TestFenceUnderDirtyCaches(t *testing.T) {
+	dir := t.TempDir()
+	d := start(t, dir, "dpu-1")
+	ctrl := d.expose(t, backing(t, dir, 256<<20))
+	command(t, "mkfs.ext4", "-q", d.dev())
+	mnt := filepath.Join(dir, "mnt1")
+	mountExt4(t, d.dev(), mnt)
+	var written atomic.Int64
+	ended := make(chan error, 8)
+	for i := range 8 {
+		go func() { ended <- fill(filepath.Join(mnt, fmt.Sprint("f", i)), 16, &written) }()
+	}
+	eventually(t, "32 MiB written", func() bool { return written.Load() >= 32<<20 })
+	began := time.Now()
+	if err := d.NvmeControllerDetachNS(t.Context(), ctrl, 1); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("detach took %v", took)
+	} else {
+		t.Logf("detach answered after %v", took)
+	}
+	before, err := snapemu.ReadMediumLog(snapemu.MediumLogPath(filepath.Join(dir, "medium"), "vol.img"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		if err := <-ended; err == nil {
+			t.Error("a writer synced its file after the fence")
+		}
+	}
+	after, err := snapemu.ReadMediumLog(snapemu.MediumLogPath(filepath.Join(dir, "medium"), "vol.img"))
+	if err != nil || len(after) != len(before) {
+		t.Errorf("%d writes were accepted when detach answered, %d in the end (%v)", len(before), len(after), err)
+	}
+}
+
+// fill rewrites a file of the given number of MiB until that fails.
+func fill(path string, mebibytes int, written *atomic.Int64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	chunk := bytes.Repeat([]byte("m"), 1<<20)
+	for {
+		for i := range mebibytes {
+			if _, err := f.WriteAt(chunk, int64(i)<<20); err != nil {
+				return err
+			}
+			written.Add(int64(len(chunk)))
+		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
+	}
+}
+
 func TestReattachWhileTheOldDeviceIsMounted(t *testing.T) {
 	dir := t.TempDir()
 	d := start(t, dir, "dpu-1")
