@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,7 +91,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, retry Retry) error {
 		Named("svvolumeattachment").
 		For(&storagev1alpha1.SVVolumeAttachment{}, builder.WithPredicates(changed)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.waitingFor), builder.WithPredicates(created)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: retry.Workers, RateLimiter: limiter}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: retry.Workers, RateLimiter: limiter,
+			// The name labels metrics only; attachers of two drivers may share it.
+			SkipNameValidation: ptr.To(true),
+		}).
 		Complete(r)
 }
 
