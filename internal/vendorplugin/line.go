@@ -107,7 +107,8 @@ func (l *line) dial(file os.FileInfo) (*wire, error) {
 		grpc.WithConnectParams(grpc.ConnectParams{
 			// A socket on the same machine answers at once or not at all.
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
-			MinConnectTimeout: l.timeout,
+			// Beyond a call's deadline, so that the call says that it was late.
+			MinConnectTimeout: 2 * l.timeout,
 		}))
 	if err != nil {
 		return nil, err
