@@ -75,13 +75,9 @@ func (c *Client) exchange(ctx context.Context, line []byte, id int64, result any
 		return err
 	}
 	defer conn.Close()
-	// The deadline covers a service that never answers; the callback, a
-	// caller who gives up earlier.
-	if d, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(d); err != nil {
-			return fmt.Errorf("%w: set a deadline: %w", ErrUnavailable, err)
-		}
-	}
+	// Call's context always ends, so this bounds a service that never answers
+	// too; a deadline of the connection could strike before the context's and
+	// hide what ended the call.
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if _, err := conn.Write(line); err != nil {
