@@ -106,7 +106,7 @@ func (l *line) dial(file os.FileInfo) (*wire, error) {
 		grpc.WithNoProxy(),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			// A socket on the same machine answers at once or not at all.
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			// Beyond a call's deadline, so that the call says that it was late.
 			MinConnectTimeout: 2 * l.timeout,
 		}))
