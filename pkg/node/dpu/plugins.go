@@ -75,7 +75,7 @@ func (p *Plugins) get(ctx context.Context, name string) (*vendor, error) {
 	socket, err := os.Stat(path)
 	if err != nil {
 		p.forget(name)
-		return nil, fmt.Errorf("vendor plugin %s local on DPU %s does not answer at %s: is its pod running? %w", name, p.node, path, provisioner.ErrUnavailable)
+		return nil, fmt.Errorf("vendor plugin %s on DPU %s does not answer at %s: is its pod running? %w", name, p.node, path, provisioner.ErrUnavailable)
 	}
 	if v := p.known(name); v != nil && sameSocket(v.socket, socket) {
 		return v, nil

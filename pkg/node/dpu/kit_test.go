@@ -1,0 +1,434 @@
+package dpu
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/snapemu"
+	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/internal/vendorplugin"
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/snap"
+)
+
+const ns = "dpf-operator-system"
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	goleak.VerifyTestMain(m)
+}
+
+// cluster is a fake DPU cluster whose API server can be made to fail.
+type cluster struct {
+	client.WithWatch
+	t *testing.T
+	// onWrite may fail a write: before it has its effect, or after.
+	onWrite func(what string, effect func() error) error
+	// onRead may fail a read.
+	onRead func() error
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &cluster{t: t}
+	c.WithWatch = fake.NewClientBuilder().WithScheme(scheme).
+		WithStatusSubresource(&storagev1alpha1.VolumeAttachment{}, &moorv1alpha1.WriterClaim{}).
+		WithIndex(&storagev1alpha1.VolumeAttachment{}, "spec.nodeName", func(o client.Object) []string {
+			return []string{o.(*storagev1alpha1.VolumeAttachment).Spec.NodeName}
+		}).Build()
+	return c
+}
+
+// driver returns the client that a driver uses, with the faults.
+func (c *cluster) driver() client.Client {
+	write := func(what string, effect func() error) error {
+		if c.onWrite != nil {
+			return c.onWrite(what, effect)
+		}
+		return effect()
+	}
+	read := func() error {
+		if c.onRead != nil {
+			return c.onRead()
+		}
+		return nil
+	}
+	return interceptor.NewClient(c.WithWatch, interceptor.Funcs{
+		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return write("patch", func() error { return w.Patch(ctx, o, p, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, w client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return write("status", func() error { return w.SubResource(sub).Patch(ctx, o, p, opts...) })
+		},
+		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if err := read(); err != nil {
+				return err
+			}
+			return w.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, w client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			if err := read(); err != nil {
+				return err
+			}
+			return w.List(ctx, l, opts...)
+		},
+	})
+}
+
+func (c *cluster) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// volume makes an available volume of the vendor "local".
+func (c *cluster) volume(name string, mode corev1.PersistentVolumeAccessMode) *storagev1alpha1.Volume {
+	c.t.Helper()
+	v := &storagev1alpha1.Volume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
+		Spec: storagev1alpha1.VolumeSpec{
+			Request:           storagev1alpha1.VolumeRequest{AccessModes: []corev1.PersistentVolumeAccessMode{mode}, VolumeMode: ptr.To(corev1.PersistentVolumeBlock)},
+			StorageParameters: map[string]string{"policy": "p", "num_queues": "2", "colour": "red"},
+			Volume: storagev1alpha1.VolumeSource{
+				StorageVendorPluginName: "local", VolumeAttributes: map[string]string{"file": name},
+				AccessModes: []corev1.PersistentVolumeAccessMode{mode},
+			},
+		},
+	}
+	c.must(c.Create(c.t.Context(), v))
+	return v
+}
+
+// attachment makes a storage-attached attachment of the volume to the node.
+func (c *cluster) attachment(volume, node string) *storagev1alpha1.VolumeAttachment {
+	c.t.Helper()
+	a := &storagev1alpha1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: node + "-" + volume, Namespace: ns},
+		Spec: storagev1alpha1.VolumeAttachmentSpec{
+			NodeName: node, Parameters: map[string]string{"published": "yes"},
+			Source:             storagev1alpha1.VolumeAttachmentSource{VolumeRef: &storagev1alpha1.ObjectRef{Name: volume, Namespace: ns}},
+			FunctionTypeConfig: storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypeVF},
+		},
+	}
+	c.must(c.Create(c.t.Context(), a))
+	a.Status.StorageAttached = true
+	c.must(c.Status().Update(c.t.Context(), a))
+	return a
+}
+
+// get returns the attachment as it is; nil if it is gone.
+func (c *cluster) get(name string) *storagev1alpha1.VolumeAttachment {
+	c.t.Helper()
+	a := &storagev1alpha1.VolumeAttachment{}
+	err := c.Get(c.t.Context(), types.NamespacedName{Namespace: ns, Name: name}, a)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	c.must(err)
+	return a
+}
+
+// grant gives the attachment the right to write under epoch, as
+// snap-host-controller does.
+func (c *cluster) grant(a *storagev1alpha1.VolumeAttachment, epoch int64) {
+	c.t.Helper()
+	c.claim(volumeName(a), &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: a.Spec.NodeName, Attachment: a.Name, Epoch: epoch})
+	now := c.get(a.Name)
+	now.Spec.Epoch = epoch
+	c.must(c.Update(c.t.Context(), now))
+}
+
+func (c *cluster) claim(volume string, status *moorv1alpha1.WriterClaimStatus) {
+	c.t.Helper()
+	w := &moorv1alpha1.WriterClaim{ObjectMeta: metav1.ObjectMeta{Name: volume, Namespace: ns}, Spec: moorv1alpha1.WriterClaimSpec{VolumeName: volume}}
+	c.must(client.IgnoreAlreadyExists(c.Create(c.t.Context(), w)))
+	c.must(c.Get(c.t.Context(), client.ObjectKeyFromObject(w), w))
+	w.Status = status
+	c.must(c.Status().Update(c.t.Context(), w))
+}
+
+// machine is one DPU: an emulated SNAP service, a vendor's plugin, a driver.
+type machine struct {
+	*Reconciler
+	t       *testing.T
+	c       *cluster
+	node    string
+	dir     string
+	socket  string
+	rpc     *snaprpc.Client
+	stop    func()
+	vendor  *fakeVendor
+	clock   *clocktesting.FakeClock
+	watched func(provisioner.DPU) provisioner.DPU
+}
+
+func newMachine(t *testing.T, c *cluster, node string) *machine {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "dpu") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{t: t, c: c, node: node, dir: dir, socket: filepath.Join(dir, "s", "nvidia", "snap.sock"),
+		clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
+	for _, d := range []string{filepath.Dir(m.socket), filepath.Join(dir, "p", "local")} {
+		c.must(os.MkdirAll(d, 0o755))
+	}
+	c.must(os.WriteFile(m.pluginSocket(), nil, 0o600))
+	m.rpc = snaprpc.New(m.socket, 10*time.Second)
+	m.vendor = &fakeVendor{rpc: m.rpc, can: vendorplugin.Capabilities{Block: true, Get: true, List: true}, fail: map[string]error{}}
+	m.start()
+	m.restartDriver()
+	t.Cleanup(func() {
+		m.stop()
+		os.RemoveAll(dir)
+	})
+	return m
+}
+
+func (m *machine) pluginSocket() string { return filepath.Join(m.dir, "p", "local", "dpu.sock") }
+
+func (m *machine) start() {
+	m.t.Helper()
+	e, err := snapemu.New(snapemu.Options{Name: m.node, Socket: m.socket, VFs: 4, Log: logr.Discard()})
+	m.c.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	m.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			m.t.Errorf("emulator: %v", err)
+		}
+		m.stop = func() {}
+	}
+}
+
+// restartDriver starts the driver with nothing in its memory.
+func (m *machine) restartDriver() {
+	m.Reconciler = New(Options{
+		Client: m.c.driver(), Live: m.c.driver(), Node: m.node, Namespace: ns,
+		Plugins: NewPlugins(m.node, filepath.Join(m.dir, "p"), func(string) (Plugin, error) { return m.vendor, nil }),
+		Providers: NewProviders(filepath.Join(m.dir, "s"), func(socket string) provisioner.DPU {
+			d := provisioner.DPU(snap.New(snaprpc.New(socket, 2*time.Second), snap.Options{
+				Reserved: func(ctx context.Context) map[string]string { return m.Reserved(ctx) },
+			}))
+			if m.watched != nil {
+				d = m.watched(d)
+			}
+			return d
+		}),
+		Timeout: 20 * time.Second, Resync: 10 * time.Second, Clock: m.clock,
+		Jitter: func(d time.Duration) time.Duration { return d },
+	})
+}
+
+// pass makes one pass over the attachment.
+func (m *machine) pass(name string) error {
+	_, err := m.Reconcile(m.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: ns, Name: name}})
+	return err
+}
+
+// settle passes until two passes in a row change nothing and do not fail.
+func (m *machine) settle(name string) *storagev1alpha1.VolumeAttachment {
+	m.t.Helper()
+	var err error
+	version, calm := "", 0
+	for range 20 {
+		err = m.pass(name)
+		now := m.c.get(name)
+		if now == nil {
+			return nil
+		}
+		if calm++; err != nil || now.ResourceVersion != version {
+			calm = 0
+		}
+		if calm == 2 {
+			return now
+		}
+		version = now.ResourceVersion
+	}
+	m.t.Fatalf("%s does not settle: %v", name, err)
+	return nil
+}
+
+// shown returns what the host of this DPU sees, by device.
+func (m *machine) shown() map[string]provisioner.Exposure {
+	m.t.Helper()
+	all, err := snap.New(m.rpc, snap.Options{}).List(context.Background())
+	m.c.must(err)
+	out := map[string]provisioner.Exposure{}
+	for _, e := range all {
+		out[e.Device] = e
+	}
+	return out
+}
+
+func (m *machine) bdevs() []string {
+	m.t.Helper()
+	all, err := m.rpc.BdevGetBdevs(context.Background(), "")
+	m.c.must(err)
+	var out []string
+	for _, b := range all {
+		out = append(out, b.Name)
+	}
+	return out
+}
+
+// wantEmpty fails if anything of any volume is left on the DPU.
+func (m *machine) wantEmpty() {
+	m.t.Helper()
+	if s, b := m.shown(), m.bdevs(); len(s)+len(b) != 0 {
+		m.t.Fatalf("left on %s: exposures %+v, devices %v", m.node, s, b)
+	}
+}
+
+func (m *machine) inject(fault map[string]any) {
+	m.t.Helper()
+	m.c.must(m.rpc.Call(m.t.Context(), "moor_inject", fault, nil))
+}
+
+func (m *machine) clear() { m.t.Helper(); m.c.must(m.rpc.Call(m.t.Context(), "moor_clear", nil, nil)) }
+
+// calls counts the calls of a method so far.
+func (m *machine) calls(method string) int {
+	m.t.Helper()
+	var raw json.RawMessage
+	m.c.must(m.rpc.Call(m.t.Context(), "moor_state", nil, &raw))
+	var state struct{ Calls map[string]int }
+	m.c.must(json.Unmarshal(raw, &state))
+	return state.Calls[method]
+}
+
+// fakeVendor is a vendor's plugin whose devices are null bdevs of the emulated
+// service, so that they are lost when that restarts.
+type fakeVendor struct {
+	rpc *snaprpc.Client
+	can vendorplugin.Capabilities
+
+	mu sync.Mutex
+	// suffix of the names of devices made from now on.
+	suffix string
+	// fail holds an error for the next call of a verb; "verb after" loses
+	// the answer instead.
+	fail     map[string]error
+	opened   []provisioner.OpenSpec
+	checks   int
+	provider string
+}
+
+func (v *fakeVendor) do(verb string, act func() error) error {
+	v.mu.Lock()
+	before, after := v.fail[verb], v.fail[verb+" after"]
+	delete(v.fail, verb)
+	delete(v.fail, verb+" after")
+	v.mu.Unlock()
+	if before != nil {
+		return before
+	}
+	if err := act(); err != nil {
+		return err
+	}
+	return after
+}
+
+func (v *fakeVendor) Info(context.Context) (vendorplugin.Info, error) {
+	err := v.do("Info", func() error { v.mu.Lock(); defer v.mu.Unlock(); v.checks++; return nil })
+	return vendorplugin.Info{Name: "local"}, err
+}
+
+func (v *fakeVendor) Probe(context.Context) error { return v.do("Probe", func() error { return nil }) }
+
+func (v *fakeVendor) Capabilities(context.Context) (vendorplugin.Capabilities, error) {
+	return v.can, v.do("Capabilities", func() error { return nil })
+}
+
+func (v *fakeVendor) Provider(context.Context) (string, error) {
+	return "nvidia", v.do("Provider", func() error { return nil })
+}
+
+func (v *fakeVendor) CreateDevice(ctx context.Context, spec provisioner.OpenSpec) (string, error) {
+	name := "dev_" + spec.VolumeID + v.suffix
+	err := v.do("CreateDevice", func() error {
+		v.mu.Lock()
+		v.opened = append(v.opened, spec)
+		v.mu.Unlock()
+		err := v.rpc.Call(ctx, "bdev_null_create", map[string]any{"name": name, "num_blocks": 64, "block_size": 512}, nil)
+		if err != nil && !snaprpc.IsExists(err) {
+			return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
+		}
+		return nil
+	})
+	return name, err
+}
+
+func (v *fakeVendor) DeleteDevice(ctx context.Context, _, device string) error {
+	return v.do("DeleteDevice", func() error {
+		err := v.rpc.Call(ctx, "bdev_null_delete", map[string]any{"name": device}, nil)
+		if err != nil && !snaprpc.IsNotFound(err) {
+			return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
+		}
+		return nil
+	})
+}
+
+func (v *fakeVendor) GetDevice(ctx context.Context, volumeID, device string) (provisioner.Device, error) {
+	err := v.do("GetDevice", func() error {
+		_, err := v.rpc.BdevGetBdevs(ctx, device)
+		switch {
+		case snaprpc.IsNotFound(err):
+			return provisioner.ErrNotFound
+		case err != nil:
+			return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
+		}
+		return nil
+	})
+	return provisioner.Device{VolumeID: volumeID, Name: device}, err
+}
+
+func (v *fakeVendor) ListDevices(ctx context.Context) ([]provisioner.Device, error) {
+	var out []provisioner.Device
+	err := v.do("ListDevices", func() error {
+		all, err := v.rpc.BdevGetBdevs(ctx, "")
+		if err != nil {
+			return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
+		}
+		for _, b := range all {
+			if id, ok := strings.CutPrefix(strings.TrimSuffix(b.Name, v.suffix), "dev_"); ok {
+				out = append(out, provisioner.Device{VolumeID: id, Name: b.Name})
+			}
+		}
+		return nil
+	})
+	return out, err
+}
