@@ -69,6 +69,22 @@ type DPUState struct {
 	// SNAPReady: the SNAP service answers.
 	// +optional
 	SNAPReady bool `json:"snapReady,omitempty"`
+	// Host is what the DPU sees of the host it sits in, over a link that is
+	// not the cluster network. Absent: the DPU does not look.
+	// +optional
+	Host *HostSight `json:"host,omitempty"`
+}
+
+// HostSight is what a DPU sees of its host.
+type HostSight struct {
+	// Alive: the host answers, or its link is up and its controllers run.
+	Alive bool `json:"alive"`
+	// Since when it is so, by the DPU's clock; for people.
+	// +optional
+	Since metav1.Time `json:"since,omitempty"`
+	// Evidence in words.
+	// +optional
+	Evidence string `json:"evidence,omitempty"`
 }
 
 // DPUStorageNodeStatus is what is seen of a host and its DPU.

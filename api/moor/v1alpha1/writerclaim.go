@@ -85,6 +85,7 @@ type WriterClaimStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",message="status never goes away: it holds the epochs that were"
 // +kubebuilder:subresource:status
+// +kubebuilder:selectablefield:JSONPath=`.status.holder`
 // +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.spec.volumeName`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Holder",type=string,JSONPath=`.status.holder`

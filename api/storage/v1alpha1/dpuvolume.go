@@ -35,6 +35,59 @@ type DPUVolumeSpec struct {
 	// +kubebuilder:default=Filesystem
 	// +optional
 	VolumeMode *corev1.PersistentVolumeMode `json:"volumeMode,omitempty"`
+	// Replication of attachments: how many hosts hold the volume ready, and
+	// what happens when one dies. An addition of Moor.
+	// +optional
+	Replication *Replication `json:"replication,omitempty"`
+}
+
+// Warmth is how ready a replica is kept.
+// +kubebuilder:validation:Enum=PreEmulated;Attached
+type Warmth string
+
+// The warmths of a replica.
+const (
+	// WarmthPreEmulated: all is made but the attachment of the namespace;
+	// the host sees nothing, and promotion is one call.
+	WarmthPreEmulated Warmth = "PreEmulated"
+	// WarmthAttached: the host sees the device already; only for volumes
+	// that several hosts may have at once.
+	WarmthAttached Warmth = "Attached"
+)
+
+// FailoverMode says what happens when the primary's host dies.
+// +kubebuilder:validation:Enum=Fence;Off
+type FailoverMode string
+
+// The failover modes.
+const (
+	// FailoverFence: the right to write is taken back with proof, and the
+	// pods are released, so that they run elsewhere.
+	FailoverFence FailoverMode = "Fence"
+	// FailoverOff: nothing happens by itself.
+	FailoverOff FailoverMode = "Off"
+)
+
+// Replication says how many hosts hold a volume ready.
+// +kubebuilder:validation:XValidation:rule="self.maxMountReplicaCount < self.maxShares",message="maxMountReplicaCount must be less than maxShares"
+type Replication struct {
+	// MaxShares is the most hosts that may have the volume, replicas
+	// included.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:default=1
+	MaxShares int32 `json:"maxShares"`
+	// MaxMountReplicaCount is how many replicas are kept beside the primary.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:default=0
+	MaxMountReplicaCount int32 `json:"maxMountReplicaCount"`
+	// Warmth of the replicas.
+	// +kubebuilder:default=PreEmulated
+	// +optional
+	Warmth Warmth `json:"warmth,omitempty"`
+	// Failover says what happens when the primary's host dies.
+	// +kubebuilder:default=Fence
+	// +optional
+	Failover FailoverMode `json:"failover,omitempty"`
 }
 
 // DPUVolumePhase is where a volume is in its life.

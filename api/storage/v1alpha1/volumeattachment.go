@@ -78,6 +78,15 @@ type VolumeAttachmentDPU struct {
 	// Epoch under which the device is shown. An addition of Moor.
 	// +optional
 	Epoch int64 `json:"epoch,omitempty"`
+	// PreEmulated: all is made but the namespace is not attached; the host
+	// sees nothing. An addition of Moor.
+	// +optional
+	PreEmulated bool `json:"preEmulated,omitempty"`
+	// RetiredEpoch: this DPU has withdrawn the device after a fence, and
+	// never again shows it under this epoch or an earlier one. An addition
+	// of Moor.
+	// +optional
+	RetiredEpoch int64 `json:"retiredEpoch,omitempty"`
 }
 
 // VolumeAttachmentStatus is what is seen of the attachment.
