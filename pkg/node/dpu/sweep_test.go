@@ -1,0 +1,239 @@
+package dpu
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/snap"
+)
+
+// abandon removes the attachment from the API without the driver's doing.
+func abandon(c *cluster, a *storagev1alpha1.VolumeAttachment) {
+	c.t.Helper()
+	a = c.get(a.Name)
+	a.Finalizers = nil
+	c.must(c.Update(c.t.Context(), a))
+	c.must(c.Delete(c.t.Context(), a))
+}
+
+func TestOrphansAreSwept(t *testing.T) {
+	c, m, a := attached(t)
+	abandon(c, a)
+	// A subsystem that a crash left empty is an orphan too.
+	c.must(m.rpc.NvmeSubsystemCreate(t.Context(), snap.NQN("half-made")))
+	c.must(m.Round(t.Context()))
+	m.clock.Step(10 * time.Second)
+	c.must(m.Round(t.Context()))
+	if len(m.shown()) != 2 {
+		t.Fatalf("swept within one period: %v", m.shown())
+	}
+	m.clock.Step(time.Second)
+	for range 2 {
+		c.must(m.Round(t.Context()))
+	}
+	m.wantEmpty()
+}
+
+func TestLiveOnesAreNeverSwept(t *testing.T) {
+	c, m, a := attached(t)
+	// Of another volume only the device is made; a third is being deleted
+	// and cannot go, since the vendor fails.
+	c.volume("v2", corev1.ReadWriteOnce)
+	c.must(m.pass(c.attachment("v2", "dpu-1").Name))
+	c.volume("v3", corev1.ReadWriteMany)
+	third := m.settle(c.attachment("v3", "dpu-1").Name)
+	m.vendor.fail["DeleteDevice"] = provisioner.ErrUnavailable
+	c.must(c.Delete(t.Context(), third))
+	if err := m.pass(third.Name); err == nil {
+		t.Fatal("detached though the vendor fails")
+	}
+	// A device that no status records belongs to its volume's attachment.
+	unrecorded := c.attachment("v4", "dpu-1")
+	_, err := m.vendor.CreateDevice(t.Context(), provisioner.OpenSpec{VolumeID: "v4-pvc"})
+	c.must(err)
+	devices := m.bdevs()
+	for range 5 {
+		c.must(m.Round(t.Context()))
+		m.clock.Step(time.Hour)
+	}
+	if !m.shown()["dev_v1-pvc"].Visible || !slices.Equal(m.bdevs(), devices) || len(devices) != 4 {
+		t.Fatalf("swept: %v, %v; attachments %s, %s", m.shown(), m.bdevs(), a.Name, unrecorded.Name)
+	}
+}
+
+func TestForeignThingsAreNeverSwept(t *testing.T) {
+	c := newCluster(t)
+	m := newMachine(t, c, "dpu-1")
+	const nqn = "nqn.2014-08.org.example:mine"
+	c.must(m.rpc.NvmeSubsystemCreate(t.Context(), nqn))
+	for _, volume := range []string{"somebody-elses", "theirs"} {
+		_, err := m.vendor.CreateDevice(t.Context(), provisioner.OpenSpec{VolumeID: volume})
+		c.must(err)
+	}
+	c.must(m.rpc.NvmeNamespaceCreate(t.Context(), snaprpc.NamespaceSpec{NQN: nqn, NSID: 1, BdevName: "dev_theirs"}))
+	for range 5 {
+		c.must(m.Round(t.Context()))
+		m.clock.Step(time.Hour)
+	}
+	subsystems, err := m.rpc.NvmeSubsystemList(t.Context())
+	if err != nil || len(subsystems) != 2 || len(subsystems[1].Namespaces) != 1 || len(m.bdevs()) != 2 {
+		t.Fatalf("swept: %+v, %v, %v", subsystems, m.bdevs(), err)
+	}
+}
+
+func TestNoSweepWithoutTheServer(t *testing.T) {
+	c, m, a := attached(t)
+	abandon(c, a)
+	c.must(m.Round(t.Context()))
+	lost := errors.New("no route")
+	reads := 0
+	// The cache still answers, and says that there is no attachment.
+	c.onRead = func() error {
+		if reads++; reads%2 == 0 {
+			return lost
+		}
+		return nil
+	}
+	for range 5 {
+		m.clock.Step(time.Hour)
+		reads = 0
+		if err := m.Round(t.Context()); !errors.Is(err, lost) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if !m.shown()["dev_v1-pvc"].Visible {
+		t.Fatal("swept without a word of the API server")
+	}
+}
+
+// TestSweepAsksAgain: between the suspicion and the removal an attachment comes
+// to need the device.
+func TestSweepAsksAgain(t *testing.T) {
+	c, m, a := attached(t)
+	abandon(c, a)
+	c.must(m.Round(t.Context()))
+	m.clock.Step(time.Hour)
+	reads := 0
+	c.onRead = func() error {
+		if reads++; reads == 3 { // cache, API server, and again before the removal
+			c.grant(c.attachment("v1", "dpu-1"), 2)
+		}
+		return nil
+	}
+	c.must(m.Round(t.Context()))
+	c.onRead = nil
+	if reads < 3 || !m.shown()["dev_v1-pvc"].Visible {
+		t.Fatalf("swept from under a new attachment (%d reads): %v", reads, m.shown())
+	}
+}
+
+func TestSweepKeepsAwayFromAPass(t *testing.T) {
+	c, m, a := attached(t)
+	abandon(c, a)
+	c.must(m.Round(t.Context()))
+	m.clock.Step(time.Hour)
+	unlock, ok := m.lock(deviceKey("dev_v1-pvc"))
+	if !ok {
+		t.Fatal("locked")
+	}
+	c.must(m.Round(t.Context()))
+	if len(m.shown()) != 1 {
+		t.Fatal("swept while a pass works on the device")
+	}
+	unlock()
+	c.must(m.Round(t.Context()))
+	if len(m.shown()) != 0 {
+		t.Fatal("not swept after the pass")
+	}
+}
+
+func TestExposureDiffers(t *testing.T) {
+	attachment := func(on bool) *storagev1alpha1.VolumeAttachment {
+		a := &storagev1alpha1.VolumeAttachment{}
+		a.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{Attached: on, DeviceName: "d", PCIDeviceAddress: "p", BdevAttrs: &storagev1alpha1.BdevAttrs{NVMeNsID: 1, NVMeUUID: "u"}}
+		return a
+	}
+	deleting := attachment(true)
+	deleting.DeletionTimestamp = &deleting.CreationTimestamp
+	deleting.DeletionTimestamp.Time = time.Unix(1, 0)
+	good := provisioner.Exposure{Device: "d", PCIAddress: "p", NamespaceID: 1, UUID: "u", Visible: true}
+	partial, moved, other := good, good, good
+	partial.Visible, moved.PCIAddress, other.UUID = false, "q", "w"
+	cases := map[string]struct {
+		a               *storagev1alpha1.VolumeAttachment
+		e               provisioner.Exposure
+		found, complete bool
+		want            bool
+	}{
+		"as it should be":                 {attachment(true), good, true, true, false},
+		"gone":                            {attachment(true), provisioner.Exposure{}, false, true, true},
+		"perhaps gone":                    {attachment(true), provisioner.Exposure{}, false, false, false},
+		"partial":                         {attachment(true), partial, true, true, true},
+		"moved":                           {attachment(true), moved, true, true, true},
+		"other identity":                  {attachment(true), other, true, true, true},
+		"shown, not said to be":           {attachment(false), good, true, true, true},
+		"not shown, and not said to be":   {attachment(false), provisioner.Exposure{}, false, true, false},
+		"being deleted":                   {deleting, provisioner.Exposure{}, false, true, false},
+		"partial, and not said to be any": {attachment(false), partial, true, true, false},
+	}
+	for name, c := range cases {
+		if got := exposureDiffers(c.a, c.e, c.found, c.complete); got != c.want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+func TestPatrol(t *testing.T) {
+	_, m, _ := attached(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	before := m.calls("nvme_subsystem_list")
+	go func() { done <- patrol{m.Reconciler}.Start(ctx) }()
+	for round := 1; round <= 3; round++ {
+		deadline := time.Now().Add(30 * time.Second)
+		for !m.clock.HasWaiters() {
+			if time.Now().After(deadline) {
+				t.Fatal("the patrol does not wait for the next round")
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if got := m.calls("nvme_subsystem_list") - before; got != round {
+			t.Fatalf("%d listings after %d rounds", got, round)
+		}
+		m.clock.Step(10 * time.Second)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestState(t *testing.T) {
+	_, m, _ := attached(t)
+	state, err := m.State(t.Context())
+	want := []moorv1alpha1.FunctionCount{{Type: "pf", Total: 1}, {Type: "vf", Total: 4, Free: 3}}
+	if err != nil || !state.SNAPReady || !slices.Equal(state.Functions, want) ||
+		!slices.Equal(state.Plugins, []moorv1alpha1.PluginState{{Name: "local", Ready: true}}) {
+		t.Fatalf("got %+v, %v", state, err)
+	}
+	m.vendor.fail["Probe"] = provisioner.ErrUnavailable
+	m.stop()
+	state, err = m.State(t.Context())
+	if err != nil || state.SNAPReady || state.Plugins[0].Ready || state.Plugins[0].Message == "" {
+		t.Fatalf("got %+v, %v", state, err)
+	}
+	select {
+	case <-m.Changes():
+	default:
+		t.Fatal("an attachment is no change")
+	}
+}
