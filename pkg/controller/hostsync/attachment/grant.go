@@ -62,6 +62,9 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 		s.waiting = verdict.refused
 		return nil
 	case verdict.grant:
+		if err := r.stillWanted(ctx, s); err != nil || s.waiting != "" {
+			return err
+		}
 		claim.Status = &moorv1alpha1.WriterClaimStatus{
 			Phase: moorv1alpha1.ClaimGranted, Holder: s.dpu, Attachment: s.attachment.Name,
 			Epoch: verdict.epoch, Receipts: receipts(claim),
@@ -74,6 +77,22 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 	}
 	_, err = kube.Patch(ctx, r.Clusters.DPU, s.mirror, func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Epoch = verdict.epoch })
 	return err
+}
+
+// stillWanted asks the API server itself whether the VolumeAttachment is there
+// to stay. Only its deletion takes the right to write back, so one that is
+// gone already would hold it for ever. The claim was read before: a fence that
+// freed it since makes the grant fail.
+func (r *Reconciler) stillWanted(ctx context.Context, s *state) error {
+	live := &storagev1alpha1.VolumeAttachment{}
+	found, err := kube.Find(ctx, r.Clusters.DPULive, r.Clusters.Target(s.mirror.Name), live)
+	if err != nil {
+		return err
+	}
+	if !found || live.UID != s.mirror.UID || !live.DeletionTimestamp.IsZero() {
+		s.waiting = fmt.Sprintf("VolumeAttachment %s in the DPU cluster is being deleted", s.mirror.Name)
+	}
+	return nil
 }
 
 // claim reads the volume's claim from the API server itself, and makes it if

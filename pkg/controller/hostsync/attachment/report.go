@@ -18,7 +18,7 @@ func report(a *storagev1alpha1.DPUVolumeAttachment, s *state, failure error) {
 		stored, shown = s.mirror.Status.StorageAttached, s.mirror.Status.DPU.Attached
 	}
 	a.Status.ControllerAttached, a.Status.DPUAttached = &stored, &shown
-	a.Status.Message = words(s, shown)
+	a.Status.Message = words(s, shown, failure)
 	a.Status.DPU, a.Status.AttachmentMetadata, a.Status.Epoch = nil, nil, 0
 	if shown {
 		a.Status.DPU = dpuOf(s.mirror)
@@ -40,12 +40,14 @@ func report(a *storagev1alpha1.DPUVolumeAttachment, s *state, failure error) {
 }
 
 // words says what the attachment waits for; "" once it is shown.
-func words(s *state, shown bool) string {
+func words(s *state, shown bool, failure error) string {
 	switch {
 	case shown:
 		return ""
 	case s.waiting != "":
 		return s.waiting
+	case failure != nil:
+		return failure.Error()
 	case s.mirror == nil:
 		return ""
 	case !s.mirror.Status.StorageAttached && s.mirror.Status.StorageMessage != "":
