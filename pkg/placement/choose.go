@@ -156,7 +156,7 @@ func (c *chooser) unfit(n *Node) string {
 
 // refuse says why a node gets no new replica; "" if it may.
 func (c *chooser) refuse(n *Node) string {
-	if why := c.unfit(n); why != "" {
+	if why := cmp.Or(c.unfit(n), n.Doubt); why != "" {
 		return why
 	}
 	if free := n.Free[c.Volume.Function]; free != Unknown && free-max(0, c.Reserve) < 1 {

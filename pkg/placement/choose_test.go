@@ -46,6 +46,12 @@ func TestChoose(t *testing.T) {
 				r.Present, r.Nodes = []string{"n3"}, []Node{three[0], three[1], {Name: "n3", Trouble: "dead"}}
 			}),
 			add: []string{"n2"}, drop: []string{"n3: dead"}},
+		"doubt keeps, and adds nothing": {
+			request: with(func(r *Request) {
+				r.Present, r.Replicas, r.MaxShares = []string{"n3"}, 2, 3
+				r.Nodes = []Node{three[0], {Name: "n2", Doubt: "silent"}, {Name: "n3", Doubt: "silent"}}
+			}),
+			keep: []string{"n3"}, refused: []string{"n2: silent"}, missing: 1},
 		"no longer fits": {
 			request: with(func(r *Request) {
 				r.Present = []string{"n3"}
@@ -231,7 +237,7 @@ func checkAdded(t *testing.T, q Request, got Placement) {
 			t.Errorf("replica on %+v, fits %v", n, fits)
 		}
 		free := n.Free[q.Volume.Function]
-		if slices.Contains(got.Add, name) && (slices.Contains(q.Present, name) || free != Unknown && free <= max(0, q.Reserve)) {
+		if slices.Contains(got.Add, name) && (slices.Contains(q.Present, name) || n.Doubt != "" || free != Unknown && free <= max(0, q.Reserve)) {
 			t.Errorf("%s is added with %d free, reserve %d, present %v", name, free, q.Reserve, q.Present)
 		}
 	}

@@ -85,6 +85,9 @@ type Node struct {
 	// Trouble says in words why the DPU, or the host, cannot serve now.
 	// Empty: nothing is known against it.
 	Trouble string
+	// Doubt says in words why it is not certain that the node can serve: it is
+	// not refused, but scores 0 and gets no new replica. Empty: no doubt.
+	Doubt string
 	// Free functions of the DPU.
 	Free Free
 	// Domain is the node's value of the topology key over which replicas are

@@ -130,10 +130,10 @@ func missing(need, free int) bool { return free != Unknown && need > 0 && free <
 
 // Score is the node's rank from 0 to MaxScore: MaxScore if all volumes are
 // attached, proportionally less for fewer or colder ones but at least 1 where
-// anything is warm, and 0 where nothing is or the node cannot serve.
+// anything is warm, and 0 where nothing is or the node cannot serve for sure.
 func (p *Pod) Score(n *Node) int {
 	h, ok := p.held[n.Name]
-	if !ok || p.Refuse(n).Refused() {
+	if !ok || n.Doubt != "" || p.Refuse(n).Refused() {
 		return 0
 	}
 	return max(1, h.points/p.volumes)

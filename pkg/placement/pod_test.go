@@ -34,6 +34,7 @@ func TestScore(t *testing.T) {
 		"a little of many is still not zero": {[]Volume{volume("a", on(StorageAttached)), volume("b"), volume("c"), volume("d"), volume("e")}, Node{Name: "n", Free: UnknownFree()}, 1},
 		"the warmest copy of a volume":       {[]Volume{volume("a", on(StorageAttached), on(Attached), on(PreEmulated))}, healthy("n"), 10},
 		"DPU in trouble":                     {[]Volume{volume("a", on(Attached))}, Node{Name: "n", Trouble: "dead"}, 0},
+		"doubt":                              {[]Volume{volume("a", on(Attached))}, Node{Name: "n", Doubt: "silent"}, 0},
 		"no DPU":                             {[]Volume{volume("a", on(Attached))}, Node{Name: "n", NoDPU: "none"}, 0},
 		"no function for the second":         {[]Volume{volume("a", on(Attached)), volume("b")}, Node{Name: "n", Free: Free{9, 0, 9}}, 0},
 		"no volumes":                         {nil, healthy("n"), 0},
@@ -66,6 +67,7 @@ func TestRefuse(t *testing.T) {
 		"full, attached elsewhere":           {[]Volume{volume("a", Copy{"m", Attached})}, full, "need 1 more", false},
 		"too few for all volumes together":   {[]Volume{volume("a"), volume("b")}, Node{Name: "n", Free: Free{9, 1, 9}}, "1 vf functions free, and the pod's volumes need 2 more", false},
 		"enough for those that are not warm": {[]Volume{volume("a", Copy{"n", Attached}), volume("b")}, Node{Name: "n", Free: Free{0, 1, 0}}, "", false},
+		"doubt does not refuse":              {[]Volume{volume("a")}, Node{Name: "n", Doubt: "silent", Free: Free{4, 4, 4}}, "", false},
 		"not counted":                        {[]Volume{volume("a")}, Node{Name: "n", Free: UnknownFree()}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,6 +112,8 @@ func randomWorld(r *rand.Rand) world {
 			n.Trouble = "in trouble"
 		case 1:
 			n.NoDPU = "no DPU"
+		case 2:
+			n.Doubt = "in doubt"
 		}
 		w.nodes = append(w.nodes, n)
 	}
@@ -162,7 +166,7 @@ func FuzzPod(f *testing.F) {
 			if score < 0 || score > MaxScore {
 				t.Errorf("score %d of %s is out of bounds", score, n.Name)
 			}
-			if (score > 0) != (p.IsWarm(n.Name) && !refused) {
+			if (score > 0) != (p.IsWarm(n.Name) && !refused && n.Doubt == "") {
 				t.Errorf("score %d of %s: warm %v, refused %v", score, n.Name, p.IsWarm(n.Name), refused)
 			}
 			if refused && (n.Trouble != "" || n.NoDPU != "") != p.Refuse(n).Final {
