@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -60,8 +62,8 @@ func (o *options) runNode(ctx context.Context) error {
 		return fmt.Errorf("--node-id is required: the name of this node in Kubernetes")
 	}
 	finder := &hostdev.Finder{Roots: o.node.roots, Bind: o.node.loadDriver}
-	if err := finder.Prepare(ctx, o.node.deviceID, o.node.createVFs); err != nil {
-		return fmt.Errorf("prepare the emulated functions of this host: %w", err)
+	if err := o.prepare(ctx, finder); err != nil {
+		return err
 	}
 	server, err := o.nodeServer(finder)
 	if err != nil {
@@ -81,6 +83,24 @@ func (o *options) runNode(ctx context.Context) error {
 		csispec.RegisterNodeServer(s, server)
 	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})
 	return ended(ctx, err)
+}
+
+// prepare gets the emulated functions ready. A host may boot before its DPU
+// does: then the functions are incomplete or absent for a while, so it tries
+// again, and only then are volumes taken.
+func (o *options) prepare(ctx context.Context, finder *hostdev.Finder) error {
+	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Cap: 10 * time.Second, Steps: math.MaxInt32}
+	err := backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
+		if err := finder.Prepare(ctx, o.node.deviceID, o.node.createVFs); err != nil {
+			ctrl.Log.Error(err, "prepare the emulated functions of this host; trying again")
+			return false, nil
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("prepare the emulated functions of this host: %w", err)
+	}
+	return nil
 }
 
 func (o *options) nodeServer(finder *hostdev.Finder) (*nodecsi.Server, error) {
