@@ -55,6 +55,24 @@ type WriterClaimSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="volumeName is immutable"
 	VolumeName string `json:"volumeName"`
+	// OperatorReceipt is a person's word that the holder can no longer
+	// write. It counts only while the claim is being fenced, and only for
+	// the epoch that it names.
+	// +optional
+	OperatorReceipt *OperatorReceipt `json:"operatorReceipt,omitempty"`
+}
+
+// OperatorReceipt is a person's word that a holder can no longer write.
+type OperatorReceipt struct {
+	// Epoch that is over.
+	// +kubebuilder:validation:Minimum=1
+	Epoch int64 `json:"epoch"`
+	// Operator is the name of the person.
+	// +kubebuilder:validation:MinLength=1
+	Operator string `json:"operator"`
+	// Reason says how they know.
+	// +kubebuilder:validation:MinLength=1
+	Reason string `json:"reason"`
 }
 
 // WriterClaimStatus is the right to write. Only compare-and-swap changes it.
