@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -195,25 +196,36 @@ func TestExposureDiffers(t *testing.T) {
 func TestPatrol(t *testing.T) {
 	_, m, _ := attached(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
+	done, rounds := make(chan error, 1), make(chan time.Duration)
+	m.o.Clock = clock.RealClock{}
+	m.o.Jitter = func(d time.Duration) time.Duration {
+		select {
+		case rounds <- d:
+		case <-ctx.Done():
+		}
+		return time.Millisecond
+	}
 	before := m.calls("nvme_subsystem_list")
 	go func() { done <- patrol{m.Reconciler}.Start(ctx) }()
-	for round := 1; round <= 3; round++ {
-		deadline := time.Now().Add(30 * time.Second)
-		for !m.clock.HasWaiters() {
-			if time.Now().After(deadline) {
-				t.Fatal("the patrol does not wait for the next round")
-			}
-			time.Sleep(time.Millisecond)
+	for range 3 {
+		if d := <-rounds; d != 10*time.Second {
+			t.Fatalf("the next round comes in %s", d)
 		}
-		if got := m.calls("nvme_subsystem_list") - before; got != round {
-			t.Fatalf("%d listings after %d rounds", got, round)
-		}
-		m.clock.Step(10 * time.Second)
 	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)
+	}
+	if got := m.calls("nvme_subsystem_list") - before; got < 3 {
+		t.Fatalf("%d listings in 3 rounds", got)
+	}
+}
+
+func TestJitter(t *testing.T) {
+	for range 1000 {
+		if d := jitter(10 * time.Second); d < 9*time.Second || d > 11*time.Second {
+			t.Fatalf("jitter of 10s is %s", d)
+		}
 	}
 }
 
