@@ -1,0 +1,95 @@
+package node
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	world "github.com/moor-storage/moor/pkg/controller/hostsync/hostsynctest"
+)
+
+func open(t *testing.T) (*world.World, func()) {
+	w := world.New(t, Index)
+	r := &Reconciler{Clusters: w.Clusters}
+	return w, func() {
+		t.Helper()
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "a"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func dpu(sequence int64) *moorv1alpha1.DPUStorageNode {
+	return &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "dpu-a"}, Status: moorv1alpha1.DPUStorageNodeStatus{
+		DPU: &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: sequence}, SNAPReady: true,
+			Functions: []moorv1alpha1.FunctionCount{{Type: "vf", Total: 4, Free: 3}}},
+	}}
+}
+
+func TestCopiesTheDPUsHalf(t *testing.T) {
+	w, pass := open(t)
+	host := world.Node("a")
+	host.Status.Host = &moorv1alpha1.HostState{MaxVolumes: 9}
+	w.AddHost(host)
+	pass()
+	if got, _ := world.Read(w, w.Host, world.Node("a")); got.Status.DPU != nil {
+		t.Errorf("there is no DPU yet, but %+v", got.Status.DPU)
+	}
+	w.AddDPU(dpu(1))
+	pass()
+	for _, sequence := range []int64{1, 2} {
+		world.Change(w, w.DPU, dpu(0), func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Sequence = sequence })
+		pass()
+		got, _ := world.Read(w, w.Host, world.Node("a"))
+		if diff := cmp.Diff(dpu(sequence).Status.DPU, got.Status.DPU); diff != "" {
+			t.Errorf("the DPU's half (-want +got):\n%s", diff)
+		}
+		if got.Status.Host == nil || got.Status.Host.MaxVolumes != 9 {
+			t.Errorf("the host's half is %+v", got.Status.Host)
+		}
+		before := w.Writes()
+		pass()
+		if n := w.Writes() - before; n != 0 {
+			t.Errorf("a pass over what has not changed wrote %d times", n)
+		}
+	}
+}
+
+// TestKeepsTheLastHalf: a DPU that is not seen does not wipe what it said; its
+// beat simply stops.
+func TestKeepsTheLastHalf(t *testing.T) {
+	w, pass := open(t)
+	w.AddHost(world.Node("a"))
+	w.AddDPU(dpu(5))
+	pass()
+	world.Remove(w, w.DPU, dpu(5))
+	pass()
+	if got, _ := world.Read(w, w.Host, world.Node("a")); got.Status.DPU == nil || got.Status.DPU.Sequence != 5 {
+		t.Errorf("got %+v", got.Status.DPU)
+	}
+}
+
+func TestWithoutDPUOrNode(t *testing.T) {
+	w, pass := open(t)
+	pass()
+	lone := world.Node("a")
+	lone.Spec.DPUName = ""
+	w.AddHost(lone)
+	pass()
+	if w.Writes() != 0 {
+		t.Errorf("wrote %d times", w.Writes())
+	}
+}
+
+func TestWakes(t *testing.T) {
+	w := world.New(t, Index)
+	w.AddHost(world.Node("a"), world.Node("b"))
+	r := &Reconciler{Clusters: w.Clusters}
+	if got := r.ofDPU(t.Context(), dpu(1)); len(got) != 1 || got[0].Name != "a" {
+		t.Errorf("dpu-a wakes %v", got)
+	}
+}
