@@ -28,6 +28,7 @@ var rooms = map[string]int{
 	"api/storage/v1alpha1": words, "api/moor/v1alpha1": words, "api/plugin/v1": words,
 	"internal/kube": tools, "internal/obs": tools, "internal/keylock": tools, "internal/snaprpc": tools,
 	"internal/hostdev": tools, "internal/version": tools, "internal/archtest": tools,
+	"internal/mediumlog": tools, "internal/blocktarget": tools,
 	"pkg/provisioner":     ideas,
 	"pkg/placement":       ideas,
 	"pkg/provisioner/dpf": mechanisms, "pkg/provisioner/snap": mechanisms, "pkg/provisioner/local": mechanisms,

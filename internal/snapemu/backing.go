@@ -4,14 +4,17 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+
+	"github.com/moor-storage/moor/internal/mediumlog"
 )
 
 // store is a bdev's storage with what the emulator counts and records of it.
 type store struct {
 	Backing
 	closer io.Closer
-	// log is nil where writes are not recorded.
-	log *mediumLog
+	// log is nil where writes are not recorded; dpu is who it says wrote.
+	log *mediumlog.Log
+	dpu string
 
 	reads, writes, bytesRead, bytesWritten atomic.Int64
 }
@@ -50,7 +53,7 @@ func (s *store) record(off, length int64) error {
 	if s.log == nil {
 		return nil
 	}
-	if err := s.log.append(off, length); err != nil {
+	if err := s.log.Append(s.dpu, off, length); err != nil {
 		return fmt.Errorf("record a write of %d bytes at %d: %w", length, off, err)
 	}
 	return nil
@@ -62,6 +65,6 @@ func (s *store) close() {
 		s.closer.Close()
 	}
 	if s.log != nil {
-		s.log.close()
+		s.log.Close()
 	}
 }

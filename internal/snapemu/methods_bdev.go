@@ -6,6 +6,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/moor-storage/moor/internal/mediumlog"
 	"github.com/moor-storage/moor/internal/snapemu/model"
 )
 
@@ -92,9 +93,9 @@ func aioCreate(_ context.Context, e *Emulator, p struct {
 	if p.BlockSize == 0 {
 		p.BlockSize = 512
 	}
-	s := &store{Backing: file, closer: file}
+	s := &store{Backing: file, closer: file, dpu: e.opts.Name}
 	if e.opts.MediumLogDir != "" {
-		if s.log, err = openMediumLog(e.opts.MediumLogDir, p.Filename, e.opts.Name); err != nil {
+		if s.log, err = mediumlog.Open(e.opts.MediumLogDir, p.Filename); err != nil {
 			s.close()
 			return nil, err
 		}
