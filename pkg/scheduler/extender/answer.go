@@ -1,0 +1,81 @@
+package extender
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"github.com/moor-storage/moor/pkg/placement"
+	"github.com/moor-storage/moor/pkg/scheduler/snapshot"
+)
+
+// filter leaves out the nodes that cannot serve the pod's volumes at all. A
+// node goes among the unresolvable ones if no preemption would help there. It
+// answers in the form of the question, as names or as whole nodes.
+func filter(index *snapshot.Index, args *extenderv1.ExtenderArgs) any {
+	volumes := index.Volumes(args.Pod)
+	if len(volumes) == 0 {
+		return &extenderv1.ExtenderFilterResult{Nodes: args.Nodes, NodeNames: args.NodeNames}
+	}
+	pod := placement.NewPod(volumes)
+	out := &extenderv1.ExtenderFilterResult{FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{}}
+	passes := func(name string) bool {
+		no := pod.Refuse(index.Node(name))
+		switch {
+		case no.Final:
+			out.FailedAndUnresolvableNodes[name] = no.Reason
+		case no.Refused():
+			out.FailedNodes[name] = no.Reason
+		}
+		return !no.Refused()
+	}
+	if args.NodeNames != nil {
+		names := make([]string, 0, len(*args.NodeNames))
+		for _, name := range *args.NodeNames {
+			if passes(name) {
+				names = append(names, name)
+			}
+		}
+		out.NodeNames = &names
+	}
+	if args.Nodes != nil {
+		out.Nodes = &corev1.NodeList{Items: []corev1.Node{}}
+		for i := range args.Nodes.Items {
+			if passes(args.Nodes.Items[i].Name) {
+				out.Nodes.Items = append(out.Nodes.Items, args.Nodes.Items[i])
+			}
+		}
+	}
+	return out
+}
+
+// prioritize scores the nodes that have anything of the pod's volumes. The
+// answer is sparse: kube-scheduler adds nothing to a node that is not in it.
+func prioritize(index *snapshot.Index, args *extenderv1.ExtenderArgs) any {
+	out := extenderv1.HostPriorityList{}
+	volumes := index.Volumes(args.Pod)
+	if len(volumes) == 0 {
+		return out
+	}
+	pod := placement.NewPod(volumes)
+	if pod.WarmNodes() == 0 {
+		return out
+	}
+	score := func(name string) {
+		if !pod.IsWarm(name) {
+			return
+		}
+		if s := pod.Score(index.Node(name)); s > 0 {
+			out = append(out, extenderv1.HostPriority{Host: name, Score: int64(s)})
+		}
+	}
+	if args.NodeNames != nil {
+		for _, name := range *args.NodeNames {
+			score(name)
+		}
+		return out
+	}
+	for i := range args.Nodes.Items {
+		score(args.Nodes.Items[i].Name)
+	}
+	return out
+}
