@@ -53,46 +53,42 @@ func (d watchedDPU) Withdraw(ctx context.Context, device string) error {
 }
 
 // authority grants and frees the claim, as snap-host-controller and fence do.
+// Unlike them it keeps an attachment to every DPU standing all the time, so
+// that nothing but the claim tells the DPUs apart.
 type authority struct {
-	c     *cluster
-	epoch int64
+	c      *cluster
+	epoch  int64
+	holder string // "" while the claim is free
 }
 
 // step does what may be done now. want is the node that shall write.
 func (a *authority) step(nodes []string, want string) {
-	claim := &moorv1alpha1.WriterClaim{}
-	claim.Name, claim.Namespace = "v1", ns
-	free := true
 	for _, node := range nodes {
 		va := a.c.get(node + "-v1")
 		switch {
 		case va == nil:
-		case va.DeletionTimestamp.IsZero() && node != want:
-			a.c.must(a.c.Delete(a.c.t.Context(), va))
-			free = false
-		case !va.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(va, storagev1alpha1.FinalizerDPUAttachment) && !va.Status.DPU.Attached:
+			va = a.c.attachment("v1", node)
+			va.Finalizers = append(va.Finalizers, storagev1alpha1.FinalizerWriterClaim)
+			// A lie: the epoch of somebody else's grant.
+			va.Spec.Epoch = a.epoch
+			a.c.must(a.c.Update(a.c.t.Context(), va))
+		case va.DeletionTimestamp.IsZero():
+			if node == a.holder && node != want {
+				a.c.must(a.c.Delete(a.c.t.Context(), va))
+			}
+		case !controllerutil.ContainsFinalizer(va, storagev1alpha1.FinalizerDPUAttachment) && !va.Status.DPU.Attached:
 			// The DPU's receipt.
-			a.c.claim("v1", &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: a.epoch})
+			if node == a.holder {
+				a.c.claim("v1", &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: a.epoch})
+				a.holder = ""
+			}
 			va.Finalizers = nil
 			a.c.must(a.c.Update(a.c.t.Context(), va))
-		case node != want:
-			free = false
-		default:
-			free = free && va.Spec.Epoch == 0
 		}
 	}
-	if !free {
-		return
-	}
-	va := a.c.get(want + "-v1")
-	if va == nil {
-		va = a.c.attachment("v1", want)
-		va.Finalizers = append(va.Finalizers, storagev1alpha1.FinalizerWriterClaim)
-		a.c.must(a.c.Update(a.c.t.Context(), va))
-		return
-	}
-	if va.DeletionTimestamp.IsZero() && va.Spec.Epoch == 0 {
+	if va := a.c.get(want + "-v1"); a.holder == "" && va != nil && va.DeletionTimestamp.IsZero() {
 		a.epoch++
+		a.holder = want
 		a.c.grant(va, a.epoch)
 	}
 }
@@ -114,12 +110,6 @@ func TestOnlyOneWriter(t *testing.T) {
 		m.watched = func(d provisioner.DPU) provisioner.DPU { return watchedDPU{d, w, node} }
 		m.restartDriver()
 		machines[node] = m
-	}
-	// Both attachments stand at first, ungranted: either may try.
-	for _, node := range nodes {
-		va := c.attachment("v1", node)
-		va.Finalizers = append(va.Finalizers, storagev1alpha1.FinalizerWriterClaim)
-		c.must(c.Update(t.Context(), va))
 	}
 	a := &authority{c: c}
 	var faults sync.Mutex
