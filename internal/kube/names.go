@@ -4,6 +4,8 @@ import (
 	"encoding/hex"
 	"hash/fnv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // maxName is the longest name that an object may have (RFC 1123 subdomain).
@@ -26,6 +28,16 @@ func AttachmentName(node, volume string) string {
 		return name
 	}
 	return "va-" + fnv128(node, volume)
+}
+
+// ObjectName is a name that an object may have for a name that CSI may give
+// (any characters): the name itself where that is allowed, or "v-" and the hex
+// FNV-128 of it.
+func ObjectName(name string) string {
+	if len(validation.IsDNS1123Subdomain(name)) == 0 {
+		return name
+	}
+	return "v-" + fnv128(name)
 }
 
 func fnv128(parts ...string) string {

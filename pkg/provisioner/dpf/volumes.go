@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
@@ -40,7 +41,7 @@ func (v *Volumes) Create(ctx context.Context, spec provisioner.VolumeSpec) (prov
 		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w: it has another size, mode, policy or other parameters", spec.Name, provisioner.ErrExists)
 	}
 	uid := have.UID
-	bound, err := v.awaiter.Await(ctx, v.key(spec.Name), func(o *storagev1alpha1.DPUVolume, found bool) (bool, error) {
+	bound, err := v.awaiter.Await(ctx, client.ObjectKeyFromObject(want), func(o *storagev1alpha1.DPUVolume, found bool) (bool, error) {
 		if !found || o.UID != uid {
 			return false, nil
 		}
@@ -101,7 +102,7 @@ func (v *Volumes) object(spec provisioner.VolumeSpec) *storagev1alpha1.DPUVolume
 	}
 	mode := corev1.PersistentVolumeMode(spec.Mode)
 	obj := &storagev1alpha1.DPUVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: spec.Name, Namespace: v.options.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: kube.ObjectName(spec.Name), Namespace: v.options.Namespace},
 		Spec: storagev1alpha1.DPUVolumeSpec{
 			DPUStoragePolicyName: policy,
 			Parameters:           parameters,
