@@ -39,7 +39,8 @@ func (s *Server) Start(ctx context.Context) error {
 		listener = tls.NewListener(listener, s.TLS)
 	}
 	server := &http.Server{
-		Handler: s.Handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: s.Handler, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()

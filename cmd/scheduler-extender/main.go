@@ -1,0 +1,59 @@
+// Command scheduler-extender tells kube-scheduler which nodes cannot serve a
+// pod's volumes, and which are nearest to them, from what it watches in the
+// host cluster. It never writes. Every replica answers for itself.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/obs"
+)
+
+// options are the flags.
+type options struct {
+	flags        kube.Flags
+	kubeconfig   string
+	namespace    string
+	driver       string
+	bindAddress  string
+	tlsCert      string
+	tlsKey       string
+	clientCA     string
+	timeout      time.Duration
+	maxBodyBytes int64
+	probePeriod  time.Duration
+}
+
+func main() {
+	var o options
+	var logs obs.LogFlags
+	o.bind(pflag.CommandLine)
+	logs.Bind(pflag.CommandLine)
+	pflag.Parse()
+	ctrl.SetLogger(logs.Logger())
+	if err := o.run(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintln(os.Stderr, "scheduler-extender:", err)
+		os.Exit(1)
+	}
+}
+
+func (o *options) run(ctx context.Context) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	mgr, err := o.manager()
+	if err != nil {
+		return err
+	}
+	if err := o.setUp(ctx, mgr); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}

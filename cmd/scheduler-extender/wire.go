@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/scheduler/extender"
+	"github.com/moor-storage/moor/pkg/scheduler/snapshot"
+)
+
+// manager builds the manager over the host cluster.
+func (o *options) manager() (ctrl.Manager, error) {
+	config, err := o.flags.Config(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	return kube.NewManager(config, scheme, o.flags, "scheduler-extender", cache.Options{
+		DefaultTransform: snapshot.Slim,
+		ByObject: map[client.Object]cache.ByObject{
+			&storagev1alpha1.DPUVolumeAttachment{}: {Namespaces: map[string]cache.Config{o.namespace: {}}},
+		},
+	})
+}
+
+// setUp joins the index, its watches and the server in the manager.
+func (o *options) setUp(ctx context.Context, mgr ctrl.Manager) error {
+	store := snapshot.New(o.driver, clock.RealClock{})
+	if err := store.Follow(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
+	if err := store.Register(metrics.Registry); err != nil {
+		return err
+	}
+	handler, err := extender.New(extender.Options{Source: store, Timeout: o.timeout, MaxBody: o.maxBodyBytes, Registerer: metrics.Registry})
+	if err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("index", func(*http.Request) error { return store.Ready() }); err != nil {
+		return fmt.Errorf("add readiness check: %w", err)
+	}
+	config, err := o.tls(mgr)
+	if err != nil {
+		return err
+	}
+	probe := store.Probing(o.probePeriod, func(ctx context.Context) error {
+		return mgr.GetAPIReader().List(ctx, &moorv1alpha1.DPUStorageNodeList{}, client.Limit(1))
+	})
+	for _, r := range []manager.Runnable{manager.RunnableFunc(probe), &extender.Server{Address: o.bindAddress, TLS: config, Handler: handler}} {
+		if err := mgr.Add(r); err != nil {
+			return fmt.Errorf("add to the manager: %w", err)
+		}
+	}
+	return nil
+}
+
+// tls is the configuration of the server; nil for plain HTTP. The manager
+// watches the certificate's file.
+func (o *options) tls(mgr ctrl.Manager) (*tls.Config, error) {
+	if o.tlsCert == "" {
+		return nil, nil
+	}
+	watcher, err := certwatcher.New(o.tlsCert, o.tlsKey)
+	if err != nil {
+		return nil, fmt.Errorf("read --tls-cert-file %s and --tls-key-file %s: %w", o.tlsCert, o.tlsKey, err)
+	}
+	if err := mgr.Add(watcher); err != nil {
+		return nil, fmt.Errorf("watch the certificate: %w", err)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate}
+	if o.clientCA == "" {
+		return config, nil
+	}
+	pem, err := os.ReadFile(o.clientCA)
+	if err != nil {
+		return nil, fmt.Errorf("read --client-ca-file: %w", err)
+	}
+	config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+	if !config.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--client-ca-file %s holds no certificate in PEM form", o.clientCA)
+	}
+	return config, nil
+}
