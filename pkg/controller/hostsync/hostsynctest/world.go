@@ -11,11 +11,12 @@ import (
 	"reflect"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -122,10 +123,12 @@ func (b builder) IndexField(_ context.Context, o client.Object, field string, ex
 	return nil
 }
 
+// scheme has no more kinds than are used: the fake client goes through all of
+// them at every write.
 func scheme(t *testing.T, add ...func(*runtime.Scheme) error) *runtime.Scheme {
 	t.Helper()
 	s := runtime.NewScheme()
-	for _, f := range append(add, clientgoscheme.AddToScheme) {
+	for _, f := range append(add, corev1.AddToScheme, storagev1.AddToScheme) {
 		if err := f(s); err != nil {
 			t.Fatal(err)
 		}
