@@ -259,14 +259,10 @@ func TestCrash(t *testing.T) {
 	if writes < 40 {
 		t.Fatalf("a life took %d writes only: the test would lose too few", writes)
 	}
-	step := 1
-	if testing.Short() {
-		step = 7
-	}
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprintf("late=%v", late), func(t *testing.T) {
 			t.Parallel()
-			for k := 1; k <= writes; k += step {
+			for k := 1; k <= writes; k += stride {
 				lose(t, k, late, want)
 			}
 		})

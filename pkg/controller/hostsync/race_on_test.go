@@ -1,0 +1,7 @@
+//go:build race
+
+package hostsync_test
+
+// stride is how many writes lie between two that are lost: the detector makes
+// everything six times slower.
+const stride = 6
