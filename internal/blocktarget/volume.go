@@ -1,0 +1,154 @@
+package blocktarget
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+)
+
+// volume is a volume with its sessions. Its lock makes one row of openings and
+// revocations, and of the grants that openings read: a grant that is gone when
+// Revoke is called is seen by every opening that Revoke does not.
+type volume struct {
+	lock     sync.Mutex
+	users    int // holders and those who wait to be; under Server.mu
+	sessions map[string]*session
+}
+
+// hold takes the volume; let gives it back.
+func (s *Server) hold(name string) *volume {
+	s.mu.Lock()
+	v := s.volumes[name]
+	if v == nil {
+		v = &volume{sessions: map[string]*session{}}
+		s.volumes[name] = v
+	}
+	v.users++
+	s.mu.Unlock()
+	v.lock.Lock()
+	return v
+}
+
+func (s *Server) let(name string, v *volume) {
+	v.lock.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// With no other user, nobody can change the sessions now.
+	if v.users--; v.users == 0 && len(v.sessions) == 0 {
+		delete(s.volumes, name)
+	}
+}
+
+// granted checks the right and the token. Reasons of a refusal are the same
+// whether there is such a volume or not.
+func (s *Server) granted(e Export) (Grant, error) {
+	g, err := s.o.Grants.Grant(e.Volume, e.Node)
+	if err != nil {
+		return Grant{}, err
+	}
+	if !g.opens(e.Token) {
+		return g, fmt.Errorf("%s has the use of volume %s under another token, this one was taken back or never given: %w",
+			e.Node, e.Volume, ErrDenied)
+	}
+	return g, nil
+}
+
+func (s *Server) look(e Export) (shape, error) {
+	g, err := s.granted(e)
+	if err != nil {
+		return shape{}, err
+	}
+	st, err := os.Stat(g.File)
+	if err != nil {
+		return shape{}, fmt.Errorf("look at the data of volume %s: %w", e.Volume, err)
+	}
+	return shape{size: st.Size(), readOnly: g.ReadOnly}, nil
+}
+
+// open opens a volume for a DPU. A session that this DPU has is ended first,
+// with its I/O: a client that lost its connection sends again what was not
+// answered, and nothing old may come after that. The same goes for one whose
+// right is gone, so that a refusal means that no I/O of it is left.
+func (s *Server) open(e Export, nc net.Conn) (*session, error) {
+	v := s.hold(e.Volume)
+	defer s.let(e.Volume, v)
+	g, denied := s.granted(e)
+	if old := v.sessions[e.Node]; old != nil && (denied == nil || !g.opens(old.export.Token)) {
+		old.end("opened anew")
+		old.gate.fence()
+		delete(v.sessions, e.Node)
+	}
+	if denied != nil {
+		return nil, denied
+	}
+	opened, err := s.newSession(e, g, nc)
+	if err != nil {
+		return nil, fmt.Errorf("open the data of volume %s: %w", e.Volume, err)
+	}
+	v.sessions[e.Node] = opened
+	s.stats.sessions.Add(1)
+	return opened, nil
+}
+
+func (s *Server) newSession(e Export, g Grant, nc net.Conn) (*session, error) {
+	flags := os.O_RDWR
+	if g.ReadOnly {
+		flags = os.O_RDONLY
+	}
+	f, err := os.OpenFile(g.File, flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	opened := &session{export: e, shape: shape{size: size, readOnly: g.ReadOnly}, conn: nc, file: f, gate: newGate(), stats: &s.stats}
+	if s.o.Record != nil && !g.ReadOnly {
+		if opened.recorder, err = s.o.Record(g.File); err != nil {
+			_ = f.Close()
+			return nil, err
+		}
+	}
+	return opened, nil
+}
+
+// release ends a session: its I/O first, then its place in the books.
+func (s *Server) release(x *session) {
+	x.gate.fence()
+	s.stats.sessions.Add(-1)
+	v := s.hold(x.export.Volume)
+	if v.sessions[x.export.Node] == x {
+		delete(v.sessions, x.export.Node)
+	}
+	s.let(x.export.Volume, v)
+	if err := x.close(); err != nil {
+		s.o.Log.Error(err, "close a volume", "volume", x.export.Volume, "dpu", x.export.Node)
+	}
+}
+
+// Revoke ends the sessions that node, or every node if none is named, has of
+// the volume, and returns how many: their connections are dropped, and the I/O
+// that was in flight has ended when it returns. The grant has to be gone before
+// it is called, or the DPU opens the volume again. What has no session is
+// success.
+func (s *Server) Revoke(volumeName, node string) int {
+	v := s.hold(volumeName)
+	defer s.let(volumeName, v)
+	var gone []*session
+	for n, x := range v.sessions {
+		if node == "" || n == node {
+			x.end("the right was taken back")
+			gone = append(gone, x)
+		}
+	}
+	for _, x := range gone {
+		x.gate.fence()
+		delete(v.sessions, x.export.Node)
+	}
+	s.o.Log.Info("right taken back", "volume", volumeName, "dpu", node, "sessions", len(gone))
+	return len(gone)
+}
