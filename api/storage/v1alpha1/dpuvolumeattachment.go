@@ -10,6 +10,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:rule="self.dpuVolumeName == oldSelf.dpuVolumeName",message="dpuVolumeName is immutable"
 // +kubebuilder:validation:XValidation:rule="self.functionType == oldSelf.functionType",message="functionType is immutable"
 // +kubebuilder:validation:XValidation:rule="self.hotplugFunction == oldSelf.hotplugFunction",message="hotplugFunction is immutable"
+// +kubebuilder:validation:XValidation:rule="(has(self.readOnly) && self.readOnly) == (has(oldSelf.readOnly) && oldSelf.readOnly)",message="readOnly is immutable"
 type DPUVolumeAttachmentSpec struct {
 	// DPUNodeName is the host: the name of a DPUNode and of its Node.
 	// +kubebuilder:validation:MinLength=1
@@ -21,6 +22,10 @@ type DPUVolumeAttachmentSpec struct {
 	// Role: Primary (default) or Replica. An addition of Moor.
 	// +optional
 	Role Role `json:"role,omitempty"`
+	// ReadOnly: the host uses the volume for reading only; its node service
+	// mounts it so. An addition of Moor.
+	// +optional
+	ReadOnly bool `json:"readOnly,omitempty"`
 }
 
 // NVMeAttrs identifies an NVMe namespace as the host sees it.

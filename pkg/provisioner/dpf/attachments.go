@@ -55,7 +55,7 @@ func (a *Attachments) Attach(ctx context.Context, spec provisioner.AttachSpec) (
 		return provisioner.Attachment{}, refused(what, err)
 	}
 	if have.Spec != want.Spec {
-		return provisioner.Attachment{}, fmt.Errorf("%s: %w: attachment %s asks for another volume, node or function", what, provisioner.ErrExists, want.Name)
+		return provisioner.Attachment{}, fmt.Errorf("%s: %w: attachment %s asks for another volume, node or function, or not for read-only alike", what, provisioner.ErrExists, want.Name)
 	}
 	uid := have.UID
 	shown, err := a.awaiter.Await(ctx, client.ObjectKeyFromObject(want), func(o *storagev1alpha1.DPUVolumeAttachment, found bool) (bool, error) {
@@ -157,7 +157,7 @@ func (a *Attachments) object(spec provisioner.AttachSpec) (*storagev1alpha1.DPUV
 	return &storagev1alpha1.DPUVolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: kube.AttachmentName(spec.Node, spec.VolumeID), Namespace: a.options.Namespace},
 		Spec: storagev1alpha1.DPUVolumeAttachmentSpec{
-			DPUNodeName: spec.Node, DPUVolumeName: spec.VolumeID, FunctionTypeConfig: f,
+			DPUNodeName: spec.Node, DPUVolumeName: spec.VolumeID, FunctionTypeConfig: f, ReadOnly: spec.ReadOnly,
 		},
 	}, nil
 }
