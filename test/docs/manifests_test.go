@@ -1,0 +1,260 @@
+package docs
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+// image is the one of Moor's own programs.
+const image = "ghcr.io/moor-storage/moor:dev"
+
+// decode reads every object of a file or text; an unknown or doubled field is
+// an error.
+func decode(t *testing.T, where, content string) []client.Object {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, storagev1alpha1.AddHostToScheme, storagev1alpha1.AddDPUToScheme,
+		moorv1alpha1.AddHostToScheme, moorv1alpha1.AddDPUToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	documents := utilyaml.NewYAMLReader(bufioReader(content))
+	var out []client.Object
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", where, err)
+		}
+		if len(bytes.TrimSpace(document)) == 0 {
+			continue
+		}
+		object, _, err := decoder.Decode(document, nil, nil)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", where, err, document)
+			continue
+		}
+		out = append(out, object.(client.Object))
+	}
+}
+
+// manifests are the objects of every manifest of one cluster, by file.
+func manifests(t *testing.T, cluster string) map[string][]client.Object {
+	t.Helper()
+	out := map[string][]client.Object{}
+	for _, pattern := range []string{"*.yaml", "workloads/*.yaml"} {
+		files, err := filepath.Glob(path("deploy", cluster, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			out[file] = decode(t, file, read(t, file))
+		}
+	}
+	return out
+}
+
+// names are "Kind/name" of all objects.
+func names(files map[string][]client.Object) map[string]bool {
+	out := map[string]bool{}
+	for _, objects := range files {
+		for _, o := range objects {
+			out[o.GetObjectKind().GroupVersionKind().Kind+"/"+o.GetName()] = true
+		}
+	}
+	return out
+}
+
+// TestManifests decodes all of deploy/, and checks what each object refers to.
+func TestManifests(t *testing.T) {
+	for _, cluster := range []string{"host", "dpu"} {
+		files := manifests(t, cluster)
+		have := names(files)
+		for file, objects := range files {
+			t.Run(strings.TrimPrefix(file, root+"/"), func(t *testing.T) {
+				for _, o := range objects {
+					checkObject(t, have, o)
+				}
+			})
+		}
+	}
+	for _, name := range []string{"storage.yaml", "statefulset.yaml"} {
+		decode(t, name, read(t, path("deploy", "examples", name)))
+	}
+}
+
+// schedulerConfig is no object of a cluster but a file of kube-scheduler.
+const schedulerConfig = "kube-scheduler-config.yaml"
+
+// TestSchedulerManifests does the same for deploy/scheduler, which goes into
+// the host cluster.
+func TestSchedulerManifests(t *testing.T) {
+	found, err := filepath.Glob(path("deploy", "scheduler", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]client.Object{}
+	for _, file := range found {
+		if filepath.Base(file) != schedulerConfig {
+			files[file] = decode(t, file, read(t, file))
+		}
+	}
+	have := names(files)
+	for _, objects := range files {
+		for _, o := range objects {
+			checkObject(t, have, o)
+		}
+	}
+}
+
+// builtIn are the roles that every cluster has.
+var builtIn = []string{"system:kube-scheduler", "system:volume-scheduler", "extension-apiserver-authentication-reader"}
+
+func checkObject(t *testing.T, have map[string]bool, o client.Object) {
+	t.Helper()
+	switch o := o.(type) {
+	case *appsv1.Deployment:
+		checkPod(t, have, o.Spec.Template, o.Spec.Selector.MatchLabels)
+	case *appsv1.DaemonSet:
+		checkPod(t, have, o.Spec.Template, o.Spec.Selector.MatchLabels)
+	case *rbacv1.RoleBinding:
+		checkBinding(t, have, o.RoleRef, o.Subjects)
+	case *rbacv1.ClusterRoleBinding:
+		checkBinding(t, have, o.RoleRef, o.Subjects)
+	}
+}
+
+func checkBinding(t *testing.T, have map[string]bool, role rbacv1.RoleRef, subjects []rbacv1.Subject) {
+	t.Helper()
+	if !have[role.Kind+"/"+role.Name] && !slices.Contains(builtIn, role.Name) {
+		t.Errorf("there is no %s %s", role.Kind, role.Name)
+	}
+	for _, s := range subjects {
+		if !have[s.Kind+"/"+s.Name] {
+			t.Errorf("there is no %s %s", s.Kind, s.Name)
+		}
+	}
+}
+
+func checkPod(t *testing.T, have map[string]bool, pod corev1.PodTemplateSpec, selector map[string]string) {
+	t.Helper()
+	for key, value := range selector {
+		if pod.Labels[key] != value {
+			t.Errorf("the pods do not have the selector's label %s=%s", key, value)
+		}
+	}
+	spec := pod.Spec
+	switch automount := spec.AutomountServiceAccountToken; {
+	case spec.ServiceAccountName != "" && !have["ServiceAccount/"+spec.ServiceAccountName]:
+		t.Errorf("there is no ServiceAccount %s", spec.ServiceAccountName)
+	case spec.ServiceAccountName == "" && (automount == nil || *automount):
+		t.Error("a pod without an account of its own mounts a token")
+	}
+	for _, c := range spec.Containers {
+		checkContainer(t, c)
+		for _, m := range c.VolumeMounts {
+			if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
+				t.Errorf("container %s mounts volume %s, which the pod does not have", c.Name, m.Name)
+			}
+		}
+	}
+}
+
+// sidecars are the programs that are not ours; their flags are those that the
+// test bed gives them too.
+var sidecars = []string{
+	"--csi-address", "--timeout", "--kube-api-qps", "--kube-api-burst", "--worker-threads", "--default-fstype", "--leader-election",
+}
+
+func checkContainer(t *testing.T, c corev1.Container) {
+	t.Helper()
+	known := sidecars
+	switch {
+	case strings.HasPrefix(c.Image, "registry.k8s.io/kube-scheduler:"):
+		return
+	case c.Image == image:
+		if len(c.Command) != 1 || !slices.Contains(programs(t), c.Command[0]) {
+			t.Errorf("container %s: command %q is none of the programs", c.Name, c.Command)
+			return
+		}
+		known = nil
+		for _, o := range options(t, c.Command[0]) {
+			known = append(known, "--"+o.name)
+		}
+	}
+	variables := map[string]bool{}
+	for _, e := range c.Env {
+		variables["$("+e.Name+")"] = true
+	}
+	for _, arg := range c.Args {
+		flag, value, _ := strings.Cut(arg, "=")
+		if !slices.Contains(known, flag) {
+			t.Errorf("container %s: there is no flag %s", c.Name, flag)
+		}
+		if strings.HasPrefix(value, "$(") && !variables[value] {
+			t.Errorf("container %s: %s is not in its environment", c.Name, value)
+		}
+	}
+}
+
+// TestExamples decodes the example of every kind's page.
+func TestExamples(t *testing.T) {
+	crds, _ := definitions(t)
+	for kind := range crds {
+		t.Run(kind, func(t *testing.T) {
+			_, rest, ok := strings.Cut(read(t, kindPage(kind)), "## Example\n\n```yaml\n")
+			example, _, ended := strings.Cut(rest, "```")
+			if !ok || !ended {
+				t.Fatal("the page has no example")
+			}
+			objects := decode(t, kind, example)
+			if len(objects) != 1 || objects[0].GetObjectKind().GroupVersionKind().Kind != kind {
+				t.Errorf("the example is not one %s", kind)
+			}
+		})
+	}
+}
+
+// TestNoWorkloadsBesideAccounts: the test bed applies deploy/host/*.yaml and
+// deploy/dpu/*.yaml as they are, and starts the programs itself.
+func TestNoWorkloadsBesideAccounts(t *testing.T) {
+	for _, cluster := range []string{"host", "dpu"} {
+		for file, objects := range manifests(t, cluster) {
+			for _, o := range objects {
+				switch o.(type) {
+				case *appsv1.Deployment, *appsv1.DaemonSet:
+					if filepath.Base(filepath.Dir(file)) != "workloads" {
+						t.Errorf("%s holds a workload: it belongs into workloads/", file)
+					}
+				}
+			}
+		}
+	}
+	if _, err := os.Stat(path("deploy", "image", "Dockerfile")); err != nil {
+		t.Error(err)
+	}
+}
