@@ -147,7 +147,26 @@ type DPUVolumeState struct {
 	VolumeInfo *VolumeInfo `json:"volumeInfo,omitempty"`
 }
 
-// DPUVolumeStatus is what the host controller sees. Writer: snap-host-controller.
+// ReplicaState is how a volume's replicas are. Writer: snap-csi-plugin in
+// controller mode.
+type ReplicaState struct {
+	// Wanted is how many replicas are wanted now.
+	// +optional
+	Wanted int32 `json:"wanted,omitempty"`
+	// Missing is how many of them have no attachment.
+	// +optional
+	Missing int32 `json:"missing,omitempty"`
+	// PrimaryGoneSince is when the volume was first seen without a primary;
+	// the replicas are released some time after. Empty while there is one.
+	// +optional
+	PrimaryGoneSince *metav1.Time `json:"primaryGoneSince,omitempty"`
+	// Message in words: why replicas are missing.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// DPUVolumeStatus is what the host controller sees. Writer:
+// snap-host-controller; replicas: snap-csi-plugin in controller mode.
 type DPUVolumeStatus struct {
 	// Phase: Pending until the vendor's volume is there, then Bound.
 	// +optional
@@ -155,6 +174,10 @@ type DPUVolumeStatus struct {
 	// State is what was chosen and made.
 	// +optional
 	State *DPUVolumeState `json:"state,omitempty"`
+	// Replicas is how the replicas are; absent if there are none and none are
+	// wanted. An addition of Moor.
+	// +optional
+	Replicas *ReplicaState `json:"replicas,omitempty"`
 	// Conditions: Ready, DPUVolumeReconciled, Scheduled, Bound.
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`

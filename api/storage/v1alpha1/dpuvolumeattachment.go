@@ -10,6 +10,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:rule="self.dpuVolumeName == oldSelf.dpuVolumeName",message="dpuVolumeName is immutable"
 // +kubebuilder:validation:XValidation:rule="self.functionType == oldSelf.functionType",message="functionType is immutable"
 // +kubebuilder:validation:XValidation:rule="self.hotplugFunction == oldSelf.hotplugFunction",message="hotplugFunction is immutable"
+// +kubebuilder:validation:XValidation:rule="!has(self.role) || self.role == 'Primary' || (has(oldSelf.role) && oldSelf.role == 'Replica')",message="role can only change from Replica to Primary: delete the attachment instead, which gives the right to write back"
 // +kubebuilder:validation:XValidation:rule="(has(self.readOnly) && self.readOnly) == (has(oldSelf.readOnly) && oldSelf.readOnly)",message="readOnly is immutable"
 type DPUVolumeAttachmentSpec struct {
 	// DPUNodeName is the host: the name of a DPUNode and of its Node.
@@ -19,7 +20,9 @@ type DPUVolumeAttachmentSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	DPUVolumeName      string `json:"dpuVolumeName"`
 	FunctionTypeConfig `json:",inline"`
-	// Role: Primary (default) or Replica. An addition of Moor.
+	// Role: Primary (default) or Replica. A Replica becomes the Primary by a
+	// change of this field; never the other way. An addition of Moor.
+	// +kubebuilder:default=Primary
 	// +optional
 	Role Role `json:"role,omitempty"`
 	// ReadOnly: the host uses the volume for reading only; its node service
@@ -45,7 +48,21 @@ type VirtioFSAttrs struct {
 	FilesystemTag string `json:"filesystemTag,omitempty"`
 }
 
-// AttachedDPU is what the DPU shows to the host.
+// AttachmentWarmth is how much of a volume's way to a host is walked.
+// +kubebuilder:validation:Enum=StorageAttached;PreEmulated;Attached
+type AttachmentWarmth string
+
+// The degrees of warmth of an attachment, the colder first.
+const (
+	// AttachmentStorageAttached: the storage lets the DPU use the volume.
+	AttachmentStorageAttached AttachmentWarmth = "StorageAttached"
+	// AttachmentPreEmulated: all is made but the attachment of the namespace.
+	AttachmentPreEmulated AttachmentWarmth = "PreEmulated"
+	// AttachmentAttached: the host sees the device.
+	AttachmentAttached AttachmentWarmth = "Attached"
+)
+
+// AttachedDPU is what the DPU shows to the host, or would show at once.
 type AttachedDPU struct {
 	// PCIAddress of the function on the host, "bus:device.function".
 	// +optional
@@ -76,17 +93,22 @@ type DPUVolumeAttachmentStatus struct {
 	// AttachmentMetadata from the vendor's ControllerPublish.
 	// +optional
 	AttachmentMetadata map[string]string `json:"attachmentMetadata,omitempty"`
-	// DPU is what the DPU shows.
+	// DPU is what the DPU shows; while dpuAttached is false and the condition
+	// PreEmulated True, what it would show after a promotion.
 	// +optional
 	DPU *AttachedDPU `json:"dpu,omitempty"`
 	// Epoch under which the device was shown. An addition of Moor.
 	// +optional
 	Epoch int64 `json:"epoch,omitempty"`
+	// Warmth: how much of the way to the host is walked. Empty: nothing. An
+	// addition of Moor.
+	// +optional
+	Warmth AttachmentWarmth `json:"warmth,omitempty"`
 	// Message in words: what is waited for.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// Conditions: Ready, DPUVolumeAttachmentReconciled, ControllerAttached,
-	// DPUAttached.
+	// DPUAttached and, of a Replica, PreEmulated.
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// ObservedGeneration is the generation that Conditions speak of.
@@ -102,8 +124,9 @@ type DPUVolumeAttachmentStatus struct {
 // +kubebuilder:printcolumn:name="DPUNodeName",type=string,JSONPath=`.spec.dpuNodeName`
 // +kubebuilder:printcolumn:name="FunctionType",type=string,JSONPath=`.spec.functionType`
 // +kubebuilder:printcolumn:name="HotplugFunction",type=boolean,JSONPath=`.spec.hotplugFunction`
-// +kubebuilder:printcolumn:name="Role",type=string,JSONPath=`.spec.role`,priority=1
-// +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.status.epoch`,priority=1
+// +kubebuilder:printcolumn:name="Role",type=string,JSONPath=`.spec.role`
+// +kubebuilder:printcolumn:name="Warmth",type=string,JSONPath=`.status.warmth`
+// +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.status.epoch`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type DPUVolumeAttachment struct {

@@ -108,3 +108,8 @@ const (
 // until the right to write has been taken back from its DPU, with a receipt.
 // An addition of Moor.
 const FinalizerWriterClaim = "storage.moor.dev/writer-claim"
+
+// LabelReplicaOf marks the replicas that the replica controller made; its
+// value is the volume's name, or the hex FNV-128 of it where a label may not
+// have that. It stays when a replica is promoted. An addition of Moor.
+const LabelReplicaOf = "storage.moor.dev/replica-of"
