@@ -22,7 +22,10 @@ const (
 	ParamHotplug = "hotplugFunction"
 )
 
-var ourParameters = []string{ParamPolicy, ParamFunctionType, ParamHotplug}
+var ourParameters = []string{
+	ParamPolicy, ParamFunctionType, ParamHotplug,
+	ParamMaxShares, ParamReplicas, ParamWarmth, ParamFailover,
+}
 
 // maxTypos is the edit distance up to which a key counts as a misspelt one of
 // ours and not as the vendor's.
@@ -30,8 +33,9 @@ const maxTypos = 2
 
 // DPFParameters checks the parameters of a DPF StorageClass. The result holds
 // policy, functionType (lower case) and hotplugFunction ("true" or "false"),
-// always all three, and every key that is not ours untouched; the keys that
-// sidecars add are dropped. Every error wraps ErrInvalid.
+// always all three, those of replication that are given, and every key that is
+// not ours untouched; the keys that sidecars add are dropped. Every error wraps
+// ErrInvalid.
 func DPFParameters(in map[string]string) (map[string]string, error) {
 	out, err := StripReserved(in)
 	if err != nil {
@@ -53,6 +57,9 @@ func DPFParameters(in map[string]string) (map[string]string, error) {
 	}
 	if hotplug && function == string(provisioner.VF) {
 		return nil, csiserver.Invalid("%s=true needs %s=pf: a virtual function cannot be hot-plugged", ParamHotplug, ParamFunctionType)
+	}
+	if err := parseReplication(out); err != nil {
+		return nil, err
 	}
 	out[ParamFunctionType] = function
 	out[ParamHotplug] = strconv.FormatBool(hotplug)
