@@ -52,7 +52,8 @@ sanity_on_bed() {
 }
 
 e2e_on_bed() {
-	plain test -tags=e2e -count=1 -timeout=$LIMIT ./test/e2e -ginkgo.no-color -ginkgo.flake-attempts=2 -ginkgo.v
+	plain test -c -tags=e2e -o bin/e2e.test ./test/e2e || return
+	(cd test/e2e && ../../bin/e2e.test -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.flake-attempts=2 -ginkgo.v)
 }
 
 # finish takes the bed down if one of the steps brought one up, after showing

@@ -20,23 +20,11 @@ var ours = []string{
 	"local-vendor", "local-vendor-dpu-1", "snap-node-driver-dpu-1", "snap-emulator-dpu-1",
 }
 
-// restart kills a process with SIGKILL and starts it again, and after it the
-// sidecars, which end when their driver does.
+// restart kills a process with SIGKILL and starts it again, as a kubelet would.
 func restart(ctx context.Context, name string) {
 	GinkgoHelper()
 	Expect(bed.Kill(name, syscall.SIGKILL)).To(Succeed())
 	Expect(bed.Restart(ctx, name)).To(Succeed())
-	revive(ctx)
-}
-
-// revive starts whatever of the sidecars has ended.
-func revive(ctx context.Context) {
-	GinkgoHelper()
-	for _, sidecar := range []string{"csi-provisioner", "csi-attacher", "csi-provisioner-dpu"} {
-		if !bed.Running(sidecar) {
-			Expect(bed.Restart(ctx, sidecar)).To(Succeed())
-		}
-	}
 }
 
 var _ = Describe("a process that is killed", func() {
