@@ -17,7 +17,7 @@ import (
 
 // Defaults of Options.
 const (
-	// DefaultTimeout is well below the httpTimeout that the shipped scheduler
+	// DefaultTimeout, twice, is the httpTimeout that the shipped scheduler
 	// configuration sets.
 	DefaultTimeout = 500 * time.Millisecond
 	// DefaultMaxBody takes 5,000 whole Node objects of 6 KiB, and 50,000 names.
@@ -35,8 +35,8 @@ type Source interface {
 // Options of a Handler.
 type Options struct {
 	Source Source
-	// Timeout of one request, from its first byte to the last of its answer;
-	// DefaultTimeout if not positive.
+	// Timeout of reading a request, and again of writing its answer; between
+	// the two nothing is waited for. DefaultTimeout if not positive.
 	Timeout time.Duration
 	// MaxBody is the size of a request's body in bytes; DefaultMaxBody if not
 	// positive.
@@ -108,8 +108,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(*sna
 	deadline := http.NewResponseController(w)
 	// Not every writer has deadlines (those of tests have none).
 	_ = deadline.SetReadDeadline(time.Now().Add(h.o.Timeout))
-	_ = deadline.SetWriteDeadline(time.Now().Add(h.o.Timeout))
 	body, err := h.answer(w, r, answer)
+	_ = deadline.SetWriteDeadline(time.Now().Add(h.o.Timeout))
 	var no *refused
 	if errors.As(err, &no) {
 		http.Error(w, no.words, no.code)

@@ -46,9 +46,9 @@ func (s *Store) Follow(ctx context.Context, informers Informers) error {
 			return fmt.Errorf("watch %s (are the CRDs of the host cluster installed?): %w", kind, err)
 		}
 		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    s.set,
-			UpdateFunc: func(_, o any) { s.set(o) },
-			DeleteFunc: s.remove,
+			AddFunc:    s.Set,
+			UpdateFunc: func(_, o any) { s.Set(o) },
+			DeleteFunc: s.Remove,
 		})
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", kind, err)

@@ -44,8 +44,9 @@ func New(driver string, c clock.WithTicker) *Store {
 // Index is the state now. It is empty before the first lists have come.
 func (s *Store) Index() *Index { return s.index.Load() }
 
-// set takes in the object as it is now.
-func (s *Store) set(o any) {
+// Set takes in a claim, a volume, an attachment or a node as it is now; anything
+// else, and what changes nothing that counts, is passed over.
+func (s *Store) Set(o any) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	now := *s.index.Load()
@@ -73,9 +74,9 @@ func (s *Store) set(o any) {
 	s.publish(&now)
 }
 
-// remove forgets an object, also one whose deletion was missed and is only
+// Remove forgets an object, also one whose deletion was missed and is only
 // known by its last state.
-func (s *Store) remove(o any) {
+func (s *Store) Remove(o any) {
 	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = gone.Obj
 	}

@@ -25,7 +25,7 @@ func newStore(objects ...any) (*Store, *clocktesting.FakeClock) {
 	c := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	s := New(driver, c)
 	for _, o := range objects {
-		s.set(o)
+		s.Set(o)
 	}
 	return s, c
 }
@@ -92,22 +92,22 @@ func TestStoreFollowsChanges(t *testing.T) {
 		want []string
 	}{
 		{"at first", func() {}, []string{"h-a on n1 attached", "h-a on n2 attached"}},
-		{"one turns cold", func() { s.set(attachment("at2", "a", "n2", false)) }, []string{"h-a on n1 attached"}},
-		{"and warm again", func() { s.set(attachment("at2", "a", "n2", true)) }, []string{"h-a on n1 attached", "h-a on n2 attached"}},
-		{"one comes back on another node", func() { s.set(attachment("at1", "a", "n3", true)) }, []string{"h-a on n2 attached", "h-a on n3 attached"}},
-		{"one comes back for another volume", func() { s.set(attachment("at1", "z", "n3", true)) }, []string{"h-a on n2 attached"}},
+		{"one turns cold", func() { s.Set(attachment("at2", "a", "n2", false)) }, []string{"h-a on n1 attached"}},
+		{"and warm again", func() { s.Set(attachment("at2", "a", "n2", true)) }, []string{"h-a on n1 attached", "h-a on n2 attached"}},
+		{"one comes back on another node", func() { s.Set(attachment("at1", "a", "n3", true)) }, []string{"h-a on n2 attached", "h-a on n3 attached"}},
+		{"one comes back for another volume", func() { s.Set(attachment("at1", "z", "n3", true)) }, []string{"h-a on n2 attached"}},
 		{"a deletion that was missed", func() {
-			s.remove(cache.DeletedFinalStateUnknown{Key: "x", Obj: attachment("at2", "a", "n2", true)})
+			s.Remove(cache.DeletedFinalStateUnknown{Key: "x", Obj: attachment("at2", "a", "n2", true)})
 		}, nil},
-		{"a deletion of which nothing is known", func() { s.remove(cache.DeletedFinalStateUnknown{Key: "x"}) }, nil},
-		{"deleted twice", func() { s.remove(attachment("at2", "a", "n2", true)) }, nil},
+		{"a deletion of which nothing is known", func() { s.Remove(cache.DeletedFinalStateUnknown{Key: "x"}) }, nil},
+		{"deleted twice", func() { s.Remove(attachment("at2", "a", "n2", true)) }, nil},
 		{"two attachments on one node", func() {
-			s.set(attachment("at3", "a", "n1", true))
-			s.set(attachment("at4", "a", "n1", true))
+			s.Set(attachment("at3", "a", "n1", true))
+			s.Set(attachment("at4", "a", "n1", true))
 		}, []string{"h-a on n1 attached", "h-a on n1 attached"}},
-		{"the claim goes", func() { s.remove(claim("a")) }, nil},
-		{"the claim returns, its volume goes", func() { s.set(claim("a")); s.remove(persistentVolume("a")) }, nil},
-		{"the volume returns", func() { s.set(persistentVolume("a")) }, []string{"h-a on n1 attached", "h-a on n1 attached"}},
+		{"the claim goes", func() { s.Remove(claim("a")) }, nil},
+		{"the claim returns, its volume goes", func() { s.Set(claim("a")); s.Remove(persistentVolume("a")) }, nil},
+		{"the volume returns", func() { s.Set(persistentVolume("a")) }, []string{"h-a on n1 attached", "h-a on n1 attached"}},
 	}
 	for _, step := range steps {
 		step.do()
@@ -119,7 +119,7 @@ func TestStoreFollowsChanges(t *testing.T) {
 	if diff := gocmp.Diff(want, s.Index().Size()); diff != "" {
 		t.Error(diff)
 	}
-	s.remove(storageNode("n1", 4))
+	s.Remove(storageNode("n1", 4))
 	if got := s.Index().Node("n1"); !strings.Contains(got.NoDPU, "no DPUStorageNode") {
 		t.Errorf("a node that is gone is known as %+v", got)
 	}
@@ -130,10 +130,10 @@ func TestIndexIsImmutable(t *testing.T) {
 	s, _ := newStore(claim("a"), persistentVolume("a"), storageNode("n1", 4), attachment("at1", "a", "n1", true))
 	held := s.Index()
 	before := gocmp.Diff(nil, held.Volumes(pod("a"))) + fmt.Sprint(*held.Node("n1"), held.Size())
-	s.set(attachment("at1", "a", "n1", false))
-	s.set(attachment("at2", "a", "n2", true))
-	s.set(storageNode("n1", 0))
-	s.remove(claim("a"))
+	s.Set(attachment("at1", "a", "n1", false))
+	s.Set(attachment("at2", "a", "n2", true))
+	s.Set(storageNode("n1", 0))
+	s.Remove(claim("a"))
 	if after := gocmp.Diff(nil, held.Volumes(pod("a"))) + fmt.Sprint(*held.Node("n1"), held.Size()); after != before {
 		t.Errorf("was %s, is %s", before, after)
 	}
@@ -149,12 +149,12 @@ func TestSameIsNotSwapped(t *testing.T) {
 	beat := storageNode("n1", 4)
 	beat.Status.DPU.Sequence = 77
 	for _, o := range []any{claim("a"), persistentVolume("a"), beat, attachment("at1", "a", "n1", true), attachment("at9", "a", "n1", false), "what is this?"} {
-		s.set(o)
+		s.Set(o)
 		if s.Index() != held {
 			t.Errorf("%T swapped the index", o)
 		}
 	}
-	s.remove(claim("never"))
+	s.Remove(claim("never"))
 	if s.Index() != held {
 		t.Error("the deletion of what never was swapped the index")
 	}
@@ -170,11 +170,11 @@ func TestOrderOfEventsDoesNotMatter(t *testing.T) {
 			name := fmt.Sprint("at", r.IntN(5))
 			a := attachment(name, []string{"a", "b"}[r.IntN(2)], fmt.Sprint("n", r.IntN(3)), r.IntN(3) > 0)
 			if r.IntN(4) == 0 {
-				s.remove(cmp.Or(last[name], a))
+				s.Remove(cmp.Or(last[name], a))
 				delete(last, name)
 				continue
 			}
-			s.set(a)
+			s.Set(a)
 			last[name] = a
 		}
 		var want []string
@@ -197,8 +197,8 @@ func TestReadWhileWritten(t *testing.T) {
 	for w := range 3 {
 		all.Go(func() {
 			for i := range 500 {
-				s.set(attachment(fmt.Sprint("at", w), "a", fmt.Sprint("n", i%7), i%3 > 0))
-				s.set(storageNode(fmt.Sprint("n", w), int64(i)))
+				s.Set(attachment(fmt.Sprint("at", w), "a", fmt.Sprint("n", i%7), i%3 > 0))
+				s.Set(storageNode(fmt.Sprint("n", w), int64(i)))
 			}
 		})
 		all.Go(func() {
