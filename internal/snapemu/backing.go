@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/moor-storage/moor/internal/mediumlog"
+	"github.com/moor-storage/moor/internal/snapemu/model"
 )
 
 // store is a bdev's storage with what the emulator counts and records of it.
@@ -55,6 +57,19 @@ func (s *store) record(off, length int64) error {
 	}
 	if err := s.log.Append(s.dpu, off, length); err != nil {
 		return fmt.Errorf("record a write of %d bytes at %d: %w", length, off, err)
+	}
+	return nil
+}
+
+// settled returns nil unless a write of the host may arrive at the medium yet,
+// though nobody waits for it any more.
+func (s *store) settled() error {
+	remote, ok := s.Backing.(interface{ Settled() error })
+	if !ok {
+		return nil
+	}
+	if err := remote.Settled(); err != nil {
+		return model.Refuse(syscall.EHOSTUNREACH, "%v", err)
 	}
 	return nil
 }

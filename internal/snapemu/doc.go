@@ -9,5 +9,5 @@
 //
 // It never decides who may use a volume.
 //
-// Floor 3: imports nothing of the project but its own rooms.
+// Floor 3: the words of the protocol, the medium log and the target's client.
 package snapemu

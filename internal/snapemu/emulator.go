@@ -34,6 +34,9 @@ type Options struct {
 	SysfsRoot, DevRoot string
 	// MediumLogDir holds the logs of accepted writes; empty records none.
 	MediumLogDir string
+	// IOTimeout is how long I/O of a bdev over a block target waits for a target
+	// that is out of reach; 0 means blocktarget.DefaultIOTimeout.
+	IOTimeout time.Duration
 	// DataPath makes the devices; nil shows the files behind the bdevs
 	// themselves, which needs no privileges but cannot fence. The emulator
 	// closes it.

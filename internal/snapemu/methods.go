@@ -37,6 +37,7 @@ func methodTable() map[string]handler {
 	all := map[string]handler{}
 	maps.Copy(all, nvmeMethods())
 	maps.Copy(all, bdevMethods())
+	maps.Copy(all, targetMethods())
 	maps.Copy(all, controlMethods())
 	maps.Copy(all, map[string]handler{
 		"rpc_get_methods":    method(getMethods),

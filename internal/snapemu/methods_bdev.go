@@ -178,6 +178,11 @@ func deleteBdev(product string) func(context.Context, *Emulator, struct {
 	return func(_ context.Context, e *Emulator, p struct {
 		Name string `json:"name" snap:"must"`
 	}) (any, error) {
+		if s := e.stores[p.Name]; s != nil {
+			if err := s.settled(); err != nil {
+				return nil, err
+			}
+		}
 		if err := e.model.DeleteBdev(p.Name, product); err != nil {
 			return nil, err
 		}

@@ -70,6 +70,16 @@ func namespaceDestroy(_ context.Context, e *Emulator, p struct {
 	NQN  string `json:"nqn" snap:"must"`
 	NSID uint64 `json:"nsid" snap:"must"`
 }) (any, error) {
+	for _, s := range e.model.Subsystems {
+		for _, ns := range s.Namespaces {
+			if s.NQN != p.NQN || ns.NSID != p.NSID {
+				continue
+			}
+			if err := e.stores[ns.Bdev.Name].settled(); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return true, e.model.DestroyNamespace(p.NQN, p.NSID)
 }
 
@@ -164,7 +174,18 @@ func attachNS(ctx context.Context, e *Emulator, p ctrlNS) (any, error) {
 	return out, nil
 }
 
+// detachNS fences before it changes anything: a namespace whose last writes may
+// arrive at a medium out of reach stays attached, dead to the host, until they
+// cannot, since the answer to a detach is a receipt.
 func detachNS(ctx context.Context, e *Emulator, p ctrlNS) (any, error) {
+	for _, s := range e.shown {
+		if s.Namespace.NSID == p.NSID && s.Namespace.Controller.ID == p.CtrlID {
+			s.device.Fence()
+			if err := e.stores[s.Namespace.Bdev.Name].settled(); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return e.changed(ctx, e.model.DetachNamespace(p.CtrlID, p.NSID))
 }
 

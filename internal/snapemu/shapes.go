@@ -104,5 +104,9 @@ func bdevOf(b *model.Bdev) bdevShape {
 	if b.Product == model.AIO {
 		shape.DriverSpecific["aio"] = map[string]any{"filename": b.Filename, "block_size_override": true, "readonly": b.ReadOnly, "fallocate": false}
 	}
+	if t := b.Target; t != nil {
+		shape.DriverSpecific["moor_target"] = snaprpc.TargetBdev{Address: t.Address, Volume: t.Volume, Node: t.Node,
+			Fingerprint: t.Fingerprint, ReadOnly: b.ReadOnly}
+	}
 	return shape
 }

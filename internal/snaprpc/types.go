@@ -145,7 +145,8 @@ func (b Bdev) SizeBytes() int64 { return b.BlockSize * b.NumBlocks }
 
 // DriverSpecific is the part of a bdev that depends on its module.
 type DriverSpecific struct {
-	AIO *AIOBdev `json:"aio,omitempty"`
+	AIO        *AIOBdev    `json:"aio,omitempty"`
+	MoorTarget *TargetBdev `json:"moor_target,omitempty"`
 }
 
 // AIOBdev tells of a bdev over a file or device of the DPU.

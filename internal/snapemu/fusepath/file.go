@@ -67,7 +67,7 @@ func (f *file) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) 
 	defer f.gate.leave()
 	n, err := f.target.Backing.ReadAt(dest, off)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fs.ToErrno(err)
+		return nil, errnoOf(err)
 	}
 	return fuse.ReadResultData(dest[:n]), 0
 }

@@ -12,6 +12,8 @@ const (
 	AIO    = "AIO disk"
 	Malloc = "Malloc disk"
 	Null   = "Null disk"
+	// MoorTarget is the emulator's own, none of SPDK's.
+	MoorTarget = "Moor target disk"
 )
 
 // CreateBdev adds b. EINVAL for a bad name, size or identity, EEXIST if the

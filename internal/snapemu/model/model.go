@@ -101,8 +101,17 @@ type Bdev struct {
 	ReadOnly             bool
 	// Filename is the file behind it; empty for a device in memory.
 	Filename string
+	// Target is the volume of a block target behind it, or nil.
+	Target *Target
 	// Claim is the namespace that holds it, or nil.
 	Claim *Namespace
+}
+
+// Target is a volume of a block target, without the secret that opens it.
+type Target struct {
+	Address, Volume, Node string
+	// Fingerprint tells rights to one volume apart.
+	Fingerprint string
 }
 
 // Size is the bdev's capacity in bytes.
