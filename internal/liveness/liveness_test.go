@@ -1,0 +1,141 @@
+package liveness
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+)
+
+// player feeds an observer with nodes "a" and "b".
+type player struct {
+	t     *testing.T
+	clock *clocktesting.FakePassiveClock
+	o     *Observer
+	nodes map[string]*moorv1alpha1.DPUStorageNode
+}
+
+func newPlayer(t *testing.T) *player {
+	p := &player{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), nodes: map[string]*moorv1alpha1.DPUStorageNode{}}
+	p.o = New(p.clock, 25*time.Second)
+	for _, name := range []string{"a", "b"} {
+		p.nodes[name] = &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: moorv1alpha1.DPUStorageNodeStatus{
+			Host: &moorv1alpha1.HostState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 5}},
+			DPU:  &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 5}},
+		}}
+		p.o.Observe(p.nodes[name])
+	}
+	return p
+}
+
+// pass lets seconds go by in steps of 5 in which those named beat.
+func (p *player) pass(seconds int, beating ...string) {
+	for range seconds / 5 {
+		p.clock.SetTime(p.clock.Now().Add(5 * time.Second))
+		for _, who := range beating {
+			n := p.nodes[who[:1]]
+			if who[2:] == "host" {
+				n.Status.Host.Sequence++
+			} else {
+				n.Status.DPU.Sequence++
+			}
+		}
+		p.o.Observe(p.nodes["a"])
+		p.o.Observe(p.nodes["b"])
+	}
+}
+
+func (p *player) want(host, dpu Beat) {
+	p.t.Helper()
+	got := p.o.Observe(p.nodes["a"])
+	if got.Host != host || got.DPU != dpu {
+		p.t.Fatalf("host %s, DPU %s; want %s, %s", got.Host, got.DPU, host, dpu)
+	}
+}
+
+func TestBeats(t *testing.T) {
+	p := newPlayer(t)
+	p.want(Unknown, Unknown)
+	p.pass(5, "a/host", "b/host")
+	p.want(Fresh, Unknown)
+	p.pass(15, "a/host", "b/host")
+	p.want(Fresh, Unknown)
+	p.pass(15, "a/host", "b/host")
+	p.want(Fresh, Stale)
+	p.pass(5, "a/dpu", "b/host")
+	p.want(Fresh, Fresh)
+	p.pass(20, "a/dpu")
+	p.want(Stale, Fresh)
+	p.pass(5, "a/host", "a/dpu")
+	p.want(Fresh, Fresh)
+}
+
+// TestNobodyHeard: silence of all is the observer's own deafness.
+func TestNobodyHeard(t *testing.T) {
+	p := newPlayer(t)
+	p.pass(30, "a/host", "a/dpu", "b/host")
+	p.want(Fresh, Fresh)
+	p.pass(600)
+	p.want(Unknown, Unknown)
+	p.pass(5, "b/host")
+	p.want(Unknown, Unknown)
+	p.pass(20, "b/host")
+	p.want(Unknown, Unknown)
+	p.pass(10, "b/host")
+	p.want(Stale, Stale)
+}
+
+// TestRestart: a new observer knows nobody dead.
+func TestRestart(t *testing.T) {
+	p := newPlayer(t)
+	p.pass(60, "b/host")
+	p.want(Stale, Stale)
+	p.o = New(p.clock, 25*time.Second)
+	p.want(Unknown, Unknown)
+	p.pass(20, "b/host")
+	p.want(Unknown, Unknown)
+}
+
+func TestNeverBeat(t *testing.T) {
+	p := newPlayer(t)
+	p.nodes["a"].Status = moorv1alpha1.DPUStorageNodeStatus{}
+	p.o.Forget("a")
+	p.pass(100, "b/host")
+	p.want(Unknown, Unknown)
+	if wait := p.o.Again("a"); wait != 0 {
+		t.Errorf("look again in %s", wait)
+	}
+}
+
+// TestDeadByItsDPU: a beat from before the DPU's word is no sign against it.
+func TestDeadByItsDPU(t *testing.T) {
+	p := newPlayer(t)
+	p.pass(10, "a/host", "a/dpu")
+	p.nodes["a"].Status.DPU.Host = &moorv1alpha1.HostSight{Evidence: "no link"}
+	p.want(Unknown, Fresh)
+	if got := p.o.Observe(p.nodes["a"]); got.Sight != SeenDead || got.Words != "no link" {
+		t.Errorf("sight %+v", got)
+	}
+	p.pass(5, "a/host", "a/dpu")
+	p.want(Fresh, Fresh)
+	p.nodes["a"].Status.DPU.Host.Alive = true
+	if got := p.o.Observe(p.nodes["a"]); got.Sight != SeenAlive || got.Host != Fresh {
+		t.Errorf("sight %+v", got)
+	}
+}
+
+func TestAgain(t *testing.T) {
+	p := newPlayer(t)
+	p.pass(10, "a/host", "a/dpu")
+	if wait := p.o.Again("a"); wait != 25*time.Second {
+		t.Errorf("look again in %s", wait)
+	}
+	p.pass(30, "b/host")
+	p.want(Stale, Stale)
+	if wait := p.o.Again("a"); wait != 0 {
+		t.Errorf("look again in %s at what is stale", wait)
+	}
+}
