@@ -31,7 +31,7 @@ func TestTexts(t *testing.T) {
 	}
 	for _, m := range matches {
 		if !anyHolds(files, strings.Split(m[1], gap)) {
-			t.Errorf("no source file has the text %q", m[1])
+			t.Errorf("docs/troubleshooting.md quotes %q, which no source file has any more: correct the page", m[1])
 		}
 	}
 }
