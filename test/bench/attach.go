@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/moor-storage/moor/test/devcluster"
+)
+
+const (
+	// warmups are runs before those that count: caches fill, connections are
+	// made.
+	warmups = 3
+	// crowd is how many volumes attach.parallel50 attaches at once.
+	crowd = 50
+	// calm is how long no write may come before all are taken to be there.
+	calm = time.Second
+)
+
+// attachSingle attaches and detaches new volumes one at a time: a volume's
+// first attachment is what a new pod waits for.
+func (b *bench) attachSingle(ctx context.Context) error {
+	runs := b.options.times(100)
+	volumes, err := b.create(ctx, warmups+runs)
+	if err != nil {
+		return err
+	}
+	for i, v := range volumes[:warmups] {
+		if _, _, err := b.attachDetach(ctx, v, b.turn(i)); err != nil {
+			return err
+		}
+	}
+	count, err := b.countWrites(ctx)
+	if err != nil {
+		return err
+	}
+	var attached, detached []float64
+	var starts []time.Time
+	for i, v := range volumes[warmups:] {
+		starts = append(starts, time.Now())
+		in, out, err := b.attachDetach(ctx, v, b.turn(i))
+		if err != nil {
+			return err
+		}
+		attached, detached = append(attached, millis(in)), append(detached, millis(out))
+	}
+	b.add(median("attach.single", unitMillis, attached), median("detach.single", unitMillis, detached))
+	return count.finish(ctx, b, starts)
+}
+
+// turn is the host whose turn it is.
+func (b *bench) turn(i int) int { return i % len(b.bed.Nodes()) }
+
+func (b *bench) attachDetach(ctx context.Context, v volume, node int) (in, out time.Duration, err error) {
+	begin := time.Now()
+	if _, err := b.attach(ctx, v, node); err != nil {
+		return 0, 0, err
+	}
+	in = time.Since(begin)
+	begin = time.Now()
+	err = b.detach(ctx, v, node)
+	return in, time.Since(begin), err
+}
+
+// writeCount counts the writes in both audit logs from its making on.
+type writeCount struct{ marks map[string]auditMark }
+
+// clusters in the order of the results.
+var clusters = []string{devcluster.HostCluster, devcluster.DPUCluster}
+
+func (b *bench) countWrites(ctx context.Context) (writeCount, error) {
+	c := writeCount{marks: map[string]auditMark{}}
+	for _, cluster := range clusters {
+		mark, err := markAudit(b.bed.AuditLog(cluster))
+		if err != nil {
+			return c, err
+		}
+		c.marks[cluster] = mark
+	}
+	// What still goes on from before must not count.
+	if err := c.settle(ctx); err != nil {
+		return c, err
+	}
+	for cluster := range c.marks {
+		mark, err := markAudit(b.bed.AuditLog(cluster))
+		if err != nil {
+			return c, err
+		}
+		c.marks[cluster] = mark
+	}
+	return c, nil
+}
+
+// settle returns when no write that counts has come for a while.
+func (c writeCount) settle(ctx context.Context) error {
+	last := -1
+	err := wait.PollUntilContextTimeout(ctx, calm, patience, false, func(context.Context) (bool, error) {
+		now := 0
+		for _, mark := range c.marks {
+			events, err := mark.since()
+			if err != nil {
+				return false, err
+			}
+			now += len(events)
+		}
+		quiet := now == last
+		last = now
+		return quiet, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until nothing more is written to the API servers: %w", err)
+	}
+	return nil
+}
+
+// finish adds the results; each run starts at one of starts.
+func (c writeCount) finish(ctx context.Context, b *bench, starts []time.Time) error {
+	if err := c.settle(ctx); err != nil {
+		return err
+	}
+	b.writeRuns = len(starts)
+	for _, cluster := range clusters {
+		events, err := c.marks[cluster].since()
+		if err != nil {
+			return err
+		}
+		b.add(mean("attach.api_writes."+cluster, unitWrites, perRun(events, starts)))
+		b.writes = append(b.writes, tally(cluster, events)...)
+	}
+	return nil
+}
+
+// attachParallel attaches a crowd of new volumes at once over all hosts. The
+// first round is a warm-up.
+func (b *bench) attachParallel(ctx context.Context) error {
+	if most := (crowd + len(b.bed.Nodes()) - 1) / len(b.bed.Nodes()); most > b.bed.Options().VFs {
+		return fmt.Errorf("attach %d volumes to %d hosts at once: each needs %d virtual functions and has %d; run make bench, or moor-dev up --vfs=64",
+			crowd, len(b.bed.Nodes()), most, b.bed.Options().VFs)
+	}
+	var single, all []float64
+	for round := range 1 + b.options.times(3) {
+		took, end, err := b.attachCrowd(ctx)
+		if err != nil {
+			return err
+		}
+		if round > 0 {
+			single, all = append(single, took...), append(all, end)
+		}
+	}
+	b.add(median("attach.parallel50", unitMillis, single), worst("attach.parallel50.all", unitMillis, all))
+	return nil
+}
+
+// attachCrowd returns how long each took and how long all did, and removes the
+// volumes.
+func (b *bench) attachCrowd(ctx context.Context) (took []float64, all float64, err error) {
+	volumes, err := b.create(ctx, crowd)
+	if err != nil {
+		return nil, 0, err
+	}
+	var mu sync.Mutex
+	begin := time.Now()
+	err = each(crowd, func(i int) error {
+		start := time.Now()
+		if _, err := b.attach(ctx, volumes[i], b.turn(i)); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		took = append(took, millis(time.Since(start)))
+		return nil
+	})
+	all = millis(time.Since(begin))
+	if err != nil {
+		return nil, 0, err
+	}
+	return took, all, b.clearVolumes(ctx)
+}

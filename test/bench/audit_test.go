@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// line is a line of an audit log as kube-apiserver writes it at level Metadata.
+func line(verb, user, ref string, code int, at string) string {
+	return fmt.Sprintf(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"1","stage":"ResponseComplete",`+
+		`"requestURI":"/apis","verb":%q,"user":{"username":%q,"groups":["g"]},"sourceIPs":["10.0.0.1"],"objectRef":%s,`+
+		`"responseStatus":{"metadata":{},"code":%d},"requestReceivedTimestamp":%q,"stageTimestamp":%q}`+"\n", verb, user, ref, code, at, at)
+}
+
+const (
+	attachmentRef = `{"resource":"dpuvolumeattachments","namespace":"n","name":"a","apiGroup":"storage.dpu.nvidia.com","apiVersion":"v1alpha1"}`
+	statusRef     = `{"resource":"dpuvolumeattachments","apiGroup":"storage.dpu.nvidia.com","subresource":"status"}`
+	leaseRef      = `{"resource":"leases","apiGroup":"coordination.k8s.io"}`
+	heartbeatRef  = `{"resource":"dpustoragenodes","apiGroup":"storage.moor.dev","subresource":"status"}`
+	tokenRef      = `{"resource":"serviceaccounts","subresource":"token"}`
+	csiUser       = "system:serviceaccount:dpf-operator-system:snap-csi-plugin-controller"
+	syncUser      = "system:serviceaccount:dpf-operator-system:snap-host-controller"
+)
+
+func log() string {
+	return line("create", csiUser, attachmentRef, 201, "2026-01-02T03:04:05.100000Z") +
+		line("patch", syncUser, statusRef, 200, "2026-01-02T03:04:05.200000Z") +
+		line("update", "system:node:host-1", leaseRef, 200, "2026-01-02T03:04:05.300000Z") +
+		line("patch", syncUser, heartbeatRef, 200, "2026-01-02T03:04:05.300000Z") +
+		line("create", "admin", tokenRef, 201, "2026-01-02T03:04:05.300000Z") +
+		line("patch", syncUser, statusRef, 409, "2026-01-02T03:04:06.000000Z")
+}
+
+func TestParseAudit(t *testing.T) {
+	// The last line is still being written.
+	events, err := parseAudit(strings.NewReader(log() + `{"kind":"Ev`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []writeRow{
+		{cluster: "host", who: "snap-host-controller", verb: "patch", resource: "dpuvolumeattachments.storage.dpu.nvidia.com/status", count: 2, refused: 1},
+		{cluster: "host", who: "snap-csi-plugin-controller", verb: "create", resource: "dpuvolumeattachments.storage.dpu.nvidia.com", count: 1},
+	}
+	if diff := cmp.Diff(want, tally("host", events), cmp.AllowUnexported(writeRow{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParseAuditRefusesGarbage(t *testing.T) {
+	if _, err := parseAudit(strings.NewReader("garbage\n")); err == nil {
+		t.Error("garbage is read as an event")
+	}
+}
+
+func TestPerRun(t *testing.T) {
+	events, err := parseAudit(strings.NewReader(log()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(s string) time.Time {
+		out, err := time.Parse(time.RFC3339Nano, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name   string
+		starts []time.Time
+		want   []float64
+	}{
+		{"each in its run", []time.Time{at("2026-01-02T03:04:05.05Z"), at("2026-01-02T03:04:05.9Z")}, []float64{2, 1}},
+		{"a run that wrote nothing", []time.Time{at("2026-01-02T03:04:05Z"), at("2026-01-02T03:04:05.3Z"), at("2026-01-02T03:04:05.4Z")}, []float64{2, 0, 1}},
+		{"at the very start", []time.Time{at("2026-01-02T03:04:05.1Z"), at("2026-01-02T03:04:06Z")}, []float64{2, 1}},
+		{"before the first", []time.Time{at("2026-01-02T03:04:05.15Z")}, []float64{2}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, perRun(events, c.starts)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestMark(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	if err := os.WriteFile(path, []byte(log()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mark, err := markAudit(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if events, err := mark.since(); err != nil || len(events) != 0 {
+		t.Fatalf("%d events, %v since the end", len(events), err)
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(line("delete", csiUser, attachmentRef, 200, "2026-01-02T03:04:07Z")); err != nil {
+		t.Fatal(err)
+	}
+	events, err := mark.since()
+	if err != nil || len(events) != 1 || events[0].Verb != "delete" {
+		t.Errorf("read %v, %v; want the one event after the mark", events, err)
+	}
+	if _, err := markAudit(path + ".none"); err == nil {
+		t.Error("a log that is not there is no error")
+	}
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+const (
+	// looks and lookApart are how often the memory is read: it moves with the
+	// garbage collector.
+	looks     = 10
+	lookApart = time.Second
+)
+
+// memory measures the resident memory of every process of Moor while many
+// volumes are there, none of them attached. Processes that run on every host
+// or DPU share one result.
+func (b *bench) memory(ctx context.Context) error {
+	if err := b.fill(ctx); err != nil {
+		return err
+	}
+	samples := map[string][]float64{}
+	for range looks {
+		if err := b.readMemory(samples); err != nil {
+			return err
+		}
+		if err := pause(ctx, lookApart); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(samples)) {
+		b.add(worst("rss."+name, unitBytes, samples[name]))
+	}
+	return nil
+}
+
+// fill makes the volumes, directly as DPUVolumes, and waits until all are
+// bound.
+func (b *bench) fill(ctx context.Context) error {
+	err := each(b.options.volumes, func(i int) error {
+		o := &storagev1alpha1.DPUVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%sfill-%d", prefix, i), Namespace: kit.Namespace},
+			Spec: storagev1alpha1.DPUVolumeSpec{
+				DPUStoragePolicyName: policy,
+				AccessModes:          []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources:            corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}},
+			},
+		}
+		if err := b.clients.Host.Create(ctx, o); err != nil {
+			return fmt.Errorf("make DPUVolume %s: %w", o.Name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return until(ctx, fmt.Sprintf("%d volumes are bound", b.options.volumes), func(ctx context.Context) (bool, error) {
+		bound, err := b.list(ctx, &storagev1alpha1.DPUVolumeList{}, func(o client.Object) bool {
+			v, ok := o.(*storagev1alpha1.DPUVolume)
+			return ok && v.Status.Phase == storagev1alpha1.DPUVolumeBound
+		})
+		return len(bound) >= b.options.volumes, err
+	})
+}
+
+// readMemory adds one sample of every process that the bed runs from Moor's
+// programs.
+func (b *bench) readMemory(samples map[string][]float64) error {
+	processes, err := b.bed.Processes()
+	if err != nil {
+		return err
+	}
+	for _, p := range processes {
+		if filepath.Dir(p.Argv[0]) != b.bed.BinDir() || !p.Identity.Alive() {
+			continue
+		}
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Identity.PID))
+		if err != nil {
+			return fmt.Errorf("read the memory of process %s: %w", p.Name, err)
+		}
+		megabytes, err := resident(status)
+		if err != nil {
+			return fmt.Errorf("read the memory of process %s: %w", p.Name, err)
+		}
+		name := group(p.Name)
+		samples[name] = append(samples[name], megabytes)
+	}
+	return nil
+}
+
+var (
+	vmRSS    = regexp.MustCompile(`(?m)^VmRSS:\s+(\d+) kB$`)
+	numbered = regexp.MustCompile(`-(host|dpu)-\d+$`)
+)
+
+// resident is VmRSS of the text of /proc/PID/status, in MB of 10^6 bytes.
+func resident(status []byte) (float64, error) {
+	m := vmRSS.FindSubmatch(status)
+	if m == nil {
+		return 0, errors.New("its status has no VmRSS")
+	}
+	kib, err := strconv.ParseFloat(string(m[1]), 64)
+	return kib * 1024 / 1e6, err
+}
+
+// group is the name that the processes of a kind share: snap-csi-plugin-host-2
+// is one of snap-csi-plugin-host.
+func group(process string) string { return numbered.ReplaceAllString(process, "-$1") }
