@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,43 +35,147 @@ type Attachments struct {
 
 var _ provisioner.Attachments = (*Attachments)(nil)
 
-// Attach makes the DPUVolumeAttachment of the volume to spec.Node and waits
-// until that node's DPU shows the device.
+// Attach makes the DPUVolumeAttachment of the volume to spec.Node, or promotes
+// the replica that is there, and waits until that node's DPU shows the device.
 func (a *Attachments) Attach(ctx context.Context, spec provisioner.AttachSpec) (provisioner.Attachment, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.options.Timeout)
 	defer cancel()
 	what := fmt.Sprintf("attach volume %s to node %s", spec.VolumeID, spec.Node)
-	if err := a.volumeExists(ctx, spec.VolumeID); err != nil {
-		return provisioner.Attachment{}, fmt.Errorf("%s: %w", what, err)
-	}
-	if err := a.nodeHasDPU(ctx, spec.Node); err != nil {
-		return provisioner.Attachment{}, fmt.Errorf("%s: %w", what, err)
-	}
-	want, err := a.object(spec)
+	want, err := a.wanted(ctx, spec)
 	if err != nil {
 		return provisioner.Attachment{}, fmt.Errorf("%s: %w", what, err)
 	}
-	have := want.DeepCopy()
-	if _, err := kube.Create(ctx, a.options.Client, have); err != nil {
-		return provisioner.Attachment{}, refused(what, err)
+	uid, err := a.ask(ctx, want)
+	if err != nil {
+		return provisioner.Attachment{}, fmt.Errorf("%s: %w", what, err)
 	}
-	if have.Spec != want.Spec {
-		return provisioner.Attachment{}, fmt.Errorf("%s: %w: attachment %s asks for another volume, node or function, or not for read-only alike", what, provisioner.ErrExists, want.Name)
-	}
-	uid := have.UID
-	shown, err := a.awaiter.Await(ctx, client.ObjectKeyFromObject(want), func(o *storagev1alpha1.DPUVolumeAttachment, found bool) (bool, error) {
+	last, err := a.awaiter.Await(ctx, client.ObjectKeyFromObject(want), func(o *storagev1alpha1.DPUVolumeAttachment, found bool) (bool, error) {
 		if !found || o.UID != uid {
 			return false, nil
 		}
 		if !o.DeletionTimestamp.IsZero() {
 			return false, fmt.Errorf("%w: the attachment is being deleted", provisioner.ErrBusy)
 		}
-		return o.Status.DPUAttached != nil && *o.Status.DPUAttached, nil
+		return shown(o), nil
 	})
 	if err != nil {
-		return provisioner.Attachment{}, waited(err, what, shown.Status.Conditions)
+		return provisioner.Attachment{}, waited(err, what, last.Status.Conditions)
 	}
-	return publish(shown)
+	return publish(last)
+}
+
+// wanted checks that the attachment can be, and is what to make.
+func (a *Attachments) wanted(ctx context.Context, spec provisioner.AttachSpec) (*storagev1alpha1.DPUVolumeAttachment, error) {
+	volume, err := a.volume(ctx, spec.VolumeID)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.nodeHasDPU(ctx, spec.Node); err != nil {
+		return nil, err
+	}
+	want, err := a.object(spec)
+	if err != nil {
+		return nil, err
+	}
+	return want, a.freeFor(ctx, volume, want)
+}
+
+// freeFor is ErrInUse while another node has a single-node volume. Of two
+// nodes that ask at once, both may get as far as an attachment; the one whose
+// device is not shown gives way.
+func (a *Attachments) freeFor(ctx context.Context, volume *storagev1alpha1.DPUVolume, want *storagev1alpha1.DPUVolumeAttachment) error {
+	if !singleNode(volume) {
+		return nil
+	}
+	own := &storagev1alpha1.DPUVolumeAttachment{}
+	asked, err := kube.Find(ctx, a.options.Client, client.ObjectKeyFromObject(want), own)
+	if err != nil {
+		return refused("read attachment "+want.Name, err)
+	}
+	users, err := attached(ctx, a.options, volume.Name)
+	if err != nil {
+		return err
+	}
+	asked = asked && own.Spec.Role != storagev1alpha1.RoleReplica
+	holder := holderOf(users, want.Name, asked, shown(own))
+	if holder == "" {
+		return nil
+	}
+	if asked {
+		if err := a.remove(ctx, want.Name); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: only one node at a time can use volume %s, and it is attached to node %s: detach it there first", provisioner.ErrInUse, volume.Name, holder)
+}
+
+// holderOf is the node, other than that of attachment name, that has a
+// single-node volume; "" if none. users are the volume's attachments; asked
+// says whether name is among them or was, shown whether its device is shown.
+func holderOf(users []storagev1alpha1.DPUVolumeAttachment, name string, asked, ownShown bool) string {
+	for i := range users {
+		if users[i].Name != name && !ownShown && (!asked || shown(&users[i])) {
+			return users[i].Spec.DPUNodeName
+		}
+	}
+	return ""
+}
+
+func shown(o *storagev1alpha1.DPUVolumeAttachment) bool {
+	return o.Status.DPUAttached != nil && *o.Status.DPUAttached
+}
+
+// singleNode reports whether one node at a time can use the volume.
+func singleNode(volume *storagev1alpha1.DPUVolume) bool {
+	modes := make([]provisioner.AccessMode, 0, len(volume.Spec.AccessModes))
+	for _, m := range volume.Spec.AccessModes {
+		modes = append(modes, provisioner.AccessMode(m))
+	}
+	return provisioner.SingleNode(modes)
+}
+
+// attached lists the attachments through which nodes use the volume: no
+// replicas, and none that is on its way out.
+func attached(ctx context.Context, o Options, volumeID string) ([]storagev1alpha1.DPUVolumeAttachment, error) {
+	var list storagev1alpha1.DPUVolumeAttachmentList
+	if err := o.Client.List(ctx, &list, client.InNamespace(o.Namespace)); err != nil {
+		return nil, refused("list the attachments of volume "+volumeID, err)
+	}
+	return slices.DeleteFunc(list.Items, func(i storagev1alpha1.DPUVolumeAttachment) bool {
+		return i.Spec.DPUVolumeName != volumeID || i.Spec.Role == storagev1alpha1.RoleReplica || !i.DeletionTimestamp.IsZero()
+	}), nil
+}
+
+// ask makes the attachment, or makes the one that is there the primary, and
+// returns its UID. That a replica is taken over is all there is to a
+// promotion: who grants the right to write sees the role change.
+func (a *Attachments) ask(ctx context.Context, want *storagev1alpha1.DPUVolumeAttachment) (types.UID, error) {
+	have := want.DeepCopy()
+	if _, err := kube.Create(ctx, a.options.Client, have); err != nil {
+		return "", refused("ask for it", err)
+	}
+	asked, replica := have.Spec, have.Spec.Role == storagev1alpha1.RoleReplica
+	asked.Role = want.Spec.Role
+	switch {
+	case asked != want.Spec && replica:
+		// It would stand in the way for ever.
+		if err := kube.Delete(ctx, a.options.Client, have); err != nil {
+			return "", refused("release replica "+want.Name, err)
+		}
+		return "", fmt.Errorf("%w: the replica there is of another function, or not for read-only alike; it is being released: ask again", provisioner.ErrBusy)
+	case asked != want.Spec:
+		return "", fmt.Errorf("%w: attachment %s asks for another volume, node or function, or not for read-only alike", provisioner.ErrExists, want.Name)
+	case !replica:
+		return have.UID, nil
+	}
+	_, err := kube.Patch(ctx, a.options.Client, have, func(o *storagev1alpha1.DPUVolumeAttachment) { o.Spec.Role = want.Spec.Role })
+	if apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("%w: replica %s was released at this moment: ask again", provisioner.ErrBusy, want.Name)
+	}
+	if err != nil {
+		return "", refused("promote replica "+want.Name, err)
+	}
+	return have.UID, nil
 }
 
 // Detach deletes the volume's attachment to node (empty: to every node) and
@@ -123,16 +228,17 @@ func (a *Attachments) of(ctx context.Context, volumeID string) ([]string, error)
 	return names, nil
 }
 
-func (a *Attachments) volumeExists(ctx context.Context, id string) error {
+func (a *Attachments) volume(ctx context.Context, id string) (*storagev1alpha1.DPUVolume, error) {
 	key := types.NamespacedName{Namespace: a.options.Namespace, Name: id}
-	found, err := kube.Find(ctx, a.options.Client, key, &storagev1alpha1.DPUVolume{})
+	volume := &storagev1alpha1.DPUVolume{}
+	found, err := kube.Find(ctx, a.options.Client, key, volume)
 	if err != nil {
-		return refused("read volume "+id, err)
+		return nil, refused("read volume "+id, err)
 	}
 	if !found {
-		return fmt.Errorf("volume %s: %w in namespace %s", id, provisioner.ErrNotFound, a.options.Namespace)
+		return nil, fmt.Errorf("volume %s: %w in namespace %s", id, provisioner.ErrNotFound, a.options.Namespace)
 	}
-	return nil
+	return volume, nil
 }
 
 func (a *Attachments) nodeHasDPU(ctx context.Context, node string) error {

@@ -32,13 +32,19 @@ var _ provisioner.Volumes = (*Volumes)(nil)
 func (v *Volumes) Create(ctx context.Context, spec provisioner.VolumeSpec) (provisioner.Volume, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.options.Timeout)
 	defer cancel()
-	want := v.object(spec)
+	if err := possible(spec); err != nil {
+		return provisioner.Volume{}, fmt.Errorf("create volume %q: %w", spec.Name, err)
+	}
+	want, err := v.object(spec)
+	if err != nil {
+		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w", spec.Name, err)
+	}
 	have := want.DeepCopy()
 	if _, err := kube.Create(ctx, v.options.Client, have); err != nil {
 		return provisioner.Volume{}, refused(fmt.Sprintf("create volume %s", spec.Name), err)
 	}
 	if !sameRequest(have.Spec, want.Spec) {
-		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w: it has another size, mode, policy or other parameters", spec.Name, provisioner.ErrExists)
+		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w: it has another mode, other access modes, another policy or other parameters", spec.Name, provisioner.ErrExists)
 	}
 	uid := have.UID
 	bound, err := v.awaiter.Await(ctx, client.ObjectKeyFromObject(want), func(o *storagev1alpha1.DPUVolume, found bool) (bool, error) {
@@ -53,14 +59,46 @@ func (v *Volumes) Create(ctx context.Context, spec provisioner.VolumeSpec) (prov
 	if err != nil {
 		return provisioner.Volume{}, waited(err, "create volume "+spec.Name, bound.Status.Conditions)
 	}
-	return v.volume(bound, spec.Parameters)
+	made, err := v.volume(bound, spec.Parameters)
+	if err == nil && !fits(made.CapacityBytes, spec) {
+		err = fmt.Errorf("create volume %s: %w: it has %d bytes; asked for are at least %d and at most %d (0: any)",
+			spec.Name, provisioner.ErrExists, made.CapacityBytes, spec.CapacityBytes, spec.LimitBytes)
+	}
+	return made, err
+}
+
+// possible refuses what no volume can be, and what the API server would take
+// all the same.
+func possible(spec provisioner.VolumeSpec) error {
+	switch {
+	case spec.Name == "":
+		return fmt.Errorf("%w: it has no name", provisioner.ErrInvalid)
+	case spec.CapacityBytes < 0 || spec.LimitBytes < 0:
+		return fmt.Errorf("%w: its size is negative", provisioner.ErrInvalid)
+	case spec.LimitBytes > 0 && spec.LimitBytes < spec.CapacityBytes:
+		return fmt.Errorf("%w: at least %d and at most %d bytes are asked for", provisioner.ErrOutOfRange, spec.CapacityBytes, spec.LimitBytes)
+	}
+	return nil
+}
+
+// fits reports whether a volume of that size is what spec asks for.
+func fits(size int64, spec provisioner.VolumeSpec) bool {
+	return size >= spec.CapacityBytes && (spec.LimitBytes == 0 || size <= spec.LimitBytes)
 }
 
 // Delete deletes the DPUVolume and waits until it is gone, and with it the
-// vendor's volume.
+// vendor's volume. While it is attached it is left alone: a DPUVolume that is
+// being deleted cannot be used again.
 func (v *Volumes) Delete(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, v.options.Timeout)
 	defer cancel()
+	users, err := attached(ctx, v.options, id)
+	if err != nil {
+		return err
+	}
+	if len(users) > 0 {
+		return fmt.Errorf("delete volume %s: %w: it is attached to node %s", id, provisioner.ErrInUse, users[0].Spec.DPUNodeName)
+	}
 	obj := &storagev1alpha1.DPUVolume{ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: v.options.Namespace}}
 	if err := v.options.Client.Delete(ctx, obj); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -91,13 +129,20 @@ func (v *Volumes) key(id string) types.NamespacedName {
 	return types.NamespacedName{Namespace: v.options.Namespace, Name: id}
 }
 
-func (v *Volumes) object(spec provisioner.VolumeSpec) *storagev1alpha1.DPUVolume {
+func (v *Volumes) object(spec provisioner.VolumeSpec) (*storagev1alpha1.DPUVolume, error) {
+	replicas, err := replication(spec.Parameters, spec.AccessModes)
+	if err != nil {
+		return nil, err
+	}
 	parameters := maps.Clone(spec.Parameters)
 	if parameters == nil {
 		parameters = map[string]string{}
 	}
 	policy := parameters[ParameterPolicy]
-	for _, own := range []string{ParameterPolicy, ParameterFunctionType, ParameterHotplug} {
+	for _, own := range []string{
+		ParameterPolicy, ParameterFunctionType, ParameterHotplug,
+		ParameterMaxShares, ParameterReplicas, ParameterWarmth, ParameterFailover,
+	} {
 		delete(parameters, own)
 	}
 	mode := corev1.PersistentVolumeMode(spec.Mode)
@@ -107,6 +152,7 @@ func (v *Volumes) object(spec provisioner.VolumeSpec) *storagev1alpha1.DPUVolume
 			DPUStoragePolicyName: policy,
 			Parameters:           parameters,
 			VolumeMode:           &mode,
+			Replication:          replicas,
 			Resources: corev1.VolumeResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(spec.CapacityBytes, resource.BinarySI)},
 			},
@@ -118,7 +164,7 @@ func (v *Volumes) object(spec provisioner.VolumeSpec) *storagev1alpha1.DPUVolume
 	if spec.LimitBytes > 0 {
 		obj.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(spec.LimitBytes, resource.BinarySI)}
 	}
-	return obj
+	return obj, nil
 }
 
 func (v *Volumes) volume(o *storagev1alpha1.DPUVolume, parameters map[string]string) (provisioner.Volume, error) {
@@ -132,6 +178,7 @@ func (v *Volumes) volume(o *storagev1alpha1.DPUVolume, parameters map[string]str
 		out.Parameters = map[string]string{}
 	}
 	out.Parameters[ParameterPolicy] = o.Spec.DPUStoragePolicyName
+	maps.Copy(out.Parameters, replicationParameters(o.Spec.Replication))
 	if o.Spec.VolumeMode != nil {
 		out.Mode = provisioner.VolumeMode(*o.Spec.VolumeMode)
 	}
@@ -158,12 +205,13 @@ func (v *Volumes) volume(o *storagev1alpha1.DPUVolume, parameters map[string]str
 	return out, nil
 }
 
-// sameRequest compares what was asked for, not what defaults were filled in.
+// sameRequest compares what was asked for but the size, which is judged by what
+// was made (fits).
 func sameRequest(a, b storagev1alpha1.DPUVolumeSpec) bool {
 	return a.DPUStoragePolicyName == b.DPUStoragePolicyName &&
 		equality.Semantic.DeepEqual(a.AccessModes, b.AccessModes) &&
-		equality.Semantic.DeepEqual(a.Resources, b.Resources) &&
 		equality.Semantic.DeepEqual(a.VolumeMode, b.VolumeMode) &&
+		equality.Semantic.DeepEqual(a.Replication, b.Replication) &&
 		maps.Equal(a.Parameters, b.Parameters)
 }
 
