@@ -53,9 +53,11 @@ type Host interface {
 
 // DPU shows a device to the host as an emulated PCI function.
 type DPU interface {
-	// Expose shows spec.Device to the host and returns where. Repeated, it
-	// returns the same function and identity. ErrExhausted if no function
-	// is free; ErrNotFound if the device does not exist.
+	// Expose shows spec.Device to the host and returns where; with
+	// spec.Hidden it stops one step before, so that a later Expose has only
+	// that step to take. Repeated, it returns the same function and identity,
+	// hidden or not. ErrExhausted if no function is free; ErrNotFound if the
+	// device does not exist.
 	Expose(ctx context.Context, spec ExposeSpec) (Exposure, error)
 	// Withdraw takes the device away from the host: when it returns nil, no
 	// further read or write of the host reaches the device. One that is not

@@ -117,6 +117,10 @@ type ExposeSpec struct {
 	PCIAddress  string
 	NamespaceID int64
 	UUID        string
+	// Hidden makes everything ready but lets the host not see the device: one
+	// step is left, which Expose without it takes. What the host sees already
+	// is taken out of its sight, and kept ready.
+	Hidden bool
 	// Parameters are passed to the controller, as SNAP knows them.
 	Parameters map[string]string
 }
@@ -127,9 +131,10 @@ type Exposure struct {
 	PCIAddress  string
 	NamespaceID int64
 	UUID        string
-	// Visible is true if the host can reach the namespace; false if the
-	// exposure is there in part only.
-	Visible bool
+	// Visible is true if the host can reach the namespace. Hidden is true if
+	// it cannot, and everything else is ready. Neither is true of an exposure
+	// that is there in part only.
+	Visible, Hidden bool
 }
 
 // FunctionCount says how many functions of a type there are and how many are

@@ -29,6 +29,7 @@ func TestDPU(t *testing.T, open func(t *testing.T) DPUUnderTest) {
 		"withdraw":             dpuWithdraw,
 		"list":                 dpuList,
 		"expose at once":       dpuExposeAtOnce,
+		"hide and show":        dpuHideAndShow,
 	}
 	for name, run := range cases {
 		t.Run(name, func(t *testing.T) { run(t, open(t)) })
@@ -135,6 +136,39 @@ func dpuList(t *testing.T, d DPUUnderTest) {
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Fatalf("list differs (-want +got):\n%s", diff)
+	}
+}
+
+// dpuHideAndShow takes a device through what a replica goes through: ready but
+// hidden, shown, hidden again, gone; its identity stays the same.
+func dpuHideAndShow(t *testing.T, d DPUUnderTest) {
+	ctx, spec := suiteContext(t), d.Prepare(t, "one")
+	free := dpuFree(t, d.DPU, spec.FunctionType)
+	var first provisioner.Exposure
+	for i, hidden := range []bool{true, true, false, false, true, false, true} {
+		spec.Hidden = hidden
+		e, err := d.DPU.Expose(ctx, spec)
+		wantNil(t, fmt.Sprintf("expose, hidden is %v", hidden), err)
+		if i == 0 {
+			first = e
+		}
+		want := first
+		want.Visible, want.Hidden = !hidden, hidden
+		if diff := cmp.Diff(want, e); diff != "" || e.PCIAddress == "" || e.UUID == "" {
+			t.Fatalf("step %d, hidden is %v (-want +got):\n%s", i, hidden, diff)
+		}
+		all, err := d.DPU.List(ctx)
+		wantNil(t, "list", err)
+		if diff := cmp.Diff([]provisioner.Exposure{want}, all); diff != "" {
+			t.Fatalf("list at step %d, hidden is %v (-want +got):\n%s", i, hidden, diff)
+		}
+		if left := dpuFree(t, d.DPU, spec.FunctionType); left != free-1 {
+			t.Fatalf("%d functions are free after one of %d was taken", left, free)
+		}
+	}
+	wantNil(t, "withdraw what is hidden", d.DPU.Withdraw(ctx, spec.Device))
+	if left := dpuFree(t, d.DPU, spec.FunctionType); left != free {
+		t.Fatalf("%d functions are free after a withdrawal, of %d", left, free)
 	}
 }
 

@@ -74,6 +74,8 @@ func (f *Fake) expose(spec provisioner.ExposeSpec) (provisioner.Exposure, error)
 		return none, fmt.Errorf("no device %q: %w", spec.Device, provisioner.ErrNotFound)
 	}
 	if have, ok := f.exposures[spec.Device]; ok {
+		have.exposure.Visible, have.exposure.Hidden = !spec.Hidden, spec.Hidden
+		f.exposures[spec.Device] = have
 		return have.exposure, nil
 	}
 	slot, ok := f.freeSlot(spec)
@@ -82,7 +84,7 @@ func (f *Fake) expose(spec provisioner.ExposeSpec) (provisioner.Exposure, error)
 	}
 	e := provisioner.Exposure{
 		Device: spec.Device, PCIAddress: slot, NamespaceID: max(spec.NamespaceID, 1),
-		UUID: spec.UUID, Visible: true,
+		UUID: spec.UUID, Visible: !spec.Hidden, Hidden: spec.Hidden,
 	}
 	if e.UUID == "" {
 		f.made++

@@ -222,13 +222,23 @@ func TestFaults(t *testing.T) {
 					full[k] = v
 				}
 				s.inject(full)
-				exposed := s.untilDone(func() error {
-					_, err := d.Expose(t.Context(), vfOf("d"))
-					if err != nil && !provisioner.Uncertain(err) {
-						s.wantEmpty()
-					}
-					return err
-				})
+				exposed := true
+				for _, hidden := range []bool{true, false, true, false} {
+					spec := vfOf("d")
+					spec.Hidden = hidden
+					exposed = exposed && s.untilDone(func() error {
+						e, err := d.Expose(t.Context(), spec)
+						if err != nil && !provisioner.Uncertain(err) {
+							s.wantEmpty()
+						}
+						if err == nil && (e.Hidden != hidden || e.Visible == hidden) {
+							t.Errorf("hidden is %v, got %+v", hidden, e)
+						}
+						return err
+					})
+					s.call("moor_clear", nil)
+					s.inject(full)
+				}
 				s.call("moor_clear", nil)
 				s.inject(full)
 				s.untilDone(func() error { return d.Withdraw(t.Context(), "d") })

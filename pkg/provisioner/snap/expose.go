@@ -12,7 +12,9 @@ import (
 const firstNSID = 1
 
 // Expose shows the device to the host. It completes what an earlier call left
-// half-made. With a recorded identity the host sees the same PCI address, NSID
+// half-made. A hidden exposure has all but the attachment of the namespace, and
+// its controller runs: to show it takes one call that changes something, and so
+// does to hide it again. With a recorded identity the host sees the same PCI address, NSID
 // and UUID again, or an error says what is in the way: ErrInUse if another
 // volume has the function, ErrExists if the device is shown with another
 // identity. An error that is not uncertain leaves nothing behind.
@@ -143,18 +145,20 @@ func (b *build) next(ctx context.Context) (*step, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case p.foreign() && !p.serving():
-		return nil, fmt.Errorf("namespace %d of subsystem %s, which is not ours, holds the device without showing it: remove that namespace: %w",
+	case p.foreign() && (b.spec.Hidden || !p.serving()):
+		return nil, fmt.Errorf("namespace %d of subsystem %s, which is not ours, holds the device: remove that namespace: %w",
 			p.namespace.NSID, p.subsystem.NQN, provisioner.ErrPrecondition)
+	case b.spec.Hidden && p.attached():
+		return b.d.detach(p.namespace.Controllers[0].CtrlID, p.namespace.NSID), nil
 	case p.subsystem == nil:
 		return &step{"create the subsystem", b.createSubsystem}, nil
 	case p.namespace == nil:
 		return &step{"create the namespace", b.createNamespace}, nil
 	case p.controller == nil:
 		return &step{"create the controller", b.createController}, nil
-	case !p.attached():
+	case !b.spec.Hidden && !p.attached():
 		return &step{"attach the namespace", b.attach(p)}, nil
-	case !p.serving():
+	case !p.started():
 		return &step{"resume the controller", b.resume(p)}, nil
 	}
 	return nil, nil

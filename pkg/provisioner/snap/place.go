@@ -50,10 +50,16 @@ func (p place) foreign() bool { return p.subsystem != nil && !Own(p.subsystem.NQ
 
 func (p place) attached() bool { return p.namespace != nil && len(p.namespace.Controllers) > 0 }
 
-// serving reports whether the host can reach the namespace.
-func (p place) serving() bool {
-	return p.attached() && p.controller != nil && strings.EqualFold(p.controller.State, started)
+// started reports whether the controller serves the host.
+func (p place) started() bool {
+	return p.controller != nil && strings.EqualFold(p.controller.State, started)
 }
+
+// serving reports whether the host can reach the namespace.
+func (p place) serving() bool { return p.attached() && p.started() }
+
+// hidden reports whether all is there but the attachment of the namespace.
+func (p place) hidden() bool { return p.own() && p.namespace != nil && !p.attached() && p.started() }
 
 func (p place) findController() *snaprpc.Controller {
 	if p.subsystem == nil {
@@ -102,6 +108,7 @@ func (p place) exposure(device string, functions []snaprpc.Function) provisioner
 		e.PCIAddress = f.PCIBDF
 	}
 	e.Visible = e.PCIAddress != "" && p.serving()
+	e.Hidden = e.PCIAddress != "" && p.hidden()
 	return e
 }
 
@@ -154,12 +161,23 @@ func (d *DPU) Functions(ctx context.Context) ([]provisioner.FunctionCount, error
 	return out, nil
 }
 
+// unread: a list that is refused says nothing about what is there.
+var unread = map[int]error{
+	snaprpc.CodeInvalidRequest: provisioner.ErrUnavailable,
+	snaprpc.CodeInvalidParams:  provisioner.ErrUnavailable,
+	snaprpc.CodeInvalid:        provisioner.ErrUnavailable,
+	snaprpc.CodeNotFound:       provisioner.ErrUnavailable,
+	snaprpc.CodeNoDevice:       provisioner.ErrUnavailable,
+	snaprpc.CodeExists:         provisioner.ErrUnavailable,
+	snaprpc.CodeTooLong:        provisioner.ErrUnavailable,
+}
+
 func (d *DPU) subsystems(ctx context.Context) ([]snaprpc.Subsystem, error) {
 	all, err := d.rpc.NvmeSubsystemList(ctx)
-	return all, explain(err, nil, "list the subsystems")
+	return all, explain(err, unread, "list the subsystems")
 }
 
 func (d *DPU) functions(ctx context.Context) ([]snaprpc.Function, error) {
 	all, err := d.rpc.EmulationFunctionList(ctx)
-	return all, explain(err, nil, "list the emulated functions")
+	return all, explain(err, unread, "list the emulated functions")
 }
