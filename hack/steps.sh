@@ -68,22 +68,28 @@ finish() {
 	bin/moor-dev down && bin/moor-dev leftovers
 }
 
-summary=""
-code=0
-for step in "$@"; do
-	echo "=== $step"
-	begin=$SECONDS
-	"$step"
-	code=$?
-	outcome=ok
-	[ $code = 0 ] || outcome="FAILED"
-	summary+="$(printf '  %-8s %-7s %4d s' "$step" "$outcome" $((SECONDS - begin)))"$'\n'
-	[ $code = 0 ] || break
-done
-case " $* " in *" bed "* | *" sanity "* | *" e2e "* | *" bench "*)
-	finish $code || { code=1; summary+="  taking the test bed down FAILED"$'\n'; }
-	;;
-esac
-printf '\n%s' "$summary"
-[ $code = 0 ] && echo "all steps passed"
-exit $code
+# run_all is a function so that bash has read the whole file before it begins:
+# a checkout that changes meanwhile must not change what runs.
+run_all() {
+	summary=""
+	code=0
+	for step in "$@"; do
+		echo "=== $step"
+		begin=$SECONDS
+		"$step"
+		code=$?
+		outcome=ok
+		[ $code = 0 ] || outcome="FAILED"
+		summary+="$(printf '  %-8s %-7s %4d s' "$step" "$outcome" $((SECONDS - begin)))"$'\n'
+		[ $code = 0 ] || break
+	done
+	case " $* " in *" bed "* | *" sanity "* | *" e2e "* | *" bench "*)
+		finish $code || { code=1; summary+="  taking the test bed down FAILED"$'\n'; }
+		;;
+	esac
+	printf '\n%s' "$summary"
+	[ $code = 0 ] && echo "all steps passed"
+	exit $code
+}
+
+run_all "$@"
