@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/moor-storage/moor/internal/blocktarget"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -36,19 +37,23 @@ func (s *Storage) attach(ctx context.Context, spec provisioner.AttachSpec) (prov
 	if err != nil {
 		return provisioner.Attachment{}, err
 	}
-	if !done {
+	h := holder{ReadOnly: spec.ReadOnly, AccessModes: spec.AccessModes}
+	if done {
+		h = have.Attachments[spec.Node]
+	}
+	if granted := s.target != nil && s.granted(spec.VolumeID, spec.Node, &h); !done || granted {
 		if err := ctx.Err(); err != nil {
 			return provisioner.Attachment{}, err
 		}
 		if have.Attachments == nil {
 			have.Attachments = map[string]holder{}
 		}
-		have.Attachments[spec.Node] = holder{ReadOnly: spec.ReadOnly, AccessModes: spec.AccessModes}
+		have.Attachments[spec.Node] = h
 		if err := s.save(spec.VolumeID, have); err != nil {
 			return provisioner.Attachment{}, err
 		}
 	}
-	return s.attachment(spec), nil
+	return s.attachment(spec, h), nil
 }
 
 // attachable returns the record of the volume if it and the node are there.
@@ -76,6 +81,9 @@ func (s *Storage) attachable(spec provisioner.AttachSpec) (record, error) {
 // done is true if it has it already.
 func admit(have record, spec provisioner.AttachSpec, manyNodes bool) (done bool, err error) {
 	if h, ok := have.Attachments[spec.Node]; ok {
+		if h.Revoking {
+			return false, fmt.Errorf("it is being taken from that node, detach it there to the end first: %w", provisioner.ErrBusy)
+		}
 		if h.ReadOnly != spec.ReadOnly {
 			return false, fmt.Errorf("it is attached there with readOnly=%t: %w", h.ReadOnly, provisioner.ErrExists)
 		}
@@ -98,19 +106,27 @@ func single(have record, use []provisioner.AccessMode) bool {
 	return provisioner.SingleNode(have.AccessModes) || (len(use) > 0 && provisioner.SingleNode(use))
 }
 
-func (s *Storage) attachment(spec provisioner.AttachSpec) provisioner.Attachment {
+func (s *Storage) attachment(spec provisioner.AttachSpec, h holder) provisioner.Attachment {
 	publish := map[string]string{ContextPath: s.imagePath(spec.VolumeID)}
+	if s.target != nil {
+		export := blocktarget.Export{Volume: spec.VolumeID, Node: spec.Node, Token: s.token(spec.VolumeID, spec.Node, h.Grant)}
+		publish = map[string]string{ContextTargetAddress: s.target.Address, ContextTargetExport: export.String()}
+	}
 	if spec.ReadOnly {
 		publish[ContextReadOnly] = "true"
 	}
 	return provisioner.Attachment{PublishContext: publish}
 }
 
-// Detach removes the record that the node, or every node if none is named, has
-// the volume. It only keeps the books: files cannot be taken from a process that
+// Detach takes the volume from the node, or from every node if none is named.
+//
+// With a target it is a proof: when it returns nil, no write of the node reaches
+// the volume any more, wherever the node is; a target that cannot be asked is
+// ErrUnavailable, and the node counts as having the volume until it could be.
+//
+// Without one it only keeps the books: files cannot be taken from a process that
 // has them open, so a node loses the volume when the plugin there closes its
-// device, which has to come first. Detach alone is no proof that a node which
-// cannot be reached has stopped writing. See provisioner.Attachments.
+// device, which has to come first. See provisioner.Attachments.
 func (s *Storage) Detach(ctx context.Context, volumeID, node string) error {
 	if !validID(volumeID) {
 		return nil
@@ -131,17 +147,18 @@ func (s *Storage) detach(ctx context.Context, volumeID, node string) error {
 	if err != nil {
 		return err
 	}
-	_, attached := have.Attachments[node]
-	if !found || len(have.Attachments) == 0 || (node != "" && !attached) {
+	nodes := have.holders(node)
+	if !found || len(nodes) == 0 {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if node == "" {
-		have.Attachments = nil
-	} else {
-		delete(have.Attachments, node)
+	if err := s.revoke(ctx, volumeID, node, have, nodes); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		delete(have.Attachments, n)
 	}
 	return s.save(volumeID, have)
 }

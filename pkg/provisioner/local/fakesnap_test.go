@@ -4,16 +4,19 @@ import (
 	"context"
 	"sync"
 
+	"github.com/moor-storage/moor/internal/blocktarget"
 	"github.com/moor-storage/moor/internal/snaprpc"
 )
 
 // fakeSNAP is the part of a SNAP service that Host uses.
 type fakeSNAP struct {
-	mu     sync.Mutex
-	bdevs  map[string]snaprpc.Bdev
-	specs  []snaprpc.AIOSpec
-	fail   map[string][]error
-	silent bool // tells no file names, as old services do
+	mu    sync.Mutex
+	bdevs map[string]snaprpc.Bdev
+	specs []snaprpc.AIOSpec
+	// targets are the calls to make a bdev over a target.
+	targets []snaprpc.TargetSpec
+	fail    map[string][]error
+	silent  bool // tells no file names, as old services do
 }
 
 func newFakeSNAP() *fakeSNAP {
@@ -74,6 +77,32 @@ func (f *fakeSNAP) BdevAioDelete(ctx context.Context, name string) error {
 	}
 	delete(f.bdevs, name)
 	return nil
+}
+
+func (f *fakeSNAP) BdevMoorTargetCreate(ctx context.Context, spec snaprpc.TargetSpec) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.targets = append(f.targets, spec)
+	if err := f.next(ctx, "create"); err != nil {
+		return "", err
+	}
+	if _, ok := f.bdevs[spec.Name]; ok {
+		return "", &snaprpc.Error{Code: snaprpc.CodeExists, Message: "File exists"}
+	}
+	e, err := blocktarget.ParseExport(spec.Export)
+	if err != nil {
+		return "", err
+	}
+	f.bdevs[spec.Name] = snaprpc.Bdev{Name: spec.Name, DriverSpecific: snaprpc.DriverSpecific{MoorTarget: &snaprpc.TargetBdev{
+		Address: spec.Address, Volume: e.Volume, Node: e.Node, Fingerprint: e.Fingerprint(), ReadOnly: spec.ReadOnly}}}
+	return spec.Name, nil
+}
+
+func (f *fakeSNAP) BdevMoorTargetDelete(ctx context.Context, name string) error {
+	if b, ok := f.bdevs[name]; ok && b.DriverSpecific.MoorTarget == nil {
+		return &snaprpc.Error{Code: snaprpc.CodeNoDevice, Message: "No such device"}
+	}
+	return f.BdevAioDelete(ctx, name)
 }
 
 func aioBdev(name, file string) snaprpc.Bdev {

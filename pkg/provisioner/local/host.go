@@ -24,10 +24,13 @@ type rpc interface {
 	BdevGetBdevs(ctx context.Context, name string) ([]snaprpc.Bdev, error)
 	BdevAioCreate(ctx context.Context, spec snaprpc.AIOSpec) (string, error)
 	BdevAioDelete(ctx context.Context, name string) error
+	BdevMoorTargetCreate(ctx context.Context, spec snaprpc.TargetSpec) (string, error)
+	BdevMoorTargetDelete(ctx context.Context, name string) error
 }
 
-// Host implements provisioner.Host on a DPU: the device of a volume is an AIO
-// bdev over its image. The SNAP service's own list is the truth.
+// Host implements provisioner.Host on a DPU: the device of a volume is a bdev
+// over the target if the volume was attached through one, else an AIO bdev over
+// its image. The SNAP service's own list is the truth.
 type Host struct {
 	rpc       rpc
 	targetDir string
@@ -52,8 +55,7 @@ func (h *Host) Open(ctx context.Context, spec provisioner.OpenSpec) (provisioner
 }
 
 func (h *Host) open(ctx context.Context, spec provisioner.OpenSpec) (provisioner.Device, error) {
-	image, err := h.imageOf(spec)
-	if err != nil {
+	if err := openable(spec); err != nil {
 		return provisioner.Device{}, err
 	}
 	unlock, ok := h.locks.TryLock(spec.VolumeID)
@@ -61,22 +63,35 @@ func (h *Host) open(ctx context.Context, spec provisioner.OpenSpec) (provisioner
 		return provisioner.Device{}, fmt.Errorf("another operation on it is under way: %w", provisioner.ErrBusy)
 	}
 	defer unlock()
+	open := h.openImage
+	if spec.PublishContext[ContextTargetExport] != "" || spec.PublishContext[ContextTargetAddress] != "" {
+		open = h.openTarget
+	}
+	if err := open(ctx, spec); err != nil {
+		return provisioner.Device{}, err
+	}
+	return device(spec.VolumeID), nil
+}
+
+// openImage makes the device of a volume whose image this DPU has.
+func (h *Host) openImage(ctx context.Context, spec provisioner.OpenSpec) error {
+	image, err := h.imageOf(spec)
+	if err != nil {
+		return err
+	}
 	want := snaprpc.AIOSpec{
 		Name: deviceOf(spec.VolumeID), Filename: image, BlockSize: blockSize, ReadOnly: readOnly(spec),
 	}
 	if found, err := h.exists(ctx, want); err != nil || found {
-		return device(spec.VolumeID), err
+		return err
 	}
 	if err := h.checkImage(image); err != nil {
-		return provisioner.Device{}, err
+		return err
 	}
 	if err := h.remember(spec.VolumeID); err != nil {
-		return provisioner.Device{}, err
+		return err
 	}
-	if err := h.make(ctx, want); err != nil {
-		return provisioner.Device{}, err
-	}
-	return device(spec.VolumeID), nil
+	return h.make(ctx, want)
 }
 
 func device(volumeID string) provisioner.Device {
@@ -98,15 +113,20 @@ func (h *Host) make(ctx context.Context, want snaprpc.AIOSpec) error {
 	return fmt.Errorf("make device %s over %s: %w", want.Name, want.Filename, kind(err))
 }
 
+// openable refuses what this vendor can open in no way.
+func openable(spec provisioner.OpenSpec) error {
+	switch {
+	case spec.VolumeID == "":
+		return fmt.Errorf("no volume is named: %w", provisioner.ErrInvalid)
+	case spec.Mode == provisioner.Filesystem:
+		return fmt.Errorf("this vendor makes block devices only, ask for volumeMode Block: %w", provisioner.ErrUnsupported)
+	}
+	return nil
+}
+
 // imageOf returns the path of the volume's image on this DPU. Only the file
 // name is taken from the contexts: no volume can name a file outside targetDir.
 func (h *Host) imageOf(spec provisioner.OpenSpec) (string, error) {
-	switch {
-	case spec.VolumeID == "":
-		return "", fmt.Errorf("no volume is named: %w", provisioner.ErrInvalid)
-	case spec.Mode == provisioner.Filesystem:
-		return "", fmt.Errorf("this vendor makes block devices only, ask for volumeMode Block: %w", provisioner.ErrUnsupported)
-	}
 	name := spec.VolumeContext[ContextImage]
 	if path := spec.PublishContext[ContextPath]; path != "" {
 		name = path
@@ -122,10 +142,12 @@ func (h *Host) imageOf(spec provisioner.OpenSpec) (string, error) {
 
 // readOnly reports whether the device must refuse writes.
 func readOnly(spec provisioner.OpenSpec) bool {
-	if spec.PublishContext[ContextReadOnly] == "true" {
-		return true
-	}
-	return len(spec.AccessModes) > 0 && !slices.ContainsFunc(spec.AccessModes, func(m provisioner.AccessMode) bool {
+	return spec.PublishContext[ContextReadOnly] == "true" || readOnlyModes(spec.AccessModes)
+}
+
+// readOnlyModes reports whether none of the modes, if there are any, writes.
+func readOnlyModes(modes []provisioner.AccessMode) bool {
+	return len(modes) > 0 && !slices.ContainsFunc(modes, func(m provisioner.AccessMode) bool {
 		return m != provisioner.ReadOnlyMany
 	})
 }
@@ -148,6 +170,9 @@ func (h *Host) exists(ctx context.Context, want snaprpc.AIOSpec) (bool, error) {
 	b, err := h.find(ctx, want.Name)
 	if err != nil || b == nil {
 		return false, err
+	}
+	if b.DriverSpecific.MoorTarget != nil {
+		return false, fmt.Errorf("device %s is over a target, not over %s: %w", b.Name, want.Filename, provisioner.ErrExists)
 	}
 	if a := b.DriverSpecific.AIO; a != nil && a.Filename != "" && a.Filename != want.Filename {
 		return false, fmt.Errorf("device %s is over %s, not over %s: %w", b.Name, a.Filename, want.Filename, provisioner.ErrExists)
@@ -194,8 +219,8 @@ func (h *Host) close(ctx context.Context, volumeID, name string) error {
 		return err
 	}
 	if b != nil && h.ours(*b) {
-		if err := h.rpc.BdevAioDelete(ctx, name); err != nil && !snaprpc.IsNotFound(err) {
-			return kind(err)
+		if err := h.remove(ctx, *b); err != nil {
+			return err
 		}
 	}
 	return h.forget(volumeID)

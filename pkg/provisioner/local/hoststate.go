@@ -51,7 +51,7 @@ func kind(err error) error {
 	var sentinel error
 	code, refused := snaprpc.Code(err)
 	switch {
-	case errors.Is(err, snaprpc.ErrUnavailable):
+	case errors.Is(err, snaprpc.ErrUnavailable), code == snaprpc.CodeUnreachable:
 		sentinel = provisioner.ErrUnavailable
 	case !refused:
 		return err

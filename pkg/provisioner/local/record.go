@@ -28,6 +28,11 @@ type record struct {
 type holder struct {
 	ReadOnly    bool                     `json:"readOnly"`
 	AccessModes []provisioner.AccessMode `json:"accessModes"`
+	// Revoking is true once the volume is being taken from the node, until
+	// the target has confirmed it.
+	Revoking bool `json:"revoking,omitempty"`
+	// Grant is the right at the target; nil if the node uses the file itself.
+	Grant *grant `json:"grant,omitempty"`
 }
 
 func (r record) volume(id string) provisioner.Volume {
@@ -45,11 +50,14 @@ func (s *Storage) imagePath(id string) string  { return filepath.Join(s.dir, id+
 func (s *Storage) recordPath(id string) string { return filepath.Join(s.dir, id+".json") }
 
 // load reads the record of a volume; found is false if there is none.
-func (s *Storage) load(id string) (r record, found bool, err error) {
+func (s *Storage) load(id string) (r record, found bool, err error) { return loadRecord(s.dir, id) }
+
+func loadRecord(dir, id string) (r record, found bool, err error) {
 	if !validID(id) {
 		return record{}, false, nil
 	}
-	raw, err := os.ReadFile(s.recordPath(id))
+	path := filepath.Join(dir, id+".json")
+	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return record{}, false, nil
 	}
@@ -58,7 +66,7 @@ func (s *Storage) load(id string) (r record, found bool, err error) {
 	}
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return record{}, false, fmt.Errorf("record %s of volume %s is damaged, repair it by hand (%v): %w",
-			s.recordPath(id), id, err, provisioner.ErrPrecondition)
+			path, id, err, provisioner.ErrPrecondition)
 	}
 	return r, true, nil
 }

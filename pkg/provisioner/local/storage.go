@@ -30,6 +30,12 @@ const (
 	// ContextReadOnly is "true" in the publish context of a node that may
 	// not write.
 	ContextReadOnly = "moor.dev/read-only"
+	// ContextTargetAddress is where the node reaches the volume, "host:port",
+	// if it does so through a target.
+	ContextTargetAddress = "targetAddress"
+	// ContextTargetExport is what it opens there. It holds the secret that
+	// opens it: it is never logged.
+	ContextTargetExport = "targetExport"
 )
 
 // ParameterProvisioning is the only parameter of a volume. Thin (the default)
@@ -52,6 +58,9 @@ type Options struct {
 	// safe where the nodes are DPUs that show a volume to their hosts only as
 	// its writer claim allows, and needed where replicas are kept warm.
 	ManyNodes bool
+	// Target, if set, is how nodes reach the volumes, in place of the files.
+	// Only then does Detach prove that a node cannot write any more.
+	Target *Target
 }
 
 // Storage implements provisioner.Volumes and provisioner.Attachments over one
@@ -62,6 +71,8 @@ type Storage struct {
 	maxBytes   int64
 	nodeExists func(string) bool
 	manyNodes  bool
+	target     *Target
+	key        []byte // nil without a target
 	locks      keylock.Locks
 	held       *os.File
 }
@@ -79,12 +90,17 @@ func Open(o Options) (*Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Storage{dir: o.TargetDir, maxBytes: o.MaxBytes, nodeExists: o.NodeExists, manyNodes: o.ManyNodes, held: held}
+	s := &Storage{dir: o.TargetDir, maxBytes: o.MaxBytes, nodeExists: o.NodeExists, manyNodes: o.ManyNodes, target: o.Target, held: held}
 	if s.maxBytes <= 0 {
 		s.maxBytes = DefaultMaxBytes
 	}
 	if s.nodeExists == nil {
 		s.nodeExists = func(string) bool { return true }
+	}
+	if s.target != nil {
+		if s.key, err = directoryKey(s.dir); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
 	}
 	return s, nil
 }
