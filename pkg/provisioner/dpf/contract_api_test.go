@@ -1,0 +1,236 @@
+//go:build api
+
+package dpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
+	"github.com/moor-storage/moor/test/api/apiserver"
+)
+
+var clusters apiserver.Clusters
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m, &clusters)) }
+
+func TestVolumesContract(t *testing.T) {
+	provisionertest.TestVolumes(t, func(t *testing.T) provisioner.Volumes {
+		volumes, _ := onServer(t, player{})
+		return volumes
+	})
+}
+
+func TestAttachmentsContract(t *testing.T) {
+	for _, node := range []string{provisionertest.NodeA, provisionertest.NodeB} {
+		known := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "dpu-" + node}}
+		if err := clusters.Host.Create(t.Context(), known); err != nil {
+			t.Fatal(err)
+		}
+	}
+	provisionertest.TestAttachments(t, func(t *testing.T) (provisioner.Volumes, provisioner.Attachments) {
+		return onServer(t, player{})
+	})
+}
+
+var namespaces atomic.Int64
+
+// withPolicy makes every volume under a policy, as a StorageClass does.
+type withPolicy struct{ provisioner.Volumes }
+
+func (v withPolicy) Create(ctx context.Context, spec provisioner.VolumeSpec) (provisioner.Volume, error) {
+	spec.Parameters = map[string]string{ParameterPolicy: "policy"}
+	return v.Volumes.Create(ctx, spec)
+}
+
+// onServer is a platform in a namespace of its own, with p behind it.
+func onServer(t *testing.T, p player) (provisioner.Volumes, provisioner.Attachments) {
+	t.Helper()
+	namespace := fmt.Sprintf("dpf-%d", namespaces.Add(1))
+	if err := clusters.Host.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		t.Fatal(err)
+	}
+	scheme := clusters.Host.Scheme()
+	watched, err := cache.New(clusters.HostConfig, cache.Options{Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cached, err := client.New(clusters.HostConfig, client.Options{Scheme: scheme, Cache: &client.CacheOptions{Reader: watched}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	platform, err := Platform(ctx, Options{Client: cached, Cache: watched, Namespace: namespace, Timeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- watched.Start(ctx) }()
+	p.c, p.namespace = clusters.Host, namespace
+	go func() { ended <- p.run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		for range 2 {
+			if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("behind the platform: %v", err)
+			}
+		}
+	})
+	if !watched.WaitForCacheSync(ctx) {
+		t.Fatal("the cache never came")
+	}
+	return withPolicy{platform.Volumes}, platform.Attachments
+}
+
+// player does what the controllers behind the objects do.
+type player struct {
+	// idle leaves volumes unbound, with words.
+	idle      bool
+	c         client.WithWatch
+	namespace string
+}
+
+// run acts after every change of a volume or an attachment until ctx ends.
+func (p player) run(ctx context.Context) error {
+	volumes, err := p.c.Watch(ctx, &storagev1alpha1.DPUVolumeList{}, client.InNamespace(p.namespace))
+	if err != nil {
+		return err
+	}
+	defer volumes.Stop()
+	attachments, err := p.c.Watch(ctx, &storagev1alpha1.DPUVolumeAttachmentList{}, client.InNamespace(p.namespace))
+	if err != nil {
+		return err
+	}
+	defer attachments.Stop()
+	for {
+		var e watch.Event
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e = <-volumes.ResultChan():
+		case e = <-attachments.ResultChan():
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if e.Object == nil || e.Type == watch.Error {
+			return fmt.Errorf("watch ended: %+v", e)
+		}
+		if err := p.act(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+func (p player) act(ctx context.Context) error {
+	var attachments storagev1alpha1.DPUVolumeAttachmentList
+	var volumes storagev1alpha1.DPUVolumeList
+	for _, list := range []client.ObjectList{&volumes, &attachments} {
+		if err := p.c.List(ctx, list, client.InNamespace(p.namespace)); err != nil {
+			return err
+		}
+	}
+	single, holder := map[string]bool{}, map[string]string{}
+	for i := range volumes.Items {
+		single[volumes.Items[i].Name] = singleNode(&volumes.Items[i])
+	}
+	for i := range attachments.Items {
+		if a := &attachments.Items[i]; shown(a) {
+			holder[a.Spec.DPUVolumeName] = a.Name
+		}
+	}
+	used := map[string]bool{}
+	for i := range attachments.Items {
+		a := &attachments.Items[i]
+		used[a.Spec.DPUVolumeName] = true
+		if h := holder[a.Spec.DPUVolumeName]; h != "" && h != a.Name && single[a.Spec.DPUVolumeName] && a.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err := p.attachment(ctx, a); err != nil {
+			return err
+		}
+		if shown(a) {
+			holder[a.Spec.DPUVolumeName] = a.Name
+		}
+	}
+	for i := range volumes.Items {
+		if err := p.volume(ctx, &volumes.Items[i], used[volumes.Items[i].Name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p player) attachment(ctx context.Context, a *storagev1alpha1.DPUVolumeAttachment) error {
+	if !a.DeletionTimestamp.IsZero() {
+		return kube.RemoveFinalizers(ctx, p.c, a, storagev1alpha1.FinalizerDPUVolumeAttachment)
+	}
+	if _, err := kube.Patch(ctx, p.c, a, func(a *storagev1alpha1.DPUVolumeAttachment) {
+		controllerutil.AddFinalizer(a, storagev1alpha1.FinalizerDPUVolumeAttachment)
+	}); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	_, err := kube.PatchStatus(ctx, p.c, a, func(a *storagev1alpha1.DPUVolumeAttachment) {
+		yes := true
+		a.Status.ControllerAttached, a.Status.DPUAttached = &yes, &yes
+		a.Status.DPU = &storagev1alpha1.AttachedDPU{PCIAddress: "3b:00.2", NVMeAttrs: &storagev1alpha1.NVMeAttrs{NamespaceID: 1}}
+	})
+	return client.IgnoreNotFound(err)
+}
+
+func (p player) volume(ctx context.Context, v *storagev1alpha1.DPUVolume, used bool) error {
+	if !v.DeletionTimestamp.IsZero() {
+		if used {
+			return nil
+		}
+		return kube.RemoveFinalizers(ctx, p.c, v, storagev1alpha1.FinalizerDPUVolume)
+	}
+	if _, err := kube.Patch(ctx, p.c, v, func(v *storagev1alpha1.DPUVolume) {
+		controllerutil.AddFinalizer(v, storagev1alpha1.FinalizerDPUVolume)
+	}); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	size := v.Spec.Resources.Requests[corev1.ResourceStorage]
+	if size.IsZero() {
+		size = resource.MustParse("1Mi")
+	}
+	_, err := kube.PatchStatus(ctx, p.c, v, func(v *storagev1alpha1.DPUVolume) {
+		if p.idle {
+			kube.Conditions{List: &v.Status.Conditions, Generation: v.Generation}.False(storagev1alpha1.ConditionReady, storagev1alpha1.ReasonPending, "the array is full")
+			return
+		}
+		v.Status.Phase = storagev1alpha1.DPUVolumeBound
+		v.Status.State = &storagev1alpha1.DPUVolumeState{SelectedDPUStorageVendorName: "vendor", StorageVendorPluginName: "plugin",
+			VolumeInfo: &storagev1alpha1.VolumeInfo{Capacity: corev1.ResourceList{corev1.ResourceStorage: size}}}
+	})
+	return client.IgnoreNotFound(err)
+}
+
+// TestDeadlineWords: who waits in vain is told what the controllers said.
+func TestDeadlineWords(t *testing.T) {
+	volumes, _ := onServer(t, player{idle: true})
+	_, err := volumes.Create(t.Context(), provisioner.VolumeSpec{Name: "v", CapacityBytes: 1 << 20, Mode: provisioner.Block, AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOnce}})
+	if !errors.Is(err, context.DeadlineExceeded) || !provisioner.Uncertain(err) {
+		t.Errorf("got %v, want an ended deadline", err)
+	}
+	if want := "create volume v: context deadline exceeded: the array is full"; err == nil || err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+}
