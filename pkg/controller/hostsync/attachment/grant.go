@@ -14,12 +14,13 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-// ensureMirror makes the VolumeAttachment. For a single-writer volume whose
-// claim somebody else holds it makes none, so that nothing further down
-// begins what must not end.
+// ensureMirror makes the VolumeAttachment. For the primary of a single-writer
+// volume whose claim somebody else holds it makes none, so that nothing further
+// down begins what must not end. A replica needs no claim: without an epoch its
+// DPU shows nothing.
 func (r *Reconciler) ensureMirror(ctx context.Context, s *state) error {
 	if s.mirror == nil {
-		if s.attachment.Spec.Role != storagev1alpha1.RoleReplica && singleWriter(s.volume) {
+		if !s.replica() && singleWriter(s.volume) {
 			claim, err := r.claim(ctx, s.volume)
 			if err != nil {
 				return err
@@ -42,15 +43,24 @@ func (r *Reconciler) ensureMirror(ctx context.Context, s *state) error {
 	case s.mirror.Spec.NodeName != s.dpu:
 		s.waiting = fmt.Sprintf("it was made for DPU %s, but node %s now has DPU %s: delete the attachment to move it",
 			s.mirror.Spec.NodeName, s.attachment.Spec.DPUNodeName, s.dpu)
+	case s.replica() && s.mirror.Spec.Role != storagev1alpha1.RoleReplica:
+		s.waiting = fmt.Sprintf("a Primary cannot become a Replica: DPU %s may hold the right to write; delete the attachment, which gives it back", s.dpu)
+	default:
+		s.sound = true
 	}
 	return nil
 }
 
-// grant gives the DPU the right to write, if the volume has a single writer
-// and nobody holds it, and writes the epoch where the DPU reads it.
+// grant gives the DPU of a primary the right to write, if the volume has a
+// single writer and nobody holds it, and writes the epoch where the DPU reads
+// it. Until then a replica that was promoted stays one down there: the DPU
+// learns of its role and of its epoch at once, and never has one alone.
 func (r *Reconciler) grant(ctx context.Context, s *state) error {
-	if s.attachment.Spec.Role == storagev1alpha1.RoleReplica || !singleWriter(s.volume) {
+	if s.replica() {
 		return nil
+	}
+	if !singleWriter(s.volume) {
+		return r.promote(ctx, s, 0)
 	}
 	claim, err := r.claim(ctx, s.volume)
 	if err != nil {
@@ -75,7 +85,18 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 			return fmt.Errorf("grant the right to write volume %s to DPU %s: %w", claim.Name, s.dpu, err)
 		}
 	}
-	_, err = kube.Patch(ctx, r.Clusters.DPU, s.mirror, func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Epoch = verdict.epoch })
+	return r.promote(ctx, s, verdict.epoch)
+}
+
+// promote tells the DPU that the attachment is a primary, and under which
+// epoch.
+func (r *Reconciler) promote(ctx context.Context, s *state, epoch int64) error {
+	_, err := kube.Patch(ctx, r.Clusters.DPU, s.mirror, func(m *storagev1alpha1.VolumeAttachment) {
+		if m.Spec.Role == storagev1alpha1.RoleReplica {
+			m.Spec.Role = storagev1alpha1.RolePrimary
+		}
+		m.Spec.Epoch = epoch
+	})
 	return err
 }
 

@@ -94,9 +94,13 @@ type state struct {
 	mirror     *storagev1alpha1.VolumeAttachment
 	volume     *storagev1alpha1.DPUVolume
 	dpu        string
+	// sound: the mirror is there, ours and to stay; what it says counts.
+	sound bool
 	// waiting says in words what is missing; "" if nothing is.
 	waiting string
 }
+
+func (s *state) replica() bool { return s.attachment.Spec.Role == storagev1alpha1.RoleReplica }
 
 // carry walks the phases in order; a phase that sets waiting ends the walk.
 func (r *Reconciler) carry(ctx context.Context, s *state) error {
