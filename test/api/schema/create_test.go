@@ -53,6 +53,13 @@ func TestCreate(t *testing.T) {
 			{"Filesystem", changes{"spec.volumeMode": "Filesystem"}, ""},
 			{"unknown volume mode", changes{"spec.volumeMode": "Tape"}, `Unsupported value: "Tape"`},
 			{"no parameters", changes{"spec.parameters": nil}, ""},
+			{"replication", changes{"spec.replication": yamlText("{maxShares: 2, maxMountReplicaCount: 1, warmth: PreEmulated, failover: Fence}")}, ""},
+			{"replication by default", changes{"spec.replication": yamlText("{}")}, ""},
+			{"as many replicas as shares", changes{"spec.replication": yamlText("{maxShares: 2, maxMountReplicaCount: 2}")}, "maxMountReplicaCount must be less than maxShares"},
+			{"no shares", changes{"spec.replication": yamlText("{maxShares: 0}")}, "should be greater than or equal to 1"},
+			{"fewer than no replicas", changes{"spec.replication": yamlText("{maxMountReplicaCount: -1}")}, "should be greater than or equal to 0"},
+			{"unknown warmth", changes{"spec.replication": yamlText("{warmth: Hot}")}, `Unsupported value: "Hot"`},
+			{"unknown failover", changes{"spec.replication": yamlText("{failover: Maybe}")}, `Unsupported value: "Maybe"`},
 		},
 		"DPUVolumeAttachment": {
 			{"good", nil, ""},
@@ -70,6 +77,7 @@ func TestCreate(t *testing.T) {
 			{"primary", changes{"spec.role": "Primary"}, ""},
 			{"replica", changes{"spec.role": "Replica"}, ""},
 			{"unknown role", changes{"spec.role": "Standby"}, `Unsupported value: "Standby"`},
+			{"read-only", changes{"spec.readOnly": true}, ""},
 		},
 		"StoragePolicy": {
 			{"good", nil, ""},
@@ -112,6 +120,10 @@ func TestCreate(t *testing.T) {
 			{"good", nil, ""},
 			{"no volume", changes{"spec.volumeName": nil}, "spec.volumeName: Required value"},
 			{"empty volume", changes{"spec.volumeName": ""}, "should be at least 1 chars long"},
+			{"an operator's word", changes{"spec.operatorReceipt": yamlText("{epoch: 1, operator: jane, reason: pulled the plug}")}, ""},
+			{"an operator's word on no epoch", changes{"spec.operatorReceipt": yamlText("{epoch: 0, operator: jane, reason: x}")}, "should be greater than or equal to 1"},
+			{"nobody's word", changes{"spec.operatorReceipt": yamlText("{epoch: 1, operator: '', reason: x}")}, "should be at least 1 chars long"},
+			{"a word without a reason", changes{"spec.operatorReceipt": yamlText("{epoch: 1, operator: jane}")}, "reason: Required value"},
 		},
 		"DPUStorageNode": {
 			{"good", nil, ""},

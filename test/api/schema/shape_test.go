@@ -40,7 +40,7 @@ func TestDefaults(t *testing.T) {
 		{"DPUVolume", []string{"spec.parameters"}, []string{"spec", "parameters"}, map[string]any{}},
 		{"DPUVolume", []string{"spec.volumeMode"}, []string{"spec", "volumeMode"}, "Filesystem"},
 		{"StoragePolicy", []string{"spec.storageSelectionAlg"}, []string{"spec", "storageSelectionAlg"}, "LocalNVolumes"},
-		{"DPUVolumeAttachment", nil, []string{"spec", "role"}, nil},
+		{"DPUVolumeAttachment", nil, []string{"spec", "role"}, "Primary"},
 	} {
 		t.Run(row.kind+"/"+row.path[1], func(t *testing.T) {
 			o := object(t, row.kind)
@@ -141,7 +141,7 @@ func TestTable(t *testing.T) {
 		"DPUStoragePolicy":    {"Name", "SelectionAlgorithm", "Ready", "Age"},
 		"DPUStorageVendor":    {"Name", "StorageClassName", "PluginName", "Ready", "Age"},
 		"DPUVolume":           {"Name", "DPUStoragePolicyName", "VolumeMode", "Size", "Ready", "Age"},
-		"DPUVolumeAttachment": {"Name", "DPUVolumeName", "DPUNodeName", "FunctionType", "HotplugFunction", "Role", "Epoch", "Ready", "Age"},
+		"DPUVolumeAttachment": {"Name", "DPUVolumeName", "DPUNodeName", "FunctionType", "HotplugFunction", "Role", "Warmth", "Epoch", "Ready", "Age"},
 		"StoragePolicy":       {"Name", "State", "Age"},
 		"StorageVendor":       {"Name", "StorageClassName", "PluginName", "Age"},
 		"Volume":              {"Name", "Vendor", "State", "Age"},
