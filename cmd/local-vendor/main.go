@@ -1,6 +1,7 @@
 // Command local-vendor is the reference storage vendor: volumes are sparse
 // files in one directory. With --mode controller it is the CSI controller in
-// the DPU cluster, with --mode plugin the vendor plugin on each DPU.
+// the DPU cluster, with --mode plugin the vendor plugin on each DPU, with --mode
+// target the storage that DPUs reach over TCP and that can turn them away.
 package main
 
 import (
@@ -31,6 +32,7 @@ type options struct {
 	snapSocket string
 	stateDir   string
 	timeout    time.Duration
+	targetOptions
 }
 
 func main() {
@@ -47,9 +49,9 @@ func main() {
 }
 
 func (o *options) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&o.mode, "mode", "", "controller or plugin; required")
+	fs.StringVar(&o.mode, "mode", "", "controller, plugin or target; required")
 	fs.StringVar(&o.name, "name", "local.csi.moor.dev", "name of the CSI driver, and of the plugin in its own words")
-	fs.StringVar(&o.targetDir, "target-dir", "/var/lib/moor/local", "directory of the volumes; the controller and every DPU must see the same one at the same path")
+	fs.StringVar(&o.targetDir, "target-dir", "/var/lib/moor/local", "directory of the volumes; the controller and the target, or without one every DPU, must see the same one at the same path")
 	fs.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of /metrics, /healthz and /readyz; 0 turns them off")
 	fs.DurationVar(&o.timeout, "timeout", time.Minute, "how long one call may take")
 	fs.StringVar(&o.endpoint, "endpoint", "unix:///csi/csi.sock", "where to serve CSI: unix:///absolute/path or tcp://host:port (controller)")
@@ -60,6 +62,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.provider, "provider", "", "name of the SNAP process that --snap-socket belongs to; empty: nvidia (plugin)")
 	fs.StringVar(&o.snapSocket, "snap-socket", "/var/lib/nvidia/storage/snap/providers/nvidia/snap.sock", "JSON-RPC socket of SNAP (plugin)")
 	fs.StringVar(&o.stateDir, "state-dir", "", "directory for what this DPU's plugin remembers; empty: devices beside its socket (plugin)")
+	o.targetOptions.bind(fs)
 }
 
 func (o *options) run(ctx context.Context) error {
@@ -68,6 +71,8 @@ func (o *options) run(ctx context.Context) error {
 		return o.runController(ctx)
 	case "plugin":
 		return o.runPlugin(ctx)
+	case "target":
+		return o.runTarget(ctx)
 	}
-	return fmt.Errorf("--mode is %q: controller or plugin is wanted", o.mode)
+	return fmt.Errorf("--mode is %q: controller, plugin or target is wanted", o.mode)
 }

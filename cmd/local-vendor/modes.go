@@ -24,7 +24,11 @@ import (
 
 // runController serves CSI Identity and Controller over the target directory.
 func (o *options) runController(ctx context.Context) error {
-	storage, err := local.Open(local.Options{TargetDir: o.targetDir, MaxBytes: o.maxBytes, ManyNodes: o.manyNodes})
+	target, err := o.target()
+	if err != nil {
+		return err
+	}
+	storage, err := local.Open(local.Options{TargetDir: o.targetDir, MaxBytes: o.maxBytes, ManyNodes: o.manyNodes, Target: target})
 	if err != nil {
 		return err
 	}

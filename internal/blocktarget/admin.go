@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 )
@@ -129,6 +130,9 @@ func writeJSON(w http.ResponseWriter, body any) {
 // ListenAdmin makes the admin socket, which only its owner may use, in place of
 // one that a dead target left. The caller knows that no other target lives.
 func ListenAdmin(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of the admin socket: %w", err)
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("remove the old admin socket: %w", err)
 	}

@@ -3,6 +3,7 @@ package local
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -115,13 +116,18 @@ func hold(path string) (*os.File, error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("target directory %s: another process manages it, stop that one first: %w",
-				filepath.Dir(path), provisioner.ErrInUse)
+			return nil, fmt.Errorf("target directory %s: another process has %s, stop that one first: %w",
+				filepath.Dir(path), filepath.Base(path), provisioner.ErrInUse)
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return f, nil
 }
+
+// HoldTarget takes the directory for the one process that serves its volumes as
+// a target: Close of what it returns, or the end of the process with its last
+// write, gives it back. ErrInUse if another process has it.
+func HoldTarget(dir string) (io.Closer, error) { return hold(filepath.Join(dir, ".target.lock")) }
 
 // Close gives the directory back.
 func (s *Storage) Close() error { return s.held.Close() }
