@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/snapemu"
 	"github.com/moor-storage/moor/test/kit"
 )
@@ -98,6 +99,39 @@ var _ = Describe("a sick DPU", func() {
 		Entry("SNAP talks garbage", snapemu.Fault{Method: "nvme_controller_create", Garbage: true, Count: -1}, "nvme_controller_create"),
 		Entry("SNAP never answers", snapemu.Fault{Method: "nvme_subsystem_create", Hang: true, Count: -1}, "nvme_subsystem_create"),
 	)
+
+	It("with no function left says so, and shows the volume once one is free", func(ctx context.Context) {
+		r := newRoom(ctx)
+		var attachments []*storagev1alpha1.DPUVolumeAttachment
+		for i := 0; i <= bed.Options().VFs; i++ {
+			files := r.claim(ctx, claim{name: fmt.Sprintf("files-%d", i), size: "16Mi"})
+			o := byHand(fmt.Sprintf("%s-%d", r.name, i), "host-1", volumeOf(ctx, files))
+			Expect(clients.Host.Create(ctx, o)).To(Succeed())
+			attachments = append(attachments, o)
+		}
+		var waiting, served *storagev1alpha1.DPUVolumeAttachment
+		Eventually(func(ctx context.Context) (int, error) {
+			n := 0
+			for _, o := range attachments {
+				ok, err := shown(o)(ctx)
+				if err != nil {
+					return 0, err
+				}
+				if ok {
+					n, served = n+1, o
+				} else {
+					waiting = o
+				}
+			}
+			return n, nil
+		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Equal(bed.Options().VFs))
+		Eventually(messageOf(waiting)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring("function"))
+		remove(ctx, served)
+		Eventually(shown(waiting)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeTrue())
+		for _, o := range attachments {
+			Expect(client.IgnoreNotFound(clients.Host.Delete(ctx, o))).To(Succeed())
+		}
+	})
 
 	It("without its vendor plugin says so", func(ctx context.Context) {
 		r := newRoom(ctx)
