@@ -218,7 +218,7 @@ func TestOneTargetADirectory(t *testing.T) {
 	s := newTargetSite(t)
 	var o options
 	o.mode, o.targetDir, o.targetAdmin, o.targetListen, o.metrics = "target", s.target, s.admin+"2", "127.0.0.1:0", "0"
-	if err := o.run(t.Context()); err == nil || !strings.Contains(err.Error(), "another process") {
+	if err := o.run(t.Context()); err == nil || !strings.Contains(err.Error(), "another process serves it") {
 		t.Fatalf("a second target of one directory: %v", err)
 	}
 }

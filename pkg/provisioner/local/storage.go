@@ -87,7 +87,7 @@ func Open(o Options) (*Storage, error) {
 	if err := os.MkdirAll(o.TargetDir, 0o750); err != nil {
 		return nil, fmt.Errorf("make target directory: %w", err)
 	}
-	held, err := hold(filepath.Join(o.TargetDir, ".lock"))
+	held, err := hold(filepath.Join(o.TargetDir, ".lock"), "another process manages it, stop that one first")
 	if err != nil {
 		return nil, err
 	}
@@ -107,8 +107,9 @@ func Open(o Options) (*Storage, error) {
 }
 
 // hold takes the lock file for as long as the process lives: flock(2) is
-// released by the kernel, so that a crash leaves nothing to clean up.
-func hold(path string) (*os.File, error) {
+// released by the kernel, so that a crash leaves nothing to clean up. taken says
+// what it means that another process has it.
+func hold(path, taken string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open lock file: %w", err)
@@ -116,8 +117,7 @@ func hold(path string) (*os.File, error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("target directory %s: another process has %s, stop that one first: %w",
-				filepath.Dir(path), filepath.Base(path), provisioner.ErrInUse)
+			return nil, fmt.Errorf("target directory %s: %s: %w", filepath.Dir(path), taken, provisioner.ErrInUse)
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
@@ -127,7 +127,9 @@ func hold(path string) (*os.File, error) {
 // HoldTarget takes the directory for the one process that serves its volumes as
 // a target: Close of what it returns, or the end of the process with its last
 // write, gives it back. ErrInUse if another process has it.
-func HoldTarget(dir string) (io.Closer, error) { return hold(filepath.Join(dir, ".target.lock")) }
+func HoldTarget(dir string) (io.Closer, error) { 
+	return hold(filepath.Join(dir, ".target.lock"), "another process serves it, stop that one first")
+}
 
 // Close gives the directory back.
 func (s *Storage) Close() error { return s.held.Close() }
