@@ -149,8 +149,8 @@ func read(from io.Reader, length, limit int64) (*extenderv1.ExtenderArgs, error)
 	case err != nil:
 		return nil, &refused{http.StatusRequestTimeout, "read the body: " + err.Error()}
 	}
-	args := &extenderv1.ExtenderArgs{}
-	if err := json.Unmarshal(body, args); err != nil {
+	args, err := decode(body)
+	if err != nil {
 		return nil, &refused{http.StatusBadRequest, "the body is no ExtenderArgs: " + err.Error()}
 	}
 	switch {
