@@ -127,7 +127,7 @@ func hold(path, taken string) (*os.File, error) {
 // HoldTarget takes the directory for the one process that serves its volumes as
 // a target: Close of what it returns, or the end of the process with its last
 // write, gives it back. ErrInUse if another process has it.
-func HoldTarget(dir string) (io.Closer, error) { 
+func HoldTarget(dir string) (io.Closer, error) {
 	return hold(filepath.Join(dir, ".target.lock"), "another process serves it, stop that one first")
 }
 
