@@ -39,6 +39,7 @@ type nodeOptions struct {
 	heartbeat    bool
 	beatEvery    time.Duration
 	deviceWindow time.Duration
+	linkAddress  string
 }
 
 func (n *nodeOptions) bind(fs *pflag.FlagSet) {
@@ -54,6 +55,7 @@ func (n *nodeOptions) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&n.kubeletCSI, "kubelet-registration-path", "", "the CSI socket as the kubelet sees it; empty: as in --bind-address (node)")
 	fs.BoolVar(&n.heartbeat, "heartbeat", true, "write this host's half of its DPUStorageNode; false on hosts without credentials (node)")
 	fs.DurationVar(&n.beatEvery, "heartbeat-period", 10*time.Second, "time between two heartbeats (node)")
+	fs.StringVar(&n.linkAddress, "link-address", "", "address:port, on the link to the DPU, where this host shows that it is alive; empty: it does not (node)")
 	fs.DurationVar(&n.deviceWindow, "device-timeout", 90*time.Second, "how long to wait for a device to appear (node)")
 }
 
@@ -71,6 +73,9 @@ func (o *options) runNode(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if o.node.linkAddress != "" {
+		go func() { cancel(o.node.answerDPU(ctx)) }()
+	}
 	go func() { cancel(obs.Serve(ctx, o.metrics, metrics.Registry, nil)) }()
 	if o.node.registry != "" {
 		go func() { cancel(o.register(ctx)) }()

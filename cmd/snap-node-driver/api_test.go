@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -243,11 +244,25 @@ func TestLifeOnAServer(t *testing.T) {
 	}
 
 	w.claim(&moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: node, Attachment: a.Name, Epoch: 1})
-	until(w, "withdrawn when fenced", a, func(bool) bool { return !a.Status.DPU.Attached && a.Status.DPU.Epoch == 0 })
+	until(w, "withdrawn when fenced", a, func(bool) bool { return !a.Status.DPU.Attached && a.Status.DPU.RetiredEpoch == 1 })
 	if w.visible() != 0 {
 		t.Fatal("still visible though not attached")
 	}
+	// The claim leaves what this DPU watches, and comes back.
+	w.claim(&moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 1})
+	until(w, "knows that it holds nothing", a, func(bool) bool { return strings.Contains(a.Status.Message, "nobody holds it") })
+	_, err = kube.Patch(t.Context(), w, a, func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Role = storagev1alpha1.RoleReplica })
+	w.must(err)
+	until(w, "made ready as a replica", a, func(bool) bool { return a.Status.DPU.PreEmulated && a.Status.Message == "" })
+	if w.visible() != 0 || a.Status.DPU.Attached {
+		t.Fatal("a replica is visible")
+	}
+	granted.Epoch = 2
 	w.claim(granted)
+	_, err = kube.Patch(t.Context(), w, a, func(a *storagev1alpha1.VolumeAttachment) {
+		a.Spec.Role, a.Spec.Epoch = storagev1alpha1.RolePrimary, 2
+	})
+	w.must(err)
 	until(w, "attached under the claim", a, func(bool) bool { return a.Status.DPU.Attached })
 
 	w.must(w.Delete(t.Context(), a))

@@ -42,7 +42,9 @@ type options struct {
 	kubeconfig, namespace    string
 	node                     string
 	pluginRoot, providerRoot string
+	stateDir                 string
 	timeout, resync, beat    time.Duration
+	link                     hostLink
 }
 
 func (o *options) bind(fs *pflag.FlagSet) {
@@ -56,6 +58,8 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.node, "node-name", os.Getenv(nodeEnv), "this DPU's node name in the DPU cluster; default from $"+nodeEnv)
 	fs.StringVar(&o.pluginRoot, "plugin-root", vendorplugin.DefaultRoot, "directory with a <plugin>/dpu.sock for each vendor plugin")
 	fs.StringVar(&o.providerRoot, "provider-root", defaultProviders, "directory with a <provider>/snap.sock for each SNAP service")
+	fs.StringVar(&o.stateDir, "state-dir", "", "directory of the lock that keeps a second snap-node-driver off this DPU; empty: that of --plugin-root")
+	o.link.bind(fs)
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "deadline of each call to SNAP and to a vendor plugin")
 	fs.DurationVar(&o.resync, "resync", 10*time.Second, "how often what SNAP shows is compared with what it should")
 	fs.DurationVar(&o.beat, "heartbeat-period", heartbeat.DefaultPeriod, "time between two signs of life in the DPUStorageNode")
@@ -82,6 +86,9 @@ func (o *options) validate() error {
 	case o.namespace == "":
 		return fmt.Errorf("--namespace is empty: say where the VolumeAttachments are")
 	}
+	if err := o.link.validate(); err != nil {
+		return err
+	}
 	return o.flags.Validate()
 }
 
@@ -94,6 +101,11 @@ func (o *options) run(ctx context.Context) error {
 		ctrl.Log.Info("--leader-elect is ignored: every DPU works for itself")
 		o.flags.LeaderElect = false
 	}
+	unlock, err := o.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	mgr, err := o.manager()
 	if err != nil {
 		return err
@@ -102,6 +114,9 @@ func (o *options) run(ctx context.Context) error {
 	defer clients.Close()
 	r := o.reconciler(mgr.GetClient(), mgr.GetAPIReader(), clients)
 	if err := r.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	if err := o.link.add(mgr, r.TellChange); err != nil {
 		return err
 	}
 	heart := heartbeat.DPU(heartbeat.Options{
@@ -113,7 +128,7 @@ func (o *options) run(ctx context.Context) error {
 	return mgr.Start(ctx)
 }
 
-// manager caches the attachments of this DPU, and no others.
+// manager caches the attachments and the claims of this DPU, and no others.
 func (o *options) manager() (ctrl.Manager, error) {
 	cfg, err := o.flags.Config(o.kubeconfig)
 	if err != nil {
@@ -130,6 +145,7 @@ func (o *options) manager() (ctrl.Manager, error) {
 		DefaultTransform:  cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&storagev1alpha1.VolumeAttachment{}: {Field: fields.OneTermEqualSelector("spec.nodeName", o.node)},
+			&moorv1alpha1.WriterClaim{}:         {Field: fields.OneTermEqualSelector("status.holder", o.node)},
 		},
 	})
 }
@@ -146,7 +162,7 @@ func (o *options) reconciler(c client.Client, live client.Reader, clients *vendo
 		Client: c, Live: live, Node: o.node, Namespace: o.namespace,
 		Plugins:   dpu.NewPlugins(o.node, o.pluginRoot, openPlugin),
 		Providers: dpu.NewProviders(o.providerRoot, openService),
-		Timeout:   callsPerPass * o.timeout, Resync: o.resync,
+		Timeout:   callsPerPass * o.timeout, Resync: o.resync, Host: o.link.sight,
 	})
 	return r
 }

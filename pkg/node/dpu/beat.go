@@ -30,6 +30,9 @@ func (r *Reconciler) State(ctx context.Context) (moorv1alpha1.DPUState, error) {
 	}
 	asking.Go(func() { out.Functions, out.SNAPReady = r.functions(ctx) })
 	asking.Wait()
+	if r.o.Host != nil {
+		out.Host = r.o.Host()
+	}
 	return out, nil
 }
 

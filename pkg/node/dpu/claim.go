@@ -21,12 +21,31 @@ func singleWriter(attachment *storagev1alpha1.VolumeAttachment, volume *storagev
 	return volume != nil && provisioner.SingleNode(modesOf(volume.Spec.Request.AccessModes))
 }
 
+// replica reports whether the attachment only keeps the volume ready here.
+func replica(attachment *storagev1alpha1.VolumeAttachment) bool {
+	return attachment.Spec.Role == storagev1alpha1.RoleReplica
+}
+
+// fencedEpoch returns the epoch that is being taken from node, for this
+// attachment; 0 if none is.
+func fencedEpoch(node string, attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) int64 {
+	if claim == nil || claim.Status == nil || claim.Status.Phase != moorv1alpha1.ClaimFencing ||
+		claim.Status.Holder != node || claim.Status.Attachment != attachment.Name {
+		return 0
+	}
+	return claim.Status.Epoch
+}
+
 // refusal decides whether node may expose a single-writer volume for the
 // attachment: "" if it may, or else why not, in words. Only a claim that is
-// granted to this node, for this attachment, under its epoch, allows it. claim
-// is nil if there is none; it has to be read from the API server itself.
+// granted to this node, for this attachment, under its epoch, allows it; never
+// an epoch that was retired here, and never a replica. claim is nil if there is
+// none; it has to be read from the API server itself.
 func refusal(node string, attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) string {
 	volume := volumeName(attachment)
+	if replica(attachment) {
+		return fmt.Sprintf("a replica of volume %s: kept ready, not shown", volume)
+	}
 	if claim == nil || claim.Status == nil || claim.Status.Phase == moorv1alpha1.ClaimFree || claim.Status.Phase == "" {
 		return fmt.Sprintf("waits for snap-host-controller to grant the right to write volume %s: nobody holds it", volume)
 	}
@@ -42,6 +61,8 @@ func refusal(node string, attachment *storagev1alpha1.VolumeAttachment, claim *m
 		return fmt.Sprintf("the right to write volume %s is granted to this DPU: waits for snap-host-controller to write the epoch", volume)
 	case s.Epoch != attachment.Spec.Epoch:
 		return fmt.Sprintf("the right to write volume %s is granted under epoch %d, this attachment is of epoch %d: not shown", volume, s.Epoch, attachment.Spec.Epoch)
+	case s.Epoch <= attachment.Status.DPU.RetiredEpoch:
+		return fmt.Sprintf("epoch %d of volume %s is over on DPU %s, which has retired epoch %d: not shown before a new grant", s.Epoch, volume, node, attachment.Status.DPU.RetiredEpoch)
 	}
 	return ""
 }

@@ -30,22 +30,34 @@ func TestRefusal(t *testing.T) {
 			for _, name := range []string{"", "a1", "a2"} {
 				for _, epoch := range []int64{0, 1, 2} {
 					for _, mine := range []int64{0, 1, 2} {
-						claim := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: holder, Attachment: name, Epoch: epoch}}
-						want := phase == "Granted" && holder == "d1" && name == "a1" && epoch == mine && mine != 0
-						got := refusal("d1", attachment(mine), claim)
-						if (got == "") != want {
-							t.Errorf("%s: allowed is %v: %q", fmt.Sprint(*claim.Status, mine), got == "", got)
-						}
-						if want {
-							allowed++
+						for _, role := range []storagev1alpha1.Role{"", storagev1alpha1.RolePrimary, storagev1alpha1.RoleReplica} {
+							for _, retired := range []int64{0, 1, 2} {
+								claim := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: holder, Attachment: name, Epoch: epoch}}
+								want := phase == "Granted" && holder == "d1" && name == "a1" && epoch == mine && mine != 0 && role != "Replica" && epoch > retired
+								a := attachment(mine)
+								a.Spec.Role, a.Status.DPU.RetiredEpoch = role, retired
+								got := refusal("d1", a, claim)
+								if (got == "") != want {
+									t.Errorf("%s: allowed is %v: %q", fmt.Sprint(*claim.Status, mine, role, retired), got == "", got)
+								}
+								fenced := fencedEpoch("d1", a, claim)
+								if wantFenced := phase == "Fencing" && holder == "d1" && name == "a1"; wantFenced != (fenced != 0 || epoch == 0 && wantFenced) || (fenced != 0 && fenced != epoch) {
+									t.Errorf("%s: fenced epoch is %d", fmt.Sprint(*claim.Status), fenced)
+								}
+								if want {
+									allowed++
+								}
+							}
 						}
 					}
 				}
 			}
 		}
 	}
-	if allowed != 2 {
-		t.Fatalf("%d combinations are allowed, want one for each epoch", allowed)
+	// Epoch 1 over no retired one, epoch 2 over none and over 1; each in
+	// two ways to say Primary.
+	if allowed != 6 {
+		t.Fatalf("%d combinations are allowed, want 6", allowed)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 // given up even when the vendor is down.
 func (r *Reconciler) attach(ctx context.Context, p *pass) error {
 	phases := []func(context.Context, *pass) error{
-		r.awaitStorage, r.findVolume, r.protect, r.yield, r.checkClaim, r.stillStored, r.findVendor, r.makeDevice, r.show,
+		r.obeyFence, r.awaitStorage, r.findVolume, r.protect, r.yield, r.checkClaim, r.stillStored, r.promote, r.findVendor, r.makeDevice, r.show,
 	}
 	for _, phase := range phases {
 		if err := phase(ctx, p); err != nil {
@@ -102,7 +102,7 @@ func (r *Reconciler) yield(ctx context.Context, p *pass) error {
 }
 
 // precedes returns the attachment of the same volume that goes before mine: by
-// the right to write, by having the device, by age. Nil if mine goes first.
+// the right to write, by role, by having the device, by age. Nil if mine goes first.
 func precedes(mine *storagev1alpha1.VolumeAttachment, all []storagev1alpha1.VolumeAttachment) *storagev1alpha1.VolumeAttachment {
 	for i := range all {
 		other := &all[i]
@@ -117,6 +117,7 @@ func precedes(mine *storagev1alpha1.VolumeAttachment, all []storagev1alpha1.Volu
 func rank(a, b *storagev1alpha1.VolumeAttachment) int {
 	return cmp.Or(
 		first(a.Spec.Epoch != 0, b.Spec.Epoch != 0),
+		first(!replica(a), !replica(b)),
 		first(a.Status.DPU.DeviceName != "", b.Status.DPU.DeviceName != ""),
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 		strings.Compare(a.Name, b.Name),
@@ -139,6 +140,10 @@ func (r *Reconciler) checkClaim(ctx context.Context, p *pass) error {
 	if !singleWriter(p.attachment, p.volume) {
 		return nil
 	}
+	if replica(p.attachment) {
+		p.refused = refusal(r.o.Node, p.attachment, nil)
+		return r.giveUp(ctx, p)
+	}
 	claim, err := r.liveClaim(ctx, volumeName(p.attachment))
 	if err != nil {
 		return err
@@ -149,10 +154,17 @@ func (r *Reconciler) checkClaim(ctx context.Context, p *pass) error {
 	return r.giveUp(ctx, p)
 }
 
-// giveUp hides what this DPU has no right to show.
+// giveUp takes from the host's sight what this DPU has no right to show. What
+// is hidden already stays ready: it is what a replica is, and what a replica
+// that is being promoted waits with.
 func (r *Reconciler) giveUp(ctx context.Context, p *pass) error {
 	p.message = p.refused
 	if p.dpu.DeviceName == "" {
+		return nil
+	}
+	seen, err := r.o.Providers.list(ctx)
+	if e := seen.exposures[p.dpu.DeviceName]; err == nil && seen.complete && e.Hidden {
+		p.see(e)
 		return nil
 	}
 	if p.dpu.Attached {
@@ -161,7 +173,30 @@ func (r *Reconciler) giveUp(ctx context.Context, p *pass) error {
 	if err := r.o.Providers.hide(ctx, p.dpu.DeviceName, ""); err != nil {
 		return fmt.Errorf("%s; and it could not be taken away from the host: %w", p.refused, err)
 	}
-	p.hidden()
+	p.withdrawn()
+	return nil
+}
+
+// promote shows what stands ready, without the vendor: it has done its part.
+// Nothing that stands ready is no error; the phases after it make everything.
+func (r *Reconciler) promote(ctx context.Context, p *pass) error {
+	if p.refused != "" || !p.dpu.PreEmulated || p.volume == nil {
+		return nil
+	}
+	seen, _ := r.o.Providers.list(ctx)
+	if !seen.exposures[p.dpu.DeviceName].Hidden {
+		return nil
+	}
+	if err := r.confirm(ctx, p); err != nil || p.refused != "" {
+		return err
+	}
+	name := seen.provider[p.dpu.DeviceName]
+	e, err := r.o.Providers.get(name).Expose(ctx, exposeSpec(p))
+	if err != nil {
+		return fmt.Errorf("show the replica: SNAP service %s on DPU %s: %w", name, r.o.Node, err)
+	}
+	p.see(e)
+	p.stop = true
 	return nil
 }
 
@@ -221,22 +256,26 @@ func (r *Reconciler) createDevice(ctx context.Context, p *pass) error {
 		if err := r.o.Providers.hide(ctx, recorded, p.vendor.provider); err != nil {
 			return fmt.Errorf("the vendor has made device %s in place of %s, which could not be taken away from the host: %w", device, recorded, err)
 		}
-		p.hidden()
+		p.withdrawn()
 	}
 	p.dpu.DeviceName = device
 	p.stop = true
-	if p.message == "" {
-		p.message = fmt.Sprintf("device %s is made, it is being shown to the host", device)
+	if p.message == "" || replica(p.attachment) {
+		p.message = fmt.Sprintf("device %s is made, its function is being made ready", device)
 	}
 	return nil
 }
 
-// show exposes the device, if that is allowed at this very moment.
+// keepsReady reports whether the device is made ready without being shown.
+func (p *pass) keepsReady() bool { return p.refused != "" && replica(p.attachment) }
+
+// show exposes the device, if that is allowed at this very moment; that of a
+// replica it makes ready.
 func (r *Reconciler) show(ctx context.Context, p *pass) error {
-	if p.refused != "" {
+	if p.refused != "" && !p.keepsReady() {
 		return nil
 	}
-	if err := r.confirm(ctx, p); err != nil || p.refused != "" {
+	if err := r.confirm(ctx, p); err != nil || (p.refused != "" && !p.keepsReady()) {
 		return err
 	}
 	provider := r.o.Providers.get(p.vendor.provider)
@@ -252,6 +291,9 @@ func (r *Reconciler) show(ctx context.Context, p *pass) error {
 		return fmt.Errorf("SNAP service %s on DPU %s: %w", p.vendor.provider, r.o.Node, err)
 	}
 	p.see(e)
+	if p.keepsReady() {
+		p.message = ""
+	}
 	return nil
 }
 
@@ -264,6 +306,7 @@ func (r *Reconciler) confirm(ctx context.Context, p *pass) error {
 		return fmt.Errorf("confirm that the attachment still stands: %w: %w", provisioner.ErrUnavailable, err)
 	}
 	if !found || now.UID != p.attachment.UID || !now.DeletionTimestamp.IsZero() || now.Spec.Epoch != p.attachment.Spec.Epoch ||
+		replica(now) != replica(p.attachment) || now.Status.DPU.RetiredEpoch != p.attachment.Status.DPU.RetiredEpoch ||
 		!controllerutil.ContainsFinalizer(now, storagev1alpha1.FinalizerDPUAttachment) || now.Status.DPU.DeviceName != p.dpu.DeviceName {
 		return fmt.Errorf("the attachment has changed since it was read: %w", provisioner.ErrBusy)
 	}
@@ -276,6 +319,7 @@ func exposeSpec(p *pass) provisioner.ExposeSpec {
 		FunctionType: provisioner.FunctionType(p.attachment.Spec.FunctionType),
 		Hotplug:      p.attachment.Spec.HotplugFunction,
 		PCIAddress:   p.dpu.PCIDeviceAddress,
+		Hidden:       p.keepsReady(),
 		Parameters:   controllerOptions(p.volume),
 	}
 	if p.dpu.BdevAttrs != nil {
@@ -288,10 +332,14 @@ func exposeSpec(p *pass) provisioner.ExposeSpec {
 // not show is not attached, whatever was written before. If SNAP does not
 // answer either, the last word stands.
 func (r *Reconciler) look(ctx context.Context, p *pass) {
-	if !p.dpu.Attached {
+	if !p.dpu.Attached && !p.dpu.PreEmulated {
 		return
 	}
-	if all, _ := r.o.Providers.list(ctx); all.complete && !all.exposures[p.dpu.DeviceName].Visible {
-		p.hidden()
+	if all, _ := r.o.Providers.list(ctx); all.complete {
+		e := all.exposures[p.dpu.DeviceName]
+		if !e.Visible {
+			p.withdrawn()
+		}
+		p.dpu.PreEmulated = e.Hidden
 	}
 }

@@ -76,7 +76,9 @@ func (p *Providers) list(ctx context.Context) (shown, error) {
 			failed = errors.Join(failed, fmt.Errorf("SNAP service %s: %w", name, err))
 		}
 		for _, e := range all {
-			out.exposures[e.Device], out.provider[e.Device] = e, name
+			if have := out.exposures[e.Device]; !have.Visible { // where two have it, what is seen counts
+				out.exposures[e.Device], out.provider[e.Device] = e, name
+			}
 		}
 	}
 	out.complete = failed == nil && len(names) > 0

@@ -55,6 +55,8 @@ type Options struct {
 	Timeout time.Duration
 	// Resync is how often what is shown is compared with what should be.
 	Resync time.Duration
+	// Host says what this DPU sees of its host; nil if it does not look.
+	Host func() *moorv1alpha1.HostSight
 	// Clock is the machine's if nil.
 	Clock clock.WithTicker
 	// Jitter spreads a period over the DPUs; nil means +-10 %, random.
@@ -65,6 +67,7 @@ type Options struct {
 type Reconciler struct {
 	o       Options
 	locks   keylock.Locks
+	passes  underWay
 	events  chan event.GenericEvent
 	changed chan struct{}
 	// firstSeen is when each orphan was seen first. It may be forgotten:
@@ -82,11 +85,15 @@ func New(o Options) *Reconciler {
 	if o.Jitter == nil {
 		o.Jitter = jitter
 	}
-	return &Reconciler{o: o, events: make(chan event.GenericEvent, eventQueue), changed: make(chan struct{}, 1), firstSeen: map[orphan]time.Time{}}
+	return &Reconciler{o: o, events: make(chan event.GenericEvent, eventQueue), changed: make(chan struct{}, 1), firstSeen: map[orphan]time.Time{},
+		passes: underWay{end: map[string]context.CancelFunc{}}}
 }
 
 // Changes tells, without a queue, that what State reports has changed.
 func (r *Reconciler) Changes() <-chan struct{} { return r.changed }
+
+// TellChange asks for the state to be reported at once. It never blocks.
+func (r *Reconciler) TellChange() { r.tellChange() }
 
 func (r *Reconciler) tellChange() {
 	select {
@@ -100,13 +107,14 @@ func (r *Reconciler) tellChange() {
 // +kubebuilder:rbac:groups=storage.dpu.nvidia.com,resources=volumes,verbs=get
 // +kubebuilder:rbac:groups=storage.moor.dev,resources=writerclaims,verbs=get;list;watch
 
-// SetupWithManager watches the attachments, which the manager's cache limits
-// to this DPU, and the claims, of which only the names are kept.
+// SetupWithManager watches the attachments and the claims; the manager's cache
+// has to limit both to this DPU: the attachments by spec.nodeName, the claims by
+// status.holder. A claim that this DPU ceases to hold is told as deleted.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("volumeattachment").
 		For(&storagev1alpha1.VolumeAttachment{}).
-		WatchesMetadata(&moorv1alpha1.WriterClaim{}, handler.EnqueueRequestsFromMapFunc(r.attachmentsOf)).
+		Watches(&moorv1alpha1.WriterClaim{}, handler.EnqueueRequestsFromMapFunc(r.attachmentsOf)).
 		WatchesRawSource(source.Channel(r.events, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
@@ -124,6 +132,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // attachmentsOf maps a claim, which is named after its volume, to the
 // attachments of that volume here.
 func (r *Reconciler) attachmentsOf(ctx context.Context, claim client.Object) []reconcile.Request {
+	if c, ok := claim.(*moorv1alpha1.WriterClaim); ok {
+		r.heed(c)
+	}
 	all, err := r.attachments(ctx)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list attachments")
@@ -198,6 +209,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if deleting {
 		err = r.detach(bounded, p)
 	} else {
+		r.passes.begin(p.volumeID, cancel)
+		defer r.passes.finish(p.volumeID)
 		err = r.attach(bounded, p)
 	}
 	return ctrl.Result{RequeueAfter: p.again}, r.finish(ctx, p, err)

@@ -187,10 +187,14 @@ func TestClaimLost(t *testing.T) {
 			c.claim("v1", claim)
 			// The vendor has nothing to say in it.
 			c.must(os.Remove(m.pluginSocket()))
-			if err := m.pass(a.Name); !errors.Is(err, provisioner.ErrUnavailable) {
+			fenced := claim.Phase == moorv1alpha1.ClaimFencing
+			if err := m.pass(a.Name); fenced != (err == nil) || (!fenced && !errors.Is(err, provisioner.ErrUnavailable)) {
 				t.Fatal(err)
 			}
 			now := c.get(a.Name)
+			if fenced && now.Status.DPU.RetiredEpoch != claim.Epoch {
+				t.Fatalf("no receipt: %+v", now.Status)
+			}
 			if len(m.shown()) != 0 || now.Status.DPU.Attached || now.Status.DPU.Epoch != 0 {
 				t.Fatalf("still shown: %+v, %v", now.Status, m.shown())
 			}
@@ -201,6 +205,9 @@ func TestClaimLost(t *testing.T) {
 			c.grant(now, 7)
 			now = m.settle(a.Name)
 			a.Status.DPU.Epoch = 7
+			if fenced {
+				a.Status.DPU.RetiredEpoch = claim.Epoch
+			}
 			if diff := cmp.Diff(a.Status.DPU, now.Status.DPU); diff != "" {
 				t.Fatalf("after a new grant (-before +now):\n%s", diff)
 			}

@@ -38,10 +38,13 @@ type pass struct {
 func newPass(attachment *storagev1alpha1.VolumeAttachment) *pass {
 	p := &pass{attachment: attachment, dpu: *attachment.Status.DPU.DeepCopy()}
 	if volume := volumeName(attachment); volume != "" {
-		p.volumeID = kube.ClaimName(volume)
+		p.volumeID = volumeID(volume)
 	}
 	return p
 }
+
+// volumeID is what a vendor's plugin calls a volume.
+func volumeID(volume string) string { return kube.ClaimName(volume) }
 
 // keys are what nobody else may work on during the pass.
 func (p *pass) keys() []string {
@@ -60,15 +63,19 @@ func (p *pass) wait(words string) {
 	p.message, p.stop = words, true
 }
 
-// hidden notes that the host does not see the device. What identifies it is
-// kept, so that it comes back the same.
-func (p *pass) hidden() {
-	p.dpu.Attached, p.dpu.Epoch = false, 0
+// withdrawn notes that the host does not see the device, and that nothing of it
+// stands ready. What identifies it is kept, so that it comes back the same.
+func (p *pass) withdrawn() {
+	p.dpu.Attached, p.dpu.PreEmulated, p.dpu.Epoch = false, false, 0
 }
 
-// see notes what the host sees.
+// see notes what the host sees, or what stands ready for it.
 func (p *pass) see(e provisioner.Exposure) {
-	p.dpu.Attached, p.dpu.Epoch = e.Visible, p.attachment.Spec.Epoch
+	p.withdrawn()
+	p.dpu.Attached, p.dpu.PreEmulated = e.Visible, e.Hidden
+	if e.Visible {
+		p.dpu.Epoch = p.attachment.Spec.Epoch
+	}
 	p.dpu.PCIDeviceAddress = e.PCIAddress
 	p.dpu.BdevAttrs = &storagev1alpha1.BdevAttrs{NVMeNsID: e.NamespaceID, NVMeUUID: e.UUID}
 }
@@ -78,12 +85,13 @@ func (r *Reconciler) report(ctx context.Context, p *pass, failure error) error {
 	if failure != nil {
 		p.message = failure.Error()
 	}
-	was := p.attachment.Status.DPU.Attached
+	was := p.attachment.Status.DPU
 	wrote, err := kube.PatchStatus(ctx, r.o.Client, p.attachment, func(a *storagev1alpha1.VolumeAttachment) {
 		a.Status.DPU, a.Status.Message = p.dpu, p.message
 	})
-	if wrote && was != p.dpu.Attached {
-		ctrl.LoggerFrom(ctx).Info("attachment changed", "attached", p.dpu.Attached, "function", p.dpu.PCIDeviceAddress, obs.KeyEpoch, p.dpu.Epoch)
+	if wrote && (was.Attached != p.dpu.Attached || was.PreEmulated != p.dpu.PreEmulated || was.RetiredEpoch != p.dpu.RetiredEpoch) {
+		ctrl.LoggerFrom(ctx).Info("attachment changed", "attached", p.dpu.Attached, "ready", p.dpu.PreEmulated, "function", p.dpu.PCIDeviceAddress,
+			obs.KeyEpoch, p.dpu.Epoch, "retired", p.dpu.RetiredEpoch)
 		r.tellChange()
 	}
 	return err

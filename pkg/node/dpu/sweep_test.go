@@ -166,9 +166,15 @@ func TestExposureDiffers(t *testing.T) {
 	deleting := attachment(true)
 	deleting.DeletionTimestamp = &deleting.CreationTimestamp
 	deleting.DeletionTimestamp.Time = time.Unix(1, 0)
+	ready := attachment(false)
+	ready.Status.DPU.PreEmulated = true
 	good := provisioner.Exposure{Device: "d", PCIAddress: "p", NamespaceID: 1, UUID: "u", Visible: true}
 	partial, moved, other := good, good, good
 	partial.Visible, moved.PCIAddress, other.UUID = false, "q", "w"
+	hidden := partial
+	hidden.Hidden = true
+	hiddenElsewhere := hidden
+	hiddenElsewhere.PCIAddress = "q"
 	cases := map[string]struct {
 		a               *storagev1alpha1.VolumeAttachment
 		e               provisioner.Exposure
@@ -184,6 +190,14 @@ func TestExposureDiffers(t *testing.T) {
 		"shown, not said to be":           {attachment(false), good, true, true, true},
 		"not shown, and not said to be":   {attachment(false), provisioner.Exposure{}, false, true, false},
 		"being deleted":                   {deleting, provisioner.Exposure{}, false, true, false},
+		"ready, as it should be":          {ready, hidden, true, true, false},
+		"ready, but shown":                {ready, good, true, true, true},
+		"ready, but gone":                 {ready, provisioner.Exposure{}, false, true, true},
+		"ready, but perhaps gone":         {ready, provisioner.Exposure{}, false, false, false},
+		"ready, but in part only":         {ready, partial, true, true, true},
+		"ready elsewhere":                 {ready, hiddenElsewhere, true, true, true},
+		"hidden, said to be shown":        {attachment(true), hidden, true, true, true},
+		"hidden, not said to be":          {attachment(false), hidden, true, true, true},
 		"partial, and not said to be any": {attachment(false), partial, true, true, false},
 	}
 	for name, c := range cases {

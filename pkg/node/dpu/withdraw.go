@@ -18,8 +18,10 @@ func (r *Reconciler) detach(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	if other := precedes(p.attachment, all); other != nil && other.Status.DPU.DeviceName != "" {
-		p.hidden() // the device is the other attachment's
+	// What was shown by a right of this attachment is not left to the other.
+	granted := p.dpu.Attached && singleWriter(p.attachment, nil)
+	if other := precedes(p.attachment, all); other != nil && other.Status.DPU.DeviceName != "" && !granted {
+		p.withdrawn() // the device is the other attachment's
 		p.message = ""
 		return nil
 	}
@@ -28,9 +30,28 @@ func (r *Reconciler) detach(ctx context.Context, p *pass) error {
 			return fmt.Errorf("take device %s away from the host: %w", device, err)
 		}
 	}
-	p.hidden()
+	p.withdrawn()
 	p.message = ""
+	// It goes, so its epoch is over here whether the vendor answers or not.
+	p.dpu.RetiredEpoch = max(p.dpu.RetiredEpoch, p.attachment.Spec.Epoch)
+	r.hurryReceipt(ctx, p)
 	return r.removeDevice(ctx, p)
+}
+
+// hurryReceipt writes the status before the vendor is asked, if somebody waits
+// for it: a vendor that hangs must not hold up a failover. The end of the pass
+// writes it in any case, so a failure here is only one of haste.
+func (r *Reconciler) hurryReceipt(ctx context.Context, p *pass) {
+	if !singleWriter(p.attachment, nil) {
+		return
+	}
+	claim, err := r.liveClaim(ctx, volumeName(p.attachment))
+	if err == nil && fencedEpoch(r.o.Node, p.attachment, claim) != 0 {
+		err = r.report(ctx, p, nil)
+	}
+	if err != nil {
+		ctrl.LoggerFrom(ctx).V(1).Info("receipt is not written early", "reason", err.Error())
+	}
 }
 
 // removeDevice has the vendor remove the volume's device.
@@ -141,11 +162,13 @@ func exposureDiffers(a *storagev1alpha1.VolumeAttachment, seen provisioner.Expos
 	case !a.DeletionTimestamp.IsZero() || dpu.DeviceName == "":
 		return false // a pass is due anyway, or nothing was made
 	case !found:
-		return dpu.Attached && complete
-	case !dpu.Attached:
-		return seen.Visible
+		return (dpu.Attached || dpu.PreEmulated) && complete
+	case seen.Visible != dpu.Attached || seen.Hidden != dpu.PreEmulated:
+		return true
+	case !dpu.Attached && !dpu.PreEmulated:
+		return false
 	case dpu.BdevAttrs == nil:
 		return true
 	}
-	return !seen.Visible || seen.PCIAddress != dpu.PCIDeviceAddress || seen.NamespaceID != dpu.BdevAttrs.NVMeNsID || seen.UUID != dpu.BdevAttrs.NVMeUUID
+	return seen.PCIAddress != dpu.PCIDeviceAddress || seen.NamespaceID != dpu.BdevAttrs.NVMeNsID || seen.UUID != dpu.BdevAttrs.NVMeUUID
 }

@@ -1,0 +1,107 @@
+package dpu
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/obs"
+)
+
+// underWay holds what ends each pass that may be ended early. A pass that takes
+// a device away is not in it.
+type underWay struct {
+	mu  sync.Mutex
+	end map[string]context.CancelFunc
+}
+
+func (u *underWay) begin(volumeID string, end context.CancelFunc) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.end[volumeID] = end
+}
+
+// finish takes the pass out: from here on nothing ends it early.
+func (u *underWay) finish(volumeID string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.end, volumeID)
+}
+
+// interrupt ends a pass over the volume, if one is under way.
+func (u *underWay) interrupt(volumeID string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if end := u.end[volumeID]; end != nil {
+		end()
+	}
+}
+
+// obeyFence takes a volume that is being fenced from this DPU away from the
+// host, before anything else and whatever the vendor does, and retires the
+// epoch. The status that is written then is the receipt: it says that the epoch
+// is over here, so it is written only when every SNAP service has confirmed
+// that it shows none of it.
+func (r *Reconciler) obeyFence(ctx context.Context, p *pass) error {
+	if !singleWriter(p.attachment, nil) {
+		return nil // nothing was ever granted to it
+	}
+	claim, err := r.liveClaim(ctx, volumeName(p.attachment))
+	if err != nil {
+		return err
+	}
+	epoch := fencedEpoch(r.o.Node, p.attachment, claim)
+	if epoch == 0 || (epoch <= p.dpu.RetiredEpoch && !p.dpu.Attached) {
+		return nil
+	}
+	return r.retire(ctx, p, epoch)
+}
+
+// retire withdraws the volume's devices, also those of other attachments of it,
+// and notes that the epoch is over.
+func (r *Reconciler) retire(ctx context.Context, p *pass, epoch int64) error {
+	r.passes.finish(p.volumeID)
+	ctrl.LoggerFrom(ctx).Info("the volume is being fenced from this DPU, withdrawing", obs.KeyEpoch, epoch)
+	devices, err := r.devicesOf(ctx, p)
+	if err != nil {
+		return err
+	}
+	for _, device := range devices {
+		if err := r.o.Providers.hide(ctx, device, ""); err != nil {
+			return fmt.Errorf("volume %s is being fenced from DPU %s, and device %s could not be taken away from the host: %w", volumeName(p.attachment), r.o.Node, device, err)
+		}
+	}
+	p.withdrawn()
+	p.dpu.RetiredEpoch = max(p.dpu.RetiredEpoch, epoch)
+	p.wait(fmt.Sprintf("volume %s was fenced from DPU %s: its host cannot reach it any more, epoch %d is over", volumeName(p.attachment), r.o.Node, epoch))
+	return nil
+}
+
+// devicesOf returns the devices on record of the attachment's volume.
+func (r *Reconciler) devicesOf(ctx context.Context, p *pass) ([]string, error) {
+	all, err := r.attachments(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	if p.dpu.DeviceName != "" {
+		out = append(out, p.dpu.DeviceName)
+	}
+	for i := range all {
+		if d := all[i].Status.DPU.DeviceName; d != "" && d != p.dpu.DeviceName && volumeName(&all[i]) == volumeName(p.attachment) {
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+// heed ends a pass that is under way over a volume which is being fenced from
+// this DPU: the next one, which is queued already, withdraws it.
+func (r *Reconciler) heed(claim *moorv1alpha1.WriterClaim) {
+	if s := claim.Status; s != nil && s.Phase == moorv1alpha1.ClaimFencing && s.Holder == r.o.Node {
+		r.passes.interrupt(volumeID(claim.Name))
+	}
+}
