@@ -43,7 +43,7 @@ func start(t *testing.T, dir, name string) dpu {
 	}
 	socket := filepath.Join(root, "snap.sock")
 	e, err := snapemu.New(snapemu.Options{Name: name, Socket: socket, VFs: 4, SysfsRoot: filepath.Join(root, "sys"),
-		DevRoot: filepath.Join(root, "dev"), MediumLogDir: filepath.Join(dir, "medium"), DataPath: path})
+		DevRoot: filepath.Join(root, "dev"), MediumLogDir: filepath.Join(dir, "medium"), DataPath: path, IOTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err, path.Close())
 	}
@@ -59,13 +59,19 @@ func start(t *testing.T, dir, name string) dpu {
 	return dpu{Client: snaprpc.New(socket, 20*time.Second), name: name, root: root, vf: "26:00.2"}
 }
 
-// expose shows file through the first virtual function, as DPF's driver does.
+// expose shows file as DPF's driver does.
 func (d dpu) expose(t *testing.T, file string) string {
 	t.Helper()
-	ctx, nqn := t.Context(), "nqn.2022-10.io.nvda.nvme:dpf-vol"
-	if _, err := d.BdevAioCreate(ctx, snaprpc.AIOSpec{Name: "vol", Filename: file}); err != nil {
+	if _, err := d.BdevAioCreate(t.Context(), snaprpc.AIOSpec{Name: "vol", Filename: file}); err != nil {
 		t.Fatal(err)
 	}
+	return d.show(t)
+}
+
+// show shows the bdev "vol" through the first virtual function.
+func (d dpu) show(t *testing.T) string {
+	t.Helper()
+	ctx, nqn := t.Context(), "nqn.2022-10.io.nvda.nvme:dpf-vol"
 	if err := d.NvmeSubsystemCreate(ctx, nqn); err != nil {
 		t.Fatal(err)
 	}
