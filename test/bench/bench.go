@@ -82,25 +82,27 @@ func newBench(ctx context.Context, bed *devcluster.Cluster, o options) (*bench, 
 
 func (b *bench) close() { _ = b.conn.Close() }
 
-// measure runs the suites that are wanted; each cleans up after itself, also
-// when it fails or is interrupted.
+// measure runs the suites that are wanted. Each is cleaned up after, also when
+// it fails or is interrupted; one that fails does not keep the others from
+// being measured.
 func (b *bench) measure(ctx context.Context) error {
 	before, err := kit.Take(ctx, b.bed, b.clients)
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, s := range suites() {
-		if !b.options.matches(s) {
+		if !b.options.matches(s) || ctx.Err() != nil {
 			continue
 		}
 		begin := time.Now()
 		b.say("measuring %s", strings.Join(s.names, ", "))
 		if err := errors.Join(s.run(b, ctx), b.clear(context.WithoutCancel(ctx))); err != nil {
-			return fmt.Errorf("measure %s: %w", s.names[0], err)
+			failed = append(failed, fmt.Errorf("measure %s: %w", s.names[0], err))
 		}
 		b.say("  took %s", time.Since(begin).Round(time.Second))
 	}
-	return b.nothingLeft(ctx, before)
+	return errors.Join(append(failed, b.nothingLeft(context.WithoutCancel(ctx), before))...)
 }
 
 // nothingLeft waits until everything is gone that was not there before.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/test/kit"
 )
@@ -78,7 +79,9 @@ func controllerAt(ctx context.Context, snap *snaprpc.Client, dev device) (string
 	for len(functions) > 0 {
 		f := functions[0]
 		functions = append(functions[1:], f.VFs...)
-		if f.PCIBDF == dev.block.Address && f.CtrlID != "" {
+		// SNAP gives no domain, and no address to what is not plugged yet.
+		address, err := hostdev.NormalizeAddress(f.PCIBDF)
+		if err == nil && address == dev.block.Address && f.CtrlID != "" {
 			return f.CtrlID, nil
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -90,8 +91,8 @@ func (o options) wants(name string) bool {
 // times is how often to measure: what the flag says, or def.
 func (o options) times(def int) int { return cmp.Or(o.runs, def) }
 
-// run measures, prints and writes. What was measured before a failure is
-// printed all the same, and nothing is written.
+// run measures, prints and writes. What could be measured is printed and
+// written also when something else could not.
 func run(ctx context.Context, o options) error {
 	bed, err := devcluster.Load()
 	if err != nil {
@@ -105,16 +106,13 @@ func run(ctx context.Context, o options) error {
 	defer b.close()
 	err = b.measure(ctx)
 	results := b.finished(ctx)
-	if printErr := b.print(results); err == nil {
-		err = printErr
-	}
-	if err != nil {
+	err = errors.Join(err, b.print(results))
+	if len(results) == 0 {
 		return err
 	}
-	path, err := save(o.out, o.name, time.Now(), results)
-	if err != nil {
-		return err
+	path, saveErr := save(o.out, o.name, time.Now(), results)
+	if saveErr == nil {
+		fmt.Println("\nwritten to", path)
 	}
-	fmt.Println("\nwritten to", path)
-	return nil
+	return errors.Join(err, saveErr)
 }
