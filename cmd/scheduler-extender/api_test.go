@@ -1,0 +1,272 @@
+//go:build api
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/obs"
+	"github.com/moor-storage/moor/pkg/scheduler/snapshot/snapshottest"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+// bed is an API server with the host cluster's kinds and the extender on it,
+// whose account has the rights of the manifest and no others.
+type bed struct {
+	client.Client
+	t       *testing.T
+	env     *envtest.Environment
+	address string
+	health  string
+}
+
+// The process registers its metrics once, so all that is tested on it is one
+// test, in the order of a cluster's life.
+func TestExtender(t *testing.T) {
+	b := start(t)
+	t.Run("answers", b.answers)
+	t.Run("real scheduler", b.realScheduler)
+	t.Run("API server lost", b.lost)
+}
+
+func start(t *testing.T) *bed {
+	env := &envtest.Environment{
+		CRDDirectoryPaths: []string{filepath.Join("..", "..", "crds", "host")}, ErrorIfCRDPathMissing: true,
+		ControlPlaneStartTimeout: time.Minute, ControlPlaneStopTimeout: 20 * time.Second,
+	}
+	cfg, err := env.Start()
+	t.Cleanup(func() { _ = env.Stop() })
+	if err != nil {
+		t.Fatalf("start the API server (KUBEBUILDER_ASSETS=%q must hold kube-apiserver and etcd): %v", os.Getenv("KUBEBUILDER_ASSETS"), err)
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg.QPS = -1
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{Client: c, t: t, env: env, address: free(t), health: free(t)}
+	b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: snapshottest.Namespace}})
+	if err := kit.Apply(t.Context(), c, filepath.Join(manifests, "rbac.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	b.run(b.kubeconfig("system:serviceaccount:" + snapshottest.Namespace + ":scheduler-extender"))
+	return b
+}
+
+// free is an address nobody listens on.
+func free(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func (b *bed) kubeconfig(user string) string {
+	account, err := b.env.AddUser(envtest.User{Name: user}, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	config, err := account.KubeConfig()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	path := filepath.Join(b.t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(path, config, 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+	return path
+}
+
+// run runs the process' whole wiring in this one, until the test ends.
+func (b *bed) run(kubeconfig string) {
+	var o options
+	var logs obs.LogFlags
+	ctrl.SetLogger(logs.Logger())
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.bind(fs)
+	err := fs.Parse([]string{
+		"--kubeconfig=" + kubeconfig, "--bind-address=" + b.address, "--health-probe-bind-address=" + b.health,
+		"--metrics-bind-address=0", "--probe-period=200ms", "--request-timeout=5s",
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- o.run(ctx) }()
+	b.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			b.t.Error("run:", err)
+		}
+	})
+	b.until(b.t, "ready", func() (bool, string) {
+		answer, err := http.Get("http://" + b.health + "/readyz")
+		if err != nil {
+			return false, err.Error()
+		}
+		defer func() { _ = answer.Body.Close() }()
+		words, _ := io.ReadAll(answer.Body)
+		conn, err := net.Dial("tcp", b.address)
+		if err != nil {
+			return false, err.Error()
+		}
+		return answer.StatusCode == http.StatusOK && conn.Close() == nil, string(words)
+	})
+}
+
+func (b *bed) until(t *testing.T, what string, ok func() (bool, string)) {
+	t.Helper()
+	var last string
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (done bool, _ error) {
+		done, last = ok()
+		return done, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v; last seen: %s", what, err, last)
+	}
+}
+
+// create makes an object with the status that it has.
+func (b *bed) create(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := b.make(t.Context(), o); err != nil {
+		t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+func (b *bed) make(ctx context.Context, o client.Object) error {
+	wanted := o.DeepCopyObject().(client.Object)
+	if err := b.Create(ctx, o); err != nil {
+		return err
+	}
+	wanted.SetResourceVersion(o.GetResourceVersion())
+	wanted.SetUID(o.GetUID())
+	err := b.Status().Update(ctx, wanted)
+	if apierrors.IsNotFound(err) {
+		return nil // the kind has no status of its own
+	}
+	return err
+}
+
+// volume is a claim and its volume as an API server takes them, fully bound.
+func volume(name string) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
+	pvc, pv := snapshottest.Volume(name)
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	pvc.Annotations = map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
+	pvc.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	pvc.Spec.StorageClassName = new(string)
+	pvc.Spec.Resources.Requests = size
+	pv.Spec.AccessModes, pv.Spec.Capacity = pvc.Spec.AccessModes, size
+	pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
+	pv.Status.Phase = corev1.VolumeBound
+	return pvc, pv
+}
+
+func storageNode(name string, free int64) *moorv1alpha1.DPUStorageNode {
+	n := snapshottest.Node(name, free)
+	n.Status.DPU.Time = metav1.Now()
+	return n
+}
+
+// ask is what a scheduler asks about a pod with one claim.
+func (b *bed) ask(verb, claim string, nodes ...string) string {
+	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: snapshottest.Pod(claim), NodeNames: &nodes})
+	if err != nil {
+		return err.Error()
+	}
+	answer, err := http.Post("http://"+b.address+"/"+verb, "application/json", bytes.NewReader(body))
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = answer.Body.Close() }()
+	words, _ := io.ReadAll(answer.Body)
+	return strings.TrimSpace(fmt.Sprintf("%d %s", answer.StatusCode, words))
+}
+
+func (b *bed) answers(t *testing.T) {
+	pvc, pv := volume("first")
+	for _, o := range []client.Object{
+		pv, pvc, storageNode("warm", 4), storageNode("cold", 4), storageNode("full", 0),
+		snapshottest.Attachment("first", "warm", snapshottest.PreEmulated),
+	} {
+		b.create(t, o)
+	}
+	b.until(t, "the replica's node is preferred", func() (bool, string) {
+		got := b.ask("prioritize", "first", "cold", "warm", "full")
+		return got == `200 [{"Host":"warm","Score":7}]`, got
+	})
+	want := `200 {"Nodes":null,"NodeNames":["cold","warm"],` +
+		`"FailedNodes":{"full":"the DPU has 0 vf functions free, and the pod's volumes need 1 more"},` +
+		`"FailedAndUnresolvableNodes":{"none":"the node has no DPUStorageNode: it has no DPU, or snap-csi-plugin does not run there"},"Error":""}`
+	if diff := cmp.Diff(want, b.ask("filter", "first", "cold", "none", "warm", "full")); diff != "" {
+		t.Error(diff)
+	}
+	attachment := snapshottest.Attachment("first", "warm", snapshottest.PreEmulated)
+	if err := b.Delete(t.Context(), attachment); err != nil {
+		t.Fatal(err)
+	}
+	b.until(t, "the replica is forgotten", func() (bool, string) {
+		got := b.ask("prioritize", "first", "cold", "warm")
+		return got == "200 []", got
+	})
+	b.create(t, snapshottest.Attachment("first", "warm", snapshottest.Attached))
+	b.until(t, "it comes back as the primary", func() (bool, string) {
+		got := b.ask("prioritize", "first", "cold", "warm")
+		return got == `200 [{"Host":"warm","Score":10}]`, got
+	})
+}
+
+// lost ends the API server: the answers stay.
+func (b *bed) lost(t *testing.T) {
+	if err := b.env.ControlPlane.APIServer.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if got := b.ask("prioritize", "first", "cold", "warm"); got != `200 [{"Host":"warm","Score":10}]` {
+			t.Fatal(got)
+		}
+	}
+	answer, err := http.Get("http://" + b.health + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _ = answer.Body.Close(); answer.StatusCode != http.StatusOK {
+		t.Error("not ready without the API server:", answer.Status)
+	}
+}

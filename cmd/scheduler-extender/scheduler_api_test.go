@@ -1,0 +1,177 @@
+//go:build api
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/moor-storage/moor/pkg/scheduler/snapshot/snapshottest"
+)
+
+const (
+	simulatedNodes = 1000
+	simulatedPods  = 200
+	replicasEach   = 3
+)
+
+// The real kube-scheduler, with the shipped configuration, puts every pod on a
+// node that has a replica of its volume: 3 of 1,000.
+func (b *bed) realScheduler(t *testing.T) {
+	binary := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-scheduler")
+	if _, err := os.Stat(binary); err != nil {
+		t.Skipf("no kube-scheduler beside kube-apiserver: %v", err)
+	}
+	b.inParallel(t, simulatedNodes, func(i int) []client.Object {
+		capacity := corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: workerName(i), Labels: map[string]string{corev1.LabelHostname: workerName(i)}}}
+		node.Status = corev1.NodeStatus{Capacity: capacity, Allocatable: capacity}
+		return []client.Object{node, storageNode(workerName(i), 32)}
+	})
+	b.inParallel(t, simulatedPods, func(i int) []client.Object {
+		pvc, pv := volume(claimName(i))
+		out := []client.Object{pv, pvc}
+		for _, node := range replicasOf(i) {
+			out = append(out, snapshottest.Attachment(claimName(i), node, snapshottest.PreEmulated))
+		}
+		return out
+	})
+	b.until(t, "the extender knows the last replica", func() (bool, string) {
+		for i := range simulatedPods {
+			if got := b.ask("prioritize", claimName(i), replicasOf(i)...); strings.Count(got, `"Score":7`) != replicasEach {
+				return false, got
+			}
+		}
+		return true, ""
+	})
+	b.schedule(t, binary)
+	b.inParallel(t, simulatedPods, func(i int) []client.Object { return []client.Object{workload(i)} })
+	b.checkPlaces(t)
+}
+
+func workerName(i int) string { return fmt.Sprintf("worker-%04d", i) }
+func claimName(i int) string  { return fmt.Sprintf("data-%03d", i) }
+
+func replicasOf(pod int) (out []string) {
+	for r := range replicasEach {
+		out = append(out, workerName((pod*37+r*331)%simulatedNodes))
+	}
+	return out
+}
+
+// workload tolerates that nobody calls the simulated nodes ready.
+func workload(i int) *corev1.Pod {
+	p := snapshottest.Pod(claimName(i))
+	p.Name = fmt.Sprintf("pod-%03d", i)
+	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+	return p
+}
+
+// inParallel makes objects, eight lots at a time.
+func (b *bed) inParallel(t *testing.T, n int, of func(int) []client.Object) {
+	t.Helper()
+	var all sync.WaitGroup
+	for w := range 8 {
+		all.Go(func() {
+			for i := w; i < n; i += 8 {
+				for _, o := range of(i) {
+					if err := b.make(t.Context(), o); err != nil {
+						t.Errorf("create %T %s: %v", o, o.GetName(), err)
+						return
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// schedule starts the scheduler with the shipped configuration, in which only
+// what belongs to the machine is changed.
+func (b *bed) schedule(t *testing.T, binary string) {
+	text, err := os.ReadFile(filepath.Join(manifests, "kube-scheduler-config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, config := t.TempDir(), string(text)
+	for _, change := range [][2]string{
+		{"/etc/kubernetes/scheduler.conf", filepath.Join(dir, "kubeconfig")},
+		{"http://127.0.0.1:8888", "http://" + b.address},
+		{"leaderElect: true", "leaderElect: false"},
+	} {
+		if strings.Count(config, change[0]) != 1 {
+			t.Fatalf("the configuration has not one %q", change[0])
+		}
+		config = strings.Replace(config, change[0], change[1], 1)
+	}
+	for name, content := range map[string][]byte{"kubeconfig": b.env.KubeConfig, "config.yaml": []byte(config)} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheduler := exec.Command(binary, "--config="+filepath.Join(dir, "config.yaml"), "--secure-port=0")
+	scheduler.Stdout, scheduler.Stderr = log, log
+	if err := scheduler.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = scheduler.Process.Kill()
+		_ = scheduler.Wait()
+		if words, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
+			t.Logf("the scheduler said: %s", words[max(0, len(words)-4000):])
+		}
+		_ = log.Close()
+	})
+}
+
+func (b *bed) checkPlaces(t *testing.T) {
+	t.Helper()
+	var pods corev1.PodList
+	b.until(t, "every pod has a node", func() (bool, string) {
+		if err := b.List(t.Context(), &pods); err != nil {
+			return false, err.Error()
+		}
+		placed := 0
+		for i := range pods.Items {
+			if pods.Items[i].Spec.NodeName != "" {
+				placed++
+			}
+		}
+		return placed == simulatedPods, fmt.Sprintf("%d of %d pods have a node", placed, len(pods.Items))
+	})
+	byName := map[string]string{}
+	for i := range pods.Items {
+		byName[pods.Items[i].Name] = pods.Items[i].Spec.NodeName
+	}
+	hits := 0
+	for i := range simulatedPods {
+		name := workload(i).Name
+		if slices.Contains(replicasOf(i), byName[name]) {
+			hits++
+			continue
+		}
+		t.Errorf("%s is on %s, its replicas on %v", name, byName[name], replicasOf(i))
+	}
+	t.Logf("%d of %d pods are on a node with a replica, of %d nodes", hits, simulatedPods, simulatedNodes)
+}
