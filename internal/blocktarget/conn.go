@@ -53,6 +53,7 @@ func dialExport(ctx context.Context, address, export string) (*conn, error) {
 		return nil, fmt.Errorf("reach the target: %w", err)
 	}
 	tune(nc, clientUnanswered)
+	forget(nc, true)
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Now()) })
 	s, err := greet(nc, export)
 	if !stop() && err == nil {
@@ -65,6 +66,20 @@ func dialExport(ctx context.Context, address, export string) (*conn, error) {
 	c := &conn{nc: nc, shape: s, pending: map[uint64]*call{}, gone: make(chan struct{}), stopped: make(chan struct{})}
 	go c.receive()
 	return c, nil
+}
+
+// forget says whether the kernel shall throw away what was not sent yet when
+// the connection or the process ends. What was given up must not be sent late.
+func forget(nc net.Conn, yes bool) {
+	tcp, ok := nc.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	linger := -1 // send it in the background
+	if yes {
+		linger = 0
+	}
+	_ = tcp.SetLinger(linger)
 }
 
 // greet leads the client's half of the handshake. It reads no byte too many.
@@ -222,7 +237,8 @@ func (c *conn) inDoubt() bool {
 // part says goodbye, so that the target does not wonder.
 func (c *conn) part() {
 	_ = c.nc.SetWriteDeadline(time.Now().Add(time.Second))
-	_ = c.transmit(request{command: cmdDisconnect}, nil)
+	err := c.transmit(request{command: cmdDisconnect}, nil)
+	forget(c.nc, err != nil)
 	c.fail(fmt.Errorf("%w: it was closed here", errLost))
 	<-c.stopped
 }

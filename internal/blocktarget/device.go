@@ -54,6 +54,7 @@ type Device struct {
 	final   error         // why there will be none any more
 	doubt   bool          // a change that was not answered may be done yet
 	changed chan struct{} // closed at every change of the above
+	stopped chan struct{} // closed by Interrupt, for the I/O that is there
 }
 
 // OpenDevice opens a volume, or says why not: ErrDenied if the target refuses
@@ -71,7 +72,7 @@ func OpenDevice(ctx context.Context, o DeviceOptions) (*Device, error) {
 		return nil, err
 	}
 	keeping, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	d := &Device{o: o, shape: first.shape, cancel: cancel, kept: make(chan struct{}), conn: first, changed: make(chan struct{}),
+	d := &Device{o: o, shape: first.shape, cancel: cancel, kept: make(chan struct{}), conn: first, changed: make(chan struct{}), stopped: make(chan struct{}),
 		log: o.Log.WithValues("volume", e.Volume, "target", o.Address)}
 	go d.keep(keeping, first)
 	return d, nil
@@ -162,8 +163,9 @@ func (d *Device) redial(ctx context.Context) (*conn, error) {
 	}
 }
 
-// await returns a living connection, waiting for one until the deadline.
-func (d *Device) await(deadline time.Time) (*conn, error) {
+// await returns a living connection, waiting for one until the deadline or until
+// stop is closed.
+func (d *Device) await(deadline time.Time, stop <-chan struct{}) (*conn, error) {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	for {
@@ -173,11 +175,14 @@ func (d *Device) await(deadline time.Time) (*conn, error) {
 		switch {
 		case final != nil:
 			return nil, final
+		case isClosed(stop):
+			return nil, errInterrupted
 		case c != nil && !isClosed(c.gone):
 			return c, nil
 		}
 		select {
 		case <-changed:
+		case <-stop:
 		case <-timer.C:
 			return nil, errLost
 		}
@@ -197,8 +202,11 @@ func isClosed(ch <-chan struct{}) bool {
 // do has one request answered, sending it again when a connection is lost.
 func (d *Device) do(q request, payload, into []byte) error {
 	deadline := time.Now().Add(d.o.IOTimeout)
+	d.mu.Lock()
+	stop := d.stopped
+	d.mu.Unlock()
 	for {
-		c, err := d.await(deadline)
+		c, err := d.await(deadline, stop)
 		if err == nil {
 			err = c.roundTrip(q, payload, into, time.Until(deadline))
 		}
@@ -258,6 +266,21 @@ func (d *Device) Punch(mode uint32, off, length int64) error {
 		return d.do(request{flags: flags, command: cmdWriteZeroes, offset: uint64(off) + uint64(at), length: uint32(n)}, nil, nil)
 	})
 	return err
+}
+
+// errInterrupted: nobody wants the I/O to be tried any longer.
+var errInterrupted = errors.New("the I/O was interrupted")
+
+// Interrupt ends the I/O that is there, with EIO; later I/O is not touched. See
+// Settled for what became of it.
+func (d *Device) Interrupt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.stopped)
+	d.stopped = make(chan struct{})
+	if d.conn != nil {
+		d.conn.fail(fmt.Errorf("%w: %w", errLost, errInterrupted))
+	}
 }
 
 // Settled returns nil if every change that was ever asked for, and that nobody

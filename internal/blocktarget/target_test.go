@@ -254,13 +254,7 @@ func TestIOWaitsForALinkThatComesBack(t *testing.T) {
 	k.cut()
 	done := make(chan error, 1)
 	go func() { _, err := d.WriteAt([]byte("late"), 0); done <- err }()
-	eventually(t, "the write is on its way", func() bool {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.conn.mu.Lock()
-		defer d.conn.mu.Unlock()
-		return len(d.conn.pending) == 1
-	})
+	eventually(t, "the write is on its way", func() bool { return waits(d) })
 	select {
 	case err := <-done:
 		t.Fatalf("answered over a cut link: %v", err)
@@ -405,4 +399,40 @@ func BenchmarkWrite(b *testing.B) {
 			})
 		})
 	}
+}
+
+func TestInterrupt(t *testing.T) {
+	b := newBench(t)
+	k := newLink(t, b.address)
+	d := open(t, k.address, b.rights.give("v", "dpu-1", "t1"), time.Hour)
+	k.cut()
+	done := make(chan error, 1)
+	go func() { _, err := d.WriteAt([]byte("x"), 0); done <- err }()
+	eventually(t, "the write is on its way", func() bool { return waits(d) })
+	d.Interrupt()
+	if err := <-done; !errors.Is(err, syscall.EIO) || !errors.Is(err, errInterrupted) {
+		t.Fatalf("the write ended with %v", err)
+	}
+	if err := d.Settled(); err == nil {
+		t.Fatal("settled, with a write that may arrive yet")
+	}
+	k.join()
+	if _, err := d.WriteAt([]byte("y"), 0); err != nil {
+		t.Fatalf("a later write: %v", err)
+	}
+	if err := d.Settled(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waits reports whether a request of the device waits for its answer.
+func waits(d *Device) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conn == nil {
+		return false
+	}
+	d.conn.mu.Lock()
+	defer d.conn.mu.Unlock()
+	return len(d.conn.pending) == 1
 }

@@ -61,6 +61,13 @@ func (s *store) record(off, length int64) error {
 	return nil
 }
 
+// interrupt ends I/O that waits for a medium out of reach.
+func (s *store) interrupt() {
+	if remote, ok := s.Backing.(interface{ Interrupt() }); ok {
+		remote.Interrupt()
+	}
+}
+
 // settled returns nil unless a write of the host may arrive at the medium yet,
 // though nobody waits for it any more.
 func (s *store) settled() error {

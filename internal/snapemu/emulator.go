@@ -230,15 +230,27 @@ func (e *Emulator) show(ctx context.Context, v model.Visible) (*shown, error) {
 
 // hide ends the I/O of every one of gone before it gives back any device.
 func (e *Emulator) hide(gone []*shown) {
-	for _, s := range gone {
-		s.device.Fence()
-	}
+	e.fence(gone)
 	for _, s := range gone {
 		e.log.Info("namespace fenced", "device", s.Namespace.Bdev.Name, "function", s.Function.BDF)
 		if err := s.device.Detach(); err != nil {
 			// The fence holds; a device that lingers is found at the next start.
 			e.log.Error(err, "give back a fenced device", "device", s.Namespace.Bdev.Name)
 		}
+	}
+}
+
+// fenceGrace is how long the fence lets I/O in flight end by itself. Only a medium
+// that is out of reach takes longer; then the I/O fails.
+const fenceGrace = time.Second
+
+// fence ends the I/O of all of them, and returns when it has ended.
+func (e *Emulator) fence(gone []*shown) {
+	for _, s := range gone {
+		defer time.AfterFunc(fenceGrace, e.stores[s.Namespace.Bdev.Name].interrupt).Stop()
+	}
+	for _, s := range gone {
+		s.device.Fence()
 	}
 }
 

@@ -180,7 +180,7 @@ func attachNS(ctx context.Context, e *Emulator, p ctrlNS) (any, error) {
 func detachNS(ctx context.Context, e *Emulator, p ctrlNS) (any, error) {
 	for _, s := range e.shown {
 		if s.Namespace.NSID == p.NSID && s.Namespace.Controller.ID == p.CtrlID {
-			s.device.Fence()
+			e.fence([]*shown{s})
 			if err := e.stores[s.Namespace.Bdev.Name].settled(); err != nil {
 				return nil, err
 			}

@@ -129,6 +129,7 @@ type wire struct {
 	address string
 	mu      sync.Mutex
 	open    chan struct{}
+	held    atomic.Int64
 }
 
 func startWire(t *testing.T, to string) *wire {
@@ -168,7 +169,9 @@ func (h held) Write(p []byte) (int, error) {
 	h.wire.mu.Lock()
 	open := h.wire.open
 	h.wire.mu.Unlock()
+	h.wire.held.Add(1)
 	<-open
+	h.wire.held.Add(-1)
 	return h.Conn.Write(p)
 }
 
@@ -208,13 +211,20 @@ func TestNoReceiptForAWriteInDoubt(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.cut()
-	if _, err := unix.Pwrite(fd, page, 0); !errors.Is(err, syscall.EIO) {
-		t.Fatalf("a write over a cut link: %v, want EIO", err)
-	}
+	wrote := make(chan error, 1)
+	go func() { _, err := unix.Pwrite(fd, page, 0); wrote <- err }()
+	eventually(t, "the write is on its way", func() bool { return w.held.Load() > 0 })
+	began := time.Now()
 	for range 2 {
 		if err := d.NvmeControllerDetachNS(t.Context(), ctrl, 1); code(err) != snaprpc.CodeUnreachable {
 			t.Fatalf("detach with a write in doubt: %v", err)
 		}
+	}
+	if took := time.Since(began); took > blocktarget.DefaultIOTimeout/2 {
+		t.Errorf("two detaches took %v: they waited for the I/O", took)
+	}
+	if err := <-wrote; !errors.Is(err, syscall.EIO) {
+		t.Fatalf("a write over a cut link: %v, want EIO", err)
 	}
 	w.join()
 	eventually(t, "a receipt once the target answers", func() bool {
