@@ -7,16 +7,13 @@ import (
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/csiserver"
 	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/internal/version"
@@ -27,7 +24,7 @@ import (
 )
 
 func (o *options) runController(ctx context.Context) error {
-	host, err := o.connect()
+	host, err := o.manager(ctx)
 	if err != nil {
 		return err
 	}
@@ -50,29 +47,6 @@ func (o *options) runController(ctx context.Context) error {
 		}))
 	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})
 	return ended(ctx, err)
-}
-
-// connect builds the client of the host cluster and its cache.
-func (o *options) connect() (cluster.Cluster, error) {
-	config, err := o.api.Config(o.kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("register kinds: %w", err)
-		}
-	}
-	host, err := cluster.New(config, func(c *cluster.Options) {
-		c.Scheme = scheme
-		c.Cache.DefaultTransform = cache.TransformStripManagedFields()
-		c.Cache.DefaultNamespaces = map[string]cache.Config{o.namespace: {}}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("connect to the host cluster: %w", err)
-	}
-	return host, nil
 }
 
 func (o *options) platform(ctx context.Context, host cluster.Cluster) (provisioner.Platform, error) {

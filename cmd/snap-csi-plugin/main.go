@@ -29,6 +29,7 @@ type options struct {
 	namespace   string
 	metrics     string
 	node        nodeOptions
+	replica     replicaOptions
 }
 
 func main() {
@@ -54,6 +55,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.Float32Var(&o.api.QPS, "kube-api-qps", 100, "API requests per second, on average")
 	fs.IntVar(&o.api.Burst, "kube-api-burst", 200, "API requests at once, at most")
 	o.node.bind(fs)
+	o.replica.bind(fs)
 }
 
 func (o *options) run(ctx context.Context) error {

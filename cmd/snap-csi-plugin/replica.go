@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/controller/replica"
+)
+
+// replicaOptions are the flags of the replica reconciler (controller).
+type replicaOptions struct {
+	reserve      int
+	releaseAfter time.Duration
+	patience     time.Duration
+	topologyKey  string
+}
+
+func (o *replicaOptions) bind(fs *pflag.FlagSet) {
+	fs.IntVar(&o.reserve, "replica-reserve", 1, "how many functions of each DPU replicas leave free for primaries (controller)")
+	fs.DurationVar(&o.releaseAfter, "replica-release-after", 5*time.Minute, "how long replicas outlive the last primary of their volume (controller)")
+	fs.DurationVar(&o.patience, "replica-patience", 5*time.Minute, "how long a node may be in trouble before its replicas are made elsewhere (controller)")
+	fs.StringVar(&o.topologyKey, "replica-topology-key", corev1.LabelTopologyZone, "node label over whose values replicas are spread, unless the pod names another (controller)")
+}
+
+// manager connects to the host cluster; it runs the replica reconciler, and
+// its client and cache serve the CSI controller too.
+func (o *options) manager(ctx context.Context) (ctrl.Manager, error) {
+	cfg, err := o.api.Config(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: scheme,
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(), ByObject: replica.Caches(),
+			DefaultNamespaces: map[string]cache.Config{o.namespace: {}},
+		},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{MaxConcurrentReconciles: 1},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the host cluster: %w", err)
+	}
+	if err := replica.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return nil, err
+	}
+	reconciler := &replica.Reconciler{Options: replica.Options{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, Namespace: o.namespace, Driver: o.name,
+		Reserve: o.replica.reserve, ReleaseAfter: o.replica.releaseAfter, Patience: o.replica.patience, TopologyKey: o.replica.topologyKey,
+	}}
+	if err := reconciler.SetupWithManager(mgr); err != nil {
+		return nil, fmt.Errorf("set up the replica reconciler: %w", err)
+	}
+	return mgr, nil
+}

@@ -1,0 +1,7 @@
+// Package replica keeps the replicas of a volume: attachments on other hosts
+// than the primary's that go as far as they may without the right to write, so
+// that a pod finds its volume nearly there when its host dies. It makes and
+// removes DPUVolumeAttachments of role Replica that carry its label, and writes
+// DPUVolume.status.replicas; it never promotes, and touches nobody else's
+// attachments. Which node is taken says pkg/placement. Floor 4.
+package replica

@@ -1,0 +1,141 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/placement"
+)
+
+// wordsAtMost is how many nodes a message names.
+const wordsAtMost = 3
+
+// place is the plan for a volume with a primary.
+func (r *Reconciler) place(ctx context.Context, s *survey, want int) (plan, error) {
+	use, err := r.use(ctx, s)
+	if err != nil {
+		return plan{}, err
+	}
+	request := s.request(want)
+	request.Reserve, request.Group, request.Companions = r.Reserve, use.group, use.companions
+	// The nodes that matter while nothing is missing are few.
+	known, err := r.nodes(ctx, s, use, append(slices.Clone(request.Present), request.Primary))
+	if err != nil {
+		return plan{}, err
+	}
+	chosen := choose(request, known, use)
+	hold := s.hold(use)
+	if chosen.Missing > 0 && hold == "" {
+		if known, err = r.nodes(ctx, s, use, nil); err != nil {
+			return plan{}, err
+		}
+		chosen = choose(request, known, use)
+	}
+	return s.planned(chosen, hold, known.again), nil
+}
+
+func choose(request placement.Request, known nodes, use use) placement.Placement {
+	request.Nodes = known.list
+	if len(use.pods) > 0 {
+		request.Fits = func(node string) (bool, string) { return use.fits(known.kube[node]) }
+	}
+	return placement.Choose(request)
+}
+
+// request is what of the question the attachments tell. Replicas of others
+// count as some of those wanted, and so do more primaries as shares.
+func (s *survey) request(want int) placement.Request {
+	primary := s.primary()
+	out := placement.Request{
+		Volume:    placement.Volume{ID: s.name, Function: functionOf(primary.Spec.FunctionTypeConfig)},
+		Primary:   primary.Spec.DPUNodeName,
+		Replicas:  want,
+		MaxShares: int(s.volume.Spec.Replication.MaxShares),
+	}
+	for _, a := range s.attachments {
+		switch {
+		case a == primary || !a.DeletionTimestamp.IsZero():
+		case isOurs(a):
+			out.Present = append(out.Present, a.Spec.DPUNodeName)
+		case isReplica(a):
+			out.Replicas--
+			out.MaxShares--
+		default:
+			out.MaxShares--
+		}
+	}
+	return out
+}
+
+// hold says in words why no replica may be made now; "" if one may.
+func (s *survey) hold(use use) string {
+	switch {
+	case s.volume.Status.Phase != storagev1alpha1.DPUVolumeBound:
+		return "the volume is not bound yet"
+	case !attached(s.primary()):
+		return "the primary is not attached yet, and goes first"
+	case use.claimed && len(use.pods) == 0:
+		return "no pod uses the volume now, so it is not known where one could run"
+	}
+	return ""
+}
+
+// planned turns the choice into a plan. What is on its way out has its share
+// until it is gone.
+func (s *survey) planned(chosen placement.Placement, hold string, again time.Duration) plan {
+	p := plan{again: again}
+	for _, a := range s.standing() {
+		if a.Spec.DPUNodeName != s.primary().Spec.DPUNodeName && !slices.Contains(chosen.Keep, a.Spec.DPUNodeName) {
+			p.remove = append(p.remove, a)
+		}
+	}
+	room := max(0, int(s.volume.Spec.Replication.MaxShares)-len(s.attachments))
+	late := 0
+	if hold == "" {
+		p.add = chosen.Add[:min(room, len(chosen.Add))]
+		late = len(chosen.Add) - len(p.add)
+	} else {
+		late = len(chosen.Add)
+	}
+	wanted := len(chosen.Keep) + len(chosen.Add) + chosen.Missing
+	p.state = &storagev1alpha1.ReplicaState{Wanted: int32(wanted), Missing: int32(chosen.Missing + late)}
+	switch {
+	case p.state.Missing == 0:
+	case hold != "":
+		p.state.Message = hold
+	case late > 0:
+		p.state.Message = "attachments that are being removed still have their shares of the volume"
+	default:
+		p.state.Message = refusals(chosen.Refused)
+	}
+	return p
+}
+
+// refusals says why nodes were not taken, in words.
+func refusals(refused []placement.Refused) string {
+	if len(refused) == 0 {
+		return "there are not enough nodes with a DPU"
+	}
+	var words []string
+	for _, r := range refused[:min(len(refused), wordsAtMost)] {
+		words = append(words, fmt.Sprintf("node %s: %s", r.Node, r.Reason))
+	}
+	if more := len(refused) - len(words); more > 0 {
+		words = append(words, fmt.Sprintf("and %d nodes more", more))
+	}
+	return strings.Join(words, "; ")
+}
+
+func functionOf(c storagev1alpha1.FunctionTypeConfig) placement.Function {
+	switch {
+	case c.HotplugFunction:
+		return placement.Hotplug
+	case c.FunctionType == storagev1alpha1.FunctionTypePF:
+		return placement.PF
+	}
+	return placement.VF
+}

@@ -1,0 +1,199 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+// The field indexes.
+const (
+	indexVolume  = "spec.dpuVolumeName"
+	indexNode    = "spec.dpuNodeName"
+	indexMissing = "status.replicas.missing"
+	indexHandle  = "spec.csi.volumeHandle"
+	indexBound   = "spec.claimRef"
+	indexClaim   = "spec.volumes.claimName"
+)
+
+// Index registers the field indexes that the reconciler reads by.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, i := range []struct {
+		of    client.Object
+		field string
+		value func(client.Object) []string
+	}{
+		{&storagev1alpha1.DPUVolumeAttachment{}, indexVolume, func(o client.Object) []string {
+			return []string{o.(*storagev1alpha1.DPUVolumeAttachment).Spec.DPUVolumeName}
+		}},
+		{&storagev1alpha1.DPUVolumeAttachment{}, indexNode, func(o client.Object) []string {
+			return []string{o.(*storagev1alpha1.DPUVolumeAttachment).Spec.DPUNodeName}
+		}},
+		{&storagev1alpha1.DPUVolume{}, indexMissing, missing},
+		{&corev1.PersistentVolume{}, indexHandle, handleOf},
+		{&corev1.PersistentVolume{}, indexBound, boundTo},
+		{&corev1.Pod{}, indexClaim, func(o client.Object) []string { return claimsOf(o.(*corev1.Pod)) }},
+	} {
+		if err := indexer.IndexField(ctx, i.of, i.field, i.value); err != nil {
+			return fmt.Errorf("index %T by %s: %w", i.of, i.field, err)
+		}
+	}
+	return nil
+}
+
+func missing(o client.Object) []string {
+	if s := o.(*storagev1alpha1.DPUVolume).Status.Replicas; s != nil && s.Missing > 0 {
+		return []string{"true"}
+	}
+	return nil
+}
+
+func handleOf(o client.Object) []string {
+	if csi := o.(*corev1.PersistentVolume).Spec.CSI; csi != nil {
+		return []string{csi.VolumeHandle}
+	}
+	return nil
+}
+
+func boundTo(o client.Object) []string {
+	if ref := o.(*corev1.PersistentVolume).Spec.ClaimRef; ref != nil {
+		return []string{ref.Namespace + "/" + ref.Name}
+	}
+	return nil
+}
+
+// Caches says how the cache behind the client is to hold what belongs to
+// Kubernetes: pods of all namespaces, with no more of them than is read here.
+func Caches() map[client.Object]cache.ByObject {
+	everywhere := map[string]cache.Config{cache.AllNamespaces: {}}
+	return map[client.Object]cache.ByObject{&corev1.Pod{}: {Namespaces: everywhere, Transform: slim}}
+}
+
+// slim drops what is never read of a pod.
+func slim(o any) (any, error) {
+	p, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	p.ManagedFields, p.Annotations, p.Labels = nil, nil, nil
+	p.Spec.Containers, p.Spec.InitContainers, p.Spec.EphemeralContainers = nil, nil, nil
+	p.Status = corev1.PodStatus{Phase: p.Status.Phase}
+	return p, nil
+}
+
+// SetupWithManager watches volumes and attachments, nodes and their DPUs where
+// they change in what counts, and the coming and going of pods and
+// PersistentVolumes.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	onNode := handler.EnqueueRequestsFromMapFunc(r.ofNode)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("replica").
+		For(&storagev1alpha1.DPUVolume{}).
+		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofAttachment)).
+		Watches(&moorv1alpha1.DPUStorageNode{}, onNode, builder.WithPredicates(predicate.Funcs{UpdateFunc: dpuChanged})).
+		Watches(&corev1.Node{}, onNode, builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(predicate.Funcs{UpdateFunc: podChanged})).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofPersistent), builder.WithPredicates(predicate.Funcs{UpdateFunc: persistentChanged})).
+		Complete(r)
+}
+
+func dpuChanged(e event.UpdateEvent) bool {
+	was, is := e.ObjectOld.(*moorv1alpha1.DPUStorageNode), e.ObjectNew.(*moorv1alpha1.DPUStorageNode)
+	return !equality.Semantic.DeepEqual(was.Spec, is.Spec) || was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() ||
+		!equality.Semantic.DeepEqual(was.Status.Conditions, is.Status.Conditions) || !reflect.DeepEqual(counts(was), counts(is))
+}
+
+// counts is what of the DPU's own words counts; its beat does not.
+func counts(n *moorv1alpha1.DPUStorageNode) any {
+	if n.Status.DPU == nil {
+		return nil
+	}
+	return []any{n.Status.DPU.SNAPReady, n.Status.DPU.Functions}
+}
+
+func nodeChanged(e event.UpdateEvent) bool {
+	was, is := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+	return !equality.Semantic.DeepEqual(was.Spec, is.Spec) || !equality.Semantic.DeepEqual(was.Labels, is.Labels) || ready(was) != ready(is)
+}
+
+func ready(n *corev1.Node) corev1.ConditionStatus {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return corev1.ConditionUnknown
+}
+
+func podChanged(e event.UpdateEvent) bool {
+	return e.ObjectOld.(*corev1.Pod).Status.Phase != e.ObjectNew.(*corev1.Pod).Status.Phase
+}
+
+func persistentChanged(e event.UpdateEvent) bool {
+	return !equality.Semantic.DeepEqual(boundTo(e.ObjectOld), boundTo(e.ObjectNew))
+}
+
+func (r *Reconciler) request(volume string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: volume}}
+}
+
+func (r *Reconciler) ofAttachment(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{r.request(o.(*storagev1alpha1.DPUVolumeAttachment).Spec.DPUVolumeName)}
+}
+
+// ofNode wakes the volumes that have an attachment on the node, and those that
+// miss replicas: it may have become good enough.
+func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
+	var there storagev1alpha1.DPUVolumeAttachmentList
+	var short storagev1alpha1.DPUVolumeList
+	if err := r.Client.List(ctx, &there, client.InNamespace(r.Namespace), client.MatchingFields{indexNode: o.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list the attachments of a node", "node", o.GetName())
+	}
+	if err := r.Client.List(ctx, &short, client.InNamespace(r.Namespace), client.MatchingFields{indexMissing: "true"}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list the volumes that miss replicas")
+	}
+	var out []reconcile.Request
+	for i := range there.Items {
+		out = append(out, r.request(there.Items[i].Spec.DPUVolumeName))
+	}
+	for i := range short.Items {
+		out = append(out, r.request(short.Items[i].Name))
+	}
+	return out
+}
+
+func (r *Reconciler) ofPod(ctx context.Context, o client.Object) []reconcile.Request {
+	var out []reconcile.Request
+	for _, claim := range claimsOf(o.(*corev1.Pod)) {
+		handles, err := r.handles(ctx, claim)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "find the volumes of a pod", "pod", client.ObjectKeyFromObject(o))
+		}
+		for _, h := range handles {
+			out = append(out, r.request(h))
+		}
+	}
+	return out
+}
+
+func (r *Reconciler) ofPersistent(_ context.Context, o client.Object) []reconcile.Request {
+	if csi := o.(*corev1.PersistentVolume).Spec.CSI; csi != nil && csi.Driver == r.Driver {
+		return []reconcile.Request{r.request(csi.VolumeHandle)}
+	}
+	return nil
+}

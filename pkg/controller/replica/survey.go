@@ -1,0 +1,117 @@
+package replica
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+)
+
+// survey is what is seen of a volume and its attachments.
+type survey struct {
+	name string
+	// volume is nil if it is gone.
+	volume *storagev1alpha1.DPUVolume
+	// attachments are all of the volume's, ordered by name.
+	attachments []*storagev1alpha1.DPUVolumeAttachment
+}
+
+func (r *Reconciler) survey(ctx context.Context, key types.NamespacedName) (*survey, error) {
+	s := &survey{name: key.Name, volume: &storagev1alpha1.DPUVolume{}}
+	found, err := kube.Find(ctx, r.Client, key, s.volume)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		s.volume = nil
+	}
+	var list storagev1alpha1.DPUVolumeAttachmentList
+	if err := r.Client.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{indexVolume: key.Name}); err != nil {
+		return nil, fmt.Errorf("list the attachments of volume %s: %w", key.Name, err)
+	}
+	for i := range list.Items {
+		s.attachments = append(s.attachments, &list.Items[i])
+	}
+	slices.SortFunc(s.attachments, func(a, b *storagev1alpha1.DPUVolumeAttachment) int { return cmp.Compare(a.Name, b.Name) })
+	return s, nil
+}
+
+// wanted is how many replicas the volume shall have while it has a primary.
+func (s *survey) wanted() int {
+	if s.volume == nil || !s.volume.DeletionTimestamp.IsZero() || s.volume.Spec.Replication == nil {
+		return 0
+	}
+	return int(s.volume.Spec.Replication.MaxMountReplicaCount)
+}
+
+// primary is the attachment through which the volume is used; nil if there is
+// none. Of several the first that is attached.
+func (s *survey) primary() *storagev1alpha1.DPUVolumeAttachment {
+	var first *storagev1alpha1.DPUVolumeAttachment
+	for _, a := range s.attachments {
+		switch {
+		case isReplica(a) || !a.DeletionTimestamp.IsZero():
+		case attached(a):
+			return a
+		case first == nil:
+			first = a
+		}
+	}
+	return first
+}
+
+// ours are the replicas that this controller made, those on their way out
+// with them.
+func (s *survey) ours() []*storagev1alpha1.DPUVolumeAttachment {
+	var out []*storagev1alpha1.DPUVolumeAttachment
+	for _, a := range s.attachments {
+		if isOurs(a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// standing are those of ours that are not on their way out.
+func (s *survey) standing() []*storagev1alpha1.DPUVolumeAttachment {
+	return slices.DeleteFunc(s.ours(), func(a *storagev1alpha1.DPUVolumeAttachment) bool { return !a.DeletionTimestamp.IsZero() })
+}
+
+// leaving is the state while replicas that nobody wants are on their way out.
+func (s *survey) leaving() *storagev1alpha1.ReplicaState {
+	if len(s.ours()) == 0 {
+		return nil
+	}
+	return &storagev1alpha1.ReplicaState{Message: "its replicas are being released: none are wanted"}
+}
+
+func isReplica(a *storagev1alpha1.DPUVolumeAttachment) bool {
+	return a.Spec.Role == storagev1alpha1.RoleReplica
+}
+
+func isOurs(a *storagev1alpha1.DPUVolumeAttachment) bool {
+	return isReplica(a) && a.Labels[storagev1alpha1.LabelReplicaOf] == labelOf(a.Spec.DPUVolumeName)
+}
+
+func attached(a *storagev1alpha1.DPUVolumeAttachment) bool {
+	return a.Status.DPUAttached != nil && *a.Status.DPUAttached
+}
+
+// labelOf is the value of LabelReplicaOf for a volume.
+func labelOf(volume string) string {
+	if len(validation.IsValidLabelValue(volume)) == 0 {
+		return volume
+	}
+	h := fnv.New128()
+	_, _ = h.Write([]byte(volume))
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,189 @@
+package replica
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/moor-storage/moor/pkg/placement"
+)
+
+// use is who uses a volume, as far as Kubernetes knows.
+type use struct {
+	// claimed: a claim is bound to the volume, so pods are to be expected.
+	claimed bool
+	// pods that use it, ordered by name.
+	pods []*corev1.Pod
+	// group is the same for all volumes of a pod.
+	group string
+	// companions are the other volumes of those pods.
+	companions []placement.Volume
+	// siblings are those of the companions that are to have replicas too.
+	siblings map[string]bool
+	// topology is the label over which the pods are spread; "" if none.
+	topology string
+}
+
+// use finds the volume's PersistentVolume, the pods on its claim and their
+// other volumes.
+func (r *Reconciler) use(ctx context.Context, s *survey) (use, error) {
+	out := use{group: s.name, siblings: map[string]bool{}}
+	claims, err := r.claims(ctx, s.name)
+	if err != nil {
+		return out, err
+	}
+	out.claimed = len(claims) > 0
+	for _, claim := range claims {
+		var list corev1.PodList
+		if err := r.Client.List(ctx, &list, client.MatchingFields{indexClaim: claim}); err != nil {
+			return out, fmt.Errorf("list the pods on claim %s: %w", claim, err)
+		}
+		for i := range list.Items {
+			if p := &list.Items[i]; p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+				out.pods = append(out.pods, p)
+			}
+		}
+	}
+	slices.SortFunc(out.pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	if len(out.pods) > 0 {
+		out.group = out.pods[0].Namespace + "/" + out.pods[0].Name
+	}
+	for _, p := range out.pods {
+		for _, c := range p.Spec.TopologySpreadConstraints {
+			out.topology = cmp.Or(out.topology, c.TopologyKey)
+		}
+		if err := r.accompany(ctx, s.name, p, &out); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// claims are the claims bound to the volume, as "namespace/name".
+func (r *Reconciler) claims(ctx context.Context, volume string) ([]string, error) {
+	var list corev1.PersistentVolumeList
+	if err := r.Client.List(ctx, &list, client.MatchingFields{indexHandle: volume}); err != nil {
+		return nil, fmt.Errorf("list the PersistentVolumes of volume %s: %w", volume, err)
+	}
+	var out []string
+	for i := range list.Items {
+		pv := &list.Items[i]
+		if pv.Spec.CSI.Driver == r.Driver && pv.Spec.ClaimRef != nil {
+			out = append(out, pv.Spec.ClaimRef.Namespace+"/"+pv.Spec.ClaimRef.Name)
+		}
+	}
+	return out, nil
+}
+
+// accompany adds the pod's other volumes.
+func (r *Reconciler) accompany(ctx context.Context, volume string, pod *corev1.Pod, out *use) error {
+	for _, claim := range claimsOf(pod) {
+		handles, err := r.handles(ctx, claim)
+		if err != nil {
+			return err
+		}
+		for _, handle := range handles {
+			if handle == volume || slices.ContainsFunc(out.companions, func(v placement.Volume) bool { return v.ID == handle }) {
+				continue
+			}
+			other, err := r.survey(ctx, client.ObjectKey{Namespace: r.Namespace, Name: handle})
+			if err != nil {
+				return err
+			}
+			companion := placement.Volume{ID: handle}
+			for _, a := range other.attachments {
+				companion.Function = functionOf(a.Spec.FunctionTypeConfig)
+				if a.DeletionTimestamp.IsZero() {
+					companion.Copies = append(companion.Copies, placement.Copy{Node: a.Spec.DPUNodeName, Warmth: placement.StorageAttached})
+				}
+			}
+			out.companions = append(out.companions, companion)
+			out.siblings[handle] = other.wanted() > 0 && other.primary() != nil
+		}
+	}
+	return nil
+}
+
+// handles are our volumes behind a claim.
+func (r *Reconciler) handles(ctx context.Context, claim string) ([]string, error) {
+	var list corev1.PersistentVolumeList
+	if err := r.Client.List(ctx, &list, client.MatchingFields{indexBound: claim}); err != nil {
+		return nil, fmt.Errorf("list the PersistentVolumes of claim %s: %w", claim, err)
+	}
+	var out []string
+	for i := range list.Items {
+		if csi := list.Items[i].Spec.CSI; csi != nil && csi.Driver == r.Driver {
+			out = append(out, csi.VolumeHandle)
+		}
+	}
+	return out, nil
+}
+
+// claimsOf are the claims of a pod, as "namespace/name". The claim of a generic
+// ephemeral volume is named "<pod>-<volume>" by Kubernetes.
+func claimsOf(pod *corev1.Pod) []string {
+	var out []string
+	for i := range pod.Spec.Volumes {
+		switch v := &pod.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			out = append(out, pod.Namespace+"/"+v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			out = append(out, pod.Namespace+"/"+pod.Name+"-"+v.Name)
+		}
+	}
+	return out
+}
+
+// fits says whether any of the pods could run on a node: by its selector, its
+// required node affinity and its tolerations. What passes with the node's
+// health is not asked here.
+func (u use) fits(node *corev1.Node) (bool, string) {
+	if node == nil {
+		return false, "the node is gone"
+	}
+	why := ""
+	for _, p := range u.pods {
+		reason := unfit(p, node)
+		if reason == "" {
+			return true, ""
+		}
+		why = cmp.Or(why, fmt.Sprintf("pod %s/%s could not run there: %s", p.Namespace, p.Name, reason))
+	}
+	return why == "", why
+}
+
+func unfit(p *corev1.Pod, node *corev1.Node) string {
+	switch match, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(node); {
+	case err != nil:
+		return fmt.Sprintf("its node affinity cannot be read: %v", err)
+	case !match:
+		return "its node selector or affinity does not match"
+	}
+	lasting := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule && !passing[t.Key] }
+	taint, found := schedulinghelpers.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, p.Spec.Tolerations, lasting, false)
+	if found {
+		return fmt.Sprintf("it does not tolerate the taint %s", taint.ToString())
+	}
+	return ""
+}
+
+// shortOf is how many functions of a kind the siblings still need on a node.
+func (u use) shortOf(node string, kind placement.Function) int {
+	short := 0
+	for _, v := range u.companions {
+		has := slices.ContainsFunc(v.Copies, func(c placement.Copy) bool { return c.Node == node })
+		if u.siblings[v.ID] && v.Function == kind && !has {
+			short++
+		}
+	}
+	return short
+}
