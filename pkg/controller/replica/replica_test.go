@@ -1,0 +1,399 @@
+package replica
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+const (
+	primary = storagev1alpha1.RolePrimary
+	replica = storagev1alpha1.RoleReplica
+)
+
+type (
+	kubeNode = corev1.Node
+	dpuNode  = moorv1alpha1.DPUStorageNode
+)
+
+// TestHowMany: what is wanted against what there is.
+func TestHowMany(t *testing.T) {
+	for name, tc := range map[string]struct {
+		shares, replicas int32
+		set              func(*world)
+		want             int
+		state            string
+	}{
+		"two":                       {3, 2, nil, 2, ""},
+		"one":                       {3, 1, nil, 1, ""},
+		"none wanted":               {3, 0, nil, 0, ""},
+		"more than nodes":           {8, 7, nil, 3, "there are not enough nodes with a DPU"},
+		"primary not attached":      {3, 2, func(w *world) { w.unattached() }, 0, "the primary is not attached yet, and goes first"},
+		"a user's own replica":      {3, 2, func(w *world) { w.attach("vol", "d", replica) }, 2, ""},
+		"two primaries":             {3, 2, func(w *world) { w.attach("vol", "d", primary) }, 1, ""},
+		"share of one that goes":    {3, 2, func(w *world) { w.must(w.c.Delete(w.t.Context(), w.attach("vol", "d", primary))) }, 1, "attachments that are being removed still have their shares of the volume"},
+		"claimed, but no pod":       {3, 2, func(w *world) { w.pod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, "vol") }, 0, "no pod uses the volume now, so it is not known where one could run"},
+		"functions kept in reserve": {3, 2, func(w *world) { w.free(1, "b", "c", "d") }, 0, "node b: the DPU has 1 vf functions free, and 1 are kept for primaries; node c: the DPU has 1 vf functions free, and 1 are kept for primaries; node d: the DPU has 1 vf functions free, and 1 are kept for primaries"},
+		"functions just enough":     {3, 2, func(w *world) { w.free(2, "b", "c"); w.free(0, "d") }, 2, ""},
+		"functions on order":        {3, 2, func(w *world) { w.free(2, "b", "c", "d"); w.ordered("other", "b") }, 2, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tc.shares, tc.replicas)
+			w.attach("vol", "a", primary)
+			if tc.set != nil {
+				tc.set(w)
+			}
+			w.pass("vol")
+			got := w.replicas("vol")
+			if len(got) != tc.want || slices.Contains(got, "a") {
+				t.Errorf("replicas on %v, want %d", got, tc.want)
+			}
+			if name == "functions on order" && slices.Contains(got, "b") {
+				t.Errorf("replicas on %v, but the last function of b is on order", got)
+			}
+			if s := w.state("vol"); s.Message != tc.state || (s.Missing > 0) != (tc.state != "") {
+				t.Errorf("state %+v, want %q", s, tc.state)
+			}
+			if n := w.count("vol"); n > int(tc.shares) {
+				t.Errorf("%d attachments, more than %d shares", n, tc.shares)
+			}
+			if events := w.state("vol"); events.PrimaryGoneSince != nil {
+				t.Error("the primary is there, but its going is recorded")
+			}
+		})
+	}
+}
+
+func (w *world) unattached() {
+	a := w.attachment("vol", "a")
+	no := false
+	a.Status.DPUAttached = &no
+	w.must(w.c.Status().Update(w.t.Context(), a))
+}
+
+func (w *world) free(n int64, nodes ...string) {
+	for _, name := range nodes {
+		w.changeNode(name, func(_ *kubeNode, d *dpuNode) { d.Status.DPU.Functions[0].Free = n })
+	}
+}
+
+// ordered makes an attachment of another volume that has no function yet.
+func (w *world) ordered(volume, node string) {
+	a := w.attach(volume, node, primary)
+	a.Status = storagev1alpha1.DPUVolumeAttachmentStatus{}
+	w.must(w.c.Status().Update(w.t.Context(), a))
+}
+
+func (w *world) count(volume string) int {
+	n := 0
+	for _, a := range w.all() {
+		if a.Spec.DPUVolumeName == volume {
+			n++
+		}
+	}
+	return n
+}
+
+// TestMadeLikeThePrimary: name, label, function.
+func TestMadeLikeThePrimary(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	p := w.attach("vol", "a", primary)
+	p.Spec.FunctionTypeConfig = storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypePF, HotplugFunction: true}
+	p.Spec.ReadOnly = true
+	w.must(w.c.Update(t.Context(), p))
+	w.pass("vol")
+	node := w.replicas("vol")[0]
+	got := w.attachment("vol", node)
+	want := p.Spec
+	want.DPUNodeName, want.Role = node, replica
+	if d := cmp.Diff(want, got.Spec); d != "" || got.Labels[storagev1alpha1.LabelReplicaOf] != "vol" {
+		t.Errorf("labels %v, spec (-want +got):\n%s", got.Labels, d)
+	}
+}
+
+// TestKeepsAndReplaces: what happens on a node with a replica.
+func TestKeepsAndReplaces(t *testing.T) {
+	condition := func(kind string, status metav1.ConditionStatus, since time.Duration) func(*world, string) {
+		return func(w *world, n string) {
+			w.changeNode(n, func(_ *kubeNode, d *dpuNode) {
+				d.Status.Conditions = []metav1.Condition{{Type: kind, Status: status, Reason: "Test", LastTransitionTime: metav1.NewTime(w.clock.Now().Add(-since))}}
+			})
+		}
+	}
+	for name, tc := range map[string]struct {
+		happens func(*world, string)
+		stays   bool
+		again   bool
+	}{
+		"nothing":               {func(*world, string) {}, true, false},
+		"no function free":      {func(w *world, n string) { w.free(0, n) }, true, false},
+		"DPU just died":         {condition(moorv1alpha1.ConditionDPUAlive, metav1.ConditionFalse, time.Second), true, true},
+		"DPU dead for long":     {condition(moorv1alpha1.ConditionDPUAlive, metav1.ConditionFalse, time.Hour), false, false},
+		"host dead for long":    {condition(moorv1alpha1.ConditionHostAlive, metav1.ConditionFalse, time.Hour), false, false},
+		"DPU silent, not known": {condition(moorv1alpha1.ConditionDPUAlive, metav1.ConditionUnknown, time.Hour), true, false},
+		"SNAP restarts": {func(w *world, n string) {
+			w.changeNode(n, func(_ *kubeNode, d *dpuNode) { d.Status.DPU.SNAPReady = false })
+		}, true, false},
+		"node deleted": {func(w *world, n string) {
+			w.must(w.c.Delete(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n}}))
+		}, false, false},
+		"DPUStorageNode deleted": {func(w *world, n string) {
+			w.must(w.c.Delete(w.t.Context(), &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: n}}))
+		}, false, false},
+		"DPU taken out":       {func(w *world, n string) { w.changeNode(n, func(_ *kubeNode, d *dpuNode) { d.Spec.DPUName = "" }) }, false, false},
+		"not ready, just now": {func(w *world, n string) { w.notReady(n, 0) }, true, true},
+		"not ready for long":  {func(w *world, n string) { w.notReady(n, time.Hour) }, false, false},
+		"cordoned": {func(w *world, n string) {
+			w.changeNode(n, func(k *kubeNode, _ *dpuNode) { k.Spec.Unschedulable = true })
+		}, true, false},
+		"taint of a node in doubt": {func(w *world, n string) { w.taint(n, corev1.TaintNodeNotReady) }, true, false},
+		"a taint to stay":          {func(w *world, n string) { w.taint(n, "gpu") }, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, 1)
+			w.attach("vol", "a", primary)
+			w.pod("p", nil, "vol")
+			w.pass("vol")
+			was := w.replicas("vol")[0]
+			tc.happens(w, was)
+			again := w.pass("vol")
+			got := w.replicas("vol")
+			if len(got) != 1 || (got[0] == was) != tc.stays {
+				t.Errorf("replica was on %s and is on %v; stays: want %v", was, got, tc.stays)
+			}
+			if (again > 0) != tc.again {
+				t.Errorf("looks again in %s, want that: %v", again, tc.again)
+			}
+		})
+	}
+}
+
+func (w *world) notReady(node string, since time.Duration) {
+	w.changeNode(node, func(k *kubeNode, _ *dpuNode) {
+		k.Status.Conditions[0].Status = corev1.ConditionUnknown
+		k.Status.Conditions[0].LastTransitionTime = metav1.NewTime(w.clock.Now().Add(-since))
+	})
+}
+
+func (w *world) taint(node, key string) {
+	w.changeNode(node, func(k *kubeNode, _ *dpuNode) {
+		k.Spec.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}}
+	})
+}
+
+// TestPatienceEnds: a node in trouble loses its replica when its time is over,
+// and not before.
+func TestPatienceEnds(t *testing.T) {
+	w := newWorld(t, 3, 1)
+	w.attach("vol", "a", primary)
+	w.pass("vol")
+	was := w.replicas("vol")[0]
+	w.notReady(was, 0)
+	left := w.pass("vol")
+	if left <= 0 || left > w.r.Patience {
+		t.Fatalf("looks again in %s, patience is %s", left, w.r.Patience)
+	}
+	w.clock.SetTime(w.clock.Now().Add(left))
+	w.pass("vol")
+	if got := w.replicas("vol"); len(got) != 1 || got[0] == was {
+		t.Errorf("the replica is on %v still", got)
+	}
+}
+
+// TestWhereThePodCouldRun: selector, affinity and tolerations count.
+func TestWhereThePodCouldRun(t *testing.T) {
+	on := func(names ...string) *corev1.Affinity {
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "kubernetes.io/hostname", Operator: corev1.NodeSelectorOpIn, Values: names}}}}}}}
+	}
+	for name, tc := range map[string]struct {
+		pod   func(*corev1.Pod)
+		taint string
+		want  []string
+	}{
+		"anywhere": {nil, "", []string{"b", "c", "d"}},
+		"selector": {func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "c"} }, "", []string{"c"}},
+		"affinity": {func(p *corev1.Pod) { p.Spec.Affinity = on("a", "b", "d") }, "", []string{"b", "d"}},
+		"tainted":  {nil, "c", []string{"b", "d"}},
+		"tolerated": {func(p *corev1.Pod) {
+			p.Spec.Tolerations = []corev1.Toleration{{Key: "x"}, {Key: "gpu", Operator: corev1.TolerationOpExists}, {Key: "y"}}
+		}, "c", []string{"b", "c", "d"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 8, 7)
+			w.attach("vol", "a", primary)
+			w.pod("p", tc.pod, "vol")
+			if tc.taint != "" {
+				w.taint(tc.taint, "gpu")
+			}
+			w.pass("vol")
+			if d := cmp.Diff(tc.want, w.replicas("vol")); d != "" {
+				t.Errorf("-want +got:\n%s", d)
+			}
+		})
+	}
+}
+
+// TestVolumesOfOnePodTogether, in either order, with nodes of unlike room.
+func TestVolumesOfOnePodTogether(t *testing.T) {
+	for _, order := range [][]string{{"vol", "log"}, {"log", "vol"}} {
+		w := newWorld(t, 2, 1)
+		w.volume("log", 2, 1)
+		w.attach("vol", "a", primary)
+		w.attach("log", "a", primary)
+		w.pod("p", nil, "vol", "log")
+		w.free(2, "b", "c") // room for one beside the reserve: not for both
+		w.free(3, "d")
+		for _, v := range order {
+			w.pass(v)
+		}
+		if vol, log := w.replicas("vol"), w.replicas("log"); !slices.Equal(vol, []string{"d"}) || !slices.Equal(log, vol) {
+			t.Errorf("order %v: vol on %v, log on %v", order, vol, log)
+		}
+	}
+}
+
+// TestReleased by the clock, and by what the status remembers.
+func TestReleased(t *testing.T) {
+	w := newWorld(t, 3, 2)
+	w.attach("vol", "a", primary)
+	w.pass("vol")
+	w.detach("vol", "a")
+	left := w.pass("vol")
+	s := w.state("vol")
+	if s.PrimaryGoneSince == nil || !strings.Contains(s.Message, "released at 2026-01-02T03:09:05Z") || left <= 0 || left > 5*time.Minute {
+		t.Fatalf("state %+v, looks again in %s", s, left)
+	}
+	w.clock.SetTime(w.clock.Now().Add(left - 2*time.Second))
+	if left = w.pass("vol"); len(w.replicas("vol")) != 2 || left <= 0 {
+		t.Fatalf("%v are left, looks again in %s", w.replicas("vol"), left)
+	}
+	w.clock.SetTime(w.clock.Now().Add(left))
+	w.pass("vol")
+	if got := w.replicas("vol"); len(got) != 0 {
+		t.Fatalf("%v are left", got)
+	}
+	w.letGo()
+	w.pass("vol")
+	if s := w.state("vol"); s != (storagev1alpha1.ReplicaState{}) {
+		t.Errorf("state %+v", s)
+	}
+}
+
+// TestPlannedMove: the primary lands on a replica's node, which is promoted by
+// who attaches; the old primary's node is a candidate again.
+func TestPlannedMove(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	w.must(w.c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}}))
+	w.must(w.c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "d"}}))
+	w.attach("vol", "a", primary)
+	w.pass("vol")
+	w.detach("vol", "a")
+	w.pass("vol")
+	b := w.attachment("vol", "b")
+	yes := true
+	b.Spec.Role, b.Status.DPUAttached = primary, &yes
+	w.write(b)
+	w.pass("vol")
+	if got := w.replicas("vol"); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("replicas on %v, want a", got)
+	}
+	if s := w.state("vol"); s.PrimaryGoneSince != nil || s.Wanted != 1 || s.Missing != 0 {
+		t.Errorf("state %+v", s)
+	}
+	if got := w.attachment("vol", "b"); got.Spec.Role != primary || !got.DeletionTimestamp.IsZero() {
+		t.Error("the promoted one was touched")
+	}
+}
+
+// TestDeletedWithTheVolume: also without a primary, and when it is gone.
+func TestDeletedWithTheVolume(t *testing.T) {
+	for name, end := range map[string]func(*world, *storagev1alpha1.DPUVolume){
+		"being deleted":   func(*world, *storagev1alpha1.DPUVolume) {},
+		"without primary": func(w *world, _ *storagev1alpha1.DPUVolume) { w.detach("vol", "a") },
+		"gone": func(w *world, v *storagev1alpha1.DPUVolume) {
+			v.Finalizers = nil
+			w.must(w.c.Update(w.t.Context(), v))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, 2)
+			w.attach("vol", "a", primary)
+			w.pass("vol")
+			ours := w.replicas("vol")
+			others := slices.DeleteFunc([]string{"b", "c", "d"}, func(n string) bool { return slices.Contains(ours, n) })
+			w.attach("vol", others[0], replica)
+			v := &storagev1alpha1.DPUVolume{}
+			w.must(w.c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "vol"}, v))
+			w.must(w.c.Delete(t.Context(), v))
+			w.must(w.c.Get(t.Context(), client.ObjectKeyFromObject(v), v))
+			end(w, v)
+			w.pass("vol")
+			if got := w.replicas("vol"); !slices.Equal(got, others[:1]) {
+				t.Errorf("replicas on %v are left, want only the user's own on %s", got, others[0])
+			}
+		})
+	}
+}
+
+// TestNoLongerWanted: replication may be changed on a volume that lives.
+func TestNoLongerWanted(t *testing.T) {
+	w := newWorld(t, 3, 2)
+	w.attach("vol", "a", primary)
+	w.pass("vol")
+	for _, n := range []int32{1, 0} {
+		v := &storagev1alpha1.DPUVolume{}
+		w.must(w.c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "vol"}, v))
+		v.Spec.Replication.MaxMountReplicaCount = n
+		w.must(w.c.Update(t.Context(), v))
+		w.pass("vol")
+		w.letGo()
+		w.pass("vol")
+		if got := w.replicas("vol"); len(got) != int(n) {
+			t.Errorf("%v are left, want %d", got, n)
+		}
+	}
+}
+
+// TestOldCache: a cache that does not show what was made lets nobody make more.
+func TestOldCache(t *testing.T) {
+	w := newWorld(t, 4, 1)
+	w.attach("vol", "a", primary)
+	var before storagev1alpha1.DPUVolumeAttachmentList
+	w.must(w.c.List(t.Context(), &before))
+	w.pass("vol")
+	first := w.replicas("vol")
+	w.free(0, first[0]) // so that another node looks better now
+	w.stale = &before
+	w.pass("vol")
+	if got := w.replicas("vol"); !slices.Equal(got, first) {
+		t.Errorf("replicas on %v, want %v", got, first)
+	}
+}
+
+// TestPromotedMeanwhile: what was promoted after it was read is not deleted.
+func TestPromotedMeanwhile(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	w.attach("vol", "a", primary)
+	w.pass("vol")
+	node := w.replicas("vol")[0]
+	read := w.attachment("vol", node)
+	now := read.DeepCopy()
+	now.Spec.Role = primary
+	w.must(w.c.Update(t.Context(), now))
+	if err := w.r.remove(t.Context(), read); err == nil {
+		t.Error("no error: it would not be looked at again")
+	}
+	if got := w.attachment("vol", node); !got.DeletionTimestamp.IsZero() {
+		t.Error("the primary was deleted")
+	}
+}
