@@ -106,7 +106,7 @@ var _ = Describe("the main job", func() {
 		key := client.ObjectKeyFromObject(reader)
 		runs(ctx, key)
 		Expect(sh(ctx, key, "cat /data/x")).To(Equal("x\n"))
-		Expect(sh(ctx, key, "echo y > /data/y 2>&1 || true")).To(ContainSubstring("Read-only file system"))
+		Expect(sh(ctx, key, "(echo y > /data/y) 2>&1 || true")).To(ContainSubstring("Read-only file system"))
 	})
 })
 
