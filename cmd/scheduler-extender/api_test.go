@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,6 +30,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -45,6 +47,8 @@ type bed struct {
 	env     *envtest.Environment
 	address string
 	health  string
+	// line is the extender's way to the API server.
+	line *line
 }
 
 // The process registers its metrics once, so all that is tested on it is one
@@ -77,10 +81,16 @@ func start(t *testing.T) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{Client: c, t: t, env: env, address: free(t), health: free(t)}
-	b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: snapshottest.Namespace}})
-	if err := kit.Apply(t.Context(), c, filepath.Join(manifests, "rbac.yaml")); err != nil {
+	server, err := url.Parse(cfg.Host)
+	if err != nil {
 		t.Fatal(err)
+	}
+	b := &bed{Client: c, t: t, env: env, address: free(t), health: free(t), line: newLine(t, server.Host)}
+	b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: snapshottest.Namespace}})
+	for _, manifest := range []string{"rbac.yaml", "extender.yaml", "second-scheduler.yaml"} {
+		if err := kit.Apply(t.Context(), c, filepath.Join(manifests, manifest)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	b.run(b.kubeconfig("system:serviceaccount:" + snapshottest.Namespace + ":scheduler-extender"))
 	return b
@@ -96,6 +106,7 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// kubeconfig is a user's, over the line.
 func (b *bed) kubeconfig(user string) string {
 	account, err := b.env.AddUser(envtest.User{Name: user}, nil)
 	if err != nil {
@@ -106,6 +117,10 @@ func (b *bed) kubeconfig(user string) string {
 		b.t.Fatal(err)
 	}
 	path := filepath.Join(b.t.TempDir(), "kubeconfig")
+	config = bytes.ReplaceAll(config, []byte(b.line.to), []byte(b.line.address()))
+	if !bytes.Contains(config, []byte(b.line.address())) {
+		b.t.Fatalf("the kubeconfig does not lead to %s", b.line.to)
+	}
 	if err := os.WriteFile(path, config, 0o600); err != nil {
 		b.t.Fatal(err)
 	}
@@ -252,15 +267,24 @@ func (b *bed) answers(t *testing.T) {
 	})
 }
 
-// lost ends the API server: the answers stay.
+// lost cuts the line to the API server: the answers stay, and catch up with
+// what happened meanwhile once it is mended.
 func (b *bed) lost(t *testing.T) {
-	if err := b.env.ControlPlane.APIServer.Stop(); err != nil {
+	b.create(t, storageNode("late", 4))
+	b.until(t, "the line stands", func() (bool, string) {
+		got := b.ask("filter", "first", "late")
+		return strings.Contains(got, `"NodeNames":["late"]`), got
+	})
+	b.line.set(true)
+	if err := b.Delete(t.Context(), snapshottest.Attachment("first", "warm", snapshottest.Attached)); err != nil {
 		t.Fatal(err)
 	}
-	for range 20 {
-		if got := b.ask("prioritize", "first", "cold", "warm"); got != `200 [{"Host":"warm","Score":10}]` {
-			t.Fatal(got)
-		}
+	b.until(t, "it knows how old it is", func() (bool, string) {
+		age := gauge(t, "moor_extender_index_age_seconds")
+		return age > 1, fmt.Sprint(age)
+	})
+	if got := b.ask("prioritize", "first", "cold", "warm"); got != `200 [{"Host":"warm","Score":10}]` {
+		t.Error(got)
 	}
 	answer, err := http.Get("http://" + b.health + "/readyz")
 	if err != nil {
@@ -269,4 +293,25 @@ func (b *bed) lost(t *testing.T) {
 	if _ = answer.Body.Close(); answer.StatusCode != http.StatusOK {
 		t.Error("not ready without the API server:", answer.Status)
 	}
+	b.line.set(false)
+	b.until(t, "it catches up", func() (bool, string) {
+		got := b.ask("prioritize", "first", "cold", "warm")
+		return got == "200 []" && gauge(t, "moor_extender_index_age_seconds") < 1, got
+	})
+}
+
+// gauge is the value of one of the process' metrics.
+func gauge(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.Metric[0].Gauge.GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }
