@@ -345,6 +345,8 @@ type fakeVendor struct {
 	opened   []provisioner.OpenSpec
 	checks   int
 	provider string
+	// hang, if set, is what GetDevice does.
+	hang func(context.Context) error
 }
 
 func (v *fakeVendor) do(verb string, act func() error) error {
@@ -404,6 +406,9 @@ func (v *fakeVendor) DeleteDevice(ctx context.Context, _, device string) error {
 
 func (v *fakeVendor) GetDevice(ctx context.Context, volumeID, device string) (provisioner.Device, error) {
 	err := v.do("GetDevice", func() error {
+		if v.hang != nil {
+			return v.hang(ctx)
+		}
 		_, err := v.rpc.BdevGetBdevs(ctx, device)
 		switch {
 		case snaprpc.IsNotFound(err):

@@ -1,0 +1,322 @@
+package dpu
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// role gives the attachment a role, as snap-host-controller does.
+func (c *cluster) role(name string, role storagev1alpha1.Role) {
+	c.t.Helper()
+	a := c.get(name)
+	a.Spec.Role = role
+	c.must(c.Update(c.t.Context(), a))
+}
+
+func (c *cluster) fence(name string, epoch int64) *moorv1alpha1.WriterClaimStatus {
+	c.t.Helper()
+	a := c.get(name)
+	s := &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: a.Spec.NodeName, Attachment: name, Epoch: epoch}
+	c.claim(volumeName(a), s)
+	return s
+}
+
+// ready sets up a cluster with one replica that stands ready.
+func ready(t *testing.T) (*cluster, *machine, *storagev1alpha1.VolumeAttachment) {
+	t.Helper()
+	c := newCluster(t)
+	m := newMachine(t, c, "dpu-1")
+	c.volume("v1", corev1.ReadWriteOnce)
+	c.role(c.attachment("v1", "dpu-1").Name, storagev1alpha1.RoleReplica)
+	a := m.settle("dpu-1-v1")
+	e := m.shown()["dev_v1-pvc"]
+	want := storagev1alpha1.VolumeAttachmentDPU{PreEmulated: true, PCIDeviceAddress: e.PCIAddress, DeviceName: "dev_v1-pvc",
+		BdevAttrs: &storagev1alpha1.BdevAttrs{NVMeNsID: 1, NVMeUUID: e.UUID}}
+	if diff := cmp.Diff(want, a.Status.DPU); diff != "" || !e.Hidden || e.Visible || e.PCIAddress == "" || a.Status.Message != "" {
+		t.Fatalf("exposure %+v, message %q, status (-want +got):\n%s", e, a.Status.Message, diff)
+	}
+	if n := m.calls("nvme_controller_attach_ns"); n != 0 {
+		t.Fatalf("a replica was visible %d times", n)
+	}
+	return c, m, a
+}
+
+// TestReplicaIsPromoted: a replica stands ready through everything until the
+// right is granted; then one call shows it, though the vendor is down.
+func TestReplicaIsPromoted(t *testing.T) {
+	c, m, a := ready(t)
+	c.grantOnly(a, 1) // granted before the role is changed: still a replica
+	if now := m.settle(a.Name); now.Status.DPU.Attached || m.shown()["dev_v1-pvc"].Visible {
+		t.Fatalf("a replica is shown: %+v", now.Status)
+	}
+	c.claim("v1", &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-2", Attachment: "dpu-2-v1", Epoch: 1})
+	c.role(a.Name, storagev1alpha1.RolePrimary)
+	now := m.settle(a.Name) // waits for the right, and stays ready
+	if !now.Status.DPU.PreEmulated || now.Status.DPU.Attached || !strings.Contains(now.Status.Message, "dpu-2 holds it") || !m.shown()["dev_v1-pvc"].Hidden {
+		t.Fatalf("while it waits for the right: %+v, %v", now.Status, m.shown())
+	}
+	created := m.calls("nvme_controller_create") + m.calls("nvme_controller_resume")
+	c.must(os.Remove(m.pluginSocket()))
+	c.grant(now, 2)
+	c.must(m.pass(a.Name))
+	now = c.get(a.Name)
+	want := *a.Status.DPU.DeepCopy()
+	want.Attached, want.PreEmulated, want.Epoch = true, false, 2
+	if diff := cmp.Diff(want, now.Status.DPU); diff != "" || !m.shown()["dev_v1-pvc"].Visible || now.Status.Message != "" {
+		t.Fatalf("shown %v, message %q, status (-want +got):\n%s", m.shown(), now.Status.Message, diff)
+	}
+	if m.calls("nvme_controller_create")+m.calls("nvme_controller_resume") != created || m.calls("nvme_controller_attach_ns") != 1 {
+		t.Fatal("the promotion made more than the attachment of the namespace")
+	}
+}
+
+// grantOnly grants the claim without writing the epoch into the attachment.
+func (c *cluster) grantOnly(a *storagev1alpha1.VolumeAttachment, epoch int64) {
+	c.claim(volumeName(a), &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: a.Spec.NodeName, Attachment: a.Name, Epoch: epoch})
+}
+
+// TestReplicaOfSharedVolume: many may write, so it is shown without a claim.
+func TestReplicaOfSharedVolume(t *testing.T) {
+	c := newCluster(t)
+	m := newMachine(t, c, "dpu-1")
+	c.volume("v1", corev1.ReadWriteMany)
+	c.role(c.attachment("v1", "dpu-1").Name, storagev1alpha1.RoleReplica)
+	if a := m.settle("dpu-1-v1"); !a.Status.DPU.Attached || a.Status.DPU.PreEmulated {
+		t.Fatalf("got %+v", a.Status)
+	}
+}
+
+// TestReplicaIsNeverVisible: whoever has shown it, and whatever the record says.
+func TestReplicaIsNeverVisible(t *testing.T) {
+	c, m, a := ready(t)
+	e := m.shown()["dev_v1-pvc"]
+	spec := provisioner.ExposeSpec{Device: e.Device, FunctionType: provisioner.VF, PCIAddress: e.PCIAddress, NamespaceID: e.NamespaceID, UUID: e.UUID}
+	_, err := m.o.Providers.get("nvidia").Expose(t.Context(), spec)
+	c.must(err)
+	c.must(os.Remove(m.pluginSocket()))
+	c.must(m.Round(t.Context()))
+	select {
+	case <-m.events:
+	default:
+		t.Fatal("the patrol has not noticed")
+	}
+	if err := m.pass(a.Name); !errors.Is(err, provisioner.ErrUnavailable) { // the vendor is down
+		t.Fatal(err)
+	}
+	if now := c.get(a.Name); m.shown()["dev_v1-pvc"].Visible || now.Status.DPU.Attached || now.Status.DPU.PreEmulated {
+		t.Fatalf("still visible, or said to be ready: %v, %+v", m.shown(), now.Status)
+	}
+	c.must(os.WriteFile(m.pluginSocket(), nil, 0o600))
+	if diff := cmp.Diff(a.Status.DPU, m.settle(a.Name).Status.DPU); diff != "" {
+		t.Fatalf("ready again (-before +after):\n%s", diff)
+	}
+}
+
+// TestDemotion: a primary that becomes a replica is hidden, whatever the claim.
+func TestDemotion(t *testing.T) {
+	c, m, a := attached(t)
+	c.role(a.Name, storagev1alpha1.RoleReplica)
+	now := m.settle(a.Name)
+	if !now.Status.DPU.PreEmulated || now.Status.DPU.Attached || now.Status.DPU.Epoch != 0 || !m.shown()["dev_v1-pvc"].Hidden {
+		t.Fatalf("got %+v, %v", now.Status, m.shown())
+	}
+}
+
+// TestFence: the receipt is there after one pass, though neither vendor nor
+// volume answers, and only then. A replica stands ready again after it, a
+// primary does not; neither is shown under the epoch again.
+func TestFence(t *testing.T) {
+	for _, role := range []storagev1alpha1.Role{storagev1alpha1.RolePrimary, storagev1alpha1.RoleReplica} {
+		t.Run(string(role), func(t *testing.T) {
+			c, m, a := attached(t)
+			c.role(a.Name, role)
+			c.fence(a.Name, 1)
+			c.must(os.Remove(m.pluginSocket()))
+			m.inject(map[string]any{"method": "nvme_controller_detach_ns", "count": -1, "error": map[string]any{"code": -5, "message": "no"}})
+			if err := m.pass(a.Name); err == nil {
+				t.Fatal("SNAP's failure is success")
+			}
+			if now := c.get(a.Name); now.Status.DPU.RetiredEpoch != 0 || !m.shown()["dev_v1-pvc"].Visible {
+				t.Fatalf("a receipt without a withdrawal: %+v", now.Status)
+			}
+			m.clear()
+			c.must(m.pass(a.Name))
+			now := c.get(a.Name)
+			if now.Status.DPU.RetiredEpoch != 1 || now.Status.DPU.Attached || len(m.shown()) != 0 || !strings.Contains(now.Status.Message, "epoch 1 is over") {
+				t.Fatalf("no receipt: %+v, %v", now.Status, m.shown())
+			}
+			c.must(os.WriteFile(m.pluginSocket(), nil, 0o600))
+			now = m.settle(a.Name)
+			isReplica := role == storagev1alpha1.RoleReplica
+			if now.Status.DPU.PreEmulated != isReplica || (len(m.shown()) == 1) != isReplica {
+				t.Fatalf("after the fence: %+v, %v", now.Status, m.shown())
+			}
+			c.role(a.Name, storagev1alpha1.RolePrimary)
+			c.grant(a, 1)
+			if now = m.settle(a.Name); now.Status.DPU.Attached || m.shown()["dev_v1-pvc"].Visible || !strings.Contains(now.Status.Message, "is over on DPU dpu-1") {
+				t.Fatalf("shown under a retired epoch: %+v, %v", now.Status, m.shown())
+			}
+			c.grant(a, 2)
+			now = m.settle(a.Name)
+			want := *a.Status.DPU.DeepCopy()
+			want.Epoch, want.RetiredEpoch = 2, 1
+			if diff := cmp.Diff(want, now.Status.DPU); diff != "" {
+				t.Fatalf("under a new epoch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestFenceOfNothing: an attachment that was granted and never shown gives its
+// receipt too; one of another holder gives none.
+func TestFenceOfNothing(t *testing.T) {
+	c := newCluster(t)
+	m := newMachine(t, c, "dpu-1")
+	c.volume("v1", corev1.ReadWriteOnce)
+	a := c.attachment("v1", "dpu-1")
+	a.Status.StorageAttached = false
+	c.must(c.Status().Update(t.Context(), a))
+	c.grant(a, 4)
+	c.claim("v1", &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: "dpu-2", Attachment: a.Name, Epoch: 4})
+	if now := m.settle(a.Name); now.Status.DPU.RetiredEpoch != 0 {
+		t.Fatalf("a receipt for another DPU: %+v", now.Status)
+	}
+	c.fence(a.Name, 4)
+	if now := m.settle(a.Name); now.Status.DPU.RetiredEpoch != 4 || now.Status.DPU.Attached {
+		t.Fatalf("got %+v", now.Status)
+	}
+}
+
+// TestFenceWhileDeleting: the vendor hangs; the receipt does not wait for it.
+func TestFenceWhileDeleting(t *testing.T) {
+	c, m, a := attached(t)
+	c.fence(a.Name, 1)
+	c.must(c.Delete(t.Context(), a))
+	m.vendor.fail["DeleteDevice"] = provisioner.ErrUnavailable
+	seen := false
+	c.onWrite = func(_ string, effect func() error) error {
+		err := effect()
+		now := c.get(a.Name)
+		if m.vendor.pending("DeleteDevice") && now.Status.DPU.RetiredEpoch == 1 && !now.Status.DPU.Attached {
+			seen = len(m.shown()) == 0
+		}
+		return err
+	}
+	if err := m.pass(a.Name); err == nil {
+		t.Fatal("the vendor's failure is success")
+	}
+	if !seen {
+		t.Fatal("the receipt waited for the vendor")
+	}
+}
+
+// pending reports whether a fault has not struck yet.
+func (v *fakeVendor) pending(verb string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.fail[verb] != nil
+}
+
+// TestFenceEndsAPass: a pass that hangs at the vendor is ended by the word that
+// the volume is being fenced; the next one withdraws.
+func TestFenceEndsAPass(t *testing.T) {
+	c, m, a := attached(t)
+	hanging := make(chan struct{})
+	m.vendor.hang = func(ctx context.Context) error {
+		close(hanging)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	done := make(chan error, 1)
+	go func() { done <- m.pass(a.Name) }()
+	<-hanging
+	// Words about another DPU's claim, or another phase, end nothing.
+	other := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: "dpu-2"}}
+	other.Name = "v1"
+	m.attachmentsOf(t.Context(), other)
+	select {
+	case err := <-done:
+		t.Fatalf("ended: %v", err)
+	default:
+	}
+	m.vendor.hang = nil
+	claim := &moorv1alpha1.WriterClaim{Status: c.fence(a.Name, 1)}
+	claim.Name = "v1"
+	if requests := m.attachmentsOf(t.Context(), claim); len(requests) != 1 {
+		t.Fatalf("looks at %v", requests)
+	}
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the pass goes on")
+	}
+	c.must(m.pass(a.Name))
+	if now := c.get(a.Name); now.Status.DPU.RetiredEpoch != 1 || len(m.shown()) != 0 {
+		t.Fatalf("got %+v, %v", now.Status, m.shown())
+	}
+}
+
+// TestReplicaLivesOn: neither the sweep nor a restart of anything takes a
+// replica away for good; its end leaves nothing.
+func TestReplicaLivesOn(t *testing.T) {
+	c, m, a := ready(t)
+	for range 5 {
+		c.must(m.Round(t.Context()))
+		m.clock.Step(time.Hour)
+	}
+	if len(m.events) != 0 || !m.shown()["dev_v1-pvc"].Hidden {
+		t.Fatalf("the patrol is not content: %v", m.shown())
+	}
+	m.restartDriver()
+	m.stop()
+	m.start()
+	c.must(m.Round(t.Context()))
+	if len(m.events) != 1 {
+		t.Fatal("the round has not noticed that the replica is gone")
+	}
+	if diff := cmp.Diff(a.Status.DPU, m.settle(a.Name).Status.DPU); diff != "" {
+		t.Fatalf("identity (-before +after):\n%s", diff)
+	}
+	c.must(c.Delete(t.Context(), c.get(a.Name)))
+	if left := m.settle(a.Name); left != nil {
+		t.Fatalf("still there: %+v", left)
+	}
+	m.wantEmpty()
+}
+
+// TestReplicaYields: a primary beside a replica of the same volume on the same
+// DPU takes the device over once it holds the right.
+func TestReplicaYields(t *testing.T) {
+	c, m, a := ready(t)
+	b := a.DeepCopy()
+	b.ObjectMeta = *(&storagev1alpha1.VolumeAttachment{}).ObjectMeta.DeepCopy()
+	b.Name, b.Namespace, b.Spec.Role = "second", ns, storagev1alpha1.RolePrimary
+	b.Status = storagev1alpha1.VolumeAttachmentStatus{}
+	c.must(c.Create(t.Context(), b))
+	b.Status.StorageAttached = true
+	c.must(c.Status().Update(t.Context(), b))
+	c.grant(b, 1)
+	if now := m.settle("second"); !now.Status.DPU.Attached || now.Status.DPU.PCIDeviceAddress != a.Status.DPU.PCIDeviceAddress {
+		t.Fatalf("got %+v", now.Status)
+	}
+	m.settle(a.Name)
+	c.must(c.Delete(t.Context(), c.get(a.Name)))
+	m.settle(a.Name)
+	if !m.shown()["dev_v1-pvc"].Visible || c.get(a.Name) != nil {
+		t.Fatalf("the replica took the primary's device along: %v", m.shown())
+	}
+}
