@@ -64,13 +64,43 @@ func (r *rights) set(change func(*rights)) {
 type log struct {
 	mu     sync.Mutex
 	writes []string // who wrote, in order
+	// stuck, if set, holds every write up in the medium until it is closed.
+	stuck chan struct{}
+	held  int
 }
 
 func (l *log) Append(node string, _, _ int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if stuck := l.stuck; stuck != nil {
+		l.held++
+		l.mu.Unlock()
+		<-stuck
+		l.mu.Lock()
+		l.held--
+	}
 	l.writes = append(l.writes, node)
 	return nil
+}
+
+// stick makes the medium hold writes up, until free is called.
+func (l *log) stick() (free func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	stuck := make(chan struct{})
+	l.stuck = stuck
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.stuck = nil
+		close(stuck)
+	})
+}
+
+func (l *log) holds() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held
 }
 
 func (l *log) Close() error { return nil }
