@@ -107,7 +107,8 @@ func (o opinion) next(l Look, limits Limits) opinion {
 	if o.verdict == Dead {
 		return o // its evidence is that of the moment when it died
 	}
-	if since := l.Ended.Sub(o.silent); since >= limits.Timeout && o.misses >= limits.Misses {
+	// Looks come in steps of Interval: the one nearest to the timeout decides.
+	if since := l.Ended.Sub(o.silent); since+Interval/2 >= limits.Timeout && o.misses >= limits.Misses {
 		o.verdict = Dead
 		o.evidence = deadWords(l, since, o.misses)
 	}
