@@ -114,3 +114,33 @@ func TestTheEndOfTheServerWaitsForTheMedium(t *testing.T) {
 	free()
 	<-ended
 }
+
+// TestWhatWaitsForItsTurnIsNotDone: requests that were read, and that no hand
+// was free for, are dropped with the right.
+func TestWhatWaitsForItsTurnIsNotDone(t *testing.T) {
+	b := newBench(t)
+	c, err := dialExport(t.Context(), b.address, b.rights.give("v", "dpu-1", "t1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := b.log.stick()
+	defer free()
+	for range maxInFlight + 10 {
+		if err := c.transmit(request{command: cmdWrite, length: 3}, []byte("old")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "every hand is busy", func() bool { return b.log.holds() == maxInFlight })
+	b.rights.take("v", "dpu-1")
+	revoked := make(chan int, 1)
+	go func() { revoked <- b.Revoke("v", "dpu-1") }()
+	stillWaits(t, "revoke", revoked)
+	free()
+	<-revoked
+	c.fail(errLost)
+	<-c.stopped
+	b.stop() // until nobody is left who could do anything
+	if n := len(b.log.all()); n != maxInFlight {
+		t.Fatalf("%d writes were done, want the %d that were in the medium", n, maxInFlight)
+	}
+}
