@@ -1,0 +1,279 @@
+//go:build api
+
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/obs"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+const (
+	namespace = "dpf-operator-system"
+	account   = "system:serviceaccount:" + namespace + ":snap-csi-plugin-controller"
+)
+
+// bed is an API server with the host cluster's kinds, and the controller on it
+// with the rights of the manifest and no others.
+type bed struct {
+	client.Client
+	csi csispec.ControllerClient
+	t   *testing.T
+}
+
+func start(t *testing.T) *bed {
+	env := &envtest.Environment{
+		CRDDirectoryPaths: []string{filepath.Join("..", "..", "crds", "host")}, ErrorIfCRDPathMissing: true,
+		ControlPlaneStartTimeout: time.Minute, ControlPlaneStopTimeout: 20 * time.Second,
+	}
+	cfg, err := env.Start()
+	t.Cleanup(func() { _ = env.Stop() })
+	if err != nil {
+		t.Fatalf("start the API server (KUBEBUILDER_ASSETS=%q must hold kube-apiserver and etcd): %v", os.Getenv("KUBEBUILDER_ASSETS"), err)
+	}
+	scheme, err := kit.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{t: t}
+	if b.Client, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	host := filepath.Join("..", "..", "deploy", "host")
+	for _, manifest := range []string{"00-namespace.yaml", "snap-csi-plugin-rbac.yaml"} {
+		if err := kit.Apply(t.Context(), b, filepath.Join(host, manifest)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	user, err := env.AddUser(envtest.User{Name: account}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := user.KubeConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.run(config)
+	return b
+}
+
+// run runs the process' whole wiring in this one, until the test ends.
+func (b *bed) run(config []byte) {
+	dir, err := os.MkdirTemp("", "csi")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.WriteFile(filepath.Join(dir, "kubeconfig"), config, 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+	var o options
+	var logs obs.LogFlags
+	ctrl.SetLogger(logs.Logger())
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.bind(fs)
+	socket := "unix://" + filepath.Join(dir, "s")
+	err = fs.Parse([]string{"--mode=controller", "--kubeconfig=" + filepath.Join(dir, "kubeconfig"), "--bind-address=" + socket, "--metrics-bind-address=0"})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- o.run(ctx) }()
+	b.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			b.t.Error("run:", err)
+		}
+	})
+	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = conn.Close() })
+	b.csi = csispec.NewControllerClient(conn)
+}
+
+func (b *bed) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// create makes an object and its status.
+func (b *bed) create(o client.Object) {
+	b.t.Helper()
+	want := o.DeepCopyObject().(client.Object)
+	b.must(b.Create(b.t.Context(), o))
+	want.SetResourceVersion(o.GetResourceVersion())
+	want.SetUID(o.GetUID())
+	b.must(b.Status().Update(b.t.Context(), want))
+}
+
+func (b *bed) until(what string, ok func() bool) {
+	b.t.Helper()
+	err := wait.PollUntilContextTimeout(b.t.Context(), 20*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) { return ok(), nil })
+	if err != nil {
+		b.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func (b *bed) attachments() map[string]storagev1alpha1.DPUVolumeAttachment {
+	b.t.Helper()
+	var list storagev1alpha1.DPUVolumeAttachmentList
+	b.must(b.List(b.t.Context(), &list))
+	out := map[string]storagev1alpha1.DPUVolumeAttachment{}
+	for _, a := range list.Items {
+		out[a.Spec.DPUNodeName] = a
+	}
+	return out
+}
+
+// show is the DPU of a node.
+func (b *bed) show(node string) {
+	b.t.Helper()
+	b.until("show on "+node, func() bool {
+		a, there := b.attachments()[node]
+		if !there || a.Spec.Role != storagev1alpha1.RolePrimary {
+			return false
+		}
+		yes := true
+		a.Status = storagev1alpha1.DPUVolumeAttachmentStatus{DPUAttached: &yes, DPU: &storagev1alpha1.AttachedDPU{PCIAddress: "3b:00.2"}}
+		return b.Status().Update(b.t.Context(), &a) == nil
+	})
+}
+
+func (b *bed) publish(node string) {
+	b.t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); b.show(node) }()
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+	defer cancel()
+	_, err := b.csi.ControllerPublishVolume(ctx, &csispec.ControllerPublishVolumeRequest{
+		VolumeId: "vol", NodeId: node, VolumeCapability: capability(),
+	}, grpc.WaitForReady(true))
+	<-done
+	b.must(err)
+}
+
+func capability() *csispec.VolumeCapability {
+	return &csispec.VolumeCapability{
+		AccessType: &csispec.VolumeCapability_Mount{Mount: &csispec.VolumeCapability_MountVolume{FsType: "ext4"}},
+		AccessMode: &csispec.VolumeCapability_AccessMode{Mode: csispec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+	}
+}
+
+// TestReplica goes through the life of a volume with one replica, with a real
+// API server and the rights of the manifest.
+func TestReplica(t *testing.T) {
+	b := start(t)
+	for _, name := range []string{"a", "b", "c"} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+		b.create(node)
+		b.must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+		node.Spec.Taints = nil // admission adds the one of a node that is not ready
+		b.must(b.Update(t.Context(), node))
+		b.create(&moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "dpu-" + name},
+			Status: moorv1alpha1.DPUStorageNodeStatus{DPU: &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Time: metav1.Now()}, SNAPReady: true,
+				Host: &moorv1alpha1.HostSight{Alive: true, Since: metav1.Now()}},
+				Host: &moorv1alpha1.HostState{Heartbeat: moorv1alpha1.Heartbeat{Time: metav1.Now()}}}})
+	}
+	b.refuse()
+	b.provision()
+	b.create(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+		ClaimRef:               &corev1.ObjectReference{Namespace: "default", Name: "claim"},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driverName, VolumeHandle: "vol"}}}})
+	b.must(b.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}))
+	b.must(b.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: corev1.PodSpec{
+		NodeSelector: map[string]string{"kubernetes.io/hostname": "c"}, Containers: []corev1.Container{{Name: "c", Image: "i"}},
+		Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}}}}}}))
+	b.publish("a")
+	b.until("a replica where the pod could run", func() bool {
+		c, there := b.attachments()["c"]
+		return there && c.Spec.Role == storagev1alpha1.RoleReplica && len(b.attachments()) == 2
+	})
+	was := b.attachments()["c"].UID
+	_, err := b.csi.ControllerUnpublishVolume(t.Context(), &csispec.ControllerUnpublishVolumeRequest{VolumeId: "vol", NodeId: "a"})
+	b.must(err)
+	b.until("the primary's going in the status", func() bool { s := b.read().Status.Replicas; return s != nil && s.PrimaryGoneSince != nil })
+	b.publish("c")
+	if got := b.attachments()["c"]; got.UID != was {
+		t.Error("the replica was not promoted, but made anew")
+	}
+	b.until("words on the missing replica", func() bool {
+		s := b.read().Status.Replicas
+		return s != nil && s.PrimaryGoneSince == nil && s.Missing == 1 && s.Message != ""
+	})
+	again := b.attachments()["c"]
+	again.Spec.Role = storagev1alpha1.RoleReplica
+	if err := b.Update(t.Context(), &again); err == nil {
+		t.Error("a primary was made a replica again")
+	}
+}
+
+func (b *bed) read() *storagev1alpha1.DPUVolume {
+	b.t.Helper()
+	v := &storagev1alpha1.DPUVolume{}
+	b.must(b.Get(b.t.Context(), client.ObjectKey{Namespace: namespace, Name: "vol"}, v))
+	return v
+}
+
+func request(shares string) *csispec.CreateVolumeRequest {
+	return &csispec.CreateVolumeRequest{Name: "vol", VolumeCapabilities: []*csispec.VolumeCapability{capability()},
+		Parameters: map[string]string{"policy": "p", "maxShares": shares}}
+}
+
+func (b *bed) refuse() {
+	b.t.Helper()
+	_, err := b.csi.CreateVolume(b.t.Context(), request("none"), grpc.WaitForReady(true))
+	if status.Code(err) != codes.InvalidArgument {
+		b.t.Errorf("maxShares=none: %v", err)
+	}
+}
+
+// provision makes volume vol with one replica; the controllers behind bind it.
+func (b *bed) provision() {
+	b.t.Helper()
+	made := make(chan error, 1)
+	go func() {
+		_, err := b.csi.CreateVolume(b.t.Context(), request("2"), grpc.WaitForReady(true))
+		made <- err
+	}()
+	b.until("the volume", func() bool {
+		v := &storagev1alpha1.DPUVolume{}
+		if b.Get(b.t.Context(), client.ObjectKey{Namespace: namespace, Name: "vol"}, v) != nil {
+			return false
+		}
+		v.Status = storagev1alpha1.DPUVolumeStatus{Phase: storagev1alpha1.DPUVolumeBound,
+			State: &storagev1alpha1.DPUVolumeState{VolumeInfo: &storagev1alpha1.VolumeInfo{Capacity: v.Spec.Resources.Requests}}}
+		return b.Status().Update(b.t.Context(), v) == nil
+	})
+	b.must(<-made)
+	if r := b.read().Spec.Replication; r == nil || r.MaxShares != 2 || r.MaxMountReplicaCount != 1 {
+		b.t.Fatalf("replication %+v", r)
+	}
+}
