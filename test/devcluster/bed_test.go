@@ -34,6 +34,7 @@ func TestBed(t *testing.T) {
 	}
 	t.Run("processes", func(t *testing.T) { processes(ctx, t, c) })
 	t.Run("the pair shares a directory", func(t *testing.T) { shared(ctx, t, c) })
+	t.Run("link", func(t *testing.T) { link(ctx, t, c) })
 	t.Run("power", func(t *testing.T) { power(ctx, t, c) })
 	t.Run("kubeconfig", func(t *testing.T) { kubeconfig(ctx, t, c) })
 }
@@ -130,6 +131,46 @@ func power(ctx context.Context, t *testing.T, c *Cluster) {
 	}
 	if err := c.awaitNodes(ctx); err != nil {
 		t.Error(err)
+	}
+	pings(ctx, t, c, "after a power-off of the host", true)
+	if err := c.PowerOff(ctx, "dpu-1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.PowerOn(ctx, "dpu-1"); err != nil {
+		t.Fatal(err)
+	}
+	pings(ctx, t, c, "after a power-off of the DPU", true)
+}
+
+// link cuts the link between host and DPU, and no other.
+func link(ctx context.Context, t *testing.T, c *Cluster) {
+	pings(ctx, t, c, "at first", true)
+	if err := c.CutLink(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	pings(ctx, t, c, "when cut", false)
+	if !reaches(ctx, c, layout.HostIP(1)) {
+		t.Error("the cluster network is cut too")
+	}
+	if err := c.JoinLink(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	pings(ctx, t, c, "when repaired", true)
+}
+
+// reaches reports whether the DPU hears the kernel at an address: nobody
+// listens on the port, so an answer is a refusal.
+func reaches(ctx context.Context, c *Cluster, ip string) bool {
+	short, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	_, err := c.Exec(short, "dpu-1", "bash", "-c", "exec 3<>/dev/tcp/"+ip+"/9")
+	return err != nil && strings.Contains(err.Error(), "refused")
+}
+
+func pings(ctx context.Context, t *testing.T, c *Cluster, when string, want bool) {
+	t.Helper()
+	if got := reaches(ctx, c, layout.LinkHost); got != want {
+		t.Errorf("%s the DPU reaches its host on the link of their own: %v", when, got)
 	}
 }
 

@@ -157,7 +157,10 @@ func (c *Cluster) bootMachine(ctx context.Context, b box) error {
 	if err != nil {
 		return err
 	}
-	return c.connect(ctx, b, identity.PID, hub.Identity.PID)
+	if err := c.connect(ctx, b, identity.PID, hub.Identity.PID); err != nil {
+		return err
+	}
+	return c.joinPair(ctx, b.index)
 }
 
 // running returns the record of a machine that is on.
@@ -177,10 +180,19 @@ func (c *Cluster) Machines() ([]record.Machine, error) { return record.Machines(
 
 // PowerOff kills process 1 of a machine, and with it everything in the machine,
 // and returns when nothing of it runs. A machine that is off stays so.
+//
+// The emulated PCIe link of a host is cut the instant before: the kernel that
+// all machines share unmounts, and so flushes, what a dying machine has mounted,
+// and no host without power does. If the emulator does not answer, the machine
+// is powered off all the same, and the error says so.
 func (c *Cluster) PowerOff(ctx context.Context, name string) error {
 	m, err := record.LoadMachine(name)
 	if err != nil {
 		return fmt.Errorf("power off machine %s: %w", name, err)
+	}
+	var uncut error
+	if b, err := c.boxOf(name); err == nil && b.index > 0 && b.name == layout.HostName(b.index) && m.Identity.Alive() {
+		uncut = c.setPCIe(ctx, b.index, false)
 	}
 	if err := m.Identity.Signal(syscall.SIGKILL); err != nil {
 		return fmt.Errorf("power off machine %s: %w", name, err)
@@ -194,7 +206,7 @@ func (c *Cluster) PowerOff(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("power off machine %s: its processes do not end: %w", name, err)
 	}
-	return nil
+	return uncut
 }
 
 // PowerOn boots a machine that is off and starts again the processes it had,
@@ -217,6 +229,11 @@ func (c *Cluster) PowerOn(ctx context.Context, name string) error {
 	if err := c.bootMachine(ctx, b); err != nil {
 		return fmt.Errorf("power on machine %s: %w", name, err)
 	}
+	if b.index > 0 && b.name == layout.HostName(b.index) {
+		if err := c.setPCIe(ctx, b.index, true); err != nil {
+			return fmt.Errorf("power on machine %s: %w", name, err)
+		}
+	}
 	processes, err := record.Processes()
 	if err != nil {
 		return fmt.Errorf("power on machine %s: %w", name, err)
@@ -234,7 +251,10 @@ func (c *Cluster) PowerOn(ctx context.Context, name string) error {
 			}
 		}
 	}
-	return nil
+	if b.index == 0 {
+		return nil
+	}
+	return c.matchPCIe(ctx, b)
 }
 
 // poll asks until the answer is yes, an error comes or the context ends.

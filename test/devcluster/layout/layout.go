@@ -29,6 +29,9 @@ const (
 	CgroupParent = "moor-dev"
 	// RootLink is the only network device of the bed outside its namespaces.
 	RootLink = "moor-root0"
+	// SNAPSocket is where the emulated SNAP service of a DPU listens, in the
+	// DPU.
+	SNAPSocket = MachineDataDir + "/snap/providers/nvidia/snap.sock"
 	// EmulatorFilePrefix begins the name of every file which an emulated SNAP
 	// service puts under a loop device.
 	EmulatorFilePrefix = "moor-snapemu."
@@ -41,6 +44,13 @@ const (
 	HubIP = "10.77.0.1"
 	// RootIP is the address of the root namespace on the bed's network.
 	RootIP = "10.77.0.254"
+	// LinkDevice is the name, at both ends, of the link between a DPU and its
+	// host, which stands for the network over PCIe (tmfifo). Every pair has
+	// one of its own, so all use the same two addresses.
+	LinkDevice = "tmfifo0"
+	// LinkDPU and LinkHost are the addresses on that link.
+	LinkDPU  = "192.168.100.1"
+	LinkHost = "192.168.100.2"
 	// MaxNodes is how many pairs of host and DPU the address plan has room for.
 	MaxNodes = 60
 )

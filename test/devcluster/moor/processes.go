@@ -14,7 +14,9 @@ const (
 	driverSocket = layout.MachineDataDir + "/csi.sock"
 	vendorSocket = layout.MachineDataDir + "/vendor.sock"
 	snapRoot     = layout.MachineDataDir + "/snap"
-	nodeSocket   = "/var/lib/kubelet/plugins/" + driver + "/csi.sock"
+	// hostLink is where a host answers its DPU, on the link between the two.
+	hostLink   = layout.LinkHost + ":9400"
+	nodeSocket = "/var/lib/kubelet/plugins/" + driver + "/csi.sock"
 )
 
 // Processes lists every process of Moor on the bed, in the order of starting.
@@ -78,7 +80,7 @@ func hostControl(c *devcluster.Cluster, configs Kubeconfigs) []devcluster.Proces
 // onDPU is what runs on each DPU: SNAP (emulated), the vendor's plugin and
 // Moor's node driver.
 func onDPU(c *devcluster.Cluster, dpu string, configs map[string]string) []devcluster.Process {
-	snap := filepath.Join(snapRoot, "providers", "nvidia", "snap.sock")
+	snap := layout.SNAPSocket
 	return []devcluster.Process{
 		process(c, "snap-emulator-"+dpu, dpu, "snap-emulator", "--name="+dpu, "--socket="+snap,
 			fmt.Sprintf("--vfs=%d", c.Options().VFs), "--sysfs-root="+layout.PCIeDir+"/sys", "--dev-root="+layout.PCIeDir+"/dev",
@@ -87,7 +89,7 @@ func onDPU(c *devcluster.Cluster, dpu string, configs map[string]string) []devcl
 			"--snap-socket="+snap, "--target-dir="+layout.TargetDir, "--metrics-bind-address=:9202"),
 		process(c, "snap-node-driver-"+dpu, dpu, "snap-node-driver", "--node-name="+dpu, "--kubeconfig="+configs["snap-node-driver"],
 			"--namespace="+kit.Namespace, "--plugin-root="+filepath.Join(snapRoot, "plugins"),
-			"--provider-root="+filepath.Join(snapRoot, "providers"), "--metrics-bind-address=:9203", "--health-probe-bind-address=:9204"),
+			"--provider-root="+filepath.Join(snapRoot, "providers"), "--host-link="+hostLink, "--metrics-bind-address=:9203", "--health-probe-bind-address=:9204"),
 	}
 }
 
@@ -95,5 +97,5 @@ func onDPU(c *devcluster.Cluster, dpu string, configs map[string]string) []devcl
 func onHost(c *devcluster.Cluster, host string, configs map[string]string) devcluster.Process {
 	return process(c, "snap-csi-plugin-"+host, host, "snap-csi-plugin", "--mode=node", "--node-id="+host,
 		"--bind-address=unix://"+nodeSocket, "--kubeconfig="+configs["snap-csi-plugin-node"],
-		"--sysfs-root="+layout.PCIeDir+"/sys", "--dev-root="+layout.PCIeDir+"/dev", "--metrics-bind-address=:9301")
+		"--sysfs-root="+layout.PCIeDir+"/sys", "--dev-root="+layout.PCIeDir+"/dev", "--link-address="+hostLink, "--metrics-bind-address=:9301")
 }
