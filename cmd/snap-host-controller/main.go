@@ -8,12 +8,15 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/liveness"
 	"github.com/moor-storage/moor/internal/obs"
+	"github.com/moor-storage/moor/pkg/controller/fence"
 )
 
 // options are the flags.
@@ -24,6 +27,10 @@ type options struct {
 	dpuClusterName  string
 	namespace       string
 	targetNamespace string
+
+	driver           string
+	heartbeatTimeout time.Duration
+	budget           fence.Budget
 }
 
 func main() {
@@ -36,6 +43,10 @@ func main() {
 	fs.StringVar(&o.dpuClusterName, "dpu-cluster-name", "dpu-cluster", "how statuses name the DPU cluster")
 	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of the users' objects in the host cluster")
 	fs.StringVar(&o.targetNamespace, "target-namespace", "dpf-operator-system", "namespace of their mirrors in the DPU cluster")
+	fs.StringVar(&o.driver, "driver-name", "csi.snap.nvidia.com", "CSI driver whose pods are released when their host fails over")
+	fs.DurationVar(&o.heartbeatTimeout, "heartbeat-timeout", liveness.DefaultTimeout, "how long a heartbeat counts; more than two periods of the senders")
+	fs.IntVar(&o.budget.PerMinute, "failover-budget", fence.DefaultBudget.PerMinute, "hosts that may begin to fail over within a minute; 0: none")
+	fs.IntVar(&o.budget.PerZone, "failover-zone-budget", fence.DefaultBudget.PerZone, "the same, of one zone (topology.kubernetes.io/zone)")
 	logs.Bind(fs)
 	pflag.Parse()
 	ctrl.SetLogger(logs.Logger())
@@ -49,6 +60,9 @@ func (o options) run(ctx context.Context) error {
 	if err := o.flags.Validate(); err != nil {
 		return err
 	}
+	if o.heartbeatTimeout < time.Second {
+		return fmt.Errorf("--heartbeat-timeout is %s: at least 1s is needed", o.heartbeatTimeout)
+	}
 	if o.dpuKubeconfig == "" {
 		return fmt.Errorf("--dpu-cluster-kubeconfig is required: it names the file with the credentials of the DPU cluster")
 	}
@@ -56,7 +70,7 @@ func (o options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := setUp(ctx, mgr, clusters); err != nil {
+	if err := o.setUp(ctx, mgr, clusters); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)

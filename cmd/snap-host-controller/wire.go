@@ -17,6 +17,8 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/liveness"
+	"github.com/moor-storage/moor/pkg/controller/drivernode"
 	"github.com/moor-storage/moor/pkg/controller/fence"
 	"github.com/moor-storage/moor/pkg/controller/hostsync"
 	"github.com/moor-storage/moor/pkg/controller/hostsync/attachment"
@@ -90,7 +92,7 @@ func namespaced(namespace string) cache.Options {
 }
 
 // setUp registers indexes and reconcilers.
-func setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Clusters) error {
+func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Clusters) error {
 	for _, index := range []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, node.Index} {
 		if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err
@@ -98,6 +100,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Clusters) error {
 	}
 	//lint:ignore SA1019 the events are about objects that come and go, which the new API does not count
 	recorder := mgr.GetEventRecorderFor("snap-host-controller")
+	observer := liveness.New(clock.RealClock{}, o.heartbeatTimeout)
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
 		&vendor.Reconciler{Clusters: c},
 		&policy.Reconciler{Clusters: c},
@@ -105,7 +108,16 @@ func setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Clusters) error {
 		&attachment.Reconciler{Clusters: c},
 		&node.Reconciler{Clusters: c},
 		&event.Reconciler{Clusters: c, Recorder: recorder},
-		&fence.Reconciler{DPU: c.DPU, Live: c.DPULive, Cluster: c.DPUCluster, Clock: clock.RealClock{}},
+		&drivernode.Reconciler{Host: c.Host, Live: mgr.GetAPIReader(), Namespace: c.Namespace, Observer: observer, Recorder: recorder},
+		&fence.Reconciler{
+			DPU: c.DPU, Live: c.DPULive, Cluster: c.DPUCluster, Clock: clock.RealClock{},
+			HostLive: mgr.GetAPIReader(), TargetNamespace: c.TargetNamespace, Recorder: recorder,
+		},
+		&fence.Failover{
+			Host: c.Host, HostLive: mgr.GetAPIReader(), DPU: c.DPU, DPULive: c.DPULive, DPUCluster: c.DPUCluster,
+			Namespace: c.Namespace, TargetNamespace: c.TargetNamespace, Driver: o.driver,
+			Observer: observer, Clock: clock.RealClock{}, Recorder: recorder, Budget: o.budget,
+		},
 	} {
 		if err := r.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("set up %T: %w", r, err)

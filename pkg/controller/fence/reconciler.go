@@ -5,15 +5,18 @@ package fence
 
 import (
 	"context"
-	"fmt"
+	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -33,15 +36,30 @@ type Reconciler struct {
 	// Cluster is the DPU cluster, for the watch.
 	Cluster cluster.Cluster
 	Clock   clock.PassiveClock
+	// HostLive reads the API server of the host cluster itself, to tell an
+	// attachment that a failover ended from one that its user did. Nil: there
+	// are no failovers.
+	HostLive client.Reader
+	// TargetNamespace of the VolumeAttachments.
+	TargetNamespace string
+	// Recorder tells on the volume when a fence ended in order. Nil: nobody.
+	Recorder record.EventRecorder
 }
 
-// SetupWithManager watches the VolumeAttachments of the DPU cluster.
+// SetupWithManager watches the VolumeAttachments of the DPU cluster, and
+// their owners that go.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("fence").
+		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofOwner), builder.WithPredicates(going)).
 		WatchesRawSource(source.Kind(r.Cluster.GetCache(), &storagev1alpha1.VolumeAttachment{},
 			&handler.TypedEnqueueRequestForObject[*storagev1alpha1.VolumeAttachment]{})).
 		Complete(r)
+}
+
+// ofOwner wakes the VolumeAttachment of an owner: it has the same name.
+func (r *Reconciler) ofOwner(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: r.TargetNamespace, Name: o.GetName()}}}
 }
 
 // Reconcile frees the claim of an attachment that is being deleted, once
@@ -65,11 +83,48 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	if d.action == free {
+		fenced := claim.Status.Phase == moorv1alpha1.ClaimFencing
 		if err := r.free(ctx, claim, d.receipt); err != nil {
 			return ctrl.Result{}, err
 		}
+		if fenced {
+			r.tell(ctx, attachment, d.receipt)
+		}
+	}
+	if kept, err := r.keep(ctx, attachment); err != nil || kept {
+		return ctrl.Result{RequeueAfter: lookAgain}, err
 	}
 	return ctrl.Result{}, kube.RemoveFinalizers(ctx, r.DPU, attachment, storagev1alpha1.FinalizerWriterClaim)
+}
+
+// keep reports whether the attachment has to stay for now: a failover ended it,
+// and its owner in the host cluster still wants it. If it went, it would be
+// made anew, and the dead host's DPU would get the right to write back.
+func (r *Reconciler) keep(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment) (bool, error) {
+	namespace, name, ok := strings.Cut(attachment.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment], "/")
+	if r.HostLive == nil || !ok {
+		return false, nil
+	}
+	owner, node := &storagev1alpha1.DPUVolumeAttachment{}, &moorv1alpha1.DPUStorageNode{}
+	found, err := kube.Find(ctx, r.HostLive, client.ObjectKey{Namespace: namespace, Name: name}, owner)
+	if err != nil || !found || !owner.DeletionTimestamp.IsZero() {
+		return false, err
+	}
+	found, err = kube.Find(ctx, r.HostLive, client.ObjectKey{Name: owner.Spec.DPUNodeName}, node)
+	return found && underway(node), err
+}
+
+// tell tells on the volume that its fence has its receipt.
+func (r *Reconciler) tell(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment, receipt moorv1alpha1.Receipt) {
+	namespace, _, ok := strings.Cut(attachment.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment], "/")
+	if r.Recorder == nil || r.HostLive == nil || !ok {
+		return
+	}
+	volume := &storagev1alpha1.DPUVolume{}
+	found, err := kube.Find(ctx, r.HostLive, client.ObjectKey{Namespace: namespace, Name: attachment.Spec.Source.VolumeRef.Name}, volume)
+	if err == nil && found {
+		r.Recorder.Event(volume, corev1.EventTypeNormal, eventFenced, fencedWords(receipt))
+	}
 }
 
 // concerns reports whether the attachment is on its way out and still tied to
@@ -93,15 +148,5 @@ func (r *Reconciler) claim(ctx context.Context, attachment *storagev1alpha1.Volu
 // free writes the claim with the resourceVersion that was read: whoever
 // changed it in between wins, and everything is looked at again.
 func (r *Reconciler) free(ctx context.Context, claim *moorv1alpha1.WriterClaim, receipt moorv1alpha1.Receipt) error {
-	receipt.Time = metav1.NewTime(r.Clock.Now())
-	claim.Status.Phase = moorv1alpha1.ClaimFree
-	claim.Status.Holder, claim.Status.Attachment = "", ""
-	claim.Status.Receipts = append(claim.Status.Receipts, receipt)
-	if extra := len(claim.Status.Receipts) - keepReceipts; extra > 0 {
-		claim.Status.Receipts = claim.Status.Receipts[extra:]
-	}
-	if err := r.DPU.Status().Update(ctx, claim); err != nil {
-		return fmt.Errorf("free the right to write volume %s, held by DPU %s under epoch %d: %w", claim.Spec.VolumeName, receipt.Holder, receipt.Epoch, err)
-	}
-	return nil
+	return freeClaim(ctx, r.DPU, r.Clock, claim, receipt)
 }

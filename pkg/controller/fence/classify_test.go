@@ -1,0 +1,172 @@
+package fence
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/moor-storage/moor/internal/liveness"
+)
+
+var (
+	apis    = []API{APIReady, APINotReady, APIUnknown}
+	beats   = []liveness.Beat{liveness.Unknown, liveness.Fresh, liveness.Stale}
+	sights  = []liveness.Sight{liveness.Unseen, liveness.SeenAlive, liveness.SeenDead}
+	crowds  = []Crowd{{Nodes: 100, Dead: 1}, {Nodes: 100, Dead: 31}, {Nodes: 100, Contradicted: 31}, {Nodes: 3, Dead: 2}}
+	sickest = map[Crowd]bool{crowds[1]: true, crowds[2]: true}
+)
+
+// each calls f with the whole product of the inputs.
+func each(f func(in Inputs)) {
+	for _, api := range apis {
+		for _, host := range beats {
+			for _, dpu := range beats {
+				for _, sight := range sights {
+					for _, crowd := range crowds {
+						f(Inputs{API: api, Host: host, DPU: dpu, Sight: sight, Crowd: crowd})
+					}
+				}
+			}
+		}
+	}
+}
+
+// states is the table by hand: DPU, sight, host, API. "*" is anything; the
+// first line that fits counts.
+var states = []string{
+	"Fresh Dead  Fresh *        HostHung",
+	"Fresh Dead  *     *        HostDead",
+	"Fresh *     Fresh Ready    Healthy",
+	"Fresh *     Fresh NotReady HostHung",
+	"Fresh *     Stale Ready    HostHung",
+	"Fresh Alive Stale NotReady HostCutOff",
+	"Stale *     Fresh *        DPUDead",
+	"Stale *     Stale NotReady BothDead",
+	"*     *     *     *        Unknown",
+}
+
+func byHand(in Inputs) State {
+	for _, line := range states {
+		w := strings.Fields(line)
+		fits := true
+		for i, have := range []string{string(in.DPU), string(in.Sight), string(in.Host), string(in.API)} {
+			fits = fits && (w[i] == "*" || w[i] == have)
+		}
+		if !fits {
+			continue
+		}
+		state := State(w[4])
+		if sickest[in.Crowd] && state != Healthy && state != Unknown {
+			return ControlPlaneSick
+		}
+		return state
+	}
+	panic("the last line fits all")
+}
+
+func TestClassify(t *testing.T) {
+	seen := map[State]int{}
+	each(func(in Inputs) {
+		state, evidence := Classify(in)
+		seen[state]++
+		if want := byHand(in); state != want {
+			t.Errorf("%+v: %s, want %s", in, state, want)
+		}
+		if evidence == "" {
+			t.Errorf("%+v: no evidence", in)
+		}
+	})
+	for state := range actions {
+		if seen[state] == 0 {
+			t.Errorf("no input leads to %s", state)
+		}
+	}
+	if len(seen) != len(actions) {
+		t.Errorf("states %v, actions for %v", seen, actions)
+	}
+}
+
+// TestNeverFencesWithoutEvidence holds the rules that no table may break.
+func TestNeverFencesWithoutEvidence(t *testing.T) {
+	each(func(in Inputs) {
+		state, _ := Classify(in)
+		if actions[state] != Fence {
+			return
+		}
+		witness := in.DPU == liveness.Fresh && in.Sight == liveness.SeenDead
+		silence := in.DPU == liveness.Stale && in.Host == liveness.Stale && in.API == APINotReady
+		switch {
+		case in.Host == liveness.Fresh:
+			t.Errorf("%+v: fences a host that beats", in)
+		case !witness && !silence:
+			t.Errorf("%+v: fences without a witness", in)
+		case in.Crowd.sick() != "":
+			t.Errorf("%+v: fences though the control plane is sick", in)
+		}
+	})
+}
+
+func TestCrowd(t *testing.T) {
+	for _, tc := range []struct {
+		crowd Crowd
+		sick  bool
+	}{
+		{Crowd{Nodes: 2, Dead: 2}, false},
+		{Crowd{Nodes: 3, Dead: 3}, true},
+		{Crowd{Nodes: 3, Contradicted: 3}, true},
+		{Crowd{Nodes: 9, Dead: 3}, true},
+		{Crowd{Nodes: 10, Dead: 3}, false},
+		{Crowd{Nodes: 5000, Dead: 1500}, false},
+		{Crowd{Nodes: 5000, Dead: 1501}, true},
+		{Crowd{Nodes: 5000, Contradicted: 1501}, true},
+	} {
+		if got := tc.crowd.sick(); (got != "") != tc.sick {
+			t.Errorf("%+v: %q, want sick %v", tc.crowd, got, tc.sick)
+		}
+	}
+}
+
+// TestPage compares the table of the documentation with this one.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/failover.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(page), "<!-- begin states -->\n")
+	block, _, ended := strings.Cut(rest, "<!-- end states -->")
+	if !ok || !ended {
+		t.Fatal("docs/failover.md has no table of states")
+	}
+	have := map[string]string{}
+	for line := range strings.Lines(block) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 || !strings.Contains(cells[1], "`") {
+			continue
+		}
+		have[strings.Trim(cells[1], " `")] = strings.Trim(cells[3], " `")
+	}
+	if len(have) != len(actions) {
+		t.Errorf("the page has %d states, the code %d: %v", len(have), len(actions), have)
+	}
+	for state, action := range actions {
+		if have[string(state)] != string(action) {
+			t.Errorf("the page says %s -> %q, the code %q", state, have[string(state)], action)
+		}
+	}
+}
+
+func TestBudget(t *testing.T) {
+	b := Budget{PerMinute: 10, PerZone: 5}
+	for _, tc := range []struct {
+		all, zone int
+		ok        bool
+	}{{0, 0, true}, {9, 4, true}, {10, 0, false}, {5, 5, false}} {
+		if got := b.refuse(tc.all, tc.zone, "z"); (got == "") != tc.ok {
+			t.Errorf("%s", fmt.Sprintf("%d in all, %d in the zone: %q", tc.all, tc.zone, got))
+		}
+	}
+	if (Budget{}).refuse(0, 0, "") == "" {
+		t.Error("no budget lets a failover begin")
+	}
+}

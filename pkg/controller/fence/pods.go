@@ -1,0 +1,81 @@
+package fence
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/moor-storage/moor/internal/kube"
+)
+
+// indexPodNode is a field that the API server itself can select pods by.
+const indexPodNode = "spec.nodeName"
+
+// pod is a pod and those of our volumes that it uses.
+type pod struct {
+	corev1.Pod
+	volumes []string
+}
+
+func (p *pod) uses(volumes map[string]bool) bool {
+	for _, v := range p.volumes {
+		if volumes[v] {
+			return true
+		}
+	}
+	return false
+}
+
+// pods lists the pods of a host that use our volumes, from the API server
+// itself: it happens seldom, and a cache of all pods would cost much.
+func (f *Failover) pods(ctx context.Context, node string) ([]pod, error) {
+	var list corev1.PodList
+	if err := f.HostLive.List(ctx, &list, client.MatchingFields{indexPodNode: node}); err != nil {
+		return nil, fmt.Errorf("list the pods of host %s: %w", node, err)
+	}
+	var out []pod
+	for _, p := range list.Items {
+		volumes, err := f.volumesOf(ctx, &p)
+		if err != nil {
+			return nil, err
+		}
+		if len(volumes) > 0 {
+			out = append(out, pod{Pod: p, volumes: volumes})
+		}
+	}
+	return out, nil
+}
+
+// volumesOf follows a pod's claims to our volumes.
+func (f *Failover) volumesOf(ctx context.Context, p *corev1.Pod) ([]string, error) {
+	var out []string
+	for _, v := range p.Spec.Volumes {
+		name := ""
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			name = v.PersistentVolumeClaim.ClaimName
+		case v.Ephemeral != nil:
+			name = p.Name + "-" + v.Name
+		default:
+			continue
+		}
+		claim, volume := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
+		found, err := kube.Find(ctx, f.HostLive, client.ObjectKey{Namespace: p.Namespace, Name: name}, claim)
+		if err != nil {
+			return nil, err
+		}
+		if !found || claim.Spec.VolumeName == "" {
+			continue
+		}
+		found, err = kube.Find(ctx, f.HostLive, client.ObjectKey{Name: claim.Spec.VolumeName}, volume)
+		if err != nil {
+			return nil, err
+		}
+		if found && volume.Spec.CSI != nil && volume.Spec.CSI.Driver == f.Driver {
+			out = append(out, volume.Spec.CSI.VolumeHandle)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,107 @@
+package fence
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+// SetupWithManager watches hosts, Nodes and attachments here, and attachments
+// and claims there. Steady beats wake nobody: drivernode turns silence into
+// conditions, and these do.
+func (f *Failover) SetupWithManager(mgr ctrl.Manager) error {
+	remote := f.DPUCluster.GetCache()
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("failover").
+		For(&moorv1alpha1.DPUStorageNode{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: hostChanged})).
+		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
+		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment), builder.WithPredicates(going)).
+		WatchesRawSource(source.Kind(remote, &storagev1alpha1.VolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofMirror))).
+		WatchesRawSource(source.Kind(remote, &storagev1alpha1.SVVolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofRevoked))).
+		WatchesRawSource(source.Kind(remote, &moorv1alpha1.WriterClaim{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofClaim))).
+		Complete(f)
+}
+
+// hostChanged: anything but the next beat.
+func hostChanged(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*moorv1alpha1.DPUStorageNode)
+	after, also := e.ObjectNew.(*moorv1alpha1.DPUStorageNode)
+	if !ok || !also {
+		return true
+	}
+	sight := func(n *moorv1alpha1.DPUStorageNode) *moorv1alpha1.HostSight {
+		if n.Status.DPU == nil {
+			return nil
+		}
+		return n.Status.DPU.Host
+	}
+	return before.Spec != after.Spec || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
+		!equality.Semantic.DeepEqual(sight(before), sight(after))
+}
+
+func nodeChanged(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*corev1.Node)
+	after, also := e.ObjectNew.(*corev1.Node)
+	return !ok || !also || apiOf(before) != apiOf(after) || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
+}
+
+// going lets pass what is being deleted, or is gone.
+var going = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	UpdateFunc:  func(e event.UpdateEvent) bool { return !e.ObjectNew.GetDeletionTimestamp().IsZero() },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+func ofAttachment(_ context.Context, o client.Object) []reconcile.Request {
+	a, ok := o.(*storagev1alpha1.DPUVolumeAttachment)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: a.Spec.DPUNodeName}}}
+}
+
+func (f *Failover) ofMirror(ctx context.Context, a *storagev1alpha1.VolumeAttachment) []reconcile.Request {
+	if a.DeletionTimestamp.IsZero() && a.Status.DPU.RetiredEpoch == 0 {
+		return nil
+	}
+	return f.ofDPU(ctx, a.Spec.NodeName)
+}
+
+func (f *Failover) ofRevoked(ctx context.Context, a *storagev1alpha1.SVVolumeAttachment) []reconcile.Request {
+	if a.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	return f.ofDPU(ctx, a.Spec.NodeName)
+}
+
+func (f *Failover) ofClaim(ctx context.Context, c *moorv1alpha1.WriterClaim) []reconcile.Request {
+	if c.Status == nil || c.Status.Holder == "" || c.Status.Phase != moorv1alpha1.ClaimFencing && c.Spec.OperatorReceipt == nil {
+		return nil
+	}
+	return f.ofDPU(ctx, c.Status.Holder)
+}
+
+func (f *Failover) ofDPU(ctx context.Context, dpu string) []reconcile.Request {
+	var list moorv1alpha1.DPUStorageNodeList
+	if err := f.Host.List(ctx, &list, client.MatchingFields{indexDPU: dpu}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list the host of a DPU", "dpu", dpu)
+	}
+	var out []reconcile.Request
+	for _, n := range list.Items {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: n.Name}})
+	}
+	return out
+}
