@@ -53,6 +53,7 @@ type bench struct {
 	options options
 	conn    *grpc.ClientConn
 	driver  csi.ControllerClient
+	machine string
 	results []Result
 	// writes is who wrote what to the API servers in writeRuns attaches and
 	// detaches.
@@ -70,7 +71,7 @@ func newBench(ctx context.Context, bed *devcluster.Cluster, o options) (*bench, 
 	if err != nil {
 		return nil, fmt.Errorf("reach the CSI controller at %s: %w", socket, err)
 	}
-	b := &bench{bed: bed, clients: clients, options: o, conn: conn, driver: csi.NewControllerClient(conn)}
+	b := &bench{bed: bed, clients: clients, options: o, conn: conn, driver: csi.NewControllerClient(conn), machine: describeMachine()}
 	if err := b.clear(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("remove what an earlier run left: %w", err), conn.Close())
 	}
@@ -123,10 +124,10 @@ func (b *bench) add(results ...Result) { b.results = append(b.results, results..
 
 // finished are the results that are wanted, with machine and commit.
 func (b *bench) finished(ctx context.Context) []Result {
-	machine, commit := describeMachine(), describeCommit(context.WithoutCancel(ctx), b.bed.Root())
+	commit := describeCommit(context.WithoutCancel(ctx), b.bed.Root())
 	out := slices.DeleteFunc(b.results, func(r Result) bool { return !b.options.wants(r.Name) })
 	for i := range out {
-		out[i].Machine, out[i].Commit = machine, commit
+		out[i].Machine, out[i].Commit = b.machine, commit
 	}
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -121,6 +122,15 @@ func TestGroup(t *testing.T) {
 	} {
 		if got := group(process); got != want {
 			t.Errorf("%s is one of %s, want %s", process, got, want)
+		}
+	}
+}
+
+func TestAlignedIsFitForDirectIO(t *testing.T) {
+	for range 100 {
+		block := aligned()
+		if at := uintptr(unsafe.Pointer(&block[0])); len(block) != sector || at%sector != 0 {
+			t.Fatalf("%d bytes at %#x, want %d at a multiple of it", len(block), at, sector)
 		}
 	}
 }

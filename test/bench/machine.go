@@ -16,7 +16,8 @@ var modelName = regexp.MustCompile(`(?m)^model name\s*:\s*(.*)$`)
 // belongs in no public file.
 func defaultName() string { return fmt.Sprintf("%dcpu", runtime.NumCPU()) }
 
-// describeMachine says what the numbers were measured on.
+// describeMachine says what the numbers are measured on, and how many other
+// programs want to run there now: on a busy machine all numbers are worse.
 func describeMachine() string {
 	model := runtime.GOARCH
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -25,7 +26,9 @@ func describeMachine() string {
 		}
 	}
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%d x %s, Linux %s", runtime.NumCPU(), model, strings.TrimSpace(string(kernel)))
+	load, _ := os.ReadFile("/proc/loadavg")
+	minute, _, _ := strings.Cut(string(load), " ")
+	return fmt.Sprintf("%d x %s, Linux %s, load %s before", runtime.NumCPU(), model, strings.TrimSpace(string(kernel)), minute)
 }
 
 // describeCommit is the commit of the checkout, with -dirty if Go files in it
