@@ -19,9 +19,9 @@ moor_dev() { plain build -o bin/moor-dev ./cmd/moor-dev && bin/moor-dev "$@"; }
 unit() { $GO test -race -shuffle=on -timeout=$LIMIT ./...; }
 
 api() {
-	moor_dev build --only etcd,kube-apiserver,kubectl || return
+	moor_dev build --only etcd,kube-apiserver,kubectl,kube-scheduler || return
 	local assets
-	assets=$(bin/moor-dev build --only etcd,kube-apiserver,kubectl --print-bin) || return
+	assets=$(bin/moor-dev build --only etcd,kube-apiserver,kubectl,kube-scheduler --print-bin) || return
 	KUBEBUILDER_ASSETS=$assets $GO test -race -shuffle=on -tags=api -p=1 -timeout=$LIMIT $(with_tag api)
 }
 

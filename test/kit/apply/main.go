@@ -20,7 +20,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) < 2 {
-		return fmt.Errorf("usage: apply host|dpu PATH...")
+		return fmt.Errorf("usage: apply host|dpu PATH, one or more")
 	}
 	c, err := devcluster.Load()
 	if err != nil {
