@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
-	"github.com/kubernetes-csi/csi-lib-utils/protosanitizer"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
@@ -62,7 +61,7 @@ func (c *chain) intercept(ctx context.Context, req any, info *grpc.UnaryServerIn
 	if key := volumeOf(req); key != "" {
 		log = log.WithValues("volume", key)
 	}
-	log.V(2).Info("call", "request", protosanitizer.StripSecrets(req))
+	log.V(2).Info("call", "request", loggable{req})
 	ctx, cancel := context.WithTimeout(logr.NewContext(ctx, log), c.o.Timeout)
 	defer cancel()
 
@@ -74,7 +73,7 @@ func (c *chain) intercept(ctx context.Context, req any, info *grpc.UnaryServerIn
 		log.Error(err, "call failed", "code", code.String(), "took", took)
 		return nil, ToStatus(err)
 	}
-	log.V(2).Info("answer", "response", protosanitizer.StripSecrets(resp), "took", took)
+	log.V(2).Info("answer", "response", loggable{resp}, "took", took)
 	return resp, nil
 }
 
