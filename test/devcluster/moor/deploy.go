@@ -49,7 +49,7 @@ func Deploy(ctx context.Context, c *devcluster.Cluster, progress io.Writer) erro
 
 func applyManifests(ctx context.Context, c *devcluster.Cluster, clients kit.Clients) error {
 	in := func(parts ...string) string { return filepath.Join(append([]string{c.Root()}, parts...)...) }
-	if err := kit.Apply(ctx, clients.Host, in("crds", "host"), in("deploy", "host")); err != nil {
+	if err := kit.Apply(ctx, clients.Host, in("crds", "host"), in("deploy", "host"), in("deploy", "scheduler", "rbac.yaml")); err != nil {
 		return fmt.Errorf("host cluster: %w", err)
 	}
 	if err := kit.Apply(ctx, clients.DPU, in("crds", "dpu"), in("deploy", "dpu")); err != nil {
@@ -74,7 +74,7 @@ func pairNodes(ctx context.Context, c *devcluster.Cluster, host client.Client) e
 
 // accounts are the ServiceAccounts of the processes, by cluster.
 var accounts = map[string][]string{
-	devcluster.HostCluster: {"snap-host-controller", "snap-csi-plugin-controller", "snap-csi-plugin-node"},
+	devcluster.HostCluster: {"snap-host-controller", "snap-csi-plugin-controller", "snap-csi-plugin-node", "scheduler-extender"},
 	devcluster.DPUCluster:  {"snap-host-controller", "snap-controller", "snap-external-attacher", "snap-node-driver", "local-vendor-controller"},
 }
 

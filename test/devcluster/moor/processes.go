@@ -13,10 +13,13 @@ import (
 const (
 	driverSocket = layout.MachineDataDir + "/csi.sock"
 	vendorSocket = layout.MachineDataDir + "/vendor.sock"
+	targetAdmin  = layout.MachineDataDir + "/target.sock"
 	snapRoot     = layout.MachineDataDir + "/snap"
 	// hostLink is where a host answers its DPU, on the link between the two.
-	hostLink   = layout.LinkHost + ":9400"
-	nodeSocket = "/var/lib/kubelet/plugins/" + driver + "/csi.sock"
+	hostLink = layout.LinkHost + ":9400"
+	// targetAddress is where the DPUs find the storage target.
+	targetAddress = layout.HubIP + ":10809"
+	nodeSocket    = "/var/lib/kubelet/plugins/" + driver + "/csi.sock"
 )
 
 // Processes lists every process of Moor on the bed, in the order of starting.
@@ -49,8 +52,11 @@ func sidecar(c *devcluster.Cluster, name, program, socket, kubeconfig string, ar
 // and what stands beside it.
 func dpuControl(c *devcluster.Cluster, configs map[string]string) []devcluster.Process {
 	return []devcluster.Process{
+		process(c, "moor-target", layout.Hub, "local-vendor", "--mode=target", "--target-dir="+layout.TargetDir,
+			"--target-admin="+targetAdmin, "--medium-log-dir="+layout.TargetDir+"/log", "--metrics-bind-address=:9100"),
 		process(c, "local-vendor", layout.Hub, "local-vendor", "--mode=controller", "--endpoint=unix://"+vendorSocket,
-			"--target-dir="+layout.TargetDir, "--metrics-bind-address=:9101"),
+			"--target-dir="+layout.TargetDir, "--target-admin="+targetAdmin, "--target-address="+targetAddress,
+			"--many-nodes", "--metrics-bind-address=:9101"),
 		sidecar(c, "csi-provisioner-dpu", "csi-provisioner", vendorSocket, configs["local-vendor-controller"],
 			"--retry-interval-start=200ms", "--retry-interval-max=5s"),
 		process(c, "snap-external-attacher", layout.Hub, "snap-external-attacher", "--csi-address="+vendorSocket,
@@ -65,6 +71,8 @@ func dpuControl(c *devcluster.Cluster, configs map[string]string) []devcluster.P
 func hostControl(c *devcluster.Cluster, configs Kubeconfigs) []devcluster.Process {
 	host, dpu := configs[devcluster.HostCluster], configs[devcluster.DPUCluster]
 	return []devcluster.Process{
+		process(c, "scheduler-extender", layout.Hub, "scheduler-extender", "--kubeconfig="+host["scheduler-extender"],
+			"--namespace="+kit.Namespace, "--bind-address=:8888", "--metrics-bind-address=:9109", "--health-probe-bind-address=:9110"),
 		process(c, "snap-host-controller", layout.Hub, "snap-host-controller", "--kubeconfig="+host["snap-host-controller"],
 			"--dpu-cluster-kubeconfig="+dpu["snap-host-controller"], "--namespace="+kit.Namespace, "--target-namespace="+kit.Namespace,
 			"--metrics-bind-address=:9106", "--health-probe-bind-address=:9107"),
