@@ -116,7 +116,7 @@ func (o *options) run(ctx context.Context) error {
 	if err := r.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	if err := o.link.add(mgr, r.TellChange); err != nil {
+	if err := o.link.add(mgr, r.HostChanged); err != nil {
 		return err
 	}
 	heart := heartbeat.DPU(heartbeat.Options{

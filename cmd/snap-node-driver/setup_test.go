@@ -17,6 +17,10 @@ func TestValidate(t *testing.T) {
 		"no resync":        {"--node-name=d --resync=-1s", "--resync"},
 		"no beat":          {"--node-name=d --heartbeat-period=1ms", "--heartbeat-period"},
 		"no namespace":     {"--node-name=d --namespace=", "--namespace"},
+		"no port":          {"--node-name=d --host-link=192.0.2.1", "--host-link"},
+		"a link":           {"--node-name=d --host-link=192.0.2.1:9", ""},
+		"hasty":            {"--node-name=d --host-link=192.0.2.1:9 --host-timeout=100ms", "--host-timeout"},
+		"no misses":        {"--node-name=d --host-link=192.0.2.1:9 --host-misses=0", "--host-misses"},
 		"no workers":       {"--node-name=d --concurrency=0", "--concurrency"},
 	}
 	for name, c := range cases {

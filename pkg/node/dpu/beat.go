@@ -15,8 +15,15 @@ const probeTimeout = 3 * time.Second
 
 // State says how this DPU is: the functions of its SNAP services, and its
 // vendor plugins. What does not answer is reported as not ready; that is no
-// error. All are asked at once.
+// error. All are asked at once. After HostChanged it answers at once, with what
+// it knew of the others, and asks to be asked again.
 func (r *Reconciler) State(ctx context.Context) (moorv1alpha1.DPUState, error) {
+	if last := r.last.Load(); r.hurried.Swap(false) && last != nil {
+		out := *last.DeepCopy()
+		out.Host = r.o.Host()
+		r.tellChange()
+		return out, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	plugins, err := r.o.Plugins.names()
@@ -32,6 +39,7 @@ func (r *Reconciler) State(ctx context.Context) (moorv1alpha1.DPUState, error) {
 	asking.Wait()
 	if r.o.Host != nil {
 		out.Host = r.o.Host()
+		r.last.Store(out.DeepCopy())
 	}
 	return out, nil
 }

@@ -32,6 +32,15 @@ type watchedDPU struct {
 }
 
 func (d watchedDPU) Expose(ctx context.Context, spec provisioner.ExposeSpec) (provisioner.Exposure, error) {
+	if spec.Hidden {
+		e, err := d.DPU.Expose(ctx, spec)
+		if err == nil && e.Hidden {
+			d.w.mu.Lock()
+			delete(d.w.shown, d.node)
+			d.w.mu.Unlock()
+		}
+		return e, err
+	}
 	d.w.mu.Lock()
 	d.w.shown[d.node] = true
 	d.w.most = max(d.w.most, len(d.w.shown))
@@ -93,10 +102,44 @@ func (a *authority) step(nodes []string, want string) {
 	}
 }
 
+// fenceStep moves the right by fencing: no attachment is deleted, the one that
+// loses the right becomes a replica. Only the retired epoch is a receipt.
+func (a *authority) fenceStep(nodes []string, want string) {
+	for _, node := range nodes {
+		if a.c.get(node+"-v1") == nil {
+			va := a.c.attachment("v1", node)
+			va.Finalizers = append(va.Finalizers, storagev1alpha1.FinalizerWriterClaim)
+			va.Spec.Role = storagev1alpha1.RoleReplica
+			a.c.must(a.c.Update(a.c.t.Context(), va))
+		}
+	}
+	if a.holder != "" && a.holder != want {
+		va := a.c.get(a.holder + "-v1")
+		a.c.fence(va.Name, a.epoch)
+		if va.Status.DPU.RetiredEpoch < a.epoch || va.Status.DPU.Attached {
+			return
+		}
+		a.c.claim("v1", &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: a.epoch})
+		a.c.role(va.Name, storagev1alpha1.RoleReplica)
+		a.holder = ""
+	}
+	if a.holder == "" {
+		a.epoch++
+		a.holder = want
+		a.c.role(want+"-v1", storagev1alpha1.RolePrimary)
+		a.c.grant(a.c.get(want+"-v1"), a.epoch)
+	}
+}
+
 // TestOnlyOneWriter: two DPUs compete for a single-writer volume that moves
 // back and forth, while passes of both run at any time, drivers restart, SNAP
 // drops calls and writes to the API fail. Never may both show it.
 func TestOnlyOneWriter(t *testing.T) {
+	t.Run("detached", func(t *testing.T) { compete(t, (*authority).step) })
+	t.Run("fenced", func(t *testing.T) { compete(t, (*authority).fenceStep) })
+}
+
+func compete(t *testing.T, step func(*authority, []string, string)) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 1))
@@ -146,7 +189,7 @@ func TestOnlyOneWriter(t *testing.T) {
 				}
 			}
 			passes.Wait()
-			a.step(nodes, want)
+			step(a, nodes, want)
 			if now := c.get(want + "-v1"); now != nil && now.Status.DPU.Attached && now.DeletionTimestamp.IsZero() {
 				moves++
 				break
@@ -158,7 +201,15 @@ func TestOnlyOneWriter(t *testing.T) {
 		for _, m := range machines {
 			m.clear()
 		}
-		if shown := len(machines["dpu-1"].shown()) + len(machines["dpu-2"].shown()); shown > 1 {
+		shown := 0
+		for _, m := range machines {
+			for _, e := range m.shown() {
+				if e.Visible {
+					shown++
+				}
+			}
+		}
+		if shown > 1 {
 			t.Fatalf("round %d: both DPUs show the volume", round)
 		}
 	}

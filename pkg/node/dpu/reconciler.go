@@ -73,6 +73,9 @@ type Reconciler struct {
 	// firstSeen is when each orphan was seen first. It may be forgotten:
 	// then the orphan lives a little longer.
 	firstSeen map[orphan]time.Time
+	// hurried asks State for its last answer with the host as it is now.
+	hurried atomic.Bool
+	last    atomic.Pointer[moorv1alpha1.DPUState]
 	// complete is whether every SNAP service answered the last round.
 	complete atomic.Bool
 }
@@ -92,8 +95,12 @@ func New(o Options) *Reconciler {
 // Changes tells, without a queue, that what State reports has changed.
 func (r *Reconciler) Changes() <-chan struct{} { return r.changed }
 
-// TellChange asks for the state to be reported at once. It never blocks.
-func (r *Reconciler) TellChange() { r.tellChange() }
+// HostChanged asks for what is seen of the host to be reported at once, without
+// waiting for plugins and services that may hang. It never blocks.
+func (r *Reconciler) HostChanged() {
+	r.hurried.Store(true)
+	r.tellChange()
+}
 
 func (r *Reconciler) tellChange() {
 	select {

@@ -263,3 +263,33 @@ func TestState(t *testing.T) {
 		t.Fatal("an attachment is no change")
 	}
 }
+
+// TestHostChangeIsToldAtOnce: a service that hangs does not hold up the word
+// that the host is dead.
+func TestHostChangeIsToldAtOnce(t *testing.T) {
+	_, m, _ := attached(t)
+	sight := &moorv1alpha1.HostSight{Alive: true}
+	m.o.Host = func() *moorv1alpha1.HostSight { return sight }
+	before, err := m.State(t.Context())
+	if err != nil || before.Host == nil || !before.Host.Alive {
+		t.Fatalf("got %+v, %v", before, err)
+	}
+	for len(m.Changes()) > 0 {
+		<-m.Changes()
+	}
+	m.inject(map[string]any{"method": "emulation_function_list", "hang": true, "count": -1})
+	sight = &moorv1alpha1.HostSight{Evidence: "silence"}
+	m.HostChanged()
+	<-m.Changes()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel() // whoever is asked now fails at once
+	state, err := m.State(ended)
+	if err != nil || state.Host.Alive || !state.SNAPReady || !slices.Equal(state.Functions, before.Functions) {
+		t.Fatalf("got %+v, %v", state, err)
+	}
+	<-m.Changes() // and the whole is asked for
+	if state, err = m.State(ended); err != nil || state.SNAPReady || state.Host.Alive {
+		t.Fatalf("the rest is never asked again: %+v, %v", state, err)
+	}
+	m.clear()
+}
