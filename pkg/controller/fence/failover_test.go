@@ -524,3 +524,24 @@ func TestIllegal(t *testing.T) {
 		}
 	}
 }
+
+// TestKeepsWhatWouldBeMadeAnew: while a failover is under way the attachment
+// stays until its owner goes, even if the DPU has let go of it.
+func TestKeepsWhatWouldBeMadeAnew(t *testing.T) {
+	s := newStage(t)
+	s.seenDead("a")
+	s.mustPass()
+	s.retire()
+	s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = []string{storagev1alpha1.FinalizerWriterClaim} })
+	s.mustPass()
+	s.mustPass()
+	s.wantPhase(freed)
+	if _, found := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")}); !found {
+		t.Fatal("the attachment went before its owner: it would be made anew, and granted to the dead host")
+	}
+	world.Remove(s.World, s.Host, world.Attachment("vol", "a"))
+	s.mustPass()
+	if _, found := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")}); found {
+		t.Error("the attachment stays though its owner goes")
+	}
+}
