@@ -38,13 +38,13 @@ func TestHowMany(t *testing.T) {
 		"none wanted":               {3, 0, nil, 0, ""},
 		"more than nodes":           {8, 7, nil, 3, "there are not enough nodes with a DPU"},
 		"primary not attached":      {3, 2, func(w *world) { w.unattached() }, 0, "the primary is not attached yet, and goes first"},
-		"a user's own replica":      {3, 2, func(w *world) { w.attach("vol", "d", replica) }, 2, ""},
+		"a user's own replica":      {4, 2, func(w *world) { w.attach("vol", "d", replica) }, 2, ""},
 		"two primaries":             {3, 2, func(w *world) { w.attach("vol", "d", primary) }, 1, ""},
 		"share of one that goes":    {3, 2, func(w *world) { w.must(w.c.Delete(w.t.Context(), w.attach("vol", "d", primary))) }, 1, "attachments that are being removed still have their shares of the volume"},
 		"claimed, but no pod":       {3, 2, func(w *world) { w.pod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, "vol") }, 0, "no pod uses the volume now, so it is not known where one could run"},
 		"functions kept in reserve": {3, 2, func(w *world) { w.free(1, "b", "c", "d") }, 0, "node b: the DPU has 1 vf functions free, and 1 are kept for primaries; node c: the DPU has 1 vf functions free, and 1 are kept for primaries; node d: the DPU has 1 vf functions free, and 1 are kept for primaries"},
 		"functions just enough":     {3, 2, func(w *world) { w.free(2, "b", "c"); w.free(0, "d") }, 2, ""},
-		"functions on order":        {3, 2, func(w *world) { w.free(2, "b", "c", "d"); w.ordered("other", "b") }, 2, ""},
+		"functions on order":        {4, 3, func(w *world) { w.free(2, "b", "c", "d"); w.ordered("other", "b") }, 2, "node b: the DPU has 1 vf functions free, and 1 are kept for primaries"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tc.shares, tc.replicas)
@@ -253,6 +253,9 @@ func TestVolumesOfOnePodTogether(t *testing.T) {
 		w.pod("p", nil, "vol", "log")
 		w.free(2, "b", "c") // room for one beside the reserve: not for both
 		w.free(3, "d")
+		for node, zone := range map[string]string{"a": "1", "b": "2", "c": "3", "d": "1"} { // d is the worst but for its room
+			w.changeNode(node, func(k *kubeNode, _ *dpuNode) { k.Labels[corev1.LabelTopologyZone] = zone })
+		}
 		for _, v := range order {
 			w.pass(v)
 		}
