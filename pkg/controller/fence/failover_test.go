@@ -532,7 +532,9 @@ func TestKeepsWhatWouldBeMadeAnew(t *testing.T) {
 	s.seenDead("a")
 	s.mustPass()
 	s.retire()
-	s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = []string{storagev1alpha1.FinalizerWriterClaim} })
+	s.mirror(func(m *storagev1alpha1.VolumeAttachment) {
+		m.Finalizers = []string{storagev1alpha1.FinalizerWriterClaim}
+	})
 	s.mustPass()
 	s.mustPass()
 	s.wantPhase(freed)
