@@ -2,13 +2,18 @@ package dpu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/obs"
+	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 // underWay holds what ends each pass that may be ended early. A pass that takes
@@ -70,13 +75,33 @@ func (r *Reconciler) retire(ctx context.Context, p *pass, epoch int64) error {
 		return err
 	}
 	for _, device := range devices {
-		if err := r.o.Providers.hide(ctx, device, ""); err != nil {
-			return fmt.Errorf("volume %s is being fenced from DPU %s, and device %s could not be taken away from the host: %w", volumeName(p.attachment), r.o.Node, device, err)
+		if err := r.hideFenced(ctx, p, device); err != nil {
+			return err
+		}
+	}
+	// A cache that was filled a moment ago may be behind what this DPU wrote
+	// before it restarted: a receipt needs the API server's own word on which
+	// device that was.
+	now := &storagev1alpha1.VolumeAttachment{}
+	found, err := kube.Find(ctx, r.o.Live, client.ObjectKeyFromObject(p.attachment), now)
+	if err != nil || !found || now.UID != p.attachment.UID {
+		return fmt.Errorf("volume %s is fenced from DPU %s, and its attachment cannot be read to confirm that (found: %v): %w", volumeName(p.attachment), r.o.Node, found, errors.Join(provisioner.ErrUnavailable, err))
+	}
+	if device := now.Status.DPU.DeviceName; device != p.dpu.DeviceName && device != "" {
+		if err := r.hideFenced(ctx, p, device); err != nil {
+			return err
 		}
 	}
 	p.withdrawn()
 	p.dpu.RetiredEpoch = max(p.dpu.RetiredEpoch, epoch)
 	p.wait(fmt.Sprintf("volume %s was fenced from DPU %s: its host cannot reach it any more, epoch %d is over", volumeName(p.attachment), r.o.Node, epoch))
+	return nil
+}
+
+func (r *Reconciler) hideFenced(ctx context.Context, p *pass, device string) error {
+	if err := r.o.Providers.hide(ctx, device, ""); err != nil {
+		return fmt.Errorf("volume %s is being fenced from DPU %s, and device %s could not be taken away from the host: %w", volumeName(p.attachment), r.o.Node, device, err)
+	}
 	return nil
 }
 

@@ -198,6 +198,33 @@ func TestFenceOfNothing(t *testing.T) {
 	}
 }
 
+// TestFenceBehindTheCache: after a restart the cache does not know yet which
+// device was shown. No receipt without that device's withdrawal.
+func TestFenceBehindTheCache(t *testing.T) {
+	c, m, a := attached(t)
+	c.fence(a.Name, 1)
+	stale := c.get(a.Name)
+	stale.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{}
+	p := newPass(stale)
+	c.must(m.retire(t.Context(), p, 1))
+	if len(m.shown()) != 0 || p.dpu.RetiredEpoch != 1 {
+		// The list of attachments is the fake server's, so not stale.
+		t.Fatalf("got %+v, %v", p.dpu, m.shown())
+	}
+	lost := errors.New("no route")
+	reads := 0
+	c.onRead = func() error {
+		if reads++; reads == 2 { // the list, and then the live word
+			return lost
+		}
+		return nil
+	}
+	p = newPass(stale)
+	if err := m.retire(t.Context(), p, 1); !errors.Is(err, lost) || p.dpu.RetiredEpoch != 0 {
+		t.Fatalf("a receipt without the API server's word: %v, %+v", err, p.dpu)
+	}
+}
+
 // TestFenceWhileDeleting: the vendor hangs; the receipt does not wait for it.
 func TestFenceWhileDeleting(t *testing.T) {
 	c, m, a := attached(t)
