@@ -1,0 +1,128 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+// moored makes a StatefulSet of one pod with one volume of the class.
+func (r *room) moored(ctx context.Context, class string) client.ObjectKey {
+	GinkgoHelper()
+	labels := map[string]string{"app": "moored"}
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "moored", Namespace: r.name},
+		Spec: appsv1.StatefulSetSpec{
+			ServiceName: "moored", Replicas: ptr.To(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					TerminationGracePeriodSeconds: ptr.To(int64(1)),
+					Containers: []corev1.Container{{
+						Name: "main", Image: kit.Image, Command: []string{"sleep", "1000000"},
+						VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
+					}},
+				},
+			},
+			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{
+				ObjectMeta: metav1.ObjectMeta{Name: "data"},
+				Spec: corev1.PersistentVolumeClaimSpec{
+					StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+					Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")}},
+				},
+			}},
+		},
+	}
+	Expect(clients.Host.Create(ctx, set)).To(Succeed())
+	return client.ObjectKey{Namespace: r.name, Name: "moored-0"}
+}
+
+// replicaOf returns the node of the volume's ready replica, "" if there is none.
+func replicaOf(volume string) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		var list storagev1alpha1.DPUVolumeAttachmentList
+		if err := clients.Host.List(ctx, &list, client.InNamespace(kit.Namespace)); err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			a := &list.Items[i]
+			if a.Spec.DPUVolumeName == volume && a.Spec.Role == storagev1alpha1.RoleReplica &&
+				meta.IsStatusConditionTrue(a.Status.Conditions, storagev1alpha1.ConditionPreEmulated) {
+				return a.Spec.DPUNodeName, nil
+			}
+		}
+		return "", nil
+	}
+}
+
+var _ = Describe("failover", Ordered, func() {
+	BeforeAll(func(ctx context.Context) {
+		Expect(kit.Apply(ctx, clients.Host, filepath.Join(bed.Root(), "deploy", "examples", "storage-failover.yaml"))).To(Succeed())
+	})
+
+	It("runs the pod again at its replica when the host loses power, and loses no acknowledged write", func(ctx context.Context) {
+		r := newRoom(ctx)
+		pod := r.moored(ctx, "snap-failover")
+		first := runs(ctx, pod)
+		old := first.Spec.NodeName
+		data := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-moored-0", Namespace: r.name}}
+		volume := volumeOf(ctx, data)
+		var replica string
+		Eventually(replicaOf(volume)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).ShouldNot(BeEmpty())
+		replica, err := replicaOf(volume)(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(replica).NotTo(Equal(old))
+		var acknowledged []string
+		for i := range 5 {
+			line := fmt.Sprintf("line-%d", i)
+			sh(ctx, pod, "echo %s >> /data/journal && fsync /data/journal", line)
+			acknowledged = append(acknowledged, line)
+		}
+		epoch := attachment(ctx, old, volume).Status.Epoch
+
+		By("powering off " + old)
+		begin := time.Now()
+		Expect(bed.PowerOff(ctx, old)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(bed.PowerOn(ctx, old)).To(Succeed()) })
+		again, err := kit.AwaitRunning(ctx, clients.Host, pod, string(first.UID), patience)
+		Expect(err).NotTo(HaveOccurred())
+		sh(ctx, pod, "echo after >> /data/journal && fsync /data/journal")
+		GinkgoWriter.Printf("power-off to the first fsynced write of the new pod: %s\n", time.Since(begin).Round(time.Millisecond))
+		Expect(again.Spec.NodeName).To(Equal(replica), "it runs where the replica is")
+		Expect(strings.Fields(sh(ctx, pod, "cat /data/journal"))).To(Equal(append(acknowledged, "after")))
+
+		claim := &moorv1alpha1.WriterClaim{}
+		Expect(clients.DPU.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: volume}, claim)).To(Succeed())
+		Expect(claim.Status.Epoch).To(BeNumerically(">", epoch))
+		Expect(claim.Status.Receipts).To(ContainElement(HaveField("Epoch", epoch)), "the old epoch ended with a receipt")
+		writes, err := kit.MediumLog(vendorVolume(ctx, volume))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(writersInOrder(writes)).To(HaveLen(2), "no write of the old host after the first of the new one")
+
+		By("powering " + old + " on again")
+		Expect(bed.PowerOn(ctx, old)).To(Succeed())
+		Eventually(func(ctx context.Context) ([]corev1.Taint, error) {
+			node := &corev1.Node{}
+			err := clients.Host.Get(ctx, client.ObjectKey{Name: old}, node)
+			return node.Spec.Taints, err
+		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty(), "the host is used again without a human")
+	})
+})
