@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -123,9 +124,17 @@ func All() ([]int, error) {
 
 // Children lists the direct children of a process.
 func Children(parent int) ([]int, error) {
-	// The short way needs CONFIG_PROC_CHILDREN.
-	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", parent, parent)); err == nil {
-		return numbers(string(text)), nil
+	// The short way needs CONFIG_PROC_CHILDREN. Each thread has a list of the
+	// children that it started.
+	if lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent)); err == nil && len(lists) > 0 {
+		var children []int
+		for _, list := range lists {
+			text, err := os.ReadFile(list)
+			if err == nil { // else the thread has just ended
+				children = append(children, numbers(string(text))...)
+			}
+		}
+		return children, nil
 	}
 	all, err := All()
 	if err != nil {
