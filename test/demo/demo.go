@@ -43,7 +43,7 @@ func Run(ctx context.Context, bed *devcluster.Cluster, out io.Writer) error {
 		return err
 	}
 	d := &demo{bed: bed, clients: clients, out: out}
-	for _, step := range []func(context.Context) error{d.clear, d.admin, d.start, d.write, d.move, d.check} {
+	for _, step := range []func(context.Context) error{d.clear, d.admin, d.start, d.write, d.move, d.check, d.failover} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -81,8 +81,8 @@ func (d *demo) clear(ctx context.Context) error {
 
 // admin applies vendor, policy and StorageClass.
 func (d *demo) admin(ctx context.Context) error {
-	d.say("\n1. The admin names a vendor, a policy and a StorageClass (deploy/examples/storage.yaml)")
-	if err := kit.Apply(ctx, d.clients.Host, d.example("storage.yaml")); err != nil {
+	d.say("\n1. The admin names a vendor, a policy and a StorageClass (deploy/examples/storage*.yaml)")
+	if err := kit.Apply(ctx, d.clients.Host, d.example("storage.yaml"), d.example("storage-failover.yaml")); err != nil {
 		return err
 	}
 	return d.until(ctx, "DPUStoragePolicy local is ready", func(ctx context.Context) (bool, error) {

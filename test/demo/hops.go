@@ -1,10 +1,13 @@
 package demo
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/test/kit"
 )
@@ -70,17 +73,41 @@ func moveHops(c kit.Clients, pod *corev1.Pod) []kit.Hop {
 		case *storagev1.VolumeAttachment:
 			return o.Spec.NodeName != old
 		case *storagev1alpha1.DPUVolumeAttachment:
-			return o.Spec.DPUNodeName != old
+			return o.Spec.DPUNodeName != old && o.Spec.Role != storagev1alpha1.RoleReplica
+		case *storagev1alpha1.VolumeAttachment:
+			return !of(old, o) && o.Spec.Role != storagev1alpha1.RoleReplica
 		default:
-			// Names in the DPU cluster begin with the host's.
-			return len(o.GetName()) > len(old) && o.GetName()[:len(old)+1] != old+"-"
+			return !of(old, o)
 		}
 	}
-	hops := []kit.Hop{{Name: "pod deleted", Where: c.Host, Kind: &corev1.PodList{}, Seen: is(func(o *corev1.Pod) bool {
+	hops := []kit.Hop{{Name: "old pod gone, or going", Where: c.Host, Kind: &corev1.PodList{}, Seen: is(func(o *corev1.Pod) bool {
 		return o.UID == pod.UID && !o.DeletionTimestamp.IsZero()
 	})}}
 	hops = append(hops, attachHops(c, fresh)...)
 	return append(hops, kit.Hop{Name: "pod running again", Where: c.Host, Kind: &corev1.PodList{}, Seen: is(func(o *corev1.Pod) bool {
 		return o.Name == podKey.Name && o.UID != pod.UID && kit.Ready(o)
 	})})
+}
+
+// of reports whether an object of the DPU cluster belongs to a host: its name
+// begins with the host's.
+func of(host string, o client.Object) bool { return strings.HasPrefix(o.GetName(), host+"-") }
+
+// failoverHops are the hops of a failover away from the pod's host.
+func failoverHops(c kit.Clients, pod *corev1.Pod) []kit.Hop {
+	claim := func(check func(*moorv1alpha1.WriterClaimStatus) bool) func(client.Object) bool {
+		return is(func(o *moorv1alpha1.WriterClaim) bool { return o.Status != nil && check(o.Status) })
+	}
+	hops := []kit.Hop{
+		{Name: "DPU sees its host dead", Where: c.Host, Kind: &moorv1alpha1.DPUStorageNodeList{}, Seen: is(func(o *moorv1alpha1.DPUStorageNode) bool {
+			return o.Name == pod.Spec.NodeName && o.Status.DPU != nil && o.Status.DPU.Host != nil && !o.Status.DPU.Host.Alive
+		})},
+		{Name: "  fencing begins", Where: c.DPU, Kind: &moorv1alpha1.WriterClaimList{}, Seen: claim(func(s *moorv1alpha1.WriterClaimStatus) bool {
+			return s.Phase == moorv1alpha1.ClaimFencing
+		})},
+		{Name: "  proof that the old host can no longer write", Where: c.DPU, Kind: &moorv1alpha1.WriterClaimList{}, Seen: claim(func(s *moorv1alpha1.WriterClaimStatus) bool {
+			return len(s.Receipts) > 1
+		})},
+	}
+	return append(hops, moveHops(c, pod)...)
 }
