@@ -1,12 +1,25 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 
 	"github.com/spf13/cobra"
 
 	"github.com/moor-storage/moor/test/devcluster"
 )
+
+// commandEnded is how a command of the user's own ended: it has said why
+// itself, and moor-dev ends as it did.
+type commandEnded struct{ *exec.ExitError }
+
+func asCommand(err error) error {
+	if ended := (*exec.ExitError)(nil); errors.As(err, &ended) {
+		return commandEnded{ended}
+	}
+	return err
+}
 
 func execIn() *cobra.Command {
 	cmd := &cobra.Command{
@@ -27,7 +40,7 @@ func execIn() *cobra.Command {
 				return err
 			}
 			run.Stdin, run.Stdout, run.Stderr = os.Stdin, os.Stdout, os.Stderr
-			return run.Run()
+			return asCommand(run.Run())
 		},
 	}
 	cmd.Flags().SetInterspersed(false)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -22,7 +21,7 @@ func main() {
 		return
 	}
 	code := 1
-	var ended *exec.ExitError // moor-dev exec ends as its command did
+	var ended commandEnded
 	if errors.As(err, &ended) && ended.ExitCode() > 0 {
 		code = ended.ExitCode()
 	} else {

@@ -30,7 +30,7 @@ func (d *demo) failover(ctx context.Context) error {
 	var acknowledged []string
 	for i := range lines {
 		line := strconv.Itoa(i)
-		if _, err := kit.Exec(ctx, d.bed, podKey, fmt.Sprintf("echo %s >> /data/journal && fsync /data/journal", line)); err != nil {
+		if _, err := kit.Exec(ctx, d.bed, podKey, fmt.Sprintf("echo %s | dd of=/data/journal oflag=append conv=notrunc,fsync 2>/dev/null", line)); err != nil {
 			return err
 		}
 		acknowledged = append(acknowledged, line)
@@ -49,7 +49,7 @@ func (d *demo) failover(ctx context.Context) error {
 	if err := timeline.Wait(ctx, podTimeout); err != nil {
 		return err
 	}
-	got, err := kit.Exec(ctx, d.bed, podKey, "echo after >> /data/journal && fsync /data/journal && cat /data/journal")
+	got, err := kit.Exec(ctx, d.bed, podKey, "echo after | dd of=/data/journal oflag=append conv=notrunc,fsync 2>/dev/null && cat /data/journal")
 	if err != nil {
 		return err
 	}
