@@ -190,27 +190,37 @@ func capability() *csispec.VolumeCapability {
 func TestReplica(t *testing.T) {
 	b := start(t)
 	for _, name := range []string{"a", "b", "c"} {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}},
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}},
+			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		}
 		b.create(node)
 		b.must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
 		node.Spec.Taints = nil // admission adds the one of a node that is not ready
 		b.must(b.Update(t.Context(), node))
-		b.create(&moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "dpu-" + name},
-			Status: moorv1alpha1.DPUStorageNodeStatus{DPU: &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Time: metav1.Now()}, SNAPReady: true,
-				Host: &moorv1alpha1.HostSight{Alive: true, Since: metav1.Now()}},
-				Host: &moorv1alpha1.HostState{Heartbeat: moorv1alpha1.Heartbeat{Time: metav1.Now()}}}})
+		b.create(&moorv1alpha1.DPUStorageNode{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "dpu-" + name},
+			Status: moorv1alpha1.DPUStorageNodeStatus{
+				DPU: &moorv1alpha1.DPUState{
+					Heartbeat: moorv1alpha1.Heartbeat{Time: metav1.Now()}, SNAPReady: true,
+					Host: &moorv1alpha1.HostSight{Alive: true, Since: metav1.Now()},
+				},
+				Host: &moorv1alpha1.HostState{Heartbeat: moorv1alpha1.Heartbeat{Time: metav1.Now()}},
+			},
+		})
 	}
 	b.refuse()
 	b.provision()
 	b.create(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 		ClaimRef:               &corev1.ObjectReference{Namespace: "default", Name: "claim"},
-		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driverName, VolumeHandle: "vol"}}}})
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driverName, VolumeHandle: "vol"}},
+	}})
 	b.must(b.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}))
 	b.must(b.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: corev1.PodSpec{
 		NodeSelector: map[string]string{"kubernetes.io/hostname": "c"}, Containers: []corev1.Container{{Name: "c", Image: "i"}},
-		Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}}}}}}))
+		Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}}}},
+	}}))
 	b.publish("a")
 	b.until("a replica where the pod could run", func() bool {
 		c, there := b.attachments()["c"]
@@ -243,8 +253,10 @@ func (b *bed) read() *storagev1alpha1.DPUVolume {
 }
 
 func request(shares string) *csispec.CreateVolumeRequest {
-	return &csispec.CreateVolumeRequest{Name: "vol", VolumeCapabilities: []*csispec.VolumeCapability{capability()},
-		Parameters: map[string]string{"policy": "p", "maxShares": shares}}
+	return &csispec.CreateVolumeRequest{
+		Name: "vol", VolumeCapabilities: []*csispec.VolumeCapability{capability()},
+		Parameters: map[string]string{"policy": "p", "maxShares": shares},
+	}
 }
 
 func (b *bed) refuse() {
@@ -268,8 +280,10 @@ func (b *bed) provision() {
 		if b.Get(b.t.Context(), client.ObjectKey{Namespace: namespace, Name: "vol"}, v) != nil {
 			return false
 		}
-		v.Status = storagev1alpha1.DPUVolumeStatus{Phase: storagev1alpha1.DPUVolumeBound,
-			State: &storagev1alpha1.DPUVolumeState{VolumeInfo: &storagev1alpha1.VolumeInfo{Capacity: v.Spec.Resources.Requests}}}
+		v.Status = storagev1alpha1.DPUVolumeStatus{
+			Phase: storagev1alpha1.DPUVolumeBound,
+			State: &storagev1alpha1.DPUVolumeState{VolumeInfo: &storagev1alpha1.VolumeInfo{Capacity: v.Spec.Resources.Requests}},
+		}
 		return b.Status().Update(b.t.Context(), v) == nil
 	})
 	b.must(<-made)

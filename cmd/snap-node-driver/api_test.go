@@ -65,8 +65,10 @@ func newWorld(t *testing.T) *world {
 	w.must(os.MkdirAll(filepath.Dir(w.snapSocket()), 0o755))
 	w.startSNAP()
 	t.Cleanup(func() { w.stopSNAP() })
-	plugin := vendorplugin.NewServer(vendorplugin.Options{Name: "local", Capabilities: vendorplugin.Capabilities{Block: true, Get: true, List: true},
-		Host: nullHost{snaprpc.New(w.snapSocket(), time.Second)}, Logger: logr.Discard()})
+	plugin := vendorplugin.NewServer(vendorplugin.Options{
+		Name: "local", Capabilities: vendorplugin.Capabilities{Block: true, Get: true, List: true},
+		Host: nullHost{snaprpc.New(w.snapSocket(), time.Second)}, Logger: logr.Discard(),
+	})
 	w.inBackground("plugin", func(ctx context.Context) error {
 		return plugin.Serve(ctx, filepath.Join(root, "p", "local", "dpu.sock"))
 	})
@@ -163,9 +165,11 @@ func (w *world) startDriver() {
 	var o options
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.bind(fs)
-	w.must(fs.Parse([]string{"--node-name=" + node, "--kubeconfig=" + w.kubeconfig, "--plugin-root=" + filepath.Join(w.root, "p"),
+	w.must(fs.Parse([]string{
+		"--node-name=" + node, "--kubeconfig=" + w.kubeconfig, "--plugin-root=" + filepath.Join(w.root, "p"),
 		"--provider-root=" + filepath.Join(w.root, "s"), "--resync=200ms", "--heartbeat-period=500ms", "--leader-elect=true",
-		"--metrics-bind-address=0", "--health-probe-bind-address=0"}))
+		"--metrics-bind-address=0", "--health-probe-bind-address=0",
+	}))
 	w.inBackground("snap-node-driver", o.run)
 }
 

@@ -78,8 +78,10 @@ func (s *Server) Sessions() []Session {
 	for _, name := range names {
 		v := s.hold(name)
 		for _, x := range v.sessions {
-			out = append(out, Session{Volume: name, Node: x.export.Node, Remote: x.conn.RemoteAddr().String(),
-				ReadOnly: x.shape.readOnly, InFlight: x.gate.busy()})
+			out = append(out, Session{
+				Volume: name, Node: x.export.Node, Remote: x.conn.RemoteAddr().String(),
+				ReadOnly: x.shape.readOnly, InFlight: x.gate.busy(),
+			})
 		}
 		s.let(name, v)
 	}
@@ -93,8 +95,10 @@ func (s *Server) Sessions() []Session {
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{Connections: len(s.conns), Reads: s.stats.reads.Load(), Writes: s.stats.writes.Load(),
-		BytesRead: s.stats.bytesRead.Load(), BytesWritten: s.stats.bytesWritten.Load(), Sessions: int(s.stats.sessions.Load())}
+	return Stats{
+		Connections: len(s.conns), Reads: s.stats.reads.Load(), Writes: s.stats.writes.Load(),
+		BytesRead: s.stats.bytesRead.Load(), BytesWritten: s.stats.bytesWritten.Load(), Sessions: int(s.stats.sessions.Load()),
+	}
 }
 
 // AdminHandler answers the admin socket of a server that serves the volumes of
@@ -172,7 +176,8 @@ func NewAdmin(socket, store string, timeout time.Duration) *Admin {
 	}
 	// A fresh connection a call: one that is kept may belong to a dead target.
 	return &Admin{socket: socket, store: store, http: &http.Client{
-		Timeout: timeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+		Timeout: timeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true},
+	}}
 }
 
 // Revoke asks the target to end what node, or every node if it is empty, has

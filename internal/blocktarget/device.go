@@ -72,8 +72,10 @@ func OpenDevice(ctx context.Context, o DeviceOptions) (*Device, error) {
 		return nil, err
 	}
 	keeping, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	d := &Device{o: o, shape: first.shape, cancel: cancel, kept: make(chan struct{}), conn: first, changed: make(chan struct{}), stopped: make(chan struct{}),
-		log: o.Log.WithValues("volume", e.Volume, "target", o.Address)}
+	d := &Device{
+		o: o, shape: first.shape, cancel: cancel, kept: make(chan struct{}), conn: first, changed: make(chan struct{}), stopped: make(chan struct{}),
+		log: o.Log.WithValues("volume", e.Volume, "target", o.Address),
+	}
 	go d.keep(keeping, first)
 	return d, nil
 }

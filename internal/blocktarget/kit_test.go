@@ -150,8 +150,10 @@ func (b *bench) start(address string) {
 		b.t.Fatal(err)
 	}
 	b.address = l.Addr().String()
-	b.Server = NewServer(Options{Grants: b.rights, Log: testr.New(b.t), MaxConnections: b.max,
-		Record: func(string) (Recorder, error) { return b.log, nil }})
+	b.Server = NewServer(Options{
+		Grants: b.rights, Log: testr.New(b.t), MaxConnections: b.max,
+		Record: func(string) (Recorder, error) { return b.log, nil },
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.Serve(ctx, l) }()

@@ -115,14 +115,22 @@ func TestFind(t *testing.T) {
 		words string
 	}{
 		"plain": {whole, 1, "nvme0n1", 1 << 20, ""},
-		"second of two": {with(map[string]string{ctrl + "nvme0n2/nsid": "2", ctrl + "nvme0n2/size": "8", "dev/nvme0n2": ""}),
-			2, "nvme0n2", 4096, ""},
-		"multipath": {map[string]string{ctrl + "nvme0c1n1/nsid": "1", ctrl + "nvme0c1n1/size": "16", "dev/nvme0n1": ""},
-			1, "nvme0n1", 8192, ""},
-		"multipath, other instance": {map[string]string{ctrl + "nvme3c12n7/nsid": "5", ctrl + "nvme3c12n7/size": "16", "dev/nvme3n7": ""},
-			5, "nvme3n7", 8192, ""},
-		"beside strangers": {with(map[string]string{ctrl + "ng0n1/nsid": "1", ctrl + "power/nsid": "1", ctrl + "hwmon1/x": ""}),
-			1, "nvme0n1", 1 << 20, ""},
+		"second of two": {
+			with(map[string]string{ctrl + "nvme0n2/nsid": "2", ctrl + "nvme0n2/size": "8", "dev/nvme0n2": ""}),
+			2, "nvme0n2", 4096, "",
+		},
+		"multipath": {
+			map[string]string{ctrl + "nvme0c1n1/nsid": "1", ctrl + "nvme0c1n1/size": "16", "dev/nvme0n1": ""},
+			1, "nvme0n1", 8192, "",
+		},
+		"multipath, other instance": {
+			map[string]string{ctrl + "nvme3c12n7/nsid": "5", ctrl + "nvme3c12n7/size": "16", "dev/nvme3n7": ""},
+			5, "nvme3n7", 8192, "",
+		},
+		"beside strangers": {
+			with(map[string]string{ctrl + "ng0n1/nsid": "1", ctrl + "power/nsid": "1", ctrl + "hwmon1/x": ""}),
+			1, "nvme0n1", 1 << 20, "",
+		},
 		"not that namespace": {whole, 9, "", 0, "no namespace 9"},
 		"size 0":             {with(map[string]string{ctrl + "nvme0n1/size": "0\n"}), 1, "", 0, "size 0"},
 		"no size":            {with(nil, ctrl+"nvme0n1/size"), 1, "", 0, "size of namespace"},

@@ -105,8 +105,10 @@ func New(o Options) (*Emulator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start emulator %s: %w", o.Name, err)
 	}
-	e := &Emulator{opts: o, log: o.Log, methods: methodTable(), faults: newFaults(), started: o.Clock.Now(),
-		model: m, stores: map[string]*store{}}
+	e := &Emulator{
+		opts: o, log: o.Log, methods: methodTable(), faults: newFaults(), started: o.Clock.Now(),
+		model: m, stores: map[string]*store{},
+	}
 	e.metrics = newMetrics(o.Metrics, e.methods)
 	if e.listener, err = listen(o.Socket); err != nil {
 		return nil, err
@@ -219,8 +221,10 @@ func (e *Emulator) wanted() map[*model.Namespace]model.Visible {
 
 func (e *Emulator) show(ctx context.Context, v model.Visible) (*shown, error) {
 	b := v.Namespace.Bdev
-	device, err := e.opts.DataPath.Attach(ctx, Target{Name: b.Name, Size: b.Size(), ReadOnly: b.ReadOnly,
-		Backing: e.stores[b.Name], File: b.Filename})
+	device, err := e.opts.DataPath.Attach(ctx, Target{
+		Name: b.Name, Size: b.Size(), ReadOnly: b.ReadOnly,
+		Backing: e.stores[b.Name], File: b.Filename,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("show bdev %s at %s: %w", b.Name, v.Function.BDF, err)
 	}

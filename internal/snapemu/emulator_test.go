@@ -67,17 +67,21 @@ func TestHostView(t *testing.T) {
 	ctrl := expose(t, s, "vol", "26:00.2", 1<<20)
 	pci := filepath.Join(s.Options.SysfsRoot, "bus/pci/devices/0000:26:00.2")
 	got := map[string]string{}
-	for _, path := range []string{pci + "/vendor", pci + "/device", pci + "/class", pci + "/physfn/sriov_numvfs",
+	for _, path := range []string{
+		pci + "/vendor", pci + "/device", pci + "/class", pci + "/physfn/sriov_numvfs",
 		nsDir(s) + "/nsid", nsDir(s) + "/size", nsDir(s) + "/queue/logical_block_size",
-		filepath.Join(s.Options.SysfsRoot, "class/block/nvme1n1/wwid")} {
+		filepath.Join(s.Options.SysfsRoot, "class/block/nvme1n1/wwid"),
+	} {
 		raw, err := os.ReadFile(path)
 		if err != nil {
 			t.Error(err)
 		}
 		got[filepath.Base(path)] = strings.TrimSpace(string(raw))
 	}
-	want := map[string]string{"vendor": "0x15b3", "device": "0x6001", "class": "0x010802", "sriov_numvfs": "4", "nsid": "1",
-		"size": "2048", "logical_block_size": "512", "wwid": "uuid.00000000-0000-4000-8000-000000000002"}
+	want := map[string]string{
+		"vendor": "0x15b3", "device": "0x6001", "class": "0x010802", "sriov_numvfs": "4", "nsid": "1",
+		"size": "2048", "logical_block_size": "512", "wwid": "uuid.00000000-0000-4000-8000-000000000002",
+	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

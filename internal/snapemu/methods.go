@@ -53,7 +53,8 @@ func control(name string) bool { return strings.HasPrefix(name, "moor_") }
 func getMethods(_ context.Context, e *Emulator, _ struct {
 	Current bool `json:"current"`
 	Aliases bool `json:"include_aliases"`
-}) (any, error) {
+},
+) (any, error) {
 	names := slices.Sorted(maps.Keys(e.methods))
 	return slices.DeleteFunc(names, control), nil
 }
@@ -67,7 +68,8 @@ func getVersion(context.Context, *Emulator, none) (any, error) {
 
 func setLogLevel(_ context.Context, _ *Emulator, p struct {
 	Level int `json:"level" snap:"must"`
-}) (any, error) {
+},
+) (any, error) {
 	if p.Level < 0 || p.Level > 5 {
 		return nil, model.Refuse(syscall.EINVAL, "level %d is not in 0..5", p.Level)
 	}
@@ -125,7 +127,8 @@ func state(_ context.Context, e *Emulator, _ none) (any, error) {
 // I/O fails and it sees no namespace, while SNAP keeps its objects.
 func setLink(ctx context.Context, e *Emulator, p struct {
 	Up bool `json:"up" snap:"must"`
-}) (any, error) {
+},
+) (any, error) {
 	e.linkDown = !p.Up
 	return true, e.apply(ctx)
 }
@@ -133,6 +136,7 @@ func setLink(ctx context.Context, e *Emulator, p struct {
 func setPending(_ context.Context, e *Emulator, p struct {
 	VUID    string `json:"vuid" snap:"must"`
 	Pending bool   `json:"pending" snap:"must"`
-}) (any, error) {
+},
+) (any, error) {
 	return true, e.model.SetPending(p.VUID, p.Pending)
 }

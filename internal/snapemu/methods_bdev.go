@@ -38,7 +38,8 @@ func (e *Emulator) chosenBdevs(name string) ([]*model.Bdev, error) {
 func getBdevs(_ context.Context, e *Emulator, p struct {
 	Name    string `json:"name"`
 	Timeout int    `json:"timeout"`
-}) (any, error) {
+},
+) (any, error) {
 	bdevs, err := e.chosenBdevs(p.Name)
 	if err != nil {
 		return nil, err
@@ -61,7 +62,8 @@ type iostat struct {
 
 func getIostat(_ context.Context, e *Emulator, p struct {
 	Name string `json:"name"`
-}) (any, error) {
+},
+) (any, error) {
 	bdevs, err := e.chosenBdevs(p.Name)
 	if err != nil {
 		return nil, err
@@ -82,7 +84,8 @@ func aioCreate(_ context.Context, e *Emulator, p struct {
 	Fallocate bool   `json:"fallocate"`
 	UUID      string `json:"uuid"`
 	NoWait    bool   `json:"nowait"`
-}) (any, error) {
+},
+) (any, error) {
 	if e.model.Bdev(p.Name) != nil {
 		return nil, model.Refuse(syscall.EEXIST, "bdev %s", p.Name)
 	}
@@ -104,8 +107,10 @@ func aioCreate(_ context.Context, e *Emulator, p struct {
 		s.close()
 		return nil, model.Refuse(syscall.EINVAL, "%s has %d bytes, no multiple of the block size %d", p.Filename, size, p.BlockSize)
 	}
-	return e.addBdev(model.Bdev{Name: p.Name, Product: model.AIO, UUID: p.UUID, BlockSize: p.BlockSize,
-		NumBlocks: size / p.BlockSize, ReadOnly: p.ReadOnly, Filename: p.Filename}, s)
+	return e.addBdev(model.Bdev{
+		Name: p.Name, Product: model.AIO, UUID: p.UUID, BlockSize: p.BlockSize,
+		NumBlocks: size / p.BlockSize, ReadOnly: p.ReadOnly, Filename: p.Filename,
+	}, s)
 }
 
 // refuseOpen tells the caller why the file behind a bdev cannot be had.
@@ -177,7 +182,8 @@ func deleteBdev(product string) func(context.Context, *Emulator, struct {
 }) (any, error) {
 	return func(_ context.Context, e *Emulator, p struct {
 		Name string `json:"name" snap:"must"`
-	}) (any, error) {
+	},
+	) (any, error) {
 		if s := e.stores[p.Name]; s != nil {
 			if err := s.settled(); err != nil {
 				return nil, err

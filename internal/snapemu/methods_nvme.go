@@ -35,16 +35,20 @@ func subsystemCreate(_ context.Context, e *Emulator, p struct {
 	ModelNumber  string `json:"model_number"`
 	NN           uint64 `json:"nn"`
 	MNAN         uint64 `json:"mnan"`
-}) (any, error) {
-	err := e.model.CreateSubsystem(model.SubsystemSpec{NQN: p.NQN, SerialNumber: p.SerialNumber,
-		ModelNumber: p.ModelNumber, NN: p.NN, MNAN: p.MNAN})
+},
+) (any, error) {
+	err := e.model.CreateSubsystem(model.SubsystemSpec{
+		NQN: p.NQN, SerialNumber: p.SerialNumber,
+		ModelNumber: p.ModelNumber, NN: p.NN, MNAN: p.MNAN,
+	})
 	return map[string]string{"nqn": p.NQN}, err
 }
 
 func subsystemDestroy(ctx context.Context, e *Emulator, p struct {
 	NQN   string `json:"nqn" snap:"must"`
 	Force bool   `json:"force"`
-}) (any, error) {
+},
+) (any, error) {
 	return e.changed(ctx, e.model.DestroySubsystem(p.NQN, p.Force))
 }
 
@@ -61,15 +65,19 @@ func namespaceCreate(_ context.Context, e *Emulator, p struct {
 	EUI64        string `json:"eui64"`
 	NGUID        string `json:"nguid"`
 	ForceInOrder bool   `json:"force_in_order"`
-}) (any, error) {
-	return true, e.model.CreateNamespace(model.NamespaceSpec{NQN: p.NQN, Bdev: p.BdevName,
-		NSID: p.NSID, UUID: p.UUID, Type: p.BdevType})
+},
+) (any, error) {
+	return true, e.model.CreateNamespace(model.NamespaceSpec{
+		NQN: p.NQN, Bdev: p.BdevName,
+		NSID: p.NSID, UUID: p.UUID, Type: p.BdevType,
+	})
 }
 
 func namespaceDestroy(_ context.Context, e *Emulator, p struct {
 	NQN  string `json:"nqn" snap:"must"`
 	NSID uint64 `json:"nsid" snap:"must"`
-}) (any, error) {
+},
+) (any, error) {
 	for _, s := range e.model.Subsystems {
 		for _, ns := range s.Namespaces {
 			if s.NQN != p.NQN || ns.NSID != p.NSID {
@@ -85,7 +93,8 @@ func namespaceDestroy(_ context.Context, e *Emulator, p struct {
 
 func namespaceList(_ context.Context, e *Emulator, p struct {
 	NQN string `json:"nqn"`
-}) (any, error) {
+},
+) (any, error) {
 	out := []any{}
 	found := p.NQN == ""
 	for _, s := range e.model.Subsystems {
@@ -129,8 +138,10 @@ type controllerParams struct {
 }
 
 func controllerCreate(ctx context.Context, e *Emulator, p controllerParams) (any, error) {
-	c, err := e.model.CreateController(model.ControllerSpec{NQN: p.NQN, Name: p.CtrlID, BDF: p.PCIBDF, VUID: p.VUID,
-		PFID: p.PFID, VFID: p.VFID, Suspended: p.Suspended, AdminOnly: p.AdminOnly, NumQueues: p.NumQueues, MDTS: p.MDTS})
+	c, err := e.model.CreateController(model.ControllerSpec{
+		NQN: p.NQN, Name: p.CtrlID, BDF: p.PCIBDF, VUID: p.VUID,
+		PFID: p.PFID, VFID: p.VFID, Suspended: p.Suspended, AdminOnly: p.AdminOnly, NumQueues: p.NumQueues, MDTS: p.MDTS,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -142,14 +153,16 @@ func controllerDestroy(ctx context.Context, e *Emulator, p struct {
 	CtrlID      string `json:"ctrl_id" snap:"must"`
 	Force       bool   `json:"force"`
 	ReleaseMSIX bool   `json:"release_msix"`
-}) (any, error) {
+},
+) (any, error) {
 	return e.changed(ctx, e.model.DestroyController(p.CtrlID, p.Force))
 }
 
 func controllerList(_ context.Context, e *Emulator, p struct {
 	NQN    string `json:"nqn"`
 	CtrlID string `json:"ctrl_id"`
-}) (any, error) {
+},
+) (any, error) {
 	all := slices.DeleteFunc(e.model.Controllers(), func(c *model.Controller) bool {
 		return (p.NQN != "" && c.Subsystem.NQN != p.NQN) || (p.CtrlID != "" && c.ID != p.CtrlID)
 	})
@@ -194,18 +207,21 @@ func suspend(ctx context.Context, e *Emulator, p struct {
 	TimeoutMS int    `json:"timeout_ms"`
 	Force     bool   `json:"force"`
 	AdminOnly bool   `json:"admin_only"`
-}) (any, error) {
+},
+) (any, error) {
 	return e.changed(ctx, e.model.Suspend(p.CtrlID))
 }
 
 func resume(ctx context.Context, e *Emulator, p struct {
 	CtrlID string `json:"ctrl_id" snap:"must"`
-}) (any, error) {
+},
+) (any, error) {
 	return e.changed(ctx, e.model.Resume(p.CtrlID))
 }
 
 func functionList(_ context.Context, e *Emulator, _ struct {
 	All bool `json:"all"`
-}) (any, error) {
+},
+) (any, error) {
 	return functionsOf(e.model), nil
 }

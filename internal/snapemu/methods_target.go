@@ -49,7 +49,8 @@ func targetCreate(ctx context.Context, e *Emulator, raw json.RawMessage) (any, e
 	ctx, cancel := context.WithTimeout(ctx, targetOpenTimeout)
 	defer cancel()
 	d, err := blocktarget.OpenDevice(ctx, blocktarget.DeviceOptions{
-		Address: p.Address, Export: p.Export, IOTimeout: e.opts.IOTimeout, Log: e.log})
+		Address: p.Address, Export: p.Export, IOTimeout: e.opts.IOTimeout, Log: e.log,
+	})
 	if err != nil {
 		return nil, refuseTarget(err)
 	}

@@ -47,8 +47,10 @@ func functionOf(f *model.Function) functionShape {
 func subsystemsOf(m *model.Model) []snaprpc.Subsystem {
 	out := []snaprpc.Subsystem{}
 	for _, s := range m.Subsystems {
-		shape := snaprpc.Subsystem{NQN: s.NQN, ModelNumber: s.ModelNumber, SerialNumber: s.SerialNumber, NN: s.NN, MNAN: s.MNAN,
-			Controllers: controllersOf(s.Controllers), Namespaces: []snaprpc.Namespace{}}
+		shape := snaprpc.Subsystem{
+			NQN: s.NQN, ModelNumber: s.ModelNumber, SerialNumber: s.SerialNumber, NN: s.NN, MNAN: s.MNAN,
+			Controllers: controllersOf(s.Controllers), Namespaces: []snaprpc.Namespace{},
+		}
 		for _, ns := range s.Namespaces {
 			shape.Namespaces = append(shape.Namespaces, namespaceOf(ns))
 		}
@@ -58,8 +60,10 @@ func subsystemsOf(m *model.Model) []snaprpc.Subsystem {
 }
 
 func namespaceOf(ns *model.Namespace) snaprpc.Namespace {
-	shape := snaprpc.Namespace{NSID: int64(ns.NSID), Bdev: ns.Bdev.Name, Ready: "Yes", NQN: ns.Subsystem.NQN,
-		UUID: ns.UUID, MaxInflights: 65535, Controllers: []snaprpc.CtrlRef{}}
+	shape := snaprpc.Namespace{
+		NSID: int64(ns.NSID), Bdev: ns.Bdev.Name, Ready: "Yes", NQN: ns.Subsystem.NQN,
+		UUID: ns.UUID, MaxInflights: 65535, Controllers: []snaprpc.CtrlRef{},
+	}
 	if ns.Controller != nil {
 		shape.Controllers = append(shape.Controllers, snaprpc.CtrlRef{CtrlID: ns.Controller.ID})
 	}
@@ -75,8 +79,10 @@ func controllersOf(all []*model.Controller) []snaprpc.Controller {
 }
 
 func controllerOf(c *model.Controller) snaprpc.Controller {
-	shape := snaprpc.Controller{CtrlID: c.ID, NQN: c.Subsystem.NQN, State: c.State, Plugged: true, VHCAID: int64(c.Function.VHCAID),
-		MDTS: int64(c.MDTS), NumQueues: int64(c.NumQueues), MaxQueues: model.MaxQueues, Namespaces: []snaprpc.AttachedRef{}}
+	shape := snaprpc.Controller{
+		CtrlID: c.ID, NQN: c.Subsystem.NQN, State: c.State, Plugged: true, VHCAID: int64(c.Function.VHCAID),
+		MDTS: int64(c.MDTS), NumQueues: int64(c.NumQueues), MaxQueues: model.MaxQueues, Namespaces: []snaprpc.AttachedRef{},
+	}
 	for _, ns := range c.Namespaces() {
 		shape.Namespaces = append(shape.Namespaces, snaprpc.AttachedRef{NSID: int64(ns.NSID), Bdev: ns.Bdev.Name, UUID: ns.UUID})
 	}
@@ -98,15 +104,19 @@ type bdevShape struct {
 }
 
 func bdevOf(b *model.Bdev) bdevShape {
-	shape := bdevShape{Name: b.Name, Aliases: []string{b.UUID}, ProductName: b.Product, BlockSize: b.BlockSize,
+	shape := bdevShape{
+		Name: b.Name, Aliases: []string{b.UUID}, ProductName: b.Product, BlockSize: b.BlockSize,
 		NumBlocks: b.NumBlocks, UUID: b.UUID, Claimed: b.Claim != nil, DriverSpecific: map[string]any{},
-		IOTypes: map[string]any{"read": true, "write": !b.ReadOnly, "flush": true, "unmap": !b.ReadOnly, "reset": true}}
+		IOTypes: map[string]any{"read": true, "write": !b.ReadOnly, "flush": true, "unmap": !b.ReadOnly, "reset": true},
+	}
 	if b.Product == model.AIO {
 		shape.DriverSpecific["aio"] = map[string]any{"filename": b.Filename, "block_size_override": true, "readonly": b.ReadOnly, "fallocate": false}
 	}
 	if t := b.Target; t != nil {
-		shape.DriverSpecific["moor_target"] = snaprpc.TargetBdev{Address: t.Address, Volume: t.Volume, Node: t.Node,
-			Fingerprint: t.Fingerprint, ReadOnly: b.ReadOnly}
+		shape.DriverSpecific["moor_target"] = snaprpc.TargetBdev{
+			Address: t.Address, Volume: t.Volume, Node: t.Node,
+			Fingerprint: t.Fingerprint, ReadOnly: b.ReadOnly,
+		}
 	}
 	return shape
 }

@@ -76,9 +76,11 @@ func TestConverse(t *testing.T) {
 // FuzzConverse: whatever comes in, what goes out is whole lines, each of them
 // one answer of JSON-RPC 2.0.
 func FuzzConverse(f *testing.F) {
-	for _, s := range []string{level, level + level[:40], "[[", `{"jsonrpc":"2.0","id":1,"method":"nvme_subsystem_list"}`,
+	for _, s := range []string{
+		level, level + level[:40], "[[", `{"jsonrpc":"2.0","id":1,"method":"nvme_subsystem_list"}`,
 		`{"jsonrpc":"2.0","id":1,"method":"nvme_subsystem_create","params":{"nqn":"nqn.a","nn":1e9}}`, "\x00", `{"id":{}}`,
-		`{"jsonrpc":"2.0","id":-1.5e3,"method":"moor_state"}`} {
+		`{"jsonrpc":"2.0","id":-1.5e3,"method":"moor_state"}`,
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, in string) {
@@ -115,8 +117,13 @@ func TestRootsOfOthersAreLeftAlone(t *testing.T) {
 
 func TestOptionsRefused(t *testing.T) {
 	for _, o := range []Options{
-		{Name: ""}, {Name: "a.b"}, {Name: "A"}, {Name: "-a"}, {Name: strings.Repeat("a", MaxName+1)},
-		{Name: "a", VFs: 128}, {Name: "a", Socket: "/tmp/" + strings.Repeat("x", 110)},
+		{Name: ""},
+		{Name: "a.b"},
+		{Name: "A"},
+		{Name: "-a"},
+		{Name: strings.Repeat("a", MaxName+1)},
+		{Name: "a", VFs: 128},
+		{Name: "a", Socket: "/tmp/" + strings.Repeat("x", 110)},
 	} {
 		if e, err := New(o); err == nil {
 			e.Close()

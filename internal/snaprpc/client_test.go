@@ -162,28 +162,36 @@ func TestRequestShapes(t *testing.T) {
 		{"subsystems", `[]`, `{"method":"nvme_subsystem_list"}`, func(c *Client) error { _, err := c.NvmeSubsystemList(ctx); return err }},
 		{"subsystem create", `{}`, `{"method":"nvme_subsystem_create","params":{"nqn":"n"}}`, func(c *Client) error { return c.NvmeSubsystemCreate(ctx, "n") }},
 		{"subsystem destroy", `true`, `{"method":"nvme_subsystem_destroy","params":{"nqn":"n"}}`, func(c *Client) error { return c.NvmeSubsystemDestroy(ctx, "n", false) }},
-		{"namespace create", `{}`, `{"method":"nvme_namespace_create","params":{"bdev_type":"spdk","nqn":"n","nsid":1,"uuid":"u","bdev_name":"b"}}`,
+		{
+			"namespace create", `{}`, `{"method":"nvme_namespace_create","params":{"bdev_type":"spdk","nqn":"n","nsid":1,"uuid":"u","bdev_name":"b"}}`,
 			func(c *Client) error {
 				return c.NvmeNamespaceCreate(ctx, NamespaceSpec{NQN: "n", NSID: 1, UUID: "u", BdevName: "b"})
-			}},
+			},
+		},
 		{"functions", `[]`, `{"method":"emulation_function_list","params":{"all":true}}`, func(c *Client) error { _, err := c.EmulationFunctionList(ctx); return err }},
-		{"controller by bdf", `{"ctrl_id":"c"}`, `{"method":"nvme_controller_create","params":{"nqn":"n","pci_bdf":"26:00.2","suspended":true,"num_queues":4}}`,
+		{
+			"controller by bdf", `{"ctrl_id":"c"}`, `{"method":"nvme_controller_create","params":{"nqn":"n","pci_bdf":"26:00.2","suspended":true,"num_queues":4}}`,
 			func(c *Client) error {
 				_, err := c.NvmeControllerCreate(ctx, ControllerSpec{NQN: "n", PCIBDF: "26:00.2", Suspended: true, Parameters: map[string]any{"num_queues": 4}})
 				return err
-			}},
-		{"admin controller", `{"ctrl_id":"c"}`, `{"method":"nvme_controller_create","params":{"nqn":"n","pf_id":0,"ctrl_id":"NVMeCtrl1","admin_only":true}}`,
+			},
+		},
+		{
+			"admin controller", `{"ctrl_id":"c"}`, `{"method":"nvme_controller_create","params":{"nqn":"n","pf_id":0,"ctrl_id":"NVMeCtrl1","admin_only":true}}`,
 			func(c *Client) error {
 				_, err := c.NvmeControllerCreate(ctx, ControllerSpec{NQN: "n", PFID: &zero, CtrlID: "NVMeCtrl1", AdminOnly: true})
 				return err
-			}},
+			},
+		},
 		{"controller destroy", `true`, `{"method":"nvme_controller_destroy","params":{"ctrl_id":"c","force":true}}`, func(c *Client) error { return c.NvmeControllerDestroy(ctx, "c", true) }},
 		{"attach", `true`, `{"method":"nvme_controller_attach_ns","params":{"ctrl_id":"c","nsid":1}}`, func(c *Client) error { return c.NvmeControllerAttachNS(ctx, "c", 1) }},
-		{"aio", `"b"`, `{"method":"bdev_aio_create","params":{"name":"b","filename":"/f","block_size":512}}`,
+		{
+			"aio", `"b"`, `{"method":"bdev_aio_create","params":{"name":"b","filename":"/f","block_size":512}}`,
 			func(c *Client) error {
 				_, err := c.BdevAioCreate(ctx, AIOSpec{Name: "b", Filename: "/f", BlockSize: 512})
 				return err
-			}},
+			},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			seen := make(chan map[string]any, 1)

@@ -38,52 +38,69 @@ func TestChoose(t *testing.T) {
 		"the primary's own replica is promoted, not dropped": {request: with(func(r *Request) { r.Present = []string{"n1"} }), addOf: []string{"n2", "n3"}},
 		"never more than the shares":                         {request: with(func(r *Request) { r.Replicas = 9 }), addOf: []string{"n2", "n3"}},
 		"a share is kept for the primary that is not there": {
-			request: with(func(r *Request) { r.Primary, r.Replicas = "", 9 }), addOf: []string{"n1", "n2", "n3"}},
-		"node gone": {request: with(func(r *Request) { r.Present, r.Nodes = []string{"n3"}, three[:2] }),
-			add: []string{"n2"}, drop: []string{"n3: the node is gone"}},
+			request: with(func(r *Request) { r.Primary, r.Replicas = "", 9 }), addOf: []string{"n1", "n2", "n3"},
+		},
+		"node gone": {
+			request: with(func(r *Request) { r.Present, r.Nodes = []string{"n3"}, three[:2] }),
+			add:     []string{"n2"}, drop: []string{"n3: the node is gone"},
+		},
 		"DPU in trouble": {
 			request: with(func(r *Request) {
 				r.Present, r.Nodes = []string{"n3"}, []Node{three[0], three[1], {Name: "n3", Trouble: "dead"}}
 			}),
-			add: []string{"n2"}, drop: []string{"n3: dead"}},
+			add: []string{"n2"}, drop: []string{"n3: dead"},
+		},
 		"doubt keeps, and adds nothing": {
 			request: with(func(r *Request) {
 				r.Present, r.Replicas, r.MaxShares = []string{"n3"}, 2, 3
 				r.Nodes = []Node{three[0], {Name: "n2", Doubt: "silent"}, {Name: "n3", Doubt: "silent"}}
 			}),
-			keep: []string{"n3"}, refused: []string{"n2: silent"}, missing: 1},
+			keep: []string{"n3"}, refused: []string{"n2: silent"}, missing: 1,
+		},
 		"no longer fits": {
 			request: with(func(r *Request) {
 				r.Present = []string{"n3"}
 				r.Fits = func(n string) (bool, string) { return n != "n3", "tainted" }
 			}),
-			add: []string{"n2"}, drop: []string{"n3: tainted"}},
-		"fewer wanted": {request: with(func(r *Request) { r.Present, r.Replicas = []string{"n3"}, 0 }),
-			drop: []string{"n3: 0 replicas are wanted and others are better placed"}},
+			add: []string{"n2"}, drop: []string{"n3: tainted"},
+		},
+		"fewer wanted": {
+			request: with(func(r *Request) { r.Present, r.Replicas = []string{"n3"}, 0 }),
+			drop:    []string{"n3: 0 replicas are wanted and others are better placed"},
+		},
 		"present stays though its DPU is full": {
 			request: with(func(r *Request) {
 				r.Present, r.Nodes = []string{"n3"}, []Node{three[0], three[1], {Name: "n3", Free: Free{0, 0, 0}}}
-			}), keep: []string{"n3"}},
+			}), keep: []string{"n3"},
+		},
 		"the reserve is not touched": {
 			request: with(func(r *Request) { r.Reserve = 4 }), missing: 1,
 			refused: []string{
 				"n2: the DPU has 4 vf functions free, and 4 are kept for primaries",
-				"n3: the DPU has 4 vf functions free, and 4 are kept for primaries"}},
+				"n3: the DPU has 4 vf functions free, and 4 are kept for primaries",
+			},
+		},
 		"not counted is not refused": {
-			request: with(func(r *Request) { r.Nodes, r.Reserve = []Node{three[0], {Name: "n2", Free: UnknownFree()}}, 4 }), add: []string{"n2"}},
+			request: with(func(r *Request) { r.Nodes, r.Reserve = []Node{three[0], {Name: "n2", Free: UnknownFree()}}, 4 }), add: []string{"n2"},
+		},
 		"nobody fits": {
 			request: with(func(r *Request) { r.Fits = func(string) (bool, string) { return false, "" } }), missing: 1,
-			refused: []string{"n2: the pod could not run there", "n3: the pod could not run there"}},
+			refused: []string{"n2: the pod could not run there", "n3: the pod could not run there"},
+		},
 		"no DPU anywhere else": {
-			request: with(func(r *Request) { r.Nodes = []Node{three[0], {Name: "n2", NoDPU: "no DPU"}} }), missing: 1, refused: []string{"n2: no DPU"}},
+			request: with(func(r *Request) { r.Nodes = []Node{three[0], {Name: "n2", NoDPU: "no DPU"}} }), missing: 1, refused: []string{"n2: no DPU"},
+		},
 		"another domain than the primary's": {
-			request: with(func(r *Request) { r.Nodes, r.Primary = zones, "a1" }), addOf: []string{"b1", "b2"}},
+			request: with(func(r *Request) { r.Nodes, r.Primary = zones, "a1" }), addOf: []string{"b1", "b2"},
+		},
 		"with the pod's other volumes": {
-			request: with(func(r *Request) { r.Companions = []Volume{volume("w", Copy{"n3", PreEmulated}, Copy{"n1", Attached})} }), add: []string{"n3"}},
+			request: with(func(r *Request) { r.Companions = []Volume{volume("w", Copy{"n3", PreEmulated}, Copy{"n1", Attached})} }), add: []string{"n3"},
+		},
 		"where there is clearly more room": {
 			request: with(func(r *Request) {
 				r.Nodes = []Node{three[0], {Name: "n2", Free: Free{0, 2, 0}}, {Name: "n3", Free: Free{0, 64, 0}}}
-			}), add: []string{"n3"}},
+			}), add: []string{"n3"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Choose(test.request)

@@ -108,7 +108,8 @@ func (t *Timeline) Marks() []Mark {
 	var out []Mark
 	for i, at := range t.at {
 		if !at.IsZero() {
-			out = append(out, Mark{Name: t.hops[i].Name, At: at.Sub(t.begin)})
+			// What was there before counts as seen at the beginning.
+			out = append(out, Mark{Name: t.hops[i].Name, At: max(0, at.Sub(t.begin))})
 		}
 	}
 	return out

@@ -116,8 +116,10 @@ func (p *Path) mount() error {
 	server, err := fs.Mount(p.dir, root, &fs.Options{
 		EntryTimeout: &never,
 		AttrTimeout:  &never,
-		MountOptions: fuse.MountOptions{DirectMountStrict: true, FsName: p.prefix, Name: "moor-snapemu",
-			MaxWrite: maxWrite, MaxBackground: 64, DisableXAttrs: true},
+		MountOptions: fuse.MountOptions{
+			DirectMountStrict: true, FsName: p.prefix, Name: "moor-snapemu",
+			MaxWrite: maxWrite, MaxBackground: 64, DisableXAttrs: true,
+		},
 	})
 	if err != nil {
 		return err

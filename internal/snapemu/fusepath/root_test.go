@@ -42,8 +42,10 @@ func start(t *testing.T, dir, name string) dpu {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(root, "snap.sock")
-	e, err := snapemu.New(snapemu.Options{Name: name, Socket: socket, VFs: 4, SysfsRoot: filepath.Join(root, "sys"),
-		DevRoot: filepath.Join(root, "dev"), MediumLogDir: filepath.Join(dir, "medium"), DataPath: path})
+	e, err := snapemu.New(snapemu.Options{
+		Name: name, Socket: socket, VFs: 4, SysfsRoot: filepath.Join(root, "sys"),
+		DevRoot: filepath.Join(root, "dev"), MediumLogDir: filepath.Join(dir, "medium"), DataPath: path,
+	})
 	if err != nil {
 		t.Fatal(err, path.Close())
 	}

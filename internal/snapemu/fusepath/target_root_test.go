@@ -56,10 +56,12 @@ type storage struct {
 func startStorage(t *testing.T, dir string) storage {
 	t.Helper()
 	s := storage{rights: &rights{file: backing(t, dir, 64<<20), who: map[string]bool{}}}
-	s.Server = blocktarget.NewServer(blocktarget.Options{Grants: s.rights,
+	s.Server = blocktarget.NewServer(blocktarget.Options{
+		Grants: s.rights,
 		Record: func(file string) (blocktarget.Recorder, error) {
 			return mediumlog.Open(filepath.Join(dir, "medium"), file)
-		}})
+		},
+	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -44,8 +44,10 @@ func (m *Model) CreateController(spec ControllerSpec) (*Controller, error) {
 	if spec.Name != "" && m.controller(spec.Name) != nil {
 		return nil, Refuse(syscall.EEXIST, "controller %s", spec.Name)
 	}
-	c := &Controller{ID: spec.Name, Subsystem: s, Function: f, AdminOnly: spec.AdminOnly,
-		NumQueues: spec.NumQueues, MDTS: spec.MDTS, State: Started, Resumed: !spec.Suspended}
+	c := &Controller{
+		ID: spec.Name, Subsystem: s, Function: f, AdminOnly: spec.AdminOnly,
+		NumQueues: spec.NumQueues, MDTS: spec.MDTS, State: Started, Resumed: !spec.Suspended,
+	}
 	m.fillController(c, spec)
 	f.Controller = c
 	s.Controllers = append(s.Controllers, c)

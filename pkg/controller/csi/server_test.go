@@ -60,13 +60,17 @@ const (
 )
 
 func mountCap(m csi.VolumeCapability_AccessMode_Mode, fs string) *csi.VolumeCapability {
-	return &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: m},
-		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fs}}}
+	return &csi.VolumeCapability{
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: m},
+		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fs}},
+	}
 }
 
 func blockCap(m csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapability {
-	return &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: m},
-		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}}
+	return &csi.VolumeCapability{
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: m},
+		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+	}
 }
 
 func caps(c ...*csi.VolumeCapability) []*csi.VolumeCapability { return c }
@@ -84,26 +88,55 @@ func TestCreateVolume(t *testing.T) {
 		req  *csi.CreateVolumeRequest
 		want provisioner.VolumeSpec
 	}{
-		"defaults": {Options{}, &csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(snw, ""))},
-			provisioner.VolumeSpec{Name: "v", CapacityBytes: gib, AccessModes: rwo, Mode: provisioner.Filesystem, Parameters: params{}}},
-		"size 0": {Options{}, &csi.CreateVolumeRequest{Name: "v", CapacityRange: bytes(0, 0), VolumeCapabilities: caps(blockCap(snw))},
-			provisioner.VolumeSpec{Name: "v", CapacityBytes: gib, AccessModes: rwo, Mode: provisioner.Block, Parameters: params{}}},
-		"only a limit below the default": {Options{}, &csi.CreateVolumeRequest{Name: "v", CapacityRange: bytes(0, 5), VolumeCapabilities: caps(blockCap(snw))},
-			provisioner.VolumeSpec{Name: "v", CapacityBytes: 5, LimitBytes: 5, AccessModes: rwo, Mode: provisioner.Block, Parameters: params{}}},
-		"size and limit": {Options{}, &csi.CreateVolumeRequest{Name: "v", CapacityRange: bytes(7, 9), VolumeCapabilities: caps(blockCap(snw))},
-			provisioner.VolumeSpec{Name: "v", CapacityBytes: 7, LimitBytes: 9, AccessModes: rwo, Mode: provisioner.Block, Parameters: params{}}},
-		"several modes": {Options{}, &csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(blockCap(snsw), blockCap(mnmw), blockCap(snro))},
-			provisioner.VolumeSpec{Name: "v", CapacityBytes: gib, Mode: provisioner.Block, Parameters: params{},
-				AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOncePod, provisioner.ReadWriteMany, provisioner.ReadWriteOnce}}},
-		"a file system over a block platform": {Options{BlockOnly: true, Parameters: DPFParameters},
+		"defaults": {
+			Options{},
+			&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(snw, ""))},
+			provisioner.VolumeSpec{Name: "v", CapacityBytes: gib, AccessModes: rwo, Mode: provisioner.Filesystem, Parameters: params{}},
+		},
+		"size 0": {
+			Options{},
+			&csi.CreateVolumeRequest{Name: "v", CapacityRange: bytes(0, 0), VolumeCapabilities: caps(blockCap(snw))},
+			provisioner.VolumeSpec{Name: "v", CapacityBytes: gib, AccessModes: rwo, Mode: provisioner.Block, Parameters: params{}},
+		},
+		"only a limit below the default": {
+			Options{},
+			&csi.CreateVolumeRequest{Name: "v", CapacityRange: bytes(0, 5), VolumeCapabilities: caps(blockCap(snw))},
+			provisioner.VolumeSpec{Name: "v", CapacityBytes: 5, LimitBytes: 5, AccessModes: rwo, Mode: provisioner.Block, Parameters: params{}},
+		},
+		"size and limit": {
+			Options{},
+			&csi.CreateVolumeRequest{Name: "v", CapacityRange: bytes(7, 9), VolumeCapabilities: caps(blockCap(snw))},
+			provisioner.VolumeSpec{Name: "v", CapacityBytes: 7, LimitBytes: 9, AccessModes: rwo, Mode: provisioner.Block, Parameters: params{}},
+		},
+		"several modes": {
+			Options{},
+			&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(blockCap(snsw), blockCap(mnmw), blockCap(snro))},
+			provisioner.VolumeSpec{
+				Name: "v", CapacityBytes: gib, Mode: provisioner.Block, Parameters: params{},
+				AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOncePod, provisioner.ReadWriteMany, provisioner.ReadWriteOnce},
+			},
+		},
+		"a file system over a block platform": {
+			Options{BlockOnly: true, Parameters: DPFParameters},
 			&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(snw, "xfs")), Parameters: params{"policy": "p", "functionType": "PF"}},
-			provisioner.VolumeSpec{Name: "v", CapacityBytes: gib, AccessModes: rwo, Mode: provisioner.Block,
-				Parameters: params{"policy": "p", "functionType": "pf", "hotplugFunction": "false"}}},
-		"a shared file system": {Options{SharedFilesystem: true}, &csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(mnmw, ""))},
-			provisioner.VolumeSpec{Name: "v", CapacityBytes: gib, Mode: provisioner.Filesystem, Parameters: params{},
-				AccessModes: []provisioner.AccessMode{provisioner.ReadWriteMany}}},
-		"the longest name": {Options{}, &csi.CreateVolumeRequest{Name: strings.Repeat("n", 253), VolumeCapabilities: caps(blockCap(snw))},
-			provisioner.VolumeSpec{Name: strings.Repeat("n", 253), CapacityBytes: gib, AccessModes: rwo, Mode: provisioner.Block, Parameters: params{}}},
+			provisioner.VolumeSpec{
+				Name: "v", CapacityBytes: gib, AccessModes: rwo, Mode: provisioner.Block,
+				Parameters: params{"policy": "p", "functionType": "pf", "hotplugFunction": "false"},
+			},
+		},
+		"a shared file system": {
+			Options{SharedFilesystem: true},
+			&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(mnmw, ""))},
+			provisioner.VolumeSpec{
+				Name: "v", CapacityBytes: gib, Mode: provisioner.Filesystem, Parameters: params{},
+				AccessModes: []provisioner.AccessMode{provisioner.ReadWriteMany},
+			},
+		},
+		"the longest name": {
+			Options{},
+			&csi.CreateVolumeRequest{Name: strings.Repeat("n", 253), VolumeCapabilities: caps(blockCap(snw))},
+			provisioner.VolumeSpec{Name: strings.Repeat("n", 253), CapacityBytes: gib, AccessModes: rwo, Mode: provisioner.Block, Parameters: params{}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &platform{volume: provisioner.Volume{ID: "id", CapacityBytes: 42, Context: params{"storagePolicyName": "p"}}}
@@ -194,7 +227,8 @@ func TestPublish(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp, err := s.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{
-				VolumeId: "v", NodeId: "n", VolumeCapability: tc.cap, Readonly: tc.readonly, VolumeContext: params{"k": "x"}})
+				VolumeId: "v", NodeId: "n", VolumeCapability: tc.cap, Readonly: tc.readonly, VolumeContext: params{"k": "x"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -248,9 +282,11 @@ func TestUnpublishAndDelete(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	p := &platform{volume: provisioner.Volume{ID: "v", Mode: provisioner.Block,
+	p := &platform{volume: provisioner.Volume{
+		ID: "v", Mode: provisioner.Block,
 		AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOnce},
-		Parameters:  params{"policy": "p"}, Context: params{"storagePolicyName": "p"}}}
+		Parameters:  params{"policy": "p"}, Context: params{"storagePolicyName": "p"},
+	}}
 	one := caps(blockCap(snw))
 	for name, tc := range map[string]struct {
 		o     Options

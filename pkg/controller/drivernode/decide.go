@@ -55,8 +55,10 @@ func conditions(s liveness.Signs, status moorv1alpha1.DPUStorageNodeStatus, stay
 
 func hostAlive(s liveness.Signs) metav1.Condition {
 	if s.DPU == liveness.Fresh && s.Sight == liveness.SeenDead && s.Host != liveness.Fresh {
-		return metav1.Condition{Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionFalse, Reason: ReasonSeenDead,
-			Message: fmt.Sprintf("its DPU sees the host dead: %s", s.Words)}
+		return metav1.Condition{
+			Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionFalse, Reason: ReasonSeenDead,
+			Message: fmt.Sprintf("its DPU sees the host dead: %s", s.Words),
+		}
 	}
 	c := beat(moorv1alpha1.ConditionHostAlive, s.Host, "snap-csi-plugin on the host")
 	if s.Host == liveness.Fresh && s.Sight == liveness.SeenDead {
@@ -74,9 +76,13 @@ func beat(kind string, b liveness.Beat, who string) metav1.Condition {
 	case liveness.Fresh:
 		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: ReasonBeats}
 	case liveness.Stale:
-		return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: ReasonSilent,
-			Message: "the heartbeat of " + who + " has stopped"}
+		return metav1.Condition{
+			Type: kind, Status: metav1.ConditionFalse, Reason: ReasonSilent,
+			Message: "the heartbeat of " + who + " has stopped",
+		}
 	}
-	return metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: ReasonNotKnown,
-		Message: "the heartbeat of " + who + " is not known for long enough"}
+	return metav1.Condition{
+		Type: kind, Status: metav1.ConditionUnknown, Reason: ReasonNotKnown,
+		Message: "the heartbeat of " + who + " is not known for long enough",
+	}
 }

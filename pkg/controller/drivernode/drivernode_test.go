@@ -72,12 +72,15 @@ func open(t *testing.T) setup {
 		n := world.Node(name)
 		n.Status = moorv1alpha1.DPUStorageNodeStatus{
 			Host: &moorv1alpha1.HostState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}},
-			DPU:  &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}, SNAPReady: true}}
+			DPU:  &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}, SNAPReady: true},
+		}
 		w.AddHost(n, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	clock, recorder := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), record.NewFakeRecorder(20)
-	return setup{World: w, t: t, clock: clock, recorder: recorder, r: &Reconciler{Host: w.Clusters.Host, Live: w.Host,
-		Namespace: world.Namespace, Observer: liveness.New(clock, 25*time.Second), Recorder: recorder}}
+	return setup{World: w, t: t, clock: clock, recorder: recorder, r: &Reconciler{
+		Host: w.Clusters.Host, Live: w.Host,
+		Namespace: world.Namespace, Observer: liveness.New(clock, 25*time.Second), Recorder: recorder,
+	}}
 }
 
 func (s setup) pass(name string) ctrl.Result {

@@ -69,8 +69,10 @@ func TestDecide(t *testing.T) {
 }
 
 func attachment(deleting, finalizer, attached bool) *storagev1alpha1.VolumeAttachment {
-	a := &storagev1alpha1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "a-vol", Finalizers: []string{storagev1alpha1.FinalizerWriterClaim}},
-		Spec: storagev1alpha1.VolumeAttachmentSpec{NodeName: "dpu-a", Source: storagev1alpha1.VolumeAttachmentSource{VolumeRef: &storagev1alpha1.ObjectRef{Name: "vol"}}}}
+	a := &storagev1alpha1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: "a-vol", Finalizers: []string{storagev1alpha1.FinalizerWriterClaim}},
+		Spec:       storagev1alpha1.VolumeAttachmentSpec{NodeName: "dpu-a", Source: storagev1alpha1.VolumeAttachmentSource{VolumeRef: &storagev1alpha1.ObjectRef{Name: "vol"}}},
+	}
 	if deleting {
 		now := metav1.NewTime(time.Unix(1e9, 0))
 		a.DeletionTimestamp = &now

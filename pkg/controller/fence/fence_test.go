@@ -28,8 +28,10 @@ func open(t *testing.T) setup {
 	w := world.New(t)
 	a := attachment(false, true, true)
 	a.Namespace = world.Target
-	w.AddDPU(a, &moorv1alpha1.WriterClaim{ObjectMeta: world.Mirror("vol"), Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "vol"},
-		Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-a", Attachment: "a-vol", Epoch: 4}})
+	w.AddDPU(a, &moorv1alpha1.WriterClaim{
+		ObjectMeta: world.Mirror("vol"), Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "vol"},
+		Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-a", Attachment: "a-vol", Epoch: 4},
+	})
 	return setup{World: w, t: t, r: &Reconciler{DPU: w.Clusters.DPU, Live: w.Clusters.DPULive, Clock: clocktesting.NewFakePassiveClock(now)}}
 }
 

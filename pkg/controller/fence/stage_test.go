@@ -64,8 +64,10 @@ func newStage(t *testing.T) *stage {
 // restart makes new instances, which remember nothing.
 func (s *stage) restart() {
 	s.recorder = record.NewFakeRecorder(1000)
-	s.f = &Failover{Host: s.Clusters.Host, HostLive: s.Host, DPU: s.Clusters.DPU, DPULive: s.DPU, Namespace: world.Namespace, TargetNamespace: world.Target,
-		Driver: driver, Observer: liveness.New(s.clock, 25*time.Second), Clock: s.clock, Recorder: s.recorder, Budget: DefaultBudget}
+	s.f = &Failover{
+		Host: s.Clusters.Host, HostLive: s.Host, DPU: s.Clusters.DPU, DPULive: s.DPU, Namespace: world.Namespace, TargetNamespace: world.Target,
+		Driver: driver, Observer: liveness.New(s.clock, 25*time.Second), Clock: s.clock, Recorder: s.recorder, Budget: DefaultBudget,
+	}
 	s.orderly = &Reconciler{DPU: s.Clusters.DPU, Live: s.DPU, Clock: s.clock, HostLive: s.Host, TargetNamespace: world.Target, Recorder: s.recorder}
 }
 
@@ -75,8 +77,10 @@ func (s *stage) addHost(name string) {
 		Host: &moorv1alpha1.HostState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}},
 		DPU:  &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}, Host: &moorv1alpha1.HostSight{Alive: true}},
 	}
-	s.AddHost(n, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: "z"}},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}})
+	s.AddHost(n, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: "z"}},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	})
 	s.hosts = append(s.hosts, name)
 }
 
@@ -89,7 +93,8 @@ func (s *stage) addVolume(name, host string) {
 	s.AddHost(v, a)
 	m := &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror(a.Name), Spec: storagev1alpha1.VolumeAttachmentSpec{
 		NodeName: "dpu-" + host, Epoch: 4, Source: storagev1alpha1.VolumeAttachmentSource{VolumeRef: &storagev1alpha1.ObjectRef{Name: name}},
-		VolumeAttachmentRef: &storagev1alpha1.ObjectRef{Name: a.Name}}}
+		VolumeAttachmentRef: &storagev1alpha1.ObjectRef{Name: a.Name},
+	}}
 	m.Finalizers = []string{storagev1alpha1.FinalizerVolumeAttachment, storagev1alpha1.FinalizerDPUAttachment, storagev1alpha1.FinalizerWriterClaim}
 	m.Annotations = map[string]string{storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment: world.Namespace + "/" + a.Name}
 	m.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{Attached: true, Epoch: 4}
@@ -111,7 +116,8 @@ func (s *stage) addPod(name, host string, volumes ...string) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PodSpec{NodeName: host}}
 	for _, v := range volumes {
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: v, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v}}})
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v},
+		}})
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: v}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-" + v}}
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + v}}
 		pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: v}
@@ -262,8 +268,10 @@ func (s *stage) story() string {
 // vouch annotates the vendor's driver and lets snap-controller notice that
 // the attachment ends.
 func (s *stage) vouch() {
-	s.AddDPU(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "vendor", Annotations: map[string]string{AnnotationRevokes: "true"}},
-		Spec: storagev1.CSIDriverSpec{AttachRequired: ptr.To(true)}})
+	s.AddDPU(&storagev1.CSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: "vendor", Annotations: map[string]string{AnnotationRevokes: "true"}},
+		Spec:       storagev1.CSIDriverSpec{AttachRequired: ptr.To(true)},
+	})
 }
 
 func (s *stage) noticed() {

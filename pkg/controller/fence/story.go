@@ -118,8 +118,10 @@ func (s *scene) verdict(failure error) (metav1.ConditionStatus, string, string) 
 // writes others in the same list.
 func (f *Failover) say(ctx context.Context, s *scene, status metav1.ConditionStatus, reason, words string) error {
 	before := s.node.DeepCopy()
-	meta.SetStatusCondition(&s.node.Status.Conditions, metav1.Condition{Type: ConditionFailover, Status: status, Reason: reason, Message: words,
-		ObservedGeneration: s.node.Generation, LastTransitionTime: metav1.NewTime(f.Clock.Now())})
+	meta.SetStatusCondition(&s.node.Status.Conditions, metav1.Condition{
+		Type: ConditionFailover, Status: status, Reason: reason, Message: words,
+		ObservedGeneration: s.node.Generation, LastTransitionTime: metav1.NewTime(f.Clock.Now()),
+	})
 	if equality.Semantic.DeepEqual(before.Status.Conditions, s.node.Status.Conditions) {
 		return nil
 	}

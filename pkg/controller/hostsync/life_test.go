@@ -56,8 +56,10 @@ func newLife(t *testing.T) *life {
 		{&policy.Reconciler{Clusters: w.Clusters}, host, func() client.ObjectList { return &storagev1alpha1.DPUStoragePolicyList{} }},
 		{&volume.Reconciler{Clusters: w.Clusters}, host, func() client.ObjectList { return &storagev1alpha1.DPUVolumeList{} }},
 		{&attachment.Reconciler{Clusters: w.Clusters}, host, func() client.ObjectList { return &storagev1alpha1.DPUVolumeAttachmentList{} }},
-		{&fence.Reconciler{DPU: w.Clusters.DPU, Live: w.Clusters.DPULive, Clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}, dpu,
-			func() client.ObjectList { return &storagev1alpha1.VolumeAttachmentList{} }},
+		{
+			&fence.Reconciler{DPU: w.Clusters.DPU, Live: w.Clusters.DPULive, Clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}, dpu,
+			func() client.ObjectList { return &storagev1alpha1.VolumeAttachmentList{} },
+		},
 	}
 	w.AddHost(world.Node("a"), world.Node("b"), world.Vendor("vendor"), world.Policy("policy", "vendor"))
 	w.AddDPU(world.Class("vendor-class", "driver")...)
@@ -194,10 +196,16 @@ func steps() []struct {
 	vol := func() client.Object { return world.Volume("vol", corev1.ReadWriteOnce) }
 	onA, onB := func() client.Object { return world.Attachment("vol", "a") }, func() client.Object { return world.Attachment("vol", "b") }
 	return []step{
-		{"make", add(vol)}, {"attach to a", add(onA)}, {"attach to b, which waits", add(onB)},
-		{"detach from a", remove(onA())}, {"detach from b", remove(onB())},
-		{"attach to a again", add(onA)}, {"detach from a again", remove(onA())},
-		{"remove", remove(vol())}, {"remove the policy", remove(world.Policy("policy"))}, {"remove the vendor", remove(world.Vendor("vendor"))},
+		{"make", add(vol)},
+		{"attach to a", add(onA)},
+		{"attach to b, which waits", add(onB)},
+		{"detach from a", remove(onA())},
+		{"detach from b", remove(onB())},
+		{"attach to a again", add(onA)},
+		{"detach from a again", remove(onA())},
+		{"remove", remove(vol())},
+		{"remove the policy", remove(world.Policy("policy"))},
+		{"remove the vendor", remove(world.Vendor("vendor"))},
 	}
 }
 
@@ -223,10 +231,15 @@ func TestWholeLife(t *testing.T) {
 		epoch  int64
 	}{
 		{"", "", 0},
-		{moorv1alpha1.ClaimGranted, "dpu-a", 1}, {moorv1alpha1.ClaimGranted, "dpu-a", 1},
-		{moorv1alpha1.ClaimGranted, "dpu-b", 2}, {moorv1alpha1.ClaimFree, "", 2},
-		{moorv1alpha1.ClaimGranted, "dpu-a", 3}, {moorv1alpha1.ClaimFree, "", 3},
-		{"", "", 0}, {"", "", 0}, {"", "", 0},
+		{moorv1alpha1.ClaimGranted, "dpu-a", 1},
+		{moorv1alpha1.ClaimGranted, "dpu-a", 1},
+		{moorv1alpha1.ClaimGranted, "dpu-b", 2},
+		{moorv1alpha1.ClaimFree, "", 2},
+		{moorv1alpha1.ClaimGranted, "dpu-a", 3},
+		{moorv1alpha1.ClaimFree, "", 3},
+		{"", "", 0},
+		{"", "", 0},
+		{"", "", 0},
 	}
 	for i, s := range steps() {
 		s.do(l)

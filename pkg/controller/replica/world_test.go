@@ -63,8 +63,10 @@ func newWorld(t *testing.T, shares, replicas int32) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, c: b.Build(), clock: testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 6e8, time.UTC))}
-	w.r = &Reconciler{Options: Options{Client: interceptor.NewClient(w.c, w.funcs()), Live: w.c, Clock: w.clock, Namespace: namespace, Driver: driver,
-		Reserve: 1, ReleaseAfter: 5 * time.Minute, Patience: 2 * time.Minute, TopologyKey: corev1.LabelTopologyZone}}
+	w.r = &Reconciler{Options: Options{
+		Client: interceptor.NewClient(w.c, w.funcs()), Live: w.c, Clock: w.clock, Namespace: namespace, Driver: driver,
+		Reserve: 1, ReleaseAfter: 5 * time.Minute, Patience: 2 * time.Minute, TopologyKey: corev1.LabelTopologyZone,
+	}}
 	for _, n := range []string{"a", "b", "c", "d"} {
 		w.host(n, 8)
 	}
@@ -113,18 +115,26 @@ func (w *world) add(o client.Object) { w.t.Helper(); w.must(w.c.Create(w.t.Conte
 
 func (w *world) host(name string, free int64) {
 	w.t.Helper()
-	w.add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}})
-	w.add(&moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "dpu-" + name},
-		Status: moorv1alpha1.DPUStorageNodeStatus{DPU: &moorv1alpha1.DPUState{SNAPReady: true, Functions: []moorv1alpha1.FunctionCount{{Type: "vf", Total: 16, Free: free}}}}})
+	w.add(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	})
+	w.add(&moorv1alpha1.DPUStorageNode{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "dpu-" + name},
+		Status: moorv1alpha1.DPUStorageNodeStatus{DPU: &moorv1alpha1.DPUState{SNAPReady: true, Functions: []moorv1alpha1.FunctionCount{{Type: "vf", Total: 16, Free: free}}}},
+	})
 }
 
 func (w *world) volume(name string, shares, replicas int32) {
 	w.t.Helper()
-	w.add(&storagev1alpha1.DPUVolume{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{held}},
-		Spec: storagev1alpha1.DPUVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Replication: &storagev1alpha1.Replication{MaxShares: shares, MaxMountReplicaCount: replicas}},
-		Status: storagev1alpha1.DPUVolumeStatus{Phase: storagev1alpha1.DPUVolumeBound}})
+	w.add(&storagev1alpha1.DPUVolume{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{held}},
+		Spec: storagev1alpha1.DPUVolumeSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Replication: &storagev1alpha1.Replication{MaxShares: shares, MaxMountReplicaCount: replicas},
+		},
+		Status: storagev1alpha1.DPUVolumeStatus{Phase: storagev1alpha1.DPUVolumeBound},
+	})
 }
 
 // attach makes an attachment as the CSI controller and hostsync would.
@@ -132,10 +142,14 @@ func (w *world) attach(volume, node string, role storagev1alpha1.Role) *storagev
 	w.t.Helper()
 	yes := role != storagev1alpha1.RoleReplica
 	name := kube.AttachmentName(node, volume)
-	a := &storagev1alpha1.DPUVolumeAttachment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{held}, UID: types.UID(name)},
-		Spec: storagev1alpha1.DPUVolumeAttachmentSpec{DPUNodeName: node, DPUVolumeName: volume, Role: role,
-			FunctionTypeConfig: storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypeVF}},
-		Status: storagev1alpha1.DPUVolumeAttachmentStatus{DPUAttached: &yes, DPU: &storagev1alpha1.AttachedDPU{}}}
+	a := &storagev1alpha1.DPUVolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{held}, UID: types.UID(name)},
+		Spec: storagev1alpha1.DPUVolumeAttachmentSpec{
+			DPUNodeName: node, DPUVolumeName: volume, Role: role,
+			FunctionTypeConfig: storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypeVF},
+		},
+		Status: storagev1alpha1.DPUVolumeAttachmentStatus{DPUAttached: &yes, DPU: &storagev1alpha1.AttachedDPU{}},
+	}
 	w.add(a)
 	return a
 }
@@ -219,10 +233,12 @@ func (w *world) pod(name string, change func(*corev1.Pod), volumes ...string) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: name}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	for _, v := range volumes {
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: v, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim-" + v}}})
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim-" + v},
+		}})
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + v}, Spec: corev1.PersistentVolumeSpec{
 			ClaimRef:               &corev1.ObjectReference{Namespace: "apps", Name: "claim-" + v},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: v}}}}
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: v}},
+		}}
 		if err := w.c.Create(w.t.Context(), pv); client.IgnoreAlreadyExists(err) != nil {
 			w.t.Fatal(err)
 		}

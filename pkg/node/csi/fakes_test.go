@@ -204,13 +204,17 @@ const (
 )
 
 func fsCap(m csi.VolumeCapability_AccessMode_Mode, fsType string, flags ...string) *csi.VolumeCapability {
-	return &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: m},
-		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType, MountFlags: flags}}}
+	return &csi.VolumeCapability{
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: m},
+		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType, MountFlags: flags}},
+	}
 }
 
 func blockCap(m csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapability {
-	return &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: m},
-		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}}
+	return &csi.VolumeCapability{
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: m},
+		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+	}
 }
 
 func (b *bed) stageV(t *testing.T, id string, c *csi.VolumeCapability) error {
@@ -222,7 +226,8 @@ func (b *bed) stageV(t *testing.T, id string, c *csi.VolumeCapability) error {
 func (b *bed) publishV(t *testing.T, target string, c *csi.VolumeCapability, ro bool) error {
 	t.Helper()
 	_, err := b.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{
-		VolumeId: "v1", StagingTargetPath: b.staging, TargetPath: target, VolumeCapability: c, Readonly: ro})
+		VolumeId: "v1", StagingTargetPath: b.staging, TargetPath: target, VolumeCapability: c, Readonly: ro,
+	})
 	return err
 }
 

@@ -46,8 +46,10 @@ func newRealBed(t *testing.T) *realBed {
 		_ = exec.Command("losetup", "-d", r.loop).Run()
 	})
 	b.h.paths["v1"] = link
-	b.Server = New(Options{NodeID: "n1", Host: b.h, Mounter: NewMounter(), Devices: HostDevices{},
-		Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}}})
+	b.Server = New(Options{
+		NodeID: "n1", Host: b.h, Mounter: NewMounter(), Devices: HostDevices{},
+		Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
+	})
 	return r
 }
 

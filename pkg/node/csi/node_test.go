@@ -127,18 +127,24 @@ func TestStageRefuses(t *testing.T) {
 		"no path":           {func(b *bed) { b.staging = "" }, "v1", long, provisioner.ErrInvalid, "staging target path is missing"},
 		"unknown volume":    {nil, "v9", long, provisioner.ErrNotFound, "v9"},
 		"device never came": {func(b *bed) { b.h.err = provisioner.ErrUnavailable }, "v1", long, provisioner.ErrUnavailable, "stage volume"},
-		"used device": {func(b *bed) { b.m.ensureErr = fmt.Errorf("holds xfs, wanted ext4: %w", hostdev.ErrForeign) },
-			"v1", long, provisioner.ErrPrecondition, "holds xfs"},
+		"used device": {
+			func(b *bed) { b.m.ensureErr = fmt.Errorf("holds xfs, wanted ext4: %w", hostdev.ErrForeign) },
+			"v1", long, provisioner.ErrPrecondition, "holds xfs",
+		},
 		"held device":     {func(b *bed) { b.m.ensureErr = hostdev.ErrBusy }, "v1", long, provisioner.ErrBusy, ""},
 		"blank read-only": {func(b *bed) { b.m.ensureErr = hostdev.ErrBlankReadOnly }, "v1", fsCap(mnro, ""), provisioner.ErrPrecondition, ""},
 		"damaged": {func(b *bed) {
 			b.m.formatted["/dev/nvme0n1"] = "ext4"
 			b.m.checkErr = hostdev.ErrForeign
 		}, "v1", long, provisioner.ErrPrecondition, ""},
-		"another device there": {func(b *bed) { _ = b.m.Mount("/dev/nvme0n2", b.staging, "ext4", nil) },
-			"v1", long, provisioner.ErrPrecondition, "/dev/nvme0n2 is mounted there already"},
-		"another device bound there": {func(b *bed) { _ = b.m.Mount("/dev/nvme0n2", blockFile(b.staging, "v1"), "", nil) },
-			"v1", blockCap(snw), provisioner.ErrPrecondition, "another device is bound"},
+		"another device there": {
+			func(b *bed) { _ = b.m.Mount("/dev/nvme0n2", b.staging, "ext4", nil) },
+			"v1", long, provisioner.ErrPrecondition, "/dev/nvme0n2 is mounted there already",
+		},
+		"another device bound there": {
+			func(b *bed) { _ = b.m.Mount("/dev/nvme0n2", blockFile(b.staging, "v1"), "", nil) },
+			"v1", blockCap(snw), provisioner.ErrPrecondition, "another device is bound",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)

@@ -41,8 +41,10 @@ func ready(t *testing.T) (*cluster, *machine, *storagev1alpha1.VolumeAttachment)
 	c.role(c.attachment("v1", "dpu-1").Name, storagev1alpha1.RoleReplica)
 	a := m.settle("dpu-1-v1")
 	e := m.shown()["dev_v1-pvc"]
-	want := storagev1alpha1.VolumeAttachmentDPU{PreEmulated: true, PCIDeviceAddress: e.PCIAddress, DeviceName: "dev_v1-pvc",
-		BdevAttrs: &storagev1alpha1.BdevAttrs{NVMeNsID: 1, NVMeUUID: e.UUID}}
+	want := storagev1alpha1.VolumeAttachmentDPU{
+		PreEmulated: true, PCIDeviceAddress: e.PCIAddress, DeviceName: "dev_v1-pvc",
+		BdevAttrs: &storagev1alpha1.BdevAttrs{NVMeNsID: 1, NVMeUUID: e.UUID},
+	}
 	if diff := cmp.Diff(want, a.Status.DPU); diff != "" || !e.Hidden || e.Visible || e.PCIAddress == "" || a.Status.Message != "" {
 		t.Fatalf("exposure %+v, message %q, status (-want +got):\n%s", e, a.Status.Message, diff)
 	}

@@ -199,8 +199,10 @@ func newMachine(t *testing.T, c *cluster, node string) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{t: t, c: c, node: node, dir: dir, socket: filepath.Join(dir, "s", "nvidia", "snap.sock"),
-		clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
+	m := &machine{
+		t: t, c: c, node: node, dir: dir, socket: filepath.Join(dir, "s", "nvidia", "snap.sock"),
+		clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+	}
 	for _, d := range []string{filepath.Dir(m.socket), filepath.Join(dir, "p", "local")} {
 		c.must(os.MkdirAll(d, 0o755))
 	}
@@ -341,10 +343,9 @@ type fakeVendor struct {
 	suffix string
 	// fail holds an error for the next call of a verb; "verb after" loses
 	// the answer instead.
-	fail     map[string]error
-	opened   []provisioner.OpenSpec
-	checks   int
-	provider string
+	fail   map[string]error
+	opened []provisioner.OpenSpec
+	checks int
 	// hang, if set, is what GetDevice does.
 	hang func(context.Context) error
 }

@@ -88,8 +88,10 @@ func New(o Options) *Reconciler {
 	if o.Jitter == nil {
 		o.Jitter = jitter
 	}
-	return &Reconciler{o: o, events: make(chan event.GenericEvent, eventQueue), changed: make(chan struct{}, 1), firstSeen: map[orphan]time.Time{},
-		passes: underWay{end: map[string]context.CancelFunc{}}}
+	return &Reconciler{
+		o: o, events: make(chan event.GenericEvent, eventQueue), changed: make(chan struct{}, 1), firstSeen: map[orphan]time.Time{},
+		passes: underWay{end: map[string]context.CancelFunc{}},
+	}
 }
 
 // Changes tells, without a queue, that what State reports has changed.

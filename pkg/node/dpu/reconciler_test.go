@@ -34,8 +34,10 @@ func attached(t *testing.T) (*cluster, *machine, *storagev1alpha1.VolumeAttachme
 func TestLife(t *testing.T) {
 	c, m, a := attached(t)
 	e := m.shown()["dev_v1-pvc"]
-	want := storagev1alpha1.VolumeAttachmentDPU{Attached: true, PCIDeviceAddress: e.PCIAddress, DeviceName: "dev_v1-pvc", Epoch: 1,
-		BdevAttrs: &storagev1alpha1.BdevAttrs{NVMeNsID: 1, NVMeUUID: e.UUID}}
+	want := storagev1alpha1.VolumeAttachmentDPU{
+		Attached: true, PCIDeviceAddress: e.PCIAddress, DeviceName: "dev_v1-pvc", Epoch: 1,
+		BdevAttrs: &storagev1alpha1.BdevAttrs{NVMeNsID: 1, NVMeUUID: e.UUID},
+	}
 	if diff := cmp.Diff(want, a.Status.DPU); diff != "" || !e.Visible || e.PCIAddress == "" {
 		t.Fatalf("status (-want +got):\n%s", diff)
 	}

@@ -92,8 +92,10 @@ func node(name string) *moorv1alpha1.DPUStorageNode {
 func attachment(role storagev1alpha1.Role) *storagev1alpha1.DPUVolumeAttachment {
 	return &storagev1alpha1.DPUVolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: kube.AttachmentName("a", "vol"), UID: "1", Labels: map[string]string{storagev1alpha1.LabelReplicaOf: "vol"}},
-		Spec: storagev1alpha1.DPUVolumeAttachmentSpec{DPUNodeName: "a", DPUVolumeName: "vol", Role: role,
-			FunctionTypeConfig: storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypeVF}},
+		Spec: storagev1alpha1.DPUVolumeAttachmentSpec{
+			DPUNodeName: "a", DPUVolumeName: "vol", Role: role,
+			FunctionTypeConfig: storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypeVF},
+		},
 		Status: storagev1alpha1.DPUVolumeAttachmentStatus{DPU: &storagev1alpha1.AttachedDPU{PCIAddress: "3b:00.2"}},
 	}
 }
@@ -248,7 +250,8 @@ func bind(t *testing.T) func(client.Client, client.Object) {
 	return func(c client.Client, o client.Object) {
 		v := o.(*storagev1alpha1.DPUVolume).DeepCopy()
 		v.Status = storagev1alpha1.DPUVolumeStatus{Phase: storagev1alpha1.DPUVolumeBound, State: &storagev1alpha1.DPUVolumeState{
-			VolumeInfo: &storagev1alpha1.VolumeInfo{Capacity: v.Spec.Resources.Requests}}}
+			VolumeInfo: &storagev1alpha1.VolumeInfo{Capacity: v.Spec.Resources.Requests},
+		}}
 		if err := c.Status().Update(t.Context(), v); err != nil {
 			t.Error(err)
 		}

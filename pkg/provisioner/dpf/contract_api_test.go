@@ -217,8 +217,10 @@ func (p player) volume(ctx context.Context, v *storagev1alpha1.DPUVolume, used b
 			return
 		}
 		v.Status.Phase = storagev1alpha1.DPUVolumeBound
-		v.Status.State = &storagev1alpha1.DPUVolumeState{SelectedDPUStorageVendorName: "vendor", StorageVendorPluginName: "plugin",
-			VolumeInfo: &storagev1alpha1.VolumeInfo{Capacity: corev1.ResourceList{corev1.ResourceStorage: size}}}
+		v.Status.State = &storagev1alpha1.DPUVolumeState{
+			SelectedDPUStorageVendorName: "vendor", StorageVendorPluginName: "plugin",
+			VolumeInfo: &storagev1alpha1.VolumeInfo{Capacity: corev1.ResourceList{corev1.ResourceStorage: size}},
+		}
 	})
 	return client.IgnoreNotFound(err)
 }

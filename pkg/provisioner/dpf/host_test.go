@@ -37,8 +37,10 @@ func hostTree(t *testing.T) (hostdev.Roots, func(path, content string)) {
 }
 
 func openSpec(address, nsid string) provisioner.OpenSpec {
-	return provisioner.OpenSpec{VolumeID: "v1", Mode: provisioner.Block,
-		PublishContext: map[string]string{"nv-pciDeviceAddress": address, "nv-nvmeNsID": nsid}}
+	return provisioner.OpenSpec{
+		VolumeID: "v1", Mode: provisioner.Block,
+		PublishContext: map[string]string{"nv-pciDeviceAddress": address, "nv-nvmeNsID": nsid},
+	}
 }
 
 func TestHostOpenCloseLookupList(t *testing.T) {

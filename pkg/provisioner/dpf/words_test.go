@@ -41,8 +41,11 @@ func TestPublish(t *testing.T) {
 	}{
 		{"NVMe", nil, nvme, ours, ""},
 		{"with the vendor's metadata", map[string]string{"lun": "7"}, nvme, with(ours, "lun", "7"), ""},
-		{"file system", nil, &storagev1alpha1.AttachedDPU{PCIAddress: "3b:00.2", VirtioFSAttrs: &storagev1alpha1.VirtioFSAttrs{FilesystemTag: "tag"}},
-			map[string]string{"nv-volumeName": "vol", "nv-volumeAttachmentName": "n-vol", "nv-pciDeviceAddress": "3b:00.2"}, ""},
+		{
+			"file system", nil, &storagev1alpha1.AttachedDPU{PCIAddress: "3b:00.2", VirtioFSAttrs: &storagev1alpha1.VirtioFSAttrs{FilesystemTag: "tag"}},
+			map[string]string{"nv-volumeName": "vol", "nv-volumeAttachmentName": "n-vol", "nv-pciDeviceAddress": "3b:00.2"},
+			"",
+		},
 		{"no DPU", nil, nil, map[string]string{"nv-volumeName": "vol", "nv-volumeAttachmentName": "n-vol"}, ""},
 		{"name taken: volume", map[string]string{"nv-volumeName": "x"}, nvme, nil, "nv-volumeName"},
 		{"name taken: attachment", map[string]string{"nv-volumeAttachmentName": "x"}, nvme, nil, "nv-volumeAttachmentName"},
@@ -50,8 +53,10 @@ func TestPublish(t *testing.T) {
 		{"name taken: namespace", map[string]string{"nv-nvmeNsID": "3"}, nvme, nil, "nv-nvmeNsID"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := &storagev1alpha1.DPUVolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "n-vol"}, Spec: storagev1alpha1.DPUVolumeAttachmentSpec{DPUVolumeName: "vol"},
-				Status: storagev1alpha1.DPUVolumeAttachmentStatus{AttachmentMetadata: tc.metadata, DPU: tc.dpu}}
+			o := &storagev1alpha1.DPUVolumeAttachment{
+				ObjectMeta: metav1.ObjectMeta{Name: "n-vol"}, Spec: storagev1alpha1.DPUVolumeAttachmentSpec{DPUVolumeName: "vol"},
+				Status: storagev1alpha1.DPUVolumeAttachmentStatus{AttachmentMetadata: tc.metadata, DPU: tc.dpu},
+			}
 			before := o.DeepCopy()
 			got, err := publish(o)
 			if tc.fault != "" {
@@ -71,9 +76,11 @@ func TestPublish(t *testing.T) {
 func TestSameRequest(t *testing.T) {
 	request := func() storagev1alpha1.DPUVolumeSpec {
 		mode := corev1.PersistentVolumeBlock
-		return storagev1alpha1.DPUVolumeSpec{DPUStoragePolicyName: "p", Parameters: map[string]string{"a": "1"}, VolumeMode: &mode,
+		return storagev1alpha1.DPUVolumeSpec{
+			DPUStoragePolicyName: "p", Parameters: map[string]string{"a": "1"}, VolumeMode: &mode,
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		}
 	}
 	for _, tc := range []struct {
 		name   string
@@ -179,9 +186,11 @@ func TestWaited(t *testing.T) {
 // TestHolder: who has a single-node volume, as one of its attachments sees it.
 func TestHolder(t *testing.T) {
 	user := func(node string, isShown bool) storagev1alpha1.DPUVolumeAttachment {
-		return storagev1alpha1.DPUVolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: node + "-vol"},
-			Spec:   storagev1alpha1.DPUVolumeAttachmentSpec{DPUNodeName: node},
-			Status: storagev1alpha1.DPUVolumeAttachmentStatus{DPUAttached: &isShown}}
+		return storagev1alpha1.DPUVolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: node + "-vol"},
+			Spec:       storagev1alpha1.DPUVolumeAttachmentSpec{DPUNodeName: node},
+			Status:     storagev1alpha1.DPUVolumeAttachmentStatus{DPUAttached: &isShown},
+		}
 	}
 	for _, tc := range []struct {
 		name            string

@@ -94,7 +94,8 @@ func (f *fakeSNAP) BdevMoorTargetCreate(ctx context.Context, spec snaprpc.Target
 		return "", err
 	}
 	f.bdevs[spec.Name] = snaprpc.Bdev{Name: spec.Name, DriverSpecific: snaprpc.DriverSpecific{MoorTarget: &snaprpc.TargetBdev{
-		Address: spec.Address, Volume: e.Volume, Node: e.Node, Fingerprint: e.Fingerprint(), ReadOnly: spec.ReadOnly}}}
+		Address: spec.Address, Volume: e.Volume, Node: e.Node, Fingerprint: e.Fingerprint(), ReadOnly: spec.ReadOnly,
+	}}}
 	return spec.Name, nil
 }
 

@@ -144,8 +144,10 @@ func read(from io.Reader, length, limit int64) (*extenderv1.ExtenderArgs, error)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, &refused{http.StatusRequestEntityTooLarge,
-			fmt.Sprintf("the body has more than %d bytes: set nodeCacheCapable in the scheduler's configuration, so that it sends names alone", large.Limit)}
+		return nil, &refused{
+			http.StatusRequestEntityTooLarge,
+			fmt.Sprintf("the body has more than %d bytes: set nodeCacheCapable in the scheduler's configuration, so that it sends names alone", large.Limit),
+		}
 	case err != nil:
 		return nil, &refused{http.StatusRequestTimeout, "read the body: " + err.Error()}
 	}

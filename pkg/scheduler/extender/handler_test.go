@@ -102,12 +102,18 @@ func TestFilter(t *testing.T) {
 		nodes  []string
 		want   extenderv1.ExtenderFilterResult
 	}{
-		"warm on two": {[]string{"a"}, all, extenderv1.ExtenderFilterResult{NodeNames: &[]string{"n1", "n2"},
-			FailedNodes: extenderv1.FailedNodesMap{"full": full}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"dead": dead, "none": noDPU}}},
-		"attached where it is full": {[]string{"c"}, all, extenderv1.ExtenderFilterResult{NodeNames: &[]string{"n1", "n2", "full"},
-			FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"dead": dead, "none": noDPU}}},
-		"nobody passes": {[]string{"a"}, []string{"none"}, extenderv1.ExtenderFilterResult{NodeNames: &[]string{},
-			FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"none": noDPU}}},
+		"warm on two": {[]string{"a"}, all, extenderv1.ExtenderFilterResult{
+			NodeNames:   &[]string{"n1", "n2"},
+			FailedNodes: extenderv1.FailedNodesMap{"full": full}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"dead": dead, "none": noDPU},
+		}},
+		"attached where it is full": {[]string{"c"}, all, extenderv1.ExtenderFilterResult{
+			NodeNames:   &[]string{"n1", "n2", "full"},
+			FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"dead": dead, "none": noDPU},
+		}},
+		"nobody passes": {[]string{"a"}, []string{"none"}, extenderv1.ExtenderFilterResult{
+			NodeNames:   &[]string{},
+			FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"none": noDPU},
+		}},
 		"no nodes":      {[]string{"a"}, []string{}, extenderv1.ExtenderFilterResult{NodeNames: &[]string{}, FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{}}},
 		"no volumes":    {nil, all, extenderv1.ExtenderFilterResult{NodeNames: &all}},
 		"unknown claim": {[]string{"x"}, all, extenderv1.ExtenderFilterResult{NodeNames: &all}},

@@ -59,28 +59,46 @@ func TestNodeOf(t *testing.T) {
 		want placement.Node
 	}{
 		"healthy": {alive(func(*moorv1alpha1.DPUStorageNode) {}), placement.Node{Name: "n", Free: counted}},
-		"said to be alive": {alive(condition(moorv1alpha1.ConditionDPUAlive, metav1.ConditionTrue)),
-			placement.Node{Name: "n", Free: counted}},
-		"host dead": {alive(condition(moorv1alpha1.ConditionHostAlive, metav1.ConditionFalse)),
-			placement.Node{Name: "n", Free: counted, Trouble: "the host is not alive (Silent)"}},
-		"DPU dead": {alive(condition(moorv1alpha1.ConditionDPUAlive, metav1.ConditionFalse)),
-			placement.Node{Name: "n", Free: counted, Trouble: "DPU dpu-n is not alive (Silent)"}},
-		"DPU silent": {alive(condition(moorv1alpha1.ConditionDPUAlive, metav1.ConditionUnknown)),
-			placement.Node{Name: "n", Free: counted, Doubt: "it is not known whether DPU dpu-n is alive (Silent)"}},
-		"SNAP silent": {alive(func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.SNAPReady = false }),
-			placement.Node{Name: "n", Free: unknown, Trouble: "the SNAP service of DPU dpu-n does not answer"}},
+		"said to be alive": {
+			alive(condition(moorv1alpha1.ConditionDPUAlive, metav1.ConditionTrue)),
+			placement.Node{Name: "n", Free: counted},
+		},
+		"host dead": {
+			alive(condition(moorv1alpha1.ConditionHostAlive, metav1.ConditionFalse)),
+			placement.Node{Name: "n", Free: counted, Trouble: "the host is not alive (Silent)"},
+		},
+		"DPU dead": {
+			alive(condition(moorv1alpha1.ConditionDPUAlive, metav1.ConditionFalse)),
+			placement.Node{Name: "n", Free: counted, Trouble: "DPU dpu-n is not alive (Silent)"},
+		},
+		"DPU silent": {
+			alive(condition(moorv1alpha1.ConditionDPUAlive, metav1.ConditionUnknown)),
+			placement.Node{Name: "n", Free: counted, Doubt: "it is not known whether DPU dpu-n is alive (Silent)"},
+		},
+		"SNAP silent": {
+			alive(func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.SNAPReady = false }),
+			placement.Node{Name: "n", Free: unknown, Trouble: "the SNAP service of DPU dpu-n does not answer"},
+		},
 		"DPU dead is the better reason": {alive(func(n *moorv1alpha1.DPUStorageNode) {
 			n.Status.DPU.SNAPReady = false
 			condition(moorv1alpha1.ConditionDPUAlive, metav1.ConditionFalse)(n)
 		}), placement.Node{Name: "n", Free: unknown, Trouble: "DPU dpu-n is not alive (Silent)"}},
-		"never reported": {alive(func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU = nil }),
-			placement.Node{Name: "n", Free: unknown, Trouble: "DPU dpu-n has never reported"}},
-		"no DPU": {alive(func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName, n.Status.DPU = "", nil }),
-			placement.Node{Name: "n", Free: unknown, NoDPU: "the node has no DPU: spec.dpuName of its DPUStorageNode is empty"}},
-		"going away": {alive(func(n *moorv1alpha1.DPUStorageNode) { n.DeletionTimestamp = &now }),
-			placement.Node{Name: "n", Free: unknown, NoDPU: "the DPUStorageNode is being deleted"}},
-		"not counted": {alive(func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Functions = nil }),
-			placement.Node{Name: "n", Free: unknown}},
+		"never reported": {
+			alive(func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU = nil }),
+			placement.Node{Name: "n", Free: unknown, Trouble: "DPU dpu-n has never reported"},
+		},
+		"no DPU": {
+			alive(func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName, n.Status.DPU = "", nil }),
+			placement.Node{Name: "n", Free: unknown, NoDPU: "the node has no DPU: spec.dpuName of its DPUStorageNode is empty"},
+		},
+		"going away": {
+			alive(func(n *moorv1alpha1.DPUStorageNode) { n.DeletionTimestamp = &now }),
+			placement.Node{Name: "n", Free: unknown, NoDPU: "the DPUStorageNode is being deleted"},
+		},
+		"not counted": {
+			alive(func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Functions = nil }),
+			placement.Node{Name: "n", Free: unknown},
+		},
 		"strange counts": {alive(func(n *moorv1alpha1.DPUStorageNode) {
 			n.Status.DPU.Functions = []moorv1alpha1.FunctionCount{{Type: "sf", Free: 9}, {Type: "vf", Free: -3}}
 		}), placement.Node{Name: "n", Free: placement.Free{placement.Unknown, 0, placement.Unknown}}},

@@ -250,9 +250,12 @@ func TestMetrics(t *testing.T) {
 	}
 	c.Step(7 * time.Second)
 	for _, want := range [][3]string{
-		{"moor_extender_index_age_seconds", "", "7"}, {"moor_extender_index_complete", "", "0"},
-		{"moor_extender_index_objects", "claims", "1"}, {"moor_extender_index_objects", "volumes", "1"},
-		{"moor_extender_index_objects", "warm_volumes", "0"}, {"moor_extender_index_objects", "nodes", "0"},
+		{"moor_extender_index_age_seconds", "", "7"},
+		{"moor_extender_index_complete", "", "0"},
+		{"moor_extender_index_objects", "claims", "1"},
+		{"moor_extender_index_objects", "volumes", "1"},
+		{"moor_extender_index_objects", "warm_volumes", "0"},
+		{"moor_extender_index_objects", "nodes", "0"},
 	} {
 		if got := value(want[0], want[1]); got != want[2] {
 			t.Errorf("%s %s is %s, want %s", want[0], want[1], got, want[2])

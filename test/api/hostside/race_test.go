@@ -61,8 +61,10 @@ type race struct {
 func newRace(t *testing.T, volume string) *race {
 	t.Helper()
 	c := hostsync.Clusters{Host: clusters.Host, DPU: clusters.DPU, DPULive: clusters.DPU, DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace}
-	r := &race{volume: volume, hosts: []string{volume + "-a", volume + "-b"}, hosting: &attachment.Reconciler{Clusters: c},
-		fence: &fence.Reconciler{DPU: clusters.DPU, Live: clusters.DPU, Clock: clock.RealClock{}}}
+	r := &race{
+		volume: volume, hosts: []string{volume + "-a", volume + "-b"}, hosting: &attachment.Reconciler{Clusters: c},
+		fence: &fence.Reconciler{DPU: clusters.DPU, Live: clusters.DPU, Clock: clock.RealClock{}},
+	}
 	v := hostsynctest.Volume(volume, corev1.ReadWriteOnce)
 	v.Namespace = kit.Namespace
 	must(t, clusters.Host.Create(t.Context(), v))

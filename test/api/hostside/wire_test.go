@@ -85,8 +85,10 @@ func startHostController(t *testing.T) {
 	dpu, err := cluster.New(clusters.DPUConfig, func(o *cluster.Options) { o.Scheme, o.Cache = scheme, namespaced() })
 	must(t, err)
 	must(t, mgr.Add(dpu))
-	c := hostsync.Clusters{Host: mgr.GetClient(), DPU: dpu.GetClient(), DPULive: dpu.GetAPIReader(), DPUCluster: dpu,
-		DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace}
+	c := hostsync.Clusters{
+		Host: mgr.GetClient(), DPU: dpu.GetClient(), DPULive: dpu.GetAPIReader(), DPUCluster: dpu,
+		DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace,
+	}
 	for _, index := range []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, node.Index} {
 		must(t, index(t.Context(), mgr.GetFieldIndexer()))
 	}

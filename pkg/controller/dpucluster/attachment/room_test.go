@@ -35,7 +35,8 @@ func newRoom(t *testing.T) *room {
 	v := kit.Volume("v", "gold")
 	v.Spec.StoragePolicyParameters = map[string]string{"tier": "gold", "lun": "of the policy"}
 	v.Spec.Volume = storagev1alpha1.VolumeSource{ID: "uid-v", StorageVendorName: "a", CSIReference: storagev1alpha1.CSIReference{
-		CSIDriverName: "a.csi", PVCRef: &storagev1alpha1.ObjectRef{Name: "v-pvc"}}}
+		CSIDriverName: "a.csi", PVCRef: &storagev1alpha1.ObjectRef{Name: "v-pvc"},
+	}}
 	v.Status.State = storagev1alpha1.VolumeAvailable
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc"), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}}
 	c.Add(v, claim, kit.Attachment("x", "v", "d1"))

@@ -20,7 +20,8 @@ func Meta(name string) metav1.ObjectMeta {
 // "<name>-class".
 func Vendor(name string) *storagev1alpha1.StorageVendor {
 	return &storagev1alpha1.StorageVendor{ObjectMeta: Meta(name), Spec: storagev1alpha1.StorageVendorSpec{
-		StorageClassName: name + "-class", PluginName: name + "-plugin"}}
+		StorageClassName: name + "-class", PluginName: name + "-plugin",
+	}}
 }
 
 // StorageClass is the class of a vendor; its driver is "<vendor>.csi".
@@ -30,16 +31,22 @@ func StorageClass(vendor string) *storagev1.StorageClass {
 
 // CSIDriver is the driver of a vendor.
 func CSIDriver(vendor string, attachRequired *bool) *storagev1.CSIDriver {
-	return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: vendor + ".csi"},
-		Spec: storagev1.CSIDriverSpec{AttachRequired: attachRequired}}
+	return &storagev1.CSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: vendor + ".csi"},
+		Spec:       storagev1.CSIDriverSpec{AttachRequired: attachRequired},
+	}
 }
 
 // Policy is a valid StoragePolicy.
 func Policy(name string, vendors ...string) *storagev1alpha1.StoragePolicy {
-	return &storagev1alpha1.StoragePolicy{ObjectMeta: Meta(name),
-		Spec: storagev1alpha1.StoragePolicySpec{StorageVendors: vendors,
-			StorageParameters: map[string]string{"tier": name}},
-		Status: storagev1alpha1.StoragePolicyStatus{State: storagev1alpha1.StoragePolicyValid}}
+	return &storagev1alpha1.StoragePolicy{
+		ObjectMeta: Meta(name),
+		Spec: storagev1alpha1.StoragePolicySpec{
+			StorageVendors:    vendors,
+			StorageParameters: map[string]string{"tier": name},
+		},
+		Status: storagev1alpha1.StoragePolicyStatus{State: storagev1alpha1.StoragePolicyValid},
+	}
 }
 
 // Volume asks for 1 Gi, ReadWriteOnce, of a policy.
@@ -71,6 +78,7 @@ func PV(name, claim, driver string, reclaim corev1.PersistentVolumeReclaimPolicy
 		VolumeMode:                    ptr.To(corev1.PersistentVolumeBlock),
 		ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: Namespace, Name: claim},
 		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-			Driver: driver, VolumeHandle: "handle-" + name, VolumeAttributes: map[string]string{"array": "7"}}},
+			Driver: driver, VolumeHandle: "handle-" + name, VolumeAttributes: map[string]string{"array": "7"},
+		}},
 	}}
 }

@@ -20,13 +20,23 @@ func TestJudge(t *testing.T) {
 		vendors []policy.Vendor
 		want    storagev1alpha1.StoragePolicyStatus
 	}{
-		{"all there", []policy.Vendor{{Name: "a", Exists: true, StorageClass: "s", StorageClassExists: true}},
-			storagev1alpha1.StoragePolicyStatus{State: storagev1alpha1.StoragePolicyValid}},
-		{"no vendor", nil, storagev1alpha1.StoragePolicyStatus{State: storagev1alpha1.StoragePolicyInvalid,
-			Message: "the policy names no StorageVendor"}},
-		{"everything missing is named", []policy.Vendor{{Name: "a"}, {Name: "b", Exists: true, StorageClass: "fast"}, {Name: "c"}},
-			storagev1alpha1.StoragePolicyStatus{State: storagev1alpha1.StoragePolicyInvalid,
-				Message: "StorageVendor a does not exist; StorageClass fast of StorageVendor b does not exist; StorageVendor c does not exist"}},
+		{
+			"all there",
+			[]policy.Vendor{{Name: "a", Exists: true, StorageClass: "s", StorageClassExists: true}},
+			storagev1alpha1.StoragePolicyStatus{State: storagev1alpha1.StoragePolicyValid},
+		},
+		{"no vendor", nil, storagev1alpha1.StoragePolicyStatus{
+			State:   storagev1alpha1.StoragePolicyInvalid,
+			Message: "the policy names no StorageVendor",
+		}},
+		{
+			"everything missing is named",
+			[]policy.Vendor{{Name: "a"}, {Name: "b", Exists: true, StorageClass: "fast"}, {Name: "c"}},
+			storagev1alpha1.StoragePolicyStatus{
+				State:   storagev1alpha1.StoragePolicyInvalid,
+				Message: "StorageVendor a does not exist; StorageClass fast of StorageVendor b does not exist; StorageVendor c does not exist",
+			},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, policy.Judge(tc.vendors)); diff != "" {
@@ -38,8 +48,10 @@ func TestJudge(t *testing.T) {
 
 func TestPolicyFollowsItsVendors(t *testing.T) {
 	c := kit.NewCluster(t)
-	c.Add(&storagev1alpha1.StoragePolicy{ObjectMeta: kit.Meta("gold"),
-		Spec: storagev1alpha1.StoragePolicySpec{StorageVendors: []string{"a", "b"}}})
+	c.Add(&storagev1alpha1.StoragePolicy{
+		ObjectMeta: kit.Meta("gold"),
+		Spec:       storagev1alpha1.StoragePolicySpec{StorageVendors: []string{"a", "b"}},
+	})
 	r := &policy.Reconciler{Client: c.Client}
 	steps := []struct {
 		name  string

@@ -52,8 +52,10 @@ func TestVolumeDescribesWhatTheVendorMade(t *testing.T) {
 		StorageVendorName:       "a",
 		StorageVendorPluginName: "a-plugin",
 		VolumeAttributes:        map[string]string{"array": "7"},
-		CSIReference: storagev1alpha1.CSIReference{CSIDriverName: "a.csi", StorageClassName: "a-class",
-			PVCRef: &storagev1alpha1.ObjectRef{Kind: "PersistentVolumeClaim", APIVersion: "v1", Name: "v-pvc", Namespace: kit.Namespace}},
+		CSIReference: storagev1alpha1.CSIReference{
+			CSIDriverName: "a.csi", StorageClassName: "a-class",
+			PVCRef: &storagev1alpha1.ObjectRef{Kind: "PersistentVolumeClaim", APIVersion: "v1", Name: "v-pvc", Namespace: kit.Namespace},
+		},
 	}
 	if diff := cmp.Diff(want, v.Spec.Volume, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)

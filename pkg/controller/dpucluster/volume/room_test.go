@@ -31,8 +31,10 @@ func newRoom(t *testing.T) *room {
 	c.Add(kit.Vendor("a"), kit.StorageClass("a"), kit.Vendor("b"), kit.StorageClass("b"), kit.Policy("gold", "a", "b"))
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	c.Now = clock.Now
-	return &room{Cluster: c, t: t, clock: clock,
-		r: &volume.Reconciler{Client: c.Client, Live: c.Live, Clock: clock, IntN: func(int) int { return 0 }}}
+	return &room{
+		Cluster: c, t: t, clock: clock,
+		r: &volume.Reconciler{Client: c.Client, Live: c.Live, Clock: clock, IntN: func(int) int { return 0 }},
+	}
 }
 
 func (m *room) try(name string) (ctrl.Result, error) {

@@ -50,8 +50,10 @@ func stored(m *storagev1alpha1.VolumeAttachment) {
 func shown(m *storagev1alpha1.VolumeAttachment) {
 	stored(m)
 	m.Finalizers = append(m.Finalizers, storagev1alpha1.FinalizerDPUAttachment)
-	m.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{Attached: true, PCIDeviceAddress: "3b:00.2", DeviceName: "bdev", FuncVUID: "vuid", Epoch: m.Spec.Epoch,
-		BdevAttrs: &storagev1alpha1.BdevAttrs{NVMeNsID: 1, NVMeUUID: "uuid"}}
+	m.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{
+		Attached: true, PCIDeviceAddress: "3b:00.2", DeviceName: "bdev", FuncVUID: "vuid", Epoch: m.Spec.Epoch,
+		BdevAttrs: &storagev1alpha1.BdevAttrs{NVMeNsID: 1, NVMeUUID: "uuid"},
+	}
 }
 
 // agree checks that status and conditions say the same.

@@ -19,8 +19,10 @@ func TestJudge(t *testing.T) {
 		for _, holder := range []string{"", me, "dpu-other"} {
 			for _, attachment := range []string{"", mine, "other-vol"} {
 				t.Run(fmt.Sprintf("%s/%s/%s", phase, holder, attachment), func(t *testing.T) {
-					claim := &moorv1alpha1.WriterClaim{Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "vol"},
-						Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: holder, Attachment: attachment, Epoch: epoch}}
+					claim := &moorv1alpha1.WriterClaim{
+						Spec:   moorv1alpha1.WriterClaimSpec{VolumeName: "vol"},
+						Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: holder, Attachment: attachment, Epoch: epoch},
+					}
 					got := judge(claim, mine, me)
 					switch {
 					case phase == moorv1alpha1.ClaimFree:
@@ -51,8 +53,10 @@ func TestJudgeOfNewClaim(t *testing.T) {
 
 func TestJudgeWords(t *testing.T) {
 	claim := func(phase moorv1alpha1.ClaimPhase) *moorv1alpha1.WriterClaim {
-		return &moorv1alpha1.WriterClaim{Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "vol"},
-			Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: "dpu-b", Attachment: "b-vol", Epoch: 3}}
+		return &moorv1alpha1.WriterClaim{
+			Spec:   moorv1alpha1.WriterClaimSpec{VolumeName: "vol"},
+			Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: "dpu-b", Attachment: "b-vol", Epoch: 3},
+		}
 	}
 	for phase, want := range map[moorv1alpha1.ClaimPhase]string{
 		moorv1alpha1.ClaimGranted: "volume vol has a single writer, and DPU dpu-b holds it (attachment b-vol, epoch 3): this attachment waits until that one is deleted",

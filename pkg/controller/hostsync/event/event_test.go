@@ -30,8 +30,10 @@ func TestRepeats(t *testing.T) {
 				v.Status.Phase = storagev1alpha1.DPUVolumeBound
 			}
 			w.AddHost(v)
-			e := &corev1.Event{ObjectMeta: world.Mirror("e"), Type: corev1.EventTypeWarning, Reason: "ProvisioningFailed", Message: "the array is full",
-				InvolvedObject: corev1.ObjectReference{Kind: "PersistentVolumeClaim", Name: tc.claim}}
+			e := &corev1.Event{
+				ObjectMeta: world.Mirror("e"), Type: corev1.EventTypeWarning, Reason: "ProvisioningFailed", Message: "the array is full",
+				InvolvedObject: corev1.ObjectReference{Kind: "PersistentVolumeClaim", Name: tc.claim},
+			}
 			w.AddDPU(e)
 			recorder := record.NewFakeRecorder(4)
 			r := &Reconciler{Clusters: w.Clusters, Recorder: recorder}

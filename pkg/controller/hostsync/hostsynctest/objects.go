@@ -90,8 +90,10 @@ func Mirror(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace:
 
 // Vendor is a DPUStorageVendor with StorageClass "<name>-class".
 func Vendor(name string) *storagev1alpha1.DPUStorageVendor {
-	return &storagev1alpha1.DPUStorageVendor{ObjectMeta: User(name),
-		Spec: storagev1alpha1.DPUStorageVendorSpec{StorageClassName: name + "-class", PluginName: name + "-plugin"}}
+	return &storagev1alpha1.DPUStorageVendor{
+		ObjectMeta: User(name),
+		Spec:       storagev1alpha1.DPUStorageVendorSpec{StorageClassName: name + "-class", PluginName: name + "-plugin"},
+	}
 }
 
 // Class is a StorageClass and its CSIDriver.
@@ -104,8 +106,10 @@ func Class(name, driver string) []client.Object {
 
 // Policy is a DPUStoragePolicy of the vendors.
 func Policy(name string, vendors ...string) *storagev1alpha1.DPUStoragePolicy {
-	return &storagev1alpha1.DPUStoragePolicy{ObjectMeta: User(name),
-		Spec: storagev1alpha1.DPUStoragePolicySpec{DPUStorageVendors: vendors, SelectionAlgorithm: storagev1alpha1.SelectNumberVolumes}}
+	return &storagev1alpha1.DPUStoragePolicy{
+		ObjectMeta: User(name),
+		Spec:       storagev1alpha1.DPUStoragePolicySpec{DPUStorageVendors: vendors, SelectionAlgorithm: storagev1alpha1.SelectNumberVolumes},
+	}
 }
 
 // Volume is a DPUVolume of 1 GiB of policy "policy", without a status.

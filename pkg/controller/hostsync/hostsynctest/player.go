@@ -30,8 +30,10 @@ func PlayVolume(v *storagev1alpha1.Volume) {
 	}
 	keep(v, storagev1alpha1.FinalizerVolume)
 	size := resource.MustParse("2Gi")
-	v.Spec.Volume = storagev1alpha1.VolumeSource{Capacity: &size, StorageVendorName: "vendor", StorageVendorPluginName: "vendor-plugin",
-		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}}
+	v.Spec.Volume = storagev1alpha1.VolumeSource{
+		Capacity: &size, StorageVendorName: "vendor", StorageVendorPluginName: "vendor-plugin",
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+	}
 	v.Status.State = storagev1alpha1.VolumeAvailable
 }
 
@@ -58,8 +60,10 @@ func PlayAttachment(a *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.Wri
 		keep(a, storagev1alpha1.FinalizerDPUAttachment) // before the first effect
 		return
 	}
-	a.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{Attached: true, PCIDeviceAddress: "3b:00.2", DeviceName: "bdev", Epoch: a.Spec.Epoch,
-		BdevAttrs: &storagev1alpha1.BdevAttrs{NVMeNsID: 1, NVMeUUID: "uuid"}}
+	a.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{
+		Attached: true, PCIDeviceAddress: "3b:00.2", DeviceName: "bdev", Epoch: a.Spec.Epoch,
+		BdevAttrs: &storagev1alpha1.BdevAttrs{NVMeNsID: 1, NVMeUUID: "uuid"},
+	}
 }
 
 // mayShow is the rule of the node driver.

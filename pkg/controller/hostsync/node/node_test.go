@@ -25,8 +25,10 @@ func open(t *testing.T) (*world.World, func()) {
 
 func dpu(sequence int64) *moorv1alpha1.DPUStorageNode {
 	return &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "dpu-a"}, Status: moorv1alpha1.DPUStorageNodeStatus{
-		DPU: &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: sequence}, SNAPReady: true,
-			Functions: []moorv1alpha1.FunctionCount{{Type: "vf", Total: 4, Free: 3}}},
+		DPU: &moorv1alpha1.DPUState{
+			Heartbeat: moorv1alpha1.Heartbeat{Sequence: sequence}, SNAPReady: true,
+			Functions: []moorv1alpha1.FunctionCount{{Type: "vf", Total: 4, Free: 3}},
+		},
 	}}
 }
 

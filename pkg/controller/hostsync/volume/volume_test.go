@@ -58,14 +58,22 @@ func TestStatus(t *testing.T) {
 		phase  storagev1alpha1.DPUVolumePhase
 		want   []string
 	}{
-		{"no policy", false, nil, storagev1alpha1.DPUVolumePending,
-			[]string{"DPUVolumeReconciled=False/Pending: " + noPolicy, "Scheduled=False/Pending: " + noPolicy, "Bound=False/Pending: " + noPolicy}},
-		{"not looked at", true, func(*storagev1alpha1.Volume) {}, storagev1alpha1.DPUVolumePending,
-			[]string{"DPUVolumeReconciled=True/Success", "Scheduled=False/Pending: " + idle, "Bound=False/Pending: " + idle}},
-		{"vendor chosen", true, placed, storagev1alpha1.DPUVolumePending,
-			[]string{"DPUVolumeReconciled=True/Success", "Scheduled=True/Success", "Bound=False/Pending: " + making}},
-		{"made", true, available, storagev1alpha1.DPUVolumeBound,
-			[]string{"DPUVolumeReconciled=True/Success", "Scheduled=True/Success", "Bound=True/Success"}},
+		{
+			"no policy", false, nil, storagev1alpha1.DPUVolumePending,
+			[]string{"DPUVolumeReconciled=False/Pending: " + noPolicy, "Scheduled=False/Pending: " + noPolicy, "Bound=False/Pending: " + noPolicy},
+		},
+		{
+			"not looked at", true, func(*storagev1alpha1.Volume) {}, storagev1alpha1.DPUVolumePending,
+			[]string{"DPUVolumeReconciled=True/Success", "Scheduled=False/Pending: " + idle, "Bound=False/Pending: " + idle},
+		},
+		{
+			"vendor chosen", true, placed, storagev1alpha1.DPUVolumePending,
+			[]string{"DPUVolumeReconciled=True/Success", "Scheduled=True/Success", "Bound=False/Pending: " + making},
+		},
+		{
+			"made", true, available, storagev1alpha1.DPUVolumeBound,
+			[]string{"DPUVolumeReconciled=True/Success", "Scheduled=True/Success", "Bound=True/Success"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w, r := open(t)
@@ -110,8 +118,10 @@ func TestMirror(t *testing.T) {
 	}
 	request, limit := resource.MustParse("1Gi"), resource.MustParse("4Gi")
 	want := storagev1alpha1.VolumeSpec{
-		Request: storagev1alpha1.VolumeRequest{AccessModes: v.Spec.AccessModes, VolumeMode: v.Spec.VolumeMode,
-			CapacityRange: storagev1alpha1.CapacityRange{Request: &request, Limit: &limit}},
+		Request: storagev1alpha1.VolumeRequest{
+			AccessModes: v.Spec.AccessModes, VolumeMode: v.Spec.VolumeMode,
+			CapacityRange: storagev1alpha1.CapacityRange{Request: &request, Limit: &limit},
+		},
 		StorageParameters: map[string]string{"colour": "red", "policy": "policy"},
 	}
 	if diff := cmp.Diff(want, got.Spec); diff != "" {
