@@ -63,6 +63,19 @@ var _ = Describe("bad input", func() {
 		Expect(volumeOf(ctx, files)).To(Equal(name))
 	})
 
+	It("of a claim that is deleted before its policy exists leaves nothing", func(ctx context.Context) {
+		r := newRoom(ctx)
+		class := r.class(ctx, map[string]string{"policy": "never", "a": "", "b": "", "c": "", "d": "", "e": ""})
+		files := r.claim(ctx, claim{name: "files", class: class})
+		made := func(ctx context.Context) (int, error) {
+			list, err := volumesOf(ctx, "never")
+			return len(list), err
+		}
+		Eventually(made).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Equal(1))
+		remove(ctx, files)
+		Eventually(made).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeZero())
+	})
+
 	It("of a host without a DPU is told in words", func(ctx context.Context) {
 		r := newRoom(ctx)
 		node := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: r.name}}

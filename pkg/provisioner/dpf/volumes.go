@@ -30,7 +30,8 @@ var _ provisioner.Volumes = (*Volumes)(nil)
 // Create makes the DPUVolume spec.Name and waits until its vendor's volume is
 // bound.
 func (v *Volumes) Create(ctx context.Context, spec provisioner.VolumeSpec) (provisioner.Volume, error) {
-	ctx, cancel := context.WithTimeout(ctx, v.options.Timeout)
+	whole := ctx
+	ctx, cancel := context.WithTimeout(ctx, v.options.patience(ctx))
 	defer cancel()
 	if err := possible(spec); err != nil {
 		return provisioner.Volume{}, fmt.Errorf("create volume %q: %w", spec.Name, err)
@@ -57,7 +58,11 @@ func (v *Volumes) Create(ctx context.Context, spec provisioner.VolumeSpec) (prov
 		return o.Status.Phase == storagev1alpha1.DPUVolumeBound, nil
 	})
 	if err != nil {
-		return provisioner.Volume{}, waited(err, "create volume "+spec.Name, bound.Status.Conditions)
+		err = waited(err, "create volume "+spec.Name, bound.Status.Conditions)
+		if unbegun(bound, uid) {
+			return provisioner.Volume{}, v.giveUp(whole, bound, err)
+		}
+		return provisioner.Volume{}, err
 	}
 	made, err := v.volume(bound, spec.Parameters)
 	if err == nil && !fits(made.CapacityBytes, spec) {

@@ -79,7 +79,7 @@ func hostControl(c *devcluster.Cluster, configs Kubeconfigs) []devcluster.Proces
 		process(c, "snap-csi-plugin", layout.Hub, "snap-csi-plugin", "--mode=controller", "--bind-address=unix://"+driverSocket,
 			"--kubeconfig="+host["snap-csi-plugin-controller"], "--namespace="+kit.Namespace, "--metrics-bind-address=:9108"),
 		sidecar(c, "csi-provisioner", "csi-provisioner", driverSocket, host["snap-csi-plugin-controller"],
-			"--default-fstype=ext4", "--retry-interval-start=200ms", "--retry-interval-max=5s"),
+			"--default-fstype=ext4", "--timeout=30s", "--retry-interval-start=200ms", "--retry-interval-max=5s"),
 		sidecar(c, "csi-attacher", "csi-attacher", driverSocket, host["snap-csi-plugin-controller"],
 			"--default-fstype=ext4", "--retry-interval-start=200ms", "--retry-interval-max=5s"),
 	}

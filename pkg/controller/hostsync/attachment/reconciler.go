@@ -6,7 +6,9 @@ package attachment
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -29,6 +31,8 @@ const (
 // Reconciler keeps one DPUVolumeAttachment and its VolumeAttachment in step.
 type Reconciler struct {
 	Clusters hostsync.Clusters
+	// Clock is the machine's if nil.
+	Clock clock.PassiveClock
 }
 
 // Index registers the field index by node.
@@ -80,6 +84,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	s := &state{attachment: attachment, mirror: mirror}
 	err = r.carry(ctx, s)
+	if wait := s.keepBack(r.clock().Now()); err == nil && wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
 	if _, statusErr := kube.PatchStatus(ctx, r.Clusters.Host, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
 		report(a, s, err)
 	}); statusErr != nil {
@@ -101,6 +108,29 @@ type state struct {
 }
 
 func (s *state) replica() bool { return s.attachment.Spec.Role == storagev1alpha1.RoleReplica }
+
+// grace is how long an attachment that makes its way as it should is not
+// written about: most are shown before, and need one write instead of five.
+const grace = 2 * time.Second
+
+// keepBack is how long the status can wait: until the attachment has been on
+// its way for longer than grace, unless it has arrived or waits for something
+// that somebody should know of. One that is shown no longer is told at once.
+func (s *state) keepBack(now time.Time) time.Duration {
+	seen := see(s)
+	was := s.attachment.Status.Warmth
+	if s.waiting != "" || seen.ready(s.replica()) || was == storagev1alpha1.AttachmentAttached || was == storagev1alpha1.AttachmentPreEmulated {
+		return 0
+	}
+	return min(grace, max(0, grace-now.Sub(s.attachment.CreationTimestamp.Time)))
+}
+
+func (r *Reconciler) clock() clock.PassiveClock {
+	if r.Clock == nil {
+		return clock.RealClock{}
+	}
+	return r.Clock
+}
 
 // carry walks the phases in order; a phase that sets waiting ends the walk.
 func (r *Reconciler) carry(ctx context.Context, s *state) error {

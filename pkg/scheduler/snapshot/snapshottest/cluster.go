@@ -76,16 +76,18 @@ func (c *Cluster) Dead(name string) *Cluster {
 // Volume is a claim with the volume that it is bound to; the volume's handle
 // is "volume-" and the claim's name.
 func Volume(claim string) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
-	return &corev1.PersistentVolumeClaim{
+	c := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ClaimNamespace, Name: claim},
 		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv-" + claim},
 		Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
-	}, &corev1.PersistentVolume{
+	}
+	v := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pv-" + claim},
 		Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
 			CSI: &corev1.CSIPersistentVolumeSource{Driver: Driver, VolumeHandle: "volume-" + claim},
 		}},
 	}
+	return c, v
 }
 
 // Attachment is an attachment of a claim's volume to a node.
