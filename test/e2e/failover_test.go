@@ -78,6 +78,34 @@ var _ = Describe("failover", Ordered, func() {
 		Expect(kit.Apply(ctx, clients.Host, filepath.Join(bed.Root(), "deploy", "examples", "storage-failover.yaml"))).To(Succeed())
 	})
 
+	It("takes the storage's word when host and DPU lose power together", func(ctx context.Context) {
+		r := newRoom(ctx)
+		pod := r.moored(ctx, "snap-failover")
+		first := runs(ctx, pod)
+		old := first.Spec.NodeName
+		dpu := "dpu-" + strings.TrimPrefix(old, "host-")
+		data := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-moored-0", Namespace: r.name}}
+		volume := volumeOf(ctx, data)
+		Eventually(replicaOf(volume)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).ShouldNot(BeEmpty())
+		sh(ctx, pod, "echo before | dd of=/data/journal conv=fsync 2>/dev/null")
+
+		By("powering off " + old + " and " + dpu)
+		begin := time.Now()
+		Expect(bed.PowerOff(ctx, old)).To(Succeed())
+		Expect(bed.PowerOff(ctx, dpu)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(bed.PowerOn(ctx, dpu)).To(Succeed())
+			Expect(bed.PowerOn(ctx, old)).To(Succeed())
+		})
+		_, err := kit.AwaitRunning(ctx, clients.Host, pod, string(first.UID), patience)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(sh(ctx, pod, "cat /data/journal")).To(Equal("before\n"))
+		GinkgoWriter.Printf("power-off of both to the new pod: %s\n", time.Since(begin).Round(time.Millisecond))
+		claim := &moorv1alpha1.WriterClaim{}
+		Expect(clients.DPU.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: volume}, claim)).To(Succeed())
+		Expect(claim.Status.Receipts).To(ContainElement(HaveField("Kind", moorv1alpha1.ReceiptStorage)))
+	})
+
 	It("runs the pod again at its replica when the host loses power, and loses no acknowledged write", func(ctx context.Context) {
 		r := newRoom(ctx)
 		pod := r.moored(ctx, "snap-failover")
