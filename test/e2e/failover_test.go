@@ -22,6 +22,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/test/kit"
+	"github.com/moor-storage/moor/test/proof"
 )
 
 // moored makes a StatefulSet of one pod with one volume of the class.
@@ -73,6 +74,27 @@ func replicaOf(volume string) func(context.Context) (string, error) {
 	}
 }
 
+// recorded begins to record the claim of a volume.
+func recorded(ctx context.Context, volume string) *proof.Recorder {
+	GinkgoHelper()
+	record, err := proof.Watch(ctx, clients.DPU, kit.Namespace, volume)
+	Expect(err).NotTo(HaveOccurred())
+	return record
+}
+
+// proven expects that the volume had one writer at a time from its beginning,
+// and that the journals lost nothing.
+func proven(ctx context.Context, record *proof.Recorder, volume string, journals ...proof.Journal) {
+	GinkgoHelper()
+	// The log is read first: it must not know more than the record.
+	writes, err := kit.MediumLog(vendorVolume(ctx, volume))
+	Expect(err).NotTo(HaveOccurred())
+	states, err := record.States(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(writes).NotTo(BeEmpty(), "the pods wrote to the medium")
+	Expect(proof.Check(proof.History{Volume: volume, States: states, Writes: writes, Journals: journals})).To(BeEmpty())
+}
+
 var _ = Describe("failover", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		Expect(kit.Apply(ctx, clients.Host, filepath.Join(bed.Root(), "deploy", "examples", "storage-failover.yaml"))).To(Succeed())
@@ -86,6 +108,7 @@ var _ = Describe("failover", Ordered, func() {
 		dpu := "dpu-" + strings.TrimPrefix(old, "host-")
 		data := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-moored-0", Namespace: r.name}}
 		volume := volumeOf(ctx, data)
+		record := recorded(ctx, volume)
 		Eventually(replicaOf(volume)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).ShouldNot(BeEmpty())
 		sh(ctx, pod, "echo before | dd of=/data/journal conv=fsync 2>/dev/null")
 
@@ -99,11 +122,13 @@ var _ = Describe("failover", Ordered, func() {
 		})
 		_, err := kit.AwaitRunning(ctx, clients.Host, pod, string(first.UID), patience)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(sh(ctx, pod, "cat /data/journal")).To(Equal("before\n"))
+		got := sh(ctx, pod, "cat /data/journal")
+		Expect(got).To(Equal("before\n"))
 		GinkgoWriter.Printf("power-off of both to the new pod: %s\n", time.Since(begin).Round(time.Millisecond))
 		claim := &moorv1alpha1.WriterClaim{}
 		Expect(clients.DPU.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: volume}, claim)).To(Succeed())
 		Expect(claim.Status.Receipts).To(ContainElement(HaveField("Kind", moorv1alpha1.ReceiptStorage)))
+		proven(ctx, record, volume, proof.Journal{Name: "/data/journal", Acknowledged: []string{"before"}, Read: strings.Fields(got)})
 	})
 
 	It("runs the pod again at its replica when the host loses power, and loses no acknowledged write", func(ctx context.Context) {
@@ -113,6 +138,7 @@ var _ = Describe("failover", Ordered, func() {
 		old := first.Spec.NodeName
 		data := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-moored-0", Namespace: r.name}}
 		volume := volumeOf(ctx, data)
+		record := recorded(ctx, volume)
 		var replica string
 		Eventually(replicaOf(volume)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).ShouldNot(BeEmpty())
 		replica, err := replicaOf(volume)(ctx)
@@ -135,7 +161,9 @@ var _ = Describe("failover", Ordered, func() {
 		sh(ctx, pod, "echo after | dd of=/data/journal oflag=append conv=notrunc,fsync 2>/dev/null")
 		GinkgoWriter.Printf("power-off to the first fsynced write of the new pod: %s\n", time.Since(begin).Round(time.Millisecond))
 		Expect(again.Spec.NodeName).To(Equal(replica), "it runs where the replica is")
-		Expect(strings.Fields(sh(ctx, pod, "cat /data/journal"))).To(Equal(append(acknowledged, "after")))
+		acknowledged = append(acknowledged, "after")
+		got := strings.Fields(sh(ctx, pod, "cat /data/journal"))
+		Expect(got).To(Equal(acknowledged))
 
 		claim := &moorv1alpha1.WriterClaim{}
 		Expect(clients.DPU.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: volume}, claim)).To(Succeed())
@@ -144,6 +172,7 @@ var _ = Describe("failover", Ordered, func() {
 		writes, err := kit.MediumLog(vendorVolume(ctx, volume))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(writersInOrder(writes)).To(HaveLen(2), "no write of the old host after the first of the new one")
+		proven(ctx, record, volume, proof.Journal{Name: "/data/journal", Acknowledged: acknowledged, Read: got})
 
 		By("powering " + old + " on again")
 		Expect(bed.PowerOn(ctx, old)).To(Succeed())
