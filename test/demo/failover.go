@@ -2,16 +2,21 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/test/kit"
+	"github.com/moor-storage/moor/test/proof"
 )
 
 // lines is how many lines are written and acknowledged before the power-off.
@@ -27,17 +32,17 @@ func (d *demo) failover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var acknowledged []string
-	for i := range lines {
-		line := strconv.Itoa(i)
-		if _, err := kit.Exec(ctx, d.bed, podKey, fmt.Sprintf("echo %s | dd of=/data/journal oflag=append conv=notrunc,fsync 2>/dev/null", line)); err != nil {
-			return err
-		}
-		acknowledged = append(acknowledged, line)
+	acknowledged, err := d.journal(ctx)
+	if err != nil {
+		return err
 	}
-	d.say("\n6. %s loses power while the pod runs on it; its DPU stays up", pod.Spec.NodeName)
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
+	witnesses, err := d.witnesses(watching)
+	if err != nil {
+		return err
+	}
+	d.say("\n6. %s loses power while the pod runs on it; its DPU stays up", pod.Spec.NodeName)
 	timeline, err := kit.Watch(watching, failoverHops(d.clients, pod)...)
 	if err != nil {
 		return err
@@ -59,7 +64,23 @@ func (d *demo) failover(ctx context.Context) error {
 		return fmt.Errorf("the journal holds %q, acknowledged was %q: this must never happen", strings.Fields(got), want)
 	}
 	d.say("   acknowledged writes lost: 0 of %d", lines)
+	if err := d.testify(ctx, witnesses); err != nil {
+		return err
+	}
 	return d.bed.PowerOn(ctx, pod.Spec.NodeName)
+}
+
+// journal lets the pod write lines, each fsynced, and returns them.
+func (d *demo) journal(ctx context.Context) ([]string, error) {
+	var acknowledged []string
+	for i := range lines {
+		line := strconv.Itoa(i)
+		if _, err := kit.Exec(ctx, d.bed, podKey, fmt.Sprintf("echo %s | dd of=/data/journal oflag=append conv=notrunc,fsync 2>/dev/null", line)); err != nil {
+			return nil, err
+		}
+		acknowledged = append(acknowledged, line)
+	}
+	return acknowledged, nil
 }
 
 // replicasReady reports whether every volume has a replica that only lacks its
@@ -77,4 +98,90 @@ func (d *demo) replicasReady(ctx context.Context) (bool, error) {
 		}
 	}
 	return ready == 2, nil
+}
+
+// witness looks at one volume from outside: at its medium and at the right to
+// write it.
+type witness struct {
+	volume, vendorVolume string
+	record               *proof.Recorder
+	// old is what the claim said when the witness began.
+	old proof.State
+}
+
+// witnesses begins to look at both volumes of the pod.
+func (d *demo) witnesses(ctx context.Context) ([]witness, error) {
+	var out []witness
+	for _, name := range []string{"files-moored-0", "block-moored-0"} {
+		claim := &corev1.PersistentVolumeClaim{}
+		if err := d.clients.Host.Get(ctx, client.ObjectKey{Namespace: podKey.Namespace, Name: name}, claim); err != nil {
+			return nil, fmt.Errorf("find the volume of claim %s: %w", name, err)
+		}
+		w, err := d.witness(ctx, claim.Spec.VolumeName)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+func (d *demo) witness(ctx context.Context, volume string) (witness, error) {
+	w := witness{volume: volume}
+	claim, pv := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
+	if err := d.clients.DPU.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: kube.ClaimName(volume)}, claim); err != nil {
+		return w, fmt.Errorf("find the vendor's claim of volume %s: %w", volume, err)
+	}
+	if err := d.clients.DPU.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, pv); err != nil {
+		return w, fmt.Errorf("find the vendor's volume of volume %s: %w", volume, err)
+	}
+	w.vendorVolume = pv.Spec.CSI.VolumeHandle
+	var err error
+	if w.record, err = proof.Watch(ctx, d.clients.DPU, kit.Namespace, volume); err != nil {
+		return w, err
+	}
+	states, err := w.record.States(ctx)
+	if err != nil {
+		return w, err
+	}
+	if len(states) == 0 {
+		return w, fmt.Errorf("volume %s has no WriterClaim", volume)
+	}
+	w.old = states[len(states)-1]
+	return w, nil
+}
+
+// testify counts what the old host wrote after the fence, and fails if any
+// volume had two writers.
+func (d *demo) testify(ctx context.Context, witnesses []witness) error {
+	late := 0
+	for _, w := range witnesses {
+		// The log is read first: it must not know more than the record.
+		writes, err := kit.MediumLog(w.vendorVolume)
+		if err != nil {
+			return err
+		}
+		states, err := w.record.States(ctx)
+		if err != nil {
+			return err
+		}
+		h := proof.History{Volume: w.volume, States: states, Writes: writes}
+		n, err := h.After(w.old.Holder, w.old.Epoch)
+		if err != nil {
+			return err
+		}
+		late += n
+		var broken []error
+		for _, v := range proof.Check(h) {
+			broken = append(broken, errors.New(v.String()))
+		}
+		if err := errors.Join(broken...); err != nil {
+			return fmt.Errorf("more than one writer; this must never happen: %w", err)
+		}
+	}
+	d.say("   writes of the old host after the fence: %d", late)
+	if late > 0 {
+		return fmt.Errorf("the old host wrote %d times after the fence; this must never happen", late)
+	}
+	return nil
 }
