@@ -58,6 +58,10 @@ e2e: ## end-to-end tests on the test bed (root)
 bench: bin/moor-dev ## measure; JSON and a table in bench/results (root)
 	@hack/steps.sh bench
 
+.PHONY: model
+model: ## check the model of the writer claim (needs spin)
+	@hack/model.sh
+
 .PHONY: generate
 generate: ## generate deep copies, CRDs and gRPC code
 	@hack/protoc.sh && hack/generate.sh

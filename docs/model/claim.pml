@@ -1,0 +1,364 @@
+/*
+ * The right to write one volume: two DPUs, each with a host that writes, one
+ * WriterClaim. README.md says what is modelled and how to run it.
+ *
+ * Each atomic block is one request, to the API server, SNAP or the vendor.
+ * Between two of them anything else may happen, for any length of time: that is
+ * a pause, a late message and a stale cache. FAIL is a crash, a lost request
+ * or an error at that point: what the process knew is forgotten. A lost answer
+ * is a crash just after the request.
+ */
+#ifndef EPOCHS
+#define EPOCHS 3	/* grants in all */
+#endif
+#ifndef MADE
+#define MADE 2		/* how often VolumeAttachment 0 is made */
+#endif
+#ifndef MADE1
+#define MADE1 1		/* how often VolumeAttachment 1 is made */
+#endif
+#ifdef LIVE
+#define FAIL :: false -> goto idle
+#else
+#define FAIL :: goto idle
+#endif
+
+#ifdef LIVE
+#define LIVEFIRST && (d == 1 || epoch == 0) && (d == 0 || epoch > 0)
+#define LIVEFENCE && holder == 0
+#else
+#define LIVEFIRST
+#define LIVEFENCE
+#endif
+
+#define FREE 0
+#define GRANTED 1
+#define FENCING 2
+#define NOBODY 2
+#define WILL (d == 0 -> va[d].uid < MADE : va[d].uid < MADE1)
+
+/* The WriterClaim. Phase and epoch together never return to what they were, so
+   to compare them is to compare the resourceVersion. */
+byte phase, epoch, holder = NOBODY;
+/* Whom the storage's receipt speaks of: the highest epoch it ended. */
+byte revokedEpoch[2];
+
+/* VolumeAttachments in the API server; 'uid' tells one from the next of its name. */
+typedef Attachment {
+	bit here, deleting;
+	byte uid, epoch, retired;
+	bit dpuFin, claimFin, storageFin;
+	bit attached, noticed, words
+}
+Attachment va[2];
+/* The SVVolumeAttachment is there, and with it the storage lets the DPU in. That
+   the attacher is slow is no different from being asked later. */
+bit svva[2];
+/* The vendor vouches that ControllerUnpublish revokes. */
+bit revokes;
+
+/* SNAP: the epoch that is shown (0: nothing), and the call that it was sent. */
+byte shown[2], sent[2];
+/* A pass of the DPU may still send a call. */
+bit busy[2];
+/* The highest epoch of which the medium has accepted a write. */
+byte accepted;
+
+#ifdef UNREVOKED
+#define LETIN(d) true
+#else
+#define LETIN(d) (!revokes || svva[d])
+#endif
+
+/* SW, second half. With receipt B a DPU that nobody reaches goes on showing; the
+   storage lets it in no more. */
+inline onlyOne() {
+	assert(!(shown[0] && shown[1] && LETIN(0) && LETIN(1)))
+}
+
+/* Finalizers hold an object that is being deleted; it goes with the last. */
+inline settle(n) {
+	if
+	:: va[n].here && va[n].deleting && !va[n].dpuFin && !va[n].claimFin && !va[n].storageFin ->
+		va[n].here = 0; va[n].deleting = 0; va[n].epoch = 0; va[n].retired = 0;
+		va[n].attached = 0; va[n].noticed = 0; va[n].words = 0
+	:: else
+	fi
+}
+
+/* SNAP executes calls in the order in which it got them, and detaches only when
+   no write is under way any more. */
+#ifdef SNAP_REORDERS
+#define HIDEABLE true
+#else
+#define HIDEABLE (sent[d] == 0)
+#endif
+
+/* ---- SNAP and the medium, which outlive Moor's processes ---- */
+
+inline accept(n) {
+	assert(shown[n] >= accepted);	/* SW */
+	accepted = shown[n]
+}
+
+proctype snap(bit d) {
+end:	do
+	:: atomic { sent[d] != 0 -> shown[d] = sent[d]; sent[d] = 0; onlyOne() }
+	/* the host writes, and the storage lets it in */
+	:: atomic { shown[d] != 0 && shown[d] != accepted && LETIN(d) -> accept(d) }
+#ifndef LIVE
+	/* SNAP or the whole DPU restarts */
+	:: atomic { shown[d] != 0 || sent[d] != 0 -> shown[d] = 0; sent[d] = 0 }
+#endif
+	od
+}
+
+/* ---- pkg/node/dpu: one pass after another, from a cache ---- */
+
+/* What the claim says to this DPU, see refusal() in claim.go. */
+#ifdef NO_EPOCH
+#define MINE (phase == GRANTED && holder == d)
+#define OPEN (va[d].epoch != 0)
+#else
+#define OPEN (va[d].epoch > va[d].retired)
+#define MINE (phase == GRANTED && holder == d && epoch == e)
+#endif
+
+#define MAYHIDE !(phase == GRANTED && holder == d && epoch == va[d].epoch && !va[d].deleting && shown[d] == epoch)
+#define RETIRES (phase == FENCING && holder == d && va[d].here && (va[d].retired < epoch || va[d].attached))
+#define GOES (va[d].here && va[d].deleting && va[d].dpuFin)
+
+/*
+ * A pass is led by a cache, which may be behind by any length. It decides only
+ * what is tried: what matters is read live. So any pass may begin at any time
+ * here, which is more than any cache could do. The same holds for what a merge
+ * patch leaves out because the cache has it already.
+ */
+proctype dpu(bit d) {
+	byte e;
+#ifdef NO_LIVE_READ
+	byte seen;	/* an epoch in the cache */
+#endif
+end:
+idle:
+	atomic { busy[d] = 0; e = 0 };
+	do
+	/* protect: before the first effect, and never on what is being deleted */
+	:: atomic { va[d].here && !va[d].deleting && !va[d].dpuFin -> va[d].dpuFin = 1 }
+#ifdef NO_LIVE_READ
+	:: atomic { seen != va[d].epoch -> seen = va[d].epoch }
+	:: atomic { seen != 0 && shown[d] != seen -> e = seen; busy[d] = 1; break }
+#else
+	/* confirm: the attachment is read live ... */
+	:: atomic { va[d].here && !va[d].deleting && va[d].dpuFin && OPEN && (shown[d] != va[d].epoch || !va[d].attached) ->
+		e = va[d].epoch; busy[d] = 1; break }
+#endif
+	/* giveUp, sweep: hidden; and that is noted, or the process dies before */
+	:: atomic { shown[d] != 0 && MAYHIDE && HIDEABLE -> shown[d] = 0 }
+	:: atomic { va[d].attached && MAYHIDE && HIDEABLE -> shown[d] = 0; va[d].attached = 0 }
+#ifdef RECEIPT_FIRST
+	:: atomic { RETIRES -> va[d].attached = 0; va[d].retired = epoch }
+#else
+	/* retire: withdrawn, then said; died in between is giveUp. Receipt A. */
+	:: atomic { RETIRES && HIDEABLE -> shown[d] = 0; va[d].attached = 0; va[d].retired = epoch }
+	/* a cache that is behind leaves 'attached' out of the merge patch */
+	:: atomic { RETIRES && HIDEABLE -> shown[d] = 0; va[d].retired = epoch }
+#endif
+	/* detach: withdrawn, noted, let go */
+	:: atomic { GOES && HIDEABLE -> shown[d] = 0; va[d].attached = 0; va[d].retired = (va[d].epoch > va[d].retired -> va[d].epoch : va[d].retired) }
+	:: atomic { GOES && !va[d].attached && shown[d] == 0 && HIDEABLE -> va[d].dpuFin = 0; settle(d) }
+	od;
+#if !defined(NO_LIVE_CLAIM) && !defined(NO_LIVE_READ)
+	if	/* ... and then the claim, last */
+	:: atomic { MINE }
+	:: atomic { !MINE -> goto idle }
+	fi;
+#endif
+	if	/* a pause: anything may have happened since the claim was read */
+	:: atomic { sent[d] == 0 -> sent[d] = e }
+	FAIL
+	fi;
+	if	/* SNAP answers; or the call is broken off, and executed all the same */
+	:: atomic { sent[d] == 0 -> va[d].attached = va[d].here; goto idle }
+	FAIL
+	fi
+}
+
+/* ---- pkg/controller/hostsync/attachment: grant.go ---- */
+
+/* A storage that was closed by receipt B is opened again only after the DPU has
+   cleared up. THE CODE DOES NOT CHECK THIS: see README.md, holes. */
+#ifdef REOPENED_EARLY
+#define CLEARED(d) true
+#else
+#define CLEARED(d) (revokedEpoch[d] == 0 || (shown[d] == 0 && sent[d] == 0 && !busy[d]))
+#endif
+
+proctype hostsync(bit d) {
+	byte ep;
+end:
+idle:
+	ep = 0;
+	do
+	/* A mirror may come before the claim is free: it is a replica's then. */
+	:: atomic { !va[d].here && WILL && CLEARED(d) ->
+		va[d].uid++; va[d].here = 1; va[d].claimFin = 1 }
+	/* The user, or a failover, lets go. */
+#ifdef LIVE
+	:: atomic { va[d].here && !va[d].deleting && d == 0 && phase != FREE -> va[d].deleting = 1; settle(d) }
+#else
+	:: atomic { va[d].here && !va[d].deleting -> va[d].deleting = 1; settle(d) }
+#endif
+	/* judge, stillWanted: the claim is read, then the attachment */
+	:: atomic { va[d].here && !va[d].deleting && phase == FREE && epoch < EPOCHS LIVEFIRST -> ep = epoch; break }
+	/* granted, and the epoch not written yet */
+	:: atomic { va[d].here && !va[d].deleting && phase == GRANTED && holder == d && va[d].epoch != epoch -> ep = epoch; goto promote }
+	od;
+	if	/* compare and swap */
+#ifdef NO_CAS
+	:: atomic { phase = GRANTED; holder = d; epoch = ep + 1; goto idle }
+#else
+	:: atomic { phase == FREE && epoch == ep -> phase = GRANTED; holder = d; epoch = ep + 1; goto idle }
+	:: atomic { !(phase == FREE && epoch == ep) -> goto idle }
+#endif
+	FAIL
+	fi;
+promote:	/* a merge patch, by name */
+	if
+	:: atomic { if :: va[d].here -> va[d].epoch = ep :: else fi; goto idle }
+	FAIL
+	fi
+}
+
+/* ---- pkg/controller/fence: Reconciler (decide.go) ---- */
+
+#define RELEASED(n) (va[n].here && va[n].deleting && !va[n].dpuFin && !va[n].attached)
+
+/* What snap-controller has noticed; act.go takes any words of it for that. */
+#ifdef NOT_NOTICED
+#define NOTICED(n) true
+#else
+#ifdef NOTICED_BY_WORDS
+#define NOTICED(n) (va[n].noticed || va[n].words)
+#else
+#define NOTICED(n) va[n].noticed
+#endif
+#endif
+#define MAYLETGO(n) (revokes && va[n].here && va[n].deleting && va[n].claimFin && !(phase != FREE && holder == n) && \
+	revokedEpoch[n] != 0 && revokedEpoch[n] >= va[n].epoch)
+
+/* What is read in one step here is read claim first. As the claim is compared
+   when it is written, it was the same while the attachment was read. */
+#define HELDBY(n) (phase != FREE && holder == n)
+#define CANGO(n) (va[n].here && va[n].deleting && va[n].claimFin)
+#ifdef NO_RECEIPT
+#define PROOF(n) true
+#else
+#define PROOF(n) RELEASED(n)
+#endif
+#define ENDED(n) (va[n].here && ((!va[n].attached && va[n].retired >= epoch) || RELEASED(n)))
+#define REVOCABLE(n) (revokes && va[n].here && va[n].deleting && va[n].storageFin && NOTICED(n))
+
+proctype orderly() {
+	byte ep, n;
+end:
+idle:
+	atomic { ep = 0; n = 0 };
+	do
+#ifdef CLAIM_READ_LAST
+	:: atomic { CANGO(0) && RELEASED(0) -> n = 0; break }	/* as the code is: the attachment first ... */
+	:: atomic { CANGO(1) && RELEASED(1) -> n = 1; break }
+#else
+	:: atomic { CANGO(0) && PROOF(0) && HELDBY(0) -> ep = epoch; break }
+	:: atomic { CANGO(1) && PROOF(1) && HELDBY(1) -> ep = epoch; break }
+#endif
+	:: atomic { CANGO(0) && RELEASED(0) && !HELDBY(0) -> va[0].claimFin = 0; settle(0) }
+	:: atomic { CANGO(1) && RELEASED(1) && !HELDBY(1) -> va[1].claimFin = 0; settle(1) }
+	od;
+#ifdef CLAIM_READ_LAST
+	if	/* ... and then the claim */
+	:: atomic { HELDBY(n) -> ep = epoch }
+	:: atomic { !HELDBY(n) -> goto idle }
+	fi;
+#endif
+	if
+	:: atomic { phase != FREE && epoch == ep -> phase = FREE; holder = NOBODY; goto idle }
+	:: atomic { !(phase != FREE && epoch == ep) -> goto idle }
+	FAIL
+	fi
+}
+
+/* ---- pkg/controller/fence: Failover (act.go, receipt.go) ---- */
+
+proctype failover() {
+	bit b;
+	byte ep;
+end:
+idle:
+	atomic { b = 0; ep = 0 };
+	do
+	/* The host is judged to be dead, rightly or not. Its deletion of the
+	   attachment is the user's in hostsync: it may come or not. */
+	:: atomic { phase == GRANTED LIVEFENCE -> phase = FENCING }
+	/* revoke: a DPU that is silent, or is taken to be */
+	:: atomic { phase == FENCING && REVOCABLE(holder) && svva[holder] -> svva[holder] = 0 }
+	/* prove */
+#ifdef NO_RECEIPT
+	:: atomic { phase == FENCING -> ep = epoch; break }
+#endif
+	:: atomic { phase == FENCING && ENDED(holder) -> ep = epoch; break }
+	:: atomic { phase == FENCING && REVOCABLE(holder) && !svva[holder] -> ep = epoch; b = 1; break }
+	/* letGo: an epoch that the storage ended, a DPU that is silent */
+	:: atomic { MAYLETGO(0) -> va[0].dpuFin = 0; va[0].claimFin = 0; settle(0) }
+	:: atomic { MAYLETGO(1) -> va[1].dpuFin = 0; va[1].claimFin = 0; settle(1) }
+	od;
+	if
+	:: atomic { phase == FENCING && epoch == ep ->
+		if :: b -> revokedEpoch[holder] = ep :: else fi;
+		phase = FREE; holder = NOBODY; goto idle }
+	:: atomic { !(phase == FENCING && epoch == ep) -> goto idle }
+	FAIL
+	fi
+}
+
+/* ---- pkg/controller/dpucluster/attachment, and the vendor's attacher ---- */
+
+proctype storage(bit d) {
+end:
+	do
+	/* hold, with the resourceVersion */
+	:: atomic { va[d].here && !va[d].deleting && !va[d].storageFin -> va[d].storageFin = 1 }
+	/* ask; as long as the cache is behind, for what is going too */
+	:: atomic { va[d].storageFin && !va[d].noticed && !svva[d] -> svva[d] = 1; onlyOne() }
+#ifdef NOTICED_BY_WORDS
+	/* a pass that is not complete says so */
+	:: atomic { va[d].storageFin && !va[d].words -> va[d].words = 1 }
+#endif
+	/* detach: from here on it never asks again for this attachment */
+	:: atomic { va[d].deleting && va[d].storageFin && !va[d].noticed -> va[d].noticed = 1 }
+	:: atomic { va[d].noticed && !va[d].dpuFin && svva[d] -> svva[d] = 0 }
+	:: atomic { va[d].noticed && !va[d].dpuFin && !svva[d] -> va[d].storageFin = 0; settle(d) }
+	od
+}
+
+init {
+	atomic {
+#ifdef REVOKES
+		revokes = REVOKES;
+#else
+		if :: revokes = 0 :: revokes = 1 fi;
+#endif
+		run snap(0); run snap(1); run dpu(0); run dpu(1); run hostsync(0); run hostsync(1);
+		run orderly(); run failover();
+		/* The storage's side matters only where it revokes. */
+		if :: revokes -> run storage(0); run storage(1) :: else fi
+#ifdef LEADERS
+		; run orderly()
+#endif
+	}
+}
+
+#ifdef LIVE
+/* What is free, and wanted by DPU 1, it gets and shows. */
+ltl granted { <> (shown[1] != 0) }
+#endif

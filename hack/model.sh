@@ -1,0 +1,52 @@
+#!/bin/bash
+# Checks docs/model/claim.pml: that the protocol holds, that each check which is
+# dropped from it is missed, and what docs/model/README.md says of the holes.
+# Needs spin and a C compiler.
+set -eu
+model=$(cd "$(dirname "$0")/../docs/model" && pwd)/claim.pml
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+run() { # run EXPECTED WORDS DEFINES...; EXPECTED is "holds" or "caught"
+	local expected=$1 words=$2 got errors states start=$SECONDS
+	shift 2
+	(
+		cd "$work"
+		spin -a "$@" "$model" >spin.log || { cat spin.log; exit 1; }
+		cc -O2 -w -DSAFETY -DMEMLIM=4000 -DVECTORSZ=512 -o pan pan.c
+		./pan -E -n -m100000 >pan.log 2>&1
+	)
+	errors=$(sed -n 's/.*errors: \([0-9]*\).*/\1/p' "$work/pan.log")
+	states=$(sed -n 's/ *\([^ ]*\) states, stored.*/\1/p' "$work/pan.log")
+	got=unfinished
+	if grep -q 'assertion violated' "$work/pan.log"; then
+		got=caught
+	elif [ "$errors" = 0 ] && ! grep -qE 'not completed|max search depth|out of memory' "$work/pan.log"; then
+		got=holds
+	fi
+	printf '%-60s %-10s %12s %4ss\n' "$words" "$got" "$states" "$((SECONDS - start))"
+	[ "$got" = "$expected" ] || { echo "model: expected: $expected" >&2; failed=1; }
+}
+
+dpu="-DREVOKES=0 -DEPOCHS=3 -DMADE=2"
+storage="-DREVOKES=1 -DEPOCHS=2 -DMADE=1"
+printf '%-60s %-10s %12s %5s\n' WHAT RESULT STATES TIME
+run holds "the protocol, receipt A" $dpu -DMADE1=2
+run holds "the protocol, receipts A and B" $storage
+echo "--- a check is dropped"
+run caught "the DPU trusts its cache, nothing is read live" $dpu -DNO_LIVE_READ
+run caught "epochs are not compared" $dpu -DNO_EPOCH
+run caught "a claim is freed without a receipt" $dpu -DNO_RECEIPT
+run caught "the receipt is written before the device is withdrawn" $dpu -DRECEIPT_FIRST
+run caught "the claim is granted without compare-and-swap" $dpu -DNO_CAS
+run caught "receipt B though the storage does not revoke" $storage -DUNREVOKED
+run caught "receipt B though snap-controller may ask again" $storage -DNOT_NOTICED
+echo "--- a check that another one covers"
+run holds "the attachment is read live, the claim is not" $dpu -DNO_LIVE_CLAIM
+echo "--- holes: the model without what README.md assumes"
+run caught "SNAP executes calls out of order" $dpu -DSNAP_REORDERS
+run caught "any words of snap-controller count as noticed" $storage -DNOTICED_BY_WORDS
+run caught "the storage is reopened before the DPU has cleared up" -DREVOKES=1 -DEPOCHS=2 -DMADE=2 -DREOPENED_EARLY
+run caught "two leaders; fence reads the claim last" $dpu -DLEADERS -DCLAIM_READ_LAST
+exit $failed
