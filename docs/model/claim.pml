@@ -18,7 +18,7 @@
 #define MADE1 1		/* how often VolumeAttachment 1 is made */
 #endif
 #ifdef LIVE
-#define FAIL :: false -> goto idle
+#define FAIL :: atomic { false -> goto idle }
 #else
 #define FAIL :: goto idle
 #endif
@@ -125,8 +125,13 @@ end:	do
 #endif
 
 #define MAYHIDE !(phase == GRANTED && holder == d && epoch == va[d].epoch && !va[d].deleting && shown[d] == epoch)
-#define RETIRES (phase == FENCING && holder == d && va[d].here && (va[d].retired < epoch || va[d].attached))
-#define GOES (va[d].here && va[d].deleting && va[d].dpuFin)
+#define RETIRES (ANSWERS && phase == FENCING && holder == d && va[d].here && (va[d].retired < epoch || va[d].attached))
+#ifdef SILENT
+#define ANSWERS (d == 1)	/* DPU 0 does nothing that would be a receipt */
+#else
+#define ANSWERS true
+#endif
+#define GOES (ANSWERS && va[d].here && va[d].deleting && va[d].dpuFin)
 
 /*
  * A pass is led by a cache, which may be behind by any length. It decides only
@@ -161,11 +166,13 @@ idle:
 #else
 	/* retire: withdrawn, then said; died in between is giveUp. Receipt A. */
 	:: atomic { RETIRES && HIDEABLE -> shown[d] = 0; va[d].attached = 0; va[d].retired = epoch }
+#ifndef LIVE
 	/* a cache that is behind leaves 'attached' out of the merge patch */
 	:: atomic { RETIRES && HIDEABLE -> shown[d] = 0; va[d].retired = epoch }
 #endif
+#endif
 	/* detach: withdrawn, noted, let go */
-	:: atomic { GOES && HIDEABLE -> shown[d] = 0; va[d].attached = 0; va[d].retired = (va[d].epoch > va[d].retired -> va[d].epoch : va[d].retired) }
+	:: atomic { GOES && HIDEABLE && (shown[d] != 0 || va[d].attached || va[d].retired < va[d].epoch) -> shown[d] = 0; va[d].attached = 0; va[d].retired = (va[d].epoch > va[d].retired -> va[d].epoch : va[d].retired) }
 	:: atomic { GOES && !va[d].attached && shown[d] == 0 && HIDEABLE -> va[d].dpuFin = 0; settle(d) }
 	od;
 #if !defined(NO_LIVE_CLAIM) && !defined(NO_LIVE_READ)
@@ -359,6 +366,7 @@ init {
 }
 
 #ifdef LIVE
-/* What is free, and wanted by DPU 1, it gets and shows. */
+/* DPU 0 gets the claim and loses it, in order or by a fence. If nothing crashes
+   and caches catch up, DPU 1, which waits, gets and shows it. */
 ltl granted { <> (shown[1] != 0) }
 #endif
