@@ -72,12 +72,34 @@ func (p *Path) takeLock() error {
 	if err != nil {
 		return fmt.Errorf("open the lock of %s: %w", p.dir, err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := lockSoon(f); err != nil {
 		f.Close()
 		return fmt.Errorf("data path %s is used by a living emulator: %w", p.dir, err)
 	}
 	p.lock = f
 	return nil
+}
+
+// dyingTime is how long an emulator that was killed may hold its lock still:
+// its threads end one by one, and one that waits for the kernel ends late.
+const dyingTime = 20 * time.Second
+
+// lockSoon locks f, and waits for a holder that is about to end.
+func lockSoon(f *os.File) error {
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	late := time.After(dyingTime)
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil || !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-late:
+			return err
+		}
+	}
 }
 
 // clean removes what an emulator that was killed left: its loop devices first,

@@ -80,13 +80,25 @@ func Identify(pid int) (Identity, error) {
 	return Identity{PID: pid, Start: stat.Start, Boot: BootID()}, nil
 }
 
-// Alive reports whether this very process runs. A zombie does not.
+// Alive reports whether this very process runs. A zombie does not, unless a
+// thread of it is still ending: until then it holds its files and locks.
 func (i Identity) Alive() bool {
 	if i.PID <= 0 || i.Boot != BootID() {
 		return false
 	}
 	stat, err := ReadStat(i.PID)
-	return err == nil && stat.Start == i.Start && stat.State != 'Z' && stat.State != 'X'
+	if err != nil || stat.Start != i.Start || stat.State == 'X' {
+		return false
+	}
+	return stat.State != 'Z' || threads(i.PID) > 1
+}
+
+func threads(pid int) int {
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return 0
+	}
+	return len(tasks)
 }
 
 // Signal sends a signal to this very process; it is not an error if it is gone.
