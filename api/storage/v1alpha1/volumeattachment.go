@@ -102,6 +102,11 @@ type VolumeAttachmentStatus struct {
 	// snap-controller. An addition of Moor.
 	// +optional
 	StorageMessage string `json:"storageMessage,omitempty"`
+	// StorageDetaching: snap-controller has seen that the attachment is being
+	// deleted, and asks the vendor for nothing more but to detach. Writer:
+	// snap-controller. An addition of Moor.
+	// +optional
+	StorageDetaching bool `json:"storageDetaching,omitempty"`
 	// DPU is what the DPU shows.
 	// +optional
 	DPU VolumeAttachmentDPU `json:"dpu,omitempty"`

@@ -110,7 +110,7 @@ func (f *Failover) revoke(ctx context.Context, s *scene, t *target) (revocation,
 	}
 	out.vouched = driver.Annotations[AnnotationRevokes] == "true"
 	out.asked = t.mirror.Spec.VolumeAttachmentRef != nil
-	out.noticed = !t.mirror.DeletionTimestamp.IsZero() && t.mirror.Status.StorageMessage != ""
+	out.noticed = !t.mirror.DeletionTimestamp.IsZero() && t.mirror.Status.StorageDetaching
 	if !out.vouched || !out.asked || !out.noticed {
 		return out, nil
 	}

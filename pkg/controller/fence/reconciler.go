@@ -70,12 +70,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || !found || !concerns(attachment) {
 		return ctrl.Result{}, err
 	}
-	found, err = kube.Find(ctx, r.Live, req.NamespacedName, attachment)
-	if err != nil || !found || !concerns(attachment) {
-		return ctrl.Result{}, err
-	}
+	// The claim first: it is freed by compare-and-swap, so what is read of
+	// the attachment afterwards is newer than the claim that is written over.
+	// The other way round, one who paused in between could free the claim of a
+	// newer attachment of the same name.
 	claim, err := r.claim(ctx, attachment)
 	if err != nil {
+		return ctrl.Result{}, err
+	}
+	uid := attachment.UID
+	found, err = kube.Find(ctx, r.Live, req.NamespacedName, attachment)
+	if err != nil || !found || attachment.UID != uid || !concerns(attachment) {
 		return ctrl.Result{}, err
 	}
 	d := decide(attachment, claim)

@@ -275,7 +275,7 @@ func (s *stage) vouch() {
 }
 
 func (s *stage) noticed() {
-	s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Status.StorageMessage = "waiting for the DPU" })
+	s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Status.StorageDetaching = true })
 }
 
 func (s *stage) sv() (*storagev1alpha1.SVVolumeAttachment, bool) {

@@ -48,7 +48,7 @@ func TestTheVendorsAnswerIsPassedOn(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"tier": "gold", "lun": "7"}, x.Spec.Parameters); diff != "" {
 		t.Error(diff)
 	}
-	if !x.Status.StorageAttached || x.Status.StorageMessage != "" {
+	if !x.Status.StorageAttached || x.Status.StorageMessage != "" || x.Status.StorageDetaching {
 		t.Errorf("%+v", x.Status)
 	}
 	if n := m.WritesOn(x); n > 3 {

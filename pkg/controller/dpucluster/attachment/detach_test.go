@@ -21,6 +21,9 @@ func TestDetachInOrder(t *testing.T) {
 		t.Fatal("the vendor detaches while the DPU uses the volume")
 	}
 	m.wantMessage("waiting for DPU d1 to withdraw")
+	if !m.x().Status.StorageDetaching {
+		t.Error("the deletion was seen, and the status does not say so")
+	}
 	m.edit(func(a *storagev1alpha1.VolumeAttachment) {
 		a.Finalizers, a.Status.DPU.Attached = []string{storagev1alpha1.FinalizerVolumeAttachment}, false
 	})

@@ -92,6 +92,7 @@ func (r *Reconciler) report(ctx context.Context, a *storagev1alpha1.VolumeAttach
 	_, err := kube.PatchStatus(ctx, r.Client, a, func(a *storagev1alpha1.VolumeAttachment) {
 		a.Status.StorageAttached = attached
 		a.Status.StorageMessage = words
+		a.Status.StorageDetaching = !a.DeletionTimestamp.IsZero()
 	})
 	return ctrl.Result{}, errors.Join(failure, client.IgnoreNotFound(err))
 }
