@@ -28,7 +28,6 @@ type Reconciler struct {
 }
 
 // SetupWithManager watches the Events about claims in the target namespace.
-// Two workers: an event is small work, and order matters little.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	events := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, e *corev1.Event) []reconcile.Request {
 		if e.InvolvedObject.Kind != "PersistentVolumeClaim" {
