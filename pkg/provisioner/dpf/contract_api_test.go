@@ -44,6 +44,11 @@ func TestAttachmentsContract(t *testing.T) {
 		if err := clusters.Host.Create(t.Context(), known); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() {
+			if err := clusters.Host.Delete(context.Background(), known); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	provisionertest.TestAttachments(t, func(t *testing.T) (provisioner.Volumes, provisioner.Attachments) {
 		return onServer(t, player{})
@@ -78,7 +83,7 @@ func onServer(t *testing.T, p player) (provisioner.Volumes, provisioner.Attachme
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
-	platform, err := Platform(ctx, Options{Client: cached, Cache: watched, Namespace: namespace, Timeout: 2 * time.Second})
+	platform, err := Platform(ctx, Options{Client: cached, Cache: watched, Namespace: namespace, Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +106,9 @@ func onServer(t *testing.T, p player) (provisioner.Volumes, provisioner.Attachme
 
 // player does what the controllers behind the objects do.
 type player struct {
-	// idle leaves volumes unbound, with words.
+	// idle leaves volumes unbound, with words; begun, with a vendor chosen.
 	idle      bool
+	begun     bool
 	c         client.WithWatch
 	namespace string
 }
@@ -213,7 +219,11 @@ func (p player) volume(ctx context.Context, v *storagev1alpha1.DPUVolume, used b
 	}
 	_, err := kube.PatchStatus(ctx, p.c, v, func(v *storagev1alpha1.DPUVolume) {
 		if p.idle {
-			kube.Conditions{List: &v.Status.Conditions, Generation: v.Generation}.False(storagev1alpha1.ConditionReady, storagev1alpha1.ReasonPending, "the array is full")
+			conditions := kube.Conditions{List: &v.Status.Conditions, Generation: v.Generation}
+			conditions.False(storagev1alpha1.ConditionReady, storagev1alpha1.ReasonPending, "the array is full")
+			if p.begun {
+				conditions.True(storagev1alpha1.ConditionScheduled)
+			}
 			return
 		}
 		v.Status.Phase = storagev1alpha1.DPUVolumeBound
@@ -225,14 +235,32 @@ func (p player) volume(ctx context.Context, v *storagev1alpha1.DPUVolume, used b
 	return client.IgnoreNotFound(err)
 }
 
-// TestDeadlineWords: who waits in vain is told what the controllers said.
+// TestDeadlineWords: who waits in vain is told what the controllers said. A
+// request for which nothing was begun is taken back, and nothing is left of it;
+// where a vendor was chosen, a volume may come yet, and the outcome is open.
 func TestDeadlineWords(t *testing.T) {
-	volumes, _ := onServer(t, player{idle: true})
-	_, err := volumes.Create(t.Context(), provisioner.VolumeSpec{Name: "v", CapacityBytes: 1 << 20, Mode: provisioner.Block, AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOnce}})
-	if !errors.Is(err, context.DeadlineExceeded) || !provisioner.Uncertain(err) {
-		t.Errorf("got %v, want an ended deadline", err)
-	}
-	if want := "create volume v: context deadline exceeded: the array is full"; err == nil || err.Error() != want {
-		t.Errorf("got %q, want %q", err, want)
+	const full = "create volume v: context deadline exceeded: the array is full"
+	for name, c := range map[string]struct {
+		begun bool
+		is    error
+		words string
+		left  bool
+	}{
+		"nothing was begun":   {false, provisioner.ErrPrecondition, "precondition failed; the request was taken back: " + full, false},
+		"a vendor was chosen": {true, context.DeadlineExceeded, full, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			volumes, _ := onServer(t, player{idle: true, begun: c.begun})
+			_, err := volumes.Create(t.Context(), provisioner.VolumeSpec{Name: "v", CapacityBytes: 1 << 20, Mode: provisioner.Block, AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOnce}})
+			if !errors.Is(err, c.is) || provisioner.Uncertain(err) != c.left {
+				t.Errorf("got %v, want %v, uncertain: %t", err, c.is, c.left)
+			}
+			if err == nil || err.Error() != c.words {
+				t.Errorf("got %q, want %q", err, c.words)
+			}
+			if _, err := volumes.Get(t.Context(), "v"); (err == nil) != c.left {
+				t.Errorf("read afterwards: %v, want it left: %t", err, c.left)
+			}
+		})
 	}
 }
