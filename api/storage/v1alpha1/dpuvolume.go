@@ -12,6 +12,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.accessModes == oldSelf.accessModes",message="accessModes is immutable"
 // +kubebuilder:validation:XValidation:rule="self.resources == oldSelf.resources",message="resources is immutable"
 // +kubebuilder:validation:XValidation:rule="self.volumeMode == oldSelf.volumeMode",message="volumeMode is immutable"
+// +kubebuilder:validation:XValidation:rule="!has(self.replication) || !has(self.replication.warmth) || self.replication.warmth != 'Attached' || self.accessModes.exists(m, m in ['ReadWriteMany', 'ReadOnlyMany'])",message="replication.warmth Attached is for volumes that several hosts may have at once: a single writer's replica stays hidden from its host until it is promoted"
 type DPUVolumeSpec struct {
 	// DPUStoragePolicyName names a DPUStoragePolicy in the same namespace.
 	// +kubebuilder:validation:MinLength=1

@@ -25,6 +25,11 @@ type DPUVolumeAttachmentSpec struct {
 	// +kubebuilder:default=Primary
 	// +optional
 	Role Role `json:"role,omitempty"`
+	// Warmth of a Replica: PreEmulated (default) or, for volumes that several
+	// hosts may have at once, Attached. Nothing to a Primary. An addition of
+	// Moor.
+	// +optional
+	Warmth Warmth `json:"warmth,omitempty"`
 	// ReadOnly: the host uses the volume for reading only; its node service
 	// mounts it so. An addition of Moor.
 	// +optional

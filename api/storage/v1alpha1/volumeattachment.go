@@ -31,6 +31,10 @@ type VolumeAttachmentSpec struct {
 	// Role: Primary (default) or Replica. An addition of Moor.
 	// +optional
 	Role Role `json:"role,omitempty"`
+	// Warmth of a Replica: PreEmulated (default) or Attached; a single
+	// writer's is never shown. An addition of Moor.
+	// +optional
+	Warmth Warmth `json:"warmth,omitempty"`
 	// Epoch of the WriterClaim under which this DPU may expose a
 	// single-writer volume; 0 if none was granted. An addition of Moor.
 	// +optional

@@ -91,6 +91,8 @@ func (s *survey) planned(chosen placement.Placement, hold string, again time.Dur
 	for _, a := range s.standing() {
 		if a.Spec.DPUNodeName != s.primary().Spec.DPUNodeName && !slices.Contains(chosen.Keep, a.Spec.DPUNodeName) {
 			p.remove = append(p.remove, a)
+		} else if a.Spec.Warmth != s.warmth() {
+			p.warm = append(p.warm, a)
 		}
 	}
 	room := max(0, int(s.volume.Spec.Replication.MaxShares)-len(s.attachments))

@@ -74,6 +74,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 type plan struct {
 	// remove are replicas of ours that are to go.
 	remove []*storagev1alpha1.DPUVolumeAttachment
+	// warm are replicas of ours that are to be kept with another warmth.
+	warm []*storagev1alpha1.DPUVolumeAttachment
 	// add are nodes that are to get one.
 	add []string
 	// state is what the volume's status is to say.
@@ -85,6 +87,11 @@ type plan struct {
 func (r *Reconciler) apply(ctx context.Context, s *survey, p plan) error {
 	for _, a := range p.remove {
 		if err := r.remove(ctx, a); err != nil {
+			return err
+		}
+	}
+	for _, a := range p.warm {
+		if err := r.warm(ctx, a, s.warmth()); err != nil {
 			return err
 		}
 	}
@@ -108,6 +115,15 @@ func (r *Reconciler) remove(ctx context.Context, a *storagev1alpha1.DPUVolumeAtt
 	}
 	if err == nil {
 		ctrl.LoggerFrom(ctx).Info("replica removed", obs.KeyAttachment, a.Name, obs.KeyNode, a.Spec.DPUNodeName)
+	}
+	return nil
+}
+
+// warm has a replica kept as the volume's replication says now.
+func (r *Reconciler) warm(ctx context.Context, a *storagev1alpha1.DPUVolumeAttachment, warmth storagev1alpha1.Warmth) error {
+	_, err := kube.Patch(ctx, r.Client, a.DeepCopy(), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Spec.Warmth = warmth })
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("keep replica %s %s: %w", a.Name, warmth, err)
 	}
 	return nil
 }
@@ -164,7 +180,7 @@ func (s *survey) replica(node string) *storagev1alpha1.DPUVolumeAttachment {
 		},
 		Spec: storagev1alpha1.DPUVolumeAttachmentSpec{
 			DPUNodeName: node, DPUVolumeName: s.name, Role: storagev1alpha1.RoleReplica,
-			FunctionTypeConfig: as.FunctionTypeConfig, ReadOnly: as.ReadOnly,
+			FunctionTypeConfig: as.FunctionTypeConfig, ReadOnly: as.ReadOnly, Warmth: s.warmth(),
 		},
 	}
 }

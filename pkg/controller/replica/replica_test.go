@@ -114,7 +114,7 @@ func TestMadeLikeThePrimary(t *testing.T) {
 	node := w.replicas("vol")[0]
 	got := w.attachment("vol", node)
 	want := p.Spec
-	want.DPUNodeName, want.Role = node, replica
+	want.DPUNodeName, want.Role, want.Warmth = node, replica, storagev1alpha1.WarmthPreEmulated
 	if d := cmp.Diff(want, got.Spec); d != "" || got.Labels[storagev1alpha1.LabelReplicaOf] != "vol" {
 		t.Errorf("labels %v, spec (-want +got):\n%s", got.Labels, d)
 	}
@@ -365,6 +365,34 @@ func TestNoLongerWanted(t *testing.T) {
 		if got := w.replicas("vol"); len(got) != int(n) {
 			t.Errorf("%v are left, want %d", got, n)
 		}
+	}
+}
+
+// TestWarmthFollows: the volume's warmth is that of its replicas, also when it
+// changes; nothing is made anew, and the primary is nobody's replica.
+func TestWarmthFollows(t *testing.T) {
+	w := newWorld(t, 3, 2)
+	w.attach("vol", "a", primary)
+	var before []string
+	for _, warmth := range []storagev1alpha1.Warmth{storagev1alpha1.WarmthAttached, storagev1alpha1.WarmthPreEmulated} {
+		v := &storagev1alpha1.DPUVolume{}
+		w.must(w.c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "vol"}, v))
+		v.Spec.Replication.Warmth = warmth
+		w.must(w.c.Update(t.Context(), v))
+		w.pass("vol")
+		nodes := w.replicas("vol")
+		for _, n := range nodes {
+			if got := w.attachment("vol", n); got.Spec.Warmth != warmth || !got.DeletionTimestamp.IsZero() {
+				t.Errorf("replica on %s: warmth %q, want %q", n, got.Spec.Warmth, warmth)
+			}
+		}
+		if before != nil && !slices.Equal(before, nodes) || len(nodes) != 2 {
+			t.Errorf("replicas on %v, before on %v", nodes, before)
+		}
+		before = nodes
+	}
+	if got := w.attachment("vol", "a").Spec.Warmth; got != "" {
+		t.Errorf("the primary was given the warmth %s", got)
 	}
 }
 

@@ -53,6 +53,11 @@ func (s *survey) wanted() int {
 	return int(s.volume.Spec.Replication.MaxMountReplicaCount)
 }
 
+// warmth is how ready replicas are to be kept.
+func (s *survey) warmth() storagev1alpha1.Warmth {
+	return cmp.Or(s.volume.Spec.Replication.Warmth, storagev1alpha1.WarmthPreEmulated)
+}
+
 // primary is the attachment through which the volume is used; nil if there is
 // none. Of several the first that is attached.
 func (s *survey) primary() *storagev1alpha1.DPUVolumeAttachment {

@@ -26,6 +26,12 @@ func replica(attachment *storagev1alpha1.VolumeAttachment) bool {
 	return attachment.Spec.Role == storagev1alpha1.RoleReplica
 }
 
+// wantsAttached reports whether a replica is to be shown to its host: it may
+// be where several hosts may have the volume at once.
+func wantsAttached(attachment *storagev1alpha1.VolumeAttachment) bool {
+	return attachment.Spec.Warmth == storagev1alpha1.WarmthAttached
+}
+
 // fencedEpoch returns the epoch that is being taken from node, for this
 // attachment; 0 if none is.
 func fencedEpoch(node string, attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) int64 {

@@ -137,12 +137,13 @@ func first(a, b bool) int {
 // checkClaim finds out whether the volume may be shown here, and takes it away
 // from the host if not.
 func (r *Reconciler) checkClaim(ctx context.Context, p *pass) error {
-	if !singleWriter(p.attachment, p.volume) {
-		return nil
-	}
-	if replica(p.attachment) {
+	single := singleWriter(p.attachment, p.volume)
+	if replica(p.attachment) && (single || !wantsAttached(p.attachment)) {
 		p.refused = refusal(r.o.Node, p.attachment, nil)
 		return r.giveUp(ctx, p)
+	}
+	if !single {
+		return nil
 	}
 	claim, err := r.liveClaim(ctx, volumeName(p.attachment))
 	if err != nil {
@@ -306,7 +307,7 @@ func (r *Reconciler) confirm(ctx context.Context, p *pass) error {
 		return fmt.Errorf("confirm that the attachment still stands: %w: %w", provisioner.ErrUnavailable, err)
 	}
 	if !found || now.UID != p.attachment.UID || !now.DeletionTimestamp.IsZero() || now.Spec.Epoch != p.attachment.Spec.Epoch ||
-		replica(now) != replica(p.attachment) || now.Status.DPU.RetiredEpoch != p.attachment.Status.DPU.RetiredEpoch ||
+		replica(now) != replica(p.attachment) || wantsAttached(now) != wantsAttached(p.attachment) || now.Status.DPU.RetiredEpoch != p.attachment.Status.DPU.RetiredEpoch ||
 		!controllerutil.ContainsFinalizer(now, storagev1alpha1.FinalizerDPUAttachment) || now.Status.DPU.DeviceName != p.dpu.DeviceName {
 		return fmt.Errorf("the attachment has changed since it was read: %w", provisioner.ErrBusy)
 	}

@@ -88,14 +88,68 @@ func (c *cluster) grantOnly(a *storagev1alpha1.VolumeAttachment, epoch int64) {
 	c.claim(volumeName(a), &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: a.Spec.NodeName, Attachment: a.Name, Epoch: epoch})
 }
 
-// TestReplicaOfSharedVolume: many may write, so it is shown without a claim.
-func TestReplicaOfSharedVolume(t *testing.T) {
-	c := newCluster(t)
-	m := newMachine(t, c, "dpu-1")
-	c.volume("v1", corev1.ReadWriteMany)
-	c.role(c.attachment("v1", "dpu-1").Name, storagev1alpha1.RoleReplica)
-	if a := m.settle("dpu-1-v1"); !a.Status.DPU.Attached || a.Status.DPU.PreEmulated {
-		t.Fatalf("got %+v", a.Status)
+// TestReplicaWarmth: a replica is shown only where its warmth asks for that
+// and several hosts may have the volume; it follows a change both ways, and its
+// function stays the same.
+func TestReplicaWarmth(t *testing.T) {
+	const cold, warm = storagev1alpha1.WarmthPreEmulated, storagev1alpha1.WarmthAttached
+	for name, tc := range map[string]struct {
+		mode   corev1.PersistentVolumeAccessMode
+		warmth []storagev1alpha1.Warmth
+		shown  []bool
+	}{
+		"many writers, nothing said":      {corev1.ReadWriteMany, []storagev1alpha1.Warmth{""}, []bool{false}},
+		"many writers, attached":          {corev1.ReadWriteMany, []storagev1alpha1.Warmth{warm}, []bool{true}},
+		"many readers, attached":          {corev1.ReadOnlyMany, []storagev1alpha1.Warmth{warm}, []bool{true}},
+		"many writers, up and down":       {corev1.ReadWriteMany, []storagev1alpha1.Warmth{cold, warm, cold}, []bool{false, true, false}},
+		"one writer, whatever is said":    {corev1.ReadWriteOnce, []storagev1alpha1.Warmth{warm, cold, warm}, []bool{false, false, false}},
+		"one pod alone, whatever is said": {corev1.ReadWriteOncePod, []storagev1alpha1.Warmth{warm}, []bool{false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			m := newMachine(t, c, "dpu-1")
+			c.volume("v1", tc.mode)
+			c.role(c.attachment("v1", "dpu-1").Name, storagev1alpha1.RoleReplica)
+			function := ""
+			for i, warmth := range tc.warmth {
+				a := c.get("dpu-1-v1")
+				a.Spec.Warmth = warmth
+				c.must(c.Update(t.Context(), a))
+				a = m.settle("dpu-1-v1")
+				if a.Status.DPU.Attached != tc.shown[i] || a.Status.DPU.PreEmulated == tc.shown[i] || m.shown()["dev_v1-pvc"].Visible != tc.shown[i] || a.Status.Message != "" {
+					t.Fatalf("with warmth %q: %+v, %v", warmth, a.Status, m.shown())
+				}
+				if function == "" {
+					function = a.Status.DPU.PCIDeviceAddress
+				}
+				if a.Status.DPU.PCIDeviceAddress != function {
+					t.Errorf("the function changed from %s to %s", function, a.Status.DPU.PCIDeviceAddress)
+				}
+			}
+			if n := m.calls("nvme_controller_attach_ns"); n != 0 && provisioner.SingleNode([]provisioner.AccessMode{provisioner.AccessMode(tc.mode)}) {
+				t.Errorf("a single writer's replica was visible %d times", n)
+			}
+		})
+	}
+}
+
+// TestSharedReplicaIsPromoted: without a claim; what is shown already stays so.
+func TestSharedReplicaIsPromoted(t *testing.T) {
+	for _, warmth := range []storagev1alpha1.Warmth{storagev1alpha1.WarmthPreEmulated, storagev1alpha1.WarmthAttached} {
+		c := newCluster(t)
+		m := newMachine(t, c, "dpu-1")
+		c.volume("v1", corev1.ReadWriteMany)
+		a := c.attachment("v1", "dpu-1")
+		c.role(a.Name, storagev1alpha1.RoleReplica)
+		a = c.get(a.Name)
+		a.Spec.Warmth = warmth
+		c.must(c.Update(t.Context(), a))
+		m.settle(a.Name)
+		made := m.calls("nvme_controller_create")
+		c.role(a.Name, storagev1alpha1.RolePrimary)
+		if now := m.settle(a.Name); !now.Status.DPU.Attached || m.calls("nvme_controller_attach_ns") != 1 || m.calls("nvme_controller_create") != made {
+			t.Errorf("%s: %+v, attached %d times", warmth, now.Status, m.calls("nvme_controller_attach_ns"))
+		}
 	}
 }
 

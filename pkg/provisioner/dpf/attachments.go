@@ -155,7 +155,7 @@ func (a *Attachments) ask(ctx context.Context, want *storagev1alpha1.DPUVolumeAt
 		return "", refused("ask for it", err)
 	}
 	asked, replica := have.Spec, have.Spec.Role == storagev1alpha1.RoleReplica
-	asked.Role = want.Spec.Role
+	asked.Role, asked.Warmth = want.Spec.Role, want.Spec.Warmth
 	switch {
 	case asked != want.Spec && replica:
 		// It would stand in the way for ever.

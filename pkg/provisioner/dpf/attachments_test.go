@@ -128,7 +128,9 @@ func TestAttachTakesWhatIsThere(t *testing.T) {
 	hotplug := attachment(storagev1alpha1.RoleReplica)
 	hotplug.Spec.FunctionTypeConfig = storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypePF, HotplugFunction: true}
 	before := attachment("")
+	warm := attachment(storagev1alpha1.RoleReplica)
 	yes := true
+	warm.Spec.Warmth, warm.Status.DPUAttached = storagev1alpha1.WarmthAttached, &yes
 	before.Status.DPUAttached = &yes
 	for name, tc := range map[string]struct {
 		there   *storagev1alpha1.DPUVolumeAttachment
@@ -137,6 +139,7 @@ func TestAttachTakesWhatIsThere(t *testing.T) {
 	}{
 		"nothing":                     {nil, 0, nil},
 		"replica":                     {attachment(storagev1alpha1.RoleReplica), 1, nil},
+		"replica that is shown":       {warm, 1, nil},
 		"primary":                     {before, 0, nil},
 		"replica being released":      {gone, 1, provisioner.ErrBusy},
 		"replica of another function": {hotplug, 0, provisioner.ErrBusy},

@@ -51,6 +51,15 @@ func (r *Reconciler) ensureMirror(ctx context.Context, s *state) error {
 	return nil
 }
 
+// warm tells the DPU how ready to keep a replica.
+func (r *Reconciler) warm(ctx context.Context, s *state) error {
+	if !s.replica() || s.mirror.Spec.Warmth == s.attachment.Spec.Warmth {
+		return nil
+	}
+	_, err := kube.Patch(ctx, r.Clusters.DPU, s.mirror, func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Warmth = s.attachment.Spec.Warmth })
+	return err
+}
+
 // grant gives the DPU of a primary the right to write, if the volume has a
 // single writer and nobody holds it, and writes the epoch where the DPU reads
 // it. Until then a replica that was promoted stays one down there: the DPU
@@ -209,6 +218,7 @@ func mirrorOf(s *state, c hostsync.Clusters) *storagev1alpha1.VolumeAttachment {
 			}},
 			FunctionTypeConfig: s.attachment.Spec.FunctionTypeConfig,
 			Role:               s.attachment.Spec.Role,
+			Warmth:             s.attachment.Spec.Warmth,
 		},
 	}
 	if singleWriter(s.volume) {

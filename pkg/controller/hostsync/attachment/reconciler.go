@@ -109,6 +109,11 @@ type state struct {
 
 func (s *state) replica() bool { return s.attachment.Spec.Role == storagev1alpha1.RoleReplica }
 
+// hidden reports whether it shall be made ready, and not be shown.
+func (s *state) hidden() bool {
+	return s.replica() && s.attachment.Spec.Warmth != storagev1alpha1.WarmthAttached
+}
+
 // grace is how long an attachment that makes its way as it should is not
 // written about: most are shown before, and need one write instead of five.
 const grace = 2 * time.Second
@@ -119,7 +124,7 @@ const grace = 2 * time.Second
 func (s *state) keepBack(now time.Time) time.Duration {
 	seen := see(s)
 	was := s.attachment.Status.Warmth
-	if s.waiting != "" || seen.ready(s.replica()) || was == storagev1alpha1.AttachmentAttached || was == storagev1alpha1.AttachmentPreEmulated {
+	if s.waiting != "" || seen.ready(s.hidden()) || was == storagev1alpha1.AttachmentAttached || was == storagev1alpha1.AttachmentPreEmulated {
 		return 0
 	}
 	return min(grace, max(0, grace-now.Sub(s.attachment.CreationTimestamp.Time)))
@@ -134,7 +139,7 @@ func (r *Reconciler) clock() clock.PassiveClock {
 
 // carry walks the phases in order; a phase that sets waiting ends the walk.
 func (r *Reconciler) carry(ctx context.Context, s *state) error {
-	for _, phase := range []func(context.Context, *state) error{r.findVolume, r.findDPU, r.ensureMirror, r.grant} {
+	for _, phase := range []func(context.Context, *state) error{r.findVolume, checkWarmth, r.findDPU, r.ensureMirror, r.warm, r.grant} {
 		if err := phase(ctx, s); err != nil || s.waiting != "" {
 			return err
 		}
@@ -157,6 +162,16 @@ func (r *Reconciler) findVolume(ctx context.Context, s *state) error {
 		s.waiting = fmt.Sprintf("DPUVolume %s is not bound yet", key.Name)
 	}
 	s.volume = volume
+	return nil
+}
+
+// checkWarmth refuses a replica that its host would see although another host
+// has the right to write.
+func checkWarmth(_ context.Context, s *state) error {
+	if s.replica() && !s.hidden() && singleWriter(s.volume) {
+		s.waiting = fmt.Sprintf("volume %s has a single writer, so a replica of it stays hidden from its host until it is promoted: warmth %s is for ReadWriteMany and ReadOnlyMany; use %s",
+			s.volume.Name, storagev1alpha1.WarmthAttached, storagev1alpha1.WarmthPreEmulated)
+	}
 	return nil
 }
 

@@ -85,11 +85,11 @@ func TestReplicaWords(t *testing.T) {
 		words  string
 		warmth storagev1alpha1.AttachmentWarmth
 	}{
-		"vendor silent":                         {func(*storagev1alpha1.VolumeAttachment) {}, "waiting for the vendor to attach the volume to DPU dpu-b", ""},
-		"DPU silent":                            {stored, "waiting for snap-node-driver on DPU dpu-b to prepare the device", storagev1alpha1.AttachmentStorageAttached},
-		"DPU's words":                           {func(m *storagev1alpha1.VolumeAttachment) { stored(m); m.Status.Message = "no function is free" }, "no function is free", storagev1alpha1.AttachmentStorageAttached},
-		"prepared":                              {prepared, "", storagev1alpha1.AttachmentPreEmulated},
-		"shown, as volumes of many writers are": {shown, "", storagev1alpha1.AttachmentAttached},
+		"vendor silent": {func(*storagev1alpha1.VolumeAttachment) {}, "waiting for the vendor to attach the volume to DPU dpu-b", ""},
+		"DPU silent":    {stored, "waiting for snap-node-driver on DPU dpu-b to prepare the device", storagev1alpha1.AttachmentStorageAttached},
+		"DPU's words":   {func(m *storagev1alpha1.VolumeAttachment) { stored(m); m.Status.Message = "no function is free" }, "no function is free", storagev1alpha1.AttachmentStorageAttached},
+		"prepared":      {prepared, "", storagev1alpha1.AttachmentPreEmulated},
+		"shown, still":  {shown, "", storagev1alpha1.AttachmentAttached},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := open(t, corev1.ReadWriteMany)
@@ -103,6 +103,67 @@ func TestReplicaWords(t *testing.T) {
 			}
 			if ready := conditions(got)["Ready"] == "True"; ready != (tc.words == "") {
 				t.Errorf("ready is %v", ready)
+			}
+		})
+	}
+}
+
+// TestReplicaWarmth: the DPU learns of it, at first and of each change; what is
+// to be attached is ready only when it is.
+func TestReplicaWarmth(t *testing.T) {
+	w, r := open(t, corev1.ReadWriteMany)
+	a := replicaOn("b")
+	a.Spec.Warmth = storagev1alpha1.WarmthAttached
+	w.AddHost(a)
+	w.MustPass(r, "b-vol")
+	if m, _ := world.Read(w, w.DPU, mirror("b")); m.Spec.Warmth != storagev1alpha1.WarmthAttached || m.Spec.Role != storagev1alpha1.RoleReplica {
+		t.Fatalf("spec %+v", m.Spec)
+	}
+	for _, step := range []struct {
+		dpu    func(*storagev1alpha1.VolumeAttachment)
+		wanted storagev1alpha1.Warmth
+		seen   storagev1alpha1.AttachmentWarmth
+		ready  bool
+		words  string
+	}{
+		{prepared, storagev1alpha1.WarmthAttached, storagev1alpha1.AttachmentPreEmulated, false, "waiting for snap-node-driver on DPU dpu-b to show the device"},
+		{shown, storagev1alpha1.WarmthAttached, storagev1alpha1.AttachmentAttached, true, ""},
+		{shown, storagev1alpha1.WarmthPreEmulated, storagev1alpha1.AttachmentAttached, true, ""},
+		{prepared, storagev1alpha1.WarmthPreEmulated, storagev1alpha1.AttachmentPreEmulated, true, ""},
+	} {
+		world.Change(w, w.Host, user("b"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Spec.Warmth = step.wanted })
+		world.Change(w, w.DPU, mirror("b"), step.dpu)
+		w.MustPass(r, "b-vol")
+		got, _ := world.Read(w, w.Host, user("b"))
+		if m, _ := world.Read(w, w.DPU, mirror("b")); m.Spec.Warmth != step.wanted {
+			t.Errorf("the DPU is told %s, wanted is %s", m.Spec.Warmth, step.wanted)
+		}
+		if s := got.Status; s.Warmth != step.seen || s.Message != step.words || (conditions(got)["Ready"] == "True") != step.ready || s.Epoch != 0 {
+			t.Errorf("wanted %s: %+v, %v", step.wanted, s, conditions(got))
+		}
+	}
+}
+
+// TestReplicaOfOneWriterIsNeverAttached: it is refused with words, and the DPU
+// never hears of it.
+func TestReplicaOfOneWriterIsNeverAttached(t *testing.T) {
+	for name, later := range map[string]bool{"from the beginning": false, "later": true} {
+		t.Run(name, func(t *testing.T) {
+			w, r := open(t)
+			a := replicaOn("b")
+			if !later {
+				a.Spec.Warmth = storagev1alpha1.WarmthAttached
+			}
+			w.AddHost(a)
+			w.MustPass(r, "b-vol")
+			world.Change(w, w.Host, user("b"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Spec.Warmth = storagev1alpha1.WarmthAttached })
+			w.MustPass(r, "b-vol")
+			if m, found := world.Read(w, w.DPU, mirror("b")); found != later || m.Spec.Warmth == storagev1alpha1.WarmthAttached {
+				t.Errorf("found %v, spec %+v", found, m.Spec)
+			}
+			got, _ := world.Read(w, w.Host, user("b"))
+			if !strings.Contains(got.Status.Message, "has a single writer, so a replica of it stays hidden") || conditions(got)["Ready"] != "False" {
+				t.Errorf("message %q, %v", got.Status.Message, conditions(got))
 			}
 		})
 	}

@@ -31,7 +31,7 @@ func see(s *state) sight {
 }
 
 // ready reports whether it has come as far as it shall.
-func (s sight) ready(replica bool) bool { return s.shown || replica && s.prepared }
+func (s sight) ready(hidden bool) bool { return s.shown || hidden && s.prepared }
 
 func (s sight) warmth() storagev1alpha1.AttachmentWarmth {
 	switch {
@@ -67,7 +67,7 @@ func report(a *storagev1alpha1.DPUVolumeAttachment, s *state, failure error) {
 	}
 	set(conditions, storagev1alpha1.ConditionControllerAttached, seen.stored, a.Status.Message)
 	set(conditions, storagev1alpha1.ConditionDPUAttached, seen.shown, cmp.Or(a.Status.Message, notYetShown))
-	if s.replica() || seen.prepared {
+	if s.hidden() || seen.prepared {
 		set(conditions, storagev1alpha1.ConditionPreEmulated, seen.prepared, a.Status.Message)
 	} else {
 		meta.RemoveStatusCondition(&a.Status.Conditions, storagev1alpha1.ConditionPreEmulated)
@@ -81,7 +81,7 @@ func report(a *storagev1alpha1.DPUVolumeAttachment, s *state, failure error) {
 		conditions.True(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled)
 	}
 	last := storagev1alpha1.ConditionDPUAttached
-	if s.replica() && !seen.shown {
+	if s.hidden() && !seen.shown {
 		last = storagev1alpha1.ConditionPreEmulated
 	}
 	conditions.Summarize(storagev1alpha1.ConditionReady, storagev1alpha1.ConditionDPUVolumeAttachmentReconciled,
@@ -91,7 +91,7 @@ func report(a *storagev1alpha1.DPUVolumeAttachment, s *state, failure error) {
 // words says what the attachment waits for; "" once it is ready.
 func words(s *state, seen sight, failure error) string {
 	switch {
-	case s.waiting == "" && seen.ready(s.replica()):
+	case s.waiting == "" && seen.ready(s.hidden()):
 		return ""
 	case s.waiting != "":
 		return s.waiting
@@ -105,7 +105,7 @@ func words(s *state, seen sight, failure error) string {
 		return "waiting for the vendor to attach the volume to DPU " + s.mirror.Spec.NodeName
 	case s.mirror.Status.Message != "":
 		return s.mirror.Status.Message
-	case s.replica():
+	case s.hidden():
 		return "waiting for snap-node-driver on DPU " + s.mirror.Spec.NodeName + " to prepare the device"
 	}
 	return "waiting for snap-node-driver on DPU " + s.mirror.Spec.NodeName + " to show the device"
