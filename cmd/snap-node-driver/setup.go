@@ -22,6 +22,7 @@ import (
 	"github.com/moor-storage/moor/internal/version"
 	"github.com/moor-storage/moor/pkg/node/dpu"
 	"github.com/moor-storage/moor/pkg/node/heartbeat"
+	"github.com/moor-storage/moor/pkg/node/plugins"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/snap"
 )
@@ -112,9 +113,12 @@ func (o *options) run(ctx context.Context) error {
 	}
 	clients := vendorplugin.NewClients(o.pluginRoot, o.timeout)
 	defer clients.Close()
-	r := o.reconciler(mgr.GetClient(), mgr.GetAPIReader(), clients)
+	r, discovered := o.reconciler(ctx, mgr.GetClient(), mgr.GetAPIReader(), clients)
 	if err := r.SetupWithManager(mgr); err != nil {
 		return err
+	}
+	if err := mgr.Add(discovered); err != nil {
+		return fmt.Errorf("add the discovery of vendor plugins: %w", err)
 	}
 	if err := o.link.add(mgr, r.HostChanged); err != nil {
 		return err
@@ -150,9 +154,13 @@ func (o *options) manager() (ctrl.Manager, error) {
 	})
 }
 
-func (o *options) reconciler(c client.Client, live client.Reader, clients *vendorplugin.Clients) *dpu.Reconciler {
+func (o *options) reconciler(ctx context.Context, c client.Client, live client.Reader, clients *vendorplugin.Clients) (*dpu.Reconciler, *plugins.Registry) {
 	var r *dpu.Reconciler
-	openPlugin := func(name string) (dpu.Plugin, error) { return clients.Client(name) }
+	discovered := plugins.New(plugins.Options{
+		Node: o.node, Root: o.pluginRoot, Period: o.resync,
+		Open:     func(name string) (plugins.Client, error) { return clients.Client(name) },
+		OnChange: func() { r.PluginsChanged(ctx) },
+	})
 	openService := func(socket string) provisioner.DPU {
 		return snap.New(snaprpc.New(socket, o.timeout), snap.Options{
 			Reserved: func(ctx context.Context) map[string]string { return r.Reserved(ctx) },
@@ -160,9 +168,9 @@ func (o *options) reconciler(c client.Client, live client.Reader, clients *vendo
 	}
 	r = dpu.New(dpu.Options{
 		Client: c, Live: live, Node: o.node, Namespace: o.namespace,
-		Plugins:   dpu.NewPlugins(o.node, o.pluginRoot, openPlugin),
+		Plugins:   discovered,
 		Providers: dpu.NewProviders(o.providerRoot, openService),
 		Timeout:   callsPerPass * o.timeout, Resync: o.resync, Host: o.link.sight,
 	})
-	return r
+	return r, discovered
 }

@@ -65,6 +65,19 @@ func (l *line) take() (*services, func(), error) {
 	return &w.services, func() { l.release(w) }, nil
 }
 
+// current returns the connection as it is, for as long as release is not
+// called; nil if there is none.
+func (l *line) current() (*grpc.ClientConn, func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.wire == nil {
+		return nil, nil
+	}
+	w := l.wire
+	w.uses++
+	return w.conn, func() { l.release(w) }
+}
+
 // sameFile compares the time too: the number of a removed file is used again.
 func sameFile(a, b os.FileInfo) bool { return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) }
 

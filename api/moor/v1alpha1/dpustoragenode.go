@@ -43,9 +43,15 @@ type FunctionCount struct {
 
 // PluginState is how a vendor plugin is.
 type PluginState struct {
-	// Name of the plugin.
+	// Name of the plugin: that of its directory.
 	Name string `json:"name"`
-	// Ready: it answers and says so.
+	// Version that it says it is.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// Provider is the SNAP service that it works with.
+	// +optional
+	Provider string `json:"provider,omitempty"`
+	// Ready: it answers, is fit, and says that it is ready.
 	Ready bool `json:"ready"`
 	// Message in words if it is not ready.
 	// +optional

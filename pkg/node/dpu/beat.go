@@ -2,7 +2,6 @@ package dpu
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -15,7 +14,7 @@ const probeTimeout = 3 * time.Second
 
 // State says how this DPU is: the functions of its SNAP services, and its
 // vendor plugins. What does not answer is reported as not ready; that is no
-// error. All are asked at once. After HostChanged it answers at once, with what
+// error. Plugins are not asked: whoever discovers them watches over them. After HostChanged it answers at once, with what
 // it knew of the others, and asks to be asked again.
 func (r *Reconciler) State(ctx context.Context) (moorv1alpha1.DPUState, error) {
 	if last := r.last.Load(); r.hurried.Swap(false) && last != nil {
@@ -26,33 +25,13 @@ func (r *Reconciler) State(ctx context.Context) (moorv1alpha1.DPUState, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	plugins, err := r.o.Plugins.names()
-	if err != nil {
-		return moorv1alpha1.DPUState{}, err
-	}
-	out := moorv1alpha1.DPUState{Plugins: make([]moorv1alpha1.PluginState, len(plugins))}
-	var asking sync.WaitGroup
-	for i, name := range plugins {
-		asking.Go(func() { out.Plugins[i] = r.pluginState(ctx, name) })
-	}
-	asking.Go(func() { out.Functions, out.SNAPReady = r.functions(ctx) })
-	asking.Wait()
+	out := moorv1alpha1.DPUState{Plugins: r.o.Plugins.States()}
+	out.Functions, out.SNAPReady = r.functions(ctx)
 	if r.o.Host != nil {
 		out.Host = r.o.Host()
 		r.last.Store(out.DeepCopy())
 	}
 	return out, nil
-}
-
-func (r *Reconciler) pluginState(ctx context.Context, name string) moorv1alpha1.PluginState {
-	v, err := r.o.Plugins.get(ctx, name)
-	if err == nil {
-		err = r.o.Plugins.lost(name, v.Probe(ctx))
-	}
-	if err != nil {
-		return moorv1alpha1.PluginState{Name: name, Message: err.Error()}
-	}
-	return moorv1alpha1.PluginState{Name: name, Ready: true}
 }
 
 // functions adds up the functions of all SNAP services; ready is whether there

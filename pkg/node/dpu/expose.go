@@ -214,7 +214,7 @@ func (r *Reconciler) findVendor(ctx context.Context, p *pass) error {
 		p.again = missingRetry
 		return nil
 	}
-	v, err := r.o.Plugins.get(ctx, name)
+	v, err := r.plugin(name)
 	if err != nil {
 		return err
 	}
@@ -232,13 +232,13 @@ func (r *Reconciler) findVendor(ctx context.Context, p *pass) error {
 // before anything is done with it: the pass ends, the next one goes on.
 func (r *Reconciler) makeDevice(ctx context.Context, p *pass) error {
 	recorded := p.dpu.DeviceName
-	if recorded != "" && p.vendor.can.Get {
+	if recorded != "" { // DPF's plugins serve GetDevice without announcing it
 		_, err := p.vendor.GetDevice(ctx, p.volumeID, recorded)
 		if err == nil {
 			return nil
 		}
 		if !errors.Is(err, provisioner.ErrNotFound) && !errors.Is(err, provisioner.ErrUnsupported) {
-			return r.o.Plugins.lost(p.vendor.name, err)
+			return r.lost(p.vendor.name, err)
 		}
 	}
 	return r.createDevice(ctx, p)
@@ -248,7 +248,7 @@ func (r *Reconciler) createDevice(ctx context.Context, p *pass) error {
 	recorded := p.dpu.DeviceName
 	device, err := p.vendor.CreateDevice(ctx, openSpec(p))
 	if err != nil {
-		return r.o.Plugins.lost(p.vendor.name, err)
+		return r.lost(p.vendor.name, err)
 	}
 	if device == recorded {
 		return nil

@@ -240,7 +240,7 @@ func (m *machine) start() {
 func (m *machine) restartDriver() {
 	m.Reconciler = New(Options{
 		Client: m.c.driver(), Live: m.c.driver(), Node: m.node, Namespace: ns,
-		Plugins: NewPlugins(m.node, filepath.Join(m.dir, "p"), func(string) (Plugin, error) { return m.vendor, nil }),
+		Plugins: &onDemand{m: m},
 		Providers: NewProviders(filepath.Join(m.dir, "s"), func(socket string) provisioner.DPU {
 			d := provisioner.DPU(snap.New(snaprpc.New(socket, 2*time.Second), snap.Options{
 				Reserved: func(ctx context.Context) map[string]string { return m.Reserved(ctx) },
@@ -253,6 +253,32 @@ func (m *machine) restartDriver() {
 		Timeout: 20 * time.Second, Resync: 10 * time.Second, Clock: m.clock,
 		Jitter: func(d time.Duration) time.Duration { return d },
 	})
+}
+
+// onDemand knows the plugin "local" by its socket, and checks it when asked.
+type onDemand struct{ m *machine }
+
+func (p *onDemand) Names() ([]string, error) { return having(filepath.Join(p.m.dir, "p"), "dpu.sock") }
+
+func (p *onDemand) Get(name string) (vendorplugin.Vetted, error) {
+	if _, err := os.Stat(filepath.Join(p.m.dir, "p", name, "dpu.sock")); err != nil {
+		return vendorplugin.Vetted{}, fmt.Errorf("vendor plugin %s on DPU %s does not answer at %s: is its pod running? %w",
+			name, p.m.node, p.m.pluginSocket(), provisioner.ErrUnavailable)
+	}
+	v, err := vendorplugin.Vet(context.Background(), p.m.vendor)
+	if err != nil {
+		err = fmt.Errorf("vendor plugin %s on DPU %s: %w", name, p.m.node, err)
+	}
+	return v, err
+}
+
+func (p *onDemand) Suspect(string) { p.m.vendor.suspected++ }
+
+func (p *onDemand) States() []moorv1alpha1.PluginState {
+	if _, err := p.Get("local"); err != nil {
+		return []moorv1alpha1.PluginState{{Name: "local", Message: err.Error()}}
+	}
+	return []moorv1alpha1.PluginState{{Name: "local", Ready: true}}
 }
 
 // pass makes one pass over the attachment.
@@ -343,9 +369,9 @@ type fakeVendor struct {
 	suffix string
 	// fail holds an error for the next call of a verb; "verb after" loses
 	// the answer instead.
-	fail   map[string]error
-	opened []provisioner.OpenSpec
-	checks int
+	fail      map[string]error
+	opened    []provisioner.OpenSpec
+	suspected int
 	// hang, if set, is what GetDevice does.
 	hang func(context.Context) error
 }
@@ -366,8 +392,7 @@ func (v *fakeVendor) do(verb string, act func() error) error {
 }
 
 func (v *fakeVendor) Info(context.Context) (vendorplugin.Info, error) {
-	err := v.do("Info", func() error { v.mu.Lock(); defer v.mu.Unlock(); v.checks++; return nil })
-	return vendorplugin.Info{Name: "local"}, err
+	return vendorplugin.Info{Name: "local"}, v.do("Info", func() error { return nil })
 }
 
 func (v *fakeVendor) Probe(context.Context) error { return v.do("Probe", func() error { return nil }) }

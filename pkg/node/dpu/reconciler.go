@@ -48,7 +48,7 @@ type Options struct {
 	Live client.Reader
 	// Node is this DPU's node name, Namespace where the attachments are.
 	Node, Namespace string
-	Plugins         *Plugins
+	Plugins         Plugins
 	Providers       *Providers
 	// Timeout bounds each pass over an attachment as a whole; a call has
 	// its own within it.

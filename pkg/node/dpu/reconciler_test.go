@@ -14,6 +14,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/vendorplugin"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -124,7 +125,7 @@ func TestWaits(t *testing.T) {
 		}, []string{"vendor plugin local on DPU dpu-1"}, provisioner.ErrUnavailable},
 		"block": {func(c *cluster, m *machine) {
 			c.grant(c.attachment("v1", "dpu-1"), 1)
-			m.vendor.can.Block = false
+			m.vendor.can = vendorplugin.Capabilities{Filesystem: true}
 		}, []string{"makes no devices of volume mode Block"}, provisioner.ErrPrecondition},
 		"vendor": {func(c *cluster, _ *machine) {
 			v := c.volume("v2", corev1.ReadWriteMany)
@@ -407,17 +408,37 @@ func TestControllerOptions(t *testing.T) {
 	}
 }
 
-func TestPluginIsCheckedOncePerSocket(t *testing.T) {
+// TestSilentPluginIsSuspected: a plugin that does not answer is checked, one
+// that refuses is not.
+func TestSilentPluginIsSuspected(t *testing.T) {
 	c, m, a := attached(t)
-	m.settle(a.Name)
-	if m.vendor.checks != 1 {
-		t.Fatalf("checked %d times", m.vendor.checks)
+	c.must(c.Delete(t.Context(), a))
+	for i, failure := range []error{provisioner.ErrPrecondition, provisioner.ErrUnavailable} {
+		m.vendor.fail["DeleteDevice"] = failure
+		if err := m.pass(a.Name); !errors.Is(err, failure) || m.vendor.suspected != i {
+			t.Fatalf("got %v, suspected %d times", err, m.vendor.suspected)
+		}
 	}
+}
+
+// TestPluginChangeWakes: what waits for a plugin is looked at again, what is
+// well is not.
+func TestPluginChangeWakes(t *testing.T) {
+	c, m, _ := attached(t)
+	c.attachment("v2", "dpu-1")
+	c.volume("v2", corev1.ReadWriteMany)
 	c.must(os.Remove(m.pluginSocket()))
-	c.must(os.WriteFile(m.pluginSocket()+"2", nil, 0o600))
-	c.must(os.Rename(m.pluginSocket()+"2", m.pluginSocket()))
-	c.must(m.pass(a.Name))
-	if m.vendor.checks != 2 {
-		t.Fatalf("checked %d times after a new socket", m.vendor.checks)
+	if err := m.pass("dpu-1-v2"); err == nil {
+		t.Fatal("attached without a plugin")
+	}
+	for len(m.changed) > 0 {
+		<-m.changed
+	}
+	m.PluginsChanged(t.Context())
+	if len(m.events) != 1 || len(m.changed) != 1 {
+		t.Fatalf("%d looked at again, %d reports", len(m.events), len(m.changed))
+	}
+	if e := <-m.events; e.Object.GetName() != "dpu-1-v2" {
+		t.Fatalf("woke %s", e.Object.GetName())
 	}
 }

@@ -73,16 +73,16 @@ func findOrphans(seen shown, devices []made, attachments []storagev1alpha1.Volum
 // sweep removes what has belonged to no attachment for longer than a period.
 // The cache raises the suspicion; the API server itself has to confirm it, and
 // again just before the removal. Without an answer from there nothing is swept.
-func (r *Reconciler) sweep(ctx context.Context, seen shown, cached []storagev1alpha1.VolumeAttachment) error {
-	devices, failed := r.devices(ctx)
+func (r *Reconciler) sweep(ctx context.Context, seen shown, devices []made, cached []storagev1alpha1.VolumeAttachment) error {
 	if len(findOrphans(seen, devices, cached)) == 0 {
 		clear(r.firstSeen)
-		return failed
+		return nil
 	}
 	live, err := r.liveAttachments(ctx)
 	if err != nil {
-		return errors.Join(failed, fmt.Errorf("nothing is swept: %w", err))
+		return fmt.Errorf("nothing is swept: %w", err)
 	}
+	var failed error
 	now, still := r.o.Clock.Now(), map[orphan]time.Time{}
 	for _, o := range findOrphans(seen, devices, live) {
 		since, known := r.firstSeen[o]
@@ -130,9 +130,9 @@ func (r *Reconciler) remove(ctx context.Context, o orphan, seen shown, devices [
 		r.tellChange()
 		return nil
 	}
-	v, err := r.o.Plugins.get(ctx, o.plugin)
+	v, err := r.plugin(o.plugin)
 	if err == nil {
-		err = r.o.Plugins.lost(o.plugin, v.DeleteDevice(ctx, o.volumeID, o.device))
+		err = r.lost(o.plugin, v.DeleteDevice(ctx, o.volumeID, o.device))
 	}
 	if err != nil {
 		return fmt.Errorf("sweep device %s: %w", o.device, err)
@@ -143,10 +143,10 @@ func (r *Reconciler) remove(ctx context.Context, o orphan, seen shown, devices [
 // devices returns what the plugins that can list have made. Plugins that do
 // not answer are left out, and named in the error.
 func (r *Reconciler) devices(ctx context.Context) ([]made, error) {
-	names, failed := r.o.Plugins.names()
+	names, failed := r.o.Plugins.Names()
 	var out []made
 	for _, name := range names {
-		v, err := r.o.Plugins.get(ctx, name)
+		v, err := r.plugin(name)
 		if err != nil {
 			failed = errors.Join(failed, err)
 			continue
@@ -156,7 +156,7 @@ func (r *Reconciler) devices(ctx context.Context) ([]made, error) {
 		}
 		listed, err := v.ListDevices(ctx)
 		if err != nil {
-			failed = errors.Join(failed, r.o.Plugins.lost(name, err))
+			failed = errors.Join(failed, r.lost(name, err))
 		}
 		for _, d := range listed {
 			out = append(out, made{plugin: name, volumeID: d.VolumeID, device: d.Name})

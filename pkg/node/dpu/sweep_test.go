@@ -13,6 +13,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/internal/vendorplugin"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/snap"
 )
@@ -232,6 +233,33 @@ func TestPatrol(t *testing.T) {
 	}
 	if got := m.calls("nvme_subsystem_list") - before; got < 3 {
 		t.Fatalf("%d listings in 3 rounds", got)
+	}
+}
+
+// TestLiveness: a device that its plugin knows no more is looked at again,
+// whether the plugin lists or is asked by GetDevice, which DPF's plugins serve
+// without announcing it. A plugin that says nothing of it is no witness.
+func TestLiveness(t *testing.T) {
+	cases := map[string]struct {
+		can  vendorplugin.Capabilities
+		get  error
+		want int
+	}{
+		"listed":          {vendorplugin.Capabilities{Block: true, List: true}, errors.New("not asked"), 0},
+		"not listed":      {vendorplugin.Capabilities{Block: true}, nil, 0},
+		"gone":            {vendorplugin.Capabilities{Block: true}, provisioner.ErrNotFound, 1},
+		"cannot tell":     {vendorplugin.Capabilities{Block: true}, provisioner.ErrUnsupported, 0},
+		"does not answer": {vendorplugin.Capabilities{Block: true}, provisioner.ErrUnavailable, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, m, _ := attached(t)
+			m.vendor.can = c.can
+			m.vendor.fail["GetDevice"] = c.get
+			if err := m.Round(t.Context()); err != nil || len(m.events) != c.want {
+				t.Fatalf("%d looked at again, %v", len(m.events), err)
+			}
+		})
 	}
 }
 

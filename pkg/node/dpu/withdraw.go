@@ -67,15 +67,15 @@ func (r *Reconciler) removeDevice(ctx context.Context, p *pass) error {
 		return r.removeAnywhere(ctx, p)
 	}
 	p.volume = volume
-	v, err := r.o.Plugins.get(ctx, volume.Spec.Volume.StorageVendorPluginName)
+	v, err := r.plugin(volume.Spec.Volume.StorageVendorPluginName)
 	if err != nil {
 		return fmt.Errorf("the host no longer sees the volume; its device remains: %w", err)
 	}
 	device, err := r.deviceOf(ctx, v, p)
 	if err != nil || device == "" {
-		return r.o.Plugins.lost(v.name, err)
+		return r.lost(v.name, err)
 	}
-	return r.o.Plugins.lost(v.name, v.DeleteDevice(ctx, p.volumeID, device))
+	return r.lost(v.name, v.DeleteDevice(ctx, p.volumeID, device))
 }
 
 // deviceOf returns the name of the volume's device; "" if there is none. One
@@ -110,7 +110,7 @@ func listed(ctx context.Context, v *vendor, p *pass) (string, error) {
 // removeAnywhere asks every plugin of this DPU for the device of a volume whose
 // vendor is not known any more, and has the one that knows it remove it.
 func (r *Reconciler) removeAnywhere(ctx context.Context, p *pass) error {
-	names, err := r.o.Plugins.names()
+	names, err := r.o.Plugins.Names()
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (r *Reconciler) removeAnywhere(ctx context.Context, p *pass) error {
 			continue
 		}
 		if device != "" {
-			return r.o.Plugins.lost(name, v.DeleteDevice(ctx, p.volumeID, device))
+			return r.lost(name, v.DeleteDevice(ctx, p.volumeID, device))
 		}
 	}
 	if silent != nil {
@@ -134,7 +134,7 @@ func (r *Reconciler) removeAnywhere(ctx context.Context, p *pass) error {
 // askFor returns the plugin, and the name of the volume's device if the plugin
 // knows it. One that cannot tell is taken to know the device on record.
 func (r *Reconciler) askFor(ctx context.Context, name string, p *pass) (*vendor, string, error) {
-	v, err := r.o.Plugins.get(ctx, name)
+	v, err := r.plugin(name)
 	if err != nil {
 		return nil, "", err
 	}
@@ -142,7 +142,7 @@ func (r *Reconciler) askFor(ctx context.Context, name string, p *pass) (*vendor,
 	switch {
 	case v.can.List:
 		device, err := listed(ctx, v, p)
-		return v, device, r.o.Plugins.lost(name, err)
+		return v, device, r.lost(name, err)
 	case !v.can.Get || recorded == "":
 		return v, recorded, nil
 	}
@@ -150,7 +150,7 @@ func (r *Reconciler) askFor(ctx context.Context, name string, p *pass) (*vendor,
 	if errors.Is(err, provisioner.ErrNotFound) {
 		return v, "", nil
 	}
-	return v, recorded, r.o.Plugins.lost(name, err)
+	return v, recorded, r.lost(name, err)
 }
 
 // exposureDiffers reports whether what SNAP shows of an attachment is not what

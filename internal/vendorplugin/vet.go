@@ -1,0 +1,90 @@
+package vendorplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/connectivity"
+
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// Identity is what a vendor plugin says of itself.
+type Identity interface {
+	Info(ctx context.Context) (Info, error)
+	Probe(ctx context.Context) error
+	Capabilities(ctx context.Context) (Capabilities, error)
+	Provider(ctx context.Context) (string, error)
+}
+
+// Devices are what a vendor plugin makes.
+type Devices interface {
+	CreateDevice(ctx context.Context, spec provisioner.OpenSpec) (string, error)
+	DeleteDevice(ctx context.Context, volumeID, deviceName string) error
+	GetDevice(ctx context.Context, volumeID, deviceName string) (provisioner.Device, error)
+	ListDevices(ctx context.Context) ([]provisioner.Device, error)
+}
+
+// Plugin is a vendor plugin on this DPU; Client is one.
+type Plugin interface {
+	Identity
+	Devices
+}
+
+var _ Plugin = (*Client)(nil)
+
+// Vetted is a plugin that was asked who it is, and found fit.
+type Vetted struct {
+	Plugin
+	Info Info
+	Can  Capabilities
+	// Provider is the SNAP service that it works with, never empty.
+	Provider string
+}
+
+// Vet asks a plugin what DPF asks before the first use of a connection, in its
+// order: who it is, whether it is ready, what it can do, and which SNAP service
+// it works with. A plugin that does not serve GetSNAPProvider means the default
+// one; one that can make no kind of device is ErrUnsupported.
+func Vet(ctx context.Context, p Plugin) (Vetted, error) {
+	v := Vetted{Plugin: p}
+	var err error
+	if v.Info, err = p.Info(ctx); err != nil {
+		return Vetted{}, err
+	}
+	if err := p.Probe(ctx); err != nil {
+		return Vetted{}, err
+	}
+	if v.Can, err = p.Capabilities(ctx); err != nil {
+		return Vetted{}, err
+	}
+	if !v.Can.Block && !v.Can.Filesystem {
+		return Vetted{}, fmt.Errorf("it says that it can make neither block nor file system devices: %w", provisioner.ErrUnsupported)
+	}
+	v.Provider, err = p.Provider(ctx)
+	if errors.Is(err, provisioner.ErrUnsupported) {
+		v.Provider, err = DefaultProvider, nil
+	}
+	if err != nil {
+		return Vetted{}, err
+	}
+	return v, nil
+}
+
+// AwaitLoss waits until the connection that the last call used is lost, and
+// returns nil then; or until ctx ends, and returns its error. Where there is no
+// connection it is lost already.
+func (c *Client) AwaitLoss(ctx context.Context) error {
+	conn, release := c.line.current()
+	if conn == nil {
+		return nil
+	}
+	defer release()
+	for state := conn.GetState(); state == connectivity.Ready; state = conn.GetState() {
+		if !conn.WaitForStateChange(ctx, state) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,41 @@
+package plugins
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPause(t *testing.T) {
+	for failures, want := range map[int]time.Duration{
+		1: 200 * time.Millisecond, 2: 400 * time.Millisecond, 7: 12800 * time.Millisecond, 8: 15 * time.Second, 1000: 15 * time.Second,
+	} {
+		if got := pause(failures); got != want {
+			t.Errorf("after %d failures: %s, want %s", failures, got, want)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	early, late := time.Unix(1, 0), time.Unix(2, 0)
+	cases := map[string]struct {
+		claims []claim
+		want   map[string]string
+	}{
+		"nobody":        {nil, map[string]string{}},
+		"different":     {[]claim{{"a", "x", early}, {"b", "y", early}}, map[string]string{}},
+		"without names": {[]claim{{"a", "", early}, {"b", "", early}}, map[string]string{}},
+		"older wins":    {[]claim{{"a", "x", late}, {"b", "x", early}}, map[string]string{"a": "b"}},
+		"any order":     {[]claim{{"b", "x", early}, {"a", "x", late}}, map[string]string{"a": "b"}},
+		"same age":      {[]claim{{"b", "x", early}, {"a", "x", early}}, map[string]string{"b": "a"}},
+		"three":         {[]claim{{"c", "x", early}, {"a", "x", late}, {"b", "x", late}}, map[string]string{"a": "c", "b": "c"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, refused(c.claims)); diff != "" {
+				t.Fatalf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,11 @@
+// Package plugins discovers the vendor plugins of a DPU: a plugin registers by
+// putting its socket at <root>/<plugin>/dpu.sock, as DPF lays it out.
+//
+// It follows the kubelet's plugin watcher: sockets are noticed when they appear,
+// are replaced or go; each is checked before it is used, and again, with growing
+// pauses, as long as the check fails; the end of a plugin's connection is
+// noticed at once, and one that hangs within a period. The world is looked at
+// again as a whole after each sign, so a sign that is lost costs time alone.
+//
+// It decides which plugins may be used. It never touches a device. Floor 4.
+package plugins
