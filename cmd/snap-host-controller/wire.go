@@ -25,6 +25,7 @@ import (
 	"github.com/moor-storage/moor/pkg/controller/hostsync/event"
 	"github.com/moor-storage/moor/pkg/controller/hostsync/node"
 	"github.com/moor-storage/moor/pkg/controller/hostsync/policy"
+	"github.com/moor-storage/moor/pkg/controller/hostsync/story"
 	"github.com/moor-storage/moor/pkg/controller/hostsync/vendor"
 	"github.com/moor-storage/moor/pkg/controller/hostsync/volume"
 )
@@ -51,16 +52,13 @@ func (o options) connect() (ctrl.Manager, hostsync.Clusters, error) {
 	if err != nil {
 		return nil, none, err
 	}
-	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, lease, namespaced(o.namespace))
+	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, lease, eventsOf("DPUVolume", namespaced(o.namespace)))
 	if err != nil {
 		return nil, none, err
 	}
 	dpu, err := cluster.New(dpuConfig, func(c *cluster.Options) {
 		c.Scheme = dpuScheme
-		c.Cache = namespaced(o.targetNamespace)
-		c.Cache.ByObject = map[client.Object]cache.ByObject{
-			&corev1.Event{}: {Field: fields.OneTermEqualSelector("involvedObject.kind", "PersistentVolumeClaim")},
-		}
+		c.Cache = eventsOf("PersistentVolumeClaim", namespaced(o.targetNamespace))
 	})
 	if err != nil {
 		return nil, none, fmt.Errorf("connect to the DPU cluster: %w", err)
@@ -91,6 +89,12 @@ func namespaced(namespace string) cache.Options {
 	}
 }
 
+// eventsOf holds of all events only those about one kind.
+func eventsOf(kind string, o cache.Options) cache.Options {
+	o.ByObject = map[client.Object]cache.ByObject{&corev1.Event{}: {Field: fields.OneTermEqualSelector("involvedObject.kind", kind)}}
+	return o
+}
+
 // setUp registers indexes and reconcilers.
 func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Clusters) error {
 	for _, index := range []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, node.Index} {
@@ -105,9 +109,10 @@ func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Cluster
 		&vendor.Reconciler{Clusters: c},
 		&policy.Reconciler{Clusters: c},
 		&volume.Reconciler{Clusters: c},
-		&attachment.Reconciler{Clusters: c},
+		&attachment.Reconciler{Clusters: c, Recorder: recorder},
 		&node.Reconciler{Clusters: c},
-		&event.Reconciler{Clusters: c, Recorder: recorder},
+		&event.Reconciler{Clusters: c},
+		&story.Reconciler{Host: c.Host, Live: mgr.GetAPIReader(), Driver: o.driver},
 		&drivernode.Reconciler{Host: c.Host, Live: mgr.GetAPIReader(), Namespace: c.Namespace, Observer: observer, Recorder: recorder},
 		&fence.Reconciler{
 			DPU: c.DPU, Live: c.DPULive, Cluster: c.DPUCluster, Clock: clock.RealClock{},

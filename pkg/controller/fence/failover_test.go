@@ -52,7 +52,7 @@ func TestHostDead(t *testing.T) {
 	if !s.tainted("a") || s.hasPod("app") || !s.hasPod("other") || !s.hasPod("elsewhere") || s.tainted("b") {
 		t.Error("released the wrong things, or not all")
 	}
-	want := "FailoverDetected FailoverDetected FailoverFencing FailoverHeld FailoverFenced OutOfService FailoverReleased"
+	want := "FailoverDetected FailoverDetected FailoverFencing FailoverHeld FailoverFenced OutOfService FailoverReleased FailoverReleased"
 	if got := s.story(); got != want {
 		t.Errorf("the story is %s\nwant %s", got, want)
 	}

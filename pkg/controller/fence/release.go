@@ -117,6 +117,12 @@ func (f *Failover) forceDelete(ctx context.Context, s *scene, p *pod) error {
 	}
 	f.Recorder.Event(&p.Pod, corev1.EventTypeWarning, eventReleased,
 		fmt.Sprintf("deleted by force: host %s is %s, and its volumes were taken from it with a receipt", s.node.Name, s.state))
+	for _, t := range s.targets {
+		if p.uses(map[string]bool{t.volume.Name: true}) {
+			f.Recorder.Event(t.volume, corev1.EventTypeNormal, eventReleased,
+				fmt.Sprintf("pod %s/%s of host %s is deleted by force, so that it runs elsewhere", p.Namespace, p.Name, s.node.Name))
+		}
+	}
 	return f.delete(ctx, p, client.GracePeriodSeconds(0))
 }
 

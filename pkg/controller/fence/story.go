@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
 // ConditionFailover of a DPUStorageNode is True while a failover of the host
@@ -37,11 +38,11 @@ const (
 
 // The events, by the part of the story that they tell.
 const (
-	eventDetected     = "FailoverDetected"
-	eventFencing      = "FailoverFencing"
-	eventFenced       = "FailoverFenced"
-	eventReleased     = "FailoverReleased"
-	eventHeld         = "FailoverHeld"
+	eventDetected     = storagev1alpha1.EventFailoverDetected
+	eventFencing      = storagev1alpha1.EventFailoverFencing
+	eventFenced       = storagev1alpha1.EventFailoverFenced
+	eventReleased     = storagev1alpha1.EventFailoverReleased
+	eventHeld         = storagev1alpha1.EventFailoverHeld
 	eventOutOfService = "OutOfService"
 	eventBack         = "BackInService"
 )

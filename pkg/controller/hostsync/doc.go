@@ -1,6 +1,6 @@
 // Package hostsync carries what is wanted from the host cluster to the DPU
 // cluster and what is seen back again: its subpackages are one reconciler per
-// kind (vendor, policy, volume, attachment, node, event). It alone grants the
+// kind (vendor, policy, volume, attachment, node, event, story). It alone grants the
 // right to write (WriterClaim); it never frees it. Floor 4.
 package hostsync
 

@@ -69,7 +69,7 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 		return nil
 	}
 	if !singleWriter(s.volume) {
-		return r.promote(ctx, s, 0)
+		return r.promote(ctx, s, promotion{})
 	}
 	claim, err := r.claim(ctx, s.volume)
 	if err != nil {
@@ -94,18 +94,22 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 			return fmt.Errorf("grant the right to write volume %s to DPU %s: %w", claim.Name, s.dpu, err)
 		}
 	}
-	return r.promote(ctx, s, verdict.epoch)
+	return r.promote(ctx, s, promotion{epoch: verdict.epoch, last: lastReceipt(claim)})
 }
 
 // promote tells the DPU that the attachment is a primary, and under which
 // epoch.
-func (r *Reconciler) promote(ctx context.Context, s *state, epoch int64) error {
-	_, err := kube.Patch(ctx, r.Clusters.DPU, s.mirror, func(m *storagev1alpha1.VolumeAttachment) {
+func (r *Reconciler) promote(ctx context.Context, s *state, p promotion) error {
+	p.replica, p.warmth = s.mirror.Spec.Role == storagev1alpha1.RoleReplica, see(s).warmth()
+	wrote, err := kube.Patch(ctx, r.Clusters.DPU, s.mirror, func(m *storagev1alpha1.VolumeAttachment) {
 		if m.Spec.Role == storagev1alpha1.RoleReplica {
 			m.Spec.Role = storagev1alpha1.RolePrimary
 		}
-		m.Spec.Epoch = epoch
+		m.Spec.Epoch = p.epoch
 	})
+	if wrote {
+		r.tellPromoted(s, p)
+	}
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +32,8 @@ const (
 // Reconciler keeps one DPUVolumeAttachment and its VolumeAttachment in step.
 type Reconciler struct {
 	Clusters hostsync.Clusters
+	// Recorder tells of promotions on the volume. Nil: nobody is told.
+	Recorder record.EventRecorder
 	// Clock is the machine's if nil.
 	Clock clock.PassiveClock
 }
@@ -87,11 +90,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if wait := s.keepBack(r.clock().Now()); err == nil && wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
+	before := *attachment.Status.DeepCopy()
 	if _, statusErr := kube.PatchStatus(ctx, r.Clusters.Host, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
 		report(a, s, err)
 	}); statusErr != nil {
 		return ctrl.Result{}, statusErr
 	}
+	r.tellAttached(s, before, attachment.Status)
 	return ctrl.Result{}, err
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -24,7 +23,6 @@ import (
 // Reconciler repeats one Event of the DPU cluster.
 type Reconciler struct {
 	Clusters hostsync.Clusters
-	Recorder record.EventRecorder
 }
 
 // SetupWithManager watches the Events about claims in the target namespace.
@@ -41,8 +39,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile repeats the event on the DPUVolume that owns the claim. Repeating
-// it twice is harmless: the recorder counts equal events.
+// Reconcile repeats the event on the DPUVolume that owns the claim.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	event := &corev1.Event{}
 	found, err := kube.Find(ctx, r.Clusters.DPU, req.NamespacedName, event)
@@ -56,7 +53,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || !found || volume.Status.Phase == storagev1alpha1.DPUVolumeBound {
 		return ctrl.Result{}, err
 	}
-	r.Recorder.Event(volume, event.Type, event.Reason,
-		fmt.Sprintf("vendor claim %s in DPU cluster %s: %s", claim, r.Clusters.DPUClusterName, event.Message))
-	return ctrl.Result{}, nil
+	about := corev1.ObjectReference{
+		APIVersion: storagev1alpha1.GroupVersion.String(), Kind: "DPUVolume", Namespace: volume.Namespace, Name: volume.Name, UID: volume.UID,
+	}
+	words := fmt.Sprintf("vendor claim %s in DPU cluster %s: %s", claim, r.Clusters.DPUClusterName, event.Message)
+	return ctrl.Result{}, hostsync.Retell(ctx, r.Clusters.Host, event, about, words)
 }

@@ -1,0 +1,20 @@
+package v1alpha1
+
+// Reasons of the events on a DPUVolume that tell its failover, in the order of
+// the story. Those about a claim and about pods are the same. Additions of Moor.
+const (
+	// EventFailoverDetected: the host is dead, and by which evidence.
+	EventFailoverDetected = "FailoverDetected"
+	// EventFailoverFencing: the right to write is being taken back.
+	EventFailoverFencing = "FailoverFencing"
+	// EventFailoverHeld: nothing is done, or what is waited for, and why.
+	EventFailoverHeld = "FailoverHeld"
+	// EventFailoverFenced: the epoch is over, by which receipt.
+	EventFailoverFenced = "FailoverFenced"
+	// EventFailoverReleased: a pod of the dead host was deleted.
+	EventFailoverReleased = "FailoverReleased"
+	// EventPromoted: another host has the volume, from its replica or cold.
+	EventPromoted = "Promoted"
+	// EventAttached: the host sees the device again.
+	EventAttached = "Attached"
+)

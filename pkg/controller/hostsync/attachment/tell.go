@@ -1,0 +1,79 @@
+package attachment
+
+import (
+	"cmp"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+// promotion is a host that has just become a volume's primary.
+type promotion struct {
+	host, dpu string
+	// replica: the host had one, and warmth is how far it had come.
+	replica bool
+	warmth  storagev1alpha1.AttachmentWarmth
+	// epoch granted; 0 for volumes with many writers.
+	epoch int64
+	// last is the receipt of the epoch before; nil if there is none.
+	last *moorv1alpha1.Receipt
+}
+
+// told says whether a promotion is worth an event: the first attachment of a
+// volume, and those of volumes without replicas or failover, are everyday.
+func (p promotion) told(volume *storagev1alpha1.DPUVolume) bool {
+	return p.replica || p.epoch > 1 && volume.Spec.Replication != nil
+}
+
+// words tell where the volume is now, from what, and how the epoch before
+// ended: a pod that is new has seen nothing of that.
+func (p promotion) words() string {
+	from := "cold, as it had no replica"
+	if p.replica {
+		from = fmt.Sprintf("from its replica, which was %s", cmp.Or(string(p.warmth), "not ready"))
+	}
+	out := fmt.Sprintf("host %s has the volume now, %s", p.host, from)
+	if p.epoch != 0 {
+		out += fmt.Sprintf("; DPU %s may write under epoch %d", p.dpu, p.epoch)
+	}
+	if p.last != nil {
+		out += fmt.Sprintf(". Epoch %d of DPU %s is over, receipt %s: %s", p.last.Epoch, p.last.Holder, p.last.Kind, p.last.Message)
+	}
+	return out
+}
+
+func (r *Reconciler) tellPromoted(s *state, p promotion) {
+	p.host, p.dpu = s.attachment.Spec.DPUNodeName, s.dpu
+	if r.Recorder != nil && p.told(s.volume) {
+		r.Recorder.Event(s.volume, corev1.EventTypeNormal, storagev1alpha1.EventPromoted, p.words())
+	}
+}
+
+// tellAttached tells that the host sees the device, once for each time, and
+// only what a promotion of the volume is told of.
+func (r *Reconciler) tellAttached(s *state, before, now storagev1alpha1.DPUVolumeAttachmentStatus) {
+	was, is := before.DPUAttached != nil && *before.DPUAttached, now.DPUAttached != nil && *now.DPUAttached
+	if r.Recorder == nil || was || !is || s.replica() || now.Epoch == 1 || s.volume == nil || s.volume.Spec.Replication == nil {
+		return
+	}
+	words := fmt.Sprintf("DPU %s shows the volume to host %s", s.dpu, s.attachment.Spec.DPUNodeName)
+	if now.DPU != nil {
+		words += " at " + now.DPU.PCIAddress
+	}
+	if now.Epoch != 0 {
+		words += fmt.Sprintf(" (epoch %d)", now.Epoch)
+	}
+	r.Recorder.Event(s.volume, corev1.EventTypeNormal, storagev1alpha1.EventAttached, words)
+}
+
+// lastReceipt is that of the epoch that ended last; nil if none did.
+func lastReceipt(claim *moorv1alpha1.WriterClaim) *moorv1alpha1.Receipt {
+	all := receipts(claim)
+	if len(all) == 0 {
+		return nil
+	}
+	return &all[len(all)-1]
+}
