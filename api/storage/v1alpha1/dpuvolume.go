@@ -85,6 +85,11 @@ type Replication struct {
 	// +kubebuilder:default=PreEmulated
 	// +optional
 	Warmth Warmth `json:"warmth,omitempty"`
+	// ReleaseAfterSeconds is how long replicas outlive the last primary, in
+	// seconds. Empty: as long as snap-csi-plugin keeps those of all volumes.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	ReleaseAfterSeconds *int32 `json:"releaseAfterSeconds,omitempty"`
 	// Failover says what happens when the primary's host dies.
 	// +kubebuilder:default=Fence
 	// +optional

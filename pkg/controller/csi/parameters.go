@@ -24,7 +24,7 @@ const (
 
 var ourParameters = []string{
 	ParamPolicy, ParamFunctionType, ParamHotplug,
-	ParamMaxShares, ParamReplicas, ParamWarmth, ParamFailover,
+	ParamMaxShares, ParamReplicas, ParamWarmth, ParamReleaseAfter, ParamFailover,
 }
 
 // maxTypos is the edit distance up to which a key counts as a misspelt one of

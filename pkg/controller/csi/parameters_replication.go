@@ -2,9 +2,11 @@ package csi
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/moor-storage/moor/internal/csiserver"
 )
@@ -20,6 +22,10 @@ const (
 	ParamReplicas = "maxMountReplicaCount"
 	// ParamWarmth is PreEmulated (default) or Attached.
 	ParamWarmth = "replicaWarmth"
+	// ParamReleaseAfter is how long replicas outlive the last primary: a
+	// duration of whole seconds, such as 90s or 5m. Default: the controller's
+	// --replica-release-after.
+	ParamReleaseAfter = "replicaReleaseAfter"
 	// ParamFailover is Fence or Off; Fence is the default if maxShares is
 	// greater than 1.
 	ParamFailover = "failover"
@@ -33,7 +39,7 @@ var choices = map[string][]string{
 // parseReplication checks the parameters of replication and writes numbers
 // their usual way; an empty value counts as none.
 func parseReplication(params map[string]string) error {
-	for _, key := range []string{ParamMaxShares, ParamReplicas, ParamWarmth, ParamFailover} {
+	for _, key := range []string{ParamMaxShares, ParamReplicas, ParamWarmth, ParamReleaseAfter, ParamFailover} {
 		if params[key] == "" {
 			delete(params, key)
 		}
@@ -42,6 +48,9 @@ func parseReplication(params map[string]string) error {
 		if v, ok := params[key]; ok && !slices.Contains(choices[key], v) {
 			return csiserver.Invalid("parameter %s is %q, allowed are %s", key, v, strings.Join(choices[key], " and "))
 		}
+	}
+	if err := parseReleaseAfter(params); err != nil {
+		return err
 	}
 	shares, err := parseCount(params, ParamMaxShares, 1)
 	if err != nil {
@@ -58,6 +67,19 @@ func parseReplication(params map[string]string) error {
 		return csiserver.Invalid("parameter %s is %d, allowed are 0 to %d: %s is %d, and one share is the primary's",
 			ParamReplicas, replicas, shares-1, ParamMaxShares, shares)
 	}
+	return nil
+}
+
+func parseReleaseAfter(params map[string]string) error {
+	v, ok := params[ParamReleaseAfter]
+	if !ok {
+		return nil
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil || d < 0 || d != d.Truncate(time.Second) || d > math.MaxInt32*time.Second {
+		return csiserver.Invalid("parameter %s is %q: a duration of whole seconds is wanted, such as 90s or 5m", ParamReleaseAfter, v)
+	}
+	params[ParamReleaseAfter] = d.String()
 	return nil
 }
 

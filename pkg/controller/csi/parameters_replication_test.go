@@ -23,6 +23,14 @@ func TestReplicationParameters(t *testing.T) {
 		"empty is none":      {params{"maxShares": "", "maxMountReplicaCount": "", "replicaWarmth": "", "failover": ""}, params{}, ""},
 		"failover alone":     {params{"failover": "Fence"}, params{"failover": "Fence"}, ""},
 
+		"release":         {params{"replicaReleaseAfter": "90s"}, params{"replicaReleaseAfter": "1m30s"}, ""},
+		"release at once": {params{"replicaReleaseAfter": "0s"}, params{"replicaReleaseAfter": "0s"}, ""},
+
+		"release without unit": {params{"replicaReleaseAfter": "90"}, nil, `replicaReleaseAfter is "90": a duration of whole seconds`},
+		"release before":       {params{"replicaReleaseAfter": "-1s"}, nil, "a duration of whole seconds"},
+		"release too exact":    {params{"replicaReleaseAfter": "1.5s"}, nil, "a duration of whole seconds"},
+		"release in an age":    {params{"replicaReleaseAfter": "2000000h"}, nil, "a duration of whole seconds"},
+		"replicaReleaseafter":  {params{"replicaReleaseafter": "1s"}, nil, `did you mean "replicaReleaseAfter"`},
 		"no share":             {params{"maxShares": "0"}, nil, "maxShares is 0: at least 1"},
 		"negative shares":      {params{"maxShares": "-2"}, nil, "maxShares is -2: at least 1"},
 		"no number":            {params{"maxShares": "two"}, nil, `maxShares is "two": a whole number`},

@@ -31,7 +31,8 @@ type Options struct {
 	Driver string
 	// Reserve is how many functions replicas leave free on each DPU.
 	Reserve int
-	// ReleaseAfter is how long replicas outlive the last primary.
+	// ReleaseAfter is how long replicas outlive the last primary of a volume
+	// that does not say it itself.
 	ReleaseAfter time.Duration
 	// Patience is how long a node may be in trouble before its replicas are
 	// replaced.
@@ -58,7 +59,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case want == 0:
 		p = plan{remove: s.standing(), state: s.leaving()}
 	case s.primary() == nil:
-		p = release(s, r.Clock.Now(), r.ReleaseAfter)
+		p = release(s, r.Clock.Now(), s.outlive(r.ReleaseAfter))
 	default:
 		if p, err = r.place(ctx, s, want); err != nil {
 			return ctrl.Result{}, err

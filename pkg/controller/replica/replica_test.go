@@ -293,6 +293,29 @@ func TestReleased(t *testing.T) {
 	}
 }
 
+// TestReleasedWhenTheVolumeSays: its own time goes before the controller's.
+func TestReleasedWhenTheVolumeSays(t *testing.T) {
+	for seconds, left := range map[int32]int{0: 0, 30: 2} {
+		w := newWorld(t, 3, 2)
+		v := &storagev1alpha1.DPUVolume{}
+		w.must(w.c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "vol"}, v))
+		v.Spec.Replication.ReleaseAfterSeconds = &seconds
+		w.must(w.c.Update(t.Context(), v))
+		w.attach("vol", "a", primary)
+		w.pass("vol")
+		w.detach("vol", "a")
+		again := w.pass("vol")
+		if got := w.replicas("vol"); len(got) != left || again > time.Duration(seconds)*time.Second {
+			t.Errorf("after %d s: %v are left, looks again in %s", seconds, got, again)
+		}
+		w.clock.SetTime(w.clock.Now().Add(time.Duration(seconds) * time.Second))
+		w.pass("vol")
+		if got := w.replicas("vol"); len(got) != 0 {
+			t.Errorf("after %d s: %v are left at last", seconds, got)
+		}
+	}
+}
+
 // TestPlannedMove: the primary lands on a replica's node, which is promoted by
 // who attaches; the old primary's node is a candidate again.
 func TestPlannedMove(t *testing.T) {

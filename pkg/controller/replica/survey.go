@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -56,6 +57,14 @@ func (s *survey) wanted() int {
 // warmth is how ready replicas are to be kept.
 func (s *survey) warmth() storagev1alpha1.Warmth {
 	return cmp.Or(s.volume.Spec.Replication.Warmth, storagev1alpha1.WarmthPreEmulated)
+}
+
+// outlive is how long the replicas stay after the last primary.
+func (s *survey) outlive(otherwise time.Duration) time.Duration {
+	if own := s.volume.Spec.Replication.ReleaseAfterSeconds; own != nil {
+		return time.Duration(*own) * time.Second
+	}
+	return otherwise
 }
 
 // primary is the attachment through which the volume is used; nil if there is

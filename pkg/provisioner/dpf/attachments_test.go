@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -189,6 +190,8 @@ func TestVolumeReplication(t *testing.T) {
 	is := func(shares, replicas int32, warmth storagev1alpha1.Warmth, failover storagev1alpha1.FailoverMode) *storagev1alpha1.Replication {
 		return &storagev1alpha1.Replication{MaxShares: shares, MaxMountReplicaCount: replicas, Warmth: warmth, Failover: failover}
 	}
+	soon := is(2, 1, "PreEmulated", "Fence")
+	soon.ReleaseAfterSeconds = ptr.To(int32(90))
 	for name, tc := range map[string]struct {
 		in    parameters
 		mode  provisioner.AccessMode
@@ -205,6 +208,8 @@ func TestVolumeReplication(t *testing.T) {
 		"failover alone":      {parameters{"failover": "Fence"}, rwo, is(1, 0, "PreEmulated", "Fence"), ""},
 		"off alone":           {parameters{"failover": "Off"}, rwo, is(1, 0, "PreEmulated", "Off"), ""},
 		"single, attached":    {parameters{"maxShares": "2", "replicaWarmth": "Attached"}, rwo, nil, "must stay hidden"},
+		"released soon":       {parameters{"maxShares": "2", "replicaReleaseAfter": "1m30s"}, rwo, soon, ""},
+		"released whenever":   {parameters{"maxShares": "2", "replicaReleaseAfter": "soon"}, rwo, nil, "a duration is wanted"},
 		"too many":            {parameters{"maxShares": "2", "maxMountReplicaCount": "2"}, rwo, nil, "at most 1 replicas"},
 		"no number":           {parameters{"maxShares": "x"}, rwo, nil, "a whole number"},
 	} {

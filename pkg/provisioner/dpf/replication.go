@@ -2,7 +2,9 @@ package dpf
 
 import (
 	"fmt"
+	"math"
 	"strconv"
+	"time"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -14,7 +16,9 @@ const (
 	ParameterMaxShares = "maxShares"
 	ParameterReplicas  = "maxMountReplicaCount"
 	ParameterWarmth    = "replicaWarmth"
-	ParameterFailover  = "failover"
+	// ParameterReleaseAfter is how long replicas outlive the last primary.
+	ParameterReleaseAfter = "replicaReleaseAfter"
+	ParameterFailover     = "failover"
 )
 
 // replication is what the parameters ask for; nil if the volume is to have
@@ -40,6 +44,9 @@ func replication(parameters map[string]string, modes []provisioner.AccessMode) (
 	if w := parameters[ParameterWarmth]; w != "" {
 		out.Warmth = storagev1alpha1.Warmth(w)
 	}
+	if out.ReleaseAfterSeconds, err = seconds(parameters, ParameterReleaseAfter); err != nil {
+		return nil, err
+	}
 	failover := parameters[ParameterFailover]
 	if failover != "" {
 		out.Failover = storagev1alpha1.FailoverMode(failover)
@@ -56,6 +63,19 @@ func replication(parameters map[string]string, modes []provisioner.AccessMode) (
 		return nil, nil
 	}
 	return out, nil
+}
+
+func seconds(parameters map[string]string, key string) (*int32, error) {
+	value := parameters[key]
+	if value == "" {
+		return nil, nil
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil || d < 0 || d > math.MaxInt32*time.Second {
+		return nil, fmt.Errorf("%w: parameter %s is %q: a duration is wanted", provisioner.ErrInvalid, key, value)
+	}
+	out := int32(d / time.Second)
+	return &out, nil
 }
 
 func count(parameters map[string]string, key string, def int32) (int32, error) {
@@ -76,8 +96,12 @@ func replicationParameters(r *storagev1alpha1.Replication) map[string]string {
 	if r == nil {
 		return map[string]string{ParameterMaxShares: "1", ParameterReplicas: "0"}
 	}
-	return map[string]string{
+	out := map[string]string{
 		ParameterMaxShares: strconv.Itoa(int(r.MaxShares)), ParameterReplicas: strconv.Itoa(int(r.MaxMountReplicaCount)),
 		ParameterWarmth: string(r.Warmth), ParameterFailover: string(r.Failover),
 	}
+	if s := r.ReleaseAfterSeconds; s != nil {
+		out[ParameterReleaseAfter] = (time.Duration(*s) * time.Second).String()
+	}
+	return out
 }

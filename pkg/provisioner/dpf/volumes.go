@@ -146,7 +146,7 @@ func (v *Volumes) object(spec provisioner.VolumeSpec) (*storagev1alpha1.DPUVolum
 	policy := parameters[ParameterPolicy]
 	for _, own := range []string{
 		ParameterPolicy, ParameterFunctionType, ParameterHotplug,
-		ParameterMaxShares, ParameterReplicas, ParameterWarmth, ParameterFailover,
+		ParameterMaxShares, ParameterReplicas, ParameterWarmth, ParameterReleaseAfter, ParameterFailover,
 	} {
 		delete(parameters, own)
 	}

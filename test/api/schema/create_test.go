@@ -57,6 +57,8 @@ func TestCreate(t *testing.T) {
 			{"attached replicas of many writers", changes{"spec.accessModes": yamlText("[ReadWriteMany]"), "spec.replication": yamlText("{maxShares: 2, warmth: Attached}")}, ""},
 			{"attached replicas of many readers", changes{"spec.accessModes": yamlText("[ReadOnlyMany]"), "spec.replication": yamlText("{maxShares: 2, warmth: Attached}")}, ""},
 			{"attached replicas of one writer", changes{"spec.replication": yamlText("{maxShares: 2, warmth: Attached}")}, "a single writer's replica stays hidden"},
+			{"replicas released soon", changes{"spec.replication": yamlText("{maxShares: 2, releaseAfterSeconds: 30}")}, ""},
+			{"replicas released before", changes{"spec.replication": yamlText("{maxShares: 2, releaseAfterSeconds: -1}")}, "should be greater than or equal to 0"},
 			{"replication by default", changes{"spec.replication": yamlText("{}")}, ""},
 			{"as many replicas as shares", changes{"spec.replication": yamlText("{maxShares: 2, maxMountReplicaCount: 2}")}, "maxMountReplicaCount must be less than maxShares"},
 			{"no shares", changes{"spec.replication": yamlText("{maxShares: 0}")}, "should be greater than or equal to 1"},
