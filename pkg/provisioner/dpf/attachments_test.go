@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -231,8 +232,8 @@ func TestVolumeReplication(t *testing.T) {
 			if err := h.Get(t.Context(), client.ObjectKeyFromObject(made), made); err != nil {
 				t.Fatal(err)
 			}
-			if r := made.Spec.Replication; (r == nil) != (tc.want == nil) || r != nil && *r != *tc.want {
-				t.Errorf("replication %+v, want %+v", r, tc.want)
+			if d := cmp.Diff(tc.want, made.Spec.Replication); d != "" {
+				t.Errorf("replication (-want +got):\n%s", d)
 			}
 			if len(made.Spec.Parameters) != 1 || made.Spec.Parameters["raid"] != "10" {
 				t.Errorf("the vendor gets %v", made.Spec.Parameters)
