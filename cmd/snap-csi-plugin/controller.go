@@ -38,6 +38,9 @@ func (o *options) runController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if o.attach == dpf.AttachNode {
+		platform.Attachments = nil // the service then offers no publish
+	}
 	go func() { cancel(obs.Serve(ctx, o.metrics, metrics.Registry, nil)) }()
 	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {
 		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, nil, csispec.PluginCapability_Service_CONTROLLER_SERVICE))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/obs"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 )
 
 // driverName is DPF's name of the driver.
@@ -23,6 +24,7 @@ const driverName = "csi.snap.nvidia.com"
 type options struct {
 	api         kube.Flags
 	mode        string
+	attach      dpf.AttachMode
 	name        string
 	bindAddress string
 	kubeconfig  string
@@ -54,6 +56,8 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of /metrics, /healthz and /readyz; 0 turns them off")
 	fs.Float32Var(&o.api.QPS, "kube-api-qps", 100, "API requests per second, on average")
 	fs.IntVar(&o.api.Burst, "kube-api-burst", 200, "API requests at once, at most")
+	o.attach = dpf.AttachController
+	fs.Var(&o.attach, "attach-mode", "who asks for a volume on a node: Controller (Kubernetes' VolumeAttachment) or Node (the node plugin itself, when it stages); the same in both modes and in snap-host-controller")
 	o.node.bind(fs)
 	o.replica.bind(fs)
 }

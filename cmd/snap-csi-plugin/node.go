@@ -67,12 +67,12 @@ func (o *options) runNode(ctx context.Context) error {
 	if err := o.prepare(ctx, finder); err != nil {
 		return err
 	}
-	server, err := o.nodeServer(finder)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	server, err := o.nodeServer(ctx, cancel, finder)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	if o.node.linkAddress != "" {
 		go func() { cancel(o.node.answerDPU(ctx)) }()
 	}
@@ -108,14 +108,20 @@ func (o *options) prepare(ctx context.Context, finder *hostdev.Finder) error {
 	return nil
 }
 
-func (o *options) nodeServer(finder *hostdev.Finder) (*nodecsi.Server, error) {
+func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc, finder *hostdev.Finder) (*nodecsi.Server, error) {
 	recorder, err := metered.New(metrics.Registry, clock.RealClock{})
 	if err != nil {
 		return nil, err
 	}
-	platform := recorder.Platform("dpf", provisioner.Platform{Host: dpf.NewHost(finder, o.node.deviceWindow)})
+	platform := provisioner.Platform{Host: dpf.NewHost(finder, o.node.deviceWindow)}
+	if o.attach == dpf.AttachNode {
+		if platform.Attachments, err = o.nodeAttachments(ctx, cancel); err != nil {
+			return nil, err
+		}
+	}
+	platform = recorder.Platform("dpf", platform)
 	return nodecsi.New(nodecsi.Options{
-		NodeID: o.node.id, Host: platform.Host,
+		NodeID: o.node.id, Host: platform.Host, Attachments: platform.Attachments,
 		Mounter: nodecsi.NewMounter(), Devices: nodecsi.HostDevices{},
 		Formatter:  &hostdev.Formatter{Runner: hostdev.Commands{}},
 		MaxVolumes: o.node.maxVolumes,

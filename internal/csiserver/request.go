@@ -105,6 +105,15 @@ func AccessModes(caps []Capability) []provisioner.AccessMode {
 	return out
 }
 
+// Unshared refuses a file system of a block device that several nodes may
+// write: ext4 and xfs on two nodes destroy it.
+func Unshared(c Capability) error {
+	if c.Mode == provisioner.Filesystem && c.Access == provisioner.ReadWriteMany {
+		return Invalid("%s cannot be written by several nodes at once: use volumeMode Block, or ReadWriteOnce", c.FSType)
+	}
+	return nil
+}
+
 // Invalid is an error in words that wraps ErrInvalid.
 func Invalid(format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, provisioner.ErrInvalid)...)

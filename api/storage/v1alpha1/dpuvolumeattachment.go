@@ -11,6 +11,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:rule="self.functionType == oldSelf.functionType",message="functionType is immutable"
 // +kubebuilder:validation:XValidation:rule="self.hotplugFunction == oldSelf.hotplugFunction",message="hotplugFunction is immutable"
 // +kubebuilder:validation:XValidation:rule="!has(self.role) || self.role == 'Primary' || (has(oldSelf.role) && oldSelf.role == 'Replica')",message="role can only change from Replica to Primary: delete the attachment instead, which gives the right to write back"
+// +kubebuilder:validation:XValidation:rule="(has(self.requester) ? self.requester : 'Controller') == (has(oldSelf.requester) ? oldSelf.requester : 'Controller') || (has(oldSelf.role) && oldSelf.role == 'Replica' && self.role == 'Primary')",message="requester can only change with the promotion of a Replica"
+// +kubebuilder:validation:XValidation:rule="!has(self.requester) || self.requester != 'Node' || !has(self.role) || self.role == 'Primary'",message="a Node asks for a Primary only"
 // +kubebuilder:validation:XValidation:rule="(has(self.readOnly) && self.readOnly) == (has(oldSelf.readOnly) && oldSelf.readOnly)",message="readOnly is immutable"
 type DPUVolumeAttachmentSpec struct {
 	// DPUNodeName is the host: the name of a DPUNode and of its Node.
@@ -34,7 +36,27 @@ type DPUVolumeAttachmentSpec struct {
 	// mounts it so. An addition of Moor.
 	// +optional
 	ReadOnly bool `json:"readOnly,omitempty"`
+	// Requester: Controller (absent means that, and the user) or Node. A Node's
+	// request is granted only while a pod that is bound to that node uses the
+	// volume. Only the promotion of a Replica can change it. An addition of Moor.
+	// +optional
+	Requester Requester `json:"requester,omitempty"`
 }
+
+// Requester is who asks for an attachment.
+// +kubebuilder:validation:Enum=Controller;Node
+type Requester string
+
+// The requesters.
+const (
+	// RequesterController is the CSI controller, the replica controller or the user.
+	RequesterController Requester = "Controller"
+	// RequesterNode is the node plugin of the host itself.
+	RequesterNode Requester = "Node"
+)
+
+// OfNode reports whether the host's own node plugin asks for the attachment.
+func (s *DPUVolumeAttachmentSpec) OfNode() bool { return s.Requester == RequesterNode }
 
 // NVMeAttrs identifies an NVMe namespace as the host sees it.
 type NVMeAttrs struct {
@@ -125,6 +147,7 @@ type DPUVolumeAttachmentStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
+// +kubebuilder:selectablefield:JSONPath=`.spec.dpuNodeName`
 // +kubebuilder:printcolumn:name="DPUVolumeName",type=string,JSONPath=`.spec.dpuVolumeName`
 // +kubebuilder:printcolumn:name="DPUNodeName",type=string,JSONPath=`.spec.dpuNodeName`
 // +kubebuilder:printcolumn:name="FunctionType",type=string,JSONPath=`.spec.functionType`

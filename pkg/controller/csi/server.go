@@ -100,8 +100,8 @@ func (s *Server) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 // usable refuses what no platform can do safely with caps.
 func (s *Server) usable(caps []csiserver.Capability) error {
 	for _, c := range caps {
-		if c.Mode == provisioner.Filesystem && c.Access == provisioner.ReadWriteMany && !s.o.SharedFilesystem {
-			return csiserver.Invalid("%s cannot be written by several nodes at once: use volumeMode Block, or ReadWriteOnce", c.FSType)
+		if err := csiserver.Unshared(c); err != nil && !s.o.SharedFilesystem {
+			return err
 		}
 	}
 	return nil

@@ -142,10 +142,12 @@ type host struct {
 	paths map[string]string
 	open  map[string]bool
 	err   error
+	last  provisioner.OpenSpec
 	log   []string
 }
 
 func (h *host) Open(_ context.Context, s provisioner.OpenSpec) (provisioner.Device, error) {
+	h.last = s
 	if h.err != nil {
 		return provisioner.Device{}, h.err
 	}

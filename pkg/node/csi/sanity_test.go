@@ -123,23 +123,26 @@ func (p *memory) List(context.Context) ([]provisioner.Device, error) {
 }
 
 // TestSanity runs csi-test's suite over both services and the gRPC shell, in
-// mount and in block mode, with a platform and a machine in memory.
+// mount and in block mode, attached by the controller and by the node, with a
+// platform and a machine in memory.
 func TestSanity(t *testing.T) {
-	for _, access := range []string{"mount", "block"} {
-		cfg, m := sanityBed(t, access)
-		ginkgo.Describe(access, func() { sanity.GinkgoTest(cfg) })
-		t.Cleanup(func() {
-			if len(m.table) != 0 {
-				t.Errorf("%s: mounts left behind: %v", access, m.table)
-			}
-		})
+	for _, by := range []string{"controller", "node"} {
+		for _, access := range []string{"mount", "block"} {
+			cfg, p := sanityBed(t, access, by == "node")
+			ginkgo.Describe(access+", by the "+by, func() { sanity.GinkgoTest(cfg) })
+			t.Cleanup(func() {
+				if len(p.machine.table) != 0 || len(p.attached) != 0 && by == "node" {
+					t.Errorf("%s, by the %s: left behind: mounts %v, attachments %v", access, by, p.machine.table, p.attached)
+				}
+			})
+		}
 	}
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	ginkgo.RunSpecs(t, "CSI sanity")
 }
 
 // sanityBed serves both services over fakes and returns how to reach them.
-func sanityBed(t *testing.T, access string) (*sanity.TestConfig, *machine) {
+func sanityBed(t *testing.T, access string, byNode bool) (*sanity.TestConfig, *memory) {
 	t.Helper()
 	// A short directory: the path of a unix socket is limited.
 	dir, err := os.MkdirTemp("", "moor")
@@ -149,14 +152,18 @@ func sanityBed(t *testing.T, access string) (*sanity.TestConfig, *machine) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	m := newMachine()
 	p := &memory{volumes: map[string]provisioner.Volume{}, attached: map[string]provisioner.AttachSpec{}, open: map[string]provisioner.Device{}, machine: m}
+	publisher, stager := provisioner.Attachments(p), provisioner.Attachments(nil)
+	if byNode {
+		publisher, stager = nil, p
+	}
 	endpoint := "unix://" + filepath.Join(dir, "csi.sock")
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
 		done <- csiserver.Serve(ctx, endpoint, func(s *grpc.Server) {
 			csi.RegisterIdentityServer(s, csiserver.NewIdentity("csi.example.com", "test", nil, csi.PluginCapability_Service_CONTROLLER_SERVICE))
-			csi.RegisterControllerServer(s, controllercsi.New(controllercsi.Options{Volumes: p, Attachments: p, BlockOnly: true}))
-			csi.RegisterNodeServer(s, New(Options{NodeID: "n1", Host: p, Mounter: m, Devices: m, Formatter: m}))
+			csi.RegisterControllerServer(s, controllercsi.New(controllercsi.Options{Volumes: p, Attachments: publisher, BlockOnly: true}))
+			csi.RegisterNodeServer(s, New(Options{NodeID: "n1", Host: p, Attachments: stager, Mounter: m, Devices: m, Formatter: m}))
 		}, csiserver.Options{})
 	}()
 	t.Cleanup(func() {
@@ -171,5 +178,5 @@ func sanityBed(t *testing.T, access string) (*sanity.TestConfig, *machine) {
 	cfg.ControllerDialOptions = cfg.DialOptions
 	cfg.TargetPath, cfg.StagingPath = filepath.Join(dir, "target"), filepath.Join(dir, "staging")
 	cfg.TestVolumeAccessType = access
-	return &cfg, m
+	return &cfg, p
 }

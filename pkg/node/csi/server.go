@@ -39,6 +39,9 @@ type Options struct {
 	NodeID string
 	// Host opens devices; required.
 	Host provisioner.Host
+	// Attachments, if there are any, give this node the volume at NodeStage
+	// and take it back at NodeUnstage; nil: the controller has published it.
+	Attachments provisioner.Attachments
 	// Mounter, Devices and Formatter are the machine; required.
 	Mounter   Mounter
 	Devices   Devices

@@ -2,7 +2,6 @@ package csi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -34,9 +33,21 @@ func (s *Server) stage(ctx context.Context, req *csi.NodeStageVolumeRequest) err
 	if err != nil {
 		return err
 	}
+	if s.o.Attachments == nil {
+		return s.openAndMount(ctx, req, c, req.GetPublishContext())
+	}
+	published, err := s.attach(ctx, req, c)
+	if err == nil {
+		err = s.openAndMount(ctx, req, c, published)
+	}
+	return s.settle(ctx, id, staging, err)
+}
+
+func (s *Server) openAndMount(ctx context.Context, req *csi.NodeStageVolumeRequest, c csiserver.Capability, published map[string]string) error {
+	id, staging := req.GetVolumeId(), req.GetStagingTargetPath()
 	dev, err := s.o.Host.Open(ctx, provisioner.OpenSpec{
 		VolumeID: id, Mode: c.Mode, AccessModes: []provisioner.AccessMode{c.Access},
-		PublishContext: req.GetPublishContext(), VolumeContext: req.GetVolumeContext(),
+		PublishContext: published, VolumeContext: req.GetVolumeContext(),
 	})
 	if err != nil {
 		return err
@@ -178,11 +189,5 @@ func (s *Server) unstage(ctx context.Context, id, staging string) error {
 	if err := remove(file); err != nil {
 		return err
 	}
-	dev, err := s.o.Host.Lookup(ctx, id)
-	if errors.Is(err, provisioner.ErrNotFound) {
-		dev.Name = "" // the platform may still have something to forget
-	} else if err != nil {
-		return err
-	}
-	return s.o.Host.Close(ctx, id, dev.Name)
+	return s.release(ctx, id)
 }

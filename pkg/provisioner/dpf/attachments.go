@@ -31,6 +31,8 @@ const (
 type Attachments struct {
 	options Options
 	awaiter *kube.Awaiter[*storagev1alpha1.DPUVolumeAttachment]
+	// requester is who asks; Node: see NodeAttachments.
+	requester storagev1alpha1.Requester
 }
 
 var _ provisioner.Attachments = (*Attachments)(nil)
@@ -38,7 +40,7 @@ var _ provisioner.Attachments = (*Attachments)(nil)
 // Attach makes the DPUVolumeAttachment of the volume to spec.Node, or promotes
 // the replica that is there, and waits until that node's DPU shows the device.
 func (a *Attachments) Attach(ctx context.Context, spec provisioner.AttachSpec) (provisioner.Attachment, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, a.options.patience(ctx))
 	defer cancel()
 	what := fmt.Sprintf("attach volume %s to node %s", spec.VolumeID, spec.Node)
 	want, err := a.wanted(ctx, spec)
@@ -74,8 +76,8 @@ func (a *Attachments) wanted(ctx context.Context, spec provisioner.AttachSpec) (
 		return nil, err
 	}
 	want, err := a.object(spec)
-	if err != nil {
-		return nil, err
+	if err != nil || a.byNode() {
+		return want, err
 	}
 	return want, a.freeFor(ctx, volume, want)
 }
@@ -151,11 +153,16 @@ func attached(ctx context.Context, o Options, volumeID string) ([]storagev1alpha
 // promotion: who grants the right to write sees the role change.
 func (a *Attachments) ask(ctx context.Context, want *storagev1alpha1.DPUVolumeAttachment) (types.UID, error) {
 	have := want.DeepCopy()
-	if _, err := kube.Create(ctx, a.options.Client, have); err != nil {
+	if err := a.make(ctx, have); err != nil {
 		return "", refused("ask for it", err)
 	}
 	asked, replica := have.Spec, have.Spec.Role == storagev1alpha1.RoleReplica
 	asked.Role, asked.Warmth = want.Spec.Role, want.Spec.Warmth
+	if !replica && have.Spec.OfNode() != want.Spec.OfNode() {
+		return "", fmt.Errorf("%w: attachment %s was asked for by somebody else (spec.requester %q): delete it first",
+			provisioner.ErrExists, want.Name, have.Spec.Requester)
+	}
+	asked.Requester = want.Spec.Requester
 	switch {
 	case asked != want.Spec && replica:
 		// It would stand in the way for ever.
@@ -168,7 +175,9 @@ func (a *Attachments) ask(ctx context.Context, want *storagev1alpha1.DPUVolumeAt
 	case !replica:
 		return have.UID, nil
 	}
-	_, err := kube.Patch(ctx, a.options.Client, have, func(o *storagev1alpha1.DPUVolumeAttachment) { o.Spec.Role = want.Spec.Role })
+	_, err := kube.Patch(ctx, a.options.Client, have, func(o *storagev1alpha1.DPUVolumeAttachment) {
+		o.Spec.Role, o.Spec.Requester = want.Spec.Role, want.Spec.Requester
+	})
 	if apierrors.IsNotFound(err) {
 		return "", fmt.Errorf("%w: replica %s was released at this moment: ask again", provisioner.ErrBusy, want.Name)
 	}
@@ -181,8 +190,11 @@ func (a *Attachments) ask(ctx context.Context, want *storagev1alpha1.DPUVolumeAt
 // Detach deletes the volume's attachment to node (empty: to every node) and
 // waits until it is gone: the DPU has then withdrawn the device.
 func (a *Attachments) Detach(ctx context.Context, volumeID, node string) error {
-	ctx, cancel := context.WithTimeout(ctx, a.options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, a.options.patience(ctx))
 	defer cancel()
+	if a.byNode() {
+		return a.giveBack(ctx, volumeID, node)
+	}
 	names := []string{kube.AttachmentName(node, volumeID)}
 	if node == "" {
 		var err error
@@ -263,7 +275,7 @@ func (a *Attachments) object(spec provisioner.AttachSpec) (*storagev1alpha1.DPUV
 	return &storagev1alpha1.DPUVolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: kube.AttachmentName(spec.Node, spec.VolumeID), Namespace: a.options.Namespace},
 		Spec: storagev1alpha1.DPUVolumeAttachmentSpec{
-			DPUNodeName: spec.Node, DPUVolumeName: spec.VolumeID, FunctionTypeConfig: f, ReadOnly: spec.ReadOnly,
+			DPUNodeName: spec.Node, DPUVolumeName: spec.VolumeID, FunctionTypeConfig: f, ReadOnly: spec.ReadOnly, Requester: a.requester,
 		},
 	}, nil
 }

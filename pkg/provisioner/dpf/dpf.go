@@ -40,8 +40,11 @@ const (
 type Options struct {
 	// Client reads from Cache and writes to the host cluster.
 	Client client.Client
-	// Cache watches DPUVolumes and DPUVolumeAttachments of Namespace.
+	// Cache watches DPUVolumes and DPUVolumeAttachments of Namespace; for
+	// NodeAttachments, the node's own DPUVolumeAttachments are enough.
 	Cache cache.Cache
+	// Live reads the API server itself; NodeAttachments alone needs it.
+	Live client.Reader
 	// Namespace of all objects.
 	Namespace string
 	// Timeout of one wait for the controllers behind; 0 means 2 minutes,
