@@ -18,6 +18,7 @@ import (
 	"github.com/moor-storage/moor/internal/liveness"
 	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/pkg/controller/fence"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 )
 
 // options are the flags.
@@ -29,6 +30,7 @@ type options struct {
 	namespace       string
 	targetNamespace string
 
+	attach           dpf.AttachMode
 	driver           string
 	heartbeatTimeout time.Duration
 	budget           fence.Budget
@@ -49,7 +51,9 @@ func main() {
 	fs.StringVar(&o.dpuClusterName, "dpu-cluster-name", "dpu-cluster", "how statuses name the DPU cluster")
 	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of the users' objects in the host cluster")
 	fs.StringVar(&o.targetNamespace, "target-namespace", "dpf-operator-system", "namespace of their mirrors in the DPU cluster")
-	fs.StringVar(&o.driver, "driver-name", "csi.snap.nvidia.com", "CSI driver whose pods are released when their host fails over")
+	o.attach = dpf.AttachController
+	fs.Var(&o.attach, "attach-mode", "who asks for a volume on a node: Controller or Node; as in snap-csi-plugin. With Node, what a node asks for is granted while a pod there uses it; with Controller, never")
+	fs.StringVar(&o.driver, "driver-name", "csi.snap.nvidia.com", "CSI driver whose pods use the volumes, and are released when their host fails over")
 	fs.DurationVar(&o.heartbeatTimeout, "heartbeat-timeout", liveness.DefaultTimeout, "how long a heartbeat counts; more than two periods of the senders")
 	fs.IntVar(&o.budget.PerMinute, "failover-budget", fence.DefaultBudget.PerMinute, "hosts that may begin to fail over within a minute; 0: none")
 	fs.IntVar(&o.budget.PerZone, "failover-zone-budget", fence.DefaultBudget.PerZone, "the same, of one zone (topology.kubernetes.io/zone)")

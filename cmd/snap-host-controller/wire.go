@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -28,6 +29,7 @@ import (
 	"github.com/moor-storage/moor/pkg/controller/hostsync/story"
 	"github.com/moor-storage/moor/pkg/controller/hostsync/vendor"
 	"github.com/moor-storage/moor/pkg/controller/hostsync/volume"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 )
 
 // lease is DPF's name.
@@ -52,7 +54,11 @@ func (o options) connect() (ctrl.Manager, hostsync.Clusters, error) {
 	if err != nil {
 		return nil, none, err
 	}
-	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, lease, eventsOf("DPUVolume", namespaced(o.namespace)))
+	hostCache := eventsOf("DPUVolume", namespaced(o.namespace))
+	if o.attach == dpf.AttachNode {
+		maps.Copy(hostCache.ByObject, attachment.CacheUsers())
+	}
+	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, lease, hostCache)
 	if err != nil {
 		return nil, none, err
 	}
@@ -97,7 +103,13 @@ func eventsOf(kind string, o cache.Options) cache.Options {
 
 // setUp registers indexes and reconcilers.
 func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Clusters) error {
-	for _, index := range []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, node.Index} {
+	indexes := []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, node.Index}
+	var users *attachment.Users
+	if o.attach == dpf.AttachNode {
+		users = &attachment.Users{Host: c.Host, HostLive: mgr.GetAPIReader(), Driver: o.driver}
+		indexes = append(indexes, attachment.IndexUsers)
+	}
+	for _, index := range indexes {
 		if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err
 		}
@@ -109,7 +121,7 @@ func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Cluster
 		&vendor.Reconciler{Clusters: c},
 		&policy.Reconciler{Clusters: c},
 		&volume.Reconciler{Clusters: c},
-		&attachment.Reconciler{Clusters: c, Recorder: recorder},
+		&attachment.Reconciler{Clusters: c, Users: users, Recorder: recorder},
 		&node.Reconciler{Clusters: c},
 		&event.Reconciler{Clusters: c},
 		&story.Reconciler{Host: c.Host, Live: mgr.GetAPIReader(), Driver: o.driver},

@@ -29,6 +29,7 @@ var rooms = map[string]int{
 	"internal/kube": tools, "internal/obs": tools, "internal/keylock": tools, "internal/snaprpc": tools,
 	"internal/hostdev": tools, "internal/version": tools, "internal/archtest": tools,
 	"internal/mediumlog": tools, "internal/blocktarget": tools, "internal/liveness": tools,
+	"internal/podvolume":  tools,
 	"pkg/provisioner":     ideas,
 	"pkg/placement":       ideas,
 	"pkg/provisioner/dpf": mechanisms, "pkg/provisioner/snap": mechanisms, "pkg/provisioner/local": mechanisms,
@@ -38,10 +39,10 @@ var rooms = map[string]int{
 	"pkg/controller/dpucluster": actors, "pkg/controller/attacher": actors, "pkg/controller/drivernode": actors,
 	"pkg/node/csi": actors, "pkg/node/dpu": actors, "pkg/node/heartbeat": actors, "pkg/node/liveness": actors, "pkg/node/registrar": actors,
 	"pkg/node/plugins": actors,
-	"pkg/scheduler":   actors,
-	"cmd":             wiring,
-	"hack/kube/pause": wiring,
-	"test":            bed,
+	"pkg/scheduler":    actors,
+	"cmd":              wiring,
+	"hack/kube/pause":  wiring,
+	"test":             bed,
 }
 
 // sideways are the arrows within a floor that are allowed, with the reason.

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/podvolume"
 )
 
 // indexPodNode is a field that the API server itself can select pods by.
@@ -51,14 +52,9 @@ func (f *Failover) pods(ctx context.Context, node string) ([]pod, error) {
 // volumesOf follows a pod's claims to our volumes.
 func (f *Failover) volumesOf(ctx context.Context, p *corev1.Pod) ([]string, error) {
 	var out []string
-	for _, v := range p.Spec.Volumes {
-		name := ""
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			name = v.PersistentVolumeClaim.ClaimName
-		case v.Ephemeral != nil:
-			name = p.Name + "-" + v.Name
-		default:
+	for i := range p.Spec.Volumes {
+		name := podvolume.ClaimName(p, &p.Spec.Volumes[i])
+		if name == "" {
 			continue
 		}
 		claim, volume := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}

@@ -19,6 +19,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/podvolume"
 )
 
 // The field indexes.
@@ -47,7 +48,7 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 		{&storagev1alpha1.DPUVolume{}, indexMissing, missing},
 		{&corev1.PersistentVolume{}, indexHandle, handleOf},
 		{&corev1.PersistentVolume{}, indexBound, boundTo},
-		{&corev1.Pod{}, indexClaim, func(o client.Object) []string { return claimsOf(o.(*corev1.Pod)) }},
+		{&corev1.Pod{}, indexClaim, func(o client.Object) []string { return podvolume.Claims(o.(*corev1.Pod)) }},
 	} {
 		if err := indexer.IndexField(ctx, i.of, i.field, i.value); err != nil {
 			return fmt.Errorf("index %T by %s: %w", i.of, i.field, err)
@@ -63,37 +64,23 @@ func missing(o client.Object) []string {
 	return nil
 }
 
-func handleOf(o client.Object) []string {
-	if csi := o.(*corev1.PersistentVolume).Spec.CSI; csi != nil {
-		return []string{csi.VolumeHandle}
-	}
-	return nil
-}
+func handleOf(o client.Object) []string { return some(podvolume.Handle(o.(*corev1.PersistentVolume))) }
 
-func boundTo(o client.Object) []string {
-	if ref := o.(*corev1.PersistentVolume).Spec.ClaimRef; ref != nil {
-		return []string{ref.Namespace + "/" + ref.Name}
+func boundTo(o client.Object) []string { return some(podvolume.BoundTo(o.(*corev1.PersistentVolume))) }
+
+// some is the value, if there is one.
+func some(value string) []string {
+	if value == "" {
+		return nil
 	}
-	return nil
+	return []string{value}
 }
 
 // Caches says how the cache behind the client is to hold what belongs to
 // Kubernetes: pods of all namespaces, with no more of them than is read here.
 func Caches() map[client.Object]cache.ByObject {
 	everywhere := map[string]cache.Config{cache.AllNamespaces: {}}
-	return map[client.Object]cache.ByObject{&corev1.Pod{}: {Namespaces: everywhere, Transform: slim}}
-}
-
-// slim drops what is never read of a pod.
-func slim(o any) (any, error) {
-	p, ok := o.(*corev1.Pod)
-	if !ok {
-		return o, nil
-	}
-	p.ManagedFields, p.Annotations, p.Labels = nil, nil, nil
-	p.Spec.Containers, p.Spec.InitContainers, p.Spec.EphemeralContainers = nil, nil, nil
-	p.Status = corev1.PodStatus{Phase: p.Status.Phase}
-	return p, nil
+	return map[client.Object]cache.ByObject{&corev1.Pod{}: {Namespaces: everywhere, Transform: podvolume.Slim}}
 }
 
 // SetupWithManager watches volumes and attachments, nodes and their DPUs where
@@ -179,7 +166,7 @@ func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Re
 
 func (r *Reconciler) ofPod(ctx context.Context, o client.Object) []reconcile.Request {
 	var out []reconcile.Request
-	for _, claim := range claimsOf(o.(*corev1.Pod)) {
+	for _, claim := range podvolume.Claims(o.(*corev1.Pod)) {
 		handles, err := r.handles(ctx, claim)
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "find the volumes of a pod", "pod", client.ObjectKeyFromObject(o))

@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/placement"
 )
 
@@ -46,7 +47,7 @@ func (r *Reconciler) use(ctx context.Context, s *survey) (use, error) {
 			return out, fmt.Errorf("list the pods on claim %s: %w", claim, err)
 		}
 		for i := range list.Items {
-			if p := &list.Items[i]; p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			if p := &list.Items[i]; !podvolume.Finished(p) {
 				out.pods = append(out.pods, p)
 			}
 		}
@@ -78,7 +79,7 @@ func (r *Reconciler) claims(ctx context.Context, volume string) ([]string, error
 	for i := range list.Items {
 		pv := &list.Items[i]
 		if pv.Spec.CSI.Driver == r.Driver && pv.Spec.ClaimRef != nil {
-			out = append(out, pv.Spec.ClaimRef.Namespace+"/"+pv.Spec.ClaimRef.Name)
+			out = append(out, podvolume.BoundTo(pv))
 		}
 	}
 	return out, nil
@@ -86,7 +87,7 @@ func (r *Reconciler) claims(ctx context.Context, volume string) ([]string, error
 
 // accompany adds the pod's other volumes.
 func (r *Reconciler) accompany(ctx context.Context, volume string, pod *corev1.Pod, out *use) error {
-	for _, claim := range claimsOf(pod) {
+	for _, claim := range podvolume.Claims(pod) {
 		handles, err := r.handles(ctx, claim)
 		if err != nil {
 			return err
@@ -126,21 +127,6 @@ func (r *Reconciler) handles(ctx context.Context, claim string) ([]string, error
 		}
 	}
 	return out, nil
-}
-
-// claimsOf are the claims of a pod, as "namespace/name". The claim of a generic
-// ephemeral volume is named "<pod>-<volume>" by Kubernetes.
-func claimsOf(pod *corev1.Pod) []string {
-	var out []string
-	for i := range pod.Spec.Volumes {
-		switch v := &pod.Spec.Volumes[i]; {
-		case v.PersistentVolumeClaim != nil:
-			out = append(out, pod.Namespace+"/"+v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			out = append(out, pod.Namespace+"/"+pod.Name+"-"+v.Name)
-		}
-	}
-	return out
 }
 
 // fits says whether any of the pods could run on a node: by its selector, its

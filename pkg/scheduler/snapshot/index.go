@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/placement"
 )
 
@@ -43,7 +44,7 @@ func empty() *Index {
 func (x *Index) Volumes(pod *corev1.Pod) []placement.Volume {
 	var out []placement.Volume
 	for i := range pod.Spec.Volumes {
-		claim := claimOf(pod, &pod.Spec.Volumes[i])
+		claim := podvolume.ClaimName(pod, &pod.Spec.Volumes[i])
 		if claim == "" {
 			continue
 		}
@@ -59,18 +60,6 @@ func (x *Index) Volumes(pod *corev1.Pod) []placement.Volume {
 		out = append(out, placement.Volume{ID: v.handle, Function: v.function, Copies: c.places})
 	}
 	return out
-}
-
-// claimOf names the claim behind a pod's volume; "" if there is none. The
-// claim of a generic ephemeral volume is named "<pod>-<volume>" by Kubernetes.
-func claimOf(pod *corev1.Pod, v *corev1.Volume) string {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName
-	case v.Ephemeral != nil:
-		return pod.Name + "-" + v.Name
-	}
-	return ""
 }
 
 // unknown stands for every node without a DPUStorageNode. It needs no name: it

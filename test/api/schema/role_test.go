@@ -14,6 +14,7 @@ import (
 // TestRole: a replica becomes the primary, and never the other way; what reads
 // only never writes.
 func TestRole(t *testing.T) {
+	const requester = "requester can only change with the promotion of a Replica"
 	const oneWay = "role can only change from Replica to Primary"
 	for _, row := range []struct {
 		name          string
@@ -29,6 +30,11 @@ func TestRole(t *testing.T) {
 		{"for writing after all", changes{"spec.readOnly": true}, changes{"spec.readOnly": false}, "readOnly is immutable"},
 		{"for writing by leaving it out", changes{"spec.readOnly": true}, changes{"spec.readOnly": nil}, "readOnly is immutable"},
 		{"reads only, said twice", changes{"spec.readOnly": true}, changes{"spec.readOnly": true}, ""},
+		{"promoted by a node", changes{"spec.role": "Replica"}, changes{"spec.role": "Primary", "spec.requester": "Node"}, ""},
+		{"taken from a node", changes{"spec.requester": "Node"}, changes{"spec.requester": nil}, requester},
+		{"taken by a node", nil, changes{"spec.requester": "Node"}, requester},
+		{"the controller's, said", nil, changes{"spec.requester": "Controller"}, ""},
+		{"a replica of a node", changes{"spec.role": "Replica"}, changes{"spec.requester": "Node"}, "requester can only change"},
 		{"promoted to another node", changes{"spec.role": "Replica"}, changes{"spec.role": "Primary", "spec.dpuNodeName": "node-2"}, "dpuNodeName is immutable"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -20,6 +20,9 @@ import (
 // DPU shows nothing.
 func (r *Reconciler) ensureMirror(ctx context.Context, s *state) error {
 	if s.mirror == nil {
+		if err := r.mayAsk(ctx, s); err != nil || s.waiting != "" {
+			return err
+		}
 		if !s.replica() && singleWriter(s.volume) {
 			claim, err := r.claim(ctx, s.volume)
 			if err != nil {
@@ -68,6 +71,11 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 	if s.replica() {
 		return nil
 	}
+	if !s.begun() {
+		if err := r.mayAsk(ctx, s); err != nil || s.waiting != "" {
+			return err
+		}
+	}
 	if !singleWriter(s.volume) {
 		return r.promote(ctx, s, promotion{})
 	}
@@ -81,6 +89,9 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 		s.waiting = verdict.refused
 		return nil
 	case verdict.grant:
+		if err := r.mayAsk(ctx, s); err != nil || s.waiting != "" {
+			return err
+		}
 		if err := r.stillWanted(ctx, s); err != nil || s.waiting != "" {
 			return err
 		}

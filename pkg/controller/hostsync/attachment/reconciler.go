@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -19,6 +20,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/hostsync"
 )
 
@@ -32,6 +34,9 @@ const (
 // Reconciler keeps one DPUVolumeAttachment and its VolumeAttachment in step.
 type Reconciler struct {
 	Clusters hostsync.Clusters
+	// Users says who uses a volume; nil: this installation attaches by the
+	// controller, and what a node asks for is refused.
+	Users *Users
 	// Recorder tells of promotions on the volume. Nil: nobody is told.
 	Recorder record.EventRecorder
 	// Clock is the machine's if nil.
@@ -50,10 +55,15 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // SetupWithManager watches attachments, volumes and nodes here, and
-// VolumeAttachments and WriterClaims there.
+// VolumeAttachments and WriterClaims there; where nodes ask by themselves, pods,
+// PersistentVolumes and Nodes too.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	remote := r.Clusters.DPUCluster.GetCache()
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr)
+	if r.Users != nil {
+		b = r.watchUsers(b)
+	}
+	return b.
 		Named("dpuvolumeattachment").
 		For(&storagev1alpha1.DPUVolumeAttachment{}).
 		Watches(&storagev1alpha1.DPUVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume)).
@@ -87,6 +97,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	s := &state{attachment: attachment, mirror: mirror}
 	err = r.carry(ctx, s)
+	if err == nil && s.forsaken {
+		return ctrl.Result{}, kube.Delete(ctx, r.Clusters.Host, attachment)
+	}
 	if wait := s.keepBack(r.clock().Now()); err == nil && wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
@@ -97,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, statusErr
 	}
 	r.tellAttached(s, before, attachment.Status)
-	return ctrl.Result{}, err
+	return ctrl.Result{RequeueAfter: s.lookAgain}, err
 }
 
 // state is what one pass knows of an attachment.
@@ -110,6 +123,12 @@ type state struct {
 	sound bool
 	// waiting says in words what is missing; "" if nothing is.
 	waiting string
+	// used: a pod of the node that asks uses the volume.
+	used bool
+	// forsaken: a node has asked for it, and nobody will ever take it back.
+	forsaken bool
+	// lookAgain is when to look again without a cause; 0: never.
+	lookAgain time.Duration
 }
 
 func (s *state) replica() bool { return s.attachment.Spec.Role == storagev1alpha1.RoleReplica }
@@ -144,7 +163,7 @@ func (r *Reconciler) clock() clock.PassiveClock {
 
 // carry walks the phases in order; a phase that sets waiting ends the walk.
 func (r *Reconciler) carry(ctx context.Context, s *state) error {
-	for _, phase := range []func(context.Context, *state) error{r.findVolume, checkWarmth, r.findDPU, r.ensureMirror, r.warm, r.grant} {
+	for _, phase := range []func(context.Context, *state) error{r.checkRequest, r.findVolume, checkWarmth, r.findDPU, r.ensureMirror, r.warm, r.grant} {
 		if err := phase(ctx, s); err != nil || s.waiting != "" {
 			return err
 		}
@@ -232,6 +251,16 @@ func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Re
 // for the right to write.
 func (r *Reconciler) ofClaim(ctx context.Context, o *moorv1alpha1.WriterClaim) []reconcile.Request {
 	return r.by(ctx, indexVolume, o.Spec.VolumeName)
+}
+
+// ofUser wakes what the node of a pod has asked for.
+func (r *Reconciler) ofUser(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.by(ctx, indexNode, o.(*corev1.Pod).Spec.NodeName)
+}
+
+// ofPersistent wakes the attachments of the volume behind a PersistentVolume.
+func (r *Reconciler) ofPersistent(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.by(ctx, indexVolume, podvolume.Handle(o.(*corev1.PersistentVolume)))
 }
 
 func (r *Reconciler) by(ctx context.Context, index, name string) []reconcile.Request {

@@ -8,6 +8,7 @@ package story
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/hostsync"
 )
 
@@ -114,23 +116,9 @@ func (r *Reconciler) podsOf(ctx context.Context, claim *corev1.ObjectReference, 
 	var out []corev1.ObjectReference
 	for i := range list.Items {
 		p := &list.Items[i]
-		over := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-		if uses(p, claim.Name) && !over && !p.CreationTimestamp.After(by.Time) {
+		if slices.Contains(podvolume.Claims(p), claim.Namespace+"/"+claim.Name) && !podvolume.Finished(p) && !p.CreationTimestamp.After(by.Time) {
 			out = append(out, corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID})
 		}
 	}
 	return out, nil
-}
-
-// uses reports whether a pod mounts a claim. That of a generic ephemeral volume
-// is named "<pod>-<volume>" by Kubernetes.
-func uses(p *corev1.Pod, claim string) bool {
-	for _, v := range p.Spec.Volumes {
-		switch {
-		case v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim,
-			v.Ephemeral != nil && p.Name+"-"+v.Name == claim:
-			return true
-		}
-	}
-	return false
 }

@@ -1,0 +1,65 @@
+// Package podvolume knows how Kubernetes ties a pod to a volume: pod, claim,
+// PersistentVolume, volume handle. Floor 1: no decision of ours.
+package podvolume
+
+import corev1 "k8s.io/api/core/v1"
+
+// ClaimName is the name of the claim behind a volume of a pod, "" if there is
+// none. The claim of a generic ephemeral volume is named "<pod>-<volume>" by
+// Kubernetes.
+func ClaimName(pod *corev1.Pod, v *corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return pod.Name + "-" + v.Name
+	}
+	return ""
+}
+
+// Claims are the claims of a pod, as "namespace/name".
+func Claims(pod *corev1.Pod) []string {
+	var out []string
+	for i := range pod.Spec.Volumes {
+		if name := ClaimName(pod, &pod.Spec.Volumes[i]); name != "" {
+			out = append(out, pod.Namespace+"/"+name)
+		}
+	}
+	return out
+}
+
+// Finished reports whether none of the pod's containers runs, or ever will.
+func Finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// Handle is the handle of a PersistentVolume of any CSI driver, "" if it has
+// none.
+func Handle(pv *corev1.PersistentVolume) string {
+	if pv.Spec.CSI == nil {
+		return ""
+	}
+	return pv.Spec.CSI.VolumeHandle
+}
+
+// BoundTo is the claim for which a PersistentVolume is, as "namespace/name",
+// "" if there is none.
+func BoundTo(pv *corev1.PersistentVolume) string {
+	if pv.Spec.ClaimRef == nil {
+		return ""
+	}
+	return pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name
+}
+
+// Slim is a cache transform that drops of a pod what this package, and the
+// placement of pods, never reads.
+func Slim(o any) (any, error) {
+	p, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	p.ManagedFields, p.Annotations, p.Labels = nil, nil, nil
+	p.Spec.Containers, p.Spec.InitContainers, p.Spec.EphemeralContainers = nil, nil, nil
+	p.Status = corev1.PodStatus{Phase: p.Status.Phase}
+	return p, nil
+}
