@@ -33,6 +33,7 @@ type options struct {
 	attach           dpf.AttachMode
 	driver           string
 	heartbeatTimeout time.Duration
+	silenceTimeout   time.Duration
 	budget           fence.Budget
 }
 
@@ -55,6 +56,7 @@ func main() {
 	fs.Var(&o.attach, "attach-mode", "who asks for a volume on a node: Controller or Node; as in snap-csi-plugin. With Node, what a node asks for is granted while a pod there uses it; with Controller, never")
 	fs.StringVar(&o.driver, "driver-name", "csi.snap.nvidia.com", "CSI driver whose pods use the volumes, and are released when their host fails over")
 	fs.DurationVar(&o.heartbeatTimeout, "heartbeat-timeout", liveness.DefaultTimeout, "how long a heartbeat counts; more than two periods of the senders")
+	fs.DurationVar(&o.silenceTimeout, "silence-timeout", liveness.DefaultSilence, "when kubelet, host plugin and DPU are taken for dead if all three are silent; more than one period of the senders")
 	fs.IntVar(&o.budget.PerMinute, "failover-budget", fence.DefaultBudget.PerMinute, "hosts that may begin to fail over within a minute; 0: none")
 	fs.IntVar(&o.budget.PerZone, "failover-zone-budget", fence.DefaultBudget.PerZone, "the same, of one zone (topology.kubernetes.io/zone)")
 	logs.Bind(fs)
@@ -72,6 +74,9 @@ func (o options) run(ctx context.Context) error {
 	}
 	if o.heartbeatTimeout < time.Second {
 		return fmt.Errorf("--heartbeat-timeout is %s: at least 1s is needed", o.heartbeatTimeout)
+	}
+	if o.silenceTimeout < time.Second || o.silenceTimeout > o.heartbeatTimeout {
+		return fmt.Errorf("--silence-timeout is %s: 1s to --heartbeat-timeout (%s) is possible", o.silenceTimeout, o.heartbeatTimeout)
 	}
 	if o.dpuKubeconfig == "" {
 		return fmt.Errorf("--dpu-cluster-kubeconfig is required: it names the file with the credentials of the DPU cluster")

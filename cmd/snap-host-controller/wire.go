@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -55,6 +56,7 @@ func (o options) connect() (ctrl.Manager, hostsync.Clusters, error) {
 		return nil, none, err
 	}
 	hostCache := eventsOf("DPUVolume", namespaced(o.namespace))
+	hostCache.ByObject[&coordinationv1.Lease{}] = leases(o.namespace, corev1.NamespaceNodeLease)
 	if o.attach == dpf.AttachNode {
 		maps.Copy(hostCache.ByObject, attachment.CacheUsers())
 	}
@@ -65,6 +67,7 @@ func (o options) connect() (ctrl.Manager, hostsync.Clusters, error) {
 	dpu, err := cluster.New(dpuConfig, func(c *cluster.Options) {
 		c.Scheme = dpuScheme
 		c.Cache = eventsOf("PersistentVolumeClaim", namespaced(o.targetNamespace))
+		c.Cache.ByObject[&coordinationv1.Lease{}] = leases(o.targetNamespace)
 	})
 	if err != nil {
 		return nil, none, fmt.Errorf("connect to the DPU cluster: %w", err)
@@ -116,7 +119,7 @@ func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Cluster
 	}
 	//lint:ignore SA1019 the events are about objects that come and go, which the new API does not count
 	recorder := mgr.GetEventRecorderFor("snap-host-controller")
-	observer := liveness.New(clock.RealClock{}, o.heartbeatTimeout)
+	observer := liveness.New(clock.RealClock{}, o.heartbeatTimeout, o.silenceTimeout)
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
 		&vendor.Reconciler{Clusters: c},
 		&policy.Reconciler{Clusters: c},
@@ -125,7 +128,10 @@ func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Cluster
 		&node.Reconciler{Clusters: c},
 		&event.Reconciler{Clusters: c},
 		&story.Reconciler{Host: c.Host, Live: mgr.GetAPIReader(), Driver: o.driver},
-		&drivernode.Reconciler{Host: c.Host, Live: mgr.GetAPIReader(), Namespace: c.Namespace, Observer: observer, Recorder: recorder},
+		&drivernode.Reconciler{
+			Host: c.Host, Live: mgr.GetAPIReader(), DPU: c.DPU, DPUCluster: c.DPUCluster,
+			Namespace: c.Namespace, Observer: observer, Recorder: recorder,
+		},
 		&fence.Reconciler{
 			DPU: c.DPU, Live: c.DPULive, Cluster: c.DPUCluster, Clock: clock.RealClock{},
 			HostLive: mgr.GetAPIReader(), TargetNamespace: c.TargetNamespace, Recorder: recorder,
@@ -140,5 +146,5 @@ func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Cluster
 			return fmt.Errorf("set up %T: %w", r, err)
 		}
 	}
-	return nil
+	return listen(mgr, c, observer)
 }

@@ -20,7 +20,7 @@ type player struct {
 
 func newPlayer(t *testing.T) *player {
 	p := &player{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), nodes: map[string]*moorv1alpha1.DPUStorageNode{}}
-	p.o = New(p.clock, 25*time.Second)
+	p.o = New(p.clock, 25*time.Second, 15*time.Second)
 	for _, name := range []string{"a", "b"} {
 		p.nodes[name] = &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: moorv1alpha1.DPUStorageNodeStatus{
 			Host: &moorv1alpha1.HostState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 5}},
@@ -31,11 +31,20 @@ func newPlayer(t *testing.T) *player {
 	return p
 }
 
-// pass lets seconds go by in steps of 5 in which those named beat.
+// pass lets seconds go by in steps of 5 in which those named beat. If anybody
+// does, both API servers work.
 func (p *player) pass(seconds int, beating ...string) {
 	for range seconds / 5 {
 		p.clock.SetTime(p.clock.Now().Add(5 * time.Second))
+		if len(beating) > 0 {
+			p.o.Echo(HostCluster)
+			p.o.Echo(DPUCluster)
+		}
 		for _, who := range beating {
+			if who[2:] == "kubelet" {
+				p.o.Kubelet(who[:1], p.clock.Now().Add(-24*time.Hour))
+				continue
+			}
 			n := p.nodes[who[:1]]
 			if who[2:] == "host" {
 				n.Status.Host.Sequence++
@@ -61,13 +70,19 @@ func TestBeats(t *testing.T) {
 	p.want(Unknown, Unknown)
 	p.pass(5, "a/host", "b/host")
 	p.want(Fresh, Unknown)
-	p.pass(15, "a/host", "b/host")
+	p.pass(10, "a/host", "b/host")
 	p.want(Fresh, Unknown)
-	p.pass(15, "a/host", "b/host")
+	p.pass(5, "a/host", "b/host")
+	p.want(Fresh, Quiet)
+	p.pass(10, "a/host", "b/host")
 	p.want(Fresh, Stale)
 	p.pass(5, "a/dpu", "b/host")
 	p.want(Fresh, Fresh)
-	p.pass(20, "a/dpu")
+	p.pass(5, "a/dpu")
+	p.want(Fresh, Fresh)
+	p.pass(5, "a/dpu")
+	p.want(Quiet, Fresh)
+	p.pass(10, "a/dpu")
 	p.want(Stale, Fresh)
 	p.pass(5, "a/host", "a/dpu")
 	p.want(Fresh, Fresh)
@@ -82,10 +97,74 @@ func TestNobodyHeard(t *testing.T) {
 	p.want(Unknown, Unknown)
 	p.pass(5, "b/host")
 	p.want(Unknown, Unknown)
-	p.pass(20, "b/host")
+	p.pass(10, "b/host")
 	p.want(Unknown, Unknown)
+	p.pass(5, "b/host")
+	p.want(Quiet, Quiet)
 	p.pass(10, "b/host")
 	p.want(Stale, Stale)
+}
+
+// TestDeafOnOneSide: what comes through one API server says nothing of what
+// would come through the other.
+func TestDeafOnOneSide(t *testing.T) {
+	p := newPlayer(t)
+	p.pass(20, "a/host", "a/dpu", "a/kubelet")
+	for range 30 {
+		p.clock.SetTime(p.clock.Now().Add(2 * time.Second))
+		p.o.Echo(DPUCluster)
+	}
+	p.want(Unknown, Stale)
+	if got := p.o.Known("a").Kubelet; got != Unknown {
+		t.Errorf("kubelet %s", got)
+	}
+	p.o.Echo(HostCluster)
+	p.want(Unknown, Stale)
+}
+
+// TestKubelet: any renewal counts, whatever clock it was stamped by.
+func TestKubelet(t *testing.T) {
+	p := newPlayer(t)
+	p.pass(15, "a/kubelet", "b/host")
+	is := func(want Beat) {
+		t.Helper()
+		if got := p.o.Known("a").Kubelet; got != want {
+			t.Fatalf("kubelet %s, want %s", got, want)
+		}
+	}
+	is(Fresh)
+	p.pass(10, "b/host")
+	is(Fresh)
+	p.pass(5, "b/host")
+	is(Quiet)
+	p.pass(10, "b/host")
+	is(Stale)
+	p.o.Kubelet("a", time.Unix(1, 0))
+	is(Fresh)
+	p.o.Kubelet("a", time.Unix(1, 0))
+	p.pass(20, "b/host")
+	is(Quiet)
+}
+
+// TestHush: the moment at which all may be silent is known beforehand.
+func TestHush(t *testing.T) {
+	p := newPlayer(t)
+	if wait := p.o.Hush("nobody"); wait != 0 {
+		t.Errorf("looks again in %s at nobody", wait)
+	}
+	p.pass(10, "a/host", "a/dpu")
+	p.pass(5, "a/dpu", "b/host")
+	if wait := p.o.Hush("a"); wait != 15*time.Second {
+		t.Errorf("look again in %s", wait)
+	}
+	p.pass(10, "b/host")
+	if wait := p.o.Hush("a"); wait != 5*time.Second {
+		t.Errorf("look again in %s", wait)
+	}
+	p.pass(10, "b/host")
+	if wait := p.o.Hush("a"); wait != 500*time.Millisecond {
+		t.Errorf("look again in %s", wait)
+	}
 }
 
 // TestRestart: a new observer knows nobody dead.
@@ -93,9 +172,9 @@ func TestRestart(t *testing.T) {
 	p := newPlayer(t)
 	p.pass(60, "b/host")
 	p.want(Stale, Stale)
-	p.o = New(p.clock, 25*time.Second)
+	p.o = New(p.clock, 25*time.Second, 15*time.Second)
 	p.want(Unknown, Unknown)
-	p.pass(20, "b/host")
+	p.pass(10, "b/host")
 	p.want(Unknown, Unknown)
 }
 

@@ -54,7 +54,7 @@ func conditions(s liveness.Signs, status moorv1alpha1.DPUStorageNodeStatus, stay
 }
 
 func hostAlive(s liveness.Signs) metav1.Condition {
-	if s.DPU == liveness.Fresh && s.Sight == liveness.SeenDead && s.Host != liveness.Fresh {
+	if s.DPU.Heard() && s.Sight == liveness.SeenDead && s.Host != liveness.Fresh {
 		return metav1.Condition{
 			Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionFalse, Reason: ReasonSeenDead,
 			Message: fmt.Sprintf("its DPU sees the host dead: %s", s.Words),
@@ -73,7 +73,7 @@ func dpuAlive(s liveness.Signs) metav1.Condition {
 
 func beat(kind string, b liveness.Beat, who string) metav1.Condition {
 	switch b {
-	case liveness.Fresh:
+	case liveness.Fresh, liveness.Quiet:
 		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: ReasonBeats}
 	case liveness.Stale:
 		return metav1.Condition{

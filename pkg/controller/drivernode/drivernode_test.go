@@ -21,7 +21,7 @@ import (
 
 // TestConditions goes through every combination of signs.
 func TestConditions(t *testing.T) {
-	beats := []liveness.Beat{liveness.Unknown, liveness.Fresh, liveness.Stale}
+	beats := []liveness.Beat{liveness.Unknown, liveness.Fresh, liveness.Quiet, liveness.Stale}
 	for _, host := range beats {
 		for _, dpu := range beats {
 			for _, sight := range []liveness.Sight{liveness.Unseen, liveness.SeenAlive, liveness.SeenDead} {
@@ -29,9 +29,9 @@ func TestConditions(t *testing.T) {
 					s := liveness.Signs{Host: host, DPU: dpu, Sight: sight, Words: "no link"}
 					list := conditions(s, moorv1alpha1.DPUStorageNodeStatus{DPU: &moorv1alpha1.DPUState{SNAPReady: snap}}, nil)
 					is := func(kind string) metav1.ConditionStatus { return meta.FindStatusCondition(list, kind).Status }
-					want := map[liveness.Beat]metav1.ConditionStatus{liveness.Unknown: "Unknown", liveness.Fresh: "True", liveness.Stale: "False"}
+					want := map[liveness.Beat]metav1.ConditionStatus{liveness.Unknown: "Unknown", liveness.Fresh: "True", liveness.Quiet: "True", liveness.Stale: "False"}
 					wantHost := want[host]
-					if sight == liveness.SeenDead && dpu == liveness.Fresh && host != liveness.Fresh {
+					if sight == liveness.SeenDead && dpu.Heard() && host != liveness.Fresh {
 						wantHost = metav1.ConditionFalse
 					}
 					if is("HostAlive") != wantHost || is("DPUAlive") != want[dpu] {
@@ -78,8 +78,8 @@ func open(t *testing.T) setup {
 	}
 	clock, recorder := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), record.NewFakeRecorder(20)
 	return setup{World: w, t: t, clock: clock, recorder: recorder, r: &Reconciler{
-		Host: w.Clusters.Host, Live: w.Host,
-		Namespace: world.Namespace, Observer: liveness.New(clock, 25*time.Second), Recorder: recorder,
+		Host: w.Clusters.Host, Live: w.Host, DPU: w.Clusters.DPU,
+		Namespace: world.Namespace, Observer: liveness.New(clock, 25*time.Second, 15*time.Second), Recorder: recorder,
 	}}
 }
 
@@ -140,7 +140,7 @@ func TestLife(t *testing.T) {
 	if s.is("HostAlive") != "False/Silent" || s.is("DPUAlive") != "True/Beats" || s.is("Ready") != "False/NotReady" {
 		t.Errorf("silent: %s, DPU %s, ready %s", s.is("HostAlive"), s.is("DPUAlive"), s.is("Ready"))
 	}
-	s.r.Observer = liveness.New(s.clock, 25*time.Second)
+	s.r.Observer = liveness.New(s.clock, 25*time.Second, 15*time.Second)
 	s.pass("a")
 	if s.is("HostAlive") != "Unknown/NotKnown" {
 		t.Errorf("after a restart: %s", s.is("HostAlive"))

@@ -15,19 +15,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/liveness"
 )
+
+// indexDPU is the field index of DPUStorageNodes by DPU.
+const indexDPU = "spec.dpuName"
 
 // indexNode is the field index of DPUVolumeAttachments by host.
 const indexNode = "spec.dpuNodeName"
@@ -42,6 +49,10 @@ type Reconciler struct {
 	Host client.Client
 	// Live reads the API server of the host cluster itself.
 	Live client.Reader
+	// DPU reads the cache of the DPU cluster.
+	DPU client.Reader
+	// DPUCluster is the cluster behind DPU, for watches. Nil in unit tests.
+	DPUCluster cluster.Cluster
 	// Namespace of the users' objects.
 	Namespace string
 	// Observer remembers the beats.
@@ -50,7 +61,7 @@ type Reconciler struct {
 	Recorder record.EventRecorder
 }
 
-// SetupWithManager watches DPUStorageNodes, and Nodes that go.
+// SetupWithManager watches DPUStorageNodes of both clusters, and Nodes that go.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	goes := predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
@@ -60,7 +71,20 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("drivernode").
 		For(&moorv1alpha1.DPUStorageNode{}).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(goes)).
+		WatchesRawSource(source.Kind(r.DPUCluster.GetCache(), &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofDPU))).
 		Complete(r)
+}
+
+func (r *Reconciler) ofDPU(ctx context.Context, dpu *moorv1alpha1.DPUStorageNode) []reconcile.Request {
+	var nodes moorv1alpha1.DPUStorageNodeList
+	if err := r.Host.List(ctx, &nodes, client.MatchingFields{indexDPU: dpu.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list the node of a DPU", "dpu", dpu.Name)
+	}
+	var out []reconcile.Request
+	for _, n := range nodes.Items {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: n.Name}})
+	}
+	return out
 }
 
 // Reconcile writes what the beats say, if it differs from what stands there.
@@ -73,6 +97,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !found || !node.DeletionTimestamp.IsZero() {
 		r.Observer.Forget(req.Name)
 		return ctrl.Result{}, nil
+	}
+	if err := liveness.FromDPU(ctx, r.DPU, node); err != nil {
+		return ctrl.Result{}, err
 	}
 	signs := r.Observer.Observe(node)
 	stays, gone, err := r.removed(ctx, node, signs)
@@ -112,7 +139,7 @@ func (r *Reconciler) write(ctx context.Context, node *moorv1alpha1.DPUStorageNod
 // attached there. An object whose host never beat was made ahead of its Node,
 // and one whose host beats belongs to a Node that comes back.
 func (r *Reconciler) removed(ctx context.Context, node *moorv1alpha1.DPUStorageNode, signs liveness.Signs) (stays []string, gone bool, err error) {
-	if node.Status.Host == nil || node.Status.Host.Sequence == 0 || signs.Host == liveness.Fresh {
+	if node.Status.Host == nil || node.Status.Host.Sequence == 0 || signs.Host.Heard() {
 		return nil, false, nil
 	}
 	for _, reader := range []client.Reader{r.Host, r.Live} {

@@ -14,7 +14,6 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/liveness"
 )
 
 // AnnotationRevokes on a vendor's CSIDriver in the DPU cluster, with the value
@@ -95,7 +94,7 @@ func (f *Failover) end(ctx context.Context, s *scene, t *target) error {
 // revoke asks the storage to revoke a DPU that is silent, once it is certain
 // that nobody asks to attach it again.
 func (f *Failover) revoke(ctx context.Context, s *scene, t *target) (revocation, error) {
-	if s.signs.DPU != liveness.Stale || t.mirror == nil {
+	if !s.signs.DPU.Silent() || t.mirror == nil {
 		return revocation{}, nil
 	}
 	volume, driver := &storagev1alpha1.Volume{}, &storagev1.CSIDriver{}
@@ -133,7 +132,7 @@ func (f *Failover) letGo(ctx context.Context, s *scene, t *target) error {
 	if t.mirror == nil || t.mirror.DeletionTimestamp.IsZero() || t.attachment.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	if s.signs.DPU != liveness.Stale || !overWithoutDPU(t) || !controllerutil.ContainsFinalizer(t.mirror, storagev1alpha1.FinalizerWriterClaim) {
+	if !s.signs.DPU.Silent() || !overWithoutDPU(t) || !controllerutil.ContainsFinalizer(t.mirror, storagev1alpha1.FinalizerWriterClaim) {
 		return nil
 	}
 	return kube.RemoveFinalizers(ctx, f.DPU, t.mirror, storagev1alpha1.FinalizerDPUAttachment, storagev1alpha1.FinalizerWriterClaim)

@@ -100,11 +100,11 @@ func (f *Failover) crowd(ctx context.Context) (Crowd, error) {
 			continue
 		}
 		out.Nodes++
-		signs := f.Observer.Observe(n)
-		if signs.Host == liveness.Stale || signs.Sight == liveness.SeenDead && signs.Host != liveness.Fresh {
+		signs := f.Observer.Known(n.Name)
+		if signs.Host.Silent() || signs.Sight == liveness.SeenDead && signs.Host != liveness.Fresh {
 			out.Dead++
 		}
-		if apiOf(core) == APINotReady && signs.DPU == liveness.Fresh && signs.Sight == liveness.SeenAlive {
+		if apiOf(core) == APINotReady && signs.DPU.Heard() && signs.Sight == liveness.SeenAlive {
 			out.Contradicted++
 		}
 	}

@@ -35,7 +35,8 @@ const (
 	HostCutOff State = "HostCutOff"
 	// DPUDead: the host is heard, its DPU is not.
 	DPUDead State = "DPUDead"
-	// BothDead: neither host, nor kubelet, nor DPU is heard.
+	// BothDead: neither host, nor kubelet, nor DPU is heard, for a while that
+	// is short for one of them and long for three.
 	BothDead State = "BothDead"
 	// ControlPlaneSick: so many look dead that the observer is suspect.
 	ControlPlaneSick State = "ControlPlaneSick"
@@ -105,16 +106,18 @@ func (c Crowd) sick() string {
 type Inputs struct {
 	// API is what the host cluster's API says of the Node.
 	API API
-	// Host and DPU are the heartbeats; Sight is the DPU's last word.
-	Host, DPU liveness.Beat
-	Sight     liveness.Sight
+	// Host, Kubelet and DPU are the heartbeats; Sight is the DPU's last word.
+	Host, Kubelet, DPU liveness.Beat
+	Sight              liveness.Sight
 	// Crowd is what all hosts look like.
 	Crowd Crowd
 }
 
 // Classify says what has become of a host, and by what evidence. No single
 // silent witness makes a host dead: that takes a living DPU that sees it, or
-// the silence of three that beat on their own (kubelet, host plugin, DPU).
+// the silence of three that beat on their own (kubelet, host plugin, DPU),
+// through the API servers of two clusters. Together they count as silent
+// sooner than each alone.
 func Classify(in Inputs) (state State, evidence string) {
 	state, evidence = alone(in)
 	if state == Healthy || state == Unknown {
@@ -128,13 +131,14 @@ func Classify(in Inputs) (state State, evidence string) {
 
 // alone classifies a host without a look at the others.
 func alone(in Inputs) (State, string) {
-	switch in.DPU {
-	case liveness.Fresh:
-		if in.Sight == liveness.SeenDead {
-			return seenDead(in)
-		}
+	switch {
+	case in.DPU.Silent() && in.Host.Silent() && in.Kubelet.Silent():
+		return BothDead, "heartbeat, kubelet and DPU are all silent"
+	case in.DPU.Heard() && in.Sight == liveness.SeenDead:
+		return seenDead(in)
+	case in.DPU.Heard():
 		return underLivingDPU(in)
-	case liveness.Stale:
+	case in.DPU == liveness.Stale:
 		return underSilentDPU(in)
 	}
 	return Unknown, "the DPU is not known for long enough"
@@ -149,9 +153,9 @@ func seenDead(in Inputs) (State, string) {
 
 func underLivingDPU(in Inputs) (State, string) {
 	switch {
-	case in.Host == liveness.Fresh && in.API == APIReady:
+	case in.Host.Heard() && in.API == APIReady:
 		return Healthy, "host and DPU are heard"
-	case in.Host == liveness.Fresh && in.API == APINotReady:
+	case in.Host.Heard() && in.API == APINotReady:
 		return HostHung, "its heartbeat goes on, but the API calls it NotReady: its kubelet is not well"
 	case in.Host == liveness.Stale && in.API == APIReady:
 		return HostHung, "its heartbeat has stopped, but its kubelet is Ready: snap-csi-plugin is not well"
@@ -165,12 +169,16 @@ func underLivingDPU(in Inputs) (State, string) {
 	return Unknown, "the host is not known for long enough"
 }
 
+// underSilentDPU: where the kubelet's Lease is not known, the control plane's
+// word stands for it.
 func underSilentDPU(in Inputs) (State, string) {
 	switch {
-	case in.Host == liveness.Fresh:
+	case in.Host.Heard():
 		return DPUDead, "the host is heard, its DPU is not; the DPU may still serve its host"
+	case in.Host == liveness.Stale && in.Kubelet.Heard():
+		return Unknown, "host and DPU are silent, but the kubelet is heard"
 	case in.Host == liveness.Stale && in.API == APINotReady:
-		return BothDead, "heartbeat, kubelet and DPU are all silent"
+		return BothDead, "heartbeat and DPU are silent, and the API calls the host NotReady"
 	case in.Host == liveness.Stale && in.API == APIReady:
 		return Unknown, "host and DPU are silent, but the kubelet is Ready"
 	}

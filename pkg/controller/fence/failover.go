@@ -78,9 +78,10 @@ func (f *Failover) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err != nil || s == nil {
 		return ctrl.Result{}, err
 	}
+	hush := ctrl.Result{RequeueAfter: f.Observer.Hush(req.Name)}
 	concerned, err := f.concerned(ctx, s)
 	if err != nil || !concerned {
-		return ctrl.Result{}, err
+		return hush, err
 	}
 	if err := f.readLive(ctx, s); err != nil {
 		return ctrl.Result{}, err
@@ -92,7 +93,7 @@ func (f *Failover) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if s.underway || s.refused != "" || s.waiting() {
 		return ctrl.Result{RequeueAfter: lookAgain}, err
 	}
-	return ctrl.Result{}, err
+	return hush, err
 }
 
 // observe reads the host and says what has become of it; nil if there is no
@@ -106,8 +107,11 @@ func (f *Failover) observe(ctx context.Context, name string) (*scene, error) {
 	if s.core, err = f.coreNode(ctx, name); err != nil {
 		return nil, err
 	}
+	if err := liveness.FromDPU(ctx, f.DPU, s.node); err != nil {
+		return nil, err
+	}
 	s.signs, s.api, s.underway = f.Observer.Observe(s.node), apiOf(s.core), underway(s.node)
-	in := Inputs{API: s.api, Host: s.signs.Host, DPU: s.signs.DPU, Sight: s.signs.Sight}
+	in := Inputs{API: s.api, Host: s.signs.Host, Kubelet: s.signs.Kubelet, DPU: s.signs.DPU, Sight: s.signs.Sight}
 	s.state, s.evidence = Classify(in)
 	if s.state != Healthy && s.state != Unknown {
 		if in.Crowd, err = f.crowd(ctx); err != nil {

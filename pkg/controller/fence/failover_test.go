@@ -4,14 +4,18 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/liveness"
 	world "github.com/moor-storage/moor/pkg/controller/hostsync/hostsynctest"
 )
 
@@ -64,12 +68,14 @@ func TestNotBefore(t *testing.T) {
 		play func(s *stage)
 		says string
 	}{
-		"NotReady alone":       {func(s *stage) { s.notReady("a") }, "False/Held"},
-		"host silent alone":    {func(s *stage) { s.live(40, "dpu-a", "b") }, "False/Held"},
-		"cut off":              {func(s *stage) { s.notReady("a"); s.live(40, "dpu-a", "b") }, "False/Held"},
-		"DPU silent":           {func(s *stage) { s.live(40, "a", "b") }, "False/Held"},
-		"both silent":          {func(s *stage) { s.live(40, "b") }, "False/Held"},
-		"seen dead, but beats": {func(s *stage) { s.seenDead("a"); s.live(5, "b"); s.live(5, "a", "dpu-a") }, "False/Held"},
+		"NotReady alone":             {func(s *stage) { s.notReady("a") }, "False/Held"},
+		"host silent alone":          {func(s *stage) { s.live(40, "dpu-a", "b") }, "False/Held"},
+		"cut off":                    {func(s *stage) { s.notReady("a"); s.live(40, "dpu-a", "b") }, "False/Held"},
+		"DPU silent":                 {func(s *stage) { s.live(40, "a", "b") }, "False/Held"},
+		"both silent, kubelet heard": {func(s *stage) { s.live(40, "kubelet-a", "b") }, "False/Held"},
+		"three silent for too short": {func(s *stage) { s.live(10, "b", "dpu-b") }, "none"},
+		"nothing heard":              {func(s *stage) { s.clock.SetTime(s.clock.Now().Add(time.Hour)) }, "none"},
+		"seen dead, but beats":       {func(s *stage) { s.seenDead("a"); s.live(5, "b"); s.live(5, "a", "dpu-a") }, "False/Held"},
 		"seen dead by a DPU that is silent": {func(s *stage) {
 			s.live(40, "a", "b")
 			s.seenDead("a")
@@ -112,6 +118,41 @@ func bothDead(t *testing.T) *stage {
 	s.mustPass()
 	s.wantPhase(fencing)
 	return s
+}
+
+// TestBothDeadSoon: three witnesses that are silent are believed before the
+// control plane calls the host NotReady, and the pass that finds it out comes
+// by itself.
+func TestBothDeadSoon(t *testing.T) {
+	s := newStage(t)
+	result, err := s.f.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "a"}})
+	if err != nil || result.RequeueAfter != liveness.DefaultSilence {
+		t.Fatalf("looks again after %s, %v", result.RequeueAfter, err)
+	}
+	s.live(15, "b", "dpu-b")
+	s.mustPass()
+	s.wantPhase(fencing)
+	s.wantSays("True/Fencing", "BothDead", "kubelet and DPU are all silent")
+	s.vouch()
+	s.noticed()
+	s.mustPass()
+	s.revoked()
+	s.mustPass()
+	s.wantPhase(freed)
+}
+
+// TestDeafInOneCluster: a dead DPU makes no dead host while the host cluster
+// does not answer, nor a dead host a dead DPU while that one does not.
+func TestDeafInOneCluster(t *testing.T) {
+	for _, deaf := range []liveness.Cluster{liveness.HostCluster, liveness.DPUCluster} {
+		s := newStage(t)
+		for range 20 {
+			s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
+			s.f.Observer.Echo(1 - deaf)
+			s.mustPass()
+		}
+		s.wantPhase(granted)
+	}
 }
 
 func TestBothDeadByStorage(t *testing.T) {

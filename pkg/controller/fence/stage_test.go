@@ -66,7 +66,7 @@ func (s *stage) restart() {
 	s.recorder = record.NewFakeRecorder(1000)
 	s.f = &Failover{
 		Host: s.Clusters.Host, HostLive: s.Host, DPU: s.Clusters.DPU, DPULive: s.DPU, Namespace: world.Namespace, TargetNamespace: world.Target,
-		Driver: driver, Observer: liveness.New(s.clock, 25*time.Second), Clock: s.clock, Recorder: s.recorder, Budget: DefaultBudget,
+		Driver: driver, Observer: liveness.New(s.clock, 25*time.Second, 15*time.Second), Clock: s.clock, Recorder: s.recorder, Budget: DefaultBudget,
 	}
 	s.orderly = &Reconciler{DPU: s.Clusters.DPU, Live: s.DPU, Clock: s.clock, HostLive: s.Host, TargetNamespace: world.Target, Recorder: s.recorder}
 }
@@ -144,13 +144,23 @@ func (s *stage) mustPass() {
 	}
 }
 
-// live lets seconds pass in which those named beat.
+// live lets seconds pass in which those named beat: a host with its kubelet, a
+// DPU, or a kubelet alone. Both API servers work.
 func (s *stage) live(seconds int, who ...string) {
 	s.t.Helper()
 	for range seconds / 5 {
 		s.clock.SetTime(s.clock.Now().Add(5 * time.Second))
+		s.f.Observer.Echo(liveness.HostCluster)
+		s.f.Observer.Echo(liveness.DPUCluster)
 		for _, w := range who {
 			name, dpu := strings.CutPrefix(w, "dpu-")
+			name, alone := strings.CutPrefix(name, "kubelet-")
+			if !dpu {
+				s.f.Observer.Kubelet(name, s.clock.Now())
+			}
+			if alone {
+				continue
+			}
 			s.host(name, func(n *moorv1alpha1.DPUStorageNode) {
 				if dpu {
 					n.Status.DPU.Sequence++

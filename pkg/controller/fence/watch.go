@@ -20,8 +20,9 @@ import (
 )
 
 // SetupWithManager watches hosts, Nodes and attachments here, and attachments
-// and claims there. Steady beats wake nobody: drivernode turns silence into
-// conditions, and these do.
+// claims and what DPUs see of their hosts there. Steady beats wake nobody: each
+// host is looked at when all its witnesses might be silent, and drivernode
+// turns the silence of one into conditions, which wake too.
 func (f *Failover) SetupWithManager(mgr ctrl.Manager) error {
 	remote := f.DPUCluster.GetCache()
 	return ctrl.NewControllerManagedBy(mgr).
@@ -29,6 +30,7 @@ func (f *Failover) SetupWithManager(mgr ctrl.Manager) error {
 		For(&moorv1alpha1.DPUStorageNode{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: hostChanged})).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment), builder.WithPredicates(going)).
+		WatchesRawSource(source.Kind(remote, &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofSight), sightChanged)).
 		WatchesRawSource(source.Kind(remote, &storagev1alpha1.VolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofMirror))).
 		WatchesRawSource(source.Kind(remote, &storagev1alpha1.SVVolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofRevoked))).
 		WatchesRawSource(source.Kind(remote, &moorv1alpha1.WriterClaim{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofClaim))).
@@ -42,14 +44,26 @@ func hostChanged(e event.UpdateEvent) bool {
 	if !ok || !also {
 		return true
 	}
-	sight := func(n *moorv1alpha1.DPUStorageNode) *moorv1alpha1.HostSight {
-		if n.Status.DPU == nil {
-			return nil
-		}
-		return n.Status.DPU.Host
-	}
 	return before.Spec != after.Spec || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
 		!equality.Semantic.DeepEqual(sight(before), sight(after))
+}
+
+// sight is what a DPU says of its host.
+func sight(n *moorv1alpha1.DPUStorageNode) *moorv1alpha1.HostSight {
+	if n.Status.DPU == nil {
+		return nil
+	}
+	return n.Status.DPU.Host
+}
+
+var sightChanged = predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode]{
+	UpdateFunc: func(e event.TypedUpdateEvent[*moorv1alpha1.DPUStorageNode]) bool {
+		return !equality.Semantic.DeepEqual(sight(e.ObjectOld), sight(e.ObjectNew))
+	},
+}
+
+func (f *Failover) ofSight(ctx context.Context, dpu *moorv1alpha1.DPUStorageNode) []reconcile.Request {
+	return f.ofDPU(ctx, dpu.Name)
 }
 
 func nodeChanged(e event.UpdateEvent) bool {

@@ -10,6 +10,7 @@ package heartbeat
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,14 +37,26 @@ type Options struct {
 	Name string
 	// Version of this process.
 	Version string
-	// Period between beats, which also bounds each one; DefaultPeriod if it
-	// is not positive.
+	// Period between beats, from begin to begin; DefaultPeriod if it is not
+	// positive. Each beat is bounded by half of it.
 	Period time.Duration
 	// Changed, if not nil, asks for a beat at once.
 	Changed <-chan struct{}
 	// Clock is the machine's if nil.
 	Clock clock.WithTicker
+	// Random is uniform in [0, 1); math/rand's if nil.
+	Random func() float64
 }
+
+// The waits, in parts of the period. The first spreads machines that started
+// together, the others keep them apart; on the average a beat comes each period.
+// A beat that failed is tried again soon: observers wait for half a period
+// beyond the first.
+const (
+	firstWait, firstSpread   = 0.1, 0.9
+	steadyWait, steadySpread = 0.95, 0.1
+	retryWait, retrySpread   = 0.1, 0.1
+)
 
 // Heart beats until it is stopped. It is a manager.Runnable of every replica.
 type Heart struct {
@@ -91,6 +104,9 @@ func newHeart(o Options, beat func(context.Context) (func(*moorv1alpha1.DPUStora
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if o.Random == nil {
+		o.Random = rand.Float64
+	}
 	return &Heart{o: o, beat: beat}
 }
 
@@ -98,31 +114,39 @@ func newHeart(o Options, beat func(context.Context) (func(*moorv1alpha1.DPUStora
 func (h *Heart) NeedLeaderElection() bool { return false }
 
 // Start beats at once, on every change, and each period, until ctx ends. A
-// beat that fails is logged; the next one comes in its time.
+// beat that fails is logged and soon tried again.
 func (h *Heart) Start(ctx context.Context) error {
 	log := ctrl.LoggerFrom(ctx).WithName("heartbeat")
-	ticker := h.o.Clock.NewTicker(h.o.Period)
-	defer ticker.Stop()
-	for {
+	wait := h.wait(firstWait, firstSpread)
+	for ctx.Err() == nil {
+		timer := h.o.Clock.NewTimer(wait)
 		if err := h.Beat(ctx); err != nil && ctx.Err() == nil {
 			log.Error(err, "beat")
+			timer.Stop()
+			timer = h.o.Clock.NewTimer(h.wait(retryWait, retrySpread))
 		}
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
+		case <-timer.C():
 		case <-h.o.Changed:
 		}
+		timer.Stop()
+		wait = h.wait(steadyWait, steadySpread)
 	}
+	return nil
 }
 
-// Beat writes one sign of life; it takes one period at most. A
+func (h *Heart) wait(least, spread float64) time.Duration {
+	return time.Duration(float64(h.o.Period) * (least + spread*h.o.Random()))
+}
+
+// Beat writes one sign of life; it takes half a period at most. A
 // DPUStorageNode that is missing is created.
 func (h *Heart) Beat(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, h.o.Period)
+	ctx, cancel := context.WithTimeout(ctx, h.o.Period/2)
 	defer cancel()
 	// A state that takes long to find out leaves time to write it.
-	half, enough := context.WithTimeout(ctx, h.o.Period/2)
+	half, enough := context.WithTimeout(ctx, h.o.Period/3)
 	defer enough()
 	write, err := h.beat(half)
 	if err != nil {

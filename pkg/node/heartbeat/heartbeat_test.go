@@ -79,9 +79,11 @@ func dpuState(ready bool) func(context.Context) (moorv1alpha1.DPUState, error) {
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
+func middle() float64 { return 0.5 }
+
 func TestBeats(t *testing.T) {
 	s, clock, changed := newServer(t), clocktesting.NewFakeClock(start), make(chan struct{})
-	h := DPU(Options{Client: s, Live: s, Name: "n1", Version: "v1", Period: 7 * time.Second, Clock: clock, Changed: changed}, dpuState(true))
+	h := DPU(Options{Client: s, Live: s, Name: "n1", Version: "v1", Period: 7 * time.Second, Clock: clock, Changed: changed, Random: middle}, dpuState(true))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- h.Start(ctx) }()
@@ -156,6 +158,44 @@ func TestDeletedNodeComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.node(t)
+}
+
+// TestTriesAgainSoon: one lost beat does not make a machine silent.
+func TestTriesAgainSoon(t *testing.T) {
+	s, tries := newServer(t), make(chan time.Time, 100)
+	h := DPU(Options{Client: s, Live: s, Name: "n1", Period: 5 * time.Second, Random: func() float64 { return 0 }}, func(context.Context) (moorv1alpha1.DPUState, error) {
+		tries <- time.Now()
+		return moorv1alpha1.DPUState{}, errors.New("broken")
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.Start(ctx) }()
+	if first, second := <-tries, <-tries; second.Sub(first) > 3*time.Second {
+		t.Errorf("tried again after %s", second.Sub(first))
+	}
+	cancel()
+	<-done
+}
+
+// TestWaits: machines that start together spread, and beat each period on the
+// average, never later than an observer expects.
+func TestWaits(t *testing.T) {
+	h := DPU(Options{Name: "n1"}, dpuState(true))
+	var sum time.Duration
+	const n = 10000
+	for range n {
+		if w := h.wait(firstWait, firstSpread); w < time.Second || w > DefaultPeriod {
+			t.Fatalf("first wait %s", w)
+		}
+		w := h.wait(steadyWait, steadySpread)
+		if w < 9500*time.Millisecond || w > 10500*time.Millisecond {
+			t.Fatalf("steady wait %s", w)
+		}
+		sum += w
+	}
+	if mean := sum / n; mean < 9900*time.Millisecond || mean > 10100*time.Millisecond {
+		t.Errorf("on the average %s", mean)
+	}
 }
 
 func TestNoBeatWithoutState(t *testing.T) {

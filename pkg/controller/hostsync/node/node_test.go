@@ -43,7 +43,7 @@ func TestCopiesTheDPUsHalf(t *testing.T) {
 	}
 	w.AddDPU(dpu(1))
 	pass()
-	for _, sequence := range []int64{1, 2} {
+	for _, sequence := range []int64{1, 13} {
 		world.Change(w, w.DPU, dpu(0), func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Sequence = sequence })
 		pass()
 		got, _ := world.Read(w, w.Host, world.Node("a"))
@@ -58,6 +58,48 @@ func TestCopiesTheDPUsHalf(t *testing.T) {
 		if n := w.Writes() - before; n != 0 {
 			t.Errorf("a pass over what has not changed wrote %d times", n)
 		}
+	}
+}
+
+// TestMereBeats are not copied each, but often enough; a change of the state is
+// copied with the beat that tells of it.
+func TestMereBeats(t *testing.T) {
+	w, pass := open(t)
+	w.AddHost(world.Node("a"))
+	w.AddDPU(dpu(1))
+	pass()
+	here := func() *moorv1alpha1.DPUState {
+		n, _ := world.Read(w, w.Host, world.Node("a"))
+		return n.Status.DPU
+	}
+	beat := func(change func(*moorv1alpha1.DPUState)) {
+		world.Change(w, w.DPU, dpu(0), func(n *moorv1alpha1.DPUStorageNode) {
+			n.Status.DPU.Sequence++
+			n.Status.DPU.Time = metav1.Unix(n.Status.DPU.Sequence*1000, 0)
+			if change != nil {
+				change(n.Status.DPU)
+			}
+		})
+		pass()
+	}
+	before := w.Writes()
+	for range 60 {
+		beat(nil)
+	}
+	if n := w.Writes() - before; n != 5 {
+		t.Errorf("60 beats were copied %d times", n)
+	}
+	if got := here(); got.Sequence != 61 {
+		t.Errorf("sequence %d", got.Sequence)
+	}
+	beat(nil)
+	beat(func(s *moorv1alpha1.DPUState) { s.Host = &moorv1alpha1.HostSight{Evidence: "no link"} })
+	if got := here(); got.Sequence != 63 || got.Host == nil {
+		t.Errorf("a change was not copied: %+v", got)
+	}
+	beat(func(s *moorv1alpha1.DPUState) { s.Sequence = 1 })
+	if got := here(); got.Sequence != 1 {
+		t.Errorf("a row that begins anew was not copied: %d", got.Sequence)
 	}
 }
 

@@ -1,0 +1,102 @@
+//go:build api
+
+package heartbeats
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/liveness"
+	"github.com/moor-storage/moor/pkg/controller/drivernode"
+	"github.com/moor-storage/moor/pkg/controller/fence"
+	"github.com/moor-storage/moor/pkg/controller/hostsync"
+	"github.com/moor-storage/moor/pkg/controller/hostsync/attachment"
+	"github.com/moor-storage/moor/pkg/controller/hostsync/node"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+// skewed is a clock that is wrong by hours, and runs right.
+type skewed struct {
+	clock.RealClock
+	by time.Duration
+}
+
+func (s skewed) Now() time.Time                  { return s.RealClock.Now().Add(s.by) }
+func (s skewed) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
+
+// wrong is the clock of some machine: up to twelve hours off.
+func wrong() clock.WithTicker {
+	return skewed{by: time.Duration((rand.Float64() - 0.5) * float64(24*time.Hour))}
+}
+
+func scheme(t *testing.T, add ...func(*runtime.Scheme) error) *runtime.Scheme {
+	t.Helper()
+	s := runtime.NewScheme()
+	for _, f := range append(add, clientgoscheme.AddToScheme) {
+		must(t, f(s))
+	}
+	return s
+}
+
+// startController runs what snap-host-controller does with heartbeats.
+func startController(t *testing.T) {
+	t.Helper()
+	flags := kube.Flags{MetricsBindAddress: "0", HealthProbeBindAddress: "0", Concurrency: 15, SyncPeriod: 10 * time.Hour, QPS: 100, Burst: 200}
+	mgr, err := kube.NewManager(clusters.HostConfig, scheme(t, storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme), flags, "test", cache.Options{DefaultNamespaces: map[string]cache.Config{kit.Namespace: {}}})
+	must(t, err)
+	there := scheme(t, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme)
+	dpu, err := cluster.New(clusters.DPUConfig, func(o *cluster.Options) {
+		o.Scheme, o.Cache = there, cache.Options{DefaultNamespaces: map[string]cache.Config{kit.Namespace: {}}}
+	})
+	must(t, err)
+	must(t, mgr.Add(dpu))
+	must(t, node.Index(t.Context(), mgr.GetFieldIndexer()))
+	must(t, attachment.Index(t.Context(), mgr.GetFieldIndexer()))
+	c := hostsync.Clusters{
+		Host: mgr.GetClient(), DPU: dpu.GetClient(), DPULive: dpu.GetAPIReader(), DPUCluster: dpu,
+		DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace,
+	}
+	observer, recorder := liveness.New(wrong(), 0, 0), record.NewFakeRecorder(100)
+	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
+		&node.Reconciler{Clusters: c},
+		&drivernode.Reconciler{Host: c.Host, Live: mgr.GetAPIReader(), DPU: c.DPU, DPUCluster: dpu, Namespace: c.Namespace, Observer: observer, Recorder: recorder},
+		&fence.Failover{
+			Host: c.Host, HostLive: mgr.GetAPIReader(), DPU: c.DPU, DPULive: c.DPULive, DPUCluster: dpu, Namespace: c.Namespace,
+			TargetNamespace: c.TargetNamespace, Driver: "test", Observer: observer, Clock: wrong(), Recorder: recorder, Budget: fence.DefaultBudget,
+		},
+	} {
+		must(t, r.SetupWithManager(mgr))
+	}
+	must(t, mgr.Add(&fence.Ear{Cluster: liveness.HostCluster, Cache: mgr.GetCache(), Client: c.Host, Namespace: c.Namespace, Observer: observer, Clock: wrong()}))
+	must(t, mgr.Add(&fence.Ear{Cluster: liveness.DPUCluster, Cache: dpu.GetCache(), Client: c.DPU, Namespace: c.TargetNamespace, Observer: observer, Clock: wrong()}))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("manager: %v", err)
+		}
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
