@@ -96,7 +96,7 @@ func startHostController(t *testing.T) {
 	recorder := mgr.GetEventRecorderFor("test")
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
 		&vendor.Reconciler{Clusters: c}, &policy.Reconciler{Clusters: c}, &volume.Reconciler{Clusters: c},
-		&attachment.Reconciler{Clusters: c}, &node.Reconciler{Clusters: c}, &event.Reconciler{Clusters: c, Recorder: recorder},
+		&attachment.Reconciler{Clusters: c, Recorder: recorder}, &node.Reconciler{Clusters: c}, &event.Reconciler{Clusters: c},
 		&fence.Reconciler{DPU: c.DPU, Live: c.DPULive, Cluster: dpu, Clock: clock.RealClock{}},
 	} {
 		must(t, r.SetupWithManager(mgr))
