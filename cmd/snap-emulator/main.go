@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +32,11 @@ func main() {
 	pflag.StringVar(&o.Socket, "socket", "/run/moor/snap-emulator/snap.sock", "unix socket of the service; at most 107 bytes")
 	pflag.StringVar(&o.Name, "name", "dpu-1", "name of this DPU; lower-case letters, digits and dashes")
 	pflag.IntVar(&o.VFs, "vfs", snapemu.DefaultVFs, "virtual functions of the physical function, 0 to 127")
+	pflag.IntVar(&o.PFs, "pfs", 1, "static physical functions, 1 or 2; the first has the virtual ones and, with them, the admin controller")
+	pflag.IntVar(&o.Hotplug.Slots, "hotplug-slots", snapemu.DefaultHotplugSlots, "functions that can be plugged in at a time, 0 to 31")
+	pflag.StringVar(&o.Hotplug.Family, "hotplug-family", snapemu.FamilyBoth, "methods for hot-plug that are offered: snap, legacy or both")
+	pflag.DurationVar(&o.Hotplug.Delay, "hotplug-delay", 200*time.Millisecond, "how long the host takes to enumerate a function that is plugged in, or to let go of one")
+	pflag.StringVar(&o.Hotplug.StateFile, "hotplug-state", "", "file that keeps hot-plugged functions over a restart; must not outlive a power failure of the DPU; empty keeps none")
 	pflag.StringVar(&o.SysfsRoot, "sysfs-root", "", "directory for the host's sysfs tree; empty makes none")
 	pflag.StringVar(&o.DevRoot, "dev-root", "", "directory for the host's device files; empty makes none")
 	pflag.StringVar(&o.MediumLogDir, "medium-log-dir", "", "directory for the logs of accepted writes; empty records none")

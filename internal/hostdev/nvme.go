@@ -159,10 +159,19 @@ func compareNumber(head string, rdev uint64, want string) error {
 // wraps both ErrAbsent and the context's. With Bind set, a function without
 // the nvme driver is bound to it on the way.
 func (f *Finder) Wait(ctx context.Context, address string, nsid int64) (Block, error) {
-	var b Block
-	err := poll(ctx, f.clock(), func() error {
+	b, err := f.await(ctx, address, func() (Block, error) { return f.Find(address, nsid) })
+	if err != nil {
+		return Block{}, fmt.Errorf("wait for namespace %d of PCI function %s: %w", nsid, address, err)
+	}
+	return b, nil
+}
+
+// await repeats find until the device is there, and binds the driver to the
+// function at address on the way.
+func (f *Finder) await(ctx context.Context, address string, find func() (Block, error)) (b Block, err error) {
+	err = poll(ctx, f.clock(), func() error {
 		var err error
-		if b, err = f.Find(address, nsid); err == nil || !f.Bind || !errors.Is(err, ErrAbsent) {
+		if b, err = find(); err == nil || !f.Bind || !errors.Is(err, ErrAbsent) {
 			return err
 		}
 		if bindErr := f.bindIfUnbound(address); bindErr != nil {
@@ -170,10 +179,7 @@ func (f *Finder) Wait(ctx context.Context, address string, nsid int64) (Block, e
 		}
 		return err
 	})
-	if err != nil {
-		return Block{}, fmt.Errorf("wait for namespace %d of PCI function %s: %w", nsid, address, err)
-	}
-	return b, nil
+	return b, err
 }
 
 // bindIfUnbound binds the nvme driver to the function if another driver, or

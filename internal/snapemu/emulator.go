@@ -27,8 +27,11 @@ type Options struct {
 	Name string
 	// Socket is the path of the unix socket, at most 107 bytes.
 	Socket string
-	// VFs is the number of virtual functions; 0 means none.
-	VFs int
+	// PFs is the number of static physical functions, 1 if it is 0. VFs is the
+	// number of virtual functions of the first; 0 means none.
+	PFs, VFs int
+	// Hotplug is what it offers of functions that are plugged in at run time.
+	Hotplug Hotplug
 	// SysfsRoot and DevRoot are the directories of the host's view; either
 	// may be empty, then that half of the view is not made.
 	SysfsRoot, DevRoot string
@@ -47,7 +50,7 @@ type Options struct {
 	// NewUUID may be nil: random ones.
 	NewUUID func() string
 	// Clock may be nil: the machine's.
-	Clock clock.PassiveClock
+	Clock clock.WithDelayedExecution
 }
 
 var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
@@ -55,6 +58,9 @@ var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 func (o *Options) complete() error {
 	if len(o.Name) > MaxName || !nameForm.MatchString(o.Name) {
 		return fmt.Errorf("emulator name %q: use at most %d lower-case letters, digits and dashes", o.Name, MaxName)
+	}
+	if err := o.Hotplug.validate(); err != nil {
+		return err
 	}
 	if o.DataPath == nil {
 		o.DataPath = plainPath{}
@@ -86,6 +92,12 @@ type Emulator struct {
 	tree     *hostTree
 	linkDown bool
 	closed   bool
+	// deaf is true while the host does not answer to its PCI switch.
+	deaf bool
+	// settling is true while the host is at work on the switch; plugged is
+	// closed, and replaced, when it has done something there.
+	settling bool
+	plugged  chan struct{}
 }
 
 // shown is a namespace that the host can reach, and its device.
@@ -101,13 +113,13 @@ func New(o Options) (*Emulator, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	m, err := model.New(o.Name, o.VFs, o.NewUUID)
+	m, err := o.newModel()
 	if err != nil {
 		return nil, fmt.Errorf("start emulator %s: %w", o.Name, err)
 	}
 	e := &Emulator{
-		opts: o, log: o.Log, methods: methodTable(), faults: newFaults(), started: o.Clock.Now(),
-		model: m, stores: map[string]*store{},
+		opts: o, log: o.Log, methods: methodTable(o.Hotplug), faults: newFaults(), started: o.Clock.Now(),
+		model: m, stores: map[string]*store{}, plugged: make(chan struct{}),
 	}
 	e.metrics = newMetrics(o.Metrics, e.methods)
 	if e.listener, err = listen(o.Socket); err != nil {
@@ -125,6 +137,7 @@ func New(o Options) (*Emulator, error) {
 func (e *Emulator) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	e.resettle(ctx)
 	watched := make(chan error, 1)
 	go func() { watched <- e.tree.watch(ctx, func() { e.rescan(ctx) }) }()
 	err := e.serve(ctx, e.listener)
@@ -141,6 +154,7 @@ func (e *Emulator) Close() error {
 		return nil
 	}
 	e.closed = true
+	e.wakePlugWaiters()
 	e.faults.clear()
 	e.listener.Close()
 	e.hide(e.shown)

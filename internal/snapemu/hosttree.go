@@ -21,6 +21,8 @@ type hostTree struct {
 	sysfs, dev string
 	// unbound holds the PCI addresses that the host took from the driver.
 	unbound map[string]bool
+	// plugged holds the hot-plugged functions that are in the tree.
+	plugged map[*model.Function]bool
 }
 
 // fullAddress is the PCI address with its domain.
@@ -29,7 +31,7 @@ func fullAddress(f *model.Function) string { return "0000:" + f.BDF }
 // ctrlIndex numbers the controllers of the host by function: nvme0 is the
 // physical function, nvme1 the first virtual one. It never changes, so a name
 // seen once means the same function for ever.
-func ctrlIndex(f *model.Function) int { return f.VFIndex + 1 }
+func ctrlIndex(f *model.Function) int { return f.Index }
 
 // nodeName is the name of a namespace's device file.
 func nodeName(f *model.Function, nsid uint64) string {
@@ -38,7 +40,7 @@ func nodeName(f *model.Function, nsid uint64) string {
 
 // newHostTree removes what an earlier emulator left and makes the functions.
 func newHostTree(sysfs, dev string, m *model.Model) (*hostTree, error) {
-	t := &hostTree{sysfs: sysfs, dev: dev, unbound: map[string]bool{}}
+	t := &hostTree{sysfs: sysfs, dev: dev, unbound: map[string]bool{}, plugged: map[*model.Function]bool{}}
 	if err := errors.Join(claim(sysfs), claim(dev)); err != nil {
 		return nil, err
 	}
@@ -49,7 +51,10 @@ func newHostTree(sysfs, dev string, m *model.Model) (*hostTree, error) {
 		return t, nil
 	}
 	for _, f := range m.AllFunctions() {
-		if err := t.makeFunction(f, m.Functions[f.PFIndex]); err != nil {
+		if f.Hotplugged() {
+			continue // render makes those that are in the host
+		}
+		if err := t.makeFunction(f); err != nil {
 			return nil, fmt.Errorf("make function %s in %s: %w", f.BDF, sysfs, err)
 		}
 	}
@@ -105,7 +110,7 @@ func (t *hostTree) driverDir() string { return filepath.Join(t.sysfs, "bus/pci/d
 
 // makeFunction writes a function's own files: what the kernel shows of a PCI
 // device whether or not a driver has it.
-func (t *hostTree) makeFunction(f, pf *model.Function) error {
+func (t *hostTree) makeFunction(f *model.Function) error {
 	dir := t.pciDir(f)
 	files := map[string]string{
 		"vendor": "0x15b3\n", "device": "0x6001\n", "class": "0x010802\n",
@@ -117,14 +122,17 @@ func (t *hostTree) makeFunction(f, pf *model.Function) error {
 	}
 	links := map[string]string{}
 	if f.VFIndex < 0 {
+		files["vpd"] = vpd(f.VUID)
+	}
+	if f.VFIndex < 0 && len(f.VFs) > 0 {
 		total := strconv.Itoa(len(f.VFs)) + "\n"
 		files["sriov_totalvfs"], files["sriov_numvfs"], files["sriov_drivers_autoprobe"] = total, total, "1\n"
-		files["vpd"] = vpd(f.VUID)
 		for _, vf := range f.VFs {
 			links[fmt.Sprintf("virtfn%d", vf.VFIndex)] = "../" + fullAddress(vf)
 		}
-	} else {
-		links["physfn"] = "../" + fullAddress(pf)
+	}
+	if f.PF != nil {
+		links["physfn"] = "../" + fullAddress(f.PF)
 	}
 	if err := writeAll(dir, files); err != nil {
 		return err

@@ -13,8 +13,11 @@ import (
 
 // render brings the tree to the functions' bindings and the namespaces shown.
 func (t *hostTree) render(m *model.Model, all []*shown) error {
-	var errs error
+	errs := t.renderPlugged(m)
 	for _, f := range m.AllFunctions() {
+		if !f.OnHost() || (f.Hotplugged() && !t.plugged[f]) {
+			continue
+		}
 		errs = errors.Join(errs, t.renderBinding(f))
 		var mine []*shown
 		for _, s := range all {
@@ -27,6 +30,44 @@ func (t *hostTree) render(m *model.Model, all []*shown) error {
 		}
 	}
 	return errs
+}
+
+// renderPlugged makes the functions that were plugged in, and removes those
+// that are out of the host again.
+func (t *hostTree) renderPlugged(m *model.Model) error {
+	if t.sysfs == "" && t.dev == "" {
+		return nil
+	}
+	var errs error
+	there := map[*model.Function]bool{}
+	for _, f := range m.Functions {
+		if !f.Hotplugged() || !f.OnHost() {
+			continue
+		}
+		there[f] = true
+		if !t.plugged[f] && t.sysfs != "" {
+			errs = errors.Join(errs, t.makeFunction(f))
+		}
+		t.plugged[f] = true
+	}
+	for f := range t.plugged {
+		if !there[f] {
+			errs = errors.Join(errs, t.unplug(f))
+			delete(t.plugged, f)
+		}
+	}
+	return errs
+}
+
+// unplug removes all of a function that has left the host.
+func (t *hostTree) unplug(f *model.Function) error {
+	errs := t.removeNodes(f, nil)
+	if t.sysfs == "" {
+		return errs
+	}
+	delete(t.unbound, fullAddress(f))
+	return errors.Join(errs, t.removeExtra(t.ctrlDir(f), f, nil),
+		removeFile(filepath.Join(t.driverDir(), fullAddress(f))), t.vanish(t.pciDir(f)))
 }
 
 // renderBinding makes or removes the two links between device and driver.

@@ -33,9 +33,10 @@ func method[P any](run func(ctx context.Context, e *Emulator, p P) (any, error))
 }
 
 // methodTable returns every method there is; a new one needs a line here.
-func methodTable() map[string]handler {
+func methodTable(h Hotplug) map[string]handler {
 	all := map[string]handler{}
 	maps.Copy(all, nvmeMethods())
+	maps.Copy(all, h.methods())
 	maps.Copy(all, bdevMethods())
 	maps.Copy(all, targetMethods())
 	maps.Copy(all, controlMethods())
@@ -83,6 +84,7 @@ func controlMethods() map[string]handler {
 		"moor_state":   method(state),
 		"moor_link":    method(setLink),
 		"moor_pending": method(setPending),
+		"moor_host":    method(setHost),
 	}
 }
 
@@ -124,13 +126,16 @@ func state(_ context.Context, e *Emulator, _ none) (any, error) {
 }
 
 // setLink cuts the PCIe link to the host, or joins it again: cut, the host's
-// I/O fails and it sees no namespace, while SNAP keeps its objects.
+// I/O fails and it sees no namespace, while SNAP keeps its objects. Joined
+// again, the host enumerates anew what is plugged in.
 func setLink(ctx context.Context, e *Emulator, p struct {
 	Up bool `json:"up" snap:"must"`
 },
 ) (any, error) {
-	e.linkDown = !p.Up
-	return true, e.apply(ctx)
+	if e.linkDown = !p.Up; e.linkDown {
+		e.model.LoseHost()
+	}
+	return e.replugged(ctx)
 }
 
 func setPending(_ context.Context, e *Emulator, p struct {

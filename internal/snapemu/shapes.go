@@ -28,11 +28,11 @@ func functionsOf(m *model.Model) []functionShape {
 }
 
 func functionOf(f *model.Function) functionShape {
-	s := functionShape{EmulationType: snaprpc.EmulationNVMe, PFIndex: f.PFIndex, PCIBDF: f.BDF, VHCAID: f.VHCAID, VUID: f.VUID}
+	s := functionShape{Hotplugged: f.Hotplugged(), EmulationType: snaprpc.EmulationNVMe, PFIndex: f.PFIndex, PCIBDF: f.BDF, VHCAID: f.VHCAID, VUID: f.VUID}
 	if f.VFIndex >= 0 {
 		s.VFIndex = &f.VFIndex
 	}
-	if f.Pending {
+	if f.Unlisted() {
 		s.PCIBDF = snaprpc.PendingBDF
 	}
 	if f.Controller != nil {
@@ -80,7 +80,7 @@ func controllersOf(all []*model.Controller) []snaprpc.Controller {
 
 func controllerOf(c *model.Controller) snaprpc.Controller {
 	shape := snaprpc.Controller{
-		CtrlID: c.ID, NQN: c.Subsystem.NQN, State: c.State, Plugged: true, VHCAID: int64(c.Function.VHCAID),
+		CtrlID: c.ID, NQN: c.Subsystem.NQN, State: c.State, Plugged: c.Function.Plug != model.PlugOff, VHCAID: int64(c.Function.VHCAID),
 		MDTS: int64(c.MDTS), NumQueues: int64(c.NumQueues), MaxQueues: model.MaxQueues, Namespaces: []snaprpc.AttachedRef{},
 	}
 	for _, ns := range c.Namespaces() {

@@ -47,7 +47,8 @@ func dial(t *testing.T, socket string) (net.Conn, *bufio.Reader) {
 // TestTranscripts plays each file of testdata against a fresh service, on one
 // connection and without newlines after requests, as DPF's node driver sends
 // them. Lines that begin with > are requests, with < answers, to the letter;
-// $FILE stands for the file behind the bdev.
+// $FILE stands for the file behind the bdev. Those named hotplug_ play against
+// one with ports for hot-plugged functions.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.jsonl")
 	if err != nil || len(files) == 0 {
@@ -55,7 +56,11 @@ func TestTranscripts(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".jsonl"), func(t *testing.T) {
-			s := snapemutest.Start(t, snapemu.Options{VFs: 2})
+			o := snapemu.Options{VFs: 2}
+			if strings.HasPrefix(filepath.Base(file), "hotplug_") {
+				o.PFs, o.Hotplug.Slots = 2, snapemu.DefaultHotplugSlots
+			}
+			s := snapemutest.Start(t, o)
 			c, r := dial(t, s.Options.Socket)
 			volume := snapemutest.File(t, 1<<20)
 			raw, err := os.ReadFile(file)

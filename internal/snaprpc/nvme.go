@@ -51,6 +51,65 @@ func (c *Client) EmulationFunctionList(ctx context.Context) ([]Function, error) 
 	return out, err
 }
 
+// NvmeFunctionCreate makes a hot-plug function, which the host does not see
+// until its controller is plugged in, and returns its VUID. Refused (ENOSPC)
+// when every port of the PCI switch is taken.
+func (c *Client) NvmeFunctionCreate(ctx context.Context) (string, error) {
+	return c.newFunction(ctx, "nvme_function_create", nil)
+}
+
+// NvmeFunctionDestroy removes a hot-plug function that has no controller and is
+// not plugged in.
+func (c *Client) NvmeFunctionDestroy(ctx context.Context, vuid string) error {
+	return c.Call(ctx, "nvme_function_destroy", params{"vuid": vuid}, nil)
+}
+
+// NvmeControllerHotplug begins to plug the controller's function into the host.
+// It does not wait for the host, which may be off or hang: the function shows
+// its PCI address once the host has enumerated it.
+func (c *Client) NvmeControllerHotplug(ctx context.Context, ctrlID string) error {
+	return c.Call(ctx, "nvme_controller_hotplug", params{"ctrl_id": ctrlID, "wait_for_done": false}, nil)
+}
+
+// NvmeControllerHotunplug begins to take the controller's function out of the
+// host, and does not wait for it either.
+func (c *Client) NvmeControllerHotunplug(ctx context.Context, ctrlID string) error {
+	return c.Call(ctx, "nvme_controller_hotunplug", params{"ctrl_id": ctrlID, "wait_for_done": false}, nil)
+}
+
+// NvmeEmulationDeviceAttach is the older way: the function is plugged in as it
+// is made. It returns the VUID.
+func (c *Client) NvmeEmulationDeviceAttach(ctx context.Context) (string, error) {
+	return c.newFunction(ctx, "nvme_emulation_device_attach", params{"protocol": "nvme"})
+}
+
+// EmulationDeviceDetachPrepare begins to take a function out of the host, the
+// older way.
+func (c *Client) EmulationDeviceDetachPrepare(ctx context.Context, vuid string) error {
+	return c.Call(ctx, "emulation_device_detach_prepare", params{"vuid": vuid}, nil)
+}
+
+// EmulationDeviceDetach removes a function that has no controller, the older
+// way; with force also one that the host has not let go of.
+func (c *Client) EmulationDeviceDetach(ctx context.Context, vuid string, force bool) error {
+	p := params{"vuid": vuid}
+	set(p, "force", true, force)
+	return c.Call(ctx, "emulation_device_detach", p, nil)
+}
+
+func (c *Client) newFunction(ctx context.Context, method string, p any) (string, error) {
+	var out struct {
+		VUID string `json:"vuid"`
+	}
+	if err := c.Call(ctx, method, p, &out); err != nil {
+		return "", err
+	}
+	if out.VUID == "" {
+		return "", fmt.Errorf("make a hot-plug function: %w: the answer carries no vuid", ErrUnavailable)
+	}
+	return out.VUID, nil
+}
+
 // NvmeControllerCreate makes a controller on a function and returns its id.
 func (c *Client) NvmeControllerCreate(ctx context.Context, spec ControllerSpec) (string, error) {
 	var out struct {

@@ -104,6 +104,9 @@ type FunctionType string
 const (
 	PF FunctionType = "pf"
 	VF FunctionType = "vf"
+	// Hotplug is the type of physical functions that are plugged in when they
+	// are wanted; in counts only.
+	Hotplug FunctionType = "hotplug"
 )
 
 // ExposeSpec says which device the host shall see, and through what.

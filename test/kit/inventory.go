@@ -91,7 +91,7 @@ func names(ctx context.Context, c client.Client, list client.ObjectList) ([]stri
 	return out, err
 }
 
-// devices lists subsystems, controllers' namespaces and bdevs of one DPU.
+// devices lists subsystems, hot-plugged functions and bdevs of one DPU.
 func devices(ctx context.Context, dpu string) ([]string, error) {
 	snap := SNAP(dpu)
 	subsystems, err := snap.NvmeSubsystemList(ctx)
@@ -102,6 +102,15 @@ func devices(ctx context.Context, dpu string) ([]string, error) {
 	for _, s := range subsystems {
 		if strings.Contains(s.NQN, ":dpf-") {
 			out = append(out, fmt.Sprintf("%s: subsystem %s", dpu, s.NQN))
+		}
+	}
+	functions, err := snap.EmulationFunctionList(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the functions of %s: %w", dpu, err)
+	}
+	for _, f := range functions {
+		if f.Hotplugged {
+			out = append(out, fmt.Sprintf("%s: hot-plugged function %s", dpu, f.VUID))
 		}
 	}
 	bdevs, err := snap.BdevGetBdevs(ctx, "")

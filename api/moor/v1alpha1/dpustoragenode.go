@@ -31,9 +31,14 @@ type HostState struct {
 	MaxVolumes int64 `json:"maxVolumes,omitempty"`
 }
 
+// FunctionHotplug is the type in FunctionCount of functions that are plugged in
+// when they are wanted.
+const FunctionHotplug = "hotplug"
+
 // FunctionCount is how many emulated functions there are.
 type FunctionCount struct {
-	// Type of the functions.
+	// Type of the functions: pf and vf are those that are always there, hotplug
+	// are physical functions that are plugged in when they are wanted.
 	Type string `json:"type"`
 	// Total number of functions.
 	Total int64 `json:"total"`

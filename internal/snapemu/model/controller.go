@@ -92,7 +92,7 @@ func (m *Model) chooseFunction(spec ControllerSpec) (*Function, error) {
 func (f *Function) named(spec ControllerSpec) bool {
 	switch {
 	case spec.BDF != "":
-		return f.BDF == spec.BDF && !f.Pending
+		return f.BDF == spec.BDF && !f.Unlisted()
 	case spec.VUID != "":
 		return f.VUID == spec.VUID
 	case spec.VFID != nil:
@@ -116,7 +116,8 @@ func functionWords(spec ControllerSpec) string {
 }
 
 // DestroyController removes a controller. ENOENT if it is not there; EBUSY
-// while namespaces are attached, unless force, which detaches them.
+// while namespaces are attached, unless force, which detaches them; EBUSY also
+// while its hot-plugged function is in the host: that is unplugged first.
 func (m *Model) DestroyController(id string, force bool) error {
 	c := m.controller(id)
 	if c == nil {
@@ -124,6 +125,9 @@ func (m *Model) DestroyController(id string, force bool) error {
 	}
 	if n := len(c.Namespaces()); n > 0 && !force {
 		return Refuse(syscall.EBUSY, "controller %s has %d namespaces attached", id, n)
+	}
+	if c.Function.OnHost() && c.Function.Hotplugged() {
+		return Refuse(syscall.EBUSY, "controller %s is on function %s, which is in the host: unplug it first", id, c.Function.VUID)
 	}
 	m.removeController(c)
 	return nil

@@ -19,6 +19,9 @@ const (
 	MaxNQN = 223
 	// MaxVFs is the most virtual functions of one NVMe physical function.
 	MaxVFs = 127
+	// MaxPFs is the most static physical functions here; the second one lies
+	// before the first virtual function of the first.
+	MaxPFs = 2
 	// DefaultNN is the largest namespace id of a subsystem by default.
 	DefaultNN = 0xFFFFFFFE
 	// DefaultMNAN is the most namespaces of a subsystem by default.
@@ -42,7 +45,20 @@ type Model struct {
 	Subsystems []*Subsystem
 	Bdevs      []*Bdev
 
+	config  Config
 	newUUID func() string
+}
+
+// Config says which functions a service has.
+type Config struct {
+	// Name makes the VUIDs differ between services.
+	Name string
+	// PFs is the number of static physical functions, 1 if it is 0. The first
+	// one has VFs virtual ones and, if there are any, the admin controller
+	// without which a host cannot enable them.
+	PFs, VFs int
+	// HotplugSlots is how many functions can be plugged in at a time.
+	HotplugSlots int
 }
 
 // Function is an emulated NVMe PCI function.
@@ -54,6 +70,13 @@ type Function struct {
 	BDF    string
 	VUID   string
 	VHCAID int
+	// Index numbers the functions of a service: the same place has the same
+	// number for ever.
+	Index int
+	// PF is the physical function of a virtual one; nil for the others.
+	PF *Function
+	// Plug is where a hot-plugged function stands; empty for the others.
+	Plug Plug
 	// Pending makes the function report the address 00:00.0, as one that
 	// the host has not enumerated.
 	Pending bool
@@ -117,17 +140,31 @@ type Target struct {
 // Size is the bdev's capacity in bytes.
 func (b *Bdev) Size() int64 { return b.BlockSize * b.NumBlocks }
 
-// New returns a service as it is after its start: one physical function with
-// vfs virtual ones, the subsystem and the admin controller of DPF's init
-// configuration, and nothing else. name makes the VUIDs differ between
-// services; newUUID is asked for identities that a caller leaves out.
-func New(name string, vfs int, newUUID func() string) (*Model, error) {
-	if vfs < 0 || vfs > MaxVFs {
-		return nil, fmt.Errorf("%d virtual functions: a physical function has 0 to %d", vfs, MaxVFs)
+// New returns a service as it is after its start: the static functions, the
+// subsystem and the admin controller of DPF's init configuration, and nothing
+// else. newUUID is asked for identities that a caller leaves out.
+func New(c Config, newUUID func() string) (*Model, error) {
+	c.PFs = max(c.PFs, 1)
+	switch {
+	case c.VFs < 0 || c.VFs > MaxVFs:
+		return nil, fmt.Errorf("%d virtual functions: a physical function has 0 to %d", c.VFs, MaxVFs)
+	case c.PFs > MaxPFs:
+		return nil, fmt.Errorf("%d static physical functions: there can be %d", c.PFs, MaxPFs)
+	case c.HotplugSlots < 0 || c.HotplugSlots > MaxHotplug:
+		return nil, fmt.Errorf("%d hot-plug functions: the PCI switch has ports for 0 to %d", c.HotplugSlots, MaxHotplug)
 	}
-	m := &Model{newUUID: newUUID, Functions: []*Function{newPF(name, vfs)}}
+	m := &Model{newUUID: newUUID, config: c, Functions: []*Function{newPF(c.Name, c.VFs)}}
+	for i := 1; i < c.PFs; i++ {
+		m.Functions = append(m.Functions, &Function{
+			PFIndex: i, VFIndex: -1, BDF: bdf(i), VHCAID: 2 + MaxVFs + i, Index: MaxVFs + i,
+			VUID: fmt.Sprintf("%sNVMES0D0F%d", serial(c.Name), 2+i),
+		})
+	}
 	if err := m.CreateSubsystem(SubsystemSpec{NQN: InitNQN}); err != nil {
 		return nil, fmt.Errorf("make the initial subsystem: %w", err)
+	}
+	if c.VFs == 0 {
+		return m, nil
 	}
 	pf := 0
 	spec := ControllerSpec{NQN: InitNQN, Name: "NVMeCtrl1", PFID: &pf, AdminOnly: true}
@@ -140,15 +177,20 @@ func New(name string, vfs int, newUUID func() string) (*Model, error) {
 // InitNQN is the subsystem that DPF's init configuration of SNAP makes.
 const InitNQN = "nqn.2022-10.io.nvda.nvme:0"
 
-func newPF(name string, vfs int) *Function {
+// serial begins the VUIDs of a service.
+func serial(name string) string {
 	h := fnv.New32a()
 	h.Write([]byte(name))
-	serial := h.Sum32()
-	vuid := fmt.Sprintf("MT2328XZ%02X%02XNVMES0D0F2", byte(serial>>8), byte(serial))
+	sum := h.Sum32()
+	return fmt.Sprintf("MT2328XZ%02X%02X", byte(sum>>8), byte(sum))
+}
+
+func newPF(name string, vfs int) *Function {
+	vuid := serial(name) + "NVMES0D0F2"
 	pf := &Function{VFIndex: -1, BDF: bdf(0), VUID: vuid, VHCAID: 2}
 	for i := range vfs {
 		pf.VFs = append(pf.VFs, &Function{
-			VFIndex: i,
+			VFIndex: i, PF: pf, Index: i + 1,
 			// The first VF has offset 2 and stride 1, as on BlueField-3.
 			BDF:    bdf(2 + i),
 			VUID:   fmt.Sprintf("%sVF%d", vuid, i+1),
@@ -191,13 +233,14 @@ type Visible struct {
 }
 
 // Visible returns the namespaces that the host sees: attached to a controller
-// that was started, on a function of a physical one that has a controller.
+// that was started, on a function that is plugged in and of a physical one that
+// has a controller.
 func (m *Model) Visible() []Visible {
 	var out []Visible
 	for _, s := range m.Subsystems {
 		for _, ns := range s.Namespaces {
 			c := ns.Controller
-			if c == nil || !c.Resumed || m.physical(c.Function).Controller == nil {
+			if c == nil || !c.Resumed || c.Function.physical().Controller == nil || !c.Function.OnHost() {
 				continue
 			}
 			out = append(out, Visible{Namespace: ns, Function: c.Function, Paused: c.State == Suspended})
@@ -206,9 +249,9 @@ func (m *Model) Visible() []Visible {
 	return out
 }
 
-func (m *Model) physical(f *Function) *Function {
-	if f.VFIndex < 0 {
-		return f
+func (f *Function) physical() *Function {
+	if f.PF != nil {
+		return f.PF
 	}
-	return m.Functions[f.PFIndex]
+	return f
 }

@@ -18,7 +18,7 @@ const testUUID = "0d9f6f3e-1111-4222-8333-444455556666"
 func fixture(t *testing.T) *Model {
 	t.Helper()
 	n := 0
-	m, err := New("dpu-1", 4, func() string { n++; return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) })
+	m, err := New(Config{Name: "dpu-1", VFs: 4}, func() string { n++; return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestDestroyBySubsystemFreesAll(t *testing.T) {
 }
 
 func TestFunctionNames(t *testing.T) {
-	m, err := New("dpu-1", MaxVFs, nil)
+	m, err := New(Config{Name: "dpu-1", VFs: MaxVFs}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestFunctionNames(t *testing.T) {
 		t.Errorf("got %s %s %s %s", vfs[0].BDF, vfs[5].BDF, vfs[6].BDF, vfs[0].VUID)
 	}
 	for _, n := range []int{-1, MaxVFs + 1} {
-		if _, err := New("x", n, nil); err == nil {
+		if _, err := New(Config{Name: "x", VFs: n}, nil); err == nil {
 			t.Errorf("%d VFs are allowed", n)
 		}
 	}
@@ -254,5 +254,13 @@ func TestWordsThatClientsLookFor(t *testing.T) {
 		if got := Refuse(errno, "x").Error(); !strings.Contains(strings.ToLower(got), words) {
 			t.Errorf("%q does not say %q", got, words)
 		}
+	}
+}
+
+// wantErrno fails unless err is the refusal wanted; 0 wants none.
+func wantErrno(t *testing.T, err error, want syscall.Errno) {
+	t.Helper()
+	if (want == 0 && err != nil) || (want != 0 && !errors.Is(err, want)) {
+		t.Fatalf("got %v, want %v", err, want)
 	}
 }

@@ -48,7 +48,7 @@ func (r *Reconciler) functions(ctx context.Context) (counts []moorv1alpha1.Funct
 			total[c.Type] = provisioner.FunctionCount{Type: c.Type, Total: sum.Total + c.Total, Free: sum.Free + c.Free}
 		}
 	}
-	for _, kind := range []provisioner.FunctionType{provisioner.PF, provisioner.VF} {
+	for _, kind := range []provisioner.FunctionType{provisioner.PF, provisioner.VF, provisioner.Hotplug} {
 		if c, ok := total[kind]; ok {
 			counts = append(counts, moorv1alpha1.FunctionCount{Type: string(kind), Total: int64(c.Total), Free: int64(c.Free)})
 		}

@@ -26,6 +26,10 @@ const (
 	publishNamespaceID = "nv-nvmeNsID"
 )
 
+// publishUUID is the one key that DPF does not have: the namespace's UUID, by
+// which the host knows it where a hot-plugged function came back elsewhere.
+const publishUUID = "nv-nvmeUUID"
+
 // Attachments makes DPUVolumeAttachments and waits until the DPU shows the
 // device.
 type Attachments struct {
@@ -292,6 +296,9 @@ func publish(o *storagev1alpha1.DPUVolumeAttachment) (provisioner.Attachment, er
 		ours[publishPCIAddress] = dpu.PCIAddress
 		if dpu.NVMeAttrs != nil {
 			ours[publishNamespaceID] = strconv.FormatInt(dpu.NVMeAttrs.NamespaceID, 10)
+			if id := dpu.NVMeAttrs.NamespaceUUID; id != "" {
+				ours[publishUUID] = id
+			}
 		}
 	}
 	for key, value := range ours {

@@ -19,8 +19,8 @@ import (
 const defaultHostWait = 90 * time.Second
 
 // Host is the provisioner.Host face on a host: the device is the NVMe
-// namespace that the DPU shows, found in sysfs by PCI address and namespace
-// id. Open and Close change nothing on the DPU: Attach and Detach do that.
+// namespace that the DPU shows, found in sysfs by PCI address, namespace id and
+// UUID. Open and Close change nothing on the DPU: Attach and Detach do that.
 //
 // Which volume is behind which function is known from Open alone, so after a
 // restart Lookup and List know a volume again once it has been opened again.
@@ -34,9 +34,8 @@ type Host struct {
 
 // place is where a volume was seen.
 type place struct {
-	address string
-	nsid    int64
-	mode    provisioner.VolumeMode
+	hostdev.Identity
+	mode provisioner.VolumeMode
 }
 
 // NewHost makes the face over finder; wait bounds Open, 0 means 90 seconds.
@@ -59,7 +58,7 @@ func (h *Host) Open(ctx context.Context, spec provisioner.OpenSpec) (provisioner
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.wait)
 	defer cancel()
-	b, err := h.finder.Wait(ctx, p.address, p.nsid)
+	b, err := h.finder.WaitFor(ctx, p.Identity)
 	if err != nil {
 		return provisioner.Device{}, fmt.Errorf("open volume %q: %w", spec.VolumeID, hostError(err))
 	}
@@ -85,7 +84,8 @@ func parsePlace(spec provisioner.OpenSpec) (place, error) {
 	if err != nil {
 		return place{}, fmt.Errorf("publish context %s: %w", publishNamespaceID, hostError(err))
 	}
-	return place{address: address, nsid: nsid, mode: spec.Mode}, nil
+	id := hostdev.Identity{Address: address, NamespaceID: nsid, UUID: spec.PublishContext[publishUUID]}
+	return place{Identity: id, mode: spec.Mode}, nil
 }
 
 // hostError adds the platform's kind to an error of package hostdev.
@@ -121,7 +121,7 @@ func (h *Host) Lookup(_ context.Context, volumeID string) (provisioner.Device, e
 	if !ok {
 		return provisioner.Device{}, fmt.Errorf("volume %q is not open on this host: %w", volumeID, provisioner.ErrNotFound)
 	}
-	b, err := h.finder.Find(p.address, p.nsid)
+	b, err := h.finder.Seek(p.Identity)
 	if errors.Is(err, hostdev.ErrAbsent) {
 		return provisioner.Device{}, fmt.Errorf("device of volume %q is gone: %w: %w", volumeID, err, provisioner.ErrNotFound)
 	}

@@ -36,8 +36,13 @@ func TestDPU(t *testing.T, open func(t *testing.T) DPUUnderTest) {
 	}
 }
 
-func dpuFree(t *testing.T, d provisioner.DPU, ft provisioner.FunctionType) int {
+// dpuFree returns how many functions are free of the type that spec asks for.
+func dpuFree(t *testing.T, d provisioner.DPU, spec provisioner.ExposeSpec) int {
 	t.Helper()
+	ft := spec.FunctionType
+	if spec.Hotplug {
+		ft = provisioner.Hotplug
+	}
 	counts, err := d.Functions(suiteContext(t))
 	wantNil(t, "count functions", err)
 	for _, c := range counts {
@@ -53,7 +58,7 @@ func dpuFree(t *testing.T, d provisioner.DPU, ft provisioner.FunctionType) int {
 
 func dpuExposeRepeated(t *testing.T, d DPUUnderTest) {
 	ctx, spec := suiteContext(t), d.Prepare(t, "one")
-	free := dpuFree(t, d.DPU, spec.FunctionType)
+	free := dpuFree(t, d.DPU, spec)
 	first, err := d.DPU.Expose(ctx, spec)
 	wantNil(t, "expose", err)
 	if first.Device != spec.Device || first.PCIAddress == "" || first.NamespaceID < 1 || first.UUID == "" || !first.Visible {
@@ -64,7 +69,7 @@ func dpuExposeRepeated(t *testing.T, d DPUUnderTest) {
 	if diff := cmp.Diff(first, second); diff != "" {
 		t.Fatalf("repeated expose differs (-first +second):\n%s", diff)
 	}
-	if left := dpuFree(t, d.DPU, spec.FunctionType); left != free-1 {
+	if left := dpuFree(t, d.DPU, spec); left != free-1 {
 		t.Fatalf("%d functions are free after one of %d was taken", left, free)
 	}
 }
@@ -79,7 +84,7 @@ func dpuExposeWrongly(t *testing.T, d DPUUnderTest) {
 // dpuExhaust takes every function (up to a bound) and expects a plain refusal.
 func dpuExhaust(t *testing.T, d DPUUnderTest) {
 	ctx, first := suiteContext(t), d.Prepare(t, "first")
-	free := dpuFree(t, d.DPU, first.FunctionType)
+	free := dpuFree(t, d.DPU, first)
 	if free < 3 || free > 300 {
 		t.Skipf("%d free functions: nothing to exhaust within reason", free)
 	}
@@ -99,7 +104,7 @@ func dpuExhaust(t *testing.T, d DPUUnderTest) {
 
 func dpuWithdraw(t *testing.T, d DPUUnderTest) {
 	ctx, spec := suiteContext(t), d.Prepare(t, "one")
-	free := dpuFree(t, d.DPU, spec.FunctionType)
+	free := dpuFree(t, d.DPU, spec)
 	wantNil(t, "withdraw what never was", d.DPU.Withdraw(ctx, "no-such-device"))
 	first, err := d.DPU.Expose(ctx, spec)
 	wantNil(t, "expose", err)
@@ -107,7 +112,7 @@ func dpuWithdraw(t *testing.T, d DPUUnderTest) {
 	wantNil(t, "withdraw again", d.DPU.Withdraw(ctx, spec.Device))
 	left, err := d.DPU.List(ctx)
 	wantNil(t, "list", err)
-	if len(left) != 0 || dpuFree(t, d.DPU, spec.FunctionType) != free {
+	if len(left) != 0 || dpuFree(t, d.DPU, spec) != free {
 		t.Fatalf("after withdraw the DPU still exposes %+v, or kept a function", left)
 	}
 	spec.PCIAddress, spec.NamespaceID, spec.UUID = first.PCIAddress, first.NamespaceID, first.UUID
@@ -143,7 +148,7 @@ func dpuList(t *testing.T, d DPUUnderTest) {
 // hidden, shown, hidden again, gone; its identity stays the same.
 func dpuHideAndShow(t *testing.T, d DPUUnderTest) {
 	ctx, spec := suiteContext(t), d.Prepare(t, "one")
-	free := dpuFree(t, d.DPU, spec.FunctionType)
+	free := dpuFree(t, d.DPU, spec)
 	var first provisioner.Exposure
 	for i, hidden := range []bool{true, true, false, false, true, false, true} {
 		spec.Hidden = hidden
@@ -162,12 +167,12 @@ func dpuHideAndShow(t *testing.T, d DPUUnderTest) {
 		if diff := cmp.Diff([]provisioner.Exposure{want}, all); diff != "" {
 			t.Fatalf("list at step %d, hidden is %v (-want +got):\n%s", i, hidden, diff)
 		}
-		if left := dpuFree(t, d.DPU, spec.FunctionType); left != free-1 {
+		if left := dpuFree(t, d.DPU, spec); left != free-1 {
 			t.Fatalf("%d functions are free after one of %d was taken", left, free)
 		}
 	}
 	wantNil(t, "withdraw what is hidden", d.DPU.Withdraw(ctx, spec.Device))
-	if left := dpuFree(t, d.DPU, spec.FunctionType); left != free {
+	if left := dpuFree(t, d.DPU, spec); left != free {
 		t.Fatalf("%d functions are free after a withdrawal, of %d", left, free)
 	}
 }

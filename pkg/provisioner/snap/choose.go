@@ -12,7 +12,6 @@ import (
 type wanted struct {
 	device   string
 	kind     provisioner.FunctionType
-	hotplug  bool
 	recorded string // PCI address of an earlier exposure, or empty
 }
 
@@ -20,33 +19,27 @@ type wanted struct {
 // or the first free one of the kind wanted, in the service's order. A function
 // that has a controller is never picked, nor one that reserved promises to
 // another device. Errors: ErrInUse if the recorded function is taken,
-// ErrUnavailable if the host does not show it now, ErrExhausted, and
-// ErrUnsupported for hot-plug.
+// ErrUnavailable if the host does not show it now, and ErrExhausted.
+// Hot-plugged functions are chosen by chooseSpare.
 func choose(functions []snaprpc.Function, want wanted, reserved map[string]string) (snaprpc.Function, error) {
 	if want.recorded != "" {
 		return chooseRecorded(functions, want)
 	}
-	if want.hotplug {
-		return snaprpc.Function{}, fmt.Errorf("hot-plugged functions: %w", provisioner.ErrUnsupported)
-	}
-	promised := map[string]string{}
-	for address, device := range reserved {
-		promised[bare(address)] = device
-	}
+	promised := promises(reserved)
 	candidates := ofKind(functions, want.kind)
-	pending := 0
+	unlisted := 0
 	for _, f := range candidates {
 		owner, taken := promised[bare(f.PCIBDF)]
 		switch {
 		case f.CtrlID != "" || (taken && owner != want.device):
-		case f.PCIBDF == snaprpc.PendingBDF || f.PCIBDF == "":
-			pending++
+		case pending(f):
+			unlisted++
 		default:
 			return f, nil
 		}
 	}
-	if pending > 0 {
-		return snaprpc.Function{}, fmt.Errorf("%d %s functions are free, but the host has not enumerated them yet: %w", pending, want.kind, provisioner.ErrUnavailable)
+	if unlisted > 0 {
+		return snaprpc.Function{}, fmt.Errorf("%d %s functions are free, but the host has not enumerated them yet: %w", unlisted, want.kind, provisioner.ErrUnavailable)
 	}
 	return snaprpc.Function{}, fmt.Errorf("none of %d %s functions is free: detach a volume from this host, or let it have more functions: %w",
 		len(candidates), want.kind, provisioner.ErrExhausted)

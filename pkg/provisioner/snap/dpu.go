@@ -1,10 +1,13 @@
 package snap
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
+	"k8s.io/utils/clock"
 
 	"github.com/moor-storage/moor/internal/keylock"
 	"github.com/moor-storage/moor/internal/snaprpc"
@@ -19,6 +22,14 @@ type Options struct {
 	Reserved func(context.Context) map[string]string
 	// NewUUID makes identities of namespaces: random version 4 by default.
 	NewUUID func() string
+	// HotplugLimit is how many functions can be plugged in at a time: 31 if it
+	// is 0.
+	HotplugLimit int
+	// PlugWait is how long Expose waits for the host to enumerate a function
+	// that is plugged in: half a second if it is 0.
+	PlugWait time.Duration
+	// Clock is the machine's if nil.
+	Clock clock.Clock
 }
 
 // DPU is the DPU face over one SNAP service. It is safe for concurrent use;
@@ -28,6 +39,10 @@ type DPU struct {
 	rpc      *snaprpc.Client
 	reserved func(context.Context) map[string]string
 	newUUID  func() string
+	// hotplugLimit, plugWait and clock are those of Options.
+	hotplugLimit int
+	plugWait     time.Duration
+	clock        clock.Clock
 
 	devices keylock.Locks
 	// choosing is held while a function is chosen and taken, so that no two
@@ -39,7 +54,14 @@ var _ provisioner.DPU = (*DPU)(nil)
 
 // New returns the DPU face over the service that rpc calls. Nothing is called.
 func New(rpc *snaprpc.Client, options Options) *DPU {
-	d := &DPU{rpc: rpc, reserved: options.Reserved, newUUID: options.NewUUID, choosing: make(chan struct{}, 1)}
+	d := &DPU{
+		rpc: rpc, reserved: options.Reserved, newUUID: options.NewUUID, choosing: make(chan struct{}, 1),
+		hotplugLimit: cmp.Or(options.HotplugLimit, DefaultHotplugLimit),
+		plugWait:     cmp.Or(options.PlugWait, DefaultPlugWait), clock: options.Clock,
+	}
+	if d.clock == nil {
+		d.clock = clock.RealClock{}
+	}
 	if d.reserved == nil {
 		d.reserved = func(context.Context) map[string]string { return nil }
 	}

@@ -32,15 +32,23 @@ type service struct {
 	socket string
 	rpc    *snaprpc.Client
 	stop   func()
+	// options are those of the emulator.
+	options snapemu.Options
 }
 
-func newService(t *testing.T) *service {
+func newService(t *testing.T) *service { t.Helper(); return serviceWith(t, snapemu.Options{VFs: 4}) }
+
+func serviceWith(t *testing.T, o snapemu.Options) *service {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "snap") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &service{t: t, socket: filepath.Join(dir, "s")}
+	o.Name, o.Socket, o.Log = "dpu-1", filepath.Join(dir, "s"), logr.Discard()
+	if o.Hotplug.Slots > 0 {
+		o.Hotplug.StateFile = filepath.Join(dir, "functions.json")
+	}
+	s := &service{t: t, socket: o.Socket, options: o}
 	s.rpc = snaprpc.New(s.socket, 10*time.Second)
 	s.start()
 	t.Cleanup(func() {
@@ -52,7 +60,7 @@ func newService(t *testing.T) *service {
 
 func (s *service) start() {
 	s.t.Helper()
-	e, err := snapemu.New(snapemu.Options{Name: "dpu-1", Socket: s.socket, VFs: 4, Log: logr.Discard()})
+	e, err := snapemu.New(s.options)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -446,7 +454,8 @@ func TestRefusedSpecs(t *testing.T) {
 		"no device":   {provisioner.ExposeSpec{FunctionType: provisioner.VF}, provisioner.ErrInvalid},
 		"no type":     {provisioner.ExposeSpec{Device: "d"}, provisioner.ErrInvalid},
 		"hot-plug VF": {provisioner.ExposeSpec{Device: "d", FunctionType: provisioner.VF, Hotplug: true}, provisioner.ErrInvalid},
-		"hot-plug PF": {provisioner.ExposeSpec{Device: "d", FunctionType: provisioner.PF, Hotplug: true}, provisioner.ErrUnsupported},
+		"hot-plug PF": {provisioner.ExposeSpec{Device: "d", FunctionType: provisioner.PF, Hotplug: true}, provisioner.ErrNotFound},
+		"a function":  {vfOf("function:MT1"), provisioner.ErrInvalid},
 		"an NQN":      {vfOf(NQN("d")), provisioner.ErrInvalid},
 	}
 	for name, c := range cases {

@@ -3,6 +3,7 @@ package snap
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -49,10 +50,8 @@ func (d *DPU) newBuild(spec provisioner.ExposeSpec) (*build, error) {
 		return nil, fmt.Errorf("function type %q is neither pf nor vf: %w", spec.FunctionType, provisioner.ErrInvalid)
 	case spec.Hotplug && spec.FunctionType == provisioner.VF:
 		return nil, fmt.Errorf("a virtual function cannot be hot-plugged: %w", provisioner.ErrInvalid)
-	case spec.Hotplug:
-		return nil, fmt.Errorf("hot-plugged functions are not offered yet, use functionType vf: %w", provisioner.ErrUnsupported)
-	case Own(spec.Device):
-		return nil, fmt.Errorf("%q is a subsystem, not a device: %w", spec.Device, provisioner.ErrInvalid)
+	case Own(spec.Device) || strings.HasPrefix(spec.Device, sparePrefix):
+		return nil, fmt.Errorf("%q is a subsystem or a function, not a device: %w", spec.Device, provisioner.ErrInvalid)
 	}
 	parameters, err := convert(spec.Parameters)
 	if err != nil {
@@ -69,16 +68,22 @@ func (d *DPU) newBuild(spec provisioner.ExposeSpec) (*build, error) {
 }
 
 func (b *build) run(ctx context.Context) (provisioner.Exposure, error) {
+	if err := b.clearLeftover(ctx); err != nil {
+		return provisioner.Exposure{}, err
+	}
 	if err := b.clear(ctx); err != nil {
 		return provisioner.Exposure{}, err
 	}
 	if err := drive(ctx, b.next); err != nil {
 		return provisioner.Exposure{}, b.undo(ctx, err)
 	}
-	e, err := b.look(ctx)
-	if err == nil && e.PCIAddress == "" {
-		err = fmt.Errorf("the host has not enumerated the function yet: %w", provisioner.ErrUnavailable)
-	}
+	var e provisioner.Exposure
+	err := b.d.patiently(ctx, func() (err error) {
+		if e, err = b.look(ctx); err == nil && e.PCIAddress == "" {
+			err = fmt.Errorf("the host has not enumerated the function yet: %w", errNotYet)
+		}
+		return err
+	})
 	return e, err
 }
 
@@ -117,9 +122,11 @@ func (b *build) clear(ctx context.Context) error {
 	return b.d.tearDown(ctx, b.spec.Device, oursOnly)
 }
 
-// matches reports whether nothing in e contradicts the recorded identity.
+// matches reports whether nothing in e contradicts the recorded identity, of
+// which the address of a hot-plugged function is no part: after a power cycle
+// the host numbers them anew.
 func (b *build) matches(e provisioner.Exposure) bool {
-	return agree(bare(e.PCIAddress), bare(b.spec.PCIAddress)) && agree(e.UUID, b.spec.UUID) && agree(e.NamespaceID, b.spec.NamespaceID)
+	return (b.spec.Hotplug || agree(bare(e.PCIAddress), bare(b.spec.PCIAddress))) && agree(e.UUID, b.spec.UUID) && agree(e.NamespaceID, b.spec.NamespaceID)
 }
 
 func agree[T comparable](have, recorded T) bool {
@@ -154,6 +161,8 @@ func (b *build) next(ctx context.Context) (*step, error) {
 		return &step{"create the subsystem", b.createSubsystem}, nil
 	case p.namespace == nil:
 		return &step{"create the namespace", b.createNamespace}, nil
+	case p.controller == nil && b.spec.Hotplug:
+		return &step{"create the controller", b.createPlugged}, nil
 	case p.controller == nil:
 		return &step{"create the controller", b.createController}, nil
 	case !b.spec.Hidden && !p.attached():
@@ -161,7 +170,10 @@ func (b *build) next(ctx context.Context) (*step, error) {
 	case !p.started():
 		return &step{"resume the controller", b.resume(p)}, nil
 	}
-	return nil, nil
+	if out, err := b.needsPlug(ctx, p); err != nil || !out {
+		return nil, err
+	}
+	return &step{"plug in the function", b.plug(p)}, nil
 }
 
 func (b *build) createSubsystem(ctx context.Context) error {
@@ -186,18 +198,27 @@ func (b *build) createController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	want := wanted{device: b.spec.Device, kind: b.spec.FunctionType, hotplug: b.spec.Hotplug, recorded: b.spec.PCIAddress}
-	f, err := choose(functions, want, b.d.reserved(ctx))
+	f, err := choose(functions, b.wanted(), b.d.reserved(ctx))
 	if err != nil {
 		return fmt.Errorf("choose a function: %w", err)
 	}
-	spec := snaprpc.ControllerSpec{NQN: b.nqn, PCIBDF: f.PCIBDF, Suspended: true, Parameters: b.parameters}
-	_, err = b.d.rpc.NvmeControllerCreate(ctx, spec)
+	return b.controllerOn(ctx, snaprpc.ControllerSpec{PCIBDF: f.PCIBDF})
+}
+
+func (b *build) wanted() wanted {
+	return wanted{device: b.spec.Device, kind: b.spec.FunctionType, recorded: b.spec.PCIAddress}
+}
+
+// controllerOn makes the controller on the function that spec names.
+func (b *build) controllerOn(ctx context.Context, spec snaprpc.ControllerSpec) error {
+	where := spec.PCIBDF + spec.VUID
+	spec.NQN, spec.Suspended, spec.Parameters = b.nqn, true, b.parameters
+	_, err := b.d.rpc.NvmeControllerCreate(ctx, spec)
 	if code, refused := snaprpc.Code(err); refused && code == snaprpc.CodeInvalidParams && len(b.parameters) > 0 {
 		return explain(err, nil, "create the controller at %s: the service refuses the parameters (%s); take those that it does not know out of the StorageClass",
-			f.PCIBDF, names(b.spec.Parameters))
+			where, names(b.spec.Parameters))
 	}
-	return explain(err, gone, "create the controller at %s", f.PCIBDF)
+	return explain(err, gone, "create the controller at %s", where)
 }
 
 // gone is for things that were listed a moment ago: they may come back.

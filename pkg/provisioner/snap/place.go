@@ -3,6 +3,7 @@ package snap
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -114,7 +115,8 @@ func (p place) exposure(device string, functions []snaprpc.Function) provisioner
 
 // List returns the exposures in the subsystems made here, ordered by device. A
 // subsystem that holds no namespace yet is listed with its NQN as the device;
-// Withdraw takes that too. It costs two calls, however many volumes there are.
+// Withdraw takes that too, as it does the name of a hot-plugged function that no
+// device has. It costs two calls, however many volumes there are.
 func (d *DPU) List(ctx context.Context) ([]provisioner.Exposure, error) {
 	subsystems, err := d.subsystems(ctx)
 	if err != nil {
@@ -136,12 +138,15 @@ func (d *DPU) List(ctx context.Context) ([]provisioner.Exposure, error) {
 			out = append(out, locate(subsystems, ns.Bdev).exposure(ns.Bdev, functions))
 		}
 	}
+	for _, f := range spares(functions, d.reserved(ctx)) {
+		out = append(out, provisioner.Exposure{Device: sparePrefix + f.VUID})
+	}
 	slices.SortFunc(out, func(a, b provisioner.Exposure) int { return cmp.Compare(a.Device, b.Device) })
 	return out, nil
 }
 
-// Functions counts the NVMe functions without hot-plugged ones; free are those
-// that carry no controller.
+// Functions counts the static NVMe functions, of which those are free that carry
+// no controller, and those that can be plugged in, if the service offers that.
 func (d *DPU) Functions(ctx context.Context) ([]provisioner.FunctionCount, error) {
 	functions, err := d.functions(ctx)
 	if err != nil {
@@ -158,7 +163,27 @@ func (d *DPU) Functions(ctx context.Context) ([]provisioner.FunctionCount, error
 		}
 		out = append(out, count)
 	}
-	return out, nil
+	_, err = d.plugging(ctx)
+	switch {
+	case err == nil:
+		return append(out, d.countPlugged(functions)), nil
+	case errors.Is(err, provisioner.ErrUnsupported):
+		return out, nil
+	}
+	return nil, err
+}
+
+// countPlugged counts the ports of the PCI switch. One with a function that no
+// controller is on is free: the next volume takes it.
+func (d *DPU) countPlugged(functions []snaprpc.Function) provisioner.FunctionCount {
+	count := provisioner.FunctionCount{Type: provisioner.Hotplug, Total: d.hotplugLimit, Free: d.hotplugLimit}
+	for _, f := range functions {
+		if f.Hotplugged && (f.CtrlID != "" || !isNVMe(f)) {
+			count.Free--
+		}
+	}
+	count.Free = max(0, count.Free)
+	return count
 }
 
 // unread: a list that is refused says nothing about what is there.

@@ -78,7 +78,6 @@ func TestChoose(t *testing.T) {
 		"static PF":              {functions: static, want: wanted{kind: provisioner.PF}, address: "26:00.0"},
 		"static PF taken":        {functions: vfs("26:00.2"), want: wanted{kind: provisioner.PF}, err: provisioner.ErrExhausted},
 		"hot-plugged PF of some": {functions: plugged, want: wanted{kind: provisioner.PF}, err: provisioner.ErrExhausted},
-		"hot-plug":               {functions: static, want: wanted{kind: provisioner.PF, hotplug: true}, err: provisioner.ErrUnsupported},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package snap
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -10,10 +11,18 @@ import (
 
 // Withdraw takes the device away from the host and removes what showed it: the
 // namespace is detached first, which ends the host's I/O. It returns nil only
-// when the service lists none of it any more. An NQN from List is taken in
-// place of a device. A virtual function stays, free for the next volume.
+// when the service lists none of it any more. What List calls a device, an NQN or
+// a function, is taken in place of one. A static function stays, free for the
+// next volume. A hot-plugged one is unplugged and removed, but not waited for:
+// while the host does not let go of it, its port remains taken by a subsystem
+// without a namespace, which List tells of.
 func (d *DPU) Withdraw(ctx context.Context, device string) error {
-	err := d.alone(device, func() error { return d.tearDown(ctx, device, everywhere) })
+	err := d.alone(device, func() error {
+		if strings.HasPrefix(device, sparePrefix) {
+			return d.removeSpare(ctx, device)
+		}
+		return d.tearDown(ctx, device, everywhere)
+	})
 	if err != nil {
 		return fmt.Errorf("withdraw device %s: %w", device, err)
 	}
@@ -27,6 +36,7 @@ var (
 )
 
 func (d *DPU) tearDown(ctx context.Context, device string, where func(snaprpc.Subsystem) bool) error {
+	asked := map[string]bool{}
 	return drive(ctx, func(ctx context.Context) (*step, error) {
 		subsystems, err := d.subsystems(ctx)
 		if err != nil {
@@ -38,26 +48,45 @@ func (d *DPU) tearDown(ctx context.Context, device string, where func(snaprpc.Su
 				within = append(within, s)
 			}
 		}
-		return d.nextDown(locate(within, device)), nil
+		return d.nextDown(ctx, locate(within, device), asked)
 	})
 }
 
 // nextDown says what is left of an exposure, in the order of removal; nil if
-// nothing is.
-func (d *DPU) nextDown(p place) *step {
+// nothing is. The detachment, which is the fence, comes before anything else is
+// asked.
+func (d *DPU) nextDown(ctx context.Context, p place, asked map[string]bool) (*step, error) {
 	switch {
 	case p.subsystem == nil:
-		return nil
+		return nil, nil
 	case p.attached():
-		return d.detach(p.namespace.Controllers[0].CtrlID, p.namespace.NSID)
+		return d.detach(p.namespace.Controllers[0].CtrlID, p.namespace.NSID), nil
 	case p.own() && len(p.subsystem.Controllers) > 0:
-		return d.destroyController(p.subsystem.Controllers[0].CtrlID)
+		return d.nextController(ctx, p, asked)
 	case p.namespace != nil:
-		return d.destroyNamespace(p.subsystem.NQN, p.namespace.NSID)
+		return d.destroyNamespace(p.subsystem.NQN, p.namespace.NSID), nil
 	case p.own():
-		return d.destroySubsystem(p.subsystem.NQN)
+		return d.destroySubsystem(p.subsystem.NQN), nil
 	}
-	return nil
+	return nil, nil
+}
+
+// nextController says how the first controller there goes. On a hot-plugged
+// function the namespace goes before it, since the host has a say in the rest.
+func (d *DPU) nextController(ctx context.Context, p place, asked map[string]bool) (*step, error) {
+	functions, err := d.functions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := p.subsystem.Controllers[0]
+	f, found := functionOf(functions, c.CtrlID)
+	switch {
+	case !found || !f.Hotplugged:
+		return d.destroyController(c.CtrlID), nil
+	case p.namespace != nil:
+		return d.destroyNamespace(p.subsystem.NQN, p.namespace.NSID), nil
+	}
+	return d.nextOut(ctx, c, f, asked)
 }
 
 // absent: a thing that is gone already is no failure; the next look decides.

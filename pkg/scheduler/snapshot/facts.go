@@ -82,13 +82,14 @@ func nodeOf(n *moorv1alpha1.DPUStorageNode) *placement.Node {
 }
 
 // count takes over the counts of the kinds of functions that are known here.
-// DPUs count no hot-plugged ones: those are made when they are wanted.
 func count(free *placement.Free, functions []moorv1alpha1.FunctionCount) {
 	for _, f := range functions {
-		switch storagev1alpha1.FunctionType(f.Type) {
-		case storagev1alpha1.FunctionTypePF:
+		switch f.Type {
+		case moorv1alpha1.FunctionHotplug:
+			free[placement.Hotplug] = int(max(0, f.Free))
+		case string(storagev1alpha1.FunctionTypePF):
 			free[placement.PF] = int(max(0, f.Free))
-		case storagev1alpha1.FunctionTypeVF:
+		case string(storagev1alpha1.FunctionTypeVF):
 			free[placement.VF] = int(max(0, f.Free))
 		}
 	}

@@ -91,7 +91,7 @@ func onDPU(c *devcluster.Cluster, dpu string, configs map[string]string) []devcl
 	snap := layout.SNAPSocket
 	return []devcluster.Process{
 		process(c, "snap-emulator-"+dpu, dpu, "snap-emulator", "--name="+dpu, "--socket="+snap,
-			fmt.Sprintf("--vfs=%d", c.Options().VFs), "--sysfs-root="+layout.PCIeDir+"/sys", "--dev-root="+layout.PCIeDir+"/dev",
+			fmt.Sprintf("--vfs=%d", c.Options().VFs), "--pfs=2", "--hotplug-state=/run/moor/functions.json", "--sysfs-root="+layout.PCIeDir+"/sys", "--dev-root="+layout.PCIeDir+"/dev",
 			"--fuse-dir="+layout.MachineDataDir+"/fuse", "--medium-log-dir="+layout.TargetDir+"/log", "--metrics-bind-address=:9201"),
 		process(c, "local-vendor-"+dpu, dpu, "local-vendor", "--mode=plugin", "--plugin-root="+filepath.Join(snapRoot, "plugins"),
 			"--snap-socket="+snap, "--target-dir="+layout.TargetDir, "--metrics-bind-address=:9202"),

@@ -1,0 +1,410 @@
+package snap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/moor-storage/moor/internal/snapemu"
+	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
+)
+
+func plugged(device string) provisioner.ExposeSpec {
+	return provisioner.ExposeSpec{Device: device, FunctionType: provisioner.PF, Hotplug: true}
+}
+
+// families are the two ways to plug in, and the service that has both.
+var families = []string{snapemu.FamilySNAP, snapemu.FamilyLegacy, snapemu.FamilyBoth}
+
+func hotplugService(t *testing.T, family string, delay time.Duration) *service {
+	t.Helper()
+	return serviceWith(t, snapemu.Options{VFs: 4, PFs: 2, Hotplug: snapemu.Hotplug{Slots: 4, Family: family, Delay: delay}})
+}
+
+// hotplugged returns the hot-plugged functions there are.
+func (s *service) hotplugged() []snaprpc.Function {
+	s.t.Helper()
+	all, err := s.rpc.EmulationFunctionList(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var out []snaprpc.Function
+	for _, f := range all {
+		if f.Hotplugged {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// sweep withdraws what is listed until nothing is, as the node driver does with
+// what belongs to no attachment.
+func (s *service) sweep(d *DPU) {
+	s.t.Helper()
+	s.untilDone(func() error {
+		all, err := d.List(s.t.Context())
+		for _, e := range all {
+			err = errors.Join(err, d.Withdraw(s.t.Context(), e.Device))
+		}
+		if left, listErr := d.List(s.t.Context()); err == nil && (listErr != nil || len(left) > 0) {
+			return fmt.Errorf("left: %+v, %v", left, listErr)
+		}
+		return err
+	})
+	s.wantEmpty()
+	if left := s.hotplugged(); len(left) != 0 {
+		s.t.Fatalf("functions left: %+v", left)
+	}
+}
+
+func TestContractStaticPF(t *testing.T) {
+	s := hotplugService(t, snapemu.FamilyBoth, 0)
+	s.addDevice("d")
+	d := New(s.rpc, Options{})
+	spec := provisioner.ExposeSpec{Device: "d", FunctionType: provisioner.PF}
+	e, err := d.Expose(t.Context(), spec)
+	// 26:00.0 carries the admin controller of the virtual functions.
+	if err != nil || e.PCIAddress != "26:00.1" || !e.Visible {
+		t.Fatalf("got %+v, %v", e, err)
+	}
+	s.addDevice("e")
+	spec.Device = "e"
+	if _, err := d.Expose(t.Context(), spec); !errors.Is(err, provisioner.ErrExhausted) {
+		t.Fatalf("a second volume on the only free PF: %v", err)
+	}
+	if err := d.Withdraw(t.Context(), "d"); err != nil {
+		t.Fatal(err)
+	}
+	if e, err = d.Expose(t.Context(), spec); err != nil || e.PCIAddress != "26:00.1" {
+		t.Fatalf("the static PF did not become free: %+v, %v", e, err)
+	}
+}
+
+func TestContractHotplug(t *testing.T) {
+	for _, family := range families {
+		t.Run(family, func(t *testing.T) {
+			provisionertest.TestDPU(t, func(t *testing.T) provisionertest.DPUUnderTest {
+				s := hotplugService(t, family, 0)
+				return provisionertest.DPUUnderTest{
+					DPU: New(s.rpc, Options{HotplugLimit: 4}),
+					Prepare: func(_ *testing.T, name string) provisioner.ExposeSpec {
+						s.addDevice(name)
+						return plugged(name)
+					},
+				}
+			})
+		})
+	}
+}
+
+// TestHotplugFaults lets every call go wrong in every way: the repeated call
+// converges, and what is left at the end can be swept.
+func TestHotplugFaults(t *testing.T) {
+	more := map[string][]string{
+		snapemu.FamilySNAP:   {"nvme_function_create", "nvme_controller_hotplug", "nvme_controller_hotunplug", "nvme_function_destroy"},
+		snapemu.FamilyLegacy: {"nvme_emulation_device_attach", "emulation_device_detach_prepare", "emulation_device_detach"},
+	}
+	for family, own := range more {
+		for _, method := range append(own, methods...) {
+			for kind, fault := range faultKinds {
+				t.Run(family+"/"+method+"/"+kind, func(t *testing.T) {
+					t.Parallel()
+					s := hotplugService(t, family, 0)
+					full := map[string]any{"method": method}
+					maps.Copy(full, fault)
+					hotplugLife(t, s, full)
+				})
+			}
+		}
+	}
+}
+
+// hotplugLife takes a device through all of its life, and strikes each part of
+// it with the fault.
+func hotplugLife(t *testing.T, s *service, fault map[string]any) {
+	t.Helper()
+	s.addDevice("d")
+	d := New(snaprpc.New(s.socket, 300*time.Millisecond), Options{})
+	spec := plugged("d")
+	spec.UUID = uuid.NewString()
+	for _, hidden := range []bool{true, false, true, false} {
+		spec.Hidden = hidden
+		s.inject(fault)
+		s.untilDone(func() error {
+			e, err := d.Expose(t.Context(), spec)
+			if err == nil && (e.Hidden != hidden || e.Visible == hidden || e.PCIAddress == "" || e.UUID != spec.UUID) {
+				t.Errorf("hidden is %v, got %+v", hidden, e)
+			}
+			return err
+		})
+		s.call("moor_clear", nil)
+	}
+	s.inject(fault)
+	s.untilDone(func() error { return d.Withdraw(t.Context(), "d") })
+	s.call("moor_clear", nil)
+	s.sweep(d)
+}
+
+// TestHotplugWaitsForTheHost: an exposure is done when the host has the
+// function and not before; a host that is off is told of in words.
+func TestHotplugWaitsForTheHost(t *testing.T) {
+	for _, family := range families {
+		t.Run(family, func(t *testing.T) {
+			s := hotplugService(t, family, 30*time.Millisecond)
+			s.addDevice("d")
+			d := New(s.rpc, Options{PlugWait: 30 * time.Second})
+			if e, err := d.Expose(t.Context(), plugged("d")); err != nil || e.PCIAddress != "30:00.0" || !e.Visible {
+				t.Fatalf("got %+v, %v", e, err)
+			}
+			s.addDevice("e")
+			s.call("moor_link", map[string]any{"up": false})
+			d = New(s.rpc, Options{PlugWait: time.Millisecond})
+			_, err := d.Expose(t.Context(), plugged("e"))
+			if !errors.Is(err, provisioner.ErrUnavailable) || !strings.Contains(err.Error(), "has not enumerated") {
+				t.Fatalf("a host that is off: %v", err)
+			}
+			all, err := d.List(t.Context())
+			if err != nil || len(all) != 2 || all[0].Visible || all[1].Visible {
+				t.Fatalf("a host that is off sees %+v, %v", all, err)
+			}
+			s.call("moor_link", map[string]any{"up": true})
+			d = New(s.rpc, Options{PlugWait: 30 * time.Second})
+			for device, at := range map[string]string{"d": "30:00.0", "e": "31:00.0"} {
+				if e, err := d.Expose(t.Context(), plugged(device)); err != nil || e.PCIAddress != at {
+					t.Fatalf("after the host is up: %+v, %v", e, err)
+				}
+			}
+		})
+	}
+}
+
+// TestHotplugFence: a host that hangs cannot hold up a withdrawal. What it does
+// not let go of is listed, and goes when it does.
+func TestHotplugFence(t *testing.T) {
+	for _, family := range families {
+		t.Run(family, func(t *testing.T) {
+			s := hotplugService(t, family, 0)
+			s.addDevice("d")
+			d := New(s.rpc, Options{PlugWait: time.Hour, HotplugLimit: 4}) // to wait at all would show
+			first, err := d.Expose(t.Context(), plugged("d"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.call("moor_host", map[string]any{"answers": false})
+			if err := d.Withdraw(t.Context(), "d"); err != nil {
+				t.Fatal(err)
+			}
+			subsystems, err := s.rpc.NvmeSubsystemList(t.Context())
+			if err != nil || len(subsystems) != 2 || len(subsystems[1].Namespaces) != 0 {
+				t.Fatalf("the device is not withdrawn: %+v, %v", subsystems, err)
+			}
+			all, err := d.List(t.Context())
+			if err != nil || len(all) != 1 || all[0].Device != NQN("d") || all[0].Visible || all[0].Hidden {
+				t.Fatalf("what is left is not listed: %+v, %v", all, err)
+			}
+			d = New(s.rpc, Options{PlugWait: time.Millisecond})
+			if _, err := d.Expose(t.Context(), plugged("d")); !errors.Is(err, provisioner.ErrUnavailable) {
+				t.Fatalf("shown on a function that is on its way out: %v", err)
+			}
+			s.call("moor_host", map[string]any{"answers": true})
+			again := plugged("d")
+			again.PCIAddress, again.NamespaceID, again.UUID = first.PCIAddress, first.NamespaceID, first.UUID
+			second, err := d.Expose(t.Context(), again)
+			if diff := cmp.Diff(first, second); err != nil || diff != "" {
+				t.Fatalf("%v, (-first +second):\n%s", err, diff)
+			}
+			s.sweep(d)
+		})
+	}
+}
+
+// TestHotplugRoomIsMade: functions that the host has let go of since do not
+// stand in the way of the next volume.
+func TestHotplugRoomIsMade(t *testing.T) {
+	s := hotplugService(t, snapemu.FamilySNAP, 0)
+	d := New(s.rpc, Options{})
+	s.call("moor_host", map[string]any{"answers": true})
+	for i := range 4 {
+		name := fmt.Sprintf("d%d", i)
+		s.addDevice(name)
+		if _, err := d.Expose(t.Context(), plugged(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.call("moor_host", map[string]any{"answers": false})
+	if err := d.Withdraw(t.Context(), "d2"); err != nil {
+		t.Fatal(err)
+	}
+	s.addDevice("e")
+	_, err := d.Expose(t.Context(), plugged("e"))
+	if !errors.Is(err, provisioner.ErrExhausted) || !strings.Contains(err.Error(), "31") {
+		t.Fatalf("no port is free: %v", err)
+	}
+	s.call("moor_host", map[string]any{"answers": true})
+	if _, err := d.Expose(t.Context(), plugged("e")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHotplugIdentityOverRestart: the functions outlive the service, and each
+// volume finds its own again, however the exposures are ordered.
+func TestHotplugIdentityOverRestart(t *testing.T) {
+	for _, family := range families {
+		t.Run(family, func(t *testing.T) {
+			s := hotplugService(t, family, 0)
+			reserved := map[string]string{}
+			d := New(s.rpc, Options{Reserved: func(context.Context) map[string]string { return reserved }})
+			var specs []provisioner.ExposeSpec
+			var want []provisioner.Exposure
+			for _, name := range []string{"a", "b", "c"} {
+				s.addDevice(name)
+				e, err := d.Expose(t.Context(), plugged(name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				spec := plugged(name)
+				spec.PCIAddress, spec.NamespaceID, spec.UUID = e.PCIAddress, e.NamespaceID, e.UUID
+				specs, want = append(specs, spec), append(want, e)
+				reserved[e.PCIAddress] = name
+			}
+			s.restart()
+			if got := s.hotplugged(); len(got) != 3 || got[0].CtrlID != "" || got[0].PCIBDF != "30:00.0" {
+				t.Fatalf("after a restart: %+v", got)
+			}
+			if all, err := d.List(t.Context()); err != nil || len(all) != 0 {
+				t.Fatalf("functions that are promised are listed as nobody's: %+v, %v", all, err)
+			}
+			s.addDevice("new") // must not take what is promised
+			if e, err := d.Expose(t.Context(), plugged("new")); err != nil || e.PCIAddress != "33:00.0" {
+				t.Fatalf("new: %+v, %v", e, err)
+			}
+			slices.Reverse(specs)
+			for _, spec := range specs {
+				s.addDevice(spec.Device)
+				if _, err := d.Expose(t.Context(), spec); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := d.List(t.Context())
+			if diff := cmp.Diff(want, got[:min(3, len(got))]); err != nil || diff != "" {
+				t.Fatalf("%v, (-before +after):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// TestHotplugAfterPowerCycle: with the functions gone too, the volumes come
+// back with namespace id and UUID, at whatever address the host gives.
+func TestHotplugAfterPowerCycle(t *testing.T) {
+	s := hotplugService(t, snapemu.FamilySNAP, 0)
+	d := New(s.rpc, Options{})
+	var specs []provisioner.ExposeSpec
+	for _, name := range []string{"a", "b"} {
+		s.addDevice(name)
+		e, err := d.Expose(t.Context(), plugged(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := plugged(name)
+		spec.PCIAddress, spec.NamespaceID, spec.UUID = e.PCIAddress, e.NamespaceID, e.UUID
+		specs = append(specs, spec)
+	}
+	s.stop()
+	if err := os.Remove(s.options.Hotplug.StateFile); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	slices.Reverse(specs)
+	for i, spec := range specs {
+		s.addDevice(spec.Device)
+		e, err := d.Expose(t.Context(), spec)
+		want := provisioner.Exposure{Device: spec.Device, PCIAddress: fmt.Sprintf("3%d:00.0", i), NamespaceID: 1, UUID: spec.UUID, Visible: true}
+		if diff := cmp.Diff(want, e); err != nil || diff != "" {
+			t.Fatalf("%v, (-want +got):\n%s", err, diff)
+		}
+	}
+}
+
+// TestHotplugAdopts starts an exposure at every half-made state that a crash
+// leaves: nothing is made twice, and no function is lost.
+func TestHotplugAdopts(t *testing.T) {
+	const id = "8d6c8ff0-6f0a-4a5e-9a39-000000000001"
+	for made := range 7 {
+		t.Run(fmt.Sprintf("%d steps", made), func(t *testing.T) {
+			s := hotplugService(t, snapemu.FamilySNAP, 0)
+			s.addDevice("d")
+			var vuid, ctrl string
+			steps := []func() error{
+				func() error { return s.rpc.NvmeSubsystemCreate(t.Context(), NQN("d")) },
+				func() error {
+					return s.rpc.NvmeNamespaceCreate(t.Context(), snaprpc.NamespaceSpec{NQN: NQN("d"), NSID: 1, UUID: id, BdevName: "d"})
+				},
+				func() (err error) { vuid, err = s.rpc.NvmeFunctionCreate(t.Context()); return err },
+				func() (err error) {
+					ctrl, err = s.rpc.NvmeControllerCreate(t.Context(), snaprpc.ControllerSpec{NQN: NQN("d"), VUID: vuid, Suspended: true})
+					return err
+				},
+				func() error { return s.rpc.NvmeControllerAttachNS(t.Context(), ctrl, 1) },
+				func() error { return s.rpc.NvmeControllerResume(t.Context(), ctrl) },
+			}
+			for _, step := range steps[:made] {
+				if err := step(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d := New(s.rpc, Options{})
+			e, err := d.Expose(t.Context(), plugged("d"))
+			if err != nil || !e.Visible || e.PCIAddress != "30:00.0" || (made >= 2 && e.UUID != id) || len(s.hotplugged()) != 1 {
+				t.Fatalf("expose: %+v, %v", e, err)
+			}
+			s.sweep(d)
+		})
+	}
+}
+
+// TestSpareFunctions: a function that belongs to nobody is listed by its VUID
+// and can be withdrawn, whether the host has it or not.
+func TestSpareFunctions(t *testing.T) {
+	for _, family := range families {
+		t.Run(family, func(t *testing.T) {
+			s := hotplugService(t, family, 0)
+			d := New(s.rpc, Options{})
+			s.addDevice("d")
+			if _, err := d.Expose(t.Context(), plugged("d")); err != nil {
+				t.Fatal(err)
+			}
+			s.restart()
+			all, err := d.List(t.Context())
+			if err != nil || len(all) != 1 || !strings.HasPrefix(all[0].Device, "function:MT") {
+				t.Fatalf("got %+v, %v", all, err)
+			}
+			s.sweep(d)
+		})
+	}
+}
+
+func TestNoHotplug(t *testing.T) {
+	s := newService(t)
+	s.addDevice("d")
+	d := New(s.rpc, Options{})
+	if _, err := d.Expose(t.Context(), plugged("d")); !errors.Is(err, provisioner.ErrUnsupported) {
+		t.Fatalf("got %v", err)
+	}
+	s.wantEmpty()
+	counts, err := d.Functions(t.Context())
+	want := []provisioner.FunctionCount{{Type: provisioner.PF, Total: 1}, {Type: provisioner.VF, Total: 4, Free: 4}}
+	if diff := cmp.Diff(want, counts); err != nil || diff != "" {
+		t.Fatalf("%v, (-want +got):\n%s", err, diff)
+	}
+}
