@@ -222,7 +222,10 @@ func (m *machine) pluginSocket() string { return filepath.Join(m.dir, "p", "loca
 
 func (m *machine) start() {
 	m.t.Helper()
-	e, err := snapemu.New(snapemu.Options{Name: m.node, Socket: m.socket, VFs: 4, Log: logr.Discard()})
+	e, err := snapemu.New(snapemu.Options{
+		Name: m.node, Socket: m.socket, VFs: 4, Log: logr.Discard(),
+		Hotplug: snapemu.Hotplug{Slots: 31, StateFile: filepath.Join(m.dir, "functions.json")},
+	})
 	m.c.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

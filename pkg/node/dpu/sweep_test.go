@@ -274,7 +274,7 @@ func TestJitter(t *testing.T) {
 func TestState(t *testing.T) {
 	_, m, _ := attached(t)
 	state, err := m.State(t.Context())
-	want := []moorv1alpha1.FunctionCount{{Type: "pf", Total: 1}, {Type: "vf", Total: 4, Free: 3}}
+	want := []moorv1alpha1.FunctionCount{{Type: "pf", Total: 1}, {Type: "vf", Total: 4, Free: 3}, {Type: "hotplug", Total: 31, Free: 31}}
 	if err != nil || !state.SNAPReady || !slices.Equal(state.Functions, want) ||
 		!slices.Equal(state.Plugins, []moorv1alpha1.PluginState{{Name: "local", Ready: true}}) {
 		t.Fatalf("got %+v, %v", state, err)
