@@ -55,7 +55,7 @@ e2e: ## end-to-end tests on the test bed (root)
 	@hack/steps.sh e2e
 
 .PHONY: bench
-bench: bin/moor-dev ## measure; JSON and a table in bench/results (root)
+bench: bin/moor-dev ## measure; BENCH=failover,rss: only that (root)
 	@hack/steps.sh bench
 
 .PHONY: model

@@ -19,9 +19,8 @@ moor_dev() { plain build -o bin/moor-dev ./cmd/moor-dev && bin/moor-dev "$@"; }
 unit() { $GO test -race -shuffle=on -timeout=$LIMIT ./...; }
 
 api() {
-	moor_dev build --only etcd,kube-apiserver,kubectl,kube-scheduler || return
 	local assets
-	assets=$(bin/moor-dev build --only etcd,kube-apiserver,kubectl,kube-scheduler --print-bin) || return
+	assets=$(kube_bin) || return
 	KUBEBUILDER_ASSETS=$assets $GO test -race -shuffle=on -tags=api -p=1 -timeout=$LIMIT $(with_tag api)
 }
 
@@ -33,12 +32,42 @@ root() {
 # with_tag lists the packages that have files with the build tag given.
 with_tag() { grep -rl --include='*_test.go' "^//go:build $1$" . | xargs -n1 dirname | sort -u; }
 
-up() { moor_dev up --kubelet-profile="${1:-fast}" "${@:2}"; }
+up() {
+	brought_up=yes
+	moor_dev up --kubelet-profile="${1:-fast}" "${@:2}"
+}
 
 bed() { up fast && sanity_on_bed && e2e_on_bed; }
 sanity() { up fast && sanity_on_bed; }
 e2e() { up fast && e2e_on_bed; }
-bench() { up stock --vfs=64 && plain run ./test/bench; }
+
+# bench measures. BENCH, if set, is the beginning of the names of the results to
+# measure, or several with commas between them. What the extender takes needs no
+# bed; failovers are measured on a bed of each mode of attaching.
+bench() {
+	local wanted="${BENCH:-}" code=0
+	KUBEBUILDER_ASSETS=$(kube_bin) || return
+	export KUBEBUILDER_ASSETS
+	case "$wanted" in
+	extender*) ;;
+	*) up stock --vfs=64 || return ;;
+	esac
+	plain run ./test/bench --only="$wanted" || code=$?
+	case "${wanted:-failover}" in
+	failover* | safety*)
+		bin/moor-dev up --help | grep -q -e --attach-mode || return $code
+		up stock --vfs=64 --attach-mode=node || return
+		plain run ./test/bench --only="${wanted:-failover}" || code=$?
+		;;
+	esac
+	return $code
+}
+
+# kube_bin builds Kubernetes' programs, if need be, and says where they are.
+kube_bin() {
+	local programs=etcd,kube-apiserver,kubectl,kube-scheduler
+	moor_dev build --only $programs >&2 && bin/moor-dev build --only $programs --print-bin
+}
 
 sanity_on_bed() {
 	plain test -c -tags=sanity -o bin/sanity.test ./test/sanity || return
@@ -59,7 +88,7 @@ e2e_on_bed() {
 # finish takes the bed down if one of the steps brought one up, after showing
 # what its processes said last, if a step failed.
 finish() {
-	[ -x bin/moor-dev ] && [ -d /run/moor-dev ] || return 0
+	[ -n "$brought_up" ] && [ -x bin/moor-dev ] && [ -d /run/moor-dev ] || return 0
 	if [ "$1" != 0 ]; then
 		for log in /run/moor-dev/logs/*.log; do
 			echo "--- the end of $log" && tail -n 15 "$log" | cut -c1-400
@@ -71,8 +100,7 @@ finish() {
 # run_all is a function so that bash has read the whole file before it begins:
 # a checkout that changes meanwhile must not change what runs.
 run_all() {
-	summary=""
-	code=0
+	summary="" code=0 brought_up=""
 	for step in "$@"; do
 		echo "=== $step"
 		begin=$SECONDS
@@ -83,10 +111,7 @@ run_all() {
 		summary+="$(printf '  %-8s %-7s %4d s' "$step" "$outcome" $((SECONDS - begin)))"$'\n'
 		[ $code = 0 ] || break
 	done
-	case " $* " in *" bed "* | *" sanity "* | *" e2e "* | *" bench "*)
-		finish $code || { code=1; summary+="  taking the test bed down FAILED"$'\n'; }
-		;;
-	esac
+	finish $code || { code=1; summary+="  taking the test bed down FAILED"$'\n'; }
 	printf '\n%s' "$summary"
 	[ $code = 0 ] && echo "all steps passed"
 	exit $code

@@ -27,13 +27,31 @@ type suite struct {
 }
 
 // suites are all, in the order in which they run.
-func suites() []suite {
+func suites() []suite { return append(inProcess(), onBed()...) }
+
+// inProcess are the suites that need no bed.
+func inProcess() []suite {
+	return []suite{
+		{[]string{"extender.prioritize.", "extender.allocations."}, (*bench).prioritize},
+		{[]string{"extender.http.5000", "extender.http.5000.rate"}, (*bench).overHTTP},
+		{[]string{"extender.replica_node_chosen"}, (*bench).replicaNode},
+	}
+}
+
+// onBed are the suites that measure a bed that is up.
+func onBed() []suite {
 	return []suite{
 		{[]string{"provision"}, (*bench).provision},
 		{[]string{"attach.single", "detach.single", "attach.api_writes.host", "attach.api_writes.dpu"}, (*bench).attachSingle},
 		{[]string{"attach.parallel50", "attach.parallel50.all"}, (*bench).attachParallel},
 		{[]string{"fence.rpc"}, (*bench).fence},
 		{[]string{"pod.new_volume"}, (*bench).pods},
+		{[]string{"failover.host_off.statefulset.", "failover.detect", "failover.fence", "failover.promote", "safety."}, (*bench).hostOffStatefulSet},
+		{[]string{"failover.host_off.deployment."}, (*bench).hostOffDeployment},
+		{[]string{"failover.drain."}, (*bench).drain},
+		{[]string{"failover.host_off.controllers_killed"}, (*bench).controllersKilled},
+		{[]string{"failover.volumes20"}, (*bench).volumes20},
+		{[]string{"failover.host_and_dpu_off"}, (*bench).hostAndDPUOff},
 		{[]string{"rss."}, (*bench).memory},
 	}
 }
@@ -48,6 +66,9 @@ func allNames() []string {
 
 // bench is one run of the benchmarks.
 type bench struct {
+	// root is the checkout.
+	root string
+	// bed is nil if nothing is wanted that needs one.
 	bed     *devcluster.Cluster
 	clients kit.Clients
 	options options
@@ -59,6 +80,10 @@ type bench struct {
 	// detaches.
 	writes    []writeRow
 	writeRuns int
+	// mode is how the bed attaches.
+	mode   string
+	safety safety
+	stages stageTimes
 }
 
 func newBench(ctx context.Context, bed *devcluster.Cluster, o options) (*bench, error) {
@@ -71,7 +96,10 @@ func newBench(ctx context.Context, bed *devcluster.Cluster, o options) (*bench, 
 	if err != nil {
 		return nil, fmt.Errorf("reach the CSI controller at %s: %w", socket, err)
 	}
-	b := &bench{bed: bed, clients: clients, options: o, conn: conn, driver: csi.NewControllerClient(conn), machine: describeMachine()}
+	b := &bench{root: bed.Root(), bed: bed, clients: clients, options: o, conn: conn, driver: csi.NewControllerClient(conn), machine: describeMachine()}
+	if b.mode, err = findMode(ctx, clients.Host); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
 	if err := b.clear(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("remove what an earlier run left: %w", err), conn.Close())
 	}
@@ -81,29 +109,51 @@ func newBench(ctx context.Context, bed *devcluster.Cluster, o options) (*bench, 
 	return b, nil
 }
 
-func (b *bench) close() { _ = b.conn.Close() }
+func (b *bench) close() {
+	if b.conn != nil {
+		_ = b.conn.Close()
+	}
+}
 
-// measure runs the suites that are wanted. Each is cleaned up after, also when
-// it fails or is interrupted; one that fails does not keep the others from
-// being measured.
+// measure runs the suites that are wanted; one that fails does not keep the
+// others from being measured.
 func (b *bench) measure(ctx context.Context) error {
+	failed := b.runAll(ctx, inProcess())
+	if b.bed == nil {
+		return failed
+	}
 	before, err := kit.Take(ctx, b.bed, b.clients)
 	if err != nil {
-		return err
+		return errors.Join(failed, err)
 	}
+	failed = errors.Join(failed, b.runAll(ctx, onBed()))
+	b.add(b.stages.results(b.inMode)...)
+	b.add(b.safety.results(b.mode)...)
+	return errors.Join(failed, b.nothingLeft(context.WithoutCancel(ctx), before))
+}
+
+// runAll runs those of the suites that are wanted. Each is cleaned up after,
+// also when it fails or is interrupted.
+func (b *bench) runAll(ctx context.Context, all []suite) error {
 	var failed []error
-	for _, s := range suites() {
+	for _, s := range all {
 		if !b.options.matches(s) || ctx.Err() != nil {
 			continue
 		}
 		begin := time.Now()
 		b.say("measuring %s", strings.Join(s.names, ", "))
-		if err := errors.Join(s.run(b, ctx), b.clear(context.WithoutCancel(ctx))); err != nil {
-			failed = append(failed, fmt.Errorf("measure %s: %w", s.names[0], err))
+		err := s.run(b, ctx)
+		if b.bed != nil {
+			err = errors.Join(err, b.clear(context.WithoutCancel(ctx)))
+		}
+		if err != nil {
+			err = fmt.Errorf("measure %s: %w", s.names[0], err)
+			b.say("  %v", err)
+			failed = append(failed, err)
 		}
 		b.say("  took %s", time.Since(begin).Round(time.Second))
 	}
-	return errors.Join(append(failed, b.nothingLeft(context.WithoutCancel(ctx), before))...)
+	return errors.Join(failed...)
 }
 
 // nothingLeft waits until everything is gone that was not there before.
@@ -124,8 +174,11 @@ func (b *bench) add(results ...Result) { b.results = append(b.results, results..
 
 // finished are the results that are wanted, with machine and commit.
 func (b *bench) finished(ctx context.Context) []Result {
-	commit := describeCommit(context.WithoutCancel(ctx), b.bed.Root())
-	out := slices.DeleteFunc(b.results, func(r Result) bool { return !b.options.wants(r.Name) })
+	commit := describeCommit(context.WithoutCancel(ctx), b.root)
+	out := slices.DeleteFunc(b.results, func(r Result) bool {
+		// What must never happen is told whatever was asked for.
+		return !b.options.wants(r.Name) && !strings.HasPrefix(r.Name, "safety.")
+	})
 	for i := range out {
 		out[i].Machine, out[i].Commit = b.machine, commit
 	}

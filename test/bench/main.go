@@ -91,19 +91,31 @@ func (o options) wants(name string) bool {
 // times is how often to measure: what the flag says, or def.
 func (o options) times(def int) int { return cmp.Or(o.runs, def) }
 
+// prepare takes over the bed, if anything is wanted that needs it.
+func prepare(ctx context.Context, o options) (*bench, error) {
+	if o.matches(onBed()...) {
+		bed, err := devcluster.Load()
+		if err != nil {
+			return nil, err
+		}
+		return newBench(ctx, bed, o)
+	}
+	root, err := git(ctx, ".", "rev-parse", "--show-toplevel")
+	if err != nil {
+		return nil, fmt.Errorf("find the checkout (run this in it): %w", err)
+	}
+	return &bench{root: root, options: o, machine: describeMachine()}, nil
+}
+
 // run measures, prints and writes. What could be measured is printed and
 // written also when something else could not.
 func run(ctx context.Context, o options) error {
-	bed, err := devcluster.Load()
-	if err != nil {
-		return err
-	}
-	o.out = cmp.Or(o.out, filepath.Join(bed.Root(), "bench", "results"))
-	b, err := newBench(ctx, bed, o)
+	b, err := prepare(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer b.close()
+	o.out = cmp.Or(o.out, filepath.Join(b.root, "bench", "results"))
 	err = b.measure(ctx)
 	results := b.finished(ctx)
 	err = errors.Join(err, b.print(results))

@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -90,9 +89,8 @@ const kubeletPeriod = 10 * time.Second
 // ready. The starts are spread over the kubelet's period: runs that follow
 // each other at once would all meet it in the same phase.
 func (b *bench) pods(ctx context.Context) error {
-	if profile := b.bed.Options().KubeletProfile; profile != devcluster.ProfileStock {
-		return fmt.Errorf("the kubelets have profile %s: these numbers need %s; run make bench, or moor-dev up --kubelet-profile=%s",
-			profile, devcluster.ProfileStock, devcluster.ProfileStock)
+	if err := b.wantStock(); err != nil {
+		return err
 	}
 	if err := b.makeNamespace(ctx); err != nil {
 		return err

@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,6 +17,12 @@ const (
 	unitMillis = "ms"
 	unitWrites = "writes"
 	unitBytes  = "MB"
+	unitMicros = "us"
+	unitAllocs = "allocations"
+	unitRate   = "pods/s"
+	unitShare  = "%"
+	unitRatio  = "ratio"
+	unitCount  = "count"
 )
 
 // Result is one number of a benchmark. The file of results is a JSON array of
@@ -22,7 +30,8 @@ const (
 // files can be put into one list and still be told apart.
 type Result struct {
 	Name string `json:"name"`
-	// Unit is ms, writes (per attach and detach) or MB (10^6 bytes).
+	// Unit is one of the constants above; writes are per attach and detach, MB
+	// are 10^6 bytes.
 	Unit string `json:"unit"`
 	// Runs is how many samples P50 and P99 are of; warm-ups are not among them.
 	Runs int `json:"runs"`
@@ -32,6 +41,8 @@ type Result struct {
 	// Value is the number that is held against the target: the median, but
 	// the mean of API writes, and the worst of *.all and rss.*.
 	Value float64 `json:"value"`
+	// Failed is how many runs failed, which are not among Runs.
+	Failed int `json:"failed,omitempty"`
 	// Machine and Commit say where and of what.
 	Machine string `json:"machine"`
 	Commit  string `json:"commit"`
@@ -84,19 +95,57 @@ func round(x float64) float64 { return math.Round(x*100) / 100 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// save writes the results to DIR/<date>-<name>.json and returns the path. A
-// file of the same day and name is replaced.
+// save writes the results to DIR/<date>-<name>.json and returns the path. In a
+// file of the same day and name, results of the same names are replaced and
+// others stay, so that parts can be measured one after the other.
 func save(dir, name string, now time.Time, results []Result) (string, error) {
-	text, err := json.MarshalIndent(results, "", "  ")
-	if err != nil {
-		return "", fmt.Errorf("encode the results: %w", err)
-	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make the directory of results: %w", err)
 	}
 	path := filepath.Join(dir, fmt.Sprintf("%s-%s.json", now.UTC().Format(time.DateOnly), name))
+	old, err := load(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	text, err := json.MarshalIndent(merge(old, results), "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("encode the results: %w", err)
+	}
 	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
 		return "", fmt.Errorf("write the results: %w", err)
 	}
 	return path, nil
+}
+
+// load reads a file of results.
+func load(path string) ([]Result, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the results: %w", err)
+	}
+	var out []Result
+	if err := json.Unmarshal(text, &out); err != nil {
+		return nil, fmt.Errorf("read the results of %s: %w", path, err)
+	}
+	return out, nil
+}
+
+// merge puts fresh results in the places of old ones of their names, or at the
+// end, and adds up what is counted over all modes.
+func merge(old, fresh []Result) []Result {
+	out := slices.Clone(old)
+	put := func(r Result) {
+		if i := slices.IndexFunc(out, func(o Result) bool { return o.Name == r.Name }); i >= 0 {
+			out[i] = r
+			return
+		}
+		out = append(out, r)
+	}
+	for _, r := range fresh {
+		put(r)
+	}
+	for _, r := range total(out) {
+		put(r)
+	}
+	return out
 }

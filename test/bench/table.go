@@ -8,54 +8,100 @@ import (
 	"text/tabwriter"
 )
 
-// target is the most that the value of a result may be, on two cores.
+// target bounds a result, on two cores.
 type target struct {
 	// name of the result; with a dot at the end, of all that begin so.
 	name string
-	most float64
+	// most is the most that the value may be, least the least, p99 the most
+	// that the 99th percentile may be; nil is no bound.
+	most, least, p99 *float64
 }
 
-// targets of Moor, in the units of the results.
+func value(most float64) target { return target{most: &most} }
+
+func (t target) of(name string) target      { t.name = name; return t }
+func (t target) andP99(most float64) target { t.p99 = &most; return t }
+func atLeast(least float64) target          { return target{least: &least} }
+
+// targets of Moor, in the units of the results. The first that fits counts.
 var targets = []target{
-	{"attach.single", 600},
-	{"attach.parallel50.all", 10_000},
-	{"pod.new_volume", 9_000},
-	{"rss.", 80},
+	value(600).of("attach.single"),
+	value(10_000).of("attach.parallel50.all"),
+	value(9_000).of("pod.new_volume"),
+	value(80).of("rss."),
+	value(10_000).andP99(16_000).of("failover.host_off.statefulset." + modeController),
+	value(10_000).andP99(16_000).of("failover.host_off.deployment." + modeController),
+	value(4_000).andP99(7_000).of("failover.host_off.statefulset." + modeNode),
+	value(4_000).andP99(7_000).of("failover.host_off.deployment." + modeNode),
+	value(20_000).of("failover.host_and_dpu_off"),
+	target{}.andP99(300).of("failover.fence"),
+	target{}.andP99(300).of("failover.promote"),
+	value(0.6).of("failover.drain.ratio"),
+	value(25_000).of("failover.volumes20"),
+	value(25_000).of("failover.host_off.controllers_killed"),
+	value(0).of("safety."),
+	// 50 us, and 0.05 us for each node.
+	value(55).of("extender.prioritize.100."),
+	value(100).of("extender.prioritize.1000."),
+	value(300).of("extender.prioritize.5000."),
+	value(20).of("extender.allocations."),
+	target{}.andP99(20).of("extender.http.5000"),
+	atLeast(200).of("extender.http.5000.rate"),
+	atLeast(100).of("extender.replica_node_chosen"),
 }
 
-// targetOf finds the target of a result; ok is false if it has none.
-func targetOf(name string) (most float64, ok bool) {
+// targetOf finds the target of a result; without one it has no bounds. What
+// has no mode in its name has the same target in every mode.
+func targetOf(name string) target {
 	for _, t := range targets {
-		if name == t.name || strings.HasSuffix(t.name, ".") && strings.HasPrefix(name, t.name) {
-			return t.most, true
+		if name == t.name || strings.HasSuffix(t.name, ".") && strings.HasPrefix(name, t.name) || name == t.name+"."+modeNode {
+			return t
 		}
 	}
-	return 0, false
+	return target{}
 }
 
-// verdict is ok or MISSED, or empty without a target.
-func verdict(r Result) string {
-	most, ok := targetOf(r.Name)
-	switch {
-	case !ok:
-		return ""
-	case r.Value <= most:
-		return "ok"
+// String says the bounds.
+func (t target) String() string {
+	var out []string
+	for _, bound := range []struct {
+		sign string
+		at   *float64
+	}{{"<= ", t.most}, {">= ", t.least}, {"p99 <= ", t.p99}} {
+		if bound.at != nil {
+			out = append(out, bound.sign+number(*bound.at))
+		}
 	}
-	return "MISSED"
+	return strings.Join(out, ", ")
 }
+
+// verdict is ok or MISSED, or empty without a target; and how many runs
+// failed.
+func verdict(r Result) string {
+	t := targetOf(r.Name)
+	out := ""
+	switch {
+	case t.String() == "":
+	case exceeds(r.Value, t.most), t.least != nil && r.Value < *t.least, exceeds(r.P99, t.p99):
+		out = "MISSED"
+	default:
+		out = "ok"
+	}
+	if r.Failed == 0 {
+		return out
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%s, %d of %d runs failed", out, r.Failed, r.Runs+r.Failed), ", ")
+}
+
+func exceeds(x float64, most *float64) bool { return most != nil && x > *most }
 
 // printResults prints the table of results beside their targets.
 func printResults(out io.Writer, results []Result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "name\truns\tp50\tp99\tvalue\tunit\ttarget\t")
 	for _, r := range results {
-		goal := ""
-		if most, ok := targetOf(r.Name); ok {
-			goal = "<= " + number(most)
-		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			r.Name, r.Runs, number(r.P50), number(r.P99), number(r.Value), r.Unit, goal, verdict(r))
+			r.Name, r.Runs, number(r.P50), number(r.P99), number(r.Value), r.Unit, targetOf(r.Name), verdict(r))
 	}
 	return w.Flush()
 }

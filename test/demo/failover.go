@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/test/kit"
 	"github.com/moor-storage/moor/test/proof"
 )
@@ -128,15 +127,10 @@ func (d *demo) witnesses(ctx context.Context) ([]witness, error) {
 
 func (d *demo) witness(ctx context.Context, volume string) (witness, error) {
 	w := witness{volume: volume}
-	claim, pv := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
-	if err := d.clients.DPU.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: kube.ClaimName(volume)}, claim); err != nil {
-		return w, fmt.Errorf("find the vendor's claim of volume %s: %w", volume, err)
-	}
-	if err := d.clients.DPU.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, pv); err != nil {
-		return w, fmt.Errorf("find the vendor's volume of volume %s: %w", volume, err)
-	}
-	w.vendorVolume = pv.Spec.CSI.VolumeHandle
 	var err error
+	if w.vendorVolume, err = kit.VendorVolume(ctx, d.clients.DPU, volume); err != nil {
+		return w, err
+	}
 	if w.record, err = proof.Watch(ctx, d.clients.DPU, kit.Namespace, volume); err != nil {
 		return w, err
 	}

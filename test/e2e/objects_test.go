@@ -143,11 +143,9 @@ func volumeOf(ctx context.Context, c *corev1.PersistentVolumeClaim) string {
 // vendorVolume is the reference vendor's id of a DPUVolume: its file.
 func vendorVolume(ctx context.Context, volume string) string {
 	GinkgoHelper()
-	claim := &corev1.PersistentVolumeClaim{}
-	Expect(clients.DPU.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: volume + "-pvc"}, claim)).To(Succeed())
-	pv := &corev1.PersistentVolume{}
-	Expect(clients.DPU.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, pv)).To(Succeed())
-	return pv.Spec.CSI.VolumeHandle
+	vendor, err := kit.VendorVolume(ctx, clients.DPU, volume)
+	Expect(err).NotTo(HaveOccurred())
+	return vendor
 }
 
 // attachment reads the DPUVolumeAttachment of a volume to a node.

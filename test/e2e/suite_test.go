@@ -52,7 +52,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(moor.Deploy(ctx, bed, GinkgoWriter)).To(Succeed())
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	DeferCleanup(stop)
-	go keepSidecars(keeping)
+	go kit.KeepSidecars(keeping, bed, GinkgoWriter.Printf)
 	Expect(kit.Apply(ctx, clients.Host, filepath.Join(bed.Root(), "deploy", "examples", "storage.yaml"))).To(Succeed())
 	Eventually(policyReady).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Equal(metav1.ConditionTrue))
 })
@@ -123,31 +123,6 @@ func (r *room) tell(ctx context.Context) {
 	if err := clients.Host.List(ctx, &attachments); err == nil {
 		for i := range attachments.Items {
 			GinkgoWriter.Printf("attachment %s: %q\n", attachments.Items[i].Name, attachments.Items[i].Status.Message)
-		}
-	}
-}
-
-// sidecars are Kubernetes' own processes beside a CSI driver.
-var sidecars = []string{"csi-provisioner", "csi-attacher", "csi-provisioner-dpu"}
-
-// keepSidecars does what a kubelet does: it starts a sidecar again that has
-// ended, as they do when their driver has been restarted.
-func keepSidecars(ctx context.Context) {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		for _, name := range sidecars {
-			if bed.Running(name) {
-				continue
-			}
-			if err := bed.Restart(ctx, name); err != nil && ctx.Err() == nil {
-				GinkgoWriter.Printf("start %s again: %v\n", name, err)
-			}
 		}
 	}
 }

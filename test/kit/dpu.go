@@ -1,9 +1,15 @@
 package kit
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/snapemu"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/test/devcluster/layout"
@@ -22,4 +28,17 @@ func SNAP(dpu string) *snaprpc.Client {
 // DPU. The id is that of the vendor's volume.
 func MediumLog(vendorVolume string) ([]snapemu.MediumWrite, error) {
 	return snapemu.ReadMediumLog(snapemu.MediumLogPath(filepath.Join(layout.TargetSource(), "log"), vendorVolume+".img"))
+}
+
+// VendorVolume is the vendor's id of a DPUVolume. The client is that of the
+// DPU cluster.
+func VendorVolume(ctx context.Context, dpu client.Client, volume string) (string, error) {
+	claim, pv := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
+	if err := dpu.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: kube.ClaimName(volume)}, claim); err != nil {
+		return "", fmt.Errorf("find the vendor's claim of volume %s: %w", volume, err)
+	}
+	if err := dpu.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, pv); err != nil {
+		return "", fmt.Errorf("find the vendor's volume of volume %s: %w", volume, err)
+	}
+	return pv.Spec.CSI.VolumeHandle, nil
 }

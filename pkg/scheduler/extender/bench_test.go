@@ -107,6 +107,9 @@ func BenchmarkHTTP(b *testing.B) {
 					both[v] = append(both[v], time.Since(begin))
 				}
 			}
+			calls := slices.Sorted(slices.Values(slices.Concat(both[:]...)))
+			b.ReportMetric(quantile(calls, .5), "p50-ms")
+			b.ReportMetric(quantile(calls, .99), "p99-ms")
 			for v, verb := range []string{"filter", "prioritize"} {
 				slices.Sort(both[v])
 				b.ReportMetric(quantile(both[v], .5), verb+"-p50-ms")

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/moor-storage/moor/test/kit"
+)
+
+// drain compares how long a pod is away that is drained from its host, with a
+// replica of its volume and without. Both fall on the same phases of the
+// kubelet's period, see untilPhase.
+func (b *bench) drain(ctx context.Context) error {
+	if err := b.prepareFailover(ctx); err != nil {
+		return err
+	}
+	kinds := []struct{ name, class string }{{"failover.drain.replica", failoverClass}, {"failover.drain.cold", storageClass}}
+	results := make([]Result, len(kinds))
+	for i, kind := range kinds {
+		took, failed, err := b.drainClass(ctx, kind.class)
+		if err != nil {
+			return err
+		}
+		results[i] = median(b.inMode(kind.name), unitMillis, took)
+		results[i].Failed = failed
+		b.add(results[i])
+		if err := b.clear(ctx); err != nil {
+			return err
+		}
+	}
+	if results[1].P50 > 0 {
+		ratio := round(results[0].P50 / results[1].P50)
+		b.add(Result{Name: b.inMode("failover.drain.ratio"), Unit: unitRatio, Runs: results[0].Runs, P50: ratio, P99: ratio, Value: ratio})
+	}
+	return nil
+}
+
+// drainClass drains the one pod of a workload of the class again and again.
+func (b *bench) drainClass(ctx context.Context, class string) (took []float64, failed int, err error) {
+	m := small(statefulSet)
+	m.class = class
+	var h *harbour
+	defer func() {
+		if h != nil {
+			h.leave()
+		}
+	}()
+	begin := time.Now()
+	for run := range b.options.times(15) {
+		d, err := b.drainOne(ctx, m, &h, begin, run)
+		if ctx.Err() != nil {
+			return nil, 0, ctx.Err()
+		}
+		if err != nil {
+			failed++
+			b.say("  run %d FAILED: %v", run+1, err)
+			if h, err = nil, errors.Join(b.forget(h), b.recover(ctx)); err != nil {
+				return nil, 0, err
+			}
+			continue
+		}
+		took = append(took, millis(d))
+		b.say("  run %d of class %s: %s", run+1, class, d.Round(time.Millisecond))
+	}
+	return took, failed, nil
+}
+
+func (b *bench) drainOne(ctx context.Context, m mooring, at **harbour, begin time.Time, run int) (time.Duration, error) {
+	if *at == nil {
+		h, err := b.moor(ctx, m)
+		if err != nil {
+			return 0, err
+		}
+		*at = h
+	}
+	h := *at
+	ready := h.replicated
+	if m.class == storageClass {
+		ready = h.alone
+	}
+	if err := ready(ctx); err != nil {
+		return 0, err
+	}
+	host, err := h.host()
+	if err != nil {
+		return 0, err
+	}
+	if err := pause(ctx, untilPhase(time.Since(begin), run)); err != nil {
+		return 0, err
+	}
+	away, err := b.evict(ctx, h, host)
+	if err != nil {
+		return 0, err
+	}
+	return away, h.prove(ctx)
+}
+
+// evict drains the host and returns how long nothing was written.
+func (b *bench) evict(ctx context.Context, h *harbour, host string) (away time.Duration, err error) {
+	if err := b.cordon(ctx, host, true); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, b.cordon(context.WithoutCancel(ctx), host, false)) }()
+	old := h.writers()
+	for _, berth := range h.berths {
+		eviction := &policyv1.Eviction{}
+		eviction.Name, eviction.Namespace = berth.pod.Name, berth.pod.Namespace
+		if err := b.clients.Host.SubResource("eviction").Create(ctx, berth.pod, eviction); err != nil {
+			return 0, fmt.Errorf("drain %s: evict pod %s: %w", host, client.ObjectKeyFromObject(berth.pod), err)
+		}
+	}
+	if err := h.settle(ctx, old); err != nil {
+		return 0, err
+	}
+	for _, berth := range h.berths {
+		if len(berth.past) == 0 {
+			return 0, fmt.Errorf("drain %s: pod %s never wrote: %s", host, berth.pod.Name, kit.Story(ctx, b.clients.Host, berth.pod))
+		}
+		away = max(away, berth.first.at.Sub(berth.past[len(berth.past)-1].at))
+	}
+	return away, nil
+}

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+// driverName is the name of Moor's CSI driver.
+const driverName = "csi.snap.nvidia.com"
+
+// Modes of attaching, the ends of names.
+const (
+	modeController = "controller"
+	modeNode       = "node"
+)
+
+// incident is a way to lose a host.
+type incident struct {
+	// name of the result.
+	name    string
+	mooring mooring
+	// runs by default.
+	runs int
+	// strike does the damage; the time counts from before it.
+	strike func(ctx context.Context, b *bench, host string) error
+	// anew makes a new workload for every run, all on one host.
+	anew bool
+	// of sums up the samples.
+	of func(name, unit string, samples []float64) Result
+	// hops are timed too: the DPU is there to be watched.
+	hops bool
+}
+
+// small is a workload of one pod that writes often.
+func small(kind string) mooring {
+	return mooring{kind: kind, class: failoverClass, pods: 1, pause: 100_000}
+}
+
+func (b *bench) hostOffStatefulSet(ctx context.Context) error {
+	return b.suffer(ctx, incident{name: "failover.host_off.statefulset", mooring: small(statefulSet), runs: 30, strike: hostOff, of: median, hops: true})
+}
+
+func (b *bench) hostOffDeployment(ctx context.Context) error {
+	return b.suffer(ctx, incident{name: "failover.host_off.deployment", mooring: small(deployment), runs: 30, strike: hostOff, of: median, hops: true})
+}
+
+func (b *bench) controllersKilled(ctx context.Context) error {
+	return b.suffer(ctx, incident{name: "failover.host_off.controllers_killed", mooring: small(statefulSet), runs: 10, strike: hostOffAndKill, of: median})
+}
+
+func (b *bench) hostAndDPUOff(ctx context.Context) error {
+	return b.suffer(ctx, incident{name: "failover.host_and_dpu_off", mooring: small(statefulSet), runs: 10, strike: bothOff, of: median})
+}
+
+// manyVolumes is how many volumes failover.volumes20 has on the host that dies.
+const manyVolumes = 20
+
+func (b *bench) volumes20(ctx context.Context) error {
+	// Twenty pods that write as often as one would keep a small machine busy.
+	many := mooring{kind: statefulSet, class: failoverClass, pods: manyVolumes, pause: 1_000_000}
+	return b.suffer(ctx, incident{name: "failover.volumes20", mooring: many, runs: 3, strike: hostOff, anew: true, of: worst})
+}
+
+func hostOff(ctx context.Context, b *bench, host string) error { return b.bed.PowerOff(ctx, host) }
+
+// bothOff switches both off at once, as when a machine's supply fails.
+func bothOff(ctx context.Context, b *bench, host string) error {
+	dpu := make(chan error, 1)
+	go func() { dpu <- b.bed.PowerOff(ctx, dpuOf(host)) }()
+	// The DPU may be gone before it can cut the link: then it is cut.
+	err := b.bed.PowerOff(ctx, host)
+	if dpuErr := <-dpu; dpuErr != nil {
+		return errors.Join(err, dpuErr)
+	}
+	return nil
+}
+
+// controllers are killed by failover.host_off.controllers_killed.
+var controllers = []string{"snap-csi-plugin", "snap-host-controller"}
+
+// hostOffAndKill kills the controllers with the host and starts them again, as
+// a kubelet does with containers that ended for the first time: at once.
+func hostOffAndKill(ctx context.Context, b *bench, host string) error {
+	off := make(chan error, 1)
+	go func() { off <- b.bed.PowerOff(ctx, host) }()
+	var failed []error
+	for _, name := range controllers {
+		failed = append(failed, b.bed.Kill(name, syscall.SIGKILL))
+	}
+	for _, name := range controllers {
+		failed = append(failed, b.bed.Restart(ctx, name))
+	}
+	return errors.Join(append(failed, <-off)...)
+}
+
+func dpuOf(host string) string { return "dpu-" + strings.TrimPrefix(host, "host-") }
+
+// suffer measures an incident again and again. A run that fails is told of,
+// counted, and followed by a new beginning.
+func (b *bench) suffer(ctx context.Context, i incident) error {
+	if err := b.prepareFailover(ctx); err != nil {
+		return err
+	}
+	keeping, stop := context.WithCancel(ctx)
+	defer stop()
+	go kit.KeepSidecars(keeping, b.bed, b.say)
+	var took []float64
+	failed := 0
+	var h *harbour
+	defer func() {
+		if h != nil {
+			h.leave()
+		}
+	}()
+	for run := range b.options.times(i.runs) {
+		begin := time.Now()
+		d, err := b.sufferOne(ctx, i, &h, run)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			failed++
+			b.say("  run %d FAILED after %s: %v", run+1, time.Since(begin).Round(time.Second), err)
+			if h, err = nil, errors.Join(b.forget(h), b.recover(ctx)); err != nil {
+				return err
+			}
+			continue
+		}
+		took = append(took, millis(d))
+		b.say("  run %d: %s; %s with all around it", run+1, d.Round(time.Millisecond), time.Since(begin).Round(time.Second))
+	}
+	r := i.of(b.inMode(i.name), unitMillis, took)
+	r.Failed = failed
+	b.add(r)
+	return nil
+}
+
+// sufferOne is one run: from a bed that is whole, to one that is coming back.
+func (b *bench) sufferOne(ctx context.Context, i incident, at **harbour, run int) (time.Duration, error) {
+	h := *at
+	if i.anew && h != nil {
+		if err := errors.Join(b.forget(h), b.clear(ctx), b.whole(ctx)); err != nil {
+			return 0, err
+		}
+		h, *at = nil, nil
+	}
+	if h == nil {
+		var err error
+		if h, err = b.moorOn(ctx, i, run); err != nil {
+			return 0, err
+		}
+		*at = h
+	}
+	if err := errors.Join(b.whole(ctx), h.replicated(ctx)); err != nil {
+		return 0, err
+	}
+	host, err := h.host()
+	if err != nil {
+		return 0, err
+	}
+	d, err := b.strike(ctx, i, h, host)
+	if err != nil {
+		return 0, err
+	}
+	if err := h.prove(ctx); err != nil {
+		return 0, err
+	}
+	return d, b.powerOn(ctx, host)
+}
+
+// moorOn makes the workload; that of an incident that wants it anew comes to
+// lie on one host, another one with each run.
+func (b *bench) moorOn(ctx context.Context, i incident, run int) (*harbour, error) {
+	if !i.anew {
+		return b.moor(ctx, i.mooring)
+	}
+	for n, node := range b.bed.Nodes() {
+		if err := b.cordon(ctx, node, n != b.turn(run)); err != nil {
+			return nil, err
+		}
+	}
+	h, err := b.moor(ctx, i.mooring)
+	return h, errors.Join(err, b.uncordon(ctx))
+}
+
+// strike times from the blow until every pod has written again.
+func (b *bench) strike(ctx context.Context, i incident, h *harbour, host string) (time.Duration, error) {
+	old := h.writers()
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var watch *stages
+	if i.hops {
+		var err error
+		if watch, err = b.watchStages(watching, h, host); err != nil {
+			return 0, err
+		}
+	}
+	begin := time.Now()
+	if err := i.strike(ctx, b, host); err != nil {
+		return 0, err
+	}
+	if err := h.settle(ctx, old); err != nil {
+		return 0, err
+	}
+	if watch != nil {
+		if err := watch.note(ctx, b); err != nil {
+			return 0, err
+		}
+	}
+	return h.last().Sub(begin), nil
+}
+
+// forget ends what watches over a workload; nil is none.
+func (b *bench) forget(h *harbour) error {
+	if h != nil {
+		h.leave()
+	}
+	return nil
+}
+
+// prepareFailover wants the stock profile, applies the StorageClass and finds
+// the mode.
+func (b *bench) prepareFailover(ctx context.Context) error {
+	if err := b.wantStock(); err != nil {
+		return err
+	}
+	if err := kit.Apply(ctx, b.clients.Host, filepath.Join(b.bed.Root(), "deploy", "examples", "storage-failover.yaml")); err != nil {
+		return err
+	}
+	return b.whole(ctx)
+}
+
+// wantStock is an error unless the kubelets have the stock settings.
+func (b *bench) wantStock() error {
+	if profile := b.bed.Options().KubeletProfile; profile != devcluster.ProfileStock {
+		return fmt.Errorf("the kubelets have profile %s: these numbers need %s; run make bench, or moor-dev up --kubelet-profile=%s",
+			profile, devcluster.ProfileStock, devcluster.ProfileStock)
+	}
+	return nil
+}
+
+// findMode reads from the CSIDriver how the bed attaches.
+func findMode(ctx context.Context, host client.Client) (string, error) {
+	driver := &storagev1.CSIDriver{}
+	if err := host.Get(ctx, client.ObjectKey{Name: driverName}, driver); err != nil {
+		return "", fmt.Errorf("find how the bed attaches: %w", err)
+	}
+	if required := driver.Spec.AttachRequired; required != nil && !*required {
+		return modeNode, nil
+	}
+	return modeController, nil
+}
+
+// inMode is the name of a result of a failover: those with a target for each
+// mode always carry it, the others only on a bed that is not the default one.
+func (b *bench) inMode(name string) string {
+	both := name == "failover.host_off.statefulset" || name == "failover.host_off.deployment"
+	if both || b.mode != modeController {
+		return name + "." + b.mode
+	}
+	return name
+}

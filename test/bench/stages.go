@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/controller/fence"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+// stages are the parts of a failover that Moor alone is responsible for, of a
+// workload with one volume.
+type stages struct{ timeline *kit.Timeline }
+
+// The hops of a failover, in the order in which they are watched for.
+const (
+	hopDetected = iota
+	hopDecided
+	hopReceipt
+	hopPromoted
+	hopAttached
+	hopCount
+)
+
+// stageTimes are the samples of all failovers, in milliseconds.
+type stageTimes struct{ detect, fence, promote, request []float64 }
+
+// watchStages begins to watch for what a failover away from host shows.
+func (b *bench) watchStages(ctx context.Context, h *harbour, host string) (*stages, error) {
+	var volume string
+	var epoch int64
+	for _, berth := range h.berths {
+		volume = berth.volume
+		states, err := berth.record.States(ctx)
+		if err != nil {
+			return nil, err
+		}
+		epoch = states[len(states)-1].Epoch
+	}
+	storageNode := func(seen func(*moorv1alpha1.DPUStorageNode) bool) kit.Hop {
+		return kit.Hop{Where: b.clients.Host, Kind: &moorv1alpha1.DPUStorageNodeList{}, Seen: func(o client.Object) bool {
+			n, ok := o.(*moorv1alpha1.DPUStorageNode)
+			return ok && n.Name == host && seen(n)
+		}}
+	}
+	attachment := func(seen func(*storagev1alpha1.VolumeAttachment) bool) kit.Hop {
+		return kit.Hop{Where: b.clients.DPU, Kind: &storagev1alpha1.VolumeAttachmentList{}, Seen: func(o client.Object) bool {
+			a, ok := o.(*storagev1alpha1.VolumeAttachment)
+			return ok && a.Spec.Source.VolumeRef != nil && a.Spec.Source.VolumeRef.Name == volume &&
+				a.Spec.NodeName != dpuOf(host) && a.Spec.Role != storagev1alpha1.RoleReplica && seen(a)
+		}}
+	}
+	hops := make([]kit.Hop, hopCount)
+	hops[hopDetected] = storageNode(func(n *moorv1alpha1.DPUStorageNode) bool {
+		return n.Status.DPU != nil && n.Status.DPU.Host != nil && !n.Status.DPU.Host.Alive
+	})
+	hops[hopDecided] = storageNode(func(n *moorv1alpha1.DPUStorageNode) bool {
+		return meta.IsStatusConditionTrue(n.Status.Conditions, fence.ConditionFailover)
+	})
+	hops[hopReceipt] = kit.Hop{Where: b.clients.DPU, Kind: &moorv1alpha1.WriterClaimList{}, Seen: func(o client.Object) bool {
+		c, ok := o.(*moorv1alpha1.WriterClaim)
+		return ok && c.Name == volume && c.Status != nil && (c.Status.Epoch > epoch || c.Status.Phase == moorv1alpha1.ClaimFree)
+	}}
+	hops[hopPromoted] = attachment(func(*storagev1alpha1.VolumeAttachment) bool { return true })
+	hops[hopAttached] = attachment(func(a *storagev1alpha1.VolumeAttachment) bool {
+		return a.Spec.Epoch > epoch && a.Status.DPU.Attached
+	})
+	for i, name := range []string{"detected", "decided", "receipt", "promoted", "attached"} {
+		hops[i].Name = fmt.Sprintf("%s, of volume %s and %s", name, volume, host)
+	}
+	timeline, err := kit.Watch(ctx, hops...)
+	return &stages{timeline}, err
+}
+
+// noteWithin is how long the watches may lag behind the pod.
+const noteWithin = 10 * time.Second
+
+// note adds the times of a failover that is over.
+func (s *stages) note(ctx context.Context, b *bench) error {
+	if err := s.timeline.Wait(ctx, noteWithin); err != nil {
+		return err
+	}
+	at := s.timeline.Marks()
+	part := func(from, to int) float64 { return max(0, millis(at[to].At-at[from].At)) }
+	t := &b.stages
+	t.detect = append(t.detect, millis(at[hopDetected].At))
+	t.fence = append(t.fence, part(hopDecided, hopReceipt))
+	t.promote = append(t.promote, part(hopReceipt, hopAttached))
+	t.request = append(t.request, part(hopPromoted, hopAttached))
+	b.say("    seen dead %.0f ms, decided %.0f, receipt %.0f, promotion asked for %.0f, namespace attached %.0f",
+		millis(at[hopDetected].At), millis(at[hopDecided].At), millis(at[hopReceipt].At), millis(at[hopPromoted].At), millis(at[hopAttached].At))
+	return nil
+}
+
+// results are the parts of all failovers; none if there was none.
+func (t *stageTimes) results(name func(string) string) []Result {
+	if len(t.fence) == 0 {
+		return nil
+	}
+	return []Result{
+		median(name("failover.detect"), unitMillis, t.detect),
+		median(name("failover.fence"), unitMillis, t.fence),
+		median(name("failover.promote"), unitMillis, t.promote),
+		median(name("failover.promote.request"), unitMillis, t.request),
+	}
+}

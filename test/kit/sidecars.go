@@ -1,0 +1,36 @@
+package kit
+
+import (
+	"context"
+	"time"
+
+	"github.com/moor-storage/moor/test/devcluster"
+)
+
+// sidecars are Kubernetes' own processes beside a CSI driver.
+var sidecars = []string{"csi-provisioner", "csi-attacher", "csi-provisioner-dpu"}
+
+// sidecarLook is how often they are looked at.
+const sidecarLook = 100 * time.Millisecond
+
+// KeepSidecars does what a kubelet does, until the context ends: it starts a
+// sidecar again that has ended, as they do when their driver was restarted.
+func KeepSidecars(ctx context.Context, bed *devcluster.Cluster, report func(format string, args ...any)) {
+	ticker := time.NewTicker(sidecarLook)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for _, name := range sidecars {
+			if bed.Running(name) {
+				continue
+			}
+			if err := bed.Restart(ctx, name); err != nil && ctx.Err() == nil {
+				report("start %s again: %v\n", name, err)
+			}
+		}
+	}
+}
