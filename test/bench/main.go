@@ -23,13 +23,19 @@ type options struct {
 	volumes int
 	out     string
 	name    string
+	// render is a file of results to be written into docs/benchmarks.md.
+	render string
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	o, err := parse(os.Args[1:])
-	if err == nil {
+	switch {
+	case err != nil:
+	case o.render != "":
+		err = render(filepath.Join("docs", "benchmarks.md"), o.render)
+	default:
 		err = run(ctx, o)
 	}
 	if err != nil {
@@ -46,6 +52,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.volumes, "volumes", 1000, "volumes that are present when the memory of the processes is measured")
 	f.StringVar(&o.out, "out", "", "directory of the results; empty is bench/results of the checkout")
 	f.StringVar(&o.name, "name", defaultName(), "name of the machine in the name of the file")
+	f.StringVar(&o.render, "render", "", "measure nothing: write the table of this file of results into docs/benchmarks.md")
 	if err := f.Parse(args); err != nil {
 		return o, fmt.Errorf("read the flags: %w", err)
 	}

@@ -20,10 +20,38 @@ func TestVerdict(t *testing.T) {
 		{"rss.snap-emulator-dpu", 12, "ok"},
 		{"rss", 99, ""},
 		{"provision", 1, ""},
+		{"failover.host_off.statefulset.node", 4_001, "MISSED"},
+		{"failover.host_off.statefulset.controller", 10_000, "ok"},
+		{"failover.host_and_dpu_off.node", 20_001, "MISSED"},
+		{"failover.fence", 99_999, "ok"},
+		{"safety.violations.node", 0, "ok"},
+		{"safety.lost_writes", 1, "MISSED"},
+		{"extender.prioritize.1000.50000.8", 100.1, "MISSED"},
+		{"extender.http.5000.rate", 199, "MISSED"},
+		{"extender.replica_node_chosen", 100, "ok"},
 	} {
 		if got := verdict(Result{Name: c.name, Value: c.value}); got != c.want {
 			t.Errorf("%s of %v is %q, want %q", c.name, c.value, got, c.want)
 		}
+	}
+}
+
+func TestVerdictOfPercentileAndFailures(t *testing.T) {
+	for _, c := range []struct {
+		of   Result
+		want string
+	}{
+		{Result{Name: "failover.fence", P99: 301}, "MISSED"},
+		{Result{Name: "failover.host_off.deployment.node", Value: 1, P99: 7_001}, "MISSED"},
+		{Result{Name: "failover.volumes20", Value: 1, Runs: 2, Failed: 1}, "ok, 1 of 3 runs failed"},
+		{Result{Name: "provision", Runs: 2, Failed: 1}, "1 of 3 runs failed"},
+	} {
+		if got := verdict(c.of); got != c.want {
+			t.Errorf("%+v is %q, want %q", c.of, got, c.want)
+		}
+	}
+	if got := targetOf("failover.host_off.deployment.node").String(); got != "<= 4000, p99 <= 7000" {
+		t.Errorf("the target is %q", got)
 	}
 }
 

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The marks in docs/benchmarks.md between which the last results stand.
+const (
+	renderBegin = "<!-- begin results -->"
+	renderEnd   = "<!-- end results -->"
+)
+
+// render writes the results of a file into the page, in the place of those
+// that stood there.
+func render(page, file string) error {
+	results, err := load(file)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return fmt.Errorf("write the results into a page: %w", err)
+	}
+	head, rest, found := bytes.Cut(text, []byte(renderBegin))
+	_, tail, ended := bytes.Cut(rest, []byte(renderEnd))
+	if !found || !ended {
+		return fmt.Errorf("write the results into %s: it lacks %q or %q", page, renderBegin, renderEnd)
+	}
+	body := markdown(filepath.Base(file), results)
+	out := bytes.Join([][]byte{head, []byte(renderBegin + "\n" + body), append([]byte(renderEnd), tail...)}, nil)
+	if err := os.WriteFile(page, out, 0o644); err != nil {
+		return fmt.Errorf("write the results into a page: %w", err)
+	}
+	return nil
+}
+
+// markdown is the table of results, under what they were measured on.
+func markdown(file string, results []Result) string {
+	var out strings.Builder
+	var places []string
+	for _, r := range results {
+		place := fmt.Sprintf("%s, commit %s", r.Machine, r.Commit)
+		if len(places) == 0 || places[len(places)-1] != place {
+			places = append(places, place)
+		}
+	}
+	fmt.Fprintf(&out, "`bench/results/%s`: %s.\n\n", file, strings.Join(places, "; "))
+	out.WriteString("| Name | Runs | p50 | p99 | Value | Target |\n|---|---|---|---|---|---|\n")
+	for _, r := range results {
+		goal := targetOf(r.Name).String()
+		if words := verdict(r); words != "" {
+			goal = strings.TrimPrefix(goal+": "+strings.Replace(words, "MISSED", "**missed**", 1), ": ")
+		}
+		fmt.Fprintf(&out, "| `%s` | %d | %s | %s | %s %s | %s |\n", r.Name, r.Runs, number(r.P50), number(r.P99), number(r.Value), r.Unit, goal)
+	}
+	return out.String()
+}
