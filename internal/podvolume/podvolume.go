@@ -58,7 +58,7 @@ func Slim(o any) (any, error) {
 	if !ok {
 		return o, nil
 	}
-	p.ManagedFields, p.Annotations, p.Labels = nil, nil, nil
+	p.ManagedFields, p.Annotations = nil, nil
 	p.Spec.Containers, p.Spec.InitContainers, p.Spec.EphemeralContainers = nil, nil, nil
 	p.Status = corev1.PodStatus{Phase: p.Status.Phase}
 	return p, nil

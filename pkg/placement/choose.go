@@ -44,6 +44,9 @@ type Placement struct {
 	Keep []string
 	// Add are nodes where a replica is to be made.
 	Add []string
+	// Unsuited are those of Keep that are kept only because no suited node was
+	// found for them, with the reason.
+	Unsuited []Refused
 	// Drop are present replicas that are to be removed, with the reason. The
 	// primary's node is never among them: a replica that a primary landed on
 	// is promoted, not removed.
@@ -62,7 +65,7 @@ type Refused struct {
 }
 
 // Choose picks the nodes of a volume's replicas. It keeps what is present and
-// still good, never takes the primary's node nor more than MaxShares-1 nodes,
+// still good (what is not suited until it finds better), never takes the primary's node nor more than MaxShares-1 nodes,
 // and takes a new node only if its DPU is healthy, Reserve functions stay free,
 // and the pod fits there. Among those it prefers domains with fewer copies,
 // then nodes with the pod's other volumes, then those with clearly more
@@ -71,7 +74,7 @@ func Choose(r Request) Placement {
 	c := newChooser(r)
 	want := max(0, min(r.Replicas, r.MaxShares-1))
 	var out Placement
-	var good []*Node
+	var good, unsuited []*Node
 	for _, name := range unique(r.Present) {
 		if name == r.Primary {
 			continue
@@ -80,20 +83,26 @@ func Choose(r Request) Placement {
 			out.Drop = append(out.Drop, Refused{name, why})
 			continue
 		}
-		good = append(good, c.nodes[name])
+		if n := c.nodes[name]; n.Unsuited != "" {
+			unsuited = append(unsuited, n)
+		} else {
+			good = append(good, n)
+		}
 	}
 	for _, n := range c.take(good, want) {
 		out.Keep = append(out.Keep, n.Name)
 	}
-	for _, n := range good {
+	c.fill(&out, want)
+	c.makeDo(&out, unsuited)
+	for _, n := range slices.Concat(good, unsuited) {
 		if !slices.Contains(out.Keep, n.Name) {
 			out.Drop = append(out.Drop, Refused{n.Name, fmt.Sprintf("%d replicas are wanted and others are better placed", want)})
 		}
 	}
-	c.fill(&out, want)
 	byName := func(a, b Refused) int { return cmp.Compare(a.Node, b.Node) }
 	slices.SortFunc(out.Drop, byName)
 	slices.SortFunc(out.Refused, byName)
+	slices.SortFunc(out.Unsuited, byName)
 	return out
 }
 
@@ -156,7 +165,7 @@ func (c *chooser) unfit(n *Node) string {
 
 // refuse says why a node gets no new replica; "" if it may.
 func (c *chooser) refuse(n *Node) string {
-	if why := cmp.Or(c.unfit(n), n.Doubt); why != "" {
+	if why := cmp.Or(c.unfit(n), n.Doubt, n.Unsuited); why != "" {
 		return why
 	}
 	if free := n.Free[c.Volume.Function]; free != Unknown && free-max(0, c.Reserve) < 1 {
@@ -186,6 +195,19 @@ func (c *chooser) fill(out *Placement, want int) {
 		out.Add = append(out.Add, n.Name)
 	}
 	out.Missing -= len(out.Add)
+	if out.Missing == 0 {
+		out.Refused = nil
+	}
+}
+
+// makeDo keeps replicas where the pod could not run now in place of those that
+// found no node: things may change, and what is made need not be made again.
+func (c *chooser) makeDo(out *Placement, unsuited []*Node) {
+	for _, n := range c.take(unsuited, out.Missing) {
+		out.Keep = append(out.Keep, n.Name)
+		out.Unsuited = append(out.Unsuited, Refused{n.Name, n.Unsuited})
+		out.Missing--
+	}
 	if out.Missing == 0 {
 		out.Refused = nil
 	}

@@ -30,6 +30,8 @@ func TestChoose(t *testing.T) {
 		drop    []string // "node: words"
 		refused []string
 		missing int
+		// unsuited are kept all the same.
+		unsuited []string
 	}{
 		"one of the others":    {request: base, addOf: []string{"n2", "n3"}},
 		"none wanted":          {request: with(func(r *Request) { r.Replicas = 0 })},
@@ -96,6 +98,55 @@ func TestChoose(t *testing.T) {
 		"with the pod's other volumes": {
 			request: with(func(r *Request) { r.Companions = []Volume{volume("w", Copy{"n3", PreEmulated}, Copy{"n1", Attached})} }), add: []string{"n3"},
 		},
+		"never new where the pod could not run now": {
+			request: with(func(r *Request) { r.Nodes = []Node{three[0], {Name: "n2", Unsuited: "crowded", Free: Free{9, 9, 9}}} }),
+			missing: 1, refused: []string{"n2: crowded"},
+		},
+		"away from where the pod could not run now, to where it could": {
+			request: with(func(r *Request) {
+				r.Present, r.Nodes = []string{"n3"}, []Node{three[0], three[1], {Name: "n3", Unsuited: "crowded"}}
+			}),
+			add: []string{"n2"}, drop: []string{"n3: 1 replicas are wanted and others are better placed"},
+		},
+		"it stays where the pod could not run now if there is nothing better": {
+			request: with(func(r *Request) {
+				r.Present, r.Nodes = []string{"n3"}, []Node{three[0], {Name: "n2", Doubt: "silent"}, {Name: "n3", Unsuited: "crowded"}}
+			}),
+			keep: []string{"n3"}, unsuited: []string{"n3: crowded"},
+		},
+		// What was weak in earlier schedulers of replicas, each a row.
+		"the only node with room is the primaries'": { // replicas ate the room of primaries
+			request: with(func(r *Request) {
+				r.Reserve, r.Nodes = 1, []Node{three[0], {Name: "n2", Free: Free{0, 1, 0}}, {Name: "n3", Free: Free{0, 0, 0}}}
+			}), missing: 1,
+			refused: []string{
+				"n2: the DPU has 1 vf functions free, and 1 are kept for primaries", "n3: the DPU has 0 vf functions free, and 1 are kept for primaries",
+			},
+		},
+		"all replicas stay while there is no primary": { // a role change led to the loss of all replicas
+			request: with(func(r *Request) {
+				r.Primary, r.Replicas, r.MaxShares, r.Present = "", 2, 3, []string{"n2", "n3"}
+			}), keep: []string{"n2", "n3"},
+		},
+		"made already is not made again": { // replicas were created twice and more
+			request: with(func(r *Request) { r.Present, r.Replicas, r.MaxShares = []string{"n2", "n3", "n2"}, 2, 3 }), keep: []string{"n2", "n3"},
+		},
+		"one full node does not fail the others": { // a batch above a node's limit failed as a whole
+			request: with(func(r *Request) {
+				r.Replicas, r.MaxShares, r.Nodes = 2, 3, []Node{three[0], three[1], {Name: "n3", Free: Free{0, 0, 0}}}
+			}), add: []string{"n2"}, missing: 1, refused: []string{"n3: the DPU has 0 vf functions free, and 0 are kept for primaries"},
+		},
+		"a node with a dead DPU is none, whatever is free there": { // no scorer asked for a node's health
+			request: with(func(r *Request) {
+				r.Nodes = []Node{three[0], {Name: "n2", Trouble: "DPUAlive is False", Free: Free{99, 99, 99}}}
+			}), missing: 1, refused: []string{"n2: DPUAlive is False"},
+		},
+		"another zone although the own one has more room": { // topology came after free slots
+			request: with(func(r *Request) {
+				r.Primary = "a1"
+				r.Nodes = []Node{in("a1", "a"), {Name: "a2", Domain: "a", Free: Free{0, 64, 0}}, {Name: "b1", Domain: "b", Free: Free{0, 2, 0}}}
+			}), add: []string{"b1"},
+		},
 		"where there is clearly more room": {
 			request: with(func(r *Request) {
 				r.Nodes = []Node{three[0], {Name: "n2", Free: Free{0, 2, 0}}, {Name: "n3", Free: Free{0, 64, 0}}}
@@ -110,8 +161,9 @@ func TestChoose(t *testing.T) {
 				}
 				test.add = got.Add
 			}
-			want := []any{test.keep, test.add, test.drop, test.refused, test.missing}
-			if diff := cmp.Diff(want, []any{got.Keep, got.Add, words(got.Drop), words(got.Refused), got.Missing}); diff != "" {
+			slices.Sort(got.Keep)
+			want := []any{test.keep, test.add, test.drop, test.refused, test.missing, test.unsuited}
+			if diff := cmp.Diff(want, []any{got.Keep, got.Add, words(got.Drop), words(got.Refused), got.Missing, words(got.Unsuited)}); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -186,6 +238,12 @@ func randomRequest(r *rand.Rand) Request {
 	if r.IntN(5) == 0 {
 		q.Present = append(q.Present, "gone")
 	}
+	q.Nodes = slices.Clone(q.Nodes)
+	for i := range q.Nodes {
+		if r.IntN(4) == 0 {
+			q.Nodes[i].Unsuited = "crowded"
+		}
+	}
 	mask := r.Uint64() | r.Uint64()
 	q.Fits = func(node string) (bool, string) {
 		return mask>>(len(node)*7+int(node[len(node)-1]))%64&1 == 1, "does not fit"
@@ -206,6 +264,7 @@ func FuzzChoose(f *testing.F) {
 		checkBounds(t, q, got)
 		checkAdded(t, q, got)
 		checkSettled(t, q, got)
+		checkUnmoved(t, q, got)
 	})
 }
 
@@ -254,7 +313,7 @@ func checkAdded(t *testing.T, q Request, got Placement) {
 			t.Errorf("replica on %+v, fits %v", n, fits)
 		}
 		free := n.Free[q.Volume.Function]
-		if slices.Contains(got.Add, name) && (slices.Contains(q.Present, name) || n.Doubt != "" || free != Unknown && free <= max(0, q.Reserve)) {
+		if slices.Contains(got.Add, name) && (slices.Contains(q.Present, name) || n.Doubt != "" || n.Unsuited != "" || free != Unknown && free <= max(0, q.Reserve)) {
 			t.Errorf("%s is added with %d free, reserve %d, present %v", name, free, q.Reserve, q.Present)
 		}
 	}
@@ -271,5 +330,28 @@ func checkSettled(t *testing.T, q Request, got Placement) {
 	slices.Sort(again.Keep)
 	if !slices.Equal(again.Keep, q.Present) || len(again.Add)+len(again.Drop) > 0 {
 		t.Errorf("the answer %+v, carried out, becomes %+v", got, again)
+	}
+}
+
+// checkUnmoved carries the answer out and adds a node better than all: it may
+// take what is missing, or what is not suited where it is, and moves nothing else.
+func checkUnmoved(t *testing.T, q Request, got Placement) {
+	q.Present = slices.Concat(got.Keep, got.Add)
+	q.Nodes = append(slices.Clone(q.Nodes), Node{Name: "new", Domain: "new", Free: Free{99, 99, 99}})
+	fits := q.Fits
+	q.Fits = func(node string) (bool, string) {
+		if node == "new" {
+			return true, ""
+		}
+		return fits(node)
+	}
+	again := Choose(q)
+	for _, d := range again.Drop {
+		if !slices.ContainsFunc(got.Unsuited, func(u Refused) bool { return u.Node == d.Node }) {
+			t.Errorf("%s is moved (%s) because a node came", d.Node, d.Reason)
+		}
+	}
+	if want := min(1, got.Missing+len(got.Unsuited)); len(again.Add) != want || len(again.Drop) != min(want, max(0, len(got.Unsuited)-got.Missing)) && got.Missing == 0 {
+		t.Errorf("the node that came: added %v, dropped %v, with %d missing and %v not suited before", again.Add, again.Drop, got.Missing, got.Unsuited)
 	}
 }

@@ -88,6 +88,11 @@ type Node struct {
 	// Doubt says in words why it is not certain that the node can serve: it is
 	// not refused, but scores 0 and gets no new replica. Empty: no doubt.
 	Doubt string
+	// Unsuited says in words why the pod could not run there as others are
+	// placed now: the node gets no new replica, and one that is there moves to
+	// a suited node, but only once there is one. Empty: suited. Only Choose
+	// reads it.
+	Unsuited string
 	// Free functions of the DPU.
 	Free Free
 	// Domain is the node's value of the topology key over which replicas are

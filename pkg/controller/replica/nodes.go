@@ -61,6 +61,7 @@ func (r *Reconciler) nodes(ctx context.Context, s *survey, u use, names []string
 		out.kube[dpu.Name] = node
 		n, left := judge(dpu, node, r.Clock.Now(), r.Patience)
 		n.Domain = node.Labels[cmp.Or(u.topology, r.TopologyKey)]
+		n.Unsuited = u.unsuited(node)
 		if n.Free[kind] != placement.Unknown {
 			n.Free[kind] = max(0, n.Free[kind]-pending[n.Name]-u.shortOf(n.Name, kind))
 		}

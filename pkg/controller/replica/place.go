@@ -29,7 +29,7 @@ func (r *Reconciler) place(ctx context.Context, s *survey, want int) (plan, erro
 	}
 	chosen := choose(request, known, use)
 	hold := s.hold(use)
-	if chosen.Missing > 0 && hold == "" {
+	if (chosen.Missing > 0 || len(chosen.Unsuited) > 0) && hold == "" {
 		if known, err = r.nodes(ctx, s, use, nil); err != nil {
 			return plan{}, err
 		}
@@ -106,6 +106,8 @@ func (s *survey) planned(chosen placement.Placement, hold string, again time.Dur
 	wanted := len(chosen.Keep) + len(chosen.Add) + chosen.Missing
 	p.state = &storagev1alpha1.ReplicaState{Wanted: int32(wanted), Missing: int32(chosen.Missing + late)}
 	switch {
+	case p.state.Missing == 0 && len(chosen.Unsuited) > 0:
+		p.state.Message = "no better node was found: " + refusals(chosen.Unsuited)
 	case p.state.Missing == 0:
 	case hold != "":
 		p.state.Message = hold

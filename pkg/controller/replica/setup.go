@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,7 @@ const (
 	indexHandle  = "spec.csi.volumeHandle"
 	indexBound   = "spec.claimRef"
 	indexClaim   = "spec.volumes.claimName"
+	indexChoosy  = "spec.affinity"
 )
 
 // Index registers the field indexes that the reconciler reads by.
@@ -49,6 +51,7 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 		{&corev1.PersistentVolume{}, indexHandle, handleOf},
 		{&corev1.PersistentVolume{}, indexBound, boundTo},
 		{&corev1.Pod{}, indexClaim, func(o client.Object) []string { return podvolume.Claims(o.(*corev1.Pod)) }},
+		{&corev1.Pod{}, indexChoosy, choosyOf},
 	} {
 		if err := indexer.IndexField(ctx, i.of, i.field, i.value); err != nil {
 			return fmt.Errorf("index %T by %s: %w", i.of, i.field, err)
@@ -59,6 +62,13 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 
 func missing(o client.Object) []string {
 	if s := o.(*storagev1alpha1.DPUVolume).Status.Replicas; s != nil && s.Missing > 0 {
+		return []string{"true"}
+	}
+	return nil
+}
+
+func choosyOf(o client.Object) []string {
+	if choosy(o.(*corev1.Pod)) {
 		return []string{"true"}
 	}
 	return nil
@@ -128,7 +138,8 @@ func ready(n *corev1.Node) corev1.ConditionStatus {
 }
 
 func podChanged(e event.UpdateEvent) bool {
-	return e.ObjectOld.(*corev1.Pod).Status.Phase != e.ObjectNew.(*corev1.Pod).Status.Phase
+	was, is := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+	return was.Status.Phase != is.Status.Phase || alive(was) != alive(is) || !maps.Equal(was.Labels, is.Labels)
 }
 
 func persistentChanged(e event.UpdateEvent) bool {
@@ -164,15 +175,24 @@ func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Re
 	return out
 }
 
+// ofPod wakes the volumes of the pod, and those of pods that must be near to
+// it, or must not.
 func (r *Reconciler) ofPod(ctx context.Context, o client.Object) []reconcile.Request {
+	pod := o.(*corev1.Pod)
+	concerned, err := r.concernedBy(ctx, pod)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "find the pods that a pod concerns", "pod", client.ObjectKeyFromObject(o))
+	}
 	var out []reconcile.Request
-	for _, claim := range podvolume.Claims(o.(*corev1.Pod)) {
-		handles, err := r.handles(ctx, claim)
-		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "find the volumes of a pod", "pod", client.ObjectKeyFromObject(o))
-		}
-		for _, h := range handles {
-			out = append(out, r.request(h))
+	for _, p := range append(concerned, pod) {
+		for _, claim := range podvolume.Claims(p) {
+			handles, err := r.handles(ctx, claim)
+			if err != nil {
+				ctrl.LoggerFrom(ctx).Error(err, "find the volumes of a pod", "pod", client.ObjectKeyFromObject(p))
+			}
+			for _, h := range handles {
+				out = append(out, r.request(h))
+			}
 		}
 	}
 	return out

@@ -30,6 +30,8 @@ type use struct {
 	siblings map[string]bool
 	// topology is the label over which the pods are spread; "" if none.
 	topology string
+	// crowds are what the other pods of the cluster make of each of the pods.
+	crowds []crowd
 }
 
 // use finds the volume's PersistentVolume, the pods on its claim and their
@@ -52,9 +54,7 @@ func (r *Reconciler) use(ctx context.Context, s *survey) (use, error) {
 			}
 		}
 	}
-	slices.SortFunc(out.pods, func(a, b *corev1.Pod) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(out.pods, byName)
 	if len(out.pods) > 0 {
 		out.group = out.pods[0].Namespace + "/" + out.pods[0].Name
 	}
@@ -66,7 +66,8 @@ func (r *Reconciler) use(ctx context.Context, s *survey) (use, error) {
 			return out, err
 		}
 	}
-	return out, nil
+	out.crowds, err = r.crowds(ctx, s, out.pods)
+	return out, err
 }
 
 // claims are the claims bound to the volume, as "namespace/name".
@@ -160,6 +161,20 @@ func unfit(p *corev1.Pod, node *corev1.Node) string {
 		return fmt.Sprintf("it does not tolerate the taint %s", taint.ToString())
 	}
 	return ""
+}
+
+// unsuited says why none of the pods could run on a node as others are placed
+// now; "" if one could.
+func (u use) unsuited(node *corev1.Node) string {
+	why := ""
+	for i, c := range u.crowds {
+		words := c.unsuited(node.Labels)
+		if words == "" {
+			return ""
+		}
+		why = cmp.Or(why, fmt.Sprintf("pod %s/%s could not run there now: %s", u.pods[i].Namespace, u.pods[i].Name, words))
+	}
+	return why
 }
 
 // shortOf is how many functions of a kind the siblings still need on a node.

@@ -1,0 +1,116 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/moor-storage/moor/internal/kube"
+)
+
+// crowds reads what the pods of the cluster make of each of a volume's pods.
+// Where nobody demands anything of another, nothing is read. Pods on the
+// primary's host count for nothing: what a replica is for is that they are gone.
+func (r *Reconciler) crowds(ctx context.Context, s *survey, pods []*corev1.Pod) ([]crowd, error) {
+	from := client.ListOption(client.MatchingFields{indexChoosy: "true"})
+	if slices.ContainsFunc(pods, choosy) {
+		from = client.InNamespace("")
+	}
+	var list corev1.PodList
+	if len(pods) == 0 {
+		return nil, nil
+	}
+	if err := r.Client.List(ctx, &list, from, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the pods that may be near: %w", err)
+	}
+	var others []*corev1.Pod
+	for i := range list.Items {
+		p := &list.Items[i]
+		own := slices.ContainsFunc(pods, func(o *corev1.Pod) bool { return o.Namespace == p.Namespace && o.Name == p.Name })
+		if alive(p) && !own && p.Spec.NodeName != s.primary().Spec.DPUNodeName {
+			others = append(others, p)
+		}
+	}
+	places, err := r.places(ctx, others)
+	if err != nil {
+		return nil, err
+	}
+	namespaces, err := r.namespaces(ctx, slices.Concat(pods, others))
+	if err != nil {
+		return nil, err
+	}
+	var out []crowd
+	for _, p := range pods {
+		out = append(out, gather(p, places, namespaces))
+	}
+	return out, nil
+}
+
+// places reads the labels of the nodes of pods; a pod whose node is gone is
+// nowhere.
+func (r *Reconciler) places(ctx context.Context, pods []*corev1.Pod) ([]place, error) {
+	nodes, out := map[string]map[string]string{}, make([]place, 0, len(pods))
+	for _, p := range pods {
+		known, ok := nodes[p.Spec.NodeName]
+		if !ok {
+			node := &corev1.Node{}
+			if _, err := kube.Find(ctx, r.Client, client.ObjectKey{Name: p.Spec.NodeName}, node); err != nil {
+				return nil, err
+			}
+			known = node.Labels
+			nodes[p.Spec.NodeName] = known
+		}
+		out = append(out, place{pod: p, node: known})
+	}
+	return out, nil
+}
+
+// namespaces reads the labels of all namespaces, if a pod's terms ask for them.
+func (r *Reconciler) namespaces(ctx context.Context, pods []*corev1.Pod) (map[string]labels.Set, error) {
+	if !slices.ContainsFunc(pods, byNamespace) {
+		return nil, nil
+	}
+	var list corev1.NamespaceList
+	if err := r.Client.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list the namespaces: %w", err)
+	}
+	out := map[string]labels.Set{}
+	for i := range list.Items {
+		out[list.Items[i].Name] = list.Items[i].Labels
+	}
+	return out, nil
+}
+
+// concernedBy are the pods with demands that speak of a pod, or of which its
+// own demands speak.
+func (r *Reconciler) concernedBy(ctx context.Context, pod *corev1.Pod) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	if err := r.Client.List(ctx, &list, client.MatchingFields{indexChoosy: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the pods with demands: %w", err)
+	}
+	var all []*corev1.Pod
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	namespaces, err := r.namespaces(ctx, append(slices.Clone(all), pod))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(p *corev1.Pod) bool {
+		for _, t := range slices.Concat(affine(p), averse(p)) {
+			if selects(t, p, pod, namespaces) {
+				return p.Namespace == pod.Namespace && p.Name == pod.Name
+			}
+		}
+		for _, t := range averse(pod) {
+			if selects(t, pod, p, namespaces) {
+				return false
+			}
+		}
+		return true
+	}), nil
+}
