@@ -173,6 +173,18 @@ var _ = Describe("failover", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(writersInOrder(writes)).To(HaveLen(2), "no write of the old host after the first of the new one")
 		proven(ctx, record, volume, proof.Journal{Name: "/data/journal", Acknowledged: acknowledged, Read: got})
+		story := []string{
+			storagev1alpha1.EventFailoverDetected, storagev1alpha1.EventFailoverFencing, storagev1alpha1.EventFailoverFenced,
+			storagev1alpha1.EventFailoverReleased, storagev1alpha1.EventPromoted, storagev1alpha1.EventAttached,
+		}
+		for _, told := range []func(context.Context) ([]string, error){
+			reasonsOf(kit.Namespace, "DPUVolume", volume), reasonsOf(r.name, "PersistentVolumeClaim", data.Name),
+		} {
+			Eventually(told).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainElements(story))
+		}
+		Eventually(reasonsOf(r.name, "Pod", pod.Name, string(again.UID))).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(
+			ContainElements(storagev1alpha1.EventPromoted, storagev1alpha1.EventAttached))
+		GinkgoWriter.Println(described(ctx, volume))
 
 		By("powering " + old + " on again")
 		Expect(bed.PowerOn(ctx, old)).To(Succeed())
