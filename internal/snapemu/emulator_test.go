@@ -1,9 +1,11 @@
 package snapemu_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -232,6 +234,7 @@ func TestFaults(t *testing.T) {
 		{"hang before", snapemu.Fault{Hang: true}, true, 0, false},
 		{"hang after", snapemu.Fault{When: "after", Hang: true}, true, 0, true},
 		{"delay", snapemu.Fault{DelayMS: 1}, false, 0, true},
+		{"answer twice", snapemu.Fault{Twice: true}, false, 0, true},
 		{"too long a delay after", snapemu.Fault{When: "after", DelayMS: 300}, true, 0, true},
 		{"any method", snapemu.Fault{Method: "*", Drop: true}, true, 0, false},
 		{"another method", snapemu.Fault{Method: "bdev_get_bdevs", Drop: true}, false, 0, true},
@@ -255,6 +258,27 @@ func TestFaults(t *testing.T) {
 				t.Errorf("subsystems %+v, %v; done should be %v", subs, err, tc.done)
 			}
 		})
+	}
+}
+
+func TestAnswerTwice(t *testing.T) {
+	s := snapemutest.Start(t, snapemu.Options{})
+	s.Inject(snapemu.Fault{Method: "nvme_subsystem_list", Twice: true})
+	conn, err := net.Dial("unix", s.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte(`{"jsonrpc":"2.0","id":7,"method":"nvme_subsystem_list"}`)); err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewScanner(conn)
+	if !answers.Scan() {
+		t.Fatal(answers.Err())
+	}
+	first := answers.Text()
+	if !answers.Scan() || answers.Text() != first || !strings.Contains(first, `"id":7`) {
+		t.Errorf("answers %q and %q, %v", first, answers.Text(), answers.Err())
 	}
 }
 

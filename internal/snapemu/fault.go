@@ -36,6 +36,8 @@ type Fault struct {
 	Half bool `json:"half,omitempty"`
 	// Drop closes the connection without an answer.
 	Drop bool `json:"drop,omitempty"`
+	// Twice sends the answer a second time.
+	Twice bool `json:"twice,omitempty"`
 	// Count is how many calls it strikes; 0 means one, below 0 all of them.
 	Count int `json:"count,omitempty"`
 }

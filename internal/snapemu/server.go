@@ -150,7 +150,11 @@ func (e *Emulator) answer(ctx context.Context, w io.Writer, raw json.RawMessage)
 	if c.ID == nil { // a notification, JSON-RPC 2.0 section 4.1
 		return true
 	}
-	return writeLine(w, reply{ID: c.ID, Result: result, Error: failure})
+	out := reply{ID: c.ID, Result: result, Error: failure}
+	if fault != nil && fault.Twice && !writeLine(w, out) {
+		return false
+	}
+	return writeLine(w, out)
 }
 
 func parseCall(raw json.RawMessage) (*call, *snaprpc.Error) {
