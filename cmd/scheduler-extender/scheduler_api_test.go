@@ -26,8 +26,9 @@ const (
 	replicasEach   = 3
 )
 
-// The real kube-scheduler, with the shipped configuration, puts every pod on a
-// node that has a replica of its volume: 3 of 1,000.
+// The real kube-scheduler, with both of the shipped configurations at once, puts
+// every pod on a node that has a replica of its volume: 3 of 1,000. The second
+// scheduler runs under the account, and so with the rights, of its manifest.
 func (b *bed) realScheduler(t *testing.T) {
 	binary := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-scheduler")
 	if _, err := os.Stat(binary); err != nil {
@@ -57,7 +58,8 @@ func (b *bed) realScheduler(t *testing.T) {
 		}
 		return true, ""
 	})
-	b.schedule(t, binary)
+	b.schedule(t, binary, b.defaultConfig(t))
+	b.schedule(t, binary, b.secondConfig(t))
 	b.inParallel(t, simulatedPods, func(i int) []client.Object { return []client.Object{workload(i)} })
 	b.checkPlaces(t)
 }
@@ -76,6 +78,7 @@ func replicasOf(pod int) (out []string) {
 func workload(i int) *corev1.Pod {
 	p := snapshottest.Pod(claimName(i))
 	p.Name = fmt.Sprintf("pod-%03d", i)
+	p.Spec.SchedulerName = schedulers[i%len(schedulers)]
 	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	return p
@@ -103,28 +106,52 @@ func (b *bed) inParallel(t *testing.T, n int, of func(int) []client.Object) {
 	}
 }
 
-// schedule starts the scheduler with the shipped configuration, in which only
-// what belongs to the machine is changed.
-func (b *bed) schedule(t *testing.T, binary string) {
+// schedulers are whom the pods name, by turns.
+var schedulers = []string{corev1.DefaultSchedulerName, "moor-scheduler"}
+
+// defaultConfig is the default scheduler's configuration as shipped, in which
+// only what belongs to the machine is changed.
+func (b *bed) defaultConfig(t *testing.T) string {
 	text, err := os.ReadFile(filepath.Join(manifests, "kube-scheduler-config.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, config := t.TempDir(), string(text)
-	for _, change := range [][2]string{
-		{"/etc/kubernetes/scheduler.conf", filepath.Join(dir, "kubeconfig")},
-		{"http://127.0.0.1:8888", "http://" + b.address},
-		{"leaderElect: true", "leaderElect: false"},
-	} {
+	admin := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(admin, b.env.KubeConfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return b.change(t, string(text), [2]string{"/etc/kubernetes/scheduler.conf", admin}, [2]string{"leaderElect: true", "leaderElect: false"})
+}
+
+// secondConfig is that of the second scheduler, as its ConfigMap has it; a
+// kubeconfig of its account stands for the account of its pod.
+func (b *bed) secondConfig(t *testing.T) string {
+	shipped := &corev1.ConfigMap{}
+	if err := b.Get(t.Context(), client.ObjectKey{Namespace: snapshottest.Namespace, Name: "moor-scheduler"}, shipped); err != nil {
+		t.Fatal(err)
+	}
+	account := b.kubeconfig("system:serviceaccount:" + snapshottest.Namespace + ":moor-scheduler")
+	return b.change(t, shipped.Data["config.yaml"], [2]string{"leaderElection:", "clientConnection: {kubeconfig: " + account + "}\nleaderElection:"})
+}
+
+// change makes the changes that a test's machine needs, and that to the
+// extender's address.
+func (b *bed) change(t *testing.T, config string, changes ...[2]string) string {
+	t.Helper()
+	for _, change := range append(changes, [2]string{"http://127.0.0.1:8888", "http://" + b.address}) {
 		if strings.Count(config, change[0]) != 1 {
 			t.Fatalf("the configuration has not one %q", change[0])
 		}
 		config = strings.Replace(config, change[0], change[1], 1)
 	}
-	for name, content := range map[string][]byte{"kubeconfig": b.env.KubeConfig, "config.yaml": []byte(config)} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	return config
+}
+
+// schedule starts a scheduler.
+func (b *bed) schedule(t *testing.T, binary, config string) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -138,7 +165,11 @@ func (b *bed) schedule(t *testing.T, binary string) {
 	t.Cleanup(func() {
 		_ = scheduler.Process.Kill()
 		_ = scheduler.Wait()
-		if words, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
+		words, err := os.ReadFile(log.Name())
+		if err != nil || strings.Contains(string(words), "is forbidden") {
+			t.Errorf("the scheduler lacks a right, or said nothing: %v", err)
+		}
+		if t.Failed() {
 			t.Logf("the scheduler said: %s", words[max(0, len(words)-4000):])
 		}
 		_ = log.Close()
