@@ -408,3 +408,44 @@ func TestNoHotplug(t *testing.T) {
 		t.Fatalf("%v, (-want +got):\n%s", err, diff)
 	}
 }
+
+// TestHotplugAllAtOnce plugs a function into every port at the same time; one
+// more is refused in words, and leaves nothing.
+func TestHotplugAllAtOnce(t *testing.T) {
+	const slots = snapemu.DefaultHotplugSlots
+	s := serviceWith(t, snapemu.Options{Hotplug: snapemu.Hotplug{Slots: slots, Delay: 100 * time.Millisecond}})
+	d := New(snaprpc.New(s.socket, time.Minute), Options{PlugWait: time.Minute})
+	type outcome struct {
+		e   provisioner.Exposure
+		err error
+	}
+	outcomes := make(chan outcome, slots)
+	for i := range slots {
+		device := fmt.Sprintf("d%d", i)
+		s.addDevice(device)
+		go func() {
+			e, err := d.Expose(t.Context(), plugged(device))
+			outcomes <- outcome{e, err}
+		}()
+	}
+	at := map[string]string{}
+	for range slots {
+		o := <-outcomes
+		if o.err != nil || !o.e.Visible || at[o.e.PCIAddress] != "" {
+			t.Fatalf("%+v, %v; %s has the address", o.e, o.err, at[o.e.PCIAddress])
+		}
+		at[o.e.PCIAddress] = o.e.Device
+	}
+	counts, err := d.Functions(t.Context())
+	if err != nil || counts[2] != (provisioner.FunctionCount{Type: provisioner.Hotplug, Total: slots}) {
+		t.Fatalf("got %+v, %v", counts, err)
+	}
+	s.addDevice("one-more")
+	if _, err := d.Expose(t.Context(), plugged("one-more")); !errors.Is(err, provisioner.ErrExhausted) || !strings.Contains(err.Error(), "detach a volume") {
+		t.Fatalf("one more: %v", err)
+	}
+	all, err := d.List(t.Context())
+	if err != nil || len(all) != slots || len(s.hotplugged()) != slots {
+		t.Fatalf("%d exposures, %v", len(all), err)
+	}
+}
