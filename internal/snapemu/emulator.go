@@ -89,6 +89,7 @@ type Emulator struct {
 	model    *model.Model
 	stores   map[string]*store
 	shown    []*shown
+	mounts   map[*model.FSDevice]FileSystem
 	tree     *hostTree
 	linkDown bool
 	closed   bool
@@ -120,6 +121,7 @@ func New(o Options) (*Emulator, error) {
 	e := &Emulator{
 		opts: o, log: o.Log, methods: methodTable(o.Hotplug), faults: newFaults(), started: o.Clock.Now(),
 		model: m, stores: map[string]*store{}, plugged: make(chan struct{}),
+		mounts: map[*model.FSDevice]FileSystem{},
 	}
 	e.metrics = newMetrics(o.Metrics, e.methods)
 	if e.listener, err = listen(o.Socket); err != nil {
@@ -159,6 +161,7 @@ func (e *Emulator) Close() error {
 	e.listener.Close()
 	e.hide(e.shown)
 	e.shown = nil
+	e.hideFS(nil)
 	err := errors.Join(e.tree.clear(), e.opts.DataPath.Close())
 	for _, s := range e.stores {
 		s.close()
@@ -217,6 +220,7 @@ func (e *Emulator) apply(ctx context.Context) error {
 	for _, s := range e.shown {
 		s.device.Pause(s.Paused)
 	}
+	failures = errors.Join(failures, e.applyFS(ctx))
 	e.metrics.visible.Set(float64(len(e.shown)))
 	return errors.Join(failures, e.tree.render(e.model, e.shown))
 }

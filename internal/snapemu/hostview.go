@@ -67,7 +67,7 @@ func (t *hostTree) unplug(f *model.Function) error {
 	}
 	delete(t.unbound, fullAddress(f))
 	return errors.Join(errs, t.removeExtra(t.ctrlDir(f), f, nil),
-		removeFile(filepath.Join(t.driverDir(), fullAddress(f))), t.vanish(t.pciDir(f)))
+		removeFile(filepath.Join(t.sysfs, "bus/pci/drivers", driverOf(f), fullAddress(f))), t.vanish(t.pciDir(f)))
 }
 
 // renderBinding makes or removes the two links between device and driver.
@@ -75,12 +75,12 @@ func (t *hostTree) renderBinding(f *model.Function) error {
 	if t.sysfs == "" {
 		return nil
 	}
-	fromDriver := filepath.Join(t.driverDir(), fullAddress(f))
+	fromDriver := filepath.Join(t.sysfs, "bus/pci/drivers", driverOf(f), fullAddress(f))
 	fromDevice := filepath.Join(t.pciDir(f), "driver")
 	if !t.isBound(f) {
 		return errors.Join(removeFile(fromDriver), removeFile(fromDevice))
 	}
-	return errors.Join(link("../../devices/"+fullAddress(f), fromDriver), link("../../drivers/nvme", fromDevice))
+	return errors.Join(link("../../devices/"+fullAddress(f), fromDriver), link("../../drivers/"+driverOf(f), fromDevice))
 }
 
 // renderFunction shows the controller of f, if the host's driver has one to

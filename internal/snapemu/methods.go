@@ -37,6 +37,10 @@ func methodTable(h Hotplug) map[string]handler {
 	all := map[string]handler{}
 	maps.Copy(all, nvmeMethods())
 	maps.Copy(all, h.methods())
+	if h.Slots > 0 && h.Family != FamilyLegacy {
+		maps.Copy(all, virtioFSMethods())
+		maps.Copy(all, fsDeviceMethods())
+	}
 	maps.Copy(all, bdevMethods())
 	maps.Copy(all, targetMethods())
 	maps.Copy(all, controlMethods())

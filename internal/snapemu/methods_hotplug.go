@@ -119,24 +119,37 @@ func plugMethod(act func(*model.Model, string) (*model.Function, error)) handler
 	return func(ctx context.Context, e *Emulator, raw json.RawMessage) (any, error) {
 		p, err := decodeParams[plugParams](raw)
 		if err != nil {
-			return nil, &snaprpc.Error{Code: snaprpc.CodeInvalidParams, Message: "Invalid parameters: " + err.Error()}
-		}
-		e.mu.Lock()
-		f, err := act(e.model, p.CtrlID)
-		if err == nil {
-			_, err = e.replugged(ctx)
-		}
-		e.mu.Unlock()
-		if err != nil || !p.WaitForDone {
-			return err == nil, err
+			return nil, invalidParams(err)
 		}
 		if p.Timeout > 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, time.Duration(p.Timeout)*time.Millisecond)
 			defer cancel()
 		}
-		return true, e.awaitHost(ctx, f)
+		return e.plug(ctx, p.WaitForDone, func() (*model.Function, error) { return act(e.model, p.CtrlID) })
 	}
+}
+
+func invalidParams(err error) error {
+	return &snaprpc.Error{Code: snaprpc.CodeInvalidParams, Message: "Invalid parameters: " + err.Error()}
+}
+
+// plug runs act, which begins to plug in a function or to take it out, and waits
+// for the host if it is to.
+func (e *Emulator) plug(ctx context.Context, wait bool, act func() (*model.Function, error)) (any, error) {
+	e.mu.Lock()
+	f, err := act()
+	if err == nil {
+		_, err = e.replugged(ctx)
+	}
+	e.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if wait {
+		err = e.awaitHost(ctx, f)
+	}
+	return true, err
 }
 
 // setHost says whether the host answers to its PCI switch: one that hangs lets

@@ -22,7 +22,9 @@ type functionShape struct {
 func functionsOf(m *model.Model) []functionShape {
 	out := []functionShape{}
 	for _, f := range m.Functions {
-		out = append(out, functionOf(f))
+		if !f.VirtioFS {
+			out = append(out, functionOf(f))
+		}
 	}
 	return out
 }

@@ -82,7 +82,7 @@ func (m *Model) chooseFunction(spec ControllerSpec) (*Function, error) {
 		return nil, Refuse(syscall.EINVAL, "name the function by one of pci_bdf, vuid, and pf_id with or without vf_id")
 	}
 	for _, f := range m.AllFunctions() {
-		if f.named(spec) {
+		if !f.VirtioFS && f.named(spec) {
 			return f, nil
 		}
 	}

@@ -62,6 +62,11 @@ func (m *Model) newHotplug(slot int) *Function {
 	}
 }
 
+// toFS makes a function that was just made one of virtio-fs.
+func (f *Function) toFS(m *Model) {
+	f.VirtioFS, f.VUID = true, fmt.Sprintf("%sVFSS%dD0F0", serial(m.config.Name), f.PFIndex-MaxPFs+1)
+}
+
 func (m *Model) inSlot(slot int) *Function {
 	for _, f := range m.Functions {
 		if f.Hotplugged() && f.PFIndex == MaxPFs+slot {
@@ -192,8 +197,9 @@ func (m *Model) LoseHost() {
 
 // PluggedFunction is what outlives the service of a hot-plugged function.
 type PluggedFunction struct {
-	Slot int  `json:"slot"`
-	Plug Plug `json:"plug"`
+	Slot     int  `json:"slot"`
+	Plug     Plug `json:"plug"`
+	VirtioFS bool `json:"virtioFS,omitempty"`
 }
 
 // Plugged returns the hot-plugged functions, to be restored by a service that
@@ -202,7 +208,7 @@ func (m *Model) Plugged() []PluggedFunction {
 	out := []PluggedFunction{}
 	for _, f := range m.Functions {
 		if f.Hotplugged() {
-			out = append(out, PluggedFunction{Slot: f.PFIndex - MaxPFs, Plug: f.Plug})
+			out = append(out, PluggedFunction{Slot: f.PFIndex - MaxPFs, Plug: f.Plug, VirtioFS: f.VirtioFS})
 		}
 	}
 	return out
@@ -217,7 +223,9 @@ func (m *Model) Restore(left []PluggedFunction) error {
 			return Refuse(syscall.EINVAL, "a function in port %d, %q, of %d", l.Slot, l.Plug, m.config.HotplugSlots)
 		}
 		f := m.newHotplug(l.Slot)
-		f.Plug = l.Plug
+		if f.Plug = l.Plug; l.VirtioFS {
+			f.toFS(m)
+		}
 		m.Functions = append(m.Functions, f)
 	}
 	return nil

@@ -44,6 +44,7 @@ type Model struct {
 	Functions  []*Function // physical functions, each with its virtual ones
 	Subsystems []*Subsystem
 	Bdevs      []*Bdev
+	FS         VirtioFS
 
 	config  Config
 	newUUID func() string
@@ -77,6 +78,8 @@ type Function struct {
 	PF *Function
 	// Plug is where a hot-plugged function stands; empty for the others.
 	Plug Plug
+	// VirtioFS is true for a function of virtio-fs, false for one of NVMe.
+	VirtioFS bool
 	// Pending makes the function report the address 00:00.0, as one that
 	// the host has not enumerated.
 	Pending bool
