@@ -2,6 +2,7 @@ package snapemu_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/internal/snapemu"
 	"github.com/moor-storage/moor/internal/snapemu/snapemutest"
 	"github.com/moor-storage/moor/internal/snaprpc"
@@ -157,5 +159,59 @@ func TestRestartKeepsHotplugged(t *testing.T) {
 	}
 	if _, err := snapemu.New(s.Options); err == nil {
 		t.Error("starts over a broken state file")
+	}
+}
+
+// TestVolumesAreFoundByUUID: after a power cycle the functions come back in
+// another order, and the host finds each volume all the same, never another.
+func TestVolumesAreFoundByUUID(t *testing.T) {
+	s := startHotplug(t, 0)
+	ids := []string{"aaaaaaaa-0000-4000-8000-00000000000a", "bbbbbbbb-0000-4000-8000-00000000000b"}
+	show := func(uuid string) {
+		t.Helper()
+		ctx, name := t.Context(), "vol-"+uuid[:1]
+		vuid, err := s.NvmeFunctionCreate(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.BdevAioCreate(ctx, snaprpc.AIOSpec{Name: name, Filename: snapemutest.File(t, 1<<20)}); err != nil {
+			t.Fatal(err)
+		}
+		nqn := "nqn." + name
+		if err := errors.Join(s.NvmeSubsystemCreate(ctx, nqn), s.NvmeNamespaceCreate(ctx, snaprpc.NamespaceSpec{NQN: nqn, NSID: 1, UUID: uuid, BdevName: name})); err != nil {
+			t.Fatal(err)
+		}
+		ctrl, err := s.NvmeControllerCreate(ctx, snaprpc.ControllerSpec{NQN: nqn, VUID: vuid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(s.NvmeControllerAttachNS(ctx, ctrl, 1), s.NvmeControllerHotplug(ctx, ctrl)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finder := hostdev.Finder{Roots: hostdev.Roots{Sysfs: s.Options.SysfsRoot, Dev: s.Options.DevRoot}}
+	at := func(uuid, recorded string) string {
+		t.Helper()
+		b, err := finder.Seek(hostdev.Identity{Address: recorded, NamespaceID: 1, UUID: uuid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.Address
+	}
+	show(ids[0])
+	show(ids[1])
+	was := []string{at(ids[0], "30:00.0"), at(ids[1], "31:00.0")}
+	s.Stop()
+	if err := os.Remove(s.Options.Hotplug.StateFile); err != nil {
+		t.Fatal(err)
+	}
+	s.Restart()
+	show(ids[1])
+	if b, err := finder.Seek(hostdev.Identity{Address: was[0], NamespaceID: 1, UUID: ids[0]}); !errors.Is(err, hostdev.ErrAbsent) {
+		t.Fatalf("the volume of another was found: %+v, %v", b, err)
+	}
+	show(ids[0])
+	if now := []string{at(ids[0], was[0]), at(ids[1], was[1])}; now[0] != was[1] || now[1] != was[0] {
+		t.Fatalf("before at %v, after at %v", was, now)
 	}
 }
