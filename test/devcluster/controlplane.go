@@ -37,6 +37,9 @@ type plane struct {
 	services, service string
 	// controllers is the flag of the controller-manager.
 	controllers string
+	// managerRate is how many requests a second each part of the
+	// controller-manager may send; "" is Kubernetes' default, 20.
+	managerRate string
 	// nodes says whether real nodes join.
 	nodes bool
 }
@@ -48,6 +51,9 @@ func (c *Cluster) planes() []plane {
 			name: DPUCluster, port: 7443, managerPort: 10357, services: "10.77.80.0/20", service: "10.77.80.1",
 			// No kubelet renews the lease of a DPU's node.
 			controllers: "*,-node-lifecycle-controller,-taint-eviction-controller,-pod-garbage-collector-controller",
+			// A vendor's claims come and go by the thousand here, several
+			// writes each.
+			managerRate: "200",
 		},
 	}
 }
@@ -173,12 +179,16 @@ func (p plane) apiserverProcess(audit string) Process {
 
 func (p plane) controllerManagerProcess() Process {
 	config := filepath.Join(p.pkiDir(), "controller-manager.kubeconfig")
-	return Process{Name: p.controllerManager(), Machine: layout.Hub, Argv: []string{
+	argv := []string{
 		"kube-controller-manager",
 		"--kubeconfig=" + config, "--authentication-kubeconfig=" + config, "--authorization-kubeconfig=" + config,
 		"--service-account-private-key-file=" + filepath.Join(p.pkiDir(), "sa.key"),
 		"--root-ca-file=" + filepath.Join(p.pkiDir(), "ca.crt"), "--use-service-account-credentials=true",
 		"--leader-elect=false", "--allocate-node-cidrs=false", "--controllers=" + p.controllers,
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(p.managerPort), "--profiling=false",
-	}}
+	}
+	if p.managerRate != "" {
+		argv = append(argv, "--kube-api-qps="+p.managerRate, "--kube-api-burst="+p.managerRate)
+	}
+	return Process{Name: p.controllerManager(), Machine: layout.Hub, Argv: argv}
 }
