@@ -99,7 +99,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if kept, err := r.keep(ctx, attachment); err != nil || kept {
 		return ctrl.Result{RequeueAfter: lookAgain}, err
 	}
-	return ctrl.Result{}, kube.RemoveFinalizers(ctx, r.DPU, attachment, storagev1alpha1.FinalizerWriterClaim)
+	return ctrl.Result{}, r.letGo(ctx, attachment)
+}
+
+// letGo takes the finalizer off. It reads the attachment again before: others
+// write to one that goes, and would make the removal fail; and what was decided
+// has to hold still.
+func (r *Reconciler) letGo(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment) error {
+	uid := attachment.UID
+	found, err := kube.Find(ctx, r.Live, client.ObjectKeyFromObject(attachment), attachment)
+	if err != nil || !found || attachment.UID != uid || !concerns(attachment) || decide(attachment, nil).action != release {
+		return err
+	}
+	return kube.RemoveFinalizers(ctx, r.DPU, attachment, storagev1alpha1.FinalizerWriterClaim)
 }
 
 // keep reports whether the attachment has to stay for now: a failover ended it,

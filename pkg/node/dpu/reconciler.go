@@ -34,6 +34,9 @@ const (
 	// missingRetry is how often a Volume that does not exist is looked for:
 	// Volumes are not watched here, there are too many for each DPU.
 	missingRetry = 5 * time.Second
+	// grace is how old an attachment has to be before it is said what it waits
+	// for: most never wait so long, and each word is a write.
+	grace = 2 * time.Second
 )
 
 // eventQueue is how many attachments may wait to be looked at again after one
@@ -220,9 +223,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	} else {
 		r.passes.begin(p.volumeID, cancel)
 		defer r.passes.finish(p.volumeID)
-		err = r.attach(bounded, p)
+		if err = r.attach(bounded, p); err == nil {
+			p.keepBack(r.o.Clock.Now())
+		}
 	}
-	return ctrl.Result{RequeueAfter: p.again}, r.finish(ctx, p, err)
+	again := p.again
+	return ctrl.Result{RequeueAfter: again}, r.finish(ctx, p, err)
 }
 
 // finish writes the status, even where the pass has used up its time, and then

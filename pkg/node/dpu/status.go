@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -61,6 +62,23 @@ func deviceKey(device string) string   { return "device/" + snap.NQN(device) }
 // wait ends the pass with words for the user.
 func (p *pass) wait(words string) {
 	p.message, p.stop = words, true
+}
+
+// keepBack leaves the words of a pass that has changed nothing unwritten while
+// the attachment is new, and has it looked at again when it is not.
+func (p *pass) keepBack(now time.Time) {
+	if p.message == p.attachment.Status.Message || !equality.Semantic.DeepEqual(p.dpu, p.attachment.Status.DPU) {
+		return
+	}
+	// A server whose clock is ahead shall not make it longer than grace.
+	wait := min(grace, grace-now.Sub(p.attachment.CreationTimestamp.Time))
+	if wait <= 0 {
+		return
+	}
+	p.message = p.attachment.Status.Message
+	if p.again == 0 || wait < p.again {
+		p.again = wait
+	}
 }
 
 // withdrawn notes that the host does not see the device, and that nothing of it

@@ -28,7 +28,10 @@ func (r *Reconciler) detach(ctx context.Context, a *storagev1alpha1.VolumeAttach
 		if err := kube.Delete(ctx, r.Client, sv); err != nil {
 			return err
 		}
-		return kube.WaitFor("waiting for the vendor to detach the volume from DPU %s%s", a.Spec.NodeName, detachWords(sv))
+		if words := detachWords(sv); words != "" {
+			return kube.WaitFor("waiting for the vendor to detach the volume from DPU %s%s", a.Spec.NodeName, words)
+		}
+		return kube.WaitSince(a.DeletionTimestamp.Time, "waiting for the vendor to detach the volume from DPU %s", a.Spec.NodeName)
 	}
 	return kube.RemoveFinalizers(ctx, r.Client, a, storagev1alpha1.FinalizerVolumeAttachment)
 }

@@ -6,6 +6,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/controller/dpucluster/attachment"
 	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
 )
 
@@ -31,6 +32,13 @@ func TestDetachInOrder(t *testing.T) {
 	if sv, found := m.asked(); !found || sv.DeletionTimestamp == nil || !m.exists() {
 		t.Fatal("want the vendor asked to detach, and the attachment still there")
 	}
+	before := m.Writes()
+	m.settle()
+	if m.Writes() != before {
+		t.Error("words for a wait that every attachment goes through")
+	}
+	m.clock.SetTime(m.clock.Now().Add(attachment.Grace))
+	m.settle()
 	m.wantMessage("waiting for the vendor to detach the volume from DPU d1")
 	m.vendor(func(s *storagev1.VolumeAttachmentStatus) {
 		s.DetachError = &storagev1.VolumeError{Message: "array offline"}

@@ -29,8 +29,9 @@ import (
 	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
 
-// Grace is how long the vendor may take to attach before the status says that
-// it is waited for: most attachments are never worth that write.
+// Grace is how long the vendor may take to attach, or the DPU and the vendor to
+// let go, before the status says that they are waited for: most attachments are
+// never worth that write.
 const Grace = 2 * time.Second
 
 // Reconciler keeps the storage side of VolumeAttachments.
@@ -86,13 +87,14 @@ func (r *Reconciler) report(ctx context.Context, a *storagev1alpha1.VolumeAttach
 		return ctrl.Result{}, outcome
 	}
 	words, keepBack, failure := kube.Settle(outcome, r.Clock.Now(), Grace)
-	if keepBack > 0 && attached == a.Status.StorageAttached {
+	detaching := !a.DeletionTimestamp.IsZero()
+	if keepBack > 0 && attached == a.Status.StorageAttached && detaching == a.Status.StorageDetaching {
 		return ctrl.Result{RequeueAfter: keepBack}, nil
 	}
 	_, err := kube.PatchStatus(ctx, r.Client, a, func(a *storagev1alpha1.VolumeAttachment) {
 		a.Status.StorageAttached = attached
 		a.Status.StorageMessage = words
-		a.Status.StorageDetaching = !a.DeletionTimestamp.IsZero()
+		a.Status.StorageDetaching = detaching
 	})
 	return ctrl.Result{}, errors.Join(failure, client.IgnoreNotFound(err))
 }

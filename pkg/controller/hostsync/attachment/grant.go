@@ -104,6 +104,10 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 		if err := r.Clusters.DPU.Status().Update(ctx, claim); err != nil {
 			return fmt.Errorf("grant the right to write volume %s to DPU %s: %w", claim.Name, s.dpu, err)
 		}
+	case s.mirror.Spec.Epoch != verdict.epoch:
+		if err := r.refresh(ctx, s); err != nil {
+			return err
+		}
 	}
 	return r.promote(ctx, s, promotion{epoch: verdict.epoch, last: lastReceipt(claim)})
 }
@@ -120,6 +124,18 @@ func (r *Reconciler) promote(ctx context.Context, s *state, p promotion) error {
 	})
 	if wrote {
 		r.tellPromoted(s, p)
+	}
+	return err
+}
+
+// refresh reads the VolumeAttachment from the API server itself, where the
+// cache shows one without the epoch that was granted: mostly only the cache
+// lacks it, and the write would be for nothing.
+func (r *Reconciler) refresh(ctx context.Context, s *state) error {
+	live := &storagev1alpha1.VolumeAttachment{}
+	found, err := kube.Find(ctx, r.Clusters.DPULive, r.Clusters.Target(s.mirror.Name), live)
+	if err == nil && found && live.UID == s.mirror.UID {
+		s.mirror = live
 	}
 	return err
 }
