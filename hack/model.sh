@@ -36,10 +36,12 @@ run() { # run EXPECTED WORDS DEFINES...; EXPECTED is "holds" or "caught"
 
 dpu="-DREVOKES=0 -DEPOCHS=3 -DMADE=2"
 storage="-DREVOKES=1 -DEPOCHS=2 -DMADE=1"
+again="-DREVOKES=1 -DEPOCHS=2 -DMADE=2"
 live="-DLIVE -DREVOKES=0 -DEPOCHS=2 -DMADE=1"
 printf '%-60s %-10s %12s %5s\n' WHAT RESULT STATES TIME
 run holds "the protocol, receipt A" $dpu -DMADE1=2
 run holds "the protocol, receipts A and B" $storage
+run holds "receipt B, and the old DPU gets the volume anew" $again
 run holds "progress: DPU 0 loses the claim, DPU 1 gets and shows it" $live
 echo "--- a check is dropped"
 run caught "the DPU trusts its cache, nothing is read live" $dpu -DNO_LIVE_READ
@@ -49,6 +51,8 @@ run caught "the receipt is written before the device is withdrawn" $dpu -DRECEIP
 run caught "the claim is granted without compare-and-swap" $dpu -DNO_CAS
 run caught "receipt B though the storage does not revoke" $storage -DUNREVOKED
 run caught "receipt B though snap-controller may ask again" $storage -DNOT_NOTICED
+run caught "the storage is reopened before the DPU has cleared up" $again -DREOPENED_EARLY
+run caught "the DPU says that it has cleared up, and has not" $again -DCLEARED_BY_WORD
 echo "--- a check that another one covers"
 run holds "the attachment is read live, the claim is not" $dpu -DNO_LIVE_CLAIM
 echo "--- fail closed: no receipt, no progress"
@@ -56,6 +60,5 @@ run caught "DPU 0 never answers, and the storage does not revoke" $live -DSILENT
 echo "--- holes: the model without what README.md assumes"
 run caught "SNAP executes calls out of order" $dpu -DSNAP_REORDERS
 run caught "any words of snap-controller count as noticed" $storage -DNOTICED_BY_WORDS
-run caught "the storage is reopened before the DPU has cleared up" -DREVOKES=1 -DEPOCHS=2 -DMADE=2 -DREOPENED_EARLY
 run caught "two leaders; fence reads the claim last" $dpu -DLEADERS -DCLAIM_READ_LAST
 exit $failed

@@ -131,6 +131,7 @@ end:	do
 #else
 #define ANSWERS true
 #endif
+#define LEFT (va[d].here && !va[d].deleting && va[d].retired < revokedEpoch[d])
 #define GOES (ANSWERS && va[d].here && va[d].deleting && va[d].dpuFin)
 
 /*
@@ -171,6 +172,12 @@ idle:
 	:: atomic { RETIRES && HIDEABLE -> shown[d] = 0; va[d].retired = epoch }
 #endif
 #endif
+	/* clearUp: what is left of an attachment that was let go, then said */
+#ifdef CLEARED_BY_WORD
+	:: atomic { LEFT -> va[d].attached = 0; va[d].retired = revokedEpoch[d] }
+#else
+	:: atomic { LEFT && HIDEABLE -> shown[d] = 0; va[d].attached = 0; va[d].retired = revokedEpoch[d] }
+#endif
 	/* detach: withdrawn, noted, let go */
 	:: atomic { GOES && HIDEABLE && (shown[d] != 0 || va[d].attached || va[d].retired < va[d].epoch) -> shown[d] = 0; va[d].attached = 0; va[d].retired = (va[d].epoch > va[d].retired -> va[d].epoch : va[d].retired) }
 	:: atomic { GOES && !va[d].attached && shown[d] == 0 && HIDEABLE -> va[d].dpuFin = 0; settle(d) }
@@ -193,14 +200,6 @@ idle:
 
 /* ---- pkg/controller/hostsync/attachment: grant.go ---- */
 
-/* A storage that was closed by receipt B is opened again only after the DPU has
-   cleared up. THE CODE DOES NOT CHECK THIS: see README.md, holes. */
-#ifdef REOPENED_EARLY
-#define CLEARED(d) true
-#else
-#define CLEARED(d) (revokedEpoch[d] == 0 || (shown[d] == 0 && sent[d] == 0 && !busy[d]))
-#endif
-
 proctype hostsync(bit d) {
 	byte ep;
 end:
@@ -208,7 +207,7 @@ idle:
 	ep = 0;
 	do
 	/* A mirror may come before the claim is free: it is a replica's then. */
-	:: atomic { !va[d].here && WILL && CLEARED(d) ->
+	:: atomic { !va[d].here && WILL ->
 		va[d].uid++; va[d].here = 1; va[d].claimFin = 1 }
 	/* The user, or a failover, lets go. */
 #ifdef LIVE
@@ -330,13 +329,21 @@ idle:
 
 /* ---- pkg/controller/dpucluster/attachment, and the vendor's attacher ---- */
 
+/* cleared: a storage that was closed by receipt B is opened again only after the
+   DPU itself has said, on the new attachment, that it shows nothing. */
+#ifdef REOPENED_EARLY
+#define CLEARED(d) true
+#else
+#define CLEARED(d) (va[d].retired >= revokedEpoch[d])
+#endif
+
 proctype storage(bit d) {
 end:
 	do
 	/* hold, with the resourceVersion */
 	:: atomic { va[d].here && !va[d].deleting && !va[d].storageFin -> va[d].storageFin = 1 }
 	/* ask; as long as the cache is behind, for what is going too */
-	:: atomic { va[d].storageFin && !va[d].noticed && !svva[d] -> svva[d] = 1; onlyOne() }
+	:: atomic { va[d].storageFin && !va[d].noticed && !svva[d] && CLEARED(d) -> svva[d] = 1; onlyOne() }
 #ifdef NOTICED_BY_WORDS
 	/* a pass that is not complete says so */
 	:: atomic { va[d].storageFin && !va[d].words -> va[d].words = 1 }

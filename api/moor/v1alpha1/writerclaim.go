@@ -97,6 +97,39 @@ type WriterClaimStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	Receipts []Receipt `json:"receipts,omitempty"`
+	// Revoked are the DPUs whose epoch ended by the word of another: of the
+	// storage, or of an operator. Such a DPU may still show the volume, so
+	// the storage is not opened to it again before it says that it has
+	// cleared up: by a status.dpu.retiredEpoch of its VolumeAttachment that
+	// is at least this epoch.
+	// +kubebuilder:validation:MaxItems=10000
+	// +listType=map
+	// +listMapKey=dpu
+	// +optional
+	Revoked []Revoked `json:"revoked,omitempty"`
+}
+
+// Revoked is the end of an epoch that its DPU did not confirm.
+type Revoked struct {
+	// DPU is its node name.
+	DPU string `json:"dpu"`
+	// Epoch is the last one that ended so.
+	// +kubebuilder:validation:Minimum=1
+	Epoch int64 `json:"epoch"`
+}
+
+// RevokedEpoch is the last epoch of a DPU that ended by the word of another; 0
+// if none did.
+func (s *WriterClaimStatus) RevokedEpoch(dpu string) int64 {
+	if s == nil {
+		return 0
+	}
+	for _, r := range s.Revoked {
+		if r.DPU == dpu {
+			return r.Epoch
+		}
+	}
+	return 0
 }
 
 // WriterClaim is the right to write to one single-writer volume.

@@ -159,6 +159,9 @@ func freeClaim(ctx context.Context, c client.Client, clock clock.PassiveClock, c
 	receipt.Time = metav1.NewTime(clock.Now())
 	claim.Status.Phase = moorv1alpha1.ClaimFree
 	claim.Status.Holder, claim.Status.Attachment = "", ""
+	if receipt.Kind != moorv1alpha1.ReceiptDPU {
+		claim.Status.Revoked = revoked(claim.Status.Revoked, receipt)
+	}
 	claim.Status.Receipts = append(claim.Status.Receipts, receipt)
 	if extra := len(claim.Status.Receipts) - keepReceipts; extra > 0 {
 		claim.Status.Receipts = claim.Status.Receipts[extra:]
@@ -167,4 +170,15 @@ func freeClaim(ctx context.Context, c client.Client, clock clock.PassiveClock, c
 		return fmt.Errorf("free the right to write volume %s, held by DPU %s under epoch %d: %w", claim.Spec.VolumeName, receipt.Holder, receipt.Epoch, err)
 	}
 	return nil
+}
+
+// revoked notes a DPU that did not confirm the end of its epoch itself.
+func revoked(list []moorv1alpha1.Revoked, receipt moorv1alpha1.Receipt) []moorv1alpha1.Revoked {
+	for i := range list {
+		if list[i].DPU == receipt.Holder {
+			list[i].Epoch = max(list[i].Epoch, receipt.Epoch)
+			return list
+		}
+	}
+	return append(list, moorv1alpha1.Revoked{DPU: receipt.Holder, Epoch: receipt.Epoch})
 }

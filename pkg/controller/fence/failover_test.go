@@ -174,6 +174,9 @@ func TestBothDeadByStorage(t *testing.T) {
 	if r := s.claim().Status.Receipts; r[0].Kind != moorv1alpha1.ReceiptStorage {
 		t.Errorf("receipts %+v", r)
 	}
+	if epoch := s.claim().Status.RevokedEpoch("dpu-a"); epoch != 4 {
+		t.Errorf("that the DPU did not confirm is not on record: epoch %d", epoch)
+	}
 	if !s.tainted("a") || s.hasPod("app") {
 		t.Error("not released")
 	}
@@ -586,5 +589,17 @@ func TestKeepsWhatWouldBeMadeAnew(t *testing.T) {
 	s.mustPass()
 	if _, found := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")}); found {
 		t.Error("the attachment stays though its owner goes")
+	}
+}
+
+// TestRevoked: the last epoch of each DPU that another ended, and no other.
+func TestRevoked(t *testing.T) {
+	var list []moorv1alpha1.Revoked
+	for _, r := range []moorv1alpha1.Receipt{{Holder: "a", Epoch: 1}, {Holder: "b", Epoch: 2}, {Holder: "a", Epoch: 3}} {
+		list = revoked(list, r)
+	}
+	s := &moorv1alpha1.WriterClaimStatus{Revoked: list}
+	if len(list) != 2 || s.RevokedEpoch("a") != 3 || s.RevokedEpoch("b") != 2 || s.RevokedEpoch("c") != 0 {
+		t.Errorf("got %+v", list)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/snap"
 )
 
 // underWay holds what ends each pass that may be ended early. A pass that takes
@@ -58,11 +59,72 @@ func (r *Reconciler) obeyFence(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
+	if err := r.clearUp(ctx, p, claim); err != nil || p.stop {
+		return err
+	}
 	epoch := fencedEpoch(r.o.Node, p.attachment, claim)
 	if epoch == 0 || (epoch <= p.dpu.RetiredEpoch && !p.dpu.Attached) {
 		return nil
 	}
 	return r.retire(ctx, p, epoch)
+}
+
+// clearUp takes away what this DPU may still show of a volume that was taken
+// from it while it was silent, perhaps for an attachment that is gone, and says
+// so by retiring that epoch. The storage stays closed to it until then.
+func (r *Reconciler) clearUp(ctx context.Context, p *pass, claim *moorv1alpha1.WriterClaim) error {
+	if claim == nil {
+		return nil
+	}
+	epoch := claim.Status.RevokedEpoch(r.o.Node)
+	if epoch <= p.dpu.RetiredEpoch {
+		return nil
+	}
+	seen, err := r.o.Providers.list(ctx)
+	if err == nil && !seen.complete {
+		err = provisioner.ErrUnavailable
+	}
+	if err != nil {
+		return fmt.Errorf("volume %s was taken from DPU %s under epoch %d while it was silent, and whether it still shows it cannot be told: %w", volumeName(p.attachment), r.o.Node, epoch, err)
+	}
+	others, err := r.ofOthers(ctx, p)
+	if err != nil {
+		return err
+	}
+	for device := range seen.exposures {
+		if !others[snap.NQN(device)] {
+			if err := r.hideFenced(ctx, p, device); err != nil {
+				return err
+			}
+		}
+	}
+	return r.retire(ctx, p, epoch)
+}
+
+// ofOthers returns the devices which are known to be other volumes': by the
+// attachments, as the API server has them, or by the plugins that can list.
+// Those that do not answer only leave fewer to be spared.
+func (r *Reconciler) ofOthers(ctx context.Context, p *pass) (map[string]bool, error) {
+	all, err := r.liveAttachments(ctx)
+	if err != nil {
+		return nil, err
+	}
+	made, err := r.devices(ctx)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).V(1).Info("not every plugin lists its devices", "reason", err.Error())
+	}
+	out := map[string]bool{}
+	for _, d := range made {
+		if d.volumeID != p.volumeID {
+			out[snap.NQN(d.device)] = true
+		}
+	}
+	for i := range all {
+		if device := all[i].Status.DPU.DeviceName; device != "" {
+			out[snap.NQN(device)] = volumeName(&all[i]) != volumeName(p.attachment)
+		}
+	}
+	return out, nil
 }
 
 // retire withdraws the volume's devices, also those of other attachments of it,

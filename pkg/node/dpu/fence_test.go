@@ -403,3 +403,70 @@ func TestReplicaYields(t *testing.T) {
 		t.Fatalf("the replica took the primary's device along: %v", m.shown())
 	}
 }
+
+// revokedAnew is dpu-1 that was silent while the volume was taken from it by
+// the storage's word, and its attachment went: it still shows the volume, and a
+// new attachment comes. Another volume is shown beside it.
+func revokedAnew(t *testing.T) (*cluster, *machine, string) {
+	t.Helper()
+	c, m, old := attached(t)
+	c.volume("v2", corev1.ReadWriteOnce)
+	c.grant(c.attachment("v2", "dpu-1"), 1)
+	m.settle("dpu-1-v2")
+	old.Finalizers = nil
+	c.must(c.Update(t.Context(), old))
+	c.must(c.Delete(t.Context(), old))
+	c.claim("v1", &moorv1alpha1.WriterClaimStatus{
+		Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-2", Attachment: "dpu-2-v1", Epoch: 2,
+		Revoked: []moorv1alpha1.Revoked{{DPU: "dpu-1", Epoch: 1}},
+	})
+	a := c.attachment("v1", "dpu-1")
+	a.Status.StorageAttached = false
+	c.must(c.Status().Update(t.Context(), a))
+	a.Spec.Role = storagev1alpha1.RoleReplica
+	a.Finalizers = []string{storagev1alpha1.FinalizerWriterClaim}
+	c.must(c.Update(t.Context(), a))
+	if !m.shown()["dev_v1-pvc"].Visible || !m.shown()["dev_v2-pvc"].Visible {
+		t.Fatalf("shown %+v", m.shown())
+	}
+	return c, m, a.Name
+}
+
+// TestClearsUpBeforeTheStorageOpens: what is left of the old attachment goes
+// before the DPU says that it shows nothing, and nothing else goes.
+func TestClearsUpBeforeTheStorageOpens(t *testing.T) {
+	for name, lists := range map[string]bool{"the plugin lists": true, "the plugin does not list": false} {
+		t.Run(name, func(t *testing.T) {
+			c, m, a := revokedAnew(t)
+			if !lists {
+				m.vendor.fail["ListDevices"] = provisioner.ErrUnavailable
+			}
+			m.inject(map[string]any{"method": "nvme_controller_detach_ns", "count": -1, "error": map[string]any{"code": -5, "message": "no"}})
+			if err := m.pass(a); err == nil || c.get(a).Status.DPU.RetiredEpoch != 0 {
+				t.Fatalf("says that it has cleared up: %v, %+v", err, c.get(a).Status)
+			}
+			m.clear()
+			c.must(m.pass(a))
+			if now := c.get(a).Status.DPU; now.RetiredEpoch != 1 || now.Attached {
+				t.Fatalf("does not say that it has cleared up: %+v", now)
+			}
+			if s := m.shown(); s["dev_v1-pvc"].Visible || !s["dev_v2-pvc"].Visible {
+				t.Fatalf("shown %+v", s)
+			}
+			m.settle(a)
+			if s := m.shown(); len(s) != 1 {
+				t.Errorf("shown %+v", s)
+			}
+		})
+	}
+}
+
+// TestSilentServiceClearsNothing: one SNAP service that does not answer may be
+// the one that shows the volume.
+func TestSilentServiceClearsNothing(t *testing.T) {
+	c, m, a := revokedAnew(t)
+	m.inject(map[string]any{"method": "nvme_subsystem_list", "count": -1, "error": map[string]any{"code": -5, "message": "no"}})
+	if err := m.pass(a); err == nil || c.get(a).Status.DPU.RetiredEpoch != 0 {
+		t.Fatalf("says that it has cleared up: %v, %+v", err, c.get(a).Status)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 )
@@ -119,6 +120,9 @@ func (r *Reconciler) ask(ctx context.Context, a *storagev1alpha1.VolumeAttachmen
 		return nil, err
 	}
 	if !found {
+		if err := r.cleared(ctx, a); err != nil {
+			return nil, err
+		}
 		sv = desired(a, pv)
 		if err := kube.CreateLive(ctx, r.Client, r.Live, sv); err != nil {
 			return nil, err
@@ -129,6 +133,23 @@ func (r *Reconciler) ask(ctx context.Context, a *storagev1alpha1.VolumeAttachmen
 		return sv, nil
 	}
 	return nil, r.waitForVendor(ctx, a, sv, pv)
+}
+
+// cleared waits for a DPU from which the volume was taken without its own word:
+// it may still show the volume, and once the storage lets it in again its host
+// would write beside the new holder. It says itself, on this attachment, when
+// it shows nothing any more.
+func (r *Reconciler) cleared(ctx context.Context, a *storagev1alpha1.VolumeAttachment) error {
+	claim := &moorv1alpha1.WriterClaim{}
+	found, err := kube.Find(ctx, r.Live, types.NamespacedName{Namespace: a.Namespace, Name: a.Spec.Source.VolumeRef.Name}, claim)
+	if err != nil || !found {
+		return err
+	}
+	if epoch := claim.Status.RevokedEpoch(a.Spec.NodeName); epoch > a.Status.DPU.RetiredEpoch {
+		return kube.WaitFor("waiting for DPU %s to confirm that it shows nothing of Volume %s any more: the volume was taken from it under epoch %d while it was silent",
+			a.Spec.NodeName, claim.Name, epoch)
+	}
+	return nil
 }
 
 func (r *Reconciler) waitForVendor(ctx context.Context, a *storagev1alpha1.VolumeAttachment, sv *storagev1alpha1.SVVolumeAttachment, pv string) error {

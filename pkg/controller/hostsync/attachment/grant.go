@@ -95,9 +95,13 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 		if err := r.stillWanted(ctx, s); err != nil || s.waiting != "" {
 			return err
 		}
+		before := claim.Status
 		claim.Status = &moorv1alpha1.WriterClaimStatus{
 			Phase: moorv1alpha1.ClaimGranted, Holder: s.dpu, Attachment: s.attachment.Name,
 			Epoch: verdict.epoch, Receipts: receipts(claim),
+		}
+		if before != nil {
+			claim.Status.Revoked = before.Revoked
 		}
 		// Update carries the resourceVersion that was read: of two who
 		// try at once, one fails.

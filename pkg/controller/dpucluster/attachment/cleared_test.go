@@ -1,0 +1,38 @@
+package attachment_test
+
+import (
+	"testing"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+)
+
+// TestTheStorageStaysClosed: a DPU from which the volume was taken while it was
+// silent may still show it. The vendor is not asked for it again before the DPU
+// itself has said that it does not.
+func TestTheStorageStaysClosed(t *testing.T) {
+	m := newRoom(t)
+	m.Add(kit.CSIDriver("a", nil), &moorv1alpha1.WriterClaim{
+		ObjectMeta: kit.Meta("v"), Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "v"},
+		Status: &moorv1alpha1.WriterClaimStatus{
+			Phase: moorv1alpha1.ClaimGranted, Holder: "d2", Epoch: 5,
+			Revoked: []moorv1alpha1.Revoked{{DPU: "d1", Epoch: 4}, {DPU: "d3", Epoch: 9}},
+		},
+	})
+	retire := func(epoch int64) {
+		t.Helper()
+		m.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.RetiredEpoch = epoch })
+		m.settle()
+	}
+	for _, epoch := range []int64{0, 3} {
+		retire(epoch)
+		if _, asked := m.asked(); asked {
+			t.Fatalf("the storage was opened to a DPU that has confirmed epoch %d of 4", epoch)
+		}
+	}
+	retire(4)
+	if _, asked := m.asked(); !asked {
+		t.Error("the DPU has cleared up, and the vendor is not asked")
+	}
+}
