@@ -40,8 +40,7 @@ again="-DREVOKES=1 -DEPOCHS=2 -DMADE=2"
 live="-DLIVE -DREVOKES=0 -DEPOCHS=2 -DMADE=1"
 printf '%-60s %-10s %12s %5s\n' WHAT RESULT STATES TIME
 run holds "the protocol, receipt A" $dpu -DMADE1=2
-run holds "the protocol, receipts A and B" $storage
-run holds "receipt B, and the old DPU gets the volume anew" $again
+run holds "the protocol, receipts A and B, attached anew afterwards" $again
 run holds "progress: DPU 0 loses the claim, DPU 1 gets and shows it" $live
 echo "--- a check is dropped"
 run caught "the DPU trusts its cache, nothing is read live" $dpu -DNO_LIVE_READ
