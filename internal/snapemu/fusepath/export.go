@@ -114,7 +114,9 @@ func receive(c *net.UnixConn) (int, error) {
 }
 
 // Mount mounts on target the file system that listens at socket, as a kernel
-// with virtio-fs does for "mount -t virtiofs tag target". flags are mount(2)'s.
+// with virtio-fs does for "mount -t virtiofs tag target". flags are mount(2)'s. The
+// files on it must not be used by the process that serves them, which could wait
+// for itself.
 func Mount(socket, tag, target string, flags uintptr) error {
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
