@@ -74,16 +74,14 @@ func (b *bench) volumes20(ctx context.Context) error {
 
 func hostOff(ctx context.Context, b *bench, host string) error { return b.bed.PowerOff(ctx, host) }
 
-// bothOff switches both off at once, as when a machine's supply fails.
+// bothOff switches both off, as when a machine's supply fails: the host first,
+// since it takes its DPU to cut the link, and the DPU before it can have seen
+// that its host is gone.
 func bothOff(ctx context.Context, b *bench, host string) error {
-	dpu := make(chan error, 1)
-	go func() { dpu <- b.bed.PowerOff(ctx, dpuOf(host)) }()
-	// The DPU may be gone before it can cut the link: then it is cut.
-	err := b.bed.PowerOff(ctx, host)
-	if dpuErr := <-dpu; dpuErr != nil {
-		return errors.Join(err, dpuErr)
+	if err := b.bed.PowerOff(ctx, host); err != nil {
+		return err
 	}
-	return nil
+	return b.bed.PowerOff(ctx, dpuOf(host))
 }
 
 // controllers are killed by failover.host_off.controllers_killed.
