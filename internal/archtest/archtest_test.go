@@ -38,11 +38,11 @@ var rooms = map[string]int{
 	"pkg/controller/csi": actors, "pkg/controller/hostsync": actors, "pkg/controller/fence": actors, "pkg/controller/replica": actors,
 	"pkg/controller/dpucluster": actors, "pkg/controller/attacher": actors, "pkg/controller/drivernode": actors,
 	"pkg/node/csi": actors, "pkg/node/dpu": actors, "pkg/node/heartbeat": actors, "pkg/node/liveness": actors, "pkg/node/registrar": actors,
-	"pkg/node/plugins": actors,
-	"pkg/scheduler":    actors,
-	"cmd":              wiring,
-	"hack/kube/pause":  wiring,
-	"test":             bed,
+	"pkg/node/plugins": actors, "pkg/node/guest": actors,
+	"pkg/scheduler":   actors,
+	"cmd":             wiring,
+	"hack/kube/pause": wiring,
+	"test":            bed,
 }
 
 // sideways are the arrows within a floor that are allowed, with the reason.

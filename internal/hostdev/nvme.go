@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
@@ -29,6 +30,9 @@ type Block struct {
 	// Address and NamespaceID are where it was found.
 	Address     string
 	NamespaceID int64
+	// UUID of the namespace, lower case; empty if it has none. It stays when
+	// the DPU shows the same volume elsewhere.
+	UUID string
 }
 
 // Finder finds NVMe namespaces on this host. The zero Clock is the real one.
@@ -123,6 +127,7 @@ func (f *Finder) describe(ns, head, addr string, nsid int64) (Block, error) {
 		return Block{}, fmt.Errorf("namespace %d of %s has size 0: the DPU has not attached its storage: %w", nsid, addr, ErrAbsent)
 	}
 	b.SizeBytes = sectors * sectorBytes
+	b.UUID = f.uuid(ns, head)
 	fi, err := os.Stat(b.Path)
 	if err != nil {
 		return Block{}, fmt.Errorf("namespace %d of %s is disk %s but has no device file: %v: %w", nsid, addr, head, err, ErrAbsent)
@@ -131,6 +136,19 @@ func (f *Finder) describe(ns, head, addr string, nsid int64) (Block, error) {
 		return Block{}, err
 	}
 	return b, nil
+}
+
+// noUUID is what the kernel shows of a namespace without one.
+const noUUID = "00000000-0000-0000-0000-000000000000"
+
+// uuid reads the namespace's UUID: of the path, or of the multipath disk.
+func (f *Finder) uuid(ns, head string) string {
+	for _, path := range []string{filepath.Join(ns, "uuid"), f.Roots.sys("class/block", head, "uuid")} {
+		if id, err := readTrimmed(path); err == nil && id != "" && id != noUUID {
+			return strings.ToLower(id)
+		}
+	}
+	return ""
 }
 
 // sameNumber checks that the device file is the disk that sysfs means: a stale

@@ -85,6 +85,8 @@ type Signs struct {
 	Sight Sight
 	// Words of the DPU about what it sees.
 	Words string
+	// ZeroTrust: nobody beats for this host, so Host is always Unknown.
+	ZeroTrust bool
 }
 
 // Observer remembers when beats changed. It may forget everything at any
@@ -106,6 +108,8 @@ type ear struct {
 }
 
 type entry struct {
+	// zeroTrust: see Signs.
+	zeroTrust          bool
 	host, dpu, kubelet half
 	// sight and words are what the DPU said last, deadAt when it began to
 	// say that the host is dead.
@@ -141,6 +145,9 @@ func (o *Observer) Observe(node *moorv1alpha1.DPUStorageNode) Signs {
 	defer o.mu.Unlock()
 	now, e := o.clock.Now(), o.entry(node.Name)
 	host, dpu, seen := read(node)
+	if e.zeroTrust = seen.ZeroTrust; e.zeroTrust {
+		e.host, host = half{}, 0 // a beat of before proves nothing, nor does its silence
+	}
 	o.notice(&e.host, HostCluster, host, now)
 	o.notice(&e.dpu, DPUCluster, dpu, now)
 	if seen.Sight == SeenDead && e.sight != SeenDead {
@@ -160,7 +167,7 @@ func (o *Observer) Known(name string) Signs {
 func (o *Observer) signs(e *entry, now time.Time) Signs {
 	out := Signs{
 		Host: o.judge(e.host, HostCluster, now), Kubelet: o.judge(e.kubelet, HostCluster, now),
-		DPU: o.judge(e.dpu, DPUCluster, now), Sight: e.sight, Words: e.words,
+		DPU: o.judge(e.dpu, DPUCluster, now), Sight: e.sight, Words: e.words, ZeroTrust: e.zeroTrust,
 	}
 	if e.sight == SeenDead && out.Host == Fresh && !e.host.last.After(e.deadAt) {
 		out.Host = Unknown
@@ -248,7 +255,7 @@ func (o *Observer) Hush(name string) time.Duration {
 
 // read takes the sequences and the DPU's word out of the object.
 func read(node *moorv1alpha1.DPUStorageNode) (host, dpu int64, s Signs) {
-	s.Sight = Unseen
+	s.Sight, s.ZeroTrust = Unseen, node.Spec.HostMode == moorv1alpha1.ZeroTrust
 	if h := node.Status.Host; h != nil {
 		host = h.Sequence
 	}

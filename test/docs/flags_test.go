@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -114,12 +115,13 @@ func options(t *testing.T, program string) []option {
 	return parseOptions(help(t, program))
 }
 
-const moorDev = "moor-dev"
+// commands are the programs with subcommands, whose pages list those.
+var commands = []string{"moor-dev", "moor-host"}
 
 // TestFlags holds the flags table of every component page to the program.
 func TestFlags(t *testing.T) {
 	for _, program := range programs(t) {
-		if program == moorDev {
+		if slices.Contains(commands, program) {
 			continue
 		}
 		t.Run(program, func(t *testing.T) {
@@ -152,9 +154,17 @@ func flagsTable(flags []option) string {
 // subcommand is a line of cobra's list of commands.
 var subcommand = regexp.MustCompile(`(?m)^  ([a-z-]+) {2,}(.*)$`)
 
-// TestMoorDevCommands holds the page of moor-dev to its commands.
-func TestMoorDevCommands(t *testing.T) {
-	_, list, _ := strings.Cut(help(t, moorDev), "Available Commands:")
+// TestCommands holds the pages of programs with subcommands to these.
+func TestCommands(t *testing.T) {
+	for _, program := range commands {
+		t.Run(program, func(t *testing.T) {
+			checkBlock(t, path("docs", "components", program+".md"), "commands "+program, commandsTable(t, program))
+		})
+	}
+}
+
+func commandsTable(t *testing.T, program string) string {
+	_, list, _ := strings.Cut(help(t, program), "Available Commands:")
 	list, _, _ = strings.Cut(list, "Flags:")
 	var b strings.Builder
 	b.WriteString("| Command | What it does | Flags |\n|---|---|---|\n")
@@ -163,14 +173,14 @@ func TestMoorDevCommands(t *testing.T) {
 			continue
 		}
 		var flags []string
-		for _, o := range parseOptions(help(t, moorDev, m[1])) {
+		for _, o := range parseOptions(help(t, program, m[1])) {
 			words := fmt.Sprintf("`--%s` (%s", o.name, o.kind)
 			if o.preset != "" {
 				words += ", default `" + o.preset + "`"
 			}
 			flags = append(flags, words+"): "+cell(o.words))
 		}
-		fmt.Fprintf(&b, "| `moor-dev %s` | %s | %s |\n", m[1], cell(m[2]), strings.Join(flags, "; "))
+		fmt.Fprintf(&b, "| `%s %s` | %s | %s |\n", program, m[1], cell(m[2]), strings.Join(flags, "; "))
 	}
-	checkBlock(t, path("docs", "components", moorDev+".md"), "commands "+moorDev, b.String())
+	return b.String()
 }

@@ -2,11 +2,29 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+// HostMode is what the host is trusted with.
+// +kubebuilder:validation:Enum=Trusted;ZeroTrust
+type HostMode string
+
+// The modes of a host.
+const (
+	// Trusted: snap-csi-plugin runs on the host, with an account of the host
+	// cluster, and beats.
+	Trusted HostMode = "Trusted"
+	// ZeroTrust: nothing of Moor on the host has an account. Nobody beats;
+	// whether the host lives its DPU alone can say.
+	ZeroTrust HostMode = "ZeroTrust"
+)
+
 // DPUStorageNodeSpec binds a host to its DPU.
 type DPUStorageNodeSpec struct {
 	// DPUName is the DPU's node name in the DPU cluster. Empty: not known yet.
 	// +optional
 	DPUName string `json:"dpuName,omitempty"`
+	// HostMode says what the host is trusted with. Empty: Trusted.
+	// +kubebuilder:default=Trusted
+	// +optional
+	HostMode HostMode `json:"hostMode,omitempty"`
 }
 
 // Heartbeat is one sign of life. Only the change of Sequence counts, measured

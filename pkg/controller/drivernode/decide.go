@@ -15,6 +15,8 @@ const (
 	ReasonBeats = "Beats"
 	// ReasonSilent: the heartbeat has stopped.
 	ReasonSilent = "Silent"
+	// ReasonSeenAlive: the DPU, which is alive, sees its host alive.
+	ReasonSeenAlive = "SeenAlive"
 	// ReasonSeenDead: the DPU, which is alive, sees its host dead.
 	ReasonSeenDead = "SeenDead"
 	// ReasonNotKnown: not watched for long enough, or it never beat.
@@ -45,7 +47,7 @@ func conditions(s liveness.Signs, status moorv1alpha1.DPUStorageNodeStatus, stay
 		no(metav1.ConditionFalse, ReasonNotReady, dpu.Message)
 	case status.DPU != nil && !status.DPU.SNAPReady:
 		no(metav1.ConditionFalse, ReasonNotReady, "SNAP does not answer on the DPU")
-	case host.Status == metav1.ConditionUnknown:
+	case host.Status == metav1.ConditionUnknown && !s.ZeroTrust:
 		no(metav1.ConditionUnknown, ReasonNotKnown, host.Message)
 	case dpu.Status == metav1.ConditionUnknown:
 		no(metav1.ConditionUnknown, ReasonNotKnown, dpu.Message)
@@ -60,11 +62,25 @@ func hostAlive(s liveness.Signs) metav1.Condition {
 			Message: fmt.Sprintf("its DPU sees the host dead: %s", s.Words),
 		}
 	}
+	if s.ZeroTrust {
+		return seenAlive(s)
+	}
 	c := beat(moorv1alpha1.ConditionHostAlive, s.Host, "snap-csi-plugin on the host")
 	if s.Host == liveness.Fresh && s.Sight == liveness.SeenDead {
 		c.Message = fmt.Sprintf("it beats, though its DPU sees it dead: %s", s.Words)
 	}
 	return c
+}
+
+// seenAlive is for a host for which nobody beats: its DPU alone can tell.
+func seenAlive(s liveness.Signs) metav1.Condition {
+	if s.DPU.Heard() && s.Sight == liveness.SeenAlive {
+		return metav1.Condition{Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionTrue, Reason: ReasonSeenAlive}
+	}
+	return metav1.Condition{
+		Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionUnknown, Reason: ReasonNotKnown,
+		Message: "nobody beats for a ZeroTrust host, and its DPU does not say that it sees it",
+	}
 }
 
 func dpuAlive(s liveness.Signs) metav1.Condition {

@@ -58,6 +58,46 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// TestZeroTrustConditions: no beat is no silence, and the DPU's word counts.
+func TestZeroTrustConditions(t *testing.T) {
+	cases := map[string]struct {
+		signs       liveness.Signs
+		host, ready string
+	}{
+		"seen alive":  {liveness.Signs{DPU: liveness.Fresh, Sight: liveness.SeenAlive}, "True/SeenAlive", "True/Ready"},
+		"seen dead":   {liveness.Signs{DPU: liveness.Fresh, Sight: liveness.SeenDead, Words: "silence"}, "False/SeenDead", "False/NotReady"},
+		"not looked":  {liveness.Signs{DPU: liveness.Fresh, Sight: liveness.Unseen}, "Unknown/NotKnown", "True/Ready"},
+		"DPU silent":  {liveness.Signs{DPU: liveness.Stale, Sight: liveness.SeenAlive}, "Unknown/NotKnown", "False/NotReady"},
+		"DPU unknown": {liveness.Signs{DPU: liveness.Unknown, Sight: liveness.SeenDead}, "Unknown/NotKnown", "Unknown/NotKnown"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			c.signs.Host, c.signs.ZeroTrust = liveness.Unknown, true
+			list := conditions(c.signs, moorv1alpha1.DPUStorageNodeStatus{DPU: &moorv1alpha1.DPUState{SNAPReady: true}}, nil)
+			for kind, want := range map[string]string{"HostAlive": c.host, "Ready": c.ready} {
+				if got := meta.FindStatusCondition(list, kind); string(got.Status)+"/"+got.Reason != want {
+					t.Errorf("%s: %s/%s, want %s", kind, got.Status, got.Reason, want)
+				}
+			}
+		})
+	}
+}
+
+// TestZeroTrustNeedsNoNode: what was a Node once may cease to be one.
+func TestZeroTrustNeedsNoNode(t *testing.T) {
+	s := open(t)
+	s.live(true)
+	world.Change(s.World, s.Host, world.Node("a"), func(n *moorv1alpha1.DPUStorageNode) {
+		n.Spec.HostMode = moorv1alpha1.ZeroTrust
+		n.Status.DPU.Host = &moorv1alpha1.HostSight{Alive: true}
+	})
+	world.Remove(s.World, s.Host, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	s.live(false)
+	if got := s.is("HostAlive"); got != "True/SeenAlive" {
+		t.Errorf("got %s", got)
+	}
+}
+
 type setup struct {
 	*world.World
 	r        *Reconciler

@@ -137,9 +137,10 @@ func (r *Reconciler) write(ctx context.Context, node *moorv1alpha1.DPUStorageNod
 
 // removed reports whether the host's Node was removed, and what is still
 // attached there. An object whose host never beat was made ahead of its Node,
-// and one whose host beats belongs to a Node that comes back.
+// and one whose host beats belongs to a Node that comes back. A ZeroTrust host
+// need not be a Node at all.
 func (r *Reconciler) removed(ctx context.Context, node *moorv1alpha1.DPUStorageNode, signs liveness.Signs) (stays []string, gone bool, err error) {
-	if node.Status.Host == nil || node.Status.Host.Sequence == 0 || signs.Host.Heard() {
+	if signs.ZeroTrust || node.Status.Host == nil || node.Status.Host.Sequence == 0 || signs.Host.Heard() {
 		return nil, false, nil
 	}
 	for _, reader := range []client.Reader{r.Host, r.Live} {

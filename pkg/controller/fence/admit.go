@@ -104,7 +104,7 @@ func (f *Failover) crowd(ctx context.Context) (Crowd, error) {
 		if signs.Host.Silent() || signs.Sight == liveness.SeenDead && signs.Host != liveness.Fresh {
 			out.Dead++
 		}
-		if apiOf(core) == APINotReady && signs.DPU.Heard() && signs.Sight == liveness.SeenAlive {
+		if apiOf(core) == APINotReady && !signs.ZeroTrust && signs.DPU.Heard() && signs.Sight == liveness.SeenAlive {
 			out.Contradicted++
 		}
 	}

@@ -109,6 +109,8 @@ type Inputs struct {
 	// Host, Kubelet and DPU are the heartbeats; Sight is the DPU's last word.
 	Host, Kubelet, DPU liveness.Beat
 	Sight              liveness.Sight
+	// ZeroTrust: nobody beats for this host, and it need not be a Node.
+	ZeroTrust bool
 	// Crowd is what all hosts look like.
 	Crowd Crowd
 }
@@ -131,6 +133,9 @@ func Classify(in Inputs) (state State, evidence string) {
 
 // alone classifies a host without a look at the others.
 func alone(in Inputs) (State, string) {
+	if in.ZeroTrust {
+		return untrusted(in)
+	}
 	switch {
 	case in.DPU.Silent() && in.Host.Silent() && in.Kubelet.Silent():
 		return BothDead, "heartbeat, kubelet and DPU are all silent"
@@ -140,6 +145,20 @@ func alone(in Inputs) (State, string) {
 		return underLivingDPU(in)
 	case in.DPU == liveness.Stale:
 		return underSilentDPU(in)
+	}
+	return Unknown, "the DPU is not known for long enough"
+}
+
+// untrusted classifies a host of which nothing is heard but what its DPU says.
+// No host half is no silence, and a kubelet there is not ours to judge.
+func untrusted(in Inputs) (State, string) {
+	switch {
+	case in.DPU.Heard() && in.Sight == liveness.SeenDead:
+		return HostDead, "its DPU is alive and sees it dead; nobody else speaks for a ZeroTrust host"
+	case in.DPU.Heard():
+		return Healthy, "its DPU is heard and does not see it dead"
+	case in.DPU == liveness.Stale:
+		return DPUDead, "its DPU is not heard, and nobody else speaks for a ZeroTrust host; the DPU may still serve it"
 	}
 	return Unknown, "the DPU is not known for long enough"
 }

@@ -111,7 +111,7 @@ func (f *Failover) observe(ctx context.Context, name string) (*scene, error) {
 		return nil, err
 	}
 	s.signs, s.api, s.underway = f.Observer.Observe(s.node), apiOf(s.core), underway(s.node)
-	in := Inputs{API: s.api, Host: s.signs.Host, Kubelet: s.signs.Kubelet, DPU: s.signs.DPU, Sight: s.signs.Sight}
+	in := Inputs{API: s.api, Host: s.signs.Host, Kubelet: s.signs.Kubelet, DPU: s.signs.DPU, Sight: s.signs.Sight, ZeroTrust: s.signs.ZeroTrust}
 	s.state, s.evidence = Classify(in)
 	if s.state != Healthy && s.state != Unknown {
 		if in.Crowd, err = f.crowd(ctx); err != nil {
@@ -166,7 +166,8 @@ func (f *Failover) concerned(ctx context.Context, s *scene) (bool, error) {
 			return true, nil
 		}
 	}
-	said := s.state != Healthy && (s.state != Unknown || s.signs.Host == liveness.Stale || s.api == APINotReady)
+	unwell := s.signs.Host == liveness.Stale || s.api == APINotReady && !s.signs.ZeroTrust
+	said := s.state != Healthy && (s.state != Unknown || unwell)
 	return said && len(s.stakes()) > 0, nil
 }
 

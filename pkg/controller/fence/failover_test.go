@@ -603,3 +603,29 @@ func TestRevoked(t *testing.T) {
 		t.Errorf("got %+v", list)
 	}
 }
+
+// TestZeroTrustHost: that nobody beats is no silence; the DPU's word is enough
+// to fence, and no Node is touched.
+func TestZeroTrustHost(t *testing.T) {
+	s := newStage(t)
+	s.host("a", func(n *moorv1alpha1.DPUStorageNode) { n.Spec.HostMode = moorv1alpha1.ZeroTrust })
+	s.notReady("a")
+	for range 6 {
+		s.live(10, "dpu-a", "b", "dpu-b")
+		s.mustPass()
+	}
+	s.wantPhase(granted)
+	s.wantSays("none")
+	s.seenDead("a")
+	s.mustPass()
+	s.wantPhase(fencing)
+	s.retire()
+	s.mustPass()
+	s.wantPhase(freed)
+	if s.tainted("a") || !s.hasPod("app") {
+		t.Error("a Node or a pod was touched")
+	}
+	if r := s.claim().Status.Receipts; len(r) != 1 || r[0].Kind != moorv1alpha1.ReceiptDPU {
+		t.Errorf("receipts %+v", r)
+	}
+}

@@ -31,7 +31,7 @@ func ours(t corev1.Taint) bool {
 // the forced delete lets the replacement start.
 func (f *Failover) release(ctx context.Context, s *scene) error {
 	free, kept := s.divide()
-	if len(free) == 0 || s.core == nil {
+	if len(free) == 0 || s.core == nil || s.signs.ZeroTrust { // no pod uses what a person attached
 		return nil
 	}
 	if words := f.others(s); words != "" {
