@@ -48,7 +48,7 @@ func podIndex(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 func newStage(t *testing.T) *stage {
-	w := world.New(t, hostattachment.Index, podIndex)
+	w := world.New(t, hostattachment.Index, hostattachment.IndexUsers, podIndex)
 	s := &stage{World: w, t: t, clock: clocktesting.NewFakePassiveClock(now), claims: map[string]moorv1alpha1.WriterClaimStatus{}}
 	for _, name := range []string{"a", "b"} {
 		s.addHost(name)
@@ -120,6 +120,7 @@ func (s *stage) addPod(name, host string, volumes ...string) {
 		}})
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: v}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-" + v}}
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + v}}
+		pv.Spec.ClaimRef, pv.Status.Phase = &corev1.ObjectReference{Namespace: "default", Name: v}, corev1.VolumeBound
 		pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: v}
 		if _, found := world.Read(s.World, s.Host, &corev1.PersistentVolume{ObjectMeta: pv.ObjectMeta}); !found {
 			s.AddHost(claim, pv)

@@ -48,7 +48,7 @@ type Options struct {
 	// Namespace of all objects.
 	Namespace string
 	// Timeout of one wait for the controllers behind; 0 means 2 minutes,
-	// DPF's value.
+	// DPF's value, and 30 seconds for NodeAttachments.
 	Timeout time.Duration
 }
 

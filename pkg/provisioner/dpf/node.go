@@ -10,6 +10,11 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
+// nodeWait bounds one wait of a node. While a call waits, the kubelet can do
+// nothing about that volume, not even for a pod that has gone; the request
+// stays, so a repeated call loses nothing.
+const nodeWait = 30 * time.Second
+
 // NodeAttachments is the Attachments face of a host's own node plugin. It
 // differs from the controller's in three things. It asks as the Node, so that
 // the request is granted only while a pod there uses the volume. It looks at
@@ -19,7 +24,7 @@ import (
 // attachment or a replica.
 func NodeAttachments(ctx context.Context, o Options) (*Attachments, error) {
 	if o.Timeout == 0 {
-		o.Timeout = 2 * time.Minute
+		o.Timeout = nodeWait
 	}
 	awaiter, err := kube.NewAwaiter(ctx, o.Cache, func() *storagev1alpha1.DPUVolumeAttachment { return &storagev1alpha1.DPUVolumeAttachment{} })
 	if err != nil {
