@@ -1,6 +1,8 @@
 # Moor. `make help` lists what there is to make.
 SHELL := /bin/bash
 GO ?= go
+# Who asks for a volume on a host of the test bed: controller or node.
+ATTACH_MODE ?= controller
 export GOTOOLCHAIN ?= local
 export GOFLAGS ?= -buildvcs=false
 
@@ -20,11 +22,11 @@ bin/moor-dev:
 
 .PHONY: demo
 demo: bin/moor-dev ## two clusters, three hosts with DPUs, a pod that moves with its volumes (root)
-	@bin/moor-dev demo
+	@bin/moor-dev demo --attach-mode=$(ATTACH_MODE)
 
 .PHONY: up
 up: bin/moor-dev ## bring the local test bed up, with Moor on it (root)
-	@bin/moor-dev up
+	@bin/moor-dev up --attach-mode=$(ATTACH_MODE)
 
 .PHONY: down
 down: bin/moor-dev ## take the test bed down; nothing of it stays (root)

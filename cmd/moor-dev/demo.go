@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/test/demo"
 	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/devcluster/moor"
@@ -14,7 +15,8 @@ import (
 
 // demoCommand brings a bed up and shows the main job on it.
 func demoCommand() *cobra.Command {
-	return &cobra.Command{
+	mode := dpf.AttachController
+	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Bring a bed up and show a pod that moves with its volumes",
 		Args:  cobra.NoArgs,
@@ -22,7 +24,7 @@ func demoCommand() *cobra.Command {
 			begin := time.Now()
 			// The fast profile spares the spectator up to ten seconds of the
 			// kubelet's waiting; benchmarks use the stock one.
-			bed, err := devcluster.Up(cmd.Context(), devcluster.Options{KubeletProfile: devcluster.ProfileFast, Deploy: moor.Deploy}, os.Stderr)
+			bed, err := devcluster.Up(cmd.Context(), devcluster.Options{KubeletProfile: devcluster.ProfileFast, AttachMode: mode, Deploy: moor.Deploy}, os.Stderr)
 			if err != nil {
 				return err
 			}
@@ -33,4 +35,6 @@ func demoCommand() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().Var(&mode, "attach-mode", "who asks for a volume on a host: controller or node")
+	return cmd
 }

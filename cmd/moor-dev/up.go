@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/devcluster/moor"
 )
@@ -30,6 +31,8 @@ func up() *cobra.Command {
 	cmd.Flags().IntVar(&o.Nodes, "nodes", 3, "number of hosts, each with a DPU")
 	cmd.Flags().IntVar(&o.VFs, "vfs", 16, "virtual functions of each emulated DPU")
 	cmd.Flags().StringVar(&o.KubeletProfile, "kubelet-profile", devcluster.ProfileStock, "stock: node status every 10 s; fast: every second")
+	o.AttachMode = dpf.AttachController
+	cmd.Flags().Var(&o.AttachMode, "attach-mode", "who asks for a volume on a host: controller or node")
 	cmd.Flags().BoolVar(&o.Bare, "bare", false, "do not build and deploy Moor itself")
 	return cmd
 }

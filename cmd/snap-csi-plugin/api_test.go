@@ -43,6 +43,22 @@ type bed struct {
 }
 
 func start(t *testing.T) *bed {
+	b, env := connect(t)
+	host := filepath.Join("..", "..", "deploy", "host")
+	for _, manifest := range []string{"00-namespace.yaml", "snap-csi-plugin-rbac.yaml"} {
+		b.must(kit.Apply(t.Context(), b, filepath.Join(host, manifest)))
+	}
+	user, err := env.AddUser(envtest.User{Name: account}, nil)
+	b.must(err)
+	config, err := user.KubeConfig()
+	b.must(err)
+	b.run(config)
+	return b
+}
+
+// connect starts the API server.
+func connect(t *testing.T) (*bed, *envtest.Environment) {
+	t.Helper()
 	env := &envtest.Environment{
 		CRDDirectoryPaths: []string{filepath.Join("..", "..", "crds", "host")}, ErrorIfCRDPathMissing: true,
 		ControlPlaneStartTimeout: time.Minute, ControlPlaneStopTimeout: 20 * time.Second,
@@ -60,22 +76,7 @@ func start(t *testing.T) *bed {
 	if b.Client, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
-	host := filepath.Join("..", "..", "deploy", "host")
-	for _, manifest := range []string{"00-namespace.yaml", "snap-csi-plugin-rbac.yaml"} {
-		if err := kit.Apply(t.Context(), b, filepath.Join(host, manifest)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	user, err := env.AddUser(envtest.User{Name: account}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := user.KubeConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.run(config)
-	return b
+	return b, env
 }
 
 // run runs the process' whole wiring in this one, until the test ends.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/test/devcluster/cleanup"
 	"github.com/moor-storage/moor/test/devcluster/layout"
 	"github.com/moor-storage/moor/test/devcluster/record"
@@ -51,6 +52,9 @@ type Options struct {
 	VFs int `json:"vfs"`
 	// KubeletProfile is ProfileStock (the default) or ProfileFast.
 	KubeletProfile string `json:"kubeletProfile"`
+	// AttachMode is who asks for a volume on a host; Controller if empty. The
+	// bed only keeps it for whoever deploys Moor.
+	AttachMode dpf.AttachMode `json:"attachMode"`
 	// Bare leaves out Moor's own programs: they are neither built nor deployed.
 	Bare bool `json:"bare"`
 	// Deploy, unless Bare, deploys Moor when the clusters are ready.
@@ -89,6 +93,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.KubeletProfile == "" {
 		o.KubeletProfile = ProfileStock
+	}
+	if o.AttachMode == "" {
+		o.AttachMode = dpf.AttachController
 	}
 	if o.Nodes < 1 || o.Nodes > layout.MaxNodes {
 		return o, fmt.Errorf("make a bed of %d nodes: want 1 to %d", o.Nodes, layout.MaxNodes)

@@ -23,6 +23,16 @@ const tokenLifetime = 7 * 24 * time.Hour
 // exist, and returns its path, the same in every machine. The token lives for a
 // week. Calling it again replaces the file.
 func (c *Cluster) WriteKubeconfig(ctx context.Context, cluster, namespace, serviceAccount string) (string, error) {
+	return c.writeKubeconfig(ctx, cluster, namespace, serviceAccount, nil)
+}
+
+// WriteNodeKubeconfig is WriteKubeconfig for a process on one node: the token is
+// bound to the Node, as that of a pod there would be.
+func (c *Cluster) WriteNodeKubeconfig(ctx context.Context, cluster, namespace, serviceAccount, node string) (string, error) {
+	return c.writeKubeconfig(ctx, cluster, namespace, serviceAccount, &authenticationv1.BoundObjectReference{Kind: "Node", APIVersion: "v1", Name: node})
+}
+
+func (c *Cluster) writeKubeconfig(ctx context.Context, cluster, namespace, serviceAccount string, bound *authenticationv1.BoundObjectReference) (string, error) {
 	if c.configs[cluster] == nil {
 		return "", fmt.Errorf("write a kubeconfig for cluster %q: want %s or %s", cluster, HostCluster, DPUCluster)
 	}
@@ -31,7 +41,7 @@ func (c *Cluster) WriteKubeconfig(ctx context.Context, cluster, namespace, servi
 		return "", err
 	}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second)),
+		ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second)), BoundObjectRef: bound,
 	}}
 	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, serviceAccount, request, metav1.CreateOptions{})
 	if err != nil {
@@ -41,7 +51,11 @@ func (c *Cluster) WriteKubeconfig(ctx context.Context, cluster, namespace, servi
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("make the directory of kubeconfigs: %w", err)
 	}
-	path := filepath.Join(dir, fmt.Sprintf("%s-%s-%s.kubeconfig", cluster, namespace, serviceAccount))
+	name := fmt.Sprintf("%s-%s-%s", cluster, namespace, serviceAccount)
+	if bound != nil {
+		name += "-" + bound.Name
+	}
+	path := filepath.Join(dir, name+".kubeconfig")
 	config := c.configs[cluster]
 	err = pki.WriteKubeconfig(path, config.Host, config.CAData, &clientcmdapi.AuthInfo{Token: token.Status.Token})
 	return path, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,7 +50,8 @@ func Deploy(ctx context.Context, c *devcluster.Cluster, progress io.Writer) erro
 
 func applyManifests(ctx context.Context, c *devcluster.Cluster, clients kit.Clients) error {
 	in := func(parts ...string) string { return filepath.Join(append([]string{c.Root()}, parts...)...) }
-	if err := kit.Apply(ctx, clients.Host, in("crds", "host"), in("deploy", "host"), in("deploy", "scheduler", "rbac.yaml")); err != nil {
+	mode := in("deploy", "host", "attach-"+strings.ToLower(string(c.Options().AttachMode)))
+	if err := kit.Apply(ctx, clients.Host, in("crds", "host"), in("deploy", "host"), mode, in("deploy", "scheduler", "rbac.yaml")); err != nil {
 		return fmt.Errorf("host cluster: %w", err)
 	}
 	if err := kit.Apply(ctx, clients.DPU, in("crds", "dpu"), in("deploy", "dpu")); err != nil {
@@ -74,11 +76,16 @@ func pairNodes(ctx context.Context, c *devcluster.Cluster, host client.Client) e
 
 // accounts are the ServiceAccounts of the processes, by cluster.
 var accounts = map[string][]string{
-	devcluster.HostCluster: {"snap-host-controller", "snap-csi-plugin-controller", "snap-csi-plugin-node", "scheduler-extender"},
+	devcluster.HostCluster: {"snap-host-controller", "snap-csi-plugin-controller", "scheduler-extender"},
 	devcluster.DPUCluster:  {"snap-host-controller", "snap-controller", "snap-external-attacher", "snap-node-driver", "local-vendor-controller"},
 }
 
-// Kubeconfigs are the paths of kubeconfigs by cluster and account.
+// nodeAccount is that of the process on each host; its tokens are bound to
+// their Nodes.
+const nodeAccount = "snap-csi-plugin-node"
+
+// Kubeconfigs are the paths of kubeconfigs by cluster and account; those of
+// nodeAccount by the name of the host.
 type Kubeconfigs map[string]map[string]string
 
 func kubeconfigs(ctx context.Context, c *devcluster.Cluster) (Kubeconfigs, error) {
@@ -92,6 +99,13 @@ func kubeconfigs(ctx context.Context, c *devcluster.Cluster) (Kubeconfigs, error
 			}
 			out[cluster][name] = path
 		}
+	}
+	for _, host := range c.Nodes() {
+		path, err := c.WriteNodeKubeconfig(ctx, devcluster.HostCluster, kit.Namespace, nodeAccount, host)
+		if err != nil {
+			return nil, err
+		}
+		out[devcluster.HostCluster][host] = path
 	}
 	return out, nil
 }

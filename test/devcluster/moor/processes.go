@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/devcluster/layout"
 	"github.com/moor-storage/moor/test/kit"
@@ -48,6 +49,10 @@ func sidecar(c *devcluster.Cluster, name, program, socket, kubeconfig string, ar
 	return devcluster.Process{Name: name, Machine: layout.Hub, Argv: append(argv, args...)}
 }
 
+func attachMode(c *devcluster.Cluster) string {
+	return "--attach-mode=" + string(c.Options().AttachMode)
+}
+
 // dpuControl is what runs for the DPU cluster: Moor's controller, the vendor
 // and what stands beside it.
 func dpuControl(c *devcluster.Cluster, configs map[string]string) []devcluster.Process {
@@ -70,19 +75,22 @@ func dpuControl(c *devcluster.Cluster, configs map[string]string) []devcluster.P
 // hostControl is what runs for the host cluster.
 func hostControl(c *devcluster.Cluster, configs Kubeconfigs) []devcluster.Process {
 	host, dpu := configs[devcluster.HostCluster], configs[devcluster.DPUCluster]
-	return []devcluster.Process{
+	out := []devcluster.Process{
 		process(c, "scheduler-extender", layout.Hub, "scheduler-extender", "--kubeconfig="+host["scheduler-extender"],
 			"--namespace="+kit.Namespace, "--bind-address=:8888", "--metrics-bind-address=:9109", "--health-probe-bind-address=:9110"),
-		process(c, "snap-host-controller", layout.Hub, "snap-host-controller", "--kubeconfig="+host["snap-host-controller"],
+		process(c, "snap-host-controller", layout.Hub, "snap-host-controller", "--kubeconfig="+host["snap-host-controller"], attachMode(c),
 			"--dpu-cluster-kubeconfig="+dpu["snap-host-controller"], "--namespace="+kit.Namespace, "--target-namespace="+kit.Namespace,
 			"--metrics-bind-address=:9106", "--health-probe-bind-address=:9107"),
 		process(c, "snap-csi-plugin", layout.Hub, "snap-csi-plugin", "--mode=controller", "--bind-address=unix://"+driverSocket,
-			"--kubeconfig="+host["snap-csi-plugin-controller"], "--namespace="+kit.Namespace, "--metrics-bind-address=:9108"),
+			"--kubeconfig="+host["snap-csi-plugin-controller"], attachMode(c), "--namespace="+kit.Namespace, "--metrics-bind-address=:9108"),
 		sidecar(c, "csi-provisioner", "csi-provisioner", driverSocket, host["snap-csi-plugin-controller"],
 			"--default-fstype=ext4", "--timeout=30s", "--retry-interval-start=200ms", "--retry-interval-max=5s"),
-		sidecar(c, "csi-attacher", "csi-attacher", driverSocket, host["snap-csi-plugin-controller"],
-			"--default-fstype=ext4", "--retry-interval-start=200ms", "--retry-interval-max=5s"),
 	}
+	if c.Options().AttachMode == dpf.AttachController {
+		out = append(out, sidecar(c, "csi-attacher", "csi-attacher", driverSocket, host["snap-csi-plugin-controller"],
+			"--default-fstype=ext4", "--retry-interval-start=200ms", "--retry-interval-max=5s"))
+	}
+	return out
 }
 
 // onDPU is what runs on each DPU: SNAP (emulated), the vendor's plugin and
@@ -104,6 +112,6 @@ func onDPU(c *devcluster.Cluster, dpu string, configs map[string]string) []devcl
 // onHost is what runs on each host.
 func onHost(c *devcluster.Cluster, host string, configs map[string]string) devcluster.Process {
 	return process(c, "snap-csi-plugin-"+host, host, "snap-csi-plugin", "--mode=node", "--node-id="+host,
-		"--bind-address=unix://"+nodeSocket, "--kubeconfig="+configs["snap-csi-plugin-node"],
+		"--bind-address=unix://"+nodeSocket, "--kubeconfig="+configs[host], attachMode(c),
 		"--sysfs-root="+layout.PCIeDir+"/sys", "--dev-root="+layout.PCIeDir+"/dev", "--link-address="+hostLink, "--metrics-bind-address=:9301")
 }

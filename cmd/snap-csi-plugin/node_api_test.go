@@ -1,0 +1,112 @@
+//go:build api
+
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/hostdev"
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+const nodeAccount = "snap-csi-plugin-node"
+
+// nodeKubeconfig writes one that acts as the hosts' account on a node.
+func (b *bed) nodeKubeconfig(config *rest.Config, node string) string {
+	b.t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: nodeAccount}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Node", APIVersion: "v1", Name: node},
+	}}
+	b.must(b.SubResource("token").Create(b.t.Context(), account, request))
+	out := clientcmdapi.NewConfig()
+	out.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	out.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: request.Status.Token}
+	out.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	out.CurrentContext = "x"
+	path := filepath.Join(b.t.TempDir(), "kubeconfig")
+	b.must(clientcmd.WriteToFile(*out, path))
+	return path
+}
+
+// TestNodeAttach: with the rights and under the policies of the manifests, a
+// node beats, asks for a volume, promotes its replica, gives both back, and
+// gets nothing of another node.
+func TestNodeAttach(t *testing.T) {
+	b, env := connect(t)
+	host := filepath.Join("..", "..", "deploy", "host")
+	b.must(kit.Apply(t.Context(), b, host, filepath.Join(host, "attach-node")))
+	b.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	b.must(b.Create(t.Context(), &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "dpu-a"}}))
+	b.must(b.Create(t.Context(), &storagev1alpha1.DPUVolume{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "vol"}, Spec: storagev1alpha1.DPUVolumeSpec{
+		DPUStoragePolicyName: "p", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}))
+	o := options{namespace: namespace, kubeconfig: b.nodeKubeconfig(env.Config, "a"), attach: dpf.AttachNode}
+	o.api.QPS, o.api.Burst = 100, 200
+	o.node.id, o.node.maxVolumes, o.node.beatEvery = "a", 16, 100*time.Millisecond
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	beating := make(chan error, 1)
+	go func() { beating <- o.beat(ctx, &hostdev.Finder{}) }()
+	attachments, err := o.nodeAttachments(ctx, cancel)
+	b.must(err)
+	b.until("a beat", func() bool {
+		n := &moorv1alpha1.DPUStorageNode{}
+		return b.Get(t.Context(), client.ObjectKey{Name: "a"}, n) == nil && n.Status.Host != nil && n.Status.Host.Sequence > 1
+	})
+	spec := provisioner.AttachSpec{VolumeID: "vol", Node: "a", AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOnce}}
+	b.asks(attachments, spec)
+	b.must(attachments.Detach(t.Context(), "vol", "a"))
+	b.must(b.Create(t.Context(), &storagev1alpha1.DPUVolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a-vol", Labels: map[string]string{storagev1alpha1.LabelReplicaOf: "vol"}},
+		Spec: storagev1alpha1.DPUVolumeAttachmentSpec{
+			DPUNodeName: "a", DPUVolumeName: "vol", Role: storagev1alpha1.RoleReplica,
+			FunctionTypeConfig: storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypeVF},
+		},
+	}))
+	b.asks(attachments, spec)
+	for range 2 {
+		b.must(attachments.Detach(t.Context(), "vol", "a"))
+	}
+	if left := b.attachments(); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	spec.Node = "b"
+	b.must(b.Create(t.Context(), &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "dpu-b"}}))
+	if _, err := attachments.Attach(t.Context(), spec); !errors.IsForbidden(err) || provisioner.Uncertain(err) {
+		t.Errorf("asked for another node: %v", err)
+	}
+	cancel(nil)
+	b.must(<-beating)
+}
+
+// asks attaches, with the DPU of the node behind it.
+func (b *bed) asks(attachments provisioner.Attachments, spec provisioner.AttachSpec) {
+	b.t.Helper()
+	shown := make(chan struct{})
+	go func() { defer close(shown); b.show(spec.Node) }()
+	got, err := attachments.Attach(b.t.Context(), spec)
+	<-shown
+	b.must(err)
+	if got.PublishContext["nv-pciDeviceAddress"] == "" || b.attachments()[spec.Node].Spec.Requester != storagev1alpha1.RequesterNode {
+		b.t.Errorf("attached %+v, with publish context %v", b.attachments()[spec.Node].Spec, got.PublishContext)
+	}
+}
