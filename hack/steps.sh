@@ -37,9 +37,13 @@ up() {
 	moor_dev up --kubelet-profile="${1:-fast}" "${@:2}"
 }
 
-bed() { up fast && sanity_on_bed && e2e_on_bed; }
+bed() { up fast && sanity_on_bed && e2e_on_bed && by_node; }
 sanity() { up fast && sanity_on_bed; }
-e2e() { up fast && e2e_on_bed; }
+e2e() { up fast && e2e_on_bed && by_node; }
+
+# by_node makes the bed anew with hosts that ask for volumes by themselves, and
+# runs what is labelled for both modes.
+by_node() { up fast --attach-mode=node && e2e_on_bed -ginkgo.label-filter=attach-mode; }
 
 # bench measures. BENCH, if set, is the beginning of the names of the results to
 # measure, or several with commas between them. What the extender takes needs no
@@ -82,7 +86,7 @@ sanity_on_bed() {
 
 e2e_on_bed() {
 	plain test -c -tags=e2e -o bin/e2e.test ./test/e2e || return
-	(cd test/e2e && ../../bin/e2e.test -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.flake-attempts=2 -ginkgo.v)
+	(cd test/e2e && ../../bin/e2e.test -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.flake-attempts=2 -ginkgo.v "$@")
 }
 
 # finish takes the bed down if one of the steps brought one up, after showing

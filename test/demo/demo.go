@@ -111,7 +111,7 @@ func (d *demo) start(ctx context.Context) error {
 	d.say("\n2. A user starts a pod with a file system and a raw block device (deploy/examples/statefulset.yaml)")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	timeline, err := kit.Watch(ctx, append(volumeHops(d.clients), podHops(d.clients)...)...)
+	timeline, err := kit.Watch(ctx, append(volumeHops(d.clients), podHops(d.clients, d.bed.Options().AttachMode)...)...)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (d *demo) move(ctx context.Context) error {
 	defer func() { _ = d.cordon(context.WithoutCancel(ctx), pod.Spec.NodeName, false) }()
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
-	timeline, err := kit.Watch(watching, moveHops(d.clients, pod)...)
+	timeline, err := kit.Watch(watching, moveHops(d.clients, d.bed.Options().AttachMode, pod)...)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (d *demo) failover(ctx context.Context) error {
 		return err
 	}
 	d.say("\n6. %s loses power while the pod runs on it; its DPU stays up", pod.Spec.NodeName)
-	timeline, err := kit.Watch(watching, failoverHops(d.clients, pod)...)
+	timeline, err := kit.Watch(watching, failoverHops(d.clients, d.bed.Options().AttachMode, pod)...)
 	if err != nil {
 		return err
 	}

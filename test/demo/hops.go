@@ -9,6 +9,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -37,20 +38,31 @@ func volumeHops(c kit.Clients) []kit.Hop {
 }
 
 // podHops are the hops from a pod to its devices and to Running.
-func podHops(c kit.Clients) []kit.Hop {
-	return append(attachHops(c, func(client.Object) bool { return true }),
+func podHops(c kit.Clients, mode dpf.AttachMode) []kit.Hop {
+	return append(attachHops(c, mode, func(client.Object) bool { return true }),
 		kit.Hop{Name: "pod running", Where: c.Host, Kind: &corev1.PodList{}, Seen: is(func(o *corev1.Pod) bool {
 			return o.Name == podKey.Name && kit.Ready(o)
 		})})
 }
 
 // attachHops are the hops of an attachment; fresh tells new objects from old.
-func attachHops(c kit.Clients, fresh func(client.Object) bool) []kit.Hop {
+// Where the host asks by itself, Kubernetes attaches nothing.
+func attachHops(c kit.Clients, mode dpf.AttachMode, fresh func(client.Object) bool) []kit.Hop {
+	host := kit.Hop{Name: "pod has a host", Where: c.Host, Kind: &corev1.PodList{}, Seen: is(func(o *corev1.Pod) bool {
+		return o.Name == podKey.Name && o.Spec.NodeName != "" && fresh(o)
+	})}
+	if mode == dpf.AttachNode {
+		return append([]kit.Hop{host}, shownHops(c, fresh)...)
+	}
+	hops := append([]kit.Hop{host, {Name: "VolumeAttachment", Where: c.Host, Kind: &storagev1.VolumeAttachmentList{}, Seen: fresh}}, shownHops(c, fresh)...)
+	return append(hops, kit.Hop{Name: "VolumeAttachment attached", Where: c.Host, Kind: &storagev1.VolumeAttachmentList{}, Seen: is(func(o *storagev1.VolumeAttachment) bool {
+		return fresh(o) && o.Status.Attached
+	})})
+}
+
+// shownHops are the hops from what is asked of the DPU to the device.
+func shownHops(c kit.Clients, fresh func(client.Object) bool) []kit.Hop {
 	return []kit.Hop{
-		{Name: "pod has a host", Where: c.Host, Kind: &corev1.PodList{}, Seen: is(func(o *corev1.Pod) bool {
-			return o.Name == podKey.Name && o.Spec.NodeName != "" && fresh(o)
-		})},
-		{Name: "VolumeAttachment", Where: c.Host, Kind: &storagev1.VolumeAttachmentList{}, Seen: fresh},
 		{Name: "DPUVolumeAttachment", Where: c.Host, Kind: &storagev1alpha1.DPUVolumeAttachmentList{}, Seen: fresh},
 		{Name: "  VolumeAttachment, in the DPU cluster", Where: c.DPU, Kind: &storagev1alpha1.VolumeAttachmentList{}, Seen: fresh},
 		{Name: "  the right to write, granted", Where: c.DPU, Kind: &storagev1alpha1.VolumeAttachmentList{}, Seen: is(func(o *storagev1alpha1.VolumeAttachment) bool { return fresh(o) && o.Spec.Epoch > 0 })},
@@ -59,12 +71,11 @@ func attachHops(c kit.Clients, fresh func(client.Object) bool) []kit.Hop {
 		{Name: "DPUVolumeAttachment ready", Where: c.Host, Kind: &storagev1alpha1.DPUVolumeAttachmentList{}, Seen: is(func(o *storagev1alpha1.DPUVolumeAttachment) bool {
 			return fresh(o) && o.Status.DPUAttached != nil && *o.Status.DPUAttached
 		})},
-		{Name: "VolumeAttachment attached", Where: c.Host, Kind: &storagev1.VolumeAttachmentList{}, Seen: is(func(o *storagev1.VolumeAttachment) bool { return fresh(o) && o.Status.Attached })},
 	}
 }
 
 // moveHops are the hops of a pod's move from where it is.
-func moveHops(c kit.Clients, pod *corev1.Pod) []kit.Hop {
+func moveHops(c kit.Clients, mode dpf.AttachMode, pod *corev1.Pod) []kit.Hop {
 	old := pod.Spec.NodeName
 	fresh := func(o client.Object) bool {
 		switch o := o.(type) {
@@ -83,7 +94,7 @@ func moveHops(c kit.Clients, pod *corev1.Pod) []kit.Hop {
 	hops := []kit.Hop{{Name: "old pod gone, or going", Where: c.Host, Kind: &corev1.PodList{}, Seen: is(func(o *corev1.Pod) bool {
 		return o.UID == pod.UID && !o.DeletionTimestamp.IsZero()
 	})}}
-	hops = append(hops, attachHops(c, fresh)...)
+	hops = append(hops, attachHops(c, mode, fresh)...)
 	return append(hops, kit.Hop{Name: "pod running again", Where: c.Host, Kind: &corev1.PodList{}, Seen: is(func(o *corev1.Pod) bool {
 		return o.Name == podKey.Name && o.UID != pod.UID && kit.Ready(o)
 	})})
@@ -94,7 +105,7 @@ func moveHops(c kit.Clients, pod *corev1.Pod) []kit.Hop {
 func of(host string, o client.Object) bool { return strings.HasPrefix(o.GetName(), host+"-") }
 
 // failoverHops are the hops of a failover away from the pod's host.
-func failoverHops(c kit.Clients, pod *corev1.Pod) []kit.Hop {
+func failoverHops(c kit.Clients, mode dpf.AttachMode, pod *corev1.Pod) []kit.Hop {
 	claim := func(check func(*moorv1alpha1.WriterClaimStatus) bool) func(client.Object) bool {
 		return is(func(o *moorv1alpha1.WriterClaim) bool { return o.Status != nil && check(o.Status) })
 	}
@@ -109,5 +120,5 @@ func failoverHops(c kit.Clients, pod *corev1.Pod) []kit.Hop {
 			return len(s.Receipts) > 1
 		})},
 	}
-	return append(hops, moveHops(c, pod)...)
+	return append(hops, moveHops(c, mode, pod)...)
 }

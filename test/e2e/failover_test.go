@@ -95,7 +95,7 @@ func proven(ctx context.Context, record *proof.Recorder, volume string, journals
 	Expect(proof.Check(proof.History{Volume: volume, States: states, Writes: writes, Journals: journals})).To(BeEmpty())
 }
 
-var _ = Describe("failover", Ordered, func() {
+var _ = Describe("failover", Ordered, bothModes, func() {
 	BeforeAll(func(ctx context.Context) {
 		Expect(kit.Apply(ctx, clients.Host, filepath.Join(bed.Root(), "deploy", "examples", "storage-failover.yaml"))).To(Succeed())
 	})

@@ -17,7 +17,7 @@ import (
 )
 
 var _ = Describe("the main job", func() {
-	It("writes through a DPU, moves to another host and reads everything back", func(ctx context.Context) {
+	It("writes through a DPU, moves to another host and reads everything back", bothModes, func(ctx context.Context) {
 		r := newRoom(ctx)
 		files := r.claim(ctx, claim{name: "files"})
 		block := r.claim(ctx, claim{name: "block", mode: corev1.PersistentVolumeBlock, size: "32Mi"})
@@ -85,7 +85,7 @@ var _ = Describe("the main job", func() {
 		runs(ctx, refused)
 	})
 
-	It("shows a volume read-only to a pod that asks for no more", func(ctx context.Context) {
+	It("shows a volume read-only to a pod that asks for no more", bothModes, func(ctx context.Context) {
 		r := newRoom(ctx)
 		files := r.claim(ctx, claim{name: "files"})
 		writer := r.pod(ctx, "writer", "host-1", files)

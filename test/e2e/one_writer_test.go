@@ -40,7 +40,7 @@ func shown(o *storagev1alpha1.DPUVolumeAttachment) func(context.Context) (bool, 
 	}
 }
 
-var _ = Describe("one writer", func() {
+var _ = Describe("one writer", bothModes, func() {
 	It("makes a second primary wait, in words, until the first has gone", func(ctx context.Context) {
 		r := newRoom(ctx)
 		files := r.claim(ctx, claim{name: "files"})

@@ -89,7 +89,7 @@ func replicasOf(volume string) func(context.Context) ([]string, error) {
 }
 
 var _ = Describe("replicas", func() {
-	It("carry a drained pod, are promoted, and go when the last primary is gone", func(ctx context.Context) {
+	It("carry a drained pod, are promoted, and go when the last primary is gone", bothModes, func(ctx context.Context) {
 		const outlive = 8 * time.Second
 		r := newRoom(ctx)
 		class := r.class(ctx, map[string]string{"policy": "local", "maxShares": "2", "replicaReleaseAfter": outlive.String()})

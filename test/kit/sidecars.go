@@ -4,11 +4,15 @@ import (
 	"context"
 	"time"
 
+	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/test/devcluster"
 )
 
 // sidecars are Kubernetes' own processes beside a CSI driver.
-var sidecars = []string{"csi-provisioner", "csi-attacher", "csi-provisioner-dpu"}
+var sidecars = []string{"csi-provisioner", attacher, "csi-provisioner-dpu"}
+
+// attacher is not there where hosts ask for volumes by themselves.
+const attacher = "csi-attacher"
 
 // sidecarLook is how often they are looked at.
 const sidecarLook = 100 * time.Millisecond
@@ -25,7 +29,7 @@ func KeepSidecars(ctx context.Context, bed *devcluster.Cluster, report func(form
 		case <-ticker.C:
 		}
 		for _, name := range sidecars {
-			if bed.Running(name) {
+			if bed.Running(name) || name == attacher && bed.Options().AttachMode == dpf.AttachNode {
 				continue
 			}
 			if err := bed.Restart(ctx, name); err != nil && ctx.Err() == nil {
