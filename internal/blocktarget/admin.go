@@ -121,6 +121,8 @@ func (s *Server) AdminHandler(store string) http.Handler {
 		}
 		writeJSON(w, receipt{Store: store, Sessions: s.Revoke(q.Volume, q.Node)})
 	})
+	mux.HandleFunc("POST "+pathPause, s.servePause(store))
+	mux.HandleFunc("POST "+pathAdjust, s.serveAdjust(store))
 	mux.HandleFunc("GET "+pathSessions, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Sessions()) })
 	mux.HandleFunc("GET "+pathStats, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Stats()) })
 	return mux

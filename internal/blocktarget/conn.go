@@ -48,24 +48,42 @@ type call struct {
 // dialExport connects to the address and opens the export. ErrDenied if the
 // target says so; every other error may pass.
 func dialExport(ctx context.Context, address, export string) (*conn, error) {
+	nc, s, err := dialFor(ctx, optGo, address, export)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{nc: nc, shape: s, pending: map[uint64]*call{}, gone: make(chan struct{}), stopped: make(chan struct{})}
+	go c.receive()
+	return c, nil
+}
+
+// peek asks what the export is like, and opens nothing.
+func peek(ctx context.Context, address, export string) (shape, error) {
+	nc, s, err := dialFor(ctx, optInfo, address, export)
+	if err != nil {
+		return shape{}, err
+	}
+	return s, nc.Close()
+}
+
+// dialFor connects to the address and names the export in the option given.
+func dialFor(ctx context.Context, code uint32, address, export string) (net.Conn, shape, error) {
 	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("reach the target: %w", err)
+		return nil, shape{}, fmt.Errorf("reach the target: %w", err)
 	}
 	tune(nc, clientUnanswered)
 	forget(nc, true)
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Now()) })
-	s, err := greet(nc, export)
+	s, err := greet(nc, code, export)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
 		_ = nc.Close()
-		return nil, fmt.Errorf("open the volume at target %s: %w", address, err)
+		return nil, shape{}, fmt.Errorf("open the volume at target %s: %w", address, err)
 	}
-	c := &conn{nc: nc, shape: s, pending: map[uint64]*call{}, gone: make(chan struct{}), stopped: make(chan struct{})}
-	go c.receive()
-	return c, nil
+	return nc, s, nil
 }
 
 // forget says whether the kernel shall throw away what was not sent yet when
@@ -83,7 +101,7 @@ func forget(nc net.Conn, yes bool) {
 }
 
 // greet leads the client's half of the handshake. It reads no byte too many.
-func greet(rw io.ReadWriter, export string) (shape, error) {
+func greet(rw io.ReadWriter, code uint32, export string) (shape, error) {
 	var hello [18]byte
 	if _, err := io.ReadFull(rw, hello[:]); err != nil {
 		return shape{}, err
@@ -95,7 +113,7 @@ func greet(rw io.ReadWriter, export string) (shape, error) {
 	flags := binary.BigEndian.Uint16(hello[16:]) & (flagFixedNewstyle | flagNoZeroes)
 	ask := binary.BigEndian.AppendUint32(nil, uint32(flags))
 	ask = binary.BigEndian.AppendUint64(ask, magicOption)
-	ask = binary.BigEndian.AppendUint32(ask, optGo)
+	ask = binary.BigEndian.AppendUint32(ask, code)
 	ask = binary.BigEndian.AppendUint32(ask, uint32(4+len(export)+2))
 	ask = binary.BigEndian.AppendUint32(ask, uint32(len(export)))
 	ask = append(ask, export...)
@@ -105,7 +123,7 @@ func greet(rw io.ReadWriter, export string) (shape, error) {
 	}
 	var s shape
 	for {
-		kind, data, err := readAnswer(rw)
+		kind, data, err := readAnswer(rw, code)
 		switch {
 		case err != nil:
 			return shape{}, err
@@ -126,13 +144,13 @@ func greet(rw io.ReadWriter, export string) (shape, error) {
 	}
 }
 
-func readAnswer(r io.Reader) (kind uint32, data []byte, err error) {
+func readAnswer(r io.Reader, code uint32) (kind uint32, data []byte, err error) {
 	var head [20]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return 0, nil, err
 	}
 	length := binary.BigEndian.Uint32(head[16:])
-	if binary.BigEndian.Uint64(head[:]) != magicAnswer || binary.BigEndian.Uint32(head[8:]) != optGo || length > maxOption {
+	if binary.BigEndian.Uint64(head[:]) != magicAnswer || binary.BigEndian.Uint32(head[8:]) != code || length > maxOption {
 		return 0, nil, fmt.Errorf("no answer to an option: %w", errBroken)
 	}
 	data = make([]byte, length)

@@ -80,8 +80,28 @@ func OpenDevice(ctx context.Context, o DeviceOptions) (*Device, error) {
 	return d, nil
 }
 
-// Size is the size of the volume in bytes, as it was when it was opened.
-func (d *Device) Size() int64 { return d.shape.size }
+// Size is the size of the volume in bytes, as it was when it was opened, or at
+// the last Refresh.
+func (d *Device) Size() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.shape.size
+}
+
+// Refresh asks the target for the size of the volume again, and returns it in
+// bytes.
+func (d *Device) Refresh(ctx context.Context) (int64, error) {
+	now, err := peek(ctx, d.o.Address, d.o.Export)
+	if err != nil {
+		return 0, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now.size > d.shape.size {
+		d.shape.size = now.size
+	}
+	return d.shape.size, nil
+}
 
 // ReadOnly reports whether the target takes no changes.
 func (d *Device) ReadOnly() bool { return d.shape.readOnly }
@@ -152,9 +172,9 @@ func (d *Device) redial(ctx context.Context) (*conn, error) {
 		c, err := dialExport(attempt, d.o.Address, d.o.Export)
 		cancel()
 		switch {
-		case err == nil && c.shape != d.shape:
+		case err == nil && (c.shape.readOnly != d.shape.readOnly || c.shape.size < d.Size()):
 			c.part()
-			return nil, fmt.Errorf("the volume has %d bytes now and had %d: open it anew", c.shape.size, d.shape.size)
+			return nil, fmt.Errorf("the volume has %d bytes now and had %d: open it anew", c.shape.size, d.Size())
 		case err == nil, errors.Is(err, ErrDenied):
 			return c, err
 		case ctx.Err() != nil:

@@ -21,6 +21,8 @@ type Grant struct {
 	TokenHash string
 	// ReadOnly refuses every change.
 	ReadOnly bool
+	// Limits bound the volume, whoever uses it.
+	Limits Limits
 }
 
 // Grants says who may open what. It is asked at every opening, so it has to be

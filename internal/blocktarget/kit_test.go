@@ -24,6 +24,7 @@ type rights struct {
 	dir    string
 	tokens map[[2]string]string
 	ro     map[[2]string]bool
+	limits Limits
 	broken error
 }
 
@@ -37,7 +38,7 @@ func (r *rights) Grant(volume, node string) (Grant, error) {
 	if !ok {
 		return Grant{}, fmt.Errorf("%s has no right to volume %s: %w", node, volume, ErrDenied)
 	}
-	return Grant{File: filepath.Join(r.dir, volume+".img"), TokenHash: HashToken(token), ReadOnly: r.ro[[2]string{volume, node}]}, nil
+	return Grant{File: filepath.Join(r.dir, volume+".img"), TokenHash: HashToken(token), ReadOnly: r.ro[[2]string{volume, node}], Limits: r.limits}, nil
 }
 
 // give grants, and returns the name of the export.

@@ -40,15 +40,22 @@ type session struct {
 	file     *os.File
 	recorder Recorder // may be nil
 	gate     *gate
+	barrier  *barrier
+	limiter  *limiter
 	stats    *counters
+	// size is that of the file in bytes, when it was looked at last.
+	size atomic.Int64
 
 	send   sync.Mutex
 	reason atomic.Pointer[string]
+	over   chan struct{} // closed by end
 }
 
 // end turns further I/O away and hangs up; gate.fence waits for the rest.
 func (s *session) end(reason string) {
-	s.reason.CompareAndSwap(nil, &reason)
+	if s.reason.CompareAndSwap(nil, &reason) {
+		close(s.over)
+	}
 	s.gate.shut()
 	_ = s.conn.Close()
 }
@@ -102,11 +109,11 @@ func readPayload(r io.Reader, q request) ([]byte, error) {
 // answer works on one request and sends the reply. The gate is left before the
 // reply is sent: a client that does not read must not hold up a revocation.
 func (s *session) answer(q request, data []byte) {
-	if !s.gate.enter() {
+	s.limiter.wait(int64(q.length), s.over)
+	reply, ok, err := s.admitted(q, data)
+	if !ok {
 		return
 	}
-	reply, err := s.perform(q, data)
-	s.gate.leave()
 	if reply == nil {
 		reply = make([]byte, replyLength)
 	}
@@ -119,6 +126,21 @@ func (s *session) answer(q request, data []byte) {
 	if _, err := s.conn.Write(reply); err != nil {
 		_ = s.conn.Close() // the reading half ends with it
 	}
+}
+
+// admitted performs the request inside the barrier and the gate; ok is false if
+// the session is over.
+func (s *session) admitted(q request, data []byte) (reply []byte, ok bool, err error) {
+	if q.changes() {
+		s.barrier.enter()
+		defer s.barrier.leave()
+	}
+	if !s.gate.enter() {
+		return nil, false, nil
+	}
+	defer s.gate.leave()
+	reply, err = s.perform(q, data)
+	return reply, true, err
 }
 
 // perform does what the request asks. For a read, reply holds the data after
@@ -166,7 +188,7 @@ func (s *session) check(q request) error {
 	switch {
 	case s.shape.readOnly && q.changes():
 		return syscall.EPERM
-	case q.offset > uint64(s.shape.size) || uint64(q.length) > uint64(s.shape.size)-q.offset:
+	case !s.within(q):
 		if q.command == cmdWrite || q.command == cmdWriteZeroes {
 			return syscall.ENOSPC
 		}
@@ -177,7 +199,22 @@ func (s *session) check(q request) error {
 	return nil
 }
 
-// sync makes every finished write durable. The size never changes, so the
+// within reports whether the request lies inside the volume, which may have
+// grown since it was looked at.
+func (s *session) within(q request) bool {
+	fits := func(size uint64) bool { return q.offset <= size && uint64(q.length) <= size-q.offset }
+	if fits(uint64(s.size.Load())) {
+		return true
+	}
+	st, err := s.file.Stat()
+	if err != nil {
+		return false
+	}
+	s.size.Store(st.Size())
+	return fits(uint64(st.Size()))
+}
+
+// sync makes every finished write durable. No write changes the size, so the
 // file's other attributes need not be.
 func (s *session) sync() error {
 	for {

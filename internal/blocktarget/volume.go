@@ -15,30 +15,20 @@ type volume struct {
 	lock     sync.Mutex
 	users    int // holders and those who wait to be; under Server.mu
 	sessions map[string]*session
+	barrier  *barrier
+	limiter  *limiter
 }
 
 // hold takes the volume; let gives it back.
 func (s *Server) hold(name string) *volume {
-	s.mu.Lock()
-	v := s.volumes[name]
-	if v == nil {
-		v = &volume{sessions: map[string]*session{}}
-		s.volumes[name] = v
-	}
-	v.users++
-	s.mu.Unlock()
+	v := s.keep(name)
 	v.lock.Lock()
 	return v
 }
 
 func (s *Server) let(name string, v *volume) {
 	v.lock.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	// With no other user, nobody can change the sessions now.
-	if v.users--; v.users == 0 && len(v.sessions) == 0 {
-		delete(s.volumes, name)
-	}
+	s.drop(name, v)
 }
 
 // granted checks the right and the token. Reasons of a refusal are the same
@@ -83,16 +73,17 @@ func (s *Server) open(e Export, nc net.Conn) (*session, error) {
 	if denied != nil {
 		return nil, denied
 	}
-	opened, err := s.newSession(e, g, nc)
+	opened, err := s.newSession(v, e, g, nc)
 	if err != nil {
 		return nil, fmt.Errorf("open the data of volume %s: %w", e.Volume, err)
 	}
+	v.limiter.set(g.Limits)
 	v.sessions[e.Node] = opened
 	s.stats.sessions.Add(1)
 	return opened, nil
 }
 
-func (s *Server) newSession(e Export, g Grant, nc net.Conn) (*session, error) {
+func (s *Server) newSession(v *volume, e Export, g Grant, nc net.Conn) (*session, error) {
 	flags := os.O_RDWR
 	if g.ReadOnly {
 		flags = os.O_RDONLY
@@ -106,7 +97,11 @@ func (s *Server) newSession(e Export, g Grant, nc net.Conn) (*session, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	opened := &session{export: e, shape: shape{size: size, readOnly: g.ReadOnly}, conn: nc, file: f, gate: newGate(), stats: &s.stats}
+	opened := &session{
+		export: e, shape: shape{size: size, readOnly: g.ReadOnly}, conn: nc, file: f, stats: &s.stats,
+		gate: newGate(), barrier: v.barrier, limiter: v.limiter, over: make(chan struct{}),
+	}
+	opened.size.Store(size)
 	if s.o.Record != nil && !g.ReadOnly {
 		if opened.recorder, err = s.o.Record(g.File); err != nil {
 			_ = f.Close()

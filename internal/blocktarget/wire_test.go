@@ -102,7 +102,7 @@ func FuzzGreet(f *testing.F) {
 	_ = shake(talk{bytes.NewReader(hail(optGo, "v@n#t")), &out}, yes{})
 	f.Add(out.Bytes())
 	f.Fuzz(func(t *testing.T, in []byte) {
-		if s, err := greet(talk{bytes.NewReader(in), io.Discard}, "v@n#t"); err == nil && s.size <= 0 && len(in) < 18 {
+		if s, err := greet(talk{bytes.NewReader(in), io.Discard}, optGo, "v@n#t"); err == nil && s.size <= 0 && len(in) < 18 {
 			t.Fatalf("greeted by %q", in)
 		}
 	})
@@ -123,7 +123,7 @@ func FuzzServe(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer nc.Close()
-		if _, err := greet(nc, b.rights.give("v", "dpu-1", "t1")); err != nil {
+		if _, err := greet(nc, optGo, b.rights.give("v", "dpu-1", "t1")); err != nil {
 			t.Fatal(err)
 		}
 		go func() { _, _ = nc.Write(in); _ = nc.(*net.TCPConn).CloseWrite() }()

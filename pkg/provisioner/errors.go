@@ -25,6 +25,9 @@ var (
 	ErrPrecondition = errors.New("precondition failed")
 	// ErrUnsupported: this platform cannot do this at all.
 	ErrUnsupported = errors.New("not supported")
+	// ErrToken: the place from which a list is to go on is none that was
+	// given out; begin the list anew.
+	ErrToken = errors.New("unknown place in a list")
 	// ErrBusy: another operation on the same object is under way; repeat.
 	ErrBusy = errors.New("busy")
 	// ErrUnavailable: somebody needed for it cannot be reached; repeat.

@@ -9,6 +9,16 @@ type Platform struct {
 	Attachments Attachments
 	Host        Host
 	DPU         DPU
+
+	Copies    Copies
+	Snapshots Snapshots
+	Groups    Groups
+	Inventory Inventory
+	Room      Room
+	Expansion Expansion
+	Change    Change
+	Health    Health
+	Rescan    Rescan
 }
 
 // Volumes makes and removes volumes.

@@ -45,6 +45,9 @@ type VolumeSpec struct {
 	Mode VolumeMode
 	// Parameters are the platform's own, from the StorageClass.
 	Parameters map[string]string
+	// Mutable are the parameters that Change may change later, from the
+	// VolumeAttributesClass; for platforms with a Change face only.
+	Mutable map[string]string
 }
 
 // Volume is a volume as it is.
@@ -58,6 +61,8 @@ type Volume struct {
 	Parameters map[string]string
 	// Context travels with the volume to every later call.
 	Context map[string]string
+	// Source is what it began as a copy of; zero if it began empty.
+	Source Source
 }
 
 // AttachSpec names a volume and the node that shall use it.

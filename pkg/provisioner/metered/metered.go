@@ -36,6 +36,7 @@ var codes = []struct {
 	{provisioner.ErrOutOfRange, "OutOfRange"},
 	{provisioner.ErrPrecondition, "Precondition"},
 	{provisioner.ErrUnsupported, "Unsupported"},
+	{provisioner.ErrToken, "Token"},
 	{provisioner.ErrBusy, "Busy"},
 	{provisioner.ErrUnavailable, "Unavailable"},
 }
@@ -101,7 +102,39 @@ func (r *Recorder) Platform(name string, p provisioner.Platform) provisioner.Pla
 	if p.DPU != nil {
 		out.DPU = dpu{face("DPU"), p.DPU}
 	}
+	data(face, p, &out)
 	return out
+}
+
+// data measures the faces that are about what volumes hold.
+func data(face func(string) meter, p provisioner.Platform, out *provisioner.Platform) {
+	if p.Copies != nil {
+		out.Copies = copies{face("Copies"), p.Copies}
+	}
+	if p.Snapshots != nil {
+		out.Snapshots = snapshots{face("Snapshots"), p.Snapshots}
+	}
+	if p.Groups != nil {
+		out.Groups = groups{face("Groups"), p.Groups}
+	}
+	if p.Inventory != nil {
+		out.Inventory = inventory{face("Inventory"), p.Inventory}
+	}
+	if p.Room != nil {
+		out.Room = room{face("Room"), p.Room}
+	}
+	if p.Expansion != nil {
+		out.Expansion = expansion{face("Expansion"), p.Expansion}
+	}
+	if p.Change != nil {
+		out.Change = change{face("Change"), p.Change}
+	}
+	if p.Health != nil {
+		out.Health = health{face("Health"), p.Health}
+	}
+	if p.Rescan != nil {
+		out.Rescan = rescan{face("Rescan"), p.Rescan}
+	}
 }
 
 // meter measures the calls of one face of one platform.
