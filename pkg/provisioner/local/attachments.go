@@ -41,6 +41,13 @@ func (s *Storage) attach(ctx context.Context, spec provisioner.AttachSpec) (prov
 	if done {
 		h = have.Attachments[spec.Node]
 	}
+	if !done && s.maxPerNode > 0 {
+		s.counting.Lock()
+		defer s.counting.Unlock()
+		if err := s.roomOn(spec.Node); err != nil {
+			return provisioner.Attachment{}, err
+		}
+	}
 	if granted := s.target != nil && s.granted(spec.VolumeID, spec.Node, &h); !done || granted {
 		if err := ctx.Err(); err != nil {
 			return provisioner.Attachment{}, err
@@ -54,6 +61,25 @@ func (s *Storage) attach(ctx context.Context, spec provisioner.AttachSpec) (prov
 		}
 	}
 	return s.attachment(spec, h), nil
+}
+
+// roomOn refuses a node that has as many volumes as it may.
+func (s *Storage) roomOn(node string) error {
+	ids, err := idsIn(s.dir)
+	if err != nil {
+		return err
+	}
+	has := 0
+	for _, id := range ids {
+		// A damaged record is reported where its volume is used.
+		if r, _, err := s.load(id); err == nil && len(r.holders(node)) > 0 && node != "" {
+			has++
+		}
+	}
+	if has >= s.maxPerNode {
+		return fmt.Errorf("the node has %d volumes and may have %d, detach one there first: %w", has, s.maxPerNode, provisioner.ErrExhausted)
+	}
+	return nil
 }
 
 // attachable returns the record of the volume if it and the node are there.

@@ -20,8 +20,18 @@ type record struct {
 	Mode          provisioner.VolumeMode   `json:"mode"`
 	Provisioning  string                   `json:"provisioning"`
 	Parameters    map[string]string        `json:"parameters,omitempty"`
+	// Source is what it began as a copy of; nil if it began empty.
+	Source *source `json:"source,omitempty"`
+	// Limits bound its data path, where that is a target.
+	Limits limits `json:"limits,omitzero"`
 	// Attachments are the nodes that have the volume.
 	Attachments map[string]holder `json:"attachments,omitempty"`
+}
+
+// source is a provisioner.Source as it is stored.
+type source struct {
+	Snapshot string `json:"snapshot,omitempty"`
+	Volume   string `json:"volume,omitempty"`
 }
 
 // holder is how a node has a volume.
@@ -36,7 +46,7 @@ type holder struct {
 }
 
 func (r record) volume(id string) provisioner.Volume {
-	return provisioner.Volume{
+	v := provisioner.Volume{
 		ID:            id,
 		CapacityBytes: r.CapacityBytes,
 		AccessModes:   r.AccessModes,
@@ -44,6 +54,10 @@ func (r record) volume(id string) provisioner.Volume {
 		Parameters:    r.Parameters,
 		Context:       map[string]string{ContextImage: id + ".img"},
 	}
+	if r.Source != nil {
+		v.Source = provisioner.Source{SnapshotID: r.Source.Snapshot, VolumeID: r.Source.Volume}
+	}
+	return v
 }
 
 func (s *Storage) imagePath(id string) string  { return filepath.Join(s.dir, id+".img") }
@@ -56,30 +70,36 @@ func loadRecord(dir, id string) (r record, found bool, err error) {
 	if !validID(id) {
 		return record{}, false, nil
 	}
-	path := filepath.Join(dir, id+".json")
+	return loadJSON[record](filepath.Join(dir, id+".json"), "volume "+id)
+}
+
+// loadJSON reads the record of what, which is at path; found is false if there
+// is none.
+func loadJSON[T any](path, what string) (r T, found bool, err error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return record{}, false, nil
+		return r, false, nil
 	}
 	if err != nil {
-		return record{}, false, fmt.Errorf("read the record of volume %s: %w", id, err)
+		return r, false, fmt.Errorf("read the record of %s: %w", what, err)
 	}
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return record{}, false, fmt.Errorf("record %s of volume %s is damaged, repair it by hand (%v): %w",
-			path, id, err, provisioner.ErrPrecondition)
+		return r, false, fmt.Errorf("record %s of %s is damaged, repair it by hand (%v): %w", path, what, err, provisioner.ErrPrecondition)
 	}
 	return r, true, nil
 }
 
 // save writes the record of a volume: all of it or nothing, and on disk when
 // it returns.
-func (s *Storage) save(id string, r record) error {
+func (s *Storage) save(id string, r record) error { return saveJSON(s.recordPath(id), "volume "+id, r) }
+
+func saveJSON(path, what string, r any) error {
 	raw, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
-		return fmt.Errorf("encode the record of volume %s: %w", id, err)
+		return fmt.Errorf("encode the record of %s: %w", what, err)
 	}
-	if err := replaceFile(s.recordPath(id), append(raw, '\n')); err != nil {
-		return fmt.Errorf("write the record of volume %s: %w", id, err)
+	if err := replaceFile(path, append(raw, '\n')); err != nil {
+		return fmt.Errorf("write the record of %s: %w", what, err)
 	}
 	return nil
 }
@@ -95,23 +115,47 @@ func replaceFile(path string, content []byte) error {
 
 // place makes a file beside path, lets fill write it, and renames it to path
 // once it is on disk. On error path is as it was and nothing is left behind.
-func place(path string, fill func(*os.File) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+func place(path string, fill func(*os.File) error) error {
+	d, err := newDraft(path)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, ignoreMissing(os.Remove(f.Name())))
-		}
-	}()
-	if err := errors.Join(fill(f), f.Sync(), f.Close()); err != nil {
+	defer d.discard()
+	if err := fill(d.File); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
+	return d.commit()
+}
+
+// draft is a file that will be at path, all of it, or not at all.
+type draft struct {
+	*os.File
+	path string
+}
+
+func newDraft(path string) (*draft, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return nil, err
+	}
+	return &draft{File: f, path: path}, nil
+}
+
+// commit puts the draft in its place, once it is on disk.
+func (d *draft) commit() error {
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	if err := os.Rename(d.Name(), d.path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(d.path))
+}
+
+// discard removes a draft that was not committed.
+func (d *draft) discard() {
+	_ = d.Close()
+	_ = os.Remove(d.Name())
 }
 
 func syncDir(dir string) error {

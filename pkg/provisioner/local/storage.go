@@ -6,8 +6,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/utils/clock"
 
 	"github.com/moor-storage/moor/internal/keylock"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -62,10 +64,14 @@ type Options struct {
 	// Target, if set, is how nodes reach the volumes, in place of the files.
 	// Only then does Detach prove that a node cannot write any more.
 	Target *Target
+	// MaxPerNode is how many volumes a node may have; 0 means no limit.
+	MaxPerNode int
+	// Clock says when snapshots were made; nil is the machine's.
+	Clock clock.PassiveClock
 }
 
 // Storage implements provisioner.Volumes and provisioner.Attachments over one
-// directory. Calls on different volumes run at once; a second call on the same
+// directory; Platform has all its faces. Calls on different volumes run at once; a second call on the same
 // volume gets ErrBusy.
 type Storage struct {
 	dir        string
@@ -74,6 +80,9 @@ type Storage struct {
 	manyNodes  bool
 	target     *Target
 	key        []byte // nil without a target
+	maxPerNode int
+	counting   sync.Mutex // while the volumes of a node are counted
+	clock      clock.PassiveClock
 	locks      keylock.Locks
 	held       *os.File
 }
@@ -91,7 +100,10 @@ func Open(o Options) (*Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Storage{dir: o.TargetDir, maxBytes: o.MaxBytes, nodeExists: o.NodeExists, manyNodes: o.ManyNodes, target: o.Target, held: held}
+	s := &Storage{dir: o.TargetDir, maxBytes: o.MaxBytes, nodeExists: o.NodeExists, manyNodes: o.ManyNodes, target: o.Target, maxPerNode: o.MaxPerNode, clock: o.Clock, held: held}
+	if s.clock == nil {
+		s.clock = clock.RealClock{}
+	}
 	if s.maxBytes <= 0 {
 		s.maxBytes = DefaultMaxBytes
 	}
@@ -142,9 +154,9 @@ func (s *Storage) Ready() error {
 	return nil
 }
 
-// Capacity returns the size in bytes of the file system that holds the
-// directory, and how much of it is free.
-func (s *Storage) Capacity() (total, free int64, err error) {
+// space returns the size in bytes of the file system that holds the directory,
+// and how much of it is free.
+func (s *Storage) space() (total, free int64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(s.dir, &st); err != nil {
 		return 0, 0, fmt.Errorf("measure target directory %s: %w", s.dir, err)

@@ -30,6 +30,19 @@ type Target struct {
 	// Address is where the nodes reach it, "host:port".
 	Address string
 	Revoker Revoker
+	// Data reaches into what flows there; without it, volumes in use cannot
+	// be copied by every file system, and none be limited.
+	Data DataPath
+}
+
+// DataPath is what a target can do about the I/O of volumes; *blocktarget.Admin
+// is one.
+type DataPath interface {
+	// Pause makes the changes to the volumes wait while during runs. After an
+	// error they may not have.
+	Pause(ctx context.Context, volumeIDs []string, during func(context.Context) error) error
+	// Adjust has the limits of the volume take effect.
+	Adjust(ctx context.Context, volumeID string) error
 }
 
 // grant is a node's right to open a volume at the target. The token itself is
@@ -195,6 +208,6 @@ func (g Grants) Grant(volume, node string) (blocktarget.Grant, error) {
 	}
 	return blocktarget.Grant{
 		File: filepath.Join(g.Dir, volume+".img"), TokenHash: h.Grant.TokenHash,
-		ReadOnly: h.ReadOnly || readOnlyModes(h.AccessModes),
+		ReadOnly: h.ReadOnly || readOnlyModes(h.AccessModes), Limits: blocktarget.Limits(have.Limits),
 	}, nil
 }

@@ -22,14 +22,18 @@ func (s *Storage) Create(ctx context.Context, spec provisioner.VolumeSpec) (prov
 		return provisioner.Volume{}, fmt.Errorf("create volume %q: %w", spec.Name, err)
 	}
 	id := idOf(spec.Name)
-	v, err := s.create(ctx, id, spec, want)
+	v, err := s.create(ctx, id, spec, want, func(ctx context.Context) (record, error) {
+		return want, s.makeImage(id, want, func(*os.File) error { return ctx.Err() })
+	})
 	if err != nil {
 		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w", id, err)
 	}
 	return v, nil
 }
 
-func (s *Storage) create(ctx context.Context, id string, spec provisioner.VolumeSpec, want record) (provisioner.Volume, error) {
+// create makes a volume with build, which makes its image and returns its
+// record, unless it is there.
+func (s *Storage) create(ctx context.Context, id string, spec provisioner.VolumeSpec, want record, build func(context.Context) (record, error)) (provisioner.Volume, error) {
 	unlock, err := s.lock(id)
 	if err != nil {
 		return provisioner.Volume{}, err
@@ -48,13 +52,14 @@ func (s *Storage) create(ctx context.Context, id string, spec provisioner.Volume
 	if err := ctx.Err(); err != nil {
 		return provisioner.Volume{}, err
 	}
-	if err := s.makeImage(id, want); err != nil {
+	made, err := build(ctx)
+	if err != nil {
 		return provisioner.Volume{}, err
 	}
-	if err := s.save(id, want); err != nil {
+	if err := s.save(id, made); err != nil {
 		return provisioner.Volume{}, err
 	}
-	return want.volume(id), nil
+	return made.volume(id), nil
 }
 
 // parse checks a request and returns the record that would fulfil it.
@@ -86,9 +91,14 @@ func (s *Storage) parse(spec provisioner.VolumeSpec) (record, error) {
 	if err != nil {
 		return record{}, err
 	}
+	bounds, err := s.limitsOf(limits{}, spec.Mutable)
+	if err != nil {
+		return record{}, err
+	}
 	return record{
 		Name: spec.Name, CapacityBytes: size, AccessModes: slices.Clone(spec.AccessModes),
 		Mode: spec.Mode, Provisioning: provisioning, Parameters: maps.Clone(spec.Parameters),
+		Limits: bounds,
 	}, nil
 }
 
@@ -129,8 +139,17 @@ func differs(have record, spec provisioner.VolumeSpec, want record) string {
 		return fmt.Sprintf("access modes %v", have.AccessModes)
 	case have.Provisioning != want.Provisioning:
 		return fmt.Sprintf("%s provisioning", have.Provisioning)
+	case sourceOf(have) != sourceOf(want):
+		return fmt.Sprintf("the source %+v", sourceOf(have))
 	}
 	return ""
+}
+
+func sourceOf(r record) source {
+	if r.Source == nil {
+		return source{}
+	}
+	return *r.Source
 }
 
 // sameModes compares as sets.
@@ -139,10 +158,10 @@ func sameModes(a, b []provisioner.AccessMode) bool {
 	return slices.Equal(a, b)
 }
 
-// makeImage makes the image anew: without a record nobody was ever given one
-// that an interrupted call may have left.
-func (s *Storage) makeImage(id string, want record) error {
-	total, free, err := s.Capacity()
+// makeImage makes the image anew, of what fill writes: without a record nobody
+// was ever given one that an interrupted call may have left.
+func (s *Storage) makeImage(id string, want record, fill func(*os.File) error) error {
+	total, free, err := s.space()
 	if err != nil {
 		return err
 	}
@@ -155,13 +174,16 @@ func (s *Storage) makeImage(id string, want record) error {
 			want.Provisioning, want.CapacityBytes, s.dir, room, provisioner.ErrExhausted)
 	}
 	err = place(s.imagePath(id), func(f *os.File) error {
+		if err := fill(f); err != nil {
+			return err
+		}
 		if want.Provisioning == Thick {
 			return unix.Fallocate(int(f.Fd()), 0, 0, want.CapacityBytes)
 		}
 		return f.Truncate(want.CapacityBytes)
 	})
 	switch {
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+	case noRoom(err):
 		return fmt.Errorf("make its image (%v): %w", err, provisioner.ErrExhausted)
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return fmt.Errorf("the file system of %s cannot reserve room, use %s=%s: %w",
@@ -171,6 +193,8 @@ func (s *Storage) makeImage(id string, want record) error {
 	}
 	return nil
 }
+
+func noRoom(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // Delete removes the record and then the image, so that what is half removed
 // does not exist. See provisioner.Volumes.
