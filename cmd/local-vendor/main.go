@@ -25,6 +25,7 @@ type options struct {
 	metrics    string
 	endpoint   string
 	maxBytes   int64
+	maxPerNode int
 	manyNodes  bool
 	pluginRoot string
 	pluginName string
@@ -56,6 +57,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.timeout, "timeout", time.Minute, "how long one call may take")
 	fs.StringVar(&o.endpoint, "endpoint", "unix:///csi/csi.sock", "where to serve CSI: unix:///absolute/path or tcp://host:port (controller)")
 	fs.Int64Var(&o.maxBytes, "max-volume-bytes", 1<<40, "size of the largest volume in bytes (controller)")
+	fs.IntVar(&o.maxPerNode, "max-volumes-per-node", 0, "how many volumes a node may have; 0: no limit (controller, driver)")
 	fs.BoolVar(&o.manyNodes, "many-nodes", false, "let several DPUs have a single-node volume at once, for warm replicas: writer claims keep it to one writer (controller)")
 	fs.StringVar(&o.pluginRoot, "plugin-root", vendorplugin.DefaultRoot, "directory of the vendor plugins' directories (plugin)")
 	fs.StringVar(&o.pluginName, "plugin-name", "local", "name of the plugin: it serves on <plugin-root>/<plugin-name>/dpu.sock (plugin)")

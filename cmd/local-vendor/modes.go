@@ -28,25 +28,32 @@ func (o *options) runController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	storage, err := local.Open(local.Options{TargetDir: o.targetDir, MaxBytes: o.maxBytes, ManyNodes: o.manyNodes, Target: target})
+	storage, err := local.Open(local.Options{
+		TargetDir: o.targetDir, MaxBytes: o.maxBytes, ManyNodes: o.manyNodes, Target: target, MaxPerNode: o.maxPerNode,
+	})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = storage.Close() }()
-	platform, err := measured(provisioner.Platform{Volumes: storage, Attachments: storage})
+	platform, err := measured(storage.Platform())
 	if err != nil {
 		return err
 	}
-	ready := func(context.Context) error { return storage.Ready() }
-	register := func(s *grpc.Server) {
-		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, ready, csispec.PluginCapability_Service_CONTROLLER_SERVICE))
-		csispec.RegisterControllerServer(s, controllercsi.New(controllercsi.Options{
-			Volumes: platform.Volumes, Attachments: platform.Attachments, BlockOnly: true,
-		}))
-	}
+	register := o.controllerServices(storage, controllercsi.Options{Platform: platform, BlockOnly: true})
 	return o.observed(ctx, storage.Ready, func(ctx context.Context) error {
 		return csiserver.Serve(ctx, o.endpoint, register, csiserver.Options{Logger: ctrl.Log, Timeout: o.timeout, Metrics: metrics.Registry})
 	})
+}
+
+// controllerServices registers CSI Identity, Controller and GroupController.
+func (o *options) controllerServices(storage *local.Storage, c controllercsi.Options) func(*grpc.Server) {
+	ready := func(context.Context) error { return storage.Ready() }
+	server := controllercsi.New(c)
+	return func(s *grpc.Server) {
+		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, ready, controllercsi.PluginCapabilities(c)...))
+		csispec.RegisterControllerServer(s, server)
+		csispec.RegisterGroupControllerServer(s, server)
+	}
 }
 
 // runPlugin serves the StoragePlugin API on this DPU.

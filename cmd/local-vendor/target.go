@@ -43,7 +43,8 @@ func (o *options) target() (*local.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &local.Target{Address: o.targetAddress, Revoker: blocktarget.NewAdmin(o.targetAdmin, store, o.timeout)}, nil
+	admin := blocktarget.NewAdmin(o.targetAdmin, store, o.timeout)
+	return &local.Target{Address: o.targetAddress, Revoker: admin, Data: admin}, nil
 }
 
 // runTarget serves the volumes of the target directory over TCP.

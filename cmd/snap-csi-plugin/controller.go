@@ -45,7 +45,7 @@ func (o *options) runController(ctx context.Context) error {
 	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {
 		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, nil, csispec.PluginCapability_Service_CONTROLLER_SERVICE))
 		csispec.RegisterControllerServer(s, controllercsi.New(controllercsi.Options{
-			Volumes: platform.Volumes, Attachments: platform.Attachments,
+			Platform: platform, NodeExpands: true,
 			Parameters: controllercsi.DPFParameters, BlockOnly: true,
 		}))
 	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})

@@ -26,6 +26,7 @@ var table = []struct {
 	{provisioner.ErrPrecondition, codes.FailedPrecondition},
 	{provisioner.ErrUnsupported, codes.Unimplemented},
 	{provisioner.ErrBusy, codes.Aborted},
+	{provisioner.ErrToken, codes.Aborted},
 	{provisioner.ErrUnavailable, codes.Unavailable},
 	{context.DeadlineExceeded, codes.DeadlineExceeded},
 	{context.Canceled, codes.Canceled},

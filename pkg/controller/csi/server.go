@@ -1,6 +1,6 @@
-// Package csi is the CSI controller service over any storage platform: it
-// parses a request, checks it, calls the platform's Volumes or Attachments
-// face, and answers.
+// Package csi is the CSI controller service, and the group controller service,
+// over any storage platform: it parses a request, checks it, calls a face of the
+// platform, and answers. What the platform has no face for is not announced.
 //
 // It holds no state and knows no vendor; what is special about a StorageClass
 // sits behind Options.Parameters. It returns plain errors: internal/csiserver
@@ -8,7 +8,6 @@
 package csi
 
 import (
-	"context"
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -29,10 +28,9 @@ const (
 
 // Options is what the service works on.
 type Options struct {
-	// Volumes is required.
-	Volumes provisioner.Volumes
-	// Attachments may be nil: then the service offers no publish.
-	Attachments provisioner.Attachments
+	// Platform is what the service offers: without Attachments there is no
+	// publish, and so on. Volumes is required.
+	provisioner.Platform
 	// Parameters checks the parameters of a StorageClass and returns those
 	// that go to the platform. nil means StripReserved.
 	Parameters func(map[string]string) (map[string]string, error)
@@ -46,11 +44,19 @@ type Options struct {
 	SharedFilesystem bool
 	// DefaultBytes is the size of a volume that asks for none; 0 is 1 GiB.
 	DefaultBytes int64
+	// Topology is where every volume of the platform can be reached from; nil
+	// is anywhere.
+	Topology map[string]string
+	// NodeExpands is true if there is a node service, which has something to do
+	// after a volume grew: look at the size of the device again, and let the
+	// file system have it.
+	NodeExpands bool
 }
 
-// Server is the CSI controller service.
+// Server is the CSI controller service and group controller service.
 type Server struct {
 	csi.UnimplementedControllerServer
+	csi.UnimplementedGroupControllerServer
 	o Options
 }
 
@@ -75,26 +81,6 @@ func StripReserved(in map[string]string) (map[string]string, error) {
 		}
 	}
 	return out, nil
-}
-
-// ControllerGetCapabilities lists what the platform's faces allow.
-func (s *Server) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
-	types := []csi.ControllerServiceCapability_RPC_Type{
-		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
-		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
-	}
-	if s.o.Attachments != nil {
-		types = append(types,
-			csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
-			csi.ControllerServiceCapability_RPC_PUBLISH_READONLY)
-	}
-	resp := &csi.ControllerGetCapabilitiesResponse{}
-	for _, t := range types {
-		resp.Capabilities = append(resp.Capabilities, &csi.ControllerServiceCapability{
-			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: t}},
-		})
-	}
-	return resp, nil
 }
 
 // usable refuses what no platform can do safely with caps.

@@ -179,7 +179,7 @@ func TestCreateVolumeRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &platform{volume: provisioner.Volume{CapacityBytes: 1}}
-			_, err := New(Options{Volumes: p, Parameters: DPFParameters}).CreateVolume(t.Context(), tc.req)
+			_, err := New(Options{Platform: provisioner.Platform{Volumes: p}, Parameters: DPFParameters}).CreateVolume(t.Context(), tc.req)
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.words) {
 				t.Errorf("error %v, want %v with %q", err, tc.want, tc.words)
 			}
@@ -188,7 +188,7 @@ func TestCreateVolumeRefuses(t *testing.T) {
 			}
 		})
 	}
-	_, err := New(Options{Volumes: &platform{}}).CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: one})
+	_, err := New(Options{Platform: provisioner.Platform{Volumes: &platform{}}}).CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: one})
 	if err == nil || !strings.Contains(err.Error(), "no capacity") {
 		t.Errorf("a volume without capacity: %v", err)
 	}
@@ -197,7 +197,7 @@ func TestCreateVolumeRefuses(t *testing.T) {
 func TestErrorsOfThePlatformKeepTheirKind(t *testing.T) {
 	for _, want := range []error{provisioner.ErrExists, provisioner.ErrBusy, provisioner.ErrInUse, context.DeadlineExceeded} {
 		p := &platform{err: fmt.Errorf("platform: %w", want)}
-		s := New(Options{Volumes: p, Attachments: p})
+		s := New(Options{Platform: provisioner.Platform{Volumes: p, Attachments: p}})
 		_, create := s.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(blockCap(snw))})
 		_, remove := s.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "v"})
 		_, publish := s.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "n", VolumeCapability: blockCap(snw)})
@@ -213,7 +213,7 @@ func TestErrorsOfThePlatformKeepTheirKind(t *testing.T) {
 
 func TestPublish(t *testing.T) {
 	p := &platform{context: params{"nv-pciDeviceAddress": "0000:3b:00.2"}}
-	s := New(Options{Volumes: p, Attachments: p})
+	s := New(Options{Platform: provisioner.Platform{Volumes: p, Attachments: p}})
 	for name, tc := range map[string]struct {
 		cap      *csi.VolumeCapability
 		readonly bool
@@ -256,7 +256,7 @@ func TestPublish(t *testing.T) {
 
 func TestUnpublishAndDelete(t *testing.T) {
 	p := &platform{}
-	s := New(Options{Volumes: p, Attachments: p})
+	s := New(Options{Platform: provisioner.Platform{Volumes: p, Attachments: p}})
 	for _, node := range []string{"n", ""} {
 		if _, err := s.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v", NodeId: node}); err != nil {
 			t.Error(err)
@@ -314,7 +314,7 @@ func TestValidate(t *testing.T) {
 		})
 	}
 	for _, req := range []*csi.ValidateVolumeCapabilitiesRequest{{VolumeCapabilities: one}, {VolumeId: "v"}} {
-		if _, err := New(Options{Volumes: p}).ValidateVolumeCapabilities(t.Context(), req); !errors.Is(err, provisioner.ErrInvalid) {
+		if _, err := New(Options{Platform: provisioner.Platform{Volumes: p}}).ValidateVolumeCapabilities(t.Context(), req); !errors.Is(err, provisioner.ErrInvalid) {
 			t.Errorf("%v: %v, want ErrInvalid", req, err)
 		}
 	}
@@ -325,13 +325,13 @@ func TestCapabilitiesFollowTheFaces(t *testing.T) {
 	for _, tc := range []struct {
 		s    *Server
 		want int
-	}{{New(Options{Volumes: p}), 2}, {New(Options{Volumes: p, Attachments: p}), 4}} {
+	}{{New(Options{Platform: provisioner.Platform{Volumes: p}}), 2}, {New(Options{Platform: provisioner.Platform{Volumes: p, Attachments: p}}), 4}} {
 		resp, err := tc.s.ControllerGetCapabilities(t.Context(), nil)
 		if err != nil || len(resp.Capabilities) != tc.want {
 			t.Errorf("%v, %v, want %d", resp, err, tc.want)
 		}
 	}
-	s := New(Options{Volumes: p})
+	s := New(Options{Platform: provisioner.Platform{Volumes: p}})
 	if _, err := s.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{}); !errors.Is(err, provisioner.ErrUnsupported) {
 		t.Errorf("publish without attachments: %v", err)
 	}

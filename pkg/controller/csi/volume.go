@@ -12,22 +12,65 @@ import (
 
 // CreateVolume makes the volume, or returns it if it is there already.
 func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	source, err := s.parseSource(req.GetVolumeContentSource())
+	if err != nil {
+		return nil, fmt.Errorf("create volume %q: %w", req.GetName(), err)
+	}
 	spec, err := s.parseCreate(req)
 	if err != nil {
 		return nil, fmt.Errorf("create volume %q: %w", req.GetName(), err)
 	}
-	v, err := s.o.Volumes.Create(ctx, spec)
+	v, err := s.create(ctx, spec, source)
 	if err != nil {
 		return nil, fmt.Errorf("create volume %q: %w", spec.Name, err)
 	}
 	if v.CapacityBytes <= 0 {
 		return nil, fmt.Errorf("create volume %q: the platform made it but reports no capacity", spec.Name)
 	}
-	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
-		VolumeId:      v.ID,
-		CapacityBytes: v.CapacityBytes,
-		VolumeContext: v.Context,
-	}}, nil
+	return &csi.CreateVolumeResponse{Volume: s.volume(v)}, nil
+}
+
+// create makes the volume, as a copy if it has a source.
+func (s *Server) create(ctx context.Context, spec provisioner.VolumeSpec, source provisioner.Source) (provisioner.Volume, error) {
+	if source == (provisioner.Source{}) {
+		return s.o.Volumes.Create(ctx, spec)
+	}
+	return s.o.Copies.CreateFrom(ctx, spec, source)
+}
+
+// parseSource reads what a volume is to be a copy of; zero for one that is to
+// be empty.
+func (s *Server) parseSource(from *csi.VolumeContentSource) (provisioner.Source, error) {
+	snapshot, volume := from.GetSnapshot().GetSnapshotId(), from.GetVolume().GetVolumeId()
+	switch {
+	case from == nil:
+		return provisioner.Source{}, nil
+	case snapshot == "" && volume == "":
+		return provisioner.Source{}, csiserver.Invalid("the dataSource names neither a snapshot nor a volume")
+	case s.o.Copies == nil:
+		return provisioner.Source{}, csiserver.Invalid("a volume cannot be made from a snapshot or another volume: leave dataSource empty")
+	case snapshot != "" && s.o.Snapshots == nil:
+		return provisioner.Source{}, csiserver.Invalid("a volume cannot be made from a snapshot: leave dataSource empty")
+	}
+	return provisioner.Source{SnapshotID: snapshot, VolumeID: volume}, nil
+}
+
+// volume is a volume as CSI tells of it.
+func (s *Server) volume(v provisioner.Volume) *csi.Volume {
+	out := &csi.Volume{
+		VolumeId: v.ID, CapacityBytes: v.CapacityBytes, VolumeContext: v.Context, AccessibleTopology: s.topology(),
+	}
+	switch {
+	case v.Source.SnapshotID != "":
+		out.ContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: v.Source.SnapshotID},
+		}}
+	case v.Source.VolumeID != "":
+		out.ContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
+			Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: v.Source.VolumeID},
+		}}
+	}
+	return out
 }
 
 func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (provisioner.VolumeSpec, error) {
@@ -38,8 +81,11 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (provisioner.VolumeSp
 	if n := len(req.GetName()); n > maxNameBytes {
 		return none, csiserver.Invalid("the name has %d bytes, at most %d are allowed", n, maxNameBytes)
 	}
-	if req.GetVolumeContentSource() != nil {
-		return none, csiserver.Invalid("a volume cannot be made from a snapshot or another volume: leave dataSource empty")
+	if len(req.GetMutableParameters()) > 0 && s.o.Change == nil {
+		return none, csiserver.Invalid("this platform knows no VolumeAttributesClass")
+	}
+	if err := s.reachable(req.GetAccessibilityRequirements()); err != nil {
+		return none, err
 	}
 	caps, err := csiserver.ParseCapabilities(req.GetVolumeCapabilities())
 	if err != nil {
@@ -59,7 +105,7 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (provisioner.VolumeSp
 	return provisioner.VolumeSpec{
 		Name: req.GetName(), CapacityBytes: size, LimitBytes: limit,
 		AccessModes: csiserver.AccessModes(caps), Mode: s.platformMode(caps[0].Mode),
-		Parameters: params,
+		Parameters: params, Mutable: req.GetMutableParameters(),
 	}, nil
 }
 

@@ -28,12 +28,14 @@ type machine struct {
 	// unmountErr fails Unmount; mountErr fails Mount after it has mounted.
 	unmountErr, mountErr error
 	ensureErr, checkErr  error
+	growErr              error
+	smaller              map[string]bool
 	formatted            map[string]string
 	log                  []string
 }
 
 func newMachine(devices ...string) *machine {
-	m := &machine{devices: map[string]uint64{}, dead: map[string]bool{}, below: map[string]uint64{}, formatted: map[string]string{}}
+	m := &machine{devices: map[string]uint64{}, dead: map[string]bool{}, below: map[string]uint64{}, formatted: map[string]string{}, smaller: map[string]bool{}}
 	for i, d := range devices {
 		m.devices[d] = uint64(i + 1)
 	}
@@ -133,6 +135,29 @@ func (m *machine) Ensure(_ context.Context, path, fsType string, readOnly bool) 
 	m.formatted[path] = fsType
 	m.log = append(m.log, fmt.Sprintf("format %s %s %t", filepath.Base(path), fsType, readOnly))
 	return true, nil
+}
+
+// Grow grows a file system to the size of its device; smaller are the devices
+// that are larger than their file systems.
+func (m *machine) Grow(_ context.Context, path, fsType, mounted string) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	online := fsType == "xfs"
+	if m.growErr != nil {
+		return false, m.growErr
+	}
+	if !m.smaller[path] || online != (mounted != "") {
+		return false, nil
+	}
+	delete(m.smaller, path)
+	m.log = append(m.log, fmt.Sprintf("grow %s %s", filepath.Base(path), fsType))
+	return true, nil
+}
+
+func (m *machine) Size(path string) (int64, error) { return 1 << 20, m.Readable(path) }
+
+func (m *machine) Usage(path string) (Usage, error) {
+	return Usage{TotalBytes: 100, FreeBytes: 60, UsedBytes: 30, TotalInodes: 10, FreeInodes: 9, UsedInodes: 1}, m.Readable(path)
 }
 
 func (m *machine) Check(context.Context, string, string) error { return m.checkErr }

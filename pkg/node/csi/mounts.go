@@ -44,6 +44,10 @@ type Devices interface {
 	Below(path string) (uint64, error)
 	// Readable says whether the device at path still answers.
 	Readable(path string) error
+	// Size is the size of the device at path, in bytes.
+	Size(path string) (int64, error)
+	// Usage is how full the file system at path is.
+	Usage(path string) (Usage, error)
 }
 
 // HostDevices is the Devices of the machine.

@@ -162,7 +162,9 @@ func sanityBed(t *testing.T, access string, byNode bool) (*sanity.TestConfig, *m
 	go func() {
 		done <- csiserver.Serve(ctx, endpoint, func(s *grpc.Server) {
 			csi.RegisterIdentityServer(s, csiserver.NewIdentity("csi.example.com", "test", nil, csi.PluginCapability_Service_CONTROLLER_SERVICE))
-			csi.RegisterControllerServer(s, controllercsi.New(controllercsi.Options{Volumes: p, Attachments: publisher, BlockOnly: true}))
+			csi.RegisterControllerServer(s, controllercsi.New(controllercsi.Options{
+				Platform: provisioner.Platform{Volumes: p, Attachments: publisher}, BlockOnly: true,
+			}))
 			csi.RegisterNodeServer(s, New(Options{NodeID: "n1", Host: p, Attachments: stager, Mounter: m, Devices: m, Formatter: m}))
 		}, csiserver.Options{})
 	}()

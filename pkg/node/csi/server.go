@@ -31,6 +31,8 @@ type Formatter interface {
 	Ensure(ctx context.Context, path, fsType string, readOnly bool) (made bool, err error)
 	// Check repairs it before a mount for writing; see hostdev.
 	Check(ctx context.Context, path, fsType string) error
+	// Grow lets it have the whole device, mounted or not; see hostdev.
+	Grow(ctx context.Context, path, fsType, mounted string) (grown bool, err error)
 }
 
 // Options is what the service works on.
@@ -51,6 +53,12 @@ type Options struct {
 	// Functions counts the functions that can hold a volume each; nil, or
 	// a count of 0, means 30 volumes.
 	Functions func() (int64, error)
+	// Rescan looks at the sizes of devices again; nil: volumes do not grow.
+	Rescan provisioner.Rescan
+	// Storage returns nil if the storage can be reached; nil: not known.
+	Storage func(context.Context) error
+	// Topology is where this node is; nil: volumes are reached from anywhere.
+	Topology map[string]string
 }
 
 // Server is the CSI node service.
@@ -77,16 +85,29 @@ func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 	if n <= 0 {
 		n = defaultMaxVolumes
 	}
-	return &csi.NodeGetInfoResponse{NodeId: s.o.NodeID, MaxVolumesPerNode: n}, nil
+	info := &csi.NodeGetInfoResponse{NodeId: s.o.NodeID, MaxVolumesPerNode: n}
+	if len(s.o.Topology) > 0 {
+		info.AccessibleTopology = &csi.Topology{Segments: s.o.Topology}
+	}
+	return info, nil
 }
 
-// NodeGetCapabilities lists STAGE_UNSTAGE_VOLUME and SINGLE_NODE_MULTI_WRITER.
+// NodeGetCapabilities lists what this node can do.
 func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	resp := &csi.NodeGetCapabilitiesResponse{}
-	for _, t := range []csi.NodeServiceCapability_RPC_Type{
+	types := []csi.NodeServiceCapability_RPC_Type{
 		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
 		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
-	} {
+		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH,
+	}
+	if s.o.Rescan != nil {
+		types = append(types, csi.NodeServiceCapability_RPC_EXPAND_VOLUME)
+	}
+	if s.o.Storage != nil {
+		types = append(types, csi.NodeServiceCapability_RPC_GET_STORAGE_HEALTH)
+	}
+	for _, t := range types {
 		resp.Capabilities = append(resp.Capabilities, &csi.NodeServiceCapability{
 			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: t}},
 		})

@@ -2,6 +2,7 @@ package csi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/mount-utils"
 
 	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -82,9 +84,34 @@ func (s *Server) stageFilesystem(ctx context.Context, device, staging string, c 
 		if err := s.o.Formatter.Check(ctx, device, c.FSType); err != nil {
 			return deviceError(err)
 		}
+		if err := s.grow(ctx, device, c.FSType, ""); err != nil {
+			return err
+		}
 	}
 	if err := s.o.Mounter.Mount(device, staging, c.FSType, mountOptions(c.MountFlags, ro)); err != nil {
 		return fmt.Errorf("mount %s as %s: %w", device, c.FSType, err)
+	}
+	if !ro && !made {
+		return s.grow(ctx, device, c.FSType, staging)
+	}
+	return nil
+}
+
+// grow lets a file system have a device that is larger than it: a copy into a
+// larger volume, or one that grew while it was not in use. Some grow while they
+// are mounted, some while they are not, so it is tried both ways; one that
+// cannot grow is used as it is.
+func (s *Server) grow(ctx context.Context, device, fsType, mounted string) error {
+	grown, err := s.o.Formatter.Grow(ctx, device, fsType, mounted)
+	if errors.Is(err, hostdev.ErrPrivilege) {
+		logr.FromContextOrDiscard(ctx).Info("the file system stays smaller than its device", "device", device, "reason", err.Error())
+		return nil
+	}
+	if err != nil {
+		return deviceError(err)
+	}
+	if grown {
+		logr.FromContextOrDiscard(ctx).Info("the file system grew", "device", device, "type", fsType)
 	}
 	return nil
 }

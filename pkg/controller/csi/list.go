@@ -1,0 +1,89 @@
+package csi
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// ListVolumes returns a page of the volumes, with the nodes that have them.
+func (s *Server) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+	if s.o.Inventory == nil {
+		return nil, unsupported("list volumes")
+	}
+	page, err := listVolumes.page(req.GetStartingToken(), req.GetMaxEntries())
+	if err != nil {
+		return nil, fmt.Errorf("list volumes: %w", err)
+	}
+	entries, next, err := s.o.Inventory.List(ctx, page)
+	if err != nil {
+		return nil, fmt.Errorf("list volumes: %w", err)
+	}
+	resp := &csi.ListVolumesResponse{NextToken: listVolumes.token(next)}
+	for _, e := range entries {
+		resp.Entries = append(resp.Entries, &csi.ListVolumesResponse_Entry{
+			Volume: s.volume(e.Volume), Status: &csi.ListVolumesResponse_VolumeStatus{PublishedNodeIds: e.Nodes},
+		})
+	}
+	return resp, nil
+}
+
+// ControllerGetVolume returns one volume, with the nodes that have it.
+func (s *Server) ControllerGetVolume(ctx context.Context, req *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
+	id := req.GetVolumeId()
+	if s.o.Inventory == nil {
+		return nil, unsupported("get volume %q", id)
+	}
+	if err := csiserver.Require("volume id", id); err != nil {
+		return nil, fmt.Errorf("get volume: %w", err)
+	}
+	e, err := s.o.Inventory.Look(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("get volume %q: %w", id, err)
+	}
+	return &csi.ControllerGetVolumeResponse{
+		Volume: s.volume(e.Volume), Status: &csi.ControllerGetVolumeResponse_VolumeStatus{PublishedNodeIds: e.Nodes},
+	}, nil
+}
+
+// GetCapacity returns the room for volumes of a StorageClass in a place.
+func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
+	if s.o.Room == nil {
+		return nil, unsupported("get capacity")
+	}
+	if place := req.GetAccessibleTopology(); place != nil && len(s.o.Topology) > 0 && !s.covers(place) {
+		return &csi.GetCapacityResponse{}, nil // nothing can be made there
+	}
+	params := req.GetParameters()
+	if len(params) > 0 {
+		var err error
+		if params, err = s.o.Parameters(params); err != nil {
+			return nil, fmt.Errorf("get capacity: %w", err)
+		}
+	}
+	c, err := s.o.Room.Capacity(ctx, params)
+	if err != nil {
+		return nil, fmt.Errorf("get capacity: %w", err)
+	}
+	return &csi.GetCapacityResponse{
+		AvailableCapacity: c.Available, MaximumVolumeSize: known(c.Largest), MinimumVolumeSize: known(c.Smallest),
+	}, nil
+}
+
+// known is a number of bytes, or nil for 0.
+func known(n int64) *wrapperspb.Int64Value {
+	if n == 0 {
+		return nil
+	}
+	return wrapperspb.Int64(n)
+}
+
+// unsupported is the answer to a call that is not announced.
+func unsupported(format string, args ...any) error {
+	return fmt.Errorf(format+": this platform cannot do that: %w", append(args, provisioner.ErrUnsupported)...)
+}

@@ -1,0 +1,79 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/go-logr/logr"
+	"k8s.io/mount-utils"
+
+	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/internal/hostdev"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// NodeExpandVolume looks at the size of the device again, and lets the file
+// system on it, if there is one, have it all.
+func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+	size, err := s.expand(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("expand volume %q on %q: %w", req.GetVolumeId(), req.GetVolumePath(), err)
+	}
+	return &csi.NodeExpandVolumeResponse{CapacityBytes: size}, nil
+}
+
+func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (int64, error) {
+	if s.o.Rescan == nil {
+		return 0, fmt.Errorf("volumes of this driver do not grow: %w", provisioner.ErrUnsupported)
+	}
+	if err := csiserver.Require("volume id", req.GetVolumeId(), "volume path", req.GetVolumePath()); err != nil {
+		return 0, err
+	}
+	mp, err := s.mountOf(req.GetVolumePath())
+	if err != nil {
+		return 0, err
+	}
+	size, err := s.o.Rescan.Rescan(ctx, req.GetVolumeId(), req.GetCapacityRange().GetRequiredBytes())
+	if err != nil {
+		return 0, err
+	}
+	if !slices.Contains(csiserver.FSTypes, mp.Type) || req.GetVolumeCapability().GetBlock() != nil {
+		return size, nil // a device file, listed under what it lies on
+	}
+	if _, isDevice := s.device(req.GetVolumePath()); isDevice {
+		return size, nil
+	}
+	if readOnly(mp) {
+		return 0, fmt.Errorf("it is mounted read-only, and a file system grows by writing: %w", provisioner.ErrPrecondition)
+	}
+	grown, err := s.o.Formatter.Grow(ctx, mp.Device, mp.Type, mp.Path)
+	if errors.Is(err, hostdev.ErrPrivilege) {
+		return 0, fmt.Errorf("%w: %w", err, provisioner.ErrPrecondition)
+	}
+	if err != nil {
+		return 0, deviceError(err)
+	}
+	if grown {
+		logr.FromContextOrDiscard(ctx).Info("the file system grew", "volume", req.GetVolumeId(), "device", mp.Device)
+	}
+	return size, nil
+}
+
+// mountOf is the mount on a path where a volume is staged or published;
+// ErrNotFound if there is none.
+func (s *Server) mountOf(path string) (mount.MountPoint, error) {
+	mp, mounted, err := s.mounts.at(path)
+	if err == nil && !mounted {
+		err = fmt.Errorf("nothing is mounted on %s: %w", path, provisioner.ErrNotFound)
+	}
+	return mp, err
+}
+
+// device is the number of the block device at path, and whether there is one.
+func (s *Server) device(path string) (uint64, bool) {
+	n, err := s.o.Devices.Number(path)
+	return n, err == nil
+}

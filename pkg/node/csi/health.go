@@ -1,0 +1,103 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// The reasons of problems that a node sees.
+const (
+	reasonNotOpen  = "DeviceNotOpen"
+	reasonDead     = "DeviceDead"
+	reasonUnsteady = "MountDead"
+	reasonStorage  = "StorageUnreachable"
+)
+
+// NodeGetVolumeHealth says what is wrong with a volume as this node sees it: its
+// device, and what is mounted on the paths that are named.
+func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
+	id := req.GetVolumeId()
+	if err := csiserver.Require("volume id", id); err != nil {
+		return nil, fmt.Errorf("look after a volume: %w", err)
+	}
+	problems, err := s.deviceProblems(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("look after volume %q: %w", id, err)
+	}
+	for _, path := range []string{req.GetStagingTargetPath(), req.GetVolumePublishPath()} {
+		if path == "" {
+			continue
+		}
+		more, err := s.mountProblems(path)
+		if err != nil {
+			return nil, fmt.Errorf("look after volume %q on %q: %w", id, path, err)
+		}
+		problems = append(problems, more...)
+	}
+	return &csi.NodeGetVolumeHealthResponse{
+		VolumeHealth: csiserver.VolumeHealth(provisioner.VolumeHealth{VolumeID: id, Problems: distinct(problems)}),
+	}, nil
+}
+
+func (s *Server) deviceProblems(ctx context.Context, id string) ([]provisioner.Problem, error) {
+	dev, err := s.o.Host.Lookup(ctx, id)
+	switch {
+	case errors.Is(err, provisioner.ErrNotFound):
+		return inaccessible(reasonNotOpen, "the volume is not open on this node"), nil
+	case err != nil:
+		return nil, err
+	}
+	if err := s.o.Devices.Readable(dev.Path); err != nil {
+		return inaccessible(reasonDead, "the device does not answer: "+err.Error()), nil
+	}
+	return nil, nil
+}
+
+func (s *Server) mountProblems(path string) ([]provisioner.Problem, error) {
+	mp, mounted, err := s.mounts.at(path)
+	if err != nil || !mounted {
+		return nil, err // what is not mounted yet has no mount to be wrong
+	}
+	if dead := s.mounts.dead(path, mp); dead != nil {
+		return inaccessible(reasonUnsteady, "what is mounted on "+path+" does not answer: "+dead.Error()), nil
+	}
+	return nil, nil
+}
+
+func inaccessible(reason, message string) []provisioner.Problem {
+	return []provisioner.Problem{{Severity: provisioner.Inaccessible, Reason: reason, Message: message}}
+}
+
+// distinct keeps the first problem of each kind (CSI spec: no two entries with
+// the same status and reason).
+func distinct(all []provisioner.Problem) []provisioner.Problem {
+	seen := map[string]bool{}
+	var out []provisioner.Problem
+	for _, p := range all {
+		if key := string(p.Severity) + p.Reason; !seen[key] {
+			seen[key] = true
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// NodeGetStorageHealth says whether the storage can be reached from this node.
+func (s *Server) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorageHealthRequest) (*csi.NodeGetStorageHealthResponse, error) {
+	if s.o.Storage == nil {
+		return nil, fmt.Errorf("look after the storage: this node cannot tell: %w", provisioner.ErrUnsupported)
+	}
+	resp := &csi.NodeGetStorageHealthResponse{}
+	if err := s.o.Storage(ctx); err != nil {
+		resp.BackendHealth = []*csi.NodeGetStorageHealthResponse_StorageBackendHealth{{
+			Status: csi.StorageHealthErrorType_STORAGE_UNREACHABLE, Reason: reasonStorage, Message: err.Error(),
+		}}
+	}
+	return resp, nil
+}
