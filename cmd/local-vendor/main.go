@@ -1,7 +1,8 @@
 // Command local-vendor is the reference storage vendor: volumes are sparse
 // files in one directory. With --mode controller it is the CSI controller in
 // the DPU cluster, with --mode plugin the vendor plugin on each DPU, with --mode
-// target the storage that DPUs reach over TCP and that can turn them away.
+// target the storage that DPUs reach over TCP and that can turn them away; with
+// --mode driver it is all of a CSI driver for one machine without a DPU.
 package main
 
 import (
@@ -34,6 +35,7 @@ type options struct {
 	stateDir   string
 	timeout    time.Duration
 	targetOptions
+	driverOptions
 }
 
 func main() {
@@ -50,13 +52,13 @@ func main() {
 }
 
 func (o *options) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&o.mode, "mode", "", "controller, plugin or target; required")
+	fs.StringVar(&o.mode, "mode", "", "controller, plugin, target or driver; required")
 	fs.StringVar(&o.name, "name", "local.csi.moor.dev", "name of the CSI driver, and of the plugin in its own words")
 	fs.StringVar(&o.targetDir, "target-dir", "/var/lib/moor/local", "directory of the volumes; the controller and the target, or without one every DPU, must see the same one at the same path")
 	fs.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of /metrics, /healthz and /readyz; 0 turns them off")
 	fs.DurationVar(&o.timeout, "timeout", time.Minute, "how long one call may take")
-	fs.StringVar(&o.endpoint, "endpoint", "unix:///csi/csi.sock", "where to serve CSI: unix:///absolute/path or tcp://host:port (controller)")
-	fs.Int64Var(&o.maxBytes, "max-volume-bytes", 1<<40, "size of the largest volume in bytes (controller)")
+	fs.StringVar(&o.endpoint, "endpoint", "unix:///csi/csi.sock", "where to serve CSI: unix:///absolute/path or tcp://host:port (controller, driver)")
+	fs.Int64Var(&o.maxBytes, "max-volume-bytes", 1<<40, "size of the largest volume in bytes (controller, driver)")
 	fs.IntVar(&o.maxPerNode, "max-volumes-per-node", 0, "how many volumes a node may have; 0: no limit (controller, driver)")
 	fs.BoolVar(&o.manyNodes, "many-nodes", false, "let several DPUs have a single-node volume at once, for warm replicas: writer claims keep it to one writer (controller)")
 	fs.StringVar(&o.pluginRoot, "plugin-root", vendorplugin.DefaultRoot, "directory of the vendor plugins' directories (plugin)")
@@ -65,6 +67,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.snapSocket, "snap-socket", "/var/lib/nvidia/storage/snap/providers/nvidia/snap.sock", "JSON-RPC socket of SNAP (plugin)")
 	fs.StringVar(&o.stateDir, "state-dir", "", "directory for what this DPU's plugin remembers; empty: devices beside its socket (plugin)")
 	o.targetOptions.bind(fs)
+	o.driverOptions.bind(fs)
 }
 
 func (o *options) run(ctx context.Context) error {
@@ -75,6 +78,8 @@ func (o *options) run(ctx context.Context) error {
 		return o.runPlugin(ctx)
 	case "target":
 		return o.runTarget(ctx)
+	case "driver":
+		return o.runDriver(ctx)
 	}
-	return fmt.Errorf("--mode is %q: controller, plugin or target is wanted", o.mode)
+	return fmt.Errorf("--mode is %q: controller, plugin, target or driver is wanted", o.mode)
 }

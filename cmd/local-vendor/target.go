@@ -25,7 +25,7 @@ func (o *targetOptions) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.targetAddress, "target-address", "", "host:port at which DPUs reach the target; empty: they use the files of --target-dir (controller)")
 	fs.StringVar(&o.targetAdmin, "target-admin", "", "unix socket by which the controller has the target take rights back: goes with --target-address (controller), required (target)")
 	fs.StringVar(&o.targetListen, "target-listen", fmt.Sprintf(":%d", blocktarget.DefaultPort), "address to serve volumes on, by NBD (target)")
-	fs.StringVar(&o.mediumLogDir, "medium-log-dir", "", "directory for the logs of accepted writes; empty records none (target)")
+	fs.StringVar(&o.mediumLogDir, "medium-log-dir", "", "directory for the logs of accepted writes; empty records none (target, driver)")
 }
 
 // target is what the controller knows of the target; nil if DPUs use the files.

@@ -49,6 +49,8 @@ type Device interface {
 	Number() string
 	// Pause makes I/O wait, or go on.
 	Pause(paused bool)
+	// Resize gives the device another size in bytes; it never shrinks.
+	Resize(bytes int64) error
 	// Fence makes all further I/O fail with EIO and returns when the I/O in
 	// flight has ended. It cannot be undone.
 	Fence()
@@ -86,10 +88,11 @@ func (d *plainDevice) Node(path string) error {
 	return os.Truncate(path, d.target.Size)
 }
 
-func (*plainDevice) Number() string { return "" }
-func (*plainDevice) Pause(bool)     {}
-func (*plainDevice) Fence()         {}
-func (*plainDevice) Detach() error  { return nil }
+func (*plainDevice) Number() string     { return "" }
+func (*plainDevice) Pause(bool)         {}
+func (*plainDevice) Resize(int64) error { return nil } // it is the file
+func (*plainDevice) Fence()             {}
+func (*plainDevice) Detach() error      { return nil }
 
 // fileBacking is a bdev over a file of the DPU, or over anonymous memory.
 type fileBacking struct{ *os.File }

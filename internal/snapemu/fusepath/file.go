@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fs"
@@ -18,6 +19,7 @@ type file struct {
 	fs.Inode
 	target snapemu.Target
 	gate   *gate
+	size   atomic.Int64
 }
 
 var (
@@ -32,7 +34,7 @@ var (
 
 func (f *file) attr(out *fuse.Attr) {
 	out.Mode = fuse.S_IFREG | 0o600
-	out.Size = uint64(f.target.Size)
+	out.Size = uint64(f.size.Load())
 	out.Blocks = out.Size / 512
 	out.Blksize = 4096
 	out.Nlink = 1
@@ -46,7 +48,7 @@ func (f *file) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) sy
 
 // Setattr changes nothing: the kernel sets times, and a size must not change.
 func (f *file) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
-	if size, ok := in.GetSize(); ok && size != uint64(f.target.Size) {
+	if size, ok := in.GetSize(); ok && size != uint64(f.size.Load()) {
 		return syscall.EPERM
 	}
 	f.attr(&out.Attr)
@@ -120,7 +122,7 @@ func (f *file) writable(off, length int64) syscall.Errno {
 	switch {
 	case f.target.ReadOnly:
 		return syscall.EROFS
-	case off < 0 || length < 0 || off > f.target.Size-length:
+	case off < 0 || length < 0 || off > f.size.Load()-length:
 		return syscall.ENOSPC
 	}
 	return 0

@@ -109,6 +109,22 @@ func (l *loop) node(path string) error {
 	return nil
 }
 
+// refresh has the loop device take the size of its file.
+func (l *loop) refresh() error {
+	fd, err := retryEINTR(func() (int, error) { return unix.Open(l.path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return fmt.Errorf("open %s to resize it: %w", l.path, err)
+	}
+	defer unix.Close(fd)
+	if label, err := loopLabel(l.path, fd); err != nil || label != l.label {
+		return fmt.Errorf("resize %s: it is no longer the device of %s (%v)", l.path, l.label, err)
+	}
+	if _, err := retryEINTR(func() (int, error) { return 0, unix.IoctlSetInt(fd, unix.LOOP_SET_CAPACITY, 0) }); err != nil {
+		return fmt.Errorf("resize %s: %w", l.path, err)
+	}
+	return nil
+}
+
 // detach gives the device back: at once, or, if somebody has it open, when the
 // last one closes it. A device that is no longer ours is left alone.
 func (l *loop) detach() error {

@@ -159,6 +159,7 @@ func (p *Path) Attach(ctx context.Context, t snapemu.Target) (snapemu.Device, er
 		return nil, fmt.Errorf("attach %s: it is attached", t.Name)
 	}
 	f := &file{target: t, gate: newGate()}
+	f.size.Store(t.Size)
 	p.root.AddChild(name, p.root.NewPersistentInode(ctx, f, fs.StableAttr{Mode: fuse.S_IFREG}), true)
 	l, err := attachLoop(filepath.Join(p.dir, name), name, t.ReadOnly)
 	if err != nil {
@@ -232,6 +233,16 @@ func (d *device) Number() string { return d.loop.number() }
 
 // Pause implements snapemu.Device.
 func (d *device) Pause(paused bool) { d.file.gate.pause(paused) }
+
+// Resize implements snapemu.Device: the file first, then the loop device over
+// it, which looks at the file's size then.
+func (d *device) Resize(bytes int64) error {
+	if have := d.file.size.Load(); bytes < have {
+		return fmt.Errorf("resize %s from %d to %d bytes: it cannot shrink", d.name, have, bytes)
+	}
+	d.file.size.Store(bytes)
+	return d.loop.refresh()
+}
 
 // Fence implements snapemu.Device.
 func (d *device) Fence() { d.file.gate.fence() }

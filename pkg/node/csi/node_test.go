@@ -336,7 +336,7 @@ func TestNodeGetInfo(t *testing.T) {
 		})
 	}
 	caps, _ := New(Options{}).NodeGetCapabilities(t.Context(), nil)
-	if len(caps.Capabilities) != 2 {
+	if len(caps.Capabilities) != 4 {
 		t.Errorf("capabilities %v", caps)
 	}
 }

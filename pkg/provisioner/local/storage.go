@@ -140,6 +140,9 @@ func hold(path, taken string) (*os.File, error) {
 // a target: Close of what it returns, or the end of the process with its last
 // write, gives it back. ErrInUse if another process has it.
 func HoldTarget(dir string) (io.Closer, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("make target directory: %w", err)
+	}
 	return hold(filepath.Join(dir, ".target.lock"), "another process serves it, stop that one first")
 }
 
