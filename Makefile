@@ -10,7 +10,7 @@ export GOFLAGS ?= -buildvcs=false
 
 .PHONY: help
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build Moor's programs into bin/
@@ -63,6 +63,14 @@ bench: bin/moor-dev ## measure; BENCH=failover,rss: only that (root)
 .PHONY: model
 model: ## check the model of the writer claim (needs spin)
 	@hack/model.sh
+
+.PHONY: mutation
+mutation: ## switch each safety check off in turn: a test has to catch it (slow)
+	@$(GO) run ./test/mutation
+
+.PHONY: mutation-bed
+mutation-bed: ## the same where the proof on the test bed has to catch it (root, slower)
+	@$(GO) run ./test/mutation --bed
 
 .PHONY: generate
 generate: ## generate deep copies, CRDs and gRPC code

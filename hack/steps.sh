@@ -37,7 +37,7 @@ up() {
 	moor_dev up --kubelet-profile="${1:-fast}" "${@:2}"
 }
 
-bed() { up fast && sanity_on_bed && e2e_on_bed && by_node; }
+bed() { up fast && sanity_on_bed && e2e_on_bed -ginkgo.label-filter='!slow' && by_node; }
 sanity() { up fast && sanity_on_bed; }
 e2e() { up fast && e2e_on_bed && by_node; }
 

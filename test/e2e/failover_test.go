@@ -28,15 +28,21 @@ import (
 // moored makes a StatefulSet of one pod with one volume of the class.
 func (r *room) moored(ctx context.Context, class string) client.ObjectKey {
 	GinkgoHelper()
-	labels := map[string]string{"app": "moored"}
+	return r.mooredAt(ctx, "moored", class, "")
+}
+
+// mooredAt is moored with a name, whose pod goes to host if it can.
+func (r *room) mooredAt(ctx context.Context, name, class, host string) client.ObjectKey {
+	GinkgoHelper()
+	labels := map[string]string{"app": name}
 	set := &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "moored", Namespace: r.name},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.name},
 		Spec: appsv1.StatefulSetSpec{
-			ServiceName: "moored", Replicas: ptr.To(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			ServiceName: name, Replicas: ptr.To(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					TerminationGracePeriodSeconds: ptr.To(int64(1)),
+					TerminationGracePeriodSeconds: ptr.To(int64(1)), Affinity: preferring(host),
 					Containers: []corev1.Container{{
 						Name: "main", Image: kit.Image, Command: []string{"sleep", "1000000"},
 						VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
@@ -53,7 +59,18 @@ func (r *room) moored(ctx context.Context, class string) client.ObjectKey {
 		},
 	}
 	Expect(clients.Host.Create(ctx, set)).To(Succeed())
-	return client.ObjectKey{Namespace: r.name, Name: "moored-0"}
+	return client.ObjectKey{Namespace: r.name, Name: name + "-0"}
+}
+
+// preferring prefers a host; "" is none.
+func preferring(host string) *corev1.Affinity {
+	if host == "" {
+		return nil
+	}
+	here := corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{
+		{Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{here}}},
+	}}}
 }
 
 // replicaOf returns the node of the volume's ready replica, "" if there is none.

@@ -33,6 +33,10 @@ const (
 	tick = 100 * time.Millisecond
 )
 
+// slow marks the faults, which together take some nine minutes, most of them to
+// let time pass: `make e2e` runs them, `make test` does not.
+var slow = Label("slow")
+
 var (
 	bed     *devcluster.Cluster
 	clients kit.Clients

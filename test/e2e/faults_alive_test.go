@@ -1,0 +1,81 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+)
+
+// pause is how long an old writer stands still across its failover.
+const pause = 30 * time.Second
+
+// cutLink and joinLink are of host-1.
+func cutLink(ctx context.Context, _ string) error  { return bed.CutLink(ctx, 1) }
+func joinLink(ctx context.Context, _ string) error { return bed.JoinLink(ctx, 1) }
+
+// In all of these the old writer lives, and would write.
+var _ = Describe("an old writer that lives", slow, func() {
+	It("stands still for long, with its whole host, and writes nothing when it goes on", func(ctx context.Context) {
+		r := faulty(ctx)
+		s := r.subject(ctx, "host-1")
+		By("freezing host-1, and cutting the link on which its DPU looks at it")
+		thaw := during(ctx, "host-1", bed.Freeze, bed.Thaw)
+		frozen := time.Now()
+		join := during(ctx, "host-1", cutLink, joinLink)
+		old := s.writer()
+		s.again(ctx)
+		Consistently(s.writer().done).WithContext(ctx).WithTimeout(pause - time.Since(frozen)).WithPolling(tick).ShouldNot(BeClosed())
+		thaw(ctx)
+		join(ctx)
+		old.ends(ctx)
+		s.writer().more(ctx)
+		s.judge(ctx)
+	})
+
+	It("is cut off with its DPU, or its DPU stands still: the storage's word counts, and nothing lands after it", func(ctx context.Context) {
+		r := faulty(ctx)
+		all := r.subjects(ctx, "host-1", "host-2")
+		cut, frozen := all[0], all[1]
+		By("cutting host-1 and dpu-1 off from the API servers; freezing SNAP and node driver of dpu-2 and cutting host-2 off")
+		var resume []func(context.Context)
+		for _, name := range []string{"snap-node-driver-dpu-2", "snap-emulator-dpu-2"} {
+			resume = append(resume, during(ctx, name, bed.Pause, bed.Resume))
+		}
+		during(ctx, "dpu-1", bed.CutAPI, bed.JoinAPI)
+		during(ctx, "host-1", bed.CutNetwork, bed.JoinNetwork)
+		during(ctx, "host-2", bed.CutNetwork, bed.JoinNetwork)
+		old := cut.writer()
+		cut.again(ctx)
+		old.ends(ctx)
+		Expect(cut.receipt(ctx)).To(Equal(moorv1alpha1.ReceiptStorage))
+		old = frozen.writer()
+		frozen.again(ctx)
+		Expect(frozen.receipt(ctx)).To(Equal(moorv1alpha1.ReceiptStorage))
+		By("letting SNAP and node driver of dpu-2 go on")
+		for _, goOn := range resume {
+			goOn(ctx)
+		}
+		old.ends(ctx)
+		for _, s := range all {
+			Expect(s.pod.Spec.NodeName).To(Equal("host-3"))
+			s.writer().more(ctx)
+			s.judge(ctx)
+		}
+	})
+
+	It("only loses the link to its DPU: the pod runs, here or elsewhere, once the link is back", func(ctx context.Context) {
+		r := faulty(ctx)
+		s := r.subject(ctx, "host-1")
+		join := during(ctx, "host-1", cutLink, joinLink)
+		s.writer().ends(ctx)
+		join(ctx)
+		s.again(ctx)
+		s.judge(ctx)
+	})
+})

@@ -1,0 +1,133 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"syscall"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/snapemu"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+// inject breaks the SNAP service of a DPU, and mend mends it; the end of the
+// test does so too.
+func inject(ctx context.Context, dpu string, faults ...snapemu.Fault) {
+	GinkgoHelper()
+	DeferCleanup(func(ctx context.Context) { mend(ctx, dpu) })
+	for _, f := range faults {
+		Expect(kit.SNAP(dpu).Call(ctx, "moor_inject", f, nil)).To(Succeed())
+	}
+}
+
+func mend(ctx context.Context, dpu string) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) error { return kit.SNAP(dpu).Call(ctx, "moor_clear", nil, nil) }).
+		WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Succeed())
+}
+
+// kill kills processes with SIGKILL; the end of the test starts them again.
+func kill(ctx context.Context, names ...string) {
+	GinkgoHelper()
+	for _, name := range names {
+		DeferCleanup(func(ctx context.Context) { start(ctx, name) })
+		Expect(bed.Kill(name, syscall.SIGKILL)).To(Succeed())
+	}
+}
+
+func start(ctx context.Context, names ...string) {
+	GinkgoHelper()
+	for _, name := range names {
+		if !bed.Running(name) {
+			Expect(bed.Restart(ctx, name)).To(Succeed())
+		}
+	}
+}
+
+const (
+	detachNS = "nvme_controller_detach_ns"
+	attachNS = "nvme_controller_attach_ns"
+)
+
+var _ = Describe("a failover goes on", slow, func() {
+	It("though SNAP hangs, fails, loses an answer and answers twice when it is to fence", func(ctx context.Context) {
+		r := faulty(ctx)
+		all := r.subjects(ctx, "host-1", "host-1", "host-1", "host-1")
+		inject(ctx, "dpu-1",
+			snapemu.Fault{Method: detachNS, Hang: true},
+			snapemu.Fault{Method: detachNS, Error: snapError(-5, "Input/output error")},
+			snapemu.Fault{Method: detachNS, When: "after", Drop: true},
+			snapemu.Fault{Method: detachNS, Twice: true})
+		powerOff(ctx, "host-1")
+		for _, s := range all {
+			s.again(ctx)
+			Expect(s.receipt(ctx)).To(Equal(moorv1alpha1.ReceiptDPU))
+			s.judge(ctx)
+		}
+	})
+
+	It("though SNAP is killed in the middle, on the old DPU and on the new one", func(ctx context.Context) {
+		r := faulty(ctx)
+		s := r.subject(ctx, "host-1")
+		next := dpuIn(s.replica)
+		inject(ctx, s.dpu, snapemu.Fault{Method: detachNS, Hang: true, Count: -1})
+		inject(ctx, next, snapemu.Fault{Method: attachNS, Hang: true, Count: -1})
+		powerOff(ctx, s.host)
+		s.reaches(ctx, moorv1alpha1.ClaimFencing, s.dpu)
+		By("killing SNAP of " + s.dpu)
+		restart(ctx, "snap-emulator-"+s.dpu)
+		s.reaches(ctx, moorv1alpha1.ClaimGranted, next)
+		By("killing SNAP of " + next)
+		restart(ctx, "snap-emulator-"+next)
+		s.again(ctx)
+		s.judge(ctx)
+	})
+
+	It("though every controller is killed with the host, and the receipt needs no vendor plugin", func(ctx context.Context) {
+		r := faulty(ctx)
+		s := r.subject(ctx, "host-1")
+		powerOff(ctx, s.host)
+		plugins := []string{"local-vendor-dpu-1", "local-vendor-dpu-2", "local-vendor-dpu-3"}
+		controllers := []string{"snap-csi-plugin", "snap-host-controller", "snap-controller", "snap-external-attacher", "local-vendor"}
+		kill(ctx, append(controllers, plugins...)...)
+		start(ctx, controllers...)
+		Eventually(func(ctx context.Context) []moorv1alpha1.Receipt { return s.claim(ctx).Status.Receipts }).WithContext(ctx).
+			WithTimeout(patience).WithPolling(tick).ShouldNot(BeEmpty())
+		By("starting the vendor plugins again")
+		start(ctx, plugins...)
+		s.again(ctx)
+		s.judge(ctx)
+	})
+
+	It("at the third host when the replica's dies in the middle of the promotion", func(ctx context.Context) {
+		r := faulty(ctx)
+		s := r.subject(ctx, "host-1")
+		next := dpuIn(s.replica)
+		inject(ctx, next, snapemu.Fault{Method: attachNS, Hang: true, Count: -1})
+		powerOff(ctx, s.host)
+		s.reaches(ctx, moorv1alpha1.ClaimGranted, next)
+		powerOff(ctx, s.replica)
+		mend(ctx, next)
+		s.again(ctx)
+		Expect(s.pod.Spec.NodeName).NotTo(BeElementOf(s.host, s.replica))
+		s.judge(ctx)
+	})
+
+	It("when the old host returns in the middle of its fence", func(ctx context.Context) {
+		r := faulty(ctx)
+		s := r.subject(ctx, "host-1")
+		inject(ctx, s.dpu, snapemu.Fault{Method: detachNS, Hang: true, Count: -1})
+		powerOff(ctx, s.host)
+		s.reaches(ctx, moorv1alpha1.ClaimFencing, s.dpu)
+		By("powering " + s.host + " on again")
+		Expect(bed.PowerOn(ctx, s.host)).To(Succeed())
+		told(ctx, s.host, "Fencing", "Healthy")
+		mend(ctx, s.dpu)
+		s.again(ctx)
+		s.judge(ctx)
+	})
+})

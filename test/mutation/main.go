@@ -1,0 +1,67 @@
+// Command mutation switches the safety checks of the product off, one at a
+// time, and reports which tests catch it. A mutation that nothing catches is a
+// check that nobody watches. With --bed it runs those that the proof from
+// outside has to see on the test bed too, and needs root.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/moor-storage/moor/test/devcluster"
+)
+
+func main() {
+	onBed := flag.Bool("bed", false, "run those that name an end-to-end test, on test beds of their own, in place of the others")
+	only := flag.String("only", "", "run those whose names match this regular expression")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	escaped, err := run(ctx, *onBed, *only)
+	if err == nil && escaped > 0 {
+		err = fmt.Errorf("%d mutations were caught by nothing", escaped)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutation:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// run prints a line for each mutation, and returns how many escaped.
+func run(ctx context.Context, onBed bool, only string) (escaped int, err error) {
+	names, err := regexp.Compile(only)
+	if err != nil {
+		return 0, fmt.Errorf("read --only: %w", err)
+	}
+	root, err := devcluster.FindRoot()
+	if err != nil {
+		return 0, err
+	}
+	try := inTests
+	if onBed {
+		try = inBed
+	}
+	fmt.Printf("%-75s %5s  %s\n", "SWITCHED OFF", "TIME", "CAUGHT BY")
+	for _, m := range mutations {
+		if !names.MatchString(m.name) || onBed && m.focus == "" {
+			continue
+		}
+		begin := time.Now()
+		by, err := try(ctx, root, m)
+		if err != nil {
+			return escaped, err
+		}
+		if by == "" {
+			escaped, by = escaped+1, "NOTHING"
+		}
+		fmt.Printf("%-75s %4ds  %s\n", m.name, int(time.Since(begin).Seconds()), by)
+	}
+	return escaped, nil
+}

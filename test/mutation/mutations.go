@@ -1,0 +1,184 @@
+package main
+
+// The packages whose tests have to catch what is switched off in them.
+const (
+	node     = "./pkg/node/dpu"
+	fence    = "./pkg/controller/fence"
+	sync     = "./pkg/controller/hostsync/attachment"
+	target   = "./internal/blocktarget"
+	vendor   = "./pkg/provisioner/local"
+	snapFace = "./pkg/provisioner/snap"
+	disk     = "./internal/hostdev"
+)
+
+// The files that are edited more than once.
+const (
+	nodeClaim    = "pkg/node/dpu/claim.go"
+	nodeFence    = "pkg/node/dpu/fence.go"
+	nodeExpose   = "pkg/node/dpu/expose.go"
+	nodeWithdraw = "pkg/node/dpu/withdraw.go"
+	fenceReceipt = "pkg/controller/fence/receipt.go"
+	fenceDecide  = "pkg/controller/fence/decide.go"
+	fenceAct     = "pkg/controller/fence/act.go"
+	fenceState   = "pkg/controller/fence/classify.go"
+	syncGrant    = "pkg/controller/hostsync/attachment/grant.go"
+	targetVolume = "internal/blocktarget/volume.go"
+	vendorTarget = "pkg/provisioner/local/target.go"
+	diskFormat   = "internal/hostdev/format.go"
+)
+
+// The end-to-end tests in which the proof has to see what is switched off.
+const (
+	cutOff   = "is cut off with its DPU"
+	linkLost = "only loses the link to its DPU"
+	moves    = "runs the pod again at its replica when the host loses power"
+	second   = "makes a second primary wait"
+)
+
+// mutations are the safety checks of the product, each switched off.
+var mutations = []mutation{
+	// A DPU shows only what it has the right to.
+	{name: "the DPU shows without regard to the claim", tests: node, edits: []edit{
+		{nodeClaim, "	if claim == nil || claim.Status == nil || claim.Status.Phase == moorv1alpha1.ClaimFree ||", "	if !replica(attachment) {\n		return \"\"\n	}\n	if claim == nil || claim.Status == nil || claim.Status.Phase == moorv1alpha1.ClaimFree ||"},
+	}},
+	{name: "the DPU shows what another one holds", tests: node, edits: []edit{
+		{nodeClaim, "case s.Holder != node || s.Attachment != attachment.Name:", "case false:"},
+	}},
+	{name: "the DPU does not compare epochs", tests: node, edits: []edit{
+		{nodeClaim, "case s.Epoch != attachment.Spec.Epoch:", "case false:"},
+	}},
+	{name: "the DPU shows an epoch that it has retired", tests: node, edits: []edit{
+		{nodeClaim, "case s.Epoch <= attachment.Status.DPU.RetiredEpoch:", "case false:"},
+	}},
+	{name: "the DPU shows what is being fenced", tests: node, edits: []edit{
+		{nodeClaim, "case s.Phase == moorv1alpha1.ClaimFencing:", "case false:"},
+		{nodeClaim, "case s.Phase != moorv1alpha1.ClaimGranted:", "case false:"},
+	}},
+	{name: "the DPU shows a replica", tests: node, edits: []edit{
+		{nodeExpose, "		Hidden:       p.keepsReady(),", "		Hidden:       false,"},
+	}},
+	{name: "the DPU reads the claim from its cache", tests: node, edits: []edit{
+		{"pkg/node/dpu/reconciler.go", "kube.Find(ctx, r.o.Live, types.NamespacedName{Namespace: r.o.Namespace, Name: volume}, claim)", "kube.Find(ctx, r.o.Client, types.NamespacedName{Namespace: r.o.Namespace, Name: volume}, claim)"},
+	}},
+	{name: "the DPU does not look again right before it shows", tests: node, edits: []edit{
+		{nodeExpose, "func (r *Reconciler) confirm(ctx context.Context, p *pass) error {\n", "func (r *Reconciler) confirm(ctx context.Context, p *pass) error {\n	if p != nil {\n		return nil\n	}\n"},
+	}},
+	{name: "the DPU shows before it has put its finalizer on", tests: node, edits: []edit{
+		{nodeExpose, "	_, err := kube.AddFinalizer(ctx, r.o.Client, p.attachment, storagev1alpha1.FinalizerDPUAttachment)\n", "	var err error\n"},
+		{nodeExpose, "		!controllerutil.ContainsFinalizer(now, storagev1alpha1.FinalizerDPUAttachment) ||", "		controllerutil.ContainsFinalizer(now, \"none\") ||"},
+	}},
+
+	// A receipt of the DPU says the truth.
+	{name: "the DPU retires an epoch and shows the device on", tests: node, edits: []edit{
+		{nodeFence, "	for _, device := range devices {\n", "	for _, device := range devices[:0] {\n"},
+		{nodeWithdraw, "	if device := p.dpu.DeviceName; device != \"\" {\n		if err := r.o.Providers.hide", "	if device := p.dpu.DeviceName; device == \"-\" {\n		if err := r.o.Providers.hide"},
+	}, focus: linkLost, program: "snap-node-driver", words: "one writer: "},
+	{name: "the DPU lets an attachment go and shows the device on", tests: node, edits: []edit{
+		{nodeWithdraw, "	if device := p.dpu.DeviceName; device != \"\" {\n		if err := r.o.Providers.hide", "	if device := p.dpu.DeviceName; device == \"-\" {\n		if err := r.o.Providers.hide"},
+	}},
+	{name: "a SNAP service that does not answer counts as one that shows nothing", tests: node, edits: []edit{
+		{"pkg/node/dpu/providers.go", "		if err != nil && (known == \"\" || known == name) {", "		if err != nil && known == \"-\" {"},
+	}},
+	{name: "what SNAP accepted without effect counts as done", tests: snapFace, edits: []edit{
+		{"pkg/provisioner/snap/drive.go", "			return fmt.Errorf(\"%s: the service accepted it and shows no effect: %w\", s.name, provisioner.ErrUnavailable)", "			return nil"},
+	}},
+
+	// The right to write is freed only with a receipt.
+	{name: "the fence needs no receipt", tests: fence, edits: []edit{
+		{fenceReceipt, "	return nil, missing(claim, mirror, storage)\n", "	return receipt(moorv1alpha1.ReceiptDPU, missing(claim, mirror, storage))\n"},
+		{fenceAct, "	if !s.signs.DPU.Silent() || t.mirror == nil {\n", "	if s.signs.DPU.Silent() || t.mirror == nil {\n"},
+	}, focus: cutOff, program: "snap-host-controller", words: "one writer: "},
+	{name: "an epoch counts as retired when an earlier one is", tests: fence, edits: []edit{
+		{fenceReceipt, "retired.RetiredEpoch >= s.Epoch && s.Epoch > 0", "retired.RetiredEpoch >= 0"},
+	}},
+	{name: "a detach is done while the DPU's finalizer is there", tests: fence, edits: []edit{
+		{fenceDecide, "	case controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment):", "	case controllerutil.ContainsFinalizer(attachment, \"none\"):"},
+	}},
+	{name: "a detach is done while the device is shown", tests: fence, edits: []edit{
+		{fenceDecide, "	case attachment.Status.DPU.Attached:", "	case false:"},
+	}},
+	{name: "the storage's word counts though it does not revoke", tests: fence, edits: []edit{
+		{fenceReceipt, "		if storage.vouched && storage.asked && storage.noticed", "		if storage.asked && storage.noticed"},
+	}},
+	{name: "the storage's word counts though it may be asked to attach again", tests: fence, edits: []edit{
+		{fenceReceipt, "storage.asked && storage.noticed && storage.gone", "storage.asked && storage.gone"},
+	}},
+	{name: "the storage's word counts before it is given", tests: fence, edits: []edit{
+		{fenceReceipt, "storage.asked && storage.noticed && storage.gone", "storage.asked && storage.noticed"},
+	}},
+	{name: "the claim is freed without compare-and-swap", tests: fence, edits: []edit{
+		{fenceAct, "	receipt.Time = metav1.NewTime(clock.Now())\n", "	receipt.Time = metav1.NewTime(clock.Now())\n	claim.ResourceVersion = \"\"\n"},
+	}},
+	{name: "pods are released before the volume is free", tests: fence, edits: []edit{
+		{"pkg/controller/fence/release.go", "		if t.fails && !t.held(s.dpu()) && (", "		if t.fails && ("},
+	}},
+
+	// A host is taken for dead only by enough witnesses.
+	{name: "two silent witnesses suffice", tests: fence, edits: []edit{
+		{fenceState, "	case in.DPU.Silent() && in.Host.Silent() && in.Kubelet.Silent():", "	case in.DPU.Silent() && in.Host.Silent():"},
+	}},
+	{name: "the DPU's word counts though the host beats", tests: fence, edits: []edit{
+		{fenceState, "	if in.Host == liveness.Fresh {\n		return HostHung, \"its DPU sees it dead", "	if in.API == \"-\" {\n		return HostHung, \"its DPU sees it dead"},
+	}},
+	{name: "nothing is suspicious about many deaths at once", tests: fence, edits: []edit{
+		{fenceState, "	if words := in.Crowd.sick(); words != \"\" {", "	if words := in.Crowd.sick(); words == \"-\" {"},
+	}},
+	{name: "silence counts while the observer hears nobody", tests: "./internal/liveness", edits: []edit{
+		{"internal/liveness/liveness.go", "	case silent >= o.timeout:", "	case now.Sub(from) >= o.timeout:"},
+	}},
+	{name: "one missed look is death", tests: "./pkg/node/liveness", edits: []edit{
+		{"pkg/node/liveness/decide.go", "since+Interval/2 >= limits.Timeout && o.misses >= limits.Misses", "since >= 0"},
+	}},
+
+	// The right to write is granted only if nobody holds it.
+	{name: "the claim is granted while somebody holds it", tests: sync, edits: []edit{
+		{syncGrant, "	case status.Phase == moorv1alpha1.ClaimFree:\n		return verdict", "	case status.Attachment != attachment:\n		return verdict"},
+	}, focus: second, program: "snap-host-controller", words: "[FAILED]"},
+	{name: "an epoch is granted twice", tests: sync, edits: []edit{
+		{syncGrant, "epoch: status.Epoch + 1}", "epoch: max(1, status.Epoch)}"},
+	}},
+	{name: "the claim is granted without compare-and-swap", tests: sync, edits: []edit{
+		{syncGrant, "		claim.Status = &moorv1alpha1.WriterClaimStatus{\n", "		claim.ResourceVersion = \"\"\n		claim.Status = &moorv1alpha1.WriterClaimStatus{\n"},
+	}},
+	{name: "the claim is granted to an attachment that is going", tests: sync, edits: []edit{
+		{syncGrant, "		if err := r.stillWanted(ctx, s); err != nil || s.waiting != \"\" {", "		if err := r.stillWanted(ctx, s); err != nil {"},
+	}},
+
+	// A detach of the reference vendor is a revocation.
+	{name: "the target answers a revocation and drops nobody", tests: target, edits: []edit{
+		{targetVolume, "		if node == \"\" || n == node {", "		if n == \"\" {"},
+	}, focus: cutOff, program: "local-vendor", words: "one writer: "},
+	{name: "the target answers a revocation while I/O is in flight", tests: target, edits: []edit{
+		{targetVolume, "	for _, x := range gone {\n		x.gate.fence()\n", "	for _, x := range gone {\n"},
+	}},
+	{name: "the target serves a new connection while I/O of the old one is in flight", tests: target, edits: []edit{
+		{targetVolume, "		old.gate.fence()\n", ""},
+	}},
+	{name: "the target takes any token", tests: target, edits: []edit{
+		{targetVolume, "	if !g.opens(e.Token) {\n", "	if e.Token == \"-\" {\n"},
+	}},
+	{name: "the vendor detaches in its books alone", tests: vendor, edits: []edit{
+		{vendorTarget, "	if err := s.target.Revoker.Revoke(ctx, volumeID, node); err != nil {", "	if err := ctx.Err(); err != nil {"},
+	}, focus: cutOff, program: "local-vendor", words: "one writer: "},
+	{name: "the target lets a node in whose right is being taken back", tests: vendor, edits: []edit{
+		{vendorTarget, "	case h.Revoking:\n		return none", "	case node == \"-\":\n		return none"},
+	}},
+	{name: "the vendor is asked to detach while the DPU still uses the volume", tests: "./pkg/controller/dpucluster/attachment", edits: []edit{
+		{"pkg/controller/dpucluster/attachment/detach.go", "	if controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerDPUAttachment) {", "	if controllerutil.ContainsFinalizer(a, \"none\") {"},
+	}},
+	{name: "an attachment goes though the vendor has not detached", tests: "./pkg/controller/attacher", edits: []edit{
+		{"pkg/controller/attacher/detach.go", "		if err := r.unpublish(ctx, sv); err != nil {\n			return err\n		}\n", "		_ = r.unpublish(ctx, sv)\n"},
+	}},
+
+	// A used device is never formatted.
+	{name: "a device with a known signature is formatted", tests: disk, edits: []edit{
+		{diskFormat, "	case !found.None():\n		return false, foreign", "	case path == \"\":\n		return false, foreign"},
+	}},
+	{name: "a device with data is formatted", tests: disk, edits: []edit{
+		{diskFormat, "	if at >= 0 {\n", "	if at >= size {\n"},
+	}},
+	{name: "every device is formatted", tests: disk, edits: []edit{
+		{diskFormat, "	case found.Type == fsType && !begun:\n		return false, nil\n	case !found.None():\n		return false, foreign", "	case path == \"\":\n		return false, foreign"},
+		{diskFormat, "	if at >= 0 {\n", "	if at >= size {\n"},
+	}, focus: moves, program: "snap-csi-plugin", words: "[FAILED]"},
+}
