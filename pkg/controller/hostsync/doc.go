@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 )
 
@@ -53,7 +54,21 @@ func OwnedBy(mirror, owner client.Object) bool {
 	return mirror.GetLabels()[LabelOwnerUID] == string(owner.GetUID())
 }
 
-// OwnMirror reads the mirror of owner into mirror and reports whether there is
+// namedBy reports whether a mirror without the label of an owner names this one
+// in DPF's annotation: DPF itself made it, before Moor was there.
+func namedBy(mirror, owner client.Object) bool {
+	if _, ours := mirror.GetLabels()[LabelOwnerUID]; ours {
+		return false
+	}
+	for _, key := range []string{storagev1alpha1.AnnotationOwnedByDPUVolume, storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment} {
+		if mirror.GetAnnotations()[key] == OwnerValue(owner) {
+			return true
+		}
+	}
+	return false
+}
+
+// OwnMirror reads the mirror of owner, which is on its way out, into mirror and reports whether there is
 // one. That there is none only the API server itself can say: the cache may
 // not show yet what was made a moment ago.
 func (c Clusters) OwnMirror(ctx context.Context, owner, mirror client.Object) (bool, error) {
@@ -62,7 +77,7 @@ func (c Clusters) OwnMirror(ctx context.Context, owner, mirror client.Object) (b
 		if err != nil {
 			return false, err
 		}
-		if found && OwnedBy(mirror, owner) {
+		if found && (OwnedBy(mirror, owner) || namedBy(mirror, owner)) {
 			return true, nil
 		}
 	}

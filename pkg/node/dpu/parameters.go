@@ -1,6 +1,7 @@
 package dpu
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,17 +18,18 @@ var controllerParameters = []string{
 	"num_queues", "quirks", "snapshot", "vf_num_msix", "write_zeroes",
 }
 
-// controllerOptions picks what SNAP knows from the volume's parameters and
-// those of its policy; the volume's own win.
-func controllerOptions(volume *storagev1alpha1.Volume) map[string]string {
+// parameters are the volume's and those of its policy; the volume's own win.
+func parameters(volume *storagev1alpha1.Volume) map[string]string {
 	out := map[string]string{}
-	for _, from := range []map[string]string{volume.Spec.StoragePolicyParameters, volume.Spec.StorageParameters} {
-		for key, value := range from {
-			if slices.Contains(controllerParameters, key) {
-				out[key] = value
-			}
-		}
-	}
+	maps.Copy(out, volume.Spec.StoragePolicyParameters)
+	maps.Copy(out, volume.Spec.StorageParameters)
+	return out
+}
+
+// controllerOptions picks what SNAP knows from the parameters.
+func controllerOptions(volume *storagev1alpha1.Volume) map[string]string {
+	out := parameters(volume)
+	maps.DeleteFunc(out, func(key, _ string) bool { return !slices.Contains(controllerParameters, key) })
 	return out
 }
 
@@ -51,7 +53,7 @@ func openSpec(p *pass) provisioner.OpenSpec {
 	}
 	return provisioner.OpenSpec{
 		VolumeID: p.volumeID, Mode: volumeMode(p.volume), AccessModes: modesOf(modes),
-		PublishContext: publish, VolumeContext: made.VolumeAttributes, Parameters: p.volume.Spec.StorageParameters,
+		PublishContext: publish, VolumeContext: made.VolumeAttributes, Parameters: parameters(p.volume),
 	}
 }
 

@@ -398,6 +398,28 @@ func TestTwoAttachmentsOfOneVolume(t *testing.T) {
 	}
 }
 
+// TestParameters: what a volume says goes before what its policy says, for the
+// vendor's plugin as for SNAP.
+func TestParameters(t *testing.T) {
+	a := &storagev1alpha1.VolumeAttachment{}
+	v := &storagev1alpha1.Volume{Spec: storagev1alpha1.VolumeSpec{
+		StoragePolicyParameters: map[string]string{"mdts": "3", "num_queues": "1", "iops": "9", "tier": "gold"},
+		StorageParameters:       map[string]string{"policy": "p", "num_queues": "2", "tier": "iron"},
+	}}
+	p := newPass(a)
+	p.volume = v
+	want := map[string]string{"policy": "p", "mdts": "3", "num_queues": "2", "iops": "9", "tier": "iron"}
+	if d := cmp.Diff(want, openSpec(p).Parameters); d != "" {
+		t.Errorf("the plugin's (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(map[string]string{"mdts": "3", "num_queues": "2"}, controllerOptions(v)); d != "" {
+		t.Errorf("SNAP's (-want +got):\n%s", d)
+	}
+	if v.Spec.StoragePolicyParameters["tier"] != "gold" || len(v.Spec.StorageParameters) != 3 {
+		t.Errorf("the volume was changed: %+v", v.Spec)
+	}
+}
+
 func TestControllerOptions(t *testing.T) {
 	v := &storagev1alpha1.Volume{Spec: storagev1alpha1.VolumeSpec{
 		StoragePolicyParameters: map[string]string{"mdts": "3", "num_queues": "1", "iops": "9"},
