@@ -56,6 +56,11 @@ func TestHostDead(t *testing.T) {
 	if !s.tainted("a") || s.hasPod("app") || !s.hasPod("other") || !s.hasPod("elsewhere") || s.tainted("b") {
 		t.Error("released the wrong things, or not all")
 	}
+	s.core("a", func(n *corev1.Node) {
+		if effect := n.Spec.Taints[0].Effect; effect != corev1.TaintEffectNoSchedule {
+			t.Errorf("the taint's effect is %s: NoExecute has pods deleted by name, the new ones too", effect)
+		}
+	})
 	want := "FailoverDetected FailoverDetected FailoverFencing FailoverHeld FailoverFenced OutOfService FailoverReleased FailoverReleased"
 	if got := s.story(); got != want {
 		t.Errorf("the story is %s\nwant %s", got, want)

@@ -95,13 +95,15 @@ func (f *Failover) others(s *scene) string {
 	return ""
 }
 
-// taint puts the host out of service.
+// taint puts the host out of service. Kubernetes asks for the key alone, and
+// NoSchedule keeps pods away. NoExecute would have it delete the host's pods by
+// name, and of a StatefulSet that may be the new pod on another host already.
 func (f *Failover) taint(ctx context.Context, s *scene) error {
 	if slices.ContainsFunc(s.core.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }) {
 		return nil
 	}
 	_, err := kube.PatchExact(ctx, f.Host, s.core, func(n *corev1.Node) {
-		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: taintValue, Effect: corev1.TaintEffectNoExecute})
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: taintValue, Effect: corev1.TaintEffectNoSchedule})
 	})
 	if err == nil {
 		f.Recorder.Event(s.core, corev1.EventTypeWarning, eventOutOfService, fmt.Sprintf("the host is %s: %s", s.state, s.evidence))
