@@ -104,7 +104,7 @@ func startDriver(t *testing.T, f *provisionertest.Fake) (endpoint string) {
 		return csiserver.Serve(ctx, endpoint, func(s *grpc.Server) {
 			csispec.RegisterIdentityServer(s, csiserver.NewIdentity(driver, "1", nil, csispec.PluginCapability_Service_CONTROLLER_SERVICE))
 			csispec.RegisterControllerServer(s, controllercsi.New(controllercsi.Options{
-				Volumes: f.Platform().Volumes, Attachments: f.Platform().Attachments, BlockOnly: true,
+				Platform: provisioner.Platform{Volumes: f.Platform().Volumes, Attachments: f.Platform().Attachments}, BlockOnly: true,
 			}))
 		}, csiserver.Options{})
 	})

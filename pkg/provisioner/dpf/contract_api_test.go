@@ -1,12 +1,13 @@
 //go:build api
 
-package dpf
+package dpf_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
 	"github.com/moor-storage/moor/test/api/apiserver"
 )
@@ -61,7 +63,7 @@ var namespaces atomic.Int64
 type withPolicy struct{ provisioner.Volumes }
 
 func (v withPolicy) Create(ctx context.Context, spec provisioner.VolumeSpec) (provisioner.Volume, error) {
-	spec.Parameters = map[string]string{ParameterPolicy: "policy"}
+	spec.Parameters = map[string]string{dpf.ParameterPolicy: "policy"}
 	return v.Volumes.Create(ctx, spec)
 }
 
@@ -83,7 +85,7 @@ func onServer(t *testing.T, p player) (provisioner.Volumes, provisioner.Attachme
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
-	platform, err := Platform(ctx, Options{Client: cached, Cache: watched, Namespace: namespace, Timeout: 5 * time.Second})
+	platform, err := dpf.Platform(ctx, dpf.Options{Client: cached, Cache: watched, Namespace: namespace, Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,10 +157,10 @@ func (p player) act(ctx context.Context) error {
 	}
 	single, holder := map[string]bool{}, map[string]string{}
 	for i := range volumes.Items {
-		single[volumes.Items[i].Name] = singleNode(&volumes.Items[i])
+		single[volumes.Items[i].Name] = slices.Contains(volumes.Items[i].Spec.AccessModes, corev1.ReadWriteOnce)
 	}
 	for i := range attachments.Items {
-		if a := &attachments.Items[i]; shown(a) {
+		if a := &attachments.Items[i]; a.Status.DPUAttached != nil && *a.Status.DPUAttached {
 			holder[a.Spec.DPUVolumeName] = a.Name
 		}
 	}
