@@ -160,7 +160,7 @@ func (p player) act(ctx context.Context) error {
 		single[volumes.Items[i].Name] = slices.Contains(volumes.Items[i].Spec.AccessModes, corev1.ReadWriteOnce)
 	}
 	for i := range attachments.Items {
-		if a := &attachments.Items[i]; a.Status.DPUAttached != nil && *a.Status.DPUAttached {
+		if a := &attachments.Items[i]; shown(a) {
 			holder[a.Spec.DPUVolumeName] = a.Name
 		}
 	}
@@ -265,4 +265,8 @@ func TestDeadlineWords(t *testing.T) {
 			}
 		})
 	}
+}
+
+func shown(a *storagev1alpha1.DPUVolumeAttachment) bool {
+	return a.Status.DPUAttached != nil && *a.Status.DPUAttached
 }
