@@ -130,4 +130,3 @@ func (r rescan) Rescan(ctx context.Context, volumeID string, atLeast int64) (_ i
 	defer r.end("Rescan", &err)()
 	return r.next.Rescan(ctx, volumeID, atLeast)
 }
-
