@@ -125,9 +125,15 @@ func (d *demo) start(ctx context.Context) error {
 	return nil
 }
 
+// table prints when each hop was seen; what a replica had done in advance was
+// there before.
 func (d *demo) table(timeline *kit.Timeline) {
 	for _, mark := range timeline.Marks() {
-		d.say("   %8.3f s  %s", mark.At.Seconds(), mark.Name)
+		when := fmt.Sprintf("%.3f s", mark.At.Seconds())
+		if mark.At == 0 {
+			when = "before"
+		}
+		d.say("   %10s  %s", when, mark.Name)
 	}
 }
 
