@@ -129,10 +129,10 @@ func TestRender(t *testing.T) {
 	if err := render(page, file); err != nil {
 		t.Fatal(err)
 	}
-	want := "head\n" + renderBegin + "\n" + "`bench/results/x.json`: m, commit c.\n\n" +
-		"| Name | Runs | p50 | p99 | Value | Target |\n|---|---|---|---|---|---|\n" +
-		"| `attach.single` | 3 | 1 | 2 | 700 ms | <= 600: **missed** |\n" +
-		"| `provision` | 3 | 1 | 2 | 1 ms | 2 of 5 runs failed |\n" +
+	want := "head\n" + renderBegin + "\n" + "`bench/results/x.json`: m.\n\n" +
+		"| Name | Runs | p50 | p99 | Value | Target | Commit |\n|---|---|---|---|---|---|---|\n" +
+		"| `attach.single` | 3 | 1 | 2 | 700 ms | <= 600: **missed** | c |\n" +
+		"| `provision` | 3 | 1 | 2 | 1 ms | 2 of 5 runs failed | c |\n" +
 		renderEnd + "\ntail\n"
 	got, err := os.ReadFile(page)
 	if err != nil {

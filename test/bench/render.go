@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -43,19 +44,20 @@ func markdown(file string, results []Result) string {
 	var out strings.Builder
 	var places []string
 	for _, r := range results {
-		place := fmt.Sprintf("%s, commit %s", r.Machine, r.Commit)
-		if len(places) == 0 || places[len(places)-1] != place {
+		// How busy the machine was stands in the file.
+		place, _, _ := strings.Cut(r.Machine, ", load")
+		if !slices.Contains(places, place) {
 			places = append(places, place)
 		}
 	}
 	fmt.Fprintf(&out, "`bench/results/%s`: %s.\n\n", file, strings.Join(places, "; "))
-	out.WriteString("| Name | Runs | p50 | p99 | Value | Target |\n|---|---|---|---|---|---|\n")
+	out.WriteString("| Name | Runs | p50 | p99 | Value | Target | Commit |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range results {
 		goal := targetOf(r.Name).String()
 		if words := verdict(r); words != "" {
 			goal = strings.TrimPrefix(goal+": "+strings.Replace(words, "MISSED", "**missed**", 1), ": ")
 		}
-		fmt.Fprintf(&out, "| `%s` | %d | %s | %s | %s %s | %s |\n", r.Name, r.Runs, number(r.P50), number(r.P99), number(r.Value), r.Unit, goal)
+		fmt.Fprintf(&out, "| `%s` | %d | %s | %s | %s %s | %s | %.7s |\n", r.Name, r.Runs, number(r.P50), number(r.P99), number(r.Value), r.Unit, goal, r.Commit)
 	}
 	return out.String()
 }
