@@ -190,6 +190,9 @@ func (b *bed) make(ctx context.Context, o client.Object) error {
 	if err := b.Create(ctx, o); err != nil {
 		return err
 	}
+	if _, isPod := o.(*corev1.Pod); isPod {
+		return nil // its status is the scheduler's, who may have written it by now
+	}
 	wanted.SetResourceVersion(o.GetResourceVersion())
 	wanted.SetUID(o.GetUID())
 	err := b.Status().Update(ctx, wanted)
