@@ -3,6 +3,8 @@ package blocktarget
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -32,5 +34,25 @@ func benchDevice(b *testing.B) (*Device, func()) {
 		_ = d.Close()
 		cancel()
 		<-done
+	}
+}
+
+// BenchmarkWrite prints what a target does on this machine over loopback.
+func BenchmarkWrite(b *testing.B) {
+	for _, size := range []int{4 << 10, 128 << 10, 1 << 20} {
+		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
+			d, done := benchDevice(b)
+			defer done()
+			b.SetBytes(int64(size))
+			b.SetParallelism(16)
+			b.RunParallel(func(pb *testing.PB) {
+				data := make([]byte, size)
+				for pb.Next() {
+					if _, err := d.WriteAt(data, rand.Int64N(volumeSize-int64(size))); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		})
 	}
 }

@@ -3,15 +3,12 @@ package blocktarget
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -127,221 +124,6 @@ func TestWhoMayOpen(t *testing.T) {
 	}
 }
 
-// writers keep many writes in flight on d until one fails, and return how many
-// were acknowledged.
-func writers(d *Device, many int, failed func(error)) (acked *atomic.Int64, wait func()) {
-	acked = &atomic.Int64{}
-	var all sync.WaitGroup
-	for i := range many {
-		all.Go(func() {
-			data := bytes.Repeat([]byte{byte(i + 1)}, 16<<10)
-			for n := int64(0); ; n++ {
-				copy(data, fmt.Sprint(n)) // so that every write changes the file
-				if _, err := d.WriteAt(data, int64(i*len(data))+n%8*(1<<20)); err != nil {
-					failed(err)
-					return
-				}
-				acked.Add(1)
-			}
-		})
-	}
-	return acked, all.Wait
-}
-
-func digestOf(t *testing.T, path string) [32]byte {
-	t.Helper()
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sha256.Sum256(raw)
-}
-
-// revokedUnderLoad takes the right from a device that writes at full speed, and
-// proves that nothing of it arrives after that.
-func revokedUnderLoad(t *testing.T, b *bench, d *Device, before func()) {
-	t.Helper()
-	errs := make(chan error, 32)
-	acked, wait := writers(d, 32, func(err error) { errs <- err })
-	began := time.Now()
-	eventually(t, "2000 acknowledged writes", func() bool { return acked.Load() > 2000 })
-	t.Logf("%.0f MB/s in writes of 16 KiB", float64(acked.Load())*16384/1e6/time.Since(began).Seconds())
-	before()
-	b.rights.take("v", "dpu-1")
-	revoking := time.Now()
-	if n := b.Revoke("v", "dpu-1"); n != 1 {
-		t.Fatalf("%d sessions were ended, want 1", n)
-	}
-	took := time.Since(revoking)
-	content, writes := digestOf(t, b.file("v")), len(b.log.all())
-
-	next := open(t, b.address, b.rights.give("v", "dpu-2", "t2"), 0)
-	if content != digestOf(t, b.file("v")) || writes != len(b.log.all()) {
-		t.Fatal("a write arrived after the right was taken back")
-	}
-	for range 20 {
-		if _, err := next.WriteAt(make([]byte, 8<<20), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i, who := range b.log.all()[writes:] {
-		if who != "dpu-2" {
-			t.Fatalf("write %d after the revocation is of %s", i, who)
-		}
-	}
-	wait()
-	if err := <-errs; !errors.Is(err, syscall.EIO) {
-		t.Fatalf("the old writer got %v, want EIO", err)
-	}
-	t.Logf("revoked in %v after %d writes", took, writes)
-}
-
-func TestRevokeUnderLoad(t *testing.T) {
-	b := newBench(t)
-	d := open(t, b.address, b.rights.give("v", "dpu-1", "t1"), 0)
-	revokedUnderLoad(t, b, d, func() {})
-	_, err := d.ReadAt(make([]byte, 1), 0)
-	if !errors.Is(err, syscall.EIO) || !errors.Is(err, ErrDenied) {
-		t.Fatalf("a read for ever after: %v", err)
-	}
-	if err := d.Settled(); err != nil {
-		t.Fatalf("after the refusal: %v", err)
-	}
-	if n := b.Revoke("v", "dpu-1"); n != 0 {
-		t.Fatalf("revoked again: %d sessions", n)
-	}
-}
-
-func TestRevokeBehindACutLink(t *testing.T) {
-	b := newBench(t)
-	k := newLink(t, b.address)
-	d := open(t, k.address, b.rights.give("v", "dpu-1", "t1"), 2*time.Second)
-	revokedUnderLoad(t, b, d, k.cut)
-	if err := d.Settled(); err == nil {
-		t.Error("settled, with writes that nobody answered and a target that cannot be asked")
-	}
-	writes := len(b.log.all())
-	k.join()
-	eventually(t, "the old DPU learns of its loss", func() bool { return d.Settled() == nil })
-	if _, err := d.WriteAt(make([]byte, 512), 0); !errors.Is(err, ErrDenied) {
-		t.Fatalf("write after the link is whole again: %v", err)
-	}
-	if len(b.log.all()) != writes {
-		t.Fatal("a write of the old DPU arrived when the link was whole again")
-	}
-}
-
-func TestRevokeEveryNode(t *testing.T) {
-	b := newBench(t)
-	one := open(t, b.address, b.rights.give("v", "dpu-1", "t1"), 0)
-	two := open(t, b.address, b.rights.give("v", "dpu-2", "t2"), 0)
-	b.rights.take("v", "dpu-1")
-	b.rights.take("v", "dpu-2")
-	if n := b.Revoke("v", ""); n != 2 {
-		t.Fatalf("%d sessions ended", n)
-	}
-	for _, d := range []*Device{one, two} {
-		if _, err := d.WriteAt([]byte("x"), 0); !errors.Is(err, syscall.EIO) {
-			t.Errorf("write: %v", err)
-		}
-	}
-}
-
-func TestIOWaitsForALinkThatComesBack(t *testing.T) {
-	b := newBench(t)
-	k := newLink(t, b.address)
-	d := open(t, k.address, b.rights.give("v", "dpu-1", "t1"), 20*time.Second)
-	k.cut()
-	done := make(chan error, 1)
-	go func() { _, err := d.WriteAt([]byte("late"), 0); done <- err }()
-	eventually(t, "the write is on its way", func() bool { return waits(d) })
-	select {
-	case err := <-done:
-		t.Fatalf("answered over a cut link: %v", err)
-	default:
-	}
-	k.drop() // the kernel gives up
-	k.join()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	raw, err := os.ReadFile(b.file("v"))
-	if err != nil || string(raw[:4]) != "late" {
-		t.Fatalf("%q, %v", raw[:4], err)
-	}
-}
-
-func TestIOFailsWhenTheLinkStaysCut(t *testing.T) {
-	b := newBench(t)
-	k := newLink(t, b.address)
-	d := open(t, k.address, b.rights.give("v", "dpu-1", "t1"), 200*time.Millisecond)
-	k.cut()
-	for name, do := range map[string]func() error{
-		"write": func() error { _, err := d.WriteAt([]byte("x"), 0); return err },
-		"read":  func() error { _, err := d.ReadAt(make([]byte, 1), 0); return err },
-		"flush": d.Sync,
-	} {
-		if err := do(); !errors.Is(err, syscall.EIO) {
-			t.Errorf("%s: %v, want EIO", name, err)
-		}
-	}
-	k.join()
-	eventually(t, "I/O works again", func() bool { return d.Sync() == nil })
-	if err := d.Settled(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestNoOldWriteAfterANewConnection: what hung on a lost connection must not
-// overwrite what was written on the next one.
-func TestNoOldWriteAfterANewConnection(t *testing.T) {
-	b := newBench(t)
-	export := b.rights.give("v", "dpu-1", "t1")
-	first, err := dialExport(t.Context(), b.address, export)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.fail(io.EOF)
-	next := open(t, b.address, export, 0)
-	if err := first.roundTrip(request{command: cmdWrite, length: 3}, []byte("old"), nil, 10*time.Second); !errors.Is(err, errLost) {
-		t.Fatalf("the first connection still answers: %v", err)
-	}
-	if _, err := next.WriteAt([]byte("new"), 0); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(b.Sessions()); n != 1 {
-		t.Fatalf("%d sessions, want 1", n)
-	}
-	// A stranger who does not know the token ends nobody's session.
-	if _, err := dialExport(t.Context(), b.address, "v@dpu-1#guess"); !errors.Is(err, ErrDenied) {
-		t.Fatal(err)
-	}
-	if _, err := next.WriteAt([]byte("new"), 0); err != nil || len(b.Sessions()) != 1 {
-		t.Fatalf("after a stranger knocked: %v", err)
-	}
-}
-
-func TestServerRestarts(t *testing.T) {
-	b := newBench(t)
-	d := open(t, b.address, b.rights.give("v", "dpu-1", "t1"), 0)
-	errs := make(chan error, 32)
-	acked, wait := writers(d, 8, func(err error) { errs <- err })
-	for n := range int64(3) {
-		eventually(t, "writes", func() bool { return acked.Load() > (n+1)*300 })
-		b.stop()
-		b.start(b.address)
-	}
-	last := acked.Load()
-	eventually(t, "writes after the last start", func() bool { return acked.Load() > last+100 })
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	wait()
-	if err := <-errs; !errors.Is(err, errClosed) {
-		t.Fatal(err)
-	}
-}
-
 func TestAThousandConnections(t *testing.T) {
 	b := newBench(t)
 	const many = 1000
@@ -378,26 +160,6 @@ func TestTooManyConnections(t *testing.T) {
 	defer cancel()
 	if _, err := OpenDevice(ctx, DeviceOptions{Address: b.address, Export: b.rights.give("v", "dpu-3", "t")}); err == nil {
 		t.Fatal("a third connection is taken")
-	}
-}
-
-// BenchmarkWrite prints what a target does on this machine over loopback.
-func BenchmarkWrite(b *testing.B) {
-	for _, size := range []int{4 << 10, 128 << 10, 1 << 20} {
-		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
-			d, done := benchDevice(b)
-			defer done()
-			b.SetBytes(int64(size))
-			b.SetParallelism(16)
-			b.RunParallel(func(pb *testing.PB) {
-				data := make([]byte, size)
-				for pb.Next() {
-					if _, err := d.WriteAt(data, rand.Int64N(volumeSize-int64(size))); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		})
 	}
 }
 

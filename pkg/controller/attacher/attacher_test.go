@@ -2,150 +2,21 @@ package attacher
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
-
-const (
-	driverName = "vendor.example.com"
-	finalizer  = "external-attacher/vendor.example.com"
-	namespace  = "dpf-operator-system"
-	node       = "dpu-1"
-)
-
-func TestMain(m *testing.M) {
-	// klog's flush daemon lives as long as the process.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
-}
-
-// world is a DPU cluster, a driver, and the reconciler between them.
-type world struct {
-	*testing.T
-	c      client.Client
-	driver *fakeDriver
-	r      *Reconciler
-	stop   func()
-	writes int
-	status int
-}
-
-var key = types.NamespacedName{Namespace: namespace, Name: "va"}
-
-func newWorld(t *testing.T, objects ...client.Object) *world {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, storagev1alpha1.AddDPUToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w := &world{T: t, driver: &fakeDriver{}}
-	w.c = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&storagev1alpha1.SVVolumeAttachment{}).
-		WithInterceptorFuncs(interceptor.Funcs{
-			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-				w.writes++
-				return c.Patch(ctx, o, p, opts...)
-			},
-			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-				w.writes++
-				w.status++
-				return c.SubResource(sub).Patch(ctx, o, p, opts...)
-			},
-		}).Build()
-	connection, stop := w.driver.serve(t)
-	w.stop = stop
-	w.r = &Reconciler{
-		Client: w.c, Live: w.c, Driver: connection, DriverName: driverName, Features: Features{Publish: true},
-		Timeout: time.Minute, Clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)),
-	}
-	return w
-}
-
-func volume() *corev1.PersistentVolume {
-	block := corev1.PersistentVolumeBlock
-	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pv"},
-		Spec: corev1.PersistentVolumeSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			VolumeMode:  &block,
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: driverName, VolumeHandle: "handle", VolumeAttributes: map[string]string{"a": "b"},
-			}},
-		},
-	}
-}
-
-func attachment() *storagev1alpha1.SVVolumeAttachment {
-	pv := "pv"
-	return &storagev1alpha1.SVVolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "va", UID: "u1"},
-		Spec:       storagev1.VolumeAttachmentSpec{NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv}},
-	}
-}
-
-func (w *world) reconcile() error {
-	_, err := w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: key})
-	return err
-}
-
-func (w *world) mustReconcile() {
-	w.Helper()
-	if err := w.reconcile(); err != nil {
-		w.Fatal(err)
-	}
-}
-
-// get returns the attachment, nil if it is gone.
-func (w *world) get() *storagev1alpha1.SVVolumeAttachment {
-	w.Helper()
-	sv := &storagev1alpha1.SVVolumeAttachment{}
-	err := w.c.Get(context.Background(), key, sv)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
-	return sv
-}
-
-func (w *world) delete(o client.Object) {
-	w.Helper()
-	if err := w.c.Delete(w.Context(), o); err != nil {
-		w.Fatal(err)
-	}
-}
-
-func (w *world) wantCalls(published, undone int) {
-	w.Helper()
-	if p, u := len(w.driver.published), len(w.driver.undone); p != published || u != undone {
-		w.Fatalf("%d publishes and %d unpublishes, want %d and %d", p, u, published, undone)
-	}
-}
 
 func TestAttachAndDetach(t *testing.T) {
 	w := newWorld(t, volume(), attachment())
@@ -189,86 +60,6 @@ func TestAttachAndDetach(t *testing.T) {
 	w.wantCalls(1, 1)
 }
 
-// TestPublishErrors: what is left to undo after each kind of error of the first
-// call.
-func TestPublishErrors(t *testing.T) {
-	cases := map[codes.Code]bool{ // code: must be undone at deletion
-		codes.InvalidArgument:    false,
-		codes.NotFound:           false,
-		codes.AlreadyExists:      false,
-		codes.FailedPrecondition: false,
-		codes.OutOfRange:         false,
-		codes.Unimplemented:      false,
-		codes.Canceled:           true,
-		codes.DeadlineExceeded:   true,
-		codes.Unavailable:        true,
-		codes.Aborted:            true,
-		codes.ResourceExhausted:  true,
-		codes.Internal:           true,
-		codes.Unknown:            true,
-	}
-	for code, undo := range cases {
-		t.Run(code.String(), func(t *testing.T) {
-			w := newWorld(t, volume(), attachment())
-			w.driver.publish = []error{status.Error(code, "because")}
-			if err := w.reconcile(); err == nil {
-				t.Fatal("the error was swallowed: nothing would try again")
-			}
-			sv := w.get()
-			if held := len(sv.Finalizers) == 1; held != undo {
-				t.Fatalf("finalizers %v, must be undone: %t", sv.Finalizers, undo)
-			}
-			e := sv.Status.AttachError
-			if e == nil || !strings.Contains(e.Message, "because") || e.Time.Unix() != 1000 || sv.Status.Attached {
-				t.Fatalf("status %+v", sv.Status)
-			}
-			w.delete(sv)
-			w.mustReconcile()
-			w.wantCalls(1, map[bool]int{true: 1}[undo])
-			if w.get() != nil {
-				t.Fatal("the object is still there")
-			}
-		})
-	}
-}
-
-func TestPublishErrorThenSuccess(t *testing.T) {
-	for _, code := range []codes.Code{codes.FailedPrecondition, codes.Unavailable} {
-		t.Run(code.String(), func(t *testing.T) {
-			w := newWorld(t, volume(), attachment())
-			w.driver.publish = []error{status.Error(code, "x"), status.Error(code, "x")}
-			for range 2 {
-				if err := w.reconcile(); err == nil {
-					t.Fatal("no error")
-				}
-			}
-			if w.status != 1 {
-				t.Fatalf("the same words were written %d times", w.status)
-			}
-			w.mustReconcile()
-			sv := w.get()
-			if !sv.Status.Attached || sv.Status.AttachError != nil || len(sv.Finalizers) != 1 {
-				t.Fatalf("status %+v, finalizers %v", sv.Status, sv.Finalizers)
-			}
-		})
-	}
-}
-
-// TestRefusalAfterUncertainty: a refusal does not undo an earlier call whose
-// outcome nobody knows.
-func TestRefusalAfterUncertainty(t *testing.T) {
-	w := newWorld(t, volume(), attachment())
-	w.driver.publish = []error{status.Error(codes.DeadlineExceeded, "slow"), status.Error(codes.FailedPrecondition, "no")}
-	for range 2 {
-		if err := w.reconcile(); err == nil {
-			t.Fatal("no error")
-		}
-	}
-	w.delete(w.get())
-	w.mustReconcile()
-	w.wantCalls(2, 1)
-}
-
 // TestStaleCache: the cache still shows the finalizer that a refusal took off;
 // a repeat must put it back before it calls the driver.
 func TestStaleCache(t *testing.T) {
@@ -309,56 +100,6 @@ func (s staleReader) Get(ctx context.Context, k client.ObjectKey, o client.Objec
 		return nil
 	}
 	return s.Client.Get(ctx, k, o, opts...)
-}
-
-func TestUnpublishErrors(t *testing.T) {
-	w := newWorld(t, volume(), attachment())
-	w.mustReconcile()
-	w.delete(w.get())
-	w.driver.unpublish = []error{
-		status.Error(codes.Internal, "boom"), status.Error(codes.Internal, "boom"), status.Error(codes.NotFound, "what volume?"),
-	}
-	for _, want := range []string{"boom", "boom", "what volume?"} {
-		if err := w.reconcile(); err == nil {
-			t.Fatal("no error")
-		}
-		sv := w.get()
-		if sv == nil || sv.Status.DetachError == nil || !strings.Contains(sv.Status.DetachError.Message, want) {
-			t.Fatalf("the object after a failed unpublish: %+v", sv)
-		}
-	}
-	if w.status != 3 { // attached, boom, what volume
-		t.Fatalf("%d status writes, want 3", w.status)
-	}
-	w.mustReconcile()
-	if w.get() != nil {
-		t.Fatal("the object is still there")
-	}
-}
-
-func TestDriverAway(t *testing.T) {
-	w := newWorld(t, volume(), attachment())
-	w.mustReconcile()
-	w.stop()
-	w.delete(w.get())
-	if err := w.reconcile(); err == nil {
-		t.Fatal("no error")
-	}
-	sv := w.get()
-	if sv == nil || sv.Status.DetachError == nil || len(sv.Finalizers) != 1 {
-		t.Fatalf("without the driver's word the object must stay: %+v", sv)
-	}
-}
-
-func TestDriverLate(t *testing.T) {
-	w := newWorld(t, volume(), attachment())
-	w.driver.hang, w.r.Timeout = true, 50*time.Millisecond
-	if err := w.reconcile(); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("got %v", err)
-	}
-	if sv := w.get(); len(sv.Finalizers) != 1 {
-		t.Fatal("a late driver leaves nothing to undo?")
-	}
 }
 
 func TestWhoseAttachment(t *testing.T) {
@@ -506,44 +247,5 @@ func TestSecrets(t *testing.T) {
 	w.mustReconcile()
 	if p, u := w.driver.published[0].GetSecrets()["k"], w.driver.undone[0].GetSecrets()["k"]; p != "hush" || u != "hush" {
 		t.Fatalf("secrets %q, %q", p, u)
-	}
-}
-
-func TestDriverWithoutPublish(t *testing.T) {
-	w := newWorld(t, volume(), attachment())
-	w.r.Features = Features{}
-	w.mustReconcile()
-	sv := w.get()
-	if !sv.Status.Attached || len(sv.Finalizers) != 0 {
-		t.Fatalf("status %+v, finalizers %v", sv.Status, sv.Finalizers)
-	}
-	w.wantCalls(0, 0)
-}
-
-func TestFeatures(t *testing.T) {
-	d := &fakeDriver{}
-	c, _ := d.serve(t)
-	if name, err := c.Name(t.Context()); err != nil || name != driverName {
-		t.Fatalf("name %q, %v", name, err)
-	}
-	if f, err := c.Features(t.Context()); err != nil || f != (Features{}) {
-		t.Fatalf("without a controller: %+v, %v", f, err)
-	}
-	d.caps = []csi.ControllerServiceCapability_RPC_Type{
-		csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
-		csi.ControllerServiceCapability_RPC_PUBLISH_READONLY,
-		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
-	}
-	if f, err := c.Features(t.Context()); err != nil || f != (Features{Publish: true, ReadOnly: true, SingleNodeMultiWriter: true}) {
-		t.Fatalf("with everything: %+v, %v", f, err)
-	}
-}
-
-func TestConnectRefusesAddresses(t *testing.T) {
-	for _, bad := range []string{"", "relative/csi.sock", "unix://" + strings.Repeat("/x", 60), "tcp://nowhere"} {
-		if c, err := Connect(bad); err == nil {
-			_ = c.Close()
-			t.Errorf("address %q was accepted", bad)
-		}
 	}
 }

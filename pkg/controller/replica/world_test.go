@@ -267,3 +267,46 @@ func (w *world) write(o client.Object) {
 	want.SetResourceVersion(o.GetResourceVersion())
 	w.must(w.c.Update(w.t.Context(), want))
 }
+
+func (w *world) unattached() {
+	a := w.attachment("vol", "a")
+	no := false
+	a.Status.DPUAttached = &no
+	w.must(w.c.Status().Update(w.t.Context(), a))
+}
+
+func (w *world) free(n int64, nodes ...string) {
+	for _, name := range nodes {
+		w.changeNode(name, func(_ *kubeNode, d *dpuNode) { d.Status.DPU.Functions[0].Free = n })
+	}
+}
+
+// ordered makes an attachment of another volume that has no function yet.
+func (w *world) ordered(volume, node string) {
+	a := w.attach(volume, node, primary)
+	a.Status = storagev1alpha1.DPUVolumeAttachmentStatus{}
+	w.must(w.c.Status().Update(w.t.Context(), a))
+}
+
+func (w *world) count(volume string) int {
+	n := 0
+	for _, a := range w.all() {
+		if a.Spec.DPUVolumeName == volume {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) notReady(node string, since time.Duration) {
+	w.changeNode(node, func(k *kubeNode, _ *dpuNode) {
+		k.Status.Conditions[0].Status = corev1.ConditionUnknown
+		k.Status.Conditions[0].LastTransitionTime = metav1.NewTime(w.clock.Now().Add(-since))
+	})
+}
+
+func (w *world) taint(node, key string) {
+	w.changeNode(node, func(k *kubeNode, _ *dpuNode) {
+		k.Spec.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}}
+	})
+}

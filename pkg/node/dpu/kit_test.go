@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -359,110 +357,4 @@ func (m *machine) calls(method string) int {
 	var state struct{ Calls map[string]int }
 	m.c.must(json.Unmarshal(raw, &state))
 	return state.Calls[method]
-}
-
-// fakeVendor is a vendor's plugin whose devices are null bdevs of the emulated
-// service, so that they are lost when that restarts.
-type fakeVendor struct {
-	rpc *snaprpc.Client
-	can vendorplugin.Capabilities
-
-	mu sync.Mutex
-	// suffix of the names of devices made from now on.
-	suffix string
-	// fail holds an error for the next call of a verb; "verb after" loses
-	// the answer instead.
-	fail      map[string]error
-	opened    []provisioner.OpenSpec
-	suspected int
-	// hang, if set, is what GetDevice does.
-	hang func(context.Context) error
-}
-
-func (v *fakeVendor) do(verb string, act func() error) error {
-	v.mu.Lock()
-	before, after := v.fail[verb], v.fail[verb+" after"]
-	delete(v.fail, verb)
-	delete(v.fail, verb+" after")
-	v.mu.Unlock()
-	if before != nil {
-		return before
-	}
-	if err := act(); err != nil {
-		return err
-	}
-	return after
-}
-
-func (v *fakeVendor) Info(context.Context) (vendorplugin.Info, error) {
-	return vendorplugin.Info{Name: "local"}, v.do("Info", func() error { return nil })
-}
-
-func (v *fakeVendor) Probe(context.Context) error { return v.do("Probe", func() error { return nil }) }
-
-func (v *fakeVendor) Capabilities(context.Context) (vendorplugin.Capabilities, error) {
-	return v.can, v.do("Capabilities", func() error { return nil })
-}
-
-func (v *fakeVendor) Provider(context.Context) (string, error) {
-	return "nvidia", v.do("Provider", func() error { return nil })
-}
-
-func (v *fakeVendor) CreateDevice(ctx context.Context, spec provisioner.OpenSpec) (string, error) {
-	name := "dev_" + spec.VolumeID + v.suffix
-	err := v.do("CreateDevice", func() error {
-		v.mu.Lock()
-		v.opened = append(v.opened, spec)
-		v.mu.Unlock()
-		err := v.rpc.Call(ctx, "bdev_null_create", map[string]any{"name": name, "num_blocks": 64, "block_size": 512}, nil)
-		if err != nil && !snaprpc.IsExists(err) {
-			return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
-		}
-		return nil
-	})
-	return name, err
-}
-
-func (v *fakeVendor) DeleteDevice(ctx context.Context, _, device string) error {
-	return v.do("DeleteDevice", func() error {
-		err := v.rpc.Call(ctx, "bdev_null_delete", map[string]any{"name": device}, nil)
-		if err != nil && !snaprpc.IsNotFound(err) {
-			return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
-		}
-		return nil
-	})
-}
-
-func (v *fakeVendor) GetDevice(ctx context.Context, volumeID, device string) (provisioner.Device, error) {
-	err := v.do("GetDevice", func() error {
-		if v.hang != nil {
-			return v.hang(ctx)
-		}
-		_, err := v.rpc.BdevGetBdevs(ctx, device)
-		switch {
-		case snaprpc.IsNotFound(err):
-			return provisioner.ErrNotFound
-		case err != nil:
-			return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
-		}
-		return nil
-	})
-	return provisioner.Device{VolumeID: volumeID, Name: device}, err
-}
-
-func (v *fakeVendor) ListDevices(ctx context.Context) ([]provisioner.Device, error) {
-	var out []provisioner.Device
-	err := v.do("ListDevices", func() error {
-		all, err := v.rpc.BdevGetBdevs(ctx, "")
-		if err != nil {
-			return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
-		}
-		for _, b := range all {
-			if id, ok := strings.CutPrefix(strings.TrimSuffix(b.Name, v.suffix), "dev_"); ok {
-				out = append(out, provisioner.Device{VolumeID: id, Name: b.Name})
-			}
-		}
-		return nil
-	})
-	return out, err
 }

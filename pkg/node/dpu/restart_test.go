@@ -1,0 +1,113 @@
+package dpu
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestServiceRestartKeepsIdentity(t *testing.T) {
+	c, m, a := attached(t)
+	c.volume("v2", corev1.ReadWriteMany)
+	m.stop()
+	m.start()
+	// A new attachment comes first: it must not take the function that the
+	// host knows as v1's.
+	b := m.settle(c.attachment("v2", "dpu-1").Name)
+	if b.Status.DPU.PCIDeviceAddress == a.Status.DPU.PCIDeviceAddress {
+		t.Fatalf("v2 was given the function of v1, %s", b.Status.DPU.PCIDeviceAddress)
+	}
+	if err := m.Round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case e := <-m.events:
+		if e.Object.GetName() != a.Name {
+			t.Fatalf("looks again at %s", e.Object.GetName())
+		}
+	default:
+		t.Fatal("the round has not noticed that v1 is gone")
+	}
+	now := m.settle(a.Name)
+	if diff := cmp.Diff(a.Status.DPU, now.Status.DPU); diff != "" {
+		t.Fatalf("identity (-before +after):\n%s", diff)
+	}
+	e := m.shown()["dev_v1-pvc"]
+	if !e.Visible || e.UUID != a.Status.DPU.BdevAttrs.NVMeUUID || e.PCIAddress != a.Status.DPU.PCIDeviceAddress {
+		t.Fatalf("the host sees %+v", e)
+	}
+}
+
+func TestDriverRestartChangesNothing(t *testing.T) {
+	c, m, a := attached(t)
+	m.restartDriver()
+	m.settle(a.Name)
+	if diff := cmp.Diff(a, c.get(a.Name)); diff != "" {
+		t.Fatalf("changed:\n%s", diff)
+	}
+}
+
+// TestTruthOverRecord: a device that SNAP lost and the vendor cannot make again
+// is not called attached.
+func TestTruthOverRecord(t *testing.T) {
+	c, m, a := attached(t)
+	m.stop()
+	m.start()
+	c.must(os.Remove(m.pluginSocket()))
+	if err := m.pass(a.Name); err == nil {
+		t.Fatal("attached without a plugin")
+	}
+	now := c.get(a.Name)
+	if now.Status.DPU.Attached || now.Status.DPU.BdevAttrs == nil || now.Status.DPU.PCIDeviceAddress == "" {
+		t.Fatalf("got %+v", now.Status.DPU)
+	}
+}
+
+func TestDeviceRenamed(t *testing.T) {
+	c, m, a := attached(t)
+	m.stop()
+	m.start()
+	m.vendor.suffix = "x"
+	now := m.settle(a.Name)
+	if now.Status.DPU.DeviceName != "dev_v1-pvcx" || !now.Status.DPU.Attached || len(m.shown()) != 1 ||
+		now.Status.DPU.BdevAttrs.NVMeUUID != a.Status.DPU.BdevAttrs.NVMeUUID {
+		t.Fatalf("got %+v, shown %v", now.Status.DPU, m.shown())
+	}
+	c.must(c.Delete(t.Context(), now))
+	m.settle(a.Name)
+	m.wantEmpty()
+}
+
+// TestUnrecordedDevice: the attachment is deleted right after the vendor made
+// the device, before its name was written down.
+func TestUnrecordedDevice(t *testing.T) {
+	for name, list := range map[string]bool{"plugin lists": true, "plugin does not list": false} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			m := newMachine(t, c, "dpu-1")
+			m.vendor.can.List = list
+			c.volume("v1", corev1.ReadWriteMany)
+			a := c.attachment("v1", "dpu-1")
+			lost := errors.New("lost")
+			c.onWrite = func(what string, effect func() error) error {
+				if what == "status" {
+					return lost
+				}
+				return effect()
+			}
+			if err := m.pass(a.Name); !errors.Is(err, lost) || len(m.bdevs()) != 1 {
+				t.Fatalf("got %v, devices %v", err, m.bdevs())
+			}
+			c.onWrite = nil
+			m.restartDriver()
+			c.must(c.Delete(t.Context(), a))
+			if left := m.settle(a.Name); left != nil {
+				t.Fatalf("still there: %+v", left)
+			}
+			m.wantEmpty()
+		})
+	}
+}

@@ -1,0 +1,149 @@
+package snap
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// TestAdopt starts an exposure at every half-made state that a crash leaves.
+func TestAdopt(t *testing.T) {
+	for made := range 5 {
+		t.Run(fmt.Sprintf("%d steps", made), func(t *testing.T) {
+			s := newService(t)
+			s.addDevice("d")
+			const id = "8d6c8ff0-6f0a-4a5e-9a39-000000000001"
+			ctrl := ""
+			steps := []func() error{
+				func() error { return s.rpc.NvmeSubsystemCreate(t.Context(), NQN("d")) },
+				func() error {
+					return s.rpc.NvmeNamespaceCreate(t.Context(), snaprpc.NamespaceSpec{NQN: NQN("d"), NSID: 1, UUID: id, BdevName: "d"})
+				},
+				func() (err error) {
+					ctrl, err = s.rpc.NvmeControllerCreate(t.Context(), snaprpc.ControllerSpec{NQN: NQN("d"), PCIBDF: "26:00.4", Suspended: true})
+					return err
+				},
+				func() error { return s.rpc.NvmeControllerAttachNS(t.Context(), ctrl, 1) },
+			}
+			for _, step := range steps[:made] {
+				if err := step(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d := New(s.rpc, Options{})
+			partial, err := d.List(t.Context())
+			if err != nil || len(partial) != min(made, 1) || (made > 0 && partial[0].Visible) {
+				t.Fatalf("list: %+v, %v", partial, err)
+			}
+			e, err := d.Expose(t.Context(), vfOf("d"))
+			if err != nil || !e.Visible || (made >= 2 && e.UUID != id) || (made >= 3 && e.PCIAddress != "26:00.4") {
+				t.Fatalf("expose: %+v, %v", e, err)
+			}
+		})
+	}
+}
+
+func TestIdentityOverRestart(t *testing.T) {
+	s := newService(t)
+	d := New(s.rpc, Options{})
+	var specs []provisioner.ExposeSpec
+	var want []provisioner.Exposure
+	for _, name := range []string{"a", "b", "c"} {
+		s.addDevice(name)
+		e, err := d.Expose(t.Context(), vfOf(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := vfOf(name)
+		spec.PCIAddress, spec.NamespaceID, spec.UUID = e.PCIAddress, e.NamespaceID, e.UUID
+		specs, want = append(specs, spec), append(want, e)
+	}
+	s.restart()
+	slices.Reverse(specs)
+	for _, spec := range specs {
+		s.addDevice(spec.Device)
+		if _, err := d.Expose(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := d.List(t.Context())
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Fatalf("%v, (-before +after):\n%s", err, diff)
+	}
+}
+
+func TestRecordedIdentityInTheWay(t *testing.T) {
+	s := newService(t)
+	d := New(s.rpc, Options{})
+	s.addDevice("a")
+	s.addDevice("b")
+	a, err := d.Expose(t.Context(), vfOf("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := vfOf("b")
+	spec.PCIAddress = "0000:" + a.PCIAddress
+	_, err = d.Expose(t.Context(), spec)
+	if !errors.Is(err, provisioner.ErrInUse) || !strings.Contains(err.Error(), a.PCIAddress) {
+		t.Fatalf("the function of a for b: %v", err)
+	}
+	spec = vfOf("a")
+	spec.UUID = uuid.NewString()
+	if _, err = d.Expose(t.Context(), spec); !errors.Is(err, provisioner.ErrExists) {
+		t.Fatalf("another UUID for a shown device: %v", err)
+	}
+	left, err := d.List(t.Context())
+	if diff := cmp.Diff([]provisioner.Exposure{a}, left); err != nil || diff != "" {
+		t.Fatalf("%v, (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestHalfMadeWithAnotherIdentityIsMadeAnew(t *testing.T) {
+	s := newService(t)
+	s.addDevice("d")
+	if err := s.rpc.NvmeSubsystemCreate(t.Context(), NQN("d")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.rpc.NvmeNamespaceCreate(t.Context(), snaprpc.NamespaceSpec{NQN: NQN("d"), NSID: 7, UUID: uuid.NewString(), BdevName: "d"}); err != nil {
+		t.Fatal(err)
+	}
+	spec := vfOf("d")
+	spec.PCIAddress, spec.NamespaceID, spec.UUID = "26:00.5", 1, uuid.NewString()
+	e, err := New(s.rpc, Options{}).Expose(t.Context(), spec)
+	want := provisioner.Exposure{Device: "d", PCIAddress: "26:00.5", NamespaceID: 1, UUID: spec.UUID, Visible: true}
+	if diff := cmp.Diff(want, e); err != nil || diff != "" {
+		t.Fatalf("%v, (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestForeignSubsystem(t *testing.T) {
+	s := newService(t)
+	s.addDevice("d")
+	const nqn = "nqn.2022-10.io.nvda.nvme:0"
+	if err := s.rpc.NvmeNamespaceCreate(t.Context(), snaprpc.NamespaceSpec{NQN: nqn, NSID: 9, BdevName: "d"}); err != nil {
+		t.Fatal(err)
+	}
+	d := New(s.rpc, Options{})
+	if _, err := d.Expose(t.Context(), vfOf("d")); !errors.Is(err, provisioner.ErrPrecondition) || !strings.Contains(err.Error(), nqn) {
+		t.Fatalf("expose: %v", err)
+	}
+	if listed, err := d.List(t.Context()); err != nil || len(listed) != 0 {
+		t.Fatalf("list: %+v, %v", listed, err)
+	}
+	subsystems, err := s.rpc.NvmeSubsystemList(t.Context())
+	if err != nil || len(subsystems[0].Namespaces) != 1 {
+		t.Fatalf("a refused expose removed the foreign namespace: %+v, %v", subsystems, err)
+	}
+	if err := d.Withdraw(t.Context(), "d"); err != nil {
+		t.Fatal(err)
+	}
+	s.wantEmpty()
+}

@@ -1,0 +1,180 @@
+package snap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+
+	"github.com/moor-storage/moor/internal/snapemu"
+	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// service is an emulated SNAP service that can be restarted.
+type service struct {
+	t      *testing.T
+	socket string
+	rpc    *snaprpc.Client
+	stop   func()
+	// options are those of the emulator.
+	options snapemu.Options
+}
+
+func newService(t *testing.T) *service { t.Helper(); return serviceWith(t, snapemu.Options{VFs: 4}) }
+
+func serviceWith(t *testing.T, o snapemu.Options) *service {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "snap") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Name, o.Socket, o.Log = "dpu-1", filepath.Join(dir, "s"), logr.Discard()
+	if o.Hotplug.Slots > 0 {
+		o.Hotplug.StateFile = filepath.Join(dir, "functions.json")
+	}
+	s := &service{t: t, socket: o.Socket, options: o}
+	s.rpc = snaprpc.New(s.socket, 10*time.Second)
+	s.start()
+	t.Cleanup(func() {
+		s.stop()
+		os.RemoveAll(dir)
+	})
+	return s
+}
+
+func (s *service) start() {
+	s.t.Helper()
+	e, err := snapemu.New(s.options)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	s.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			s.t.Errorf("emulator: %v", err)
+		}
+		s.stop = func() {}
+	}
+}
+
+func (s *service) restart() { s.stop(); s.start() }
+
+func (s *service) call(method string, params any) json.RawMessage {
+	s.t.Helper()
+	var out json.RawMessage
+	if err := s.rpc.Call(context.Background(), method, params, &out); err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+func (s *service) addDevice(name string) {
+	s.t.Helper()
+	s.call("bdev_null_create", map[string]any{"name": name, "num_blocks": 2048, "block_size": 512})
+}
+
+// wantEmpty fails if anything of a volume is left, or a function is taken.
+func (s *service) wantEmpty() {
+	s.t.Helper()
+	subsystems, err := s.rpc.NvmeSubsystemList(context.Background())
+	if err != nil || len(subsystems) != 1 || len(subsystems[0].Controllers) != 1 || len(subsystems[0].Namespaces) != 0 {
+		s.t.Fatalf("left behind: %+v, %v", subsystems, err)
+	}
+}
+
+func vfOf(device string) provisioner.ExposeSpec {
+	return provisioner.ExposeSpec{Device: device, FunctionType: provisioner.VF}
+}
+
+func (s *service) inject(fault map[string]any) { s.t.Helper(); s.call("moor_inject", fault) }
+
+func (s *service) calls() map[string]int {
+	s.t.Helper()
+	var state struct {
+		Calls map[string]int `json:"calls"`
+	}
+	if err := json.Unmarshal(s.call("moor_state", nil), &state); err != nil {
+		s.t.Fatal(err)
+	}
+	return state.Calls
+}
+
+var methods = []string{
+	"nvme_subsystem_list", "nvme_subsystem_create", "nvme_namespace_create", "emulation_function_list", "nvme_controller_create",
+	"nvme_controller_attach_ns", "nvme_controller_resume", "nvme_controller_detach_ns", "nvme_controller_destroy",
+	"nvme_namespace_destroy", "nvme_subsystem_destroy",
+}
+
+// untilDone repeats act, as a controller does, a few times.
+func (s *service) untilDone(act func() error) bool {
+	s.t.Helper()
+	var err error
+	for range 6 {
+		if err = act(); err == nil {
+			return true
+		}
+	}
+	s.t.Fatalf("does not converge: %v", err)
+	return false
+}
+
+func plugged(device string) provisioner.ExposeSpec {
+	return provisioner.ExposeSpec{Device: device, FunctionType: provisioner.PF, Hotplug: true}
+}
+
+// families are the two ways to plug in, and the service that has both.
+var families = []string{snapemu.FamilySNAP, snapemu.FamilyLegacy, snapemu.FamilyBoth}
+
+func hotplugService(t *testing.T, family string, delay time.Duration) *service {
+	t.Helper()
+	return serviceWith(t, snapemu.Options{VFs: 4, PFs: 2, Hotplug: snapemu.Hotplug{Slots: 4, Family: family, Delay: delay}})
+}
+
+// hotplugged returns the hot-plugged functions there are.
+func (s *service) hotplugged() []snaprpc.Function {
+	s.t.Helper()
+	all, err := s.rpc.EmulationFunctionList(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var out []snaprpc.Function
+	for _, f := range all {
+		if f.Hotplugged {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// sweep withdraws what is listed until nothing is, as the node driver does with
+// what belongs to no attachment.
+func (s *service) sweep(d *DPU) {
+	s.t.Helper()
+	s.untilDone(func() error {
+		all, err := d.List(s.t.Context())
+		for _, e := range all {
+			err = errors.Join(err, d.Withdraw(s.t.Context(), e.Device))
+		}
+		if left, listErr := d.List(s.t.Context()); err == nil && (listErr != nil || len(left) > 0) {
+			return fmt.Errorf("left: %+v, %v", left, listErr)
+		}
+		return err
+	})
+	s.wantEmpty()
+	if left := s.hotplugged(); len(left) != 0 {
+		s.t.Fatalf("functions left: %+v", left)
+	}
+}

@@ -1,0 +1,131 @@
+package snap
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/moor-storage/moor/internal/snapemu"
+	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// TestHotplugIdentityOverRestart: the functions outlive the service, and each
+// volume finds its own again, however the exposures are ordered.
+func TestHotplugIdentityOverRestart(t *testing.T) {
+	for _, family := range families {
+		t.Run(family, func(t *testing.T) {
+			s := hotplugService(t, family, 0)
+			reserved := map[string]string{}
+			d := New(s.rpc, Options{Reserved: func(context.Context) map[string]string { return reserved }})
+			var specs []provisioner.ExposeSpec
+			var want []provisioner.Exposure
+			for _, name := range []string{"a", "b", "c"} {
+				s.addDevice(name)
+				e, err := d.Expose(t.Context(), plugged(name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				spec := plugged(name)
+				spec.PCIAddress, spec.NamespaceID, spec.UUID = e.PCIAddress, e.NamespaceID, e.UUID
+				specs, want = append(specs, spec), append(want, e)
+				reserved[e.PCIAddress] = name
+			}
+			s.restart()
+			if got := s.hotplugged(); len(got) != 3 || got[0].CtrlID != "" || got[0].PCIBDF != "30:00.0" {
+				t.Fatalf("after a restart: %+v", got)
+			}
+			if all, err := d.List(t.Context()); err != nil || len(all) != 0 {
+				t.Fatalf("functions that are promised are listed as nobody's: %+v, %v", all, err)
+			}
+			s.addDevice("new") // must not take what is promised
+			if e, err := d.Expose(t.Context(), plugged("new")); err != nil || e.PCIAddress != "33:00.0" {
+				t.Fatalf("new: %+v, %v", e, err)
+			}
+			slices.Reverse(specs)
+			for _, spec := range specs {
+				s.addDevice(spec.Device)
+				if _, err := d.Expose(t.Context(), spec); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := d.List(t.Context())
+			if diff := cmp.Diff(want, got[:min(3, len(got))]); err != nil || diff != "" {
+				t.Fatalf("%v, (-before +after):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// TestHotplugAfterPowerCycle: with the functions gone too, the volumes come
+// back with namespace id and UUID, at whatever address the host gives.
+func TestHotplugAfterPowerCycle(t *testing.T) {
+	s := hotplugService(t, snapemu.FamilySNAP, 0)
+	d := New(s.rpc, Options{})
+	var specs []provisioner.ExposeSpec
+	for _, name := range []string{"a", "b"} {
+		s.addDevice(name)
+		e, err := d.Expose(t.Context(), plugged(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := plugged(name)
+		spec.PCIAddress, spec.NamespaceID, spec.UUID = e.PCIAddress, e.NamespaceID, e.UUID
+		specs = append(specs, spec)
+	}
+	s.stop()
+	if err := os.Remove(s.options.Hotplug.StateFile); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	slices.Reverse(specs)
+	for i, spec := range specs {
+		s.addDevice(spec.Device)
+		e, err := d.Expose(t.Context(), spec)
+		want := provisioner.Exposure{Device: spec.Device, PCIAddress: fmt.Sprintf("3%d:00.0", i), NamespaceID: 1, UUID: spec.UUID, Visible: true}
+		if diff := cmp.Diff(want, e); err != nil || diff != "" {
+			t.Fatalf("%v, (-want +got):\n%s", err, diff)
+		}
+	}
+}
+
+// TestHotplugAdopts starts an exposure at every half-made state that a crash
+// leaves: nothing is made twice, and no function is lost.
+func TestHotplugAdopts(t *testing.T) {
+	const id = "8d6c8ff0-6f0a-4a5e-9a39-000000000001"
+	for made := range 7 {
+		t.Run(fmt.Sprintf("%d steps", made), func(t *testing.T) {
+			s := hotplugService(t, snapemu.FamilySNAP, 0)
+			s.addDevice("d")
+			var vuid, ctrl string
+			steps := []func() error{
+				func() error { return s.rpc.NvmeSubsystemCreate(t.Context(), NQN("d")) },
+				func() error {
+					return s.rpc.NvmeNamespaceCreate(t.Context(), snaprpc.NamespaceSpec{NQN: NQN("d"), NSID: 1, UUID: id, BdevName: "d"})
+				},
+				func() (err error) { vuid, err = s.rpc.NvmeFunctionCreate(t.Context()); return err },
+				func() (err error) {
+					ctrl, err = s.rpc.NvmeControllerCreate(t.Context(), snaprpc.ControllerSpec{NQN: NQN("d"), VUID: vuid, Suspended: true})
+					return err
+				},
+				func() error { return s.rpc.NvmeControllerAttachNS(t.Context(), ctrl, 1) },
+				func() error { return s.rpc.NvmeControllerResume(t.Context(), ctrl) },
+			}
+			for _, step := range steps[:made] {
+				if err := step(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d := New(s.rpc, Options{})
+			e, err := d.Expose(t.Context(), plugged("d"))
+			if err != nil || !e.Visible || e.PCIAddress != "30:00.0" || (made >= 2 && e.UUID != id) || len(s.hotplugged()) != 1 {
+				t.Fatalf("expose: %+v, %v", e, err)
+			}
+			s.sweep(d)
+		})
+	}
+}
