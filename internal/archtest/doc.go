@@ -1,2 +1,3 @@
-// Package archtest has one test, which keeps imports going down the floors.
+// Package archtest holds the code to its form: imports go down the floors, and
+// files stay short.
 package archtest
