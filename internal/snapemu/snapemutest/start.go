@@ -58,7 +58,8 @@ func (s *Service) run() {
 	if err != nil {
 		s.tb.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	// The test's context ends before its cleanups, which may still call.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.tb.Context()))
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
 	s.stop = func() {

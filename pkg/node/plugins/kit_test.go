@@ -106,22 +106,27 @@ func (w *world) socket(name string) {
 	w.must(os.Rename(old, filepath.Join(w.root, name, socketName)))
 }
 
-// until waits for the plugins to be as ok wants them.
-func (w *world) until(what string, ok func([]moorv1alpha1.PluginState) bool) []moorv1alpha1.PluginState {
+// eventually waits until ok.
+func (w *world) eventually(ok func() bool, complain func()) {
 	w.t.Helper()
-	deadline, again := time.After(patience), time.NewTicker(10*time.Millisecond)
+	deadline, again := time.After(patience), time.NewTicker(time.Millisecond)
 	defer again.Stop()
-	for {
-		states := w.States()
-		if ok(states) {
-			return states
-		}
+	for !ok() {
 		select {
 		case <-again.C:
 		case <-deadline:
-			w.t.Fatalf("%s: the plugins are %+v", what, states)
+			complain()
 		}
 	}
+}
+
+// until waits for the plugins to be as ok wants them.
+func (w *world) until(what string, ok func([]moorv1alpha1.PluginState) bool) []moorv1alpha1.PluginState {
+	w.t.Helper()
+	var states []moorv1alpha1.PluginState
+	w.eventually(func() bool { states = w.States(); return ok(states) },
+		func() { w.t.Fatalf("%s: the plugins are %+v", what, states) })
+	return states
 }
 
 // ready waits until that plugin is, or is not, ready.
@@ -141,13 +146,8 @@ func (w *world) checking(name string) string {
 // sleeps waits until the registry waits for that many timers.
 func (w *world) sleeps(timers int) {
 	w.t.Helper()
-	deadline := time.Now().Add(patience)
-	for w.clock.Waiters() != timers {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%d timers, want %d", w.clock.Waiters(), timers)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	w.eventually(func() bool { return w.clock.Waiters() == timers },
+		func() { w.t.Fatalf("%d timers, want %d", w.clock.Waiters(), timers) })
 }
 
 // plugin answers as it is told.

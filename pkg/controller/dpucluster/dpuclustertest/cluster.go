@@ -150,7 +150,7 @@ func (c *Cluster) interceptor() interceptor.Funcs {
 func (c *Cluster) Add(objs ...client.Object) {
 	c.t.Helper()
 	for _, o := range objs {
-		if err := c.raw.Create(context.Background(), o); err != nil {
+		if err := c.raw.Create(c.t.Context(), o); err != nil {
 			c.t.Fatalf("add %s: %v", o.GetName(), err)
 		}
 	}
@@ -160,7 +160,7 @@ func (c *Cluster) Add(objs ...client.Object) {
 func (c *Cluster) Remove(objs ...client.Object) {
 	c.t.Helper()
 	for _, o := range objs {
-		if err := c.raw.Delete(context.Background(), o); err != nil {
+		if err := c.raw.Delete(c.t.Context(), o); err != nil {
 			c.t.Fatalf("remove %s: %v", o.GetName(), err)
 		}
 	}
@@ -182,7 +182,7 @@ func (c *Cluster) Has(obj client.Object, name string) bool {
 	case *corev1.PersistentVolume, *storagev1.StorageClass, *storagev1.CSIDriver:
 		key.Namespace = ""
 	}
-	err := c.raw.Get(context.Background(), key, obj)
+	err := c.raw.Get(c.t.Context(), key, obj)
 	if client.IgnoreNotFound(err) != nil {
 		c.t.Fatal(err)
 	}
@@ -196,14 +196,14 @@ func Change[T client.Object](c *Cluster, obj T, name string, change func(T)) {
 	c.Get(obj, name)
 	change(obj)
 	status := obj.DeepCopyObject().(T)
-	if err := c.raw.Update(context.Background(), obj); err != nil {
+	if err := c.raw.Update(c.t.Context(), obj); err != nil {
 		c.t.Fatalf("change %s: %v", name, err)
 	}
 	status.SetResourceVersion(obj.GetResourceVersion())
 	if len(obj.GetFinalizers()) == 0 && obj.GetDeletionTimestamp() != nil {
 		return // this change was the end of it
 	}
-	if err := c.raw.Status().Update(context.Background(), status); client.IgnoreNotFound(err) != nil {
+	if err := c.raw.Status().Update(c.t.Context(), status); client.IgnoreNotFound(err) != nil {
 		c.t.Fatalf("change status of %s: %v", name, err)
 	}
 }
