@@ -4,7 +4,8 @@ GO ?= go
 # Who asks for a volume on a host of the test bed: controller or node.
 ATTACH_MODE ?= controller
 export GOTOOLCHAIN ?= local
-export GOFLAGS ?= -buildvcs=false
+# -trimpath lets every checkout of one machine share the build cache.
+export GOFLAGS ?= -buildvcs=false -trimpath
 
 .DEFAULT_GOAL := help
 

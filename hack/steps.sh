@@ -4,7 +4,7 @@
 # taken down again, however the step ends.
 set -u
 cd "$(dirname "$0")/.."
-export GOTOOLCHAIN="${GOTOOLCHAIN:-local}" GOFLAGS="${GOFLAGS:--buildvcs=false}"
+export GOTOOLCHAIN="${GOTOOLCHAIN:-local}" GOFLAGS="${GOFLAGS:--buildvcs=false -trimpath}"
 GO="${GO:-go}"
 # Tests get this long per package; machines of CI are slow at times.
 LIMIT=40m

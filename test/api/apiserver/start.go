@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -87,7 +87,11 @@ func environment() *envtest.Environment {
 
 // prepare applies the CRDs of one cluster and makes the namespace.
 func prepare(ctx context.Context, c client.Client, cluster string) error {
-	if err := kit.Apply(ctx, c, filepath.Join(Root(), "crds", cluster)); err != nil {
+	root, err := devcluster.FindRoot()
+	if err != nil {
+		return err
+	}
+	if err := kit.Apply(ctx, c, filepath.Join(root, "crds", cluster)); err != nil {
 		return fmt.Errorf("CRDs of the %s cluster: %w", cluster, err)
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kit.Namespace}}
@@ -95,10 +99,4 @@ func prepare(ctx context.Context, c client.Client, cluster string) error {
 		return fmt.Errorf("namespace in the %s cluster: %w", cluster, err)
 	}
 	return nil
-}
-
-// Root is the top of the source tree.
-func Root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "..")
 }

@@ -45,7 +45,7 @@ type hosts struct{ a, b, nowhere, remote client.Client }
 // open applies what is deployed, makes hosts a and b and gets their tokens.
 func open(t *testing.T) hosts {
 	t.Helper()
-	dir := filepath.Join(apiserver.Root(), "deploy", "host")
+	dir := filepath.Join("..", "..", "..", "deploy", "host")
 	must(t, kit.Apply(t.Context(), clusters.Host, dir, filepath.Join(dir, "attach-node")))
 	for _, name := range []string{"a", "b"} {
 		must(t, client.IgnoreAlreadyExists(clusters.Host.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})))

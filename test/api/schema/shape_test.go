@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/test/api/apiserver"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -231,7 +230,7 @@ func TestStaleGroup(t *testing.T) {
 func TestExamplesApply(t *testing.T) {
 	for dir, c := range map[string]client.Client{"host": clusters.Host, "dpu": clusters.DPU} {
 		t.Run(dir, func(t *testing.T) {
-			path := filepath.Join(apiserver.Root(), "test/api/schema/testdata", dir)
+			path := filepath.Join("testdata", dir)
 			objects, err := kit.ReadManifests(path)
 			if err != nil || len(objects) == 0 {
 				t.Fatalf("read %s: %d objects, %v", path, len(objects), err)
