@@ -188,7 +188,7 @@ func (r *Reconciler) promote(ctx context.Context, p *pass) error {
 	if !seen.exposures[p.dpu.DeviceName].Hidden {
 		return nil
 	}
-	if err := r.confirm(ctx, p); err != nil || p.refused != "" {
+	if err := r.confirm(ctx, p); err != nil || p.stop || p.refused != "" {
 		return err
 	}
 	name := seen.provider[p.dpu.DeviceName]
@@ -276,7 +276,7 @@ func (r *Reconciler) show(ctx context.Context, p *pass) error {
 	if p.refused != "" && !p.keepsReady() {
 		return nil
 	}
-	if err := r.confirm(ctx, p); err != nil || (p.refused != "" && !p.keepsReady()) {
+	if err := r.confirm(ctx, p); err != nil || p.stop || (p.refused != "" && !p.keepsReady()) {
 		return err
 	}
 	provider := r.o.Providers.get(p.vendor.provider)
@@ -299,7 +299,7 @@ func (r *Reconciler) show(ctx context.Context, p *pass) error {
 }
 
 // confirm reads attachment and claim from the API server, last before the
-// exposure: what the cache shows may be over.
+// exposure: what the cache shows may be over. If it is, the pass ends.
 func (r *Reconciler) confirm(ctx context.Context, p *pass) error {
 	now := &storagev1alpha1.VolumeAttachment{}
 	found, err := kube.Find(ctx, r.o.Live, client.ObjectKeyFromObject(p.attachment), now)
@@ -309,7 +309,8 @@ func (r *Reconciler) confirm(ctx context.Context, p *pass) error {
 	if !found || now.UID != p.attachment.UID || !now.DeletionTimestamp.IsZero() || now.Spec.Epoch != p.attachment.Spec.Epoch ||
 		replica(now) != replica(p.attachment) || wantsAttached(now) != wantsAttached(p.attachment) || now.Status.DPU.RetiredEpoch != p.attachment.Status.DPU.RetiredEpoch ||
 		!controllerutil.ContainsFinalizer(now, storagev1alpha1.FinalizerDPUAttachment) || now.Status.DPU.DeviceName != p.dpu.DeviceName {
-		return fmt.Errorf("the attachment has changed since it was read: %w", provisioner.ErrBusy)
+		p.outdated()
+		return nil
 	}
 	return r.checkClaim(ctx, p)
 }

@@ -34,6 +34,9 @@ const (
 	// missingRetry is how often a Volume that does not exist is looked for:
 	// Volumes are not watched here, there are too many for each DPU.
 	missingRetry = 5 * time.Second
+	// staleRetry is when an attachment of which the cache is behind is looked
+	// at again if the watch brings nothing by then.
+	staleRetry = time.Second
 	// grace is how old an attachment has to be before it is said what it waits
 	// for: most never wait so long, and each word is a write.
 	grace = 2 * time.Second

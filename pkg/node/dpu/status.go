@@ -64,6 +64,13 @@ func (p *pass) wait(words string) {
 	p.message, p.stop = words, true
 }
 
+// outdated ends a pass whose attachment the cache showed as it was. What it
+// lacks is on its way and brings the next pass, so that nothing is said of it.
+func (p *pass) outdated() {
+	p.wait(p.attachment.Status.Message)
+	p.again = staleRetry
+}
+
 // keepBack leaves the words of a pass that has changed nothing unwritten while
 // the attachment is new, and has it looked at again when it is not.
 func (p *pass) keepBack(now time.Time) {
