@@ -40,6 +40,7 @@ func main() {
 	pflag.StringVar(&o.SysfsRoot, "sysfs-root", "", "directory for the host's sysfs tree; empty makes none")
 	pflag.StringVar(&o.DevRoot, "dev-root", "", "directory for the host's device files; empty makes none")
 	pflag.StringVar(&o.MediumLogDir, "medium-log-dir", "", "directory for the logs of accepted writes; empty records none")
+	pflag.StringVar(&o.FabricDir, "fabric-dir", "", "directory of the subsystems that bdev_nvme_attach_controller reaches, at any address: <nqn>.img is the namespace of one; empty: none can be reached")
 	pflag.DurationVar(&o.IOTimeout, "io-timeout", blocktarget.DefaultIOTimeout, "how long I/O of a bdev over a block target waits while the target is out of reach, before it fails")
 	fuseDir := pflag.String("fuse-dir", "/run/moor/snap-emulator/fuse", "mount point of the data path; empty shows the files themselves, needs no root and cannot fence")
 	metrics := pflag.String("metrics-bind-address", "0", "address of /metrics, /healthz and /readyz; 0 serves none")

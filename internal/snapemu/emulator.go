@@ -37,6 +37,10 @@ type Options struct {
 	SysfsRoot, DevRoot string
 	// MediumLogDir holds the logs of accepted writes; empty records none.
 	MediumLogDir string
+	// FabricDir holds what can be reached by NVMe over Fabrics: the file
+	// <nqn>.img is the one namespace of that subsystem. All emulators that are
+	// given the same directory reach the same storage; empty: none is there.
+	FabricDir string
 	// IOTimeout is how long I/O of a bdev over a block target waits for a target
 	// that is out of reach; 0 means blocktarget.DefaultIOTimeout.
 	IOTimeout time.Duration

@@ -43,6 +43,7 @@ func methodTable(h Hotplug) map[string]handler {
 	}
 	maps.Copy(all, bdevMethods())
 	maps.Copy(all, targetMethods())
+	maps.Copy(all, fabricMethods())
 	maps.Copy(all, controlMethods())
 	maps.Copy(all, map[string]handler{
 		"rpc_get_methods":    method(getMethods),

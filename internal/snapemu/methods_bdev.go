@@ -89,19 +89,12 @@ func aioCreate(_ context.Context, e *Emulator, p struct {
 	if e.model.Bdev(p.Name) != nil {
 		return nil, model.Refuse(syscall.EEXIST, "bdev %s", p.Name)
 	}
-	file, size, err := openBacking(p.Filename, p.ReadOnly)
+	s, size, err := e.openFile(p.Filename, p.ReadOnly)
 	if err != nil {
-		return nil, refuseOpen(err)
+		return nil, err
 	}
 	if p.BlockSize == 0 {
 		p.BlockSize = 512
-	}
-	s := &store{Backing: file, closer: file, dpu: e.opts.Name}
-	if e.opts.MediumLogDir != "" {
-		if s.log, err = mediumlog.Open(e.opts.MediumLogDir, p.Filename); err != nil {
-			s.close()
-			return nil, err
-		}
 	}
 	if p.BlockSize < 0 || size%p.BlockSize != 0 {
 		s.close()
@@ -111,6 +104,24 @@ func aioCreate(_ context.Context, e *Emulator, p struct {
 		Name: p.Name, Product: model.AIO, UUID: p.UUID, BlockSize: p.BlockSize,
 		NumBlocks: size / p.BlockSize, ReadOnly: p.ReadOnly, Filename: p.Filename,
 	}, s)
+}
+
+// openFile opens the file behind a bdev, whose accepted writes are recorded, and
+// returns its size in bytes.
+func (e *Emulator) openFile(path string, readOnly bool) (*store, int64, error) {
+	file, size, err := openBacking(path, readOnly)
+	if err != nil {
+		return nil, 0, refuseOpen(err)
+	}
+	s := &store{Backing: file, closer: file, dpu: e.opts.Name}
+	if e.opts.MediumLogDir == "" {
+		return s, size, nil
+	}
+	if s.log, err = mediumlog.Open(e.opts.MediumLogDir, path); err != nil {
+		s.close()
+		return nil, 0, err
+	}
+	return s, size, nil
 }
 
 // refuseOpen tells the caller why the file behind a bdev cannot be had.

@@ -114,6 +114,9 @@ func bdevOf(b *model.Bdev) bdevShape {
 	if b.Product == model.AIO {
 		shape.DriverSpecific["aio"] = map[string]any{"filename": b.Filename, "block_size_override": true, "readonly": b.ReadOnly, "fallocate": false}
 	}
+	if f := b.Fabric; f != nil {
+		shape.DriverSpecific["nvme"] = []any{map[string]any{"trid": tridOf(f), "ns_data": map[string]int{"id": 1}}}
+	}
 	if t := b.Target; t != nil {
 		shape.DriverSpecific["moor_target"] = snaprpc.TargetBdev{
 			Address: t.Address, Volume: t.Volume, Node: t.Node,

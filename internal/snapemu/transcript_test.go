@@ -47,7 +47,8 @@ func dial(t *testing.T, socket string) (net.Conn, *bufio.Reader) {
 // TestTranscripts plays each file of testdata against a fresh service, on one
 // connection and without newlines after requests, as DPF's node driver sends
 // them. Lines that begin with > are requests, with < answers, to the letter;
-// $FILE stands for the file behind the bdev. Those named hotplug_ play against
+// $FILE stands for the file behind the bdev, $DIR for the directory of what is
+// reached by NVMe over Fabrics. Those named hotplug_ play against
 // one with ports for hot-plugged functions.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.jsonl")
@@ -60,9 +61,13 @@ func TestTranscripts(t *testing.T) {
 			if strings.HasPrefix(filepath.Base(file), "hotplug_") {
 				o.PFs, o.Hotplug.Slots = 2, snapemu.DefaultHotplugSlots
 			}
+			volume := snapemutest.File(t, 1<<20)
+			o.FabricDir = filepath.Dir(volume)
+			if err := os.Link(volume, filepath.Join(o.FabricDir, "nqn.2020-04.io.spdk.csi:uuid:1.img")); err != nil {
+				t.Fatal(err)
+			}
 			s := snapemutest.Start(t, o)
 			c, r := dial(t, s.Options.Socket)
-			volume := snapemutest.File(t, 1<<20)
 			raw, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
@@ -77,7 +82,7 @@ func TestTranscripts(t *testing.T) {
 				}
 				seen.WriteString(line)
 				request := strings.ReplaceAll(strings.TrimSpace(line[2:]), "$FILE", volume)
-				seen.WriteString("< " + strings.ReplaceAll(talk(t, c, r, request), volume, "$FILE") + "\n")
+				seen.WriteString("< " + strings.NewReplacer(volume, "$FILE", o.FabricDir, "$DIR").Replace(talk(t, c, r, request)) + "\n")
 			}
 			if *update {
 				if err := os.WriteFile(file, seen.Bytes(), 0o644); err != nil {

@@ -192,6 +192,14 @@ func TestRequestShapes(t *testing.T) {
 				return err
 			},
 		},
+		{
+			"connect", `["cn1"]`, `{"method":"bdev_nvme_attach_controller","params":{"name":"c","trtype":"NVDA_TCP","adrfam":"ipv4","traddr":"192.0.2.1","trsvcid":"4420","subnqn":"nqn.a"}}`,
+			func(c *Client) error {
+				_, err := c.BdevNvmeAttachController(ctx, "c", TransportID{TrType: TransportNVDATCP, AdrFam: "ipv4", TrAddr: "192.0.2.1", TrSvcID: "4420", SubNQN: "nqn.a"})
+				return err
+			},
+		},
+		{"disconnect", `true`, `{"method":"bdev_nvme_detach_controller","params":{"name":"c"}}`, func(c *Client) error { return c.BdevNvmeDetachController(ctx, "c") }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			seen := make(chan map[string]any, 1)

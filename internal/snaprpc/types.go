@@ -147,6 +147,7 @@ func (b Bdev) SizeBytes() int64 { return b.BlockSize * b.NumBlocks }
 type DriverSpecific struct {
 	AIO        *AIOBdev    `json:"aio,omitempty"`
 	MoorTarget *TargetBdev `json:"moor_target,omitempty"`
+	NVMe       []NVMeBdev  `json:"nvme,omitempty"`
 }
 
 // AIOBdev tells of a bdev over a file or device of the DPU.

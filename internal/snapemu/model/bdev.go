@@ -12,6 +12,7 @@ const (
 	AIO    = "AIO disk"
 	Malloc = "Malloc disk"
 	Null   = "Null disk"
+	NVMe   = "NVMe disk"
 	// MoorTarget is the emulator's own, none of SPDK's.
 	MoorTarget = "Moor target disk"
 )

@@ -129,6 +129,8 @@ type Bdev struct {
 	Filename string
 	// Target is the volume of a block target behind it, or nil.
 	Target *Target
+	// Fabric is the subsystem of NVMe over Fabrics behind it, or nil.
+	Fabric *Fabric
 	// Claim is the namespace that holds it, or nil.
 	Claim *Namespace
 }
