@@ -17,6 +17,7 @@ import (
 	"github.com/moor-storage/moor/internal/blocktarget"
 	"github.com/moor-storage/moor/internal/csiserver"
 	"github.com/moor-storage/moor/internal/hostdev"
+	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/internal/snapemu"
 	"github.com/moor-storage/moor/internal/snapemu/fusepath"
 	controllercsi "github.com/moor-storage/moor/pkg/controller/csi"
@@ -110,7 +111,7 @@ func (o *options) serveDriver(ctx context.Context, storage *local.Storage, machi
 	below, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() { served <- target(below) }()
-	err = o.observed(ctx, storage.Ready, func(ctx context.Context) error {
+	err = obs.Beside(ctx, o.metrics, metrics.Registry, storage.Ready, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		if o.registry != "" {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
@@ -40,7 +39,7 @@ func (o *options) runController(ctx context.Context) error {
 		return err
 	}
 	register := o.controllerServices(storage, controllercsi.Options{Platform: platform, BlockOnly: true})
-	return o.observed(ctx, storage.Ready, func(ctx context.Context) error {
+	return obs.Beside(ctx, o.metrics, metrics.Registry, storage.Ready, func(ctx context.Context) error {
 		return csiserver.Serve(ctx, o.endpoint, register, csiserver.Options{Logger: ctrl.Log, Timeout: o.timeout, Metrics: metrics.Registry})
 	})
 }
@@ -78,7 +77,7 @@ func (o *options) runPlugin(ctx context.Context) error {
 		Timeout: o.timeout, Logger: ctrl.Log,
 	})
 	ready := func() error { return reaches(ctx, snap) }
-	return o.observed(ctx, ready, func(ctx context.Context) error { return server.Serve(ctx, socket) })
+	return obs.Beside(ctx, o.metrics, metrics.Registry, ready, func(ctx context.Context) error { return server.Serve(ctx, socket) })
 }
 
 // reaches asks SNAP for something small.
@@ -93,19 +92,4 @@ func measured(p provisioner.Platform) (provisioner.Platform, error) {
 		return provisioner.Platform{}, err
 	}
 	return recorder.Platform("local", p), nil
-}
-
-// observed serves metrics and health beside serve; the end of either is the
-// end of both.
-func (o *options) observed(ctx context.Context, ready func() error, serve func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	side := make(chan error, 1)
-	go func() {
-		defer cancel()
-		side <- obs.Serve(ctx, o.metrics, metrics.Registry, ready)
-	}()
-	err := serve(ctx)
-	cancel()
-	return errors.Join(err, <-side)
 }

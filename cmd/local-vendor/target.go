@@ -13,6 +13,7 @@ import (
 
 	"github.com/moor-storage/moor/internal/blocktarget"
 	"github.com/moor-storage/moor/internal/mediumlog"
+	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/pkg/provisioner/local"
 )
 
@@ -74,7 +75,7 @@ func (o *options) runTarget(ctx context.Context) error {
 		return errors.Join(err, volumes.Close())
 	}
 	ctrl.Log.Info("serving volumes", "address", volumes.Addr().String(), "dir", o.targetDir)
-	return o.observed(ctx, nil, func(ctx context.Context) error {
+	return obs.Beside(ctx, o.metrics, metrics.Registry, nil, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		side := make(chan error, 1)

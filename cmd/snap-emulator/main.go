@@ -73,15 +73,8 @@ func run(ctx context.Context, o snapemu.Options, fuseDir, metrics string, gather
 		}
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	served := make(chan error, 1)
-	go func() {
-		defer cancel()
-		served <- obs.Serve(ctx, metrics, gatherer, nil)
-	}()
-	o.Log.Info("serving", "dpu", o.Name, "path", o.Socket)
-	err = e.Run(ctx)
-	cancel()
-	return errors.Join(err, <-served)
+	return obs.Beside(ctx, metrics, gatherer, nil, func(ctx context.Context) error {
+		o.Log.Info("serving", "dpu", o.Name, "path", o.Socket)
+		return e.Run(ctx)
+	})
 }

@@ -33,7 +33,7 @@ var rooms = map[string]int{
 	"pkg/provisioner":     ideas,
 	"pkg/placement":       ideas,
 	"pkg/provisioner/dpf": mechanisms, "pkg/provisioner/snap": mechanisms, "pkg/provisioner/local": mechanisms,
-	"pkg/provisioner/metered": mechanisms, "pkg/provisioner/provisionertest": mechanisms,
+	"pkg/provisioner/metered": mechanisms, "pkg/provisioner/provisionertest": mechanisms, "pkg/provisioner/remote": mechanisms,
 	"internal/csiserver": mechanisms, "internal/vendorplugin": mechanisms, "internal/snapemu": mechanisms,
 	"pkg/controller/csi": actors, "pkg/controller/hostsync": actors, "pkg/controller/fence": actors, "pkg/controller/replica": actors,
 	"pkg/controller/dpucluster": actors, "pkg/controller/attacher": actors, "pkg/controller/drivernode": actors,

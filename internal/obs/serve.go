@@ -45,3 +45,18 @@ func Serve(ctx context.Context, address string, gatherer prometheus.Gatherer, re
 	}
 	return nil
 }
+
+// Beside runs serve with metrics and health beside it, as Serve answers them;
+// the end of either is the end of both.
+func Beside(ctx context.Context, address string, gatherer prometheus.Gatherer, ready func() error, serve func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	side := make(chan error, 1)
+	go func() {
+		defer cancel()
+		side <- Serve(ctx, address, gatherer, ready)
+	}()
+	err := serve(ctx)
+	cancel()
+	return errors.Join(err, <-side)
+}
