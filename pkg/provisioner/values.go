@@ -116,8 +116,11 @@ const (
 
 // ExposeSpec says which device the host shall see, and through what.
 type ExposeSpec struct {
-	// Device is the name of the SPDK bdev.
-	Device       string
+	// Device is the name of the SPDK bdev, or of the fsdev.
+	Device string
+	// Mode is Filesystem for an fsdev, which is shown by virtio-fs; else the
+	// device is a bdev, shown by NVMe.
+	Mode         VolumeMode
 	FunctionType FunctionType
 	Hotplug      bool
 	// Recorded identity of an earlier exposure, kept over restarts: with
@@ -125,11 +128,14 @@ type ExposeSpec struct {
 	PCIAddress  string
 	NamespaceID int64
 	UUID        string
+	// VUID of the function that it had; for virtio-fs, whose service does not
+	// tell which function a device has.
+	VUID string
 	// Hidden makes everything ready but lets the host not see the device: one
 	// step is left, which Expose without it takes. What the host sees already
 	// is taken out of its sight, and kept ready.
 	Hidden bool
-	// Parameters are passed to the controller, as SNAP knows them.
+	// Parameters are passed to the controller or device, as SNAP knows them.
 	Parameters map[string]string
 }
 
@@ -139,6 +145,11 @@ type Exposure struct {
 	PCIAddress  string
 	NamespaceID int64
 	UUID        string
+	// Tag is what the host mounts; of a device shown by virtio-fs, which has
+	// neither namespace nor UUID.
+	Tag string
+	// VUID of the function; known for virtio-fs alone.
+	VUID string
 	// Visible is true if the host can reach the namespace. Hidden is true if
 	// it cannot, and everything else is ready. Neither is true of an exposure
 	// that is there in part only.

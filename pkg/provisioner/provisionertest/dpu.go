@@ -61,7 +61,7 @@ func dpuExposeRepeated(t *testing.T, d DPUUnderTest) {
 	free := dpuFree(t, d.DPU, spec)
 	first, err := d.DPU.Expose(ctx, spec)
 	wantNil(t, "expose", err)
-	if first.Device != spec.Device || first.PCIAddress == "" || first.NamespaceID < 1 || first.UUID == "" || !first.Visible {
+	if first.Device != spec.Device || first.PCIAddress == "" || !identified(first) || !first.Visible {
 		t.Fatalf("got exposure %+v of device %q, want all of its identity, and visible", first, spec.Device)
 	}
 	second, err := d.DPU.Expose(ctx, spec)
@@ -72,6 +72,11 @@ func dpuExposeRepeated(t *testing.T, d DPUUnderTest) {
 	if left := dpuFree(t, d.DPU, spec); left != free-1 {
 		t.Fatalf("%d functions are free after one of %d was taken", left, free)
 	}
+}
+
+// identified reports whether the exposure has what the host finds it by.
+func identified(e provisioner.Exposure) bool {
+	return e.Tag != "" || e.NamespaceID >= 1 && e.UUID != ""
 }
 
 func dpuExposeWrongly(t *testing.T, d DPUUnderTest) {
@@ -115,7 +120,7 @@ func dpuWithdraw(t *testing.T, d DPUUnderTest) {
 	if len(left) != 0 || dpuFree(t, d.DPU, spec) != free {
 		t.Fatalf("after withdraw the DPU still exposes %+v, or kept a function", left)
 	}
-	spec.PCIAddress, spec.NamespaceID, spec.UUID = first.PCIAddress, first.NamespaceID, first.UUID
+	spec.PCIAddress, spec.NamespaceID, spec.UUID, spec.VUID = first.PCIAddress, first.NamespaceID, first.UUID, first.VUID
 	second, err := d.DPU.Expose(ctx, spec)
 	wantNil(t, "expose with the recorded identity", err)
 	if diff := cmp.Diff(first, second); diff != "" {
@@ -145,7 +150,8 @@ func dpuList(t *testing.T, d DPUUnderTest) {
 }
 
 // dpuHideAndShow takes a device through what a replica goes through: ready but
-// hidden, shown, hidden again, gone; its identity stays the same.
+// hidden, shown, hidden again, gone; its identity stays the same, but for the
+// address of a file system, which has one while it is shown.
 func dpuHideAndShow(t *testing.T, d DPUUnderTest) {
 	ctx, spec := suiteContext(t), d.Prepare(t, "one")
 	free := dpuFree(t, d.DPU, spec)
@@ -159,7 +165,11 @@ func dpuHideAndShow(t *testing.T, d DPUUnderTest) {
 		}
 		want := first
 		want.Visible, want.Hidden = !hidden, hidden
-		if diff := cmp.Diff(want, e); diff != "" || e.PCIAddress == "" || e.UUID == "" {
+		shared := spec.Mode == provisioner.Filesystem
+		if shared && !hidden {
+			want.PCIAddress = e.PCIAddress
+		}
+		if diff := cmp.Diff(want, e); diff != "" || (e.PCIAddress == "") != (shared && hidden) || !identified(e) {
 			t.Fatalf("step %d, hidden is %v (-want +got):\n%s", i, hidden, diff)
 		}
 		all, err := d.DPU.List(ctx)

@@ -20,6 +20,9 @@ type Options struct {
 	// are not exposed now, such as those of a service that has just
 	// restarted: no other device is given them. Nil means none.
 	Reserved func(context.Context) map[string]string
+	// Recorded returns the VUIDs of the functions that virtio-fs devices were
+	// given, by device, as far as they are on record. Nil means none.
+	Recorded func(context.Context) map[string]string
 	// NewUUID makes identities of namespaces: random version 4 by default.
 	NewUUID func() string
 	// HotplugLimit is how many functions can be plugged in at a time: 31 if it
@@ -38,6 +41,7 @@ type Options struct {
 type DPU struct {
 	rpc      *snaprpc.Client
 	reserved func(context.Context) map[string]string
+	recorded func(context.Context) map[string]string
 	newUUID  func() string
 	// hotplugLimit, plugWait and clock are those of Options.
 	hotplugLimit int
@@ -48,6 +52,9 @@ type DPU struct {
 	// choosing is held while a function is chosen and taken, so that no two
 	// exposures choose the same.
 	choosing chan struct{}
+	// given is which function this process gave each virtio-fs device, as the
+	// service does not tell.
+	given given
 }
 
 var _ provisioner.DPU = (*DPU)(nil)
@@ -55,7 +62,7 @@ var _ provisioner.DPU = (*DPU)(nil)
 // New returns the DPU face over the service that rpc calls. Nothing is called.
 func New(rpc *snaprpc.Client, options Options) *DPU {
 	d := &DPU{
-		rpc: rpc, reserved: options.Reserved, newUUID: options.NewUUID, choosing: make(chan struct{}, 1),
+		rpc: rpc, reserved: options.Reserved, recorded: options.Recorded, newUUID: options.NewUUID, choosing: make(chan struct{}, 1),
 		hotplugLimit: cmp.Or(options.HotplugLimit, DefaultHotplugLimit),
 		plugWait:     cmp.Or(options.PlugWait, DefaultPlugWait), clock: options.Clock,
 	}
@@ -64,6 +71,9 @@ func New(rpc *snaprpc.Client, options Options) *DPU {
 	}
 	if d.reserved == nil {
 		d.reserved = func(context.Context) map[string]string { return nil }
+	}
+	if d.recorded == nil {
+		d.recorded = func(context.Context) map[string]string { return nil }
 	}
 	if d.newUUID == nil {
 		d.newUUID = uuid.NewString

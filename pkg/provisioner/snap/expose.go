@@ -21,7 +21,11 @@ const firstNSID = 1
 // identity. An error that is not uncertain leaves nothing behind.
 func (d *DPU) Expose(ctx context.Context, spec provisioner.ExposeSpec) (provisioner.Exposure, error) {
 	var out provisioner.Exposure
-	err := d.alone(spec.Device, func() error {
+	err := d.alone(spec.Device, func() (err error) {
+		if spec.Mode == provisioner.Filesystem {
+			out, err = d.exposeFS(ctx, spec)
+			return err
+		}
 		b, err := d.newBuild(spec)
 		if err != nil {
 			return err

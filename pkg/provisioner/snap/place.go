@@ -116,7 +116,7 @@ func (p place) exposure(device string, functions []snaprpc.Function) provisioner
 // List returns the exposures in the subsystems made here, ordered by device. A
 // subsystem that holds no namespace yet is listed with its NQN as the device;
 // Withdraw takes that too, as it does the name of a hot-plugged function that no
-// device has. It costs two calls, however many volumes there are.
+// device has. It costs four calls, however many volumes there are.
 func (d *DPU) List(ctx context.Context) ([]provisioner.Exposure, error) {
 	subsystems, err := d.subsystems(ctx)
 	if err != nil {
@@ -141,6 +141,11 @@ func (d *DPU) List(ctx context.Context) ([]provisioner.Exposure, error) {
 	for _, f := range spares(functions, d.reserved(ctx)) {
 		out = append(out, provisioner.Exposure{Device: sparePrefix + f.VUID})
 	}
+	shared, err := d.listFS(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, shared...)
 	slices.SortFunc(out, func(a, b provisioner.Exposure) int { return cmp.Compare(a.Device, b.Device) })
 	return out, nil
 }
@@ -166,7 +171,8 @@ func (d *DPU) Functions(ctx context.Context) ([]provisioner.FunctionCount, error
 	_, err = d.plugging(ctx)
 	switch {
 	case err == nil:
-		return append(out, d.countPlugged(functions)), nil
+		shared, err := d.sharing(ctx)
+		return append(out, d.countPlugged(functions, shared.functions)), err
 	case errors.Is(err, provisioner.ErrUnsupported):
 		return out, nil
 	}
@@ -174,11 +180,12 @@ func (d *DPU) Functions(ctx context.Context) ([]provisioner.FunctionCount, error
 }
 
 // countPlugged counts the ports of the PCI switch. One with a function that no
-// controller is on is free: the next volume takes it.
-func (d *DPU) countPlugged(functions []snaprpc.Function) provisioner.FunctionCount {
-	count := provisioner.FunctionCount{Type: provisioner.Hotplug, Total: d.hotplugLimit, Free: d.hotplugLimit}
+// controller is on is free: the next volume takes it. Those of virtio-fs have
+// a list of their own.
+func (d *DPU) countPlugged(functions []snaprpc.Function, shared []snaprpc.FSFunction) provisioner.FunctionCount {
+	count := provisioner.FunctionCount{Type: provisioner.Hotplug, Total: d.hotplugLimit, Free: d.hotplugLimit - len(shared)}
 	for _, f := range functions {
-		if f.Hotplugged && (f.CtrlID != "" || !isNVMe(f)) {
+		if f.Hotplugged && isNVMe(f) && f.CtrlID != "" {
 			count.Free--
 		}
 	}

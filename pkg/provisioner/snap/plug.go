@@ -137,7 +137,7 @@ func (d *DPU) tidy(ctx context.Context) int {
 	if err != nil {
 		return 0
 	}
-	removed := 0
+	removed := d.tidyFS(ctx)
 	for _, s := range subsystems {
 		if !Own(s.NQN) || len(s.Namespaces) > 0 || len(s.Controllers) == 0 {
 			continue

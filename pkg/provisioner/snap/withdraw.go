@@ -2,6 +2,7 @@ package snap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -15,13 +16,20 @@ import (
 // a function, is taken in place of one. A static function stays, free for the
 // next volume. A hot-plugged one is unplugged and removed, but not waited for:
 // while the host does not let go of it, its port remains taken by a subsystem
-// without a namespace, which List tells of.
+// without a namespace, which List tells of. A file system is another matter:
+// only a device that was stopped is known to serve no more, and it cannot be
+// stopped while the host has it, so a host that does not let go makes Withdraw
+// fail with ErrUnavailable.
 func (d *DPU) Withdraw(ctx context.Context, device string) error {
 	err := d.alone(device, func() error {
-		if strings.HasPrefix(device, sparePrefix) {
+		switch {
+		case strings.HasPrefix(device, sparePrefix):
 			return d.removeSpare(ctx, device)
+		case strings.HasPrefix(device, spareFSPrefix):
+			return d.removeSpareFS(ctx, device)
 		}
-		return d.tearDown(ctx, device, everywhere)
+		// Both are tried: neither may hold up the fence of the other.
+		return errors.Join(d.tearDown(ctx, device, everywhere), d.tearDownFS(ctx, device, anyFS))
 	})
 	if err != nil {
 		return fmt.Errorf("withdraw device %s: %w", device, err)
