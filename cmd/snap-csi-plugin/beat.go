@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/hostdev"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/version"
 	"github.com/moor-storage/moor/pkg/node/heartbeat"
 )
@@ -19,9 +19,9 @@ func (o *options) beat(ctx context.Context, finder *hostdev.Finder) error {
 	if err != nil {
 		return err
 	}
-	scheme := runtime.NewScheme()
-	if err := moorv1alpha1.AddHostToScheme(scheme); err != nil {
-		return fmt.Errorf("register kinds: %w", err)
+	scheme, err := kube.NewScheme(moorv1alpha1.AddHostToScheme)
+	if err != nil {
+		return err
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {

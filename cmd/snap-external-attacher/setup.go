@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -48,11 +47,9 @@ func (o *options) manager(driver string) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, storagev1alpha1.AddDPUToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("register kinds: %w", err)
-		}
+	scheme, err := kube.NewScheme(clientgoscheme.AddToScheme, storagev1alpha1.AddDPUToScheme)
+	if err != nil {
+		return nil, err
 	}
 	caches := cache.Options{
 		DefaultTransform:  cache.TransformStripManagedFields(),

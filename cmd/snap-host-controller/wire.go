@@ -8,7 +8,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -47,11 +46,11 @@ func (o options) connect() (ctrl.Manager, hostsync.Clusters, error) {
 	if err != nil {
 		return nil, none, fmt.Errorf("DPU cluster: %w", err)
 	}
-	hostScheme, err := scheme(storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme)
+	hostScheme, err := kube.NewScheme(clientgoscheme.AddToScheme, storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme)
 	if err != nil {
 		return nil, none, err
 	}
-	dpuScheme, err := scheme(storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme)
+	dpuScheme, err := kube.NewScheme(clientgoscheme.AddToScheme, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme)
 	if err != nil {
 		return nil, none, err
 	}
@@ -79,16 +78,6 @@ func (o options) connect() (ctrl.Manager, hostsync.Clusters, error) {
 		Host: mgr.GetClient(), DPU: dpu.GetClient(), DPULive: dpu.GetAPIReader(), DPUCluster: dpu,
 		DPUClusterName: o.dpuClusterName, Namespace: o.namespace, TargetNamespace: o.targetNamespace,
 	}, nil
-}
-
-func scheme(add ...func(*runtime.Scheme) error) (*runtime.Scheme, error) {
-	s := runtime.NewScheme()
-	for _, f := range append(add, clientgoscheme.AddToScheme) {
-		if err := f(s); err != nil {
-			return nil, fmt.Errorf("register kinds: %w", err)
-		}
-	}
-	return s, nil
 }
 
 func namespaced(namespace string) cache.Options {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -138,11 +137,9 @@ func (o *options) manager() (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("register kinds: %w", err)
-		}
+	scheme, err := kube.NewScheme(storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme)
+	if err != nil {
+		return nil, err
 	}
 	return kube.NewManager(cfg, scheme, o.flags, "", cache.Options{
 		DefaultNamespaces: map[string]cache.Config{o.namespace: {}},

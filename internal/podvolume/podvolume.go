@@ -42,6 +42,15 @@ func Handle(pv *corev1.PersistentVolume) string {
 	return pv.Spec.CSI.VolumeHandle
 }
 
+// HandleOf is the handle of a PersistentVolume of that CSI driver, "" if it is
+// another's.
+func HandleOf(driver string, pv *corev1.PersistentVolume) string {
+	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != driver {
+		return ""
+	}
+	return pv.Spec.CSI.VolumeHandle
+}
+
 // BoundTo is the claim for which a PersistentVolume is, as "namespace/name",
 // "" if there is none.
 func BoundTo(pv *corev1.PersistentVolume) string {

@@ -33,12 +33,12 @@ func TestClaims(t *testing.T) {
 
 func TestPersistentVolume(t *testing.T) {
 	pv := &corev1.PersistentVolume{}
-	if Handle(pv) != "" || BoundTo(pv) != "" {
+	if Handle(pv) != "" || HandleOf("driver", pv) != "" || BoundTo(pv) != "" {
 		t.Error("an empty one has something")
 	}
-	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{VolumeHandle: "vol"}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "driver", VolumeHandle: "vol"}
 	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "n", Name: "claim"}
-	if Handle(pv) != "vol" || BoundTo(pv) != "n/claim" {
-		t.Errorf("%q, %q", Handle(pv), BoundTo(pv))
+	if Handle(pv) != "vol" || HandleOf("driver", pv) != "vol" || HandleOf("other", pv) != "" || BoundTo(pv) != "n/claim" {
+		t.Errorf("%q, %q, %q, %q", Handle(pv), HandleOf("driver", pv), HandleOf("other", pv), BoundTo(pv))
 	}
 }

@@ -13,9 +13,9 @@ const (
 
 // SingleNode reports whether modes allow the volume on one node at a time:
 // true unless one of them is a Many mode.
-func SingleNode(modes []AccessMode) bool {
+func SingleNode[M ~string](modes []M) bool {
 	for _, m := range modes {
-		if m == ReadOnlyMany || m == ReadWriteMany {
+		if m := AccessMode(m); m == ReadOnlyMany || m == ReadWriteMany {
 			return false
 		}
 	}

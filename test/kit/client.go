@@ -11,6 +11,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 )
 
 // Namespace of Moor's objects in both clusters.
@@ -45,15 +46,9 @@ func NewClients(host, dpu *rest.Config) (Clients, error) {
 
 // Scheme knows every kind of both clusters.
 func Scheme() (*runtime.Scheme, error) {
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
+	return kube.NewScheme(
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
 		storagev1alpha1.AddHostToScheme, storagev1alpha1.AddDPUToScheme,
 		moorv1alpha1.AddHostToScheme, moorv1alpha1.AddDPUToScheme,
-	} {
-		if err := add(s); err != nil {
-			return nil, fmt.Errorf("register kinds: %w", err)
-		}
-	}
-	return s, nil
+	)
 }

@@ -15,6 +15,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 )
 
 // The field indexes.
@@ -76,13 +77,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 // NewScheme knows the kinds that these controllers read and write.
 func NewScheme() (*runtime.Scheme, error) {
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, storagev1.AddToScheme, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme} {
-		if err := add(s); err != nil {
-			return nil, fmt.Errorf("build the scheme of the DPU cluster: %w", err)
-		}
-	}
-	return s, nil
+	return kube.NewScheme(corev1.AddToScheme, storagev1.AddToScheme, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme)
 }
 
 // object is a pointer to T that is a Kubernetes object.

@@ -69,8 +69,8 @@ func (f *Failover) volumesOf(ctx context.Context, p *corev1.Pod) ([]string, erro
 		if err != nil {
 			return nil, err
 		}
-		if found && volume.Spec.CSI != nil && volume.Spec.CSI.Driver == f.Driver {
-			out = append(out, volume.Spec.CSI.VolumeHandle)
+		if handle := podvolume.HandleOf(f.Driver, volume); found && handle != "" {
+			out = append(out, handle)
 		}
 	}
 	return out, nil

@@ -90,7 +90,7 @@ func (f *Failover) listTargets(ctx context.Context, s *scene) error {
 			continue
 		}
 		r := t.volume.Spec.Replication
-		t.single, t.fails = singleWriter(t.volume), r != nil && r.Failover == storagev1alpha1.FailoverFence
+		t.single, t.fails = provisioner.SingleNode(t.volume.Spec.AccessModes), r != nil && r.Failover == storagev1alpha1.FailoverFence
 		if err := f.read(ctx, f.DPU, t); err != nil {
 			return err
 		}
@@ -129,12 +129,4 @@ func (f *Failover) read(ctx context.Context, from client.Reader, t *target) erro
 		t.mirror = nil
 	}
 	return nil
-}
-
-func singleWriter(volume *storagev1alpha1.DPUVolume) bool {
-	modes := make([]provisioner.AccessMode, 0, len(volume.Spec.AccessModes))
-	for _, m := range volume.Spec.AccessModes {
-		modes = append(modes, provisioner.AccessMode(m))
-	}
-	return provisioner.SingleNode(modes)
 }

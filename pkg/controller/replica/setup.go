@@ -199,8 +199,8 @@ func (r *Reconciler) ofPod(ctx context.Context, o client.Object) []reconcile.Req
 }
 
 func (r *Reconciler) ofPersistent(_ context.Context, o client.Object) []reconcile.Request {
-	if csi := o.(*corev1.PersistentVolume).Spec.CSI; csi != nil && csi.Driver == r.Driver {
-		return []reconcile.Request{r.request(csi.VolumeHandle)}
+	if handle := podvolume.HandleOf(r.Driver, o.(*corev1.PersistentVolume)); handle != "" {
+		return []reconcile.Request{r.request(handle)}
 	}
 	return nil
 }

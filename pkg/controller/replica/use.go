@@ -79,8 +79,8 @@ func (r *Reconciler) claims(ctx context.Context, volume string) ([]string, error
 	var out []string
 	for i := range list.Items {
 		pv := &list.Items[i]
-		if pv.Spec.CSI.Driver == r.Driver && pv.Spec.ClaimRef != nil {
-			out = append(out, podvolume.BoundTo(pv))
+		if claim := podvolume.BoundTo(pv); claim != "" && podvolume.HandleOf(r.Driver, pv) != "" {
+			out = append(out, claim)
 		}
 	}
 	return out, nil
@@ -123,8 +123,8 @@ func (r *Reconciler) handles(ctx context.Context, claim string) ([]string, error
 	}
 	var out []string
 	for i := range list.Items {
-		if csi := list.Items[i].Spec.CSI; csi != nil && csi.Driver == r.Driver {
-			out = append(out, csi.VolumeHandle)
+		if handle := podvolume.HandleOf(r.Driver, &list.Items[i]); handle != "" {
+			out = append(out, handle)
 		}
 	}
 	return out, nil

@@ -18,7 +18,7 @@ func singleWriter(attachment *storagev1alpha1.VolumeAttachment, volume *storagev
 	if attachment.Spec.Epoch != 0 || controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerWriterClaim) {
 		return true
 	}
-	return volume != nil && provisioner.SingleNode(modesOf(volume.Spec.Request.AccessModes))
+	return volume != nil && provisioner.SingleNode(volume.Spec.Request.AccessModes)
 }
 
 // replica reports whether the attachment only keeps the volume ready here.

@@ -95,7 +95,7 @@ func TestReplicaWarmth(t *testing.T) {
 					t.Errorf("the function changed from %s to %s", function, a.Status.DPU.PCIDeviceAddress)
 				}
 			}
-			if n := m.calls("nvme_controller_attach_ns"); n != 0 && provisioner.SingleNode([]provisioner.AccessMode{provisioner.AccessMode(tc.mode)}) {
+			if n := m.calls("nvme_controller_attach_ns"); n != 0 && provisioner.SingleNode([]corev1.PersistentVolumeAccessMode{tc.mode}) {
 				t.Errorf("a single writer's replica was visible %d times", n)
 			}
 		})

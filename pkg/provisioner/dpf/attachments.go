@@ -90,7 +90,7 @@ func (a *Attachments) wanted(ctx context.Context, spec provisioner.AttachSpec) (
 // nodes that ask at once, both may get as far as an attachment; the one whose
 // device is not shown gives way.
 func (a *Attachments) freeFor(ctx context.Context, volume *storagev1alpha1.DPUVolume, want *storagev1alpha1.DPUVolumeAttachment) error {
-	if !singleNode(volume) {
+	if !provisioner.SingleNode(volume.Spec.AccessModes) {
 		return nil
 	}
 	own := &storagev1alpha1.DPUVolumeAttachment{}
@@ -129,15 +129,6 @@ func holderOf(users []storagev1alpha1.DPUVolumeAttachment, name string, asked, o
 
 func shown(o *storagev1alpha1.DPUVolumeAttachment) bool {
 	return o.Status.DPUAttached != nil && *o.Status.DPUAttached
-}
-
-// singleNode reports whether one node at a time can use the volume.
-func singleNode(volume *storagev1alpha1.DPUVolume) bool {
-	modes := make([]provisioner.AccessMode, 0, len(volume.Spec.AccessModes))
-	for _, m := range volume.Spec.AccessModes {
-		modes = append(modes, provisioner.AccessMode(m))
-	}
-	return provisioner.SingleNode(modes)
 }
 
 // attached lists the attachments through which nodes use the volume: no

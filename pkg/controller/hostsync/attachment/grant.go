@@ -11,7 +11,6 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/hostsync"
-	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 // ensureMirror makes the VolumeAttachment. For the primary of a single-writer
@@ -23,7 +22,7 @@ func (r *Reconciler) ensureMirror(ctx context.Context, s *state) error {
 		if err := r.mayAsk(ctx, s); err != nil || s.waiting != "" {
 			return err
 		}
-		if !s.replica() && singleWriter(s.volume) {
+		if !s.replica() && s.single() {
 			claim, err := r.claim(ctx, s.volume)
 			if err != nil {
 				return err
@@ -76,7 +75,7 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 			return err
 		}
 	}
-	if !singleWriter(s.volume) {
+	if !s.single() {
 		return r.promote(ctx, s, promotion{})
 	}
 	claim, err := r.claim(ctx, s.volume)
@@ -230,14 +229,6 @@ func receipts(claim *moorv1alpha1.WriterClaim) []moorv1alpha1.Receipt {
 	return claim.Status.Receipts
 }
 
-func singleWriter(volume *storagev1alpha1.DPUVolume) bool {
-	modes := make([]provisioner.AccessMode, 0, len(volume.Spec.AccessModes))
-	for _, m := range volume.Spec.AccessModes {
-		modes = append(modes, provisioner.AccessMode(m))
-	}
-	return provisioner.SingleNode(modes)
-}
-
 // mirrorOf is the VolumeAttachment that a DPUVolumeAttachment asks for.
 func mirrorOf(s *state, c hostsync.Clusters) *storagev1alpha1.VolumeAttachment {
 	out := &storagev1alpha1.VolumeAttachment{
@@ -256,7 +247,7 @@ func mirrorOf(s *state, c hostsync.Clusters) *storagev1alpha1.VolumeAttachment {
 			Warmth:             s.attachment.Spec.Warmth,
 		},
 	}
-	if singleWriter(s.volume) {
+	if s.single() {
 		out.Finalizers = []string{storagev1alpha1.FinalizerWriterClaim}
 	}
 	return out

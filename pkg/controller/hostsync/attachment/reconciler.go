@@ -22,6 +22,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/hostsync"
+	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 // The field indexes of attachments; IndexVolume is registered by the volume
@@ -133,6 +134,9 @@ type state struct {
 
 func (s *state) replica() bool { return s.attachment.Spec.Role == storagev1alpha1.RoleReplica }
 
+// single reports whether one node at a time may write the volume.
+func (s *state) single() bool { return provisioner.SingleNode(s.volume.Spec.AccessModes) }
+
 // hidden reports whether it shall be made ready, and not be shown.
 func (s *state) hidden() bool {
 	return s.replica() && s.attachment.Spec.Warmth != storagev1alpha1.WarmthAttached
@@ -192,7 +196,7 @@ func (r *Reconciler) findVolume(ctx context.Context, s *state) error {
 // checkWarmth refuses a replica that its host would see although another host
 // has the right to write.
 func checkWarmth(_ context.Context, s *state) error {
-	if s.replica() && !s.hidden() && singleWriter(s.volume) {
+	if s.replica() && !s.hidden() && s.single() {
 		s.waiting = fmt.Sprintf("volume %s has a single writer, so a replica of it stays hidden from its host until it is promoted: warmth %s is for ReadWriteMany and ReadOnlyMany; use %s",
 			s.volume.Name, storagev1alpha1.WarmthAttached, storagev1alpha1.WarmthPreEmulated)
 	}

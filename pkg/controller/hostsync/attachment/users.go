@@ -80,7 +80,7 @@ func (u *Users) any(ctx context.Context, node, volume string) (bool, error) {
 		pv := &volumes.Items[i]
 		// Only a claim that is bound counts: anybody can write a claim that
 		// names a PersistentVolume.
-		if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != u.Driver || pv.Status.Phase != corev1.VolumeBound || pv.Spec.ClaimRef == nil {
+		if podvolume.HandleOf(u.Driver, pv) == "" || pv.Status.Phase != corev1.VolumeBound || pv.Spec.ClaimRef == nil {
 			continue
 		}
 		if found, err := u.onClaim(ctx, use(node, podvolume.BoundTo(pv))); found || err != nil {

@@ -98,7 +98,7 @@ func (r *Reconciler) claimOf(ctx context.Context, volume string) (*corev1.Object
 	if err != nil || !found || pv.Spec.ClaimRef == nil {
 		return nil, err
 	}
-	if csi := pv.Spec.CSI; csi == nil || csi.Driver != r.Driver || csi.VolumeHandle != volume {
+	if podvolume.HandleOf(r.Driver, pv) != volume {
 		return nil, nil
 	}
 	ref := pv.Spec.ClaimRef
