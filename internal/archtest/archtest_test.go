@@ -39,7 +39,7 @@ var rooms = map[string]int{
 	"pkg/controller/dpucluster": actors, "pkg/controller/attacher": actors, "pkg/controller/drivernode": actors,
 	"pkg/node/csi": actors, "pkg/node/dpu": actors, "pkg/node/heartbeat": actors, "pkg/node/liveness": actors, "pkg/node/registrar": actors,
 	"pkg/node/plugins": actors, "pkg/node/guest": actors,
-	"pkg/scheduler":   actors,
+	"pkg/scheduler": actors, "internal/csictl": actors,
 	"cmd":             wiring,
 	"hack/kube/pause": wiring,
 	"test":            bed,

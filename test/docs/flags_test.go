@@ -116,7 +116,7 @@ func options(t *testing.T, program string) []option {
 }
 
 // commands are the programs with subcommands, whose pages list those.
-var commands = []string{"moor-dev", "moor-host"}
+var commands = []string{"moor-dev", "moor-host", "moorctl"}
 
 // TestFlags holds the flags table of every component page to the program.
 func TestFlags(t *testing.T) {
@@ -164,23 +164,36 @@ func TestCommands(t *testing.T) {
 }
 
 func commandsTable(t *testing.T, program string) string {
-	_, list, _ := strings.Cut(help(t, program), "Available Commands:")
+	return "| Command | What it does | Flags |\n|---|---|---|\n" + commandRows(t, program)
+}
+
+// commandRows are a command's subcommands, and theirs. What all commands below
+// a group take stands in the group's row.
+func commandRows(t *testing.T, program string, group ...string) string {
+	_, list, _ := strings.Cut(help(t, program, group...), "Available Commands:")
 	list, _, _ = strings.Cut(list, "Flags:")
 	var b strings.Builder
-	b.WriteString("| Command | What it does | Flags |\n|---|---|---|\n")
 	for _, m := range subcommand.FindAllStringSubmatch(list, -1) {
 		if m[1] == "help" || m[1] == "completion" {
 			continue
 		}
+		words := append(slices.Clone(group), m[1])
+		text := help(t, program, words...)
+		if len(group) > 0 {
+			text, _, _ = strings.Cut(text, "Global Flags:")
+		}
 		var flags []string
-		for _, o := range parseOptions(help(t, program, m[1])) {
+		for _, o := range parseOptions(text) {
 			words := fmt.Sprintf("`--%s` (%s", o.name, o.kind)
 			if o.preset != "" {
 				words += ", default `" + o.preset + "`"
 			}
 			flags = append(flags, words+"): "+cell(o.words))
 		}
-		fmt.Fprintf(&b, "| `%s %s` | %s | %s |\n", program, m[1], cell(m[2]), strings.Join(flags, "; "))
+		fmt.Fprintf(&b, "| `%s %s` | %s | %s |\n", program, strings.Join(words, " "), cell(m[2]), strings.Join(flags, "; "))
+		if strings.Contains(text, "Available Commands:") {
+			b.WriteString(commandRows(t, program, words...))
+		}
 	}
 	return b.String()
 }

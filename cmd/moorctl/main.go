@@ -1,0 +1,31 @@
+// Command moorctl is for people: it calls CSI drivers, Moor's and any other's.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moor-storage/moor/internal/csictl"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cmd := &cobra.Command{
+		Use:           "moorctl",
+		Short:         "Call CSI drivers by hand",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.AddCommand(csictl.Command())
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "moorctl:", err)
+		stop()
+		os.Exit(1)
+	}
+}
