@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/internal/vendorplugin"
@@ -30,12 +31,15 @@ import (
 // options are the flags.
 type options struct {
 	kind, pluginName, pluginRoot, provider string
-	snapSocket, stateDir, metrics          string
+	snapSocket, stateDir, volumeDir        string
+	metrics                                string
 	timeout                                time.Duration
+	// mounts is replaced in tests.
+	mounts remote.Mounts
 }
 
 func main() {
-	var o options
+	o := options{mounts: remote.KernelMounts{Runner: hostdev.Commands{}}}
 	var logs obs.LogFlags
 	o.bind(pflag.CommandLine)
 	logs.Bind(pflag.CommandLine)
@@ -48,12 +52,13 @@ func main() {
 }
 
 func (o *options) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&o.kind, "kind", "", "block (NVMe over Fabrics, as nvidia-block); required")
+	fs.StringVar(&o.kind, "kind", "", "block (NVMe over Fabrics, as nvidia-block) or fs (NFS, as nvidia-fs); required")
 	fs.StringVar(&o.pluginName, "plugin-name", "", "name of the plugin: it serves on <plugin-root>/<plugin-name>/dpu.sock; empty: nvidia-<kind>")
 	fs.StringVar(&o.pluginRoot, "plugin-root", vendorplugin.DefaultRoot, "directory of the vendor plugins' directories")
 	fs.StringVar(&o.provider, "provider", vendorplugin.DefaultProvider, "name of the SNAP process that --snap-socket belongs to")
 	fs.StringVar(&o.snapSocket, "snap-socket", "/var/lib/nvidia/storage/snap/providers/nvidia/snap.sock", "JSON-RPC socket of SNAP")
 	fs.StringVar(&o.stateDir, "state-dir", "", "directory for what the plugin remembers of its devices; empty: devices beside its socket")
+	fs.StringVar(&o.volumeDir, "volume-directory", "", "where shares are mounted, which SNAP must see at the same path; empty: volumes/<plugin-name> beside --snap-socket (fs)")
 	fs.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of /metrics, /healthz and /readyz; 0 turns them off")
 	fs.DurationVar(&o.timeout, "timeout", time.Minute, "how long one call may take")
 }
@@ -92,6 +97,10 @@ func (o *options) host(snap *snaprpc.Client) (provisioner.Host, vendorplugin.Cap
 	case "block":
 		can.Block = true
 		return remote.NewNVMe(snap, o.stateDir), can, nil
+	case "fs":
+		can.Filesystem = true
+		dir := cmp.Or(o.volumeDir, filepath.Join(filepath.Dir(o.snapSocket), "volumes", o.pluginName))
+		return remote.NewNFS(snap, o.mounts, dir, o.stateDir), can, nil
 	}
-	return nil, can, fmt.Errorf("--kind is %q: block is wanted", o.kind)
+	return nil, can, fmt.Errorf("--kind is %q: block or fs is wanted", o.kind)
 }

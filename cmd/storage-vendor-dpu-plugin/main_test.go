@@ -15,12 +15,13 @@ import (
 	"github.com/moor-storage/moor/internal/snapemu/snapemutest"
 	"github.com/moor-storage/moor/internal/vendorplugin"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/remote"
 )
 
 // run starts the command with the flags and ends it with the test.
-func run(t *testing.T, args ...string) {
+func run(t *testing.T, mounts remote.Mounts, args ...string) {
 	t.Helper()
-	var o options
+	o := options{mounts: mounts}
 	fs := pflag.NewFlagSet("storage-vendor-dpu-plugin", pflag.ContinueOnError)
 	o.bind(fs)
 	if err := fs.Parse(args); err != nil {
@@ -41,6 +42,7 @@ func run(t *testing.T, args ...string) {
 type site struct {
 	root, fabric string
 	snap         *snapemutest.Service
+	mounts       table
 }
 
 func newSite(t *testing.T) *site {
@@ -58,7 +60,7 @@ func newSite(t *testing.T) *site {
 // plugin runs the plugin of a kind and returns it, ready.
 func (s *site) plugin(t *testing.T, kind string, args ...string) *vendorplugin.Client {
 	t.Helper()
-	run(t, append(args, "--kind="+kind, "--plugin-root="+s.root, "--snap-socket="+s.snap.Options.Socket, "--metrics-bind-address=0")...)
+	run(t, &s.mounts, append(args, "--kind="+kind, "--plugin-root="+s.root, "--snap-socket="+s.snap.Options.Socket, "--metrics-bind-address=0")...)
 	c, err := vendorplugin.New(s.root, "nvidia-"+kind, time.Minute)
 	if err != nil {
 		t.Fatal(err)

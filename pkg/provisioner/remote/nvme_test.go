@@ -19,6 +19,12 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner/remote"
 )
 
+// Refusals of the service.
+var (
+	busy     = &snaprpc.Error{Code: snaprpc.CodeBusy, Message: "Device or resource busy"}
+	internal = &snaprpc.Error{Code: snaprpc.CodeInternal, Message: "Failed to create fsdev"}
+)
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fabric is a SNAP service and the storage that it reaches.
@@ -205,7 +211,7 @@ func TestNVMeCloseOfAnotherDevice(t *testing.T) {
 	if got, err := f.host().Lookup(t.Context(), "v"); err != nil || got != d {
 		t.Fatalf("closing a device that the volume does not have took %+v, %v", got, err)
 	}
-	f.Inject(snapemu.Fault{Method: "bdev_nvme_detach_controller", Error: &snaprpc.Error{Code: -16, Message: "Device or resource busy"}})
+	f.Inject(snapemu.Fault{Method: "bdev_nvme_detach_controller", Error: busy})
 	if err := f.host().Close(t.Context(), "v", d.Name); !errors.Is(err, provisioner.ErrInUse) {
 		t.Fatalf("close of a device that is shown: %v", err)
 	}

@@ -46,20 +46,30 @@ func (o owners) remember(r owner) error {
 }
 
 // of returns the volume that the device over reaches was made for; empty if
-// that is not known. A damaged record says nothing.
+// that is not known.
 func (o owners) of(device, reaches string) (string, error) {
-	raw, err := os.ReadFile(o.file(device))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("recall the volume of device %s: %w", device, err)
-	}
-	var r owner
-	if json.Unmarshal(raw, &r) != nil || r.Device != device || r.Reaches != reaches {
-		return "", nil
+	r, err := o.recall(device)
+	if err != nil || r.Reaches != reaches {
+		return "", err
 	}
 	return r.Volume, nil
+}
+
+// recall returns the record of a device; an empty one if there is none. A
+// damaged record says nothing.
+func (o owners) recall(device string) (owner, error) {
+	raw, err := os.ReadFile(o.file(device))
+	if errors.Is(err, fs.ErrNotExist) {
+		return owner{}, nil
+	}
+	if err != nil {
+		return owner{}, fmt.Errorf("recall the volume of device %s: %w", device, err)
+	}
+	var r owner
+	if json.Unmarshal(raw, &r) != nil || r.Device != device {
+		return owner{}, nil
+	}
+	return r, nil
 }
 
 func (o owners) forget(device string) error {
