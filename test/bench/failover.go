@@ -260,8 +260,9 @@ func findMode(ctx context.Context, host client.Client) (string, error) {
 	return modeController, nil
 }
 
-// inMode is the name of a result of a failover: those with a target for each
-// mode always carry it, the others only on a bed that is not the default one.
+// inMode is the name of a result that the mode of attaching changes: those with
+// a target for each mode always carry it, the others only on a bed that is not
+// the default one.
 func (b *bench) inMode(name string) string {
 	both := name == "failover.host_off.statefulset" || name == "failover.host_off.deployment"
 	if both || b.mode != modeController {

@@ -58,6 +58,8 @@ func TestInMode(t *testing.T) {
 		{"failover.host_off.statefulset", modeNode, "failover.host_off.statefulset.node"},
 		{"failover.fence", modeController, "failover.fence"},
 		{"failover.fence", modeNode, "failover.fence.node"},
+		{"pod.new_volume", modeController, "pod.new_volume"},
+		{"pod.new_volume", modeNode, "pod.new_volume.node"},
 	} {
 		if got := (&bench{mode: c.mode}).inMode(c.name); got != c.want {
 			t.Errorf("%s in mode %s is %s, want %s", c.name, c.mode, got, c.want)

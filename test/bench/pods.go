@@ -109,7 +109,7 @@ func (b *bench) pods(ctx context.Context) error {
 			took = append(took, millis(d))
 		}
 	}
-	b.add(median("pod.new_volume", unitMillis, took))
+	b.add(median(b.inMode("pod.new_volume"), unitMillis, took))
 	return nil
 }
 

@@ -16,6 +16,7 @@ func TestVerdict(t *testing.T) {
 		{"attach.parallel50", 99_999, ""},
 		{"attach.parallel50.all", 10_001, "MISSED"},
 		{"pod.new_volume", 9_000, "ok"},
+		{"pod.new_volume.node", 9_001, "MISSED"},
 		{"rss.snap-controller", 80.5, "MISSED"},
 		{"rss.snap-emulator-dpu", 12, "ok"},
 		{"rss", 99, ""},
