@@ -29,7 +29,7 @@ var rooms = map[string]int{
 	"internal/kube": tools, "internal/obs": tools, "internal/keylock": tools, "internal/snaprpc": tools,
 	"internal/hostdev": tools, "internal/version": tools, "internal/archtest": tools,
 	"internal/mediumlog": tools, "internal/blocktarget": tools, "internal/liveness": tools,
-	"internal/podvolume":  tools,
+	"internal/podvolume": tools, "internal/unixsocket": tools,
 	"pkg/provisioner":     ideas,
 	"pkg/placement":       ideas,
 	"pkg/provisioner/dpf": mechanisms, "pkg/provisioner/snap": mechanisms, "pkg/provisioner/local": mechanisms,

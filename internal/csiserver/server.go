@@ -13,19 +13,16 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+
+	"github.com/moor-storage/moor/internal/unixsocket"
 )
 
 const (
-	// maxSocketPath is the longest unix socket path in bytes: sun_path of
-	// unix(7) has 108, one of them the final NUL.
-	maxSocketPath = 107
 	// defaultTimeout bounds a call for which the caller gave no nearer
 	// deadline; as long as DPF waits for a volume or an attachment.
 	defaultTimeout = 2 * time.Minute
 	// defaultDrain is how long calls under way may take to end after ctx.
 	defaultDrain = 10 * time.Second
-	// dialProbe bounds the question whether a socket file is still served.
-	dialProbe = time.Second
 )
 
 // Options is what a server needs besides its services.
@@ -103,9 +100,11 @@ func Listen(ctx context.Context, endpoint string) (net.Listener, error) {
 		if err := os.MkdirAll(filepath.Dir(address), 0o750); err != nil {
 			return nil, fmt.Errorf("make the directory of socket %s: %w", address, err)
 		}
-		if err := removeStale(ctx, address); err != nil {
+		l, err := unixsocket.Listen(address)
+		if err != nil {
 			return nil, err
 		}
+		return l, nil
 	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, network, address)
@@ -135,34 +134,8 @@ func ParseEndpoint(endpoint string) (network, address string, err error) {
 	if !filepath.IsAbs(address) {
 		return "", "", fmt.Errorf("endpoint %q: want unix:///absolute/path or tcp://host:port", endpoint)
 	}
-	if n := len(address); n > maxSocketPath {
-		return "", "", fmt.Errorf("endpoint %q: the socket path has %d bytes, the kernel allows %d: choose a shorter directory",
-			endpoint, n, maxSocketPath)
+	if err := unixsocket.CheckPath(address); err != nil {
+		return "", "", fmt.Errorf("endpoint %q: %w", endpoint, err)
 	}
 	return "unix", address, nil
-}
-
-// removeStale removes a socket file that an earlier process left behind. What
-// is not a socket, or is still answered, is left alone and is an error.
-func removeStale(ctx context.Context, path string) error {
-	fi, err := os.Lstat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look at socket %s: %w", path, err)
-	}
-	if fi.Mode()&os.ModeSocket == 0 {
-		return fmt.Errorf("socket %s: there is a file of another kind (%s) in its place: remove it or choose another path",
-			path, fi.Mode().Type())
-	}
-	d := net.Dialer{Timeout: dialProbe}
-	if c, err := d.DialContext(ctx, "unix", path); err == nil {
-		_ = c.Close()
-		return fmt.Errorf("socket %s: another process serves on it: stop that one first", path)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove stale socket %s: %w", path, err)
-	}
-	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/moor-storage/moor/internal/snapemu/model"
+	"github.com/moor-storage/moor/internal/unixsocket"
 )
 
 // DefaultVFs is how many virtual functions an emulator has by default.
@@ -86,7 +87,7 @@ type Emulator struct {
 	faults   *faults
 	metrics  *metrics
 	started  time.Time
-	listener net.Listener
+	listener *net.UnixListener
 
 	// mu orders all changes; it is held while devices are made and fenced.
 	mu       sync.Mutex
@@ -128,7 +129,7 @@ func New(o Options) (*Emulator, error) {
 		mounts: map[*model.FSDevice]FileSystem{},
 	}
 	e.metrics = newMetrics(o.Metrics, e.methods)
-	if e.listener, err = listen(o.Socket); err != nil {
+	if e.listener, err = unixsocket.Listen(o.Socket); err != nil {
 		return nil, err
 	}
 	if e.tree, err = newHostTree(o.SysfsRoot, o.DevRoot, m); err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -18,28 +17,6 @@ import (
 
 // maxRequest bounds one request, in bytes.
 const maxRequest = 1 << 20
-
-// maxSocketPath is sizeof(sockaddr_un.sun_path) less the final NUL, unix(7).
-const maxSocketPath = 107
-
-// listen makes the socket, replacing one that a dead emulator left behind.
-func listen(path string) (net.Listener, error) {
-	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("listen on %s: the path has %d bytes, the kernel allows %d: use a shorter path and a symlink", path, len(path), maxSocketPath)
-	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		c.Close()
-		return nil, fmt.Errorf("listen on %s: another service answers there", path)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("remove the dead socket %s: %w", path, err)
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", path, err)
-	}
-	return l, nil
-}
 
 // serve accepts connections until ctx ends, then closes them all and waits for
 // their handlers.

@@ -24,7 +24,7 @@ import (
 // they are closed when the test ends.
 func serveRaw(t *testing.T, dir string, handle func(net.Conn)) {
 	t.Helper()
-	l, err := listen(t.Context(), filepath.Join(dir, "p", "dpu.sock"))
+	l, err := listen(filepath.Join(dir, "p", "dpu.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestPluginsThatDoNotAnswer(t *testing.T) {
 	}{
 		"socket absent": {long, func(*testing.T, string) {}, "is its pod running on this DPU?"},
 		"socket without a server": {long, func(t *testing.T, dir string) {
-			l, err := listen(t.Context(), filepath.Join(dir, "p", "dpu.sock"))
+			l, err := listen(filepath.Join(dir, "p", "dpu.sock"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +124,7 @@ func TestPluginThatDiesInACall(t *testing.T) {
 
 func serveGRPC(t *testing.T, dir string, register func(*grpc.Server)) {
 	t.Helper()
-	l, err := listen(t.Context(), filepath.Join(dir, "p", "dpu.sock"))
+	l, err := listen(filepath.Join(dir, "p", "dpu.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}

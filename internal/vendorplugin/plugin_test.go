@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pluginv1 "github.com/moor-storage/moor/api/plugin/v1"
+	"github.com/moor-storage/moor/internal/unixsocket"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
 )
@@ -44,7 +45,7 @@ func start(t *testing.T, dir string, o Options) (stop func()) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	l, err := listen(ctx, socket)
+	l, err := listen(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,15 +332,15 @@ func TestSocketPath(t *testing.T) {
 func TestListen(t *testing.T) {
 	t.Run("stale socket", func(t *testing.T) {
 		socket := filepath.Join(root(t), "p", "dpu.sock")
-		first, err := listen(t.Context(), socket)
+		first, err := listen(socket)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := listen(t.Context(), socket); !errors.Is(err, provisioner.ErrInUse) {
+		if _, err := listen(socket); !errors.Is(err, unixsocket.ErrServed) {
 			t.Fatalf("a served socket was taken: %v", err)
 		}
 		_ = first.Close()
-		second, err := listen(t.Context(), socket)
+		second, err := listen(socket)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -354,7 +355,7 @@ func TestListen(t *testing.T) {
 		if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := listen(t.Context(), path); !errors.Is(err, provisioner.ErrExists) {
+		if _, err := listen(path); !errors.Is(err, unixsocket.ErrForeign) {
 			t.Fatalf("got %v", err)
 		}
 		if got, err := os.ReadFile(path); err != nil || string(got) != "precious" {

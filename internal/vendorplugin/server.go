@@ -59,7 +59,7 @@ func NewServer(o Options) *Server {
 // end, and returns nil. The socket's directory is made with mode 0755; a socket
 // left behind is replaced, one that is served by another process is ErrInUse.
 func (s *Server) Serve(ctx context.Context, socket string) error {
-	l, err := listen(ctx, socket)
+	l, err := listen(socket)
 	if err != nil {
 		return fmt.Errorf("serve vendor plugin %s: %w", s.o.Name, err)
 	}
