@@ -102,10 +102,10 @@ func (b *bench) drainOne(ctx context.Context, m mooring, at **harbour, begin tim
 
 // evict drains the host and returns how long nothing was written.
 func (b *bench) evict(ctx context.Context, h *harbour, host string) (away time.Duration, err error) {
-	if err := b.cordon(ctx, host, true); err != nil {
+	if err := kit.Cordon(ctx, b.clients.Host, host, true); err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, b.cordon(context.WithoutCancel(ctx), host, false)) }()
+	defer func() { err = errors.Join(err, kit.Cordon(context.WithoutCancel(ctx), b.clients.Host, host, false)) }()
 	old := h.writers()
 	for _, berth := range h.berths {
 		eviction := &policyv1.Eviction{}

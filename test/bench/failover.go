@@ -184,7 +184,7 @@ func (b *bench) moorOn(ctx context.Context, i incident, run int) (*harbour, erro
 		return b.moor(ctx, i.mooring)
 	}
 	for n, node := range b.bed.Nodes() {
-		if err := b.cordon(ctx, node, n != b.turn(run)); err != nil {
+		if err := kit.Cordon(ctx, b.clients.Host, node, n != b.turn(run)); err != nil {
 			return nil, err
 		}
 	}

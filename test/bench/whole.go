@@ -129,21 +129,10 @@ func (b *bench) recover(ctx context.Context) error {
 	return errors.Join(b.clear(ctx), b.whole(ctx))
 }
 
-// cordon keeps new pods off a node, or lets them come again.
-func (b *bench) cordon(ctx context.Context, name string, cordoned bool) error {
-	node := &corev1.Node{}
-	node.Name = name
-	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordoned)
-	if err := b.clients.Host.Patch(ctx, node, client.RawPatch("application/merge-patch+json", patch)); err != nil {
-		return fmt.Errorf("cordon %s: %w", name, err)
-	}
-	return nil
-}
-
 func (b *bench) uncordon(ctx context.Context) error {
 	var failed []error
 	for _, name := range b.bed.Nodes() {
-		failed = append(failed, b.cordon(ctx, name, false))
+		failed = append(failed, kit.Cordon(ctx, b.clients.Host, name, false))
 	}
 	return errors.Join(failed...)
 }

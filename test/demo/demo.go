@@ -159,10 +159,10 @@ func (d *demo) move(ctx context.Context) error {
 		return err
 	}
 	d.say("\n4. %s is cordoned and the pod deleted: it moves with its volumes", pod.Spec.NodeName)
-	if err := d.cordon(ctx, pod.Spec.NodeName, true); err != nil {
+	if err := kit.Cordon(ctx, d.clients.Host, pod.Spec.NodeName, true); err != nil {
 		return err
 	}
-	defer func() { _ = d.cordon(context.WithoutCancel(ctx), pod.Spec.NodeName, false) }()
+	defer func() { _ = kit.Cordon(context.WithoutCancel(ctx), d.clients.Host, pod.Spec.NodeName, false) }()
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	timeline, err := kit.Watch(watching, moveHops(d.clients, d.bed.Options().AttachMode, pod)...)
@@ -176,16 +176,6 @@ func (d *demo) move(ctx context.Context) error {
 		return err
 	}
 	d.table(timeline)
-	return nil
-}
-
-func (d *demo) cordon(ctx context.Context, name string, cordoned bool) error {
-	node := &corev1.Node{}
-	node.Name = name
-	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordoned)
-	if err := d.clients.Host.Patch(ctx, node, client.RawPatch("application/merge-patch+json", patch)); err != nil {
-		return fmt.Errorf("cordon %s: %w", name, err)
-	}
 	return nil
 }
 

@@ -25,11 +25,7 @@ import (
 // cordon says whether pods may be put on a host.
 func cordon(ctx context.Context, host string, closed bool) {
 	GinkgoHelper()
-	node := &corev1.Node{}
-	Expect(clients.Host.Get(ctx, client.ObjectKey{Name: host}, node)).To(Succeed())
-	before := node.DeepCopy()
-	node.Spec.Unschedulable = closed
-	Expect(clients.Host.Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
+	Expect(kit.Cordon(ctx, clients.Host, host, closed)).To(Succeed())
 }
 
 // drain cordons a host and evicts a pod from it, as `kubectl drain` does; the

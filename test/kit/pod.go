@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,6 +57,16 @@ func Ready(pod *corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// Cordon keeps new pods off a node, or lets them come again.
+func Cordon(ctx context.Context, c client.Client, node string, cordoned bool) error {
+	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordoned)
+	o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	if err := c.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("cordon node %s: %w", node, err)
+	}
+	return nil
 }
 
 // Story tells what the pod's events and phase say: the first thing to read
