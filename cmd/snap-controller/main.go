@@ -1,6 +1,6 @@
 // Command snap-controller works in the DPU cluster: it says which storage
 // policies are valid, chooses a vendor for each Volume and makes the vendor's
-// claim, and asks the vendor to attach volumes to DPUs.
+// claim, asks the vendor to attach volumes to DPUs, and to keep snapshots.
 package main
 
 import (
@@ -19,6 +19,7 @@ import (
 	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster/attachment"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster/policy"
+	"github.com/moor-storage/moor/pkg/controller/dpucluster/snapshot"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster/volume"
 )
 
@@ -70,6 +71,7 @@ func run(ctx context.Context, flags kube.Flags, kubeconfig, namespace string) er
 		&policy.Reconciler{Client: c},
 		&volume.Reconciler{Client: c, Live: live, Clock: now, IntN: rand.IntN},
 		&attachment.Reconciler{Client: c, Live: live, Clock: now},
+		&snapshot.Reconciler{Client: c, Live: live, Mapper: mgr.GetRESTMapper(), Clock: now},
 	} {
 		if err := r.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("set up %T: %w", r, err)

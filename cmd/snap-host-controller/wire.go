@@ -26,6 +26,7 @@ import (
 	"github.com/moor-storage/moor/pkg/controller/hostsync/event"
 	"github.com/moor-storage/moor/pkg/controller/hostsync/node"
 	"github.com/moor-storage/moor/pkg/controller/hostsync/policy"
+	"github.com/moor-storage/moor/pkg/controller/hostsync/snapshot"
 	"github.com/moor-storage/moor/pkg/controller/hostsync/story"
 	"github.com/moor-storage/moor/pkg/controller/hostsync/vendor"
 	"github.com/moor-storage/moor/pkg/controller/hostsync/volume"
@@ -113,6 +114,7 @@ func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Cluster
 		&vendor.Reconciler{Clusters: c},
 		&policy.Reconciler{Clusters: c},
 		&volume.Reconciler{Clusters: c},
+		&snapshot.Reconciler{Clusters: c},
 		&attachment.Reconciler{Clusters: c, Users: users, Recorder: recorder},
 		&node.Reconciler{Clusters: c},
 		&event.Reconciler{Clusters: c},

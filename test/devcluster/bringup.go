@@ -92,7 +92,12 @@ func (c *Cluster) buildCommands(ctx context.Context, log *reporter) error {
 	if c.meta.Options.Bare {
 		what = "./cmd/moor-dev"
 	}
-	return kubebuild.Go(ctx, c.meta.Root, what, log, "build", "-trimpath", "-buildvcs=false", "-o", c.meta.BinDir+"/", what)
+	err = kubebuild.Go(ctx, c.meta.Root, what, log, "build", "-trimpath", "-buildvcs=false", "-o", c.meta.BinDir+"/", what)
+	if err != nil || c.meta.Options.Bare {
+		return err
+	}
+	c.meta.Snapshotter, err = kubebuild.Snapshotter(ctx, c.meta.Root, c.meta.BinDir, log)
+	return err
 }
 
 func (c *Cluster) makeDirs() error {

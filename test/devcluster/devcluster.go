@@ -22,6 +22,7 @@ import (
 
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/test/devcluster/cleanup"
+	"github.com/moor-storage/moor/test/devcluster/kubebuild"
 	"github.com/moor-storage/moor/test/devcluster/layout"
 	"github.com/moor-storage/moor/test/devcluster/record"
 )
@@ -78,6 +79,8 @@ type meta struct {
 	Root       string `json:"root"`
 	BinDir     string `json:"binDir"`
 	KubeBinDir string `json:"kubeBinDir"`
+	// Snapshotter has the manifests of external-snapshotter.
+	Snapshotter kubebuild.SnapshotterManifests `json:"snapshotter"`
 	// Ready is set when Up has finished.
 	Ready bool `json:"ready"`
 }
@@ -210,6 +213,10 @@ func (c *Cluster) BinDir() string { return c.meta.BinDir }
 
 // KubeBinDir holds Kubernetes, etcd and the CSI sidecars.
 func (c *Cluster) KubeBinDir() string { return c.meta.KubeBinDir }
+
+// Snapshotter has the manifests of external-snapshotter, whose programs are in
+// BinDir.
+func (c *Cluster) Snapshotter() kubebuild.SnapshotterManifests { return c.meta.Snapshotter }
 
 // StateDir holds kubeconfigs and logs; it has the same path in every machine.
 func (c *Cluster) StateDir() string { return layout.StateDir }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -33,7 +34,7 @@ func decode(t *testing.T, where, content string) []client.Object {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, storagev1alpha1.AddHostToScheme, storagev1alpha1.AddDPUToScheme,
-		moorv1alpha1.AddHostToScheme, moorv1alpha1.AddDPUToScheme,
+		moorv1alpha1.AddHostToScheme, moorv1alpha1.AddDPUToScheme, snapshotv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
@@ -66,7 +67,7 @@ func decode(t *testing.T, where, content string) []client.Object {
 func manifests(t *testing.T, cluster string) map[string][]client.Object {
 	t.Helper()
 	out := map[string][]client.Object{}
-	for _, pattern := range []string{"*.yaml", "attach-*/*.yaml", "workloads/*.yaml"} {
+	for _, pattern := range []string{"*.yaml", "attach-*/*.yaml", "snapshots/*.yaml", "workloads/*.yaml"} {
 		files, err := filepath.Glob(path("deploy", cluster, pattern))
 		if err != nil {
 			t.Fatal(err)

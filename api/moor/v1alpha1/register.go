@@ -11,7 +11,8 @@ var GroupVersion = schema.GroupVersion{Group: "storage.moor.dev", Version: "v1al
 
 // AddHostToScheme registers the kinds that the host cluster serves.
 func AddHostToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &DPUStorageNode{}, &DPUStorageNodeList{})
+	s.AddKnownTypes(GroupVersion,
+		&DPUStorageNode{}, &DPUStorageNodeList{}, &DPUVolumeSnapshot{}, &DPUVolumeSnapshotList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
@@ -19,7 +20,8 @@ func AddHostToScheme(s *runtime.Scheme) error {
 // AddDPUToScheme registers the kinds that the DPU cluster serves.
 func AddDPUToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
-		&DPUStorageNode{}, &DPUStorageNodeList{}, &WriterClaim{}, &WriterClaimList{})
+		&DPUStorageNode{}, &DPUStorageNodeList{}, &WriterClaim{}, &WriterClaimList{},
+		&StorageSnapshot{}, &StorageSnapshotList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.resources == oldSelf.resources",message="resources is immutable"
 // +kubebuilder:validation:XValidation:rule="self.volumeMode == oldSelf.volumeMode",message="volumeMode is immutable"
 // +kubebuilder:validation:XValidation:rule="!has(self.replication) || !has(self.replication.warmth) || self.replication.warmth != 'Attached' || self.accessModes.exists(m, m in ['ReadWriteMany', 'ReadOnlyMany'])",message="replication.warmth Attached is for volumes that several hosts may have at once: a single writer's replica stays hidden from its host until it is promoted"
+// +kubebuilder:validation:XValidation:rule="has(self.source) == has(oldSelf.source) && (!has(self.source) || self.source == oldSelf.source)",message="source is immutable"
 type DPUVolumeSpec struct {
 	// DPUStoragePolicyName names a DPUStoragePolicy in the same namespace.
 	// +kubebuilder:validation:MinLength=1
@@ -36,10 +37,28 @@ type DPUVolumeSpec struct {
 	// +kubebuilder:default=Filesystem
 	// +optional
 	VolumeMode *corev1.PersistentVolumeMode `json:"volumeMode,omitempty"`
+	// Source is what the volume begins as a copy of; without it, it begins
+	// empty. An addition of Moor.
+	// +optional
+	Source *DPUVolumeSource `json:"source,omitempty"`
 	// Replication of attachments: how many hosts hold the volume ready, and
 	// what happens when one dies. An addition of Moor.
 	// +optional
 	Replication *Replication `json:"replication,omitempty"`
+}
+
+// DPUVolumeSource is what a volume begins as a copy of: a volume or a snapshot,
+// of the same vendor, and no larger.
+// +kubebuilder:validation:XValidation:rule="has(self.dpuVolumeName) != has(self.dpuVolumeSnapshotName)",message="exactly one of dpuVolumeName and dpuVolumeSnapshotName must be set"
+type DPUVolumeSource struct {
+	// DPUVolumeName is a DPUVolume in the same namespace.
+	// +kubebuilder:validation:MinLength=1
+	// +optional
+	DPUVolumeName string `json:"dpuVolumeName,omitempty"`
+	// DPUVolumeSnapshotName is a DPUVolumeSnapshot in the same namespace.
+	// +kubebuilder:validation:MinLength=1
+	// +optional
+	DPUVolumeSnapshotName string `json:"dpuVolumeSnapshotName,omitempty"`
 }
 
 // Warmth is how ready a replica is kept.

@@ -27,6 +27,20 @@ type VolumeRequest struct {
 	// VolumeMode wanted.
 	// +optional
 	VolumeMode *corev1.PersistentVolumeMode `json:"volumeMode,omitempty"`
+	// Source is what the volume begins as a copy of. An addition of Moor.
+	// +optional
+	Source *CopySource `json:"source,omitempty"`
+}
+
+// CopySource names, in the same namespace, what a volume begins as a copy of:
+// one of the two.
+type CopySource struct {
+	// VolumeName is a Volume.
+	// +optional
+	VolumeName string `json:"volumeName,omitempty"`
+	// SnapshotName is a StorageSnapshot.
+	// +optional
+	SnapshotName string `json:"snapshotName,omitempty"`
 }
 
 // CSIReference names the vendor's objects behind a volume.

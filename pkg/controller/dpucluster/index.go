@@ -1,13 +1,14 @@
 // Package dpucluster holds what the controllers of the DPU cluster share: the
 // scheme and the field indexes by which they find one another's objects, so
 // that no event ever costs a full list. The controllers are its subpackages:
-// policy, volume and attachment; they meet only in the objects. Floor 4.
+// policy, volume, attachment and snapshot; they meet only in the objects. Floor 4.
 package dpucluster
 
 import (
 	"context"
 	"fmt"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,6 +36,13 @@ const (
 	VolumeByDriver = "spec.volume.csiReference.csiDriverName"
 	// AttachmentByVolume finds VolumeAttachments by their Volume.
 	AttachmentByVolume = "spec.source.volumeRef.name"
+	// CopyByVolume and CopyBySnapshot find Volumes, not made yet, by what they
+	// begin as a copy of.
+	CopyByVolume   = "unmade.spec.request.source.volumeName"
+	CopyBySnapshot = "unmade.spec.request.source.snapshotName"
+	// SnapshotByVolume finds StorageSnapshots for which no vendor was asked
+	// yet by their Volume.
+	SnapshotByVolume = "unasked.spec.volumeName"
 	// PVByClaim finds PersistentVolumes by "<namespace>/<name>" of the claim
 	// that they belong to.
 	PVByClaim = "spec.claimRef"
@@ -61,6 +69,9 @@ func Indexes() []Index {
 		index(VolumeByClaim, func(v *storagev1alpha1.Volume) []string { return refName(v.Spec.Volume.CSIReference.PVCRef) }),
 		index(VolumeByDriver, func(v *storagev1alpha1.Volume) []string { return named(v.Spec.Volume.CSIReference.CSIDriverName) }),
 		index(AttachmentByVolume, func(a *storagev1alpha1.VolumeAttachment) []string { return refName(a.Spec.Source.VolumeRef) }),
+		index(CopyByVolume, func(v *storagev1alpha1.Volume) []string { return named(unmadeCopy(v).VolumeName) }),
+		index(CopyBySnapshot, func(v *storagev1alpha1.Volume) []string { return named(unmadeCopy(v).SnapshotName) }),
+		index(SnapshotByVolume, unaskedOf),
 		index(PVByClaim, claimOf),
 	}
 }
@@ -77,7 +88,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 // NewScheme knows the kinds that these controllers read and write.
 func NewScheme() (*runtime.Scheme, error) {
-	return kube.NewScheme(corev1.AddToScheme, storagev1.AddToScheme, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme)
+	return kube.NewScheme(corev1.AddToScheme, storagev1.AddToScheme, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme, snapshotv1.AddToScheme)
 }
 
 // object is a pointer to T that is a Kubernetes object.
@@ -99,6 +110,21 @@ func unplacedPolicy(v *storagev1alpha1.Volume) []string {
 		return nil
 	}
 	return named(v.Spec.StorageParameters[PolicyParameter])
+}
+
+// unmadeCopy is what a volume that is not made yet begins as a copy of.
+func unmadeCopy(v *storagev1alpha1.Volume) storagev1alpha1.CopySource {
+	if v.Spec.Request.Source == nil || v.Spec.Volume.ID != "" {
+		return storagev1alpha1.CopySource{}
+	}
+	return *v.Spec.Request.Source
+}
+
+func unaskedOf(s *moorv1alpha1.StorageSnapshot) []string {
+	if s.Spec.Origin != nil {
+		return nil
+	}
+	return named(s.Spec.VolumeName)
 }
 
 func claimOf(pv *corev1.PersistentVolume) []string {

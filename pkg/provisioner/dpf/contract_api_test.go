@@ -35,12 +35,29 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m, &clusters)) }
 
 func TestVolumesContract(t *testing.T) {
 	provisionertest.TestVolumes(t, func(t *testing.T) provisioner.Volumes {
-		volumes, _ := onServer(t, player{})
-		return volumes
+		return onServer(t, player{}).Volumes
 	})
 }
 
 func TestAttachmentsContract(t *testing.T) {
+	knowNodes(t)
+	provisionertest.TestAttachments(t, func(t *testing.T) (provisioner.Volumes, provisioner.Attachments) {
+		p := onServer(t, player{})
+		return p.Volumes, p.Attachments
+	})
+}
+
+func TestDataContract(t *testing.T) {
+	knowNodes(t)
+	open := func(t *testing.T) provisionertest.DataUnderTest {
+		return provisionertest.DataUnderTest{Platform: onServer(t, player{})}
+	}
+	provisionertest.TestSnapshots(t, open)
+	provisionertest.TestInventory(t, open)
+}
+
+func knowNodes(t *testing.T) {
+	t.Helper()
 	for _, node := range []string{provisionertest.NodeA, provisionertest.NodeB} {
 		known := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "dpu-" + node}}
 		if err := clusters.Host.Create(t.Context(), known); err != nil {
@@ -52,9 +69,6 @@ func TestAttachmentsContract(t *testing.T) {
 			}
 		})
 	}
-	provisionertest.TestAttachments(t, func(t *testing.T) (provisioner.Volumes, provisioner.Attachments) {
-		return onServer(t, player{})
-	})
 }
 
 var namespaces atomic.Int64
@@ -67,8 +81,16 @@ func (v withPolicy) Create(ctx context.Context, spec provisioner.VolumeSpec) (pr
 	return v.Volumes.Create(ctx, spec)
 }
 
+// copiesWithPolicy is withPolicy for copies.
+type copiesWithPolicy struct{ provisioner.Copies }
+
+func (c copiesWithPolicy) CreateFrom(ctx context.Context, spec provisioner.VolumeSpec, source provisioner.Source) (provisioner.Volume, error) {
+	spec.Parameters = map[string]string{dpf.ParameterPolicy: "policy"}
+	return c.Copies.CreateFrom(ctx, spec, source)
+}
+
 // onServer is a platform in a namespace of its own, with p behind it.
-func onServer(t *testing.T, p player) (provisioner.Volumes, provisioner.Attachments) {
+func onServer(t *testing.T, p player) provisioner.Platform {
 	t.Helper()
 	namespace := fmt.Sprintf("dpf-%d", namespaces.Add(1))
 	if err := clusters.Host.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
@@ -103,7 +125,8 @@ func onServer(t *testing.T, p player) (provisioner.Volumes, provisioner.Attachme
 	if !watched.WaitForCacheSync(ctx) {
 		t.Fatal("the cache never came")
 	}
-	return withPolicy{platform.Volumes}, platform.Attachments
+	platform.Volumes, platform.Copies = withPolicy{platform.Volumes}, copiesWithPolicy{platform.Copies}
+	return platform
 }
 
 // player does what the controllers behind the objects do.
@@ -127,6 +150,11 @@ func (p player) run(ctx context.Context) error {
 		return err
 	}
 	defer attachments.Stop()
+	snapshots, err := p.c.Watch(ctx, &moorv1alpha1.DPUVolumeSnapshotList{}, client.InNamespace(p.namespace))
+	if err != nil {
+		return err
+	}
+	defer snapshots.Stop()
 	for {
 		var e watch.Event
 		select {
@@ -134,6 +162,7 @@ func (p player) run(ctx context.Context) error {
 			return ctx.Err()
 		case e = <-volumes.ResultChan():
 		case e = <-attachments.ResultChan():
+		case e = <-snapshots.ResultChan():
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -183,7 +212,7 @@ func (p player) act(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return p.snapshots(ctx, volumes.Items)
 }
 
 func (p player) attachment(ctx context.Context, a *storagev1alpha1.DPUVolumeAttachment) error {
@@ -252,7 +281,7 @@ func TestDeadlineWords(t *testing.T) {
 		"a vendor was chosen": {true, context.DeadlineExceeded, full, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			volumes, _ := onServer(t, player{idle: true, begun: c.begun})
+			volumes := onServer(t, player{idle: true, begun: c.begun}).Volumes
 			_, err := volumes.Create(t.Context(), provisioner.VolumeSpec{Name: "v", CapacityBytes: 1 << 20, Mode: provisioner.Block, AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOnce}})
 			if !errors.Is(err, c.is) || provisioner.Uncertain(err) != c.left {
 				t.Errorf("got %v, want %v, uncertain: %t", err, c.is, c.left)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
@@ -52,8 +53,7 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// Platform is the DPF platform as the CSI controller uses it: faces Volumes
-// and Attachments.
+// Platform is the DPF platform as the CSI controller uses it.
 func Platform(ctx context.Context, o Options) (provisioner.Platform, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 2 * time.Minute
@@ -66,10 +66,30 @@ func Platform(ctx context.Context, o Options) (provisioner.Platform, error) {
 	if err != nil {
 		return provisioner.Platform{}, err
 	}
-	return provisioner.Platform{
-		Volumes:     &Volumes{options: o, awaiter: volumes},
+	made := &Volumes{options: o, awaiter: volumes}
+	out := provisioner.Platform{
+		Volumes:     made,
 		Attachments: &Attachments{options: o, awaiter: attachments},
-	}, nil
+		Inventory:   &Inventory{options: o, volumes: made},
+		Copies:      &Copies{volumes: made},
+	}
+	return withSnapshots(ctx, o, out)
+}
+
+// withSnapshots adds the faces that stand on DPUVolumeSnapshots, where that
+// kind is installed.
+func withSnapshots(ctx context.Context, o Options, p provisioner.Platform) (provisioner.Platform, error) {
+	snapshots, err := newSnapshots(ctx, o)
+	switch {
+	case meta.IsNoMatchError(err):
+		log.FromContext(ctx).Info("no snapshots: the host cluster has no kind DPUVolumeSnapshot (storage.moor.dev); apply crds/host and start again")
+	case err != nil:
+		return p, err
+	default:
+		p.Snapshots = snapshots
+		p.Copies = &Copies{volumes: p.Volumes.(*Volumes), snapshots: snapshots}
+	}
+	return p, nil
 }
 
 // waited turns the end of a wait into words: what was waited for and what the

@@ -38,15 +38,15 @@ func unbegun(volume *storagev1alpha1.DPUVolume, uid types.UID) bool {
 // claim was deleted meanwhile, nobody will, and nothing must be left. If it
 // cannot be taken back in time, the outcome stays uncertain. A caller that has
 // gone itself is no reason to give up.
-func (v *Volumes) giveUp(ctx context.Context, volume *storagev1alpha1.DPUVolume, cause error) error {
+func giveUp[T client.Object](ctx context.Context, o Options, awaiter *kube.Awaiter[T], asked T, cause error) error {
 	if !errors.Is(cause, context.DeadlineExceeded) || ctx.Err() != nil {
 		return cause
 	}
-	if err := kube.Delete(ctx, v.options.Client, volume); err != nil {
+	if err := kube.Delete(ctx, o.Client, asked); err != nil {
 		return cause
 	}
-	_, err := v.awaiter.Await(ctx, client.ObjectKeyFromObject(volume), func(o *storagev1alpha1.DPUVolume, found bool) (bool, error) {
-		return !found || o.UID != volume.UID, nil
+	_, err := awaiter.Await(ctx, client.ObjectKeyFromObject(asked), func(now T, found bool) (bool, error) {
+		return !found || now.GetUID() != asked.GetUID(), nil
 	})
 	if err != nil {
 		return cause

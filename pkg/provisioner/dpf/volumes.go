@@ -30,6 +30,11 @@ var _ provisioner.Volumes = (*Volumes)(nil)
 // Create makes the DPUVolume spec.Name and waits until its vendor's volume is
 // bound.
 func (v *Volumes) Create(ctx context.Context, spec provisioner.VolumeSpec) (provisioner.Volume, error) {
+	return v.create(ctx, spec, nil)
+}
+
+// create makes the DPUVolume, as a copy of source if that is not nil.
+func (v *Volumes) create(ctx context.Context, spec provisioner.VolumeSpec, source *storagev1alpha1.DPUVolumeSource) (provisioner.Volume, error) {
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, v.options.patience(ctx))
 	defer cancel()
@@ -40,12 +45,13 @@ func (v *Volumes) Create(ctx context.Context, spec provisioner.VolumeSpec) (prov
 	if err != nil {
 		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w", spec.Name, err)
 	}
+	want.Spec.Source = source
 	have := want.DeepCopy()
 	if _, err := kube.Create(ctx, v.options.Client, have); err != nil {
 		return provisioner.Volume{}, refused(fmt.Sprintf("create volume %s", spec.Name), err)
 	}
 	if !sameRequest(have.Spec, want.Spec) {
-		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w: it has another mode, other access modes, another policy or other parameters", spec.Name, provisioner.ErrExists)
+		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w: it has another mode, other access modes, another policy, other parameters or another source", spec.Name, provisioner.ErrExists)
 	}
 	uid := have.UID
 	bound, err := v.awaiter.Await(ctx, client.ObjectKeyFromObject(want), func(o *storagev1alpha1.DPUVolume, found bool) (bool, error) {
@@ -60,7 +66,7 @@ func (v *Volumes) Create(ctx context.Context, spec provisioner.VolumeSpec) (prov
 	if err != nil {
 		err = waited(err, "create volume "+spec.Name, bound.Status.Conditions)
 		if unbegun(bound, uid) {
-			return provisioner.Volume{}, v.giveUp(whole, bound, err)
+			return provisioner.Volume{}, giveUp(whole, v.options, v.awaiter, bound, err)
 		}
 		return provisioner.Volume{}, err
 	}
@@ -187,6 +193,9 @@ func (v *Volumes) volume(o *storagev1alpha1.DPUVolume, parameters map[string]str
 	if o.Spec.VolumeMode != nil {
 		out.Mode = provisioner.VolumeMode(*o.Spec.VolumeMode)
 	}
+	if from := o.Spec.Source; from != nil {
+		out.Source = provisioner.Source{VolumeID: from.DPUVolumeName, SnapshotID: from.DPUVolumeSnapshotName}
+	}
 	for _, m := range o.Spec.AccessModes {
 		out.AccessModes = append(out.AccessModes, provisioner.AccessMode(m))
 	}
@@ -217,6 +226,7 @@ func sameRequest(a, b storagev1alpha1.DPUVolumeSpec) bool {
 		equality.Semantic.DeepEqual(a.AccessModes, b.AccessModes) &&
 		equality.Semantic.DeepEqual(a.VolumeMode, b.VolumeMode) &&
 		equality.Semantic.DeepEqual(a.Replication, b.Replication) &&
+		equality.Semantic.DeepEqual(a.Source, b.Source) &&
 		maps.Equal(a.Parameters, b.Parameters)
 }
 

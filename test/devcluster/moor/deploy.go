@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,10 +52,12 @@ func Deploy(ctx context.Context, c *devcluster.Cluster, progress io.Writer) erro
 func applyManifests(ctx context.Context, c *devcluster.Cluster, clients kit.Clients) error {
 	in := func(parts ...string) string { return filepath.Join(append([]string{c.Root()}, parts...)...) }
 	mode := in("deploy", "host", "attach-"+strings.ToLower(string(c.Options().AttachMode)))
-	if err := kit.Apply(ctx, clients.Host, in("crds", "host"), in("deploy", "host"), mode, in("deploy", "scheduler", "rbac.yaml")); err != nil {
+	snapshots := append(slices.Clone(c.Snapshotter().CRDs), c.Snapshotter().Controller)
+	host := append(snapshots, in("crds", "host"), in("deploy", "host"), mode, in("deploy", "scheduler", "rbac.yaml"), in("deploy", "host", "snapshots"))
+	if err := kit.Apply(ctx, clients.Host, host...); err != nil {
 		return fmt.Errorf("host cluster: %w", err)
 	}
-	if err := kit.Apply(ctx, clients.DPU, in("crds", "dpu"), in("deploy", "dpu")); err != nil {
+	if err := kit.Apply(ctx, clients.DPU, append(snapshots, in("crds", "dpu"), in("deploy", "dpu"), in("deploy", "dpu", "snapshots"))...); err != nil {
 		return fmt.Errorf("DPU cluster: %w", err)
 	}
 	return nil
@@ -84,6 +87,10 @@ var accounts = map[string][]string{
 // their Nodes.
 const nodeAccount = "snap-csi-plugin-node"
 
+// snapshotController is the account of Kubernetes' own snapshot-controller in
+// kube-system, in either cluster.
+const snapshotController = "snapshot-controller"
+
 // Kubeconfigs are the paths of kubeconfigs by cluster and account; those of
 // nodeAccount by the name of the host.
 type Kubeconfigs map[string]map[string]string
@@ -99,6 +106,13 @@ func kubeconfigs(ctx context.Context, c *devcluster.Cluster) (Kubeconfigs, error
 			}
 			out[cluster][name] = path
 		}
+	}
+	for cluster := range accounts {
+		path, err := c.WriteKubeconfig(ctx, cluster, "kube-system", snapshotController)
+		if err != nil {
+			return nil, err
+		}
+		out[cluster][snapshotController] = path
 	}
 	for _, host := range c.Nodes() {
 		path, err := c.WriteNodeKubeconfig(ctx, devcluster.HostCluster, kit.Namespace, nodeAccount, host)

@@ -56,7 +56,7 @@ func attachMode(c *devcluster.Cluster) string {
 // dpuControl is what runs for the DPU cluster: Moor's controller, the vendor
 // and what stands beside it.
 func dpuControl(c *devcluster.Cluster, configs map[string]string) []devcluster.Process {
-	return []devcluster.Process{
+	out := []devcluster.Process{
 		process(c, "moor-target", layout.Hub, "local-vendor", "--mode=target", "--target-dir="+layout.TargetDir,
 			"--target-admin="+targetAdmin, "--medium-log-dir="+layout.TargetDir+"/log", "--metrics-bind-address=:9100"),
 		process(c, "local-vendor", layout.Hub, "local-vendor", "--mode=controller", "--endpoint=unix://"+vendorSocket,
@@ -69,6 +69,18 @@ func dpuControl(c *devcluster.Cluster, configs map[string]string) []devcluster.P
 			"--metrics-bind-address=:9102", "--health-probe-bind-address=:9103"),
 		process(c, "snap-controller", layout.Hub, "snap-controller", "--kubeconfig="+configs["snap-controller"],
 			"--namespace="+kit.Namespace, "--metrics-bind-address=:9104", "--health-probe-bind-address=:9105"),
+	}
+	return append(out, snapshotting(c, "-dpu", vendorSocket, configs["local-vendor-controller"], configs[snapshotController])...)
+}
+
+// snapshotting is what turns VolumeSnapshots of one cluster into calls of the
+// driver at a socket.
+func snapshotting(c *devcluster.Cluster, suffix, socket, driver, controller string) []devcluster.Process {
+	return []devcluster.Process{
+		process(c, "snapshot-controller"+suffix, layout.Hub, "snapshot-controller", "--kubeconfig="+controller,
+			"--kube-api-qps=100", "--kube-api-burst=200", "--retry-interval-start=200ms", "--retry-interval-max=5s"),
+		process(c, "csi-snapshotter"+suffix, layout.Hub, "csi-snapshotter", "--kubeconfig="+driver, "--csi-address="+socket,
+			"--timeout=60s", "--kube-api-qps=100", "--kube-api-burst=200", "--retry-interval-start=200ms", "--retry-interval-max=5s"),
 	}
 }
 
@@ -90,7 +102,7 @@ func hostControl(c *devcluster.Cluster, configs Kubeconfigs) []devcluster.Proces
 		out = append(out, sidecar(c, "csi-attacher", "csi-attacher", driverSocket, host["snap-csi-plugin-controller"],
 			"--default-fstype=ext4", "--retry-interval-start=200ms", "--retry-interval-max=5s"))
 	}
-	return out
+	return append(out, snapshotting(c, "", driverSocket, host["snap-csi-plugin-controller"], host[snapshotController])...)
 }
 
 // onDPU is what runs on each DPU: SNAP (emulated), the vendor's plugin and

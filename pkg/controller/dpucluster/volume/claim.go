@@ -34,7 +34,11 @@ func (r *Reconciler) claim(ctx context.Context, v *storagev1alpha1.Volume) (*cor
 		if v.Spec.Request.CapacityRange.Request == nil {
 			return nil, kube.WaitFor("spec.request.capacityRange.request is missing: the vendor has to know a size")
 		}
-		claim = desiredClaim(v)
+		from, err := r.origin(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		claim = desiredClaim(v, from)
 		if err := kube.CreateLive(ctx, r.Client, r.Live, claim); err != nil {
 			return nil, err
 		}
@@ -75,7 +79,7 @@ func (r *Reconciler) waitForVendor(ctx context.Context, claim *corev1.Persistent
 	return kube.WaitSince(claim.CreationTimestamp.Time, "waiting for the vendor's PersistentVolumeClaim %s", claim.Name)
 }
 
-func desiredClaim(v *storagev1alpha1.Volume) *corev1.PersistentVolumeClaim {
+func desiredClaim(v *storagev1alpha1.Volume, from *origin) *corev1.PersistentVolumeClaim {
 	capacity := v.Spec.Request.CapacityRange
 	resources := corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: *capacity.Request}}
 	if capacity.Limit != nil {
@@ -83,7 +87,7 @@ func desiredClaim(v *storagev1alpha1.Volume) *corev1.PersistentVolumeClaim {
 	}
 	class := v.Spec.Volume.CSIReference.StorageClassName
 	key := claimKey(v)
-	return &corev1.PersistentVolumeClaim{
+	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       key.Namespace,
 			Name:            key.Name,
@@ -96,6 +100,10 @@ func desiredClaim(v *storagev1alpha1.Volume) *corev1.PersistentVolumeClaim {
 			Resources:        resources,
 		},
 	}
+	if from != nil {
+		claim.Spec.DataSource = from.data
+	}
+	return claim
 }
 
 // adopt records what the vendor made.

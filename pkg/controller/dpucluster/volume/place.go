@@ -86,10 +86,16 @@ func (r *Reconciler) policy(ctx context.Context, v *storagev1alpha1.Volume) (*st
 }
 
 // vendor chooses a vendor of the policy, or takes the one already written
-// down, and reads it and its StorageClass. Either of them missing under a
+// down or that of the source, and reads it and its StorageClass. Either of them missing under a
 // valid policy is an error: the policy's status is behind, so repeat.
 func (r *Reconciler) vendor(ctx context.Context, v *storagev1alpha1.Volume, policy *storagev1alpha1.StoragePolicy) (*storagev1alpha1.StorageVendor, *storagev1.StorageClass, error) {
 	name := v.Spec.Volume.StorageVendorName
+	if name == "" {
+		var err error
+		if name, err = r.vendorOf(ctx, v, policy); err != nil {
+			return nil, nil, err
+		}
+	}
 	if name == "" {
 		var err error
 		if name, err = r.choose(ctx, v, policy); err != nil {

@@ -36,6 +36,7 @@ func mirrorOf(volume *storagev1alpha1.DPUVolume, c hostsync.Clusters) *storagev1
 			StorageParameters: parameters,
 		},
 	}
+	out.Spec.Request.Source = sourceOf(volume)
 	if q, ok := volume.Spec.Resources.Requests[corev1.ResourceStorage]; ok {
 		out.Spec.Request.CapacityRange.Request = &q
 	}
@@ -43,6 +44,15 @@ func mirrorOf(volume *storagev1alpha1.DPUVolume, c hostsync.Clusters) *storagev1
 		out.Spec.Request.CapacityRange.Limit = &q
 	}
 	return out
+}
+
+// sourceOf is what a DPUVolume begins as a copy of, in the words of the DPU
+// cluster, where mirrors have the names of their owners.
+func sourceOf(volume *storagev1alpha1.DPUVolume) *storagev1alpha1.CopySource {
+	if volume.Spec.Source == nil {
+		return nil
+	}
+	return &storagev1alpha1.CopySource{VolumeName: volume.Spec.Source.DPUVolumeName, SnapshotName: volume.Spec.Source.DPUVolumeSnapshotName}
 }
 
 // seen is what one pass saw of a volume.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -115,6 +116,10 @@ func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolum
 			mirror.Name, r.Clusters.DPUClusterName)}, nil
 	case !mirror.DeletionTimestamp.IsZero():
 		return seen{waiting: fmt.Sprintf("Volume %s in DPU cluster %s is being deleted", mirror.Name, r.Clusters.DPUClusterName)}, nil
+	}
+	if want := sourceOf(volume); !equality.Semantic.DeepEqual(mirror.Spec.Request.Source, want) {
+		return seen{waiting: fmt.Sprintf("Volume %s in DPU cluster %s does not begin as the copy that is asked for: apply crds/dpu there, delete this volume, and ask again",
+			mirror.Name, r.Clusters.DPUClusterName)}, nil
 	}
 	return seen{mirror: mirror}, nil
 }

@@ -1,0 +1,166 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// DPUVolumeSnapshotSpec names the volume. Writer: the CSI controller, or the
+// user in zero-trust mode.
+type DPUVolumeSnapshotSpec struct {
+	// DPUVolumeName is a DPUVolume in the same namespace, which may go while
+	// the snapshot stays.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="dpuVolumeName is immutable"
+	DPUVolumeName string `json:"dpuVolumeName"`
+}
+
+// SnapshotOrigin is whose data a snapshot holds, as the DPU cluster knows it. It
+// is written before the vendor is asked, and outlives the volume.
+type SnapshotOrigin struct {
+	// StorageVendorName is the vendor of the volume.
+	StorageVendorName string `json:"storageVendorName"`
+	// CSIDriverName is that vendor's driver.
+	CSIDriverName string `json:"csiDriverName"`
+	// VolumeSnapshotClassName is the VolumeSnapshotClass of that driver.
+	VolumeSnapshotClassName string `json:"volumeSnapshotClassName"`
+	// ClaimName is the vendor's PersistentVolumeClaim of the volume.
+	ClaimName string `json:"claimName"`
+	// VolumeMode of the volume: Filesystem or Block. Empty: Filesystem.
+	// +optional
+	VolumeMode corev1.PersistentVolumeMode `json:"volumeMode,omitempty"`
+}
+
+// Taken is what the vendor's snapshot is, from the moment on when it holds the
+// data. It never changes.
+type Taken struct {
+	// Time of which it holds the data.
+	Time metav1.Time `json:"time"`
+	// RestoreSize is the least size of a volume made of it, in bytes.
+	RestoreSize resource.Quantity `json:"restoreSize"`
+}
+
+// DPUVolumeSnapshotStatus is what the host controller sees. Writer:
+// snap-host-controller.
+type DPUVolumeSnapshotStatus struct {
+	// Taken is set once the vendor's snapshot holds the data.
+	// +optional
+	Taken *Taken `json:"taken,omitempty"`
+	// Origin is set before the vendor is asked for it.
+	// +optional
+	Origin *SnapshotOrigin `json:"origin,omitempty"`
+	// ReadyToUse is true once a volume can be made of it.
+	// +optional
+	ReadyToUse bool `json:"readyToUse,omitempty"`
+	// Conditions: Ready, DPUVolumeSnapshotReconciled, Taken, ReadyToUse.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ObservedGeneration is the generation that Conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// DPUVolumeSnapshot is what a DPUVolume held at one instant. It outlives the
+// volume.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="DPUVolume",type=string,JSONPath=`.spec.dpuVolumeName`
+// +kubebuilder:printcolumn:name="ReadyToUse",type=boolean,JSONPath=`.status.readyToUse`
+// +kubebuilder:printcolumn:name="RestoreSize",type=string,JSONPath=`.status.taken.restoreSize`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type DPUVolumeSnapshot struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   DPUVolumeSnapshotSpec   `json:"spec,omitempty"`
+	Status DPUVolumeSnapshotStatus `json:"status,omitempty"`
+}
+
+// DPUVolumeSnapshotList is a list of DPUVolumeSnapshots.
+// +kubebuilder:object:root=true
+type DPUVolumeSnapshotList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []DPUVolumeSnapshot `json:"items"`
+}
+
+// StorageSnapshotSpec is the request and, once taken, the snapshot.
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.origin) || has(self.origin) && self.origin == oldSelf.origin",message="origin is immutable once it is set"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.taken) || has(self.taken) && self.taken == oldSelf.taken",message="taken is immutable once it is set: a snapshot is of one instant"
+type StorageSnapshotSpec struct {
+	// VolumeName is a Volume in the same namespace. Writer:
+	// snap-host-controller.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="volumeName is immutable"
+	VolumeName string `json:"volumeName"`
+	// Origin is whose data it holds. Writer: snap-controller, before it asks
+	// the vendor.
+	// +optional
+	Origin *SnapshotOrigin `json:"origin,omitempty"`
+	// Taken is what the vendor made. It stands here and not in the status,
+	// since nothing else remembers that the data was kept: without it a lost
+	// snapshot would be taken again, of another instant. Writer:
+	// snap-controller.
+	// +optional
+	Taken *Taken `json:"taken,omitempty"`
+}
+
+// StorageSnapshotStatus is what snap-controller sees.
+type StorageSnapshotStatus struct {
+	// VolumeSnapshotName is the VolumeSnapshot (snapshot.storage.k8s.io) in
+	// the same namespace by which the vendor is asked. Empty: not asked yet.
+	// +optional
+	VolumeSnapshotName string `json:"volumeSnapshotName,omitempty"`
+	// ReadyToUse is true once a volume can be made of it.
+	// +optional
+	ReadyToUse bool `json:"readyToUse,omitempty"`
+	// Message in words: what is waited for.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// StorageSnapshot is a DPUVolumeSnapshot as the DPU cluster knows it. Behind it
+// stands the vendor's VolumeSnapshot, of group snapshot.storage.k8s.io.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.spec.volumeName`
+// +kubebuilder:printcolumn:name="ReadyToUse",type=boolean,JSONPath=`.status.readyToUse`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type StorageSnapshot struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   StorageSnapshotSpec   `json:"spec,omitempty"`
+	Status StorageSnapshotStatus `json:"status,omitempty"`
+}
+
+// StorageSnapshotList is a list of StorageSnapshots.
+// +kubebuilder:object:root=true
+type StorageSnapshotList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []StorageSnapshot `json:"items"`
+}
+
+// The finalizers of the two kinds of snapshot.
+const (
+	// FinalizerDPUVolumeSnapshot keeps a DPUVolumeSnapshot while its mirror
+	// is there.
+	FinalizerDPUVolumeSnapshot = "storage.moor.dev/dpuvolumesnapshot"
+	// FinalizerStorageSnapshot keeps a StorageSnapshot while the vendor has it.
+	FinalizerStorageSnapshot = "storage.moor.dev/storagesnapshot"
+)
+
+// AnnotationOwnedByDPUVolumeSnapshot names, on a StorageSnapshot, the
+// DPUVolumeSnapshot that it mirrors, as "<namespace>/<name>".
+const AnnotationOwnedByDPUVolumeSnapshot = "storage.moor.dev/owned-by-dpuvolumesnapshot"
+
+// Condition types of a DPUVolumeSnapshot, beside Ready.
+const (
+	ConditionDPUVolumeSnapshotReconciled = "DPUVolumeSnapshotReconciled"
+	ConditionTaken                       = "Taken"
+	ConditionReadyToUse                  = "ReadyToUse"
+)

@@ -1,0 +1,21 @@
+package kube
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Serves reports whether the API server behind mapper serves a kind. What is
+// not installed must not be watched: such a watch never comes to be.
+func Serves(mapper meta.RESTMapper, kind schema.GroupVersionKind) (bool, error) {
+	_, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	switch {
+	case meta.IsNoMatchError(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("ask the API server whether it serves %s: %w", kind, err)
+	}
+	return true, nil
+}

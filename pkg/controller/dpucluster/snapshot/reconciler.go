@@ -1,0 +1,160 @@
+// Package snapshot turns a StorageSnapshot of the DPU cluster into a snapshot of
+// the volume's vendor: it makes a VolumeSnapshot (snapshot.storage.k8s.io) with
+// the VolumeSnapshotClass of that vendor's driver, records what was taken, and
+// takes all of that back when the StorageSnapshot is deleted. It never takes a
+// snapshot twice: what was taken once and is gone stays gone. Floor 4.
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/dpucluster"
+)
+
+const (
+	// Grace is how long the vendor may take before the status says that it is
+	// waited for.
+	Grace = 2 * time.Second
+	// Again is how often it is looked whether the kinds of
+	// snapshot.storage.k8s.io have been installed meanwhile.
+	Again = 30 * time.Second
+)
+
+// Reconciler brings StorageSnapshots to be taken, and away again.
+type Reconciler struct {
+	// Client reads from a cache with dpucluster.Indexes.
+	Client client.Client
+	// Live reads from the API server itself.
+	Live client.Reader
+	// Mapper knows which kinds the API server serves.
+	Mapper meta.RESTMapper
+	// Clock tells how long a wait has lasted.
+	Clock clock.PassiveClock
+
+	kinds kinds
+}
+
+// SetupWithManager registers the reconciler and its watches. VolumeSnapshots are
+// watched from the first StorageSnapshot on, if they are installed.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	served, err := kube.Serves(r.Mapper, moorv1alpha1.GroupVersion.WithKind("StorageSnapshot"))
+	if err != nil {
+		return err
+	}
+	if !served {
+		log.Log.Info("no snapshots: the DPU cluster has no kind StorageSnapshot (storage.moor.dev); apply crds/dpu and start again")
+		return nil
+	}
+	c, err := ctrl.NewControllerManagedBy(mgr).
+		Named("storagesnapshot").
+		For(&moorv1alpha1.StorageSnapshot{}).
+		Watches(&storagev1alpha1.Volume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume)).
+		Build(r)
+	if err != nil {
+		return err
+	}
+	r.kinds.watch = func() error { return r.watch(mgr, c) }
+	return nil
+}
+
+func (r *Reconciler) watch(mgr manager.Manager, c controller.Controller) error {
+	owner := handler.TypedEnqueueRequestForOwner[*snapshotv1.VolumeSnapshot](mgr.GetScheme(), mgr.GetRESTMapper(), &moorv1alpha1.StorageSnapshot{})
+	if err := c.Watch(source.Kind(mgr.GetCache(), &snapshotv1.VolumeSnapshot{}, owner)); err != nil {
+		return err
+	}
+	return c.Watch(source.Kind(mgr.GetCache(), &snapshotv1.VolumeSnapshotClass{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofClass)))
+}
+
+// Reconcile takes one StorageSnapshot as far as it can go now.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	s := &moorv1alpha1.StorageSnapshot{}
+	found, err := kube.Find(ctx, r.Client, req.NamespacedName, s)
+	if err != nil || !found {
+		return ctrl.Result{}, err
+	}
+	installed, err := r.kinds.installed(r.Mapper)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	seen := &snapshotv1.VolumeSnapshot{}
+	switch {
+	case !s.DeletionTimestamp.IsZero():
+		err = r.remove(ctx, s, installed)
+	case !installed:
+		err = kube.WaitFor("the DPU cluster has no kind VolumeSnapshot (snapshot.storage.k8s.io): install its CRDs and snapshot-controller there, " +
+			"csi-snapshotter beside the vendor's driver, and a VolumeSnapshotClass")
+	default:
+		seen, err = r.take(ctx, s)
+	}
+	result, err := r.report(ctx, s, seen, err)
+	if !installed && s.DeletionTimestamp.IsZero() {
+		result.RequeueAfter = Again
+	}
+	return result, err
+}
+
+// report writes into the status what became of the pass, if that differs from
+// what is there.
+func (r *Reconciler) report(ctx context.Context, s *moorv1alpha1.StorageSnapshot, seen *snapshotv1.VolumeSnapshot, outcome error) (ctrl.Result, error) {
+	if apierrors.IsConflict(outcome) {
+		return ctrl.Result{}, nil // the cache is behind: the newer version is on its way, and wakes us
+	}
+	if !s.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(s, moorv1alpha1.FinalizerStorageSnapshot) {
+		return ctrl.Result{}, outcome
+	}
+	words, keepBack, failure := kube.Settle(outcome, r.Clock.Now(), Grace)
+	if keepBack > 0 {
+		return ctrl.Result{RequeueAfter: keepBack}, nil
+	}
+	_, err := kube.PatchStatus(ctx, r.Client, s, func(s *moorv1alpha1.StorageSnapshot) {
+		s.Status.Message = words
+		if s.DeletionTimestamp.IsZero() {
+			s.Status.VolumeSnapshotName = seen.Name
+			s.Status.ReadyToUse = outcome == nil
+		}
+	})
+	return ctrl.Result{}, errors.Join(failure, client.IgnoreNotFound(err))
+}
+
+func (r *Reconciler) ofVolume(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{dpucluster.SnapshotByVolume: o.GetName()})
+}
+
+// ofClass finds what may wait for a VolumeSnapshotClass: whatever is not asked for.
+func (r *Reconciler) ofClass(ctx context.Context, _ *snapshotv1.VolumeSnapshotClass) []reconcile.Request {
+	return r.requests(ctx)
+}
+
+func (r *Reconciler) requests(ctx context.Context, of ...client.ListOption) []reconcile.Request {
+	list := &moorv1alpha1.StorageSnapshotList{}
+	if err := r.Client.List(ctx, list, append(of, client.UnsafeDisableDeepCopy)...); err != nil {
+		log.FromContext(ctx).Error(err, "find the snapshots that an event concerns")
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		if list.Items[i].Spec.Origin == nil {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return out
+}

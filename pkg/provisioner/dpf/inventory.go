@@ -1,0 +1,96 @@
+package dpf
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// Inventory tells of the volumes that vendors have made, from the cache alone.
+//
+// The nodes that have a volume are those of its primaries whose device the host
+// can see, until the attachment is gone. A replica does not count: its host sees
+// nothing that a pod could use, Kubernetes never asked for it, and
+// external-attacher, which compares this list with what it attached, would take
+// the replica's node for one that has the volume. A primary on its way counts
+// from the moment it is shown, which is when the call that asks for it returns.
+type Inventory struct {
+	options Options
+	volumes *Volumes
+}
+
+var _ provisioner.Inventory = (*Inventory)(nil)
+
+// List returns a page of the volumes that are there, ordered by name. A volume
+// that its vendor has not made yet is none.
+func (i *Inventory) List(ctx context.Context, page provisioner.Page) ([]provisioner.Entry, string, error) {
+	var list storagev1alpha1.DPUVolumeList
+	if err := i.options.Client.List(ctx, &list, client.InNamespace(i.options.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, "", refused("list the volumes", err)
+	}
+	there := make(map[string]*storagev1alpha1.DPUVolume, len(list.Items))
+	ids := make([]string, 0, len(list.Items))
+	for n := range list.Items {
+		if v := &list.Items[n]; v.Status.Phase == storagev1alpha1.DPUVolumeBound {
+			there[v.Name] = v
+			ids = append(ids, v.Name)
+		}
+	}
+	slices.Sort(ids)
+	ids, next := page.Cut(ids)
+	nodes, err := i.nodes(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	entries := make([]provisioner.Entry, 0, len(ids))
+	for _, id := range ids {
+		v, err := i.volumes.volume(there[id], nil)
+		if err != nil {
+			return nil, "", err
+		}
+		entries = append(entries, provisioner.Entry{Volume: v, Nodes: nodes[id]})
+	}
+	return entries, next, nil
+}
+
+// Look returns one volume; ErrNotFound for one that is not there, or not yet.
+func (i *Inventory) Look(ctx context.Context, id string) (provisioner.Entry, error) {
+	o := &storagev1alpha1.DPUVolume{}
+	found, err := kube.Find(ctx, i.options.Client, i.volumes.key(id), o)
+	if err != nil {
+		return provisioner.Entry{}, refused("read volume "+id, err)
+	}
+	if !found || o.Status.Phase != storagev1alpha1.DPUVolumeBound {
+		return provisioner.Entry{}, fmt.Errorf("volume %s: %w in namespace %s, or not made yet", id, provisioner.ErrNotFound, i.options.Namespace)
+	}
+	v, err := i.volumes.volume(o, nil)
+	if err != nil {
+		return provisioner.Entry{}, err
+	}
+	nodes, err := i.nodes(ctx)
+	return provisioner.Entry{Volume: v, Nodes: nodes[id]}, err
+}
+
+// nodes are those that have each volume, in order.
+func (i *Inventory) nodes(ctx context.Context) (map[string][]string, error) {
+	var list storagev1alpha1.DPUVolumeAttachmentList
+	if err := i.options.Client.List(ctx, &list, client.InNamespace(i.options.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, refused("list the attachments", err)
+	}
+	out := map[string][]string{}
+	for n := range list.Items {
+		if a := &list.Items[n]; a.Spec.Role != storagev1alpha1.RoleReplica && shown(a) {
+			out[a.Spec.DPUVolumeName] = append(out[a.Spec.DPUVolumeName], a.Spec.DPUNodeName)
+		}
+	}
+	for _, nodes := range out {
+		slices.Sort(nodes)
+	}
+	return out, nil
+}
