@@ -63,7 +63,10 @@ func startServer(t *testing.T) *server {
 
 // crds are those of the kinds that snap-controller knows.
 func crds() []string {
-	out := []string{filepath.Join("..", "..", "crds", "dpu", "storage.moor.dev_writerclaims.yaml")}
+	out := []string{
+		filepath.Join("..", "..", "crds", "dpu", "storage.moor.dev_writerclaims.yaml"),
+		filepath.Join("..", "..", "crds", "dpu", "storage.moor.dev_storagesnapshots.yaml"),
+	}
 	for _, kind := range []string{"storagepolicies", "storagevendors", "volumes", "volumeattachments", "svvolumeattachments"} {
 		out = append(out, filepath.Join("..", "..", "crds", "dpu", "storage.dpu.nvidia.com_"+kind+".yaml"))
 	}

@@ -27,6 +27,7 @@ type claim struct {
 	mode   corev1.PersistentVolumeMode
 	access corev1.PersistentVolumeAccessMode
 	size   string
+	source *corev1.TypedLocalObjectReference
 }
 
 func (r *room) claim(ctx context.Context, c claim) *corev1.PersistentVolumeClaim {
@@ -47,7 +48,7 @@ func (r *room) claim(ctx context.Context, c claim) *corev1.PersistentVolumeClaim
 		ObjectMeta: metav1.ObjectMeta{Name: c.name, Namespace: r.name},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &c.class, VolumeMode: &c.mode,
-			AccessModes: []corev1.PersistentVolumeAccessMode{c.access},
+			AccessModes: []corev1.PersistentVolumeAccessMode{c.access}, DataSource: c.source,
 			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(c.size)}},
 		},
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
@@ -58,7 +60,8 @@ func NewCluster(t *testing.T) *Cluster {
 	}
 	b := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(
 		&storagev1alpha1.StoragePolicy{}, &storagev1alpha1.Volume{},
-		&storagev1alpha1.VolumeAttachment{}, &storagev1alpha1.SVVolumeAttachment{})
+		&storagev1alpha1.VolumeAttachment{}, &storagev1alpha1.SVVolumeAttachment{},
+		&moorv1alpha1.StorageSnapshot{}, &snapshotv1.VolumeSnapshot{})
 	for _, i := range dpucluster.Indexes() {
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}
@@ -179,7 +182,7 @@ func (c *Cluster) Has(obj client.Object, name string) bool {
 	c.t.Helper()
 	key := types.NamespacedName{Namespace: Namespace, Name: name}
 	switch obj.(type) {
-	case *corev1.PersistentVolume, *storagev1.StorageClass, *storagev1.CSIDriver:
+	case *corev1.PersistentVolume, *storagev1.StorageClass, *storagev1.CSIDriver, *snapshotv1.VolumeSnapshotClass:
 		key.Namespace = ""
 	}
 	err := c.raw.Get(c.t.Context(), key, obj)

@@ -62,7 +62,7 @@ func New(t *testing.T, indexes ...Index) *World {
 	w := &World{t: t, made: map[string]int{}, old: map[string]client.Object{}}
 	host := fake.NewClientBuilder().WithScheme(scheme(t, storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme)).
 		WithStatusSubresource(&storagev1alpha1.DPUStoragePolicy{}, &storagev1alpha1.DPUStorageVendor{}, &storagev1alpha1.DPUVolume{},
-			&storagev1alpha1.DPUVolumeAttachment{}, &moorv1alpha1.DPUStorageNode{})
+			&storagev1alpha1.DPUVolumeAttachment{}, &moorv1alpha1.DPUStorageNode{}, &moorv1alpha1.DPUVolumeSnapshot{})
 	for _, index := range indexes {
 		if err := index(t.Context(), builder{host}); err != nil {
 			t.Fatal(err)
@@ -70,7 +70,7 @@ func New(t *testing.T, indexes ...Index) *World {
 	}
 	dpu := fake.NewClientBuilder().WithScheme(scheme(t, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme)).
 		WithStatusSubresource(&storagev1alpha1.StoragePolicy{}, &storagev1alpha1.Volume{}, &storagev1alpha1.VolumeAttachment{},
-			&moorv1alpha1.WriterClaim{}, &moorv1alpha1.DPUStorageNode{})
+			&moorv1alpha1.WriterClaim{}, &moorv1alpha1.DPUStorageNode{}, &moorv1alpha1.StorageSnapshot{})
 	stamp := interceptor.Funcs{Create: w.stamp}
 	w.Host, w.DPU = interceptor.NewClient(host.Build(), stamp), interceptor.NewClient(dpu.Build(), stamp)
 	w.Clusters = hostsync.Clusters{

@@ -1,0 +1,291 @@
+package snapshot
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+)
+
+// instant is what the vendor's snapshots are of.
+var instant = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+
+// room is a reconciler over a cluster in memory.
+type room struct {
+	*kit.Cluster
+	t     *testing.T
+	r     *Reconciler
+	clock *clocktesting.FakePassiveClock
+}
+
+// newRoom has an available volume v of vendor a, a VolumeSnapshotClass of its
+// driver, and a StorageSnapshot s of v.
+func newRoom(t *testing.T) *room {
+	t.Helper()
+	c := kit.NewCluster(t)
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	c.Now = clock.Now
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"VolumeSnapshot", "VolumeSnapshotClass"} {
+		mapper.Add(snapshotv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	c.Add(available("v"), class("a-snapshots", "a.csi", false), class("b-snapshots", "b.csi", false), wanted("s", "v"))
+	return &room{Cluster: c, t: t, clock: clock, r: &Reconciler{Client: c.Client, Live: c.Live, Mapper: mapper, Clock: clock}}
+}
+
+func available(name string) *storagev1alpha1.Volume {
+	v := kit.Volume(name, "gold")
+	v.Spec.Volume = storagev1alpha1.VolumeSource{StorageVendorName: "a", CSIReference: storagev1alpha1.CSIReference{
+		CSIDriverName: "a.csi", PVCRef: &storagev1alpha1.ObjectRef{Name: name + "-pvc"},
+	}}
+	v.Status.State = storagev1alpha1.VolumeAvailable
+	return v
+}
+
+func class(name, driver string, isTheDefault bool) *snapshotv1.VolumeSnapshotClass {
+	c := &snapshotv1.VolumeSnapshotClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Driver: driver, DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete}
+	if isTheDefault {
+		c.Annotations = map[string]string{isDefault: "true"}
+	}
+	return c
+}
+
+func wanted(name, volume string) *moorv1alpha1.StorageSnapshot {
+	return &moorv1alpha1.StorageSnapshot{ObjectMeta: kit.Meta(name), Spec: moorv1alpha1.StorageSnapshotSpec{VolumeName: volume}}
+}
+
+func (m *room) pass() ctrl.Result {
+	m.t.Helper()
+	result, err := m.r.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kit.Namespace, Name: "s"}})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return result
+}
+
+func (m *room) snapshot() *moorv1alpha1.StorageSnapshot {
+	m.t.Helper()
+	s := &moorv1alpha1.StorageSnapshot{}
+	m.Get(s, "s")
+	return s
+}
+
+// vendor plays the vendor: what it says of the VolumeSnapshot.
+func (m *room) vendor(status snapshotv1.VolumeSnapshotStatus) {
+	m.t.Helper()
+	kit.Change(m.Cluster, &snapshotv1.VolumeSnapshot{}, "s", func(s *snapshotv1.VolumeSnapshot) { s.Status = &status })
+}
+
+func taken(ready bool) snapshotv1.VolumeSnapshotStatus {
+	return snapshotv1.VolumeSnapshotStatus{CreationTime: &instant, RestoreSize: ptr.To(resource.MustParse("1Gi")), ReadyToUse: &ready}
+}
+
+func (m *room) wantMessage(words string) {
+	m.t.Helper()
+	if got := m.snapshot().Status; !strings.Contains(got.Message, words) || words == "" && got.Message != "" {
+		m.t.Errorf("message %q, want %q in it", got.Message, words)
+	}
+}
+
+func TestTheVendorIsAskedForWhatItsVolumeHolds(t *testing.T) {
+	m := newRoom(t)
+	m.pass()
+	made := &snapshotv1.VolumeSnapshot{}
+	m.Get(made, "s")
+	if *made.Spec.Source.PersistentVolumeClaimName != "v-pvc" || *made.Spec.VolumeSnapshotClassName != "a-snapshots" || !metav1.IsControlledBy(made, m.snapshot()) {
+		t.Errorf("%+v, owners %v", made.Spec, made.OwnerReferences)
+	}
+	want := &moorv1alpha1.SnapshotOrigin{
+		StorageVendorName: "a", CSIDriverName: "a.csi", VolumeSnapshotClassName: "a-snapshots", ClaimName: "v-pvc", VolumeMode: corev1.PersistentVolumeBlock,
+	}
+	if diff := cmp.Diff(want, m.snapshot().Spec.Origin); diff != "" {
+		t.Errorf("origin (-want +got):\n%s", diff)
+	}
+	m.vendor(taken(true))
+	m.pass()
+	s := m.snapshot()
+	if s.Spec.Taken == nil || !s.Spec.Taken.Time.Equal(&instant) || !s.Status.ReadyToUse || s.Status.Message != "" || s.Status.VolumeSnapshotName != "s" {
+		t.Errorf("%+v %+v", s.Spec, s.Status)
+	}
+	before := m.Writes()
+	m.pass()
+	if m.Writes() != before {
+		t.Error("a pass over a snapshot that is ready writes")
+	}
+}
+
+func TestWhatIsWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*room)
+		words  string
+	}{
+		"no volume": {
+			func(m *room) { m.Remove(available("v")) },
+			"Volume v is gone, and nothing was kept of it: delete the snapshot",
+		},
+		"the volume is not made yet": {
+			func(m *room) {
+				kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "v", func(v *storagev1alpha1.Volume) {
+					v.Status.State, v.Status.Message = storagev1alpha1.VolumeInProgress, "the array is full"
+				})
+			},
+			"waiting for Volume v to become Available: the array is full",
+		},
+		"no class": {
+			func(m *room) { m.Remove(class("a-snapshots", "a.csi", false)) },
+			"the DPU cluster has no VolumeSnapshotClass of driver a.csi",
+		},
+		"two classes": {
+			func(m *room) { m.Add(class("a-more", "a.csi", false)) },
+			"driver a.csi has the VolumeSnapshotClasses a-more, a-snapshots: mark exactly one",
+		},
+		"somebody else's VolumeSnapshot": {
+			func(m *room) { m.Add(&snapshotv1.VolumeSnapshot{ObjectMeta: kit.Meta("s")}) },
+			"VolumeSnapshot s exists already and does not belong to this snapshot",
+		},
+		"no kinds": {
+			func(m *room) { m.r.Mapper = meta.NewDefaultRESTMapper([]schema.GroupVersion{}) },
+			"the DPU cluster has no kind VolumeSnapshot (snapshot.storage.k8s.io)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newRoom(t)
+			c.change(m)
+			result := m.pass()
+			m.wantMessage(c.words)
+			if again := name == "no kinds"; (result.RequeueAfter == Again) != again {
+				t.Errorf("looked at again after %v", result.RequeueAfter)
+			}
+			if m.snapshot().Status.ReadyToUse {
+				t.Error("ready")
+			}
+		})
+	}
+}
+
+func TestTheVendorsWordsClimb(t *testing.T) {
+	m := newRoom(t)
+	m.pass()
+	m.vendor(snapshotv1.VolumeSnapshotStatus{Error: &snapshotv1.VolumeSnapshotError{Message: ptr.To("no room left")}})
+	if after := m.pass().RequeueAfter; after <= 0 || after > Grace {
+		t.Errorf("looks again after %v", after)
+	}
+	m.clock.SetTime(m.clock.Now().Add(Grace))
+	m.pass()
+	m.wantMessage("waiting for the vendor's VolumeSnapshot s: no room left")
+	m.vendor(taken(false))
+	m.pass()
+	m.wantMessage("waiting for the vendor to make the snapshot ready")
+	if s := m.snapshot(); s.Spec.Taken == nil || s.Status.ReadyToUse {
+		t.Errorf("%+v %+v", s.Spec, s.Status)
+	}
+}
+
+// A snapshot is of one instant: what was taken once is never taken again.
+func TestNeverTakenTwice(t *testing.T) {
+	m := newRoom(t)
+	m.pass()
+	m.vendor(taken(true))
+	m.pass()
+	m.Remove(&snapshotv1.VolumeSnapshot{ObjectMeta: kit.Meta("s")})
+	m.pass()
+	m.wantMessage("the vendor's VolumeSnapshot s is gone, and perhaps the data with it")
+	if m.Has(&snapshotv1.VolumeSnapshot{}, "s") || m.snapshot().Status.ReadyToUse {
+		t.Error("taken again, or still ready")
+	}
+	other := taken(true)
+	other.CreationTime = ptr.To(metav1.NewTime(instant.Add(time.Hour)))
+	mine := desired(m.snapshot())
+	mine.Status = &other
+	m.Add(mine)
+	m.pass()
+	m.wantMessage("holds the data of another instant")
+}
+
+func TestASnapshotOutlivesItsVolume(t *testing.T) {
+	m := newRoom(t)
+	m.pass()
+	m.Remove(available("v"))
+	m.vendor(taken(true))
+	m.pass()
+	if s := m.snapshot(); !s.Status.ReadyToUse || s.Spec.Taken == nil {
+		t.Errorf("%+v %+v", s.Spec, s.Status)
+	}
+}
+
+func TestDeletionInOrder(t *testing.T) {
+	m := newRoom(t)
+	m.pass()
+	m.vendor(taken(true))
+	m.pass()
+	kit.Change(m.Cluster, &snapshotv1.VolumeSnapshot{}, "s", func(s *snapshotv1.VolumeSnapshot) { s.Finalizers = []string{"snapshot.storage.kubernetes.io/bound"} })
+	m.Remove(wanted("s", "v"))
+	m.pass()
+	m.wantMessage("waiting for the vendor's VolumeSnapshot s to go")
+	made := &snapshotv1.VolumeSnapshot{}
+	m.Get(made, "s")
+	if made.DeletionTimestamp == nil {
+		t.Fatal("the vendor was not asked")
+	}
+	m.CacheIsBehind(made, false) // gone in the cache alone is not gone
+	m.pass()
+	m.snapshot()
+	m.CacheIsCurrent()
+	kit.Change(m.Cluster, made, "s", func(s *snapshotv1.VolumeSnapshot) { s.Finalizers = nil })
+	m.pass()
+	if m.Has(&moorv1alpha1.StorageSnapshot{}, "s") {
+		t.Error("kept after the vendor's snapshot has gone")
+	}
+}
+
+func TestSomebodyElsesIsLeftAlone(t *testing.T) {
+	m := newRoom(t)
+	m.Add(&snapshotv1.VolumeSnapshot{ObjectMeta: kit.Meta("s")})
+	m.pass()
+	m.Remove(wanted("s", "v"))
+	m.pass()
+	if !m.Has(&snapshotv1.VolumeSnapshot{}, "s") || m.Has(&moorv1alpha1.StorageSnapshot{}, "s") {
+		t.Error("somebody else's VolumeSnapshot was deleted, or waited for")
+	}
+}
+
+func TestSelectClass(t *testing.T) {
+	for name, c := range map[string]struct {
+		classes []*snapshotv1.VolumeSnapshotClass
+		want    string
+	}{
+		"none":             {nil, ""},
+		"of others":        {[]*snapshotv1.VolumeSnapshotClass{class("x", "b.csi", true)}, ""},
+		"the only one":     {[]*snapshotv1.VolumeSnapshotClass{class("x", "b.csi", true), class("y", "a.csi", false)}, "y"},
+		"the default":      {[]*snapshotv1.VolumeSnapshotClass{class("x", "a.csi", false), class("y", "a.csi", true)}, "y"},
+		"two, no default":  {[]*snapshotv1.VolumeSnapshotClass{class("x", "a.csi", false), class("y", "a.csi", false)}, ""},
+		"two are defaults": {[]*snapshotv1.VolumeSnapshotClass{class("x", "a.csi", true), class("y", "a.csi", true)}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []snapshotv1.VolumeSnapshotClass
+			for _, k := range c.classes {
+				all = append(all, *k)
+			}
+			got, err := selectClass(all, "a.csi")
+			if got != c.want || (err == nil) != (c.want != "") {
+				t.Errorf("got %q, %v; want %q", got, err, c.want)
+			}
+		})
+	}
+}
