@@ -49,7 +49,7 @@ func (r *room) claim(ctx context.Context, c claim) *corev1.PersistentVolumeClaim
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &c.class, VolumeMode: &c.mode,
 			AccessModes: []corev1.PersistentVolumeAccessMode{c.access}, DataSource: c.source,
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(c.size)}},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(c.size)}},
 		},
 	}
 	Expect(clients.Host.Create(ctx, o)).To(Succeed())

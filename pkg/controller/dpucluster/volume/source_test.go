@@ -36,11 +36,13 @@ func TestACopyIsMadeByTheVendorOfItsSource(t *testing.T) {
 		want   *corev1.TypedLocalObjectReference
 	}{
 		"of a volume": {
-			storagev1alpha1.CopySource{VolumeName: "src"}, "a",
+			storagev1alpha1.CopySource{VolumeName: "src"},
+			"a",
 			&corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "src-pvc"},
 		},
 		"of a snapshot": {
-			storagev1alpha1.CopySource{SnapshotName: "s"}, "b",
+			storagev1alpha1.CopySource{SnapshotName: "s"},
+			"b",
 			&corev1.TypedLocalObjectReference{APIGroup: ptr.To(snapshotv1.GroupName), Kind: "VolumeSnapshot", Name: "s"},
 		},
 	} {
@@ -70,19 +72,23 @@ func TestACopyWaitsForItsSource(t *testing.T) {
 		words  string
 	}{
 		"no such volume": {
-			storagev1alpha1.CopySource{VolumeName: "none"}, func(*room) {},
+			storagev1alpha1.CopySource{VolumeName: "none"},
+			func(*room) {},
 			"Volume none, of which it is to be a copy, is gone: delete this volume",
 		},
 		"a volume that is not made yet": {
-			storagev1alpha1.CopySource{VolumeName: "src"}, func(m *room) { m.Add(kit.Volume("src", "gold")) },
+			storagev1alpha1.CopySource{VolumeName: "src"},
+			func(m *room) { m.Add(kit.Volume("src", "gold")) },
 			"waiting for Volume src, of which it is to be a copy, to become Available",
 		},
 		"no such snapshot": {
-			storagev1alpha1.CopySource{SnapshotName: "none"}, func(*room) {},
+			storagev1alpha1.CopySource{SnapshotName: "none"},
+			func(*room) {},
 			"StorageSnapshot none, of which it is to be made, is gone: delete this volume",
 		},
 		"a snapshot that is not ready": {
-			storagev1alpha1.CopySource{SnapshotName: "s"}, func(m *room) { m.Add(kept(false)) },
+			storagev1alpha1.CopySource{SnapshotName: "s"},
+			func(m *room) { m.Add(kept(false)) },
 			"waiting for StorageSnapshot s, of which it is to be made, to become ready",
 		},
 		"a vendor that the policy does not name": {
@@ -94,7 +100,8 @@ func TestACopyWaitsForItsSource(t *testing.T) {
 			"StorageSnapshot s is of StorageVendor b, which StoragePolicy gold does not name",
 		},
 		"two sources": {
-			storagev1alpha1.CopySource{VolumeName: "src", SnapshotName: "s"}, func(*room) {},
+			storagev1alpha1.CopySource{VolumeName: "src", SnapshotName: "s"},
+			func(*room) {},
 			"spec.request.source has to name either a Volume or a StorageSnapshot",
 		},
 	} {
