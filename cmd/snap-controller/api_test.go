@@ -3,11 +3,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,9 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -26,6 +21,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	bed "github.com/moor-storage/moor/test/kit"
 )
 
 // server is an API server with the DPU cluster's kinds, and nobody but the
@@ -56,7 +52,9 @@ func startServer(t *testing.T) *server {
 	}
 	s := &server{WithWatch: newClient(t, cfg), t: t}
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kit.Namespace}})
-	s.applyRights()
+	if err := bed.Apply(t.Context(), s, filepath.Join("..", "..", "deploy", "dpu", "snap-controller-rbac.yaml")); err != nil {
+		t.Fatal(err)
+	}
 	s.kubeconfig = account(t, env)
 	return s
 }
@@ -107,24 +105,6 @@ func account(t *testing.T, env *envtest.Environment) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-func (s *server) applyRights() {
-	s.t.Helper()
-	manifest, err := os.ReadFile(filepath.Join("..", "..", "deploy", "dpu", "snap-controller-rbac.yaml"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
-	for {
-		obj := &unstructured.Unstructured{}
-		if err := decoder.Decode(obj); errors.Is(err, io.EOF) {
-			return
-		} else if err != nil {
-			s.t.Fatal(err)
-		}
-		s.create(obj)
-	}
 }
 
 // start runs the process' whole wiring in this one, until the test ends.

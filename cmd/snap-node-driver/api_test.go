@@ -3,11 +3,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,10 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -36,6 +31,7 @@ import (
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/internal/vendorplugin"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/test/kit"
 )
 
 const (
@@ -107,29 +103,13 @@ func (w *world) startServer() {
 	w.WithWatch, err = client.NewWithWatch(cfg, client.Options{Scheme: scheme})
 	w.must(err)
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
-	w.applyRights()
+	w.must(kit.Apply(w.t.Context(), w, filepath.Join("..", "..", "deploy", "dpu", "snap-node-driver-rbac.yaml")))
 	user, err := env.AddUser(envtest.User{Name: "system:serviceaccount:" + ns + ":snap-node-driver"}, nil)
 	w.must(err)
 	config, err := user.KubeConfig()
 	w.must(err)
 	w.kubeconfig = filepath.Join(w.root, "kubeconfig")
 	w.must(os.WriteFile(w.kubeconfig, config, 0o600))
-}
-
-func (w *world) applyRights() {
-	w.t.Helper()
-	manifest, err := os.ReadFile(filepath.Join("..", "..", "deploy", "dpu", "snap-node-driver-rbac.yaml"))
-	w.must(err)
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
-	for {
-		obj := &unstructured.Unstructured{}
-		if err := decoder.Decode(obj); errors.Is(err, io.EOF) {
-			return
-		} else if err != nil {
-			w.t.Fatal(err)
-		}
-		w.create(obj)
-	}
 }
 
 func (w *world) startSNAP() {
