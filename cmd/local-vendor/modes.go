@@ -38,7 +38,7 @@ func (o *options) runController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	register := o.controllerServices(storage, controllercsi.Options{Platform: platform, BlockOnly: true})
+	register := o.controllerServices(storage, controllercsi.Options{Platform: platform, SharedFilesystem: true})
 	return obs.Beside(ctx, o.metrics, metrics.Registry, storage.Ready, func(ctx context.Context) error {
 		return csiserver.Serve(ctx, o.endpoint, register, csiserver.Options{Logger: ctrl.Log, Timeout: o.timeout, Metrics: metrics.Registry})
 	})
@@ -71,7 +71,7 @@ func (o *options) runPlugin(ctx context.Context) error {
 	}
 	server := vendorplugin.NewServer(vendorplugin.Options{
 		Name: o.name, Version: version.Version, Provider: o.provider, Host: platform.Host,
-		Capabilities: vendorplugin.Capabilities{Block: true, Get: true, List: true},
+		Capabilities: vendorplugin.Capabilities{Block: true, Filesystem: true, Get: true, List: true},
 		// SNAP may start after the plugin: until then the plugin is starting.
 		Ready:   func(ctx context.Context) (bool, error) { return reaches(ctx, snap) == nil, nil },
 		Timeout: o.timeout, Logger: ctrl.Log,

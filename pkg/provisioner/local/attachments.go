@@ -48,7 +48,7 @@ func (s *Storage) attach(ctx context.Context, spec provisioner.AttachSpec) (prov
 			return provisioner.Attachment{}, err
 		}
 	}
-	if granted := s.target != nil && s.granted(spec.VolumeID, spec.Node, &h); !done || granted {
+	if granted := s.target != nil && !have.shared() && s.granted(spec.VolumeID, spec.Node, &h); !done || granted {
 		if err := ctx.Err(); err != nil {
 			return provisioner.Attachment{}, err
 		}
@@ -60,7 +60,7 @@ func (s *Storage) attach(ctx context.Context, spec provisioner.AttachSpec) (prov
 			return provisioner.Attachment{}, err
 		}
 	}
-	return s.attachment(spec, h), nil
+	return s.attachment(spec, have, h), nil
 }
 
 // roomOn refuses a node that has as many volumes as it may.
@@ -94,9 +94,9 @@ func (s *Storage) attachable(spec provisioner.AttachSpec) (record, error) {
 	if !s.nodeExists(spec.Node) {
 		return record{}, fmt.Errorf("the node is not known: %w", provisioner.ErrNotFound)
 	}
-	if _, err := os.Stat(s.imagePath(spec.VolumeID)); errors.Is(err, fs.ErrNotExist) {
-		return record{}, fmt.Errorf("its image %s is gone, restore it from a backup: %w",
-			s.imagePath(spec.VolumeID), provisioner.ErrPrecondition)
+	data := s.dataPath(spec.VolumeID, have)
+	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
+		return record{}, fmt.Errorf("its data, %s, is gone, restore it from a backup: %w", data, provisioner.ErrPrecondition)
 	} else if err != nil {
 		return record{}, err
 	}
@@ -132,9 +132,12 @@ func single(have record, use []provisioner.AccessMode) bool {
 	return provisioner.SingleNode(have.AccessModes) || (len(use) > 0 && provisioner.SingleNode(use))
 }
 
-func (s *Storage) attachment(spec provisioner.AttachSpec, h holder) provisioner.Attachment {
+func (s *Storage) attachment(spec provisioner.AttachSpec, have record, h holder) provisioner.Attachment {
 	publish := map[string]string{ContextPath: s.imagePath(spec.VolumeID)}
-	if s.target != nil {
+	switch {
+	case have.shared():
+		publish = map[string]string{ContextDirectory: s.directoryPath(spec.VolumeID), ContextNode: spec.Node}
+	case s.target != nil:
 		export := blocktarget.Export{Volume: spec.VolumeID, Node: spec.Node, Token: s.token(spec.VolumeID, spec.Node, h.Grant)}
 		publish = map[string]string{ContextTargetAddress: s.target.Address, ContextTargetExport: export.String()}
 	}
@@ -150,7 +153,10 @@ func (s *Storage) attachment(spec provisioner.AttachSpec, h holder) provisioner.
 // the volume any more, wherever the node is; a target that cannot be asked is
 // ErrUnavailable, and the node counts as having the volume until it could be.
 //
-// Without one it only keeps the books: files cannot be taken from a process that
+// So it is for a directory, which no target can serve: while the node's plugin has
+// it open, Detach fails with ErrUnavailable.
+//
+// An image without a target is only kept in the books: files cannot be taken from a process that
 // has them open, so a node loses the volume when the plugin there closes its
 // device, which has to come first. See provisioner.Attachments.
 func (s *Storage) Detach(ctx context.Context, volumeID, node string) error {

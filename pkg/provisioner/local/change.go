@@ -55,6 +55,9 @@ func (s *Storage) modify(ctx context.Context, id string, parameters map[string]s
 	}
 	if want != have.Limits {
 		have.Limits = want
+		if err := checkDirectory(have); err != nil {
+			return err
+		}
 		if err := s.save(id, have); err != nil {
 			return err
 		}

@@ -26,6 +26,9 @@ func (s *Storage) createFrom(ctx context.Context, spec provisioner.VolumeSpec, f
 	if err != nil {
 		return provisioner.Volume{}, err
 	}
+	if err := onlyImage(want, "made as a copy"); err != nil {
+		return provisioner.Volume{}, err
+	}
 	want.Source = &source{Snapshot: from.SnapshotID, Volume: from.VolumeID}
 	id := idOf(spec.Name)
 	return s.create(ctx, id, spec, want, func(ctx context.Context) (record, error) { return s.copyInto(ctx, id, spec, want) })

@@ -49,8 +49,10 @@ func (s *Storage) expand(ctx context.Context, id string, bytes, limit int64) (in
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if err := s.lengthen(id, have, size); err != nil {
-		return 0, err
+	if !have.shared() { // a directory has no end
+		if err := s.lengthen(id, have, size); err != nil {
+			return 0, err
+		}
 	}
 	have.CapacityBytes = size
 	return size, s.save(id, have)

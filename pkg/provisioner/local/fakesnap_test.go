@@ -10,9 +10,10 @@ import (
 
 // fakeSNAP is the part of a SNAP service that Host uses.
 type fakeSNAP struct {
-	mu    sync.Mutex
-	bdevs map[string]snaprpc.Bdev
-	specs []snaprpc.AIOSpec
+	mu     sync.Mutex
+	bdevs  map[string]snaprpc.Bdev
+	fsdevs map[string]string
+	specs  []snaprpc.AIOSpec
 	// targets are the calls to make a bdev over a target.
 	targets []snaprpc.TargetSpec
 	fail    map[string][]error
@@ -20,7 +21,7 @@ type fakeSNAP struct {
 }
 
 func newFakeSNAP() *fakeSNAP {
-	return &fakeSNAP{bdevs: map[string]snaprpc.Bdev{}, fail: map[string][]error{}}
+	return &fakeSNAP{bdevs: map[string]snaprpc.Bdev{}, fsdevs: map[string]string{}, fail: map[string][]error{}}
 }
 
 // next returns the next error injected for a method; the caller holds mu.
@@ -111,4 +112,45 @@ func aioBdev(name, file string) snaprpc.Bdev {
 		Name:           name,
 		DriverSpecific: snaprpc.DriverSpecific{AIO: &snaprpc.AIOBdev{Filename: file}},
 	}
+}
+
+func (f *fakeSNAP) FsdevGetFsdevs(ctx context.Context) ([]snaprpc.FSDev, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.next(ctx, "list fsdevs"); err != nil {
+		return nil, err
+	}
+	var out []snaprpc.FSDev
+	for name, root := range f.fsdevs {
+		d := snaprpc.FSDev{Name: name}
+		d.Module.RootPath = root
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+func (f *fakeSNAP) FsdevAioCreate(ctx context.Context, name, root string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.next(ctx, "create"); err != nil {
+		return err
+	}
+	if f.fsdevs[name] != "" {
+		return &snaprpc.Error{Code: snaprpc.CodeInternal, Message: "Failed to create fsdev"}
+	}
+	f.fsdevs[name] = root
+	return nil
+}
+
+func (f *fakeSNAP) FsdevAioDelete(ctx context.Context, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.next(ctx, "delete"); err != nil {
+		return err
+	}
+	if f.fsdevs[name] == "" {
+		return &snaprpc.Error{Code: snaprpc.CodeNoDevice, Message: "No such device"}
+	}
+	delete(f.fsdevs, name)
+	return nil
 }

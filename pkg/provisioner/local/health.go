@@ -42,8 +42,9 @@ func (f health) Get(_ context.Context, id string) (provisioner.VolumeHealth, err
 	if err != nil {
 		return provisioner.VolumeHealth{}, err
 	}
-	st, err := os.Stat(f.s.imagePath(id))
-	out.Problems = diagnose(have, f.s.imagePath(id), st, err, free)
+	path := f.s.dataPath(id, have)
+	st, err := os.Stat(path)
+	out.Problems = diagnose(have, path, st, err, free)
 	return out, nil
 }
 
@@ -57,7 +58,7 @@ func diagnose(have record, path string, image fs.FileInfo, looked error, free in
 		add(provisioner.DataLoss, reasonImageGone, "image %s is gone: restore it from a snapshot or a backup", path)
 	case looked != nil:
 		add(provisioner.Inaccessible, reasonImageUnread, "image %s cannot be looked at: %v", path, looked)
-	case image.Size() < have.CapacityBytes:
+	case !have.shared() && image.Size() < have.CapacityBytes:
 		add(provisioner.DataLoss, reasonImageShort, "image %s has %d bytes and had %d: restore it from a snapshot or a backup", path, image.Size(), have.CapacityBytes)
 	}
 	if have.Provisioning == Thin && free < lowWater {

@@ -26,11 +26,14 @@ type rpc interface {
 	BdevAioDelete(ctx context.Context, name string) error
 	BdevMoorTargetCreate(ctx context.Context, spec snaprpc.TargetSpec) (string, error)
 	BdevMoorTargetDelete(ctx context.Context, name string) error
+	FsdevGetFsdevs(ctx context.Context) ([]snaprpc.FSDev, error)
+	FsdevAioCreate(ctx context.Context, name, rootPath string) error
+	FsdevAioDelete(ctx context.Context, name string) error
 }
 
 // Host implements provisioner.Host on a DPU: the device of a volume is a bdev
 // over the target if the volume was attached through one, else an AIO bdev over
-// its image. The SNAP service's own list is the truth.
+// its image; that of a directory is an fsdev. The SNAP service's own list is the truth.
 type Host struct {
 	rpc       rpc
 	targetDir string
@@ -55,14 +58,17 @@ func (h *Host) Open(ctx context.Context, spec provisioner.OpenSpec) (provisioner
 }
 
 func (h *Host) open(ctx context.Context, spec provisioner.OpenSpec) (provisioner.Device, error) {
-	if err := openable(spec); err != nil {
-		return provisioner.Device{}, err
+	if spec.VolumeID == "" {
+		return provisioner.Device{}, fmt.Errorf("no volume is named: %w", provisioner.ErrInvalid)
 	}
 	unlock, ok := h.locks.TryLock(spec.VolumeID)
 	if !ok {
 		return provisioner.Device{}, fmt.Errorf("another operation on it is under way: %w", provisioner.ErrBusy)
 	}
 	defer unlock()
+	if spec.Mode == provisioner.Filesystem {
+		return fsDevice(spec.VolumeID, fsDeviceOf(spec.VolumeID)), h.openDirectory(ctx, spec)
+	}
 	open := h.openImage
 	if spec.PublishContext[ContextTargetExport] != "" || spec.PublishContext[ContextTargetAddress] != "" {
 		open = h.openTarget
@@ -111,17 +117,6 @@ func (h *Host) make(ctx context.Context, want snaprpc.AIOSpec) error {
 		}
 	}
 	return fmt.Errorf("make device %s over %s: %w", want.Name, want.Filename, kind(err))
-}
-
-// openable refuses what this vendor can open in no way.
-func openable(spec provisioner.OpenSpec) error {
-	switch {
-	case spec.VolumeID == "":
-		return fmt.Errorf("no volume is named: %w", provisioner.ErrInvalid)
-	case spec.Mode == provisioner.Filesystem:
-		return fmt.Errorf("this vendor makes block devices only, ask for volumeMode Block: %w", provisioner.ErrUnsupported)
-	}
-	return nil
 }
 
 // imageOf returns the path of the volume's image on this DPU. Only the file
@@ -199,7 +194,7 @@ func (h *Host) find(ctx context.Context, name string) (*snaprpc.Bdev, error) {
 // the volume's own is gone already. See provisioner.Host.
 func (h *Host) Close(ctx context.Context, volumeID, deviceName string) error {
 	name := deviceOf(volumeID)
-	if volumeID == "" || (deviceName != "" && deviceName != name) {
+	if volumeID == "" || (deviceName != "" && deviceName != name && deviceName != fsDeviceOf(volumeID)) {
 		return nil
 	}
 	if err := h.close(ctx, volumeID, name); err != nil {
@@ -223,6 +218,9 @@ func (h *Host) close(ctx context.Context, volumeID, name string) error {
 			return err
 		}
 	}
+	if err := h.closeDirectory(ctx, volumeID); err != nil {
+		return err
+	}
 	return h.forget(volumeID)
 }
 
@@ -232,10 +230,17 @@ func (h *Host) Lookup(ctx context.Context, volumeID string) (provisioner.Device,
 	if err != nil {
 		return provisioner.Device{}, fmt.Errorf("look up the device of volume %s: %w", volumeID, err)
 	}
-	if b == nil || !h.ours(*b) {
+	if b != nil && h.ours(*b) {
+		return device(volumeID), nil
+	}
+	shared, err := h.findFS(ctx, fsDeviceOf(volumeID))
+	if err != nil {
+		return provisioner.Device{}, fmt.Errorf("look up the device of volume %s: %w", volumeID, err)
+	}
+	if shared == nil {
 		return provisioner.Device{}, fmt.Errorf("volume %s has no device here: %w", volumeID, provisioner.ErrNotFound)
 	}
-	return device(volumeID), nil
+	return fsDevice(volumeID, shared.Name), nil
 }
 
 // List returns the devices of the platform, ordered by volume. See
@@ -245,7 +250,10 @@ func (h *Host) List(ctx context.Context) ([]provisioner.Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the devices of the snap service: %w", kind(err))
 	}
-	var out []provisioner.Device
+	out, err := h.directories(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, b := range list {
 		id, hashed, ok := volumeOf(b.Name)
 		if !ok || !h.ours(b) {

@@ -95,7 +95,7 @@ func TestHostRefuses(t *testing.T) {
 		change func(*provisioner.OpenSpec, *fakeSNAP, *Storage)
 		err    error
 	}{
-		"a file system": {err: provisioner.ErrUnsupported, change: func(o *provisioner.OpenSpec, _ *fakeSNAP, _ *Storage) {
+		"a file system of an image": {err: provisioner.ErrInvalid, change: func(o *provisioner.OpenSpec, _ *fakeSNAP, _ *Storage) {
 			o.Mode = provisioner.Filesystem
 		}},
 		"no image named": {err: provisioner.ErrInvalid, change: func(o *provisioner.OpenSpec, _ *fakeSNAP, _ *Storage) {

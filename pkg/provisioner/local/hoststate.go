@@ -17,8 +17,8 @@ func (h *Host) remember(volumeID string) error {
 	if _, hashed, _ := volumeOf(name); !hashed {
 		return nil
 	}
-	if err := os.MkdirAll(h.stateDir, 0o750); err != nil {
-		return fmt.Errorf("make state directory: %w", err)
+	if err := makeDir(h.stateDir); err != nil {
+		return err
 	}
 	if err := replaceFile(filepath.Join(h.stateDir, name), []byte(volumeID)); err != nil {
 		return fmt.Errorf("remember the volume of device %s: %w", name, err)
@@ -40,7 +40,7 @@ func (h *Host) recall(name string) (string, error) {
 }
 
 func (h *Host) forget(volumeID string) error {
-	if err := ignoreMissing(os.Remove(filepath.Join(h.stateDir, deviceOf(volumeID)))); err != nil {
+	if err := removeMissing(filepath.Join(h.stateDir, deviceOf(volumeID))); err != nil {
 		return fmt.Errorf("forget the device of volume %s: %w", volumeID, err)
 	}
 	return nil

@@ -54,6 +54,9 @@ func (r record) volume(id string) provisioner.Volume {
 		Parameters:    r.Parameters,
 		Context:       map[string]string{ContextImage: id + ".img"},
 	}
+	if r.shared() {
+		v.Context = map[string]string{ContextDirectory: id + directorySuffix}
+	}
 	if r.Source != nil {
 		v.Source = provisioner.Source{SnapshotID: r.Source.Snapshot, VolumeID: r.Source.Volume}
 	}
@@ -164,6 +167,16 @@ func syncDir(dir string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// removeMissing removes a file; one that is gone is success.
+func removeMissing(path string) error { return ignoreMissing(os.Remove(path)) }
+
+func makeDir(path string) error {
+	if err := os.MkdirAll(path, 0o750); err != nil {
+		return fmt.Errorf("make state directory: %w", err)
+	}
+	return nil
 }
 
 func ignoreMissing(err error) error {

@@ -80,6 +80,9 @@ func (s *Storage) keep(ctx context.Context, group string, names map[string]strin
 		if !found {
 			return nil, fmt.Errorf("volume %q: %w", volume, provisioner.ErrNotFound)
 		}
+		if err := onlyImage(have, "kept in a snapshot"); err != nil {
+			return nil, err
+		}
 		d, err := newDraft(s.snapshotPath(idOf(names[volume]), ".img"))
 		if err != nil {
 			return nil, err

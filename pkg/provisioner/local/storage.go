@@ -28,6 +28,11 @@ const (
 const (
 	// ContextImage is the file name of the image in the target directory.
 	ContextImage = "moor.dev/image"
+	// ContextDirectory takes the place of ContextImage and ContextPath for a
+	// volume that is a directory.
+	ContextDirectory = "moor.dev/directory"
+	// ContextNode is the node that a directory was attached to.
+	ContextNode = "moor.dev/node"
 	// ContextPath is the path of the image as the controller knows it.
 	ContextPath = "moor.dev/image-path"
 	// ContextReadOnly is "true" in the publish context of a node that may

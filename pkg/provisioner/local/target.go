@@ -136,7 +136,7 @@ func (s *Storage) granted(volumeID, node string, h *holder) bool {
 // the target has confirmed that it put out those who were, the nodes count as
 // having the volume.
 func (s *Storage) revoke(ctx context.Context, volumeID, node string, have record, nodes []string) error {
-	if s.target == nil {
+	if s.target == nil && !have.shared() {
 		return needsTarget(have, nodes)
 	}
 	changed := false
@@ -150,6 +150,9 @@ func (s *Storage) revoke(ctx context.Context, volumeID, node string, have record
 		if err := s.save(volumeID, have); err != nil {
 			return err
 		}
+	}
+	if have.shared() {
+		return s.unopened(volumeID, nodes)
 	}
 	if err := s.target.Revoker.Revoke(ctx, volumeID, node); err != nil {
 		return fmt.Errorf("nobody new is let in, but who is in may write until the target answers, repeat: %w: %w",

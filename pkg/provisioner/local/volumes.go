@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -23,6 +24,9 @@ func (s *Storage) Create(ctx context.Context, spec provisioner.VolumeSpec) (prov
 	}
 	id := idOf(spec.Name)
 	v, err := s.create(ctx, id, spec, want, func(ctx context.Context) (record, error) {
+		if want.shared() {
+			return want, s.makeDirectory(id)
+		}
 		return want, s.makeImage(id, want, func(*os.File) error { return ctx.Err() })
 	})
 	if err != nil {
@@ -95,11 +99,12 @@ func (s *Storage) parse(spec provisioner.VolumeSpec) (record, error) {
 	if err != nil {
 		return record{}, err
 	}
-	return record{
+	out := record{
 		Name: spec.Name, CapacityBytes: size, AccessModes: slices.Clone(spec.AccessModes),
 		Mode: spec.Mode, Provisioning: provisioning, Parameters: maps.Clone(spec.Parameters),
 		Limits: bounds,
-	}, nil
+	}
+	return out, checkDirectory(out)
 }
 
 // sizeOf chooses the size of a volume in bytes: the least one asked for,
@@ -226,7 +231,12 @@ func (s *Storage) delete(ctx context.Context, id string) error {
 		return err
 	}
 	for _, path := range []string{s.recordPath(id), s.imagePath(id)} {
-		if err := ignoreMissing(os.Remove(path)); err != nil {
+		if err := removeMissing(path); err != nil {
+			return err
+		}
+	}
+	for _, path := range []string{s.directoryPath(id), filepath.Join(s.dir, id+usersSuffix)} {
+		if err := removeTree(path); err != nil {
 			return err
 		}
 	}
