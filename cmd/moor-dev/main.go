@@ -16,7 +16,11 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	err := root().ExecuteContext(ctx)
+	cmd := root()
+	if helper(os.Args[0]) {
+		cmd.SetArgs(append([]string{mountFSCommand}, os.Args[1:]...))
+	}
+	err := cmd.ExecuteContext(ctx)
 	if err == nil {
 		return
 	}
@@ -38,6 +42,6 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(up(), down(), leftovers(), status(), logs(), execIn(), powerOff(), powerOn(), build(), machineInit(), demoCommand())
+	cmd.AddCommand(up(), down(), leftovers(), status(), logs(), execIn(), powerOff(), powerOn(), build(), machineInit(), mountFS(), demoCommand())
 	return cmd
 }

@@ -46,7 +46,7 @@ func (o *options) runController(ctx context.Context) error {
 		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, nil, csispec.PluginCapability_Service_CONTROLLER_SERVICE))
 		csispec.RegisterControllerServer(s, controllercsi.New(controllercsi.Options{
 			Platform: platform, NodeExpands: true,
-			Parameters: controllercsi.DPFParameters, BlockOnly: true,
+			Parameters: controllercsi.DPFParameters, BlockOnly: true, Shares: dpf.SharesFilesystem,
 		}))
 	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})
 	return ended(ctx, err)

@@ -32,6 +32,8 @@ type nodeOptions struct {
 	maxVolumes   int64
 	deviceID     string
 	loadDriver   bool
+	loadVirtio   bool
+	sharedType   string
 	createVFs    bool
 	roots        hostdev.Roots
 	registry     string
@@ -48,6 +50,8 @@ func (n *nodeOptions) bind(fs *pflag.FlagSet) {
 	fs.Int64Var(&n.maxVolumes, "max-volumes-per-node", 0, "how many volumes this node takes; 0: as many as there are virtual functions (node)")
 	fs.StringVar(&n.deviceID, "node-snap-controller-device-id", "6001", "PCI device id of the emulated physical functions (node)")
 	fs.BoolVar(&n.loadDriver, "node-nvme-load-driver", true, "bind the nvme driver to functions that have none (node)")
+	fs.BoolVar(&n.loadVirtio, "node-virtiofs-load-driver", true, "bind the virtio-pci driver to virtio-fs functions that have none (node)")
+	fs.StringVar(&n.sharedType, "node-virtiofs-filesystem-type", nodecsi.DefaultSharedType, "type that file systems shown by virtio-fs are mounted as (node)")
 	fs.BoolVar(&n.createVFs, "node-nvme-create-vfs", true, "make the virtual functions at start (node)")
 	fs.StringVar(&n.roots.Sysfs, "sysfs-root", roots.Sysfs, "where sysfs is (node)")
 	fs.StringVar(&n.roots.Dev, "dev-root", roots.Dev, "where device files are (node)")
@@ -63,7 +67,7 @@ func (o *options) runNode(ctx context.Context) error {
 	if o.node.id == "" {
 		return fmt.Errorf("--node-id is required: the name of this node in Kubernetes")
 	}
-	finder := &hostdev.Finder{Roots: o.node.roots, Bind: o.node.loadDriver}
+	finder := &hostdev.Finder{Roots: o.node.roots, Bind: o.node.loadDriver, BindShared: o.node.loadVirtio}
 	if err := o.prepare(ctx, finder); err != nil {
 		return err
 	}
@@ -123,7 +127,8 @@ func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc
 	return nodecsi.New(nodecsi.Options{
 		NodeID: o.node.id, Host: platform.Host, Attachments: platform.Attachments,
 		Mounter: nodecsi.NewMounter(), Devices: nodecsi.HostDevices{},
-		Formatter:  &hostdev.Formatter{Runner: hostdev.Commands{}},
+		Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
+		Shares:    dpf.SharesFilesystem, SharedType: o.node.sharedType,
 		MaxVolumes: o.node.maxVolumes,
 		Functions:  func() (int64, error) { return finder.VirtualFunctions(o.node.deviceID) },
 	}), nil

@@ -161,6 +161,7 @@ func (o *options) reconciler(ctx context.Context, c client.Client, live client.R
 	openService := func(socket string) provisioner.DPU {
 		return snap.New(snaprpc.New(socket, o.timeout), snap.Options{
 			Reserved: func(ctx context.Context) map[string]string { return r.Reserved(ctx) },
+			Recorded: func(ctx context.Context) map[string]string { return r.Functions(ctx) },
 		})
 	}
 	r = dpu.New(dpu.Options{

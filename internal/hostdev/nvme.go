@@ -39,8 +39,9 @@ type Block struct {
 type Finder struct {
 	Roots Roots
 	Clock clock.Clock
-	// Bind makes Wait bind the nvme driver to a function that has none.
-	Bind bool
+	// Bind makes Wait bind the nvme driver to a function that has none, and
+	// BindShared WaitShared that of virtio.
+	Bind, BindShared bool
 }
 
 func (f *Finder) clock() clock.Clock {
@@ -192,7 +193,7 @@ func (f *Finder) await(ctx context.Context, address string, find func() (Block, 
 		if b, err = find(); err == nil || !f.Bind || !errors.Is(err, ErrAbsent) {
 			return err
 		}
-		if bindErr := f.bindIfUnbound(address); bindErr != nil {
+		if bindErr := f.bindTo(address, nvmeDriver); bindErr != nil {
 			return fmt.Errorf("%w; %w", err, bindErr)
 		}
 		return err
@@ -200,21 +201,21 @@ func (f *Finder) await(ctx context.Context, address string, find func() (Block, 
 	return b, err
 }
 
-// bindIfUnbound binds the nvme driver to the function if another driver, or
-// none, has it. A function that is not there is nobody's fault.
-func (f *Finder) bindIfUnbound(address string) error {
+// bindTo binds a driver to the function if another driver, or none, has it. A
+// function that is not there is nobody's fault.
+func (f *Finder) bindTo(address, driver string) error {
 	addr, err := NormalizeAddress(address)
 	if err != nil {
 		return err
 	}
-	driver, err := f.Driver(addr)
-	if errors.Is(err, ErrAbsent) || driver == nvmeDriver {
+	have, err := f.Driver(addr)
+	if errors.Is(err, ErrAbsent) || have == driver {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return f.BindDriver(addr, nvmeDriver)
+	return f.BindDriver(addr, driver)
 }
 
 // List returns every NVMe namespace behind a PCI function that has size and

@@ -98,6 +98,9 @@ type Device struct {
 	Name string
 	// Path is its file in /dev; empty where there is none.
 	Path string
+	// Tag is what a host mounts, of a device that is a file system; it has no
+	// Path.
+	Tag string
 	// Mode is how it was opened.
 	Mode VolumeMode
 }

@@ -104,9 +104,17 @@ func (c *Cluster) specOf(b box) (machine.Spec, error) {
 		return spec, err
 	}
 	spec.Binds = append(spec.Binds, identity...)
+	if b.pods != "" {
+		spec.Binds = append(spec.Binds, machine.Bind{Source: filepath.Join(c.meta.BinDir, "moor-dev"), Target: FSHelper})
+	}
 	spec.Cgroups, err = cgroup.ProcsFiles(b.name)
 	return spec, err
 }
+
+// FSHelper is what mount(8) runs for file systems of the types "fuse.*". In a
+// host of the bed that is the program moor-dev: it mounts what the emulated DPU
+// shows where the kernel of a real host mounts virtio-fs.
+const FSHelper = "/sbin/mount.fuse3"
 
 // identityBinds give the machine an identity of its own, which stays, and a
 // boot identity, which is new with each boot: by it the kubelet knows that the

@@ -123,6 +123,35 @@ func devices(ctx context.Context, dpu string) ([]string, error) {
 	for _, b := range bdevs {
 		out = append(out, fmt.Sprintf("%s: bdev %s", dpu, b.Name))
 	}
+	shared, err := shared(ctx, dpu)
+	return append(out, shared...), err
+}
+
+// shared lists the fsdevs, devices and functions of virtio-fs of one DPU.
+func shared(ctx context.Context, dpu string) ([]string, error) {
+	snap := SNAP(dpu)
+	fsdevs, err := snap.FsdevGetFsdevs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the fsdevs of %s: %w", dpu, err)
+	}
+	var out []string
+	for _, d := range fsdevs {
+		out = append(out, fmt.Sprintf("%s: fsdev %s", dpu, d.Name))
+	}
+	devices, err := snap.VirtioFSDevices(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the virtio-fs devices of %s: %w", dpu, err)
+	}
+	for _, d := range devices {
+		out = append(out, fmt.Sprintf("%s: virtio-fs device %s", dpu, d.Name))
+	}
+	functions, err := snap.VirtioFSFunctions(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the virtio-fs functions of %s: %w", dpu, err)
+	}
+	for _, f := range functions {
+		out = append(out, fmt.Sprintf("%s: virtio-fs function %s", dpu, f.VUID))
+	}
 	return out, nil
 }
 
@@ -130,12 +159,14 @@ func devices(ctx context.Context, dpu string) ([]string, error) {
 // namespaces.
 func files() ([]string, error) {
 	var out []string
-	volumes, err := filepath.Glob(filepath.Join(layout.TargetSource(), "*.img"))
-	if err != nil {
-		return nil, err
-	}
-	for _, v := range volumes {
-		out = append(out, "target: "+filepath.Base(v))
+	for _, kind := range []string{"*.img", "*.dir", "*.users"} {
+		volumes, err := filepath.Glob(filepath.Join(layout.TargetSource(), kind))
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range volumes {
+			out = append(out, "target: "+filepath.Base(v))
+		}
 	}
 	loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {

@@ -20,10 +20,16 @@ const (
 	ParamFunctionType = "functionType"
 	// ParamHotplug is a boolean, default false; true needs pf.
 	ParamHotplug = "hotplugFunction"
+	// ParamEmulation is nvme (default) or virtiofs, in any case. It is Moor's:
+	// DPF has a flag for it, and a second driver.
+	ParamEmulation = "emulation"
+
+	emulationNVMe     = "nvme"
+	emulationVirtioFS = "virtiofs"
 )
 
 var ourParameters = []string{
-	ParamPolicy, ParamFunctionType, ParamHotplug,
+	ParamPolicy, ParamFunctionType, ParamHotplug, ParamEmulation,
 	ParamMaxShares, ParamReplicas, ParamWarmth, ParamReleaseAfter, ParamFailover,
 }
 
@@ -33,7 +39,7 @@ const maxTypos = 2
 
 // DPFParameters checks the parameters of a DPF StorageClass. The result holds
 // policy, functionType (lower case) and hotplugFunction ("true" or "false"),
-// always all three, those of replication that are given, and every key that is
+// always all three, emulation if it is not nvme, those of replication that are given, and every key that is
 // not ours untouched; the keys that sidecars add are dropped. Every error wraps
 // ErrInvalid.
 func DPFParameters(in map[string]string) (map[string]string, error) {
@@ -47,6 +53,9 @@ func DPFParameters(in map[string]string) (map[string]string, error) {
 	if strings.TrimSpace(out[ParamPolicy]) == "" {
 		return nil, csiserver.Invalid("the StorageClass has no parameter %q: name the DPUStoragePolicy there", ParamPolicy)
 	}
+	if err := parseEmulation(out); err != nil {
+		return nil, err
+	}
 	function, err := parseFunction(out)
 	if err != nil {
 		return nil, err
@@ -58,12 +67,36 @@ func DPFParameters(in map[string]string) (map[string]string, error) {
 	if hotplug && function == string(provisioner.VF) {
 		return nil, csiserver.Invalid("%s=true needs %s=pf: a virtual function cannot be hot-plugged", ParamHotplug, ParamFunctionType)
 	}
+	if out[ParamEmulation] == emulationVirtioFS && !hotplug {
+		return nil, csiserver.Invalid("%s=%s needs %s=pf and %s=true: virtio-fs is shown on hot-plugged physical functions alone; leave both out, or give them so",
+			ParamEmulation, emulationVirtioFS, ParamFunctionType, ParamHotplug)
+	}
 	if err := parseReplication(out); err != nil {
 		return nil, err
 	}
 	out[ParamFunctionType] = function
 	out[ParamHotplug] = strconv.FormatBool(hotplug)
 	return out, nil
+}
+
+// parseEmulation leaves virtiofs there, in lower case, with the only function
+// that there is for it as the default, and takes nvme out.
+func parseEmulation(params map[string]string) error {
+	switch e := strings.ToLower(params[ParamEmulation]); e {
+	case "", emulationNVMe:
+		delete(params, ParamEmulation)
+	case emulationVirtioFS:
+		params[ParamEmulation] = e
+		if params[ParamFunctionType] == "" {
+			params[ParamFunctionType] = string(provisioner.PF)
+		}
+		if params[ParamHotplug] == "" {
+			params[ParamHotplug] = "true"
+		}
+	default:
+		return csiserver.Invalid("parameter %s is %q, allowed are %s and %s", ParamEmulation, params[ParamEmulation], emulationNVMe, emulationVirtioFS)
+	}
+	return nil
 }
 
 func parseFunction(params map[string]string) (string, error) {

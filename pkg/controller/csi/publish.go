@@ -36,7 +36,7 @@ func (s *Server) parsePublish(req *csi.ControllerPublishVolumeRequest) (provisio
 	if err != nil {
 		return none, err
 	}
-	if err := s.usable([]csiserver.Capability{c}); err != nil {
+	if err := s.usable([]csiserver.Capability{c}, s.shares(req.GetVolumeContext())); err != nil {
 		return none, err
 	}
 	return provisioner.AttachSpec{

@@ -42,6 +42,10 @@ type Options struct {
 	// between nodes. Otherwise a volume that several nodes may write is
 	// refused as a file system: ext4 and xfs on two nodes destroy it.
 	SharedFilesystem bool
+	// Shares reports whether a volume with these parameters, or with this
+	// volume context, is a file system of the platform itself, whatever
+	// BlockOnly and SharedFilesystem say of the others; nil: none is.
+	Shares func(map[string]string) bool
 	// DefaultBytes is the size of a volume that asks for none; 0 is 1 GiB.
 	DefaultBytes int64
 	// Topology is where every volume of the platform can be reached from; nil
@@ -83,19 +87,25 @@ func StripReserved(in map[string]string) (map[string]string, error) {
 	return out, nil
 }
 
-// usable refuses what no platform can do safely with caps.
-func (s *Server) usable(caps []csiserver.Capability) error {
+// usable refuses what no platform can do safely with caps. shared is what
+// Options.Shares says of the volume.
+func (s *Server) usable(caps []csiserver.Capability, shared bool) error {
 	for _, c := range caps {
-		if err := csiserver.Unshared(c); err != nil && !s.o.SharedFilesystem {
+		if shared && c.Mode == provisioner.Block {
+			return csiserver.Invalid("the volume is a file system of the platform: volumeMode Filesystem is wanted, or a StorageClass that shows block devices")
+		}
+		if err := csiserver.Unshared(c); err != nil && !s.o.SharedFilesystem && !shared {
 			return err
 		}
 	}
 	return nil
 }
 
+func (s *Server) shares(keys map[string]string) bool { return s.o.Shares != nil && s.o.Shares(keys) }
+
 // platformMode is the mode in which the platform is asked for the volume.
-func (s *Server) platformMode(m provisioner.VolumeMode) provisioner.VolumeMode {
-	if s.o.BlockOnly {
+func (s *Server) platformMode(m provisioner.VolumeMode, shared bool) provisioner.VolumeMode {
+	if s.o.BlockOnly && !shared {
 		return provisioner.Block
 	}
 	return m

@@ -124,6 +124,15 @@ func TestCreateVolume(t *testing.T) {
 				Parameters: params{"policy": "p", "functionType": "pf", "hotplugFunction": "false"},
 			},
 		},
+		"a file system of the platform among block devices": {
+			Options{BlockOnly: true, Parameters: DPFParameters, Shares: virtiofs},
+			&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(mnmw, "")), Parameters: params{"policy": "p", "emulation": "virtiofs"}},
+			provisioner.VolumeSpec{
+				Name: "v", CapacityBytes: gib, Mode: provisioner.Filesystem,
+				AccessModes: []provisioner.AccessMode{provisioner.ReadWriteMany},
+				Parameters:  params{"policy": "p", "functionType": "pf", "hotplugFunction": "true", "emulation": "virtiofs"},
+			},
+		},
 		"a shared file system": {
 			Options{SharedFilesystem: true},
 			&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(mnmw, ""))},

@@ -46,10 +46,11 @@ func (s *Server) differs(req *csi.ValidateVolumeCapabilitiesRequest, v provision
 	if err != nil {
 		return err.Error()
 	}
-	if err := s.usable(caps); err != nil {
+	shared := s.o.Shares != nil && v.Mode == provisioner.Filesystem
+	if err := s.usable(caps, shared); err != nil {
 		return err.Error()
 	}
-	if mode := s.platformMode(caps[0].Mode); v.Mode != "" && v.Mode != mode {
+	if mode := s.platformMode(caps[0].Mode, shared); v.Mode != "" && v.Mode != mode {
 		return fmt.Sprintf("the volume has mode %s, asked was %s", v.Mode, mode)
 	}
 	for _, m := range csiserver.AccessModes(caps) {

@@ -91,7 +91,8 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (provisioner.VolumeSp
 	if err != nil {
 		return none, err
 	}
-	if err := s.usable(caps); err != nil {
+	shared := s.shares(req.GetParameters())
+	if err := s.usable(caps, shared); err != nil {
 		return none, err
 	}
 	size, limit, err := parseSize(req.GetCapacityRange(), s.o.DefaultBytes)
@@ -104,7 +105,7 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (provisioner.VolumeSp
 	}
 	return provisioner.VolumeSpec{
 		Name: req.GetName(), CapacityBytes: size, LimitBytes: limit,
-		AccessModes: csiserver.AccessModes(caps), Mode: s.platformMode(caps[0].Mode),
+		AccessModes: csiserver.AccessModes(caps), Mode: s.platformMode(caps[0].Mode, shared),
 		Parameters: params, Mutable: req.GetMutableParameters(),
 	}, nil
 }

@@ -14,7 +14,7 @@ import (
 // attach asks for the volume, waits until this node has it, and returns what
 // ControllerPublishVolume would have.
 func (s *Server) attach(ctx context.Context, req *csi.NodeStageVolumeRequest, c csiserver.Capability) (map[string]string, error) {
-	if err := csiserver.Unshared(c); err != nil {
+	if err := csiserver.Unshared(c); err != nil && (s.o.Shares == nil || !s.o.Shares(req.GetVolumeContext())) {
 		return nil, err
 	}
 	a, err := s.o.Attachments.Attach(ctx, provisioner.AttachSpec{

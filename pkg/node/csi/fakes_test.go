@@ -165,10 +165,12 @@ func (m *machine) Check(context.Context, string, string) error { return m.checkE
 // host opens volume "vN" as the device given for it.
 type host struct {
 	paths map[string]string
-	open  map[string]bool
-	err   error
-	last  provisioner.OpenSpec
-	log   []string
+	// tags are those of volumes that are file systems.
+	tags map[string]string
+	open map[string]bool
+	err  error
+	last provisioner.OpenSpec
+	log  []string
 }
 
 func (h *host) Open(_ context.Context, s provisioner.OpenSpec) (provisioner.Device, error) {
@@ -181,6 +183,9 @@ func (h *host) Open(_ context.Context, s provisioner.OpenSpec) (provisioner.Devi
 		return provisioner.Device{}, fmt.Errorf("volume %s: %w", s.VolumeID, provisioner.ErrNotFound)
 	}
 	h.open[s.VolumeID] = true
+	if tag := h.tags[s.VolumeID]; tag != "" {
+		return provisioner.Device{VolumeID: s.VolumeID, Name: tag, Tag: tag, Mode: provisioner.Filesystem}, nil
+	}
 	return provisioner.Device{VolumeID: s.VolumeID, Name: filepath.Base(p), Path: p, Mode: s.Mode}, nil
 }
 
@@ -193,6 +198,9 @@ func (h *host) Close(_ context.Context, id, name string) error {
 func (h *host) Lookup(_ context.Context, id string) (provisioner.Device, error) {
 	if !h.open[id] {
 		return provisioner.Device{}, provisioner.ErrNotFound
+	}
+	if tag := h.tags[id]; tag != "" {
+		return provisioner.Device{VolumeID: id, Name: tag, Tag: tag}, nil
 	}
 	return provisioner.Device{VolumeID: id, Name: filepath.Base(h.paths[id]), Path: h.paths[id]}, nil
 }

@@ -52,6 +52,8 @@ func (s *Server) deviceProblems(ctx context.Context, id string) ([]provisioner.P
 		return inaccessible(reasonNotOpen, "the volume is not open on this node"), nil
 	case err != nil:
 		return nil, err
+	case dev.Tag != "":
+		return nil, nil // a file system answers by its mounts
 	}
 	if err := s.o.Devices.Readable(dev.Path); err != nil {
 		return inaccessible(reasonDead, "the device does not answer: "+err.Error()), nil

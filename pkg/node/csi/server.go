@@ -9,6 +9,7 @@
 package csi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,6 +58,12 @@ type Options struct {
 	Rescan provisioner.Rescan
 	// Storage returns nil if the storage can be reached; nil: not known.
 	Storage func(context.Context) error
+	// Shares says from a volume's context whether it is a file system that the
+	// platform shares, which several nodes may write; nil: none is.
+	Shares func(volumeContext map[string]string) bool
+	// SharedType is the type such file systems are mounted as; "" is
+	// DefaultSharedType.
+	SharedType string
 	// Topology is where this node is; nil: volumes are reached from anywhere.
 	Topology map[string]string
 }
@@ -70,6 +77,7 @@ type Server struct {
 
 // New makes the service.
 func New(o Options) *Server {
+	o.SharedType = cmp.Or(o.SharedType, DefaultSharedType)
 	return &Server{o: o, mounts: mounts{m: o.Mounter, d: o.Devices}}
 }
 

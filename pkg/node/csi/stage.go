@@ -54,6 +54,9 @@ func (s *Server) openAndMount(ctx context.Context, req *csi.NodeStageVolumeReque
 	if err != nil {
 		return err
 	}
+	if dev.Tag != "" {
+		return s.stageShared(dev.Tag, staging, c)
+	}
 	if dev.Path == "" {
 		return fmt.Errorf("the platform opened device %q, which has no file in /dev", dev.Name)
 	}

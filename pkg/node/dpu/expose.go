@@ -218,11 +218,8 @@ func (r *Reconciler) findVendor(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	switch mode := volumeMode(p.volume); {
-	case !v.can.Supports(mode):
+	if mode := volumeMode(p.volume); !v.can.Supports(mode) {
 		return fmt.Errorf("vendor plugin %s on DPU %s makes no devices of volume mode %s: %w", name, r.o.Node, mode, provisioner.ErrPrecondition)
-	case mode != provisioner.Block:
-		return fmt.Errorf("volume mode %s needs virtio-fs, which is not offered yet; use Block: %w", mode, provisioner.ErrUnsupported)
 	}
 	p.vendor = v
 	return nil
@@ -315,9 +312,13 @@ func (r *Reconciler) confirm(ctx context.Context, p *pass) error {
 	return r.checkClaim(ctx, p)
 }
 
+// exposeSpec is what SNAP is asked to show. The plugin was asked for a device of
+// the volume's mode, so that says which kind it is: a file system is an fsdev.
 func exposeSpec(p *pass) provisioner.ExposeSpec {
 	spec := provisioner.ExposeSpec{
 		Device:       p.dpu.DeviceName,
+		Mode:         volumeMode(p.volume),
+		VUID:         p.dpu.FuncVUID,
 		FunctionType: provisioner.FunctionType(p.attachment.Spec.FunctionType),
 		Hotplug:      p.attachment.Spec.HotplugFunction,
 		PCIAddress:   p.dpu.PCIDeviceAddress,

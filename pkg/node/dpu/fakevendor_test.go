@@ -16,6 +16,8 @@ import (
 type fakeVendor struct {
 	rpc *snaprpc.Client
 	can vendorplugin.Capabilities
+	// dir is the directory of every volume of mode Filesystem.
+	dir string
 
 	mu sync.Mutex
 	// suffix of the names of devices made from now on.
@@ -71,6 +73,11 @@ func (v *fakeVendor) CreateDevice(ctx context.Context, spec provisioner.OpenSpec
 		v.mu.Lock()
 		v.opened = append(v.opened, spec)
 		v.mu.Unlock()
+		if spec.Mode == provisioner.Filesystem {
+			// Every refusal has one code: what counts is that it is there.
+			_ = v.rpc.FsdevAioCreate(ctx, name, v.dir)
+			return nil
+		}
 		err := v.rpc.Call(ctx, "bdev_null_create", map[string]any{"name": name, "num_blocks": 64, "block_size": 512}, nil)
 		if err != nil && !snaprpc.IsExists(err) {
 			return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
@@ -82,6 +89,9 @@ func (v *fakeVendor) CreateDevice(ctx context.Context, spec provisioner.OpenSpec
 
 func (v *fakeVendor) DeleteDevice(ctx context.Context, _, device string) error {
 	return v.do("DeleteDevice", func() error {
+		if v.dir != "" {
+			return v.rpc.FsdevAioDelete(ctx, device)
+		}
 		err := v.rpc.Call(ctx, "bdev_null_delete", map[string]any{"name": device}, nil)
 		if err != nil && !snaprpc.IsNotFound(err) {
 			return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
@@ -94,6 +104,9 @@ func (v *fakeVendor) GetDevice(ctx context.Context, volumeID, device string) (pr
 	err := v.do("GetDevice", func() error {
 		if v.hang != nil {
 			return v.hang(ctx)
+		}
+		if v.dir != "" {
+			return v.hasFS(ctx, device)
 		}
 		_, err := v.rpc.BdevGetBdevs(ctx, device)
 		switch {
@@ -122,4 +135,17 @@ func (v *fakeVendor) ListDevices(ctx context.Context) ([]provisioner.Device, err
 		return nil
 	})
 	return out, err
+}
+
+func (v *fakeVendor) hasFS(ctx context.Context, device string) error {
+	all, err := v.rpc.FsdevGetFsdevs(ctx)
+	for _, d := range all {
+		if d.Name == device {
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
+	}
+	return provisioner.ErrNotFound
 }

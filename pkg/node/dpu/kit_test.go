@@ -245,6 +245,7 @@ func (m *machine) restartDriver() {
 		Providers: NewProviders(filepath.Join(m.dir, "s"), func(socket string) provisioner.DPU {
 			d := provisioner.DPU(snap.New(snaprpc.New(socket, 2*time.Second), snap.Options{
 				Reserved: func(ctx context.Context) map[string]string { return m.Reserved(ctx) },
+				Recorded: func(ctx context.Context) map[string]string { return m.Functions(ctx) },
 			}))
 			if m.watched != nil {
 				d = m.watched(d)

@@ -18,6 +18,9 @@ var controllerParameters = []string{
 	"num_queues", "quirks", "snapshot", "vf_num_msix", "write_zeroes",
 }
 
+// deviceParameters are those of virtio_fs_device_create.
+var deviceParameters = []string{"num_request_queues"}
+
 // parameters are the volume's and those of its policy; the volume's own win.
 func parameters(volume *storagev1alpha1.Volume) map[string]string {
 	out := map[string]string{}
@@ -28,8 +31,11 @@ func parameters(volume *storagev1alpha1.Volume) map[string]string {
 
 // controllerOptions picks what SNAP knows from the parameters.
 func controllerOptions(volume *storagev1alpha1.Volume) map[string]string {
-	out := parameters(volume)
-	maps.DeleteFunc(out, func(key, _ string) bool { return !slices.Contains(controllerParameters, key) })
+	out, known := parameters(volume), controllerParameters
+	if volumeMode(volume) == provisioner.Filesystem {
+		known = deviceParameters
+	}
+	maps.DeleteFunc(out, func(key, _ string) bool { return !slices.Contains(known, key) })
 	return out
 }
 

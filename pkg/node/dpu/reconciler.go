@@ -200,6 +200,22 @@ func (r *Reconciler) Reserved(ctx context.Context) map[string]string {
 	return out
 }
 
+// Functions returns the VUIDs of the functions that the devices of this DPU were
+// given, by device, as far as they are on record.
+func (r *Reconciler) Functions(ctx context.Context) map[string]string {
+	all, err := r.attachments(ctx)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list functions on record")
+	}
+	out := map[string]string{}
+	for _, a := range all {
+		if a.Status.DPU.FuncVUID != "" {
+			out[a.Status.DPU.DeviceName] = a.Status.DPU.FuncVUID
+		}
+	}
+	return out
+}
+
 // Reconcile makes one pass over an attachment.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	attachment := &storagev1alpha1.VolumeAttachment{}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -305,6 +306,7 @@ func TestTwoAttachmentsOfOneVolume(t *testing.T) {
 func TestParameters(t *testing.T) {
 	a := &storagev1alpha1.VolumeAttachment{}
 	v := &storagev1alpha1.Volume{Spec: storagev1alpha1.VolumeSpec{
+		Request:                 storagev1alpha1.VolumeRequest{VolumeMode: ptr.To(corev1.PersistentVolumeBlock)},
 		StoragePolicyParameters: map[string]string{"mdts": "3", "num_queues": "1", "iops": "9", "tier": "gold"},
 		StorageParameters:       map[string]string{"policy": "p", "num_queues": "2", "tier": "iron"},
 	}}
@@ -325,9 +327,15 @@ func TestParameters(t *testing.T) {
 func TestControllerOptions(t *testing.T) {
 	v := &storagev1alpha1.Volume{Spec: storagev1alpha1.VolumeSpec{
 		StoragePolicyParameters: map[string]string{"mdts": "3", "num_queues": "1", "iops": "9"},
-		StorageParameters:       map[string]string{"policy": "p", "num_queues": "2", "nqn": "x"},
+		StorageParameters:       map[string]string{"policy": "p", "num_queues": "2", "nqn": "x", "num_request_queues": "4"},
 	}}
-	if diff := cmp.Diff(map[string]string{"mdts": "3", "num_queues": "2"}, controllerOptions(v)); diff != "" {
-		t.Fatalf("(-want +got):\n%s", diff)
+	for mode, want := range map[corev1.PersistentVolumeMode]map[string]string{
+		corev1.PersistentVolumeBlock:      {"mdts": "3", "num_queues": "2"},
+		corev1.PersistentVolumeFilesystem: {"num_request_queues": "4"},
+	} {
+		v.Spec.Request.VolumeMode = &mode
+		if diff := cmp.Diff(want, controllerOptions(v)); diff != "" {
+			t.Fatalf("%s (-want +got):\n%s", mode, diff)
+		}
 	}
 }

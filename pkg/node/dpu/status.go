@@ -101,7 +101,12 @@ func (p *pass) see(e provisioner.Exposure) {
 	if e.Visible {
 		p.dpu.Epoch = p.attachment.Spec.Epoch
 	}
-	p.dpu.PCIDeviceAddress = e.PCIAddress
+	p.dpu.PCIDeviceAddress, p.dpu.FuncVUID = e.PCIAddress, e.VUID
+	if e.Tag != "" {
+		p.dpu.BdevAttrs, p.dpu.FsdevAttrs = nil, &storagev1alpha1.FsdevAttrs{FilesystemTag: e.Tag}
+		return
+	}
+	p.dpu.FsdevAttrs = nil
 	p.dpu.BdevAttrs = &storagev1alpha1.BdevAttrs{NVMeNsID: e.NamespaceID, NVMeUUID: e.UUID}
 }
 

@@ -167,6 +167,8 @@ func exposureDiffers(a *storagev1alpha1.VolumeAttachment, seen provisioner.Expos
 		return true
 	case !dpu.Attached && !dpu.PreEmulated:
 		return false
+	case dpu.FsdevAttrs != nil:
+		return seen.PCIAddress != dpu.PCIDeviceAddress || seen.Tag != dpu.FsdevAttrs.FilesystemTag
 	case dpu.BdevAttrs == nil:
 		return true
 	}

@@ -285,6 +285,9 @@ func publish(o *storagev1alpha1.DPUVolumeAttachment) (provisioner.Attachment, er
 	ours := map[string]string{publishVolume: o.Spec.DPUVolumeName, publishAttachment: o.Name}
 	if dpu := o.Status.DPU; dpu != nil {
 		ours[publishPCIAddress] = dpu.PCIAddress
+		if dpu.VirtioFSAttrs != nil {
+			ours[publishTag] = dpu.VirtioFSAttrs.FilesystemTag
+		}
 		if dpu.NVMeAttrs != nil {
 			ours[publishNamespaceID] = strconv.FormatInt(dpu.NVMeAttrs.NamespaceID, 10)
 			if id := dpu.NVMeAttrs.NamespaceUUID; id != "" {

@@ -20,7 +20,7 @@ const defaultHostWait = 90 * time.Second
 
 // Host is the provisioner.Host face on a host: the device is the NVMe
 // namespace that the DPU shows, found in sysfs by PCI address, namespace id and
-// UUID. Open and Close change nothing on the DPU: Attach and Detach do that.
+// UUID; or the file system on a virtio-fs function, known by its tag. Open and Close change nothing on the DPU: Attach and Detach do that.
 //
 // Which volume is behind which function is known from Open alone, so after a
 // restart Lookup and List know a volume again once it has been opened again.
@@ -35,6 +35,8 @@ type Host struct {
 // place is where a volume was seen.
 type place struct {
 	hostdev.Identity
+	// tag is that of a file system; "" for a namespace.
+	tag  string
 	mode provisioner.VolumeMode
 }
 
@@ -58,6 +60,13 @@ func (h *Host) Open(ctx context.Context, spec provisioner.OpenSpec) (provisioner
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.wait)
 	defer cancel()
+	if p.tag != "" {
+		d, err := h.openShared(ctx, spec, p)
+		if err != nil {
+			return provisioner.Device{}, fmt.Errorf("open volume %q: %w", spec.VolumeID, err)
+		}
+		return d, nil
+	}
 	b, err := h.finder.WaitFor(ctx, p.Identity)
 	if err != nil {
 		return provisioner.Device{}, fmt.Errorf("open volume %q: %w", spec.VolumeID, hostError(err))
@@ -79,6 +88,9 @@ func parsePlace(spec provisioner.OpenSpec) (place, error) {
 	address, err := hostdev.NormalizeAddress(address)
 	if err != nil {
 		return place{}, hostError(err)
+	}
+	if tag := spec.PublishContext[publishTag]; tag != "" {
+		return place{Identity: hostdev.Identity{Address: address}, tag: tag, mode: spec.Mode}, nil
 	}
 	nsid, err := hostdev.ParseNamespaceID(spec.PublishContext[publishNamespaceID])
 	if err != nil {
@@ -120,6 +132,9 @@ func (h *Host) Lookup(_ context.Context, volumeID string) (provisioner.Device, e
 	h.mu.Unlock()
 	if !ok {
 		return provisioner.Device{}, fmt.Errorf("volume %q is not open on this host: %w", volumeID, provisioner.ErrNotFound)
+	}
+	if p.tag != "" {
+		return h.lookShared(volumeID, p)
 	}
 	b, err := h.finder.Seek(p.Identity)
 	if errors.Is(err, hostdev.ErrAbsent) {

@@ -151,7 +151,7 @@ func (v *Volumes) object(spec provisioner.VolumeSpec) (*storagev1alpha1.DPUVolum
 	}
 	policy := parameters[ParameterPolicy]
 	for _, own := range []string{
-		ParameterPolicy, ParameterFunctionType, ParameterHotplug,
+		ParameterPolicy, ParameterFunctionType, ParameterHotplug, ParameterEmulation,
 		ParameterMaxShares, ParameterReplicas, ParameterWarmth, ParameterReleaseAfter, ParameterFailover,
 	} {
 		delete(parameters, own)
@@ -199,7 +199,7 @@ func (v *Volumes) volume(o *storagev1alpha1.DPUVolume, parameters map[string]str
 	for _, m := range o.Spec.AccessModes {
 		out.AccessModes = append(out.AccessModes, provisioner.AccessMode(m))
 	}
-	for key, from := range map[string]string{contextFunctionType: ParameterFunctionType, contextHotplug: ParameterHotplug} {
+	for key, from := range map[string]string{contextFunctionType: ParameterFunctionType, contextHotplug: ParameterHotplug, contextEmulation: ParameterEmulation} {
 		if value, ok := parameters[from]; ok {
 			out.Context[key] = value
 			out.Parameters[from] = value

@@ -43,7 +43,7 @@ func TestPublish(t *testing.T) {
 		{"with the vendor's metadata", map[string]string{"lun": "7"}, nvme, with(ours, "lun", "7"), ""},
 		{
 			"file system", nil, &storagev1alpha1.AttachedDPU{PCIAddress: "3b:00.2", VirtioFSAttrs: &storagev1alpha1.VirtioFSAttrs{FilesystemTag: "tag"}},
-			map[string]string{"nv-volumeName": "vol", "nv-volumeAttachmentName": "n-vol", "nv-pciDeviceAddress": "3b:00.2"},
+			map[string]string{"nv-volumeName": "vol", "nv-volumeAttachmentName": "n-vol", "nv-pciDeviceAddress": "3b:00.2", "nv-virtioFsTag": "tag"},
 			"",
 		},
 		{"no DPU", nil, nil, map[string]string{"nv-volumeName": "vol", "nv-volumeAttachmentName": "n-vol"}, ""},

@@ -12,17 +12,18 @@ import (
 // host is waited for a short time only: one that hangs makes it ErrUnavailable.
 // Devices that are not ours are left alone if only is ownFS.
 func (d *DPU) tearDownFS(ctx context.Context, device string, only func(*snaprpc.FSDevice) bool) error {
-	asked := false
+	asked, found := false, d.given.get(device) != ""
 	err := d.patiently(ctx, func() error {
 		return drive(ctx, func(ctx context.Context) (*step, error) {
 			s, err := d.sharing(ctx)
 			if v := s.device(device); err == nil && v != nil && only(v) {
+				found = true
 				return d.nextDownFS(v, &asked), nil
 			}
 			return nil, err
 		})
 	})
-	if err != nil {
+	if err != nil || !found {
 		return err
 	}
 	return d.dropFunction(ctx, device)

@@ -125,5 +125,6 @@ func onDPU(c *devcluster.Cluster, dpu string, configs map[string]string) []devcl
 func onHost(c *devcluster.Cluster, host string, configs map[string]string) devcluster.Process {
 	return process(c, "snap-csi-plugin-"+host, host, "snap-csi-plugin", "--mode=node", "--node-id="+host,
 		"--bind-address=unix://"+nodeSocket, "--kubeconfig="+configs[host], attachMode(c),
+		"--node-virtiofs-filesystem-type=fuse.virtiofs",
 		"--sysfs-root="+layout.PCIeDir+"/sys", "--dev-root="+layout.PCIeDir+"/dev", "--link-address="+hostLink, "--metrics-bind-address=:9301")
 }
