@@ -57,6 +57,10 @@ sanity: ## csi-sanity against the whole chain (root)
 e2e: ## end-to-end tests on the test bed (root)
 	@hack/steps.sh e2e
 
+.PHONY: conformance
+conformance: ## Kubernetes' own storage suite on the test bed; FOCUS=regexp: only those (root)
+	@hack/steps.sh conformance
+
 .PHONY: bench
 bench: bin/moor-dev ## measure; BENCH=failover,rss: only that (root)
 	@hack/steps.sh bench

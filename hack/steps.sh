@@ -92,6 +92,25 @@ e2e_on_bed() {
 	(cd test/e2e && ../../bin/e2e.test -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.flake-attempts=2 -ginkgo.v "$@")
 }
 
+# conformance runs Kubernetes' own storage suite over the whole chain, and tells
+# what passed, failed and was skipped, with each reason. FOCUS, if set, is a
+# regular expression for the specs to run.
+conformance() { up fast && conformance_on_bed; }
+
+conformance_on_bed() {
+	(cd hack/kube/conformance && plain test -c -o ../../../bin/conformance.test . &&
+		plain build -o ../../../bin/agnhost k8s.io/kubernetes/test/images/agnhost) || return
+	plain run ./test/conformance load bin/agnhost || return
+	plain run ./test/kit/apply host deploy/examples/storage.yaml || return
+	local code
+	bin/conformance.test -test.timeout=3h -kubeconfig=/run/moor-dev/host.kubeconfig -storage.testdriver="$PWD/test/conformance/moor.yaml" \
+		-ginkgo.no-color -ginkgo.v -ginkgo.focus="${FOCUS:-External.Storage}" -ginkgo.skip='\[(Disruptive|Serial|Slow)\]|ntfs' \
+		-ginkgo.json-report="$PWD/bin/conformance.json" >bin/conformance.log 2>&1
+	code=$?
+	plain run ./test/conformance report bin/conformance.json || return
+	return $code
+}
+
 # finish takes the bed down if one of the steps brought one up, after showing
 # what its processes said last, if a step failed.
 finish() {

@@ -40,15 +40,28 @@ func (c *Cluster) writeImages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	files, err := busyboxFiles(ctx)
+	files, err := BusyboxFiles(ctx)
 	if err != nil {
 		return err
 	}
 	return writeImage("busybox", ociimage.Image{Names: []string{BusyboxImage}, Command: []string{"sh"}, Files: files})
 }
 
-// busyboxFiles are the program and a link to it for every command it has.
-func busyboxFiles(ctx context.Context) ([]ociimage.File, error) {
+// LoadImage brings an image to every host of a bed that is up.
+func (c *Cluster) LoadImage(ctx context.Context, name string, image ociimage.Image) error {
+	if err := writeImage(name, image); err != nil {
+		return err
+	}
+	for _, host := range c.Nodes() {
+		if err := c.importImage(ctx, host, imageFile(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// BusyboxFiles are the program and a link to it for every command it has.
+func BusyboxFiles(ctx context.Context) ([]ociimage.File, error) {
 	program, err := os.ReadFile(busybox)
 	if err != nil {
 		return nil, fmt.Errorf("make the busybox image: %w", err)
