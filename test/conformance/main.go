@@ -16,6 +16,8 @@ import (
 const (
 	busybox = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 	agnhost = "registry.k8s.io/e2e-test-images/agnhost:2.59"
+	// nginx is asked for where a shell is all that is used of it.
+	nginx = "registry.k8s.io/e2e-test-images/nginx:1.14-4"
 )
 
 func main() {
@@ -51,7 +53,7 @@ func load(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.LoadImage(ctx, "e2e-busybox", ociimage.Image{Names: []string{busybox}, Command: []string{"sh"}, Files: files}); err != nil {
+	if err := c.LoadImage(ctx, "e2e-busybox", ociimage.Image{Names: []string{busybox, nginx}, Command: []string{"sh"}, Files: files}); err != nil {
 		return err
 	}
 	return c.LoadImage(ctx, "e2e-agnhost", ociimage.Image{
