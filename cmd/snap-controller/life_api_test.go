@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,6 +85,13 @@ func policyBecomesValid(s *server) {
 	s.create(kit.StorageClass("a"))
 	s.create(kit.CSIDriver("a", nil))
 	until(s, "policy valid", policy, "gold", func(bool) bool { return policy.Status.State == storagev1alpha1.StoragePolicyValid })
+	// The vendor's csi-provisioner tells of the room, in whatever namespace it runs.
+	s.create(&storagev1.CSIStorageCapacity{
+		ObjectMeta: metav1.ObjectMeta{Name: "room", Namespace: metav1.NamespaceDefault}, StorageClassName: "a-class", Capacity: ptr.To(resource.MustParse("7Gi")),
+	})
+	until(s, "room told", policy, "gold", func(bool) bool {
+		return policy.Status.Capacity != nil && policy.Status.Capacity.Available.Cmp(resource.MustParse("7Gi")) == 0
+	})
 }
 
 func volumeBecomesAvailable(s *server) *storagev1alpha1.Volume {

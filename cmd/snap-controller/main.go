@@ -10,9 +10,11 @@ import (
 	"os"
 
 	"github.com/spf13/pflag"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/obs"
@@ -59,6 +61,10 @@ func run(ctx context.Context, flags kube.Flags, kubeconfig, namespace string) er
 	mgr, err := kube.NewManager(cfg, scheme, flags, lease, cache.Options{
 		DefaultNamespaces: map[string]cache.Config{namespace: {}},
 		DefaultTransform:  cache.TransformStripManagedFields(),
+		// A vendor's csi-provisioner writes them where it runs.
+		ByObject: map[client.Object]cache.ByObject{
+			&storagev1.CSIStorageCapacity{}: {Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}},
+		},
 	})
 	if err != nil {
 		return err

@@ -53,8 +53,12 @@ func (o *options) runController(ctx context.Context) error {
 }
 
 func (o *options) platform(ctx context.Context, host cluster.Cluster) (provisioner.Platform, error) {
-	platform, err := dpf.Platform(ctx, dpf.Options{Client: host.GetClient(), Cache: host.GetCache(), Namespace: o.namespace})
+	options := dpf.Options{Client: host.GetClient(), Cache: host.GetCache(), Namespace: o.namespace}
+	platform, err := dpf.Platform(ctx, options)
 	if err != nil {
+		return provisioner.Platform{}, err
+	}
+	if platform.Room, err = dpf.NewRoom(ctx, options); err != nil {
 		return provisioner.Platform{}, err
 	}
 	// The first read of a kind waits for its watch: do that now.

@@ -32,6 +32,10 @@ type DPUStoragePolicySpec struct {
 
 // DPUStoragePolicyStatus is what the host controller sees of the policy.
 type DPUStoragePolicyStatus struct {
+	// Capacity is the room for volumes of this policy; absent if no vendor
+	// tells. An addition of Moor.
+	// +optional
+	Capacity *PolicyCapacity `json:"capacity,omitempty"`
 	// Conditions: Ready, DPUStoragePolicyReconciled, Valid.
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`

@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // StorageSelectionAlg chooses one of a policy's vendors.
 // +kubebuilder:validation:Enum=Random;LocalNVolumes
@@ -46,6 +49,22 @@ type StoragePolicyStatus struct {
 	// Message in words: what is missing.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// Capacity is the room for volumes of this policy; absent if no vendor
+	// tells. An addition of Moor.
+	// +optional
+	Capacity *PolicyCapacity `json:"capacity,omitempty"`
+}
+
+// PolicyCapacity is the room that the vendors of a policy have, as their
+// CSIStorageCapacity objects in the DPU cluster tell.
+type PolicyCapacity struct {
+	// Available is how much can be given out still, over all vendors that
+	// tell, in bytes.
+	Available resource.Quantity `json:"available"`
+	// MaximumVolumeSize is the largest volume that one of them can make;
+	// absent if none tells.
+	// +optional
+	MaximumVolumeSize *resource.Quantity `json:"maximumVolumeSize,omitempty"`
 }
 
 // StoragePolicy is a DPUStoragePolicy as the DPU cluster knows it.

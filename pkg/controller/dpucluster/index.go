@@ -36,6 +36,8 @@ const (
 	VolumeByDriver = "spec.volume.csiReference.csiDriverName"
 	// AttachmentByVolume finds VolumeAttachments by their Volume.
 	AttachmentByVolume = "spec.source.volumeRef.name"
+	// CapacityByStorageClass finds CSIStorageCapacities by their StorageClass.
+	CapacityByStorageClass = "storageClassName"
 	// CopyByVolume and CopyBySnapshot find Volumes, not made yet, by what they
 	// begin as a copy of.
 	CopyByVolume   = "unmade.spec.request.source.volumeName"
@@ -64,6 +66,7 @@ func Indexes() []Index {
 	return []Index{
 		index(PolicyByVendor, func(p *storagev1alpha1.StoragePolicy) []string { return p.Spec.StorageVendors }),
 		index(VendorByStorageClass, func(v *storagev1alpha1.StorageVendor) []string { return named(v.Spec.StorageClassName) }),
+		index(CapacityByStorageClass, func(c *storagev1.CSIStorageCapacity) []string { return named(c.StorageClassName) }),
 		index(UnplacedByPolicy, unplacedPolicy),
 		index(VolumeByVendor, func(v *storagev1alpha1.Volume) []string { return named(v.Spec.Volume.StorageVendorName) }),
 		index(VolumeByClaim, func(v *storagev1alpha1.Volume) []string { return refName(v.Spec.Volume.CSIReference.PVCRef) }),

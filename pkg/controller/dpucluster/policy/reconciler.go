@@ -34,6 +34,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&storagev1alpha1.StoragePolicy{}).
 		Watches(&storagev1alpha1.StorageVendor{}, handler.EnqueueRequestsFromMapFunc(r.ofVendor)).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.ofStorageClass)).
+		Watches(&storagev1.CSIStorageCapacity{}, handler.EnqueueRequestsFromMapFunc(r.ofCapacity)).
 		Complete(r)
 }
 
@@ -50,6 +51,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	status := Judge(vendors)
+	if status.Capacity, err = r.capacity(ctx, vendors); err != nil {
+		return ctrl.Result{}, err
+	}
 	_, err = kube.PatchStatus(ctx, r.Client, policy, func(p *storagev1alpha1.StoragePolicy) { p.Status = status })
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
@@ -122,10 +126,18 @@ func (r *Reconciler) ofVendor(ctx context.Context, vendor client.Object) []recon
 	return out
 }
 
+func (r *Reconciler) ofCapacity(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.ofClassName(ctx, o.(*storagev1.CSIStorageCapacity).StorageClassName)
+}
+
 func (r *Reconciler) ofStorageClass(ctx context.Context, class client.Object) []reconcile.Request {
+	return r.ofClassName(ctx, class.GetName())
+}
+
+func (r *Reconciler) ofClassName(ctx context.Context, class string) []reconcile.Request {
 	vendors := &storagev1alpha1.StorageVendorList{}
-	if err := r.Client.List(ctx, vendors, client.MatchingFields{dpucluster.VendorByStorageClass: class.GetName()}); err != nil {
-		log.FromContext(ctx).Error(err, "find the vendors of a StorageClass", "storageClass", class.GetName())
+	if err := r.Client.List(ctx, vendors, client.MatchingFields{dpucluster.VendorByStorageClass: class}); err != nil {
+		log.FromContext(ctx).Error(err, "find the vendors of a StorageClass", "storageClass", class)
 		return nil
 	}
 	var out []reconcile.Request

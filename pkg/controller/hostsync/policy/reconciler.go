@@ -139,6 +139,10 @@ func (r *Reconciler) invalid(ctx context.Context, policy *storagev1alpha1.DPUSto
 func status(p *storagev1alpha1.DPUStoragePolicy, mirror *storagev1alpha1.StoragePolicy, invalid string, mirrorErr error) {
 	conditions := kube.Conditions{List: &p.Status.Conditions, Generation: p.Generation}
 	p.Status.ObservedGeneration = p.Generation
+	p.Status.Capacity = nil
+	if mirror != nil {
+		p.Status.Capacity = mirror.Status.Capacity
+	}
 	switch {
 	case invalid != "":
 		conditions.False(storagev1alpha1.ConditionValid, storagev1alpha1.ReasonError, invalid)

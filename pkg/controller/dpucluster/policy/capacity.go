@@ -1,0 +1,52 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/controller/dpucluster"
+)
+
+// capacity is the room that the vendors of a policy have, by what csi-provisioner
+// writes down beside each vendor's driver. A class that two vendors share counts
+// once.
+func (r *Reconciler) capacity(ctx context.Context, vendors []Vendor) (*storagev1alpha1.PolicyCapacity, error) {
+	var told []storagev1.CSIStorageCapacity
+	classes := map[string]bool{}
+	for _, v := range vendors {
+		if v.StorageClass == "" || classes[v.StorageClass] {
+			continue
+		}
+		classes[v.StorageClass] = true
+		list := &storagev1.CSIStorageCapacityList{}
+		if err := r.Client.List(ctx, list, client.MatchingFields{dpucluster.CapacityByStorageClass: v.StorageClass}); err != nil {
+			return nil, fmt.Errorf("find the capacity of StorageClass %s: %w", v.StorageClass, err)
+		}
+		told = append(told, list.Items...)
+	}
+	return sum(told), nil
+}
+
+// sum adds up what is told of several places and classes; nil if nothing is.
+func sum(told []storagev1.CSIStorageCapacity) *storagev1alpha1.PolicyCapacity {
+	var out *storagev1alpha1.PolicyCapacity
+	for i := range told {
+		c := &told[i]
+		if c.Capacity == nil {
+			continue // csi-provisioner did not learn it
+		}
+		if out == nil {
+			out = &storagev1alpha1.PolicyCapacity{Available: *resource.NewQuantity(0, resource.BinarySI)}
+		}
+		out.Available.Add(*c.Capacity)
+		if size := c.MaximumVolumeSize; size != nil && (out.MaximumVolumeSize == nil || out.MaximumVolumeSize.Cmp(*size) < 0) {
+			out.MaximumVolumeSize = size
+		}
+	}
+	return out
+}
