@@ -45,7 +45,9 @@ func distrust(ctx context.Context) {
 	}
 }
 
-func withAccounts(host string) []string { return []string{"snap-csi-plugin-" + host, "kubelet-" + host} }
+func withAccounts(host string) []string {
+	return []string{"snap-csi-plugin-" + host, "kubelet-" + host}
+}
 
 func mode(ctx context.Context, host string, to moorv1alpha1.HostMode) {
 	GinkgoHelper()
