@@ -117,7 +117,8 @@ func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc
 	if err != nil {
 		return nil, err
 	}
-	platform := provisioner.Platform{Host: dpf.NewHost(finder, o.node.deviceWindow)}
+	devices := dpf.NewHost(finder, o.node.deviceWindow)
+	platform := provisioner.Platform{Host: devices, Rescan: devices}
 	if o.attach == dpf.AttachNode {
 		if platform.Attachments, err = o.nodeAttachments(ctx, cancel); err != nil {
 			return nil, err
@@ -125,7 +126,7 @@ func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc
 	}
 	platform = recorder.Platform("dpf", platform)
 	return nodecsi.New(nodecsi.Options{
-		NodeID: o.node.id, Host: platform.Host, Attachments: platform.Attachments,
+		NodeID: o.node.id, Host: platform.Host, Attachments: platform.Attachments, Rescan: platform.Rescan,
 		Mounter: nodecsi.NewMounter(), Devices: nodecsi.HostDevices{},
 		Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
 		Shares:    dpf.SharesFilesystem, SharedType: o.node.sharedType,

@@ -138,19 +138,18 @@ func controllerFiles(f *model.Function) map[string]string {
 // the directory sees all its files, and finds the device.
 func (t *hostTree) addNamespace(dir, name string, s *shown) error {
 	final := filepath.Join(dir, name)
+	b := s.Namespace.Bdev
 	if _, err := os.Stat(final); err == nil {
-		return nil
+		return replaceIfOther(filepath.Join(final, "size"), sectorsOf(b))
 	}
 	if t.dev != "" {
 		if err := s.device.Node(filepath.Join(t.dev, name)); err != nil {
 			return fmt.Errorf("make the device file: %w", err)
 		}
 	}
-	b := s.Namespace.Bdev
 	files := map[string]string{
 		"nsid": fmt.Sprintf("%d\n", s.Namespace.NSID),
-		// sysfs counts sectors of 512 bytes whatever the block size is.
-		"size": fmt.Sprintf("%d\n", b.Size()/512),
+		"size": sectorsOf(b),
 		"uuid": s.Namespace.UUID + "\n", "wwid": "uuid." + s.Namespace.UUID + "\n",
 		"nguid": "00000000-0000-0000-0000-000000000000\n", "ro": "0\n",
 	}
@@ -170,6 +169,23 @@ func (t *hostTree) addNamespace(dir, name string, s *shown) error {
 		return err
 	}
 	return t.linkBlock(name, final)
+}
+
+// sectorsOf is a bdev's size as sysfs has it: in sectors of 512 bytes whatever
+// the block size is.
+func sectorsOf(b *model.Bdev) string { return fmt.Sprintf("%d\n", b.Size()/512) }
+
+// replaceIfOther gives an attribute another content, in one step: who reads it
+// never sees half of it.
+func replaceIfOther(path, content string) error {
+	if have, err := os.ReadFile(path); err == nil && string(have) == content {
+		return nil
+	}
+	whole := path + ".new"
+	if err := os.WriteFile(whole, []byte(content), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(whole, path)
 }
 
 // linkBlock makes the entries of the device in block and class/block.

@@ -16,10 +16,12 @@ func bdevMethods() map[string]handler {
 		"bdev_get_iostat":    method(getIostat),
 		"bdev_aio_create":    method(aioCreate),
 		"bdev_aio_delete":    method(deleteBdev(model.AIO)),
+		"bdev_aio_rescan":    method(aioRescan),
 		"bdev_malloc_create": method(mallocCreate),
 		"bdev_malloc_delete": method(deleteBdev(model.Malloc)),
 		"bdev_null_create":   method(nullCreate),
 		"bdev_null_delete":   method(deleteBdev(model.Null)),
+		"bdev_null_resize":   method(nullResize),
 	}
 }
 

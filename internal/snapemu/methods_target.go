@@ -21,6 +21,7 @@ func targetMethods() map[string]handler {
 	return map[string]handler{
 		"bdev_moor_target_create": targetCreate,
 		"bdev_moor_target_delete": method(deleteBdev(model.MoorTarget)),
+		"bdev_moor_target_rescan": targetRescan,
 	}
 }
 

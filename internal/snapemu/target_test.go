@@ -33,7 +33,11 @@ func (g oneGrant) Grant(volume, node string) (blocktarget.Grant, error) {
 // runTarget serves one volume; stop ends it.
 func runTarget(t *testing.T) (address string, stop func()) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "v.img")
+	return serveFile(t, filepath.Join(t.TempDir(), "v.img"))
+}
+
+func serveFile(t *testing.T, file string) (address string, stop func()) {
+	t.Helper()
 	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 1<<20)); err != nil {
 		t.Fatal(err)
 	}

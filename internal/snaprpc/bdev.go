@@ -26,6 +26,12 @@ func (c *Client) BdevAioDelete(ctx context.Context, name string) error {
 	return c.Call(ctx, "bdev_aio_delete", params{"name": name}, nil)
 }
 
+// BdevAioRescan gives a bdev made by BdevAioCreate the size that the file behind
+// it has now.
+func (c *Client) BdevAioRescan(ctx context.Context, name string) error {
+	return c.Call(ctx, "bdev_aio_rescan", params{"name": name}, nil)
+}
+
 // RPCGetMethods returns the names of the methods that the service knows.
 func (c *Client) RPCGetMethods(ctx context.Context) ([]string, error) {
 	var out []string

@@ -44,3 +44,9 @@ func (c *Client) BdevMoorTargetCreate(ctx context.Context, spec TargetSpec) (str
 func (c *Client) BdevMoorTargetDelete(ctx context.Context, name string) error {
 	return c.Call(ctx, "bdev_moor_target_delete", params{"name": name}, nil)
 }
+
+// BdevMoorTargetRescan gives a bdev made by BdevMoorTargetCreate the size that
+// the volume has now at its target.
+func (c *Client) BdevMoorTargetRescan(ctx context.Context, name string) error {
+	return c.Call(ctx, "bdev_moor_target_rescan", params{"name": name}, nil)
+}

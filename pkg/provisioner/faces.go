@@ -51,7 +51,8 @@ type Attachments interface {
 // it is the name of an SPDK block device.
 type Host interface {
 	// Open makes the device appear and returns it; repeated, it returns the
-	// same device. ErrUnavailable while the device has not appeared yet.
+	// same device, which then has the size that the volume has.
+	// ErrUnavailable while the device has not appeared yet.
 	Open(ctx context.Context, spec OpenSpec) (Device, error)
 	// Close undoes Open; a device that is gone is success.
 	Close(ctx context.Context, volumeID, deviceName string) error
@@ -77,4 +78,7 @@ type DPU interface {
 	List(ctx context.Context) ([]Exposure, error)
 	// Functions counts the functions of each type.
 	Functions(ctx context.Context) ([]FunctionCount, error)
+	// Size returns how large a block device is now, in bytes; it is what the
+	// host sees of it once it is exposed. ErrNotFound if it does not exist.
+	Size(ctx context.Context, device string) (int64, error)
 }

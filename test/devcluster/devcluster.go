@@ -37,7 +37,8 @@ const (
 const (
 	// ProfileStock keeps Kubernetes' default: a node's status every 10 s.
 	ProfileStock = "stock"
-	// ProfileFast writes a node's status every second, for functional tests.
+	// ProfileFast writes a node's status every second and looks at each pod every
+	// five, for functional tests.
 	ProfileFast = "fast"
 )
 

@@ -88,7 +88,7 @@ func TestNoTwoMachinesShareAnAddress(t *testing.T) {
 }
 
 func TestTemplatesFillIn(t *testing.T) {
-	values := map[string]string{"PodSubnet": "10.0.0.0/24", "CgroupRoot": "/x", "StatusFrequency": "1s", "Kubeconfig": "/k"}
+	values := map[string]string{"PodSubnet": "10.0.0.0/24", "CgroupRoot": "/x", "StatusFrequency": "1s", "SyncFrequency": "1m", "Kubeconfig": "/k"}
 	for _, name := range []string{"audit.yaml", "cni.conflist", "containerd.toml", "kubelet.yaml", "scheduler.yaml"} {
 		path := filepath.Join(t.TempDir(), "sub", name)
 		if err := render(name, path, values); err != nil {

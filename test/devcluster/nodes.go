@@ -50,14 +50,14 @@ func (c *Cluster) startContainerd(ctx context.Context, i int) error {
 // writeNodeFiles writes what the machine sees below /etc.
 func (c *Cluster) writeNodeFiles(i int) error {
 	name, keys := layout.HostName(i), c.planes()[0].pkiDir()
-	frequency := "10s"
+	frequency, sync := "10s", "1m"
 	if c.meta.Options.KubeletProfile == ProfileFast {
-		frequency = "1s"
+		frequency, sync = "1s", "5s"
 	}
 	values := map[string]string{
 		"PodSubnet":       layout.PodSubnet(i),
 		"CgroupRoot":      "/" + layout.CgroupParent + "/" + name,
-		"StatusFrequency": frequency,
+		"StatusFrequency": frequency, "SyncFrequency": sync,
 	}
 	kubernetes := dirOf(name, "/etc/kubernetes")
 	for template, path := range map[string]string{

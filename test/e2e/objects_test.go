@@ -63,7 +63,7 @@ func (r *room) class(ctx context.Context, parameters map[string]string) string {
 	o := &storagev1.StorageClass{
 		ObjectMeta:  metav1.ObjectMeta{Name: name},
 		Provisioner: "csi.snap.nvidia.com", Parameters: parameters,
-		ReclaimPolicy: ptr.To(corev1.PersistentVolumeReclaimDelete),
+		ReclaimPolicy: ptr.To(corev1.PersistentVolumeReclaimDelete), AllowVolumeExpansion: ptr.To(true),
 	}
 	Expect(clients.Host.Create(ctx, o)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { _ = clients.Host.Delete(ctx, o) })

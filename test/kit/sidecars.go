@@ -9,7 +9,7 @@ import (
 )
 
 // sidecars are Kubernetes' own processes beside a CSI driver.
-var sidecars = []string{"csi-provisioner", attacher, "csi-provisioner-dpu", "csi-snapshotter", "csi-snapshotter-dpu"}
+var sidecars = []string{"csi-provisioner", attacher, "csi-provisioner-dpu", "csi-snapshotter", "csi-snapshotter-dpu", "csi-resizer", "csi-resizer-dpu"}
 
 // attacher is not there where hosts ask for volumes by themselves.
 const attacher = "csi-attacher"

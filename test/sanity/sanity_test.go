@@ -45,6 +45,7 @@ func TestSanity(t *testing.T) {
 	config.TestVolumeSize = 32 << 20
 	config.TestVolumeAccessType = *access
 	config.TestVolumeParameters = map[string]string{"policy": "local"}
+	config.TestVolumeExpandSize = 48 << 20
 	config.IdempotentCount = 2
 
 	gomega.RegisterFailHandler(ginkgo.Fail)

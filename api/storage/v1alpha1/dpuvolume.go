@@ -5,12 +5,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DPUVolumeSpec is what is wanted of a volume. It never changes. Writer: the
-// CSI controller, or the user in zero-trust mode.
+// DPUVolumeSpec is what is wanted of a volume. Its size can grow, and its mutable
+// parameters and replication can change; all else never does. Writer: the CSI
+// controller, or the user in zero-trust mode.
 // +kubebuilder:validation:XValidation:rule="self.dpuStoragePolicyName == oldSelf.dpuStoragePolicyName",message="dpuStoragePolicyName is immutable"
 // +kubebuilder:validation:XValidation:rule="self.parameters == oldSelf.parameters",message="parameters is immutable"
 // +kubebuilder:validation:XValidation:rule="self.accessModes == oldSelf.accessModes",message="accessModes is immutable"
-// +kubebuilder:validation:XValidation:rule="self.resources == oldSelf.resources",message="resources is immutable"
+// +kubebuilder:validation:XValidation:rule="has(self.resources.limits) == has(oldSelf.resources.limits) && (!has(self.resources.limits) || ('storage' in self.resources.limits) == ('storage' in oldSelf.resources.limits))",message="resources.limits.storage can be raised, not set or removed"
+// +kubebuilder:validation:XValidation:rule="!has(self.resources.limits) || !has(oldSelf.resources.limits) || !('storage' in self.resources.limits) || !('storage' in oldSelf.resources.limits) || !quantity(string(self.resources.limits['storage'])).isLessThan(quantity(string(oldSelf.resources.limits['storage'])))",message="resources.limits.storage can be raised, not lowered"
 // +kubebuilder:validation:XValidation:rule="self.volumeMode == oldSelf.volumeMode",message="volumeMode is immutable"
 // +kubebuilder:validation:XValidation:rule="!has(self.replication) || !has(self.replication.warmth) || self.replication.warmth != 'Attached' || self.accessModes.exists(m, m in ['ReadWriteMany', 'ReadOnlyMany'])",message="replication.warmth Attached is for volumes that several hosts may have at once: a single writer's replica stays hidden from its host until it is promoted"
 // +kubebuilder:validation:XValidation:rule="has(self.source) == has(oldSelf.source) && (!has(self.source) || self.source == oldSelf.source)",message="source is immutable"
@@ -29,7 +31,7 @@ type DPUVolumeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(m, m in ['ReadWriteOnce', 'ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOncePod'])",message="each access mode must be one of ReadWriteOnce, ReadOnlyMany, ReadWriteMany, ReadWriteOncePod"
 	AccessModes []corev1.PersistentVolumeAccessMode `json:"accessModes"`
 	// Resources: requests.storage is the least size in bytes, limits.storage
-	// the largest.
+	// the largest. Both can be raised: then the volume grows.
 	// +kubebuilder:validation:XValidation:rule="has(self.requests) && 'storage' in self.requests",message="resources.requests.storage must be set"
 	Resources corev1.VolumeResourceRequirements `json:"resources"`
 	// VolumeMode: Filesystem or Block.
@@ -41,6 +43,11 @@ type DPUVolumeSpec struct {
 	// empty. An addition of Moor.
 	// +optional
 	Source *DPUVolumeSource `json:"source,omitempty"`
+	// MutableParameters are the vendor's parameters that may change in the life
+	// of the volume: those of a VolumeAttributesClass. Those not named are the
+	// vendor's own choice. An addition of Moor.
+	// +optional
+	MutableParameters map[string]string `json:"mutableParameters,omitempty"`
 	// Replication of attachments: how many hosts hold the volume ready, and
 	// what happens when one dies. An addition of Moor.
 	// +optional
@@ -139,6 +146,9 @@ type VolumeInfo struct {
 	// VolumeAttributes are the vendor's volume context.
 	// +optional
 	VolumeAttributes map[string]string `json:"volumeAttributes,omitempty"`
+	// MutableParameters that the vendor has put into effect. An addition of Moor.
+	// +optional
+	MutableParameters map[string]string `json:"mutableParameters,omitempty"`
 	// VolumeName is the vendor's PersistentVolume in the DPU cluster.
 	// +optional
 	VolumeName string `json:"volumeName,omitempty"`
@@ -203,7 +213,8 @@ type DPUVolumeStatus struct {
 	// wanted. An addition of Moor.
 	// +optional
 	Replicas *ReplicaState `json:"replicas,omitempty"`
-	// Conditions: Ready, DPUVolumeReconciled, Scheduled, Bound.
+	// Conditions: Ready, DPUVolumeReconciled, Scheduled, Bound; Expanded and
+	// Modified once the volume was to grow, or to change.
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// ObservedGeneration is the generation that Conditions speak of.
@@ -211,7 +222,10 @@ type DPUVolumeStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
-// DPUVolume is a volume that DPUs can show to their hosts.
+// DPUVolume is a volume that DPUs can show to their hosts. As with a claim, a
+// request to grow that the vendor cannot meet may be taken back, to more than
+// what the volume has.
+// +kubebuilder:validation:XValidation:rule="!quantity(string(self.spec.resources.requests['storage'])).isLessThan(quantity(string(oldSelf.spec.resources.requests['storage']))) || (has(self.status) && has(self.status.state) && has(self.status.state.volumeInfo) && has(self.status.state.volumeInfo.capacity) && 'storage' in self.status.state.volumeInfo.capacity && quantity(string(self.spec.resources.requests['storage'])).isGreaterThan(quantity(string(self.status.state.volumeInfo.capacity['storage']))))",message="spec.resources.requests.storage can be lowered only while it stays above what the volume has"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"

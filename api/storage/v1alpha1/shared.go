@@ -95,6 +95,16 @@ const (
 // addition of Moor.
 const ConditionPreEmulated = "PreEmulated"
 
+// Conditions of a DPUVolume that was to change after it was made. Reason Failure:
+// the vendor refuses for good. Additions of Moor.
+const (
+	// ConditionExpanded is True if the volume has the size that is asked for.
+	ConditionExpanded = "Expanded"
+	// ConditionModified is True if the volume has the mutable parameters that
+	// are asked for.
+	ConditionModified = "Modified"
+)
+
 // Condition reasons, DPF's vocabulary.
 const (
 	ReasonSuccess          = "Success"

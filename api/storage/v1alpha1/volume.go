@@ -30,6 +30,9 @@ type VolumeRequest struct {
 	// Source is what the volume begins as a copy of. An addition of Moor.
 	// +optional
 	Source *CopySource `json:"source,omitempty"`
+	// MutableParameters wanted. An addition of Moor.
+	// +optional
+	MutableParameters map[string]string `json:"mutableParameters,omitempty"`
 }
 
 // CopySource names, in the same namespace, what a volume begins as a copy of:
@@ -80,6 +83,10 @@ type VolumeSource struct {
 	// VolumeAttributes are the vendor's volume context.
 	// +optional
 	VolumeAttributes map[string]string `json:"volumeAttributes,omitempty"`
+	// MutableParameters that the vendor has put into effect. An addition of
+	// Moor.
+	// +optional
+	MutableParameters map[string]string `json:"mutableParameters,omitempty"`
 	// CSIReference names the vendor's objects.
 	// +optional
 	CSIReference CSIReference `json:"csiReference,omitempty"`
@@ -113,6 +120,23 @@ const (
 	VolumeAvailable  VolumeState = "Available"
 )
 
+// VolumeChange is how far a change of a volume is that the vendor has not put
+// into effect.
+type VolumeChange struct {
+	// Message in words: what is waited for, or why the vendor refuses.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Refused: the vendor will not do it however often it is asked.
+	// +optional
+	Refused bool `json:"refused,omitempty"`
+	// Size that this speaks of, of an expansion.
+	// +optional
+	Size *resource.Quantity `json:"size,omitempty"`
+	// Parameters that this speaks of, of a modification.
+	// +optional
+	Parameters map[string]string `json:"parameters,omitempty"`
+}
+
 // VolumeStatus is what snap-controller sees.
 type VolumeStatus struct {
 	// State: InProgress until the vendor's PersistentVolume is bound.
@@ -121,6 +145,14 @@ type VolumeStatus struct {
 	// Message in words: what is waited for. An addition of Moor.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// Expansion is how far the volume is from the size that is asked for;
+	// absent if it has it. An addition of Moor.
+	// +optional
+	Expansion *VolumeChange `json:"expansion,omitempty"`
+	// Modification is how far the volume is from the mutable parameters that
+	// are asked for; absent if it has them. An addition of Moor.
+	// +optional
+	Modification *VolumeChange `json:"modification,omitempty"`
 }
 
 // Volume is a DPUVolume as the DPU cluster knows it.

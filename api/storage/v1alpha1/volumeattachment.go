@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -13,7 +14,8 @@ type VolumeAttachmentSource struct {
 }
 
 // VolumeAttachmentSpec says which volume which DPU shall show. Writer:
-// snap-host-controller; volumeAttachmentRef and parameters: snap-controller.
+// snap-host-controller; volumeAttachmentRef, parameters and capacity:
+// snap-controller.
 type VolumeAttachmentSpec struct {
 	// NodeName is the DPU: its node name in this cluster.
 	// +optional
@@ -26,7 +28,11 @@ type VolumeAttachmentSpec struct {
 	VolumeAttachmentRef *ObjectRef `json:"volumeAttachmentRef,omitempty"`
 	// Parameters: the metadata of the vendor's ControllerPublish.
 	// +optional
-	Parameters         map[string]string `json:"parameters,omitempty"`
+	Parameters map[string]string `json:"parameters,omitempty"`
+	// Capacity that the volume has, as the vendor gave it: the DPU lets the
+	// device have it. An addition of Moor.
+	// +optional
+	Capacity           *resource.Quantity `json:"capacity,omitempty"`
 	FunctionTypeConfig `json:",inline"`
 	// Role: Primary (default) or Replica. An addition of Moor.
 	// +optional
@@ -70,6 +76,9 @@ type VolumeAttachmentDPU struct {
 	// DeviceName of the backing device on the DPU.
 	// +optional
 	DeviceName string `json:"deviceName,omitempty"`
+	// Capacity of that device, when the DPU looked last. An addition of Moor.
+	// +optional
+	Capacity *resource.Quantity `json:"capacity,omitempty"`
 	// FuncVUID of the function.
 	// +optional
 	FuncVUID string `json:"funcVUID,omitempty"`

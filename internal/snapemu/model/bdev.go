@@ -53,6 +53,24 @@ func (m *Model) DeleteBdev(name, product string) error {
 	return nil
 }
 
+// GrowBdev gives a bdev made as product another size in bytes, in whole blocks.
+// ENODEV if there is none, EBUSY if it would shrink while a namespace claims it.
+func (m *Model) GrowBdev(name, product string, bytes int64) error {
+	b := m.Bdev(name)
+	if b == nil || b.Product != product {
+		return Refuse(syscall.ENODEV, "bdev %s", name)
+	}
+	blocks := bytes / b.BlockSize
+	switch {
+	case blocks <= 0:
+		return Refuse(syscall.EINVAL, "bdev %s would have no block", name)
+	case blocks < b.NumBlocks && b.Claim != nil:
+		return Refuse(syscall.EBUSY, "bdev %s has %d blocks and would have %d, and namespace %d of %s claims it", name, b.NumBlocks, blocks, b.Claim.NSID, b.Claim.Subsystem.NQN)
+	}
+	b.NumBlocks = blocks
+	return nil
+}
+
 // Bdev returns the bdev called name, or nil.
 func (m *Model) Bdev(name string) *Bdev {
 	for _, b := range m.Bdevs {

@@ -36,7 +36,7 @@ func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (
 	if err != nil {
 		return 0, err
 	}
-	size, err := s.o.Rescan.Rescan(ctx, req.GetVolumeId(), req.GetCapacityRange().GetRequiredBytes())
+	size, err := s.rescan(ctx, req, mp)
 	if err != nil {
 		return 0, err
 	}
@@ -58,6 +58,28 @@ func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (
 	}
 	if grown {
 		logr.FromContextOrDiscard(ctx).Info("the file system grew", "volume", req.GetVolumeId(), "device", mp.Device)
+	}
+	return size, nil
+}
+
+// rescan has the device looked at again. After a restart the platform may not
+// know which device a volume has, and is told by no call before this one: then
+// what is mounted is looked at.
+func (s *Server) rescan(ctx context.Context, req *csi.NodeExpandVolumeRequest, mp mount.MountPoint) (int64, error) {
+	want := req.GetCapacityRange().GetRequiredBytes()
+	size, err := s.o.Rescan.Rescan(ctx, req.GetVolumeId(), want)
+	if !errors.Is(err, provisioner.ErrNotFound) {
+		return size, err
+	}
+	device := req.GetVolumePath()
+	if _, isDevice := s.device(device); !isDevice {
+		device = mp.Device
+	}
+	if size, err = s.o.Devices.Size(device); err != nil {
+		return 0, err
+	}
+	if size < want {
+		return 0, fmt.Errorf("device %s has %d bytes, not %d yet: %w", device, size, want, provisioner.ErrUnavailable)
 	}
 	return size, nil
 }

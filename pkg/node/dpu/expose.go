@@ -23,7 +23,7 @@ import (
 // given up even when the vendor is down.
 func (r *Reconciler) attach(ctx context.Context, p *pass) error {
 	phases := []func(context.Context, *pass) error{
-		r.obeyFence, r.awaitStorage, r.findVolume, r.protect, r.yield, r.checkClaim, r.stillStored, r.promote, r.findVendor, r.makeDevice, r.show,
+		r.obeyFence, r.awaitStorage, r.findVolume, r.protect, r.yield, r.checkClaim, r.stillStored, r.promote, r.findVendor, r.makeDevice, r.grow, r.show,
 	}
 	for _, phase := range phases {
 		if err := phase(ctx, p); err != nil {
@@ -179,9 +179,10 @@ func (r *Reconciler) giveUp(ctx context.Context, p *pass) error {
 }
 
 // promote shows what stands ready, without the vendor: it has done its part.
-// Nothing that stands ready is no error; the phases after it make everything.
+// Nothing that stands ready is no error; the phases after it make everything. So
+// do they with a device that has to grow first.
 func (r *Reconciler) promote(ctx context.Context, p *pass) error {
-	if p.refused != "" || !p.dpu.PreEmulated || p.volume == nil {
+	if p.refused != "" || !p.dpu.PreEmulated || p.volume == nil || p.small() {
 		return nil
 	}
 	seen, _ := r.o.Providers.list(ctx)
@@ -256,7 +257,7 @@ func (r *Reconciler) createDevice(ctx context.Context, p *pass) error {
 		}
 		p.withdrawn()
 	}
-	p.dpu.DeviceName = device
+	p.dpu.DeviceName, p.dpu.Capacity = device, nil
 	p.stop = true
 	if p.message == "" || replica(p.attachment) {
 		p.message = fmt.Sprintf("device %s is made, its function is being made ready", device)

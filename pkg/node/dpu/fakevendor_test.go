@@ -27,6 +27,8 @@ type fakeVendor struct {
 	fail      map[string]error
 	opened    []provisioner.OpenSpec
 	suspected int
+	// mib is what volumes have grown to, in MiB; 0 is not at all.
+	mib int
 	// hang, if set, is what GetDevice does.
 	hang func(context.Context) error
 }
@@ -82,9 +84,17 @@ func (v *fakeVendor) CreateDevice(ctx context.Context, spec provisioner.OpenSpec
 		if err != nil && !snaprpc.IsExists(err) {
 			return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
 		}
-		return nil
+		return v.resize(ctx, name)
 	})
 	return name, err
+}
+
+// resize gives a device the size that its volume has now, if that has grown.
+func (v *fakeVendor) resize(ctx context.Context, device string) error {
+	if v.mib == 0 {
+		return nil
+	}
+	return v.rpc.Call(ctx, "bdev_null_resize", map[string]any{"name": device, "new_size": v.mib}, nil)
 }
 
 func (v *fakeVendor) DeleteDevice(ctx context.Context, _, device string) error {

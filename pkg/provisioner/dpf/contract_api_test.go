@@ -132,10 +132,12 @@ func onServer(t *testing.T, p player) provisioner.Platform {
 // player does what the controllers behind the objects do.
 type player struct {
 	// idle leaves volumes unbound, with words; begun, with a vendor chosen.
-	idle      bool
-	begun     bool
-	c         client.WithWatch
-	namespace string
+	idle  bool
+	begun bool
+	// stuck gives a volume no other size than its first; refuses says so.
+	stuck, refuses bool
+	c              client.WithWatch
+	namespace      string
 }
 
 // run acts after every change of a volume or an attachment until ctx ends.
@@ -255,6 +257,10 @@ func (p player) volume(ctx context.Context, v *storagev1alpha1.DPUVolume, used b
 			if p.begun {
 				conditions.True(storagev1alpha1.ConditionScheduled)
 			}
+			return
+		}
+		if p.stuck && v.Status.Phase == storagev1alpha1.DPUVolumeBound {
+			p.tellStuck(v)
 			return
 		}
 		v.Status.Phase = storagev1alpha1.DPUVolumeBound

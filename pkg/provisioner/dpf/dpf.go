@@ -53,7 +53,9 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// Platform is the DPF platform as the CSI controller uses it.
+// Platform is the DPF platform as the CSI controller uses it. What its vendors
+// can do differs: a face is there if any vendor may have it, and a call for a
+// volume of one that has not is refused in words.
 func Platform(ctx context.Context, o Options) (provisioner.Platform, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 2 * time.Minute
@@ -72,6 +74,7 @@ func Platform(ctx context.Context, o Options) (provisioner.Platform, error) {
 		Attachments: &Attachments{options: o, awaiter: attachments},
 		Inventory:   &Inventory{options: o, volumes: made},
 		Copies:      &Copies{volumes: made},
+		Expansion:   expansion{made},
 	}
 	return withSnapshots(ctx, o, out)
 }

@@ -16,6 +16,8 @@ type fakeSNAP struct {
 	specs  []snaprpc.AIOSpec
 	// targets are the calls to make a bdev over a target.
 	targets []snaprpc.TargetSpec
+	// rescans are the devices whose size was looked at again.
+	rescans []string
 	fail    map[string][]error
 	silent  bool // tells no file names, as old services do
 }
@@ -105,6 +107,17 @@ func (f *fakeSNAP) BdevMoorTargetDelete(ctx context.Context, name string) error 
 		return &snaprpc.Error{Code: snaprpc.CodeNoDevice, Message: "No such device"}
 	}
 	return f.BdevAioDelete(ctx, name)
+}
+
+func (f *fakeSNAP) BdevAioRescan(ctx context.Context, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rescans = append(f.rescans, name)
+	return f.next(ctx, "rescan")
+}
+
+func (f *fakeSNAP) BdevMoorTargetRescan(ctx context.Context, name string) error {
+	return f.BdevAioRescan(ctx, name)
 }
 
 func aioBdev(name, file string) snaprpc.Bdev {

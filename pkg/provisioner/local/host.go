@@ -24,8 +24,10 @@ type rpc interface {
 	BdevGetBdevs(ctx context.Context, name string) ([]snaprpc.Bdev, error)
 	BdevAioCreate(ctx context.Context, spec snaprpc.AIOSpec) (string, error)
 	BdevAioDelete(ctx context.Context, name string) error
+	BdevAioRescan(ctx context.Context, name string) error
 	BdevMoorTargetCreate(ctx context.Context, spec snaprpc.TargetSpec) (string, error)
 	BdevMoorTargetDelete(ctx context.Context, name string) error
+	BdevMoorTargetRescan(ctx context.Context, name string) error
 	FsdevGetFsdevs(ctx context.Context) ([]snaprpc.FSDev, error)
 	FsdevAioCreate(ctx context.Context, name, rootPath string) error
 	FsdevAioDelete(ctx context.Context, name string) error
@@ -48,7 +50,8 @@ func NewHost(r rpc, targetDir, stateDir string) *Host {
 	return &Host{rpc: r, targetDir: targetDir, stateDir: stateDir}
 }
 
-// Open makes the bdev of a volume. See provisioner.Host.
+// Open makes the bdev of a volume; one that is there gets the size that the
+// volume has now. See provisioner.Host.
 func (h *Host) Open(ctx context.Context, spec provisioner.OpenSpec) (provisioner.Device, error) {
 	d, err := h.open(ctx, spec)
 	if err != nil {
@@ -88,8 +91,12 @@ func (h *Host) openImage(ctx context.Context, spec provisioner.OpenSpec) error {
 	want := snaprpc.AIOSpec{
 		Name: deviceOf(spec.VolumeID), Filename: image, BlockSize: blockSize, ReadOnly: readOnly(spec),
 	}
-	if found, err := h.exists(ctx, want); err != nil || found {
+	found, err := h.exists(ctx, want)
+	if err != nil {
 		return err
+	}
+	if found {
+		return h.rescan(ctx, want.Name, h.rpc.BdevAioRescan)
 	}
 	if err := h.checkImage(image); err != nil {
 		return err
@@ -98,6 +105,17 @@ func (h *Host) openImage(ctx context.Context, spec provisioner.OpenSpec) error {
 		return err
 	}
 	return h.make(ctx, want)
+}
+
+// rescan gives a bdev the size that its volume has now. A service that cannot do
+// that, or finds no bdev of that kind any more, leaves it as it is: whoever needs
+// the size looks at it.
+func (h *Host) rescan(ctx context.Context, name string, look func(context.Context, string) error) error {
+	err := look(ctx, name)
+	if err == nil || snaprpc.IsMethodNotFound(err) || snaprpc.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("look at the size of device %s again: %w", name, kind(err))
 }
 
 func device(volumeID string) provisioner.Device {

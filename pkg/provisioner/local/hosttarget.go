@@ -21,8 +21,11 @@ func (h *Host) openTarget(ctx context.Context, spec provisioner.OpenSpec) error 
 			ContextTargetAddress, ContextTargetExport, provisioner.ErrInvalid)
 	}
 	there, err := h.fits(ctx, want, export)
-	if err != nil || there {
+	if err != nil {
 		return err
+	}
+	if there {
+		return h.rescan(ctx, want.Name, h.rpc.BdevMoorTargetRescan)
 	}
 	if err := h.remember(spec.VolumeID); err != nil {
 		return err

@@ -90,3 +90,8 @@ func (d dpu) Functions(ctx context.Context) (_ []provisioner.FunctionCount, err 
 	defer d.end("Functions", &err)()
 	return d.next.Functions(ctx)
 }
+
+func (d dpu) Size(ctx context.Context, device string) (_ int64, err error) {
+	defer d.end("Size", &err)()
+	return d.next.Size(ctx, device)
+}

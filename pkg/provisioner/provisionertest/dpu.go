@@ -30,6 +30,7 @@ func TestDPU(t *testing.T, open func(t *testing.T) DPUUnderTest) {
 		"list":                 dpuList,
 		"expose at once":       dpuExposeAtOnce,
 		"hide and show":        dpuHideAndShow,
+		"size":                 dpuSize,
 	}
 	for name, run := range cases {
 		t.Run(name, func(t *testing.T) { run(t, open(t)) })
@@ -202,4 +203,22 @@ func dpuExposeAtOnce(t *testing.T, d DPUUnderTest) {
 			t.Fatalf("one device got two exposures:\n%s", diff)
 		}
 	}
+}
+
+func dpuSize(t *testing.T, d DPUUnderTest) {
+	ctx, spec := suiteContext(t), d.Prepare(t, "one")
+	if spec.Mode == provisioner.Filesystem {
+		t.Skip("an fsdev has no size of its own")
+	}
+	before, err := d.DPU.Size(ctx, spec.Device)
+	wantNil(t, "size", err)
+	_, err = d.DPU.Expose(ctx, spec)
+	wantNil(t, "expose", err)
+	after, err := d.DPU.Size(ctx, spec.Device)
+	wantNil(t, "size of what is exposed", err)
+	if before <= 0 || before != after {
+		t.Fatalf("%d bytes before it is exposed, %d after", before, after)
+	}
+	_, err = d.DPU.Size(ctx, "no-such-device")
+	wantError(t, "an unknown device", err, provisioner.ErrNotFound)
 }

@@ -55,7 +55,9 @@ type Fake struct {
 	devices     map[string]provisioner.Device
 	plain       map[string]bool
 	exposures   map[string]fakeExposure
-	functions   map[provisioner.FunctionType]int
+	// sizes are those of volumes that grew, deviceSizes what devices have of it.
+	sizes, deviceSizes map[string]int64
+	functions          map[provisioner.FunctionType]int
 }
 
 type fakeVolume struct {
@@ -80,6 +82,8 @@ func NewFake(nodes ...string) *Fake {
 		devices:     map[string]provisioner.Device{},
 		plain:       map[string]bool{},
 		exposures:   map[string]fakeExposure{},
+		sizes:       map[string]int64{},
+		deviceSizes: map[string]int64{},
 		functions:   map[provisioner.FunctionType]int{provisioner.PF: 4, provisioner.VF: 16},
 	}
 	for _, n := range nodes {
@@ -103,6 +107,13 @@ func (f *Fake) AddDevice(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plain[name] = true
+}
+
+// Grow gives a volume another size. Its device has that once it was opened again.
+func (f *Fake) Grow(volumeID string, bytes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sizes[volumeID] = bytes
 }
 
 // SetFunctions sets how many functions of a type there are.

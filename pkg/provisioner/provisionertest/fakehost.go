@@ -18,10 +18,11 @@ func (h fakeHost) Open(ctx context.Context, spec provisioner.OpenSpec) (provisio
 			return provisioner.Device{}, fmt.Errorf("no volume named: %w", provisioner.ErrInvalid)
 		}
 		if d, ok := h.f.devices[spec.VolumeID]; ok {
+			h.f.deviceSizes[d.Name] = h.f.sizes[spec.VolumeID]
 			return d, nil
 		}
 		d := provisioner.Device{VolumeID: spec.VolumeID, Name: "dev_" + spec.VolumeID, Mode: spec.Mode}
-		h.f.devices[spec.VolumeID] = d
+		h.f.devices[spec.VolumeID], h.f.deviceSizes[d.Name] = d, h.f.sizes[spec.VolumeID]
 		return d, nil
 	})
 }
@@ -153,5 +154,14 @@ func (d fakeDPU) Functions(ctx context.Context) ([]provisioner.FunctionCount, er
 			out = append(out, provisioner.FunctionCount{Type: t, Total: total, Free: max(total-used[t], 0)})
 		}
 		return out, nil
+	})
+}
+
+func (d fakeDPU) Size(ctx context.Context, device string) (int64, error) {
+	return do(ctx, d.f, Call{Face: FaceDPU, Verb: "Size", Object: device}, func() (int64, error) {
+		if !d.f.hasDevice(device) {
+			return 0, fmt.Errorf("no device %q: %w", device, provisioner.ErrNotFound)
+		}
+		return max(d.f.deviceSizes[device], mib), nil
 	})
 }

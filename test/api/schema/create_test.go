@@ -169,8 +169,8 @@ func TestUpdate(t *testing.T) {
 			{"parameters", "spec.parameters", yamlText(`{x: "2"}`), "parameters is immutable"},
 			{"one parameter more", "spec.parameters", yamlText(`{x: "1", y: "2"}`), "parameters is immutable"},
 			{"modes", "spec.accessModes", yamlText("[ReadWriteMany]"), "accessModes is immutable"},
-			{"size", "spec.resources.requests.storage", "2Gi", "resources is immutable"},
-			{"limit", "spec.resources.limits", yamlText("{storage: 9Gi}"), "resources is immutable"},
+			{"limit", "spec.resources.limits", yamlText("{storage: 9Gi}"), "resources.limits.storage can be raised, not set or removed"},
+			{"mutable parameters", "spec.mutableParameters", yamlText(`{iops: "100"}`), ""},
 			{"mode", "spec.volumeMode", "Filesystem", "volumeMode is immutable"},
 		},
 		"DPUVolumeAttachment": {

@@ -56,6 +56,7 @@ var modules = []module{
 		programs: map[string]string{
 			"csi-attacher":    "github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher",
 			"csi-provisioner": "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner",
+			"csi-resizer":     "github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer",
 		},
 	},
 	{dir: "hack/kube/pause", ldflags: "-s -w", programs: map[string]string{"pause": "."}},

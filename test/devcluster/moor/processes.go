@@ -3,6 +3,8 @@ package moor
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/test/devcluster"
@@ -49,6 +51,14 @@ func sidecar(c *devcluster.Cluster, name, program, socket, kubeconfig string, ar
 	return devcluster.Process{Name: name, Machine: layout.Hub, Argv: append(argv, args...)}
 }
 
+// resizer is the sidecar that lets volumes grow and change. Its name for the
+// number of workers is another than the others'.
+func resizer(c *devcluster.Cluster, name, socket, kubeconfig string) devcluster.Process {
+	p := sidecar(c, name, "csi-resizer", socket, kubeconfig, "--workers=50", "--retry-interval-start=200ms", "--retry-interval-max=5s")
+	p.Argv = slices.DeleteFunc(p.Argv, func(arg string) bool { return strings.HasPrefix(arg, "--worker-threads=") })
+	return p
+}
+
 func attachMode(c *devcluster.Cluster) string {
 	return "--attach-mode=" + string(c.Options().AttachMode)
 }
@@ -64,6 +74,7 @@ func dpuControl(c *devcluster.Cluster, configs map[string]string) []devcluster.P
 			"--many-nodes", "--metrics-bind-address=:9101"),
 		sidecar(c, "csi-provisioner-dpu", "csi-provisioner", vendorSocket, configs["local-vendor-controller"],
 			"--retry-interval-start=200ms", "--retry-interval-max=5s"),
+		resizer(c, "csi-resizer-dpu", vendorSocket, configs["local-vendor-controller"]),
 		process(c, "snap-external-attacher", layout.Hub, "snap-external-attacher", "--csi-address="+vendorSocket,
 			"--kubeconfig="+configs["snap-external-attacher"], "--namespace="+kit.Namespace,
 			"--metrics-bind-address=:9102", "--health-probe-bind-address=:9103"),
@@ -97,6 +108,7 @@ func hostControl(c *devcluster.Cluster, configs Kubeconfigs) []devcluster.Proces
 			"--kubeconfig="+host["snap-csi-plugin-controller"], attachMode(c), "--namespace="+kit.Namespace, "--metrics-bind-address=:9108"),
 		sidecar(c, "csi-provisioner", "csi-provisioner", driverSocket, host["snap-csi-plugin-controller"],
 			"--default-fstype=ext4", "--timeout=30s", "--retry-interval-start=200ms", "--retry-interval-max=5s"),
+		resizer(c, "csi-resizer", driverSocket, host["snap-csi-plugin-controller"]),
 	}
 	if c.Options().AttachMode == dpf.AttachController {
 		out = append(out, sidecar(c, "csi-attacher", "csi-attacher", driverSocket, host["snap-csi-plugin-controller"],

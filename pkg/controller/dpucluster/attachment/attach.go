@@ -93,10 +93,12 @@ func (r *Reconciler) attachRequired(ctx context.Context, a *storagev1alpha1.Volu
 }
 
 // hold puts the finalizer on, and the name of the SVVolumeAttachment that is
-// about to be made, or the parameters if none is, in one patch.
+// about to be made, or the parameters if none is, in one patch. The volume's
+// capacity goes with them: when it grows, the DPU is woken by that.
 func (r *Reconciler) hold(ctx context.Context, a *storagev1alpha1.VolumeAttachment, v *storagev1alpha1.Volume, required bool) error {
 	_, err := kube.PatchExact(ctx, r.Client, a, func(a *storagev1alpha1.VolumeAttachment) {
 		controllerutil.AddFinalizer(a, storagev1alpha1.FinalizerVolumeAttachment)
+		a.Spec.Capacity = v.Spec.Volume.Capacity
 		if !required {
 			setParameters(a, parameters(v, nil))
 			return

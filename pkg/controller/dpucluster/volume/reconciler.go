@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -67,6 +68,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&storagev1alpha1.Volume{}).
 		Owns(&corev1.PersistentVolumeClaim{}).
 		Watches(&storagev1alpha1.StoragePolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy)).
+		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofPV)).
 		Watches(&storagev1alpha1.VolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment),
 			builder.WithPredicates(goneOnly)).
@@ -88,26 +90,33 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.choices.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	return r.report(ctx, v, r.advance(ctx, v))
+	was := changes{v.Status.Expansion, v.Status.Modification}
+	now, outcome := r.advance(ctx, v, was)
+	return r.report(ctx, v, now, outcome)
 }
 
-func (r *Reconciler) advance(ctx context.Context, v *storagev1alpha1.Volume) error {
+// advance returns how far what was asked for later is; as it was, if the pass
+// did not get that far.
+func (r *Reconciler) advance(ctx context.Context, v *storagev1alpha1.Volume, was changes) (changes, error) {
 	if !v.DeletionTimestamp.IsZero() {
-		return r.remove(ctx, v)
+		return was, r.remove(ctx, v)
 	}
 	if err := r.place(ctx, v); err != nil {
-		return err
+		return was, err
 	}
 	claim, err := r.claim(ctx, v)
 	if err != nil {
-		return err
+		return was, err
 	}
-	return r.adopt(ctx, v, claim)
+	if err := r.adopt(ctx, v, claim); err != nil {
+		return was, err
+	}
+	return r.change(ctx, v, claim)
 }
 
 // report writes into the status what became of the pass, once, and only if
 // that differs from what is there.
-func (r *Reconciler) report(ctx context.Context, v *storagev1alpha1.Volume, outcome error) (ctrl.Result, error) {
+func (r *Reconciler) report(ctx context.Context, v *storagev1alpha1.Volume, now changes, outcome error) (ctrl.Result, error) {
 	if apierrors.IsConflict(outcome) {
 		return ctrl.Result{}, nil // the cache is behind: the newer version is on its way, and wakes us
 	}
@@ -120,6 +129,7 @@ func (r *Reconciler) report(ctx context.Context, v *storagev1alpha1.Volume, outc
 	}
 	_, err := kube.PatchStatus(ctx, r.Client, v, func(v *storagev1alpha1.Volume) {
 		v.Status.Message = words
+		v.Status.Expansion, v.Status.Modification = now.expansion, now.modification
 		switch {
 		case outcome == nil && v.DeletionTimestamp.IsZero():
 			v.Status.State = storagev1alpha1.VolumeAvailable

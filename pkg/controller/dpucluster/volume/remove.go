@@ -27,6 +27,11 @@ func (r *Reconciler) remove(ctx context.Context, v *storagev1alpha1.Volume) erro
 			return err
 		}
 	}
+	if len(v.Spec.Request.MutableParameters)+len(v.Spec.Volume.MutableParameters) > 0 {
+		if err := r.sweepClasses(ctx, v); err != nil {
+			return err
+		}
+	}
 	return kube.RemoveFinalizers(ctx, r.Client, v, storagev1alpha1.FinalizerVolume)
 }
 

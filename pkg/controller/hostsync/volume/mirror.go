@@ -32,6 +32,8 @@ func mirrorOf(volume *storagev1alpha1.DPUVolume, c hostsync.Clusters) *storagev1
 			Request: storagev1alpha1.VolumeRequest{
 				AccessModes: slices.Clone(volume.Spec.AccessModes),
 				VolumeMode:  volume.Spec.VolumeMode,
+
+				MutableParameters: maps.Clone(volume.Spec.MutableParameters),
 			},
 			StorageParameters: parameters,
 		},
@@ -88,6 +90,9 @@ func report(v *storagev1alpha1.DPUVolume, s seen, c hostsync.Clusters) {
 	scheduled := v.Status.State != nil && v.Status.State.SelectedDPUStorageVendorName != "" && v.Status.State.StorageVendorPluginName != ""
 	set(conditions, storagev1alpha1.ConditionScheduled, scheduled, words)
 	set(conditions, storagev1alpha1.ConditionBound, v.Status.Phase == storagev1alpha1.DPUVolumeBound, words)
+	if s.mirror != nil && v.Status.Phase == storagev1alpha1.DPUVolumeBound {
+		tellChanges(conditions, v, s.mirror)
+	}
 	switch {
 	case s.failure != nil:
 		conditions.False(storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ReasonError, s.failure.Error())
@@ -129,6 +134,7 @@ func stateOf(v *storagev1alpha1.DPUVolume, m *storagev1alpha1.Volume, c hostsync
 	if m.Status.State == storagev1alpha1.VolumeAvailable {
 		state.VolumeInfo = &storagev1alpha1.VolumeInfo{
 			AccessModes: source.AccessModes, VolumeMode: m.Spec.Request.VolumeMode, VolumeAttributes: source.VolumeAttributes,
+			MutableParameters: source.MutableParameters,
 		}
 		if source.Capacity != nil {
 			state.VolumeInfo.Capacity = corev1.ResourceList{corev1.ResourceStorage: *source.Capacity}

@@ -93,7 +93,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, err
 }
 
-// carry makes the Volume if it is not there and tells what is seen of it.
+// carry makes the Volume if it is not there, lets it ask for what the DPUVolume
+// asks for now, and tells what is seen of it.
 func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolume, mirror *storagev1alpha1.Volume) (seen, error) {
 	if mirror == nil {
 		policy := client.ObjectKey{Namespace: volume.Namespace, Name: volume.Spec.DPUStoragePolicyName}
@@ -121,7 +122,7 @@ func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolum
 		return seen{waiting: fmt.Sprintf("Volume %s in DPU cluster %s does not begin as the copy that is asked for: apply crds/dpu there, delete this volume, and ask again",
 			mirror.Name, r.Clusters.DPUClusterName)}, nil
 	}
-	return seen{mirror: mirror}, nil
+	return seen{mirror: mirror}, r.follow(ctx, volume, mirror)
 }
 
 // remove deletes the Volume once nobody is attached, then lets the DPUVolume

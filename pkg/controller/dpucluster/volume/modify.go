@@ -1,0 +1,141 @@
+package volume
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/dpucluster"
+)
+
+// labelAttributes marks the VolumeAttributesClasses that are made here.
+const labelAttributes = "storage.moor.dev/mutable-parameters"
+
+// modify has the vendor's claim name a VolumeAttributesClass with the mutable
+// parameters that are asked for. csi-resizer beside the vendor's controller does
+// the rest; the claim's status tells when they are in effect.
+func (r *Reconciler) modify(ctx context.Context, v *storagev1alpha1.Volume, claim *corev1.PersistentVolumeClaim) (*storagev1alpha1.VolumeChange, error) {
+	want, have := v.Spec.Request.MutableParameters, v.Spec.Volume.MutableParameters
+	change := &storagev1alpha1.VolumeChange{Parameters: want}
+	if len(want) == 0 && len(have) > 0 {
+		change.Message = "mutable parameters that were once in effect cannot be taken back: ask for the values that stand for none"
+		change.Refused = true
+		return change, nil
+	}
+	name, err := attributesClassOf(v), error(nil)
+	if ptr.Deref(name, "") != ptr.Deref(claim.Spec.VolumeAttributesClassName, "") {
+		name, err = r.attributesClass(ctx, v)
+	}
+	if meta.IsNoMatchError(err) {
+		change.Message = "mutable parameters need VolumeAttributesClasses (storage.k8s.io/v1, Kubernetes 1.34), which the DPU cluster does not serve"
+		change.Refused = true
+		return change, nil
+	}
+	if err == nil {
+		_, err = kube.Patch(ctx, r.Client, claim, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = name })
+	}
+	if err != nil {
+		change.Message = err.Error()
+		return change, err
+	}
+	switch {
+	case maps.Equal(want, have):
+		return nil, nil
+	case ptr.Deref(claim.Status.CurrentVolumeAttributesClassName, "") != *name:
+		return modificationOf(claim, change, *name), nil
+	}
+	if _, err := kube.Patch(ctx, r.Client, v, func(v *storagev1alpha1.Volume) { v.Spec.Volume.MutableParameters = want }); err != nil {
+		return change, fmt.Errorf("record the mutable parameters in effect: %w", err)
+	}
+	return nil, r.sweepClasses(ctx, v)
+}
+
+// modificationOf says how far the vendor is with a claim that names another class.
+func modificationOf(claim *corev1.PersistentVolumeClaim, change *storagev1alpha1.VolumeChange, name string) *storagev1alpha1.VolumeChange {
+	s := claim.Status.ModifyVolumeStatus
+	ours := s != nil && s.TargetVolumeAttributesClassName == name
+	for _, c := range claim.Status.Conditions {
+		if ours && c.Type == corev1.PersistentVolumeClaimVolumeModifyVolumeError && c.Status == corev1.ConditionTrue {
+			change.Message = fmt.Sprintf("the vendor could not modify PersistentVolumeClaim %s: %s", claim.Name, c.Message)
+		}
+	}
+	change.Refused = ours && s.Status == corev1.PersistentVolumeClaimModifyVolumeInfeasible
+	if change.Message == "" {
+		change.Message = fmt.Sprintf("waiting for the vendor to modify PersistentVolumeClaim %s: is csi-resizer running beside its CSI controller, and can that modify volumes?", claim.Name)
+	}
+	return change
+}
+
+// attributesClass makes the class of the mutable parameters that a volume asks
+// for, if there is none, and returns its name; nil if it asks for none.
+func (r *Reconciler) attributesClass(ctx context.Context, v *storagev1alpha1.Volume) (*string, error) {
+	name := attributesClassOf(v)
+	if name == nil {
+		return nil, nil
+	}
+	class := &storagev1.VolumeAttributesClass{
+		ObjectMeta: metav1.ObjectMeta{Name: *name, Labels: map[string]string{labelAttributes: "true"}},
+		DriverName: v.Spec.Volume.CSIReference.CSIDriverName, Parameters: v.Spec.Request.MutableParameters,
+	}
+	return name, kube.CreateLive(ctx, r.Client, r.Live, class)
+}
+
+// attributesClassOf names the class of the mutable parameters that a volume asks
+// for; nil if it asks for none.
+func attributesClassOf(v *storagev1alpha1.Volume) *string {
+	if len(v.Spec.Request.MutableParameters) == 0 {
+		return nil
+	}
+	return ptr.To(attributesClassName(v.Spec.Volume.CSIReference.CSIDriverName, v.Spec.Request.MutableParameters))
+}
+
+// attributesClassName follows from what is in the class, which cannot change.
+func attributesClassName(driver string, parameters map[string]string) string {
+	raw, _ := json.Marshal(parameters) // strings alone; keys in order
+	return fmt.Sprintf("moor-%x", sha256.Sum256(append([]byte(driver+"\n"), raw...)))[:37]
+}
+
+// sweepClasses removes the classes of v's driver that no volume asks for or has
+// any more.
+func (r *Reconciler) sweepClasses(ctx context.Context, v *storagev1alpha1.Volume) error {
+	driver := v.Spec.Volume.CSIReference.CSIDriverName
+	volumes := &storagev1alpha1.VolumeList{}
+	err := r.Client.List(ctx, volumes, client.MatchingFields{dpucluster.VolumeByDriver: driver}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("find the volumes of driver %s: %w", driver, err)
+	}
+	used := map[string]bool{}
+	for i := range volumes.Items {
+		o := &volumes.Items[i]
+		if o.UID == v.UID {
+			o = v // the cache may be behind
+		}
+		if o.DeletionTimestamp.IsZero() {
+			used[attributesClassName(driver, o.Spec.Request.MutableParameters)] = true
+			used[attributesClassName(driver, o.Spec.Volume.MutableParameters)] = true
+		}
+	}
+	classes := &storagev1.VolumeAttributesClassList{}
+	if err := r.Live.List(ctx, classes, client.HasLabels{labelAttributes}); err != nil {
+		return fmt.Errorf("find the VolumeAttributesClasses of driver %s: %w", driver, err)
+	}
+	for i := range classes.Items {
+		if c := &classes.Items[i]; c.DriverName == driver && !used[c.Name] {
+			if err := kube.Delete(ctx, r.Client, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

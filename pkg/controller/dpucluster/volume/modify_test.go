@@ -1,0 +1,118 @@
+package volume_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+)
+
+// wantsParameters has the volume ask for mutable parameters, and settles.
+func (m *room) wantsParameters(parameters map[string]string) *storagev1alpha1.Volume {
+	m.t.Helper()
+	kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "v", func(v *storagev1alpha1.Volume) { v.Spec.Request.MutableParameters = parameters })
+	m.settle("v")
+	return m.volume("v")
+}
+
+// classes are the VolumeAttributesClasses there are.
+func (m *room) classes() []storagev1.VolumeAttributesClass {
+	m.t.Helper()
+	list := &storagev1.VolumeAttributesClassList{}
+	if err := m.Live.List(m.t.Context(), list); err != nil {
+		m.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// modifies plays the vendor, who puts into effect what the claim names.
+func (m *room) modifies() {
+	m.t.Helper()
+	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, "v-pvc", func(c *corev1.PersistentVolumeClaim) {
+		c.Status.CurrentVolumeAttributesClassName = c.Spec.VolumeAttributesClassName
+	})
+	m.settle("v")
+}
+
+// TestModification: each set of parameters is a class as long as a volume has it.
+func TestModification(t *testing.T) {
+	m := newRoom(t)
+	m.available("v", corev1.PersistentVolumeReclaimDelete)
+	if n := len(m.classes()); n != 0 {
+		t.Fatalf("%d classes for a volume that asked for none", n)
+	}
+	for _, want := range []map[string]string{{"iops": "100"}, {"iops": "200", "bytesPerSecond": "0"}} {
+		v := m.wantsParameters(want)
+		if c := v.Status.Modification; c == nil || c.Refused || !strings.Contains(c.Message, "csi-resizer") || v.Status.State != storagev1alpha1.VolumeAvailable {
+			t.Fatalf("modification %+v of %+v", c, v.Status)
+		}
+		m.modifies()
+		v, all := m.volume("v"), m.classes()
+		if v.Status.Modification != nil || len(all) != 1 || all[0].DriverName != "a.csi" {
+			t.Fatalf("modification %+v, classes %+v", v.Status.Modification, all)
+		}
+		if diff := cmp.Diff(want, v.Spec.Volume.MutableParameters) + cmp.Diff(want, all[0].Parameters); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+	before := m.Writes()
+	m.pass("v")
+	if m.Writes() != before {
+		t.Error("a pass over a volume that has what it asks for writes")
+	}
+	if c := m.wantsParameters(nil).Status.Modification; c == nil || !c.Refused || !strings.Contains(c.Message, "cannot be taken back") {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestModificationRefused: what the vendor refuses can be taken back.
+func TestModificationRefused(t *testing.T) {
+	m := newRoom(t)
+	m.available("v", corev1.PersistentVolumeReclaimDelete)
+	m.wantsParameters(map[string]string{"iops": "100"})
+	m.modifies()
+	m.wantsParameters(map[string]string{"iops": "100", "colour": "red"})
+	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, "v-pvc", func(c *corev1.PersistentVolumeClaim) {
+		c.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{
+			TargetVolumeAttributesClassName: *c.Spec.VolumeAttributesClassName, Status: corev1.PersistentVolumeClaimModifyVolumeInfeasible,
+		}
+		c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{
+			Type: corev1.PersistentVolumeClaimVolumeModifyVolumeError, Status: corev1.ConditionTrue, Message: "no such colour",
+		}}
+	})
+	m.settle("v")
+	if c := m.volume("v").Status.Modification; c == nil || !c.Refused || !strings.Contains(c.Message, "no such colour") {
+		t.Fatalf("%+v", c)
+	}
+	v := m.wantsParameters(map[string]string{"iops": "100"})
+	if v.Status.Modification != nil || v.Spec.Volume.MutableParameters["iops"] != "100" {
+		t.Errorf("taken back: %+v", v.Status.Modification)
+	}
+}
+
+// TestMadeWithParameters: the claim names the class from the first.
+func TestMadeWithParameters(t *testing.T) {
+	m := newRoom(t)
+	v := kit.Volume("v", "gold")
+	v.Spec.Request.MutableParameters = map[string]string{"iops": "100"}
+	m.Add(v)
+	m.pass("v")
+	m.bind("v-pvc", "pv-v", corev1.PersistentVolumeReclaimDelete)
+	m.modifies()
+	if got := m.volume("v"); got.Spec.Volume.MutableParameters["iops"] != "100" || len(m.classes()) != 1 || got.Status.State != storagev1alpha1.VolumeAvailable {
+		t.Fatalf("%+v, %d classes", got.Spec.Volume, len(m.classes()))
+	}
+	m.Remove(&storagev1alpha1.Volume{ObjectMeta: kit.Meta("v")})
+	m.settle("v")
+	m.Remove(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-v"}})
+	m.settle("v")
+	if n := len(m.classes()); n != 0 {
+		t.Errorf("%d classes are left behind", n)
+	}
+}

@@ -1,0 +1,56 @@
+package dpf
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// change is the Change face. The platform does not offer it yet: users who make
+// DPUVolumes themselves change their mutableParameters.
+type change struct{ *Volumes }
+
+var _ provisioner.Change = change{}
+
+// Modify has the DPUVolume ask for the parameters, beside those that are in
+// effect, and waits until the vendor has put them into effect.
+func (c change) Modify(ctx context.Context, id string, parameters map[string]string) error {
+	if err := c.modify(ctx, id, parameters); err != nil {
+		return fmt.Errorf("modify volume %s: %w", id, err)
+	}
+	return nil
+}
+
+func (c change) modify(ctx context.Context, id string, parameters map[string]string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.options.patience(ctx))
+	defer cancel()
+	volume, err := c.bound(ctx, id)
+	if err != nil {
+		return err
+	}
+	// Not what was asked for last: that may be what the vendor refused.
+	want := maps.Clone(inEffect(volume))
+	if want == nil {
+		want = map[string]string{}
+	}
+	maps.Copy(want, parameters)
+	if _, err := kube.Patch(ctx, c.options.Client, volume, func(v *storagev1alpha1.DPUVolume) { v.Spec.MutableParameters = want }); err != nil {
+		return refused("ask for it", err)
+	}
+	_, err = c.changed(ctx, volume, storagev1alpha1.ConditionModified, provisioner.ErrInvalid, func(v *storagev1alpha1.DPUVolume) bool {
+		return maps.Equal(inEffect(v), want)
+	})
+	return err
+}
+
+// inEffect are the mutable parameters that the vendor has put into effect.
+func inEffect(v *storagev1alpha1.DPUVolume) map[string]string {
+	if v.Status.State == nil || v.Status.State.VolumeInfo == nil {
+		return nil
+	}
+	return v.Status.State.VolumeInfo.MutableParameters
+}
