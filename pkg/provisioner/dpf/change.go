@@ -10,11 +10,8 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-// change is the Change face. The platform does not offer it yet: users who make
-// DPUVolumes themselves change their mutableParameters.
+// change is the Change face.
 type change struct{ *Volumes }
-
-var _ provisioner.Change = change{}
 
 // Modify has the DPUVolume ask for the parameters, beside those that are in
 // effect, and waits until the vendor has put them into effect.

@@ -75,6 +75,7 @@ func Platform(ctx context.Context, o Options) (provisioner.Platform, error) {
 		Inventory:   &Inventory{options: o, volumes: made},
 		Copies:      &Copies{volumes: made},
 		Expansion:   expansion{made},
+		Change:      change{made},
 	}
 	return withSnapshots(ctx, o, out)
 }
