@@ -2,6 +2,7 @@ package dpf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -38,9 +39,31 @@ func (c change) modify(ctx context.Context, id string, parameters map[string]str
 	if _, err := kube.Patch(ctx, c.options.Client, volume, func(v *storagev1alpha1.DPUVolume) { v.Spec.MutableParameters = want }); err != nil {
 		return refused("ask for it", err)
 	}
-	_, err = c.changed(ctx, volume, storagev1alpha1.ConditionModified, provisioner.ErrInvalid, func(v *storagev1alpha1.DPUVolume) bool {
+	return c.modified(ctx, volume, want)
+}
+
+// modified waits until the vendor has put the parameters into effect.
+func (v *Volumes) modified(ctx context.Context, volume *storagev1alpha1.DPUVolume, want map[string]string) error {
+	_, err := v.changed(ctx, volume, storagev1alpha1.ConditionModified, provisioner.ErrInvalid, func(v *storagev1alpha1.DPUVolume) bool {
 		return maps.Equal(inEffect(v), want)
 	})
+	return err
+}
+
+// settle waits until a volume that was made has the mutable parameters that it
+// was made with, unless it was changed since. One for which the vendor refuses
+// them is taken back, within whole: nobody was told of it yet.
+func (v *Volumes) settle(ctx, whole context.Context, made *storagev1alpha1.DPUVolume, want map[string]string) error {
+	if len(want) == 0 || !maps.Equal(made.Spec.MutableParameters, want) {
+		return nil
+	}
+	err := v.modified(ctx, made, want)
+	if !errors.Is(err, provisioner.ErrInvalid) || inEffect(made) != nil {
+		return err
+	}
+	if failed := takeBack(whole, v.options, v.awaiter, made); failed != nil {
+		return fmt.Errorf("take the volume back: %w: %w; the vendor refuses it: %s", provisioner.ErrUnavailable, failed, err.Error())
+	}
 	return err
 }
 

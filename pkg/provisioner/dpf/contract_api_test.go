@@ -266,7 +266,10 @@ func (p player) volume(ctx context.Context, v *storagev1alpha1.DPUVolume, used b
 		v.Status.Phase = storagev1alpha1.DPUVolumeBound
 		v.Status.State = &storagev1alpha1.DPUVolumeState{
 			SelectedDPUStorageVendorName: "vendor", StorageVendorPluginName: "plugin",
-			VolumeInfo: &storagev1alpha1.VolumeInfo{Capacity: corev1.ResourceList{corev1.ResourceStorage: size}},
+			VolumeInfo: &storagev1alpha1.VolumeInfo{
+				Capacity:          corev1.ResourceList{corev1.ResourceStorage: size},
+				MutableParameters: modify(v),
+			},
 		}
 	})
 	return client.IgnoreNotFound(err)

@@ -42,14 +42,19 @@ func giveUp[T client.Object](ctx context.Context, o Options, awaiter *kube.Await
 	if !errors.Is(cause, context.DeadlineExceeded) || ctx.Err() != nil {
 		return cause
 	}
-	if err := kube.Delete(ctx, o.Client, asked); err != nil {
+	if takeBack(ctx, o, awaiter, asked) != nil {
 		return cause
+	}
+	return fmt.Errorf("%w; the request was taken back: %s", provisioner.ErrPrecondition, cause.Error())
+}
+
+// takeBack deletes what was asked for, and waits until nothing of it is left.
+func takeBack[T client.Object](ctx context.Context, o Options, awaiter *kube.Awaiter[T], asked T) error {
+	if err := kube.Delete(ctx, o.Client, asked); err != nil {
+		return err
 	}
 	_, err := awaiter.Await(ctx, client.ObjectKeyFromObject(asked), func(now T, found bool) (bool, error) {
 		return !found || now.GetUID() != asked.GetUID(), nil
 	})
-	if err != nil {
-		return cause
-	}
-	return fmt.Errorf("%w; the request was taken back: %s", provisioner.ErrPrecondition, cause.Error())
+	return err
 }

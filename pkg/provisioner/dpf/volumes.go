@@ -70,6 +70,9 @@ func (v *Volumes) create(ctx context.Context, spec provisioner.VolumeSpec, sourc
 		}
 		return provisioner.Volume{}, err
 	}
+	if err := v.settle(ctx, whole, bound, spec.Mutable); err != nil {
+		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w", spec.Name, err)
+	}
 	made, err := v.volume(bound, spec.Parameters)
 	if err == nil && !fits(made.CapacityBytes, spec) {
 		err = fmt.Errorf("create volume %s: %w: it has %d bytes; asked for are at least %d and at most %d (0: any)",

@@ -39,9 +39,6 @@ func (r *Reconciler) claim(ctx context.Context, v *storagev1alpha1.Volume) (*cor
 			return nil, err
 		}
 		claim = desiredClaim(v, from)
-		if claim.Spec.VolumeAttributesClassName, err = r.attributesClass(ctx, v); err != nil {
-			return nil, err
-		}
 		if err := kube.CreateLive(ctx, r.Client, r.Live, claim); err != nil {
 			return nil, err
 		}

@@ -24,7 +24,8 @@ const labelAttributes = "storage.moor.dev/mutable-parameters"
 
 // modify has the vendor's claim name a VolumeAttributesClass with the mutable
 // parameters that are asked for. csi-resizer beside the vendor's controller does
-// the rest; the claim's status tells when they are in effect.
+// the rest; the claim's status tells when they are in effect. A claim is made
+// without: of parameters that csi-provisioner is refused, only an event tells.
 func (r *Reconciler) modify(ctx context.Context, v *storagev1alpha1.Volume, claim *corev1.PersistentVolumeClaim) (*storagev1alpha1.VolumeChange, error) {
 	want, have := v.Spec.Request.MutableParameters, v.Spec.Volume.MutableParameters
 	change := &storagev1alpha1.VolumeChange{Parameters: want}

@@ -96,7 +96,7 @@ func TestModificationRefused(t *testing.T) {
 	}
 }
 
-// TestMadeWithParameters: the claim names the class from the first.
+// TestMadeWithParameters: the claim names the class as soon as it is bound.
 func TestMadeWithParameters(t *testing.T) {
 	m := newRoom(t)
 	v := kit.Volume("v", "gold")
@@ -104,6 +104,7 @@ func TestMadeWithParameters(t *testing.T) {
 	m.Add(v)
 	m.pass("v")
 	m.bind("v-pvc", "pv-v", corev1.PersistentVolumeReclaimDelete)
+	m.settle("v")
 	m.modifies()
 	if got := m.volume("v"); got.Spec.Volume.MutableParameters["iops"] != "100" || len(m.classes()) != 1 || got.Status.State != storagev1alpha1.VolumeAvailable {
 		t.Fatalf("%+v, %d classes", got.Spec.Volume, len(m.classes()))
