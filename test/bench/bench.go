@@ -126,6 +126,10 @@ func (b *bench) measure(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(failed, err)
 	}
+	// Also while it is cleaned up: what was killed takes sidecars with it later.
+	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go kit.KeepSidecars(keeping, b.bed, b.say)
 	failed = errors.Join(failed, b.runAll(ctx, onBed()))
 	b.add(b.stages.results(b.inMode)...)
 	b.add(b.safety.results(b.mode)...)

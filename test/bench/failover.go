@@ -110,9 +110,6 @@ func (b *bench) suffer(ctx context.Context, i incident) error {
 	if err := b.prepareFailover(ctx); err != nil {
 		return err
 	}
-	keeping, stop := context.WithCancel(ctx)
-	defer stop()
-	go kit.KeepSidecars(keeping, b.bed, b.say)
 	var took []float64
 	failed := 0
 	var h *harbour
