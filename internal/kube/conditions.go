@@ -12,6 +12,7 @@ const (
 	reasonSuccess          = "Success"
 	reasonPending          = "Pending"
 	reasonFailure          = "Failure"
+	reasonError            = "Error"
 	reasonAwaitingDeletion = "AwaitingDeletion"
 )
 
@@ -29,6 +30,26 @@ func (c Conditions) True(kind string) { c.set(kind, metav1.ConditionTrue, reason
 // False sets a condition to False, with the reason and what is waited for.
 func (c Conditions) False(kind, reason, message string) {
 	c.set(kind, metav1.ConditionFalse, reason, message)
+}
+
+// Whether sets a condition to True, or else to False and Pending, with what is
+// waited for.
+func (c Conditions) Whether(kind string, ok bool, message string) {
+	if ok {
+		c.True(kind)
+		return
+	}
+	c.False(kind, reasonPending, message)
+}
+
+// Reconciled sets the condition that says how a pass went: it failed, it waits
+// for something (words), or it has done what there is to do.
+func (c Conditions) Reconciled(kind string, failure error, waiting string) {
+	if failure != nil {
+		c.False(kind, reasonError, failure.Error())
+		return
+	}
+	c.Whether(kind, waiting == "", waiting)
 }
 
 // Init adds the conditions that are missing, as Unknown and Pending.

@@ -65,21 +65,14 @@ func report(a *storagev1alpha1.DPUVolumeAttachment, s *state, failure error) {
 		a.Status.AttachmentMetadata = maps.Clone(s.mirror.Spec.Parameters)
 		a.Status.Epoch = s.mirror.Status.DPU.Epoch
 	}
-	set(conditions, storagev1alpha1.ConditionControllerAttached, seen.stored, a.Status.Message)
-	set(conditions, storagev1alpha1.ConditionDPUAttached, seen.shown, cmp.Or(a.Status.Message, notYetShown))
+	conditions.Whether(storagev1alpha1.ConditionControllerAttached, seen.stored, a.Status.Message)
+	conditions.Whether(storagev1alpha1.ConditionDPUAttached, seen.shown, cmp.Or(a.Status.Message, notYetShown))
 	if s.hidden() || seen.prepared {
-		set(conditions, storagev1alpha1.ConditionPreEmulated, seen.prepared, a.Status.Message)
+		conditions.Whether(storagev1alpha1.ConditionPreEmulated, seen.prepared, a.Status.Message)
 	} else {
 		meta.RemoveStatusCondition(&a.Status.Conditions, storagev1alpha1.ConditionPreEmulated)
 	}
-	switch {
-	case failure != nil:
-		conditions.False(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, storagev1alpha1.ReasonError, failure.Error())
-	case s.waiting != "":
-		conditions.False(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, storagev1alpha1.ReasonPending, s.waiting)
-	default:
-		conditions.True(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled)
-	}
+	conditions.Reconciled(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, failure, s.waiting)
 	last := storagev1alpha1.ConditionDPUAttached
 	if s.hidden() && !seen.shown {
 		last = storagev1alpha1.ConditionPreEmulated
@@ -129,12 +122,4 @@ func detaching(a *storagev1alpha1.DPUVolumeAttachment, words string) {
 	a.Status.Message = words
 	conditions.False(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, storagev1alpha1.ReasonAwaitingDeletion, words)
 	conditions.Summarize(storagev1alpha1.ConditionReady, storagev1alpha1.ConditionDPUVolumeAttachmentReconciled)
-}
-
-func set(c kube.Conditions, kind string, ok bool, words string) {
-	if ok {
-		c.True(kind)
-		return
-	}
-	c.False(kind, storagev1alpha1.ReasonPending, words)
 }

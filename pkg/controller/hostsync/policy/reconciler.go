@@ -153,11 +153,7 @@ func status(p *storagev1alpha1.DPUStoragePolicy, mirror *storagev1alpha1.Storage
 	default:
 		conditions.True(storagev1alpha1.ConditionValid)
 	}
-	if mirrorErr == nil {
-		conditions.True(storagev1alpha1.ConditionDPUStoragePolicyReconciled)
-	} else {
-		conditions.False(storagev1alpha1.ConditionDPUStoragePolicyReconciled, storagev1alpha1.ReasonError, mirrorErr.Error())
-	}
+	conditions.Reconciled(storagev1alpha1.ConditionDPUStoragePolicyReconciled, mirrorErr, "")
 	conditions.Summarize(storagev1alpha1.ConditionReady, storagev1alpha1.ConditionValid, storagev1alpha1.ConditionDPUStoragePolicyReconciled)
 }
 

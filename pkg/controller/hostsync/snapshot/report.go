@@ -41,16 +41,9 @@ func report(s *moorv1alpha1.DPUVolumeSnapshot, seen seen) {
 			words = "waiting for snap-controller in the DPU cluster"
 		}
 	}
-	set(conditions, moorv1alpha1.ConditionTaken, s.Status.Taken != nil, words)
-	set(conditions, moorv1alpha1.ConditionReadyToUse, s.Status.ReadyToUse, words)
-	switch {
-	case seen.failure != nil:
-		conditions.False(moorv1alpha1.ConditionDPUVolumeSnapshotReconciled, storagev1alpha1.ReasonError, seen.failure.Error())
-	case seen.waiting != "":
-		conditions.False(moorv1alpha1.ConditionDPUVolumeSnapshotReconciled, storagev1alpha1.ReasonPending, seen.waiting)
-	default:
-		conditions.True(moorv1alpha1.ConditionDPUVolumeSnapshotReconciled)
-	}
+	conditions.Whether(moorv1alpha1.ConditionTaken, s.Status.Taken != nil, words)
+	conditions.Whether(moorv1alpha1.ConditionReadyToUse, s.Status.ReadyToUse, words)
+	conditions.Reconciled(moorv1alpha1.ConditionDPUVolumeSnapshotReconciled, seen.failure, seen.waiting)
 	conditions.Summarize(moorv1alpha1.ConditionReady,
 		moorv1alpha1.ConditionDPUVolumeSnapshotReconciled, moorv1alpha1.ConditionTaken, moorv1alpha1.ConditionReadyToUse)
 }
@@ -61,12 +54,4 @@ func leaving(s *moorv1alpha1.DPUVolumeSnapshot, words string) {
 	conditions := kube.Conditions{List: &s.Status.Conditions, Generation: s.Generation}
 	conditions.False(moorv1alpha1.ConditionDPUVolumeSnapshotReconciled, storagev1alpha1.ReasonAwaitingDeletion, words)
 	conditions.Summarize(moorv1alpha1.ConditionReady, moorv1alpha1.ConditionDPUVolumeSnapshotReconciled)
-}
-
-func set(c kube.Conditions, kind string, ok bool, words string) {
-	if ok {
-		c.True(kind)
-		return
-	}
-	c.False(kind, storagev1alpha1.ReasonPending, words)
 }

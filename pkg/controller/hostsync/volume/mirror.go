@@ -88,29 +88,14 @@ func report(v *storagev1alpha1.DPUVolume, s seen, c hostsync.Clusters) {
 		}
 	}
 	scheduled := v.Status.State != nil && v.Status.State.SelectedDPUStorageVendorName != "" && v.Status.State.StorageVendorPluginName != ""
-	set(conditions, storagev1alpha1.ConditionScheduled, scheduled, words)
-	set(conditions, storagev1alpha1.ConditionBound, v.Status.Phase == storagev1alpha1.DPUVolumeBound, words)
+	conditions.Whether(storagev1alpha1.ConditionScheduled, scheduled, words)
+	conditions.Whether(storagev1alpha1.ConditionBound, v.Status.Phase == storagev1alpha1.DPUVolumeBound, words)
 	if s.mirror != nil && v.Status.Phase == storagev1alpha1.DPUVolumeBound {
 		tellChanges(conditions, v, s.mirror)
 	}
-	switch {
-	case s.failure != nil:
-		conditions.False(storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ReasonError, s.failure.Error())
-	case s.waiting != "":
-		conditions.False(storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ReasonPending, s.waiting)
-	default:
-		conditions.True(storagev1alpha1.ConditionDPUVolumeReconciled)
-	}
+	conditions.Reconciled(storagev1alpha1.ConditionDPUVolumeReconciled, s.failure, s.waiting)
 	conditions.Summarize(storagev1alpha1.ConditionReady,
 		storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ConditionScheduled, storagev1alpha1.ConditionBound)
-}
-
-func set(c kube.Conditions, kind string, ok bool, words string) {
-	if ok {
-		c.True(kind)
-		return
-	}
-	c.False(kind, storagev1alpha1.ReasonPending, words)
 }
 
 func stateOf(v *storagev1alpha1.DPUVolume, m *storagev1alpha1.Volume, c hostsync.Clusters) *storagev1alpha1.DPUVolumeState {
