@@ -3,6 +3,7 @@ package snaprpc
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 )
 
 // The states that virtio-fs transports and devices are listed in.
@@ -62,6 +63,14 @@ type FSDev struct {
 	Module struct {
 		RootPath string `json:"root_path"`
 	} `json:"module_specific"`
+}
+
+// FSDevName is the name that DPF's nvidia-fs gives the fsdev of a volume: names
+// of fsdevs are short, so it is the volume's FNV-1a-64, 16 hexadecimal digits.
+func FSDevName(volumeID string) string {
+	h := fnv.New64a()
+	h.Write([]byte(volumeID)) // never fails, hash.Hash
+	return fmt.Sprintf("%016x", h.Sum64())
 }
 
 // FsdevGetFsdevs returns every fsdev. Not every SPDK has the method.

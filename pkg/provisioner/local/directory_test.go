@@ -60,7 +60,7 @@ func TestDirectoryLife(t *testing.T) {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
-	if root := snap.fsdevs[fsDeviceOf("claim-vol")]; root != s.directoryPath("vol") {
+	if root := snap.fsdevs[snaprpc.FSDevName("claim-vol")]; root != s.directoryPath("vol") {
 		t.Fatalf("the device shows %q", root)
 	}
 	if err := s.Delete(t.Context(), "vol"); !errors.Is(err, provisioner.ErrInUse) {
@@ -78,7 +78,7 @@ func TestDirectoryLife(t *testing.T) {
 	if err := s.Detach(t.Context(), "vol", "dpu-1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := two.Close(t.Context(), second.VolumeID, fsDeviceOf("claim-vol")); err != nil {
+	if err := two.Close(t.Context(), second.VolumeID, snaprpc.FSDevName("claim-vol")); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(s.Detach(t.Context(), "vol", ""), s.Delete(t.Context(), "vol")); err != nil {
@@ -93,12 +93,12 @@ func TestDirectoryLife(t *testing.T) {
 func TestDirectoryAfterACrash(t *testing.T) {
 	for name, left := range map[string]func(h *Host, snap *fakeSNAP, o opened) error{
 		"before the mark": func(h *Host, _ *fakeSNAP, o opened) error {
-			return saveJSON(h.openedPath(fsDeviceOf(o.VolumeID)), "device", o)
+			return saveJSON(h.openedPath(snaprpc.FSDevName(o.VolumeID)), "device", o)
 		},
-		"before the device": func(h *Host, _ *fakeSNAP, o opened) error { return h.begin(o, fsDeviceOf(o.VolumeID)) },
+		"before the device": func(h *Host, _ *fakeSNAP, o opened) error { return h.begin(o, snaprpc.FSDevName(o.VolumeID)) },
 		"after the device, and SNAP restarted": func(h *Host, snap *fakeSNAP, o opened) error {
 			clear(snap.fsdevs)
-			return h.begin(o, fsDeviceOf(o.VolumeID))
+			return h.begin(o, snaprpc.FSDevName(o.VolumeID))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestDirectoryAfterACrash(t *testing.T) {
 			}
 			h := NewHost(snap, s.dir, state)
 			all, err := h.List(t.Context())
-			if diff := cmp.Diff([]provisioner.Device{fsDevice("claim-vol", fsDeviceOf("claim-vol"))}, all); diff != "" || err != nil {
+			if diff := cmp.Diff([]provisioner.Device{fsDevice("claim-vol", snaprpc.FSDevName("claim-vol"))}, all); diff != "" || err != nil {
 				t.Fatal(diff, err)
 			}
 			if _, err := h.Lookup(t.Context(), "claim-vol"); !errors.Is(err, provisioner.ErrNotFound) {
@@ -192,7 +192,7 @@ func TestDirectoryOutside(t *testing.T) {
 		t.Fatalf("a service without virtio-fs: %+v, %v", all, err)
 	}
 	delete(snap.fail, "list fsdevs")
-	snap.fsdevs[fsDeviceOf(good.VolumeID)] = filepath.Join(s.dir, "other.dir")
+	snap.fsdevs[snaprpc.FSDevName(good.VolumeID)] = filepath.Join(s.dir, "other.dir")
 	if _, err := h.Open(t.Context(), good); !errors.Is(err, provisioner.ErrExists) {
 		t.Fatalf("took another's device: %v", err)
 	}

@@ -70,7 +70,7 @@ func (h *Host) open(ctx context.Context, spec provisioner.OpenSpec) (provisioner
 	}
 	defer unlock()
 	if spec.Mode == provisioner.Filesystem {
-		return fsDevice(spec.VolumeID, fsDeviceOf(spec.VolumeID)), h.openDirectory(ctx, spec)
+		return fsDevice(spec.VolumeID, snaprpc.FSDevName(spec.VolumeID)), h.openDirectory(ctx, spec)
 	}
 	open := h.openImage
 	if spec.PublishContext[ContextTargetExport] != "" || spec.PublishContext[ContextTargetAddress] != "" {
@@ -212,7 +212,7 @@ func (h *Host) find(ctx context.Context, name string) (*snaprpc.Bdev, error) {
 // the volume's own is gone already. See provisioner.Host.
 func (h *Host) Close(ctx context.Context, volumeID, deviceName string) error {
 	name := deviceOf(volumeID)
-	if volumeID == "" || (deviceName != "" && deviceName != name && deviceName != fsDeviceOf(volumeID)) {
+	if volumeID == "" || (deviceName != "" && deviceName != name && deviceName != snaprpc.FSDevName(volumeID)) {
 		return nil
 	}
 	if err := h.close(ctx, volumeID, name); err != nil {
@@ -251,7 +251,7 @@ func (h *Host) Lookup(ctx context.Context, volumeID string) (provisioner.Device,
 	if b != nil && h.ours(*b) {
 		return device(volumeID), nil
 	}
-	shared, err := h.findFS(ctx, fsDeviceOf(volumeID))
+	shared, err := h.findFS(ctx, snaprpc.FSDevName(volumeID))
 	if err != nil {
 		return provisioner.Device{}, fmt.Errorf("look up the device of volume %s: %w", volumeID, err)
 	}

@@ -2,24 +2,14 @@ package local
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"path/filepath"
 	"strings"
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
-
-// fsDeviceOf returns the name of the fsdev of a volume, as DPF's nvidia-fs names
-// its own: names of fsdevs are short, so it is the hex FNV-1a-64 of the volume.
-func fsDeviceOf(volumeID string) string {
-	h := fnv.New64a()
-	h.Write([]byte(volumeID)) // never fails, hash.Hash
-	return hex.EncodeToString(h.Sum(nil))
-}
 
 // opened is what a plugin remembers of a directory that it has open, in
 // <device>.json of its state directory.
@@ -45,7 +35,7 @@ func (h *Host) openDirectory(ctx context.Context, spec provisioner.OpenSpec) err
 	if err != nil {
 		return err
 	}
-	device, root := fsDeviceOf(spec.VolumeID), filepath.Join(h.targetDir, o.ID+directorySuffix)
+	device, root := snaprpc.FSDevName(spec.VolumeID), filepath.Join(h.targetDir, o.ID+directorySuffix)
 	have, err := h.findFS(ctx, device)
 	if err != nil {
 		return err
@@ -153,7 +143,7 @@ func (h *Host) findFS(ctx context.Context, name string) (*snaprpc.FSDev, error) 
 // closeDirectory removes the fsdev of a volume, and then the mark: from then on
 // nothing of this DPU uses the directory.
 func (h *Host) closeDirectory(ctx context.Context, volumeID string) error {
-	device := fsDeviceOf(volumeID)
+	device := snaprpc.FSDevName(volumeID)
 	have, err := h.findFS(ctx, device)
 	if err != nil {
 		return err

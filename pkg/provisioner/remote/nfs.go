@@ -52,7 +52,7 @@ func (n *NFS) Open(ctx context.Context, spec provisioner.OpenSpec) (provisioner.
 }
 
 func device(volumeID string) provisioner.Device {
-	return provisioner.Device{VolumeID: volumeID, Name: directoryOf(volumeID), Mode: provisioner.Filesystem}
+	return provisioner.Device{VolumeID: volumeID, Name: snaprpc.FSDevName(volumeID), Mode: provisioner.Filesystem}
 }
 
 func (n *NFS) open(ctx context.Context, spec provisioner.OpenSpec) error {
@@ -66,7 +66,7 @@ func (n *NFS) open(ctx context.Context, spec provisioner.OpenSpec) error {
 	if err != nil {
 		return err
 	}
-	name := directoryOf(spec.VolumeID)
+	name := snaprpc.FSDevName(spec.VolumeID)
 	unlock, ok := n.locks.TryLock(name)
 	if !ok {
 		return errBusy
@@ -120,7 +120,7 @@ func (n *NFS) mine(name, volumeID string) error {
 
 // remember records whose a device is, if that is not known.
 func (n *NFS) remember(volumeID, source string) error {
-	want := owner{Device: directoryOf(volumeID), Volume: volumeID, Reaches: source}
+	want := owner{Device: snaprpc.FSDevName(volumeID), Volume: volumeID, Reaches: source}
 	if have, err := n.owners.recall(want.Device); err != nil || have == want {
 		return err
 	}
@@ -130,7 +130,7 @@ func (n *NFS) remember(volumeID, source string) error {
 // make mounts the share, unless it is, and makes the fsdev. A final error leaves
 // nothing behind.
 func (n *NFS) make(ctx context.Context, volumeID string, want share, mounted bool) error {
-	name := directoryOf(volumeID)
+	name := snaprpc.FSDevName(volumeID)
 	root := n.root(name)
 	if err := n.remember(volumeID, want.source); err != nil {
 		return err
@@ -223,7 +223,7 @@ func (n *NFS) unmount(ctx context.Context, name string) error {
 // Close removes the fsdev and unmounts the share, whose data stays. See
 // provisioner.Host.
 func (n *NFS) Close(ctx context.Context, volumeID, deviceName string) error {
-	name := directoryOf(volumeID)
+	name := snaprpc.FSDevName(volumeID)
 	if volumeID == "" || (deviceName != "" && deviceName != name) {
 		return nil
 	}
@@ -272,7 +272,7 @@ func (n *NFS) Lookup(ctx context.Context, volumeID string) (provisioner.Device, 
 
 // works reports whether the volume's device is there, with its share below it.
 func (n *NFS) works(ctx context.Context, volumeID string) (bool, error) {
-	name := directoryOf(volumeID)
+	name := snaprpc.FSDevName(volumeID)
 	there, err := n.has(ctx, volumeID, name)
 	if err != nil || !there {
 		return false, ignore(err, errOthers)

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"fmt"
-	"hash/fnv"
 	"net/netip"
 	"path"
 	"strings"
@@ -57,12 +56,4 @@ func shareOf(volume map[string]string) (share, error) {
 		server = "[" + server + "]"
 	}
 	return share{source: server + ":" + path.Join("/", given[KeyShare], given[KeySubDir]), options: given[KeyMountOptions]}, nil
-}
-
-// directoryOf returns the name of a volume's fsdev and mount point, NVIDIA's: it
-// fits into the 21 bytes that SNAP has for it.
-func directoryOf(volumeID string) string {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(volumeID)) // never fails
-	return fmt.Sprintf("%016x", h.Sum64())
 }

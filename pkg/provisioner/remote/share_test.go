@@ -61,15 +61,6 @@ func FuzzShareOf(f *testing.F) {
 	})
 }
 
-func TestDirectoryNames(t *testing.T) {
-	// FNV-1a of the empty string and of "a", from its authors' test vectors.
-	for id, want := range map[string]string{"": "cbf29ce484222325", "a": "af63dc4c8601ec8c"} {
-		if got := directoryOf(id); got != want {
-			t.Errorf("directory %q of %q, want %q", got, id, want)
-		}
-	}
-}
-
 // commands keeps what was run and fails what fail says.
 type commands struct {
 	ran  []string
