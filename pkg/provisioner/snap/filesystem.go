@@ -183,12 +183,20 @@ func (d *DPU) removeSpareFS(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	f, found := s.function(strings.TrimPrefix(name, spareFSPrefix))
-	if !found {
-		return nil
+	_, err = d.destroySpareFS(ctx, s, name)
+	return err
+}
+
+// destroySpareFS removes the function that List tells of under name, and reports
+// whether it was there. The caller keeps others from taking functions meanwhile.
+func (d *DPU) destroySpareFS(ctx context.Context, s sharing, name string) (bool, error) {
+	vuid, spare := strings.CutPrefix(name, spareFSPrefix)
+	f, found := s.function(vuid)
+	if !spare || !found {
+		return false, nil
 	}
-	err = d.rpc.VirtioFSFunctionDestroy(ctx, f.Manager, f.VUID)
-	return explain(err, absent, "destroy virtio-fs function %s", f.VUID)
+	err := d.rpc.VirtioFSFunctionDestroy(ctx, f.Manager, f.VUID)
+	return err == nil, explain(err, absent, "destroy virtio-fs function %s", f.VUID)
 }
 
 // tidyFS removes the spare functions, and returns of how many.
@@ -203,8 +211,7 @@ func (d *DPU) tidyFS(ctx context.Context) int {
 	}
 	removed := 0
 	for _, e := range all {
-		f, found := s.function(strings.TrimPrefix(e.Device, spareFSPrefix))
-		if strings.HasPrefix(e.Device, spareFSPrefix) && found && d.rpc.VirtioFSFunctionDestroy(ctx, f.Manager, f.VUID) == nil {
+		if gone, _ := d.destroySpareFS(ctx, s, e.Device); gone {
 			removed++
 		}
 	}
