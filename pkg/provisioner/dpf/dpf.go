@@ -69,31 +69,26 @@ func Platform(ctx context.Context, o Options) (provisioner.Platform, error) {
 		return provisioner.Platform{}, err
 	}
 	made := &Volumes{options: o, awaiter: volumes}
+	snapshots, err := newSnapshots(ctx, o)
+	if meta.IsNoMatchError(err) {
+		log.FromContext(ctx).Info("no snapshots: the host cluster has no kind DPUVolumeSnapshot (storage.moor.dev); apply crds/host and start again")
+		snapshots, err = nil, nil
+	}
+	if err != nil {
+		return provisioner.Platform{}, err
+	}
 	out := provisioner.Platform{
 		Volumes:     made,
 		Attachments: &Attachments{options: o, awaiter: attachments},
 		Inventory:   &Inventory{options: o, volumes: made},
-		Copies:      &Copies{volumes: made},
+		Copies:      &Copies{volumes: made, snapshots: snapshots},
 		Expansion:   expansion{made},
 		Change:      change{made},
 	}
-	return withSnapshots(ctx, o, out)
-}
-
-// withSnapshots adds the faces that stand on DPUVolumeSnapshots, where that
-// kind is installed.
-func withSnapshots(ctx context.Context, o Options, p provisioner.Platform) (provisioner.Platform, error) {
-	snapshots, err := newSnapshots(ctx, o)
-	switch {
-	case meta.IsNoMatchError(err):
-		log.FromContext(ctx).Info("no snapshots: the host cluster has no kind DPUVolumeSnapshot (storage.moor.dev); apply crds/host and start again")
-	case err != nil:
-		return p, err
-	default:
-		p.Snapshots = snapshots
-		p.Copies = &Copies{volumes: p.Volumes.(*Volumes), snapshots: snapshots}
+	if snapshots != nil {
+		out.Snapshots = snapshots
 	}
-	return p, nil
+	return out, nil
 }
 
 // waited turns the end of a wait into words: what was waited for and what the

@@ -13,11 +13,15 @@ import (
 // errBusy is the answer to a second call for the same volume.
 var errBusy = fmt.Errorf("another operation on it is under way: %w", provisioner.ErrBusy)
 
-// words are what NVIDIA's plugins look for in a refusal, whatever its code.
-var words = map[string]error{
-	"no space left":      provisioner.ErrExhausted,
-	"no such device":     provisioner.ErrNotFound,
-	"invalid parameters": provisioner.ErrInvalid,
+// words are what NVIDIA's plugins look for in a refusal, whatever its code. The
+// first that it has counts.
+var words = []struct {
+	text string
+	kind error
+}{
+	{"no space left", provisioner.ErrExhausted},
+	{"no such device", provisioner.ErrNotFound},
+	{"invalid parameters", provisioner.ErrInvalid},
 }
 
 // outOfReach are the codes by which SPDK says that the other side did not
@@ -41,9 +45,9 @@ func kind(err error) error {
 	case snaprpc.IsMethodNotFound(err):
 		return fmt.Errorf("%w: %w", provisioner.ErrUnsupported, err)
 	}
-	for w, sentinel := range words {
-		if strings.Contains(strings.ToLower(err.Error()), w) {
-			return fmt.Errorf("%w: %w", sentinel, err)
+	for _, w := range words {
+		if strings.Contains(strings.ToLower(err.Error()), w.text) {
+			return fmt.Errorf("%w: %w", w.kind, err)
 		}
 	}
 	return fmt.Errorf("%w: %w", provisioner.ErrPrecondition, err)
