@@ -111,8 +111,7 @@ func TestReplicaGrowsHidden(t *testing.T) {
 // TestGrowthOfALostDevice: what SNAP has forgotten is made with the new size.
 func TestGrowthOfALostDevice(t *testing.T) {
 	c, m, a := attached(t)
-	m.stop()
-	m.start()
+	m.emu.Restart()
 	m.vendor.mib = 2
 	c.capacity(a.Name, "2Mi")
 	a = m.settle(a.Name)

@@ -177,8 +177,7 @@ func TestHotplugHostIsOff(t *testing.T) {
 func TestHotplugOverRestartOfSNAP(t *testing.T) {
 	c, m, a := plugged(t)
 	before := a.Status.DPU
-	m.stop()
-	m.start()
+	m.emu.Restart()
 	if got := m.freePlugs(); got != 31 {
 		t.Fatalf("%d ports are free: a function without a controller is", got)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/uuid"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +28,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/snapemu"
+	"github.com/moor-storage/moor/internal/snapemu/snapemutest"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/internal/vendorplugin"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -185,7 +187,7 @@ type machine struct {
 	dir     string
 	socket  string
 	rpc     *snaprpc.Client
-	stop    func()
+	emu     *snapemutest.Service
 	vendor  *fakeVendor
 	clock   *clocktesting.FakeClock
 	watched func(provisioner.DPU) provisioner.DPU
@@ -197,6 +199,7 @@ func newMachine(t *testing.T, c *cluster, node string) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
 	m := &machine{
 		t: t, c: c, node: node, dir: dir, socket: filepath.Join(dir, "s", "nvidia", "snap.sock"),
 		clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
@@ -205,37 +208,17 @@ func newMachine(t *testing.T, c *cluster, node string) *machine {
 		c.must(os.MkdirAll(d, 0o755))
 	}
 	c.must(os.WriteFile(m.pluginSocket(), nil, 0o600))
-	m.rpc = snaprpc.New(m.socket, 10*time.Second)
-	m.vendor = &fakeVendor{rpc: m.rpc, can: vendorplugin.Capabilities{Block: true, Get: true, List: true}, fail: map[string]error{}}
-	m.start()
-	m.restartDriver()
-	t.Cleanup(func() {
-		m.stop()
-		os.RemoveAll(dir)
+	m.emu = snapemutest.Start(t, snapemu.Options{
+		Name: m.node, Socket: m.socket, NewUUID: uuid.NewString,
+		Hotplug: snapemu.Hotplug{Slots: 31, StateFile: filepath.Join(m.dir, "functions.json")},
 	})
+	m.rpc = m.emu.Client
+	m.vendor = &fakeVendor{rpc: m.rpc, can: vendorplugin.Capabilities{Block: true, Get: true, List: true}, fail: map[string]error{}}
+	m.restartDriver()
 	return m
 }
 
 func (m *machine) pluginSocket() string { return filepath.Join(m.dir, "p", "local", "dpu.sock") }
-
-func (m *machine) start() {
-	m.t.Helper()
-	e, err := snapemu.New(snapemu.Options{
-		Name: m.node, Socket: m.socket, VFs: 4, Log: logr.Discard(),
-		Hotplug: snapemu.Hotplug{Slots: 31, StateFile: filepath.Join(m.dir, "functions.json")},
-	})
-	m.c.must(err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- e.Run(ctx) }()
-	m.stop = func() {
-		cancel()
-		if err := <-done; err != nil {
-			m.t.Errorf("emulator: %v", err)
-		}
-		m.stop = func() {}
-	}
-}
 
 // restartDriver starts the driver with nothing in its memory.
 func (m *machine) restartDriver() {

@@ -170,8 +170,7 @@ func TestReplicaLivesOn(t *testing.T) {
 		t.Fatalf("the patrol is not content: %v", m.shown())
 	}
 	m.restartDriver()
-	m.stop()
-	m.start()
+	m.emu.Restart()
 	c.must(m.Round(t.Context()))
 	if len(m.events) != 1 {
 		t.Fatal("the round has not noticed that the replica is gone")

@@ -12,8 +12,7 @@ import (
 func TestServiceRestartKeepsIdentity(t *testing.T) {
 	c, m, a := attached(t)
 	c.volume("v2", corev1.ReadWriteMany)
-	m.stop()
-	m.start()
+	m.emu.Restart()
 	// A new attachment comes first: it must not take the function that the
 	// host knows as v1's.
 	b := m.settle(c.attachment("v2", "dpu-1").Name)
@@ -54,8 +53,7 @@ func TestDriverRestartChangesNothing(t *testing.T) {
 // is not called attached.
 func TestTruthOverRecord(t *testing.T) {
 	c, m, a := attached(t)
-	m.stop()
-	m.start()
+	m.emu.Restart()
 	c.must(os.Remove(m.pluginSocket()))
 	if err := m.pass(a.Name); err == nil {
 		t.Fatal("attached without a plugin")
@@ -68,8 +66,7 @@ func TestTruthOverRecord(t *testing.T) {
 
 func TestDeviceRenamed(t *testing.T) {
 	c, m, a := attached(t)
-	m.stop()
-	m.start()
+	m.emu.Restart()
 	m.vendor.suffix = "x"
 	now := m.settle(a.Name)
 	if now.Status.DPU.DeviceName != "dev_v1-pvcx" || !now.Status.DPU.Attached || len(m.shown()) != 1 ||

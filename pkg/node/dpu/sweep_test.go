@@ -280,7 +280,7 @@ func TestState(t *testing.T) {
 		t.Fatalf("got %+v, %v", state, err)
 	}
 	m.vendor.fail["Probe"] = provisioner.ErrUnavailable
-	m.stop()
+	m.emu.Stop()
 	state, err = m.State(t.Context())
 	if err != nil || state.SNAPReady || state.Plugins[0].Ready || state.Plugins[0].Message == "" {
 		t.Fatalf("got %+v, %v", state, err)

@@ -58,8 +58,7 @@ func TestFilesystemIsShown(t *testing.T) {
 	if now := m.settle(a.Name); now.ResourceVersion != before {
 		t.Fatalf("a restart of the driver changed %+v to %+v", a.Status, now.Status)
 	}
-	m.stop()
-	m.start()
+	m.emu.Restart()
 	again := m.settle(a.Name)
 	if diff := cmp.Diff(a.Status.DPU, again.Status.DPU); diff != "" {
 		t.Fatalf("after a restart of SNAP: %s", diff)

@@ -143,7 +143,7 @@ func TestRefusedSpecs(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, err, c.err)
 		}
 	}
-	s.stop()
+	s.emu.Stop()
 	if _, err := d.Expose(t.Context(), vfOf("d")); !errors.Is(err, provisioner.ErrUnavailable) {
 		t.Errorf("expose without a service: %v", err)
 	}

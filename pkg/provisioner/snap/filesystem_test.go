@@ -228,7 +228,7 @@ func TestFilesystemOfADeadHost(t *testing.T) {
 // TestFilesystemIsFoundAgain: after a restart of this process or of the service,
 // the device comes back on the function that is on record.
 func TestFilesystemIsFoundAgain(t *testing.T) {
-	for name, restart := range map[string]func(*service){"driver": func(*service) {}, "service": (*service).restart} {
+	for name, restart := range map[string]func(*service){"driver": func(*service) {}, "service": func(s *service) { s.emu.Restart() }} {
 		t.Run(name, func(t *testing.T) {
 			s := hotplugService(t, snapemu.FamilySNAP, 0)
 			first := map[string]provisioner.Exposure{}

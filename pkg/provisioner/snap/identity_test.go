@@ -3,7 +3,6 @@ package snap
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -54,26 +53,9 @@ func TestAdopt(t *testing.T) {
 func TestIdentityOverRestart(t *testing.T) {
 	s := newService(t)
 	d := New(s.rpc, Options{})
-	var specs []provisioner.ExposeSpec
-	var want []provisioner.Exposure
-	for _, name := range []string{"a", "b", "c"} {
-		s.addDevice(name)
-		e, err := d.Expose(t.Context(), vfOf(name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		spec := vfOf(name)
-		spec.PCIAddress, spec.NamespaceID, spec.UUID = e.PCIAddress, e.NamespaceID, e.UUID
-		specs, want = append(specs, spec), append(want, e)
-	}
-	s.restart()
-	slices.Reverse(specs)
-	for _, spec := range specs {
-		s.addDevice(spec.Device)
-		if _, err := d.Expose(t.Context(), spec); err != nil {
-			t.Fatal(err)
-		}
-	}
+	specs, want := s.exposeAll(d, vfOf, "a", "b", "c")
+	s.emu.Restart()
+	s.exposeAgain(d, specs)
 	got, err := d.List(t.Context())
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Fatalf("%v, (-before +after):\n%s", err, diff)

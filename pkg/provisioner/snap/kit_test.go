@@ -5,15 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
+	"github.com/google/uuid"
 	"go.uber.org/goleak"
 
 	"github.com/moor-storage/moor/internal/snapemu"
+	"github.com/moor-storage/moor/internal/snapemu/snapemutest"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -23,54 +24,50 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // service is an emulated SNAP service that can be restarted.
 type service struct {
 	t      *testing.T
-	socket string
+	emu    *snapemutest.Service
 	rpc    *snaprpc.Client
-	stop   func()
-	// options are those of the emulator.
-	options snapemu.Options
+	socket string
 }
 
-func newService(t *testing.T) *service { t.Helper(); return serviceWith(t, snapemu.Options{VFs: 4}) }
+func newService(t *testing.T) *service { t.Helper(); return serviceWith(t, snapemu.Options{}) }
 
 func serviceWith(t *testing.T, o snapemu.Options) *service {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "snap") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Name, o.Socket, o.Log = "dpu-1", filepath.Join(dir, "s"), logr.Discard()
+	o.NewUUID = uuid.NewString
 	if o.Hotplug.Slots > 0 {
-		o.Hotplug.StateFile = filepath.Join(dir, "functions.json")
+		o.Hotplug.StateFile = filepath.Join(t.TempDir(), "functions.json")
 	}
-	s := &service{t: t, socket: o.Socket, options: o}
-	s.rpc = snaprpc.New(s.socket, 10*time.Second)
-	s.start()
-	t.Cleanup(func() {
-		s.stop()
-		os.RemoveAll(dir)
-	})
-	return s
+	emu := snapemutest.Start(t, o)
+	return &service{t: t, emu: emu, rpc: emu.Client, socket: emu.Options.Socket}
 }
 
-func (s *service) start() {
+// exposeAll shows new devices, and returns what was asked for, with the identity
+// that each was given, and what is shown.
+func (s *service) exposeAll(d *DPU, spec func(string) provisioner.ExposeSpec, names ...string) (specs []provisioner.ExposeSpec, shown []provisioner.Exposure) {
 	s.t.Helper()
-	e, err := snapemu.New(s.options)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- e.Run(ctx) }()
-	s.stop = func() {
-		cancel()
-		if err := <-done; err != nil {
-			s.t.Errorf("emulator: %v", err)
+	for _, name := range names {
+		s.addDevice(name)
+		spec := spec(name)
+		e, err := d.Expose(s.t.Context(), spec)
+		if err != nil {
+			s.t.Fatal(err)
 		}
-		s.stop = func() {}
+		spec.PCIAddress, spec.NamespaceID, spec.UUID = e.PCIAddress, e.NamespaceID, e.UUID
+		specs, shown = append(specs, spec), append(shown, e)
 	}
+	return specs, shown
 }
 
-func (s *service) restart() { s.stop(); s.start() }
+// exposeAgain shows devices that a restart has taken, in the order turned round.
+func (s *service) exposeAgain(d *DPU, specs []provisioner.ExposeSpec) {
+	s.t.Helper()
+	for _, spec := range slices.Backward(specs) {
+		s.addDevice(spec.Device)
+		if _, err := d.Expose(s.t.Context(), spec); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
 
 func (s *service) call(method string, params any) json.RawMessage {
 	s.t.Helper()

@@ -22,20 +22,11 @@ func TestHotplugIdentityOverRestart(t *testing.T) {
 			s := hotplugService(t, family, 0)
 			reserved := map[string]string{}
 			d := New(s.rpc, Options{Reserved: func(context.Context) map[string]string { return reserved }})
-			var specs []provisioner.ExposeSpec
-			var want []provisioner.Exposure
-			for _, name := range []string{"a", "b", "c"} {
-				s.addDevice(name)
-				e, err := d.Expose(t.Context(), plugged(name))
-				if err != nil {
-					t.Fatal(err)
-				}
-				spec := plugged(name)
-				spec.PCIAddress, spec.NamespaceID, spec.UUID = e.PCIAddress, e.NamespaceID, e.UUID
-				specs, want = append(specs, spec), append(want, e)
-				reserved[e.PCIAddress] = name
+			specs, want := s.exposeAll(d, plugged, "a", "b", "c")
+			for _, e := range want {
+				reserved[e.PCIAddress] = e.Device
 			}
-			s.restart()
+			s.emu.Restart()
 			if got := s.hotplugged(); len(got) != 3 || got[0].CtrlID != "" || got[0].PCIBDF != "30:00.0" {
 				t.Fatalf("after a restart: %+v", got)
 			}
@@ -46,13 +37,7 @@ func TestHotplugIdentityOverRestart(t *testing.T) {
 			if e, err := d.Expose(t.Context(), plugged("new")); err != nil || e.PCIAddress != "33:00.0" {
 				t.Fatalf("new: %+v, %v", e, err)
 			}
-			slices.Reverse(specs)
-			for _, spec := range specs {
-				s.addDevice(spec.Device)
-				if _, err := d.Expose(t.Context(), spec); err != nil {
-					t.Fatal(err)
-				}
-			}
+			s.exposeAgain(d, specs)
 			got, err := d.List(t.Context())
 			if diff := cmp.Diff(want, got[:min(3, len(got))]); err != nil || diff != "" {
 				t.Fatalf("%v, (-before +after):\n%s", err, diff)
@@ -66,22 +51,12 @@ func TestHotplugIdentityOverRestart(t *testing.T) {
 func TestHotplugAfterPowerCycle(t *testing.T) {
 	s := hotplugService(t, snapemu.FamilySNAP, 0)
 	d := New(s.rpc, Options{})
-	var specs []provisioner.ExposeSpec
-	for _, name := range []string{"a", "b"} {
-		s.addDevice(name)
-		e, err := d.Expose(t.Context(), plugged(name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		spec := plugged(name)
-		spec.PCIAddress, spec.NamespaceID, spec.UUID = e.PCIAddress, e.NamespaceID, e.UUID
-		specs = append(specs, spec)
-	}
-	s.stop()
-	if err := os.Remove(s.options.Hotplug.StateFile); err != nil {
+	specs, _ := s.exposeAll(d, plugged, "a", "b")
+	s.emu.Stop()
+	if err := os.Remove(s.emu.Options.Hotplug.StateFile); err != nil {
 		t.Fatal(err)
 	}
-	s.start()
+	s.emu.Restart()
 	slices.Reverse(specs)
 	for i, spec := range specs {
 		s.addDevice(spec.Device)

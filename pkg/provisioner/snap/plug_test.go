@@ -217,7 +217,7 @@ func TestSpareFunctions(t *testing.T) {
 			if _, err := d.Expose(t.Context(), plugged("d")); err != nil {
 				t.Fatal(err)
 			}
-			s.restart()
+			s.emu.Restart()
 			all, err := d.List(t.Context())
 			if err != nil || len(all) != 1 || !strings.HasPrefix(all[0].Device, "function:MT") {
 				t.Fatalf("got %+v, %v", all, err)
