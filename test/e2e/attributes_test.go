@@ -19,6 +19,14 @@ import (
 // syncedWrites writes 64 blocks, one after the other, each to the medium.
 const syncedWrites = `i=0; while [ $i -lt 64 ]; do dd if=/dev/zero of=/dev/block bs=4k count=1 seek=$i conv=notrunc,fsync 2>/dev/null || exit 1; i=$((i+1)); done`
 
+// writing is how long syncedWrites take in a pod.
+func writing(ctx context.Context, key client.ObjectKey) time.Duration {
+	GinkgoHelper()
+	began := time.Now()
+	sh(ctx, key, syncedWrites)
+	return time.Since(began)
+}
+
 var _ = Describe("a volume with a VolumeAttributesClass", func() {
 	It("keeps to its limits from the moment when the class is in effect, without a restart of the pod", func(ctx context.Context) {
 		r := newRoom(ctx)
@@ -32,7 +40,7 @@ var _ = Describe("a volume with a VolumeAttributesClass", func() {
 		c := r.claim(ctx, claim{name: "block", class: class, size: "32Mi", mode: corev1.PersistentVolumeBlock})
 		key := r.pod(ctx, "user", "host-1", c)
 		runs(ctx, key)
-		sh(ctx, key, syncedWrites)
+		free := writing(ctx, key)
 		volumeOf(ctx, c)
 		before := c.DeepCopy()
 		c.Spec.VolumeAttributesClassName = &slow.Name
@@ -41,9 +49,9 @@ var _ = Describe("a volume with a VolumeAttributesClass", func() {
 			err := clients.Host.Get(ctx, client.ObjectKeyFromObject(c), c)
 			return ptr.Deref(c.Status.CurrentVolumeAttributesClassName, ""), err
 		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Equal(slow.Name))
-		began := time.Now()
-		sh(ctx, key, syncedWrites)
-		Expect(time.Since(began)).To(BeNumerically(">", 3*time.Second), "64 writes at 16 a second")
+		limited := writing(ctx, key)
+		Expect(limited).To(BeNumerically(">", 3*time.Second), "64 writes at 16 a second")
+		Expect(limited).To(BeNumerically(">", free), "without the class it took %s", free)
 
 		By("leaving no class behind in the DPU cluster that nobody uses")
 		remove(ctx, podObject(key))
