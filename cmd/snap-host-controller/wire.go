@@ -30,6 +30,7 @@ import (
 	"github.com/moor-storage/moor/pkg/controller/hostsync/story"
 	"github.com/moor-storage/moor/pkg/controller/hostsync/vendor"
 	"github.com/moor-storage/moor/pkg/controller/hostsync/volume"
+	"github.com/moor-storage/moor/pkg/controller/wake"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 )
 
@@ -100,7 +101,7 @@ func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Cluster
 	var users *attachment.Users
 	if o.attach == dpf.AttachNode {
 		users = &attachment.Users{Host: c.Host, HostLive: mgr.GetAPIReader(), Driver: o.driver}
-		indexes = append(indexes, attachment.IndexUsers)
+		indexes = append(indexes, attachment.IndexUsers, wake.Index)
 	}
 	for _, index := range indexes {
 		if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -110,7 +111,7 @@ func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Cluster
 	//lint:ignore SA1019 the events are about objects that come and go, which the new API does not count
 	recorder := mgr.GetEventRecorderFor("snap-host-controller")
 	observer := liveness.New(clock.RealClock{}, o.heartbeatTimeout, o.silenceTimeout)
-	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
+	reconcilers := []interface{ SetupWithManager(ctrl.Manager) error }{
 		&vendor.Reconciler{Clusters: c},
 		&policy.Reconciler{Clusters: c},
 		&volume.Reconciler{Clusters: c},
@@ -132,7 +133,11 @@ func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Cluster
 			Namespace: c.Namespace, TargetNamespace: c.TargetNamespace, Driver: o.driver,
 			Observer: observer, Clock: clock.RealClock{}, Recorder: recorder, Budget: o.budget,
 		},
-	} {
+	}
+	if users != nil {
+		reconcilers = append(reconcilers, &wake.Reconciler{Host: c.Host, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder})
+	}
+	for _, r := range reconcilers {
 		if err := r.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("set up %T: %w", r, err)
 		}

@@ -36,7 +36,7 @@ var rooms = map[string]int{
 	"pkg/provisioner/metered": mechanisms, "pkg/provisioner/provisionertest": mechanisms, "pkg/provisioner/remote": mechanisms,
 	"internal/csiserver": mechanisms, "internal/vendorplugin": mechanisms, "internal/snapemu": mechanisms,
 	"pkg/controller/csi": actors, "pkg/controller/hostsync": actors, "pkg/controller/fence": actors, "pkg/controller/replica": actors,
-	"pkg/controller/dpucluster": actors, "pkg/controller/attacher": actors, "pkg/controller/drivernode": actors,
+	"pkg/controller/dpucluster": actors, "pkg/controller/attacher": actors, "pkg/controller/drivernode": actors, "pkg/controller/wake": actors,
 	"pkg/node/csi": actors, "pkg/node/dpu": actors, "pkg/node/heartbeat": actors, "pkg/node/liveness": actors, "pkg/node/registrar": actors,
 	"pkg/node/plugins": actors, "pkg/node/guest": actors,
 	"pkg/scheduler": actors, "internal/csictl": actors,

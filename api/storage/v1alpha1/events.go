@@ -17,4 +17,6 @@ const (
 	EventPromoted = "Promoted"
 	// EventAttached: the host sees the device again.
 	EventAttached = "Attached"
+	// EventKubeletWoken: a kubelet that had put the pod off looks at it again.
+	EventKubeletWoken = "KubeletWoken"
 )
