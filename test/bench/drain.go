@@ -9,20 +9,39 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/moor-storage/moor/internal/snapemu"
 	"github.com/moor-storage/moor/test/kit"
 )
+
+// slowStorage is how much longer it takes to open a volume's storage in
+// failover.drain.storage2s: that of the test bed answers within milliseconds,
+// which most storage that is reached over a network does not.
+var slowStorage = snapemu.Fault{Method: "bdev_moor_target_create", DelayMS: 2000, Count: -1}
 
 // drain compares how long a pod is away that is drained from its host, with a
 // replica of its volume and without. Both fall on the same phases of the
 // kubelet's period, see untilPhase.
-func (b *bench) drain(ctx context.Context) error {
+func (b *bench) drain(ctx context.Context) error { return b.drainBoth(ctx, "failover.drain", 15) }
+
+// drainSlow is drain where it takes two seconds more to open a volume's storage.
+func (b *bench) drainSlow(ctx context.Context) (err error) {
+	for _, dpu := range b.bed.DPUs() {
+		if err := kit.SNAP(dpu).Call(ctx, "moor_inject", slowStorage, nil); err != nil {
+			return fmt.Errorf("slow the storage of %s down: %w", dpu, err)
+		}
+		defer func() { err = errors.Join(err, kit.SNAP(dpu).Call(context.WithoutCancel(ctx), "moor_clear", nil, nil)) }()
+	}
+	return b.drainBoth(ctx, "failover.drain.storage2s", 10)
+}
+
+func (b *bench) drainBoth(ctx context.Context, name string, runs int) error {
 	if err := b.prepareFailover(ctx); err != nil {
 		return err
 	}
-	kinds := []struct{ name, class string }{{"failover.drain.replica", failoverClass}, {"failover.drain.cold", storageClass}}
+	kinds := []struct{ name, class string }{{name + ".replica", failoverClass}, {name + ".cold", storageClass}}
 	results := make([]Result, len(kinds))
 	for i, kind := range kinds {
-		took, failed, err := b.drainClass(ctx, kind.class)
+		took, failed, err := b.drainClass(ctx, kind.class, runs)
 		if err != nil {
 			return err
 		}
@@ -35,13 +54,13 @@ func (b *bench) drain(ctx context.Context) error {
 	}
 	if results[1].P50 > 0 {
 		ratio := round(results[0].P50 / results[1].P50)
-		b.add(Result{Name: b.inMode("failover.drain.ratio"), Unit: unitRatio, Runs: results[0].Runs, P50: ratio, P99: ratio, Value: ratio})
+		b.add(Result{Name: b.inMode(name + ".ratio"), Unit: unitRatio, Runs: results[0].Runs, P50: ratio, P99: ratio, Value: ratio})
 	}
 	return nil
 }
 
 // drainClass drains the one pod of a workload of the class again and again.
-func (b *bench) drainClass(ctx context.Context, class string) (took []float64, failed int, err error) {
+func (b *bench) drainClass(ctx context.Context, class string, runs int) (took []float64, failed int, err error) {
 	m := small(statefulSet)
 	m.class = class
 	var h *harbour
@@ -51,7 +70,7 @@ func (b *bench) drainClass(ctx context.Context, class string) (took []float64, f
 		}
 	}()
 	begin := time.Now()
-	for run := range b.options.times(15) {
+	for run := range b.options.times(runs) {
 		d, err := b.drainOne(ctx, m, &h, begin, run)
 		if ctx.Err() != nil {
 			return nil, 0, ctx.Err()
