@@ -60,7 +60,7 @@ func (n *nodeOptions) bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&n.heartbeat, "heartbeat", true, "write this host's half of its DPUStorageNode; false on hosts without credentials (node)")
 	fs.DurationVar(&n.beatEvery, "heartbeat-period", 10*time.Second, "time between two heartbeats (node)")
 	fs.StringVar(&n.linkAddress, "link-address", "", "address:port, on the link to the DPU, where this host shows that it is alive; empty: it does not (node)")
-	fs.DurationVar(&n.deviceWindow, "device-timeout", 90*time.Second, "how long to wait for a device to appear (node)")
+	fs.DurationVar(&n.deviceWindow, "device-timeout", dpf.DefaultHostWait, "how long one call waits for a device to appear; the kubelet repeats it (node)")
 }
 
 func (o *options) runNode(ctx context.Context) error {

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"syscall"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -127,7 +128,9 @@ var _ = Describe("a failover goes on", slow, func() {
 		Expect(bed.PowerOn(ctx, s.host)).To(Succeed())
 		told(ctx, s.host, "Fencing", "Healthy")
 		mend(ctx, s.dpu)
+		mended := time.Now()
 		s.again(ctx)
+		GinkgoWriter.Printf("end of the fence to the new pod: %s\n", time.Since(mended).Round(time.Millisecond))
 		s.judge(ctx)
 	})
 })

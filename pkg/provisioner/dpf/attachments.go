@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,6 +62,9 @@ func (a *Attachments) Attach(ctx context.Context, spec provisioner.AttachSpec) (
 		}
 		if !o.DeletionTimestamp.IsZero() {
 			return false, fmt.Errorf("%w: the attachment is being deleted", provisioner.ErrBusy)
+		}
+		if a.byNode() && taken(o) {
+			return false, fmt.Errorf("%w: the volume was taken from this node, and the pod that had it has to go first: %s", provisioner.ErrBusy, o.Status.Message)
 		}
 		return shown(o), nil
 	})
@@ -129,6 +133,14 @@ func holderOf(users []storagev1alpha1.DPUVolumeAttachment, name string, asked, o
 
 func shown(o *storagev1alpha1.DPUVolumeAttachment) bool {
 	return o.Status.DPUAttached != nil && *o.Status.DPUAttached
+}
+
+// taken reports whether the attachment stands while what was made for it in the
+// DPU cluster is going: a fence took the volume away. It comes back only once
+// the attachment was given back.
+func taken(o *storagev1alpha1.DPUVolumeAttachment) bool {
+	c := meta.FindStatusCondition(o.Status.Conditions, storagev1alpha1.ConditionDPUVolumeAttachmentReconciled)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == storagev1alpha1.ReasonAwaitingDeletion
 }
 
 // attached lists the attachments through which nodes use the volume: no

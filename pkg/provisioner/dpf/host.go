@@ -13,10 +13,12 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-// defaultHostWait is how long Open waits for the device when the caller gave
-// no nearer deadline; less than the kubelet's two minutes for one call, so that
-// the words of the error reach the pod's events.
-const defaultHostWait = 90 * time.Second
+// DefaultHostWait is how long Open waits for the device when the caller gave
+// no nearer deadline. The DPU showed the device before anybody asks the host for
+// it, so that it is there at once, or was taken away since. While a call waits,
+// the kubelet can do nothing else about the volume, not even for a pod that was
+// deleted: one long wait holds up a whole failover, and a short one is repeated.
+const DefaultHostWait = 10 * time.Second
 
 // Host is the provisioner.Host face on a host: the device is the NVMe
 // namespace that the DPU shows, found in sysfs by PCI address, namespace id and
@@ -40,10 +42,11 @@ type place struct {
 	mode provisioner.VolumeMode
 }
 
-// NewHost makes the face over finder; wait bounds Open, 0 means 90 seconds.
+// NewHost makes the face over finder; wait bounds Open, 0 means
+// DefaultHostWait.
 func NewHost(finder *hostdev.Finder, wait time.Duration) *Host {
 	if wait <= 0 {
-		wait = defaultHostWait
+		wait = DefaultHostWait
 	}
 	return &Host{finder: finder, wait: wait, open: make(map[string]place)}
 }

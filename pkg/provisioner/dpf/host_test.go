@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -97,6 +98,20 @@ func TestHostContract(t *testing.T) {
 				spec.VolumeID = name
 				return spec
 			},
+		}
+	})
+}
+
+// TestHostGivesTheVolumeBackInSeconds: on a host that returns in the middle of
+// its own failover the device is gone for good, and until Open says so the
+// kubelet cannot let go of the volume.
+func TestHostGivesTheVolumeBackInSeconds(t *testing.T) {
+	roots, _ := hostTree(t)
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		_, err := NewHost(&hostdev.Finder{Roots: roots}, 0).Open(t.Context(), openSpec("3b:00.2", "7"))
+		if took := time.Since(began); !provisioner.Uncertain(err) || took > 10*time.Second {
+			t.Errorf("after %s: %v; within 10s the kubelet has to be free to try again, or to let go", took, err)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -96,6 +97,28 @@ func TestNodeLeavesItsRequest(t *testing.T) {
 	}
 	if err := h.Get(t.Context(), client.ObjectKeyFromObject(now), now); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("after the detach: %v", err)
+	}
+}
+
+// TestNodeHearsThatTheVolumeWasTaken: while a call waits, the kubelet cannot let
+// go of the volume for a pod that is deleted; so no call waits for what does not
+// come. One who waits for another's volume does wait.
+func TestNodeHearsThatTheVolumeWasTaken(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		want   error
+	}{
+		"taken":          {storagev1alpha1.ReasonAwaitingDeletion, provisioner.ErrBusy},
+		"held elsewhere": {storagev1alpha1.ReasonPending, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours := by(storagev1alpha1.RequesterNode, "")
+			ours.Status.Conditions = []metav1.Condition{{Type: storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, Status: metav1.ConditionFalse, Reason: tc.reason}}
+			h := newHost(t, nil, ours, volume(), node("a"))
+			if _, err := asNode(t, h, nil).Attach(t.Context(), attachSpec()); !errors.Is(err, tc.want) {
+				t.Errorf("error %v, want %v", err, tc.want)
+			}
+		})
 	}
 }
 

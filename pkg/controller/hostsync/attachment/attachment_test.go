@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -128,6 +129,10 @@ func TestWords(t *testing.T) {
 			ready := world.Say(got.Status.Conditions, storagev1alpha1.ConditionReady)[0]
 			if (ready == "Ready=True/Success") != (tc.want == "") || !strings.Contains(ready, tc.want) {
 				t.Errorf("got %q", ready)
+			}
+			reason := meta.FindStatusCondition(got.Status.Conditions, storagev1alpha1.ConditionDPUVolumeAttachmentReconciled).Reason
+			if (reason == storagev1alpha1.ReasonAwaitingDeletion) != (tc.name == "mirror being deleted") {
+				t.Errorf("reason %s: a node takes it for the word that the volume is gone from it", reason)
 			}
 			before := w.Writes()
 			w.MustPass(r, "a-vol")

@@ -41,6 +41,7 @@ func (r *Reconciler) ensureMirror(ctx context.Context, s *state) error {
 	case !hostsync.OwnedBy(s.mirror, s.attachment):
 		s.waiting = fmt.Sprintf("a VolumeAttachment %s of an earlier attachment of this name is still being removed", s.mirror.Name)
 	case !s.mirror.DeletionTimestamp.IsZero():
+		s.going = true
 		s.waiting = fmt.Sprintf("VolumeAttachment %s in the DPU cluster is being deleted", s.mirror.Name)
 	case s.mirror.Spec.NodeName != s.dpu:
 		s.waiting = fmt.Sprintf("it was made for DPU %s, but node %s now has DPU %s: delete the attachment to move it",

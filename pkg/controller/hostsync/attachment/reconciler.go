@@ -124,6 +124,8 @@ type state struct {
 	sound bool
 	// waiting says in words what is missing; "" if nothing is.
 	waiting string
+	// going: the mirror is on its way out, and this attachment still stands.
+	going bool
 	// used: a pod of the node that asks uses the volume.
 	used bool
 	// forsaken: a node has asked for it, and nobody will ever take it back.

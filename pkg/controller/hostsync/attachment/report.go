@@ -72,7 +72,11 @@ func report(a *storagev1alpha1.DPUVolumeAttachment, s *state, failure error) {
 	} else {
 		meta.RemoveStatusCondition(&a.Status.Conditions, storagev1alpha1.ConditionPreEmulated)
 	}
-	conditions.Reconciled(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, failure, s.waiting)
+	if s.going {
+		conditions.False(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, storagev1alpha1.ReasonAwaitingDeletion, s.waiting)
+	} else {
+		conditions.Reconciled(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, failure, s.waiting)
+	}
 	last := storagev1alpha1.ConditionDPUAttached
 	if s.hidden() && !seen.shown {
 		last = storagev1alpha1.ConditionPreEmulated
