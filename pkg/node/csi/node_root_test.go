@@ -113,6 +113,30 @@ func TestRootFilesystem(t *testing.T) {
 	}
 }
 
+// A clone and the volume it was made from may be used on one host at once.
+func TestRootCopyBesideItsSource(t *testing.T) {
+	for _, fs := range []string{"ext4", "xfs"} {
+		t.Run(fs, func(t *testing.T) {
+			if _, err := exec.LookPath("mkfs." + fs); err != nil {
+				t.Skip(err)
+			}
+			source, clone, c := newRealBed(t), newRealBed(t), fsCap(snw, fs)
+			noError(t, source.stageV(t, "v1", c))
+			noError(t, os.WriteFile(filepath.Join(source.staging, "f"), []byte("kept"), 0o600))
+			noError(t, source.unstageV(t))
+			noError(t, exec.Command("cp", "--sparse=always", source.backing, clone.backing).Run())
+			for _, b := range []*realBed{source, clone} {
+				noError(t, b.stageV(t, "v1", c))
+				if got, err := os.ReadFile(filepath.Join(b.staging, "f")); err != nil || string(got) != "kept" {
+					t.Errorf("read back %q, %v", got, err)
+				}
+			}
+			noError(t, source.unstageV(t))
+			noError(t, clone.unstageV(t))
+		})
+	}
+}
+
 func TestRootBlock(t *testing.T) {
 	b, c := newRealBed(t), blockCap(snw)
 	for range 2 {

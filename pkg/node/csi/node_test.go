@@ -94,7 +94,7 @@ func TestReadOnly(t *testing.T) {
 		c := fsCap(mnro, "xfs", "rw", "noatime")
 		noError(t, b.stageV(t, "v1", c))
 		noError(t, b.publishV(t, b.target, c, false))
-		if d := cmp.Diff([]string{"mount nvme0n1 xfs [noatime ro]", "mount nvme0n1 xfs [bind ro]"}, b.m.log); d != "" {
+		if d := cmp.Diff([]string{"mount nvme0n1 xfs [noatime nouuid ro]", "mount nvme0n1 xfs [bind ro]"}, b.m.log); d != "" {
 			t.Error(d)
 		}
 	})

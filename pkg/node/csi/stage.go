@@ -91,7 +91,7 @@ func (s *Server) stageFilesystem(ctx context.Context, device, staging string, c 
 			return err
 		}
 	}
-	if err := s.o.Mounter.Mount(device, staging, c.FSType, mountOptions(c.MountFlags, ro)); err != nil {
+	if err := s.o.Mounter.Mount(device, staging, c.FSType, mountOptions(flags(c), ro)); err != nil {
 		return fmt.Errorf("mount %s as %s: %w", device, c.FSType, err)
 	}
 	if !ro && !made {
@@ -138,6 +138,16 @@ func (s *Server) alreadyStaged(device, staging string) (bool, error) {
 		return false, err
 	}
 	return false, fmt.Errorf("%s is mounted there already, not %s: unstage that volume first: %w", mp.Device, device, provisioner.ErrPrecondition)
+}
+
+// flags are those of the volume, with what its file system needs. A copy has the
+// UUID of its source, and xfs mounts no second one with the same unless it is told
+// not to look (xfs(5), nouuid); ext4 never looks.
+func flags(c csiserver.Capability) []string {
+	if c.FSType == "xfs" {
+		return append(slices.Clone(c.MountFlags), "nouuid")
+	}
+	return c.MountFlags
 }
 
 // mountOptions are the flags of the volume, with ro if it is to be read-only.
