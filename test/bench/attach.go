@@ -25,7 +25,7 @@ const (
 // first attachment is what a new pod waits for.
 func (b *bench) attachSingle(ctx context.Context) error {
 	runs := b.options.times(100)
-	volumes, err := b.create(ctx, warmups+runs)
+	volumes, err := b.create(ctx, warmups+runs, plain())
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (b *bench) attachParallel(ctx context.Context) error {
 	}
 	var single, all []float64
 	for round := range 1 + b.options.times(3) {
-		took, end, err := b.attachCrowd(ctx)
+		took, end, err := b.attachCrowd(ctx, crowd, plain(), b.turn)
 		if err != nil {
 			return err
 		}
@@ -155,18 +155,18 @@ func (b *bench) attachParallel(ctx context.Context) error {
 	return nil
 }
 
-// attachCrowd returns how long each took and how long all did, and removes the
-// volumes.
-func (b *bench) attachCrowd(ctx context.Context) (took []float64, all float64, err error) {
-	volumes, err := b.create(ctx, crowd)
+// attachCrowd attaches n new volumes at once, each to the host that is its own.
+// It returns how long each took and how long all did, and removes the volumes.
+func (b *bench) attachCrowd(ctx context.Context, n int, w wish, host func(int) int) (took []float64, all float64, err error) {
+	volumes, err := b.create(ctx, n, w)
 	if err != nil {
 		return nil, 0, err
 	}
 	var mu sync.Mutex
 	begin := time.Now()
-	err = each(crowd, func(i int) error {
+	err = each(n, func(i int) error {
 		start := time.Now()
-		if _, err := b.attach(ctx, volumes[i], b.turn(i)); err != nil {
+		if _, err := b.attach(ctx, volumes[i], host(i)); err != nil {
 			return err
 		}
 		mu.Lock()

@@ -44,7 +44,11 @@ func onBed() []suite {
 		{[]string{"provision"}, (*bench).provision},
 		{[]string{"attach.single", "detach.single", "attach.api_writes.host", "attach.api_writes.dpu"}, (*bench).attachSingle},
 		{[]string{"attach.parallel50", "attach.parallel50.all"}, (*bench).attachParallel},
+		{[]string{"hotplug.attach"}, (*bench).hotplugSingle},
+		{[]string{"hotplug.parallel31"}, (*bench).hotplugParallel},
 		{[]string{"fence.rpc"}, (*bench).fence},
+		{[]string{"snapshot.1gib", "clone.1gib"}, (*bench).copies},
+		{[]string{"expand.pod"}, (*bench).expand},
 		{[]string{"pod.new_volume"}, (*bench).pods},
 		{[]string{"failover.host_off.statefulset.", "failover.detect", "failover.fence", "failover.promote", "safety."}, (*bench).hostOffStatefulSet},
 		{[]string{"failover.host_off.deployment."}, (*bench).hostOffDeployment},
@@ -53,7 +57,7 @@ func onBed() []suite {
 		{[]string{"failover.host_off.controllers_killed"}, (*bench).controllersKilled},
 		{[]string{"failover.volumes20"}, (*bench).volumes20},
 		{[]string{"failover.host_and_dpu_off"}, (*bench).hostAndDPUOff},
-		{[]string{"rss."}, (*bench).memory},
+		{[]string{"rss.", "list.volumes1000"}, (*bench).many},
 	}
 }
 

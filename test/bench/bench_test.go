@@ -21,6 +21,7 @@ func TestParse(t *testing.T) {
 		{"one", []string{"--only=pod.new_volume"}, []string{"pod.new_volume"}},
 		{"a beginning", []string{"--only=attach.api"}, []string{"attach.api_writes.host", "attach.api_writes.dpu"}},
 		{"several", []string{"--only=fence,detach"}, []string{"detach.single", "fence.rpc"}},
+		{"volumes listed", []string{"--only=list.volumes1000"}, []string{"list.volumes1000"}},
 		{"one process", []string{"--only=rss.snap-controller"}, []string{"rss."}},
 		{"no such result", []string{"--only=nothing"}, nil},
 		{"one of two is none", []string{"--only=pod,nothing"}, nil},
@@ -128,7 +129,7 @@ func TestGroup(t *testing.T) {
 
 func TestAlignedIsFitForDirectIO(t *testing.T) {
 	for range 100 {
-		block := aligned()
+		block := aligned(sector)
 		if at := uintptr(unsafe.Pointer(&block[0])); len(block) != sector || at%sector != 0 {
 			t.Fatalf("%d bytes at %#x, want %d at a multiple of it", len(block), at, sector)
 		}

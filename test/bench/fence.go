@@ -19,7 +19,7 @@ import (
 // writes to it: from the call to the answer, after which no write may succeed.
 func (b *bench) fence(ctx context.Context) error {
 	runs := 1 + b.options.times(20)
-	volumes, err := b.create(ctx, runs)
+	volumes, err := b.create(ctx, runs, plain())
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func startWriter(ctx context.Context, path string) (*writer, error) {
 
 func (w *writer) run(started chan<- error) {
 	defer close(w.done)
-	block := aligned()
+	block := aligned(sector)
 	for i := int64(0); ; i++ {
 		select {
 		case <-w.quit:
@@ -157,9 +157,9 @@ func (w *writer) stop() time.Time {
 	return w.begin.Add(time.Duration(w.accepted.Load()))
 }
 
-// aligned is a block at an address that direct I/O takes.
-func aligned() []byte {
-	block := make([]byte, 2*sector)
+// aligned are n bytes at an address that direct I/O takes.
+func aligned(n int) []byte {
+	block := make([]byte, n+sector)
 	offset := -int(uintptr(unsafe.Pointer(&block[0]))) & (sector - 1)
-	return block[offset : offset+sector]
+	return block[offset : offset+n]
 }

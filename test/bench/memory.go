@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,13 +29,21 @@ const (
 	lookApart = time.Second
 )
 
-// memory measures the resident memory of every process of Moor while many
-// volumes are there, none of them attached. Processes that run on every host
-// or DPU share one result.
-func (b *bench) memory(ctx context.Context) error {
+// many measures what depends on how many volumes there are: while many are
+// there, none of them attached.
+func (b *bench) many(ctx context.Context) error {
 	if err := b.fill(ctx); err != nil {
 		return err
 	}
+	if err := b.memory(ctx); err != nil {
+		return err
+	}
+	return b.listing(ctx)
+}
+
+// memory measures the resident memory of every process of Moor. Processes that
+// run on every host or DPU share one result.
+func (b *bench) memory(ctx context.Context) error {
 	samples := map[string][]float64{}
 	for range looks {
 		if err := b.readMemory(samples); err != nil {
@@ -48,6 +57,40 @@ func (b *bench) memory(ctx context.Context) error {
 		b.add(worst("rss."+name, unitBytes, samples[name]))
 	}
 	return nil
+}
+
+// listing measures how long it takes to list all volumes.
+func (b *bench) listing(ctx context.Context) error {
+	var took []float64
+	for i := range warmups + b.options.times(50) {
+		begin := time.Now()
+		listed, err := b.listAll(ctx)
+		if err != nil {
+			return err
+		}
+		if listed < b.options.volumes {
+			return fmt.Errorf("list the volumes: there are %d of them, and %d are listed", b.options.volumes, listed)
+		}
+		if i >= warmups {
+			took = append(took, millis(time.Since(begin)))
+		}
+	}
+	b.add(median(fmt.Sprintf("list.volumes%d", b.options.volumes), unitMillis, took))
+	return nil
+}
+
+// listAll lists, page after page, and counts the volumes.
+func (b *bench) listAll(ctx context.Context) (n int, err error) {
+	for token := ""; ; {
+		page, err := b.driver.ListVolumes(ctx, &csi.ListVolumesRequest{StartingToken: token})
+		if err != nil {
+			return 0, fmt.Errorf("list the volumes: %w", err)
+		}
+		n += len(page.GetEntries())
+		if token = page.GetNextToken(); token == "" {
+			return n, nil
+		}
+	}
 }
 
 // fill makes the volumes, directly as DPUVolumes, and waits until all are

@@ -27,6 +27,12 @@ func atLeast(least float64) target          { return target{least: &least} }
 var targets = []target{
 	value(600).of("attach.single"),
 	value(10_000).of("attach.parallel50.all"),
+	value(1_000).of("hotplug.attach"),
+	value(30_000).of("hotplug.parallel31"),
+	value(1_000).of("snapshot.1gib"),
+	value(2_000).of("clone.1gib"),
+	value(10_000).of("expand.pod"),
+	value(200).of("list.volumes1000"),
 	value(9_000).of("pod.new_volume"),
 	value(80).of("rss."),
 	value(10_000).andP99(16_000).of("failover.host_off.statefulset." + modeController),

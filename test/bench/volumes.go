@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,11 +12,13 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/test/devcluster/layout"
@@ -66,16 +69,30 @@ func capability() *csi.VolumeCapability {
 	}
 }
 
+// wish is what kind of volume is wanted.
+type wish struct {
+	// parameters are those of a StorageClass, without the policy.
+	parameters map[string]string
+	bytes      int64
+	// source is what it is a copy of, if of anything.
+	source *csi.VolumeContentSource
+}
+
+// plain is the volume that is wanted where nothing else is said.
+func plain() wish { return wish{bytes: volumeBytes} }
+
 // create makes n volumes and returns when all of them are bound.
-func (b *bench) create(ctx context.Context, n int) ([]volume, error) {
+func (b *bench) create(ctx context.Context, n int, w wish) ([]volume, error) {
+	parameters := map[string]string{"policy": policy}
+	maps.Copy(parameters, w.parameters)
 	out := make([]volume, n)
 	err := each(n, func(i int) error {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		name := fmt.Sprintf("%s%d-%d", prefix, time.Now().UnixNano(), i)
 		answer, err := b.driver.CreateVolume(ctx, &csi.CreateVolumeRequest{
-			Name: name, Parameters: map[string]string{"policy": policy},
-			CapacityRange:      &csi.CapacityRange{RequiredBytes: volumeBytes},
+			Name: name, Parameters: parameters, VolumeContentSource: w.source,
+			CapacityRange:      &csi.CapacityRange{RequiredBytes: w.bytes},
 			VolumeCapabilities: []*csi.VolumeCapability{capability()},
 		})
 		if err != nil {
@@ -155,6 +172,11 @@ func (b *bench) clear(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	xfs := &storagev1.StorageClass{}
+	xfs.Name = xfsClass
+	if err := client.IgnoreNotFound(b.clients.Host.Delete(ctx, xfs)); err != nil {
+		return fmt.Errorf("delete StorageClass %s: %w", xfsClass, err)
+	}
 	return b.clearVolumes(ctx)
 }
 
@@ -167,6 +189,9 @@ func (b *bench) clearVolumes(ctx context.Context) error {
 		return strings.HasPrefix(o.GetName(), prefix)
 	}
 	if err := b.remove(ctx, &storagev1alpha1.DPUVolumeAttachmentList{}, ours); err != nil {
+		return err
+	}
+	if err := b.remove(ctx, &moorv1alpha1.DPUVolumeSnapshotList{}, ours); err != nil {
 		return err
 	}
 	return b.remove(ctx, &storagev1alpha1.DPUVolumeList{}, ours)
