@@ -46,6 +46,7 @@ echo "--- a check is dropped"
 run caught "the DPU trusts its cache, nothing is read live" $dpu -DNO_LIVE_READ
 run caught "epochs are not compared" $dpu -DNO_EPOCH
 run caught "a claim is freed without a receipt" $dpu -DNO_RECEIPT
+run caught "the DPU holds an attachment, and its epoch is not retired" $dpu -DRETIRED_ANY
 run caught "the receipt is written before the device is withdrawn" $dpu -DRECEIPT_FIRST
 run caught "the claim is granted without compare-and-swap" $dpu -DNO_CAS
 run caught "receipt B though the storage does not revoke" $storage -DUNREVOKED

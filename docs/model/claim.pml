@@ -238,7 +238,14 @@ promote:	/* a merge patch, by name */
 
 /* ---- pkg/controller/fence: Reconciler (decide.go) ---- */
 
-#define RELEASED(n) (va[n].here && va[n].deleting && !va[n].dpuFin && !va[n].attached)
+/* The node driver has let go; or, while the vendor's plugin keeps it from that,
+   it has retired every epoch that the attachment ever had. */
+#define RELEASED(n) (va[n].here && va[n].deleting && !va[n].attached && (!va[n].dpuFin || RETIRED(n)))
+#ifdef RETIRED_ANY
+#define RETIRED(n) (va[n].epoch > 0)
+#else
+#define RETIRED(n) (va[n].epoch > 0 && va[n].retired >= va[n].epoch && (!HELDBY(n) || va[n].retired >= epoch))
+#endif
 
 /* What snap-controller has noticed; act.go takes any words of it for that. */
 #ifdef NOT_NOTICED

@@ -88,19 +88,35 @@ var _ = Describe("a failover goes on", slow, func() {
 		s.judge(ctx)
 	})
 
-	It("though every controller is killed with the host, and the receipt needs no vendor plugin", func(ctx context.Context) {
+	It("though every controller is killed with the host, and the vendor plugin of the old DPU stays dead", func(ctx context.Context) {
 		r := faulty(ctx)
 		s := r.subject(ctx, "host-1")
 		powerOff(ctx, s.host)
-		plugins := []string{"local-vendor-dpu-1", "local-vendor-dpu-2", "local-vendor-dpu-3"}
+		plugins := []string{"local-vendor-dpu-2", "local-vendor-dpu-3"}
 		controllers := []string{"snap-csi-plugin", "snap-host-controller", "snap-controller", "snap-external-attacher", "local-vendor"}
 		kill(ctx, append(controllers, plugins...)...)
+		kill(ctx, "local-vendor-"+s.dpu)
 		start(ctx, controllers...)
 		Eventually(func(ctx context.Context) []moorv1alpha1.Receipt { return s.claim(ctx).Status.Receipts }).WithContext(ctx).
 			WithTimeout(patience).WithPolling(tick).ShouldNot(BeEmpty())
-		By("starting the vendor plugins again")
+		By("starting the vendor plugins of the other DPUs again")
 		start(ctx, plugins...)
 		s.again(ctx)
+		Expect(bed.Running("local-vendor-"+s.dpu)).To(BeFalse())
+		s.judge(ctx)
+	})
+
+	It("and so does a planned move, though the vendor plugin of the old DPU is dead", func(ctx context.Context) {
+		r := faulty(ctx)
+		s := r.subject(ctx, "host-1")
+		By("killing the vendor plugin of " + s.dpu)
+		kill(ctx, "local-vendor-"+s.dpu)
+		drain(ctx, s.host, s.pod)
+		moved := time.Now()
+		s.again(ctx)
+		GinkgoWriter.Printf("drain to the new pod: %s\n", time.Since(moved).Round(time.Millisecond))
+		Expect(s.pod.Spec.NodeName).NotTo(Equal(s.host))
+		Expect(s.receipt(ctx)).To(Equal(moorv1alpha1.ReceiptDPU))
 		s.judge(ctx)
 	})
 

@@ -92,7 +92,10 @@ var mutations = []mutation{
 		{fenceReceipt, "retired.RetiredEpoch >= s.Epoch && s.Epoch > 0", "retired.RetiredEpoch >= 0"},
 	}},
 	{name: "a detach is done while the DPU's finalizer is there", tests: fence, edits: []edit{
-		{fenceDecide, "	case controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment):", "	case controllerutil.ContainsFinalizer(attachment, \"none\"):"},
+		{fenceDecide, "	case controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment) && !retired(", "	case controllerutil.ContainsFinalizer(attachment, \"none\") && !retired("},
+	}},
+	{name: "a detach is done when an earlier epoch is retired", tests: fence, edits: []edit{
+		{fenceDecide, "attachment.Status.DPU.RetiredEpoch >= epoch", "attachment.Status.DPU.RetiredEpoch >= attachment.Spec.Epoch"},
 	}},
 	{name: "a detach is done while the device is shown", tests: fence, edits: []edit{
 		{fenceDecide, "	case attachment.Status.DPU.Attached:", "	case false:"},

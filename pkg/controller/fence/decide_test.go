@@ -68,6 +68,38 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestDecideWithoutTheVendor: where the vendor's plugin does not let go of its
+// device, the epoch that the DPU has retired is the receipt, if it is no less
+// than the claim's and the attachment's; and only for what is being deleted and
+// not shown.
+func TestDecideWithoutTheVendor(t *testing.T) {
+	for _, deleting := range []bool{false, true} {
+		for _, attached := range []bool{false, true} {
+			for epoch := range int64(6) {
+				for over := range int64(6) {
+					for name, c := range claims() { // all under epoch 4
+						t.Run(fmt.Sprintf("deleting=%v attached=%v epoch=%d retired=%d claim %s", deleting, attached, epoch, over, name), func(t *testing.T) {
+							want := wait
+							switch {
+							case !deleting || attached || over < epoch || over == 0 || epoch == 0 && !c.mine:
+							case c.mine && over >= 4:
+								want = free
+							case !c.mine:
+								want = release
+							}
+							a := attachment(deleting, true, attached)
+							a.Spec.Epoch, a.Status.DPU.RetiredEpoch = epoch, over
+							if got := decide(a, c.claim); got.action != want {
+								t.Errorf("action %d, want %d", got.action, want)
+							}
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
 func attachment(deleting, finalizer, attached bool) *storagev1alpha1.VolumeAttachment {
 	a := &storagev1alpha1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: "a-vol", Finalizers: []string{storagev1alpha1.FinalizerWriterClaim}},

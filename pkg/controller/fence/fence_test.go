@@ -2,6 +2,7 @@ package fence
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -104,6 +105,47 @@ func TestFreesInOrder(t *testing.T) {
 		t.Error("the attachment is still there")
 	}
 	s.mustPass()
+}
+
+// TestDeadVendorHoldsNothingUp: the claim is freed and let go of though the
+// vendor's plugin keeps the node driver from letting go; the attachment stays for
+// that. It is given a moment first.
+func TestDeadVendorHoldsNothingUp(t *testing.T) {
+	s := open(t)
+	clock := clocktesting.NewFakePassiveClock(now)
+	s.r.Clock = clock
+	world.Change(s.World, s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Epoch = 4 })
+	world.Remove(s.World, s.DPU, s.attachment())
+	gone, _ := world.Read(s.World, s.DPU, s.attachment())
+	clock.SetTime(gone.DeletionTimestamp.Time)
+	retire := func(epoch int64) {
+		world.Change(s.World, s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) {
+			withdraw(a)
+			a.Status.DPU.RetiredEpoch = epoch
+		})
+	}
+	retire(3)
+	clock.SetTime(gone.DeletionTimestamp.Add(time.Hour))
+	s.mustPass()
+	s.held("an earlier epoch is retired")
+	retire(4)
+	clock.SetTime(gone.DeletionTimestamp.Add(vendorGrace / 2))
+	s.mustPass()
+	s.held("the vendor has a moment")
+	clock.SetTime(gone.DeletionTimestamp.Add(vendorGrace))
+	s.mustPass()
+	if c := s.claim().Status; c.Phase != moorv1alpha1.ClaimFree || len(c.Receipts) != 1 || c.Receipts[0].Epoch != 4 {
+		t.Errorf("the claim is %+v", c)
+	}
+	a, found := world.Read(s.World, s.DPU, s.attachment())
+	if !found || !slices.Equal(a.Finalizers, []string{storagev1alpha1.FinalizerDPUAttachment}) {
+		t.Errorf("found %v, finalizers %v: the node driver's alone has to be there", found, a.Finalizers)
+	}
+	before := s.Writes()
+	s.mustPass()
+	if n := s.Writes() - before; n != 0 {
+		t.Errorf("%d more writes", n)
+	}
 }
 
 // TestStrippedFinalizer: a finalizer taken away by force is no receipt while

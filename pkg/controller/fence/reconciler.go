@@ -87,6 +87,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if d.action == wait {
 		return ctrl.Result{}, nil
 	}
+	if wait := early(attachment, d, r.Clock.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
 	if d.action == free {
 		fenced := claim.Status.Phase == moorv1alpha1.ClaimFencing
 		if err := r.free(ctx, claim, d.receipt); err != nil {

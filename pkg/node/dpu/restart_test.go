@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 func TestServiceRestartKeepsIdentity(t *testing.T) {
@@ -47,6 +49,36 @@ func TestDriverRestartChangesNothing(t *testing.T) {
 	if diff := cmp.Diff(a, c.get(a.Name)); diff != "" {
 		t.Fatalf("changed:\n%s", diff)
 	}
+}
+
+// TestReceiptOutlivesTheVendor: an attachment that goes while its plugin is dead
+// says at once that its epoch is over, and holds to that, over restarts of
+// driver and SNAP, until the plugin is back; then nothing is left.
+func TestReceiptOutlivesTheVendor(t *testing.T) {
+	c, m, a := attached(t)
+	c.must(c.Delete(t.Context(), a))
+	c.must(os.Remove(m.pluginSocket()))
+	over := func(when string) {
+		t.Helper()
+		if err := m.pass(a.Name); !errors.Is(err, provisioner.ErrUnavailable) {
+			t.Fatalf("%s: %v", when, err)
+		}
+		now := c.get(a.Name)
+		if now == nil || now.Status.DPU.RetiredEpoch != 1 || now.Status.DPU.Attached || now.Status.DPU.DeviceName == "" || len(m.shown()) != 0 {
+			t.Fatalf("%s: %+v, shown %v", when, now, m.shown())
+		}
+	}
+	over("plugin dead")
+	m.restartDriver()
+	over("driver restarted")
+	m.emu.Restart()
+	_ = m.Round(t.Context()) // it tells that the plugin does not answer
+	over("SNAP restarted")
+	c.must(os.WriteFile(m.pluginSocket(), nil, 0o600))
+	if left := m.settle(a.Name); left != nil {
+		t.Fatalf("still there: %+v", left)
+	}
+	m.wantEmpty()
 }
 
 // TestTruthOverRecord: a device that SNAP lost and the vendor cannot make again

@@ -221,30 +221,6 @@ func (r *Reconciler) findDPU(ctx context.Context, s *state) error {
 	return nil
 }
 
-// remove deletes the VolumeAttachment, waits until it is gone, then lets the
-// DPUVolumeAttachment go.
-func (r *Reconciler) remove(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment) error {
-	mirror := &storagev1alpha1.VolumeAttachment{}
-	found, err := r.Clusters.OwnMirror(ctx, attachment, mirror)
-	if err != nil {
-		return err
-	}
-	if !found {
-		return kube.RemoveFinalizers(ctx, r.Clusters.Host, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
-	}
-	if err := kube.Delete(ctx, r.Clusters.DPU, mirror); err != nil {
-		return err
-	}
-	words := mirror.Status.Message
-	if words == "" {
-		words = fmt.Sprintf("waiting for DPU %s to withdraw the device and for the vendor to detach it", mirror.Spec.NodeName)
-	}
-	_, err = kube.PatchStatus(ctx, r.Clusters.Host, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
-		detaching(a, words)
-	})
-	return client.IgnoreNotFound(err)
-}
-
 func (r *Reconciler) ofVolume(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.by(ctx, indexVolume, o.GetName())
 }
