@@ -13,33 +13,36 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/node/guest"
 )
 
 func (h *host) list() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the NVMe namespaces that are shown to this host", Args: cobra.NoArgs,
+		Use: "list", Short: "List the NVMe namespaces and file systems that are shown to this host", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			blocks, err := h.finder().List()
+			shown, err := guest.Devices(h.finder())
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(blocks)
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(shown)
 			}
-			return table(cmd.OutOrStdout(), blocks)
+			return table(cmd.OutOrStdout(), shown)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")
 	return cmd
 }
 
-func table(out io.Writer, blocks []hostdev.Block) error {
+func table(out io.Writer, shown []guest.Shown) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ADDRESS\tNAMESPACE\tUUID\tBYTES\tDEVICE")
-	for _, b := range blocks {
+	for _, b := range shown {
+		if b.Tag != "" {
+			fmt.Fprintf(w, "%s\t-\t-\t-\ttag=%s\n", b.Address, b.Tag)
+			continue
+		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\n", b.Address, b.NamespaceID, b.UUID, b.SizeBytes, b.Path)
 	}
 	return w.Flush()
@@ -61,7 +64,7 @@ func (h *host) mount() *cobra.Command {
 	var fsType, options string
 	var wait time.Duration
 	cmd := &cobra.Command{
-		Use: "mount DEVICE DIRECTORY", Short: "Mount a device, and make a file system on it if it is blank", Args: cobra.ExactArgs(2),
+		Use: "mount DEVICE DIRECTORY", Short: "Mount a file system, or a device, on which one is made if it is blank", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, err := guest.NewEntry(args[0], args[1], fsType, options)
 			if err != nil {
@@ -72,7 +75,7 @@ func (h *host) mount() *cobra.Command {
 			return h.guest(ctx, func(ctx context.Context, g *guest.Guest) error { return g.Mount(ctx, e) })
 		},
 	}
-	cmd.Flags().StringVar(&fsType, "fstype", "ext4", "ext4 or xfs; a device that holds anything else is left alone")
+	cmd.Flags().StringVar(&fsType, "fstype", "", "ext4, the default, or xfs; a device that holds anything else is left alone. virtiofs for what is a file system already, the default for a tag")
 	cmd.Flags().StringVarP(&options, "options", "o", "", "options of the mount, separated by commas; with ro nothing is written")
 	cmd.Flags().DurationVar(&wait, "wait", 90*time.Second, "how long to wait for the device, and to make a file system")
 	return cmd

@@ -16,12 +16,14 @@ import (
 type host struct {
 	roots  hostdev.Roots
 	period time.Duration
+	shared string
 }
 
 func (h *host) bind(fs *pflag.FlagSet) {
 	roots := hostdev.DefaultRoots()
 	fs.StringVar(&h.roots.Sysfs, "sysfs-root", roots.Sysfs, "where sysfs is")
 	fs.StringVar(&h.roots.Dev, "dev-root", roots.Dev, "where the device files are")
+	fs.StringVar(&h.shared, "virtiofs-filesystem-type", csi.DefaultSharedType, "type that file systems shown by virtio-fs are mounted as")
 	fs.DurationVar(&h.period, "period", 10*time.Second, "how often to look at the devices without a sign from the kernel")
 }
 
@@ -42,10 +44,10 @@ func (h *host) guest(ctx context.Context, act func(context.Context, *guest.Guest
 	defer stop()
 	mounter := csi.NewMounter()
 	return act(ctx, guest.New(guest.Options{
-		Finder: h.finder(), Signs: signs, Mounts: mounter.List, Period: h.period,
+		Finder: h.finder(), Signs: signs, Mounts: mounter.List, Period: h.period, SharedType: h.shared,
 		Node: csi.New(csi.Options{
 			NodeID: "host", Host: guest.NewHost(h.finder()), Mounter: mounter, Devices: csi.HostDevices{},
-			Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
+			Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}}, SharedType: h.shared,
 		}),
 	}))
 }

@@ -1,9 +1,13 @@
 package hostdev
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // virtioDriver is the driver of virtio functions, those of virtio-fs among them.
@@ -44,4 +48,47 @@ func (f *Finder) WaitShared(ctx context.Context, address string) error {
 		return fmt.Errorf("wait for the virtio-fs function at %s: %w", address, err)
 	}
 	return nil
+}
+
+// Share is a file system that a virtio-fs function shows.
+type Share struct {
+	// Tag is what it is mounted by, Address that of the PCI function.
+	Tag, Address string
+}
+
+// Shares lists the file systems that can be mounted, ordered by tag. The kernel
+// tells of them since Linux 6.9 (Documentation/ABI/testing/sysfs-fs-virtiofs);
+// an older one shows none.
+func (f *Finder) Shares() ([]Share, error) {
+	found, err := filepath.Glob(f.Roots.sys("fs/virtiofs/*/tag"))
+	if err != nil {
+		return nil, fmt.Errorf("list virtio-fs devices: %w", err)
+	}
+	var out []Share
+	for _, path := range found {
+		tag, err := readTrimmed(path)
+		address := functionOf(filepath.Join(filepath.Dir(path), "device"))
+		if err == nil && tag != "" && address != "" { // or else it is on its way out
+			out = append(out, Share{Tag: tag, Address: address})
+		}
+	}
+	slices.SortFunc(out, func(a, b Share) int {
+		return cmp.Or(strings.Compare(a.Tag, b.Tag), strings.Compare(a.Address, b.Address))
+	})
+	return out, nil
+}
+
+// functionOf is the address of the PCI function above a device in sysfs; empty
+// if there is none.
+func functionOf(device string) string {
+	path, err := filepath.EvalSymlinks(device)
+	if err != nil {
+		return ""
+	}
+	for ; path != filepath.Dir(path); path = filepath.Dir(path) {
+		if addr, err := NormalizeAddress(filepath.Base(path)); err == nil {
+			return addr
+		}
+	}
+	return ""
 }

@@ -27,8 +27,9 @@ func (f *Finder) WaitSize(ctx context.Context, id Identity, bytes int64) (int64,
 		if asked {
 			return small
 		}
-		asked = true
-		return errors.Join(small, f.askRescan(b.Address))
+		err = f.askRescan(b.Address)
+		asked = err == nil
+		return errors.Join(small, err)
 	})
 	return size, err
 }
@@ -42,19 +43,9 @@ func (f *Finder) askRescan(address string) error {
 	}
 	for _, c := range controllers {
 		path := f.Roots.sys("bus/pci/drivers/nvme", address, "nvme", c.Name(), "rescan_controller")
-		if err := writeAttribute(path, "1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := writeAttr(path, "1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("have the kernel look at %s again: %w", c.Name(), err)
 		}
 	}
 	return nil
-}
-
-// writeAttribute writes a sysfs attribute that is there.
-func writeAttribute(path, value string) error {
-	a, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = a.WriteString(value)
-	return errors.Join(err, a.Close())
 }

@@ -89,7 +89,7 @@ func claim(root string) error {
 func (t *hostTree) clear() error {
 	var errs error
 	if t.sysfs != "" {
-		for _, name := range []string{"bus", "block", "class", ".going"} {
+		for _, name := range []string{"bus", "block", "class", "fs", ".going"} {
 			errs = errors.Join(errs, os.RemoveAll(filepath.Join(t.sysfs, name)))
 		}
 	}
@@ -168,6 +168,9 @@ func vpd(vuid string) string {
 
 func (t *hostTree) makeDriver() error {
 	if err := writeAll(t.driverDir(), map[string]string{"bind": "", "unbind": "", "new_id": ""}); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(t.sysfs, sharesDir), 0o755); err != nil {
 		return err
 	}
 	return writeAll(filepath.Join(t.sysfs, "bus/pci"), map[string]string{"drivers_probe": "", "rescan": ""})

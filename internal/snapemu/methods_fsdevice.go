@@ -136,6 +136,7 @@ func (e *Emulator) applyFS(context.Context) error {
 			continue
 		}
 		e.mounts[d] = fs
+		failures = errors.Join(failures, e.tree.showShare(d))
 		e.log.Info("file system shown", "device", d.Name, "tag", d.Tag, "function", d.Function.BDF)
 	}
 	return failures
@@ -149,6 +150,9 @@ func (e *Emulator) hideFS(wanted map[*model.FSDevice]bool) {
 		}
 		fs.Fence()
 		delete(e.mounts, d)
+		if err := e.tree.hideShare(d.Function); err != nil {
+			e.log.Error(err, "take a fenced file system out of the host's sysfs", "device", d.Name)
+		}
 		e.log.Info("file system fenced", "device", d.Name, "tag", d.Tag)
 		if err := fs.Close(); err != nil {
 			e.log.Error(err, "give back a fenced file system", "device", d.Name)

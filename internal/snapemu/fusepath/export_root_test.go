@@ -18,6 +18,7 @@ import (
 	"github.com/go-logr/logr/testr"
 	"golang.org/x/sys/unix"
 
+	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/internal/snapemu"
 	"github.com/moor-storage/moor/internal/snapemu/fusepath"
 	"github.com/moor-storage/moor/internal/snaprpc"
@@ -28,6 +29,7 @@ type fsDPU struct {
 	*snaprpc.Client
 	mnt    string
 	socket string
+	sysfs  string
 	stop   func()
 }
 
@@ -52,6 +54,7 @@ func startFS(t *testing.T, dir, name, shared string) fsDPU {
 	go func() { done <- e.Run(ctx) }()
 	d := fsDPU{
 		Client: snaprpc.New(filepath.Join(root, "snap.sock"), 20*time.Second),
+		sysfs:  filepath.Join(root, "sys"),
 		mnt:    filepath.Join(root, "mnt"), socket: filepath.Join(root, "dev", snapemu.FSDir, "voltag"),
 	}
 	d.stop = func() {
@@ -71,6 +74,29 @@ func startFS(t *testing.T, dir, name, shared string) fsDPU {
 		t.Fatal(err)
 	}
 	return d
+}
+
+// TestRootHostIsTold: the host's sysfs names a file system, and where it is, as
+// long as it can be mounted.
+func TestRootHostIsTold(t *testing.T) {
+	dir := t.TempDir()
+	shared := filepath.Join(dir, "shared")
+	if err := os.Mkdir(shared, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d := startFS(t, dir, "dpu", shared)
+	finder := &hostdev.Finder{Roots: hostdev.Roots{Sysfs: d.sysfs}}
+	told, err := finder.Shares()
+	if err != nil || len(told) != 1 || told[0].Tag != "voltag" || finder.SharedBy(told[0].Address) != nil {
+		t.Fatalf("the host is told of %+v, %v", told, err)
+	}
+	if err := unix.Unmount(d.mnt, 0); err != nil {
+		t.Fatal(err)
+	}
+	d.call(t, "virtio_fs_doca_device_hotunplug", map[string]any{"dev_name": "dev_vol", "wait_for_done": true}, nil)
+	if told, err := finder.Shares(); err != nil || len(told) != 0 {
+		t.Fatalf("the host is still told of %+v, %v", told, err)
+	}
 }
 
 func (d fsDPU) call(t *testing.T, method string, params map[string]any, result any) {

@@ -3,19 +3,18 @@ package guest
 import (
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"k8s.io/mount-utils"
-
-	"github.com/moor-storage/moor/internal/hostdev"
 )
 
 // step is what to do about one entry of the table.
 type step struct {
 	entry Entry
-	// mount block, or else unmount; neither if why is set.
-	mount bool
-	block hostdev.Block
-	why   error
+	// mount device, or else unmount; neither if why is set.
+	mount  bool
+	device Shown
+	why    error
 }
 
 var diskName = regexp.MustCompile(`^nvme\d+n\d+$`)
@@ -24,28 +23,39 @@ var diskName = regexp.MustCompile(`^nvme\d+n\d+$`)
 // device that is there is to be mounted, which changes nothing where it is. A
 // device that is gone is unmounted; what somebody else has mounted in its place
 // is left alone.
-func plan(table []Entry, blocks []hostdev.Block, mounts []mount.MountPoint, dev string) []step {
+func plan(table []Entry, shown []Shown, mounts []mount.MountPoint, is own) []step {
 	var out []step
 	for _, e := range table {
-		block, err := e.Device.Pick(blocks)
+		device, err := e.Device.Pick(shown)
+		if err == nil {
+			err = e.fits(device)
+		}
 		switch {
 		case err == nil:
-			out = append(out, step{entry: e, mount: true, block: block})
+			out = append(out, step{entry: e, mount: true, device: device})
 		case !isAbsent(err):
 			out = append(out, step{entry: e, why: err})
-		case ours(e.Dir, mounts, dev):
+		case is.ours(e, mounts):
 			out = append(out, step{entry: e})
 		}
 	}
 	return out
 }
 
-// ours reports whether the topmost mount on dir is of a device of the DPU.
-func ours(dir string, mounts []mount.MountPoint, dev string) bool {
-	for i := len(mounts) - 1; i >= 0; i-- {
-		if mounts[i].Path == dir {
-			source := mounts[i].Device
-			return filepath.Dir(source) == filepath.Clean(dev) && diskName.MatchString(filepath.Base(source))
+// own is how mounts of the DPU's devices are known: the directory of their
+// files, and the type that file systems are mounted as.
+type own struct{ dev, shared string }
+
+// ours reports whether the topmost mount on the entry's directory is of a device
+// of the DPU, of the entry's kind.
+func (o own) ours(e Entry, mounts []mount.MountPoint) bool {
+	for _, m := range slices.Backward(mounts) {
+		switch {
+		case m.Path != e.Dir:
+		case e.FSType == sharedType:
+			return m.Type == o.shared && (e.Device.Tag == "" || e.Device.Tag == m.Device)
+		default:
+			return filepath.Dir(m.Device) == filepath.Clean(o.dev) && diskName.MatchString(filepath.Base(m.Device))
 		}
 	}
 	return false

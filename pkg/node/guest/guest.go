@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,9 @@ type Options struct {
 	Signs  Signs
 	// Mounts lists what is mounted.
 	Mounts func() ([]mount.MountPoint, error)
+	// SharedType is what file systems that the DPU shows are mounted as;
+	// virtiofs if empty.
+	SharedType string
 	// Period is how often to look without a sign: signs may be lost, and a
 	// mount that failed is tried again.
 	Period time.Duration
@@ -49,6 +53,7 @@ func New(o Options) *Guest {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	o.SharedType = cmp.Or(o.SharedType, sharedType)
 	return &Guest{o: o}
 }
 
@@ -60,13 +65,13 @@ func (g *Guest) Mount(ctx context.Context, e Entry) error {
 	ticker := g.o.Clock.NewTicker(g.o.Period)
 	defer ticker.Stop()
 	for {
-		blocks, err := g.o.Finder.List()
+		shown, err := Devices(g.o.Finder)
 		if err != nil {
 			return fmt.Errorf("look for device %s: %w", e.Device, err)
 		}
-		block, err := e.Device.Pick(blocks)
+		device, err := e.Device.Pick(shown)
 		if err == nil {
-			return g.mount(ctx, e, block)
+			return g.mount(ctx, e, device)
 		}
 		if !isAbsent(err) {
 			return err
@@ -80,16 +85,23 @@ func (g *Guest) Mount(ctx context.Context, e Entry) error {
 	}
 }
 
-func (g *Guest) mount(ctx context.Context, e Entry, b hostdev.Block) error {
+func (g *Guest) mount(ctx context.Context, e Entry, s Shown) error {
+	if err := e.fits(s); err != nil {
+		return fmt.Errorf("mount on %s: %w", e.Dir, err)
+	}
+	fsType := e.FSType
+	if s.Tag != "" {
+		fsType = "" // the node service has its own word for it
+	}
 	mode := csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
 	if slices.Contains(e.Options, "ro") {
 		mode = csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
 	}
 	_, err := g.o.Node.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
-		VolumeId: b.Name, PublishContext: placeOf(b), StagingTargetPath: e.Dir,
+		VolumeId: s.Name, PublishContext: placeOf(s), StagingTargetPath: e.Dir,
 		VolumeCapability: &csi.VolumeCapability{
 			AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode},
-			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: e.FSType, MountFlags: e.Options}},
+			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType, MountFlags: e.Options}},
 		},
 	})
 	if err != nil {
@@ -137,7 +149,7 @@ func (g *Guest) Watch(ctx context.Context, table []Entry) {
 // pass goes over the table once and says, by directory, how each entry stands.
 func (g *Guest) pass(ctx context.Context, table []Entry) map[string]string {
 	said := map[string]string{}
-	blocks, err := g.o.Finder.List()
+	shown, err := Devices(g.o.Finder)
 	mounts, mountErr := g.o.Mounts()
 	if err = errors.Join(err, mountErr); err != nil {
 		for _, e := range table {
@@ -148,12 +160,12 @@ func (g *Guest) pass(ctx context.Context, table []Entry) map[string]string {
 	for _, e := range table {
 		said[e.Dir] = "not shown"
 	}
-	for _, s := range plan(table, blocks, mounts, g.o.Finder.Roots.Dev) {
+	for _, s := range plan(table, shown, mounts, own{g.o.Finder.Roots.Dev, g.o.SharedType}) {
 		err, done := s.why, "mounted"
 		switch {
 		case err != nil:
 		case s.mount:
-			err = g.mount(ctx, s.entry, s.block)
+			err = g.mount(ctx, s.entry, s.device)
 		default:
 			done, err = "taken away, unmounted", g.Unmount(ctx, s.entry.Dir)
 		}

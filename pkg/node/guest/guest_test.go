@@ -28,6 +28,10 @@ func TestParseRef(t *testing.T) {
 		"UUID=" + strings.ToUpper("00000000-0000-4000-8000-00000000000a"): {UUID: "00000000-0000-4000-8000-00000000000a"},
 		"3B:00.2":                              {Address: addr},
 		addr + "/7":                            {Address: addr, NamespaceID: 7},
+		"tag=Files-1.tag":                      {Tag: "Files-1.tag"},
+		"tag=":                                 nil,
+		"tag=a/b":                              nil,
+		"tag=" + strings.Repeat("x", 37):       nil,
 		"uuid=" + addr:                         nil,
 		addr + "/":                             nil,
 		addr + "/0":                            nil,
@@ -54,7 +58,7 @@ func TestParseRef(t *testing.T) {
 func TestPick(t *testing.T) {
 	second := block(2, uuid1)
 	second.NamespaceID = 2
-	all := []hostdev.Block{block(1, uuid2), block(2, ""), second}
+	all := append(namespaces(block(1, uuid2), block(2, ""), second), share("files"))
 	cases := map[string]struct {
 		ref  Ref
 		want string
@@ -66,6 +70,9 @@ func TestPick(t *testing.T) {
 		"several":           {Ref{Address: "0000:3b:00.2"}, "", ErrWords},
 		"none":              {Ref{Address: "0000:3b:00.3"}, "", hostdev.ErrAbsent},
 		"no such namespace": {Ref{Address: "0000:3b:00.1", NamespaceID: 2}, "", hostdev.ErrAbsent},
+		"tag":               {Ref{Tag: "files"}, "files", nil},
+		"no such tag":       {Ref{Tag: "Files"}, "", hostdev.ErrAbsent},
+		"share by address":  {Ref{Address: "0000:30:00.0"}, "files", nil},
 		"no such uuid":      {Ref{UUID: "00000000-0000-4000-8000-000000000009"}, "", hostdev.ErrAbsent},
 	}
 	for name, c := range cases {
@@ -73,7 +80,7 @@ func TestPick(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	if _, err := (Ref{UUID: uuid1}).Pick([]hostdev.Block{block(1, uuid1), block(2, uuid1)}); !errors.Is(err, ErrWords) {
+	if _, err := (Ref{UUID: uuid1}).Pick(namespaces(block(1, uuid1), block(2, uuid1))); !errors.Is(err, ErrWords) {
 		t.Errorf("one UUID twice: %v", err)
 	}
 }
@@ -93,7 +100,16 @@ func TestParseTable(t *testing.T) {
 			},
 			"",
 		},
-		"defaults":      {addr + " /data ext4 defaults", []Entry{{Device: Ref{Address: addr}, Dir: "/data", FSType: "ext4"}}, ""},
+		"defaults": {addr + " /data ext4 defaults", []Entry{{Device: Ref{Address: addr}, Dir: "/data", FSType: "ext4"}}, ""},
+		"shares": {
+			"tag=files /data\n30:00.0 /more virtiofs ro",
+			[]Entry{
+				{Device: Ref{Tag: "files"}, Dir: "/data", FSType: "virtiofs"},
+				{Device: Ref{Address: "0000:30:00.0"}, Dir: "/more", FSType: "virtiofs", Options: []string{"ro"}},
+			},
+			"",
+		},
+		"tag and type":  {"tag=files /data ext4", nil, "is one already"},
 		"one word":      {"\n" + addr, nil, "line 2 of the table: want device, directory"},
 		"five words":    {addr + " /data ext4 ro 0", nil, "there are 5 words"},
 		"bad device":    {"sda /data", nil, "want a UUID"},
@@ -157,12 +173,12 @@ func TestPlan(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, s := range plan([]Entry{one, two}, c.blocks, c.mounts, "/dev") {
+			for _, s := range plan([]Entry{one, two}, namespaces(c.blocks...), c.mounts, own{"/dev", sharedType}) {
 				switch {
 				case s.why != nil:
 					got = append(got, "leave "+s.entry.Dir)
 				case s.mount:
-					got = append(got, "mount "+s.block.Name+" "+s.entry.Dir)
+					got = append(got, "mount "+s.device.Name+" "+s.entry.Dir)
 				default:
 					got = append(got, "unmount "+s.entry.Dir)
 				}
@@ -217,7 +233,7 @@ func TestAnotherVolume(t *testing.T) {
 		t.Fatalf("got %+v, %v", found, err)
 	}
 	w.show(1, uuid2)
-	if _, err := NewHost(w.finder).Open(t.Context(), provisioner.OpenSpec{PublishContext: placeOf(found[0])}); !errors.Is(err, provisioner.ErrUnavailable) {
+	if _, err := NewHost(w.finder).Open(t.Context(), provisioner.OpenSpec{PublishContext: placeOf(Shown{Block: found[0]})}); !errors.Is(err, provisioner.ErrUnavailable) {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package guest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/moor-storage/moor/internal/hostdev"
@@ -14,6 +15,7 @@ const (
 	keyAddress   = "address"
 	keyNamespace = "namespace"
 	keyUUID      = "uuid"
+	keyTag       = "tag"
 )
 
 // Host is the Host face by devices alone: a volume is where it is said to be.
@@ -27,6 +29,9 @@ var _ provisioner.Host = (*Host)(nil)
 // Open looks the device up once more, at the place that was found: if another
 // one is there by now it is not opened.
 func (h *Host) Open(_ context.Context, spec provisioner.OpenSpec) (provisioner.Device, error) {
+	if spec.PublishContext[keyTag] != "" {
+		return h.openShared(spec)
+	}
 	nsid, err := hostdev.ParseNamespaceID(spec.PublishContext[keyNamespace])
 	if err != nil {
 		return provisioner.Device{}, fmt.Errorf("%w: %w", err, provisioner.ErrInvalid)
@@ -41,8 +46,23 @@ func (h *Host) Open(_ context.Context, spec provisioner.OpenSpec) (provisioner.D
 	return provisioner.Device{VolumeID: spec.VolumeID, Name: b.Name, Path: b.Path, Mode: spec.Mode}, nil
 }
 
+func (h *Host) openShared(spec provisioner.OpenSpec) (provisioner.Device, error) {
+	want := hostdev.Share{Tag: spec.PublishContext[keyTag], Address: spec.PublishContext[keyAddress]}
+	shares, err := h.finder.Shares()
+	if err != nil {
+		return provisioner.Device{}, err
+	}
+	if !slices.Contains(shares, want) {
+		return provisioner.Device{}, fmt.Errorf("file system %s was at %s a moment ago, and is not now: %w", want.Tag, want.Address, provisioner.ErrUnavailable)
+	}
+	return provisioner.Device{VolumeID: spec.VolumeID, Name: want.Tag, Tag: want.Tag, Mode: spec.Mode}, nil
+}
+
 // placeOf is the publish context of a device.
-func placeOf(b hostdev.Block) map[string]string {
+func placeOf(b Shown) map[string]string {
+	if b.Tag != "" {
+		return map[string]string{keyAddress: b.Address, keyTag: b.Tag}
+	}
 	return map[string]string{keyAddress: b.Address, keyNamespace: strconv.FormatInt(b.NamespaceID, 10), keyUUID: b.UUID}
 }
 

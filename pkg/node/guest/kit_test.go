@@ -102,7 +102,11 @@ func (w *world) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeReq
 	m := req.GetVolumeCapability().GetMount()
 	call := fmt.Sprintf("stage %s %s %s %v %s", d.Name, req.GetStagingTargetPath(), m.GetFsType(), m.GetMountFlags(), req.GetVolumeCapability().GetAccessMode().GetMode())
 	if w.fail == nil && !slices.Contains(w.calls, call) {
-		w.mounts = append(w.mounts, mount.MountPoint{Device: d.Path, Path: req.GetStagingTargetPath()})
+		m := mount.MountPoint{Device: d.Path, Path: req.GetStagingTargetPath()}
+		if d.Tag != "" {
+			m.Device, m.Type = d.Tag, sharedType
+		}
+		w.mounts = append(w.mounts, m)
 		w.record(call)
 	}
 	return &csi.NodeStageVolumeResponse{}, w.fail

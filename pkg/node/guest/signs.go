@@ -61,7 +61,7 @@ func (s *KernelSigns) tell() {
 
 // deviceDirs are where a device can appear, from the top down.
 var deviceDirs = []string{
-	"bus/pci/drivers/nvme", "bus/pci/devices", "bus/pci/drivers/nvme/*", "bus/pci/drivers/nvme/*/nvme", "bus/pci/drivers/nvme/*/nvme/nvme*",
+	"fs/virtiofs", "bus/pci/drivers/nvme", "bus/pci/devices", "bus/pci/drivers/nvme/*", "bus/pci/drivers/nvme/*/nvme", "bus/pci/drivers/nvme/*/nvme/nvme*",
 }
 
 // add watches every directory in which a device can appear. Each is watched

@@ -13,14 +13,17 @@ type Entry struct {
 	Device Ref
 	// Dir is absolute and clean.
 	Dir string
-	// FSType is ext4 or xfs.
+	// FSType is ext4 or xfs, or virtiofs for what is a file system already.
 	FSType string
 	// Options of the mount, such as noatime; with ro nothing is written.
 	Options []string
 }
 
-// fsTypes can be made and mounted.
-var fsTypes = []string{"ext4", "xfs"}
+// sharedType is the type of what the DPU shows as a file system.
+const sharedType = "virtiofs"
+
+// fsTypes can be mounted; those of namespaces are made on blank ones.
+var fsTypes = []string{"ext4", "xfs", sharedType}
 
 // maxTable bounds a table in bytes.
 const maxTable = 1 << 20
@@ -64,8 +67,8 @@ func parseLine(fields []string) (Entry, error) {
 	return NewEntry(fields[0], fields[1], fields[2], fields[3])
 }
 
-// NewEntry checks the words of an entry. An empty type is ext4; options are
-// separated by commas, "defaults" says nothing.
+// NewEntry checks the words of an entry. An empty type is ext4, for a tag
+// virtiofs, the only one that a tag can have; options are separated by commas, "defaults" says nothing.
 func NewEntry(device, dir, fsType, options string) (Entry, error) {
 	ref, err := ParseRef(device)
 	if err != nil {
@@ -77,9 +80,15 @@ func NewEntry(device, dir, fsType, options string) (Entry, error) {
 	}
 	if e.FSType == "" {
 		e.FSType = fsTypes[0]
+		if ref.Tag != "" {
+			e.FSType = sharedType
+		}
 	}
 	if !slices.Contains(fsTypes, e.FSType) {
 		return Entry{}, fmt.Errorf("file system %q: want one of %s: %w", fsType, strings.Join(fsTypes, ", "), ErrWords)
+	}
+	if ref.Tag != "" && e.FSType != sharedType {
+		return Entry{}, fmt.Errorf("file system %q: what has a tag is one already, of type %s: %w", fsType, sharedType, ErrWords)
 	}
 	for _, o := range strings.Split(options, ",") {
 		if o != "" && o != "defaults" {
@@ -87,6 +96,15 @@ func NewEntry(device, dir, fsType, options string) (Entry, error) {
 		}
 	}
 	return e, nil
+}
+
+// fits returns an error if the device is not of the entry's type.
+func (e Entry) fits(s Shown) error {
+	if (s.Tag != "") != (e.FSType == sharedType) {
+		return fmt.Errorf("device %s (%s): type %s is for what has a tag, ext4 and xfs are for namespaces, and %s was asked for: %w",
+			e.Device, s.Name, sharedType, e.FSType, ErrWords)
+	}
+	return nil
 }
 
 // clashes: two lines that fight over a directory or a device would unmount each
