@@ -69,7 +69,7 @@ func (a *Attachments) Attach(ctx context.Context, spec provisioner.AttachSpec) (
 		return shown(o), nil
 	})
 	if err != nil {
-		return provisioner.Attachment{}, waited(err, what, last.Status.Conditions)
+		return provisioner.Attachment{}, a.orExhausted(ctx, last, waited(err, what, last.Status.Conditions))
 	}
 	return publish(last)
 }
