@@ -30,6 +30,7 @@ import (
 type nodeOptions struct {
 	id           string
 	maxVolumes   int64
+	limitedBy    []string
 	deviceID     string
 	loadDriver   bool
 	loadVirtio   bool
@@ -47,7 +48,8 @@ type nodeOptions struct {
 func (n *nodeOptions) bind(fs *pflag.FlagSet) {
 	roots := hostdev.DefaultRoots()
 	fs.StringVar(&n.id, "node-id", "", "name of this node (node; required)")
-	fs.Int64Var(&n.maxVolumes, "max-volumes-per-node", 0, "how many volumes this node takes; 0: as many as there are virtual functions (node)")
+	fs.Int64Var(&n.maxVolumes, "max-volumes-per-node", 0, "how many volumes this node takes; 0: as many as there are functions of the kinds in --volumes-limited-by (node)")
+	fs.StringSliceVar(&n.limitedBy, "volumes-limited-by", []string{string(provisioner.VF)}, "kinds of functions that the StorageClasses use: vf, hotplug (virtio-fs too), or both (node)")
 	fs.StringVar(&n.deviceID, "node-snap-controller-device-id", "6001", "PCI device id of the emulated physical functions (node)")
 	fs.BoolVar(&n.loadDriver, "node-nvme-load-driver", true, "bind the nvme driver to functions that have none (node)")
 	fs.BoolVar(&n.loadVirtio, "node-virtiofs-load-driver", true, "bind the virtio-pci driver to virtio-fs functions that have none (node)")
@@ -71,9 +73,13 @@ func (o *options) runNode(ctx context.Context) error {
 	if err := o.prepare(ctx, finder); err != nil {
 		return err
 	}
+	limit, err := nodecsi.NewLimit(o.node.limitedBy, func() (int64, error) { return finder.VirtualFunctions(o.node.deviceID) })
+	if err != nil {
+		return fmt.Errorf("--volumes-limited-by: %w", err)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	server, err := o.nodeServer(ctx, cancel, finder)
+	server, err := o.nodeServer(ctx, cancel, finder, limit)
 	if err != nil {
 		return err
 	}
@@ -85,7 +91,7 @@ func (o *options) runNode(ctx context.Context) error {
 		go func() { cancel(o.register(ctx)) }()
 	}
 	if o.node.heartbeat {
-		go func() { cancel(o.beat(ctx, finder)) }()
+		go func() { cancel(o.beat(ctx, limit)) }()
 	}
 	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {
 		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, nil, csispec.PluginCapability_Service_CONTROLLER_SERVICE))
@@ -112,7 +118,7 @@ func (o *options) prepare(ctx context.Context, finder *hostdev.Finder) error {
 	return nil
 }
 
-func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc, finder *hostdev.Finder) (*nodecsi.Server, error) {
+func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc, finder *hostdev.Finder, limit *nodecsi.Limit) (*nodecsi.Server, error) {
 	recorder, err := metered.New(metrics.Registry, clock.RealClock{})
 	if err != nil {
 		return nil, err
@@ -130,8 +136,7 @@ func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc
 		Mounter: nodecsi.NewMounter(), Devices: nodecsi.HostDevices{},
 		Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
 		Shares:    dpf.SharesFilesystem, SharedType: o.node.sharedType,
-		MaxVolumes: o.node.maxVolumes,
-		Functions:  func() (int64, error) { return finder.VirtualFunctions(o.node.deviceID) },
+		MaxVolumes: o.node.maxVolumes, Functions: limit.Count,
 	}), nil
 }
 

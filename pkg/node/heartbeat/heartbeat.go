@@ -40,6 +40,8 @@ type Options struct {
 	// Period between beats, from begin to begin; DefaultPeriod if it is not
 	// positive. Each beat is bounded by half of it.
 	Period time.Duration
+	// Seen, if not nil, is told of the object after each beat.
+	Seen func(*moorv1alpha1.DPUStorageNode)
 	// Changed, if not nil, asks for a beat at once.
 	Changed <-chan struct{}
 	// Clock is the machine's if nil.
@@ -165,8 +167,12 @@ func (h *Heart) Beat(ctx context.Context) error {
 	})
 	if err != nil {
 		h.node = nil // perhaps it was deleted: the next beat looks
+		return err
 	}
-	return err
+	if h.o.Seen != nil {
+		h.o.Seen(h.node)
+	}
+	return nil
 }
 
 // read returns the node's object, which it creates if there is none.

@@ -108,6 +108,27 @@ func TestBeats(t *testing.T) {
 	}
 }
 
+// TestSeen: who wants to know is told what the other half of the object says,
+// after each beat and after no failure.
+func TestSeen(t *testing.T) {
+	s := newServer(t)
+	var seen []int64
+	h := Host(Options{Client: s, Live: s, Name: "n1", Seen: func(n *moorv1alpha1.DPUStorageNode) { seen = append(seen, n.Status.Host.Sequence) }},
+		func(context.Context) (moorv1alpha1.HostState, error) { return moorv1alpha1.HostState{}, nil })
+	for range 2 {
+		if err := h.Beat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.fail = errors.New("no connection")
+	if err := h.Beat(t.Context()); !errors.Is(err, s.fail) {
+		t.Fatalf("got %v", err)
+	}
+	if diff := cmp.Diff([]int64{1, 2}, seen); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestSequenceGoesOn(t *testing.T) {
 	old := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "d1"}}
 	old.Status.DPU = &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 41}, SNAPReady: true}
