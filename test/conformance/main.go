@@ -1,6 +1,8 @@
 // Command conformance helps to run Kubernetes' storage suite on the test bed.
 // "conformance load AGNHOST" brings the images that the suite asks for to the
-// hosts, under its names; "conformance report FILE" tells what came of it.
+// hosts, under its names; "conformance skips DEFINITION" prints a regular
+// expression for the specs that cannot run there; "conformance report DEFINITION
+// FILE" tells what came of them. A definition is a file here, without its .yaml.
 package main
 
 import (
@@ -18,6 +20,8 @@ const (
 	agnhost = "registry.k8s.io/e2e-test-images/agnhost:2.59"
 	// nginx is asked for where a shell is all that is used of it.
 	nginx = "registry.k8s.io/e2e-test-images/nginx:1.14-4"
+	// jessie too: dd and sha256sum.
+	jessie = "registry.k8s.io/e2e-test-images/jessie-dnsutils:1.7"
 )
 
 func main() {
@@ -28,16 +32,20 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) != 2 {
-		return fmt.Errorf("usage: conformance load AGNHOST, or conformance report FILE")
+	mask, err := capabilities()
+	if err != nil {
+		return err
 	}
-	switch args[0] {
-	case "load":
+	switch {
+	case len(args) == 2 && args[0] == "load":
 		return load(ctx, args[1])
-	case "report":
-		return report(os.Stdout, args[1])
+	case len(args) == 2 && args[0] == "skips":
+		_, err := fmt.Println(expression(left(args[1], mask)))
+		return err
+	case len(args) == 3 && args[0] == "report":
+		return report(os.Stdout, args[2], left(args[1], mask))
 	}
-	return fmt.Errorf("%s is neither load nor report", args[0])
+	return fmt.Errorf("usage: conformance load AGNHOST, conformance skips DEFINITION, or conformance report DEFINITION FILE")
 }
 
 func load(ctx context.Context, path string) error {
@@ -53,7 +61,7 @@ func load(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.LoadImage(ctx, "e2e-busybox", ociimage.Image{Names: []string{busybox, nginx}, Command: []string{"sh"}, Files: files}); err != nil {
+	if err := c.LoadImage(ctx, "e2e-busybox", ociimage.Image{Names: []string{busybox, nginx, jessie}, Command: []string{"sh"}, Files: files}); err != nil {
 		return err
 	}
 	return c.LoadImage(ctx, "e2e-agnhost", ociimage.Image{

@@ -7,14 +7,16 @@ import (
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/onsi/ginkgo/v2/types"
 )
 
-// report prints what is in a JSON report of ginkgo.
-func report(out io.Writer, path string) error {
+// report prints what is in a JSON report of ginkgo. It is an error if a spec
+// failed, was not reached, or if there was none.
+func report(out io.Writer, path string, skips []skip) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read the suite's report: %w", err)
@@ -23,37 +25,72 @@ func report(out io.Writer, path string) error {
 	if err := json.Unmarshal(raw, &suites); err != nil {
 		return fmt.Errorf("read the suite's report %s: %w", path, err)
 	}
+	r := outcome{skipped: map[string]int{}}
 	for _, s := range suites {
-		tell(out, s.SpecReports)
+		r.count(s, skips)
+	}
+	r.print(out)
+	if bad := len(r.failed) + len(r.missed); bad > 0 || r.passed == 0 {
+		return fmt.Errorf("%d specs failed, %d were not reached, %d passed", len(r.failed), len(r.missed), r.passed)
 	}
 	return nil
 }
 
-// tell says how many specs passed and failed, and why others were skipped.
-// What the command line left out is no part of it.
-func tell(out io.Writer, specs []types.SpecReport) {
-	passed, failed, skipped := 0, 0, map[string]int{}
-	for _, s := range specs {
+// outcome is what came of the specs that were asked for.
+type outcome struct {
+	passed int
+	// failed are names and reasons, missed the names of specs that the suite
+	// ended before.
+	failed, missed []string
+	// skipped is how many were skipped for which reason.
+	skipped map[string]int
+}
+
+// count adds the specs of a report. One that was skipped without a word is on
+// the list, or was not asked for, or the suite ended before it.
+func (r *outcome) count(suite types.Report, skips []skip) {
+	for _, s := range suite.SpecReports {
 		switch {
-		case s.LeafNodeType != types.NodeTypeIt || (s.State == types.SpecStateSkipped && s.Failure.Message == ""):
+		case s.LeafNodeType != types.NodeTypeIt:
 		case s.State == types.SpecStatePassed:
-			passed++
+			r.passed++
+		case s.State == types.SpecStateSkipped && s.Failure.Message != "":
+			r.skipped[reason(s.Failure.Message)]++
 		case s.State == types.SpecStateSkipped:
-			skipped[reason(s.Failure.Message)]++
+			r.silent(suite.SuiteConfig.FocusStrings, s.FullText(), skips)
 		case s.State.Is(types.SpecStateFailureStates):
-			failed++
-			fmt.Fprintf(out, "FAILED  %s: %s\n", s.FullText(), reason(s.Failure.Message))
+			r.failed = append(r.failed, s.FullText()+": "+reason(s.Failure.Message))
 		}
 	}
+}
+
+func (r *outcome) silent(focus []string, spec string, skips []skip) {
+	if len(focus) > 0 && !regexp.MustCompile(strings.Join(focus, "|")).MatchString(spec) {
+		return
+	}
+	if because := why(skips, spec); because != "" {
+		r.skipped[because]++
+		return
+	}
+	r.missed = append(r.missed, spec)
+}
+
+func (r *outcome) print(out io.Writer) {
+	for _, s := range slices.Sorted(slices.Values(r.failed)) {
+		fmt.Fprintln(out, "FAILED ", s)
+	}
+	for _, s := range slices.Sorted(slices.Values(r.missed)) {
+		fmt.Fprintln(out, "NOT RUN", s)
+	}
 	total := 0
-	for _, n := range skipped {
+	for _, n := range r.skipped {
 		total += n
 	}
-	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", passed, failed, total)
-	for _, why := range slices.SortedFunc(maps.Keys(skipped), func(a, b string) int {
-		return cmp.Or(cmp.Compare(skipped[b], skipped[a]), cmp.Compare(a, b))
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", r.passed, len(r.failed)+len(r.missed), total)
+	for _, because := range slices.SortedFunc(maps.Keys(r.skipped), func(a, b string) int {
+		return cmp.Or(cmp.Compare(r.skipped[b], r.skipped[a]), cmp.Compare(a, b))
 	}) {
-		fmt.Fprintf(out, "%6d  %s\n", skipped[why], why)
+		fmt.Fprintf(out, "%6d  %s\n", r.skipped[because], because)
 	}
 }
 
