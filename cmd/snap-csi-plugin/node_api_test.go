@@ -20,7 +20,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/hostdev"
+	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/test/kit"
@@ -65,7 +65,7 @@ func TestNodeAttach(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	beating := make(chan error, 1)
-	go func() { beating <- o.beat(ctx, &hostdev.Finder{}) }()
+	go func() { beating <- o.beat(ctx, &nodecsi.Limit{}) }()
 	attachments, err := o.nodeAttachments(ctx, cancel)
 	b.must(err)
 	b.until("a beat", func() bool {
