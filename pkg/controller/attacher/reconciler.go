@@ -96,7 +96,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, retry Retry) error {
 			// The name labels metrics only; attachers of two drivers may share it.
 			SkipNameValidation: ptr.To(true),
 		}).
-		Complete(r)
+		Complete(kube.Retrying(r))
 }
 
 // waitingFor returns the attachments of a PersistentVolume that just appeared.

@@ -72,7 +72,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&moorv1alpha1.DPUStorageNode{}).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(goes)).
 		WatchesRawSource(source.Kind(r.DPUCluster.GetCache(), &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofDPU))).
-		Complete(r)
+		Complete(kube.Retrying(r))
 }
 
 func (r *Reconciler) ofDPU(ctx context.Context, dpu *moorv1alpha1.DPUStorageNode) []reconcile.Request {

@@ -54,7 +54,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofOwner), builder.WithPredicates(going)).
 		WatchesRawSource(source.Kind(r.Cluster.GetCache(), &storagev1alpha1.VolumeAttachment{},
 			&handler.TypedEnqueueRequestForObject[*storagev1alpha1.VolumeAttachment]{})).
-		Complete(r)
+		Complete(kube.Retrying(r))
 }
 
 // ofOwner wakes the VolumeAttachment of an owner: it has the same name.

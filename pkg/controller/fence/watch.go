@@ -17,6 +17,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 )
 
 // SetupWithManager watches hosts, Nodes and attachments here, and attachments
@@ -34,7 +35,7 @@ func (f *Failover) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Kind(remote, &storagev1alpha1.VolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofMirror))).
 		WatchesRawSource(source.Kind(remote, &storagev1alpha1.SVVolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofRevoked))).
 		WatchesRawSource(source.Kind(remote, &moorv1alpha1.WriterClaim{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofClaim))).
-		Complete(f)
+		Complete(kube.Retrying(f))
 }
 
 // hostChanged: anything but the next beat.

@@ -134,7 +134,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
-		Complete(r)
+		Complete(kube.Retrying(r))
 	if err != nil {
 		return fmt.Errorf("watch the attachments of DPU %s: %w", r.o.Node, err)
 	}

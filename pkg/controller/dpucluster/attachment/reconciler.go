@@ -58,7 +58,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&storagev1alpha1.SVVolumeAttachment{}, &handler.EnqueueRequestForObject{}).
 		Watches(&storagev1alpha1.Volume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume), builder.WithPredicates(notGone)).
 		Watches(&storagev1.CSIDriver{}, handler.EnqueueRequestsFromMapFunc(r.ofDriver), builder.WithPredicates(notGone)).
-		Complete(r)
+		Complete(kube.Retrying(r))
 }
 
 // Reconcile takes one VolumeAttachment as far as it can go now.
@@ -81,7 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // what is there.
 func (r *Reconciler) report(ctx context.Context, a *storagev1alpha1.VolumeAttachment, attached bool, outcome error) (ctrl.Result, error) {
 	if apierrors.IsConflict(outcome) {
-		return ctrl.Result{}, nil // the cache is behind: the newer version is on its way, and wakes us
+		return ctrl.Result{}, outcome // the cache is behind, which is no word for the status
 	}
 	if gone(a) {
 		return ctrl.Result{}, outcome

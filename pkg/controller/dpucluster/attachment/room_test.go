@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster/attachment"
 	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
 )
@@ -60,7 +61,7 @@ func newAttached(t *testing.T) *room {
 }
 
 func (m *room) try() (ctrl.Result, error) {
-	return m.r.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kit.Namespace, Name: "x"}})
+	return kube.Retrying(m.r).Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kit.Namespace, Name: "x"}})
 }
 
 // settle reconciles until a pass writes nothing; a lost write is repeated.

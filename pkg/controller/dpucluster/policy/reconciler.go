@@ -35,7 +35,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&storagev1alpha1.StorageVendor{}, handler.EnqueueRequestsFromMapFunc(r.ofVendor)).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.ofStorageClass)).
 		Watches(&storagev1.CSIStorageCapacity{}, handler.EnqueueRequestsFromMapFunc(r.ofCapacity)).
-		Complete(r)
+		Complete(kube.Retrying(r))
 }
 
 // Reconcile looks up every vendor and StorageClass that the policy names, and

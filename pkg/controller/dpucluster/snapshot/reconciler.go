@@ -116,7 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // what is there.
 func (r *Reconciler) report(ctx context.Context, s *moorv1alpha1.StorageSnapshot, seen *snapshotv1.VolumeSnapshot, outcome error) (ctrl.Result, error) {
 	if apierrors.IsConflict(outcome) {
-		return ctrl.Result{}, nil // the cache is behind: the newer version is on its way, and wakes us
+		return ctrl.Result{}, outcome // the cache is behind, which is no word for the status
 	}
 	if !s.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(s, moorv1alpha1.FinalizerStorageSnapshot) {
 		return ctrl.Result{}, outcome

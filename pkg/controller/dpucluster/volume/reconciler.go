@@ -76,7 +76,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if snapshots {
 		b = b.Watches(&moorv1alpha1.StorageSnapshot{}, handler.EnqueueRequestsFromMapFunc(r.ofStorageSnapshot))
 	}
-	return b.Complete(r)
+	return b.Complete(kube.Retrying(r))
 }
 
 // Reconcile takes one Volume as far as it can go now.
@@ -118,7 +118,7 @@ func (r *Reconciler) advance(ctx context.Context, v *storagev1alpha1.Volume, was
 // that differs from what is there.
 func (r *Reconciler) report(ctx context.Context, v *storagev1alpha1.Volume, now changes, outcome error) (ctrl.Result, error) {
 	if apierrors.IsConflict(outcome) {
-		return ctrl.Result{}, nil // the cache is behind: the newer version is on its way, and wakes us
+		return ctrl.Result{}, outcome // the cache is behind, which is no word for the status
 	}
 	if gone(v) {
 		return ctrl.Result{}, outcome

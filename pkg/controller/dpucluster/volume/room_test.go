@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster/volume"
 )
@@ -38,7 +39,7 @@ func newRoom(t *testing.T) *room {
 }
 
 func (m *room) try(name string) (ctrl.Result, error) {
-	return m.r.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kit.Namespace, Name: name}})
+	return kube.Retrying(m.r).Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kit.Namespace, Name: name}})
 }
 
 // pass reconciles once.

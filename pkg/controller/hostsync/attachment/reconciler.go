@@ -72,7 +72,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Kind(remote, &storagev1alpha1.VolumeAttachment{},
 			hostsync.ToOwner[*storagev1alpha1.VolumeAttachment](storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment))).
 		WatchesRawSource(source.Kind(remote, &moorv1alpha1.WriterClaim{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofClaim))).
-		Complete(r)
+		Complete(kube.Retrying(r))
 }
 
 // Reconcile brings the VolumeAttachment and the status up to date.

@@ -36,7 +36,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("dpuclusterevent").
 		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &corev1.Event{}, events)).
-		Complete(r)
+		Complete(kube.Retrying(r))
 }
 
 // Reconcile repeats the event on the DPUVolume that owns the claim.

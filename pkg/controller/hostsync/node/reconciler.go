@@ -44,7 +44,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&moorv1alpha1.DPUStorageNode{}).
 		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &moorv1alpha1.DPUStorageNode{},
 			handler.TypedEnqueueRequestsFromMapFunc(r.ofDPU))).
-		Complete(r)
+		Complete(kube.Retrying(r))
 }
 
 // Reconcile copies the DPU's half.

@@ -40,7 +40,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&storagev1alpha1.DPUStoragePolicy{}).
 		Watches(&storagev1alpha1.DPUStorageVendor{}, handler.EnqueueRequestsFromMapFunc(r.ofVendor)).
 		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &storagev1alpha1.StoragePolicy{}, mirrors)).
-		Complete(r)
+		Complete(kube.Retrying(r))
 }
 
 // Reconcile brings the mirror and the status up to date.

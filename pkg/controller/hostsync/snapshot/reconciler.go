@@ -43,7 +43,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&moorv1alpha1.DPUVolumeSnapshot{}).
 		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &moorv1alpha1.StorageSnapshot{},
 			hostsync.ToOwner[*moorv1alpha1.StorageSnapshot](moorv1alpha1.AnnotationOwnedByDPUVolumeSnapshot))).
-		Complete(r)
+		Complete(kube.Retrying(r))
 }
 
 // Reconcile brings the StorageSnapshot and the DPUVolumeSnapshot's status up to

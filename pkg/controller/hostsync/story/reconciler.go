@@ -54,7 +54,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("story").
 		For(&corev1.Event{}, builder.WithPredicates(ours)).
-		Complete(r)
+		Complete(kube.Retrying(r))
 }
 
 func concerns(e *corev1.Event) bool {

@@ -58,7 +58,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Kind(remote, &storagev1alpha1.StorageVendor{}, r.byName())).
 		WatchesRawSource(source.Kind(remote, &storagev1.StorageClass{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofClass))).
 		WatchesRawSource(source.Kind(remote, &storagev1.CSIDriver{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofDriver))).
-		Complete(r)
+		Complete(kube.Retrying(r))
 }
 
 // Reconcile brings the mirror and the status up to date.

@@ -57,7 +57,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&storagev1alpha1.DPUStoragePolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy)).
 		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &storagev1alpha1.Volume{},
 			hostsync.ToOwner[*storagev1alpha1.Volume](storagev1alpha1.AnnotationOwnedByDPUVolume))).
-		Complete(r)
+		Complete(kube.Retrying(r))
 }
 
 // Reconcile brings the Volume and the DPUVolume's status up to date.

@@ -1,0 +1,52 @@
+package kube
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// conflictRetry is when an object is looked at again after a conflict: by then
+// the cache mostly shows what somebody else has written, and that wakes the
+// reconciler anyway.
+const conflictRetry = 100 * time.Millisecond
+
+// Retrying is a reconciler whose passes that end with nothing but a conflict
+// are repeated after a moment. To lose a compare-and-swap is no failure: the
+// pass rested on what was over, and the next one settles it. Every reconciler
+// is registered through it.
+func Retrying(r reconcile.Reconciler) reconcile.Reconciler { return retrying{r} }
+
+type retrying struct{ reconcile.Reconciler }
+
+// Reconcile makes one pass.
+func (r retrying) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	result, err := r.Reconciler.Reconcile(ctx, req)
+	if !onlyConflicts(err) {
+		return result, err
+	}
+	ctrl.LoggerFrom(ctx).V(1).Info("lost a race for an object, looking again", "reason", err.Error())
+	return reconcile.Result{RequeueAfter: conflictRetry}, nil
+}
+
+// onlyConflicts reports whether err is a conflict, or several, and nothing else
+// that somebody should hear of.
+func onlyConflicts(err error) bool {
+	switch e := err.(type) {
+	case nil:
+		return false
+	case interface{ Unwrap() []error }:
+		for _, each := range e.Unwrap() {
+			if !onlyConflicts(each) {
+				return false
+			}
+		}
+		return true
+	case interface{ Unwrap() error }:
+		return onlyConflicts(e.Unwrap())
+	}
+	return apierrors.IsConflict(err)
+}
