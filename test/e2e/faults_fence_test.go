@@ -102,7 +102,7 @@ var _ = Describe("a failover goes on", slow, func() {
 		By("starting the vendor plugins of the other DPUs again")
 		start(ctx, plugins...)
 		s.again(ctx)
-		Expect(bed.Running("local-vendor-"+s.dpu)).To(BeFalse())
+		Expect(bed.Running("local-vendor-" + s.dpu)).To(BeFalse())
 		s.judge(ctx)
 	})
 

@@ -83,7 +83,8 @@ func zoneOf(node *corev1.Node) string {
 	return node.Labels[corev1.LabelTopologyZone]
 }
 
-// crowd is what all hosts look like now.
+// crowd is what all hosts look like now. It takes notice of each itself: one who
+// has just started has perhaps looked at no other yet.
 func (f *Failover) crowd(ctx context.Context) (Crowd, error) {
 	var list moorv1alpha1.DPUStorageNodeList
 	if err := f.Host.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -91,16 +92,19 @@ func (f *Failover) crowd(ctx context.Context) (Crowd, error) {
 	}
 	var out Crowd
 	for i := range list.Items {
-		n := &list.Items[i]
+		n := list.Items[i] // a copy: the list is the cache's own
 		core, err := f.coreNode(ctx, n.Name)
 		if err != nil {
 			return Crowd{}, err
 		}
-		if n.Spec.DPUName == "" || core == nil || core.Spec.Unschedulable || tainted(core) || underway(n) {
+		if n.Spec.DPUName == "" || core == nil || core.Spec.Unschedulable || tainted(core) || underway(&n) {
 			continue
 		}
 		out.Nodes++
-		signs := f.Observer.Known(n.Name)
+		if err := liveness.FromDPU(ctx, f.DPU, &n); err != nil {
+			return Crowd{}, err
+		}
+		signs := f.Observer.Observe(&n)
 		if signs.Host.Silent() || signs.Sight == liveness.SeenDead && signs.Host != liveness.Fresh {
 			out.Dead++
 		}

@@ -28,6 +28,24 @@ func TestStorm(t *testing.T) {
 	s.wantPhase(fencing)
 }
 
+// TestStormIsSeenByWhoHasJustStarted: an instance that has looked at one host
+// alone, and heard its DPU, still sees what the DPUs of the others say.
+func TestStormIsSeenByWhoHasJustStarted(t *testing.T) {
+	s := newStage(t)
+	for _, name := range []string{"c", "d"} {
+		s.addHost(name)
+	}
+	for _, name := range []string{"a", "c", "d"} {
+		s.seenDead(name)
+	}
+	s.restart()
+	s.hosts = []string{"a"}
+	s.live(10, "dpu-a")
+	s.mustPass()
+	s.wantPhase(granted)
+	s.wantSays("False/Held", "ControlPlaneSick", "3 of 4 hosts look dead at once")
+}
+
 func TestBudgetIsOnRecord(t *testing.T) {
 	s := newStage(t)
 	s.f.Budget = Budget{PerMinute: 5, PerZone: 1}
