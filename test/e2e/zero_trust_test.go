@@ -14,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -97,7 +99,7 @@ func inside(ctx context.Context, machine string, argv ...string) string {
 
 // moorHost is moor-host with the emulated PCIe link of a machine.
 func moorHost(args ...string) []string {
-	roots := []string{"--sysfs-root=" + layout.PCIeDir + "/sys", "--dev-root=" + layout.PCIeDir + "/dev"}
+	roots := []string{"--sysfs-root=" + layout.PCIeDir + "/sys", "--dev-root=" + layout.PCIeDir + "/dev", "--virtiofs-filesystem-type=fuse.virtiofs"}
 	return append(append([]string{filepath.Join(bed.BinDir(), "moor-host")}, args...), roots...)
 }
 
@@ -167,8 +169,45 @@ var _ = Describe("hosts that hold no account at all", func() {
 		Expect(strings.TrimSpace(inside(ctx, "host-3", "cat", mountpoint+"/more"))).To(Equal("more"))
 		remove(ctx, second)
 		Eventually(mounts).WithContext(ctx).WithTimeout(patience).WithPolling(tick).ShouldNot(ContainSubstring(" " + mountpoint + " "))
+
+		By("sharing a file system that their DPUs show by virtio-fs")
+		tags := shareByHand(ctx, r.name+"-files")
+		for host, tag := range tags {
+			Expect(inside(ctx, host, moorHost("list")...)).To(ContainSubstring("tag=" + tag))
+			inside(ctx, host, moorHost("mount", "tag="+tag, mountpoint)...)
+		}
+		inside(ctx, "host-2", "sh", "-c", "echo shared > "+mountpoint+"/text")
+		Expect(inside(ctx, "host-3", "cat", mountpoint+"/text")).To(Equal("shared\n"))
+		for host := range tags {
+			inside(ctx, host, moorHost("umount", mountpoint)...)
+		}
 	})
 })
+
+// shareByHand makes a file system, shows it to the hosts that hold no account,
+// and returns its tag by host.
+func shareByHand(ctx context.Context, name string) map[string]string {
+	GinkgoHelper()
+	volume := &storagev1alpha1.DPUVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: kit.Namespace}}
+	volume.Spec = storagev1alpha1.DPUVolumeSpec{
+		DPUStoragePolicyName: "local",
+		AccessModes:          []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, VolumeMode: ptr.To(corev1.PersistentVolumeFilesystem),
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")}},
+	}
+	Expect(clients.Host.Create(ctx, volume)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { remove(ctx, volume) }, NodeTimeout(patience))
+	tags := map[string]string{}
+	for _, host := range untrusted {
+		o := byHand(name+"-"+host, host, name)
+		o.Spec.FunctionTypeConfig = storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypePF, HotplugFunction: true}
+		Expect(clients.Host.Create(ctx, o)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { remove(ctx, o) }, NodeTimeout(patience))
+		Eventually(shown(o)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeTrue())
+		Expect(o.Status.DPU.VirtioFSAttrs).NotTo(BeNil())
+		tags[host] = o.Status.DPU.VirtioFSAttrs.FilesystemTag
+	}
+	return tags
+}
 
 // hostAlive is the condition of a host, as status/reason.
 func hostAlive(host string) func(context.Context) (string, error) {
