@@ -3,11 +3,13 @@ package devcluster
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/emptypb"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -87,19 +89,28 @@ func (c *Cluster) writeNodeFiles(i int) error {
 	return nil
 }
 
-// awaitContainerd waits until the runtime takes connections.
+// criVersion is the call by which a kubelet finds out at its start whether the
+// runtime is there; it ends if the answer is no (Kubernetes'
+// staging/src/k8s.io/cri-api/pkg/apis/runtime/v1/api.proto).
+const criVersion = "/runtime.v1.RuntimeService/Version"
+
+// awaitContainerd waits until the runtime answers a kubelet: its socket takes
+// connections before that.
 func (c *Cluster) awaitContainerd(ctx context.Context, name string) error {
 	m, err := running(name)
 	if err != nil {
 		return err
 	}
-	socket := machine.Root(m.Identity.PID, containerdSocket)
+	conn, err := grpc.NewClient("unix:"+machine.Root(m.Identity.PID, containerdSocket),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: tryEvery, Multiplier: 1, MaxDelay: tryEvery}}))
+	if err != nil {
+		return fmt.Errorf("reach containerd of %s: %w", name, err)
+	}
+	defer func() { _ = conn.Close() }()
 	return c.await(ctx, "containerd of "+name, []string{containerdName(name)}, func(ctx context.Context) error {
-		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", socket)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
+		// Question and answer are read by nobody, so any message will do.
+		return conn.Invoke(ctx, criVersion, &emptypb.Empty{}, &emptypb.Empty{})
 	})
 }
 
