@@ -106,6 +106,9 @@ func shared(ctx context.Context, t *testing.T, c *Cluster) {
 	if _, err := c.Exec(ctx, "dpu-1", "test", "-e", filepath.Join(layout.TargetDir, "volume")); err != nil {
 		t.Error(err)
 	}
+	if _, err := c.Exec(ctx, "hub", "cp", "--reflink=always", filepath.Join(layout.TargetDir, "volume"), filepath.Join(layout.TargetDir, "copy")); err != nil {
+		t.Errorf("the target shares no data between files: %v", err)
+	}
 }
 
 func power(ctx context.Context, t *testing.T, c *Cluster) {

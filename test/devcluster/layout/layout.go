@@ -80,6 +80,9 @@ func SharedDir(i int) string { return filepath.Join(DataDir, "pairs", fmt.Sprint
 // TargetSource is the directory on the real machine behind TargetDir.
 func TargetSource() string { return filepath.Join(DataDir, "target") }
 
+// TargetImage is the image of the file system that is mounted there.
+func TargetImage() string { return filepath.Join(DataDir, "target.img") }
+
 // LogFile is the log of a process.
 func LogFile(process string) string { return filepath.Join(StateDir, "logs", process+".log") }
 
