@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/csiserver"
 	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/internal/version"
@@ -58,12 +59,11 @@ func (o *options) platform(ctx context.Context, host cluster.Cluster) (provision
 	if err != nil {
 		return provisioner.Platform{}, err
 	}
-	if platform.Room, err = dpf.NewRoom(ctx, options); err != nil {
-		return provisioner.Platform{}, err
-	}
 	// The first read of a kind waits for its watch: do that now.
-	if err := host.GetClient().List(ctx, &moorv1alpha1.DPUStorageNodeList{}, client.Limit(1)); err != nil {
-		return provisioner.Platform{}, fmt.Errorf("read the DPUStorageNodes: %w", err)
+	for _, kind := range []client.ObjectList{&moorv1alpha1.DPUStorageNodeList{}, &storagev1alpha1.DPUStoragePolicyList{}} {
+		if err := host.GetClient().List(ctx, kind, client.Limit(1)); err != nil {
+			return provisioner.Platform{}, fmt.Errorf("read for the first time: %w", err)
+		}
 	}
 	recorder, err := metered.New(prometheus.Registerer(metrics.Registry), clock.RealClock{})
 	if err != nil {

@@ -12,10 +12,21 @@ var severities = map[provisioner.Severity]csi.VolumeHealthErrorType{
 	provisioner.DataLoss:     csi.VolumeHealthErrorType_DATA_LOSS,
 }
 
-// VolumeHealth is the health of a volume as CSI tells of it.
+// VolumeHealth is the health of a volume as CSI tells of it: the first problem
+// of each kind (CSI spec: no two entries with the same status and reason).
 func VolumeHealth(h provisioner.VolumeHealth) *csi.VolumeHealth {
 	out := &csi.VolumeHealth{VolumeId: h.VolumeID}
+	type kind struct {
+		severity provisioner.Severity
+		reason   string
+	}
+	seen := map[kind]bool{}
 	for _, p := range h.Problems {
+		k := kind{p.Severity, p.Reason}
+		if seen[k] {
+			continue
+		}
+		seen[k] = true
 		out.HealthStatuses = append(out.HealthStatuses, &csi.VolumeHealth_VolumeHealthEntry{
 			Status: severities[p.Severity], Reason: p.Reason, Message: p.Message,
 		})

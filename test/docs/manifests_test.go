@@ -189,6 +189,7 @@ func checkPod(t *testing.T, have map[string]bool, pod corev1.PodTemplateSpec, se
 // test bed gives them too.
 var sidecars = []string{
 	"--csi-address", "--timeout", "--kube-api-qps", "--kube-api-burst", "--worker-threads", "--workers", "--default-fstype", "--leader-election",
+	"--enable-capacity", "--capacity-for-immediate-binding", "--capacity-ownerref-level",
 }
 
 func checkContainer(t *testing.T, c corev1.Container) {

@@ -7,15 +7,21 @@
 package sanity
 
 import (
+	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 var (
@@ -23,6 +29,25 @@ var (
 	node       = flag.String("node", "", "CSI endpoint of the node service")
 	access     = flag.String("access", "mount", "access type: mount or block")
 )
+
+// tells waits until the vendor has told how much room it has: a policy that was
+// made a moment ago does not know yet.
+func tells(ctx context.Context, endpoint string) error {
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("reach the controller service: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, driverTimeout, true, func(ctx context.Context) (bool, error) {
+		_, last = csi.NewControllerClient(conn).GetCapacity(ctx, &csi.GetCapacityRequest{})
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the vendor tells of its room: %w: %w", err, last)
+	}
+	return nil
+}
 
 // driverTimeout is generous: a call goes through two clusters.
 const driverTimeout = 2 * time.Minute
@@ -37,6 +62,9 @@ func TestSanity(t *testing.T) {
 	}
 	defer os.RemoveAll(work)
 
+	if err := tells(t.Context(), *controller); err != nil {
+		t.Fatal(err)
+	}
 	config := sanity.NewTestConfig()
 	config.ControllerAddress = *controller
 	config.Address = *node

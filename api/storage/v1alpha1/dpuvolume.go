@@ -214,7 +214,8 @@ type DPUVolumeStatus struct {
 	// +optional
 	Replicas *ReplicaState `json:"replicas,omitempty"`
 	// Conditions: Ready, DPUVolumeReconciled, Scheduled, Bound; Expanded and
-	// Modified once the volume was to grow, or to change.
+	// Modified once the volume was to grow, or to change; Healthy once something
+	// was wrong with what the vendor had made.
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// ObservedGeneration is the generation that Conditions speak of.

@@ -105,6 +105,10 @@ const (
 	ConditionModified = "Modified"
 )
 
+// ConditionHealthy is on a DPUVolume once something was wrong with what the
+// vendor had made of it, such as a claim that is gone. An addition of Moor.
+const ConditionHealthy = "Healthy"
+
 // Condition reasons, DPF's vocabulary.
 const (
 	ReasonSuccess          = "Success"

@@ -41,7 +41,7 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolume
 		problems = append(problems, more...)
 	}
 	return &csi.NodeGetVolumeHealthResponse{
-		VolumeHealth: csiserver.VolumeHealth(provisioner.VolumeHealth{VolumeID: id, Problems: distinct(problems)}),
+		VolumeHealth: csiserver.VolumeHealth(provisioner.VolumeHealth{VolumeID: id, Problems: problems}),
 	}, nil
 }
 
@@ -74,20 +74,6 @@ func (s *Server) mountProblems(path string) ([]provisioner.Problem, error) {
 
 func inaccessible(reason, message string) []provisioner.Problem {
 	return []provisioner.Problem{{Severity: provisioner.Inaccessible, Reason: reason, Message: message}}
-}
-
-// distinct keeps the first problem of each kind (CSI spec: no two entries with
-// the same status and reason).
-func distinct(all []provisioner.Problem) []provisioner.Problem {
-	seen := map[string]bool{}
-	var out []provisioner.Problem
-	for _, p := range all {
-		if key := string(p.Severity) + p.Reason; !seen[key] {
-			seen[key] = true
-			out = append(out, p)
-		}
-	}
-	return out
 }
 
 // NodeGetStorageHealth says whether the storage can be reached from this node.

@@ -105,6 +105,7 @@ func onServer(t *testing.T, p player) provisioner.Platform {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tellsRoom(t, namespace)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	platform, err := dpf.Platform(ctx, dpf.Options{Client: cached, Cache: watched, Namespace: namespace, Timeout: 5 * time.Second})
@@ -127,6 +128,23 @@ func onServer(t *testing.T, p player) provisioner.Platform {
 	}
 	platform.Volumes, platform.Copies = withPolicy{platform.Volumes}, copiesWithPolicy{platform.Copies}
 	return platform
+}
+
+// tellsRoom makes the policy of all volumes, whose vendors tell how much room
+// they have.
+func tellsRoom(t *testing.T, namespace string) {
+	t.Helper()
+	policy := &storagev1alpha1.DPUStoragePolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "policy"},
+		Spec:       storagev1alpha1.DPUStoragePolicySpec{DPUStorageVendors: []string{"vendor"}},
+	}
+	if err := clusters.Host.Create(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	policy.Status.Capacity = &storagev1alpha1.PolicyCapacity{Available: resource.MustParse("1Ti")}
+	if err := clusters.Host.Status().Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // player does what the controllers behind the objects do.

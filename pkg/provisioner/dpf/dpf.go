@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -84,6 +85,8 @@ func Platform(ctx context.Context, o Options) (provisioner.Platform, error) {
 		Copies:      &Copies{volumes: made, snapshots: snapshots},
 		Expansion:   expansion{made},
 		Change:      change{made},
+		Room:        &Room{options: o},
+		Health:      &Health{options: o, clock: clock.RealClock{}},
 	}
 	if snapshots != nil {
 		out.Snapshots = snapshots

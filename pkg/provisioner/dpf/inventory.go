@@ -3,6 +3,7 @@ package dpf
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,20 +31,11 @@ var _ provisioner.Inventory = (*Inventory)(nil)
 // List returns a page of the volumes that are there, ordered by name. A volume
 // that its vendor has not made yet is none.
 func (i *Inventory) List(ctx context.Context, page provisioner.Page) ([]provisioner.Entry, string, error) {
-	var list storagev1alpha1.DPUVolumeList
-	if err := i.options.Client.List(ctx, &list, client.InNamespace(i.options.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, "", refused("list the volumes", err)
+	there, err := i.options.made(ctx)
+	if err != nil {
+		return nil, "", err
 	}
-	there := make(map[string]*storagev1alpha1.DPUVolume, len(list.Items))
-	ids := make([]string, 0, len(list.Items))
-	for n := range list.Items {
-		if v := &list.Items[n]; v.Status.Phase == storagev1alpha1.DPUVolumeBound {
-			there[v.Name] = v
-			ids = append(ids, v.Name)
-		}
-	}
-	slices.Sort(ids)
-	ids, next := page.Cut(ids)
+	ids, next := page.Cut(slices.Sorted(maps.Keys(there)))
 	nodes, err := i.nodes(ctx)
 	if err != nil {
 		return nil, "", err
@@ -57,6 +49,22 @@ func (i *Inventory) List(ctx context.Context, page provisioner.Page) ([]provisio
 		entries = append(entries, provisioner.Entry{Volume: v, Nodes: nodes[id]})
 	}
 	return entries, next, nil
+}
+
+// made are the volumes that their vendors have made, by name. They are the
+// cache's own: nobody may change them.
+func (o Options) made(ctx context.Context) (map[string]*storagev1alpha1.DPUVolume, error) {
+	var list storagev1alpha1.DPUVolumeList
+	if err := o.Client.List(ctx, &list, client.InNamespace(o.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, refused("list the volumes", err)
+	}
+	out := make(map[string]*storagev1alpha1.DPUVolume, len(list.Items))
+	for n := range list.Items {
+		if v := &list.Items[n]; v.Status.Phase == storagev1alpha1.DPUVolumeBound {
+			out[v.Name] = v
+		}
+	}
+	return out, nil
 }
 
 // Look returns one volume; ErrNotFound for one that is not there, or not yet.

@@ -12,20 +12,10 @@ import (
 )
 
 // Room tells how much room the vendors of a policy have, as far as they tell.
+// One that does not tell may do so later.
 type Room struct{ options Options }
 
 var _ provisioner.Room = (*Room)(nil)
-
-// NewRoom is the face Room, or nil where no vendor of any policy tells now how
-// much room it has: then nothing is to be announced.
-func NewRoom(ctx context.Context, o Options) (provisioner.Room, error) {
-	r := &Room{options: o}
-	_, told, err := r.most(ctx)
-	if err != nil || !told {
-		return nil, err
-	}
-	return r, nil
-}
 
 // Capacity returns the room under the policy that parameters name; without one,
 // that of the policy which has most, since two policies may share their vendors.

@@ -48,21 +48,3 @@ func TestCapacity(t *testing.T) {
 		})
 	}
 }
-
-func TestRoomIsOfferedIfAVendorTells(t *testing.T) {
-	for name, c := range map[string]struct {
-		there []client.Object
-		want  bool
-	}{
-		"no policy":       {nil, false},
-		"none that tells": {[]client.Object{policyWithRoom("silent", "", "")}, false},
-		"one that tells":  {[]client.Object{policyWithRoom("silent", "", ""), policyWithRoom("full", "0", "")}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			room, err := NewRoom(t.Context(), Options{Client: newHost(t, nil, c.there...), Namespace: namespace})
-			if err != nil || (room != nil) != c.want {
-				t.Errorf("got %v, %v", room, err)
-			}
-		})
-	}
-}

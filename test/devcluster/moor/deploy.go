@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -30,6 +33,9 @@ func Deploy(ctx context.Context, c *devcluster.Cluster, progress io.Writer) erro
 		return err
 	}
 	if err := pairNodes(ctx, c, clients.Host); err != nil {
+		return err
+	}
+	if err := registerVendor(ctx, c, clients.DPU); err != nil {
 		return err
 	}
 	fmt.Fprintln(progress, "starting Moor's processes")
@@ -72,6 +78,35 @@ func pairNodes(ctx context.Context, c *devcluster.Cluster, host client.Client) e
 		node.Spec.DPUName = dpus[i]
 		if err := client.IgnoreAlreadyExists(host.Create(ctx, node)); err != nil {
 			return fmt.Errorf("say that %s has DPU %s: %w", name, dpus[i], err)
+		}
+	}
+	return nil
+}
+
+// vendorPlace is the label of all DPUs: the vendor's storage is reached from each
+// of them alike. csi-provisioner does not know its own CSIStorageCapacity again
+// where a driver has no such label.
+const vendorPlace = "topology." + vendorDriver + "/storage"
+
+// registerVendor says that every DPU has the vendor's driver, which is what a
+// kubelet of a DPU says: csi-provisioner tells of the room in such places only.
+func registerVendor(ctx context.Context, c *devcluster.Cluster, dpu client.Client) error {
+	for _, name := range c.DPUs() {
+		node := &corev1.Node{}
+		if err := dpu.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			return fmt.Errorf("find the Node of %s: %w", name, err)
+		}
+		before := node.DeepCopy()
+		node.Labels[vendorPlace] = "shared"
+		if err := dpu.Patch(ctx, node, client.MergeFrom(before)); err != nil {
+			return fmt.Errorf("say what storage %s reaches: %w", name, err)
+		}
+		known := &storagev1.CSINode{
+			ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(node, corev1.SchemeGroupVersion.WithKind("Node"))}},
+			Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: vendorDriver, NodeID: name, TopologyKeys: []string{vendorPlace}}}},
+		}
+		if err := client.IgnoreAlreadyExists(dpu.Create(ctx, known)); err != nil {
+			return fmt.Errorf("say that %s has driver %s: %w", name, vendorDriver, err)
 		}
 	}
 	return nil

@@ -59,6 +59,15 @@ func resizer(c *devcluster.Cluster, name, socket, kubeconfig string) devcluster.
 	return p
 }
 
+// vendorProvisioner makes the vendor's volumes, and tells how much room it has.
+// There is no pod here that could own what it tells.
+func vendorProvisioner(c *devcluster.Cluster, kubeconfig string) devcluster.Process {
+	p := sidecar(c, "csi-provisioner-dpu", "csi-provisioner", vendorSocket, kubeconfig, "--retry-interval-start=200ms", "--retry-interval-max=5s",
+		"--enable-capacity", "--capacity-for-immediate-binding", "--capacity-ownerref-level=-1")
+	p.Env = []string{"NAMESPACE=" + kit.Namespace}
+	return p
+}
+
 func attachMode(c *devcluster.Cluster) string {
 	return "--attach-mode=" + string(c.Options().AttachMode)
 }
@@ -72,8 +81,7 @@ func dpuControl(c *devcluster.Cluster, configs map[string]string) []devcluster.P
 		process(c, "local-vendor", layout.Hub, "local-vendor", "--mode=controller", "--endpoint=unix://"+vendorSocket,
 			"--target-dir="+layout.TargetDir, "--target-admin="+targetAdmin, "--target-address="+targetAddress,
 			"--many-nodes", "--metrics-bind-address=:9101"),
-		sidecar(c, "csi-provisioner-dpu", "csi-provisioner", vendorSocket, configs["local-vendor-controller"],
-			"--retry-interval-start=200ms", "--retry-interval-max=5s"),
+		vendorProvisioner(c, configs["local-vendor-controller"]),
 		resizer(c, "csi-resizer-dpu", vendorSocket, configs["local-vendor-controller"]),
 		process(c, "snap-external-attacher", layout.Hub, "snap-external-attacher", "--csi-address="+vendorSocket,
 			"--kubeconfig="+configs["snap-external-attacher"], "--namespace="+kit.Namespace,

@@ -55,3 +55,14 @@ func tellChange(c kube.Conditions, kind string, done bool, change *storagev1alph
 		c.False(kind, storagev1alpha1.ReasonPending, change.Message)
 	}
 }
+
+// tellHealth says of a volume that is there whether something is wrong with
+// what the vendor has made. One with which nothing ever was needs no condition.
+func tellHealth(c kube.Conditions, wrong string) {
+	switch {
+	case wrong != "":
+		c.False(storagev1alpha1.ConditionHealthy, storagev1alpha1.ReasonError, wrong)
+	case meta.FindStatusCondition(*c.List, storagev1alpha1.ConditionHealthy) != nil:
+		c.True(storagev1alpha1.ConditionHealthy)
+	}
+}

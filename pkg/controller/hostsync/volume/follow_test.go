@@ -81,3 +81,27 @@ func TestGrowth(t *testing.T) {
 		t.Errorf("%d writes for nothing; the Volume was made anew: %t", w.Writes()-writes, uid() != before)
 	}
 }
+
+// TestHealth: what is wrong with what the vendor has made is told in a condition
+// that a sound volume does not have; the volume stays bound.
+func TestHealth(t *testing.T) {
+	w, r := open(t)
+	w.AddHost(user(), world.Policy("policy"))
+	w.MustPass(r, "vol")
+	world.Change(w, w.DPU, mirror(), available)
+	for _, step := range []struct{ name, wrong, want string }{
+		{"sound", "", "Healthy is missing"},
+		{"gone", "the vendor's PersistentVolumeClaim vol-pvc is gone", "Healthy=False/Error: the vendor's PersistentVolumeClaim vol-pvc is gone"},
+		{"back", "", "Healthy=True/Success"},
+	} {
+		world.Change(w, w.DPU, mirror(), func(m *storagev1alpha1.Volume) { m.Status.Message = step.wrong })
+		w.MustPass(r, "vol")
+		v, _ := world.Read(w, w.Host, user())
+		if got := world.Say(v.Status.Conditions, storagev1alpha1.ConditionHealthy)[0]; got != step.want {
+			t.Errorf("%s: %s, want %s", step.name, got, step.want)
+		}
+		if v.Status.Phase != storagev1alpha1.DPUVolumeBound || !meta.IsStatusConditionTrue(v.Status.Conditions, storagev1alpha1.ConditionReady) {
+			t.Errorf("%s: %s, %+v", step.name, v.Status.Phase, v.Status.Conditions)
+		}
+	}
+}

@@ -92,6 +92,7 @@ func report(v *storagev1alpha1.DPUVolume, s seen, c hostsync.Clusters) {
 	conditions.Whether(storagev1alpha1.ConditionBound, v.Status.Phase == storagev1alpha1.DPUVolumeBound, words)
 	if s.mirror != nil && v.Status.Phase == storagev1alpha1.DPUVolumeBound {
 		tellChanges(conditions, v, s.mirror)
+		tellHealth(conditions, s.mirror.Status.Message)
 	}
 	conditions.Reconciled(storagev1alpha1.ConditionDPUVolumeReconciled, s.failure, s.waiting)
 	conditions.Summarize(storagev1alpha1.ConditionReady,

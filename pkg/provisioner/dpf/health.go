@@ -1,0 +1,95 @@
+package dpf
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// Health tells what is wrong with volumes, by what their objects, those of
+// their attachments and of the nodes that have them say. It asks no vendor.
+type Health struct {
+	options Options
+	clock   clock.PassiveClock
+}
+
+var _ provisioner.Health = (*Health)(nil)
+
+// Get returns what is wrong with one volume; ErrNotFound for one that is not
+// there, or not yet.
+func (h *Health) Get(ctx context.Context, id string) (provisioner.VolumeHealth, error) {
+	v := &storagev1alpha1.DPUVolume{}
+	found, err := kube.Find(ctx, h.options.Client, client.ObjectKey{Namespace: h.options.Namespace, Name: id}, v)
+	if err != nil {
+		return provisioner.VolumeHealth{}, refused("read volume "+id, err)
+	}
+	if !found || v.Status.Phase != storagev1alpha1.DPUVolumeBound {
+		return provisioner.VolumeHealth{}, fmt.Errorf("volume %s: %w in namespace %s, or not made yet", id, provisioner.ErrNotFound, h.options.Namespace)
+	}
+	uses, err := h.uses(ctx)
+	if err != nil {
+		return provisioner.VolumeHealth{}, err
+	}
+	return provisioner.VolumeHealth{VolumeID: id, Problems: diagnose(v, uses[id], h.clock.Now())}, nil
+}
+
+// List returns a page of the volumes with which something is wrong.
+func (h *Health) List(ctx context.Context, page provisioner.Page) ([]provisioner.VolumeHealth, string, error) {
+	volumes, err := h.options.made(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	uses, err := h.uses(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	wrong, now := map[string][]provisioner.Problem{}, h.clock.Now()
+	for id, v := range volumes {
+		if problems := diagnose(v, uses[id], now); len(problems) > 0 {
+			wrong[id] = problems
+		}
+	}
+	ids, next := page.Cut(slices.Sorted(maps.Keys(wrong)))
+	out := make([]provisioner.VolumeHealth, 0, len(ids))
+	for _, id := range ids {
+		out = append(out, provisioner.VolumeHealth{VolumeID: id, Problems: wrong[id]})
+	}
+	return out, next, nil
+}
+
+// uses are the attachments through which nodes use each volume, ordered by
+// node: no replicas, and none that is on its way out.
+func (h *Health) uses(ctx context.Context) (map[string][]use, error) {
+	var nodes moorv1alpha1.DPUStorageNodeList
+	if err := h.options.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, refused("list the nodes", err)
+	}
+	known := make(map[string]*moorv1alpha1.DPUStorageNode, len(nodes.Items))
+	for i := range nodes.Items {
+		known[nodes.Items[i].Name] = &nodes.Items[i]
+	}
+	var list storagev1alpha1.DPUVolumeAttachmentList
+	if err := h.options.Client.List(ctx, &list, client.InNamespace(h.options.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, refused("list the attachments", err)
+	}
+	out := map[string][]use{}
+	for i := range list.Items {
+		a := &list.Items[i]
+		if a.Spec.Role != storagev1alpha1.RoleReplica && a.DeletionTimestamp.IsZero() {
+			out[a.Spec.DPUVolumeName] = append(out[a.Spec.DPUVolumeName], use{a, known[a.Spec.DPUNodeName]})
+		}
+	}
+	for _, of := range out {
+		slices.SortFunc(of, byNode)
+	}
+	return out, nil
+}
