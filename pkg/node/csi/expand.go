@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -36,6 +37,9 @@ func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (
 	if err != nil {
 		return 0, err
 	}
+	if s.shared(req, mp) {
+		return req.GetCapacityRange().GetRequiredBytes(), nil
+	}
 	size, err := s.rescan(ctx, req, mp)
 	if err != nil {
 		return 0, err
@@ -60,6 +64,14 @@ func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (
 		logr.FromContextOrDiscard(ctx).Info("the file system grew", "volume", req.GetVolumeId(), "device", mp.Device)
 	}
 	return size, nil
+}
+
+// shared says whether what is mounted is a file system that the platform shares:
+// its source is a tag, no file, and its size is the platform's own affair.
+func (s *Server) shared(req *csi.NodeExpandVolumeRequest, mp mount.MountPoint) bool {
+	_, isDevice := s.device(req.GetVolumePath())
+	return !isDevice && req.GetVolumeCapability().GetBlock() == nil &&
+		!slices.Contains(csiserver.FSTypes, mp.Type) && !filepath.IsAbs(mp.Device)
 }
 
 // rescan has the device looked at again. After a restart the platform may not

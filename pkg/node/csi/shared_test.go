@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -58,6 +59,29 @@ func TestSharedReadOnlyAndType(t *testing.T) {
 	noError(t, b.stageV(t, "v1", fsCap(mnro, "")))
 	if d := cmp.Diff([]string{"mount tag fuse.helper [ro]"}, b.m.log); d != "" {
 		t.Error(d)
+	}
+}
+
+// noDevice is asked for the size of nothing: what is shared has no device.
+type noDevice struct{ t *testing.T }
+
+func (n noDevice) Rescan(context.Context, string, int64) (int64, error) {
+	n.t.Error("looked for a device")
+	return 0, provisioner.ErrUnavailable
+}
+
+// The kubelet asks for growth of any volume that is smaller on its claim than on
+// its PersistentVolume.
+func TestSharedGrowsByItself(t *testing.T) {
+	b := sharedBed(t)
+	b.o.Rescan = noDevice{t}
+	noError(t, b.stageV(t, "v1", fsCap(mnmw, "")))
+	delete(b.m.devices, "tag") // the path is a directory, no device file
+	got, err := b.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{
+		VolumeId: "v1", VolumePath: b.staging, CapacityRange: &csi.CapacityRange{RequiredBytes: 64 << 20},
+	})
+	if err != nil || got.GetCapacityBytes() != 64<<20 {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 
