@@ -43,12 +43,15 @@ func (o *options) runController(ctx context.Context) error {
 		platform.Attachments = nil // the service then offers no publish
 	}
 	go func() { cancel(obs.Serve(ctx, o.metrics, metrics.Registry, nil)) }()
+	controller := controllercsi.Options{
+		Platform: platform, NodeExpands: true,
+		Parameters: controllercsi.DPFParameters, BlockOnly: true, Shares: dpf.SharesFilesystem,
+	}
+	server := controllercsi.New(controller)
 	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {
-		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, nil, csispec.PluginCapability_Service_CONTROLLER_SERVICE))
-		csispec.RegisterControllerServer(s, controllercsi.New(controllercsi.Options{
-			Platform: platform, NodeExpands: true,
-			Parameters: controllercsi.DPFParameters, BlockOnly: true, Shares: dpf.SharesFilesystem,
-		}))
+		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, nil, controllercsi.PluginCapabilities(controller)...))
+		csispec.RegisterControllerServer(s, server)
+		csispec.RegisterGroupControllerServer(s, server)
 	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})
 	return ended(ctx, err)
 }

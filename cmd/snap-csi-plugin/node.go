@@ -94,7 +94,9 @@ func (o *options) runNode(ctx context.Context) error {
 		go func() { cancel(o.beat(ctx, limit)) }()
 	}
 	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {
-		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, nil, csispec.PluginCapability_Service_CONTROLLER_SERVICE))
+		// The sum of what all instances can do (CSI spec, GetPluginCapabilities).
+		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, nil,
+			csispec.PluginCapability_Service_CONTROLLER_SERVICE, csispec.PluginCapability_Service_GROUP_CONTROLLER_SERVICE))
 		csispec.RegisterNodeServer(s, server)
 	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})
 	return ended(ctx, err)

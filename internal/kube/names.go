@@ -45,3 +45,7 @@ func fnv128(parts ...string) string {
 	_, _ = h.Write([]byte(strings.Join(parts, "/")))
 	return hex.EncodeToString(h.Sum(nil))
 }
+
+// LabelKey is a label key with that prefix for a name of any length: the prefix
+// and the hex FNV-128 of the name.
+func LabelKey(prefix, name string) string { return prefix + "/" + fnv128(name) }

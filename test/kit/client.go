@@ -3,6 +3,7 @@ package kit
 import (
 	"fmt"
 
+	groupsnapshotv1beta2 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1beta2"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -50,6 +51,6 @@ func Scheme() (*runtime.Scheme, error) {
 	return kube.NewScheme(
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
 		storagev1alpha1.AddHostToScheme, storagev1alpha1.AddDPUToScheme,
-		moorv1alpha1.AddHostToScheme, moorv1alpha1.AddDPUToScheme, snapshotv1.AddToScheme,
+		moorv1alpha1.AddHostToScheme, moorv1alpha1.AddDPUToScheme, snapshotv1.AddToScheme, groupsnapshotv1beta2.AddToScheme,
 	)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	groupsnapshotv1beta2 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1beta2"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -37,12 +38,14 @@ func Take(ctx context.Context, bed *devcluster.Cluster, c Clients) (Inventory, e
 			&corev1.PersistentVolumeList{}, &storagev1.VolumeAttachmentList{},
 			&storagev1alpha1.DPUVolumeList{}, &storagev1alpha1.DPUVolumeAttachmentList{},
 			&moorv1alpha1.DPUVolumeSnapshotList{}, &snapshotv1.VolumeSnapshotContentList{},
+			&groupsnapshotv1beta2.VolumeGroupSnapshotList{}, &groupsnapshotv1beta2.VolumeGroupSnapshotContentList{},
 		}},
 		{"dpu", c.DPU, []client.ObjectList{
 			&corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaimList{},
 			&storagev1alpha1.VolumeList{}, &storagev1alpha1.VolumeAttachmentList{},
 			&storagev1alpha1.SVVolumeAttachmentList{}, &moorv1alpha1.WriterClaimList{},
 			&moorv1alpha1.StorageSnapshotList{}, &snapshotv1.VolumeSnapshotList{}, &snapshotv1.VolumeSnapshotContentList{},
+			&groupsnapshotv1beta2.VolumeGroupSnapshotList{}, &groupsnapshotv1beta2.VolumeGroupSnapshotContentList{},
 		}},
 	} {
 		for _, list := range of.lists {

@@ -6,14 +6,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// SnapshotGroup makes a snapshot one of several that are taken at one instant,
+// and live and go together. There is one snapshot for each volume of a group,
+// and every one of them names the same group.
+type SnapshotGroup struct {
+	// Name of the group.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// VolumeNames are all volumes of the group.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	VolumeNames []string `json:"volumeNames"`
+}
+
 // DPUVolumeSnapshotSpec names the volume. Writer: the CSI controller, or the
 // user in zero-trust mode.
+// +kubebuilder:validation:XValidation:rule="has(self.group) == has(oldSelf.group) && (!has(self.group) || self.group == oldSelf.group)",message="group is immutable"
+// +kubebuilder:validation:XValidation:rule="!has(self.group) || self.dpuVolumeName in self.group.volumeNames",message="group.volumeNames has to name the volume itself"
 type DPUVolumeSnapshotSpec struct {
 	// DPUVolumeName is a DPUVolume in the same namespace, which may go while
 	// the snapshot stays.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="dpuVolumeName is immutable"
 	DPUVolumeName string `json:"dpuVolumeName"`
+	// Group that the snapshot is taken with; absent if alone.
+	// +optional
+	Group *SnapshotGroup `json:"group,omitempty"`
 }
 
 // SnapshotOrigin is whose data a snapshot holds, as the DPU cluster knows it. It
@@ -23,7 +44,8 @@ type SnapshotOrigin struct {
 	StorageVendorName string `json:"storageVendorName"`
 	// CSIDriverName is that vendor's driver.
 	CSIDriverName string `json:"csiDriverName"`
-	// VolumeSnapshotClassName is the VolumeSnapshotClass of that driver.
+	// VolumeSnapshotClassName is the VolumeSnapshotClass of that driver; of a
+	// snapshot in a group, its VolumeGroupSnapshotClass.
 	VolumeSnapshotClassName string `json:"volumeSnapshotClassName"`
 	// ClaimName is the vendor's PersistentVolumeClaim of the volume.
 	ClaimName string `json:"claimName"`
@@ -89,6 +111,7 @@ type DPUVolumeSnapshotList struct {
 
 // StorageSnapshotSpec is the request and, once taken, the snapshot.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.origin) || has(self.origin) && self.origin == oldSelf.origin",message="origin is immutable once it is set"
+// +kubebuilder:validation:XValidation:rule="has(self.group) == has(oldSelf.group) && (!has(self.group) || self.group == oldSelf.group)",message="group is immutable"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.taken) || has(self.taken) && self.taken == oldSelf.taken",message="taken is immutable once it is set: a snapshot is of one instant"
 type StorageSnapshotSpec struct {
 	// VolumeName is a Volume in the same namespace. Writer:
@@ -96,6 +119,10 @@ type StorageSnapshotSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="volumeName is immutable"
 	VolumeName string `json:"volumeName"`
+	// Group that the snapshot is taken with, by the names of Volumes; absent if
+	// alone. Writer: snap-host-controller.
+	// +optional
+	Group *SnapshotGroup `json:"group,omitempty"`
 	// Origin is whose data it holds. Writer: snap-controller, before it asks
 	// the vendor.
 	// +optional

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 
+	groupsnapshotv1beta2 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1beta2"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -45,6 +46,8 @@ const (
 	// SnapshotByVolume finds StorageSnapshots for which no vendor was asked
 	// yet by their Volume.
 	SnapshotByVolume = "unasked.spec.volumeName"
+	// SnapshotByGroup finds StorageSnapshots by their group.
+	SnapshotByGroup = "spec.group.name"
 	// PVByClaim finds PersistentVolumes by "<namespace>/<name>" of the claim
 	// that they belong to.
 	PVByClaim = "spec.claimRef"
@@ -75,6 +78,7 @@ func Indexes() []Index {
 		index(CopyByVolume, func(v *storagev1alpha1.Volume) []string { return named(unmadeCopy(v).VolumeName) }),
 		index(CopyBySnapshot, func(v *storagev1alpha1.Volume) []string { return named(unmadeCopy(v).SnapshotName) }),
 		index(SnapshotByVolume, unaskedOf),
+		index(SnapshotByGroup, groupOf),
 		index(PVByClaim, claimOf),
 	}
 }
@@ -91,7 +95,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 // NewScheme knows the kinds that these controllers read and write.
 func NewScheme() (*runtime.Scheme, error) {
-	return kube.NewScheme(corev1.AddToScheme, storagev1.AddToScheme, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme, snapshotv1.AddToScheme)
+	return kube.NewScheme(corev1.AddToScheme, storagev1.AddToScheme, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme, snapshotv1.AddToScheme, groupsnapshotv1beta2.AddToScheme)
 }
 
 // object is a pointer to T that is a Kubernetes object.
@@ -121,6 +125,13 @@ func unmadeCopy(v *storagev1alpha1.Volume) storagev1alpha1.CopySource {
 		return storagev1alpha1.CopySource{}
 	}
 	return *v.Spec.Request.Source
+}
+
+func groupOf(s *moorv1alpha1.StorageSnapshot) []string {
+	if s.Spec.Group == nil {
+		return nil
+	}
+	return named(s.Spec.Group.Name)
 }
 
 func unaskedOf(s *moorv1alpha1.StorageSnapshot) []string {

@@ -90,6 +90,7 @@ func Platform(ctx context.Context, o Options) (provisioner.Platform, error) {
 	}
 	if snapshots != nil {
 		out.Snapshots = snapshots
+		out.Groups = &Groups{snapshots}
 	}
 	return out, nil
 }

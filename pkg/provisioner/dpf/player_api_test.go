@@ -29,17 +29,28 @@ func (p player) snapshots(ctx context.Context, volumes []storagev1alpha1.DPUVolu
 	if err := p.c.List(ctx, &list, client.InNamespace(p.namespace)); err != nil {
 		return err
 	}
+	instants := map[string]metav1.Time{}
 	for i := range list.Items {
-		s := &list.Items[i]
-		size := sizes[s.Spec.DPUVolumeName]
-		if err := p.snapshot(ctx, s, size); err != nil {
+		if s := &list.Items[i]; s.Spec.Group != nil && s.Status.Taken != nil {
+			instants[s.Spec.Group.Name] = s.Status.Taken.Time
+		}
+	}
+	for i := range list.Items {
+		s, instant := &list.Items[i], metav1.Now()
+		if s.Spec.Group != nil {
+			if of, ok := instants[s.Spec.Group.Name]; ok {
+				instant = of
+			}
+			instants[s.Spec.Group.Name] = instant
+		}
+		if err := p.snapshot(ctx, s, sizes[s.Spec.DPUVolumeName], instant); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p player) snapshot(ctx context.Context, s *moorv1alpha1.DPUVolumeSnapshot, size resource.Quantity) error {
+func (p player) snapshot(ctx context.Context, s *moorv1alpha1.DPUVolumeSnapshot, size resource.Quantity, instant metav1.Time) error {
 	if !s.DeletionTimestamp.IsZero() {
 		return kube.RemoveFinalizers(ctx, p.c, s, moorv1alpha1.FinalizerDPUVolumeSnapshot)
 	}
@@ -56,7 +67,7 @@ func (p player) snapshot(ctx context.Context, s *moorv1alpha1.DPUVolumeSnapshot,
 		s.Status.Origin = &moorv1alpha1.SnapshotOrigin{
 			StorageVendorName: "vendor", CSIDriverName: "driver", VolumeSnapshotClassName: "class", ClaimName: "claim", VolumeMode: corev1.PersistentVolumeBlock,
 		}
-		s.Status.Taken = &moorv1alpha1.Taken{Time: metav1.Now(), RestoreSize: size}
+		s.Status.Taken = &moorv1alpha1.Taken{Time: instant, RestoreSize: size}
 	})
 	return client.IgnoreNotFound(err)
 }

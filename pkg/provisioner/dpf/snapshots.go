@@ -41,8 +41,21 @@ func (s *Snapshots) Create(ctx context.Context, spec provisioner.SnapshotSpec) (
 	if err != nil {
 		return provisioner.Snapshot{}, fmt.Errorf("%s: %w", what, err)
 	}
-	uid := have.UID
-	last, err := s.awaiter.Await(ctx, client.ObjectKeyFromObject(have), func(o *moorv1alpha1.DPUVolumeSnapshot, found bool) (bool, error) {
+	last, err := s.taken(ctx, have, what)
+	if err != nil {
+		if unasked(last, have.UID) {
+			err = giveUp(whole, s.options, s.awaiter, last, err)
+		}
+		return provisioner.Snapshot{}, err
+	}
+	return snapshot(last), nil
+}
+
+// taken waits until a volume can be made of a snapshot. If only the data is kept
+// by the end of the wait, that is enough.
+func (s *Snapshots) taken(ctx context.Context, asked *moorv1alpha1.DPUVolumeSnapshot, what string) (*moorv1alpha1.DPUVolumeSnapshot, error) {
+	uid := asked.UID
+	last, err := s.awaiter.Await(ctx, client.ObjectKeyFromObject(asked), func(o *moorv1alpha1.DPUVolumeSnapshot, found bool) (bool, error) {
 		if !found || o.UID != uid {
 			return false, nil
 		}
@@ -52,13 +65,14 @@ func (s *Snapshots) Create(ctx context.Context, spec provisioner.SnapshotSpec) (
 		return o.Status.Taken != nil && o.Status.ReadyToUse, nil
 	})
 	if err != nil && (last.UID != uid || last.Status.Taken == nil || !last.DeletionTimestamp.IsZero()) {
-		err = waited(err, what, last.Status.Conditions)
-		if last.UID == uid && last.DeletionTimestamp.IsZero() && last.Status.Origin == nil {
-			return provisioner.Snapshot{}, giveUp(whole, s.options, s.awaiter, last, err)
-		}
-		return provisioner.Snapshot{}, err
+		return last, waited(err, what, last.Status.Conditions)
 	}
-	return snapshot(last), nil
+	return last, nil
+}
+
+// unasked reports whether no vendor has been asked for a snapshot.
+func unasked(o *moorv1alpha1.DPUVolumeSnapshot, uid types.UID) bool {
+	return o.UID == uid && o.DeletionTimestamp.IsZero() && o.Status.Origin == nil
 }
 
 // ask makes the object, or reads the one of that name.
@@ -66,9 +80,8 @@ func (s *Snapshots) ask(ctx context.Context, spec provisioner.SnapshotSpec) (*mo
 	if spec.Name == "" || spec.VolumeID == "" {
 		return nil, fmt.Errorf("%w: the snapshot or the volume is not named", provisioner.ErrInvalid)
 	}
-	if len(spec.Parameters) > 0 {
-		return nil, fmt.Errorf("%w: the VolumeSnapshotClass has the parameters %s: those of a vendor belong into its VolumeSnapshotClass in the DPU cluster",
-			provisioner.ErrInvalid, strings.Join(slices.Sorted(maps.Keys(spec.Parameters)), ", "))
+	if err := noParameters("VolumeSnapshotClass", spec.Parameters); err != nil {
+		return nil, err
 	}
 	have := &moorv1alpha1.DPUVolumeSnapshot{}
 	key := s.key(kube.ObjectName(spec.Name))
@@ -86,10 +99,19 @@ func (s *Snapshots) ask(ctx context.Context, spec provisioner.SnapshotSpec) (*mo
 			return nil, refused("make it", err)
 		}
 	}
-	if have.Spec.DPUVolumeName != spec.VolumeID {
-		return nil, fmt.Errorf("%w: it is of volume %s", provisioner.ErrExists, have.Spec.DPUVolumeName)
+	if have.Spec.DPUVolumeName != spec.VolumeID || have.Spec.Group != nil {
+		return nil, fmt.Errorf("%w: it is of volume %s, or of a group", provisioner.ErrExists, have.Spec.DPUVolumeName)
 	}
 	return have, nil
+}
+
+// noParameters refuses those of a class of the host cluster.
+func noParameters(class string, parameters map[string]string) error {
+	if len(parameters) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: the %s has the parameters %s: those of a vendor belong into its %s in the DPU cluster",
+		provisioner.ErrInvalid, class, strings.Join(slices.Sorted(maps.Keys(parameters)), ", "), class)
 }
 
 // possible refuses a volume that is not there, or not yet.
@@ -108,11 +130,19 @@ func (s *Snapshots) possible(ctx context.Context, volumeID string) error {
 }
 
 // Delete deletes the DPUVolumeSnapshot and waits until it is gone, and with it
-// the vendor's snapshot.
+// the vendor's snapshot. ErrInvalid for one of a group.
 func (s *Snapshots) Delete(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.patience(ctx))
 	defer cancel()
 	obj := &moorv1alpha1.DPUVolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: s.options.Namespace, Name: id}}
+	if have, err := s.read(ctx, id); err == nil && have.Spec.Group != nil {
+		return fmt.Errorf("delete snapshot %s: %w: it is of group %s, and goes with it", id, provisioner.ErrInvalid, have.Spec.Group.Name)
+	}
+	return s.delete(ctx, obj)
+}
+
+func (s *Snapshots) delete(ctx context.Context, obj *moorv1alpha1.DPUVolumeSnapshot) error {
+	id := obj.Name
 	if err := s.options.Client.Delete(ctx, obj); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil
@@ -197,8 +227,12 @@ func (s *Snapshots) key(name string) types.NamespacedName {
 
 // snapshot is one that is taken, in the platform's words.
 func snapshot(o *moorv1alpha1.DPUVolumeSnapshot) provisioner.Snapshot {
-	return provisioner.Snapshot{
+	out := provisioner.Snapshot{
 		ID: o.Name, VolumeID: o.Spec.DPUVolumeName, SizeBytes: o.Status.Taken.RestoreSize.Value(),
 		Created: o.Status.Taken.Time.Time, Ready: o.Status.ReadyToUse,
 	}
+	if o.Spec.Group != nil {
+		out.GroupID = o.Spec.Group.Name
+	}
+	return out
 }

@@ -41,6 +41,8 @@ var good = map[string]struct {
 	"VolumeAttachment":    {nvidia, true, `{nodeName: node-1, source: {volumeRef: {name: v}}, functionType: vf, hotplugFunction: false}`},
 	"SVVolumeAttachment":  {nvidia, true, `{attacher: driver, nodeName: node-1, source: {persistentVolumeName: pv}}`},
 	"WriterClaim":         {moor, true, `{volumeName: v}`},
+	"DPUVolumeSnapshot":   {moor, false, `{dpuVolumeName: v, group: {name: g, volumeNames: [v, w]}}`},
+	"StorageSnapshot":     {moor, true, `{volumeName: v, group: {name: g, volumeNames: [v, w]}}`},
 	"DPUStorageNode":      {moor, false, `{dpuName: d}`},
 }
 

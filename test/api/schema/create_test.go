@@ -24,6 +24,12 @@ func TestCreate(t *testing.T) {
 			{"parameter that is a number", changes{"spec.parameters": yamlText("{x: 1}")}, "must be of type string"},
 			{"unknown field", changes{"spec.colour": "red"}, `unknown field "spec.colour"`},
 		},
+		"DPUVolumeSnapshot": {
+			{"good", nil, ""},
+			{"alone", changes{"spec.group": nil}, ""},
+			{"group of others", changes{"spec.group.volumeNames": yamlText("[w]")}, "group.volumeNames has to name the volume itself"},
+			{"group of none", changes{"spec.group.volumeNames": yamlText("[]")}, "should have at least 1 items"},
+		},
 		"DPUStorageVendor": {
 			{"good", nil, ""},
 			{"no class", changes{"spec.storageClassName": nil}, "spec.storageClassName: Required value"},
@@ -187,6 +193,11 @@ func TestUpdate(t *testing.T) {
 		},
 		"WriterClaim":    {{"volume", "spec.volumeName", "w", "volumeName is immutable"}},
 		"DPUStorageNode": {{"DPU", "spec.dpuName", "e", ""}},
+		"DPUVolumeSnapshot": {
+			{"group", "spec.group.name", "h", "group is immutable"},
+			{"volumes of the group", "spec.group.volumeNames", yamlText("[v]"), "group is immutable"},
+		},
+		"StorageSnapshot": {{"group", "spec.group", yamlText("{name: h, volumeNames: [v, w]}"), "group is immutable"}},
 	} {
 		for _, row := range rows {
 			t.Run(kind+"/"+row.name, func(t *testing.T) {

@@ -20,7 +20,7 @@ const (
 
 // SnapshotterManifests are upstream's own manifests of external-snapshotter.
 type SnapshotterManifests struct {
-	// CRDs are those of snapshot.storage.k8s.io.
+	// CRDs are those of snapshot.storage.k8s.io and groupsnapshot.storage.k8s.io.
 	CRDs []string `json:"crds"`
 	// Controller is the account snapshot-controller in kube-system, and its rights.
 	Controller string `json:"controller"`
@@ -36,7 +36,7 @@ func Snapshotter(ctx context.Context, root, bin string, progress io.Writer) (Sna
 		return SnapshotterManifests{}, err
 	}
 	out := SnapshotterManifests{}
-	for module, files := range map[string]string{snapshotKinds: "config/crd/snapshot.storage.k8s.io_*.yaml", snapshotter: "deploy/kubernetes/snapshot-controller/rbac-*.yaml"} {
+	for module, files := range map[string]string{snapshotKinds: "config/crd/*snapshot.storage.k8s.io_*.yaml", snapshotter: "deploy/kubernetes/snapshot-controller/rbac-*.yaml"} {
 		at, err := moduleDir(ctx, dir, module)
 		if err != nil {
 			return out, err

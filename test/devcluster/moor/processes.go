@@ -95,11 +95,12 @@ func dpuControl(c *devcluster.Cluster, configs map[string]string) []devcluster.P
 // snapshotting is what turns VolumeSnapshots of one cluster into calls of the
 // driver at a socket.
 func snapshotting(c *devcluster.Cluster, suffix, socket, driver, controller string) []devcluster.Process {
+	const groups = "--feature-gates=CSIVolumeGroupSnapshot=true"
 	return []devcluster.Process{
 		process(c, "snapshot-controller"+suffix, layout.Hub, "snapshot-controller", "--kubeconfig="+controller,
-			"--kube-api-qps=100", "--kube-api-burst=200", "--retry-interval-start=200ms", "--retry-interval-max=5s"),
+			"--kube-api-qps=100", "--kube-api-burst=200", "--retry-interval-start=200ms", "--retry-interval-max=5s", groups),
 		process(c, "csi-snapshotter"+suffix, layout.Hub, "csi-snapshotter", "--kubeconfig="+driver, "--csi-address="+socket,
-			"--timeout=60s", "--kube-api-qps=100", "--kube-api-burst=200", "--retry-interval-start=200ms", "--retry-interval-max=5s"),
+			"--timeout=60s", "--kube-api-qps=100", "--kube-api-burst=200", "--retry-interval-start=200ms", "--retry-interval-max=5s", groups),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	groupsnapshotv1beta2 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1beta2"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -61,7 +62,7 @@ func NewCluster(t *testing.T) *Cluster {
 	b := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(
 		&storagev1alpha1.StoragePolicy{}, &storagev1alpha1.Volume{},
 		&storagev1alpha1.VolumeAttachment{}, &storagev1alpha1.SVVolumeAttachment{},
-		&moorv1alpha1.StorageSnapshot{}, &snapshotv1.VolumeSnapshot{})
+		&moorv1alpha1.StorageSnapshot{}, &snapshotv1.VolumeSnapshot{}, &groupsnapshotv1beta2.VolumeGroupSnapshot{})
 	for _, i := range dpucluster.Indexes() {
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}

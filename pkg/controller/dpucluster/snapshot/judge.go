@@ -5,27 +5,40 @@ import (
 	"strings"
 
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 )
 
-// isDefault marks the class of a driver that is taken where several are there,
-// as it does for snapshot-controller.
-const isDefault = "snapshot.storage.kubernetes.io/is-default-class"
+// The annotations that mark the class of a driver that is taken where several are
+// there, as they do for snapshot-controller.
+const (
+	isDefault      = "snapshot.storage.kubernetes.io/is-default-class"
+	isGroupDefault = "groupsnapshot.storage.kubernetes.io/is-default-class"
+)
 
-// selectClass chooses the VolumeSnapshotClass of a driver: the only one, or the
-// one that is marked as the default.
-func selectClass(classes []snapshotv1.VolumeSnapshotClass, driver string) (string, error) {
+// candidate is a class of snapshots, or of groups of them.
+type candidate struct {
+	name, driver string
+	isDefault    bool
+}
+
+func candidateOf(o client.Object, driver, mark string) candidate {
+	return candidate{o.GetName(), driver, o.GetAnnotations()[mark] == "true"}
+}
+
+// selectClass chooses the class of a driver: the only one, or the one that is
+// marked as the default.
+func selectClass(kind string, classes []candidate, driver string) (string, error) {
 	var all, defaults []string
-	for i := range classes {
-		if classes[i].Driver != driver {
+	for _, c := range classes {
+		if c.driver != driver {
 			continue
 		}
-		all = append(all, classes[i].Name)
-		if classes[i].Annotations[isDefault] == "true" {
-			defaults = append(defaults, classes[i].Name)
+		all = append(all, c.name)
+		if c.isDefault {
+			defaults = append(defaults, c.name)
 		}
 	}
 	slices.Sort(all)
@@ -35,17 +48,17 @@ func selectClass(classes []snapshotv1.VolumeSnapshotClass, driver string) (strin
 	case len(all) == 1:
 		return all[0], nil
 	case len(all) == 0:
-		return "", kube.WaitFor("the vendor cannot make snapshots, or nobody said how: the DPU cluster has no VolumeSnapshotClass of driver %s", driver)
+		return "", kube.WaitFor("the vendor cannot make snapshots, or nobody said how: the DPU cluster has no %s of driver %s", kind, driver)
 	}
-	return "", kube.WaitFor("driver %s has the VolumeSnapshotClasses %s: mark exactly one with the annotation %s: \"true\"",
-		driver, strings.Join(all, ", "), isDefault)
+	return "", kube.WaitFor("driver %s has the %ses %s: mark exactly one with the annotation is-default-class: \"true\" of their group",
+		driver, kind, strings.Join(all, ", "))
 }
 
 // judge says what a VolumeSnapshot still lacks to be the snapshot that is asked
-// for; nil once it holds the data.
-func judge(s *moorv1alpha1.StorageSnapshot, made *snapshotv1.VolumeSnapshot) error {
+// for; nil once it holds the data. ours is false if it belongs to somebody else.
+func judge(s *moorv1alpha1.StorageSnapshot, made *snapshotv1.VolumeSnapshot, ours bool) error {
 	switch {
-	case !metav1.IsControlledBy(made, s):
+	case !ours:
 		return kube.WaitFor("VolumeSnapshot %s exists already and does not belong to this snapshot: delete it, or choose another name for the snapshot", made.Name)
 	case !made.DeletionTimestamp.IsZero():
 		return kube.WaitFor("the vendor's VolumeSnapshot %s is being deleted", made.Name)
@@ -62,8 +75,15 @@ func judge(s *moorv1alpha1.StorageSnapshot, made *snapshotv1.VolumeSnapshot) err
 
 // saidBy is what went wrong with a VolumeSnapshot last, to be appended.
 func saidBy(made *snapshotv1.VolumeSnapshot) string {
-	if made.Status == nil || made.Status.Error == nil || made.Status.Error.Message == nil {
+	if made.Status == nil {
 		return ""
 	}
-	return ": " + *made.Status.Error.Message
+	return said(made.Status.Error)
+}
+
+func said(wrong *snapshotv1.VolumeSnapshotError) string {
+	if wrong == nil || wrong.Message == nil {
+		return ""
+	}
+	return ": " + *wrong.Message
 }

@@ -10,9 +10,11 @@ import (
 	"errors"
 	"time"
 
+	groupsnapshotv1beta2 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1beta2"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,8 +52,18 @@ type Reconciler struct {
 	// Clock tells how long a wait has lasted.
 	Clock clock.PassiveClock
 
-	kinds kinds
+	kinds, groupKinds kinds
 }
+
+// The kinds behind snapshots, and those behind groups beside them.
+var (
+	snapshotKinds = []schema.GroupVersionKind{
+		snapshotv1.SchemeGroupVersion.WithKind("VolumeSnapshot"), snapshotv1.SchemeGroupVersion.WithKind("VolumeSnapshotClass"),
+	}
+	groupKinds = []schema.GroupVersionKind{
+		groupsnapshotv1beta2.SchemeGroupVersion.WithKind("VolumeGroupSnapshot"), groupsnapshotv1beta2.SchemeGroupVersion.WithKind("VolumeGroupSnapshotClass"),
+	}
+)
 
 // SetupWithManager registers the reconciler and its watches. VolumeSnapshots are
 // watched from the first StorageSnapshot on, if they are installed.
@@ -68,11 +80,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("storagesnapshot").
 		For(&moorv1alpha1.StorageSnapshot{}).
 		Watches(&storagev1alpha1.Volume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume)).
+		Watches(&moorv1alpha1.StorageSnapshot{}, handler.EnqueueRequestsFromMapFunc(r.ofSibling)).
 		Build(r)
 	if err != nil {
 		return err
 	}
 	r.kinds.watch = func() error { return r.watch(mgr, c) }
+	r.groupKinds.watch = func() error { return r.watchGroups(mgr, c) }
 	return nil
 }
 
@@ -91,7 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
-	installed, err := r.kinds.installed(r.Mapper)
+	installed, missing, err := r.installed(s)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -100,8 +114,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case !s.DeletionTimestamp.IsZero():
 		err = r.remove(ctx, s, installed)
 	case !installed:
-		err = kube.WaitFor("the DPU cluster has no kind VolumeSnapshot (snapshot.storage.k8s.io): install its CRDs and snapshot-controller there, " +
-			"csi-snapshotter beside the vendor's driver, and a VolumeSnapshotClass")
+		err = kube.WaitFor("%s", missing)
 	default:
 		seen, err = r.take(ctx, s)
 	}
@@ -110,6 +123,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		result.RequeueAfter = Again
 	}
 	return result, err
+}
+
+// installed reports whether the kinds by which the vendor is asked for s are
+// there, and in words what to do if they are not.
+func (r *Reconciler) installed(s *moorv1alpha1.StorageSnapshot) (ok bool, missing string, err error) {
+	ok, err = r.kinds.installed(r.Mapper, snapshotKinds...)
+	if err != nil || !ok {
+		return false, "the DPU cluster has no kind VolumeSnapshot (snapshot.storage.k8s.io): install its CRDs and snapshot-controller there, " +
+			"csi-snapshotter beside the vendor's driver, and a VolumeSnapshotClass", err
+	}
+	if s.Spec.Group == nil {
+		return true, "", nil
+	}
+	ok, err = r.groupKinds.installed(r.Mapper, groupKinds...)
+	return ok, "the DPU cluster has no kind VolumeGroupSnapshot (groupsnapshot.storage.k8s.io/v1beta2): install its CRDs there, start snapshot-controller " +
+		"and csi-snapshotter with the feature gate CSIVolumeGroupSnapshot, and make a VolumeGroupSnapshotClass", err
 }
 
 // report writes into the status what became of the pass, if that differs from

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,8 +43,8 @@ func newRoom(t *testing.T) *room {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	c.Now = clock.Now
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"VolumeSnapshot", "VolumeSnapshotClass"} {
-		mapper.Add(snapshotv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	for _, kind := range append(slices.Clone(snapshotKinds), groupKinds...) {
+		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
 	c.Add(available("v"), class("a-snapshots", "a.csi", false), class("b-snapshots", "b.csi", false), wanted("s", "v"))
 	return &room{Cluster: c, t: t, clock: clock, r: &Reconciler{Client: c.Client, Live: c.Live, Mapper: mapper, Clock: clock}}
@@ -278,11 +279,11 @@ func TestSelectClass(t *testing.T) {
 		"two are defaults": {[]*snapshotv1.VolumeSnapshotClass{class("x", "a.csi", true), class("y", "a.csi", true)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var all []snapshotv1.VolumeSnapshotClass
+			var all []candidate
 			for _, k := range c.classes {
-				all = append(all, *k)
+				all = append(all, candidateOf(k, k.Driver, isDefault))
 			}
-			got, err := selectClass(all, "a.csi")
+			got, err := selectClass("VolumeSnapshotClass", all, "a.csi")
 			if got != c.want || (err == nil) != (c.want != "") {
 				t.Errorf("got %q, %v; want %q", got, err, c.want)
 			}

@@ -23,6 +23,9 @@ func (r *Reconciler) take(ctx context.Context, s *moorv1alpha1.StorageSnapshot) 
 	if err := r.place(ctx, s); err != nil {
 		return none, err
 	}
+	if s.Spec.Group != nil {
+		return r.takeGroup(ctx, s)
+	}
 	asked := &snapshotv1.VolumeSnapshot{}
 	found, err := kube.Find(ctx, r.Client, client.ObjectKeyFromObject(s), asked)
 	if err != nil {
@@ -37,7 +40,7 @@ func (r *Reconciler) take(ctx context.Context, s *moorv1alpha1.StorageSnapshot) 
 			return none, err
 		}
 	}
-	if err := judge(s, asked); err != nil {
+	if err := judge(s, asked, metav1.IsControlledBy(asked, s)); err != nil {
 		return asked, err
 	}
 	return asked, r.record(ctx, s, asked)
@@ -62,7 +65,7 @@ func (r *Reconciler) place(ctx context.Context, s *moorv1alpha1.StorageSnapshot)
 	case volume.Status.State != storagev1alpha1.VolumeAvailable || volume.Spec.Volume.CSIReference.PVCRef == nil:
 		return kube.WaitFor("waiting for Volume %s to become Available: %s", volume.Name, volume.Status.Message)
 	}
-	class, err := r.class(ctx, volume.Spec.Volume.CSIReference.CSIDriverName)
+	class, err := r.class(ctx, s, volume.Spec.Volume.CSIReference.CSIDriverName)
 	if err != nil {
 		return err
 	}
@@ -77,12 +80,19 @@ func (r *Reconciler) place(ctx context.Context, s *moorv1alpha1.StorageSnapshot)
 	return err
 }
 
-func (r *Reconciler) class(ctx context.Context, driver string) (string, error) {
+func (r *Reconciler) class(ctx context.Context, s *moorv1alpha1.StorageSnapshot, driver string) (string, error) {
+	if s.Spec.Group != nil {
+		return r.groupClass(ctx, driver)
+	}
 	list := &snapshotv1.VolumeSnapshotClassList{}
 	if err := r.Client.List(ctx, list); err != nil {
 		return "", fmt.Errorf("find the VolumeSnapshotClass of driver %s: %w", driver, err)
 	}
-	return selectClass(list.Items, driver)
+	var classes []candidate
+	for i := range list.Items {
+		classes = append(classes, candidateOf(&list.Items[i], list.Items[i].Driver, isDefault))
+	}
+	return selectClass("VolumeSnapshotClass", classes, driver)
 }
 
 func desired(s *moorv1alpha1.StorageSnapshot) *snapshotv1.VolumeSnapshot {
@@ -120,6 +130,9 @@ func (r *Reconciler) record(ctx context.Context, s *moorv1alpha1.StorageSnapshot
 func (r *Reconciler) remove(ctx context.Context, s *moorv1alpha1.StorageSnapshot, installed bool) error {
 	if !controllerutil.ContainsFinalizer(s, moorv1alpha1.FinalizerStorageSnapshot) {
 		return nil
+	}
+	if s.Spec.Group != nil {
+		return r.removeGroup(ctx, s, installed)
 	}
 	if installed {
 		made := &snapshotv1.VolumeSnapshot{}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -94,6 +95,10 @@ func (r *Reconciler) carry(ctx context.Context, s *moorv1alpha1.DPUVolumeSnapsho
 	case !mirror.DeletionTimestamp.IsZero():
 		return seen{waiting: fmt.Sprintf("StorageSnapshot %s in DPU cluster %s is being deleted", mirror.Name, r.Clusters.DPUClusterName)}, nil
 	}
+	if !equality.Semantic.DeepEqual(mirror.Spec.Group, s.Spec.Group) {
+		return seen{waiting: fmt.Sprintf("StorageSnapshot %s in DPU cluster %s is not of the group that is asked for: apply crds/dpu there, delete this snapshot, and ask again",
+			mirror.Name, r.Clusters.DPUClusterName)}, nil
+	}
 	return seen{mirror: mirror}, nil
 }
 
@@ -104,7 +109,7 @@ func mirrorOf(s *moorv1alpha1.DPUVolumeSnapshot, c hostsync.Clusters) *moorv1alp
 			Labels:      map[string]string{hostsync.LabelOwnerUID: string(s.UID)},
 			Annotations: map[string]string{moorv1alpha1.AnnotationOwnedByDPUVolumeSnapshot: hostsync.OwnerValue(s)},
 		},
-		Spec: moorv1alpha1.StorageSnapshotSpec{VolumeName: s.Spec.DPUVolumeName},
+		Spec: moorv1alpha1.StorageSnapshotSpec{VolumeName: s.Spec.DPUVolumeName, Group: s.Spec.Group.DeepCopy()},
 	}
 }
 

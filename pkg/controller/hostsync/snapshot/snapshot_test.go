@@ -148,3 +148,27 @@ func TestANamesakesMirrorIsLeftAlone(t *testing.T) {
 		t.Error("somebody else's StorageSnapshot was deleted")
 	}
 }
+
+// TestGroup: a snapshot of a group is asked for with it, and one whose mirror
+// lost the group, to an older schema, is not taken for it.
+func TestGroup(t *testing.T) {
+	w, r := open(t)
+	s := user()
+	s.Spec.Group = &moorv1alpha1.SnapshotGroup{Name: "g", VolumeNames: []string{"other", "vol"}}
+	w.AddHost(s)
+	w.MustPass(r, "snap")
+	m, _ := world.Read(w, w.DPU, mirror())
+	if diff := cmp.Diff(s.Spec.Group, m.Spec.Group); diff != "" {
+		t.Errorf("the group there (-here +there):\n%s", diff)
+	}
+	world.Change(w, w.DPU, mirror(), func(s *moorv1alpha1.StorageSnapshot) {
+		ready(s)
+		s.Spec.Group = nil
+	})
+	w.MustPass(r, "snap")
+	got, _ := world.Read(w, w.Host, user())
+	const pruned = "StorageSnapshot snap in DPU cluster dpu-cluster is not of the group that is asked for: apply crds/dpu there, delete this snapshot, and ask again"
+	if said := said(got)[0]; said != "DPUVolumeSnapshotReconciled=False/Pending: "+pruned || got.Status.ReadyToUse || got.Status.Taken != nil {
+		t.Errorf("ready %t, says %q", got.Status.ReadyToUse, said)
+	}
+}
