@@ -79,7 +79,7 @@ var _ = Describe("a host that asks for its volumes by itself", bothModes, func()
 		pod := r.pod(ctx, "pod", "host-1", late)
 		to := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "host-1"}}
 		Expect(clients.Host.SubResource("binding").Create(ctx, podObject(pod), to)).To(Succeed(), "no scheduler takes a pod without its claim")
-		Eventually(eventsOf(pod.Namespace, pod.Name)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring("FailedMount"))
+		Eventually(eventsOf(pod.Namespace, pod.Name)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring("failed to process volumes"))
 		r.claim(ctx, claim{name: "late"})
 		Expect(runs(ctx, pod).Annotations).To(HaveKey(wake.Annotation), "the kubelet itself would look again after ten seconds and more")
 	})
