@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -14,7 +18,7 @@ import (
 )
 
 // beat writes this host's half of its DPUStorageNode until ctx ends.
-func (o *options) beat(ctx context.Context, limit *nodecsi.Limit) error {
+func (o *options) beat(ctx context.Context, dpu *dpuView) error {
 	config, err := o.api.Config(o.kubeconfig)
 	if err != nil {
 		return err
@@ -28,12 +32,12 @@ func (o *options) beat(ctx context.Context, limit *nodecsi.Limit) error {
 		return fmt.Errorf("connect to the host cluster: %w", err)
 	}
 	heart := heartbeat.Host(heartbeat.Options{
-		Client: c, Live: c, Name: o.node.id, Version: version.Version, Period: o.node.beatEvery, Seen: functionsOf(limit),
+		Client: c, Live: c, Name: o.node.id, Version: version.Version, Period: o.node.beatEvery, Seen: dpu.see,
 	}, func(context.Context) (moorv1alpha1.HostState, error) {
 		max := o.node.maxVolumes
 		if max == 0 {
 			var err error
-			if max, err = limit.Count(); err != nil {
+			if max, err = dpu.limit.Count(); err != nil {
 				return moorv1alpha1.HostState{}, err
 			}
 		}
@@ -42,14 +46,31 @@ func (o *options) beat(ctx context.Context, limit *nodecsi.Limit) error {
 	return heart.Start(ctx)
 }
 
-// functionsOf tells limit which functions the DPU says it has.
-func functionsOf(limit *nodecsi.Limit) func(*moorv1alpha1.DPUStorageNode) {
-	return func(node *moorv1alpha1.DPUStorageNode) {
-		if node.Status.DPU == nil {
-			return
-		}
-		for _, c := range node.Status.DPU.Functions {
-			limit.Seen(c.Type, c.Total)
-		}
+// dpuView is what a host learns of its DPU with each heartbeat.
+type dpuView struct {
+	limit *nodecsi.Limit
+	ready atomic.Pointer[metav1.Condition]
+}
+
+// see takes in the DPUStorageNode as the API server has it.
+func (v *dpuView) see(node *moorv1alpha1.DPUStorageNode) {
+	v.ready.Store(meta.FindStatusCondition(node.Status.Conditions, moorv1alpha1.ConditionReady))
+	if node.Status.DPU == nil {
+		return
 	}
+	for _, c := range node.Status.DPU.Functions {
+		v.limit.Seen(c.Type, c.Total)
+	}
+}
+
+// storage says whether the storage can be reached from this host: through its
+// DPU, as snap-host-controller judges that. It is as old as the last heartbeat.
+func (v *dpuView) storage(context.Context) error {
+	switch c := v.ready.Load(); {
+	case c == nil:
+		return errors.New("nothing is known of this host's DPU yet: does snap-host-controller run, and are heartbeats written?")
+	case c.Status != metav1.ConditionTrue:
+		return fmt.Errorf("the DPU of this host does not serve: %s", c.Message)
+	}
+	return nil
 }

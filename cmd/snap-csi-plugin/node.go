@@ -77,9 +77,10 @@ func (o *options) runNode(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--volumes-limited-by: %w", err)
 	}
+	dpu := &dpuView{limit: limit}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	server, err := o.nodeServer(ctx, cancel, finder, limit)
+	server, err := o.nodeServer(ctx, cancel, finder, dpu)
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (o *options) runNode(ctx context.Context) error {
 		go func() { cancel(o.register(ctx)) }()
 	}
 	if o.node.heartbeat {
-		go func() { cancel(o.beat(ctx, limit)) }()
+		go func() { cancel(o.beat(ctx, dpu)) }()
 	}
 	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {
 		// The sum of what all instances can do (CSI spec, GetPluginCapabilities).
@@ -120,7 +121,7 @@ func (o *options) prepare(ctx context.Context, finder *hostdev.Finder) error {
 	return nil
 }
 
-func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc, finder *hostdev.Finder, limit *nodecsi.Limit) (*nodecsi.Server, error) {
+func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc, finder *hostdev.Finder, dpu *dpuView) (*nodecsi.Server, error) {
 	recorder, err := metered.New(metrics.Registry, clock.RealClock{})
 	if err != nil {
 		return nil, err
@@ -133,13 +134,17 @@ func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc
 		}
 	}
 	platform = recorder.Platform("dpf", platform)
-	return nodecsi.New(nodecsi.Options{
+	options := nodecsi.Options{
 		NodeID: o.node.id, Host: platform.Host, Attachments: platform.Attachments, Rescan: platform.Rescan,
 		Mounter: nodecsi.NewMounter(), Devices: nodecsi.HostDevices{},
 		Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
 		Shares:    dpf.SharesFilesystem, SharedType: o.node.sharedType,
-		MaxVolumes: o.node.maxVolumes, Functions: limit.Count,
-	}), nil
+		MaxVolumes: o.node.maxVolumes, Functions: dpu.limit.Count,
+	}
+	if o.node.heartbeat {
+		options.Storage = dpu.storage
+	}
+	return nodecsi.New(options), nil
 }
 
 func (o *options) register(ctx context.Context) error {

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
+)
+
+// TestStorageOfDPU: the storage is as good as what was last heard of the DPU.
+func TestStorageOfDPU(t *testing.T) {
+	limit, err := nodecsi.NewLimit([]string{"hotplug"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dpu := &dpuView{limit: limit}
+	node := &moorv1alpha1.DPUStorageNode{}
+	says := func(words string) {
+		t.Helper()
+		err := dpu.storage(t.Context())
+		if got := err == nil; got != (words == "") || err != nil && !strings.Contains(err.Error(), words) {
+			t.Errorf("storage: %v, want %q", err, words)
+		}
+	}
+	says("nothing is known")
+	dpu.see(node)
+	says("nothing is known")
+	node.Status.Conditions = []metav1.Condition{{Type: moorv1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	node.Status.DPU = &moorv1alpha1.DPUState{Functions: []moorv1alpha1.FunctionCount{{Type: "hotplug", Total: 3}}}
+	dpu.see(node)
+	says("")
+	if n, err := limit.Count(); n != 3 || err != nil {
+		t.Errorf("%d functions, %v", n, err)
+	}
+	node.Status.Conditions[0].Status, node.Status.Conditions[0].Message = metav1.ConditionFalse, "SNAP does not answer"
+	dpu.see(node)
+	says("SNAP does not answer")
+}
