@@ -63,7 +63,7 @@ func resizer(c *devcluster.Cluster, name, socket, kubeconfig string) devcluster.
 // There is no pod here that could own what it tells.
 func vendorProvisioner(c *devcluster.Cluster, kubeconfig string) devcluster.Process {
 	p := sidecar(c, "csi-provisioner-dpu", "csi-provisioner", vendorSocket, kubeconfig, "--retry-interval-start=200ms", "--retry-interval-max=5s",
-		"--enable-capacity", "--capacity-for-immediate-binding", "--capacity-ownerref-level=-1")
+		"--enable-capacity", "--capacity-poll-interval=10s", "--capacity-for-immediate-binding", "--capacity-ownerref-level=-1")
 	p.Env = []string{"NAMESPACE=" + kit.Namespace}
 	return p
 }
