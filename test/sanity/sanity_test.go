@@ -75,7 +75,6 @@ func TestSanity(t *testing.T) {
 	config.TestVolumeParameters = map[string]string{"policy": "local"}
 	config.TestVolumeExpandSize = 48 << 20
 	config.TestVolumeMutableParameters = map[string]string{"iops": "1000"}
-	config.TestNodeVolumeAttachLimit = true
 	config.IdempotentCount = 2
 
 	gomega.RegisterFailHandler(ginkgo.Fail)
