@@ -63,7 +63,7 @@ func (a *Attachments) Attach(ctx context.Context, spec provisioner.AttachSpec) (
 		if !o.DeletionTimestamp.IsZero() {
 			return false, fmt.Errorf("%w: the attachment is being deleted", provisioner.ErrBusy)
 		}
-		if a.byNode() && taken(o) {
+		if taken(o) {
 			return false, fmt.Errorf("%w: the volume was taken from this node, and the pod that had it has to go first: %s", provisioner.ErrBusy, o.Status.Message)
 		}
 		return shown(o), nil

@@ -20,7 +20,10 @@ import (
 // nothing that a pod could use, Kubernetes never asked for it, and
 // external-attacher, which compares this list with what it attached, would take
 // the replica's node for one that has the volume. A primary on its way counts
-// from the moment it is shown, which is when the call that asks for it returns.
+// from the moment it is shown, which is when the call that asks for it returns;
+// and one that a fence took away until Kubernetes gives it back, or else
+// external-attacher would ask for it anew in the middle of a failover, and could
+// not give it back before that call ends.
 type Inventory struct {
 	options Options
 	volumes *Volumes
@@ -93,7 +96,7 @@ func (i *Inventory) nodes(ctx context.Context) (map[string][]string, error) {
 	}
 	out := map[string][]string{}
 	for n := range list.Items {
-		if a := &list.Items[n]; a.Spec.Role != storagev1alpha1.RoleReplica && shown(a) {
+		if a := &list.Items[n]; a.Spec.Role != storagev1alpha1.RoleReplica && (shown(a) || taken(a)) {
 			out[a.Spec.DPUVolumeName] = append(out[a.Spec.DPUVolumeName], a.Spec.DPUNodeName)
 		}
 	}

@@ -56,6 +56,12 @@ func TestInventoryTellsWhoHasAVolume(t *testing.T) {
 		attachmentOf("a", "n5", func(a *storagev1alpha1.DPUVolumeAttachment) {
 			a.DeletionTimestamp, a.Finalizers = ptr.To(metav1.Now()), []string{storagev1alpha1.FinalizerDPUVolumeAttachment}
 		}),
+		attachmentOf("a", "n6", func(a *storagev1alpha1.DPUVolumeAttachment) { // a fence took it
+			a.Status.DPUAttached = nil
+			a.Status.Conditions = []metav1.Condition{{
+				Type: storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, Status: metav1.ConditionFalse, Reason: storagev1alpha1.ReasonAwaitingDeletion,
+			}}
+		}),
 	)
 	entries, next, err := h.platform.Inventory.List(t.Context(), provisioner.Page{})
 	if err != nil || next != "" {
@@ -65,7 +71,7 @@ func TestInventoryTellsWhoHasAVolume(t *testing.T) {
 	for _, e := range entries {
 		got[e.ID] = e.Nodes
 	}
-	if diff := cmp.Diff(map[string][]string{"a": {"n1", "n2", "n5"}, "b": nil}, got); diff != "" {
+	if diff := cmp.Diff(map[string][]string{"a": {"n1", "n2", "n5", "n6"}, "b": nil}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if _, err := h.platform.Inventory.Look(t.Context(), "unmade"); !errors.Is(err, provisioner.ErrNotFound) {

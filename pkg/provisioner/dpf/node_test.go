@@ -100,10 +100,10 @@ func TestNodeLeavesItsRequest(t *testing.T) {
 	}
 }
 
-// TestNodeHearsThatTheVolumeWasTaken: while a call waits, the kubelet cannot let
-// go of the volume for a pod that is deleted; so no call waits for what does not
-// come. One who waits for another's volume does wait.
-func TestNodeHearsThatTheVolumeWasTaken(t *testing.T) {
+// TestTheVolumeWasTaken: while a call waits, neither the kubelet nor
+// external-attacher can let go of the volume for a pod that is deleted; so no
+// call waits for what does not come. One who waits for another's volume does wait.
+func TestTheVolumeWasTaken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		want   error
@@ -112,11 +112,17 @@ func TestNodeHearsThatTheVolumeWasTaken(t *testing.T) {
 		"held elsewhere": {storagev1alpha1.ReasonPending, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ours := by(storagev1alpha1.RequesterNode, "")
-			ours.Status.Conditions = []metav1.Condition{{Type: storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, Status: metav1.ConditionFalse, Reason: tc.reason}}
-			h := newHost(t, nil, ours, volume(), node("a"))
-			if _, err := asNode(t, h, nil).Attach(t.Context(), attachSpec()); !errors.Is(err, tc.want) {
-				t.Errorf("error %v, want %v", err, tc.want)
+			for _, requester := range []storagev1alpha1.Requester{storagev1alpha1.RequesterNode, ""} {
+				ours := by(requester, "")
+				ours.Status.Conditions = []metav1.Condition{{Type: storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, Status: metav1.ConditionFalse, Reason: tc.reason}}
+				h := newHost(t, nil, ours, volume(), node("a"))
+				attach := h.platform.Attachments.Attach
+				if requester == storagev1alpha1.RequesterNode {
+					attach = asNode(t, h, nil).Attach
+				}
+				if _, err := attach(t.Context(), attachSpec()); !errors.Is(err, tc.want) {
+					t.Errorf("asked by %q: error %v, want %v", requester, err, tc.want)
+				}
 			}
 		})
 	}
