@@ -69,7 +69,7 @@ func run(ctx context.Context, flags kube.Flags, kubeconfig, namespace string) er
 	if err != nil {
 		return err
 	}
-	if err := dpucluster.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), dpucluster.Indexes()...); err != nil {
 		return err
 	}
 	c, live, now := mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}

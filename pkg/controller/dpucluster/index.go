@@ -5,15 +5,11 @@
 package dpucluster
 
 import (
-	"context"
-	"fmt"
-
 	groupsnapshotv1beta2 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1beta2"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -57,40 +53,23 @@ const (
 // StoragePolicy. The string is DPF's.
 const PolicyParameter = "policy"
 
-// Index is one field index.
-type Index struct {
-	Object  client.Object
-	Field   string
-	Extract client.IndexerFunc
-}
-
 // Indexes are all field indexes of the DPU cluster's controllers.
-func Indexes() []Index {
-	return []Index{
-		index(PolicyByVendor, func(p *storagev1alpha1.StoragePolicy) []string { return p.Spec.StorageVendors }),
-		index(VendorByStorageClass, func(v *storagev1alpha1.StorageVendor) []string { return named(v.Spec.StorageClassName) }),
-		index(CapacityByStorageClass, func(c *storagev1.CSIStorageCapacity) []string { return named(c.StorageClassName) }),
-		index(UnplacedByPolicy, unplacedPolicy),
-		index(VolumeByVendor, func(v *storagev1alpha1.Volume) []string { return named(v.Spec.Volume.StorageVendorName) }),
-		index(VolumeByClaim, func(v *storagev1alpha1.Volume) []string { return refName(v.Spec.Volume.CSIReference.PVCRef) }),
-		index(VolumeByDriver, func(v *storagev1alpha1.Volume) []string { return named(v.Spec.Volume.CSIReference.CSIDriverName) }),
-		index(AttachmentByVolume, func(a *storagev1alpha1.VolumeAttachment) []string { return refName(a.Spec.Source.VolumeRef) }),
-		index(CopyByVolume, func(v *storagev1alpha1.Volume) []string { return named(unmadeCopy(v).VolumeName) }),
-		index(CopyBySnapshot, func(v *storagev1alpha1.Volume) []string { return named(unmadeCopy(v).SnapshotName) }),
-		index(SnapshotByVolume, unaskedOf),
-		index(SnapshotByGroup, groupOf),
-		index(PVByClaim, claimOf),
+func Indexes() []kube.Index {
+	return []kube.Index{
+		kube.IndexOf(PolicyByVendor, func(p *storagev1alpha1.StoragePolicy) []string { return p.Spec.StorageVendors }),
+		kube.IndexOf(VendorByStorageClass, func(v *storagev1alpha1.StorageVendor) []string { return kube.Some(v.Spec.StorageClassName) }),
+		kube.IndexOf(CapacityByStorageClass, func(c *storagev1.CSIStorageCapacity) []string { return kube.Some(c.StorageClassName) }),
+		kube.IndexOf(UnplacedByPolicy, unplacedPolicy),
+		kube.IndexOf(VolumeByVendor, func(v *storagev1alpha1.Volume) []string { return kube.Some(v.Spec.Volume.StorageVendorName) }),
+		kube.IndexOf(VolumeByClaim, func(v *storagev1alpha1.Volume) []string { return refName(v.Spec.Volume.CSIReference.PVCRef) }),
+		kube.IndexOf(VolumeByDriver, func(v *storagev1alpha1.Volume) []string { return kube.Some(v.Spec.Volume.CSIReference.CSIDriverName) }),
+		kube.IndexOf(AttachmentByVolume, func(a *storagev1alpha1.VolumeAttachment) []string { return refName(a.Spec.Source.VolumeRef) }),
+		kube.IndexOf(CopyByVolume, func(v *storagev1alpha1.Volume) []string { return kube.Some(unmadeCopy(v).VolumeName) }),
+		kube.IndexOf(CopyBySnapshot, func(v *storagev1alpha1.Volume) []string { return kube.Some(unmadeCopy(v).SnapshotName) }),
+		kube.IndexOf(SnapshotByVolume, unaskedOf),
+		kube.IndexOf(SnapshotByGroup, groupOf),
+		kube.IndexOf(PVByClaim, claimOf),
 	}
-}
-
-// AddIndexes registers every index; once per cache, before it starts.
-func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, i := range Indexes() {
-		if err := indexer.IndexField(ctx, i.Object, i.Field, i.Extract); err != nil {
-			return fmt.Errorf("index %T by %s: %w", i.Object, i.Field, err)
-		}
-	}
-	return nil
 }
 
 // NewScheme knows the kinds that these controllers read and write.
@@ -98,25 +77,11 @@ func NewScheme() (*runtime.Scheme, error) {
 	return kube.NewScheme(corev1.AddToScheme, storagev1.AddToScheme, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme, snapshotv1.AddToScheme, groupsnapshotv1beta2.AddToScheme)
 }
 
-// object is a pointer to T that is a Kubernetes object.
-type object[T any] interface {
-	*T
-	client.Object
-}
-
-func index[T any, P object[T]](field string, extract func(P) []string) Index {
-	return Index{
-		Object:  P(new(T)),
-		Field:   field,
-		Extract: func(o client.Object) []string { return extract(o.(P)) },
-	}
-}
-
 func unplacedPolicy(v *storagev1alpha1.Volume) []string {
 	if v.Spec.Volume.StorageVendorName != "" {
 		return nil
 	}
-	return named(v.Spec.StorageParameters[PolicyParameter])
+	return kube.Some(v.Spec.StorageParameters[PolicyParameter])
 }
 
 // unmadeCopy is what a volume that is not made yet begins as a copy of.
@@ -131,14 +96,14 @@ func groupOf(s *moorv1alpha1.StorageSnapshot) []string {
 	if s.Spec.Group == nil {
 		return nil
 	}
-	return named(s.Spec.Group.Name)
+	return kube.Some(s.Spec.Group.Name)
 }
 
 func unaskedOf(s *moorv1alpha1.StorageSnapshot) []string {
 	if s.Spec.Origin != nil {
 		return nil
 	}
-	return named(s.Spec.VolumeName)
+	return kube.Some(s.Spec.VolumeName)
 }
 
 func claimOf(pv *corev1.PersistentVolume) []string {
@@ -152,12 +117,5 @@ func refName(ref *storagev1alpha1.ObjectRef) []string {
 	if ref == nil {
 		return nil
 	}
-	return named(ref.Name)
-}
-
-func named(name string) []string {
-	if name == "" {
-		return nil
-	}
-	return []string{name}
+	return kube.Some(ref.Name)
 }

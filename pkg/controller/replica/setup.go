@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"reflect"
 
@@ -37,54 +36,30 @@ const (
 
 // Index registers the field indexes that the reconciler reads by.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, i := range []struct {
-		of    client.Object
-		field string
-		value func(client.Object) []string
-	}{
-		{&storagev1alpha1.DPUVolumeAttachment{}, indexVolume, func(o client.Object) []string {
-			return []string{o.(*storagev1alpha1.DPUVolumeAttachment).Spec.DPUVolumeName}
-		}},
-		{&storagev1alpha1.DPUVolumeAttachment{}, indexNode, func(o client.Object) []string {
-			return []string{o.(*storagev1alpha1.DPUVolumeAttachment).Spec.DPUNodeName}
-		}},
-		{&storagev1alpha1.DPUVolume{}, indexMissing, missing},
-		{&corev1.PersistentVolume{}, indexHandle, handleOf},
-		{&corev1.PersistentVolume{}, indexBound, boundTo},
-		{&corev1.Pod{}, indexClaim, func(o client.Object) []string { return podvolume.Claims(o.(*corev1.Pod)) }},
-		{&corev1.Pod{}, indexChoosy, choosyOf},
-	} {
-		if err := indexer.IndexField(ctx, i.of, i.field, i.value); err != nil {
-			return fmt.Errorf("index %T by %s: %w", i.of, i.field, err)
-		}
-	}
-	return nil
+	return kube.AddIndexes(
+		ctx, indexer,
+		kube.IndexOf(indexVolume, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUVolumeName} }),
+		kube.IndexOf(indexNode, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUNodeName} }),
+		kube.IndexOf(indexMissing, missing),
+		kube.IndexOf(indexHandle, func(pv *corev1.PersistentVolume) []string { return kube.Some(podvolume.Handle(pv)) }),
+		kube.IndexOf(indexBound, func(pv *corev1.PersistentVolume) []string { return kube.Some(podvolume.BoundTo(pv)) }),
+		kube.IndexOf(indexClaim, podvolume.Claims),
+		kube.IndexOf(indexChoosy, choosyOf),
+	)
 }
 
-func missing(o client.Object) []string {
-	if s := o.(*storagev1alpha1.DPUVolume).Status.Replicas; s != nil && s.Missing > 0 {
+func missing(v *storagev1alpha1.DPUVolume) []string {
+	if s := v.Status.Replicas; s != nil && s.Missing > 0 {
 		return []string{"true"}
 	}
 	return nil
 }
 
-func choosyOf(o client.Object) []string {
-	if choosy(o.(*corev1.Pod)) {
+func choosyOf(pod *corev1.Pod) []string {
+	if choosy(pod) {
 		return []string{"true"}
 	}
 	return nil
-}
-
-func handleOf(o client.Object) []string { return some(podvolume.Handle(o.(*corev1.PersistentVolume))) }
-
-func boundTo(o client.Object) []string { return some(podvolume.BoundTo(o.(*corev1.PersistentVolume))) }
-
-// some is the value, if there is one.
-func some(value string) []string {
-	if value == "" {
-		return nil
-	}
-	return []string{value}
 }
 
 // Caches says how the cache behind the client is to hold what belongs to
@@ -144,7 +119,7 @@ func podChanged(e event.UpdateEvent) bool {
 }
 
 func persistentChanged(e event.UpdateEvent) bool {
-	return !equality.Semantic.DeepEqual(boundTo(e.ObjectOld), boundTo(e.ObjectNew))
+	return podvolume.BoundTo(e.ObjectOld.(*corev1.PersistentVolume)) != podvolume.BoundTo(e.ObjectNew.(*corev1.PersistentVolume))
 }
 
 func (r *Reconciler) request(volume string) reconcile.Request {

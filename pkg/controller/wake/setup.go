@@ -2,7 +2,6 @@ package wake
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,28 +27,18 @@ const (
 
 // Index registers the field indexes that the reconciler reads by.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, i := range []struct {
-		of    client.Object
-		field string
-		value func(client.Object) []string
-	}{
-		{&corev1.Pod{}, indexClaim, claims},
-		{&corev1.PersistentVolume{}, indexBound, func(o client.Object) []string { return []string{podvolume.BoundTo(o.(*corev1.PersistentVolume))} }},
-		{&storagev1alpha1.DPUVolumeAttachment{}, indexPlace, func(o client.Object) []string {
-			spec := o.(*storagev1alpha1.DPUVolumeAttachment).Spec
-			return []string{place(spec.DPUNodeName, spec.DPUVolumeName)}
-		}},
-	} {
-		if err := indexer.IndexField(ctx, i.of, i.field, i.value); err != nil {
-			return fmt.Errorf("index %T by %s: %w", i.of, i.field, err)
-		}
-	}
-	return nil
+	return kube.AddIndexes(
+		ctx, indexer,
+		kube.IndexOf(indexClaim, claims),
+		kube.IndexOf(indexBound, func(pv *corev1.PersistentVolume) []string { return kube.Some(podvolume.BoundTo(pv)) }),
+		kube.IndexOf(indexPlace, func(a *storagev1alpha1.DPUVolumeAttachment) []string {
+			return []string{place(a.Spec.DPUNodeName, a.Spec.DPUVolumeName)}
+		}),
+	)
 }
 
 // claims are those of a pod that is starting, the only ones that matter.
-func claims(o client.Object) []string {
-	pod := o.(*corev1.Pod)
+func claims(pod *corev1.Pod) []string {
 	if !starting(pod) {
 		return nil
 	}
@@ -66,8 +55,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("wake").
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(e event.CreateEvent) bool { return len(claims(e.Object)) > 0 },
-			UpdateFunc: func(e event.UpdateEvent) bool { return len(claims(e.ObjectOld)) != len(claims(e.ObjectNew)) },
+			CreateFunc: func(e event.CreateEvent) bool { return len(claims(e.Object.(*corev1.Pod))) > 0 },
+			UpdateFunc: func(e event.UpdateEvent) bool {
+				return len(claims(e.ObjectOld.(*corev1.Pod))) != len(claims(e.ObjectNew.(*corev1.Pod)))
+			},
 		})).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofPersistent), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(e event.UpdateEvent) bool {

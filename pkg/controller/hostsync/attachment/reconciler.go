@@ -46,13 +46,8 @@ type Reconciler struct {
 
 // Index registers the field index by node.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &storagev1alpha1.DPUVolumeAttachment{}, indexNode, func(o client.Object) []string {
-		return []string{o.(*storagev1alpha1.DPUVolumeAttachment).Spec.DPUNodeName}
-	})
-	if err != nil {
-		return fmt.Errorf("index attachments by node: %w", err)
-	}
-	return nil
+	return kube.AddIndexes(ctx, indexer,
+		kube.IndexOf(indexNode, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUNodeName} }))
 }
 
 // SetupWithManager watches attachments, volumes and nodes here, and

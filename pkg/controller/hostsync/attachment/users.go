@@ -36,16 +36,11 @@ type Users struct {
 
 // IndexUsers registers the field indexes of PersistentVolumes and pods.
 func IndexUsers(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &corev1.PersistentVolume{}, indexHandle, func(o client.Object) []string {
-		return []string{podvolume.Handle(o.(*corev1.PersistentVolume))}
-	})
-	if err == nil {
-		err = indexer.IndexField(ctx, &corev1.Pod{}, indexUse, func(o client.Object) []string { return uses(o.(*corev1.Pod)) })
-	}
-	if err != nil {
-		return fmt.Errorf("index who uses a volume: %w", err)
-	}
-	return nil
+	return kube.AddIndexes(
+		ctx, indexer,
+		kube.IndexOf(indexHandle, func(pv *corev1.PersistentVolume) []string { return kube.Some(podvolume.Handle(pv)) }),
+		kube.IndexOf(indexUse, uses),
+	)
 }
 
 // CacheUsers says how the cache is to hold pods: of all namespaces, with no

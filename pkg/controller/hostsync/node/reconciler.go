@@ -5,7 +5,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,13 +27,8 @@ type Reconciler struct {
 
 // Index registers the field index by DPU.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &moorv1alpha1.DPUStorageNode{}, indexDPU, func(o client.Object) []string {
-		return []string{o.(*moorv1alpha1.DPUStorageNode).Spec.DPUName}
-	})
-	if err != nil {
-		return fmt.Errorf("index nodes by DPU: %w", err)
-	}
-	return nil
+	return kube.AddIndexes(ctx, indexer,
+		kube.IndexOf(indexDPU, func(n *moorv1alpha1.DPUStorageNode) []string { return []string{n.Spec.DPUName} }))
 }
 
 // SetupWithManager watches the nodes of both clusters.

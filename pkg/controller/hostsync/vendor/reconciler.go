@@ -32,19 +32,11 @@ type Reconciler struct {
 
 // Index registers the field indexes that Reconciler reads by.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &storagev1alpha1.DPUStorageVendor{}, indexClass, func(o client.Object) []string {
-		return []string{o.(*storagev1alpha1.DPUStorageVendor).Spec.StorageClassName}
-	})
-	if err != nil {
-		return fmt.Errorf("index vendors by StorageClass: %w", err)
-	}
-	err = indexer.IndexField(ctx, &storagev1alpha1.DPUStoragePolicy{}, indexVendor, func(o client.Object) []string {
-		return o.(*storagev1alpha1.DPUStoragePolicy).Spec.DPUStorageVendors
-	})
-	if err != nil {
-		return fmt.Errorf("index policies by vendor: %w", err)
-	}
-	return nil
+	return kube.AddIndexes(
+		ctx, indexer,
+		kube.IndexOf(indexClass, func(v *storagev1alpha1.DPUStorageVendor) []string { return []string{v.Spec.StorageClassName} }),
+		kube.IndexOf(indexVendor, func(p *storagev1alpha1.DPUStoragePolicy) []string { return p.Spec.DPUStorageVendors }),
+	)
 }
 
 // SetupWithManager watches vendors here, and mirrors, classes and drivers

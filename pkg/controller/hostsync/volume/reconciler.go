@@ -32,19 +32,11 @@ type Reconciler struct {
 
 // Index registers the field indexes by volume and by policy.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &storagev1alpha1.DPUVolume{}, IndexPolicy, func(o client.Object) []string {
-		return []string{o.(*storagev1alpha1.DPUVolume).Spec.DPUStoragePolicyName}
-	})
-	if err != nil {
-		return fmt.Errorf("index volumes by policy: %w", err)
-	}
-	err = indexer.IndexField(ctx, &storagev1alpha1.DPUVolumeAttachment{}, IndexVolume, func(o client.Object) []string {
-		return []string{o.(*storagev1alpha1.DPUVolumeAttachment).Spec.DPUVolumeName}
-	})
-	if err != nil {
-		return fmt.Errorf("index attachments by volume: %w", err)
-	}
-	return nil
+	return kube.AddIndexes(
+		ctx, indexer,
+		kube.IndexOf(IndexPolicy, func(v *storagev1alpha1.DPUVolume) []string { return []string{v.Spec.DPUStoragePolicyName} }),
+		kube.IndexOf(IndexVolume, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUVolumeName} }),
+	)
 }
 
 // SetupWithManager watches volumes, attachments and policies here, and
