@@ -175,7 +175,7 @@ func (r *Reconciler) groupClass(ctx context.Context, driver string) (string, err
 	for i := range list.Items {
 		classes = append(classes, candidateOf(&list.Items[i], list.Items[i].Driver, isGroupDefault))
 	}
-	return selectClass("VolumeGroupSnapshotClass", classes, driver)
+	return selectClass("VolumeGroupSnapshotClass", isGroupDefault, classes, driver)
 }
 
 // removeGroup has the vendor's group deleted once none of its snapshots is

@@ -30,7 +30,7 @@ func candidateOf(o client.Object, driver, mark string) candidate {
 
 // selectClass chooses the class of a driver: the only one, or the one that is
 // marked as the default.
-func selectClass(kind string, classes []candidate, driver string) (string, error) {
+func selectClass(kind, mark string, classes []candidate, driver string) (string, error) {
 	var all, defaults []string
 	for _, c := range classes {
 		if c.driver != driver {
@@ -50,8 +50,8 @@ func selectClass(kind string, classes []candidate, driver string) (string, error
 	case len(all) == 0:
 		return "", kube.WaitFor("the vendor cannot make snapshots, or nobody said how: the DPU cluster has no %s of driver %s", kind, driver)
 	}
-	return "", kube.WaitFor("driver %s has the %ses %s: mark exactly one with the annotation is-default-class: \"true\" of their group",
-		driver, kind, strings.Join(all, ", "))
+	return "", kube.WaitFor("driver %s has the %ses %s: mark exactly one with the annotation %s: \"true\"",
+		driver, kind, strings.Join(all, ", "), mark)
 }
 
 // judge says what a VolumeSnapshot still lacks to be the snapshot that is asked

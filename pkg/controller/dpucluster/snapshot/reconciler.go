@@ -81,7 +81,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&moorv1alpha1.StorageSnapshot{}).
 		Watches(&storagev1alpha1.Volume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume)).
 		Watches(&moorv1alpha1.StorageSnapshot{}, handler.EnqueueRequestsFromMapFunc(r.ofSibling)).
-		Build(r)
+		Build(kube.Retrying(r))
 	if err != nil {
 		return err
 	}

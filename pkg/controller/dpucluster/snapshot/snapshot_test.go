@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -283,7 +284,10 @@ func TestSelectClass(t *testing.T) {
 			for _, k := range c.classes {
 				all = append(all, candidateOf(k, k.Driver, isDefault))
 			}
-			got, err := selectClass("VolumeSnapshotClass", all, "a.csi")
+			got, err := selectClass("VolumeSnapshotClass", isDefault, all, "a.csi")
+			if c.want == "" && len(c.classes) > 1 && !strings.Contains(fmt.Sprint(err), isDefault+`: "true"`) {
+				t.Errorf("%v: does not say what to mark the class with", err)
+			}
 			if got != c.want || (err == nil) != (c.want != "") {
 				t.Errorf("got %q, %v; want %q", got, err, c.want)
 			}

@@ -92,7 +92,7 @@ func (r *Reconciler) class(ctx context.Context, s *moorv1alpha1.StorageSnapshot,
 	for i := range list.Items {
 		classes = append(classes, candidateOf(&list.Items[i], list.Items[i].Driver, isDefault))
 	}
-	return selectClass("VolumeSnapshotClass", classes, driver)
+	return selectClass("VolumeSnapshotClass", isDefault, classes, driver)
 }
 
 func desired(s *moorv1alpha1.StorageSnapshot) *snapshotv1.VolumeSnapshot {
