@@ -15,8 +15,6 @@ import (
 	world "github.com/moor-storage/moor/pkg/controller/hostsync/hostsynctest"
 )
 
-const driver = "csi.snap.nvidia.com"
-
 var begin = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // room is a host cluster with a pod that is bound to host-1 and the volume of
@@ -33,29 +31,15 @@ func newRoom(t *testing.T) *room {
 	w := world.New(t, Index)
 	clock, told := clocktesting.NewFakePassiveClock(begin), record.NewFakeRecorder(10)
 	return &room{World: w, t: t, clock: clock, told: told, r: &Reconciler{
-		Host: w.Clusters.Host, Namespace: world.Namespace, Driver: driver, Clock: clock, Recorder: told,
+		Host: w.Clusters.Host, Namespace: world.Namespace, Driver: world.Driver, Clock: clock, Recorder: told,
 	}}
 }
 
 func thePod() *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "pod", Annotations: map[string]string{"its": "own"}},
-		Spec: corev1.PodSpec{NodeName: "host-1", Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
-		}}}},
-		Status: corev1.PodStatus{Phase: corev1.PodPending},
-	}
-}
-
-func thePV() *corev1.PersistentVolume {
-	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pv"},
-		Spec: corev1.PersistentVolumeSpec{
-			ClaimRef:               &corev1.ObjectReference{Namespace: "apps", Name: "data"},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "vol"}},
-		},
-		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
-	}
+	pod := world.PodOn("host-1")
+	pod.Annotations = map[string]string{"its": "own"}
+	pod.Status.Phase = corev1.PodPending
+	return pod
 }
 
 func request(node string) *storagev1alpha1.DPUVolumeAttachment {
@@ -70,7 +54,7 @@ func request(node string) *storagev1alpha1.DPUVolumeAttachment {
 func (m *room) at(since time.Duration) time.Duration {
 	m.t.Helper()
 	m.clock.SetTime(begin.Add(since))
-	result, err := m.r.Reconcile(m.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "apps", Name: "pod"}})
+	result, err := m.r.Reconcile(m.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "pod"}})
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -85,7 +69,7 @@ func (m *room) woken() string {
 
 func TestWake(t *testing.T) {
 	m := newRoom(t)
-	m.AddHost(thePod(), thePV())
+	m.AddHost(thePod(), world.Persistent())
 	seen := map[string]bool{"": true}
 	for _, step := range []struct {
 		at, again time.Duration
@@ -117,7 +101,7 @@ func TestWake(t *testing.T) {
 // TestNewPod: one that takes the name of another is waited for anew.
 func TestNewPod(t *testing.T) {
 	m := newRoom(t)
-	m.AddHost(thePod(), thePV())
+	m.AddHost(thePod(), world.Persistent())
 	m.at(0)
 	world.Remove(m.World, m.Host, thePod())
 	m.AddHost(thePod())
@@ -140,7 +124,7 @@ func TestLeaveAlone(t *testing.T) {
 		"another's driver": func(_ *room, _ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Spec.CSI.Driver = "other" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, pod, pv := newRoom(t), thePod(), thePV()
+			m, pod, pv := newRoom(t), thePod(), world.Persistent()
 			change(m, pod, pv)
 			m.AddHost(pv, pod)
 			if pod.Finalizers != nil {
@@ -165,7 +149,7 @@ func TestNotAsked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, a := newRoom(t), request("host-1")
 			change(a)
-			m.AddHost(thePod(), thePV(), a)
+			m.AddHost(thePod(), world.Persistent(), a)
 			if a.Finalizers != nil {
 				world.Remove(m.World, m.Host, a)
 			}
@@ -180,7 +164,7 @@ func TestNotAsked(t *testing.T) {
 // TestForgotten: what was waited for is not kept once the pod is gone.
 func TestForgotten(t *testing.T) {
 	m := newRoom(t)
-	m.AddHost(thePod(), thePV())
+	m.AddHost(thePod(), world.Persistent())
 	m.at(0)
 	world.Remove(m.World, m.Host, thePod())
 	if m.at(time.Second); len(m.r.waits) != 0 {
@@ -194,10 +178,10 @@ func TestPersistentVolume(t *testing.T) {
 	running := thePod()
 	running.Name, running.Status.Phase = "running", corev1.PodRunning
 	m.AddHost(thePod(), running)
-	if got := m.r.ofPersistent(t.Context(), thePV()); len(got) != 1 || got[0].Name != "pod" {
+	if got := m.r.ofPersistent(t.Context(), world.Persistent()); len(got) != 1 || got[0].Name != "pod" {
 		t.Errorf("requests %v", got)
 	}
-	other := thePV()
+	other := world.Persistent()
 	other.Spec.CSI.Driver = "other"
 	if got := m.r.ofPersistent(t.Context(), other); len(got) != 0 {
 		t.Errorf("requests %v for another driver's", got)

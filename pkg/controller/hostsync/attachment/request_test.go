@@ -15,8 +15,6 @@ import (
 	"github.com/moor-storage/moor/pkg/controller/hostsync/volume"
 )
 
-const driver = "csi.snap.nvidia.com"
-
 // byNode is open where nodes ask by themselves; the hosts have Nodes.
 func byNode(t *testing.T, modes ...corev1.PersistentVolumeAccessMode) (*world.World, *Reconciler) {
 	if modes == nil {
@@ -28,7 +26,7 @@ func byNode(t *testing.T, modes ...corev1.PersistentVolumeAccessMode) (*world.Wo
 	w.AddHost(world.Node("a"), world.Node("b"), bound, host("a"), host("b"))
 	w.AddDPU(&storagev1alpha1.Volume{ObjectMeta: world.Mirror("vol")})
 	return w, &Reconciler{
-		Clusters: w.Clusters, Users: &Users{Host: w.Clusters.Host, HostLive: w.Host, Driver: driver},
+		Clusters: w.Clusters, Users: &Users{Host: w.Clusters.Host, HostLive: w.Host, Driver: world.Driver},
 		Clock: clocktesting.NewFakePassiveClock(time.Now()),
 	}
 }
@@ -39,25 +37,6 @@ func asked(node string) *storagev1alpha1.DPUVolumeAttachment {
 	a := user(node)
 	a.Spec.Requester, a.CreationTimestamp = storagev1alpha1.RequesterNode, metav1.Now()
 	return a
-}
-
-// persistent is volume vol as claim default/data has it.
-func persistent() *corev1.PersistentVolume {
-	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pv"},
-		Spec: corev1.PersistentVolumeSpec{
-			ClaimRef:               &corev1.ObjectReference{Namespace: "default", Name: "data"},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "vol"}},
-		},
-		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
-	}
-}
-
-// podOn is a pod of the host that uses claim default/data.
-func podOn(node string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod"}, Spec: corev1.PodSpec{NodeName: node, Volumes: []corev1.Volume{{
-		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}},
-	}}}}
 }
 
 func exists(w *world.World, a *storagev1alpha1.DPUVolumeAttachment) bool {
@@ -99,7 +78,7 @@ func TestWhatANodeMayHave(t *testing.T) {
 		for _, mode := range []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany} {
 			t.Run(name+" "+string(mode), func(t *testing.T) {
 				w, r := byNode(t, mode)
-				pv, pod := persistent(), podOn("a")
+				pv, pod := world.Persistent(), world.PodOn("a")
 				if tc.pv != nil {
 					tc.pv(pv)
 				}
@@ -135,11 +114,11 @@ func ephemeral(p *corev1.Pod) {
 func TestOldPod(t *testing.T) {
 	w, r := byNode(t)
 	old, _ := byNode(t)
-	old.AddHost(persistent(), podOn("a"))
+	old.AddHost(world.Persistent(), world.PodOn("a"))
 	r.Users.Host = old.Host // the cache
-	ended := podOn("a")
+	ended := world.PodOn("a")
 	ended.Status.Phase = corev1.PodFailed
-	w.AddHost(persistent(), asked("a"), ended)
+	w.AddHost(world.Persistent(), asked("a"), ended)
 	w.MustPass(r, "a-vol")
 	if begun(w) {
 		t.Error("granted for a pod that has ended")
@@ -151,7 +130,7 @@ func TestOldPod(t *testing.T) {
 func TestPromotionNeedsAPod(t *testing.T) {
 	for _, mode := range []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany} {
 		w, r := byNode(t, mode)
-		w.AddHost(persistent(), replicaOn("a"))
+		w.AddHost(world.Persistent(), replicaOn("a"))
 		w.MustPass(r, "a-vol")
 		world.Change(w, w.DPU, mirror("a"), prepared)
 		world.Change(w, w.Host, user("a"), func(a *storagev1alpha1.DPUVolumeAttachment) {
@@ -165,7 +144,7 @@ func TestPromotionNeedsAPod(t *testing.T) {
 		if got, _ := world.Read(w, w.Host, user("a")); got.Status.Warmth != storagev1alpha1.AttachmentPreEmulated {
 			t.Errorf("%s: while it waits, it is %+v", mode, got.Status)
 		}
-		w.AddHost(podOn("a"))
+		w.AddHost(world.PodOn("a"))
 		w.MustPass(r, "a-vol")
 		if m, _ := world.Read(w, w.DPU, mirror("a")); m.Spec.Role != storagev1alpha1.RolePrimary {
 			t.Errorf("%s: not promoted: %+v", mode, m.Spec)
@@ -177,11 +156,11 @@ func TestPromotionNeedsAPod(t *testing.T) {
 // node gives it back.
 func TestOnceGranted(t *testing.T) {
 	w, r := byNode(t)
-	w.AddHost(persistent(), asked("a"), podOn("a"))
+	w.AddHost(world.Persistent(), asked("a"), world.PodOn("a"))
 	w.MustPass(r, "a-vol")
 	world.Change(w, w.DPU, mirror("a"), shown)
 	w.MustPass(r, "a-vol")
-	world.Remove(w, w.Host, podOn("a"))
+	world.Remove(w, w.Host, world.PodOn("a"))
 	r.Clock.(*clocktesting.FakePassiveClock).SetTime(time.Now().Add(time.Hour))
 	w.MustPass(r, "a-vol")
 	got, _ := world.Read(w, w.Host, asked("a"))
@@ -199,10 +178,10 @@ func TestForsaken(t *testing.T) {
 		})
 	}
 	granted := func(w *world.World, r *Reconciler) {
-		w.AddHost(podOn("a"))
+		w.AddHost(world.PodOn("a"))
 		w.MustPass(r, "a-vol")
 	}
-	gone := func(w *world.World) { world.Remove(w, w.Host, podOn("a")) }
+	gone := func(w *world.World) { world.Remove(w, w.Host, world.PodOn("a")) }
 	later := func(r *Reconciler, d time.Duration) {
 		r.Clock.(*clocktesting.FakePassiveClock).SetTime(time.Now().Add(d))
 	}
@@ -212,7 +191,7 @@ func TestForsaken(t *testing.T) {
 	}{
 		"asked, no pod yet":                 {func(_ *world.World, r *Reconciler) { later(r, 4*time.Minute) }, false},
 		"asked, no pod for long":            {func(_ *world.World, r *Reconciler) { later(r, 6*time.Minute) }, true},
-		"asked long ago, pod there":         {func(w *world.World, r *Reconciler) { w.AddHost(podOn("a")); later(r, time.Hour) }, false},
+		"asked long ago, pod there":         {func(w *world.World, r *Reconciler) { w.AddHost(world.PodOn("a")); later(r, time.Hour) }, false},
 		"granted, pod gone":                 {func(w *world.World, r *Reconciler) { granted(w, r); gone(w); later(r, time.Hour) }, false},
 		"granted, out of service, with pod": {func(w *world.World, r *Reconciler) { granted(w, r); taint(w) }, false},
 		"granted, out of service, no pod":   {func(w *world.World, r *Reconciler) { granted(w, r); taint(w); gone(w) }, true},
@@ -222,7 +201,7 @@ func TestForsaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := byNode(t)
-			w.AddHost(persistent(), asked("a"))
+			w.AddHost(world.Persistent(), asked("a"))
 			tc.play(w, r)
 			w.MustPass(r, "a-vol")
 			if got := !exists(w, asked("a")); got != tc.deleted {
@@ -251,7 +230,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 func TestControllerModeRefusesNodes(t *testing.T) {
 	w, r := byNode(t)
 	r.Users = nil
-	w.AddHost(persistent(), asked("a"), podOn("a"))
+	w.AddHost(world.Persistent(), asked("a"), world.PodOn("a"))
 	w.MustPass(r, "a-vol")
 	got, _ := world.Read(w, w.Host, asked("a"))
 	if begun(w) || !strings.Contains(got.Status.Message, "--attach-mode=Controller") {

@@ -133,6 +133,29 @@ func Node(name string) *moorv1alpha1.DPUStorageNode {
 	return &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "dpu-" + name}}
 }
 
+// Driver is the name of the CSI driver.
+const Driver = "csi.snap.nvidia.com"
+
+// Persistent is PersistentVolume "pv" of volume "vol", bound to claim
+// default/data.
+func Persistent() *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv"},
+		Spec: corev1.PersistentVolumeSpec{
+			ClaimRef:               &corev1.ObjectReference{Namespace: "default", Name: "data"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: Driver, VolumeHandle: "vol"}},
+		},
+		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
+	}
+}
+
+// PodOn is pod default/pod of the host, that uses claim default/data.
+func PodOn(node string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod"}, Spec: corev1.PodSpec{NodeName: node, Volumes: []corev1.Volume{{
+		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}},
+	}}}}
+}
+
 // Say writes the conditions as "Type=Status/Reason: message" lines in the
 // order of the types given, so that tables can compare them.
 func Say(conditions []metav1.Condition, types ...string) []string {
