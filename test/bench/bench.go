@@ -97,7 +97,8 @@ func newBench(ctx context.Context, bed *devcluster.Cluster, o options) (*bench, 
 		return nil, err
 	}
 	socket := filepath.Join(layout.MachineDir(layout.Hub), "var-lib-moor", "csi.sock")
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true))) // a bed that is just up may not serve yet
 	if err != nil {
 		return nil, fmt.Errorf("reach the CSI controller at %s: %w", socket, err)
 	}
