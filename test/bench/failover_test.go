@@ -119,19 +119,21 @@ func TestByNumbers(t *testing.T) {
 
 func TestRender(t *testing.T) {
 	dir := t.TempDir()
-	page, file := filepath.Join(dir, "page.md"), filepath.Join(dir, "x.json")
+	page, file, newer := filepath.Join(dir, "page.md"), filepath.Join(dir, "x.json"), filepath.Join(dir, "y.json")
 	const results = `[
-		{"name":"attach.single","unit":"ms","runs":3,"p50":1,"p99":2,"value":700,"machine":"m","commit":"c"},
+		{"name":"attach.single","unit":"ms","runs":9,"p50":9,"p99":9,"value":9,"machine":"m","commit":"b"},
 		{"name":"provision","unit":"ms","runs":3,"p50":1,"p99":2,"value":1,"failed":2,"machine":"m","commit":"c"}]`
-	for path, text := range map[string]string{page: "head\n" + renderBegin + "\nold\n" + renderEnd + "\ntail\n", file: results} {
+	const later = `[{"name":"attach.single","unit":"ms","runs":3,"p50":1,"p99":2,"value":700,"machine":"m","commit":"c"}]`
+	old := "head\n" + renderBegin + "\nold\n" + renderEnd + "\ntail\n"
+	for path, text := range map[string]string{page: old, file: results, newer: later} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := render(page, file); err != nil {
+	if err := render(page, []string{file, newer}); err != nil {
 		t.Fatal(err)
 	}
-	want := "head\n" + renderBegin + "\n" + "`bench/results/x.json`: m.\n\n" +
+	want := "head\n" + renderBegin + "\n" + "`bench/results/x.json`, `bench/results/y.json`: m.\n\n" +
 		"| Name | Runs | p50 | p99 | Value | Target | Commit |\n|---|---|---|---|---|---|---|\n" +
 		"| `attach.single` | 3 | 1 | 2 | 700 ms | <= 600: **missed** | c |\n" +
 		"| `provision` | 3 | 1 | 2 | 1 ms | 2 of 5 runs failed | c |\n" +
@@ -143,7 +145,7 @@ func TestRender(t *testing.T) {
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
 	}
-	if err := render(file, file); err == nil {
+	if err := render(file, []string{file}); err == nil {
 		t.Error("a page without the marks is no error")
 	}
 }

@@ -23,8 +23,8 @@ type options struct {
 	volumes int
 	out     string
 	name    string
-	// render is a file of results to be written into docs/benchmarks.md.
-	render string
+	// render are files of results to be written into docs/benchmarks.md.
+	render []string
 }
 
 func main() {
@@ -33,7 +33,7 @@ func main() {
 	o, err := parse(os.Args[1:])
 	switch {
 	case err != nil:
-	case o.render != "":
+	case len(o.render) > 0:
 		err = render(filepath.Join("docs", "benchmarks.md"), o.render)
 	default:
 		err = run(ctx, o)
@@ -52,7 +52,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.volumes, "volumes", 1000, "volumes that are present when the memory of the processes is measured")
 	f.StringVar(&o.out, "out", "", "directory of the results; empty is bench/results of the checkout")
 	f.StringVar(&o.name, "name", defaultName(), "name of the machine in the name of the file")
-	f.StringVar(&o.render, "render", "", "measure nothing: write the table of this file of results into docs/benchmarks.md")
+	render := f.String("render", "", "measure nothing: write the table of these files of results, the oldest first, with commas between them, into docs/benchmarks.md")
 	if err := f.Parse(args); err != nil {
 		return o, fmt.Errorf("read the flags: %w", err)
 	}
@@ -61,6 +61,9 @@ func parse(args []string) (options, error) {
 	}
 	if o.runs < 0 || o.volumes < 1 {
 		return o, fmt.Errorf("read the flags: --runs %d must not be negative, --volumes %d must be at least 1", o.runs, o.volumes)
+	}
+	if *render != "" {
+		o.render = strings.Split(*render, ",")
 	}
 	if *only != "" {
 		o.only = strings.Split(*only, ",")

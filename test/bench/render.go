@@ -15,10 +15,10 @@ const (
 	renderEnd   = "<!-- end results -->"
 )
 
-// render writes the results of a file into the page, in the place of those
-// that stood there.
-func render(page, file string) error {
-	results, err := load(file)
+// render writes the results of the files into the page, in the place of those
+// that stood there. What a later file holds replaces what an earlier one does.
+func render(page string, files []string) error {
+	results, err := latest(files)
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func render(page, file string) error {
 	if !found || !ended {
 		return fmt.Errorf("write the results into %s: it lacks %q or %q", page, renderBegin, renderEnd)
 	}
-	body := markdown(filepath.Base(file), results)
+	body := markdown(files, results)
 	out := bytes.Join([][]byte{head, []byte(renderBegin + "\n" + body), append([]byte(renderEnd), tail...)}, nil)
 	if err := os.WriteFile(page, out, 0o644); err != nil {
 		return fmt.Errorf("write the results into a page: %w", err)
@@ -39,10 +39,26 @@ func render(page, file string) error {
 	return nil
 }
 
+// latest returns what the files hold, each result by its last file.
+func latest(files []string) ([]Result, error) {
+	var all []Result
+	for _, file := range files {
+		of, err := load(file)
+		if err != nil {
+			return nil, err
+		}
+		all = merge(all, of)
+	}
+	return all, nil
+}
+
 // markdown is the table of results, under what they were measured on.
-func markdown(file string, results []Result) string {
+func markdown(files []string, results []Result) string {
 	var out strings.Builder
-	var places []string
+	var names, places []string
+	for _, file := range files {
+		names = append(names, "`bench/results/"+filepath.Base(file)+"`")
+	}
 	for _, r := range results {
 		// How busy the machine was stands in the file.
 		place, _, _ := strings.Cut(r.Machine, ", load")
@@ -50,7 +66,7 @@ func markdown(file string, results []Result) string {
 			places = append(places, place)
 		}
 	}
-	fmt.Fprintf(&out, "`bench/results/%s`: %s.\n\n", file, strings.Join(places, "; "))
+	fmt.Fprintf(&out, "%s: %s.\n\n", strings.Join(names, ", "), strings.Join(places, "; "))
 	out.WriteString("| Name | Runs | p50 | p99 | Value | Target | Commit |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range results {
 		goal := targetOf(r.Name).String()
