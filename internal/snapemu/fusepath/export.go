@@ -22,6 +22,7 @@ type export struct {
 	tag    string
 	root   string
 	gate   *gate
+	open   *descriptors
 	listen *net.UnixListener
 }
 
@@ -36,13 +37,17 @@ func (p *Path) Export(tag, root, path string) (snapemu.FileSystem, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for mounts of file system %s: %w", tag, err)
 	}
-	e := &export{path: p, tag: tag, root: root, gate: newGate(), listen: l}
+	e := &export{path: p, tag: tag, root: root, gate: newGate(), open: newDescriptors(), listen: l}
 	go e.accept()
 	return e, nil
 }
 
-// Fence implements snapemu.FileSystem.
-func (e *export) Fence() { e.gate.fence() }
+// Fence implements snapemu.FileSystem. A host may have it mounted still; what the
+// DPU has mounted for it can be unmounted.
+func (e *export) Fence() {
+	e.gate.fence()
+	e.open.end()
+}
 
 // Close implements snapemu.FileSystem. Mounts that the host still has answer EIO
 // until it unmounts them, or the emulator ends.
@@ -77,14 +82,14 @@ func (e *export) serve(c *net.UnixConn) error {
 	if err != nil {
 		return fmt.Errorf("take over a mount: %w", err)
 	}
-	root, err := fs.NewLoopbackRoot(e.root)
+	root, attr, err := openRoot(e.root, e.open)
 	if err != nil {
 		unix.Close(fd)
-		return fmt.Errorf("open %s: %w", e.root, err)
+		return fmt.Errorf("share a directory: %w", err)
 	}
 	// No name and no attribute is kept: another host changes them too.
 	var never time.Duration
-	raw := fs.NewNodeFS(root, &fs.Options{EntryTimeout: &never, AttrTimeout: &never, NegativeTimeout: &never})
+	raw := fs.NewNodeFS(root, &fs.Options{EntryTimeout: &never, AttrTimeout: &never, NegativeTimeout: &never, NullPermissions: true, RootStableAttr: &attr})
 	server, err := fuse.NewServer(&gated{raw, e.gate}, fmt.Sprintf("/dev/fd/%d", fd), &fuse.MountOptions{FsName: e.tag, Name: "virtiofs", MaxWrite: 128 << 10})
 	if err != nil {
 		unix.Close(fd)
