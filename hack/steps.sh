@@ -97,14 +97,18 @@ e2e_on_bed() {
 }
 
 # conformance runs Kubernetes' own storage suite over the whole chain, and tells
-# what passed, failed and was skipped, with each reason. FOCUS, if set, is a
-# regular expression for the specs to run, PROCS how many of them run at a time.
+# what passed, failed and was skipped, with each reason. DEFINITIONS, if set, are
+# those to run, FOCUS a regular expression for the specs, PROCS how many of them run
+# at a time.
 conformance() {
 	up fast && conformance_ready || return
-	local code=0
-	suite nvme "${FOCUS:-}" || code=1
-	suite virtiofs "${FOCUS:-}" || code=1
-	suite xfs "${FOCUS:-expan}" || code=1
+	local code=0 definition
+	for definition in ${DEFINITIONS:-virtiofs xfs nvme}; do
+		case "$definition" in
+		xfs) suite xfs "${FOCUS:-expan}" ;;
+		*) suite "$definition" "${FOCUS:-}" ;;
+		esac || code=1
+	done
 	return $code
 }
 
@@ -121,12 +125,13 @@ conformance_ready() {
 # regular expression. (The log begins with a warning: the suite was built with
 # another ginkgo than Moor's tests. So was the program that runs it.)
 suite() {
-	local code=0
+	local code=0 programs
+	programs=$(kube_bin) || return
 	echo "--- Kubernetes' storage suite, $1"
 	rm -f "bin/conformance-$1.json"
 	bin/ginkgo --procs="${PROCS:-4}" --timeout=3h --no-color -v --output-dir=bin --json-report="conformance-$1.json" \
 		--focus="\\[Driver:.*(${2:-})" --skip="$(bin/conformance skips "$1")" bin/conformance.test -- \
-		-kubeconfig=/run/moor-dev/host.kubeconfig -storage.testdriver="$PWD/test/conformance/$1.yaml" >"bin/conformance-$1.log" 2>&1 || code=1
+		-kubeconfig=/run/moor-dev/host.kubeconfig -kubectl-path="$programs/kubectl" -storage.testdriver="$PWD/test/conformance/$1.yaml" >"bin/conformance-$1.log" 2>&1 || code=1
 	bin/conformance report "$1" "bin/conformance-$1.json" || code=1
 	return $code
 }

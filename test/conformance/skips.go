@@ -28,17 +28,8 @@ const capSysResource = 24
 var list = []skip{
 	{specs: `ntfs`, because: "a file system of Windows"},
 	{specs: `\[Disruptive\]`, because: "stops kubelets by SSH, which the bed's machines do not have"},
-	{specs: `with any volume data source`, because: "runs hello-populator, an image that is neither of Kubernetes' module nor on the bed"},
+	{specs: `with any volume data source`, because: "its hello-populator is not to be had as a Go module, and pods on the bed cannot reach the API server"},
 	{specs: `\[Feature:SELinux\]`, because: "the bed's machines have no SELinux"},
-	{
-		specs:   `\(block volmode\)\] multiVolume|multiVolume .*different volume mode`,
-		because: "writes with oflag=nocache, which the dd of busybox does not know",
-	},
-	{
-		specs:   `fsgroupchangepolicy|subPath should be able to unmount after the subpath directory is deleted`,
-		because: "the emulator's file system knows files by path alone: new ones do not get the group of their directory, and a removed directory that is in use has no attributes",
-		of:      "virtiofs",
-	},
 	{
 		specs:   `\(default fs\)(\(allowExpansion\)\] volume-expand should resize volume when PVC is edited while|.*ephemeral should support expansion)`,
 		because: "ext4 in use grows only with CAP_SYS_RESOURCE, which this machine does not give; xfs.yaml tries it",
