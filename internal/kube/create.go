@@ -11,16 +11,16 @@ import (
 // CreateLive is Create for a client that reads from a cache: what exists
 // already is read by live, from the server itself, since a cache that did not
 // show it before may not show it now.
-func CreateLive(ctx context.Context, c client.Client, live client.Reader, obj client.Object) error {
+func CreateLive(ctx context.Context, c client.Client, live client.Reader, obj client.Object) (bool, error) {
 	err := c.Create(ctx, obj)
 	if err == nil {
-		return nil
+		return true, nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create %s: %w", describe(obj), err)
+		return false, fmt.Errorf("create %s: %w", describe(obj), err)
 	}
 	if err := live.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
-		return fmt.Errorf("read %s, which exists: %w", describe(obj), err)
+		return false, fmt.Errorf("read %s, which exists: %w", describe(obj), err)
 	}
-	return nil
+	return false, nil
 }

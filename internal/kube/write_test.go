@@ -262,10 +262,15 @@ func TestFind(t *testing.T) {
 func TestCreateLive(t *testing.T) {
 	s := newServer(t, pod("u"))
 	again := pod("")
-	if err := CreateLive(t.Context(), s, s, again); err != nil || again.UID != "u" {
-		t.Errorf("got %v, UID %s", err, again.UID)
+	if made, err := CreateLive(t.Context(), s, s, again); made || err != nil || again.UID != "u" {
+		t.Errorf("made %v, got %v, UID %s", made, err, again.UID)
 	}
-	if err := CreateLive(t.Context(), s, brokenReader{}, pod("")); !errors.Is(err, errBroken) {
-		t.Errorf("got %v", err)
+	if made, err := CreateLive(t.Context(), s, brokenReader{}, pod("")); made || !errors.Is(err, errBroken) {
+		t.Errorf("made %v, got %v", made, err)
+	}
+	other := pod("")
+	other.Name = "other"
+	if made, err := CreateLive(t.Context(), s, brokenReader{}, other); !made || err != nil {
+		t.Errorf("made %v, got %v", made, err)
 	}
 }

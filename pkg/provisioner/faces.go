@@ -38,7 +38,8 @@ type Volumes interface {
 type Attachments interface {
 	// Attach gives spec.Node the use of the volume. ErrNotFound if volume or
 	// node is unknown; ErrInUse if a single-node volume is held elsewhere;
-	// ErrExists if it is attached there in another way.
+	// ErrExists if it is attached there in another way; ErrExhausted if the
+	// node can have no more volumes.
 	Attach(ctx context.Context, spec AttachSpec) (Attachment, error)
 	// Detach ends it. When it returns nil the node can no longer reach the
 	// volume. What is not attached, or gone, is success. An empty node

@@ -147,6 +147,14 @@ var mutations = []mutation{
 		{syncGrant, "		if err := r.stillWanted(ctx, s); err != nil || s.waiting != \"\" {", "		if err := r.stillWanted(ctx, s); err != nil {"},
 	}},
 
+	// What is taken back is what was refused.
+	{name: "a request is taken back though it was granted meanwhile", tests: "./pkg/provisioner/dpf", edits: []edit{
+		{"pkg/provisioner/dpf/exhausted.go", "client.Preconditions{UID: &seen.UID, ResourceVersion: &seen.ResourceVersion}", "client.Preconditions{UID: &seen.UID}"},
+	}},
+	{name: "a request that somebody else has made is taken back", tests: "./pkg/provisioner/dpf", edits: []edit{
+		{"pkg/provisioner/dpf/attachments.go", "asked.made && hopeless(o)", "hopeless(o)"},
+	}},
+
 	// A detach of the reference vendor is a revocation.
 	{name: "the target answers a revocation and drops nobody", tests: target, edits: []edit{
 		{targetVolume, "		if node == \"\" || n == node {", "		if n == \"\" {"},

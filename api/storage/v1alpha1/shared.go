@@ -118,6 +118,10 @@ const (
 	ReasonAwaitingDeletion = "AwaitingDeletion"
 )
 
+// ReasonExhausted of DPUAttached: the DPU has no function left for the device,
+// and none is on its way back. An addition of Moor.
+const ReasonExhausted = "Exhausted"
+
 // FinalizerWriterClaim keeps a VolumeAttachment of a single-writer volume
 // until the right to write has been taken back from its DPU, with a receipt.
 // An addition of Moor.

@@ -100,6 +100,10 @@ type VolumeAttachmentDPU struct {
 	// of Moor.
 	// +optional
 	RetiredEpoch int64 `json:"retiredEpoch,omitempty"`
+	// Exhausted: the DPU has no function left for the device, and none is on
+	// its way back. An addition of Moor.
+	// +optional
+	Exhausted bool `json:"exhausted,omitempty"`
 }
 
 // VolumeAttachmentStatus is what is seen of the attachment.

@@ -287,6 +287,7 @@ func (r *Reconciler) show(ctx context.Context, p *pass) error {
 		e, err = provider.Expose(ctx, exposeSpec(p))
 	}
 	if err != nil {
+		p.dpu.Exhausted = r.exhausted(ctx, p, err)
 		return fmt.Errorf("SNAP service %s on DPU %s: %w", p.vendor.provider, r.o.Node, err)
 	}
 	p.see(e)

@@ -38,6 +38,7 @@ type pass struct {
 
 func newPass(attachment *storagev1alpha1.VolumeAttachment) *pass {
 	p := &pass{attachment: attachment, dpu: *attachment.Status.DPU.DeepCopy()}
+	p.dpu.Exhausted = false // for each pass to find out
 	if volume := volumeName(attachment); volume != "" {
 		p.volumeID = volumeID(volume)
 	}

@@ -44,6 +44,8 @@ var _ provisioner.Attachments = (*Attachments)(nil)
 
 // Attach makes the DPUVolumeAttachment of the volume to spec.Node, or promotes
 // the replica that is there, and waits until that node's DPU shows the device.
+// ErrExhausted if the DPU has no function left for it; what this call has made
+// is gone then.
 func (a *Attachments) Attach(ctx context.Context, spec provisioner.AttachSpec) (provisioner.Attachment, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.options.patience(ctx))
 	defer cancel()
@@ -52,26 +54,50 @@ func (a *Attachments) Attach(ctx context.Context, spec provisioner.AttachSpec) (
 	if err != nil {
 		return provisioner.Attachment{}, fmt.Errorf("%s: %w", what, err)
 	}
-	uid, err := a.ask(ctx, want)
+	asked, err := a.ask(ctx, want)
 	if err != nil {
 		return provisioner.Attachment{}, fmt.Errorf("%s: %w", what, err)
 	}
-	last, err := a.awaiter.Await(ctx, client.ObjectKeyFromObject(want), func(o *storagev1alpha1.DPUVolumeAttachment, found bool) (bool, error) {
-		if !found || o.UID != uid {
-			return false, nil
-		}
-		if !o.DeletionTimestamp.IsZero() {
-			return false, fmt.Errorf("%w: the attachment is being deleted", provisioner.ErrBusy)
-		}
-		if taken(o) {
-			return false, fmt.Errorf("%w: the volume was taken from this node, and the pod that had it has to go first: %s", provisioner.ErrBusy, o.Status.Message)
-		}
-		return shown(o), nil
-	})
+	last, err := a.await(ctx, asked)
 	if err != nil {
 		return provisioner.Attachment{}, a.orExhausted(ctx, last, waited(err, what, last.Status.Conditions))
 	}
 	return publish(last)
+}
+
+// request is an attachment that was asked for.
+type request struct {
+	key client.ObjectKey
+	uid types.UID
+	// made by this very call: it was not there before.
+	made bool
+}
+
+// await waits until the DPU shows the device. It takes a request that this call
+// has made back where the DPU has no function left for it.
+func (a *Attachments) await(ctx context.Context, asked request) (*storagev1alpha1.DPUVolumeAttachment, error) {
+	past := "" // a version that is not the last
+	for {
+		last, err := a.awaiter.Await(ctx, asked.key, func(o *storagev1alpha1.DPUVolumeAttachment, found bool) (bool, error) {
+			if !found || o.UID != asked.uid {
+				return false, nil
+			}
+			if !o.DeletionTimestamp.IsZero() {
+				return false, fmt.Errorf("%w: the attachment is being deleted", provisioner.ErrBusy)
+			}
+			if taken(o) {
+				return false, fmt.Errorf("%w: the volume was taken from this node, and the pod that had it has to go first: %s", provisioner.ErrBusy, o.Status.Message)
+			}
+			return shown(o) || asked.made && hopeless(o) && o.ResourceVersion != past, nil
+		})
+		if err != nil || shown(last) {
+			return last, err
+		}
+		if err = a.withdraw(ctx, last); !apierrors.IsConflict(err) {
+			return last, err
+		}
+		past = last.ResourceVersion
+	}
 }
 
 // wanted checks that the attachment can be, and is what to make.
@@ -155,18 +181,20 @@ func attached(ctx context.Context, o Options, volumeID string) ([]storagev1alpha
 	}), nil
 }
 
-// ask makes the attachment, or makes the one that is there the primary, and
-// returns its UID. That a replica is taken over is all there is to a
-// promotion: who grants the right to write sees the role change.
-func (a *Attachments) ask(ctx context.Context, want *storagev1alpha1.DPUVolumeAttachment) (types.UID, error) {
+// ask makes the attachment, or makes the one that is there the primary. That a
+// replica is taken over is all there is to a promotion: who grants the right to
+// write sees the role change.
+func (a *Attachments) ask(ctx context.Context, want *storagev1alpha1.DPUVolumeAttachment) (request, error) {
 	have := want.DeepCopy()
-	if err := a.make(ctx, have); err != nil {
-		return "", refused("ask for it", err)
+	made, err := a.make(ctx, have)
+	if err != nil {
+		return request{}, refused("ask for it", err)
 	}
+	out := request{key: client.ObjectKeyFromObject(have), uid: have.UID, made: made}
 	asked, replica := have.Spec, have.Spec.Role == storagev1alpha1.RoleReplica
 	asked.Role, asked.Warmth = want.Spec.Role, want.Spec.Warmth
 	if !replica && have.Spec.OfNode() != want.Spec.OfNode() {
-		return "", fmt.Errorf("%w: attachment %s was asked for by somebody else (spec.requester %q): delete it first",
+		return request{}, fmt.Errorf("%w: attachment %s was asked for by somebody else (spec.requester %q): delete it first",
 			provisioner.ErrExists, want.Name, have.Spec.Requester)
 	}
 	asked.Requester = want.Spec.Requester
@@ -174,24 +202,29 @@ func (a *Attachments) ask(ctx context.Context, want *storagev1alpha1.DPUVolumeAt
 	case asked != want.Spec && replica:
 		// It would stand in the way for ever.
 		if err := kube.Delete(ctx, a.options.Client, have); err != nil {
-			return "", refused("release replica "+want.Name, err)
+			return request{}, refused("release replica "+want.Name, err)
 		}
-		return "", fmt.Errorf("%w: the replica there is of another function, or not for read-only alike; it is being released: ask again", provisioner.ErrBusy)
+		return request{}, fmt.Errorf("%w: the replica there is of another function, or not for read-only alike; it is being released: ask again", provisioner.ErrBusy)
 	case asked != want.Spec:
-		return "", fmt.Errorf("%w: attachment %s asks for another volume, node or function, or not for read-only alike", provisioner.ErrExists, want.Name)
-	case !replica:
-		return have.UID, nil
+		return request{}, fmt.Errorf("%w: attachment %s asks for another volume, node or function, or not for read-only alike", provisioner.ErrExists, want.Name)
+	case replica:
+		err = a.promote(ctx, have, want)
 	}
+	return out, err
+}
+
+// promote makes the replica the primary that is wanted.
+func (a *Attachments) promote(ctx context.Context, have, want *storagev1alpha1.DPUVolumeAttachment) error {
 	_, err := kube.Patch(ctx, a.options.Client, have, func(o *storagev1alpha1.DPUVolumeAttachment) {
 		o.Spec.Role, o.Spec.Requester = want.Spec.Role, want.Spec.Requester
 	})
 	if apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("%w: replica %s was released at this moment: ask again", provisioner.ErrBusy, want.Name)
+		return fmt.Errorf("%w: replica %s was released at this moment: ask again", provisioner.ErrBusy, want.Name)
 	}
 	if err != nil {
-		return "", refused("promote replica "+want.Name, err)
+		return refused("promote replica "+want.Name, err)
 	}
-	return have.UID, nil
+	return nil
 }
 
 // Detach deletes the volume's attachment to node (empty: to every node) and

@@ -44,6 +44,8 @@ type host struct {
 	client.WithWatch
 	platform provisioner.Platform
 	patches  int
+	// beforeDelete is what happens right before an object is deleted.
+	beforeDelete func()
 }
 
 // newHost makes the cluster; play sees the object written and changes the world
@@ -68,6 +70,12 @@ func newHost(t *testing.T, play func(c client.Client, o client.Object), objects 
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				return played(c, o, c.Create(ctx, o, opts...))
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				if h.beforeDelete != nil {
+					h.beforeDelete()
+				}
+				return c.Delete(ctx, o, opts...)
 			},
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 				h.patches++

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -17,10 +18,33 @@ import (
 // lastLook bounds one read after the end of a wait.
 const lastLook = 2 * time.Second
 
+// hopeless reports whether the DPU has no function left for the device, and
+// waits for none: whoever asked should look for another node.
+func hopeless(o *storagev1alpha1.DPUVolumeAttachment) bool {
+	c := no(o.Status.Conditions, storagev1alpha1.ConditionDPUAttached)
+	return c != nil && c.Reason == storagev1alpha1.ReasonExhausted
+}
+
+// withdraw takes a hopeless request back, waits until nothing of it is left, and
+// returns ErrExhausted. Left standing it would be granted later, with nobody to
+// use it. It takes back what was seen and nothing newer: a conflict means that
+// the request has changed since, and may have been granted.
+func (a *Attachments) withdraw(ctx context.Context, seen *storagev1alpha1.DPUVolumeAttachment) error {
+	err := a.options.Client.Delete(ctx, seen, client.Preconditions{UID: &seen.UID, ResourceVersion: &seen.ResourceVersion})
+	what := fmt.Sprintf("take attachment %s back, for which its DPU has no function left", seen.Name)
+	if client.IgnoreNotFound(err) != nil {
+		return refused(what, err)
+	}
+	if err := gone(ctx, a.awaiter, seen); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return fmt.Errorf("%w, and the request was taken back: %s", provisioner.ErrExhausted, seen.Status.Message)
+}
+
 // orExhausted makes ErrExhausted of the end of a wait in vain if the node's DPU
-// has no function left: whoever asked should look for another node. It is said
-// at the end of the wait only, as a function may be on its way back until then,
-// and a kubelet that is told so fails the pod.
+// has no function left. It is for requests that were there before this call, such
+// as replicas, and are left standing: of them the DPU may have spoken long ago. A
+// kubelet that is told so fails the pod.
 func (a *Attachments) orExhausted(ctx context.Context, last *storagev1alpha1.DPUVolumeAttachment, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -3,8 +3,10 @@ package dpf
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -64,5 +66,140 @@ func TestExhausted(t *testing.T) {
 				t.Errorf("the attachment, which may come yet: %v", err)
 			}
 		})
+	}
+}
+
+const full = "none of 16 vf functions is free"
+
+// fill is a DPU without a function: it says so of whatever it is asked for.
+func fill(t *testing.T) func(client.Client, client.Object) {
+	return func(c client.Client, o client.Object) {
+		a, ok := o.(*storagev1alpha1.DPUVolumeAttachment)
+		if !ok {
+			return
+		}
+		said := a.DeepCopy()
+		said.Status = refusedByDPU()
+		if err := c.Status().Update(t.Context(), said); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func refusedByDPU() (out storagev1alpha1.DPUVolumeAttachmentStatus) {
+	out.Message = full
+	out.Conditions = []metav1.Condition{{
+		Type: storagev1alpha1.ConditionDPUAttached, Status: metav1.ConditionFalse, Reason: storagev1alpha1.ReasonExhausted, Message: full,
+	}}
+	return out
+}
+
+// modes runs a test in both modes of attaching.
+func modes(t *testing.T, test func(t *testing.T, requester storagev1alpha1.Requester, face func(*host) *Attachments)) {
+	t.Run("Controller", func(t *testing.T) {
+		test(t, "", func(h *host) *Attachments { return h.platform.Attachments.(*Attachments) })
+	})
+	t.Run("Node", func(t *testing.T) {
+		test(t, storagev1alpha1.RequesterNode, func(h *host) *Attachments { return asNode(t, h, nil) })
+	})
+}
+
+// TestTakenBack: a DPU that has said that it has no function left is believed at
+// once, and of the request nothing is left that it could grant later.
+func TestTakenBack(t *testing.T) {
+	modes(t, func(t *testing.T, _ storagev1alpha1.Requester, face func(*host) *Attachments) {
+		h := newHost(t, fill(t), volume(), node("a"))
+		for range 2 { // asked again it is made anew
+			_, err := face(h).Attach(t.Context(), attachSpec())
+			if !errors.Is(err, provisioner.ErrExhausted) || provisioner.Uncertain(err) || !strings.Contains(err.Error(), full) {
+				t.Errorf("error %v, want a final ErrExhausted with the DPU's words", err)
+			}
+			var left storagev1alpha1.DPUVolumeAttachmentList
+			if err := h.List(t.Context(), &left); err != nil || len(left.Items) != 0 {
+				t.Fatalf("left: %+v, error %v", left.Items, err)
+			}
+		}
+	})
+}
+
+// TestNotTakenBack: what this call has not made is not its to take back,
+// whatever the DPU says.
+func TestNotTakenBack(t *testing.T) {
+	modes(t, func(t *testing.T, requester storagev1alpha1.Requester, face func(*host) *Attachments) {
+		for name, there := range map[string]*storagev1alpha1.DPUVolumeAttachment{
+			"asked for before": by(requester, ""),
+			"a replica":        attachment(storagev1alpha1.RoleReplica),
+		} {
+			t.Run(name, func(t *testing.T) {
+				there.Status = refusedByDPU()
+				h := newHost(t, fill(t), volume(), node("a"), there)
+				if _, err := face(h).Attach(t.Context(), attachSpec()); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("error %v, want one that says that the time is over", err)
+				}
+				now := attachment("")
+				if err := h.Get(t.Context(), client.ObjectKeyFromObject(there), now); err != nil || now.UID != there.UID {
+					t.Errorf("UID %s, error %v", now.UID, err)
+				}
+			})
+		}
+	})
+}
+
+// TestShownMeanwhile: a function comes free right before the request is taken
+// back. What the host sees already is not taken from it.
+func TestShownMeanwhile(t *testing.T) {
+	modes(t, func(t *testing.T, _ storagev1alpha1.Requester, face func(*host) *Attachments) {
+		h := newHost(t, fill(t), volume(), node("a"))
+		now := attachment("")
+		h.beforeDelete = func() {
+			if err := h.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil {
+				t.Fatal(err)
+			}
+			show(t)(h, now)
+		}
+		got, err := face(h).Attach(t.Context(), attachSpec())
+		if err != nil || got.PublishContext["nv-pciDeviceAddress"] != "3b:00.2" {
+			t.Errorf("got %v, error %v", got, err)
+		}
+		if err := h.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil || !shown(now) {
+			t.Errorf("status %+v, error %v", now.Status, err)
+		}
+	})
+}
+
+// TestChangedMeanwhile: a change that is no function makes no difference.
+func TestChangedMeanwhile(t *testing.T) {
+	h := newHost(t, fill(t), volume(), node("a"))
+	tries := 0
+	h.beforeDelete = func() {
+		if tries++; tries > 1 {
+			return
+		}
+		now := attachment("")
+		if err := h.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil {
+			t.Fatal(err)
+		}
+		now.Labels = map[string]string{"of": "somebody"}
+		if err := h.WithWatch.Update(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := h.platform.Attachments.Attach(t.Context(), attachSpec())
+	if !errors.Is(err, provisioner.ErrExhausted) || tries != 2 {
+		t.Errorf("error %v after %d tries", err, tries)
+	}
+}
+
+// TestGoesOn: what takes long to go may have been an effect.
+func TestGoesOn(t *testing.T) {
+	h := newHost(t, func(c client.Client, o client.Object) {
+		o.SetFinalizers([]string{"x/y"})
+		if err := c.Update(t.Context(), o); err != nil {
+			t.Error(err)
+		}
+		fill(t)(c, o)
+	}, volume(), node("a"))
+	if _, err := h.platform.Attachments.Attach(t.Context(), attachSpec()); !provisioner.Uncertain(err) {
+		t.Errorf("error %v", err)
 	}
 }

@@ -53,6 +53,11 @@ func takeBack[T client.Object](ctx context.Context, o Options, awaiter *kube.Awa
 	if err := kube.Delete(ctx, o.Client, asked); err != nil {
 		return err
 	}
+	return gone(ctx, awaiter, asked)
+}
+
+// gone waits until nothing is left of what was asked for and deleted.
+func gone[T client.Object](ctx context.Context, awaiter *kube.Awaiter[T], asked T) error {
 	_, err := awaiter.Await(ctx, client.ObjectKeyFromObject(asked), func(now T, found bool) (bool, error) {
 		return !found || now.GetUID() != asked.GetUID(), nil
 	})

@@ -35,14 +35,13 @@ func NodeAttachments(ctx context.Context, o Options) (*Attachments, error) {
 
 func (a *Attachments) byNode() bool { return a.requester == storagev1alpha1.RequesterNode }
 
-// make makes the attachment, or reads the one of that name. A node's cache
-// shows its own attachments alone, so it asks the server.
-func (a *Attachments) make(ctx context.Context, have *storagev1alpha1.DPUVolumeAttachment) error {
+// make makes the attachment, or reads the one of that name, and reports whether
+// it made it. A node's cache shows its own attachments alone, so it asks the server.
+func (a *Attachments) make(ctx context.Context, have *storagev1alpha1.DPUVolumeAttachment) (bool, error) {
 	if a.byNode() {
 		return kube.CreateLive(ctx, a.options.Client, a.options.Live, have)
 	}
-	_, err := kube.Create(ctx, a.options.Client, have)
-	return err
+	return kube.Create(ctx, a.options.Client, have)
 }
 
 // giveBack deletes the node's own request and waits until it is gone. That it

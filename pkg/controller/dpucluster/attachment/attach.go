@@ -126,7 +126,7 @@ func (r *Reconciler) ask(ctx context.Context, a *storagev1alpha1.VolumeAttachmen
 			return nil, err
 		}
 		sv = desired(a, pv)
-		if err := kube.CreateLive(ctx, r.Client, r.Live, sv); err != nil {
+		if _, err := kube.CreateLive(ctx, r.Client, r.Live, sv); err != nil {
 			return nil, err
 		}
 	}

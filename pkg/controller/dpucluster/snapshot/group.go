@@ -79,7 +79,8 @@ func (r *Reconciler) askGroup(ctx context.Context, s *moorv1alpha1.StorageSnapsh
 		}
 	}
 	group := desiredGroup(s)
-	return group, kube.CreateLive(ctx, r.Client, r.Live, group)
+	_, err = kube.CreateLive(ctx, r.Client, r.Live, group)
+	return group, err
 }
 
 // siblings are all snapshots of the group, s among them, as the API server has

@@ -36,7 +36,7 @@ func (r *Reconciler) take(ctx context.Context, s *moorv1alpha1.StorageSnapshot) 
 			return none, kube.WaitFor("the vendor's VolumeSnapshot %s is gone, and perhaps the data with it: restore it, or delete the snapshot", s.Name)
 		}
 		asked = desired(s)
-		if err := kube.CreateLive(ctx, r.Client, r.Live, asked); err != nil {
+		if _, err := kube.CreateLive(ctx, r.Client, r.Live, asked); err != nil {
 			return none, err
 		}
 	}

@@ -39,7 +39,7 @@ func (r *Reconciler) claim(ctx context.Context, v *storagev1alpha1.Volume) (*cor
 			return nil, err
 		}
 		claim = desiredClaim(v, from)
-		if err := kube.CreateLive(ctx, r.Client, r.Live, claim); err != nil {
+		if _, err := kube.CreateLive(ctx, r.Client, r.Live, claim); err != nil {
 			return nil, err
 		}
 	}

@@ -89,7 +89,8 @@ func (r *Reconciler) attributesClass(ctx context.Context, v *storagev1alpha1.Vol
 		ObjectMeta: metav1.ObjectMeta{Name: *name, Labels: map[string]string{labelAttributes: "true"}},
 		DriverName: v.Spec.Volume.CSIReference.CSIDriverName, Parameters: v.Spec.Request.MutableParameters,
 	}
-	return name, kube.CreateLive(ctx, r.Client, r.Live, class)
+	_, err := kube.CreateLive(ctx, r.Client, r.Live, class)
+	return name, err
 }
 
 // attributesClassOf names the class of the mutable parameters that a volume asks

@@ -17,6 +17,8 @@ func TestKeepBack(t *testing.T) {
 		m.Status.DPU.Attached, m.Status.DPU.PreEmulated = shown, prepared
 		return m
 	}
+	exhausted := mirror(false, false)
+	exhausted.Status.DPU.Exhausted = true
 	for name, c := range map[string]struct {
 		age     time.Duration
 		mirror  *storagev1alpha1.VolumeAttachment
@@ -32,6 +34,7 @@ func TestKeepBack(t *testing.T) {
 		"a replica that is ready":         {age: time.Second, mirror: mirror(false, true), role: storagev1alpha1.RoleReplica},
 		"a primary that is only prepared": {age: time.Second, mirror: mirror(false, true), want: time.Second},
 		"waits for what one should know":  {age: time.Second, waiting: "another holds it"},
+		"no function is left":             {age: time.Second, mirror: exhausted},
 		"shown no longer":                 {age: time.Second, mirror: mirror(false, false), was: storagev1alpha1.AttachmentAttached},
 		"prepared no longer":              {age: time.Second, mirror: mirror(false, false), was: storagev1alpha1.AttachmentPreEmulated},
 	} {

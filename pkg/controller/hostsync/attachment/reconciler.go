@@ -149,7 +149,7 @@ const grace = 2 * time.Second
 func (s *state) keepBack(now time.Time) time.Duration {
 	seen := see(s)
 	was := s.attachment.Status.Warmth
-	if s.waiting != "" || seen.ready(s.hidden()) || was == storagev1alpha1.AttachmentAttached || was == storagev1alpha1.AttachmentPreEmulated {
+	if s.waiting != "" || seen.exhausted || seen.ready(s.hidden()) || was == storagev1alpha1.AttachmentAttached || was == storagev1alpha1.AttachmentPreEmulated {
 		return 0
 	}
 	return min(grace, max(0, grace-now.Sub(s.attachment.CreationTimestamp.Time)))

@@ -18,6 +18,8 @@ type sight struct {
 	prepared bool
 	// shown: the host sees the device.
 	shown bool
+	// exhausted: it will not before another device goes.
+	exhausted bool
 }
 
 func see(s *state) sight {
@@ -27,6 +29,7 @@ func see(s *state) sight {
 	status := s.mirror.Status
 	out := sight{stored: status.StorageAttached, shown: status.DPU.Attached && s.waiting == ""}
 	out.prepared = out.stored && status.DPU.PreEmulated && !status.DPU.Attached
+	out.exhausted = s.waiting == "" && status.DPU.Exhausted && !status.DPU.Attached
 	return out
 }
 
@@ -66,7 +69,11 @@ func report(a *storagev1alpha1.DPUVolumeAttachment, s *state, failure error) {
 		a.Status.Epoch = s.mirror.Status.DPU.Epoch
 	}
 	conditions.Whether(storagev1alpha1.ConditionControllerAttached, seen.stored, a.Status.Message)
-	conditions.Whether(storagev1alpha1.ConditionDPUAttached, seen.shown, cmp.Or(a.Status.Message, notYetShown))
+	if seen.exhausted {
+		conditions.False(storagev1alpha1.ConditionDPUAttached, storagev1alpha1.ReasonExhausted, a.Status.Message)
+	} else {
+		conditions.Whether(storagev1alpha1.ConditionDPUAttached, seen.shown, cmp.Or(a.Status.Message, notYetShown))
+	}
 	if s.hidden() || seen.prepared {
 		conditions.Whether(storagev1alpha1.ConditionPreEmulated, seen.prepared, a.Status.Message)
 	} else {
