@@ -169,16 +169,19 @@ func taken(o *storagev1alpha1.DPUVolumeAttachment) bool {
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == storagev1alpha1.ReasonAwaitingDeletion
 }
 
-// attached lists the attachments through which nodes use the volume: no
-// replicas, and none that is on its way out.
+// inUse reports whether a node uses the volume through the attachment: it is no
+// replica, and not on its way out.
+func inUse(o *storagev1alpha1.DPUVolumeAttachment) bool {
+	return o.Spec.Role != storagev1alpha1.RoleReplica && o.DeletionTimestamp.IsZero()
+}
+
+// attached lists the attachments through which nodes use the volume.
 func attached(ctx context.Context, o Options, volumeID string) ([]storagev1alpha1.DPUVolumeAttachment, error) {
-	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := o.Client.List(ctx, &list, client.InNamespace(o.Namespace)); err != nil {
-		return nil, refused("list the attachments of volume "+volumeID, err)
+	all, err := attachmentsOf(ctx, o, volumeID)
+	if err != nil {
+		return nil, err
 	}
-	return slices.DeleteFunc(list.Items, func(i storagev1alpha1.DPUVolumeAttachment) bool {
-		return i.Spec.DPUVolumeName != volumeID || i.Spec.Role == storagev1alpha1.RoleReplica || !i.DeletionTimestamp.IsZero()
-	}), nil
+	return slices.DeleteFunc(all, func(i storagev1alpha1.DPUVolumeAttachment) bool { return !inUse(&i) }), nil
 }
 
 // ask makes the attachment, or makes the one that is there the primary. That a
@@ -267,15 +270,13 @@ func (a *Attachments) remove(ctx context.Context, name string) error {
 
 // of names the attachments of a volume.
 func (a *Attachments) of(ctx context.Context, volumeID string) ([]string, error) {
-	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := a.options.Client.List(ctx, &list, client.InNamespace(a.options.Namespace)); err != nil {
-		return nil, refused("list the attachments of volume "+volumeID, err)
+	all, err := attachmentsOf(ctx, a.options, volumeID)
+	if err != nil {
+		return nil, err
 	}
 	var names []string
-	for i := range list.Items {
-		if list.Items[i].Spec.DPUVolumeName == volumeID {
-			names = append(names, list.Items[i].Name)
-		}
+	for i := range all {
+		names = append(names, all[i].Name)
 	}
 	return names, nil
 }

@@ -65,7 +65,9 @@ func newHost(t *testing.T, play func(c client.Client, o client.Object), objects 
 		}
 		return err
 	}
+	byVolume, byGroup := attachmentIndex(), snapshotIndex()
 	h.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(byVolume.Object, byVolume.Field, byVolume.Extract).WithIndex(byGroup.Object, byGroup.Field, byGroup.Extract).
 		WithStatusSubresource(&storagev1alpha1.DPUVolume{}, &storagev1alpha1.DPUVolumeAttachment{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {

@@ -61,6 +61,9 @@ func Platform(ctx context.Context, o Options) (provisioner.Platform, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 2 * time.Minute
 	}
+	if err := kube.AddIndexes(ctx, o.Cache, attachmentIndex()); err != nil {
+		return provisioner.Platform{}, err
+	}
 	volumes, err := kube.NewAwaiter(ctx, o.Cache, func() *storagev1alpha1.DPUVolume { return &storagev1alpha1.DPUVolume{} })
 	if err != nil {
 		return provisioner.Platform{}, err

@@ -172,14 +172,14 @@ func (g *Groups) Get(ctx context.Context, id string) (provisioner.Group, error) 
 // nobody may change them.
 func (g *Groups) members(ctx context.Context, id string) ([]*moorv1alpha1.DPUVolumeSnapshot, error) {
 	var list moorv1alpha1.DPUVolumeSnapshotList
-	if err := g.snapshots.options.Client.List(ctx, &list, client.InNamespace(g.snapshots.options.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, refused("list the snapshots", err)
+	o := g.snapshots.options
+	err := o.Client.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingFields{indexGroup: id}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, refused("list the snapshots of group "+id, err)
 	}
 	of := map[string]*moorv1alpha1.DPUVolumeSnapshot{}
 	for i := range list.Items {
-		if o := &list.Items[i]; o.Spec.Group != nil && o.Spec.Group.Name == id {
-			of[o.Spec.DPUVolumeName] = o
-		}
+		of[list.Items[i].Spec.DPUVolumeName] = &list.Items[i]
 	}
 	var out []*moorv1alpha1.DPUVolumeSnapshot
 	for _, volume := range slices.Sorted(maps.Keys(of)) {

@@ -35,7 +35,7 @@ func (h *Health) Get(ctx context.Context, id string) (provisioner.VolumeHealth, 
 	if !found || v.Status.Phase != storagev1alpha1.DPUVolumeBound {
 		return provisioner.VolumeHealth{}, fmt.Errorf("volume %s: %w in namespace %s, or not made yet", id, provisioner.ErrNotFound, h.options.Namespace)
 	}
-	uses, err := h.uses(ctx)
+	uses, err := h.uses(ctx, client.MatchingFields{indexVolume: id})
 	if err != nil {
 		return provisioner.VolumeHealth{}, err
 	}
@@ -66,30 +66,45 @@ func (h *Health) List(ctx context.Context, page provisioner.Page) ([]provisioner
 	return out, next, nil
 }
 
-// uses are the attachments through which nodes use each volume, ordered by
-// node: no replicas, and none that is on its way out.
-func (h *Health) uses(ctx context.Context) (map[string][]use, error) {
-	var nodes moorv1alpha1.DPUStorageNodeList
-	if err := h.options.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, refused("list the nodes", err)
-	}
-	known := make(map[string]*moorv1alpha1.DPUStorageNode, len(nodes.Items))
-	for i := range nodes.Items {
-		known[nodes.Items[i].Name] = &nodes.Items[i]
-	}
+// uses are the attachments through which nodes use each volume, or each of those
+// selected, ordered by node.
+func (h *Health) uses(ctx context.Context, of ...client.ListOption) (map[string][]use, error) {
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := h.options.Client.List(ctx, &list, client.InNamespace(h.options.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	of = append(of, client.InNamespace(h.options.Namespace), client.UnsafeDisableDeepCopy)
+	if err := h.options.Client.List(ctx, &list, of...); err != nil {
 		return nil, refused("list the attachments", err)
 	}
 	out := map[string][]use{}
+	known := map[string]*moorv1alpha1.DPUStorageNode{}
 	for i := range list.Items {
 		a := &list.Items[i]
-		if a.Spec.Role != storagev1alpha1.RoleReplica && a.DeletionTimestamp.IsZero() {
-			out[a.Spec.DPUVolumeName] = append(out[a.Spec.DPUVolumeName], use{a, known[a.Spec.DPUNodeName]})
+		if !inUse(a) {
+			continue
 		}
+		if err := h.know(ctx, a.Spec.DPUNodeName, known); err != nil {
+			return nil, err
+		}
+		out[a.Spec.DPUVolumeName] = append(out[a.Spec.DPUVolumeName], use{a, known[a.Spec.DPUNodeName]})
 	}
 	for _, of := range out {
 		slices.SortFunc(of, byNode)
 	}
 	return out, nil
+}
+
+// know adds the node to those known, once; nil if it is not there.
+func (h *Health) know(ctx context.Context, name string, known map[string]*moorv1alpha1.DPUStorageNode) error {
+	if _, done := known[name]; done {
+		return nil
+	}
+	node := &moorv1alpha1.DPUStorageNode{}
+	found, err := kube.Find(ctx, h.options.Client, client.ObjectKey{Name: name}, node)
+	if err != nil {
+		return refused("read node "+name, err)
+	}
+	if !found {
+		node = nil
+	}
+	known[name] = node
+	return nil
 }

@@ -84,14 +84,15 @@ func (i *Inventory) Look(ctx context.Context, id string) (provisioner.Entry, err
 	if err != nil {
 		return provisioner.Entry{}, err
 	}
-	nodes, err := i.nodes(ctx)
+	nodes, err := i.nodes(ctx, client.MatchingFields{indexVolume: id})
 	return provisioner.Entry{Volume: v, Nodes: nodes[id]}, err
 }
 
-// nodes are those that have each volume, in order.
-func (i *Inventory) nodes(ctx context.Context) (map[string][]string, error) {
+// nodes are those that have each volume, or each of those selected, in order.
+func (i *Inventory) nodes(ctx context.Context, of ...client.ListOption) (map[string][]string, error) {
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := i.options.Client.List(ctx, &list, client.InNamespace(i.options.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	of = append(of, client.InNamespace(i.options.Namespace), client.UnsafeDisableDeepCopy)
+	if err := i.options.Client.List(ctx, &list, of...); err != nil {
 		return nil, refused("list the attachments", err)
 	}
 	out := map[string][]string{}

@@ -26,6 +26,9 @@ type Snapshots struct {
 var _ provisioner.Snapshots = (*Snapshots)(nil)
 
 func newSnapshots(ctx context.Context, o Options) (*Snapshots, error) {
+	if err := kube.AddIndexes(ctx, o.Cache, snapshotIndex()); err != nil {
+		return nil, err
+	}
 	awaiter, err := kube.NewAwaiter(ctx, o.Cache, func() *moorv1alpha1.DPUVolumeSnapshot { return &moorv1alpha1.DPUVolumeSnapshot{} })
 	return &Snapshots{options: o, awaiter: awaiter}, err
 }
