@@ -58,9 +58,8 @@ func (o options) connect() (ctrl.Manager, hostsync.Clusters, error) {
 	}
 	hostCache := eventsOf("DPUVolume", namespaced(o.namespace))
 	hostCache.ByObject[&coordinationv1.Lease{}] = leases(o.namespace, corev1.NamespaceNodeLease)
-	if o.attach == dpf.AttachNode {
-		maps.Copy(hostCache.ByObject, attachment.CacheUsers())
-	}
+	maps.Copy(hostCache.ByObject, attachment.CacheUsers())
+	maps.Copy(hostCache.ByObject, wake.CacheClaims())
 	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, lease, hostCache)
 	if err != nil {
 		return nil, none, err
@@ -97,11 +96,11 @@ func eventsOf(kind string, o cache.Options) cache.Options {
 
 // setUp registers indexes and reconcilers.
 func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Clusters) error {
-	indexes := []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, node.Index}
+	indexes := []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, node.Index, wake.Index}
 	var users *attachment.Users
 	if o.attach == dpf.AttachNode {
 		users = &attachment.Users{Host: c.Host, HostLive: mgr.GetAPIReader(), Driver: o.driver}
-		indexes = append(indexes, attachment.IndexUsers, wake.Index)
+		indexes = append(indexes, attachment.IndexUsers)
 	}
 	for _, index := range indexes {
 		if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -133,9 +132,9 @@ func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Cluster
 			Namespace: c.Namespace, TargetNamespace: c.TargetNamespace, Driver: o.driver,
 			Observer: observer, Clock: clock.RealClock{}, Recorder: recorder, Budget: o.budget,
 		},
-	}
-	if users != nil {
-		reconcilers = append(reconcilers, &wake.Reconciler{Host: c.Host, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder})
+		&wake.Reconciler{
+			Host: c.Host, NodesAsk: users != nil, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder,
+		},
 	}
 	for _, r := range reconcilers {
 		if err := r.SetupWithManager(mgr); err != nil {

@@ -60,6 +60,14 @@ func BoundTo(pv *corev1.PersistentVolume) string {
 	return pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name
 }
 
+// SlimClaim is a cache transform that drops of a claim what nobody reads.
+func SlimClaim(o any) (any, error) {
+	if c, ok := o.(*corev1.PersistentVolumeClaim); ok {
+		c.ManagedFields, c.Annotations, c.Labels = nil, nil, nil
+	}
+	return o, nil
+}
+
 // Slim is a cache transform that drops of a pod what this package, and the
 // placement of pods, never reads.
 func Slim(o any) (any, error) {

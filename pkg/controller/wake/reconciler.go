@@ -28,11 +28,17 @@ const Annotation = "storage.moor.dev/kubelet-woken"
 // another way.
 var patience = []time.Duration{1500 * time.Millisecond, 4 * time.Second, 10 * time.Second}
 
+// atOnce is the same of a volume that has grown, of which no kubelet learns by
+// itself.
+var atOnce = []time.Duration{0, 4 * time.Second, 10 * time.Second}
+
 // Reconciler watches one pod at a time.
 type Reconciler struct {
-	// Host reads pods, PersistentVolumes and attachments from a cache with the
-	// indexes of Index, and writes.
+	// Host reads pods, claims, PersistentVolumes and attachments from a cache
+	// with the indexes of Index, and writes.
 	Host client.Client
+	// NodesAsk: hosts ask for their volumes by themselves.
+	NodesAsk bool
 	// Namespace is that of the attachments.
 	Namespace string
 	// Driver is the name of the CSI driver.
@@ -45,15 +51,23 @@ type Reconciler struct {
 	waits map[types.NamespacedName]wait
 }
 
+// cause is why a kubelet has to look at a pod; none if it is empty.
+type cause struct {
+	// words say what it has not done.
+	words    string
+	patience []time.Duration
+}
+
 // wait is how long a kubelet has been waited for.
 type wait struct {
 	pod   types.UID
+	why   string
 	since time.Time
 	// woken counts how often.
 	woken int
 }
 
-// Reconcile wakes the pod's kubelet if one of the pod's volumes is not asked for
+// Reconcile wakes the pod's kubelet if it has not seen to one of the pod's volumes
 // in time.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	pod := &corev1.Pod{}
@@ -61,33 +75,59 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	volume := ""
-	if found && starting(pod) {
-		if volume, err = r.unasked(ctx, pod); err != nil {
+	var why cause
+	if found {
+		if why, err = r.cause(ctx, pod); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	if volume == "" {
+	if why.words == "" {
 		delete(r.waits, req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	return r.wait(ctx, req.NamespacedName, pod, volume)
+	return r.wait(ctx, req.NamespacedName, pod, why)
 }
 
-// starting reports whether a kubelet has the pod and does not run it yet.
-func starting(p *corev1.Pod) bool {
-	return p.Spec.NodeName != "" && p.Status.Phase == corev1.PodPending && p.DeletionTimestamp.IsZero()
+// phase is what a kubelet has a pod for: Pending to start it, Running to run it,
+// or "".
+func phase(p *corev1.Pod) corev1.PodPhase {
+	if p.Spec.NodeName == "" || !p.DeletionTimestamp.IsZero() || podvolume.Finished(p) {
+		return ""
+	}
+	return p.Status.Phase
+}
+
+// cause finds out what the pod's kubelet has not done.
+func (r *Reconciler) cause(ctx context.Context, pod *corev1.Pod) (cause, error) {
+	switch phase(pod) {
+	case corev1.PodPending:
+		if !r.NodesAsk {
+			return cause{}, nil
+		}
+		volume, err := r.unasked(ctx, pod)
+		if volume == "" || err != nil {
+			return cause{}, err
+		}
+		return cause{fmt.Sprintf("%s has not asked for volume %s", pod.Spec.NodeName, volume), patience}, nil
+	case corev1.PodRunning:
+		volume, size, err := r.grown(ctx, pod)
+		if volume == "" || err != nil {
+			return cause{}, err
+		}
+		return cause{fmt.Sprintf("%s has not seen that volume %s has grown to %s", pod.Spec.NodeName, volume, size), atOnce}, nil
+	}
+	return cause{}, nil
 }
 
 // wait waits on, or wakes.
-func (r *Reconciler) wait(ctx context.Context, name types.NamespacedName, pod *corev1.Pod, volume string) (ctrl.Result, error) {
+func (r *Reconciler) wait(ctx context.Context, name types.NamespacedName, pod *corev1.Pod, why cause) (ctrl.Result, error) {
 	w := r.waits[name]
-	if w.pod != pod.UID {
-		w = wait{pod: pod.UID, since: r.Clock.Now()}
+	if w.pod != pod.UID || w.why != why.words {
+		w = wait{pod: pod.UID, why: why.words, since: r.Clock.Now()}
 	}
 	waited := r.Clock.Since(w.since)
-	if w.woken < len(patience) && waited >= patience[w.woken] {
-		if err := r.wake(ctx, pod, volume, waited); err != nil {
+	if w.woken < len(why.patience) && waited >= why.patience[w.woken] {
+		if err := r.wake(ctx, pod, why.words, waited); err != nil {
 			return ctrl.Result{}, err
 		}
 		w.woken++
@@ -96,31 +136,41 @@ func (r *Reconciler) wait(ctx context.Context, name types.NamespacedName, pod *c
 		r.waits = map[types.NamespacedName]wait{}
 	}
 	r.waits[name] = w
-	if w.woken == len(patience) {
+	if w.woken == len(why.patience) {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{RequeueAfter: max(patience[w.woken]-waited, time.Millisecond)}, nil
+	return ctrl.Result{RequeueAfter: max(why.patience[w.woken]-waited, time.Millisecond)}, nil
 }
 
 // unasked is a volume of ours that is bound for the pod and that its node has
 // not asked for; "" if there is none.
 func (r *Reconciler) unasked(ctx context.Context, pod *corev1.Pod) (string, error) {
 	for _, claim := range podvolume.Claims(pod) {
-		var bound corev1.PersistentVolumeList
-		if err := r.Host.List(ctx, &bound, client.MatchingFields{indexBound: claim}); err != nil {
-			return "", fmt.Errorf("find the PersistentVolume of claim %s: %w", claim, err)
+		volumes, err := r.bound(ctx, claim)
+		if err != nil {
+			return "", err
 		}
-		for i := range bound.Items {
-			volume := podvolume.HandleOf(r.Driver, &bound.Items[i])
-			if volume == "" || bound.Items[i].Status.Phase != corev1.VolumeBound {
-				continue
-			}
+		for _, volume := range volumes {
 			if asked, err := r.asked(ctx, pod.Spec.NodeName, volume); err != nil || !asked {
 				return volume, err
 			}
 		}
 	}
 	return "", nil
+}
+
+// bound are the volumes of ours that are bound for a claim: one, if all is well.
+func (r *Reconciler) bound(ctx context.Context, claim string) (out []string, err error) {
+	var list corev1.PersistentVolumeList
+	if err := r.Host.List(ctx, &list, client.MatchingFields{indexBound: claim}); err != nil {
+		return nil, fmt.Errorf("find the PersistentVolume of claim %s: %w", claim, err)
+	}
+	for i := range list.Items {
+		if volume := podvolume.HandleOf(r.Driver, &list.Items[i]); volume != "" && list.Items[i].Status.Phase == corev1.VolumeBound {
+			out = append(out, volume)
+		}
+	}
+	return out, nil
 }
 
 // asked reports whether the node asks for the volume. What is being given back
@@ -136,7 +186,7 @@ func (r *Reconciler) asked(ctx context.Context, node, volume string) (bool, erro
 	}), nil
 }
 
-func (r *Reconciler) wake(ctx context.Context, pod *corev1.Pod, volume string, waited time.Duration) error {
+func (r *Reconciler) wake(ctx context.Context, pod *corev1.Pod, words string, waited time.Duration) error {
 	changed := pod.DeepCopy()
 	changed.Annotations = map[string]string{Annotation: r.Clock.Now().UTC().Format(time.RFC3339Nano)}
 	// The cache keeps no annotations; the patch is of this one alone.
@@ -146,6 +196,14 @@ func (r *Reconciler) wake(ctx context.Context, pod *corev1.Pod, volume string, w
 		return fmt.Errorf("wake the kubelet of %s for pod %s/%s: %w", pod.Spec.NodeName, pod.Namespace, pod.Name, err)
 	}
 	r.Recorder.Eventf(pod, corev1.EventTypeNormal, storagev1alpha1.EventKubeletWoken,
-		"%s has not asked for volume %s for %s: its kubelet is made to look at the pod again", pod.Spec.NodeName, volume, waited.Round(100*time.Millisecond))
+		"%s%s: its kubelet is made to look at the pod again", words, lasting(waited))
 	return nil
+}
+
+// lasting says how long something has lasted; nothing of what has just begun.
+func lasting(d time.Duration) string {
+	if d = d.Round(100 * time.Millisecond); d > 0 {
+		return " for " + d.String()
+	}
+	return ""
 }

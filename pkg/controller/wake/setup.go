@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -20,7 +21,7 @@ import (
 
 // The field indexes.
 const (
-	indexClaim = "claims of a starting pod"
+	indexClaim = "claims of a pod that a kubelet has"
 	indexBound = "spec.claimRef"
 	indexPlace = "node and volume"
 )
@@ -37,9 +38,9 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	)
 }
 
-// claims are those of a pod that is starting, the only ones that matter.
+// claims are those of a pod that a kubelet has, the only ones that matter.
 func claims(pod *corev1.Pod) []string {
-	if !starting(pod) {
+	if phase(pod) == "" {
 		return nil
 	}
 	return podvolume.Claims(pod)
@@ -47,9 +48,16 @@ func claims(pod *corev1.Pod) []string {
 
 func place(node, volume string) string { return node + " " + volume }
 
+// CacheClaims says how the cache is to hold claims: of all namespaces, with no
+// more of them than is read.
+func CacheClaims() map[client.Object]cache.ByObject {
+	everywhere := map[string]cache.Config{cache.AllNamespaces: {}}
+	return map[client.Object]cache.ByObject{&corev1.PersistentVolumeClaim{}: {Namespaces: everywhere, Transform: podvolume.SlimClaim}}
+}
+
 // SetupWithManager watches pods from when they are bound to a node until they
-// run, and PersistentVolumes as they become bound. Nothing has to watch the
-// attachments: the reconciler looks when the time is over.
+// end, PersistentVolumes as they become bound, and claims as they grow. Nothing
+// has to watch the attachments: the reconciler looks when the time is over.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("wake").
@@ -57,7 +65,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(e event.CreateEvent) bool { return len(claims(e.Object.(*corev1.Pod))) > 0 },
 			UpdateFunc: func(e event.UpdateEvent) bool {
-				return len(claims(e.ObjectOld.(*corev1.Pod))) != len(claims(e.ObjectNew.(*corev1.Pod)))
+				before, now := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+				return phase(before) != phase(now) && len(podvolume.Claims(now)) > 0
 			},
 		})).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofPersistent), builder.WithPredicates(predicate.Funcs{
@@ -66,18 +75,35 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			},
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
 		})).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false }, // the pods come too
+			UpdateFunc: func(e event.UpdateEvent) bool {
+				return waitsForNode(e.ObjectOld.(*corev1.PersistentVolumeClaim)) != waitsForNode(e.ObjectNew.(*corev1.PersistentVolumeClaim))
+			},
+			DeleteFunc: func(event.DeleteEvent) bool { return false },
+		})).
 		Complete(kube.Retrying(r))
 }
 
-// ofPersistent wakes the pods that wait for the volume.
+// ofClaim has the pods that use the claim looked at.
+func (r *Reconciler) ofClaim(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.on(ctx, o.GetNamespace()+"/"+o.GetName())
+}
+
+// ofPersistent has the pods looked at that wait for the volume.
 func (r *Reconciler) ofPersistent(ctx context.Context, o client.Object) []reconcile.Request {
 	pv := o.(*corev1.PersistentVolume)
 	if podvolume.HandleOf(r.Driver, pv) == "" {
 		return nil
 	}
+	return r.on(ctx, podvolume.BoundTo(pv))
+}
+
+// on are the pods on a claim, "namespace/name".
+func (r *Reconciler) on(ctx context.Context, claim string) []reconcile.Request {
 	var pods corev1.PodList
-	if err := r.Host.List(ctx, &pods, client.MatchingFields{indexClaim: podvolume.BoundTo(pv)}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list the pods on a claim", "claim", podvolume.BoundTo(pv))
+	if err := r.Host.List(ctx, &pods, client.MatchingFields{indexClaim: claim}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list the pods on a claim", "claim", claim)
 	}
 	out := make([]reconcile.Request, len(pods.Items))
 	for i := range pods.Items {

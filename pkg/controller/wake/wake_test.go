@@ -31,7 +31,7 @@ func newRoom(t *testing.T) *room {
 	w := world.New(t, Index)
 	clock, told := clocktesting.NewFakePassiveClock(begin), record.NewFakeRecorder(10)
 	return &room{World: w, t: t, clock: clock, told: told, r: &Reconciler{
-		Host: w.Clusters.Host, Namespace: world.Namespace, Driver: world.Driver, Clock: clock, Recorder: told,
+		Host: w.Clusters.Host, NodesAsk: true, Namespace: world.Namespace, Driver: world.Driver, Clock: clock, Recorder: told,
 	}}
 }
 
@@ -122,6 +122,7 @@ func TestLeaveAlone(t *testing.T) {
 		"no volume yet":    func(_ *room, _ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Spec.ClaimRef = nil },
 		"not its volume":   func(_ *room, _ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Status.Phase = corev1.VolumeReleased },
 		"another's driver": func(_ *room, _ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Spec.CSI.Driver = "other" },
+		"Kubernetes asks":  func(m *room, _ *corev1.Pod, _ *corev1.PersistentVolume) { m.r.NodesAsk = false },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, pod, pv := newRoom(t), thePod(), world.Persistent()
@@ -172,12 +173,13 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// TestPersistentVolume: a volume that becomes bound wakes the pods that are starting.
+// TestPersistentVolume: a volume that becomes bound has the pods looked at that
+// their kubelets have.
 func TestPersistentVolume(t *testing.T) {
 	m := newRoom(t)
-	running := thePod()
-	running.Name, running.Status.Phase = "running", corev1.PodRunning
-	m.AddHost(thePod(), running)
+	ended := thePod()
+	ended.Name, ended.Status.Phase = "ended", corev1.PodSucceeded
+	m.AddHost(thePod(), ended)
 	if got := m.r.ofPersistent(t.Context(), world.Persistent()); len(got) != 1 || got[0].Name != "pod" {
 		t.Errorf("requests %v", got)
 	}
