@@ -1,9 +1,9 @@
 //go:build sanity
 
-// Package sanity runs csi-test's csi-sanity against the whole chain: the CSI
-// controller over both API servers and every controller, the emulated DPU, and
-// the node service of one host. It runs in that host's namespaces, where the
-// node service mounts.
+// Package sanity runs csi-test's csi-sanity, and what that leaves out, against the
+// whole chain: the CSI controller over both API servers and every controller, the
+// emulated DPU, and the node service of one host. It runs in that host's
+// namespaces, where the node service mounts.
 package sanity
 
 import (
@@ -29,6 +29,12 @@ var (
 	node       = flag.String("node", "", "CSI endpoint of the node service")
 	access     = flag.String("access", "mount", "access type: mount or block")
 )
+
+// size of a volume, in bytes.
+const size = 32 << 20
+
+// parameters are those of the StorageClass.
+var parameters = map[string]string{"policy": "local"}
 
 // tells waits until the vendor has told how much room it has: a policy that was
 // made a moment ago does not know yet.
@@ -70,12 +76,13 @@ func TestSanity(t *testing.T) {
 	config.Address = *node
 	config.TargetPath = filepath.Join(work, "target")
 	config.StagingPath = filepath.Join(work, "staging")
-	config.TestVolumeSize = 32 << 20
+	config.TestVolumeSize = size
 	config.TestVolumeAccessType = *access
-	config.TestVolumeParameters = map[string]string{"policy": "local"}
+	config.TestVolumeParameters = parameters
 	config.TestVolumeExpandSize = 48 << 20
 	config.TestVolumeMutableParameters = map[string]string{"iops": "1000"}
 	config.IdempotentCount = 2
+	config.TestNodeVolumeAttachLimit = true
 
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	gomega.SetDefaultEventuallyTimeout(driverTimeout)
