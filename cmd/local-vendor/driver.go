@@ -23,6 +23,7 @@ import (
 	controllercsi "github.com/moor-storage/moor/pkg/controller/csi"
 	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
 	"github.com/moor-storage/moor/pkg/node/registrar"
+	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/local"
 )
 
@@ -100,8 +101,9 @@ func (o *options) serveDriver(ctx context.Context, storage *local.Storage, machi
 	place := map[string]string{topologyKey: o.nodeID}
 	controller := o.controllerServices(storage, controllercsi.Options{Platform: platform, BlockOnly: true, Topology: place, NodeExpands: true})
 	node := nodecsi.New(nodecsi.Options{
-		NodeID: o.nodeID, Host: machine, Rescan: machine, Topology: place, MaxVolumes: int64(o.maxPerNode),
-		Mounter: nodecsi.NewMounter(), Devices: nodecsi.HostDevices{}, Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
+		NodeID: o.nodeID, Host: machine, Rescan: machine, MaxVolumes: int64(o.maxPerNode),
+		Topology: func() (provisioner.Place, error) { return place, nil },
+		Mounter:  nodecsi.NewMounter(), Devices: nodecsi.HostDevices{}, Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
 		Storage: func(context.Context) error { return storage.Ready() },
 	})
 	register := func(s *grpc.Server) {

@@ -38,7 +38,7 @@ func (o *options) runController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	register := o.controllerServices(storage, controllercsi.Options{Platform: platform, SharedFilesystem: true})
+	register := o.controllerServices(storage, controllercsi.Options{Platform: platform, SharedFilesystem: true, Topology: o.place})
 	return obs.Beside(ctx, o.metrics, metrics.Registry, storage.Ready, func(ctx context.Context) error {
 		return csiserver.Serve(ctx, o.endpoint, register, csiserver.Options{Logger: ctrl.Log, Timeout: o.timeout, Metrics: metrics.Registry})
 	})

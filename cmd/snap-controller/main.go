@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -64,6 +65,7 @@ func run(ctx context.Context, flags kube.Flags, kubeconfig, namespace string) er
 		// A vendor's csi-provisioner writes them where it runs.
 		ByObject: map[client.Object]cache.ByObject{
 			&storagev1.CSIStorageCapacity{}: {Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}},
+			&corev1.Node{}:                  {Transform: kube.SlimNode},
 		},
 	})
 	if err != nil {

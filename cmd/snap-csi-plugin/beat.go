@@ -15,6 +15,7 @@ import (
 	"github.com/moor-storage/moor/internal/version"
 	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
 	"github.com/moor-storage/moor/pkg/node/heartbeat"
+	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 // beat writes this host's half of its DPUStorageNode until ctx ends.
@@ -50,11 +51,24 @@ func (o *options) beat(ctx context.Context, dpu *dpuView) error {
 type dpuView struct {
 	limit *nodecsi.Limit
 	ready atomic.Pointer[metav1.Condition]
+	// place is where the DPU was when that was first heard of: the kubelet
+	// labels its node but when a driver registers, and asks for the keys again
+	// later.
+	place atomic.Pointer[provisioner.Place]
+	// placed is closed once the place is known.
+	placed chan struct{}
+}
+
+func newDPUView(limit *nodecsi.Limit) *dpuView {
+	return &dpuView{limit: limit, placed: make(chan struct{})}
 }
 
 // see takes in the DPUStorageNode as the API server has it.
 func (v *dpuView) see(node *moorv1alpha1.DPUStorageNode) {
 	v.ready.Store(meta.FindStatusCondition(node.Status.Conditions, moorv1alpha1.ConditionReady))
+	if place := node.Status.Topology; len(place) > 0 && v.place.CompareAndSwap(nil, &place) {
+		close(v.placed)
+	}
 	if node.Status.DPU == nil {
 		return
 	}
@@ -73,4 +87,14 @@ func (v *dpuView) storage(context.Context) error {
 		return fmt.Errorf("the DPU of this host does not serve: %s", c.Message)
 	}
 	return nil
+}
+
+// topology is where the DPU of this host is.
+func (v *dpuView) topology() (provisioner.Place, error) {
+	place := v.place.Load()
+	if place == nil {
+		return nil, fmt.Errorf("%w: status.topology of this host's DPUStorageNode is empty: does it name its DPU, does snap-host-controller run, and are heartbeats written?",
+			provisioner.ErrUnavailable)
+	}
+	return *place, nil
 }

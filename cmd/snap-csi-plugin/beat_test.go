@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
+	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 // TestStorageOfDPU: the storage is as good as what was last heard of the DPU.
@@ -16,7 +18,7 @@ func TestStorageOfDPU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dpu := &dpuView{limit: limit}
+	dpu := newDPUView(limit)
 	node := &moorv1alpha1.DPUStorageNode{}
 	says := func(words string) {
 		t.Helper()
@@ -38,4 +40,28 @@ func TestStorageOfDPU(t *testing.T) {
 	node.Status.Conditions[0].Status, node.Status.Conditions[0].Message = metav1.ConditionFalse, "SNAP does not answer"
 	dpu.see(node)
 	says("SNAP does not answer")
+}
+
+// TestPlaceOfDPU: the kubelet is told of the driver once it is known where the
+// DPU is, and hears the same however often it asks.
+func TestPlaceOfDPU(t *testing.T) {
+	dpu := newDPUView(&nodecsi.Limit{})
+	node := &moorv1alpha1.DPUStorageNode{}
+	dpu.see(node)
+	if _, err := dpu.topology(); !errors.Is(err, provisioner.ErrUnavailable) {
+		t.Errorf("nothing is known: %v", err)
+	}
+	select {
+	case <-dpu.placed:
+		t.Error("placed before anything was known")
+	default:
+	}
+	for _, rack := range []string{"1", "2"} {
+		node = &moorv1alpha1.DPUStorageNode{Status: moorv1alpha1.DPUStorageNodeStatus{Topology: map[string]string{"rack": rack}}}
+		dpu.see(node)
+		<-dpu.placed
+		if got, err := dpu.topology(); err != nil || got["rack"] != "1" {
+			t.Errorf("got %v, %v", got, err)
+		}
+	}
 }

@@ -44,7 +44,7 @@ func (o *options) runController(ctx context.Context) error {
 	}
 	go func() { cancel(obs.Serve(ctx, o.metrics, metrics.Registry, nil)) }()
 	controller := controllercsi.Options{
-		Platform: platform, NodeExpands: true,
+		Platform: platform, NodeExpands: true, Places: o.topology,
 		Parameters: controllercsi.DPFParameters, BlockOnly: true, Shares: dpf.SharesFilesystem,
 	}
 	server := controllercsi.New(controller)

@@ -30,6 +30,7 @@ type options struct {
 	kubeconfig  string
 	namespace   string
 	metrics     string
+	topology    bool
 	node        nodeOptions
 	replica     replicaOptions
 }
@@ -56,6 +57,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of /metrics, /healthz and /readyz; 0 turns them off")
 	fs.Float32Var(&o.api.QPS, "kube-api-qps", 100, "API requests per second, on average")
 	fs.IntVar(&o.api.Burst, "kube-api-burst", 200, "API requests at once, at most")
+	fs.BoolVar(&o.topology, "topology", false, "tell Kubernetes from which hosts a volume is reached; the same in both modes, and csi-provisioner has to start anew when it changes")
 	o.attach = dpf.AttachController
 	fs.Var(&o.attach, "attach-mode", "who asks for a volume on a node: Controller (Kubernetes' VolumeAttachment) or Node (the node plugin itself, when it stages); the same in both modes and in snap-host-controller")
 	o.node.bind(fs)

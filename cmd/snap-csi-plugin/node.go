@@ -69,6 +69,9 @@ func (o *options) runNode(ctx context.Context) error {
 	if o.node.id == "" {
 		return fmt.Errorf("--node-id is required: the name of this node in Kubernetes")
 	}
+	if o.topology && !o.node.heartbeat {
+		return fmt.Errorf("--topology needs --heartbeat: with each heartbeat a host learns where its DPU is")
+	}
 	finder := &hostdev.Finder{Roots: o.node.roots, Bind: o.node.loadDriver, BindShared: o.node.loadVirtio}
 	if err := o.prepare(ctx, finder); err != nil {
 		return err
@@ -77,7 +80,7 @@ func (o *options) runNode(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--volumes-limited-by: %w", err)
 	}
-	dpu := &dpuView{limit: limit}
+	dpu := newDPUView(limit)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	server, err := o.nodeServer(ctx, cancel, finder, dpu)
@@ -89,7 +92,7 @@ func (o *options) runNode(ctx context.Context) error {
 	}
 	go func() { cancel(obs.Serve(ctx, o.metrics, metrics.Registry, nil)) }()
 	if o.node.registry != "" {
-		go func() { cancel(o.register(ctx)) }()
+		go func() { cancel(o.register(ctx, dpu)) }()
 	}
 	if o.node.heartbeat {
 		go func() { cancel(o.beat(ctx, dpu)) }()
@@ -144,10 +147,22 @@ func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc
 	if o.node.heartbeat {
 		options.Storage = dpu.storage
 	}
+	if o.topology {
+		options.Topology = dpu.topology
+	}
 	return nodecsi.New(options), nil
 }
 
-func (o *options) register(ctx context.Context) error {
+// register tells the kubelet of the driver; with topology not before it is known
+// where the DPU is: the kubelet asks for that once.
+func (o *options) register(ctx context.Context, dpu *dpuView) error {
+	if o.topology {
+		select {
+		case <-dpu.placed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
 	endpoint := o.node.kubeletCSI
 	if endpoint == "" {
 		endpoint = strings.TrimPrefix(o.bindAddress, "unix://")

@@ -65,7 +65,7 @@ func TestNodeAttach(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	beating := make(chan error, 1)
-	go func() { beating <- o.beat(ctx, &dpuView{limit: &nodecsi.Limit{}}) }()
+	go func() { beating <- o.beat(ctx, newDPUView(&nodecsi.Limit{})) }()
 	attachments, err := o.nodeAttachments(ctx, cancel)
 	b.must(err)
 	b.until("a beat", func() bool {

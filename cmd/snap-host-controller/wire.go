@@ -68,6 +68,7 @@ func (o options) connect() (ctrl.Manager, hostsync.Clusters, error) {
 		c.Scheme = dpuScheme
 		c.Cache = eventsOf("PersistentVolumeClaim", namespaced(o.targetNamespace))
 		c.Cache.ByObject[&coordinationv1.Lease{}] = leases(o.targetNamespace)
+		c.Cache.ByObject[&corev1.Node{}] = cache.ByObject{Transform: kube.SlimNode}
 	})
 	if err != nil {
 		return nil, none, fmt.Errorf("connect to the DPU cluster: %w", err)

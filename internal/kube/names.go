@@ -46,6 +46,15 @@ func fnv128(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// LabelValue is a label value for a name of any length: the name itself where a
+// label may have it, or the hex FNV-128 of it.
+func LabelValue(name string) string {
+	if len(validation.IsValidLabelValue(name)) == 0 {
+		return name
+	}
+	return fnv128(name)
+}
+
 // LabelKey is a label key with that prefix for a name of any length: the prefix
 // and the hex FNV-128 of the name.
 func LabelKey(prefix, name string) string { return prefix + "/" + fnv128(name) }

@@ -56,6 +56,7 @@ type Capacity struct {
 // Room tells how much room there is.
 type Room interface {
 	// Capacity returns the room for volumes with these parameters of a
-	// StorageClass. ErrInvalid if no volume can have them.
-	Capacity(ctx context.Context, parameters map[string]string) (Capacity, error)
+	// StorageClass that are reached from a place; nil: from anywhere. ErrInvalid
+	// if no volume can have them.
+	Capacity(ctx context.Context, parameters map[string]string, from Place) (Capacity, error)
 }

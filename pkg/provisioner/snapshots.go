@@ -43,6 +43,9 @@ type Snapshot struct {
 	Created time.Time
 	// Ready is true once a volume can be made of it.
 	Ready bool
+	// AccessibleTopology are the places from which its volume was reached, and
+	// what is made of it will be; none: from everywhere.
+	AccessibleTopology []Place
 	// GroupID is the group it was made with; empty if alone.
 	GroupID string
 }

@@ -45,6 +45,9 @@ type VolumeSpec struct {
 	Mode VolumeMode
 	// Parameters are the platform's own, from the StorageClass.
 	Parameters map[string]string
+	// AccessibleFrom are places from one of which it has to be reached, the most
+	// preferred first; none: from anywhere.
+	AccessibleFrom []Place
 	// Mutable are the parameters that Change may change later, from the
 	// VolumeAttributesClass; for platforms with a Change face only.
 	Mutable map[string]string
@@ -61,6 +64,9 @@ type Volume struct {
 	Parameters map[string]string
 	// Context travels with the volume to every later call.
 	Context map[string]string
+	// AccessibleTopology are the places from which it is reached; none: from
+	// everywhere.
+	AccessibleTopology []Place
 	// Source is what it began as a copy of; zero if it began empty.
 	Source Source
 }

@@ -124,6 +124,11 @@ type DPUStorageNodeStatus struct {
 	// DPU half.
 	// +optional
 	DPU *DPUState `json:"dpu,omitempty"`
+	// Topology is where the host's DPU is, for storage: the labels of its Node
+	// for the topology keys of the vendors' drivers there, and the DPU itself.
+	// In the host cluster only. Writer: snap-host-controller.
+	// +optional
+	Topology map[string]string `json:"topology,omitempty"`
 	// Conditions: HostAlive, DPUAlive, Ready.
 	// +optional
 	// +listType=map
@@ -158,6 +163,11 @@ type DPUStorageNodeList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []DPUStorageNode `json:"items"`
 }
+
+// TopologyDPU is the topology key whose value is the DPU of a host: the name of
+// its Node in the DPU cluster, or the hex FNV-128 of it where a label may not
+// have that.
+const TopologyDPU = "storage.moor.dev/dpu"
 
 // Condition types of a DPUStorageNode.
 const (

@@ -52,6 +52,11 @@ type SnapshotOrigin struct {
 	// VolumeMode of the volume: Filesystem or Block. Empty: Filesystem.
 	// +optional
 	VolumeMode corev1.PersistentVolumeMode `json:"volumeMode,omitempty"`
+	// AccessibleTopology are the places from which the volume was reached; what
+	// is made of the snapshot is reached from one of them. Absent: everywhere.
+	// +kubebuilder:validation:MaxItems=256
+	// +optional
+	AccessibleTopology []map[string]string `json:"accessibleTopology,omitempty"`
 }
 
 // Taken is what the vendor's snapshot is, from the moment on when it holds the

@@ -16,6 +16,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.volumeMode == oldSelf.volumeMode",message="volumeMode is immutable"
 // +kubebuilder:validation:XValidation:rule="!has(self.replication) || !has(self.replication.warmth) || self.replication.warmth != 'Attached' || self.accessModes.exists(m, m in ['ReadWriteMany', 'ReadOnlyMany'])",message="replication.warmth Attached is for volumes that several hosts may have at once: a single writer's replica stays hidden from its host until it is promoted"
 // +kubebuilder:validation:XValidation:rule="has(self.source) == has(oldSelf.source) && (!has(self.source) || self.source == oldSelf.source)",message="source is immutable"
+// +kubebuilder:validation:XValidation:rule="has(self.accessibleFrom) == has(oldSelf.accessibleFrom) && (!has(self.accessibleFrom) || self.accessibleFrom == oldSelf.accessibleFrom)",message="accessibleFrom is immutable"
 type DPUVolumeSpec struct {
 	// DPUStoragePolicyName names a DPUStoragePolicy in the same namespace.
 	// +kubebuilder:validation:MinLength=1
@@ -43,6 +44,13 @@ type DPUVolumeSpec struct {
 	// empty. An addition of Moor.
 	// +optional
 	Source *DPUVolumeSource `json:"source,omitempty"`
+	// AccessibleFrom are places from one of which at least the volume has to be
+	// reached, the most preferred first: each names values of topology keys, as
+	// they are in status.topology of DPUStorageNodes. Empty: from anywhere. An
+	// addition of Moor.
+	// +kubebuilder:validation:MaxItems=256
+	// +optional
+	AccessibleFrom []map[string]string `json:"accessibleFrom,omitempty"`
 	// MutableParameters are the vendor's parameters that may change in the life
 	// of the volume: those of a VolumeAttributesClass. Those not named are the
 	// vendor's own choice. An addition of Moor.
@@ -149,6 +157,11 @@ type VolumeInfo struct {
 	// MutableParameters that the vendor has put into effect. An addition of Moor.
 	// +optional
 	MutableParameters map[string]string `json:"mutableParameters,omitempty"`
+	// AccessibleTopology are the places from which the volume is reached: each
+	// names values of topology keys, as they are in status.topology of
+	// DPUStorageNodes. Absent: from everywhere. An addition of Moor.
+	// +optional
+	AccessibleTopology []map[string]string `json:"accessibleTopology,omitempty"`
 	// VolumeName is the vendor's PersistentVolume in the DPU cluster.
 	// +optional
 	VolumeName string `json:"volumeName,omitempty"`
@@ -215,7 +228,8 @@ type DPUVolumeStatus struct {
 	Replicas *ReplicaState `json:"replicas,omitempty"`
 	// Conditions: Ready, DPUVolumeReconciled, Scheduled, Bound; Expanded and
 	// Modified once the volume was to grow, or to change; Healthy once something
-	// was wrong with what the vendor had made.
+	// was wrong with what the vendor had made; Accessible is False if it cannot
+	// be had where it is to be reached from.
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// ObservedGeneration is the generation that Conditions speak of.

@@ -109,6 +109,11 @@ const (
 // vendor had made of it, such as a claim that is gone. An addition of Moor.
 const ConditionHealthy = "Healthy"
 
+// ConditionAccessible is False on a DPUVolume that no vendor makes, or that was
+// made elsewhere, for the places of spec.accessibleFrom: as things are it will
+// not be Bound. An addition of Moor.
+const ConditionAccessible = "Accessible"
+
 // Condition reasons, DPF's vocabulary.
 const (
 	ReasonSuccess          = "Success"

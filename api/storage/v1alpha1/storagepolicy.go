@@ -65,6 +65,23 @@ type PolicyCapacity struct {
 	// absent if none tells.
 	// +optional
 	MaximumVolumeSize *resource.Quantity `json:"maximumVolumeSize,omitempty"`
+	// Places are the parts of it, by where they are reached from; absent if
+	// that makes no difference.
+	// +optional
+	Places []PlaceCapacity `json:"places,omitempty"`
+}
+
+// PlaceCapacity is the room that is reached from one place.
+type PlaceCapacity struct {
+	// Topology is the place, by values of topology keys; absent: everywhere.
+	// +optional
+	Topology map[string]string `json:"topology,omitempty"`
+	// Available is how much can be given out still, in bytes.
+	Available resource.Quantity `json:"available"`
+	// MaximumVolumeSize is the largest volume that can be made; absent if it is
+	// not told.
+	// +optional
+	MaximumVolumeSize *resource.Quantity `json:"maximumVolumeSize,omitempty"`
 }
 
 // StoragePolicy is a DPUStoragePolicy as the DPU cluster knows it.

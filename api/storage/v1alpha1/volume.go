@@ -30,6 +30,10 @@ type VolumeRequest struct {
 	// Source is what the volume begins as a copy of. An addition of Moor.
 	// +optional
 	Source *CopySource `json:"source,omitempty"`
+	// AccessibleFrom are the places from one of which it has to be reached, the
+	// most preferred first. Empty: from anywhere. An addition of Moor.
+	// +optional
+	AccessibleFrom []map[string]string `json:"accessibleFrom,omitempty"`
 	// MutableParameters wanted. An addition of Moor.
 	// +optional
 	MutableParameters map[string]string `json:"mutableParameters,omitempty"`
@@ -87,6 +91,11 @@ type VolumeSource struct {
 	// Moor.
 	// +optional
 	MutableParameters map[string]string `json:"mutableParameters,omitempty"`
+	// AccessibleTopology are the places from which it is reached, as the node
+	// affinity of the vendor's PersistentVolume says. Absent: from everywhere.
+	// An addition of Moor.
+	// +optional
+	AccessibleTopology []map[string]string `json:"accessibleTopology,omitempty"`
 	// CSIReference names the vendor's objects.
 	// +optional
 	CSIReference CSIReference `json:"csiReference,omitempty"`
@@ -145,6 +154,10 @@ type VolumeStatus struct {
 	// Message in words: what is waited for. An addition of Moor.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// Unreachable: as things are, it cannot be had from where it is to be
+	// reached; Message says why. An addition of Moor.
+	// +optional
+	Unreachable bool `json:"unreachable,omitempty"`
 	// Expansion is how far the volume is from the size that is asked for;
 	// absent if it has it. An addition of Moor.
 	// +optional

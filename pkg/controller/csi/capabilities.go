@@ -61,7 +61,7 @@ func PluginCapabilities(o Options) []csi.PluginCapability_Service_Type {
 	if o.Groups != nil {
 		out = append(out, csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE)
 	}
-	if len(o.Topology) > 0 {
+	if o.constrained() {
 		out = append(out, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
 		if o.Snapshots != nil {
 			out = append(out, csi.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS)

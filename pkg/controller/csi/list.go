@@ -56,7 +56,10 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	if s.o.Room == nil {
 		return nil, unsupported("get capacity")
 	}
-	if place := req.GetAccessibleTopology(); place != nil && len(s.o.Topology) > 0 && !s.covers(place) {
+	var from provisioner.Place
+	if place := req.GetAccessibleTopology(); place != nil && s.o.Places {
+		from = place.GetSegments()
+	} else if place != nil && meets(s.o.Topology, []provisioner.Place{place.GetSegments()}) != nil {
 		return &csi.GetCapacityResponse{}, nil // nothing can be made there
 	}
 	params := req.GetParameters()
@@ -66,7 +69,7 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 			return nil, fmt.Errorf("get capacity: %w", err)
 		}
 	}
-	c, err := s.o.Room.Capacity(ctx, params)
+	c, err := s.o.Room.Capacity(ctx, params, from)
 	if err != nil {
 		return nil, fmt.Errorf("get capacity: %w", err)
 	}

@@ -51,6 +51,9 @@ type Options struct {
 	// Topology is where every volume of the platform can be reached from; nil
 	// is anywhere.
 	Topology map[string]string
+	// Places is true for a platform that chooses where a volume is reached from,
+	// and whose volumes and snapshots tell.
+	Places bool
 	// NodeExpands is true if there is a node service, which has something to do
 	// after a volume grew: look at the size of the device again, and let the
 	// file system have it.

@@ -23,6 +23,10 @@ func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 	if err == nil {
 		err = s.reachable(req.GetAccessibilityRequirements())
 	}
+	wanted := placesOf(req.GetAccessibilityRequirements())
+	if err == nil {
+		err = s.keepable(ctx, volume, wanted)
+	}
 	var params map[string]string
 	if err == nil {
 		params, err = StripReserved(req.GetParameters())
@@ -34,6 +38,7 @@ func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 	if err != nil {
 		return nil, fmt.Errorf("create snapshot %q of volume %q: %w", name, volume, err)
 	}
+	got.AccessibleTopology = reachedFrom(got.AccessibleTopology, wanted)
 	return &csi.CreateSnapshotResponse{Snapshot: s.snapshot(got)}, nil
 }
 
@@ -41,7 +46,7 @@ func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 func (s *Server) snapshot(v provisioner.Snapshot) *csi.Snapshot {
 	return &csi.Snapshot{
 		SnapshotId: v.ID, SourceVolumeId: v.VolumeID, SizeBytes: v.SizeBytes, ReadyToUse: v.Ready,
-		CreationTime: timestamppb.New(v.Created), GroupSnapshotId: v.GroupID, AccessibleTopology: s.topology(),
+		CreationTime: timestamppb.New(v.Created), GroupSnapshotId: v.GroupID, AccessibleTopology: s.topology(v.AccessibleTopology),
 	}
 }
 

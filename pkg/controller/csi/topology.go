@@ -1,8 +1,9 @@
 package csi
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -10,41 +11,100 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-// topology is where volumes and snapshots are reached from.
-func (s *Server) topology() []*csi.Topology {
-	if len(s.o.Topology) == 0 {
+// constrained reports whether volumes and snapshots are not reached from
+// everywhere.
+func (o Options) constrained() bool { return o.Places || len(o.Topology) > 0 }
+
+// topology is where a volume or a snapshot is reached from; it has said own.
+func (s *Server) topology(own []provisioner.Place) []*csi.Topology {
+	switch {
+	case s.o.Places:
+	case len(s.o.Topology) == 0:
 		return nil
+	default:
+		own = []provisioner.Place{s.o.Topology}
 	}
-	return []*csi.Topology{{Segments: s.o.Topology}}
+	var out []*csi.Topology
+	for _, p := range own {
+		out = append(out, &csi.Topology{Segments: p})
+	}
+	return out
 }
 
-// reachable refuses what has to be reached from other places only (CSI spec
-// "TopologyRequirement": RESOURCE_EXHAUSTED if requisite cannot be met).
-func (s *Server) reachable(want *csi.TopologyRequirement) error {
-	places := want.GetRequisite()
-	if len(places) == 0 {
-		places = want.GetPreferred() // a wish, but the only one: it says where the CO will look
-	}
-	if len(s.o.Topology) == 0 || len(places) == 0 || slices.ContainsFunc(places, s.covers) {
-		return nil
-	}
-	return fmt.Errorf("it is wanted where %v, and can be reached where %v only: %w", words(places), s.o.Topology, provisioner.ErrExhausted)
-}
-
-// covers reports whether all that a place says holds for the platform.
-func (s *Server) covers(place *csi.Topology) bool {
-	for k, v := range place.GetSegments() {
-		if s.o.Topology[k] != v {
-			return false
+// placesOf are the places from one of which something has to be reached, the
+// most preferred first. Those that are only preferred are, if they are the only
+// ones, a wish, but one that says where the CO will look.
+func placesOf(want *csi.TopologyRequirement) []provisioner.Place {
+	var out []provisioner.Place
+	for _, t := range slices.Concat(want.GetPreferred(), want.GetRequisite()) {
+		p := provisioner.Place(t.GetSegments())
+		if !slices.ContainsFunc(out, func(o provisioner.Place) bool { return same(o, p) }) {
+			out = append(out, p)
 		}
 	}
-	return true
+	return out
 }
 
-func words(places []*csi.Topology) []map[string]string {
-	out := make([]map[string]string, 0, len(places))
-	for _, p := range places {
-		out = append(out, maps.Clone(p.GetSegments()))
+func same(a, b provisioner.Place) bool {
+	return len(a) == len(b) && provisioner.ReachFrom(a, []provisioner.Place{b}) == provisioner.Reached
+}
+
+// reachable refuses what has to be reached from other places only than the
+// platform's volumes are (CSI spec "TopologyRequirement": RESOURCE_EXHAUSTED if
+// requisite cannot be met).
+func (s *Server) reachable(want *csi.TopologyRequirement) error {
+	if s.o.Places {
+		return nil // the platform judges
+	}
+	return meets(s.o.Topology, placesOf(want))
+}
+
+// meets refuses what is reached where all of at holds, if it has to be reached
+// from places none of which lies there.
+func meets(at provisioner.Place, wanted []provisioner.Place) error {
+	covered := func(p provisioner.Place) bool {
+		return provisioner.ReachFrom(at, []provisioner.Place{p}) == provisioner.Reached
+	}
+	if len(at) == 0 || len(wanted) == 0 || slices.ContainsFunc(wanted, covered) {
+		return nil
+	}
+	return fmt.Errorf("it is wanted where %v, and can be reached where %v only: %w", wanted, at, provisioner.ErrExhausted)
+}
+
+// keepable refuses a snapshot that has to be reached from places none of which
+// its volume is reached from. One whose volume is gone is there, or never will
+// be: the platform says which.
+func (s *Server) keepable(ctx context.Context, volumeID string, wanted []provisioner.Place) error {
+	if !s.o.Places || len(wanted) == 0 {
+		return nil
+	}
+	v, err := s.o.Volumes.Get(ctx, volumeID)
+	if err != nil {
+		if errors.Is(err, provisioner.ErrNotFound) {
+			return nil
+		}
+		return err
+	}
+	may := func(p provisioner.Place) bool {
+		return provisioner.ReachFrom(p, v.AccessibleTopology) != provisioner.Elsewhere
+	}
+	if !slices.ContainsFunc(wanted, may) {
+		return fmt.Errorf("it is wanted where %v, and its volume is reached where %v only: %w", wanted, v.AccessibleTopology, provisioner.ErrExhausted)
+	}
+	return nil
+}
+
+// reachedFrom are those of the places wanted from which something is reached
+// that says own; own itself, if there are none to choose from.
+func reachedFrom(own, wanted []provisioner.Place) []provisioner.Place {
+	var out []provisioner.Place
+	for _, p := range wanted {
+		if len(own) > 0 && provisioner.ReachFrom(p, own) == provisioner.Reached {
+			out = append(out, p)
+		}
+	}
+	if len(out) == 0 {
+		return own
 	}
 	return out
 }

@@ -58,7 +58,7 @@ func (s *Server) parseSource(from *csi.VolumeContentSource) (provisioner.Source,
 // volume is a volume as CSI tells of it.
 func (s *Server) volume(v provisioner.Volume) *csi.Volume {
 	out := &csi.Volume{
-		VolumeId: v.ID, CapacityBytes: v.CapacityBytes, VolumeContext: v.Context, AccessibleTopology: s.topology(),
+		VolumeId: v.ID, CapacityBytes: v.CapacityBytes, VolumeContext: v.Context, AccessibleTopology: s.topology(v.AccessibleTopology),
 	}
 	switch {
 	case v.Source.SnapshotID != "":
@@ -103,11 +103,15 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (provisioner.VolumeSp
 	if err != nil {
 		return none, err
 	}
-	return provisioner.VolumeSpec{
+	spec := provisioner.VolumeSpec{
 		Name: req.GetName(), CapacityBytes: size, LimitBytes: limit,
 		AccessModes: csiserver.AccessModes(caps), Mode: s.platformMode(caps[0].Mode, shared),
 		Parameters: params, Mutable: req.GetMutableParameters(),
-	}, nil
+	}
+	if s.o.Places {
+		spec.AccessibleFrom = placesOf(req.GetAccessibilityRequirements())
+	}
+	return spec, nil
 }
 
 // parseSize reads a capacity range in bytes. Nothing asked is def, or the

@@ -16,6 +16,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/placement"
+	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 // passing are the taints that come and go with a node's health, or with its
@@ -62,6 +63,7 @@ func (r *Reconciler) nodes(ctx context.Context, s *survey, u use, names []string
 		n, left := judge(dpu, node, r.Clock.Now(), r.Patience)
 		n.Domain = node.Labels[cmp.Or(u.topology, r.TopologyKey)]
 		n.Unsuited = u.unsuited(node)
+		s.reach(&n, dpu)
 		if n.Free[kind] != placement.Unknown {
 			n.Free[kind] = max(0, n.Free[kind]-pending[n.Name]-u.shortOf(n.Name, kind))
 		}
@@ -123,6 +125,21 @@ func (s *survey) taken(node string) bool {
 	return slices.ContainsFunc(s.attachments, func(a *storagev1alpha1.DPUVolumeAttachment) bool {
 		return a.Spec.DPUNodeName == node && (!isOurs(a) || !a.DeletionTimestamp.IsZero())
 	})
+}
+
+// reach judges a node by whether its DPU reaches the volume.
+func (s *survey) reach(n *placement.Node, dpu *moorv1alpha1.DPUStorageNode) {
+	if s.volume.Status.State == nil || s.volume.Status.State.VolumeInfo == nil {
+		return
+	}
+	places := s.volume.Status.State.VolumeInfo.AccessibleTopology
+	switch provisioner.ReachFrom(dpu.Status.Topology, places) {
+	case provisioner.Elsewhere:
+		n.NoDPU = cmp.Or(n.NoDPU, fmt.Sprintf("its DPU does not reach the volume: it is at %v", dpu.Status.Topology))
+	case provisioner.Unclear:
+		n.Doubt = cmp.Or(n.Doubt, fmt.Sprintf("it is not known whether its DPU reaches the volume: it is at %v", dpu.Status.Topology))
+	case provisioner.Reached:
+	}
 }
 
 func (s *survey) stands(node string) bool {

@@ -136,7 +136,7 @@ func (r *Reconciler) add(ctx context.Context, s *survey, p plan) error {
 		return nil
 	}
 	var live storagev1alpha1.DPUVolumeAttachmentList
-	err := r.Live.List(ctx, &live, client.InNamespace(r.Namespace), client.MatchingLabels{storagev1alpha1.LabelReplicaOf: labelOf(s.name)})
+	err := r.Live.List(ctx, &live, client.InNamespace(r.Namespace), client.MatchingLabels{storagev1alpha1.LabelReplicaOf: kube.LabelValue(s.name)})
 	if err != nil {
 		return fmt.Errorf("list the replicas of volume %s: %w", s.name, err)
 	}
@@ -177,7 +177,7 @@ func (s *survey) replica(node string) *storagev1alpha1.DPUVolumeAttachment {
 	return &storagev1alpha1.DPUVolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: kube.AttachmentName(node, s.name), Namespace: s.volume.Namespace,
-			Labels: map[string]string{storagev1alpha1.LabelReplicaOf: labelOf(s.name)},
+			Labels: map[string]string{storagev1alpha1.LabelReplicaOf: kube.LabelValue(s.name)},
 		},
 		Spec: storagev1alpha1.DPUVolumeAttachmentSpec{
 			DPUNodeName: node, DPUVolumeName: s.name, Role: storagev1alpha1.RoleReplica,

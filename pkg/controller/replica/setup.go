@@ -88,7 +88,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 func dpuChanged(e event.UpdateEvent) bool {
 	was, is := e.ObjectOld.(*moorv1alpha1.DPUStorageNode), e.ObjectNew.(*moorv1alpha1.DPUStorageNode)
 	return !equality.Semantic.DeepEqual(was.Spec, is.Spec) || was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() ||
-		!equality.Semantic.DeepEqual(was.Status.Conditions, is.Status.Conditions) || !reflect.DeepEqual(counts(was), counts(is))
+		!equality.Semantic.DeepEqual(was.Status.Conditions, is.Status.Conditions) || !maps.Equal(was.Status.Topology, is.Status.Topology) || !reflect.DeepEqual(counts(was), counts(is))
 }
 
 // counts is what of the DPU's own words counts; its beat does not.

@@ -3,14 +3,11 @@ package replica
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -113,19 +110,9 @@ func isReplica(a *storagev1alpha1.DPUVolumeAttachment) bool {
 }
 
 func isOurs(a *storagev1alpha1.DPUVolumeAttachment) bool {
-	return isReplica(a) && a.Labels[storagev1alpha1.LabelReplicaOf] == labelOf(a.Spec.DPUVolumeName)
+	return isReplica(a) && a.Labels[storagev1alpha1.LabelReplicaOf] == kube.LabelValue(a.Spec.DPUVolumeName)
 }
 
 func attached(a *storagev1alpha1.DPUVolumeAttachment) bool {
 	return a.Status.DPUAttached != nil && *a.Status.DPUAttached
-}
-
-// labelOf is the value of LabelReplicaOf for a volume.
-func labelOf(volume string) string {
-	if len(validation.IsValidLabelValue(volume)) == 0 {
-		return volume
-	}
-	h := fnv.New128()
-	_, _ = h.Write([]byte(volume))
-	return hex.EncodeToString(h.Sum(nil))
 }

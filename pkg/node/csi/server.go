@@ -64,8 +64,9 @@ type Options struct {
 	// SharedType is the type such file systems are mounted as; "" is
 	// DefaultSharedType.
 	SharedType string
-	// Topology is where this node is; nil: volumes are reached from anywhere.
-	Topology map[string]string
+	// Topology says where this node is, or that this is not known yet; nil:
+	// volumes are reached from anywhere.
+	Topology func() (provisioner.Place, error)
 }
 
 // Server is the CSI node service.
@@ -94,8 +95,12 @@ func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 		n = defaultMaxVolumes
 	}
 	info := &csi.NodeGetInfoResponse{NodeId: s.o.NodeID, MaxVolumesPerNode: n}
-	if len(s.o.Topology) > 0 {
-		info.AccessibleTopology = &csi.Topology{Segments: s.o.Topology}
+	if s.o.Topology != nil {
+		place, err := s.o.Topology()
+		if err != nil {
+			return nil, fmt.Errorf("find out where node %q is: %w", s.o.NodeID, err)
+		}
+		info.AccessibleTopology = &csi.Topology{Segments: place}
 	}
 	return info, nil
 }

@@ -154,8 +154,11 @@ type player struct {
 	begun bool
 	// stuck gives a volume no other size than its first; refuses says so.
 	stuck, refuses bool
-	c              client.WithWatch
-	namespace      string
+	// places are from where volumes are reached; one that is wanted from others
+	// only is not bound.
+	places    []map[string]string
+	c         client.WithWatch
+	namespace string
 }
 
 // run acts after every change of a volume or an attachment until ctx ends.
@@ -281,12 +284,15 @@ func (p player) volume(ctx context.Context, v *storagev1alpha1.DPUVolume, used b
 			p.tellStuck(v)
 			return
 		}
+		if p.elsewhere(v) {
+			return
+		}
 		v.Status.Phase = storagev1alpha1.DPUVolumeBound
 		v.Status.State = &storagev1alpha1.DPUVolumeState{
 			SelectedDPUStorageVendorName: "vendor", StorageVendorPluginName: "plugin",
 			VolumeInfo: &storagev1alpha1.VolumeInfo{
 				Capacity:          corev1.ResourceList{corev1.ResourceStorage: size},
-				MutableParameters: modify(v),
+				MutableParameters: modify(v), AccessibleTopology: p.places,
 			},
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -19,11 +20,11 @@ var _ provisioner.Room = (*Room)(nil)
 
 // Capacity returns the room under the policy that parameters name; without one,
 // that of the policy which has most, since two policies may share their vendors.
-func (r *Room) Capacity(ctx context.Context, parameters map[string]string) (provisioner.Capacity, error) {
+func (r *Room) Capacity(ctx context.Context, parameters map[string]string, from provisioner.Place) (provisioner.Capacity, error) {
 	if name := parameters[ParameterPolicy]; name != "" {
-		return r.of(ctx, name)
+		return r.of(ctx, name, from)
 	}
-	most, told, err := r.most(ctx)
+	most, told, err := r.most(ctx, from)
 	if err == nil && !told {
 		err = fmt.Errorf("%w: no vendor of any DPUStoragePolicy in namespace %s tells how much room it has", provisioner.ErrUnavailable, r.options.Namespace)
 	}
@@ -31,20 +32,22 @@ func (r *Room) Capacity(ctx context.Context, parameters map[string]string) (prov
 }
 
 // most is the room of the policy that has most; told is false if none tells.
-func (r *Room) most(ctx context.Context) (most provisioner.Capacity, told bool, err error) {
+func (r *Room) most(ctx context.Context, from provisioner.Place) (most provisioner.Capacity, told bool, err error) {
 	var list storagev1alpha1.DPUStoragePolicyList
 	if err := r.options.Client.List(ctx, &list, client.InNamespace(r.options.Namespace)); err != nil {
 		return most, false, refused("list the policies", err)
 	}
 	for i := range list.Items {
-		if c := list.Items[i].Status.Capacity; c != nil && (!told || c.Available.Value() > most.Available) {
-			most, told = capacity(c), true
+		if c := list.Items[i].Status.Capacity; c != nil {
+			if here := capacity(c, from); !told || here.Available > most.Available {
+				most, told = here, true
+			}
 		}
 	}
 	return most, told, nil
 }
 
-func (r *Room) of(ctx context.Context, name string) (provisioner.Capacity, error) {
+func (r *Room) of(ctx context.Context, name string, from provisioner.Place) (provisioner.Capacity, error) {
 	policy := &storagev1alpha1.DPUStoragePolicy{}
 	found, err := kube.Find(ctx, r.options.Client, client.ObjectKey{Namespace: r.options.Namespace, Name: name}, policy)
 	switch {
@@ -55,13 +58,28 @@ func (r *Room) of(ctx context.Context, name string) (provisioner.Capacity, error
 	case policy.Status.Capacity == nil:
 		return provisioner.Capacity{}, fmt.Errorf("%w: no vendor of DPUStoragePolicy %s tells how much room it has", provisioner.ErrUnavailable, name)
 	}
-	return capacity(policy.Status.Capacity), nil
+	return capacity(policy.Status.Capacity, from), nil
 }
 
-func capacity(c *storagev1alpha1.PolicyCapacity) provisioner.Capacity {
-	out := provisioner.Capacity{Available: c.Available.Value()}
-	if c.MaximumVolumeSize != nil {
-		out.Largest = c.MaximumVolumeSize.Value()
+// capacity is the room of a policy that is reached from a place; nil: anywhere.
+// Vendors that make no difference tell of no places.
+func capacity(c *storagev1alpha1.PolicyCapacity, from provisioner.Place) provisioner.Capacity {
+	if from == nil || len(c.Places) == 0 {
+		return provisioner.Capacity{Available: c.Available.Value(), Largest: largest(c.MaximumVolumeSize)}
+	}
+	var out provisioner.Capacity
+	for i := range c.Places {
+		if p := &c.Places[i]; provisioner.ReachFrom(from, []provisioner.Place{p.Topology}) == provisioner.Reached {
+			out.Available += p.Available.Value()
+			out.Largest = max(out.Largest, largest(p.MaximumVolumeSize))
+		}
 	}
 	return out
+}
+
+func largest(q *resource.Quantity) int64 {
+	if q == nil {
+		return 0
+	}
+	return q.Value()
 }

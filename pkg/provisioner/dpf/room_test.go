@@ -41,10 +41,38 @@ func TestCapacity(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, nil, c.there...)
-			got, err := (&Room{options: Options{Client: h, Namespace: namespace}}).Capacity(t.Context(), map[string]string{ParameterPolicy: c.policy})
+			got, err := (&Room{options: Options{Client: h, Namespace: namespace}}).Capacity(t.Context(), map[string]string{ParameterPolicy: c.policy}, nil)
 			if got != c.want || !errors.Is(err, c.err) {
 				t.Errorf("got %+v, %v; want %+v, %v", got, err, c.want, c.err)
 			}
 		})
+	}
+}
+
+// TestCapacityOfAPlace: what is told of places that are reached from there, and
+// of vendors that make no difference.
+func TestCapacityOfAPlace(t *testing.T) {
+	p := policyWithRoom("p", "7Gi", "4Gi")
+	p.Status.Capacity.Places = []storagev1alpha1.PlaceCapacity{
+		{Available: resource.MustParse("1Gi")},
+		{Topology: map[string]string{"rack": "1"}, Available: resource.MustParse("2Gi"), MaximumVolumeSize: ptr.To(resource.MustParse("1Gi"))},
+		{Topology: map[string]string{"rack": "2"}, Available: resource.MustParse("4Gi"), MaximumVolumeSize: ptr.To(resource.MustParse("4Gi"))},
+	}
+	room := &Room{options: Options{Client: newHost(t, nil, p), Namespace: namespace}}
+	for name, c := range map[string]struct {
+		from provisioner.Place
+		want provisioner.Capacity
+	}{
+		"anywhere":     {nil, provisioner.Capacity{Available: 7 << 30, Largest: 4 << 30}},
+		"in a rack":    {provisioner.Place{"rack": "1", "dpu": "d"}, provisioner.Capacity{Available: 3 << 30, Largest: 1 << 30}},
+		"elsewhere":    {provisioner.Place{"rack": "9"}, provisioner.Capacity{Available: 1 << 30}},
+		"nothing told": {provisioner.Place{}, provisioner.Capacity{Available: 1 << 30}},
+	} {
+		for _, policy := range []string{"p", ""} {
+			got, err := room.Capacity(t.Context(), map[string]string{ParameterPolicy: policy}, c.from)
+			if err != nil || got != c.want {
+				t.Errorf("%s, policy %q: got %+v, %v; want %+v", name, policy, got, err, c.want)
+			}
+		}
 	}
 }

@@ -234,6 +234,9 @@ func snapshot(o *moorv1alpha1.DPUVolumeSnapshot) provisioner.Snapshot {
 		ID: o.Name, VolumeID: o.Spec.DPUVolumeName, SizeBytes: o.Status.Taken.RestoreSize.Value(),
 		Created: o.Status.Taken.Time.Time, Ready: o.Status.ReadyToUse,
 	}
+	if o.Status.Origin != nil {
+		out.AccessibleTopology = o.Status.Origin.AccessibleTopology
+	}
 	if o.Spec.Group != nil {
 		out.GroupID = o.Spec.Group.Name
 	}

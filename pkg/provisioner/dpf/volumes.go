@@ -2,6 +2,7 @@ package dpf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -61,8 +62,11 @@ func (v *Volumes) create(ctx context.Context, spec provisioner.VolumeSpec, sourc
 		if !o.DeletionTimestamp.IsZero() {
 			return false, fmt.Errorf("%w: it is being deleted", provisioner.ErrBusy)
 		}
-		return o.Status.Phase == storagev1alpha1.DPUVolumeBound, nil
+		return o.Status.Phase == storagev1alpha1.DPUVolumeBound, inaccessible(o)
 	})
+	if errors.Is(err, provisioner.ErrExhausted) {
+		return provisioner.Volume{}, misplaced(whole, v.options, v.awaiter, bound, fmt.Errorf("create volume %s: %w", spec.Name, err))
+	}
 	if err != nil {
 		err = waited(err, "create volume "+spec.Name, bound.Status.Conditions)
 		if unbegun(bound, uid) {
@@ -74,6 +78,9 @@ func (v *Volumes) create(ctx context.Context, spec provisioner.VolumeSpec, sourc
 		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w", spec.Name, err)
 	}
 	made, err := v.volume(bound, spec.Parameters)
+	if err == nil && !reached(made.AccessibleTopology, spec.AccessibleFrom) {
+		err = fmt.Errorf("create volume %s: %w: it is reached from %v, and from none of the places asked for", spec.Name, provisioner.ErrExists, made.AccessibleTopology)
+	}
 	if err == nil && !fits(made.CapacityBytes, spec) {
 		err = fmt.Errorf("create volume %s: %w: it has %d bytes; asked for are at least %d and at most %d (0: any)",
 			spec.Name, provisioner.ErrExists, made.CapacityBytes, spec.CapacityBytes, spec.LimitBytes)
@@ -167,6 +174,7 @@ func (v *Volumes) object(spec provisioner.VolumeSpec) (*storagev1alpha1.DPUVolum
 			Parameters:           parameters,
 			VolumeMode:           &mode,
 			Replication:          replicas,
+			AccessibleFrom:       spec.AccessibleFrom[:min(len(spec.AccessibleFrom), mostPlaces)],
 			MutableParameters:    maps.Clone(spec.Mutable),
 			Resources: corev1.VolumeResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(spec.CapacityBytes, resource.BinarySI)},
@@ -220,11 +228,12 @@ func (v *Volumes) volume(o *storagev1alpha1.DPUVolume, parameters map[string]str
 	out.Context[contextPlugin] = state.StorageVendorPluginName
 	size := state.VolumeInfo.Capacity[corev1.ResourceStorage]
 	out.CapacityBytes = size.Value()
+	out.AccessibleTopology = state.VolumeInfo.AccessibleTopology
 	return out, nil
 }
 
-// sameRequest compares what was asked for but the size, which is judged by what
-// was made (fits).
+// sameRequest compares what was asked for but the size and the places, which are
+// judged by what was made (fits, reached).
 func sameRequest(a, b storagev1alpha1.DPUVolumeSpec) bool {
 	return a.DPUStoragePolicyName == b.DPUStoragePolicyName &&
 		equality.Semantic.DeepEqual(a.AccessModes, b.AccessModes) &&

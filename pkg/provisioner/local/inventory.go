@@ -45,7 +45,7 @@ func (r record) entry(id string) provisioner.Entry {
 }
 
 // Capacity returns the free room of the directory's file system.
-func (f room) Capacity(_ context.Context, parameters map[string]string) (provisioner.Capacity, error) {
+func (f room) Capacity(_ context.Context, parameters map[string]string, _ provisioner.Place) (provisioner.Capacity, error) {
 	probe := provisioner.VolumeSpec{
 		Name: "probe", CapacityBytes: Granularity, Mode: provisioner.Block,
 		AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOnce}, Parameters: parameters,

@@ -81,9 +81,9 @@ type room struct {
 	next provisioner.Room
 }
 
-func (r room) Capacity(ctx context.Context, parameters map[string]string) (_ provisioner.Capacity, err error) {
+func (r room) Capacity(ctx context.Context, parameters map[string]string, from provisioner.Place) (_ provisioner.Capacity, err error) {
 	defer r.end("Capacity", &err)()
-	return r.next.Capacity(ctx, parameters)
+	return r.next.Capacity(ctx, parameters, from)
 }
 
 type expansion struct {

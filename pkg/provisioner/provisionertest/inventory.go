@@ -146,12 +146,12 @@ func inventoryNodes(t *testing.T, d DataUnderTest) {
 }
 
 func roomIsTold(t *testing.T, d DataUnderTest) {
-	c, err := d.Room.Capacity(suiteContext(t), nil)
+	c, err := d.Room.Capacity(suiteContext(t), nil, nil)
 	wantNil(t, "capacity", err)
 	if c.Available < 0 || c.Largest < 0 || c.Smallest < 0 || (c.Largest > 0 && c.Smallest > c.Largest) {
 		t.Fatalf("got %+v", c)
 	}
-	_, err = d.Room.Capacity(suiteContext(t), map[string]string{"no-such-parameter": "x"})
+	_, err = d.Room.Capacity(suiteContext(t), map[string]string{"no-such-parameter": "x"}, nil)
 	if err != nil {
 		wantError(t, "capacity for an unknown parameter", err, provisioner.ErrInvalid)
 	}

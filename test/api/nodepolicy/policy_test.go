@@ -246,6 +246,7 @@ func TestHeartbeats(t *testing.T) {
 	ready := func(n *moorv1alpha1.DPUStorageNode) {
 		n.Status.Conditions = []metav1.Condition{{Type: "Failover", Status: "True", Reason: "X", LastTransitionTime: metav1.Now()}}
 	}
+	moved := func(n *moorv1alpha1.DPUStorageNode) { n.Status.Topology = map[string]string{"rack": "9"} }
 	const only = "writes status.host of its DPUStorageNode, and nothing else"
 	for _, tc := range []struct {
 		name  string
@@ -258,6 +259,7 @@ func TestHeartbeats(t *testing.T) {
 		{"beats as nobody", func() error { return beat(h.nowhere, "a", alive) }, "must be bound to its node"},
 		{"speaks for its DPU", func() error { return beat(h.a, "a", dead) }, only},
 		{"writes conditions", func() error { return beat(h.a, "a", ready) }, only},
+		{"says where its DPU is", func() error { return beat(h.a, "a", moved) }, only},
 		{"makes another's", func() error {
 			return h.a.Create(t.Context(), &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "c"}})
 		}, "may not beat for node"},

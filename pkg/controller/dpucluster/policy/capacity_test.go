@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -44,5 +45,29 @@ func TestSum(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestPlaces: the room of each place is told apart, whatever the order.
+func TestPlaces(t *testing.T) {
+	at := func(rack, available, largest string) storagev1.CSIStorageCapacity {
+		out := storagev1.CSIStorageCapacity{Capacity: ptr.To(resource.MustParse(available)), MaximumVolumeSize: ptr.To(resource.MustParse(largest))}
+		if rack != "" {
+			out.NodeTopology = &metav1.LabelSelector{MatchLabels: map[string]string{"rack": rack}}
+		}
+		return out
+	}
+	told := []storagev1.CSIStorageCapacity{at("2", "1Gi", "1Gi"), at("", "8Gi", "3Gi"), at("1", "2Gi", "2Gi"), at("2", "4Gi", "512Mi")}
+	want := []storagev1alpha1.PlaceCapacity{
+		{Available: resource.MustParse("8Gi"), MaximumVolumeSize: ptr.To(resource.MustParse("3Gi"))},
+		{Topology: map[string]string{"rack": "1"}, Available: resource.MustParse("2Gi"), MaximumVolumeSize: ptr.To(resource.MustParse("2Gi"))},
+		{Topology: map[string]string{"rack": "2"}, Available: resource.MustParse("5Gi"), MaximumVolumeSize: ptr.To(resource.MustParse("1Gi"))},
+	}
+	for range len(told) {
+		got := sum(told)
+		if diff := cmp.Diff(want, got.Places); diff != "" || got.Available.Value() != 15<<30 {
+			t.Errorf("available %v (-want +got):\n%s", got.Available, diff)
+		}
+		told = append(told[1:], told[0])
 	}
 }

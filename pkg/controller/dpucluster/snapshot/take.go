@@ -74,10 +74,19 @@ func (r *Reconciler) place(ctx context.Context, s *moorv1alpha1.StorageSnapshot)
 		s.Spec.Origin = &moorv1alpha1.SnapshotOrigin{
 			StorageVendorName: volume.Spec.Volume.StorageVendorName, CSIDriverName: volume.Spec.Volume.CSIReference.CSIDriverName,
 			VolumeSnapshotClassName: class, ClaimName: volume.Spec.Volume.CSIReference.PVCRef.Name,
-			VolumeMode: ptr.Deref(volume.Spec.Request.VolumeMode, ""),
+			VolumeMode: ptr.Deref(volume.Spec.Request.VolumeMode, ""), AccessibleTopology: reach(volume),
 		}
 	})
 	return err
+}
+
+// mostPlaces is how many places a snapshot remembers.
+const mostPlaces = 256
+
+// reach are the places from which a volume is reached.
+func reach(volume *storagev1alpha1.Volume) []map[string]string {
+	places := volume.Spec.Volume.AccessibleTopology
+	return places[:min(len(places), mostPlaces)]
 }
 
 func (r *Reconciler) class(ctx context.Context, s *moorv1alpha1.StorageSnapshot, driver string) (string, error) {

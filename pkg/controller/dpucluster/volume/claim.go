@@ -38,7 +38,11 @@ func (r *Reconciler) claim(ctx context.Context, v *storagev1alpha1.Volume) (*cor
 		if err != nil {
 			return nil, err
 		}
-		claim = desiredClaim(v, from)
+		dpu, err := r.selected(ctx, v, from)
+		if err != nil {
+			return nil, err
+		}
+		claim = desiredClaim(v, from, dpu)
 		if _, err := kube.CreateLive(ctx, r.Client, r.Live, claim); err != nil {
 			return nil, err
 		}
@@ -63,7 +67,8 @@ func (r *Reconciler) waitForClaim(ctx context.Context, v *storagev1alpha1.Volume
 
 // waitForVendor says why the claim is not bound, as far as this can be known
 // here: a StorageClass that waits for a pod waits forever, since no pod of the
-// DPU cluster uses the claim.
+// DPU cluster uses the claim, unless a DPU was selected for it. csi-provisioner
+// takes the selection back when the vendor cannot make the volume for that DPU.
 func (r *Reconciler) waitForVendor(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	class := &storagev1.StorageClass{}
 	found, err := kube.Find(ctx, r.Client, types.NamespacedName{Name: *claim.Spec.StorageClassName}, class)
@@ -72,14 +77,15 @@ func (r *Reconciler) waitForVendor(ctx context.Context, claim *corev1.Persistent
 		return err
 	case !found:
 		return kube.WaitFor("the vendor's PersistentVolumeClaim %s needs StorageClass %s, which does not exist any more", claim.Name, *claim.Spec.StorageClassName)
-	case class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer:
-		return kube.WaitFor("the vendor's PersistentVolumeClaim %s will never be bound: StorageClass %s has volumeBindingMode "+
-			"WaitForFirstConsumer; it has to be Immediate", claim.Name, class.Name)
+	case late(class) && claim.Annotations[annSelectedNode] == "":
+		return nowhere("the vendor's PersistentVolumeClaim %s will never be bound: StorageClass %s has volumeBindingMode "+
+			"WaitForFirstConsumer; it has to be Immediate, or a DPU has to have the vendor's driver, whose CSI controller can make the volume for it",
+			claim.Name, class.Name)
 	}
 	return kube.WaitSince(claim.CreationTimestamp.Time, "waiting for the vendor's PersistentVolumeClaim %s", claim.Name)
 }
 
-func desiredClaim(v *storagev1alpha1.Volume, from *origin) *corev1.PersistentVolumeClaim {
+func desiredClaim(v *storagev1alpha1.Volume, from *origin, dpu string) *corev1.PersistentVolumeClaim {
 	capacity := v.Spec.Request.CapacityRange
 	resources := corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: *capacity.Request}}
 	if capacity.Limit != nil {
@@ -103,6 +109,9 @@ func desiredClaim(v *storagev1alpha1.Volume, from *origin) *corev1.PersistentVol
 	if from != nil {
 		claim.Spec.DataSource = from.data
 	}
+	if dpu != "" {
+		claim.Annotations = map[string]string{annSelectedNode: dpu}
+	}
 	return claim
 }
 
@@ -122,7 +131,11 @@ func (r *Reconciler) adopt(ctx context.Context, v *storagev1alpha1.Volume, claim
 		return kube.WaitFor("PersistentVolume %s of PersistentVolumeClaim %s is not a CSI volume: StorageClass %s has to be served by a CSI driver",
 			pv.Name, claim.Name, *claim.Spec.StorageClassName)
 	}
-	if _, err := kube.Patch(ctx, r.Client, v, func(v *storagev1alpha1.Volume) { describe(v, pv) }); err != nil {
+	places, err := r.reach(ctx, v, pv)
+	if err != nil {
+		return err
+	}
+	if _, err := kube.Patch(ctx, r.Client, v, func(v *storagev1alpha1.Volume) { describe(v, pv, places) }); err != nil {
 		return fmt.Errorf("record PersistentVolume %s: %w", pv.Name, err)
 	}
 	return nil
@@ -133,7 +146,26 @@ func boundTo(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) b
 	return ref != nil && ref.Name == claim.Name && ref.Namespace == claim.Namespace && (ref.UID == "" || ref.UID == claim.UID)
 }
 
-func describe(v *storagev1alpha1.Volume, pv *corev1.PersistentVolume) {
+// reach is from where the volume is reached. It is found out once: what the
+// vendor made stays where it is, and its words for that place may come and go
+// with the drivers on the DPUs.
+func (r *Reconciler) reach(ctx context.Context, v *storagev1alpha1.Volume, pv *corev1.PersistentVolume) ([]map[string]string, error) {
+	if pv.Spec.NodeAffinity == nil || v.Spec.Volume.AccessibleTopology != nil {
+		return v.Spec.Volume.AccessibleTopology, nil
+	}
+	dpus, err := r.dpus(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if v.Spec.Volume.ID == "" {
+		if err := fits(v, pv, dpus); err != nil {
+			return nil, err
+		}
+	}
+	return placesOf(pv.Spec.NodeAffinity, dpus)
+}
+
+func describe(v *storagev1alpha1.Volume, pv *corev1.PersistentVolume, places []map[string]string) {
 	made := &v.Spec.Volume
 	capacity := pv.Spec.Capacity[corev1.ResourceStorage]
 	made.ID = string(v.UID)
@@ -141,6 +173,7 @@ func describe(v *storagev1alpha1.Volume, pv *corev1.PersistentVolume) {
 	made.AccessModes = pv.Spec.AccessModes
 	made.ReclaimPolicy = pv.Spec.PersistentVolumeReclaimPolicy
 	made.VolumeAttributes = pv.Spec.CSI.VolumeAttributes
+	made.AccessibleTopology = places
 	if v.Labels == nil {
 		v.Labels = map[string]string{}
 	}

@@ -102,8 +102,13 @@ func (r *Reconciler) vendor(ctx context.Context, v *storagev1alpha1.Volume, poli
 			return nil, nil, err
 		}
 	}
+	return r.classOf(ctx, v.Namespace, name, policy)
+}
+
+// classOf reads a vendor and its StorageClass.
+func (r *Reconciler) classOf(ctx context.Context, namespace, name string, policy *storagev1alpha1.StoragePolicy) (*storagev1alpha1.StorageVendor, *storagev1.StorageClass, error) {
 	vendor, class := &storagev1alpha1.StorageVendor{}, &storagev1.StorageClass{}
-	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: v.Namespace, Name: name}, vendor); err != nil {
+	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, vendor); err != nil {
 		return nil, nil, fmt.Errorf("read StorageVendor %s of the valid StoragePolicy %s: %w", name, policy.Name, err)
 	}
 	if err := r.Client.Get(ctx, types.NamespacedName{Name: vendor.Spec.StorageClassName}, class); err != nil {
@@ -113,9 +118,13 @@ func (r *Reconciler) vendor(ctx context.Context, v *storagev1alpha1.Volume, poli
 }
 
 func (r *Reconciler) choose(ctx context.Context, v *storagev1alpha1.Volume, policy *storagev1alpha1.StoragePolicy) (string, error) {
+	vendors, err := r.able(ctx, v, policy)
+	if err != nil {
+		return "", err
+	}
 	return r.choices.choose(client.ObjectKeyFromObject(v), func(made map[types.NamespacedName]string) (string, error) {
-		candidates := make([]Candidate, len(policy.Spec.StorageVendors))
-		for i, name := range policy.Spec.StorageVendors {
+		candidates := make([]Candidate, len(vendors))
+		for i, name := range vendors {
 			n, err := r.countVolumes(ctx, v.Namespace, name, made)
 			if err != nil {
 				return "", err

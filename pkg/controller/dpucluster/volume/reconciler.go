@@ -68,6 +68,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&storagev1alpha1.Volume{}).
 		Owns(&corev1.PersistentVolumeClaim{}).
 		Watches(&storagev1alpha1.StoragePolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofDPU), builder.WithPredicates(relabelled)).
+		Watches(&storagev1.CSINode{}, handler.EnqueueRequestsFromMapFunc(r.ofDPU), builder.WithPredicates(relabelled)).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofPV)).
 		Watches(&storagev1alpha1.VolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment),
@@ -124,11 +126,11 @@ func (r *Reconciler) report(ctx context.Context, v *storagev1alpha1.Volume, now 
 		return ctrl.Result{}, outcome
 	}
 	words, keepBack, failure := kube.Settle(outcome, r.Clock.Now(), Grace)
-	if keepBack > 0 {
+	if keepBack > 0 && !v.Status.Unreachable {
 		return ctrl.Result{RequeueAfter: keepBack}, nil
 	}
 	_, err := kube.PatchStatus(ctx, r.Client, v, func(v *storagev1alpha1.Volume) {
-		v.Status.Message = words
+		v.Status.Message, v.Status.Unreachable = words, isUnreachable(outcome)
 		v.Status.Expansion, v.Status.Modification = now.expansion, now.modification
 		switch {
 		case outcome == nil && v.DeletionTimestamp.IsZero():

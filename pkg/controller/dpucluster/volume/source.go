@@ -23,6 +23,8 @@ type origin struct {
 	vendor string
 	// words name it in the DPU cluster.
 	words string
+	// places from which it is reached; none: from everywhere.
+	places []map[string]string
 	// data is what the vendor's claim names as its source.
 	data *corev1.TypedLocalObjectReference
 }
@@ -54,7 +56,7 @@ func (r *Reconciler) ofVolume(ctx context.Context, key types.NamespacedName) (*o
 		return nil, kube.WaitFor("waiting for Volume %s, of which it is to be a copy, to become Available", key.Name)
 	}
 	return &origin{
-		vendor: source.Spec.Volume.StorageVendorName, words: "Volume " + key.Name,
+		vendor: source.Spec.Volume.StorageVendorName, words: "Volume " + key.Name, places: source.Spec.Volume.AccessibleTopology,
 		data: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: claimKey(source).Name},
 	}, nil
 }
@@ -71,7 +73,7 @@ func (r *Reconciler) ofSnapshot(ctx context.Context, key types.NamespacedName) (
 		return nil, kube.WaitFor("waiting for StorageSnapshot %s, of which it is to be made, to become ready: %s", key.Name, source.Status.Message)
 	}
 	return &origin{
-		vendor: source.Spec.Origin.StorageVendorName, words: "StorageSnapshot " + key.Name,
+		vendor: source.Spec.Origin.StorageVendorName, words: "StorageSnapshot " + key.Name, places: source.Spec.Origin.AccessibleTopology,
 		data: &corev1.TypedLocalObjectReference{
 			APIGroup: ptr.To(snapshotv1.GroupName), Kind: "VolumeSnapshot", Name: source.Status.VolumeSnapshotName,
 		},

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -133,7 +135,45 @@ func TestWakes(t *testing.T) {
 	w := world.New(t, Index)
 	w.AddHost(world.Node("a"), world.Node("b"))
 	r := &Reconciler{Clusters: w.Clusters}
-	if got := r.ofDPU(t.Context(), dpu(1)); len(got) != 1 || got[0].Name != "a" {
+	if got := ofDPU[*moorv1alpha1.DPUStorageNode](r)(t.Context(), dpu(1)); len(got) != 1 || got[0].Name != "a" {
 		t.Errorf("dpu-a wakes %v", got)
 	}
+}
+
+// TestPlace: where a DPU is, is told as far as its drivers announce it, also of
+// one that has not beaten yet; and again when that changes.
+func TestPlace(t *testing.T) {
+	w, pass := open(t)
+	w.AddHost(world.Node("a"))
+	wants := func(want map[string]string) {
+		t.Helper()
+		pass()
+		got, _ := world.Read(w, w.Host, world.Node("a"))
+		if diff := cmp.Diff(want, got.Status.Topology); diff != "" {
+			t.Errorf("the place (-want +got):\n%s", diff)
+		}
+		before := w.Writes()
+		pass()
+		if n := w.Writes() - before; n != 0 {
+			t.Errorf("a pass over what has not changed wrote %d times", n)
+		}
+	}
+	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a"})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "dpu-a", Labels: map[string]string{
+		"rack": "1", "row": "2", "colour": "red", corev1.LabelHostname: "dpu-a",
+	}}}
+	drivers := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "dpu-a"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
+		{Name: "x", NodeID: "dpu-a", TopologyKeys: []string{"rack", "unlabelled"}}, {Name: "y", NodeID: "dpu-a", TopologyKeys: []string{"row", corev1.LabelHostname}}, {Name: "z", NodeID: "dpu-a"},
+	}}}
+	w.AddDPU(node)
+	if err := w.DPU.Create(t.Context(), drivers); err != nil {
+		t.Fatal(err)
+	}
+	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a", "rack": "1", "row": "2"})
+	world.Change(w, w.DPU, node, func(n *corev1.Node) { n.Labels["rack"] = "7" })
+	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a", "rack": "7", "row": "2"})
+	if err := w.DPU.Delete(t.Context(), drivers); err != nil {
+		t.Fatal(err)
+	}
+	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a"})
 }

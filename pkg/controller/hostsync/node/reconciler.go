@@ -1,15 +1,18 @@
 // Package node copies the DPU's half of a DPUStorageNode from the DPU cluster
 // to the host cluster, where a DPU has no credentials: what changes at once,
-// mere beats rarely.
+// mere beats rarely; and with it where the DPU is, as its Node there tells.
 package node
 
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -37,7 +40,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("dpustoragenode").
 		For(&moorv1alpha1.DPUStorageNode{}).
 		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &moorv1alpha1.DPUStorageNode{},
-			handler.TypedEnqueueRequestsFromMapFunc(r.ofDPU))).
+			handler.TypedEnqueueRequestsFromMapFunc(ofDPU[*moorv1alpha1.DPUStorageNode](r)))).
+		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &corev1.Node{},
+			handler.TypedEnqueueRequestsFromMapFunc(ofDPU[*corev1.Node](r)), predicate.TypedFuncs[*corev1.Node]{UpdateFunc: relabelled})).
+		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &storagev1.CSINode{},
+			handler.TypedEnqueueRequestsFromMapFunc(ofDPU[*storagev1.CSINode](r)))).
 		Complete(kube.Retrying(r))
 }
 
@@ -50,14 +57,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	there := &moorv1alpha1.DPUStorageNode{}
 	found, err = kube.Find(ctx, r.Clusters.DPU, client.ObjectKey{Name: node.Spec.DPUName}, there)
-	if err != nil || !found {
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if !tells(node.Status.DPU, there.Status.DPU) {
-		return ctrl.Result{}, nil
+	place, err := r.place(ctx, node.Spec.DPUName)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	_, err = kube.PatchStatus(ctx, r.Clusters.Host, node, func(n *moorv1alpha1.DPUStorageNode) {
-		n.Status.DPU = there.Status.DPU
+		n.Status.Topology = place
+		if found && tells(n.Status.DPU, there.Status.DPU) {
+			n.Status.DPU = there.Status.DPU
+		}
 	})
 	return ctrl.Result{}, err
 }
@@ -81,10 +92,12 @@ func tells(here, there *moorv1alpha1.DPUState) bool {
 	return !equality.Semantic.DeepEqual(a, b)
 }
 
-func (r *Reconciler) ofDPU(ctx context.Context, o *moorv1alpha1.DPUStorageNode) []reconcile.Request {
-	var nodes moorv1alpha1.DPUStorageNodeList
-	if err := r.Clusters.Host.List(ctx, &nodes, client.MatchingFields{indexDPU: o.Name}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list the node of a DPU", "dpu", o.Name)
+func ofDPU[T client.Object](r *Reconciler) handler.TypedMapFunc[T, reconcile.Request] {
+	return func(ctx context.Context, o T) []reconcile.Request {
+		var nodes moorv1alpha1.DPUStorageNodeList
+		if err := r.Clusters.Host.List(ctx, &nodes, client.MatchingFields{indexDPU: o.GetName()}); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "list the node of a DPU", "dpu", o.GetName())
+		}
+		return hostsync.Requests(nodes.Items)
 	}
-	return hostsync.Requests(nodes.Items)
 }

@@ -66,3 +66,14 @@ func tellHealth(c kube.Conditions, wrong string) {
 		c.True(storagev1alpha1.ConditionHealthy)
 	}
 }
+
+// tellAccess says of a volume that is not there yet that it cannot be had where
+// it is to be reached. One of which that was never said needs no condition.
+func tellAccess(c kube.Conditions, v *storagev1alpha1.DPUVolume, m *storagev1alpha1.Volume) {
+	switch {
+	case m != nil && m.Status.Unreachable && v.Status.Phase != storagev1alpha1.DPUVolumeBound:
+		c.False(storagev1alpha1.ConditionAccessible, storagev1alpha1.ReasonFailure, m.Status.Message)
+	case meta.FindStatusCondition(*c.List, storagev1alpha1.ConditionAccessible) != nil:
+		c.True(storagev1alpha1.ConditionAccessible)
+	}
+}

@@ -33,6 +33,7 @@ func mirrorOf(volume *storagev1alpha1.DPUVolume, c hostsync.Clusters) *storagev1
 				AccessModes: slices.Clone(volume.Spec.AccessModes),
 				VolumeMode:  volume.Spec.VolumeMode,
 
+				AccessibleFrom:    volume.Spec.AccessibleFrom,
 				MutableParameters: maps.Clone(volume.Spec.MutableParameters),
 			},
 			StorageParameters: parameters,
@@ -94,6 +95,7 @@ func report(v *storagev1alpha1.DPUVolume, s seen, c hostsync.Clusters) {
 		tellChanges(conditions, v, s.mirror)
 		tellHealth(conditions, s.mirror.Status.Message)
 	}
+	tellAccess(conditions, v, s.mirror)
 	conditions.Reconciled(storagev1alpha1.ConditionDPUVolumeReconciled, s.failure, s.waiting)
 	conditions.Summarize(storagev1alpha1.ConditionReady,
 		storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ConditionScheduled, storagev1alpha1.ConditionBound)
@@ -120,7 +122,7 @@ func stateOf(v *storagev1alpha1.DPUVolume, m *storagev1alpha1.Volume, c hostsync
 	if m.Status.State == storagev1alpha1.VolumeAvailable {
 		state.VolumeInfo = &storagev1alpha1.VolumeInfo{
 			AccessModes: source.AccessModes, VolumeMode: m.Spec.Request.VolumeMode, VolumeAttributes: source.VolumeAttributes,
-			MutableParameters: source.MutableParameters,
+			MutableParameters: source.MutableParameters, AccessibleTopology: source.AccessibleTopology,
 		}
 		if source.Capacity != nil {
 			state.VolumeInfo.Capacity = corev1.ResourceList{corev1.ResourceStorage: *source.Capacity}

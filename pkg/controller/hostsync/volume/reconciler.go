@@ -114,6 +114,10 @@ func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolum
 		return seen{waiting: fmt.Sprintf("Volume %s in DPU cluster %s does not begin as the copy that is asked for: apply crds/dpu there, delete this volume, and ask again",
 			mirror.Name, r.Clusters.DPUClusterName)}, nil
 	}
+	if !equality.Semantic.DeepEqual(mirror.Spec.Request.AccessibleFrom, volume.Spec.AccessibleFrom) {
+		return seen{waiting: fmt.Sprintf("Volume %s in DPU cluster %s does not say from where it is to be reached: apply crds/dpu there, delete this volume, and ask again",
+			mirror.Name, r.Clusters.DPUClusterName)}, nil
+	}
 	return seen{mirror: mirror}, r.follow(ctx, volume, mirror)
 }
 

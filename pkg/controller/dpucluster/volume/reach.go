@@ -1,0 +1,176 @@
+package volume
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+)
+
+// mostPlaces is how many places a volume may be reached from in words of keys;
+// beyond that DPUs are named.
+const mostPlaces = 256
+
+// dpu is a node of the DPU cluster, and which drivers it has.
+type dpu struct {
+	node *corev1.Node
+	// keys are the topology keys of each driver there.
+	keys map[string][]string
+}
+
+// dpusOf joins nodes with what their kubelets say of drivers. The order is that
+// of the nodes' names.
+func dpusOf(nodes []corev1.Node, known []storagev1.CSINode) []dpu {
+	drivers := map[string]map[string][]string{}
+	for i := range known {
+		of := map[string][]string{}
+		for _, d := range known[i].Spec.Drivers {
+			of[d.Name] = d.TopologyKeys
+		}
+		drivers[known[i].Name] = of
+	}
+	out := make([]dpu, len(nodes))
+	for i := range nodes {
+		out[i] = dpu{node: &nodes[i], keys: drivers[nodes[i].Name]}
+	}
+	slices.SortFunc(out, func(a, b dpu) int { return strings.Compare(a.node.Name, b.node.Name) })
+	return out
+}
+
+// at reports whether the DPU lies in a place.
+func (d dpu) at(place map[string]string) bool {
+	for k, v := range place {
+		have, told := d.node.Labels[k]
+		if k == moorv1alpha1.TopologyDPU {
+			have, told = kube.LabelValue(d.node.Name), true
+		}
+		if !told || have != v {
+			return false
+		}
+	}
+	return true
+}
+
+// atOneOf is the index of the first place that the DPU lies in; -1 if it lies
+// in none. Where no place is named, that is 0.
+func (d dpu) atOneOf(places []map[string]string) int {
+	if len(places) == 0 {
+		return 0
+	}
+	return slices.IndexFunc(places, d.at)
+}
+
+// reaches reports whether a volume with that node affinity is reached from the
+// DPU.
+func (d dpu) reaches(affinity *corev1.VolumeNodeAffinity) (bool, error) {
+	if affinity == nil || affinity.Required == nil {
+		return true, nil
+	}
+	ok, err := schedulinghelpers.MatchNodeSelectorTerms(d.node, affinity.Required)
+	if err != nil {
+		return false, fmt.Errorf("read the node affinity of the PersistentVolume: %w", err)
+	}
+	return ok, nil
+}
+
+// placesOf puts a node affinity into places: those of the keys that drivers
+// announce, or, where these cannot say it, the DPUs that it allows now. None is
+// everywhere; a volume that no DPU reaches is an error.
+func placesOf(affinity *corev1.VolumeNodeAffinity, dpus []dpu) ([]map[string]string, error) {
+	if affinity == nil || affinity.Required == nil {
+		return nil, nil
+	}
+	if places, ok := spelled(affinity.Required, announced(dpus)); ok {
+		return places, nil
+	}
+	var out []map[string]string
+	for _, d := range dpus {
+		ok, err := d.reaches(affinity)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out = append(out, map[string]string{moorv1alpha1.TopologyDPU: kube.LabelValue(d.node.Name)})
+		}
+	}
+	if len(out) == 0 {
+		return nil, nowhere("no DPU reaches it: none has what the node affinity of the vendor's PersistentVolume asks for")
+	}
+	return out, nil
+}
+
+// announced are the topology keys that hosts have too. The name of a machine is
+// none: a host has its own.
+func announced(dpus []dpu) map[string]bool {
+	out := map[string]bool{}
+	for _, d := range dpus {
+		for _, keys := range d.keys {
+			for _, k := range keys {
+				out[k] = k != corev1.LabelHostname
+			}
+		}
+	}
+	return out
+}
+
+// spelled writes out a selector, which is any of its terms, each of which is
+// all of its requirements; false if it says what places with those keys cannot.
+func spelled(selector *corev1.NodeSelector, keys map[string]bool) ([]map[string]string, bool) {
+	var out []map[string]string
+	for _, term := range selector.NodeSelectorTerms {
+		if len(term.MatchFields) > 0 || len(term.MatchExpressions) == 0 {
+			return nil, false
+		}
+		places := []map[string]string{{}}
+		for _, e := range term.MatchExpressions {
+			if e.Operator != corev1.NodeSelectorOpIn || !keys[e.Key] {
+				return nil, false
+			}
+			places = spread(places, e.Key, e.Values)
+		}
+		out = append(out, places...)
+		if len(out) > mostPlaces {
+			return nil, false
+		}
+	}
+	return out, len(out) > 0
+}
+
+// spread is each place with each of the values.
+func spread(places []map[string]string, key string, values []string) []map[string]string {
+	var out []map[string]string
+	for _, p := range places {
+		for _, v := range values[:min(len(values), mostPlaces+1)] {
+			one := maps.Clone(p)
+			one[key] = v
+			if have, twice := p[key]; !twice || have == v {
+				out = append(out, one)
+			}
+		}
+	}
+	return out[:min(len(out), mostPlaces+1)]
+}
+
+// inWords names places, not too many of them.
+func inWords(places []map[string]string) string {
+	const most = 3
+	var out []string
+	for _, p := range places[:min(len(places), most)] {
+		var one []string
+		for _, k := range slices.Sorted(maps.Keys(p)) {
+			one = append(one, k+"="+p[k])
+		}
+		out = append(out, strings.Join(one, ","))
+	}
+	if more := len(places) - most; more > 0 {
+		out = append(out, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(out, "; ")
+}
