@@ -32,8 +32,7 @@ import (
 // happens to a device that is mounted or that another mkfs still writes to.
 const (
 	tailBytes = 1 << 20
-	// minBytes is the smallest device that gets a file system; mkfs.xfs
-	// itself wants 300 MiB.
+	// minBytes is the smallest device that gets a file system.
 	minBytes  = 8 << 20
 	markBytes = aligned
 	markMagic = "moor: a format began here and did not end"
@@ -44,6 +43,8 @@ type maker struct {
 	program string
 	args    func(path string, bytes int64) []string
 	remains []string
+	// least is the smallest device in bytes that holds what mkfs takes, and the mark.
+	least int64
 }
 
 // kib is a size for mke2fs, which reads the suffix k as KiB.
@@ -58,6 +59,7 @@ var makers = map[string]maker{
 			return []string{"-q", "-F", "-m", "0", "-E", "nodiscard", path, kib(bytes)}
 		},
 		remains: []string{"ext4", "ext3", "ext2", "ext4dev", "jbd"},
+		least:   minBytes,
 	},
 	"xfs": {
 		program: "mkfs.xfs",
@@ -65,8 +67,13 @@ var makers = map[string]maker{
 			return []string{"-q", "-f", "-K", "-d", "size=" + strconv.FormatInt(bytes-bytes%aligned, 10), path}
 		},
 		remains: []string{"xfs", "xfs_external_log"},
+		least:   300<<20 + tailBytes,
 	},
 }
+
+// LeastBytes is the size in bytes of the smallest device on which Ensure can make
+// a file system of the type; 0 for a type that it does not make.
+func LeastBytes(fsType string) int64 { return makers[fsType].least }
 
 // Formatter makes file systems on blank devices.
 type Formatter struct {

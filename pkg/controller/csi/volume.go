@@ -96,6 +96,9 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (provisioner.VolumeSp
 		return none, err
 	}
 	size, limit, err := parseSize(req.GetCapacityRange(), s.o.DefaultBytes)
+	if err == nil && !shared {
+		size, err = fitting(size, limit, caps)
+	}
 	if err != nil {
 		return none, err
 	}
@@ -112,23 +115,6 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (provisioner.VolumeSp
 		spec.AccessibleFrom = placesOf(req.GetAccessibilityRequirements())
 	}
 	return spec, nil
-}
-
-// parseSize reads a capacity range in bytes. Nothing asked is def, or the
-// limit if that is smaller.
-func parseSize(r *csi.CapacityRange, def int64) (size, limit int64, err error) {
-	size, limit = r.GetRequiredBytes(), r.GetLimitBytes()
-	switch {
-	case size < 0 || limit < 0:
-		return 0, 0, csiserver.Invalid("the size may not be negative: required %d, limit %d bytes", size, limit)
-	case limit > 0 && size > limit:
-		return 0, 0, fmt.Errorf("required are %d bytes, more than the limit of %d: %w", size, limit, provisioner.ErrOutOfRange)
-	case size == 0 && limit > 0:
-		return min(def, limit), limit, nil
-	case size == 0:
-		return def, 0, nil
-	}
-	return size, limit, nil
 }
 
 // DeleteVolume removes the volume; one that is gone is success.
