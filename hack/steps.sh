@@ -103,9 +103,10 @@ e2e_on_bed() {
 conformance() {
 	up fast && conformance_ready || return
 	local code=0 definition
-	for definition in ${DEFINITIONS:-virtiofs xfs nvme}; do
+	for definition in ${DEFINITIONS:-virtiofs xfs block nvme}; do
 		case "$definition" in
 		xfs) suite xfs "${FOCUS:-expan}" ;;
+		block) suite block "${FOCUS:-block volmode.*pods on different node}" ;;
 		*) suite "$definition" "${FOCUS:-}" ;;
 		esac || code=1
 	done
