@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -36,14 +35,9 @@ while :; do
 done`
 
 // expand measures how long it takes until a pod that runs has more room, from
-// the change of its claim on. A kubelet looks at a running pod once a minute by
-// default, which says nothing of Moor, so that has a name of its own. The starts
-// are spread over the period of the fast profile.
+// the change of its claim on. The starts are spread over the period in which the
+// kubelets of the fast profile look by themselves.
 func (b *bench) expand(ctx context.Context) error {
-	name := "expand.pod"
-	if b.bed.Options().KubeletProfile == devcluster.ProfileStock {
-		name += ".stock"
-	}
 	pvc, log, err := b.growing(ctx)
 	if err != nil {
 		return err
@@ -63,7 +57,7 @@ func (b *bench) expand(ctx context.Context) error {
 			took = append(took, millis(d))
 		}
 	}
-	b.add(median(b.inMode(name), unitMillis, took))
+	b.add(median(b.inMode("expand.pod"), unitMillis, took))
 	return nil
 }
 

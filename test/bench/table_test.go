@@ -20,7 +20,6 @@ func TestVerdict(t *testing.T) {
 		{"snapshot.1gib", 1_001, "MISSED"},
 		{"clone.1gib", 2_000, "ok"},
 		{"expand.pod.node", 10_001, "MISSED"},
-		{"expand.pod.stock", 60_000, ""},
 		{"list.volumes1000", 201, "MISSED"},
 		{"list.volumes50", 201, ""},
 		{"pod.new_volume", 9_000, "ok"},
