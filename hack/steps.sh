@@ -39,11 +39,17 @@ up() {
 
 bed() { up fast && sanity_on_bed && e2e_on_bed -ginkgo.label-filter='!slow' && by_node -ginkgo.focus="$NODE_MODE_CORE"; }
 sanity() { up fast && sanity_on_bed; }
-e2e() { up fast && conformance_ready && suite nvme "$SUITE_CORE" && e2e_on_bed && by_node; }
+e2e() { up fast && conformance_ready && suite nvme "$SUITE_CORE" && e2e_on_bed && by_node && by_topology; }
 
 # by_node makes the bed anew with hosts that ask for volumes by themselves, and
 # runs what is labelled for both modes.
 by_node() { up fast --attach-mode=node && e2e_on_bed -ginkgo.label-filter=attach-mode "$@"; }
+
+# by_topology makes the bed anew with storage that is at a place, and runs what is
+# about places.
+by_topology() {
+	up fast --topology && e2e_on_bed -ginkgo.label-filter=topology && sanity_on_bed -ginkgo.focus='accessibility|CreateVolume|NodeGetInfo|Identity'
+}
 
 # What of that even the quickest run has to try.
 NODE_MODE_CORE='asks for its volumes by itself|when the host loses power'
@@ -87,7 +93,7 @@ sanity_on_bed() {
 	for access in mount block; do
 		echo "--- csi-sanity, $access"
 		bin/moor-dev exec host-1 -- "$PWD/bin/sanity.test" -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.flake-attempts=2 \
-			-access=$access -controller="unix://$HUB/csi.sock" -node="unix://$NODE" || return
+			-access=$access -controller="unix://$HUB/csi.sock" -node="unix://$NODE" "$@" || return
 	done
 }
 

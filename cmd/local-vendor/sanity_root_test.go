@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,7 +13,8 @@ import (
 	"github.com/onsi/gomega"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/protobuf/proto"
+
+	"github.com/moor-storage/moor/test/kit"
 )
 
 // specsOfSanity is how many specs csi-test v5.6.0 has, one of which it never
@@ -43,16 +43,6 @@ func TestSanity(t *testing.T) {
 	}
 }
 
-// sized has every answer know its encoded size, as every request does once it
-// was sent: one spec compares the two with reflect.DeepEqual, which sees that.
-func sized(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	err := invoke(ctx, method, req, reply, cc, opts...)
-	if m, ok := reply.(proto.Message); ok && err == nil {
-		_, err = proto.Marshal(m)
-	}
-	return err
-}
-
 // sanityDriver runs a driver and returns how to test it.
 func sanityDriver(t *testing.T, access string) *sanity.TestConfig {
 	t.Helper()
@@ -69,7 +59,7 @@ func sanityDriver(t *testing.T, access string) *sanity.TestConfig {
 	config.Address = endpoint
 	config.DialOptions = []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
-		grpc.WithUnaryInterceptor(sized),
+		grpc.WithUnaryInterceptor(kit.Sized),
 	}
 	config.ControllerDialOptions = config.DialOptions
 	config.TargetPath, config.StagingPath = filepath.Join(dir, "target"), filepath.Join(dir, "staging")

@@ -97,10 +97,13 @@ func (o *options) runNode(ctx context.Context) error {
 	if o.node.heartbeat {
 		go func() { cancel(o.beat(ctx, dpu)) }()
 	}
+	// The sum of what all instances can do (CSI spec, GetPluginCapabilities).
+	services := []csispec.PluginCapability_Service_Type{csispec.PluginCapability_Service_CONTROLLER_SERVICE, csispec.PluginCapability_Service_GROUP_CONTROLLER_SERVICE}
+	if o.topology {
+		services = append(services, csispec.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS, csispec.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS)
+	}
 	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {
-		// The sum of what all instances can do (CSI spec, GetPluginCapabilities).
-		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, nil,
-			csispec.PluginCapability_Service_CONTROLLER_SERVICE, csispec.PluginCapability_Service_GROUP_CONTROLLER_SERVICE))
+		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, nil, services...))
 		csispec.RegisterNodeServer(s, server)
 	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})
 	return ended(ctx, err)

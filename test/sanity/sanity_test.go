@@ -22,6 +22,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/moor-storage/moor/test/kit"
 )
 
 var (
@@ -74,6 +76,8 @@ func TestSanity(t *testing.T) {
 	config := sanity.NewTestConfig()
 	config.ControllerAddress = *controller
 	config.Address = *node
+	config.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(kit.Sized)}
+	config.ControllerDialOptions = config.DialOptions
 	config.TargetPath = filepath.Join(work, "target")
 	config.StagingPath = filepath.Join(work, "staging")
 	config.TestVolumeSize = size

@@ -84,9 +84,12 @@ func pairNodes(ctx context.Context, c *devcluster.Cluster, host client.Client) e
 }
 
 // vendorPlace is the label of all DPUs: the vendor's storage is reached from each
-// of them alike. csi-provisioner does not know its own CSIStorageCapacity again
-// where a driver has no such label.
-const vendorPlace = "topology." + vendorDriver + "/storage"
+// of them alike, until somebody labels one otherwise. csi-provisioner does not
+// know its own CSIStorageCapacity again where a driver has no such label.
+const (
+	vendorPlace  = "topology." + vendorDriver + "/storage"
+	vendorShared = "shared"
+)
 
 // registerVendor says that every DPU has the vendor's driver, which is what a
 // kubelet of a DPU says: csi-provisioner tells of the room in such places only.
@@ -97,7 +100,7 @@ func registerVendor(ctx context.Context, c *devcluster.Cluster, dpu client.Clien
 			return fmt.Errorf("find the Node of %s: %w", name, err)
 		}
 		before := node.DeepCopy()
-		node.Labels[vendorPlace] = "shared"
+		node.Labels[vendorPlace] = vendorShared
 		if err := dpu.Patch(ctx, node, client.MergeFrom(before)); err != nil {
 			return fmt.Errorf("say what storage %s reaches: %w", name, err)
 		}

@@ -68,6 +68,14 @@ func vendorProvisioner(c *devcluster.Cluster, kubeconfig string) devcluster.Proc
 	return p
 }
 
+// placed are the arguments that a process has on a bed with topology alone.
+func placed(c *devcluster.Cluster, args ...string) []string {
+	if !c.Options().Topology {
+		return nil
+	}
+	return args
+}
+
 func attachMode(c *devcluster.Cluster) string {
 	return "--attach-mode=" + string(c.Options().AttachMode)
 }
@@ -75,12 +83,13 @@ func attachMode(c *devcluster.Cluster) string {
 // dpuControl is what runs for the DPU cluster: Moor's controller, the vendor
 // and what stands beside it.
 func dpuControl(c *devcluster.Cluster, configs map[string]string) []devcluster.Process {
+	vendor := placed(c, "--topology="+vendorPlace+"="+vendorShared)
 	out := []devcluster.Process{
 		process(c, "moor-target", layout.Hub, "local-vendor", "--mode=target", "--target-dir="+layout.TargetDir,
 			"--target-admin="+targetAdmin, "--medium-log-dir="+layout.TargetDir+"/log", "--metrics-bind-address=:9100"),
-		process(c, "local-vendor", layout.Hub, "local-vendor", "--mode=controller", "--endpoint=unix://"+vendorSocket,
+		process(c, "local-vendor", layout.Hub, "local-vendor", append(vendor, "--mode=controller", "--endpoint=unix://"+vendorSocket,
 			"--target-dir="+layout.TargetDir, "--target-admin="+targetAdmin, "--target-address="+targetAddress,
-			"--many-nodes", "--metrics-bind-address=:9101"),
+			"--many-nodes", "--metrics-bind-address=:9101")...),
 		vendorProvisioner(c, configs["local-vendor-controller"]),
 		resizer(c, "csi-resizer-dpu", vendorSocket, configs["local-vendor-controller"]),
 		process(c, "snap-external-attacher", layout.Hub, "snap-external-attacher", "--csi-address="+vendorSocket,
@@ -113,10 +122,11 @@ func hostControl(c *devcluster.Cluster, configs Kubeconfigs) []devcluster.Proces
 		process(c, "snap-host-controller", layout.Hub, "snap-host-controller", "--kubeconfig="+host["snap-host-controller"], attachMode(c),
 			"--dpu-cluster-kubeconfig="+dpu["snap-host-controller"], "--namespace="+kit.Namespace, "--target-namespace="+kit.Namespace,
 			"--metrics-bind-address=:9106", "--health-probe-bind-address=:9107"),
-		process(c, "snap-csi-plugin", layout.Hub, "snap-csi-plugin", "--mode=controller", "--bind-address=unix://"+driverSocket,
-			"--kubeconfig="+host["snap-csi-plugin-controller"], attachMode(c), "--namespace="+kit.Namespace, "--metrics-bind-address=:9108"),
+		process(c, "snap-csi-plugin", layout.Hub, "snap-csi-plugin", append(placed(c, "--topology"), "--mode=controller", "--bind-address=unix://"+driverSocket,
+			"--kubeconfig="+host["snap-csi-plugin-controller"], attachMode(c), "--namespace="+kit.Namespace, "--metrics-bind-address=:9108")...),
 		sidecar(c, "csi-provisioner", "csi-provisioner", driverSocket, host["snap-csi-plugin-controller"],
-			"--default-fstype=ext4", "--timeout=30s", "--retry-interval-start=200ms", "--retry-interval-max=5s"),
+			append(placed(c, "--strict-topology", "--immediate-topology=false"),
+				"--default-fstype=ext4", "--timeout=30s", "--retry-interval-start=200ms", "--retry-interval-max=5s")...),
 		resizer(c, "csi-resizer", driverSocket, host["snap-csi-plugin-controller"]),
 	}
 	if c.Options().AttachMode == dpf.AttachController {
@@ -144,8 +154,8 @@ func onDPU(c *devcluster.Cluster, dpu string, configs map[string]string) []devcl
 
 // onHost is what runs on each host.
 func onHost(c *devcluster.Cluster, host string, configs map[string]string) devcluster.Process {
-	return process(c, "snap-csi-plugin-"+host, host, "snap-csi-plugin", "--mode=node", "--node-id="+host,
+	return process(c, "snap-csi-plugin-"+host, host, "snap-csi-plugin", append(placed(c, "--topology"), "--mode=node", "--node-id="+host,
 		"--bind-address=unix://"+nodeSocket, "--kubeconfig="+configs[host], attachMode(c),
 		"--node-virtiofs-filesystem-type=fuse.virtiofs",
-		"--sysfs-root="+layout.PCIeDir+"/sys", "--dev-root="+layout.PCIeDir+"/dev", "--link-address="+hostLink, "--metrics-bind-address=:9301")
+		"--sysfs-root="+layout.PCIeDir+"/sys", "--dev-root="+layout.PCIeDir+"/dev", "--link-address="+hostLink, "--metrics-bind-address=:9301")...)
 }

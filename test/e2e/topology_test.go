@@ -1,0 +1,159 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+// place is the reference vendor's topology key on the bed, and shared the value
+// where its storage is.
+const (
+	place  = "topology.local.csi.moor.dev/storage"
+	shared = "shared"
+)
+
+// apart takes the storage out of the reach of a host's DPU, until the test ends.
+func apart(ctx context.Context, host string) {
+	GinkgoHelper()
+	DeferCleanup(func(ctx context.Context) { move(ctx, host, shared) })
+	move(ctx, host, "apart")
+}
+
+// move labels a host's DPU, and has the host's plugin registered anew: the
+// kubelet takes no other value in the place of one that is there.
+func move(ctx context.Context, host, to string) {
+	GinkgoHelper()
+	mark(ctx, clients.DPU, dpuIn(host), ptr.To(to))
+	Eventually(func(ctx context.Context) (map[string]string, error) {
+		node := &moorv1alpha1.DPUStorageNode{}
+		err := clients.Host.Get(ctx, client.ObjectKey{Name: host}, node)
+		return node.Status.Topology, err
+	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(And(HaveKeyWithValue(place, to), HaveKeyWithValue(moorv1alpha1.TopologyDPU, dpuIn(host))))
+	mark(ctx, clients.Host, host, nil)
+	restart(ctx, "snap-csi-plugin-"+host)
+	Eventually(func(ctx context.Context) (map[string]string, error) {
+		node := &corev1.Node{}
+		err := clients.Host.Get(ctx, client.ObjectKey{Name: host}, node)
+		return node.Labels, err
+	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(HaveKeyWithValue(place, to), "the kubelet was told")
+	Eventually(func(ctx context.Context) ([]string, error) {
+		node := &storagev1.CSINode{}
+		if err := clients.Host.Get(ctx, client.ObjectKey{Name: host}, node); err != nil {
+			return nil, err
+		}
+		for _, d := range node.Spec.Drivers {
+			if d.Name == "csi.snap.nvidia.com" {
+				return d.TopologyKeys, nil
+			}
+		}
+		return nil, nil
+	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ConsistOf(place, moorv1alpha1.TopologyDPU))
+}
+
+// mark sets the label of a Node, or removes it.
+func mark(ctx context.Context, c client.Client, name string, value *string) {
+	GinkgoHelper()
+	text := "null"
+	if value != nil {
+		text = fmt.Sprintf("%q", *value)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	Expect(c.Patch(ctx, node, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, place, text)))).To(Succeed())
+}
+
+// lateClass is a StorageClass whose volumes are made once a host is chosen, with
+// as many replicas as there are other hosts.
+func (r *room) lateClass(ctx context.Context) string {
+	GinkgoHelper()
+	o := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: r.name + "-late"}, Provisioner: "csi.snap.nvidia.com",
+		Parameters:        map[string]string{"policy": "local", "maxShares": "3", "maxMountReplicaCount": "2", "failover": "Off"},
+		ReclaimPolicy:     ptr.To(corev1.PersistentVolumeReclaimDelete),
+		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+	}
+	Expect(clients.Host.Create(ctx, o)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { _ = clients.Host.Delete(ctx, o) })
+	return o.Name
+}
+
+// unscheduled waits until the scheduler says of a pod, in these words, why it is
+// put nowhere.
+func unscheduled(ctx context.Context, key client.ObjectKey, words string) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) (string, error) {
+		pod := &corev1.Pod{}
+		if err := clients.Host.Get(ctx, key, pod); err != nil {
+			return "", err
+		}
+		Expect(pod.Spec.NodeName).To(BeEmpty())
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				return c.Message, nil
+			}
+		}
+		return "", nil
+	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring(words))
+}
+
+var _ = Describe("storage that one DPU does not reach", Label("topology"), func() {
+	It("is used where it is reached alone, by pods and by replicas", func(ctx context.Context) {
+		if !bed.Options().Topology {
+			Skip("the storage of this bed is reached from everywhere: bring it up with --topology")
+		}
+		r := newRoom(ctx)
+		apart(ctx, "host-3")
+		class := r.lateClass(ctx)
+
+		By("making a volume for the host of a pod, and choosing another host should it be the one that does not reach it")
+		c := r.claim(ctx, claim{name: "data", class: class})
+		pod := r.pod(ctx, "pod", "", c)
+		host := runs(ctx, pod).Spec.NodeName
+		Expect(host).To(BeElementOf("host-1", "host-2"))
+		other := map[string]string{"host-1": "host-2", "host-2": "host-1"}[host]
+		volume := volumeOf(ctx, c)
+		pv := &corev1.PersistentVolume{}
+		Expect(clients.Host.Get(ctx, client.ObjectKey{Name: volume}, pv)).To(Succeed())
+		Expect(pv.Spec.NodeAffinity).NotTo(BeNil())
+		Expect(pv.Spec.NodeAffinity.Required.NodeSelectorTerms).To(ConsistOf(HaveField("MatchExpressions", ConsistOf(
+			corev1.NodeSelectorRequirement{Key: place, Operator: corev1.NodeSelectorOpIn, Values: []string{shared}}))))
+
+		By("keeping a replica where it is reached, and saying where it is not")
+		Eventually(func(ctx context.Context) (string, error) {
+			v := &storagev1alpha1.DPUVolume{}
+			if err := clients.Host.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: volume}, v); err != nil || v.Status.Replicas == nil {
+				return "", err
+			}
+			return v.Status.Replicas.Message, nil
+		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring("node host-3: its DPU does not reach the volume"))
+		Eventually(replicasOf(volume)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ConsistOf(other))
+
+		By("putting no pod where it is not reached")
+		remove(ctx, podObject(pod))
+		stray := r.pod(ctx, "stray", "host-3", c)
+		unscheduled(ctx, stray, "didn't match PersistentVolume's node affinity")
+		remove(ctx, podObject(stray))
+		moved := r.pod(ctx, "moved", other, c)
+		runs(ctx, moved)
+
+		By("making none for a host that does not reach it")
+		far := r.claim(ctx, claim{name: "far", class: class})
+		lost := r.pod(ctx, "lost", "host-3", far)
+		Eventually(eventsOf(r.name, "far")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(
+			ContainSubstring("is reached from none of the places asked for"))
+		remove(ctx, podObject(lost))
+	})
+})
