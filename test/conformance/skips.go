@@ -32,7 +32,7 @@ var list = []skip{
 	{specs: `\[Feature:SELinux\]`, because: "the bed's machines have no SELinux"},
 	{
 		specs:   `volumegroupsnapshottable`,
-		because: "restores file systems of 1 MiB whatever a driver's smallest is, 8 MiB here",
+		because: "restores file systems of 1 MiB whatever a driver's smallest is, 8 MiB here; test/e2e restores groups",
 		of:      "nvme",
 	},
 	{
