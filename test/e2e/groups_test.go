@@ -3,8 +3,14 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"net/http"
+	"os"
 	"strconv"
+	"strings"
+	"time"
 
 	groupsnapshotv1beta2 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1beta2"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -62,9 +68,35 @@ func (r *room) snapshotGroup(ctx context.Context, name, group string) (*groupsna
 	return o, out
 }
 
+// refused lists the writes of snapshots, of all kinds, that the API servers have
+// refused to an account since then: rights that deploy/ does not give.
+func refused(since time.Time) ([]string, error) {
+	var out []string
+	for _, log := range []string{"host-audit", "dpu-audit"} {
+		lines, err := os.ReadFile(bed.Log(log))
+		if err != nil {
+			return nil, err
+		}
+		for line := range bytes.Lines(lines) {
+			var e struct { // audit.k8s.io/v1 Event
+				ObjectRef                struct{ Resource string }
+				ResponseStatus           metav1.Status
+				RequestReceivedTimestamp time.Time
+			}
+			if json.Unmarshal(line, &e) != nil {
+				continue // the last line may not be whole yet
+			}
+			if e.ResponseStatus.Code == http.StatusForbidden && strings.Contains(e.ObjectRef.Resource, "snapshot") && e.RequestReceivedTimestamp.After(since) {
+				out = append(out, e.ResponseStatus.Message)
+			}
+		}
+	}
+	return out, nil
+}
+
 var _ = Describe("snapshots of a group of volumes", func() {
 	It("are of one instant, while a pod writes to one volume after the other, and go together", func(ctx context.Context) {
-		r := newRoom(ctx)
+		r, begin := newRoom(ctx), time.Now()
 		left, right, other := r.claim(ctx, claim{name: "left"}), r.claim(ctx, claim{name: "right"}), r.claim(ctx, claim{name: "other"})
 		member(ctx, left, "pair")
 		member(ctx, right, "pair")
@@ -95,5 +127,6 @@ var _ = Describe("snapshots of a group of volumes", func() {
 			gone(ctx, &snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: r.name}})
 		}
 		Expect(number(ctx, reader, "a")).To(Equal(first), "a restored volume is a volume of its own")
+		Expect(refused(begin)).To(BeEmpty(), "every account has the rights that it uses")
 	})
 })
