@@ -146,6 +146,9 @@ func claimBlank(ctx context.Context, path, fsType string) (size int64, err error
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
+	if size == 0 {
+		return 0, fmt.Errorf("make %s on %s: it has 0 bytes, so its medium is not there: is the DPU well that shows it?: %w", fsType, path, ErrAbsent)
+	}
 	if size < minBytes {
 		return 0, fmt.Errorf("make %s on %s: it has %d bytes, at least %d are needed: %w", fsType, path, size, int64(minBytes), errors.ErrUnsupported)
 	}

@@ -106,6 +106,7 @@ func TestEnsureRefuses(t *testing.T) {
 		"a byte in a sample":       {size, map[int64]byte{windows(size)[30].offset + 7: 1}, nothing, false, ErrForeign, "not blank"},
 		"any byte of a small one":  {6 * mib, map[int64]byte{3*mib + 12345: 1}, nothing, false, errors.ErrUnsupported, ""},
 		"blank and read-only":      {size, nil, nothing, true, ErrBlankReadOnly, "once for writing"},
+		"no medium":                {0, nil, nothing, false, ErrAbsent, "its medium is not there"},
 		"too small":                {mib, nil, nothing, false, errors.ErrUnsupported, "at least"},
 	} {
 		t.Run(name, func(t *testing.T) {

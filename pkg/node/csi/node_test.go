@@ -132,6 +132,7 @@ func TestStageRefuses(t *testing.T) {
 			"v1", long, provisioner.ErrPrecondition, "holds xfs",
 		},
 		"held device":     {func(b *bed) { b.m.ensureErr = hostdev.ErrBusy }, "v1", long, provisioner.ErrBusy, ""},
+		"no medium":       {func(b *bed) { b.m.ensureErr = hostdev.ErrAbsent }, "v1", long, provisioner.ErrUnavailable, ""},
 		"blank read-only": {func(b *bed) { b.m.ensureErr = hostdev.ErrBlankReadOnly }, "v1", fsCap(mnro, ""), provisioner.ErrPrecondition, ""},
 		"damaged": {func(b *bed) {
 			b.m.formatted["/dev/nvme0n1"] = "ext4"

@@ -154,6 +154,7 @@ func deviceError(err error) error {
 		{hostdev.ErrForeign, provisioner.ErrPrecondition},
 		{hostdev.ErrBlankReadOnly, provisioner.ErrPrecondition},
 		{hostdev.ErrBusy, provisioner.ErrBusy},
+		{hostdev.ErrAbsent, provisioner.ErrUnavailable},
 		{errors.ErrUnsupported, provisioner.ErrInvalid},
 	} {
 		if errors.Is(err, row.from) {
