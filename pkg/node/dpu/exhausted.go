@@ -22,10 +22,11 @@ func (r *Reconciler) exhausted(ctx context.Context, p *pass, failure error) bool
 	return err == nil && noneLeft(p.attachment.Spec.FunctionTypeConfig, counts, all)
 }
 
-// noneLeft reports whether functions of the kind asked for have run out, where
-// one could not be had. They have not while an attachment of that kind goes,
-// whose function comes free; nor where there are none at all, as in a SNAP
-// service that starts.
+// noneLeft reports whether the functions of the kind asked for are all taken. One
+// that cannot be had although it is free is another's trouble, such as memory that
+// SNAP lacks. Nor have they run out while an attachment of that kind goes, whose
+// function comes free; or where there are none at all, as in a SNAP service that
+// starts.
 func noneLeft(want storagev1alpha1.FunctionTypeConfig, counts []provisioner.FunctionCount, all []storagev1alpha1.VolumeAttachment) bool {
 	for i := range all {
 		a := &all[i]
@@ -39,7 +40,7 @@ func noneLeft(want storagev1alpha1.FunctionTypeConfig, counts []provisioner.Func
 	}
 	for _, c := range counts {
 		if c.Type == kind {
-			return c.Total > 0
+			return c.Total > 0 && c.Free <= 0
 		}
 	}
 	return false

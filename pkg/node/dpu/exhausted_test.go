@@ -34,6 +34,7 @@ func TestNoneLeft(t *testing.T) {
 		"all taken":                {want: vf, counts: counts, users: []storagev1alpha1.VolumeAttachment{user(vf, "3b:00.2", false)}, none: true},
 		"of those that plug in":    {want: hotplug, counts: counts, none: true},
 		"there are no such ones":   {want: storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypePF}, counts: counts},
+		"one is free":              {want: vf, counts: []provisioner.FunctionCount{{Type: provisioner.VF, Total: 4, Free: 1}}},
 		"nothing is counted":       {want: vf},
 		"one is on its way back":   {want: vf, counts: counts, users: []storagev1alpha1.VolumeAttachment{user(vf, "3b:00.2", true)}},
 		"one of another kind is":   {want: vf, counts: counts, users: []storagev1alpha1.VolumeAttachment{user(hotplug, "30:00.0", true)}, none: true},
@@ -81,6 +82,28 @@ func TestExhausted(t *testing.T) {
 	look(false)
 	m.settle("dpu-1-v0")
 	if now := m.settle(last).Status.DPU; !now.Attached || now.Exhausted {
+		t.Fatalf("got %+v", now)
+	}
+}
+
+// TestNoMemory: a SNAP service that has functions, and no memory for a device, has
+// not run out of them: it is asked again.
+func TestNoMemory(t *testing.T) {
+	c := newCluster(t)
+	m := newMachine(t, c, "dpu-1")
+	c.volume("v1", corev1.ReadWriteOnce)
+	a := c.attachment("v1", "dpu-1")
+	c.grant(a, 1)
+	m.inject(map[string]any{"method": "nvme_namespace_create", "error": map[string]any{"code": -12, "message": "Cannot allocate memory"}, "count": -1})
+	var err error
+	for range 2 { // the first makes the device
+		err = m.pass(a.Name)
+	}
+	if now := c.get(a.Name).Status; !errors.Is(err, provisioner.ErrExhausted) || now.DPU.Exhausted || now.DPU.Attached {
+		t.Fatalf("error %v, status %+v", err, now)
+	}
+	m.clear()
+	if now := m.settle(a.Name).Status.DPU; !now.Attached {
 		t.Fatalf("got %+v", now)
 	}
 }
