@@ -75,12 +75,12 @@ func mark(ctx context.Context, c client.Client, name string, value *string) {
 	Expect(c.Patch(ctx, node, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, place, text)))).To(Succeed())
 }
 
-// lateClass is a StorageClass whose volumes are made once a host is chosen, with
-// as many replicas as there are other hosts.
-func (r *room) lateClass(ctx context.Context) string {
+// lateClass is a StorageClass whose volumes are made once a host is chosen, of
+// those that it allows, with as many replicas as there are other hosts.
+func (r *room) lateClass(ctx context.Context, name string, allowed ...corev1.TopologySelectorTerm) string {
 	GinkgoHelper()
 	o := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: r.name + "-late"}, Provisioner: "csi.snap.nvidia.com",
+		ObjectMeta: metav1.ObjectMeta{Name: r.name + "-" + name}, Provisioner: "csi.snap.nvidia.com", AllowedTopologies: allowed,
 		Parameters:        map[string]string{"policy": "local", "maxShares": "3", "maxMountReplicaCount": "2", "failover": "Off"},
 		ReclaimPolicy:     ptr.To(corev1.PersistentVolumeReclaimDelete),
 		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
@@ -116,10 +116,12 @@ var _ = Describe("storage that one DPU does not reach", Label("topology"), func(
 		}
 		r := newRoom(ctx)
 		apart(ctx, "host-3")
-		class := r.lateClass(ctx)
 
-		By("making a volume for the host of a pod, and choosing another host should it be the one that does not reach it")
-		c := r.claim(ctx, claim{name: "data", class: class})
+		By("making a volume for the host of a pod")
+		near := r.lateClass(ctx, "near", corev1.TopologySelectorTerm{
+			MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: place, Values: []string{shared}}},
+		})
+		c := r.claim(ctx, claim{name: "data", class: near})
 		pod := r.pod(ctx, "pod", "", c)
 		host := runs(ctx, pod).Spec.NodeName
 		Expect(host).To(BeElementOf("host-1", "host-2"))
@@ -150,7 +152,7 @@ var _ = Describe("storage that one DPU does not reach", Label("topology"), func(
 		runs(ctx, moved)
 
 		By("making none for a host that does not reach it")
-		far := r.claim(ctx, claim{name: "far", class: class})
+		far := r.claim(ctx, claim{name: "far", class: r.lateClass(ctx, "any")})
 		lost := r.pod(ctx, "lost", "host-3", far)
 		Eventually(eventsOf(r.name, "far")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(
 			ContainSubstring("is reached from none of the places asked for"))
