@@ -1,12 +1,14 @@
 #!/bin/bash
-# Checks docs/model/claim.pml: that the protocol holds, that dropping each check
-# is caught, and what docs/model/README.md says of the holes.
+# Checks docs/model/claim.pml and lease.pml: that the protocol holds, that dropping
+# each check is caught, and what docs/model/README.md says of the holes.
 # Needs spin and a C compiler.
 set -eu
-model=$(cd "$(dirname "$0")/../docs/model" && pwd)/claim.pml
+models=$(cd "$(dirname "$0")/../docs/model" && pwd)
+model=$models/claim.pml
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
+depth=100000
 
 run() { # run EXPECTED WORDS DEFINES...; EXPECTED is "holds" or "caught"
 	local expected=$1 words=$2 got errors states start=$SECONDS
@@ -19,7 +21,7 @@ run() { # run EXPECTED WORDS DEFINES...; EXPECTED is "holds" or "caught"
 			./pan -a -f -n -m100000 >pan.log 2>&1
 		else
 			cc -O2 -w -DSAFETY -DMEMLIM=4000 -DVECTORSZ=512 -o pan pan.c
-			./pan -E -n -m100000 >pan.log 2>&1
+			./pan -E -n -m$depth >pan.log 2>&1
 		fi
 	)
 	errors=$(sed -n 's/.*errors: \([0-9]*\).*/\1/p' "$work/pan.log")
@@ -61,4 +63,27 @@ echo "--- holes: the model without what README.md assumes"
 run caught "SNAP executes calls out of order" $dpu -DSNAP_REORDERS
 run caught "any words of snap-controller count as noticed" $storage -DNOTICED_BY_WORDS
 run caught "two leaders; fence reads the claim last" $dpu -DLEADERS -DCLAIM_READ_LAST
+echo "--- the lease bound (lease.pml)"
+model=$models/lease.pml depth=2000000
+run holds "no write after the bound, whatever stands still"
+run caught "the bound is reached at all" -DREACHED
+echo "--- a check is dropped"
+run caught "there is no watchdog, and the driver stands still" -DNO_WATCHDOG
+run caught "the bound is that of the lease alone" "-DGRACE=S"
+run caught "the grace is one timeout of the watchdog" "-DGRACE=W+S"
+run caught "the grace is two timeouts of the watchdog" "-DGRACE=2*W+S"
+run caught "what the storage has received does not count" "-DGRACE=3*W"
+run caught "the watchdog is fed whatever the lease is" -DSLOPPY_FEED
+run caught "a driver that starts opens, and so feeds, the watchdog at once" -DOPENED_EARLY
+run caught "a driver that ends stops the watchdog while it shows something" -DDISARMED
+run caught "the lease counts from the answer, not from the begin" -DCOUNTED_FROM_ANSWER
+run caught "a call to show that is under way does not count as shown" -DCLEAR_IN_HASTE
+run caught "a beat that is late is accepted after a newer one" -DNOT_EXACT
+run caught "the claim is read before the lease was renewed" -DCLAIM_FIRST
+run caught "a right of before the end of a lease counts after it" -DNO_TERM
+run caught "the wait counts from the first renewal that was seen" -DRENEWALS_IGNORED
+run caught "the claim is fenced after the DPU's object was read" -DFENCED_LAST
+run caught "the fence trusts its cache, nothing is read live" -DCACHE_TRUSTED
+echo "--- a check that another one covers"
+run holds "a lease that ended begins again though something is shown" -DRENEWED_UNCLEARED
 exit $failed

@@ -140,16 +140,16 @@ func (w *world) inBackground(what string, run func(context.Context) error) {
 	})
 }
 
-func (w *world) startDriver() {
+func (w *world) startDriver(flags ...string) {
 	w.t.Helper()
 	var o options
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.bind(fs)
-	w.must(fs.Parse([]string{
+	w.must(fs.Parse(append([]string{
 		"--node-name=" + node, "--kubeconfig=" + w.kubeconfig, "--plugin-root=" + filepath.Join(w.root, "p"),
 		"--provider-root=" + filepath.Join(w.root, "s"), "--resync=200ms", "--heartbeat-period=500ms", "--leader-elect=true",
 		"--metrics-bind-address=0", "--health-probe-bind-address=0",
-	}))
+	}, flags...)))
 	w.inBackground("snap-node-driver", o.run)
 }
 

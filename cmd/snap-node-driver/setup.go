@@ -21,6 +21,7 @@ import (
 	"github.com/moor-storage/moor/internal/version"
 	"github.com/moor-storage/moor/pkg/node/dpu"
 	"github.com/moor-storage/moor/pkg/node/heartbeat"
+	"github.com/moor-storage/moor/pkg/node/lease"
 	"github.com/moor-storage/moor/pkg/node/plugins"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/snap"
@@ -45,6 +46,7 @@ type options struct {
 	stateDir                 string
 	timeout, resync, beat    time.Duration
 	link                     hostLink
+	lease                    leaseFlags
 }
 
 func (o *options) bind(fs *pflag.FlagSet) {
@@ -60,6 +62,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.providerRoot, "provider-root", defaultProviders, "directory with a <provider>/snap.sock for each SNAP service")
 	fs.StringVar(&o.stateDir, "state-dir", "", "directory of the lock that keeps a second snap-node-driver off this DPU; empty: that of --plugin-root")
 	o.link.bind(fs)
+	o.lease.bind(fs)
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "deadline of each call to SNAP and to a vendor plugin")
 	fs.DurationVar(&o.resync, "resync", 10*time.Second, "how often what SNAP shows is compared with what it should")
 	fs.DurationVar(&o.beat, "heartbeat-period", heartbeat.DefaultPeriod, "time between two signs of life in the DPUStorageNode")
@@ -89,6 +92,9 @@ func (o *options) validate() error {
 	if err := o.link.validate(); err != nil {
 		return err
 	}
+	if err := o.lease.validate(o.beat); err != nil {
+		return err
+	}
 	return o.flags.Validate()
 }
 
@@ -112,7 +118,10 @@ func (o *options) run(ctx context.Context) error {
 	}
 	clients := vendorplugin.NewClients(o.pluginRoot, o.timeout)
 	defer clients.Close()
-	r, discovered := o.reconciler(ctx, mgr.GetClient(), mgr.GetAPIReader(), clients)
+	var r *dpu.Reconciler
+	keeper := o.lease.keeper(ctx, mgr.GetAPIReader(), o.node, func() *dpu.Reconciler { return r })
+	discovered := o.discovery(clients, func() { r.PluginsChanged(ctx) })
+	r = o.reconciler(mgr, discovered, keeper)
 	if err := r.SetupWithManager(mgr); err != nil {
 		return err
 	}
@@ -122,13 +131,22 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.link.add(mgr, r.HostChanged); err != nil {
 		return err
 	}
-	heart := heartbeat.DPU(heartbeat.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Name: o.node, Version: version.Version, Period: o.beat, Changed: r.Changes(),
-	}, r.State)
-	if err := mgr.Add(heart); err != nil {
+	if err := mgr.Add(o.heart(mgr, r, keeper)); err != nil {
 		return fmt.Errorf("add the heartbeat: %w", err)
 	}
-	return mgr.Start(ctx)
+	return keep(ctx, keeper, mgr.Start)
+}
+
+// heart beats, and renews the lease with each beat, if there is one.
+func (o *options) heart(mgr ctrl.Manager, r *dpu.Reconciler, keeper *lease.Keeper) *heartbeat.Heart {
+	beat := heartbeat.Options{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Name: o.node, Version: version.Version, Period: o.beat, Changed: r.Changes(),
+	}
+	if keeper == nil {
+		return heartbeat.DPU(beat, r.State)
+	}
+	beat.Seen, beat.Exact = keeper.Answered, true
+	return heartbeat.DPU(beat, keeper.State(r.State))
 }
 
 // manager caches the attachments and the claims of this DPU, and no others.
@@ -151,24 +169,31 @@ func (o *options) manager() (ctrl.Manager, error) {
 	})
 }
 
-func (o *options) reconciler(ctx context.Context, c client.Client, live client.Reader, clients *vendorplugin.Clients) (*dpu.Reconciler, *plugins.Registry) {
-	var r *dpu.Reconciler
-	discovered := plugins.New(plugins.Options{
+func (o *options) discovery(clients *vendorplugin.Clients, changed func()) *plugins.Registry {
+	return plugins.New(plugins.Options{
 		Node: o.node, Root: o.pluginRoot, Period: o.resync,
 		Open:     func(name string) (plugins.Client, error) { return clients.Client(name) },
-		OnChange: func() { r.PluginsChanged(ctx) },
+		OnChange: changed,
 	})
+}
+
+func (o *options) reconciler(mgr ctrl.Manager, discovered *plugins.Registry, keeper *lease.Keeper) *dpu.Reconciler {
+	var r *dpu.Reconciler
 	openService := func(socket string) provisioner.DPU {
 		return snap.New(snaprpc.New(socket, o.timeout), snap.Options{
 			Reserved: func(ctx context.Context) map[string]string { return r.Reserved(ctx) },
 			Recorded: func(ctx context.Context) map[string]string { return r.Functions(ctx) },
 		})
 	}
-	r = dpu.New(dpu.Options{
-		Client: c, Live: live, Node: o.node, Namespace: o.namespace,
+	driver := dpu.Options{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Node: o.node, Namespace: o.namespace,
 		Plugins:   discovered,
 		Providers: dpu.NewProviders(o.providerRoot, openService),
 		Timeout:   callsPerPass * o.timeout, Resync: o.resync, Host: o.link.sight,
-	})
-	return r, discovered
+	}
+	if keeper != nil {
+		driver.Lease = keeper
+	}
+	r = dpu.New(driver)
+	return r
 }

@@ -21,6 +21,12 @@ func TestValidate(t *testing.T) {
 		"a link":           {"--node-name=d --host-link=192.0.2.1:9", ""},
 		"hasty":            {"--node-name=d --host-link=192.0.2.1:9 --host-timeout=100ms", "--host-timeout"},
 		"no misses":        {"--node-name=d --host-link=192.0.2.1:9 --host-misses=0", "--host-misses"},
+		"a watchdog":       {"--node-name=d --watchdog=/dev/watchdog", ""},
+		"watchdog where":   {"--node-name=d --watchdog=watchdog", "--watchdog"},
+		"short lease":      {"--node-name=d --watchdog=/dev/watchdog --lease-duration=29s", "--lease-duration"},
+		"broken seconds":   {"--node-name=d --watchdog=/dev/watchdog --watchdog-timeout=1500ms", "--watchdog-timeout"},
+		"no drain":         {"--node-name=d --watchdog=/dev/watchdog --lease-drain=0s", "--lease-drain"},
+		"no watchdog":      {"--node-name=d --lease-duration=1s", ""},
 		"no workers":       {"--node-name=d --concurrency=0", "--concurrency"},
 	}
 	for name, c := range cases {

@@ -40,6 +40,21 @@ func PatchStatus[T client.Object](ctx context.Context, c client.Client, obj T, c
 	return true, nil
 }
 
+// PatchStatusExact is PatchStatus that fails with a conflict if the object has
+// changed since it was read.
+func PatchStatusExact[T client.Object](ctx context.Context, c client.Client, obj T, change func(T)) (bool, error) {
+	before := obj.DeepCopyObject().(T)
+	change(obj)
+	if equality.Semantic.DeepEqual(before, obj) {
+		return false, nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Status().Patch(ctx, obj, patch); err != nil {
+		return false, fmt.Errorf("patch status of %s: %w", describe(obj), err)
+	}
+	return true, nil
+}
+
 // PatchExact is Patch that fails with a conflict if the object has changed
 // since it was read: for lists with several writers, such as finalizers.
 func PatchExact[T client.Object](ctx context.Context, c client.Client, obj T, change func(T)) (bool, error) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -110,6 +112,17 @@ func (c *Cluster) each(ctx context.Context, machine, states string, sig syscall.
 		}
 		return calm >= calmLooks, nil
 	})
+}
+
+// wake lets nsenter go on where it is stopped: it is outside the machine, stands
+// still with its child there, and would never see that die.
+func wake(pids []int) {
+	for _, pid := range pids {
+		program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		if err == nil && filepath.Base(program) == "nsenter" {
+			signalMember(pid, syscall.SIGCONT)
+		}
+	}
 }
 
 // signalMember signals a process that was a member a moment ago.

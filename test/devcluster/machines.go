@@ -209,6 +209,7 @@ func (c *Cluster) PowerOff(ctx context.Context, name string) error {
 	defer cancel()
 	err = poll(ctx, 5*time.Millisecond, func(context.Context) (bool, error) {
 		pids, err := cgroup.Members(name)
+		wake(pids)
 		return len(pids) == 0 && !m.Identity.Alive(), err
 	})
 	if err != nil {

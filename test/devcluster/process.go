@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -194,15 +195,31 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("restart process %s: %w", name, err)
 	}
-	if err := p.Identity.Signal(syscall.SIGTERM); err != nil {
+	return c.restartAs(ctx, p, p.Process)
+}
+
+// RestartWith is Restart with other arguments: those that change makes of the old
+// ones. They are kept, also over a power-off.
+func (c *Cluster) RestartWith(ctx context.Context, name string, change func(argv []string) []string) error {
+	p, err := record.LoadProcess(name)
+	if err != nil {
 		return fmt.Errorf("restart process %s: %w", name, err)
 	}
-	if awaitEnd(p, endTimeout) != nil {
-		if err := c.Kill(name, syscall.SIGKILL); err != nil {
-			return fmt.Errorf("restart process %s: %w", name, err)
+	next := p.Process
+	next.Argv = change(slices.Clone(next.Argv))
+	return c.restartAs(ctx, p, next)
+}
+
+func (c *Cluster) restartAs(ctx context.Context, old record.Running, next Process) error {
+	if err := old.Identity.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("restart process %s: %w", old.Name, err)
+	}
+	if awaitEnd(old, endTimeout) != nil {
+		if err := c.Kill(old.Name, syscall.SIGKILL); err != nil {
+			return fmt.Errorf("restart process %s: %w", old.Name, err)
 		}
 	}
-	return c.Start(ctx, p.Process)
+	return c.Start(ctx, next)
 }
 
 // Processes lists every process ever started in this bed, in the order of the

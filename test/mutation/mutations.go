@@ -9,6 +9,7 @@ const (
 	vendor   = "./pkg/provisioner/local"
 	snapFace = "./pkg/provisioner/snap"
 	disk     = "./internal/hostdev"
+	lease    = "./pkg/node/lease"
 )
 
 // The files that are edited more than once.
@@ -17,6 +18,10 @@ const (
 	nodeFence    = "pkg/node/dpu/fence.go"
 	nodeExpose   = "pkg/node/dpu/expose.go"
 	nodeWithdraw = "pkg/node/dpu/withdraw.go"
+	nodeLease    = "pkg/node/dpu/lease.go"
+	leaseDecide  = "pkg/node/lease/decide.go"
+	leaseKeeper  = "pkg/node/lease/keeper.go"
+	fenceLease   = "pkg/controller/fence/lease.go"
 	fenceReceipt = "pkg/controller/fence/receipt.go"
 	fenceDecide  = "pkg/controller/fence/decide.go"
 	fenceAct     = "pkg/controller/fence/act.go"
@@ -85,7 +90,7 @@ var mutations = []mutation{
 
 	// The right to write is freed only with a receipt.
 	{name: "the fence needs no receipt", tests: fence, edits: []edit{
-		{fenceReceipt, "	return nil, missing(claim, mirror, storage)\n", "	return receipt(moorv1alpha1.ReceiptDPU, missing(claim, mirror, storage))\n"},
+		{fenceReceipt, "	return nil, missing(claim, mirror, storage, lease)\n", "	return receipt(moorv1alpha1.ReceiptDPU, missing(claim, mirror, storage, lease))\n"},
 		{fenceAct, "	if !s.signs.DPU.Silent() || t.mirror == nil {\n", "	if s.signs.DPU.Silent() || t.mirror == nil {\n"},
 	}, focus: cutOff, program: "snap-host-controller", words: "one writer: "},
 	{name: "an epoch counts as retired when an earlier one is", tests: fence, edits: []edit{
@@ -114,6 +119,77 @@ var mutations = []mutation{
 	}},
 	{name: "pods are released before the volume is free", tests: fence, edits: []edit{
 		{"pkg/controller/fence/release.go", "		if t.fails && !t.held(s.dpu()) && (", "		if t.fails && ("},
+	}},
+
+	// A DPU that gives a lease keeps it, or is reset.
+	{name: "the watchdog is fed though the lease is over", tests: lease, edits: []edit{
+		{leaseDecide, "	harmless := s.good(now) || s.clear\n", "	harmless := s.good(now) || s.clear || s.open\n"},
+	}},
+	{name: "a process that starts opens the watchdog at once", tests: lease, edits: []edit{
+		{leaseDecide, "		open: harmless && !s.open,", "		open: !s.open,"},
+	}},
+	{name: "nothing is withdrawn at the end of the lease", tests: lease, edits: []edit{
+		{leaseDecide, "		withdraw: !harmless && (", "		withdraw: !harmless && s.open && !s.open && ("},
+	}},
+	{name: "a lease is given without a watchdog", tests: lease, edits: []edit{
+		{leaseDecide, "s.begun, s.offered = now, s.open && s.phase != unknown", "s.begun, s.offered = now, s.phase != unknown"},
+	}},
+	{name: "a lease is given while a predecessor's may stand", tests: lease, edits: []edit{
+		{leaseDecide, "s.begun, s.offered = now, s.open && s.phase != unknown", "s.begun, s.offered = now, s.open"},
+	}},
+	{name: "the lease counts from the answer", tests: lease, edits: []edit{
+		{leaseDecide, "	end := s.begun + s.duration\n", "	end := now + s.duration\n"},
+	}},
+	{name: "a lease that has ended begins again though something is shown", tests: lease, edits: []edit{
+		{leaseDecide, "	case s.phase == lapsed && s.clear && now < end:", "	case s.phase == lapsed && now < end:"},
+	}},
+	{name: "a right of before the end counts after it", tests: lease, edits: []edit{
+		{leaseDecide, "	if !s.good(now) || term != s.term {", "	if !s.good(now) {"},
+	}},
+	{name: "what SNAP said counts though somebody shows", tests: lease, edits: []edit{
+		{leaseDecide, "	if s.running == 0 && asked == s.asked {", "	if asked == s.asked {"},
+	}},
+	{name: "a SNAP that does not answer shows nothing", tests: lease, edits: []edit{
+		{leaseKeeper, "	if shown || err != nil {\n", "	if shown {\n"},
+	}},
+	{name: "the watchdog is stopped while something is shown", tests: lease, edits: []edit{
+		{leaseDecide, "	return s.clear || s.phase == unbound\n", "	return true\n"},
+	}},
+	{name: "the grace is one timeout of the watchdog", tests: lease, edits: []edit{
+		{leaseKeeper, "3*float64(timeout)", "1*float64(timeout)"},
+	}},
+	{name: "the DPU shows without regard to its lease", tests: node, edits: []edit{
+		{nodeLease, "	if p.term, ok = r.o.Lease.Permit(); ok {\n", "	if p.term, ok = r.o.Lease.Permit(); ok || p != nil {\n"},
+		{nodeLease, "		if !ok {\n			return provisioner.Exposure{}", "		if !ok && p == nil {\n			return provisioner.Exposure{}"},
+		{nodeLease, "		defer leave()\n", "		if ok {\n			defer leave()\n		}\n"},
+	}},
+	{name: "the lease is not looked at again right before SNAP is told", tests: node, edits: []edit{
+		{nodeLease, "		if !ok {\n			return provisioner.Exposure{}", "		if !ok && p == nil {\n			return provisioner.Exposure{}"},
+		{nodeLease, "		defer leave()\n", "		if ok {\n			defer leave()\n		}\n"},
+	}},
+	{name: "what SNAP shows of nobody is not withdrawn", tests: node, edits: []edit{
+		{nodeLease, "		if !ready && !many[snap.NQN(device)] {", "		if !ready && !many[snap.NQN(device)] && unread == nil {"},
+	}},
+	{name: "the bound is the lease alone", tests: fence, edits: []edit{
+		{fenceLease, "(1-skew) + float64(p.grace))", "(1-skew))"},
+	}},
+	{name: "the bound does not count for clocks that differ", tests: fence, edits: []edit{
+		{fenceLease, "const skew = 0.001", "const skew = 0.0"},
+	}},
+	{name: "a lease that another program left is a promise", tests: fence, edits: []edit{
+		{fenceLease, " || d.Lease.Sequence != d.Sequence {", " {"},
+	}},
+	{name: "a renewal does not begin the wait anew", tests: fence, edits: []edit{
+		{fenceLease, "!known || was != is {", "!known || was == is && was != is {"},
+	}},
+	{name: "a renewal that the cache has not seen does not count", tests: fence, edits: []edit{
+		{fenceLease, "	err := f.readLease(ctx, f.DPULive, s)\n", "	err := f.readLease(ctx, f.DPU, s)\n"},
+	}},
+	{name: "the lease of a DPU that gives none is over", tests: fence, edits: []edit{
+		{fenceLease, "func (l leaseOf) over() bool { return l.given && l.left <= 0 }", "func (l leaseOf) over() bool { return l.left <= 0 }"},
+	}},
+	{name: "a beat that is late is accepted after a newer one", tests: "./pkg/node/heartbeat", edits: []edit{
+		{"pkg/node/heartbeat/heartbeat.go", "	if h.o.Exact {\n", "	if h.o.Exact && h == nil {\n"},
 	}},
 
 	// A host is taken for dead only by enough witnesses.

@@ -102,6 +102,29 @@ type DPUState struct {
 	// not the cluster network. Absent: the DPU does not look.
 	// +optional
 	Host *HostSight `json:"host,omitempty"`
+	// Lease is what the DPU promises about the time after this beat. Absent: it
+	// promises nothing, and shows volumes for as long as nobody tells it otherwise.
+	// +optional
+	Lease *DPULease `json:"lease,omitempty"`
+}
+
+// DPULease is a DPU's promise that nothing of a single-writer volume is written
+// through it any more, once it has not renewed for DurationMillis and
+// GraceMillis together. Each beat that carries it renews it.
+type DPULease struct {
+	// Sequence of the beat that renewed it. A lease with another sequence than
+	// the beat's is no promise: it was left by somebody who gives none.
+	// +kubebuilder:validation:Minimum=1
+	Sequence int64 `json:"sequence"`
+	// DurationMillis is how long the DPU shows volumes after it began a
+	// renewal that was answered.
+	// +kubebuilder:validation:Minimum=1
+	DurationMillis int64 `json:"durationMillis"`
+	// GraceMillis is how long it takes at most after that until the last write
+	// has landed: its watchdog's timeout, three times, and what the storage has
+	// received already.
+	// +kubebuilder:validation:Minimum=1
+	GraceMillis int64 `json:"graceMillis"`
 }
 
 // HostSight is what a DPU sees of its host.

@@ -27,7 +27,7 @@ const (
 	ReceiptDPU ReceiptKind = "DPU"
 	// ReceiptStorage: the storage revoked the old DPU.
 	ReceiptStorage ReceiptKind = "Storage"
-	// ReceiptLeaseBound: the lease ran out on a DPU known to withdraw itself.
+	// ReceiptLeaseBound: the bound of the lease of a DPU that gives one passed.
 	ReceiptLeaseBound ReceiptKind = "LeaseBound"
 	// ReceiptOperator: a person vouches for it.
 	ReceiptOperator ReceiptKind = "Operator"

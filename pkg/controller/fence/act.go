@@ -42,7 +42,11 @@ func (f *Failover) fence(ctx context.Context, s *scene, t *target) error {
 	if err != nil {
 		return err
 	}
-	receipt, words := prove(t.claim, t.mirror, storage)
+	lease, err := f.confirmLease(ctx, s, t)
+	if err != nil {
+		return err
+	}
+	receipt, words := prove(t.claim, t.mirror, storage, lease)
 	if receipt == nil {
 		t.waits = words
 		return nil
@@ -58,13 +62,13 @@ func fencedWords(r moorv1alpha1.Receipt) string {
 	return fmt.Sprintf("epoch %d of DPU %s is over, receipt %s: %s", r.Epoch, r.Holder, r.Kind, r.Message)
 }
 
-// mayFence: the host is dead and its failover has begun, or an operator
-// vouches for a host that is not well.
+// mayFence: the host is dead, or has lost its volumes, and its failover has begun;
+// or an operator vouches for a host that is not well.
 func (f *Failover) mayFence(s *scene, t *target) bool {
 	if t.vouched(s.dpu()) && s.state != Healthy {
 		return true
 	}
-	return t.fails && s.underway && s.action == Fence
+	return t.fails && s.underway && s.takes()
 }
 
 // beginFencing writes with the resourceVersion that was read: whoever changed
@@ -138,15 +142,14 @@ func (f *Failover) letGo(ctx context.Context, s *scene, t *target) error {
 	return kube.RemoveFinalizers(ctx, f.DPU, t.mirror, storagev1alpha1.FinalizerDPUAttachment, storagev1alpha1.FinalizerWriterClaim)
 }
 
-// overWithoutDPU reports whether a receipt of the storage or of an operator
-// has ended the epoch of the attachment, and its DPU holds nothing since.
+// overWithoutDPU reports whether another receipt than the DPU's own has ended the epoch of the attachment, and its DPU holds nothing since.
 func overWithoutDPU(t *target) bool {
 	if t.claim == nil || t.claim.Status == nil || t.held(t.mirror.Spec.NodeName) {
 		return false
 	}
 	for _, r := range t.claim.Status.Receipts {
 		if r.Holder == t.mirror.Spec.NodeName && r.Epoch >= t.mirror.Spec.Epoch &&
-			(r.Kind == moorv1alpha1.ReceiptStorage || r.Kind == moorv1alpha1.ReceiptOperator) {
+			r.Kind != moorv1alpha1.ReceiptDPU {
 			return true
 		}
 	}

@@ -42,7 +42,9 @@ func TestIllegal(t *testing.T) {
 		"nobody vouches":               {law{before: held, after: receipt("Operator", 4)}, false},
 		"operator without Fencing":     {law{before: as(held, granted), after: receipt("Operator", 4), operator: vouched}, false},
 		"vouches for another epoch":    {law{before: held, after: receipt("Operator", 4), operator: &moorv1alpha1.OperatorReceipt{Epoch: 3}}, false},
-		"lease bound":                  {law{before: held, after: receipt("LeaseBound", 4)}, false},
+		"by the lease":                 {law{before: held, after: receipt("LeaseBound", 4), leaseOver: true}, true},
+		"lease without Fencing":        {law{before: as(held, granted), after: receipt("LeaseBound", 4), leaseOver: true}, false},
+		"lease may be good":            {law{before: held, after: receipt("LeaseBound", 4)}, false},
 		"back to Granted":              {law{before: held, after: as(held, granted)}, false},
 		"a grant":                      {law{before: moorv1alpha1.WriterClaimStatus{Phase: freed, Epoch: 4}, after: as(held, granted)}, false},
 		"a new epoch":                  {law{before: as(held, granted), after: moorv1alpha1.WriterClaimStatus{Phase: fencing, Holder: "dpu-a", Attachment: "a-vol", Epoch: 5}}, false},
@@ -64,6 +66,7 @@ func (s *stage) censor(_ string, o client.Object) {
 	m, found := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror(before.Attachment)})
 	_, attached := world.Read(s.World, s.DPU, &storagev1alpha1.SVVolumeAttachment{ObjectMeta: world.Mirror(before.Attachment)})
 	l := law{before: before, after: *c.Status, ended: found && !m.DeletionTimestamp.IsZero(), storageGone: !attached, operator: c.Spec.OperatorReceipt}
+	l.leaseOver = s.leaseOver()
 	if found {
 		l.dpu, l.released = m.Status.DPU, len(m.Finalizers) == 0 || !strings.Contains(strings.Join(m.Finalizers, " "), storagev1alpha1.FinalizerDPUAttachment)
 	}
@@ -81,6 +84,8 @@ type law struct {
 	ended, released, storageGone bool
 	dpu                          storagev1alpha1.VolumeAttachmentDPU
 	operator                     *moorv1alpha1.OperatorReceipt
+	// leaseOver: the DPU gives a lease, whose bound passed since it was renewed.
+	leaseOver bool
 }
 
 // broken says in words which rule the change breaks; it shares no code with
@@ -105,9 +110,10 @@ func (l law) broken() string {
 		return "the receipt is not of this epoch and holder"
 	}
 	proved := map[moorv1alpha1.ReceiptKind]bool{
-		moorv1alpha1.ReceiptDPU:      !l.dpu.Attached && (l.dpu.RetiredEpoch >= b.Epoch || l.ended && l.released),
-		moorv1alpha1.ReceiptStorage:  b.Phase == moorv1alpha1.ClaimFencing && l.storageGone && l.ended,
-		moorv1alpha1.ReceiptOperator: b.Phase == moorv1alpha1.ClaimFencing && l.operator != nil && l.operator.Epoch == b.Epoch,
+		moorv1alpha1.ReceiptDPU:        !l.dpu.Attached && (l.dpu.RetiredEpoch >= b.Epoch || l.ended && l.released),
+		moorv1alpha1.ReceiptStorage:    b.Phase == moorv1alpha1.ClaimFencing && l.storageGone && l.ended,
+		moorv1alpha1.ReceiptLeaseBound: b.Phase == moorv1alpha1.ClaimFencing && l.leaseOver,
+		moorv1alpha1.ReceiptOperator:   b.Phase == moorv1alpha1.ClaimFencing && l.operator != nil && l.operator.Epoch == b.Epoch,
 	}
 	if !proved[r.Kind] {
 		return "the world does not bear out a receipt of kind " + string(r.Kind)

@@ -56,6 +56,9 @@ const (
 	Fence Action = "Fence"
 	// Hold: do nothing and say why.
 	Hold Action = "Hold"
+	// Evict: of a living host, whose DPU is silent and whose lease is over: take
+	// the right to write back, with a receipt, and let the pods go in order.
+	Evict Action = "Evict"
 )
 
 // actions is the table of states and actions; docs/failover.md shows it.

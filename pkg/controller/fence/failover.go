@@ -49,6 +49,7 @@ type Failover struct {
 	Budget Budget
 
 	admitting sync.Mutex
+	renewals  renewals
 }
 
 // scene is what one pass knows of a host.
@@ -68,6 +69,25 @@ type scene struct {
 	refused string
 	// waits says what else is waited for, in words.
 	waits []string
+	// lease is that of the DPU.
+	lease leaseOf
+	// soon is when to look again for its sake; 0: never.
+	soon time.Duration
+}
+
+// lookSoon asks to look again after a time; 0 or less asks nothing.
+func (s *scene) lookSoon(after time.Duration) {
+	if after > 0 && (s.soon == 0 || after < s.soon) {
+		s.soon = after
+	}
+}
+
+// within bounds a wait by what the lease asks for.
+func (s *scene) within(wait time.Duration) ctrl.Result {
+	if s.soon > 0 && (wait <= 0 || s.soon < wait) {
+		wait = s.soon
+	}
+	return ctrl.Result{RequeueAfter: wait}
 }
 
 func (s *scene) dpu() string { return s.node.Spec.DPUName }
@@ -78,10 +98,10 @@ func (f *Failover) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err != nil || s == nil {
 		return ctrl.Result{}, err
 	}
-	hush := ctrl.Result{RequeueAfter: f.Observer.Hush(req.Name)}
+	hush := f.Observer.Hush(req.Name)
 	concerned, err := f.concerned(ctx, s)
 	if err != nil || !concerned {
-		return hush, err
+		return ctrl.Result{RequeueAfter: hush}, err
 	}
 	if err := f.readLive(ctx, s); err != nil {
 		return ctrl.Result{}, err
@@ -91,9 +111,9 @@ func (f *Failover) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		err = reportErr
 	}
 	if s.underway || s.refused != "" || s.waiting() {
-		return ctrl.Result{RequeueAfter: lookAgain}, err
+		return s.within(lookAgain), err
 	}
-	return hush, err
+	return s.within(hush), err
 }
 
 // observe reads the host and says what has become of it; nil if there is no
@@ -122,9 +142,31 @@ func (f *Failover) observe(ctx context.Context, name string) (*scene, error) {
 	if s.signs.Sight == liveness.SeenDead && s.signs.Words != "" {
 		s.evidence += " (" + s.signs.Words + ")"
 	}
-	s.action = actions[s.state]
+	if err := f.readLease(ctx, f.DPU, s); err != nil {
+		return nil, err
+	}
+	s.decide()
 	return s, nil
 }
+
+// decide says what is done about the state. A DPU that is silent, and whose lease
+// is over, has taken the volumes from its host by itself: there is nothing left to
+// hold.
+func (s *scene) decide() {
+	s.action = actions[s.state]
+	if s.state != DPUDead || !s.lease.given {
+		return
+	}
+	if !s.lease.ended {
+		s.evidence += "; it has promised to withdraw by itself, and the end of its lease is waited for"
+		return
+	}
+	s.action = Evict
+	s.evidence += "; its lease is over, so it withdraws by itself or is reset, and the host has lost its volumes"
+}
+
+// takes reports whether the volumes of the host are to be taken from it.
+func (s *scene) takes() bool { return s.action == Fence || s.action == Evict }
 
 func (f *Failover) coreNode(ctx context.Context, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
@@ -173,7 +215,7 @@ func (f *Failover) concerned(ctx context.Context, s *scene) (bool, error) {
 
 // act does what the state asks for, and brings what was begun to an end.
 func (f *Failover) act(ctx context.Context, s *scene) error {
-	if s.action == Fence && !s.underway && len(s.stakes()) > 0 {
+	if s.takes() && !s.underway && len(s.stakes()) > 0 {
 		if err := f.admit(ctx, s); err != nil {
 			return err
 		}
@@ -189,6 +231,8 @@ func (f *Failover) act(ctx context.Context, s *scene) error {
 		if err := f.release(ctx, s); err != nil && first == nil {
 			first = err
 		}
+	case s.underway && s.action == Evict && first == nil:
+		first = f.evict(ctx, s)
 	case s.action == Restore && first == nil && (s.underway || tainted(s.core)):
 		first = f.restore(ctx, s)
 	}

@@ -27,9 +27,9 @@ type revocation struct {
 
 // prove is rule 2 for a claim that is being fenced: it returns the receipt
 // that ends its epoch, or says what is missing. All arguments were read from
-// the API server itself. mirror is nil if there is no VolumeAttachment, which
-// proves nothing.
-func prove(claim *moorv1alpha1.WriterClaim, mirror *storagev1alpha1.VolumeAttachment, storage revocation) (*moorv1alpha1.Receipt, string) {
+// the API server itself, the lease after the claim was in Fencing. mirror is nil if
+// there is no VolumeAttachment, which proves nothing.
+func prove(claim *moorv1alpha1.WriterClaim, mirror *storagev1alpha1.VolumeAttachment, storage revocation, lease leaseOf) (*moorv1alpha1.Receipt, string) {
 	s := claim.Status
 	if s == nil || s.Phase != moorv1alpha1.ClaimFencing {
 		return nil, "the claim is not being fenced"
@@ -51,14 +51,17 @@ func prove(claim *moorv1alpha1.WriterClaim, mirror *storagev1alpha1.VolumeAttach
 			return receipt(moorv1alpha1.ReceiptStorage, fmt.Sprintf("the storage revoked DPU %s: ControllerUnpublish of %s is done", s.Holder, storage.driver))
 		}
 	}
+	if lease.over() && s.Epoch > 0 {
+		return receipt(moorv1alpha1.ReceiptLeaseBound, fmt.Sprintf("DPU %s has not renewed its lease for so long that it has withdrawn by itself, or was reset", s.Holder))
+	}
 	if o := claim.Spec.OperatorReceipt; o != nil && o.Epoch == s.Epoch && s.Epoch > 0 {
 		return receipt(moorv1alpha1.ReceiptOperator, fmt.Sprintf("%s vouches that DPU %s can no longer write: %s", o.Operator, s.Holder, o.Reason))
 	}
-	return nil, missing(claim, mirror, storage)
+	return nil, missing(claim, mirror, storage, lease)
 }
 
 // missing says in words what is waited for.
-func missing(claim *moorv1alpha1.WriterClaim, mirror *storagev1alpha1.VolumeAttachment, storage revocation) string {
+func missing(claim *moorv1alpha1.WriterClaim, mirror *storagev1alpha1.VolumeAttachment, storage revocation, lease leaseOf) string {
 	words := fmt.Sprintf("waiting for proof that DPU %s can no longer write under epoch %d", claim.Status.Holder, claim.Status.Epoch)
 	switch {
 	case mirror == nil:
@@ -73,6 +76,9 @@ func missing(claim *moorv1alpha1.WriterClaim, mirror *storagev1alpha1.VolumeAtta
 		words += "; the DPU is silent, and snap-controller has not noticed yet that the attachment ends"
 	default:
 		words += fmt.Sprintf("; the DPU is silent, and CSIDriver %s is asked to revoke it", storage.driver)
+	}
+	if lease.given {
+		words += "; the DPU withdraws by itself, and the bound of its lease is waited for"
 	}
 	return words + fmt.Sprintf("; an operator who knows may write spec.operatorReceipt into WriterClaim %s", claim.Name)
 }

@@ -31,7 +31,7 @@ func TestProve(t *testing.T) {
 								case operator == 4:
 									want = moorv1alpha1.ReceiptOperator
 								}
-								got, words := prove(claim, mirror, storage)
+								got, words := prove(claim, mirror, storage, leaseOf{})
 								name := fmt.Sprintf("%s deleting=%v finalizer=%v attached=%v retired=%d storage=%+v operator=%d", mirrorIs, deleting, finalizer, attached, retired, storage, operator)
 								checkReceipt(t, name, got, words, want)
 							}
@@ -78,11 +78,11 @@ func TestProveOnlyWhileFencing(t *testing.T) {
 	for _, phase := range []moorv1alpha1.ClaimPhase{"", moorv1alpha1.ClaimFree, moorv1alpha1.ClaimGranted} {
 		claim, mirror := facts("mine", true, false, false, 4, 4)
 		claim.Status.Phase = phase
-		if got, _ := prove(claim, mirror, revocation{true, true, true, true, "d"}); got != nil {
+		if got, _ := prove(claim, mirror, revocation{true, true, true, true, "d"}, leaseOf{given: true}); got != nil {
 			t.Errorf("phase %q: receipt %+v", phase, got)
 		}
 	}
-	if got, _ := prove(&moorv1alpha1.WriterClaim{}, nil, revocation{}); got != nil {
+	if got, _ := prove(&moorv1alpha1.WriterClaim{}, nil, revocation{}, leaseOf{given: true}); got != nil {
 		t.Errorf("a claim without status: receipt %+v", got)
 	}
 }

@@ -111,6 +111,35 @@ func (f *Failover) taint(ctx context.Context, s *scene) error {
 	return err
 }
 
+// evict lets the pods go, in order, that use a volume which a living host has
+// lost: its kubelet is there to clean up, and the extender keeps new ones off a
+// host whose DPU is silent.
+func (f *Failover) evict(ctx context.Context, s *scene) error {
+	free, kept := s.divide()
+	if len(free) == 0 || s.signs.ZeroTrust { // no pod uses what a person attached
+		return nil
+	}
+	pods, err := f.pods(ctx, s.node.Name)
+	if err != nil {
+		return err
+	}
+	for i := range pods {
+		p := &pods[i]
+		switch {
+		case !p.uses(free) || p.DeletionTimestamp != nil:
+			continue
+		case p.uses(kept):
+			s.waits = append(s.waits, fmt.Sprintf("pod %s/%s also uses a volume that is not free", p.Namespace, p.Name))
+			continue
+		}
+		f.Recorder.Event(&p.Pod, corev1.EventTypeWarning, eventReleased, fmt.Sprintf("deleted: DPU %s has taken its volume from this host, as it had promised to do when it is not heard", s.dpu()))
+		if err := f.delete(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // forceDelete deletes exactly the pod that was read, without grace: no kubelet
 // is there to confirm it.
 func (f *Failover) forceDelete(ctx context.Context, s *scene, p *pod) error {

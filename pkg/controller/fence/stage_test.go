@@ -39,6 +39,8 @@ type stage struct {
 	recorder *record.FakeRecorder
 	claims   map[string]moorv1alpha1.WriterClaimStatus
 	hosts    []string
+	// renewed is when dpu-a renewed its lease last.
+	renewed time.Time
 }
 
 func podIndex(ctx context.Context, indexer client.FieldIndexer) error {

@@ -31,7 +31,7 @@ func (f *Failover) SetupWithManager(mgr ctrl.Manager) error {
 		For(&moorv1alpha1.DPUStorageNode{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: hostChanged})).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment), builder.WithPredicates(going)).
-		WatchesRawSource(source.Kind(remote, &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofSight), sightChanged)).
+		WatchesRawSource(source.Kind(remote, &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofSight), f.sightChanged())).
 		WatchesRawSource(source.Kind(remote, &storagev1alpha1.VolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofMirror))).
 		WatchesRawSource(source.Kind(remote, &storagev1alpha1.SVVolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofRevoked))).
 		WatchesRawSource(source.Kind(remote, &moorv1alpha1.WriterClaim{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofClaim))).
@@ -57,10 +57,15 @@ func sight(n *moorv1alpha1.DPUStorageNode) *moorv1alpha1.HostSight {
 	return n.Status.DPU.Host
 }
 
-var sightChanged = predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode]{
-	UpdateFunc: func(e event.TypedUpdateEvent[*moorv1alpha1.DPUStorageNode]) bool {
-		return !equality.Semantic.DeepEqual(sight(e.ObjectOld), sight(e.ObjectNew))
-	},
+// sightChanged passes on what DPUs say of their hosts. Each beat goes past it, and
+// is taken notice of here: a lease counts from when its renewal was seen.
+func (f *Failover) sightChanged() predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode] {
+	return predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode]{
+		UpdateFunc: func(e event.TypedUpdateEvent[*moorv1alpha1.DPUStorageNode]) bool {
+			f.renewals.note(e.ObjectNew, f.Clock.Now())
+			return !equality.Semantic.DeepEqual(sight(e.ObjectOld), sight(e.ObjectNew))
+		},
+	}
 }
 
 func (f *Failover) ofSight(ctx context.Context, dpu *moorv1alpha1.DPUStorageNode) []reconcile.Request {

@@ -193,7 +193,7 @@ func (r *Reconciler) promote(ctx context.Context, p *pass) error {
 		return err
 	}
 	name := seen.provider[p.dpu.DeviceName]
-	e, err := r.o.Providers.get(name).Expose(ctx, exposeSpec(p))
+	e, err := r.expose(ctx, p, r.o.Providers.get(name))
 	if err != nil {
 		return fmt.Errorf("show the replica: SNAP service %s on DPU %s: %w", name, r.o.Node, err)
 	}
@@ -278,13 +278,13 @@ func (r *Reconciler) show(ctx context.Context, p *pass) error {
 		return err
 	}
 	provider := r.o.Providers.get(p.vendor.provider)
-	e, err := provider.Expose(ctx, exposeSpec(p))
+	e, err := r.expose(ctx, p, provider)
 	if errors.Is(err, provisioner.ErrNotFound) {
 		// The plugin knows the device, SNAP does not: it has restarted.
 		if err := r.createDevice(ctx, p); err != nil || p.stop {
 			return err
 		}
-		e, err = provider.Expose(ctx, exposeSpec(p))
+		e, err = r.expose(ctx, p, provider)
 	}
 	if err != nil {
 		p.dpu.Exhausted = r.exhausted(ctx, p, err)
@@ -300,6 +300,9 @@ func (r *Reconciler) show(ctx context.Context, p *pass) error {
 // confirm reads attachment and claim from the API server, last before the
 // exposure: what the cache shows may be over. If it is, the pass ends.
 func (r *Reconciler) confirm(ctx context.Context, p *pass) error {
+	if !r.permit(ctx, p) {
+		return nil
+	}
 	now := &storagev1alpha1.VolumeAttachment{}
 	found, err := kube.Find(ctx, r.o.Live, client.ObjectKeyFromObject(p.attachment), now)
 	if err != nil {

@@ -46,6 +46,15 @@ func (u *underWay) interrupt(volumeID string) {
 	}
 }
 
+// interruptAll ends every pass that may be ended early.
+func (u *underWay) interruptAll() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, end := range u.end {
+		end()
+	}
+}
+
 // obeyFence takes a volume that is being fenced from this DPU away from the
 // host, before anything else and whatever the vendor does, and retires the
 // epoch. The status that is written then is the receipt: it says that the epoch

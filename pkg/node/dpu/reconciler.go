@@ -63,6 +63,8 @@ type Options struct {
 	Resync time.Duration
 	// Host says what this DPU sees of its host; nil if it does not look.
 	Host func() *moorv1alpha1.HostSight
+	// Lease says whether this DPU may show single-writer volumes; nil: always.
+	Lease Lease
 	// Clock is the machine's if nil.
 	Clock clock.WithTicker
 	// Jitter spreads a period over the DPUs; nil means +-10 %, random.

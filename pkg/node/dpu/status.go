@@ -27,6 +27,9 @@ type pass struct {
 	// refused says why the volume may not be shown here; "" if it may.
 	refused string
 
+	// term is that of the lease under which the claim was read.
+	term int64
+
 	// dpu and message are the status to write.
 	dpu     storagev1alpha1.VolumeAttachmentDPU
 	message string

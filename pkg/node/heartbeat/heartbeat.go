@@ -40,6 +40,9 @@ type Options struct {
 	// Period between beats, from begin to begin; DefaultPeriod if it is not
 	// positive. Each beat is bounded by half of it.
 	Period time.Duration
+	// Exact beats only follow the beat before: one that was on its way while
+	// another was accepted is refused, and tried anew. For beats that promise.
+	Exact bool
 	// Seen, if not nil, is told of the object after each beat.
 	Seen func(*moorv1alpha1.DPUStorageNode)
 	// Changed, if not nil, asks for a beat at once.
@@ -77,6 +80,9 @@ func DPU(o Options, state func(context.Context) (moorv1alpha1.DPUState, error)) 
 		return func(s *moorv1alpha1.DPUStorageNodeStatus) *moorv1alpha1.Heartbeat {
 			if s.DPU != nil {
 				now.Heartbeat = s.DPU.Heartbeat
+			}
+			if now.Lease != nil {
+				now.Lease.Sequence = now.Sequence + 1 // of the beat that carries it
 			}
 			s.DPU = &now
 			return &s.DPU.Heartbeat
@@ -159,7 +165,11 @@ func (h *Heart) Beat(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err = kube.PatchStatus(ctx, h.o.Client, h.node, func(n *moorv1alpha1.DPUStorageNode) {
+	patch := kube.PatchStatus[*moorv1alpha1.DPUStorageNode]
+	if h.o.Exact {
+		patch = kube.PatchStatusExact[*moorv1alpha1.DPUStorageNode]
+	}
+	_, err = patch(ctx, h.o.Client, h.node, func(n *moorv1alpha1.DPUStorageNode) {
 		beat := write(&n.Status)
 		beat.Sequence++
 		beat.Time = metav1.NewTime(h.o.Clock.Now())

@@ -244,3 +244,52 @@ func TestLostServerIsNotTheEnd(t *testing.T) {
 		t.Fatalf("got %v, %+v", err, s.node(t).Status.DPU)
 	}
 }
+
+// TestLeaseNamesItsBeat: a lease is of the beat that carries it, and goes with the
+// first that carries none.
+func TestLeaseNamesItsBeat(t *testing.T) {
+	s, give := newServer(t), true
+	h := DPU(Options{Client: s, Live: s, Name: "n1", Exact: true}, func(context.Context) (moorv1alpha1.DPUState, error) {
+		out := moorv1alpha1.DPUState{}
+		if give {
+			out.Lease = &moorv1alpha1.DPULease{DurationMillis: 1, GraceMillis: 1}
+		}
+		return out, nil
+	})
+	for range 3 {
+		if err := h.Beat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if d := s.next(t).DPU; d.Lease == nil || d.Lease.Sequence != d.Sequence {
+			t.Fatalf("%+v", d)
+		}
+	}
+	give = false
+	if err := h.Beat(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d := s.next(t).DPU; d.Lease != nil || d.Sequence != 4 {
+		t.Fatalf("%+v", d)
+	}
+}
+
+// TestExact: a beat that does not follow the last one is refused; the next one
+// does.
+func TestExact(t *testing.T) {
+	for _, exact := range []bool{false, true} {
+		s := newServer(t)
+		h := DPU(Options{Client: s, Live: s, Name: "n1", Exact: exact}, dpuState(true))
+		other := DPU(Options{Client: s, Live: s, Name: "n1", Exact: exact}, dpuState(false))
+		for _, heart := range []*Heart{h, other} {
+			if err := heart.Beat(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := h.Beat(t.Context()); (err != nil) != exact {
+			t.Fatalf("exact %v: %v", exact, err)
+		}
+		if err := h.Beat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

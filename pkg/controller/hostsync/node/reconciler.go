@@ -88,7 +88,7 @@ func tells(here, there *moorv1alpha1.DPUState) bool {
 		return true
 	}
 	a, b := *here, *there
-	a.Sequence, a.Time = b.Sequence, b.Time
+	a.Sequence, a.Time, a.Lease = b.Sequence, b.Time, b.Lease
 	return !equality.Semantic.DeepEqual(a, b)
 }
 
