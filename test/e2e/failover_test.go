@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -94,22 +95,55 @@ func replicaOf(volume string) func(context.Context) (string, error) {
 // recorded begins to record the claim of a volume.
 func recorded(ctx context.Context, volume string) *proof.Recorder {
 	GinkgoHelper()
-	record, err := proof.Watch(ctx, clients.DPU, kit.Namespace, volume)
+	// What comes after a test that failed belongs to it.
+	whole, stop := context.WithCancel(context.WithoutCancel(ctx))
+	DeferCleanup(stop)
+	record, err := proof.Watch(whole, clients.DPU, kit.Namespace, volume)
 	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx context.Context) {
+		if CurrentSpecReport().Failed() {
+			tellViolations(ctx, record, volume)
+		}
+	})
 	return record
+}
+
+// tellViolations writes down what the proof says, for a test that failed before
+// it came to it.
+func tellViolations(ctx context.Context, record *proof.Recorder, volume string) {
+	found, err := violations(ctx, record, volume)
+	if err != nil {
+		GinkgoWriter.Printf("volume %s: its history is not known: %v\n", volume, err)
+	}
+	for _, v := range found {
+		GinkgoWriter.Printf("volume %s: %s\n", volume, v)
+	}
+}
+
+// violations is what the proof finds wrong with a volume's history.
+func violations(ctx context.Context, record *proof.Recorder, volume string, journals ...proof.Journal) ([]proof.Violation, error) {
+	// The log is read first: it must not know more than the record.
+	writes, err := kit.MediumLog(vendorVolume(ctx, volume))
+	if err != nil {
+		return nil, err
+	}
+	states, err := record.States(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(writes) == 0 {
+		return nil, errors.New("nobody wrote to the medium")
+	}
+	return proof.Check(proof.History{Volume: volume, States: states, Writes: writes, Journals: journals}), nil
 }
 
 // proven expects that the volume had one writer at a time from its beginning,
 // and that the journals lost nothing.
 func proven(ctx context.Context, record *proof.Recorder, volume string, journals ...proof.Journal) {
 	GinkgoHelper()
-	// The log is read first: it must not know more than the record.
-	writes, err := kit.MediumLog(vendorVolume(ctx, volume))
+	found, err := violations(ctx, record, volume, journals...)
 	Expect(err).NotTo(HaveOccurred())
-	states, err := record.States(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(writes).NotTo(BeEmpty(), "the pods wrote to the medium")
-	Expect(proof.Check(proof.History{Volume: volume, States: states, Writes: writes, Journals: journals})).To(BeEmpty())
+	Expect(found).To(BeEmpty())
 }
 
 var _ = Describe("failover", Ordered, bothModes, func() {
