@@ -34,10 +34,10 @@ const (
 
 // The end-to-end tests in which the proof has to see what is switched off.
 const (
-	cutOff   = "is cut off with its DPU"
-	linkLost = "only loses the link to its DPU"
-	moves    = "runs the pod again at its replica when the host loses power"
-	second   = "makes a second primary wait"
+	cutOff = "is cut off with its DPU"
+	frozen = "stands still for long"
+	moves  = "runs the pod again at its replica when the host loses power"
+	second = "makes a second primary wait"
 )
 
 // mutations are the safety checks of the product, each switched off.
@@ -77,7 +77,7 @@ var mutations = []mutation{
 	{name: "the DPU retires an epoch and shows the device on", tests: node, edits: []edit{
 		{nodeFence, "	for _, device := range devices {\n", "	for _, device := range devices[:0] {\n"},
 		{nodeWithdraw, "	if device := p.dpu.DeviceName; device != \"\" {\n		if err := r.o.Providers.hide", "	if device := p.dpu.DeviceName; device == \"-\" {\n		if err := r.o.Providers.hide"},
-	}, focus: linkLost, program: "snap-node-driver", words: "one writer: "},
+	}, focus: frozen, program: "snap-node-driver", words: "one writer: "},
 	{name: "the DPU lets an attachment go and shows the device on", tests: node, edits: []edit{
 		{nodeWithdraw, "	if device := p.dpu.DeviceName; device != \"\" {\n		if err := r.o.Providers.hide", "	if device := p.dpu.DeviceName; device == \"-\" {\n		if err := r.o.Providers.hide"},
 	}},
