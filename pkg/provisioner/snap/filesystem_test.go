@@ -265,6 +265,35 @@ func TestFilesystemIsFoundAgain(t *testing.T) {
 	}
 }
 
+// TestFilesystemWithdrawnAfterARestart: a file system that is withdrawn before the
+// service has its device again leaves its function with the host, and comes back
+// on that one.
+func TestFilesystemWithdrawnAfterARestart(t *testing.T) {
+	s := hotplugService(t, snapemu.FamilySNAP, 0)
+	s.addFS("vol")
+	recorded := map[string]string{}
+	d := New(s.rpc, Options{Recorded: func(context.Context) map[string]string { return recorded }})
+	first, err := d.Expose(t.Context(), shared("vol"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded["vol"] = first.VUID
+	s.emu.Restart()
+	if err := d.Withdraw(t.Context(), "vol"); err != nil {
+		t.Fatal(err)
+	}
+	clear(recorded) // the attachment is gone
+	s.addFS("vol")
+	again, err := d.Expose(t.Context(), shared("vol"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(first, again); diff != "" {
+		t.Fatal(diff)
+	}
+	s.sweep(d)
+}
+
 func TestFilesystemRefusals(t *testing.T) {
 	s := hotplugService(t, snapemu.FamilySNAP, 0)
 	s.addFS("taken")

@@ -65,7 +65,10 @@ func (d *DPU) stopFS(ctx context.Context, name string) error {
 }
 
 // dropFunction removes the function that a removed device had. One that the
-// service keeps is no part of the device any more: List tells of it.
+// service keeps is no part of the device any more: List tells of it. One that the
+// host has still can be unplugged by its device alone, and a service that was
+// restarted lists none before it has a manager: these are remembered, for the
+// device when it comes back.
 func (d *DPU) dropFunction(ctx context.Context, device string) error {
 	vuid := d.given.get(device)
 	if vuid == "" {
@@ -78,10 +81,13 @@ func (d *DPU) dropFunction(ctx context.Context, device string) error {
 	if err != nil {
 		return err
 	}
-	d.given.set(device, "")
-	if f, found := s.function(vuid); found && pendingFS(f) {
-		err = d.rpc.VirtioFSFunctionDestroy(ctx, f.Manager, f.VUID)
+	f, found := s.function(vuid)
+	if !found || !pendingFS(f) {
+		d.given.set(device, vuid)
+		return nil
 	}
+	d.given.set(device, "")
+	err = d.rpc.VirtioFSFunctionDestroy(ctx, f.Manager, f.VUID)
 	if _, refused := snaprpc.Code(err); refused {
 		return nil
 	}
