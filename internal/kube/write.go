@@ -16,56 +16,34 @@ import (
 // it wrote. Lists are replaced whole: use it on fields of which the caller is
 // the only writer.
 func Patch[T client.Object](ctx context.Context, c client.Client, obj T, change func(T)) (bool, error) {
-	before := obj.DeepCopyObject().(T)
-	change(obj)
-	if equality.Semantic.DeepEqual(before, obj) {
-		return false, nil
-	}
-	if err := c.Patch(ctx, obj, client.MergeFrom(before)); err != nil {
-		return false, fmt.Errorf("patch %s: %w", describe(obj), err)
-	}
-	return true, nil
+	return patch(obj, change, "", func(p client.Patch) error { return c.Patch(ctx, obj, p) })
 }
 
 // PatchStatus is Patch for the status subresource.
 func PatchStatus[T client.Object](ctx context.Context, c client.Client, obj T, change func(T)) (bool, error) {
-	before := obj.DeepCopyObject().(T)
-	change(obj)
-	if equality.Semantic.DeepEqual(before, obj) {
-		return false, nil
-	}
-	if err := c.Status().Patch(ctx, obj, client.MergeFrom(before)); err != nil {
-		return false, fmt.Errorf("patch status of %s: %w", describe(obj), err)
-	}
-	return true, nil
-}
-
-// PatchStatusExact is PatchStatus that fails with a conflict if the object has
-// changed since it was read.
-func PatchStatusExact[T client.Object](ctx context.Context, c client.Client, obj T, change func(T)) (bool, error) {
-	before := obj.DeepCopyObject().(T)
-	change(obj)
-	if equality.Semantic.DeepEqual(before, obj) {
-		return false, nil
-	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Status().Patch(ctx, obj, patch); err != nil {
-		return false, fmt.Errorf("patch status of %s: %w", describe(obj), err)
-	}
-	return true, nil
+	return patch(obj, change, "status of ", func(p client.Patch) error { return c.Status().Patch(ctx, obj, p) })
 }
 
 // PatchExact is Patch that fails with a conflict if the object has changed
 // since it was read: for lists with several writers, such as finalizers.
 func PatchExact[T client.Object](ctx context.Context, c client.Client, obj T, change func(T)) (bool, error) {
+	return patch(obj, change, "", func(p client.Patch) error { return c.Patch(ctx, obj, p) }, client.MergeFromWithOptimisticLock{})
+}
+
+// PatchStatusExact is PatchExact for the status subresource.
+func PatchStatusExact[T client.Object](ctx context.Context, c client.Client, obj T, change func(T)) (bool, error) {
+	return patch(obj, change, "status of ", func(p client.Patch) error { return c.Status().Patch(ctx, obj, p) }, client.MergeFromWithOptimisticLock{})
+}
+
+// patch has the difference that change makes to obj written, if it makes one.
+func patch[T client.Object](obj T, change func(T), what string, write func(client.Patch) error, how ...client.MergeFromOption) (bool, error) {
 	before := obj.DeepCopyObject().(T)
 	change(obj)
 	if equality.Semantic.DeepEqual(before, obj) {
 		return false, nil
 	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Patch(ctx, obj, patch); err != nil {
-		return false, fmt.Errorf("patch %s: %w", describe(obj), err)
+	if err := write(client.MergeFromWithOptions(before, how...)); err != nil {
+		return false, fmt.Errorf("patch %s%s: %w", what, describe(obj), err)
 	}
 	return true, nil
 }

@@ -7,24 +7,37 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/moor-storage/moor/internal/unixsocket"
 )
 
-// board is a stand-in at a socket, on a clock of ours.
+// board is a stand-in at a socket, on a clock of ours. What it was told has been
+// done when it answers, and what is due when the clock has been stepped.
 type board struct {
 	t     *testing.T
 	path  string
-	clock *clocktesting.FakeClock
+	clock feedings
 
 	mu     sync.Mutex
 	resets int
 }
 
+// feedings is a clock that tells of every timeout that begins.
+type feedings struct {
+	*clocktesting.FakeClock
+	begun chan struct{}
+}
+
+func (f feedings) AfterFunc(d time.Duration, do func()) clock.Timer {
+	defer func() { f.begun <- struct{}{} }()
+	return f.FakeClock.AfterFunc(d, do)
+}
+
 func newBoard(t *testing.T) *board {
 	t.Helper()
-	b := &board{t: t, path: filepath.Join(t.TempDir(), "w"), clock: clocktesting.NewFakeClock(time.Unix(1, 0))}
+	b := &board{t: t, path: filepath.Join(t.TempDir(), "w"), clock: feedings{clocktesting.NewFakeClock(time.Unix(1, 0)), make(chan struct{}, 8)}}
 	l, err := unixsocket.Listen(b.path)
 	if err != nil {
 		t.Fatal(err)
@@ -49,29 +62,34 @@ func (b *board) openDog(timeout time.Duration) Dog {
 	return d
 }
 
-// want waits until the machine was reset so often.
+// want says how often the machine was reset so far.
 func (b *board) want(resets int) {
 	b.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		b.mu.Lock()
-		n := b.resets
-		b.mu.Unlock()
-		if n == resets {
-			return
-		}
-		if time.Now().After(deadline) {
-			b.t.Fatalf("%d resets, want %d", n, resets)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.resets != resets {
+		b.t.Fatalf("%d resets, want %d", b.resets, resets)
+	}
+}
+
+// fed waits until the timeout has begun that many times more.
+func (b *board) fed(times int) {
+	b.t.Helper()
+	deadline := time.After(10 * time.Second)
+	for range times {
+		select {
+		case <-b.clock.begun:
+		case <-deadline:
+			b.t.Fatal("it was not fed")
 		}
 	}
 }
 
-// armed waits until a timer runs, or none does.
-func (b *board) armed(want bool) {
+// still expects that no timeout runs.
+func (b *board) still() {
 	b.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); b.clock.HasWaiters() != want; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			b.t.Fatalf("armed: %v, want %v", !want, want)
-		}
+	if b.clock.HasWaiters() {
+		b.t.Fatal("a timeout runs")
 	}
 }
 
@@ -99,7 +117,7 @@ func TestStandInFires(t *testing.T) {
 	b.clock.Step(time.Second)
 	b.want(1)
 	b.feed(d)
-	b.armed(false)
+	b.still()
 	b.shut(d, false)
 	// The machine boots, and opens it again.
 	d = b.openDog(5 * time.Second)
@@ -112,7 +130,7 @@ func TestStandInFires(t *testing.T) {
 func TestStandInDisarmed(t *testing.T) {
 	b := newBoard(t)
 	b.shut(b.openDog(10*time.Second), true)
-	b.armed(false)
+	b.still()
 	b.clock.Step(time.Hour)
 	b.want(0)
 }
@@ -124,8 +142,10 @@ func TestStandInLeft(t *testing.T) {
 	d := b.openDog(10 * time.Second)
 	b.clock.Step(9 * time.Second)
 	b.shut(d, false)
-	b.armed(true)
-	b.clock.Step(10 * time.Second)
+	b.fed(2) // as it was opened, and as its client went
+	b.clock.Step(9 * time.Second)
+	b.want(0)
+	b.clock.Step(time.Second)
 	b.want(1)
 }
 

@@ -123,6 +123,11 @@ const (
 	ReasonAwaitingDeletion = "AwaitingDeletion"
 )
 
+// MostPlaces is how many places a list of them has at most: what it names comes
+// by preference, so that one of the first is as good as one of all. It is the
+// maxItems of the CRDs. An addition of Moor.
+const MostPlaces = 256
+
 // ReasonExhausted of DPUAttached: the DPU has no function left for the device,
 // and none is on its way back. An addition of Moor.
 const ReasonExhausted = "Exhausted"

@@ -31,6 +31,9 @@ const (
 	VolumeByClaim = "spec.volume.csiReference.pvcRef.name"
 	// VolumeByDriver finds Volumes by the vendor's CSI driver.
 	VolumeByDriver = "spec.volume.csiReference.csiDriverName"
+	// VolumeUnreachable finds, by "true", Volumes that cannot be had where they
+	// are to be reached.
+	VolumeUnreachable = "status.unreachable"
 	// AttachmentByVolume finds VolumeAttachments by their Volume.
 	AttachmentByVolume = "spec.source.volumeRef.name"
 	// CapacityByStorageClass finds CSIStorageCapacities by their StorageClass.
@@ -63,6 +66,7 @@ func Indexes() []kube.Index {
 		kube.IndexOf(VolumeByVendor, func(v *storagev1alpha1.Volume) []string { return kube.Some(v.Spec.Volume.StorageVendorName) }),
 		kube.IndexOf(VolumeByClaim, func(v *storagev1alpha1.Volume) []string { return refName(v.Spec.Volume.CSIReference.PVCRef) }),
 		kube.IndexOf(VolumeByDriver, func(v *storagev1alpha1.Volume) []string { return kube.Some(v.Spec.Volume.CSIReference.CSIDriverName) }),
+		kube.IndexOf(VolumeUnreachable, unreachable),
 		kube.IndexOf(AttachmentByVolume, func(a *storagev1alpha1.VolumeAttachment) []string { return refName(a.Spec.Source.VolumeRef) }),
 		kube.IndexOf(CopyByVolume, func(v *storagev1alpha1.Volume) []string { return kube.Some(unmadeCopy(v).VolumeName) }),
 		kube.IndexOf(CopyBySnapshot, func(v *storagev1alpha1.Volume) []string { return kube.Some(unmadeCopy(v).SnapshotName) }),
@@ -82,6 +86,13 @@ func unplacedPolicy(v *storagev1alpha1.Volume) []string {
 		return nil
 	}
 	return kube.Some(v.Spec.StorageParameters[PolicyParameter])
+}
+
+func unreachable(v *storagev1alpha1.Volume) []string {
+	if !v.Status.Unreachable {
+		return nil
+	}
+	return []string{"true"}
 }
 
 // unmadeCopy is what a volume that is not made yet begins as a copy of.

@@ -142,7 +142,8 @@ func (f *Failover) letGo(ctx context.Context, s *scene, t *target) error {
 	return kube.RemoveFinalizers(ctx, f.DPU, t.mirror, storagev1alpha1.FinalizerDPUAttachment, storagev1alpha1.FinalizerWriterClaim)
 }
 
-// overWithoutDPU reports whether another receipt than the DPU's own has ended the epoch of the attachment, and its DPU holds nothing since.
+// overWithoutDPU reports whether another receipt than the DPU's own has ended the
+// epoch of the attachment, and its DPU holds nothing since.
 func overWithoutDPU(t *target) bool {
 	if t.claim == nil || t.claim.Status == nil || t.held(t.mirror.Spec.NodeName) {
 		return false

@@ -52,8 +52,12 @@ type renewal struct {
 // concurrent use.
 type renewals struct {
 	mu   sync.Mutex
-	last map[string]renewal
-	at   map[string]time.Time
+	last map[string]seenRenewal
+}
+
+type seenRenewal struct {
+	renewal
+	at time.Time
 }
 
 // note takes notice of a DPU's object, and says what it promises, and since when
@@ -63,16 +67,16 @@ func (r *renewals) note(n *moorv1alpha1.DPUStorageNode, now time.Time) (promise,
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.last == nil {
-		r.last, r.at = map[string]renewal{}, map[string]time.Time{}
+		r.last = map[string]seenRenewal{}
 	}
 	is := renewal{uid: n.UID, promise: p}
 	if n.Status.DPU != nil {
 		is.sequence = n.Status.DPU.Sequence
 	}
-	if was, known := r.last[n.Name]; !known || was != is {
-		r.last[n.Name], r.at[n.Name] = is, now
+	if was, known := r.last[n.Name]; !known || was.renewal != is {
+		r.last[n.Name] = seenRenewal{is, now}
 	}
-	return p, r.at[n.Name], ok
+	return p, r.last[n.Name].at, ok
 }
 
 // leaseOf is what is known of the lease of a DPU.

@@ -12,10 +12,6 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-// mostPlaces is how many places a request names, as the kind allows: one of the
-// most preferred is as good as one of all.
-const mostPlaces = 256
-
 // inaccessible is ErrExhausted for a volume of which it was said that it cannot
 // be had where it is to be reached.
 func inaccessible(v *storagev1alpha1.DPUVolume) error {

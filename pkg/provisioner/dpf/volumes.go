@@ -174,7 +174,7 @@ func (v *Volumes) object(spec provisioner.VolumeSpec) (*storagev1alpha1.DPUVolum
 			Parameters:           parameters,
 			VolumeMode:           &mode,
 			Replication:          replicas,
-			AccessibleFrom:       spec.AccessibleFrom[:min(len(spec.AccessibleFrom), mostPlaces)],
+			AccessibleFrom:       spec.AccessibleFrom[:min(len(spec.AccessibleFrom), storagev1alpha1.MostPlaces)],
 			MutableParameters:    maps.Clone(spec.Mutable),
 			Resources: corev1.VolumeResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(spec.CapacityBytes, resource.BinarySI)},

@@ -80,13 +80,11 @@ func (r *Reconciler) place(ctx context.Context, s *moorv1alpha1.StorageSnapshot)
 	return err
 }
 
-// mostPlaces is how many places a snapshot remembers.
-const mostPlaces = 256
-
-// reach are the places from which a volume is reached.
+// reach are the places from which a volume is reached, as many as a snapshot
+// remembers.
 func reach(volume *storagev1alpha1.Volume) []map[string]string {
 	places := volume.Spec.Volume.AccessibleTopology
-	return places[:min(len(places), mostPlaces)]
+	return places[:min(len(places), storagev1alpha1.MostPlaces)]
 }
 
 func (r *Reconciler) class(ctx context.Context, s *moorv1alpha1.StorageSnapshot, driver string) (string, error) {

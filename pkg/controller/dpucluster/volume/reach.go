@@ -11,12 +11,9 @@ import (
 	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 )
-
-// mostPlaces is how many places a volume may be reached from in words of keys;
-// beyond that DPUs are named.
-const mostPlaces = 256
 
 // dpu is a node of the DPU cluster, and which drivers it has.
 type dpu struct {
@@ -121,7 +118,8 @@ func announced(dpus []dpu) map[string]bool {
 }
 
 // spelled writes out a selector, which is any of its terms, each of which is
-// all of its requirements; false if it says what places with those keys cannot.
+// all of its requirements; false if it says what places with those keys cannot, or
+// not as many as are remembered.
 func spelled(selector *corev1.NodeSelector, keys map[string]bool) ([]map[string]string, bool) {
 	var out []map[string]string
 	for _, term := range selector.NodeSelectorTerms {
@@ -136,7 +134,7 @@ func spelled(selector *corev1.NodeSelector, keys map[string]bool) ([]map[string]
 			places = spread(places, e.Key, e.Values)
 		}
 		out = append(out, places...)
-		if len(out) > mostPlaces {
+		if len(out) > storagev1alpha1.MostPlaces {
 			return nil, false
 		}
 	}
@@ -147,7 +145,7 @@ func spelled(selector *corev1.NodeSelector, keys map[string]bool) ([]map[string]
 func spread(places []map[string]string, key string, values []string) []map[string]string {
 	var out []map[string]string
 	for _, p := range places {
-		for _, v := range values[:min(len(values), mostPlaces+1)] {
+		for _, v := range values[:min(len(values), storagev1alpha1.MostPlaces+1)] {
 			one := maps.Clone(p)
 			one[key] = v
 			if have, twice := p[key]; !twice || have == v {
@@ -155,7 +153,7 @@ func spread(places []map[string]string, key string, values []string) []map[strin
 			}
 		}
 	}
-	return out[:min(len(out), mostPlaces+1)]
+	return out[:min(len(out), storagev1alpha1.MostPlaces+1)]
 }
 
 // inWords names places, not too many of them.

@@ -18,6 +18,7 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
 
 // annSelectedNode is Kubernetes' way of telling csi-provisioner for which node a
@@ -217,15 +218,14 @@ func sameDrivers(a, b client.Object) bool {
 // ofDPU finds the volumes that could not be had where they are to be reached.
 func (r *Reconciler) ofDPU(ctx context.Context, o client.Object) []reconcile.Request {
 	list := &storagev1alpha1.VolumeList{}
-	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	err := r.Client.List(ctx, list, client.MatchingFields{dpucluster.VolumeUnreachable: "true"}, client.UnsafeDisableDeepCopy)
+	if err != nil {
 		log.FromContext(ctx).Error(err, "find the volumes that wait for a DPU", "dpu", o.GetName())
 		return nil
 	}
-	var out []reconcile.Request
+	out := make([]reconcile.Request, len(list.Items))
 	for i := range list.Items {
-		if v := &list.Items[i]; v.Status.Unreachable {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(v)})
-		}
+		out[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
 	}
 	return out
 }
