@@ -38,27 +38,43 @@ func (f *Failover) release(ctx context.Context, s *scene) error {
 		s.waits = append(s.waits, words)
 		return nil
 	}
-	if err := f.taint(ctx, s); err != nil {
-		return err
-	}
-	pods, err := f.pods(ctx, s.node.Name)
+	going, staying, err := f.part(ctx, s, free, kept)
 	if err != nil {
 		return err
 	}
-	for i := range pods {
-		p := &pods[i]
-		if !p.uses(free) {
-			continue
-		}
-		if p.uses(kept) {
-			s.waits = append(s.waits, fmt.Sprintf("pod %s/%s also uses a volume that is not free", p.Namespace, p.Name))
-			continue
-		}
-		if err := f.forceDelete(ctx, s, p); err != nil {
+	// What takes longest is begun first.
+	if err := f.detach(ctx, s, free, staying); err != nil {
+		return err
+	}
+	if err := f.taint(ctx, s); err != nil {
+		return err
+	}
+	for i := range going {
+		if err := f.forceDelete(ctx, s, &going[i]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// part finds the pods of the host that use a free volume. Those go that use no
+// other; the volumes of the others are staying.
+func (f *Failover) part(ctx context.Context, s *scene, free, kept map[string]bool) (going []pod, staying map[string]bool, err error) {
+	pods, err := f.pods(ctx, s.node.Name)
+	staying = map[string]bool{}
+	for _, p := range pods {
+		switch {
+		case !p.uses(free):
+		case p.uses(kept):
+			s.waits = append(s.waits, fmt.Sprintf("pod %s/%s also uses a volume that is not free", p.Namespace, p.Name))
+			for _, v := range p.volumes {
+				staying[v] = true
+			}
+		default:
+			going = append(going, p)
+		}
+	}
+	return going, staying, err
 }
 
 // certain reports whether a DPU saw the host dead, which is more than that
@@ -119,17 +135,13 @@ func (f *Failover) evict(ctx context.Context, s *scene) error {
 	if len(free) == 0 || s.signs.ZeroTrust { // no pod uses what a person attached
 		return nil
 	}
-	pods, err := f.pods(ctx, s.node.Name)
+	going, _, err := f.part(ctx, s, free, kept)
 	if err != nil {
 		return err
 	}
-	for i := range pods {
-		p := &pods[i]
-		switch {
-		case !p.uses(free) || p.DeletionTimestamp != nil:
-			continue
-		case p.uses(kept):
-			s.waits = append(s.waits, fmt.Sprintf("pod %s/%s also uses a volume that is not free", p.Namespace, p.Name))
+	for i := range going {
+		p := &going[i]
+		if p.DeletionTimestamp != nil {
 			continue
 		}
 		f.Recorder.Event(&p.Pod, corev1.EventTypeWarning, eventReleased, fmt.Sprintf("deleted: DPU %s has taken its volume from this host, as it had promised to do when it is not heard", s.dpu()))
