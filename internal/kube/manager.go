@@ -15,7 +15,9 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// Flags are the flags that every controller process has, with DPF's names.
+// Flags are the flags that every controller process has, with DPF's names. Requests
+// are not bounded by default: API servers have priority and fairness, while here the
+// story of a failover would wait in one queue with the failover.
 type Flags struct {
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
@@ -33,8 +35,8 @@ func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.LeaderElect, "leader-elect", false, "take a lease before working, so that replicas of this process never work at once")
 	fs.IntVar(&f.Concurrency, "concurrency", 15, "objects worked on at once, per kind")
 	fs.DurationVar(&f.SyncPeriod, "sync-period", 10*time.Hour, "how often every object is looked at again without cause")
-	fs.Float32Var(&f.QPS, "kube-api-qps", 100, "API requests per second, on average")
-	fs.IntVar(&f.Burst, "kube-api-burst", 200, "API requests at once, at most")
+	fs.Float32Var(&f.QPS, "kube-api-qps", -1, "API requests per second, on average; negative: as many as the API server takes")
+	fs.IntVar(&f.Burst, "kube-api-burst", 200, "API requests at once, at most, if --kube-api-qps bounds them")
 }
 
 // Validate says which flag is wrong, in words.
@@ -42,8 +44,8 @@ func (f *Flags) Validate() error {
 	switch {
 	case f.Concurrency < 1:
 		return fmt.Errorf("--concurrency is %d: at least 1 is needed", f.Concurrency)
-	case f.QPS <= 0 || f.Burst < 1:
-		return fmt.Errorf("--kube-api-qps %v and --kube-api-burst %d must be positive", f.QPS, f.Burst)
+	case f.QPS == 0 || f.Burst < 1:
+		return fmt.Errorf("--kube-api-qps %v must not be 0, nor --kube-api-burst %d less than 1: nothing could be asked of the API server", f.QPS, f.Burst)
 	}
 	return nil
 }

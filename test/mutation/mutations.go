@@ -183,7 +183,7 @@ var mutations = []mutation{
 		{fenceLease, "!known || was.renewal != is {", "!known || was == is && was != is {"},
 	}},
 	{name: "a renewal that the cache has not seen does not count", tests: fence, edits: []edit{
-		{fenceLease, "	err := f.readLease(ctx, f.DPULive, s)\n", "	err := f.readLease(ctx, f.DPU, s)\n"},
+		{fenceLease, "f.readLease(ctx, f.DPULive, s.dpu())", "f.readLease(ctx, f.DPU, s.dpu())"},
 	}},
 	{name: "the lease of a DPU that gives none is over", tests: fence, edits: []edit{
 		{fenceLease, "func (l leaseOf) over() bool { return l.given && l.left <= 0 }", "func (l leaseOf) over() bool { return l.left <= 0 }"},

@@ -62,6 +62,8 @@ func (s *stage) censor(_ string, o client.Object) {
 	if !ok {
 		return
 	}
+	s.censoring.Lock()
+	defer s.censoring.Unlock()
 	before := s.claims[c.Name]
 	m, found := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror(before.Attachment)})
 	_, attached := world.Read(s.World, s.DPU, &storagev1alpha1.SVVolumeAttachment{ObjectMeta: world.Mirror(before.Attachment)})

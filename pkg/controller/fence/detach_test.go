@@ -36,7 +36,9 @@ func TestDetach(t *testing.T) {
 		want bool // "vol" is still attached to the dead host after its epoch has ended
 	}{
 		"its pod goes": {func(*stage) {}, false},
-		"no pod":       {func(s *stage) { world.Remove(s.World, s.Host, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app"}}) }, false},
+		"no pod": {func(s *stage) {
+			world.Remove(s.World, s.Host, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app"}})
+		}, false},
 		"one stays": {func(s *stage) {
 			s.addVolume("two", "a")
 			s.addPod("both", "a", "vol", "two")

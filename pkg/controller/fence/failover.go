@@ -142,9 +142,11 @@ func (f *Failover) observe(ctx context.Context, name string) (*scene, error) {
 	if s.signs.Sight == liveness.SeenDead && s.signs.Words != "" {
 		s.evidence += " (" + s.signs.Words + ")"
 	}
-	if err := f.readLease(ctx, f.DPU, s); err != nil {
+	var again time.Duration
+	if s.lease, again, err = f.readLease(ctx, f.DPU, s.dpu()); err != nil {
 		return nil, err
 	}
+	s.lookSoon(again)
 	s.decide()
 	return s, nil
 }
@@ -220,12 +222,12 @@ func (f *Failover) act(ctx context.Context, s *scene) error {
 			return err
 		}
 	}
-	var first error
-	for _, t := range s.targets {
-		if err := f.fence(ctx, s, t); err != nil && first == nil {
-			first = fmt.Errorf("fail over volume %s from host %s: %w", t.attachment.Spec.DPUVolumeName, s.node.Name, err)
+	first := forEach(s.targets, func(t *target) error {
+		if err := f.fence(ctx, s, t); err != nil {
+			return fmt.Errorf("fail over volume %s from host %s: %w", t.attachment.Spec.DPUVolumeName, s.node.Name, err)
 		}
-	}
+		return nil
+	})
 	switch {
 	case s.underway && s.action == Fence:
 		if err := f.release(ctx, s); err != nil && first == nil {

@@ -110,23 +110,21 @@ func (l leaseOf) again(p promise) time.Duration {
 	return l.left - p.bound() + p.end()
 }
 
-// readLease reads the lease of the scene's DPU, from the cache or from the API
-// server itself. A DPU that has no object promises nothing.
-func (f *Failover) readLease(ctx context.Context, from client.Reader, s *scene) error {
+// readLease reads the lease of a DPU, from the cache or from the API server itself,
+// and says when to look at it again. A DPU that has no object promises nothing.
+func (f *Failover) readLease(ctx context.Context, from client.Reader, dpu string) (l leaseOf, again time.Duration, err error) {
 	n := &moorv1alpha1.DPUStorageNode{}
-	found, err := kube.Find(ctx, from, client.ObjectKey{Name: s.dpu()}, n)
+	found, err := kube.Find(ctx, from, client.ObjectKey{Name: dpu}, n)
 	if err != nil {
-		return fmt.Errorf("read the lease of DPU %s: %w", s.dpu(), err)
+		return l, 0, fmt.Errorf("read the lease of DPU %s: %w", dpu, err)
 	}
 	if !found {
-		s.lease = leaseOf{}
-		return nil
+		return l, 0, nil
 	}
 	now := f.Clock.Now()
 	p, at, given := f.renewals.note(n, now)
-	s.lease = judgeLease(p, given, at, now)
-	s.lookSoon(s.lease.again(p))
-	return nil
+	l = judgeLease(p, given, at, now)
+	return l, l.again(p), nil
 }
 
 // confirmLease reads the lease again before it is a receipt, from the API server
@@ -136,6 +134,6 @@ func (f *Failover) confirmLease(ctx context.Context, s *scene, t *target) (lease
 	if !t.inFencing(s.dpu()) || !s.lease.over() {
 		return s.lease, nil
 	}
-	err := f.readLease(ctx, f.DPULive, s)
-	return s.lease, err
+	l, _, err := f.readLease(ctx, f.DPULive, s.dpu())
+	return l, err
 }

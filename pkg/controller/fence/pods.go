@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,22 +32,20 @@ func (p *pod) uses(volumes map[string]bool) bool {
 
 // pods lists the pods of a host that use our volumes, from the API server
 // itself: it happens seldom, and a cache of all pods would cost much.
-func (f *Failover) pods(ctx context.Context, node string) ([]pod, error) {
+func (f *Failover) pods(ctx context.Context, node string) ([]*pod, error) {
 	var list corev1.PodList
 	if err := f.HostLive.List(ctx, &list, client.MatchingFields{indexPodNode: node}); err != nil {
 		return nil, fmt.Errorf("list the pods of host %s: %w", node, err)
 	}
-	var out []pod
-	for _, p := range list.Items {
-		volumes, err := f.volumesOf(ctx, &p)
-		if err != nil {
-			return nil, err
-		}
-		if len(volumes) > 0 {
-			out = append(out, pod{Pod: p, volumes: volumes})
-		}
+	all := make([]*pod, len(list.Items))
+	for i := range list.Items {
+		all[i] = &pod{Pod: list.Items[i]}
 	}
-	return out, nil
+	err := forEach(all, func(p *pod) (err error) {
+		p.volumes, err = f.volumesOf(ctx, &p.Pod)
+		return err
+	})
+	return slices.DeleteFunc(all, func(p *pod) bool { return len(p.volumes) == 0 }), err
 }
 
 // volumesOf follows a pod's claims to our volumes.

@@ -49,17 +49,12 @@ func (f *Failover) release(ctx context.Context, s *scene) error {
 	if err := f.taint(ctx, s); err != nil {
 		return err
 	}
-	for i := range going {
-		if err := f.forceDelete(ctx, s, &going[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return forEach(going, func(p *pod) error { return f.forceDelete(ctx, s, p) })
 }
 
 // part finds the pods of the host that use a free volume. Those go that use no
 // other; the volumes of the others are staying.
-func (f *Failover) part(ctx context.Context, s *scene, free, kept map[string]bool) (going []pod, staying map[string]bool, err error) {
+func (f *Failover) part(ctx context.Context, s *scene, free, kept map[string]bool) (going []*pod, staying map[string]bool, err error) {
 	pods, err := f.pods(ctx, s.node.Name)
 	staying = map[string]bool{}
 	for _, p := range pods {
@@ -139,8 +134,7 @@ func (f *Failover) evict(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	for i := range going {
-		p := &going[i]
+	for _, p := range going {
 		if p.DeletionTimestamp != nil {
 			continue
 		}
@@ -197,8 +191,7 @@ func (f *Failover) restore(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	for i := range pods {
-		p := &pods[i]
+	for _, p := range pods {
 		if !p.uses(lost) {
 			continue
 		}

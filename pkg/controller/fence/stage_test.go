@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,13 +33,14 @@ const driver = "csi.snap.nvidia.com"
 // change of a claim goes past a censor.
 type stage struct {
 	*world.World
-	t        *testing.T
-	f        *Failover
-	orderly  *Reconciler
-	clock    *clocktesting.FakePassiveClock
-	recorder *record.FakeRecorder
-	claims   map[string]moorv1alpha1.WriterClaimStatus
-	hosts    []string
+	t         *testing.T
+	f         *Failover
+	orderly   *Reconciler
+	clock     *clocktesting.FakePassiveClock
+	recorder  *record.FakeRecorder
+	censoring sync.Mutex
+	claims    map[string]moorv1alpha1.WriterClaimStatus
+	hosts     []string
 	// renewed is when dpu-a renewed its lease last.
 	renewed time.Time
 }

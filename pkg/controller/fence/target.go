@@ -101,12 +101,7 @@ func (f *Failover) listTargets(ctx context.Context, s *scene) error {
 
 // readLive reads the claims and VolumeAttachments from the API server itself.
 func (f *Failover) readLive(ctx context.Context, s *scene) error {
-	for _, t := range s.targets {
-		if err := f.read(ctx, f.DPULive, t); err != nil {
-			return err
-		}
-	}
-	return nil
+	return forEach(s.targets, func(t *target) error { return f.read(ctx, f.DPULive, t) })
 }
 
 func (f *Failover) read(ctx context.Context, from client.Reader, t *target) error {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,10 +45,11 @@ type World struct {
 	// Host and DPU write and read directly: what tests and players use.
 	Host, DPU client.WithWatch
 
-	t      *testing.T
-	made   map[string]int
-	writes int
-	lose   int
+	t    *testing.T
+	made map[string]int
+
+	writes atomic.Int64
+	lose   int64
 	late   bool
 	after  func(verb string, o client.Object)
 	old    map[string]client.Object
@@ -81,13 +83,14 @@ func New(t *testing.T, indexes ...Index) *World {
 }
 
 // Writes counts the writes through Clusters so far.
-func (w *World) Writes() int { return w.writes }
+func (w *World) Writes() int { return int(w.writes.Load()) }
 
 // LoseWrite lets the n-th write from now on fail with ErrLost: without effect,
 // or, if late, after it took effect.
-func (w *World) LoseWrite(n int, late bool) { w.lose, w.late = w.writes+n, late }
+func (w *World) LoseWrite(n int, late bool) { w.lose, w.late = w.writes.Load()+int64(n), late }
 
-// AfterWrite calls f after every write through Clusters that took effect.
+// AfterWrite calls f after every write through Clusters that took effect; of
+// writes at the same time, at the same time.
 func (w *World) AfterWrite(f func(verb string, o client.Object)) { w.after = f }
 
 // CacheShows lets Clusters read an object as it is given here, from now on.
@@ -154,8 +157,7 @@ func key(o client.Object, name string) string { return fmt.Sprintf("%T/%s", o, n
 
 // write counts one write and does it, or loses it.
 func (w *World) write(verb string, o client.Object, do func() error) error {
-	w.writes++
-	lost := w.writes == w.lose
+	lost := w.writes.Add(1) == w.lose
 	if lost && !w.late {
 		return ErrLost
 	}
