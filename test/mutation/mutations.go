@@ -180,7 +180,7 @@ var mutations = []mutation{
 		{fenceLease, " || d.Lease.Sequence != d.Sequence {", " {"},
 	}},
 	{name: "a renewal does not begin the wait anew", tests: fence, edits: []edit{
-		{fenceLease, "!known || was.renewal != is {", "!known || was == is && was != is {"},
+		{fenceLease, "!known || was.renewal != is {", "!known || was.renewal == is && was.renewal != is {"},
 	}},
 	{name: "a renewal that the cache has not seen does not count", tests: fence, edits: []edit{
 		{fenceLease, "f.readLease(ctx, f.DPULive, s.dpu())", "f.readLease(ctx, f.DPU, s.dpu())"},
