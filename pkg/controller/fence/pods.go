@@ -31,7 +31,7 @@ func (p *pod) uses(volumes map[string]bool) bool {
 }
 
 // pods lists the pods of a host that use our volumes, from the API server
-// itself: it happens seldom, and a cache of all pods would cost much.
+// itself: what is deleted by force is not chosen by what a cache remembers.
 func (f *Failover) pods(ctx context.Context, node string) ([]*pod, error) {
 	var list corev1.PodList
 	if err := f.HostLive.List(ctx, &list, client.MatchingFields{indexPodNode: node}); err != nil {
