@@ -56,7 +56,11 @@ func (o options) connect() (ctrl.Manager, hostsync.Clusters, error) {
 	if err != nil {
 		return nil, none, err
 	}
-	hostCache := eventsOf("DPUVolume", namespaced(o.namespace))
+	hostCache := namespaced(o.namespace)
+	hostCache.ByObject = map[client.Object]cache.ByObject{&corev1.Event{}: {Namespaces: map[string]cache.Config{
+		o.namespace:         {FieldSelector: about("DPUVolume")},
+		cache.AllNamespaces: {FieldSelector: wake.Complaints()},
+	}}}
 	hostCache.ByObject[&coordinationv1.Lease{}] = leases(o.namespace, corev1.NamespaceNodeLease)
 	maps.Copy(hostCache.ByObject, attachment.CacheUsers())
 	maps.Copy(hostCache.ByObject, wake.CacheClaims())
@@ -66,9 +70,12 @@ func (o options) connect() (ctrl.Manager, hostsync.Clusters, error) {
 	}
 	dpu, err := cluster.New(dpuConfig, func(c *cluster.Options) {
 		c.Scheme = dpuScheme
-		c.Cache = eventsOf("PersistentVolumeClaim", namespaced(o.targetNamespace))
-		c.Cache.ByObject[&coordinationv1.Lease{}] = leases(o.targetNamespace)
-		c.Cache.ByObject[&corev1.Node{}] = cache.ByObject{Transform: kube.SlimNode}
+		c.Cache = namespaced(o.targetNamespace)
+		c.Cache.ByObject = map[client.Object]cache.ByObject{
+			&corev1.Event{}:         {Field: about("PersistentVolumeClaim")},
+			&coordinationv1.Lease{}: leases(o.targetNamespace),
+			&corev1.Node{}:          {Transform: kube.SlimNode},
+		}
 	})
 	if err != nil {
 		return nil, none, fmt.Errorf("connect to the DPU cluster: %w", err)
@@ -89,10 +96,9 @@ func namespaced(namespace string) cache.Options {
 	}
 }
 
-// eventsOf holds of all events only those about one kind.
-func eventsOf(kind string, o cache.Options) cache.Options {
-	o.ByObject = map[client.Object]cache.ByObject{&corev1.Event{}: {Field: fields.OneTermEqualSelector("involvedObject.kind", kind)}}
-	return o
+// about selects the events about one kind.
+func about(kind string) fields.Selector {
+	return fields.OneTermEqualSelector("involvedObject.kind", kind)
 }
 
 // setUp registers indexes and reconcilers.

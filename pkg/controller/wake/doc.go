@@ -6,7 +6,8 @@
 // to 15 s (backOffPeriod and its jitter in Kubernetes' pkg/kubelet/pod_workers.go),
 // longer than all the rest of a failover. Where hosts ask for their volumes by
 // themselves it is plain to see which kubelet sleeps: its pod has a bound claim,
-// and nobody asks for the volume.
+// and nobody asks for the volume. Where Kubernetes asks, the kubelet's own event is
+// taken for it.
 //
 // Nor does a kubelet watch claims. That the volume of a pod that runs has grown it
 // sees when it looks at the pod next, once in a minute, and only then has its

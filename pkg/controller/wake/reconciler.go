@@ -34,8 +34,8 @@ var atOnce = []time.Duration{0, 4 * time.Second, 10 * time.Second}
 
 // Reconciler watches one pod at a time.
 type Reconciler struct {
-	// Host reads pods, claims, PersistentVolumes and attachments from a cache
-	// with the indexes of Index, and writes.
+	// Host reads pods, claims, PersistentVolumes, attachments and the kubelets'
+	// Complaints from a cache with the indexes of Index, and writes.
 	Host client.Client
 	// NodesAsk: hosts ask for their volumes by themselves.
 	NodesAsk bool
@@ -101,14 +101,15 @@ func phase(p *corev1.Pod) corev1.PodPhase {
 func (r *Reconciler) cause(ctx context.Context, pod *corev1.Pod) (cause, error) {
 	switch phase(pod) {
 	case corev1.PodPending:
-		if !r.NodesAsk {
-			return cause{}, nil
+		find, words := r.refused, "has left the pod with volume %s alone"
+		if r.NodesAsk {
+			find, words = r.unasked, "has not asked for volume %s"
 		}
-		volume, err := r.unasked(ctx, pod)
+		volume, err := find(ctx, pod)
 		if volume == "" || err != nil {
 			return cause{}, err
 		}
-		return cause{fmt.Sprintf("%s has not asked for volume %s", pod.Spec.NodeName, volume), patience}, nil
+		return cause{fmt.Sprintf("%s "+words, pod.Spec.NodeName, volume), patience}, nil
 	case corev1.PodRunning:
 		volume, size, err := r.grown(ctx, pod)
 		if volume == "" || err != nil {
@@ -145,13 +146,22 @@ func (r *Reconciler) wait(ctx context.Context, name types.NamespacedName, pod *c
 // unasked is a volume of ours that is bound for the pod and that its node has
 // not asked for; "" if there is none.
 func (r *Reconciler) unasked(ctx context.Context, pod *corev1.Pod) (string, error) {
+	return r.first(ctx, pod, func(volume string) (bool, error) {
+		asked, err := r.asked(ctx, pod.Spec.NodeName, volume)
+		return !asked, err
+	})
+}
+
+// first is the first volume of ours that is bound for the pod and is of the kind
+// looked for; "" if there is none.
+func (r *Reconciler) first(ctx context.Context, pod *corev1.Pod, looked func(volume string) (bool, error)) (string, error) {
 	for _, claim := range podvolume.Claims(pod) {
 		volumes, err := r.bound(ctx, claim)
 		if err != nil {
 			return "", err
 		}
 		for _, volume := range volumes {
-			if asked, err := r.asked(ctx, pod.Spec.NodeName, volume); err != nil || !asked {
+			if found, err := looked(volume); err != nil || found {
 				return volume, err
 			}
 		}

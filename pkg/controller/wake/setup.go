@@ -24,6 +24,7 @@ const (
 	indexClaim = "claims of a pod that a kubelet has"
 	indexBound = "spec.claimRef"
 	indexPlace = "node and volume"
+	indexLeft  = "pod that a kubelet has left alone"
 )
 
 // Index registers the field indexes that the reconciler reads by.
@@ -35,6 +36,7 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 		kube.IndexOf(indexPlace, func(a *storagev1alpha1.DPUVolumeAttachment) []string {
 			return []string{place(a.Spec.DPUNodeName, a.Spec.DPUVolumeName)}
 		}),
+		kube.IndexOf(indexLeft, leftPod),
 	)
 }
 
@@ -56,8 +58,9 @@ func CacheClaims() map[client.Object]cache.ByObject {
 }
 
 // SetupWithManager watches pods from when they are bound to a node until they
-// end, PersistentVolumes as they become bound, and claims as they grow. Nothing
-// has to watch the attachments: the reconciler looks when the time is over.
+// end, PersistentVolumes as they become bound, claims as they grow, and what
+// kubelets complain of. Nothing has to watch the attachments: the reconciler looks
+// when the time is over.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("wake").
@@ -80,6 +83,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			UpdateFunc: func(e event.UpdateEvent) bool {
 				return waitsForNode(e.ObjectOld.(*corev1.PersistentVolumeClaim)) != waitsForNode(e.ObjectNew.(*corev1.PersistentVolumeClaim))
 			},
+			DeleteFunc: func(event.DeleteEvent) bool { return false },
+		})).
+		Watches(&corev1.Event{}, handler.EnqueueRequestsFromMapFunc(ofComplaint), builder.WithPredicates(predicate.Funcs{
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
 		})).
 		Complete(kube.Retrying(r))
