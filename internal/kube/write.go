@@ -64,22 +64,6 @@ func RemoveFinalizers[T client.Object](ctx context.Context, c client.Client, obj
 	return client.IgnoreNotFound(err)
 }
 
-// Create makes obj; one that exists already is read into obj instead. It
-// reports whether it made it.
-func Create[T client.Object](ctx context.Context, c client.Client, obj T) (bool, error) {
-	err := c.Create(ctx, obj)
-	if err == nil {
-		return true, nil
-	}
-	if !apierrors.IsAlreadyExists(err) {
-		return false, fmt.Errorf("create %s: %w", describe(obj), err)
-	}
-	if err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
-		return false, fmt.Errorf("read %s, which exists: %w", describe(obj), err)
-	}
-	return false, nil
-}
-
 // Delete deletes exactly the object that was read (its UID); one that is gone
 // or already being deleted is success.
 func Delete(ctx context.Context, c client.Client, obj client.Object) error {

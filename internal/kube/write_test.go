@@ -268,6 +268,10 @@ func TestCreateLive(t *testing.T) {
 	if made, err := CreateLive(t.Context(), s, brokenReader{}, pod("")); made || !errors.Is(err, errBroken) {
 		t.Errorf("made %v, got %v", made, err)
 	}
+	_, err := CreateLive(t.Context(), s, newServer(t), pod(""))
+	if !onlyConflicts(err) || err.Error() != `read *v1.Pod ns/pod, which exists: Operation cannot be fulfilled on *v1.Pod "pod": pods "pod" not found` {
+		t.Errorf("what exists and is not seen yet: %v, want a conflict", err)
+	}
 	other := pod("")
 	other.Name = "other"
 	if made, err := CreateLive(t.Context(), s, brokenReader{}, other); !made || err != nil {
