@@ -9,11 +9,8 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/pkg/controller/wake"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 )
 
@@ -68,20 +65,6 @@ var _ = Describe("a host that asks for its volumes by itself", bothModes, func()
 		gone(ctx, podObject(second))
 		gone(ctx, byHand("host-2-"+volume, "host-2", volume))
 		sh(ctx, first, "echo still | dd of=/data-files/x conv=fsync")
-	})
-
-	// The claim comes to its pod late, which puts the kubelet off as surely as
-	// the node authorizer does by chance.
-	It("is woken when its kubelet has put a pod off", func(ctx context.Context) {
-		r := newRoom(ctx)
-		late := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "late"}}
-		late.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeFilesystem)
-		pod := r.pod(ctx, "pod", "host-1", late)
-		to := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "host-1"}}
-		Expect(clients.Host.SubResource("binding").Create(ctx, podObject(pod), to)).To(Succeed(), "no scheduler takes a pod without its claim")
-		Eventually(eventsOf(pod.Namespace, pod.Name)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring("failed to process volumes"))
-		r.claim(ctx, claim{name: "late"})
-		Expect(runs(ctx, pod).Annotations).To(HaveKey(wake.Annotation), "the kubelet itself would look again after ten seconds and more")
 	})
 
 	It("shows a raw device to several hosts at once", func(ctx context.Context) {
