@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/client-go/util/flowcontrol"
+
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/test/devcluster"
 )
@@ -14,14 +16,19 @@ var sidecars = []string{"csi-provisioner", attacher, "csi-provisioner-dpu", "csi
 // attacher is not there where hosts ask for volumes by themselves.
 const attacher = "csi-attacher"
 
-// sidecarLook is how often they are looked at.
-const sidecarLook = 100 * time.Millisecond
+// sidecarLook is how often they are looked at, sidecarPause how long at most one is
+// left alone that did not start.
+const (
+	sidecarLook  = 100 * time.Millisecond
+	sidecarPause = 2 * time.Second
+)
 
 // KeepSidecars does what a kubelet does, until the context ends: it starts a
 // sidecar again that has ended, as they do when their driver was restarted.
 func KeepSidecars(ctx context.Context, bed *devcluster.Cluster, report func(format string, args ...any)) {
 	ticker := time.NewTicker(sidecarLook)
 	defer ticker.Stop()
+	pause := flowcontrol.NewBackOff(sidecarLook, sidecarPause)
 	for {
 		select {
 		case <-ctx.Done():
@@ -29,11 +36,12 @@ func KeepSidecars(ctx context.Context, bed *devcluster.Cluster, report func(form
 		case <-ticker.C:
 		}
 		for _, name := range sidecars {
-			if bed.Running(name) || name == attacher && bed.Options().AttachMode == dpf.AttachNode {
+			if bed.Running(name) || name == attacher && bed.Options().AttachMode == dpf.AttachNode || pause.IsInBackOffSinceUpdate(name, time.Now()) {
 				continue
 			}
 			if err := bed.Restart(ctx, name); err != nil && ctx.Err() == nil {
 				report("start %s again: %v\n", name, err)
+				pause.Next(name, time.Now())
 			}
 		}
 	}
