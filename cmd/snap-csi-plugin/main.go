@@ -22,7 +22,7 @@ const driverName = "csi.snap.nvidia.com"
 
 // options are the flags.
 type options struct {
-	api         kube.Flags
+	api         kube.Rate
 	mode        string
 	attach      dpf.AttachMode
 	name        string
@@ -55,8 +55,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the host cluster; empty: the pod's own account")
 	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of DPUVolumes and DPUVolumeAttachments (controller)")
 	fs.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of /metrics, /healthz and /readyz; 0 turns them off")
-	fs.Float32Var(&o.api.QPS, "kube-api-qps", -1, "API requests per second, on average; negative: as many as the API server takes")
-	fs.IntVar(&o.api.Burst, "kube-api-burst", 200, "API requests at once, at most, if --kube-api-qps bounds them")
+	o.api.Bind(fs)
 	fs.BoolVar(&o.topology, "topology", false, "tell Kubernetes from which hosts a volume is reached; the same in both modes, and csi-provisioner has to start anew when it changes")
 	o.attach = dpf.AttachController
 	fs.Var(&o.attach, "attach-mode", "who asks for a volume on a node: Controller (Kubernetes' VolumeAttachment) or Node (the node plugin itself, when it stages); the same in both modes and in snap-host-controller")
@@ -65,6 +64,9 @@ func (o *options) bind(fs *pflag.FlagSet) {
 }
 
 func (o *options) run(ctx context.Context) error {
+	if err := o.api.Validate(); err != nil {
+		return err
+	}
 	switch o.mode {
 	case "controller":
 		return o.runController(ctx)

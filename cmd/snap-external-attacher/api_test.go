@@ -179,7 +179,7 @@ func TestLife(t *testing.T) {
 	f.FailNext(provisionertest.FaceAttachments, "Detach", provisioner.ErrUnavailable)
 	o := &options{
 		csiAddress: endpoint, kubeconfig: kubeconfig, namespace: namespace, timeout: time.Minute,
-		flags: kube.Flags{MetricsBindAddress: "0", HealthProbeBindAddress: "0", Concurrency: 5, SyncPeriod: 10 * time.Hour, QPS: 100, Burst: 200},
+		flags: kube.Flags{MetricsBindAddress: "0", HealthProbeBindAddress: "0", Concurrency: 5, SyncPeriod: 10 * time.Hour, Rate: kube.Rate{QPS: 100, Burst: 200}},
 	}
 	o.retry.Start, o.retry.Max = 200*time.Millisecond, time.Second
 	background(t, o.run)

@@ -57,11 +57,14 @@ func (o options) connect() (ctrl.Manager, hostsync.Clusters, error) {
 		return nil, none, err
 	}
 	hostCache := namespaced(o.namespace)
-	hostCache.ByObject = map[client.Object]cache.ByObject{&corev1.Event{}: {Namespaces: map[string]cache.Config{
-		o.namespace:         {FieldSelector: about("DPUVolume")},
-		cache.AllNamespaces: {FieldSelector: wake.Complaints()},
-	}}}
-	hostCache.ByObject[&coordinationv1.Lease{}] = leases(o.namespace, corev1.NamespaceNodeLease)
+	events := map[string]cache.Config{o.namespace: {FieldSelector: about("DPUVolume")}}
+	if o.attach != dpf.AttachNode {
+		events[cache.AllNamespaces] = cache.Config{FieldSelector: wake.Complaints()}
+	}
+	hostCache.ByObject = map[client.Object]cache.ByObject{
+		&corev1.Event{}:         {Namespaces: events},
+		&coordinationv1.Lease{}: leases(o.namespace, corev1.NamespaceNodeLease),
+	}
 	maps.Copy(hostCache.ByObject, attachment.CacheUsers())
 	maps.Copy(hostCache.ByObject, wake.CacheClaims())
 	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, lease, hostCache)

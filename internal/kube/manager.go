@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -15,17 +14,14 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// Flags are the flags that every controller process has, with DPF's names. Requests
-// are not bounded by default: API servers have priority and fairness, while here the
-// story of a failover would wait in one queue with the failover.
+// Flags are the flags that every controller process has, with DPF's names.
 type Flags struct {
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
 	LeaderElect            bool
 	Concurrency            int
 	SyncPeriod             time.Duration
-	QPS                    float32
-	Burst                  int
+	Rate
 }
 
 // Bind adds the flags to fs.
@@ -35,30 +31,15 @@ func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.LeaderElect, "leader-elect", false, "take a lease before working, so that replicas of this process never work at once")
 	fs.IntVar(&f.Concurrency, "concurrency", 15, "objects worked on at once, per kind")
 	fs.DurationVar(&f.SyncPeriod, "sync-period", 10*time.Hour, "how often every object is looked at again without cause")
-	fs.Float32Var(&f.QPS, "kube-api-qps", -1, "API requests per second, on average; negative: as many as the API server takes")
-	fs.IntVar(&f.Burst, "kube-api-burst", 200, "API requests at once, at most, if --kube-api-qps bounds them")
+	f.Rate.Bind(fs)
 }
 
 // Validate says which flag is wrong, in words.
 func (f *Flags) Validate() error {
-	switch {
-	case f.Concurrency < 1:
+	if f.Concurrency < 1 {
 		return fmt.Errorf("--concurrency is %d: at least 1 is needed", f.Concurrency)
-	case f.QPS == 0 || f.Burst < 1:
-		return fmt.Errorf("--kube-api-qps %v must not be 0, nor --kube-api-burst %d less than 1: nothing could be asked of the API server", f.QPS, f.Burst)
 	}
-	return nil
-}
-
-// Config reads a kubeconfig file; an empty path means the ServiceAccount of
-// the pod in which the process runs.
-func (f *Flags) Config(kubeconfig string) (*rest.Config, error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig %q (empty means the pod's own account): %w", kubeconfig, err)
-	}
-	cfg.QPS, cfg.Burst = f.QPS, f.Burst
-	return cfg, nil
+	return f.Rate.Validate()
 }
 
 // NewManager builds a manager with the flags, health checks and one cache for

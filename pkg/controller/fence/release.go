@@ -134,16 +134,13 @@ func (f *Failover) evict(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range going {
+	return forEach(going, func(p *pod) error {
 		if p.DeletionTimestamp != nil {
-			continue
+			return nil
 		}
 		f.Recorder.Event(&p.Pod, corev1.EventTypeWarning, eventReleased, fmt.Sprintf("deleted: DPU %s has taken its volume from this host, as it had promised to do when it is not heard", s.dpu()))
-		if err := f.delete(ctx, p); err != nil {
-			return err
-		}
-	}
-	return nil
+		return f.delete(ctx, p)
+	})
 }
 
 // forceDelete deletes exactly the pod that was read, without grace: no kubelet

@@ -101,15 +101,15 @@ func phase(p *corev1.Pod) corev1.PodPhase {
 func (r *Reconciler) cause(ctx context.Context, pod *corev1.Pod) (cause, error) {
 	switch phase(pod) {
 	case corev1.PodPending:
-		find, words := r.refused, "has left the pod with volume %s alone"
+		find, words := r.refused, "has left the pod alone with"
 		if r.NodesAsk {
-			find, words = r.unasked, "has not asked for volume %s"
+			find, words = r.unasked, "has not asked for"
 		}
 		volume, err := find(ctx, pod)
 		if volume == "" || err != nil {
 			return cause{}, err
 		}
-		return cause{fmt.Sprintf("%s "+words, pod.Spec.NodeName, volume), patience}, nil
+		return cause{fmt.Sprintf("%s %s volume %s", pod.Spec.NodeName, words, volume), patience}, nil
 	case corev1.PodRunning:
 		volume, size, err := r.grown(ctx, pod)
 		if volume == "" || err != nil {
@@ -152,16 +152,16 @@ func (r *Reconciler) unasked(ctx context.Context, pod *corev1.Pod) (string, erro
 	})
 }
 
-// first is the first volume of ours that is bound for the pod and is of the kind
-// looked for; "" if there is none.
-func (r *Reconciler) first(ctx context.Context, pod *corev1.Pod, looked func(volume string) (bool, error)) (string, error) {
+// first is the first volume of ours that is bound for the pod and is wanted; "" if
+// there is none.
+func (r *Reconciler) first(ctx context.Context, pod *corev1.Pod, wanted func(volume string) (bool, error)) (string, error) {
 	for _, claim := range podvolume.Claims(pod) {
 		volumes, err := r.bound(ctx, claim)
 		if err != nil {
 			return "", err
 		}
 		for _, volume := range volumes {
-			if found, err := looked(volume); err != nil || found {
+			if found, err := wanted(volume); err != nil || found {
 				return volume, err
 			}
 		}

@@ -63,7 +63,7 @@ func TestRefusedWords(t *testing.T) {
 	m.AddHost(said(pod))
 	m.at(0)
 	m.at(1600 * time.Millisecond)
-	const words = "Normal KubeletWoken host-1 has left the pod with volume vol alone for 1.6s: its kubelet is made to look at the pod again"
+	const words = "Normal KubeletWoken host-1 has left the pod alone with volume vol for 1.6s: its kubelet is made to look at the pod again"
 	if got := <-m.told.Events; got != words {
 		t.Errorf("told %q", got)
 	}

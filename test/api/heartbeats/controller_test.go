@@ -55,7 +55,7 @@ func scheme(t *testing.T, add ...func(*runtime.Scheme) error) *runtime.Scheme {
 // startController runs what snap-host-controller does with heartbeats.
 func startController(t *testing.T) {
 	t.Helper()
-	flags := kube.Flags{MetricsBindAddress: "0", HealthProbeBindAddress: "0", Concurrency: 15, SyncPeriod: 10 * time.Hour, QPS: 100, Burst: 200}
+	flags := kube.Flags{MetricsBindAddress: "0", HealthProbeBindAddress: "0", Concurrency: 15, SyncPeriod: 10 * time.Hour, Rate: kube.Rate{QPS: 100, Burst: 200}}
 	mgr, err := kube.NewManager(clusters.HostConfig, scheme(t, storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme), flags, "test", cache.Options{DefaultNamespaces: map[string]cache.Config{kit.Namespace: {}}})
 	must(t, err)
 	there := scheme(t, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme)

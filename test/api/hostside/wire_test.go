@@ -43,7 +43,7 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m, &clusters)) }
 // deadline of a wait that takes well under a second.
 const deadline = 30 * time.Second
 
-var flags = kube.Flags{MetricsBindAddress: "0", HealthProbeBindAddress: "0", Concurrency: 4, SyncPeriod: time.Hour, QPS: 200, Burst: 400}
+var flags = kube.Flags{MetricsBindAddress: "0", HealthProbeBindAddress: "0", Concurrency: 4, SyncPeriod: time.Hour, Rate: kube.Rate{QPS: 200, Burst: 400}}
 
 func manager(t *testing.T, config *rest.Config, add ...func(*runtime.Scheme) error) ctrl.Manager {
 	t.Helper()
