@@ -45,6 +45,10 @@ func (s *Storage) copyInto(ctx context.Context, id string, spec provisioner.Volu
 	if o.mode != want.Mode {
 		return record{}, fmt.Errorf("the source has volume mode %s, not %s: %w", o.mode, want.Mode, provisioner.ErrInvalid)
 	}
+	if !serves(o.place, spec.AccessibleFrom) {
+		return record{}, fmt.Errorf("it is wanted where %v, and a copy is where its source is, %v: %w", spec.AccessibleFrom, o.place, provisioner.ErrExhausted)
+	}
+	want.Place = o.place
 	if want.CapacityBytes, err = sizeOf(max(spec.CapacityBytes, o.bytes), 0, s.maxBytes); err != nil {
 		return record{}, err
 	}
@@ -62,6 +66,7 @@ type origin struct {
 	have   record // of a volume
 	mode   provisioner.VolumeMode
 	bytes  int64
+	place  provisioner.Place
 	unlock func()
 }
 
@@ -78,7 +83,7 @@ func (s *Storage) origin(from source) (origin, error) {
 		unlock()
 		return origin{}, err
 	}
-	return origin{image: s.snapshotPath(from.Snapshot, ".img"), mode: have.Mode, bytes: have.SizeBytes, unlock: unlock}, nil
+	return origin{image: s.snapshotPath(from.Snapshot, ".img"), mode: have.Mode, bytes: have.SizeBytes, place: have.Place, unlock: unlock}, nil
 }
 
 func (s *Storage) volumeOrigin(id string) (origin, error) {
@@ -94,5 +99,5 @@ func (s *Storage) volumeOrigin(id string) (origin, error) {
 		unlock()
 		return origin{}, err
 	}
-	return origin{image: s.imagePath(id), have: have, mode: have.Mode, bytes: have.CapacityBytes, unlock: unlock}, nil
+	return origin{image: s.imagePath(id), have: have, mode: have.Mode, bytes: have.CapacityBytes, place: have.Place, unlock: unlock}, nil
 }

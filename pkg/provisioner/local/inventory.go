@@ -44,14 +44,18 @@ func (r record) entry(id string) provisioner.Entry {
 	return provisioner.Entry{Volume: r.volume(id), Nodes: slices.Sorted(maps.Keys(r.Attachments))}
 }
 
-// Capacity returns the free room of the directory's file system.
-func (f room) Capacity(_ context.Context, parameters map[string]string, _ provisioner.Place) (provisioner.Capacity, error) {
+// Capacity returns the free room of the directory's file system, which all places
+// share; none where there is no storage.
+func (f room) Capacity(_ context.Context, parameters map[string]string, from provisioner.Place) (provisioner.Capacity, error) {
 	probe := provisioner.VolumeSpec{
 		Name: "probe", CapacityBytes: Granularity, Mode: provisioner.Block,
 		AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOnce}, Parameters: parameters,
 	}
 	if _, err := f.s.parse(probe); err != nil {
 		return provisioner.Capacity{}, fmt.Errorf("room for such volumes: %w", err)
+	}
+	if from != nil && !f.s.offers(from) {
+		return provisioner.Capacity{}, nil
 	}
 	_, free, err := f.s.space()
 	if err != nil {

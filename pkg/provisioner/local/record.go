@@ -20,6 +20,8 @@ type record struct {
 	Mode          provisioner.VolumeMode   `json:"mode"`
 	Provisioning  string                   `json:"provisioning"`
 	Parameters    map[string]string        `json:"parameters,omitempty"`
+	// Place is where it is; none: it was made where there were no places.
+	Place provisioner.Place `json:"place,omitempty"`
 	// Source is what it began as a copy of; nil if it began empty.
 	Source *source `json:"source,omitempty"`
 	// Limits bound its data path, where that is a target.
@@ -47,12 +49,13 @@ type holder struct {
 
 func (r record) volume(id string) provisioner.Volume {
 	v := provisioner.Volume{
-		ID:            id,
-		CapacityBytes: r.CapacityBytes,
-		AccessModes:   r.AccessModes,
-		Mode:          r.Mode,
-		Parameters:    r.Parameters,
-		Context:       map[string]string{ContextImage: id + ".img"},
+		ID:                 id,
+		CapacityBytes:      r.CapacityBytes,
+		AccessModes:        r.AccessModes,
+		Mode:               r.Mode,
+		Parameters:         r.Parameters,
+		Context:            map[string]string{ContextImage: id + ".img"},
+		AccessibleTopology: reach(r.Place),
 	}
 	if r.shared() {
 		v.Context = map[string]string{ContextDirectory: id + directorySuffix}
@@ -67,7 +70,11 @@ func (s *Storage) imagePath(id string) string  { return filepath.Join(s.dir, id+
 func (s *Storage) recordPath(id string) string { return filepath.Join(s.dir, id+".json") }
 
 // load reads the record of a volume; found is false if there is none.
-func (s *Storage) load(id string) (r record, found bool, err error) { return loadRecord(s.dir, id) }
+func (s *Storage) load(id string) (r record, found bool, err error) {
+	r, found, err = loadRecord(s.dir, id)
+	r.Place = s.since(r.Place)
+	return r, found, err
+}
 
 func loadRecord(dir, id string) (r record, found bool, err error) {
 	if !validID(id) {

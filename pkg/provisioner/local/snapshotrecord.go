@@ -23,6 +23,8 @@ type snapshotRecord struct {
 	SizeBytes int64                  `json:"sizeBytes"`
 	Mode      provisioner.VolumeMode `json:"mode"`
 	Created   time.Time              `json:"created"`
+	// Place is where it is, as its volume; none: as for a volume.
+	Place provisioner.Place `json:"place,omitempty"`
 	// Group is the group it is of; empty if it is alone.
 	Group string `json:"group,omitempty"`
 }
@@ -30,6 +32,7 @@ type snapshotRecord struct {
 func (r snapshotRecord) snapshot(id string) provisioner.Snapshot {
 	return provisioner.Snapshot{
 		ID: id, VolumeID: r.Volume, SizeBytes: r.SizeBytes, Created: r.Created, Ready: true, GroupID: r.Group,
+		AccessibleTopology: reach(r.Place),
 	}
 }
 
@@ -66,6 +69,7 @@ func (s *Storage) loadSnapshot(id string) (r snapshotRecord, found bool, err err
 		return snapshotRecord{}, false, nil
 	}
 	r, found, err = loadJSON[snapshotRecord](s.snapshotPath(id, ".json"), "snapshot "+id)
+	r.Place = s.since(r.Place)
 	if err != nil || !found || r.Group == "" {
 		return r, found, err
 	}

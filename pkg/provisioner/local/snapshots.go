@@ -103,7 +103,7 @@ func (s *Storage) commit(group string, names map[string]string, pairs []pair) ([
 	for _, p := range pairs {
 		id := idOf(names[p.volume])
 		r := snapshotRecord{
-			Name: names[p.volume], Volume: p.volume, SizeBytes: p.have.CapacityBytes, Mode: p.have.Mode, Created: now, Group: group,
+			Name: names[p.volume], Volume: p.volume, SizeBytes: p.have.CapacityBytes, Mode: p.have.Mode, Place: p.have.Place, Created: now, Group: group,
 		}
 		if err := p.draft.commit(); err != nil {
 			return nil, copyError(err)

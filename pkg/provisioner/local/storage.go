@@ -71,6 +71,10 @@ type Options struct {
 	Target *Target
 	// MaxPerNode is how many volumes a node may have; 0 means no limit.
 	MaxPerNode int
+	// Places are where there is storage: a volume is made at one of them, and is
+	// reached from there. None: there are no places, and it is reached from
+	// everywhere. What was made without a place is at the first.
+	Places []provisioner.Place
 	// Clock says when snapshots were made; nil is the machine's.
 	Clock clock.PassiveClock
 }
@@ -87,6 +91,7 @@ type Storage struct {
 	key        []byte // nil without a target
 	maxPerNode int
 	counting   sync.Mutex // while the volumes of a node are counted
+	places     []provisioner.Place
 	clock      clock.PassiveClock
 	locks      keylock.Locks
 	held       *os.File
@@ -105,7 +110,10 @@ func Open(o Options) (*Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Storage{dir: o.TargetDir, maxBytes: o.MaxBytes, nodeExists: o.NodeExists, manyNodes: o.ManyNodes, target: o.Target, maxPerNode: o.MaxPerNode, clock: o.Clock, held: held}
+	s := &Storage{
+		dir: o.TargetDir, maxBytes: o.MaxBytes, nodeExists: o.NodeExists, manyNodes: o.ManyNodes, target: o.Target,
+		maxPerNode: o.MaxPerNode, places: o.Places, clock: o.Clock, held: held,
+	}
 	if s.clock == nil {
 		s.clock = clock.RealClock{}
 	}

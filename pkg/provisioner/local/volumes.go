@@ -24,6 +24,10 @@ func (s *Storage) Create(ctx context.Context, spec provisioner.VolumeSpec) (prov
 	}
 	id := idOf(spec.Name)
 	v, err := s.create(ctx, id, spec, want, func(ctx context.Context) (record, error) {
+		var err error
+		if want.Place, err = s.choose(spec.AccessibleFrom); err != nil {
+			return record{}, err
+		}
 		if want.shared() {
 			return want, s.makeDirectory(id)
 		}
@@ -146,6 +150,8 @@ func differs(have record, spec provisioner.VolumeSpec, want record) string {
 		return fmt.Sprintf("%s provisioning", have.Provisioning)
 	case sourceOf(have) != sourceOf(want):
 		return fmt.Sprintf("the source %+v", sourceOf(have))
+	case !serves(have.Place, spec.AccessibleFrom):
+		return fmt.Sprintf("its storage where %v, which is none of the places asked for", have.Place)
 	}
 	return ""
 }
