@@ -28,7 +28,7 @@ type options struct {
 	maxBytes   int64
 	maxPerNode int
 	manyNodes  bool
-	place      map[string]string
+	places     places
 	pluginRoot string
 	pluginName string
 	provider   string
@@ -62,7 +62,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.maxBytes, "max-volume-bytes", 1<<40, "size of the largest volume in bytes (controller, driver)")
 	fs.IntVar(&o.maxPerNode, "max-volumes-per-node", 0, "how many volumes a node may have; 0: no limit (controller, driver)")
 	fs.BoolVar(&o.manyNodes, "many-nodes", false, "let several DPUs have a single-node volume at once, for warm replicas: writer claims keep it to one writer (controller)")
-	fs.StringToStringVar(&o.place, "topology", nil, "labels (key=value,...) of the nodes from which the volumes are reached; empty: from all (controller)")
+	fs.Var(&o.places, "topology", "labels (key=value,...) of the nodes from which the volumes are reached; given several times, storage is at several places; empty: from all (controller)")
 	fs.StringVar(&o.pluginRoot, "plugin-root", vendorplugin.DefaultRoot, "directory of the vendor plugins' directories (plugin)")
 	fs.StringVar(&o.pluginName, "plugin-name", "local", "name of the plugin: it serves on <plugin-root>/<plugin-name>/dpu.sock (plugin)")
 	fs.StringVar(&o.provider, "provider", "", "name of the SNAP process that --snap-socket belongs to; empty: nvidia (plugin)")

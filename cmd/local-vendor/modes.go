@@ -29,6 +29,7 @@ func (o *options) runController(ctx context.Context) error {
 	}
 	storage, err := local.Open(local.Options{
 		TargetDir: o.targetDir, MaxBytes: o.maxBytes, ManyNodes: o.manyNodes, Target: target, MaxPerNode: o.maxPerNode,
+		Places: o.places,
 	})
 	if err != nil {
 		return err
@@ -38,7 +39,7 @@ func (o *options) runController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	register := o.controllerServices(storage, controllercsi.Options{Platform: platform, SharedFilesystem: true, Topology: o.place})
+	register := o.controllerServices(storage, controllercsi.Options{Platform: platform, SharedFilesystem: true, Places: len(o.places) > 0})
 	return obs.Beside(ctx, o.metrics, metrics.Registry, storage.Ready, func(ctx context.Context) error {
 		return csiserver.Serve(ctx, o.endpoint, register, csiserver.Options{Logger: ctrl.Log, Timeout: o.timeout, Metrics: metrics.Registry})
 	})
