@@ -32,7 +32,7 @@ func up() *cobra.Command {
 	cmd.Flags().IntVar(&o.VFs, "vfs", 16, "virtual functions of each emulated DPU")
 	cmd.Flags().StringVar(&o.KubeletProfile, "kubelet-profile", devcluster.ProfileStock, "stock: node status every 10 s; fast: every second")
 	o.AttachMode = dpf.AttachController
-	cmd.Flags().BoolVar(&o.Topology, "topology", false, "put the vendor's storage at a place, and tell Kubernetes from which hosts volumes are reached")
+	cmd.Flags().BoolVar(&o.Topology, "topology", false, "put the vendor's storage at two places, at one of which all DPUs are, and tell Kubernetes from which hosts volumes are reached")
 	cmd.Flags().Var(&o.AttachMode, "attach-mode", "who asks for a volume on a host: controller or node")
 	cmd.Flags().BoolVar(&o.Bare, "bare", false, "do not build and deploy Moor itself")
 	return cmd

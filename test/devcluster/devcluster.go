@@ -57,7 +57,7 @@ type Options struct {
 	// AttachMode is who asks for a volume on a host; Controller if empty. The
 	// bed only keeps it for whoever deploys Moor.
 	AttachMode dpf.AttachMode `json:"attachMode"`
-	// Topology is whether the vendor's storage is at a place, and Kubernetes is
+	// Topology is whether the vendor's storage is at places, and Kubernetes is
 	// told of it. The bed only keeps it for whoever deploys Moor.
 	Topology bool `json:"topology"`
 	// Bare leaves out Moor's own programs: they are neither built nor deployed.

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,65 +13,19 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/test/kit"
-)
-
-// place is the reference vendor's topology key on the bed, and shared the value
-// where its storage is.
-const (
-	place  = "topology.local.csi.moor.dev/storage"
-	shared = "shared"
 )
 
 // apart takes the storage out of the reach of a host's DPU, until the test ends.
 func apart(ctx context.Context, host string) {
 	GinkgoHelper()
-	DeferCleanup(func(ctx context.Context) { move(ctx, host, shared) })
-	move(ctx, host, "apart")
-}
-
-// move labels a host's DPU, and has the host's plugin registered anew: the
-// kubelet takes no other value in the place of one that is there.
-func move(ctx context.Context, host, to string) {
-	GinkgoHelper()
-	mark(ctx, clients.DPU, dpuIn(host), ptr.To(to))
-	Eventually(func(ctx context.Context) (map[string]string, error) {
-		node := &moorv1alpha1.DPUStorageNode{}
-		err := clients.Host.Get(ctx, client.ObjectKey{Name: host}, node)
-		return node.Status.Topology, err
-	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(And(HaveKeyWithValue(place, to), HaveKeyWithValue(moorv1alpha1.TopologyDPU, dpuIn(host))))
-	mark(ctx, clients.Host, host, nil)
-	restart(ctx, "snap-csi-plugin-"+host)
-	Eventually(func(ctx context.Context) (map[string]string, error) {
-		node := &corev1.Node{}
-		err := clients.Host.Get(ctx, client.ObjectKey{Name: host}, node)
-		return node.Labels, err
-	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(HaveKeyWithValue(place, to), "the kubelet was told")
-	Eventually(func(ctx context.Context) ([]string, error) {
-		node := &storagev1.CSINode{}
-		if err := clients.Host.Get(ctx, client.ObjectKey{Name: host}, node); err != nil {
-			return nil, err
-		}
-		for _, d := range node.Spec.Drivers {
-			if d.Name == "csi.snap.nvidia.com" {
-				return d.TopologyKeys, nil
-			}
-		}
-		return nil, nil
-	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ConsistOf(place, moorv1alpha1.TopologyDPU))
-}
-
-// mark sets the label of a Node, or removes it.
-func mark(ctx context.Context, c client.Client, name string, value *string) {
-	GinkgoHelper()
-	text := "null"
-	if value != nil {
-		text = fmt.Sprintf("%q", *value)
+	move := func(ctx context.Context, to string) {
+		GinkgoHelper()
+		Expect(kit.MoveHost(ctx, bed, clients, host, to, patience)).To(Succeed())
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	Expect(c.Patch(ctx, node, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, place, text)))).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { move(ctx, kit.PlaceShared) })
+	move(ctx, "apart")
 }
 
 // lateClass is a StorageClass whose volumes are made once a host is chosen, of
@@ -119,7 +72,7 @@ var _ = Describe("storage that one DPU does not reach", Label("topology"), func(
 
 		By("making a volume for the host of a pod")
 		near := r.lateClass(ctx, "near", corev1.TopologySelectorTerm{
-			MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: place, Values: []string{shared}}},
+			MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: kit.PlaceKey, Values: []string{kit.PlaceShared}}},
 		})
 		c := r.claim(ctx, claim{name: "data", class: near})
 		pod := r.pod(ctx, "pod", "", c)
@@ -131,7 +84,7 @@ var _ = Describe("storage that one DPU does not reach", Label("topology"), func(
 		Expect(clients.Host.Get(ctx, client.ObjectKey{Name: volume}, pv)).To(Succeed())
 		Expect(pv.Spec.NodeAffinity).NotTo(BeNil())
 		Expect(pv.Spec.NodeAffinity.Required.NodeSelectorTerms).To(ConsistOf(HaveField("MatchExpressions", ConsistOf(
-			corev1.NodeSelectorRequirement{Key: place, Operator: corev1.NodeSelectorOpIn, Values: []string{shared}}))))
+			corev1.NodeSelectorRequirement{Key: kit.PlaceKey, Operator: corev1.NodeSelectorOpIn, Values: []string{kit.PlaceShared}}))))
 
 		By("keeping a replica where it is reached, and saying where it is not")
 		Eventually(func(ctx context.Context) (string, error) {

@@ -83,16 +83,11 @@ func pairNodes(ctx context.Context, c *devcluster.Cluster, host client.Client) e
 	return nil
 }
 
-// vendorPlace is the label of all DPUs: the vendor's storage is reached from each
-// of them alike, until somebody labels one otherwise. csi-provisioner does not
-// know its own CSIStorageCapacity again where a driver has no such label.
-const (
-	vendorPlace  = "topology." + vendorDriver + "/storage"
-	vendorShared = "shared"
-)
-
 // registerVendor says that every DPU has the vendor's driver, which is what a
 // kubelet of a DPU says: csi-provisioner tells of the room in such places only.
+// All are at the same place until one is moved, also where the vendor's storage is
+// at none: csi-provisioner does not know its own CSIStorageCapacity again where a
+// driver has no such label.
 func registerVendor(ctx context.Context, c *devcluster.Cluster, dpu client.Client) error {
 	for _, name := range c.DPUs() {
 		node := &corev1.Node{}
@@ -100,13 +95,13 @@ func registerVendor(ctx context.Context, c *devcluster.Cluster, dpu client.Clien
 			return fmt.Errorf("find the Node of %s: %w", name, err)
 		}
 		before := node.DeepCopy()
-		node.Labels[vendorPlace] = vendorShared
+		node.Labels[kit.PlaceKey] = kit.PlaceShared
 		if err := dpu.Patch(ctx, node, client.MergeFrom(before)); err != nil {
 			return fmt.Errorf("say what storage %s reaches: %w", name, err)
 		}
 		known := &storagev1.CSINode{
 			ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(node, corev1.SchemeGroupVersion.WithKind("Node"))}},
-			Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: vendorDriver, NodeID: name, TopologyKeys: []string{vendorPlace}}}},
+			Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: vendorDriver, NodeID: name, TopologyKeys: []string{kit.PlaceKey}}}},
 		}
 		if err := client.IgnoreAlreadyExists(dpu.Create(ctx, known)); err != nil {
 			return fmt.Errorf("say that %s has driver %s: %w", name, vendorDriver, err)

@@ -83,7 +83,7 @@ func attachMode(c *devcluster.Cluster) string {
 // dpuControl is what runs for the DPU cluster: Moor's controller, the vendor
 // and what stands beside it.
 func dpuControl(c *devcluster.Cluster, configs map[string]string) []devcluster.Process {
-	vendor := placed(c, "--topology="+vendorPlace+"="+vendorShared)
+	vendor := placed(c, "--topology="+kit.PlaceKey+"="+kit.PlaceShared, "--topology="+kit.PlaceKey+"="+kit.PlaceAnnex)
 	out := []devcluster.Process{
 		process(c, "moor-target", layout.Hub, "local-vendor", "--mode=target", "--target-dir="+layout.TargetDir,
 			"--target-admin="+targetAdmin, "--medium-log-dir="+layout.TargetDir+"/log", "--metrics-bind-address=:9100"),
