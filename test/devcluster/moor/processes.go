@@ -59,12 +59,28 @@ func resizer(c *devcluster.Cluster, name, socket, kubeconfig string) devcluster.
 	return p
 }
 
-// vendorProvisioner makes the vendor's volumes, and tells how much room it has.
-// There is no pod here that could own what it tells.
-func vendorProvisioner(c *devcluster.Cluster, kubeconfig string) devcluster.Process {
-	p := sidecar(c, "csi-provisioner-dpu", "csi-provisioner", vendorSocket, kubeconfig, "--retry-interval-start=200ms", "--retry-interval-max=5s",
-		"--enable-capacity", "--capacity-poll-interval=10s", "--capacity-for-immediate-binding", "--capacity-ownerref-level=-1")
+// telling is a csi-provisioner that tells how much room there is, too. There is no
+// pod here that could own what it tells.
+func telling(p devcluster.Process) devcluster.Process {
+	p.Argv = append(p.Argv, "--enable-capacity", "--capacity-poll-interval=10s", "--capacity-for-immediate-binding", "--capacity-ownerref-level=-1")
 	p.Env = []string{"NAMESPACE=" + kit.Namespace}
+	return p
+}
+
+// vendorProvisioner makes the vendor's volumes.
+func vendorProvisioner(c *devcluster.Cluster, kubeconfig string) devcluster.Process {
+	return telling(sidecar(c, "csi-provisioner-dpu", "csi-provisioner", vendorSocket, kubeconfig, "--retry-interval-start=200ms", "--retry-interval-max=5s"))
+}
+
+// hostProvisioner makes volumes for pods. It tells the room of places, so nothing
+// where there are none.
+func hostProvisioner(c *devcluster.Cluster, kubeconfig string) devcluster.Process {
+	p := sidecar(c, "csi-provisioner", "csi-provisioner", driverSocket, kubeconfig,
+		append(placed(c, "--strict-topology", "--immediate-topology=false"),
+			"--default-fstype=ext4", "--timeout=30s", "--retry-interval-start=200ms", "--retry-interval-max=5s")...)
+	if c.Options().Topology {
+		return telling(p)
+	}
 	return p
 }
 
@@ -124,9 +140,7 @@ func hostControl(c *devcluster.Cluster, configs Kubeconfigs) []devcluster.Proces
 			"--metrics-bind-address=:9106", "--health-probe-bind-address=:9107"),
 		process(c, "snap-csi-plugin", layout.Hub, "snap-csi-plugin", append(placed(c, "--topology"), "--mode=controller", "--bind-address=unix://"+driverSocket,
 			"--kubeconfig="+host["snap-csi-plugin-controller"], attachMode(c), "--namespace="+kit.Namespace, "--metrics-bind-address=:9108")...),
-		sidecar(c, "csi-provisioner", "csi-provisioner", driverSocket, host["snap-csi-plugin-controller"],
-			append(placed(c, "--strict-topology", "--immediate-topology=false"),
-				"--default-fstype=ext4", "--timeout=30s", "--retry-interval-start=200ms", "--retry-interval-max=5s")...),
+		hostProvisioner(c, host["snap-csi-plugin-controller"]),
 		resizer(c, "csi-resizer", driverSocket, host["snap-csi-plugin-controller"]),
 	}
 	if c.Options().AttachMode == dpf.AttachController {
