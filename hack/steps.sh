@@ -107,17 +107,28 @@ e2e_on_bed() {
 # those to run, FOCUS a regular expression for the specs, PROCS how many of them run
 # at a time.
 conformance() {
-	up fast && conformance_ready || return
-	local code=0 definition
-	for definition in ${DEFINITIONS:-virtiofs xfs block nvme}; do
+	local code=0 definition bed="" wanted
+	for definition in ${DEFINITIONS:-virtiofs xfs block nvme topology capacity}; do
+		case "$definition" in
+		topology | capacity) wanted=conformance_bed_with_places ;;
+		*) wanted=conformance_bed ;;
+		esac
+		[ "$bed" = "$wanted" ] || "$wanted" || return
+		bed=$wanted
 		case "$definition" in
 		xfs) suite xfs "${FOCUS:-expan}" ;;
 		block) suite block "${FOCUS:-block volmode.*pods on different node}" ;;
+		topology | capacity) suite "$definition" "${FOCUS:-\\] $definition }" ;;
 		*) suite "$definition" "${FOCUS:-}" ;;
 		esac || code=1
 	done
 	return $code
 }
+
+conformance_bed() { up fast && conformance_ready; }
+
+# conformance_bed_with_places has hosts at two places with storage.
+conformance_bed_with_places() { up fast --topology && conformance_ready && bin/conformance place host-3 annex; }
 
 # conformance_ready builds the suite, and gives the bed what it asks for.
 conformance_ready() {

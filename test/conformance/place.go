@@ -1,0 +1,26 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+// moveTimeout is generous: machines of CI are slow at times.
+const moveTimeout = 3 * time.Minute
+
+// place moves a host with its DPU to a place of the vendor's: the suite has to find
+// hosts at several.
+func place(ctx context.Context, host, to string) error {
+	c, err := devcluster.Load()
+	if err != nil {
+		return err
+	}
+	clients, err := kit.NewClients(c.HostConfig(), c.DPUConfig())
+	if err != nil {
+		return err
+	}
+	return kit.MoveHost(ctx, c, clients, host, to, moveTimeout)
+}
