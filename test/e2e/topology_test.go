@@ -17,15 +17,42 @@ import (
 	"github.com/moor-storage/moor/test/kit"
 )
 
-// apart takes the storage out of the reach of a host's DPU, until the test ends.
-func apart(ctx context.Context, host string) {
+// moved puts a host at another place of the vendor's, until the test ends. At most
+// of them there is no storage.
+func moved(ctx context.Context, host, to string) {
 	GinkgoHelper()
 	move := func(ctx context.Context, to string) {
 		GinkgoHelper()
 		Expect(kit.MoveHost(ctx, bed, clients, host, to, patience)).To(Succeed())
 	}
 	DeferCleanup(func(ctx context.Context) { move(ctx, kit.PlaceShared) })
-	move(ctx, "apart")
+	move(ctx, to)
+}
+
+// placed skips a test where the vendor's storage is at no place.
+func placed() {
+	GinkgoHelper()
+	if !bed.Options().Topology {
+		Skip("the storage of this bed is reached from everywhere: bring it up with --topology")
+	}
+}
+
+// at is what a StorageClass says that allows one place.
+func at(place string) corev1.TopologySelectorTerm {
+	return corev1.TopologySelectorTerm{
+		MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: kit.PlaceKey, Values: []string{place}}},
+	}
+}
+
+// reachedAt expects that Kubernetes was told that a volume is reached from a place,
+// and from there alone.
+func reachedAt(ctx context.Context, volume, place string) {
+	GinkgoHelper()
+	pv := &corev1.PersistentVolume{}
+	Expect(clients.Host.Get(ctx, client.ObjectKey{Name: volume}, pv)).To(Succeed())
+	Expect(pv.Spec.NodeAffinity).NotTo(BeNil())
+	Expect(pv.Spec.NodeAffinity.Required.NodeSelectorTerms).To(ConsistOf(HaveField("MatchExpressions", ConsistOf(
+		corev1.NodeSelectorRequirement{Key: kit.PlaceKey, Operator: corev1.NodeSelectorOpIn, Values: []string{place}}))))
 }
 
 // lateClass is a StorageClass whose volumes are made once a host is chosen, of
@@ -64,27 +91,19 @@ func unscheduled(ctx context.Context, key client.ObjectKey, words string) {
 
 var _ = Describe("storage that one DPU does not reach", Label("topology"), func() {
 	It("is used where it is reached alone, by pods and by replicas", func(ctx context.Context) {
-		if !bed.Options().Topology {
-			Skip("the storage of this bed is reached from everywhere: bring it up with --topology")
-		}
+		placed()
 		r := newRoom(ctx)
-		apart(ctx, "host-3")
+		moved(ctx, "host-3", "apart")
 
 		By("making a volume for the host of a pod")
-		near := r.lateClass(ctx, "near", corev1.TopologySelectorTerm{
-			MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: kit.PlaceKey, Values: []string{kit.PlaceShared}}},
-		})
+		near := r.lateClass(ctx, "near", at(kit.PlaceShared))
 		c := r.claim(ctx, claim{name: "data", class: near})
 		pod := r.pod(ctx, "pod", "", c)
 		host := runs(ctx, pod).Spec.NodeName
 		Expect(host).To(BeElementOf("host-1", "host-2"))
 		other := map[string]string{"host-1": "host-2", "host-2": "host-1"}[host]
 		volume := volumeOf(ctx, c)
-		pv := &corev1.PersistentVolume{}
-		Expect(clients.Host.Get(ctx, client.ObjectKey{Name: volume}, pv)).To(Succeed())
-		Expect(pv.Spec.NodeAffinity).NotTo(BeNil())
-		Expect(pv.Spec.NodeAffinity.Required.NodeSelectorTerms).To(ConsistOf(HaveField("MatchExpressions", ConsistOf(
-			corev1.NodeSelectorRequirement{Key: kit.PlaceKey, Operator: corev1.NodeSelectorOpIn, Values: []string{kit.PlaceShared}}))))
+		reachedAt(ctx, volume, kit.PlaceShared)
 
 		By("keeping a replica where it is reached, and saying where it is not")
 		Eventually(func(ctx context.Context) (string, error) {
@@ -101,8 +120,7 @@ var _ = Describe("storage that one DPU does not reach", Label("topology"), func(
 		stray := r.pod(ctx, "stray", "host-3", c)
 		unscheduled(ctx, stray, "didn't match PersistentVolume's node affinity")
 		remove(ctx, podObject(stray))
-		moved := r.pod(ctx, "moved", other, c)
-		runs(ctx, moved)
+		runs(ctx, r.pod(ctx, "moved", other, c))
 
 		By("making none for a host that does not reach it")
 		far := r.claim(ctx, claim{name: "far", class: r.lateClass(ctx, "any")})
@@ -112,3 +130,35 @@ var _ = Describe("storage that one DPU does not reach", Label("topology"), func(
 		remove(ctx, podObject(lost))
 	})
 })
+
+var _ = Describe("storage at two places", Label("topology"), func() {
+	It("has each volume at the one where it is allowed, for the hosts there", func(ctx context.Context) {
+		placed()
+		moved(ctx, "host-3", kit.PlaceAnnex) // first, so that it moves back last, without a volume
+		r := newRoom(ctx)
+		for place, hosts := range map[string][]string{kit.PlaceShared: {"host-1", "host-2"}, kit.PlaceAnnex: {"host-3"}} {
+			By("making a volume at " + place)
+			c := r.claim(ctx, claim{name: place, class: r.lateClass(ctx, place, at(place))})
+			Expect(runs(ctx, r.pod(ctx, "at-"+place, "", c)).Spec.NodeName).To(BeElementOf(hosts))
+			reachedAt(ctx, volumeOf(ctx, c), place)
+		}
+		By("telling how much room there is at both")
+		Eventually(roomAt).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(And(
+			HaveKeyWithValue(kit.PlaceShared, BeNumerically(">", 0)), HaveKeyWithValue(kit.PlaceAnnex, BeNumerically(">", 0))))
+	})
+})
+
+// roomAt is the room of the policy's vendors in bytes, by place.
+func roomAt(ctx context.Context) (map[string]int64, error) {
+	policy := &storagev1alpha1.DPUStoragePolicy{}
+	err := clients.Host.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: "local"}, policy)
+	if err != nil || policy.Status.Capacity == nil {
+		return nil, err
+	}
+	out := map[string]int64{}
+	for i := range policy.Status.Capacity.Places {
+		p := &policy.Status.Capacity.Places[i]
+		out[p.Topology[kit.PlaceKey]] = p.Available.Value()
+	}
+	return out, nil
+}
