@@ -45,7 +45,7 @@ e2e() { up fast && conformance_ready && suite nvme "$SUITE_CORE" && e2e_on_bed &
 # runs what is labelled for both modes.
 by_node() { up fast --attach-mode=node && e2e_on_bed -ginkgo.label-filter=attach-mode "$@"; }
 
-# by_topology makes the bed anew with storage that is at a place, and runs what is
+# by_topology makes the bed anew with storage that is at places, and runs what is
 # about places.
 by_topology() {
 	up fast --topology && e2e_on_bed -ginkgo.label-filter=topology && sanity_on_bed -ginkgo.focus='accessibility|CreateVolume|NodeGetInfo|Identity'

@@ -17,8 +17,8 @@ import (
 	"github.com/moor-storage/moor/test/kit"
 )
 
-// moved puts a host at another place of the vendor's, until the test ends. At most
-// of them there is no storage.
+// moved puts a host at another place, until the test ends. There is storage at the
+// places that kit names, and nowhere else.
 func moved(ctx context.Context, host, to string) {
 	GinkgoHelper()
 	move := func(ctx context.Context, to string) {
