@@ -8,7 +8,7 @@ import (
 
 // TestForEach: one that fails, or waits, holds up no other.
 func TestForEach(t *testing.T) {
-	all := make([]int, 3*atOnce)
+	all := make([]int, 3*limit)
 	for i := range all {
 		all[i] = i
 	}

@@ -42,14 +42,14 @@ func (f *Failover) release(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	// What takes longest is begun first.
-	if err := f.detach(ctx, s, free, staying); err != nil {
-		return err
-	}
+	// No new pod is to come in place of one that goes.
 	if err := f.taint(ctx, s); err != nil {
 		return err
 	}
-	return forEach(going, func(p *pod) error { return f.forceDelete(ctx, s, p) })
+	return atOnce(
+		func() error { return f.detach(ctx, s, free, staying) },
+		func() error { return forEach(going, func(p *pod) error { return f.forceDelete(ctx, s, p) }) },
+	)
 }
 
 // part finds the pods of the host that use a free volume. Those go that use no
