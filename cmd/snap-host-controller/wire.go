@@ -106,26 +106,24 @@ func about(kind string) fields.Selector {
 
 // setUp registers indexes and reconcilers.
 func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Clusters) error {
-	indexes := []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, node.Index, wake.Index}
-	var users *attachment.Users
-	if o.attach == dpf.AttachNode {
-		users = &attachment.Users{Host: c.Host, HostLive: mgr.GetAPIReader(), Driver: o.driver}
-		indexes = append(indexes, attachment.IndexUsers)
-	}
-	for _, index := range indexes {
+	for _, index := range []func(context.Context, client.FieldIndexer) error{
+		vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, node.Index, wake.Index,
+	} {
 		if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err
 		}
 	}
 	//lint:ignore SA1019 the events are about objects that come and go, which the new API does not count
 	recorder := mgr.GetEventRecorderFor("snap-host-controller")
+	users := &attachment.Users{Host: c.Host, HostLive: mgr.GetAPIReader(), Driver: o.driver}
+	nodesAsk := o.attach == dpf.AttachNode
 	observer := liveness.New(clock.RealClock{}, o.heartbeatTimeout, o.silenceTimeout)
 	reconcilers := []interface{ SetupWithManager(ctrl.Manager) error }{
 		&vendor.Reconciler{Clusters: c},
 		&policy.Reconciler{Clusters: c},
 		&volume.Reconciler{Clusters: c},
 		&snapshot.Reconciler{Clusters: c},
-		&attachment.Reconciler{Clusters: c, Users: users, Recorder: recorder},
+		&attachment.Reconciler{Clusters: c, Users: users, NodesAsk: nodesAsk, Recorder: recorder},
 		&node.Reconciler{Clusters: c},
 		&event.Reconciler{Clusters: c},
 		&story.Reconciler{Host: c.Host, Live: mgr.GetAPIReader(), Driver: o.driver},
@@ -143,7 +141,7 @@ func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Cluster
 			Observer: observer, Clock: clock.RealClock{}, Recorder: recorder, Budget: o.budget,
 		},
 		&wake.Reconciler{
-			Host: c.Host, NodesAsk: users != nil, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder,
+			Host: c.Host, NodesAsk: nodesAsk, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder,
 		},
 	}
 	for _, r := range reconcilers {

@@ -78,6 +78,20 @@ func Delete(ctx context.Context, c client.Client, obj client.Object) error {
 	return nil
 }
 
+// DeleteExact is Delete that fails with a conflict if the object has changed
+// since it was read.
+func DeleteExact(ctx context.Context, c client.Client, obj client.Object) error {
+	if !obj.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	uid, version := obj.GetUID(), obj.GetResourceVersion()
+	err := c.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete %s as it was read: %w", describe(obj), err)
+	}
+	return nil
+}
+
 // Find reads an object by name; what does not exist is found == false.
 func Find(ctx context.Context, r client.Reader, key types.NamespacedName, obj client.Object) (found bool, err error) {
 	if err := r.Get(ctx, key, obj); err != nil {

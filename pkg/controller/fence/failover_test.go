@@ -87,7 +87,9 @@ func TestNotBefore(t *testing.T) {
 			s.seenDead("a")
 		}, "none"},
 		"a replica": {func(s *stage) {
-			world.Change(s.World, s.Host, world.Attachment("vol", "a"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Spec.Role = storagev1alpha1.RoleReplica })
+			s.replica()
+			s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Role = storagev1alpha1.RoleReplica })
+			world.Change(s.World, s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status.Holder, c.Status.Attachment = "dpu-b", "b-vol" })
 			s.seenDead("a")
 		}, "none"},
 		"no budget": {func(s *stage) { s.f.Budget = Budget{}; s.seenDead("a") }, "False/Held"},
@@ -102,6 +104,27 @@ func TestNotBefore(t *testing.T) {
 			s.wantSays(tc.says)
 			if s.tainted("a") || !s.hasPod("app") {
 				t.Error("released")
+			}
+		})
+	}
+}
+
+// TestAheadOfItsPromotion: a replica whose DPU may write, or had begun to be told
+// so, is fenced as a primary is.
+func TestAheadOfItsPromotion(t *testing.T) {
+	for name, told := range map[string]storagev1alpha1.Role{"its DPU knows": storagev1alpha1.RolePrimary, "it does not yet": storagev1alpha1.RoleReplica} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			s.replica()
+			s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Role = told })
+			s.seenDead("a")
+			s.mustPass()
+			s.wantPhase(fencing)
+			s.retire()
+			s.mustPass()
+			s.wantPhase(freed)
+			if !s.tainted("a") || s.hasPod("app") {
+				t.Error("its pod was not released")
 			}
 		})
 	}

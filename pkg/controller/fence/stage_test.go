@@ -207,6 +207,14 @@ func (s *stage) mirror(change func(*storagev1alpha1.VolumeAttachment)) {
 	world.Change(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")}, change)
 }
 
+// replica makes the attachment one: its host has not asked for the volume.
+func (s *stage) replica() {
+	s.t.Helper()
+	world.Change(s.World, s.Host, world.Attachment("vol", "a"), func(a *storagev1alpha1.DPUVolumeAttachment) {
+		a.Spec.Role = storagev1alpha1.RoleReplica
+	})
+}
+
 // retire is what the DPU does when its claim is being fenced.
 func (s *stage) retire() {
 	s.t.Helper()

@@ -18,7 +18,8 @@ const (
 	indexDPU  = "spec.dpuName"
 )
 
-// target is one primary attachment of a host.
+// target is one primary attachment of a host, or a replica that goes ahead: its
+// DPU may write as a primary's may.
 type target struct {
 	attachment *storagev1alpha1.DPUVolumeAttachment
 	volume     *storagev1alpha1.DPUVolume
@@ -70,7 +71,12 @@ func (s *scene) waiting() bool {
 	return false
 }
 
-// listTargets lists the primaries of the host.
+// ahead reports whether the DPU has the attachment for a primary.
+func (t *target) ahead() bool {
+	return t.mirror != nil && t.mirror.Spec.Role != storagev1alpha1.RoleReplica
+}
+
+// listTargets lists the primaries of the host, and what is one on its DPU.
 func (f *Failover) listTargets(ctx context.Context, s *scene) error {
 	var list storagev1alpha1.DPUVolumeAttachmentList
 	if err := f.Host.List(ctx, &list, client.InNamespace(f.Namespace), client.MatchingFields{indexNode: s.node.Name}); err != nil {
@@ -78,9 +84,6 @@ func (f *Failover) listTargets(ctx context.Context, s *scene) error {
 	}
 	for i := range list.Items {
 		a := &list.Items[i]
-		if a.Spec.Role == storagev1alpha1.RoleReplica {
-			continue
-		}
 		t := &target{attachment: a, volume: &storagev1alpha1.DPUVolume{}}
 		found, err := kube.Find(ctx, f.Host, client.ObjectKey{Namespace: a.Namespace, Name: a.Spec.DPUVolumeName}, t.volume)
 		if err != nil {
@@ -93,6 +96,9 @@ func (f *Failover) listTargets(ctx context.Context, s *scene) error {
 		t.single, t.fails = provisioner.SingleNode(t.volume.Spec.AccessModes), r != nil && r.Failover == storagev1alpha1.FailoverFence
 		if err := f.read(ctx, f.DPU, t); err != nil {
 			return err
+		}
+		if a.Spec.Role == storagev1alpha1.RoleReplica && !t.ahead() && !t.held(s.dpu()) {
+			continue
 		}
 		s.targets = append(s.targets, t)
 	}

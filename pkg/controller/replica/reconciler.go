@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -109,15 +108,11 @@ func (r *Reconciler) apply(ctx context.Context, s *survey, p plan) error {
 // remove deletes a replica as it was read: one that was promoted since is
 // somebody's volume and stays.
 func (r *Reconciler) remove(ctx context.Context, a *storagev1alpha1.DPUVolumeAttachment) error {
-	as := client.Preconditions{UID: &a.UID, ResourceVersion: &a.ResourceVersion}
-	err := r.Client.Delete(ctx, a, as)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("remove replica %s: %w", a.Name, err)
-	}
+	err := kube.DeleteExact(ctx, r.Client, a)
 	if err == nil {
 		ctrl.LoggerFrom(ctx).Info("replica removed", obs.KeyAttachment, a.Name, obs.KeyNode, a.Spec.DPUNodeName)
 	}
-	return nil
+	return err
 }
 
 // warm has a replica kept as the volume's replication says now.

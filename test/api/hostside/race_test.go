@@ -61,8 +61,9 @@ type race struct {
 func newRace(t *testing.T, volume string) *race {
 	t.Helper()
 	c := hostsync.Clusters{Host: clusters.Host, DPU: clusters.DPU, DPULive: clusters.DPU, DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace}
+	users := &attachment.Users{Host: clusters.Host, HostLive: clusters.Host, Driver: hostsynctest.Driver}
 	r := &race{
-		volume: volume, hosts: []string{volume + "-a", volume + "-b"}, hosting: &attachment.Reconciler{Clusters: c},
+		volume: volume, hosts: []string{volume + "-a", volume + "-b"}, hosting: &attachment.Reconciler{Clusters: c, Users: users},
 		fence: &fence.Reconciler{DPU: clusters.DPU, Live: clusters.DPU, Clock: clock.RealClock{}},
 	}
 	v := hostsynctest.Volume(volume, corev1.ReadWriteOnce)

@@ -89,14 +89,15 @@ func startHostController(t *testing.T) {
 		Host: mgr.GetClient(), DPU: dpu.GetClient(), DPULive: dpu.GetAPIReader(), DPUCluster: dpu,
 		DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace,
 	}
-	for _, index := range []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, node.Index} {
+	for _, index := range []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, node.Index} {
 		must(t, index(t.Context(), mgr.GetFieldIndexer()))
 	}
+	users := &attachment.Users{Host: c.Host, HostLive: mgr.GetAPIReader(), Driver: hostsynctest.Driver}
 	//lint:ignore SA1019 as in snap-host-controller
 	recorder := mgr.GetEventRecorderFor("test")
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
 		&vendor.Reconciler{Clusters: c}, &policy.Reconciler{Clusters: c}, &volume.Reconciler{Clusters: c},
-		&attachment.Reconciler{Clusters: c, Recorder: recorder}, &node.Reconciler{Clusters: c}, &event.Reconciler{Clusters: c},
+		&attachment.Reconciler{Clusters: c, Users: users, Recorder: recorder}, &node.Reconciler{Clusters: c}, &event.Reconciler{Clusters: c},
 		&fence.Reconciler{DPU: c.DPU, Live: c.DPULive, Cluster: dpu, Clock: clock.RealClock{}},
 	} {
 		must(t, r.SetupWithManager(mgr))

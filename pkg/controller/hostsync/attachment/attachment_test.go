@@ -21,12 +21,16 @@ func open(t *testing.T, modes ...corev1.PersistentVolumeAccessMode) (*world.Worl
 	if modes == nil {
 		modes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	}
-	w := world.New(t, volume.Index, Index)
+	w := world.New(t, volume.Index, Index, IndexUsers)
 	bound := world.Volume("vol", modes...)
 	bound.Status.Phase = storagev1alpha1.DPUVolumeBound
 	w.AddHost(world.Node("a"), world.Node("b"), bound)
 	w.AddDPU(&storagev1alpha1.Volume{ObjectMeta: world.Mirror("vol")})
-	return w, &Reconciler{Clusters: w.Clusters}
+	return w, &Reconciler{Clusters: w.Clusters, Users: usersOf(w)}
+}
+
+func usersOf(w *world.World) *Users {
+	return &Users{Host: w.Clusters.Host, HostLive: w.Host, Driver: world.Driver}
 }
 
 func user(node string) *storagev1alpha1.DPUVolumeAttachment { return world.Attachment("vol", node) }

@@ -46,8 +46,6 @@ func (r *Reconciler) ensureMirror(ctx context.Context, s *state) error {
 	case s.mirror.Spec.NodeName != s.dpu:
 		s.waiting = fmt.Sprintf("it was made for DPU %s, but node %s now has DPU %s: delete the attachment to move it",
 			s.mirror.Spec.NodeName, s.attachment.Spec.DPUNodeName, s.dpu)
-	case s.replica() && s.mirror.Spec.Role != storagev1alpha1.RoleReplica:
-		s.waiting = fmt.Sprintf("a Primary cannot become a Replica: DPU %s may hold the right to write; delete the attachment, which gives it back", s.dpu)
 	default:
 		s.sound = true
 	}
@@ -56,19 +54,19 @@ func (r *Reconciler) ensureMirror(ctx context.Context, s *state) error {
 
 // warm tells the DPU how ready to keep a replica.
 func (r *Reconciler) warm(ctx context.Context, s *state) error {
-	if !s.replica() || s.mirror.Spec.Warmth == s.attachment.Spec.Warmth {
+	if !s.replica() || s.begun() || s.mirror.Spec.Warmth == s.attachment.Spec.Warmth {
 		return nil
 	}
 	_, err := kube.Patch(ctx, r.Clusters.DPU, s.mirror, func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Warmth = s.attachment.Spec.Warmth })
 	return err
 }
 
-// grant gives the DPU of a primary the right to write, if the volume has a
-// single writer and nobody holds it, and writes the epoch where the DPU reads
-// it. Until then a replica that was promoted stays one down there: the DPU
+// grant gives the DPU of a primary, or of a replica that goes ahead, the right to
+// write, if the volume has a single writer and nobody holds it, and writes the
+// epoch where the DPU reads it. Until then a replica that was promoted stays one down there: the DPU
 // learns of its role and of its epoch at once, and never has one alone.
 func (r *Reconciler) grant(ctx context.Context, s *state) error {
-	if s.replica() {
+	if s.replica() && !s.ahead {
 		return nil
 	}
 	if !s.begun() {
@@ -85,6 +83,8 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 	}
 	verdict := judge(claim, s.attachment.Name, s.dpu)
 	switch {
+	case verdict.refused != "" && s.replica():
+		return nil // nobody has asked for it, so nobody waits
 	case verdict.refused != "":
 		s.waiting = verdict.refused
 		return nil

@@ -41,6 +41,9 @@ func TestKeepBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := &storagev1alpha1.DPUVolumeAttachment{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(born)}}
 			a.Spec.Role, a.Status.Warmth = c.role, c.was
+			if c.mirror != nil {
+				c.mirror.Spec.Role = c.role
+			}
 			s := &state{attachment: a, mirror: c.mirror, sound: c.mirror != nil, waiting: c.waiting}
 			if got := s.keepBack(born.Add(c.age)); got != c.want {
 				t.Errorf("keeps the status back for %s, want %s", got, c.want)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -35,9 +36,11 @@ const (
 // Reconciler keeps one DPUVolumeAttachment and its VolumeAttachment in step.
 type Reconciler struct {
 	Clusters hostsync.Clusters
-	// Users says who uses a volume; nil: this installation attaches by the
-	// controller, and what a node asks for is refused.
+	// Users says who uses a volume.
 	Users *Users
+	// NodesAsk: nodes ask for volumes by themselves. If not, this installation
+	// attaches by the controller, and what a node asks for is refused.
+	NodesAsk bool
 	// Recorder tells of promotions on the volume. Nil: nobody is told.
 	Recorder record.EventRecorder
 	// Clock is the machine's if nil.
@@ -50,18 +53,14 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 		kube.IndexOf(indexNode, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUNodeName} }))
 }
 
-// SetupWithManager watches attachments, volumes and nodes here, and
-// VolumeAttachments and WriterClaims there; where nodes ask by themselves, pods,
-// PersistentVolumes and Nodes too.
+// SetupWithManager watches attachments, volumes, nodes and who uses them here,
+// and VolumeAttachments and WriterClaims there.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	remote := r.Clusters.DPUCluster.GetCache()
-	b := ctrl.NewControllerManagedBy(mgr)
-	if r.Users != nil {
-		b = r.watchUsers(b)
-	}
-	return b.
+	return r.watchUsers(ctrl.NewControllerManagedBy(mgr)).
 		Named("dpuvolumeattachment").
 		For(&storagev1alpha1.DPUVolumeAttachment{}).
+		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(rivalry)).
 		Watches(&storagev1alpha1.DPUVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume)).
 		Watches(&moorv1alpha1.DPUStorageNode{}, handler.EnqueueRequestsFromMapFunc(r.ofNode)).
 		WatchesRawSource(source.Kind(remote, &storagev1alpha1.VolumeAttachment{},
@@ -94,7 +93,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	s := &state{attachment: attachment, mirror: mirror}
 	err = r.carry(ctx, s)
 	if err == nil && s.forsaken {
-		return ctrl.Result{}, kube.Delete(ctx, r.Clusters.Host, attachment)
+		return ctrl.Result{}, kube.DeleteExact(ctx, r.Clusters.Host, attachment)
 	}
 	if wait := s.keepBack(r.clock().Now()); err == nil && wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
@@ -123,7 +122,9 @@ type state struct {
 	going bool
 	// used: a pod of the node that asks uses the volume.
 	used bool
-	// forsaken: a node has asked for it, and nobody will ever take it back.
+	// ahead: it is a replica, and its host will ask for it.
+	ahead bool
+	// forsaken: it was begun for a node that will not take it back.
 	forsaken bool
 	// lookAgain is when to look again without a cause; 0: never.
 	lookAgain time.Duration
@@ -136,7 +137,7 @@ func (s *state) single() bool { return provisioner.SingleNode(s.volume.Spec.Acce
 
 // hidden reports whether it shall be made ready, and not be shown.
 func (s *state) hidden() bool {
-	return s.replica() && s.attachment.Spec.Warmth != storagev1alpha1.WarmthAttached
+	return s.replica() && !s.begun() && s.attachment.Spec.Warmth != storagev1alpha1.WarmthAttached
 }
 
 // grace is how long an attachment that makes its way as it should is not
@@ -164,7 +165,7 @@ func (r *Reconciler) clock() clock.PassiveClock {
 
 // carry walks the phases in order; a phase that sets waiting ends the walk.
 func (r *Reconciler) carry(ctx context.Context, s *state) error {
-	for _, phase := range []func(context.Context, *state) error{r.checkRequest, r.findVolume, checkWarmth, r.findDPU, r.ensureMirror, r.warm, r.grant} {
+	for _, phase := range []func(context.Context, *state) error{r.checkRequest, r.findVolume, checkWarmth, r.findDPU, r.ensureMirror, r.warm, r.goAhead, r.grant} {
 		if err := phase(ctx, s); err != nil || s.waiting != "" {
 			return err
 		}
@@ -193,7 +194,7 @@ func (r *Reconciler) findVolume(ctx context.Context, s *state) error {
 // checkWarmth refuses a replica that its host would see although another host
 // has the right to write.
 func checkWarmth(_ context.Context, s *state) error {
-	if s.replica() && !s.hidden() && s.single() {
+	if s.replica() && s.attachment.Spec.Warmth == storagev1alpha1.WarmthAttached && s.single() {
 		s.waiting = fmt.Sprintf("volume %s has a single writer, so a replica of it stays hidden from its host until it is promoted: warmth %s is for ReadWriteMany and ReadOnlyMany; use %s",
 			s.volume.Name, storagev1alpha1.WarmthAttached, storagev1alpha1.WarmthPreEmulated)
 	}
@@ -241,9 +242,13 @@ func (r *Reconciler) ofPersistent(ctx context.Context, o client.Object) []reconc
 }
 
 func (r *Reconciler) by(ctx context.Context, index, name string) []reconcile.Request {
+	return hostsync.Requests(r.list(ctx, index, name))
+}
+
+func (r *Reconciler) list(ctx context.Context, index, name string) []storagev1alpha1.DPUVolumeAttachment {
 	var list storagev1alpha1.DPUVolumeAttachmentList
 	if err := r.Clusters.Host.List(ctx, &list, client.InNamespace(r.Clusters.Namespace), client.MatchingFields{index: name}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list attachments", "index", index, "name", name)
 	}
-	return hostsync.Requests(list.Items)
+	return list.Items
 }

@@ -243,21 +243,3 @@ func TestPromotionOfManyWriters(t *testing.T) {
 		t.Errorf("role %s, epoch %d", m.Spec.Role, m.Spec.Epoch)
 	}
 }
-
-// TestNoDemotion: the API refuses it; should it come all the same, nothing is
-// taken from the DPU, and there are words.
-func TestNoDemotion(t *testing.T) {
-	w, r := open(t)
-	w.AddHost(user("a"))
-	w.MustPass(r, "a-vol")
-	world.Change(w, w.DPU, mirror("a"), shown)
-	world.Change(w, w.Host, user("a"), role(storagev1alpha1.RoleReplica))
-	w.MustPass(r, "a-vol")
-	if m, _ := world.Read(w, w.DPU, mirror("a")); m.Spec.Role == storagev1alpha1.RoleReplica || m.Spec.Epoch != 1 {
-		t.Errorf("role %s, epoch %d", m.Spec.Role, m.Spec.Epoch)
-	}
-	got, _ := world.Read(w, w.Host, user("a"))
-	if !strings.Contains(got.Status.Message, "a Primary cannot become a Replica") || conditions(got)["Ready"] != "False" {
-		t.Errorf("message %q, %v", got.Status.Message, conditions(got))
-	}
-}

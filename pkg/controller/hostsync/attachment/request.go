@@ -22,7 +22,7 @@ func (r *Reconciler) checkRequest(ctx context.Context, s *state) error {
 	if !spec.OfNode() {
 		return nil
 	}
-	if r.Users == nil {
+	if !r.NodesAsk {
 		s.waiting = fmt.Sprintf("node %s asks for the volume by itself, but snap-host-controller runs with --attach-mode=Controller", spec.DPUNodeName)
 		return nil
 	}

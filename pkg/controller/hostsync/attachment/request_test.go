@@ -26,7 +26,7 @@ func byNode(t *testing.T, modes ...corev1.PersistentVolumeAccessMode) (*world.Wo
 	w.AddHost(world.Node("a"), world.Node("b"), bound, host("a"), host("b"))
 	w.AddDPU(&storagev1alpha1.Volume{ObjectMeta: world.Mirror("vol")})
 	return w, &Reconciler{
-		Clusters: w.Clusters, Users: &Users{Host: w.Clusters.Host, HostLive: w.Host, Driver: world.Driver},
+		Clusters: w.Clusters, Users: usersOf(w), NodesAsk: true,
 		Clock: clocktesting.NewFakePassiveClock(time.Now()),
 	}
 }
@@ -229,7 +229,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 // one of ours.
 func TestControllerModeRefusesNodes(t *testing.T) {
 	w, r := byNode(t)
-	r.Users = nil
+	r.NodesAsk = false
 	w.AddHost(world.Persistent(), asked("a"), world.PodOn("a"))
 	w.MustPass(r, "a-vol")
 	got, _ := world.Read(w, w.Host, asked("a"))

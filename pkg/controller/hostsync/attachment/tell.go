@@ -56,7 +56,7 @@ func (r *Reconciler) tellPromoted(s *state, p promotion) {
 // only what a promotion of the volume is told of.
 func (r *Reconciler) tellAttached(s *state, before, now storagev1alpha1.DPUVolumeAttachmentStatus) {
 	was, is := before.DPUAttached != nil && *before.DPUAttached, now.DPUAttached != nil && *now.DPUAttached
-	if r.Recorder == nil || was || !is || s.replica() || now.Epoch == 1 || s.volume == nil || s.volume.Spec.Replication == nil {
+	if r.Recorder == nil || was || !is || s.replica() && !s.begun() || now.Epoch == 1 || s.volume == nil || s.volume.Spec.Replication == nil {
 		return
 	}
 	words := fmt.Sprintf("DPU %s shows the volume to host %s", s.dpu, s.attachment.Spec.DPUNodeName)

@@ -67,6 +67,16 @@ func use(node, claim string) string { return node + " " + claim }
 // any reports whether a pod that is bound to the node, and not finished, uses
 // the volume.
 func (u *Users) any(ctx context.Context, node, volume string) (bool, error) {
+	return u.find(ctx, node, volume, func(*corev1.Pod) bool { return true })
+}
+
+// lasting reports whether one does that is not being deleted either.
+func (u *Users) lasting(ctx context.Context, node, volume string) (bool, error) {
+	return u.find(ctx, node, volume, func(p *corev1.Pod) bool { return p.DeletionTimestamp.IsZero() })
+}
+
+// find reports whether one does that counts.
+func (u *Users) find(ctx context.Context, node, volume string, counts func(*corev1.Pod) bool) (bool, error) {
 	var volumes corev1.PersistentVolumeList
 	if err := u.Host.List(ctx, &volumes, client.MatchingFields{indexHandle: volume}); err != nil {
 		return false, fmt.Errorf("find the PersistentVolume of volume %s: %w", volume, err)
@@ -78,25 +88,28 @@ func (u *Users) any(ctx context.Context, node, volume string) (bool, error) {
 		if podvolume.HandleOf(u.Driver, pv) == "" || pv.Status.Phase != corev1.VolumeBound || pv.Spec.ClaimRef == nil {
 			continue
 		}
-		if found, err := u.onClaim(ctx, use(node, podvolume.BoundTo(pv))); found || err != nil {
+		if found, err := u.onClaim(ctx, use(node, podvolume.BoundTo(pv)), counts); found || err != nil {
 			return found, err
 		}
 	}
 	return false, nil
 }
 
-func (u *Users) onClaim(ctx context.Context, wanted string) (bool, error) {
+func (u *Users) onClaim(ctx context.Context, wanted string, counts func(*corev1.Pod) bool) (bool, error) {
 	var pods corev1.PodList
 	if err := u.Host.List(ctx, &pods, client.MatchingFields{indexUse: wanted}); err != nil {
 		return false, fmt.Errorf("list the pods on %s: %w", wanted, err)
 	}
 	for i := range pods.Items {
+		if !counts(&pods.Items[i]) {
+			continue
+		}
 		live := &corev1.Pod{}
 		found, err := kube.Find(ctx, u.HostLive, client.ObjectKeyFromObject(&pods.Items[i]), live)
 		if err != nil {
 			return false, err
 		}
-		if found && slices.Contains(uses(live), wanted) {
+		if found && counts(live) && slices.Contains(uses(live), wanted) {
 			return true, nil
 		}
 	}
@@ -122,14 +135,15 @@ func (u *Users) outOfService(ctx context.Context, name string) (string, error) {
 	return "", nil
 }
 
-// watchUsers wakes what nodes have asked for when a user comes or goes, or
-// when the node itself does.
+// watchUsers wakes what a node has asked for, and its replicas, when a user comes
+// or goes, or when the node itself does.
 func (r *Reconciler) watchUsers(b *builder.Builder) *builder.Builder {
 	return b.
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofUser), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(e event.CreateEvent) bool { return len(uses(e.Object.(*corev1.Pod))) > 0 },
 			UpdateFunc: func(e event.UpdateEvent) bool {
-				return len(uses(e.ObjectOld.(*corev1.Pod))) != len(uses(e.ObjectNew.(*corev1.Pod)))
+				before, now := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+				return len(uses(before)) != len(uses(now)) || before.DeletionTimestamp.IsZero() != now.DeletionTimestamp.IsZero() && len(uses(now)) > 0
 			},
 			DeleteFunc: func(e event.DeleteEvent) bool { return len(podvolume.Claims(e.Object.(*corev1.Pod))) > 0 },
 		})).
