@@ -27,6 +27,7 @@ const (
 	fenceAct     = "pkg/controller/fence/act.go"
 	fenceState   = "pkg/controller/fence/classify.go"
 	syncGrant    = "pkg/controller/hostsync/attachment/grant.go"
+	syncAhead    = "pkg/controller/hostsync/attachment/ahead.go"
 	targetVolume = "internal/blocktarget/volume.go"
 	vendorTarget = "pkg/provisioner/local/target.go"
 	diskFormat   = "internal/hostdev/format.go"
@@ -221,6 +222,21 @@ var mutations = []mutation{
 	}},
 	{name: "the claim is granted to an attachment that is going", tests: sync, edits: []edit{
 		{syncGrant, "		if err := r.stillWanted(ctx, s); err != nil || s.waiting != \"\" {", "		if err := r.stillWanted(ctx, s); err != nil {"},
+	}},
+	{name: "a replica goes ahead though a primary waits", tests: sync, edits: []edit{
+		{syncAhead, "	return !rival, err\n", "	return rival || !rival, err\n"},
+	}},
+	{name: "a replica goes ahead for a pod that is being deleted", tests: sync, edits: []edit{
+		{syncAhead, "r.Users.lasting(ctx", "r.Users.any(ctx"},
+	}},
+	{name: "nobody takes back what nobody has asked for", tests: sync, edits: []edit{
+		{syncAhead, "	s.forsaken = s.begun() && !s.ahead\n", ""},
+	}},
+	{name: "it is taken back though its host has just asked", tests: sync, edits: []edit{
+		{"pkg/controller/hostsync/attachment/reconciler.go", "kube.DeleteExact(ctx", "kube.Delete(ctx"},
+	}},
+	{name: "a replica that went ahead is not fenced", tests: fence, edits: []edit{
+		{"pkg/controller/fence/target.go", " && !t.ahead() && !t.held(s.dpu()) {", " {"},
 	}},
 
 	// What is taken back is what was refused.

@@ -6,6 +6,7 @@ package attachment
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -231,9 +232,20 @@ func (r *Reconciler) ofClaim(ctx context.Context, o *moorv1alpha1.WriterClaim) [
 	return r.by(ctx, indexVolume, o.Spec.VolumeName)
 }
 
-// ofUser wakes what the node of a pod has asked for.
+// ofUser wakes the attachments of the pod's volumes to its node.
 func (r *Reconciler) ofUser(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.by(ctx, indexNode, o.(*corev1.Pod).Spec.NodeName)
+	pod := o.(*corev1.Pod)
+	volumes, err := r.Users.volumes(ctx, pod)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "look for the volumes of a pod", "pod", client.ObjectKeyFromObject(pod))
+	}
+	var out []reconcile.Request
+	for _, volume := range volumes {
+		out = append(out, hostsync.Requests(slices.DeleteFunc(r.list(ctx, indexVolume, volume), func(a storagev1alpha1.DPUVolumeAttachment) bool {
+			return a.Spec.DPUNodeName != pod.Spec.NodeName
+		}))...)
+	}
+	return out
 }
 
 // ofPersistent wakes the attachments of the volume behind a PersistentVolume.

@@ -1,6 +1,7 @@
 package attachment
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -235,5 +236,33 @@ func TestControllerModeRefusesNodes(t *testing.T) {
 	got, _ := world.Read(w, w.Host, asked("a"))
 	if begun(w) || !strings.Contains(got.Status.Message, "--attach-mode=Controller") {
 		t.Errorf("begun %v, message %q", begun(w), got.Status.Message)
+	}
+}
+
+// TestWhatAUserWakes: of its volumes alone, and on its node.
+func TestWhatAUserWakes(t *testing.T) {
+	w, r := byNode(t)
+	other := world.Attachment("other", "a")
+	named := user("a")
+	named.Name = "named-by-hand"
+	w.AddHost(world.Persistent(), asked("a"), replicaOn("b"), other, named)
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want []string
+	}{
+		"of two attachments":       {world.PodOn("a"), []string{"a-vol", "named-by-hand"}},
+		"of a replica":             {world.PodOn("b"), []string{"b-vol"}},
+		"where nothing is":         {world.PodOn("c"), nil},
+		"another's claim":          {func() *corev1.Pod { p := world.PodOn("a"); p.Namespace = "other"; return p }(), nil},
+		"no volume of ours at all": {&corev1.Pod{}, nil},
+	} {
+		var got []string
+		for _, request := range r.ofUser(t.Context(), tc.pod) {
+			got = append(got, request.Name)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: wakes %v, want %v", name, got, tc.want)
+		}
 	}
 }

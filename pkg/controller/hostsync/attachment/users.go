@@ -21,6 +21,7 @@ import (
 const (
 	indexHandle = "spec.csi.volumeHandle"
 	indexUse    = "node and claim"
+	indexClaim  = "claim that is bound to it"
 )
 
 // Users knows which pods of a host use a volume. The cache finds them, and
@@ -39,6 +40,7 @@ func IndexUsers(ctx context.Context, indexer client.FieldIndexer) error {
 	return kube.AddIndexes(
 		ctx, indexer,
 		kube.IndexOf(indexHandle, func(pv *corev1.PersistentVolume) []string { return kube.Some(podvolume.Handle(pv)) }),
+		kube.IndexOf(indexClaim, func(pv *corev1.PersistentVolume) []string { return kube.Some(podvolume.BoundTo(pv)) }),
 		kube.IndexOf(indexUse, uses),
 	)
 }
@@ -114,6 +116,23 @@ func (u *Users) onClaim(ctx context.Context, wanted string, counts func(*corev1.
 		}
 	}
 	return false, nil
+}
+
+// volumes are those behind the claims of a pod.
+func (u *Users) volumes(ctx context.Context, pod *corev1.Pod) ([]string, error) {
+	var out []string
+	for _, claim := range podvolume.Claims(pod) {
+		var list corev1.PersistentVolumeList
+		if err := u.Host.List(ctx, &list, client.MatchingFields{indexClaim: claim}); err != nil {
+			return nil, fmt.Errorf("find the PersistentVolume of claim %s: %w", claim, err)
+		}
+		for i := range list.Items {
+			if volume := podvolume.HandleOf(u.Driver, &list.Items[i]); volume != "" {
+				out = append(out, volume)
+			}
+		}
+	}
+	return out, nil
 }
 
 // outOfService says in words why no kubelet of the node will unstage a volume
