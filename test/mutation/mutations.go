@@ -221,13 +221,17 @@ var mutations = []mutation{
 		{syncGrant, "		claim.Status = &moorv1alpha1.WriterClaimStatus{\n", "		claim.ResourceVersion = \"\"\n		claim.Status = &moorv1alpha1.WriterClaimStatus{\n"},
 	}},
 	{name: "the claim is granted to an attachment that is going", tests: sync, edits: []edit{
-		{syncGrant, "		if err := r.stillWanted(ctx, s); err != nil || s.waiting != \"\" {", "		if err := r.stillWanted(ctx, s); err != nil {"},
+		{syncGrant, "		if err := r.confirm(ctx, s); err != nil || s.waiting != \"\" ||", "		if err := r.confirm(ctx, s); err != nil ||"},
 	}},
 	{name: "a replica goes ahead though a primary waits", tests: sync, edits: []edit{
 		{syncAhead, "	return !rival, err\n", "	return rival || !rival, err\n"},
 	}},
 	{name: "a replica goes ahead for a pod that is being deleted", tests: sync, edits: []edit{
-		{syncAhead, "r.Users.lasting(ctx", "r.Users.any(ctx"},
+		{syncAhead, "	used, err := r.Users.seem(ctx, spec.DPUNodeName, spec.DPUVolumeName)\n", "	used, err := r.Users.any(ctx, spec.DPUNodeName, spec.DPUVolumeName)\n"},
+		{syncGrant, "r.Users.lasting(ctx", "r.Users.any(ctx"},
+	}},
+	{name: "a replica goes ahead for a pod that the cache alone has", tests: sync, edits: []edit{
+		{syncGrant, "r.Users.lasting(ctx", "r.Users.seem(ctx"},
 	}},
 	{name: "nobody takes back what nobody has asked for", tests: sync, edits: []edit{
 		{syncAhead, "	s.forsaken = s.begun() && !s.ahead\n", ""},

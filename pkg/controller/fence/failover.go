@@ -69,6 +69,10 @@ type scene struct {
 	refused string
 	// waits says what else is waited for, in words.
 	waits []string
+	// pods are those of the host that use our volumes, if they are to go;
+	// podsErr is why they are not known.
+	pods    []*pod
+	podsErr error
 	// lease is that of the DPU.
 	lease leaseOf
 	// soon is when to look again for its sake; 0: never.
@@ -222,12 +226,10 @@ func (f *Failover) act(ctx context.Context, s *scene) error {
 			return err
 		}
 	}
-	first := forEach(s.targets, func(t *target) error {
-		if err := f.fence(ctx, s, t); err != nil {
-			return fmt.Errorf("fail over volume %s from host %s: %w", t.attachment.Spec.DPUVolumeName, s.node.Name, err)
-		}
-		return nil
-	})
+	first := atOnce(
+		func() error { return f.fenceAll(ctx, s) },
+		func() error { return f.findPods(ctx, s) },
+	)
 	switch {
 	case s.underway && s.action == Fence:
 		if err := f.release(ctx, s); err != nil && first == nil {
@@ -239,4 +241,15 @@ func (f *Failover) act(ctx context.Context, s *scene) error {
 		first = f.restore(ctx, s)
 	}
 	return first
+}
+
+// fenceAll takes the right to write back of all volumes of the host, each as far as
+// it can go now.
+func (f *Failover) fenceAll(ctx context.Context, s *scene) error {
+	return forEach(s.targets, func(t *target) error {
+		if err := f.fence(ctx, s, t); err != nil {
+			return fmt.Errorf("fail over volume %s from host %s: %w", t.attachment.Spec.DPUVolumeName, s.node.Name, err)
+		}
+		return nil
+	})
 }

@@ -30,6 +30,15 @@ func (p *pod) uses(volumes map[string]bool) bool {
 	return false
 }
 
+// findPods looks, while the receipts are asked for, which pods of the host may go
+// with them. What it has found counts only if it is no error.
+func (f *Failover) findPods(ctx context.Context, s *scene) error {
+	if s.underway && s.takes() && !s.signs.ZeroTrust { // no pod uses what a person attached
+		s.pods, s.podsErr = f.pods(ctx, s.node.Name)
+	}
+	return s.podsErr
+}
+
 // pods lists the pods of a host that use our volumes, from the API server
 // itself: what is deleted by force is not chosen by what a cache remembers.
 func (f *Failover) pods(ctx context.Context, node string) ([]*pod, error) {
@@ -48,7 +57,9 @@ func (f *Failover) pods(ctx context.Context, node string) ([]*pod, error) {
 	return slices.DeleteFunc(all, func(p *pod) bool { return len(p.volumes) == 0 }), err
 }
 
-// volumesOf follows a pod's claims to our volumes.
+// volumesOf follows a pod's claims to our volumes. What a claim is bound to never
+// changes, nor does a claim go while a pod uses it: so a cache will do that has
+// them, and the API server is asked for what it lacks.
 func (f *Failover) volumesOf(ctx context.Context, p *corev1.Pod) ([]string, error) {
 	var out []string
 	for i := range p.Spec.Volumes {
@@ -57,20 +68,28 @@ func (f *Failover) volumesOf(ctx context.Context, p *corev1.Pod) ([]string, erro
 			continue
 		}
 		claim, volume := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
-		found, err := kube.Find(ctx, f.HostLive, client.ObjectKey{Namespace: p.Namespace, Name: name}, claim)
-		if err != nil {
+		if err := f.find(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, claim, func() bool { return claim.Spec.VolumeName != "" }); err != nil {
 			return nil, err
 		}
-		if !found || claim.Spec.VolumeName == "" {
+		if claim.Spec.VolumeName == "" {
 			continue
 		}
-		found, err = kube.Find(ctx, f.HostLive, client.ObjectKey{Name: claim.Spec.VolumeName}, volume)
-		if err != nil {
+		if err := f.find(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume, func() bool { return volume.UID != "" }); err != nil {
 			return nil, err
 		}
-		if handle := podvolume.HandleOf(f.Driver, volume); found && handle != "" {
+		if handle := podvolume.HandleOf(f.Driver, volume); handle != "" {
 			out = append(out, handle)
 		}
 	}
 	return out, nil
+}
+
+// find reads an object from the cache, and from the API server itself if that does
+// not have what is looked for. One that does not exist is left empty.
+func (f *Failover) find(ctx context.Context, key client.ObjectKey, o client.Object, has func() bool) error {
+	if _, err := kube.Find(ctx, f.Host, key, o); err != nil || has() {
+		return err
+	}
+	_, err := kube.Find(ctx, f.HostLive, key, o)
+	return err
 }

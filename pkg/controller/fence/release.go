@@ -38,10 +38,10 @@ func (f *Failover) release(ctx context.Context, s *scene) error {
 		s.waits = append(s.waits, words)
 		return nil
 	}
-	going, staying, err := f.part(ctx, s, free, kept)
-	if err != nil {
-		return err
+	if s.podsErr != nil {
+		return s.podsErr
 	}
+	going, staying := s.part(free, kept)
 	// No new pod is to come in place of one that goes.
 	if err := f.taint(ctx, s); err != nil {
 		return err
@@ -52,12 +52,11 @@ func (f *Failover) release(ctx context.Context, s *scene) error {
 	)
 }
 
-// part finds the pods of the host that use a free volume. Those go that use no
+// part tells the pods of the host that use a free volume. Those go that use no
 // other; the volumes of the others are staying.
-func (f *Failover) part(ctx context.Context, s *scene, free, kept map[string]bool) (going []*pod, staying map[string]bool, err error) {
-	pods, err := f.pods(ctx, s.node.Name)
+func (s *scene) part(free, kept map[string]bool) (going []*pod, staying map[string]bool) {
 	staying = map[string]bool{}
-	for _, p := range pods {
+	for _, p := range s.pods {
 		switch {
 		case !p.uses(free):
 		case p.uses(kept):
@@ -69,7 +68,7 @@ func (f *Failover) part(ctx context.Context, s *scene, free, kept map[string]boo
 			going = append(going, p)
 		}
 	}
-	return going, staying, err
+	return going, staying
 }
 
 // certain reports whether a DPU saw the host dead, which is more than that
@@ -130,10 +129,7 @@ func (f *Failover) evict(ctx context.Context, s *scene) error {
 	if len(free) == 0 || s.signs.ZeroTrust { // no pod uses what a person attached
 		return nil
 	}
-	going, _, err := f.part(ctx, s, free, kept)
-	if err != nil {
-		return err
-	}
+	going, _ := s.part(free, kept)
 	return forEach(going, func(p *pod) error {
 		if p.DeletionTimestamp != nil {
 			return nil

@@ -34,10 +34,11 @@ func (r *Reconciler) goAhead(ctx context.Context, s *state) error {
 
 // expected reports whether the replica's host will ask for the volume, and nobody
 // else does: a pod that stays is bound to it and uses the volume, a kubelet is in
-// service there, and no primary waits for the right to write or has it.
+// service there, and no primary waits for the right to write or has it. All of it as
+// the caches know it; the pod is confirmed before the grant.
 func (r *Reconciler) expected(ctx context.Context, s *state) (bool, error) {
 	spec := &s.attachment.Spec
-	used, err := r.Users.lasting(ctx, spec.DPUNodeName, spec.DPUVolumeName)
+	used, err := r.Users.seem(ctx, spec.DPUNodeName, spec.DPUVolumeName)
 	if err != nil || !used {
 		return false, err
 	}

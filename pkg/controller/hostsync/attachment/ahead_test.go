@@ -251,3 +251,23 @@ func TestRivalry(t *testing.T) {
 		}
 	}
 }
+
+// TestClaimOfAnOldCache: one that the cache has as free, and somebody holds, is not
+// granted again.
+func TestClaimOfAnOldCache(t *testing.T) {
+	w, r := moved(t)
+	w.AddHost(world.PodOn("b"))
+	w.CacheShows(claimOf(w))
+	world.Change(w, w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
+		c.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-c", Attachment: "c-vol", Epoch: 2}
+	})
+	if err := w.Pass(r, "b-vol"); !apierrors.IsConflict(err) {
+		t.Errorf("error %v", err)
+	}
+	if c := claimOf(w).Status; c.Holder != "dpu-c" || c.Epoch != 2 {
+		t.Errorf("claim %+v", c)
+	}
+	if m, _ := world.Read(w, w.DPU, mirror("b")); m.Spec.Role != storagev1alpha1.RoleReplica || m.Spec.Epoch != 0 {
+		t.Errorf("its DPU was told of role %s, epoch %d", m.Spec.Role, m.Spec.Epoch)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -77,7 +78,7 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 	if !s.single() {
 		return r.promote(ctx, s, promotion{})
 	}
-	claim, err := r.claim(ctx, s.volume)
+	claim, err := r.freeOrLive(ctx, s.volume)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 		if err := r.mayAsk(ctx, s); err != nil || s.waiting != "" {
 			return err
 		}
-		if err := r.stillWanted(ctx, s); err != nil || s.waiting != "" {
+		if err := r.confirm(ctx, s); err != nil || s.waiting != "" || s.replica() && !s.ahead {
 			return err
 		}
 		before := claim.Status
@@ -144,6 +145,20 @@ func (r *Reconciler) refresh(ctx context.Context, s *state) error {
 	return err
 }
 
+// confirm asks the API servers themselves, last before a grant, whether the
+// VolumeAttachment is there to stay and, of a replica, whether its pod is.
+func (r *Reconciler) confirm(ctx context.Context, s *state) error {
+	var both errgroup.Group
+	both.Go(func() error { return r.stillWanted(ctx, s) })
+	if s.replica() {
+		both.Go(func() (err error) {
+			s.ahead, err = r.Users.lasting(ctx, s.attachment.Spec.DPUNodeName, s.attachment.Spec.DPUVolumeName)
+			return err
+		})
+	}
+	return both.Wait()
+}
+
 // stillWanted asks the API server itself whether the VolumeAttachment is there
 // to stay. Only its deletion takes the right to write back, so one that is
 // gone already would hold it for ever. The claim was read before: a fence that
@@ -158,6 +173,18 @@ func (r *Reconciler) stillWanted(ctx context.Context, s *state) error {
 		s.waiting = fmt.Sprintf("VolumeAttachment %s in the DPU cluster is being deleted", s.mirror.Name)
 	}
 	return nil
+}
+
+// freeOrLive is the volume's claim as the cache has it, if nobody holds it there: it
+// is granted with the resourceVersion that was read, so if somebody does by now, that
+// fails. Else it is the API server's.
+func (r *Reconciler) freeOrLive(ctx context.Context, volume *storagev1alpha1.DPUVolume) (*moorv1alpha1.WriterClaim, error) {
+	claim := &moorv1alpha1.WriterClaim{}
+	found, err := kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(volume.Name), claim)
+	if err != nil || found && claim.Status != nil && claim.Status.Phase == moorv1alpha1.ClaimFree {
+		return claim, err
+	}
+	return r.claim(ctx, volume)
 }
 
 // claim reads the volume's claim from the API server itself, and makes it if

@@ -69,16 +69,36 @@ func use(node, claim string) string { return node + " " + claim }
 // any reports whether a pod that is bound to the node, and not finished, uses
 // the volume.
 func (u *Users) any(ctx context.Context, node, volume string) (bool, error) {
-	return u.find(ctx, node, volume, func(*corev1.Pod) bool { return true })
+	return u.find(ctx, node, volume, u.confirmed)
 }
 
-// lasting reports whether one does that is not being deleted either.
+// lasting reports whether one does that is not being deleted either; seem, whether
+// the cache says so.
 func (u *Users) lasting(ctx context.Context, node, volume string) (bool, error) {
-	return u.find(ctx, node, volume, func(p *corev1.Pod) bool { return p.DeletionTimestamp.IsZero() })
+	return u.find(ctx, node, volume, func(ctx context.Context, p *corev1.Pod, use string) (bool, error) {
+		found, err := u.confirmed(ctx, p, use)
+		return found && p.DeletionTimestamp.IsZero(), err
+	})
 }
 
-// find reports whether one does that counts.
-func (u *Users) find(ctx context.Context, node, volume string, counts func(*corev1.Pod) bool) (bool, error) {
+func (u *Users) seem(ctx context.Context, node, volume string) (bool, error) {
+	return u.find(ctx, node, volume, func(_ context.Context, p *corev1.Pod, _ string) (bool, error) {
+		return p.DeletionTimestamp.IsZero(), nil
+	})
+}
+
+// counts decides whether a pod of the cache counts as a use of a claim on a node.
+type counts func(ctx context.Context, p *corev1.Pod, use string) (bool, error)
+
+// confirmed has the API server itself say so, and leaves in p what it says.
+func (u *Users) confirmed(ctx context.Context, p *corev1.Pod, use string) (bool, error) {
+	found, err := kube.Find(ctx, u.HostLive, client.ObjectKeyFromObject(p), p)
+	return found && slices.Contains(uses(p), use), err
+}
+
+// find reports whether a pod that the cache has is bound to the node, uses the
+// volume, and counts.
+func (u *Users) find(ctx context.Context, node, volume string, counts counts) (bool, error) {
 	var volumes corev1.PersistentVolumeList
 	if err := u.Host.List(ctx, &volumes, client.MatchingFields{indexHandle: volume}); err != nil {
 		return false, fmt.Errorf("find the PersistentVolume of volume %s: %w", volume, err)
@@ -97,22 +117,14 @@ func (u *Users) find(ctx context.Context, node, volume string, counts func(*core
 	return false, nil
 }
 
-func (u *Users) onClaim(ctx context.Context, wanted string, counts func(*corev1.Pod) bool) (bool, error) {
+func (u *Users) onClaim(ctx context.Context, wanted string, counts counts) (bool, error) {
 	var pods corev1.PodList
 	if err := u.Host.List(ctx, &pods, client.MatchingFields{indexUse: wanted}); err != nil {
 		return false, fmt.Errorf("list the pods on %s: %w", wanted, err)
 	}
 	for i := range pods.Items {
-		if !counts(&pods.Items[i]) {
-			continue
-		}
-		live := &corev1.Pod{}
-		found, err := kube.Find(ctx, u.HostLive, client.ObjectKeyFromObject(&pods.Items[i]), live)
-		if err != nil {
-			return false, err
-		}
-		if found && counts(live) && slices.Contains(uses(live), wanted) {
-			return true, nil
+		if found, err := counts(ctx, &pods.Items[i], wanted); found || err != nil {
+			return found, err
 		}
 	}
 	return false, nil
