@@ -107,7 +107,7 @@ func about(kind string) fields.Selector {
 // setUp registers indexes and reconcilers.
 func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Clusters) error {
 	for _, index := range []func(context.Context, client.FieldIndexer) error{
-		vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, node.Index, wake.Index,
+		vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, node.Index, fence.Index, wake.Index,
 	} {
 		if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err

@@ -12,8 +12,12 @@ import (
 	"github.com/moor-storage/moor/internal/podvolume"
 )
 
-// indexPodNode is a field that the API server itself can select pods by.
 const indexPodNode = "spec.nodeName"
+
+// Index registers the field index of pods by node.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	return kube.AddIndexes(ctx, indexer, kube.IndexOf(indexPodNode, func(p *corev1.Pod) []string { return kube.Some(p.Spec.NodeName) }))
+}
 
 // pod is a pod and those of our volumes that it uses.
 type pod struct {
@@ -39,22 +43,36 @@ func (f *Failover) findPods(ctx context.Context, s *scene) error {
 	return s.podsErr
 }
 
-// pods lists the pods of a host that use our volumes, from the API server
-// itself: what is deleted by force is not chosen by what a cache remembers.
+// pods are those of a host that use our volumes: found in the cache, and each as the
+// API server itself has it, since what is deleted by force is not chosen by what a
+// cache remembers. (To list them there would take up to 100 ms: a list has to wait
+// until the API server's own cache has caught up, progressRequestPeriod in
+// k8s.io/apiserver; the reading of one object has not.)
 func (f *Failover) pods(ctx context.Context, node string) ([]*pod, error) {
 	var list corev1.PodList
-	if err := f.HostLive.List(ctx, &list, client.MatchingFields{indexPodNode: node}); err != nil {
+	if err := f.Host.List(ctx, &list, client.MatchingFields{indexPodNode: node}); err != nil {
 		return nil, fmt.Errorf("list the pods of host %s: %w", node, err)
 	}
 	all := make([]*pod, len(list.Items))
 	for i := range list.Items {
 		all[i] = &pod{Pod: list.Items[i]}
 	}
-	err := forEach(all, func(p *pod) (err error) {
-		p.volumes, err = f.volumesOf(ctx, &p.Pod)
-		return err
-	})
+	err := forEach(all, func(p *pod) error { return f.confirm(ctx, p) })
 	return slices.DeleteFunc(all, func(p *pod) bool { return len(p.volumes) == 0 }), err
+}
+
+// confirm reads a pod that uses our volumes; it is left without volumes if it is gone.
+func (f *Failover) confirm(ctx context.Context, p *pod) error {
+	volumes, err := f.volumesOf(ctx, &p.Pod)
+	if err != nil || len(volumes) == 0 {
+		return err
+	}
+	uid := p.UID
+	found, err := kube.Find(ctx, f.HostLive, client.ObjectKeyFromObject(p), &p.Pod)
+	if found && p.UID == uid {
+		p.volumes = volumes
+	}
+	return err
 }
 
 // volumesOf follows a pod's claims to our volumes. What a claim is bound to never

@@ -1,7 +1,6 @@
 package fence
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -45,14 +43,8 @@ type stage struct {
 	renewed time.Time
 }
 
-func podIndex(ctx context.Context, indexer client.FieldIndexer) error {
-	return indexer.IndexField(ctx, &corev1.Pod{}, indexPodNode, func(o client.Object) []string {
-		return []string{o.(*corev1.Pod).Spec.NodeName}
-	})
-}
-
 func newStage(t *testing.T) *stage {
-	w := world.New(t, hostattachment.Index, hostattachment.IndexUsers, podIndex)
+	w := world.New(t, hostattachment.Index, hostattachment.IndexUsers, Index)
 	s := &stage{World: w, t: t, clock: clocktesting.NewFakePassiveClock(now), claims: map[string]moorv1alpha1.WriterClaimStatus{}}
 	for _, name := range []string{"a", "b"} {
 		s.addHost(name)

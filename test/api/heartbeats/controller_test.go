@@ -66,6 +66,7 @@ func startController(t *testing.T) {
 	must(t, mgr.Add(dpu))
 	must(t, node.Index(t.Context(), mgr.GetFieldIndexer()))
 	must(t, attachment.Index(t.Context(), mgr.GetFieldIndexer()))
+	must(t, fence.Index(t.Context(), mgr.GetFieldIndexer()))
 	c := hostsync.Clusters{
 		Host: mgr.GetClient(), DPU: dpu.GetClient(), DPULive: dpu.GetAPIReader(), DPUCluster: dpu,
 		DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace,
