@@ -269,3 +269,16 @@ func TestSilentServiceClearsNothing(t *testing.T) {
 		t.Fatalf("says that it has cleared up: %v, %+v", err, c.get(a).Status)
 	}
 }
+
+// TestClaimWakesPrimaries alone: a replica hears of its promotion by itself.
+func TestClaimWakesPrimaries(t *testing.T) {
+	for role, want := range map[storagev1alpha1.Role]int{storagev1alpha1.RolePrimary: 1, storagev1alpha1.RoleReplica: 0} {
+		c, m, a := attached(t)
+		c.role(a.Name, role)
+		claim := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-1", Attachment: a.Name, Epoch: 2}}
+		claim.Name = "v1"
+		if got := len(m.attachmentsOf(t.Context(), claim)); got != want {
+			t.Errorf("%s: wakes %d", role, got)
+		}
+	}
+}

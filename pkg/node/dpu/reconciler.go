@@ -146,8 +146,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// attachmentsOf maps a claim, which is named after its volume, to the
-// attachments of that volume here.
+// attachmentsOf maps a claim, which is named after its volume, to the attachments of
+// that volume here. A replica is not concerned: when it is promoted it changes itself,
+// right after the grant, and a pass that has begun meanwhile would only be in the way.
 func (r *Reconciler) attachmentsOf(ctx context.Context, claim client.Object) []reconcile.Request {
 	if c, ok := claim.(*moorv1alpha1.WriterClaim); ok {
 		r.heed(c)
@@ -159,7 +160,7 @@ func (r *Reconciler) attachmentsOf(ctx context.Context, claim client.Object) []r
 	}
 	var out []reconcile.Request
 	for i := range all {
-		if volumeName(&all[i]) == claim.GetName() {
+		if volumeName(&all[i]) == claim.GetName() && !replica(&all[i]) {
 			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all[i])})
 		}
 	}
