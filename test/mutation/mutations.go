@@ -227,14 +227,14 @@ var mutations = []mutation{
 		{syncAhead, "	return !rival, err\n", "	return rival || !rival, err\n"},
 	}},
 	{name: "a replica goes ahead for a pod that is being deleted", tests: sync, edits: []edit{
-		{syncAhead, "	used, err := r.Users.seem(ctx, spec.DPUNodeName, spec.DPUVolumeName)\n", "	used, err := r.Users.any(ctx, spec.DPUNodeName, spec.DPUVolumeName)\n"},
+		{syncAhead, "	used, err := r.Users.known(ctx, spec.DPUNodeName, spec.DPUVolumeName)\n", "	used, err := r.Users.any(ctx, spec.DPUNodeName, spec.DPUVolumeName)\n"},
 		{syncGrant, "r.Users.lasting(ctx", "r.Users.any(ctx"},
 	}},
 	{name: "a replica goes ahead for a pod that the cache alone has", tests: sync, edits: []edit{
-		{syncGrant, "r.Users.lasting(ctx", "r.Users.seem(ctx"},
+		{syncGrant, "r.Users.lasting(ctx", "r.Users.known(ctx"},
 	}},
 	{name: "nobody takes back what nobody has asked for", tests: sync, edits: []edit{
-		{syncAhead, "	s.forsaken = s.begun() && !s.ahead\n", ""},
+		{syncAhead, "	s.forsaken, err = r.wentAhead(ctx, s)\n", ""},
 	}},
 	{name: "it is taken back though its host has just asked", tests: sync, edits: []edit{
 		{"pkg/controller/hostsync/attachment/reconciler.go", "kube.DeleteExact(ctx", "kube.Delete(ctx"},

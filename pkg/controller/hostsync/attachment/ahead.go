@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/hostsync"
@@ -25,11 +26,22 @@ func (r *Reconciler) goAhead(ctx context.Context, s *state) error {
 		return nil
 	}
 	var err error
-	if s.ahead, err = r.expected(ctx, s); err != nil {
+	if s.ahead, err = r.expected(ctx, s); err != nil || s.ahead {
 		return err
 	}
-	s.forsaken = s.begun() && !s.ahead
-	return nil
+	s.forsaken, err = r.wentAhead(ctx, s)
+	return err
+}
+
+// wentAhead reports whether the replica was granted the right to write, be it that its
+// DPU does not know of it yet. Of a grant that the cache lacks the claim's change tells.
+func (r *Reconciler) wentAhead(ctx context.Context, s *state) (bool, error) {
+	if s.begun() {
+		return true, nil
+	}
+	claim := &moorv1alpha1.WriterClaim{}
+	found, err := kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(s.volume.Name), claim)
+	return found && claim.Status != nil && claim.Status.Phase == moorv1alpha1.ClaimGranted && claim.Status.Attachment == s.attachment.Name, err
 }
 
 // expected reports whether the replica's host will ask for the volume, and nobody
@@ -38,7 +50,7 @@ func (r *Reconciler) goAhead(ctx context.Context, s *state) error {
 // the caches know it; the pod is confirmed before the grant.
 func (r *Reconciler) expected(ctx context.Context, s *state) (bool, error) {
 	spec := &s.attachment.Spec
-	used, err := r.Users.seem(ctx, spec.DPUNodeName, spec.DPUVolumeName)
+	used, err := r.Users.known(ctx, spec.DPUNodeName, spec.DPUVolumeName)
 	if err != nil || !used {
 		return false, err
 	}

@@ -271,3 +271,31 @@ func TestClaimOfAnOldCache(t *testing.T) {
 		t.Errorf("its DPU was told of role %s, epoch %d", m.Spec.Role, m.Spec.Epoch)
 	}
 }
+
+// TestInterruptedOnTheWayAhead: whatever write is lost, the next pass ends it; or, if
+// the pod has gone in between, gives back what was granted.
+func TestInterruptedOnTheWayAhead(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		for n := 1; n <= 3; n++ {
+			for _, stays := range []bool{true, false} {
+				w, r := moved(t)
+				w.AddHost(world.PodOn("b"))
+				w.LoseWrite(n, late)
+				if err := w.Pass(r, "b-vol"); err == nil {
+					t.Errorf("write %d was not lost", n)
+				}
+				granted := claimOf(w).Status.Phase == moorv1alpha1.ClaimGranted
+				if !stays {
+					world.Remove(w, w.Host, world.PodOn("b"))
+				}
+				w.MustPass(r, "b-vol")
+				if stays && !wentAhead(w) {
+					t.Errorf("write %d lost (late %v): claim %+v", n, late, claimOf(w).Status)
+				}
+				if kept := exists(w, user("b")); !stays && kept == granted {
+					t.Errorf("write %d lost (late %v): the right was granted: %v, and its attachment stays: %v", n, late, granted, kept)
+				}
+			}
+		}
+	}
+}

@@ -64,8 +64,9 @@ func (r *Reconciler) warm(ctx context.Context, s *state) error {
 
 // grant gives the DPU of a primary, or of a replica that goes ahead, the right to
 // write, if the volume has a single writer and nobody holds it, and writes the
-// epoch where the DPU reads it. Until then a replica that was promoted stays one down there: the DPU
-// learns of its role and of its epoch at once, and never has one alone.
+// epoch where the DPU reads it. Until then a replica that was promoted stays one
+// down there: the DPU learns of its role and of its epoch at once, and never has
+// one alone.
 func (r *Reconciler) grant(ctx context.Context, s *state) error {
 	if s.replica() && !s.ahead {
 		return nil

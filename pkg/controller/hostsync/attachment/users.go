@@ -72,8 +72,8 @@ func (u *Users) any(ctx context.Context, node, volume string) (bool, error) {
 	return u.find(ctx, node, volume, u.confirmed)
 }
 
-// lasting reports whether one does that is not being deleted either; seem, whether
-// the cache says so.
+// lasting reports whether one does that is not being deleted either; known, whether
+// the cache has such a one.
 func (u *Users) lasting(ctx context.Context, node, volume string) (bool, error) {
 	return u.find(ctx, node, volume, func(ctx context.Context, p *corev1.Pod, use string) (bool, error) {
 		found, err := u.confirmed(ctx, p, use)
@@ -81,7 +81,7 @@ func (u *Users) lasting(ctx context.Context, node, volume string) (bool, error) 
 	})
 }
 
-func (u *Users) seem(ctx context.Context, node, volume string) (bool, error) {
+func (u *Users) known(ctx context.Context, node, volume string) (bool, error) {
 	return u.find(ctx, node, volume, func(_ context.Context, p *corev1.Pod, _ string) (bool, error) {
 		return p.DeletionTimestamp.IsZero(), nil
 	})
