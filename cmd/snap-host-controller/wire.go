@@ -19,6 +19,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/liveness"
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/drivernode"
 	"github.com/moor-storage/moor/pkg/controller/fence"
 	"github.com/moor-storage/moor/pkg/controller/hostsync"
@@ -107,7 +108,7 @@ func about(kind string) fields.Selector {
 // setUp registers indexes and reconcilers.
 func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Clusters) error {
 	for _, index := range []func(context.Context, client.FieldIndexer) error{
-		vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, node.Index, fence.Index, wake.Index,
+		vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, node.Index, fence.Index, wake.Index, podvolume.IndexBound,
 	} {
 		if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err

@@ -67,27 +67,27 @@ func RemoveFinalizers[T client.Object](ctx context.Context, c client.Client, obj
 // Delete deletes exactly the object that was read (its UID); one that is gone
 // or already being deleted is success.
 func Delete(ctx context.Context, c client.Client, obj client.Object) error {
-	if !obj.GetDeletionTimestamp().IsZero() {
+	uid := obj.GetUID()
+	err := remove(ctx, c, obj, client.Preconditions{UID: &uid})
+	if apierrors.IsConflict(err) {
 		return nil
 	}
-	uid := obj.GetUID()
-	err := c.Delete(ctx, obj, client.Preconditions{UID: &uid})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete %s: %w", describe(obj), err)
-	}
-	return nil
+	return err
 }
 
 // DeleteExact is Delete that fails with a conflict if the object has changed
 // since it was read.
 func DeleteExact(ctx context.Context, c client.Client, obj client.Object) error {
+	uid, version := obj.GetUID(), obj.GetResourceVersion()
+	return remove(ctx, c, obj, client.Preconditions{UID: &uid, ResourceVersion: &version})
+}
+
+func remove(ctx context.Context, c client.Client, obj client.Object, as client.Preconditions) error {
 	if !obj.GetDeletionTimestamp().IsZero() {
 		return nil
 	}
-	uid, version := obj.GetUID(), obj.GetResourceVersion()
-	err := c.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &version})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete %s as it was read: %w", describe(obj), err)
+	if err := c.Delete(ctx, obj, as); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete %s: %w", describe(obj), err)
 	}
 	return nil
 }

@@ -278,3 +278,26 @@ func TestCreateLive(t *testing.T) {
 		t.Errorf("made %v, got %v", made, err)
 	}
 }
+
+// TestDeleteExact: only what was read, and only as it was.
+func TestDeleteExact(t *testing.T) {
+	there := pod("u")
+	there.Finalizers = nil
+	s := newServer(t, there)
+	stale := s.pod(t)
+	if _, err := Patch(t.Context(), s, s.pod(t), func(p *corev1.Pod) { p.Labels["other"] = "1" }); err != nil {
+		t.Fatal(err)
+	}
+	if err := DeleteExact(t.Context(), s, stale); !apierrors.IsConflict(err) {
+		t.Errorf("one that has changed: %v", err)
+	}
+	now := s.pod(t)
+	for _, what := range []string{"as it is", "gone already"} {
+		if err := DeleteExact(t.Context(), s, now); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if found, err := Find(t.Context(), s, client.ObjectKeyFromObject(now), &corev1.Pod{}); found || err != nil {
+			t.Errorf("%s: found %v, %v", what, found, err)
+		}
+	}
+}

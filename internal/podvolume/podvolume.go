@@ -2,7 +2,14 @@
 // PersistentVolume, volume handle. Floor 1: no decision of ours.
 package podvolume
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
 
 // ClaimName is the name of the claim behind a volume of a pod, "" if there is
 // none. The claim of a generic ephemeral volume is named "<pod>-<volume>" by
@@ -58,6 +65,34 @@ func BoundTo(pv *corev1.PersistentVolume) string {
 		return ""
 	}
 	return pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name
+}
+
+// fieldBound is the field that Behind finds PersistentVolumes by.
+const fieldBound = "spec.claimRef"
+
+// IndexBound registers the field index that Behind reads by; once per cache,
+// before it starts.
+func IndexBound(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &corev1.PersistentVolume{}, fieldBound, func(o client.Object) []string {
+		if claim := BoundTo(o.(*corev1.PersistentVolume)); claim != "" {
+			return []string{claim}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index PersistentVolumes by %s: %w", fieldBound, err)
+	}
+	return nil
+}
+
+// Behind are the PersistentVolumes of a CSI driver that are for a claim,
+// "namespace/name": one, if all is well. from has the index of IndexBound.
+func Behind(ctx context.Context, from client.Reader, driver, claim string) ([]corev1.PersistentVolume, error) {
+	var list corev1.PersistentVolumeList
+	if err := from.List(ctx, &list, client.MatchingFields{fieldBound: claim}); err != nil {
+		return nil, fmt.Errorf("find the PersistentVolume of claim %s: %w", claim, err)
+	}
+	return slices.DeleteFunc(list.Items, func(pv corev1.PersistentVolume) bool { return HandleOf(driver, &pv) == "" }), nil
 }
 
 // SlimClaim is a cache transform that drops of a claim what nobody reads.

@@ -245,7 +245,7 @@ var mutations = []mutation{
 
 	// What is taken back is what was refused.
 	{name: "a request is taken back though it was granted meanwhile", tests: "./pkg/provisioner/dpf", edits: []edit{
-		{"pkg/provisioner/dpf/exhausted.go", "client.Preconditions{UID: &seen.UID, ResourceVersion: &seen.ResourceVersion}", "client.Preconditions{UID: &seen.UID}"},
+		{"pkg/provisioner/dpf/exhausted.go", "kube.DeleteExact(ctx", "kube.Delete(ctx"},
 	}},
 	{name: "a request that somebody else has made is taken back", tests: "./pkg/provisioner/dpf", edits: []edit{
 		{"pkg/provisioner/dpf/attachments.go", "asked.made && hopeless(o)", "hopeless(o)"},

@@ -29,20 +29,21 @@ const (
 	indexNode    = "spec.dpuNodeName"
 	indexMissing = "status.replicas.missing"
 	indexHandle  = "spec.csi.volumeHandle"
-	indexBound   = "spec.claimRef"
 	indexClaim   = "spec.volumes.claimName"
 	indexChoosy  = "spec.affinity"
 )
 
 // Index registers the field indexes that the reconciler reads by.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := podvolume.IndexBound(ctx, indexer); err != nil {
+		return err
+	}
 	return kube.AddIndexes(
 		ctx, indexer,
 		kube.IndexOf(indexVolume, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUVolumeName} }),
 		kube.IndexOf(indexNode, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUNodeName} }),
 		kube.IndexOf(indexMissing, missing),
 		kube.IndexOf(indexHandle, func(pv *corev1.PersistentVolume) []string { return kube.Some(podvolume.Handle(pv)) }),
-		kube.IndexOf(indexBound, func(pv *corev1.PersistentVolume) []string { return kube.Some(podvolume.BoundTo(pv)) }),
 		kube.IndexOf(indexClaim, podvolume.Claims),
 		kube.IndexOf(indexChoosy, choosyOf),
 	)

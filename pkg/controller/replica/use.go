@@ -117,17 +117,12 @@ func (r *Reconciler) accompany(ctx context.Context, volume string, pod *corev1.P
 
 // handles are our volumes behind a claim.
 func (r *Reconciler) handles(ctx context.Context, claim string) ([]string, error) {
-	var list corev1.PersistentVolumeList
-	if err := r.Client.List(ctx, &list, client.MatchingFields{indexBound: claim}); err != nil {
-		return nil, fmt.Errorf("list the PersistentVolumes of claim %s: %w", claim, err)
-	}
+	behind, err := podvolume.Behind(ctx, r.Client, r.Driver, claim)
 	var out []string
-	for i := range list.Items {
-		if handle := podvolume.HandleOf(r.Driver, &list.Items[i]); handle != "" {
-			out = append(out, handle)
-		}
+	for i := range behind {
+		out = append(out, podvolume.Handle(&behind[i]))
 	}
-	return out, nil
+	return out, err
 }
 
 // fits says whether any of the pods could run on a node: by its selector, its

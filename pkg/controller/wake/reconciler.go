@@ -171,16 +171,13 @@ func (r *Reconciler) first(ctx context.Context, pod *corev1.Pod, wanted func(vol
 
 // bound are the volumes of ours that are bound for a claim: one, if all is well.
 func (r *Reconciler) bound(ctx context.Context, claim string) (out []string, err error) {
-	var list corev1.PersistentVolumeList
-	if err := r.Host.List(ctx, &list, client.MatchingFields{indexBound: claim}); err != nil {
-		return nil, fmt.Errorf("find the PersistentVolume of claim %s: %w", claim, err)
-	}
-	for i := range list.Items {
-		if volume := podvolume.HandleOf(r.Driver, &list.Items[i]); volume != "" && list.Items[i].Status.Phase == corev1.VolumeBound {
-			out = append(out, volume)
+	behind, err := podvolume.Behind(ctx, r.Host, r.Driver, claim)
+	for i := range behind {
+		if behind[i].Status.Phase == corev1.VolumeBound {
+			out = append(out, podvolume.Handle(&behind[i]))
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // asked reports whether the node asks for the volume. What is being given back

@@ -22,7 +22,6 @@ import (
 // The field indexes.
 const (
 	indexClaim = "claims of a pod that a kubelet has"
-	indexBound = "spec.claimRef"
 	indexPlace = "node and volume"
 	indexLeft  = "pod that a kubelet has left alone"
 )
@@ -32,7 +31,6 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	return kube.AddIndexes(
 		ctx, indexer,
 		kube.IndexOf(indexClaim, claims),
-		kube.IndexOf(indexBound, func(pv *corev1.PersistentVolume) []string { return kube.Some(podvolume.BoundTo(pv)) }),
 		kube.IndexOf(indexPlace, func(a *storagev1alpha1.DPUVolumeAttachment) []string {
 			return []string{place(a.Spec.DPUNodeName, a.Spec.DPUVolumeName)}
 		}),

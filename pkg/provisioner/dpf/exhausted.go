@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -30,9 +29,9 @@ func hopeless(o *storagev1alpha1.DPUVolumeAttachment) bool {
 // use it. It takes back what was seen and nothing newer: a conflict means that
 // the request has changed since, and may have been granted.
 func (a *Attachments) withdraw(ctx context.Context, seen *storagev1alpha1.DPUVolumeAttachment) error {
-	err := a.options.Client.Delete(ctx, seen, client.Preconditions{UID: &seen.UID, ResourceVersion: &seen.ResourceVersion})
+	err := kube.DeleteExact(ctx, a.options.Client, seen)
 	what := fmt.Sprintf("take attachment %s back, for which its DPU has no function left", seen.Name)
-	if client.IgnoreNotFound(err) != nil {
+	if err != nil {
 		return refused(what, err)
 	}
 	if err := gone(ctx, a.awaiter, seen); err != nil {

@@ -23,6 +23,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/fence"
 	"github.com/moor-storage/moor/pkg/controller/hostsync"
 	"github.com/moor-storage/moor/pkg/controller/hostsync/attachment"
@@ -89,7 +90,7 @@ func startHostController(t *testing.T) {
 		Host: mgr.GetClient(), DPU: dpu.GetClient(), DPULive: dpu.GetAPIReader(), DPUCluster: dpu,
 		DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace,
 	}
-	for _, index := range []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, node.Index} {
+	for _, index := range []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, podvolume.IndexBound, node.Index} {
 		must(t, index(t.Context(), mgr.GetFieldIndexer()))
 	}
 	users := &attachment.Users{Host: c.Host, HostLive: mgr.GetAPIReader(), Driver: hostsynctest.Driver}

@@ -12,6 +12,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/podvolume"
 	world "github.com/moor-storage/moor/pkg/controller/hostsync/hostsynctest"
 	"github.com/moor-storage/moor/pkg/controller/hostsync/volume"
 )
@@ -21,7 +22,7 @@ func byNode(t *testing.T, modes ...corev1.PersistentVolumeAccessMode) (*world.Wo
 	if modes == nil {
 		modes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	}
-	w := world.New(t, volume.Index, Index, IndexUsers)
+	w := world.New(t, volume.Index, Index, IndexUsers, podvolume.IndexBound)
 	bound := world.Volume("vol", modes...)
 	bound.Status.Phase = storagev1alpha1.DPUVolumeBound
 	w.AddHost(world.Node("a"), world.Node("b"), bound, host("a"), host("b"))

@@ -21,15 +21,14 @@ import (
 const (
 	indexHandle = "spec.csi.volumeHandle"
 	indexUse    = "node and claim"
-	indexClaim  = "claim that is bound to it"
 )
 
 // Users knows which pods of a host use a volume. The cache finds them, and
 // the API server itself confirms: a host has no right to what its pods used a
 // while ago.
 type Users struct {
-	// Host reads from a cache with the indexes of IndexUsers; HostLive reads
-	// the API server itself.
+	// Host reads from a cache with the indexes of IndexUsers and of
+	// podvolume.IndexBound; HostLive reads the API server itself.
 	Host, HostLive client.Reader
 	// Driver is the name of the CSI driver.
 	Driver string
@@ -40,7 +39,6 @@ func IndexUsers(ctx context.Context, indexer client.FieldIndexer) error {
 	return kube.AddIndexes(
 		ctx, indexer,
 		kube.IndexOf(indexHandle, func(pv *corev1.PersistentVolume) []string { return kube.Some(podvolume.Handle(pv)) }),
-		kube.IndexOf(indexClaim, func(pv *corev1.PersistentVolume) []string { return kube.Some(podvolume.BoundTo(pv)) }),
 		kube.IndexOf(indexUse, uses),
 	)
 }
@@ -72,8 +70,7 @@ func (u *Users) any(ctx context.Context, node, volume string) (bool, error) {
 	return u.find(ctx, node, volume, u.confirmed)
 }
 
-// lasting reports whether one does that is not being deleted either; known, whether
-// the cache has such a one.
+// lasting reports whether one does that is not being deleted either.
 func (u *Users) lasting(ctx context.Context, node, volume string) (bool, error) {
 	return u.find(ctx, node, volume, func(ctx context.Context, p *corev1.Pod, use string) (bool, error) {
 		found, err := u.confirmed(ctx, p, use)
@@ -81,6 +78,7 @@ func (u *Users) lasting(ctx context.Context, node, volume string) (bool, error) 
 	})
 }
 
+// known reports whether the cache has a pod like that.
 func (u *Users) known(ctx context.Context, node, volume string) (bool, error) {
 	return u.find(ctx, node, volume, func(_ context.Context, p *corev1.Pod, _ string) (bool, error) {
 		return p.DeletionTimestamp.IsZero(), nil
@@ -134,14 +132,12 @@ func (u *Users) onClaim(ctx context.Context, wanted string, counts counts) (bool
 func (u *Users) volumes(ctx context.Context, pod *corev1.Pod) ([]string, error) {
 	var out []string
 	for _, claim := range podvolume.Claims(pod) {
-		var list corev1.PersistentVolumeList
-		if err := u.Host.List(ctx, &list, client.MatchingFields{indexClaim: claim}); err != nil {
-			return nil, fmt.Errorf("find the PersistentVolume of claim %s: %w", claim, err)
+		behind, err := podvolume.Behind(ctx, u.Host, u.Driver, claim)
+		if err != nil {
+			return nil, err
 		}
-		for i := range list.Items {
-			if volume := podvolume.HandleOf(u.Driver, &list.Items[i]); volume != "" {
-				out = append(out, volume)
-			}
+		for i := range behind {
+			out = append(out, podvolume.Handle(&behind[i]))
 		}
 	}
 	return out, nil
