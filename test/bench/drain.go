@@ -13,25 +13,25 @@ import (
 	"github.com/moor-storage/moor/test/kit"
 )
 
-// slowStorage is how much longer it takes to open a volume's storage in
-// failover.drain.storage2s: that of the test bed answers within milliseconds,
-// which most storage that is reached over a network does not.
-var slowStorage = snapemu.Fault{Method: "bdev_moor_target_create", DelayMS: 2000, Count: -1}
-
 // drain compares how long a pod is away that is drained from its host, with a
 // replica of its volume and without. Both fall on the same phases of the
 // kubelet's period, see untilPhase.
-func (b *bench) drain(ctx context.Context) error { return b.drainBoth(ctx, "failover.drain", 15) }
+func (b *bench) drain(ctx context.Context) error { return b.drainBoth(ctx, "failover.drain", 13) }
 
-// drainSlow is drain where it takes two seconds more to open a volume's storage.
-func (b *bench) drainSlow(ctx context.Context) (err error) {
-	for _, dpu := range b.bed.DPUs() {
-		if err := kit.SNAP(dpu).Call(ctx, "moor_inject", slowStorage, nil); err != nil {
-			return fmt.Errorf("slow the storage of %s down: %w", dpu, err)
+// drainSlow is drain where opening a volume's storage takes so many seconds
+// more: that of the test bed answers within milliseconds, which most storage
+// that is reached over a network does not.
+func drainSlow(seconds int) func(*bench, context.Context) error {
+	slow := snapemu.Fault{Method: "bdev_moor_target_create", DelayMS: 1000 * seconds, Count: -1}
+	return func(b *bench, ctx context.Context) (err error) {
+		for _, dpu := range b.bed.DPUs() {
+			if err := kit.SNAP(dpu).Call(ctx, "moor_inject", slow, nil); err != nil {
+				return fmt.Errorf("slow the storage of %s down: %w", dpu, err)
+			}
+			defer func() { err = errors.Join(err, kit.SNAP(dpu).Call(context.WithoutCancel(ctx), "moor_clear", nil, nil)) }()
 		}
-		defer func() { err = errors.Join(err, kit.SNAP(dpu).Call(context.WithoutCancel(ctx), "moor_clear", nil, nil)) }()
+		return b.drainBoth(ctx, fmt.Sprintf("failover.drain.storage%ds", seconds), 13)
 	}
-	return b.drainBoth(ctx, "failover.drain.storage2s", 10)
 }
 
 func (b *bench) drainBoth(ctx context.Context, name string, runs int) error {

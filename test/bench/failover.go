@@ -118,9 +118,10 @@ func (b *bench) suffer(ctx context.Context, i incident) error {
 			h.leave()
 		}
 	}()
+	since := time.Now()
 	for run := range b.options.times(i.runs) {
 		begin := time.Now()
-		d, err := b.sufferOne(ctx, i, &h, run)
+		d, err := b.sufferOne(ctx, i, &h, since, run)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -142,7 +143,8 @@ func (b *bench) suffer(ctx context.Context, i incident) error {
 }
 
 // sufferOne is one run: from a bed that is whole, to one that is coming back.
-func (b *bench) sufferOne(ctx context.Context, i incident, at **harbour, run int) (time.Duration, error) {
+// It falls on its own phase of the kubelet's period, counted from since.
+func (b *bench) sufferOne(ctx context.Context, i incident, at **harbour, since time.Time, run int) (time.Duration, error) {
 	h := *at
 	if i.anew && h != nil {
 		if err := errors.Join(b.forget(h), b.clear(ctx), b.whole(ctx)); err != nil {
@@ -162,6 +164,9 @@ func (b *bench) sufferOne(ctx context.Context, i incident, at **harbour, run int
 	}
 	host, err := h.host()
 	if err != nil {
+		return 0, err
+	}
+	if err := pause(ctx, untilPhase(time.Since(since), run)); err != nil {
 		return 0, err
 	}
 	d, err := b.strike(ctx, i, h, host)

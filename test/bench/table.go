@@ -44,6 +44,7 @@ var targets = []target{
 	target{}.andP99(300).of("failover.promote"),
 	value(0.6).of("failover.drain.ratio"),
 	value(0.6).of("failover.drain.storage2s.ratio"),
+	value(0.6).of("failover.drain.storage10s.ratio"),
 	value(25_000).of("failover.volumes20"),
 	value(25_000).of("failover.host_off.controllers_killed"),
 	value(0).of("safety."),
