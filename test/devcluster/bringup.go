@@ -67,6 +67,9 @@ func (c *Cluster) prepare(ctx context.Context, log *reporter) error {
 	if err := c.makeDirs(); err != nil {
 		return err
 	}
+	if err := checkRoom(); err != nil {
+		return err
+	}
 	if err := mountTarget(ctx); err != nil {
 		return err
 	}
