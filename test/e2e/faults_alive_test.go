@@ -20,7 +20,7 @@ func cutLink(ctx context.Context, _ string) error  { return bed.CutLink(ctx, 1) 
 func joinLink(ctx context.Context, _ string) error { return bed.JoinLink(ctx, 1) }
 
 // In all of these the old writer lives, and would write.
-var _ = Describe("an old writer that lives", slow, func() {
+var _ = Describe("an old writer that lives", slow, bothModes, func() {
 	It("stands still for long, with its whole host, and writes nothing when it goes on", func(ctx context.Context) {
 		r := faulty(ctx)
 		s := r.subject(ctx, "host-1")

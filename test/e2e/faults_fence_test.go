@@ -54,7 +54,7 @@ const (
 	attachNS = "nvme_controller_attach_ns"
 )
 
-var _ = Describe("a failover goes on", slow, func() {
+var _ = Describe("a failover goes on", slow, bothModes, func() {
 	It("though SNAP hangs, fails, loses an answer and answers twice when it is to fence", func(ctx context.Context) {
 		r := faulty(ctx)
 		all := r.subjects(ctx, "host-1", "host-1", "host-1", "host-1")

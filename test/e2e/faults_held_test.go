@@ -16,7 +16,7 @@ import (
 // together with the other one.
 const outage = time.Minute
 
-var _ = Describe("a fault that leaves the host alive", slow, func() {
+var _ = Describe("a fault that leaves the host alive", slow, bothModes, func() {
 	It("is held and told: the host is cut off, its DPU is cut off, its DPU loses power", func(ctx context.Context) {
 		r := faulty(ctx)
 		all := r.subjects(ctx, "host-1", "host-2", "host-3")
