@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -118,10 +119,9 @@ func (b *bench) suffer(ctx context.Context, i incident) error {
 			h.leave()
 		}
 	}()
-	since := time.Now()
 	for run := range b.options.times(i.runs) {
 		begin := time.Now()
-		d, err := b.sufferOne(ctx, i, &h, since, run)
+		d, err := b.sufferOne(ctx, i, &h, run)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -143,8 +143,10 @@ func (b *bench) suffer(ctx context.Context, i incident) error {
 }
 
 // sufferOne is one run: from a bed that is whole, to one that is coming back.
-// It falls on its own phase of the kubelet's period, counted from since.
-func (b *bench) sufferOne(ctx context.Context, i incident, at **harbour, since time.Time, run int) (time.Duration, error) {
+// Its blow falls at random within a period of the kubelets and of the beats: a
+// host counts its periods from when it got its power back, at the end of an
+// earlier run, so that any rule would hit it in the same phase again and again.
+func (b *bench) sufferOne(ctx context.Context, i incident, at **harbour, run int) (time.Duration, error) {
 	h := *at
 	if i.anew && h != nil {
 		if err := errors.Join(b.forget(h), b.clear(ctx), b.whole(ctx)); err != nil {
@@ -166,7 +168,7 @@ func (b *bench) sufferOne(ctx context.Context, i incident, at **harbour, since t
 	if err != nil {
 		return 0, err
 	}
-	if err := pause(ctx, untilPhase(time.Since(since), run)); err != nil {
+	if err := pause(ctx, rand.N(kubeletPeriod)); err != nil {
 		return 0, err
 	}
 	d, err := b.strike(ctx, i, h, host)
