@@ -21,10 +21,10 @@ import (
 const DefaultTimeout = 25 * time.Second
 
 // DefaultSilence is when a witness counts as silent among others that are: a
-// beat that is due after 10 s is late by half a period. One witness alone is
-// not judged by it; that all three of a host are that late at once, by chance,
-// takes three separate misfortunes.
-const DefaultSilence = 15 * time.Second
+// beat that is due after 10 s is late by three, time enough for one that failed
+// to be tried again. One witness alone is not judged by it; that all three of a
+// host are that late at once, by chance, takes three separate misfortunes.
+const DefaultSilence = 13 * time.Second
 
 // Beat is how a heartbeat is.
 type Beat string
@@ -285,11 +285,12 @@ func (o *Observer) notice(h *half, c Cluster, sign int64, now time.Time) {
 	o.hear(c, now)
 }
 
-// hear: a long time in which nothing was heard means that the observer was
-// blind, or stood still: silence in it says nothing.
+// hear: a long time in which nothing was heard, though something is due every
+// second, means that the observer was blind, or that it and all others stood
+// still: silence in it says nothing, and is measured anew.
 func (o *Observer) hear(c Cluster, now time.Time) {
 	e := &o.ears[c]
-	if now.Sub(e.heard) > o.silence*4/5 {
+	if now.Sub(e.heard) > o.silence/2 {
 		e.since = now
 	}
 	e.heard = now

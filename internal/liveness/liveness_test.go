@@ -105,6 +105,21 @@ func TestNobodyHeard(t *testing.T) {
 	p.want(Stale, Stale)
 }
 
+// TestStandstill: when all stand still, the observer too, its own echo may be
+// heard again before the beats are. A short pause is nothing.
+func TestStandstill(t *testing.T) {
+	for pause, want := range map[time.Duration]Beat{7 * time.Second: Quiet, 8 * time.Second: Unknown} {
+		p := newPlayer(t)
+		p.pass(30, "a/host", "a/dpu")
+		for _, quiet := range []time.Duration{7 * time.Second, time.Second, pause} {
+			p.clock.SetTime(p.clock.Now().Add(quiet))
+			p.o.Echo(HostCluster)
+			p.o.Echo(DPUCluster)
+		}
+		p.want(want, want)
+	}
+}
+
 // TestDeafOnOneSide: what comes through one API server says nothing of what
 // would come through the other.
 func TestDeafOnOneSide(t *testing.T) {

@@ -206,6 +206,9 @@ var mutations = []mutation{
 	{name: "silence counts while the observer hears nobody", tests: "./internal/liveness", edits: []edit{
 		{"internal/liveness/liveness.go", "	case silent >= o.timeout:", "	case now.Sub(from) >= o.timeout:"},
 	}},
+	{name: "a standstill of all counts as silence", tests: "./internal/liveness", edits: []edit{
+		{"internal/liveness/liveness.go", "	if now.Sub(e.heard) > o.silence/2 {", "	if now.Sub(e.heard) > o.timeout {"},
+	}},
 	{name: "one missed look is death", tests: "./pkg/node/liveness", edits: []edit{
 		{"pkg/node/liveness/decide.go", "since+Interval/2 >= limits.Timeout && o.misses >= limits.Misses", "since >= 0"},
 	}},

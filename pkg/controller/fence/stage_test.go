@@ -62,7 +62,7 @@ func (s *stage) restart() {
 	s.recorder = record.NewFakeRecorder(1000)
 	s.f = &Failover{
 		Host: s.Clusters.Host, HostLive: s.Host, DPU: s.Clusters.DPU, DPULive: s.DPU, Namespace: world.Namespace, TargetNamespace: world.Target,
-		Driver: driver, Observer: liveness.New(s.clock, 25*time.Second, 15*time.Second), Clock: s.clock, Recorder: s.recorder, Budget: DefaultBudget,
+		Driver: driver, Observer: liveness.New(s.clock, 0, 0), Clock: s.clock, Recorder: s.recorder, Budget: DefaultBudget,
 	}
 	s.orderly = &Reconciler{DPU: s.Clusters.DPU, Live: s.DPU, Clock: s.clock, HostLive: s.Host, TargetNamespace: world.Target, Recorder: s.recorder}
 }
