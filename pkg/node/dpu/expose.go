@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -134,8 +135,8 @@ func first(a, b bool) int {
 	return 1
 }
 
-// checkClaim finds out whether the volume may be shown here, and takes it away
-// from the host if not.
+// checkClaim finds out whether the volume may be shown here, by the claim as this
+// pass has read it, and takes it away from the host if not.
 func (r *Reconciler) checkClaim(ctx context.Context, p *pass) error {
 	single := singleWriter(p.attachment, p.volume)
 	if replica(p.attachment) && (single || !wantsAttached(p.attachment)) {
@@ -145,11 +146,12 @@ func (r *Reconciler) checkClaim(ctx context.Context, p *pass) error {
 	if !single {
 		return nil
 	}
-	claim, err := r.liveClaim(ctx, volumeName(p.attachment))
-	if err != nil {
-		return err
+	if !p.known {
+		if err := r.readClaim(ctx, p); err != nil {
+			return err
+		}
 	}
-	if p.refused = refusal(r.o.Node, p.attachment, claim); p.refused == "" {
+	if p.refused = refusal(r.o.Node, p.attachment, p.claim); p.refused == "" {
 		return nil
 	}
 	return r.giveUp(ctx, p)
@@ -303,10 +305,19 @@ func (r *Reconciler) confirm(ctx context.Context, p *pass) error {
 	if !r.permit(ctx, p) {
 		return nil
 	}
-	now := &storagev1alpha1.VolumeAttachment{}
-	found, err := kube.Find(ctx, r.o.Live, client.ObjectKeyFromObject(p.attachment), now)
-	if err != nil {
-		return fmt.Errorf("confirm that the attachment still stands: %w: %w", provisioner.ErrUnavailable, err)
+	now, found := &storagev1alpha1.VolumeAttachment{}, false
+	var both errgroup.Group
+	both.Go(func() (err error) {
+		if found, err = kube.Find(ctx, r.o.Live, client.ObjectKeyFromObject(p.attachment), now); err != nil {
+			return fmt.Errorf("confirm that the attachment still stands: %w: %w", provisioner.ErrUnavailable, err)
+		}
+		return nil
+	})
+	if singleWriter(p.attachment, p.volume) && !replica(p.attachment) {
+		both.Go(func() error { return r.readClaim(ctx, p) })
+	}
+	if err := both.Wait(); err != nil {
+		return err
 	}
 	if !found || now.UID != p.attachment.UID || !now.DeletionTimestamp.IsZero() || now.Spec.Epoch != p.attachment.Spec.Epoch ||
 		replica(now) != replica(p.attachment) || wantsAttached(now) != wantsAttached(p.attachment) || now.Status.DPU.RetiredEpoch != p.attachment.Status.DPU.RetiredEpoch ||

@@ -64,14 +64,13 @@ func (r *Reconciler) obeyFence(ctx context.Context, p *pass) error {
 	if !singleWriter(p.attachment, nil) {
 		return nil // nothing was ever granted to it
 	}
-	claim, err := r.liveClaim(ctx, volumeName(p.attachment))
-	if err != nil {
+	if err := r.readClaim(ctx, p); err != nil {
 		return err
 	}
-	if err := r.clearUp(ctx, p, claim); err != nil || p.stop {
+	if err := r.clearUp(ctx, p, p.claim); err != nil || p.stop {
 		return err
 	}
-	epoch := fencedEpoch(r.o.Node, p.attachment, claim)
+	epoch := fencedEpoch(r.o.Node, p.attachment, p.claim)
 	if epoch == 0 || (epoch <= p.dpu.RetiredEpoch && !p.dpu.Attached) {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,8 +49,10 @@ type cluster struct {
 	t *testing.T
 	// onWrite may fail a write: before it has its effect, or after.
 	onWrite func(what string, effect func() error) error
-	// onRead may fail a read.
-	onRead func() error
+	// onRead may fail a read; of reads at the same time one is asked about after
+	// the other.
+	onRead  func() error
+	reading sync.Mutex
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -78,6 +81,8 @@ func (c *cluster) driver() client.Client {
 		return effect()
 	}
 	read := func() error {
+		c.reading.Lock()
+		defer c.reading.Unlock()
 		if c.onRead != nil {
 			return c.onRead()
 		}

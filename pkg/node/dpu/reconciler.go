@@ -287,6 +287,13 @@ func (r *Reconciler) lock(keys ...string) (unlock func(), ok bool) {
 	return release, true
 }
 
+// readClaim reads the volume's claim for this pass.
+func (r *Reconciler) readClaim(ctx context.Context, p *pass) error {
+	claim, err := r.liveClaim(ctx, volumeName(p.attachment))
+	p.claim, p.known = claim, err == nil
+	return err
+}
+
 // liveClaim reads a volume's claim from the API server; nil if there is none.
 func (r *Reconciler) liveClaim(ctx context.Context, volume string) (*moorv1alpha1.WriterClaim, error) {
 	claim := &moorv1alpha1.WriterClaim{}

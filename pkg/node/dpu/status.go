@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/obs"
@@ -24,6 +25,10 @@ type pass struct {
 	volumeID string
 	// vendor is the volume's plugin, once it was found.
 	vendor *vendor
+	// claim is the volume's as this pass has read it; nil if there is none. known:
+	// it was read.
+	claim *moorv1alpha1.WriterClaim
+	known bool
 	// refused says why the volume may not be shown here; "" if it may.
 	refused string
 
