@@ -108,7 +108,7 @@ func about(kind string) fields.Selector {
 // setUp registers indexes and reconcilers.
 func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Clusters) error {
 	for _, index := range []func(context.Context, client.FieldIndexer) error{
-		vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, node.Index, fence.Index, wake.Index, podvolume.IndexBound,
+		vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, node.Index, fence.Index, wake.Index, podvolume.IndexBound, podvolume.IndexClaims,
 	} {
 		if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err
@@ -127,7 +127,7 @@ func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Cluster
 		&attachment.Reconciler{Clusters: c, Users: users, NodesAsk: nodesAsk, Recorder: recorder},
 		&node.Reconciler{Clusters: c},
 		&event.Reconciler{Clusters: c},
-		&story.Reconciler{Host: c.Host, Live: mgr.GetAPIReader(), Driver: o.driver},
+		&story.Reconciler{Host: c.Host, Driver: o.driver},
 		&drivernode.Reconciler{
 			Host: c.Host, Live: mgr.GetAPIReader(), DPU: c.DPU, DPUCluster: c.DPUCluster,
 			Namespace: c.Namespace, Observer: observer, Recorder: recorder,

@@ -95,6 +95,27 @@ func Behind(ctx context.Context, from client.Reader, driver, claim string) ([]co
 	return slices.DeleteFunc(list.Items, func(pv corev1.PersistentVolume) bool { return HandleOf(driver, &pv) == "" }), nil
 }
 
+// fieldClaims is the field index of pods by the claims that they use.
+const fieldClaims = "claims"
+
+// IndexClaims registers the field index by which On looks.
+func IndexClaims(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &corev1.Pod{}, fieldClaims, func(o client.Object) []string { return Claims(o.(*corev1.Pod)) })
+	if err != nil {
+		return fmt.Errorf("index pods by %s: %w", fieldClaims, err)
+	}
+	return nil
+}
+
+// On are the pods that use a claim, "namespace/name", finished ones too.
+func On(ctx context.Context, from client.Reader, claim string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	if err := from.List(ctx, &list, client.MatchingFields{fieldClaims: claim}); err != nil {
+		return nil, fmt.Errorf("find the pods on claim %s: %w", claim, err)
+	}
+	return list.Items, nil
+}
+
 // SlimClaim is a cache transform that drops of a claim what nobody reads.
 func SlimClaim(o any) (any, error) {
 	if c, ok := o.(*corev1.PersistentVolumeClaim); ok {

@@ -68,6 +68,24 @@ func TestBehind(t *testing.T) {
 }
 
 // indexed registers indexes with a fake client.
+func TestOn(t *testing.T) {
+	pod := func(namespace, name, claim string) *corev1.Pod {
+		out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		out.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}}}
+		return out
+	}
+	builder := indexed{fake.NewClientBuilder().WithObjects(pod("ns", "ours", "c"), pod("ns", "other-claim", "d"), pod("other", "other-namespace", "c"))}
+	if err := IndexClaims(t.Context(), builder); err != nil {
+		t.Fatal(err)
+	}
+	got, err := On(t.Context(), builder.Build(), "ns/c")
+	if err != nil || len(got) != 1 || got[0].Name != "ours" {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
 type indexed struct{ *fake.ClientBuilder }
 
 func (i indexed) IndexField(_ context.Context, o client.Object, field string, extract client.IndexerFunc) error {

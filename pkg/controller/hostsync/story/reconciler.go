@@ -8,14 +8,18 @@ package story
 import (
 	"context"
 	"fmt"
-	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
@@ -34,13 +38,16 @@ var told = map[string]struct{ pods bool }{
 	storagev1alpha1.EventAttached:         {pods: true},
 }
 
+// delay keeps the telling out of the way of what is told: the first second of a
+// failover is the API server's busiest. Who is gone by then needs no telling.
+const delay = time.Second
+
 // Reconciler repeats one event about a DPUVolume.
 type Reconciler struct {
-	// Host reads from a cache of the events about DPUVolumes, and writes.
+	// Host reads from a cache of the events about DPUVolumes, of
+	// PersistentVolumes and of pods, with the index of podvolume.IndexClaims, and
+	// writes.
 	Host client.Client
-	// Live reads the API server itself: claims and pods are not cached, as
-	// this happens seldom.
-	Live client.Reader
 	// Driver is the name of the CSI driver.
 	Driver string
 }
@@ -53,8 +60,23 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("story").
-		For(&corev1.Event{}, builder.WithPredicates(ours)).
+		Watches(&corev1.Event{}, later(), builder.WithPredicates(ours)).
 		Complete(kube.Retrying(r))
+}
+
+// later has events told when the delay is over.
+func later() handler.EventHandler {
+	tell := func(o client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}, delay)
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			tell(e.Object, queue)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			tell(e.ObjectNew, queue)
+		},
+	}
 }
 
 func concerns(e *corev1.Event) bool {
@@ -65,26 +87,26 @@ func concerns(e *corev1.Event) bool {
 // Reconcile repeats the event on the claim that is bound to the volume, and on
 // the pods that use it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	event := &corev1.Event{}
-	found, err := kube.Find(ctx, r.Host, req.NamespacedName, event)
-	if err != nil || !found || !concerns(event) {
+	e := &corev1.Event{}
+	found, err := kube.Find(ctx, r.Host, req.NamespacedName, e)
+	if err != nil || !found || !concerns(e) {
 		return ctrl.Result{}, err
 	}
-	claim, err := r.claimOf(ctx, event.InvolvedObject.Name)
+	claim, err := r.claimOf(ctx, e.InvolvedObject.Name)
 	if err != nil || claim == nil {
 		return ctrl.Result{}, err
 	}
-	words := fmt.Sprintf("volume %s: %s", event.InvolvedObject.Name, event.Message)
+	words := fmt.Sprintf("volume %s: %s", e.InvolvedObject.Name, e.Message)
 	listeners := []corev1.ObjectReference{*claim}
-	if told[event.Reason].pods {
-		pods, err := r.podsOf(ctx, claim, event.LastTimestamp)
+	if told[e.Reason].pods {
+		pods, err := r.podsOf(ctx, claim, e.LastTimestamp)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
 		listeners = append(listeners, pods...)
 	}
 	for _, about := range listeners {
-		if err := hostsync.Retell(ctx, r.Host, event, about, words); err != nil {
+		if err := hostsync.Retell(ctx, r.Host, e, about, words); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -94,7 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // claimOf is the claim bound to a volume; nil if there is none.
 func (r *Reconciler) claimOf(ctx context.Context, volume string) (*corev1.ObjectReference, error) {
 	pv := &corev1.PersistentVolume{}
-	found, err := kube.Find(ctx, r.Live, client.ObjectKey{Name: volume}, pv)
+	found, err := kube.Find(ctx, r.Host, client.ObjectKey{Name: volume}, pv)
 	if err != nil || !found || pv.Spec.ClaimRef == nil {
 		return nil, err
 	}
@@ -105,18 +127,15 @@ func (r *Reconciler) claimOf(ctx context.Context, volume string) (*corev1.Object
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}, nil
 }
 
-// podsOf are the pods on a claim that were there by a time. The API server's
-// own cache answers: what it lacks is younger than the event.
+// podsOf are the pods on a claim that were there by a time.
 func (r *Reconciler) podsOf(ctx context.Context, claim *corev1.ObjectReference, by metav1.Time) ([]corev1.ObjectReference, error) {
-	var list corev1.PodList
-	err := r.Live.List(ctx, &list, client.InNamespace(claim.Namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+	pods, err := podvolume.On(ctx, r.Host, claim.Namespace+"/"+claim.Name)
 	if err != nil {
-		return nil, fmt.Errorf("list the pods on claim %s/%s: %w", claim.Namespace, claim.Name, err)
+		return nil, err
 	}
 	var out []corev1.ObjectReference
-	for i := range list.Items {
-		p := &list.Items[i]
-		if slices.Contains(podvolume.Claims(p), claim.Namespace+"/"+claim.Name) && !podvolume.Finished(p) && !p.CreationTimestamp.After(by.Time) {
+	for i := range pods {
+		if p := &pods[i]; !podvolume.Finished(p) && !p.CreationTimestamp.After(by.Time) {
 			out = append(out, corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID})
 		}
 	}

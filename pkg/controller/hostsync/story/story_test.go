@@ -11,10 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/podvolume"
 	world "github.com/moor-storage/moor/pkg/controller/hostsync/hostsynctest"
 )
 
@@ -101,11 +105,11 @@ func TestWhoIsTold(t *testing.T) {
 		"nobody if another volume":    {about("DPUVolume", "Promoted"), []client.Object{persistent("vol", "v2", driver)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := world.New(t)
+			w := world.New(t, podvolume.IndexClaims)
 			for _, o := range append([]client.Object{tc.event}, tc.there...) {
 				w.AddHost(o.DeepCopyObject().(client.Object))
 			}
-			r := &Reconciler{Host: w.Host, Live: w.Host, Driver: driver}
+			r := &Reconciler{Host: w.Host, Driver: driver}
 			// Once more, as after a restart: nobody is told twice.
 			for range 2 {
 				if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tc.event)}); err != nil {
@@ -122,10 +126,10 @@ func TestWhoIsTold(t *testing.T) {
 
 // TestCountsOn: an event that happens again is told again, as one.
 func TestCountsOn(t *testing.T) {
-	w := world.New(t)
+	w := world.New(t, podvolume.IndexClaims)
 	e := about("DPUVolume", storagev1alpha1.EventFailoverHeld)
 	w.AddHost(e, persistent("vol", "vol", driver))
-	r := &Reconciler{Host: w.Host, Live: w.Host, Driver: driver}
+	r := &Reconciler{Host: w.Host, Driver: driver}
 	for n := int32(1); n <= 3; n++ {
 		now, _ := world.Read(w, w.Host, e)
 		now.Count, now.Message = n, strings.Repeat("long ", 300)
@@ -143,9 +147,30 @@ func TestCountsOn(t *testing.T) {
 }
 
 func TestGoneEvent(t *testing.T) {
-	w := world.New(t)
-	r := &Reconciler{Host: w.Host, Live: w.Host, Driver: driver}
+	w := world.New(t, podvolume.IndexClaims)
+	r := &Reconciler{Host: w.Host, Driver: driver}
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: world.Namespace, Name: "e"}}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// queue takes note of what is put off.
+type queue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	got []string
+}
+
+func (q *queue) AddAfter(r reconcile.Request, d time.Duration) {
+	q.got = append(q.got, fmt.Sprintf("%s after %s", r, d))
+}
+
+// TestLater: nothing is told at once, nor told again at once, nor when it is gone.
+func TestLater(t *testing.T) {
+	e, q := about("DPUVolume", "Promoted"), &queue{}
+	later().Create(t.Context(), event.CreateEvent{Object: e}, q)
+	later().Update(t.Context(), event.UpdateEvent{ObjectOld: e, ObjectNew: e}, q)
+	later().Delete(t.Context(), event.DeleteEvent{Object: e}, q)
+	if d := cmp.Diff([]string{"users/e after 1s", "users/e after 1s"}, q.got); d != "" {
+		t.Error(d)
 	}
 }
