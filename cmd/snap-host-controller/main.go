@@ -75,8 +75,8 @@ func (o options) run(ctx context.Context) error {
 	if o.heartbeatTimeout < time.Second {
 		return fmt.Errorf("--heartbeat-timeout is %s: at least 1s is needed", o.heartbeatTimeout)
 	}
-	if o.silenceTimeout < time.Second || o.silenceTimeout > o.heartbeatTimeout {
-		return fmt.Errorf("--silence-timeout is %s: 1s to --heartbeat-timeout (%s) is possible", o.silenceTimeout, o.heartbeatTimeout)
+	if o.silenceTimeout < fence.LeastSilence || o.silenceTimeout > o.heartbeatTimeout {
+		return fmt.Errorf("--silence-timeout is %s: %s to --heartbeat-timeout (%s) is possible", o.silenceTimeout, fence.LeastSilence, o.heartbeatTimeout)
 	}
 	if o.dpuKubeconfig == "" {
 		return fmt.Errorf("--dpu-cluster-kubeconfig is required: it names the file with the credentials of the DPU cluster")

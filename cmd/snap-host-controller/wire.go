@@ -108,7 +108,7 @@ func about(kind string) fields.Selector {
 // setUp registers indexes and reconcilers.
 func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Clusters) error {
 	for _, index := range []func(context.Context, client.FieldIndexer) error{
-		vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, node.Index, fence.Index, wake.Index, podvolume.IndexBound, podvolume.IndexClaims,
+		vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, node.Index, fence.Index, wake.Index, podvolume.Index,
 	} {
 		if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err

@@ -4,6 +4,7 @@ package podvolume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -67,26 +68,32 @@ func BoundTo(pv *corev1.PersistentVolume) string {
 	return pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name
 }
 
-// fieldBound is the field that Behind finds PersistentVolumes by.
-const fieldBound = "spec.claimRef"
+// The fields that Behind and On look by.
+const (
+	fieldBound  = "spec.claimRef"
+	fieldClaims = "spec.volumes.claimName"
+)
 
-// IndexBound registers the field index that Behind reads by; once per cache,
+// Index registers the field indexes that Behind and On read by; once per cache,
 // before it starts.
-func IndexBound(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &corev1.PersistentVolume{}, fieldBound, func(o client.Object) []string {
-		if claim := BoundTo(o.(*corev1.PersistentVolume)); claim != "" {
-			return []string{claim}
-		}
-		return nil
-	})
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	err := errors.Join(
+		indexer.IndexField(ctx, &corev1.PersistentVolume{}, fieldBound, func(o client.Object) []string {
+			if claim := BoundTo(o.(*corev1.PersistentVolume)); claim != "" {
+				return []string{claim}
+			}
+			return nil
+		}),
+		indexer.IndexField(ctx, &corev1.Pod{}, fieldClaims, func(o client.Object) []string { return Claims(o.(*corev1.Pod)) }),
+	)
 	if err != nil {
-		return fmt.Errorf("index PersistentVolumes by %s: %w", fieldBound, err)
+		return fmt.Errorf("index PersistentVolumes and pods by their claims: %w", err)
 	}
 	return nil
 }
 
 // Behind are the PersistentVolumes of a CSI driver that are for a claim,
-// "namespace/name": one, if all is well. from has the index of IndexBound.
+// "namespace/name": one, if all is well. from has the indexes of Index.
 func Behind(ctx context.Context, from client.Reader, driver, claim string) ([]corev1.PersistentVolume, error) {
 	var list corev1.PersistentVolumeList
 	if err := from.List(ctx, &list, client.MatchingFields{fieldBound: claim}); err != nil {
@@ -95,25 +102,14 @@ func Behind(ctx context.Context, from client.Reader, driver, claim string) ([]co
 	return slices.DeleteFunc(list.Items, func(pv corev1.PersistentVolume) bool { return HandleOf(driver, &pv) == "" }), nil
 }
 
-// fieldClaims is the field index of pods by the claims that they use.
-const fieldClaims = "claims"
-
-// IndexClaims registers the field index by which On looks.
-func IndexClaims(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &corev1.Pod{}, fieldClaims, func(o client.Object) []string { return Claims(o.(*corev1.Pod)) })
-	if err != nil {
-		return fmt.Errorf("index pods by %s: %w", fieldClaims, err)
-	}
-	return nil
-}
-
-// On are the pods that use a claim, "namespace/name", finished ones too.
+// On are the pods that use a claim, "namespace/name", and have not finished. from
+// has the indexes of Index.
 func On(ctx context.Context, from client.Reader, claim string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := from.List(ctx, &list, client.MatchingFields{fieldClaims: claim}); err != nil {
 		return nil, fmt.Errorf("find the pods on claim %s: %w", claim, err)
 	}
-	return list.Items, nil
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return Finished(&p) }), nil
 }
 
 // SlimClaim is a cache transform that drops of a claim what nobody reads.

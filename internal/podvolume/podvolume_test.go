@@ -58,7 +58,7 @@ func TestBehind(t *testing.T) {
 	}
 	builder := indexed{fake.NewClientBuilder().WithObjects(pv("ours", "d", "ns", "c"), pv("other-driver", "e", "ns", "c"),
 		pv("other-namespace", "d", "other", "c"), pv("free", "d", "", ""))}
-	if err := IndexBound(t.Context(), builder); err != nil {
+	if err := Index(t.Context(), builder); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Behind(t.Context(), builder.Build(), "d", "ns/c")
@@ -67,7 +67,7 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// indexed registers indexes with a fake client.
+// TestOn: only the pods that use that very claim, and have not finished.
 func TestOn(t *testing.T) {
 	pod := func(namespace, name, claim string) *corev1.Pod {
 		out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -76,8 +76,10 @@ func TestOn(t *testing.T) {
 		}}}
 		return out
 	}
-	builder := indexed{fake.NewClientBuilder().WithObjects(pod("ns", "ours", "c"), pod("ns", "other-claim", "d"), pod("other", "other-namespace", "c"))}
-	if err := IndexClaims(t.Context(), builder); err != nil {
+	finished := pod("ns", "finished", "c")
+	finished.Status.Phase = corev1.PodSucceeded
+	builder := indexed{fake.NewClientBuilder().WithObjects(pod("ns", "ours", "c"), finished, pod("ns", "other-claim", "d"), pod("other", "other-namespace", "c"))}
+	if err := Index(t.Context(), builder); err != nil {
 		t.Fatal(err)
 	}
 	got, err := On(t.Context(), builder.Build(), "ns/c")
@@ -86,6 +88,7 @@ func TestOn(t *testing.T) {
 	}
 }
 
+// indexed registers indexes with a fake client.
 type indexed struct{ *fake.ClientBuilder }
 
 func (i indexed) IndexField(_ context.Context, o client.Object, field string, extract client.IndexerFunc) error {

@@ -37,9 +37,10 @@ func roomFor(free, total uint64) error {
 	}
 	return fmt.Errorf("make a bed in %s: the disk has %s free and a bed needs %s, since kubelets take no pods when less than %d %% is free: "+
 		"remove something; go clean -cache removes what Go keeps of earlier builds",
-		layout.DataDir, gib(free), gib(need), evictionPercent)
+		layout.DataDir, binary(free), binary(need), evictionPercent)
 }
 
-func gib(bytes uint64) string {
+// binary is a size in whole Mi or Gi.
+func binary(bytes uint64) string {
 	return resource.NewQuantity(int64(bytes>>20)<<20, resource.BinarySI).String()
 }

@@ -27,6 +27,11 @@ const EchoName = "snap-host-controller-echo"
 // heard last, so this much is lost of it where few beat.
 const echoPeriod = time.Second
 
+// LeastSilence is the least that may be asked for before silence counts: the
+// observer takes itself for deaf after half of it, so several echoes have to fall
+// into that.
+const LeastSilence = 4 * echoPeriod
+
 // Ear listens to the Leases of one cluster, and to its own echo in it: an API
 // server that takes no writes, or a watch that is stuck, makes everybody
 // silent, and the echo too.

@@ -29,13 +29,12 @@ const (
 	indexNode    = "spec.dpuNodeName"
 	indexMissing = "status.replicas.missing"
 	indexHandle  = "spec.csi.volumeHandle"
-	indexClaim   = "spec.volumes.claimName"
 	indexChoosy  = "spec.affinity"
 )
 
 // Index registers the field indexes that the reconciler reads by.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	if err := podvolume.IndexBound(ctx, indexer); err != nil {
+	if err := podvolume.Index(ctx, indexer); err != nil {
 		return err
 	}
 	return kube.AddIndexes(
@@ -44,7 +43,6 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 		kube.IndexOf(indexNode, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUNodeName} }),
 		kube.IndexOf(indexMissing, missing),
 		kube.IndexOf(indexHandle, func(pv *corev1.PersistentVolume) []string { return kube.Some(podvolume.Handle(pv)) }),
-		kube.IndexOf(indexClaim, podvolume.Claims),
 		kube.IndexOf(indexChoosy, choosyOf),
 	)
 }

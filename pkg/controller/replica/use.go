@@ -44,14 +44,12 @@ func (r *Reconciler) use(ctx context.Context, s *survey) (use, error) {
 	}
 	out.claimed = len(claims) > 0
 	for _, claim := range claims {
-		var list corev1.PodList
-		if err := r.Client.List(ctx, &list, client.MatchingFields{indexClaim: claim}); err != nil {
-			return out, fmt.Errorf("list the pods on claim %s: %w", claim, err)
+		pods, err := podvolume.On(ctx, r.Client, claim)
+		if err != nil {
+			return out, err
 		}
-		for i := range list.Items {
-			if p := &list.Items[i]; !podvolume.Finished(p) {
-				out.pods = append(out.pods, p)
-			}
+		for i := range pods {
+			out.pods = append(out.pods, &pods[i])
 		}
 	}
 	slices.SortFunc(out.pods, byName)

@@ -21,7 +21,6 @@ import (
 
 // The field indexes.
 const (
-	indexClaim = "claims of a pod that a kubelet has"
 	indexPlace = "node and volume"
 	indexLeft  = "pod that a kubelet has left alone"
 )
@@ -30,20 +29,11 @@ const (
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	return kube.AddIndexes(
 		ctx, indexer,
-		kube.IndexOf(indexClaim, claims),
 		kube.IndexOf(indexPlace, func(a *storagev1alpha1.DPUVolumeAttachment) []string {
 			return []string{place(a.Spec.DPUNodeName, a.Spec.DPUVolumeName)}
 		}),
 		kube.IndexOf(indexLeft, leftPod),
 	)
-}
-
-// claims are those of a pod that a kubelet has, the only ones that matter.
-func claims(pod *corev1.Pod) []string {
-	if phase(pod) == "" {
-		return nil
-	}
-	return podvolume.Claims(pod)
 }
 
 func place(node, volume string) string { return node + " " + volume }
@@ -64,7 +54,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("wake").
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(e event.CreateEvent) bool { return len(claims(e.Object.(*corev1.Pod))) > 0 },
+			CreateFunc: func(e event.CreateEvent) bool {
+				pod := e.Object.(*corev1.Pod)
+				return phase(pod) != "" && len(podvolume.Claims(pod)) > 0
+			},
 			UpdateFunc: func(e event.UpdateEvent) bool {
 				before, now := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
 				return phase(before) != phase(now) && len(podvolume.Claims(now)) > 0
@@ -103,15 +96,18 @@ func (r *Reconciler) ofPersistent(ctx context.Context, o client.Object) []reconc
 	return r.on(ctx, podvolume.BoundTo(pv))
 }
 
-// on are the pods on a claim, "namespace/name".
+// on are the pods on a claim, "namespace/name", that a kubelet has, the only ones
+// that matter.
 func (r *Reconciler) on(ctx context.Context, claim string) []reconcile.Request {
-	var pods corev1.PodList
-	if err := r.Host.List(ctx, &pods, client.MatchingFields{indexClaim: claim}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list the pods on a claim", "claim", claim)
+	pods, err := podvolume.On(ctx, r.Host, claim)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "look at the pods on a claim", "claim", claim)
 	}
-	out := make([]reconcile.Request, len(pods.Items))
-	for i := range pods.Items {
-		out[i].NamespacedName = client.ObjectKeyFromObject(&pods.Items[i])
+	var out []reconcile.Request
+	for i := range pods {
+		if p := &pods[i]; phase(p) != "" {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
+		}
 	}
 	return out
 }

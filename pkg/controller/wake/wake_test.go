@@ -29,7 +29,7 @@ type room struct {
 }
 
 func newRoom(t *testing.T) *room {
-	w := world.New(t, Index, podvolume.IndexBound)
+	w := world.New(t, Index, podvolume.Index)
 	clock, told := clocktesting.NewFakePassiveClock(begin), record.NewFakeRecorder(10)
 	return &room{World: w, t: t, clock: clock, told: told, r: &Reconciler{
 		Host: w.Clusters.Host, NodesAsk: true, Namespace: world.Namespace, Driver: world.Driver, Clock: clock, Recorder: told,

@@ -67,7 +67,7 @@ func (r *Reconciler) obeyFence(ctx context.Context, p *pass) error {
 	if err := r.readClaim(ctx, p); err != nil {
 		return err
 	}
-	if err := r.clearUp(ctx, p, p.claim); err != nil || p.stop {
+	if err := r.clearUp(ctx, p); err != nil || p.stop {
 		return err
 	}
 	epoch := fencedEpoch(r.o.Node, p.attachment, p.claim)
@@ -80,11 +80,11 @@ func (r *Reconciler) obeyFence(ctx context.Context, p *pass) error {
 // clearUp takes away what this DPU may still show of a volume that was taken
 // from it while it was silent, perhaps for an attachment that is gone, and says
 // so by retiring that epoch. The storage stays closed to it until then.
-func (r *Reconciler) clearUp(ctx context.Context, p *pass, claim *moorv1alpha1.WriterClaim) error {
-	if claim == nil {
+func (r *Reconciler) clearUp(ctx context.Context, p *pass) error {
+	if p.claim == nil {
 		return nil
 	}
-	epoch := claim.Status.RevokedEpoch(r.o.Node)
+	epoch := p.claim.Status.RevokedEpoch(r.o.Node)
 	if epoch <= p.dpu.RetiredEpoch {
 		return nil
 	}

@@ -90,7 +90,7 @@ func startHostController(t *testing.T) {
 		Host: mgr.GetClient(), DPU: dpu.GetClient(), DPULive: dpu.GetAPIReader(), DPUCluster: dpu,
 		DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace,
 	}
-	for _, index := range []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, podvolume.IndexBound, node.Index} {
+	for _, index := range []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, podvolume.Index, node.Index} {
 		must(t, index(t.Context(), mgr.GetFieldIndexer()))
 	}
 	users := &attachment.Users{Host: c.Host, HostLive: mgr.GetAPIReader(), Driver: hostsynctest.Driver}

@@ -22,7 +22,7 @@ func byNode(t *testing.T, modes ...corev1.PersistentVolumeAccessMode) (*world.Wo
 	if modes == nil {
 		modes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	}
-	w := world.New(t, volume.Index, Index, IndexUsers, podvolume.IndexBound)
+	w := world.New(t, volume.Index, Index, IndexUsers, podvolume.Index)
 	bound := world.Volume("vol", modes...)
 	bound.Status.Phase = storagev1alpha1.DPUVolumeBound
 	w.AddHost(world.Node("a"), world.Node("b"), bound, host("a"), host("b"))

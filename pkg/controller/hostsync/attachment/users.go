@@ -28,7 +28,7 @@ const (
 // while ago.
 type Users struct {
 	// Host reads from a cache with the indexes of IndexUsers and of
-	// podvolume.IndexBound; HostLive reads the API server itself.
+	// podvolume.Index; HostLive reads the API server itself.
 	Host, HostLive client.Reader
 	// Driver is the name of the CSI driver.
 	Driver string

@@ -45,7 +45,7 @@ const delay = time.Second
 // Reconciler repeats one event about a DPUVolume.
 type Reconciler struct {
 	// Host reads from a cache of the events about DPUVolumes, of
-	// PersistentVolumes and of pods, with the index of podvolume.IndexClaims, and
+	// PersistentVolumes and of pods, with the indexes of podvolume.Index, and
 	// writes.
 	Host client.Client
 	// Driver is the name of the CSI driver.
@@ -135,7 +135,7 @@ func (r *Reconciler) podsOf(ctx context.Context, claim *corev1.ObjectReference, 
 	}
 	var out []corev1.ObjectReference
 	for i := range pods {
-		if p := &pods[i]; !podvolume.Finished(p) && !p.CreationTimestamp.After(by.Time) {
+		if p := &pods[i]; !p.CreationTimestamp.After(by.Time) {
 			out = append(out, corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID})
 		}
 	}

@@ -105,7 +105,7 @@ func TestWhoIsTold(t *testing.T) {
 		"nobody if another volume":    {about("DPUVolume", "Promoted"), []client.Object{persistent("vol", "v2", driver)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := world.New(t, podvolume.IndexClaims)
+			w := world.New(t, podvolume.Index)
 			for _, o := range append([]client.Object{tc.event}, tc.there...) {
 				w.AddHost(o.DeepCopyObject().(client.Object))
 			}
@@ -126,7 +126,7 @@ func TestWhoIsTold(t *testing.T) {
 
 // TestCountsOn: an event that happens again is told again, as one.
 func TestCountsOn(t *testing.T) {
-	w := world.New(t, podvolume.IndexClaims)
+	w := world.New(t, podvolume.Index)
 	e := about("DPUVolume", storagev1alpha1.EventFailoverHeld)
 	w.AddHost(e, persistent("vol", "vol", driver))
 	r := &Reconciler{Host: w.Host, Driver: driver}
@@ -147,7 +147,7 @@ func TestCountsOn(t *testing.T) {
 }
 
 func TestGoneEvent(t *testing.T) {
-	w := world.New(t, podvolume.IndexClaims)
+	w := world.New(t, podvolume.Index)
 	r := &Reconciler{Host: w.Host, Driver: driver}
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: world.Namespace, Name: "e"}}); err != nil {
 		t.Fatal(err)
