@@ -15,11 +15,11 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build Moor's programs into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/... ./reference/cmd/... ./test/cmd/...
 
 .PHONY: bin/moor-dev
 bin/moor-dev:
-	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/moor-dev ./cmd/moor-dev
+	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/moor-dev ./test/cmd/moor-dev
 
 .PHONY: demo
 demo: bin/moor-dev ## two clusters, three hosts with DPUs, a pod that moves with its volumes (root)

@@ -14,7 +14,7 @@ NODE=/var/lib/kubelet/plugins/csi.snap.nvidia.com/csi.sock
 # plain builds programs as the test bed builds Moor's, to share the build cache.
 plain() { CGO_ENABLED=0 $GO "$1" -trimpath "${@:2}"; }
 
-moor_dev() { plain build -o bin/moor-dev ./cmd/moor-dev && bin/moor-dev "$@"; }
+moor_dev() { plain build -o bin/moor-dev ./test/cmd/moor-dev && bin/moor-dev "$@"; }
 
 unit() { $GO test -race -shuffle=on -timeout=$LIMIT ./...; }
 

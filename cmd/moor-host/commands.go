@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moor-storage/moor/pkg/node/guest"
+	"github.com/moor-storage/moor/pkg/node/zerotrust"
 )
 
 func (h *host) list() *cobra.Command {
@@ -21,7 +21,7 @@ func (h *host) list() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the NVMe namespaces and file systems that are shown to this host", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			shown, err := guest.Devices(h.finder())
+			shown, err := zerotrust.Devices(h.finder())
 			if err != nil {
 				return err
 			}
@@ -35,7 +35,7 @@ func (h *host) list() *cobra.Command {
 	return cmd
 }
 
-func table(out io.Writer, shown []guest.Shown) error {
+func table(out io.Writer, shown []zerotrust.Shown) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ADDRESS\tNAMESPACE\tUUID\tBYTES\tDEVICE")
 	for _, b := range shown {
@@ -66,13 +66,13 @@ func (h *host) mount() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "mount DEVICE DIRECTORY", Short: "Mount a file system, or a device, on which one is made if it is blank", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			e, err := guest.NewEntry(args[0], args[1], fsType, options)
+			e, err := zerotrust.NewEntry(args[0], args[1], fsType, options)
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), wait, fmt.Errorf("--wait of %s is over", wait))
 			defer cancel()
-			return h.guest(ctx, func(ctx context.Context, g *guest.Guest) error { return g.Mount(ctx, e) })
+			return h.guest(ctx, func(ctx context.Context, g *zerotrust.Guest) error { return g.Mount(ctx, e) })
 		},
 	}
 	cmd.Flags().StringVar(&fsType, "fstype", "", "ext4, the default, or xfs; a device that holds anything else is left alone. virtiofs for what is a file system already, the default for a tag")
@@ -89,7 +89,7 @@ func (h *host) umount() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("directory %q: %w", args[0], err)
 			}
-			return h.guest(cmd.Context(), func(ctx context.Context, g *guest.Guest) error { return g.Unmount(ctx, dir) })
+			return h.guest(cmd.Context(), func(ctx context.Context, g *zerotrust.Guest) error { return g.Unmount(ctx, dir) })
 		},
 	}
 }
@@ -103,7 +103,7 @@ func (h *host) watch() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return h.guest(cmd.Context(), func(ctx context.Context, g *guest.Guest) error {
+			return h.guest(cmd.Context(), func(ctx context.Context, g *zerotrust.Guest) error {
 				g.Watch(ctx, entries)
 				return nil
 			})
@@ -113,13 +113,13 @@ func (h *host) watch() *cobra.Command {
 	return cmd
 }
 
-func readTable(file string) (entries []guest.Entry, err error) {
+func readTable(file string) (entries []zerotrust.Entry, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, fmt.Errorf("open the table, see --table: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if entries, err = guest.ParseTable(f); err != nil {
+	if entries, err = zerotrust.ParseTable(f); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return entries, nil

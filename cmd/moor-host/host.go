@@ -9,7 +9,7 @@ import (
 
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/node/csi"
-	"github.com/moor-storage/moor/pkg/node/guest"
+	"github.com/moor-storage/moor/pkg/node/zerotrust"
 )
 
 // host is the machine, as the flags say.
@@ -30,12 +30,12 @@ func (h *host) bind(fs *pflag.FlagSet) {
 func (h *host) finder() *hostdev.Finder { return &hostdev.Finder{Roots: h.roots} }
 
 // guest runs act with a Guest that listens to the kernel meanwhile.
-func (h *host) guest(ctx context.Context, act func(context.Context, *guest.Guest) error) error {
+func (h *host) guest(ctx context.Context, act func(context.Context, *zerotrust.Guest) error) error {
 	if h.period < 100*time.Millisecond {
 		return fmt.Errorf("--period is %s: at least 100ms is needed", h.period)
 	}
 	listening, stop := context.WithCancel(ctx)
-	signs, err := guest.NewKernelSigns(listening, h.roots)
+	signs, err := zerotrust.NewKernelSigns(listening, h.roots)
 	if err != nil {
 		stop()
 		return err
@@ -43,10 +43,10 @@ func (h *host) guest(ctx context.Context, act func(context.Context, *guest.Guest
 	defer signs.Wait()
 	defer stop()
 	mounter := csi.NewMounter()
-	return act(ctx, guest.New(guest.Options{
+	return act(ctx, zerotrust.New(zerotrust.Options{
 		Finder: h.finder(), Signs: signs, Mounts: mounter.List, Period: h.period, SharedType: h.shared,
 		Node: csi.New(csi.Options{
-			NodeID: "host", Host: guest.NewHost(h.finder()), Mounter: mounter, Devices: csi.HostDevices{},
+			NodeID: "host", Host: zerotrust.NewHost(h.finder()), Mounter: mounter, Devices: csi.HostDevices{},
 			Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}}, SharedType: h.shared,
 		}),
 	}))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moor-storage/moor/internal/csictl"
+	"github.com/moor-storage/moor/cmd/moorctl/csictl"
 )
 
 func main() {

@@ -34,8 +34,8 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/obs"
-	"github.com/moor-storage/moor/pkg/scheduler/snapshot/snapshottest"
+	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/pkg/scheduler/state/statetest"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -86,13 +86,13 @@ func start(t *testing.T) *bed {
 		t.Fatal(err)
 	}
 	b := &bed{Client: c, t: t, env: env, address: free(t), health: free(t), line: newLine(t, server.Host)}
-	b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: snapshottest.Namespace}})
+	b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: statetest.Namespace}})
 	for _, manifest := range []string{"rbac.yaml", "extender.yaml", "second-scheduler.yaml"} {
 		if err := kit.Apply(t.Context(), c, filepath.Join(manifests, manifest)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.run(b.kubeconfig("system:serviceaccount:" + snapshottest.Namespace + ":scheduler-extender"))
+	b.run(b.kubeconfig("system:serviceaccount:" + statetest.Namespace + ":scheduler-extender"))
 	return b
 }
 
@@ -130,7 +130,7 @@ func (b *bed) kubeconfig(user string) string {
 // run runs the process' whole wiring in this one, until the test ends.
 func (b *bed) run(kubeconfig string) {
 	var o options
-	var logs obs.LogFlags
+	var logs daemon.LogFlags
 	ctrl.SetLogger(logs.Logger())
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.bind(fs)
@@ -204,7 +204,7 @@ func (b *bed) make(ctx context.Context, o client.Object) error {
 
 // volume is a claim and its volume as an API server takes them, fully bound.
 func volume(name string) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
-	pvc, pv := snapshottest.Volume(name)
+	pvc, pv := statetest.Volume(name)
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	pvc.Annotations = map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
 	pvc.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
@@ -217,14 +217,14 @@ func volume(name string) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolum
 }
 
 func storageNode(name string, free int64) *moorv1alpha1.DPUStorageNode {
-	n := snapshottest.Node(name, free)
+	n := statetest.Node(name, free)
 	n.Status.DPU.Time = metav1.Now()
 	return n
 }
 
 // ask is what a scheduler asks about a pod with one claim.
 func (b *bed) ask(verb, claim string, nodes ...string) string {
-	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: snapshottest.Pod(claim), NodeNames: &nodes})
+	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: statetest.Pod(claim), NodeNames: &nodes})
 	if err != nil {
 		return err.Error()
 	}
@@ -241,7 +241,7 @@ func (b *bed) answers(t *testing.T) {
 	pvc, pv := volume("first")
 	for _, o := range []client.Object{
 		pv, pvc, storageNode("warm", 4), storageNode("cold", 4), storageNode("full", 0),
-		snapshottest.Attachment("first", "warm", snapshottest.PreEmulated),
+		statetest.Attachment("first", "warm", statetest.PreEmulated),
 	} {
 		b.create(t, o)
 	}
@@ -255,7 +255,7 @@ func (b *bed) answers(t *testing.T) {
 	if diff := cmp.Diff(want, b.ask("filter", "first", "cold", "none", "warm", "full")); diff != "" {
 		t.Error(diff)
 	}
-	attachment := snapshottest.Attachment("first", "warm", snapshottest.PreEmulated)
+	attachment := statetest.Attachment("first", "warm", statetest.PreEmulated)
 	if err := b.Delete(t.Context(), attachment); err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func (b *bed) answers(t *testing.T) {
 		got := b.ask("prioritize", "first", "cold", "warm")
 		return got == "200 []", got
 	})
-	b.create(t, snapshottest.Attachment("first", "warm", snapshottest.Attached))
+	b.create(t, statetest.Attachment("first", "warm", statetest.Attached))
 	b.until(t, "it comes back as the primary", func() (bool, string) {
 		got := b.ask("prioritize", "first", "cold", "warm")
 		return got == `200 [{"Host":"warm","Score":10}]`, got
@@ -279,7 +279,7 @@ func (b *bed) lost(t *testing.T) {
 		return strings.Contains(got, `"NodeNames":["late"]`), got
 	})
 	b.line.set(true)
-	if err := b.Delete(t.Context(), snapshottest.Attachment("first", "warm", snapshottest.Attached)); err != nil {
+	if err := b.Delete(t.Context(), statetest.Attachment("first", "warm", statetest.Attached)); err != nil {
 		t.Fatal(err)
 	}
 	b.until(t, "it knows how old it is", func() (bool, string) {

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/moor-storage/moor/pkg/scheduler/snapshot/snapshottest"
+	"github.com/moor-storage/moor/pkg/scheduler/state/statetest"
 )
 
 const (
@@ -46,7 +46,7 @@ func (b *bed) realScheduler(t *testing.T) {
 		pvc, pv := volume(claimName(i))
 		out := []client.Object{pv, pvc}
 		for _, node := range replicasOf(i) {
-			out = append(out, snapshottest.Attachment(claimName(i), node, snapshottest.PreEmulated))
+			out = append(out, statetest.Attachment(claimName(i), node, statetest.PreEmulated))
 		}
 		return out
 	})
@@ -76,7 +76,7 @@ func replicasOf(pod int) (out []string) {
 
 // workload tolerates that nobody calls the simulated nodes ready.
 func workload(i int) *corev1.Pod {
-	p := snapshottest.Pod(claimName(i))
+	p := statetest.Pod(claimName(i))
 	p.Name = fmt.Sprintf("pod-%03d", i)
 	p.Spec.SchedulerName = schedulers[i%len(schedulers)]
 	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
@@ -127,10 +127,10 @@ func (b *bed) defaultConfig(t *testing.T) string {
 // kubeconfig of its account stands for the account of its pod.
 func (b *bed) secondConfig(t *testing.T) string {
 	shipped := &corev1.ConfigMap{}
-	if err := b.Get(t.Context(), client.ObjectKey{Namespace: snapshottest.Namespace, Name: "moor-scheduler"}, shipped); err != nil {
+	if err := b.Get(t.Context(), client.ObjectKey{Namespace: statetest.Namespace, Name: "moor-scheduler"}, shipped); err != nil {
 		t.Fatal(err)
 	}
-	account := b.kubeconfig("system:serviceaccount:" + snapshottest.Namespace + ":moor-scheduler")
+	account := b.kubeconfig("system:serviceaccount:" + statetest.Namespace + ":moor-scheduler")
 	return b.change(t, shipped.Data["config.yaml"], [2]string{"leaderElection:", "clientConnection: {kubeconfig: " + account + "}\nleaderElection:"})
 }
 

@@ -21,7 +21,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/scheduler/extender"
-	"github.com/moor-storage/moor/pkg/scheduler/snapshot"
+	"github.com/moor-storage/moor/pkg/scheduler/state"
 )
 
 // manager builds the manager over the host cluster.
@@ -35,7 +35,7 @@ func (o *options) manager() (ctrl.Manager, error) {
 		return nil, err
 	}
 	return kube.NewManager(config, scheme, o.flags, "scheduler-extender", cache.Options{
-		DefaultTransform: snapshot.Slim,
+		DefaultTransform: state.Slim,
 		ByObject: map[client.Object]cache.ByObject{
 			&storagev1alpha1.DPUVolumeAttachment{}: {Namespaces: map[string]cache.Config{o.namespace: {}}},
 		},
@@ -44,7 +44,7 @@ func (o *options) manager() (ctrl.Manager, error) {
 
 // setUp joins the index, its watches and the server in the manager.
 func (o *options) setUp(ctx context.Context, mgr ctrl.Manager) error {
-	store := snapshot.New(o.driver, clock.RealClock{})
+	store := state.New(o.driver, clock.RealClock{})
 	if err := store.Follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}

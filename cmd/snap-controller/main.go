@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster/attachment"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster/policy"
@@ -31,7 +31,7 @@ const lease = "snap-controller.nvidia.com"
 
 func main() {
 	var flags kube.Flags
-	var logs obs.LogFlags
+	var logs daemon.LogFlags
 	var kubeconfig, namespace string
 	fs := pflag.CommandLine
 	flags.Bind(fs)

@@ -25,7 +25,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/obs"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -90,7 +90,7 @@ func (b *bed) run(config []byte) {
 		b.t.Fatal(err)
 	}
 	var o options
-	var logs obs.LogFlags
+	var logs daemon.LogFlags
 	ctrl.SetLogger(logs.Logger())
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.bind(fs)

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/version"
 	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
 	"github.com/moor-storage/moor/pkg/node/heartbeat"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -33,7 +33,7 @@ func (o *options) beat(ctx context.Context, dpu *dpuView) error {
 		return fmt.Errorf("connect to the host cluster: %w", err)
 	}
 	heart := heartbeat.Host(heartbeat.Options{
-		Client: c, Live: c, Name: o.node.id, Version: version.Version, Period: o.node.beatEvery, Seen: dpu.see,
+		Client: c, Live: c, Name: o.node.id, Version: daemon.Version, Period: o.node.beatEvery, Seen: dpu.see,
 	}, func(context.Context) (moorv1alpha1.HostState, error) {
 		max := o.node.maxVolumes
 		if max == 0 {

@@ -15,10 +15,9 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/csiserver"
-	"github.com/moor-storage/moor/internal/obs"
-	"github.com/moor-storage/moor/internal/version"
+	"github.com/moor-storage/moor/internal/daemon"
 	controllercsi "github.com/moor-storage/moor/pkg/controller/csi"
+	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/pkg/provisioner/metered"
@@ -42,14 +41,14 @@ func (o *options) runController(ctx context.Context) error {
 	if o.attach == dpf.AttachNode {
 		platform.Attachments = nil // the service then offers no publish
 	}
-	go func() { cancel(obs.Serve(ctx, o.metrics, metrics.Registry, nil)) }()
+	go func() { cancel(daemon.Serve(ctx, o.metrics, metrics.Registry, nil)) }()
 	controller := controllercsi.Options{
 		Platform: platform, NodeExpands: true, Places: o.topology,
 		Parameters: controllercsi.DPFParameters, BlockOnly: true, Shares: dpf.SharesFilesystem,
 	}
 	server := controllercsi.New(controller)
 	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {
-		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, nil, controllercsi.PluginCapabilities(controller)...))
+		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, daemon.Version, nil, controllercsi.PluginCapabilities(controller)...))
 		csispec.RegisterControllerServer(s, server)
 		csispec.RegisterGroupControllerServer(s, server)
 	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})

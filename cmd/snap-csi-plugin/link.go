@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 
-	"github.com/moor-storage/moor/pkg/node/liveness"
+	"github.com/moor-storage/moor/pkg/node/hostprobe"
 )
 
 // answerDPU answers the DPU on the link between the two, so that it knows this
 // host to be alive, until ctx ends.
 func (n *nodeOptions) answerDPU(ctx context.Context) error {
-	return liveness.Serve(ctx, n.linkAddress)
+	return hostprobe.Serve(ctx, n.linkAddress)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 )
 
@@ -37,7 +37,7 @@ type options struct {
 
 func main() {
 	var o options
-	var logs obs.LogFlags
+	var logs daemon.LogFlags
 	o.bind(pflag.CommandLine)
 	logs.Bind(pflag.CommandLine)
 	pflag.Parse()

@@ -15,10 +15,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/hostdev"
-	"github.com/moor-storage/moor/internal/obs"
-	"github.com/moor-storage/moor/internal/version"
+	"github.com/moor-storage/moor/pkg/csiserver"
 	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
 	"github.com/moor-storage/moor/pkg/node/registrar"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -90,7 +89,7 @@ func (o *options) runNode(ctx context.Context) error {
 	if o.node.linkAddress != "" {
 		go func() { cancel(o.node.answerDPU(ctx)) }()
 	}
-	go func() { cancel(obs.Serve(ctx, o.metrics, metrics.Registry, nil)) }()
+	go func() { cancel(daemon.Serve(ctx, o.metrics, metrics.Registry, nil)) }()
 	if o.node.registry != "" {
 		go func() { cancel(o.register(ctx, dpu)) }()
 	}
@@ -103,7 +102,7 @@ func (o *options) runNode(ctx context.Context) error {
 		services = append(services, csispec.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS, csispec.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS)
 	}
 	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {
-		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Version, nil, services...))
+		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, daemon.Version, nil, services...))
 		csispec.RegisterNodeServer(s, server)
 	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})
 	return ended(ctx, err)

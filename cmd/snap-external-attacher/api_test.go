@@ -30,9 +30,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/csiserver"
 	"github.com/moor-storage/moor/internal/kube"
 	controllercsi "github.com/moor-storage/moor/pkg/controller/csi"
+	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
 )

@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/pkg/controller/attacher"
 )
 
@@ -32,7 +32,7 @@ type options struct {
 
 func main() {
 	var o options
-	var logs obs.LogFlags
+	var logs daemon.LogFlags
 	o.bind(pflag.CommandLine)
 	logs.Bind(pflag.CommandLine)
 	pflag.Parse()

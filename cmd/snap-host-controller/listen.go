@@ -8,16 +8,16 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/moor-storage/moor/internal/liveness"
-	"github.com/moor-storage/moor/pkg/controller/fence"
-	"github.com/moor-storage/moor/pkg/controller/hostsync"
+	"github.com/moor-storage/moor/pkg/controller/failover"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster"
+	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
 // listen hears the kubelets, and itself in both clusters.
-func listen(mgr ctrl.Manager, c hostsync.Clusters, observer *liveness.Observer) error {
-	for _, ear := range []*fence.Ear{
-		{Cluster: liveness.HostCluster, Cache: mgr.GetCache(), Client: c.Host, Namespace: c.Namespace},
-		{Cluster: liveness.DPUCluster, Cache: c.DPUCluster.GetCache(), Client: c.DPU, Namespace: c.TargetNamespace},
+func listen(mgr ctrl.Manager, c hostcluster.Clusters, observer *nodehealth.Observer) error {
+	for _, ear := range []*failover.Ear{
+		{Cluster: nodehealth.HostCluster, Cache: mgr.GetCache(), Client: c.Host, Namespace: c.Namespace},
+		{Cluster: nodehealth.DPUCluster, Cache: c.DPUCluster.GetCache(), Client: c.DPU, Namespace: c.TargetNamespace},
 	} {
 		ear.Observer, ear.Clock = observer, clock.RealClock{}
 		if err := mgr.Add(ear); err != nil {
@@ -29,7 +29,7 @@ func listen(mgr ctrl.Manager, c hostsync.Clusters, observer *liveness.Observer) 
 
 // leases watches our own echo in a namespace, and all of the others.
 func leases(namespace string, all ...string) cache.ByObject {
-	echo := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", fence.EchoName)}
+	echo := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", failover.EchoName)}
 	out := cache.ByObject{Namespaces: map[string]cache.Config{namespace: echo}}
 	for _, n := range all {
 		out.Namespaces[n] = cache.Config{}

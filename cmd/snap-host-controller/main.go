@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/liveness"
-	"github.com/moor-storage/moor/internal/obs"
-	"github.com/moor-storage/moor/pkg/controller/fence"
+	"github.com/moor-storage/moor/pkg/controller/failover"
+	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 )
 
@@ -34,7 +34,7 @@ type options struct {
 	driver           string
 	heartbeatTimeout time.Duration
 	silenceTimeout   time.Duration
-	budget           fence.Budget
+	budget           failover.Budget
 }
 
 // gcPercent halves the room that the collector leaves to garbage: the caches of
@@ -44,7 +44,7 @@ const gcPercent = 50
 func main() {
 	debug.SetGCPercent(gcPercent)
 	var o options
-	var logs obs.LogFlags
+	var logs daemon.LogFlags
 	fs := pflag.CommandLine
 	o.flags.Bind(fs)
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the host cluster; empty: the pod's own account")
@@ -55,10 +55,10 @@ func main() {
 	o.attach = dpf.AttachController
 	fs.Var(&o.attach, "attach-mode", "who asks for a volume on a node: Controller or Node; as in snap-csi-plugin. With Node, what a node asks for is granted while a pod there uses it; with Controller, never")
 	fs.StringVar(&o.driver, "driver-name", "csi.snap.nvidia.com", "CSI driver whose pods use the volumes, and are released when their host fails over")
-	fs.DurationVar(&o.heartbeatTimeout, "heartbeat-timeout", liveness.DefaultTimeout, "how long a heartbeat counts; more than two periods of the senders")
-	fs.DurationVar(&o.silenceTimeout, "silence-timeout", liveness.DefaultSilence, "when kubelet, host plugin and DPU are taken for dead if all three are silent; more than one period of the senders")
-	fs.IntVar(&o.budget.PerMinute, "failover-budget", fence.DefaultBudget.PerMinute, "hosts that may begin to fail over within a minute; 0: none")
-	fs.IntVar(&o.budget.PerZone, "failover-zone-budget", fence.DefaultBudget.PerZone, "the same, of one zone (topology.kubernetes.io/zone)")
+	fs.DurationVar(&o.heartbeatTimeout, "heartbeat-timeout", nodehealth.DefaultTimeout, "how long a heartbeat counts; more than two periods of the senders")
+	fs.DurationVar(&o.silenceTimeout, "silence-timeout", nodehealth.DefaultSilence, "when kubelet, host plugin and DPU are taken for dead if all three are silent; more than one period of the senders")
+	fs.IntVar(&o.budget.PerMinute, "failover-budget", failover.DefaultBudget.PerMinute, "hosts that may begin to fail over within a minute; 0: none")
+	fs.IntVar(&o.budget.PerZone, "failover-zone-budget", failover.DefaultBudget.PerZone, "the same, of one zone (topology.kubernetes.io/zone)")
 	logs.Bind(fs)
 	pflag.Parse()
 	ctrl.SetLogger(logs.Logger())
@@ -75,8 +75,8 @@ func (o options) run(ctx context.Context) error {
 	if o.heartbeatTimeout < time.Second {
 		return fmt.Errorf("--heartbeat-timeout is %s: at least 1s is needed", o.heartbeatTimeout)
 	}
-	if o.silenceTimeout < fence.LeastSilence || o.silenceTimeout > o.heartbeatTimeout {
-		return fmt.Errorf("--silence-timeout is %s: %s to --heartbeat-timeout (%s) is possible", o.silenceTimeout, fence.LeastSilence, o.heartbeatTimeout)
+	if o.silenceTimeout < failover.LeastSilence || o.silenceTimeout > o.heartbeatTimeout {
+		return fmt.Errorf("--silence-timeout is %s: %s to --heartbeat-timeout (%s) is possible", o.silenceTimeout, failover.LeastSilence, o.heartbeatTimeout)
 	}
 	if o.dpuKubeconfig == "" {
 		return fmt.Errorf("--dpu-cluster-kubeconfig is required: it names the file with the credentials of the DPU cluster")

@@ -18,20 +18,19 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/liveness"
 	"github.com/moor-storage/moor/internal/podvolume"
-	"github.com/moor-storage/moor/pkg/controller/drivernode"
-	"github.com/moor-storage/moor/pkg/controller/fence"
-	"github.com/moor-storage/moor/pkg/controller/hostsync"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/attachment"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/event"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/node"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/policy"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/snapshot"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/story"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/vendor"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/volume"
-	"github.com/moor-storage/moor/pkg/controller/wake"
+	"github.com/moor-storage/moor/pkg/controller/failover"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/events"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/node"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/policy"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/snapshot"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/vendor"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/volume"
+	"github.com/moor-storage/moor/pkg/controller/nodelifecycle"
+	"github.com/moor-storage/moor/pkg/controller/podresync"
+	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 )
 
@@ -39,8 +38,8 @@ import (
 const lease = "snap-host-controller.dpu.nvidia.com"
 
 // connect builds the manager over the host cluster and, in it, the DPU cluster.
-func (o options) connect() (ctrl.Manager, hostsync.Clusters, error) {
-	none := hostsync.Clusters{}
+func (o options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
+	none := hostcluster.Clusters{}
 	hostConfig, err := o.flags.Config(o.kubeconfig)
 	if err != nil {
 		return nil, none, fmt.Errorf("host cluster: %w", err)
@@ -60,14 +59,14 @@ func (o options) connect() (ctrl.Manager, hostsync.Clusters, error) {
 	hostCache := namespaced(o.namespace)
 	events := map[string]cache.Config{o.namespace: {FieldSelector: about("DPUVolume")}}
 	if o.attach != dpf.AttachNode {
-		events[cache.AllNamespaces] = cache.Config{FieldSelector: wake.Complaints()}
+		events[cache.AllNamespaces] = cache.Config{FieldSelector: podresync.Complaints()}
 	}
 	hostCache.ByObject = map[client.Object]cache.ByObject{
 		&corev1.Event{}:         {Namespaces: events},
 		&coordinationv1.Lease{}: leases(o.namespace, corev1.NamespaceNodeLease),
 	}
 	maps.Copy(hostCache.ByObject, attachment.CacheUsers())
-	maps.Copy(hostCache.ByObject, wake.CacheClaims())
+	maps.Copy(hostCache.ByObject, podresync.CacheClaims())
 	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, lease, hostCache)
 	if err != nil {
 		return nil, none, err
@@ -87,7 +86,7 @@ func (o options) connect() (ctrl.Manager, hostsync.Clusters, error) {
 	if err := mgr.Add(dpu); err != nil {
 		return nil, none, fmt.Errorf("start with the DPU cluster: %w", err)
 	}
-	return mgr, hostsync.Clusters{
+	return mgr, hostcluster.Clusters{
 		Host: mgr.GetClient(), DPU: dpu.GetClient(), DPULive: dpu.GetAPIReader(), DPUCluster: dpu,
 		DPUClusterName: o.dpuClusterName, Namespace: o.namespace, TargetNamespace: o.targetNamespace,
 	}, nil
@@ -106,9 +105,9 @@ func about(kind string) fields.Selector {
 }
 
 // setUp registers indexes and reconcilers.
-func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Clusters) error {
+func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clusters) error {
 	for _, index := range []func(context.Context, client.FieldIndexer) error{
-		vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, node.Index, fence.Index, wake.Index, podvolume.Index,
+		vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, node.Index, failover.Index, podresync.Index, podvolume.Index,
 	} {
 		if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err
@@ -118,7 +117,7 @@ func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Cluster
 	recorder := mgr.GetEventRecorderFor("snap-host-controller")
 	users := &attachment.Users{Host: c.Host, HostLive: mgr.GetAPIReader(), Driver: o.driver}
 	nodesAsk := o.attach == dpf.AttachNode
-	observer := liveness.New(clock.RealClock{}, o.heartbeatTimeout, o.silenceTimeout)
+	observer := nodehealth.New(clock.RealClock{}, o.heartbeatTimeout, o.silenceTimeout)
 	reconcilers := []interface{ SetupWithManager(ctrl.Manager) error }{
 		&vendor.Reconciler{Clusters: c},
 		&policy.Reconciler{Clusters: c},
@@ -126,22 +125,22 @@ func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostsync.Cluster
 		&snapshot.Reconciler{Clusters: c},
 		&attachment.Reconciler{Clusters: c, Users: users, NodesAsk: nodesAsk, Recorder: recorder},
 		&node.Reconciler{Clusters: c},
-		&event.Reconciler{Clusters: c},
-		&story.Reconciler{Host: c.Host, Driver: o.driver},
-		&drivernode.Reconciler{
+		&events.ProvisioningReconciler{Clusters: c},
+		&events.FailoverReconciler{Host: c.Host, Driver: o.driver},
+		&nodelifecycle.Reconciler{
 			Host: c.Host, Live: mgr.GetAPIReader(), DPU: c.DPU, DPUCluster: c.DPUCluster,
 			Namespace: c.Namespace, Observer: observer, Recorder: recorder,
 		},
-		&fence.Reconciler{
+		&failover.Reconciler{
 			DPU: c.DPU, Live: c.DPULive, Cluster: c.DPUCluster, Clock: clock.RealClock{},
 			HostLive: mgr.GetAPIReader(), TargetNamespace: c.TargetNamespace, Recorder: recorder,
 		},
-		&fence.Failover{
+		&failover.Failover{
 			Host: c.Host, HostLive: mgr.GetAPIReader(), DPU: c.DPU, DPULive: c.DPULive, DPUCluster: c.DPUCluster,
 			Namespace: c.Namespace, TargetNamespace: c.TargetNamespace, Driver: o.driver,
 			Observer: observer, Clock: clock.RealClock{}, Recorder: recorder, Budget: o.budget,
 		},
-		&wake.Reconciler{
+		&podresync.Reconciler{
 			Host: c.Host, NodesAsk: nodesAsk, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder,
 		},
 	}

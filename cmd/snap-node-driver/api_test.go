@@ -27,10 +27,10 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/snapemu"
 	"github.com/moor-storage/moor/internal/snaprpc"
-	"github.com/moor-storage/moor/internal/vendorplugin"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/vendorplugin"
+	"github.com/moor-storage/moor/reference/snapemulator"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -114,7 +114,7 @@ func (w *world) startServer() {
 
 func (w *world) startSNAP() {
 	w.t.Helper()
-	e, err := snapemu.New(snapemu.Options{Name: node, Socket: w.snapSocket(), VFs: 4, Log: logr.Discard()})
+	e, err := snapemulator.New(snapemulator.Options{Name: node, Socket: w.snapSocket(), VFs: 4, Log: logr.Discard()})
 	w.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -17,7 +17,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/watchdog"
 	"github.com/moor-storage/moor/pkg/node/dpu"
-	"github.com/moor-storage/moor/pkg/node/lease"
+	"github.com/moor-storage/moor/pkg/node/selffence"
 )
 
 // beatsPerLease is how many beats have to fit into a lease: one that is lost
@@ -58,20 +58,20 @@ const ownTimeout = 5 * time.Second
 
 // keeper returns what keeps the lease; nil if none is given and nobody before
 // this process has given one. Where that cannot be told, one may have.
-func (l *leaseFlags) keeper(ctx context.Context, live client.Reader, node string, driver func() *dpu.Reconciler) *lease.Keeper {
+func (l *leaseFlags) keeper(ctx context.Context, live client.Reader, node string, driver func() *dpu.Reconciler) *selffence.Keeper {
 	if l.watchdog == "" && !promised(ctx, live, node) {
 		return nil
 	}
-	o := lease.Options{
+	o := selffence.Options{
 		Duration: l.duration, Drain: l.drain, Timeout: l.timeout, Now: bootTime,
 		Shown:    func(ctx context.Context) (bool, error) { return driver().Shown(ctx) },
 		Withdraw: func(ctx context.Context) error { return driver().WithdrawAll(ctx) },
 		Changed:  func() { driver().LeaseChanged() },
 	}
 	if l.watchdog != "" {
-		o.Open = func() (lease.Watchdog, error) { return watchdog.Open(l.watchdog, l.timeout) }
+		o.Open = func() (selffence.Watchdog, error) { return watchdog.Open(l.watchdog, l.timeout) }
 	}
-	return lease.New(o)
+	return selffence.New(o)
 }
 
 // promised reports whether a lease of this DPU stands in its object.
@@ -89,7 +89,7 @@ func promised(ctx context.Context, live client.Reader, node string) bool {
 
 // keep does work while the lease is kept. The lease is kept longer than the work:
 // what is done in its last seconds may show a volume.
-func keep(ctx context.Context, k *lease.Keeper, work func(context.Context) error) error {
+func keep(ctx context.Context, k *selffence.Keeper, work func(context.Context) error) error {
 	if k == nil {
 		return work(ctx)
 	}

@@ -18,7 +18,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/unixsocket"
-	"github.com/moor-storage/moor/internal/watchdog"
+	"github.com/moor-storage/moor/reference/softdog"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -41,7 +41,7 @@ func TestLeaseOnAServer(t *testing.T) {
 	listener, err := unixsocket.Listen(socket)
 	w.must(err)
 	var resets atomic.Int32
-	dog := &watchdog.StandIn{Reset: func() { resets.Add(1) }}
+	dog := &softdog.Server{Reset: func() { resets.Add(1) }}
 	w.inBackground("watchdog", func(ctx context.Context) error { dog.Serve(ctx, listener); return nil })
 	w.startDriver("--watchdog="+socket, "--watchdog-timeout=60s", "--lease-duration=4s", "--lease-drain=1s")
 

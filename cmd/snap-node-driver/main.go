@@ -10,12 +10,12 @@ import (
 	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/moor-storage/moor/internal/obs"
+	"github.com/moor-storage/moor/internal/daemon"
 )
 
 func main() {
 	var o options
-	var logs obs.LogFlags
+	var logs daemon.LogFlags
 	o.bind(pflag.CommandLine)
 	logs.Bind(pflag.CommandLine)
 	pflag.Parse()

@@ -15,16 +15,16 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/snaprpc"
-	"github.com/moor-storage/moor/internal/vendorplugin"
-	"github.com/moor-storage/moor/internal/version"
 	"github.com/moor-storage/moor/pkg/node/dpu"
 	"github.com/moor-storage/moor/pkg/node/heartbeat"
-	"github.com/moor-storage/moor/pkg/node/lease"
 	"github.com/moor-storage/moor/pkg/node/plugins"
+	"github.com/moor-storage/moor/pkg/node/selffence"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/snap"
+	"github.com/moor-storage/moor/pkg/vendorplugin"
 )
 
 const (
@@ -138,9 +138,9 @@ func (o *options) run(ctx context.Context) error {
 }
 
 // heart beats, and renews the lease with each beat, if there is one.
-func (o *options) heart(mgr ctrl.Manager, r *dpu.Reconciler, keeper *lease.Keeper) *heartbeat.Heart {
+func (o *options) heart(mgr ctrl.Manager, r *dpu.Reconciler, keeper *selffence.Keeper) *heartbeat.Heart {
 	beat := heartbeat.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Name: o.node, Version: version.Version, Period: o.beat, Changed: r.Changes(),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Name: o.node, Version: daemon.Version, Period: o.beat, Changed: r.Changes(),
 	}
 	if keeper == nil {
 		return heartbeat.DPU(beat, r.State)
@@ -177,7 +177,7 @@ func (o *options) discovery(clients *vendorplugin.Clients, changed func()) *plug
 	})
 }
 
-func (o *options) reconciler(mgr ctrl.Manager, discovered *plugins.Registry, keeper *lease.Keeper) *dpu.Reconciler {
+func (o *options) reconciler(mgr ctrl.Manager, discovered *plugins.Registry, keeper *selffence.Keeper) *dpu.Reconciler {
 	var r *dpu.Reconciler
 	openService := func(socket string) provisioner.DPU {
 		return snap.New(snaprpc.New(socket, o.timeout), snap.Options{

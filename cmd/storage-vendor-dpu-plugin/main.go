@@ -18,14 +18,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/hostdev"
-	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/internal/snaprpc"
-	"github.com/moor-storage/moor/internal/vendorplugin"
-	"github.com/moor-storage/moor/internal/version"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/metered"
 	"github.com/moor-storage/moor/pkg/provisioner/remote"
+	"github.com/moor-storage/moor/pkg/vendorplugin"
 )
 
 // options are the flags.
@@ -40,7 +39,7 @@ type options struct {
 
 func main() {
 	o := options{mounts: remote.KernelMounts{Runner: hostdev.Commands{}}}
-	var logs obs.LogFlags
+	var logs daemon.LogFlags
 	o.bind(pflag.CommandLine)
 	logs.Bind(pflag.CommandLine)
 	pflag.Parse()
@@ -81,13 +80,13 @@ func (o *options) run(ctx context.Context) error {
 	}
 	ready := func() error { _, err := snap.BdevGetBdevs(ctx, ""); return err }
 	server := vendorplugin.NewServer(vendorplugin.Options{
-		Name: "storage.dpu." + o.pluginName + ".com", Version: version.Version, Provider: o.provider, Capabilities: can,
+		Name: "storage.dpu." + o.pluginName + ".com", Version: daemon.Version, Provider: o.provider, Capabilities: can,
 		Host: recorder.Platform(o.kind, provisioner.Platform{Host: host}).Host,
 		// SNAP may start after the plugin: until then the plugin is starting.
 		Ready:   func(context.Context) (bool, error) { return ready() == nil, nil },
 		Timeout: o.timeout, Logger: ctrl.Log,
 	})
-	return obs.Beside(ctx, o.metrics, metrics.Registry, ready, func(ctx context.Context) error { return server.Serve(ctx, socket) })
+	return daemon.Beside(ctx, o.metrics, metrics.Registry, ready, func(ctx context.Context) error { return server.Serve(ctx, socket) })
 }
 
 // host returns what makes the devices, and what it can do.

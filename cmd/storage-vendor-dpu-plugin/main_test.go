@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/moor-storage/moor/internal/snapemu"
-	"github.com/moor-storage/moor/internal/snapemu/snapemutest"
-	"github.com/moor-storage/moor/internal/vendorplugin"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/remote"
+	"github.com/moor-storage/moor/pkg/vendorplugin"
+	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/snapemulator/snapemulatortest"
 )
 
 // run starts the command with the flags and ends it with the test.
@@ -41,7 +41,7 @@ func run(t *testing.T, mounts remote.Mounts, args ...string) {
 // site is a DPU with its SNAP service and a directory of plugins.
 type site struct {
 	root, fabric string
-	snap         *snapemutest.Service
+	snap         *snapemulatortest.Service
 	mounts       table
 }
 
@@ -53,7 +53,7 @@ func newSite(t *testing.T) *site {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	s := &site{root: root, fabric: t.TempDir()}
-	s.snap = snapemutest.Start(t, snapemu.Options{FabricDir: s.fabric, Hotplug: snapemu.Hotplug{Slots: 2}})
+	s.snap = snapemulatortest.Start(t, snapemulator.Options{FabricDir: s.fabric, Hotplug: snapemulator.Hotplug{Slots: 2}})
 	return s
 }
 

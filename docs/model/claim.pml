@@ -198,7 +198,7 @@ idle:
 	fi
 }
 
-/* ---- pkg/controller/hostsync/attachment: grant.go ---- */
+/* ---- pkg/controller/hostcluster/attachment: grant.go ---- */
 
 proctype hostsync(bit d) {
 	byte ep;
@@ -236,7 +236,7 @@ promote:	/* a merge patch, by name */
 	fi
 }
 
-/* ---- pkg/controller/fence: Reconciler (decide.go) ---- */
+/* ---- pkg/controller/failover: Reconciler (decide.go) ---- */
 
 /* The node driver has let go; or, while the vendor's plugin keeps it from that,
    it has retired every epoch that the attachment ever had. */
@@ -301,7 +301,7 @@ idle:
 	fi
 }
 
-/* ---- pkg/controller/fence: Failover (act.go, receipt.go) ---- */
+/* ---- pkg/controller/failover: Failover (act.go, receipt.go) ---- */
 
 proctype failover() {
 	bit b;

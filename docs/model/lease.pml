@@ -25,7 +25,7 @@
 #define GRANTED 0
 #define FENCING 1
 #define FREE 2		/* and so another DPU writes */
-/* pkg/node/lease/decide.go */
+/* pkg/node/selffence/decide.go */
 #define UNKNOWN 0
 #define UNBOUND 1
 #define HELD 2		/* 'bound' there */
@@ -242,7 +242,7 @@ idle:
 	fi
 }
 
-/* pkg/controller/fence/lease.go */
+/* pkg/controller/failover/lease.go */
 active proctype fence() {
 	do
 	/* the watch, at last */

@@ -11,44 +11,44 @@ import (
 
 const module = "github.com/moor-storage/moor/"
 
-// The floors, from the ground up.
+// The layers, from the bottom up.
 const (
-	words      = iota // types and generated code only
-	tools             // no decision of ours
-	ideas             // what a platform can do; no I/O
+	api        = iota // types and generated code only
+	tools             // no decision of Moor's
+	core              // what a platform can do, and pure decisions; no I/O
 	mechanisms        // how each platform does it
 	actors            // decide and act
-	wiring            // flags, config, clients, run
-	bed               // the test bed and the tests on it
+	programs          // flags, config, clients, run
+	reference         // the emulated SNAP service and the reference vendor
+	tests             // the test bed and the tests on it
 )
 
-// rooms places every package on a floor; the longest prefix counts. A room is
-// a prefix: packages inside one room may import one another.
-var rooms = map[string]int{
-	"api/storage/v1alpha1": words, "api/moor/v1alpha1": words, "api/plugin/v1": words,
-	"internal/kube": tools, "internal/obs": tools, "internal/keylock": tools, "internal/snaprpc": tools,
-	"internal/hostdev": tools, "internal/version": tools, "internal/archtest": tools,
-	"internal/mediumlog": tools, "internal/blocktarget": tools, "internal/liveness": tools,
-	"internal/podvolume": tools, "internal/unixsocket": tools, "internal/watchdog": tools,
-	"pkg/provisioner":     ideas,
-	"pkg/placement":       ideas,
-	"pkg/provisioner/dpf": mechanisms, "pkg/provisioner/snap": mechanisms, "pkg/provisioner/local": mechanisms,
-	"pkg/provisioner/metered": mechanisms, "pkg/provisioner/provisionertest": mechanisms, "pkg/provisioner/remote": mechanisms,
-	"internal/csiserver": mechanisms, "internal/vendorplugin": mechanisms, "internal/snapemu": mechanisms,
-	"pkg/controller/csi": actors, "pkg/controller/hostsync": actors, "pkg/controller/fence": actors, "pkg/controller/replica": actors,
-	"pkg/controller/dpucluster": actors, "pkg/controller/attacher": actors, "pkg/controller/drivernode": actors, "pkg/controller/wake": actors,
-	"pkg/node/csi": actors, "pkg/node/dpu": actors, "pkg/node/heartbeat": actors, "pkg/node/liveness": actors, "pkg/node/registrar": actors,
-	"pkg/node/plugins": actors, "pkg/node/guest": actors, "pkg/node/lease": actors,
-	"pkg/scheduler": actors, "internal/csictl": actors,
-	"cmd":             wiring,
-	"hack/kube/pause": wiring,
-	"test":            bed,
+// layers places every package in a layer; the longest prefix counts. Packages
+// under the same prefix may import one another.
+var layers = map[string]int{
+	"api/storage/v1alpha1": api, "api/moor/v1alpha1": api, "api/plugin/v1": api,
+	"internal/kube": tools, "internal/daemon": tools, "internal/keylock": tools, "internal/snaprpc": tools,
+	"internal/hostdev": tools, "internal/archtest": tools, "internal/podvolume": tools,
+	"internal/unixsocket": tools, "internal/watchdog": tools,
+	"pkg/provisioner": core, "pkg/placement": core, "pkg/writer": core,
+	"pkg/provisioner/dpf": mechanisms, "pkg/provisioner/snap": mechanisms, "pkg/provisioner/remote": mechanisms,
+	"pkg/provisioner/metered": mechanisms, "pkg/provisioner/provisionertest": mechanisms,
+	"pkg/csiserver": mechanisms, "pkg/vendorplugin": mechanisms, "pkg/nodehealth": mechanisms,
+	"pkg/controller/csi": actors, "pkg/controller/hostcluster": actors, "pkg/controller/failover": actors,
+	"pkg/controller/replica": actors, "pkg/controller/dpucluster": actors, "pkg/controller/attacher": actors,
+	"pkg/controller/nodelifecycle": actors, "pkg/controller/podresync": actors,
+	"pkg/node/csi": actors, "pkg/node/dpu": actors, "pkg/node/heartbeat": actors, "pkg/node/hostprobe": actors,
+	"pkg/node/registrar": actors, "pkg/node/plugins": actors, "pkg/node/zerotrust": actors, "pkg/node/selffence": actors,
+	"pkg/scheduler":   actors,
+	"cmd":             programs,
+	"hack/kube/pause": programs,
+	"reference":       reference,
+	"test":            tests,
 }
 
-// sideways are the arrows within a floor that are allowed, with the reason.
+// sideways are the imports within a layer that are allowed, with the reason.
 var sideways = map[string]string{
-	"internal/vendorplugin > pkg/provisioner/provisionertest": "its tests hold the server to the contract suite",
-	"cmd > test": "moor-dev is the command of the test bed",
+	"pkg/vendorplugin > pkg/provisioner/provisionertest": "its tests hold the server to the contract suite",
 }
 
 type pkg struct {
@@ -58,14 +58,14 @@ type pkg struct {
 
 func TestImportsGoDown(t *testing.T) {
 	for _, p := range list(t) {
-		from, floor, ok := room(p.ImportPath)
+		from, layer, ok := layerOf(p.ImportPath)
 		if !ok {
-			t.Errorf("%s has no room: add it to the table of rooms", p.ImportPath)
+			t.Errorf("%s has no layer: add it to the table of layers", p.ImportPath)
 			continue
 		}
 		for _, i := range p.Imports {
-			to, lower, ok := room(i)
-			if !ok || from == to || lower < floor || sideways[from+" > "+to] != "" {
+			to, lower, ok := layerOf(i)
+			if !ok || from == to || lower < layer || sideways[from+" > "+to] != "" {
 				continue
 			}
 			t.Errorf("%s (%s) imports %s (%s): an import goes down, never up or sideways", p.ImportPath, from, i, to)
@@ -73,18 +73,18 @@ func TestImportsGoDown(t *testing.T) {
 	}
 }
 
-// room is the longest prefix of the table that holds the package.
-func room(path string) (name string, floor int, ok bool) {
+// layerOf is the longest prefix of the table that holds the package, and its layer.
+func layerOf(path string) (name string, layer int, ok bool) {
 	rest, ours := strings.CutPrefix(path, module)
 	if !ours {
 		return "", 0, false
 	}
-	for prefix, f := range rooms {
+	for prefix, l := range layers {
 		if (rest == prefix || strings.HasPrefix(rest, prefix+"/")) && len(prefix) > len(name) {
-			name, floor, ok = prefix, f, true
+			name, layer, ok = prefix, l, true
 		}
 	}
-	return name, floor, ok
+	return name, layer, ok
 }
 
 func list(t *testing.T) []pkg {

@@ -5,7 +5,7 @@
 //
 // Everything lies under Roots, so that tests and the emulated DPU use trees of
 // their own. It holds no state and decides nothing about volumes; its errors
-// are the sentinels in errors.go. Floor 1.
+// are the sentinels in errors.go.
 //
 // The rule that may never break: a device that holds anything which this
 // package did not itself write is never formatted.

@@ -2,7 +2,7 @@
 // and nobody queues for it.
 //
 // A second caller is told at once that the key is taken, so that it can
-// answer "repeat later" and hold no goroutine. Floor 1: no decision of ours.
+// answer "repeat later" and hold no goroutine.
 package keylock
 
 import "sync"

@@ -1,5 +1,5 @@
 // Package podvolume knows how Kubernetes ties a pod to a volume: pod, claim,
-// PersistentVolume, volume handle. Floor 1: no decision of ours.
+// PersistentVolume, volume handle.
 package podvolume
 
 import (

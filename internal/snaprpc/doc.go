@@ -7,6 +7,4 @@
 // Every call has a connection of its own and one request in flight: SNAP's
 // other clients drop unread bytes between calls, so a late answer to an earlier
 // request can never be taken for the answer to this one.
-//
-// Floor 1: imports nothing of the project.
 package snaprpc

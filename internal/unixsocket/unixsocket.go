@@ -1,6 +1,5 @@
 // Package unixsocket owns one idea: how a server takes a unix socket's path,
-// also from a server that died, and never from one that lives. Floor 1: no
-// decision of ours.
+// also from a server that died, and never from one that lives.
 package unixsocket
 
 import (

@@ -1,7 +1,6 @@
 // Package watchdog feeds the watchdog of a machine, which resets it when it is
 // not fed for its timeout: Linux's watchdog device, by the interface of
 // Documentation/watchdog/watchdog-api.rst, or the stand-in of the test bed.
-// Floor 1: no decision of ours.
 package watchdog
 
 import (

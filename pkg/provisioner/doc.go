@@ -11,6 +11,4 @@
 // every verb is idempotent; removing what is gone is success; an error is final
 // unless it wraps ErrBusy, ErrUnavailable or a context error, in which case the
 // effect is uncertain and the same call may be repeated.
-//
-// Floor 2: values and faces only; no client, no I/O, standard library only.
 package provisioner

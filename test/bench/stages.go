@@ -10,7 +10,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/pkg/controller/fence"
+	"github.com/moor-storage/moor/pkg/controller/failover"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -61,7 +61,7 @@ func (b *bench) watchStages(ctx context.Context, h *harbour, host string) (*stag
 		return n.Status.DPU != nil && n.Status.DPU.Host != nil && !n.Status.DPU.Host.Alive
 	})
 	hops[hopDecided] = storageNode(func(n *moorv1alpha1.DPUStorageNode) bool {
-		return meta.IsStatusConditionTrue(n.Status.Conditions, fence.ConditionFailover)
+		return meta.IsStatusConditionTrue(n.Status.Conditions, failover.ConditionFailover)
 	})
 	hops[hopReceipt] = kit.Hop{Where: b.clients.DPU, Kind: &moorv1alpha1.WriterClaimList{}, Seen: func(o client.Object) bool {
 		c, ok := o.(*moorv1alpha1.WriterClaim)

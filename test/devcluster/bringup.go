@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -94,11 +95,12 @@ func (c *Cluster) buildCommands(ctx context.Context, log *reporter) error {
 	if err := os.MkdirAll(c.meta.BinDir, 0o755); err != nil {
 		return fmt.Errorf("make the directory of Moor's programs: %w", err)
 	}
-	what := "./cmd/..."
+	what := []string{"./cmd/...", "./reference/cmd/...", "./test/cmd/..."}
 	if c.meta.Options.Bare {
-		what = "./cmd/moor-dev"
+		what = []string{"./test/cmd/moor-dev"}
 	}
-	err = kubebuild.Go(ctx, c.meta.Root, what, log, "build", "-trimpath", "-buildvcs=false", "-o", c.meta.BinDir+"/", what)
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-o", c.meta.BinDir + "/"}, what...)
+	err = kubebuild.Go(ctx, c.meta.Root, strings.Join(what, " "), log, args...)
 	if err != nil || c.meta.Options.Bare {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/moor-storage/moor/internal/unixsocket"
-	"github.com/moor-storage/moor/internal/watchdog"
+	"github.com/moor-storage/moor/reference/softdog"
 	"github.com/moor-storage/moor/test/devcluster/layout"
 )
 
@@ -33,7 +33,7 @@ func (c *Cluster) Watchdog(ctx context.Context, machine string, failed func(erro
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	fired, ended := make(chan struct{}), make(chan struct{})
 	told := sync.OnceFunc(func() { close(fired) })
-	dog := &watchdog.StandIn{Reset: func() {
+	dog := &softdog.Server{Reset: func() {
 		if err := c.PowerOff(ctx, machine); err != nil {
 			failed(err)
 		}

@@ -70,7 +70,10 @@ var binaries = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", dir+string(filepath.Separator), "./cmd/...")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", dir+string(filepath.Separator))
+	for _, place := range programDirs {
+		build.Args = append(build.Args, "./"+place+"/...")
+	}
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%v: %w\n%s", build.Args, err, out)
@@ -93,17 +96,21 @@ func help(t *testing.T, program string, args ...string) string {
 	return string(out)
 }
 
-// programs are the directories of cmd that hold a program.
+// programDirs hold the programs: of the product, of the reference vendor and
+// emulator, and of the test bed.
+var programDirs = []string{"cmd", "reference/cmd", "test/cmd"}
+
+// programs are the names of all programs.
 func programs(t *testing.T) []string {
 	t.Helper()
-	entries, err := os.ReadDir(path("cmd"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out []string
-	for _, e := range entries {
-		if _, err := os.Stat(path("cmd", e.Name(), "main.go")); err == nil {
-			out = append(out, e.Name())
+	for _, dir := range programDirs {
+		mains, err := filepath.Glob(path(dir, "*", "main.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range mains {
+			out = append(out, filepath.Base(filepath.Dir(m)))
 		}
 	}
 	return out

@@ -3,13 +3,13 @@ package main
 // The packages whose tests have to catch what is switched off in them.
 const (
 	node     = "./pkg/node/dpu"
-	fence    = "./pkg/controller/fence"
-	sync     = "./pkg/controller/hostsync/attachment"
-	target   = "./internal/blocktarget"
-	vendor   = "./pkg/provisioner/local"
+	fence    = "./pkg/controller/failover"
+	sync     = "./pkg/controller/hostcluster/attachment"
+	target   = "./reference/blocktarget"
+	vendor   = "./reference/localvendor"
 	snapFace = "./pkg/provisioner/snap"
 	disk     = "./internal/hostdev"
-	lease    = "./pkg/node/lease"
+	lease    = "./pkg/node/selffence"
 )
 
 // The files that are edited more than once.
@@ -19,17 +19,17 @@ const (
 	nodeExpose   = "pkg/node/dpu/expose.go"
 	nodeWithdraw = "pkg/node/dpu/withdraw.go"
 	nodeLease    = "pkg/node/dpu/lease.go"
-	leaseDecide  = "pkg/node/lease/decide.go"
-	leaseKeeper  = "pkg/node/lease/keeper.go"
-	fenceLease   = "pkg/controller/fence/lease.go"
-	fenceReceipt = "pkg/controller/fence/receipt.go"
-	fenceDecide  = "pkg/controller/fence/decide.go"
-	fenceAct     = "pkg/controller/fence/act.go"
-	fenceState   = "pkg/controller/fence/classify.go"
-	syncGrant    = "pkg/controller/hostsync/attachment/grant.go"
-	syncAhead    = "pkg/controller/hostsync/attachment/ahead.go"
-	targetVolume = "internal/blocktarget/volume.go"
-	vendorTarget = "pkg/provisioner/local/target.go"
+	leaseDecide  = "pkg/node/selffence/decide.go"
+	leaseKeeper  = "pkg/node/selffence/keeper.go"
+	fenceLease   = "pkg/controller/failover/lease.go"
+	fenceReceipt = "pkg/controller/failover/receipt.go"
+	fenceDecide  = "pkg/controller/failover/decide.go"
+	fenceAct     = "pkg/controller/failover/act.go"
+	fenceState   = "pkg/controller/failover/classify.go"
+	syncGrant    = "pkg/controller/hostcluster/attachment/grant.go"
+	syncAhead    = "pkg/controller/hostcluster/attachment/ahead.go"
+	targetVolume = "reference/blocktarget/volume.go"
+	vendorTarget = "reference/localvendor/target.go"
 	diskFormat   = "internal/hostdev/format.go"
 )
 
@@ -119,7 +119,7 @@ var mutations = []mutation{
 		{fenceAct, "	receipt.Time = metav1.NewTime(clock.Now())\n", "	receipt.Time = metav1.NewTime(clock.Now())\n	claim.ResourceVersion = \"\"\n"},
 	}},
 	{name: "pods are released before the volume is free", tests: fence, edits: []edit{
-		{"pkg/controller/fence/release.go", "		if t.fails && !t.held(s.dpu()) && (", "		if t.fails && ("},
+		{"pkg/controller/failover/release.go", "		if t.fails && !t.held(s.dpu()) && (", "		if t.fails && ("},
 	}},
 
 	// A DPU that gives a lease keeps it, or is reset.
@@ -203,14 +203,14 @@ var mutations = []mutation{
 	{name: "nothing is suspicious about many deaths at once", tests: fence, edits: []edit{
 		{fenceState, "	if words := in.Crowd.sick(); words != \"\" {", "	if words := in.Crowd.sick(); words == \"-\" {"},
 	}},
-	{name: "silence counts while the observer hears nobody", tests: "./internal/liveness", edits: []edit{
-		{"internal/liveness/liveness.go", "	case silent >= o.timeout:", "	case now.Sub(from) >= o.timeout:"},
+	{name: "silence counts while the observer hears nobody", tests: "./pkg/nodehealth", edits: []edit{
+		{"pkg/nodehealth/liveness.go", "	case silent >= o.timeout:", "	case now.Sub(from) >= o.timeout:"},
 	}},
-	{name: "a standstill of all counts as silence", tests: "./internal/liveness", edits: []edit{
-		{"internal/liveness/liveness.go", "	if now.Sub(e.heard) > o.silence/2 {", "	if now.Sub(e.heard) > o.timeout {"},
+	{name: "a standstill of all counts as silence", tests: "./pkg/nodehealth", edits: []edit{
+		{"pkg/nodehealth/liveness.go", "	if now.Sub(e.heard) > o.silence/2 {", "	if now.Sub(e.heard) > o.timeout {"},
 	}},
-	{name: "one missed look is death", tests: "./pkg/node/liveness", edits: []edit{
-		{"pkg/node/liveness/decide.go", "since+Interval/2 >= limits.Timeout && o.misses >= limits.Misses", "since >= 0"},
+	{name: "one missed look is death", tests: "./pkg/node/hostprobe", edits: []edit{
+		{"pkg/node/hostprobe/decide.go", "since+Interval/2 >= limits.Timeout && o.misses >= limits.Misses", "since >= 0"},
 	}},
 
 	// The right to write is granted only if nobody holds it.
@@ -240,10 +240,10 @@ var mutations = []mutation{
 		{syncAhead, "	s.forsaken, err = r.wentAhead(ctx, s)\n", ""},
 	}},
 	{name: "it is taken back though its host has just asked", tests: sync, edits: []edit{
-		{"pkg/controller/hostsync/attachment/reconciler.go", "kube.DeleteExact(ctx", "kube.Delete(ctx"},
+		{"pkg/controller/hostcluster/attachment/reconciler.go", "kube.DeleteExact(ctx", "kube.Delete(ctx"},
 	}},
 	{name: "a replica that went ahead is not fenced", tests: fence, edits: []edit{
-		{"pkg/controller/fence/target.go", " && !t.ahead() && !t.held(s.dpu()) {", " {"},
+		{"pkg/controller/failover/target.go", " && !t.ahead() && !t.held(s.dpu()) {", " {"},
 	}},
 
 	// What is taken back is what was refused.

@@ -92,7 +92,7 @@ func inBed(ctx context.Context, root string, m mutation) (by string, err error) 
 		}
 	}()
 	for _, words := range [][]string{
-		{"go", "build", "-trimpath", "-o", "bin/moor-dev", "./cmd/moor-dev"},
+		{"go", "build", "-trimpath", "-o", "bin/moor-dev", "./test/cmd/moor-dev"},
 		{"go", "test", "-c", "-trimpath", "-tags=e2e", "-o", "bin/e2e.test", "./test/e2e"},
 		{moorDev, "up", "--kubelet-profile=fast"},
 	} {
@@ -115,7 +115,11 @@ func replace(ctx context.Context, root, overlay, program string) error {
 		return err
 	}
 	path := filepath.Join(bed.BinDir(), program)
-	if err := say(static(ctx, root, "go", "build", "-trimpath", "-buildvcs=false", "-overlay="+overlay, "-o", path, "./cmd/"+program)); err != nil {
+	source := "./cmd/" + program
+	if _, err := os.Stat(filepath.Join(root, source)); err != nil {
+		source = "./reference/cmd/" + program
+	}
+	if err := say(static(ctx, root, "go", "build", "-trimpath", "-buildvcs=false", "-overlay="+overlay, "-o", path, source)); err != nil {
 		return err
 	}
 	processes, err := bed.Processes()

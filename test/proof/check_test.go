@@ -7,7 +7,7 @@ import (
 	"time"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	"github.com/moor-storage/moor/internal/mediumlog"
+	"github.com/moor-storage/moor/reference/writelog"
 )
 
 // receipts are those of epochs 1 and on, one for each holder.
@@ -32,10 +32,10 @@ func fencing(at time.Duration, holder string, epoch int64, r ...moorv1alpha1.Rec
 }
 
 // written is a log of writes: who, one instant after another from 1 on.
-func written(by ...string) []mediumlog.Write {
-	var out []mediumlog.Write
+func written(by ...string) []writelog.Write {
+	var out []writelog.Write
 	for i, dpu := range by {
-		out = append(out, mediumlog.Write{Seq: uint64(i + 1), DPU: dpu, Length: 4096, Monotonic: time.Duration(i + 1)})
+		out = append(out, writelog.Write{Seq: uint64(i + 1), DPU: dpu, Length: 4096, Monotonic: time.Duration(i + 1)})
 	}
 	return out
 }
@@ -56,7 +56,7 @@ func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		states   []State
-		writes   []mediumlog.Write
+		writes   []writelog.Write
 		ack, got string
 		want     []Rule
 	}{
@@ -66,7 +66,7 @@ func TestCheck(t *testing.T) {
 		{name: "nobody wrote under the second epoch", states: []State{free(2, 2, ab...), granted(3, "c", 3, ab...)}, writes: written("a", "a", "c")},
 		{name: "the same holder twice", states: []State{granted(1, "a", 1), free(2, 1, a...), granted(3, "a", 2, a...)}, writes: written("a", "a", "a")},
 		{name: "older receipts than the claim keeps", states: []State{free(20, 9, full[1:]...)}, writes: written("b", "a")},
-		{name: "a long name", states: []State{granted(1, long, 1)}, writes: written(mediumlog.Short(long))},
+		{name: "a long name", states: []State{granted(1, long, 1)}, writes: written(writelog.Short(long))},
 		{name: "times are not known", states: []State{granted(0, "a", 1), free(0, 1, a...)}, writes: written("a", "a", "a")},
 		{name: "more is read than was acknowledged", ack: "1 2", got: "0 1 x 2 y"},
 
@@ -93,7 +93,7 @@ func TestCheck(t *testing.T) {
 		{name: "nobody holds it", states: []State{granted(1, "", 1)}, want: []Rule{RulePhases}},
 
 		{name: "a hole in the log", states: failedOver(), writes: written("a", "a", "b")[1:], want: []Rule{RuleLog}},
-		{name: "a clock that goes back", states: failedOver(), writes: []mediumlog.Write{{Seq: 1, DPU: "a", Monotonic: 2}, {Seq: 2, DPU: "a", Monotonic: 1}}, want: []Rule{RuleLog}},
+		{name: "a clock that goes back", states: failedOver(), writes: []writelog.Write{{Seq: 1, DPU: "a", Monotonic: 2}, {Seq: 2, DPU: "a", Monotonic: 1}}, want: []Rule{RuleLog}},
 
 		{name: "a line is lost", ack: "1 2 3", got: "1 3", want: []Rule{RuleAcknowledged}},
 		{name: "one of two like lines is lost", ack: "1 1", got: "1", want: []Rule{RuleAcknowledged}},

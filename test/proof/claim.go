@@ -6,7 +6,7 @@ import (
 	"time"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	"github.com/moor-storage/moor/internal/mediumlog"
+	"github.com/moor-storage/moor/reference/writelog"
 )
 
 // keptReceipts is how many receipts a claim keeps: the limit of its schema.
@@ -97,7 +97,7 @@ func checkHolders(f *findings, states []State) []epoch {
 	}
 	var out []epoch
 	for number, holder := range holders {
-		e := epoch{number: number, holder: mediumlog.Short(holder)}
+		e := epoch{number: number, holder: writelog.Short(holder)}
 		e.end, e.ended = ends(states, number)
 		out = append(out, e)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	"github.com/moor-storage/moor/internal/mediumlog"
+	"github.com/moor-storage/moor/reference/writelog"
 )
 
 // State is what a WriterClaim said from some instant on.
@@ -49,7 +49,7 @@ type History struct {
 	// States of the claim, all of them since the first, in order.
 	States []State
 	// Writes that the medium accepted, all of them since the volume was made.
-	Writes   []mediumlog.Write
+	Writes   []writelog.Write
 	Journals []Journal
 }
 
@@ -122,7 +122,7 @@ func (h History) After(holder string, epoch int64) (int, error) {
 	}
 	n := 0
 	for _, w := range h.Writes {
-		if w.DPU == mediumlog.Short(holder) && w.Monotonic > end {
+		if w.DPU == writelog.Short(holder) && w.Monotonic > end {
 			n++
 		}
 	}

@@ -3,12 +3,12 @@ package proof
 import (
 	"slices"
 
-	"github.com/moor-storage/moor/internal/mediumlog"
+	"github.com/moor-storage/moor/reference/writelog"
 )
 
 // checkLog wants every sequence number from 1, and a clock that never goes
 // back.
-func checkLog(f *findings, writes []mediumlog.Write) {
+func checkLog(f *findings, writes []writelog.Write) {
 	for i, w := range writes {
 		if w.Seq != uint64(i+1) {
 			f.add(RuleLog, "write %d of the medium log carries sequence %d", i+1, w.Seq)
@@ -25,7 +25,7 @@ func checkLog(f *findings, writes []mediumlog.Write) {
 // before that of the write before it, and was not over when the medium
 // accepted it. If any way to share out the writes is lawful, this one is: to
 // take an earlier epoch never leaves less to the writes that follow.
-func checkWriters(f *findings, writes []mediumlog.Write, epochs []epoch) {
+func checkWriters(f *findings, writes []writelog.Write, epochs []epoch) {
 	at, told := 0, ""
 	for _, w := range writes {
 		i := place(w, epochs, at)
@@ -53,7 +53,7 @@ func checkWriters(f *findings, writes []mediumlog.Write, epochs []epoch) {
 
 // place is the first epoch from at on under which w may have been written, -1
 // if there is none.
-func place(w mediumlog.Write, epochs []epoch, at int) int {
+func place(w writelog.Write, epochs []epoch, at int) int {
 	for i := at; i < len(epochs); i++ {
 		if e := epochs[i]; e.holder == w.DPU && !(e.ended && w.Monotonic > e.end) {
 			return i

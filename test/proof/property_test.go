@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/moor-storage/moor/internal/mediumlog"
+	"github.com/moor-storage/moor/reference/writelog"
 )
 
 // play makes a random lawful history.
@@ -59,7 +59,7 @@ func FuzzCorruptions(f *testing.F) {
 }
 
 // shareable tries every way to share the writes out among the epochs.
-func shareable(writes []mediumlog.Write, epochs []epoch, from int) bool {
+func shareable(writes []writelog.Write, epochs []epoch, from int) bool {
 	if len(writes) == 0 {
 		return true
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	"github.com/moor-storage/moor/internal/mediumlog"
+	"github.com/moor-storage/moor/reference/writelog"
 )
 
 // simulator plays a lawful volume: grants, writes, fences, receipts.
@@ -66,7 +66,7 @@ func (s *simulator) see(state State) {
 func (s *simulator) write(holder string, number int64) {
 	for range s.rand.IntN(4) {
 		s.now++
-		s.h.Writes = append(s.h.Writes, mediumlog.Write{Seq: uint64(len(s.h.Writes) + 1), DPU: holder, Length: 4096, Monotonic: s.now})
+		s.h.Writes = append(s.h.Writes, writelog.Write{Seq: uint64(len(s.h.Writes) + 1), DPU: holder, Length: 4096, Monotonic: s.now})
 		s.epochs = append(s.epochs, number)
 		s.lines++
 		line, j := fmt.Sprintf("line-%d", s.lines), &s.h.Journals[0]

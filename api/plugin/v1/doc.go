@@ -2,6 +2,4 @@
 // and a storage vendor's plugin on a DPU (proto package
 // nvidia.storage.plugins.v1). It is wire compatible with DPF: field numbers
 // and names never change. Run hack/protoc.sh after a change of the proto.
-//
-// Floor 0: generated code only.
 package pluginv1

@@ -5,7 +5,7 @@
 //
 // The host cluster serves DPUStoragePolicy, DPUStorageVendor, DPUVolume and
 // DPUVolumeAttachment; the DPU cluster serves StoragePolicy, StorageVendor,
-// Volume, VolumeAttachment and SVVolumeAttachment. Floor 0: types only.
+// Volume, VolumeAttachment and SVVolumeAttachment.
 //
 // +kubebuilder:object:generate=true
 // +groupName=storage.dpu.nvidia.com

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/obs"
 )
 
 // attach publishes the volume to the node. Where the finalizer was there
@@ -100,7 +100,7 @@ func (r *Reconciler) attached(ctx context.Context, sv *storagev1alpha1.SVVolumeA
 		s.Attached, s.AttachmentMetadata, s.AttachError = true, metadata, nil
 	})
 	if wrote && err == nil {
-		ctrl.LoggerFrom(ctx).Info("attached", obs.KeyAttachment, sv.Name, obs.KeyVolume, volumeOf(sv), obs.KeyNode, sv.Spec.NodeName)
+		ctrl.LoggerFrom(ctx).Info("attached", daemon.KeyAttachment, sv.Name, daemon.KeyVolume, volumeOf(sv), daemon.KeyNode, sv.Spec.NodeName)
 	}
 	return err
 }

@@ -10,8 +10,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -35,7 +35,7 @@ func (r *Reconciler) detach(ctx context.Context, sv *storagev1alpha1.SVVolumeAtt
 	if err := kube.RemoveFinalizers(ctx, r.Client, sv, Finalizer(r.DriverName)); err != nil {
 		return err
 	}
-	ctrl.LoggerFrom(ctx).Info("detached", obs.KeyAttachment, sv.Name, obs.KeyVolume, volumeOf(sv), obs.KeyNode, sv.Spec.NodeName)
+	ctrl.LoggerFrom(ctx).Info("detached", daemon.KeyAttachment, sv.Name, daemon.KeyVolume, volumeOf(sv), daemon.KeyNode, sv.Spec.NodeName)
 	return nil
 }
 

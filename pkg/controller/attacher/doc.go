@@ -7,6 +7,4 @@
 // something". It stands there before the first call, together with what a later
 // undo needs to know, and goes after the last. It writes nothing else but the
 // object's status, and never touches the data.
-//
-// Floor 4.
 package attacher

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/pkg/csiserver"
 )
 
 // The StorageClass parameters that say how many hosts hold a volume ready. All

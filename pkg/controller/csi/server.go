@@ -3,8 +3,8 @@
 // platform, and answers. What the platform has no face for is not announced.
 //
 // It holds no state and knows no vendor; what is special about a StorageClass
-// sits behind Options.Parameters. It returns plain errors: internal/csiserver
-// turns them into gRPC codes. Floor 4.
+// sits behind Options.Parameters. It returns plain errors: pkg/csiserver
+// turns them into gRPC codes.
 package csi
 
 import (
@@ -12,7 +12,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
-	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 

@@ -1,7 +1,7 @@
 // Package dpucluster holds what the controllers of the DPU cluster share: the
 // scheme and the field indexes by which they find one another's objects, so
 // that no event ever costs a full list. The controllers are its subpackages:
-// policy, volume, attachment and snapshot; they meet only in the objects. Floor 4.
+// policy, volume, attachment and snapshot; they meet only in the objects.
 package dpucluster
 
 import (

@@ -3,5 +3,5 @@
 // that a pod finds its volume nearly there when its host dies. It makes and
 // removes DPUVolumeAttachments of role Replica that carry its label, and writes
 // DPUVolume.status.replicas; it never promotes, and touches nobody else's
-// attachments. Which node is taken says pkg/placement. Floor 4.
+// attachments. Which node is taken says pkg/placement.
 package replica

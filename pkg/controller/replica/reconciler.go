@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/obs"
 )
 
 // Options say what the reconciler works on and how.
@@ -110,7 +110,7 @@ func (r *Reconciler) apply(ctx context.Context, s *survey, p plan) error {
 func (r *Reconciler) remove(ctx context.Context, a *storagev1alpha1.DPUVolumeAttachment) error {
 	err := kube.DeleteExact(ctx, r.Client, a)
 	if err == nil {
-		ctrl.LoggerFrom(ctx).Info("replica removed", obs.KeyAttachment, a.Name, obs.KeyNode, a.Spec.DPUNodeName)
+		ctrl.LoggerFrom(ctx).Info("replica removed", daemon.KeyAttachment, a.Name, daemon.KeyNode, a.Spec.DPUNodeName)
 	}
 	return err
 }
@@ -159,7 +159,7 @@ func (r *Reconciler) add(ctx context.Context, s *survey, p plan) error {
 			return err
 		}
 		if made {
-			ctrl.LoggerFrom(ctx).Info("replica made", obs.KeyAttachment, a.Name, obs.KeyNode, node)
+			ctrl.LoggerFrom(ctx).Info("replica made", daemon.KeyAttachment, a.Name, daemon.KeyNode, node)
 		}
 		shares[a.Name], replicas[a.Name] = true, true
 	}

@@ -19,7 +19,7 @@ import (
 
 	controllercsi "github.com/moor-storage/moor/pkg/controller/csi"
 
-	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 

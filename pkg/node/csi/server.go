@@ -5,7 +5,6 @@
 // It keeps nothing in memory: the mount table and the devices are the truth,
 // so a restart between any two calls is harmless. How a device is found is the
 // business of the Host face; what may be formatted that of internal/hostdev.
-// Floor 4.
 package csi
 
 import (
@@ -17,8 +16,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
-	"github.com/moor-storage/moor/internal/csiserver"
 	"github.com/moor-storage/moor/internal/hostdev"
+	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/mount-utils"
 
-	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/mount-utils"
 
-	"github.com/moor-storage/moor/internal/csiserver"
 	"github.com/moor-storage/moor/internal/hostdev"
+	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 

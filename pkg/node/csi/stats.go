@@ -7,8 +7,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 
-	"github.com/moor-storage/moor/internal/csiserver"
 	"github.com/moor-storage/moor/internal/hostdev"
+	"github.com/moor-storage/moor/pkg/csiserver"
 )
 
 // Usage is how full a file system is.

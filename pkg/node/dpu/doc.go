@@ -9,5 +9,5 @@
 //
 // It writes status.dpu and status.message of its own attachments, and nothing
 // else. Truth is in the API and in what SNAP and the plugins list, never in
-// memory. Floor 4.
+// memory.
 package dpu

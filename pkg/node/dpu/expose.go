@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -171,7 +171,7 @@ func (r *Reconciler) giveUp(ctx context.Context, p *pass) error {
 		return nil
 	}
 	if p.dpu.Attached {
-		ctrl.LoggerFrom(ctx).Info("right to write lost, withdrawing", obs.KeyEpoch, p.dpu.Epoch, "reason", p.refused)
+		ctrl.LoggerFrom(ctx).Info("right to write lost, withdrawing", daemon.KeyEpoch, p.dpu.Epoch, "reason", p.refused)
 	}
 	if err := r.o.Providers.hide(ctx, p.dpu.DeviceName, ""); err != nil {
 		return fmt.Errorf("%s; and it could not be taken away from the host: %w", p.refused, err)

@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/moor-storage/moor/internal/snaprpc"
-	"github.com/moor-storage/moor/internal/vendorplugin"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/vendorplugin"
 )
 
 // fakeVendor is a vendor's plugin whose devices are null bdevs of the emulated

@@ -11,8 +11,8 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/snap"
 )
@@ -139,7 +139,7 @@ func (r *Reconciler) ofOthers(ctx context.Context, p *pass) (map[string]bool, er
 // and notes that the epoch is over.
 func (r *Reconciler) retire(ctx context.Context, p *pass, epoch int64) error {
 	r.passes.finish(p.volumeID)
-	ctrl.LoggerFrom(ctx).Info("the volume is being fenced from this DPU, withdrawing", obs.KeyEpoch, epoch)
+	ctrl.LoggerFrom(ctx).Info("the volume is being fenced from this DPU, withdrawing", daemon.KeyEpoch, epoch)
 	devices, err := r.devicesOf(ctx, p)
 	if err != nil {
 		return err

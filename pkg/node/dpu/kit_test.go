@@ -28,12 +28,12 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/snapemu"
-	"github.com/moor-storage/moor/internal/snapemu/snapemutest"
 	"github.com/moor-storage/moor/internal/snaprpc"
-	"github.com/moor-storage/moor/internal/vendorplugin"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/snap"
+	"github.com/moor-storage/moor/pkg/vendorplugin"
+	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/snapemulator/snapemulatortest"
 )
 
 const ns = "dpf-operator-system"
@@ -192,7 +192,7 @@ type machine struct {
 	dir     string
 	socket  string
 	rpc     *snaprpc.Client
-	emu     *snapemutest.Service
+	emu     *snapemulatortest.Service
 	vendor  *fakeVendor
 	clock   *clocktesting.FakeClock
 	watched func(provisioner.DPU) provisioner.DPU
@@ -213,9 +213,9 @@ func newMachine(t *testing.T, c *cluster, node string) *machine {
 		c.must(os.MkdirAll(d, 0o755))
 	}
 	c.must(os.WriteFile(m.pluginSocket(), nil, 0o600))
-	m.emu = snapemutest.Start(t, snapemu.Options{
+	m.emu = snapemulatortest.Start(t, snapemulator.Options{
 		Name: m.node, Socket: m.socket, NewUUID: uuid.NewString,
-		Hotplug: snapemu.Hotplug{Slots: 31, StateFile: filepath.Join(m.dir, "functions.json")},
+		Hotplug: snapemulator.Hotplug{Slots: 31, StateFile: filepath.Join(m.dir, "functions.json")},
 	})
 	m.rpc = m.emu.Client
 	m.vendor = &fakeVendor{rpc: m.rpc, can: vendorplugin.Capabilities{Block: true, Get: true, List: true}, fail: map[string]error{}}

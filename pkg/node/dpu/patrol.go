@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -101,7 +101,7 @@ func (r *Reconciler) unmade(ctx context.Context, a *storagev1alpha1.VolumeAttach
 }
 
 func (r *Reconciler) lookAgain(ctx context.Context, a *storagev1alpha1.VolumeAttachment) {
-	ctrl.LoggerFrom(ctx).Info("what there is differs from the attachment", obs.KeyAttachment, a.Name, obs.KeyVolume, volumeName(a))
+	ctrl.LoggerFrom(ctx).Info("what there is differs from the attachment", daemon.KeyAttachment, a.Name, daemon.KeyVolume, volumeName(a))
 	select {
 	case r.events <- event.GenericEvent{Object: a.DeepCopy()}:
 	default:

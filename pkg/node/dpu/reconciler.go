@@ -21,9 +21,9 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/keylock"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -230,7 +230,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if deleting && !controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment) {
 		return ctrl.Result{}, nil
 	}
-	log := ctrl.LoggerFrom(ctx).WithValues(obs.KeyVolume, volumeName(attachment), obs.KeyDPU, r.o.Node)
+	log := ctrl.LoggerFrom(ctx).WithValues(daemon.KeyVolume, volumeName(attachment), daemon.KeyDPU, r.o.Node)
 	ctx = ctrl.LoggerInto(ctx, log)
 	p := newPass(attachment)
 	unlock, ok := r.lock(p.keys()...)

@@ -9,8 +9,8 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/snap"
 )
@@ -130,7 +130,7 @@ func (r *Reconciler) report(ctx context.Context, p *pass, failure error) error {
 	})
 	if wrote && (was.Attached != p.dpu.Attached || was.PreEmulated != p.dpu.PreEmulated || was.RetiredEpoch != p.dpu.RetiredEpoch) {
 		ctrl.LoggerFrom(ctx).Info("attachment changed", "attached", p.dpu.Attached, "ready", p.dpu.PreEmulated, "function", p.dpu.PCIDeviceAddress,
-			obs.KeyEpoch, p.dpu.Epoch, "retired", p.dpu.RetiredEpoch)
+			daemon.KeyEpoch, p.dpu.Epoch, "retired", p.dpu.RetiredEpoch)
 		r.tellChange()
 	}
 	return err

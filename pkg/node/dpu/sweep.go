@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/obs"
 	"github.com/moor-storage/moor/pkg/provisioner/snap"
 )
 
@@ -88,7 +88,7 @@ func (r *Reconciler) sweep(ctx context.Context, seen shown, devices []made, cach
 		since, known := r.firstSeen[o]
 		if !known {
 			since = now
-			ctrl.LoggerFrom(ctx).Info("belongs to no attachment, to be removed if that stays so", "device", o.device, "provider", o.provider, obs.KeyVendor, o.plugin)
+			ctrl.LoggerFrom(ctx).Info("belongs to no attachment, to be removed if that stays so", "device", o.device, "provider", o.provider, daemon.KeyVendor, o.plugin)
 		}
 		still[o] = since
 		if known && now.Sub(since) > r.o.Resync {
@@ -122,7 +122,7 @@ func (r *Reconciler) remove(ctx context.Context, o orphan, seen shown, devices [
 	if !confirmed {
 		return nil
 	}
-	ctrl.LoggerFrom(ctx).Info("removing what belongs to no attachment", "device", o.device, "provider", o.provider, obs.KeyVendor, o.plugin)
+	ctrl.LoggerFrom(ctx).Info("removing what belongs to no attachment", "device", o.device, "provider", o.provider, daemon.KeyVendor, o.plugin)
 	if o.provider != "" {
 		if err := r.o.Providers.get(o.provider).Withdraw(ctx, o.device); err != nil {
 			return fmt.Errorf("sweep: %w", err)

@@ -4,7 +4,7 @@
 // Observers count only the change of the sequence number, by their own clock;
 // so a beat is never skipped because nothing else has changed, and the sequence
 // goes on where an earlier process left it. The package decides nothing about
-// who is alive. Floor 4.
+// who is alive.
 package heartbeat
 
 import (

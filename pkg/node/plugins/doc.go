@@ -7,5 +7,5 @@
 // noticed at once, and one that hangs within a period. The world is looked at
 // again as a whole after each sign, so a sign that is lost costs time alone.
 //
-// It decides which plugins may be used. It never touches a device. Floor 4.
+// It decides which plugins may be used. It never touches a device.
 package plugins

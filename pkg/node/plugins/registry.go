@@ -14,9 +14,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	"github.com/moor-storage/moor/internal/obs"
-	"github.com/moor-storage/moor/internal/vendorplugin"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/vendorplugin"
 )
 
 // DefaultPeriod is how often a plugin that works is checked again: a plugin
@@ -196,12 +196,12 @@ func (r *Registry) update(ctx context.Context, change func()) {
 	log := ctrl.LoggerFrom(ctx)
 	for _, s := range after {
 		if !slices.Contains(before, s) {
-			log.Info("vendor plugin", obs.KeyVendor, s.Name, "ready", s.Ready, "version", s.Version, "provider", s.Provider, "message", s.Message)
+			log.Info("vendor plugin", daemon.KeyVendor, s.Name, "ready", s.Ready, "version", s.Version, "provider", s.Provider, "message", s.Message)
 		}
 	}
 	for _, s := range before {
 		if _, still := r.find(after, s.Name); !still {
-			log.Info("vendor plugin is gone", obs.KeyVendor, s.Name)
+			log.Info("vendor plugin is gone", daemon.KeyVendor, s.Name)
 		}
 	}
 	r.o.OnChange()

@@ -12,7 +12,7 @@ import (
 	"github.com/go-logr/logr"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	"github.com/moor-storage/moor/internal/vendorplugin"
+	"github.com/moor-storage/moor/pkg/vendorplugin"
 )
 
 // real makes a world whose plugins are called over their sockets.

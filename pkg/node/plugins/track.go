@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/moor-storage/moor/internal/vendorplugin"
+	"github.com/moor-storage/moor/pkg/vendorplugin"
 )
 
 // track looks after one socket until ctx ends: it checks the plugin, and again

@@ -2,7 +2,7 @@
 // it serves the plugin registration API (v1) on a socket in the directory that
 // the kubelet watches, so that no sidecar is needed.
 //
-// It knows nothing about volumes. Floor 4.
+// It knows nothing about volumes.
 package registrar
 
 import (
@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/moor-storage/moor/internal/csiserver"
+	"github.com/moor-storage/moor/pkg/csiserver"
 )
 
 // supportedVersion is the CSI version told to the kubelet, which takes 1.x.

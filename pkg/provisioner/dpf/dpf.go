@@ -1,6 +1,6 @@
 // Package dpf is the platform that stands on DPF's objects: a volume is a
 // DPUVolume, an attachment a DPUVolumeAttachment, and a device on the host is
-// the emulated PCI function that the attachment's status names. Floor 3.
+// the emulated PCI function that the attachment's status names.
 package dpf
 
 import (

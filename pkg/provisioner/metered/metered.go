@@ -2,8 +2,6 @@
 //
 // It decorates the faces of a platform and changes nothing that they do: a nil
 // face stays nil, results and errors pass through untouched.
-//
-// Floor 3: Prometheus and package provisioner.
 package metered
 
 import (

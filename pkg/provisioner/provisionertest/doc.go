@@ -3,6 +3,4 @@
 // platform with a call log and error injection that passes them too.
 //
 // It never talks to anything outside the process. For tests only.
-//
-// Floor 2: standard library, go-cmp and package provisioner.
 package provisionertest

@@ -9,6 +9,4 @@
 // name does not.
 //
 // It makes no volumes and decides nothing about who may use one.
-//
-// Floor 3: package provisioner, the SNAP client, files and mounts.
 package remote

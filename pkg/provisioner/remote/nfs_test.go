@@ -12,11 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/moor-storage/moor/internal/snapemu"
-	"github.com/moor-storage/moor/internal/snapemu/snapemutest"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
 	"github.com/moor-storage/moor/pkg/provisioner/remote"
+	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/snapemulator/snapemulatortest"
 )
 
 // table is a mount table in memory.
@@ -53,14 +53,14 @@ func (m *table) Unmount(_ context.Context, path string) error {
 
 // nas is a SNAP service and the shares of its DPU.
 type nas struct {
-	*snapemutest.Service
+	*snapemulatortest.Service
 	*table
 	dir, state string
 }
 
 func newNAS(t *testing.T) *nas {
 	return &nas{
-		snapemutest.Start(t, snapemu.Options{Hotplug: snapemu.Hotplug{Slots: 2}}),
+		snapemulatortest.Start(t, snapemulator.Options{Hotplug: snapemulator.Hotplug{Slots: 2}}),
 		&table{at: map[string]string{}}, t.TempDir(), t.TempDir(),
 	}
 }
@@ -158,7 +158,7 @@ func TestNFSBareDirectory(t *testing.T) {
 	if all, err := n.host().List(ctx); err != nil || len(all) != 0 {
 		t.Fatalf("a bare directory is listed: %+v, %v", all, err)
 	}
-	n.Inject(snapemu.Fault{Method: "fsdev_aio_delete", Error: busy})
+	n.Inject(snapemulator.Fault{Method: "fsdev_aio_delete", Error: busy})
 	if _, err := n.host().Open(ctx, volume(t, "a")); !errors.Is(err, provisioner.ErrInUse) || !strings.Contains(err.Error(), "no longer mounted") {
 		t.Fatalf("while the host has it: %v", err)
 	}
@@ -179,7 +179,7 @@ func TestNFSRefusals(t *testing.T) {
 		{"no share", func(_ *nas, s *provisioner.OpenSpec) { s.VolumeContext = nil }, provisioner.ErrInvalid, nothing},
 		{"the server refuses", func(n *nas, _ *provisioner.OpenSpec) { n.failed = errors.New("access denied by server") }, provisioner.ErrPrecondition, nothing},
 		{"snap refuses", func(n *nas, _ *provisioner.OpenSpec) {
-			n.Inject(snapemu.Fault{Method: "fsdev_aio_create", Error: internal})
+			n.Inject(snapemulator.Fault{Method: "fsdev_aio_create", Error: internal})
 		}, provisioner.ErrPrecondition, nothing},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

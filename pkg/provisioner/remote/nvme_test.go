@@ -11,12 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/moor-storage/moor/internal/snapemu"
-	"github.com/moor-storage/moor/internal/snapemu/snapemutest"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
 	"github.com/moor-storage/moor/pkg/provisioner/remote"
+	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/snapemulator/snapemulatortest"
 )
 
 // Refusals of the service.
@@ -29,13 +29,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fabric is a SNAP service and the storage that it reaches.
 type fabric struct {
-	*snapemutest.Service
+	*snapemulatortest.Service
 	dir, state string
 }
 
 func newFabric(t *testing.T) *fabric {
 	dir := t.TempDir()
-	return &fabric{snapemutest.Start(t, snapemu.Options{FabricDir: dir}), dir, t.TempDir()}
+	return &fabric{snapemulatortest.Start(t, snapemulator.Options{FabricDir: dir}), dir, t.TempDir()}
 }
 
 func (f *fabric) host() *remote.NVMe { return remote.NewNVMe(f.Client, f.state) }
@@ -165,7 +165,7 @@ func TestNVMeRefusals(t *testing.T) {
 		}, provisioner.ErrExists},
 		{"service gone", func(_ *testing.T, f *fabric, _ *provisioner.OpenSpec) { f.Stop() }, provisioner.ErrUnavailable},
 		{"no room", func(_ *testing.T, f *fabric, _ *provisioner.OpenSpec) {
-			f.Inject(snapemu.Fault{Method: "bdev_nvme_attach_controller", Error: &snaprpc.Error{Code: -28, Message: "No space left on device"}})
+			f.Inject(snapemulator.Fault{Method: "bdev_nvme_attach_controller", Error: &snaprpc.Error{Code: -28, Message: "No space left on device"}})
 		}, provisioner.ErrExhausted},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestNVMeCloseOfAnotherDevice(t *testing.T) {
 	if got, err := f.host().Lookup(t.Context(), "v"); err != nil || got != d {
 		t.Fatalf("closing a device that the volume does not have took %+v, %v", got, err)
 	}
-	f.Inject(snapemu.Fault{Method: "bdev_nvme_detach_controller", Error: busy})
+	f.Inject(snapemulator.Fault{Method: "bdev_nvme_detach_controller", Error: busy})
 	if err := f.host().Close(t.Context(), "v", d.Name); !errors.Is(err, provisioner.ErrInUse) {
 		t.Fatalf("close of a device that is shown: %v", err)
 	}

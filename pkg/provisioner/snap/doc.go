@@ -10,6 +10,4 @@
 //
 // It never touches a subsystem that is not its own, but for a namespace there
 // that holds the very device it is asked to withdraw.
-//
-// Floor 3: imports provisioner, snaprpc and keylock.
 package snap

@@ -12,10 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/moor-storage/moor/internal/snapemu"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
+	"github.com/moor-storage/moor/reference/snapemulator"
 )
 
 func shared(device string) provisioner.ExposeSpec {
@@ -44,7 +44,7 @@ var fsReads = []string{
 
 func TestContractFilesystem(t *testing.T) {
 	provisionertest.TestDPU(t, func(t *testing.T) provisionertest.DPUUnderTest {
-		s := hotplugService(t, snapemu.FamilySNAP, 0)
+		s := hotplugService(t, snapemulator.FamilySNAP, 0)
 		return provisionertest.DPUUnderTest{
 			DPU: New(s.rpc, Options{HotplugLimit: 4}),
 			Prepare: func(_ *testing.T, name string) provisioner.ExposeSpec {
@@ -56,7 +56,7 @@ func TestContractFilesystem(t *testing.T) {
 }
 
 func TestFilesystemOrder(t *testing.T) {
-	s := hotplugService(t, snapemu.FamilySNAP, 0)
+	s := hotplugService(t, snapemulator.FamilySNAP, 0)
 	s.addFS("vol")
 	d := New(s.rpc, Options{})
 	e, err := d.Expose(t.Context(), shared("vol"))
@@ -80,7 +80,7 @@ func TestFilesystemOrder(t *testing.T) {
 // TestFilesystemCallOrder holds the calls that change something to their order,
 // both ways: while one fails for good, no later one is made.
 func TestFilesystemCallOrder(t *testing.T) {
-	s := hotplugService(t, snapemu.FamilySNAP, 0)
+	s := hotplugService(t, snapemulator.FamilySNAP, 0)
 	s.addFS("vol")
 	d := New(s.rpc, Options{PlugWait: time.Millisecond})
 	expose := func() error { _, err := d.Expose(t.Context(), shared("vol")); return err }
@@ -141,7 +141,7 @@ func TestFilesystemFaults(t *testing.T) {
 // of it with the fault; a process that restarts forgets what it knew.
 func filesystemLife(t *testing.T, fault map[string]any, restarts bool) {
 	t.Helper()
-	s := hotplugService(t, snapemu.FamilySNAP, 0)
+	s := hotplugService(t, snapemulator.FamilySNAP, 0)
 	s.addFS("vol")
 	rpc := snaprpc.New(s.socket, 300*time.Millisecond)
 	d := New(rpc, Options{})
@@ -173,7 +173,7 @@ func filesystemLife(t *testing.T, fault map[string]any, restarts bool) {
 // TestFilesystemOfASlowHost: a host that takes its time has the device in the
 // end, whether or not the process that asked is still there.
 func TestFilesystemOfASlowHost(t *testing.T) {
-	s := hotplugService(t, snapemu.FamilySNAP, 300*time.Millisecond)
+	s := hotplugService(t, snapemulator.FamilySNAP, 300*time.Millisecond)
 	s.addFS("vol")
 	d := New(s.rpc, Options{PlugWait: 50 * time.Millisecond})
 	_, err := d.Expose(t.Context(), shared("vol"))
@@ -207,7 +207,7 @@ func (s *service) inTime(act func() error) {
 // TestFilesystemOfADeadHost: without power a host cannot hold a withdrawal up; a
 // host that hangs can, as nothing proves that its I/O has ended.
 func TestFilesystemOfADeadHost(t *testing.T) {
-	s := hotplugService(t, snapemu.FamilySNAP, 0)
+	s := hotplugService(t, snapemulator.FamilySNAP, 0)
 	s.addFS("vol")
 	d := New(s.rpc, Options{PlugWait: 50 * time.Millisecond})
 	if _, err := d.Expose(t.Context(), shared("vol")); err != nil {
@@ -230,7 +230,7 @@ func TestFilesystemOfADeadHost(t *testing.T) {
 func TestFilesystemIsFoundAgain(t *testing.T) {
 	for name, restart := range map[string]func(*service){"driver": func(*service) {}, "service": func(s *service) { s.emu.Restart() }} {
 		t.Run(name, func(t *testing.T) {
-			s := hotplugService(t, snapemu.FamilySNAP, 0)
+			s := hotplugService(t, snapemulator.FamilySNAP, 0)
 			first := map[string]provisioner.Exposure{}
 			for _, v := range []string{"a", "b", "c"} {
 				s.addFS(v)
@@ -269,7 +269,7 @@ func TestFilesystemIsFoundAgain(t *testing.T) {
 // service has its device again leaves its function with the host, and comes back
 // on that one.
 func TestFilesystemWithdrawnAfterARestart(t *testing.T) {
-	s := hotplugService(t, snapemu.FamilySNAP, 0)
+	s := hotplugService(t, snapemulator.FamilySNAP, 0)
 	s.addFS("vol")
 	recorded := map[string]string{}
 	d := New(s.rpc, Options{Recorded: func(context.Context) map[string]string { return recorded }})
@@ -295,7 +295,7 @@ func TestFilesystemWithdrawnAfterARestart(t *testing.T) {
 }
 
 func TestFilesystemRefusals(t *testing.T) {
-	s := hotplugService(t, snapemu.FamilySNAP, 0)
+	s := hotplugService(t, snapemulator.FamilySNAP, 0)
 	s.addFS("taken")
 	d := New(s.rpc, Options{})
 	if _, err := d.Expose(t.Context(), shared("taken")); err != nil {

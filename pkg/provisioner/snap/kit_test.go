@@ -13,10 +13,10 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/goleak"
 
-	"github.com/moor-storage/moor/internal/snapemu"
-	"github.com/moor-storage/moor/internal/snapemu/snapemutest"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/snapemulator/snapemulatortest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,20 +24,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // service is an emulated SNAP service that can be restarted.
 type service struct {
 	t      *testing.T
-	emu    *snapemutest.Service
+	emu    *snapemulatortest.Service
 	rpc    *snaprpc.Client
 	socket string
 }
 
-func newService(t *testing.T) *service { t.Helper(); return serviceWith(t, snapemu.Options{}) }
+func newService(t *testing.T) *service { t.Helper(); return serviceWith(t, snapemulator.Options{}) }
 
-func serviceWith(t *testing.T, o snapemu.Options) *service {
+func serviceWith(t *testing.T, o snapemulator.Options) *service {
 	t.Helper()
 	o.NewUUID = uuid.NewString
 	if o.Hotplug.Slots > 0 {
 		o.Hotplug.StateFile = filepath.Join(t.TempDir(), "functions.json")
 	}
-	emu := snapemutest.Start(t, o)
+	emu := snapemulatortest.Start(t, o)
 	return &service{t: t, emu: emu, rpc: emu.Client, socket: emu.Options.Socket}
 }
 
@@ -133,11 +133,11 @@ func plugged(device string) provisioner.ExposeSpec {
 }
 
 // families are the two ways to plug in, and the service that has both.
-var families = []string{snapemu.FamilySNAP, snapemu.FamilyLegacy, snapemu.FamilyBoth}
+var families = []string{snapemulator.FamilySNAP, snapemulator.FamilyLegacy, snapemulator.FamilyBoth}
 
 func hotplugService(t *testing.T, family string, delay time.Duration) *service {
 	t.Helper()
-	return serviceWith(t, snapemu.Options{VFs: 4, PFs: 2, Hotplug: snapemu.Hotplug{Slots: 4, Family: family, Delay: delay}})
+	return serviceWith(t, snapemulator.Options{VFs: 4, PFs: 2, Hotplug: snapemulator.Hotplug{Slots: 4, Family: family, Delay: delay}})
 }
 
 // hotplugged returns the hot-plugged functions there are.

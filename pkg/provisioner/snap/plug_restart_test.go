@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/moor-storage/moor/internal/snapemu"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/reference/snapemulator"
 )
 
 // TestHotplugIdentityOverRestart: the functions outlive the service, and each
@@ -49,7 +49,7 @@ func TestHotplugIdentityOverRestart(t *testing.T) {
 // TestHotplugAfterPowerCycle: with the functions gone too, the volumes come
 // back with namespace id and UUID, at whatever address the host gives.
 func TestHotplugAfterPowerCycle(t *testing.T) {
-	s := hotplugService(t, snapemu.FamilySNAP, 0)
+	s := hotplugService(t, snapemulator.FamilySNAP, 0)
 	d := New(s.rpc, Options{})
 	specs, _ := s.exposeAll(d, plugged, "a", "b")
 	s.emu.Stop()
@@ -74,7 +74,7 @@ func TestHotplugAdopts(t *testing.T) {
 	const id = "8d6c8ff0-6f0a-4a5e-9a39-000000000001"
 	for made := range 7 {
 		t.Run(fmt.Sprintf("%d steps", made), func(t *testing.T) {
-			s := hotplugService(t, snapemu.FamilySNAP, 0)
+			s := hotplugService(t, snapemulator.FamilySNAP, 0)
 			s.addDevice("d")
 			var vuid, ctrl string
 			steps := []func() error{

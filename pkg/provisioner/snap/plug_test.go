@@ -11,14 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"github.com/moor-storage/moor/internal/snapemu"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
+	"github.com/moor-storage/moor/reference/snapemulator"
 )
 
 func TestContractStaticPF(t *testing.T) {
-	s := hotplugService(t, snapemu.FamilyBoth, 0)
+	s := hotplugService(t, snapemulator.FamilyBoth, 0)
 	s.addDevice("d")
 	d := New(s.rpc, Options{})
 	spec := provisioner.ExposeSpec{Device: "d", FunctionType: provisioner.PF}
@@ -61,8 +61,8 @@ func TestContractHotplug(t *testing.T) {
 // converges, and what is left at the end can be swept.
 func TestHotplugFaults(t *testing.T) {
 	more := map[string][]string{
-		snapemu.FamilySNAP:   {"nvme_function_create", "nvme_controller_hotplug", "nvme_controller_hotunplug", "nvme_function_destroy"},
-		snapemu.FamilyLegacy: {"nvme_emulation_device_attach", "emulation_device_detach_prepare", "emulation_device_detach"},
+		snapemulator.FamilySNAP:   {"nvme_function_create", "nvme_controller_hotplug", "nvme_controller_hotunplug", "nvme_function_destroy"},
+		snapemulator.FamilyLegacy: {"nvme_emulation_device_attach", "emulation_device_detach_prepare", "emulation_device_detach"},
 	}
 	for family, own := range more {
 		for _, method := range append(own, methods...) {
@@ -181,7 +181,7 @@ func TestHotplugFence(t *testing.T) {
 // TestHotplugRoomIsMade: functions that the host has let go of since do not
 // stand in the way of the next volume.
 func TestHotplugRoomIsMade(t *testing.T) {
-	s := hotplugService(t, snapemu.FamilySNAP, 0)
+	s := hotplugService(t, snapemulator.FamilySNAP, 0)
 	d := New(s.rpc, Options{})
 	s.call("moor_host", map[string]any{"answers": true})
 	for i := range 4 {
@@ -245,8 +245,8 @@ func TestNoHotplug(t *testing.T) {
 // TestHotplugAllAtOnce plugs a function into every port at the same time; one
 // more is refused in words, and leaves nothing.
 func TestHotplugAllAtOnce(t *testing.T) {
-	const slots = snapemu.DefaultHotplugSlots
-	s := serviceWith(t, snapemu.Options{Hotplug: snapemu.Hotplug{Slots: slots, Delay: 100 * time.Millisecond}})
+	const slots = snapemulator.DefaultHotplugSlots
+	s := serviceWith(t, snapemulator.Options{Hotplug: snapemulator.Hotplug{Slots: slots, Delay: 100 * time.Millisecond}})
 	d := New(snaprpc.New(s.socket, time.Minute), Options{PlugWait: time.Minute})
 	type outcome struct {
 		e   provisioner.Exposure

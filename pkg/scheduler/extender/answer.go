@@ -5,13 +5,13 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"github.com/moor-storage/moor/pkg/placement"
-	"github.com/moor-storage/moor/pkg/scheduler/snapshot"
+	"github.com/moor-storage/moor/pkg/scheduler/state"
 )
 
 // filter leaves out the nodes that cannot serve the pod's volumes at all. A
 // node goes among the unresolvable ones if no preemption would help there. It
 // answers in the form of the question, as names or as whole nodes.
-func filter(index *snapshot.Index, args *extenderv1.ExtenderArgs) any {
+func filter(index *state.Index, args *extenderv1.ExtenderArgs) any {
 	volumes := index.Volumes(args.Pod)
 	if len(volumes) == 0 {
 		return &extenderv1.ExtenderFilterResult{Nodes: args.Nodes, NodeNames: args.NodeNames}
@@ -50,7 +50,7 @@ func filter(index *snapshot.Index, args *extenderv1.ExtenderArgs) any {
 
 // prioritize scores the nodes that have anything of the pod's volumes. The
 // answer is sparse: kube-scheduler adds nothing to a node that is not in it.
-func prioritize(index *snapshot.Index, args *extenderv1.ExtenderArgs) any {
+func prioritize(index *state.Index, args *extenderv1.ExtenderArgs) any {
 	out := extenderv1.HostPriorityList{}
 	volumes := index.Volumes(args.Pod)
 	if len(volumes) == 0 {

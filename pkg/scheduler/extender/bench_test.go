@@ -14,25 +14,25 @@ import (
 
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
-	"github.com/moor-storage/moor/pkg/scheduler/snapshot"
-	"github.com/moor-storage/moor/pkg/scheduler/snapshot/snapshottest"
+	"github.com/moor-storage/moor/pkg/scheduler/state"
+	"github.com/moor-storage/moor/pkg/scheduler/state/statetest"
 )
 
 // copiesEach is how many nodes have a volume: a primary and two replicas.
 const copiesEach = 3
 
 // large is a cluster of so many nodes and attachments.
-func large(nodes, attachments int) *snapshot.Index {
-	c := snapshottest.New()
+func large(nodes, attachments int) *state.Index {
+	c := statetest.New()
 	for i := range nodes {
 		c.Node(nodeName(i), 32)
 	}
 	for i := range attachments {
 		claim := fmt.Sprint("claim-", i/copiesEach)
-		state := snapshottest.PreEmulated
+		state := statetest.PreEmulated
 		if i%copiesEach == 0 {
 			c.Volume(claim)
-			state = snapshottest.Attached
+			state = statetest.Attached
 		}
 		c.Attachment(claim, nodeName((i/copiesEach*7+i%copiesEach*13)%nodes), state)
 	}
@@ -51,7 +51,7 @@ func asked(nodes, volumes, claims, i int) *extenderv1.ExtenderArgs {
 	for c := range claims {
 		used = append(used, fmt.Sprint("claim-", (i*claims+c)%volumes))
 	}
-	return &extenderv1.ExtenderArgs{Pod: snapshottest.Pod(used...), NodeNames: &names}
+	return &extenderv1.ExtenderArgs{Pod: statetest.Pod(used...), NodeNames: &names}
 }
 
 // BenchmarkInProcess is the answer alone, without HTTP and JSON.

@@ -3,5 +3,5 @@
 // volumes at all (filter), and how near the others are to them (prioritize).
 // It owns the protocol; what it answers comes from pkg/placement over an index
 // of snapshot. It never writes to the cluster, never waits for the API server,
-// and has nothing to say of pods without volumes of the driver. Floor 4.
+// and has nothing to say of pods without volumes of the driver.
 package extender

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
-	"github.com/moor-storage/moor/pkg/scheduler/snapshot"
+	"github.com/moor-storage/moor/pkg/scheduler/state"
 )
 
 // Defaults of Options.
@@ -27,7 +27,7 @@ const (
 // Source is what the extender answers from.
 type Source interface {
 	// Index is the state now.
-	Index() *snapshot.Index
+	Index() *state.Index
 	// Ready is nil once the index is complete; its error says what is missing.
 	Ready() error
 }
@@ -96,7 +96,7 @@ type refused struct {
 func (r *refused) Error() string { return r.words }
 
 // verb serves one verb with deadline, limits and metrics.
-func (h *Handler) verb(name string, answer func(*snapshot.Index, *extenderv1.ExtenderArgs) any) http.Handler {
+func (h *Handler) verb(name string, answer func(*state.Index, *extenderv1.ExtenderArgs) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
 		code := h.serve(w, r, answer)
@@ -104,7 +104,7 @@ func (h *Handler) verb(name string, answer func(*snapshot.Index, *extenderv1.Ext
 	})
 }
 
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(*snapshot.Index, *extenderv1.ExtenderArgs) any) int {
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(*state.Index, *extenderv1.ExtenderArgs) any) int {
 	deadline := http.NewResponseController(w)
 	// Not every writer has deadlines (those of tests have none).
 	_ = deadline.SetReadDeadline(time.Now().Add(h.o.Timeout))
@@ -123,7 +123,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(*sna
 }
 
 // answer reads the question and answers it; its errors are all refused.
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, answer func(*snapshot.Index, *extenderv1.ExtenderArgs) any) ([]byte, error) {
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, answer func(*state.Index, *extenderv1.ExtenderArgs) any) ([]byte, error) {
 	if err := h.o.Source.Ready(); err != nil {
 		return nil, &refused{http.StatusServiceUnavailable, err.Error()}
 	}

@@ -19,26 +19,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
-	"github.com/moor-storage/moor/pkg/scheduler/snapshot"
-	"github.com/moor-storage/moor/pkg/scheduler/snapshot/snapshottest"
+	"github.com/moor-storage/moor/pkg/scheduler/state"
+	"github.com/moor-storage/moor/pkg/scheduler/state/statetest"
 )
 
 // source is a fixed index.
 type source struct {
-	index *snapshot.Index
+	index *state.Index
 	err   error
 }
 
-func (s *source) Index() *snapshot.Index { return s.index }
-func (s *source) Ready() error           { return s.err }
+func (s *source) Index() *state.Index { return s.index }
+func (s *source) Ready() error        { return s.err }
 
 // cluster has volume a attached on n1 and pre-emulated on n2, volume b nowhere,
 // and nodes of every sort.
-func cluster() *snapshot.Index {
-	f := snapshottest.New()
+func cluster() *state.Index {
+	f := statetest.New()
 	f.Volume("a").Volume("b").Volume("c")
-	f.Attachment("a", "n1", snapshottest.Attached).Attachment("a", "n2", snapshottest.PreEmulated)
-	f.Attachment("c", "full", snapshottest.Attached).Attachment("c", "dead", snapshottest.Attached)
+	f.Attachment("a", "n1", statetest.Attached).Attachment("a", "n2", statetest.PreEmulated)
+	f.Attachment("c", "full", statetest.Attached).Attachment("c", "dead", statetest.Attached)
 	f.Node("n1", 4).Node("n2", 4).Node("full", 0).Dead("dead")
 	return f.Index()
 }
@@ -81,7 +81,7 @@ func ask[T any](t testing.TB, h http.Handler, path, body string) T {
 // question is what a scheduler with nodeCacheCapable asks about a pod with
 // the claims given.
 func question(claims []string, nodes ...string) string {
-	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: snapshottest.Pod(claims...), NodeNames: &nodes})
+	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: statetest.Pod(claims...), NodeNames: &nodes})
 	if err != nil {
 		panic(err)
 	}
@@ -178,7 +178,7 @@ func TestWholeNodes(t *testing.T) {
 	}
 	h := handler(t, &source{index: cluster()}, nil)
 	for _, claims := range [][]string{{"a"}, nil} {
-		body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: snapshottest.Pod(claims...), Nodes: &nodes})
+		body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: statetest.Pod(claims...), Nodes: &nodes})
 		if err != nil {
 			t.Fatal(err)
 		}

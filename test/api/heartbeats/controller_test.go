@@ -20,12 +20,12 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/liveness"
-	"github.com/moor-storage/moor/pkg/controller/drivernode"
-	"github.com/moor-storage/moor/pkg/controller/fence"
-	"github.com/moor-storage/moor/pkg/controller/hostsync"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/attachment"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/node"
+	"github.com/moor-storage/moor/pkg/controller/failover"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/node"
+	"github.com/moor-storage/moor/pkg/controller/nodelifecycle"
+	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -66,24 +66,24 @@ func startController(t *testing.T) {
 	must(t, mgr.Add(dpu))
 	must(t, node.Index(t.Context(), mgr.GetFieldIndexer()))
 	must(t, attachment.Index(t.Context(), mgr.GetFieldIndexer()))
-	must(t, fence.Index(t.Context(), mgr.GetFieldIndexer()))
-	c := hostsync.Clusters{
+	must(t, failover.Index(t.Context(), mgr.GetFieldIndexer()))
+	c := hostcluster.Clusters{
 		Host: mgr.GetClient(), DPU: dpu.GetClient(), DPULive: dpu.GetAPIReader(), DPUCluster: dpu,
 		DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace,
 	}
-	observer, recorder := liveness.New(wrong(), 0, 0), record.NewFakeRecorder(100)
+	observer, recorder := nodehealth.New(wrong(), 0, 0), record.NewFakeRecorder(100)
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
 		&node.Reconciler{Clusters: c},
-		&drivernode.Reconciler{Host: c.Host, Live: mgr.GetAPIReader(), DPU: c.DPU, DPUCluster: dpu, Namespace: c.Namespace, Observer: observer, Recorder: recorder},
-		&fence.Failover{
+		&nodelifecycle.Reconciler{Host: c.Host, Live: mgr.GetAPIReader(), DPU: c.DPU, DPUCluster: dpu, Namespace: c.Namespace, Observer: observer, Recorder: recorder},
+		&failover.Failover{
 			Host: c.Host, HostLive: mgr.GetAPIReader(), DPU: c.DPU, DPULive: c.DPULive, DPUCluster: dpu, Namespace: c.Namespace,
-			TargetNamespace: c.TargetNamespace, Driver: "test", Observer: observer, Clock: wrong(), Recorder: recorder, Budget: fence.DefaultBudget,
+			TargetNamespace: c.TargetNamespace, Driver: "test", Observer: observer, Clock: wrong(), Recorder: recorder, Budget: failover.DefaultBudget,
 		},
 	} {
 		must(t, r.SetupWithManager(mgr))
 	}
-	must(t, mgr.Add(&fence.Ear{Cluster: liveness.HostCluster, Cache: mgr.GetCache(), Client: c.Host, Namespace: c.Namespace, Observer: observer, Clock: wrong()}))
-	must(t, mgr.Add(&fence.Ear{Cluster: liveness.DPUCluster, Cache: dpu.GetCache(), Client: c.DPU, Namespace: c.TargetNamespace, Observer: observer, Clock: wrong()}))
+	must(t, mgr.Add(&failover.Ear{Cluster: nodehealth.HostCluster, Cache: mgr.GetCache(), Client: c.Host, Namespace: c.Namespace, Observer: observer, Clock: wrong()}))
+	must(t, mgr.Add(&failover.Ear{Cluster: nodehealth.DPUCluster, Cache: dpu.GetCache(), Client: c.DPU, Namespace: c.TargetNamespace, Observer: observer, Clock: wrong()}))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	"github.com/moor-storage/moor/internal/liveness"
 	"github.com/moor-storage/moor/pkg/node/heartbeat"
+	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/test/api/apiserver"
 )
 
@@ -187,7 +187,7 @@ func (f *fleet) stop(i int) { f.stops[i]() }
 // await waits until all nodes are as wanted.
 func (f *fleet) await(t *testing.T, what string, is func(*moorv1alpha1.DPUStorageNode) bool) {
 	t.Helper()
-	const patience = 2 * liveness.DefaultTimeout
+	const patience = 2 * nodehealth.DefaultTimeout
 	left := 0
 	for end := time.Now().Add(patience + time.Minute); time.Now().Before(end); apart(t, time.Second) {
 		var list moorv1alpha1.DPUStorageNodeList

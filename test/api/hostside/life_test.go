@@ -17,7 +17,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/hostsynctest"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -27,13 +27,13 @@ func TestLife(t *testing.T) {
 	startHostController(t)
 	startDPUCluster(t)
 	for _, h := range []string{"life-a", "life-b"} {
-		must(t, clusters.Host.Create(t.Context(), hostsynctest.Node(h)))
+		must(t, clusters.Host.Create(t.Context(), hostclustertest.Node(h)))
 	}
-	for _, o := range hostsynctest.Class("vendor-class", "driver") {
+	for _, o := range hostclustertest.Class("vendor-class", "driver") {
 		must(t, clusters.DPU.Create(t.Context(), o))
 	}
-	policy, vendor := hostsynctest.Policy("policy", "vendor"), hostsynctest.Vendor("vendor")
-	volume := hostsynctest.Volume("life", corev1.ReadWriteOnce)
+	policy, vendor := hostclustertest.Policy("policy", "vendor"), hostclustertest.Vendor("vendor")
+	volume := hostclustertest.Volume("life", corev1.ReadWriteOnce)
 	for _, o := range []client.Object{volume, policy, vendor} { // in the wrong order
 		create(t, o)
 	}
@@ -42,7 +42,7 @@ func TestLife(t *testing.T) {
 		return volume.Status.Phase == storagev1alpha1.DPUVolumeBound && ready(volume.Status.Conditions)
 	})
 
-	a, b := hostsynctest.Attachment("life", "life-a"), hostsynctest.Attachment("life", "life-b")
+	a, b := hostclustertest.Attachment("life", "life-a"), hostclustertest.Attachment("life", "life-b")
 	create(t, a)
 	shownUnder(t, a, 1)
 	create(t, b)
@@ -58,7 +58,7 @@ func TestLife(t *testing.T) {
 
 	must(t, clusters.Host.Delete(t.Context(), volume))
 	until(t, volume, "the volume waits for its attachment", func() bool {
-		return hostsynctest.Say(volume.Status.Conditions, storagev1alpha1.ConditionDPUVolumeReconciled)[0] == "DPUVolumeReconciled=False/AwaitingDeletion: volume is attached: life-b-life"
+		return hostclustertest.Say(volume.Status.Conditions, storagev1alpha1.ConditionDPUVolumeReconciled)[0] == "DPUVolumeReconciled=False/AwaitingDeletion: volume is attached: life-b-life"
 	})
 	must(t, clusters.Host.Delete(t.Context(), b))
 	gone(t, b)
@@ -69,7 +69,7 @@ func TestLife(t *testing.T) {
 	gone(t, volume)
 	must(t, clusters.Host.Delete(t.Context(), vendor))
 	until(t, vendor, "the vendor waits for its policy", func() bool {
-		return hostsynctest.Say(vendor.Status.Conditions, storagev1alpha1.ConditionDPUStorageVendorReconciled)[0] == "DPUStorageVendorReconciled=False/AwaitingDeletion: still named by DPUStoragePolicy policy"
+		return hostclustertest.Say(vendor.Status.Conditions, storagev1alpha1.ConditionDPUStorageVendorReconciled)[0] == "DPUStorageVendorReconciled=False/AwaitingDeletion: still named by DPUStoragePolicy policy"
 	})
 	must(t, clusters.Host.Delete(t.Context(), policy))
 	gone(t, policy)

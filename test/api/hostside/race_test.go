@@ -19,10 +19,10 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/pkg/controller/fence"
-	"github.com/moor-storage/moor/pkg/controller/hostsync"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/attachment"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/hostsynctest"
+	"github.com/moor-storage/moor/pkg/controller/failover"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -55,31 +55,31 @@ type race struct {
 	volume  string
 	hosts   []string
 	hosting *attachment.Reconciler
-	fence   *fence.Reconciler
+	fence   *failover.Reconciler
 }
 
 func newRace(t *testing.T, volume string) *race {
 	t.Helper()
-	c := hostsync.Clusters{Host: clusters.Host, DPU: clusters.DPU, DPULive: clusters.DPU, DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace}
-	users := &attachment.Users{Host: clusters.Host, HostLive: clusters.Host, Driver: hostsynctest.Driver}
+	c := hostcluster.Clusters{Host: clusters.Host, DPU: clusters.DPU, DPULive: clusters.DPU, DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace}
+	users := &attachment.Users{Host: clusters.Host, HostLive: clusters.Host, Driver: hostclustertest.Driver}
 	r := &race{
 		volume: volume, hosts: []string{volume + "-a", volume + "-b"}, hosting: &attachment.Reconciler{Clusters: c, Users: users},
-		fence: &fence.Reconciler{DPU: clusters.DPU, Live: clusters.DPU, Clock: clock.RealClock{}},
+		fence: &failover.Reconciler{DPU: clusters.DPU, Live: clusters.DPU, Clock: clock.RealClock{}},
 	}
-	v := hostsynctest.Volume(volume, corev1.ReadWriteOnce)
+	v := hostclustertest.Volume(volume, corev1.ReadWriteOnce)
 	v.Namespace = kit.Namespace
 	must(t, clusters.Host.Create(t.Context(), v))
 	v.Status.Phase = storagev1alpha1.DPUVolumeBound
 	must(t, clusters.Host.Status().Update(t.Context(), v))
 	must(t, clusters.DPU.Create(t.Context(), &storagev1alpha1.Volume{ObjectMeta: named(volume)}))
 	for _, h := range r.hosts {
-		must(t, clusters.Host.Create(t.Context(), hostsynctest.Node(h)))
+		must(t, clusters.Host.Create(t.Context(), hostclustertest.Node(h)))
 	}
 	return r
 }
 
 func (r *race) user(host string) *storagev1alpha1.DPUVolumeAttachment {
-	a := hostsynctest.Attachment(r.volume, host)
+	a := hostclustertest.Attachment(r.volume, host)
 	a.Namespace = kit.Namespace
 	return a
 }

@@ -24,15 +24,15 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
-	"github.com/moor-storage/moor/pkg/controller/fence"
-	"github.com/moor-storage/moor/pkg/controller/hostsync"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/attachment"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/event"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/hostsynctest"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/node"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/policy"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/vendor"
-	"github.com/moor-storage/moor/pkg/controller/hostsync/volume"
+	"github.com/moor-storage/moor/pkg/controller/failover"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/events"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/node"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/policy"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/vendor"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/volume"
 	"github.com/moor-storage/moor/test/api/apiserver"
 	"github.com/moor-storage/moor/test/kit"
 )
@@ -86,20 +86,20 @@ func startHostController(t *testing.T) {
 	dpu, err := cluster.New(clusters.DPUConfig, func(o *cluster.Options) { o.Scheme, o.Cache = scheme, namespaced() })
 	must(t, err)
 	must(t, mgr.Add(dpu))
-	c := hostsync.Clusters{
+	c := hostcluster.Clusters{
 		Host: mgr.GetClient(), DPU: dpu.GetClient(), DPULive: dpu.GetAPIReader(), DPUCluster: dpu,
 		DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace,
 	}
 	for _, index := range []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, podvolume.Index, node.Index} {
 		must(t, index(t.Context(), mgr.GetFieldIndexer()))
 	}
-	users := &attachment.Users{Host: c.Host, HostLive: mgr.GetAPIReader(), Driver: hostsynctest.Driver}
+	users := &attachment.Users{Host: c.Host, HostLive: mgr.GetAPIReader(), Driver: hostclustertest.Driver}
 	//lint:ignore SA1019 as in snap-host-controller
 	recorder := mgr.GetEventRecorderFor("test")
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
 		&vendor.Reconciler{Clusters: c}, &policy.Reconciler{Clusters: c}, &volume.Reconciler{Clusters: c},
-		&attachment.Reconciler{Clusters: c, Users: users, Recorder: recorder}, &node.Reconciler{Clusters: c}, &event.Reconciler{Clusters: c},
-		&fence.Reconciler{DPU: c.DPU, Live: c.DPULive, Cluster: dpu, Clock: clock.RealClock{}},
+		&attachment.Reconciler{Clusters: c, Users: users, Recorder: recorder}, &node.Reconciler{Clusters: c}, &events.ProvisioningReconciler{Clusters: c},
+		&failover.Reconciler{DPU: c.DPU, Live: c.DPULive, Cluster: dpu, Clock: clock.RealClock{}},
 	} {
 		must(t, r.SetupWithManager(mgr))
 	}
@@ -113,12 +113,12 @@ func startDPUCluster(t *testing.T) {
 	live := mgr.GetAPIReader()
 	play(t, mgr, "play-policy", func() *storagev1alpha1.StoragePolicy { return &storagev1alpha1.StoragePolicy{} },
 		func(_ context.Context, o *storagev1alpha1.StoragePolicy) error {
-			hostsynctest.PlayPolicy(o)
+			hostclustertest.PlayPolicy(o)
 			return nil
 		},
 		func(to, from *storagev1alpha1.StoragePolicy) { to.Status = from.Status })
 	play(t, mgr, "play-volume", func() *storagev1alpha1.Volume { return &storagev1alpha1.Volume{} },
-		func(_ context.Context, o *storagev1alpha1.Volume) error { hostsynctest.PlayVolume(o); return nil },
+		func(_ context.Context, o *storagev1alpha1.Volume) error { hostclustertest.PlayVolume(o); return nil },
 		func(to, from *storagev1alpha1.Volume) { to.Status = from.Status })
 	play(t, mgr, "play-attachment", func() *storagev1alpha1.VolumeAttachment { return &storagev1alpha1.VolumeAttachment{} },
 		func(ctx context.Context, o *storagev1alpha1.VolumeAttachment) error {
@@ -130,7 +130,7 @@ func startDPUCluster(t *testing.T) {
 			if !found {
 				claim = nil
 			}
-			hostsynctest.PlayAttachment(o, claim)
+			hostclustertest.PlayAttachment(o, claim)
 			return nil
 		},
 		func(to, from *storagev1alpha1.VolumeAttachment) { to.Status = from.Status })

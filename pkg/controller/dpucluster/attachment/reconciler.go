@@ -3,7 +3,7 @@
 // the vendor's driver wants one, and says in status.storageAttached when the
 // DPU may go on. It takes that back only after the DPU let go of the volume,
 // and lets a VolumeAttachment end only after the vendor did. It never writes
-// status.dpu, nor the epoch. Floor 4.
+// status.dpu, nor the epoch.
 package attachment
 
 import (

@@ -1,6 +1,6 @@
 // Package dpuclustertest is a DPU cluster for tests: the fake client with the
 // real indexes, a count of writes, a write that fails on demand, and the
-// objects that every test needs. Floor 4, tests only.
+// objects that every test needs.
 package dpuclustertest
 
 import (

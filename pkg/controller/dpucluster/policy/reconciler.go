@@ -1,6 +1,6 @@
 // Package policy says of every StoragePolicy of the DPU cluster whether it
 // can serve volumes, and if not, what is missing. It writes nothing but
-// StoragePolicy.status. Floor 4.
+// StoragePolicy.status.
 package policy
 
 import (

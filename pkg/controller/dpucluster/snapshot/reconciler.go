@@ -2,7 +2,7 @@
 // the volume's vendor: it makes a VolumeSnapshot (snapshot.storage.k8s.io) with
 // the VolumeSnapshotClass of that vendor's driver, records what was taken, and
 // takes all of that back when the StorageSnapshot is deleted. It never takes a
-// snapshot twice: what was taken once and is gone stays gone. Floor 4.
+// snapshot twice: what was taken once and is gone stays gone.
 package snapshot
 
 import (

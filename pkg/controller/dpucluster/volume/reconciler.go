@@ -3,7 +3,7 @@
 // PersistentVolumeClaim and records what the vendor made; and it takes all of
 // that back, in order, when the Volume is deleted. It never chooses twice,
 // never makes a second claim for a volume that had one, and never touches a
-// claim of somebody else. Floor 4.
+// claim of somebody else.
 package volume
 
 import (

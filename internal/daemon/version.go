@@ -1,0 +1,4 @@
+package daemon
+
+// Version is set with -ldflags "-X .../internal/daemon.Version=v1.2.3".
+var Version = "dev"

@@ -1,0 +1,116 @@
+package failover
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/pkg/nodehealth"
+)
+
+// Budget bounds how many hosts may begin to fail over within a minute. A
+// failover that has begun is never stopped by it.
+type Budget struct {
+	// PerMinute bounds all hosts; 0 or less: no failover begins.
+	PerMinute int
+	// PerZone bounds the hosts of one zone (topology.kubernetes.io/zone).
+	PerZone int
+}
+
+// DefaultBudget lets ten hosts a minute fail over, five of one zone.
+var DefaultBudget = Budget{PerMinute: 10, PerZone: 5}
+
+// refuse says why one more failover may not begin; "" if it may.
+func (b Budget) refuse(all, zone int, name string) string {
+	switch {
+	case all >= b.PerMinute:
+		return fmt.Sprintf("the budget of %d failovers a minute is spent", b.PerMinute)
+	case zone >= b.PerZone:
+		return fmt.Sprintf("the budget of %d failovers a minute in zone %q is spent", b.PerZone, name)
+	}
+	return ""
+}
+
+// admit begins the failover of a host, on record, if the budget allows it. The
+// count comes from the API server itself, so that a restart forgets none.
+func (f *Failover) admit(ctx context.Context, s *scene) error {
+	f.admitting.Lock()
+	defer f.admitting.Unlock()
+	var list moorv1alpha1.DPUStorageNodeList
+	if err := f.HostLive.List(ctx, &list); err != nil {
+		return fmt.Errorf("count the failovers of the last minute: %w", err)
+	}
+	zone, all, near := zoneOf(s.core), 0, 0
+	for i := range list.Items {
+		c := meta.FindStatusCondition(list.Items[i].Status.Conditions, ConditionFailover)
+		if c == nil || c.Status != metav1.ConditionTrue || f.Clock.Since(c.LastTransitionTime.Time) >= time.Minute {
+			continue
+		}
+		all++
+		other, err := f.coreNode(ctx, list.Items[i].Name)
+		if err != nil {
+			return err
+		}
+		if zoneOf(other) == zone {
+			near++
+		}
+	}
+	if s.refused = f.Budget.refuse(all, near, zone); s.refused != "" {
+		return nil
+	}
+	s.underway = true
+	if err := f.say(ctx, s, metav1.ConditionTrue, ReasonFencing, s.evidence); err != nil {
+		s.underway = false
+		return err
+	}
+	f.Recorder.Event(s.node, corev1.EventTypeWarning, eventDetected, fmt.Sprintf("%s: %s", s.state, s.evidence))
+	for _, t := range s.stakes() {
+		f.Recorder.Event(t.volume, corev1.EventTypeWarning, eventDetected, fmt.Sprintf("host %s is %s: %s", s.node.Name, s.state, s.evidence))
+	}
+	return nil
+}
+
+func zoneOf(node *corev1.Node) string {
+	if node == nil {
+		return ""
+	}
+	return node.Labels[corev1.LabelTopologyZone]
+}
+
+// crowd is what all hosts look like now. It takes notice of each itself: one who
+// has just started has perhaps looked at no other yet.
+func (f *Failover) crowd(ctx context.Context) (Crowd, error) {
+	var list moorv1alpha1.DPUStorageNodeList
+	if err := f.Host.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return Crowd{}, fmt.Errorf("list all hosts: %w", err)
+	}
+	var out Crowd
+	for i := range list.Items {
+		n := list.Items[i] // a copy: the list is the cache's own
+		core, err := f.coreNode(ctx, n.Name)
+		if err != nil {
+			return Crowd{}, err
+		}
+		if n.Spec.DPUName == "" || core == nil || core.Spec.Unschedulable || tainted(core) || underway(&n) {
+			continue
+		}
+		out.Nodes++
+		if err := nodehealth.FromDPU(ctx, f.DPU, &n); err != nil {
+			return Crowd{}, err
+		}
+		signs := f.Observer.Observe(&n)
+		if signs.Host.Silent() || signs.Sight == nodehealth.SeenDead && signs.Host != nodehealth.Fresh {
+			out.Dead++
+		}
+		if apiOf(core) == APINotReady && !signs.ZeroTrust && signs.DPU.Heard() && signs.Sight == nodehealth.SeenAlive {
+			out.Contradicted++
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,162 @@
+package failover
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/pkg/nodehealth"
+)
+
+// bothDead lets host and DPU fall silent.
+func bothDead(t *testing.T) *stage {
+	s := newStage(t)
+	s.live(40, "b", "dpu-b")
+	s.notReady("a")
+	s.mustPass()
+	s.wantPhase(fencing)
+	return s
+}
+
+// TestBothDeadSoon: three witnesses that are silent are believed before the
+// control plane calls the host NotReady, and the pass that finds it out comes
+// by itself.
+func TestBothDeadSoon(t *testing.T) {
+	s := newStage(t)
+	result, err := s.f.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "a"}})
+	if err != nil || result.RequeueAfter != nodehealth.DefaultSilence {
+		t.Fatalf("looks again after %s, %v", result.RequeueAfter, err)
+	}
+	s.live(15, "b", "dpu-b")
+	s.mustPass()
+	s.wantPhase(fencing)
+	s.wantSays("True/Fencing", "BothDead", "kubelet and DPU are all silent")
+	s.vouch()
+	s.noticed()
+	s.mustPass()
+	s.revoked()
+	s.mustPass()
+	s.wantPhase(freed)
+}
+
+// TestDeafInOneCluster: a dead DPU makes no dead host while the host cluster
+// does not answer, nor a dead host a dead DPU while that one does not.
+func TestDeafInOneCluster(t *testing.T) {
+	for _, deaf := range []nodehealth.Cluster{nodehealth.HostCluster, nodehealth.DPUCluster} {
+		s := newStage(t)
+		for range 20 {
+			s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
+			s.f.Observer.Echo(1 - deaf)
+			s.mustPass()
+		}
+		s.wantPhase(granted)
+	}
+}
+
+func TestBothDeadByStorage(t *testing.T) {
+	s := bothDead(t)
+	s.wantSays("True/Fencing", "the DPU is silent")
+	s.vouch()
+	s.mustPass()
+	if sv, found := s.sv(); !found || !sv.DeletionTimestamp.IsZero() {
+		t.Error("revoked before snap-controller has noticed")
+	}
+	s.noticed()
+	s.mustPass()
+	s.mustPass()
+	s.wantPhase(fencing)
+	s.wantSays("True/Fencing", "vendor is asked to revoke")
+	s.revoked()
+	s.mustPass()
+	s.wantPhase(freed)
+	if r := s.claim().Status.Receipts; r[0].Kind != moorv1alpha1.ReceiptStorage {
+		t.Errorf("receipts %+v", r)
+	}
+	if epoch := s.claim().Status.RevokedEpoch("dpu-a"); epoch != 4 {
+		t.Errorf("that the DPU did not confirm is not on record: epoch %d", epoch)
+	}
+	if !s.tainted("a") || s.hasPod("app") {
+		t.Error("not released")
+	}
+	s.letsGo(true)
+}
+
+// letsGo: the attachment ends once the host cluster wants it no more, and not
+// before.
+func (s *stage) letsGo(without bool) {
+	s.t.Helper()
+	s.mustPass()
+	m := &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")}
+	if got, found := world.Read(s.World, s.DPU, m); !found || !strings.Contains(strings.Join(got.Finalizers, " "), storagev1alpha1.FinalizerWriterClaim) {
+		s.t.Fatal("the attachment went before its owner: it would be made anew")
+	}
+	world.Remove(s.World, s.Host, world.Attachment("vol", "a"))
+	s.mustPass()
+	got, _ := world.Read(s.World, s.DPU, m)
+	if left := strings.Join(got.Finalizers, " "); without && left != storagev1alpha1.FinalizerVolumeAttachment {
+		s.t.Errorf("finalizers %s are left", left)
+	}
+}
+
+func TestStorageDoesNotVouch(t *testing.T) {
+	s := bothDead(t)
+	s.vouch()
+	d, _ := world.Read(s.World, s.DPU, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "vendor"}})
+	d.Annotations = nil
+	if err := s.DPU.Update(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	s.noticed()
+	s.mustPass()
+	if sv, found := s.sv(); !found || !sv.DeletionTimestamp.IsZero() {
+		t.Error("the SVVolumeAttachment was deleted")
+	}
+	s.wantPhase(fencing)
+	s.wantSays("True/Fencing", AnnotationRevokes)
+}
+
+func TestBothDeadByOperator(t *testing.T) {
+	s := bothDead(t)
+	for _, epoch := range []int64{3, 5} {
+		s.operator(epoch)
+		s.mustPass()
+		s.wantPhase(fencing)
+	}
+	s.operator(4)
+	s.mustPass()
+	s.wantPhase(freed)
+	r := s.claim().Status.Receipts
+	if r[0].Kind != moorv1alpha1.ReceiptOperator || !strings.Contains(r[0].Message, "jo") || s.hasPod("app") {
+		t.Errorf("receipts %+v, pod %v", r, s.hasPod("app"))
+	}
+	s.letsGo(true)
+}
+
+func (s *stage) operator(epoch int64) {
+	world.Change(s.World, s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
+		c.Spec.OperatorReceipt = &moorv1alpha1.OperatorReceipt{Epoch: epoch, Operator: "jo", Reason: "pulled the plug"}
+	})
+}
+
+// TestOperatorBegins: for a silent DPU whose host lives, a person begins it;
+// the pods of a living host stay.
+func TestOperatorBegins(t *testing.T) {
+	s := newStage(t)
+	s.operator(4)
+	s.mustPass()
+	s.wantPhase(granted)
+	s.live(40, "a", "b")
+	s.mustPass()
+	s.wantPhase(freed)
+	if s.tainted("a") || !s.hasPod("app") {
+		t.Error("released the pods of a living host")
+	}
+}

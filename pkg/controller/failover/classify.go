@@ -1,0 +1,208 @@
+package failover
+
+import (
+	"fmt"
+
+	"github.com/moor-storage/moor/pkg/nodehealth"
+)
+
+// API is what the host cluster's API says of a Node. It lags: the control
+// plane takes some 40 s to notice a dead host.
+type API string
+
+// What the API can say of a Node.
+const (
+	// APIReady: its Ready condition is True.
+	APIReady API = "Ready"
+	// APINotReady: its Ready condition is False or Unknown.
+	APINotReady API = "NotReady"
+	// APIUnknown: there is no such Node, or it has no Ready condition.
+	APIUnknown API = "Unknown"
+)
+
+// State is what has become of a host and its DPU.
+type State string
+
+// The states of a host and its DPU.
+const (
+	// Healthy: both are heard, and nothing speaks against it.
+	Healthy State = "Healthy"
+	// HostDead: the DPU lives and sees its host dead.
+	HostDead State = "HostDead"
+	// HostHung: the signs of the host contradict each other; it lives.
+	HostHung State = "HostHung"
+	// HostCutOff: the API does not hear the host, but its DPU sees it alive.
+	HostCutOff State = "HostCutOff"
+	// DPUDead: the host is heard, its DPU is not.
+	DPUDead State = "DPUDead"
+	// BothDead: neither host, nor kubelet, nor DPU is heard, for a while that
+	// is short for one of them and long for three.
+	BothDead State = "BothDead"
+	// ControlPlaneSick: so many look dead that the observer is suspect.
+	ControlPlaneSick State = "ControlPlaneSick"
+	// Unknown: too little is known to tell.
+	Unknown State = "Unknown"
+)
+
+// Action is what fence does about a state of its own accord. What it has begun
+// it always brings to an end, whatever the state.
+type Action string
+
+// The actions.
+const (
+	// Restore: nothing to fence; a host that was out of service is given back.
+	Restore Action = "Restore"
+	// Fence: take the right to write back, with a receipt, and release the pods.
+	Fence Action = "Fence"
+	// Hold: do nothing and say why.
+	Hold Action = "Hold"
+	// Evict: of a living host, whose DPU is silent and whose lease is over: take
+	// the right to write back, with a receipt, and let the pods go in order.
+	Evict Action = "Evict"
+)
+
+// actions is the table of states and actions; docs/failover.md shows it.
+var actions = map[State]Action{
+	Healthy:          Restore,
+	HostDead:         Fence,
+	BothDead:         Fence,
+	HostHung:         Hold,
+	HostCutOff:       Hold,
+	DPUDead:          Hold,
+	ControlPlaneSick: Hold,
+	Unknown:          Hold,
+}
+
+// Crowd is what all hosts look like at once. Hosts that are out of service
+// already, or cordoned, do not count.
+type Crowd struct {
+	// Nodes that count.
+	Nodes int
+	// Dead is how many of them look dead: silent, or seen dead.
+	Dead int
+	// Contradicted is how many the API calls NotReady while their DPUs see
+	// them alive.
+	Contradicted int
+}
+
+// crowdLeast and crowdPercent say when it is too many at once: more hosts than
+// crowdLeast, and more than crowdPercent of all. Single failures, and a few in
+// a small cluster, stay below.
+const (
+	crowdLeast   = 2
+	crowdPercent = 30
+)
+
+// sick says in words why the control plane is the sick one; "" if it is not.
+func (c Crowd) sick() string {
+	many := func(n int) bool { return n > crowdLeast && n*100 > c.Nodes*crowdPercent }
+	switch {
+	case many(c.Contradicted):
+		return fmt.Sprintf("the API calls %d of %d hosts NotReady, but their DPUs see them alive", c.Contradicted, c.Nodes)
+	case many(c.Dead):
+		return fmt.Sprintf("%d of %d hosts look dead at once", c.Dead, c.Nodes)
+	}
+	return ""
+}
+
+// Inputs are the evidence about one host.
+type Inputs struct {
+	// API is what the host cluster's API says of the Node.
+	API API
+	// Host, Kubelet and DPU are the heartbeats; Sight is the DPU's last word.
+	Host, Kubelet, DPU nodehealth.Beat
+	Sight              nodehealth.Sight
+	// ZeroTrust: nobody beats for this host, and it need not be a Node.
+	ZeroTrust bool
+	// Crowd is what all hosts look like.
+	Crowd Crowd
+}
+
+// Classify says what has become of a host, and by what evidence. No single
+// silent witness makes a host dead: that takes a living DPU that sees it, or
+// the silence of three that beat on their own (kubelet, host plugin, DPU),
+// through the API servers of two clusters. Together they count as silent
+// sooner than each alone.
+func Classify(in Inputs) (state State, evidence string) {
+	state, evidence = alone(in)
+	if state == Healthy || state == Unknown {
+		return state, evidence
+	}
+	if words := in.Crowd.sick(); words != "" {
+		return ControlPlaneSick, words + "; for itself this host looks " + string(state) + ": " + evidence
+	}
+	return state, evidence
+}
+
+// alone classifies a host without a look at the others.
+func alone(in Inputs) (State, string) {
+	if in.ZeroTrust {
+		return untrusted(in)
+	}
+	switch {
+	case in.DPU.Silent() && in.Host.Silent() && in.Kubelet.Silent():
+		return BothDead, "heartbeat, kubelet and DPU are all silent"
+	case in.DPU.Heard() && in.Sight == nodehealth.SeenDead:
+		return seenDead(in)
+	case in.DPU.Heard():
+		return underLivingDPU(in)
+	case in.DPU == nodehealth.Stale:
+		return underSilentDPU(in)
+	}
+	return Unknown, "the DPU is not known for long enough"
+}
+
+// untrusted classifies a host of which nothing is heard but what its DPU says.
+// No host half is no silence, and a kubelet there is not ours to judge.
+func untrusted(in Inputs) (State, string) {
+	switch {
+	case in.DPU.Heard() && in.Sight == nodehealth.SeenDead:
+		return HostDead, "its DPU is alive and sees it dead; nobody else speaks for a ZeroTrust host"
+	case in.DPU.Heard():
+		return Healthy, "its DPU is heard and does not see it dead"
+	case in.DPU == nodehealth.Stale:
+		return DPUDead, "its DPU is not heard, and nobody else speaks for a ZeroTrust host; the DPU may still serve it"
+	}
+	return Unknown, "the DPU is not known for long enough"
+}
+
+func seenDead(in Inputs) (State, string) {
+	if in.Host == nodehealth.Fresh {
+		return HostHung, "its DPU sees it dead, but its heartbeat goes on: perhaps only the link between them is cut"
+	}
+	return HostDead, "its DPU is alive and sees it dead, and no heartbeat came since"
+}
+
+func underLivingDPU(in Inputs) (State, string) {
+	switch {
+	case in.Host.Heard() && in.API == APIReady:
+		return Healthy, "host and DPU are heard"
+	case in.Host.Heard() && in.API == APINotReady:
+		return HostHung, "its heartbeat goes on, but the API calls it NotReady: its kubelet is not well"
+	case in.Host == nodehealth.Stale && in.API == APIReady:
+		return HostHung, "its heartbeat has stopped, but its kubelet is Ready: snap-csi-plugin is not well"
+	case in.Host == nodehealth.Stale && in.API == APINotReady && in.Sight == nodehealth.SeenAlive:
+		return HostCutOff, "neither heartbeat nor kubelet is heard, but its DPU sees it alive"
+	case in.Host == nodehealth.Stale && in.API == APINotReady:
+		return Unknown, "neither heartbeat nor kubelet is heard, and its DPU does not look at it: dead and cut off look the same"
+	case in.API == APIUnknown:
+		return Unknown, "the API has no Node of this name, or it says nothing about it"
+	}
+	return Unknown, "the host is not known for long enough"
+}
+
+// underSilentDPU: where the kubelet's Lease is not known, the control plane's
+// word stands for it.
+func underSilentDPU(in Inputs) (State, string) {
+	switch {
+	case in.Host.Heard():
+		return DPUDead, "the host is heard, its DPU is not; the DPU may still serve its host"
+	case in.Host == nodehealth.Stale && in.Kubelet.Heard():
+		return Unknown, "host and DPU are silent, but the kubelet is heard"
+	case in.Host == nodehealth.Stale && in.API == APINotReady:
+		return BothDead, "heartbeat and DPU are silent, and the API calls the host NotReady"
+	case in.Host == nodehealth.Stale && in.API == APIReady:
+		return Unknown, "host and DPU are silent, but the kubelet is Ready"
+	}
+	return Unknown, "the DPU is silent, and too little is known of the host"
+}

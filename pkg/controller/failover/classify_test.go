@@ -1,0 +1,206 @@
+package failover
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/moor-storage/moor/pkg/nodehealth"
+)
+
+var (
+	apis    = []API{APIReady, APINotReady, APIUnknown}
+	beats   = []nodehealth.Beat{nodehealth.Unknown, nodehealth.Fresh, nodehealth.Quiet, nodehealth.Stale}
+	sights  = []nodehealth.Sight{nodehealth.Unseen, nodehealth.SeenAlive, nodehealth.SeenDead}
+	crowds  = []Crowd{{Nodes: 100, Dead: 1}, {Nodes: 100, Dead: 31}, {Nodes: 100, Contradicted: 31}, {Nodes: 3, Dead: 2}}
+	sickest = map[Crowd]bool{crowds[1]: true, crowds[2]: true}
+)
+
+// each calls f with the whole product of the inputs.
+func each(f func(in Inputs)) {
+	for _, api := range apis {
+		for _, host := range beats {
+			for _, kubelet := range beats {
+				for _, dpu := range beats {
+					for _, sight := range sights {
+						for _, crowd := range crowds {
+							for _, zero := range []bool{false, true} {
+								f(Inputs{API: api, Host: host, Kubelet: kubelet, DPU: dpu, Sight: sight, Crowd: crowd, ZeroTrust: zero})
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// states is the table by hand: DPU, sight, host, kubelet, API. "*" is anything,
+// "heard" is Fresh or Quiet, "silent" Quiet or Stale; the first line that fits
+// counts.
+//
+// zeroTrust is that of hosts for which nobody beats.
+var zeroTrust = []string{
+	"heard  Dead  *      *       *        HostDead",
+	"heard  *     *      *       *        Healthy",
+	"Stale  *     *      *       *        DPUDead",
+	"*      *     *      *       *        Unknown",
+}
+
+var states = []string{
+	"silent *     silent silent  *        BothDead",
+	"heard  Dead  Fresh  *       *        HostHung",
+	"heard  Dead  *      *       *        HostDead",
+	"heard  *     heard  *       Ready    Healthy",
+	"heard  *     heard  *       NotReady HostHung",
+	"heard  *     Stale  *       Ready    HostHung",
+	"heard  Alive Stale  *       NotReady HostCutOff",
+	"Stale  *     heard  *       *        DPUDead",
+	"Stale  *     Stale  Unknown NotReady BothDead",
+	"*      *     *      *       *        Unknown",
+}
+
+func fits(word, have string) bool {
+	switch word {
+	case "*":
+		return true
+	case "heard":
+		return have == "Fresh" || have == "Quiet"
+	case "silent":
+		return have == "Quiet" || have == "Stale"
+	}
+	return word == have
+}
+
+func byHand(in Inputs) State {
+	table := states
+	if in.ZeroTrust {
+		table = zeroTrust
+	}
+	for _, line := range table {
+		w := strings.Fields(line)
+		all := true
+		for i, have := range []string{string(in.DPU), string(in.Sight), string(in.Host), string(in.Kubelet), string(in.API)} {
+			all = all && fits(w[i], have)
+		}
+		if !all {
+			continue
+		}
+		state := State(w[5])
+		if sickest[in.Crowd] && state != Healthy && state != Unknown {
+			return ControlPlaneSick
+		}
+		return state
+	}
+	panic("the last line fits all")
+}
+
+func TestClassify(t *testing.T) {
+	seen := map[State]int{}
+	each(func(in Inputs) {
+		state, evidence := Classify(in)
+		seen[state]++
+		if want := byHand(in); state != want {
+			t.Errorf("%+v: %s, want %s", in, state, want)
+		}
+		if evidence == "" {
+			t.Errorf("%+v: no evidence", in)
+		}
+	})
+	for state := range actions {
+		if seen[state] == 0 {
+			t.Errorf("no input leads to %s", state)
+		}
+	}
+	if len(seen) != len(actions) {
+		t.Errorf("states %v, actions for %v", seen, actions)
+	}
+}
+
+// TestNeverFencesWithoutEvidence holds the rules that no table may break.
+func TestNeverFencesWithoutEvidence(t *testing.T) {
+	each(func(in Inputs) {
+		state, _ := Classify(in)
+		if actions[state] != Fence {
+			return
+		}
+		witness := in.DPU.Heard() && in.Sight == nodehealth.SeenDead
+		silence := in.DPU.Silent() && in.Host.Silent() && in.Kubelet.Silent()
+		// Where no Lease is known the control plane's word counts, and only
+		// with the long silence of the others.
+		slow := in.DPU == nodehealth.Stale && in.Host == nodehealth.Stale && in.Kubelet == nodehealth.Unknown && in.API == APINotReady
+		switch {
+		case in.Host == nodehealth.Fresh && !in.ZeroTrust:
+			t.Errorf("%+v: fences a host that beats", in)
+		case !witness && !silence && !slow:
+			t.Errorf("%+v: fences without a witness", in)
+		case in.Crowd.sick() != "":
+			t.Errorf("%+v: fences though the control plane is sick", in)
+		}
+	})
+}
+
+func TestCrowd(t *testing.T) {
+	for _, tc := range []struct {
+		crowd Crowd
+		sick  bool
+	}{
+		{Crowd{Nodes: 2, Dead: 2}, false},
+		{Crowd{Nodes: 3, Dead: 3}, true},
+		{Crowd{Nodes: 3, Contradicted: 3}, true},
+		{Crowd{Nodes: 9, Dead: 3}, true},
+		{Crowd{Nodes: 10, Dead: 3}, false},
+		{Crowd{Nodes: 5000, Dead: 1500}, false},
+		{Crowd{Nodes: 5000, Dead: 1501}, true},
+		{Crowd{Nodes: 5000, Contradicted: 1501}, true},
+	} {
+		if got := tc.crowd.sick(); (got != "") != tc.sick {
+			t.Errorf("%+v: %q, want sick %v", tc.crowd, got, tc.sick)
+		}
+	}
+}
+
+// TestPage compares the table of the documentation with this one.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/failover.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(page), "<!-- begin states -->\n")
+	block, _, ended := strings.Cut(rest, "<!-- end states -->")
+	if !ok || !ended {
+		t.Fatal("docs/failover.md has no table of states")
+	}
+	have := map[string]string{}
+	for line := range strings.Lines(block) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 || !strings.Contains(cells[1], "`") {
+			continue
+		}
+		have[strings.Trim(cells[1], " `")] = strings.Trim(cells[3], " `")
+	}
+	if len(have) != len(actions) {
+		t.Errorf("the page has %d states, the code %d: %v", len(have), len(actions), have)
+	}
+	for state, action := range actions {
+		if have[string(state)] != string(action) {
+			t.Errorf("the page says %s -> %q, the code %q", state, have[string(state)], action)
+		}
+	}
+}
+
+func TestBudget(t *testing.T) {
+	b := Budget{PerMinute: 10, PerZone: 5}
+	for _, tc := range []struct {
+		all, zone int
+		ok        bool
+	}{{0, 0, true}, {9, 4, true}, {10, 0, false}, {5, 5, false}} {
+		if got := b.refuse(tc.all, tc.zone, "z"); (got == "") != tc.ok {
+			t.Errorf("%s", fmt.Sprintf("%d in all, %d in the zone: %q", tc.all, tc.zone, got))
+		}
+	}
+	if (Budget{}).refuse(0, 0, "") == "" {
+		t.Error("no budget lets a failover begin")
+	}
+}

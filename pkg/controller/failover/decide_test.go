@@ -1,0 +1,117 @@
+package failover
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+// claims are every claim that an attachment "a-vol" of DPU "dpu-a" can meet;
+// mine says that it is the attachment's own.
+func claims() map[string]struct {
+	claim *moorv1alpha1.WriterClaim
+	mine  bool
+} {
+	out := map[string]struct {
+		claim *moorv1alpha1.WriterClaim
+		mine  bool
+	}{"nil": {}, "new": {claim: &moorv1alpha1.WriterClaim{}}}
+	for _, phase := range []moorv1alpha1.ClaimPhase{moorv1alpha1.ClaimFree, moorv1alpha1.ClaimGranted, moorv1alpha1.ClaimFencing} {
+		for _, attachment := range []string{"a-vol", "b-vol"} {
+			for _, holder := range []string{"dpu-a", "dpu-b"} {
+				c := out[fmt.Sprintf("%s of %s on %s", phase, attachment, holder)]
+				c.claim = &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Attachment: attachment, Holder: holder, Epoch: 4}}
+				c.mine = phase != moorv1alpha1.ClaimFree && attachment == "a-vol" && holder == "dpu-a"
+				out[fmt.Sprintf("%s of %s on %s", phase, attachment, holder)] = c
+			}
+		}
+	}
+	return out
+}
+
+// TestDecide goes through every combination: only an attachment that is being
+// deleted, without the node driver's finalizer, and not shown, frees the claim
+// that is its own.
+func TestDecide(t *testing.T) {
+	for _, deleting := range []bool{false, true} {
+		for _, finalizer := range []bool{false, true} {
+			for _, attached := range []bool{false, true} {
+				for name, c := range claims() {
+					t.Run(fmt.Sprintf("deleting=%v finalizer=%v attached=%v claim %s", deleting, finalizer, attached, name), func(t *testing.T) {
+						want := wait
+						switch {
+						case !deleting || finalizer || attached:
+						case c.mine:
+							want = free
+						default:
+							want = release
+						}
+						got := decide(attachment(deleting, finalizer, attached), c.claim)
+						if got.action != want {
+							t.Errorf("action %d, want %d", got.action, want)
+						}
+						if has := got.receipt != (moorv1alpha1.Receipt{}); has != (want == free) {
+							t.Errorf("receipt %+v", got.receipt)
+						}
+						if want == free && (got.receipt.Kind != moorv1alpha1.ReceiptDPU || got.receipt.Holder != "dpu-a" || got.receipt.Epoch != 4 || got.receipt.Message == "") {
+							t.Errorf("receipt %+v", got.receipt)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestDecideWithoutTheVendor: where the vendor's plugin does not let go of its
+// device, the epoch that the DPU has retired is the receipt, if it is no less
+// than the claim's and the attachment's; and only for what is being deleted and
+// not shown.
+func TestDecideWithoutTheVendor(t *testing.T) {
+	for _, deleting := range []bool{false, true} {
+		for _, attached := range []bool{false, true} {
+			for epoch := range int64(6) {
+				for over := range int64(6) {
+					for name, c := range claims() { // all under epoch 4
+						t.Run(fmt.Sprintf("deleting=%v attached=%v epoch=%d retired=%d claim %s", deleting, attached, epoch, over, name), func(t *testing.T) {
+							want := wait
+							switch {
+							case !deleting || attached || over < epoch || over == 0 || epoch == 0 && !c.mine:
+							case c.mine && over >= 4:
+								want = free
+							case !c.mine:
+								want = release
+							}
+							a := attachment(deleting, true, attached)
+							a.Spec.Epoch, a.Status.DPU.RetiredEpoch = epoch, over
+							if got := decide(a, c.claim); got.action != want {
+								t.Errorf("action %d, want %d", got.action, want)
+							}
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+func attachment(deleting, finalizer, attached bool) *storagev1alpha1.VolumeAttachment {
+	a := &storagev1alpha1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: "a-vol", Finalizers: []string{storagev1alpha1.FinalizerWriterClaim}},
+		Spec:       storagev1alpha1.VolumeAttachmentSpec{NodeName: "dpu-a", Source: storagev1alpha1.VolumeAttachmentSource{VolumeRef: &storagev1alpha1.ObjectRef{Name: "vol"}}},
+	}
+	if deleting {
+		now := metav1.NewTime(time.Unix(1e9, 0))
+		a.DeletionTimestamp = &now
+	}
+	if finalizer {
+		a.Finalizers = append(a.Finalizers, storagev1alpha1.FinalizerDPUAttachment)
+	}
+	a.Status.DPU.Attached = attached
+	return a
+}

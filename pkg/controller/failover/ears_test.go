@@ -1,0 +1,72 @@
+package failover
+
+import (
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/moor-storage/moor/pkg/nodehealth"
+)
+
+func lease(namespace, name string, renewed time.Time) *coordinationv1.Lease {
+	at := metav1.NewMicroTime(renewed)
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: &at}}
+}
+
+// TestEarHeeds: kubelets and the own echo, and nobody else's leases.
+func TestEarHeeds(t *testing.T) {
+	clock := clocktesting.NewFakeClock(now)
+	o := nodehealth.New(clock, 0, 0)
+	e := &Ear{Cluster: nodehealth.HostCluster, Namespace: "moor", Observer: o, Clock: clock}
+	stamp := time.Unix(1, 0)
+	step := func(n int, leases ...*coordinationv1.Lease) {
+		for range n {
+			clock.Step(2 * time.Second)
+			for _, l := range leases {
+				stamp = stamp.Add(time.Second)
+				if l.Spec.RenewTime != nil {
+					l.Spec.RenewTime.Time = stamp
+				}
+				e.heed(l)
+			}
+		}
+	}
+	echo, kubelet := lease("moor", EchoName, stamp), lease(corev1.NamespaceNodeLease, "a", stamp)
+	step(3, echo, kubelet, lease("moor", "other", stamp), lease("elsewhere", EchoName, stamp))
+	if got := o.Known("a").Kubelet; got != nodehealth.Fresh {
+		t.Errorf("kubelet %s", got)
+	}
+	step(8, lease("moor", "other", stamp), lease("elsewhere", EchoName, stamp), &coordinationv1.Lease{})
+	if got := o.Known("a").Kubelet; got != nodehealth.Fresh {
+		t.Errorf("nothing was heard, but the kubelet is %s", got)
+	}
+	clock.SetTime(now.Add(time.Hour))
+	step(3, echo, kubelet)
+	step(8, echo)
+	if got := o.Known("a").Kubelet; got != nodehealth.Quiet {
+		t.Errorf("kubelet %s", got)
+	}
+}
+
+// TestEarCalls: the echo is made, and then renewed, without reading it.
+func TestEarCalls(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	clock := clocktesting.NewFakeClock(now)
+	e := &Ear{Client: c, Namespace: "moor", Clock: clock}
+	for range 3 {
+		clock.Step(time.Second)
+		if err := e.call(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var got coordinationv1.Lease
+		if err := c.Get(t.Context(), types.NamespacedName{Namespace: "moor", Name: EchoName}, &got); err != nil || !got.Spec.RenewTime.Time.Equal(clock.Now()) {
+			t.Errorf("renewed %v, %v", got.Spec.RenewTime, err)
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package failover
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+)
+
+const (
+	granted = moorv1alpha1.ClaimGranted
+	fencing = moorv1alpha1.ClaimFencing
+	freed   = moorv1alpha1.ClaimFree
+)
+
+// TestHostDead is the whole story.
+func TestHostDead(t *testing.T) {
+	s := newStage(t)
+	s.addPod("other", "a")
+	s.addPod("elsewhere", "b", "vol")
+	s.mustPass()
+	s.wantPhase(granted)
+	s.wantSays("none")
+	s.seenDead("a")
+	s.mustPass()
+	s.wantPhase(fencing)
+	s.wantSays("True/Fencing", "HostDead", "no answer", "waiting for proof that DPU dpu-a can no longer write under epoch 4")
+	writes := s.Writes()
+	for range 5 {
+		s.live(10, "dpu-a", "b", "dpu-b")
+		s.mustPass()
+	}
+	s.wantPhase(fencing)
+	if s.Writes() != writes || s.tainted("a") || !s.hasPod("app") {
+		t.Errorf("without a receipt: %d writes, tainted %v, pod %v", s.Writes()-writes, s.tainted("a"), s.hasPod("app"))
+	}
+	s.retire()
+	s.mustPass()
+	s.wantPhase(freed)
+	s.wantSays("True/Released")
+	if r := s.claim().Status.Receipts; len(r) != 1 || r[0].Kind != moorv1alpha1.ReceiptDPU || r[0].Epoch != 4 || !r[0].Time.Time.Equal(s.clock.Now()) {
+		t.Errorf("receipts %+v", r)
+	}
+	if !s.tainted("a") || s.hasPod("app") || !s.hasPod("other") || !s.hasPod("elsewhere") || s.tainted("b") {
+		t.Error("released the wrong things, or not all")
+	}
+	s.core("a", func(n *corev1.Node) {
+		if effect := n.Spec.Taints[0].Effect; effect != corev1.TaintEffectNoSchedule {
+			t.Errorf("the taint's effect is %s: NoExecute has pods deleted by name, the new ones too", effect)
+		}
+	})
+	want := "FailoverDetected FailoverDetected FailoverFencing FailoverHeld FailoverFenced OutOfService FailoverReleased FailoverReleased"
+	if got := s.story(); got != want {
+		t.Errorf("the story is %s\nwant %s", got, want)
+	}
+}
+
+// TestNotBefore: what is no death, or no failover, begins nothing.
+func TestNotBefore(t *testing.T) {
+	for name, tc := range map[string]struct {
+		play func(s *stage)
+		says string
+	}{
+		"NotReady alone":             {func(s *stage) { s.notReady("a") }, "False/Held"},
+		"host silent alone":          {func(s *stage) { s.live(40, "dpu-a", "b") }, "False/Held"},
+		"cut off":                    {func(s *stage) { s.notReady("a"); s.live(40, "dpu-a", "b") }, "False/Held"},
+		"DPU silent":                 {func(s *stage) { s.live(40, "a", "b") }, "False/Held"},
+		"both silent, kubelet heard": {func(s *stage) { s.live(40, "kubelet-a", "b") }, "False/Held"},
+		"three silent for too short": {func(s *stage) { s.live(10, "b", "dpu-b") }, "none"},
+		"nothing heard":              {func(s *stage) { s.clock.SetTime(s.clock.Now().Add(time.Hour)) }, "none"},
+		"seen dead, but beats":       {func(s *stage) { s.seenDead("a"); s.live(5, "b"); s.live(5, "a", "dpu-a") }, "False/Held"},
+		"seen dead by a DPU that is silent": {func(s *stage) {
+			s.live(40, "a", "b")
+			s.seenDead("a")
+		}, "none"},
+		"after a restart": {func(s *stage) { s.live(40, "b"); s.notReady("a"); s.restart() }, "False/Held"},
+		"failover off": {func(s *stage) {
+			world.Change(s.World, s.Host, world.Volume("vol"), func(v *storagev1alpha1.DPUVolume) { v.Spec.Replication.Failover = storagev1alpha1.FailoverOff })
+			s.seenDead("a")
+		}, "none"},
+		"no replication": {func(s *stage) {
+			world.Change(s.World, s.Host, world.Volume("vol"), func(v *storagev1alpha1.DPUVolume) { v.Spec.Replication = nil })
+			s.seenDead("a")
+		}, "none"},
+		"a replica": {func(s *stage) {
+			s.replica()
+			s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Role = storagev1alpha1.RoleReplica })
+			world.Change(s.World, s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status.Holder, c.Status.Attachment = "dpu-b", "b-vol" })
+			s.seenDead("a")
+		}, "none"},
+		"no budget": {func(s *stage) { s.f.Budget = Budget{}; s.seenDead("a") }, "False/Held"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			tc.play(s)
+			for range 3 {
+				s.mustPass()
+			}
+			s.wantPhase(granted)
+			s.wantSays(tc.says)
+			if s.tainted("a") || !s.hasPod("app") {
+				t.Error("released")
+			}
+		})
+	}
+}
+
+// TestAheadOfItsPromotion: a replica whose DPU may write, or had begun to be told
+// so, is fenced as a primary is.
+func TestAheadOfItsPromotion(t *testing.T) {
+	for name, told := range map[string]storagev1alpha1.Role{"its DPU knows": storagev1alpha1.RolePrimary, "it does not yet": storagev1alpha1.RoleReplica} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			s.replica()
+			s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Role = told })
+			s.seenDead("a")
+			s.mustPass()
+			s.wantPhase(fencing)
+			s.retire()
+			s.mustPass()
+			s.wantPhase(freed)
+			if !s.tainted("a") || s.hasPod("app") {
+				t.Error("its pod was not released")
+			}
+		})
+	}
+}
+
+// TestOtherDriversVolumes: silence alone does not put a host out of service
+// that has volumes which nobody has fenced.
+func TestOtherDriversVolumes(t *testing.T) {
+	s := bothDead(t)
+	s.core("a", func(n *corev1.Node) {
+		n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/" + driver + "^vol"}, {Name: "kubernetes.io/csi/other^x"}}
+	})
+	s.operator(4)
+	s.mustPass()
+	s.wantPhase(freed)
+	if s.tainted("a") || !s.hasPod("app") {
+		t.Error("put out of service")
+	}
+	s.wantSays("True/Released", "kubernetes.io/csi/other^x")
+}
+
+// TestPodOfTwoVolumes goes only when neither can be written any more.
+func TestPodOfTwoVolumes(t *testing.T) {
+	s := newStage(t)
+	s.addVolume("two", "a")
+	s.addPod("both", "a", "vol", "two")
+	s.seenDead("a")
+	s.mustPass()
+	s.retire()
+	s.mustPass()
+	if !s.hasPod("both") || s.hasPod("app") || !s.tainted("a") {
+		t.Error("the pod of two volumes went, or the other stayed")
+	}
+	s.wantSays("True/Fencing", "also uses a volume that is not free", "volume two")
+	world.Change(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-two")}, func(m *storagev1alpha1.VolumeAttachment) {
+		m.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{RetiredEpoch: 4}
+	})
+	s.mustPass()
+	if s.hasPod("both") {
+		t.Error("the pod of two volumes stays")
+	}
+}
+
+// TestManyWriters: there is nothing to fence; the pods go if a DPU saw it.
+func TestManyWriters(t *testing.T) {
+	for _, certain := range []bool{true, false} {
+		s := newStage(t)
+		world.Change(s.World, s.Host, world.Volume("vol"), func(v *storagev1alpha1.DPUVolume) {
+			v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+		})
+		if certain {
+			s.seenDead("a")
+		} else {
+			s.live(40, "b", "dpu-b")
+			s.notReady("a")
+		}
+		s.mustPass()
+		s.mustPass()
+		s.wantPhase(granted)
+		if s.hasPod("app") == certain || s.tainted("a") != certain {
+			t.Errorf("certain %v: pod %v, tainted %v", certain, s.hasPod("app"), s.tainted("a"))
+		}
+	}
+}
+
+// TestKeepsWhatWouldBeMadeAnew: while a failover is under way the attachment
+// stays until its owner goes, even if the DPU has let go of it.
+func TestKeepsWhatWouldBeMadeAnew(t *testing.T) {
+	s := newStage(t)
+	s.seenDead("a")
+	s.mustPass()
+	s.retire()
+	s.mirror(func(m *storagev1alpha1.VolumeAttachment) {
+		m.Finalizers = []string{storagev1alpha1.FinalizerWriterClaim}
+	})
+	s.mustPass()
+	s.mustPass()
+	s.wantPhase(freed)
+	if _, found := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")}); !found {
+		t.Fatal("the attachment went before its owner: it would be made anew, and granted to the dead host")
+	}
+	world.Remove(s.World, s.Host, world.Attachment("vol", "a"))
+	s.mustPass()
+	if _, found := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")}); found {
+		t.Error("the attachment stays though its owner goes")
+	}
+}
+
+// TestRevoked: the last epoch of each DPU that another ended, and no other.
+func TestRevoked(t *testing.T) {
+	var list []moorv1alpha1.Revoked
+	for _, r := range []moorv1alpha1.Receipt{{Holder: "a", Epoch: 1}, {Holder: "b", Epoch: 2}, {Holder: "a", Epoch: 3}} {
+		list = revoked(list, r)
+	}
+	s := &moorv1alpha1.WriterClaimStatus{Revoked: list}
+	if len(list) != 2 || s.RevokedEpoch("a") != 3 || s.RevokedEpoch("b") != 2 || s.RevokedEpoch("c") != 0 {
+		t.Errorf("got %+v", list)
+	}
+}
+
+// TestZeroTrustHost: that nobody beats is no silence; the DPU's word is enough
+// to fence, and no Node is touched.
+func TestZeroTrustHost(t *testing.T) {
+	s := newStage(t)
+	s.host("a", func(n *moorv1alpha1.DPUStorageNode) { n.Spec.HostMode = moorv1alpha1.ZeroTrust })
+	s.notReady("a")
+	for range 6 {
+		s.live(10, "dpu-a", "b", "dpu-b")
+		s.mustPass()
+	}
+	s.wantPhase(granted)
+	s.wantSays("none")
+	s.seenDead("a")
+	s.mustPass()
+	s.wantPhase(fencing)
+	s.retire()
+	s.mustPass()
+	s.wantPhase(freed)
+	if s.tainted("a") || !s.hasPod("app") {
+		t.Error("a Node or a pod was touched")
+	}
+	if r := s.claim().Status.Receipts; len(r) != 1 || r[0].Kind != moorv1alpha1.ReceiptDPU {
+		t.Errorf("receipts %+v", r)
+	}
+}

@@ -1,0 +1,341 @@
+package failover
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+)
+
+// The lease of the tests: it is over after 30.06 s, and its bound is 70.1 s.
+const (
+	leaseDuration = 30 * time.Second
+	leaseGrace    = 40 * time.Second
+)
+
+func TestBound(t *testing.T) {
+	p := promise{leaseDuration, leaseGrace}
+	near := func(got time.Duration, want float64) bool {
+		return got.Seconds() >= want && got.Seconds() < want+0.000001
+	}
+	if !near(p.end(), 30/0.999*1.001) || !near(p.bound(), (30/0.999+40)*1.001) {
+		t.Errorf("end %s, bound %s", p.end(), p.bound())
+	}
+}
+
+func TestPromised(t *testing.T) {
+	good := moorv1alpha1.DPULease{Sequence: 7, DurationMillis: 1, GraceMillis: 1}
+	beat := moorv1alpha1.Heartbeat{Sequence: 7}
+	cases := map[string]struct {
+		state *moorv1alpha1.DPUState
+		want  bool
+	}{
+		"no DPU":                     {nil, false},
+		"no lease":                   {&moorv1alpha1.DPUState{Heartbeat: beat}, false},
+		"a lease of this beat":       {&moorv1alpha1.DPUState{Heartbeat: beat, Lease: &good}, true},
+		"a lease of another beat":    {&moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 8}, Lease: &good}, false},
+		"a lease of no beat":         {&moorv1alpha1.DPUState{Lease: &moorv1alpha1.DPULease{DurationMillis: 1, GraceMillis: 1}}, false},
+		"a lease without a duration": {&moorv1alpha1.DPUState{Heartbeat: beat, Lease: &moorv1alpha1.DPULease{Sequence: 7, GraceMillis: 1}}, false},
+		"a lease without a grace":    {&moorv1alpha1.DPUState{Heartbeat: beat, Lease: &moorv1alpha1.DPULease{Sequence: 7, DurationMillis: 1}}, false},
+	}
+	for name, c := range cases {
+		if _, got := promised(c.state); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestJudgeLease: what is known at each time after the last renewal.
+func TestJudgeLease(t *testing.T) {
+	p, at := promise{leaseDuration, leaseGrace}, time.Unix(1e9, 0)
+	for _, given := range []bool{false, true} {
+		for since, want := range map[time.Duration]struct{ ended, over bool }{
+			0: {}, 30 * time.Second: {}, 30061 * time.Millisecond: {ended: true},
+			70 * time.Second: {ended: true}, 70101 * time.Millisecond: {ended: true, over: true},
+		} {
+			l := judgeLease(p, given, at, at.Add(since))
+			if l.ended != (given && want.ended) || l.over() != (given && want.over) {
+				t.Errorf("given %v, after %s: ended %v, over %v", given, since, l.ended, l.over())
+			}
+			if again := l.again(p); (again > 0) != (given && !want.over) {
+				t.Errorf("given %v, after %s: looks again after %s", given, since, again)
+			}
+		}
+	}
+}
+
+// TestNote: a change of anything begins the wait anew.
+func TestNote(t *testing.T) {
+	r, start := &renewals{}, time.Unix(1e9, 0)
+	steps := []struct {
+		name            string
+		uid             types.UID
+		sequence, lasts int64
+		fresh           bool
+	}{
+		{"seen first", "u", 7, 30, true},
+		{"the same", "u", 7, 30, false},
+		{"a renewal", "u", 8, 30, true},
+		{"a cache that is behind", "u", 7, 30, true},
+		{"another lease", "u", 7, 31, true},
+		{"another object", "v", 7, 31, true},
+		{"the same again", "v", 7, 31, false},
+	}
+	at := start
+	for i, s := range steps {
+		n := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "dpu-a", UID: s.uid}}
+		n.Status.DPU = leased(s.sequence, s.lasts*1000, 1)
+		now := start.Add(time.Duration(i+1) * time.Second)
+		if s.fresh {
+			at = now
+		}
+		if _, got, given := r.note(n, now); !got.Equal(at) || !given {
+			t.Errorf("%s: since %s, want %s; given: %v", s.name, got, at, given)
+		}
+	}
+	n := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "dpu-b"}}
+	if _, _, given := r.note(n, start); given {
+		t.Error("a DPU that never beat gives a lease")
+	}
+}
+
+func leased(sequence, duration, grace int64) *moorv1alpha1.DPUState {
+	return &moorv1alpha1.DPUState{
+		Heartbeat: moorv1alpha1.Heartbeat{Sequence: sequence}, Host: &moorv1alpha1.HostSight{Alive: true},
+		Lease: &moorv1alpha1.DPULease{Sequence: sequence, DurationMillis: duration, GraceMillis: grace},
+	}
+}
+
+// leaseStage is a stage whose DPU dpu-a has its own object and gives a lease.
+type leaseStage struct{ *stage }
+
+func newLeaseStage(t *testing.T) leaseStage {
+	s := leaseStage{newStage(t)}
+	n := world.Node("dpu-a")
+	n.Spec.DPUName = ""
+	n.Status.DPU = leased(100, leaseDuration.Milliseconds(), leaseGrace.Milliseconds())
+	s.AddDPU(n)
+	s.dpuObject(func(*moorv1alpha1.DPUStorageNode) {})
+	s.renew(10)
+	return s
+}
+
+// renew lets seconds pass in which all live and dpu-a renews its lease.
+func (s leaseStage) renew(seconds int) {
+	s.t.Helper()
+	for range seconds / 5 {
+		s.dpuObject(func(n *moorv1alpha1.DPUStorageNode) {
+			n.Status.DPU.Sequence++
+			if n.Status.DPU.Lease != nil {
+				n.Status.DPU.Lease.Sequence++
+			}
+		})
+		s.mustPass()
+		s.live(5, "a", "b", "dpu-b")
+	}
+}
+
+// silent lets seconds pass in which dpu-a is not heard.
+func (s leaseStage) silent(seconds int) {
+	s.t.Helper()
+	for range seconds / 5 {
+		s.live(5, "a", "b", "dpu-b")
+		s.mustPass()
+	}
+}
+
+// dpuObject changes what dpu-a says, and what is mirrored of it.
+func (s leaseStage) dpuObject(change func(*moorv1alpha1.DPUStorageNode)) {
+	s.t.Helper()
+	s.alone(change)
+	there, _ := world.Read(s.World, s.DPU, world.Node("dpu-a"))
+	s.host("a", func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU = there.Status.DPU.DeepCopy() })
+}
+
+// alone changes what dpu-a says, and not what is mirrored of it.
+func (s leaseStage) alone(change func(*moorv1alpha1.DPUStorageNode)) {
+	s.t.Helper()
+	world.Change(s.World, s.DPU, world.Node("dpu-a"), change)
+	s.renewed = s.clock.Now()
+}
+
+// leaseOver is what the receipt of the lease says, by what the world knows.
+func (s *stage) leaseOver() bool {
+	n, found := world.Read(s.World, s.DPU, world.Node("dpu-a"))
+	return found && n.Status.DPU != nil && n.Status.DPU.Lease != nil && n.Status.DPU.Lease.Sequence == n.Status.DPU.Sequence &&
+		s.clock.Since(s.renewed) >= 70100*time.Millisecond
+}
+
+func (s leaseStage) wantReceipt(want moorv1alpha1.ReceiptKind) {
+	s.t.Helper()
+	s.wantPhase(moorv1alpha1.ClaimFree)
+	receipts := s.claim().Status.Receipts
+	if last := receipts[len(receipts)-1]; last.Kind != want || last.Holder != "dpu-a" || last.Epoch != 4 {
+		s.t.Errorf("receipt %+v, want %s", last, want)
+	}
+}
+
+// TestLeaseBound: a DPU that is not heard is left alone until its lease is over;
+// then its claim is fenced, freed after the bound, and the pod goes in order.
+func TestLeaseBound(t *testing.T) {
+	s := newLeaseStage(t)
+	s.silent(25)
+	s.wantPhase(moorv1alpha1.ClaimGranted)
+	s.wantSays("False/Held", "DPUDead", "the end of its lease is waited for")
+	s.silent(10)
+	s.wantPhase(moorv1alpha1.ClaimFencing)
+	s.wantSays("True/Fencing", "its lease is over", "the bound of its lease is waited for")
+	s.silent(30)
+	s.wantPhase(moorv1alpha1.ClaimFencing)
+	if !s.hasPod("app") {
+		t.Error("the pod went before the volume was free")
+	}
+	s.silent(10)
+	s.wantReceipt(moorv1alpha1.ReceiptLeaseBound)
+	if s.claim().Status.RevokedEpoch("dpu-a") != 4 {
+		t.Error("that the DPU did not confirm it is not kept")
+	}
+	if s.mustPass(); s.hasPod("app") || s.tainted("a") {
+		t.Errorf("pod there: %v, tainted: %v", s.hasPod("app"), s.tainted("a"))
+	}
+	if story := s.story(); !strings.Contains(story, "FailoverFencing") || !strings.Contains(story, "FailoverFenced") || !strings.Contains(story, "FailoverReleased") {
+		t.Errorf("the story is %s", story)
+	}
+}
+
+// TestNoLeaseBound: everything that keeps the bound from counting.
+func TestNoLeaseBound(t *testing.T) {
+	cases := map[string]struct {
+		before func(leaseStage)
+		phase  moorv1alpha1.ClaimPhase
+	}{
+		"no lease was ever given": {func(s leaseStage) {
+			s.dpuObject(func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Lease = nil })
+		}, moorv1alpha1.ClaimGranted},
+		"the lease is another program's": {func(s leaseStage) {
+			s.dpuObject(func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Sequence++ })
+		}, moorv1alpha1.ClaimGranted},
+		"the DPU has no object": {func(s leaseStage) {
+			world.Remove(s.World, s.DPU, world.Node("dpu-a"))
+		}, moorv1alpha1.ClaimGranted},
+		"the controller has just restarted": {func(s leaseStage) {
+			s.silent(60)
+			s.restart()
+			s.live(10, "a", "b", "dpu-b")
+		}, moorv1alpha1.ClaimFencing},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newLeaseStage(t)
+			c.before(s)
+			s.silent(65)
+			s.wantPhase(c.phase)
+			if !s.hasPod("app") {
+				t.Error("the pod is gone")
+			}
+		})
+	}
+}
+
+// TestLeaseReadLive: a renewal that only the API server knows begins the wait
+// anew, and a lease that was taken back there is none.
+func TestLeaseReadLive(t *testing.T) {
+	for name, last := range map[string]func(*moorv1alpha1.DPUState){
+		"renewed":    func(d *moorv1alpha1.DPUState) { d.Sequence, d.Lease.Sequence = d.Sequence+1, d.Sequence+1 },
+		"taken back": func(d *moorv1alpha1.DPUState) { d.Sequence, d.Lease = d.Sequence+1, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newLeaseStage(t)
+			s.silent(65)
+			s.wantPhase(moorv1alpha1.ClaimFencing)
+			// The cache does not hear of it.
+			cached, _ := world.Read(s.World, s.DPU, world.Node("dpu-a"))
+			s.f.DPU = behind{s.f.DPU, cached.DeepCopy()}
+			s.alone(func(n *moorv1alpha1.DPUStorageNode) { last(n.Status.DPU) })
+			s.silent(15)
+			s.wantPhase(moorv1alpha1.ClaimFencing)
+		})
+	}
+}
+
+// behind is a client whose cache holds an old object of a DPU.
+type behind struct {
+	client.Client
+	old *moorv1alpha1.DPUStorageNode
+}
+
+func (b behind) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	if n, ok := into.(*moorv1alpha1.DPUStorageNode); ok && key.Name == b.old.Name {
+		b.old.DeepCopyInto(n)
+		return nil
+	}
+	return b.Client.Get(ctx, key, into, opts...)
+}
+
+// TestLeaseComesThird: the DPU's own word and the storage's count before it, the
+// operator's after it.
+func TestLeaseComesThird(t *testing.T) {
+	over := leaseOf{given: true}
+	claim, mirror := facts("mine", true, true, true, 0, 4)
+	for _, c := range []struct {
+		want    moorv1alpha1.ReceiptKind
+		retired int64
+		storage revocation
+		lease   leaseOf
+	}{
+		{moorv1alpha1.ReceiptDPU, 4, revocation{true, true, true, true, "d"}, over},
+		{moorv1alpha1.ReceiptStorage, 0, revocation{true, true, true, true, "d"}, over},
+		{moorv1alpha1.ReceiptLeaseBound, 0, revocation{}, over},
+		{moorv1alpha1.ReceiptOperator, 0, revocation{}, leaseOf{given: true, left: 1}},
+		{moorv1alpha1.ReceiptOperator, 0, revocation{}, leaseOf{left: -1}},
+	} {
+		mirror.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{Attached: c.retired == 0, RetiredEpoch: c.retired}
+		got, words := prove(claim, mirror, c.storage, c.lease)
+		checkReceipt(t, string(c.want), got, words, c.want)
+	}
+	// It does not matter what became of the attachment.
+	claim.Spec.OperatorReceipt = nil
+	got, words := prove(claim, nil, revocation{}, over)
+	checkReceipt(t, "no attachment", got, words, moorv1alpha1.ReceiptLeaseBound)
+}
+
+// TestLeaseReturn: a DPU that comes back in the middle gives its own receipt, and
+// the pod, which has lost its volume, goes in order.
+func TestLeaseReturn(t *testing.T) {
+	s := newLeaseStage(t)
+	s.silent(35)
+	s.wantPhase(moorv1alpha1.ClaimFencing)
+	s.renew(10)
+	s.retire()
+	s.renew(10)
+	s.wantReceipt(moorv1alpha1.ReceiptDPU)
+	if s.hasPod("app") {
+		t.Error("a pod that has lost its volume stays")
+	}
+}
+
+// TestLeaseLetsGo: after the bound the holds of the silent DPU go off the
+// attachment, once the host cluster lets go of it.
+func TestLeaseLetsGo(t *testing.T) {
+	s := newLeaseStage(t)
+	s.silent(75)
+	s.wantReceipt(moorv1alpha1.ReceiptLeaseBound)
+	a := world.Attachment("vol", "a")
+	if err := s.Host.Delete(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	s.silent(5)
+	m, _ := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")})
+	if got := fmt.Sprint(m.Finalizers); strings.Contains(got, storagev1alpha1.FinalizerDPUAttachment) || strings.Contains(got, storagev1alpha1.FinalizerWriterClaim) {
+		t.Errorf("finalizers %s", got)
+	}
+}

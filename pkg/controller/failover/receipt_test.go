@@ -1,0 +1,88 @@
+package failover
+
+import (
+	"fmt"
+	"testing"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+// TestProve goes through the whole product of facts about a claim of epoch 4
+// that is being fenced, and about its VolumeAttachment.
+func TestProve(t *testing.T) {
+	flags := []bool{false, true}
+	for _, mirrorIs := range []string{"gone", "mine", "another's", "of another name"} {
+		for _, deleting := range flags {
+			for _, finalizer := range flags {
+				for _, attached := range flags {
+					for _, retired := range []int64{0, 3, 4, 5} {
+						for bits := range 16 {
+							for _, operator := range []int64{0, 3, 4, 5} {
+								storage := revocation{vouched: bits&1 != 0, asked: bits&2 != 0, noticed: bits&4 != 0, gone: bits&8 != 0, driver: "d"}
+								claim, mirror := facts(mirrorIs, deleting, finalizer, attached, retired, operator)
+								mine := mirrorIs == "mine"
+								want := moorv1alpha1.ReceiptKind("")
+								switch {
+								case mine && !attached && (retired >= 4 || deleting && !finalizer):
+									want = moorv1alpha1.ReceiptDPU
+								case mine && deleting && bits == 15:
+									want = moorv1alpha1.ReceiptStorage
+								case operator == 4:
+									want = moorv1alpha1.ReceiptOperator
+								}
+								got, words := prove(claim, mirror, storage, leaseOf{})
+								name := fmt.Sprintf("%s deleting=%v finalizer=%v attached=%v retired=%d storage=%+v operator=%d", mirrorIs, deleting, finalizer, attached, retired, storage, operator)
+								checkReceipt(t, name, got, words, want)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func facts(mirrorIs string, deleting, finalizer, attached bool, retired, operator int64) (*moorv1alpha1.WriterClaim, *storagev1alpha1.VolumeAttachment) {
+	claim := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: "dpu-a", Attachment: "a-vol", Epoch: 4}}
+	if operator != 0 {
+		claim.Spec.OperatorReceipt = &moorv1alpha1.OperatorReceipt{Epoch: operator, Operator: "jo", Reason: "pulled the plug"}
+	}
+	mirror := attachment(deleting, finalizer, attached)
+	mirror.Status.DPU.RetiredEpoch = retired
+	switch mirrorIs {
+	case "gone":
+		return claim, nil
+	case "another's":
+		mirror.Spec.NodeName = "dpu-b"
+	case "of another name":
+		mirror.Name = "b-vol"
+	}
+	return claim, mirror
+}
+
+func checkReceipt(t *testing.T, name string, got *moorv1alpha1.Receipt, words string, want moorv1alpha1.ReceiptKind) {
+	t.Helper()
+	switch {
+	case want == "" && got != nil:
+		t.Errorf("%s: receipt %+v out of nothing", name, got)
+	case want == "" && words == "":
+		t.Errorf("%s: no words", name)
+	case want != "" && (got == nil || got.Kind != want || got.Holder != "dpu-a" || got.Epoch != 4 || got.Message == ""):
+		t.Errorf("%s: receipt %+v, want %s", name, got, want)
+	}
+}
+
+// TestProveOnlyWhileFencing: a claim in any other phase has no receipt.
+func TestProveOnlyWhileFencing(t *testing.T) {
+	for _, phase := range []moorv1alpha1.ClaimPhase{"", moorv1alpha1.ClaimFree, moorv1alpha1.ClaimGranted} {
+		claim, mirror := facts("mine", true, false, false, 4, 4)
+		claim.Status.Phase = phase
+		if got, _ := prove(claim, mirror, revocation{true, true, true, true, "d"}, leaseOf{given: true}); got != nil {
+			t.Errorf("phase %q: receipt %+v", phase, got)
+		}
+	}
+	if got, _ := prove(&moorv1alpha1.WriterClaim{}, nil, revocation{}, leaseOf{given: true}); got != nil {
+		t.Errorf("a claim without status: receipt %+v", got)
+	}
+}

@@ -1,0 +1,172 @@
+// Package failover takes the right to write back. It alone frees a WriterClaim,
+// and only with a receipt: a proof from outside the host that the old holder
+// can no longer write. Without one it waits.
+package failover
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+)
+
+// keepReceipts is how many receipts a claim keeps, the schema's limit.
+const keepReceipts = 8
+
+// Reconciler looks at VolumeAttachments of the DPU cluster.
+type Reconciler struct {
+	// DPU writes to the DPU cluster; its cache serves only to skip work.
+	DPU client.Client
+	// Live reads the API server of the DPU cluster itself.
+	Live client.Reader
+	// Cluster is the DPU cluster, for the watch.
+	Cluster cluster.Cluster
+	Clock   clock.PassiveClock
+	// HostLive reads the API server of the host cluster itself, to tell an
+	// attachment that a failover ended from one that its user did. Nil: there
+	// are no failovers.
+	HostLive client.Reader
+	// TargetNamespace of the VolumeAttachments.
+	TargetNamespace string
+	// Recorder tells on the volume when a fence ended in order. Nil: nobody.
+	Recorder record.EventRecorder
+}
+
+// SetupWithManager watches the VolumeAttachments of the DPU cluster, and
+// their owners that go.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("fence").
+		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofOwner), builder.WithPredicates(going)).
+		WatchesRawSource(source.Kind(r.Cluster.GetCache(), &storagev1alpha1.VolumeAttachment{},
+			&handler.TypedEnqueueRequestForObject[*storagev1alpha1.VolumeAttachment]{})).
+		Complete(kube.Retrying(r))
+}
+
+// ofOwner wakes the VolumeAttachment of an owner: it has the same name.
+func (r *Reconciler) ofOwner(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: r.TargetNamespace, Name: o.GetName()}}}
+}
+
+// Reconcile frees the claim of an attachment that is being deleted, once
+// there is a receipt, and lets the attachment go.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	attachment := &storagev1alpha1.VolumeAttachment{}
+	found, err := kube.Find(ctx, r.DPU, req.NamespacedName, attachment)
+	if err != nil || !found || !concerns(attachment) {
+		return ctrl.Result{}, err
+	}
+	// The claim first: it is freed by compare-and-swap, so what is read of
+	// the attachment afterwards is newer than the claim that is written over.
+	// The other way round, one who paused in between could free the claim of a
+	// newer attachment of the same name.
+	claim, err := r.claim(ctx, attachment)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	uid := attachment.UID
+	found, err = kube.Find(ctx, r.Live, req.NamespacedName, attachment)
+	if err != nil || !found || attachment.UID != uid || !concerns(attachment) {
+		return ctrl.Result{}, err
+	}
+	d := decide(attachment, claim)
+	if d.action == wait {
+		return ctrl.Result{}, nil
+	}
+	if wait := early(attachment, d, r.Clock.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	if d.action == free {
+		fenced := claim.Status.Phase == moorv1alpha1.ClaimFencing
+		if err := r.free(ctx, claim, d.receipt); err != nil {
+			return ctrl.Result{}, err
+		}
+		if fenced {
+			r.tell(ctx, attachment, d.receipt)
+		}
+	}
+	if kept, err := r.keep(ctx, attachment); err != nil || kept {
+		return ctrl.Result{RequeueAfter: lookAgain}, err
+	}
+	return ctrl.Result{}, r.letGo(ctx, attachment)
+}
+
+// letGo takes the finalizer off. It reads the attachment again before: others
+// write to one that goes, and would make the removal fail; and what was decided
+// has to hold still.
+func (r *Reconciler) letGo(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment) error {
+	uid := attachment.UID
+	found, err := kube.Find(ctx, r.Live, client.ObjectKeyFromObject(attachment), attachment)
+	if err != nil || !found || attachment.UID != uid || !concerns(attachment) || decide(attachment, nil).action != release {
+		return err
+	}
+	return kube.RemoveFinalizers(ctx, r.DPU, attachment, storagev1alpha1.FinalizerWriterClaim)
+}
+
+// keep reports whether the attachment has to stay for now: a failover ended it,
+// and its owner in the host cluster still wants it. If it went, it would be
+// made anew, and the dead host's DPU would get the right to write back.
+func (r *Reconciler) keep(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment) (bool, error) {
+	namespace, name, ok := strings.Cut(attachment.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment], "/")
+	if r.HostLive == nil || !ok {
+		return false, nil
+	}
+	owner, node := &storagev1alpha1.DPUVolumeAttachment{}, &moorv1alpha1.DPUStorageNode{}
+	found, err := kube.Find(ctx, r.HostLive, client.ObjectKey{Namespace: namespace, Name: name}, owner)
+	if err != nil || !found || !owner.DeletionTimestamp.IsZero() {
+		return false, err
+	}
+	found, err = kube.Find(ctx, r.HostLive, client.ObjectKey{Name: owner.Spec.DPUNodeName}, node)
+	return found && underway(node), err
+}
+
+// tell tells on the volume that its fence has its receipt.
+func (r *Reconciler) tell(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment, receipt moorv1alpha1.Receipt) {
+	namespace, _, ok := strings.Cut(attachment.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment], "/")
+	if r.Recorder == nil || r.HostLive == nil || !ok {
+		return
+	}
+	volume := &storagev1alpha1.DPUVolume{}
+	found, err := kube.Find(ctx, r.HostLive, client.ObjectKey{Namespace: namespace, Name: attachment.Spec.Source.VolumeRef.Name}, volume)
+	if err == nil && found {
+		r.Recorder.Event(volume, corev1.EventTypeNormal, eventFenced, fencedWords(receipt))
+	}
+}
+
+// concerns reports whether the attachment is on its way out and still tied to
+// a claim.
+func concerns(a *storagev1alpha1.VolumeAttachment) bool {
+	return !a.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerWriterClaim)
+}
+
+func (r *Reconciler) claim(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment) (*moorv1alpha1.WriterClaim, error) {
+	if attachment.Spec.Source.VolumeRef == nil {
+		return nil, nil
+	}
+	claim := &moorv1alpha1.WriterClaim{}
+	found, err := kube.Find(ctx, r.Live, client.ObjectKey{Namespace: attachment.Namespace, Name: attachment.Spec.Source.VolumeRef.Name}, claim)
+	if err != nil || !found {
+		return nil, err
+	}
+	return claim, nil
+}
+
+// free writes the claim with the resourceVersion that was read: whoever
+// changed it in between wins, and everything is looked at again.
+func (r *Reconciler) free(ctx context.Context, claim *moorv1alpha1.WriterClaim, receipt moorv1alpha1.Receipt) error {
+	return freeClaim(ctx, r.DPU, r.Clock, claim, receipt)
+}

@@ -1,0 +1,133 @@
+package failover
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// The field indexes of the host cluster's cache.
+const (
+	indexNode = "spec.dpuNodeName"
+	indexDPU  = "spec.dpuName"
+)
+
+// target is one primary attachment of a host, or a replica that goes ahead: its
+// DPU may write as a primary's may.
+type target struct {
+	attachment *storagev1alpha1.DPUVolumeAttachment
+	volume     *storagev1alpha1.DPUVolume
+	// single: the volume has a single writer.
+	single bool
+	// fails: the volume fails over.
+	fails bool
+	// claim and mirror are nil if there are none. They are the cache's until
+	// readLive.
+	claim  *moorv1alpha1.WriterClaim
+	mirror *storagev1alpha1.VolumeAttachment
+	// waits says what is waited for, in words.
+	waits string
+}
+
+// held reports whether the DPU has the right to write, or had it and nobody
+// has proved that it has not.
+func (t *target) held(dpu string) bool {
+	return t.single && t.claim != nil && t.claim.Status != nil && t.claim.Status.Phase != moorv1alpha1.ClaimFree &&
+		t.claim.Status.Holder == dpu && t.claim.Status.Attachment == t.attachment.Name
+}
+
+func (t *target) inFencing(dpu string) bool {
+	return t.held(dpu) && t.claim.Status.Phase == moorv1alpha1.ClaimFencing
+}
+
+// vouched reports whether an operator wants the epoch to end.
+func (t *target) vouched(dpu string) bool {
+	return t.held(dpu) && t.claim.Spec.OperatorReceipt != nil && t.claim.Spec.OperatorReceipt.Epoch == t.claim.Status.Epoch
+}
+
+// stakes are the targets that fail over.
+func (s *scene) stakes() []*target {
+	var out []*target
+	for _, t := range s.targets {
+		if t.fails {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func (s *scene) waiting() bool {
+	for _, t := range s.targets {
+		if t.waits != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// ahead reports whether the DPU has the attachment for a primary.
+func (t *target) ahead() bool {
+	return t.mirror != nil && t.mirror.Spec.Role != storagev1alpha1.RoleReplica
+}
+
+// listTargets lists the primaries of the host, and what is one on its DPU.
+func (f *Failover) listTargets(ctx context.Context, s *scene) error {
+	var list storagev1alpha1.DPUVolumeAttachmentList
+	if err := f.Host.List(ctx, &list, client.InNamespace(f.Namespace), client.MatchingFields{indexNode: s.node.Name}); err != nil {
+		return fmt.Errorf("list what is attached to host %s: %w", s.node.Name, err)
+	}
+	for i := range list.Items {
+		a := &list.Items[i]
+		t := &target{attachment: a, volume: &storagev1alpha1.DPUVolume{}}
+		found, err := kube.Find(ctx, f.Host, client.ObjectKey{Namespace: a.Namespace, Name: a.Spec.DPUVolumeName}, t.volume)
+		if err != nil {
+			return err
+		}
+		if !found {
+			continue
+		}
+		r := t.volume.Spec.Replication
+		t.single, t.fails = provisioner.SingleNode(t.volume.Spec.AccessModes), r != nil && r.Failover == storagev1alpha1.FailoverFence
+		if err := f.read(ctx, f.DPU, t); err != nil {
+			return err
+		}
+		if a.Spec.Role == storagev1alpha1.RoleReplica && !t.ahead() && !t.held(s.dpu()) {
+			continue
+		}
+		s.targets = append(s.targets, t)
+	}
+	return nil
+}
+
+// readLive reads the claims and VolumeAttachments from the API server itself.
+func (f *Failover) readLive(ctx context.Context, s *scene) error {
+	return forEach(s.targets, func(t *target) error { return f.read(ctx, f.DPULive, t) })
+}
+
+func (f *Failover) read(ctx context.Context, from client.Reader, t *target) error {
+	if !t.single {
+		return nil
+	}
+	t.claim, t.mirror = &moorv1alpha1.WriterClaim{}, &storagev1alpha1.VolumeAttachment{}
+	found, err := kube.Find(ctx, from, client.ObjectKey{Namespace: f.TargetNamespace, Name: t.volume.Name}, t.claim)
+	if err != nil {
+		return err
+	}
+	if !found {
+		t.claim = nil
+	}
+	found, err = kube.Find(ctx, from, client.ObjectKey{Namespace: f.TargetNamespace, Name: t.attachment.Name}, t.mirror)
+	if err != nil {
+		return err
+	}
+	if !found {
+		t.mirror = nil
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package failover
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+)
+
+// SetupWithManager watches hosts, Nodes and attachments here, and attachments
+// claims and what DPUs see of their hosts there. Steady beats wake nobody: each
+// host is looked at when all its witnesses might be silent, and drivernode
+// turns the silence of one into conditions, which wake too.
+func (f *Failover) SetupWithManager(mgr ctrl.Manager) error {
+	remote := f.DPUCluster.GetCache()
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("failover").
+		For(&moorv1alpha1.DPUStorageNode{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: hostChanged})).
+		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
+		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment), builder.WithPredicates(going)).
+		WatchesRawSource(source.Kind(remote, &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofSight), f.sightChanged())).
+		WatchesRawSource(source.Kind(remote, &storagev1alpha1.VolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofMirror))).
+		WatchesRawSource(source.Kind(remote, &storagev1alpha1.SVVolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofRevoked))).
+		WatchesRawSource(source.Kind(remote, &moorv1alpha1.WriterClaim{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofClaim))).
+		Complete(kube.Retrying(f))
+}
+
+// hostChanged: anything but the next beat.
+func hostChanged(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*moorv1alpha1.DPUStorageNode)
+	after, also := e.ObjectNew.(*moorv1alpha1.DPUStorageNode)
+	if !ok || !also {
+		return true
+	}
+	return before.Spec != after.Spec || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
+		!equality.Semantic.DeepEqual(sight(before), sight(after))
+}
+
+// sight is what a DPU says of its host.
+func sight(n *moorv1alpha1.DPUStorageNode) *moorv1alpha1.HostSight {
+	if n.Status.DPU == nil {
+		return nil
+	}
+	return n.Status.DPU.Host
+}
+
+// sightChanged passes on what DPUs say of their hosts. Each beat goes past it, and
+// is taken notice of here: a lease counts from when its renewal was seen.
+func (f *Failover) sightChanged() predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode] {
+	return predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode]{
+		UpdateFunc: func(e event.TypedUpdateEvent[*moorv1alpha1.DPUStorageNode]) bool {
+			f.renewals.note(e.ObjectNew, f.Clock.Now())
+			return !equality.Semantic.DeepEqual(sight(e.ObjectOld), sight(e.ObjectNew))
+		},
+	}
+}
+
+func (f *Failover) ofSight(ctx context.Context, dpu *moorv1alpha1.DPUStorageNode) []reconcile.Request {
+	return f.ofDPU(ctx, dpu.Name)
+}
+
+func nodeChanged(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*corev1.Node)
+	after, also := e.ObjectNew.(*corev1.Node)
+	return !ok || !also || apiOf(before) != apiOf(after) || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
+}
+
+// going lets pass what is being deleted, or is gone.
+var going = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	UpdateFunc:  func(e event.UpdateEvent) bool { return !e.ObjectNew.GetDeletionTimestamp().IsZero() },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+func ofAttachment(_ context.Context, o client.Object) []reconcile.Request {
+	a, ok := o.(*storagev1alpha1.DPUVolumeAttachment)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: a.Spec.DPUNodeName}}}
+}
+
+func (f *Failover) ofMirror(ctx context.Context, a *storagev1alpha1.VolumeAttachment) []reconcile.Request {
+	if a.DeletionTimestamp.IsZero() && a.Status.DPU.RetiredEpoch == 0 {
+		return nil
+	}
+	return f.ofDPU(ctx, a.Spec.NodeName)
+}
+
+func (f *Failover) ofRevoked(ctx context.Context, a *storagev1alpha1.SVVolumeAttachment) []reconcile.Request {
+	if a.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	return f.ofDPU(ctx, a.Spec.NodeName)
+}
+
+func (f *Failover) ofClaim(ctx context.Context, c *moorv1alpha1.WriterClaim) []reconcile.Request {
+	if c.Status == nil || c.Status.Holder == "" || c.Status.Phase != moorv1alpha1.ClaimFencing && c.Spec.OperatorReceipt == nil {
+		return nil
+	}
+	return f.ofDPU(ctx, c.Status.Holder)
+}
+
+func (f *Failover) ofDPU(ctx context.Context, dpu string) []reconcile.Request {
+	var list moorv1alpha1.DPUStorageNodeList
+	if err := f.Host.List(ctx, &list, client.MatchingFields{indexDPU: dpu}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list the host of a DPU", "dpu", dpu)
+	}
+	var out []reconcile.Request
+	for _, n := range list.Items {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: n.Name}})
+	}
+	return out
+}

@@ -1,0 +1,283 @@
+package attachment
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster"
+)
+
+// ensureMirror makes the VolumeAttachment. For the primary of a single-writer
+// volume whose claim somebody else holds it makes none, so that nothing further
+// down begins what must not end. A replica needs no claim: without an epoch its
+// DPU shows nothing.
+func (r *Reconciler) ensureMirror(ctx context.Context, s *state) error {
+	if s.mirror == nil {
+		if err := r.mayAsk(ctx, s); err != nil || s.waiting != "" {
+			return err
+		}
+		if !s.replica() && s.single() {
+			claim, err := r.claim(ctx, s.volume)
+			if err != nil {
+				return err
+			}
+			if verdict := judge(claim, s.attachment.Name, s.dpu); verdict.refused != "" {
+				s.waiting = verdict.refused
+				return nil
+			}
+		}
+		s.mirror = mirrorOf(s, r.Clusters)
+		if _, err := kube.Create(ctx, r.Clusters.DPU, s.mirror); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !hostcluster.OwnedBy(s.mirror, s.attachment):
+		s.waiting = fmt.Sprintf("a VolumeAttachment %s of an earlier attachment of this name is still being removed", s.mirror.Name)
+	case !s.mirror.DeletionTimestamp.IsZero():
+		s.going = true
+		s.waiting = fmt.Sprintf("VolumeAttachment %s in the DPU cluster is being deleted", s.mirror.Name)
+	case s.mirror.Spec.NodeName != s.dpu:
+		s.waiting = fmt.Sprintf("it was made for DPU %s, but node %s now has DPU %s: delete the attachment to move it",
+			s.mirror.Spec.NodeName, s.attachment.Spec.DPUNodeName, s.dpu)
+	default:
+		s.sound = true
+	}
+	return nil
+}
+
+// warm tells the DPU how ready to keep a replica.
+func (r *Reconciler) warm(ctx context.Context, s *state) error {
+	if !s.replica() || s.begun() || s.mirror.Spec.Warmth == s.attachment.Spec.Warmth {
+		return nil
+	}
+	_, err := kube.Patch(ctx, r.Clusters.DPU, s.mirror, func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Warmth = s.attachment.Spec.Warmth })
+	return err
+}
+
+// grant gives the DPU of a primary, or of a replica that goes ahead, the right to
+// write, if the volume has a single writer and nobody holds it, and writes the
+// epoch where the DPU reads it. Until then a replica that was promoted stays one
+// down there: the DPU learns of its role and of its epoch at once, and never has
+// one alone.
+func (r *Reconciler) grant(ctx context.Context, s *state) error {
+	if s.replica() && !s.ahead {
+		return nil
+	}
+	if !s.begun() {
+		if err := r.mayAsk(ctx, s); err != nil || s.waiting != "" {
+			return err
+		}
+	}
+	if !s.single() {
+		return r.promote(ctx, s, promotion{})
+	}
+	claim, err := r.freeOrLive(ctx, s.volume)
+	if err != nil {
+		return err
+	}
+	verdict := judge(claim, s.attachment.Name, s.dpu)
+	switch {
+	case verdict.refused != "" && s.replica():
+		return nil // nobody has asked for it, so nobody waits
+	case verdict.refused != "":
+		s.waiting = verdict.refused
+		return nil
+	case verdict.grant:
+		if err := r.mayAsk(ctx, s); err != nil || s.waiting != "" {
+			return err
+		}
+		if err := r.confirm(ctx, s); err != nil || s.waiting != "" || s.replica() && !s.ahead {
+			return err
+		}
+		before := claim.Status
+		claim.Status = &moorv1alpha1.WriterClaimStatus{
+			Phase: moorv1alpha1.ClaimGranted, Holder: s.dpu, Attachment: s.attachment.Name,
+			Epoch: verdict.epoch, Receipts: receipts(claim),
+		}
+		if before != nil {
+			claim.Status.Revoked = before.Revoked
+		}
+		// Update carries the resourceVersion that was read: of two who
+		// try at once, one fails.
+		if err := r.Clusters.DPU.Status().Update(ctx, claim); err != nil {
+			return fmt.Errorf("grant the right to write volume %s to DPU %s: %w", claim.Name, s.dpu, err)
+		}
+	case s.mirror.Spec.Epoch != verdict.epoch:
+		if err := r.refresh(ctx, s); err != nil {
+			return err
+		}
+	}
+	return r.promote(ctx, s, promotion{epoch: verdict.epoch, last: lastReceipt(claim)})
+}
+
+// promote tells the DPU that the attachment is a primary, and under which
+// epoch.
+func (r *Reconciler) promote(ctx context.Context, s *state, p promotion) error {
+	p.replica, p.warmth = s.mirror.Spec.Role == storagev1alpha1.RoleReplica, see(s).warmth()
+	wrote, err := kube.Patch(ctx, r.Clusters.DPU, s.mirror, func(m *storagev1alpha1.VolumeAttachment) {
+		if m.Spec.Role == storagev1alpha1.RoleReplica {
+			m.Spec.Role = storagev1alpha1.RolePrimary
+		}
+		m.Spec.Epoch = p.epoch
+	})
+	if wrote {
+		r.tellPromoted(s, p)
+	}
+	return err
+}
+
+// refresh reads the VolumeAttachment from the API server itself, where the
+// cache shows one without the epoch that was granted: mostly only the cache
+// lacks it, and the write would be for nothing.
+func (r *Reconciler) refresh(ctx context.Context, s *state) error {
+	live := &storagev1alpha1.VolumeAttachment{}
+	found, err := kube.Find(ctx, r.Clusters.DPULive, r.Clusters.Target(s.mirror.Name), live)
+	if err == nil && found && live.UID == s.mirror.UID {
+		s.mirror = live
+	}
+	return err
+}
+
+// confirm asks the API servers themselves, last before a grant, whether the
+// VolumeAttachment is there to stay and, of a replica, whether its pod is.
+func (r *Reconciler) confirm(ctx context.Context, s *state) error {
+	var both errgroup.Group
+	both.Go(func() error { return r.stillWanted(ctx, s) })
+	if s.replica() {
+		both.Go(func() (err error) {
+			s.ahead, err = r.Users.lasting(ctx, s.attachment.Spec.DPUNodeName, s.attachment.Spec.DPUVolumeName)
+			return err
+		})
+	}
+	return both.Wait()
+}
+
+// stillWanted asks the API server itself whether the VolumeAttachment is there
+// to stay. Only its deletion takes the right to write back, so one that is
+// gone already would hold it for ever. The claim was read before: a fence that
+// freed it since makes the grant fail.
+func (r *Reconciler) stillWanted(ctx context.Context, s *state) error {
+	live := &storagev1alpha1.VolumeAttachment{}
+	found, err := kube.Find(ctx, r.Clusters.DPULive, r.Clusters.Target(s.mirror.Name), live)
+	if err != nil {
+		return err
+	}
+	if !found || live.UID != s.mirror.UID || !live.DeletionTimestamp.IsZero() {
+		s.waiting = fmt.Sprintf("VolumeAttachment %s in the DPU cluster is being deleted", s.mirror.Name)
+	}
+	return nil
+}
+
+// freeOrLive is the volume's claim as the cache has it, if nobody holds it there: it
+// is granted with the resourceVersion that was read, so if somebody does by now, that
+// fails. Else it is the API server's.
+func (r *Reconciler) freeOrLive(ctx context.Context, volume *storagev1alpha1.DPUVolume) (*moorv1alpha1.WriterClaim, error) {
+	claim := &moorv1alpha1.WriterClaim{}
+	found, err := kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(volume.Name), claim)
+	if err != nil || found && claim.Status != nil && claim.Status.Phase == moorv1alpha1.ClaimFree {
+		return claim, err
+	}
+	return r.claim(ctx, volume)
+}
+
+// claim reads the volume's claim from the API server itself, and makes it if
+// there is none.
+func (r *Reconciler) claim(ctx context.Context, volume *storagev1alpha1.DPUVolume) (*moorv1alpha1.WriterClaim, error) {
+	key := r.Clusters.Target(volume.Name)
+	claim := &moorv1alpha1.WriterClaim{}
+	found, err := kube.Find(ctx, r.Clusters.DPULive, key, claim)
+	if err != nil || found {
+		return claim, err
+	}
+	owner := &storagev1alpha1.Volume{}
+	if found, err = kube.Find(ctx, r.Clusters.DPULive, key, owner); err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("volume %s does not exist in DPU cluster %s, though it is bound: was it deleted there by hand?", volume.Name, r.Clusters.DPUClusterName)
+	}
+	claim = &moorv1alpha1.WriterClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: volume.Name, Namespace: r.Clusters.TargetNamespace,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: storagev1alpha1.GroupVersion.String(), Kind: "Volume", Name: owner.Name, UID: owner.UID,
+			}},
+		},
+		Spec: moorv1alpha1.WriterClaimSpec{VolumeName: volume.Name},
+	}
+	if err := r.Clusters.DPU.Create(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("make the WriterClaim of volume %s: %w", volume.Name, err)
+	}
+	if _, err := kube.Find(ctx, r.Clusters.DPULive, key, claim); err != nil {
+		return nil, err
+	}
+	return claim, nil
+}
+
+// verdict is what judge says of a claim.
+type verdict struct {
+	// grant: nobody holds it; it may be granted under epoch.
+	grant bool
+	// epoch under which this attachment may write.
+	epoch int64
+	// refused says in words who holds it; "" if it is granted or free.
+	refused string
+}
+
+// judge decides whether the attachment may have the right to write.
+func judge(claim *moorv1alpha1.WriterClaim, attachment, dpu string) verdict {
+	status := claim.Status
+	if status == nil {
+		status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree}
+	}
+	switch {
+	case status.Phase == moorv1alpha1.ClaimFree:
+		return verdict{grant: true, epoch: status.Epoch + 1}
+	case status.Phase == moorv1alpha1.ClaimGranted && status.Attachment == attachment && status.Holder == dpu:
+		return verdict{epoch: status.Epoch}
+	case status.Phase == moorv1alpha1.ClaimFencing:
+		return verdict{refused: fmt.Sprintf("volume %s is being fenced from DPU %s (epoch %d); it waits for proof that the old host can no longer write",
+			claim.Spec.VolumeName, status.Holder, status.Epoch)}
+	}
+	return verdict{refused: fmt.Sprintf("volume %s has a single writer, and DPU %s holds it (attachment %s, epoch %d): this attachment waits until that one is deleted",
+		claim.Spec.VolumeName, status.Holder, status.Attachment, status.Epoch)}
+}
+
+func receipts(claim *moorv1alpha1.WriterClaim) []moorv1alpha1.Receipt {
+	if claim.Status == nil {
+		return nil
+	}
+	return claim.Status.Receipts
+}
+
+// mirrorOf is the VolumeAttachment that a DPUVolumeAttachment asks for.
+func mirrorOf(s *state, c hostcluster.Clusters) *storagev1alpha1.VolumeAttachment {
+	out := &storagev1alpha1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: s.attachment.Name, Namespace: c.TargetNamespace,
+			Labels:      map[string]string{hostcluster.LabelOwnerUID: string(s.attachment.UID)},
+			Annotations: map[string]string{storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment: hostcluster.OwnerValue(s.attachment)},
+		},
+		Spec: storagev1alpha1.VolumeAttachmentSpec{
+			NodeName: s.dpu,
+			Source: storagev1alpha1.VolumeAttachmentSource{VolumeRef: &storagev1alpha1.ObjectRef{
+				Kind: "Volume", APIVersion: storagev1alpha1.GroupVersion.String(), Name: s.volume.Name, Namespace: c.TargetNamespace,
+			}},
+			FunctionTypeConfig: s.attachment.Spec.FunctionTypeConfig,
+			Role:               s.attachment.Spec.Role,
+			Warmth:             s.attachment.Spec.Warmth,
+		},
+	}
+	if s.single() {
+		out.Finalizers = []string{storagev1alpha1.FinalizerWriterClaim}
+	}
+	return out
+}

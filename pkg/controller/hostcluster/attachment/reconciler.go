@@ -1,0 +1,266 @@
+// Package attachment carries a DPUVolumeAttachment to the DPU cluster as a
+// VolumeAttachment, grants the right to write where the volume has a single
+// writer, and carries what the DPU shows back into the status.
+package attachment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/podvolume"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// The field indexes of attachments; IndexVolume is registered by the volume
+// reconciler's Index.
+const (
+	indexVolume = "spec.dpuVolumeName"
+	indexNode   = "spec.dpuNodeName"
+)
+
+// Reconciler keeps one DPUVolumeAttachment and its VolumeAttachment in step.
+type Reconciler struct {
+	Clusters hostcluster.Clusters
+	// Users says who uses a volume.
+	Users *Users
+	// NodesAsk: nodes ask for volumes by themselves. If not, this installation
+	// attaches by the controller, and what a node asks for is refused.
+	NodesAsk bool
+	// Recorder tells of promotions on the volume. Nil: nobody is told.
+	Recorder record.EventRecorder
+	// Clock is the machine's if nil.
+	Clock clock.PassiveClock
+}
+
+// Index registers the field index by node.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	return kube.AddIndexes(ctx, indexer,
+		kube.IndexOf(indexNode, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUNodeName} }))
+}
+
+// SetupWithManager watches attachments, volumes, nodes and who uses them here,
+// and VolumeAttachments and WriterClaims there.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	remote := r.Clusters.DPUCluster.GetCache()
+	return r.watchUsers(ctrl.NewControllerManagedBy(mgr)).
+		Named("dpuvolumeattachment").
+		For(&storagev1alpha1.DPUVolumeAttachment{}).
+		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(rivalry)).
+		Watches(&storagev1alpha1.DPUVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume)).
+		Watches(&moorv1alpha1.DPUStorageNode{}, handler.EnqueueRequestsFromMapFunc(r.ofNode)).
+		WatchesRawSource(source.Kind(remote, &storagev1alpha1.VolumeAttachment{},
+			hostcluster.ToOwner[*storagev1alpha1.VolumeAttachment](storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment))).
+		WatchesRawSource(source.Kind(remote, &moorv1alpha1.WriterClaim{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofClaim))).
+		Complete(kube.Retrying(r))
+}
+
+// Reconcile brings the VolumeAttachment and the status up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	attachment := &storagev1alpha1.DPUVolumeAttachment{}
+	found, err := kube.Find(ctx, r.Clusters.Host, req.NamespacedName, attachment)
+	if err != nil || !found {
+		return ctrl.Result{}, err
+	}
+	if !attachment.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, r.remove(ctx, attachment)
+	}
+	mirror := &storagev1alpha1.VolumeAttachment{}
+	found, err = kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(attachment.Name), mirror)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !found {
+		mirror = nil
+	}
+	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment); err != nil {
+		return ctrl.Result{}, err
+	}
+	s := &state{attachment: attachment, mirror: mirror}
+	err = r.carry(ctx, s)
+	if err == nil && s.forsaken {
+		return ctrl.Result{}, kube.DeleteExact(ctx, r.Clusters.Host, attachment)
+	}
+	if wait := s.keepBack(r.clock().Now()); err == nil && wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	before := *attachment.Status.DeepCopy()
+	if _, statusErr := kube.PatchStatus(ctx, r.Clusters.Host, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
+		report(a, s, err)
+	}); statusErr != nil {
+		return ctrl.Result{}, statusErr
+	}
+	r.tellAttached(s, before, attachment.Status)
+	return ctrl.Result{RequeueAfter: s.lookAgain}, err
+}
+
+// state is what one pass knows of an attachment.
+type state struct {
+	attachment *storagev1alpha1.DPUVolumeAttachment
+	mirror     *storagev1alpha1.VolumeAttachment
+	volume     *storagev1alpha1.DPUVolume
+	dpu        string
+	// sound: the mirror is there, ours and to stay; what it says counts.
+	sound bool
+	// waiting says in words what is missing; "" if nothing is.
+	waiting string
+	// going: the mirror is on its way out, and this attachment still stands.
+	going bool
+	// used: a pod of the node that asks uses the volume.
+	used bool
+	// ahead: it is a replica, and its host will ask for it.
+	ahead bool
+	// forsaken: it was begun for a node that will not take it back.
+	forsaken bool
+	// lookAgain is when to look again without a cause; 0: never.
+	lookAgain time.Duration
+}
+
+func (s *state) replica() bool { return s.attachment.Spec.Role == storagev1alpha1.RoleReplica }
+
+// single reports whether one node at a time may write the volume.
+func (s *state) single() bool { return provisioner.SingleNode(s.volume.Spec.AccessModes) }
+
+// hidden reports whether it shall be made ready, and not be shown.
+func (s *state) hidden() bool {
+	return s.replica() && !s.begun() && s.attachment.Spec.Warmth != storagev1alpha1.WarmthAttached
+}
+
+// grace is how long an attachment that makes its way as it should is not
+// written about: most are shown before, and need one write instead of five.
+const grace = 2 * time.Second
+
+// keepBack is how long the status can wait: until the attachment has been on
+// its way for longer than grace, unless it has arrived or waits for something
+// that somebody should know of. One that is shown no longer is told at once.
+func (s *state) keepBack(now time.Time) time.Duration {
+	seen := see(s)
+	was := s.attachment.Status.Warmth
+	if s.waiting != "" || seen.exhausted || seen.ready(s.hidden()) || was == storagev1alpha1.AttachmentAttached || was == storagev1alpha1.AttachmentPreEmulated {
+		return 0
+	}
+	return min(grace, max(0, grace-now.Sub(s.attachment.CreationTimestamp.Time)))
+}
+
+func (r *Reconciler) clock() clock.PassiveClock {
+	if r.Clock == nil {
+		return clock.RealClock{}
+	}
+	return r.Clock
+}
+
+// carry walks the phases in order; a phase that sets waiting ends the walk.
+func (r *Reconciler) carry(ctx context.Context, s *state) error {
+	for _, phase := range []func(context.Context, *state) error{r.checkRequest, r.findVolume, checkWarmth, r.findDPU, r.ensureMirror, r.warm, r.goAhead, r.grant} {
+		if err := phase(ctx, s); err != nil || s.waiting != "" {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) findVolume(ctx context.Context, s *state) error {
+	key := client.ObjectKey{Namespace: s.attachment.Namespace, Name: s.attachment.Spec.DPUVolumeName}
+	volume := &storagev1alpha1.DPUVolume{}
+	found, err := kube.Find(ctx, r.Clusters.Host, key, volume)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		s.waiting = fmt.Sprintf("DPUVolume %s does not exist in namespace %s", key.Name, key.Namespace)
+	case !volume.DeletionTimestamp.IsZero():
+		s.waiting = fmt.Sprintf("DPUVolume %s is being deleted", key.Name)
+	case volume.Status.Phase != storagev1alpha1.DPUVolumeBound:
+		s.waiting = fmt.Sprintf("DPUVolume %s is not bound yet", key.Name)
+	}
+	s.volume = volume
+	return nil
+}
+
+// checkWarmth refuses a replica that its host would see although another host
+// has the right to write.
+func checkWarmth(_ context.Context, s *state) error {
+	if s.replica() && s.attachment.Spec.Warmth == storagev1alpha1.WarmthAttached && s.single() {
+		s.waiting = fmt.Sprintf("volume %s has a single writer, so a replica of it stays hidden from its host until it is promoted: warmth %s is for ReadWriteMany and ReadOnlyMany; use %s",
+			s.volume.Name, storagev1alpha1.WarmthAttached, storagev1alpha1.WarmthPreEmulated)
+	}
+	return nil
+}
+
+func (r *Reconciler) findDPU(ctx context.Context, s *state) error {
+	node := &moorv1alpha1.DPUStorageNode{}
+	name := s.attachment.Spec.DPUNodeName
+	found, err := kube.Find(ctx, r.Clusters.Host, client.ObjectKey{Name: name}, node)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		s.waiting = fmt.Sprintf("node %s has no DPUStorageNode: does it have a DPU, and does snap-csi-plugin run there?", name)
+	case node.Spec.DPUName == "":
+		s.waiting = fmt.Sprintf("spec.dpuName of DPUStorageNode %s is empty: set it to the name of that host's DPU in the DPU cluster", name)
+	}
+	s.dpu = node.Spec.DPUName
+	return nil
+}
+
+func (r *Reconciler) ofVolume(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.by(ctx, indexVolume, o.GetName())
+}
+
+func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.by(ctx, indexNode, o.GetName())
+}
+
+// ofClaim wakes every attachment of the claim's volume: one may be waiting
+// for the right to write.
+func (r *Reconciler) ofClaim(ctx context.Context, o *moorv1alpha1.WriterClaim) []reconcile.Request {
+	return r.by(ctx, indexVolume, o.Spec.VolumeName)
+}
+
+// ofUser wakes the attachments of the pod's volumes to its node.
+func (r *Reconciler) ofUser(ctx context.Context, o client.Object) []reconcile.Request {
+	pod := o.(*corev1.Pod)
+	volumes, err := r.Users.volumes(ctx, pod)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "look for the volumes of a pod", "pod", client.ObjectKeyFromObject(pod))
+	}
+	var out []reconcile.Request
+	for _, volume := range volumes {
+		out = append(out, hostcluster.Requests(slices.DeleteFunc(r.list(ctx, indexVolume, volume), func(a storagev1alpha1.DPUVolumeAttachment) bool {
+			return a.Spec.DPUNodeName != pod.Spec.NodeName
+		}))...)
+	}
+	return out
+}
+
+// ofPersistent wakes the attachments of the volume behind a PersistentVolume.
+func (r *Reconciler) ofPersistent(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.by(ctx, indexVolume, podvolume.Handle(o.(*corev1.PersistentVolume)))
+}
+
+func (r *Reconciler) by(ctx context.Context, index, name string) []reconcile.Request {
+	return hostcluster.Requests(r.list(ctx, index, name))
+}
+
+func (r *Reconciler) list(ctx context.Context, index, name string) []storagev1alpha1.DPUVolumeAttachment {
+	var list storagev1alpha1.DPUVolumeAttachmentList
+	if err := r.Clusters.Host.List(ctx, &list, client.InNamespace(r.Clusters.Namespace), client.MatchingFields{index: name}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list attachments", "index", index, "name", name)
+	}
+	return list.Items
+}

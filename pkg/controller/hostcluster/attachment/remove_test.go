@@ -1,0 +1,146 @@
+package attachment
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+)
+
+func TestRemove(t *testing.T) {
+	w, r := open(t)
+	w.AddHost(user("a"))
+	w.MustPass(r, "a-vol")
+	world.Change(w, w.DPU, mirror("a"), shown)
+	w.MustPass(r, "a-vol")
+	world.Remove(w, w.Host, user("a"))
+	expect := func(words string) {
+		t.Helper()
+		w.MustPass(r, "a-vol")
+		got, found := world.Read(w, w.Host, user("a"))
+		if !found || got.Status.Message != words {
+			t.Fatalf("found %v, message %q, want %q", found, got.Status.Message, words)
+		}
+		if line := world.Say(got.Status.Conditions, storagev1alpha1.ConditionReady)[0]; line != "Ready=False/AwaitingDeletion: not ready: DPUVolumeAttachmentReconciled: "+words {
+			t.Errorf("got %q", line)
+		}
+		if m, found := world.Read(w, w.DPU, mirror("a")); !found || m.DeletionTimestamp.IsZero() {
+			t.Errorf("mirror found %v, being deleted since %v", found, m.DeletionTimestamp)
+		}
+	}
+	expect("waiting for DPU dpu-a to withdraw the device and for the vendor to detach it")
+	world.Change(w, w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Status.Message = "SNAP does not answer" })
+	expect("SNAP does not answer")
+	world.Change(w, w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = nil })
+	w.MustPass(r, "a-vol")
+	if _, found := world.Read(w, w.Host, user("a")); found {
+		t.Error("the attachment is still there")
+	}
+	w.MustPass(r, "a-vol")
+}
+
+// TestRemoveWithoutTheVendor: the host cluster need not wait for a vendor's
+// plugin that is dead. Whatever else is missing is waited for.
+func TestRemoveWithoutTheVendor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*storagev1alpha1.VolumeAttachment)
+		gone   bool
+	}{
+		"the claim is freed": {func(*storagev1alpha1.VolumeAttachment) {}, true},
+		"the claim is not freed": {func(m *storagev1alpha1.VolumeAttachment) {
+			m.Finalizers = append(m.Finalizers, storagev1alpha1.FinalizerWriterClaim)
+		}, false},
+		"shown":                    {func(m *storagev1alpha1.VolumeAttachment) { m.Status.DPU.Attached = true }, false},
+		"an earlier epoch is over": {func(m *storagev1alpha1.VolumeAttachment) { m.Status.DPU.RetiredEpoch-- }, false},
+		"no right to write":        {func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Epoch, m.Status.DPU.RetiredEpoch = 0, 0 }, false},
+		"the storage alone": {func(m *storagev1alpha1.VolumeAttachment) {
+			m.Finalizers = []string{storagev1alpha1.FinalizerVolumeAttachment}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, r := open(t)
+			w.AddHost(user("a"))
+			w.MustPass(r, "a-vol")
+			world.Change(w, w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) {
+				shown(m)
+				m.Finalizers = []string{storagev1alpha1.FinalizerVolumeAttachment, storagev1alpha1.FinalizerDPUAttachment}
+				m.Spec.Epoch, m.Status.DPU.Attached, m.Status.DPU.RetiredEpoch = 4, false, 4
+				tc.change(m)
+			})
+			world.Remove(w, w.Host, user("a"))
+			for range 2 {
+				w.MustPass(r, "a-vol")
+			}
+			if _, found := world.Read(w, w.Host, user("a")); found == tc.gone {
+				t.Errorf("attachment found %v, want %v", found, !tc.gone)
+			}
+			if m, found := world.Read(w, w.DPU, mirror("a")); !found || m.DeletionTimestamp.IsZero() {
+				t.Fatal("the mirror has to be there, being deleted, until the plugin answers")
+			}
+			// A pod that comes back to the host waits for the plugin.
+			if tc.gone {
+				w.AddHost(user("a"))
+				w.MustPass(r, "a-vol")
+				if got, _ := world.Read(w, w.Host, user("a")); !strings.Contains(got.Status.Message, "earlier attachment of this name") {
+					t.Errorf("message %q", got.Status.Message)
+				}
+			}
+		})
+	}
+}
+
+func TestRemoveSpecialCases(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		hide        bool
+		label       string
+		leavesThere bool
+	}{
+		{"unseen mirror", true, "", false},
+		{"namesake's mirror", false, "another", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w, r := open(t, corev1.ReadWriteMany)
+			w.AddHost(user("a"))
+			w.MustPass(r, "a-vol")
+			if tc.label != "" {
+				world.Change(w, w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) {
+					m.Labels = map[string]string{"storage.moor.dev/owner-uid": tc.label}
+				})
+			}
+			world.Remove(w, w.Host, user("a"))
+			if tc.hide {
+				w.CacheHides(mirror("a"))
+			}
+			w.MustPass(r, "a-vol")
+			w.MustPass(r, "a-vol")
+			if _, found := world.Read(w, w.DPU, mirror("a")); found != tc.leavesThere {
+				t.Errorf("mirror found %v, want %v", found, tc.leavesThere)
+			}
+			if _, found := world.Read(w, w.Host, user("a")); found {
+				t.Error("the attachment is still there")
+			}
+		})
+	}
+}
+
+// TestNewOfSameName: while the mirror of an attachment that was deleted is
+// still going, its successor of the same name waits, and takes nothing of it.
+func TestNewOfSameName(t *testing.T) {
+	w, r := open(t)
+	w.AddHost(user("a"))
+	w.MustPass(r, "a-vol")
+	world.Change(w, w.DPU, mirror("a"), shown)
+	world.Change(w, w.Host, user("a"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Finalizers = nil })
+	world.Remove(w, w.Host, user("a"))
+	w.AddHost(user("a"))
+	w.MustPass(r, "a-vol")
+	got, _ := world.Read(w, w.Host, user("a"))
+	if got.UID == "" || got.Status.DPU != nil || *got.Status.DPUAttached || got.Status.Epoch != 0 {
+		t.Errorf("the successor took over %+v", got.Status)
+	}
+	agree(t, got)
+}

@@ -1,0 +1,109 @@
+// Package hostcluster carries what is wanted from the host cluster to the DPU
+// cluster and what is seen back again: its subpackages are one reconciler per
+// kind (vendor, policy, volume, attachment, node, event, story). It alone grants the
+// right to write (WriterClaim); it never frees it.
+package hostcluster
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+)
+
+// LabelOwnerUID on an object in the DPU cluster is the UID of its owner in
+// the host cluster: it tells an owner from a namesake that came later.
+const LabelOwnerUID = "storage.moor.dev/owner-uid"
+
+// Clusters are the two clusters as the reconcilers use them.
+type Clusters struct {
+	// Host reads from a cache of Namespace.
+	Host client.Client
+	// DPU reads from a cache of TargetNamespace.
+	DPU client.Client
+	// DPULive reads the API server of the DPU cluster itself; decisions
+	// about the right to write use nothing else.
+	DPULive client.Reader
+	// DPUCluster is the cluster behind DPU, for watches. Nil in unit tests.
+	DPUCluster cluster.Cluster
+	// DPUClusterName is how statuses name the DPU cluster.
+	DPUClusterName string
+	// Namespace of the users' objects in the host cluster.
+	Namespace string
+	// TargetNamespace of their mirrors in the DPU cluster.
+	TargetNamespace string
+}
+
+// Target is the key of a name in the target namespace.
+func (c Clusters) Target(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: c.TargetNamespace, Name: name}
+}
+
+// OwnerValue is the value of an owned-by annotation.
+func OwnerValue(o client.Object) string { return o.GetNamespace() + "/" + o.GetName() }
+
+// OwnedBy reports whether mirror was made for exactly this owner.
+func OwnedBy(mirror, owner client.Object) bool {
+	return mirror.GetLabels()[LabelOwnerUID] == string(owner.GetUID())
+}
+
+// namedBy reports whether a mirror without the label of an owner names this one
+// in DPF's annotation: DPF itself made it, before Moor was there.
+func namedBy(mirror, owner client.Object) bool {
+	if _, ours := mirror.GetLabels()[LabelOwnerUID]; ours {
+		return false
+	}
+	for _, key := range []string{storagev1alpha1.AnnotationOwnedByDPUVolume, storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment} {
+		if mirror.GetAnnotations()[key] == OwnerValue(owner) {
+			return true
+		}
+	}
+	return false
+}
+
+// OwnMirror reads the mirror of owner, which is on its way out, into mirror and reports whether there is
+// one. That there is none only the API server itself can say: the cache may
+// not show yet what was made a moment ago.
+func (c Clusters) OwnMirror(ctx context.Context, owner, mirror client.Object) (bool, error) {
+	for _, reader := range []client.Reader{c.DPU, c.DPULive} {
+		found, err := kube.Find(ctx, reader, c.Target(owner.GetName()), mirror)
+		if err != nil {
+			return false, err
+		}
+		if found && (OwnedBy(mirror, owner) || namedBy(mirror, owner)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// ToOwner maps an object in the DPU cluster to the owner that its annotation
+// names.
+func ToOwner[T client.Object](annotation string) handler.TypedEventHandler[T, reconcile.Request] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o T) []reconcile.Request {
+		namespace, name, ok := strings.Cut(o.GetAnnotations()[annotation], "/")
+		if !ok {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+	})
+}
+
+// Requests turns the items of a list into requests.
+func Requests[T any, P interface {
+	*T
+	client.Object
+}](items []T) []reconcile.Request {
+	out := make([]reconcile.Request, 0, len(items))
+	for i := range items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(P(&items[i]))})
+	}
+	return out
+}

@@ -1,0 +1,69 @@
+package events
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+)
+
+func TestRepeats(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		claim string
+		bound bool
+		want  string
+	}{
+		{"of a pending volume", "vol-pvc", false, "Warning ProvisioningFailed vendor claim vol-pvc in DPU cluster dpu-cluster: the array is full 3"},
+		{"of a bound volume", "vol-pvc", true, ""},
+		{"of somebody else's claim", "data", false, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := world.New(t)
+			v := world.Volume("vol", corev1.ReadWriteOnce)
+			if tc.bound {
+				v.Status.Phase = storagev1alpha1.DPUVolumeBound
+			}
+			w.AddHost(v)
+			e := &corev1.Event{
+				ObjectMeta: world.Mirror("e"), Type: corev1.EventTypeWarning, Reason: "ProvisioningFailed", Message: "the array is full", Count: 3,
+				InvolvedObject: corev1.ObjectReference{Kind: "PersistentVolumeClaim", Name: tc.claim},
+			}
+			w.AddDPU(e)
+			// After a restart everything is told again.
+			for range 2 {
+				r := &ProvisioningReconciler{Clusters: w.Clusters}
+				if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var told corev1.EventList
+			if err := w.Host.List(t.Context(), &told); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, e := range told.Items {
+				got += fmt.Sprintf("%s %s %s %d", e.Type, e.Reason, e.Message, e.Count)
+				if o := e.InvolvedObject; o.Kind != "DPUVolume" || o.Name != "vol" || o.UID == "" || o.Namespace != e.Namespace {
+					t.Errorf("about %+v", o)
+				}
+			}
+			if got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestGoneProvisioningEvent(t *testing.T) {
+	w := world.New(t)
+	r := &ProvisioningReconciler{Clusters: w.Clusters}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: world.Target, Name: "e"}}); err != nil {
+		t.Fatal(err)
+	}
+}

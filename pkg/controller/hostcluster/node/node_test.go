@@ -1,0 +1,179 @@
+package node
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+)
+
+func open(t *testing.T) (*world.World, func()) {
+	w := world.New(t, Index)
+	r := &Reconciler{Clusters: w.Clusters}
+	return w, func() {
+		t.Helper()
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "a"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func dpu(sequence int64) *moorv1alpha1.DPUStorageNode {
+	return &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "dpu-a"}, Status: moorv1alpha1.DPUStorageNodeStatus{
+		DPU: &moorv1alpha1.DPUState{
+			Heartbeat: moorv1alpha1.Heartbeat{Sequence: sequence}, SNAPReady: true,
+			Functions: []moorv1alpha1.FunctionCount{{Type: "vf", Total: 4, Free: 3}},
+		},
+	}}
+}
+
+func TestCopiesTheDPUsHalf(t *testing.T) {
+	w, pass := open(t)
+	host := world.Node("a")
+	host.Status.Host = &moorv1alpha1.HostState{MaxVolumes: 9}
+	w.AddHost(host)
+	pass()
+	if got, _ := world.Read(w, w.Host, world.Node("a")); got.Status.DPU != nil {
+		t.Errorf("there is no DPU yet, but %+v", got.Status.DPU)
+	}
+	w.AddDPU(dpu(1))
+	pass()
+	for _, sequence := range []int64{1, 13} {
+		world.Change(w, w.DPU, dpu(0), func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Sequence = sequence })
+		pass()
+		got, _ := world.Read(w, w.Host, world.Node("a"))
+		if diff := cmp.Diff(dpu(sequence).Status.DPU, got.Status.DPU); diff != "" {
+			t.Errorf("the DPU's half (-want +got):\n%s", diff)
+		}
+		if got.Status.Host == nil || got.Status.Host.MaxVolumes != 9 {
+			t.Errorf("the host's half is %+v", got.Status.Host)
+		}
+		before := w.Writes()
+		pass()
+		if n := w.Writes() - before; n != 0 {
+			t.Errorf("a pass over what has not changed wrote %d times", n)
+		}
+	}
+}
+
+// TestMereBeats are not copied each, but often enough; a change of the state is
+// copied with the beat that tells of it.
+func TestMereBeats(t *testing.T) {
+	w, pass := open(t)
+	w.AddHost(world.Node("a"))
+	w.AddDPU(dpu(1))
+	pass()
+	here := func() *moorv1alpha1.DPUState {
+		n, _ := world.Read(w, w.Host, world.Node("a"))
+		return n.Status.DPU
+	}
+	beat := func(change func(*moorv1alpha1.DPUState)) {
+		world.Change(w, w.DPU, dpu(0), func(n *moorv1alpha1.DPUStorageNode) {
+			n.Status.DPU.Sequence++
+			n.Status.DPU.Time = metav1.Unix(n.Status.DPU.Sequence*1000, 0)
+			if change != nil {
+				change(n.Status.DPU)
+			}
+		})
+		pass()
+	}
+	before := w.Writes()
+	for range 60 {
+		beat(nil)
+	}
+	if n := w.Writes() - before; n != 5 {
+		t.Errorf("60 beats were copied %d times", n)
+	}
+	if got := here(); got.Sequence != 61 {
+		t.Errorf("sequence %d", got.Sequence)
+	}
+	beat(nil)
+	beat(func(s *moorv1alpha1.DPUState) { s.Host = &moorv1alpha1.HostSight{Evidence: "no link"} })
+	if got := here(); got.Sequence != 63 || got.Host == nil {
+		t.Errorf("a change was not copied: %+v", got)
+	}
+	beat(func(s *moorv1alpha1.DPUState) { s.Sequence = 1 })
+	if got := here(); got.Sequence != 1 {
+		t.Errorf("a row that begins anew was not copied: %d", got.Sequence)
+	}
+}
+
+// TestKeepsTheLastHalf: a DPU that is not seen does not wipe what it said; its
+// beat simply stops.
+func TestKeepsTheLastHalf(t *testing.T) {
+	w, pass := open(t)
+	w.AddHost(world.Node("a"))
+	w.AddDPU(dpu(5))
+	pass()
+	world.Remove(w, w.DPU, dpu(5))
+	pass()
+	if got, _ := world.Read(w, w.Host, world.Node("a")); got.Status.DPU == nil || got.Status.DPU.Sequence != 5 {
+		t.Errorf("got %+v", got.Status.DPU)
+	}
+}
+
+func TestWithoutDPUOrNode(t *testing.T) {
+	w, pass := open(t)
+	pass()
+	lone := world.Node("a")
+	lone.Spec.DPUName = ""
+	w.AddHost(lone)
+	pass()
+	if w.Writes() != 0 {
+		t.Errorf("wrote %d times", w.Writes())
+	}
+}
+
+func TestWakes(t *testing.T) {
+	w := world.New(t, Index)
+	w.AddHost(world.Node("a"), world.Node("b"))
+	r := &Reconciler{Clusters: w.Clusters}
+	if got := ofDPU[*moorv1alpha1.DPUStorageNode](r)(t.Context(), dpu(1)); len(got) != 1 || got[0].Name != "a" {
+		t.Errorf("dpu-a wakes %v", got)
+	}
+}
+
+// TestPlace: where a DPU is, is told as far as its drivers announce it, also of
+// one that has not beaten yet; and again when that changes.
+func TestPlace(t *testing.T) {
+	w, pass := open(t)
+	w.AddHost(world.Node("a"))
+	wants := func(want map[string]string) {
+		t.Helper()
+		pass()
+		got, _ := world.Read(w, w.Host, world.Node("a"))
+		if diff := cmp.Diff(want, got.Status.Topology); diff != "" {
+			t.Errorf("the place (-want +got):\n%s", diff)
+		}
+		before := w.Writes()
+		pass()
+		if n := w.Writes() - before; n != 0 {
+			t.Errorf("a pass over what has not changed wrote %d times", n)
+		}
+	}
+	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a"})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "dpu-a", Labels: map[string]string{
+		"rack": "1", "row": "2", "colour": "red", corev1.LabelHostname: "dpu-a",
+	}}}
+	drivers := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "dpu-a"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
+		{Name: "x", NodeID: "dpu-a", TopologyKeys: []string{"rack", "unlabelled"}}, {Name: "y", NodeID: "dpu-a", TopologyKeys: []string{"row", corev1.LabelHostname}}, {Name: "z", NodeID: "dpu-a"},
+	}}}
+	w.AddDPU(node)
+	if err := w.DPU.Create(t.Context(), drivers); err != nil {
+		t.Fatal(err)
+	}
+	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a", "rack": "1", "row": "2"})
+	world.Change(w, w.DPU, node, func(n *corev1.Node) { n.Labels["rack"] = "7" })
+	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a", "rack": "7", "row": "2"})
+	if err := w.DPU.Delete(t.Context(), drivers); err != nil {
+		t.Fatal(err)
+	}
+	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a"})
+}

@@ -1,0 +1,103 @@
+// Package node copies the DPU's half of a DPUStorageNode from the DPU cluster
+// to the host cluster, where a DPU has no credentials: what changes at once,
+// mere beats rarely; and with it where the DPU is, as its Node there tells.
+package node
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster"
+)
+
+const indexDPU = "spec.dpuName"
+
+// Reconciler keeps the DPU half of one DPUStorageNode up to date.
+type Reconciler struct {
+	Clusters hostcluster.Clusters
+}
+
+// Index registers the field index by DPU.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	return kube.AddIndexes(ctx, indexer,
+		kube.IndexOf(indexDPU, func(n *moorv1alpha1.DPUStorageNode) []string { return []string{n.Spec.DPUName} }))
+}
+
+// SetupWithManager watches the nodes of both clusters.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("dpustoragenode").
+		For(&moorv1alpha1.DPUStorageNode{}).
+		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &moorv1alpha1.DPUStorageNode{},
+			handler.TypedEnqueueRequestsFromMapFunc(ofDPU[*moorv1alpha1.DPUStorageNode](r)))).
+		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &corev1.Node{},
+			handler.TypedEnqueueRequestsFromMapFunc(ofDPU[*corev1.Node](r)), predicate.TypedFuncs[*corev1.Node]{UpdateFunc: relabelled})).
+		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &storagev1.CSINode{},
+			handler.TypedEnqueueRequestsFromMapFunc(ofDPU[*storagev1.CSINode](r)))).
+		Complete(kube.Retrying(r))
+}
+
+// Reconcile copies the DPU's half.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	node := &moorv1alpha1.DPUStorageNode{}
+	found, err := kube.Find(ctx, r.Clusters.Host, req.NamespacedName, node)
+	if err != nil || !found || node.Spec.DPUName == "" {
+		return ctrl.Result{}, err
+	}
+	there := &moorv1alpha1.DPUStorageNode{}
+	found, err = kube.Find(ctx, r.Clusters.DPU, client.ObjectKey{Name: node.Spec.DPUName}, there)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	place, err := r.place(ctx, node.Spec.DPUName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	_, err = kube.PatchStatus(ctx, r.Clusters.Host, node, func(n *moorv1alpha1.DPUStorageNode) {
+		n.Status.Topology = place
+		if found && tells(n.Status.DPU, there.Status.DPU) {
+			n.Status.DPU = there.Status.DPU
+		}
+	})
+	return ctrl.Result{}, err
+}
+
+// mirrored is how many beats that tell nothing are left out of the mirror; at 10
+// s each, it says at least every two minutes when the DPU beat last. Whoever judges
+// a DPU does so by its own object.
+const mirrored = 12
+
+// tells reports whether there is something to copy: the state, or a beat that
+// is due, or one that is not of the same row.
+func tells(here, there *moorv1alpha1.DPUState) bool {
+	if here == nil || there == nil {
+		return here != there
+	}
+	if ahead := there.Sequence - here.Sequence; ahead < 0 || ahead >= mirrored {
+		return true
+	}
+	a, b := *here, *there
+	a.Sequence, a.Time, a.Lease = b.Sequence, b.Time, b.Lease
+	return !equality.Semantic.DeepEqual(a, b)
+}
+
+func ofDPU[T client.Object](r *Reconciler) handler.TypedMapFunc[T, reconcile.Request] {
+	return func(ctx context.Context, o T) []reconcile.Request {
+		var nodes moorv1alpha1.DPUStorageNodeList
+		if err := r.Clusters.Host.List(ctx, &nodes, client.MatchingFields{indexDPU: o.GetName()}); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "list the node of a DPU", "dpu", o.GetName())
+		}
+		return hostcluster.Requests(nodes.Items)
+	}
+}

@@ -1,0 +1,225 @@
+// Package vendor mirrors DPUStorageVendors to the DPU cluster and says whether
+// the vendor is really there: its StorageClass and that class's CSIDriver.
+package vendor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster"
+)
+
+const (
+	indexClass  = "spec.storageClassName"
+	indexVendor = "spec.dpuStorageVendors"
+)
+
+// Reconciler keeps one DPUStorageVendor and its mirror in step.
+type Reconciler struct {
+	Clusters hostcluster.Clusters
+}
+
+// Index registers the field indexes that Reconciler reads by.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	return kube.AddIndexes(
+		ctx, indexer,
+		kube.IndexOf(indexClass, func(v *storagev1alpha1.DPUStorageVendor) []string { return []string{v.Spec.StorageClassName} }),
+		kube.IndexOf(indexVendor, func(p *storagev1alpha1.DPUStoragePolicy) []string { return p.Spec.DPUStorageVendors }),
+	)
+}
+
+// SetupWithManager watches vendors here, and mirrors, classes and drivers
+// there.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	remote := r.Clusters.DPUCluster.GetCache()
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("dpustoragevendor").
+		For(&storagev1alpha1.DPUStorageVendor{}).
+		Watches(&storagev1alpha1.DPUStoragePolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy)).
+		WatchesRawSource(source.Kind(remote, &storagev1alpha1.StorageVendor{}, r.byName())).
+		WatchesRawSource(source.Kind(remote, &storagev1.StorageClass{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofClass))).
+		WatchesRawSource(source.Kind(remote, &storagev1.CSIDriver{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofDriver))).
+		Complete(kube.Retrying(r))
+}
+
+// Reconcile brings the mirror and the status up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	vendor := &storagev1alpha1.DPUStorageVendor{}
+	found, err := kube.Find(ctx, r.Clusters.Host, req.NamespacedName, vendor)
+	if err != nil || !found {
+		return ctrl.Result{}, err
+	}
+	if !vendor.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, r.remove(ctx, vendor)
+	}
+	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host, vendor, storagev1alpha1.FinalizerDPUStorageVendor); err != nil {
+		return ctrl.Result{}, err
+	}
+	mirrorErr := r.mirror(ctx, vendor)
+	missing, err := r.missing(ctx, vendor)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	_, err = kube.PatchStatus(ctx, r.Clusters.Host, vendor, func(v *storagev1alpha1.DPUStorageVendor) {
+		r.status(v, missing, mirrorErr)
+	})
+	if mirrorErr != nil {
+		return ctrl.Result{}, mirrorErr
+	}
+	return ctrl.Result{}, err
+}
+
+func (r *Reconciler) mirror(ctx context.Context, vendor *storagev1alpha1.DPUStorageVendor) error {
+	want := storagev1alpha1.StorageVendorSpec{StorageClassName: vendor.Spec.StorageClassName, PluginName: vendor.Spec.PluginName}
+	mirror := &storagev1alpha1.StorageVendor{}
+	found, err := kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(vendor.Name), mirror)
+	if err != nil {
+		return err
+	}
+	if !found {
+		mirror = &storagev1alpha1.StorageVendor{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: vendor.Name, Namespace: r.Clusters.TargetNamespace,
+				Labels: map[string]string{hostcluster.LabelOwnerUID: string(vendor.UID)},
+			},
+			Spec: want,
+		}
+		if made, err := kube.Create(ctx, r.Clusters.DPU, mirror); err != nil || made {
+			return err
+		}
+	}
+	_, err = kube.Patch(ctx, r.Clusters.DPU, mirror, func(m *storagev1alpha1.StorageVendor) {
+		m.Spec = want
+		if m.Labels == nil {
+			m.Labels = map[string]string{}
+		}
+		m.Labels[hostcluster.LabelOwnerUID] = string(vendor.UID)
+	})
+	return err
+}
+
+// missing says in words what the vendor lacks in the DPU cluster; "" if
+// nothing.
+func (r *Reconciler) missing(ctx context.Context, vendor *storagev1alpha1.DPUStorageVendor) (string, error) {
+	class := &storagev1.StorageClass{}
+	found, err := kube.Find(ctx, r.Clusters.DPU, client.ObjectKey{Name: vendor.Spec.StorageClassName}, class)
+	if err != nil {
+		return "", err
+	}
+	if !found {
+		return fmt.Sprintf("StorageClass %s does not exist in DPU cluster %s: install the vendor's CSI controller there, or correct spec.storageClassName",
+			vendor.Spec.StorageClassName, r.Clusters.DPUClusterName), nil
+	}
+	found, err = kube.Find(ctx, r.Clusters.DPU, client.ObjectKey{Name: class.Provisioner}, &storagev1.CSIDriver{})
+	if err != nil {
+		return "", err
+	}
+	if !found {
+		return fmt.Sprintf("CSIDriver %s, the provisioner of StorageClass %s, does not exist in DPU cluster %s: install the vendor's CSI driver there",
+			class.Provisioner, class.Name, r.Clusters.DPUClusterName), nil
+	}
+	return "", nil
+}
+
+func (r *Reconciler) status(v *storagev1alpha1.DPUStorageVendor, missing string, mirrorErr error) {
+	conditions := kube.Conditions{List: &v.Status.Conditions, Generation: v.Generation}
+	v.Status.ObservedGeneration = v.Generation
+	v.Status.DPUClusters = nil
+	if missing == "" {
+		conditions.True(storagev1alpha1.ConditionValid)
+		v.Status.DPUClusters = []storagev1alpha1.ObjectReference{{Name: r.Clusters.DPUClusterName, Namespace: r.Clusters.TargetNamespace}}
+	} else {
+		conditions.False(storagev1alpha1.ConditionValid, storagev1alpha1.ReasonError, missing)
+	}
+	if mirrorErr == nil {
+		conditions.True(storagev1alpha1.ConditionDPUStorageVendorReconciled)
+	} else {
+		conditions.False(storagev1alpha1.ConditionDPUStorageVendorReconciled, storagev1alpha1.ReasonError, mirrorErr.Error())
+	}
+	conditions.Summarize(storagev1alpha1.ConditionReady, storagev1alpha1.ConditionValid, storagev1alpha1.ConditionDPUStorageVendorReconciled)
+}
+
+// remove deletes the mirror, unless a policy still names the vendor.
+func (r *Reconciler) remove(ctx context.Context, vendor *storagev1alpha1.DPUStorageVendor) error {
+	users, err := r.users(ctx, vendor)
+	if err != nil {
+		return err
+	}
+	if len(users) > 0 {
+		_, err := kube.PatchStatus(ctx, r.Clusters.Host, vendor, func(v *storagev1alpha1.DPUStorageVendor) {
+			conditions := kube.Conditions{List: &v.Status.Conditions, Generation: v.Generation}
+			conditions.False(storagev1alpha1.ConditionDPUStorageVendorReconciled, storagev1alpha1.ReasonAwaitingDeletion,
+				"still named by DPUStoragePolicy "+strings.Join(users, ", "))
+			conditions.Summarize(storagev1alpha1.ConditionReady, storagev1alpha1.ConditionDPUStorageVendorReconciled)
+		})
+		return err
+	}
+	mirror := &storagev1alpha1.StorageVendor{}
+	found, err := r.Clusters.OwnMirror(ctx, vendor, mirror)
+	if err != nil {
+		return err
+	}
+	if found {
+		if err := kube.Delete(ctx, r.Clusters.DPU, mirror); err != nil {
+			return err
+		}
+	}
+	return kube.RemoveFinalizers(ctx, r.Clusters.Host, vendor, storagev1alpha1.FinalizerDPUStorageVendor)
+}
+
+func (r *Reconciler) users(ctx context.Context, vendor *storagev1alpha1.DPUStorageVendor) ([]string, error) {
+	var policies storagev1alpha1.DPUStoragePolicyList
+	err := r.Clusters.Host.List(ctx, &policies, client.InNamespace(vendor.Namespace), client.MatchingFields{indexVendor: vendor.Name})
+	if err != nil {
+		return nil, fmt.Errorf("list the policies that name vendor %s: %w", vendor.Name, err)
+	}
+	var names []string
+	for i := range policies.Items {
+		names = append(names, policies.Items[i].Name)
+	}
+	return names, nil
+}
+
+func (r *Reconciler) byName() handler.TypedEventHandler[*storagev1alpha1.StorageVendor, reconcile.Request] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o *storagev1alpha1.StorageVendor) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: r.Clusters.Namespace, Name: o.Name}}}
+	})
+}
+
+func (r *Reconciler) ofClass(ctx context.Context, o *storagev1.StorageClass) []reconcile.Request {
+	var vendors storagev1alpha1.DPUStorageVendorList
+	if err := r.Clusters.Host.List(ctx, &vendors, client.InNamespace(r.Clusters.Namespace), client.MatchingFields{indexClass: o.Name}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list the vendors of a StorageClass", "storageClass", o.Name)
+	}
+	return hostcluster.Requests(vendors.Items)
+}
+
+// ofDriver wakes every vendor: CSIDrivers come and go rarely.
+func (r *Reconciler) ofDriver(ctx context.Context, o *storagev1.CSIDriver) []reconcile.Request {
+	var vendors storagev1alpha1.DPUStorageVendorList
+	if err := r.Clusters.Host.List(ctx, &vendors, client.InNamespace(r.Clusters.Namespace)); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list the vendors", "csiDriver", o.Name)
+	}
+	return hostcluster.Requests(vendors.Items)
+}
+
+// ofPolicy wakes the vendors that a policy names: one of them may be waiting
+// for the policy to let go.
+func (r *Reconciler) ofPolicy(_ context.Context, o client.Object) []reconcile.Request {
+	var out []reconcile.Request
+	for _, name := range o.(*storagev1alpha1.DPUStoragePolicy).Spec.DPUStorageVendors {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}})
+	}
+	return out
+}

@@ -1,0 +1,132 @@
+package volume
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster"
+)
+
+// parameterPolicy is the storage parameter that names the policy (DPF's rule).
+const parameterPolicy = "policy"
+
+// mirrorOf is the Volume that a DPUVolume asks for.
+func mirrorOf(volume *storagev1alpha1.DPUVolume, c hostcluster.Clusters) *storagev1alpha1.Volume {
+	parameters := maps.Clone(volume.Spec.Parameters)
+	if parameters == nil {
+		parameters = map[string]string{}
+	}
+	parameters[parameterPolicy] = volume.Spec.DPUStoragePolicyName
+	out := &storagev1alpha1.Volume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: volume.Name, Namespace: c.TargetNamespace,
+			Labels:      map[string]string{hostcluster.LabelOwnerUID: string(volume.UID)},
+			Annotations: map[string]string{storagev1alpha1.AnnotationOwnedByDPUVolume: hostcluster.OwnerValue(volume)},
+		},
+		Spec: storagev1alpha1.VolumeSpec{
+			Request: storagev1alpha1.VolumeRequest{
+				AccessModes: slices.Clone(volume.Spec.AccessModes),
+				VolumeMode:  volume.Spec.VolumeMode,
+
+				AccessibleFrom:    volume.Spec.AccessibleFrom,
+				MutableParameters: maps.Clone(volume.Spec.MutableParameters),
+			},
+			StorageParameters: parameters,
+		},
+	}
+	out.Spec.Request.Source = sourceOf(volume)
+	if q, ok := volume.Spec.Resources.Requests[corev1.ResourceStorage]; ok {
+		out.Spec.Request.CapacityRange.Request = &q
+	}
+	if q, ok := volume.Spec.Resources.Limits[corev1.ResourceStorage]; ok {
+		out.Spec.Request.CapacityRange.Limit = &q
+	}
+	return out
+}
+
+// sourceOf is what a DPUVolume begins as a copy of, in the words of the DPU
+// cluster, where mirrors have the names of their owners.
+func sourceOf(volume *storagev1alpha1.DPUVolume) *storagev1alpha1.CopySource {
+	if volume.Spec.Source == nil {
+		return nil
+	}
+	return &storagev1alpha1.CopySource{VolumeName: volume.Spec.Source.DPUVolumeName, SnapshotName: volume.Spec.Source.DPUVolumeSnapshotName}
+}
+
+// seen is what one pass saw of a volume.
+type seen struct {
+	// mirror is the Volume, nil if it is not there or not ours.
+	mirror *storagev1alpha1.Volume
+	// waiting says in words why there is no mirror.
+	waiting string
+	// failure of this pass.
+	failure error
+}
+
+// report rebuilds the status from what was seen.
+func report(v *storagev1alpha1.DPUVolume, s seen, c hostcluster.Clusters) {
+	conditions := kube.Conditions{List: &v.Status.Conditions, Generation: v.Generation}
+	v.Status.ObservedGeneration = v.Generation
+	if v.Status.Phase == "" {
+		v.Status.Phase = storagev1alpha1.DPUVolumePending
+	}
+	if s.mirror != nil {
+		v.Status.State = stateOf(v, s.mirror, c)
+		if s.mirror.Status.State == storagev1alpha1.VolumeAvailable {
+			v.Status.Phase = storagev1alpha1.DPUVolumeBound
+		}
+	}
+	words := s.waiting
+	if s.mirror != nil {
+		words = s.mirror.Status.Message
+		if words == "" {
+			words = "waiting for snap-controller in the DPU cluster"
+		}
+	}
+	scheduled := v.Status.State != nil && v.Status.State.SelectedDPUStorageVendorName != "" && v.Status.State.StorageVendorPluginName != ""
+	conditions.Whether(storagev1alpha1.ConditionScheduled, scheduled, words)
+	conditions.Whether(storagev1alpha1.ConditionBound, v.Status.Phase == storagev1alpha1.DPUVolumeBound, words)
+	if s.mirror != nil && v.Status.Phase == storagev1alpha1.DPUVolumeBound {
+		tellChanges(conditions, v, s.mirror)
+		tellHealth(conditions, s.mirror.Status.Message)
+	}
+	tellAccess(conditions, v, s.mirror)
+	conditions.Reconciled(storagev1alpha1.ConditionDPUVolumeReconciled, s.failure, s.waiting)
+	conditions.Summarize(storagev1alpha1.ConditionReady,
+		storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ConditionScheduled, storagev1alpha1.ConditionBound)
+}
+
+func stateOf(v *storagev1alpha1.DPUVolume, m *storagev1alpha1.Volume, c hostcluster.Clusters) *storagev1alpha1.DPUVolumeState {
+	parameters := maps.Clone(m.Spec.StoragePolicyParameters)
+	if parameters == nil {
+		parameters = map[string]string{}
+	}
+	maps.Copy(parameters, v.Spec.Parameters)
+	source := m.Spec.Volume
+	state := &storagev1alpha1.DPUVolumeState{
+		DPUCluster:                   &storagev1alpha1.ObjectReference{Name: c.DPUClusterName, Namespace: c.TargetNamespace},
+		Parameters:                   parameters,
+		SelectedDPUStorageVendorName: source.StorageVendorName,
+		StorageVendorPluginName:      source.StorageVendorPluginName,
+		StorageClassName:             source.CSIReference.StorageClassName,
+		CSIDriverName:                source.CSIReference.CSIDriverName,
+	}
+	if ref := source.CSIReference.PVCRef; ref != nil && ref.Name != "" {
+		state.PersistentVolumeClaimRef = &storagev1alpha1.ObjectReference{Name: ref.Name, Namespace: c.TargetNamespace}
+	}
+	if m.Status.State == storagev1alpha1.VolumeAvailable {
+		state.VolumeInfo = &storagev1alpha1.VolumeInfo{
+			AccessModes: source.AccessModes, VolumeMode: m.Spec.Request.VolumeMode, VolumeAttributes: source.VolumeAttributes,
+			MutableParameters: source.MutableParameters, AccessibleTopology: source.AccessibleTopology,
+		}
+		if source.Capacity != nil {
+			state.VolumeInfo.Capacity = corev1.ResourceList{corev1.ResourceStorage: *source.Capacity}
+		}
+	}
+	return state
+}

@@ -1,0 +1,104 @@
+package nodelifecycle
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/pkg/nodehealth"
+)
+
+// Reasons of the conditions.
+const (
+	// ReasonBeats: the heartbeat goes on.
+	ReasonBeats = "Beats"
+	// ReasonSilent: the heartbeat has stopped.
+	ReasonSilent = "Silent"
+	// ReasonSeenAlive: the DPU, which is alive, sees its host alive.
+	ReasonSeenAlive = "SeenAlive"
+	// ReasonSeenDead: the DPU, which is alive, sees its host dead.
+	ReasonSeenDead = "SeenDead"
+	// ReasonNotKnown: not watched for long enough, or it never beat.
+	ReasonNotKnown = "NotKnown"
+	// ReasonReady: host, DPU and SNAP work.
+	ReasonReady = "Ready"
+	// ReasonNotReady: one of them does not; the message says which.
+	ReasonNotReady = "NotReady"
+	// ReasonNodeRemoved: the Node was removed, and something stays.
+	ReasonNodeRemoved = "NodeRemoved"
+)
+
+// conditions are what the signs say. The words hold no times, so that they
+// change only when the state does. stays is what keeps the object of a removed
+// Node; nil if the Node is there.
+func conditions(s nodehealth.Signs, status moorv1alpha1.DPUStorageNodeStatus, stays []string) []metav1.Condition {
+	host, dpu := hostAlive(s), dpuAlive(s)
+	ready := metav1.Condition{Type: moorv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: ReasonReady}
+	no := func(status metav1.ConditionStatus, reason, words string) {
+		ready.Status, ready.Reason, ready.Message = status, reason, words
+	}
+	switch {
+	case len(stays) > 0:
+		no(metav1.ConditionFalse, ReasonNodeRemoved, staysWords(stays))
+	case host.Status == metav1.ConditionFalse:
+		no(metav1.ConditionFalse, ReasonNotReady, host.Message)
+	case dpu.Status == metav1.ConditionFalse:
+		no(metav1.ConditionFalse, ReasonNotReady, dpu.Message)
+	case status.DPU != nil && !status.DPU.SNAPReady:
+		no(metav1.ConditionFalse, ReasonNotReady, "SNAP does not answer on the DPU")
+	case host.Status == metav1.ConditionUnknown && !s.ZeroTrust:
+		no(metav1.ConditionUnknown, ReasonNotKnown, host.Message)
+	case dpu.Status == metav1.ConditionUnknown:
+		no(metav1.ConditionUnknown, ReasonNotKnown, dpu.Message)
+	}
+	return []metav1.Condition{host, dpu, ready}
+}
+
+func hostAlive(s nodehealth.Signs) metav1.Condition {
+	if s.DPU.Heard() && s.Sight == nodehealth.SeenDead && s.Host != nodehealth.Fresh {
+		return metav1.Condition{
+			Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionFalse, Reason: ReasonSeenDead,
+			Message: fmt.Sprintf("its DPU sees the host dead: %s", s.Words),
+		}
+	}
+	if s.ZeroTrust {
+		return seenAlive(s)
+	}
+	c := beat(moorv1alpha1.ConditionHostAlive, s.Host, "snap-csi-plugin on the host")
+	if s.Host == nodehealth.Fresh && s.Sight == nodehealth.SeenDead {
+		c.Message = fmt.Sprintf("it beats, though its DPU sees it dead: %s", s.Words)
+	}
+	return c
+}
+
+// seenAlive is for a host for which nobody beats: its DPU alone can tell.
+func seenAlive(s nodehealth.Signs) metav1.Condition {
+	if s.DPU.Heard() && s.Sight == nodehealth.SeenAlive {
+		return metav1.Condition{Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionTrue, Reason: ReasonSeenAlive}
+	}
+	return metav1.Condition{
+		Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionUnknown, Reason: ReasonNotKnown,
+		Message: "nobody beats for a ZeroTrust host, and its DPU does not say that it sees it",
+	}
+}
+
+func dpuAlive(s nodehealth.Signs) metav1.Condition {
+	return beat(moorv1alpha1.ConditionDPUAlive, s.DPU, "snap-node-driver on the DPU")
+}
+
+func beat(kind string, b nodehealth.Beat, who string) metav1.Condition {
+	switch b {
+	case nodehealth.Fresh, nodehealth.Quiet:
+		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: ReasonBeats}
+	case nodehealth.Stale:
+		return metav1.Condition{
+			Type: kind, Status: metav1.ConditionFalse, Reason: ReasonSilent,
+			Message: "the heartbeat of " + who + " has stopped",
+		}
+	}
+	return metav1.Condition{
+		Type: kind, Status: metav1.ConditionUnknown, Reason: ReasonNotKnown,
+		Message: "the heartbeat of " + who + " is not known for long enough",
+	}
+}

@@ -1,0 +1,248 @@
+package nodelifecycle
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
+	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/pkg/nodehealth"
+)
+
+// TestConditions goes through every combination of signs.
+func TestConditions(t *testing.T) {
+	beats := []nodehealth.Beat{nodehealth.Unknown, nodehealth.Fresh, nodehealth.Quiet, nodehealth.Stale}
+	for _, host := range beats {
+		for _, dpu := range beats {
+			for _, sight := range []nodehealth.Sight{nodehealth.Unseen, nodehealth.SeenAlive, nodehealth.SeenDead} {
+				for _, snap := range []bool{true, false} {
+					s := nodehealth.Signs{Host: host, DPU: dpu, Sight: sight, Words: "no link"}
+					list := conditions(s, moorv1alpha1.DPUStorageNodeStatus{DPU: &moorv1alpha1.DPUState{SNAPReady: snap}}, nil)
+					is := func(kind string) metav1.ConditionStatus { return meta.FindStatusCondition(list, kind).Status }
+					want := map[nodehealth.Beat]metav1.ConditionStatus{nodehealth.Unknown: "Unknown", nodehealth.Fresh: "True", nodehealth.Quiet: "True", nodehealth.Stale: "False"}
+					wantHost := want[host]
+					if sight == nodehealth.SeenDead && dpu.Heard() && host != nodehealth.Fresh {
+						wantHost = metav1.ConditionFalse
+					}
+					if is("HostAlive") != wantHost || is("DPUAlive") != want[dpu] {
+						t.Errorf("%+v: host %s, DPU %s", s, is("HostAlive"), is("DPUAlive"))
+					}
+					wantReady := metav1.ConditionTrue
+					switch {
+					case wantHost == "False" || dpu == nodehealth.Stale || !snap:
+						wantReady = metav1.ConditionFalse
+					case wantHost == "Unknown" || dpu == nodehealth.Unknown:
+						wantReady = metav1.ConditionUnknown
+					}
+					if is("Ready") != wantReady {
+						t.Errorf("%+v: ready %s, want %s", s, is("Ready"), wantReady)
+					}
+					for _, c := range list {
+						if c.Reason == "" || c.Status != metav1.ConditionTrue && c.Message == "" {
+							t.Errorf("%+v: %+v has no words", s, c)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestZeroTrustConditions: no beat is no silence, and the DPU's word counts.
+func TestZeroTrustConditions(t *testing.T) {
+	cases := map[string]struct {
+		signs       nodehealth.Signs
+		host, ready string
+	}{
+		"seen alive":  {nodehealth.Signs{DPU: nodehealth.Fresh, Sight: nodehealth.SeenAlive}, "True/SeenAlive", "True/Ready"},
+		"seen dead":   {nodehealth.Signs{DPU: nodehealth.Fresh, Sight: nodehealth.SeenDead, Words: "silence"}, "False/SeenDead", "False/NotReady"},
+		"not looked":  {nodehealth.Signs{DPU: nodehealth.Fresh, Sight: nodehealth.Unseen}, "Unknown/NotKnown", "True/Ready"},
+		"DPU silent":  {nodehealth.Signs{DPU: nodehealth.Stale, Sight: nodehealth.SeenAlive}, "Unknown/NotKnown", "False/NotReady"},
+		"DPU unknown": {nodehealth.Signs{DPU: nodehealth.Unknown, Sight: nodehealth.SeenDead}, "Unknown/NotKnown", "Unknown/NotKnown"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			c.signs.Host, c.signs.ZeroTrust = nodehealth.Unknown, true
+			list := conditions(c.signs, moorv1alpha1.DPUStorageNodeStatus{DPU: &moorv1alpha1.DPUState{SNAPReady: true}}, nil)
+			for kind, want := range map[string]string{"HostAlive": c.host, "Ready": c.ready} {
+				if got := meta.FindStatusCondition(list, kind); string(got.Status)+"/"+got.Reason != want {
+					t.Errorf("%s: %s/%s, want %s", kind, got.Status, got.Reason, want)
+				}
+			}
+		})
+	}
+}
+
+// TestZeroTrustNeedsNoNode: what was a Node once may cease to be one.
+func TestZeroTrustNeedsNoNode(t *testing.T) {
+	s := open(t)
+	s.live(true)
+	world.Change(s.World, s.Host, world.Node("a"), func(n *moorv1alpha1.DPUStorageNode) {
+		n.Spec.HostMode = moorv1alpha1.ZeroTrust
+		n.Status.DPU.Host = &moorv1alpha1.HostSight{Alive: true}
+	})
+	world.Remove(s.World, s.Host, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	s.live(false)
+	if got := s.is("HostAlive"); got != "True/SeenAlive" {
+		t.Errorf("got %s", got)
+	}
+}
+
+type setup struct {
+	*world.World
+	r        *Reconciler
+	clock    *clocktesting.FakePassiveClock
+	recorder *record.FakeRecorder
+	t        *testing.T
+}
+
+func open(t *testing.T) setup {
+	w := world.New(t, attachment.Index)
+	for _, name := range []string{"a", "b"} {
+		n := world.Node(name)
+		n.Status = moorv1alpha1.DPUStorageNodeStatus{
+			Host: &moorv1alpha1.HostState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}},
+			DPU:  &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}, SNAPReady: true},
+		}
+		w.AddHost(n, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	clock, recorder := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), record.NewFakeRecorder(20)
+	return setup{World: w, t: t, clock: clock, recorder: recorder, r: &Reconciler{
+		Host: w.Clusters.Host, Live: w.Host, DPU: w.Clusters.DPU,
+		Namespace: world.Namespace, Observer: nodehealth.New(clock, 25*time.Second, 15*time.Second), Recorder: recorder,
+	}}
+}
+
+func (s setup) pass(name string) ctrl.Result {
+	s.t.Helper()
+	result, err := s.r.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return result
+}
+
+// live lets 30 s pass in which a's host beats, or not, and b beats.
+func (s setup) live(aBeats bool) {
+	s.t.Helper()
+	for range 6 {
+		s.clock.SetTime(s.clock.Now().Add(5 * time.Second))
+		for _, name := range []string{"a", "b"} {
+			world.Change(s.World, s.Host, world.Node(name), func(n *moorv1alpha1.DPUStorageNode) {
+				if name == "b" || aBeats {
+					n.Status.Host.Sequence++
+				}
+				n.Status.DPU.Sequence++
+			})
+			s.pass(name)
+		}
+	}
+}
+
+func (s setup) is(kind string) string {
+	s.t.Helper()
+	n, _ := world.Read(s.World, s.Host, world.Node("a"))
+	c := meta.FindStatusCondition(n.Status.Conditions, kind)
+	if c == nil {
+		return "missing"
+	}
+	return string(c.Status) + "/" + c.Reason
+}
+
+func TestLife(t *testing.T) {
+	s := open(t)
+	if result := s.pass("a"); result.RequeueAfter <= 0 || result.RequeueAfter > 25*time.Second {
+		t.Errorf("looks again after %s", result.RequeueAfter)
+	}
+	if s.is("HostAlive") != "Unknown/NotKnown" {
+		t.Errorf("at the start: %s", s.is("HostAlive"))
+	}
+	s.live(true)
+	if s.is("HostAlive") != "True/Beats" || s.is("Ready") != "True/Ready" {
+		t.Errorf("alive: %s, ready %s", s.is("HostAlive"), s.is("Ready"))
+	}
+	before := s.Writes()
+	s.live(true)
+	if n := s.Writes() - before; n != 0 {
+		t.Errorf("wrote %d times though nothing changed", n)
+	}
+	s.live(false)
+	if s.is("HostAlive") != "False/Silent" || s.is("DPUAlive") != "True/Beats" || s.is("Ready") != "False/NotReady" {
+		t.Errorf("silent: %s, DPU %s, ready %s", s.is("HostAlive"), s.is("DPUAlive"), s.is("Ready"))
+	}
+	s.r.Observer = nodehealth.New(s.clock, 25*time.Second, 15*time.Second)
+	s.pass("a")
+	if s.is("HostAlive") != "Unknown/NotKnown" {
+		t.Errorf("after a restart: %s", s.is("HostAlive"))
+	}
+}
+
+// TestSeenDead: the DPU's word counts at once.
+func TestSeenDead(t *testing.T) {
+	s := open(t)
+	s.live(true)
+	world.Change(s.World, s.Host, world.Node("a"), func(n *moorv1alpha1.DPUStorageNode) {
+		n.Status.DPU.Host = &moorv1alpha1.HostSight{Evidence: "link down"}
+	})
+	s.pass("a")
+	if s.is("HostAlive") != "False/SeenDead" {
+		t.Errorf("host %s", s.is("HostAlive"))
+	}
+}
+
+// TestKeepsOthersConditions: the list has another writer.
+func TestKeepsOthersConditions(t *testing.T) {
+	s := open(t)
+	world.Change(s.World, s.Host, world.Node("a"), func(n *moorv1alpha1.DPUStorageNode) {
+		n.Status.Conditions = []metav1.Condition{{Type: "Failover", Status: "True", Reason: "Fencing"}}
+	})
+	s.live(true)
+	if s.is("Failover") != "True/Fencing" {
+		t.Errorf("the other's condition: %s", s.is("Failover"))
+	}
+}
+
+func TestRemovedNode(t *testing.T) {
+	s := open(t)
+	s.live(true)
+	s.AddHost(world.Attachment("vol", "a"))
+	world.Remove(s.World, s.Host, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	s.pass("a")
+	if s.is("Ready") != "True/Ready" {
+		t.Errorf("it still beats: %s", s.is("Ready"))
+	}
+	s.live(false)
+	n, found := world.Read(s.World, s.Host, world.Node("a"))
+	if !found || s.is("Ready") != "False/NodeRemoved" {
+		t.Fatalf("found %v, ready %s", found, s.is("Ready"))
+	}
+	if c := meta.FindStatusCondition(n.Status.Conditions, "Ready"); !strings.Contains(c.Message, "a-vol") {
+		t.Errorf("what stays is not named: %s", c.Message)
+	}
+	world.Remove(s.World, s.Host, world.Attachment("vol", "a"))
+	s.pass("a")
+	if _, found := world.Read(s.World, s.Host, world.Node("a")); found {
+		t.Error("the object of a removed Node stays")
+	}
+	s.pass("a")
+}
+
+// TestMadeAhead: an object that waits for its Node is left alone.
+func TestMadeAhead(t *testing.T) {
+	s := open(t)
+	s.AddHost(world.Node("c"))
+	s.pass("c")
+	if _, found := world.Read(s.World, s.Host, world.Node("c")); !found {
+		t.Error("the object of a Node that is yet to come was removed")
+	}
+}

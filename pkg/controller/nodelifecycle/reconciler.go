@@ -1,0 +1,169 @@
+// Package nodelifecycle turns the heartbeats of DPUStorageNodes in the host
+// cluster into the conditions HostAlive, DPUAlive and Ready, and removes the
+// object of a Node that was removed once nothing is attached there. It writes
+// no other condition and decides nothing about who may write to a volume.
+package nodelifecycle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/nodehealth"
+)
+
+// indexDPU is the field index of DPUStorageNodes by DPU.
+const indexDPU = "spec.dpuName"
+
+// indexNode is the field index of DPUVolumeAttachments by host.
+const indexNode = "spec.dpuNodeName"
+
+// lookAgain is when a removed Node's object is looked at again while
+// something is attached there.
+const lookAgain = 30 * time.Second
+
+// Reconciler keeps the conditions of one DPUStorageNode.
+type Reconciler struct {
+	// Host reads from a cache with an index of attachments by node.
+	Host client.Client
+	// Live reads the API server of the host cluster itself.
+	Live client.Reader
+	// DPU reads the cache of the DPU cluster.
+	DPU client.Reader
+	// DPUCluster is the cluster behind DPU, for watches. Nil in unit tests.
+	DPUCluster cluster.Cluster
+	// Namespace of the users' objects.
+	Namespace string
+	// Observer remembers the beats.
+	Observer *nodehealth.Observer
+	// Recorder tells of removals.
+	Recorder record.EventRecorder
+}
+
+// SetupWithManager watches DPUStorageNodes of both clusters, and Nodes that go.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	goes := predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("drivernode").
+		For(&moorv1alpha1.DPUStorageNode{}).
+		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(goes)).
+		WatchesRawSource(source.Kind(r.DPUCluster.GetCache(), &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofDPU))).
+		Complete(kube.Retrying(r))
+}
+
+func (r *Reconciler) ofDPU(ctx context.Context, dpu *moorv1alpha1.DPUStorageNode) []reconcile.Request {
+	var nodes moorv1alpha1.DPUStorageNodeList
+	if err := r.Host.List(ctx, &nodes, client.MatchingFields{indexDPU: dpu.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list the node of a DPU", "dpu", dpu.Name)
+	}
+	var out []reconcile.Request
+	for _, n := range nodes.Items {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: n.Name}})
+	}
+	return out
+}
+
+// Reconcile writes what the beats say, if it differs from what stands there.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	node := &moorv1alpha1.DPUStorageNode{}
+	found, err := kube.Find(ctx, r.Host, req.NamespacedName, node)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !found || !node.DeletionTimestamp.IsZero() {
+		r.Observer.Forget(req.Name)
+		return ctrl.Result{}, nil
+	}
+	if err := nodehealth.FromDPU(ctx, r.DPU, node); err != nil {
+		return ctrl.Result{}, err
+	}
+	signs := r.Observer.Observe(node)
+	stays, gone, err := r.removed(ctx, node, signs)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if gone {
+		r.Recorder.Event(node, corev1.EventTypeNormal, ReasonNodeRemoved, "the Node was removed and nothing is attached there: this object goes too")
+		return ctrl.Result{}, kube.Delete(ctx, r.Host, node)
+	}
+	again := r.Observer.Again(node.Name)
+	if len(stays) > 0 && (again == 0 || again > lookAgain) {
+		again = lookAgain
+	}
+	return ctrl.Result{RequeueAfter: again}, r.write(ctx, node, signs, stays)
+}
+
+// write changes the conditions with the resourceVersion that was read: fence
+// writes one of its own in the same list.
+func (r *Reconciler) write(ctx context.Context, node *moorv1alpha1.DPUStorageNode, signs nodehealth.Signs, stays []string) error {
+	before := node.DeepCopy()
+	for _, c := range conditions(signs, node.Status, stays) {
+		c.ObservedGeneration = node.Generation
+		meta.SetStatusCondition(&node.Status.Conditions, c)
+	}
+	if equality.Semantic.DeepEqual(before.Status, node.Status) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Host.Status().Patch(ctx, node, patch); err != nil {
+		return fmt.Errorf("write the conditions of DPUStorageNode %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+// removed reports whether the host's Node was removed, and what is still
+// attached there. An object whose host never beat was made ahead of its Node,
+// and one whose host beats belongs to a Node that comes back. A ZeroTrust host
+// need not be a Node at all.
+func (r *Reconciler) removed(ctx context.Context, node *moorv1alpha1.DPUStorageNode, signs nodehealth.Signs) (stays []string, gone bool, err error) {
+	if signs.ZeroTrust || node.Status.Host == nil || node.Status.Host.Sequence == 0 || signs.Host.Heard() {
+		return nil, false, nil
+	}
+	for _, reader := range []client.Reader{r.Host, r.Live} {
+		found, err := kube.Find(ctx, reader, client.ObjectKey{Name: node.Name}, &corev1.Node{})
+		if err != nil || found {
+			return nil, false, err
+		}
+	}
+	var list storagev1alpha1.DPUVolumeAttachmentList
+	if err := r.Host.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{indexNode: node.Name}); err != nil {
+		return nil, false, fmt.Errorf("list what is attached to removed node %s: %w", node.Name, err)
+	}
+	for _, a := range list.Items {
+		stays = append(stays, a.Name)
+	}
+	return stays, len(stays) == 0, nil
+}
+
+func staysWords(stays []string) string {
+	slices.Sort(stays)
+	more := ""
+	if len(stays) > 10 {
+		more = fmt.Sprintf(" and %d more", len(stays)-10)
+		stays = stays[:10]
+	}
+	return fmt.Sprintf("the Node was removed, but these DPUVolumeAttachments stay: %s%s; delete them, and this object goes too", strings.Join(stays, ", "), more)
+}

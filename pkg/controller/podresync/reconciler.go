@@ -1,0 +1,216 @@
+package podresync
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/podvolume"
+)
+
+// Annotation is what is changed of a pod to wake its kubelet: the time, by the
+// clock of whoever did it. It means nothing else, and may be removed.
+const Annotation = "storage.moor.dev/kubelet-woken"
+
+// patience says how long after the first look nobody may ask for a volume until
+// the kubelet is woken, the first time and the following ones. One that is awake
+// asks within half a second; one that does not wake the third time is ill in
+// another way.
+var patience = []time.Duration{1500 * time.Millisecond, 4 * time.Second, 10 * time.Second}
+
+// atOnce is the same of a volume that has grown, of which no kubelet learns by
+// itself.
+var atOnce = []time.Duration{0, 4 * time.Second, 10 * time.Second}
+
+// Reconciler watches one pod at a time.
+type Reconciler struct {
+	// Host reads pods, claims, PersistentVolumes, attachments and the kubelets'
+	// Complaints from a cache with the indexes of Index, and writes.
+	Host client.Client
+	// NodesAsk: hosts ask for their volumes by themselves.
+	NodesAsk bool
+	// Namespace is that of the attachments.
+	Namespace string
+	// Driver is the name of the CSI driver.
+	Driver   string
+	Clock    clock.PassiveClock
+	Recorder record.EventRecorder
+
+	// waits are the pods that are being waited for. Lost with the process, it
+	// costs a delay. One worker alone uses it.
+	waits map[types.NamespacedName]wait
+}
+
+// cause is why a kubelet has to look at a pod; none if it is empty.
+type cause struct {
+	// words say what it has not done.
+	words    string
+	patience []time.Duration
+}
+
+// wait is how long a kubelet has been waited for.
+type wait struct {
+	pod   types.UID
+	why   string
+	since time.Time
+	// woken counts how often.
+	woken int
+}
+
+// Reconcile wakes the pod's kubelet if it has not seen to one of the pod's volumes
+// in time.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	pod := &corev1.Pod{}
+	found, err := kube.Find(ctx, r.Host, req.NamespacedName, pod)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	var why cause
+	if found {
+		if why, err = r.cause(ctx, pod); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if why.words == "" {
+		delete(r.waits, req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	return r.wait(ctx, req.NamespacedName, pod, why)
+}
+
+// phase is what a kubelet has a pod for: Pending to start it, Running to run it,
+// or "".
+func phase(p *corev1.Pod) corev1.PodPhase {
+	if p.Spec.NodeName == "" || !p.DeletionTimestamp.IsZero() || podvolume.Finished(p) {
+		return ""
+	}
+	return p.Status.Phase
+}
+
+// cause finds out what the pod's kubelet has not done.
+func (r *Reconciler) cause(ctx context.Context, pod *corev1.Pod) (cause, error) {
+	switch phase(pod) {
+	case corev1.PodPending:
+		find, words := r.refused, "has left the pod alone with"
+		if r.NodesAsk {
+			find, words = r.unasked, "has not asked for"
+		}
+		volume, err := find(ctx, pod)
+		if volume == "" || err != nil {
+			return cause{}, err
+		}
+		return cause{fmt.Sprintf("%s %s volume %s", pod.Spec.NodeName, words, volume), patience}, nil
+	case corev1.PodRunning:
+		volume, size, err := r.grown(ctx, pod)
+		if volume == "" || err != nil {
+			return cause{}, err
+		}
+		return cause{fmt.Sprintf("%s has not seen that volume %s has grown to %s", pod.Spec.NodeName, volume, size), atOnce}, nil
+	}
+	return cause{}, nil
+}
+
+// wait waits on, or wakes.
+func (r *Reconciler) wait(ctx context.Context, name types.NamespacedName, pod *corev1.Pod, why cause) (ctrl.Result, error) {
+	w := r.waits[name]
+	if w.pod != pod.UID || w.why != why.words {
+		w = wait{pod: pod.UID, why: why.words, since: r.Clock.Now()}
+	}
+	waited := r.Clock.Since(w.since)
+	if w.woken < len(why.patience) && waited >= why.patience[w.woken] {
+		if err := r.wake(ctx, pod, why.words, waited); err != nil {
+			return ctrl.Result{}, err
+		}
+		w.woken++
+	}
+	if r.waits == nil {
+		r.waits = map[types.NamespacedName]wait{}
+	}
+	r.waits[name] = w
+	if w.woken == len(why.patience) {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: max(why.patience[w.woken]-waited, time.Millisecond)}, nil
+}
+
+// unasked is a volume of ours that is bound for the pod and that its node has
+// not asked for; "" if there is none.
+func (r *Reconciler) unasked(ctx context.Context, pod *corev1.Pod) (string, error) {
+	return r.first(ctx, pod, func(volume string) (bool, error) {
+		asked, err := r.asked(ctx, pod.Spec.NodeName, volume)
+		return !asked, err
+	})
+}
+
+// first is the first volume of ours that is bound for the pod and is wanted; "" if
+// there is none.
+func (r *Reconciler) first(ctx context.Context, pod *corev1.Pod, wanted func(volume string) (bool, error)) (string, error) {
+	for _, claim := range podvolume.Claims(pod) {
+		volumes, err := r.bound(ctx, claim)
+		if err != nil {
+			return "", err
+		}
+		for _, volume := range volumes {
+			if found, err := wanted(volume); err != nil || found {
+				return volume, err
+			}
+		}
+	}
+	return "", nil
+}
+
+// bound are the volumes of ours that are bound for a claim: one, if all is well.
+func (r *Reconciler) bound(ctx context.Context, claim string) (out []string, err error) {
+	behind, err := podvolume.Behind(ctx, r.Host, r.Driver, claim)
+	for i := range behind {
+		if behind[i].Status.Phase == corev1.VolumeBound {
+			out = append(out, podvolume.Handle(&behind[i]))
+		}
+	}
+	return out, err
+}
+
+// asked reports whether the node asks for the volume. What is being given back
+// does not count, nor does a replica.
+func (r *Reconciler) asked(ctx context.Context, node, volume string) (bool, error) {
+	var list storagev1alpha1.DPUVolumeAttachmentList
+	err := r.Host.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{indexPlace: place(node, volume)})
+	if err != nil {
+		return false, fmt.Errorf("find the attachment of volume %s to %s: %w", volume, node, err)
+	}
+	return slices.ContainsFunc(list.Items, func(a storagev1alpha1.DPUVolumeAttachment) bool {
+		return a.DeletionTimestamp.IsZero() && a.Spec.Role != storagev1alpha1.RoleReplica
+	}), nil
+}
+
+func (r *Reconciler) wake(ctx context.Context, pod *corev1.Pod, words string, waited time.Duration) error {
+	changed := pod.DeepCopy()
+	changed.Annotations = map[string]string{Annotation: r.Clock.Now().UTC().Format(time.RFC3339Nano)}
+	// The cache keeps no annotations; the patch is of this one alone.
+	base := pod.DeepCopy()
+	base.Annotations = nil
+	if err := client.IgnoreNotFound(r.Host.Patch(ctx, changed, client.MergeFrom(base))); err != nil {
+		return fmt.Errorf("wake the kubelet of %s for pod %s/%s: %w", pod.Spec.NodeName, pod.Namespace, pod.Name, err)
+	}
+	r.Recorder.Eventf(pod, corev1.EventTypeNormal, storagev1alpha1.EventKubeletWoken,
+		"%s%s: its kubelet is made to look at the pod again", words, lasting(waited))
+	return nil
+}
+
+// lasting says how long something has lasted; nothing of what has just begun.
+func lasting(d time.Duration) string {
+	if d = d.Round(100 * time.Millisecond); d > 0 {
+		return " for " + d.String()
+	}
+	return ""
+}

@@ -1,0 +1,192 @@
+package podresync
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/podvolume"
+	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+)
+
+var begin = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// room is a host cluster with a pod that is bound to host-1 and the volume of
+// its claim, and a Reconciler whose clock the test moves.
+type room struct {
+	*world.World
+	t     *testing.T
+	clock *clocktesting.FakePassiveClock
+	r     *Reconciler
+	told  *record.FakeRecorder
+}
+
+func newRoom(t *testing.T) *room {
+	w := world.New(t, Index, podvolume.Index)
+	clock, told := clocktesting.NewFakePassiveClock(begin), record.NewFakeRecorder(10)
+	return &room{World: w, t: t, clock: clock, told: told, r: &Reconciler{
+		Host: w.Clusters.Host, NodesAsk: true, Namespace: world.Namespace, Driver: world.Driver, Clock: clock, Recorder: told,
+	}}
+}
+
+func thePod() *corev1.Pod {
+	pod := world.PodOn("host-1")
+	pod.Annotations = map[string]string{"its": "own"}
+	pod.Status.Phase = corev1.PodPending
+	return pod
+}
+
+func request(node string) *storagev1alpha1.DPUVolumeAttachment {
+	return &storagev1alpha1.DPUVolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: world.Namespace, Name: node + "-vol"},
+		Spec:       storagev1alpha1.DPUVolumeAttachmentSpec{DPUNodeName: node, DPUVolumeName: "vol", Requester: storagev1alpha1.RequesterNode},
+	}
+}
+
+// at reconciles when so much time has passed, and returns when it wants to be
+// called again.
+func (m *room) at(since time.Duration) time.Duration {
+	m.t.Helper()
+	m.clock.SetTime(begin.Add(since))
+	result, err := m.r.Reconcile(m.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "pod"}})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return result.RequeueAfter
+}
+
+// woken is the annotation as it is now.
+func (m *room) woken() string {
+	pod, _ := world.Read(m.World, m.Host, thePod())
+	return pod.Annotations[Annotation]
+}
+
+func TestWake(t *testing.T) {
+	m := newRoom(t)
+	m.AddHost(thePod(), world.Persistent())
+	seen := map[string]bool{"": true}
+	for _, step := range []struct {
+		at, again time.Duration
+		woken     int
+	}{
+		{at: 0, again: 1500 * time.Millisecond},
+		{at: time.Second, again: 500 * time.Millisecond},
+		{at: 1500 * time.Millisecond, again: 2500 * time.Millisecond, woken: 1},
+		{at: 2 * time.Second, again: 2 * time.Second, woken: 1},
+		{at: 5 * time.Second, again: 5 * time.Second, woken: 2},
+		{at: 10 * time.Second, woken: 3},
+		{at: time.Hour, woken: 3},
+	} {
+		again := m.at(step.at)
+		seen[m.woken()] = true
+		if woken := len(seen) - 1; woken != step.woken || again != step.again || len(m.told.Events) != woken {
+			t.Fatalf("at %s: woken %d times, told %d times, again after %s; want %d, %s", step.at, woken, len(m.told.Events), again, step.woken, step.again)
+		}
+	}
+	if pod, _ := world.Read(m.World, m.Host, thePod()); pod.Annotations["its"] != "own" {
+		t.Error("the pod lost an annotation of its own")
+	}
+	const words = "Normal KubeletWoken host-1 has not asked for volume vol for 1.5s: its kubelet is made to look at the pod again"
+	if got := <-m.told.Events; got != words {
+		t.Errorf("told %q", got)
+	}
+}
+
+// TestNewPod: one that takes the name of another is waited for anew.
+func TestNewPod(t *testing.T) {
+	m := newRoom(t)
+	m.AddHost(thePod(), world.Persistent())
+	m.at(0)
+	world.Remove(m.World, m.Host, thePod())
+	m.AddHost(thePod())
+	if again := m.at(1400 * time.Millisecond); again != patience[0] || m.woken() != "" {
+		t.Errorf("again after %s, woken %q", again, m.woken())
+	}
+}
+
+// TestLeaveAlone: where nobody sleeps nothing is written, nor kept.
+func TestLeaveAlone(t *testing.T) {
+	for name, change := range map[string]func(m *room, pod *corev1.Pod, pv *corev1.PersistentVolume){
+		"asked for":        func(m *room, _ *corev1.Pod, _ *corev1.PersistentVolume) { m.AddHost(request("host-1")) },
+		"not bound yet":    func(_ *room, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Spec.NodeName = "" },
+		"it runs":          func(_ *room, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Status.Phase = corev1.PodRunning },
+		"it has ended":     func(_ *room, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Status.Phase = corev1.PodFailed },
+		"it ends":          func(_ *room, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Finalizers = []string{"x/y"} },
+		"no claim":         func(_ *room, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Spec.Volumes = nil },
+		"no volume yet":    func(_ *room, _ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Spec.ClaimRef = nil },
+		"not its volume":   func(_ *room, _ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Status.Phase = corev1.VolumeReleased },
+		"another's driver": func(_ *room, _ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Spec.CSI.Driver = "other" },
+		"Kubernetes asks":  func(m *room, _ *corev1.Pod, _ *corev1.PersistentVolume) { m.r.NodesAsk = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, pod, pv := newRoom(t), thePod(), world.Persistent()
+			change(m, pod, pv)
+			m.AddHost(pv, pod)
+			if pod.Finalizers != nil {
+				world.Remove(m.World, m.Host, pod)
+			}
+			if again := m.at(0) + m.at(time.Minute); again != 0 || m.Writes() != 0 || len(m.r.waits) != 0 {
+				t.Errorf("again after %s, %d writes, waits for %v", again, m.Writes(), m.r.waits)
+			}
+		})
+	}
+}
+
+// TestNotAsked: neither another host's attachment, nor a replica, nor one that
+// is being given back is a kubelet that is awake.
+func TestNotAsked(t *testing.T) {
+	for name, change := range map[string]func(a *storagev1alpha1.DPUVolumeAttachment){
+		"another host":  func(a *storagev1alpha1.DPUVolumeAttachment) { a.Spec.DPUNodeName = "host-2" },
+		"a replica":     func(a *storagev1alpha1.DPUVolumeAttachment) { a.Spec.Role = storagev1alpha1.RoleReplica },
+		"given back":    func(a *storagev1alpha1.DPUVolumeAttachment) { a.Finalizers = []string{"x/y"} },
+		"another place": func(a *storagev1alpha1.DPUVolumeAttachment) { a.Namespace = "elsewhere" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, a := newRoom(t), request("host-1")
+			change(a)
+			m.AddHost(thePod(), world.Persistent(), a)
+			if a.Finalizers != nil {
+				world.Remove(m.World, m.Host, a)
+			}
+			m.at(0)
+			if m.at(patience[0]); m.woken() == "" {
+				t.Error("not woken")
+			}
+		})
+	}
+}
+
+// TestForgotten: what was waited for is not kept once the pod is gone.
+func TestForgotten(t *testing.T) {
+	m := newRoom(t)
+	m.AddHost(thePod(), world.Persistent())
+	m.at(0)
+	world.Remove(m.World, m.Host, thePod())
+	if m.at(time.Second); len(m.r.waits) != 0 {
+		t.Errorf("waits for %v", m.r.waits)
+	}
+}
+
+// TestPersistentVolume: a volume that becomes bound has the pods looked at that
+// their kubelets have.
+func TestPersistentVolume(t *testing.T) {
+	m := newRoom(t)
+	ended := thePod()
+	ended.Name, ended.Status.Phase = "ended", corev1.PodSucceeded
+	m.AddHost(thePod(), ended)
+	if got := m.r.ofPersistent(t.Context(), world.Persistent()); len(got) != 1 || got[0].Name != "pod" {
+		t.Errorf("requests %v", got)
+	}
+	other := world.Persistent()
+	other.Spec.CSI.Driver = "other"
+	if got := m.r.ofPersistent(t.Context(), other); len(got) != 0 {
+		t.Errorf("requests %v for another driver's", got)
+	}
+}

@@ -1,0 +1,139 @@
+//go:build root
+
+package hostprobe
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+)
+
+const (
+	hostAddress = "192.168.100.2:9400"
+	// hostEnv makes the test's program a host.
+	hostEnv = "MOOR_LIVENESS_TEST_HOST"
+	// soon is the promise: a dead host is seen within it.
+	soon = 1500 * time.Millisecond
+)
+
+// TestBeAHost is the host that the other test starts; by itself it does nothing.
+func TestBeAHost(t *testing.T) {
+	if os.Getenv(hostEnv) == "" {
+		t.Skip("only when started as a host")
+	}
+	if err := Serve(context.Background(), ":9400"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// network is a DPU's network namespace, which the thread of the test is in, and
+// a host in one of its own.
+type network struct {
+	t    *testing.T
+	host *exec.Cmd
+}
+
+func (n *network) ip(words string, inHost bool) {
+	n.t.Helper()
+	argv := append([]string{"ip"}, strings.Fields(words)...)
+	if inHost {
+		argv = append([]string{"nsenter", "-t", fmt.Sprint(n.host.Process.Pid), "-n"}, argv...)
+	}
+	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+		n.t.Fatalf("%v: %v: %s", argv, err, out)
+	}
+}
+
+// boot starts the host, as process 1 of its own namespaces, and joins the link.
+func (n *network) boot() {
+	n.t.Helper()
+	n.host = exec.Command(os.Args[0], "-test.run=^TestBeAHost$")
+	n.host.Env = append(os.Environ(), hostEnv+"=1")
+	n.host.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
+	if err := n.host.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(n.off)
+	_ = exec.Command("ip", "link", "del", "tmfifo0").Run() // that of an earlier boot
+	n.ip(fmt.Sprintf("link add tmfifo0 type veth peer name tmfifo0 netns %d", n.host.Process.Pid), false)
+	n.ip("addr add 192.168.100.1/30 dev tmfifo0", false)
+	n.ip("link set tmfifo0 up", false)
+	n.ip("addr add 192.168.100.2/30 dev tmfifo0", true)
+	n.ip("link set tmfifo0 up", true)
+}
+
+func (n *network) off() {
+	if n.host.ProcessState == nil {
+		_ = n.host.Process.Kill()
+		_ = n.host.Wait()
+	}
+}
+
+// TestRealLink looks at a host in a network namespace of its own, which is
+// stopped, cut off and killed.
+func TestRealLink(t *testing.T) {
+	runtime.LockOSThread() // never unlocked: the thread is not fit for others
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal(err)
+	}
+	n := &network{t: t}
+	n.boot()
+	w := NewWatcher(Options{Probe: NewTCP(hostAddress)})
+	ticker := time.NewTicker(Interval)
+	defer ticker.Stop()
+	// The looks are on this thread, which is in the DPU's namespace.
+	until := func(what string, within time.Duration, ok func(*moorv1alpha1.HostSight) bool) {
+		t.Helper()
+		began := time.Now()
+		for !ok(w.Sight()) {
+			if time.Since(began) > within {
+				t.Fatalf("%s: not seen within %s: %+v", what, within, w.Sight())
+			}
+			<-ticker.C
+			w.look(t.Context())
+		}
+		t.Logf("%s: seen after %s: %s", what, time.Since(began).Round(time.Millisecond), w.Sight().Evidence)
+	}
+	alive := func(s *moorv1alpha1.HostSight) bool {
+		return s != nil && s.Alive && strings.Contains(s.Evidence, "plugin answers")
+	}
+	dead := func(s *moorv1alpha1.HostSight) bool { return s != nil && !s.Alive }
+	until("boot", 30*time.Second, alive)
+
+	if err := n.host.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	until("hung", soon, func(s *moorv1alpha1.HostSight) bool { return s.Alive && strings.HasPrefix(s.Evidence, "hung") })
+	for range 10 { // and it stays so
+		<-ticker.C
+		w.look(t.Context())
+		if s := w.Sight(); !s.Alive || !strings.HasPrefix(s.Evidence, "hung") {
+			t.Fatalf("a host of which the kernel alone answers: %+v", s)
+		}
+	}
+	if err := n.host.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	until("awake", soon, alive)
+
+	n.ip("link set tmfifo0 down", true)
+	until("cut", soon, dead)
+	n.ip("link set tmfifo0 up", true)
+	until("joined", 5*time.Second, alive)
+
+	n.off()
+	until("killed", soon, dead)
+	n.boot()
+	until("booted again", 30*time.Second, alive)
+	w.o.Probe.(*TCP).drop()
+}

@@ -1,0 +1,100 @@
+package hostprobe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+const (
+	// maxPeers bounds the connections: there is one DPU, which may come
+	// again before its old connection is known to be dead.
+	maxPeers = 8
+	// idle ends a connection of a DPU that has gone.
+	idle = 30 * time.Second
+	// listenRetry is how soon a link that is not there yet is tried again.
+	listenRetry = time.Second
+)
+
+// Serve is the host's end: it listens on address and sends every beat back,
+// which proves that user space runs. It returns when ctx ends. An address that
+// cannot be used yet, since the link is not up, is tried again and again.
+func Serve(ctx context.Context, address string) error {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return fmt.Errorf("listen for the DPU on %q: give address:port: %w", address, err)
+	}
+	log := ctrl.LoggerFrom(ctx)
+	for told := false; ctx.Err() == nil; told = true {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err == nil {
+			ServeOn(ctx, listener)
+			continue
+		}
+		if !told {
+			log.Info("cannot listen for the DPU yet; trying again", "address", address, "reason", err.Error())
+		}
+		timer := time.NewTimer(listenRetry)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// ServeOn is Serve on a listener, which it closes. It returns when ctx ends, or
+// when the listener fails.
+func ServeOn(ctx context.Context, listener net.Listener) {
+	var peers sync.WaitGroup
+	defer peers.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	slots := make(chan struct{}, maxPeers)
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			if ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
+				ctrl.LoggerFrom(ctx).Error(err, "accept the DPU's connection")
+			}
+			_ = listener.Close()
+			return
+		}
+		select {
+		case slots <- struct{}{}:
+			peers.Go(func() {
+				defer func() { <-slots }()
+				echo(ctx, conn)
+			})
+		default:
+			_ = conn.Close()
+		}
+	}
+}
+
+// echo sends beats back until the peer goes.
+func echo(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	var b [beatSize]byte
+	for {
+		if err := conn.SetDeadline(time.Now().Add(idle)); err != nil {
+			return
+		}
+		if _, err := io.ReadFull(conn, b[:]); err != nil {
+			return
+		}
+		if _, err := conn.Write(b[:]); err != nil {
+			return
+		}
+	}
+}

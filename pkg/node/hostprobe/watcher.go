@@ -1,0 +1,107 @@
+package hostprobe
+
+import (
+	"context"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+)
+
+// Probe is one way to look at the host.
+type Probe interface {
+	// Look looks once, and takes no longer than ctx allows. It says what
+	// answered, and words that tell more, or none.
+	Look(ctx context.Context) (Answer, string)
+}
+
+// Options of a Watcher.
+type Options struct {
+	Probe  Probe
+	Limits Limits
+	// OnChange is called, if not nil, when Sight has changed. It must not
+	// block.
+	OnChange func()
+	// Clock is the machine's if nil.
+	Clock clock.WithTicker
+}
+
+// Watcher looks at the host again and again. It is a manager.Runnable.
+type Watcher struct {
+	o Options
+
+	mu    sync.Mutex
+	now   opinion
+	since metav1.Time
+}
+
+// NewWatcher returns a watcher; call Start.
+func NewWatcher(o Options) *Watcher {
+	if o.Limits.Timeout <= 0 {
+		o.Limits.Timeout = DefaultTimeout
+	}
+	if o.Limits.Misses <= 0 {
+		o.Limits.Misses = DefaultMisses
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Watcher{o: o}
+}
+
+// NeedLeaderElection is false: every DPU has a host of its own.
+func (w *Watcher) NeedLeaderElection() bool { return false }
+
+// Start looks each Interval until ctx ends.
+func (w *Watcher) Start(ctx context.Context) error {
+	ticker := w.o.Clock.NewTicker(Interval)
+	defer ticker.Stop()
+	for {
+		w.look(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+	}
+}
+
+// look looks once, and tells if that has changed what is known.
+func (w *Watcher) look(ctx context.Context) {
+	began := w.o.Clock.Now()
+	bounded, cancel := context.WithTimeout(ctx, Interval)
+	defer cancel()
+	answer, words := w.o.Probe.Look(bounded)
+	if ctx.Err() != nil {
+		return // cut short: it says nothing
+	}
+	l := Look{Answer: answer, Words: words, Began: began, Ended: w.o.Clock.Now()}
+	w.mu.Lock()
+	before := w.now
+	w.now = before.next(l, w.o.Limits)
+	after := w.now
+	if before.verdict != after.verdict {
+		w.since = metav1.NewTime(l.Ended)
+	}
+	w.mu.Unlock()
+	if before.verdict == after.verdict && before.evidence == after.evidence {
+		return
+	}
+	ctrl.LoggerFrom(ctx).Info("what this DPU sees of its host has changed", "alive", after.verdict == Alive, "evidence", after.evidence)
+	if w.o.OnChange != nil {
+		w.o.OnChange()
+	}
+}
+
+// Sight is what is seen of the host; nil if it has not been seen alive yet.
+func (w *Watcher) Sight() *moorv1alpha1.HostSight {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.now.verdict == Unknown {
+		return nil
+	}
+	return &moorv1alpha1.HostSight{Alive: w.now.verdict == Alive, Since: w.since, Evidence: w.now.evidence}
+}

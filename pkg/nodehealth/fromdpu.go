@@ -1,0 +1,32 @@
+package nodehealth
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+)
+
+// FromDPU puts the DPU's half, as the DPU itself wrote it in its cluster, into
+// a node of the host cluster that is to be observed: what is mirrored there
+// tells of changes only. Where the DPU's object is gone the last half stays,
+// and beats no more.
+func FromDPU(ctx context.Context, dpu client.Reader, node *moorv1alpha1.DPUStorageNode) error {
+	if node.Spec.DPUName == "" {
+		return nil
+	}
+	there := &moorv1alpha1.DPUStorageNode{}
+	err := dpu.Get(ctx, client.ObjectKey{Name: node.Spec.DPUName}, there)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the beat of DPU %s: %w", node.Spec.DPUName, err)
+	case there.Status.DPU != nil:
+		node.Status.DPU = there.Status.DPU
+	}
+	return nil
+}

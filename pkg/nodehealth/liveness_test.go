@@ -1,0 +1,235 @@
+package nodehealth
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+)
+
+// player feeds an observer with nodes "a" and "b".
+type player struct {
+	t     *testing.T
+	clock *clocktesting.FakePassiveClock
+	o     *Observer
+	nodes map[string]*moorv1alpha1.DPUStorageNode
+}
+
+func newPlayer(t *testing.T) *player {
+	p := &player{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), nodes: map[string]*moorv1alpha1.DPUStorageNode{}}
+	p.o = New(p.clock, 25*time.Second, 15*time.Second)
+	for _, name := range []string{"a", "b"} {
+		p.nodes[name] = &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: moorv1alpha1.DPUStorageNodeStatus{
+			Host: &moorv1alpha1.HostState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 5}},
+			DPU:  &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 5}},
+		}}
+		p.o.Observe(p.nodes[name])
+	}
+	return p
+}
+
+// pass lets seconds go by in steps of 5 in which those named beat. If anybody
+// does, both API servers work.
+func (p *player) pass(seconds int, beating ...string) {
+	for range seconds / 5 {
+		p.clock.SetTime(p.clock.Now().Add(5 * time.Second))
+		if len(beating) > 0 {
+			p.o.Echo(HostCluster)
+			p.o.Echo(DPUCluster)
+		}
+		for _, who := range beating {
+			if who[2:] == "kubelet" {
+				p.o.Kubelet(who[:1], p.clock.Now().Add(-24*time.Hour))
+				continue
+			}
+			n := p.nodes[who[:1]]
+			if who[2:] == "host" {
+				n.Status.Host.Sequence++
+			} else {
+				n.Status.DPU.Sequence++
+			}
+		}
+		p.o.Observe(p.nodes["a"])
+		p.o.Observe(p.nodes["b"])
+	}
+}
+
+func (p *player) want(host, dpu Beat) {
+	p.t.Helper()
+	got := p.o.Observe(p.nodes["a"])
+	if got.Host != host || got.DPU != dpu {
+		p.t.Fatalf("host %s, DPU %s; want %s, %s", got.Host, got.DPU, host, dpu)
+	}
+}
+
+func TestBeats(t *testing.T) {
+	p := newPlayer(t)
+	p.want(Unknown, Unknown)
+	p.pass(5, "a/host", "b/host")
+	p.want(Fresh, Unknown)
+	p.pass(10, "a/host", "b/host")
+	p.want(Fresh, Unknown)
+	p.pass(5, "a/host", "b/host")
+	p.want(Fresh, Quiet)
+	p.pass(10, "a/host", "b/host")
+	p.want(Fresh, Stale)
+	p.pass(5, "a/dpu", "b/host")
+	p.want(Fresh, Fresh)
+	p.pass(5, "a/dpu")
+	p.want(Fresh, Fresh)
+	p.pass(5, "a/dpu")
+	p.want(Quiet, Fresh)
+	p.pass(10, "a/dpu")
+	p.want(Stale, Fresh)
+	p.pass(5, "a/host", "a/dpu")
+	p.want(Fresh, Fresh)
+}
+
+// TestNobodyHeard: silence of all is the observer's own deafness.
+func TestNobodyHeard(t *testing.T) {
+	p := newPlayer(t)
+	p.pass(30, "a/host", "a/dpu", "b/host")
+	p.want(Fresh, Fresh)
+	p.pass(600)
+	p.want(Unknown, Unknown)
+	p.pass(5, "b/host")
+	p.want(Unknown, Unknown)
+	p.pass(10, "b/host")
+	p.want(Unknown, Unknown)
+	p.pass(5, "b/host")
+	p.want(Quiet, Quiet)
+	p.pass(10, "b/host")
+	p.want(Stale, Stale)
+}
+
+// TestStandstill: when all stand still, the observer too, its own echo may be
+// heard again before the beats are. A short pause is nothing.
+func TestStandstill(t *testing.T) {
+	for pause, want := range map[time.Duration]Beat{7 * time.Second: Quiet, 8 * time.Second: Unknown} {
+		p := newPlayer(t)
+		p.pass(30, "a/host", "a/dpu")
+		for _, quiet := range []time.Duration{7 * time.Second, time.Second, pause} {
+			p.clock.SetTime(p.clock.Now().Add(quiet))
+			p.o.Echo(HostCluster)
+			p.o.Echo(DPUCluster)
+		}
+		p.want(want, want)
+	}
+}
+
+// TestDeafOnOneSide: what comes through one API server says nothing of what
+// would come through the other.
+func TestDeafOnOneSide(t *testing.T) {
+	p := newPlayer(t)
+	p.pass(20, "a/host", "a/dpu", "a/kubelet")
+	for range 30 {
+		p.clock.SetTime(p.clock.Now().Add(2 * time.Second))
+		p.o.Echo(DPUCluster)
+	}
+	p.want(Unknown, Stale)
+	if got := p.o.Known("a").Kubelet; got != Unknown {
+		t.Errorf("kubelet %s", got)
+	}
+	p.o.Echo(HostCluster)
+	p.want(Unknown, Stale)
+}
+
+// TestKubelet: any renewal counts, whatever clock it was stamped by.
+func TestKubelet(t *testing.T) {
+	p := newPlayer(t)
+	p.pass(15, "a/kubelet", "b/host")
+	is := func(want Beat) {
+		t.Helper()
+		if got := p.o.Known("a").Kubelet; got != want {
+			t.Fatalf("kubelet %s, want %s", got, want)
+		}
+	}
+	is(Fresh)
+	p.pass(10, "b/host")
+	is(Fresh)
+	p.pass(5, "b/host")
+	is(Quiet)
+	p.pass(10, "b/host")
+	is(Stale)
+	p.o.Kubelet("a", time.Unix(1, 0))
+	is(Fresh)
+	p.o.Kubelet("a", time.Unix(1, 0))
+	p.pass(20, "b/host")
+	is(Quiet)
+}
+
+// TestHush: the moment at which all may be silent is known beforehand.
+func TestHush(t *testing.T) {
+	p := newPlayer(t)
+	if wait := p.o.Hush("nobody"); wait != 0 {
+		t.Errorf("looks again in %s at nobody", wait)
+	}
+	p.pass(10, "a/host", "a/dpu")
+	p.pass(5, "a/dpu", "b/host")
+	if wait := p.o.Hush("a"); wait != 15*time.Second {
+		t.Errorf("look again in %s", wait)
+	}
+	p.pass(10, "b/host")
+	if wait := p.o.Hush("a"); wait != 5*time.Second {
+		t.Errorf("look again in %s", wait)
+	}
+	p.pass(10, "b/host")
+	if wait := p.o.Hush("a"); wait != 500*time.Millisecond {
+		t.Errorf("look again in %s", wait)
+	}
+}
+
+// TestRestart: a new observer knows nobody dead.
+func TestRestart(t *testing.T) {
+	p := newPlayer(t)
+	p.pass(60, "b/host")
+	p.want(Stale, Stale)
+	p.o = New(p.clock, 25*time.Second, 15*time.Second)
+	p.want(Unknown, Unknown)
+	p.pass(10, "b/host")
+	p.want(Unknown, Unknown)
+}
+
+func TestNeverBeat(t *testing.T) {
+	p := newPlayer(t)
+	p.nodes["a"].Status = moorv1alpha1.DPUStorageNodeStatus{}
+	p.o.Forget("a")
+	p.pass(100, "b/host")
+	p.want(Unknown, Unknown)
+	if wait := p.o.Again("a"); wait != 0 {
+		t.Errorf("look again in %s", wait)
+	}
+}
+
+// TestDeadByItsDPU: a beat from before the DPU's word is no sign against it.
+func TestDeadByItsDPU(t *testing.T) {
+	p := newPlayer(t)
+	p.pass(10, "a/host", "a/dpu")
+	p.nodes["a"].Status.DPU.Host = &moorv1alpha1.HostSight{Evidence: "no link"}
+	p.want(Unknown, Fresh)
+	if got := p.o.Observe(p.nodes["a"]); got.Sight != SeenDead || got.Words != "no link" {
+		t.Errorf("sight %+v", got)
+	}
+	p.pass(5, "a/host", "a/dpu")
+	p.want(Fresh, Fresh)
+	p.nodes["a"].Status.DPU.Host.Alive = true
+	if got := p.o.Observe(p.nodes["a"]); got.Sight != SeenAlive || got.Host != Fresh {
+		t.Errorf("sight %+v", got)
+	}
+}
+
+func TestAgain(t *testing.T) {
+	p := newPlayer(t)
+	p.pass(10, "a/host", "a/dpu")
+	if wait := p.o.Again("a"); wait != 25*time.Second {
+		t.Errorf("look again in %s", wait)
+	}
+	p.pass(30, "b/host")
+	p.want(Stale, Stale)
+	if wait := p.o.Again("a"); wait != 0 {
+		t.Errorf("look again in %s at what is stale", wait)
+	}
+}

@@ -1,6 +1,0 @@
-// Package snapshot is what the scheduler extender knows: an immutable index of
-// claims, volumes, attachments and nodes of the host cluster, kept up to date
-// by watches and swapped atomically, so that questions are answered without a
-// lock and without the API server. When the API server is lost it serves on
-// and says how old it is. It never writes to the cluster. Floor 4.
-package snapshot

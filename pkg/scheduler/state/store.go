@@ -1,0 +1,160 @@
+package state
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/placement"
+)
+
+// Store holds the current Index. Readers take it without a lock; writers,
+// which are the watches, change it one after another.
+type Store struct {
+	driver string
+	clock  clock.WithTicker
+
+	index atomic.Pointer[Index]
+	// contact is when the API server last answered; nil if it never did.
+	contact atomic.Pointer[time.Time]
+	// feeds are what must have delivered its first list before the index may
+	// be asked; nil before Follow.
+	feeds atomic.Pointer[[]feed]
+
+	writing sync.Mutex
+	// owner leads from an attachment to the volume it is counted for, in case
+	// an object comes back under its name for another volume.
+	owner map[string]string
+}
+
+// New returns an empty store for the volumes of one CSI driver.
+func New(driver string, c clock.WithTicker) *Store {
+	s := &Store{driver: driver, clock: c, owner: map[string]string{}}
+	s.index.Store(empty())
+	return s
+}
+
+// Index is the state now. It is empty before the first lists have come.
+func (s *Store) Index() *Index { return s.index.Load() }
+
+// Set takes in a claim, a volume, an attachment or a node as it is now; anything
+// else, and what changes nothing that counts, is passed over.
+func (s *Store) Set(o any) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	now := *s.index.Load()
+	switch o := o.(type) {
+	case *corev1.PersistentVolumeClaim:
+		if o.Status.Phase == corev1.ClaimBound && o.Spec.VolumeName != "" {
+			now.claims = put(now.claims, o.Namespace+"/"+o.Name, o.Spec.VolumeName)
+		} else {
+			now.claims = drop(now.claims, o.Namespace+"/"+o.Name)
+		}
+	case *corev1.PersistentVolume:
+		if v, ours := volumeOf(o, s.driver); ours {
+			now.volumes = put(now.volumes, o.Name, v)
+		} else {
+			now.volumes = drop(now.volumes, o.Name)
+		}
+	case *storagev1alpha1.DPUVolumeAttachment:
+		now.copies = s.place(now.copies, o.Namespace+"/"+o.Name, o.Spec.DPUVolumeName, placement.Copy{Node: o.Spec.DPUNodeName, Warmth: warmthOf(o)})
+	case *moorv1alpha1.DPUStorageNode:
+		n := nodeOf(o)
+		if old, ok := now.nodes.get(o.Name); !ok || *old != *n {
+			now.nodes = now.nodes.with(o.Name, n)
+		}
+	}
+	s.publish(&now)
+}
+
+// Remove forgets an object, also one whose deletion was missed and is only
+// known by its last state.
+func (s *Store) Remove(o any) {
+	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = gone.Obj
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	now := *s.index.Load()
+	switch o := o.(type) {
+	case *corev1.PersistentVolumeClaim:
+		now.claims = drop(now.claims, o.Namespace+"/"+o.Name)
+	case *corev1.PersistentVolume:
+		now.volumes = drop(now.volumes, o.Name)
+	case *storagev1alpha1.DPUVolumeAttachment:
+		now.copies = s.place(now.copies, o.Namespace+"/"+o.Name, o.Spec.DPUVolumeName, placement.Copy{})
+	case *moorv1alpha1.DPUStorageNode:
+		now.nodes = drop(now.nodes, o.Name)
+	}
+	s.publish(&now)
+}
+
+// publish swaps the index if it changed: a heartbeat mostly changes nothing.
+func (s *Store) publish(now *Index) {
+	if *s.index.Load() != *now {
+		s.index.Store(now)
+	}
+}
+
+// place counts an attachment as a copy of its volume; a cold one counts as
+// none.
+func (s *Store) place(t *table[copies], attachment, volume string, place placement.Copy) *table[copies] {
+	if old, known := s.owner[attachment]; known {
+		c, _ := t.get(old)
+		if i := slices.Index(c.attachments, attachment); i >= 0 {
+			if old == volume && c.places[i] == place {
+				return t
+			}
+			t = putCopies(t, old, c.without(i))
+		}
+	}
+	if place.Warmth == placement.Cold {
+		delete(s.owner, attachment)
+		return t
+	}
+	s.owner[attachment] = volume
+	c, _ := t.get(volume)
+	return putCopies(t, volume, c.with(attachment, place))
+}
+
+// putCopies stores a volume's copies; none of them means no entry.
+func putCopies(t *table[copies], volume string, c copies) *table[copies] {
+	if len(c.places) == 0 {
+		return drop(t, volume)
+	}
+	return t.with(volume, c)
+}
+
+func (c copies) without(i int) copies {
+	return copies{
+		attachments: slices.Delete(slices.Clone(c.attachments), i, i+1),
+		places:      slices.Delete(slices.Clone(c.places), i, i+1),
+	}
+}
+
+func (c copies) with(attachment string, p placement.Copy) copies {
+	return copies{attachments: append(slices.Clone(c.attachments), attachment), places: append(slices.Clone(c.places), p)}
+}
+
+// put returns the same table if the key has that value already.
+func put[V comparable](t *table[V], key string, value V) *table[V] {
+	if old, ok := t.get(key); ok && old == value {
+		return t
+	}
+	return t.with(key, value)
+}
+
+// drop returns the same table if the key is not there.
+func drop[V any](t *table[V], key string) *table[V] {
+	if _, ok := t.get(key); !ok {
+		return t
+	}
+	return t.without(key)
+}

@@ -1,0 +1,83 @@
+package localvendor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// The reasons of problems.
+const (
+	reasonImageGone     = "ImageGone"
+	reasonImageShort    = "ImageTooShort"
+	reasonImageUnread   = "ImageUnreadable"
+	reasonRecordDamaged = "RecordDamaged"
+	reasonNoRoom        = "NoRoomLeft"
+)
+
+// lowWater is the free room in bytes below which thin volumes are in danger.
+const lowWater = 64 << 20
+
+// health is the Health face of a Storage.
+type health struct{ s *Storage }
+
+// Get looks at a volume's record and image.
+func (f health) Get(_ context.Context, id string) (provisioner.VolumeHealth, error) {
+	out := provisioner.VolumeHealth{VolumeID: id}
+	have, found, err := f.s.load(id)
+	switch {
+	case errors.Is(err, provisioner.ErrPrecondition):
+		out.Problems = []provisioner.Problem{{Severity: provisioner.DataLoss, Reason: reasonRecordDamaged, Message: err.Error()}}
+		return out, nil
+	case err != nil:
+		return provisioner.VolumeHealth{}, err
+	case !found:
+		return provisioner.VolumeHealth{}, fmt.Errorf("volume %q: %w", id, provisioner.ErrNotFound)
+	}
+	_, free, err := f.s.space()
+	if err != nil {
+		return provisioner.VolumeHealth{}, err
+	}
+	path := f.s.dataPath(id, have)
+	st, err := os.Stat(path)
+	out.Problems = diagnose(have, path, st, err, free)
+	return out, nil
+}
+
+// diagnose says what is wrong with a volume whose image was looked at.
+func diagnose(have record, path string, image fs.FileInfo, looked error, free int64) (out []provisioner.Problem) {
+	add := func(s provisioner.Severity, reason, format string, args ...any) {
+		out = append(out, provisioner.Problem{Severity: s, Reason: reason, Message: fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case errors.Is(looked, fs.ErrNotExist):
+		add(provisioner.DataLoss, reasonImageGone, "image %s is gone: restore it from a snapshot or a backup", path)
+	case looked != nil:
+		add(provisioner.Inaccessible, reasonImageUnread, "image %s cannot be looked at: %v", path, looked)
+	case !have.shared() && image.Size() < have.CapacityBytes:
+		add(provisioner.DataLoss, reasonImageShort, "image %s has %d bytes and had %d: restore it from a snapshot or a backup", path, image.Size(), have.CapacityBytes)
+	}
+	if have.Provisioning == Thin && free < lowWater {
+		add(provisioner.Degraded, reasonNoRoom, "%d bytes are left where the volume takes room as it is written: make room", free)
+	}
+	return out
+}
+
+// List returns a page of the volumes that are not well.
+func (f health) List(ctx context.Context, page provisioner.Page) ([]provisioner.VolumeHealth, string, error) {
+	ids, err := idsIn(f.s.dir)
+	if err != nil {
+		return nil, "", err
+	}
+	return walk(ctx, ids, page, func(id string) (provisioner.VolumeHealth, bool, error) {
+		h, err := f.Get(ctx, id)
+		if errors.Is(err, provisioner.ErrNotFound) {
+			return h, false, nil
+		}
+		return h, len(h.Problems) > 0, err
+	})
+}

@@ -1,0 +1,161 @@
+package localvendor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// snapshots is the Snapshots face of a Storage.
+type snapshots struct{ s *Storage }
+
+// Create keeps what a volume holds, by reflink where the file system has it.
+func (f snapshots) Create(ctx context.Context, spec provisioner.SnapshotSpec) (provisioner.Snapshot, error) {
+	got, err := f.s.snap(ctx, spec)
+	if err != nil {
+		return provisioner.Snapshot{}, fmt.Errorf("make snapshot %q of volume %q: %w", spec.Name, spec.VolumeID, err)
+	}
+	return got, nil
+}
+
+func (s *Storage) snap(ctx context.Context, spec provisioner.SnapshotSpec) (provisioner.Snapshot, error) {
+	none := provisioner.Snapshot{}
+	if spec.Name == "" || spec.VolumeID == "" {
+		return none, fmt.Errorf("snapshot or volume is not named: %w", provisioner.ErrInvalid)
+	}
+	if err := noParameters(spec.Parameters); err != nil {
+		return none, err
+	}
+	id := idOf(spec.Name)
+	unlock, err := s.locked(snapshotKey(id), spec.VolumeID)
+	if err != nil {
+		return none, err
+	}
+	defer unlock()
+	have, found, err := s.loadSnapshot(id)
+	switch {
+	case err != nil:
+		return none, err
+	case found && (have.Volume != spec.VolumeID || have.Name != spec.Name || have.Group != ""):
+		return none, fmt.Errorf("it exists, of volume %s: %w", have.Volume, provisioner.ErrExists)
+	case found:
+		return have.snapshot(id), nil
+	}
+	made, err := s.keep(ctx, "", map[string]string{spec.VolumeID: spec.Name})
+	if err != nil {
+		return none, err
+	}
+	return made[0], nil
+}
+
+// noParameters refuses parameters: this platform knows none for snapshots.
+func noParameters(parameters map[string]string) error {
+	for _, k := range slices.Sorted(maps.Keys(parameters)) {
+		return fmt.Errorf("parameter %q: snapshots have none: %w", k, provisioner.ErrInvalid)
+	}
+	return nil
+}
+
+// keep makes a snapshot, named by names, of each volume, all of one instant, or
+// none. The caller holds the locks.
+func (s *Storage) keep(ctx context.Context, group string, names map[string]string) ([]provisioner.Snapshot, error) {
+	if err := os.MkdirAll(s.snapshotPath("", ""), 0o750); err != nil {
+		return nil, err
+	}
+	var pairs []pair
+	defer func() {
+		for _, p := range pairs {
+			p.draft.discard()
+		}
+	}()
+	for _, volume := range slices.Sorted(maps.Keys(names)) {
+		have, found, err := s.load(volume)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			return nil, fmt.Errorf("volume %q: %w", volume, provisioner.ErrNotFound)
+		}
+		if err := onlyImage(have, "kept in a snapshot"); err != nil {
+			return nil, err
+		}
+		d, err := newDraft(s.snapshotPath(idOf(names[volume]), ".img"))
+		if err != nil {
+			return nil, err
+		}
+		pairs = append(pairs, pair{volume: volume, have: have, image: s.imagePath(volume), draft: d})
+	}
+	if err := s.copyAll(ctx, pairs...); err != nil {
+		return nil, copyError(err)
+	}
+	return s.commit(group, names, pairs)
+}
+
+// commit makes the copies snapshots. What an error leaves has no record, or one
+// of a group that has none, and so does not exist.
+func (s *Storage) commit(group string, names map[string]string, pairs []pair) ([]provisioner.Snapshot, error) {
+	now := s.clock.Now().UTC()
+	var out []provisioner.Snapshot
+	for _, p := range pairs {
+		id := idOf(names[p.volume])
+		r := snapshotRecord{
+			Name: names[p.volume], Volume: p.volume, SizeBytes: p.have.CapacityBytes, Mode: p.have.Mode, Place: p.have.Place, Created: now, Group: group,
+		}
+		if err := p.draft.commit(); err != nil {
+			return nil, copyError(err)
+		}
+		if err := saveJSON(s.snapshotPath(id, ".json"), "snapshot "+id, r); err != nil {
+			return nil, err
+		}
+		out = append(out, r.snapshot(id))
+	}
+	return out, nil
+}
+
+// Delete removes a snapshot that is of no group.
+func (f snapshots) Delete(ctx context.Context, id string) error {
+	if !validID(id) {
+		return nil
+	}
+	unlock, err := f.s.lock(snapshotKey(id))
+	if err != nil {
+		return fmt.Errorf("delete snapshot %s: %w", id, err)
+	}
+	defer unlock()
+	have, found, err := f.s.loadSnapshot(id)
+	if err == nil && found && have.Group != "" {
+		err = fmt.Errorf("it is of group %s, delete that: %w", have.Group, provisioner.ErrInvalid)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = f.s.removeSnapshot(id)
+	}
+	if err != nil {
+		return fmt.Errorf("delete snapshot %s: %w", id, err)
+	}
+	return nil
+}
+
+// Get returns a snapshot.
+func (f snapshots) Get(_ context.Context, id string) (provisioner.Snapshot, error) {
+	have, err := f.s.snapshot(id)
+	return have.snapshot(id), err
+}
+
+// List returns a page of the snapshots.
+func (f snapshots) List(ctx context.Context, filter provisioner.SnapshotFilter, page provisioner.Page) ([]provisioner.Snapshot, string, error) {
+	ids, err := idsIn(f.s.snapshotPath("", ""))
+	if err != nil {
+		return nil, "", err
+	}
+	return walk(ctx, ids, page, func(id string) (provisioner.Snapshot, bool, error) {
+		have, found, err := f.s.loadSnapshot(id)
+		return have.snapshot(id), found && (filter.VolumeID == "" || filter.VolumeID == have.Volume), err
+	})
+}

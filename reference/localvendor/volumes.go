@@ -1,0 +1,262 @@
+package localvendor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// Create makes the image and then the record of a volume, which is what makes
+// it exist. See provisioner.Volumes.
+func (s *Storage) Create(ctx context.Context, spec provisioner.VolumeSpec) (provisioner.Volume, error) {
+	want, err := s.parse(spec)
+	if err != nil {
+		return provisioner.Volume{}, fmt.Errorf("create volume %q: %w", spec.Name, err)
+	}
+	id := idOf(spec.Name)
+	v, err := s.create(ctx, id, spec, want, func(ctx context.Context) (record, error) {
+		var err error
+		if want.Place, err = s.choose(spec.AccessibleFrom); err != nil {
+			return record{}, err
+		}
+		if want.shared() {
+			return want, s.makeDirectory(id)
+		}
+		return want, s.makeImage(id, want, func(*os.File) error { return ctx.Err() })
+	})
+	if err != nil {
+		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w", id, err)
+	}
+	return v, nil
+}
+
+// create makes a volume with build, which makes its image and returns its
+// record, unless it is there.
+func (s *Storage) create(ctx context.Context, id string, spec provisioner.VolumeSpec, want record, build func(context.Context) (record, error)) (provisioner.Volume, error) {
+	unlock, err := s.lock(id)
+	if err != nil {
+		return provisioner.Volume{}, err
+	}
+	defer unlock()
+	have, found, err := s.load(id)
+	if err != nil {
+		return provisioner.Volume{}, err
+	}
+	if found {
+		if why := differs(have, spec, want); why != "" {
+			return provisioner.Volume{}, fmt.Errorf("it exists with %s: %w", why, provisioner.ErrExists)
+		}
+		return have.volume(id), nil
+	}
+	if err := ctx.Err(); err != nil {
+		return provisioner.Volume{}, err
+	}
+	made, err := build(ctx)
+	if err != nil {
+		return provisioner.Volume{}, err
+	}
+	if err := s.save(id, made); err != nil {
+		return provisioner.Volume{}, err
+	}
+	return made.volume(id), nil
+}
+
+// parse checks a request and returns the record that would fulfil it.
+func (s *Storage) parse(spec provisioner.VolumeSpec) (record, error) {
+	invalid := func(format string, args ...any) (record, error) {
+		return record{}, fmt.Errorf(format+": %w", append(args, provisioner.ErrInvalid)...)
+	}
+	switch {
+	case spec.Name == "":
+		return invalid("it has no name")
+	case len(spec.AccessModes) == 0:
+		return invalid("it has no access modes")
+	case spec.Mode != provisioner.Block && spec.Mode != provisioner.Filesystem:
+		return invalid("volume mode %q is not Block or Filesystem", spec.Mode)
+	}
+	for key := range spec.Parameters {
+		if key != ParameterProvisioning {
+			return invalid("unknown parameter %q: only %q (thin or thick) is known", key, ParameterProvisioning)
+		}
+	}
+	provisioning := Thin
+	if p, ok := spec.Parameters[ParameterProvisioning]; ok {
+		provisioning = p
+	}
+	if provisioning != Thin && provisioning != Thick {
+		return invalid("parameter %s is %q: use %s or %s", ParameterProvisioning, provisioning, Thin, Thick)
+	}
+	size, err := sizeOf(spec.CapacityBytes, spec.LimitBytes, s.maxBytes)
+	if err != nil {
+		return record{}, err
+	}
+	bounds, err := s.limitsOf(limits{}, spec.Mutable)
+	if err != nil {
+		return record{}, err
+	}
+	out := record{
+		Name: spec.Name, CapacityBytes: size, AccessModes: slices.Clone(spec.AccessModes),
+		Mode: spec.Mode, Provisioning: provisioning, Parameters: maps.Clone(spec.Parameters),
+		Limits: bounds,
+	}
+	return out, checkDirectory(out)
+}
+
+// sizeOf chooses the size of a volume in bytes: the least one asked for,
+// rounded up to Granularity.
+func sizeOf(want, limit, largest int64) (int64, error) {
+	if want < 0 || limit < 0 || (limit > 0 && limit < want) {
+		return 0, fmt.Errorf("size %d with limit %d bytes makes no sense: %w", want, limit, provisioner.ErrInvalid)
+	}
+	if want > largest {
+		return 0, fmt.Errorf("size %d bytes is above the largest, %d: %w", want, largest, provisioner.ErrOutOfRange)
+	}
+	size := want
+	if size == 0 {
+		size = min(DefaultBytes, largest)
+		if limit > 0 {
+			size = min(size, limit/Granularity*Granularity)
+		}
+	}
+	size = max((size+Granularity-1)/Granularity*Granularity, Granularity)
+	if limit > 0 && size > limit {
+		return 0, fmt.Errorf("sizes are multiples of %d bytes and the limit %d is below the next, %d: %w",
+			Granularity, limit, size, provisioner.ErrOutOfRange)
+	}
+	return size, nil
+}
+
+// differs says in words which property of the volume is not the one wanted.
+func differs(have record, spec provisioner.VolumeSpec, want record) string {
+	switch {
+	case have.Name != spec.Name:
+		return fmt.Sprintf("the name %q", have.Name)
+	case have.CapacityBytes < spec.CapacityBytes, spec.LimitBytes > 0 && have.CapacityBytes > spec.LimitBytes:
+		return fmt.Sprintf("a size of %d bytes", have.CapacityBytes)
+	case have.Mode != want.Mode:
+		return fmt.Sprintf("volume mode %s", have.Mode)
+	case !sameModes(have.AccessModes, want.AccessModes):
+		return fmt.Sprintf("access modes %v", have.AccessModes)
+	case have.Provisioning != want.Provisioning:
+		return fmt.Sprintf("%s provisioning", have.Provisioning)
+	case sourceOf(have) != sourceOf(want):
+		return fmt.Sprintf("the source %+v", sourceOf(have))
+	case !serves(have.Place, spec.AccessibleFrom):
+		return fmt.Sprintf("its storage where %v, which is none of the places asked for", have.Place)
+	}
+	return ""
+}
+
+func sourceOf(r record) source {
+	if r.Source == nil {
+		return source{}
+	}
+	return *r.Source
+}
+
+// sameModes compares as sets.
+func sameModes(a, b []provisioner.AccessMode) bool {
+	a, b = slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b)))
+	return slices.Equal(a, b)
+}
+
+// makeImage makes the image anew, of what fill writes: without a record nobody
+// was ever given one that an interrupted call may have left.
+func (s *Storage) makeImage(id string, want record, fill func(*os.File) error) error {
+	total, free, err := s.space()
+	if err != nil {
+		return err
+	}
+	room := total
+	if want.Provisioning == Thick {
+		room = free
+	}
+	if want.CapacityBytes > room {
+		return fmt.Errorf("%s needs %d bytes and %s has room for %d: %w",
+			want.Provisioning, want.CapacityBytes, s.dir, room, provisioner.ErrExhausted)
+	}
+	err = place(s.imagePath(id), func(f *os.File) error {
+		if err := fill(f); err != nil {
+			return err
+		}
+		if want.Provisioning == Thick {
+			return unix.Fallocate(int(f.Fd()), 0, 0, want.CapacityBytes)
+		}
+		return f.Truncate(want.CapacityBytes)
+	})
+	switch {
+	case noRoom(err):
+		return fmt.Errorf("make its image (%v): %w", err, provisioner.ErrExhausted)
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return fmt.Errorf("the file system of %s cannot reserve room, use %s=%s: %w",
+			s.dir, ParameterProvisioning, Thin, provisioner.ErrUnsupported)
+	case err != nil:
+		return fmt.Errorf("make its image: %w", err)
+	}
+	return nil
+}
+
+func noRoom(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
+// Delete removes the record and then the image, so that what is half removed
+// does not exist. See provisioner.Volumes.
+func (s *Storage) Delete(ctx context.Context, id string) error {
+	if !validID(id) {
+		return nil
+	}
+	if err := s.delete(ctx, id); err != nil {
+		return fmt.Errorf("delete volume %s: %w", id, err)
+	}
+	return nil
+}
+
+func (s *Storage) delete(ctx context.Context, id string) error {
+	unlock, err := s.lock(id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	have, found, err := s.load(id)
+	if err != nil {
+		return err
+	}
+	if found && len(have.Attachments) > 0 {
+		return fmt.Errorf("node %s has it, detach it first: %w",
+			strings.Join(slices.Sorted(maps.Keys(have.Attachments)), ", "), provisioner.ErrInUse)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, path := range []string{s.recordPath(id), s.imagePath(id)} {
+		if err := removeMissing(path); err != nil {
+			return err
+		}
+	}
+	for _, path := range []string{s.directoryPath(id), filepath.Join(s.dir, id+usersSuffix)} {
+		if err := removeTree(path); err != nil {
+			return err
+		}
+	}
+	return syncDir(s.dir)
+}
+
+// Get returns the volume, or ErrNotFound. See provisioner.Volumes.
+func (s *Storage) Get(_ context.Context, id string) (provisioner.Volume, error) {
+	have, found, err := s.load(id)
+	if err != nil {
+		return provisioner.Volume{}, err
+	}
+	if !found {
+		return provisioner.Volume{}, fmt.Errorf("volume %q: %w", id, provisioner.ErrNotFound)
+	}
+	return have.volume(id), nil
+}

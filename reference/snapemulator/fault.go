@@ -1,0 +1,169 @@
+package snapemulator
+
+import (
+	"context"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/moor-storage/moor/internal/snaprpc"
+)
+
+// The instants at which a fault strikes: before the method runs, or after it,
+// when its effect is there and only the answer is lost.
+const (
+	before = "before"
+	after  = "after"
+)
+
+// Fault is one way in which the service misbehaves, as moor_inject takes it.
+// Delay may come with any other; of the others the first one given counts.
+type Fault struct {
+	// Method is a method's name, or "*" for every one but moor_*.
+	Method string `json:"method" snap:"must"`
+	// When is "before" (the default) or "after".
+	When string `json:"when,omitempty"`
+	// Error is answered in place of the result.
+	Error *snaprpc.Error `json:"error,omitempty"`
+	// DelayMS is waited, in milliseconds, before anything else.
+	DelayMS int `json:"delay_ms,omitempty"`
+	// Hang never answers, until moor_clear; then the connection is closed.
+	Hang bool `json:"hang,omitempty"`
+	// Garbage answers a line that is no JSON.
+	Garbage bool `json:"garbage,omitempty"`
+	// Half answers the first bytes of an answer and closes.
+	Half bool `json:"half,omitempty"`
+	// Drop closes the connection without an answer.
+	Drop bool `json:"drop,omitempty"`
+	// Twice sends the answer a second time.
+	Twice bool `json:"twice,omitempty"`
+	// Count is how many calls it strikes; 0 means one, below 0 all of them.
+	Count int `json:"count,omitempty"`
+}
+
+// outcome is what a fault leaves to do.
+type outcome int
+
+const (
+	proceed outcome = iota
+	struck
+	closed
+)
+
+// faults is the set of faults that wait for their call.
+type faults struct {
+	mu      sync.Mutex
+	waiting []*Fault
+	calls   map[string]int
+	// release is closed by clear, to let hanging calls go.
+	release chan struct{}
+}
+
+func newFaults() *faults {
+	return &faults{calls: map[string]int{}, release: make(chan struct{})}
+}
+
+func (f *faults) inject(fault Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fault.When == "" {
+		fault.When = before
+	}
+	if fault.Count == 0 {
+		fault.Count = 1
+	}
+	f.waiting = append(f.waiting, &fault)
+}
+
+func (f *faults) clear() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.waiting = nil
+	close(f.release)
+	f.release = make(chan struct{})
+}
+
+// take counts the call and returns the fault that strikes it, or nil.
+func (f *faults) take(method string) *Fault {
+	if control(method) {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[method]++
+	i := slices.IndexFunc(f.waiting, func(x *Fault) bool { return x.Method == method || x.Method == "*" })
+	if i < 0 {
+		return nil
+	}
+	found := *f.waiting[i]
+	if f.waiting[i].Count--; f.waiting[i].Count == 0 {
+		f.waiting = slices.Delete(f.waiting, i, i+1)
+	}
+	return &found
+}
+
+func (f *faults) released() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.release
+}
+
+// snapshot returns copies of the waiting faults and the calls counted.
+func (f *faults) snapshot() ([]Fault, map[string]int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	waiting := []Fault{}
+	for _, x := range f.waiting {
+		waiting = append(waiting, *x)
+	}
+	calls := make(map[string]int, len(f.calls))
+	for k, v := range f.calls {
+		calls[k] = v
+	}
+	return waiting, calls
+}
+
+// play waits as the fault says and tells what is left to do.
+func (f *Fault) play(ctx context.Context, released <-chan struct{}) outcome {
+	if f.DelayMS > 0 {
+		t := time.NewTimer(time.Duration(f.DelayMS) * time.Millisecond)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return closed
+		}
+	}
+	switch {
+	case f.Hang:
+		select {
+		case <-released:
+		case <-ctx.Done():
+		}
+		return closed
+	case f.Drop:
+		return closed
+	case f.Error != nil, f.Garbage, f.Half:
+		return struck
+	}
+	return proceed
+}
+
+// misbehave sends what the fault says and reports whether the connection goes
+// on.
+func (e *Emulator) misbehave(w io.Writer, c *call, f *Fault, out outcome) bool {
+	e.log.Info("fault struck", "method", *c.Method, "when", f.When)
+	switch {
+	case out == closed:
+		return false
+	case f.Error != nil:
+		return writeLine(w, reply{ID: c.ID, Error: f.Error})
+	case f.Garbage:
+		_, err := io.WriteString(w, "\x00}garbage{\n")
+		return err == nil
+	default:
+		io.WriteString(w, `{"jsonrpc":"2.0","id":`)
+		return false
+	}
+}

@@ -1,0 +1,127 @@
+package snapemulator
+
+import (
+	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/reference/snapemulator/model"
+)
+
+// functionShape is a function as the service lists it. It differs from the
+// client's by writing vf_index 0.
+type functionShape struct {
+	Hotplugged    bool            `json:"hotplugged"`
+	EmulationType string          `json:"emulation_type"`
+	PFIndex       int             `json:"pf_index"`
+	VFIndex       *int            `json:"vf_index,omitempty"`
+	PCIBDF        string          `json:"pci_bdf"`
+	VHCAID        int             `json:"vhca_id"`
+	VUID          string          `json:"vuid"`
+	CtrlID        string          `json:"ctrl_id,omitempty"`
+	VFs           []functionShape `json:"vfs,omitempty"`
+}
+
+func functionsOf(m *model.Model) []functionShape {
+	out := []functionShape{}
+	for _, f := range m.Functions {
+		if !f.VirtioFS {
+			out = append(out, functionOf(f))
+		}
+	}
+	return out
+}
+
+func functionOf(f *model.Function) functionShape {
+	s := functionShape{Hotplugged: f.Hotplugged(), EmulationType: snaprpc.EmulationNVMe, PFIndex: f.PFIndex, PCIBDF: f.BDF, VHCAID: f.VHCAID, VUID: f.VUID}
+	if f.VFIndex >= 0 {
+		s.VFIndex = &f.VFIndex
+	}
+	if f.Unlisted() {
+		s.PCIBDF = snaprpc.PendingBDF
+	}
+	if f.Controller != nil {
+		s.CtrlID = f.Controller.ID
+	}
+	for _, vf := range f.VFs {
+		s.VFs = append(s.VFs, functionOf(vf))
+	}
+	return s
+}
+
+func subsystemsOf(m *model.Model) []snaprpc.Subsystem {
+	out := []snaprpc.Subsystem{}
+	for _, s := range m.Subsystems {
+		shape := snaprpc.Subsystem{
+			NQN: s.NQN, ModelNumber: s.ModelNumber, SerialNumber: s.SerialNumber, NN: s.NN, MNAN: s.MNAN,
+			Controllers: controllersOf(s.Controllers), Namespaces: []snaprpc.Namespace{},
+		}
+		for _, ns := range s.Namespaces {
+			shape.Namespaces = append(shape.Namespaces, namespaceOf(ns))
+		}
+		out = append(out, shape)
+	}
+	return out
+}
+
+func namespaceOf(ns *model.Namespace) snaprpc.Namespace {
+	shape := snaprpc.Namespace{
+		NSID: int64(ns.NSID), Bdev: ns.Bdev.Name, Ready: "Yes", NQN: ns.Subsystem.NQN,
+		UUID: ns.UUID, MaxInflights: 65535, Controllers: []snaprpc.CtrlRef{},
+	}
+	if ns.Controller != nil {
+		shape.Controllers = append(shape.Controllers, snaprpc.CtrlRef{CtrlID: ns.Controller.ID})
+	}
+	return shape
+}
+
+func controllersOf(all []*model.Controller) []snaprpc.Controller {
+	out := []snaprpc.Controller{}
+	for _, c := range all {
+		out = append(out, controllerOf(c))
+	}
+	return out
+}
+
+func controllerOf(c *model.Controller) snaprpc.Controller {
+	shape := snaprpc.Controller{
+		CtrlID: c.ID, NQN: c.Subsystem.NQN, State: c.State, Plugged: c.Function.Plug != model.PlugOff, VHCAID: int64(c.Function.VHCAID),
+		MDTS: int64(c.MDTS), NumQueues: int64(c.NumQueues), MaxQueues: model.MaxQueues, Namespaces: []snaprpc.AttachedRef{},
+	}
+	for _, ns := range c.Namespaces() {
+		shape.Namespaces = append(shape.Namespaces, snaprpc.AttachedRef{NSID: int64(ns.NSID), Bdev: ns.Bdev.Name, UUID: ns.UUID})
+	}
+	return shape
+}
+
+// bdevShape is a bdev as SPDK lists it, as far as clients here read it.
+type bdevShape struct {
+	Name           string         `json:"name"`
+	Aliases        []string       `json:"aliases"`
+	ProductName    string         `json:"product_name"`
+	BlockSize      int64          `json:"block_size"`
+	NumBlocks      int64          `json:"num_blocks"`
+	UUID           string         `json:"uuid"`
+	Claimed        bool           `json:"claimed"`
+	Zoned          bool           `json:"zoned"`
+	IOTypes        map[string]any `json:"supported_io_types"`
+	DriverSpecific map[string]any `json:"driver_specific"`
+}
+
+func bdevOf(b *model.Bdev) bdevShape {
+	shape := bdevShape{
+		Name: b.Name, Aliases: []string{b.UUID}, ProductName: b.Product, BlockSize: b.BlockSize,
+		NumBlocks: b.NumBlocks, UUID: b.UUID, Claimed: b.Claim != nil, DriverSpecific: map[string]any{},
+		IOTypes: map[string]any{"read": true, "write": !b.ReadOnly, "flush": true, "unmap": !b.ReadOnly, "reset": true},
+	}
+	if b.Product == model.AIO {
+		shape.DriverSpecific["aio"] = map[string]any{"filename": b.Filename, "block_size_override": true, "readonly": b.ReadOnly, "fallocate": false}
+	}
+	if f := b.Fabric; f != nil {
+		shape.DriverSpecific["nvme"] = []any{map[string]any{"trid": tridOf(f), "ns_data": map[string]int{"id": 1}}}
+	}
+	if t := b.Target; t != nil {
+		shape.DriverSpecific["moor_target"] = snaprpc.TargetBdev{
+			Address: t.Address, Volume: t.Volume, Node: t.Node,
+			Fingerprint: t.Fingerprint, ReadOnly: b.ReadOnly,
+		}
+	}
+	return shape
+}
