@@ -53,6 +53,7 @@ var sideways = map[string]string{
 
 type pkg struct {
 	ImportPath string
+	Doc        string
 	Imports    []string
 }
 
@@ -89,7 +90,7 @@ func layerOf(path string) (name string, layer int, ok bool) {
 
 func list(t *testing.T) []pkg {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", module+"...").Output()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Doc,Imports", module+"...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
