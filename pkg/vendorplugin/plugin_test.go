@@ -82,53 +82,12 @@ func fakeOptions(h provisioner.Host) Options {
 	return Options{Name: "fake.moor.dev", Version: "1.0", Capabilities: all, Host: h}
 }
 
-// hostOf is the Host face over a client: what a plugin does, by wire.
-type hostOf struct{ c *Client }
-
-func (h hostOf) Open(ctx context.Context, spec provisioner.OpenSpec) (provisioner.Device, error) {
-	name, err := h.c.CreateDevice(ctx, spec)
-	if err != nil {
-		return provisioner.Device{}, err
-	}
-	return h.c.GetDevice(ctx, spec.VolumeID, name)
-}
-
-func (h hostOf) Close(ctx context.Context, volumeID, deviceName string) error {
-	return h.c.DeleteDevice(ctx, volumeID, deviceName)
-}
-
-func (h hostOf) List(ctx context.Context) ([]provisioner.Device, error) {
-	list, err := h.c.ListDevices(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i, d := range list {
-		if list[i], err = h.c.GetDevice(ctx, d.VolumeID, d.Name); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
-}
-
-func (h hostOf) Lookup(ctx context.Context, volumeID string) (provisioner.Device, error) {
-	list, err := h.List(ctx)
-	if err != nil {
-		return provisioner.Device{}, err
-	}
-	for _, d := range list {
-		if d.VolumeID == volumeID {
-			return d, nil
-		}
-	}
-	return provisioner.Device{}, fmt.Errorf("volume %s: %w", volumeID, provisioner.ErrNotFound)
-}
-
 func TestKeepsTheContractOverTheWire(t *testing.T) {
 	provisionertest.TestHost(t, func(t *testing.T) provisionertest.HostUnderTest {
 		dir := root(t)
 		start(t, dir, fakeOptions(provisionertest.NewFake().Platform().Host))
 		return provisionertest.HostUnderTest{
-			Host: hostOf{client(t, dir, time.Minute)},
+			Host: HostOf(client(t, dir, time.Minute)),
 			Prepare: func(_ *testing.T, name string) provisioner.OpenSpec {
 				return provisioner.OpenSpec{VolumeID: name, Mode: provisioner.Block}
 			},
