@@ -42,6 +42,7 @@ var layers = map[string]int{
 	"pkg/scheduler":   actors,
 	"cmd":             programs,
 	"hack/kube/pause": programs,
+	"examples":        programs,
 	"reference":       reference,
 	"test":            tests,
 }
