@@ -34,6 +34,7 @@ vet() { go vet ./... && go vet -tags=api,root,e2e,sanity ./...; }
 check "generated files" generated
 check "format" formatted
 check "go.mod" tidy
+check "licences of linked modules" hack/licenses.sh check
 check "vet" vet
 check "lint" lint
 check "floors" go test ./internal/archtest
