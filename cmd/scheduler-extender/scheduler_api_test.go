@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/moor-storage/moor/pkg/scheduler/state/statetest"
+	"github.com/moor-storage/moor/test/kit/needs"
 )
 
 const (
@@ -32,7 +33,7 @@ const (
 func (b *bed) realScheduler(t *testing.T) {
 	binary := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-scheduler")
 	if _, err := os.Stat(binary); err != nil {
-		t.Skipf("no kube-scheduler beside kube-apiserver: %v", err)
+		needs.Missing(t, "no kube-scheduler beside kube-apiserver: %v", err)
 	}
 	b.inParallel(t, simulatedNodes, func(i int) []client.Object {
 		capacity := corev1.ResourceList{

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/moor-storage/moor/test/kit/needs"
 )
 
 // loopDevice makes a loop device over a new sparse file of size bytes.
@@ -40,14 +42,6 @@ func run(t *testing.T, name string, args ...string) string {
 		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// need skips the case if a program is not installed.
-func need(t *testing.T, program string) {
-	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		t.Skipf("%s is not installed", program)
-	}
 }
 
 func digest(t *testing.T, dev string) string {
@@ -106,12 +100,12 @@ var usedDevices = []struct {
 	{"ext2", func(t *testing.T, d string) { run(t, "mkfs.ext2", "-q", "-F", d) }},
 	{"ext3", func(t *testing.T, d string) { run(t, "mkfs.ext3", "-q", "-F", d) }},
 	{"ext4", func(t *testing.T, d string) { run(t, "mkfs.ext4", "-q", "-F", d) }},
-	{"xfs", func(t *testing.T, d string) { need(t, "mkfs.xfs"); run(t, "mkfs.xfs", "-q", "-f", d) }},
-	{"btrfs", func(t *testing.T, d string) { need(t, "mkfs.btrfs"); run(t, "mkfs.btrfs", "-q", "-f", d) }},
-	{"vfat", func(t *testing.T, d string) { need(t, "mkfs.vfat"); run(t, "mkfs.vfat", "-I", d) }},
+	{"xfs", func(t *testing.T, d string) { needs.Program(t, "mkfs.xfs"); run(t, "mkfs.xfs", "-q", "-f", d) }},
+	{"btrfs", func(t *testing.T, d string) { needs.Program(t, "mkfs.btrfs"); run(t, "mkfs.btrfs", "-q", "-f", d) }},
+	{"vfat", func(t *testing.T, d string) { needs.Program(t, "mkfs.vfat"); run(t, "mkfs.vfat", "-I", d) }},
 	{"swap", func(t *testing.T, d string) { run(t, "mkswap", d) }},
 	{"LVM physical volume", func(t *testing.T, d string) {
-		need(t, "pvcreate")
+		needs.Program(t, "pvcreate")
 		run(t, "pvcreate", "-ff", "-y", "--config", "devices{filter=[\"a|.*|\"] use_devicesfile=0} global{use_lvmpolld=0}", d)
 	}},
 	{"LUKS1", func(t *testing.T, d string) { luks(t, d, "luks1") }},
@@ -130,16 +124,16 @@ var usedDevices = []struct {
 const deviceBytes = 320 << 20
 
 func luks(t *testing.T, dev, kind string) {
-	need(t, "cryptsetup")
+	needs.Program(t, "cryptsetup")
 	cmd := exec.Command("cryptsetup", "luksFormat", "--batch-mode", "--type", kind, "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", dev, "-")
 	cmd.Stdin = strings.NewReader("passphrase")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Skipf("cryptsetup cannot work here: %v: %s", err, out)
+		t.Fatalf("cryptsetup: %v: %s", err, out)
 	}
 }
 
 func partition(t *testing.T, dev, script string) {
-	need(t, "sfdisk")
+	needs.Program(t, "sfdisk")
 	cmd := exec.Command("sfdisk", "--quiet", "--no-reread", dev)
 	cmd.Stdin = strings.NewReader(script)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -176,7 +170,7 @@ func TestFormatMountReadBack(t *testing.T) {
 	f := &Formatter{Runner: Commands{}}
 	for _, fs := range []string{"ext4", "xfs"} {
 		t.Run(fs, func(t *testing.T) {
-			need(t, "mkfs."+fs)
+			needs.Program(t, "mkfs."+fs)
 			dev, dir := loopDevice(t, deviceBytes), t.TempDir()
 			if made, err := f.Ensure(t.Context(), dev, fs, false); err != nil || !made {
 				t.Fatalf("made %t, %v", made, err)
@@ -240,7 +234,7 @@ func (k *killer) Run(ctx context.Context, name string, args ...string) (string, 
 func TestFormatCutShortHeals(t *testing.T) {
 	for _, fs := range []string{"ext4", "xfs"} {
 		t.Run(fs, func(t *testing.T) {
-			need(t, "mkfs."+fs)
+			needs.Program(t, "mkfs."+fs)
 			dev, k := loopDevice(t, deviceBytes), &killer{cut: true}
 			f := &Formatter{Runner: k}
 			if _, err := f.Ensure(t.Context(), dev, fs, false); err == nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/test/kit/needs"
 )
 
 // realBed is a node service over the kernel: volume v1 is a loop device, seen
@@ -69,9 +70,7 @@ func (b *bed) mounted(t *testing.T) int {
 func TestRootFilesystem(t *testing.T) {
 	for _, fs := range []string{"ext4", "xfs"} {
 		t.Run(fs, func(t *testing.T) {
-			if _, err := exec.LookPath("mkfs." + fs); err != nil {
-				t.Skip(err)
-			}
+			needs.Program(t, "mkfs."+fs)
 			b, c := newRealBed(t), fsCap(snw, fs, "noatime")
 			for range 2 {
 				noError(t, b.stageV(t, "v1", c))
@@ -117,9 +116,7 @@ func TestRootFilesystem(t *testing.T) {
 func TestRootCopyBesideItsSource(t *testing.T) {
 	for _, fs := range []string{"ext4", "xfs"} {
 		t.Run(fs, func(t *testing.T) {
-			if _, err := exec.LookPath("mkfs." + fs); err != nil {
-				t.Skip(err)
-			}
+			needs.Program(t, "mkfs."+fs)
 			source, clone, c := newRealBed(t), newRealBed(t), fsCap(snw, fs)
 			noError(t, source.stageV(t, "v1", c))
 			noError(t, os.WriteFile(filepath.Join(source.staging, "f"), []byte("kept"), 0o600))
