@@ -279,12 +279,12 @@ func TestCrash(t *testing.T) {
 		t.Fatalf("a life took %d writes only: the test would lose too few", writes)
 	}
 	for _, late := range []bool{false, true} {
-		t.Run(fmt.Sprintf("late=%v", late), func(t *testing.T) {
-			t.Parallel()
-			for k := 1; k <= writes; k += stride {
+		for k := 1; k <= writes; k++ {
+			t.Run(fmt.Sprintf("late=%v/write=%d", late, k), func(t *testing.T) {
+				t.Parallel()
 				lose(t, k, late, want)
-			}
-		})
+			})
+		}
 	}
 }
 
