@@ -115,9 +115,14 @@ func (m *room) edit(change func(*storagev1alpha1.VolumeAttachment)) {
 	kit.Change(m.Cluster, &storagev1alpha1.VolumeAttachment{}, "x", change)
 }
 
+// delete also sets the clock to the time of the deletion: the API server in
+// memory stamps deletions by the machine's clock.
 func (m *room) delete() {
 	m.t.Helper()
 	m.Remove(&storagev1alpha1.VolumeAttachment{ObjectMeta: kit.Meta("x")})
+	if m.exists() {
+		m.clock.SetTime(m.x().DeletionTimestamp.Time)
+	}
 }
 
 func (m *room) wantMessage(words string) {
