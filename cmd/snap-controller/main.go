@@ -74,12 +74,12 @@ func run(ctx context.Context, flags kube.Flags, kubeconfig, namespace string) er
 	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), dpucluster.Indexes()...); err != nil {
 		return err
 	}
-	c, live, now := mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}
+	dpu, now := kube.ClusterOf(mgr), clock.RealClock{}
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
-		&policy.Reconciler{Client: c},
-		&volume.Reconciler{Client: c, Live: live, Clock: now, IntN: rand.IntN},
-		&attachment.Reconciler{Client: c, Live: live, Clock: now},
-		&snapshot.Reconciler{Client: c, Live: live, Mapper: mgr.GetRESTMapper(), Clock: now},
+		&policy.Reconciler{DPU: dpu},
+		&volume.Reconciler{DPU: dpu, Clock: now, IntN: rand.IntN},
+		&attachment.Reconciler{DPU: dpu, Clock: now},
+		&snapshot.Reconciler{DPU: dpu, Mapper: mgr.GetRESTMapper(), Clock: now},
 	} {
 		if err := r.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("set up %T: %w", r, err)

@@ -61,7 +61,7 @@ func (o *options) manager(ctx context.Context) (ctrl.Manager, error) {
 		return nil, err
 	}
 	reconciler := &replica.Reconciler{Options: replica.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, Namespace: o.namespace, Driver: o.name,
+		Host: kube.ClusterOf(mgr), Clock: clock.RealClock{}, Namespace: o.namespace, Driver: o.name,
 		Reserve: o.replica.reserve, ReleaseAfter: o.replica.releaseAfter, Patience: o.replica.patience, TopologyKey: o.replica.topologyKey,
 	}}
 	if err := reconciler.SetupWithManager(mgr); err != nil {

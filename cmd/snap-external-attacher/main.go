@@ -66,7 +66,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	r := &attacher.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Driver: driver, DriverName: name, Features: features,
+		DPU: kube.ClusterOf(mgr), Driver: driver, DriverName: name, Features: features,
 		Timeout: o.timeout, DefaultFSType: o.defaultFSType, Clock: clock.RealClock{},
 	}
 	if err := r.SetupWithManager(mgr, o.retry); err != nil {

@@ -16,8 +16,8 @@ import (
 // listen hears the kubelets, and itself in both clusters.
 func listen(mgr ctrl.Manager, c hostcluster.Clusters, observer *nodehealth.Observer) error {
 	for _, ear := range []*failover.Ear{
-		{Cluster: nodehealth.HostCluster, Cache: mgr.GetCache(), Client: c.Host, Namespace: c.Namespace},
-		{Cluster: nodehealth.DPUCluster, Cache: c.DPUCluster.GetCache(), Client: c.DPU, Namespace: c.TargetNamespace},
+		{Cluster: nodehealth.HostCluster, Cache: c.Host.Cache, Client: c.Host.Client, Namespace: c.Namespace},
+		{Cluster: nodehealth.DPUCluster, Cache: c.DPU.Cache, Client: c.DPU.Client, Namespace: c.TargetNamespace},
 	} {
 		ear.Observer, ear.Clock = observer, clock.RealClock{}
 		if err := mgr.Add(ear); err != nil {

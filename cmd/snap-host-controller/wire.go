@@ -87,7 +87,7 @@ func (o options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
 		return nil, none, fmt.Errorf("start with the DPU cluster: %w", err)
 	}
 	return mgr, hostcluster.Clusters{
-		Host: mgr.GetClient(), DPU: dpu.GetClient(), DPULive: dpu.GetAPIReader(), DPUCluster: dpu,
+		Host: kube.ClusterOf(mgr), DPU: kube.ClusterOf(dpu),
 		DPUClusterName: o.dpuClusterName, Namespace: o.namespace, TargetNamespace: o.targetNamespace,
 	}, nil
 }
@@ -115,7 +115,7 @@ func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clus
 	}
 	//lint:ignore SA1019 the events are about objects that come and go, which the new API does not count
 	recorder := mgr.GetEventRecorderFor("snap-host-controller")
-	users := &attachment.Users{Host: c.Host, HostLive: mgr.GetAPIReader(), Driver: o.driver}
+	users := &attachment.Users{Host: c.Host.Client, HostLive: c.Host.Live, Driver: o.driver}
 	nodesAsk := o.attach == dpf.AttachNode
 	observer := nodehealth.New(clock.RealClock{}, o.heartbeatTimeout, o.silenceTimeout)
 	reconcilers := []interface{ SetupWithManager(ctrl.Manager) error }{
@@ -128,15 +128,15 @@ func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clus
 		&events.ProvisioningReconciler{Clusters: c},
 		&events.FailoverReconciler{Host: c.Host, Driver: o.driver},
 		&nodelifecycle.Reconciler{
-			Host: c.Host, Live: mgr.GetAPIReader(), DPU: c.DPU, DPUCluster: c.DPUCluster,
+			Host: c.Host, DPU: c.DPU,
 			Namespace: c.Namespace, Observer: observer, Recorder: recorder,
 		},
 		&failover.Reconciler{
-			DPU: c.DPU, Live: c.DPULive, Cluster: c.DPUCluster, Clock: clock.RealClock{},
-			HostLive: mgr.GetAPIReader(), TargetNamespace: c.TargetNamespace, Recorder: recorder,
+			DPU: c.DPU.Client, Live: c.DPU.Live, Cache: c.DPU.Cache, Clock: clock.RealClock{},
+			HostLive: c.Host.Live, TargetNamespace: c.TargetNamespace, Recorder: recorder,
 		},
 		&failover.Failover{
-			Host: c.Host, HostLive: mgr.GetAPIReader(), DPU: c.DPU, DPULive: c.DPULive, DPUCluster: c.DPUCluster,
+			Host: c.Host.Client, HostLive: c.Host.Live, DPU: c.DPU.Client, DPULive: c.DPU.Live, DPUCache: c.DPU.Cache,
 			Namespace: c.Namespace, TargetNamespace: c.TargetNamespace, Driver: o.driver,
 			Observer: observer, Clock: clock.RealClock{}, Recorder: recorder, Budget: o.budget,
 		},

@@ -46,7 +46,7 @@ func (r *Reconciler) attach(ctx context.Context, sv *storagev1alpha1.SVVolumeAtt
 		return r.attached(ctx, sv, metadata)
 	}
 	if first && refused(err) {
-		if lost := kube.RemoveFinalizers(ctx, r.Client, sv, Finalizer(r.DriverName)); lost != nil {
+		if lost := kube.RemoveFinalizers(ctx, r.DPU.Client, sv, Finalizer(r.DriverName)); lost != nil {
 			return fmt.Errorf("%w; then: %w", err, lost)
 		}
 	}
@@ -57,7 +57,7 @@ func (r *Reconciler) attach(ctx context.Context, sv *storagev1alpha1.SVVolumeAtt
 // no more to attach; a watch tells of that.
 func (r *Reconciler) reread(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachment) (changed bool, err error) {
 	uid := sv.UID
-	found, err := kube.Find(ctx, r.Live, client.ObjectKeyFromObject(sv), sv)
+	found, err := kube.Find(ctx, r.DPU.Live, client.ObjectKeyFromObject(sv), sv)
 	if err != nil {
 		return false, err
 	}
@@ -84,7 +84,7 @@ func (r *Reconciler) request(ctx context.Context, sv *storagev1alpha1.SVVolumeAt
 // hold writes the finalizer and what Unpublish will need, in one patch that
 // fails if the object has changed since it was read.
 func (r *Reconciler) hold(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachment, req PublishRequest) error {
-	_, err := kube.PatchExact(ctx, r.Client, sv, func(sv *storagev1alpha1.SVVolumeAttachment) {
+	_, err := kube.PatchExact(ctx, r.DPU.Client, sv, func(sv *storagev1alpha1.SVVolumeAttachment) {
 		controllerutil.AddFinalizer(sv, Finalizer(r.DriverName))
 		if sv.Annotations == nil {
 			sv.Annotations = map[string]string{}

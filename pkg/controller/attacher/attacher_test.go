@@ -81,7 +81,7 @@ func TestStaleCache(t *testing.T) {
 			t.Error("the driver was called without a finalizer")
 		}
 	}
-	w.r.Client = staleReader{w.c, stale}
+	w.r.DPU.Client = staleReader{w.c, stale}
 	w.mustReconcile()
 	if sv := w.get(); len(sv.Finalizers) != 1 || !sv.Status.Attached {
 		t.Fatalf("finalizers %v, status %+v", sv.Finalizers, sv.Status)

@@ -32,7 +32,7 @@ func (r *Reconciler) detach(ctx context.Context, sv *storagev1alpha1.SVVolumeAtt
 			return err
 		}
 	}
-	if err := kube.RemoveFinalizers(ctx, r.Client, sv, Finalizer(r.DriverName)); err != nil {
+	if err := kube.RemoveFinalizers(ctx, r.DPU.Client, sv, Finalizer(r.DriverName)); err != nil {
 		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("detached", daemon.KeyAttachment, sv.Name, daemon.KeyVolume, volumeOf(sv), daemon.KeyNode, sv.Spec.NodeName)
@@ -41,7 +41,7 @@ func (r *Reconciler) detach(ctx context.Context, sv *storagev1alpha1.SVVolumeAtt
 
 func (r *Reconciler) unpublish(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachment) error {
 	pv := &corev1.PersistentVolume{}
-	found, err := kube.Find(ctx, r.Client, types.NamespacedName{Name: volumeOf(sv)}, pv)
+	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Name: volumeOf(sv)}, pv)
 	if err != nil {
 		return err
 	}

@@ -42,11 +42,10 @@ func Finalizer(driver string) string {
 
 // Reconciler attaches and detaches the volumes of one CSI driver.
 type Reconciler struct {
-	// Client reads from the cache and writes to the DPU cluster.
-	Client client.Client
-	// Live reads from the API server: attachments that are tried again, since
-	// the cache may show a finalizer which is gone, and Secrets.
-	Live client.Reader
+	// DPU is the cluster of the attachments. Those that are tried again are read
+	// live, since the cache may show a finalizer which is gone, and so are
+	// Secrets.
+	DPU kube.Cluster
 	// Driver is the vendor's CSI controller, and DriverName its name.
 	Driver     Driver
 	DriverName string
@@ -102,7 +101,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, retry Retry) error {
 // waitingFor returns the attachments of a PersistentVolume that just appeared.
 func (r *Reconciler) waitingFor(ctx context.Context, pv client.Object) []reconcile.Request {
 	var list storagev1alpha1.SVVolumeAttachmentList
-	if err := r.Client.List(ctx, &list); err != nil {
+	if err := r.DPU.Client.List(ctx, &list); err != nil {
 		return nil // the retry of each attachment finds it, later
 	}
 	var out []reconcile.Request
@@ -124,7 +123,7 @@ func volumeOf(sv *storagev1alpha1.SVVolumeAttachment) string {
 // Reconcile brings one attachment a step nearer to what it asks for.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	sv := &storagev1alpha1.SVVolumeAttachment{}
-	found, err := kube.Find(ctx, r.Client, req.NamespacedName, sv)
+	found, err := kube.Find(ctx, r.DPU.Client, req.NamespacedName, sv)
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
@@ -159,7 +158,7 @@ func (r *Reconciler) volume(ctx context.Context, sv *storagev1alpha1.SVVolumeAtt
 		return nil, kube.WaitFor("spec.source.persistentVolumeName is empty: inline volumes cannot be attached to a DPU")
 	}
 	pv := &corev1.PersistentVolume{}
-	found, err := kube.Find(ctx, r.Client, types.NamespacedName{Name: name}, pv)
+	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Name: name}, pv)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +183,7 @@ func (r *Reconciler) ours(sv *storagev1alpha1.SVVolumeAttachment, pv *corev1.Per
 // else the node's own name.
 func (r *Reconciler) nodeID(ctx context.Context, node string) (string, error) {
 	n := &storagev1.CSINode{}
-	if _, err := kube.Find(ctx, r.Client, types.NamespacedName{Name: node}, n); err != nil {
+	if _, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Name: node}, n); err != nil {
 		return "", err
 	}
 	for _, d := range n.Spec.Drivers {
@@ -202,7 +201,7 @@ func (r *Reconciler) secrets(ctx context.Context, ref *corev1.SecretReference) (
 		return nil, nil
 	}
 	secret := &corev1.Secret{}
-	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, secret); err != nil {
+	if err := r.DPU.Live.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, secret); err != nil {
 		return nil, fmt.Errorf("read Secret %s/%s for the vendor's driver: %w", ref.Namespace, ref.Name, err)
 	}
 	out := make(map[string]string, len(secret.Data))

@@ -37,7 +37,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, sv *storagev1alpha1.SVVolu
 	if err != nil {
 		return false, fmt.Errorf("encode the status of SVVolumeAttachment %s: %w", sv.Name, err)
 	}
-	if err := r.Client.Status().Patch(ctx, sv, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := r.DPU.Client.Status().Patch(ctx, sv, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return false, fmt.Errorf("patch the status of SVVolumeAttachment %s: %w", sv.Name, err)
 	}
 	return true, nil

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 )
 
 const (
@@ -72,7 +73,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	connection, stop := w.driver.serve(t)
 	w.stop = stop
 	w.r = &Reconciler{
-		Client: w.c, Live: w.c, Driver: connection, DriverName: driverName, Features: Features{Publish: true},
+		DPU: kube.Cluster{Client: w.c, Live: w.c}, Driver: connection, DriverName: driverName, Features: Features{Publish: true},
 		Timeout: time.Minute, Clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)),
 	}
 	return w

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
@@ -33,8 +33,8 @@ type Failover struct {
 	// DPU writes to the DPU cluster; its cache serves only to skip work.
 	DPU     client.Client
 	DPULive client.Reader
-	// DPUCluster is the cluster behind DPU, for watches. Nil in unit tests.
-	DPUCluster cluster.Cluster
+	// DPUCache is the cache behind DPU, for watches. Nil in unit tests.
+	DPUCache cache.Cache
 	// Namespace of the users' objects, and TargetNamespace of their mirrors.
 	Namespace, TargetNamespace string
 	// Driver is the name of the CSI driver whose pods are released.

@@ -33,7 +33,7 @@ func open(t *testing.T) setup {
 		ObjectMeta: world.Mirror("vol"), Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "vol"},
 		Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-a", Attachment: "a-vol", Epoch: 4},
 	})
-	return setup{World: w, t: t, r: &Reconciler{DPU: w.Clusters.DPU, Live: w.Clusters.DPULive, Clock: clocktesting.NewFakePassiveClock(now)}}
+	return setup{World: w, t: t, r: &Reconciler{DPU: w.Clusters.DPU.Client, Live: w.Clusters.DPU.Live, Clock: clocktesting.NewFakePassiveClock(now)}}
 }
 
 func (s setup) attachment() *storagev1alpha1.VolumeAttachment {

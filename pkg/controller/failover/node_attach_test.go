@@ -23,7 +23,7 @@ func (s *stage) hostsync() {
 	s.t.Helper()
 	r := &hostattachment.Reconciler{
 		Clusters: s.Clusters, Clock: s.clock,
-		Users: &hostattachment.Users{Host: s.Clusters.Host, HostLive: s.Host, Driver: driver}, NodesAsk: true,
+		Users: &hostattachment.Users{Host: s.Clusters.Host.Client, HostLive: s.Host, Driver: driver}, NodesAsk: true,
 	}
 	s.MustPass(r, "a-vol")
 }

@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -33,9 +33,9 @@ type Reconciler struct {
 	DPU client.Client
 	// Live reads the API server of the DPU cluster itself.
 	Live client.Reader
-	// Cluster is the DPU cluster, for the watch.
-	Cluster cluster.Cluster
-	Clock   clock.PassiveClock
+	// Cache is that of the DPU cluster, for the watch. Nil in unit tests.
+	Cache cache.Cache
+	Clock clock.PassiveClock
 	// HostLive reads the API server of the host cluster itself, to tell an
 	// attachment that a failover ended from one that its user did. Nil: there
 	// are no failovers.
@@ -52,7 +52,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("fence").
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofOwner), builder.WithPredicates(going)).
-		WatchesRawSource(source.Kind(r.Cluster.GetCache(), &storagev1alpha1.VolumeAttachment{},
+		WatchesRawSource(source.Kind(r.Cache, &storagev1alpha1.VolumeAttachment{},
 			&handler.TypedEnqueueRequestForObject[*storagev1alpha1.VolumeAttachment]{})).
 		Complete(kube.Retrying(r))
 }

@@ -61,10 +61,10 @@ func newStage(t *testing.T) *stage {
 func (s *stage) restart() {
 	s.recorder = record.NewFakeRecorder(1000)
 	s.f = &Failover{
-		Host: s.Clusters.Host, HostLive: s.Host, DPU: s.Clusters.DPU, DPULive: s.DPU, Namespace: world.Namespace, TargetNamespace: world.Target,
+		Host: s.Clusters.Host.Client, HostLive: s.Host, DPU: s.Clusters.DPU.Client, DPULive: s.DPU, Namespace: world.Namespace, TargetNamespace: world.Target,
 		Driver: driver, Observer: nodehealth.New(s.clock, 0, 0), Clock: s.clock, Recorder: s.recorder, Budget: DefaultBudget,
 	}
-	s.orderly = &Reconciler{DPU: s.Clusters.DPU, Live: s.DPU, Clock: s.clock, HostLive: s.Host, TargetNamespace: world.Target, Recorder: s.recorder}
+	s.orderly = &Reconciler{DPU: s.Clusters.DPU.Client, Live: s.DPU, Clock: s.clock, HostLive: s.Host, TargetNamespace: world.Target, Recorder: s.recorder}
 }
 
 func (s *stage) addHost(name string) {

@@ -25,7 +25,7 @@ import (
 // host is looked at when all its witnesses might be silent, and drivernode
 // turns the silence of one into conditions, which wake too.
 func (f *Failover) SetupWithManager(mgr ctrl.Manager) error {
-	remote := f.DPUCluster.GetCache()
+	remote := f.DPUCache
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("failover").
 		For(&moorv1alpha1.DPUStorageNode{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: hostChanged})).

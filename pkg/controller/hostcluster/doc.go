@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -24,15 +23,10 @@ const LabelOwnerUID = "storage.moor.dev/owner-uid"
 
 // Clusters are the two clusters as the reconcilers use them.
 type Clusters struct {
-	// Host reads from a cache of Namespace.
-	Host client.Client
-	// DPU reads from a cache of TargetNamespace.
-	DPU client.Client
-	// DPULive reads the API server of the DPU cluster itself; decisions
-	// about the right to write use nothing else.
-	DPULive client.Reader
-	// DPUCluster is the cluster behind DPU, for watches. Nil in unit tests.
-	DPUCluster cluster.Cluster
+	// Host has a cache of Namespace.
+	Host kube.Cluster
+	// DPU has a cache of TargetNamespace.
+	DPU kube.Cluster
 	// DPUClusterName is how statuses name the DPU cluster.
 	DPUClusterName string
 	// Namespace of the users' objects in the host cluster.
@@ -72,7 +66,7 @@ func namedBy(mirror, owner client.Object) bool {
 // one. That there is none only the API server itself can say: the cache may
 // not show yet what was made a moment ago.
 func (c Clusters) OwnMirror(ctx context.Context, owner, mirror client.Object) (bool, error) {
-	for _, reader := range []client.Reader{c.DPU, c.DPULive} {
+	for _, reader := range []client.Reader{c.DPU.Client, c.DPU.Live} {
 		found, err := kube.Find(ctx, reader, c.Target(owner.GetName()), mirror)
 		if err != nil {
 			return false, err
@@ -92,18 +86,6 @@ func ToOwner[T client.Object](annotation string) handler.TypedEventHandler[T, re
 		if !ok {
 			return nil
 		}
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+		return []reconcile.Request{kube.RequestFor(namespace, name)}
 	})
-}
-
-// Requests turns the items of a list into requests.
-func Requests[T any, P interface {
-	*T
-	client.Object
-}](items []T) []reconcile.Request {
-	out := make([]reconcile.Request, 0, len(items))
-	for i := range items {
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(P(&items[i]))})
-	}
-	return out
 }

@@ -50,7 +50,7 @@ type run struct {
 func newLife(t *testing.T) *life {
 	w := world.New(t, vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers)
 	host, dpu := func(l *life) client.Client { return l.Host }, func(l *life) client.Client { return l.DPU }
-	users := &attachment.Users{Host: w.Clusters.Host, HostLive: w.Host, Driver: world.Driver}
+	users := &attachment.Users{Host: w.Clusters.Host.Client, HostLive: w.Host, Driver: world.Driver}
 	l := &life{World: w, t: t}
 	l.runs = []run{
 		{&vendor.Reconciler{Clusters: w.Clusters}, host, func() client.ObjectList { return &storagev1alpha1.DPUStorageVendorList{} }},
@@ -58,7 +58,7 @@ func newLife(t *testing.T) *life {
 		{&volume.Reconciler{Clusters: w.Clusters}, host, func() client.ObjectList { return &storagev1alpha1.DPUVolumeList{} }},
 		{&attachment.Reconciler{Clusters: w.Clusters, Users: users}, host, func() client.ObjectList { return &storagev1alpha1.DPUVolumeAttachmentList{} }},
 		{
-			&failover.Reconciler{DPU: w.Clusters.DPU, Live: w.Clusters.DPULive, Clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}, dpu,
+			&failover.Reconciler{DPU: w.Clusters.DPU.Client, Live: w.Clusters.DPU.Live, Clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}, dpu,
 			func() client.ObjectList { return &storagev1alpha1.VolumeAttachmentList{} },
 		},
 	}

@@ -118,7 +118,7 @@ func open(t *testing.T) setup {
 	}
 	clock, recorder := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), record.NewFakeRecorder(20)
 	return setup{World: w, t: t, clock: clock, recorder: recorder, r: &Reconciler{
-		Host: w.Clusters.Host, Live: w.Host, DPU: w.Clusters.DPU,
+		Host: w.Clusters.Host, DPU: w.Clusters.DPU,
 		Namespace: world.Namespace, Observer: nodehealth.New(clock, 25*time.Second, 15*time.Second), Recorder: recorder,
 	}}
 }

@@ -19,7 +19,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -44,14 +43,10 @@ const lookAgain = 30 * time.Second
 
 // Reconciler keeps the conditions of one DPUStorageNode.
 type Reconciler struct {
-	// Host reads from a cache with an index of attachments by node.
-	Host client.Client
-	// Live reads the API server of the host cluster itself.
-	Live client.Reader
-	// DPU reads the cache of the DPU cluster.
-	DPU client.Reader
-	// DPUCluster is the cluster behind DPU, for watches. Nil in unit tests.
-	DPUCluster cluster.Cluster
+	// Host has an index of attachments by node.
+	Host kube.Cluster
+	// DPU is only read.
+	DPU kube.Cluster
 	// Namespace of the users' objects.
 	Namespace string
 	// Observer remembers the beats.
@@ -70,13 +65,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("drivernode").
 		For(&moorv1alpha1.DPUStorageNode{}).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(goes)).
-		WatchesRawSource(source.Kind(r.DPUCluster.GetCache(), &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofDPU))).
+		WatchesRawSource(source.Kind(r.DPU.Cache, &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofDPU))).
 		Complete(kube.Retrying(r))
 }
 
 func (r *Reconciler) ofDPU(ctx context.Context, dpu *moorv1alpha1.DPUStorageNode) []reconcile.Request {
 	var nodes moorv1alpha1.DPUStorageNodeList
-	if err := r.Host.List(ctx, &nodes, client.MatchingFields{indexDPU: dpu.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Host.Client.List(ctx, &nodes, client.MatchingFields{indexDPU: dpu.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the node of a DPU", "dpu", dpu.Name)
 	}
 	var out []reconcile.Request
@@ -89,7 +84,7 @@ func (r *Reconciler) ofDPU(ctx context.Context, dpu *moorv1alpha1.DPUStorageNode
 // Reconcile writes what the beats say, if it differs from what stands there.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	node := &moorv1alpha1.DPUStorageNode{}
-	found, err := kube.Find(ctx, r.Host, req.NamespacedName, node)
+	found, err := kube.Find(ctx, r.Host.Client, req.NamespacedName, node)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -97,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Observer.Forget(req.Name)
 		return ctrl.Result{}, nil
 	}
-	if err := nodehealth.FromDPU(ctx, r.DPU, node); err != nil {
+	if err := nodehealth.FromDPU(ctx, r.DPU.Client, node); err != nil {
 		return ctrl.Result{}, err
 	}
 	signs := r.Observer.Observe(node)
@@ -107,7 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if gone {
 		r.Recorder.Event(node, corev1.EventTypeNormal, ReasonNodeRemoved, "the Node was removed and nothing is attached there: this object goes too")
-		return ctrl.Result{}, kube.Delete(ctx, r.Host, node)
+		return ctrl.Result{}, kube.Delete(ctx, r.Host.Client, node)
 	}
 	again := r.Observer.Again(node.Name)
 	if len(stays) > 0 && (again == 0 || again > lookAgain) {
@@ -128,7 +123,7 @@ func (r *Reconciler) write(ctx context.Context, node *moorv1alpha1.DPUStorageNod
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Host.Status().Patch(ctx, node, patch); err != nil {
+	if err := r.Host.Client.Status().Patch(ctx, node, patch); err != nil {
 		return fmt.Errorf("write the conditions of DPUStorageNode %s: %w", node.Name, err)
 	}
 	return nil
@@ -142,14 +137,14 @@ func (r *Reconciler) removed(ctx context.Context, node *moorv1alpha1.DPUStorageN
 	if signs.ZeroTrust || node.Status.Host == nil || node.Status.Host.Sequence == 0 || signs.Host.Heard() {
 		return nil, false, nil
 	}
-	for _, reader := range []client.Reader{r.Host, r.Live} {
+	for _, reader := range []client.Reader{r.Host.Client, r.Host.Live} {
 		found, err := kube.Find(ctx, reader, client.ObjectKey{Name: node.Name}, &corev1.Node{})
 		if err != nil || found {
 			return nil, false, err
 		}
 	}
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := r.Host.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{indexNode: node.Name}); err != nil {
+	if err := r.Host.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{indexNode: node.Name}); err != nil {
 		return nil, false, fmt.Errorf("list what is attached to removed node %s: %w", node.Name, err)
 	}
 	for _, a := range list.Items {

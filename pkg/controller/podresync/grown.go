@@ -18,7 +18,7 @@ func (r *Reconciler) grown(ctx context.Context, pod *corev1.Pod) (volume, size s
 	for _, name := range podvolume.Claims(pod) {
 		claim := &corev1.PersistentVolumeClaim{}
 		key := client.ObjectKey{Namespace: pod.Namespace, Name: strings.TrimPrefix(name, pod.Namespace+"/")}
-		found, err := kube.Find(ctx, r.Host, key, claim)
+		found, err := kube.Find(ctx, r.Host.Client, key, claim)
 		if err != nil {
 			return "", "", err
 		}

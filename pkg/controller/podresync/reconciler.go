@@ -34,9 +34,9 @@ var atOnce = []time.Duration{0, 4 * time.Second, 10 * time.Second}
 
 // Reconciler watches one pod at a time.
 type Reconciler struct {
-	// Host reads pods, claims, PersistentVolumes, attachments and the kubelets'
-	// Complaints from a cache with the indexes of Index, and writes.
-	Host client.Client
+	// Host has a cache of pods, claims, PersistentVolumes, attachments and the
+	// kubelets' Complaints, with the indexes of Index.
+	Host kube.Cluster
 	// NodesAsk: hosts ask for their volumes by themselves.
 	NodesAsk bool
 	// Namespace is that of the attachments.
@@ -71,7 +71,7 @@ type wait struct {
 // in time.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	pod := &corev1.Pod{}
-	found, err := kube.Find(ctx, r.Host, req.NamespacedName, pod)
+	found, err := kube.Find(ctx, r.Host.Client, req.NamespacedName, pod)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -171,7 +171,7 @@ func (r *Reconciler) first(ctx context.Context, pod *corev1.Pod, wanted func(vol
 
 // bound are the volumes of ours that are bound for a claim: one, if all is well.
 func (r *Reconciler) bound(ctx context.Context, claim string) (out []string, err error) {
-	behind, err := podvolume.Behind(ctx, r.Host, r.Driver, claim)
+	behind, err := podvolume.Behind(ctx, r.Host.Client, r.Driver, claim)
 	for i := range behind {
 		if behind[i].Status.Phase == corev1.VolumeBound {
 			out = append(out, podvolume.Handle(&behind[i]))
@@ -184,7 +184,7 @@ func (r *Reconciler) bound(ctx context.Context, claim string) (out []string, err
 // does not count, nor does a replica.
 func (r *Reconciler) asked(ctx context.Context, node, volume string) (bool, error) {
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	err := r.Host.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{indexPlace: place(node, volume)})
+	err := r.Host.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{indexPlace: place(node, volume)})
 	if err != nil {
 		return false, fmt.Errorf("find the attachment of volume %s to %s: %w", volume, node, err)
 	}
@@ -199,7 +199,7 @@ func (r *Reconciler) wake(ctx context.Context, pod *corev1.Pod, words string, wa
 	// The cache keeps no annotations; the patch is of this one alone.
 	base := pod.DeepCopy()
 	base.Annotations = nil
-	if err := client.IgnoreNotFound(r.Host.Patch(ctx, changed, client.MergeFrom(base))); err != nil {
+	if err := client.IgnoreNotFound(r.Host.Client.Patch(ctx, changed, client.MergeFrom(base))); err != nil {
 		return fmt.Errorf("wake the kubelet of %s for pod %s/%s: %w", pod.Spec.NodeName, pod.Namespace, pod.Name, err)
 	}
 	r.Recorder.Eventf(pod, corev1.EventTypeNormal, storagev1alpha1.EventKubeletWoken,

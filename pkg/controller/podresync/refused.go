@@ -46,7 +46,7 @@ func ofComplaint(_ context.Context, o client.Object) []reconcile.Request {
 // there is none.
 func (r *Reconciler) refused(ctx context.Context, pod *corev1.Pod) (string, error) {
 	var said corev1.EventList
-	if err := r.Host.List(ctx, &said, client.InNamespace(pod.Namespace), client.MatchingFields{indexLeft: string(pod.UID)}); err != nil {
+	if err := r.Host.Client.List(ctx, &said, client.InNamespace(pod.Namespace), client.MatchingFields{indexLeft: string(pod.UID)}); err != nil {
 		return "", fmt.Errorf("read what its kubelet says of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	if len(said.Items) == 0 {

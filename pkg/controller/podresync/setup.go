@@ -99,7 +99,7 @@ func (r *Reconciler) ofPersistent(ctx context.Context, o client.Object) []reconc
 // on are the pods on a claim, "namespace/name", that a kubelet has, the only ones
 // that matter.
 func (r *Reconciler) on(ctx context.Context, claim string) []reconcile.Request {
-	pods, err := podvolume.On(ctx, r.Host, claim)
+	pods, err := podvolume.On(ctx, r.Host.Client, claim)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "look at the pods on a claim", "claim", claim)
 	}

@@ -24,7 +24,7 @@ func (r *Reconciler) crowds(ctx context.Context, s *survey, pods []*corev1.Pod) 
 	if len(pods) == 0 {
 		return nil, nil
 	}
-	if err := r.Client.List(ctx, &list, from, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Host.Client.List(ctx, &list, from, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the pods that may be near: %w", err)
 	}
 	var others []*corev1.Pod
@@ -58,7 +58,7 @@ func (r *Reconciler) places(ctx context.Context, pods []*corev1.Pod) ([]place, e
 		known, ok := nodes[p.Spec.NodeName]
 		if !ok {
 			node := &corev1.Node{}
-			if _, err := kube.Find(ctx, r.Client, client.ObjectKey{Name: p.Spec.NodeName}, node); err != nil {
+			if _, err := kube.Find(ctx, r.Host.Client, client.ObjectKey{Name: p.Spec.NodeName}, node); err != nil {
 				return nil, err
 			}
 			known = node.Labels
@@ -75,7 +75,7 @@ func (r *Reconciler) namespaces(ctx context.Context, pods []*corev1.Pod) (map[st
 		return nil, nil
 	}
 	var list corev1.NamespaceList
-	if err := r.Client.List(ctx, &list); err != nil {
+	if err := r.Host.Client.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list the namespaces: %w", err)
 	}
 	out := map[string]labels.Set{}
@@ -89,7 +89,7 @@ func (r *Reconciler) namespaces(ctx context.Context, pods []*corev1.Pod) (map[st
 // own demands speak.
 func (r *Reconciler) concernedBy(ctx context.Context, pod *corev1.Pod) ([]*corev1.Pod, error) {
 	var list corev1.PodList
-	if err := r.Client.List(ctx, &list, client.MatchingFields{indexChoosy: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Host.Client.List(ctx, &list, client.MatchingFields{indexChoosy: "true"}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the pods with demands: %w", err)
 	}
 	var all []*corev1.Pod

@@ -52,7 +52,7 @@ func (r *Reconciler) nodes(ctx context.Context, s *survey, u use, names []string
 	kind := functionOf(s.primary().Spec.FunctionTypeConfig)
 	for i := range dpus {
 		dpu, node := &dpus[i], &corev1.Node{}
-		found, err := kube.Find(ctx, r.Client, client.ObjectKey{Name: dpu.Name}, node)
+		found, err := kube.Find(ctx, r.Host.Client, client.ObjectKey{Name: dpu.Name}, node)
 		if err != nil {
 			return out, err
 		}
@@ -83,14 +83,14 @@ func (r *Reconciler) nodes(ctx context.Context, s *survey, u use, names []string
 func (r *Reconciler) dpus(ctx context.Context, names []string) ([]moorv1alpha1.DPUStorageNode, error) {
 	var list moorv1alpha1.DPUStorageNodeList
 	if names == nil {
-		if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		if err := r.Host.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list the nodes with DPUs: %w", err)
 		}
 		return list.Items, nil
 	}
 	for _, name := range names {
 		var one moorv1alpha1.DPUStorageNode
-		found, err := kube.Find(ctx, r.Client, client.ObjectKey{Name: name}, &one)
+		found, err := kube.Find(ctx, r.Host.Client, client.ObjectKey{Name: name}, &one)
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +105,7 @@ func (r *Reconciler) dpus(ctx context.Context, names []string) ([]moorv1alpha1.D
 // volume's kind and have none yet: the DPU still counts it as free.
 func (r *Reconciler) pending(ctx context.Context, s *survey) (map[string]int, error) {
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := r.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Host.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the attachments: %w", err)
 	}
 	kind, out := functionOf(s.primary().Spec.FunctionTypeConfig), map[string]int{}

@@ -17,10 +17,8 @@ import (
 
 // Options say what the reconciler works on and how.
 type Options struct {
-	// Client reads from a cache with the indexes of Index.
-	Client client.Client
-	// Live reads the API server itself; asked before a replica is made.
-	Live client.Reader
+	// Host has the indexes of Index. It is read live before a replica is made.
+	Host kube.Cluster
 	// Clock tells how long a primary is gone and a node in trouble.
 	Clock clock.PassiveClock
 	// Namespace of the volumes.
@@ -101,14 +99,14 @@ func (r *Reconciler) apply(ctx context.Context, s *survey, p plan) error {
 	if s.volume == nil || !s.volume.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	_, err := kube.PatchStatus(ctx, r.Client, s.volume, func(v *storagev1alpha1.DPUVolume) { v.Status.Replicas = p.state })
+	_, err := kube.PatchStatus(ctx, r.Host.Client, s.volume, func(v *storagev1alpha1.DPUVolume) { v.Status.Replicas = p.state })
 	return client.IgnoreNotFound(err)
 }
 
 // remove deletes a replica as it was read: one that was promoted since is
 // somebody's volume and stays.
 func (r *Reconciler) remove(ctx context.Context, a *storagev1alpha1.DPUVolumeAttachment) error {
-	err := kube.DeleteExact(ctx, r.Client, a)
+	err := kube.DeleteExact(ctx, r.Host.Client, a)
 	if err == nil {
 		ctrl.LoggerFrom(ctx).Info("replica removed", daemon.KeyAttachment, a.Name, daemon.KeyNode, a.Spec.DPUNodeName)
 	}
@@ -117,7 +115,7 @@ func (r *Reconciler) remove(ctx context.Context, a *storagev1alpha1.DPUVolumeAtt
 
 // warm has a replica kept as the volume's replication says now.
 func (r *Reconciler) warm(ctx context.Context, a *storagev1alpha1.DPUVolumeAttachment, warmth storagev1alpha1.Warmth) error {
-	_, err := kube.Patch(ctx, r.Client, a.DeepCopy(), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Spec.Warmth = warmth })
+	_, err := kube.Patch(ctx, r.Host.Client, a.DeepCopy(), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Spec.Warmth = warmth })
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("keep replica %s %s: %w", a.Name, warmth, err)
 	}
@@ -131,7 +129,7 @@ func (r *Reconciler) add(ctx context.Context, s *survey, p plan) error {
 		return nil
 	}
 	var live storagev1alpha1.DPUVolumeAttachmentList
-	err := r.Live.List(ctx, &live, client.InNamespace(r.Namespace), client.MatchingLabels{storagev1alpha1.LabelReplicaOf: kube.LabelValue(s.name)})
+	err := r.Host.Live.List(ctx, &live, client.InNamespace(r.Namespace), client.MatchingLabels{storagev1alpha1.LabelReplicaOf: kube.LabelValue(s.name)})
 	if err != nil {
 		return fmt.Errorf("list the replicas of volume %s: %w", s.name, err)
 	}
@@ -154,7 +152,7 @@ func (r *Reconciler) add(ctx context.Context, s *survey, p plan) error {
 		if shares[a.Name] {
 			continue
 		}
-		made, err := kube.Create(ctx, r.Client, a)
+		made, err := kube.Create(ctx, r.Host.Client, a)
 		if err != nil {
 			return err
 		}

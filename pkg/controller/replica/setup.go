@@ -134,10 +134,10 @@ func (r *Reconciler) ofAttachment(_ context.Context, o client.Object) []reconcil
 func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
 	var there storagev1alpha1.DPUVolumeAttachmentList
 	var short storagev1alpha1.DPUVolumeList
-	if err := r.Client.List(ctx, &there, client.InNamespace(r.Namespace), client.MatchingFields{indexNode: o.GetName()}); err != nil {
+	if err := r.Host.Client.List(ctx, &there, client.InNamespace(r.Namespace), client.MatchingFields{indexNode: o.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the attachments of a node", "node", o.GetName())
 	}
-	if err := r.Client.List(ctx, &short, client.InNamespace(r.Namespace), client.MatchingFields{indexMissing: "true"}); err != nil {
+	if err := r.Host.Client.List(ctx, &short, client.InNamespace(r.Namespace), client.MatchingFields{indexMissing: "true"}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the volumes that miss replicas")
 	}
 	var out []reconcile.Request

@@ -25,7 +25,7 @@ type survey struct {
 
 func (r *Reconciler) survey(ctx context.Context, key types.NamespacedName) (*survey, error) {
 	s := &survey{name: key.Name, volume: &storagev1alpha1.DPUVolume{}}
-	found, err := kube.Find(ctx, r.Client, key, s.volume)
+	found, err := kube.Find(ctx, r.Host.Client, key, s.volume)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (r *Reconciler) survey(ctx context.Context, key types.NamespacedName) (*sur
 		s.volume = nil
 	}
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := r.Client.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{indexVolume: key.Name}); err != nil {
+	if err := r.Host.Client.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{indexVolume: key.Name}); err != nil {
 		return nil, fmt.Errorf("list the attachments of volume %s: %w", key.Name, err)
 	}
 	for i := range list.Items {

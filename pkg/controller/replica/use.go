@@ -44,7 +44,7 @@ func (r *Reconciler) use(ctx context.Context, s *survey) (use, error) {
 	}
 	out.claimed = len(claims) > 0
 	for _, claim := range claims {
-		pods, err := podvolume.On(ctx, r.Client, claim)
+		pods, err := podvolume.On(ctx, r.Host.Client, claim)
 		if err != nil {
 			return out, err
 		}
@@ -71,7 +71,7 @@ func (r *Reconciler) use(ctx context.Context, s *survey) (use, error) {
 // claims are the claims bound to the volume, as "namespace/name".
 func (r *Reconciler) claims(ctx context.Context, volume string) ([]string, error) {
 	var list corev1.PersistentVolumeList
-	if err := r.Client.List(ctx, &list, client.MatchingFields{indexHandle: volume}); err != nil {
+	if err := r.Host.Client.List(ctx, &list, client.MatchingFields{indexHandle: volume}); err != nil {
 		return nil, fmt.Errorf("list the PersistentVolumes of volume %s: %w", volume, err)
 	}
 	var out []string
@@ -115,7 +115,7 @@ func (r *Reconciler) accompany(ctx context.Context, volume string, pod *corev1.P
 
 // handles are our volumes behind a claim.
 func (r *Reconciler) handles(ctx context.Context, claim string) ([]string, error) {
-	behind, err := podvolume.Behind(ctx, r.Client, r.Driver, claim)
+	behind, err := podvolume.Behind(ctx, r.Host.Client, r.Driver, claim)
 	var out []string
 	for i := range behind {
 		out = append(out, podvolume.Handle(&behind[i]))

@@ -64,7 +64,7 @@ func newWorld(t *testing.T, shares, replicas int32) *world {
 	}
 	w := &world{t: t, c: b.Build(), clock: testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 6e8, time.UTC))}
 	w.r = &Reconciler{Options: Options{
-		Client: interceptor.NewClient(w.c, w.funcs()), Live: w.c, Clock: w.clock, Namespace: namespace, Driver: driver,
+		Host: kube.Cluster{Client: interceptor.NewClient(w.c, w.funcs()), Live: w.c}, Clock: w.clock, Namespace: namespace, Driver: driver,
 		Reserve: 1, ReleaseAfter: 5 * time.Minute, Patience: 2 * time.Minute, TopologyKey: corev1.LabelTopologyZone,
 	}}
 	for _, n := range []string{"a", "b", "c", "d"} {

@@ -68,22 +68,22 @@ func startController(t *testing.T) {
 	must(t, attachment.Index(t.Context(), mgr.GetFieldIndexer()))
 	must(t, failover.Index(t.Context(), mgr.GetFieldIndexer()))
 	c := hostcluster.Clusters{
-		Host: mgr.GetClient(), DPU: dpu.GetClient(), DPULive: dpu.GetAPIReader(), DPUCluster: dpu,
+		Host: kube.ClusterOf(mgr), DPU: kube.ClusterOf(dpu),
 		DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace,
 	}
 	observer, recorder := nodehealth.New(wrong(), 0, 0), record.NewFakeRecorder(100)
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
 		&node.Reconciler{Clusters: c},
-		&nodelifecycle.Reconciler{Host: c.Host, Live: mgr.GetAPIReader(), DPU: c.DPU, DPUCluster: dpu, Namespace: c.Namespace, Observer: observer, Recorder: recorder},
+		&nodelifecycle.Reconciler{Host: c.Host, DPU: c.DPU, Namespace: c.Namespace, Observer: observer, Recorder: recorder},
 		&failover.Failover{
-			Host: c.Host, HostLive: mgr.GetAPIReader(), DPU: c.DPU, DPULive: c.DPULive, DPUCluster: dpu, Namespace: c.Namespace,
+			Host: c.Host.Client, HostLive: c.Host.Live, DPU: c.DPU.Client, DPULive: c.DPU.Live, DPUCache: c.DPU.Cache, Namespace: c.Namespace,
 			TargetNamespace: c.TargetNamespace, Driver: "test", Observer: observer, Clock: wrong(), Recorder: recorder, Budget: failover.DefaultBudget,
 		},
 	} {
 		must(t, r.SetupWithManager(mgr))
 	}
-	must(t, mgr.Add(&failover.Ear{Cluster: nodehealth.HostCluster, Cache: mgr.GetCache(), Client: c.Host, Namespace: c.Namespace, Observer: observer, Clock: wrong()}))
-	must(t, mgr.Add(&failover.Ear{Cluster: nodehealth.DPUCluster, Cache: dpu.GetCache(), Client: c.DPU, Namespace: c.TargetNamespace, Observer: observer, Clock: wrong()}))
+	must(t, mgr.Add(&failover.Ear{Cluster: nodehealth.HostCluster, Cache: c.Host.Cache, Client: c.Host.Client, Namespace: c.Namespace, Observer: observer, Clock: wrong()}))
+	must(t, mgr.Add(&failover.Ear{Cluster: nodehealth.DPUCluster, Cache: c.DPU.Cache, Client: c.DPU.Client, Namespace: c.TargetNamespace, Observer: observer, Clock: wrong()}))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

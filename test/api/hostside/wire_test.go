@@ -87,19 +87,19 @@ func startHostController(t *testing.T) {
 	must(t, err)
 	must(t, mgr.Add(dpu))
 	c := hostcluster.Clusters{
-		Host: mgr.GetClient(), DPU: dpu.GetClient(), DPULive: dpu.GetAPIReader(), DPUCluster: dpu,
+		Host: kube.ClusterOf(mgr), DPU: kube.ClusterOf(dpu),
 		DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace,
 	}
 	for _, index := range []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, podvolume.Index, node.Index} {
 		must(t, index(t.Context(), mgr.GetFieldIndexer()))
 	}
-	users := &attachment.Users{Host: c.Host, HostLive: mgr.GetAPIReader(), Driver: hostclustertest.Driver}
+	users := &attachment.Users{Host: c.Host.Client, HostLive: c.Host.Live, Driver: hostclustertest.Driver}
 	//lint:ignore SA1019 as in snap-host-controller
 	recorder := mgr.GetEventRecorderFor("test")
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
 		&vendor.Reconciler{Clusters: c}, &policy.Reconciler{Clusters: c}, &volume.Reconciler{Clusters: c},
 		&attachment.Reconciler{Clusters: c, Users: users, Recorder: recorder}, &node.Reconciler{Clusters: c}, &events.ProvisioningReconciler{Clusters: c},
-		&failover.Reconciler{DPU: c.DPU, Live: c.DPULive, Cluster: dpu, Clock: clock.RealClock{}},
+		&failover.Reconciler{DPU: c.DPU.Client, Live: c.DPU.Live, Cache: c.DPU.Cache, Clock: clock.RealClock{}},
 	} {
 		must(t, r.SetupWithManager(mgr))
 	}

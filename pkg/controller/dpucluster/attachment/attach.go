@@ -39,7 +39,7 @@ func (r *Reconciler) attach(ctx context.Context, a *storagev1alpha1.VolumeAttach
 		metadata = sv.Status.AttachmentMetadata
 	}
 	want := parameters(v, metadata)
-	if _, err := kube.Patch(ctx, r.Client, a, func(a *storagev1alpha1.VolumeAttachment) { setParameters(a, want) }); err != nil {
+	if _, err := kube.Patch(ctx, r.DPU.Client, a, func(a *storagev1alpha1.VolumeAttachment) { setParameters(a, want) }); err != nil {
 		return err
 	}
 	*attached = true
@@ -57,7 +57,7 @@ func (r *Reconciler) volume(ctx context.Context, a *storagev1alpha1.VolumeAttach
 		return nil, kube.WaitFor("spec.nodeName names no DPU")
 	}
 	v := &storagev1alpha1.Volume{}
-	found, err := kube.Find(ctx, r.Client, types.NamespacedName{Namespace: a.Namespace, Name: ref.Name}, v)
+	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Namespace: a.Namespace, Name: ref.Name}, v)
 	switch {
 	case err != nil:
 		return nil, err
@@ -79,7 +79,7 @@ func (r *Reconciler) volume(ctx context.Context, a *storagev1alpha1.VolumeAttach
 func (r *Reconciler) attachRequired(ctx context.Context, a *storagev1alpha1.VolumeAttachment, v *storagev1alpha1.Volume) (bool, error) {
 	name := v.Spec.Volume.CSIReference.CSIDriverName
 	driver := &storagev1.CSIDriver{}
-	found, err := kube.Find(ctx, r.Client, types.NamespacedName{Name: name}, driver)
+	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Name: name}, driver)
 	switch {
 	case err != nil:
 		return false, err
@@ -96,7 +96,7 @@ func (r *Reconciler) attachRequired(ctx context.Context, a *storagev1alpha1.Volu
 // about to be made, or the parameters if none is, in one patch. The volume's
 // capacity goes with them: when it grows, the DPU is woken by that.
 func (r *Reconciler) hold(ctx context.Context, a *storagev1alpha1.VolumeAttachment, v *storagev1alpha1.Volume, required bool) error {
-	_, err := kube.PatchExact(ctx, r.Client, a, func(a *storagev1alpha1.VolumeAttachment) {
+	_, err := kube.PatchExact(ctx, r.DPU.Client, a, func(a *storagev1alpha1.VolumeAttachment) {
 		controllerutil.AddFinalizer(a, storagev1alpha1.FinalizerVolumeAttachment)
 		a.Spec.Capacity = v.Spec.Volume.Capacity
 		if !required {
@@ -117,7 +117,7 @@ func (r *Reconciler) ask(ctx context.Context, a *storagev1alpha1.VolumeAttachmen
 		return nil, err
 	}
 	sv := desired(a, pv)
-	found, err := kube.Find(ctx, r.Client, types.NamespacedName{Namespace: a.Namespace, Name: a.Name}, sv)
+	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Namespace: a.Namespace, Name: a.Name}, sv)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (r *Reconciler) ask(ctx context.Context, a *storagev1alpha1.VolumeAttachmen
 			return nil, err
 		}
 		sv = desired(a, pv)
-		if _, err := kube.CreateLive(ctx, r.Client, r.Live, sv); err != nil {
+		if _, err := kube.CreateLive(ctx, r.DPU.Client, r.DPU.Live, sv); err != nil {
 			return nil, err
 		}
 	}
@@ -143,7 +143,7 @@ func (r *Reconciler) ask(ctx context.Context, a *storagev1alpha1.VolumeAttachmen
 // it shows nothing any more.
 func (r *Reconciler) cleared(ctx context.Context, a *storagev1alpha1.VolumeAttachment) error {
 	claim := &moorv1alpha1.WriterClaim{}
-	found, err := kube.Find(ctx, r.Live, types.NamespacedName{Namespace: a.Namespace, Name: a.Spec.Source.VolumeRef.Name}, claim)
+	found, err := kube.Find(ctx, r.DPU.Live, types.NamespacedName{Namespace: a.Namespace, Name: a.Spec.Source.VolumeRef.Name}, claim)
 	if err != nil || !found {
 		return err
 	}
@@ -161,7 +161,7 @@ func (r *Reconciler) waitForVendor(ctx context.Context, a *storagev1alpha1.Volum
 	case !asks(sv, a.Spec.NodeName, pv) && controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerDPUAttachment):
 		return kube.WaitFor("SVVolumeAttachment %s attaches something else, and a DPU still uses it: delete this VolumeAttachment", sv.Name)
 	case !asks(sv, a.Spec.NodeName, pv):
-		if err := kube.Delete(ctx, r.Client, sv); err != nil {
+		if err := kube.Delete(ctx, r.DPU.Client, sv); err != nil {
 			return err
 		}
 		return kube.WaitFor("SVVolumeAttachment %s attaches something else: it is deleted, then made anew", sv.Name)
@@ -179,7 +179,7 @@ func (r *Reconciler) persistentVolume(ctx context.Context, v *storagev1alpha1.Vo
 		return "", kube.WaitFor("Volume %s is Available, yet names no PersistentVolumeClaim", v.Name)
 	}
 	claim := &corev1.PersistentVolumeClaim{}
-	found, err := kube.Find(ctx, r.Client, types.NamespacedName{Namespace: v.Namespace, Name: ref.Name}, claim)
+	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Namespace: v.Namespace, Name: ref.Name}, claim)
 	switch {
 	case err != nil:
 		return "", err

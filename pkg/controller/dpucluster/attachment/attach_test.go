@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/pkg/controller/dpucluster/attachment"
+	"github.com/moor-storage/moor/internal/kube"
 	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
 )
 
@@ -98,7 +98,7 @@ func TestWordsForWhatIsWaitedFor(t *testing.T) {
 		}), "Volume v to become Available: no policy"},
 		{"volume not ready, no reason given, too long", func(m *room) {
 			volume(func(v *storagev1alpha1.Volume) { v.Status = storagev1alpha1.VolumeStatus{} })(m)
-			m.clock.SetTime(m.clock.Now().Add(attachment.Grace))
+			m.clock.SetTime(m.clock.Now().Add(kube.StatusGrace))
 		}, "waiting for Volume v to become Available"},
 		{"volume going", func(m *room) {
 			volume(func(v *storagev1alpha1.Volume) { v.Finalizers = []string{storagev1alpha1.FinalizerVolume} })(m)
@@ -110,7 +110,7 @@ func TestWordsForWhatIsWaitedFor(t *testing.T) {
 			m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")})
 		}, "PersistentVolumeClaim v-pvc is gone"},
 		{"slow vendor", asked(func(m *room) {
-			m.clock.SetTime(m.clock.Now().Add(attachment.Grace))
+			m.clock.SetTime(m.clock.Now().Add(kube.StatusGrace))
 		}), "waiting for the vendor to attach PersistentVolume pv to DPU d1"},
 		{"vendor refuses", asked(func(m *room) {
 			m.vendor(func(s *storagev1.VolumeAttachmentStatus) { s.AttachError = &storagev1.VolumeError{Message: "no path"} })
@@ -138,7 +138,7 @@ func TestANormalAttachIsNotWorthAWord(t *testing.T) {
 	m := newRoom(t)
 	m.Add(kit.CSIDriver("a", nil))
 	result, err := m.try()
-	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > attachment.Grace {
+	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > kube.StatusGrace {
 		t.Errorf("%+v, %v", result, err)
 	}
 	if s := m.x().Status; s.StorageMessage != "" {

@@ -25,7 +25,7 @@ func (r *Reconciler) detach(ctx context.Context, a *storagev1alpha1.VolumeAttach
 	}
 	if found {
 		*attached = sv.Status.Attached
-		if err := kube.Delete(ctx, r.Client, sv); err != nil {
+		if err := kube.Delete(ctx, r.DPU.Client, sv); err != nil {
 			return err
 		}
 		if words := detachWords(sv); words != "" {
@@ -33,7 +33,7 @@ func (r *Reconciler) detach(ctx context.Context, a *storagev1alpha1.VolumeAttach
 		}
 		return kube.WaitSince(a.DeletionTimestamp.Time, "waiting for the vendor to detach the volume from DPU %s", a.Spec.NodeName)
 	}
-	return kube.RemoveFinalizers(ctx, r.Client, a, storagev1alpha1.FinalizerVolumeAttachment)
+	return kube.RemoveFinalizers(ctx, r.DPU.Client, a, storagev1alpha1.FinalizerVolumeAttachment)
 }
 
 // asked finds the SVVolumeAttachment. That it is gone is asked of the API
@@ -41,9 +41,9 @@ func (r *Reconciler) detach(ctx context.Context, a *storagev1alpha1.VolumeAttach
 func (r *Reconciler) asked(ctx context.Context, a *storagev1alpha1.VolumeAttachment) (*storagev1alpha1.SVVolumeAttachment, bool, error) {
 	key := types.NamespacedName{Namespace: a.Namespace, Name: a.Name}
 	sv := &storagev1alpha1.SVVolumeAttachment{}
-	found, err := kube.Find(ctx, r.Client, key, sv)
+	found, err := kube.Find(ctx, r.DPU.Client, key, sv)
 	if err == nil && !found {
-		found, err = kube.Find(ctx, r.Live, key, sv)
+		found, err = kube.Find(ctx, r.DPU.Live, key, sv)
 	}
 	return sv, found, err
 }

@@ -6,7 +6,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/pkg/controller/dpucluster/attachment"
+	"github.com/moor-storage/moor/internal/kube"
 	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
 )
 
@@ -37,7 +37,7 @@ func TestDetachInOrder(t *testing.T) {
 	if m.Writes() != before {
 		t.Error("words for a wait that every attachment goes through")
 	}
-	m.clock.SetTime(m.clock.Now().Add(attachment.Grace))
+	m.clock.SetTime(m.clock.Now().Add(kube.StatusGrace))
 	m.settle()
 	m.wantMessage("waiting for the vendor to detach the volume from DPU d1")
 	m.vendor(func(s *storagev1.VolumeAttachmentStatus) {

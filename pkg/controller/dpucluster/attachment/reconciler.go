@@ -9,7 +9,6 @@ package attachment
 import (
 	"context"
 	"errors"
-	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,17 +28,10 @@ import (
 	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
 
-// Grace is how long the vendor may take to attach, or the DPU and the vendor to
-// let go, before the status says that they are waited for: most attachments are
-// never worth that write.
-const Grace = 2 * time.Second
-
 // Reconciler keeps the storage side of VolumeAttachments.
 type Reconciler struct {
-	// Client reads from a cache with dpucluster.Indexes.
-	Client client.Client
-	// Live reads from the API server itself.
-	Live client.Reader
+	// DPU has the indexes of dpucluster.Indexes.
+	DPU kube.Cluster
 	// Clock tells how long a wait has lasted.
 	Clock clock.PassiveClock
 }
@@ -64,7 +56,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // Reconcile takes one VolumeAttachment as far as it can go now.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	a := &storagev1alpha1.VolumeAttachment{}
-	found, err := kube.Find(ctx, r.Client, req.NamespacedName, a)
+	found, err := kube.Find(ctx, r.DPU.Client, req.NamespacedName, a)
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
@@ -86,17 +78,17 @@ func (r *Reconciler) report(ctx context.Context, a *storagev1alpha1.VolumeAttach
 	if gone(a) {
 		return ctrl.Result{}, outcome
 	}
-	words, keepBack, failure := kube.Settle(outcome, r.Clock.Now(), Grace)
+	settled := kube.Settle(outcome, r.Clock.Now())
 	detaching := !a.DeletionTimestamp.IsZero()
-	if keepBack > 0 && attached == a.Status.StorageAttached && detaching == a.Status.StorageDetaching {
-		return ctrl.Result{RequeueAfter: keepBack}, nil
+	if settled.StatusAfter > 0 && attached == a.Status.StorageAttached && detaching == a.Status.StorageDetaching {
+		return ctrl.Result{RequeueAfter: settled.StatusAfter}, nil
 	}
-	_, err := kube.PatchStatus(ctx, r.Client, a, func(a *storagev1alpha1.VolumeAttachment) {
+	_, err := kube.PatchStatus(ctx, r.DPU.Client, a, func(a *storagev1alpha1.VolumeAttachment) {
 		a.Status.StorageAttached = attached
-		a.Status.StorageMessage = words
+		a.Status.StorageMessage = settled.Message
 		a.Status.StorageDetaching = detaching
 	})
-	return ctrl.Result{}, errors.Join(failure, client.IgnoreNotFound(err))
+	return ctrl.Result{}, errors.Join(settled.Err, client.IgnoreNotFound(err))
 }
 
 // gone reports whether this pass took our hold off a deleted VolumeAttachment,
@@ -107,7 +99,7 @@ func gone(a *storagev1alpha1.VolumeAttachment) bool {
 
 func (r *Reconciler) ofVolume(ctx context.Context, v client.Object) []reconcile.Request {
 	list := &storagev1alpha1.VolumeAttachmentList{}
-	err := r.Client.List(ctx, list, client.InNamespace(v.GetNamespace()),
+	err := r.DPU.Client.List(ctx, list, client.InNamespace(v.GetNamespace()),
 		client.MatchingFields{dpucluster.AttachmentByVolume: v.GetName()}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "find the attachments of a volume", "volume", v.GetName())
@@ -122,7 +114,7 @@ func (r *Reconciler) ofVolume(ctx context.Context, v client.Object) []reconcile.
 
 func (r *Reconciler) ofDriver(ctx context.Context, driver client.Object) []reconcile.Request {
 	list := &storagev1alpha1.VolumeList{}
-	err := r.Client.List(ctx, list, client.MatchingFields{dpucluster.VolumeByDriver: driver.GetName()}, client.UnsafeDisableDeepCopy)
+	err := r.DPU.Client.List(ctx, list, client.MatchingFields{dpucluster.VolumeByDriver: driver.GetName()}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "find the volumes of a driver", "driver", driver.GetName())
 		return nil

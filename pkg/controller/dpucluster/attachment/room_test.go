@@ -43,7 +43,7 @@ func newRoom(t *testing.T) *room {
 	c.Add(v, claim, kit.Attachment("x", "v", "d1"))
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	c.Now = clock.Now
-	return &room{Cluster: c, t: t, clock: clock, r: &attachment.Reconciler{Client: c.Client, Live: c.Live, Clock: clock}}
+	return &room{Cluster: c, t: t, clock: clock, r: &attachment.Reconciler{DPU: kube.Cluster{Client: c.Client, Live: c.Live}, Clock: clock}}
 }
 
 // newAttached is newRoom with a driver and x attached by the vendor.

@@ -27,7 +27,7 @@ func (r *Reconciler) capacity(ctx context.Context, vendors []Vendor) (*storagev1
 		}
 		classes[v.StorageClass] = true
 		list := &storagev1.CSIStorageCapacityList{}
-		if err := r.Client.List(ctx, list, client.MatchingFields{dpucluster.CapacityByStorageClass: v.StorageClass}); err != nil {
+		if err := r.DPU.Client.List(ctx, list, client.MatchingFields{dpucluster.CapacityByStorageClass: v.StorageClass}); err != nil {
 			return nil, fmt.Errorf("find the capacity of StorageClass %s: %w", v.StorageClass, err)
 		}
 		told = append(told, list.Items...)

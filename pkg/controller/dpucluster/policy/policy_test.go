@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster/policy"
 )
@@ -52,7 +53,7 @@ func TestPolicyFollowsItsVendors(t *testing.T) {
 		ObjectMeta: kit.Meta("gold"),
 		Spec:       storagev1alpha1.StoragePolicySpec{StorageVendors: []string{"a", "b"}},
 	})
-	r := &policy.Reconciler{Client: c.Client}
+	r := &policy.Reconciler{DPU: kube.Cluster{Client: c.Client}}
 	steps := []struct {
 		name  string
 		act   func()
@@ -91,7 +92,7 @@ func TestPolicyFollowsItsVendors(t *testing.T) {
 func TestPolicySurvivesALostWrite(t *testing.T) {
 	c := kit.NewCluster(t)
 	c.Add(&storagev1alpha1.StoragePolicy{ObjectMeta: kit.Meta("gold"), Spec: storagev1alpha1.StoragePolicySpec{StorageVendors: []string{"a"}}})
-	r := &policy.Reconciler{Client: c.Client}
+	r := &policy.Reconciler{DPU: kube.Cluster{Client: c.Client}}
 	c.FailWrite(1)
 	if _, err := r.Reconcile(context.Background(), request("gold")); err == nil {
 		t.Fatal("a lost write was swallowed")
@@ -110,7 +111,7 @@ func TestPolicyGoneOrGoingIsLeftAlone(t *testing.T) {
 	going.Finalizers = []string{"example.com/x"}
 	c.Add(going)
 	c.Remove(going)
-	r := &policy.Reconciler{Client: c.Client}
+	r := &policy.Reconciler{DPU: kube.Cluster{Client: c.Client}}
 	reconcile(t, r, "going")
 	reconcile(t, r, "gone")
 	if c.Writes() != 0 {

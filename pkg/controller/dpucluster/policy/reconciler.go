@@ -23,8 +23,8 @@ import (
 
 // Reconciler keeps StoragePolicy.status true.
 type Reconciler struct {
-	// Client reads from a cache with dpucluster.Indexes.
-	Client client.Client
+	// DPU has the indexes of dpucluster.Indexes.
+	DPU kube.Cluster
 }
 
 // SetupWithManager registers the reconciler and its watches.
@@ -42,7 +42,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // writes the finding if it differs.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	policy := &storagev1alpha1.StoragePolicy{}
-	found, err := kube.Find(ctx, r.Client, req.NamespacedName, policy)
+	found, err := kube.Find(ctx, r.DPU.Client, req.NamespacedName, policy)
 	if err != nil || !found || !policy.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, err
 	}
@@ -54,7 +54,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if status.Capacity, err = r.capacity(ctx, vendors); err != nil {
 		return ctrl.Result{}, err
 	}
-	_, err = kube.PatchStatus(ctx, r.Client, policy, func(p *storagev1alpha1.StoragePolicy) { p.Status = status })
+	_, err = kube.PatchStatus(ctx, r.DPU.Client, policy, func(p *storagev1alpha1.StoragePolicy) { p.Status = status })
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
@@ -62,14 +62,14 @@ func (r *Reconciler) vendors(ctx context.Context, policy *storagev1alpha1.Storag
 	out := make([]Vendor, 0, len(policy.Spec.StorageVendors))
 	for _, name := range policy.Spec.StorageVendors {
 		vendor := &storagev1alpha1.StorageVendor{}
-		found, err := kube.Find(ctx, r.Client, types.NamespacedName{Namespace: policy.Namespace, Name: name}, vendor)
+		found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Namespace: policy.Namespace, Name: name}, vendor)
 		if err != nil {
 			return nil, err
 		}
 		v := Vendor{Name: name, Exists: found, StorageClass: vendor.Spec.StorageClassName}
 		if found {
 			class := types.NamespacedName{Name: v.StorageClass}
-			if v.StorageClassExists, err = kube.Find(ctx, r.Client, class, &storagev1.StorageClass{}); err != nil {
+			if v.StorageClassExists, err = kube.Find(ctx, r.DPU.Client, class, &storagev1.StorageClass{}); err != nil {
 				return nil, err
 			}
 		}
@@ -113,7 +113,7 @@ func Judge(vendors []Vendor) storagev1alpha1.StoragePolicyStatus {
 
 func (r *Reconciler) ofVendor(ctx context.Context, vendor client.Object) []reconcile.Request {
 	policies := &storagev1alpha1.StoragePolicyList{}
-	err := r.Client.List(ctx, policies, client.InNamespace(vendor.GetNamespace()),
+	err := r.DPU.Client.List(ctx, policies, client.InNamespace(vendor.GetNamespace()),
 		client.MatchingFields{dpucluster.PolicyByVendor: vendor.GetName()})
 	if err != nil {
 		log.FromContext(ctx).Error(err, "find the policies of a vendor", "vendor", vendor.GetName())
@@ -136,7 +136,7 @@ func (r *Reconciler) ofStorageClass(ctx context.Context, class client.Object) []
 
 func (r *Reconciler) ofClassName(ctx context.Context, class string) []reconcile.Request {
 	vendors := &storagev1alpha1.StorageVendorList{}
-	if err := r.Client.List(ctx, vendors, client.MatchingFields{dpucluster.VendorByStorageClass: class}); err != nil {
+	if err := r.DPU.Client.List(ctx, vendors, client.MatchingFields{dpucluster.VendorByStorageClass: class}); err != nil {
 		log.FromContext(ctx).Error(err, "find the vendors of a StorageClass", "storageClass", class)
 		return nil
 	}

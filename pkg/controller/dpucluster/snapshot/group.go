@@ -29,7 +29,7 @@ func labelOf(s *moorv1alpha1.StorageSnapshot) string {
 // snapshots comes first, and records what was made of this one's volume.
 func (r *Reconciler) takeGroup(ctx context.Context, s *moorv1alpha1.StorageSnapshot) (*snapshotv1.VolumeSnapshot, error) {
 	none := &snapshotv1.VolumeSnapshot{}
-	group, found, err := r.group(ctx, r.Client, s)
+	group, found, err := r.group(ctx, r.DPU.Client, s)
 	if err != nil {
 		return none, err
 	}
@@ -79,7 +79,7 @@ func (r *Reconciler) askGroup(ctx context.Context, s *moorv1alpha1.StorageSnapsh
 		}
 	}
 	group := desiredGroup(s)
-	_, err = kube.CreateLive(ctx, r.Client, r.Live, group)
+	_, err = kube.CreateLive(ctx, r.DPU.Client, r.DPU.Live, group)
 	return group, err
 }
 
@@ -87,7 +87,7 @@ func (r *Reconciler) askGroup(ctx context.Context, s *moorv1alpha1.StorageSnapsh
 // them.
 func (r *Reconciler) siblings(ctx context.Context, s *moorv1alpha1.StorageSnapshot) ([]moorv1alpha1.StorageSnapshot, error) {
 	list := &moorv1alpha1.StorageSnapshotList{}
-	if err := r.Live.List(ctx, list, client.InNamespace(s.Namespace)); err != nil {
+	if err := r.DPU.Live.List(ctx, list, client.InNamespace(s.Namespace)); err != nil {
 		return nil, fmt.Errorf("list the snapshots of group %s: %w", s.Spec.Group.Name, err)
 	}
 	return slices.DeleteFunc(list.Items, func(o moorv1alpha1.StorageSnapshot) bool {
@@ -101,7 +101,7 @@ func (r *Reconciler) claims(ctx context.Context, s *moorv1alpha1.StorageSnapshot
 	var out []string
 	for _, name := range s.Spec.Group.VolumeNames {
 		v := &storagev1alpha1.Volume{}
-		found, err := kube.Find(ctx, r.Client, types.NamespacedName{Namespace: s.Namespace, Name: name}, v)
+		found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Namespace: s.Namespace, Name: name}, v)
 		switch {
 		case err != nil:
 			return nil, err
@@ -121,7 +121,7 @@ func (r *Reconciler) claims(ctx context.Context, s *moorv1alpha1.StorageSnapshot
 // mark puts the group's label on a claim, or takes it off one that may be gone.
 func (r *Reconciler) mark(ctx context.Context, s *moorv1alpha1.StorageSnapshot, name string, on bool) error {
 	claim := &corev1.PersistentVolumeClaim{}
-	found, err := kube.Find(ctx, r.Client, types.NamespacedName{Namespace: s.Namespace, Name: name}, claim)
+	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Namespace: s.Namespace, Name: name}, claim)
 	switch {
 	case err != nil:
 		return err
@@ -130,7 +130,7 @@ func (r *Reconciler) mark(ctx context.Context, s *moorv1alpha1.StorageSnapshot, 
 	case !found:
 		return nil
 	}
-	_, err = kube.Patch(ctx, r.Client, claim, func(c *corev1.PersistentVolumeClaim) {
+	_, err = kube.Patch(ctx, r.DPU.Client, claim, func(c *corev1.PersistentVolumeClaim) {
 		if !on {
 			delete(c.Labels, labelOf(s))
 			return
@@ -157,7 +157,7 @@ func desiredGroup(s *moorv1alpha1.StorageSnapshot) *groupsnapshotv1beta2.VolumeG
 // s in the group.
 func (r *Reconciler) member(ctx context.Context, s *moorv1alpha1.StorageSnapshot, group *groupsnapshotv1beta2.VolumeGroupSnapshot) (*snapshotv1.VolumeSnapshot, error) {
 	list := &snapshotv1.VolumeSnapshotList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(s.Namespace)); err != nil {
+	if err := r.DPU.Client.List(ctx, list, client.InNamespace(s.Namespace)); err != nil {
 		return nil, fmt.Errorf("list the VolumeSnapshots of group %s: %w", group.Name, err)
 	}
 	made := memberOf(list.Items, group, s.Spec.Origin.ClaimName)
@@ -169,7 +169,7 @@ func (r *Reconciler) member(ctx context.Context, s *moorv1alpha1.StorageSnapshot
 
 func (r *Reconciler) groupClass(ctx context.Context, driver string) (string, error) {
 	list := &groupsnapshotv1beta2.VolumeGroupSnapshotClassList{}
-	if err := r.Client.List(ctx, list); err != nil {
+	if err := r.DPU.Client.List(ctx, list); err != nil {
 		return "", fmt.Errorf("find the VolumeGroupSnapshotClass of driver %s: %w", driver, err)
 	}
 	var classes []candidate
@@ -199,21 +199,21 @@ func (r *Reconciler) removeGroup(ctx context.Context, s *moorv1alpha1.StorageSna
 			return err
 		}
 	}
-	return kube.RemoveFinalizers(ctx, r.Client, s, moorv1alpha1.FinalizerStorageSnapshot)
+	return kube.RemoveFinalizers(ctx, r.DPU.Client, s, moorv1alpha1.FinalizerStorageSnapshot)
 }
 
 // withdrawGroup is done when the API server itself has neither the
 // VolumeGroupSnapshot nor what was made of the claim of s.
 func (r *Reconciler) withdrawGroup(ctx context.Context, s *moorv1alpha1.StorageSnapshot) error {
-	group, found, err := r.group(ctx, r.Client, s)
+	group, found, err := r.group(ctx, r.DPU.Client, s)
 	if err == nil && !found {
-		group, found, err = r.group(ctx, r.Live, s)
+		group, found, err = r.group(ctx, r.DPU.Live, s)
 	}
 	if err != nil {
 		return err
 	}
 	if found && oursIs(s, group) {
-		if err := kube.Delete(ctx, r.Client, group); err != nil {
+		if err := kube.Delete(ctx, r.DPU.Client, group); err != nil {
 			return err
 		}
 		return kube.WaitFor("waiting for the vendor's VolumeGroupSnapshot %s to go%s", group.Name, saidByGroup(group))
@@ -222,7 +222,7 @@ func (r *Reconciler) withdrawGroup(ctx context.Context, s *moorv1alpha1.StorageS
 	if s.Status.VolumeSnapshotName == "" {
 		return nil
 	}
-	found, err = kube.Find(ctx, r.Live, types.NamespacedName{Namespace: s.Namespace, Name: s.Status.VolumeSnapshotName}, made)
+	found, err = kube.Find(ctx, r.DPU.Live, types.NamespacedName{Namespace: s.Namespace, Name: s.Status.VolumeSnapshotName}, made)
 	if err == nil && found && partOf(made, s.Spec.Group.Name) {
 		err = kube.WaitFor("waiting for the vendor's VolumeSnapshot %s to go%s", made.Name, saidBy(made))
 	}

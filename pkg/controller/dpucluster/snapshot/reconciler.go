@@ -32,21 +32,14 @@ import (
 	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
 
-const (
-	// Grace is how long the vendor may take before the status says that it is
-	// waited for.
-	Grace = 2 * time.Second
-	// Again is how often it is looked whether the kinds of
-	// snapshot.storage.k8s.io have been installed meanwhile.
-	Again = 30 * time.Second
-)
+// Again is how often it is looked whether the kinds of
+// snapshot.storage.k8s.io have been installed meanwhile.
+const Again = 30 * time.Second
 
 // Reconciler brings StorageSnapshots to be taken, and away again.
 type Reconciler struct {
-	// Client reads from a cache with dpucluster.Indexes.
-	Client client.Client
-	// Live reads from the API server itself.
-	Live client.Reader
+	// DPU has the indexes of dpucluster.Indexes.
+	DPU kube.Cluster
 	// Mapper knows which kinds the API server serves.
 	Mapper meta.RESTMapper
 	// Clock tells how long a wait has lasted.
@@ -101,7 +94,7 @@ func (r *Reconciler) watch(mgr manager.Manager, c controller.Controller) error {
 // Reconcile takes one StorageSnapshot as far as it can go now.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := &moorv1alpha1.StorageSnapshot{}
-	found, err := kube.Find(ctx, r.Client, req.NamespacedName, s)
+	found, err := kube.Find(ctx, r.DPU.Client, req.NamespacedName, s)
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
@@ -150,18 +143,18 @@ func (r *Reconciler) report(ctx context.Context, s *moorv1alpha1.StorageSnapshot
 	if !s.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(s, moorv1alpha1.FinalizerStorageSnapshot) {
 		return ctrl.Result{}, outcome
 	}
-	words, keepBack, failure := kube.Settle(outcome, r.Clock.Now(), Grace)
-	if keepBack > 0 {
-		return ctrl.Result{RequeueAfter: keepBack}, nil
+	settled := kube.Settle(outcome, r.Clock.Now())
+	if settled.StatusAfter > 0 {
+		return ctrl.Result{RequeueAfter: settled.StatusAfter}, nil
 	}
-	_, err := kube.PatchStatus(ctx, r.Client, s, func(s *moorv1alpha1.StorageSnapshot) {
-		s.Status.Message = words
+	_, err := kube.PatchStatus(ctx, r.DPU.Client, s, func(s *moorv1alpha1.StorageSnapshot) {
+		s.Status.Message = settled.Message
 		if s.DeletionTimestamp.IsZero() {
 			s.Status.VolumeSnapshotName = seen.Name
 			s.Status.ReadyToUse = outcome == nil
 		}
 	})
-	return ctrl.Result{}, errors.Join(failure, client.IgnoreNotFound(err))
+	return ctrl.Result{}, errors.Join(settled.Err, client.IgnoreNotFound(err))
 }
 
 func (r *Reconciler) ofVolume(ctx context.Context, o client.Object) []reconcile.Request {
@@ -175,7 +168,7 @@ func (r *Reconciler) ofClass(ctx context.Context, _ *snapshotv1.VolumeSnapshotCl
 
 func (r *Reconciler) requests(ctx context.Context, of ...client.ListOption) []reconcile.Request {
 	list := &moorv1alpha1.StorageSnapshotList{}
-	if err := r.Client.List(ctx, list, append(of, client.UnsafeDisableDeepCopy)...); err != nil {
+	if err := r.DPU.Client.List(ctx, list, append(of, client.UnsafeDisableDeepCopy)...); err != nil {
 		log.FromContext(ctx).Error(err, "find the snapshots that an event concerns")
 		return nil
 	}

@@ -22,6 +22,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
 )
 
@@ -48,7 +49,7 @@ func newRoom(t *testing.T) *room {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
 	c.Add(available("v"), class("a-snapshots", "a.csi", false), class("b-snapshots", "b.csi", false), wanted("s", "v"))
-	return &room{Cluster: c, t: t, clock: clock, r: &Reconciler{Client: c.Client, Live: c.Live, Mapper: mapper, Clock: clock}}
+	return &room{Cluster: c, t: t, clock: clock, r: &Reconciler{DPU: kube.Cluster{Client: c.Client, Live: c.Live}, Mapper: mapper, Clock: clock}}
 }
 
 func available(name string) *storagev1alpha1.Volume {
@@ -185,10 +186,10 @@ func TestTheVendorsWordsClimb(t *testing.T) {
 	m := newRoom(t)
 	m.pass()
 	m.vendor(snapshotv1.VolumeSnapshotStatus{Error: &snapshotv1.VolumeSnapshotError{Message: ptr.To("no room left")}})
-	if after := m.pass().RequeueAfter; after <= 0 || after > Grace {
+	if after := m.pass().RequeueAfter; after <= 0 || after > kube.StatusGrace {
 		t.Errorf("looks again after %v", after)
 	}
-	m.clock.SetTime(m.clock.Now().Add(Grace))
+	m.clock.SetTime(m.clock.Now().Add(kube.StatusGrace))
 	m.pass()
 	m.wantMessage("waiting for the vendor's VolumeSnapshot s: no room left")
 	m.vendor(taken(false))

@@ -27,7 +27,7 @@ func (r *Reconciler) take(ctx context.Context, s *moorv1alpha1.StorageSnapshot) 
 		return r.takeGroup(ctx, s)
 	}
 	asked := &snapshotv1.VolumeSnapshot{}
-	found, err := kube.Find(ctx, r.Client, client.ObjectKeyFromObject(s), asked)
+	found, err := kube.Find(ctx, r.DPU.Client, client.ObjectKeyFromObject(s), asked)
 	if err != nil {
 		return none, err
 	}
@@ -36,7 +36,7 @@ func (r *Reconciler) take(ctx context.Context, s *moorv1alpha1.StorageSnapshot) 
 			return none, kube.WaitFor("the vendor's VolumeSnapshot %s is gone, and perhaps the data with it: restore it, or delete the snapshot", s.Name)
 		}
 		asked = desired(s)
-		if _, err := kube.CreateLive(ctx, r.Client, r.Live, asked); err != nil {
+		if _, err := kube.CreateLive(ctx, r.DPU.Client, r.DPU.Live, asked); err != nil {
 			return none, err
 		}
 	}
@@ -52,11 +52,11 @@ func (r *Reconciler) take(ctx context.Context, s *moorv1alpha1.StorageSnapshot) 
 // gone.
 func (r *Reconciler) place(ctx context.Context, s *moorv1alpha1.StorageSnapshot) error {
 	if s.Spec.Origin != nil {
-		_, err := kube.AddFinalizer(ctx, r.Client, s, moorv1alpha1.FinalizerStorageSnapshot)
+		_, err := kube.AddFinalizer(ctx, r.DPU.Client, s, moorv1alpha1.FinalizerStorageSnapshot)
 		return err
 	}
 	volume := &storagev1alpha1.Volume{}
-	found, err := kube.Find(ctx, r.Client, types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.VolumeName}, volume)
+	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.VolumeName}, volume)
 	switch {
 	case err != nil:
 		return err
@@ -69,7 +69,7 @@ func (r *Reconciler) place(ctx context.Context, s *moorv1alpha1.StorageSnapshot)
 	if err != nil {
 		return err
 	}
-	_, err = kube.PatchExact(ctx, r.Client, s, func(s *moorv1alpha1.StorageSnapshot) {
+	_, err = kube.PatchExact(ctx, r.DPU.Client, s, func(s *moorv1alpha1.StorageSnapshot) {
 		controllerutil.AddFinalizer(s, moorv1alpha1.FinalizerStorageSnapshot)
 		s.Spec.Origin = &moorv1alpha1.SnapshotOrigin{
 			StorageVendorName: volume.Spec.Volume.StorageVendorName, CSIDriverName: volume.Spec.Volume.CSIReference.CSIDriverName,
@@ -92,7 +92,7 @@ func (r *Reconciler) class(ctx context.Context, s *moorv1alpha1.StorageSnapshot,
 		return r.groupClass(ctx, driver)
 	}
 	list := &snapshotv1.VolumeSnapshotClassList{}
-	if err := r.Client.List(ctx, list); err != nil {
+	if err := r.DPU.Client.List(ctx, list); err != nil {
 		return "", fmt.Errorf("find the VolumeSnapshotClass of driver %s: %w", driver, err)
 	}
 	var classes []candidate
@@ -117,7 +117,7 @@ func desired(s *moorv1alpha1.StorageSnapshot) *snapshotv1.VolumeSnapshot {
 
 // record writes down what was taken, and then waits until it can be used.
 func (r *Reconciler) record(ctx context.Context, s *moorv1alpha1.StorageSnapshot, made *snapshotv1.VolumeSnapshot) error {
-	_, err := kube.Patch(ctx, r.Client, s, func(s *moorv1alpha1.StorageSnapshot) {
+	_, err := kube.Patch(ctx, r.DPU.Client, s, func(s *moorv1alpha1.StorageSnapshot) {
 		if s.Spec.Taken == nil {
 			s.Spec.Taken = &moorv1alpha1.Taken{Time: *made.Status.CreationTime, RestoreSize: *made.Status.RestoreSize}
 		}
@@ -143,19 +143,19 @@ func (r *Reconciler) remove(ctx context.Context, s *moorv1alpha1.StorageSnapshot
 	}
 	if installed {
 		made := &snapshotv1.VolumeSnapshot{}
-		found, err := kube.Find(ctx, r.Client, client.ObjectKeyFromObject(s), made)
+		found, err := kube.Find(ctx, r.DPU.Client, client.ObjectKeyFromObject(s), made)
 		if err == nil && !found {
-			found, err = kube.Find(ctx, r.Live, client.ObjectKeyFromObject(s), made)
+			found, err = kube.Find(ctx, r.DPU.Live, client.ObjectKeyFromObject(s), made)
 		}
 		if err != nil {
 			return err
 		}
 		if found && metav1.IsControlledBy(made, s) {
-			if err := kube.Delete(ctx, r.Client, made); err != nil {
+			if err := kube.Delete(ctx, r.DPU.Client, made); err != nil {
 				return err
 			}
 			return kube.WaitFor("waiting for the vendor's VolumeSnapshot %s to go%s", made.Name, saidBy(made))
 		}
 	}
-	return kube.RemoveFinalizers(ctx, r.Client, s, moorv1alpha1.FinalizerStorageSnapshot)
+	return kube.RemoveFinalizers(ctx, r.DPU.Client, s, moorv1alpha1.FinalizerStorageSnapshot)
 }

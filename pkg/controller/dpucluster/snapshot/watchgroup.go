@@ -53,7 +53,7 @@ func (r *Reconciler) ofGroup(ctx context.Context, namespace, name string) []reco
 		return nil
 	}
 	list := &moorv1alpha1.StorageSnapshotList{}
-	err := r.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{dpucluster.SnapshotByGroup: name}, client.UnsafeDisableDeepCopy)
+	err := r.DPU.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{dpucluster.SnapshotByGroup: name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "find the snapshots of a group", "group", name)
 		return nil

@@ -30,7 +30,7 @@ func (r *Reconciler) change(ctx context.Context, v *storagev1alpha1.Volume, clai
 // grow. It goes over all volumes: a class changes about never.
 func (r *Reconciler) ofClass(ctx context.Context, class client.Object) []reconcile.Request {
 	list := &storagev1alpha1.VolumeList{}
-	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.DPU.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "find the volumes of a StorageClass", "class", class.GetName())
 		return nil
 	}

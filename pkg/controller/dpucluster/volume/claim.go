@@ -22,7 +22,7 @@ const labelVolumeID = "volumeId"
 func (r *Reconciler) claim(ctx context.Context, v *storagev1alpha1.Volume) (*corev1.PersistentVolumeClaim, error) {
 	name := claimKey(v)
 	claim := &corev1.PersistentVolumeClaim{}
-	found, err := kube.Find(ctx, r.Client, name, claim)
+	found, err := kube.Find(ctx, r.DPU.Client, name, claim)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (r *Reconciler) claim(ctx context.Context, v *storagev1alpha1.Volume) (*cor
 			return nil, err
 		}
 		claim = desiredClaim(v, from, dpu)
-		if _, err := kube.CreateLive(ctx, r.Client, r.Live, claim); err != nil {
+		if _, err := kube.CreateLive(ctx, r.DPU.Client, r.DPU.Live, claim); err != nil {
 			return nil, err
 		}
 	}
@@ -71,7 +71,7 @@ func (r *Reconciler) waitForClaim(ctx context.Context, v *storagev1alpha1.Volume
 // takes the selection back when the vendor cannot make the volume for that DPU.
 func (r *Reconciler) waitForVendor(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	class := &storagev1.StorageClass{}
-	found, err := kube.Find(ctx, r.Client, types.NamespacedName{Name: *claim.Spec.StorageClassName}, class)
+	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Name: *claim.Spec.StorageClassName}, class)
 	switch {
 	case err != nil:
 		return err
@@ -118,7 +118,7 @@ func desiredClaim(v *storagev1alpha1.Volume, from *origin, dpu string) *corev1.P
 // adopt records what the vendor made.
 func (r *Reconciler) adopt(ctx context.Context, v *storagev1alpha1.Volume, claim *corev1.PersistentVolumeClaim) error {
 	pv := &corev1.PersistentVolume{}
-	found, err := kube.Find(ctx, r.Client, types.NamespacedName{Name: claim.Spec.VolumeName}, pv)
+	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Name: claim.Spec.VolumeName}, pv)
 	switch {
 	case err != nil:
 		return err
@@ -135,7 +135,7 @@ func (r *Reconciler) adopt(ctx context.Context, v *storagev1alpha1.Volume, claim
 	if err != nil {
 		return err
 	}
-	if _, err := kube.Patch(ctx, r.Client, v, func(v *storagev1alpha1.Volume) { describe(v, pv, places) }); err != nil {
+	if _, err := kube.Patch(ctx, r.DPU.Client, v, func(v *storagev1alpha1.Volume) { describe(v, pv, places) }); err != nil {
 		return fmt.Errorf("record PersistentVolume %s: %w", pv.Name, err)
 	}
 	return nil

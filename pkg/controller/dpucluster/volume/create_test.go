@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
-	"github.com/moor-storage/moor/pkg/controller/dpucluster/volume"
 )
 
 func TestClaimCarriesTheRequest(t *testing.T) {
@@ -82,13 +82,13 @@ func TestASlowVendorIsToldOf(t *testing.T) {
 	m := newRoom(t)
 	m.Add(kit.Volume("v", "gold"))
 	m.pass("v")
-	if after := m.pass("v").RequeueAfter; after <= 0 || after > volume.Grace {
+	if after := m.pass("v").RequeueAfter; after <= 0 || after > kube.StatusGrace {
 		t.Errorf("looks again after %v", after)
 	}
 	if s := m.volume("v").Status; s.Message != "" {
 		t.Errorf("told at once: %+v", s)
 	}
-	m.clock.SetTime(m.clock.Now().Add(volume.Grace))
+	m.clock.SetTime(m.clock.Now().Add(kube.StatusGrace))
 	m.settle("v")
 	want := storagev1alpha1.VolumeStatus{State: storagev1alpha1.VolumeInProgress, Message: "waiting for the vendor's PersistentVolumeClaim v-pvc"}
 	if diff := cmp.Diff(want, m.volume("v").Status); diff != "" {

@@ -28,7 +28,7 @@ func (r *Reconciler) expand(ctx context.Context, v *storagev1alpha1.Volume, clai
 			return &storagev1alpha1.VolumeChange{Size: want, Message: words, Refused: words != ""}, err
 		}
 	}
-	_, err := kube.Patch(ctx, r.Client, claim, func(c *corev1.PersistentVolumeClaim) {
+	_, err := kube.Patch(ctx, r.DPU.Client, claim, func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.Resources.Requests[corev1.ResourceStorage] = *want
 	})
 	if err != nil {
@@ -42,7 +42,7 @@ func (r *Reconciler) expand(ctx context.Context, v *storagev1alpha1.Volume, clai
 func (r *Reconciler) cannotGrow(ctx context.Context, v *storagev1alpha1.Volume, claim *corev1.PersistentVolumeClaim) (string, error) {
 	name := v.Spec.Volume.CSIReference.StorageClassName
 	class := &storagev1.StorageClass{}
-	found, err := kube.Find(ctx, r.Client, types.NamespacedName{Name: name}, class)
+	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Name: name}, class)
 	switch {
 	case err != nil:
 		return "", err

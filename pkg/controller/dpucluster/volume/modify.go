@@ -44,7 +44,7 @@ func (r *Reconciler) modify(ctx context.Context, v *storagev1alpha1.Volume, clai
 		return change, nil
 	}
 	if err == nil {
-		_, err = kube.Patch(ctx, r.Client, claim, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = name })
+		_, err = kube.Patch(ctx, r.DPU.Client, claim, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = name })
 	}
 	if err != nil {
 		change.Message = err.Error()
@@ -56,7 +56,7 @@ func (r *Reconciler) modify(ctx context.Context, v *storagev1alpha1.Volume, clai
 	case ptr.Deref(claim.Status.CurrentVolumeAttributesClassName, "") != *name:
 		return modificationOf(claim, change, *name), nil
 	}
-	if _, err := kube.Patch(ctx, r.Client, v, func(v *storagev1alpha1.Volume) { v.Spec.Volume.MutableParameters = want }); err != nil {
+	if _, err := kube.Patch(ctx, r.DPU.Client, v, func(v *storagev1alpha1.Volume) { v.Spec.Volume.MutableParameters = want }); err != nil {
 		return change, fmt.Errorf("record the mutable parameters in effect: %w", err)
 	}
 	return nil, r.sweepClasses(ctx, v)
@@ -89,7 +89,7 @@ func (r *Reconciler) attributesClass(ctx context.Context, v *storagev1alpha1.Vol
 		ObjectMeta: metav1.ObjectMeta{Name: *name, Labels: map[string]string{labelAttributes: "true"}},
 		DriverName: v.Spec.Volume.CSIReference.CSIDriverName, Parameters: v.Spec.Request.MutableParameters,
 	}
-	_, err := kube.CreateLive(ctx, r.Client, r.Live, class)
+	_, err := kube.CreateLive(ctx, r.DPU.Client, r.DPU.Live, class)
 	return name, err
 }
 
@@ -113,7 +113,7 @@ func attributesClassName(driver string, parameters map[string]string) string {
 func (r *Reconciler) sweepClasses(ctx context.Context, v *storagev1alpha1.Volume) error {
 	driver := v.Spec.Volume.CSIReference.CSIDriverName
 	volumes := &storagev1alpha1.VolumeList{}
-	err := r.Client.List(ctx, volumes, client.MatchingFields{dpucluster.VolumeByDriver: driver}, client.UnsafeDisableDeepCopy)
+	err := r.DPU.Client.List(ctx, volumes, client.MatchingFields{dpucluster.VolumeByDriver: driver}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("find the volumes of driver %s: %w", driver, err)
 	}
@@ -129,12 +129,12 @@ func (r *Reconciler) sweepClasses(ctx context.Context, v *storagev1alpha1.Volume
 		}
 	}
 	classes := &storagev1.VolumeAttributesClassList{}
-	if err := r.Live.List(ctx, classes, client.HasLabels{labelAttributes}); err != nil {
+	if err := r.DPU.Live.List(ctx, classes, client.HasLabels{labelAttributes}); err != nil {
 		return fmt.Errorf("find the VolumeAttributesClasses of driver %s: %w", driver, err)
 	}
 	for i := range classes.Items {
 		if c := &classes.Items[i]; c.DriverName == driver && !used[c.Name] {
-			if err := kube.Delete(ctx, r.Client, c); err != nil {
+			if err := kube.Delete(ctx, r.DPU.Client, c); err != nil {
 				return err
 			}
 		}

@@ -20,7 +20,7 @@ import (
 func (r *Reconciler) place(ctx context.Context, v *storagev1alpha1.Volume) error {
 	if placed(v) {
 		r.choices.forget(client.ObjectKeyFromObject(v))
-		_, err := kube.AddFinalizer(ctx, r.Client, v, storagev1alpha1.FinalizerVolume)
+		_, err := kube.AddFinalizer(ctx, r.DPU.Client, v, storagev1alpha1.FinalizerVolume)
 		return err
 	}
 	policy, err := r.policy(ctx, v)
@@ -31,7 +31,7 @@ func (r *Reconciler) place(ctx context.Context, v *storagev1alpha1.Volume) error
 	if err != nil {
 		return err
 	}
-	_, err = kube.PatchExact(ctx, r.Client, v, func(v *storagev1alpha1.Volume) {
+	_, err = kube.PatchExact(ctx, r.DPU.Client, v, func(v *storagev1alpha1.Volume) {
 		controllerutil.AddFinalizer(v, storagev1alpha1.FinalizerVolume)
 		record(v, policy, vendor, class)
 	})
@@ -69,7 +69,7 @@ func (r *Reconciler) policy(ctx context.Context, v *storagev1alpha1.Volume) (*st
 		return nil, kube.WaitFor("spec.storageParameters has no key %q: it has to name a StoragePolicy", dpucluster.PolicyParameter)
 	}
 	policy := &storagev1alpha1.StoragePolicy{}
-	found, err := kube.Find(ctx, r.Client, types.NamespacedName{Namespace: v.Namespace, Name: name}, policy)
+	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Namespace: v.Namespace, Name: name}, policy)
 	switch {
 	case err != nil:
 		return nil, err
@@ -108,10 +108,10 @@ func (r *Reconciler) vendor(ctx context.Context, v *storagev1alpha1.Volume, poli
 // classOf reads a vendor and its StorageClass.
 func (r *Reconciler) classOf(ctx context.Context, namespace, name string, policy *storagev1alpha1.StoragePolicy) (*storagev1alpha1.StorageVendor, *storagev1.StorageClass, error) {
 	vendor, class := &storagev1alpha1.StorageVendor{}, &storagev1.StorageClass{}
-	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, vendor); err != nil {
+	if err := r.DPU.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, vendor); err != nil {
 		return nil, nil, fmt.Errorf("read StorageVendor %s of the valid StoragePolicy %s: %w", name, policy.Name, err)
 	}
-	if err := r.Client.Get(ctx, types.NamespacedName{Name: vendor.Spec.StorageClassName}, class); err != nil {
+	if err := r.DPU.Client.Get(ctx, types.NamespacedName{Name: vendor.Spec.StorageClassName}, class); err != nil {
 		return nil, nil, fmt.Errorf("read StorageClass %s of StorageVendor %s: %w", vendor.Spec.StorageClassName, name, err)
 	}
 	return vendor, class, nil
@@ -139,7 +139,7 @@ func (r *Reconciler) choose(ctx context.Context, v *storagev1alpha1.Volume, poli
 // and those chosen for it which the cache does not show yet.
 func (r *Reconciler) countVolumes(ctx context.Context, namespace, vendor string, made map[types.NamespacedName]string) (int, error) {
 	list := &storagev1alpha1.VolumeList{}
-	err := r.Client.List(ctx, list, client.InNamespace(namespace),
+	err := r.DPU.Client.List(ctx, list, client.InNamespace(namespace),
 		client.MatchingFields{dpucluster.VolumeByVendor: vendor}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return 0, fmt.Errorf("count the volumes of StorageVendor %s: %w", vendor, err)

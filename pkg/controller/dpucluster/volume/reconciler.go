@@ -9,7 +9,6 @@ package volume
 import (
 	"context"
 	"errors"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -32,16 +31,10 @@ import (
 	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
 
-// Grace is how long the vendor may take to make a volume before the Volume's
-// status says that it is waited for: most volumes are never worth that write.
-const Grace = 2 * time.Second
-
 // Reconciler brings Volumes to Available, and away again.
 type Reconciler struct {
-	// Client reads from a cache with dpucluster.Indexes.
-	Client client.Client
-	// Live reads from the API server itself.
-	Live client.Reader
+	// DPU has the indexes of dpucluster.Indexes.
+	DPU kube.Cluster
 	// Clock tells how long a wait has lasted.
 	Clock clock.PassiveClock
 	// IntN returns a random number of 0..n-1; safe for concurrent use.
@@ -84,7 +77,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // Reconcile takes one Volume as far as it can go now.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	v := &storagev1alpha1.Volume{}
-	found, err := kube.Find(ctx, r.Client, req.NamespacedName, v)
+	found, err := kube.Find(ctx, r.DPU.Client, req.NamespacedName, v)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -125,12 +118,12 @@ func (r *Reconciler) report(ctx context.Context, v *storagev1alpha1.Volume, now 
 	if gone(v) {
 		return ctrl.Result{}, outcome
 	}
-	words, keepBack, failure := kube.Settle(outcome, r.Clock.Now(), Grace)
-	if keepBack > 0 && !v.Status.Unreachable {
-		return ctrl.Result{RequeueAfter: keepBack}, nil
+	settled := kube.Settle(outcome, r.Clock.Now())
+	if settled.StatusAfter > 0 && !v.Status.Unreachable {
+		return ctrl.Result{RequeueAfter: settled.StatusAfter}, nil
 	}
-	_, err := kube.PatchStatus(ctx, r.Client, v, func(v *storagev1alpha1.Volume) {
-		v.Status.Message, v.Status.Unreachable = words, isUnreachable(outcome)
+	_, err := kube.PatchStatus(ctx, r.DPU.Client, v, func(v *storagev1alpha1.Volume) {
+		v.Status.Message, v.Status.Unreachable = settled.Message, isUnreachable(outcome)
 		v.Status.Expansion, v.Status.Modification = now.expansion, now.modification
 		switch {
 		case outcome == nil && v.DeletionTimestamp.IsZero():
@@ -139,7 +132,7 @@ func (r *Reconciler) report(ctx context.Context, v *storagev1alpha1.Volume, now 
 			v.Status.State = storagev1alpha1.VolumeInProgress
 		}
 	})
-	return ctrl.Result{}, errors.Join(failure, client.IgnoreNotFound(err))
+	return ctrl.Result{}, errors.Join(settled.Err, client.IgnoreNotFound(err))
 }
 
 // gone reports whether this pass took the last hold off a deleted Volume, or
@@ -170,7 +163,7 @@ func ofAttachment(_ context.Context, o client.Object) []reconcile.Request {
 
 func (r *Reconciler) volumes(ctx context.Context, namespace, field, value string) []reconcile.Request {
 	list := &storagev1alpha1.VolumeList{}
-	err := r.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{field: value}, client.UnsafeDisableDeepCopy)
+	err := r.DPU.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{field: value}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "find the volumes that an event concerns", "field", field, "value", value)
 		return nil

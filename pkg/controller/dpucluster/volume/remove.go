@@ -32,12 +32,12 @@ func (r *Reconciler) remove(ctx context.Context, v *storagev1alpha1.Volume) erro
 			return err
 		}
 	}
-	return kube.RemoveFinalizers(ctx, r.Client, v, storagev1alpha1.FinalizerVolume)
+	return kube.RemoveFinalizers(ctx, r.DPU.Client, v, storagev1alpha1.FinalizerVolume)
 }
 
 func (r *Reconciler) awaitDetached(ctx context.Context, v *storagev1alpha1.Volume) error {
 	list := &storagev1alpha1.VolumeAttachmentList{}
-	err := r.Client.List(ctx, list, client.InNamespace(v.Namespace), client.MatchingFields{dpucluster.AttachmentByVolume: v.Name})
+	err := r.DPU.Client.List(ctx, list, client.InNamespace(v.Namespace), client.MatchingFields{dpucluster.AttachmentByVolume: v.Name})
 	if err != nil {
 		return fmt.Errorf("find the attachments of Volume %s: %w", v.Name, err)
 	}
@@ -57,14 +57,14 @@ func (r *Reconciler) awaitDetached(ctx context.Context, v *storagev1alpha1.Volum
 // a claim made a moment ago.
 func (r *Reconciler) removeClaim(ctx context.Context, v *storagev1alpha1.Volume) error {
 	claim := &corev1.PersistentVolumeClaim{}
-	found, err := kube.Find(ctx, r.Client, claimKey(v), claim)
+	found, err := kube.Find(ctx, r.DPU.Client, claimKey(v), claim)
 	if err == nil && !found {
-		found, err = kube.Find(ctx, r.Live, claimKey(v), claim)
+		found, err = kube.Find(ctx, r.DPU.Live, claimKey(v), claim)
 	}
 	if err != nil || !found || !ownedBy(claim, v) {
 		return err
 	}
-	if err := kube.Delete(ctx, r.Client, claim); err != nil {
+	if err := kube.Delete(ctx, r.DPU.Client, claim); err != nil {
 		return err
 	}
 	return kube.WaitFor("waiting for the vendor's PersistentVolumeClaim %s to go", claim.Name)
@@ -75,7 +75,7 @@ func (r *Reconciler) removeClaim(ctx context.Context, v *storagev1alpha1.Volume)
 // not waited for.
 func (r *Reconciler) awaitPVs(ctx context.Context, v *storagev1alpha1.Volume) error {
 	list := &corev1.PersistentVolumeList{}
-	if err := r.Client.List(ctx, list, client.MatchingFields{dpucluster.PVByClaim: claimKey(v).String()}); err != nil {
+	if err := r.DPU.Client.List(ctx, list, client.MatchingFields{dpucluster.PVByClaim: claimKey(v).String()}); err != nil {
 		return fmt.Errorf("find the PersistentVolumes of claim %s: %w", claimKey(v), err)
 	}
 	for i := range list.Items {

@@ -34,7 +34,7 @@ func newRoom(t *testing.T) *room {
 	c.Now = clock.Now
 	return &room{
 		Cluster: c, t: t, clock: clock,
-		r: &volume.Reconciler{Client: c.Client, Live: c.Live, Clock: clock, IntN: func(int) int { return 0 }},
+		r: &volume.Reconciler{DPU: kube.Cluster{Client: c.Client, Live: c.Live}, Clock: clock, IntN: func(int) int { return 0 }},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
 )
 
@@ -55,7 +56,7 @@ func TestRandomReachesEveryVendor(t *testing.T) {
 func TestChoicesNotYetInTheCacheCount(t *testing.T) {
 	c := kit.NewCluster(t)
 	policy := kit.Policy("gold", "a", "b")
-	r := &Reconciler{Client: c.Client}
+	r := &Reconciler{DPU: kube.Cluster{Client: c.Client}}
 	count := map[string]int{}
 	for _, name := range []string{"v1", "v2", "v3", "v4"} {
 		vendor, err := r.choose(context.Background(), kit.Volume(name, "gold"), policy)
@@ -74,7 +75,7 @@ func TestAChoiceInTheCacheCountsOnce(t *testing.T) {
 	v := kit.Volume("v1", "gold")
 	v.Spec.Volume.StorageVendorName = "a"
 	c.Add(v)
-	r := &Reconciler{Client: c.Client}
+	r := &Reconciler{DPU: kube.Cluster{Client: c.Client}}
 	made := map[types.NamespacedName]string{{Namespace: kit.Namespace, Name: "v1"}: "a", {Namespace: kit.Namespace, Name: "v2"}: "b"}
 	for vendor, want := range map[string]int{"a": 1, "b": 1, "c": 0} {
 		if n, err := r.countVolumes(context.Background(), kit.Namespace, vendor, made); err != nil || n != want {

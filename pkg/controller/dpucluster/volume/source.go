@@ -46,7 +46,7 @@ func (r *Reconciler) origin(ctx context.Context, v *storagev1alpha1.Volume) (*or
 
 func (r *Reconciler) ofVolume(ctx context.Context, key types.NamespacedName) (*origin, error) {
 	source := &storagev1alpha1.Volume{}
-	found, err := kube.Find(ctx, r.Client, key, source)
+	found, err := kube.Find(ctx, r.DPU.Client, key, source)
 	switch {
 	case err != nil:
 		return nil, err
@@ -63,7 +63,7 @@ func (r *Reconciler) ofVolume(ctx context.Context, key types.NamespacedName) (*o
 
 func (r *Reconciler) ofSnapshot(ctx context.Context, key types.NamespacedName) (*origin, error) {
 	source := &moorv1alpha1.StorageSnapshot{}
-	found, err := kube.Find(ctx, r.Client, key, source)
+	found, err := kube.Find(ctx, r.DPU.Client, key, source)
 	switch {
 	case err != nil:
 		return nil, err

@@ -110,10 +110,10 @@ func allows(terms []corev1.TopologySelectorTerm, labels map[string]string) bool 
 // dpus reads the DPUs. They are not to be changed.
 func (r *Reconciler) dpus(ctx context.Context) ([]dpu, error) {
 	nodes, known := &corev1.NodeList{}, &storagev1.CSINodeList{}
-	if err := r.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.DPU.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the DPUs: %w", err)
 	}
-	if err := r.Client.List(ctx, known, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.DPU.Client.List(ctx, known, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the drivers of the DPUs: %w", err)
 	}
 	return dpusOf(nodes.Items, known.Items), nil
@@ -159,7 +159,7 @@ func (r *Reconciler) able(ctx context.Context, v *storagev1alpha1.Volume, policy
 // left to the vendor.
 func (r *Reconciler) selected(ctx context.Context, v *storagev1alpha1.Volume, from *origin) (string, error) {
 	class := &storagev1.StorageClass{}
-	found, err := kube.Find(ctx, r.Client, types.NamespacedName{Name: v.Spec.Volume.CSIReference.StorageClassName}, class)
+	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Name: v.Spec.Volume.CSIReference.StorageClassName}, class)
 	if err != nil || !found || !late(class) && len(v.Spec.Request.AccessibleFrom) == 0 {
 		return "", err
 	}
@@ -218,7 +218,7 @@ func sameDrivers(a, b client.Object) bool {
 // ofDPU finds the volumes that could not be had where they are to be reached.
 func (r *Reconciler) ofDPU(ctx context.Context, o client.Object) []reconcile.Request {
 	list := &storagev1alpha1.VolumeList{}
-	err := r.Client.List(ctx, list, client.MatchingFields{dpucluster.VolumeUnreachable: "true"}, client.UnsafeDisableDeepCopy)
+	err := r.DPU.Client.List(ctx, list, client.MatchingFields{dpucluster.VolumeUnreachable: "true"}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "find the volumes that wait for a DPU", "dpu", o.GetName())
 		return nil

@@ -13,7 +13,6 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 )
 
 // goAhead decides whether the replica of a single-writer volume gets what a
@@ -40,7 +39,7 @@ func (r *Reconciler) wentAhead(ctx context.Context, s *state) (bool, error) {
 		return true, nil
 	}
 	claim := &moorv1alpha1.WriterClaim{}
-	found, err := kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(s.volume.Name), claim)
+	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(s.volume.Name), claim)
 	return found && claim.Status != nil && claim.Status.Phase == moorv1alpha1.ClaimGranted && claim.Status.Attachment == s.attachment.Name, err
 }
 
@@ -67,7 +66,7 @@ func (r *Reconciler) expected(ctx context.Context, s *state) (bool, error) {
 func (r *Reconciler) rival(ctx context.Context, s *state) (bool, error) {
 	var list storagev1alpha1.DPUVolumeAttachmentList
 	volume := client.MatchingFields{indexVolume: s.attachment.Spec.DPUVolumeName}
-	if err := r.Clusters.Host.List(ctx, &list, client.InNamespace(r.Clusters.Namespace), volume); err != nil {
+	if err := r.Clusters.Host.Client.List(ctx, &list, client.InNamespace(r.Clusters.Namespace), volume); err != nil {
 		return false, fmt.Errorf("list the attachments of volume %s: %w", s.attachment.Spec.DPUVolumeName, err)
 	}
 	for i := range list.Items {
@@ -76,7 +75,7 @@ func (r *Reconciler) rival(ctx context.Context, s *state) (bool, error) {
 			continue
 		}
 		mirror := &storagev1alpha1.VolumeAttachment{}
-		found, err := kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(a.Name), mirror)
+		found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(a.Name), mirror)
 		if err != nil || !found || mirror.DeletionTimestamp.IsZero() {
 			return true, err
 		}
@@ -106,5 +105,5 @@ func (r *Reconciler) ofRival(ctx context.Context, o client.Object) []reconcile.R
 		return nil
 	}
 	siblings := r.list(ctx, indexVolume, a.Spec.DPUVolumeName)
-	return hostcluster.Requests(slices.DeleteFunc(siblings, func(s storagev1alpha1.DPUVolumeAttachment) bool { return primary(&s) }))
+	return kube.Requests(slices.DeleteFunc(siblings, func(s storagev1alpha1.DPUVolumeAttachment) bool { return primary(&s) }))
 }

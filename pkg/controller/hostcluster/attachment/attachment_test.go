@@ -30,7 +30,7 @@ func open(t *testing.T, modes ...corev1.PersistentVolumeAccessMode) (*world.Worl
 }
 
 func usersOf(w *world.World) *Users {
-	return &Users{Host: w.Clusters.Host, HostLive: w.Host, Driver: world.Driver}
+	return &Users{Host: w.Clusters.Host.Client, HostLive: w.Host, Driver: world.Driver}
 }
 
 func user(node string) *storagev1alpha1.DPUVolumeAttachment { return world.Attachment("vol", node) }

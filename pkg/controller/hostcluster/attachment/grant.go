@@ -34,7 +34,7 @@ func (r *Reconciler) ensureMirror(ctx context.Context, s *state) error {
 			}
 		}
 		s.mirror = mirrorOf(s, r.Clusters)
-		if _, err := kube.Create(ctx, r.Clusters.DPU, s.mirror); err != nil {
+		if _, err := kube.Create(ctx, r.Clusters.DPU.Client, s.mirror); err != nil {
 			return err
 		}
 	}
@@ -58,7 +58,7 @@ func (r *Reconciler) warm(ctx context.Context, s *state) error {
 	if !s.replica() || s.begun() || s.mirror.Spec.Warmth == s.attachment.Spec.Warmth {
 		return nil
 	}
-	_, err := kube.Patch(ctx, r.Clusters.DPU, s.mirror, func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Warmth = s.attachment.Spec.Warmth })
+	_, err := kube.Patch(ctx, r.Clusters.DPU.Client, s.mirror, func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Warmth = s.attachment.Spec.Warmth })
 	return err
 }
 
@@ -107,7 +107,7 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 		}
 		// Update carries the resourceVersion that was read: of two who
 		// try at once, one fails.
-		if err := r.Clusters.DPU.Status().Update(ctx, claim); err != nil {
+		if err := r.Clusters.DPU.Client.Status().Update(ctx, claim); err != nil {
 			return fmt.Errorf("grant the right to write volume %s to DPU %s: %w", claim.Name, s.dpu, err)
 		}
 	case s.mirror.Spec.Epoch != verdict.epoch:
@@ -122,7 +122,7 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 // epoch.
 func (r *Reconciler) promote(ctx context.Context, s *state, p promotion) error {
 	p.replica, p.warmth = s.mirror.Spec.Role == storagev1alpha1.RoleReplica, see(s).warmth()
-	wrote, err := kube.Patch(ctx, r.Clusters.DPU, s.mirror, func(m *storagev1alpha1.VolumeAttachment) {
+	wrote, err := kube.Patch(ctx, r.Clusters.DPU.Client, s.mirror, func(m *storagev1alpha1.VolumeAttachment) {
 		if m.Spec.Role == storagev1alpha1.RoleReplica {
 			m.Spec.Role = storagev1alpha1.RolePrimary
 		}
@@ -139,7 +139,7 @@ func (r *Reconciler) promote(ctx context.Context, s *state, p promotion) error {
 // lacks it, and the write would be for nothing.
 func (r *Reconciler) refresh(ctx context.Context, s *state) error {
 	live := &storagev1alpha1.VolumeAttachment{}
-	found, err := kube.Find(ctx, r.Clusters.DPULive, r.Clusters.Target(s.mirror.Name), live)
+	found, err := kube.Find(ctx, r.Clusters.DPU.Live, r.Clusters.Target(s.mirror.Name), live)
 	if err == nil && found && live.UID == s.mirror.UID {
 		s.mirror = live
 	}
@@ -166,7 +166,7 @@ func (r *Reconciler) confirm(ctx context.Context, s *state) error {
 // freed it since makes the grant fail.
 func (r *Reconciler) stillWanted(ctx context.Context, s *state) error {
 	live := &storagev1alpha1.VolumeAttachment{}
-	found, err := kube.Find(ctx, r.Clusters.DPULive, r.Clusters.Target(s.mirror.Name), live)
+	found, err := kube.Find(ctx, r.Clusters.DPU.Live, r.Clusters.Target(s.mirror.Name), live)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (r *Reconciler) stillWanted(ctx context.Context, s *state) error {
 // fails. Else it is the API server's.
 func (r *Reconciler) freeOrLive(ctx context.Context, volume *storagev1alpha1.DPUVolume) (*moorv1alpha1.WriterClaim, error) {
 	claim := &moorv1alpha1.WriterClaim{}
-	found, err := kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(volume.Name), claim)
+	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(volume.Name), claim)
 	if err != nil || found && claim.Status != nil && claim.Status.Phase == moorv1alpha1.ClaimFree {
 		return claim, err
 	}
@@ -193,12 +193,12 @@ func (r *Reconciler) freeOrLive(ctx context.Context, volume *storagev1alpha1.DPU
 func (r *Reconciler) claim(ctx context.Context, volume *storagev1alpha1.DPUVolume) (*moorv1alpha1.WriterClaim, error) {
 	key := r.Clusters.Target(volume.Name)
 	claim := &moorv1alpha1.WriterClaim{}
-	found, err := kube.Find(ctx, r.Clusters.DPULive, key, claim)
+	found, err := kube.Find(ctx, r.Clusters.DPU.Live, key, claim)
 	if err != nil || found {
 		return claim, err
 	}
 	owner := &storagev1alpha1.Volume{}
-	if found, err = kube.Find(ctx, r.Clusters.DPULive, key, owner); err != nil {
+	if found, err = kube.Find(ctx, r.Clusters.DPU.Live, key, owner); err != nil {
 		return nil, err
 	}
 	if !found {
@@ -213,10 +213,10 @@ func (r *Reconciler) claim(ctx context.Context, volume *storagev1alpha1.DPUVolum
 		},
 		Spec: moorv1alpha1.WriterClaimSpec{VolumeName: volume.Name},
 	}
-	if err := r.Clusters.DPU.Create(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := r.Clusters.DPU.Client.Create(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("make the WriterClaim of volume %s: %w", volume.Name, err)
 	}
-	if _, err := kube.Find(ctx, r.Clusters.DPULive, key, claim); err != nil {
+	if _, err := kube.Find(ctx, r.Clusters.DPU.Live, key, claim); err != nil {
 		return nil, err
 	}
 	return claim, nil

@@ -57,7 +57,7 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 // SetupWithManager watches attachments, volumes, nodes and who uses them here,
 // and VolumeAttachments and WriterClaims there.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	remote := r.Clusters.DPUCluster.GetCache()
+	remote := r.Clusters.DPU.Cache
 	return r.watchUsers(ctrl.NewControllerManagedBy(mgr)).
 		Named("dpuvolumeattachment").
 		For(&storagev1alpha1.DPUVolumeAttachment{}).
@@ -73,7 +73,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // Reconcile brings the VolumeAttachment and the status up to date.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	attachment := &storagev1alpha1.DPUVolumeAttachment{}
-	found, err := kube.Find(ctx, r.Clusters.Host, req.NamespacedName, attachment)
+	found, err := kube.Find(ctx, r.Clusters.Host.Client, req.NamespacedName, attachment)
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
@@ -81,26 +81,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, r.remove(ctx, attachment)
 	}
 	mirror := &storagev1alpha1.VolumeAttachment{}
-	found, err = kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(attachment.Name), mirror)
+	found, err = kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(attachment.Name), mirror)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if !found {
 		mirror = nil
 	}
-	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment); err != nil {
+	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host.Client, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment); err != nil {
 		return ctrl.Result{}, err
 	}
 	s := &state{attachment: attachment, mirror: mirror}
 	err = r.carry(ctx, s)
 	if err == nil && s.forsaken {
-		return ctrl.Result{}, kube.DeleteExact(ctx, r.Clusters.Host, attachment)
+		return ctrl.Result{}, kube.DeleteExact(ctx, r.Clusters.Host.Client, attachment)
 	}
 	if wait := s.keepBack(r.clock().Now()); err == nil && wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	before := *attachment.Status.DeepCopy()
-	if _, statusErr := kube.PatchStatus(ctx, r.Clusters.Host, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
+	if _, statusErr := kube.PatchStatus(ctx, r.Clusters.Host.Client, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
 		report(a, s, err)
 	}); statusErr != nil {
 		return ctrl.Result{}, statusErr
@@ -177,7 +177,7 @@ func (r *Reconciler) carry(ctx context.Context, s *state) error {
 func (r *Reconciler) findVolume(ctx context.Context, s *state) error {
 	key := client.ObjectKey{Namespace: s.attachment.Namespace, Name: s.attachment.Spec.DPUVolumeName}
 	volume := &storagev1alpha1.DPUVolume{}
-	found, err := kube.Find(ctx, r.Clusters.Host, key, volume)
+	found, err := kube.Find(ctx, r.Clusters.Host.Client, key, volume)
 	switch {
 	case err != nil:
 		return err
@@ -205,7 +205,7 @@ func checkWarmth(_ context.Context, s *state) error {
 func (r *Reconciler) findDPU(ctx context.Context, s *state) error {
 	node := &moorv1alpha1.DPUStorageNode{}
 	name := s.attachment.Spec.DPUNodeName
-	found, err := kube.Find(ctx, r.Clusters.Host, client.ObjectKey{Name: name}, node)
+	found, err := kube.Find(ctx, r.Clusters.Host.Client, client.ObjectKey{Name: name}, node)
 	switch {
 	case err != nil:
 		return err
@@ -241,7 +241,7 @@ func (r *Reconciler) ofUser(ctx context.Context, o client.Object) []reconcile.Re
 	}
 	var out []reconcile.Request
 	for _, volume := range volumes {
-		out = append(out, hostcluster.Requests(slices.DeleteFunc(r.list(ctx, indexVolume, volume), func(a storagev1alpha1.DPUVolumeAttachment) bool {
+		out = append(out, kube.Requests(slices.DeleteFunc(r.list(ctx, indexVolume, volume), func(a storagev1alpha1.DPUVolumeAttachment) bool {
 			return a.Spec.DPUNodeName != pod.Spec.NodeName
 		}))...)
 	}
@@ -254,12 +254,12 @@ func (r *Reconciler) ofPersistent(ctx context.Context, o client.Object) []reconc
 }
 
 func (r *Reconciler) by(ctx context.Context, index, name string) []reconcile.Request {
-	return hostcluster.Requests(r.list(ctx, index, name))
+	return kube.Requests(r.list(ctx, index, name))
 }
 
 func (r *Reconciler) list(ctx context.Context, index, name string) []storagev1alpha1.DPUVolumeAttachment {
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := r.Clusters.Host.List(ctx, &list, client.InNamespace(r.Clusters.Namespace), client.MatchingFields{index: name}); err != nil {
+	if err := r.Clusters.Host.Client.List(ctx, &list, client.InNamespace(r.Clusters.Namespace), client.MatchingFields{index: name}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list attachments", "index", index, "name", name)
 	}
 	return list.Items

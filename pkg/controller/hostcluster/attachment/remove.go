@@ -22,20 +22,20 @@ func (r *Reconciler) remove(ctx context.Context, attachment *storagev1alpha1.DPU
 		return err
 	}
 	if !found {
-		return kube.RemoveFinalizers(ctx, r.Clusters.Host, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
+		return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
 	}
-	if err := kube.Delete(ctx, r.Clusters.DPU, mirror); err != nil {
+	if err := kube.Delete(ctx, r.Clusters.DPU.Client, mirror); err != nil {
 		return err
 	}
 	if over(mirror) {
 		ctrl.LoggerFrom(ctx).Info("let go while the vendor's plugin still has its device", daemon.KeyDPU, mirror.Spec.NodeName, daemon.KeyEpoch, mirror.Spec.Epoch)
-		return kube.RemoveFinalizers(ctx, r.Clusters.Host, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
+		return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
 	}
 	words := mirror.Status.Message
 	if words == "" {
 		words = fmt.Sprintf("waiting for DPU %s to withdraw the device and for the vendor to detach it", mirror.Spec.NodeName)
 	}
-	_, err = kube.PatchStatus(ctx, r.Clusters.Host, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
+	_, err = kube.PatchStatus(ctx, r.Clusters.Host.Client, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
 		detaching(a, words)
 	})
 	return client.IgnoreNotFound(err)

@@ -42,10 +42,9 @@ const delay = time.Second
 // PersistentVolume whose name is not that of its DPUVolume, which csi-provisioner
 // did not make, is not found.
 type FailoverReconciler struct {
-	// Host reads from a cache of the events about DPUVolumes, of
-	// PersistentVolumes and of pods, with the indexes of podvolume.Index, and
-	// writes.
-	Host client.Client
+	// Host has a cache of the events about DPUVolumes, of PersistentVolumes and
+	// of pods, with the indexes of podvolume.Index.
+	Host kube.Cluster
 	// Driver is the name of the CSI driver.
 	Driver string
 }
@@ -86,7 +85,7 @@ func concerns(e *corev1.Event) bool {
 // the pods that use it.
 func (r *FailoverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	e := &corev1.Event{}
-	found, err := kube.Find(ctx, r.Host, req.NamespacedName, e)
+	found, err := kube.Find(ctx, r.Host.Client, req.NamespacedName, e)
 	if err != nil || !found || !concerns(e) {
 		return ctrl.Result{}, err
 	}
@@ -104,7 +103,7 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		objects = append(objects, pods...)
 	}
 	for _, about := range objects {
-		if err := mirror(ctx, r.Host, e, about, message); err != nil {
+		if err := mirror(ctx, r.Host.Client, e, about, message); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -114,7 +113,7 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 // claimOf is the claim bound to a volume; nil if there is none.
 func (r *FailoverReconciler) claimOf(ctx context.Context, volume string) (*corev1.ObjectReference, error) {
 	pv := &corev1.PersistentVolume{}
-	found, err := kube.Find(ctx, r.Host, client.ObjectKey{Name: volume}, pv)
+	found, err := kube.Find(ctx, r.Host.Client, client.ObjectKey{Name: volume}, pv)
 	if err != nil || !found || pv.Spec.ClaimRef == nil {
 		return nil, err
 	}
@@ -127,7 +126,7 @@ func (r *FailoverReconciler) claimOf(ctx context.Context, volume string) (*corev
 
 // podsOf are the pods on a claim that were there by a time.
 func (r *FailoverReconciler) podsOf(ctx context.Context, claim *corev1.ObjectReference, by metav1.Time) ([]corev1.ObjectReference, error) {
-	pods, err := podvolume.On(ctx, r.Host, claim.Namespace+"/"+claim.Name)
+	pods, err := podvolume.On(ctx, r.Host.Client, claim.Namespace+"/"+claim.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ func TestWhoIsTold(t *testing.T) {
 			for _, o := range append([]client.Object{tc.event}, tc.there...) {
 				w.AddHost(o.DeepCopyObject().(client.Object))
 			}
-			r := &FailoverReconciler{Host: w.Host, Driver: driver}
+			r := &FailoverReconciler{Host: w.Clusters.Host, Driver: driver}
 			// Once more, as after a restart: nobody is told twice.
 			for range 2 {
 				if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tc.event)}); err != nil {
@@ -129,7 +129,7 @@ func TestCountsOn(t *testing.T) {
 	w := world.New(t, podvolume.Index)
 	e := about("DPUVolume", storagev1alpha1.EventFailoverHeld)
 	w.AddHost(e, persistent("vol", "vol", driver))
-	r := &FailoverReconciler{Host: w.Host, Driver: driver}
+	r := &FailoverReconciler{Host: w.Clusters.Host, Driver: driver}
 	for n := int32(1); n <= 3; n++ {
 		now, _ := world.Read(w, w.Host, e)
 		now.Count, now.Message = n, strings.Repeat("long ", 300)
@@ -148,7 +148,7 @@ func TestCountsOn(t *testing.T) {
 
 func TestGoneEvent(t *testing.T) {
 	w := world.New(t, podvolume.Index)
-	r := &FailoverReconciler{Host: w.Host, Driver: driver}
+	r := &FailoverReconciler{Host: w.Clusters.Host, Driver: driver}
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: world.Namespace, Name: "e"}}); err != nil {
 		t.Fatal(err)
 	}

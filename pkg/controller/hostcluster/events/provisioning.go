@@ -34,21 +34,21 @@ func (r *ProvisioningReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("dpuclusterevent").
-		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &corev1.Event{}, events)).
+		WatchesRawSource(source.Kind(r.Clusters.DPU.Cache, &corev1.Event{}, events)).
 		Complete(kube.Retrying(r))
 }
 
 // Reconcile repeats the event on the DPUVolume that owns the claim.
 func (r *ProvisioningReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	event := &corev1.Event{}
-	found, err := kube.Find(ctx, r.Clusters.DPU, req.NamespacedName, event)
+	found, err := kube.Find(ctx, r.Clusters.DPU.Client, req.NamespacedName, event)
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
 	claim := event.InvolvedObject.Name
 	volume := &storagev1alpha1.DPUVolume{}
 	key := client.ObjectKey{Namespace: r.Clusters.Namespace, Name: strings.TrimSuffix(claim, "-pvc")}
-	found, err = kube.Find(ctx, r.Clusters.Host, key, volume)
+	found, err = kube.Find(ctx, r.Clusters.Host.Client, key, volume)
 	if err != nil || !found || volume.Status.Phase == storagev1alpha1.DPUVolumeBound {
 		return ctrl.Result{}, err
 	}
@@ -56,5 +56,5 @@ func (r *ProvisioningReconciler) Reconcile(ctx context.Context, req ctrl.Request
 		APIVersion: storagev1alpha1.GroupVersion.String(), Kind: "DPUVolume", Namespace: volume.Namespace, Name: volume.Name, UID: volume.UID,
 	}
 	message := fmt.Sprintf("vendor claim %s in DPU cluster %s: %s", claim, r.Clusters.DPUClusterName, event.Message)
-	return ctrl.Result{}, mirror(ctx, r.Clusters.Host, event, about, message)
+	return ctrl.Result{}, mirror(ctx, r.Clusters.Host.Client, event, about, message)
 }

@@ -25,6 +25,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 )
 
@@ -76,7 +77,8 @@ func New(t *testing.T, indexes ...Index) *World {
 	stamp := interceptor.Funcs{Create: w.stamp}
 	w.Host, w.DPU = interceptor.NewClient(host.Build(), stamp), interceptor.NewClient(dpu.Build(), stamp)
 	w.Clusters = hostcluster.Clusters{
-		Host: interceptor.NewClient(w.Host, w.funcs()), DPU: interceptor.NewClient(w.DPU, w.funcs()), DPULive: w.DPU,
+		Host:           kube.Cluster{Client: interceptor.NewClient(w.Host, w.funcs()), Live: w.Host},
+		DPU:            kube.Cluster{Client: interceptor.NewClient(w.DPU, w.funcs()), Live: w.DPU},
 		DPUClusterName: Cluster, Namespace: Namespace, TargetNamespace: Target,
 	}
 	return w

@@ -16,10 +16,10 @@ import (
 // place is where a DPU is, for storage.
 func (r *Reconciler) place(ctx context.Context, dpu string) (map[string]string, error) {
 	node, drivers := &corev1.Node{}, &storagev1.CSINode{}
-	if _, err := kube.Find(ctx, r.Clusters.DPU, client.ObjectKey{Name: dpu}, node); err != nil {
+	if _, err := kube.Find(ctx, r.Clusters.DPU.Client, client.ObjectKey{Name: dpu}, node); err != nil {
 		return nil, err
 	}
-	if _, err := kube.Find(ctx, r.Clusters.DPU, client.ObjectKey{Name: dpu}, drivers); err != nil {
+	if _, err := kube.Find(ctx, r.Clusters.DPU.Client, client.ObjectKey{Name: dpu}, drivers); err != nil {
 		return nil, err
 	}
 	return placeOf(dpu, node.Labels, drivers.Spec.Drivers), nil

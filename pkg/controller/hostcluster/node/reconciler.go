@@ -39,11 +39,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("dpustoragenode").
 		For(&moorv1alpha1.DPUStorageNode{}).
-		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &moorv1alpha1.DPUStorageNode{},
+		WatchesRawSource(source.Kind(r.Clusters.DPU.Cache, &moorv1alpha1.DPUStorageNode{},
 			handler.TypedEnqueueRequestsFromMapFunc(ofDPU[*moorv1alpha1.DPUStorageNode](r)))).
-		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &corev1.Node{},
+		WatchesRawSource(source.Kind(r.Clusters.DPU.Cache, &corev1.Node{},
 			handler.TypedEnqueueRequestsFromMapFunc(ofDPU[*corev1.Node](r)), predicate.TypedFuncs[*corev1.Node]{UpdateFunc: relabelled})).
-		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &storagev1.CSINode{},
+		WatchesRawSource(source.Kind(r.Clusters.DPU.Cache, &storagev1.CSINode{},
 			handler.TypedEnqueueRequestsFromMapFunc(ofDPU[*storagev1.CSINode](r)))).
 		Complete(kube.Retrying(r))
 }
@@ -51,12 +51,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // Reconcile copies the DPU's half.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	node := &moorv1alpha1.DPUStorageNode{}
-	found, err := kube.Find(ctx, r.Clusters.Host, req.NamespacedName, node)
+	found, err := kube.Find(ctx, r.Clusters.Host.Client, req.NamespacedName, node)
 	if err != nil || !found || node.Spec.DPUName == "" {
 		return ctrl.Result{}, err
 	}
 	there := &moorv1alpha1.DPUStorageNode{}
-	found, err = kube.Find(ctx, r.Clusters.DPU, client.ObjectKey{Name: node.Spec.DPUName}, there)
+	found, err = kube.Find(ctx, r.Clusters.DPU.Client, client.ObjectKey{Name: node.Spec.DPUName}, there)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -64,7 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	_, err = kube.PatchStatus(ctx, r.Clusters.Host, node, func(n *moorv1alpha1.DPUStorageNode) {
+	_, err = kube.PatchStatus(ctx, r.Clusters.Host.Client, node, func(n *moorv1alpha1.DPUStorageNode) {
 		n.Status.Topology = place
 		if found && tells(n.Status.DPU, there.Status.DPU) {
 			n.Status.DPU = there.Status.DPU
@@ -95,9 +95,9 @@ func tells(here, there *moorv1alpha1.DPUState) bool {
 func ofDPU[T client.Object](r *Reconciler) handler.TypedMapFunc[T, reconcile.Request] {
 	return func(ctx context.Context, o T) []reconcile.Request {
 		var nodes moorv1alpha1.DPUStorageNodeList
-		if err := r.Clusters.Host.List(ctx, &nodes, client.MatchingFields{indexDPU: o.GetName()}); err != nil {
+		if err := r.Clusters.Host.Client.List(ctx, &nodes, client.MatchingFields{indexDPU: o.GetName()}); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "list the node of a DPU", "dpu", o.GetName())
 		}
-		return hostcluster.Requests(nodes.Items)
+		return kube.Requests(nodes.Items)
 	}
 }

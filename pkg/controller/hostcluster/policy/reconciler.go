@@ -39,21 +39,21 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("dpustoragepolicy").
 		For(&storagev1alpha1.DPUStoragePolicy{}).
 		Watches(&storagev1alpha1.DPUStorageVendor{}, handler.EnqueueRequestsFromMapFunc(r.ofVendor)).
-		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &storagev1alpha1.StoragePolicy{}, mirrors)).
+		WatchesRawSource(source.Kind(r.Clusters.DPU.Cache, &storagev1alpha1.StoragePolicy{}, mirrors)).
 		Complete(kube.Retrying(r))
 }
 
 // Reconcile brings the mirror and the status up to date.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	policy := &storagev1alpha1.DPUStoragePolicy{}
-	found, err := kube.Find(ctx, r.Clusters.Host, req.NamespacedName, policy)
+	found, err := kube.Find(ctx, r.Clusters.Host.Client, req.NamespacedName, policy)
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
 	if !policy.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, r.remove(ctx, policy)
 	}
-	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host, policy, storagev1alpha1.FinalizerDPUStoragePolicy); err != nil {
+	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host.Client, policy, storagev1alpha1.FinalizerDPUStoragePolicy); err != nil {
 		return ctrl.Result{}, err
 	}
 	mirror, mirrorErr := r.mirror(ctx, policy)
@@ -61,7 +61,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	_, err = kube.PatchStatus(ctx, r.Clusters.Host, policy, func(p *storagev1alpha1.DPUStoragePolicy) {
+	_, err = kube.PatchStatus(ctx, r.Clusters.Host.Client, policy, func(p *storagev1alpha1.DPUStoragePolicy) {
 		status(p, mirror, invalid, mirrorErr)
 	})
 	if mirrorErr != nil {
@@ -85,7 +85,7 @@ func (r *Reconciler) mirror(ctx context.Context, policy *storagev1alpha1.DPUStor
 		StorageSelectionAlg: algorithm(policy.Spec.SelectionAlgorithm),
 	}
 	mirror := &storagev1alpha1.StoragePolicy{}
-	found, err := kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(policy.Name), mirror)
+	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(policy.Name), mirror)
 	if err != nil {
 		return nil, err
 	}
@@ -97,11 +97,11 @@ func (r *Reconciler) mirror(ctx context.Context, policy *storagev1alpha1.DPUStor
 			},
 			Spec: want,
 		}
-		if made, err := kube.Create(ctx, r.Clusters.DPU, mirror); err != nil || made {
+		if made, err := kube.Create(ctx, r.Clusters.DPU.Client, mirror); err != nil || made {
 			return mirror, err
 		}
 	}
-	_, err = kube.Patch(ctx, r.Clusters.DPU, mirror, func(m *storagev1alpha1.StoragePolicy) {
+	_, err = kube.Patch(ctx, r.Clusters.DPU.Client, mirror, func(m *storagev1alpha1.StoragePolicy) {
 		m.Spec = want
 		if m.Labels == nil {
 			m.Labels = map[string]string{}
@@ -117,7 +117,7 @@ func (r *Reconciler) invalid(ctx context.Context, policy *storagev1alpha1.DPUSto
 	var words []string
 	for _, name := range policy.Spec.DPUStorageVendors {
 		vendor := &storagev1alpha1.DPUStorageVendor{}
-		found, err := kube.Find(ctx, r.Clusters.Host, client.ObjectKey{Namespace: policy.Namespace, Name: name}, vendor)
+		found, err := kube.Find(ctx, r.Clusters.Host.Client, client.ObjectKey{Namespace: policy.Namespace, Name: name}, vendor)
 		if err != nil {
 			return "", err
 		}
@@ -164,17 +164,17 @@ func (r *Reconciler) remove(ctx context.Context, policy *storagev1alpha1.DPUStor
 		return err
 	}
 	if found {
-		if err := kube.Delete(ctx, r.Clusters.DPU, mirror); err != nil {
+		if err := kube.Delete(ctx, r.Clusters.DPU.Client, mirror); err != nil {
 			return err
 		}
 	}
-	return kube.RemoveFinalizers(ctx, r.Clusters.Host, policy, storagev1alpha1.FinalizerDPUStoragePolicy)
+	return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, policy, storagev1alpha1.FinalizerDPUStoragePolicy)
 }
 
 func (r *Reconciler) ofVendor(ctx context.Context, o client.Object) []reconcile.Request {
 	var policies storagev1alpha1.DPUStoragePolicyList
-	if err := r.Clusters.Host.List(ctx, &policies, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexVendor: o.GetName()}); err != nil {
+	if err := r.Clusters.Host.Client.List(ctx, &policies, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexVendor: o.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the policies of a vendor", "vendor", o.GetName())
 	}
-	return hostcluster.Requests(policies.Items)
+	return kube.Requests(policies.Items)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,10 +28,10 @@ type Reconciler struct {
 // either kind is not installed there are no snapshots, and that is all.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, kind := range []struct {
-		where cluster
-		name  string
-	}{{mgr, "DPUVolumeSnapshot"}, {r.Clusters.DPUCluster, "StorageSnapshot"}} {
-		served, err := kube.Serves(kind.where.GetRESTMapper(), moorv1alpha1.GroupVersion.WithKind(kind.name))
+		mapper meta.RESTMapper
+		name   string
+	}{{mgr.GetRESTMapper(), "DPUVolumeSnapshot"}, {r.Clusters.DPU.Client.RESTMapper(), "StorageSnapshot"}} {
+		served, err := kube.Serves(kind.mapper, moorv1alpha1.GroupVersion.WithKind(kind.name))
 		if err != nil {
 			return err
 		}
@@ -42,7 +43,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("dpuvolumesnapshot").
 		For(&moorv1alpha1.DPUVolumeSnapshot{}).
-		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &moorv1alpha1.StorageSnapshot{},
+		WatchesRawSource(source.Kind(r.Clusters.DPU.Cache, &moorv1alpha1.StorageSnapshot{},
 			hostcluster.ToOwner[*moorv1alpha1.StorageSnapshot](moorv1alpha1.AnnotationOwnedByDPUVolumeSnapshot))).
 		Complete(kube.Retrying(r))
 }
@@ -51,21 +52,21 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // date.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := &moorv1alpha1.DPUVolumeSnapshot{}
-	found, err := kube.Find(ctx, r.Clusters.Host, req.NamespacedName, s)
+	found, err := kube.Find(ctx, r.Clusters.Host.Client, req.NamespacedName, s)
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
 	if !s.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, r.remove(ctx, s)
 	}
-	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host, s, moorv1alpha1.FinalizerDPUVolumeSnapshot); err != nil {
+	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host.Client, s, moorv1alpha1.FinalizerDPUVolumeSnapshot); err != nil {
 		return ctrl.Result{}, err
 	}
 	seen, err := r.carry(ctx, s)
 	if err != nil {
 		seen.failure = err
 	}
-	if _, statusErr := kube.PatchStatus(ctx, r.Clusters.Host, s, func(s *moorv1alpha1.DPUVolumeSnapshot) { report(s, seen) }); statusErr != nil {
+	if _, statusErr := kube.PatchStatus(ctx, r.Clusters.Host.Client, s, func(s *moorv1alpha1.DPUVolumeSnapshot) { report(s, seen) }); statusErr != nil {
 		return ctrl.Result{}, statusErr
 	}
 	return ctrl.Result{}, err
@@ -75,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // it. One that was there and is gone is not made again: what it held is gone.
 func (r *Reconciler) carry(ctx context.Context, s *moorv1alpha1.DPUVolumeSnapshot) (seen, error) {
 	mirror := &moorv1alpha1.StorageSnapshot{}
-	found, err := kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(s.Name), mirror)
+	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(s.Name), mirror)
 	switch {
 	case err != nil:
 		return seen{}, err
@@ -84,7 +85,7 @@ func (r *Reconciler) carry(ctx context.Context, s *moorv1alpha1.DPUVolumeSnapsho
 			s.Name, r.Clusters.DPUClusterName)}, nil
 	case !found:
 		mirror = mirrorOf(s, r.Clusters)
-		if _, err := kube.Create(ctx, r.Clusters.DPU, mirror); err != nil {
+		if _, err := kube.Create(ctx, r.Clusters.DPU.Client, mirror); err != nil {
 			return seen{}, err
 		}
 	}
@@ -121,15 +122,15 @@ func (r *Reconciler) remove(ctx context.Context, s *moorv1alpha1.DPUVolumeSnapsh
 		return err
 	}
 	if !found {
-		return kube.RemoveFinalizers(ctx, r.Clusters.Host, s, moorv1alpha1.FinalizerDPUVolumeSnapshot)
+		return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, s, moorv1alpha1.FinalizerDPUVolumeSnapshot)
 	}
-	if err := kube.Delete(ctx, r.Clusters.DPU, mirror); err != nil {
+	if err := kube.Delete(ctx, r.Clusters.DPU.Client, mirror); err != nil {
 		return err
 	}
 	words := mirror.Status.Message
 	if words == "" {
 		words = "waiting for the vendor's snapshot to be removed"
 	}
-	_, err = kube.PatchStatus(ctx, r.Clusters.Host, s, func(s *moorv1alpha1.DPUVolumeSnapshot) { leaving(s, words) })
+	_, err = kube.PatchStatus(ctx, r.Clusters.Host.Client, s, func(s *moorv1alpha1.DPUVolumeSnapshot) { leaving(s, words) })
 	return client.IgnoreNotFound(err)
 }

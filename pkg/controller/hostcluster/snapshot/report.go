@@ -1,15 +1,10 @@
 package snapshot
 
 import (
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 )
-
-// cluster is what of a manager or a cluster tells which kinds are installed.
-type cluster interface{ GetRESTMapper() meta.RESTMapper }
 
 // seen is what one pass saw of a snapshot.
 type seen struct {

@@ -42,7 +42,7 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 // SetupWithManager watches vendors here, and mirrors, classes and drivers
 // there.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	remote := r.Clusters.DPUCluster.GetCache()
+	remote := r.Clusters.DPU.Cache
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("dpustoragevendor").
 		For(&storagev1alpha1.DPUStorageVendor{}).
@@ -56,14 +56,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // Reconcile brings the mirror and the status up to date.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	vendor := &storagev1alpha1.DPUStorageVendor{}
-	found, err := kube.Find(ctx, r.Clusters.Host, req.NamespacedName, vendor)
+	found, err := kube.Find(ctx, r.Clusters.Host.Client, req.NamespacedName, vendor)
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
 	if !vendor.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, r.remove(ctx, vendor)
 	}
-	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host, vendor, storagev1alpha1.FinalizerDPUStorageVendor); err != nil {
+	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host.Client, vendor, storagev1alpha1.FinalizerDPUStorageVendor); err != nil {
 		return ctrl.Result{}, err
 	}
 	mirrorErr := r.mirror(ctx, vendor)
@@ -71,7 +71,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	_, err = kube.PatchStatus(ctx, r.Clusters.Host, vendor, func(v *storagev1alpha1.DPUStorageVendor) {
+	_, err = kube.PatchStatus(ctx, r.Clusters.Host.Client, vendor, func(v *storagev1alpha1.DPUStorageVendor) {
 		r.status(v, missing, mirrorErr)
 	})
 	if mirrorErr != nil {
@@ -83,7 +83,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) mirror(ctx context.Context, vendor *storagev1alpha1.DPUStorageVendor) error {
 	want := storagev1alpha1.StorageVendorSpec{StorageClassName: vendor.Spec.StorageClassName, PluginName: vendor.Spec.PluginName}
 	mirror := &storagev1alpha1.StorageVendor{}
-	found, err := kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(vendor.Name), mirror)
+	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(vendor.Name), mirror)
 	if err != nil {
 		return err
 	}
@@ -95,11 +95,11 @@ func (r *Reconciler) mirror(ctx context.Context, vendor *storagev1alpha1.DPUStor
 			},
 			Spec: want,
 		}
-		if made, err := kube.Create(ctx, r.Clusters.DPU, mirror); err != nil || made {
+		if made, err := kube.Create(ctx, r.Clusters.DPU.Client, mirror); err != nil || made {
 			return err
 		}
 	}
-	_, err = kube.Patch(ctx, r.Clusters.DPU, mirror, func(m *storagev1alpha1.StorageVendor) {
+	_, err = kube.Patch(ctx, r.Clusters.DPU.Client, mirror, func(m *storagev1alpha1.StorageVendor) {
 		m.Spec = want
 		if m.Labels == nil {
 			m.Labels = map[string]string{}
@@ -113,7 +113,7 @@ func (r *Reconciler) mirror(ctx context.Context, vendor *storagev1alpha1.DPUStor
 // nothing.
 func (r *Reconciler) missing(ctx context.Context, vendor *storagev1alpha1.DPUStorageVendor) (string, error) {
 	class := &storagev1.StorageClass{}
-	found, err := kube.Find(ctx, r.Clusters.DPU, client.ObjectKey{Name: vendor.Spec.StorageClassName}, class)
+	found, err := kube.Find(ctx, r.Clusters.DPU.Client, client.ObjectKey{Name: vendor.Spec.StorageClassName}, class)
 	if err != nil {
 		return "", err
 	}
@@ -121,7 +121,7 @@ func (r *Reconciler) missing(ctx context.Context, vendor *storagev1alpha1.DPUSto
 		return fmt.Sprintf("StorageClass %s does not exist in DPU cluster %s: install the vendor's CSI controller there, or correct spec.storageClassName",
 			vendor.Spec.StorageClassName, r.Clusters.DPUClusterName), nil
 	}
-	found, err = kube.Find(ctx, r.Clusters.DPU, client.ObjectKey{Name: class.Provisioner}, &storagev1.CSIDriver{})
+	found, err = kube.Find(ctx, r.Clusters.DPU.Client, client.ObjectKey{Name: class.Provisioner}, &storagev1.CSIDriver{})
 	if err != nil {
 		return "", err
 	}
@@ -157,7 +157,7 @@ func (r *Reconciler) remove(ctx context.Context, vendor *storagev1alpha1.DPUStor
 		return err
 	}
 	if len(users) > 0 {
-		_, err := kube.PatchStatus(ctx, r.Clusters.Host, vendor, func(v *storagev1alpha1.DPUStorageVendor) {
+		_, err := kube.PatchStatus(ctx, r.Clusters.Host.Client, vendor, func(v *storagev1alpha1.DPUStorageVendor) {
 			conditions := kube.Conditions{List: &v.Status.Conditions, Generation: v.Generation}
 			conditions.False(storagev1alpha1.ConditionDPUStorageVendorReconciled, storagev1alpha1.ReasonAwaitingDeletion,
 				"still named by DPUStoragePolicy "+strings.Join(users, ", "))
@@ -171,16 +171,16 @@ func (r *Reconciler) remove(ctx context.Context, vendor *storagev1alpha1.DPUStor
 		return err
 	}
 	if found {
-		if err := kube.Delete(ctx, r.Clusters.DPU, mirror); err != nil {
+		if err := kube.Delete(ctx, r.Clusters.DPU.Client, mirror); err != nil {
 			return err
 		}
 	}
-	return kube.RemoveFinalizers(ctx, r.Clusters.Host, vendor, storagev1alpha1.FinalizerDPUStorageVendor)
+	return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, vendor, storagev1alpha1.FinalizerDPUStorageVendor)
 }
 
 func (r *Reconciler) users(ctx context.Context, vendor *storagev1alpha1.DPUStorageVendor) ([]string, error) {
 	var policies storagev1alpha1.DPUStoragePolicyList
-	err := r.Clusters.Host.List(ctx, &policies, client.InNamespace(vendor.Namespace), client.MatchingFields{indexVendor: vendor.Name})
+	err := r.Clusters.Host.Client.List(ctx, &policies, client.InNamespace(vendor.Namespace), client.MatchingFields{indexVendor: vendor.Name})
 	if err != nil {
 		return nil, fmt.Errorf("list the policies that name vendor %s: %w", vendor.Name, err)
 	}
@@ -199,19 +199,19 @@ func (r *Reconciler) byName() handler.TypedEventHandler[*storagev1alpha1.Storage
 
 func (r *Reconciler) ofClass(ctx context.Context, o *storagev1.StorageClass) []reconcile.Request {
 	var vendors storagev1alpha1.DPUStorageVendorList
-	if err := r.Clusters.Host.List(ctx, &vendors, client.InNamespace(r.Clusters.Namespace), client.MatchingFields{indexClass: o.Name}); err != nil {
+	if err := r.Clusters.Host.Client.List(ctx, &vendors, client.InNamespace(r.Clusters.Namespace), client.MatchingFields{indexClass: o.Name}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the vendors of a StorageClass", "storageClass", o.Name)
 	}
-	return hostcluster.Requests(vendors.Items)
+	return kube.Requests(vendors.Items)
 }
 
 // ofDriver wakes every vendor: CSIDrivers come and go rarely.
 func (r *Reconciler) ofDriver(ctx context.Context, o *storagev1.CSIDriver) []reconcile.Request {
 	var vendors storagev1alpha1.DPUStorageVendorList
-	if err := r.Clusters.Host.List(ctx, &vendors, client.InNamespace(r.Clusters.Namespace)); err != nil {
+	if err := r.Clusters.Host.Client.List(ctx, &vendors, client.InNamespace(r.Clusters.Namespace)); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the vendors", "csiDriver", o.Name)
 	}
-	return hostcluster.Requests(vendors.Items)
+	return kube.Requests(vendors.Items)
 }
 
 // ofPolicy wakes the vendors that a policy names: one of them may be waiting

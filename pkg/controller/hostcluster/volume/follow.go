@@ -16,7 +16,7 @@ import (
 // size and the mutable parameters. It is changed in place: data hangs on it.
 func (r *Reconciler) follow(ctx context.Context, volume *storagev1alpha1.DPUVolume, mirror *storagev1alpha1.Volume) error {
 	want := mirrorOf(volume, r.Clusters).Spec.Request
-	_, err := kube.Patch(ctx, r.Clusters.DPU, mirror, func(m *storagev1alpha1.Volume) {
+	_, err := kube.Patch(ctx, r.Clusters.DPU.Client, mirror, func(m *storagev1alpha1.Volume) {
 		m.Spec.Request.CapacityRange = want.CapacityRange
 		m.Spec.Request.MutableParameters = want.MutableParameters
 	})

@@ -47,7 +47,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&storagev1alpha1.DPUVolume{}).
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment)).
 		Watches(&storagev1alpha1.DPUStoragePolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy)).
-		WatchesRawSource(source.Kind(r.Clusters.DPUCluster.GetCache(), &storagev1alpha1.Volume{},
+		WatchesRawSource(source.Kind(r.Clusters.DPU.Cache, &storagev1alpha1.Volume{},
 			hostcluster.ToOwner[*storagev1alpha1.Volume](storagev1alpha1.AnnotationOwnedByDPUVolume))).
 		Complete(kube.Retrying(r))
 }
@@ -55,7 +55,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // Reconcile brings the Volume and the DPUVolume's status up to date.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	volume := &storagev1alpha1.DPUVolume{}
-	found, err := kube.Find(ctx, r.Clusters.Host, req.NamespacedName, volume)
+	found, err := kube.Find(ctx, r.Clusters.Host.Client, req.NamespacedName, volume)
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
@@ -63,21 +63,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, r.remove(ctx, volume)
 	}
 	mirror := &storagev1alpha1.Volume{}
-	found, err = kube.Find(ctx, r.Clusters.DPU, r.Clusters.Target(volume.Name), mirror)
+	found, err = kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(volume.Name), mirror)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if !found {
 		mirror = nil
 	}
-	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host, volume, storagev1alpha1.FinalizerDPUVolume); err != nil {
+	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host.Client, volume, storagev1alpha1.FinalizerDPUVolume); err != nil {
 		return ctrl.Result{}, err
 	}
 	seen, err := r.carry(ctx, volume, mirror)
 	if err != nil {
 		seen.failure = err
 	}
-	if _, statusErr := kube.PatchStatus(ctx, r.Clusters.Host, volume, func(v *storagev1alpha1.DPUVolume) {
+	if _, statusErr := kube.PatchStatus(ctx, r.Clusters.Host.Client, volume, func(v *storagev1alpha1.DPUVolume) {
 		report(v, seen, r.Clusters)
 	}); statusErr != nil {
 		return ctrl.Result{}, statusErr
@@ -90,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolume, mirror *storagev1alpha1.Volume) (seen, error) {
 	if mirror == nil {
 		policy := client.ObjectKey{Namespace: volume.Namespace, Name: volume.Spec.DPUStoragePolicyName}
-		found, err := kube.Find(ctx, r.Clusters.Host, policy, &storagev1alpha1.DPUStoragePolicy{})
+		found, err := kube.Find(ctx, r.Clusters.Host.Client, policy, &storagev1alpha1.DPUStoragePolicy{})
 		if err != nil {
 			return seen{}, err
 		}
@@ -99,7 +99,7 @@ func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolum
 				policy.Name, policy.Namespace)}, nil
 		}
 		mirror = mirrorOf(volume, r.Clusters)
-		if _, err := kube.Create(ctx, r.Clusters.DPU, mirror); err != nil {
+		if _, err := kube.Create(ctx, r.Clusters.DPU.Client, mirror); err != nil {
 			return seen{}, err
 		}
 	}
@@ -125,7 +125,7 @@ func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolum
 // go.
 func (r *Reconciler) remove(ctx context.Context, volume *storagev1alpha1.DPUVolume) error {
 	var attachments storagev1alpha1.DPUVolumeAttachmentList
-	err := r.Clusters.Host.List(ctx, &attachments, client.InNamespace(volume.Namespace), client.MatchingFields{IndexVolume: volume.Name})
+	err := r.Clusters.Host.Client.List(ctx, &attachments, client.InNamespace(volume.Namespace), client.MatchingFields{IndexVolume: volume.Name})
 	if err != nil {
 		return fmt.Errorf("list the attachments of volume %s: %w", volume.Name, err)
 	}
@@ -142,9 +142,9 @@ func (r *Reconciler) remove(ctx context.Context, volume *storagev1alpha1.DPUVolu
 		return err
 	}
 	if !found {
-		return kube.RemoveFinalizers(ctx, r.Clusters.Host, volume, storagev1alpha1.FinalizerDPUVolume)
+		return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, volume, storagev1alpha1.FinalizerDPUVolume)
 	}
-	if err := kube.Delete(ctx, r.Clusters.DPU, mirror); err != nil {
+	if err := kube.Delete(ctx, r.Clusters.DPU.Client, mirror); err != nil {
 		return err
 	}
 	words := "waiting for the vendor's volume to be removed"
@@ -155,7 +155,7 @@ func (r *Reconciler) remove(ctx context.Context, volume *storagev1alpha1.DPUVolu
 }
 
 func (r *Reconciler) awaitDeletion(ctx context.Context, volume *storagev1alpha1.DPUVolume, words string) error {
-	_, err := kube.PatchStatus(ctx, r.Clusters.Host, volume, func(v *storagev1alpha1.DPUVolume) {
+	_, err := kube.PatchStatus(ctx, r.Clusters.Host.Client, volume, func(v *storagev1alpha1.DPUVolume) {
 		conditions := kube.Conditions{List: &v.Status.Conditions, Generation: v.Generation}
 		conditions.False(storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ReasonAwaitingDeletion, words)
 		conditions.Summarize(storagev1alpha1.ConditionReady, storagev1alpha1.ConditionDPUVolumeReconciled)
@@ -170,7 +170,7 @@ func ofAttachment(_ context.Context, o client.Object) []reconcile.Request {
 
 func (r *Reconciler) ofPolicy(ctx context.Context, o client.Object) []reconcile.Request {
 	var volumes storagev1alpha1.DPUVolumeList
-	err := r.Clusters.Host.List(ctx, &volumes, client.InNamespace(o.GetNamespace()), client.MatchingFields{IndexPolicy: o.GetName()})
+	err := r.Clusters.Host.Client.List(ctx, &volumes, client.InNamespace(o.GetNamespace()), client.MatchingFields{IndexPolicy: o.GetName()})
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the volumes of a policy", "policy", o.GetName())
 	}

@@ -1,0 +1,45 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// RequestFor is the request of one object.
+func RequestFor(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}
+}
+
+// Requests turns the items of a list into requests.
+func Requests[T any, P pointer[T]](items []T) []reconcile.Request {
+	out := make([]reconcile.Request, 0, len(items))
+	for i := range items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(P(&items[i]))})
+	}
+	return out
+}
+
+// RequestsOf turns what a cache lists into requests, for watches in which an
+// event of one object concerns others. An error is logged: it can only be that
+// an index is missing, and the map function of a watch returns none.
+func RequestsOf(ctx context.Context, from client.Reader, list client.ObjectList, of ...client.ListOption) []reconcile.Request {
+	var out []reconcile.Request
+	err := from.List(ctx, list, append(of, client.UnsafeDisableDeepCopy)...)
+	if err == nil {
+		err = meta.EachListItem(list, func(item runtime.Object) error {
+			o := item.(client.Object)
+			out = append(out, RequestFor(o.GetNamespace(), o.GetName()))
+			return nil
+		})
+	}
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list what an event concerns", "list", fmt.Sprintf("%T", list))
+	}
+	return out
+}
