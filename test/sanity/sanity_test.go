@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/moor-storage/moor/test/kit"
+	"github.com/moor-storage/moor/test/skips"
 )
 
 var (
@@ -88,6 +89,9 @@ func TestSanity(t *testing.T) {
 	config.IdempotentCount = 2
 	config.TestNodeVolumeAttachLimit = true
 
+	ginkgo.ReportAfterSuite("what was skipped", func(r ginkgo.Report) {
+		gomega.Expect(skips.Ginkgo(r, skips.Sanity)).To(gomega.Succeed())
+	})
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	gomega.SetDefaultEventuallyTimeout(driverTimeout)
 	suite := sanity.GinkgoTest(&config)
