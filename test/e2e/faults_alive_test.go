@@ -25,11 +25,12 @@ var _ = Describe("an old writer that lives", slow, bothModes, func() {
 		r := faulty(ctx)
 		s := r.subject(ctx, "host-1")
 		By("freezing host-1, and cutting the link on which its DPU looks at it")
+		d := within(hostDead)
 		thaw := during(ctx, "host-1", bed.Freeze, bed.Thaw)
 		frozen := time.Now()
 		join := during(ctx, "host-1", cutLink, joinLink)
 		old := s.writer()
-		s.again(ctx)
+		s.again(ctx, d)
 		Consistently(s.writer().done).WithContext(ctx).WithTimeout(pause - time.Since(frozen)).WithPolling(tick).ShouldNot(BeClosed())
 		thaw(ctx)
 		join(ctx)
@@ -38,11 +39,12 @@ var _ = Describe("an old writer that lives", slow, bothModes, func() {
 		s.judge(ctx)
 	})
 
-	It("is cut off with its DPU, or its DPU stands still: the storage's word counts, and nothing lands after it", func(ctx context.Context) {
+	It("is cut off with its DPU, or its DPU stands still: the storage's word counts, and nothing lands after it", ci, func(ctx context.Context) {
 		r := faulty(ctx)
 		all := r.subjects(ctx, "host-1", "host-2")
 		cut, frozen := all[0], all[1]
 		By("cutting host-1 and dpu-1 off from the API servers; freezing SNAP and node driver of dpu-2 and cutting host-2 off")
+		d := within(bothDead)
 		var resume []func(context.Context)
 		for _, name := range []string{"snap-node-driver-dpu-2", "snap-emulator-dpu-2"} {
 			resume = append(resume, during(ctx, name, bed.Pause, bed.Resume))
@@ -51,17 +53,17 @@ var _ = Describe("an old writer that lives", slow, bothModes, func() {
 		during(ctx, "host-1", bed.CutNetwork, bed.JoinNetwork)
 		during(ctx, "host-2", bed.CutNetwork, bed.JoinNetwork)
 		old := cut.writer()
-		cut.again(ctx)
+		paused := frozen.writer()
+		cut.again(ctx, d)
+		frozen.again(ctx, d)
 		old.ends(ctx)
 		Expect(cut.receipt(ctx)).To(Equal(moorv1alpha1.ReceiptStorage))
-		old = frozen.writer()
-		frozen.again(ctx)
 		Expect(frozen.receipt(ctx)).To(Equal(moorv1alpha1.ReceiptStorage))
 		By("letting SNAP and node driver of dpu-2 go on")
 		for _, goOn := range resume {
 			goOn(ctx)
 		}
-		old.ends(ctx)
+		paused.ends(ctx)
 		for _, s := range all {
 			Expect(s.pod.Spec.NodeName).To(Equal("host-3"))
 			s.writer().more(ctx)
@@ -74,8 +76,9 @@ var _ = Describe("an old writer that lives", slow, bothModes, func() {
 		s := r.subject(ctx, "host-1")
 		join := during(ctx, "host-1", cutLink, joinLink)
 		s.writer().ends(ctx)
+		d := within(bothDead)
 		join(ctx)
-		s.again(ctx)
+		s.again(ctx, d)
 		s.judge(ctx)
 	})
 })

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"syscall"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -63,20 +62,24 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 			snapemulator.Fault{Method: detachNS, Error: snapError(-5, "Input/output error")},
 			snapemulator.Fault{Method: detachNS, When: "after", Drop: true},
 			snapemulator.Fault{Method: detachNS, Twice: true})
+		d := within(bothDead)
 		powerOff(ctx, "host-1")
 		for _, s := range all {
-			s.again(ctx)
+			s.again(ctx, d)
+		}
+		for _, s := range all {
 			Expect(s.receipt(ctx)).To(Equal(moorv1alpha1.ReceiptDPU))
 			s.judge(ctx)
 		}
 	})
 
-	It("though SNAP is killed in the middle, on the old DPU and on the new one", func(ctx context.Context) {
+	It("though SNAP is killed in the middle, on the old DPU and on the new one", ci, func(ctx context.Context) {
 		r := faulty(ctx)
 		s := r.subject(ctx, "host-1")
 		next := dpuIn(s.replica)
 		inject(ctx, s.dpu, snapemulator.Fault{Method: detachNS, Hang: true, Count: -1})
 		inject(ctx, next, snapemulator.Fault{Method: attachNS, Hang: true, Count: -1})
+		d := within(bothDead)
 		powerOff(ctx, s.host)
 		s.reaches(ctx, moorv1alpha1.ClaimFencing, s.dpu)
 		By("killing SNAP of " + s.dpu)
@@ -84,13 +87,14 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 		s.reaches(ctx, moorv1alpha1.ClaimGranted, next)
 		By("killing SNAP of " + next)
 		restart(ctx, "snap-emulator-"+next)
-		s.again(ctx)
+		s.again(ctx, d)
 		s.judge(ctx)
 	})
 
 	It("though every controller is killed with the host, and the vendor plugin of the old DPU stays dead", func(ctx context.Context) {
 		r := faulty(ctx)
 		s := r.subject(ctx, "host-1")
+		d := within(bothDead)
 		powerOff(ctx, s.host)
 		plugins := []string{"local-vendor-dpu-2", "local-vendor-dpu-3"}
 		controllers := []string{"snap-csi-plugin", "snap-host-controller", "snap-controller", "snap-external-attacher", "local-vendor"}
@@ -101,7 +105,7 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 			WithTimeout(patience).WithPolling(tick).ShouldNot(BeEmpty())
 		By("starting the vendor plugins of the other DPUs again")
 		start(ctx, plugins...)
-		s.again(ctx)
+		s.again(ctx, d)
 		Expect(bed.Running("local-vendor-" + s.dpu)).To(BeFalse())
 		s.judge(ctx)
 	})
@@ -111,10 +115,9 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 		s := r.subject(ctx, "host-1")
 		By("killing the vendor plugin of " + s.dpu)
 		kill(ctx, "local-vendor-"+s.dpu)
+		d := within(hostDead)
 		drain(ctx, s.host, s.pod)
-		moved := time.Now()
-		s.again(ctx)
-		GinkgoWriter.Printf("drain to the new pod: %s\n", time.Since(moved).Round(time.Millisecond))
+		s.again(ctx, d)
 		Expect(s.pod.Spec.NodeName).NotTo(Equal(s.host))
 		Expect(s.receipt(ctx)).To(Equal(moorv1alpha1.ReceiptDPU))
 		s.judge(ctx)
@@ -125,11 +128,12 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 		s := r.subject(ctx, "host-1")
 		next := dpuIn(s.replica)
 		inject(ctx, next, snapemulator.Fault{Method: attachNS, Hang: true, Count: -1})
+		d := within(bothDead)
 		powerOff(ctx, s.host)
 		s.reaches(ctx, moorv1alpha1.ClaimGranted, next)
 		powerOff(ctx, s.replica)
 		mend(ctx, next)
-		s.again(ctx)
+		s.again(ctx, d)
 		Expect(s.pod.Spec.NodeName).NotTo(BeElementOf(s.host, s.replica))
 		s.judge(ctx)
 	})
@@ -143,10 +147,9 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 		By("powering " + s.host + " on again")
 		Expect(bed.PowerOn(ctx, s.host)).To(Succeed())
 		told(ctx, s.host, "Fencing", "Healthy")
+		d := within(bothDead)
 		mend(ctx, s.dpu)
-		mended := time.Now()
-		s.again(ctx)
-		GinkgoWriter.Printf("end of the fence to the new pod: %s\n", time.Since(mended).Round(time.Millisecond))
+		s.again(ctx, d)
 		s.judge(ctx)
 	})
 })

@@ -17,7 +17,7 @@ import (
 const outage = time.Minute
 
 var _ = Describe("a fault that leaves the host alive", slow, bothModes, func() {
-	It("is held and told: the host is cut off, its DPU is cut off, its DPU loses power", func(ctx context.Context) {
+	It("is held and told: the host is cut off, its DPU is cut off, its DPU loses power", ci, func(ctx context.Context) {
 		r := faulty(ctx)
 		all := r.subjects(ctx, "host-1", "host-2", "host-3")
 		hostCut, dpuCut, dpuOff := all[0], all[1], all[2]
@@ -47,8 +47,9 @@ var _ = Describe("a fault that leaves the host alive", slow, bothModes, func() {
 		dpuCut.judge(ctx)
 		// Its file system has seen I/O errors, as that of any host whose disk
 		// went: a new pod is what mends that.
+		d := within(hostDead)
 		Expect(clients.Host.Delete(ctx, dpuOff.pod)).To(Succeed())
-		dpuOff.again(ctx)
+		dpuOff.again(ctx, d)
 		dpuOff.judge(ctx)
 	})
 

@@ -76,7 +76,7 @@ func (s *subject) granted(ctx context.Context) {
 }
 
 var _ = Describe("a storm", slow, bothModes, func() {
-	It("of all hosts at once is held and told, and nothing is taken from them", func(ctx context.Context) {
+	It("of all hosts at once is held and told, and nothing is taken from them", ci, func(ctx context.Context) {
 		r := faulty(ctx)
 		s := r.subject(ctx, "host-1")
 		// Who is not there while they die learns of all at the same instant.
@@ -104,14 +104,16 @@ var _ = Describe("a storm", slow, bothModes, func() {
 		all := r.subjects(ctx, "host-1", "host-2")
 		first, second := all[0], all[1]
 		withFlag(ctx, "--failover-budget=1")
+		dues := []due{within(hostDead)}
 		powerOff(ctx, first.host)
 		Eventually(func(ctx context.Context) []moorv1alpha1.Receipt { return first.claim(ctx).Status.Receipts }).WithContext(ctx).
 			WithTimeout(patience).WithPolling(tick).ShouldNot(BeEmpty())
+		dues = append(dues, within(budgetSpent))
 		powerOff(ctx, second.host)
 		told(ctx, second.host, "Held", "the budget of 1 failovers a minute is spent")
 		second.granted(ctx)
-		for _, s := range all {
-			s.again(ctx)
+		for i, s := range all {
+			s.again(ctx, dues[i])
 			Expect(s.pod.Spec.NodeName).To(Equal("host-3"))
 			s.judge(ctx)
 		}

@@ -112,13 +112,15 @@ func (s *subject) write(ctx context.Context) {
 // writer is the one that began last.
 func (s *subject) writer() *writer { return s.writers[len(s.writers)-1] }
 
-// again waits until another pod runs in the place of the first, and writes.
-func (s *subject) again(ctx context.Context) {
+// again waits until another pod runs in the place of the first, and writes, which
+// is due.
+func (s *subject) again(ctx context.Context, d due) {
 	GinkgoHelper()
 	pod, err := kit.AwaitRunning(ctx, clients.Host, s.key, string(s.pod.UID), patience)
 	Expect(err).NotTo(HaveOccurred())
 	s.pod = pod
 	s.write(ctx)
+	d.met(s.key.Name + " writes again")
 }
 
 // stays expects that the same pod goes on writing, under the same epoch.

@@ -22,6 +22,7 @@ import (
 	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/devcluster/moor"
 	"github.com/moor-storage/moor/test/kit"
+	"github.com/moor-storage/moor/test/skips"
 )
 
 const (
@@ -34,8 +35,12 @@ const (
 )
 
 // slow marks the faults, which together take some nine minutes, most of them to
-// let time pass: `make e2e` runs them, `make test` does not.
-var slow = Label("slow")
+// let time pass: `make e2e` runs them, `make test` does not. ci marks one of each
+// kind, which .ci/run does run.
+var (
+	slow = Label("slow")
+	ci   = Label("ci")
+)
 
 var (
 	bed     *devcluster.Cluster
@@ -46,6 +51,10 @@ func TestE2E(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Moor end to end")
 }
+
+var _ = ReportAfterSuite("what was skipped", func(r Report) {
+	Expect(skips.Ginkgo(r, skips.EndToEnd)).To(Succeed())
+})
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
