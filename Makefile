@@ -11,7 +11,7 @@ export GOFLAGS ?= -buildvcs=false -trimpath
 
 .PHONY: help
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build Moor's programs into bin/
@@ -37,6 +37,10 @@ down: bin/moor-dev ## take the test bed down; nothing of it stays (root)
 test: ## every test: unit, API, root, sanity, end-to-end (root)
 	@hack/steps.sh unit api root bed
 
+.PHONY: ci
+ci: ## what .ci/run calls: verify, every test, one slow fault of each kind (root)
+	@hack/steps.sh verify unit api root bed_of_ci
+
 .PHONY: unit
 unit: ## tests that need neither root nor an API server
 	@hack/steps.sh unit
@@ -54,7 +58,7 @@ sanity: ## csi-sanity against the whole chain (root)
 	@hack/steps.sh sanity
 
 .PHONY: e2e
-e2e: ## end-to-end tests on the test bed (root)
+e2e: ## end-to-end tests; FOCUS=regexp MODE=controller|node|topology: only those (root)
 	@hack/steps.sh e2e
 
 .PHONY: conformance
@@ -82,5 +86,9 @@ generate: ## generate deep copies, CRDs and gRPC code
 	@hack/protoc.sh && hack/generate.sh
 
 .PHONY: verify
-verify: ## generated files, format, vet, lint, floors
-	@hack/verify.sh
+verify: ## generated files, go.mod, vet, lint, scripts, layers
+	@hack/steps.sh verify
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (30s)
+	@hack/steps.sh fuzz

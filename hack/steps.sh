@@ -1,10 +1,13 @@
 #!/bin/bash
-# Runs the steps named, in order, each with its time, and says at the end how
-# each one went. Ends at the first that fails. A bed that a step brought up is
-# taken down again, however the step ends.
-set -u
-cd "$(dirname "$0")/.."
+# Runs the steps named, in order, and says at the end how each one and each part
+# of it went and how long it took. Ends at the first that fails. However it ends,
+# and if it is interrupted too, what it started is ended, and a bed that it brought
+# up is taken down.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
 export GOTOOLCHAIN="${GOTOOLCHAIN:-local}" GOFLAGS="${GOFLAGS:--buildvcs=false -trimpath}"
+# A test that lacks a tool fails here, where the tools can be installed.
+export MOOR_NO_SKIP=1
 GO="${GO:-go}"
 # Tests get this long per package; machines of CI are slow at times.
 LIMIT=40m
@@ -14,41 +17,104 @@ NODE=/var/lib/kubelet/plugins/csi.snap.nvidia.com/csi.sock
 # plain builds programs as the test bed builds Moor's, to share the build cache.
 plain() { CGO_ENABLED=0 $GO "$1" -trimpath "${@:2}"; }
 
+tool() { $GO tool -modfile=hack/tools/go.mod "$@"; }
+
 moor_dev() { plain build -o bin/moor-dev ./test/cmd/moor-dev && bin/moor-dev "$@"; }
 
-unit() { $GO test -race -shuffle=on -timeout=$LIMIT ./...; }
+# tested NAME FLAGS... runs go test in an order that SEED repeats, and fails too if a
+# test was skipped for a reason that test/skips does not know.
+tested() {
+	local code=0 seed=${SEED:-$RANDOM$RANDOM} record="bin/test-$1.json"
+	mkdir -p bin
+	echo "the order of the tests is that of SEED=$seed"
+	tool gotestsum --format=pkgname --hide-summary=skipped --jsonfile="$record" -- -race -shuffle="$seed" -timeout=$LIMIT "${@:2}" || code=1
+	plain run ./test/skips/gotest "$record" || code=1
+	return $code
+}
+
+unit() { tested unit ./...; }
 
 api() {
 	local assets
 	assets=$(kube_bin) || return
-	KUBEBUILDER_ASSETS=$assets $GO test -race -shuffle=on -tags=api -p=1 -timeout=$LIMIT $(with_tag api)
+	# shellcheck disable=SC2046 # names of packages have no spaces
+	KUBEBUILDER_ASSETS=$assets tested api -tags=api -p=1 $(with_tag api)
 }
 
 root() {
 	hack/apt/install.sh || return
-	$GO test -race -shuffle=on -tags=root -p=1 -timeout=$LIMIT $(with_tag root)
+	# shellcheck disable=SC2046
+	tested root -tags=root -p=1 $(with_tag root)
 }
+
+# fuzz runs each fuzz target for FUZZTIME. What it minimizes is bounded, or a short
+# time would be spent on that alone.
+fuzz() {
+	local code=0 package target
+	for package in $(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do
+		for target in $($GO test -list='^Fuzz' "./$package" | grep '^Fuzz'); do
+			part "$package $target" $GO test -run='^$' -fuzz="^$target\$" -fuzztime="${FUZZTIME:-30s}" -fuzzminimizetime=10x "./$package" || code=1
+		done
+	done
+	return $code
+}
+
+verify() { hack/apt/install.sh hack/apt/verify.txt && hack/verify.sh; }
 
 # with_tag lists the packages that have files with the build tag given.
 with_tag() { grep -rl --include='*_test.go' "^//go:build $1$" . | xargs -n1 dirname | sort -u; }
 
+# up brings the bed up anew, and leaves word of it for the end of this script.
 up() {
-	brought_up=yes
-	moor_dev up --kubelet-profile="${1:-fast}" "${@:2}"
+	touch "$notes/bed"
+	part "bed up${2:+ $2}" moor_dev up --kubelet-profile="${1:-fast}" "${@:2}"
 }
 
-bed() { up fast && sanity_on_bed && e2e_on_bed -ginkgo.label-filter='!slow' && by_node -ginkgo.focus="$NODE_MODE_CORE"; }
+bed() { bed_without 'slow'; }
+
+# bed_of_ci runs one slow fault of each kind too.
+bed_of_ci() { bed_without 'slow && !ci'; }
+
+# bed_without LABELS is everything on the bed, but for the specs with these labels;
+# and the core of it with hosts that ask for volumes by themselves.
+bed_without() {
+	part "the bed itself" bed_itself && up fast && sanity_on_bed && e2e_on_bed "attach mode controller" -ginkgo.label-filter="!($1)" && by_node -ginkgo.focus="$NODE_MODE_CORE"
+}
+
+# bed_itself tests the bed, which its tests bring up and take down.
+bed_itself() {
+	touch "$notes/bed"
+	kube_bin >/dev/null && tested bed -tags=bed -run=TestBed ./test/devcluster
+}
+
 sanity() { up fast && sanity_on_bed; }
-e2e() { up fast && conformance_ready && suite nvme "$SUITE_CORE" && e2e_on_bed && by_node && by_topology; }
+
+e2e() {
+	if [ -n "${FOCUS:-}${MODE:-}" ]; then e2e_focused; else e2e_whole; fi
+}
+
+e2e_whole() { up fast && conformance_ready && suite nvme "$SUITE_CORE" && e2e_on_bed "attach mode controller" && by_node && by_topology; }
+
+# e2e_focused runs the specs whose names match the regular expression FOCUS on a bed
+# of one MODE: controller (the default), node or topology. One has to match.
+e2e_focused() {
+	local mode=${MODE:-controller}
+	case "$mode" in
+	controller) up fast ;;
+	node) up fast --attach-mode=node ;;
+	topology) up fast --topology ;;
+	*) echo "MODE is controller, node or topology, not $mode" >&2 && return 2 ;;
+	esac && e2e_on_bed "$mode" -ginkgo.focus="${FOCUS:-}"
+}
 
 # by_node makes the bed anew with hosts that ask for volumes by themselves, and
 # runs what is labelled for both modes.
-by_node() { up fast --attach-mode=node && e2e_on_bed -ginkgo.label-filter=attach-mode "$@"; }
+by_node() { up fast --attach-mode=node && e2e_on_bed "attach mode node" -ginkgo.label-filter=attach-mode "$@"; }
 
 # by_topology makes the bed anew with storage that is at places, and runs what is
 # about places.
 by_topology() {
-	up fast --topology && e2e_on_bed -ginkgo.label-filter=topology && sanity_on_bed -ginkgo.focus='accessibility|CreateVolume|NodeGetInfo|Identity'
+	up fast --topology && e2e_on_bed topology -ginkgo.label-filter=topology && sanity_on_bed -ginkgo.focus='accessibility|CreateVolume|NodeGetInfo|Identity'
 }
 
 # What of that even the quickest run has to try.
@@ -91,16 +157,18 @@ sanity_on_bed() {
 	plain run ./test/kit/apply host deploy/examples/storage.yaml || return
 	local access
 	for access in mount block; do
-		echo "--- csi-sanity, $access"
-		bin/moor-dev exec host-1 -- "$PWD/bin/sanity.test" -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.flake-attempts=2 \
-			-access=$access -controller="unix://$HUB/csi.sock" -node="unix://$NODE" "$@" || return
+		part "csi-sanity, $access" bin/moor-dev exec host-1 -- "$PWD/bin/sanity.test" -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.fail-on-empty \
+			-access="$access" -controller="unix://$HUB/csi.sock" -node="unix://$NODE" "$@" || return
 	done
 }
 
+# e2e_on_bed NAME FLAGS... runs the end-to-end tests on the bed that is up.
 e2e_on_bed() {
 	plain test -c -tags=e2e -o bin/e2e.test ./test/e2e || return
-	(cd test/e2e && ../../bin/e2e.test -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.flake-attempts=2 -ginkgo.v "$@")
+	part "e2e, $1" in_directory test/e2e ../../bin/e2e.test -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.v "${@:2}"
 }
+
+in_directory() { (cd "$1" && "${@:2}"); }
 
 # conformance runs Kubernetes' own storage suite over the whole chain, and tells
 # what passed, failed and was skipped, with each reason. DEFINITIONS, if set, are
@@ -143,9 +211,14 @@ conformance_ready() {
 # regular expression. (The log begins with a warning: the suite was built with
 # another ginkgo than Moor's tests. So was the program that runs it.)
 suite() {
-	local code=0 programs
+	local programs
 	programs=$(kube_bin) || return
-	echo "--- Kubernetes' storage suite, $1"
+	part "conformance, $1" suite_with "$programs" "$@"
+}
+
+suite_with() {
+	local code=0 programs=$1
+	shift
 	rm -f "bin/conformance-$1.json"
 	bin/ginkgo --procs="${PROCS:-4}" --timeout=3h --no-color -v --output-dir=bin --json-report="conformance-$1.json" \
 		--focus="\\[Driver:.*(${2:-})" --skip="$(bin/conformance skips "$1")" bin/conformance.test -- \
@@ -154,35 +227,92 @@ suite() {
 	return $code
 }
 
-# finish takes the bed down if one of the steps brought one up, after showing
+# part NAME COMMAND... is a part of a step whose time is told at the end.
+part() {
+	local name=$1 begin=$SECONDS code=0
+	echo "--- $name"
+	"${@:2}" || code=$?
+	note "  $name" $code $begin
+	return $code
+}
+
+# note NAME CODE BEGIN leaves a line for the end of this script.
+note() {
+	local outcome=ok
+	[ "$2" = 0 ] || outcome=FAILED
+	printf '  %-7s %5d s  %s\n' $outcome $((SECONDS - $3)) "$1" >>"$notes/times"
+}
+
+# in_group runs a command in a process group of its own, so that what it leaves
+# running can be ended. A signal to this script is seen at once, as it only waits.
+in_group() {
+	local code=0
+	set -m
+	"$@" </dev/null &
+	group=$!
+	set +m
+	wait $group || code=$?
+	end_group
+	return $code
+}
+
+# end_group ends what is left of the process group, with SIGKILL after ten seconds.
+end_group() {
+	[ -n "$group" ] || return 0
+	kill -TERM -- "-$group" 2>/dev/null || { group="" && return 0; }
+	for _ in {1..100}; do
+		kill -0 -- "-$group" 2>/dev/null || { group="" && return 0; }
+		sleep 0.1
+	done
+	kill -KILL -- "-$group" 2>/dev/null
+	group=""
+}
+
+# take_down takes the bed down if one of the steps brought one up, after showing
 # what its processes said last, if a step failed.
-finish() {
-	[ -n "$brought_up" ] && [ -x bin/moor-dev ] && [ -d /run/moor-dev ] || return 0
+take_down() {
+	[ -e "$notes/bed" ] && [ -x bin/moor-dev ] || return 0
+	local log
 	if [ "$1" != 0 ]; then
 		for log in /run/moor-dev/logs/*.log; do
-			echo "--- the end of $log" && tail -n 15 "$log" | cut -c1-400
+			[ -e "$log" ] && echo "--- the end of $log" && tail -n 15 "$log" | cut -c1-400
 		done
 	fi
-	bin/moor-dev down && bin/moor-dev leftovers
+	in_group bin/moor-dev down && in_group bin/moor-dev leftovers
+}
+
+# ended is the end of this script, whatever ends it.
+ended() {
+	local code=$1 begin=$SECONDS
+	trap '' HUP INT TERM
+	trap - EXIT
+	end_group
+	[ -z "$step" ] || note "$step, interrupted" "$code" "$step_begin"
+	take_down "$code" || { code=1 && note "taking the test bed down" 1 $begin; }
+	printf '\n' && cat "$notes/times"
+	rm -rf "$notes"
+	[ "$code" = 0 ] && echo "all steps passed"
+	exit "$code"
 }
 
 # run_all is a function so that bash has read the whole file before it begins:
 # a checkout that changes meanwhile must not change what runs.
 run_all() {
-	summary="" code=0 brought_up=""
+	local code=0
+	notes=$(mktemp -d) group="" step="" step_begin=0
+	touch "$notes/times"
+	trap 'ended $?' EXIT
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
 	for step in "$@"; do
 		echo "=== $step"
-		begin=$SECONDS
-		"$step"
-		code=$?
-		outcome=ok
-		[ $code = 0 ] || outcome="FAILED"
-		summary+="$(printf '  %-8s %-7s %4d s' "$step" "$outcome" $((SECONDS - begin)))"$'\n'
+		step_begin=$SECONDS
+		in_group "$step" || code=$?
+		note "$step" $code $step_begin
 		[ $code = 0 ] || break
 	done
-	finish $code || { code=1; summary+="  taking the test bed down FAILED"$'\n'; }
-	printf '\n%s' "$summary"
-	[ $code = 0 ] && echo "all steps passed"
+	step=""
 	exit $code
 }
 

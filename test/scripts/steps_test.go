@@ -1,0 +1,161 @@
+package scripts
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestStepsOnBed(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		env   []string
+		code  int
+		calls []string
+		end   string
+	}{
+		{
+			name: "passes", env: []string{"FOCUS=the main job"},
+			calls: []string{"moor-dev up --kubelet-profile=fast\n", "e2e.test ", "moor-dev down\n", "moor-dev leftovers\n"}, end: "all steps passed",
+		},
+		{
+			name: "in the other mode", env: []string{"MODE=node"},
+			calls: []string{"moor-dev up --kubelet-profile=fast --attach-mode=node\n", "e2e.test ", "moor-dev down\n"}, end: "all steps passed",
+		},
+		{name: "no such mode", env: []string{"MODE=both"}, code: 2, end: "e2e"},
+		{
+			name: "a spec fails", env: []string{"FOCUS=the main job", "FAIL=^e2e.test"}, code: 2,
+			calls: []string{"moor-dev up", "e2e.test ", "moor-dev down\n", "moor-dev leftovers\n"}, end: "e2e",
+		},
+		{
+			name: "the bed does not come up", env: []string{"FOCUS=the main job", "FAIL=moor-dev up"}, code: 2,
+			calls: []string{"moor-dev up", "moor-dev down\n"}, end: "e2e",
+		},
+		{
+			name: "the bed leaves something", env: []string{"FOCUS=the main job", "FAIL=moor-dev leftovers"}, code: 1,
+			calls: []string{"moor-dev up", "e2e.test ", "moor-dev down\n", "moor-dev leftovers\n"}, end: "taking the test bed down",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCheckout(t)
+			out, code := c.run(t, tt.env, "hack/steps.sh", "e2e")
+			if code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			if calls := c.calls(t); !inOrder(calls, tt.calls...) {
+				t.Errorf("calls %s, want among them %q", calls, tt.calls)
+			}
+			if lines := strings.Split(strings.TrimSpace(out), "\n"); !strings.HasSuffix(lines[len(lines)-1], tt.end) {
+				t.Errorf("output %s, want an end of %q", out, tt.end)
+			}
+			if passed := strings.Contains(out, "all steps passed"); passed != (tt.code == 0) {
+				t.Errorf("output %s of a run that ended with %d", out, code)
+			}
+		})
+	}
+}
+
+func TestStepsTellTimes(t *testing.T) {
+	out, _ := newCheckout(t).run(t, []string{"FAIL=^e2e.test"}, "hack/steps.sh", "unit", "bed", "root")
+	_, end, _ := strings.Cut(out, "=== bed")
+	_, end, _ = strings.Cut(end, "\n\n")
+	for _, want := range []string{
+		` ok +\d+ s  unit\n`, ` ok +\d+ s    the bed itself\n`, ` ok +\d+ s    bed up\n`, ` ok +\d+ s    csi-sanity, block\n`,
+		` FAILED +\d+ s    e2e, attach mode controller\n`, ` FAILED +\d+ s  bed\n`,
+	} {
+		if !regexp.MustCompile(want).MatchString(end) {
+			t.Errorf("the end %s lacks %q", end, want)
+		}
+	}
+	if strings.Contains(end, "root") {
+		t.Error("a step after the one that failed was run")
+	}
+}
+
+// A spec that fails once has failed, and a run of no spec at all has tested nothing.
+func TestStepsRunSpecsOnce(t *testing.T) {
+	c := newCheckout(t)
+	if out, code := c.run(t, nil, "hack/steps.sh", "bed", "e2e"); code != 0 {
+		t.Fatal(code, out)
+	}
+	suites := 0
+	for call := range strings.Lines(c.calls(t)) {
+		if !strings.Contains(call, ".test -test.timeout") {
+			continue
+		}
+		suites++
+		if strings.Contains(call, "flake") || !strings.Contains(call, "-ginkgo.fail-on-empty") {
+			t.Errorf("suite called with %s", call)
+		}
+	}
+	if suites < 8 {
+		t.Errorf("%d suites were run", suites)
+	}
+}
+
+func TestStepsFailOnSkips(t *testing.T) {
+	for _, tt := range []struct {
+		fail string
+		code int
+	}{{"", 0}, {"^go run .*test/skips/gotest", 1}, {"^go tool .*gotestsum", 1}} {
+		if out, code := newCheckout(t).run(t, []string{"FAIL=" + tt.fail}, "hack/steps.sh", "unit"); code != tt.code {
+			t.Errorf("with %q failing the exit code is %d, want %d: %s", tt.fail, code, tt.code, out)
+		}
+	}
+}
+
+func TestStepsInterrupted(t *testing.T) {
+	for signal, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
+		t.Run(signal.String(), func(t *testing.T) {
+			c := newCheckout(t)
+			cmd := c.command(t, []string{"FOCUS=the main job", "HANG=^e2e.test"}, "hack/steps.sh", "e2e")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			hung := c.hung(t)
+			if err := cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait() // the exit code says it
+			if code := cmd.ProcessState.ExitCode(); code != want {
+				t.Errorf("exit code %d, want %d", code, want)
+			}
+			if err := syscall.Kill(hung, 0); err == nil && !zombie(t, hung) {
+				t.Error("what the step started goes on")
+			}
+			if calls := c.calls(t); !inOrder(calls, "moor-dev up", "e2e.test", "moor-dev down\n", "moor-dev leftovers\n") {
+				t.Errorf("calls %s", calls)
+			}
+		})
+	}
+}
+
+// hung waits for the program that hangs, and returns the number of what that waits for.
+func (c *checkout) hung(t *testing.T) int {
+	t.Helper()
+	looks := time.NewTicker(10 * time.Millisecond)
+	defer looks.Stop()
+	for range looks.C {
+		text, err := os.ReadFile(filepath.Join(c.dir, "calls.hung"))
+		if n, bad := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && bad == nil {
+			return n
+		}
+		if t.Context().Err() != nil {
+			break
+		}
+	}
+	t.Fatal("the program never ran")
+	return 0
+}
+
+// zombie reports whether a process has ended, and only its parent does not know yet.
+func zombie(t *testing.T, pid int) bool {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err != nil || strings.Contains(string(text), ") Z ")
+}
