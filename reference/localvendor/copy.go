@@ -139,7 +139,7 @@ func (s *Storage) copyPaused(ctx context.Context, written []string, pairs []pair
 // reflinkAll copies by reflink; done is false if the file system has none.
 func (s *Storage) reflinkAll(pairs []pair) (done bool, err error) {
 	for _, p := range pairs {
-		done, err := withImage(p.image, func(src *os.File) (bool, error) { return reflink(p.draft.File, src) })
+		done, err := withImage(p.image, func(src *os.File) (bool, error) { return s.reflink(p.draft.File, src) })
 		if err != nil || !done {
 			return false, err
 		}

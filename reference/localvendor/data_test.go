@@ -172,6 +172,63 @@ func TestCopyOfAVolumeInUse(t *testing.T) {
 	}
 }
 
+// sharing lets the file system of s share data, as reflinks do.
+func sharing(s *Storage) {
+	s.reflink = func(dst, src *os.File) (bool, error) { return true, copySparse(context.Background(), dst, src) }
+}
+
+// TestGroupOfAVolumeInUse: each reflink is of one instant, and two are of two: the
+// writers of a group are held up even where the file system shares data.
+func TestGroupOfAVolumeInUse(t *testing.T) {
+	d := &dataPath{}
+	s := openStorage(t, withData(d))
+	sharing(s)
+	one, two := create(t, s, spec("one")), create(t, s, spec("two"))
+	attach(t, s, one.ID, "dpu-1")
+	p := s.Platform()
+	if _, err := p.Snapshots.Create(t.Context(), provisioner.SnapshotSpec{Name: "s", VolumeID: one.ID}); err != nil || len(d.paused) != 0 {
+		t.Errorf("a snapshot by reflink: held up %v, %v", d.paused, err)
+	}
+	if _, err := p.Groups.Create(t.Context(), provisioner.GroupSpec{Name: "g", VolumeIDs: []string{one.ID, two.ID}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(d.paused); got != "[[one]]" {
+		t.Errorf("held up %s", got)
+	}
+}
+
+// TestReadersNeedNoPause: who only reads, by the attachment or by its modes, is
+// not held up, nor stands in the way where nobody can be.
+func TestReadersNeedNoPause(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec    provisioner.AttachSpec
+		written bool
+	}{
+		"nobody":       {},
+		"a writer":     {provisioner.AttachSpec{Node: "dpu-1"}, true},
+		"read-only":    {provisioner.AttachSpec{Node: "dpu-1", ReadOnly: true}, false},
+		"reader modes": {provisioner.AttachSpec{Node: "dpu-1", AccessModes: []provisioner.AccessMode{provisioner.ReadOnlyMany}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &dataPath{}
+			s := openStorage(t, withData(d))
+			v, w := create(t, s, spec("one")), create(t, s, spec("two"))
+			if c.spec.Node != "" {
+				c.spec.VolumeID = v.ID
+				if _, err := s.Attach(t.Context(), c.spec); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := s.Platform().Groups.Create(t.Context(), provisioner.GroupSpec{Name: "g", VolumeIDs: []string{v.ID, w.ID}}); err != nil {
+				t.Fatal(err)
+			}
+			if held := len(d.paused) > 0; held != c.written {
+				t.Errorf("held up %v, want %t", d.paused, c.written)
+			}
+		})
+	}
+}
+
 // TestCopyIsSparse: holes stay holes, data is the same, at any size.
 func TestCopyIsSparse(t *testing.T) {
 	s := openStorage(t, Options{})

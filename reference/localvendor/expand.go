@@ -58,6 +58,12 @@ func (s *Storage) expand(ctx context.Context, id string, bytes, limit int64) (in
 	return size, s.save(id, have)
 }
 
+// fits says whether a volume of size bytes has room on a file system of total
+// bytes, of which free are free.
+func (r record) fits(size, total, free int64) bool {
+	return size <= total && (r.Provisioning != Thick || size-r.CapacityBytes <= free)
+}
+
 // lengthen makes the image size bytes long. One that is, of a call that was cut
 // short, is left alone; it never becomes shorter.
 func (s *Storage) lengthen(id string, have record, size int64) (err error) {
@@ -65,7 +71,7 @@ func (s *Storage) lengthen(id string, have record, size int64) (err error) {
 	if err != nil {
 		return err
 	}
-	if have.Provisioning == Thick && size-have.CapacityBytes > free || size > total {
+	if !have.fits(size, total, free) {
 		return fmt.Errorf("%s has %d bytes, of which %d are free: %w", s.dir, total, free, provisioner.ErrExhausted)
 	}
 	f, err := os.OpenFile(s.imagePath(id), os.O_WRONLY, 0)

@@ -93,6 +93,7 @@ type Storage struct {
 	counting   sync.Mutex // while the volumes of a node are counted
 	places     []provisioner.Place
 	clock      clock.PassiveClock
+	reflink    func(dst, src *os.File) (bool, error)
 	locks      keylock.Locks
 	held       *os.File
 }
@@ -112,7 +113,7 @@ func Open(o Options) (*Storage, error) {
 	}
 	s := &Storage{
 		dir: o.TargetDir, maxBytes: o.MaxBytes, nodeExists: o.NodeExists, manyNodes: o.ManyNodes, target: o.Target,
-		maxPerNode: o.MaxPerNode, places: o.Places, clock: o.Clock, held: held,
+		maxPerNode: o.MaxPerNode, places: o.Places, clock: o.Clock, reflink: reflink, held: held,
 	}
 	if s.clock == nil {
 		s.clock = clock.RealClock{}
