@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -126,6 +127,9 @@ func (f *Finder) describe(ns, head, addr string, nsid int64) (Block, error) {
 	}
 	if sectors <= 0 {
 		return Block{}, fmt.Errorf("namespace %d of %s has size 0: the DPU has not attached its storage: %w", nsid, addr, ErrAbsent)
+	}
+	if sectors > math.MaxInt64/sectorBytes {
+		return Block{}, fmt.Errorf("namespace %d of %s has size %d, which cannot be: %w", nsid, addr, sectors, ErrAbsent)
 	}
 	b.SizeBytes = sectors * sectorBytes
 	b.UUID = f.uuid(ns, head)

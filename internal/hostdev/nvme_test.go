@@ -161,6 +161,68 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestFindUUID: a UUID says whose namespace it is, in one spelling; the kernel
+// shows one of zeros where there is none.
+func TestFindUUID(t *testing.T) {
+	const uuid, zeros = "a1111111-2222-4333-8444-55555555555f", "00000000-0000-0000-0000-000000000000"
+	for name, c := range map[string]struct{ path, head, want string }{
+		"of the path":              {uuid, "", uuid},
+		"upper case":               {strings.ToUpper(uuid) + "\n", "", uuid},
+		"none":                     {"", "", ""},
+		"zeros":                    {zeros, "", ""},
+		"of the multipath disk":    {"", uuid, uuid},
+		"zeros, then of the disk":  {zeros, uuid, uuid},
+		"zeros of path and disk":   {zeros, zeros, ""},
+		"of both, the path counts": {uuid, "b" + uuid[1:], uuid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := map[string]string{ctrl + "nvme0c1n1/nsid": "1", ctrl + "nvme0c1n1/size": "8", "dev/nvme0n1": ""}
+			if c.path != "" {
+				files[ctrl+"nvme0c1n1/uuid"] = c.path
+			}
+			if c.head != "" {
+				files["sys/class/block/nvme0n1/uuid"] = c.head
+			}
+			got, err := tree(t, files).Find(addr, 1)
+			if err != nil || got.UUID != c.want {
+				t.Errorf("UUID %q, %v, want %q", got.UUID, err, c.want)
+			}
+		})
+	}
+}
+
+// FuzzSysfs: whatever sysfs says of a namespace, what is found has a size, a
+// name that stays in its directory, and the number that was asked for.
+func FuzzSysfs(f *testing.F) {
+	f.Add("nvme0n1", "1\n", "2048\n", "11111111-2222-4333-8444-555555555555\n", int64(1))
+	f.Add("nvme0c1n1", "1", "16", "00000000-0000-0000-0000-000000000000", int64(1))
+	f.Add("nvme0n1p1", "1", "-8", "", int64(1))
+	f.Add("ng0n1", "0x1", "9223372036854775807", "X", int64(0))
+	f.Fuzz(func(t *testing.T, name, nsid, size, uuid string, want int64) {
+		if name == "" || len(name) > 100 || strings.ContainsAny(name, "/\x00") || strings.Trim(name, ".") == "" {
+			t.Skip("no name of a directory")
+		}
+		finder := tree(t, map[string]string{ctrl + name + "/nsid": nsid, ctrl + name + "/size": size, ctrl + name + "/uuid": uuid})
+		if m := namespaceName.FindStringSubmatch(name); m != nil {
+			grow(t, finder, map[string]string{"dev/" + m[1] + m[2]: ""})
+		}
+		b, err := finder.Find(addr, want)
+		if err != nil {
+			if !errors.Is(err, ErrAbsent) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if b.SizeBytes <= 0 || b.NamespaceID != want || filepath.Dir(b.Path) != finder.Roots.Dev || b.UUID == noUUID || b.UUID != strings.ToLower(b.UUID) {
+			t.Fatalf("%q with nsid %q, size %q, UUID %q was found as %+v", name, nsid, size, uuid, b)
+		}
+		list, err := finder.List()
+		if diff := cmp.Diff([]Block{b}, list); err != nil || diff != "" {
+			t.Fatalf("found and listed differ (%v):\n%s", err, diff)
+		}
+	})
+}
+
 func TestWaitUntilItAppears(t *testing.T) {
 	f := tree(t, map[string]string{pci + "driver": "-> ../../drivers/nvme", "dev/null": ""})
 	type answer struct {
