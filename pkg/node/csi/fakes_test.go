@@ -97,23 +97,34 @@ func (m *machine) List() ([]mount.MountPoint, error) {
 	return slices.Clone(m.table), nil
 }
 
+// Number is that of a device file, which a bound one is, too; what a file system
+// is mounted on is none.
 func (m *machine) Number(path string) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if i := m.index(path); i >= 0 {
+	if i := m.index(path); i >= 0 && m.table[i].Type == "" {
 		path = m.table[i].Device
 	}
-	if n, ok := m.devices[path]; ok {
+	return m.number(path)
+}
+
+func (m *machine) number(device string) (uint64, error) {
+	if n, ok := m.devices[device]; ok {
 		return n, nil
 	}
-	return 0, fmt.Errorf("%s: no such device", path)
+	return 0, fmt.Errorf("%s: no such device", device)
 }
 
 func (m *machine) Below(path string) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if n, ok := m.below[path]; ok {
 		return n, nil
 	}
-	return m.Number(path)
+	if i := m.index(path); i >= 0 {
+		path = m.table[i].Device
+	}
+	return m.number(path)
 }
 
 func (m *machine) Readable(path string) error {

@@ -1,0 +1,72 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// TestVolumeHealth: a volume is well as long as its device and its mounts answer.
+func TestVolumeHealth(t *testing.T) {
+	const device = "/dev/nvme0n1"
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, b *bed)
+		want  []string
+		err   error
+	}{
+		"well":             {func(*testing.T, *bed) {}, nil, nil},
+		"not open":         {func(_ *testing.T, b *bed) { delete(b.h.open, "v1") }, []string{reasonNotOpen}, nil},
+		"nothing mounted":  {func(t *testing.T, b *bed) { noError(t, b.unpublishV(t, b.target)); noError(t, b.m.Unmount(b.staging)) }, nil, nil},
+		"dead device":      {func(_ *testing.T, b *bed) { b.m.dead[device] = true }, []string{reasonDead, reasonUnsteady}, nil},
+		"dead publication": {func(_ *testing.T, b *bed) { b.m.below[b.target] = 99 }, []string{reasonUnsteady}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, access := newBed(t), fsCap(snw, "")
+			noError(t, b.stageV(t, "v1", access))
+			noError(t, b.publishV(t, b.target, access, false))
+			c.spoil(t, b)
+			resp, err := b.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{
+				VolumeId: "v1", StagingTargetPath: b.staging, VolumePublishPath: b.target,
+			})
+			if !errors.Is(err, c.err) {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, p := range resp.GetVolumeHealth().GetHealthStatuses() {
+				got = append(got, p.GetReason())
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	_, err := newBed(t).NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{})
+	wantError(t, err, provisioner.ErrInvalid, "volume id is missing")
+}
+
+func TestStorageHealth(t *testing.T) {
+	ask := func(storage func(context.Context) error) (*csi.NodeGetStorageHealthResponse, error) {
+		b := newBed(t)
+		b.o.Storage = storage
+		return b.NodeGetStorageHealth(t.Context(), &csi.NodeGetStorageHealthRequest{})
+	}
+	if _, err := ask(nil); !errors.Is(err, provisioner.ErrUnsupported) {
+		t.Errorf("a node that cannot tell: %v", err)
+	}
+	if resp, err := ask(func(context.Context) error { return nil }); err != nil || len(resp.GetBackendHealth()) != 0 {
+		t.Errorf("storage in reach: %v, %v", resp, err)
+	}
+	resp, err := ask(func(context.Context) error { return errors.New("no route") })
+	if err != nil || len(resp.GetBackendHealth()) != 1 {
+		t.Fatalf("storage out of reach: %v, %v", resp, err)
+	}
+	h := resp.GetBackendHealth()[0]
+	if h.GetStatus() != csi.StorageHealthErrorType_STORAGE_UNREACHABLE || h.GetReason() != reasonStorage || h.GetMessage() != "no route" {
+		t.Errorf("storage out of reach: %v", h)
+	}
+}
