@@ -91,6 +91,52 @@ func TestParseCapabilities(t *testing.T) {
 	}
 }
 
+// FuzzParseCapabilities: a list is read whole or refused, its volume has one mode,
+// and a reader is never taken for a writer.
+func FuzzParseCapabilities(f *testing.F) {
+	f.Add(int32(1), "ext4", true, int32(1), "ext4", true)
+	f.Add(int32(1), "", true, int32(3), "", false)
+	f.Add(int32(5), "xfs", false, int32(4), "", false)
+	f.Add(int32(99), "btrfs", true, int32(-1), "", false)
+	f.Fuzz(func(t *testing.T, mode1 int32, fs1 string, mount1 bool, mode2 int32, fs2 string, mount2 bool) {
+		one := func(mode int32, fsType string, mounted bool) *csi.VolumeCapability {
+			c := &csi.VolumeCapability{
+				AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_Mode(mode)},
+				AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+			}
+			if mounted {
+				c.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType}}
+			}
+			return c
+		}
+		list := []*csi.VolumeCapability{one(mode1, fs1, mount1), one(mode2, fs2, mount2)}
+		got, err := ParseCapabilities(list)
+		if err != nil {
+			if !errors.Is(err, provisioner.ErrInvalid) || got != nil {
+				t.Fatalf("refused with %v, %v", got, err)
+			}
+			return
+		}
+		if len(got) != len(list) || mount1 != mount2 || got[0].Mode != got[1].Mode {
+			t.Fatalf("%v became %+v", list, got)
+		}
+		for i, c := range got {
+			mode := list[i].GetAccessMode().GetMode()
+			reader := strings.HasSuffix(mode.String(), "READER_ONLY")
+			shared := strings.HasPrefix(mode.String(), "MULTI_NODE")
+			if c.ReadOnly != reader || shared != (c.Access == provisioner.ReadOnlyMany || c.Access == provisioner.ReadWriteMany) {
+				t.Fatalf("%s became %+v", mode, c)
+			}
+			if (c.Mode == provisioner.Filesystem) != (list[i].GetMount() != nil) {
+				t.Fatalf("%v became %+v", list[i], c)
+			}
+			if again, err := ParseCapability(list[i]); err != nil || !cmp.Equal(again, c) {
+				t.Fatalf("alone it is %+v, %v, in a list %+v", again, err, c)
+			}
+		}
+	})
+}
+
 func TestRequire(t *testing.T) {
 	if err := Require("volume id", "v", "node id", "n"); err != nil {
 		t.Error(err)

@@ -220,6 +220,38 @@ func TestParseEndpoint(t *testing.T) {
 	}
 }
 
+// FuzzParseEndpoint: what is accepted can be listened on, and its own spelling
+// means the same.
+func FuzzParseEndpoint(f *testing.F) {
+	for _, s := range []string{"unix:///run/csi.sock", "unix:/run/csi.sock", "/run/csi.sock", "tcp://127.0.0.1:9000", "tcp://[::1]:0", "tcp://", "unix:x", "", "unix:tcp://a:1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, endpoint string) {
+		network, address, err := ParseEndpoint(endpoint)
+		if err != nil {
+			if network != "" || address != "" {
+				t.Fatalf("%q was refused as %q %q", endpoint, network, address)
+			}
+			return
+		}
+		switch network {
+		case "tcp":
+			if _, _, err := net.SplitHostPort(address); err != nil {
+				t.Fatal(err)
+			}
+		case "unix":
+			if !filepath.IsAbs(address) || len(address) > 107 {
+				t.Fatalf("%q is a socket at %q", endpoint, address)
+			}
+		default:
+			t.Fatalf("%q has network %q", endpoint, network)
+		}
+		if n, a, err := ParseEndpoint(network + "://" + address); n != network || a != address || err != nil {
+			t.Fatalf("%q is %q %q, and that is %q %q, %v", endpoint, network, address, n, a, err)
+		}
+	})
+}
+
 func TestSocketInTheWay(t *testing.T) {
 	dir := t.TempDir()
 	stale := filepath.Join(dir, "stale.sock")

@@ -28,6 +28,7 @@ func TestCode(t *testing.T) {
 		"precondition":              {wrap(provisioner.ErrPrecondition), codes.FailedPrecondition},
 		"unsupported":               {wrap(provisioner.ErrUnsupported), codes.Unimplemented},
 		"busy":                      {wrap(provisioner.ErrBusy), codes.Aborted},
+		"token of a list":           {wrap(provisioner.ErrToken), codes.Aborted},
 		"unavailable":               {wrap(provisioner.ErrUnavailable), codes.Unavailable},
 		"deadline":                  {wrap(context.DeadlineExceeded), codes.DeadlineExceeded},
 		"canceled":                  {wrap(context.Canceled), codes.Canceled},
