@@ -8,6 +8,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -227,6 +229,29 @@ func TestNodeID(t *testing.T) {
 	w.mustReconcile()
 	if p, u := w.driver.published[0].GetNodeId(), w.driver.undone[0].GetNodeId(); p != "id-7" || u != "id-7" {
 		t.Fatalf("published to %q, unpublished from %q", p, u)
+	}
+}
+
+// TestRepeatNamesTheSameNode: an earlier call may have had an effect on the node
+// that it named, whatever the node is called by now.
+func TestRepeatNamesTheSameNode(t *testing.T) {
+	csiNode := &storagev1.CSINode{
+		ObjectMeta: metav1.ObjectMeta{Name: node},
+		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driverName, NodeID: "id-7"}}},
+	}
+	w := newWorld(t, volume(), attachment(), csiNode)
+	w.driver.publish = []error{status.Error(codes.Unavailable, "no answer")}
+	if err := w.reconcile(); err == nil {
+		t.Fatal("no error")
+	}
+	csiNode.Spec.Drivers[0].NodeID = "id-8"
+	if err := w.c.Update(t.Context(), csiNode); err != nil {
+		t.Fatal(err)
+	}
+	w.mustReconcile()
+	w.wantCalls(2, 0)
+	if first, second := w.driver.published[0].GetNodeId(), w.driver.published[1].GetNodeId(); first != "id-7" || second != "id-7" {
+		t.Errorf("published to %q, then to %q", first, second)
 	}
 }
 

@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -86,6 +89,30 @@ func TestPolicyFollowsItsVendors(t *testing.T) {
 		if n := c.Writes() - before; n != 0 {
 			t.Errorf("%s: %d writes though nothing changed", s.name, n)
 		}
+	}
+}
+
+// TestCapacityOfASharedClass: the room behind a StorageClass is there once, however
+// many vendors use the class.
+func TestCapacityOfASharedClass(t *testing.T) {
+	c := kit.NewCluster(t)
+	shared, none := kit.Vendor("b"), kit.Vendor("c")
+	shared.Spec.StorageClassName, none.Spec.StorageClassName = kit.StorageClass("a").Name, ""
+	other := kit.Vendor("d")
+	c.Add(&storagev1alpha1.StoragePolicy{
+		ObjectMeta: kit.Meta("gold"), Spec: storagev1alpha1.StoragePolicySpec{StorageVendors: []string{"a", "b", "c", "d"}},
+	})
+	c.Add(kit.Vendor("a"), shared, none, other, kit.StorageClass("a"), kit.StorageClass("d"))
+	for name, room := range map[string]string{"a": "1Gi", "d": "2Gi", "e": "4Gi"} {
+		c.Add(&storagev1.CSIStorageCapacity{
+			ObjectMeta: kit.Meta("of-" + name), StorageClassName: kit.StorageClass(name).Name, Capacity: ptr.To(resource.MustParse(room)),
+		})
+	}
+	reconcile(t, &policy.Reconciler{Client: c.Client}, "gold")
+	got := &storagev1alpha1.StoragePolicy{}
+	c.Get(got, "gold")
+	if got.Status.Capacity == nil || got.Status.Capacity.Available.Cmp(resource.MustParse("3Gi")) != 0 {
+		t.Errorf("capacity %+v, want 3Gi: 1 of the class that two share, 2 of the other", got.Status.Capacity)
 	}
 }
 

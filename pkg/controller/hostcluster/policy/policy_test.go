@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
@@ -74,6 +76,26 @@ func TestStatus(t *testing.T) {
 				t.Errorf("a pass over what has not changed wrote %d times", n)
 			}
 		})
+	}
+}
+
+// TestCapacity: the room that the DPU cluster tells of is told in the host
+// cluster, and no longer than it is.
+func TestCapacity(t *testing.T) {
+	w, r := open(t)
+	w.AddHost(world.Policy("p", "a"), checked("a", ""))
+	w.MustPass(r, "p")
+	for _, want := range []*storagev1alpha1.PolicyCapacity{
+		{Available: resource.MustParse("3Gi"), MaximumVolumeSize: ptr.To(resource.MustParse("1Gi"))},
+		{Available: resource.MustParse("2Gi")},
+		nil,
+	} {
+		world.Change(w, w.DPU, mirror(), func(m *storagev1alpha1.StoragePolicy) { m.Status.Capacity = want })
+		w.MustPass(r, "p")
+		got, _ := world.Read(w, w.Host, world.Policy("p"))
+		if diff := cmp.Diff(want, got.Status.Capacity); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }
 
