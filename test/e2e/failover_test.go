@@ -214,7 +214,7 @@ var _ = Describe("failover", Ordered, bothModes, func() {
 		Expect(again.Spec.NodeName).To(Equal(replica), "it runs where the replica is")
 		acknowledged = append(acknowledged, "after")
 		got := strings.Fields(sh(ctx, pod, "cat /data/journal"))
-		Expect(got).To(Equal(acknowledged))
+		Expect(got).To(Equal(acknowledged), "every acknowledged write is read again")
 
 		claim := &moorv1alpha1.WriterClaim{}
 		Expect(clients.DPU.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: volume}, claim)).To(Succeed())

@@ -49,8 +49,8 @@ var _ = Describe("one writer", bothModes, func() {
 		second := byHand(r.name+"-second", "host-2", volumeOf(ctx, files))
 		Expect(clients.Host.Create(ctx, second)).To(Succeed())
 		Eventually(messageOf(second)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
-			Should(And(ContainSubstring("single writer"), ContainSubstring("dpu-1")))
-		Consistently(shown(second)).WithContext(ctx).WithTimeout(calm).WithPolling(tick).Should(BeFalse())
+			Should(And(ContainSubstring("single writer"), ContainSubstring("dpu-1")), "one writer: the second primary waits")
+		Consistently(shown(second)).WithContext(ctx).WithTimeout(calm).WithPolling(tick).Should(BeFalse(), "one writer: the second primary waits")
 
 		remove(ctx, podObject(pod))
 		Eventually(shown(second)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeTrue())

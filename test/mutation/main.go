@@ -1,7 +1,8 @@
 // Command mutation switches the safety checks of the product off, one at a
 // time, and reports which tests catch it. A mutation that nothing catches is a
-// check that nobody watches. With --bed it runs those that the proof from
-// outside has to see on the test bed too, and needs root.
+// check that no test watches. With --bed it runs those that the proof from
+// outside has to see on the test bed too, and needs root. The same tests run
+// first with nothing switched off, and have to pass.
 package main
 
 import (
@@ -34,7 +35,8 @@ func main() {
 	}
 }
 
-// run prints a line for each mutation, and returns how many escaped.
+// run prints a line for each mutation that is chosen, and returns how many
+// escaped.
 func run(ctx context.Context, onBed bool, only string) (escaped int, err error) {
 	names, err := regexp.Compile(only)
 	if err != nil {
@@ -44,15 +46,26 @@ func run(ctx context.Context, onBed bool, only string) (escaped int, err error) 
 	if err != nil {
 		return 0, err
 	}
-	try := inTests
+	var chosen []mutation
+	for _, m := range mutations {
+		if names.MatchString(m.name) && (!onBed || m.focus != "") {
+			chosen = append(chosen, m)
+		}
+	}
+	if len(chosen) == 0 {
+		return 0, fmt.Errorf("no mutation has a name that matches %q", only)
+	}
+	try, control := inTests, controlTests
 	if onBed {
-		try = inBed
+		try, control = inBed, controlBed
 	}
 	fmt.Printf("%-75s %5s  %s\n", "SWITCHED OFF", "TIME", "CAUGHT BY")
-	for _, m := range mutations {
-		if !names.MatchString(m.name) || onBed && m.focus == "" {
-			continue
-		}
+	begin := time.Now()
+	if err := control(ctx, root, chosen); err != nil {
+		return 0, fmt.Errorf("nothing is switched off, and yet: %w", err)
+	}
+	fmt.Printf("%-75s %4ds  %s\n", "nothing", int(time.Since(begin).Seconds()), "nothing, as it has to be")
+	for _, m := range chosen {
 		begin := time.Now()
 		by, err := try(ctx, root, m)
 		if err != nil {

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/moor-storage/moor/test/devcluster"
@@ -21,6 +26,56 @@ func TestEveryMutationApplies(t *testing.T) {
 		if seen[m.name] || m.tests == "" || (m.focus == "") != (m.words == "") || (m.focus == "") != (m.program == "") {
 			t.Errorf("mutation %q: its name is taken, it names no test, or only half of one on the bed", m.name)
 		}
+		if strings.Contains(m.words, "[FAILED]") {
+			t.Errorf("mutation %q: any failure of %q counts: name the words of the one that is meant", m.name, m.focus)
+		}
 		seen[m.name] = true
+	}
+}
+
+// TestRunChoosesSomething: a name that is misspelt is no success.
+func TestRunChoosesSomething(t *testing.T) {
+	for _, onBed := range []bool{false, true} {
+		if _, err := run(t.Context(), onBed, "no such mutation"); err == nil || !strings.Contains(err.Error(), "no such mutation") {
+			t.Errorf("on the bed %t: %v", onBed, err)
+		}
+	}
+	if _, err := run(t.Context(), true, "^the DPU shows a replica$"); err == nil {
+		t.Error("a mutation without an end-to-end test was run on the bed")
+	}
+}
+
+// TestControl: a package whose tests fail by themselves catches nothing.
+func TestControl(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":              "module example.com/m\n",
+		"well/well_test.go":   "package well\n\nimport \"testing\"\n\nfunc TestWell(*testing.T) {}\n",
+		"flaky/flaky_test.go": "package flaky\n\nimport \"testing\"\n\nfunc TestFlaky(t *testing.T) { t.Fatal(\"by itself\") }\n",
+	} {
+		path := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	well, flaky := mutation{name: "a", tests: "./well"}, mutation{name: "b", tests: "./well ./flaky"}
+	if err := controlTests(t.Context(), root, []mutation{well, well}); err != nil {
+		t.Error(err)
+	}
+	if err := controlTests(t.Context(), root, []mutation{well, flaky}); err == nil || !strings.Contains(err.Error(), "by itself") {
+		t.Errorf("tests that fail by themselves: %v", err)
+	}
+}
+
+// TestPasses: a run of end-to-end tests in which none ran has not passed.
+func TestPasses(t *testing.T) {
+	for out, want := range map[string]bool{
+		"Ran 1 of 60 Specs in 3 seconds\nPASS": true, "Ran 12 of 60 Specs": true,
+		"Ran 0 of 60 Specs in 0 seconds\nPASS": false, "": false, "Ran 1 of 60 Specs\nexit 1": false,
+	} {
+		script := "echo '" + strings.ReplaceAll(out, "\nexit 1", "'; exit 1; '") + "'"
+		if err := passes(exec.Command("sh", "-c", script)); (err == nil) != want {
+			t.Errorf("%q: %v", out, err)
+		}
 	}
 }

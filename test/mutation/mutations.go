@@ -216,7 +216,7 @@ var mutations = []mutation{
 	// The right to write is granted only if nobody holds it.
 	{name: "the claim is granted while somebody holds it", tests: sync, edits: []edit{
 		{syncGrant, "	case status.Phase == moorv1alpha1.ClaimFree:\n		return verdict", "	case status.Attachment != attachment:\n		return verdict"},
-	}, focus: second, program: "snap-host-controller", words: "[FAILED]"},
+	}, focus: second, program: "snap-host-controller", words: "one writer: the second primary waits"},
 	{name: "an epoch is granted twice", tests: sync, edits: []edit{
 		{syncGrant, "epoch: status.Epoch + 1}", "epoch: max(1, status.Epoch)}"},
 	}},
@@ -290,5 +290,5 @@ var mutations = []mutation{
 	{name: "every device is formatted", tests: disk, edits: []edit{
 		{diskFormat, "	case found.Type == fsType && !begun:\n		return false, nil\n	case !found.None():\n		return false, foreign", "	case path == \"\":\n		return false, foreign"},
 		{diskFormat, "	if at >= 0 {\n", "	if at >= size {\n"},
-	}, focus: moves, program: "snap-csi-plugin", words: "[FAILED]"},
+	}, focus: moves, program: "snap-csi-plugin", words: "every acknowledged write is read again"},
 }

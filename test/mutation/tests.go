@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// failed finds the names of the outermost tests that failed.
+var failed = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
+
+const testTimeout = 5 * time.Minute
+
+// inTests runs the tests of a mutation and returns which caught it.
+func inTests(ctx context.Context, root string, m mutation) (string, error) {
+	dir, err := os.MkdirTemp("", "moor-mutation-")
+	if err != nil {
+		return "", fmt.Errorf("make a directory for mutation %q: %w", m.name, err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	overlay, err := m.overlay(root, dir)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, testTimeout)
+	defer cancel()
+	out, err := tests(ctx, root, strings.Fields(m.tests), "-overlay="+overlay).CombinedOutput()
+	found := failed.FindAllSubmatch(out, -1)
+	switch {
+	case err == nil:
+		return "", nil
+	case len(found) == 0 && !bytes.Contains(out, []byte("panic: test timed out")):
+		return "", fmt.Errorf("mutation %q: its tests did not run: %w\n%s", m.name, err, out)
+	}
+	if len(found) == 0 {
+		return m.tests + ": they hang", nil
+	}
+	var names []string
+	for _, f := range found {
+		names = append(names, string(f[1]))
+	}
+	if len(names) > 3 {
+		names = append(names[:3], fmt.Sprintf("and %d more", len(names)-3))
+	}
+	return m.tests + ": " + strings.Join(names, ", "), nil
+}
+
+// tests is a run of the packages' tests.
+func tests(ctx context.Context, root string, packages []string, flags ...string) *exec.Cmd {
+	cmd := command(ctx, root, "go", "test", "-count=1", "-vet=off", "-timeout=2m")
+	cmd.Args = append(append(cmd.Args, flags...), packages...)
+	return cmd
+}
+
+// controlTests runs the tests of the mutations with nothing switched off, one
+// package at a time, as they run with something switched off.
+func controlTests(ctx context.Context, root string, chosen []mutation) error {
+	var packages []string
+	for _, m := range chosen {
+		packages = append(packages, strings.Fields(m.tests)...)
+	}
+	slices.Sort(packages)
+	return say(tests(ctx, root, slices.Compact(packages), "-p=1"))
+}
+
+func command(ctx context.Context, root, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = root
+	// What it started itself ends with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
+	return cmd
+}
+
+// say runs a command; what it said is in the error.
+func say(cmd *exec.Cmd) error {
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("run %s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
+	}
+	return nil
+}
