@@ -108,7 +108,7 @@ func TestCapacityOfASharedClass(t *testing.T) {
 			ObjectMeta: kit.Meta("of-" + name), StorageClassName: kit.StorageClass(name).Name, Capacity: ptr.To(resource.MustParse(room)),
 		})
 	}
-	reconcile(t, &policy.Reconciler{Client: c.Client}, "gold")
+	reconcile(t, &policy.Reconciler{DPU: kube.Cluster{Client: c.Client}}, "gold")
 	got := &storagev1alpha1.StoragePolicy{}
 	c.Get(got, "gold")
 	if got.Status.Capacity == nil || got.Status.Capacity.Available.Cmp(resource.MustParse("3Gi")) != 0 {
