@@ -11,8 +11,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/pkg/node/zerotrust"
 )
 
@@ -103,6 +105,7 @@ func (h *host) watch() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			daemon.LogStart(logr.FromContextOrDiscard(cmd.Context()), "moor-host")
 			return h.guest(cmd.Context(), func(ctx context.Context, g *zerotrust.Guest) error {
 				g.Watch(ctx, entries)
 				return nil

@@ -12,6 +12,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+
+	"github.com/moor-storage/moor/internal/daemon"
 )
 
 func main() {
@@ -30,6 +32,7 @@ func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "moor-host",
 		Short:         "Mount what the DPU shows, on a host without access to any cluster",
+		Version:       daemon.Built().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

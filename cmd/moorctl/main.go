@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moor-storage/moor/cmd/moorctl/csictl"
+	"github.com/moor-storage/moor/internal/daemon"
 )
 
 func main() {
@@ -19,6 +20,7 @@ func main() {
 	cmd := &cobra.Command{
 		Use:           "moorctl",
 		Short:         "Call CSI drivers by hand",
+		Version:       daemon.Built().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -110,10 +110,11 @@ func account(t *testing.T, env *envtest.Environment) string {
 // start runs the process' whole wiring in this one, until the test ends.
 func (s *server) start() {
 	s.t.Helper()
-	flags := kube.Flags{MetricsBindAddress: "0", HealthProbeBindAddress: "0", Concurrency: 15, SyncPeriod: 10 * time.Hour, Rate: kube.Rate{QPS: 100, Burst: 200}}
+	o := options{kubeconfig: s.kubeconfig, namespace: kit.Namespace}
+	o.flags = kube.Flags{MetricsBindAddress: "0", HealthProbeBindAddress: "0", Concurrency: 15, SyncPeriod: 10 * time.Hour, Rate: kube.Rate{QPS: 100, Burst: 200}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- run(ctx, flags, s.kubeconfig, kit.Namespace) }()
+	go func() { done <- o.run(ctx) }()
 	s.t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

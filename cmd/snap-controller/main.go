@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -29,29 +28,29 @@ import (
 // lease is DPF's name.
 const lease = "snap-controller.nvidia.com"
 
-func main() {
-	var flags kube.Flags
-	var logs daemon.LogFlags
-	var kubeconfig, namespace string
-	fs := pflag.CommandLine
-	flags.Bind(fs)
-	logs.Bind(fs)
-	fs.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the DPU cluster; empty: the pod's own account")
-	fs.StringVar(&namespace, "namespace", "dpf-operator-system", "namespace of the storage objects in the DPU cluster")
-	fs.StringVar(&namespace, "config-namespace", "dpf-operator-system", "DPF's name for --namespace")
-	pflag.Parse()
-	ctrl.SetLogger(logs.Logger())
-	if err := run(ctrl.SetupSignalHandler(), flags, kubeconfig, namespace); err != nil {
-		fmt.Fprintln(os.Stderr, "snap-controller:", err)
-		os.Exit(1)
-	}
+// options are the flags.
+type options struct {
+	flags                 kube.Flags
+	kubeconfig, namespace string
 }
 
-func run(ctx context.Context, flags kube.Flags, kubeconfig, namespace string) error {
-	if err := flags.Validate(); err != nil {
+func main() {
+	var o options
+	daemon.Main("snap-controller", o.bind, o.run)
+}
+
+func (o *options) bind(fs *pflag.FlagSet) {
+	o.flags.Bind(fs)
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the DPU cluster; empty: the pod's own account")
+	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of the storage objects in the DPU cluster")
+	fs.StringVar(&o.namespace, "config-namespace", "dpf-operator-system", "DPF's name for --namespace")
+}
+
+func (o *options) run(ctx context.Context) error {
+	if err := o.flags.Validate(); err != nil {
 		return err
 	}
-	cfg, err := flags.Config(kubeconfig)
+	cfg, err := o.flags.Config(o.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -59,8 +58,8 @@ func run(ctx context.Context, flags kube.Flags, kubeconfig, namespace string) er
 	if err != nil {
 		return err
 	}
-	mgr, err := kube.NewManager(cfg, scheme, flags, lease, cache.Options{
-		DefaultNamespaces: map[string]cache.Config{namespace: {}},
+	mgr, err := kube.NewManager(cfg, scheme, o.flags, lease, cache.Options{
+		DefaultNamespaces: map[string]cache.Config{o.namespace: {}},
 		DefaultTransform:  cache.TransformStripManagedFields(),
 		// A vendor's csi-provisioner writes them where it runs.
 		ByObject: map[client.Object]cache.ByObject{

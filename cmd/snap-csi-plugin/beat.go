@@ -33,7 +33,7 @@ func (o *options) beat(ctx context.Context, dpu *dpuView) error {
 		return fmt.Errorf("connect to the host cluster: %w", err)
 	}
 	heart := heartbeat.Host(heartbeat.Options{
-		Client: c, Live: c, Name: o.node.id, Version: daemon.Version, Period: o.node.beatEvery, Seen: dpu.see,
+		Client: c, Live: c, Name: o.node.id, Version: daemon.Version(), Period: o.node.beatEvery, Seen: dpu.see,
 	}, func(context.Context) (moorv1alpha1.HostState, error) {
 		max := o.node.maxVolumes
 		if max == 0 {

@@ -48,7 +48,7 @@ func (o *options) runController(ctx context.Context) error {
 	}
 	server := controllercsi.New(controller)
 	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {
-		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, daemon.Version, nil, controllercsi.PluginCapabilities(controller)...))
+		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, daemon.Version(), nil, controllercsi.PluginCapabilities(controller)...))
 		csispec.RegisterControllerServer(s, server)
 		csispec.RegisterGroupControllerServer(s, server)
 	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})

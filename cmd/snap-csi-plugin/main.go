@@ -7,10 +7,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/spf13/pflag"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
@@ -37,15 +35,7 @@ type options struct {
 
 func main() {
 	var o options
-	var logs daemon.LogFlags
-	o.bind(pflag.CommandLine)
-	logs.Bind(pflag.CommandLine)
-	pflag.Parse()
-	ctrl.SetLogger(logs.Logger())
-	if err := o.run(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "snap-csi-plugin:", err)
-		os.Exit(1)
-	}
+	daemon.Main("snap-csi-plugin", o.bind, o.run)
 }
 
 func (o *options) bind(fs *pflag.FlagSet) {

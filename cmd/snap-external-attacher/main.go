@@ -6,11 +6,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -32,15 +30,7 @@ type options struct {
 
 func main() {
 	var o options
-	var logs daemon.LogFlags
-	o.bind(pflag.CommandLine)
-	logs.Bind(pflag.CommandLine)
-	pflag.Parse()
-	ctrl.SetLogger(logs.Logger())
-	if err := o.run(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "snap-external-attacher:", err)
-		os.Exit(1)
-	}
+	daemon.Main("snap-external-attacher", o.bind, o.run)
 }
 
 func (o *options) run(ctx context.Context) error {

@@ -7,12 +7,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime/debug"
 	"time"
 
 	"github.com/spf13/pflag"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
@@ -44,8 +42,10 @@ const gcPercent = 50
 func main() {
 	debug.SetGCPercent(gcPercent)
 	var o options
-	var logs daemon.LogFlags
-	fs := pflag.CommandLine
+	daemon.Main("snap-host-controller", o.bind, o.run)
+}
+
+func (o *options) bind(fs *pflag.FlagSet) {
 	o.flags.Bind(fs)
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the host cluster; empty: the pod's own account")
 	fs.StringVar(&o.dpuKubeconfig, "dpu-cluster-kubeconfig", "", "kubeconfig of the DPU cluster; required")
@@ -59,16 +59,9 @@ func main() {
 	fs.DurationVar(&o.silenceTimeout, "silence-timeout", nodehealth.DefaultSilence, "when kubelet, host plugin and DPU are taken for dead if all three are silent; more than one period of the senders")
 	fs.IntVar(&o.budget.PerMinute, "failover-budget", failover.DefaultBudget.PerMinute, "hosts that may begin to fail over within a minute; 0: none")
 	fs.IntVar(&o.budget.PerZone, "failover-zone-budget", failover.DefaultBudget.PerZone, "the same, of one zone (topology.kubernetes.io/zone)")
-	logs.Bind(fs)
-	pflag.Parse()
-	ctrl.SetLogger(logs.Logger())
-	if err := o.run(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "snap-host-controller:", err)
-		os.Exit(1)
-	}
 }
 
-func (o options) run(ctx context.Context) error {
+func (o *options) run(ctx context.Context) error {
 	if err := o.flags.Validate(); err != nil {
 		return err
 	}

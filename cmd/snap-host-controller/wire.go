@@ -38,7 +38,7 @@ import (
 const lease = "snap-host-controller.dpu.nvidia.com"
 
 // connect builds the manager over the host cluster and, in it, the DPU cluster.
-func (o options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
+func (o *options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
 	none := hostcluster.Clusters{}
 	hostConfig, err := o.flags.Config(o.kubeconfig)
 	if err != nil {
@@ -105,7 +105,7 @@ func about(kind string) fields.Selector {
 }
 
 // setUp registers indexes and reconcilers.
-func (o options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clusters) error {
+func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clusters) error {
 	for _, index := range []func(context.Context, client.FieldIndexer) error{
 		vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, node.Index, failover.Index, podresync.Index, podvolume.Index,
 	} {

@@ -4,24 +4,10 @@
 package main
 
 import (
-	"fmt"
-	"os"
-
-	"github.com/spf13/pflag"
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	"github.com/moor-storage/moor/internal/daemon"
 )
 
 func main() {
 	var o options
-	var logs daemon.LogFlags
-	o.bind(pflag.CommandLine)
-	logs.Bind(pflag.CommandLine)
-	pflag.Parse()
-	ctrl.SetLogger(logs.Logger())
-	if err := o.run(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "snap-node-driver:", err)
-		os.Exit(1)
-	}
+	daemon.Main("snap-node-driver", o.bind, o.run)
 }

@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -39,15 +38,7 @@ type options struct {
 
 func main() {
 	o := options{mounts: remote.KernelMounts{Runner: hostdev.Commands{}}}
-	var logs daemon.LogFlags
-	o.bind(pflag.CommandLine)
-	logs.Bind(pflag.CommandLine)
-	pflag.Parse()
-	ctrl.SetLogger(logs.Logger())
-	if err := o.run(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "storage-vendor-dpu-plugin:", err)
-		os.Exit(1)
-	}
+	daemon.Main("storage-vendor-dpu-plugin", o.bind, o.run)
 }
 
 func (o *options) bind(fs *pflag.FlagSet) {
@@ -80,7 +71,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	ready := func() error { _, err := snap.BdevGetBdevs(ctx, ""); return err }
 	server := vendorplugin.NewServer(vendorplugin.Options{
-		Name: "storage.dpu." + o.pluginName + ".com", Version: daemon.Version, Provider: o.provider, Capabilities: can,
+		Name: "storage.dpu." + o.pluginName + ".com", Version: daemon.Version(), Provider: o.provider, Capabilities: can,
 		Host: recorder.Platform(o.kind, provisioner.Platform{Host: host}).Host,
 		// SNAP may start after the plugin: until then the plugin is starting.
 		Ready:   func(context.Context) (bool, error) { return ready() == nil, nil },

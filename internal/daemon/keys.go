@@ -1,5 +1,5 @@
-// Package daemon names what logs, metrics and health checks have in common, and
-// serves the latter two.
+// Package daemon is what every program has: its main function, its version, the
+// keys of its log, and the server of its metrics and health checks.
 package daemon
 
 // The keys of facts in log lines.

@@ -1,4 +1,55 @@
 package daemon
 
-// Version is set with -ldflags "-X .../internal/daemon.Version=v1.2.3".
-var Version = "dev"
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/go-logr/logr"
+)
+
+// version and commit are set by the linker: see hack/build.sh.
+var version, commit string
+
+// Version is the version of this program, "dev" if it was built without one.
+func Version() string { return Built().Version }
+
+// Build says what a program was built from.
+type Build struct {
+	Version, Commit, Go string
+}
+
+// String is what a program prints with --version, after its name.
+func (b Build) String() string {
+	return fmt.Sprintf("%s (commit %s, %s)", b.Version, b.Commit, b.Go)
+}
+
+// LogStart is the first line that a program logs.
+func LogStart(log logr.Logger, program string) {
+	b := Built()
+	log.Info("starting", "program", program, "version", b.Version, "commit", b.Commit, "go", b.Go)
+}
+
+// Built tells what this program was built from: what the linker was told, else
+// what the Go command has recorded, as it does for "go install ...@v1.2.3".
+func Built() Build {
+	b := Build{Version: version, Commit: commit, Go: runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		b.complete(info)
+	}
+	b.Version, b.Commit = cmp.Or(b.Version, "dev"), cmp.Or(b.Commit, "unknown")
+	return b
+}
+
+// complete fills in what the linker was not told.
+func (b *Build) complete(info *debug.BuildInfo) {
+	if b.Version == "" && info.Main.Version != "(devel)" {
+		b.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if b.Commit == "" && s.Key == "vcs.revision" {
+			b.Commit = s.Value
+		}
+	}
+}

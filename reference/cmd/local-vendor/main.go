@@ -8,11 +8,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/pflag"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/pkg/vendorplugin"
@@ -41,15 +39,7 @@ type options struct {
 
 func main() {
 	var o options
-	var logs daemon.LogFlags
-	o.bind(pflag.CommandLine)
-	logs.Bind(pflag.CommandLine)
-	pflag.Parse()
-	ctrl.SetLogger(logs.Logger())
-	if err := o.run(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "local-vendor:", err)
-		os.Exit(1)
-	}
+	daemon.Main("local-vendor", o.bind, o.run)
 }
 
 func (o *options) bind(fs *pflag.FlagSet) {

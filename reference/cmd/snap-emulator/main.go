@@ -7,16 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/reference/blocktarget"
@@ -24,54 +21,56 @@ import (
 	"github.com/moor-storage/moor/reference/snapemulator/fusepath"
 )
 
-func main() {
-	registry := prometheus.NewRegistry()
-	o := snapemulator.Options{Metrics: registry}
-	pflag.StringVar(&o.Socket, "socket", "/run/moor/snap-emulator/snap.sock", "unix socket of the service; at most 107 bytes")
-	pflag.StringVar(&o.Name, "name", "dpu-1", "name of this DPU; lower-case letters, digits and dashes")
-	pflag.IntVar(&o.VFs, "vfs", snapemulator.DefaultVFs, "virtual functions of the physical function, 0 to 127")
-	pflag.IntVar(&o.PFs, "pfs", 1, "static physical functions, 1 or 2; the first has the virtual ones and, with them, the admin controller")
-	pflag.IntVar(&o.Hotplug.Slots, "hotplug-slots", snapemulator.DefaultHotplugSlots, "functions that can be plugged in at a time, 0 to 31")
-	pflag.StringVar(&o.Hotplug.Family, "hotplug-family", snapemulator.FamilyBoth, "methods for hot-plug that are offered: snap, legacy or both")
-	pflag.DurationVar(&o.Hotplug.Delay, "hotplug-delay", 200*time.Millisecond, "how long the host takes to enumerate a function that is plugged in, or to let go of one")
-	pflag.StringVar(&o.Hotplug.StateFile, "hotplug-state", "", "file that keeps hot-plugged functions over a restart; must not outlive a power failure of the DPU; empty keeps none")
-	pflag.StringVar(&o.SysfsRoot, "sysfs-root", "", "directory for the host's sysfs tree; empty makes none")
-	pflag.StringVar(&o.DevRoot, "dev-root", "", "directory for the host's device files; empty makes none")
-	pflag.StringVar(&o.MediumLogDir, "medium-log-dir", "", "directory for the logs of accepted writes; empty records none")
-	pflag.StringVar(&o.FabricDir, "fabric-dir", "", "directory of the subsystems that bdev_nvme_attach_controller reaches, at any address: <nqn>.img is the namespace of one; empty: none can be reached")
-	pflag.DurationVar(&o.IOTimeout, "io-timeout", blocktarget.DefaultIOTimeout, "how long I/O of a bdev over a block target waits while the target is out of reach, before it fails")
-	fuseDir := pflag.String("fuse-dir", "/run/moor/snap-emulator/fuse", "mount point of the data path; empty shows the files themselves, needs no root and cannot fence")
-	metrics := pflag.String("metrics-bind-address", "0", "address of /metrics, /healthz and /readyz; 0 serves none")
-	verbosity := pflag.IntP("v", "v", 0, "log verbosity: 0 changes of state, 1 refusals, 2 detail")
-	pflag.Parse()
-	o.Log = logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-*verbosity)}))
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o, *fuseDir, *metrics, registry); err != nil {
-		fmt.Fprintln(os.Stderr, "snap-emulator:", err)
-		os.Exit(1)
-	}
+// options are the flags.
+type options struct {
+	snapemulator.Options
+	fuseDir, metrics string
 }
 
-func run(ctx context.Context, o snapemulator.Options, fuseDir, metrics string, gatherer prometheus.Gatherer) error {
+func main() {
+	var o options
+	daemon.Main("snap-emulator", o.bind, o.run)
+}
+
+func (o *options) bind(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Socket, "socket", "/run/moor/snap-emulator/snap.sock", "unix socket of the service; at most 107 bytes")
+	fs.StringVar(&o.Name, "name", "dpu-1", "name of this DPU; lower-case letters, digits and dashes")
+	fs.IntVar(&o.VFs, "vfs", snapemulator.DefaultVFs, "virtual functions of the physical function, 0 to 127")
+	fs.IntVar(&o.PFs, "pfs", 1, "static physical functions, 1 or 2; the first has the virtual ones and, with them, the admin controller")
+	fs.IntVar(&o.Hotplug.Slots, "hotplug-slots", snapemulator.DefaultHotplugSlots, "functions that can be plugged in at a time, 0 to 31")
+	fs.StringVar(&o.Hotplug.Family, "hotplug-family", snapemulator.FamilyBoth, "methods for hot-plug that are offered: snap, legacy or both")
+	fs.DurationVar(&o.Hotplug.Delay, "hotplug-delay", 200*time.Millisecond, "how long the host takes to enumerate a function that is plugged in, or to let go of one")
+	fs.StringVar(&o.Hotplug.StateFile, "hotplug-state", "", "file that keeps hot-plugged functions over a restart; must not outlive a power failure of the DPU; empty keeps none")
+	fs.StringVar(&o.SysfsRoot, "sysfs-root", "", "directory for the host's sysfs tree; empty makes none")
+	fs.StringVar(&o.DevRoot, "dev-root", "", "directory for the host's device files; empty makes none")
+	fs.StringVar(&o.MediumLogDir, "medium-log-dir", "", "directory for the logs of accepted writes; empty records none")
+	fs.StringVar(&o.FabricDir, "fabric-dir", "", "directory of the subsystems that bdev_nvme_attach_controller reaches, at any address: <nqn>.img is the namespace of one; empty: none can be reached")
+	fs.DurationVar(&o.IOTimeout, "io-timeout", blocktarget.DefaultIOTimeout, "how long I/O of a bdev over a block target waits while the target is out of reach, before it fails")
+	fs.StringVar(&o.fuseDir, "fuse-dir", "/run/moor/snap-emulator/fuse", "mount point of the data path; empty shows the files themselves, needs no root and cannot fence")
+	fs.StringVar(&o.metrics, "metrics-bind-address", "0", "address of /metrics, /healthz and /readyz; 0 serves none")
+}
+
+func (o *options) run(ctx context.Context) error {
+	registry := prometheus.NewRegistry()
+	o.Metrics, o.Log = registry, log.Log
 	if err := os.MkdirAll(filepath.Dir(o.Socket), 0o755); err != nil {
 		return fmt.Errorf("make the directory of the socket: %w", err)
 	}
-	if fuseDir != "" {
-		path, err := fusepath.Open(o.Name, fuseDir, o.Log)
+	if o.fuseDir != "" {
+		path, err := fusepath.Open(o.Name, o.fuseDir, o.Log)
 		if err != nil {
 			return err
 		}
 		o.DataPath = path
 	}
-	e, err := snapemulator.New(o)
+	e, err := snapemulator.New(o.Options)
 	if err != nil {
 		if o.DataPath != nil {
 			err = errors.Join(err, o.DataPath.Close())
 		}
 		return err
 	}
-	return daemon.Beside(ctx, metrics, gatherer, nil, func(ctx context.Context) error {
+	return daemon.Beside(ctx, o.metrics, registry, nil, func(ctx context.Context) error {
 		o.Log.Info("serving", "dpu", o.Name, "path", o.Socket)
 		return e.Run(ctx)
 	})

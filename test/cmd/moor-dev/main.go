@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/moor-storage/moor/internal/daemon"
 )
 
 func main() {
@@ -39,6 +41,7 @@ func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "moor-dev",
 		Short:         "Run Moor's local test bed: two Kubernetes clusters, hosts and DPUs on this machine",
+		Version:       daemon.Built().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
