@@ -3,6 +3,7 @@ SHELL := /bin/bash
 GO ?= go
 # Who asks for a volume on a host of the test bed: controller or node.
 ATTACH_MODE ?= controller
+IMAGE ?= ghcr.io/moor-storage/moor
 export GOTOOLCHAIN ?= local
 # -trimpath lets every checkout of one machine share the build cache.
 export GOFLAGS ?= -buildvcs=false -trimpath
@@ -14,8 +15,12 @@ help: ## list the targets
 	@awk -F':.*## ' '/^[a-z][a-z0-9-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build Moor's programs into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/... ./reference/cmd/... ./test/cmd/...
+build: ## build the programs into bin/, stamped with the version that git tells
+	@hack/build.sh bin ./cmd/... ./reference/cmd/... ./test/cmd/...
+
+.PHONY: image
+image: ## build the image with every program, and the licences of what they link (docker)
+	docker build -f deploy/image/Dockerfile --build-arg VERSION="$(VERSION)" --build-arg COMMIT="$(COMMIT)" -t $(IMAGE):$(or $(VERSION),dev) .
 
 .PHONY: bin/moor-dev
 bin/moor-dev:

@@ -1,0 +1,20 @@
+#!/bin/sh
+# build.sh DIR PACKAGE...: builds programs into DIR, stamped with the version and
+# the commit that they print with --version. VERSION and COMMIT, if set, are taken
+# as they are, else git is asked; LDFLAGS are passed on.
+set -eu
+cd "$(dirname "$0")/.."
+export GOTOOLCHAIN="${GOTOOLCHAIN:-local}"
+if [ -z "${VERSION:-}" ]; then
+	VERSION=$(git describe --tags --always 2>/dev/null || echo dev)
+	# Files that git does not know may be built in too.
+	[ -z "$(git status --porcelain 2>/dev/null)" ] || VERSION=$VERSION-dirty
+fi
+COMMIT=${COMMIT:-$(git rev-parse HEAD 2>/dev/null || echo unknown)}
+
+daemon=github.com/moor-storage/moor/internal/daemon
+dir=$1
+shift
+mkdir -p "$dir"
+CGO_ENABLED=0 ${GO:-go} build -trimpath -buildvcs=false -o "$dir/" \
+	-ldflags "${LDFLAGS:-} -X $daemon.version=$VERSION -X $daemon.commit=$COMMIT" "$@"
