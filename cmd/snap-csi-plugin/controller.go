@@ -20,6 +20,7 @@ import (
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/storageclass"
 	"github.com/moor-storage/moor/pkg/provisioner/metered"
 )
 
@@ -44,7 +45,7 @@ func (o *options) runController(ctx context.Context) error {
 	go func() { cancel(daemon.Serve(ctx, o.metrics, metrics.Registry, nil)) }()
 	controller := controllercsi.Options{
 		Platform: platform, NodeExpands: true, Places: o.topology,
-		Parameters: controllercsi.DPFParameters, BlockOnly: true, Shares: dpf.SharesFilesystem,
+		Normalize: storageclass.Normalize, BlockOnly: true, Shares: storageclass.SharesFilesystem,
 	}
 	server := controllercsi.New(controller)
 	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {

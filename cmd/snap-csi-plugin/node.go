@@ -22,6 +22,7 @@ import (
 	"github.com/moor-storage/moor/pkg/node/registrar"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/storageclass"
 	"github.com/moor-storage/moor/pkg/provisioner/metered"
 )
 
@@ -143,7 +144,7 @@ func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc
 		NodeID: o.node.id, Host: platform.Host, Attachments: platform.Attachments, Rescan: platform.Rescan,
 		Mounter: nodecsi.NewMounter(), Devices: nodecsi.HostDevices{},
 		Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
-		Shares:    dpf.SharesFilesystem, SharedType: o.node.sharedType,
+		Shares:    storageclass.SharesFilesystem, SharedType: o.node.sharedType,
 		MaxVolumes: o.node.maxVolumes, Functions: dpu.limit.Count,
 	}
 	if o.node.heartbeat {

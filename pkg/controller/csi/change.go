@@ -45,11 +45,7 @@ func (s *Server) ControllerModifyVolume(ctx context.Context, req *csi.Controller
 	if err := csiserver.Require("volume id", id); err != nil {
 		return nil, fmt.Errorf("modify volume: %w", err)
 	}
-	params, err := StripReserved(req.GetMutableParameters())
-	if err == nil {
-		err = s.o.Change.Modify(ctx, id, params)
-	}
-	if err != nil {
+	if err := s.o.Change.Modify(ctx, id, platformsOwn(req.GetMutableParameters())); err != nil {
 		return nil, fmt.Errorf("modify volume %q: %w", id, err)
 	}
 	return &csi.ControllerModifyVolumeResponse{}, nil

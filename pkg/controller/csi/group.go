@@ -22,14 +22,10 @@ func (s *Server) CreateVolumeGroupSnapshot(ctx context.Context, req *csi.CreateV
 	if err == nil && len(volumes) == 0 {
 		err = csiserver.Invalid("source volume ids are missing")
 	}
-	var params map[string]string
-	if err == nil {
-		params, err = StripReserved(req.GetParameters())
-	}
 	if err != nil {
 		return nil, fmt.Errorf("create group snapshot %q: %w", name, err)
 	}
-	g, err := s.o.Groups.Create(ctx, provisioner.GroupSpec{Name: name, VolumeIDs: volumes, Parameters: params})
+	g, err := s.o.Groups.Create(ctx, provisioner.GroupSpec{Name: name, VolumeIDs: volumes, Parameters: platformsOwn(req.GetParameters())})
 	if err != nil {
 		return nil, fmt.Errorf("create group snapshot %q: %w", name, err)
 	}

@@ -62,14 +62,7 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	} else if place != nil && meets(s.o.Topology, []provisioner.Place{place.GetSegments()}) != nil {
 		return &csi.GetCapacityResponse{}, nil // nothing can be made there
 	}
-	params := req.GetParameters()
-	if len(params) > 0 {
-		var err error
-		if params, err = s.o.Parameters(params); err != nil {
-			return nil, fmt.Errorf("get capacity: %w", err)
-		}
-	}
-	c, err := s.o.Room.Capacity(ctx, params, from)
+	c, err := s.o.Room.Capacity(ctx, platformsOwn(req.GetParameters()), from)
 	if err != nil {
 		return nil, fmt.Errorf("get capacity: %w", err)
 	}

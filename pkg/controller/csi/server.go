@@ -3,8 +3,8 @@
 // platform, and answers. What the platform has no face for is not announced.
 //
 // It holds no state and knows no vendor; what is special about a StorageClass
-// sits behind Options.Parameters. It returns plain errors: pkg/csiserver
-// turns them into gRPC codes.
+// is read by the platform. It returns plain errors: pkg/csiserver turns them
+// into gRPC codes.
 package csi
 
 import (
@@ -31,9 +31,11 @@ type Options struct {
 	// Platform is what the service offers: without Attachments there is no
 	// publish, and so on. Volumes is required.
 	provisioner.Platform
-	// Parameters checks the parameters of a StorageClass and returns those
-	// that go to the platform. nil means StripReserved.
-	Parameters func(map[string]string) (map[string]string, error)
+	// Normalize writes the parameters of a StorageClass the way in which the
+	// platform tells of them (provisioner.Volume.Parameters), or says what is
+	// wrong with them; nil: as they are. They are compared in this form only:
+	// the platform gets them as they are, and reads them itself.
+	Normalize func(map[string]string) (map[string]string, error)
 	// BlockOnly is for platforms that show block devices and leave the file
 	// system to the node service (NVMe): the platform is asked for a Block
 	// volume, whatever the pod wants to see, and either mode is confirmed.
@@ -69,8 +71,8 @@ type Server struct {
 
 // New makes the service.
 func New(o Options) *Server {
-	if o.Parameters == nil {
-		o.Parameters = StripReserved
+	if o.Normalize == nil {
+		o.Normalize = func(parameters map[string]string) (map[string]string, error) { return parameters, nil }
 	}
 	if o.DefaultBytes <= 0 {
 		o.DefaultBytes = defaultBytes
@@ -78,16 +80,16 @@ func New(o Options) *Server {
 	return &Server{o: o}
 }
 
-// StripReserved returns the parameters without those that sidecars add
-// (csi.storage.k8s.io/...). It never fails.
-func StripReserved(in map[string]string) (map[string]string, error) {
+// platformsOwn returns the parameters without those that sidecars add
+// (csi.storage.k8s.io/...).
+func platformsOwn(in map[string]string) map[string]string {
 	out := make(map[string]string, len(in))
 	for k, v := range in {
 		if !strings.HasPrefix(k, reservedPrefix) {
 			out[k] = v
 		}
 	}
-	return out, nil
+	return out
 }
 
 // usable refuses what no platform can do safely with caps. shared is what

@@ -10,6 +10,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -117,20 +118,20 @@ func TestCreateVolume(t *testing.T) {
 			},
 		},
 		"a file system over a block platform": {
-			Options{BlockOnly: true, Parameters: DPFParameters},
-			&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(snw, "xfs")), Parameters: params{"policy": "p", "functionType": "PF"}},
+			Options{BlockOnly: true},
+			&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(snw, "xfs")), Parameters: params{"policy": "p", "functionType": "PF", "csi.storage.k8s.io/fstype": "xfs", "csi.storage.k8s.io/pv/name": "x"}},
 			provisioner.VolumeSpec{
 				Name: "v", CapacityBytes: gib, AccessModes: rwo, Mode: provisioner.Block,
-				Parameters: params{"policy": "p", "functionType": "pf", "hotplugFunction": "false"},
+				Parameters: params{"policy": "p", "functionType": "PF"},
 			},
 		},
 		"a file system of the platform among block devices": {
-			Options{BlockOnly: true, Parameters: DPFParameters, Shares: virtiofs},
+			Options{BlockOnly: true, Shares: virtiofs},
 			&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(mnmw, "")), Parameters: params{"policy": "p", "emulation": "virtiofs"}},
 			provisioner.VolumeSpec{
 				Name: "v", CapacityBytes: gib, Mode: provisioner.Filesystem,
 				AccessModes: []provisioner.AccessMode{provisioner.ReadWriteMany},
-				Parameters:  params{"policy": "p", "functionType": "pf", "hotplugFunction": "true", "emulation": "virtiofs"},
+				Parameters:  params{"policy": "p", "emulation": "virtiofs"},
 			},
 		},
 		"a shared file system": {
@@ -184,11 +185,10 @@ func TestCreateVolumeRefuses(t *testing.T) {
 		"negative limit":    {&csi.CreateVolumeRequest{Name: "v", CapacityRange: bytes(0, -1), VolumeCapabilities: one}, provisioner.ErrInvalid, "negative"},
 		"above the limit":   {&csi.CreateVolumeRequest{Name: "v", CapacityRange: bytes(9, 8), VolumeCapabilities: one}, provisioner.ErrOutOfRange, "limit of 8"},
 		"clone":             {&csi.CreateVolumeRequest{Name: "v", VolumeContentSource: &csi.VolumeContentSource{}, VolumeCapabilities: one}, provisioner.ErrInvalid, "dataSource"},
-		"bad parameter":     {&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: one, Parameters: params{"polcy": "x"}}, provisioner.ErrInvalid, `did you mean "policy"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &platform{volume: provisioner.Volume{CapacityBytes: 1}}
-			_, err := New(Options{Platform: provisioner.Platform{Volumes: p}, Parameters: DPFParameters}).CreateVolume(t.Context(), tc.req)
+			_, err := New(Options{Platform: provisioner.Platform{Volumes: p}}).CreateVolume(t.Context(), tc.req)
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.words) {
 				t.Errorf("error %v, want %v with %q", err, tc.want, tc.words)
 			}
@@ -308,7 +308,7 @@ func TestValidate(t *testing.T) {
 		"other access":    {Options{}, &csi.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: caps(blockCap(mnmw))}, "asked was ReadWriteMany"},
 		"unsupported":     {Options{}, &csi.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: caps(blockCap(mnsw))}, "MULTI_NODE_SINGLE_WRITER"},
 		"other parameter": {Options{}, &csi.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: one, Parameters: params{"policy": "q"}}, `"policy" is "q"`},
-		"bad parameter":   {Options{Parameters: DPFParameters}, &csi.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: one, Parameters: params{"x": "q"}}, "no parameter"},
+		"bad parameter":   {Options{Normalize: noPolicy}, &csi.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: one, Parameters: params{"x": "q"}}, "no parameter"},
 		"other context":   {Options{}, &csi.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: one, VolumeContext: params{"storagePolicyName": "q"}}, "volume context"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -327,6 +327,11 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%v: %v, want ErrInvalid", req, err)
 		}
 	}
+}
+
+// noPolicy is Options.Normalize of a platform that knows no parameter.
+func noPolicy(map[string]string) (map[string]string, error) {
+	return nil, csiserver.Invalid("the StorageClass has no parameter")
 }
 
 func TestCapabilitiesFollowTheFaces(t *testing.T) {

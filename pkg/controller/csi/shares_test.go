@@ -9,8 +9,10 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
+type params = map[string]string
+
 // virtiofs is Options.Shares as the DPF platform has it.
-func virtiofs(keys map[string]string) bool { return keys[ParamEmulation] == "virtiofs" }
+func virtiofs(keys map[string]string) bool { return keys["emulation"] == "virtiofs" }
 
 // TestSharesIsAskedOfEachVolume: what is shared may be written by many nodes, and
 // is no block device; all else is as without it.
@@ -31,7 +33,7 @@ func TestSharesIsAskedOfEachVolume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &platform{volume: provisioner.Volume{ID: "v", Mode: tc.mode, CapacityBytes: 1}}
-			o := Options{BlockOnly: true, Parameters: DPFParameters, Shares: virtiofs}
+			o := Options{BlockOnly: true, Shares: virtiofs}
 			o.Volumes, o.Attachments = p, p
 			s := New(o)
 			_, created := s.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: tc.caps, Parameters: tc.context})

@@ -12,7 +12,7 @@ import (
 // TestSizeOfFileSystems: a volume that is asked for to hold a file system can.
 func TestSizeOfFileSystems(t *testing.T) {
 	const mib = 1 << 20
-	shared := Options{BlockOnly: true, Parameters: DPFParameters, Shares: virtiofs}
+	shared := Options{BlockOnly: true, Shares: virtiofs}
 	for name, tc := range map[string]struct {
 		o          Options
 		parameters params

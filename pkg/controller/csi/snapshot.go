@@ -27,14 +27,10 @@ func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 	if err == nil {
 		err = s.keepable(ctx, volume, wanted)
 	}
-	var params map[string]string
-	if err == nil {
-		params, err = StripReserved(req.GetParameters())
-	}
 	if err != nil {
 		return nil, fmt.Errorf("create snapshot %q: %w", name, err)
 	}
-	got, err := s.o.Snapshots.Create(ctx, provisioner.SnapshotSpec{Name: name, VolumeID: volume, Parameters: params})
+	got, err := s.o.Snapshots.Create(ctx, provisioner.SnapshotSpec{Name: name, VolumeID: volume, Parameters: platformsOwn(req.GetParameters())})
 	if err != nil {
 		return nil, fmt.Errorf("create snapshot %q of volume %q: %w", name, volume, err)
 	}

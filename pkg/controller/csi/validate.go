@@ -68,7 +68,7 @@ func (s *Server) parametersDiffer(asked map[string]string, v provisioner.Volume)
 	if len(asked) == 0 {
 		return ""
 	}
-	params, err := s.o.Parameters(asked)
+	params, err := s.o.Normalize(platformsOwn(asked))
 	if err != nil {
 		return err.Error()
 	}

@@ -102,14 +102,10 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (provisioner.VolumeSp
 	if err != nil {
 		return none, err
 	}
-	params, err := s.o.Parameters(req.GetParameters())
-	if err != nil {
-		return none, err
-	}
 	spec := provisioner.VolumeSpec{
 		Name: req.GetName(), CapacityBytes: size, LimitBytes: limit,
 		AccessModes: csiserver.AccessModes(caps), Mode: s.platformMode(caps[0].Mode, shared),
-		Parameters: params, Mutable: req.GetMutableParameters(),
+		Parameters: platformsOwn(req.GetParameters()), Mutable: req.GetMutableParameters(),
 	}
 	if s.o.Places {
 		spec.AccessibleFrom = placesOf(req.GetAccessibilityRequirements())

@@ -39,19 +39,14 @@ func controllerOptions(volume *storagev1alpha1.Volume) map[string]string {
 	return out
 }
 
-// The keys that are added to what the vendor's ControllerPublish returned.
-const (
-	keyVolume     = "nv-volumeName"
-	keyAttachment = "nv-volumeAttachmentName"
-)
-
 // openSpec is what the vendor's plugin is asked to make a device of.
 func openSpec(p *pass) provisioner.OpenSpec {
 	publish := map[string]string{}
 	for key, value := range p.attachment.Spec.Parameters {
 		publish[key] = value
 	}
-	publish[keyVolume], publish[keyAttachment] = p.volume.Name, p.attachment.Name
+	// Added to what the vendor's ControllerPublish returned.
+	publish[storagev1alpha1.PublishContextVolume], publish[storagev1alpha1.PublishContextAttachment] = p.volume.Name, p.attachment.Name
 	made := p.volume.Spec.Volume
 	modes := made.AccessModes
 	if len(modes) == 0 {

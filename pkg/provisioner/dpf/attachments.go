@@ -17,19 +17,8 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/storageclass"
 )
-
-// Keys of the publish context, as DPF names them.
-const (
-	publishVolume      = "nv-volumeName"
-	publishAttachment  = "nv-volumeAttachmentName"
-	publishPCIAddress  = "nv-pciDeviceAddress"
-	publishNamespaceID = "nv-nvmeNsID"
-)
-
-// publishUUID is the one key that DPF does not have: the namespace's UUID, by
-// which the host knows it where a hot-plugged function came back elsewhere.
-const publishUUID = "nv-nvmeUUID"
 
 // Attachments makes DPUVolumeAttachments and waits until the DPU shows the
 // device.
@@ -309,7 +298,7 @@ func (a *Attachments) nodeHasDPU(ctx context.Context, node string) error {
 }
 
 func (a *Attachments) object(spec provisioner.AttachSpec) (*storagev1alpha1.DPUVolumeAttachment, error) {
-	f, err := function(spec.VolumeContext)
+	f, err := storageclass.FunctionOf(spec.VolumeContext)
 	if err != nil {
 		return nil, err
 	}
@@ -328,16 +317,16 @@ func publish(o *storagev1alpha1.DPUVolumeAttachment) (provisioner.Attachment, er
 	if context == nil {
 		context = map[string]string{}
 	}
-	ours := map[string]string{publishVolume: o.Spec.DPUVolumeName, publishAttachment: o.Name}
+	ours := map[string]string{storagev1alpha1.PublishContextVolume: o.Spec.DPUVolumeName, storagev1alpha1.PublishContextAttachment: o.Name}
 	if dpu := o.Status.DPU; dpu != nil {
-		ours[publishPCIAddress] = dpu.PCIAddress
+		ours[storagev1alpha1.PublishContextPCIAddress] = dpu.PCIAddress
 		if dpu.VirtioFSAttrs != nil {
-			ours[publishTag] = dpu.VirtioFSAttrs.FilesystemTag
+			ours[storagev1alpha1.PublishContextTag] = dpu.VirtioFSAttrs.FilesystemTag
 		}
 		if dpu.NVMeAttrs != nil {
-			ours[publishNamespaceID] = strconv.FormatInt(dpu.NVMeAttrs.NamespaceID, 10)
+			ours[storagev1alpha1.PublishContextNamespaceID] = strconv.FormatInt(dpu.NVMeAttrs.NamespaceID, 10)
 			if id := dpu.NVMeAttrs.NamespaceUUID; id != "" {
-				ours[publishUUID] = id
+				ours[storagev1alpha1.PublishContextUUID] = id
 			}
 		}
 	}

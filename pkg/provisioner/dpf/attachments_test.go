@@ -220,8 +220,8 @@ func TestVolumeReplication(t *testing.T) {
 		"off alone":           {parameters{"failover": "Off"}, rwo, is(1, 0, "PreEmulated", "Off"), ""},
 		"single, attached":    {parameters{"maxShares": "2", "replicaWarmth": "Attached"}, rwo, nil, "must stay hidden"},
 		"released soon":       {parameters{"maxShares": "2", "replicaReleaseAfter": "1m30s"}, rwo, soon, ""},
-		"released whenever":   {parameters{"maxShares": "2", "replicaReleaseAfter": "soon"}, rwo, nil, "a duration is wanted"},
-		"too many":            {parameters{"maxShares": "2", "maxMountReplicaCount": "2"}, rwo, nil, "at most 1 replicas"},
+		"released whenever":   {parameters{"maxShares": "2", "replicaReleaseAfter": "soon"}, rwo, nil, "a duration of whole seconds"},
+		"too many":            {parameters{"maxShares": "2", "maxMountReplicaCount": "2"}, rwo, nil, "allowed are 0 to 1"},
 		"no number":           {parameters{"maxShares": "x"}, rwo, nil, "a whole number"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -77,7 +77,7 @@ var namespaces atomic.Int64
 type withPolicy struct{ provisioner.Volumes }
 
 func (v withPolicy) Create(ctx context.Context, spec provisioner.VolumeSpec) (provisioner.Volume, error) {
-	spec.Parameters = map[string]string{dpf.ParameterPolicy: "policy"}
+	spec.Parameters = map[string]string{storagev1alpha1.ParameterPolicy: "policy"}
 	return v.Volumes.Create(ctx, spec)
 }
 
@@ -85,7 +85,7 @@ func (v withPolicy) Create(ctx context.Context, spec provisioner.VolumeSpec) (pr
 type copiesWithPolicy struct{ provisioner.Copies }
 
 func (c copiesWithPolicy) CreateFrom(ctx context.Context, spec provisioner.VolumeSpec, source provisioner.Source) (provisioner.Volume, error) {
-	spec.Parameters = map[string]string{dpf.ParameterPolicy: "policy"}
+	spec.Parameters = map[string]string{storagev1alpha1.ParameterPolicy: "policy"}
 	return c.Copies.CreateFrom(ctx, spec, source)
 }
 

@@ -21,23 +21,6 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-// The parameters of a StorageClass that are DPF's own. All others go to the
-// vendor.
-const (
-	ParameterPolicy       = "policy"
-	ParameterFunctionType = "functionType"
-	ParameterHotplug      = "hotplugFunction"
-)
-
-// Keys of the volume context, as DPF names them.
-const (
-	contextPolicy       = "storagePolicyName"
-	contextVendor       = "storageVendorName"
-	contextPlugin       = "storageVendorPluginName"
-	contextFunctionType = "functionType"
-	contextHotplug      = "hotplugFunction"
-)
-
 // Options say where the objects live.
 type Options struct {
 	// Client reads from Cache and writes to the host cluster.

@@ -4,33 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
-
-// ParameterEmulation says what the host sees of a volume: EmulationNVMe, which
-// is the default, a block device with a file system of the host's on it or
-// none; or EmulationVirtioFS, a file system of the vendor's. DPF has a flag for
-// it, and a second driver.
-const (
-	ParameterEmulation = "emulation"
-	EmulationNVMe      = "nvme"
-	EmulationVirtioFS  = "virtiofs"
-)
-
-// contextEmulation is the key of the volume context; absent for NVMe.
-const contextEmulation = "emulation"
-
-// publishTag is DPF's key of the publish context for what the host mounts.
-const publishTag = "nv-virtioFsTag"
-
-// SharesFilesystem reports whether a volume with these parameters, or this volume
-// context, is shown by virtio-fs.
-func SharesFilesystem(keys map[string]string) bool {
-	return strings.EqualFold(keys[ParameterEmulation], EmulationVirtioFS)
-}
 
 // openShared makes the function of a file system ready to be mounted.
 func (h *Host) openShared(ctx context.Context, spec provisioner.OpenSpec, p place) (provisioner.Device, error) {

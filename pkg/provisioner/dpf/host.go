@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -84,22 +85,22 @@ func parsePlace(spec provisioner.OpenSpec) (place, error) {
 	if spec.VolumeID == "" {
 		return place{}, fmt.Errorf("no volume is named: %w", provisioner.ErrInvalid)
 	}
-	address, ok := spec.PublishContext[publishPCIAddress]
+	address, ok := spec.PublishContext[storagev1alpha1.PublishContextPCIAddress]
 	if !ok {
-		return place{}, fmt.Errorf("the publish context has no %s: is the volume attached to this node?: %w", publishPCIAddress, provisioner.ErrInvalid)
+		return place{}, fmt.Errorf("the publish context has no %s: is the volume attached to this node?: %w", storagev1alpha1.PublishContextPCIAddress, provisioner.ErrInvalid)
 	}
 	address, err := hostdev.NormalizeAddress(address)
 	if err != nil {
 		return place{}, hostError(err)
 	}
-	if tag := spec.PublishContext[publishTag]; tag != "" {
+	if tag := spec.PublishContext[storagev1alpha1.PublishContextTag]; tag != "" {
 		return place{Identity: hostdev.Identity{Address: address}, tag: tag, mode: spec.Mode}, nil
 	}
-	nsid, err := hostdev.ParseNamespaceID(spec.PublishContext[publishNamespaceID])
+	nsid, err := hostdev.ParseNamespaceID(spec.PublishContext[storagev1alpha1.PublishContextNamespaceID])
 	if err != nil {
-		return place{}, fmt.Errorf("publish context %s: %w", publishNamespaceID, hostError(err))
+		return place{}, fmt.Errorf("publish context %s: %w", storagev1alpha1.PublishContextNamespaceID, hostError(err))
 	}
-	id := hostdev.Identity{Address: address, NamespaceID: nsid, UUID: spec.PublishContext[publishUUID]}
+	id := hostdev.Identity{Address: address, NamespaceID: nsid, UUID: spec.PublishContext[storagev1alpha1.PublishContextUUID]}
 	return place{Identity: id, mode: spec.Mode}, nil
 }
 

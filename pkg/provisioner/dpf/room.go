@@ -10,6 +10,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/storageclass"
 )
 
 // Room tells how much room the vendors of a policy have, as far as they tell.
@@ -18,11 +19,16 @@ type Room struct{ options Options }
 
 var _ provisioner.Room = (*Room)(nil)
 
-// Capacity returns the room under the policy that parameters name; without one,
-// that of the policy which has most, since two policies may share their vendors.
+// Capacity returns the room under the policy that parameters name; without
+// parameters, that of the policy which has most, since two policies may share
+// their vendors.
 func (r *Room) Capacity(ctx context.Context, parameters map[string]string, from provisioner.Place) (provisioner.Capacity, error) {
-	if name := parameters[ParameterPolicy]; name != "" {
-		return r.of(ctx, name, from)
+	if len(parameters) > 0 {
+		class, err := storageclass.Parse(parameters)
+		if err != nil {
+			return provisioner.Capacity{}, err
+		}
+		return r.of(ctx, class.Policy, from)
 	}
 	most, told, err := r.most(ctx, from)
 	if err == nil && !told {

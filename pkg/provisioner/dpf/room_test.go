@@ -24,6 +24,14 @@ func policyWithRoom(name, available, largest string) *storagev1alpha1.DPUStorage
 	return p
 }
 
+// of are the parameters of a StorageClass with the policy; "" is none.
+func of(policy string) map[string]string {
+	if policy == "" {
+		return nil
+	}
+	return map[string]string{storagev1alpha1.ParameterPolicy: policy}
+}
+
 func TestCapacity(t *testing.T) {
 	all := []client.Object{policyWithRoom("silent", "", ""), policyWithRoom("full", "0", ""), policyWithRoom("small", "1Gi", "512Mi"), policyWithRoom("large", "2Gi", "")}
 	for name, c := range map[string]struct {
@@ -41,7 +49,7 @@ func TestCapacity(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, nil, c.there...)
-			got, err := (&Room{options: Options{Client: h, Namespace: namespace}}).Capacity(t.Context(), map[string]string{ParameterPolicy: c.policy}, nil)
+			got, err := (&Room{options: Options{Client: h, Namespace: namespace}}).Capacity(t.Context(), of(c.policy), nil)
 			if got != c.want || !errors.Is(err, c.err) {
 				t.Errorf("got %+v, %v; want %+v, %v", got, err, c.want, c.err)
 			}
@@ -69,7 +77,7 @@ func TestCapacityOfAPlace(t *testing.T) {
 		"nothing told": {provisioner.Place{}, provisioner.Capacity{Available: 1 << 30}},
 	} {
 		for _, policy := range []string{"p", ""} {
-			got, err := room.Capacity(t.Context(), map[string]string{ParameterPolicy: policy}, c.from)
+			got, err := room.Capacity(t.Context(), of(policy), c.from)
 			if err != nil || got != c.want {
 				t.Errorf("%s, policy %q: got %+v, %v; want %+v", name, policy, got, err, c.want)
 			}

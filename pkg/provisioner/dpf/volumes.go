@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -18,6 +17,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/storageclass"
 )
 
 // Volumes makes DPUVolumes and waits until they are bound.
@@ -42,11 +42,14 @@ func (v *Volumes) create(ctx context.Context, spec provisioner.VolumeSpec, sourc
 	if err := possible(spec); err != nil {
 		return provisioner.Volume{}, fmt.Errorf("create volume %q: %w", spec.Name, err)
 	}
-	want, err := v.object(spec)
+	class, err := storageclass.Parse(spec.Parameters)
 	if err != nil {
 		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w", spec.Name, err)
 	}
-	want.Spec.Source = source
+	want, err := v.object(spec, class, source)
+	if err != nil {
+		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w", spec.Name, err)
+	}
 	have := want.DeepCopy()
 	if _, err := kube.Create(ctx, v.options.Client, have); err != nil {
 		return provisioner.Volume{}, refused(fmt.Sprintf("create volume %s", spec.Name), err)
@@ -77,7 +80,7 @@ func (v *Volumes) create(ctx context.Context, spec provisioner.VolumeSpec, sourc
 	if err := v.settle(ctx, whole, bound, spec.Mutable); err != nil {
 		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w", spec.Name, err)
 	}
-	made, err := v.volume(bound, spec.Parameters)
+	made, err := v.volume(bound, class.Functions())
 	if err == nil && !reached(made.AccessibleTopology, spec.AccessibleFrom) {
 		err = fmt.Errorf("create volume %s: %w: it is reached from %v, and from none of the places asked for", spec.Name, provisioner.ErrExists, made.AccessibleTopology)
 	}
@@ -150,30 +153,20 @@ func (v *Volumes) key(id string) types.NamespacedName {
 	return types.NamespacedName{Namespace: v.options.Namespace, Name: id}
 }
 
-func (v *Volumes) object(spec provisioner.VolumeSpec) (*storagev1alpha1.DPUVolume, error) {
-	replicas, err := replication(spec.Parameters, spec.AccessModes)
+func (v *Volumes) object(spec provisioner.VolumeSpec, class storageclass.Class, source *storagev1alpha1.DPUVolumeSource) (*storagev1alpha1.DPUVolume, error) {
+	replicas, err := class.Replication(spec.AccessModes)
 	if err != nil {
 		return nil, err
-	}
-	parameters := maps.Clone(spec.Parameters)
-	if parameters == nil {
-		parameters = map[string]string{}
-	}
-	policy := parameters[ParameterPolicy]
-	for _, own := range []string{
-		ParameterPolicy, ParameterFunctionType, ParameterHotplug, ParameterEmulation,
-		ParameterMaxShares, ParameterReplicas, ParameterWarmth, ParameterReleaseAfter, ParameterFailover,
-	} {
-		delete(parameters, own)
 	}
 	mode := corev1.PersistentVolumeMode(spec.Mode)
 	obj := &storagev1alpha1.DPUVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: kube.ObjectName(spec.Name), Namespace: v.options.Namespace},
 		Spec: storagev1alpha1.DPUVolumeSpec{
-			DPUStoragePolicyName: policy,
-			Parameters:           parameters,
+			DPUStoragePolicyName: class.Policy,
+			Parameters:           class.Vendor,
 			VolumeMode:           &mode,
 			Replication:          replicas,
+			Source:               source,
 			AccessibleFrom:       spec.AccessibleFrom[:min(len(spec.AccessibleFrom), storagev1alpha1.MostPlaces)],
 			MutableParameters:    maps.Clone(spec.Mutable),
 			Resources: corev1.VolumeResourceRequirements{
@@ -190,18 +183,17 @@ func (v *Volumes) object(spec provisioner.VolumeSpec) (*storagev1alpha1.DPUVolum
 	return obj, nil
 }
 
-func (v *Volumes) volume(o *storagev1alpha1.DPUVolume, parameters map[string]string) (provisioner.Volume, error) {
+// volume is a DPUVolume in the platform's terms. functions is how its host sees
+// it, which is known to the call that makes it only: nil for the others.
+func (v *Volumes) volume(o *storagev1alpha1.DPUVolume, functions map[string]string) (provisioner.Volume, error) {
 	out := provisioner.Volume{
 		ID:         o.Name,
 		Mode:       provisioner.Filesystem,
-		Parameters: maps.Clone(o.Spec.Parameters),
-		Context:    map[string]string{contextPolicy: o.Spec.DPUStoragePolicyName},
+		Parameters: storageclass.ParametersOf(&o.Spec),
+		Context:    map[string]string{storagev1alpha1.VolumeContextPolicy: o.Spec.DPUStoragePolicyName},
 	}
-	if out.Parameters == nil {
-		out.Parameters = map[string]string{}
-	}
-	out.Parameters[ParameterPolicy] = o.Spec.DPUStoragePolicyName
-	maps.Copy(out.Parameters, replicationParameters(o.Spec.Replication))
+	maps.Copy(out.Parameters, functions)
+	maps.Copy(out.Context, functions)
 	if o.Spec.VolumeMode != nil {
 		out.Mode = provisioner.VolumeMode(*o.Spec.VolumeMode)
 	}
@@ -211,12 +203,6 @@ func (v *Volumes) volume(o *storagev1alpha1.DPUVolume, parameters map[string]str
 	for _, m := range o.Spec.AccessModes {
 		out.AccessModes = append(out.AccessModes, provisioner.AccessMode(m))
 	}
-	for key, from := range map[string]string{contextFunctionType: ParameterFunctionType, contextHotplug: ParameterHotplug, contextEmulation: ParameterEmulation} {
-		if value, ok := parameters[from]; ok {
-			out.Context[key] = value
-			out.Parameters[from] = value
-		}
-	}
 	state := o.Status.State
 	if state == nil || state.VolumeInfo == nil {
 		if o.Status.Phase == storagev1alpha1.DPUVolumeBound {
@@ -224,8 +210,8 @@ func (v *Volumes) volume(o *storagev1alpha1.DPUVolume, parameters map[string]str
 		}
 		return out, nil
 	}
-	out.Context[contextVendor] = state.SelectedDPUStorageVendorName
-	out.Context[contextPlugin] = state.StorageVendorPluginName
+	out.Context[storagev1alpha1.VolumeContextVendor] = state.SelectedDPUStorageVendorName
+	out.Context[storagev1alpha1.VolumeContextPlugin] = state.StorageVendorPluginName
 	size := state.VolumeInfo.Capacity[corev1.ResourceStorage]
 	out.CapacityBytes = size.Value()
 	out.AccessibleTopology = state.VolumeInfo.AccessibleTopology
@@ -241,22 +227,6 @@ func sameRequest(a, b storagev1alpha1.DPUVolumeSpec) bool {
 		equality.Semantic.DeepEqual(a.Replication, b.Replication) &&
 		equality.Semantic.DeepEqual(a.Source, b.Source) &&
 		maps.Equal(a.Parameters, b.Parameters)
-}
-
-// function reads the function wanted from a volume context.
-func function(context map[string]string) (storagev1alpha1.FunctionTypeConfig, error) {
-	out := storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypeVF}
-	if t := context[contextFunctionType]; t != "" {
-		out.FunctionType = storagev1alpha1.FunctionType(t)
-	}
-	if h := context[contextHotplug]; h != "" {
-		hotplug, err := strconv.ParseBool(h)
-		if err != nil {
-			return out, fmt.Errorf("%w: %s is %q: true or false is wanted", provisioner.ErrInvalid, contextHotplug, h)
-		}
-		out.HotplugFunction = hotplug
-	}
-	return out, nil
 }
 
 // refused maps what the API server says to the kinds of failure of a platform.

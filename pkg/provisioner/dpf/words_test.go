@@ -213,21 +213,3 @@ func TestHolder(t *testing.T) {
 		})
 	}
 }
-
-func TestFunction(t *testing.T) {
-	for _, tc := range []struct {
-		context map[string]string
-		want    storagev1alpha1.FunctionTypeConfig
-		fault   bool
-	}{
-		{nil, storagev1alpha1.FunctionTypeConfig{FunctionType: "vf"}, false},
-		{map[string]string{"functionType": "pf", "hotplugFunction": "true"}, storagev1alpha1.FunctionTypeConfig{FunctionType: "pf", HotplugFunction: true}, false},
-		{map[string]string{"functionType": "vf", "hotplugFunction": "false"}, storagev1alpha1.FunctionTypeConfig{FunctionType: "vf"}, false},
-		{map[string]string{"hotplugFunction": "perhaps"}, storagev1alpha1.FunctionTypeConfig{FunctionType: "vf"}, true},
-	} {
-		got, err := function(tc.context)
-		if got != tc.want || errors.Is(err, provisioner.ErrInvalid) != tc.fault || (err != nil) != tc.fault {
-			t.Errorf("%v: got %+v, %v", tc.context, got, err)
-		}
-	}
-}

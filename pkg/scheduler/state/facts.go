@@ -14,12 +14,6 @@ import (
 	"github.com/moor-storage/moor/pkg/placement"
 )
 
-// Keys of a PersistentVolume's attributes, as DPF names them.
-const (
-	attributeFunctionType = "functionType"
-	attributeHotplug      = "hotplugFunction"
-)
-
 // volumeOf is what counts of a PersistentVolume; false if it is another
 // driver's.
 func volumeOf(pv *corev1.PersistentVolume, driver string) (persistent, bool) {
@@ -27,8 +21,8 @@ func volumeOf(pv *corev1.PersistentVolume, driver string) (persistent, bool) {
 	if csi == nil || csi.Driver != driver {
 		return persistent{}, false
 	}
-	hotplug, _ := strconv.ParseBool(csi.VolumeAttributes[attributeHotplug])
-	return persistent{handle: csi.VolumeHandle, function: functionOf(csi.VolumeAttributes[attributeFunctionType], hotplug)}, true
+	hotplug, _ := strconv.ParseBool(csi.VolumeAttributes[storagev1alpha1.VolumeContextHotplug])
+	return persistent{handle: csi.VolumeHandle, function: functionOf(csi.VolumeAttributes[storagev1alpha1.VolumeContextFunctionType], hotplug)}, true
 }
 
 // functionOf is the kind of function that an attachment will ask for; vf if

@@ -12,16 +12,13 @@ import (
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 )
 
-// parameterPolicy is the storage parameter that names the policy (DPF's rule).
-const parameterPolicy = "policy"
-
 // mirrorOf is the Volume that a DPUVolume asks for.
 func mirrorOf(volume *storagev1alpha1.DPUVolume, c hostcluster.Clusters) *storagev1alpha1.Volume {
 	parameters := maps.Clone(volume.Spec.Parameters)
 	if parameters == nil {
 		parameters = map[string]string{}
 	}
-	parameters[parameterPolicy] = volume.Spec.DPUStoragePolicyName
+	parameters[storagev1alpha1.ParameterPolicy] = volume.Spec.DPUStoragePolicyName
 	out := &storagev1alpha1.Volume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: volume.Name, Namespace: c.TargetNamespace,

@@ -1,4 +1,4 @@
-package csi
+package storageclass
 
 import (
 	"errors"
@@ -7,12 +7,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 type params = map[string]string
 
-func TestDPFParameters(t *testing.T) {
+func TestNormalize(t *testing.T) {
 	for name, tc := range map[string]struct {
 		in, want params
 		words    string
@@ -22,10 +23,9 @@ func TestDPFParameters(t *testing.T) {
 		"Vf":                        {params{"policy": "p", "functionType": "Vf"}, params{"policy": "p", "functionType": "vf", "hotplugFunction": "false"}, ""},
 		"static PF":                 {params{"policy": "p", "functionType": "pf", "hotplugFunction": "False"}, params{"policy": "p", "functionType": "pf", "hotplugFunction": "false"}, ""},
 		"vendor keys stay":          {params{"policy": "p", "raid": "10", "Pool": "a b"}, params{"policy": "p", "functionType": "vf", "hotplugFunction": "false", "raid": "10", "Pool": "a b"}, ""},
-		"sidecar keys go":           {params{"policy": "p", "csi.storage.k8s.io/fstype": "xfs", "csi.storage.k8s.io/pv/name": "x"}, params{"policy": "p", "functionType": "vf", "hotplugFunction": "false"}, ""},
 		"virtio-fs":                 {params{"policy": "p", "emulation": "VirtioFS"}, params{"policy": "p", "functionType": "pf", "hotplugFunction": "true", "emulation": "virtiofs"}, ""},
 		"virtio-fs in full":         {params{"policy": "p", "emulation": "virtiofs", "functionType": "pf", "hotplugFunction": "true"}, params{"policy": "p", "functionType": "pf", "hotplugFunction": "true", "emulation": "virtiofs"}, ""},
-		"NVMe in words":             {params{"policy": "p", "emulation": "nvme"}, params{"policy": "p", "functionType": "vf", "hotplugFunction": "false"}, ""},
+		"NVMe by name":              {params{"policy": "p", "emulation": "nvme"}, params{"policy": "p", "functionType": "vf", "hotplugFunction": "false"}, ""},
 		"virtio-fs on a VF":         {params{"policy": "p", "emulation": "virtiofs", "functionType": "vf", "hotplugFunction": "false"}, nil, "hot-plugged physical functions alone"},
 		"virtio-fs, static PF":      {params{"policy": "p", "emulation": "virtiofs", "functionType": "pf", "hotplugFunction": "false"}, nil, "hot-plugged physical functions alone"},
 		"virtio-fs, hot-plugged VF": {params{"policy": "p", "emulation": "virtiofs", "functionType": "vf"}, nil, "functionType=pf"},
@@ -46,7 +46,7 @@ func TestDPFParameters(t *testing.T) {
 		"far enough: police state":  {params{"policy": "p", "policyGroup": "g"}, params{"policy": "p", "functionType": "vf", "hotplugFunction": "false", "policyGroup": "g"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := DPFParameters(tc.in)
+			got, err := Normalize(tc.in)
 			if tc.words != "" {
 				if !errors.Is(err, provisioner.ErrInvalid) || !strings.Contains(err.Error(), tc.words) {
 					t.Errorf("error %v, want ErrInvalid with %s", err, tc.words)
@@ -74,19 +74,19 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-func FuzzDPFParameters(f *testing.F) {
+func FuzzNormalize(f *testing.F) {
 	f.Add("policy", "p", "functionType", "vf")
 	f.Add("hotplugFunction", "1", "polcy", "")
 	f.Fuzz(func(t *testing.T, k1, v1, k2, v2 string) {
 		in := params{k1: v1, k2: v2, "policy": "p"}
-		out, err := DPFParameters(in)
+		out, err := Normalize(in)
 		if err != nil {
 			if !errors.Is(err, provisioner.ErrInvalid) {
 				t.Fatalf("%v is not ErrInvalid", err)
 			}
 			return
 		}
-		again, err := DPFParameters(out)
+		again, err := Normalize(out)
 		if err != nil {
 			t.Fatalf("%v was accepted, its own result %v is not: %v", in, out, err)
 		}
@@ -94,4 +94,22 @@ func FuzzDPFParameters(f *testing.F) {
 			t.Fatalf("not stable: %s", d)
 		}
 	})
+}
+
+func TestFunctionOf(t *testing.T) {
+	for _, tc := range []struct {
+		context map[string]string
+		want    storagev1alpha1.FunctionTypeConfig
+		fault   bool
+	}{
+		{nil, storagev1alpha1.FunctionTypeConfig{FunctionType: "vf"}, false},
+		{map[string]string{"functionType": "pf", "hotplugFunction": "true"}, storagev1alpha1.FunctionTypeConfig{FunctionType: "pf", HotplugFunction: true}, false},
+		{map[string]string{"functionType": "vf", "hotplugFunction": "false"}, storagev1alpha1.FunctionTypeConfig{FunctionType: "vf"}, false},
+		{map[string]string{"hotplugFunction": "perhaps"}, storagev1alpha1.FunctionTypeConfig{FunctionType: "vf"}, true},
+	} {
+		got, err := FunctionOf(tc.context)
+		if got != tc.want || errors.Is(err, provisioner.ErrInvalid) != tc.fault || (err != nil) != tc.fault {
+			t.Errorf("%v: got %+v, %v", tc.context, got, err)
+		}
+	}
 }

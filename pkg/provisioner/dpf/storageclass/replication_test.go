@@ -1,4 +1,4 @@
-package csi
+package storageclass
 
 import (
 	"errors"
@@ -52,7 +52,7 @@ func TestReplicationParameters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.in["policy"] = "p"
 			before := maps.Clone(tc.in)
-			got, err := DPFParameters(tc.in)
+			got, err := Normalize(tc.in)
 			if !maps.Equal(before, tc.in) {
 				t.Errorf("the request was changed to %v", tc.in)
 			}
