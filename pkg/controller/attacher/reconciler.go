@@ -69,11 +69,6 @@ type Retry struct {
 
 // SetupWithManager watches SVVolumeAttachments, and the PersistentVolumes that
 // they wait for.
-//
-// +kubebuilder:rbac:groups=storage.dpu.nvidia.com,resources=svvolumeattachments,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=storage.dpu.nvidia.com,resources=svvolumeattachments/status,verbs=patch
-// +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get;list;watch
-// +kubebuilder:rbac:groups=storage.k8s.io,resources=csinodes,verbs=get;list;watch
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, retry Retry) error {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retry.Start, retry.Max)
 	// Its own writes must not wake the reconciler, or a failing attachment

@@ -119,11 +119,6 @@ func (r *Reconciler) tellChange() {
 	}
 }
 
-// +kubebuilder:rbac:groups=storage.dpu.nvidia.com,resources=volumeattachments,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=storage.dpu.nvidia.com,resources=volumeattachments/status,verbs=patch
-// +kubebuilder:rbac:groups=storage.dpu.nvidia.com,resources=volumes,verbs=get
-// +kubebuilder:rbac:groups=storage.moor.dev,resources=writerclaims,verbs=get;list;watch
-
 // SetupWithManager watches the attachments and the claims; the manager's cache
 // has to limit both to this DPU: the attachments by spec.nodeName, the claims by
 // status.holder. A claim that this DPU ceases to hold is told as deleted.
