@@ -47,7 +47,7 @@ func run(ctx context.Context, onBed bool, only string) (escaped int, err error) 
 		return 0, err
 	}
 	var chosen []mutation
-	for _, m := range mutations {
+	for _, m := range all() {
 		if names.MatchString(m.name) && (!onBed || m.focus != "") {
 			chosen = append(chosen, m)
 		}

@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -25,6 +26,9 @@ type mutation struct {
 	// bed too, where program is the mutated one, and words what it has to say.
 	focus, program, words string
 }
+
+// all are the mutations.
+func all() []mutation { return slices.Concat(mutations, services) }
 
 // overlay writes the mutated files into dir, and what tells the go command to
 // take them in place of the real ones. It returns the path of the latter.

@@ -19,7 +19,7 @@ func TestEveryMutationApplies(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	for _, m := range mutations {
+	for _, m := range all() {
 		if _, err := m.overlay(root, t.TempDir()); err != nil {
 			t.Error(err)
 		}

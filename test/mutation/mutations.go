@@ -41,7 +41,7 @@ const (
 	second = "makes a second primary wait"
 )
 
-// mutations are the safety checks of the product, each switched off.
+// mutations are the checks around the right to write, each switched off.
 var mutations = []mutation{
 	// A DPU shows only what it has the right to.
 	{name: "the DPU shows without regard to the claim", tests: node, edits: []edit{

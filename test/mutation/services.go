@@ -1,0 +1,175 @@
+package main
+
+// The packages of the services around the right to write.
+const (
+	controllerService = "./pkg/controller/csi"
+	nodeService       = "./pkg/node/csi"
+	server            = "./pkg/csiserver"
+	attacher          = "./pkg/controller/attacher"
+	vendorPolicy      = "./pkg/controller/dpucluster/policy"
+	hostPolicy        = "./pkg/controller/hostcluster/policy"
+	choice            = "./pkg/placement"
+	probe             = "./pkg/node/hostprobe"
+)
+
+// Their files that are edited more than once.
+const (
+	nodeExpand   = "pkg/node/csi/expand.go"
+	nodePublish  = "pkg/node/csi/publish.go"
+	csiPublish   = "pkg/controller/csi/publish.go"
+	csiValidate  = "pkg/controller/csi/validate.go"
+	csiSize      = "pkg/controller/csi/size.go"
+	svAttach     = "pkg/controller/attacher/attach.go"
+	diskGrow     = "internal/hostdev/grow.go"
+	diskProbe    = "internal/hostdev/probe.go"
+	diskNVMe     = "internal/hostdev/nvme.go"
+	vendorCopy   = "reference/localvendor/copy.go"
+	vendorJudged = "pkg/controller/dpucluster/policy/reconciler.go"
+)
+
+// services are checks of the CSI services, of expansion, host devices, the
+// attacher and policies, each switched off.
+var services = []mutation{
+	// What csi-provisioner, csi-attacher and the kubelet are told is true.
+	{name: "a read-only publication is attached for writing", tests: controllerService, edits: []edit{
+		{csiPublish, "		ReadOnly:      req.GetReadonly() || c.ReadOnly,", "		ReadOnly:      c.ReadOnly,"},
+	}},
+	{name: "a reader's access mode is attached for writing", tests: controllerService, edits: []edit{
+		{csiPublish, "		ReadOnly:      req.GetReadonly() || c.ReadOnly,", "		ReadOnly:      req.GetReadonly(),"},
+	}},
+	{name: "a file system on a block device is given to several writers", tests: server + " " + controllerService, edits: []edit{
+		{"pkg/csiserver/request.go", "	if c.Mode == provisioner.Filesystem && c.Access == provisioner.ReadWriteMany {", "	if c.Mode == \"-\" {"},
+	}},
+	{name: "another access mode than the volume's is confirmed", tests: controllerService, edits: []edit{
+		{csiValidate, "		if len(v.AccessModes) > 0 && !slices.Contains(v.AccessModes, m) {", "		if !slices.Contains(csiserver.AccessModes(caps), m) {"},
+	}},
+	{name: "another context than the volume's is confirmed", tests: controllerService, edits: []edit{
+		{csiValidate, "	if d := difference(req.GetVolumeContext(), v.Context); d != \"\" {", "	if d := difference(nil, v.Context); d != \"\" {"},
+	}},
+	{name: "a volume is made larger than its limit", tests: controllerService, edits: []edit{
+		{csiSize, "	case limit > 0 && size > limit:", "	case limit > size:"},
+	}},
+	{name: "a volume is made that cannot hold its file system", tests: controllerService, edits: []edit{
+		{csiSize, "		if limit > 0 && limit < least {", "		if limit < 0 {"},
+	}},
+	{name: "any token continues a list", tests: controllerService, edits: []edit{
+		{"pkg/controller/csi/token.go", "	if err != nil || !ok || l.token(after) != token {", "	if err != nil || !ok {"},
+	}},
+	{name: "a token that is none is an invalid argument", tests: server, edits: []edit{
+		{"pkg/csiserver/status.go", "	{provisioner.ErrToken, codes.Aborted},", "	{provisioner.ErrToken, codes.InvalidArgument},"},
+	}},
+	{name: "volumes of two modes are one", tests: server, edits: []edit{
+		{"pkg/csiserver/request.go", "		if p.Mode != \"\" && len(out) > 0 && out[0].Mode != p.Mode {", "		if p.Mode == \"-\" {"},
+	}},
+	{name: "a volume for one pod is published for a second", tests: nodeService, edits: []edit{
+		{nodePublish, "	if c.Access == provisioner.ReadWriteOncePod {", "	if c.Access == \"-\" {"},
+	}},
+	{name: "a volume is published for writing where it was read-only", tests: nodeService, edits: []edit{
+		{nodePublish, "	case readOnly(mp) != ro && mode == provisioner.Filesystem && !s.stagedReadOnly(source):", "	case mode == \"-\":"},
+	}},
+	{name: "another volume's mount counts as this one's", tests: nodeService, edits: []edit{
+		{nodePublish, "	case haveErr != nil || have != want:", "	case haveErr != nil:"},
+	}},
+
+	// A file system grows with its volume, or there are words.
+	{name: "a file system that is mounted read-only is grown", tests: nodeService, edits: []edit{
+		{nodeExpand, "	if readOnly(mp) {", "	if readOnly(mp) && s == nil {"},
+	}},
+	{name: "a device that is too small is large enough after a restart", tests: nodeService, edits: []edit{
+		{nodeExpand, "	if size < want {", "	if size < 0 {"},
+	}},
+	{name: "a missing privilege is a fault of the driver", tests: nodeService, edits: []edit{
+		{nodeExpand, "	if errors.Is(err, hostdev.ErrPrivilege) {", "	if s == nil && errors.Is(err, hostdev.ErrPrivilege) {"},
+	}},
+	{name: "a raw device is grown as a file system", tests: nodeService, edits: []edit{
+		{nodeExpand, "	if !slices.Contains(csiserver.FSTypes, mp.Type) || req.GetVolumeCapability().GetBlock() != nil {", "	if s == nil {"},
+		{nodeExpand, "	if _, isDevice := s.device(req.GetVolumePath()); isDevice {\n		return size, nil", "	if s == nil {\n		return size, nil"},
+	}},
+	{name: "a file system that e2fsck could not repair is grown", tests: disk, edits: []edit{
+		{diskGrow, "exit.Code&(fsckUncorrected|fsckNotRun) != 0", "exit.Code&fsckNotRun != 0"},
+	}},
+	{name: "a file system that e2fsck did not look at is grown", tests: disk, edits: []edit{
+		{diskGrow, "exit.Code&(fsckUncorrected|fsckNotRun) != 0", "exit.Code&fsckUncorrected != 0"},
+	}},
+	{name: "a file system grows over the end that is kept free", tests: disk, edits: []edit{
+		{diskGrow, "	want := (size - tailBytes) / blockSize\n", "	want := size / blockSize\n"},
+	}},
+	{name: "a superblock of another file system is believed", tests: disk, edits: []edit{
+		{diskGrow, "		if string(b[:4]) != xfsMagic {", "		if string(b[:4]) == \"-\" {"},
+	}},
+	{name: "a thick volume grows over what is free", tests: vendor, edits: []edit{
+		{"reference/localvendor/expand.go", "(r.Provisioning != Thick || size-r.CapacityBytes <= free)", "free >= 0"},
+	}},
+
+	// A device is the one that was meant, and is formatted only if it is blank.
+	{name: "a signature without a type is none", tests: disk, edits: []edit{
+		{diskProbe, "	if s.None() && strings.TrimSpace(out) != \"\" {", "	if out == \"-\" {"},
+	}},
+	{name: "several signatures are none", tests: disk, edits: []edit{
+		{diskProbe, "			return Signature{Ambivalent: true}, nil", "			return Signature{}, nil"},
+	}},
+	{name: "a device that cannot be read has no signature", tests: disk, edits: []edit{
+		{diskProbe, "		case exit.Code == blkidNothing && Readable(path) == nil:", "		case exit.Code == blkidNothing:"},
+	}},
+	{name: "a UUID of zeros is an identity", tests: disk, edits: []edit{
+		{diskNVMe, "err == nil && id != \"\" && id != noUUID {", "err == nil && id != \"\" {"},
+	}},
+	{name: "a device file of another device is taken", tests: disk, edits: []edit{
+		{diskNVMe, "unix.Minor(rdev)); have != want {", "unix.Minor(rdev)); have == \"-\" {"},
+	}},
+	{name: "another volume at the same place is taken", tests: disk, edits: []edit{
+		{"internal/hostdev/identity.go", "		if shown == \"\" || strings.EqualFold(shown, id.UUID) {", "		if shown != \"-\" {"},
+	}},
+	{name: "the look nearest to the timeout does not decide", tests: probe, edits: []edit{
+		{"pkg/node/hostprobe/decide.go", "since+Interval/2 >= limits.Timeout", "since >= limits.Timeout"},
+	}},
+
+	// The attacher asks for what it asked for before, and says when it is done.
+	{name: "a repeated attach names the node as it is called now", tests: attacher, edits: []edit{
+		{svAttach, "	if nodeID == \"\" {\n", "	if nodeID != \"-\" {\n"},
+	}},
+	{name: "a refusal undoes an attach that may have had an effect", tests: attacher, edits: []edit{
+		{svAttach, "	if first && refused(err) {", "	if refused(err) {"},
+	}},
+	{name: "the driver is asked before its finalizer is on", tests: attacher, edits: []edit{
+		{svAttach, "		controllerutil.AddFinalizer(sv, Finalizer(r.DriverName))\n", ""},
+	}},
+	{name: "the driver is asked by what the cache has", tests: attacher, edits: []edit{
+		{svAttach, "	if r.holds(sv) {\n		changed, err", "	if r == nil {\n		changed, err"},
+	}},
+
+	// A policy is valid only with all that it names, and its room is there.
+	{name: "a policy is valid without a vendor that it names", tests: vendorPolicy, edits: []edit{
+		{vendorJudged, "		case !v.Exists:", "		case v.Name == \"-\":"},
+		{vendorJudged, "		case !v.StorageClassExists:", "		case v.Exists && !v.StorageClassExists:"},
+	}},
+	{name: "a policy is valid without a vendor's StorageClass", tests: vendorPolicy, edits: []edit{
+		{vendorJudged, "		case !v.StorageClassExists:", "		case v.Name == \"-\":"},
+	}},
+	{name: "a StorageClass of two vendors has its room twice", tests: vendorPolicy, edits: []edit{
+		{"pkg/controller/dpucluster/policy/capacity.go", "	if v.StorageClass == \"\" || classes[v.StorageClass] {", "	if v.StorageClass == \"\" {"},
+	}},
+	{name: "the room of a policy is not told in the host cluster", tests: hostPolicy, edits: []edit{
+		{"pkg/controller/hostcluster/policy/reconciler.go", "		p.Status.Capacity = mirror.Status.Capacity\n", "		_ = mirror.Status.Capacity\n"},
+	}},
+	{name: "a policy is valid without a vendor that the host cluster has", tests: hostPolicy, edits: []edit{
+		{"pkg/controller/hostcluster/policy/reconciler.go", "	case invalid != \"\":", "	case invalid == \"-\":"},
+	}},
+	{name: "a replica is placed on the primary's node", tests: choice, edits: []edit{
+		{"pkg/placement/choose.go", "		if name == r.Primary {\n			continue\n		}\n", "		if name == \"-\" {\n			continue\n		}\n"},
+	}},
+	{name: "more nodes than allowed have a volume", tests: choice, edits: []edit{
+		{"pkg/placement/choose.go", "	want := max(0, min(r.Replicas, r.MaxShares-1))\n", "	want := max(0, r.Replicas)\n"},
+	}},
+
+	// A copy is of one instant, and holds up only who writes.
+	{name: "a group is copied while its volumes are written", tests: vendor, edits: []edit{
+		{vendorCopy, "	if len(pairs) == 1 || len(written) == 0 {", "	if len(pairs) > 0 {"},
+	}},
+	{name: "who only reads counts as a writer", tests: vendor, edits: []edit{
+		{vendorCopy, "		if !h.ReadOnly && !readOnlyModes(h.AccessModes) {", "		if !readOnlyModes(h.AccessModes) {"},
+	}},
+	{name: "a reader's access mode counts as a writer's", tests: vendor, edits: []edit{
+		{vendorCopy, "		if !h.ReadOnly && !readOnlyModes(h.AccessModes) {", "		if !h.ReadOnly {"},
+	}},
+}
