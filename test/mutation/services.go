@@ -68,7 +68,7 @@ var services = []mutation{
 		{nodePublish, "	case readOnly(mp) != ro && mode == provisioner.Filesystem && !s.stagedReadOnly(source):", "	case mode == \"-\":"},
 	}},
 	{name: "another volume's mount counts as this one's", tests: nodeService, edits: []edit{
-		{nodePublish, "	case haveErr != nil || have != want:", "	case haveErr != nil:"},
+		{nodePublish, "	case haveErr != nil || have != want:", "	case haveErr != nil || have != want && mode == \"-\":"},
 	}},
 
 	// A file system grows with its volume, or there are words.

@@ -251,3 +251,42 @@ func TestShortWatchdog(t *testing.T) {
 		t.Errorf("error %v, open: %v, stopped: %v", err, d.open, d.disarmed)
 	}
 }
+
+// TestWhatSNAPSaidIsOfThePast: something is shown between SNAP's answer and its
+// being noted. The answer is of before, so it does not stop the watchdog.
+func TestWhatSNAPSaidIsOfThePast(t *testing.T) {
+	d := newDPU(t)
+	d.bind()
+	d.shown = false
+	o := d.options()
+	between := func() {
+		term, _ := d.Permit()
+		leave, ok := d.Enter(term)
+		if !ok {
+			t.Fatal("nothing may be shown")
+		}
+		d.shown = true
+		leave()
+	}
+	d.o.Shown = func(ctx context.Context) (bool, error) {
+		shown, err := o.Shown(ctx)
+		between()
+		return shown, err
+	}
+	d.look(t.Context())
+	if err := d.close(); err != nil {
+		t.Fatal(err)
+	}
+	if d.disarmed {
+		t.Error("the watchdog was stopped while a volume is shown")
+	}
+	between = func() {}
+	d.shown = false
+	d.look(t.Context())
+	if err := d.close(); err != nil {
+		t.Fatal(err)
+	}
+	if !d.disarmed {
+		t.Error("the watchdog runs though nothing is shown")
+	}
+}
