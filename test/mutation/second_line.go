@@ -21,4 +21,20 @@ var secondLine = []mutation{
 	{name: "what SNAP said counts for what was shown since", tests: lease, edits: []edit{
 		{leaseKeeper, "	shown, err := k.o.Shown(ctx)\n", "	shown, err := k.o.Shown(ctx)\n	k.mu.Lock()\n	asked = k.state.asked\n	k.mu.Unlock()\n"},
 	}},
+	{name: "a receipt does not cover the device that only the API server knows", tests: node, edits: []edit{
+		{nodeFence, "	if device := now.Status.DPU.DeviceName; device != p.dpu.DeviceName && device != \"\" {", "	if device := now.Status.DPU.DeviceName; device == \"-\" {"},
+	}},
+	{name: "the DPU shows for an attachment that was replaced", tests: node, edits: []edit{
+		{nodeExpose, "	if !found || now.UID != p.attachment.UID || !now.DeletionTimestamp.IsZero()", "	if !found || !now.DeletionTimestamp.IsZero()"},
+	}},
+	{name: "the DPU leaves a granted device to another attachment", tests: node, edits: []edit{
+		{nodeWithdraw, " && !granted {", " && (granted || !granted) {"},
+	}},
+	{name: "the DPU forgets a SNAP service that has lost its socket", tests: node, edits: []edit{
+		{"pkg/node/dpu/providers.go", "	out := slices.Collect(maps.Keys(p.used))\n", "	out := slices.Collect(maps.Keys(map[string]bool{}))\n"},
+		{"pkg/node/dpu/providers.go", "		if p.used[name] == nil {\n			out", "		if name != \"\" {\n			out"},
+	}},
+	{name: "the DPU shows what the storage has taken back", tests: node, edits: []edit{
+		{nodeExpose, "	if p.attachment.Status.StorageAttached {\n		return nil", "	if p != nil {\n		return nil"},
+	}},
 }
