@@ -6,6 +6,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/moor-storage/moor/internal/hostdev"
+	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -51,4 +53,40 @@ func TestSizeOfFileSystems(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzSize: a size that is accepted keeps both promises, and a refusal says which
+// one cannot be kept.
+func FuzzSize(f *testing.F) {
+	f.Add(int64(0), int64(0), int64(1<<30), "ext4")
+	f.Add(int64(1), int64(7<<20), int64(1<<30), "xfs")
+	f.Add(int64(-1), int64(0), int64(1), "")
+	f.Add(int64(2), int64(1), int64(1), "")
+	f.Add(int64(1)<<62, int64(1)<<62, int64(1), "ext4")
+	f.Fuzz(func(t *testing.T, required, limit, def int64, fsType string) {
+		def = max(1, def)
+		size, most, err := parseSize(bytes(required, limit), def)
+		switch {
+		case required < 0 || limit < 0:
+			if !errors.Is(err, provisioner.ErrInvalid) {
+				t.Fatalf("%d to %d: %v", required, limit, err)
+			}
+			return
+		case limit > 0 && required > limit:
+			if !errors.Is(err, provisioner.ErrOutOfRange) {
+				t.Fatalf("%d to %d: %v", required, limit, err)
+			}
+			return
+		case err != nil || most != limit || size <= 0 || size < required || limit > 0 && size > limit:
+			t.Fatalf("%d to %d: %d to %d, %v", required, limit, size, most, err)
+		}
+		least := hostdev.LeastBytes(fsType)
+		fits, err := fitting(size, most, []csiserver.Capability{{FSType: fsType}})
+		if refused := most > 0 && most < least; refused != errors.Is(err, provisioner.ErrOutOfRange) || refused != (err != nil) {
+			t.Fatalf("%q in %d to %d: %v", fsType, size, most, err)
+		}
+		if err == nil && (fits < size || fits < least || most > 0 && fits > most) {
+			t.Fatalf("%q in %d to %d: %d", fsType, size, most, fits)
+		}
+	})
 }
