@@ -1,0 +1,107 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/yaml"
+
+	"github.com/moor-storage/moor/pkg/controller/failover"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf"
+)
+
+// parse reads flags as main does.
+func parse(t *testing.T, args ...string) (*options, error) {
+	t.Helper()
+	o, fs := &options{}, pflag.NewFlagSet("test", pflag.ContinueOnError)
+	o.bind(fs)
+	fs.IntP("v", "v", 0, "")
+	return o, fs.Parse(args)
+}
+
+// TestRefuses: flags that make no sense are refused before anything is connected.
+func TestRefuses(t *testing.T) {
+	const dpu = "--dpu-cluster-kubeconfig=/nowhere"
+	for name, c := range map[string]struct {
+		args  []string
+		words string
+	}{
+		"no DPU cluster":          {nil, "--dpu-cluster-kubeconfig is required"},
+		"heartbeats too short":    {[]string{dpu, "--heartbeat-timeout=500ms"}, "--heartbeat-timeout is 500ms: at least 1s is needed"},
+		"silence too short":       {[]string{dpu, "--silence-timeout=1s"}, "--silence-timeout is 1s: " + failover.LeastSilence.String()},
+		"silence beyond a beat":   {[]string{dpu, "--heartbeat-timeout=20s", "--silence-timeout=21s"}, "--silence-timeout is 21s"},
+		"no such host kubeconfig": {[]string{dpu, "--kubeconfig=/nowhere"}, "host cluster: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, err := parse(t, c.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := o.run(t.Context()); err == nil || !strings.Contains(err.Error(), c.words) {
+				t.Errorf("got %v, want %q", err, c.words)
+			}
+		})
+	}
+	if _, err := parse(t, "--attach-mode=Both"); err == nil {
+		t.Error("an attach mode that there is not was taken")
+	}
+}
+
+// TestDefaults: without flags the controller asks for attachments, and fails over
+// within the default budget.
+func TestDefaults(t *testing.T) {
+	o, err := parse(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.attach != dpf.AttachController || o.budget != failover.DefaultBudget || o.silenceTimeout < failover.LeastSilence || o.silenceTimeout > o.heartbeatTimeout {
+		t.Errorf("got %+v", o)
+	}
+}
+
+// TestManifestsFlags: what the shipped manifest says is understood.
+func TestManifestsFlags(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("..", "..", "deploy", "host", "workloads", "snap-host-controller.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, doc := range strings.Split(string(raw), "\n---\n") {
+		var d appsv1.Deployment
+		if err := yaml.Unmarshal([]byte(doc), &d); err != nil || d.Kind != "Deployment" {
+			continue
+		}
+		for _, c := range d.Spec.Template.Spec.Containers {
+			found = true
+			o, err := parse(t, c.Args...)
+			if err != nil || o.dpuKubeconfig == "" {
+				t.Errorf("container %s, args %q: %v", c.Name, c.Args, err)
+			}
+		}
+	}
+	if !found {
+		t.Error("the manifest has no Deployment")
+	}
+}
+
+// TestWatchedLeases: of its own namespace a cache holds the echo alone, of the
+// kubelets' every Lease.
+func TestWatchedLeases(t *testing.T) {
+	got := leases("users", corev1.NamespaceNodeLease)
+	if len(got.Namespaces) != 2 {
+		t.Fatalf("watches %v", got.Namespaces)
+	}
+	own, kubelets := got.Namespaces["users"].FieldSelector, got.Namespaces[corev1.NamespaceNodeLease].FieldSelector
+	if own == nil || !own.Matches(fields.Set{"metadata.name": failover.EchoName}) || own.Matches(fields.Set{"metadata.name": "another"}) {
+		t.Errorf("of its own namespace: %v", own)
+	}
+	if kubelets != nil {
+		t.Errorf("of the kubelets: %v", kubelets)
+	}
+}
