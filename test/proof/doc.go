@@ -1,7 +1,11 @@
-// Package proof judges, from records made outside of every process under test,
-// whether a volume had one writer at a time and lost nothing: the medium's log
-// of accepted writes, the history of the WriterClaim, and the journals of the
-// pods.
+// Package proof judges from records whether a volume had one writer at a time
+// and lost nothing: the write log of the storage target, the history of the
+// WriterClaim, and the journals of the pods.
+//
+// The target keeps the write log and is under test itself: it could accept a
+// write and not log it. A bed that records beneath the target (moor-dev up
+// --record-below) gives a second log, of a process that the target cannot
+// reach, and the two have to tell of the same writes.
 //
 // Check is a pure function over the records; Watch makes that of the claim. A
 // record with a hole is never taken for a good one.

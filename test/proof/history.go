@@ -49,7 +49,9 @@ type History struct {
 	// States of the claim, all of them since the first, in order.
 	States []State
 	// Writes that the medium accepted, all of them since the volume was made.
-	Writes   []writelog.Write
+	Writes []writelog.Write
+	// Below is what was recorded beneath the target, nil if nothing was.
+	Below    *Below
 	Journals []Journal
 }
 
@@ -73,6 +75,9 @@ const (
 	RuleOneWriter Rule = "one writer"
 	// RuleLog: the medium log has no hole.
 	RuleLog Rule = "a whole log"
+	// RuleBelow: the target's log tells of what reached the file, of no more and
+	// of no less.
+	RuleBelow Rule = "the log tells what happened"
 	// RuleAcknowledged: no acknowledged line is missing.
 	RuleAcknowledged Rule = "nothing acknowledged is lost"
 	// RuleOrder: acknowledged lines are read back in their order.
@@ -104,8 +109,11 @@ func Check(h History) []Violation {
 	f := &findings{volume: h.Volume}
 	checkStates(f, h.States)
 	epochs := checkHolders(f, h.States)
-	checkLog(f, h.Writes)
+	checkLog(f, "the medium log", h.Writes)
 	checkWriters(f, h.Writes, epochs)
+	if h.Below != nil {
+		checkBelow(f, h.Writes, *h.Below)
+	}
 	for _, j := range h.Journals {
 		checkJournal(f, j)
 	}

@@ -8,14 +8,14 @@ import (
 
 // checkLog wants every sequence number from 1, and a clock that never goes
 // back.
-func checkLog(f *findings, writes []writelog.Write) {
+func checkLog(f *findings, of string, writes []writelog.Write) {
 	for i, w := range writes {
 		if w.Seq != uint64(i+1) {
-			f.add(RuleLog, "write %d of the medium log carries sequence %d", i+1, w.Seq)
+			f.add(RuleLog, "write %d of %s carries sequence %d", i+1, of, w.Seq)
 			return
 		}
 		if i > 0 && w.Monotonic < writes[i-1].Monotonic {
-			f.add(RuleLog, "write %d of the medium log is of %s, the one before it of %s", w.Seq, w.Monotonic, writes[i-1].Monotonic)
+			f.add(RuleLog, "write %d of %s is of %s, the one before it of %s", w.Seq, of, w.Monotonic, writes[i-1].Monotonic)
 			return
 		}
 	}

@@ -25,7 +25,7 @@ type simulator struct {
 // lawful plays so many epochs among so many DPUs. The claim is watched from
 // some instant on.
 func lawful(r *rand.Rand, dpus, epochs int) *simulator {
-	s := &simulator{rand: r, dpus: dpus, now: 1, h: History{Volume: "v", Journals: []Journal{{Name: "j"}}}}
+	s := &simulator{rand: r, dpus: dpus, now: 1, h: History{Volume: "v", Below: &Below{}, Journals: []Journal{{Name: "j"}}}}
 	s.see(State{Phase: moorv1alpha1.ClaimFree})
 	for number := range int64(epochs) {
 		s.play(number + 1)
@@ -66,8 +66,9 @@ func (s *simulator) see(state State) {
 func (s *simulator) write(holder string, number int64) {
 	for range s.rand.IntN(4) {
 		s.now++
-		s.h.Writes = append(s.h.Writes, writelog.Write{Seq: uint64(len(s.h.Writes) + 1), DPU: holder, Length: 4096, Monotonic: s.now})
+		s.h.Writes = append(s.h.Writes, writelog.Write{Seq: uint64(len(s.h.Writes) + 1), DPU: holder, Offset: int64(s.rand.IntN(3)) * 4096, Length: 4096, Monotonic: s.now})
 		s.epochs = append(s.epochs, number)
+		s.reach(s.h.Writes[len(s.h.Writes)-1])
 		s.lines++
 		line, j := fmt.Sprintf("line-%d", s.lines), &s.h.Journals[0]
 		acknowledged := s.rand.IntN(4) != 0
@@ -78,6 +79,22 @@ func (s *simulator) write(holder string, number int64) {
 			j.Read = append(j.Read, line)
 		}
 	}
+}
+
+// reach records what a write looks like beneath the target: one piece or two,
+// before the target logs it.
+func (s *simulator) reach(w writelog.Write) {
+	b := s.h.Below
+	pieces := []int64{w.Length}
+	if s.rand.IntN(3) == 0 {
+		pieces = []int64{1024, w.Length - 1024}
+	}
+	offset := w.Offset
+	for _, length := range pieces {
+		b.Writes = append(b.Writes, writelog.Write{Seq: uint64(len(b.Writes) + 1), DPU: "pid-7", Offset: offset, Length: length, Monotonic: w.Monotonic})
+		offset += length
+	}
+	b.ReadAt = w.Monotonic
 }
 
 // corruption breaks a lawful history. It reports whether it found a place
@@ -99,6 +116,8 @@ var corruptions = []corruption{
 	{"grant before the end", grantEarly, []Rule{RulePhases}},
 	{"lose a line", loseLine, []Rule{RuleAcknowledged}},
 	{"swap two lines", swapLines, []Rule{RuleOrder}},
+	{"write beneath the log", hiddenWrite, []Rule{RuleBelow}},
+	{"write that never came", inventedWrite, []Rule{RuleBelow}},
 }
 
 // spans are the first and the last epoch of each DPU.
@@ -306,4 +325,34 @@ func swapLines(s *simulator) bool {
 	a, b := slices.Index(j.Read, j.Acknowledged[i]), slices.Index(j.Read, j.Acknowledged[i+1])
 	j.Read[a], j.Read[b] = j.Read[b], j.Read[a]
 	return true
+}
+
+// hiddenWrite lets the target accept a write without a word.
+func hiddenWrite(s *simulator) bool {
+	b := s.h.Below
+	if len(b.Writes) == 0 {
+		return false
+	}
+	i := s.rand.IntN(len(b.Writes))
+	b.Writes = slices.Insert(b.Writes, i, b.Writes[i])
+	s.number(b.Writes)
+	return true
+}
+
+// inventedWrite lets the target log a write that it did not do.
+func inventedWrite(s *simulator) bool {
+	b := s.h.Below
+	if len(b.Writes) == 0 {
+		return false
+	}
+	i := s.rand.IntN(len(b.Writes))
+	b.Writes = slices.Delete(b.Writes, i, i+1)
+	s.number(b.Writes)
+	return true
+}
+
+func (s *simulator) number(writes []writelog.Write) {
+	for i := range writes {
+		writes[i].Seq = uint64(i + 1)
+	}
 }
