@@ -216,7 +216,7 @@ func (h *harbour) proveOne(ctx context.Context, b *berth) ([]proof.Violation, er
 	if err != nil {
 		return nil, err
 	}
-	writes, err := kit.MediumLog(b.vendorVolume)
+	writes, below, err := kit.WriteLogs(ctx, h.bench.bed, b.vendorVolume)
 	if err != nil {
 		return nil, fmt.Errorf("read what the medium accepted of volume %s: %w", b.volume, err)
 	}
@@ -231,5 +231,5 @@ func (h *harbour) proveOne(ctx context.Context, b *berth) ([]proof.Violation, er
 	if len(writes) == 0 || len(journal.Acknowledged) == 0 {
 		return nil, fmt.Errorf("prove volume %s: nothing was written", b.volume)
 	}
-	return proof.Check(proof.History{Volume: b.volume, States: states, Writes: writes, Journals: []proof.Journal{journal}}), nil
+	return proof.Check(proof.History{Volume: b.volume, States: states, Writes: writes, Below: below, Journals: []proof.Journal{journal}}), nil
 }

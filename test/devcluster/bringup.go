@@ -71,7 +71,7 @@ func (c *Cluster) prepare(ctx context.Context, log *reporter) error {
 	if err := checkRoom(); err != nil {
 		return err
 	}
-	if err := mountTarget(ctx); err != nil {
+	if err := c.mountTarget(ctx); err != nil {
 		return err
 	}
 	if err := cleanup.SaveKernelSettings(); err != nil {

@@ -60,6 +60,9 @@ type Options struct {
 	// Topology is whether the vendor's storage is at places, and Kubernetes is
 	// told of it. The bed only keeps it for whoever deploys Moor.
 	Topology bool `json:"topology"`
+	// RecordBelow is whether a process of its own records each write beneath the
+	// storage target's directory; see recordfs.
+	RecordBelow bool `json:"recordBelow"`
 	// Bare leaves out Moor's own programs: they are neither built nor deployed.
 	Bare bool `json:"bare"`
 	// Deploy, unless Bare, deploys Moor when the clusters are ready.

@@ -122,7 +122,7 @@ func tellViolations(ctx context.Context, record *proof.Recorder, volume string) 
 // violations is what the proof finds wrong with a volume's history.
 func violations(ctx context.Context, record *proof.Recorder, volume string, journals ...proof.Journal) ([]proof.Violation, error) {
 	// The log is read first: it must not know more than the record.
-	writes, err := kit.MediumLog(vendorVolume(ctx, volume))
+	writes, below, err := kit.WriteLogs(ctx, bed, vendorVolume(ctx, volume))
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func violations(ctx context.Context, record *proof.Recorder, volume string, jour
 	if len(writes) == 0 {
 		return nil, errors.New("nobody wrote to the medium")
 	}
-	return proof.Check(proof.History{Volume: volume, States: states, Writes: writes, Journals: journals}), nil
+	return proof.Check(proof.History{Volume: volume, States: states, Writes: writes, Below: below, Journals: journals}), nil
 }
 
 // proven expects that the volume had one writer at a time from its beginning,

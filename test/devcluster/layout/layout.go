@@ -83,6 +83,13 @@ func TargetSource() string { return filepath.Join(DataDir, "target") }
 // TargetImage is the image of the file system that is mounted there.
 func TargetImage() string { return filepath.Join(DataDir, "target.img") }
 
+// TargetBelow is where that file system is mounted instead on a bed that records
+// beneath the target. No machine of the bed sees it.
+func TargetBelow() string { return filepath.Join(DataDir, "target.below") }
+
+// BelowLogs is the directory of the recorder's logs, see TargetBelow. No machine sees it.
+func BelowLogs() string { return filepath.Join(DataDir, "target.writes") }
+
 // LogFile is the log of a process.
 func LogFile(process string) string { return filepath.Join(StateDir, "logs", process+".log") }
 

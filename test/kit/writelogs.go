@@ -1,0 +1,51 @@
+package kit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/moor-storage/moor/reference/writelog"
+	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/devcluster/layout"
+	"github.com/moor-storage/moor/test/proof"
+)
+
+// underWay is how long the target may take between a write and its record.
+const underWay = 5 * time.Second
+
+// WriteLogs reads the target's write log of a volume, and what was recorded
+// beneath the target, nil if the bed does not record there. The id is that of
+// the vendor's volume. Read the claim's record after this: it must not know
+// less.
+func WriteLogs(ctx context.Context, bed *devcluster.Cluster, vendorVolume string) ([]writelog.Write, *proof.Below, error) {
+	if !bed.Options().RecordBelow {
+		logged, err := MediumLog(vendorVolume)
+		return logged, nil, err
+	}
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return nil, nil, fmt.Errorf("read the monotonic clock: %w", err)
+	}
+	writes, err := writelog.Read(writelog.Path(layout.BelowLogs(), vendorVolume+".img"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read what was recorded beneath the target of volume %s: %w", vendorVolume, err)
+	}
+	below := &proof.Below{Writes: writes, ReadAt: time.Duration(now.Nano())}
+	// A write may be between the recorder and the target's log. One that stays
+	// away from the log is for the proof to tell.
+	var logged []writelog.Write
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, underWay, true, func(context.Context) (bool, error) {
+		var err error
+		logged, err = MediumLog(vendorVolume)
+		return err == nil && len(below.Unlogged(logged)) == 0, err
+	})
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return nil, nil, fmt.Errorf("read the write log of volume %s: %w", vendorVolume, err)
+	}
+	return logged, below, ctx.Err()
+}
