@@ -1,0 +1,107 @@
+package results
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Modes of attaching, the ends of names.
+const (
+	ModeController = "controller"
+	ModeNode       = "node"
+)
+
+// Target bounds a result, on two cores.
+type Target struct {
+	// name of the result; with a dot at the end, of all that begin so.
+	name string
+	// most is the most that the value may be, least the least, p99 the most
+	// that the 99th percentile may be; nil is no bound.
+	most, least, p99 *float64
+}
+
+func value(most float64) Target { return Target{most: &most} }
+
+func (t Target) of(name string) Target      { t.name = name; return t }
+func (t Target) andP99(most float64) Target { t.p99 = &most; return t }
+func atLeast(least float64) Target          { return Target{least: &least} }
+
+// targets of Moor, in the units of the results. The first that fits counts.
+var targets = []Target{
+	value(600).of("attach.single"),
+	value(10_000).of("attach.parallel50.all"),
+	value(1_000).of("hotplug.attach"),
+	value(30_000).of("hotplug.parallel31"),
+	value(1_000).of("snapshot.1gib"),
+	value(2_000).of("clone.1gib"),
+	value(10_000).of("expand.pod"),
+	value(200).of("list.volumes1000"),
+	value(9_000).of("pod.new_volume"),
+	value(80).of("rss."),
+	value(10_000).andP99(16_000).of("failover.host_off.statefulset." + ModeController),
+	value(10_000).andP99(16_000).of("failover.host_off.deployment." + ModeController),
+	value(4_000).andP99(7_000).of("failover.host_off.statefulset." + ModeNode),
+	value(4_000).andP99(7_000).of("failover.host_off.deployment." + ModeNode),
+	value(20_000).of("failover.host_and_dpu_off"),
+	Target{}.andP99(300).of("failover.fence"),
+	Target{}.andP99(300).of("failover.promote"),
+	value(0.6).of("failover.drain.ratio"),
+	value(0.6).of("failover.drain.storage2s.ratio"),
+	value(0.6).of("failover.drain.storage10s.ratio"),
+	value(25_000).of("failover.volumes20"),
+	value(25_000).of("failover.host_off.controllers_killed"),
+	value(0).of(SafetyViolations),
+	value(0).of(SafetyViolations + "."),
+	value(0).of(SafetyLost),
+	value(0).of(SafetyLost + "."),
+	// 50 us, and 0.05 us for each node.
+	value(55).of("extender.prioritize.100."),
+	value(100).of("extender.prioritize.1000."),
+	value(300).of("extender.prioritize.5000."),
+	value(20).of("extender.allocations."),
+	value(20).of("extender.http.5000"),
+	atLeast(200).of("extender.http.5000.rate"),
+	atLeast(100).of("extender.replica_node_chosen"),
+}
+
+// TargetOf finds the target of a result; without one it has no bounds. What has
+// no mode in its name has the same target in every mode.
+func TargetOf(name string) Target {
+	for _, t := range targets {
+		if name == t.name || strings.HasSuffix(t.name, ".") && strings.HasPrefix(name, t.name) || name == t.name+"."+ModeNode {
+			return t
+		}
+	}
+	return Target{}
+}
+
+// Bounds reports whether there are any.
+func (t Target) Bounds() bool { return t.String() != "" }
+
+// String says the bounds.
+func (t Target) String() string {
+	var out []string
+	for _, bound := range []struct {
+		sign string
+		at   *float64
+	}{{"<= ", t.most}, {">= ", t.least}, {"p99 <= ", t.p99}} {
+		if bound.at != nil {
+			out = append(out, bound.sign+number(*bound.at))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// met reports whether a result is within the bounds.
+func (t Target) met(s Summary) bool {
+	return t.within(s.Value) && (t.p99 == nil || s.P99 <= *t.p99)
+}
+
+// within reports whether a value, or one sample, is within the bounds of the
+// value.
+func (t Target) within(x float64) bool {
+	return (t.most == nil || x <= *t.most) && (t.least == nil || x >= *t.least)
+}
+
+// number prints as few digits as say it.
+func number(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
