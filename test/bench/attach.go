@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/devcluster"
 )
 
@@ -38,7 +39,8 @@ func (b *bench) attachSingle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var attached, detached []float64
+	attached := b.series("attach.single", results.Millis, results.Median)
+	detached := b.series("detach.single", results.Millis, results.Median)
 	var starts []time.Time
 	for i, v := range volumes[warmups:] {
 		starts = append(starts, time.Now())
@@ -46,9 +48,9 @@ func (b *bench) attachSingle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		attached, detached = append(attached, millis(in)), append(detached, millis(out))
+		attached.add(millis(in))
+		detached.add(millis(out))
 	}
-	b.add(median("attach.single", unitMillis, attached), median("detach.single", unitMillis, detached))
 	return count.finish(ctx, b, starts)
 }
 
@@ -128,7 +130,10 @@ func (c writeCount) finish(ctx context.Context, b *bench, starts []time.Time) er
 		if err != nil {
 			return err
 		}
-		b.add(mean("attach.api_writes."+cluster, unitWrites, perRun(events, starts)))
+		writes := b.series("attach.api_writes."+cluster, results.Writes, results.Mean)
+		for run, n := range perRun(events, starts) {
+			writes.addAt(starts[run], n)
+		}
 		b.writes = append(b.writes, tally(cluster, events)...)
 	}
 	return nil
@@ -141,17 +146,18 @@ func (b *bench) attachParallel(ctx context.Context) error {
 		return fmt.Errorf("attach %d volumes to %d hosts at once: each needs %d virtual functions and has %d; run make bench, or moor-dev up --vfs=64",
 			crowd, len(b.bed.Nodes()), most, b.bed.Options().VFs)
 	}
-	var single, all []float64
+	single := b.series("attach.parallel50", results.Millis, results.Median)
+	all := b.series("attach.parallel50.all", results.Millis, results.Worst)
 	for round := range 1 + b.options.times(3) {
 		took, end, err := b.attachCrowd(ctx, crowd, plain(), b.turn)
 		if err != nil {
 			return err
 		}
 		if round > 0 {
-			single, all = append(single, took...), append(all, end)
+			single.add(took...)
+			all.add(end)
 		}
 	}
-	b.add(median("attach.parallel50", unitMillis, single), worst("attach.parallel50.all", unitMillis, all))
 	return nil
 }
 

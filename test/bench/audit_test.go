@@ -45,6 +45,7 @@ func TestParseAudit(t *testing.T) {
 	}
 	want := []writeRow{
 		{cluster: "host", who: "snap-host-controller", verb: "patch", resource: "dpuvolumeattachments.storage.dpu.nvidia.com/status", count: 2, refused: 1},
+		{cluster: "host", who: "snap-host-controller", verb: "patch", resource: "dpustoragenodes.storage.moor.dev/status", count: 1},
 		{cluster: "host", who: "snap-csi-plugin-controller", verb: "create", resource: "dpuvolumeattachments.storage.dpu.nvidia.com", count: 1},
 	}
 	if diff := cmp.Diff(want, tally("host", events), cmp.AllowUnexported(writeRow{})); diff != "" {
@@ -75,10 +76,10 @@ func TestPerRun(t *testing.T) {
 		starts []time.Time
 		want   []float64
 	}{
-		{"each in its run", []time.Time{at("2026-01-02T03:04:05.05Z"), at("2026-01-02T03:04:05.9Z")}, []float64{2, 1}},
-		{"a run that wrote nothing", []time.Time{at("2026-01-02T03:04:05Z"), at("2026-01-02T03:04:05.3Z"), at("2026-01-02T03:04:05.4Z")}, []float64{2, 0, 1}},
-		{"at the very start", []time.Time{at("2026-01-02T03:04:05.1Z"), at("2026-01-02T03:04:06Z")}, []float64{2, 1}},
-		{"before the first", []time.Time{at("2026-01-02T03:04:05.15Z")}, []float64{2}},
+		{"each in its run", []time.Time{at("2026-01-02T03:04:05.05Z"), at("2026-01-02T03:04:05.9Z")}, []float64{3, 1}},
+		{"a run that wrote nothing", []time.Time{at("2026-01-02T03:04:05Z"), at("2026-01-02T03:04:05.3Z"), at("2026-01-02T03:04:05.4Z")}, []float64{2, 1, 1}},
+		{"at the very start", []time.Time{at("2026-01-02T03:04:05.1Z"), at("2026-01-02T03:04:06Z")}, []float64{3, 1}},
+		{"before the first", []time.Time{at("2026-01-02T03:04:05.15Z")}, []float64{3}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, perRun(events, c.starts)); diff != "" {
@@ -114,5 +115,25 @@ func TestMark(t *testing.T) {
 	}
 	if _, err := markAudit(path + ".none"); err == nil {
 		t.Error("a log that is not there is no error")
+	}
+}
+
+func TestPrintWrites(t *testing.T) {
+	var out strings.Builder
+	rows := []writeRow{{cluster: "dpu", who: "snap-controller", verb: "update", resource: "volumes/status", count: 5, refused: 1}}
+	if err := printWrites(&out, rows, 4); err != nil {
+		t.Fatal(err)
+	}
+	if want := "dpu      snap-controller  update  volumes/status  1.25               0.25     \n"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("printed\n%s\nwant it to end in\n%s", out.String(), want)
+	}
+}
+
+// TestMoorsOwnKindsCount: none of them may be left out of the comparison.
+func TestMoorsOwnKindsCount(t *testing.T) {
+	for _, resource := range []string{"dpustoragenodes", "dpuvolumes", "dpuvolumeattachments", "svvolumeattachments", "volumeattachments", "writerclaims"} {
+		if uncounted[resource] {
+			t.Errorf("%s are not counted", resource)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/devcluster/layout"
 	"github.com/moor-storage/moor/test/kit"
@@ -24,6 +25,21 @@ type suite struct {
 	// names of its results; one that ends in a dot is the beginning of them.
 	names []string
 	run   func(*bench, context.Context) error
+	// below is whether it is for beds that record beneath their target; all others
+	// are not.
+	below bool
+}
+
+// recordedName is the one result of beds that record beneath their target.
+const recordedName = "failover.recorded_below"
+
+// measures are the parts of the checkout that a result depends on, as paths for
+// git.
+func measures(result string) []string {
+	if strings.HasPrefix(result, "extender.") {
+		return []string{"go.mod", "pkg/scheduler", "pkg/placement", "cmd/scheduler-extender", "deploy/scheduler"}
+	}
+	return []string{"go.mod", "api", "cmd", "crds", "deploy", "hack/kube", "internal", "pkg", "reference", "test/devcluster"}
 }
 
 // suites are all, in the order in which they run.
@@ -32,33 +48,34 @@ func suites() []suite { return append(inProcess(), onBed()...) }
 // inProcess are the suites that need no bed.
 func inProcess() []suite {
 	return []suite{
-		{[]string{"extender.prioritize.", "extender.allocations."}, (*bench).prioritize},
-		{[]string{"extender.http.5000", "extender.http.5000.rate"}, (*bench).overHTTP},
-		{[]string{"extender.replica_node_chosen"}, (*bench).replicaNode},
+		{names: []string{"extender.prioritize.", "extender.allocations."}, run: (*bench).prioritize},
+		{names: []string{"extender.http.5000", "extender.http.5000.rate"}, run: (*bench).overHTTP},
+		{names: []string{"extender.replica_node_chosen"}, run: (*bench).replicaNode},
 	}
 }
 
 // onBed are the suites that measure a bed that is up.
 func onBed() []suite {
 	return []suite{
-		{[]string{"provision"}, (*bench).provision},
-		{[]string{"attach.single", "detach.single", "attach.api_writes.host", "attach.api_writes.dpu"}, (*bench).attachSingle},
-		{[]string{"attach.parallel50", "attach.parallel50.all"}, (*bench).attachParallel},
-		{[]string{"hotplug.attach"}, (*bench).hotplugSingle},
-		{[]string{"hotplug.parallel31"}, (*bench).hotplugParallel},
-		{[]string{"fence.rpc"}, (*bench).fence},
-		{[]string{"snapshot.1gib", "clone.1gib"}, (*bench).copies},
-		{[]string{"expand.pod"}, (*bench).expand},
-		{[]string{"pod.new_volume"}, (*bench).pods},
-		{[]string{"failover.host_off.statefulset.", "failover.detect", "failover.fence", "failover.promote", "safety."}, (*bench).hostOffStatefulSet},
-		{[]string{"failover.host_off.deployment."}, (*bench).hostOffDeployment},
-		{[]string{"failover.drain.replica", "failover.drain.cold", "failover.drain.ratio"}, (*bench).drain},
-		{[]string{"failover.drain.storage2s."}, drainSlow(2)},
-		{[]string{"failover.drain.storage10s."}, drainSlow(10)},
-		{[]string{"failover.host_off.controllers_killed"}, (*bench).controllersKilled},
-		{[]string{"failover.volumes20"}, (*bench).volumes20},
-		{[]string{"failover.host_and_dpu_off"}, (*bench).hostAndDPUOff},
-		{[]string{"rss.", "list.volumes1000"}, (*bench).many},
+		{names: []string{"provision"}, run: (*bench).provision},
+		{names: []string{"attach.single", "detach.single", "attach.api_writes.host", "attach.api_writes.dpu"}, run: (*bench).attachSingle},
+		{names: []string{"attach.parallel50", "attach.parallel50.all"}, run: (*bench).attachParallel},
+		{names: []string{"hotplug.attach"}, run: (*bench).hotplugSingle},
+		{names: []string{"hotplug.parallel31"}, run: (*bench).hotplugParallel},
+		{names: []string{"fence.rpc"}, run: (*bench).fence},
+		{names: []string{"snapshot.1gib", "clone.1gib"}, run: (*bench).copies},
+		{names: []string{"expand.pod"}, run: (*bench).expand},
+		{names: []string{"pod.new_volume"}, run: (*bench).pods},
+		{names: []string{"failover.host_off.statefulset.", "failover.detect", "failover.fence", "failover.promote", "safety."}, run: (*bench).hostOffStatefulSet},
+		{names: []string{"failover.host_off.deployment."}, run: (*bench).hostOffDeployment},
+		{names: []string{"failover.drain.replica", "failover.drain.cold", "failover.drain.ratio"}, run: (*bench).drain},
+		{names: []string{"failover.drain.storage2s."}, run: drainSlow(2)},
+		{names: []string{"failover.drain.storage10s."}, run: drainSlow(10)},
+		{names: []string{"failover.host_off.controllers_killed"}, run: (*bench).controllersKilled},
+		{names: []string{"failover.volumes20"}, run: (*bench).volumes20},
+		{names: []string{"failover.host_and_dpu_off"}, run: (*bench).hostAndDPUOff},
+		{names: []string{recordedName}, run: (*bench).recordedBelow, below: true},
+		{names: []string{"rss.", "list.volumes1000"}, run: (*bench).many},
 	}
 }
 
@@ -80,16 +97,16 @@ type bench struct {
 	options options
 	conn    *grpc.ClientConn
 	driver  csi.ControllerClient
-	machine string
-	results []Result
+	// invocation is when this run of the program began, by which its samples are
+	// told from others'.
+	invocation string
+	measured   []*series
 	// writes is who wrote what to the API servers in writeRuns attaches and
 	// detaches.
 	writes    []writeRow
 	writeRuns int
 	// mode is how the bed attaches.
-	mode   string
-	safety safety
-	stages stageTimes
+	mode string
 }
 
 func newBench(ctx context.Context, bed *devcluster.Cluster, o options) (*bench, error) {
@@ -103,7 +120,7 @@ func newBench(ctx context.Context, bed *devcluster.Cluster, o options) (*bench, 
 	if err != nil {
 		return nil, fmt.Errorf("reach the CSI controller at %s: %w", socket, err)
 	}
-	b := &bench{root: bed.Root(), bed: bed, clients: clients, options: o, conn: conn, driver: csi.NewControllerClient(conn), machine: describeMachine()}
+	b := &bench{root: bed.Root(), bed: bed, clients: clients, options: o, conn: conn, driver: csi.NewControllerClient(conn), invocation: newInvocation()}
 	if b.mode, err = findMode(ctx, clients.Host); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -137,10 +154,13 @@ func (b *bench) measure(ctx context.Context) error {
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	go kit.KeepSidecars(keeping, b.bed, b.say)
-	failed = errors.Join(failed, b.runAll(ctx, onBed()))
-	b.add(b.stages.results(b.inMode)...)
-	b.add(b.safety.results(b.mode)...)
+	failed = errors.Join(failed, b.runAll(ctx, b.fitting()))
 	return errors.Join(failed, b.nothingLeft(context.WithoutCancel(ctx), before))
+}
+
+// fitting are the suites that this bed is for.
+func (b *bench) fitting() []suite {
+	return slices.DeleteFunc(onBed(), func(s suite) bool { return s.below != b.bed.Options().RecordBelow })
 }
 
 // runAll runs those of the suites that are wanted. Each is cleaned up after,
@@ -181,32 +201,32 @@ func (b *bench) nothingLeft(ctx context.Context, before kit.Inventory) error {
 	return nil
 }
 
-func (b *bench) add(results ...Result) { b.results = append(b.results, results...) }
-
-// finished are the results that are wanted, with machine and commit.
-func (b *bench) finished(ctx context.Context) []Result {
-	commit := describeCommit(context.WithoutCancel(ctx), b.root)
-	out := slices.DeleteFunc(b.results, func(r Result) bool {
-		// What must never happen is told whatever was asked for.
-		return !b.options.wants(r.Name) && !strings.HasPrefix(r.Name, "safety.")
-	})
-	for i := range out {
-		out[i].Machine, out[i].Commit = b.machine, commit
+// file is all that was measured, with the invocation given.
+func (b *bench) file(of results.Invocation) results.File {
+	out := results.File{Invocations: map[string]results.Invocation{b.invocation: of}}
+	for _, s := range b.measured {
+		out.Series = append(out.Series, s.Series)
 	}
 	return out
 }
 
-func (b *bench) print(results []Result) error {
+func (b *bench) print(f results.File, known results.KnownMisses) error {
 	if len(b.writes) > 0 {
 		fmt.Printf("\nAPI writes of an attach and detach, over %d of them\n\n", b.writeRuns)
 		if err := printWrites(os.Stdout, b.writes, b.writeRuns); err != nil {
 			return err
 		}
 	}
-	if len(results) > 0 {
-		fmt.Printf("\n%s, commit %s\n\n", results[0].Machine, results[0].Commit)
+	of := f.Invocations[b.invocation]
+	fmt.Printf("\n%s, commit %s\n\n", of.Machine, of.Name())
+	all := f.Summaries()
+	if err := results.Print(os.Stdout, all, known); err != nil {
+		return err
 	}
-	return printResults(os.Stdout, results)
+	for _, name := range known.Met(all) {
+		fmt.Printf("\n%s is a known miss, and was met: take it out of the list if that stays so\n", name)
+	}
+	return nil
 }
 
 func (b *bench) say(format string, args ...any) {

@@ -2,12 +2,16 @@ package main
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/moor-storage/moor/test/devcluster"
 )
 
 func TestParse(t *testing.T) {
@@ -133,5 +137,44 @@ func TestAlignedIsFitForDirectIO(t *testing.T) {
 		if at := uintptr(unsafe.Pointer(&block[0])); len(block) != sector || at%sector != 0 {
 			t.Fatalf("%d bytes at %#x, want %d at a multiple of it", len(block), at, sector)
 		}
+	}
+}
+
+// TestSettings: beds that differ in what matters are told apart.
+func TestSettings(t *testing.T) {
+	stock := settings(devcluster.Options{Nodes: 3, VFs: 64, KubeletProfile: devcluster.ProfileStock})
+	for _, o := range []devcluster.Options{
+		{Nodes: 3, VFs: 64, KubeletProfile: devcluster.ProfileFast},
+		{Nodes: 4, VFs: 64, KubeletProfile: devcluster.ProfileStock},
+		{Nodes: 3, VFs: 16, KubeletProfile: devcluster.ProfileStock},
+		{Nodes: 3, VFs: 64, KubeletProfile: devcluster.ProfileStock, Topology: true},
+		{Nodes: 3, VFs: 64, KubeletProfile: devcluster.ProfileStock, RecordBelow: true},
+	} {
+		if cmp.Equal(stock, settings(o)) {
+			t.Errorf("%+v has the settings of the stock bed", o)
+		}
+	}
+	if stock["etcd"] != "with fsync" || stock["sidecars"] != "as shipped" {
+		t.Errorf("the stock bed has %v", stock)
+	}
+}
+
+// TestEveryResultDependsOnSomething: --stale has paths to look at.
+func TestEveryResultDependsOnSomething(t *testing.T) {
+	for _, name := range allNames() {
+		for _, path := range measures(name) {
+			if _, err := os.Stat(filepath.Join("..", "..", path)); err != nil {
+				t.Errorf("%s depends on %s: %v", name, path, err)
+			}
+		}
+	}
+}
+
+func TestFsyncMillis(t *testing.T) {
+	if got, err := fsyncMillis(t.TempDir()); err != nil || got < 0 {
+		t.Errorf("%v ms, %v", got, err)
+	}
+	if _, err := fsyncMillis("/nonexistent"); err == nil {
+		t.Error("no directory is no error")
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
+
+	"github.com/moor-storage/moor/test/bench/results"
 )
 
 // copied is how much the volume holds of which copies are made, in bytes.
@@ -28,7 +30,7 @@ func (b *bench) copies(ctx context.Context) error {
 		if !b.options.wants(kind.name) {
 			continue
 		}
-		var took []float64
+		took := b.series(kind.name, results.Millis, results.Median)
 		for i := range 1 + b.options.times(7) {
 			begin := time.Now()
 			remove, err := kind.copy(ctx, source)
@@ -36,13 +38,12 @@ func (b *bench) copies(ctx context.Context) error {
 				return err
 			}
 			if i > 0 {
-				took = append(took, millis(time.Since(begin)))
+				took.add(millis(time.Since(begin)))
 			}
 			if err := remove(); err != nil {
 				return err
 			}
 		}
-		b.add(median(kind.name, unitMillis, took))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -39,28 +40,20 @@ func (b *bench) drainBoth(ctx context.Context, name string, runs int) error {
 		return err
 	}
 	kinds := []struct{ name, class string }{{name + ".replica", failoverClass}, {name + ".cold", storageClass}}
-	results := make([]Result, len(kinds))
-	for i, kind := range kinds {
-		took, failed, err := b.drainClass(ctx, kind.class, runs)
-		if err != nil {
+	for _, kind := range kinds {
+		took := b.series(b.inMode(kind.name), results.Millis, results.Median)
+		if err := b.drainClass(ctx, kind.class, runs, took); err != nil {
 			return err
 		}
-		results[i] = median(b.inMode(kind.name), unitMillis, took)
-		results[i].Failed = failed
-		b.add(results[i])
 		if err := b.clear(ctx); err != nil {
 			return err
 		}
-	}
-	if results[1].P50 > 0 {
-		ratio := round(results[0].P50 / results[1].P50)
-		b.add(Result{Name: b.inMode(name + ".ratio"), Unit: unitRatio, Runs: results[0].Runs, P50: ratio, P99: ratio, Value: ratio})
 	}
 	return nil
 }
 
 // drainClass drains the one pod of a workload of the class again and again.
-func (b *bench) drainClass(ctx context.Context, class string, runs int) (took []float64, failed int, err error) {
+func (b *bench) drainClass(ctx context.Context, class string, runs int, took *series) error {
 	m := small(statefulSet)
 	m.class = class
 	var h *harbour
@@ -73,20 +66,20 @@ func (b *bench) drainClass(ctx context.Context, class string, runs int) (took []
 	for run := range b.options.times(runs) {
 		d, err := b.drainOne(ctx, m, &h, begin, run)
 		if ctx.Err() != nil {
-			return nil, 0, ctx.Err()
+			return ctx.Err()
 		}
 		if err != nil {
-			failed++
+			took.fail(err)
 			b.say("  run %d FAILED: %v", run+1, err)
 			if h, err = nil, errors.Join(b.forget(h), b.recover(ctx)); err != nil {
-				return nil, 0, err
+				return err
 			}
 			continue
 		}
-		took = append(took, millis(d))
+		took.add(millis(d))
 		b.say("  run %d of class %s: %s", run+1, class, d.Round(time.Millisecond))
 	}
-	return took, failed, nil
+	return nil
 }
 
 func (b *bench) drainOne(ctx context.Context, m mooring, at **harbour, begin time.Time, run int) (time.Duration, error) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -44,7 +45,7 @@ func (b *bench) expand(ctx context.Context) error {
 	}
 	defer log.close()
 	begin := time.Now()
-	var took []float64
+	took := b.series(b.inMode("expand.pod"), results.Millis, results.Median)
 	for i := range 1 + b.options.times(5) {
 		if err := pause(ctx, untilPhase(time.Since(begin), i)); err != nil {
 			return err
@@ -54,10 +55,9 @@ func (b *bench) expand(ctx context.Context) error {
 			return err
 		}
 		if i > 0 {
-			took = append(took, millis(d))
+			took.add(millis(d))
 		}
 	}
-	b.add(median(b.inMode("expand.pod"), unitMillis, took))
 	return nil
 }
 

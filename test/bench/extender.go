@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/moor-storage/moor/test/bench/results"
 )
 
 // What the extender is measured by: Go benchmarks, and the test with the real
@@ -54,21 +56,24 @@ func (b *bench) prioritize(ctx context.Context) error {
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(measured), byNumbers) {
 		m := measured[name]
-		micros := make([]float64, len(m["ns/op"]))
-		for i, ns := range m["ns/op"] {
-			micros[i] = ns / 1000
+		took := b.series(name, results.Micros, results.Median)
+		for _, ns := range m["ns/op"] {
+			took.add(ns / 1000)
 		}
-		b.add(median(name, unitMicros, micros),
-			worst(strings.Replace(name, "prioritize", "allocations", 1), unitAllocs, m["allocs/op"]))
+		b.series(strings.Replace(name, "prioritize", "allocations", 1), results.Allocations, results.Worst).add(m["allocs/op"]...)
 	}
 	return nil
 }
 
+// questions is how many pods a sample of extender.http.5000 is of.
+const questions = 2000
+
 // overHTTP measures both verbs over HTTP with the names of 5,000 nodes, for
-// pods with one and with eight claims; what is held against the targets is the
-// worse of the two.
+// pods with one and with eight claims. A sample is the 99th percentile of one run
+// of the Go benchmark, or its rate; the worst counts.
 func (b *bench) overHTTP(ctx context.Context) error {
-	out, err := b.goTest(ctx, "-run=^$", "-bench=^BenchmarkHTTP$/claim", "-benchtime="+strconv.Itoa(b.options.times(2000))+"x", extenderPackage)
+	out, err := b.goTest(ctx, "-run=^$", "-bench=^BenchmarkHTTP$/claim", "-benchtime="+strconv.Itoa(questions)+"x",
+		"-count="+strconv.Itoa(b.options.times(3)), extenderPackage)
 	if err != nil {
 		return err
 	}
@@ -76,21 +81,15 @@ func (b *bench) overHTTP(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	call := Result{Name: "extender.http.5000", Unit: unitMillis, Runs: b.options.times(2000) * len(measured) * 2}
-	var rates []float64
+	call := b.series("extender.http.5000", results.Millis, results.Worst)
+	rate := b.series("extender.http.5000.rate", results.Rate, results.Least)
 	for _, m := range measured {
-		for _, of := range []string{"p50-ms", "p99-ms", "pods/s"} {
-			if len(m[of]) != 1 {
-				return fmt.Errorf("read the benchmark of the extender: it tells no %s: %s", of, out)
-			}
+		if len(m["p99-ms"]) == 0 || len(m["pods/s"]) == 0 {
+			return fmt.Errorf("read the benchmark of the extender: it tells no p99 or no rate: %s", out)
 		}
-		call.P50, call.P99 = max(call.P50, m["p50-ms"][0]), max(call.P99, m["p99-ms"][0])
-		rates = append(rates, m["pods/s"][0])
+		call.add(m["p99-ms"]...)
+		rate.add(m["pods/s"]...)
 	}
-	call.Value = call.P99
-	rate := summarize("extender.http.5000.rate", unitRate, rates)
-	rate.Value = slices.Min(rates)
-	b.add(call, rate)
 	return nil
 }
 
@@ -112,8 +111,7 @@ func (b *bench) replicaNode(ctx context.Context) error {
 	if err := errors.Join(err, podsErr); err != nil {
 		return fmt.Errorf("count the pods on nodes with a replica: %w", err)
 	}
-	share := round(100 * hits / pods)
-	b.add(Result{Name: "extender.replica_node_chosen", Unit: unitShare, Runs: int(pods), P50: share, P99: share, Value: share})
+	b.series("extender.replica_node_chosen", results.Share, results.Least).add(100 * hits / pods)
 	return nil
 }
 

@@ -13,18 +13,13 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/kit"
 )
 
 // driverName is the name of Moor's CSI driver.
 const driverName = "csi.snap.nvidia.com"
-
-// Modes of attaching, the ends of names.
-const (
-	modeController = "controller"
-	modeNode       = "node"
-)
 
 // incident is a way to lose a host.
 type incident struct {
@@ -37,8 +32,8 @@ type incident struct {
 	strike func(ctx context.Context, b *bench, host string) error
 	// anew makes a new workload for every run, all on one host.
 	anew bool
-	// of sums up the samples.
-	of func(name, unit string, samples []float64) Result
+	// kind is how the value follows from the runs.
+	kind results.Kind
 	// hops are timed too: the DPU is there to be watched.
 	hops bool
 }
@@ -49,19 +44,26 @@ func small(kind string) mooring {
 }
 
 func (b *bench) hostOffStatefulSet(ctx context.Context) error {
-	return b.suffer(ctx, incident{name: "failover.host_off.statefulset", mooring: small(statefulSet), runs: 30, strike: hostOff, of: median, hops: true})
+	return b.suffer(ctx, incident{name: "failover.host_off.statefulset", mooring: small(statefulSet), runs: 30, strike: hostOff, kind: results.Median, hops: true})
 }
 
 func (b *bench) hostOffDeployment(ctx context.Context) error {
-	return b.suffer(ctx, incident{name: "failover.host_off.deployment", mooring: small(deployment), runs: 30, strike: hostOff, of: median, hops: true})
+	return b.suffer(ctx, incident{name: "failover.host_off.deployment", mooring: small(deployment), runs: 30, strike: hostOff, kind: results.Median, hops: true})
+}
+
+// recordedBelow is a failover on a bed that records beneath the storage target,
+// by which the target's own log is judged. Its times are not those of other
+// beds: each write goes through one more process.
+func (b *bench) recordedBelow(ctx context.Context) error {
+	return b.suffer(ctx, incident{name: recordedName, mooring: small(statefulSet), runs: 3, strike: hostOff, kind: results.Median})
 }
 
 func (b *bench) controllersKilled(ctx context.Context) error {
-	return b.suffer(ctx, incident{name: "failover.host_off.controllers_killed", mooring: small(statefulSet), runs: 10, strike: hostOffAndKill, of: median})
+	return b.suffer(ctx, incident{name: "failover.host_off.controllers_killed", mooring: small(statefulSet), runs: 10, strike: hostOffAndKill, kind: results.Median})
 }
 
 func (b *bench) hostAndDPUOff(ctx context.Context) error {
-	return b.suffer(ctx, incident{name: "failover.host_and_dpu_off", mooring: small(statefulSet), runs: 10, strike: bothOff, of: median})
+	return b.suffer(ctx, incident{name: "failover.host_and_dpu_off", mooring: small(statefulSet), runs: 10, strike: bothOff, kind: results.Median})
 }
 
 // manyVolumes is how many volumes failover.volumes20 has on the host that dies.
@@ -70,7 +72,7 @@ const manyVolumes = 20
 func (b *bench) volumes20(ctx context.Context) error {
 	// Twenty pods that write as often as one would keep a small machine busy.
 	many := mooring{kind: statefulSet, class: failoverClass, pods: manyVolumes, pause: 1_000_000}
-	return b.suffer(ctx, incident{name: "failover.volumes20", mooring: many, runs: 3, strike: hostOff, anew: true, of: worst})
+	return b.suffer(ctx, incident{name: "failover.volumes20", mooring: many, runs: 3, strike: hostOff, anew: true, kind: results.Worst})
 }
 
 func hostOff(ctx context.Context, b *bench, host string) error { return b.bed.PowerOff(ctx, host) }
@@ -111,8 +113,7 @@ func (b *bench) suffer(ctx context.Context, i incident) error {
 	if err := b.prepareFailover(ctx); err != nil {
 		return err
 	}
-	var took []float64
-	failed := 0
+	took := b.series(b.inMode(i.name), results.Millis, i.kind)
 	var h *harbour
 	defer func() {
 		if h != nil {
@@ -126,19 +127,16 @@ func (b *bench) suffer(ctx context.Context, i incident) error {
 			return ctx.Err()
 		}
 		if err != nil {
-			failed++
+			took.fail(err)
 			b.say("  run %d FAILED after %s: %v", run+1, time.Since(begin).Round(time.Second), err)
 			if h, err = nil, errors.Join(b.forget(h), b.recover(ctx)); err != nil {
 				return err
 			}
 			continue
 		}
-		took = append(took, millis(d))
+		took.add(millis(d))
 		b.say("  run %d: %s; %s with all around it", run+1, d.Round(time.Millisecond), time.Since(begin).Round(time.Second))
 	}
-	r := i.of(b.inMode(i.name), unitMillis, took)
-	r.Failed = failed
-	b.add(r)
 	return nil
 }
 
@@ -259,9 +257,9 @@ func findMode(ctx context.Context, host client.Client) (string, error) {
 		return "", fmt.Errorf("find how the bed attaches: %w", err)
 	}
 	if required := driver.Spec.AttachRequired; required != nil && !*required {
-		return modeNode, nil
+		return results.ModeNode, nil
 	}
-	return modeController, nil
+	return results.ModeController, nil
 }
 
 // inMode is the name of a result that the mode of attaching changes: those with
@@ -269,7 +267,7 @@ func findMode(ctx context.Context, host client.Client) (string, error) {
 // the default one.
 func (b *bench) inMode(name string) string {
 	both := name == "failover.host_off.statefulset" || name == "failover.host_off.deployment"
-	if both || b.mode != modeController {
+	if both || b.mode != results.ModeController {
 		return name + "." + b.mode
 	}
 	return name

@@ -1,8 +1,7 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/proof"
 )
 
@@ -34,55 +34,73 @@ func TestParseLog(t *testing.T) {
 	}
 }
 
-func TestSafety(t *testing.T) {
-	var s safety
-	if s.results(modeNode) != nil {
-		t.Error("results of nothing")
+func TestLosesWrites(t *testing.T) {
+	for rule, want := range map[proof.Rule]bool{
+		proof.RuleAcknowledged: true, proof.RuleOrder: true,
+		proof.RuleOneWriter: false, proof.RuleReceipt: false, proof.RuleHeld: false, proof.RuleBelow: false,
+	} {
+		if got := losesWrites(rule); got != want {
+			t.Errorf("%s: %t", rule, got)
+		}
 	}
-	s.checked = 5
-	for _, rule := range []proof.Rule{proof.RuleAcknowledged, proof.RuleOneWriter, proof.RuleOrder, proof.RuleReceipt, proof.RuleHeld} {
-		s.count(rule)
+}
+
+// TestASeriesTellsWhatFailed: runs that fail stay in the file, and turn it red.
+func TestASeriesTellsWhatFailed(t *testing.T) {
+	b := &bench{mode: results.ModeNode, invocation: "t1"}
+	s := b.series("clone.1gib", results.Millis, results.Median)
+	s.add(1, 2, 3.14159)
+	if err := judge(b.file(results.Invocation{Commit: "c"}), nil); err != nil {
+		t.Fatalf("good results: %v", err)
 	}
-	want := []Result{
-		{Name: "safety.violations.node", Unit: unitCount, Runs: 5, Value: 3},
-		{Name: "safety.lost_writes.node", Unit: unitCount, Runs: 5, Value: 2},
+	b.series("clone.1gib", results.Millis, results.Median).fail(errors.New("no pod"))
+	f := b.file(results.Invocation{Commit: "c"})
+	if len(f.Series) != 1 || len(f.Series[0].Samples) != 4 || f.Series[0].Samples[2].Value != 3.14 || f.Series[0].Samples[3].Failed != "no pod" {
+		t.Errorf("%+v", f.Series)
 	}
-	if diff := cmp.Diff(want, s.results(modeNode)); diff != "" {
-		t.Error(diff)
+	if judge(f, nil) == nil {
+		t.Error("a failed run is no error")
+	}
+}
+
+func TestJudge(t *testing.T) {
+	of := func(prepare func(*bench)) results.File {
+		b := &bench{mode: results.ModeController, invocation: "t1"}
+		prepare(b)
+		return b.file(results.Invocation{Commit: "c"})
+	}
+	for _, c := range []struct {
+		name    string
+		prepare func(*bench)
+		good    bool
+	}{
+		{"nothing measured", func(*bench) {}, false},
+		{"a series without a sample", func(b *bench) { b.series("provision", results.Millis, results.Median) }, false},
+		{"safe", func(b *bench) { b.checked(0, 0) }, true},
+		{"a violation", func(b *bench) { b.checked(0, 0); b.checked(1, 0); b.checked(0, 0) }, false},
+		{"a lost write", func(b *bench) { b.checked(0, 2) }, false},
+		{"a missed target", func(b *bench) { b.series("clone.1gib", results.Millis, results.Median).add(1e9) }, false},
+		{"a known miss", func(b *bench) { b.series("attach.single", results.Millis, results.Median).add(1e9) }, true},
+	} {
+		err := judge(of(c.prepare), results.KnownMisses{"attach.single": "slow"})
+		if (err == nil) != c.good {
+			t.Errorf("%s: %v", c.name, err)
+		}
 	}
 }
 
 func TestInMode(t *testing.T) {
 	for _, c := range []struct{ name, mode, want string }{
-		{"failover.host_off.deployment", modeController, "failover.host_off.deployment.controller"},
-		{"failover.host_off.statefulset", modeNode, "failover.host_off.statefulset.node"},
-		{"failover.fence", modeController, "failover.fence"},
-		{"failover.fence", modeNode, "failover.fence.node"},
-		{"pod.new_volume", modeController, "pod.new_volume"},
-		{"pod.new_volume", modeNode, "pod.new_volume.node"},
+		{"failover.host_off.deployment", results.ModeController, "failover.host_off.deployment.controller"},
+		{"failover.host_off.statefulset", results.ModeNode, "failover.host_off.statefulset.node"},
+		{"failover.fence", results.ModeController, "failover.fence"},
+		{"failover.fence", results.ModeNode, "failover.fence.node"},
+		{"pod.new_volume", results.ModeController, "pod.new_volume"},
+		{"pod.new_volume", results.ModeNode, "pod.new_volume.node"},
 	} {
 		if got := (&bench{mode: c.mode}).inMode(c.name); got != c.want {
 			t.Errorf("%s in mode %s is %s, want %s", c.name, c.mode, got, c.want)
 		}
-	}
-}
-
-func TestMergeKeepsOthersAndAddsUpTheModes(t *testing.T) {
-	old := []Result{{Name: "a", Value: 1}, {Name: "b", Value: 2}, {Name: "safety.violations.controller", Runs: 3, Value: 1}}
-	fresh := []Result{{Name: "b", Value: 3}, {Name: "safety.violations.node", Runs: 4, Value: 2}}
-	want := []Result{
-		{Name: "a", Value: 1},
-		{Name: "b", Value: 3},
-		{Name: "safety.violations.controller", Runs: 3, Value: 1},
-		{Name: "safety.violations.node", Runs: 4, Value: 2},
-		{Name: "safety.violations", Unit: unitCount, Runs: 7, Value: 3},
-	}
-	got := merge(old, fresh)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(want, merge(got, fresh)); diff != "" {
-		t.Errorf("a second time: %s", diff)
 	}
 }
 
@@ -114,38 +132,5 @@ func TestByNumbers(t *testing.T) {
 	slices.SortFunc(got, byNumbers)
 	if diff := cmp.Diff([]string{"a.100.9", "a.100.10", "a.1000.1", "a.5000.1"}, got); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestRender(t *testing.T) {
-	dir := t.TempDir()
-	page, file, newer := filepath.Join(dir, "page.md"), filepath.Join(dir, "x.json"), filepath.Join(dir, "y.json")
-	const results = `[
-		{"name":"attach.single","unit":"ms","runs":9,"p50":9,"p99":9,"value":9,"machine":"m","commit":"b"},
-		{"name":"provision","unit":"ms","runs":3,"p50":1,"p99":2,"value":1,"failed":2,"machine":"m","commit":"c"}]`
-	const later = `[{"name":"attach.single","unit":"ms","runs":3,"p50":1,"p99":2,"value":700,"machine":"m","commit":"c"}]`
-	old := "head\n" + renderBegin + "\nold\n" + renderEnd + "\ntail\n"
-	for path, text := range map[string]string{page: old, file: results, newer: later} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := render(page, []string{file, newer}); err != nil {
-		t.Fatal(err)
-	}
-	want := "head\n" + renderBegin + "\n" + "`bench/results/x.json`, `bench/results/y.json`: m.\n\n" +
-		"| Name | Runs | p50 | p99 | Value | Target | Commit |\n|---|---|---|---|---|---|---|\n" +
-		"| `attach.single` | 3 | 1 | 2 | 700 ms | <= 600: **missed** | c |\n" +
-		"| `provision` | 3 | 1 | 2 | 1 ms | 2 of 5 runs failed | c |\n" +
-		renderEnd + "\ntail\n"
-	got, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Error(diff)
-	}
-	if err := render(file, []string{file}); err == nil {
-		t.Error("a page without the marks is no error")
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -23,7 +24,7 @@ func (b *bench) fence(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var took []float64
+	took := b.series("fence.rpc", results.Millis, results.Median)
 	for i, v := range volumes {
 		node := b.turn(i)
 		d, err := b.fenceOne(ctx, v, node)
@@ -31,13 +32,12 @@ func (b *bench) fence(ctx context.Context) error {
 			return err
 		}
 		if i > 0 {
-			took = append(took, millis(d))
+			took.add(millis(d))
 		}
 		if err := b.detach(ctx, v, node); err != nil {
 			return err
 		}
 	}
-	b.add(median("fence.rpc", unitMillis, took))
 	return nil
 }
 
@@ -64,8 +64,10 @@ func (b *bench) fenceOne(ctx context.Context, v volume, node int) (time.Duration
 		return 0, fmt.Errorf("detach the namespace of %s on %s: %w", v.id, dpu, err)
 	}
 	if last.After(end) {
+		b.checked(1, 0)
 		return 0, fmt.Errorf("a write to %s, begun %s after the namespace was detached, was accepted: this must never happen", v.id, last.Sub(end))
 	}
+	b.checked(0, 0)
 	return end.Sub(begin), nil
 }
 

@@ -1,6 +1,10 @@
 package main
 
-import "context"
+import (
+	"context"
+
+	"github.com/moor-storage/moor/test/bench/results"
+)
 
 // slots is how many functions can be plugged into a host by its DPU.
 const slots = 31
@@ -17,33 +21,31 @@ func (b *bench) hotplugSingle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var took []float64
+	took := b.series("hotplug.attach", results.Millis, results.Median)
 	for i, v := range volumes {
 		in, _, err := b.attachDetach(ctx, v, b.turn(i))
 		if err != nil {
 			return err
 		}
 		if i >= warmups {
-			took = append(took, millis(in))
+			took.add(millis(in))
 		}
 	}
-	b.add(median("hotplug.attach", unitMillis, took))
 	return nil
 }
 
 // hotplugParallel plugs in all the functions that a DPU can, at once. The first
 // round is a warm-up.
 func (b *bench) hotplugParallel(ctx context.Context) error {
-	var all []float64
+	all := b.series("hotplug.parallel31", results.Millis, results.Worst)
 	for round := range 1 + b.options.times(3) {
 		_, end, err := b.attachCrowd(ctx, slots, plugged(), func(int) int { return 0 })
 		if err != nil {
 			return err
 		}
 		if round > 0 {
-			all = append(all, end)
+			all.add(end)
 		}
 	}
-	b.add(worst("hotplug.parallel31", unitMillis, all))
 	return nil
 }

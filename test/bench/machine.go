@@ -1,23 +1,32 @@
 package main
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/moor-storage/moor/test/bench/results"
+	"github.com/moor-storage/moor/test/devcluster"
 )
 
 var modelName = regexp.MustCompile(`(?m)^model name\s*:\s*(.*)$`)
+
+// newInvocation names a run of the program, by when it began.
+func newInvocation() string { return time.Now().UTC().Format(time.RFC3339) }
 
 // defaultName is the name of a machine like this one; a host's own name
 // belongs in no public file.
 func defaultName() string { return fmt.Sprintf("%dcpu", runtime.NumCPU()) }
 
-// describeMachine says what the numbers are measured on, and how many other
-// programs want to run there now: on a busy machine all numbers are worse.
+// describeMachine says what the numbers are measured on.
 func describeMachine() string {
 	model := runtime.GOARCH
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -26,28 +35,49 @@ func describeMachine() string {
 		}
 	}
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	load, _ := os.ReadFile("/proc/loadavg")
-	minute, _, _ := strings.Cut(string(load), " ")
-	return fmt.Sprintf("%d x %s, Linux %s, load %s before", runtime.NumCPU(), model, strings.TrimSpace(string(kernel)), minute)
+	return fmt.Sprintf("%d x %s, Linux %s", runtime.NumCPU(), model, strings.TrimSpace(string(kernel)))
 }
 
-// describeCommit is the commit of the checkout, with -dirty if Go files in it
-// differ from it; "unknown" outside of git.
-func describeCommit(ctx context.Context, root string) string {
-	commit, err := git(ctx, root, "rev-parse", "--short=12", "HEAD")
-	if err != nil {
-		return "unknown"
+// settings are those of the bed that change what is measured on it.
+func settings(o devcluster.Options) map[string]string {
+	out := map[string]string{
+		"attach-mode": strings.ToLower(string(o.AttachMode)), "hosts": strconv.Itoa(o.Nodes), "kubelets": o.KubeletProfile, "vfs": strconv.Itoa(o.VFs),
+		"etcd": "without fsync", "sidecars": "with short retries",
 	}
-	if changed, err := git(ctx, root, "status", "--porcelain", "--untracked-files=no", "--", "*.go"); err != nil || changed != "" {
-		commit += "-dirty"
+	if o.AsShipped() {
+		out["etcd"], out["sidecars"] = "with fsync", "as shipped"
 	}
-	return commit
+	if o.Topology {
+		out["topology"] = "on"
+	}
+	if o.RecordBelow {
+		out["target"] = "recorded beneath"
+	}
+	return out
 }
 
-func git(ctx context.Context, root string, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "git", append([]string{"-C", root}, args...)...).Output()
+// fsyncs is how often fsyncMillis tries.
+const fsyncs = 50
+
+// fsyncMillis is how long a write of 4 KiB and its fdatasync take in a directory,
+// the median of some: each write to etcd waits for one.
+func fsyncMillis(dir string) (_ float64, err error) {
+	f, err := os.CreateTemp(dir, "fsync-")
 	if err != nil {
-		return "", fmt.Errorf("ask git %v: %w", args, err)
+		return 0, fmt.Errorf("measure an fsync: %w", err)
 	}
-	return strings.TrimSpace(string(out)), nil
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	took, block := make([]time.Duration, fsyncs), make([]byte, 4096)
+	for i := range took {
+		begin := time.Now()
+		if _, err := f.Write(block); err != nil {
+			return 0, fmt.Errorf("measure an fsync: %w", err)
+		}
+		if err := unix.Fdatasync(int(f.Fd())); err != nil {
+			return 0, fmt.Errorf("measure an fsync: %w", err)
+		}
+		took[i] = time.Since(begin)
+	}
+	slices.Sort(took)
+	return results.Round(millis(took[fsyncs/2])), nil
 }

@@ -13,7 +13,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/devcluster/layout"
 )
 
 // options are the flags.
@@ -23,8 +25,10 @@ type options struct {
 	volumes int
 	out     string
 	name    string
-	// render are files of results to be written into docs/benchmarks.md.
-	render []string
+	known   string
+	// render writes all results into docs/benchmarks.md, stale tells how old they
+	// are; both measure nothing.
+	render, stale bool
 }
 
 func main() {
@@ -33,8 +37,10 @@ func main() {
 	o, err := parse(os.Args[1:])
 	switch {
 	case err != nil:
-	case len(o.render) > 0:
-		err = render(filepath.Join("docs", "benchmarks.md"), o.render)
+	case o.render:
+		err = render(ctx, o)
+	case o.stale:
+		err = stale(ctx, o)
 	default:
 		err = run(ctx, o)
 	}
@@ -52,7 +58,9 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.volumes, "volumes", 1000, "volumes that are present when the memory of the processes is measured")
 	f.StringVar(&o.out, "out", "", "directory of the results; empty is bench/results of the checkout")
 	f.StringVar(&o.name, "name", defaultName(), "name of the machine in the name of the file")
-	render := f.String("render", "", "measure nothing: write the table of these files of results, the oldest first, with commas between them, into docs/benchmarks.md")
+	f.StringVar(&o.known, "known-misses", "", "file of targets that are known to be missed, with reasons; empty is bench/known-misses.json of the checkout")
+	f.BoolVar(&o.render, "render", false, "measure nothing: write the table of all files of results into docs/benchmarks.md")
+	f.BoolVar(&o.stale, "stale", false, "measure nothing: say of each result how many commits have changed what it measures since")
 	if err := f.Parse(args); err != nil {
 		return o, fmt.Errorf("read the flags: %w", err)
 	}
@@ -61,9 +69,6 @@ func parse(args []string) (options, error) {
 	}
 	if o.runs < 0 || o.volumes < 1 {
 		return o, fmt.Errorf("read the flags: --runs %d must not be negative, --volumes %d must be at least 1", o.runs, o.volumes)
-	}
-	if *render != "" {
-		o.render = strings.Split(*render, ",")
 	}
 	if *only != "" {
 		o.only = strings.Split(*only, ",")
@@ -101,40 +106,125 @@ func (o options) wants(name string) bool {
 // times is how often to measure: what the flag says, or def.
 func (o options) times(def int) int { return cmp.Or(o.runs, def) }
 
-// prepare takes over the bed, if anything is wanted that needs it.
-func prepare(ctx context.Context, o options) (*bench, error) {
-	if o.matches(onBed()...) {
-		bed, err := devcluster.Load()
-		if err != nil {
-			return nil, err
-		}
-		return newBench(ctx, bed, o)
-	}
-	root, err := git(ctx, ".", "rev-parse", "--show-toplevel")
+// places are where the checkout is and where results and known misses are.
+func (o options) places(ctx context.Context) (root string, _ options, err error) {
+	root, err = devcluster.Git(ctx, ".", "rev-parse", "--show-toplevel")
 	if err != nil {
-		return nil, fmt.Errorf("find the checkout (run this in it): %w", err)
+		return "", o, fmt.Errorf("find the checkout (run this in it): %w", err)
 	}
-	return &bench{root: root, options: o, machine: describeMachine()}, nil
+	o.out = cmp.Or(o.out, filepath.Join(root, "bench", "results"))
+	o.known = cmp.Or(o.known, filepath.Join(root, "bench", "known-misses.json"))
+	return root, o, nil
+}
+
+// render writes the page anew.
+func render(ctx context.Context, o options) error {
+	root, o, err := o.places(ctx)
+	if err != nil {
+		return err
+	}
+	known, err := results.LoadKnownMisses(o.known)
+	if err != nil {
+		return err
+	}
+	files, err := results.Files(o.out)
+	if err != nil {
+		return err
+	}
+	return results.Render(filepath.Join(root, "docs", "benchmarks.md"), files, known)
+}
+
+// stale tells how old the results are.
+func stale(ctx context.Context, o options) error {
+	root, o, err := o.places(ctx)
+	if err != nil {
+		return err
+	}
+	files, err := results.Files(o.out)
+	if err != nil {
+		return err
+	}
+	all, err := results.LoadAll(files)
+	if err != nil {
+		return err
+	}
+	for _, s := range all.Summaries() {
+		for _, commit := range s.Commits {
+			clean, _, _ := strings.Cut(commit, "-")
+			args := append([]string{"rev-list", "--count", clean + "..HEAD", "--"}, measures(s.Name)...)
+			n, err := devcluster.Git(ctx, root, args...)
+			if err != nil {
+				n = "an unknown number of"
+			}
+			fmt.Printf("%s, of %s: %s commits have changed what it measures since\n", s.Name, commit, n)
+		}
+	}
+	return nil
+}
+
+// prepare takes over the bed, if anything is wanted that needs it, and says what
+// is measured.
+func prepare(ctx context.Context, o options, root string) (*bench, results.Invocation, error) {
+	source := devcluster.ReadSource(ctx, root)
+	of := results.Invocation{Commit: source.Commit, Dirty: source.Dirty, Machine: describeMachine()}
+	if !o.matches(onBed()...) {
+		return &bench{root: root, options: o, invocation: newInvocation()}, of, nil
+	}
+	bed, err := devcluster.Load()
+	if err != nil {
+		return nil, of, err
+	}
+	built := bed.Source()
+	if built.Commit != source.Commit {
+		return nil, of, fmt.Errorf("the programs of the bed were built from commit %s and the checkout is at %s: bring the bed up again", built.Commit, source.Commit)
+	}
+	of.Dirty = of.Dirty || built.Dirty
+	of.Settings = settings(bed.Options())
+	if of.FsyncMillis, err = fsyncMillis(layout.DataDir); err != nil {
+		return nil, of, err
+	}
+	b, err := newBench(ctx, bed, o)
+	if err != nil {
+		return nil, of, err
+	}
+	if !o.matches(b.fitting()...) && !o.matches(inProcess()...) {
+		b.close()
+		return nil, of, errors.New("nothing of what is wanted can be measured on this bed: " + recordedName + " is for beds that record beneath their target (moor-dev up --record-below), all else for others")
+	}
+	return b, of, nil
 }
 
 // run measures, prints and writes. What could be measured is printed and
-// written also when something else could not.
+// written also when something else could not, or is not good.
 func run(ctx context.Context, o options) error {
-	b, err := prepare(ctx, o)
+	root, o, err := o.places(ctx)
+	if err != nil {
+		return err
+	}
+	known, err := results.LoadKnownMisses(o.known)
+	if err != nil {
+		return err
+	}
+	b, of, err := prepare(ctx, o, root)
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	o.out = cmp.Or(o.out, filepath.Join(b.root, "bench", "results"))
 	err = b.measure(ctx)
-	results := b.finished(ctx)
-	err = errors.Join(err, b.print(results))
-	if len(results) == 0 {
-		return err
-	}
-	path, saveErr := save(o.out, o.name, time.Now(), results)
+	measured := b.file(of)
+	err = errors.Join(err, b.print(measured, known), judge(measured, known))
+	path, saveErr := results.Save(o.out, o.name, time.Now(), measured)
 	if saveErr == nil {
 		fmt.Println("\nwritten to", path)
 	}
 	return errors.Join(err, saveErr)
+}
+
+// judge is an error if the results are not good, or there are none.
+func judge(measured results.File, known results.KnownMisses) error {
+	all := measured.Summaries()
+	if len(all) == 0 {
+		return errors.New("nothing was measured")
+	}
+	return known.Problems(all)
 }

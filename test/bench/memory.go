@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -29,21 +30,46 @@ const (
 	lookApart = time.Second
 )
 
+// attachedPerHost is how many volumes each host has attached for rss.attached.
+const attachedPerHost = 50
+
 // many measures what depends on how many volumes there are: while many are
-// there, none of them attached.
+// there, at first none of them attached, then with further ones that are.
 func (b *bench) many(ctx context.Context) error {
 	if err := b.fill(ctx); err != nil {
 		return err
 	}
-	if err := b.memory(ctx); err != nil {
+	if err := b.memory(ctx, "rss."); err != nil {
 		return err
 	}
-	return b.listing(ctx)
+	if err := b.listing(ctx); err != nil {
+		return err
+	}
+	if err := b.attachAll(ctx); err != nil {
+		return err
+	}
+	return b.memory(ctx, "rss.attached.")
+}
+
+// attachAll attaches new volumes to every host, and leaves them attached.
+func (b *bench) attachAll(ctx context.Context) error {
+	if b.bed.Options().VFs < attachedPerHost {
+		return fmt.Errorf("attach %d volumes to each host: it has %d virtual functions; run make bench, or moor-dev up --vfs=64", attachedPerHost, b.bed.Options().VFs)
+	}
+	n := attachedPerHost * len(b.bed.Nodes())
+	volumes, err := b.create(ctx, n, plain())
+	if err != nil {
+		return err
+	}
+	return each(n, func(i int) error {
+		_, err := b.attach(ctx, volumes[i], b.turn(i))
+		return err
+	})
 }
 
 // memory measures the resident memory of every process of Moor. Processes that
-// run on every host or DPU share one result.
-func (b *bench) memory(ctx context.Context) error {
+// run on every host or DPU share one result, whose name begins with prefix.
+func (b *bench) memory(ctx context.Context, prefix string) error {
 	samples := map[string][]float64{}
 	for range looks {
 		if err := b.readMemory(samples); err != nil {
@@ -54,14 +80,14 @@ func (b *bench) memory(ctx context.Context) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(samples)) {
-		b.add(worst("rss."+name, unitBytes, samples[name]))
+		b.series(prefix+name, results.Megabytes, results.Worst).add(samples[name]...)
 	}
 	return nil
 }
 
 // listing measures how long it takes to list all volumes.
 func (b *bench) listing(ctx context.Context) error {
-	var took []float64
+	took := b.series(fmt.Sprintf("list.volumes%d", b.options.volumes), results.Millis, results.Median)
 	for i := range warmups + b.options.times(50) {
 		begin := time.Now()
 		listed, err := b.listAll(ctx)
@@ -72,10 +98,9 @@ func (b *bench) listing(ctx context.Context) error {
 			return fmt.Errorf("list the volumes: there are %d of them, and %d are listed", b.options.volumes, listed)
 		}
 		if i >= warmups {
-			took = append(took, millis(time.Since(begin)))
+			took.add(millis(time.Since(begin)))
 		}
 	}
-	b.add(median(fmt.Sprintf("list.volumes%d", b.options.volumes), unitMillis, took))
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -60,7 +61,7 @@ func (b *bench) provision(ctx context.Context) error {
 	if err := b.makeNamespace(ctx); err != nil {
 		return err
 	}
-	var took []float64
+	took := b.series("provision", results.Millis, results.Median)
 	for i := range warmups + b.options.times(30) {
 		name := fmt.Sprintf("claim-%d", i)
 		d, err := b.timeUntil(ctx, kit.Hop{
@@ -74,10 +75,9 @@ func (b *bench) provision(ctx context.Context) error {
 			return err
 		}
 		if i >= warmups {
-			took = append(took, millis(d))
+			took.add(millis(d))
 		}
 	}
-	b.add(median("provision", unitMillis, took))
 	return nil
 }
 
@@ -96,7 +96,7 @@ func (b *bench) pods(ctx context.Context) error {
 		return err
 	}
 	begin := time.Now()
-	var took []float64
+	took := b.series(b.inMode("pod.new_volume"), results.Millis, results.Median)
 	for i := range 1 + b.options.times(20) {
 		if err := pause(ctx, untilPhase(time.Since(begin), i)); err != nil {
 			return err
@@ -106,10 +106,9 @@ func (b *bench) pods(ctx context.Context) error {
 			return err
 		}
 		if i > 0 {
-			took = append(took, millis(d))
+			took.add(millis(d))
 		}
 	}
-	b.add(median(b.inMode("pod.new_volume"), unitMillis, took))
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/pkg/controller/failover"
+	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -27,9 +28,6 @@ const (
 	hopAttached
 	hopCount
 )
-
-// stageTimes are the samples of all failovers, in milliseconds.
-type stageTimes struct{ detect, fence, promote, request []float64 }
 
 // watchStages begins to watch for what a failover away from host shows.
 func (b *bench) watchStages(ctx context.Context, h *harbour, host string) (*stages, error) {
@@ -88,25 +86,15 @@ func (s *stages) note(ctx context.Context, b *bench) error {
 	}
 	at := s.timeline.Marks()
 	part := func(from, to int) float64 { return max(0, millis(at[to].At-at[from].At)) }
-	t := &b.stages
-	t.detect = append(t.detect, millis(at[hopDetected].At))
-	t.fence = append(t.fence, part(hopDecided, hopReceipt))
-	t.promote = append(t.promote, part(hopReceipt, hopAttached))
-	t.request = append(t.request, part(hopPromoted, hopAttached))
+	for name, took := range map[string]float64{
+		"failover.detect":          millis(at[hopDetected].At),
+		"failover.fence":           part(hopDecided, hopReceipt),
+		"failover.promote":         part(hopReceipt, hopAttached),
+		"failover.promote.request": part(hopPromoted, hopAttached),
+	} {
+		b.series(b.inMode(name), results.Millis, results.Median).add(took)
+	}
 	b.say("    seen dead %.0f ms, decided %.0f, receipt %.0f, promotion asked for %.0f, namespace attached %.0f",
 		millis(at[hopDetected].At), millis(at[hopDecided].At), millis(at[hopReceipt].At), millis(at[hopPromoted].At), millis(at[hopAttached].At))
 	return nil
-}
-
-// results are the parts of all failovers; none if there was none.
-func (t *stageTimes) results(name func(string) string) []Result {
-	if len(t.fence) == 0 {
-		return nil
-	}
-	return []Result{
-		median(name("failover.detect"), unitMillis, t.detect),
-		median(name("failover.fence"), unitMillis, t.fence),
-		median(name("failover.promote"), unitMillis, t.promote),
-		median(name("failover.promote.request"), unitMillis, t.request),
-	}
 }

@@ -62,6 +62,7 @@ func (c *Cluster) prepare(ctx context.Context, log *reporter) error {
 	if c.meta.KubeBinDir, err = kubebuild.Build(ctx, root, nil, log); err != nil {
 		return err
 	}
+	c.meta.Source = ReadSource(ctx, root)
 	if err := c.buildCommands(ctx, log); err != nil {
 		return err
 	}

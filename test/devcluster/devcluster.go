@@ -52,7 +52,8 @@ type Options struct {
 	// VFs is how many virtual functions each emulated DPU has; 16 if zero. The
 	// bed only keeps the number for whoever deploys the emulator.
 	VFs int `json:"vfs"`
-	// KubeletProfile is ProfileStock (the default) or ProfileFast.
+	// KubeletProfile is ProfileStock (the default) or ProfileFast; see AsShipped
+	// for what else depends on it.
 	KubeletProfile string `json:"kubeletProfile"`
 	// AttachMode is who asks for a volume on a host; Controller if empty. The
 	// bed only keeps it for whoever deploys Moor.
@@ -86,6 +87,8 @@ type meta struct {
 	Root       string `json:"root"`
 	BinDir     string `json:"binDir"`
 	KubeBinDir string `json:"kubeBinDir"`
+	// Source is what BinDir was built from.
+	Source Source `json:"source"`
 	// Snapshotter has the manifests of external-snapshotter.
 	Snapshotter kubebuild.SnapshotterManifests `json:"snapshotter"`
 	// Ready is set when Up has finished.
@@ -93,6 +96,11 @@ type meta struct {
 }
 
 const metaRecord = "bed"
+
+// AsShipped is whether etcd syncs what it writes, and the sidecars have the flags
+// of the manifests: what is measured has to be of that. The fast profile does
+// without both, so that tests wait less.
+func (o Options) AsShipped() bool { return o.KubeletProfile == ProfileStock }
 
 func (o Options) withDefaults() (Options, error) {
 	if o.Nodes == 0 {
@@ -217,6 +225,9 @@ func (c *Cluster) Root() string { return c.meta.Root }
 
 // BinDir holds Moor's own programs, built from the checkout by Up.
 func (c *Cluster) BinDir() string { return c.meta.BinDir }
+
+// Source is what the programs in BinDir were built from.
+func (c *Cluster) Source() Source { return c.meta.Source }
 
 // KubeBinDir holds Kubernetes, etcd and the CSI sidecars.
 func (c *Cluster) KubeBinDir() string { return c.meta.KubeBinDir }

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/moor-storage/moor/test/bench/results"
+)
+
+// series collects the samples of one measurement.
+type series struct {
+	results.Series
+	// in is the invocation.
+	in string
+}
+
+// series is the one of that name; it is begun if there is none. One that gets no
+// sample is told of as a failure.
+func (b *bench) series(name, unit string, kind results.Kind) *series {
+	for _, s := range b.measured {
+		if s.Name == name {
+			return s
+		}
+	}
+	s := &series{Series: results.Series{Name: name, Unit: unit, Value: kind}, in: b.invocation}
+	b.measured = append(b.measured, s)
+	return s
+}
+
+// add adds samples that were just taken.
+func (s *series) add(values ...float64) {
+	for _, v := range values {
+		s.addAt(time.Now(), v)
+	}
+}
+
+func (s *series) addAt(at time.Time, value float64) {
+	s.Samples = append(s.Samples, results.Sample{Value: results.Round(value), At: stamp(at), Load: load(), In: s.in})
+}
+
+// fail adds a run that failed.
+func (s *series) fail(err error) {
+	s.Samples = append(s.Samples, results.Sample{At: stamp(time.Now()), Load: load(), In: s.in, Failed: fmt.Sprintf("%.300s", err)})
+}
+
+// stamp is a time as the files hold it.
+func stamp(at time.Time) time.Time { return at.UTC().Truncate(time.Millisecond) }
+
+// load is the load average of the last minute; 0 if the kernel does not say.
+func load() float64 {
+	text, _ := os.ReadFile("/proc/loadavg")
+	minute, _, _ := strings.Cut(string(text), " ")
+	out, _ := strconv.ParseFloat(minute, 64)
+	return out
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
