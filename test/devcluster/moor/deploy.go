@@ -43,7 +43,11 @@ func Deploy(ctx context.Context, c *devcluster.Cluster, progress io.Writer) erro
 	if err != nil {
 		return err
 	}
-	for _, p := range Processes(c, configs) {
+	b, err := newBed(c)
+	if err != nil {
+		return err
+	}
+	for _, p := range processes(b, configs) {
 		if c.Running(p.Name) {
 			continue
 		}

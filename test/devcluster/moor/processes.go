@@ -3,8 +3,6 @@ package moor
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/test/devcluster"
@@ -25,8 +23,8 @@ const (
 	nodeSocket    = "/var/lib/kubelet/plugins/" + driver + "/csi.sock"
 )
 
-// Processes lists every process of Moor on the bed, in the order of starting.
-func Processes(c *devcluster.Cluster, configs Kubeconfigs) []devcluster.Process {
+// processes lists every process of Moor on the bed, in the order of starting.
+func processes(c bed, configs Kubeconfigs) []devcluster.Process {
 	out := append(dpuControl(c, configs[devcluster.DPUCluster]), hostControl(c, configs)...)
 	for _, dpu := range c.DPUs() {
 		out = append(out, onDPU(c, dpu, configs[devcluster.DPUCluster])...)
@@ -38,67 +36,25 @@ func Processes(c *devcluster.Cluster, configs Kubeconfigs) []devcluster.Process 
 }
 
 // process runs one of our programs.
-func process(c *devcluster.Cluster, name, machine, program string, args ...string) devcluster.Process {
+func process(c bed, name, machine, program string, args ...string) devcluster.Process {
 	return devcluster.Process{Name: name, Machine: machine, Argv: append([]string{filepath.Join(c.BinDir(), program)}, args...)}
 }
 
-// sidecar runs one of Kubernetes' CSI sidecars.
-func sidecar(c *devcluster.Cluster, name, program, socket, kubeconfig string, args ...string) devcluster.Process {
-	argv := []string{
-		filepath.Join(c.KubeBinDir(), program), "--csi-address=" + socket, "--kubeconfig=" + kubeconfig,
-		"--timeout=120s", "--kube-api-qps=100", "--kube-api-burst=200", "--worker-threads=50",
-	}
-	return devcluster.Process{Name: name, Machine: layout.Hub, Argv: append(argv, args...)}
-}
-
-// resizer is the sidecar that lets volumes grow and change. Its name for the
-// number of workers is another than the others'.
-func resizer(c *devcluster.Cluster, name, socket, kubeconfig string) devcluster.Process {
-	p := sidecar(c, name, "csi-resizer", socket, kubeconfig, "--workers=50", "--retry-interval-start=200ms", "--retry-interval-max=5s")
-	p.Argv = slices.DeleteFunc(p.Argv, func(arg string) bool { return strings.HasPrefix(arg, "--worker-threads=") })
-	return p
-}
-
-// telling is a csi-provisioner that tells how much room there is, too. There is no
-// pod here that could own what it tells.
-func telling(p devcluster.Process) devcluster.Process {
-	p.Argv = append(p.Argv, "--enable-capacity", "--capacity-poll-interval=10s", "--capacity-for-immediate-binding", "--capacity-ownerref-level=-1")
-	p.Env = []string{"NAMESPACE=" + kit.Namespace}
-	return p
-}
-
-// vendorProvisioner makes the vendor's volumes.
-func vendorProvisioner(c *devcluster.Cluster, kubeconfig string) devcluster.Process {
-	return telling(sidecar(c, "csi-provisioner-dpu", "csi-provisioner", vendorSocket, kubeconfig, "--retry-interval-start=200ms", "--retry-interval-max=5s"))
-}
-
-// hostProvisioner makes volumes for pods. It tells the room of places, so nothing
-// where there are none.
-func hostProvisioner(c *devcluster.Cluster, kubeconfig string) devcluster.Process {
-	p := sidecar(c, "csi-provisioner", "csi-provisioner", driverSocket, kubeconfig,
-		append(placed(c, "--strict-topology", "--immediate-topology=false"),
-			"--default-fstype=ext4", "--timeout=30s", "--retry-interval-start=200ms", "--retry-interval-max=5s")...)
-	if c.Options().Topology {
-		return telling(p)
-	}
-	return p
-}
-
 // placed are the arguments that a process has on a bed with topology alone.
-func placed(c *devcluster.Cluster, args ...string) []string {
+func placed(c bed, args ...string) []string {
 	if !c.Options().Topology {
 		return nil
 	}
 	return args
 }
 
-func attachMode(c *devcluster.Cluster) string {
+func attachMode(c bed) string {
 	return "--attach-mode=" + string(c.Options().AttachMode)
 }
 
 // dpuControl is what runs for the DPU cluster: Moor's controller, the vendor
 // and what stands beside it.
-func dpuControl(c *devcluster.Cluster, configs map[string]string) []devcluster.Process {
+func dpuControl(c bed, configs map[string]string) []devcluster.Process {
 	vendor := placed(c, "--topology="+kit.PlaceKey+"="+kit.PlaceShared, "--topology="+kit.PlaceKey+"="+kit.PlaceAnnex)
 	out := []devcluster.Process{
 		process(c, "moor-target", layout.Hub, "local-vendor", "--mode=target", "--target-dir="+layout.TargetDir,
@@ -106,31 +62,19 @@ func dpuControl(c *devcluster.Cluster, configs map[string]string) []devcluster.P
 		process(c, "local-vendor", layout.Hub, "local-vendor", append(vendor, "--mode=controller", "--endpoint=unix://"+vendorSocket,
 			"--target-dir="+layout.TargetDir, "--target-admin="+targetAdmin, "--target-address="+targetAddress,
 			"--many-nodes", "--metrics-bind-address=:9101")...),
-		vendorProvisioner(c, configs["local-vendor-controller"]),
-		resizer(c, "csi-resizer-dpu", vendorSocket, configs["local-vendor-controller"]),
+		c.telling(c.sidecar(provisionerDPU, vendorSocket, configs["local-vendor-controller"])),
+		c.sidecar(resizerDPU, vendorSocket, configs["local-vendor-controller"]),
 		process(c, "snap-external-attacher", layout.Hub, "snap-external-attacher", "--csi-address="+vendorSocket,
 			"--kubeconfig="+configs["snap-external-attacher"], "--namespace="+kit.Namespace,
 			"--metrics-bind-address=:9102", "--health-probe-bind-address=:9103"),
 		process(c, "snap-controller", layout.Hub, "snap-controller", "--kubeconfig="+configs["snap-controller"],
 			"--namespace="+kit.Namespace, "--metrics-bind-address=:9104", "--health-probe-bind-address=:9105"),
 	}
-	return append(out, snapshotting(c, "-dpu", vendorSocket, configs["local-vendor-controller"], configs[snapshotController])...)
-}
-
-// snapshotting is what turns VolumeSnapshots of one cluster into calls of the
-// driver at a socket.
-func snapshotting(c *devcluster.Cluster, suffix, socket, driver, controller string) []devcluster.Process {
-	const groups = "--feature-gates=CSIVolumeGroupSnapshot=true"
-	return []devcluster.Process{
-		process(c, "snapshot-controller"+suffix, layout.Hub, "snapshot-controller", "--kubeconfig="+controller,
-			"--kube-api-qps=100", "--kube-api-burst=200", "--retry-interval-start=200ms", "--retry-interval-max=5s", groups),
-		process(c, "csi-snapshotter"+suffix, layout.Hub, "csi-snapshotter", "--kubeconfig="+driver, "--csi-address="+socket,
-			"--timeout=60s", "--kube-api-qps=100", "--kube-api-burst=200", "--retry-interval-start=200ms", "--retry-interval-max=5s", groups),
-	}
+	return append(out, c.snapshotting("-dpu", vendorSocket, configs["local-vendor-controller"], configs[snapshotController])...)
 }
 
 // hostControl is what runs for the host cluster.
-func hostControl(c *devcluster.Cluster, configs Kubeconfigs) []devcluster.Process {
+func hostControl(c bed, configs Kubeconfigs) []devcluster.Process {
 	host, dpu := configs[devcluster.HostCluster], configs[devcluster.DPUCluster]
 	out := []devcluster.Process{
 		process(c, "scheduler-extender", layout.Hub, "scheduler-extender", "--kubeconfig="+host["scheduler-extender"],
@@ -140,19 +84,18 @@ func hostControl(c *devcluster.Cluster, configs Kubeconfigs) []devcluster.Proces
 			"--metrics-bind-address=:9106", "--health-probe-bind-address=:9107"),
 		process(c, "snap-csi-plugin", layout.Hub, "snap-csi-plugin", append(placed(c, "--topology"), "--mode=controller", "--bind-address=unix://"+driverSocket,
 			"--kubeconfig="+host["snap-csi-plugin-controller"], attachMode(c), "--namespace="+kit.Namespace, "--metrics-bind-address=:9108")...),
-		hostProvisioner(c, host["snap-csi-plugin-controller"]),
-		resizer(c, "csi-resizer", driverSocket, host["snap-csi-plugin-controller"]),
+		c.hostProvisioner(host["snap-csi-plugin-controller"]),
+		c.sidecar(resizerHost, driverSocket, host["snap-csi-plugin-controller"]),
 	}
 	if c.Options().AttachMode == dpf.AttachController {
-		out = append(out, sidecar(c, "csi-attacher", "csi-attacher", driverSocket, host["snap-csi-plugin-controller"],
-			"--default-fstype=ext4", "--retry-interval-start=200ms", "--retry-interval-max=5s"))
+		out = append(out, c.sidecar(attacherHost, driverSocket, host["snap-csi-plugin-controller"]))
 	}
-	return append(out, snapshotting(c, "", driverSocket, host["snap-csi-plugin-controller"], host[snapshotController])...)
+	return append(out, c.snapshotting("", driverSocket, host["snap-csi-plugin-controller"], host[snapshotController])...)
 }
 
 // onDPU is what runs on each DPU: SNAP (emulated), the vendor's plugin and
 // Moor's node driver.
-func onDPU(c *devcluster.Cluster, dpu string, configs map[string]string) []devcluster.Process {
+func onDPU(c bed, dpu string, configs map[string]string) []devcluster.Process {
 	snap := layout.SNAPSocket
 	return []devcluster.Process{
 		process(c, "snap-emulator-"+dpu, dpu, "snap-emulator", "--name="+dpu, "--socket="+snap,
@@ -167,7 +110,7 @@ func onDPU(c *devcluster.Cluster, dpu string, configs map[string]string) []devcl
 }
 
 // onHost is what runs on each host.
-func onHost(c *devcluster.Cluster, host string, configs map[string]string) devcluster.Process {
+func onHost(c bed, host string, configs map[string]string) devcluster.Process {
 	return process(c, "snap-csi-plugin-"+host, host, "snap-csi-plugin", append(placed(c, "--topology"), "--mode=node", "--node-id="+host,
 		"--bind-address=unix://"+nodeSocket, "--kubeconfig="+configs[host], attachMode(c),
 		"--node-virtiofs-filesystem-type=fuse.virtiofs",
