@@ -1,6 +1,8 @@
 // Package writelog records which writes a storage medium accepted: one log for
 // each volume, one sequence in it over all who write, so that a test can prove
-// from outside who wrote after whom.
+// from outside of hosts and DPUs who wrote after whom. Who logs is the one who
+// accepts, and may be under test itself: see test/devcluster/recordfs for a log
+// from beneath.
 //
 // It never decides who may write.
 package writelog
