@@ -30,7 +30,7 @@ func up() *cobra.Command {
 	}
 	cmd.Flags().IntVar(&o.Nodes, "nodes", 3, "number of hosts, each with a DPU")
 	cmd.Flags().IntVar(&o.VFs, "vfs", 16, "virtual functions of each emulated DPU")
-	cmd.Flags().StringVar(&o.KubeletProfile, "kubelet-profile", devcluster.ProfileStock, "stock: node status every 10 s; fast: every second")
+	cmd.Flags().StringVar(&o.KubeletProfile, "kubelet-profile", devcluster.ProfileStock, "stock: node status every 10 s, an etcd that syncs, sidecars as shipped; fast: every second, no syncs, short retries")
 	o.AttachMode = dpf.AttachController
 	cmd.Flags().BoolVar(&o.Topology, "topology", false, "put the vendor's storage at two places, at one of which all DPUs are, and tell Kubernetes from which hosts volumes are reached")
 	cmd.Flags().Var(&o.AttachMode, "attach-mode", "who asks for a volume on a host: controller or node")
