@@ -13,7 +13,7 @@ import (
 
 var (
 	suiteNames = regexp.MustCompile(`\{names: \[\]string\{([^}]*)\},`)
-	quotedName     = regexp.MustCompile(`"([^"]+)"`)
+	quotedName = regexp.MustCompile(`"([^"]+)"`)
 )
 
 // TestBenchmarks: every result of the benchmarks is explained.
