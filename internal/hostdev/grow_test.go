@@ -158,6 +158,10 @@ func TestGrowOfWhatIsNotThere(t *testing.T) {
 func FuzzParseSuper(f *testing.F) {
 	f.Add(superExt4(1024, 2), "ext4", int64(1024), uint32(2))
 	f.Add(superXFS(1<<40, 4096), "xfs", int64(1)<<40, uint32(3))
+	noXFS, noExt4 := superXFS(1024, 4096), superExt4(1024, 2)
+	noXFS[3], noExt4[1024+0x38] = 'C', 0
+	f.Add(noXFS, "xfs", int64(1), uint32(0))
+	f.Add(noExt4, "ext4", int64(1)<<33, uint32(6))
 	f.Add([]byte("XFSB"), "ext4", int64(-1), uint32(7))
 	f.Add([]byte{}, "btrfs", int64(0), uint32(0))
 	f.Fuzz(func(t *testing.T, device []byte, fsType string, blocks int64, shift uint32) {

@@ -261,6 +261,42 @@ func TestCopyIsSparse(t *testing.T) {
 	}
 }
 
+// TestCopyHasTheSizeOfItsSource, though a hole is at its end, and whatever was in
+// the place of the copy.
+func TestCopyHasTheSizeOfItsSource(t *testing.T) {
+	for name, c := range map[string]struct{ data, before string }{
+		"a hole alone":      {"", ""},
+		"data, then a hole": {"data here", ""},
+		"over something":    {"data here", "the rest of a longer copy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			src, err := os.Create(filepath.Join(dir, "src"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer src.Close()
+			dst, err := os.Create(filepath.Join(dir, "dst"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer dst.Close()
+			_, wrote := src.WriteString(c.data)
+			_, was := dst.WriteAt([]byte(c.before), 4*mib)
+			if err := errors.Join(wrote, was, src.Truncate(3*mib), copySparse(t.Context(), dst, src)); err != nil {
+				t.Fatal(err)
+			}
+			want, err := os.ReadFile(src.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := os.ReadFile(dst.Name()); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d bytes, %v; want the %d of the source", len(got), err, len(want))
+			}
+		})
+	}
+}
+
 func TestHealthOfDamage(t *testing.T) {
 	s := openStorage(t, Options{})
 	p := s.Platform()

@@ -97,6 +97,9 @@ var services = []mutation{
 	{name: "a superblock of another file system is believed", tests: disk, edits: []edit{
 		{diskGrow, "		if string(b[:4]) != xfsMagic {", "		if string(b[:4]) == \"-\" {"},
 	}},
+	{name: "a superblock of an ext4 that is none is believed", tests: disk, edits: []edit{
+		{diskGrow, "		if binary.LittleEndian.Uint16(s[0x38:]) != ext4Magic {", "		if len(s) == ext4Magic {"},
+	}},
 	{name: "a thick volume grows over what is free", tests: vendor, edits: []edit{
 		{"reference/localvendor/expand.go", "(r.Provisioning != Thick || size-r.CapacityBytes <= free)", "free >= 0"},
 	}},
@@ -165,6 +168,9 @@ var services = []mutation{
 	// A copy is of one instant, and holds up only who writes.
 	{name: "a group is copied while its volumes are written", tests: vendor, edits: []edit{
 		{vendorCopy, "	if len(pairs) == 1 || len(written) == 0 {", "	if len(pairs) > 0 {"},
+	}},
+	{name: "a copy ends where its data ends", tests: vendor, edits: []edit{
+		{vendorCopy, "	if err := dst.Truncate(st.Size()); err != nil {", "	if err := dst.Truncate(0); err != nil {"},
 	}},
 	{name: "who only reads counts as a writer", tests: vendor, edits: []edit{
 		{vendorCopy, "		if !h.ReadOnly && !readOnlyModes(h.AccessModes) {", "		if !readOnlyModes(h.AccessModes) {"},

@@ -13,6 +13,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"k8s.io/mount-utils"
 
+	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -156,6 +157,9 @@ func (m *machine) Grow(_ context.Context, path, fsType, mounted string) (bool, e
 	online := fsType == "xfs"
 	if m.growErr != nil {
 		return false, m.growErr
+	}
+	if !online && fsType != "ext4" {
+		return false, fmt.Errorf("the device shows no %s: %w", fsType, hostdev.ErrForeign)
 	}
 	if !m.smaller[path] || online != (mounted != "") {
 		return false, nil
