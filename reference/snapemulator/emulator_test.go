@@ -50,10 +50,10 @@ func nsDir(s *snapemulatortest.Service) string {
 
 func exists(path string) bool { _, err := os.Stat(path); return err == nil }
 
-// eventually polls for cond to come true within ten seconds.
+// eventually polls for cond to come true within a minute.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	tick, deadline := time.NewTicker(2*time.Millisecond), time.After(10*time.Second)
+	tick, deadline := time.NewTicker(2*time.Millisecond), time.After(time.Minute)
 	defer tick.Stop()
 	for !cond() {
 		select {
