@@ -12,9 +12,9 @@ if [ -z "${VERSION:-}" ]; then
 fi
 COMMIT=${COMMIT:-$(git rev-parse HEAD 2>/dev/null || echo unknown)}
 
-daemon=github.com/moor-storage/moor/internal/daemon
+package=github.com/moor-storage/moor/internal/daemon/version
 dir=$1
 shift
 mkdir -p "$dir"
 CGO_ENABLED=0 ${GO:-go} build -trimpath -buildvcs=false -o "$dir/" \
-	-ldflags "${LDFLAGS:-} -X $daemon.version=$VERSION -X $daemon.commit=$COMMIT" "$@"
+	-ldflags "${LDFLAGS:-} -X $package.version=$VERSION -X $package.commit=$COMMIT" "$@"

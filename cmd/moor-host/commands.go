@@ -14,7 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 
-	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/internal/daemon/version"
 	"github.com/moor-storage/moor/pkg/node/zerotrust"
 )
 
@@ -105,7 +105,7 @@ func (h *host) watch() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			daemon.LogStart(logr.FromContextOrDiscard(cmd.Context()), "moor-host")
+			version.LogStart(logr.FromContextOrDiscard(cmd.Context()), "moor-host")
 			return h.guest(cmd.Context(), func(ctx context.Context, g *zerotrust.Guest) error {
 				g.Watch(ctx, entries)
 				return nil

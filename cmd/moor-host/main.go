@@ -13,7 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 
-	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/internal/daemon/version"
 )
 
 func main() {
@@ -32,7 +32,7 @@ func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "moor-host",
 		Short:         "Mount what the DPU shows, on a host without access to any cluster",
-		Version:       daemon.Built().String(),
+		Version:       version.Built().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

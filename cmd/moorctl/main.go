@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moor-storage/moor/cmd/moorctl/csictl"
-	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/internal/daemon/version"
 )
 
 func main() {
@@ -20,7 +20,7 @@ func main() {
 	cmd := &cobra.Command{
 		Use:           "moorctl",
 		Short:         "Call CSI drivers by hand",
-		Version:       daemon.Built().String(),
+		Version:       version.Built().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/internal/daemon/version"
 	"github.com/moor-storage/moor/internal/kube"
 	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
 	"github.com/moor-storage/moor/pkg/node/heartbeat"
@@ -33,7 +33,7 @@ func (o *options) beat(ctx context.Context, dpu *dpuView) error {
 		return fmt.Errorf("connect to the host cluster: %w", err)
 	}
 	heart := heartbeat.Host(heartbeat.Options{
-		Client: c, Live: c, Name: o.node.id, Version: daemon.Version(), Period: o.node.beatEvery, Seen: dpu.see,
+		Client: c, Live: c, Name: o.node.id, Version: version.Built().Version, Period: o.node.beatEvery, Seen: dpu.see,
 	}, func(context.Context) (moorv1alpha1.HostState, error) {
 		max := o.node.maxVolumes
 		if max == 0 {

@@ -16,6 +16,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/internal/daemon/version"
 	controllercsi "github.com/moor-storage/moor/pkg/controller/csi"
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -49,7 +50,7 @@ func (o *options) runController(ctx context.Context) error {
 	}
 	server := controllercsi.New(controller)
 	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {
-		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, daemon.Version(), nil, controllercsi.PluginCapabilities(controller)...))
+		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Built().Version, nil, controllercsi.PluginCapabilities(controller)...))
 		csispec.RegisterControllerServer(s, server)
 		csispec.RegisterGroupControllerServer(s, server)
 	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})

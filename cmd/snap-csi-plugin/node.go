@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/internal/daemon/version"
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/csiserver"
 	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
@@ -103,7 +104,7 @@ func (o *options) runNode(ctx context.Context) error {
 		services = append(services, csispec.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS, csispec.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS)
 	}
 	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {
-		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, daemon.Version(), nil, services...))
+		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Built().Version, nil, services...))
 		csispec.RegisterNodeServer(s, server)
 	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})
 	return ended(ctx, err)

@@ -15,7 +15,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/internal/daemon/version"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/node/dpu"
@@ -140,7 +140,7 @@ func (o *options) run(ctx context.Context) error {
 // heart beats, and renews the lease with each beat, if there is one.
 func (o *options) heart(mgr ctrl.Manager, r *dpu.Reconciler, keeper *selffence.Keeper) *heartbeat.Heart {
 	beat := heartbeat.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Name: o.node, Version: daemon.Version(), Period: o.beat, Changed: r.Changes(),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Name: o.node, Version: version.Built().Version, Period: o.beat, Changed: r.Changes(),
 	}
 	if keeper == nil {
 		return heartbeat.DPU(beat, r.State)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/internal/daemon/version"
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -71,7 +72,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	ready := func() error { _, err := snap.BdevGetBdevs(ctx, ""); return err }
 	server := vendorplugin.NewServer(vendorplugin.Options{
-		Name: "storage.dpu." + o.pluginName + ".com", Version: daemon.Version(), Provider: o.provider, Capabilities: can,
+		Name: "storage.dpu." + o.pluginName + ".com", Version: version.Built().Version, Provider: o.provider, Capabilities: can,
 		Host: recorder.Platform(o.kind, provisioner.Platform{Host: host}).Host,
 		// SNAP may start after the plugin: until then the plugin is starting.
 		Ready:   func(context.Context) (bool, error) { return ready() == nil, nil },

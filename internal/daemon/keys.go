@@ -1,5 +1,5 @@
-// Package daemon is what every program has: its main function, its version, the
-// keys of its log, and the server of its metrics and health checks.
+// Package daemon is what every daemon has: its main function, the keys of its
+// log, and the server of its metrics and health checks.
 package daemon
 
 // The keys of facts in log lines.

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
+
+	"github.com/moor-storage/moor/internal/daemon/version"
 )
 
 // The exit codes of a daemon that does not end well.
@@ -52,11 +54,11 @@ func (p program) start(ctx context.Context, args []string) int {
 		return exitUsage
 	}
 	if *show {
-		fmt.Fprintf(p.out, "%s version %s\n", p.name, Built())
+		fmt.Fprintf(p.out, "%s version %s\n", p.name, version.Built())
 		return 0
 	}
 	log.SetLogger(logs.Logger())
-	LogStart(log.Log, p.name)
+	version.LogStart(log.Log, p.name)
 	if err := p.run(ctx); err != nil {
 		fmt.Fprintf(p.errors, "%s: %v\n", p.name, err)
 		return exitFailed

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/internal/daemon/version"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	controllercsi "github.com/moor-storage/moor/pkg/controller/csi"
 	"github.com/moor-storage/moor/pkg/csiserver"
@@ -49,7 +50,7 @@ func (o *options) controllerServices(storage *localvendor.Storage, c controllerc
 	ready := func(context.Context) error { return storage.Ready() }
 	server := controllercsi.New(c)
 	return func(s *grpc.Server) {
-		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, daemon.Version(), ready, controllercsi.PluginCapabilities(c)...))
+		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Built().Version, ready, controllercsi.PluginCapabilities(c)...))
 		csispec.RegisterControllerServer(s, server)
 		csispec.RegisterGroupControllerServer(s, server)
 	}
@@ -70,7 +71,7 @@ func (o *options) runPlugin(ctx context.Context) error {
 		return err
 	}
 	server := vendorplugin.NewServer(vendorplugin.Options{
-		Name: o.name, Version: daemon.Version(), Provider: o.provider, Host: platform.Host,
+		Name: o.name, Version: version.Built().Version, Provider: o.provider, Host: platform.Host,
 		Capabilities: vendorplugin.Capabilities{Block: true, Filesystem: true, Get: true, List: true},
 		// SNAP may start after the plugin: until then the plugin is starting.
 		Ready:   func(ctx context.Context) (bool, error) { return reaches(ctx, snap) == nil, nil },

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/internal/daemon/version"
 )
 
 func main() {
@@ -41,7 +41,7 @@ func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "moor-dev",
 		Short:         "Run Moor's local test bed: two Kubernetes clusters, hosts and DPUs on this machine",
-		Version:       daemon.Built().String(),
+		Version:       version.Built().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -1,4 +1,6 @@
-package daemon
+// Package version tells what a program was built from. It is apart from package
+// daemon so that programs which must not link a client of a cluster have it too.
+package version
 
 import (
 	"cmp"
@@ -12,11 +14,9 @@ import (
 // version and commit are set by the linker: see hack/build.sh.
 var version, commit string
 
-// Version is the version of this program, "dev" if it was built without one.
-func Version() string { return Built().Version }
-
 // Build says what a program was built from.
 type Build struct {
+	// Version is "dev", and Commit "unknown", if the program was built without.
 	Version, Commit, Go string
 }
 
