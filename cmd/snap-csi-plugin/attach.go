@@ -12,12 +12,13 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/attachment"
 )
 
 // nodeAttachments is how this host asks for volumes by itself. It watches its
 // own attachments alone, so that the cost of a change does not grow with the
 // number of hosts; volumes and its DPUStorageNode it reads when it needs them.
-func (o *options) nodeAttachments(ctx context.Context, cancel context.CancelCauseFunc) (*dpf.Attachments, error) {
+func (o *options) nodeAttachments(ctx context.Context, cancel context.CancelCauseFunc) (*attachment.Attachments, error) {
 	config, err := o.api.Config(o.kubeconfig)
 	if err != nil {
 		return nil, err
@@ -39,7 +40,7 @@ func (o *options) nodeAttachments(ctx context.Context, cancel context.CancelCaus
 	if err != nil {
 		return nil, fmt.Errorf("connect to the host cluster: %w", err)
 	}
-	attachments, err := dpf.NodeAttachments(ctx, dpf.Options{Client: live, Cache: own, Live: live, Namespace: o.namespace})
+	attachments, err := attachment.ForNode(ctx, dpf.Options{Client: live, Cache: own, Live: live, Namespace: o.namespace})
 	if err != nil {
 		return nil, err
 	}

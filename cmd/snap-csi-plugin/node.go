@@ -23,6 +23,7 @@ import (
 	"github.com/moor-storage/moor/pkg/node/registrar"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/devices"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf/storageclass"
 	"github.com/moor-storage/moor/pkg/provisioner/metered"
 )
@@ -63,7 +64,7 @@ func (n *nodeOptions) bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&n.heartbeat, "heartbeat", true, "write this host's half of its DPUStorageNode; false on hosts without credentials (node)")
 	fs.DurationVar(&n.beatEvery, "heartbeat-period", 10*time.Second, "time between two heartbeats (node)")
 	fs.StringVar(&n.linkAddress, "link-address", "", "address:port, on the link to the DPU, where this host shows that it is alive; empty: it does not (node)")
-	fs.DurationVar(&n.deviceWindow, "device-timeout", dpf.DefaultHostWait, "how long one call waits for a device to appear; the kubelet repeats it (node)")
+	fs.DurationVar(&n.deviceWindow, "device-timeout", devices.DefaultHostWait, "how long one call waits for a device to appear; the kubelet repeats it (node)")
 }
 
 func (o *options) runNode(ctx context.Context) error {
@@ -133,7 +134,7 @@ func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc
 	if err != nil {
 		return nil, err
 	}
-	devices := dpf.NewHost(finder, o.node.deviceWindow)
+	devices := devices.New(finder, o.node.deviceWindow)
 	platform := provisioner.Platform{Host: devices, Rescan: devices}
 	if o.attach == dpf.AttachNode {
 		if platform.Attachments, err = o.nodeAttachments(ctx, cancel); err != nil {

@@ -248,10 +248,10 @@ var mutations = []mutation{
 
 	// What is taken back is what was refused.
 	{name: "a request is taken back though it was granted meanwhile", tests: "./pkg/provisioner/dpf", edits: []edit{
-		{"pkg/provisioner/dpf/exhausted.go", "kube.DeleteExact(ctx", "kube.Delete(ctx"},
+		{"pkg/provisioner/dpf/attachment/exhausted.go", "kube.DeleteExact(ctx", "kube.Delete(ctx"},
 	}},
 	{name: "a request that somebody else has made is taken back", tests: "./pkg/provisioner/dpf", edits: []edit{
-		{"pkg/provisioner/dpf/attachments.go", "asked.made && hopeless(o)", "hopeless(o)"},
+		{"pkg/provisioner/dpf/attachment/attachments.go", "asked.made && isExhausted(o)", "isExhausted(o)"},
 	}},
 
 	// A detach of the reference vendor is a revocation.

@@ -20,6 +20,9 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/attachment"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/snapshot"
 )
 
 const namespace = "users"
@@ -39,8 +42,8 @@ func (c *cacheOf) List(ctx context.Context, l client.ObjectList, opts ...client.
 	return c.reader.List(ctx, l, opts...)
 }
 
-// host is a host cluster in memory in which every write is followed by play.
-type host struct {
+// hostCluster is a host cluster in memory in which every write is followed by play.
+type hostCluster struct {
 	client.WithWatch
 	platform provisioner.Platform
 	patches  int
@@ -50,7 +53,7 @@ type host struct {
 
 // newHost makes the cluster; play sees the object written and changes the world
 // as the controllers behind would, before the write returns.
-func newHost(t *testing.T, play func(c client.Client, o client.Object), objects ...client.Object) *host {
+func newHost(t *testing.T, play func(c client.Client, o client.Object), objects ...client.Object) *hostCluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme} {
@@ -58,14 +61,14 @@ func newHost(t *testing.T, play func(c client.Client, o client.Object), objects 
 			t.Fatal(err)
 		}
 	}
-	h := &host{}
+	h := &hostCluster{}
 	played := func(c client.Client, o client.Object, err error) error {
 		if err == nil && play != nil {
 			play(c, o)
 		}
 		return err
 	}
-	byVolume, byGroup := attachmentIndex(), snapshotIndex()
+	byVolume, byGroup := attachment.Index(), snapshot.Index()
 	h.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(byVolume.Object, byVolume.Field, byVolume.Extract).WithIndex(byGroup.Object, byGroup.Field, byGroup.Extract).
 		WithStatusSubresource(&storagev1alpha1.DPUVolume{}, &storagev1alpha1.DPUVolumeAttachment{}).
@@ -86,22 +89,22 @@ func newHost(t *testing.T, play func(c client.Client, o client.Object), objects 
 		}).Build()
 	cache := &cacheOf{FakeInformers: informertest.FakeInformers{Scheme: scheme}, reader: h.WithWatch}
 	var err error
-	h.platform, err = Platform(t.Context(), Options{Client: h.WithWatch, Cache: cache, Namespace: namespace, Timeout: 50 * time.Millisecond})
+	h.platform, err = Platform(t.Context(), request.Options{Client: h.WithWatch, Cache: cache, Namespace: namespace, Timeout: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
 
-func volume() *storagev1alpha1.DPUVolume {
+func aVolume() *storagev1alpha1.DPUVolume {
 	return &storagev1alpha1.DPUVolume{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "vol"}}
 }
 
-func node(name string) *moorv1alpha1.DPUStorageNode {
+func aNode(name string) *moorv1alpha1.DPUStorageNode {
 	return &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "dpu-" + name}}
 }
 
-func attachment(role storagev1alpha1.Role) *storagev1alpha1.DPUVolumeAttachment {
+func anAttachment(role storagev1alpha1.Role) *storagev1alpha1.DPUVolumeAttachment {
 	return &storagev1alpha1.DPUVolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: kube.AttachmentName("a", "vol"), UID: "1", Labels: map[string]string{storagev1alpha1.LabelReplicaOf: "vol"}},
 		Spec: storagev1alpha1.DPUVolumeAttachmentSpec{
@@ -134,13 +137,13 @@ func attachSpec() provisioner.AttachSpec {
 }
 
 func TestAttachTakesWhatIsThere(t *testing.T) {
-	gone := attachment(storagev1alpha1.RoleReplica)
+	gone := anAttachment(storagev1alpha1.RoleReplica)
 	now := metav1.Now()
 	gone.DeletionTimestamp, gone.Finalizers = &now, []string{"x/y"}
-	hotplug := attachment(storagev1alpha1.RoleReplica)
+	hotplug := anAttachment(storagev1alpha1.RoleReplica)
 	hotplug.Spec.FunctionTypeConfig = storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypePF, HotplugFunction: true}
-	before := attachment("")
-	warm := attachment(storagev1alpha1.RoleReplica)
+	before := anAttachment("")
+	warm := anAttachment(storagev1alpha1.RoleReplica)
 	yes := true
 	warm.Spec.Warmth, warm.Status.DPUAttached = storagev1alpha1.WarmthAttached, &yes
 	before.Status.DPUAttached = &yes
@@ -150,14 +153,14 @@ func TestAttachTakesWhatIsThere(t *testing.T) {
 		want    error
 	}{
 		"nothing":                     {nil, 0, nil},
-		"replica":                     {attachment(storagev1alpha1.RoleReplica), 1, nil},
+		"replica":                     {anAttachment(storagev1alpha1.RoleReplica), 1, nil},
 		"replica that is shown":       {warm, 1, nil},
 		"primary":                     {before, 0, nil},
 		"replica being released":      {gone, 1, provisioner.ErrBusy},
 		"replica of another function": {hotplug, 0, provisioner.ErrBusy},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects := []client.Object{volume(), node("a")}
+			objects := []client.Object{aVolume(), aNode("a")}
 			if tc.there != nil {
 				objects = append(objects, tc.there.DeepCopy())
 			}
@@ -175,7 +178,7 @@ func TestAttachTakesWhatIsThere(t *testing.T) {
 			if got.PublishContext["nv-pciDeviceAddress"] != "3b:00.2" || got.PublishContext["nv-volumeAttachmentName"] != "a-vol" {
 				t.Errorf("publish context %v", got.PublishContext)
 			}
-			now := attachment("")
+			now := anAttachment("")
 			if err := h.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil || now.Spec.Role == storagev1alpha1.RoleReplica {
 				t.Errorf("role %q, error %v", now.Spec.Role, err)
 			}
@@ -188,7 +191,7 @@ func TestAttachTakesWhatIsThere(t *testing.T) {
 
 // TestPromotionWaits: pre-emulated is not attached.
 func TestPromotionWaits(t *testing.T) {
-	h := newHost(t, nil, volume(), node("a"), attachment(storagev1alpha1.RoleReplica))
+	h := newHost(t, nil, aVolume(), aNode("a"), anAttachment(storagev1alpha1.RoleReplica))
 	_, err := h.platform.Attachments.Attach(t.Context(), attachSpec())
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v", err)
@@ -238,7 +241,7 @@ func TestVolumeReplication(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			made := volume()
+			made := aVolume()
 			if err := h.Get(t.Context(), client.ObjectKeyFromObject(made), made); err != nil {
 				t.Fatal(err)
 			}

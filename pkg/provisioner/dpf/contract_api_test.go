@@ -25,6 +25,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
 	"github.com/moor-storage/moor/test/api/apiserver"
 )
@@ -108,7 +109,7 @@ func onServer(t *testing.T, p player) provisioner.Platform {
 	tellsRoom(t, namespace)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
-	platform, err := dpf.Platform(ctx, dpf.Options{Client: cached, Cache: watched, Namespace: namespace, Timeout: 5 * time.Second})
+	platform, err := dpf.Platform(ctx, request.Options{Client: cached, Cache: watched, Namespace: namespace, Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

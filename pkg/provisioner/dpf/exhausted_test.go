@@ -12,11 +12,12 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/attachment"
 )
 
 // nodeWith is node a whose DPU counts so many functions.
 func nodeWith(counts ...moorv1alpha1.FunctionCount) *moorv1alpha1.DPUStorageNode {
-	out := node("a")
+	out := aNode("a")
 	out.Status.DPU = &moorv1alpha1.DPUState{Functions: counts}
 	return out
 }
@@ -29,22 +30,22 @@ func TestExhausted(t *testing.T) {
 	}
 	plug := moorv1alpha1.FunctionCount{Type: "hotplug", Total: 31}
 	for name, tc := range map[string]struct {
-		node *moorv1alpha1.DPUStorageNode
+		aNode *moorv1alpha1.DPUStorageNode
 		// has is whether the attachment has its function already.
 		has, hotplug bool
 		want         bool
 	}{
-		"none left":                 {node: nodeWith(vf(16, 0), plug), want: true},
-		"one left":                  {node: nodeWith(vf(16, 1), plug)},
-		"none left of another kind": {node: nodeWith(vf(16, 1), plug), hotplug: true, want: true},
-		"others are left":           {node: nodeWith(vf(16, 0), moorv1alpha1.FunctionCount{Type: "hotplug", Total: 31, Free: 1}), hotplug: true},
-		"it has one":                {node: nodeWith(vf(16, 0)), has: true},
-		"nobody counts":             {node: node("a")},
-		"not this kind":             {node: nodeWith(plug)},
-		"there are none at all":     {node: nodeWith(vf(0, 0))},
+		"none left":                 {aNode: nodeWith(vf(16, 0), plug), want: true},
+		"one left":                  {aNode: nodeWith(vf(16, 1), plug)},
+		"none left of another kind": {aNode: nodeWith(vf(16, 1), plug), hotplug: true, want: true},
+		"others are left":           {aNode: nodeWith(vf(16, 0), moorv1alpha1.FunctionCount{Type: "hotplug", Total: 31, Free: 1}), hotplug: true},
+		"it has one":                {aNode: nodeWith(vf(16, 0)), has: true},
+		"nobody counts":             {aNode: aNode("a")},
+		"not this kind":             {aNode: nodeWith(plug)},
+		"there are none at all":     {aNode: nodeWith(vf(0, 0))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			waits := attachment("")
+			waits := anAttachment("")
 			if !tc.has {
 				waits.Status.DPU = nil
 			}
@@ -53,7 +54,7 @@ func TestExhausted(t *testing.T) {
 				waits.Spec.FunctionTypeConfig = storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypePF, HotplugFunction: true}
 				spec.VolumeContext = map[string]string{"functionType": "pf", "hotplugFunction": "true"}
 			}
-			h := newHost(t, nil, volume(), tc.node, waits)
+			h := newHost(t, nil, aVolume(), tc.aNode, waits)
 			_, err := h.platform.Attachments.Attach(t.Context(), spec)
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v, want one that says that the time is over", err)
@@ -95,22 +96,22 @@ func refusedByDPU() (out storagev1alpha1.DPUVolumeAttachmentStatus) {
 }
 
 // modes runs a test in both modes of attaching.
-func modes(t *testing.T, test func(t *testing.T, requester storagev1alpha1.Requester, face func(*host) *Attachments)) {
+func modes(t *testing.T, test func(t *testing.T, requester storagev1alpha1.Requester, open func(*hostCluster) *attachment.Attachments)) {
 	t.Run("Controller", func(t *testing.T) {
-		test(t, "", func(h *host) *Attachments { return h.platform.Attachments.(*Attachments) })
+		test(t, "", func(h *hostCluster) *attachment.Attachments { return h.platform.Attachments.(*attachment.Attachments) })
 	})
 	t.Run("Node", func(t *testing.T) {
-		test(t, storagev1alpha1.RequesterNode, func(h *host) *Attachments { return asNode(t, h, nil) })
+		test(t, storagev1alpha1.RequesterNode, func(h *hostCluster) *attachment.Attachments { return asNode(t, h, nil) })
 	})
 }
 
 // TestTakenBack: a DPU that has said that it has no function left is believed at
 // once, and of the request nothing is left that it could grant later.
 func TestTakenBack(t *testing.T) {
-	modes(t, func(t *testing.T, _ storagev1alpha1.Requester, face func(*host) *Attachments) {
-		h := newHost(t, fill(t), volume(), node("a"))
+	modes(t, func(t *testing.T, _ storagev1alpha1.Requester, open func(*hostCluster) *attachment.Attachments) {
+		h := newHost(t, fill(t), aVolume(), aNode("a"))
 		for range 2 { // asked again it is made anew
-			_, err := face(h).Attach(t.Context(), attachSpec())
+			_, err := open(h).Attach(t.Context(), attachSpec())
 			if !errors.Is(err, provisioner.ErrExhausted) || provisioner.Uncertain(err) || !strings.Contains(err.Error(), full) {
 				t.Errorf("error %v, want a final ErrExhausted with the DPU's words", err)
 			}
@@ -125,18 +126,18 @@ func TestTakenBack(t *testing.T) {
 // TestNotTakenBack: what this call has not made is not its to take back,
 // whatever the DPU says.
 func TestNotTakenBack(t *testing.T) {
-	modes(t, func(t *testing.T, requester storagev1alpha1.Requester, face func(*host) *Attachments) {
+	modes(t, func(t *testing.T, requester storagev1alpha1.Requester, open func(*hostCluster) *attachment.Attachments) {
 		for name, there := range map[string]*storagev1alpha1.DPUVolumeAttachment{
 			"asked for before": by(requester, ""),
-			"a replica":        attachment(storagev1alpha1.RoleReplica),
+			"a replica":        anAttachment(storagev1alpha1.RoleReplica),
 		} {
 			t.Run(name, func(t *testing.T) {
 				there.Status = refusedByDPU()
-				h := newHost(t, fill(t), volume(), node("a"), there)
-				if _, err := face(h).Attach(t.Context(), attachSpec()); !errors.Is(err, context.DeadlineExceeded) {
+				h := newHost(t, fill(t), aVolume(), aNode("a"), there)
+				if _, err := open(h).Attach(t.Context(), attachSpec()); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("error %v, want one that says that the time is over", err)
 				}
-				now := attachment("")
+				now := anAttachment("")
 				if err := h.Get(t.Context(), client.ObjectKeyFromObject(there), now); err != nil || now.UID != there.UID {
 					t.Errorf("UID %s, error %v", now.UID, err)
 				}
@@ -148,20 +149,20 @@ func TestNotTakenBack(t *testing.T) {
 // TestShownMeanwhile: a function comes free right before the request is taken
 // back. What the host sees already is not taken from it.
 func TestShownMeanwhile(t *testing.T) {
-	modes(t, func(t *testing.T, _ storagev1alpha1.Requester, face func(*host) *Attachments) {
-		h := newHost(t, fill(t), volume(), node("a"))
-		now := attachment("")
+	modes(t, func(t *testing.T, _ storagev1alpha1.Requester, open func(*hostCluster) *attachment.Attachments) {
+		h := newHost(t, fill(t), aVolume(), aNode("a"))
+		now := anAttachment("")
 		h.beforeDelete = func() {
 			if err := h.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil {
 				t.Fatal(err)
 			}
 			show(t)(h, now)
 		}
-		got, err := face(h).Attach(t.Context(), attachSpec())
+		got, err := open(h).Attach(t.Context(), attachSpec())
 		if err != nil || got.PublishContext["nv-pciDeviceAddress"] != "3b:00.2" {
 			t.Errorf("got %v, error %v", got, err)
 		}
-		if err := h.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil || !shown(now) {
+		if err := h.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil || !attachment.Shown(now) {
 			t.Errorf("status %+v, error %v", now.Status, err)
 		}
 	})
@@ -169,13 +170,13 @@ func TestShownMeanwhile(t *testing.T) {
 
 // TestChangedMeanwhile: a change that is no function makes no difference.
 func TestChangedMeanwhile(t *testing.T) {
-	h := newHost(t, fill(t), volume(), node("a"))
+	h := newHost(t, fill(t), aVolume(), aNode("a"))
 	tries := 0
 	h.beforeDelete = func() {
 		if tries++; tries > 1 {
 			return
 		}
-		now := attachment("")
+		now := anAttachment("")
 		if err := h.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +199,7 @@ func TestGoesOn(t *testing.T) {
 			t.Error(err)
 		}
 		fill(t)(c, o)
-	}, volume(), node("a"))
+	}, aVolume(), aNode("a"))
 	if _, err := h.platform.Attachments.Attach(t.Context(), attachSpec()); !provisioner.Uncertain(err) {
 		t.Errorf("error %v", err)
 	}

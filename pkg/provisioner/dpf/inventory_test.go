@@ -16,6 +16,8 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/volume"
 )
 
 // boundVolume is a DPUVolume that its vendor has made.
@@ -98,7 +100,7 @@ func (f *filled) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 }
 
 // thousand is an inventory of 1,000 volumes, each with a primary and a replica.
-func thousand() *Inventory {
+func thousand() *volume.Inventory {
 	f := &filled{}
 	for i := range 1000 {
 		v := boundVolume(fmt.Sprintf("pvc-%04d", 999-i))
@@ -111,8 +113,8 @@ func thousand() *Inventory {
 			}))
 		}
 	}
-	o := Options{Client: f, Namespace: namespace}
-	return &Inventory{options: o, volumes: &Volumes{options: o}}
+	o := request.Options{Client: f, Namespace: namespace}
+	return volume.NewInventory(o)
 }
 
 // The best of several counts: a busy machine says nothing about the code.

@@ -12,16 +12,18 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/attachment"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
 )
 
-// asNode is the face of node a over the host cluster in memory.
-func asNode(t *testing.T, h *host, cached client.Reader) *Attachments {
+// asNode is what node a asks through, over the host cluster in memory.
+func asNode(t *testing.T, h *hostCluster, cached client.Reader) *attachment.Attachments {
 	t.Helper()
 	if cached == nil {
 		cached = h
 	}
 	cache := &cacheOf{FakeInformers: informertest.FakeInformers{Scheme: h.Scheme()}, reader: cached}
-	a, err := NodeAttachments(t.Context(), Options{Client: h, Cache: cache, Live: h, Namespace: namespace, Timeout: 50 * time.Millisecond})
+	a, err := attachment.ForNode(t.Context(), request.Options{Client: h, Cache: cache, Live: h, Namespace: namespace, Timeout: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,13 +31,13 @@ func asNode(t *testing.T, h *host, cached client.Reader) *Attachments {
 }
 
 func by(requester storagev1alpha1.Requester, role storagev1alpha1.Role) *storagev1alpha1.DPUVolumeAttachment {
-	a := attachment(role)
+	a := anAttachment(role)
 	a.Spec.Requester = requester
 	return a
 }
 
 func TestNodeAttach(t *testing.T) {
-	elsewhere := attachment("")
+	elsewhere := anAttachment("")
 	elsewhere.Name, elsewhere.UID, elsewhere.Spec.DPUNodeName = "b-vol", "2", "b"
 	yes := true
 	elsewhere.Status.DPUAttached = &yes
@@ -47,7 +49,7 @@ func TestNodeAttach(t *testing.T) {
 		want    error
 	}{
 		"nothing":      {nil, 0, nil},
-		"replica":      {[]client.Object{attachment(storagev1alpha1.RoleReplica)}, 1, nil},
+		"replica":      {[]client.Object{anAttachment(storagev1alpha1.RoleReplica)}, 1, nil},
 		"asked":        {[]client.Object{ours}, 0, nil},
 		"user's":       {[]client.Object{by("", "")}, 0, provisioner.ErrExists},
 		"controller's": {[]client.Object{by(storagev1alpha1.RequesterController, "")}, 0, provisioner.ErrExists},
@@ -55,7 +57,7 @@ func TestNodeAttach(t *testing.T) {
 		"held elsewhere": {[]client.Object{elsewhere}, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHost(t, show(t), append(tc.there, volume(), node("a"))...)
+			h := newHost(t, show(t), append(tc.there, aVolume(), aNode("a"))...)
 			got, err := asNode(t, h, nil).Attach(t.Context(), attachSpec())
 			if !errors.Is(err, tc.want) || (err != nil) != (tc.want != nil) {
 				t.Fatalf("error %v, want %v", err, tc.want)
@@ -66,7 +68,7 @@ func TestNodeAttach(t *testing.T) {
 			if err != nil {
 				return
 			}
-			now := attachment("")
+			now := anAttachment("")
 			if err := h.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil || !now.Spec.OfNode() || now.Spec.Role == storagev1alpha1.RoleReplica {
 				t.Errorf("spec %+v, error %v", now.Spec, err)
 			}
@@ -80,13 +82,13 @@ func TestNodeAttach(t *testing.T) {
 // TestNodeLeavesItsRequest: a wait that is cut short leaves the request, which
 // is granted when it can be, and taken back by Detach.
 func TestNodeLeavesItsRequest(t *testing.T) {
-	h := newHost(t, nil, volume(), node("a"))
+	h := newHost(t, nil, aVolume(), aNode("a"))
 	a := asNode(t, h, nil)
 	_, err := a.Attach(t.Context(), attachSpec())
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v", err)
 	}
-	now := attachment("")
+	now := anAttachment("")
 	if err := h.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil || !now.Spec.OfNode() {
 		t.Fatalf("spec %+v, error %v", now.Spec, err)
 	}
@@ -115,7 +117,7 @@ func TestTheVolumeWasTaken(t *testing.T) {
 			for _, requester := range []storagev1alpha1.Requester{storagev1alpha1.RequesterNode, ""} {
 				ours := by(requester, "")
 				ours.Status.Conditions = []metav1.Condition{{Type: storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, Status: metav1.ConditionFalse, Reason: tc.reason}}
-				h := newHost(t, nil, ours, volume(), node("a"))
+				h := newHost(t, nil, ours, aVolume(), aNode("a"))
 				attach := h.platform.Attachments.Attach
 				if requester == storagev1alpha1.RequesterNode {
 					attach = asNode(t, h, nil).Attach
@@ -133,8 +135,8 @@ func TestNodeGivesBackItsOwn(t *testing.T) {
 	other := by(storagev1alpha1.RequesterNode, "")
 	other.Spec.DPUVolumeName = "x"
 	for name, tc := range map[string]struct {
-		there *storagev1alpha1.DPUVolumeAttachment
-		gone  bool
+		there     *storagev1alpha1.DPUVolumeAttachment
+		AwaitGone bool
 	}{
 		"its own":        {by(storagev1alpha1.RequesterNode, storagev1alpha1.RolePrimary), true},
 		"a user's":       {by("", storagev1alpha1.RolePrimary), false},
@@ -148,8 +150,8 @@ func TestNodeGivesBackItsOwn(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := h.Get(t.Context(), client.ObjectKeyFromObject(tc.there), tc.there)
-			if (err != nil) != tc.gone {
-				t.Errorf("gone %v, want %v (%v)", err != nil, tc.gone, err)
+			if (err != nil) != tc.AwaitGone {
+				t.Errorf("gone %v, want %v (%v)", err != nil, tc.AwaitGone, err)
 			}
 		})
 	}
@@ -166,7 +168,7 @@ func TestNodeWaitsUntilItIsGone(t *testing.T) {
 	if err := a.Detach(t.Context(), "vol", "a"); !errors.Is(err, context.DeadlineExceeded) || !provisioner.Uncertain(err) {
 		t.Errorf("got %v", err)
 	}
-	now := attachment("")
+	now := anAttachment("")
 	if err := h.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil || now.DeletionTimestamp.IsZero() {
 		t.Errorf("deletion %v, error %v", now.DeletionTimestamp, err)
 	}
@@ -174,7 +176,7 @@ func TestNodeWaitsUntilItIsGone(t *testing.T) {
 
 // TestControllerKeepsOff: what a node has asked for is not the controller's.
 func TestControllerKeepsOff(t *testing.T) {
-	h := newHost(t, show(t), volume(), node("a"), by(storagev1alpha1.RequesterNode, ""))
+	h := newHost(t, show(t), aVolume(), aNode("a"), by(storagev1alpha1.RequesterNode, ""))
 	if _, err := h.platform.Attachments.Attach(t.Context(), attachSpec()); !errors.Is(err, provisioner.ErrExists) {
 		t.Errorf("got %v", err)
 	}

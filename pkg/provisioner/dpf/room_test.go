@@ -49,7 +49,7 @@ func TestCapacity(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, nil, c.there...)
-			got, err := (&Room{options: Options{Client: h, Namespace: namespace}}).Capacity(t.Context(), of(c.policy), nil)
+			got, err := h.platform.Room.Capacity(t.Context(), of(c.policy), nil)
 			if got != c.want || !errors.Is(err, c.err) {
 				t.Errorf("got %+v, %v; want %+v, %v", got, err, c.want, c.err)
 			}
@@ -66,7 +66,7 @@ func TestCapacityOfAPlace(t *testing.T) {
 		{Topology: map[string]string{"rack": "1"}, Available: resource.MustParse("2Gi"), MaximumVolumeSize: ptr.To(resource.MustParse("1Gi"))},
 		{Topology: map[string]string{"rack": "2"}, Available: resource.MustParse("4Gi"), MaximumVolumeSize: ptr.To(resource.MustParse("4Gi"))},
 	}
-	room := &Room{options: Options{Client: newHost(t, nil, p), Namespace: namespace}}
+	room := newHost(t, nil, p).platform.Room
 	for name, c := range map[string]struct {
 		from provisioner.Place
 		want provisioner.Capacity

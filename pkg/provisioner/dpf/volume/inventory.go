@@ -1,4 +1,4 @@
-package dpf
+package volume
 
 import (
 	"context"
@@ -6,11 +6,14 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/attachment"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
 )
 
 // Inventory tells of the volumes that vendors have made, from the cache alone.
@@ -24,17 +27,17 @@ import (
 // and one that a fence took away until Kubernetes gives it back, or else
 // external-attacher would ask for it anew in the middle of a failover, and could
 // not give it back before that call ends.
-type Inventory struct {
-	options Options
-	volumes *Volumes
-}
+type Inventory struct{ options request.Options }
 
 var _ provisioner.Inventory = (*Inventory)(nil)
+
+// NewInventory reads the objects.
+func NewInventory(o request.Options) *Inventory { return &Inventory{options: o} }
 
 // List returns a page of the volumes that are there, ordered by name. A volume
 // that its vendor has not made yet is none.
 func (i *Inventory) List(ctx context.Context, page provisioner.Page) ([]provisioner.Entry, string, error) {
-	there, err := i.options.made(ctx)
+	there, err := Bound(ctx, i.options)
 	if err != nil {
 		return nil, "", err
 	}
@@ -45,7 +48,7 @@ func (i *Inventory) List(ctx context.Context, page provisioner.Page) ([]provisio
 	}
 	entries := make([]provisioner.Entry, 0, len(ids))
 	for _, id := range ids {
-		v, err := i.volumes.volume(there[id], nil)
+		v, err := volumeOf(there[id], nil)
 		if err != nil {
 			return nil, "", err
 		}
@@ -54,12 +57,12 @@ func (i *Inventory) List(ctx context.Context, page provisioner.Page) ([]provisio
 	return entries, next, nil
 }
 
-// made are the volumes that their vendors have made, by name. They are the
-// cache's own: nobody may change them.
-func (o Options) made(ctx context.Context) (map[string]*storagev1alpha1.DPUVolume, error) {
+// Bound are the volumes that their vendors have made, by name. They are the
+// cache's own: they must not be changed.
+func Bound(ctx context.Context, o request.Options) (map[string]*storagev1alpha1.DPUVolume, error) {
 	var list storagev1alpha1.DPUVolumeList
 	if err := o.Client.List(ctx, &list, client.InNamespace(o.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, refused("list the volumes", err)
+		return nil, request.Refused("list the volumes", err)
 	}
 	out := make(map[string]*storagev1alpha1.DPUVolume, len(list.Items))
 	for n := range list.Items {
@@ -73,18 +76,18 @@ func (o Options) made(ctx context.Context) (map[string]*storagev1alpha1.DPUVolum
 // Look returns one volume; ErrNotFound for one that is not there, or not yet.
 func (i *Inventory) Look(ctx context.Context, id string) (provisioner.Entry, error) {
 	o := &storagev1alpha1.DPUVolume{}
-	found, err := kube.Find(ctx, i.options.Client, i.volumes.key(id), o)
+	found, err := kube.Find(ctx, i.options.Client, types.NamespacedName{Namespace: i.options.Namespace, Name: id}, o)
 	if err != nil {
-		return provisioner.Entry{}, refused("read volume "+id, err)
+		return provisioner.Entry{}, request.Refused("read volume "+id, err)
 	}
 	if !found || o.Status.Phase != storagev1alpha1.DPUVolumeBound {
 		return provisioner.Entry{}, fmt.Errorf("volume %s: %w in namespace %s, or not made yet", id, provisioner.ErrNotFound, i.options.Namespace)
 	}
-	v, err := i.volumes.volume(o, nil)
+	v, err := volumeOf(o, nil)
 	if err != nil {
 		return provisioner.Entry{}, err
 	}
-	nodes, err := i.nodes(ctx, client.MatchingFields{indexVolume: id})
+	nodes, err := i.nodes(ctx, client.MatchingFields{attachment.IndexVolume: id})
 	return provisioner.Entry{Volume: v, Nodes: nodes[id]}, err
 }
 
@@ -93,11 +96,11 @@ func (i *Inventory) nodes(ctx context.Context, of ...client.ListOption) (map[str
 	var list storagev1alpha1.DPUVolumeAttachmentList
 	of = append(of, client.InNamespace(i.options.Namespace), client.UnsafeDisableDeepCopy)
 	if err := i.options.Client.List(ctx, &list, of...); err != nil {
-		return nil, refused("list the attachments", err)
+		return nil, request.Refused("list the attachments", err)
 	}
 	out := map[string][]string{}
 	for n := range list.Items {
-		if a := &list.Items[n]; a.Spec.Role != storagev1alpha1.RoleReplica && (shown(a) || taken(a)) {
+		if a := &list.Items[n]; a.Spec.Role != storagev1alpha1.RoleReplica && (attachment.Shown(a) || attachment.TakenAway(a)) {
 			out[a.Spec.DPUVolumeName] = append(out[a.Spec.DPUVolumeName], a.Spec.DPUNodeName)
 		}
 	}

@@ -1,4 +1,4 @@
-package dpf
+package attachment
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
 )
 
 // nodeWait bounds one wait of a node. While a call waits, the kubelet can do
@@ -15,22 +16,18 @@ import (
 // stays, so a repeated call loses nothing.
 const nodeWait = 30 * time.Second
 
-// NodeAttachments is the Attachments face of a host's own node plugin. It
+// ForNode is provisioner.Attachments for a host's own node plugin. It
 // differs from the controller's in three things. It asks as the Node, so that
 // the request is granted only while a pod there uses the volume. It looks at
 // no other node's attachments: who else has the volume is for the writer
 // claim to say, and a request that waits for it is granted the moment it is
 // free. And it gives back only what a node asked for, never a user's
 // attachment or a replica.
-func NodeAttachments(ctx context.Context, o Options) (*Attachments, error) {
+func ForNode(ctx context.Context, o request.Options) (*Attachments, error) {
 	if o.Timeout == 0 {
 		o.Timeout = nodeWait
 	}
-	awaiter, err := kube.NewAwaiter(ctx, o.Cache, func() *storagev1alpha1.DPUVolumeAttachment { return &storagev1alpha1.DPUVolumeAttachment{} })
-	if err != nil {
-		return nil, err
-	}
-	return &Attachments{options: o, awaiter: awaiter, requester: storagev1alpha1.RequesterNode}, nil
+	return watch(ctx, o, storagev1alpha1.RequesterNode)
 }
 
 func (a *Attachments) byNode() bool { return a.requester == storagev1alpha1.RequesterNode }
@@ -53,13 +50,13 @@ func (a *Attachments) giveBack(ctx context.Context, volumeID, node string) error
 	have := &storagev1alpha1.DPUVolumeAttachment{}
 	found, err := kube.Find(ctx, a.options.Live, key, have)
 	if err != nil {
-		return refused(what, err)
+		return request.Refused(what, err)
 	}
 	if !found || !have.Spec.OfNode() || have.Spec.DPUNodeName != node || have.Spec.DPUVolumeName != volumeID {
 		return nil
 	}
 	if err := kube.Delete(ctx, a.options.Client, have); err != nil {
-		return refused(what, err)
+		return request.Refused(what, err)
 	}
 	last, err := a.awaiter.Await(ctx, key, func(o *storagev1alpha1.DPUVolumeAttachment, shown bool) (bool, error) {
 		if shown && o.UID == have.UID {
@@ -69,5 +66,5 @@ func (a *Attachments) giveBack(ctx context.Context, volumeID, node string) error
 		there, err := kube.Find(ctx, a.options.Live, key, now)
 		return !there || now.UID != have.UID, err
 	})
-	return waited(err, what, last.Status.Conditions)
+	return request.Waited(err, what, last.Status.Conditions)
 }

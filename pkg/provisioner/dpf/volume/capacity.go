@@ -1,4 +1,4 @@
-package dpf
+package volume
 
 import (
 	"context"
@@ -10,14 +10,18 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf/storageclass"
 )
 
 // Room tells how much room the vendors of a policy have, as far as they tell.
 // One that does not tell may do so later.
-type Room struct{ options Options }
+type Room struct{ options request.Options }
 
 var _ provisioner.Room = (*Room)(nil)
+
+// NewRoom reads the policies.
+func NewRoom(o request.Options) *Room { return &Room{options: o} }
 
 // Capacity returns the room under the policy that parameters name; without
 // parameters, that of the policy which has most, since two policies may share
@@ -41,7 +45,7 @@ func (r *Room) Capacity(ctx context.Context, parameters map[string]string, from 
 func (r *Room) most(ctx context.Context, from provisioner.Place) (most provisioner.Capacity, told bool, err error) {
 	var list storagev1alpha1.DPUStoragePolicyList
 	if err := r.options.Client.List(ctx, &list, client.InNamespace(r.options.Namespace)); err != nil {
-		return most, false, refused("list the policies", err)
+		return most, false, request.Refused("list the policies", err)
 	}
 	for i := range list.Items {
 		if c := list.Items[i].Status.Capacity; c != nil {
@@ -58,7 +62,7 @@ func (r *Room) of(ctx context.Context, name string, from provisioner.Place) (pro
 	found, err := kube.Find(ctx, r.options.Client, client.ObjectKey{Namespace: r.options.Namespace, Name: name}, policy)
 	switch {
 	case err != nil:
-		return provisioner.Capacity{}, refused("read policy "+name, err)
+		return provisioner.Capacity{}, request.Refused("read policy "+name, err)
 	case !found:
 		return provisioner.Capacity{}, fmt.Errorf("%w: DPUStoragePolicy %s does not exist in namespace %s", provisioner.ErrInvalid, name, r.options.Namespace)
 	case policy.Status.Capacity == nil:

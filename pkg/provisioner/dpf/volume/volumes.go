@@ -1,4 +1,7 @@
-package dpf
+// Package volume makes DPUVolumes and waits until their vendors have made what is
+// behind them; it lists them, lets them grow and change, and tells how much room
+// the vendors have. It chooses no vendor: snap-controller does.
+package volume
 
 import (
 	"context"
@@ -9,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,27 +21,35 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/attachment"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf/storageclass"
 )
 
 // Volumes makes DPUVolumes and waits until they are bound.
 type Volumes struct {
-	options Options
+	options request.Options
 	awaiter *kube.Awaiter[*storagev1alpha1.DPUVolume]
 }
 
 var _ provisioner.Volumes = (*Volumes)(nil)
 
+// New watches the DPUVolumes.
+func New(ctx context.Context, o request.Options) (*Volumes, error) {
+	awaiter, err := kube.NewAwaiter(ctx, o.Cache, func() *storagev1alpha1.DPUVolume { return &storagev1alpha1.DPUVolume{} })
+	return &Volumes{options: o, awaiter: awaiter}, err
+}
+
 // Create makes the DPUVolume spec.Name and waits until its vendor's volume is
 // bound.
 func (v *Volumes) Create(ctx context.Context, spec provisioner.VolumeSpec) (provisioner.Volume, error) {
-	return v.create(ctx, spec, nil)
+	return v.createFrom(ctx, spec, nil)
 }
 
-// create makes the DPUVolume, as a copy of source if that is not nil.
-func (v *Volumes) create(ctx context.Context, spec provisioner.VolumeSpec, source *storagev1alpha1.DPUVolumeSource) (provisioner.Volume, error) {
+// createFrom makes the DPUVolume, as a copy of source if that is not nil.
+func (v *Volumes) createFrom(ctx context.Context, spec provisioner.VolumeSpec, source *storagev1alpha1.DPUVolumeSource) (provisioner.Volume, error) {
 	whole := ctx
-	ctx, cancel := context.WithTimeout(ctx, v.options.patience(ctx))
+	ctx, cancel := context.WithTimeout(ctx, v.options.Patience(ctx))
 	defer cancel()
 	if err := possible(spec); err != nil {
 		return provisioner.Volume{}, fmt.Errorf("create volume %q: %w", spec.Name, err)
@@ -52,7 +64,7 @@ func (v *Volumes) create(ctx context.Context, spec provisioner.VolumeSpec, sourc
 	}
 	have := want.DeepCopy()
 	if _, err := kube.Create(ctx, v.options.Client, have); err != nil {
-		return provisioner.Volume{}, refused(fmt.Sprintf("create volume %s", spec.Name), err)
+		return provisioner.Volume{}, request.Refused(fmt.Sprintf("create volume %s", spec.Name), err)
 	}
 	if !sameRequest(have.Spec, want.Spec) {
 		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w: it has another mode, other access modes, another policy, other parameters or another source", spec.Name, provisioner.ErrExists)
@@ -68,19 +80,19 @@ func (v *Volumes) create(ctx context.Context, spec provisioner.VolumeSpec, sourc
 		return o.Status.Phase == storagev1alpha1.DPUVolumeBound, inaccessible(o)
 	})
 	if errors.Is(err, provisioner.ErrExhausted) {
-		return provisioner.Volume{}, misplaced(whole, v.options, v.awaiter, bound, fmt.Errorf("create volume %s: %w", spec.Name, err))
+		return provisioner.Volume{}, unreachable(whole, v.options, v.awaiter, bound, fmt.Errorf("create volume %s: %w", spec.Name, err))
 	}
 	if err != nil {
-		err = waited(err, "create volume "+spec.Name, bound.Status.Conditions)
-		if unbegun(bound, uid) {
-			return provisioner.Volume{}, giveUp(whole, v.options, v.awaiter, bound, err)
+		err = request.Waited(err, "create volume "+spec.Name, bound.Status.Conditions)
+		if notStarted(bound, uid) {
+			return provisioner.Volume{}, request.GiveUp(whole, v.options, v.awaiter, bound, err)
 		}
 		return provisioner.Volume{}, err
 	}
-	if err := v.settle(ctx, whole, bound, spec.Mutable); err != nil {
+	if err := v.awaitMutable(ctx, whole, bound, spec.Mutable); err != nil {
 		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w", spec.Name, err)
 	}
-	made, err := v.volume(bound, class.Functions())
+	made, err := volumeOf(bound, class.Functions())
 	if err == nil && !reached(made.AccessibleTopology, spec.AccessibleFrom) {
 		err = fmt.Errorf("create volume %s: %w: it is reached from %v, and from none of the places asked for", spec.Name, provisioner.ErrExists, made.AccessibleTopology)
 	}
@@ -116,7 +128,7 @@ func fits(size int64, spec provisioner.VolumeSpec) bool {
 func (v *Volumes) Delete(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, v.options.Timeout)
 	defer cancel()
-	users, err := attached(ctx, v.options, id)
+	users, err := attachment.Users(ctx, v.options, id)
 	if err != nil {
 		return err
 	}
@@ -128,12 +140,12 @@ func (v *Volumes) Delete(ctx context.Context, id string) error {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return refused("delete volume "+id, err)
+		return request.Refused("delete volume "+id, err)
 	}
 	last, err := v.awaiter.Await(ctx, v.key(id), func(o *storagev1alpha1.DPUVolume, found bool) (bool, error) {
 		return !found, nil
 	})
-	return waited(err, "delete volume "+id, last.Status.Conditions)
+	return request.Waited(err, "delete volume "+id, last.Status.Conditions)
 }
 
 // Get returns the volume as the cache shows it.
@@ -141,12 +153,12 @@ func (v *Volumes) Get(ctx context.Context, id string) (provisioner.Volume, error
 	obj := &storagev1alpha1.DPUVolume{}
 	found, err := kube.Find(ctx, v.options.Client, v.key(id), obj)
 	if err != nil {
-		return provisioner.Volume{}, refused("read volume "+id, err)
+		return provisioner.Volume{}, request.Refused("read volume "+id, err)
 	}
 	if !found {
 		return provisioner.Volume{}, fmt.Errorf("volume %s: %w in namespace %s", id, provisioner.ErrNotFound, v.options.Namespace)
 	}
-	return v.volume(obj, nil)
+	return volumeOf(obj, nil)
 }
 
 func (v *Volumes) key(id string) types.NamespacedName {
@@ -183,9 +195,9 @@ func (v *Volumes) object(spec provisioner.VolumeSpec, class storageclass.Class, 
 	return obj, nil
 }
 
-// volume is a DPUVolume in the platform's terms. functions is how its host sees
+// volumeOf is a DPUVolume in the platform's terms. functions is how its host sees
 // it, which is known to the call that makes it only: nil for the others.
-func (v *Volumes) volume(o *storagev1alpha1.DPUVolume, functions map[string]string) (provisioner.Volume, error) {
+func volumeOf(o *storagev1alpha1.DPUVolume, functions map[string]string) (provisioner.Volume, error) {
 	out := provisioner.Volume{
 		ID:         o.Name,
 		Mode:       provisioner.Filesystem,
@@ -229,15 +241,10 @@ func sameRequest(a, b storagev1alpha1.DPUVolumeSpec) bool {
 		maps.Equal(a.Parameters, b.Parameters)
 }
 
-// refused maps what the API server says to the kinds of failure of a platform.
-func refused(what string, err error) error {
-	switch {
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return fmt.Errorf("%s: %w: %w", what, provisioner.ErrInvalid, err)
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("%s: %w: %w", what, provisioner.ErrBusy, err)
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s: %w: %w", what, provisioner.ErrPrecondition, err)
-	}
-	return fmt.Errorf("%s: %w: %w", what, provisioner.ErrUnavailable, err)
+// notStarted reports whether nothing has been begun for the volume: no vendor was
+// ever chosen.
+func notStarted(volume *storagev1alpha1.DPUVolume, uid types.UID) bool {
+	return volume.UID == uid && volume.DeletionTimestamp.IsZero() &&
+		!meta.IsStatusConditionTrue(volume.Status.Conditions, storagev1alpha1.ConditionScheduled) &&
+		volume.Status.Phase != storagev1alpha1.DPUVolumeBound
 }

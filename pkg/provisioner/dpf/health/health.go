@@ -1,4 +1,7 @@
-package dpf
+// Package health tells what is wrong with volumes, by what their objects, those
+// of their attachments and of the nodes that have them say. It asks no vendor,
+// and changes nothing.
+package health
 
 import (
 	"context"
@@ -13,16 +16,22 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/attachment"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/volume"
 )
 
 // Health tells what is wrong with volumes, by what their objects, those of
 // their attachments and of the nodes that have them say. It asks no vendor.
 type Health struct {
-	options Options
+	options request.Options
 	clock   clock.PassiveClock
 }
 
 var _ provisioner.Health = (*Health)(nil)
+
+// New reads the objects; what takes its time is late by the clock.
+func New(o request.Options, c clock.PassiveClock) *Health { return &Health{options: o, clock: c} }
 
 // Get returns what is wrong with one volume; ErrNotFound for one that is not
 // there, or not yet.
@@ -30,12 +39,12 @@ func (h *Health) Get(ctx context.Context, id string) (provisioner.VolumeHealth, 
 	v := &storagev1alpha1.DPUVolume{}
 	found, err := kube.Find(ctx, h.options.Client, client.ObjectKey{Namespace: h.options.Namespace, Name: id}, v)
 	if err != nil {
-		return provisioner.VolumeHealth{}, refused("read volume "+id, err)
+		return provisioner.VolumeHealth{}, request.Refused("read volume "+id, err)
 	}
 	if !found || v.Status.Phase != storagev1alpha1.DPUVolumeBound {
 		return provisioner.VolumeHealth{}, fmt.Errorf("volume %s: %w in namespace %s, or not made yet", id, provisioner.ErrNotFound, h.options.Namespace)
 	}
-	uses, err := h.uses(ctx, client.MatchingFields{indexVolume: id})
+	uses, err := h.uses(ctx, client.MatchingFields{attachment.IndexVolume: id})
 	if err != nil {
 		return provisioner.VolumeHealth{}, err
 	}
@@ -44,7 +53,7 @@ func (h *Health) Get(ctx context.Context, id string) (provisioner.VolumeHealth, 
 
 // List returns a page of the volumes with which something is wrong.
 func (h *Health) List(ctx context.Context, page provisioner.Page) ([]provisioner.VolumeHealth, string, error) {
-	volumes, err := h.options.made(ctx)
+	volumes, err := volume.Bound(ctx, h.options)
 	if err != nil {
 		return nil, "", err
 	}
@@ -72,13 +81,13 @@ func (h *Health) uses(ctx context.Context, of ...client.ListOption) (map[string]
 	var list storagev1alpha1.DPUVolumeAttachmentList
 	of = append(of, client.InNamespace(h.options.Namespace), client.UnsafeDisableDeepCopy)
 	if err := h.options.Client.List(ctx, &list, of...); err != nil {
-		return nil, refused("list the attachments", err)
+		return nil, request.Refused("list the attachments", err)
 	}
 	out := map[string][]use{}
 	known := map[string]*moorv1alpha1.DPUStorageNode{}
 	for i := range list.Items {
 		a := &list.Items[i]
-		if !inUse(a) {
+		if !attachment.InUse(a) {
 			continue
 		}
 		if err := h.know(ctx, a.Spec.DPUNodeName, known); err != nil {
@@ -100,7 +109,7 @@ func (h *Health) know(ctx context.Context, name string, known map[string]*moorv1
 	node := &moorv1alpha1.DPUStorageNode{}
 	found, err := kube.Find(ctx, h.options.Client, client.ObjectKey{Name: name}, node)
 	if err != nil {
-		return refused("read node "+name, err)
+		return request.Refused("read node "+name, err)
 	}
 	if !found {
 		node = nil

@@ -1,4 +1,4 @@
-package dpf
+package snapshot
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
 )
 
 // Groups makes DPUVolumeSnapshots that name a group, one for each of its
@@ -23,11 +24,14 @@ type Groups struct{ snapshots *Snapshots }
 
 var _ provisioner.Groups = (*Groups)(nil)
 
+// NewGroups makes groups of snapshots.
+func NewGroups(snapshots *Snapshots) *Groups { return &Groups{snapshots} }
+
 // Create makes the DPUVolumeSnapshots of the group and waits until volumes can
 // be made of them.
 func (g *Groups) Create(ctx context.Context, spec provisioner.GroupSpec) (provisioner.Group, error) {
 	whole := ctx
-	ctx, cancel := context.WithTimeout(ctx, g.snapshots.options.patience(ctx))
+	ctx, cancel := context.WithTimeout(ctx, g.snapshots.options.Patience(ctx))
 	defer cancel()
 	what := fmt.Sprintf("create snapshots %s of volumes %v", spec.Name, spec.VolumeIDs)
 	asked, err := g.ask(ctx, spec)
@@ -80,7 +84,7 @@ func (g *Groups) make(ctx context.Context, of *moorv1alpha1.SnapshotGroup) ([]*m
 		}
 		want := o.Spec.DeepCopy()
 		if _, err := kube.Create(ctx, g.snapshots.options.Client, o); err != nil {
-			return nil, refused("make snapshot "+o.Name, err)
+			return nil, request.Refused("make snapshot "+o.Name, err)
 		}
 		if !equality.Semantic.DeepEqual(&o.Spec, want) {
 			return nil, differs(o)
@@ -121,7 +125,7 @@ func (g *Groups) giveUp(ctx context.Context, asked, last []*moorv1alpha1.DPUVolu
 	}
 	err := cause
 	for _, o := range last {
-		if err = giveUp(ctx, g.snapshots.options, g.snapshots.awaiter, o, cause); !errors.Is(err, provisioner.ErrPrecondition) {
+		if err = request.GiveUp(ctx, g.snapshots.options, g.snapshots.awaiter, o, cause); !errors.Is(err, provisioner.ErrPrecondition) {
 			return cause // that one could not be taken back
 		}
 	}
@@ -131,7 +135,7 @@ func (g *Groups) giveUp(ctx context.Context, asked, last []*moorv1alpha1.DPUVolu
 // Delete deletes the DPUVolumeSnapshots of the group and waits until they are
 // gone, and with them the vendor's.
 func (g *Groups) Delete(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, g.snapshots.options.patience(ctx))
+	ctx, cancel := context.WithTimeout(ctx, g.snapshots.options.Patience(ctx))
 	defer cancel()
 	members, err := g.members(ctx, id)
 	if err != nil {
@@ -139,7 +143,7 @@ func (g *Groups) Delete(ctx context.Context, id string) error {
 	}
 	for _, o := range members { // all of them first: each waits for the others
 		if err := kube.Delete(ctx, g.snapshots.options.Client, o.DeepCopy()); err != nil {
-			return refused("delete group "+id, err)
+			return request.Refused("delete group "+id, err)
 		}
 	}
 	for _, o := range members {
@@ -169,13 +173,13 @@ func (g *Groups) Get(ctx context.Context, id string) (provisioner.Group, error) 
 }
 
 // members are the group's objects, ordered by volume. They are the cache's own:
-// nobody may change them.
+// they must not be changed.
 func (g *Groups) members(ctx context.Context, id string) ([]*moorv1alpha1.DPUVolumeSnapshot, error) {
 	var list moorv1alpha1.DPUVolumeSnapshotList
 	o := g.snapshots.options
 	err := o.Client.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingFields{indexGroup: id}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return nil, refused("list the snapshots of group "+id, err)
+		return nil, request.Refused("list the snapshots of group "+id, err)
 	}
 	of := map[string]*moorv1alpha1.DPUVolumeSnapshot{}
 	for i := range list.Items {

@@ -1,4 +1,4 @@
-package dpf
+package volume
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
 )
 
 // inaccessible is ErrExhausted for a volume of which it was said that it cannot
@@ -21,11 +22,11 @@ func inaccessible(v *storagev1alpha1.DPUVolume) error {
 	return fmt.Errorf("%w: %s", provisioner.ErrExhausted, meta.FindStatusCondition(v.Status.Conditions, storagev1alpha1.ConditionAccessible).Message)
 }
 
-// misplaced takes a volume back that cannot be had where it is to be reached:
-// nobody has it, since it was never bound. If it is not gone in time, the
+// unreachable takes a volume back that cannot be had where it is to be reached:
+// no node has it, since it was never bound. If it is not gone in time, the
 // outcome stays uncertain.
-func misplaced(ctx context.Context, o Options, awaiter *kube.Awaiter[*storagev1alpha1.DPUVolume], v *storagev1alpha1.DPUVolume, cause error) error {
-	if err := takeBack(ctx, o, awaiter, v); err != nil {
+func unreachable(ctx context.Context, o request.Options, awaiter *kube.Awaiter[*storagev1alpha1.DPUVolume], v *storagev1alpha1.DPUVolume, cause error) error {
+	if err := request.TakeBack(ctx, o, awaiter, v); err != nil {
 		return fmt.Errorf("%w: it is being removed: %s", provisioner.ErrBusy, cause.Error())
 	}
 	return cause

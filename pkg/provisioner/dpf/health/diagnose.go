@@ -1,16 +1,15 @@
-package dpf
+package health
 
 import (
 	"cmp"
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/attachment"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
 )
 
 // The reasons of problems.
@@ -43,17 +42,17 @@ func diagnose(v *storagev1alpha1.DPUVolume, uses []use, now time.Time) (out []pr
 	add := func(s provisioner.Severity, reason, format string, args ...any) {
 		out = append(out, provisioner.Problem{Severity: s, Reason: reason, Message: fmt.Sprintf(format, args...)})
 	}
-	if c := no(v.Status.Conditions, storagev1alpha1.ConditionHealthy); c != nil {
+	if c := request.False(v.Status.Conditions, storagev1alpha1.ConditionHealthy); c != nil {
 		add(provisioner.Inaccessible, reasonVendorVolume, "%s", c.Message)
 	}
 	for _, u := range uses {
-		if late(u.attachment, now) {
+		if overdue(u.attachment, now) {
 			add(provisioner.Inaccessible, reasonNotShown, "node %s does not see the device: %s",
 				u.attachment.Spec.DPUNodeName, cmp.Or(u.attachment.Status.Message, "is snap-host-controller running?"))
 		}
 	}
 	for _, u := range uses {
-		if s, reason, words := ails(u.node); reason != "" {
+		if s, reason, words := problemOf(u.node); reason != "" {
 			add(s, reason, "node %s, which uses the volume: %s", u.node.Name, words)
 		}
 	}
@@ -63,37 +62,29 @@ func diagnose(v *storagev1alpha1.DPUVolume, uses []use, now time.Time) (out []pr
 	return out
 }
 
-// late reports whether the host should have seen the device by now.
-func late(a *storagev1alpha1.DPUVolumeAttachment, now time.Time) bool {
+// overdue reports whether the host should have seen the device by now.
+func overdue(a *storagev1alpha1.DPUVolumeAttachment, now time.Time) bool {
 	since := a.CreationTimestamp.Time
-	if c := no(a.Status.Conditions, storagev1alpha1.ConditionDPUAttached); c != nil && c.LastTransitionTime.After(since) {
+	if c := request.False(a.Status.Conditions, storagev1alpha1.ConditionDPUAttached); c != nil && c.LastTransitionTime.After(since) {
 		since = c.LastTransitionTime.Time
 	}
-	return !shown(a) && now.Sub(since) > attachGrace
+	return !attachment.Shown(a) && now.Sub(since) > attachGrace
 }
 
-// ails says what is wrong with a node that uses a volume: the first of what
+// problemOf says what is wrong with a node that uses a volume: the first of what
 // keeps the host from its data, then of what keeps it from being looked after.
-func ails(n *moorv1alpha1.DPUStorageNode) (s provisioner.Severity, reason, words string) {
+func problemOf(n *moorv1alpha1.DPUStorageNode) (s provisioner.Severity, reason, words string) {
 	if n == nil {
 		return "", "", ""
 	}
-	if c := no(n.Status.Conditions, moorv1alpha1.ConditionHostAlive); c != nil {
+	if c := request.False(n.Status.Conditions, moorv1alpha1.ConditionHostAlive); c != nil {
 		return provisioner.Inaccessible, reasonHostDead, c.Message
 	}
-	if c := no(n.Status.Conditions, moorv1alpha1.ConditionDPUAlive); c != nil {
+	if c := request.False(n.Status.Conditions, moorv1alpha1.ConditionDPUAlive); c != nil {
 		return provisioner.Degraded, reasonDPUSilent, c.Message
 	}
 	if n.Status.DPU != nil && !n.Status.DPU.SNAPReady {
 		return provisioner.Inaccessible, reasonSNAPDown, "SNAP does not answer on DPU " + n.Spec.DPUName
 	}
 	return "", "", ""
-}
-
-// no is the condition of that type if it is False.
-func no(conditions []metav1.Condition, kind string) *metav1.Condition {
-	if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status == metav1.ConditionFalse {
-		return c
-	}
-	return nil
 }

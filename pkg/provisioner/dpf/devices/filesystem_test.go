@@ -1,4 +1,4 @@
-package dpf
+package devices
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 func TestHostOfAFilesystem(t *testing.T) {
 	roots, put := hostTree(t)
 	put("sys/bus/pci/devices/0000:30:00.0/vendor", "0x1af4\n")
-	h := NewHost(&hostdev.Finder{Roots: roots}, 50*time.Millisecond)
+	h := New(&hostdev.Finder{Roots: roots}, 50*time.Millisecond)
 	spec := provisioner.OpenSpec{
 		VolumeID: "v1", Mode: provisioner.Filesystem,
 		PublishContext: map[string]string{"nv-pciDeviceAddress": "30:00.0", "nv-virtioFsTag": "tag"},
@@ -58,7 +58,7 @@ func TestSharedFunctionIsBound(t *testing.T) {
 	roots, put := hostTree(t)
 	put("sys/bus/pci/devices/0000:30:00.0/driver_override", "")
 	put("sys/bus/pci/drivers/virtio-pci/bind", "")
-	h := NewHost(&hostdev.Finder{Roots: roots, BindShared: true}, 50*time.Millisecond)
+	h := New(&hostdev.Finder{Roots: roots, BindShared: true}, 50*time.Millisecond)
 	_, err := h.Open(t.Context(), provisioner.OpenSpec{
 		VolumeID: "v1", PublishContext: map[string]string{"nv-pciDeviceAddress": "30:00.0", "nv-virtioFsTag": "tag"},
 	})

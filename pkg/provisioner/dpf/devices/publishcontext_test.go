@@ -1,4 +1,4 @@
-package dpf
+package devices
 
 import (
 	"errors"
@@ -8,10 +8,11 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/attachment"
 )
 
 // FuzzPublishContext: what the controller publishes of an attachment is what the
-// node finds, and what a node accepts is a place on its own PCI bus.
+// node finds, and what a node accepts is a function on its own PCI bus.
 func FuzzPublishContext(f *testing.F) {
 	f.Add("3B:00.2", int64(1), "11111111-2222-4333-8444-555555555555", "", "lun", "7")
 	f.Add("0000:3b:00.2", int64(0), "", "tag", "", "")
@@ -27,7 +28,7 @@ func FuzzPublishContext(f *testing.F) {
 		} else {
 			o.Status.DPU.NVMeAttrs = &storagev1alpha1.NVMeAttrs{NamespaceID: nsid, NamespaceUUID: uuid}
 		}
-		a, err := publish(o)
+		a, err := attachment.Publish(o)
 		if err != nil {
 			if !strings.Contains(err.Error(), key) {
 				t.Fatalf("refused without the name %q: %v", key, err)
@@ -37,7 +38,7 @@ func FuzzPublishContext(f *testing.F) {
 		if a.PublishContext[key] != value || len(o.Status.AttachmentMetadata) != 1 {
 			t.Fatalf("the vendor's %q=%q became %v", key, value, a.PublishContext)
 		}
-		p, err := parsePlace(provisioner.OpenSpec{VolumeID: "v", PublishContext: a.PublishContext})
+		p, err := parseOpen(provisioner.OpenSpec{VolumeID: "v", PublishContext: a.PublishContext})
 		if err != nil {
 			if !errors.Is(err, provisioner.ErrInvalid) {
 				t.Fatal(err)

@@ -1,4 +1,7 @@
-package dpf
+// Package devices finds the device of an attached volume on its host: an NVMe
+// namespace or a virtio-fs function, by what the publish context says of it. It
+// makes none and removes none: the DPU shows it, and takes it away.
+package devices
 
 import (
 	"context"
@@ -15,13 +18,13 @@ import (
 )
 
 // DefaultHostWait is how long Open waits for the device when the caller gave
-// no nearer deadline. The DPU showed the device before anybody asks the host for
+// no nearer deadline. The DPU showed the device before the host is asked for
 // it, so that it is there at once, or was taken away since. While a call waits,
 // the kubelet can do nothing else about the volume, not even for a pod that was
 // deleted: one long wait holds up a whole failover, and a short one is repeated.
 const DefaultHostWait = 10 * time.Second
 
-// Host is the provisioner.Host face on a host: the device is the NVMe
+// Host is provisioner.Host on a host: the device is the NVMe
 // namespace that the DPU shows, found in sysfs by PCI address, namespace id and
 // UUID; or the file system on a virtio-fs function, known by its tag. Open and Close change nothing on the DPU: Attach and Detach do that.
 //
@@ -32,24 +35,24 @@ type Host struct {
 	wait   time.Duration
 
 	mu   sync.Mutex
-	open map[string]place
+	open map[string]opened
 }
 
-// place is where a volume was seen.
-type place struct {
+// opened is where a volume was seen.
+type opened struct {
 	hostdev.Identity
 	// tag is that of a file system; "" for a namespace.
 	tag  string
 	mode provisioner.VolumeMode
 }
 
-// NewHost makes the face over finder; wait bounds Open, 0 means
+// New makes it over finder; wait bounds Open, 0 means
 // DefaultHostWait.
-func NewHost(finder *hostdev.Finder, wait time.Duration) *Host {
+func New(finder *hostdev.Finder, wait time.Duration) *Host {
 	if wait <= 0 {
 		wait = DefaultHostWait
 	}
-	return &Host{finder: finder, wait: wait, open: make(map[string]place)}
+	return &Host{finder: finder, wait: wait, open: make(map[string]opened)}
 }
 
 var _ provisioner.Host = (*Host)(nil)
@@ -58,14 +61,14 @@ var _ provisioner.Host = (*Host)(nil)
 // if the publish context names no function; ErrUnavailable if the device does
 // not appear in time.
 func (h *Host) Open(ctx context.Context, spec provisioner.OpenSpec) (provisioner.Device, error) {
-	p, err := parsePlace(spec)
+	p, err := parseOpen(spec)
 	if err != nil {
 		return provisioner.Device{}, fmt.Errorf("open volume %q: %w", spec.VolumeID, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.wait)
 	defer cancel()
 	if p.tag != "" {
-		d, err := h.openShared(ctx, spec, p)
+		d, err := h.openFilesystem(ctx, spec, p)
 		if err != nil {
 			return provisioner.Device{}, fmt.Errorf("open volume %q: %w", spec.VolumeID, err)
 		}
@@ -81,27 +84,27 @@ func (h *Host) Open(ctx context.Context, spec provisioner.OpenSpec) (provisioner
 	return hostDevice(spec.VolumeID, p, b), nil
 }
 
-func parsePlace(spec provisioner.OpenSpec) (place, error) {
+func parseOpen(spec provisioner.OpenSpec) (opened, error) {
 	if spec.VolumeID == "" {
-		return place{}, fmt.Errorf("no volume is named: %w", provisioner.ErrInvalid)
+		return opened{}, fmt.Errorf("no volume is named: %w", provisioner.ErrInvalid)
 	}
 	address, ok := spec.PublishContext[storagev1alpha1.PublishContextPCIAddress]
 	if !ok {
-		return place{}, fmt.Errorf("the publish context has no %s: is the volume attached to this node?: %w", storagev1alpha1.PublishContextPCIAddress, provisioner.ErrInvalid)
+		return opened{}, fmt.Errorf("the publish context has no %s: is the volume attached to this node?: %w", storagev1alpha1.PublishContextPCIAddress, provisioner.ErrInvalid)
 	}
 	address, err := hostdev.NormalizeAddress(address)
 	if err != nil {
-		return place{}, hostError(err)
+		return opened{}, hostError(err)
 	}
 	if tag := spec.PublishContext[storagev1alpha1.PublishContextTag]; tag != "" {
-		return place{Identity: hostdev.Identity{Address: address}, tag: tag, mode: spec.Mode}, nil
+		return opened{Identity: hostdev.Identity{Address: address}, tag: tag, mode: spec.Mode}, nil
 	}
 	nsid, err := hostdev.ParseNamespaceID(spec.PublishContext[storagev1alpha1.PublishContextNamespaceID])
 	if err != nil {
-		return place{}, fmt.Errorf("publish context %s: %w", storagev1alpha1.PublishContextNamespaceID, hostError(err))
+		return opened{}, fmt.Errorf("publish context %s: %w", storagev1alpha1.PublishContextNamespaceID, hostError(err))
 	}
 	id := hostdev.Identity{Address: address, NamespaceID: nsid, UUID: spec.PublishContext[storagev1alpha1.PublishContextUUID]}
-	return place{Identity: id, mode: spec.Mode}, nil
+	return opened{Identity: id, mode: spec.Mode}, nil
 }
 
 // hostError adds the platform's kind to an error of package hostdev.
@@ -115,7 +118,7 @@ func hostError(err error) error {
 	return err
 }
 
-func hostDevice(volume string, p place, b hostdev.Block) provisioner.Device {
+func hostDevice(volume string, p opened, b hostdev.Block) provisioner.Device {
 	return provisioner.Device{VolumeID: volume, Name: b.Name, Path: b.Path, Mode: p.mode}
 }
 
@@ -138,7 +141,7 @@ func (h *Host) Lookup(_ context.Context, volumeID string) (provisioner.Device, e
 		return provisioner.Device{}, fmt.Errorf("volume %q is not open on this host: %w", volumeID, provisioner.ErrNotFound)
 	}
 	if p.tag != "" {
-		return h.lookShared(volumeID, p)
+		return h.lookupFilesystem(volumeID, p)
 	}
 	b, err := h.finder.Seek(p.Identity)
 	if errors.Is(err, hostdev.ErrAbsent) {

@@ -1,4 +1,4 @@
-package dpf
+package attachment
 
 import (
 	"context"
@@ -12,35 +12,36 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
 )
 
 // lastLook bounds one read after the end of a wait.
 const lastLook = 2 * time.Second
 
-// hopeless reports whether the DPU has no function left for the device, and
-// waits for none: whoever asked should look for another node.
-func hopeless(o *storagev1alpha1.DPUVolumeAttachment) bool {
-	c := no(o.Status.Conditions, storagev1alpha1.ConditionDPUAttached)
+// isExhausted reports whether the DPU has no function left for the device, and
+// waits for none: the caller should look for another node.
+func isExhausted(o *storagev1alpha1.DPUVolumeAttachment) bool {
+	c := request.False(o.Status.Conditions, storagev1alpha1.ConditionDPUAttached)
 	return c != nil && c.Reason == storagev1alpha1.ReasonExhausted
 }
 
-// withdraw takes a hopeless request back, waits until nothing of it is left, and
-// returns ErrExhausted. Left standing it would be granted later, with nobody to
-// use it. It takes back what was seen and nothing newer: a conflict means that
+// withdraw takes an exhausted request back, waits until nothing of it is left, and
+// returns ErrExhausted. Left standing it would be granted later, and used by
+// no pod. It takes back what was seen and nothing newer: a conflict means that
 // the request has changed since, and may have been granted.
 func (a *Attachments) withdraw(ctx context.Context, seen *storagev1alpha1.DPUVolumeAttachment) error {
 	err := kube.DeleteExact(ctx, a.options.Client, seen)
 	what := fmt.Sprintf("take attachment %s back, for which its DPU has no function left", seen.Name)
 	if err != nil {
-		return refused(what, err)
+		return request.Refused(what, err)
 	}
-	if err := gone(ctx, a.awaiter, seen); err != nil {
+	if err := request.AwaitGone(ctx, a.awaiter, seen); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return fmt.Errorf("%w, and the request was taken back: %s", provisioner.ErrExhausted, seen.Status.Message)
 }
 
-// orExhausted makes ErrExhausted of the end of a wait in vain if the node's DPU
+// orExhausted makes ErrExhausted of the end of a wait without result if the node's DPU
 // has no function left. It is for requests that were there before this call, such
 // as replicas, and are left standing: of them the DPU may have spoken long ago. A
 // kubelet that is told so fails the pod.
@@ -61,7 +62,7 @@ func (a *Attachments) orExhausted(ctx context.Context, last *storagev1alpha1.DPU
 }
 
 // noneLeft reports whether an attachment waits for a function and there is none.
-// Nobody's count is not 0.
+// A count that is not there is not 0.
 func noneLeft(node *moorv1alpha1.DPUStorageNode, o *storagev1alpha1.DPUVolumeAttachment) bool {
 	has := o.Status.DPU != nil && o.Status.DPU.PCIAddress != ""
 	count := counted(node, kindOf(o.Spec.FunctionTypeConfig))

@@ -1,4 +1,4 @@
-package dpf
+package devices
 
 import (
 	"errors"
@@ -46,7 +46,7 @@ func openSpec(address, nsid string) provisioner.OpenSpec {
 
 func TestHostOpenCloseLookupList(t *testing.T) {
 	roots, put := hostTree(t)
-	h := NewHost(&hostdev.Finder{Roots: roots}, time.Minute)
+	h := New(&hostdev.Finder{Roots: roots}, time.Minute)
 	if _, err := h.Lookup(t.Context(), "v1"); !errors.Is(err, provisioner.ErrNotFound) {
 		t.Errorf("lookup before open: %v", err)
 	}
@@ -80,13 +80,13 @@ func TestHostOpenCloseLookupList(t *testing.T) {
 	}
 }
 
-// TestHostContract runs the suite that every Host face passes.
+// TestHostContract runs the suite that every provisioner.Host passes.
 func TestHostContract(t *testing.T) {
 	provisionertest.TestHost(t, func(t *testing.T) provisionertest.HostUnderTest {
 		roots, put := hostTree(t)
 		function := 0
 		return provisionertest.HostUnderTest{
-			Host: NewHost(&hostdev.Finder{Roots: roots}, time.Minute),
+			Host: New(&hostdev.Finder{Roots: roots}, time.Minute),
 			Prepare: func(_ *testing.T, name string) provisioner.OpenSpec {
 				function++
 				disk := fmt.Sprintf("nvme%dn1", function)
@@ -109,7 +109,7 @@ func TestHostGivesTheVolumeBackInSeconds(t *testing.T) {
 	roots, _ := hostTree(t)
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		_, err := NewHost(&hostdev.Finder{Roots: roots}, 0).Open(t.Context(), openSpec("3b:00.2", "7"))
+		_, err := New(&hostdev.Finder{Roots: roots}, 0).Open(t.Context(), openSpec("3b:00.2", "7"))
 		if took := time.Since(began); !provisioner.Uncertain(err) || took > 10*time.Second {
 			t.Errorf("after %s: %v; within 10s the kubelet has to be free to try again, or to let go", took, err)
 		}
@@ -118,7 +118,7 @@ func TestHostGivesTheVolumeBackInSeconds(t *testing.T) {
 
 func TestHostOpenErrors(t *testing.T) {
 	roots, _ := hostTree(t)
-	h := NewHost(&hostdev.Finder{Roots: roots}, 20*time.Millisecond)
+	h := New(&hostdev.Finder{Roots: roots}, 20*time.Millisecond)
 	for name, tc := range map[string]struct {
 		spec  provisioner.OpenSpec
 		want  error

@@ -1,14 +1,13 @@
-package dpf
+// Package attachment lets nodes use volumes by DPUVolumeAttachments: it makes
+// one, or promotes the replica that is there, waits until the DPU shows the
+// device, and gives it back. It grants nothing: snap-host-controller does.
+package attachment
 
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,13 +16,14 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf/storageclass"
 )
 
 // Attachments makes DPUVolumeAttachments and waits until the DPU shows the
 // device.
 type Attachments struct {
-	options Options
+	options request.Options
 	awaiter *kube.Awaiter[*storagev1alpha1.DPUVolumeAttachment]
 	// requester is who asks; Node: see NodeAttachments.
 	requester storagev1alpha1.Requester
@@ -31,12 +31,28 @@ type Attachments struct {
 
 var _ provisioner.Attachments = (*Attachments)(nil)
 
+// New watches the DPUVolumeAttachments. The controller asks.
+func New(ctx context.Context, o request.Options) (*Attachments, error) {
+	if err := kube.AddIndexes(ctx, o.Cache, Index()); err != nil {
+		return nil, err
+	}
+	return watch(ctx, o, "")
+}
+
+func watch(ctx context.Context, o request.Options, requester storagev1alpha1.Requester) (*Attachments, error) {
+	awaiter, err := kube.NewAwaiter(ctx, o.Cache, func() *storagev1alpha1.DPUVolumeAttachment { return &storagev1alpha1.DPUVolumeAttachment{} })
+	if err != nil {
+		return nil, err
+	}
+	return &Attachments{options: o, awaiter: awaiter, requester: requester}, nil
+}
+
 // Attach makes the DPUVolumeAttachment of the volume to spec.Node, or promotes
 // the replica that is there, and waits until that node's DPU shows the device.
 // ErrExhausted if the DPU has no function left for it; what this call has made
 // is gone then.
 func (a *Attachments) Attach(ctx context.Context, spec provisioner.AttachSpec) (provisioner.Attachment, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.options.patience(ctx))
+	ctx, cancel := context.WithTimeout(ctx, a.options.Patience(ctx))
 	defer cancel()
 	what := fmt.Sprintf("attach volume %s to node %s", spec.VolumeID, spec.Node)
 	want, err := a.wanted(ctx, spec)
@@ -49,13 +65,13 @@ func (a *Attachments) Attach(ctx context.Context, spec provisioner.AttachSpec) (
 	}
 	last, err := a.await(ctx, asked)
 	if err != nil {
-		return provisioner.Attachment{}, a.orExhausted(ctx, last, waited(err, what, last.Status.Conditions))
+		return provisioner.Attachment{}, a.orExhausted(ctx, last, request.Waited(err, what, last.Status.Conditions))
 	}
-	return publish(last)
+	return Publish(last)
 }
 
-// request is an attachment that was asked for.
-type request struct {
+// asking is an attachment that was asked for.
+type asking struct {
 	key client.ObjectKey
 	uid types.UID
 	// made by this very call: it was not there before.
@@ -64,7 +80,7 @@ type request struct {
 
 // await waits until the DPU shows the device. It takes a request that this call
 // has made back where the DPU has no function left for it.
-func (a *Attachments) await(ctx context.Context, asked request) (*storagev1alpha1.DPUVolumeAttachment, error) {
+func (a *Attachments) await(ctx context.Context, asked asking) (*storagev1alpha1.DPUVolumeAttachment, error) {
 	past := "" // a version that is not the last
 	for {
 		last, err := a.awaiter.Await(ctx, asked.key, func(o *storagev1alpha1.DPUVolumeAttachment, found bool) (bool, error) {
@@ -74,12 +90,12 @@ func (a *Attachments) await(ctx context.Context, asked request) (*storagev1alpha
 			if !o.DeletionTimestamp.IsZero() {
 				return false, fmt.Errorf("%w: the attachment is being deleted", provisioner.ErrBusy)
 			}
-			if taken(o) {
+			if TakenAway(o) {
 				return false, fmt.Errorf("%w: the volume was taken from this node, and the pod that had it has to go first: %s", provisioner.ErrBusy, o.Status.Message)
 			}
-			return shown(o) || asked.made && hopeless(o) && o.ResourceVersion != past, nil
+			return Shown(o) || asked.made && isExhausted(o) && o.ResourceVersion != past, nil
 		})
-		if err != nil || shown(last) {
+		if err != nil || Shown(last) {
 			return last, err
 		}
 		if err = a.withdraw(ctx, last); !apierrors.IsConflict(err) {
@@ -115,14 +131,14 @@ func (a *Attachments) freeFor(ctx context.Context, volume *storagev1alpha1.DPUVo
 	own := &storagev1alpha1.DPUVolumeAttachment{}
 	asked, err := kube.Find(ctx, a.options.Client, client.ObjectKeyFromObject(want), own)
 	if err != nil {
-		return refused("read attachment "+want.Name, err)
+		return request.Refused("read attachment "+want.Name, err)
 	}
-	users, err := attached(ctx, a.options, volume.Name)
+	users, err := Users(ctx, a.options, volume.Name)
 	if err != nil {
 		return err
 	}
 	asked = asked && own.Spec.Role != storagev1alpha1.RoleReplica
-	holder := holderOf(users, want.Name, asked, shown(own))
+	holder := holderOf(users, want.Name, asked, Shown(own))
 	if holder == "" {
 		return nil
 	}
@@ -139,54 +155,27 @@ func (a *Attachments) freeFor(ctx context.Context, volume *storagev1alpha1.DPUVo
 // says whether name is among them or was, shown whether its device is shown.
 func holderOf(users []storagev1alpha1.DPUVolumeAttachment, name string, asked, ownShown bool) string {
 	for i := range users {
-		if users[i].Name != name && !ownShown && (!asked || shown(&users[i])) {
+		if users[i].Name != name && !ownShown && (!asked || Shown(&users[i])) {
 			return users[i].Spec.DPUNodeName
 		}
 	}
 	return ""
 }
 
-func shown(o *storagev1alpha1.DPUVolumeAttachment) bool {
-	return o.Status.DPUAttached != nil && *o.Status.DPUAttached
-}
-
-// taken reports whether the attachment stands while what was made for it in the
-// DPU cluster is going: a fence took the volume away. It comes back only once
-// the attachment was given back.
-func taken(o *storagev1alpha1.DPUVolumeAttachment) bool {
-	c := meta.FindStatusCondition(o.Status.Conditions, storagev1alpha1.ConditionDPUVolumeAttachmentReconciled)
-	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == storagev1alpha1.ReasonAwaitingDeletion
-}
-
-// inUse reports whether a node uses the volume through the attachment: it is no
-// replica, and not on its way out.
-func inUse(o *storagev1alpha1.DPUVolumeAttachment) bool {
-	return o.Spec.Role != storagev1alpha1.RoleReplica && o.DeletionTimestamp.IsZero()
-}
-
-// attached lists the attachments through which nodes use the volume.
-func attached(ctx context.Context, o Options, volumeID string) ([]storagev1alpha1.DPUVolumeAttachment, error) {
-	all, err := attachmentsOf(ctx, o, volumeID)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(all, func(i storagev1alpha1.DPUVolumeAttachment) bool { return !inUse(&i) }), nil
-}
-
-// ask makes the attachment, or makes the one that is there the primary. That a
-// replica is taken over is all there is to a promotion: who grants the right to
-// write sees the role change.
-func (a *Attachments) ask(ctx context.Context, want *storagev1alpha1.DPUVolumeAttachment) (request, error) {
+// ask makes the attachment, or makes the one that is there the primary. Taking
+// over the replica is all of a promotion here: snap-host-controller, which grants
+// the right to write, sees the role change.
+func (a *Attachments) ask(ctx context.Context, want *storagev1alpha1.DPUVolumeAttachment) (asking, error) {
 	have := want.DeepCopy()
 	made, err := a.make(ctx, have)
 	if err != nil {
-		return request{}, refused("ask for it", err)
+		return asking{}, request.Refused("ask for it", err)
 	}
-	out := request{key: client.ObjectKeyFromObject(have), uid: have.UID, made: made}
+	out := asking{key: client.ObjectKeyFromObject(have), uid: have.UID, made: made}
 	asked, replica := have.Spec, have.Spec.Role == storagev1alpha1.RoleReplica
 	asked.Role, asked.Warmth = want.Spec.Role, want.Spec.Warmth
 	if !replica && have.Spec.OfNode() != want.Spec.OfNode() {
-		return request{}, fmt.Errorf("%w: attachment %s was asked for by somebody else (spec.requester %q): delete it first",
+		return asking{}, fmt.Errorf("%w: attachment %s was asked for by another (spec.requester %q): delete it first",
 			provisioner.ErrExists, want.Name, have.Spec.Requester)
 	}
 	asked.Requester = want.Spec.Requester
@@ -194,11 +183,11 @@ func (a *Attachments) ask(ctx context.Context, want *storagev1alpha1.DPUVolumeAt
 	case asked != want.Spec && replica:
 		// It would stand in the way for ever.
 		if err := kube.Delete(ctx, a.options.Client, have); err != nil {
-			return request{}, refused("release replica "+want.Name, err)
+			return asking{}, request.Refused("release replica "+want.Name, err)
 		}
-		return request{}, fmt.Errorf("%w: the replica there is of another function, or not for read-only alike; it is being released: ask again", provisioner.ErrBusy)
+		return asking{}, fmt.Errorf("%w: the replica there is of another function, or not for read-only alike; it is being released: ask again", provisioner.ErrBusy)
 	case asked != want.Spec:
-		return request{}, fmt.Errorf("%w: attachment %s asks for another volume, node or function, or not for read-only alike", provisioner.ErrExists, want.Name)
+		return asking{}, fmt.Errorf("%w: attachment %s asks for another volume, node or function, or not for read-only alike", provisioner.ErrExists, want.Name)
 	case replica:
 		err = a.promote(ctx, have, want)
 	}
@@ -214,7 +203,7 @@ func (a *Attachments) promote(ctx context.Context, have, want *storagev1alpha1.D
 		return fmt.Errorf("%w: replica %s was released at this moment: ask again", provisioner.ErrBusy, want.Name)
 	}
 	if err != nil {
-		return refused("promote replica "+want.Name, err)
+		return request.Refused("promote replica "+want.Name, err)
 	}
 	return nil
 }
@@ -222,7 +211,7 @@ func (a *Attachments) promote(ctx context.Context, have, want *storagev1alpha1.D
 // Detach deletes the volume's attachment to node (empty: to every node) and
 // waits until it is gone: the DPU has then withdrawn the device.
 func (a *Attachments) Detach(ctx context.Context, volumeID, node string) error {
-	ctx, cancel := context.WithTimeout(ctx, a.options.patience(ctx))
+	ctx, cancel := context.WithTimeout(ctx, a.options.Patience(ctx))
 	defer cancel()
 	if a.byNode() {
 		return a.giveBack(ctx, volumeID, node)
@@ -249,17 +238,17 @@ func (a *Attachments) remove(ctx context.Context, name string) error {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return refused(what, err)
+		return request.Refused(what, err)
 	}
 	last, err := a.awaiter.Await(ctx, client.ObjectKeyFromObject(obj), func(o *storagev1alpha1.DPUVolumeAttachment, found bool) (bool, error) {
 		return !found, nil
 	})
-	return waited(err, what, last.Status.Conditions)
+	return request.Waited(err, what, last.Status.Conditions)
 }
 
 // of names the attachments of a volume.
 func (a *Attachments) of(ctx context.Context, volumeID string) ([]string, error) {
-	all, err := attachmentsOf(ctx, a.options, volumeID)
+	all, err := allOf(ctx, a.options, volumeID)
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +264,7 @@ func (a *Attachments) volume(ctx context.Context, id string) (*storagev1alpha1.D
 	volume := &storagev1alpha1.DPUVolume{}
 	found, err := kube.Find(ctx, a.options.Client, key, volume)
 	if err != nil {
-		return nil, refused("read volume "+id, err)
+		return nil, request.Refused("read volume "+id, err)
 	}
 	if !found {
 		return nil, fmt.Errorf("volume %s: %w in namespace %s", id, provisioner.ErrNotFound, a.options.Namespace)
@@ -288,7 +277,7 @@ func (a *Attachments) nodeHasDPU(ctx context.Context, node string) error {
 	found, err := kube.Find(ctx, a.options.Client, types.NamespacedName{Name: node}, &known)
 	switch {
 	case err != nil:
-		return refused("read DPUStorageNode "+node, err)
+		return request.Refused("read DPUStorageNode "+node, err)
 	case !found:
 		return fmt.Errorf("node %s: %w: there is no DPUStorageNode of that name; does snap-csi-plugin run on that node?", node, provisioner.ErrNotFound)
 	case known.Spec.DPUName == "":
@@ -308,33 +297,4 @@ func (a *Attachments) object(spec provisioner.AttachSpec) (*storagev1alpha1.DPUV
 			DPUNodeName: spec.Node, DPUVolumeName: spec.VolumeID, FunctionTypeConfig: f, ReadOnly: spec.ReadOnly, Requester: a.requester,
 		},
 	}, nil
-}
-
-// publish is the publish context of a shown attachment; the vendor's metadata
-// must not take one of the names that are ours.
-func publish(o *storagev1alpha1.DPUVolumeAttachment) (provisioner.Attachment, error) {
-	context := maps.Clone(o.Status.AttachmentMetadata)
-	if context == nil {
-		context = map[string]string{}
-	}
-	ours := map[string]string{storagev1alpha1.PublishContextVolume: o.Spec.DPUVolumeName, storagev1alpha1.PublishContextAttachment: o.Name}
-	if dpu := o.Status.DPU; dpu != nil {
-		ours[storagev1alpha1.PublishContextPCIAddress] = dpu.PCIAddress
-		if dpu.VirtioFSAttrs != nil {
-			ours[storagev1alpha1.PublishContextTag] = dpu.VirtioFSAttrs.FilesystemTag
-		}
-		if dpu.NVMeAttrs != nil {
-			ours[storagev1alpha1.PublishContextNamespaceID] = strconv.FormatInt(dpu.NVMeAttrs.NamespaceID, 10)
-			if id := dpu.NVMeAttrs.NamespaceUUID; id != "" {
-				ours[storagev1alpha1.PublishContextUUID] = id
-			}
-		}
-	}
-	for key, value := range ours {
-		if _, taken := context[key]; taken {
-			return provisioner.Attachment{}, fmt.Errorf("attachment %s: the vendor's metadata uses the reserved name %s", o.Name, key)
-		}
-		context[key] = value
-	}
-	return provisioner.Attachment{PublishContext: context}, nil
 }

@@ -1,4 +1,4 @@
-package dpf
+package volume
 
 import (
 	"context"
@@ -9,22 +9,26 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
 )
 
-// change is the Change face.
-type change struct{ *Volumes }
+// changer is provisioner.Change.
+type changer struct{ *Volumes }
+
+// Change changes the mutable parameters of volumes.
+func (v *Volumes) Change() provisioner.Change { return changer{v} }
 
 // Modify has the DPUVolume ask for the parameters, beside those that are in
 // effect, and waits until the vendor has put them into effect.
-func (c change) Modify(ctx context.Context, id string, parameters map[string]string) error {
+func (c changer) Modify(ctx context.Context, id string, parameters map[string]string) error {
 	if err := c.modify(ctx, id, parameters); err != nil {
 		return fmt.Errorf("modify volume %s: %w", id, err)
 	}
 	return nil
 }
 
-func (c change) modify(ctx context.Context, id string, parameters map[string]string) error {
-	ctx, cancel := context.WithTimeout(ctx, c.options.patience(ctx))
+func (c changer) modify(ctx context.Context, id string, parameters map[string]string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Patience(ctx))
 	defer cancel()
 	volume, err := c.bound(ctx, id)
 	if err != nil {
@@ -37,7 +41,7 @@ func (c change) modify(ctx context.Context, id string, parameters map[string]str
 	}
 	maps.Copy(want, parameters)
 	if _, err := kube.Patch(ctx, c.options.Client, volume, func(v *storagev1alpha1.DPUVolume) { v.Spec.MutableParameters = want }); err != nil {
-		return refused("ask for it", err)
+		return request.Refused("ask for it", err)
 	}
 	return c.modified(ctx, volume, want)
 }
@@ -50,10 +54,10 @@ func (v *Volumes) modified(ctx context.Context, volume *storagev1alpha1.DPUVolum
 	return err
 }
 
-// settle waits until a volume that was made has the mutable parameters that it
+// awaitMutable waits until a volume that was made has the mutable parameters that it
 // was made with, unless it was changed since. One for which the vendor refuses
-// them is taken back, within whole: nobody was told of it yet.
-func (v *Volumes) settle(ctx, whole context.Context, made *storagev1alpha1.DPUVolume, want map[string]string) error {
+// them is taken back, within whole: no caller was told of it yet.
+func (v *Volumes) awaitMutable(ctx, whole context.Context, made *storagev1alpha1.DPUVolume, want map[string]string) error {
 	if len(want) == 0 || !maps.Equal(made.Spec.MutableParameters, want) {
 		return nil
 	}
@@ -61,7 +65,7 @@ func (v *Volumes) settle(ctx, whole context.Context, made *storagev1alpha1.DPUVo
 	if !errors.Is(err, provisioner.ErrInvalid) || inEffect(made) != nil {
 		return err
 	}
-	if failed := takeBack(whole, v.options, v.awaiter, made); failed != nil {
+	if failed := request.TakeBack(whole, v.options, v.awaiter, made); failed != nil {
 		return fmt.Errorf("take the volume back: %w: %w; the vendor refuses it: %s", provisioner.ErrUnavailable, failed, err.Error())
 	}
 	return err

@@ -1,4 +1,4 @@
-package dpf
+package volume
 
 import (
 	"context"
@@ -11,15 +11,19 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
 )
 
-// expansion is the Expansion face.
-type expansion struct{ *Volumes }
+// expander is provisioner.Expansion.
+type expander struct{ *Volumes }
+
+// Expansion makes volumes larger.
+func (v *Volumes) Expansion() provisioner.Expansion { return expander{v} }
 
 // Expand has the DPUVolume ask for the size and waits until the vendor has
 // given it. Every DPU that has the volume sees it by itself, its host after
 // Rescan there.
-func (e expansion) Expand(ctx context.Context, id string, bytes, limit int64) (int64, error) {
+func (e expander) Expand(ctx context.Context, id string, bytes, limit int64) (int64, error) {
 	size, err := e.expand(ctx, id, bytes, limit)
 	if err != nil {
 		return 0, fmt.Errorf("expand volume %s to %d bytes: %w", id, bytes, err)
@@ -27,8 +31,8 @@ func (e expansion) Expand(ctx context.Context, id string, bytes, limit int64) (i
 	return size, nil
 }
 
-func (e expansion) expand(ctx context.Context, id string, bytes, limit int64) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.options.patience(ctx))
+func (e expander) expand(ctx context.Context, id string, bytes, limit int64) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.options.Patience(ctx))
 	defer cancel()
 	if bytes < 0 || limit < 0 || limit > 0 && limit < bytes {
 		return 0, fmt.Errorf("%w: at least %d and at most %d bytes are asked for", provisioner.ErrOutOfRange, bytes, limit)
@@ -45,7 +49,7 @@ func (e expansion) expand(ctx context.Context, id string, bytes, limit int64) (i
 		return have, nil
 	}
 	if _, err := kube.Patch(ctx, e.options.Client, volume, func(v *storagev1alpha1.DPUVolume) { askSize(v, bytes, limit) }); err != nil {
-		return 0, refused("ask for it", err)
+		return 0, request.Refused("ask for it", err)
 	}
 	last, err := e.changed(ctx, volume, storagev1alpha1.ConditionExpanded, provisioner.ErrOutOfRange, func(v *storagev1alpha1.DPUVolume) bool {
 		return sizeOf(v) >= bytes
@@ -77,7 +81,7 @@ func (v *Volumes) bound(ctx context.Context, id string) (*storagev1alpha1.DPUVol
 	found, err := kube.Find(ctx, v.options.Client, v.key(id), volume)
 	switch {
 	case err != nil:
-		return nil, refused("read it", err)
+		return nil, request.Refused("read it", err)
 	case !found:
 		return nil, fmt.Errorf("%w in namespace %s", provisioner.ErrNotFound, v.options.Namespace)
 	case !volume.DeletionTimestamp.IsZero():

@@ -1,4 +1,4 @@
-package dpf
+package devices
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // rescanWait bounds how long Rescan waits for the DPU to let the device grow,
-// which takes it less than a second; whoever asks repeats.
+// which takes it less than a second; the caller repeats.
 const rescanWait = 15 * time.Second
 
 var _ provisioner.Rescan = (*Host)(nil)

@@ -1,4 +1,4 @@
-package dpf
+package volume
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/snapshot"
 )
 
 // Copies makes DPUVolumes that begin with the data of others, of volumes or of
@@ -14,10 +16,15 @@ import (
 type Copies struct {
 	volumes *Volumes
 	// snapshots is nil where there are none.
-	snapshots *Snapshots
+	snapshots *snapshot.Snapshots
 }
 
 var _ provisioner.Copies = (*Copies)(nil)
+
+// Copies makes volumes of volumes, and of snapshots unless these are nil.
+func (v *Volumes) Copies(snapshots *snapshot.Snapshots) *Copies {
+	return &Copies{volumes: v, snapshots: snapshots}
+}
 
 // CreateFrom makes the DPUVolume spec.Name as a copy of source and waits until
 // its vendor's volume is bound. It is never smaller than its source.
@@ -29,7 +36,7 @@ func (c *Copies) CreateFrom(ctx context.Context, spec provisioner.VolumeSpec, so
 	if err != nil {
 		return provisioner.Volume{}, fmt.Errorf("create volume %q as a copy: %w", spec.Name, err)
 	}
-	return c.volumes.create(ctx, wide, sourceOf(source))
+	return c.volumes.createFrom(ctx, wide, sourceOf(source))
 }
 
 // widened checks the source, and is spec with at least its size. A volume that
@@ -38,7 +45,7 @@ func (c *Copies) widened(ctx context.Context, spec provisioner.VolumeSpec, sourc
 	key := c.volumes.key(kube.ObjectName(spec.Name))
 	found, err := kube.Find(ctx, c.volumes.options.Client, key, &storagev1alpha1.DPUVolume{})
 	if err != nil {
-		return spec, refused("read volume "+key.Name, err)
+		return spec, request.Refused("read volume "+key.Name, err)
 	}
 	if found {
 		return spec, nil
@@ -59,19 +66,19 @@ func (c *Copies) widened(ctx context.Context, spec provisioner.VolumeSpec, sourc
 // original is the size and the mode of what is to be copied.
 func (c *Copies) original(ctx context.Context, source provisioner.Source) (bytes int64, mode provisioner.VolumeMode, err error) {
 	if source.SnapshotID != "" {
-		return c.snapshots.original(ctx, source.SnapshotID)
+		return c.snapshots.Original(ctx, source.SnapshotID)
 	}
 	o := &storagev1alpha1.DPUVolume{}
 	found, err := kube.Find(ctx, c.volumes.options.Client, c.volumes.key(source.VolumeID), o)
 	switch {
 	case err != nil:
-		return 0, "", refused("read volume "+source.VolumeID, err)
+		return 0, "", request.Refused("read volume "+source.VolumeID, err)
 	case !found || !o.DeletionTimestamp.IsZero():
 		return 0, "", fmt.Errorf("volume %s, its source: %w in namespace %s", source.VolumeID, provisioner.ErrNotFound, c.volumes.options.Namespace)
 	case o.Status.Phase != storagev1alpha1.DPUVolumeBound:
 		return 0, "", fmt.Errorf("volume %s, its source: %w: its vendor has not made it yet", source.VolumeID, provisioner.ErrBusy)
 	}
-	v, err := c.volumes.volume(o, nil)
+	v, err := volumeOf(o, nil)
 	return v.CapacityBytes, v.Mode, err
 }
 

@@ -1,4 +1,6 @@
-package dpf
+// Package snapshot makes DPUVolumeSnapshots, alone and in groups, and waits until
+// the vendor has the data.
+package snapshot
 
 import (
 	"context"
@@ -15,18 +17,19 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
 )
 
 // Snapshots makes DPUVolumeSnapshots and waits until the vendor has the data.
 type Snapshots struct {
-	options Options
+	options request.Options
 	awaiter *kube.Awaiter[*moorv1alpha1.DPUVolumeSnapshot]
 }
 
 var _ provisioner.Snapshots = (*Snapshots)(nil)
 
-func newSnapshots(ctx context.Context, o Options) (*Snapshots, error) {
-	if err := kube.AddIndexes(ctx, o.Cache, snapshotIndex()); err != nil {
+func New(ctx context.Context, o request.Options) (*Snapshots, error) {
+	if err := kube.AddIndexes(ctx, o.Cache, Index()); err != nil {
 		return nil, err
 	}
 	awaiter, err := kube.NewAwaiter(ctx, o.Cache, func() *moorv1alpha1.DPUVolumeSnapshot { return &moorv1alpha1.DPUVolumeSnapshot{} })
@@ -37,7 +40,7 @@ func newSnapshots(ctx context.Context, o Options) (*Snapshots, error) {
 // made of it. If only the data is kept by the end of the wait, it says so.
 func (s *Snapshots) Create(ctx context.Context, spec provisioner.SnapshotSpec) (provisioner.Snapshot, error) {
 	whole := ctx
-	ctx, cancel := context.WithTimeout(ctx, s.options.patience(ctx))
+	ctx, cancel := context.WithTimeout(ctx, s.options.Patience(ctx))
 	defer cancel()
 	what := fmt.Sprintf("create snapshot %s of volume %s", spec.Name, spec.VolumeID)
 	have, err := s.ask(ctx, spec)
@@ -47,7 +50,7 @@ func (s *Snapshots) Create(ctx context.Context, spec provisioner.SnapshotSpec) (
 	last, err := s.taken(ctx, have, what)
 	if err != nil {
 		if unasked(last, have.UID) {
-			err = giveUp(whole, s.options, s.awaiter, last, err)
+			err = request.GiveUp(whole, s.options, s.awaiter, last, err)
 		}
 		return provisioner.Snapshot{}, err
 	}
@@ -68,7 +71,7 @@ func (s *Snapshots) taken(ctx context.Context, asked *moorv1alpha1.DPUVolumeSnap
 		return o.Status.Taken != nil && o.Status.ReadyToUse, nil
 	})
 	if err != nil && (last.UID != uid || last.Status.Taken == nil || !last.DeletionTimestamp.IsZero()) {
-		return last, waited(err, what, last.Status.Conditions)
+		return last, request.Waited(err, what, last.Status.Conditions)
 	}
 	return last, nil
 }
@@ -90,7 +93,7 @@ func (s *Snapshots) ask(ctx context.Context, spec provisioner.SnapshotSpec) (*mo
 	key := s.key(kube.ObjectName(spec.Name))
 	found, err := kube.Find(ctx, s.options.Client, key, have)
 	if err != nil {
-		return nil, refused("read it", err)
+		return nil, request.Refused("read it", err)
 	}
 	if !found {
 		if err := s.possible(ctx, spec.VolumeID); err != nil {
@@ -99,7 +102,7 @@ func (s *Snapshots) ask(ctx context.Context, spec provisioner.SnapshotSpec) (*mo
 		have.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
 		have.Spec.DPUVolumeName = spec.VolumeID
 		if _, err := kube.Create(ctx, s.options.Client, have); err != nil {
-			return nil, refused("make it", err)
+			return nil, request.Refused("make it", err)
 		}
 	}
 	if have.Spec.DPUVolumeName != spec.VolumeID || have.Spec.Group != nil {
@@ -123,7 +126,7 @@ func (s *Snapshots) possible(ctx context.Context, volumeID string) error {
 	found, err := kube.Find(ctx, s.options.Client, s.key(volumeID), o)
 	switch {
 	case err != nil:
-		return refused("read volume "+volumeID, err)
+		return request.Refused("read volume "+volumeID, err)
 	case !found || !o.DeletionTimestamp.IsZero():
 		return fmt.Errorf("volume %s: %w in namespace %s", volumeID, provisioner.ErrNotFound, s.options.Namespace)
 	case o.Status.Phase != storagev1alpha1.DPUVolumeBound:
@@ -135,7 +138,7 @@ func (s *Snapshots) possible(ctx context.Context, volumeID string) error {
 // Delete deletes the DPUVolumeSnapshot and waits until it is gone, and with it
 // the vendor's snapshot. ErrInvalid for one of a group.
 func (s *Snapshots) Delete(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.options.patience(ctx))
+	ctx, cancel := context.WithTimeout(ctx, s.options.Patience(ctx))
 	defer cancel()
 	obj := &moorv1alpha1.DPUVolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: s.options.Namespace, Name: id}}
 	if have, err := s.read(ctx, id); err == nil && have.Spec.Group != nil {
@@ -150,12 +153,12 @@ func (s *Snapshots) delete(ctx context.Context, obj *moorv1alpha1.DPUVolumeSnaps
 		if client.IgnoreNotFound(err) == nil {
 			return nil
 		}
-		return refused("delete snapshot "+id, err)
+		return request.Refused("delete snapshot "+id, err)
 	}
 	last, err := s.awaiter.Await(ctx, s.key(id), func(_ *moorv1alpha1.DPUVolumeSnapshot, found bool) (bool, error) {
 		return !found, nil
 	})
-	return waited(err, "delete snapshot "+id, last.Status.Conditions)
+	return request.Waited(err, "delete snapshot "+id, last.Status.Conditions)
 }
 
 // Get returns the snapshot as the cache shows it; ErrNotFound for one that the
@@ -175,7 +178,7 @@ func (s *Snapshots) Get(ctx context.Context, id string) (provisioner.Snapshot, e
 func (s *Snapshots) List(ctx context.Context, filter provisioner.SnapshotFilter, page provisioner.Page) ([]provisioner.Snapshot, string, error) {
 	var list moorv1alpha1.DPUVolumeSnapshotList
 	if err := s.options.Client.List(ctx, &list, client.InNamespace(s.options.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, "", refused("list the snapshots", err)
+		return nil, "", request.Refused("list the snapshots", err)
 	}
 	there := map[string]*moorv1alpha1.DPUVolumeSnapshot{}
 	for n := range list.Items {
@@ -191,8 +194,8 @@ func (s *Snapshots) List(ctx context.Context, filter provisioner.SnapshotFilter,
 	return out, next, nil
 }
 
-// original is the size and the mode of the volume that a snapshot was made of.
-func (s *Snapshots) original(ctx context.Context, id string) (int64, provisioner.VolumeMode, error) {
+// Original is the size and the mode of the volume that a snapshot was made of.
+func (s *Snapshots) Original(ctx context.Context, id string) (int64, provisioner.VolumeMode, error) {
 	if s == nil {
 		return 0, "", fmt.Errorf("snapshot %s: %w: there are no snapshots here", id, provisioner.ErrNotFound)
 	}
@@ -216,7 +219,7 @@ func (s *Snapshots) read(ctx context.Context, id string) (*moorv1alpha1.DPUVolum
 	o := &moorv1alpha1.DPUVolumeSnapshot{}
 	found, err := kube.Find(ctx, s.options.Client, s.key(id), o)
 	if err != nil {
-		return nil, refused("read snapshot "+id, err)
+		return nil, request.Refused("read snapshot "+id, err)
 	}
 	if !found {
 		return nil, fmt.Errorf("snapshot %s: %w in namespace %s", id, provisioner.ErrNotFound, s.options.Namespace)
@@ -241,4 +244,17 @@ func snapshot(o *moorv1alpha1.DPUVolumeSnapshot) provisioner.Snapshot {
 		out.GroupID = o.Spec.Group.Name
 	}
 	return out
+}
+
+// indexGroup is by which field the cache finds the snapshots of a group.
+const indexGroup = "dpf.group"
+
+// Index finds the snapshots of a group.
+func Index() kube.Index {
+	return kube.IndexOf(indexGroup, func(o *moorv1alpha1.DPUVolumeSnapshot) []string {
+		if o.Spec.Group == nil {
+			return nil
+		}
+		return []string{o.Spec.Group.Name}
+	})
 }

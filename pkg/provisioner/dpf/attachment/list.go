@@ -1,0 +1,63 @@
+package attachment
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
+)
+
+// IndexVolume is by which field the cache finds the attachments of a volume. The
+// name is the platform's own: a cache has each only once, and others share it.
+const IndexVolume = "dpf.volume"
+
+// Index finds the attachments of a volume.
+func Index() kube.Index {
+	return kube.IndexOf(IndexVolume, func(o *storagev1alpha1.DPUVolumeAttachment) []string {
+		return kube.Some(o.Spec.DPUVolumeName)
+	})
+}
+
+// allOf lists the attachments of a volume, replicas too. They are the
+// cache's own: they must not be changed.
+func allOf(ctx context.Context, o request.Options, volumeID string) ([]storagev1alpha1.DPUVolumeAttachment, error) {
+	var list storagev1alpha1.DPUVolumeAttachmentList
+	err := o.Client.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingFields{IndexVolume: volumeID}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, request.Refused("list the attachments of volume "+volumeID, err)
+	}
+	return list.Items, nil
+}
+
+func Shown(o *storagev1alpha1.DPUVolumeAttachment) bool {
+	return o.Status.DPUAttached != nil && *o.Status.DPUAttached
+}
+
+// TakenAway reports whether the attachment stands while what was made for it in the
+// DPU cluster is going: a fence took the volume away. It comes back only once
+// the attachment was given back.
+func TakenAway(o *storagev1alpha1.DPUVolumeAttachment) bool {
+	c := meta.FindStatusCondition(o.Status.Conditions, storagev1alpha1.ConditionDPUVolumeAttachmentReconciled)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == storagev1alpha1.ReasonAwaitingDeletion
+}
+
+// InUse reports whether a node uses the volume through the attachment: it is no
+// replica, and not on its way out.
+func InUse(o *storagev1alpha1.DPUVolumeAttachment) bool {
+	return o.Spec.Role != storagev1alpha1.RoleReplica && o.DeletionTimestamp.IsZero()
+}
+
+// Users lists the attachments through which nodes use the volume.
+func Users(ctx context.Context, o request.Options, volumeID string) ([]storagev1alpha1.DPUVolumeAttachment, error) {
+	all, err := allOf(ctx, o, volumeID)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(i storagev1alpha1.DPUVolumeAttachment) bool { return !InUse(&i) }), nil
+}
