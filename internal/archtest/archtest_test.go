@@ -49,6 +49,7 @@ var layers = map[string]int{
 
 // sideways are the imports within a layer that are allowed, with the reason.
 var sideways = map[string]string{
+	"pkg/writer > pkg/provisioner":                       "which access modes make a single writer",
 	"pkg/vendorplugin > pkg/provisioner/provisionertest": "its tests hold the server to the contract suite",
 }
 

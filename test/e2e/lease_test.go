@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	"github.com/moor-storage/moor/pkg/controller/failover"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/test/devcluster"
 )
 
@@ -62,7 +62,7 @@ func unvouched(ctx context.Context) {
 		d := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: vendorDriver}}
 		Expect(clients.DPU.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
 		before := d.DeepCopy()
-		metav1.SetMetaDataAnnotation(&d.ObjectMeta, failover.AnnotationRevokes, words)
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, storagev1alpha1.AnnotationRevokes, words)
 		Expect(clients.DPU.Patch(ctx, d, client.MergeFrom(before))).To(Succeed())
 	}
 	DeferCleanup(vouch, "true")

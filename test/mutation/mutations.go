@@ -2,6 +2,7 @@ package main
 
 // The packages whose tests have to catch what is switched off in them.
 const (
+	right    = "./pkg/writer"
 	node     = "./pkg/node/dpu"
 	fence    = "./pkg/controller/failover"
 	sync     = "./pkg/controller/hostcluster/attachment"
@@ -14,7 +15,12 @@ const (
 
 // The files that are edited more than once.
 const (
-	nodeClaim    = "pkg/node/dpu/claim.go"
+	claimState   = "pkg/writer/claim.go"
+	ruleGrant    = "pkg/writer/grant.go"
+	ruleExpose   = "pkg/writer/expose.go"
+	ruleReceipt  = "pkg/writer/receipt.go"
+	ruleDetach   = "pkg/writer/detach.go"
+	ruleLease    = "pkg/writer/lease.go"
 	nodeFence    = "pkg/node/dpu/fence.go"
 	nodeExpose   = "pkg/node/dpu/expose.go"
 	nodeWithdraw = "pkg/node/dpu/withdraw.go"
@@ -22,8 +28,6 @@ const (
 	leaseDecide  = "pkg/node/selffence/decide.go"
 	leaseKeeper  = "pkg/node/selffence/keeper.go"
 	fenceLease   = "pkg/controller/failover/lease.go"
-	fenceReceipt = "pkg/controller/failover/receipt.go"
-	fenceDecide  = "pkg/controller/failover/decide.go"
 	fenceAct     = "pkg/controller/failover/act.go"
 	fenceState   = "pkg/controller/failover/classify.go"
 	syncGrant    = "pkg/controller/hostcluster/attachment/grant.go"
@@ -45,20 +49,20 @@ const (
 var mutations = []mutation{
 	// A DPU shows only what it has the right to.
 	{name: "the DPU shows without regard to the claim", tests: node, edits: []edit{
-		{nodeClaim, "	if claim == nil || claim.Status == nil || claim.Status.Phase == moorv1alpha1.ClaimFree ||", "	if !replica(attachment) {\n		return \"\"\n	}\n	if claim == nil || claim.Status == nil || claim.Status.Phase == moorv1alpha1.ClaimFree ||"},
+		{ruleExpose, "	case !Held(claim) || claim.Status.Phase == \"\":\n", "	case !replica(attachment):\n		return \"\"\n	case !Held(claim) || claim.Status.Phase == \"\":\n"},
 	}},
-	{name: "the DPU shows what another one holds", tests: node, edits: []edit{
-		{nodeClaim, "case s.Holder != node || s.Attachment != attachment.Name:", "case false:"},
+	{name: "the DPU shows what another one holds", tests: right, edits: []edit{
+		{ruleExpose, "case s.Holder != dpu || s.Attachment != attachment.Name:", "case false:"},
 	}},
-	{name: "the DPU does not compare epochs", tests: node, edits: []edit{
-		{nodeClaim, "case s.Epoch != attachment.Spec.Epoch:", "case false:"},
+	{name: "the DPU does not compare epochs", tests: right, edits: []edit{
+		{ruleExpose, "case s.Epoch != attachment.Spec.Epoch:", "case false:"},
 	}},
-	{name: "the DPU shows an epoch that it has retired", tests: node, edits: []edit{
-		{nodeClaim, "case s.Epoch <= attachment.Status.DPU.RetiredEpoch:", "case false:"},
+	{name: "the DPU shows an epoch that it has retired", tests: right, edits: []edit{
+		{ruleExpose, "case s.Epoch <= retired:", "case false:"},
 	}},
-	{name: "the DPU shows what is being fenced", tests: node, edits: []edit{
-		{nodeClaim, "case s.Phase == moorv1alpha1.ClaimFencing:", "case false:"},
-		{nodeClaim, "case s.Phase != moorv1alpha1.ClaimGranted:", "case false:"},
+	{name: "the DPU shows what is being fenced", tests: right, edits: []edit{
+		{ruleExpose, "case claim.Status.Phase == moorv1alpha1.ClaimFencing:", "case false:"},
+		{ruleExpose, "case claim.Status.Phase != moorv1alpha1.ClaimGranted:", "case false:"},
 	}},
 	{name: "the DPU shows a replica", tests: node, edits: []edit{
 		{nodeExpose, "		Hidden:       p.keepsReady(),", "		Hidden:       false,"},
@@ -71,7 +75,7 @@ var mutations = []mutation{
 	}},
 	{name: "the DPU shows before it has put its finalizer on", tests: node, edits: []edit{
 		{nodeExpose, "	_, err := kube.AddFinalizer(ctx, r.o.Client, p.attachment, storagev1alpha1.FinalizerDPUAttachment)\n", "	var err error\n"},
-		{nodeExpose, "		!controllerutil.ContainsFinalizer(now, storagev1alpha1.FinalizerDPUAttachment) ||", "		controllerutil.ContainsFinalizer(now, \"none\") ||"},
+		{ruleExpose, "		controllerutil.ContainsFinalizer(now, storagev1alpha1.FinalizerDPUAttachment) &&", "		!controllerutil.ContainsFinalizer(now, \"none\") &&"},
 	}},
 
 	// A receipt of the DPU says the truth.
@@ -91,35 +95,52 @@ var mutations = []mutation{
 
 	// The right to write is freed only with a receipt.
 	{name: "the fence needs no receipt", tests: fence, edits: []edit{
-		{fenceReceipt, "	return nil, missing(claim, mirror, storage, lease)\n", "	return receipt(moorv1alpha1.ReceiptDPU, missing(claim, mirror, storage, lease))\n"},
+		{ruleReceipt, "	return nil, missing(claim, e)\n", "	return receiptOf(claim, moorv1alpha1.ReceiptDPU, missing(claim, e)), \"\"\n"},
 		{fenceAct, "	if !s.signs.DPU.Silent() || t.mirror == nil {\n", "	if s.signs.DPU.Silent() || t.mirror == nil {\n"},
 	}, focus: cutOff, program: "snap-host-controller", words: "one writer: "},
-	{name: "an epoch counts as retired when an earlier one is", tests: fence, edits: []edit{
-		{fenceReceipt, "retired.RetiredEpoch >= s.Epoch && s.Epoch > 0", "retired.RetiredEpoch >= 0"},
+	{name: "an epoch counts as retired when an earlier one is", tests: right, edits: []edit{
+		{ruleReceipt, "	if dpu.Attached || dpu.RetiredEpoch < claim.Status.Epoch {", "	if dpu.Attached || dpu.RetiredEpoch < 0 {"},
 	}},
-	{name: "a detach is done while the DPU's finalizer is there", tests: fence, edits: []edit{
-		{fenceDecide, "	case controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment) && !retired(", "	case controllerutil.ContainsFinalizer(attachment, \"none\") && !retired("},
+	{name: "a detach is done while the DPU's finalizer is there", tests: right, edits: []edit{
+		{ruleDetach, "	case controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment):\n		return retired", "	case controllerutil.ContainsFinalizer(attachment, \"none\"):\n		return retired"},
 	}},
-	{name: "a detach is done when an earlier epoch is retired", tests: fence, edits: []edit{
-		{fenceDecide, "attachment.Status.DPU.RetiredEpoch >= epoch", "attachment.Status.DPU.RetiredEpoch >= attachment.Spec.Epoch"},
+	{name: "a detach is done when an earlier epoch is retired", tests: right, edits: []edit{
+		{ruleDetach, "attachment.Status.DPU.RetiredEpoch >= epoch", "attachment.Status.DPU.RetiredEpoch >= attachment.Spec.Epoch"},
 	}},
-	{name: "a detach is done while the device is shown", tests: fence, edits: []edit{
-		{fenceDecide, "	case attachment.Status.DPU.Attached:", "	case false:"},
+	{name: "a detach is done while the device is shown", tests: right, edits: []edit{
+		{ruleDetach, "	case attachment.Status.DPU.Attached:", "	case false:"},
 	}},
-	{name: "the storage's word counts though it does not revoke", tests: fence, edits: []edit{
-		{fenceReceipt, "		if storage.vouched && storage.asked && storage.noticed", "		if storage.asked && storage.noticed"},
+	{name: "the storage's word counts though it does not revoke", tests: right, edits: []edit{
+		{ruleReceipt, "return r.Vouched && r.Asked && r.Noticed && r.Gone", "return r.Asked && r.Noticed && r.Gone"},
 	}},
-	{name: "the storage's word counts though it may be asked to attach again", tests: fence, edits: []edit{
-		{fenceReceipt, "storage.asked && storage.noticed && storage.gone", "storage.asked && storage.gone"},
+	{name: "the storage's word counts though it may be asked to attach again", tests: right, edits: []edit{
+		{ruleReceipt, "return r.Vouched && r.Asked && r.Noticed && r.Gone", "return r.Vouched && r.Asked && r.Gone"},
 	}},
-	{name: "the storage's word counts before it is given", tests: fence, edits: []edit{
-		{fenceReceipt, "storage.asked && storage.noticed && storage.gone", "storage.asked && storage.noticed"},
+	{name: "the storage's word counts before it is given", tests: right, edits: []edit{
+		{ruleReceipt, "return r.Vouched && r.Asked && r.Noticed && r.Gone", "return r.Vouched && r.Asked && r.Noticed"},
 	}},
 	{name: "the claim is freed without compare-and-swap", tests: fence, edits: []edit{
-		{fenceAct, "	receipt.Time = metav1.NewTime(clock.Now())\n", "	receipt.Time = metav1.NewTime(clock.Now())\n	claim.ResourceVersion = \"\"\n"},
+		{fenceAct, "		err = c.Status().Update(ctx, freed)\n", "		freed.ResourceVersion = \"\"\n		err = c.Status().Update(ctx, freed)\n"},
 	}},
 	{name: "pods are released before the volume is free", tests: fence, edits: []edit{
 		{"pkg/controller/failover/release.go", "		if t.fails && !t.held(s.dpu()) && (", "		if t.fails && ("},
+	}},
+
+	// The claim's own states allow nothing else, whatever its callers ask for.
+	{name: "a claim that is held can be granted", tests: right, edits: []edit{
+		{claimState, "	if Held(claim) {\n		return nil, fmt.Errorf(\"grant", "	if claim == nil {\n		return nil, fmt.Errorf(\"grant"},
+	}},
+	{name: "a claim that is being fenced can be fenced again, or one that is free", tests: right, edits: []edit{
+		{claimState, "	if !Held(claim) || claim.Status.Phase != moorv1alpha1.ClaimGranted {\n", "	if claim.Status == nil {\n"},
+	}},
+	{name: "a claim can be freed with the receipt of another epoch", tests: right, edits: []edit{
+		{claimState, " || receipt.Epoch != claim.Status.Epoch {", " {"},
+	}},
+	{name: "another's word frees a claim that is not being fenced", tests: right, edits: []edit{
+		{claimState, "		return claim.Status.Phase == moorv1alpha1.ClaimFencing\n	}", "		return true\n	}"},
+	}},
+	{name: "a DPU that did not confirm the end is not remembered", tests: right, edits: []edit{
+		{claimState, "	if receipt.Kind != moorv1alpha1.ReceiptDPU {\n", "	if receipt.Kind == \"-\" {\n"},
 	}},
 
 	// A DPU that gives a lease keeps it, or is reset.
@@ -171,14 +192,14 @@ var mutations = []mutation{
 	{name: "what SNAP shows of nobody is not withdrawn", tests: node, edits: []edit{
 		{nodeLease, "		if !ready && !many[snap.NQN(device)] {", "		if !ready && !many[snap.NQN(device)] && unread == nil {"},
 	}},
-	{name: "the bound is the lease alone", tests: fence, edits: []edit{
-		{fenceLease, "(1-skew) + float64(p.grace))", "(1-skew))"},
+	{name: "the bound is the lease alone", tests: right, edits: []edit{
+		{ruleLease, "(1-skew) + float64(p.Grace))", "(1-skew))"},
 	}},
-	{name: "the bound does not count for clocks that differ", tests: fence, edits: []edit{
-		{fenceLease, "const skew = 0.001", "const skew = 0.0"},
+	{name: "the bound does not count for clocks that differ", tests: right, edits: []edit{
+		{ruleLease, "const skew = 0.001", "const skew = 0.0"},
 	}},
-	{name: "a lease that another program left is a promise", tests: fence, edits: []edit{
-		{fenceLease, " || d.Lease.Sequence != d.Sequence {", " {"},
+	{name: "a lease that another program left is a promise", tests: right, edits: []edit{
+		{ruleLease, " || d.Lease.Sequence != d.Sequence {", " {"},
 	}},
 	{name: "a renewal does not begin the wait anew", tests: fence, edits: []edit{
 		{fenceLease, "!known || was.renewal != is {", "!known || was.renewal == is && was.renewal != is {"},
@@ -186,8 +207,8 @@ var mutations = []mutation{
 	{name: "a renewal that the cache has not seen does not count", tests: fence, edits: []edit{
 		{fenceLease, "f.readLease(ctx, f.DPULive, s.dpu())", "f.readLease(ctx, f.DPU, s.dpu())"},
 	}},
-	{name: "the lease of a DPU that gives none is over", tests: fence, edits: []edit{
-		{fenceLease, "func (l leaseOf) over() bool { return l.given && l.left <= 0 }", "func (l leaseOf) over() bool { return l.left <= 0 }"},
+	{name: "the lease of a DPU that gives none is over", tests: right, edits: []edit{
+		{ruleLease, "func (l Lease) Over() bool { return l.Given && l.Left <= 0 }", "func (l Lease) Over() bool { return l.Left <= 0 }"},
 	}},
 	{name: "a beat that is late is accepted after a newer one", tests: "./pkg/node/heartbeat", edits: []edit{
 		{"pkg/node/heartbeat/heartbeat.go", "	if h.o.Exact {\n", "	if h.o.Exact && h == nil {\n"},
@@ -215,16 +236,18 @@ var mutations = []mutation{
 
 	// The right to write is granted only if nobody holds it.
 	{name: "the claim is granted while somebody holds it", tests: sync, edits: []edit{
-		{syncGrant, "	case status.Phase == moorv1alpha1.ClaimFree:\n		return verdict", "	case status.Attachment != attachment:\n		return verdict"},
+		{ruleGrant, "	case status.Phase == moorv1alpha1.ClaimFree:\n", "	case status.Attachment != h.Attachment:\n"},
+		{claimState, "	if Held(claim) {\n		return nil, fmt.Errorf(\"grant", "	if claim == nil {\n		return nil, fmt.Errorf(\"grant"},
 	}, focus: second, program: "snap-host-controller", words: "one writer: the second primary waits"},
-	{name: "an epoch is granted twice", tests: sync, edits: []edit{
-		{syncGrant, "epoch: status.Epoch + 1}", "epoch: max(1, status.Epoch)}"},
+	{name: "an epoch is granted twice", tests: right, edits: []edit{
+		{ruleGrant, "Epoch: status.Epoch + 1}", "Epoch: max(1, status.Epoch)}"},
+		{claimState, "	s.Epoch++\n", "	s.Epoch = max(1, s.Epoch)\n"},
 	}},
 	{name: "the claim is granted without compare-and-swap", tests: sync, edits: []edit{
-		{syncGrant, "		claim.Status = &moorv1alpha1.WriterClaimStatus{\n", "		claim.ResourceVersion = \"\"\n		claim.Status = &moorv1alpha1.WriterClaimStatus{\n"},
+		{syncGrant, "		err = r.Clusters.DPU.Client.Status().Update(ctx, after)\n", "		after.ResourceVersion = \"\"\n		err = r.Clusters.DPU.Client.Status().Update(ctx, after)\n"},
 	}},
 	{name: "the claim is granted to an attachment that is going", tests: sync, edits: []edit{
-		{syncGrant, "		if err := r.confirm(ctx, s); err != nil || s.waiting != \"\" ||", "		if err := r.confirm(ctx, s); err != nil ||"},
+		{syncGrant, "	if err := r.confirm(ctx, s); err != nil || s.waiting != \"\" ||", "	if err := r.confirm(ctx, s); err != nil ||"},
 	}},
 	{name: "a replica goes ahead though a primary waits", tests: sync, edits: []edit{
 		{syncAhead, "	return !rival, err\n", "	return rival || !rival, err\n"},

@@ -7,13 +7,13 @@ var secondLine = []mutation{
 		{fenceAct, "	if !s.signs.DPU.Silent() || t.mirror == nil {\n", "	if t.mirror == nil {\n"},
 	}},
 	{name: "the holds of a DPU that is heard are taken off", tests: fence, edits: []edit{
-		{fenceAct, "	if !s.signs.DPU.Silent() || !overWithoutDPU(t) ||", "	if !overWithoutDPU(t) ||"},
+		{fenceAct, "t.attachment.DeletionTimestamp.IsZero() || !s.signs.DPU.Silent() ||", "t.attachment.DeletionTimestamp.IsZero() ||"},
 	}},
 	{name: "a pod is deleted that has come in the place of another", tests: fence, edits: []edit{
 		{"pkg/controller/failover/release.go", "append(options, client.Preconditions{UID: &p.UID})...", "options..."},
 	}},
-	{name: "a grant forgets who has to clear up", tests: sync, edits: []edit{
-		{syncGrant, "			claim.Status.Revoked = before.Revoked\n", "			_ = before.Revoked\n"},
+	{name: "a grant forgets who has to clear up", tests: right, edits: []edit{
+		{claimState, "	s.Epoch++\n", "	s.Epoch++\n	s.Revoked = nil\n"},
 	}},
 	{name: "the claim is granted to an attachment that was replaced", tests: sync, edits: []edit{
 		{syncGrant, "	if !found || live.UID != s.mirror.UID || !live.DeletionTimestamp.IsZero() {", "	if !found || !live.DeletionTimestamp.IsZero() {"},
@@ -24,8 +24,8 @@ var secondLine = []mutation{
 	{name: "a receipt does not cover the device that only the API server knows", tests: node, edits: []edit{
 		{nodeFence, "	if device := now.Status.DPU.DeviceName; device != p.dpu.DeviceName && device != \"\" {", "	if device := now.Status.DPU.DeviceName; device == \"-\" {"},
 	}},
-	{name: "the DPU shows for an attachment that was replaced", tests: node, edits: []edit{
-		{nodeExpose, "	if !found || now.UID != p.attachment.UID || !now.DeletionTimestamp.IsZero()", "	if !found || !now.DeletionTimestamp.IsZero()"},
+	{name: "the DPU shows for an attachment that was replaced", tests: right, edits: []edit{
+		{ruleExpose, "	return now.UID == known.UID && now.DeletionTimestamp.IsZero() &&", "	return now.DeletionTimestamp.IsZero() &&"},
 	}},
 	{name: "the DPU leaves a granted device to another attachment", tests: node, edits: []edit{
 		{nodeWithdraw, " && !granted {", " && (granted || !granted) {"},

@@ -120,7 +120,7 @@ func TestStorageDoesNotVouch(t *testing.T) {
 		t.Error("the SVVolumeAttachment was deleted")
 	}
 	s.wantPhase(fencing)
-	s.wantSays("True/Fencing", AnnotationRevokes)
+	s.wantSays("True/Fencing", storagev1alpha1.AnnotationRevokes)
 }
 
 func TestBothDeadByOperator(t *testing.T) {

@@ -81,7 +81,7 @@ func TestTwoLeaders(t *testing.T) {
 	world.Change(s.World, s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { // hostsync grants to another
 		c.Status.Phase, c.Status.Holder, c.Status.Attachment, c.Status.Epoch = granted, "dpu-b", "b-vol", 5
 	})
-	if err := freeClaim(t.Context(), s.Clusters.DPU.Client, s.clock, stale, receipt); !apierrors.IsConflict(err) {
+	if _, err := freeClaim(t.Context(), s.Clusters.DPU.Client, s.clock, stale, receipt); !apierrors.IsConflict(err) {
 		t.Errorf("got %v, want a conflict", err)
 	}
 	for range 3 {

@@ -16,6 +16,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/nodehealth"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // lookAgain is how soon a host is looked at again while a failover is under
@@ -74,7 +75,7 @@ type scene struct {
 	pods    []*pod
 	podsErr error
 	// lease is that of the DPU.
-	lease leaseOf
+	lease writer.Lease
 	// soon is when to look again for its sake; 0: never.
 	soon time.Duration
 }
@@ -160,10 +161,10 @@ func (f *Failover) observe(ctx context.Context, name string) (*scene, error) {
 // hold.
 func (s *scene) decide() {
 	s.action = actions[s.state]
-	if s.state != DPUDead || !s.lease.given {
+	if s.state != DPUDead || !s.lease.Given {
 		return
 	}
-	if !s.lease.ended {
+	if !s.lease.Ended {
 		s.evidence += "; it has promised to withdraw by itself, and the end of its lease is waited for"
 		return
 	}

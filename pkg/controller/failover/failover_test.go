@@ -213,18 +213,6 @@ func TestKeepsWhatWouldBeMadeAnew(t *testing.T) {
 	}
 }
 
-// TestRevoked: the last epoch of each DPU that another ended, and no other.
-func TestRevoked(t *testing.T) {
-	var list []moorv1alpha1.Revoked
-	for _, r := range []moorv1alpha1.Receipt{{Holder: "a", Epoch: 1}, {Holder: "b", Epoch: 2}, {Holder: "a", Epoch: 3}} {
-		list = revoked(list, r)
-	}
-	s := &moorv1alpha1.WriterClaimStatus{Revoked: list}
-	if len(list) != 2 || s.RevokedEpoch("a") != 3 || s.RevokedEpoch("b") != 2 || s.RevokedEpoch("c") != 0 {
-		t.Errorf("got %+v", list)
-	}
-}
-
 // TestZeroTrustHost: that nobody beats is no silence; the DPU's word is enough
 // to fence, and no Node is touched.
 func TestZeroTrustHost(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -14,6 +15,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -129,10 +131,10 @@ func TestDeadVendorHoldsNothingUp(t *testing.T) {
 	s.mustPass()
 	s.held("an earlier epoch is retired")
 	retire(4)
-	clock.SetTime(gone.DeletionTimestamp.Add(vendorGrace / 2))
+	clock.SetTime(gone.DeletionTimestamp.Add(writer.VendorGrace / 2))
 	s.mustPass()
 	s.held("the vendor has a moment")
-	clock.SetTime(gone.DeletionTimestamp.Add(vendorGrace))
+	clock.SetTime(gone.DeletionTimestamp.Add(writer.VendorGrace))
 	s.mustPass()
 	if c := s.claim().Status; c.Phase != moorv1alpha1.ClaimFree || len(c.Receipts) != 1 || c.Receipts[0].Epoch != 4 {
 		t.Errorf("the claim is %+v", c)
@@ -183,7 +185,7 @@ func TestRaceForClaim(t *testing.T) {
 	world.Change(s.World, s.DPU, s.attachment(), released)
 	stale := s.claim()
 	world.Change(s.World, s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status.Phase = moorv1alpha1.ClaimFencing })
-	if err := s.r.free(t.Context(), stale, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", Epoch: 4}); !apierrors.IsConflict(err) {
+	if _, err := freeClaim(t.Context(), s.r.DPU, s.r.Clock, stale, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", Epoch: 4}); !apierrors.IsConflict(err) {
 		t.Fatalf("got %v, want a conflict", err)
 	}
 	if c := s.claim().Status; c.Phase != moorv1alpha1.ClaimFencing {
@@ -240,7 +242,7 @@ func TestOthersClaim(t *testing.T) {
 func TestKeepsEightReceipts(t *testing.T) {
 	s := open(t)
 	world.Change(s.World, s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
-		for e := range int64(keepReceipts) {
+		for e := range int64(8) {
 			c.Status.Receipts = append(c.Status.Receipts, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "x", Epoch: e - 10})
 		}
 	})
@@ -248,8 +250,8 @@ func TestKeepsEightReceipts(t *testing.T) {
 	world.Change(s.World, s.DPU, s.attachment(), released)
 	s.mustPass()
 	got := s.claim().Status.Receipts
-	if len(got) != keepReceipts || got[keepReceipts-1].Epoch != 4 || got[0].Epoch != -9 {
-		t.Errorf("receipts %+v, want the last %d", got, keepReceipts)
+	if len(got) != 8 || got[8-1].Epoch != 4 || got[0].Epoch != -9 {
+		t.Errorf("receipts %+v, want the last %d", got, 8)
 	}
 }
 
@@ -261,4 +263,20 @@ func TestNoVolumeRef(t *testing.T) {
 	if _, found := world.Read(s.World, s.DPU, s.attachment()); found {
 		t.Error("an attachment of no volume is kept")
 	}
+}
+
+func attachment(deleting, finalizer, attached bool) *storagev1alpha1.VolumeAttachment {
+	a := &storagev1alpha1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: "a-vol", Finalizers: []string{storagev1alpha1.FinalizerWriterClaim}},
+		Spec:       storagev1alpha1.VolumeAttachmentSpec{NodeName: "dpu-a", Source: storagev1alpha1.VolumeAttachmentSource{VolumeRef: &storagev1alpha1.ObjectRef{Name: "vol"}}},
+	}
+	if deleting {
+		now := metav1.NewTime(time.Unix(1e9, 0))
+		a.DeletionTimestamp = &now
+	}
+	if finalizer {
+		a.Finalizers = append(a.Finalizers, storagev1alpha1.FinalizerDPUAttachment)
+	}
+	a.Status.DPU.Attached = attached
+	return a
 }

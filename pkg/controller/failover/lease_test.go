@@ -22,57 +22,6 @@ const (
 	leaseGrace    = 40 * time.Second
 )
 
-func TestBound(t *testing.T) {
-	p := promise{leaseDuration, leaseGrace}
-	near := func(got time.Duration, want float64) bool {
-		return got.Seconds() >= want && got.Seconds() < want+0.000001
-	}
-	if !near(p.end(), 30/0.999*1.001) || !near(p.bound(), (30/0.999+40)*1.001) {
-		t.Errorf("end %s, bound %s", p.end(), p.bound())
-	}
-}
-
-func TestPromised(t *testing.T) {
-	good := moorv1alpha1.DPULease{Sequence: 7, DurationMillis: 1, GraceMillis: 1}
-	beat := moorv1alpha1.Heartbeat{Sequence: 7}
-	cases := map[string]struct {
-		state *moorv1alpha1.DPUState
-		want  bool
-	}{
-		"no DPU":                     {nil, false},
-		"no lease":                   {&moorv1alpha1.DPUState{Heartbeat: beat}, false},
-		"a lease of this beat":       {&moorv1alpha1.DPUState{Heartbeat: beat, Lease: &good}, true},
-		"a lease of another beat":    {&moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 8}, Lease: &good}, false},
-		"a lease of no beat":         {&moorv1alpha1.DPUState{Lease: &moorv1alpha1.DPULease{DurationMillis: 1, GraceMillis: 1}}, false},
-		"a lease without a duration": {&moorv1alpha1.DPUState{Heartbeat: beat, Lease: &moorv1alpha1.DPULease{Sequence: 7, GraceMillis: 1}}, false},
-		"a lease without a grace":    {&moorv1alpha1.DPUState{Heartbeat: beat, Lease: &moorv1alpha1.DPULease{Sequence: 7, DurationMillis: 1}}, false},
-	}
-	for name, c := range cases {
-		if _, got := promised(c.state); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
-// TestJudgeLease: what is known at each time after the last renewal.
-func TestJudgeLease(t *testing.T) {
-	p, at := promise{leaseDuration, leaseGrace}, time.Unix(1e9, 0)
-	for _, given := range []bool{false, true} {
-		for since, want := range map[time.Duration]struct{ ended, over bool }{
-			0: {}, 30 * time.Second: {}, 30061 * time.Millisecond: {ended: true},
-			70 * time.Second: {ended: true}, 70101 * time.Millisecond: {ended: true, over: true},
-		} {
-			l := judgeLease(p, given, at, at.Add(since))
-			if l.ended != (given && want.ended) || l.over() != (given && want.over) {
-				t.Errorf("given %v, after %s: ended %v, over %v", given, since, l.ended, l.over())
-			}
-			if again := l.again(p); (again > 0) != (given && !want.over) {
-				t.Errorf("given %v, after %s: looks again after %s", given, since, again)
-			}
-		}
-	}
-}
-
 // TestNote: a change of anything begins the wait anew.
 func TestNote(t *testing.T) {
 	r, start := &renewals{}, time.Unix(1e9, 0)
@@ -279,33 +228,6 @@ func (b behind) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 		return nil
 	}
 	return b.Client.Get(ctx, key, into, opts...)
-}
-
-// TestLeaseComesThird: the DPU's own word and the storage's count before it, the
-// operator's after it.
-func TestLeaseComesThird(t *testing.T) {
-	over := leaseOf{given: true}
-	claim, mirror := facts("mine", true, true, true, 0, 4)
-	for _, c := range []struct {
-		want    moorv1alpha1.ReceiptKind
-		retired int64
-		storage revocation
-		lease   leaseOf
-	}{
-		{moorv1alpha1.ReceiptDPU, 4, revocation{true, true, true, true, "d"}, over},
-		{moorv1alpha1.ReceiptStorage, 0, revocation{true, true, true, true, "d"}, over},
-		{moorv1alpha1.ReceiptLeaseBound, 0, revocation{}, over},
-		{moorv1alpha1.ReceiptOperator, 0, revocation{}, leaseOf{given: true, left: 1}},
-		{moorv1alpha1.ReceiptOperator, 0, revocation{}, leaseOf{left: -1}},
-	} {
-		mirror.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{Attached: c.retired == 0, RetiredEpoch: c.retired}
-		got, words := prove(claim, mirror, c.storage, c.lease)
-		checkReceipt(t, string(c.want), got, words, c.want)
-	}
-	// It does not matter what became of the attachment.
-	claim.Spec.OperatorReceipt = nil
-	got, words := prove(claim, nil, revocation{}, over)
-	checkReceipt(t, "no attachment", got, words, moorv1alpha1.ReceiptLeaseBound)
 }
 
 // TestLeaseReturn: a DPU that comes back in the middle gives its own receipt, and

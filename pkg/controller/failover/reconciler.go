@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -22,10 +21,8 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/writer"
 )
-
-// keepReceipts is how many receipts a claim keeps, the schema's limit.
-const keepReceipts = 8
 
 // Reconciler looks at VolumeAttachments of the DPU cluster.
 type Reconciler struct {
@@ -67,7 +64,7 @@ func (r *Reconciler) ofOwner(_ context.Context, o client.Object) []reconcile.Req
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	attachment := &storagev1alpha1.VolumeAttachment{}
 	found, err := kube.Find(ctx, r.DPU, req.NamespacedName, attachment)
-	if err != nil || !found || !concerns(attachment) {
+	if err != nil || !found || !writer.Detaching(attachment) {
 		return ctrl.Result{}, err
 	}
 	// The claim first: it is freed by compare-and-swap, so what is read of
@@ -80,23 +77,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	uid := attachment.UID
 	found, err = kube.Find(ctx, r.Live, req.NamespacedName, attachment)
-	if err != nil || !found || attachment.UID != uid || !concerns(attachment) {
+	if err != nil || !found || attachment.UID != uid || !writer.Detaching(attachment) {
 		return ctrl.Result{}, err
 	}
-	d := decide(attachment, claim)
-	if d.action == wait {
+	step, receipt := writer.Detach(attachment, claim)
+	if step == writer.Wait {
 		return ctrl.Result{}, nil
 	}
-	if wait := early(attachment, d, r.Clock.Now()); wait > 0 {
+	if wait := writer.Early(attachment, r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	if d.action == free {
-		fenced := claim.Status.Phase == moorv1alpha1.ClaimFencing
-		if err := r.free(ctx, claim, d.receipt); err != nil {
+	if step == writer.FreeClaim {
+		if _, err := freeClaim(ctx, r.DPU, r.Clock, claim, receipt); err != nil {
 			return ctrl.Result{}, err
 		}
-		if fenced {
-			r.tell(ctx, attachment, d.receipt)
+		if writer.InFencing(claim, writer.HolderOf(attachment)) {
+			r.tell(ctx, attachment, receipt)
 		}
 	}
 	if kept, err := r.keep(ctx, attachment); err != nil || kept {
@@ -111,7 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) letGo(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment) error {
 	uid := attachment.UID
 	found, err := kube.Find(ctx, r.Live, client.ObjectKeyFromObject(attachment), attachment)
-	if err != nil || !found || attachment.UID != uid || !concerns(attachment) || decide(attachment, nil).action != release {
+	if err != nil || !found || attachment.UID != uid || !writer.Detaching(attachment) || !writer.Released(attachment, nil) {
 		return err
 	}
 	return kube.RemoveFinalizers(ctx, r.DPU, attachment, storagev1alpha1.FinalizerWriterClaim)
@@ -147,12 +143,6 @@ func (r *Reconciler) tell(ctx context.Context, attachment *storagev1alpha1.Volum
 	}
 }
 
-// concerns reports whether the attachment is on its way out and still tied to
-// a claim.
-func concerns(a *storagev1alpha1.VolumeAttachment) bool {
-	return !a.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerWriterClaim)
-}
-
 func (r *Reconciler) claim(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment) (*moorv1alpha1.WriterClaim, error) {
 	if attachment.Spec.Source.VolumeRef == nil {
 		return nil, nil
@@ -163,10 +153,4 @@ func (r *Reconciler) claim(ctx context.Context, attachment *storagev1alpha1.Volu
 		return nil, err
 	}
 	return claim, nil
-}
-
-// free writes the claim with the resourceVersion that was read: whoever
-// changed it in between wins, and everything is looked at again.
-func (r *Reconciler) free(ctx context.Context, claim *moorv1alpha1.WriterClaim, receipt moorv1alpha1.Receipt) error {
-	return freeClaim(ctx, r.DPU, r.Clock, claim, receipt)
 }

@@ -284,7 +284,7 @@ func (s *stage) story() string {
 // the attachment ends.
 func (s *stage) vouch() {
 	s.AddDPU(&storagev1.CSIDriver{
-		ObjectMeta: metav1.ObjectMeta{Name: "vendor", Annotations: map[string]string{AnnotationRevokes: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "vendor", Annotations: map[string]string{storagev1alpha1.AnnotationRevokes: "true"}},
 		Spec:       storagev1.CSIDriverSpec{AttachRequired: ptr.To(true)},
 	})
 }

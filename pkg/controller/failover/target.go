@@ -10,6 +10,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // The field indexes of the host cluster's cache.
@@ -35,20 +36,24 @@ type target struct {
 	waits string
 }
 
+// holder is what the right to write is granted to, if the DPU has it for the target.
+func (t *target) holder(dpu string) writer.Holder {
+	return writer.Holder{DPU: dpu, Attachment: t.attachment.Name}
+}
+
 // held reports whether the DPU has the right to write, or had it and nobody
 // has proved that it has not.
 func (t *target) held(dpu string) bool {
-	return t.single && t.claim != nil && t.claim.Status != nil && t.claim.Status.Phase != moorv1alpha1.ClaimFree &&
-		t.claim.Status.Holder == dpu && t.claim.Status.Attachment == t.attachment.Name
+	return t.single && writer.Holds(t.claim, t.holder(dpu))
 }
 
 func (t *target) inFencing(dpu string) bool {
-	return t.held(dpu) && t.claim.Status.Phase == moorv1alpha1.ClaimFencing
+	return t.single && writer.InFencing(t.claim, t.holder(dpu))
 }
 
 // vouched reports whether an operator wants the epoch to end.
 func (t *target) vouched(dpu string) bool {
-	return t.held(dpu) && t.claim.Spec.OperatorReceipt != nil && t.claim.Spec.OperatorReceipt.Epoch == t.claim.Status.Epoch
+	return t.single && writer.Vouched(t.claim, t.holder(dpu))
 }
 
 // stakes are the targets that fail over.

@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // attach brings an attachment nearer to being shown to the host. The claim
@@ -138,9 +138,9 @@ func first(a, b bool) int {
 // checkClaim finds out whether the volume may be shown here, by the claim as this
 // pass has read it, and takes it away from the host if not.
 func (r *Reconciler) checkClaim(ctx context.Context, p *pass) error {
-	single := singleWriter(p.attachment, p.volume)
+	single := writer.SingleWriter(p.attachment, p.volume)
 	if replica(p.attachment) && (single || !wantsAttached(p.attachment)) {
-		p.refused = refusal(r.o.Node, p.attachment, nil)
+		p.refused = writer.Refusal(r.o.Node, p.attachment, nil)
 		return r.giveUp(ctx, p)
 	}
 	if !single {
@@ -151,7 +151,7 @@ func (r *Reconciler) checkClaim(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
-	if p.refused = refusal(r.o.Node, p.attachment, p.claim); p.refused == "" {
+	if p.refused = writer.Refusal(r.o.Node, p.attachment, p.claim); p.refused == "" {
 		return nil
 	}
 	return r.giveUp(ctx, p)
@@ -313,15 +313,13 @@ func (r *Reconciler) confirm(ctx context.Context, p *pass) error {
 		}
 		return nil
 	})
-	if singleWriter(p.attachment, p.volume) && !replica(p.attachment) {
+	if writer.SingleWriter(p.attachment, p.volume) && !replica(p.attachment) {
 		both.Go(func() error { return r.readClaim(ctx, p) })
 	}
 	if err := both.Wait(); err != nil {
 		return err
 	}
-	if !found || now.UID != p.attachment.UID || !now.DeletionTimestamp.IsZero() || now.Spec.Epoch != p.attachment.Spec.Epoch ||
-		replica(now) != replica(p.attachment) || wantsAttached(now) != wantsAttached(p.attachment) || now.Status.DPU.RetiredEpoch != p.attachment.Status.DPU.RetiredEpoch ||
-		!controllerutil.ContainsFinalizer(now, storagev1alpha1.FinalizerDPUAttachment) || now.Status.DPU.DeviceName != p.dpu.DeviceName {
+	if !found || !writer.Stands(p.attachment, now, p.dpu.DeviceName) {
 		p.outdated()
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/snap"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // underWay holds what ends each pass that may be ended early. A pass that takes
@@ -61,7 +62,7 @@ func (u *underWay) interruptAll() {
 // is over here, so it is written only when every SNAP service has confirmed
 // that it shows none of it.
 func (r *Reconciler) obeyFence(ctx context.Context, p *pass) error {
-	if !singleWriter(p.attachment, nil) {
+	if !writer.SingleWriter(p.attachment, nil) {
 		return nil // nothing was ever granted to it
 	}
 	if err := r.readClaim(ctx, p); err != nil {
@@ -70,7 +71,7 @@ func (r *Reconciler) obeyFence(ctx context.Context, p *pass) error {
 	if err := r.clearUp(ctx, p); err != nil || p.stop {
 		return err
 	}
-	epoch := fencedEpoch(r.o.Node, p.attachment, p.claim)
+	epoch := writer.FencedEpoch(r.o.Node, p.attachment, p.claim)
 	if epoch == 0 || (epoch <= p.dpu.RetiredEpoch && !p.dpu.Attached) {
 		return nil
 	}
@@ -81,11 +82,8 @@ func (r *Reconciler) obeyFence(ctx context.Context, p *pass) error {
 // from it while it was silent, perhaps for an attachment that is gone, and says
 // so by retiring that epoch. The storage stays closed to it until then.
 func (r *Reconciler) clearUp(ctx context.Context, p *pass) error {
-	if p.claim == nil {
-		return nil
-	}
-	epoch := p.claim.Status.RevokedEpoch(r.o.Node)
-	if epoch <= p.dpu.RetiredEpoch {
+	epoch := writer.Uncleared(p.claim, r.o.Node, p.dpu.RetiredEpoch)
+	if epoch == 0 {
 		return nil
 	}
 	seen, err := r.o.Providers.list(ctx)
@@ -196,7 +194,7 @@ func (r *Reconciler) devicesOf(ctx context.Context, p *pass) ([]string, error) {
 // heed ends a pass that is under way over a volume which is being fenced from
 // this DPU: the next one, which is queued already, withdraws it.
 func (r *Reconciler) heed(claim *moorv1alpha1.WriterClaim) {
-	if s := claim.Status; s != nil && s.Phase == moorv1alpha1.ClaimFencing && s.Holder == r.o.Node {
+	if writer.FencedFrom(claim, r.o.Node) {
 		r.passes.interrupt(volumeID(claim.Name))
 	}
 }

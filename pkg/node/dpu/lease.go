@@ -9,6 +9,7 @@ import (
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/snap"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // leaseRetry is how soon an attachment is looked at again that waits for the
@@ -29,7 +30,7 @@ type Lease interface {
 // so what the claim says is newer than the renewal. What needs no claim needs no
 // lease.
 func (r *Reconciler) permit(ctx context.Context, p *pass) bool {
-	if r.o.Lease == nil || replica(p.attachment) || !singleWriter(p.attachment, p.volume) {
+	if r.o.Lease == nil || replica(p.attachment) || !writer.SingleWriter(p.attachment, p.volume) {
 		return true
 	}
 	var ok bool
@@ -48,7 +49,7 @@ func (r *Reconciler) permit(ctx context.Context, p *pass) bool {
 
 // expose has SNAP show the device, if the lease still allows it.
 func (r *Reconciler) expose(ctx context.Context, p *pass, provider provisioner.DPU) (provisioner.Exposure, error) {
-	if r.o.Lease != nil && !p.keepsReady() && singleWriter(p.attachment, p.volume) {
+	if r.o.Lease != nil && !p.keepsReady() && writer.SingleWriter(p.attachment, p.volume) {
 		leave, ok := r.o.Lease.Enter(p.term)
 		if !ok {
 			return provisioner.Exposure{}, fmt.Errorf("the lease of DPU %s ended just now: %w", r.o.Node, provisioner.ErrUnavailable)
@@ -78,7 +79,7 @@ func (r *Reconciler) leased(ctx context.Context) ([]string, error) {
 	many := map[string]bool{}
 	all, unread := r.attachments(ctx)
 	for i := range all {
-		if device := all[i].Status.DPU.DeviceName; unread == nil && device != "" && !singleWriter(&all[i], nil) {
+		if device := all[i].Status.DPU.DeviceName; unread == nil && device != "" && !writer.SingleWriter(&all[i], nil) {
 			many[snap.NQN(device)] = true
 		}
 	}

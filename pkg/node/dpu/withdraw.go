@@ -9,6 +9,7 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // detach takes the device away from the host, and then has the vendor remove
@@ -19,7 +20,7 @@ func (r *Reconciler) detach(ctx context.Context, p *pass) error {
 		return err
 	}
 	// What was shown by a right of this attachment is not left to the other.
-	granted := p.dpu.Attached && singleWriter(p.attachment, nil)
+	granted := p.dpu.Attached && writer.SingleWriter(p.attachment, nil)
 	if other := precedes(p.attachment, all); other != nil && other.Status.DPU.DeviceName != "" && !granted {
 		p.withdrawn() // the device is the other attachment's
 		p.message = ""
@@ -42,11 +43,11 @@ func (r *Reconciler) detach(ctx context.Context, p *pass) error {
 // for it: a vendor that hangs must not hold up a failover. The end of the pass
 // writes it in any case, so a failure here is only one of haste.
 func (r *Reconciler) hurryReceipt(ctx context.Context, p *pass) {
-	if !singleWriter(p.attachment, nil) {
+	if !writer.SingleWriter(p.attachment, nil) {
 		return
 	}
 	claim, err := r.liveClaim(ctx, volumeName(p.attachment))
-	if err == nil && fencedEpoch(r.o.Node, p.attachment, claim) != 0 {
+	if err == nil && writer.FencedEpoch(r.o.Node, p.attachment, claim) != 0 {
 		err = r.report(ctx, p, nil)
 	}
 	if err != nil {

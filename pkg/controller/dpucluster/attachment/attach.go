@@ -13,6 +13,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // attach goes the way to storageAttached. What cannot be found out leaves
@@ -147,7 +148,7 @@ func (r *Reconciler) cleared(ctx context.Context, a *storagev1alpha1.VolumeAttac
 	if err != nil || !found {
 		return err
 	}
-	if epoch := claim.Status.RevokedEpoch(a.Spec.NodeName); epoch > a.Status.DPU.RetiredEpoch {
+	if epoch := writer.Uncleared(claim, a.Spec.NodeName, a.Status.DPU.RetiredEpoch); epoch != 0 {
 		return kube.WaitFor("waiting for DPU %s to confirm that it shows nothing of Volume %s any more: the volume was taken from it under epoch %d while it was silent",
 			a.Spec.NodeName, claim.Name, epoch)
 	}

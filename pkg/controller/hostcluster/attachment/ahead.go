@@ -13,6 +13,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // goAhead decides whether the replica of a single-writer volume gets what a
@@ -40,7 +41,7 @@ func (r *Reconciler) wentAhead(ctx context.Context, s *state) (bool, error) {
 	}
 	claim := &moorv1alpha1.WriterClaim{}
 	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(s.volume.Name), claim)
-	return found && claim.Status != nil && claim.Status.Phase == moorv1alpha1.ClaimGranted && claim.Status.Attachment == s.attachment.Name, err
+	return found && writer.GrantedFor(claim, s.attachment.Name), err
 }
 
 // expected reports whether the replica's host will ask for the volume, and nobody

@@ -12,6 +12,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // ensureMirror makes the VolumeAttachment. For the primary of a single-writer
@@ -28,8 +29,8 @@ func (r *Reconciler) ensureMirror(ctx context.Context, s *state) error {
 			if err != nil {
 				return err
 			}
-			if verdict := judge(claim, s.attachment.Name, s.dpu); verdict.refused != "" {
-				s.waiting = verdict.refused
+			if verdict := writer.Judge(claim, s.holder()); verdict.Refused != "" {
+				s.waiting = verdict.Refused
 				return nil
 			}
 		}
@@ -83,39 +84,43 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
-	verdict := judge(claim, s.attachment.Name, s.dpu)
+	verdict := writer.Judge(claim, s.holder())
 	switch {
-	case verdict.refused != "" && s.replica():
+	case verdict.Refused != "" && s.replica():
 		return nil // nobody has asked for it, so nobody waits
-	case verdict.refused != "":
-		s.waiting = verdict.refused
+	case verdict.Refused != "":
+		s.waiting = verdict.Refused
 		return nil
-	case verdict.grant:
-		if err := r.mayAsk(ctx, s); err != nil || s.waiting != "" {
+	case verdict.Grant:
+		if granted, err := r.grantClaim(ctx, s, claim); err != nil || !granted {
 			return err
 		}
-		if err := r.confirm(ctx, s); err != nil || s.waiting != "" || s.replica() && !s.ahead {
-			return err
-		}
-		before := claim.Status
-		claim.Status = &moorv1alpha1.WriterClaimStatus{
-			Phase: moorv1alpha1.ClaimGranted, Holder: s.dpu, Attachment: s.attachment.Name,
-			Epoch: verdict.epoch, Receipts: receipts(claim),
-		}
-		if before != nil {
-			claim.Status.Revoked = before.Revoked
-		}
-		// Update carries the resourceVersion that was read: of two who
-		// try at once, one fails.
-		if err := r.Clusters.DPU.Client.Status().Update(ctx, claim); err != nil {
-			return fmt.Errorf("grant the right to write volume %s to DPU %s: %w", claim.Name, s.dpu, err)
-		}
-	case s.mirror.Spec.Epoch != verdict.epoch:
+	case s.mirror.Spec.Epoch != verdict.Epoch:
 		if err := r.refresh(ctx, s); err != nil {
 			return err
 		}
 	}
-	return r.promote(ctx, s, promotion{epoch: verdict.epoch, last: lastReceipt(claim)})
+	return r.promote(ctx, s, promotion{epoch: verdict.Epoch, last: writer.LastReceipt(claim)})
+}
+
+// grantClaim grants a claim that is free, unless what asks for it no longer does.
+func (r *Reconciler) grantClaim(ctx context.Context, s *state, claim *moorv1alpha1.WriterClaim) (granted bool, err error) {
+	if err := r.mayAsk(ctx, s); err != nil || s.waiting != "" {
+		return false, err
+	}
+	if err := r.confirm(ctx, s); err != nil || s.waiting != "" || s.replica() && !s.ahead {
+		return false, err
+	}
+	after, err := writer.Grant(claim, s.holder())
+	if err == nil {
+		// Update carries the resourceVersion that was read: of two who
+		// try at once, one fails.
+		err = r.Clusters.DPU.Client.Status().Update(ctx, after)
+	}
+	if err != nil {
+		return false, fmt.Errorf("grant the right to write volume %s to DPU %s: %w", claim.Name, s.dpu, err)
+	}
+	return true, nil
 }
 
 // promote tells the DPU that the attachment is a primary, and under which
@@ -182,7 +187,7 @@ func (r *Reconciler) stillWanted(ctx context.Context, s *state) error {
 func (r *Reconciler) freeOrLive(ctx context.Context, volume *storagev1alpha1.DPUVolume) (*moorv1alpha1.WriterClaim, error) {
 	claim := &moorv1alpha1.WriterClaim{}
 	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(volume.Name), claim)
-	if err != nil || found && claim.Status != nil && claim.Status.Phase == moorv1alpha1.ClaimFree {
+	if err != nil || found && claim.Status != nil && !writer.Held(claim) {
 		return claim, err
 	}
 	return r.claim(ctx, volume)
@@ -220,42 +225,6 @@ func (r *Reconciler) claim(ctx context.Context, volume *storagev1alpha1.DPUVolum
 		return nil, err
 	}
 	return claim, nil
-}
-
-// verdict is what judge says of a claim.
-type verdict struct {
-	// grant: nobody holds it; it may be granted under epoch.
-	grant bool
-	// epoch under which this attachment may write.
-	epoch int64
-	// refused says in words who holds it; "" if it is granted or free.
-	refused string
-}
-
-// judge decides whether the attachment may have the right to write.
-func judge(claim *moorv1alpha1.WriterClaim, attachment, dpu string) verdict {
-	status := claim.Status
-	if status == nil {
-		status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree}
-	}
-	switch {
-	case status.Phase == moorv1alpha1.ClaimFree:
-		return verdict{grant: true, epoch: status.Epoch + 1}
-	case status.Phase == moorv1alpha1.ClaimGranted && status.Attachment == attachment && status.Holder == dpu:
-		return verdict{epoch: status.Epoch}
-	case status.Phase == moorv1alpha1.ClaimFencing:
-		return verdict{refused: fmt.Sprintf("volume %s is being fenced from DPU %s (epoch %d); it waits for proof that the old host can no longer write",
-			claim.Spec.VolumeName, status.Holder, status.Epoch)}
-	}
-	return verdict{refused: fmt.Sprintf("volume %s has a single writer, and DPU %s holds it (attachment %s, epoch %d): this attachment waits until that one is deleted",
-		claim.Spec.VolumeName, status.Holder, status.Attachment, status.Epoch)}
-}
-
-func receipts(claim *moorv1alpha1.WriterClaim) []moorv1alpha1.Receipt {
-	if claim.Status == nil {
-		return nil
-	}
-	return claim.Status.Receipts
 }
 
 // mirrorOf is the VolumeAttachment that a DPUVolumeAttachment asks for.

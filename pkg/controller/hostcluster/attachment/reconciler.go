@@ -25,6 +25,7 @@ import (
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // The field indexes of attachments; IndexVolume is registered by the volume
@@ -135,6 +136,11 @@ func (s *state) replica() bool { return s.attachment.Spec.Role == storagev1alpha
 
 // single reports whether one node at a time may write the volume.
 func (s *state) single() bool { return provisioner.SingleNode(s.volume.Spec.AccessModes) }
+
+// holder is what the right to write is granted to.
+func (s *state) holder() writer.Holder {
+	return writer.Holder{DPU: s.dpu, Attachment: s.attachment.Name}
+}
 
 // hidden reports whether it shall be made ready, and not be shown.
 func (s *state) hidden() bool {

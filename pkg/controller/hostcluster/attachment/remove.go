@@ -6,11 +6,11 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // remove deletes the VolumeAttachment, waits until it is gone, or until nothing
@@ -27,7 +27,7 @@ func (r *Reconciler) remove(ctx context.Context, attachment *storagev1alpha1.DPU
 	if err := kube.Delete(ctx, r.Clusters.DPU.Client, mirror); err != nil {
 		return err
 	}
-	if over(mirror) {
+	if writer.Over(mirror) {
 		ctrl.LoggerFrom(ctx).Info("let go while the vendor's plugin still has its device", daemon.KeyDPU, mirror.Spec.NodeName, daemon.KeyEpoch, mirror.Spec.Epoch)
 		return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
 	}
@@ -39,18 +39,4 @@ func (r *Reconciler) remove(ctx context.Context, attachment *storagev1alpha1.DPU
 		detaching(a, words)
 	})
 	return client.IgnoreNotFound(err)
-}
-
-// over reports whether nothing of the mirror concerns the host cluster any more:
-// its DPU has retired its epoch, the claim was freed, which is when fence takes
-// its hold off, and the node driver only waits for the vendor's plugin to remove
-// its device. What is left clears up by itself, also if that takes days: nothing
-// is shown for a mirror that goes, the storage stays open to the DPU until then,
-// and neither a new attachment of this name nor the end of the volume overtakes
-// it. All of it stays true once it is.
-func over(mirror *storagev1alpha1.VolumeAttachment) bool {
-	return !mirror.DeletionTimestamp.IsZero() && mirror.Spec.Epoch > 0 &&
-		!mirror.Status.DPU.Attached && mirror.Status.DPU.RetiredEpoch >= mirror.Spec.Epoch &&
-		controllerutil.ContainsFinalizer(mirror, storagev1alpha1.FinalizerDPUAttachment) &&
-		!controllerutil.ContainsFinalizer(mirror, storagev1alpha1.FinalizerWriterClaim)
 }

@@ -68,12 +68,3 @@ func (r *Reconciler) tellAttached(s *state, before, now storagev1alpha1.DPUVolum
 	}
 	r.Recorder.Event(s.volume, corev1.EventTypeNormal, storagev1alpha1.EventAttached, words)
 }
-
-// lastReceipt is that of the epoch that ended last; nil if none did.
-func lastReceipt(claim *moorv1alpha1.WriterClaim) *moorv1alpha1.Receipt {
-	all := receipts(claim)
-	if len(all) == 0 {
-		return nil
-	}
-	return &all[len(all)-1]
-}

@@ -1,4 +1,4 @@
-package failover
+package writer
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func TestProve(t *testing.T) {
 					for _, retired := range []int64{0, 3, 4, 5} {
 						for bits := range 16 {
 							for _, operator := range []int64{0, 3, 4, 5} {
-								storage := revocation{vouched: bits&1 != 0, asked: bits&2 != 0, noticed: bits&4 != 0, gone: bits&8 != 0, driver: "d"}
+								storage := Revocation{Vouched: bits&1 != 0, Asked: bits&2 != 0, Noticed: bits&4 != 0, Gone: bits&8 != 0, Driver: "d"}
 								claim, mirror := facts(mirrorIs, deleting, finalizer, attached, retired, operator)
 								mine := mirrorIs == "mine"
 								want := moorv1alpha1.ReceiptKind("")
@@ -31,9 +31,9 @@ func TestProve(t *testing.T) {
 								case operator == 4:
 									want = moorv1alpha1.ReceiptOperator
 								}
-								got, words := prove(claim, mirror, storage, leaseOf{})
+								got, message := Prove(claim, Evidence{Attachment: mirror, Storage: storage})
 								name := fmt.Sprintf("%s deleting=%v finalizer=%v attached=%v retired=%d storage=%+v operator=%d", mirrorIs, deleting, finalizer, attached, retired, storage, operator)
-								checkReceipt(t, name, got, words, want)
+								checkReceipt(t, name, got, message, want)
 							}
 						}
 					}
@@ -61,13 +61,13 @@ func facts(mirrorIs string, deleting, finalizer, attached bool, retired, operato
 	return claim, mirror
 }
 
-func checkReceipt(t *testing.T, name string, got *moorv1alpha1.Receipt, words string, want moorv1alpha1.ReceiptKind) {
+func checkReceipt(t *testing.T, name string, got *moorv1alpha1.Receipt, message string, want moorv1alpha1.ReceiptKind) {
 	t.Helper()
 	switch {
 	case want == "" && got != nil:
 		t.Errorf("%s: receipt %+v out of nothing", name, got)
-	case want == "" && words == "":
-		t.Errorf("%s: no words", name)
+	case want == "" && message == "":
+		t.Errorf("%s: no message", name)
 	case want != "" && (got == nil || got.Kind != want || got.Holder != "dpu-a" || got.Epoch != 4 || got.Message == ""):
 		t.Errorf("%s: receipt %+v, want %s", name, got, want)
 	}
@@ -78,11 +78,38 @@ func TestProveOnlyWhileFencing(t *testing.T) {
 	for _, phase := range []moorv1alpha1.ClaimPhase{"", moorv1alpha1.ClaimFree, moorv1alpha1.ClaimGranted} {
 		claim, mirror := facts("mine", true, false, false, 4, 4)
 		claim.Status.Phase = phase
-		if got, _ := prove(claim, mirror, revocation{true, true, true, true, "d"}, leaseOf{given: true}); got != nil {
+		if got, _ := Prove(claim, Evidence{mirror, Revocation{true, true, true, true, "d"}, Lease{Given: true}}); got != nil {
 			t.Errorf("phase %q: receipt %+v", phase, got)
 		}
 	}
-	if got, _ := prove(&moorv1alpha1.WriterClaim{}, nil, revocation{}, leaseOf{given: true}); got != nil {
+	if got, _ := Prove(&moorv1alpha1.WriterClaim{}, Evidence{Lease: Lease{Given: true}}); got != nil {
 		t.Errorf("a claim without status: receipt %+v", got)
 	}
+}
+
+// TestLeaseComesThird: the DPU's own word and the storage's count before it, the
+// operator's after it.
+func TestLeaseComesThird(t *testing.T) {
+	over := Lease{Given: true}
+	claim, mirror := facts("mine", true, true, true, 0, 4)
+	for _, c := range []struct {
+		want    moorv1alpha1.ReceiptKind
+		retired int64
+		storage Revocation
+		lease   Lease
+	}{
+		{moorv1alpha1.ReceiptDPU, 4, Revocation{true, true, true, true, "d"}, over},
+		{moorv1alpha1.ReceiptStorage, 0, Revocation{true, true, true, true, "d"}, over},
+		{moorv1alpha1.ReceiptLeaseBound, 0, Revocation{}, over},
+		{moorv1alpha1.ReceiptOperator, 0, Revocation{}, Lease{Given: true, Left: 1}},
+		{moorv1alpha1.ReceiptOperator, 0, Revocation{}, Lease{Left: -1}},
+	} {
+		mirror.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{Attached: c.retired == 0, RetiredEpoch: c.retired}
+		got, message := Prove(claim, Evidence{mirror, c.storage, c.lease})
+		checkReceipt(t, string(c.want), got, message, c.want)
+	}
+	// It does not matter what became of the attachment.
+	claim.Spec.OperatorReceipt = nil
+	got, message := Prove(claim, Evidence{Lease: over})
+	checkReceipt(t, "no attachment", got, message, moorv1alpha1.ReceiptLeaseBound)
 }

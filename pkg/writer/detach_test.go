@@ -1,4 +1,4 @@
-package failover
+package writer
 
 import (
 	"fmt"
@@ -34,32 +34,32 @@ func claims() map[string]struct {
 	return out
 }
 
-// TestDecide goes through every combination: only an attachment that is being
+// TestDetach goes through every combination: only an attachment that is being
 // deleted, without the node driver's finalizer, and not shown, frees the claim
 // that is its own.
-func TestDecide(t *testing.T) {
+func TestDetach(t *testing.T) {
 	for _, deleting := range []bool{false, true} {
 		for _, finalizer := range []bool{false, true} {
 			for _, attached := range []bool{false, true} {
 				for name, c := range claims() {
 					t.Run(fmt.Sprintf("deleting=%v finalizer=%v attached=%v claim %s", deleting, finalizer, attached, name), func(t *testing.T) {
-						want := wait
+						want := Wait
 						switch {
 						case !deleting || finalizer || attached:
 						case c.mine:
-							want = free
+							want = FreeClaim
 						default:
-							want = release
+							want = LetGo
 						}
-						got := decide(attachment(deleting, finalizer, attached), c.claim)
-						if got.action != want {
-							t.Errorf("action %d, want %d", got.action, want)
+						got, receipt := Detach(attachment(deleting, finalizer, attached), c.claim)
+						if got != want {
+							t.Errorf("step %d, want %d", got, want)
 						}
-						if has := got.receipt != (moorv1alpha1.Receipt{}); has != (want == free) {
-							t.Errorf("receipt %+v", got.receipt)
+						if has := receipt != (moorv1alpha1.Receipt{}); has != (want == FreeClaim) {
+							t.Errorf("receipt %+v", receipt)
 						}
-						if want == free && (got.receipt.Kind != moorv1alpha1.ReceiptDPU || got.receipt.Holder != "dpu-a" || got.receipt.Epoch != 4 || got.receipt.Message == "") {
-							t.Errorf("receipt %+v", got.receipt)
+						if want == FreeClaim && (receipt.Kind != moorv1alpha1.ReceiptDPU || receipt.Holder != "dpu-a" || receipt.Epoch != 4 || receipt.Message == "") {
+							t.Errorf("receipt %+v", receipt)
 						}
 					})
 				}
@@ -68,29 +68,29 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestDecideWithoutTheVendor: where the vendor's plugin does not let go of its
+// TestDetachWithoutTheVendor: where the vendor's plugin does not let go of its
 // device, the epoch that the DPU has retired is the receipt, if it is no less
 // than the claim's and the attachment's; and only for what is being deleted and
 // not shown.
-func TestDecideWithoutTheVendor(t *testing.T) {
+func TestDetachWithoutTheVendor(t *testing.T) {
 	for _, deleting := range []bool{false, true} {
 		for _, attached := range []bool{false, true} {
 			for epoch := range int64(6) {
 				for over := range int64(6) {
 					for name, c := range claims() { // all under epoch 4
 						t.Run(fmt.Sprintf("deleting=%v attached=%v epoch=%d retired=%d claim %s", deleting, attached, epoch, over, name), func(t *testing.T) {
-							want := wait
+							want := Wait
 							switch {
 							case !deleting || attached || over < epoch || over == 0 || epoch == 0 && !c.mine:
 							case c.mine && over >= 4:
-								want = free
+								want = FreeClaim
 							case !c.mine:
-								want = release
+								want = LetGo
 							}
 							a := attachment(deleting, true, attached)
 							a.Spec.Epoch, a.Status.DPU.RetiredEpoch = epoch, over
-							if got := decide(a, c.claim); got.action != want {
-								t.Errorf("action %d, want %d", got.action, want)
+							if got, _ := Detach(a, c.claim); got != want {
+								t.Errorf("step %d, want %d", got, want)
 							}
 						})
 					}

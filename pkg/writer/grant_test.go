@@ -1,14 +1,11 @@
-package attachment
+package writer
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
 // TestJudge goes through every phase, holder and attachment.
@@ -23,19 +20,19 @@ func TestJudge(t *testing.T) {
 						Spec:   moorv1alpha1.WriterClaimSpec{VolumeName: "vol"},
 						Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: holder, Attachment: attachment, Epoch: epoch},
 					}
-					got := judge(claim, mine, me)
+					got := Judge(claim, Holder{me, mine})
 					switch {
 					case phase == moorv1alpha1.ClaimFree:
-						if !got.grant || got.epoch != epoch+1 || got.refused != "" {
+						if !got.Grant || got.Epoch != epoch+1 || got.Refused != "" {
 							t.Errorf("a free claim: %+v", got)
 						}
 					case phase == moorv1alpha1.ClaimGranted && holder == me && attachment == mine:
-						if got.grant || got.epoch != epoch || got.refused != "" {
+						if got.Grant || got.Epoch != epoch || got.Refused != "" {
 							t.Errorf("our own claim: %+v", got)
 						}
 					default:
-						if got.grant || got.epoch != 0 || !strings.Contains(got.refused, "vol") {
-							t.Errorf("somebody else's claim: %+v", got)
+						if got.Grant || got.Epoch != 0 || !strings.Contains(got.Refused, "vol") {
+							t.Errorf("another's claim: %+v", got)
 						}
 					}
 				})
@@ -45,13 +42,13 @@ func TestJudge(t *testing.T) {
 }
 
 func TestJudgeOfNewClaim(t *testing.T) {
-	got := judge(&moorv1alpha1.WriterClaim{}, "a", "d")
-	if !got.grant || got.epoch != 1 {
+	got := Judge(&moorv1alpha1.WriterClaim{}, Holder{"d", "a"})
+	if !got.Grant || got.Epoch != 1 {
 		t.Errorf("a claim without a status: %+v, want a grant of epoch 1", got)
 	}
 }
 
-func TestJudgeWords(t *testing.T) {
+func TestJudgeMessages(t *testing.T) {
 	claim := func(phase moorv1alpha1.ClaimPhase) *moorv1alpha1.WriterClaim {
 		return &moorv1alpha1.WriterClaim{
 			Spec:   moorv1alpha1.WriterClaimSpec{VolumeName: "vol"},
@@ -62,25 +59,8 @@ func TestJudgeWords(t *testing.T) {
 		moorv1alpha1.ClaimGranted: "volume vol has a single writer, and DPU dpu-b holds it (attachment b-vol, epoch 3): this attachment waits until that one is deleted",
 		moorv1alpha1.ClaimFencing: "volume vol is being fenced from DPU dpu-b (epoch 3); it waits for proof that the old host can no longer write",
 	} {
-		if got := judge(claim(phase), "a-vol", "dpu-a").refused; got != want {
+		if got := Judge(claim(phase), Holder{"dpu-a", "a-vol"}).Refused; got != want {
 			t.Errorf("%s: got %q, want %q", phase, got, want)
-		}
-	}
-}
-
-func TestSingleWriter(t *testing.T) {
-	for _, tc := range []struct {
-		modes []corev1.PersistentVolumeAccessMode
-		want  bool
-	}{
-		{[]corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, true},
-		{[]corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}, true},
-		{[]corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, false},
-		{[]corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}, false},
-		{[]corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany}, false},
-	} {
-		if got := (&state{volume: world.Volume("v", tc.modes...)}).single(); got != tc.want {
-			t.Errorf("%v: %v", tc.modes, got)
 		}
 	}
 }

@@ -1,0 +1,132 @@
+package writer
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+// ErrTransition: the claim is not in a phase from which it can go there.
+var ErrTransition = errors.New("the writer claim does not allow this transition")
+
+// keepReceipts is how many receipts a claim keeps, the limit of its schema.
+const keepReceipts = 8
+
+// Holder is what the right to write is granted to: a DPU, for one
+// VolumeAttachment.
+type Holder struct{ DPU, Attachment string }
+
+// HolderOf is the holder that an attachment can be.
+func HolderOf(a *storagev1alpha1.VolumeAttachment) Holder {
+	return Holder{DPU: a.Spec.NodeName, Attachment: a.Name}
+}
+
+// Held reports whether a DPU has the right to write, or had it and there is no
+// receipt yet. No claim, and one without a status, is held by none.
+func Held(claim *moorv1alpha1.WriterClaim) bool {
+	return claim != nil && claim.Status != nil && claim.Status.Phase != moorv1alpha1.ClaimFree
+}
+
+// Holds reports whether the claim is held by h.
+func Holds(claim *moorv1alpha1.WriterClaim, h Holder) bool {
+	return Held(claim) && claim.Status.Holder == h.DPU && claim.Status.Attachment == h.Attachment
+}
+
+// GrantedFor reports whether the right to write is granted for the attachment of
+// this name, to whatever DPU.
+func GrantedFor(claim *moorv1alpha1.WriterClaim, attachment string) bool {
+	return Held(claim) && claim.Status.Phase == moorv1alpha1.ClaimGranted && claim.Status.Attachment == attachment
+}
+
+// InFencing reports whether the right to write is being taken from h.
+func InFencing(claim *moorv1alpha1.WriterClaim, h Holder) bool {
+	return Holds(claim, h) && claim.Status.Phase == moorv1alpha1.ClaimFencing
+}
+
+// FencedFrom reports whether the right to write is being taken from the DPU.
+func FencedFrom(claim *moorv1alpha1.WriterClaim, dpu string) bool {
+	return Held(claim) && claim.Status.Phase == moorv1alpha1.ClaimFencing && claim.Status.Holder == dpu
+}
+
+// Vouched reports whether an operator vouches that h can no longer write.
+func Vouched(claim *moorv1alpha1.WriterClaim, h Holder) bool {
+	return Holds(claim, h) && claim.Spec.OperatorReceipt != nil && claim.Spec.OperatorReceipt.Epoch == claim.Status.Epoch
+}
+
+// Grant is the claim after Free -> Granted, under the next epoch.
+func Grant(claim *moorv1alpha1.WriterClaim, to Holder) (*moorv1alpha1.WriterClaim, error) {
+	if Held(claim) {
+		return nil, fmt.Errorf("grant volume %s to DPU %s in phase %q: %w", claim.Spec.VolumeName, to.DPU, claim.Status.Phase, ErrTransition)
+	}
+	out := claim.DeepCopy()
+	if out.Status == nil {
+		out.Status = &moorv1alpha1.WriterClaimStatus{}
+	}
+	s := out.Status
+	s.Phase, s.Holder, s.Attachment = moorv1alpha1.ClaimGranted, to.DPU, to.Attachment
+	s.Epoch++
+	return out, nil
+}
+
+// BeginFencing is the claim after Granted -> Fencing. From there it goes to Free
+// alone.
+func BeginFencing(claim *moorv1alpha1.WriterClaim) (*moorv1alpha1.WriterClaim, error) {
+	if !Held(claim) || claim.Status.Phase != moorv1alpha1.ClaimGranted {
+		return nil, fmt.Errorf("begin to fence volume %s: %w", claim.Spec.VolumeName, ErrTransition)
+	}
+	out := claim.DeepCopy()
+	out.Status.Phase = moorv1alpha1.ClaimFencing
+	return out, nil
+}
+
+// Free is the claim after Granted or Fencing -> Free, with the receipt of the
+// epoch that ends. Only the DPU's own receipt ends one that is not being fenced.
+func Free(claim *moorv1alpha1.WriterClaim, receipt moorv1alpha1.Receipt, now time.Time) (*moorv1alpha1.WriterClaim, error) {
+	if !ends(claim, receipt) {
+		return nil, fmt.Errorf("free volume %s with receipt %s of DPU %s under epoch %d: %w",
+			claim.Spec.VolumeName, receipt.Kind, receipt.Holder, receipt.Epoch, ErrTransition)
+	}
+	out := claim.DeepCopy()
+	s := out.Status
+	s.Phase, s.Holder, s.Attachment = moorv1alpha1.ClaimFree, "", ""
+	if receipt.Kind != moorv1alpha1.ReceiptDPU {
+		s.Revoked = revoke(s.Revoked, receipt)
+	}
+	receipt.Time = metav1.NewTime(now)
+	s.Receipts = append(s.Receipts, receipt)
+	if extra := len(s.Receipts) - keepReceipts; extra > 0 {
+		s.Receipts = s.Receipts[extra:]
+	}
+	return out, nil
+}
+
+// ends reports whether the receipt is one of the claim's epoch, and of a kind that
+// counts in its phase.
+func ends(claim *moorv1alpha1.WriterClaim, receipt moorv1alpha1.Receipt) bool {
+	if !Held(claim) || receipt.Holder != claim.Status.Holder || receipt.Epoch != claim.Status.Epoch {
+		return false
+	}
+	switch receipt.Kind {
+	case moorv1alpha1.ReceiptDPU:
+		return claim.Status.Phase == moorv1alpha1.ClaimGranted || claim.Status.Phase == moorv1alpha1.ClaimFencing
+	case moorv1alpha1.ReceiptStorage, moorv1alpha1.ReceiptLeaseBound, moorv1alpha1.ReceiptOperator:
+		return claim.Status.Phase == moorv1alpha1.ClaimFencing
+	}
+	return false
+}
+
+// revoke notes a DPU that did not confirm the end of its epoch itself.
+func revoke(list []moorv1alpha1.Revoked, receipt moorv1alpha1.Receipt) []moorv1alpha1.Revoked {
+	for i := range list {
+		if list[i].DPU == receipt.Holder {
+			list[i].Epoch = max(list[i].Epoch, receipt.Epoch)
+			return list
+		}
+	}
+	return append(list, moorv1alpha1.Revoked{DPU: receipt.Holder, Epoch: receipt.Epoch})
+}

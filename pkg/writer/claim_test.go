@@ -1,0 +1,180 @@
+package writer
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+)
+
+var clockNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func inPhase(phase moorv1alpha1.ClaimPhase) *moorv1alpha1.WriterClaim {
+	c := &moorv1alpha1.WriterClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "vol", ResourceVersion: "7"},
+		Spec:       moorv1alpha1.WriterClaimSpec{VolumeName: "vol"},
+		Status:     &moorv1alpha1.WriterClaimStatus{Phase: phase, Epoch: 4},
+	}
+	if phase != moorv1alpha1.ClaimFree {
+		c.Status.Holder, c.Status.Attachment = "dpu-a", "a-vol"
+	}
+	return c
+}
+
+// TestTransitions: what each transition leaves, what it changes nothing of, and
+// from which phases there is none.
+func TestTransitions(t *testing.T) {
+	const free, granted, fencing = moorv1alpha1.ClaimFree, moorv1alpha1.ClaimGranted, moorv1alpha1.ClaimFencing
+	receipt := func(kind moorv1alpha1.ReceiptKind) moorv1alpha1.Receipt {
+		return moorv1alpha1.Receipt{Kind: kind, Holder: "dpu-a", Epoch: 4, Message: "m"}
+	}
+	freeWith := func(r moorv1alpha1.Receipt) func(*moorv1alpha1.WriterClaim) (*moorv1alpha1.WriterClaim, error) {
+		return func(c *moorv1alpha1.WriterClaim) (*moorv1alpha1.WriterClaim, error) { return Free(c, r, clockNow) }
+	}
+	stamped := func(r moorv1alpha1.Receipt) []moorv1alpha1.Receipt {
+		r.Time = metav1.NewTime(clockNow)
+		return []moorv1alpha1.Receipt{r}
+	}
+	later, other := receipt(moorv1alpha1.ReceiptDPU), receipt(moorv1alpha1.ReceiptDPU)
+	later.Epoch, other.Holder = 5, "dpu-b"
+	status := func(s moorv1alpha1.WriterClaimStatus) *moorv1alpha1.WriterClaimStatus { return &s }
+	revoked := []moorv1alpha1.Revoked{{DPU: "dpu-a", Epoch: 4}}
+	byOther := func(k moorv1alpha1.ReceiptKind) map[moorv1alpha1.ClaimPhase]*moorv1alpha1.WriterClaimStatus {
+		return map[moorv1alpha1.ClaimPhase]*moorv1alpha1.WriterClaimStatus{
+			fencing: {Phase: free, Epoch: 4, Receipts: stamped(receipt(k)), Revoked: revoked},
+		}
+	}
+	for name, c := range map[string]struct {
+		do   func(*moorv1alpha1.WriterClaim) (*moorv1alpha1.WriterClaim, error)
+		want map[moorv1alpha1.ClaimPhase]*moorv1alpha1.WriterClaimStatus // by the phase before; none: refused
+	}{
+		"grant": {
+			func(c *moorv1alpha1.WriterClaim) (*moorv1alpha1.WriterClaim, error) {
+				return Grant(c, Holder{"dpu-b", "b-vol"})
+			},
+			map[moorv1alpha1.ClaimPhase]*moorv1alpha1.WriterClaimStatus{
+				free: status(moorv1alpha1.WriterClaimStatus{Phase: granted, Holder: "dpu-b", Attachment: "b-vol", Epoch: 5}),
+			},
+		},
+		"begin fencing": {BeginFencing, map[moorv1alpha1.ClaimPhase]*moorv1alpha1.WriterClaimStatus{
+			granted: status(moorv1alpha1.WriterClaimStatus{Phase: fencing, Holder: "dpu-a", Attachment: "a-vol", Epoch: 4}),
+		}},
+		"free, by the DPU": {freeWith(receipt(moorv1alpha1.ReceiptDPU)), map[moorv1alpha1.ClaimPhase]*moorv1alpha1.WriterClaimStatus{
+			granted: {Phase: free, Epoch: 4, Receipts: stamped(receipt(moorv1alpha1.ReceiptDPU))},
+			fencing: {Phase: free, Epoch: 4, Receipts: stamped(receipt(moorv1alpha1.ReceiptDPU))},
+		}},
+		"free, by the storage":       {freeWith(receipt(moorv1alpha1.ReceiptStorage)), byOther(moorv1alpha1.ReceiptStorage)},
+		"free, by the lease's bound": {freeWith(receipt(moorv1alpha1.ReceiptLeaseBound)), byOther(moorv1alpha1.ReceiptLeaseBound)},
+		"free, by an operator":       {freeWith(receipt(moorv1alpha1.ReceiptOperator)), byOther(moorv1alpha1.ReceiptOperator)},
+		"free, of another epoch":     {freeWith(later), nil},
+		"free, of another DPU":       {freeWith(other), nil},
+		"free, of an unknown kind":   {freeWith(receipt("Later")), nil},
+		"free, without a receipt":    {freeWith(moorv1alpha1.Receipt{}), nil},
+	} {
+		for _, phase := range []moorv1alpha1.ClaimPhase{"", free, granted, fencing, "Later"} {
+			want := c.want[phase]
+			before := inPhase(phase)
+			got, err := c.do(before)
+			if want == nil {
+				if !errors.Is(err, ErrTransition) || got != nil {
+					t.Errorf("%s from %q: %v, %v: want it refused", name, phase, got, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s from %q: %v", name, phase, err)
+				continue
+			}
+			if d := cmp.Diff(want, got.Status); d != "" {
+				t.Errorf("%s from %q: %s", name, phase, d)
+			}
+			if got.ResourceVersion != "7" {
+				t.Errorf("%s from %q: it is not compared with what was read", name, phase)
+			}
+			if d := cmp.Diff(inPhase(phase), before); d != "" {
+				t.Errorf("%s from %q changes its argument: %s", name, phase, d)
+			}
+		}
+	}
+}
+
+// TestGrantOfNewClaim: the first epoch is 1.
+func TestGrantOfNewClaim(t *testing.T) {
+	got, err := Grant(&moorv1alpha1.WriterClaim{}, Holder{"dpu-a", "a-vol"})
+	if err != nil || got.Status.Epoch != 1 || !Holds(got, Holder{"dpu-a", "a-vol"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestGrantKeeps: receipts, and who has to clear up, outlive a grant.
+func TestGrantKeeps(t *testing.T) {
+	c := inPhase(moorv1alpha1.ClaimFree)
+	c.Status.Receipts = []moorv1alpha1.Receipt{{Kind: moorv1alpha1.ReceiptStorage, Holder: "dpu-a", Epoch: 4}}
+	c.Status.Revoked = []moorv1alpha1.Revoked{{DPU: "dpu-a", Epoch: 4}}
+	got, err := Grant(c, Holder{"dpu-b", "b-vol"})
+	if err != nil || got.Status.RevokedEpoch("dpu-a") != 4 || LastReceipt(got) == nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestRevoked: the last epoch of each DPU that another ended, and no other.
+func TestRevoked(t *testing.T) {
+	var list []moorv1alpha1.Revoked
+	for _, r := range []moorv1alpha1.Receipt{{Holder: "a", Epoch: 1}, {Holder: "b", Epoch: 2}, {Holder: "a", Epoch: 3}} {
+		list = revoke(list, r)
+	}
+	s := &moorv1alpha1.WriterClaimStatus{Revoked: list}
+	if len(list) != 2 || s.RevokedEpoch("a") != 3 || s.RevokedEpoch("b") != 2 || s.RevokedEpoch("c") != 0 {
+		t.Errorf("got %+v", list)
+	}
+}
+
+// TestKeepsReceipts: the last of them, as many as the schema allows.
+func TestKeepsReceipts(t *testing.T) {
+	c := inPhase(moorv1alpha1.ClaimFencing)
+	for e := range int64(keepReceipts) {
+		c.Status.Receipts = append(c.Status.Receipts, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "x", Epoch: e - 10})
+	}
+	got, err := Free(c, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", Epoch: 4}, clockNow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := got.Status.Receipts; len(r) != keepReceipts || r[keepReceipts-1].Epoch != 4 || r[0].Epoch != -9 {
+		t.Errorf("receipts %+v, want the last %d", r, keepReceipts)
+	}
+}
+
+// TestPredicates goes through every phase, DPU and attachment.
+func TestPredicates(t *testing.T) {
+	me := Holder{"dpu-a", "a-vol"}
+	for _, none := range []*moorv1alpha1.WriterClaim{nil, {}} {
+		if Held(none) || Holds(none, me) || InFencing(none, me) || FencedFrom(none, "dpu-a") || Vouched(none, me) || GrantedFor(none, "a-vol") {
+			t.Errorf("%+v is held", none)
+		}
+	}
+	for _, phase := range []moorv1alpha1.ClaimPhase{moorv1alpha1.ClaimFree, moorv1alpha1.ClaimGranted, moorv1alpha1.ClaimFencing} {
+		for _, dpu := range []string{"dpu-a", "dpu-b"} {
+			for _, attachment := range []string{"a-vol", "b-vol"} {
+				for _, vouches := range []int64{0, 3, 4} {
+					c := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: dpu, Attachment: attachment, Epoch: 4}}
+					if vouches != 0 {
+						c.Spec.OperatorReceipt = &moorv1alpha1.OperatorReceipt{Epoch: vouches}
+					}
+					held, mine := phase != "Free", dpu == "dpu-a" && attachment == "a-vol"
+					got := [6]bool{Held(c), Holds(c, me), InFencing(c, me), FencedFrom(c, "dpu-a"), Vouched(c, me), GrantedFor(c, "a-vol")}
+					want := [6]bool{
+						held, held && mine, phase == "Fencing" && mine, phase == "Fencing" && dpu == "dpu-a",
+						held && mine && vouches == 4, phase == "Granted" && attachment == "a-vol",
+					}
+					if got != want {
+						t.Errorf("%+v, vouched %d: %v, want %v", c.Status, vouches, got, want)
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package writer
+
+import (
+	"fmt"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+)
+
+// Verdict is what Judge says of a claim.
+type Verdict struct {
+	// Grant: the claim is free; it may be granted under Epoch.
+	Grant bool
+	// Epoch under which the holder may write, now or after the grant.
+	Epoch int64
+	// Refused says who has the right to write; "" if it is granted or free.
+	Refused string
+}
+
+// Judge is rule 1: it decides whether h may have the right to write. A claim
+// without a status is new, and free.
+func Judge(claim *moorv1alpha1.WriterClaim, h Holder) Verdict {
+	status := claim.Status
+	switch {
+	case status == nil:
+		return Verdict{Grant: true, Epoch: 1}
+	case status.Phase == moorv1alpha1.ClaimFree:
+		return Verdict{Grant: true, Epoch: status.Epoch + 1}
+	case status.Phase == moorv1alpha1.ClaimGranted && Holds(claim, h):
+		return Verdict{Epoch: status.Epoch}
+	case status.Phase == moorv1alpha1.ClaimFencing:
+		return Verdict{Refused: fmt.Sprintf("volume %s is being fenced from DPU %s (epoch %d); it waits for proof that the old host can no longer write",
+			claim.Spec.VolumeName, status.Holder, status.Epoch)}
+	}
+	return Verdict{Refused: fmt.Sprintf("volume %s has a single writer, and DPU %s holds it (attachment %s, epoch %d): this attachment waits until that one is deleted",
+		claim.Spec.VolumeName, status.Holder, status.Attachment, status.Epoch)}
+}
+
+// LastReceipt is that of the epoch that ended last; nil if none did.
+func LastReceipt(claim *moorv1alpha1.WriterClaim) *moorv1alpha1.Receipt {
+	if claim.Status == nil || len(claim.Status.Receipts) == 0 {
+		return nil
+	}
+	return &claim.Status.Receipts[len(claim.Status.Receipts)-1]
+}

@@ -1,0 +1,161 @@
+package writer
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+// Revocation is what is known of the storage's side.
+type Revocation struct {
+	// Vouched: the vendor's CSIDriver says that its ControllerUnpublish
+	// revokes, so that nothing of the old DPU is accepted afterwards.
+	Vouched bool
+	// Asked: the vendor had been asked to attach, so that there is something
+	// to revoke.
+	Asked bool
+	// Noticed: snap-controller has seen that the VolumeAttachment ends, so
+	// that it never asks the vendor to attach again for it.
+	Noticed bool
+	// Gone: the API server has no SVVolumeAttachment any more, which the
+	// vendor's attacher lets go only when ControllerUnpublish is done.
+	Gone bool
+	// Driver is the name of the CSIDriver; "" while the DPU is heard.
+	Driver string
+}
+
+// revoked reports whether the storage has revoked the DPU.
+func (r Revocation) revoked() bool { return r.Vouched && r.Asked && r.Noticed && r.Gone }
+
+// Evidence is what is known of the holder of a claim that is being fenced. All of
+// it was read from the API server itself, the lease after the claim was in Fencing.
+type Evidence struct {
+	// Attachment is nil if there is none, which proves nothing.
+	Attachment *storagev1alpha1.VolumeAttachment
+	Storage    Revocation
+	Lease      Lease
+}
+
+// proof is one way to prove that a holder can no longer write. It returns the
+// message of the receipt; "" if it proves nothing.
+type proof struct {
+	kind moorv1alpha1.ReceiptKind
+	of   func(*moorv1alpha1.WriterClaim, Evidence) string
+}
+
+// proofs are those of rule 3, strongest first.
+var proofs = []proof{
+	{moorv1alpha1.ReceiptDPU, retiredByDPU},
+	{moorv1alpha1.ReceiptDPU, releasedByDPU},
+	{moorv1alpha1.ReceiptStorage, revokedByStorage},
+	{moorv1alpha1.ReceiptLeaseBound, lapsed},
+	{moorv1alpha1.ReceiptOperator, vouchedByOperator},
+}
+
+// Prove is rule 3 for a claim that is being fenced: it returns the receipt that
+// ends its epoch, or says what is missing.
+func Prove(claim *moorv1alpha1.WriterClaim, e Evidence) (*moorv1alpha1.Receipt, string) {
+	if !Held(claim) || claim.Status.Phase != moorv1alpha1.ClaimFencing {
+		return nil, "the claim is not being fenced"
+	}
+	if e.Attachment != nil && !Holds(claim, HolderOf(e.Attachment)) {
+		e.Attachment = nil
+	}
+	for _, p := range proofs {
+		if message := p.of(claim, e); message != "" {
+			return receiptOf(claim, p.kind, message), ""
+		}
+	}
+	return nil, missing(claim, e)
+}
+
+func receiptOf(claim *moorv1alpha1.WriterClaim, kind moorv1alpha1.ReceiptKind, message string) *moorv1alpha1.Receipt {
+	return &moorv1alpha1.Receipt{Kind: kind, Holder: claim.Status.Holder, Epoch: claim.Status.Epoch, Message: message}
+}
+
+func retiredByDPU(claim *moorv1alpha1.WriterClaim, e Evidence) string {
+	if e.Attachment == nil || claim.Status.Epoch <= 0 {
+		return ""
+	}
+	dpu := e.Attachment.Status.DPU
+	if dpu.Attached || dpu.RetiredEpoch < claim.Status.Epoch {
+		return ""
+	}
+	return fmt.Sprintf("DPU %s withdrew the device and retired epoch %d", claim.Status.Holder, dpu.RetiredEpoch)
+}
+
+func releasedByDPU(claim *moorv1alpha1.WriterClaim, e Evidence) string {
+	if e.Attachment == nil || !Released(e.Attachment, claim) {
+		return ""
+	}
+	return releasedMessage(claim, e.Attachment)
+}
+
+func revokedByStorage(claim *moorv1alpha1.WriterClaim, e Evidence) string {
+	if e.Attachment == nil || e.Attachment.DeletionTimestamp.IsZero() || !e.Storage.revoked() {
+		return ""
+	}
+	return fmt.Sprintf("the storage revoked DPU %s: ControllerUnpublish of %s is done", claim.Status.Holder, e.Storage.Driver)
+}
+
+func lapsed(claim *moorv1alpha1.WriterClaim, e Evidence) string {
+	if !e.Lease.Over() || claim.Status.Epoch <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("DPU %s has not renewed its lease for so long that it has withdrawn by itself, or was reset", claim.Status.Holder)
+}
+
+func vouchedByOperator(claim *moorv1alpha1.WriterClaim, _ Evidence) string {
+	o := claim.Spec.OperatorReceipt
+	if o == nil || o.Epoch != claim.Status.Epoch || o.Epoch <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s vouches that DPU %s can no longer write: %s", o.Operator, claim.Status.Holder, o.Reason)
+}
+
+// missing says what is waited for.
+func missing(claim *moorv1alpha1.WriterClaim, e Evidence) string {
+	message := fmt.Sprintf("waiting for proof that DPU %s can no longer write under epoch %d", claim.Status.Holder, claim.Status.Epoch)
+	switch storage := e.Storage; {
+	case e.Attachment == nil:
+		message += fmt.Sprintf("; VolumeAttachment %s is gone, which proves nothing", claim.Status.Attachment)
+	case storage.Driver == "":
+		message += "; the DPU is asked to withdraw"
+	case !storage.Vouched:
+		message += fmt.Sprintf("; the DPU is silent, and CSIDriver %s does not carry %s=true, so the storage's word does not count", storage.Driver, storagev1alpha1.AnnotationRevokes)
+	case !storage.Asked:
+		message += "; the DPU is silent, and the storage has nothing to revoke"
+	case !storage.Noticed:
+		message += "; the DPU is silent, and snap-controller has not noticed yet that the attachment ends"
+	default:
+		message += fmt.Sprintf("; the DPU is silent, and CSIDriver %s is asked to revoke it", storage.Driver)
+	}
+	if e.Lease.Given {
+		message += "; the DPU withdraws by itself, and the bound of its lease is waited for"
+	}
+	return message + fmt.Sprintf("; an operator who knows may write spec.operatorReceipt into WriterClaim %s", claim.Name)
+}
+
+// OverWithoutDPU reports whether another receipt than the DPU's own has ended the
+// epoch of the attachment, and its DPU holds nothing since: so the finalizers may
+// be taken off for a DPU that does not answer.
+func OverWithoutDPU(attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) bool {
+	if !Detaching(attachment) || claim == nil || claim.Status == nil || Holds(claim, HolderOf(attachment)) {
+		return false
+	}
+	for _, r := range claim.Status.Receipts {
+		if r.Kind != moorv1alpha1.ReceiptDPU && r.Holder == attachment.Spec.NodeName && r.Epoch >= attachment.Spec.Epoch {
+			return true
+		}
+	}
+	return false
+}
+
+// Detaching reports whether the attachment is on its way out and still tied to a
+// claim.
+func Detaching(a *storagev1alpha1.VolumeAttachment) bool {
+	return !a.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerWriterClaim)
+}
