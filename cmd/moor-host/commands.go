@@ -74,10 +74,10 @@ func (h *host) mount() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), wait, fmt.Errorf("--wait of %s is over", wait))
 			defer cancel()
-			return h.guest(ctx, func(ctx context.Context, g *zerotrust.Guest) error { return g.Mount(ctx, e) })
+			return h.withAgent(ctx, func(ctx context.Context, a *zerotrust.Agent) error { return a.Mount(ctx, e) })
 		},
 	}
-	cmd.Flags().StringVar(&fsType, "fstype", "", "ext4, the default, or xfs; a device that holds anything else is left alone. virtiofs for what is a file system already, the default for a tag")
+	cmd.Flags().StringVar(&fsType, "fstype", "", "ext4, the default, or xfs; a device that holds anything else is left alone. virtiofs for a device that is a file system already, the default for a tag")
 	cmd.Flags().StringVarP(&options, "options", "o", "", "options of the mount, separated by commas; with ro nothing is written")
 	cmd.Flags().DurationVar(&wait, "wait", 90*time.Second, "how long to wait for the device, and to make a file system")
 	return cmd
@@ -91,7 +91,7 @@ func (h *host) umount() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("directory %q: %w", args[0], err)
 			}
-			return h.guest(cmd.Context(), func(ctx context.Context, g *zerotrust.Guest) error { return g.Unmount(ctx, dir) })
+			return h.withAgent(cmd.Context(), func(ctx context.Context, a *zerotrust.Agent) error { return a.Unmount(ctx, dir) })
 		},
 	}
 }
@@ -106,8 +106,8 @@ func (h *host) watch() *cobra.Command {
 				return err
 			}
 			version.LogStart(logr.FromContextOrDiscard(cmd.Context()), "moor-host")
-			return h.guest(cmd.Context(), func(ctx context.Context, g *zerotrust.Guest) error {
-				g.Watch(ctx, entries)
+			return h.withAgent(cmd.Context(), func(ctx context.Context, a *zerotrust.Agent) error {
+				a.Watch(ctx, entries)
 				return nil
 			})
 		},

@@ -24,27 +24,27 @@ func (h *host) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&h.roots.Sysfs, "sysfs-root", roots.Sysfs, "where sysfs is")
 	fs.StringVar(&h.roots.Dev, "dev-root", roots.Dev, "where the device files are")
 	fs.StringVar(&h.shared, "virtiofs-filesystem-type", csi.DefaultSharedType, "type that file systems shown by virtio-fs are mounted as")
-	fs.DurationVar(&h.period, "period", 10*time.Second, "how often to look at the devices without a sign from the kernel")
+	fs.DurationVar(&h.period, "period", 10*time.Second, "how often to list the devices without an event from the kernel")
 }
 
 func (h *host) finder() *hostdev.Finder { return &hostdev.Finder{Roots: h.roots} }
 
-// guest runs act with a Guest that listens to the kernel meanwhile.
-func (h *host) guest(ctx context.Context, act func(context.Context, *zerotrust.Guest) error) error {
+// withAgent runs act with an Agent that is told of changes by the kernel.
+func (h *host) withAgent(ctx context.Context, act func(context.Context, *zerotrust.Agent) error) error {
 	if h.period < 100*time.Millisecond {
 		return fmt.Errorf("--period is %s: at least 100ms is needed", h.period)
 	}
 	listening, stop := context.WithCancel(ctx)
-	signs, err := zerotrust.NewKernelSigns(listening, h.roots)
+	watcher, err := zerotrust.NewKernelWatcher(listening, h.roots)
 	if err != nil {
 		stop()
 		return err
 	}
-	defer signs.Wait()
+	defer watcher.Wait()
 	defer stop()
 	mounter := csi.NewMounter()
 	return act(ctx, zerotrust.New(zerotrust.Options{
-		Finder: h.finder(), Signs: signs, Mounts: mounter.List, Period: h.period, SharedType: h.shared,
+		Finder: h.finder(), Watcher: watcher, Mounts: mounter.List, Period: h.period, SharedType: h.shared,
 		Node: csi.New(csi.Options{
 			NodeID: "host", Host: zerotrust.NewHost(h.finder()), Mounter: mounter, Devices: csi.HostDevices{},
 			Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}}, SharedType: h.shared,

@@ -1,5 +1,5 @@
-// Command moor-host mounts what the DPU shows on a host that is trusted with
-// nothing: it has no access to any cluster, and sees devices alone.
+// Command moor-host mounts what the DPU shows on a host that is not trusted: it
+// has no access to any cluster, and sees devices alone.
 package main
 
 import (

@@ -21,8 +21,8 @@ var diskName = regexp.MustCompile(`^nvme\d+n\d+$`)
 
 // plan compares the table with what the DPU shows and what is mounted. Every
 // device that is there is to be mounted, which changes nothing where it is. A
-// device that is gone is unmounted; what somebody else has mounted in its place
-// is left alone.
+// device that is gone is unmounted; what else was mounted in its place is left
+// alone.
 func plan(table []Entry, shown []Shown, mounts []mount.MountPoint, is own) []step {
 	var out []step
 	for _, e := range table {

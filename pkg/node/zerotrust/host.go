@@ -10,7 +10,7 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-// The words by which a device is handed to the node service.
+// The keys of the publish context by which a device is handed to the node service.
 const (
 	keyAddress   = "address"
 	keyNamespace = "namespace"
@@ -18,10 +18,11 @@ const (
 	keyTag       = "tag"
 )
 
-// Host is the Host face by devices alone: a volume is where it is said to be.
+// Host is provisioner.Host by devices alone: a volume is where the publish
+// context says.
 type Host struct{ finder *hostdev.Finder }
 
-// NewHost returns the face over finder.
+// NewHost returns a Host that finds devices by finder.
 func NewHost(finder *hostdev.Finder) *Host { return &Host{finder: finder} }
 
 var _ provisioner.Host = (*Host)(nil)
@@ -41,7 +42,7 @@ func (h *Host) Open(_ context.Context, spec provisioner.OpenSpec) (provisioner.D
 		return provisioner.Device{}, fmt.Errorf("%w: %w", err, provisioner.ErrUnavailable)
 	}
 	if want := spec.PublishContext[keyUUID]; b.UUID != want {
-		return provisioner.Device{}, fmt.Errorf("namespace %d of %s was %q a moment ago and is %q now: %w", nsid, b.Address, want, b.UUID, provisioner.ErrUnavailable)
+		return provisioner.Device{}, fmt.Errorf("namespace %d of %s was %q when it was listed and is %q now: %w", nsid, b.Address, want, b.UUID, provisioner.ErrUnavailable)
 	}
 	return provisioner.Device{VolumeID: spec.VolumeID, Name: b.Name, Path: b.Path, Mode: spec.Mode}, nil
 }
@@ -53,7 +54,7 @@ func (h *Host) openShared(spec provisioner.OpenSpec) (provisioner.Device, error)
 		return provisioner.Device{}, err
 	}
 	if !slices.Contains(shares, want) {
-		return provisioner.Device{}, fmt.Errorf("file system %s was at %s a moment ago, and is not now: %w", want.Tag, want.Address, provisioner.ErrUnavailable)
+		return provisioner.Device{}, fmt.Errorf("file system %s was at %s when it was listed, and is not there now: %w", want.Tag, want.Address, provisioner.ErrUnavailable)
 	}
 	return provisioner.Device{VolumeID: spec.VolumeID, Name: want.Tag, Tag: want.Tag, Mode: spec.Mode}, nil
 }
@@ -66,7 +67,7 @@ func placeOf(b Shown) map[string]string {
 	return map[string]string{keyAddress: b.Address, keyNamespace: strconv.FormatInt(b.NamespaceID, 10), keyUUID: b.UUID}
 }
 
-// Close does nothing: what is shown is the DPU's business.
+// Close does nothing: the DPU decides what is shown.
 func (*Host) Close(context.Context, string, string) error { return nil }
 
 // Lookup returns ErrNotFound: nothing is remembered.

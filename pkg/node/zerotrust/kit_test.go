@@ -45,13 +45,13 @@ type world struct {
 	fail   error
 }
 
-func newWorld(t *testing.T) (*world, *Guest) {
+func newWorld(t *testing.T) (*world, *Agent) {
 	root := t.TempDir()
 	w := &world{
 		t: t, clock: clocktesting.NewFakeClock(time.Unix(0, 0)), signs: make(chan struct{}, 1), called: make(chan struct{}, 1),
 		finder: &hostdev.Finder{Roots: hostdev.Roots{Sysfs: filepath.Join(root, "sys"), Dev: filepath.Join(root, "dev")}},
 	}
-	return w, New(Options{Finder: w.finder, Node: w, Signs: w, Mounts: w.list, Period: time.Minute, Clock: w.clock})
+	return w, New(Options{Finder: w.finder, Node: w, Watcher: w, Mounts: w.list, Period: time.Minute, Clock: w.clock})
 }
 
 func (w *world) dir(n int) string {
@@ -84,7 +84,7 @@ func (w *world) tell() {
 	}
 }
 
-func (w *world) C() <-chan struct{} { return w.signs }
+func (w *world) Changed() <-chan struct{} { return w.signs }
 
 func (w *world) list() ([]mount.MountPoint, error) {
 	w.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"github.com/moor-storage/moor/internal/hostdev"
 )
 
-// ErrWords are words that name no device, or a table that makes no sense.
-var ErrWords = errors.New("not understood")
+// ErrSyntax is text that names no device, or a table that cannot be understood.
+var ErrSyntax = errors.New("not understood")
 
 // Ref names a device.
 type Ref struct {
@@ -23,33 +23,33 @@ type Ref struct {
 	NamespaceID int64
 }
 
-var uuidWords = regexp.MustCompile(`^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+var uuidText = regexp.MustCompile(`^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // maxTag is the longest tag that virtio 1.3, 5.11.4 allows, in bytes.
 const maxTag = 36
 
 // ParseRef reads <uuid>, uuid=<uuid>, tag=<tag>, <pci address> or <pci
 // address>/<namespace>.
-func ParseRef(words string) (Ref, error) {
-	if tag, named := strings.CutPrefix(words, "tag="); named {
+func ParseRef(text string) (Ref, error) {
+	if tag, named := strings.CutPrefix(text, "tag="); named {
 		if tag == "" || len(tag) > maxTag || strings.ContainsAny(tag, "/ \t\n") {
-			return Ref{}, fmt.Errorf("device %q: want a tag of 1 to %d letters without blanks and slashes: %w", words, maxTag, ErrWords)
+			return Ref{}, fmt.Errorf("device %q: want a tag of 1 to %d letters without blanks and slashes: %w", text, maxTag, ErrSyntax)
 		}
 		return Ref{Tag: tag}, nil
 	}
-	id, named := strings.CutPrefix(strings.ToLower(words), "uuid=")
-	if uuidWords.MatchString(id) && strings.Trim(id, "0-") != "" {
+	id, named := strings.CutPrefix(strings.ToLower(text), "uuid=")
+	if uuidText.MatchString(id) && strings.Trim(id, "0-") != "" {
 		return Ref{UUID: id}, nil
 	}
-	address, nsid, numbered := strings.Cut(words, "/")
+	address, nsid, numbered := strings.Cut(text, "/")
 	r := Ref{}
 	var err error
 	if r.Address, err = hostdev.NormalizeAddress(address); named || err != nil {
-		return Ref{}, fmt.Errorf("device %q: want a UUID, tag=<tag>, or a PCI address such as 0000:3b:00.2 or 0000:3b:00.2/1: %w", words, ErrWords)
+		return Ref{}, fmt.Errorf("device %q: want a UUID, tag=<tag>, or a PCI address such as 0000:3b:00.2 or 0000:3b:00.2/1: %w", text, ErrSyntax)
 	}
 	if numbered {
 		if r.NamespaceID, err = hostdev.ParseNamespaceID(nsid); err != nil {
-			return Ref{}, fmt.Errorf("device %q: %w: %w", words, err, ErrWords)
+			return Ref{}, fmt.Errorf("device %q: %w: %w", text, err, ErrSyntax)
 		}
 	}
 	return r, nil
@@ -79,7 +79,7 @@ func (r Ref) means(b Shown) bool {
 }
 
 // Pick returns the one device that is meant. hostdev.ErrAbsent if there is
-// none, ErrWords if there are several.
+// none, ErrSyntax if there are several.
 func (r Ref) Pick(all []Shown) (Shown, error) {
 	var found []Shown
 	for _, b := range all {
@@ -93,5 +93,5 @@ func (r Ref) Pick(all []Shown) (Shown, error) {
 	case 1:
 		return found[0], nil
 	}
-	return Shown{}, fmt.Errorf("%d devices are %s (%s and %s, to begin with): name one of them by its namespace, if it has one: %w", len(found), r, found[0].Name, found[1].Name, ErrWords)
+	return Shown{}, fmt.Errorf("%d devices are %s (%s and %s, to begin with): name one of them by its namespace, if it has one: %w", len(found), r, found[0].Name, found[1].Name, ErrSyntax)
 }

@@ -110,12 +110,12 @@ func TestDevices(t *testing.T) {
 }
 
 func TestWatchShares(t *testing.T) {
-	w, g := newWorld(t)
+	w, a := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		g.Watch(ctx, []Entry{entry(t, "tag=files", "/files", "", "ro")})
+		a.Watch(ctx, []Entry{entry(t, "tag=files", "/files", "", "ro")})
 	}()
 	w.share("files")
 	w.tell()
@@ -131,12 +131,12 @@ func TestWatchShares(t *testing.T) {
 // TestAnotherShare: what stands at the place by the time of the mount is not
 // what was found there.
 func TestAnotherShare(t *testing.T) {
-	w, g := newWorld(t)
+	w, a := newWorld(t)
 	w.share("files")
-	if err := g.Mount(t.Context(), entry(t, "tag=files", "/files")); err != nil {
+	if err := a.Mount(t.Context(), entry(t, "tag=files", "/files")); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.Mount(t.Context(), entry(t, "30:00.0", "/files", "ext4")); !errors.Is(err, ErrWords) {
+	if err := a.Mount(t.Context(), entry(t, "30:00.0", "/files", "ext4")); !errors.Is(err, ErrSyntax) {
 		t.Fatalf("a file system was taken for a namespace: %v", err)
 	}
 	w.unshare()

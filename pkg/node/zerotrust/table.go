@@ -36,7 +36,7 @@ func ParseTable(r io.Reader) ([]Entry, error) {
 		return nil, fmt.Errorf("read the table: %w", err)
 	}
 	if len(raw) > maxTable {
-		return nil, fmt.Errorf("the table has more than %d bytes: %w", maxTable, ErrWords)
+		return nil, fmt.Errorf("the table has more than %d bytes: %w", maxTable, ErrSyntax)
 	}
 	var out []Entry
 	for i, line := range strings.Split(string(raw), "\n") {
@@ -59,7 +59,7 @@ func ParseTable(r io.Reader) ([]Entry, error) {
 
 func parseLine(fields []string) (Entry, error) {
 	if len(fields) < 2 || len(fields) > 4 {
-		return Entry{}, fmt.Errorf("want device, directory, and perhaps type and options, there are %d words: %w", len(fields), ErrWords)
+		return Entry{}, fmt.Errorf("want device, directory, and perhaps type and options, there are %d fields: %w", len(fields), ErrSyntax)
 	}
 	for len(fields) < 4 {
 		fields = append(fields, "")
@@ -67,8 +67,9 @@ func parseLine(fields []string) (Entry, error) {
 	return NewEntry(fields[0], fields[1], fields[2], fields[3])
 }
 
-// NewEntry checks the words of an entry. An empty type is ext4, for a tag
-// virtiofs, the only one that a tag can have; options are separated by commas, "defaults" says nothing.
+// NewEntry checks the fields of an entry. An empty type is ext4, for a tag
+// virtiofs, the only one that a tag can have; options are separated by commas,
+// "defaults" adds none.
 func NewEntry(device, dir, fsType, options string) (Entry, error) {
 	ref, err := ParseRef(device)
 	if err != nil {
@@ -76,7 +77,7 @@ func NewEntry(device, dir, fsType, options string) (Entry, error) {
 	}
 	e := Entry{Device: ref, Dir: filepath.Clean(dir), FSType: fsType}
 	if !filepath.IsAbs(dir) || e.Dir == "/" {
-		return Entry{}, fmt.Errorf("directory %q: want an absolute path, and not /: %w", dir, ErrWords)
+		return Entry{}, fmt.Errorf("directory %q: want an absolute path, and not /: %w", dir, ErrSyntax)
 	}
 	if e.FSType == "" {
 		e.FSType = fsTypes[0]
@@ -85,10 +86,10 @@ func NewEntry(device, dir, fsType, options string) (Entry, error) {
 		}
 	}
 	if !slices.Contains(fsTypes, e.FSType) {
-		return Entry{}, fmt.Errorf("file system %q: want one of %s: %w", fsType, strings.Join(fsTypes, ", "), ErrWords)
+		return Entry{}, fmt.Errorf("file system %q: want one of %s: %w", fsType, strings.Join(fsTypes, ", "), ErrSyntax)
 	}
 	if ref.Tag != "" && e.FSType != sharedType {
-		return Entry{}, fmt.Errorf("file system %q: what has a tag is one already, of type %s: %w", fsType, sharedType, ErrWords)
+		return Entry{}, fmt.Errorf("file system %q: a device with a tag is one already, of type %s: %w", fsType, sharedType, ErrSyntax)
 	}
 	for _, o := range strings.Split(options, ",") {
 		if o != "" && o != "defaults" {
@@ -102,20 +103,20 @@ func NewEntry(device, dir, fsType, options string) (Entry, error) {
 func (e Entry) fits(s Shown) error {
 	if (s.Tag != "") != (e.FSType == sharedType) {
 		return fmt.Errorf("device %s (%s): type %s is for what has a tag, ext4 and xfs are for namespaces, and %s was asked for: %w",
-			e.Device, s.Name, sharedType, e.FSType, ErrWords)
+			e.Device, s.Name, sharedType, e.FSType, ErrSyntax)
 	}
 	return nil
 }
 
-// clashes: two lines that fight over a directory or a device would unmount each
-// other's for ever.
+// clashes returns an error if another line has the same directory or device: the
+// two would go on unmounting each other's mounts.
 func (e Entry) clashes(others []Entry) error {
 	for _, o := range others {
 		if o.Dir == e.Dir {
-			return fmt.Errorf("directory %s is in the table twice: %w", e.Dir, ErrWords)
+			return fmt.Errorf("directory %s is in the table twice: %w", e.Dir, ErrSyntax)
 		}
 		if o.Device == e.Device {
-			return fmt.Errorf("device %s is in the table twice: %w", e.Device, ErrWords)
+			return fmt.Errorf("device %s is in the table twice: %w", e.Device, ErrSyntax)
 		}
 	}
 	return nil

@@ -14,9 +14,9 @@ import (
 	"github.com/moor-storage/moor/internal/hostdev"
 )
 
-// KernelSigns are the kernel's uevents, and inotify on the sysfs tree for an
-// emulated one; sysfs proper notifies nobody of its own changes.
-type KernelSigns struct {
+// KernelWatcher listens to the kernel's uevents, and to inotify on the sysfs tree
+// for an emulated one: real sysfs sends no inotify events of its own changes.
+type KernelWatcher struct {
 	c       chan struct{}
 	roots   hostdev.Roots
 	watcher *fsnotify.Watcher
@@ -25,36 +25,36 @@ type KernelSigns struct {
 	ended   sync.WaitGroup
 }
 
-// NewKernelSigns listens until ctx ends; Wait waits for the end of it.
-func NewKernelSigns(ctx context.Context, roots hostdev.Roots) (*KernelSigns, error) {
+// NewKernelWatcher listens until ctx ends; Wait waits for the end of it.
+func NewKernelWatcher(ctx context.Context, roots hostdev.Roots) (*KernelWatcher, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watch %s (is fs.inotify.max_user_instances used up?): %w", roots.Sysfs, err)
 	}
-	s := &KernelSigns{c: make(chan struct{}, 1), roots: roots, watcher: watcher}
-	s.add() // before anybody looks for devices
-	s.ended.Go(s.watch)
-	if s.uevents, err = listenUevents(); err == nil {
-		s.ended.Go(s.listen)
+	w := &KernelWatcher{c: make(chan struct{}, 1), roots: roots, watcher: watcher}
+	w.add() // before devices are listed for the first time
+	w.ended.Go(w.watch)
+	if w.uevents, err = listenUevents(); err == nil {
+		w.ended.Go(w.listen)
 	}
 	context.AfterFunc(ctx, func() {
 		_ = watcher.Close()
-		if s.uevents != nil {
-			_ = s.uevents.Close()
+		if w.uevents != nil {
+			_ = w.uevents.Close()
 		}
 	})
-	return s, nil
+	return w, nil
 }
 
-// C implements Signs.
-func (s *KernelSigns) C() <-chan struct{} { return s.c }
+// Changed implements DeviceWatcher.
+func (w *KernelWatcher) Changed() <-chan struct{} { return w.c }
 
-// Wait returns when nothing runs any more, after the end of the context.
-func (s *KernelSigns) Wait() { s.ended.Wait() }
+// Wait returns when its goroutines have ended, after the end of the context.
+func (w *KernelWatcher) Wait() { w.ended.Wait() }
 
-func (s *KernelSigns) tell() {
+func (w *KernelWatcher) tell() {
 	select {
-	case s.c <- struct{}{}:
+	case w.c <- struct{}{}:
 	default:
 	}
 }
@@ -66,29 +66,29 @@ var deviceDirs = []string{
 
 // add watches every directory in which a device can appear. Each is watched
 // before those in it are looked for, so none is missed.
-func (s *KernelSigns) add() {
+func (w *KernelWatcher) add() {
 	for _, pattern := range deviceDirs {
-		dirs, _ := filepath.Glob(filepath.Join(s.roots.Sysfs, pattern))
+		dirs, _ := filepath.Glob(filepath.Join(w.roots.Sysfs, pattern))
 		for _, dir := range dirs {
-			_ = s.watcher.Add(dir) // gone again, or no watches left: the period makes up for it
+			_ = w.watcher.Add(dir) // gone again, or no watches left: the period makes up for it
 		}
 	}
 }
 
-func (s *KernelSigns) watch() {
+func (w *KernelWatcher) watch() {
 	for {
 		select {
-		case _, open := <-s.watcher.Events:
+		case _, open := <-w.watcher.Events:
 			if !open {
 				return
 			}
-		case _, open := <-s.watcher.Errors:
+		case _, open := <-w.watcher.Errors:
 			if !open {
 				return
 			}
 		}
-		s.add()
-		s.tell()
+		w.add()
+		w.tell()
 	}
 }
 
@@ -104,14 +104,14 @@ func listenUevents() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "uevents"), nil
 }
 
-// listen takes every uevent for a sign: what changed is looked up, never
-// believed. So is the loss of some (ENOBUFS).
-func (s *KernelSigns) listen() {
+// listen takes every uevent for a change, also the loss of some (ENOBUFS): what
+// has changed is read from sysfs, not from the event.
+func (w *KernelWatcher) listen() {
 	buf := make([]byte, 8192)
 	for {
-		if _, err := s.uevents.Read(buf); err != nil && !errors.Is(err, unix.ENOBUFS) {
+		if _, err := w.uevents.Read(buf); err != nil && !errors.Is(err, unix.ENOBUFS) {
 			return
 		}
-		s.tell()
+		w.tell()
 	}
 }

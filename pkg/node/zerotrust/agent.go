@@ -22,56 +22,56 @@ type Node interface {
 	NodeUnstageVolume(context.Context, *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error)
 }
 
-// Signs tells that the devices may have changed.
-type Signs interface {
-	// C has a value after a change; changes that follow closely are one.
-	C() <-chan struct{}
+// DeviceWatcher tells when the devices may have changed.
+type DeviceWatcher interface {
+	// Changed has a value after a change; changes that follow closely are one.
+	Changed() <-chan struct{}
 }
 
-// Options of a Guest.
+// Options of an Agent.
 type Options struct {
-	Finder *hostdev.Finder
-	Node   Node
-	Signs  Signs
+	Finder  *hostdev.Finder
+	Node    Node
+	Watcher DeviceWatcher
 	// Mounts lists what is mounted.
 	Mounts func() ([]mount.MountPoint, error)
 	// SharedType is what file systems that the DPU shows are mounted as;
 	// virtiofs if empty.
 	SharedType string
-	// Period is how often to look without a sign: signs may be lost, and a
-	// mount that failed is tried again.
+	// Period is how often to list the devices without a change: the news of one
+	// may be lost, and a mount that failed is tried again.
 	Period time.Duration
 	// Clock is the machine's if nil.
 	Clock clock.WithTicker
 }
 
-// Guest works with the devices of this host.
-type Guest struct{ o Options }
+// Agent mounts and unmounts the devices of this host.
+type Agent struct{ o Options }
 
-// New returns a Guest.
-func New(o Options) *Guest {
+// New returns an Agent.
+func New(o Options) *Agent {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
 	o.SharedType = cmp.Or(o.SharedType, sharedType)
-	return &Guest{o: o}
+	return &Agent{o: o}
 }
 
 func isAbsent(err error) bool { return errors.Is(err, hostdev.ErrAbsent) }
 
 // Mount mounts a device, and makes a file system on it if it is blank. It waits
 // for the device until ctx ends. Repeated it changes nothing.
-func (g *Guest) Mount(ctx context.Context, e Entry) error {
-	ticker := g.o.Clock.NewTicker(g.o.Period)
+func (a *Agent) Mount(ctx context.Context, e Entry) error {
+	ticker := a.o.Clock.NewTicker(a.o.Period)
 	defer ticker.Stop()
 	for {
-		shown, err := Devices(g.o.Finder)
+		shown, err := Devices(a.o.Finder)
 		if err != nil {
-			return fmt.Errorf("look for device %s: %w", e.Device, err)
+			return fmt.Errorf("find device %s: %w", e.Device, err)
 		}
 		device, err := e.Device.Pick(shown)
 		if err == nil {
-			return g.mount(ctx, e, device)
+			return a.mount(ctx, e, device)
 		}
 		if !isAbsent(err) {
 			return err
@@ -79,25 +79,25 @@ func (g *Guest) Mount(ctx context.Context, e Entry) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the device to mount on %s: %w: %w", e.Dir, context.Cause(ctx), err)
-		case <-g.o.Signs.C():
+		case <-a.o.Watcher.Changed():
 		case <-ticker.C():
 		}
 	}
 }
 
-func (g *Guest) mount(ctx context.Context, e Entry, s Shown) error {
+func (a *Agent) mount(ctx context.Context, e Entry, s Shown) error {
 	if err := e.fits(s); err != nil {
 		return fmt.Errorf("mount on %s: %w", e.Dir, err)
 	}
 	fsType := e.FSType
 	if s.Tag != "" {
-		fsType = "" // the node service has its own word for it
+		fsType = "" // the node service knows how it is mounted
 	}
 	mode := csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
 	if slices.Contains(e.Options, "ro") {
 		mode = csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
 	}
-	_, err := g.o.Node.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
+	_, err := a.o.Node.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
 		VolumeId: s.Name, PublishContext: placeOf(s), StagingTargetPath: e.Dir,
 		VolumeCapability: &csi.VolumeCapability{
 			AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode},
@@ -111,13 +111,13 @@ func (g *Guest) mount(ctx context.Context, e Entry, s Shown) error {
 }
 
 // volumeID stands in where the node service wants to know a volume: what is
-// mounted on a directory is unmounted whatever it is.
+// mounted on a directory is unmounted, no matter what it is.
 const volumeID = "device"
 
 // Unmount unmounts what is on dir; nothing there is success. A device that is
 // gone or dead does not hold it up.
-func (g *Guest) Unmount(ctx context.Context, dir string) error {
-	_, err := g.o.Node.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: volumeID, StagingTargetPath: dir})
+func (a *Agent) Unmount(ctx context.Context, dir string) error {
+	_, err := a.o.Node.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: volumeID, StagingTargetPath: dir})
 	if err != nil {
 		return fmt.Errorf("unmount %s: %w", dir, err)
 	}
@@ -126,53 +126,53 @@ func (g *Guest) Unmount(ctx context.Context, dir string) error {
 
 // Watch keeps mounted what the table says and the DPU shows, and unmounts what
 // the DPU has taken away, until ctx ends. What fails is logged and tried again.
-func (g *Guest) Watch(ctx context.Context, table []Entry) {
+func (a *Agent) Watch(ctx context.Context, table []Entry) {
 	log := logr.FromContextOrDiscard(ctx)
-	ticker := g.o.Clock.NewTicker(g.o.Period)
+	ticker := a.o.Clock.NewTicker(a.o.Period)
 	defer ticker.Stop()
 	told := map[string]string{}
 	for ctx.Err() == nil {
-		for dir, words := range g.pass(ctx, table) {
-			if told[dir] != words {
-				log.Info("device", "directory", dir, "state", words)
+		for dir, state := range a.pass(ctx, table) {
+			if told[dir] != state {
+				log.Info("device", "directory", dir, "state", state)
 			}
-			told[dir] = words
+			told[dir] = state
 		}
 		select {
 		case <-ctx.Done():
-		case <-g.o.Signs.C():
+		case <-a.o.Watcher.Changed():
 		case <-ticker.C():
 		}
 	}
 }
 
-// pass goes over the table once and says, by directory, how each entry stands.
-func (g *Guest) pass(ctx context.Context, table []Entry) map[string]string {
-	said := map[string]string{}
-	shown, err := Devices(g.o.Finder)
-	mounts, mountErr := g.o.Mounts()
+// pass goes over the table once and returns, by directory, the state of each entry.
+func (a *Agent) pass(ctx context.Context, table []Entry) map[string]string {
+	states := map[string]string{}
+	shown, err := Devices(a.o.Finder)
+	mounts, mountErr := a.o.Mounts()
 	if err = errors.Join(err, mountErr); err != nil {
 		for _, e := range table {
-			said[e.Dir] = err.Error()
+			states[e.Dir] = err.Error()
 		}
-		return said
+		return states
 	}
 	for _, e := range table {
-		said[e.Dir] = "not shown"
+		states[e.Dir] = "not shown"
 	}
-	for _, s := range plan(table, shown, mounts, own{g.o.Finder.Roots.Dev, g.o.SharedType}) {
+	for _, s := range plan(table, shown, mounts, own{a.o.Finder.Roots.Dev, a.o.SharedType}) {
 		err, done := s.why, "mounted"
 		switch {
 		case err != nil:
 		case s.mount:
-			err = g.mount(ctx, s.entry, s.device)
+			err = a.mount(ctx, s.entry, s.device)
 		default:
-			done, err = "taken away, unmounted", g.Unmount(ctx, s.entry.Dir)
+			done, err = "taken away, unmounted", a.Unmount(ctx, s.entry.Dir)
 		}
 		if err != nil {
 			done = err.Error()
 		}
-		said[s.entry.Dir] = done
+		states[s.entry.Dir] = done
 	}
-	return said
+	return states
 }

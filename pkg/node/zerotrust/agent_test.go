@@ -44,7 +44,7 @@ func TestParseRef(t *testing.T) {
 	for words, want := range cases {
 		got, err := ParseRef(words)
 		if want == nil {
-			if !errors.Is(err, ErrWords) {
+			if !errors.Is(err, ErrSyntax) {
 				t.Errorf("%q: %+v, %v", words, got, err)
 			}
 			continue
@@ -67,7 +67,7 @@ func TestPick(t *testing.T) {
 		"uuid":              {Ref{UUID: uuid2}, "nvme1n1", nil},
 		"address":           {Ref{Address: "0000:3b:00.1"}, "nvme1n1", nil},
 		"namespace":         {Ref{Address: "0000:3b:00.2", NamespaceID: 2}, "nvme2n1", nil},
-		"several":           {Ref{Address: "0000:3b:00.2"}, "", ErrWords},
+		"several":           {Ref{Address: "0000:3b:00.2"}, "", ErrSyntax},
 		"none":              {Ref{Address: "0000:3b:00.3"}, "", hostdev.ErrAbsent},
 		"no such namespace": {Ref{Address: "0000:3b:00.1", NamespaceID: 2}, "", hostdev.ErrAbsent},
 		"tag":               {Ref{Tag: "files"}, "files", nil},
@@ -80,7 +80,7 @@ func TestPick(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	if _, err := (Ref{UUID: uuid1}).Pick(namespaces(block(1, uuid1), block(2, uuid1))); !errors.Is(err, ErrWords) {
+	if _, err := (Ref{UUID: uuid1}).Pick(namespaces(block(1, uuid1), block(2, uuid1))); !errors.Is(err, ErrSyntax) {
 		t.Errorf("one UUID twice: %v", err)
 	}
 }
@@ -111,7 +111,7 @@ func TestParseTable(t *testing.T) {
 		},
 		"tag and type":  {"tag=files /data ext4", nil, "is one already"},
 		"one word":      {"\n" + addr, nil, "line 2 of the table: want device, directory"},
-		"five words":    {addr + " /data ext4 ro 0", nil, "there are 5 words"},
+		"five fields":   {addr + " /data ext4 ro 0", nil, "there are 5 fields"},
 		"bad device":    {"sda /data", nil, "want a UUID"},
 		"relative":      {addr + " data", nil, "want an absolute path"},
 		"root":          {addr + " /..", nil, "and not /"},
@@ -124,7 +124,7 @@ func TestParseTable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseTable(strings.NewReader(c.text))
 			if c.err != "" {
-				if !errors.Is(err, ErrWords) || !strings.Contains(err.Error(), c.err) {
+				if !errors.Is(err, ErrSyntax) || !strings.Contains(err.Error(), c.err) {
 					t.Fatalf("got %v", err)
 				}
 				return
@@ -191,9 +191,9 @@ func TestPlan(t *testing.T) {
 }
 
 func TestMountWaits(t *testing.T) {
-	w, g := newWorld(t)
+	w, a := newWorld(t)
 	done := make(chan error, 1)
-	go func() { done <- g.Mount(t.Context(), entry(t, uuid1, "/data", "xfs", "noatime,ro")) }()
+	go func() { done <- a.Mount(t.Context(), entry(t, uuid1, "/data", "xfs", "noatime,ro")) }()
 	w.show(1, uuid2)
 	w.tell()
 	w.show(2, uuid1)
@@ -205,19 +205,19 @@ func TestMountWaits(t *testing.T) {
 }
 
 func TestMountFails(t *testing.T) {
-	w, g := newWorld(t)
+	w, a := newWorld(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough waited"))
-	if err := g.Mount(ctx, entry(t, uuid1, "/data")); !errors.Is(err, hostdev.ErrAbsent) || !strings.Contains(err.Error(), "enough waited") {
+	if err := a.Mount(ctx, entry(t, uuid1, "/data")); !errors.Is(err, hostdev.ErrAbsent) || !strings.Contains(err.Error(), "enough waited") {
 		t.Fatalf("got %v", err)
 	}
 	w.show(1, uuid1)
 	w.show(2, uuid1)
-	if err := g.Mount(t.Context(), entry(t, uuid1, "/data")); !errors.Is(err, ErrWords) {
+	if err := a.Mount(t.Context(), entry(t, uuid1, "/data")); !errors.Is(err, ErrSyntax) {
 		t.Fatalf("one UUID twice: %v", err)
 	}
 	w.fail = provisioner.ErrPrecondition
-	if err := g.Mount(t.Context(), entry(t, "3b:00.1", "/data")); !errors.Is(err, provisioner.ErrPrecondition) {
+	if err := a.Mount(t.Context(), entry(t, "3b:00.1", "/data")); !errors.Is(err, provisioner.ErrPrecondition) {
 		t.Fatalf("got %v", err)
 	}
 	w.want()
@@ -239,13 +239,13 @@ func TestAnotherVolume(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
-	w, g := newWorld(t)
+	w, a := newWorld(t)
 	w.show(1, uuid1)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		g.Watch(ctx, []Entry{entry(t, uuid1, "/one"), entry(t, uuid2, "/two", "xfs")})
+		a.Watch(ctx, []Entry{entry(t, uuid1, "/one"), entry(t, uuid2, "/two", "xfs")})
 	}()
 	one, two := "stage nvme1n1 /one ext4 [] SINGLE_NODE_WRITER", "stage nvme2n1 /two xfs [] SINGLE_NODE_WRITER"
 	w.want(one)
@@ -266,7 +266,7 @@ func TestKernelSigns(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := NewKernelSigns(ctx, w.finder.Roots)
+	s, err := NewKernelWatcher(ctx, w.finder.Roots)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func TestKernelSigns(t *testing.T) {
 		for told := false; !told; {
 			change() // again: the directories may not have been watched yet
 			select {
-			case <-s.C():
+			case <-s.Changed():
 				told = true
 			case <-time.After(50 * time.Millisecond):
 			case <-deadline:
