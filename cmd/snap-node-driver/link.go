@@ -20,9 +20,9 @@ type hostLink struct {
 }
 
 func (l *hostLink) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&l.address, "host-link", "", "address:port of the host's node plugin on the link between DPU and host, to see whether the host is alive; empty: do not look")
+	fs.StringVar(&l.address, "host-link", "", "address:port of the host's node plugin on the link between DPU and host, to find out whether the host is alive; empty: do not probe it")
 	fs.DurationVar(&l.limits.Timeout, "host-timeout", hostprobe.DefaultTimeout, "silence after which the host counts as dead")
-	fs.IntVar(&l.limits.Misses, "host-misses", hostprobe.DefaultMisses, "looks in a row without an answer that it takes besides")
+	fs.IntVar(&l.limits.Misses, "host-misses", hostprobe.DefaultMisses, "probes in a row without an answer that it takes besides")
 }
 
 func (l *hostLink) validate() error {
@@ -43,7 +43,7 @@ func (l *hostLink) add(mgr ctrl.Manager, changed func()) error {
 	if l.address == "" {
 		return nil
 	}
-	l.watcher = hostprobe.NewWatcher(hostprobe.Options{Probe: hostprobe.NewTCP(l.address), Limits: l.limits, OnChange: changed})
+	l.watcher = hostprobe.NewWatcher(hostprobe.Options{Prober: hostprobe.NewTCP(l.address), Limits: l.limits, OnChange: changed})
 	if err := mgr.Add(l.watcher); err != nil {
 		return fmt.Errorf("add the watch over the host: %w", err)
 	}
@@ -55,5 +55,5 @@ func (l *hostLink) sight() *moorv1alpha1.HostSight {
 	if l.watcher == nil {
 		return nil
 	}
-	return l.watcher.Sight()
+	return l.watcher.Observed()
 }

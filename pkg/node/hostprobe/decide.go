@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Answer is what came back from one look at the host, from nothing to all.
+// Answer is what came back from one probe of the host, from nothing to all.
 type Answer int
 
 // The answers.
 const (
-	// Silence: nothing came within the time of a look. The host may be off,
+	// Silence: nothing came within the time of a probe. The host may be off,
 	// its kernel may hang, or the link may be cut.
 	Silence Answer = iota
-	// Unreachable: this end of the link says that nobody is there.
+	// Unreachable: this end of the link says that it leads to no host.
 	Unreachable
-	// Refused: the host's kernel answers that nobody listens.
+	// Refused: the host's kernel answers that no process listens.
 	Refused
 	// Acknowledged: the host's kernel takes what is sent, and the process
 	// there does not answer.
@@ -27,23 +27,23 @@ const (
 // answered reports whether something on the host is alive.
 func (a Answer) answered() bool { return a >= Refused }
 
-// Look is one look at the host.
-type Look struct {
+// Probe is the result of probing the host once.
+type Probe struct {
 	Answer Answer
-	// Words tell more, such as the kernel's error; may be empty.
-	Words string
+	// Detail tells more, such as the kernel's error; may be empty.
+	Detail string
 	// Began and Ended are when, by a monotonic clock.
 	Began, Ended time.Time
 }
 
-// The default limits, and the time between two looks.
+// The default limits, and the time between two probes.
 const (
-	// Interval between the beginnings of two looks, and the longest look.
+	// Interval between the beginnings of two probes, and the longest probe.
 	Interval = 200 * time.Millisecond
-	// DefaultTimeout is five looks.
+	// DefaultTimeout is five probes.
 	DefaultTimeout = time.Second
-	// DefaultMisses keeps a DPU that could look only once or twice within
-	// the timeout from declaring anybody dead.
+	// DefaultMisses keeps a DPU that could probe only once or twice within
+	// the timeout from declaring its host dead.
 	DefaultMisses = 3
 )
 
@@ -60,7 +60,7 @@ type Verdict int
 
 // The verdicts.
 const (
-	// Unknown: it has not answered yet since this process began to look.
+	// Unknown: it has not answered yet since this process began to probe.
 	Unknown Verdict = iota
 	// Alive: it answers, or has not been silent for long enough.
 	Alive
@@ -68,74 +68,74 @@ const (
 	Dead
 )
 
-// opinion is the verdict with all that the next look needs to form one. The
-// zero value is that of a DPU which has not looked yet.
+// opinion is the verdict with all that the next probe needs to form one. The
+// zero value is that of a DPU which has not probed yet.
 type opinion struct {
 	verdict  Verdict
 	evidence string
-	// misses is how many looks in a row were not answered, silent when the
+	// misses is how many probes in a row were not answered, silent when the
 	// first of them began.
 	silent time.Time
 	misses int
-	// looked is when the last look ended.
-	looked time.Time
+	// probed is when the last probe ended.
+	probed time.Time
 }
 
-// next forms the opinion after one more look.
+// next forms the opinion after one more probe.
 //
-// The time of silence counts from the first look that met it, not from the last
+// The time of silence counts from the first probe that met it, not from the last
 // answer: then a DPU that was itself asleep in between sees no silence that it
-// has not listened to. For the same reason a gap between two looks, or within
+// has not listened to. For the same reason a gap between two probes, or within
 // one, starts the count anew.
-func (o opinion) next(l Look, limits Limits) opinion {
-	overslept := l.Ended.Sub(l.Began) > 2*Interval
-	asleep := overslept || (!o.looked.IsZero() && l.Began.Sub(o.looked) > 2*Interval)
-	o.looked = l.Ended
-	if l.Answer.answered() {
-		return opinion{verdict: Alive, evidence: aliveWords(l), looked: l.Ended}
+func (o opinion) next(p Probe, limits Limits) opinion {
+	overslept := p.Ended.Sub(p.Began) > 2*Interval
+	asleep := overslept || (!o.probed.IsZero() && p.Began.Sub(o.probed) > 2*Interval)
+	o.probed = p.Ended
+	if p.Answer.answered() {
+		return opinion{verdict: Alive, evidence: aliveMessage(p), probed: p.Ended}
 	}
 	if o.verdict == Unknown {
 		return o
 	}
 	if o.misses == 0 || asleep {
-		o.silent, o.misses = l.Began, 0
+		o.silent, o.misses = p.Began, 0
 	}
 	if overslept {
-		o.silent = l.Ended
+		o.silent = p.Ended
 	}
 	o.misses++
 	if o.verdict == Dead {
-		return o // its evidence is that of the moment when it died
+		return o // its evidence is that of the moment when it was found dead
 	}
-	// Looks come in steps of Interval: the one nearest to the timeout decides.
-	if since := l.Ended.Sub(o.silent); since+Interval/2 >= limits.Timeout && o.misses >= limits.Misses {
+	// Probes come in steps of Interval: the one nearest to the timeout decides.
+	if since := p.Ended.Sub(o.silent); since+Interval/2 >= limits.Timeout && o.misses >= limits.Misses {
 		o.verdict = Dead
-		o.evidence = deadWords(l, since, o.misses)
+		o.evidence = deadMessage(p, since, o.misses)
 	}
 	return o
 }
 
-func aliveWords(l Look) string {
-	switch l.Answer {
+func aliveMessage(p Probe) string {
+	switch p.Answer {
 	case Refused:
-		return with("the host's kernel answers, its node plugin does not run", l.Words)
+		return with("the host's kernel answers, its node plugin does not run", p.Detail)
 	case Acknowledged:
-		return with("hung: the host's kernel answers, its node plugin does not", l.Words)
+		return with("hung: the host's kernel answers, its node plugin does not", p.Detail)
 	}
 	return "the host's node plugin answers"
 }
 
-func deadWords(l Look, since time.Duration, misses int) string {
-	words := fmt.Sprintf("silence on the link to the host for %s, %d looks in a row", since.Round(10*time.Millisecond), misses)
-	if l.Answer == Unreachable {
-		words += ", the link says that nobody is there"
+func deadMessage(p Probe, since time.Duration, misses int) string {
+	message := fmt.Sprintf("silence on the link to the host for %s, %d probes in a row", since.Round(10*time.Millisecond), misses)
+	if p.Answer == Unreachable {
+		message += ", the link says that the host cannot be reached"
 	}
-	return with(words, l.Words)
+	return with(message, p.Detail)
 }
 
-func with(words, more string) string {
-	if more == "" {
-		return words
+func with(message, detail string) string {
+	if detail == "" {
+		return message
 	}
-	return words + " (" + more + ")"
+	return message + " (" + detail + ")"
 }

@@ -9,15 +9,15 @@ import (
 // looks makes a row of looks, one each Interval, from what is written:
 // e echoed, a acknowledged, r refused, . silence, x unreachable, and Z a second
 // during which the DPU itself slept.
-func looks(row string) []Look {
+func looks(row string) []Probe {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	var out []Look
+	var out []Probe
 	for _, c := range row {
 		if c == 'Z' {
 			now = now.Add(time.Second)
 			continue
 		}
-		out = append(out, Look{
+		out = append(out, Probe{
 			Answer: map[rune]Answer{'e': Echoed, 'a': Acknowledged, 'r': Refused, '.': Silence, 'x': Unreachable}[c],
 			Began:  now, Ended: now.Add(Interval),
 		})
@@ -43,12 +43,12 @@ func TestVerdict(t *testing.T) {
 		"hung":                           {"eeeaaaaaaaaaaaaaa", limits, Alive, "hung"},
 		"a beat lost":                    {"ee.e.e..e....", limits, Alive, "plugin answers"},
 		"not silent for long enough":     {"e....", limits, Alive, "plugin answers"},
-		"silent for long enough":         {"e.....", limits, Dead, "silence on the link to the host for 1s, 5 looks"},
-		"nobody there":                   {"exxxxx", limits, Dead, "nobody is there"},
+		"silent for long enough":         {"e.....", limits, Dead, "silence on the link to the host for 1s, 5 probes"},
+		"nobody there":                   {"exxxxx", limits, Dead, "the host cannot be reached"},
 		"dying":                          {"er.....", limits, Dead, "silence"},
 		"back":                           {"e......e", limits, Alive, "plugin answers"},
 		"booting":                        {"e......r", limits, Alive, "does not run"},
-		"dead for long":                  {"e............................", limits, Dead, "for 1s, 5 looks"},
+		"dead for long":                  {"e............................", limits, Dead, "for 1s, 5 probes"},
 		"the DPU slept":                  {"eZZZ....", limits, Alive, "plugin answers"},
 		"the DPU slept in the silence":   {"e..ZZZ....", limits, Alive, "plugin answers"},
 		"and then there was none":        {"e..ZZZ.....", limits, Dead, "silence"},
@@ -57,7 +57,7 @@ func TestVerdict(t *testing.T) {
 		"farther from it than half":      {"e.....", Limits{Timeout: 1101 * time.Millisecond, Misses: 1}, Alive, "plugin answers"},
 		"then the one after it":          {"e......", Limits{Timeout: 1101 * time.Millisecond, Misses: 1}, Dead, "for 1.2s, 6 looks"},
 		"too few looks":                  {"e.....", Limits{Timeout: time.Second, Misses: 6}, Alive, "plugin answers"},
-		"enough of them":                 {"e......", Limits{Timeout: time.Second, Misses: 6}, Dead, "6 looks"},
+		"enough of them":                 {"e......", Limits{Timeout: time.Second, Misses: 6}, Dead, "6 probes"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestALookThatSleeps(t *testing.T) {
 	}
 	now := row[1].Ended
 	for range 5 {
-		o = o.next(Look{Began: now, Ended: now.Add(Interval)}, limits)
+		o = o.next(Probe{Began: now, Ended: now.Add(Interval)}, limits)
 		now = now.Add(Interval)
 	}
 	if o.verdict != Dead {
@@ -95,8 +95,8 @@ func TestALookThatSleeps(t *testing.T) {
 	}
 }
 
-// TestDeathNeedsBoth tries every row of 9 looks: nobody dies without a second of
-// looks in a row that met silence, after an answer.
+// TestDeathNeedsBoth tries every row of 9 probes: nobody dies without a second of
+// probes in a row that met silence, after an answer.
 func TestDeathNeedsBoth(t *testing.T) {
 	limits := Limits{Timeout: DefaultTimeout, Misses: DefaultMisses}
 	const kinds = "e.r"

@@ -88,21 +88,21 @@ func TestRealLink(t *testing.T) {
 	}
 	n := &network{t: t}
 	n.boot()
-	w := NewWatcher(Options{Probe: NewTCP(hostAddress)})
+	w := NewWatcher(Options{Prober: NewTCP(hostAddress)})
 	ticker := time.NewTicker(Interval)
 	defer ticker.Stop()
 	// The looks are on this thread, which is in the DPU's namespace.
 	until := func(what string, within time.Duration, ok func(*moorv1alpha1.HostSight) bool) {
 		t.Helper()
 		began := time.Now()
-		for !ok(w.Sight()) {
+		for !ok(w.Observed()) {
 			if time.Since(began) > within {
-				t.Fatalf("%s: not seen within %s: %+v", what, within, w.Sight())
+				t.Fatalf("%s: not seen within %s: %+v", what, within, w.Observed())
 			}
 			<-ticker.C
-			w.look(t.Context())
+			w.probe(t.Context())
 		}
-		t.Logf("%s: seen after %s: %s", what, time.Since(began).Round(time.Millisecond), w.Sight().Evidence)
+		t.Logf("%s: seen after %s: %s", what, time.Since(began).Round(time.Millisecond), w.Observed().Evidence)
 	}
 	alive := func(s *moorv1alpha1.HostSight) bool {
 		return s != nil && s.Alive && strings.Contains(s.Evidence, "plugin answers")
@@ -116,8 +116,8 @@ func TestRealLink(t *testing.T) {
 	until("hung", soon, func(s *moorv1alpha1.HostSight) bool { return s.Alive && strings.HasPrefix(s.Evidence, "hung") })
 	for range 10 { // and it stays so
 		<-ticker.C
-		w.look(t.Context())
-		if s := w.Sight(); !s.Alive || !strings.HasPrefix(s.Evidence, "hung") {
+		w.probe(t.Context())
+		if s := w.Observed(); !s.Alive || !strings.HasPrefix(s.Evidence, "hung") {
 			t.Fatalf("a host of which the kernel alone answers: %+v", s)
 		}
 	}
@@ -135,5 +135,5 @@ func TestRealLink(t *testing.T) {
 	until("killed", soon, dead)
 	n.boot()
 	until("booted again", 30*time.Second, alive)
-	w.o.Probe.(*TCP).drop()
+	w.o.Prober.(*TCP).drop()
 }

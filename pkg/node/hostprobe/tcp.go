@@ -17,12 +17,12 @@ import (
 // beatSize is a beat on the wire: a counter, big endian, which comes back.
 const beatSize = 8
 
-// patience is how many silent looks in a row a connection is kept for. After
-// that every look dials anew: an old connection would only try again at longer
+// patience is how many silent probes in a row a connection is kept for. After
+// that every probe dials anew: an old connection would only try again at longer
 // and longer intervals.
 const patience = 2
 
-// TCP looks at the host over a connection to its node plugin, see Serve. It is
+// TCP probes the host over a connection to its node plugin, see Serve. It is
 // for one goroutine.
 type TCP struct {
 	address string
@@ -31,15 +31,15 @@ type TCP struct {
 	silent  int
 }
 
-var _ Probe = (*TCP)(nil)
+var _ Prober = (*TCP)(nil)
 
 // NewTCP returns a probe of the node plugin that listens on address. Nothing
-// is sent before the first look.
+// is sent before the first probe.
 func NewTCP(address string) *TCP { return &TCP{address: address} }
 
-// Look sends a beat and waits for it to come back. If it does not, the kernel
+// Probe sends a beat and waits for it to come back. If it does not, the kernel
 // tells whether the host's kernel has at least taken it.
-func (t *TCP) Look(ctx context.Context) (Answer, string) {
+func (t *TCP) Probe(ctx context.Context) (Answer, string) {
 	if t.conn == nil {
 		conn, err := (&net.Dialer{KeepAlive: -1}).DialContext(ctx, "tcp", t.address)
 		if err != nil {
@@ -67,7 +67,7 @@ func (t *TCP) Look(ctx context.Context) (Answer, string) {
 }
 
 // beat sends the next beat, and waits for it to come back; those before it are
-// passed over.
+// skipped.
 func (t *TCP) beat(deadline time.Time) error {
 	if err := t.conn.SetDeadline(deadline); err != nil {
 		return fmt.Errorf("bound a beat: %w", err)
@@ -91,7 +91,7 @@ func (t *TCP) beat(deadline time.Time) error {
 	}
 }
 
-var errWrongBeat = errors.New("who answers is not a node plugin")
+var errWrongBeat = errors.New("what answers is not a node plugin")
 
 // lost drops a connection that has ended. Its end was told by the host's
 // kernel, or by this end of the link.
@@ -106,7 +106,7 @@ func (t *TCP) lost(err error) (Answer, string) {
 	return refusalOf(err)
 }
 
-// drop ends the connection without waiting for anybody.
+// drop ends the connection without waiting for the other end.
 func (t *TCP) drop() {
 	if tcp, ok := t.conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

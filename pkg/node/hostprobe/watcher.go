@@ -11,25 +11,25 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 )
 
-// Probe is one way to look at the host.
-type Probe interface {
-	// Look looks once, and takes no longer than ctx allows. It says what
-	// answered, and words that tell more, or none.
-	Look(ctx context.Context) (Answer, string)
+// Prober is one way to probe the host.
+type Prober interface {
+	// Probe probes once, and takes no longer than ctx allows. It says what
+	// answered, and a detail such as the kernel's error, or "".
+	Probe(ctx context.Context) (Answer, string)
 }
 
 // Options of a Watcher.
 type Options struct {
-	Probe  Probe
+	Prober Prober
 	Limits Limits
-	// OnChange is called, if not nil, when Sight has changed. It must not
+	// OnChange is called, if not nil, when what is Observed has changed. It must not
 	// block.
 	OnChange func()
 	// Clock is the machine's if nil.
 	Clock clock.WithTicker
 }
 
-// Watcher looks at the host again and again. It is a manager.Runnable.
+// Watcher probes the host again and again. It is a manager.Runnable.
 type Watcher struct {
 	o Options
 
@@ -55,12 +55,12 @@ func NewWatcher(o Options) *Watcher {
 // NeedLeaderElection is false: every DPU has a host of its own.
 func (w *Watcher) NeedLeaderElection() bool { return false }
 
-// Start looks each Interval until ctx ends.
+// Start probes each Interval until ctx ends.
 func (w *Watcher) Start(ctx context.Context) error {
 	ticker := w.o.Clock.NewTicker(Interval)
 	defer ticker.Stop()
 	for {
-		w.look(ctx)
+		w.probe(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -69,35 +69,35 @@ func (w *Watcher) Start(ctx context.Context) error {
 	}
 }
 
-// look looks once, and tells if that has changed what is known.
-func (w *Watcher) look(ctx context.Context) {
+// probe probes once, and tells if that has changed what is known.
+func (w *Watcher) probe(ctx context.Context) {
 	began := w.o.Clock.Now()
 	bounded, cancel := context.WithTimeout(ctx, Interval)
 	defer cancel()
-	answer, words := w.o.Probe.Look(bounded)
+	answer, detail := w.o.Prober.Probe(bounded)
 	if ctx.Err() != nil {
-		return // cut short: it says nothing
+		return // cut short: it proves nothing
 	}
-	l := Look{Answer: answer, Words: words, Began: began, Ended: w.o.Clock.Now()}
+	probe := Probe{Answer: answer, Detail: detail, Began: began, Ended: w.o.Clock.Now()}
 	w.mu.Lock()
 	before := w.now
-	w.now = before.next(l, w.o.Limits)
+	w.now = before.next(probe, w.o.Limits)
 	after := w.now
 	if before.verdict != after.verdict {
-		w.since = metav1.NewTime(l.Ended)
+		w.since = metav1.NewTime(probe.Ended)
 	}
 	w.mu.Unlock()
 	if before.verdict == after.verdict && before.evidence == after.evidence {
 		return
 	}
-	ctrl.LoggerFrom(ctx).Info("what this DPU sees of its host has changed", "alive", after.verdict == Alive, "evidence", after.evidence)
+	ctrl.LoggerFrom(ctx).Info("what this DPU observes of its host has changed", "alive", after.verdict == Alive, "evidence", after.evidence)
 	if w.o.OnChange != nil {
 		w.o.OnChange()
 	}
 }
 
-// Sight is what is seen of the host; nil if it has not been seen alive yet.
-func (w *Watcher) Sight() *moorv1alpha1.HostSight {
+// Observed is what is known of the host; nil if it has not been seen alive yet.
+func (w *Watcher) Observed() *moorv1alpha1.HostSight {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.now.verdict == Unknown {

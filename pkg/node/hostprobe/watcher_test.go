@@ -23,7 +23,7 @@ type script struct {
 	answer chan Answer
 }
 
-func (s *script) Look(ctx context.Context) (Answer, string) {
+func (s *script) Probe(ctx context.Context) (Answer, string) {
 	select {
 	case a := <-s.answer:
 		s.clock.SetTime(s.clock.Now().Add(Interval))
@@ -38,37 +38,37 @@ func TestWatcherTells(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	s := &script{clock: clock, answer: make(chan Answer, 1)}
 	told := 0
-	w := NewWatcher(Options{Probe: s, Clock: clock, OnChange: func() { told++ }})
+	w := NewWatcher(Options{Prober: s, Clock: clock, OnChange: func() { told++ }})
 	look := func(a Answer) {
 		s.answer <- a
-		w.look(t.Context())
+		w.probe(t.Context())
 	}
 	for range 20 {
 		look(Silence)
 	}
-	if w.Sight() != nil || told != 0 {
-		t.Fatalf("before it was ever seen: %+v, told %d times", w.Sight(), told)
+	if w.Observed() != nil || told != 0 {
+		t.Fatalf("before it was ever seen: %+v, told %d times", w.Observed(), told)
 	}
 	for range 3 {
 		look(Echoed)
 	}
-	alive := w.Sight()
+	alive := w.Observed()
 	if alive == nil || !alive.Alive || told != 1 {
 		t.Fatalf("alive: %+v, told %d times", alive, told)
 	}
 	look(Acknowledged)
-	if s := w.Sight(); told != 2 || !s.Alive || s.Since != alive.Since {
+	if s := w.Observed(); told != 2 || !s.Alive || s.Since != alive.Since {
 		t.Fatalf("hung: %+v, told %d times", s, told)
 	}
 	for range 10 {
 		look(Silence)
 	}
-	if s := w.Sight(); told != 3 || s.Alive || !alive.Since.Before(&s.Since) {
+	if s := w.Observed(); told != 3 || s.Alive || !alive.Since.Before(&s.Since) {
 		t.Fatalf("dead: %+v, told %d times", s, told)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	w.look(ended)
+	w.probe(ended)
 	if told != 3 {
 		t.Fatal("a look that was cut short counts")
 	}
@@ -111,7 +111,7 @@ func lookAt(t *testing.T, p *TCP) Answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Interval)
 	defer cancel()
-	a, _ := p.Look(ctx)
+	a, _ := p.Probe(ctx)
 	return a
 }
 
