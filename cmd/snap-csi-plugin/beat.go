@@ -33,7 +33,7 @@ func (o *options) beat(ctx context.Context, dpu *dpuView) error {
 		return fmt.Errorf("connect to the host cluster: %w", err)
 	}
 	heart := heartbeat.Host(heartbeat.Options{
-		Client: c, Live: c, Name: o.node.id, Version: version.Built().Version, Period: o.node.beatEvery, Seen: dpu.see,
+		Client: c, Live: c, Name: o.node.id, Version: version.Built().Version, Period: o.node.beatEvery, Seen: dpu.observe,
 	}, func(context.Context) (moorv1alpha1.HostState, error) {
 		max := o.node.maxVolumes
 		if max == 0 {
@@ -51,9 +51,8 @@ func (o *options) beat(ctx context.Context, dpu *dpuView) error {
 type dpuView struct {
 	limit *nodecsi.Limit
 	ready atomic.Pointer[metav1.Condition]
-	// place is where the DPU was when that was first heard of: the kubelet
-	// labels its node but when a driver registers, and asks for the keys again
-	// later.
+	// place is where the DPU was when that was first known: the kubelet labels its
+	// node only when a driver registers, and asks for the keys again later.
 	place atomic.Pointer[provisioner.Place]
 	// placed is closed once the place is known.
 	placed chan struct{}
@@ -63,8 +62,8 @@ func newDPUView(limit *nodecsi.Limit) *dpuView {
 	return &dpuView{limit: limit, placed: make(chan struct{})}
 }
 
-// see takes in the DPUStorageNode as the API server has it.
-func (v *dpuView) see(node *moorv1alpha1.DPUStorageNode) {
+// observe records the DPUStorageNode as the API server has it.
+func (v *dpuView) observe(node *moorv1alpha1.DPUStorageNode) {
 	v.ready.Store(meta.FindStatusCondition(node.Status.Conditions, moorv1alpha1.ConditionReady))
 	if place := node.Status.Topology; len(place) > 0 && v.place.CompareAndSwap(nil, &place) {
 		close(v.placed)

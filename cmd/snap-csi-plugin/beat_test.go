@@ -28,17 +28,17 @@ func TestStorageOfDPU(t *testing.T) {
 		}
 	}
 	says("nothing is known")
-	dpu.see(node)
+	dpu.observe(node)
 	says("nothing is known")
 	node.Status.Conditions = []metav1.Condition{{Type: moorv1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
 	node.Status.DPU = &moorv1alpha1.DPUState{Functions: []moorv1alpha1.FunctionCount{{Type: "hotplug", Total: 3}}}
-	dpu.see(node)
+	dpu.observe(node)
 	says("")
 	if n, err := limit.Count(); n != 3 || err != nil {
 		t.Errorf("%d functions, %v", n, err)
 	}
 	node.Status.Conditions[0].Status, node.Status.Conditions[0].Message = metav1.ConditionFalse, "SNAP does not answer"
-	dpu.see(node)
+	dpu.observe(node)
 	says("SNAP does not answer")
 }
 
@@ -47,7 +47,7 @@ func TestStorageOfDPU(t *testing.T) {
 func TestPlaceOfDPU(t *testing.T) {
 	dpu := newDPUView(&nodecsi.Limit{})
 	node := &moorv1alpha1.DPUStorageNode{}
-	dpu.see(node)
+	dpu.observe(node)
 	if _, err := dpu.topology(); !errors.Is(err, provisioner.ErrUnavailable) {
 		t.Errorf("nothing is known: %v", err)
 	}
@@ -58,7 +58,7 @@ func TestPlaceOfDPU(t *testing.T) {
 	}
 	for _, rack := range []string{"1", "2"} {
 		node = &moorv1alpha1.DPUStorageNode{Status: moorv1alpha1.DPUStorageNodeStatus{Topology: map[string]string{"rack": rack}}}
-		dpu.see(node)
+		dpu.observe(node)
 		<-dpu.placed
 		if got, err := dpu.topology(); err != nil || got["rack"] != "1" {
 			t.Errorf("got %v, %v", got, err)

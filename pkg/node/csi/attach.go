@@ -12,7 +12,7 @@ import (
 )
 
 // attach asks for the volume, waits until this node has it, and returns what
-// ControllerPublishVolume would have.
+// ControllerPublishVolume would have returned.
 func (s *Server) attach(ctx context.Context, req *csi.NodeStageVolumeRequest, c csiserver.Capability) (map[string]string, error) {
 	if err := csiserver.Unshared(c); err != nil && (s.o.Shares == nil || !s.o.Shares(req.GetVolumeContext())) {
 		return nil, err
@@ -24,11 +24,11 @@ func (s *Server) attach(ctx context.Context, req *csi.NodeStageVolumeRequest, c 
 	return a.PublishContext, err
 }
 
-// settle gives the volume back after a stage that failed for good: the kubelet
+// undo gives the volume back after a stage that failed for good: the kubelet
 // takes a final error to mean that nothing was left behind, and asks for no
 // unstage. While something of the volume is mounted, or it cannot be given
 // back now, the error is made one of the uncertain ones, after which it does.
-func (s *Server) settle(ctx context.Context, id, staging string, failure error) error {
+func (s *Server) undo(ctx context.Context, id, staging string, failure error) error {
 	if failure == nil || provisioner.Uncertain(failure) {
 		return failure
 	}

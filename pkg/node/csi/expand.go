@@ -16,8 +16,8 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-// NodeExpandVolume looks at the size of the device again, and lets the file
-// system on it, if there is one, have it all.
+// NodeExpandVolume has the size of the device read again, and lets the file system
+// on it, if there is one, have it all.
 func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	size, err := s.expand(ctx, req)
 	if err != nil {
@@ -67,16 +67,16 @@ func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (
 }
 
 // shared says whether what is mounted is a file system that the platform shares:
-// its source is a tag, no file, and its size is the platform's own affair.
+// its source is a tag and not a file, and the platform sees to its size.
 func (s *Server) shared(req *csi.NodeExpandVolumeRequest, mp mount.MountPoint) bool {
 	_, isDevice := s.device(req.GetVolumePath())
 	return !isDevice && req.GetVolumeCapability().GetBlock() == nil &&
 		!slices.Contains(csiserver.FSTypes, mp.Type) && !filepath.IsAbs(mp.Device)
 }
 
-// rescan has the device looked at again. After a restart the platform may not
-// know which device a volume has, and is told by no call before this one: then
-// what is mounted is looked at.
+// rescan has the size of the device read again. After a restart the platform may
+// not know which device a volume has, since no call before this one tells it: then
+// the device that is mounted is asked.
 func (s *Server) rescan(ctx context.Context, req *csi.NodeExpandVolumeRequest, mp mount.MountPoint) (int64, error) {
 	want := req.GetCapacityRange().GetRequiredBytes()
 	size, err := s.o.Rescan.Rescan(ctx, req.GetVolumeId(), want)

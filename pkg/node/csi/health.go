@@ -13,10 +13,10 @@ import (
 
 // The reasons of problems that a node sees.
 const (
-	reasonNotOpen  = "DeviceNotOpen"
-	reasonDead     = "DeviceDead"
-	reasonUnsteady = "MountDead"
-	reasonStorage  = "StorageUnreachable"
+	reasonNotOpen    = "DeviceNotOpen"
+	reasonDeviceDead = "DeviceDead"
+	reasonMountDead  = "MountDead"
+	reasonStorage    = "StorageUnreachable"
 )
 
 // NodeGetVolumeHealth says what is wrong with a volume as this node sees it: its
@@ -24,11 +24,11 @@ const (
 func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
 	id := req.GetVolumeId()
 	if err := csiserver.Require("volume id", id); err != nil {
-		return nil, fmt.Errorf("look after a volume: %w", err)
+		return nil, fmt.Errorf("find out the health of a volume: %w", err)
 	}
 	problems, err := s.deviceProblems(ctx, id)
 	if err != nil {
-		return nil, fmt.Errorf("look after volume %q: %w", id, err)
+		return nil, fmt.Errorf("find out the health of volume %q: %w", id, err)
 	}
 	for _, path := range []string{req.GetStagingTargetPath(), req.GetVolumePublishPath()} {
 		if path == "" {
@@ -36,7 +36,7 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolume
 		}
 		more, err := s.mountProblems(path)
 		if err != nil {
-			return nil, fmt.Errorf("look after volume %q on %q: %w", id, path, err)
+			return nil, fmt.Errorf("find out the health of volume %q on %q: %w", id, path, err)
 		}
 		problems = append(problems, more...)
 	}
@@ -56,7 +56,7 @@ func (s *Server) deviceProblems(ctx context.Context, id string) ([]provisioner.P
 		return nil, nil // a file system answers by its mounts
 	}
 	if err := s.o.Devices.Readable(dev.Path); err != nil {
-		return inaccessible(reasonDead, "the device does not answer: "+err.Error()), nil
+		return inaccessible(reasonDeviceDead, "the device does not answer: "+err.Error()), nil
 	}
 	return nil, nil
 }
@@ -67,7 +67,7 @@ func (s *Server) mountProblems(path string) ([]provisioner.Problem, error) {
 		return nil, err // what is not mounted yet has no mount to be wrong
 	}
 	if dead := s.mounts.dead(path, mp); dead != nil {
-		return inaccessible(reasonUnsteady, "what is mounted on "+path+" does not answer: "+dead.Error()), nil
+		return inaccessible(reasonMountDead, "what is mounted on "+path+" does not answer: "+dead.Error()), nil
 	}
 	return nil, nil
 }
@@ -79,7 +79,7 @@ func inaccessible(reason, message string) []provisioner.Problem {
 // NodeGetStorageHealth says whether the storage can be reached from this node.
 func (s *Server) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorageHealthRequest) (*csi.NodeGetStorageHealthResponse, error) {
 	if s.o.Storage == nil {
-		return nil, fmt.Errorf("look after the storage: this node cannot tell: %w", provisioner.ErrUnsupported)
+		return nil, fmt.Errorf("find out the health of the storage: this node cannot tell: %w", provisioner.ErrUnsupported)
 	}
 	resp := &csi.NodeGetStorageHealthResponse{}
 	if err := s.o.Storage(ctx); err != nil {

@@ -22,8 +22,8 @@ func TestVolumeHealth(t *testing.T) {
 		"well":             {func(*testing.T, *bed) {}, nil, nil},
 		"not open":         {func(_ *testing.T, b *bed) { delete(b.h.open, "v1") }, []string{reasonNotOpen}, nil},
 		"nothing mounted":  {func(t *testing.T, b *bed) { noError(t, b.unpublishV(t, b.target)); noError(t, b.m.Unmount(b.staging)) }, nil, nil},
-		"dead device":      {func(_ *testing.T, b *bed) { b.m.dead[device] = true }, []string{reasonDead, reasonUnsteady}, nil},
-		"dead publication": {func(_ *testing.T, b *bed) { b.m.below[b.target] = 99 }, []string{reasonUnsteady}, nil},
+		"dead device":      {func(_ *testing.T, b *bed) { b.m.dead[device] = true }, []string{reasonDeviceDead, reasonMountDead}, nil},
+		"dead publication": {func(_ *testing.T, b *bed) { b.m.below[b.target] = 99 }, []string{reasonMountDead}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, access := newBed(t), fsCap(snw, "")

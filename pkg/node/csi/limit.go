@@ -9,9 +9,9 @@ import (
 )
 
 // Limit is how many volumes a node takes, by the functions that can hold one
-// each. Kubernetes has one number for all StorageClasses, so it counts the kinds
-// alone that the classes here use: a kind more, and a node is taken for free
-// whose functions of the kind that is wanted are all in use.
+// each. Kubernetes has one number for all StorageClasses, so it counts only the
+// kinds that the classes here use: with others counted too, a node would pass for
+// free when its functions of the kind that is wanted are all in use.
 type Limit struct {
 	kinds   []string
 	virtual func() (int64, error)
@@ -32,7 +32,7 @@ func NewLimit(kinds []string, virtual func() (int64, error)) (*Limit, error) {
 	return &Limit{kinds: kinds, virtual: virtual}, nil
 }
 
-// Seen takes in how many functions of a kind the DPU says it has, in all. While
+// Seen records how many functions of a kind the DPU says it has, in all. While
 // it says nothing, as after its start, what it said last counts.
 func (l *Limit) Seen(kind string, total int64) {
 	if kind == string(provisioner.Hotplug) {
@@ -40,8 +40,8 @@ func (l *Limit) Seen(kind string, total int64) {
 	}
 }
 
-// Count is the sum as it is known now. Before the DPU was heard of, it is too
-// small rather than too large.
+// Count is the sum as it is known now. Before the first word of the DPU it is too
+// small, never too large.
 func (l *Limit) Count() (int64, error) {
 	var sum int64
 	if slices.Contains(l.kinds, string(provisioner.VF)) {

@@ -92,7 +92,7 @@ const maxStacked = 16
 
 // clear unmounts everything on path; nothing there is success. A mount in use
 // is ErrBusy, unless its device is dead: then it is detached lazily, since no
-// user of it can do anything but fail any more.
+// user of it can succeed any more.
 func (t mounts) clear(path string) error {
 	for range maxStacked {
 		mp, mounted, err := t.at(path)
@@ -130,7 +130,7 @@ func (t mounts) dead(path string, mp mount.MountPoint) error {
 	bound := err == nil && fi.Mode()&os.ModeDevice != 0
 	if bound || !filepath.IsAbs(mp.Device) {
 		if err == nil && fi.IsDir() {
-			return nil // tmpfs and the like: there is no device
+			return nil // tmpfs and the like have no device
 		}
 		return t.d.Readable(path) // a device file, listed under what it lies on
 	}
@@ -142,7 +142,7 @@ func (t mounts) dead(path string, mp mount.MountPoint) error {
 
 // renamed says that the device mounted on path is gone and that its name has
 // gone to another one since. ext4 and xfs only: others may show a number that
-// is no device's.
+// belongs to no device.
 func (t mounts) renamed(path string, mp mount.MountPoint) error {
 	if !slices.Contains(csiserver.FSTypes, mp.Type) {
 		return nil
@@ -156,7 +156,7 @@ func (t mounts) renamed(path string, mp mount.MountPoint) error {
 }
 
 // remove deletes the empty directory, or the file, that a mount lay on. Never
-// recursively: what is in it is not ours.
+// recursively: its content is not ours.
 func remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", path, err)

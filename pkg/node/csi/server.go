@@ -3,8 +3,9 @@
 // asks, as a file system or as a raw block device.
 //
 // It keeps nothing in memory: the mount table and the devices are the truth,
-// so a restart between any two calls is harmless. How a device is found is the
-// business of the Host face; what may be formatted that of internal/hostdev.
+// so a restart between any two calls is harmless. It never finds a device by
+// itself, which provisioner.Host does, and never decides what may be formatted,
+// which internal/hostdev does.
 package csi
 
 import (
@@ -53,7 +54,7 @@ type Options struct {
 	// Functions counts the functions that can hold a volume each; nil, or
 	// a count of 0, means 30 volumes.
 	Functions func() (int64, error)
-	// Rescan looks at the sizes of devices again; nil: volumes do not grow.
+	// Rescan reads the sizes of devices again; nil: volumes do not grow.
 	Rescan provisioner.Rescan
 	// Storage returns nil if the storage can be reached; nil: not known.
 	Storage func(context.Context) error

@@ -42,7 +42,7 @@ func (s *Server) stage(ctx context.Context, req *csi.NodeStageVolumeRequest) err
 	if err == nil {
 		err = s.openAndMount(ctx, req, c, published)
 	}
-	return s.settle(ctx, id, staging, err)
+	return s.undo(ctx, id, staging, err)
 }
 
 func (s *Server) openAndMount(ctx context.Context, req *csi.NodeStageVolumeRequest, c csiserver.Capability, published map[string]string) error {
@@ -142,7 +142,7 @@ func (s *Server) alreadyStaged(device, staging string) (bool, error) {
 
 // flags are those of the volume, with what its file system needs. A copy has the
 // UUID of its source, and xfs mounts no second one with the same unless it is told
-// not to look (xfs(5), nouuid); ext4 never looks.
+// not to compare (xfs(5), nouuid); ext4 never compares.
 func flags(c csiserver.Capability) []string {
 	if c.FSType == "xfs" {
 		return append(slices.Clone(c.MountFlags), "nouuid")
