@@ -1,10 +1,10 @@
-// Package heartbeat writes signs of life: the DPU's half of a DPUStorageNode in
+// Package heartbeat writes heartbeats: the DPU's half of a DPUStorageNode in
 // the DPU cluster, or the host's half in the host cluster.
 //
 // Observers count only the change of the sequence number, by their own clock;
-// so a beat is never skipped because nothing else has changed, and the sequence
-// goes on where an earlier process left it. The package decides nothing about
-// who is alive.
+// so a heartbeat is never skipped because nothing else has changed, and the
+// sequence goes on where an earlier process left it. The package never decides
+// whether a node is alive.
 package heartbeat
 
 import (
@@ -40,8 +40,9 @@ type Options struct {
 	// Period between beats, from begin to begin; DefaultPeriod if it is not
 	// positive. Each beat is bounded by half of it.
 	Period time.Duration
-	// Exact beats only follow the beat before: one that was on its way while
-	// another was accepted is refused, and tried anew. For beats that promise.
+	// Exact heartbeats only follow the one before: one that was on its way while
+	// another was accepted is refused, and tried anew. For those that promise a
+	// lease.
 	Exact bool
 	// Seen, if not nil, is told of the object after each beat.
 	Seen func(*moorv1alpha1.DPUStorageNode)
@@ -148,15 +149,15 @@ func (h *Heart) wait(least, spread float64) time.Duration {
 	return time.Duration(float64(h.o.Period) * (least + spread*h.o.Random()))
 }
 
-// Beat writes one sign of life; it takes half a period at most. A
+// Beat writes one heartbeat; it takes half a period at most. A
 // DPUStorageNode that is missing is created.
 func (h *Heart) Beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, h.o.Period/2)
 	defer cancel()
 	// A state that takes long to find out leaves time to write it.
-	half, enough := context.WithTimeout(ctx, h.o.Period/3)
-	defer enough()
-	write, err := h.beat(half)
+	third, cancelState := context.WithTimeout(ctx, h.o.Period/3)
+	defer cancelState()
+	write, err := h.beat(third)
 	if err != nil {
 		return fmt.Errorf("find out the state to write into DPUStorageNode %s: %w", h.o.Name, err)
 	}

@@ -52,10 +52,10 @@ func TestVerdict(t *testing.T) {
 		"the DPU slept":                  {"eZZZ....", limits, Alive, "plugin answers"},
 		"the DPU slept in the silence":   {"e..ZZZ....", limits, Alive, "plugin answers"},
 		"and then there was none":        {"e..ZZZ.....", limits, Dead, "silence"},
-		"the look next to the timeout":   {"e.....", Limits{Timeout: 1100 * time.Millisecond, Misses: 1}, Dead, "for 1s, 5 looks"},
+		"the look next to the timeout":   {"e.....", Limits{Timeout: 1100 * time.Millisecond, Misses: 1}, Dead, "for 1s, 5 probes"},
 		"the one before it":              {"e....", Limits{Timeout: 1100 * time.Millisecond, Misses: 1}, Alive, "plugin answers"},
 		"farther from it than half":      {"e.....", Limits{Timeout: 1101 * time.Millisecond, Misses: 1}, Alive, "plugin answers"},
-		"then the one after it":          {"e......", Limits{Timeout: 1101 * time.Millisecond, Misses: 1}, Dead, "for 1.2s, 6 looks"},
+		"then the one after it":          {"e......", Limits{Timeout: 1101 * time.Millisecond, Misses: 1}, Dead, "for 1.2s, 6 probes"},
 		"too few looks":                  {"e.....", Limits{Timeout: time.Second, Misses: 6}, Alive, "plugin answers"},
 		"enough of them":                 {"e......", Limits{Timeout: time.Second, Misses: 6}, Dead, "6 probes"},
 	}

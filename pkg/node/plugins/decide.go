@@ -22,9 +22,9 @@ func pause(failures int) time.Duration {
 	return d
 }
 
-// claim is a plugin's word for its own name.
-type claim struct {
-	// dir is its directory, under which everybody else knows it.
+// ownName is the name that a plugin gives itself.
+type ownName struct {
+	// dir is its directory, by which all others know it.
 	dir string
 	// name is that of GetPluginInfo.
 	name string
@@ -32,29 +32,30 @@ type claim struct {
 	since time.Time
 }
 
-// goesBefore: who came first has the name, whatever order they were checked in,
+// before reports whether the plugin goes before another one of its name: the one
+// whose socket is older has the name, no matter in which order they were checked,
 // so that a restart of this process changes nothing.
-func (c claim) goesBefore(other claim) bool {
-	if !c.since.Equal(other.since) {
-		return c.since.Before(other.since)
+func (n ownName) before(other ownName) bool {
+	if !n.since.Equal(other.since) {
+		return n.since.Before(other.since)
 	}
-	return c.dir < other.dir
+	return n.dir < other.dir
 }
 
 // refused returns, by directory, the plugins that may not be used since another
 // one has the same name, and the directory of that. Plugins without a name
 // share none.
-func refused(all []claim) map[string]string {
-	holder := map[string]claim{}
-	for _, c := range all {
-		if have, taken := holder[c.name]; c.name != "" && (!taken || c.goesBefore(have)) {
-			holder[c.name] = c
+func refused(all []ownName) map[string]string {
+	holder := map[string]ownName{}
+	for _, n := range all {
+		if have, taken := holder[n.name]; n.name != "" && (!taken || n.before(have)) {
+			holder[n.name] = n
 		}
 	}
 	out := map[string]string{}
-	for _, c := range all {
-		if h := holder[c.name]; c.name != "" && h.dir != c.dir {
-			out[c.dir] = h.dir
+	for _, n := range all {
+		if h := holder[n.name]; n.name != "" && h.dir != n.dir {
+			out[n.dir] = h.dir
 		}
 	}
 	return out

@@ -20,16 +20,16 @@ func TestPause(t *testing.T) {
 func TestRefused(t *testing.T) {
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	cases := map[string]struct {
-		claims []claim
+		claims []ownName
 		want   map[string]string
 	}{
 		"nobody":        {nil, map[string]string{}},
-		"different":     {[]claim{{"a", "x", early}, {"b", "y", early}}, map[string]string{}},
-		"without names": {[]claim{{"a", "", early}, {"b", "", early}}, map[string]string{}},
-		"older wins":    {[]claim{{"a", "x", late}, {"b", "x", early}}, map[string]string{"a": "b"}},
-		"any order":     {[]claim{{"b", "x", early}, {"a", "x", late}}, map[string]string{"a": "b"}},
-		"same age":      {[]claim{{"b", "x", early}, {"a", "x", early}}, map[string]string{"b": "a"}},
-		"three":         {[]claim{{"c", "x", early}, {"a", "x", late}, {"b", "x", late}}, map[string]string{"a": "c", "b": "c"}},
+		"different":     {[]ownName{{"a", "x", early}, {"b", "y", early}}, map[string]string{}},
+		"without names": {[]ownName{{"a", "", early}, {"b", "", early}}, map[string]string{}},
+		"older wins":    {[]ownName{{"a", "x", late}, {"b", "x", early}}, map[string]string{"a": "b"}},
+		"any order":     {[]ownName{{"b", "x", early}, {"a", "x", late}}, map[string]string{"a": "b"}},
+		"same age":      {[]ownName{{"b", "x", early}, {"a", "x", early}}, map[string]string{"b": "a"}},
+		"three":         {[]ownName{{"c", "x", early}, {"a", "x", late}, {"b", "x", late}}, map[string]string{"a": "c", "b": "c"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,7 @@ type Client interface {
 
 // Options of a Registry.
 type Options struct {
-	// Node is this DPU's name, for words.
+	// Node is this DPU's name, for messages.
 	Node string
 	// Root holds a directory for each plugin. It is made if it is missing.
 	Root string
@@ -55,10 +55,10 @@ type Registry struct {
 	o Options
 
 	mu sync.Mutex
-	// looked: root was read once, so that what is not in entries is not there.
-	looked  bool
+	// scanned: root was read once, so that what is not in entries is not there.
+	scanned bool
 	entries map[string]*entry
-	// tracking counts the goroutines that look after one socket each.
+	// tracking counts the goroutines that watch over one socket each.
 	tracking sync.WaitGroup
 }
 
@@ -74,7 +74,7 @@ type entry struct {
 	suspect chan struct{}
 }
 
-// New returns a registry that knows nothing until Start runs.
+// New returns a registry that knows no plugins until Start runs.
 func New(o Options) *Registry {
 	if o.Period <= 0 {
 		o.Period = DefaultPeriod
@@ -90,11 +90,11 @@ func New(o Options) *Registry {
 
 // Names returns the plugins that there are, in order, whether they may be used
 // or not; also one whose socket has gone, while its directory is there.
-// ErrUnavailable before the first look.
+// ErrUnavailable before the first scan.
 func (r *Registry) Names() ([]string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.looked {
+	if !r.scanned {
 		return nil, fmt.Errorf("the vendor plugins of DPU %s are not known yet: %w", r.o.Node, provisioner.ErrUnavailable)
 	}
 	return slices.Sorted(maps.Keys(r.entries)), nil
@@ -129,19 +129,19 @@ func (r *Registry) fault(name string, e *entry) error {
 	if e.err != nil {
 		return fmt.Errorf("vendor plugin %s on DPU %s: %w", name, r.o.Node, e.err)
 	}
-	if holder, no := refused(r.claims())[name]; no {
+	if holder, no := refused(r.names())[name]; no {
 		return fmt.Errorf("vendor plugin %s on DPU %s calls itself %s, and so does the plugin in directory %s, which was there before: remove one of them, or give it another name: %w",
 			name, r.o.Node, e.vetted.Info.Name, holder, provisioner.ErrPrecondition)
 	}
 	return nil
 }
 
-// claims are the names of the plugins that passed their checks.
-func (r *Registry) claims() []claim {
-	var out []claim
+// names are those that the plugins which passed their checks give themselves.
+func (r *Registry) names() []ownName {
+	var out []ownName
 	for dir, e := range r.entries {
 		if e.vetted != nil {
-			out = append(out, claim{dir: dir, name: e.vetted.Info.Name, since: e.socket.ModTime()})
+			out = append(out, ownName{dir: dir, name: e.vetted.Info.Name, since: e.socket.ModTime()})
 		}
 	}
 	return out
@@ -182,8 +182,8 @@ func (r *Registry) states() []moorv1alpha1.PluginState {
 	return out
 }
 
-// update changes the entries, and tells what became of whom if that changes
-// what others see.
+// update changes the entries, and logs and reports what that changes in the
+// states.
 func (r *Registry) update(ctx context.Context, change func()) {
 	r.mu.Lock()
 	before := r.states()

@@ -74,8 +74,8 @@ func TestSockets(t *testing.T) {
 	}{
 		"no directory":      {func(*world) {}, nil, nil},
 		"two":               {func(w *world) { w.socket("fs"); w.socket("block") }, []string{"block", "fs"}, nil},
-		"a plain file":      {func(w *world) { w.write("block/dpu.sock") }, nil, map[string]string{"block": "is no socket but a file: remove it"}},
-		"a directory":       {func(w *world) { w.must(os.MkdirAll(filepath.Join(w.root, "block/dpu.sock"), 0o755)) }, nil, map[string]string{"block": "is no socket"}},
+		"a plain file":      {func(w *world) { w.write("block/dpu.sock") }, nil, map[string]string{"block": "is not a socket but a file: remove it"}},
+		"a directory":       {func(w *world) { w.must(os.MkdirAll(filepath.Join(w.root, "block/dpu.sock"), 0o755)) }, nil, map[string]string{"block": "is not a socket"}},
 		"a hidden one":      {func(w *world) { w.socket(".block") }, nil, nil},
 		"an empty one":      {func(w *world) { w.must(os.MkdirAll(filepath.Join(w.root, "block"), 0o755)) }, nil, nil},
 		"another socket":    {func(w *world) { w.socket("block"); w.rename("block/dpu.sock", "block/other.sock") }, nil, nil},
@@ -299,11 +299,11 @@ func TestOverflow(t *testing.T) {
 	defer w.stopAll()
 	defer cancel()
 	blind := func(string) error { return errors.New("no watches left") }
-	if err := w.look(ctx, blind); err == nil {
+	if err := w.scan(ctx, blind); err == nil {
 		t.Fatal("a watch that cannot be had is no error")
 	}
 	w.socket("block")
-	if err := w.look(ctx, blind); err == nil {
+	if err := w.scan(ctx, blind); err == nil {
 		t.Fatal("a watch that cannot be had is no error")
 	}
 	w.ready("block", true)

@@ -7,7 +7,7 @@ import (
 	"github.com/moor-storage/moor/pkg/vendorplugin"
 )
 
-// track looks after one socket until ctx ends: it checks the plugin, and again
+// track watches over one socket until ctx ends: it checks the plugin, and again
 // when there is a reason to.
 func (r *Registry) track(ctx context.Context, name string, e *entry) {
 	for failures := 0; ctx.Err() == nil; {
@@ -49,13 +49,13 @@ func (r *Registry) record(ctx context.Context, name string, e *entry, vetted ven
 
 // watchOver returns when a plugin that works has to be checked again: when its
 // connection is lost, it is under suspicion, or a period has passed; but not at
-// once, lest one that drops its connections be asked without end.
+// once, so that one that drops its connections is not asked without end.
 func (r *Registry) watchOver(ctx context.Context, client Client, e *entry) {
 	watching, stop := context.WithCancel(ctx)
 	lost := make(chan struct{})
 	go func() {
 		defer close(lost)
-		_ = client.AwaitLoss(watching) // either way there is nothing to watch
+		_ = client.AwaitLoss(watching) // an error too means that there is no connection to watch
 	}()
 	timer := r.o.Clock.NewTimer(r.o.Period)
 	began := r.o.Clock.Now()

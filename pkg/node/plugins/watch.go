@@ -21,7 +21,7 @@ var errChecking = fmt.Errorf("it was found and is being checked: %w", provisione
 func (*Registry) NeedLeaderElection() bool { return false }
 
 // Start watches until ctx ends. A directory that cannot be watched, now or
-// later, is looked at each period.
+// later, is read each period.
 func (r *Registry) Start(ctx context.Context) error {
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithName("plugins"))
 	watcher, err := fsnotify.NewWatcher()
@@ -33,14 +33,14 @@ func (r *Registry) Start(ctx context.Context) error {
 	net := r.o.Clock.NewTicker(r.o.Period)
 	defer net.Stop()
 	for ctx.Err() == nil {
-		if err := r.look(ctx, watcher.Add); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "look for vendor plugins")
+		if err := r.scan(ctx, watcher.Add); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "scan the directory of the vendor plugins")
 		}
 		select {
 		case <-ctx.Done():
 		case <-watcher.Events:
 		case err := <-watcher.Errors:
-			// An overflow, most of all: the look that follows makes up for it.
+			// Mostly an overflow: the scan that follows makes up for it.
 			ctrl.LoggerFrom(ctx).V(1).Info("watch over the vendor plugins", "reason", err.Error())
 		case <-net.C():
 		}
@@ -48,9 +48,9 @@ func (r *Registry) Start(ctx context.Context) error {
 	return nil
 }
 
-// look reads the whole of root and follows it. Each directory is watched before
-// it is read, so nothing happens unseen in between.
-func (r *Registry) look(ctx context.Context, watch func(dir string) error) error {
+// scan reads the whole of root and follows it. Each directory is watched before
+// it is read, so no change in between is missed.
+func (r *Registry) scan(ctx context.Context, watch func(dir string) error) error {
 	if err := os.MkdirAll(r.o.Root, 0o755); err != nil {
 		return fmt.Errorf("make the directory of the vendor plugins: %w", err)
 	}
@@ -69,7 +69,7 @@ func (r *Registry) look(ctx context.Context, watch func(dir string) error) error
 			continue
 		}
 		failed = errors.Join(failed, watch(path))
-		// A socket that cannot be looked at is as good as none.
+		// A socket that cannot be read counts as none.
 		there[d.Name()], _ = os.Stat(filepath.Join(path, socketName))
 	}
 	r.update(ctx, func() { r.follow(ctx, there) })
@@ -79,7 +79,7 @@ func (r *Registry) look(ctx context.Context, watch func(dir string) error) error
 // follow makes the entries those of the directories there; a nil file is a
 // directory without socket. The lock is held.
 func (r *Registry) follow(ctx context.Context, there map[string]os.FileInfo) {
-	r.looked = true
+	r.scanned = true
 	for name, e := range r.entries {
 		if _, still := there[name]; !still {
 			e.end()
@@ -107,7 +107,7 @@ func (r *Registry) follow(ctx context.Context, there map[string]os.FileInfo) {
 func (r *Registry) begin(ctx context.Context, name string, socket os.FileInfo) *entry {
 	e := &entry{socket: socket, err: errChecking, suspect: make(chan struct{}, 1)}
 	if socket.Mode()&os.ModeSocket == 0 {
-		e.err = fmt.Errorf("%s is no socket but %s: remove it: %w", r.path(name), kind(socket), provisioner.ErrPrecondition)
+		e.err = fmt.Errorf("%s is not a socket but %s: remove it: %w", r.path(name), kind(socket), provisioner.ErrPrecondition)
 		return e
 	}
 	ctx, e.stop = context.WithCancel(ctx)

@@ -2,7 +2,7 @@
 // it serves the plugin registration API (v1) on a socket in the directory that
 // the kubelet watches, so that no sidecar is needed.
 //
-// It knows nothing about volumes.
+// It never handles volumes.
 package registrar
 
 import (
@@ -21,7 +21,7 @@ import (
 // supportedVersion is the CSI version told to the kubelet, which takes 1.x.
 const supportedVersion = "1.0.0"
 
-// drainTime is short: the kubelet's calls here take no time.
+// drainTime is short: the kubelet's calls here are answered at once.
 const drainTime = time.Second
 
 // Options says what to register, and where.
@@ -44,7 +44,7 @@ func SocketPath(directory, driver string) string {
 
 // Run serves the registration until ctx is done, and then returns nil; the
 // socket is removed, which makes the kubelet forget the driver. A kubelet that
-// refuses the driver ends Run with an error that has its words. The CSI socket
+// refuses the driver ends Run with an error that has its message. The CSI socket
 // should be served before: the kubelet calls it at once.
 func Run(ctx context.Context, o Options) error {
 	_, endpoint, err := csiserver.ParseEndpoint(o.Endpoint)
@@ -73,11 +73,11 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// refusal is the kubelet's no.
-type refusal struct{ driver, words string }
+// refusal is the kubelet's refusal of a driver.
+type refusal struct{ driver, message string }
 
 func (r refusal) Error() string {
-	return fmt.Sprintf("the kubelet refused to register driver %s: %s", r.driver, r.words)
+	return fmt.Sprintf("the kubelet refused to register driver %s: %s", r.driver, r.message)
 }
 
 type server struct {
@@ -95,7 +95,7 @@ func (s *server) GetInfo(context.Context, *registerapi.InfoRequest) (*registerap
 	}, nil
 }
 
-// NotifyRegistrationStatus hears what the kubelet made of it.
+// NotifyRegistrationStatus is told whether the kubelet accepted the driver.
 func (s *server) NotifyRegistrationStatus(_ context.Context, st *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
 	if st.GetPluginRegistered() {
 		s.log.Info("registered with the kubelet", "driver", s.driver, "endpoint", s.endpoint)

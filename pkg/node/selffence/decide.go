@@ -8,9 +8,9 @@ type phase int
 const (
 	// unknown: this process has just started. A predecessor's promise may stand.
 	unknown phase = iota
-	// unbound: a beat without a lease was answered; no promise stands.
+	// unbound: a heartbeat without a lease was answered; no promise stands.
 	unbound
-	// bound: a promise stands, and the lease that it speaks of has not ended.
+	// bound: a promise stands, and its lease has not ended.
 	bound
 	// lapsed: the lease ended, and the promise has to be kept.
 	lapsed
@@ -22,7 +22,7 @@ type state struct {
 	// duration of a lease.
 	duration time.Duration
 	// patience is until when a process that has just started leaves what its
-	// predecessor shows, in the hope that a beat is answered.
+	// predecessor shows, since a heartbeat may still be answered.
 	patience time.Duration
 
 	phase phase
@@ -30,14 +30,14 @@ type state struct {
 	end time.Duration
 	// term is one more after each end. A right to show is of one term.
 	term int64
-	// begun is when the beat that is under way was begun, offered whether it
+	// begun is when the heartbeat that is under way was begun, offered whether it
 	// carries a lease.
 	begun   time.Duration
 	offered bool
 	// open: the watchdog is open.
 	open bool
-	// clear: SNAP has said that it shows nothing, and nobody has begun to show
-	// anything since. asked counts who has; running is how many do so now.
+	// clear: SNAP has said that it shows nothing, and no call to show anything has
+	// begun since. asked counts those calls; running is how many are under way.
 	clear   bool
 	asked   int64
 	running int
@@ -47,12 +47,12 @@ type state struct {
 type plan struct {
 	// open, or feed, the watchdog.
 	open, feed bool
-	// withdraw what is shown; look whether anything is.
-	withdraw, look bool
+	// withdraw what is shown; check whether anything is.
+	withdraw, check bool
 }
 
-// pass lets the lease end, if it is time.
-func (s *state) pass(now time.Duration) {
+// expire lets the lease end, if it is time.
+func (s *state) expire(now time.Duration) {
 	if s.phase == bound && now >= s.end {
 		s.phase = lapsed
 		s.term++
@@ -61,7 +61,7 @@ func (s *state) pass(now time.Duration) {
 
 // good reports whether it is allowed to show.
 func (s *state) good(now time.Duration) bool {
-	s.pass(now)
+	s.expire(now)
 	return s.phase == unbound || s.phase == bound
 }
 
@@ -72,16 +72,16 @@ func (s *state) decide(now time.Duration) plan {
 	return plan{
 		open: harmless && !s.open, feed: harmless && s.open,
 		withdraw: !harmless && (s.phase == lapsed || now >= s.patience),
-		look:     !harmless,
+		check:    !harmless,
 	}
 }
 
-// begin notes that a beat is about to be sent, and says whether it shall carry a
-// lease: never without a watchdog, and never while a predecessor's promise may
-// stand. A promise that none stood before holds from when it is made: whether it
-// was accepted shows only later.
+// begin notes that a heartbeat is about to be sent, and says whether it has to
+// carry a lease: never without a watchdog, and never while a predecessor's promise
+// may stand. The first promise holds from when it is made: whether it was accepted
+// is known only later.
 func (s *state) begin(now time.Duration) bool {
-	s.pass(now)
+	s.expire(now)
 	s.begun, s.offered = now, s.open && s.phase != unknown
 	if s.offered && s.phase == unbound {
 		s.phase, s.end = bound, now+s.duration
@@ -89,10 +89,10 @@ func (s *state) begin(now time.Duration) bool {
 	return s.offered
 }
 
-// answered notes that the beat was answered. The lease counts from when it was
+// answered notes that the heartbeat was answered. The lease counts from when it was
 // begun. One that has ended begins again only when what was shown is gone.
 func (s *state) answered(now time.Duration) {
-	s.pass(now)
+	s.expire(now)
 	end := s.begun + s.duration
 	switch {
 	case !s.offered:
@@ -105,13 +105,13 @@ func (s *state) answered(now time.Duration) {
 }
 
 // shut ends the use of the watchdog: no lease is given any more. It says whether
-// the watchdog may be stopped: nothing is shown, or nobody was promised anything.
+// the watchdog may be stopped: nothing is shown, or nothing was promised.
 func (s *state) shut() bool {
 	s.open = false
 	return s.clear || s.phase == unbound
 }
 
-// enter lets somebody begin to show, if the right that was found under a term
+// enter lets a caller begin to show, if the right that was found under a term
 // still stands.
 func (s *state) enter(now time.Duration, term int64) bool {
 	if !s.good(now) || term != s.term {
@@ -126,7 +126,7 @@ func (s *state) enter(now time.Duration, term int64) bool {
 func (s *state) leave() { s.running-- }
 
 // seen notes that SNAP shows nothing, as it said after asked had this value. It
-// does not count if somebody is at work on showing, or was since.
+// does not count if a call to show is under way, or was since.
 func (s *state) seen(asked int64) {
 	if s.running == 0 && asked == s.asked {
 		s.clear = true

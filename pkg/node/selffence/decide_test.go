@@ -24,7 +24,7 @@ func TestDecide(t *testing.T) {
 			good := phase == unbound || phase == bound && !ended
 			over := phase == lapsed || phase == bound && ended
 			want := plan{
-				open: !open && (good || clear), feed: open && (good || clear), look: !good && !clear,
+				open: !open && (good || clear), feed: open && (good || clear), check: !good && !clear,
 				withdraw: !good && !clear && (over || phase == unknown && !patient),
 			}
 			if got := s.decide(now); got != want {

@@ -37,7 +37,7 @@ type Options struct {
 	// and Withdraw takes all of that away.
 	Shown    func(context.Context) (bool, error)
 	Withdraw func(context.Context) error
-	// Changed asks for a beat at once.
+	// Changed asks for a heartbeat at once.
 	Changed func()
 	// Now is a clock that counts while the machine is suspended, too.
 	Now func() time.Duration
@@ -49,7 +49,7 @@ type Options struct {
 const ticks = 6
 
 // patience is the part of the watchdog's timeout for which a predecessor's volumes
-// are left, see state: it runs since that ended.
+// are left, see state: the timeout runs since that process ended.
 const patience = 3
 
 // watchdogError is how much the clock of a watchdog may be wrong, as a part of its
@@ -77,17 +77,17 @@ func New(o Options) *Keeper {
 }
 
 // grace is how long after the end of a lease a write may land at most. A watchdog
-// may be fed once more, by one who looked at his lease just before it ended and was
-// slow: but within its timeout, or it would have fired. It is fed again when its
-// device is closed, within its timeout after that. And then it takes its timeout
-// to fire.
+// may be fed once more, by a keeper that checked its lease just before it ended and
+// was slow: but within its timeout, or it would have fired. It is fed again when
+// its device is closed, within its timeout after that. And then it takes its
+// timeout to fire.
 func grace(timeout, drain time.Duration) time.Duration {
 	return time.Duration(3*float64(timeout)*(1+watchdogError)) + drain
 }
 
 // Run keeps the lease until ctx ends, and then gives the watchdog back, which
-// stops only if nothing is shown. Nobody may show anything any more then. An
-// error means that the promise can not be kept by this process.
+// stops only if nothing is shown. Nothing may be shown after that. An error means
+// that this process cannot keep the promise.
 func (k *Keeper) Run(ctx context.Context) error {
 	if k.o.Open == nil {
 		return nil
@@ -102,7 +102,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.o.Timeout/ticks)
 			defer cancel()
-			k.look(last)
+			k.check(last)
 			return k.close()
 		case <-ticker.C():
 		}
@@ -118,8 +118,8 @@ func (k *Keeper) step(ctx context.Context) error {
 			ctrl.LoggerFrom(ctx).Error(err, "withdraw at the end of the lease")
 		}
 	}
-	if p.look {
-		k.look(ctx)
+	if p.check {
+		k.check(ctx)
 		p = k.plan()
 	}
 	switch {
@@ -137,8 +137,8 @@ func (k *Keeper) plan() plan {
 	return k.state.decide(k.o.Now())
 }
 
-// look finds out whether nothing is shown.
-func (k *Keeper) look(ctx context.Context) {
+// check finds out whether nothing is shown.
+func (k *Keeper) check(ctx context.Context) {
 	k.mu.Lock()
 	asked := k.state.asked
 	k.mu.Unlock()
@@ -180,7 +180,8 @@ func (k *Keeper) close() error {
 	return k.dog.Close(disarm)
 }
 
-// State adds the lease to what a beat says, as the last thing before it is sent.
+// State adds the lease to what a heartbeat says, as the last thing before it is
+// sent.
 func (k *Keeper) State(inner func(context.Context) (moorv1alpha1.DPUState, error)) func(context.Context) (moorv1alpha1.DPUState, error) {
 	return func(ctx context.Context) (moorv1alpha1.DPUState, error) {
 		out, err := inner(ctx)
@@ -196,7 +197,7 @@ func (k *Keeper) State(inner func(context.Context) (moorv1alpha1.DPUState, error
 	}
 }
 
-// Answered notes that the beat of the last State was answered.
+// Answered notes that the heartbeat of the last State was answered.
 func (k *Keeper) Answered(*moorv1alpha1.DPUStorageNode) {
 	k.mu.Lock()
 	was := k.state.phase

@@ -273,7 +273,7 @@ func TestWhatSNAPSaidIsOfThePast(t *testing.T) {
 		between()
 		return shown, err
 	}
-	d.look(t.Context())
+	d.check(t.Context())
 	if err := d.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestWhatSNAPSaidIsOfThePast(t *testing.T) {
 	}
 	between = func() {}
 	d.shown = false
-	d.look(t.Context())
+	d.check(t.Context())
 	if err := d.close(); err != nil {
 		t.Fatal(err)
 	}
