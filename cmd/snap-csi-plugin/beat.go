@@ -35,14 +35,14 @@ func (o *options) beat(ctx context.Context, dpu *dpuView) error {
 	heart := heartbeat.Host(heartbeat.Options{
 		Client: c, Live: c, Name: o.node.id, Version: version.Built().Version, Period: o.node.beatEvery, Seen: dpu.observe,
 	}, func(context.Context) (moorv1alpha1.HostState, error) {
-		max := o.node.maxVolumes
-		if max == 0 {
+		volumes := o.node.maxVolumes
+		if volumes == 0 {
 			var err error
-			if max, err = dpu.limit.Count(); err != nil {
+			if volumes, err = dpu.limit.Count(); err != nil {
 				return moorv1alpha1.HostState{}, err
 			}
 		}
-		return moorv1alpha1.HostState{MaxVolumes: max}, nil
+		return moorv1alpha1.HostState{MaxVolumes: volumes}, nil
 	})
 	return heart.Start(ctx)
 }

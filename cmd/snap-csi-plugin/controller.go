@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
@@ -78,7 +79,7 @@ func (o *options) platform(ctx context.Context, host cluster.Cluster) (provision
 
 // ended prefers the reason why the process stopped to what serving says of it.
 func ended(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); err == nil && cause != nil && cause != context.Canceled {
+	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return err

@@ -9,10 +9,10 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/moor-storage/moor/reference/snapemulator"
-	"github.com/moor-storage/moor/pkg/vendorplugin"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
+	"github.com/moor-storage/moor/pkg/vendorplugin"
+	"github.com/moor-storage/moor/reference/snapemulator"
 )
 
 // TestContract calls the plugin through its gRPC socket, as snap-node-driver

@@ -19,7 +19,7 @@ func deviceNumber(fi fs.FileInfo) (rdev uint64, ok bool) {
 	if !isStat || st.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return 0, false
 	}
-	return uint64(st.Rdev), true
+	return st.Rdev, true
 }
 
 // DeviceNumber is the number of the block device at path, links followed.
@@ -42,7 +42,7 @@ func FilesystemDevice(path string) (uint64, error) {
 	if err := unix.Lstat(path, &st); err != nil {
 		return 0, fmt.Errorf("look at %s: %w", path, err)
 	}
-	return uint64(st.Dev), nil
+	return st.Dev, nil
 }
 
 // aligned is the alignment in bytes that direct I/O wants of memory, offset and

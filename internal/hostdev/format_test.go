@@ -34,7 +34,7 @@ func (m *machine) Run(_ context.Context, name string, args ...string) (string, e
 		if m.mkfs == nil {
 			m.t.Fatalf("%s was run: data lost", name)
 		}
-		i := slices.IndexFunc(args, func(a string) bool { return filepath.IsAbs(a) })
+		i := slices.IndexFunc(args, filepath.IsAbs)
 		return "", m.mkfs(args[i])
 	}
 	m.t.Fatalf("%s %v was run", name, args)

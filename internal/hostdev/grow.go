@@ -26,7 +26,7 @@ func Size(path string) (int64, error) {
 	return size, nil
 }
 
-// ErrPrivilege: the kernel wants a privilege that this process has not.
+// ErrPrivilege means that the kernel wants a privilege that this process does not have.
 var ErrPrivilege = errors.New("a privilege is missing")
 
 // Grow makes the file system on the device at path as large as the device

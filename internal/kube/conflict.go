@@ -35,7 +35,7 @@ func (r retrying) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 // onlyConflicts reports whether err is a conflict, or several, and nothing else
 // that somebody should hear of.
 func onlyConflicts(err error) bool {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // it walks through what err wraps by itself
 	case nil:
 		return false
 	case interface{ Unwrap() []error }:

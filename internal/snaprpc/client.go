@@ -27,7 +27,7 @@ type Client struct {
 }
 
 // New returns a client of the service on socket. Each call ends after timeout
-// at the latest, or DefaultTimeout if it is not positive. Nothing is dialled.
+// at the latest, or DefaultTimeout if it is not positive. Nothing is dialed.
 func New(socket string, timeout time.Duration) *Client {
 	if timeout <= 0 {
 		timeout = DefaultTimeout
@@ -61,7 +61,7 @@ func (c *Client) Call(ctx context.Context, method string, params, result any) er
 }
 
 // withCause adds the context's end to an error that it brought about, so that
-// callers can tell a cancelled call from a broken service.
+// callers can tell a canceled call from a broken service.
 func withCause(ctx context.Context, err error) error {
 	if _, refused := Code(err); refused || ctx.Err() == nil {
 		return err
@@ -78,7 +78,7 @@ func (c *Client) exchange(ctx context.Context, line []byte, id int64, result any
 	// Call's context always ends, so this bounds a service that never answers
 	// too; a deadline of the connection could strike before the context's and
 	// hide what ended the call.
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // fails if it is closed
 	defer stop()
 	if _, err := conn.Write(line); err != nil {
 		return fmt.Errorf("%w: send the request: %w", ErrUnavailable, err)

@@ -52,7 +52,7 @@ func reply(text string) func(net.Conn) {
 		if json.NewDecoder(c).Decode(&req) != nil {
 			return
 		}
-		io.WriteString(c, strings.ReplaceAll(text, "ID", fmt.Sprint(req.ID)))
+		_, _ = io.WriteString(c, strings.ReplaceAll(text, "ID", fmt.Sprint(req.ID)))
 	}
 }
 
@@ -100,16 +100,16 @@ func TestCallAnswers(t *testing.T) {
 }
 
 func TestCallThatNeverAnswers(t *testing.T) {
-	hang := func(c net.Conn) { io.Copy(io.Discard, c) }
+	hang := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 	t.Run("timeout", func(t *testing.T) {
 		err := New(serve(t, hang), 20*time.Millisecond).Call(t.Context(), "m", nil, nil)
 		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("got %v", err)
 		}
 	})
-	t.Run("cancelled", func(t *testing.T) {
+	t.Run("canceled", func(t *testing.T) {
 		got := make(chan struct{}, 1)
-		socket := serve(t, func(c net.Conn) { bufio.NewReader(c).ReadString('\n'); got <- struct{}{}; hang(c) })
+		socket := serve(t, func(c net.Conn) { _, _ = bufio.NewReader(c).ReadString('\n'); got <- struct{}{}; hang(c) })
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-got; cancel() }()
 		err := New(socket, time.Minute).Call(ctx, "m", nil, nil)
@@ -205,7 +205,9 @@ func TestRequestShapes(t *testing.T) {
 			seen := make(chan map[string]any, 1)
 			c := New(serve(t, func(conn net.Conn) {
 				var m map[string]any
-				json.NewDecoder(conn).Decode(&m)
+				if err := json.NewDecoder(conn).Decode(&m); err != nil {
+					t.Error(err)
+				}
 				fmt.Fprintf(conn, `{"jsonrpc":"2.0","id":%v,"result":%s}`, m["id"], tc.result)
 				seen <- m
 			}), time.Second)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ErrUnavailable: the service could not be reached, did not answer in time, or
+// ErrUnavailable means that the service could not be reached, did not answer in time, or
 // answered something that is not an answer. The effect of the call is unknown;
 // the same call may be repeated.
 var ErrUnavailable = errors.New("snap service unavailable")

@@ -19,9 +19,9 @@ const (
 )
 
 var (
-	// ErrServed: another process serves on the socket.
+	// ErrServed means that another process serves on the socket.
 	ErrServed = errors.New("another process serves on it, stop that one first")
-	// ErrForeign: what is at the path is no socket.
+	// ErrForeign means that what is at the path is no socket.
 	ErrForeign = errors.New("there is a file of another kind in its place, remove it or choose another path")
 )
 

@@ -65,7 +65,7 @@ func (c *chain) intercept(ctx context.Context, req any, info *grpc.UnaryServerIn
 	ctx, cancel := context.WithTimeout(logr.NewContext(ctx, log), c.o.Timeout)
 	defer cancel()
 
-	resp, err := c.serialised(ctx, req, method, h)
+	resp, err := c.serialized(ctx, req, method, h)
 	code := Code(err)
 	took := time.Since(start)
 	c.took.WithLabelValues(method, code.String()).Observe(took.Seconds())
@@ -77,9 +77,9 @@ func (c *chain) intercept(ctx context.Context, req any, info *grpc.UnaryServerIn
 	return resp, nil
 }
 
-// serialised lets one call per volume through at a time: CSI allows the CO to
+// serialized lets one call per volume through at a time: CSI allows the CO to
 // repeat a call whose answer it lost, while the first is still at work.
-func (c *chain) serialised(ctx context.Context, req any, method string, h grpc.UnaryHandler) (any, error) {
+func (c *chain) serialized(ctx context.Context, req any, method string, h grpc.UnaryHandler) (any, error) {
 	key := volumeOf(req)
 	if key != "" {
 		unlock, ok := c.locks.TryLock(key)

@@ -1,8 +1,6 @@
 package csiserver
 
 import (
-	"fmt"
-
 	"github.com/kubernetes-csi/csi-lib-utils/protosanitizer"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -18,11 +16,11 @@ type loggable struct{ message any }
 func (l loggable) String() string {
 	m, ok := l.message.(proto.Message)
 	if !ok || !m.ProtoReflect().IsValid() {
-		return fmt.Sprint(protosanitizer.StripSecrets(l.message))
+		return protosanitizer.StripSecrets(l.message).String()
 	}
 	field := m.ProtoReflect().Descriptor().Fields().ByName("publish_context")
 	if field == nil || !field.IsMap() || field.MapValue().Kind() != protoreflect.StringKind {
-		return fmt.Sprint(protosanitizer.StripSecrets(m))
+		return protosanitizer.StripSecrets(m).String()
 	}
 	m = proto.Clone(m)
 	if m.ProtoReflect().Has(field) {
@@ -32,5 +30,5 @@ func (l loggable) String() string {
 			return true
 		})
 	}
-	return fmt.Sprint(protosanitizer.StripSecrets(m))
+	return protosanitizer.StripSecrets(m).String()
 }

@@ -53,7 +53,7 @@ type Client struct {
 }
 
 // New returns a client of the plugin called name under root, see SocketPath.
-// A timeout that is not positive means DefaultTimeout. Nothing is dialled.
+// A timeout that is not positive means DefaultTimeout. Nothing is dialed.
 func New(root, name string, timeout time.Duration) (*Client, error) {
 	socket, err := SocketPath(root, name)
 	if err != nil {

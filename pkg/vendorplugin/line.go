@@ -24,7 +24,7 @@ type services struct {
 }
 
 // line keeps one connection to a socket. It belongs to the file that the socket
-// was when it was dialled: a plugin that restarts makes a new file, while its
+// was when it was dialed: a plugin that restarts makes a new file, while its
 // predecessor may go on serving the old one.
 type line struct {
 	socket  string

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// ErrUnreachable: the target could not be asked, or gave no answer that says
+// ErrUnreachable means that the target could not be asked, or gave no answer that says
 // what is: whether anything was done is unknown, and the call may be repeated.
 var ErrUnreachable = errors.New("target cannot be asked")
 

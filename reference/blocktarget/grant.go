@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ErrDenied: the target says that this DPU has no right to the volume. It is
+// ErrDenied means that, by the word of the target, this DPU has no right to the volume. It is
 // final: only a new grant helps.
 var ErrDenied = errors.New("permission denied")
 

@@ -52,15 +52,20 @@ func (s *Storage) attach(ctx context.Context, spec provisioner.AttachSpec) (prov
 		if err := ctx.Err(); err != nil {
 			return provisioner.Attachment{}, err
 		}
-		if have.Attachments == nil {
-			have.Attachments = map[string]holder{}
-		}
-		have.Attachments[spec.Node] = h
-		if err := s.save(spec.VolumeID, have); err != nil {
+		if err := s.hold(spec, &have, h); err != nil {
 			return provisioner.Attachment{}, err
 		}
 	}
 	return s.attachment(spec, have, h), nil
+}
+
+// hold records that a node has the volume.
+func (s *Storage) hold(spec provisioner.AttachSpec, have *record, h holder) error {
+	if have.Attachments == nil {
+		have.Attachments = map[string]holder{}
+	}
+	have.Attachments[spec.Node] = h
+	return s.save(spec.VolumeID, *have)
 }
 
 // roomOn refuses a node that has as many volumes as it may.

@@ -109,7 +109,7 @@ func TestLimits(t *testing.T) {
 		"too slow":  {map[string]string{ParameterBytesPerSecond: "1000"}, false},
 		"negative":  {map[string]string{ParameterBytesPerSecond: "-1"}, false},
 		"a word":    {map[string]string{ParameterIOPS: "fast"}, false},
-		"one wrong": {map[string]string{ParameterBytesPerSecond: "10000000", "colour": "red"}, false},
+		"one wrong": {map[string]string{ParameterBytesPerSecond: "10000000", "color": "red"}, false},
 		"unlimited": {map[string]string{ParameterIOPS: "0", ParameterBytesPerSecond: "16777216"}, true},
 	} {
 		before := limitsNow()

@@ -29,12 +29,9 @@ func (s *Storage) expand(ctx context.Context, id string, bytes, limit int64) (in
 		return 0, err
 	}
 	defer unlock()
-	have, found, err := s.load(id)
+	have, err := s.existing(id)
 	if err != nil {
 		return 0, err
-	}
-	if !found {
-		return 0, fmt.Errorf("the volume does not exist: %w", provisioner.ErrNotFound)
 	}
 	if limit > 0 && have.CapacityBytes > limit {
 		return 0, fmt.Errorf("it has %d bytes, more than the limit of %d, and cannot shrink: %w", have.CapacityBytes, limit, provisioner.ErrOutOfRange)
@@ -56,6 +53,18 @@ func (s *Storage) expand(ctx context.Context, id string, bytes, limit int64) (in
 	}
 	have.CapacityBytes = size
 	return size, s.save(id, have)
+}
+
+// existing loads the record of a volume that has to be there.
+func (s *Storage) existing(id string) (record, error) {
+	have, found, err := s.load(id)
+	if err != nil {
+		return record{}, err
+	}
+	if !found {
+		return record{}, fmt.Errorf("the volume does not exist: %w", provisioner.ErrNotFound)
+	}
+	return have, nil
 }
 
 // fits says whether a volume of size bytes has room on a file system of total

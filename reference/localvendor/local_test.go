@@ -149,7 +149,7 @@ func TestParametersAndRoom(t *testing.T) {
 		word   string
 	}{
 		"thin":              {params: map[string]string{"provisioning": "thin"}},
-		"unknown":           {params: map[string]string{"colour": "red"}, err: provisioner.ErrInvalid, word: `"colour"`},
+		"unknown":           {params: map[string]string{"color": "red"}, err: provisioner.ErrInvalid, word: `"color"`},
 		"wrong value":       {params: map[string]string{"provisioning": "fat"}, err: provisioner.ErrInvalid, word: "thick"},
 		"thick beyond room": {params: map[string]string{"provisioning": "thick"}, size: 1 << 59, err: provisioner.ErrExhausted, word: "room"},
 		"thin beyond room":  {size: 1 << 59, err: provisioner.ErrExhausted, word: "room"},

@@ -70,7 +70,7 @@ func (s *Storage) create(ctx context.Context, id string, spec provisioner.Volume
 	return made.volume(id), nil
 }
 
-// parse checks a request and returns the record that would fulfil it.
+// parse checks a request and returns the record that would fulfill it.
 func (s *Storage) parse(spec provisioner.VolumeSpec) (record, error) {
 	invalid := func(format string, args ...any) (record, error) {
 		return record{}, fmt.Errorf(format+": %w", append(args, provisioner.ErrInvalid)...)

@@ -87,6 +87,6 @@ func (s *store) close() {
 		s.closer.Close()
 	}
 	if s.log != nil {
-		s.log.Close()
+		_ = s.log.Close() // each record was written, or refused, when it was appended
 	}
 }

@@ -319,18 +319,19 @@ func TestConcurrentClients(t *testing.T) {
 			c, ctx := snaprpc.New(s.Socket, 20*time.Second), context.Background()
 			for round := range 20 {
 				name, nqn := fmt.Sprintf("b%d", (i+round)%3), fmt.Sprintf("nqn.%d", i%3)
-				c.BdevAioCreate(ctx, snaprpc.AIOSpec{Name: name, Filename: files[i%2]})
-				c.NvmeSubsystemCreate(ctx, nqn)
-				c.NvmeNamespaceCreate(ctx, snaprpc.NamespaceSpec{NQN: nqn, NSID: 1, BdevName: name})
+				// Another client may have been quicker with each of these, or have it in use.
+				_, _ = c.BdevAioCreate(ctx, snaprpc.AIOSpec{Name: name, Filename: files[i%2]})
+				_ = c.NvmeSubsystemCreate(ctx, nqn)
+				_ = c.NvmeNamespaceCreate(ctx, snaprpc.NamespaceSpec{NQN: nqn, NSID: 1, BdevName: name})
 				ctrl, err := c.NvmeControllerCreate(ctx, snaprpc.ControllerSpec{NQN: nqn, PCIBDF: "26:00." + fmt.Sprint(2+round%2)})
 				if err == nil {
-					c.NvmeControllerAttachNS(ctx, ctrl, 1)
+					_ = c.NvmeControllerAttachNS(ctx, ctrl, 1)
 					if err := c.NvmeControllerDestroy(ctx, ctrl, true); err != nil && !snaprpc.IsNotFound(err) {
 						t.Errorf("destroy %s: %v", ctrl, err)
 					}
 				}
-				c.NvmeSubsystemDestroy(ctx, nqn, true)
-				c.BdevAioDelete(ctx, name)
+				_ = c.NvmeSubsystemDestroy(ctx, nqn, true)
+				_ = c.BdevAioDelete(ctx, name)
 			}
 		})
 	}

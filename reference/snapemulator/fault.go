@@ -163,7 +163,7 @@ func (e *Emulator) misbehave(w io.Writer, c *call, f *Fault, out outcome) bool {
 		_, err := io.WriteString(w, "\x00}garbage{\n")
 		return err == nil
 	default:
-		io.WriteString(w, `{"jsonrpc":"2.0","id":`)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`)
 		return false
 	}
 }

@@ -61,7 +61,10 @@ func newHostTree(sysfs, dev string, m *model.Model) (*hostTree, error) {
 	if err := t.makeDriver(); err != nil {
 		return nil, fmt.Errorf("make the nvme driver in %s: %w", sysfs, err)
 	}
-	return t, t.render(m, nil)
+	if err := t.render(m, nil); err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // claim marks root as the emulator's. A root that holds nvme devices or a PCI

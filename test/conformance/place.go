@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/kit"
 )
-
-// moveTimeout is generous: machines of CI are slow at times.
-const moveTimeout = 3 * time.Minute
 
 // place moves a host with its DPU to a place of the vendor's: the suite has to find
 // hosts at several.
@@ -22,5 +18,5 @@ func place(ctx context.Context, host, to string) error {
 	if err != nil {
 		return err
 	}
-	return kit.MoveHost(ctx, c, clients, host, to, moveTimeout)
+	return kit.MoveHost(ctx, c, clients, host, to)
 }

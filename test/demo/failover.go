@@ -59,7 +59,7 @@ func (d *demo) failover(ctx context.Context) error {
 	}
 	d.table(timeline)
 	d.say("   %8.3f s  first fsynced write of the new pod", time.Since(begin).Seconds())
-	if want := append(acknowledged, "after"); !slices.Equal(strings.Fields(got), want) {
+	if want := append(slices.Clone(acknowledged), "after"); !slices.Equal(strings.Fields(got), want) {
 		return fmt.Errorf("the journal holds %q, acknowledged was %q: this must never happen", strings.Fields(got), want)
 	}
 	d.say("   acknowledged writes lost: 0 of %d", lines)

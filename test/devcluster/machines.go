@@ -243,16 +243,27 @@ func (c *Cluster) PowerOn(ctx context.Context, name string) error {
 			return fmt.Errorf("power on machine %s: %w", name, err)
 		}
 	}
+	if err := c.startRecorded(ctx, name); err != nil {
+		return fmt.Errorf("power on machine %s: %w", name, err)
+	}
+	if b.index == 0 {
+		return nil
+	}
+	return c.matchPCIe(ctx, b)
+}
+
+// startRecorded starts the processes again that a machine had.
+func (c *Cluster) startRecorded(ctx context.Context, name string) error {
 	processes, err := record.Processes()
 	if err != nil {
-		return fmt.Errorf("power on machine %s: %w", name, err)
+		return err
 	}
 	for _, p := range slices.Clone(processes) {
 		if p.Machine != name {
 			continue
 		}
 		if err := c.Start(ctx, p.Process); err != nil {
-			return fmt.Errorf("power on machine %s: %w", name, err)
+			return err
 		}
 		if p.Name == containerdName(name) {
 			if err := c.awaitContainerd(ctx, name); err != nil {
@@ -260,10 +271,7 @@ func (c *Cluster) PowerOn(ctx context.Context, name string) error {
 			}
 		}
 	}
-	if b.index == 0 {
-		return nil
-	}
-	return c.matchPCIe(ctx, b)
+	return nil
 }
 
 // poll asks until the answer is yes, an error comes or the context ends.

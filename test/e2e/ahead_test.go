@@ -59,7 +59,7 @@ var _ = Describe("a replica whose pod is bound", bothModes, func() {
 		gone(ctx, attachmentObject(old.Spec.NodeName, volume))
 
 		By("binding a pod to " + warm + ", where nothing asks for its volume")
-		kill(ctx, asker(warm))
+		kill(asker(warm))
 		waits := r.pod(ctx, "waits", warm, data)
 		Eventually(func(ctx context.Context) (*bool, error) {
 			a := attachmentObject(warm, volume)

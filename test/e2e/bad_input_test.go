@@ -29,8 +29,8 @@ var _ = Describe("bad input", func() {
 			{"no policy", map[string]string{"functionType": "vf"}, "policy"},
 			{"vf and hot-plug", map[string]string{"policy": "local", "functionType": "vf", "hotplugFunction": "true"}, "hotplugFunction"},
 			{"no such function", map[string]string{"policy": "local", "functionType": "xf", "a": "", "b": ""}, "functionType"},
-			{"a misspelt key", map[string]string{"policy": "local", "functiontype": "vf", "a": "", "b": "", "c": ""}, "functionType"},
-			{"a parameter that the vendor does not know", map[string]string{"policy": "local", "colour": "red"}, ""},
+			{"a misspelled key", map[string]string{"policy": "local", "functiontype": "vf", "a": "", "b": "", "c": ""}, "functionType"},
+			{"a parameter that the vendor does not know", map[string]string{"policy": "local", "color": "red"}, ""},
 		} {
 			By(c.what)
 			class := r.class(ctx, c.parameters)

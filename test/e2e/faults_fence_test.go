@@ -31,7 +31,7 @@ func mend(ctx context.Context, dpu string) {
 }
 
 // kill kills processes with SIGKILL; the end of the test starts them again.
-func kill(ctx context.Context, names ...string) {
+func kill(names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
 		DeferCleanup(func(ctx context.Context) { start(ctx, name) })
@@ -98,8 +98,8 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 		powerOff(ctx, s.host)
 		plugins := []string{"local-vendor-dpu-2", "local-vendor-dpu-3"}
 		controllers := []string{"snap-csi-plugin", "snap-host-controller", "snap-controller", "snap-external-attacher", "local-vendor"}
-		kill(ctx, append(controllers, plugins...)...)
-		kill(ctx, "local-vendor-"+s.dpu)
+		kill(append(controllers, plugins...)...)
+		kill("local-vendor-" + s.dpu)
 		start(ctx, controllers...)
 		Eventually(func(ctx context.Context) []moorv1alpha1.Receipt { return s.claim(ctx).Status.Receipts }).WithContext(ctx).
 			WithTimeout(patience).WithPolling(tick).ShouldNot(BeEmpty())
@@ -114,7 +114,7 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 		r := faulty(ctx)
 		s := r.subject(ctx, "host-1")
 		By("killing the vendor plugin of " + s.dpu)
-		kill(ctx, "local-vendor-"+s.dpu)
+		kill("local-vendor-" + s.dpu)
 		d := within(hostDead)
 		drain(ctx, s.host, s.pod)
 		s.again(ctx, d)

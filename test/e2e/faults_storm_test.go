@@ -81,7 +81,7 @@ var _ = Describe("a storm", slow, bothModes, func() {
 		s := r.subject(ctx, "host-1")
 		// Who is not there while they die learns of all at the same instant.
 		By("killing " + hostController)
-		kill(ctx, hostController)
+		kill(hostController)
 		powerOff(ctx, bed.Nodes()...)
 		for _, host := range bed.Nodes() {
 			seenDead(ctx, host)

@@ -23,7 +23,7 @@ func moved(ctx context.Context, host, to string) {
 	GinkgoHelper()
 	move := func(ctx context.Context, to string) {
 		GinkgoHelper()
-		Expect(kit.MoveHost(ctx, bed, clients, host, to, patience)).To(Succeed())
+		Expect(kit.MoveHost(ctx, bed, clients, host, to)).To(Succeed())
 	}
 	DeferCleanup(func(ctx context.Context) { move(ctx, kit.PlaceShared) })
 	move(ctx, to)

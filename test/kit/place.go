@@ -32,12 +32,15 @@ const (
 // driver is Moor's in the host cluster.
 const driver = "csi.snap.nvidia.com"
 
+// moveTimeout is how long a host may take to be registered anew.
+const moveTimeout = 4 * time.Minute
+
 // MoveHost labels a host's DPU as being at another place of the vendor's, and has
 // the host's plugin registered anew, without the label of the old place: the
 // kubelet takes no other value in the place of one that is there. The pods on the
 // host must not have volumes.
-func MoveHost(ctx context.Context, bed *devcluster.Cluster, c Clients, host, to string, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func MoveHost(ctx context.Context, bed *devcluster.Cluster, c Clients, host, to string) error {
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
 	node := &moorv1alpha1.DPUStorageNode{}
 	if err := c.Host.Get(ctx, client.ObjectKey{Name: host}, node); err != nil {
@@ -67,7 +70,7 @@ func MoveHost(ctx context.Context, bed *devcluster.Cluster, c Clients, host, to 
 // registered waits until the kubelet of a host has told where the host is.
 func registered(ctx context.Context, c client.Client, host, place string) error {
 	node, known := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: host}}, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: host}}
-	err := until(ctx, c, node, "the kubelet has labelled "+host, func() bool { return node.Labels[PlaceKey] == place })
+	err := until(ctx, c, node, "the kubelet has labeled "+host, func() bool { return node.Labels[PlaceKey] == place })
 	if err != nil {
 		return err
 	}

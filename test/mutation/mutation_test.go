@@ -33,7 +33,7 @@ func TestEveryMutationApplies(t *testing.T) {
 	}
 }
 
-// TestRunChoosesSomething: a name that is misspelt is no success.
+// TestRunChoosesSomething: a name that is misspelled is no success.
 func TestRunChoosesSomething(t *testing.T) {
 	for _, onBed := range []bool{false, true} {
 		if _, err := run(t.Context(), onBed, "no such mutation"); err == nil || !strings.Contains(err.Error(), "no such mutation") {

@@ -52,7 +52,7 @@ type Connection struct {
 }
 
 // Connect returns a Driver that calls the endpoint (unix:///path, a bare path
-// or tcp://host:port). Nothing is dialled until the first call.
+// or tcp://host:port). Nothing is dialed until the first call.
 func Connect(endpoint string) (*Connection, error) {
 	network, address, err := csiserver.ParseEndpoint(endpoint)
 	if err != nil {

@@ -124,7 +124,7 @@ func (c *cluster) volume(name string, mode corev1.PersistentVolumeAccessMode) *s
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
 		Spec: storagev1alpha1.VolumeSpec{
 			Request:           storagev1alpha1.VolumeRequest{AccessModes: []corev1.PersistentVolumeAccessMode{mode}, VolumeMode: ptr.To(corev1.PersistentVolumeBlock)},
-			StorageParameters: map[string]string{"policy": "p", "num_queues": "2", "colour": "red"},
+			StorageParameters: map[string]string{"policy": "p", "num_queues": "2", "color": "red"},
 			Volume: storagev1alpha1.VolumeSource{
 				StorageVendorPluginName: "local", VolumeAttributes: map[string]string{"file": name},
 				AccessModes: []corev1.PersistentVolumeAccessMode{mode},

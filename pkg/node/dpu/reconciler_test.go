@@ -50,7 +50,7 @@ func TestLife(t *testing.T) {
 		VolumeID: "v1-pvc", Mode: provisioner.Block, AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOnce},
 		PublishContext: map[string]string{"published": "yes", "nv-volumeName": "v1", "nv-volumeAttachmentName": "dpu-1-v1"},
 		VolumeContext:  map[string]string{"file": "v1"},
-		Parameters:     map[string]string{"policy": "p", "num_queues": "2", "colour": "red"},
+		Parameters:     map[string]string{"policy": "p", "num_queues": "2", "color": "red"},
 	}
 	if diff := cmp.Diff([]provisioner.OpenSpec{spec}, m.vendor.opened); diff != "" {
 		t.Fatalf("CreateDevice (-want +got):\n%s", diff)

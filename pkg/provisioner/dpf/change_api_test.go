@@ -47,7 +47,7 @@ func TestMadeWithParameters(t *testing.T) {
 	if _, err := platform.Volumes.Create(t.Context(), spec); err != nil {
 		t.Errorf("asked for again after it was changed: %v", err)
 	}
-	spec.Name, spec.Mutable = "w", map[string]string{"colour": "red"}
+	spec.Name, spec.Mutable = "w", map[string]string{"color": "red"}
 	if _, err := platform.Volumes.Create(t.Context(), spec); !errors.Is(err, provisioner.ErrInvalid) {
 		t.Errorf("parameters that the vendor refuses: %v", err)
 	}

@@ -28,14 +28,14 @@ func suiteContext(t *testing.T) context.Context {
 	return ctx
 }
 
-func wantError(t *testing.T, what string, err error, any ...error) {
+func wantError(t *testing.T, what string, err error, either ...error) {
 	t.Helper()
-	for _, w := range any {
+	for _, w := range either {
 		if errors.Is(err, w) {
 			return
 		}
 	}
-	t.Fatalf("%s: got error %v, want one of %v", what, err, any)
+	t.Fatalf("%s: got error %v, want one of %v", what, err, either)
 }
 
 func wantNil(t *testing.T, what string, err error) {

@@ -237,7 +237,7 @@ func TestHealth(t *testing.T) {
 	h := handler(t, s, nil)
 	get := func(path string) string {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
 		return fmt.Sprint(w.Code, " ", strings.TrimSpace(w.Body.String()))
 	}
 	want := []string{"200 ok", "503 no first list yet", "405 Method Not Allowed"}

@@ -44,7 +44,7 @@ func run1(t *testing.T, binary, root string) *process {
 		t.Fatal(err)
 	}
 	p := &process{Client: snaprpc.New(socket, 20*time.Second), cmd: cmd, root: root}
-	t.Cleanup(func() { p.end(syscall.SIGTERM) })
+	t.Cleanup(func() { _ = p.end(syscall.SIGTERM) })
 	within(t, "the service answers", func() bool { _, err := p.RPCGetMethods(context.Background()); return err == nil })
 	return p
 }
@@ -150,7 +150,7 @@ func TestKillAndRestart(t *testing.T) {
 	if err := f.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	first.end(syscall.SIGKILL)
+	_ = first.end(syscall.SIGKILL) // that it was killed
 	if _, err := f.WriteString("lost"); err == nil && f.Sync() == nil {
 		t.Error("a write was acknowledged without an emulator")
 	}

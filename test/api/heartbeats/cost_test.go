@@ -55,7 +55,7 @@ func TestCost(t *testing.T) {
 	f := newFleet(t, *nodes)
 	startController(t)
 	f.beat(t)
-	f.await(t, "all are alive", func(n *moorv1alpha1.DPUStorageNode) bool { return alive(n) })
+	f.await(t, "all are alive", alive)
 	apart(t, heartbeat.DefaultPeriod) // the first beats spread over one period
 	begin, first := time.Now(), writes(t)
 	apart(t, *lasting)

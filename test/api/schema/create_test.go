@@ -22,7 +22,7 @@ func TestCreate(t *testing.T) {
 			{"algorithm of the other cluster", changes{"spec.selectionAlgorithm": "LocalNVolumes"}, `Unsupported value: "LocalNVolumes"`},
 			{"algorithm in lower case", changes{"spec.selectionAlgorithm": "random"}, "Unsupported value"},
 			{"parameter that is a number", changes{"spec.parameters": yamlText("{x: 1}")}, "must be of type string"},
-			{"unknown field", changes{"spec.colour": "red"}, `unknown field "spec.colour"`},
+			{"unknown field", changes{"spec.color": "red"}, `unknown field "spec.color"`},
 		},
 		"DPUVolumeSnapshot": {
 			{"good", nil, ""},

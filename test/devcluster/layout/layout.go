@@ -48,8 +48,9 @@ const (
 	// host, which stands for the network over PCIe (tmfifo). Every pair has
 	// one of its own, so all use the same two addresses.
 	LinkDevice = "tmfifo0"
-	// LinkDPU and LinkHost are the addresses on that link.
-	LinkDPU  = "192.168.100.1"
+	// LinkDPU is the DPU's address on that link.
+	LinkDPU = "192.168.100.1"
+	// LinkHost is the host's.
 	LinkHost = "192.168.100.2"
 	// MaxNodes is how many pairs of host and DPU the address plan has room for.
 	MaxNodes = 60

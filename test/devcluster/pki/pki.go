@@ -69,14 +69,14 @@ func Generate(dir string, c Cluster, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if _, err := ca.write(dir, Identity{File: "apiserver-kubelet", Name: "apiserver-kubelet-client", Groups: []string{"system:masters"}}, now); err != nil {
+	if err := ca.write(dir, Identity{File: "apiserver-kubelet", Name: "apiserver-kubelet-client", Groups: []string{"system:masters"}}, now); err != nil {
 		return err
 	}
-	if _, err := front.write(dir, Identity{File: "front-proxy", Name: "front-proxy-client"}, now); err != nil {
+	if err := front.write(dir, Identity{File: "front-proxy", Name: "front-proxy-client"}, now); err != nil {
 		return err
 	}
 	for _, s := range c.Servers {
-		if _, err := ca.write(dir, s, now); err != nil {
+		if err := ca.write(dir, s, now); err != nil {
 			return err
 		}
 	}
@@ -158,15 +158,15 @@ func (a *authority) issue(id Identity, now time.Time) (pair, error) {
 	return pair{cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key: private}, nil
 }
 
-func (a *authority) write(dir string, id Identity, now time.Time) (pair, error) {
+func (a *authority) write(dir string, id Identity, now time.Time) error {
 	p, err := a.issue(id, now)
 	if err != nil {
-		return pair{}, err
+		return err
 	}
 	if err := writeFile(dir, id.File+".crt", p.cert); err != nil {
-		return pair{}, err
+		return err
 	}
-	return p, writeFile(dir, id.File+".key", p.key)
+	return writeFile(dir, id.File+".key", p.key)
 }
 
 func (a *authority) kubeconfig(dir, server string, id Identity, now time.Time) error {

@@ -77,17 +77,17 @@ func TestModificationRefused(t *testing.T) {
 	m.available("v", corev1.PersistentVolumeReclaimDelete)
 	m.wantsParameters(map[string]string{"iops": "100"})
 	m.modifies()
-	m.wantsParameters(map[string]string{"iops": "100", "colour": "red"})
+	m.wantsParameters(map[string]string{"iops": "100", "color": "red"})
 	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, "v-pvc", func(c *corev1.PersistentVolumeClaim) {
 		c.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{
 			TargetVolumeAttributesClassName: *c.Spec.VolumeAttributesClassName, Status: corev1.PersistentVolumeClaimModifyVolumeInfeasible,
 		}
 		c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{
-			Type: corev1.PersistentVolumeClaimVolumeModifyVolumeError, Status: corev1.ConditionTrue, Message: "no such colour",
+			Type: corev1.PersistentVolumeClaimVolumeModifyVolumeError, Status: corev1.ConditionTrue, Message: "no such color",
 		}}
 	})
 	m.settle("v")
-	if c := m.volume("v").Status.Modification; c == nil || !c.Refused || !strings.Contains(c.Message, "no such colour") {
+	if c := m.volume("v").Status.Modification; c == nil || !c.Refused || !strings.Contains(c.Message, "no such color") {
 		t.Fatalf("%+v", c)
 	}
 	v := m.wantsParameters(map[string]string{"iops": "100"})

@@ -116,7 +116,7 @@ func Policy(name string, vendors ...string) *storagev1alpha1.DPUStoragePolicy {
 func Volume(name string, modes ...corev1.PersistentVolumeAccessMode) *storagev1alpha1.DPUVolume {
 	block := corev1.PersistentVolumeBlock
 	return &storagev1alpha1.DPUVolume{ObjectMeta: User(name), Spec: storagev1alpha1.DPUVolumeSpec{
-		DPUStoragePolicyName: "policy", AccessModes: modes, VolumeMode: &block, Parameters: map[string]string{"colour": "red"},
+		DPUStoragePolicyName: "policy", AccessModes: modes, VolumeMode: &block, Parameters: map[string]string{"color": "red"},
 		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 	}}
 }

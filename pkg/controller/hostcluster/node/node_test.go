@@ -160,7 +160,7 @@ func TestPlace(t *testing.T) {
 	}
 	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a"})
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "dpu-a", Labels: map[string]string{
-		"rack": "1", "row": "2", "colour": "red", corev1.LabelHostname: "dpu-a",
+		"rack": "1", "row": "2", "color": "red", corev1.LabelHostname: "dpu-a",
 	}}}
 	drivers := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "dpu-a"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
 		{Name: "x", NodeID: "dpu-a", TopologyKeys: []string{"rack", "unlabelled"}}, {Name: "y", NodeID: "dpu-a", TopologyKeys: []string{"row", corev1.LabelHostname}}, {Name: "z", NodeID: "dpu-a"},

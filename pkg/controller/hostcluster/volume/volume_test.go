@@ -26,7 +26,7 @@ func mirror() *storagev1alpha1.Volume {
 
 // placed is what snap-controller writes when it has chosen a vendor.
 func placed(m *storagev1alpha1.Volume) {
-	m.Spec.StoragePolicyParameters = map[string]string{"colour": "blue", "shape": "round"}
+	m.Spec.StoragePolicyParameters = map[string]string{"color": "blue", "shape": "round"}
 	m.Spec.Volume.StorageVendorName, m.Spec.Volume.StorageVendorPluginName = "vendor", "plugin"
 	m.Spec.Volume.CSIReference = storagev1alpha1.CSIReference{CSIDriverName: "driver", StorageClassName: "class", PVCRef: &storagev1alpha1.ObjectRef{Name: "vol-pvc"}}
 	m.Status.State, m.Status.Message = storagev1alpha1.VolumeInProgress, "waiting for the vendor to provision claim vol-pvc"
@@ -122,7 +122,7 @@ func TestMirror(t *testing.T) {
 			AccessModes: v.Spec.AccessModes, VolumeMode: v.Spec.VolumeMode,
 			CapacityRange: storagev1alpha1.CapacityRange{Request: &request, Limit: &limit},
 		},
-		StorageParameters: map[string]string{"colour": "red", "policy": "policy"},
+		StorageParameters: map[string]string{"color": "red", "policy": "policy"},
 	}
 	if diff := cmp.Diff(want, got.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
@@ -141,7 +141,7 @@ func TestStateOfBound(t *testing.T) {
 	got, _ := world.Read(w, w.Host, user())
 	want := &storagev1alpha1.DPUVolumeState{
 		DPUCluster:                   &storagev1alpha1.ObjectReference{Name: world.Cluster, Namespace: world.Target},
-		Parameters:                   map[string]string{"colour": "red", "shape": "round"}, // the volume's own win
+		Parameters:                   map[string]string{"color": "red", "shape": "round"}, // the volume's own win
 		SelectedDPUStorageVendorName: "vendor", StorageVendorPluginName: "plugin", StorageClassName: "class", CSIDriverName: "driver",
 		PersistentVolumeClaimRef: &storagev1alpha1.ObjectReference{Name: "vol-pvc", Namespace: world.Target},
 		VolumeInfo: &storagev1alpha1.VolumeInfo{

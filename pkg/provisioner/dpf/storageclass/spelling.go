@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// maxTypos is the edit distance up to which a key counts as a misspelt one of
+// maxTypos is the edit distance up to which a key counts as a misspelled one of
 // ours and not as the vendor's. docs/troubleshooting.md tells vendors so.
 const maxTypos = 2
 
