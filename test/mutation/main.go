@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -25,8 +26,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	escaped, err := run(ctx, *onBed, *only)
-	if err == nil && escaped > 0 {
-		err = fmt.Errorf("%d mutations were caught by nothing", escaped)
+	if escaped > 0 {
+		err = errors.Join(err, fmt.Errorf("%d mutations were caught by nothing", escaped))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutation:", err)
@@ -36,7 +37,8 @@ func main() {
 }
 
 // run prints a line for each mutation that is chosen, and returns how many
-// escaped.
+// escaped. One that cannot be tried, as it does not compile, is an error, and
+// the others are tried all the same.
 func run(ctx context.Context, onBed bool, only string) (escaped int, err error) {
 	names, err := regexp.Compile(only)
 	if err != nil {
@@ -65,16 +67,19 @@ func run(ctx context.Context, onBed bool, only string) (escaped int, err error) 
 		return 0, fmt.Errorf("nothing is switched off, and yet: %w", err)
 	}
 	fmt.Printf("%-75s %4ds  %s\n", "nothing", int(time.Since(begin).Seconds()), "nothing, as it has to be")
+	var untried []error
 	for _, m := range chosen {
 		begin := time.Now()
 		by, err := try(ctx, root, m)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
 			return escaped, err
-		}
-		if by == "" {
+		case err != nil:
+			untried, by = append(untried, err), "NOT TRIED"
+		case by == "":
 			escaped, by = escaped+1, "NOTHING"
 		}
 		fmt.Printf("%-75s %4ds  %s\n", m.name, int(time.Since(begin).Seconds()), by)
 	}
-	return escaped, nil
+	return escaped, errors.Join(untried...)
 }

@@ -132,10 +132,10 @@ var services = []mutation{
 		{svAttach, "	if nodeID == \"\" {\n", "	if nodeID != \"-\" {\n"},
 	}},
 	{name: "a refusal undoes an attach that may have had an effect", tests: attacher, edits: []edit{
-		{svAttach, "	if first && refused(err) {", "	if refused(err) {"},
+		{svAttach, "	if first && refused(err) {", "	if (first || !first) && refused(err) {"},
 	}},
 	{name: "the driver is asked before its finalizer is on", tests: attacher, edits: []edit{
-		{svAttach, "		controllerutil.AddFinalizer(sv, Finalizer(r.DriverName))\n", ""},
+		{svAttach, "		controllerutil.AddFinalizer(sv, Finalizer(r.DriverName))\n", "		_ = controllerutil.AddFinalizer\n"},
 	}},
 	{name: "the driver is asked by what the cache has", tests: attacher, edits: []edit{
 		{svAttach, "	if r.holds(sv) {\n		changed, err", "	if r == nil {\n		changed, err"},
