@@ -2,15 +2,15 @@ package main
 
 // The packages whose tests have to catch what is switched off in them.
 const (
-	right    = "./pkg/writer"
-	node     = "./pkg/node/dpu"
-	fence    = "./pkg/controller/failover"
-	sync     = "./pkg/controller/hostcluster/attachment"
-	target   = "./reference/blocktarget"
-	vendor   = "./reference/localvendor"
-	snapFace = "./pkg/provisioner/snap"
-	disk     = "./internal/hostdev"
-	lease    = "./pkg/node/selffence"
+	right  = "./pkg/writer"
+	node   = "./pkg/node/dpu"
+	fence  = "./pkg/controller/failover"
+	sync   = "./pkg/controller/hostcluster/attachment"
+	target = "./reference/blocktarget"
+	vendor = "./reference/localvendor"
+	snap   = "./pkg/provisioner/snap/service"
+	disk   = "./internal/hostdev"
+	lease  = "./pkg/node/selffence"
 )
 
 // The files that are edited more than once.
@@ -89,8 +89,8 @@ var mutations = []mutation{
 	{name: "a SNAP service that does not answer counts as one that shows nothing", tests: node, edits: []edit{
 		{"pkg/node/dpu/providers.go", "		if err != nil && (known == \"\" || known == name) {", "		if err != nil && known == \"-\" {"},
 	}},
-	{name: "what SNAP accepted without effect counts as done", tests: snapFace, edits: []edit{
-		{"pkg/provisioner/snap/drive.go", "			return fmt.Errorf(\"%s: the service accepted it and shows no effect: %w\", s.name, provisioner.ErrUnavailable)", "			return nil"},
+	{name: "what SNAP accepted without effect counts as done", tests: snap, edits: []edit{
+		{"pkg/provisioner/snap/service/drive.go", "			return fmt.Errorf(\"%s: the service accepted it and shows no effect: %w\", s.name, provisioner.ErrUnavailable)", "			return nil"},
 	}},
 
 	// The right to write is freed only with a receipt.

@@ -1,105 +1,156 @@
+// Package snap is provisioner.DPU over a SNAP service: it shows an SPDK block
+// device to the host as an NVMe namespace on an emulated function, or an fsdev
+// as a virtio-fs device, and takes it away again.
+//
+// Every volume has a subsystem of its own, named for its device. What there is
+// is read from the service before each step, so an exposure that was left
+// half-made by a crash is found and completed, or removed; nothing is kept in
+// memory but locks, and which function a virtio-fs device was given, without
+// which such a device is made anew.
+//
+// It never touches a subsystem that is not its own, but for a namespace there
+// that holds the very device it is asked to withdraw.
 package snap
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"time"
+	"slices"
+	"strings"
 
-	"github.com/google/uuid"
-	"k8s.io/utils/clock"
-
-	"github.com/moor-storage/moor/internal/keylock"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/nvme"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/service"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/virtiofs"
 )
 
 // Options of a DPU; the zero value will do.
-type Options struct {
-	// Reserved returns the PCI addresses that are promised to devices which
-	// are not exposed now, such as those of a service that has just
-	// restarted: no other device is given them. Nil means none.
-	Reserved func(context.Context) map[string]string
-	// Recorded returns the VUIDs of the functions that virtio-fs devices were
-	// given, by device, as far as they are on record. Nil means none.
-	Recorded func(context.Context) map[string]string
-	// NewUUID makes identities of namespaces: random version 4 by default.
-	NewUUID func() string
-	// HotplugLimit is how many functions can be plugged in at a time: 31 if it
-	// is 0.
-	HotplugLimit int
-	// PlugWait is how long Expose waits for the host to enumerate a function
-	// that is plugged in: half a second if it is 0.
-	PlugWait time.Duration
-	// Clock is the machine's if nil.
-	Clock clock.Clock
-}
+type Options = service.Options
 
-// DPU is the DPU face over one SNAP service. It is safe for concurrent use;
+// DPU is provisioner.DPU over one SNAP service. It is safe for concurrent use;
 // a second call for the same device is refused with ErrBusy while one is
 // under way.
 type DPU struct {
-	rpc      *snaprpc.Client
-	reserved func(context.Context) map[string]string
-	recorded func(context.Context) map[string]string
-	newUUID  func() string
-	// hotplugLimit, plugWait and clock are those of Options.
-	hotplugLimit int
-	plugWait     time.Duration
-	clock        clock.Clock
-
-	devices keylock.Locks
-	// choosing is held while a function is chosen and taken, so that no two
-	// exposures choose the same.
-	choosing chan struct{}
-	// given is which function this process gave each virtio-fs device, as the
-	// service does not tell.
-	given given
+	service *service.Service
+	nvme    *nvme.Emulation
+	shared  *virtiofs.Emulation
 }
 
 var _ provisioner.DPU = (*DPU)(nil)
 
-// New returns the DPU face over the service that rpc calls. Nothing is called.
+// New returns the DPU over the service that rpc calls. Nothing is called.
 func New(rpc *snaprpc.Client, options Options) *DPU {
-	d := &DPU{
-		rpc: rpc, reserved: options.Reserved, recorded: options.Recorded, newUUID: options.NewUUID, choosing: make(chan struct{}, 1),
-		hotplugLimit: cmp.Or(options.HotplugLimit, DefaultHotplugLimit),
-		plugWait:     cmp.Or(options.PlugWait, DefaultPlugWait), clock: options.Clock,
-	}
-	if d.clock == nil {
-		d.clock = clock.RealClock{}
-	}
-	if d.reserved == nil {
-		d.reserved = func(context.Context) map[string]string { return nil }
-	}
-	if d.recorded == nil {
-		d.recorded = func(context.Context) map[string]string { return nil }
-	}
-	if d.newUUID == nil {
-		d.newUUID = uuid.NewString
-	}
+	s := service.New(rpc, options)
+	d := &DPU{service: s, nvme: nvme.New(s, options.NewUUID), shared: virtiofs.New(s)}
+	s.CleanBy(d.shared.Tidy)
+	s.CleanBy(d.nvme.Tidy)
 	return d
+}
+
+// Expose shows the device to the host. It completes what an earlier call left
+// half-made. A hidden exposure has all but the attachment of the namespace, and
+// its controller runs: to show it takes one call that changes something, and so
+// does to hide it again. With a recorded identity the host sees the same PCI address, NSID
+// and UUID again, or an error says what is in the way: ErrInUse if another
+// volume has the function, ErrExists if the device is shown with another
+// identity. An error that is not uncertain leaves nothing behind.
+func (d *DPU) Expose(ctx context.Context, spec provisioner.ExposeSpec) (provisioner.Exposure, error) {
+	var out provisioner.Exposure
+	err := d.alone(spec.Device, func() (err error) {
+		if spec.Mode == provisioner.Filesystem {
+			out, err = d.shared.Expose(ctx, spec)
+		} else {
+			out, err = d.nvme.Expose(ctx, spec)
+		}
+		return err
+	})
+	if err != nil {
+		return provisioner.Exposure{}, fmt.Errorf("expose device %s: %w", spec.Device, err)
+	}
+	return out, nil
+}
+
+// Withdraw takes the device away from the host and removes what showed it: the
+// namespace is detached first, which ends the host's I/O. It returns nil only
+// when the service lists none of it any more. What List calls a device, an NQN or
+// a function, is taken in place of one. A static function stays, free for the
+// next volume. A hot-plugged one is unplugged and removed, but not waited for:
+// while the host does not let go of it, its port remains taken by a subsystem
+// without a namespace, which List tells of. A file system is another matter:
+// only a device that was stopped is known to serve no more, and it cannot be
+// stopped while the host has it, so a host that does not let go makes Withdraw
+// fail with ErrUnavailable.
+func (d *DPU) Withdraw(ctx context.Context, device string) error {
+	err := d.alone(device, func() error {
+		switch {
+		case strings.HasPrefix(device, nvme.SparePrefix):
+			return d.nvme.RemoveSpare(ctx, device)
+		case strings.HasPrefix(device, virtiofs.SparePrefix):
+			return d.shared.RemoveSpare(ctx, device)
+		}
+		// Both are tried: neither may hold up the withdrawal of the other.
+		return errors.Join(d.nvme.Withdraw(ctx, device), d.shared.Withdraw(ctx, device))
+	})
+	if err != nil {
+		return fmt.Errorf("withdraw device %s: %w", device, err)
+	}
+	return nil
 }
 
 // alone runs act while no other call works on the device.
 func (d *DPU) alone(device string, act func() error) error {
-	if device == "" {
-		return fmt.Errorf("no device named: %w", provisioner.ErrInvalid)
-	}
-	unlock, ok := d.devices.TryLock(NQN(device))
-	if !ok {
-		return fmt.Errorf("device %s: another call works on it: %w", device, provisioner.ErrBusy)
-	}
-	defer unlock()
-	return act()
+	return d.service.Alone(nvme.NQN(device), device, act)
 }
 
-// lockFunctions waits for the right to choose a function.
-func (d *DPU) lockFunctions(ctx context.Context) (unlock func(), err error) {
-	select {
-	case d.choosing <- struct{}{}:
-		return func() { <-d.choosing }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for another exposure to choose its function: %w", ctx.Err())
+// List returns the exposures in the subsystems made here, ordered by device. A
+// subsystem that holds no namespace yet is listed with its NQN as the device;
+// Withdraw takes that too, as it does the name of a hot-plugged function that no
+// device has. It costs four calls, however many volumes there are.
+func (d *DPU) List(ctx context.Context) ([]provisioner.Exposure, error) {
+	out, err := d.nvme.List(ctx)
+	if err != nil {
+		return nil, err
 	}
+	shared, err := d.shared.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, shared...)
+	slices.SortFunc(out, func(a, b provisioner.Exposure) int { return cmp.Compare(a.Device, b.Device) })
+	return out, nil
 }
+
+// Functions counts the static NVMe functions, of which those are free that carry
+// no controller, and those that can be plugged in, if the service offers that.
+func (d *DPU) Functions(ctx context.Context) ([]provisioner.FunctionCount, error) {
+	out, plugged, err := d.nvme.Count(ctx)
+	if err != nil || plugged < 0 {
+		return out, err
+	}
+	shared, err := d.shared.Functions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limit := d.service.HotplugLimit
+	return append(out, provisioner.FunctionCount{Type: provisioner.Hotplug, Total: limit, Free: max(0, limit-plugged-shared)}), nil
+}
+
+// Size returns how large the device is. A namespace has the size of the device
+// below it, and follows it.
+func (d *DPU) Size(ctx context.Context, device string) (int64, error) {
+	what := "look at the size of device " + device
+	all, err := d.service.RPC.BdevGetBdevs(ctx, device)
+	if err != nil {
+		return 0, service.Explain(err, nil, "%s", what)
+	}
+	if len(all) != 1 {
+		return 0, fmt.Errorf("%s: the service tells of %d devices: %w", what, len(all), provisioner.ErrNotFound)
+	}
+	return all[0].SizeBytes(), nil
+}
+
+// NQN returns the name of the subsystem that shows a device by NVMe.
+func NQN(device string) string { return nvme.NQN(device) }

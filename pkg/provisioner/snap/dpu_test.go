@@ -11,12 +11,14 @@ import (
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/nvme"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/service"
 )
 
 func TestContract(t *testing.T) {
 	provisionertest.TestDPU(t, func(t *testing.T) provisionertest.DPUUnderTest {
 		s := newService(t)
-		return provisionertest.DPUUnderTest{DPU: New(s.rpc, Options{}), Prepare: func(_ *testing.T, name string) provisioner.ExposeSpec {
+		return provisionertest.DPUUnderTest{DPU: New(s.rpc, service.Options{}), Prepare: func(_ *testing.T, name string) provisioner.ExposeSpec {
 			s.addDevice(name)
 			return vfOf(name)
 		}}
@@ -26,7 +28,7 @@ func TestContract(t *testing.T) {
 func TestExposeNames(t *testing.T) {
 	s := newService(t)
 	s.addDevice("nvme_a")
-	e, err := New(s.rpc, Options{}).Expose(t.Context(), vfOf("nvme_a"))
+	e, err := New(s.rpc, service.Options{}).Expose(t.Context(), vfOf("nvme_a"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +37,7 @@ func TestExposeNames(t *testing.T) {
 		t.Fatalf("got %+v", e)
 	}
 	subsystems, err := s.rpc.NvmeSubsystemList(t.Context())
-	if err != nil || len(subsystems) != 2 || subsystems[1].NQN != NQN("nvme_a") {
+	if err != nil || len(subsystems) != 2 || subsystems[1].NQN != nvme.NQN("nvme_a") {
 		t.Fatalf("got %+v, %v", subsystems, err)
 	}
 }
@@ -44,7 +46,7 @@ func TestExposeNames(t *testing.T) {
 func TestOrder(t *testing.T) {
 	s := newService(t)
 	s.addDevice("d")
-	d := New(s.rpc, Options{})
+	d := New(s.rpc, service.Options{})
 	up := []string{"nvme_subsystem_create", "nvme_namespace_create", "nvme_controller_create", "nvme_controller_attach_ns", "nvme_controller_resume"}
 	for i, method := range up {
 		// With the method failing for good, exactly those before it have
@@ -89,12 +91,12 @@ func TestOrder(t *testing.T) {
 
 func TestWithdrawWhatListNames(t *testing.T) {
 	s := newService(t)
-	if err := s.rpc.NvmeSubsystemCreate(t.Context(), NQN("d")); err != nil {
+	if err := s.rpc.NvmeSubsystemCreate(t.Context(), nvme.NQN("d")); err != nil {
 		t.Fatal(err)
 	}
-	d := New(s.rpc, Options{})
+	d := New(s.rpc, service.Options{})
 	got, err := d.List(t.Context())
-	if err != nil || len(got) != 1 || got[0].Device != NQN("d") {
+	if err != nil || len(got) != 1 || got[0].Device != nvme.NQN("d") {
 		t.Fatalf("list: %+v, %v", got, err)
 	}
 	if err := d.Withdraw(t.Context(), got[0].Device); err != nil {
@@ -106,7 +108,7 @@ func TestWithdrawWhatListNames(t *testing.T) {
 func TestParameters(t *testing.T) {
 	s := newService(t)
 	s.addDevice("d")
-	d := New(s.rpc, Options{})
+	d := New(s.rpc, service.Options{})
 	spec := vfOf("d")
 	spec.Parameters = map[string]string{"num_queues": "4", "no_such_thing": "1"}
 	_, err := d.Expose(t.Context(), spec)
@@ -126,7 +128,7 @@ func TestParameters(t *testing.T) {
 
 func TestRefusedSpecs(t *testing.T) {
 	s := newService(t)
-	d := New(s.rpc, Options{})
+	d := New(s.rpc, service.Options{})
 	cases := map[string]struct {
 		spec provisioner.ExposeSpec
 		err  error
@@ -136,7 +138,7 @@ func TestRefusedSpecs(t *testing.T) {
 		"hot-plug VF": {provisioner.ExposeSpec{Device: "d", FunctionType: provisioner.VF, Hotplug: true}, provisioner.ErrInvalid},
 		"hot-plug PF": {provisioner.ExposeSpec{Device: "d", FunctionType: provisioner.PF, Hotplug: true}, provisioner.ErrNotFound},
 		"a function":  {vfOf("function:MT1"), provisioner.ErrInvalid},
-		"an NQN":      {vfOf(NQN("d")), provisioner.ErrInvalid},
+		"an NQN":      {vfOf(nvme.NQN("d")), provisioner.ErrInvalid},
 	}
 	for name, c := range cases {
 		if _, err := d.Expose(t.Context(), c.spec); !errors.Is(err, c.err) {
@@ -156,7 +158,7 @@ func TestRefusedSpecs(t *testing.T) {
 // and those beyond the last are refused and leave nothing.
 func TestManyAtOnce(t *testing.T) {
 	s := newService(t)
-	d := New(s.rpc, Options{})
+	d := New(s.rpc, service.Options{})
 	const n = 8 // of 4 functions
 	var mu sync.Mutex
 	var wg sync.WaitGroup

@@ -6,6 +6,7 @@ import (
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/service"
 )
 
 // faultKinds are the ways in which a call goes wrong.
@@ -34,7 +35,7 @@ func TestFaults(t *testing.T) {
 				t.Parallel()
 				s := newService(t)
 				s.addDevice("d")
-				d := New(snaprpc.New(s.socket, 300*time.Millisecond), Options{})
+				d := New(snaprpc.New(s.socket, 300*time.Millisecond), service.Options{})
 				full := map[string]any{"method": method}
 				for k, v := range fault {
 					full[k] = v

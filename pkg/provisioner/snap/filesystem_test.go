@@ -15,6 +15,8 @@ import (
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/service"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/virtiofs"
 	"github.com/moor-storage/moor/reference/snapemulator"
 )
 
@@ -22,7 +24,7 @@ func shared(device string) provisioner.ExposeSpec {
 	return provisioner.ExposeSpec{Device: device, Mode: provisioner.Filesystem, FunctionType: provisioner.PF, Hotplug: true}
 }
 
-func (s *service) addFS(name string) {
+func (s *testService) addFS(name string) {
 	s.t.Helper()
 	s.call("fsdev_aio_create", map[string]any{"name": name, "root_path": s.t.TempDir()})
 }
@@ -46,7 +48,7 @@ func TestContractFilesystem(t *testing.T) {
 	provisionertest.TestDPU(t, func(t *testing.T) provisionertest.DPUUnderTest {
 		s := hotplugService(t, snapemulator.FamilySNAP, 0)
 		return provisionertest.DPUUnderTest{
-			DPU: New(s.rpc, Options{HotplugLimit: 4}),
+			DPU: New(s.rpc, service.Options{HotplugLimit: 4}),
 			Prepare: func(_ *testing.T, name string) provisioner.ExposeSpec {
 				s.addFS(name)
 				return shared(name)
@@ -58,7 +60,7 @@ func TestContractFilesystem(t *testing.T) {
 func TestFilesystemOrder(t *testing.T) {
 	s := hotplugService(t, snapemulator.FamilySNAP, 0)
 	s.addFS("vol")
-	d := New(s.rpc, Options{})
+	d := New(s.rpc, service.Options{})
 	e, err := d.Expose(t.Context(), shared("vol"))
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +84,7 @@ func TestFilesystemOrder(t *testing.T) {
 func TestFilesystemCallOrder(t *testing.T) {
 	s := hotplugService(t, snapemulator.FamilySNAP, 0)
 	s.addFS("vol")
-	d := New(s.rpc, Options{PlugWait: time.Millisecond})
+	d := New(s.rpc, service.Options{PlugWait: time.Millisecond})
 	expose := func() error { _, err := d.Expose(t.Context(), shared("vol")); return err }
 	for _, way := range []struct {
 		methods []string
@@ -144,11 +146,11 @@ func filesystemLife(t *testing.T, fault map[string]any, restarts bool) {
 	s := hotplugService(t, snapemulator.FamilySNAP, 0)
 	s.addFS("vol")
 	rpc := snaprpc.New(s.socket, 300*time.Millisecond)
-	d := New(rpc, Options{})
+	d := New(rpc, service.Options{})
 	spec := shared("vol")
 	again := func() *DPU {
 		if restarts {
-			d = New(rpc, Options{})
+			d = New(rpc, service.Options{})
 		}
 		return d
 	}
@@ -175,7 +177,7 @@ func filesystemLife(t *testing.T, fault map[string]any, restarts bool) {
 func TestFilesystemOfASlowHost(t *testing.T) {
 	s := hotplugService(t, snapemulator.FamilySNAP, 300*time.Millisecond)
 	s.addFS("vol")
-	d := New(s.rpc, Options{PlugWait: 50 * time.Millisecond})
+	d := New(s.rpc, service.Options{PlugWait: 50 * time.Millisecond})
 	_, err := d.Expose(t.Context(), shared("vol"))
 	if !errors.Is(err, provisioner.ErrUnavailable) {
 		t.Fatalf("got %v while the host enumerates", err)
@@ -193,7 +195,7 @@ func TestFilesystemOfASlowHost(t *testing.T) {
 }
 
 // inTime repeats act, which waits by itself, until it succeeds.
-func (s *service) inTime(act func() error) {
+func (s *testService) inTime(act func() error) {
 	s.t.Helper()
 	err := act()
 	for until := time.Now().Add(30 * time.Second); err != nil && time.Now().Before(until); {
@@ -209,7 +211,7 @@ func (s *service) inTime(act func() error) {
 func TestFilesystemOfADeadHost(t *testing.T) {
 	s := hotplugService(t, snapemulator.FamilySNAP, 0)
 	s.addFS("vol")
-	d := New(s.rpc, Options{PlugWait: 50 * time.Millisecond})
+	d := New(s.rpc, service.Options{PlugWait: 50 * time.Millisecond})
 	if _, err := d.Expose(t.Context(), shared("vol")); err != nil {
 		t.Fatal(err)
 	}
@@ -228,13 +230,13 @@ func TestFilesystemOfADeadHost(t *testing.T) {
 // TestFilesystemIsFoundAgain: after a restart of this process or of the service,
 // the device comes back on the function that is on record.
 func TestFilesystemIsFoundAgain(t *testing.T) {
-	for name, restart := range map[string]func(*service){"driver": func(*service) {}, "service": func(s *service) { s.emu.Restart() }} {
+	for name, restart := range map[string]func(*testService){"driver": func(*testService) {}, "service": func(s *testService) { s.emu.Restart() }} {
 		t.Run(name, func(t *testing.T) {
 			s := hotplugService(t, snapemulator.FamilySNAP, 0)
 			first := map[string]provisioner.Exposure{}
 			for _, v := range []string{"a", "b", "c"} {
 				s.addFS(v)
-				e, err := New(s.rpc, Options{}).Expose(t.Context(), shared(v))
+				e, err := New(s.rpc, service.Options{}).Expose(t.Context(), shared(v))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -248,7 +250,7 @@ func TestFilesystemIsFoundAgain(t *testing.T) {
 					s.addFS(v)
 				}
 			}
-			d := New(s.rpc, Options{Recorded: func(context.Context) map[string]string { return recorded }})
+			d := New(s.rpc, service.Options{Recorded: func(context.Context) map[string]string { return recorded }})
 			for _, v := range []string{"c", "a", "b"} {
 				spec := shared(v)
 				spec.VUID, spec.PCIAddress = first[v].VUID, first[v].PCIAddress
@@ -272,7 +274,7 @@ func TestFilesystemWithdrawnAfterARestart(t *testing.T) {
 	s := hotplugService(t, snapemulator.FamilySNAP, 0)
 	s.addFS("vol")
 	recorded := map[string]string{}
-	d := New(s.rpc, Options{Recorded: func(context.Context) map[string]string { return recorded }})
+	d := New(s.rpc, service.Options{Recorded: func(context.Context) map[string]string { return recorded }})
 	first, err := d.Expose(t.Context(), shared("vol"))
 	if err != nil {
 		t.Fatal(err)
@@ -297,7 +299,7 @@ func TestFilesystemWithdrawnAfterARestart(t *testing.T) {
 func TestFilesystemRefusals(t *testing.T) {
 	s := hotplugService(t, snapemulator.FamilySNAP, 0)
 	s.addFS("taken")
-	d := New(s.rpc, Options{})
+	d := New(s.rpc, service.Options{})
 	if _, err := d.Expose(t.Context(), shared("taken")); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +312,7 @@ func TestFilesystemRefusals(t *testing.T) {
 		"static function":  {func(s *provisioner.ExposeSpec) { s.Hotplug = false }, provisioner.ErrInvalid},
 		"virtual function": {func(s *provisioner.ExposeSpec) { s.FunctionType, s.Hotplug = provisioner.VF, false }, provisioner.ErrInvalid},
 		"long name":        {func(s *provisioner.ExposeSpec) { s.Device = strings.Repeat("x", 18) }, provisioner.ErrInvalid},
-		"no queues":        {func(s *provisioner.ExposeSpec) { s.Parameters = map[string]string{parameterQueues: "0"} }, provisioner.ErrInvalid},
+		"no queues":        {func(s *provisioner.ExposeSpec) { s.Parameters = map[string]string{virtiofs.ParameterQueues: "0"} }, provisioner.ErrInvalid},
 		"no fsdev":         {func(s *provisioner.ExposeSpec) { s.Device = "none" }, provisioner.ErrNotFound},
 		"another's device": {func(s *provisioner.ExposeSpec) { s.Device = "theirs" }, provisioner.ErrPrecondition},
 	} {
@@ -326,7 +328,7 @@ func TestFilesystemRefusals(t *testing.T) {
 		t.Fatalf("a refusal changed something: %+v, %v", devices, err)
 	}
 	plain := newService(t) // without virtio-fs
-	if _, err := New(plain.rpc, Options{}).Expose(t.Context(), shared("vol")); !errors.Is(err, provisioner.ErrUnsupported) {
+	if _, err := New(plain.rpc, service.Options{}).Expose(t.Context(), shared("vol")); !errors.Is(err, provisioner.ErrUnsupported) {
 		t.Fatalf("a service without virtio-fs: %v", err)
 	}
 }

@@ -11,10 +11,12 @@ import (
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/nvme"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/service"
 )
 
 // changes returns the calls of methods that change something.
-func (s *service) changes() map[string]int {
+func (s *testService) changes() map[string]int {
 	out := s.calls()
 	maps.DeleteFunc(out, func(method string, _ int) bool {
 		return strings.HasPrefix(method, "moor_") || strings.HasSuffix(method, "_list") || strings.HasPrefix(method, "bdev_")
@@ -27,7 +29,7 @@ func (s *service) changes() map[string]int {
 func TestPromotionIsOneCall(t *testing.T) {
 	s := newService(t)
 	s.addDevice("d")
-	d := New(s.rpc, Options{})
+	d := New(s.rpc, service.Options{})
 	spec := vfOf("d")
 	spec.Hidden = true
 	e, err := d.Expose(t.Context(), spec)
@@ -67,14 +69,14 @@ func TestHiddenAdoptsHalfMade(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		must(s.rpc.NvmeSubsystemCreate(ctx, NQN("d")))
-		must(s.rpc.NvmeNamespaceCreate(ctx, snaprpc.NamespaceSpec{NQN: NQN("d"), NSID: 1, UUID: id, BdevName: "d"}))
-		ctrl, err := s.rpc.NvmeControllerCreate(ctx, snaprpc.ControllerSpec{NQN: NQN("d"), PCIBDF: "26:00.4", Suspended: true})
+		must(s.rpc.NvmeSubsystemCreate(ctx, nvme.NQN("d")))
+		must(s.rpc.NvmeNamespaceCreate(ctx, snaprpc.NamespaceSpec{NQN: nvme.NQN("d"), NSID: 1, UUID: id, BdevName: "d"}))
+		ctrl, err := s.rpc.NvmeControllerCreate(ctx, snaprpc.ControllerSpec{NQN: nvme.NQN("d"), PCIBDF: "26:00.4", Suspended: true})
 		must(err)
 		if attached {
 			must(s.rpc.NvmeControllerAttachNS(ctx, ctrl, 1))
 		}
-		d := New(s.rpc, Options{})
+		d := New(s.rpc, service.Options{})
 		// Half-made is neither visible nor hidden.
 		if all, err := d.List(ctx); err != nil || len(all) != 1 || all[0].Visible || all[0].Hidden {
 			t.Fatalf("list: %+v, %v", all, err)
@@ -99,7 +101,7 @@ func TestHiddenLeavesForeignAlone(t *testing.T) {
 	}
 	spec := vfOf("d")
 	spec.Hidden = true
-	if _, err := New(s.rpc, Options{}).Expose(t.Context(), spec); !errors.Is(err, provisioner.ErrPrecondition) || !strings.Contains(err.Error(), nqn) {
+	if _, err := New(s.rpc, service.Options{}).Expose(t.Context(), spec); !errors.Is(err, provisioner.ErrPrecondition) || !strings.Contains(err.Error(), nqn) {
 		t.Fatalf("got %v", err)
 	}
 	if s.changes()["nvme_controller_detach_ns"] != 0 {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/nvme"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/service"
 )
 
 // TestAdopt starts an exposure at every half-made state that a crash leaves.
@@ -22,12 +24,12 @@ func TestAdopt(t *testing.T) {
 			const id = "8d6c8ff0-6f0a-4a5e-9a39-000000000001"
 			ctrl := ""
 			steps := []func() error{
-				func() error { return s.rpc.NvmeSubsystemCreate(t.Context(), NQN("d")) },
+				func() error { return s.rpc.NvmeSubsystemCreate(t.Context(), nvme.NQN("d")) },
 				func() error {
-					return s.rpc.NvmeNamespaceCreate(t.Context(), snaprpc.NamespaceSpec{NQN: NQN("d"), NSID: 1, UUID: id, BdevName: "d"})
+					return s.rpc.NvmeNamespaceCreate(t.Context(), snaprpc.NamespaceSpec{NQN: nvme.NQN("d"), NSID: 1, UUID: id, BdevName: "d"})
 				},
 				func() (err error) {
-					ctrl, err = s.rpc.NvmeControllerCreate(t.Context(), snaprpc.ControllerSpec{NQN: NQN("d"), PCIBDF: "26:00.4", Suspended: true})
+					ctrl, err = s.rpc.NvmeControllerCreate(t.Context(), snaprpc.ControllerSpec{NQN: nvme.NQN("d"), PCIBDF: "26:00.4", Suspended: true})
 					return err
 				},
 				func() error { return s.rpc.NvmeControllerAttachNS(t.Context(), ctrl, 1) },
@@ -37,7 +39,7 @@ func TestAdopt(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			d := New(s.rpc, Options{})
+			d := New(s.rpc, service.Options{})
 			partial, err := d.List(t.Context())
 			if err != nil || len(partial) != min(made, 1) || (made > 0 && partial[0].Visible) {
 				t.Fatalf("list: %+v, %v", partial, err)
@@ -52,7 +54,7 @@ func TestAdopt(t *testing.T) {
 
 func TestIdentityOverRestart(t *testing.T) {
 	s := newService(t)
-	d := New(s.rpc, Options{})
+	d := New(s.rpc, service.Options{})
 	specs, want := s.exposeAll(d, vfOf, "a", "b", "c")
 	s.emu.Restart()
 	s.exposeAgain(d, specs)
@@ -64,7 +66,7 @@ func TestIdentityOverRestart(t *testing.T) {
 
 func TestRecordedIdentityInTheWay(t *testing.T) {
 	s := newService(t)
-	d := New(s.rpc, Options{})
+	d := New(s.rpc, service.Options{})
 	s.addDevice("a")
 	s.addDevice("b")
 	a, err := d.Expose(t.Context(), vfOf("a"))
@@ -91,15 +93,15 @@ func TestRecordedIdentityInTheWay(t *testing.T) {
 func TestHalfMadeWithAnotherIdentityIsMadeAnew(t *testing.T) {
 	s := newService(t)
 	s.addDevice("d")
-	if err := s.rpc.NvmeSubsystemCreate(t.Context(), NQN("d")); err != nil {
+	if err := s.rpc.NvmeSubsystemCreate(t.Context(), nvme.NQN("d")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.rpc.NvmeNamespaceCreate(t.Context(), snaprpc.NamespaceSpec{NQN: NQN("d"), NSID: 7, UUID: uuid.NewString(), BdevName: "d"}); err != nil {
+	if err := s.rpc.NvmeNamespaceCreate(t.Context(), snaprpc.NamespaceSpec{NQN: nvme.NQN("d"), NSID: 7, UUID: uuid.NewString(), BdevName: "d"}); err != nil {
 		t.Fatal(err)
 	}
 	spec := vfOf("d")
 	spec.PCIAddress, spec.NamespaceID, spec.UUID = "26:00.5", 1, uuid.NewString()
-	e, err := New(s.rpc, Options{}).Expose(t.Context(), spec)
+	e, err := New(s.rpc, service.Options{}).Expose(t.Context(), spec)
 	want := provisioner.Exposure{Device: "d", PCIAddress: "26:00.5", NamespaceID: 1, UUID: spec.UUID, Visible: true}
 	if diff := cmp.Diff(want, e); err != nil || diff != "" {
 		t.Fatalf("%v, (-want +got):\n%s", err, diff)
@@ -113,7 +115,7 @@ func TestForeignSubsystem(t *testing.T) {
 	if err := s.rpc.NvmeNamespaceCreate(t.Context(), snaprpc.NamespaceSpec{NQN: nqn, NSID: 9, BdevName: "d"}); err != nil {
 		t.Fatal(err)
 	}
-	d := New(s.rpc, Options{})
+	d := New(s.rpc, service.Options{})
 	if _, err := d.Expose(t.Context(), vfOf("d")); !errors.Is(err, provisioner.ErrPrecondition) || !strings.Contains(err.Error(), nqn) {
 		t.Fatalf("expose: %v", err)
 	}

@@ -21,29 +21,29 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// service is an emulated SNAP service that can be restarted.
-type service struct {
+// testService is an emulated SNAP service that can be restarted.
+type testService struct {
 	t      *testing.T
 	emu    *snapemulatortest.Service
 	rpc    *snaprpc.Client
 	socket string
 }
 
-func newService(t *testing.T) *service { t.Helper(); return serviceWith(t, snapemulator.Options{}) }
+func newService(t *testing.T) *testService { t.Helper(); return serviceWith(t, snapemulator.Options{}) }
 
-func serviceWith(t *testing.T, o snapemulator.Options) *service {
+func serviceWith(t *testing.T, o snapemulator.Options) *testService {
 	t.Helper()
 	o.NewUUID = uuid.NewString
 	if o.Hotplug.Slots > 0 {
 		o.Hotplug.StateFile = filepath.Join(t.TempDir(), "functions.json")
 	}
 	emu := snapemulatortest.Start(t, o)
-	return &service{t: t, emu: emu, rpc: emu.Client, socket: emu.Options.Socket}
+	return &testService{t: t, emu: emu, rpc: emu.Client, socket: emu.Options.Socket}
 }
 
 // exposeAll shows new devices, and returns what was asked for, with the identity
 // that each was given, and what is shown.
-func (s *service) exposeAll(d *DPU, spec func(string) provisioner.ExposeSpec, names ...string) (specs []provisioner.ExposeSpec, shown []provisioner.Exposure) {
+func (s *testService) exposeAll(d *DPU, spec func(string) provisioner.ExposeSpec, names ...string) (specs []provisioner.ExposeSpec, shown []provisioner.Exposure) {
 	s.t.Helper()
 	for _, name := range names {
 		s.addDevice(name)
@@ -59,7 +59,7 @@ func (s *service) exposeAll(d *DPU, spec func(string) provisioner.ExposeSpec, na
 }
 
 // exposeAgain shows devices that a restart has taken, in the order turned round.
-func (s *service) exposeAgain(d *DPU, specs []provisioner.ExposeSpec) {
+func (s *testService) exposeAgain(d *DPU, specs []provisioner.ExposeSpec) {
 	s.t.Helper()
 	for _, spec := range slices.Backward(specs) {
 		s.addDevice(spec.Device)
@@ -69,7 +69,7 @@ func (s *service) exposeAgain(d *DPU, specs []provisioner.ExposeSpec) {
 	}
 }
 
-func (s *service) call(method string, params any) json.RawMessage {
+func (s *testService) call(method string, params any) json.RawMessage {
 	s.t.Helper()
 	var out json.RawMessage
 	if err := s.rpc.Call(context.Background(), method, params, &out); err != nil {
@@ -78,13 +78,13 @@ func (s *service) call(method string, params any) json.RawMessage {
 	return out
 }
 
-func (s *service) addDevice(name string) {
+func (s *testService) addDevice(name string) {
 	s.t.Helper()
 	s.call("bdev_null_create", map[string]any{"name": name, "num_blocks": 2048, "block_size": 512})
 }
 
 // wantEmpty fails if anything of a volume is left, or a function is taken.
-func (s *service) wantEmpty() {
+func (s *testService) wantEmpty() {
 	s.t.Helper()
 	subsystems, err := s.rpc.NvmeSubsystemList(context.Background())
 	if err != nil || len(subsystems) != 1 || len(subsystems[0].Controllers) != 1 || len(subsystems[0].Namespaces) != 0 {
@@ -96,9 +96,9 @@ func vfOf(device string) provisioner.ExposeSpec {
 	return provisioner.ExposeSpec{Device: device, FunctionType: provisioner.VF}
 }
 
-func (s *service) inject(fault map[string]any) { s.t.Helper(); s.call("moor_inject", fault) }
+func (s *testService) inject(fault map[string]any) { s.t.Helper(); s.call("moor_inject", fault) }
 
-func (s *service) calls() map[string]int {
+func (s *testService) calls() map[string]int {
 	s.t.Helper()
 	var state struct {
 		Calls map[string]int `json:"calls"`
@@ -116,7 +116,7 @@ var methods = []string{
 }
 
 // untilDone repeats act, as a controller does, a few times.
-func (s *service) untilDone(act func() error) bool {
+func (s *testService) untilDone(act func() error) bool {
 	s.t.Helper()
 	var err error
 	for range 6 {
@@ -135,13 +135,13 @@ func plugged(device string) provisioner.ExposeSpec {
 // families are the two ways to plug in, and the service that has both.
 var families = []string{snapemulator.FamilySNAP, snapemulator.FamilyLegacy, snapemulator.FamilyBoth}
 
-func hotplugService(t *testing.T, family string, delay time.Duration) *service {
+func hotplugService(t *testing.T, family string, delay time.Duration) *testService {
 	t.Helper()
 	return serviceWith(t, snapemulator.Options{VFs: 4, PFs: 2, Hotplug: snapemulator.Hotplug{Slots: 4, Family: family, Delay: delay}})
 }
 
 // hotplugged returns the hot-plugged functions there are.
-func (s *service) hotplugged() []snaprpc.Function {
+func (s *testService) hotplugged() []snaprpc.Function {
 	s.t.Helper()
 	all, err := s.rpc.EmulationFunctionList(s.t.Context())
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *service) hotplugged() []snaprpc.Function {
 
 // sweep withdraws what is listed until nothing is, as the node driver does with
 // what belongs to no attachment.
-func (s *service) sweep(d *DPU) {
+func (s *testService) sweep(d *DPU) {
 	s.t.Helper()
 	s.untilDone(func() error {
 		all, err := d.List(s.t.Context())

@@ -11,6 +11,8 @@ import (
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/nvme"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/service"
 	"github.com/moor-storage/moor/reference/snapemulator"
 )
 
@@ -21,7 +23,7 @@ func TestHotplugIdentityOverRestart(t *testing.T) {
 		t.Run(family, func(t *testing.T) {
 			s := hotplugService(t, family, 0)
 			reserved := map[string]string{}
-			d := New(s.rpc, Options{Reserved: func(context.Context) map[string]string { return reserved }})
+			d := New(s.rpc, service.Options{Reserved: func(context.Context) map[string]string { return reserved }})
 			specs, want := s.exposeAll(d, plugged, "a", "b", "c")
 			for _, e := range want {
 				reserved[e.PCIAddress] = e.Device
@@ -31,7 +33,7 @@ func TestHotplugIdentityOverRestart(t *testing.T) {
 				t.Fatalf("after a restart: %+v", got)
 			}
 			if all, err := d.List(t.Context()); err != nil || len(all) != 0 {
-				t.Fatalf("functions that are promised are listed as nobody's: %+v, %v", all, err)
+				t.Fatalf("functions that are promised are listed as spare: %+v, %v", all, err)
 			}
 			s.addDevice("new") // must not take what is promised
 			if e, err := d.Expose(t.Context(), plugged("new")); err != nil || e.PCIAddress != "33:00.0" {
@@ -50,7 +52,7 @@ func TestHotplugIdentityOverRestart(t *testing.T) {
 // back with namespace id and UUID, at whatever address the host gives.
 func TestHotplugAfterPowerCycle(t *testing.T) {
 	s := hotplugService(t, snapemulator.FamilySNAP, 0)
-	d := New(s.rpc, Options{})
+	d := New(s.rpc, service.Options{})
 	specs, _ := s.exposeAll(d, plugged, "a", "b")
 	s.emu.Stop()
 	if err := os.Remove(s.emu.Options.Hotplug.StateFile); err != nil {
@@ -78,13 +80,13 @@ func TestHotplugAdopts(t *testing.T) {
 			s.addDevice("d")
 			var vuid, ctrl string
 			steps := []func() error{
-				func() error { return s.rpc.NvmeSubsystemCreate(t.Context(), NQN("d")) },
+				func() error { return s.rpc.NvmeSubsystemCreate(t.Context(), nvme.NQN("d")) },
 				func() error {
-					return s.rpc.NvmeNamespaceCreate(t.Context(), snaprpc.NamespaceSpec{NQN: NQN("d"), NSID: 1, UUID: id, BdevName: "d"})
+					return s.rpc.NvmeNamespaceCreate(t.Context(), snaprpc.NamespaceSpec{NQN: nvme.NQN("d"), NSID: 1, UUID: id, BdevName: "d"})
 				},
 				func() (err error) { vuid, err = s.rpc.NvmeFunctionCreate(t.Context()); return err },
 				func() (err error) {
-					ctrl, err = s.rpc.NvmeControllerCreate(t.Context(), snaprpc.ControllerSpec{NQN: NQN("d"), VUID: vuid, Suspended: true})
+					ctrl, err = s.rpc.NvmeControllerCreate(t.Context(), snaprpc.ControllerSpec{NQN: nvme.NQN("d"), VUID: vuid, Suspended: true})
 					return err
 				},
 				func() error { return s.rpc.NvmeControllerAttachNS(t.Context(), ctrl, 1) },
@@ -95,7 +97,7 @@ func TestHotplugAdopts(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			d := New(s.rpc, Options{})
+			d := New(s.rpc, service.Options{})
 			e, err := d.Expose(t.Context(), plugged("d"))
 			if err != nil || !e.Visible || e.PCIAddress != "30:00.0" || (made >= 2 && e.UUID != id) || len(s.hotplugged()) != 1 {
 				t.Fatalf("expose: %+v, %v", e, err)

@@ -14,13 +14,15 @@ import (
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/nvme"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/service"
 	"github.com/moor-storage/moor/reference/snapemulator"
 )
 
 func TestContractStaticPF(t *testing.T) {
 	s := hotplugService(t, snapemulator.FamilyBoth, 0)
 	s.addDevice("d")
-	d := New(s.rpc, Options{})
+	d := New(s.rpc, service.Options{})
 	spec := provisioner.ExposeSpec{Device: "d", FunctionType: provisioner.PF}
 	e, err := d.Expose(t.Context(), spec)
 	// 26:00.0 carries the admin controller of the virtual functions.
@@ -46,7 +48,7 @@ func TestContractHotplug(t *testing.T) {
 			provisionertest.TestDPU(t, func(t *testing.T) provisionertest.DPUUnderTest {
 				s := hotplugService(t, family, 0)
 				return provisionertest.DPUUnderTest{
-					DPU: New(s.rpc, Options{HotplugLimit: 4}),
+					DPU: New(s.rpc, service.Options{HotplugLimit: 4}),
 					Prepare: func(_ *testing.T, name string) provisioner.ExposeSpec {
 						s.addDevice(name)
 						return plugged(name)
@@ -81,10 +83,10 @@ func TestHotplugFaults(t *testing.T) {
 
 // hotplugLife takes a device through all of its life, and strikes each part of
 // it with the fault.
-func hotplugLife(t *testing.T, s *service, fault map[string]any) {
+func hotplugLife(t *testing.T, s *testService, fault map[string]any) {
 	t.Helper()
 	s.addDevice("d")
-	d := New(snaprpc.New(s.socket, 300*time.Millisecond), Options{})
+	d := New(snaprpc.New(s.socket, 300*time.Millisecond), service.Options{})
 	spec := plugged("d")
 	spec.UUID = uuid.NewString()
 	for _, hidden := range []bool{true, false, true, false} {
@@ -106,19 +108,19 @@ func hotplugLife(t *testing.T, s *service, fault map[string]any) {
 }
 
 // TestHotplugWaitsForTheHost: an exposure is done when the host has the
-// function and not before; a host that is off is told of in words.
+// function and not before; a host that is off is told of.
 func TestHotplugWaitsForTheHost(t *testing.T) {
 	for _, family := range families {
 		t.Run(family, func(t *testing.T) {
 			s := hotplugService(t, family, 30*time.Millisecond)
 			s.addDevice("d")
-			d := New(s.rpc, Options{PlugWait: 30 * time.Second})
+			d := New(s.rpc, service.Options{PlugWait: 30 * time.Second})
 			if e, err := d.Expose(t.Context(), plugged("d")); err != nil || e.PCIAddress != "30:00.0" || !e.Visible {
 				t.Fatalf("got %+v, %v", e, err)
 			}
 			s.addDevice("e")
 			s.call("moor_link", map[string]any{"up": false})
-			d = New(s.rpc, Options{PlugWait: time.Millisecond})
+			d = New(s.rpc, service.Options{PlugWait: time.Millisecond})
 			_, err := d.Expose(t.Context(), plugged("e"))
 			if !errors.Is(err, provisioner.ErrUnavailable) || !strings.Contains(err.Error(), "has not enumerated") {
 				t.Fatalf("a host that is off: %v", err)
@@ -128,7 +130,7 @@ func TestHotplugWaitsForTheHost(t *testing.T) {
 				t.Fatalf("a host that is off sees %+v, %v", all, err)
 			}
 			s.call("moor_link", map[string]any{"up": true})
-			d = New(s.rpc, Options{PlugWait: 30 * time.Second})
+			d = New(s.rpc, service.Options{PlugWait: 30 * time.Second})
 			for device, at := range map[string]string{"d": "30:00.0", "e": "31:00.0"} {
 				if e, err := d.Expose(t.Context(), plugged(device)); err != nil || e.PCIAddress != at {
 					t.Fatalf("after the host is up: %+v, %v", e, err)
@@ -145,7 +147,7 @@ func TestHotplugFence(t *testing.T) {
 		t.Run(family, func(t *testing.T) {
 			s := hotplugService(t, family, 0)
 			s.addDevice("d")
-			d := New(s.rpc, Options{PlugWait: time.Hour, HotplugLimit: 4}) // to wait at all would show
+			d := New(s.rpc, service.Options{PlugWait: time.Hour, HotplugLimit: 4}) // to wait at all would show
 			first, err := d.Expose(t.Context(), plugged("d"))
 			if err != nil {
 				t.Fatal(err)
@@ -159,10 +161,10 @@ func TestHotplugFence(t *testing.T) {
 				t.Fatalf("the device is not withdrawn: %+v, %v", subsystems, err)
 			}
 			all, err := d.List(t.Context())
-			if err != nil || len(all) != 1 || all[0].Device != NQN("d") || all[0].Visible || all[0].Hidden {
+			if err != nil || len(all) != 1 || all[0].Device != nvme.NQN("d") || all[0].Visible || all[0].Hidden {
 				t.Fatalf("what is left is not listed: %+v, %v", all, err)
 			}
-			d = New(s.rpc, Options{PlugWait: time.Millisecond})
+			d = New(s.rpc, service.Options{PlugWait: time.Millisecond})
 			if _, err := d.Expose(t.Context(), plugged("d")); !errors.Is(err, provisioner.ErrUnavailable) {
 				t.Fatalf("shown on a function that is on its way out: %v", err)
 			}
@@ -182,7 +184,7 @@ func TestHotplugFence(t *testing.T) {
 // stand in the way of the next volume.
 func TestHotplugRoomIsMade(t *testing.T) {
 	s := hotplugService(t, snapemulator.FamilySNAP, 0)
-	d := New(s.rpc, Options{})
+	d := New(s.rpc, service.Options{})
 	s.call("moor_host", map[string]any{"answers": true})
 	for i := range 4 {
 		name := fmt.Sprintf("d%d", i)
@@ -206,13 +208,13 @@ func TestHotplugRoomIsMade(t *testing.T) {
 	}
 }
 
-// TestSpareFunctions: a function that belongs to nobody is listed by its VUID
+// TestSpareFunctions: a function that belongs to no device is listed by its VUID
 // and can be withdrawn, whether the host has it or not.
 func TestSpareFunctions(t *testing.T) {
 	for _, family := range families {
 		t.Run(family, func(t *testing.T) {
 			s := hotplugService(t, family, 0)
-			d := New(s.rpc, Options{})
+			d := New(s.rpc, service.Options{})
 			s.addDevice("d")
 			if _, err := d.Expose(t.Context(), plugged("d")); err != nil {
 				t.Fatal(err)
@@ -230,7 +232,7 @@ func TestSpareFunctions(t *testing.T) {
 func TestNoHotplug(t *testing.T) {
 	s := newService(t)
 	s.addDevice("d")
-	d := New(s.rpc, Options{})
+	d := New(s.rpc, service.Options{})
 	if _, err := d.Expose(t.Context(), plugged("d")); !errors.Is(err, provisioner.ErrUnsupported) {
 		t.Fatalf("got %v", err)
 	}
@@ -243,11 +245,11 @@ func TestNoHotplug(t *testing.T) {
 }
 
 // TestHotplugAllAtOnce plugs a function into every port at the same time; one
-// more is refused in words, and leaves nothing.
+// more is refused with the reason, and leaves nothing.
 func TestHotplugAllAtOnce(t *testing.T) {
 	const slots = snapemulator.DefaultHotplugSlots
 	s := serviceWith(t, snapemulator.Options{Hotplug: snapemulator.Hotplug{Slots: slots, Delay: 100 * time.Millisecond}})
-	d := New(snaprpc.New(s.socket, time.Minute), Options{PlugWait: time.Minute})
+	d := New(snaprpc.New(s.socket, time.Minute), service.Options{PlugWait: time.Minute})
 	type outcome struct {
 		e   provisioner.Exposure
 		err error

@@ -1,4 +1,4 @@
-package snap
+package nvme
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 )
 
 // chosenHere are the parameters of nvme_controller_create that name the
-// function, the subsystem and the state: nobody else may set them.
+// function, the subsystem and the state: a StorageClass may not set them.
 var chosenHere = []string{"nqn", "pci_bdf", "vuid", "pf_id", "vf_id", "ctrl", "ctrl_id", "suspended", "admin_only"}
 
 // convert turns the text of a StorageClass into what SNAP expects: booleans

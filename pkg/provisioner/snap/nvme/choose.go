@@ -1,11 +1,11 @@
-package snap
+package nvme
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/service"
 )
 
 // wanted says which function an exposure asks for.
@@ -29,7 +29,7 @@ func choose(functions []snaprpc.Function, want wanted, reserved map[string]strin
 	candidates := ofKind(functions, want.kind)
 	unlisted := 0
 	for _, f := range candidates {
-		owner, taken := promised[bare(f.PCIBDF)]
+		owner, taken := promised[service.Bare(f.PCIBDF)]
 		switch {
 		case f.CtrlID != "" || (taken && owner != want.device):
 		case pending(f):
@@ -81,12 +81,12 @@ func ofKind(functions []snaprpc.Function, kind provisioner.FunctionType) []snapr
 // functionAt returns the NVMe function at a PCI address.
 func functionAt(functions []snaprpc.Function, address string) (snaprpc.Function, bool) {
 	return pick(functions, func(f snaprpc.Function) bool {
-		return f.PCIBDF != snaprpc.PendingBDF && bare(f.PCIBDF) == bare(address)
+		return f.PCIBDF != snaprpc.PendingBDF && service.Bare(f.PCIBDF) == service.Bare(address)
 	})
 }
 
-// functionOf returns the NVMe function that carries a controller.
-func functionOf(functions []snaprpc.Function, ctrlID string) (snaprpc.Function, bool) {
+// functionWith returns the NVMe function that carries a controller.
+func functionWith(functions []snaprpc.Function, ctrlID string) (snaprpc.Function, bool) {
 	return pick(functions, func(f snaprpc.Function) bool { return ctrlID != "" && f.CtrlID == ctrlID })
 }
 
@@ -103,8 +103,44 @@ func pick(functions []snaprpc.Function, is func(snaprpc.Function) bool) (snaprpc
 
 func isNVMe(f snaprpc.Function) bool { return f.EmulationType == snaprpc.EmulationNVMe }
 
-// bare writes a PCI address as SNAP does: lower case, without the domain
-// 0000 that Linux puts before it.
-func bare(address string) string {
-	return strings.TrimPrefix(strings.ToLower(address), "0000:")
+// chooseSpare picks a hot-plugged function that is there already and free: the
+// one at the recorded address, or one that no other device is promised. Which
+// one it is does not matter for the volume, whose identity is its UUID.
+// pendingToo allows one that the host does not have.
+func chooseSpare(functions []snaprpc.Function, want wanted, reserved map[string]string, pendingToo bool) (snaprpc.Function, bool) {
+	if f, ok := functionAt(functions, want.recorded); ok && want.recorded != "" && f.Hotplugged && f.CtrlID == "" {
+		return f, true
+	}
+	promised := promises(reserved)
+	return pick(functions, func(f snaprpc.Function) bool {
+		owner, taken := promised[service.Bare(f.PCIBDF)]
+		return f.Hotplugged && f.CtrlID == "" && (pendingToo || !pending(f)) && (pending(f) || !taken || owner == want.device)
+	})
+}
+
+func promises(reserved map[string]string) map[string]string {
+	out := map[string]string{}
+	for address, device := range reserved {
+		out[service.Bare(address)] = device
+	}
+	return out
+}
+
+func pending(f snaprpc.Function) bool { return f.PCIBDF == snaprpc.PendingBDF || f.PCIBDF == "" }
+
+// SparePrefix begins the name under which List tells of a hot-plugged function
+// that no device has; its VUID follows.
+const SparePrefix = "function:"
+
+// spares returns the hot-plugged functions that no device has, nor is promised.
+func spares(functions []snaprpc.Function, reserved map[string]string) []snaprpc.Function {
+	promised := promises(reserved)
+	var out []snaprpc.Function
+	for _, f := range functions {
+		_, taken := promised[service.Bare(f.PCIBDF)]
+		if isNVMe(f) && f.Hotplugged && f.CtrlID == "" && (pending(f) || !taken) {
+			out = append(out, f)
+		}
+	}
+	return out
 }

@@ -1,4 +1,4 @@
-package snap
+package nvme
 
 import (
 	"crypto/sha256"

@@ -1,7 +1,6 @@
-package snap
+package nvme
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -100,16 +99,5 @@ func TestConvert(t *testing.T) {
 		if _, err := convert(map[string]string{key: "1"}); !errors.Is(err, provisioner.ErrInvalid) || !strings.Contains(err.Error(), key) {
 			t.Errorf("convert accepts %q: %v", key, err)
 		}
-	}
-}
-
-// TestDriveWithoutEffect: that a service accepted a step proves nothing.
-func TestDriveWithoutEffect(t *testing.T) {
-	taken := 0
-	err := drive(t.Context(), func(context.Context) (*step, error) {
-		return &step{"detach", func(context.Context) error { taken++; return nil }}, nil
-	})
-	if !errors.Is(err, provisioner.ErrUnavailable) || taken != 1 {
-		t.Errorf("got %v after the step was taken %d times", err, taken)
 	}
 }

@@ -1,4 +1,4 @@
-package snap
+package service
 
 import (
 	"errors"
@@ -25,9 +25,9 @@ var kinds = map[int]error{
 	snaprpc.CodeNoSpace:        provisioner.ErrExhausted,
 }
 
-// explain adds to an error of the service what was tried, and its kind in the
+// Explain adds to an error of the service what was tried, and its kind in the
 // words of package provisioner. special overrides the kind of single codes.
-func explain(err error, special map[int]error, format string, args ...any) error {
+func Explain(err error, special map[int]error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
@@ -47,4 +47,27 @@ func explain(err error, special map[int]error, format string, args ...any) error
 		kind = provisioner.ErrUnavailable
 	}
 	return fmt.Errorf("%s: %w: %w", what, kind, err)
+}
+
+// Unread: a list that is refused says nothing about what is there.
+var Unread = map[int]error{
+	snaprpc.CodeInvalidRequest: provisioner.ErrUnavailable,
+	snaprpc.CodeInvalidParams:  provisioner.ErrUnavailable,
+	snaprpc.CodeInvalid:        provisioner.ErrUnavailable,
+	snaprpc.CodeNotFound:       provisioner.ErrUnavailable,
+	snaprpc.CodeNoDevice:       provisioner.ErrUnavailable,
+	snaprpc.CodeExists:         provisioner.ErrUnavailable,
+	snaprpc.CodeTooLong:        provisioner.ErrUnavailable,
+}
+
+// Absent: a thing that is gone already is no failure; the next look decides.
+var Absent = map[int]error{
+	snaprpc.CodeNotFound: provisioner.ErrBusy,
+	snaprpc.CodeNoDevice: provisioner.ErrBusy,
+}
+
+// Vanished is for things that were listed a moment ago: they may come back.
+var Vanished = map[int]error{
+	snaprpc.CodeNotFound: provisioner.ErrUnavailable,
+	snaprpc.CodeNoDevice: provisioner.ErrUnavailable,
 }

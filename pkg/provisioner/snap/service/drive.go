@@ -1,4 +1,4 @@
-package snap
+package service
 
 import (
 	"context"
@@ -12,17 +12,17 @@ import (
 // for each controller.
 const maxSteps = 64
 
-// step is one change of the service's state. name says which change, on what.
-type step struct {
+// Step is one change of the service's state. name says which change, on what.
+type Step struct {
 	name string
 	run  func(ctx context.Context) error
 }
 
-// drive takes the steps that next asks for until it asks for none. next reads
-// the state anew each time, so a step whose answer was lost, or that somebody
-// else has taken, counts as taken. A step that changed nothing ends the drive
+// Drive takes the steps that next asks for until it asks for none. next reads
+// the state anew each time, so a step whose answer was lost, or that another
+// has taken, counts as taken. A step that changed nothing ends the drive
 // with its error.
-func drive(ctx context.Context, next func(ctx context.Context) (*step, error)) error {
+func Drive(ctx context.Context, next func(ctx context.Context) (*Step, error)) error {
 	tried := ""
 	var failed error
 	for range maxSteps {
@@ -41,3 +41,6 @@ func drive(ctx context.Context, next func(ctx context.Context) (*step, error)) e
 	}
 	return fmt.Errorf("not settled after %d steps, somebody else changes the same subsystem: %w", maxSteps, provisioner.ErrBusy)
 }
+
+// NewStep makes a step.
+func NewStep(name string, run func(context.Context) error) *Step { return &Step{name, run} }
