@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster/attachment"
@@ -70,7 +71,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), dpucluster.Indexes()...); err != nil {
+	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), index.DPU()...); err != nil {
 		return err
 	}
 	dpu, now := kube.ClusterOf(mgr), clock.RealClock{}

@@ -15,7 +15,9 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/replica"
 )
 
@@ -48,7 +50,7 @@ func (o *options) manager(ctx context.Context) (ctrl.Manager, error) {
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme,
 		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(), ByObject: replica.Caches(),
+			DefaultTransform: cache.TransformStripManagedFields(), ByObject: podvolume.CachePods(),
 			DefaultNamespaces: map[string]cache.Config{o.namespace: {}},
 		},
 		Metrics:    metricsserver.Options{BindAddress: "0"},
@@ -57,7 +59,7 @@ func (o *options) manager(ctx context.Context) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the host cluster: %w", err)
 	}
-	if err := replica.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), index.Replicas()...); err != nil {
 		return nil, err
 	}
 	reconciler := &replica.Reconciler{Options: replica.Options{

@@ -17,6 +17,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/failover"
@@ -65,8 +66,8 @@ func (o *options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
 		&corev1.Event{}:         {Namespaces: events},
 		&coordinationv1.Lease{}: leases(o.namespace, corev1.NamespaceNodeLease),
 	}
-	maps.Copy(hostCache.ByObject, attachment.CacheUsers())
-	maps.Copy(hostCache.ByObject, podresync.CacheClaims())
+	maps.Copy(hostCache.ByObject, podvolume.CachePods())
+	maps.Copy(hostCache.ByObject, podvolume.CacheClaims())
 	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, lease, hostCache)
 	if err != nil {
 		return nil, none, err
@@ -106,16 +107,12 @@ func about(kind string) fields.Selector {
 
 // setUp registers indexes and reconcilers.
 func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clusters) error {
-	for _, index := range []func(context.Context, client.FieldIndexer) error{
-		vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, node.Index, failover.Index, podresync.Index, podvolume.Index,
-	} {
-		if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
-			return err
-		}
+	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), index.Host()...); err != nil {
+		return err
 	}
 	//lint:ignore SA1019 the events are about objects that come and go, which the new API does not count
 	recorder := mgr.GetEventRecorderFor("snap-host-controller")
-	users := &attachment.Users{Host: c.Host.Client, HostLive: c.Host.Live, Driver: o.driver}
+	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Driver: o.driver}}
 	nodesAsk := o.attach == dpf.AttachNode
 	observer := nodehealth.New(clock.RealClock{}, o.heartbeatTimeout, o.silenceTimeout)
 	reconcilers := []interface{ SetupWithManager(ctrl.Manager) error }{

@@ -28,7 +28,7 @@ const (
 var layers = map[string]int{
 	"api/storage/v1alpha1": api, "api/moor/v1alpha1": api, "api/plugin/v1": api,
 	"internal/kube": tools, "internal/daemon": tools, "internal/keylock": tools, "internal/snaprpc": tools,
-	"internal/hostdev": tools, "internal/archtest": tools, "internal/podvolume": tools,
+	"internal/hostdev": tools, "internal/archtest": tools, "internal/podvolume": tools, "internal/index": tools,
 	"internal/unixsocket": tools, "internal/watchdog": tools,
 	"pkg/provisioner": core, "pkg/placement": core, "pkg/writer": core,
 	"pkg/provisioner/dpf": mechanisms, "pkg/provisioner/snap": mechanisms, "pkg/provisioner/remote": mechanisms,
@@ -50,6 +50,9 @@ var layers = map[string]int{
 // sideways are the imports within a layer that are allowed, with the reason.
 var sideways = map[string]string{
 	"pkg/writer > pkg/provisioner":                       "which access modes make a single writer",
+	"internal/podvolume > internal/kube":                 "it looks in a kube.Cluster, by kube.Index",
+	"internal/index > internal/kube":                     "it lists values of kube.Index",
+	"internal/index > internal/podvolume":                "it lists the indexes by which podvolume looks",
 	"pkg/vendorplugin > pkg/provisioner/provisionertest": "its tests hold the server to the contract suite",
 }
 

@@ -1,14 +1,15 @@
-// Package podvolume knows how Kubernetes ties a pod to a volume: pod, claim,
-// PersistentVolume, volume handle.
+// Package podvolume knows how Kubernetes ties a pod to a volume (pod, claim,
+// PersistentVolume, volume handle), and finds who uses a volume. It is the one
+// place that does.
 package podvolume
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -68,52 +69,38 @@ func BoundTo(pv *corev1.PersistentVolume) string {
 	return pv.Spec.ClaimRef.Namespace + "/" + pv.Spec.ClaimRef.Name
 }
 
-// The fields that Behind and On look by.
+// What a kubelet says of a pod that it then leaves alone for 10 to 15 s
+// (FailedMountVolume in pkg/kubelet/events, SyncPod in pkg/kubelet/kubelet.go of
+// Kubernetes 1.35). With another message it tries again at once.
 const (
-	fieldBound  = "spec.claimRef"
-	fieldClaims = "spec.volumes.claimName"
+	ReasonFailedMount = "FailedMount"
+	unableToMount     = "Unable to attach or mount volumes"
 )
 
-// Index registers the field indexes that Behind and On read by; once per cache,
-// before it starts.
-func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	err := errors.Join(
-		indexer.IndexField(ctx, &corev1.PersistentVolume{}, fieldBound, func(o client.Object) []string {
-			if claim := BoundTo(o.(*corev1.PersistentVolume)); claim != "" {
-				return []string{claim}
-			}
-			return nil
-		}),
-		indexer.IndexField(ctx, &corev1.Pod{}, fieldClaims, func(o client.Object) []string { return Claims(o.(*corev1.Pod)) }),
-	)
-	if err != nil {
-		return fmt.Errorf("index PersistentVolumes and pods by their claims: %w", err)
+// BackedOff is the UID of the pod that a kubelet says it leaves alone; "" if the
+// event says something else.
+func BackedOff(e *corev1.Event) types.UID {
+	if e.Reason != ReasonFailedMount || e.InvolvedObject.Kind != "Pod" || !strings.HasPrefix(e.Message, unableToMount) {
+		return ""
 	}
-	return nil
+	return e.InvolvedObject.UID
 }
 
-// Behind are the PersistentVolumes of a CSI driver that are for a claim,
-// "namespace/name": one, if all is well. from has the indexes of Index.
-func Behind(ctx context.Context, from client.Reader, driver, claim string) ([]corev1.PersistentVolume, error) {
-	var list corev1.PersistentVolumeList
-	if err := from.List(ctx, &list, client.MatchingFields{fieldBound: claim}); err != nil {
-		return nil, fmt.Errorf("find the PersistentVolume of claim %s: %w", claim, err)
-	}
-	return slices.DeleteFunc(list.Items, func(pv corev1.PersistentVolume) bool { return HandleOf(driver, &pv) == "" }), nil
+// CachePods is how a cache holds pods: of all namespaces, with no more of them
+// than is read.
+func CachePods() map[client.Object]cache.ByObject { return everywhere(&corev1.Pod{}, Slim) }
+
+// CacheClaims is how a cache holds claims: of all namespaces, with no more of
+// them than is read.
+func CacheClaims() map[client.Object]cache.ByObject {
+	return everywhere(&corev1.PersistentVolumeClaim{}, slimClaim)
 }
 
-// On are the pods that use a claim, "namespace/name", and have not finished. from
-// has the indexes of Index.
-func On(ctx context.Context, from client.Reader, claim string) ([]corev1.Pod, error) {
-	var list corev1.PodList
-	if err := from.List(ctx, &list, client.MatchingFields{fieldClaims: claim}); err != nil {
-		return nil, fmt.Errorf("find the pods on claim %s: %w", claim, err)
-	}
-	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return Finished(&p) }), nil
+func everywhere(kind client.Object, slim toolscache.TransformFunc) map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{kind: {Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}, Transform: slim}}
 }
 
-// SlimClaim is a cache transform that drops of a claim what nobody reads.
-func SlimClaim(o any) (any, error) {
+func slimClaim(o any) (any, error) {
 	if c, ok := o.(*corev1.PersistentVolumeClaim); ok {
 		c.ManagedFields, c.Annotations, c.Labels = nil, nil, nil
 	}

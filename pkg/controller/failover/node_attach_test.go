@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/podvolume"
 	hostattachment "github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
@@ -23,7 +24,7 @@ func (s *stage) hostsync() {
 	s.t.Helper()
 	r := &hostattachment.Reconciler{
 		Clusters: s.Clusters, Clock: s.clock,
-		Users: &hostattachment.Users{Host: s.Clusters.Host.Client, HostLive: s.Host, Driver: driver}, NodesAsk: true,
+		Users: &hostattachment.Users{Users: podvolume.Users{Host: s.Clusters.Host, Driver: driver}}, NodesAsk: true,
 	}
 	s.MustPass(r, "a-vol")
 }

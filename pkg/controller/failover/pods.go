@@ -2,7 +2,6 @@ package failover
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,13 +10,6 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
 )
-
-const indexPodNode = "spec.nodeName"
-
-// Index registers the field index of pods by node.
-func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	return kube.AddIndexes(ctx, indexer, kube.IndexOf(indexPodNode, func(p *corev1.Pod) []string { return kube.Some(p.Spec.NodeName) }))
-}
 
 // pod is a pod and those of our volumes that it uses.
 type pod struct {
@@ -49,15 +41,15 @@ func (f *Failover) findPods(ctx context.Context, s *scene) error {
 // until the API server's own cache has caught up, progressRequestPeriod in
 // k8s.io/apiserver; the reading of one object has not.)
 func (f *Failover) pods(ctx context.Context, node string) ([]*pod, error) {
-	var list corev1.PodList
-	if err := f.Host.List(ctx, &list, client.MatchingFields{indexPodNode: node}); err != nil {
-		return nil, fmt.Errorf("list the pods of host %s: %w", node, err)
+	found, err := podvolume.Users{Host: kube.Cluster{Client: f.Host, Live: f.HostLive}, Driver: f.Driver}.AllPodsOnNode(ctx, node)
+	if err != nil {
+		return nil, err
 	}
-	all := make([]*pod, len(list.Items))
-	for i := range list.Items {
-		all[i] = &pod{Pod: list.Items[i]}
+	all := make([]*pod, len(found))
+	for i := range found {
+		all[i] = &pod{Pod: found[i]}
 	}
-	err := forEach(all, func(p *pod) error { return f.confirm(ctx, p) })
+	err = forEach(all, func(p *pod) error { return f.confirm(ctx, p) })
 	return slices.DeleteFunc(all, func(p *pod) bool { return len(p.volumes) == 0 }), err
 }
 

@@ -19,7 +19,6 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	hostattachment "github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
@@ -44,7 +43,7 @@ type stage struct {
 }
 
 func newStage(t *testing.T) *stage {
-	w := world.New(t, hostattachment.Index, hostattachment.IndexUsers, Index)
+	w := world.New(t)
 	s := &stage{World: w, t: t, clock: clocktesting.NewFakePassiveClock(now), claims: map[string]moorv1alpha1.WriterClaimStatus{}}
 	for _, name := range []string{"a", "b"} {
 		s.addHost(name)

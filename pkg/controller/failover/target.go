@@ -8,15 +8,10 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/writer"
-)
-
-// The field indexes of the host cluster's cache.
-const (
-	indexNode = "spec.dpuNodeName"
-	indexDPU  = "spec.dpuName"
 )
 
 // target is one primary attachment of a host, or a replica that goes ahead: its
@@ -84,7 +79,7 @@ func (t *target) ahead() bool {
 // listTargets lists the primaries of the host, and what is one on its DPU.
 func (f *Failover) listTargets(ctx context.Context, s *scene) error {
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := f.Host.List(ctx, &list, client.InNamespace(f.Namespace), client.MatchingFields{indexNode: s.node.Name}); err != nil {
+	if err := f.Host.List(ctx, &list, client.InNamespace(f.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByNode: s.node.Name}); err != nil {
 		return fmt.Errorf("list what is attached to host %s: %w", s.node.Name, err)
 	}
 	for i := range list.Items {

@@ -17,6 +17,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 )
 
@@ -116,7 +117,7 @@ func (f *Failover) ofClaim(ctx context.Context, c *moorv1alpha1.WriterClaim) []r
 
 func (f *Failover) ofDPU(ctx context.Context, dpu string) []reconcile.Request {
 	var list moorv1alpha1.DPUStorageNodeList
-	if err := f.Host.List(ctx, &list, client.MatchingFields{indexDPU: dpu}); err != nil {
+	if err := f.Host.List(ctx, &list, client.MatchingFields{index.DPUStorageNodeByDPU: dpu}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the host of a DPU", "dpu", dpu)
 	}
 	var out []reconcile.Request

@@ -21,6 +21,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/failover"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
@@ -48,9 +49,9 @@ type run struct {
 }
 
 func newLife(t *testing.T) *life {
-	w := world.New(t, vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers)
+	w := world.New(t)
 	host, dpu := func(l *life) client.Client { return l.Host }, func(l *life) client.Client { return l.DPU }
-	users := &attachment.Users{Host: w.Clusters.Host.Client, HostLive: w.Host, Driver: world.Driver}
+	users := &attachment.Users{Users: podvolume.Users{Host: w.Clusters.Host, Driver: world.Driver}}
 	l := &life{World: w, t: t}
 	l.runs = []run{
 		{&vendor.Reconciler{Clusters: w.Clusters}, host, func() client.ObjectList { return &storagev1alpha1.DPUStorageVendorList{} }},

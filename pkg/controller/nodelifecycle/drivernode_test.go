@@ -14,7 +14,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
@@ -107,7 +106,7 @@ type setup struct {
 }
 
 func open(t *testing.T) setup {
-	w := world.New(t, attachment.Index)
+	w := world.New(t)
 	for _, name := range []string{"a", "b"} {
 		n := world.Node(name)
 		n.Status = moorv1alpha1.DPUStorageNodeStatus{

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -27,15 +26,10 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
-
-// indexDPU is the field index of DPUStorageNodes by DPU.
-const indexDPU = "spec.dpuName"
-
-// indexNode is the field index of DPUVolumeAttachments by host.
-const indexNode = "spec.dpuNodeName"
 
 // lookAgain is when a removed Node's object is looked at again while
 // something is attached there.
@@ -70,15 +64,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 func (r *Reconciler) ofDPU(ctx context.Context, dpu *moorv1alpha1.DPUStorageNode) []reconcile.Request {
-	var nodes moorv1alpha1.DPUStorageNodeList
-	if err := r.Host.Client.List(ctx, &nodes, client.MatchingFields{indexDPU: dpu.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list the node of a DPU", "dpu", dpu.Name)
-	}
-	var out []reconcile.Request
-	for _, n := range nodes.Items {
-		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: n.Name}})
-	}
-	return out
+	return kube.RequestsOf(ctx, r.Host.Client, &moorv1alpha1.DPUStorageNodeList{}, client.MatchingFields{index.DPUStorageNodeByDPU: dpu.Name})
 }
 
 // Reconcile writes what the beats say, if it differs from what stands there.
@@ -144,7 +130,7 @@ func (r *Reconciler) removed(ctx context.Context, node *moorv1alpha1.DPUStorageN
 		}
 	}
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := r.Host.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{indexNode: node.Name}); err != nil {
+	if err := r.Host.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByNode: node.Name}); err != nil {
 		return nil, false, fmt.Errorf("list what is attached to removed node %s: %w", node.Name, err)
 	}
 	for _, a := range list.Items {

@@ -25,7 +25,7 @@ func (r *Reconciler) grown(ctx context.Context, pod *corev1.Pod) (volume, size s
 		if size = waitsForNode(claim); !found || size == "" {
 			continue
 		}
-		volumes, err := r.bound(ctx, name)
+		volumes, err := r.users().BoundHandles(ctx, name)
 		if err != nil || len(volumes) > 0 {
 			return strings.Join(volumes, ", "), size, err
 		}

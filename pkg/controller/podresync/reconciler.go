@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
 )
@@ -35,7 +36,7 @@ var atOnce = []time.Duration{0, 4 * time.Second, 10 * time.Second}
 // Reconciler watches one pod at a time.
 type Reconciler struct {
 	// Host has a cache of pods, claims, PersistentVolumes, attachments and the
-	// kubelets' Complaints, with the indexes of Index.
+	// kubelets' Complaints, with the indexes of index.Host.
 	Host kube.Cluster
 	// NodesAsk: hosts ask for their volumes by themselves.
 	NodesAsk bool
@@ -156,7 +157,7 @@ func (r *Reconciler) unasked(ctx context.Context, pod *corev1.Pod) (string, erro
 // there is none.
 func (r *Reconciler) first(ctx context.Context, pod *corev1.Pod, wanted func(volume string) (bool, error)) (string, error) {
 	for _, claim := range podvolume.Claims(pod) {
-		volumes, err := r.bound(ctx, claim)
+		volumes, err := r.users().BoundHandles(ctx, claim)
 		if err != nil {
 			return "", err
 		}
@@ -169,22 +170,15 @@ func (r *Reconciler) first(ctx context.Context, pod *corev1.Pod, wanted func(vol
 	return "", nil
 }
 
-// bound are the volumes of ours that are bound for a claim: one, if all is well.
-func (r *Reconciler) bound(ctx context.Context, claim string) (out []string, err error) {
-	behind, err := podvolume.Behind(ctx, r.Host.Client, r.Driver, claim)
-	for i := range behind {
-		if behind[i].Status.Phase == corev1.VolumeBound {
-			out = append(out, podvolume.Handle(&behind[i]))
-		}
-	}
-	return out, err
+func (r *Reconciler) users() podvolume.Users {
+	return podvolume.Users{Host: r.Host, Driver: r.Driver}
 }
 
 // asked reports whether the node asks for the volume. What is being given back
 // does not count, nor does a replica.
 func (r *Reconciler) asked(ctx context.Context, node, volume string) (bool, error) {
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	err := r.Host.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{indexPlace: place(node, volume)})
+	err := r.Host.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByNodeAndVolume: index.NodeAndVolume(node, volume)})
 	if err != nil {
 		return false, fmt.Errorf("find the attachment of volume %s to %s: %w", volume, node, err)
 	}

@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -14,36 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
 )
-
-// The field indexes.
-const (
-	indexPlace = "node and volume"
-	indexLeft  = "pod that a kubelet has left alone"
-)
-
-// Index registers the field indexes that the reconciler reads by.
-func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	return kube.AddIndexes(
-		ctx, indexer,
-		kube.IndexOf(indexPlace, func(a *storagev1alpha1.DPUVolumeAttachment) []string {
-			return []string{place(a.Spec.DPUNodeName, a.Spec.DPUVolumeName)}
-		}),
-		kube.IndexOf(indexLeft, leftPod),
-	)
-}
-
-func place(node, volume string) string { return node + " " + volume }
-
-// CacheClaims says how the cache is to hold claims: of all namespaces, with no
-// more of them than is read.
-func CacheClaims() map[client.Object]cache.ByObject {
-	everywhere := map[string]cache.Config{cache.AllNamespaces: {}}
-	return map[client.Object]cache.ByObject{&corev1.PersistentVolumeClaim{}: {Namespaces: everywhere, Transform: podvolume.SlimClaim}}
-}
 
 // SetupWithManager watches pods from when they are bound to a node until they
 // end, PersistentVolumes as they become bound, claims as they grow, and what
@@ -99,7 +71,7 @@ func (r *Reconciler) ofPersistent(ctx context.Context, o client.Object) []reconc
 // on are the pods on a claim, "namespace/name", that a kubelet has, the only ones
 // that matter.
 func (r *Reconciler) on(ctx context.Context, claim string) []reconcile.Request {
-	pods, err := podvolume.On(ctx, r.Host.Client, claim)
+	pods, err := r.users().Pods(ctx, claim)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "look at the pods on a claim", "claim", claim)
 	}

@@ -12,7 +12,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/podvolume"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
@@ -29,7 +28,7 @@ type room struct {
 }
 
 func newRoom(t *testing.T) *room {
-	w := world.New(t, Index, podvolume.Index)
+	w := world.New(t)
 	clock, told := clocktesting.NewFakePassiveClock(begin), record.NewFakeRecorder(10)
 	return &room{World: w, t: t, clock: clock, told: told, r: &Reconciler{
 		Host: w.Clusters.Host, NodesAsk: true, Namespace: world.Namespace, Driver: world.Driver, Clock: clock, Recorder: told,

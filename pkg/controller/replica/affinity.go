@@ -23,9 +23,6 @@ type crowd struct {
 	sought map[string]map[string]bool
 }
 
-// choosy reports whether a pod demands that others be near, or not near.
-func choosy(p *corev1.Pod) bool { return len(affine(p))+len(averse(p)) > 0 }
-
 func affine(p *corev1.Pod) []corev1.PodAffinityTerm {
 	if a := p.Spec.Affinity; a != nil && a.PodAffinity != nil {
 		return a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 )
 
@@ -16,8 +17,8 @@ import (
 // Where nobody demands anything of another, nothing is read. Pods on the
 // primary's host count for nothing: what a replica is for is that they are gone.
 func (r *Reconciler) crowds(ctx context.Context, s *survey, pods []*corev1.Pod) ([]crowd, error) {
-	from := client.ListOption(client.MatchingFields{indexChoosy: "true"})
-	if slices.ContainsFunc(pods, choosy) {
+	from := client.ListOption(client.MatchingFields{index.PodWithAffinity: "true"})
+	if slices.ContainsFunc(pods, index.HasPodAffinity) {
 		from = client.InNamespace("")
 	}
 	var list corev1.PodList
@@ -89,7 +90,7 @@ func (r *Reconciler) namespaces(ctx context.Context, pods []*corev1.Pod) (map[st
 // own demands speak.
 func (r *Reconciler) concernedBy(ctx context.Context, pod *corev1.Pod) ([]*corev1.Pod, error) {
 	var list corev1.PodList
-	if err := r.Host.Client.List(ctx, &list, client.MatchingFields{indexChoosy: "true"}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Host.Client.List(ctx, &list, client.MatchingFields{index.PodWithAffinity: "true"}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the pods with demands: %w", err)
 	}
 	var all []*corev1.Pod

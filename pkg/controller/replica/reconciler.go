@@ -17,7 +17,7 @@ import (
 
 // Options say what the reconciler works on and how.
 type Options struct {
-	// Host has the indexes of Index. It is read live before a replica is made.
+	// Host has the indexes of index.Replicas. It is read live before a replica is made.
 	Host kube.Cluster
 	// Clock tells how long a primary is gone and a node in trouble.
 	Clock clock.PassiveClock

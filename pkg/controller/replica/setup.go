@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -19,54 +18,10 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
 )
-
-// The field indexes.
-const (
-	indexVolume  = "spec.dpuVolumeName"
-	indexNode    = "spec.dpuNodeName"
-	indexMissing = "status.replicas.missing"
-	indexHandle  = "spec.csi.volumeHandle"
-	indexChoosy  = "spec.affinity"
-)
-
-// Index registers the field indexes that the reconciler reads by.
-func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	if err := podvolume.Index(ctx, indexer); err != nil {
-		return err
-	}
-	return kube.AddIndexes(
-		ctx, indexer,
-		kube.IndexOf(indexVolume, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUVolumeName} }),
-		kube.IndexOf(indexNode, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUNodeName} }),
-		kube.IndexOf(indexMissing, missing),
-		kube.IndexOf(indexHandle, func(pv *corev1.PersistentVolume) []string { return kube.Some(podvolume.Handle(pv)) }),
-		kube.IndexOf(indexChoosy, choosyOf),
-	)
-}
-
-func missing(v *storagev1alpha1.DPUVolume) []string {
-	if s := v.Status.Replicas; s != nil && s.Missing > 0 {
-		return []string{"true"}
-	}
-	return nil
-}
-
-func choosyOf(pod *corev1.Pod) []string {
-	if choosy(pod) {
-		return []string{"true"}
-	}
-	return nil
-}
-
-// Caches says how the cache behind the client is to hold what belongs to
-// Kubernetes: pods of all namespaces, with no more of them than is read here.
-func Caches() map[client.Object]cache.ByObject {
-	everywhere := map[string]cache.Config{cache.AllNamespaces: {}}
-	return map[client.Object]cache.ByObject{&corev1.Pod{}: {Namespaces: everywhere, Transform: podvolume.Slim}}
-}
 
 // SetupWithManager watches volumes and attachments, nodes and their DPUs where
 // they change in what counts, and the coming and going of pods and
@@ -134,10 +89,10 @@ func (r *Reconciler) ofAttachment(_ context.Context, o client.Object) []reconcil
 func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
 	var there storagev1alpha1.DPUVolumeAttachmentList
 	var short storagev1alpha1.DPUVolumeList
-	if err := r.Host.Client.List(ctx, &there, client.InNamespace(r.Namespace), client.MatchingFields{indexNode: o.GetName()}); err != nil {
+	if err := r.Host.Client.List(ctx, &there, client.InNamespace(r.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByNode: o.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the attachments of a node", "node", o.GetName())
 	}
-	if err := r.Host.Client.List(ctx, &short, client.InNamespace(r.Namespace), client.MatchingFields{indexMissing: "true"}); err != nil {
+	if err := r.Host.Client.List(ctx, &short, client.InNamespace(r.Namespace), client.MatchingFields{index.DPUVolumeMissingReplicas: "true"}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the volumes that miss replicas")
 	}
 	var out []reconcile.Request
@@ -161,7 +116,7 @@ func (r *Reconciler) ofPod(ctx context.Context, o client.Object) []reconcile.Req
 	var out []reconcile.Request
 	for _, p := range append(concerned, pod) {
 		for _, claim := range podvolume.Claims(p) {
-			handles, err := r.handles(ctx, claim)
+			handles, err := r.users().Handles(ctx, claim)
 			if err != nil {
 				ctrl.LoggerFrom(ctx).Error(err, "find the volumes of a pod", "pod", client.ObjectKeyFromObject(p))
 			}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 )
 
@@ -33,7 +34,7 @@ func (r *Reconciler) survey(ctx context.Context, key types.NamespacedName) (*sur
 		s.volume = nil
 	}
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := r.Host.Client.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{indexVolume: key.Name}); err != nil {
+	if err := r.Host.Client.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByVolume: key.Name}); err != nil {
 		return nil, fmt.Errorf("list the attachments of volume %s: %w", key.Name, err)
 	}
 	for i := range list.Items {

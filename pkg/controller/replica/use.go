@@ -38,13 +38,13 @@ type use struct {
 // other volumes.
 func (r *Reconciler) use(ctx context.Context, s *survey) (use, error) {
 	out := use{group: s.name, siblings: map[string]bool{}}
-	claims, err := r.claims(ctx, s.name)
+	claims, err := r.users().Claims(ctx, s.name)
 	if err != nil {
 		return out, err
 	}
 	out.claimed = len(claims) > 0
 	for _, claim := range claims {
-		pods, err := podvolume.On(ctx, r.Host.Client, claim)
+		pods, err := r.users().Pods(ctx, claim)
 		if err != nil {
 			return out, err
 		}
@@ -68,26 +68,14 @@ func (r *Reconciler) use(ctx context.Context, s *survey) (use, error) {
 	return out, err
 }
 
-// claims are the claims bound to the volume, as "namespace/name".
-func (r *Reconciler) claims(ctx context.Context, volume string) ([]string, error) {
-	var list corev1.PersistentVolumeList
-	if err := r.Host.Client.List(ctx, &list, client.MatchingFields{indexHandle: volume}); err != nil {
-		return nil, fmt.Errorf("list the PersistentVolumes of volume %s: %w", volume, err)
-	}
-	var out []string
-	for i := range list.Items {
-		pv := &list.Items[i]
-		if claim := podvolume.BoundTo(pv); claim != "" && podvolume.HandleOf(r.Driver, pv) != "" {
-			out = append(out, claim)
-		}
-	}
-	return out, nil
+func (r *Reconciler) users() podvolume.Users {
+	return podvolume.Users{Host: r.Host, Driver: r.Driver}
 }
 
 // accompany adds the pod's other volumes.
 func (r *Reconciler) accompany(ctx context.Context, volume string, pod *corev1.Pod, out *use) error {
 	for _, claim := range podvolume.Claims(pod) {
-		handles, err := r.handles(ctx, claim)
+		handles, err := r.users().Handles(ctx, claim)
 		if err != nil {
 			return err
 		}
@@ -111,16 +99,6 @@ func (r *Reconciler) accompany(ctx context.Context, volume string, pod *corev1.P
 		}
 	}
 	return nil
-}
-
-// handles are our volumes behind a claim.
-func (r *Reconciler) handles(ctx context.Context, claim string) ([]string, error) {
-	behind, err := podvolume.Behind(ctx, r.Host.Client, r.Driver, claim)
-	var out []string
-	for i := range behind {
-		out = append(out, podvolume.Handle(&behind[i]))
-	}
-	return out, err
 }
 
 // fits says whether any of the pods could run on a node: by its selector, its

@@ -19,6 +19,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 )
 
@@ -40,13 +41,6 @@ type world struct {
 	stale *storagev1alpha1.DPUVolumeAttachmentList
 }
 
-type indexer struct{ b *fake.ClientBuilder }
-
-func (i indexer) IndexField(_ context.Context, o client.Object, field string, f client.IndexerFunc) error {
-	i.b.WithIndex(o, field, f)
-	return nil
-}
-
 // newWorld has nodes a, b, c and d, each with a healthy DPU and 8 free virtual
 // functions, and volume vol with the replication given, bound.
 func newWorld(t *testing.T, shares, replicas int32) *world {
@@ -59,8 +53,8 @@ func newWorld(t *testing.T, shares, replicas int32) *world {
 	}
 	b := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(
 		&storagev1alpha1.DPUVolume{}, &storagev1alpha1.DPUVolumeAttachment{}, &moorv1alpha1.DPUStorageNode{}, &corev1.Node{})
-	if err := Index(t.Context(), indexer{b}); err != nil {
-		t.Fatal(err)
+	for _, i := range index.Replicas() {
+		b.WithIndex(i.Object, i.Field, i.Extract)
 	}
 	w := &world{t: t, c: b.Build(), clock: testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 6e8, time.UTC))}
 	w.r = &Reconciler{Options: Options{

@@ -19,10 +19,10 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/failover"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
-	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/node"
 	"github.com/moor-storage/moor/pkg/controller/nodelifecycle"
 	"github.com/moor-storage/moor/pkg/nodehealth"
@@ -64,9 +64,7 @@ func startController(t *testing.T) {
 	})
 	must(t, err)
 	must(t, mgr.Add(dpu))
-	must(t, node.Index(t.Context(), mgr.GetFieldIndexer()))
-	must(t, attachment.Index(t.Context(), mgr.GetFieldIndexer()))
-	must(t, failover.Index(t.Context(), mgr.GetFieldIndexer()))
+	must(t, kube.AddIndexes(t.Context(), mgr.GetFieldIndexer(), index.Host()...))
 	c := hostcluster.Clusters{
 		Host: kube.ClusterOf(mgr), DPU: kube.ClusterOf(dpu),
 		DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace,

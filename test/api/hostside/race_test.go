@@ -20,6 +20,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/failover"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
@@ -62,7 +63,7 @@ type race struct {
 func newRace(t *testing.T, volume string) *race {
 	t.Helper()
 	c := hostcluster.Clusters{Host: kube.Cluster{Client: clusters.Host, Live: clusters.Host}, DPU: kube.Cluster{Client: clusters.DPU, Live: clusters.DPU}, DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace}
-	users := &attachment.Users{Host: clusters.Host, HostLive: clusters.Host, Driver: hostclustertest.Driver}
+	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Driver: hostclustertest.Driver}}
 	r := &race{
 		volume: volume, hosts: []string{volume + "-a", volume + "-b"}, hosting: &attachment.Reconciler{Clusters: c, Users: users},
 		fence: &failover.Reconciler{DPU: clusters.DPU, Live: clusters.DPU, Clock: clock.RealClock{}},

@@ -22,6 +22,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/failover"
@@ -90,10 +91,8 @@ func startHostController(t *testing.T) {
 		Host: kube.ClusterOf(mgr), DPU: kube.ClusterOf(dpu),
 		DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace,
 	}
-	for _, index := range []func(context.Context, client.FieldIndexer) error{vendor.Index, volume.Index, attachment.Index, attachment.IndexUsers, podvolume.Index, node.Index} {
-		must(t, index(t.Context(), mgr.GetFieldIndexer()))
-	}
-	users := &attachment.Users{Host: c.Host.Client, HostLive: c.Host.Live, Driver: hostclustertest.Driver}
+	must(t, kube.AddIndexes(t.Context(), mgr.GetFieldIndexer(), index.Host()...))
+	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Driver: hostclustertest.Driver}}
 	//lint:ignore SA1019 as in snap-host-controller
 	recorder := mgr.GetEventRecorderFor("test")
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{

@@ -24,13 +24,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
 
 // Reconciler keeps the storage side of VolumeAttachments.
 type Reconciler struct {
-	// DPU has the indexes of dpucluster.Indexes.
+	// DPU has the indexes of index.DPU.
 	DPU kube.Cluster
 	// Clock tells how long a wait has lasted.
 	Clock clock.PassiveClock
@@ -100,7 +100,7 @@ func gone(a *storagev1alpha1.VolumeAttachment) bool {
 func (r *Reconciler) ofVolume(ctx context.Context, v client.Object) []reconcile.Request {
 	list := &storagev1alpha1.VolumeAttachmentList{}
 	err := r.DPU.Client.List(ctx, list, client.InNamespace(v.GetNamespace()),
-		client.MatchingFields{dpucluster.AttachmentByVolume: v.GetName()}, client.UnsafeDisableDeepCopy)
+		client.MatchingFields{index.VolumeAttachmentByVolume: v.GetName()}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "find the attachments of a volume", "volume", v.GetName())
 		return nil
@@ -114,7 +114,7 @@ func (r *Reconciler) ofVolume(ctx context.Context, v client.Object) []reconcile.
 
 func (r *Reconciler) ofDriver(ctx context.Context, driver client.Object) []reconcile.Request {
 	list := &storagev1alpha1.VolumeList{}
-	err := r.DPU.Client.List(ctx, list, client.MatchingFields{dpucluster.VolumeByDriver: driver.GetName()}, client.UnsafeDisableDeepCopy)
+	err := r.DPU.Client.List(ctx, list, client.MatchingFields{index.VolumeByDriver: driver.GetName()}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "find the volumes of a driver", "driver", driver.GetName())
 		return nil

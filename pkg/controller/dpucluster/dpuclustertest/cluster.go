@@ -26,6 +26,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
 
@@ -63,7 +64,7 @@ func NewCluster(t *testing.T) *Cluster {
 		&storagev1alpha1.StoragePolicy{}, &storagev1alpha1.Volume{},
 		&storagev1alpha1.VolumeAttachment{}, &storagev1alpha1.SVVolumeAttachment{},
 		&moorv1alpha1.StorageSnapshot{}, &snapshotv1.VolumeSnapshot{}, &groupsnapshotv1beta2.VolumeGroupSnapshot{})
-	for _, i := range dpucluster.Indexes() {
+	for _, i := range index.DPU() {
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}
 	c := &Cluster{raw: b.Build(), t: t, Now: time.Now, onKind: map[string]int{}, old: map[string]client.Object{}}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/pkg/controller/dpucluster"
+	"github.com/moor-storage/moor/internal/index"
 )
 
 // capacity is the room that the vendors of a policy have, by what csi-provisioner
@@ -27,7 +27,7 @@ func (r *Reconciler) capacity(ctx context.Context, vendors []Vendor) (*storagev1
 		}
 		classes[v.StorageClass] = true
 		list := &storagev1.CSIStorageCapacityList{}
-		if err := r.DPU.Client.List(ctx, list, client.MatchingFields{dpucluster.CapacityByStorageClass: v.StorageClass}); err != nil {
+		if err := r.DPU.Client.List(ctx, list, client.MatchingFields{index.CapacityByClass: v.StorageClass}); err != nil {
 			return nil, fmt.Errorf("find the capacity of StorageClass %s: %w", v.StorageClass, err)
 		}
 		told = append(told, list.Items...)

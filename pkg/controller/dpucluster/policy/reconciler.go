@@ -17,13 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
 
 // Reconciler keeps StoragePolicy.status true.
 type Reconciler struct {
-	// DPU has the indexes of dpucluster.Indexes.
+	// DPU has the indexes of index.DPU.
 	DPU kube.Cluster
 }
 
@@ -114,7 +114,7 @@ func Judge(vendors []Vendor) storagev1alpha1.StoragePolicyStatus {
 func (r *Reconciler) ofVendor(ctx context.Context, vendor client.Object) []reconcile.Request {
 	policies := &storagev1alpha1.StoragePolicyList{}
 	err := r.DPU.Client.List(ctx, policies, client.InNamespace(vendor.GetNamespace()),
-		client.MatchingFields{dpucluster.PolicyByVendor: vendor.GetName()})
+		client.MatchingFields{index.StoragePolicyByVendor: vendor.GetName()})
 	if err != nil {
 		log.FromContext(ctx).Error(err, "find the policies of a vendor", "vendor", vendor.GetName())
 		return nil
@@ -136,7 +136,7 @@ func (r *Reconciler) ofStorageClass(ctx context.Context, class client.Object) []
 
 func (r *Reconciler) ofClassName(ctx context.Context, class string) []reconcile.Request {
 	vendors := &storagev1alpha1.StorageVendorList{}
-	if err := r.DPU.Client.List(ctx, vendors, client.MatchingFields{dpucluster.VendorByStorageClass: class}); err != nil {
+	if err := r.DPU.Client.List(ctx, vendors, client.MatchingFields{index.StorageVendorByClass: class}); err != nil {
 		log.FromContext(ctx).Error(err, "find the vendors of a StorageClass", "storageClass", class)
 		return nil
 	}

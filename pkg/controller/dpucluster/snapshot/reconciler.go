@@ -28,8 +28,8 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
 
 // Again is how often it is looked whether the kinds of
@@ -38,7 +38,7 @@ const Again = 30 * time.Second
 
 // Reconciler brings StorageSnapshots to be taken, and away again.
 type Reconciler struct {
-	// DPU has the indexes of dpucluster.Indexes.
+	// DPU has the indexes of index.DPU.
 	DPU kube.Cluster
 	// Mapper knows which kinds the API server serves.
 	Mapper meta.RESTMapper
@@ -158,7 +158,7 @@ func (r *Reconciler) report(ctx context.Context, s *moorv1alpha1.StorageSnapshot
 }
 
 func (r *Reconciler) ofVolume(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{dpucluster.SnapshotByVolume: o.GetName()})
+	return r.requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.SnapshotByVolume: o.GetName()})
 }
 
 // ofClass finds what may wait for a VolumeSnapshotClass: whatever is not asked for.

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	"github.com/moor-storage/moor/pkg/controller/dpucluster"
+	"github.com/moor-storage/moor/internal/index"
 )
 
 // watchGroups wakes the snapshots of a group when something becomes of it, of
@@ -53,7 +53,7 @@ func (r *Reconciler) ofGroup(ctx context.Context, namespace, name string) []reco
 		return nil
 	}
 	list := &moorv1alpha1.StorageSnapshotList{}
-	err := r.DPU.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{dpucluster.SnapshotByGroup: name}, client.UnsafeDisableDeepCopy)
+	err := r.DPU.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{index.SnapshotByGroup: name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "find the snapshots of a group", "group", name)
 		return nil

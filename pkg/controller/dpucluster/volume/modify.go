@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
 
 // labelAttributes marks the VolumeAttributesClasses that are made here.
@@ -113,7 +113,7 @@ func attributesClassName(driver string, parameters map[string]string) string {
 func (r *Reconciler) sweepClasses(ctx context.Context, v *storagev1alpha1.Volume) error {
 	driver := v.Spec.Volume.CSIReference.CSIDriverName
 	volumes := &storagev1alpha1.VolumeList{}
-	err := r.DPU.Client.List(ctx, volumes, client.MatchingFields{dpucluster.VolumeByDriver: driver}, client.UnsafeDisableDeepCopy)
+	err := r.DPU.Client.List(ctx, volumes, client.MatchingFields{index.VolumeByDriver: driver}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("find the volumes of driver %s: %w", driver, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
@@ -140,7 +141,7 @@ func (r *Reconciler) choose(ctx context.Context, v *storagev1alpha1.Volume, poli
 func (r *Reconciler) countVolumes(ctx context.Context, namespace, vendor string, made map[types.NamespacedName]string) (int, error) {
 	list := &storagev1alpha1.VolumeList{}
 	err := r.DPU.Client.List(ctx, list, client.InNamespace(namespace),
-		client.MatchingFields{dpucluster.VolumeByVendor: vendor}, client.UnsafeDisableDeepCopy)
+		client.MatchingFields{index.VolumeByVendor: vendor}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return 0, fmt.Errorf("count the volumes of StorageVendor %s: %w", vendor, err)
 	}

@@ -27,13 +27,13 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
 
 // Reconciler brings Volumes to Available, and away again.
 type Reconciler struct {
-	// DPU has the indexes of dpucluster.Indexes.
+	// DPU has the indexes of index.DPU.
 	DPU kube.Cluster
 	// Clock tells how long a wait has lasted.
 	Clock clock.PassiveClock
@@ -142,7 +142,7 @@ func gone(v *storagev1alpha1.Volume) bool {
 }
 
 func (r *Reconciler) ofPolicy(ctx context.Context, policy client.Object) []reconcile.Request {
-	return r.volumes(ctx, policy.GetNamespace(), dpucluster.UnplacedByPolicy, policy.GetName())
+	return r.volumes(ctx, policy.GetNamespace(), index.VolumeWithoutVendorByPolicy, policy.GetName())
 }
 
 func (r *Reconciler) ofPV(ctx context.Context, o client.Object) []reconcile.Request {
@@ -150,7 +150,7 @@ func (r *Reconciler) ofPV(ctx context.Context, o client.Object) []reconcile.Requ
 	if ref == nil {
 		return nil
 	}
-	return r.volumes(ctx, ref.Namespace, dpucluster.VolumeByClaim, ref.Name)
+	return r.volumes(ctx, ref.Namespace, index.VolumeByPVC, ref.Name)
 }
 
 func ofAttachment(_ context.Context, o client.Object) []reconcile.Request {

@@ -11,8 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/pkg/controller/dpucluster"
+	"github.com/moor-storage/moor/internal/podvolume"
 )
 
 // remove takes the volume away: its attachments have to go first, then its
@@ -37,7 +38,7 @@ func (r *Reconciler) remove(ctx context.Context, v *storagev1alpha1.Volume) erro
 
 func (r *Reconciler) awaitDetached(ctx context.Context, v *storagev1alpha1.Volume) error {
 	list := &storagev1alpha1.VolumeAttachmentList{}
-	err := r.DPU.Client.List(ctx, list, client.InNamespace(v.Namespace), client.MatchingFields{dpucluster.AttachmentByVolume: v.Name})
+	err := r.DPU.Client.List(ctx, list, client.InNamespace(v.Namespace), client.MatchingFields{index.VolumeAttachmentByVolume: v.Name})
 	if err != nil {
 		return fmt.Errorf("find the attachments of Volume %s: %w", v.Name, err)
 	}
@@ -75,7 +76,7 @@ func (r *Reconciler) removeClaim(ctx context.Context, v *storagev1alpha1.Volume)
 // not waited for.
 func (r *Reconciler) awaitPVs(ctx context.Context, v *storagev1alpha1.Volume) error {
 	list := &corev1.PersistentVolumeList{}
-	if err := r.DPU.Client.List(ctx, list, client.MatchingFields{dpucluster.PVByClaim: claimKey(v).String()}); err != nil {
+	if err := r.DPU.Client.List(ctx, list, client.MatchingFields{podvolume.PersistentVolumeByClaim: claimKey(v).String()}); err != nil {
 		return fmt.Errorf("find the PersistentVolumes of claim %s: %w", claimKey(v), err)
 	}
 	for i := range list.Items {

@@ -13,8 +13,8 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
 
 // origin is what a volume begins as a copy of, as its vendor knows it.
@@ -96,10 +96,10 @@ func (r *Reconciler) vendorOf(ctx context.Context, v *storagev1alpha1.Volume, po
 
 // ofSource finds the volumes that wait to be copies of a Volume.
 func (r *Reconciler) ofSource(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.volumes(ctx, o.GetNamespace(), dpucluster.CopyByVolume, o.GetName())
+	return r.volumes(ctx, o.GetNamespace(), index.CopyByVolume, o.GetName())
 }
 
 // ofStorageSnapshot finds the volumes that wait to be made of a snapshot.
 func (r *Reconciler) ofStorageSnapshot(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.volumes(ctx, o.GetNamespace(), dpucluster.CopyBySnapshot, o.GetName())
+	return r.volumes(ctx, o.GetNamespace(), index.CopyBySnapshot, o.GetName())
 }

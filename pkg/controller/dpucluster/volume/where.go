@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
 
 // annSelectedNode is Kubernetes' way of telling csi-provisioner for which node a
@@ -218,7 +218,7 @@ func sameDrivers(a, b client.Object) bool {
 // ofDPU finds the volumes that could not be had where they are to be reached.
 func (r *Reconciler) ofDPU(ctx context.Context, o client.Object) []reconcile.Request {
 	list := &storagev1alpha1.VolumeList{}
-	err := r.DPU.Client.List(ctx, list, client.MatchingFields{dpucluster.VolumeUnreachable: "true"}, client.UnsafeDisableDeepCopy)
+	err := r.DPU.Client.List(ctx, list, client.MatchingFields{index.VolumeUnreachable: "true"}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "find the volumes that wait for a DPU", "dpu", o.GetName())
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/writer"
 )
@@ -66,7 +67,7 @@ func (r *Reconciler) expected(ctx context.Context, s *state) (bool, error) {
 // what was made for it in the DPU cluster is being deleted.
 func (r *Reconciler) rival(ctx context.Context, s *state) (bool, error) {
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	volume := client.MatchingFields{indexVolume: s.attachment.Spec.DPUVolumeName}
+	volume := client.MatchingFields{index.DPUVolumeAttachmentByVolume: s.attachment.Spec.DPUVolumeName}
 	if err := r.Clusters.Host.Client.List(ctx, &list, client.InNamespace(r.Clusters.Namespace), volume); err != nil {
 		return false, fmt.Errorf("list the attachments of volume %s: %w", s.attachment.Spec.DPUVolumeName, err)
 	}
@@ -105,6 +106,6 @@ func (r *Reconciler) ofRival(ctx context.Context, o client.Object) []reconcile.R
 	if !ok {
 		return nil
 	}
-	siblings := r.list(ctx, indexVolume, a.Spec.DPUVolumeName)
+	siblings := r.list(ctx, index.DPUVolumeAttachmentByVolume, a.Spec.DPUVolumeName)
 	return kube.Requests(slices.DeleteFunc(siblings, func(s storagev1alpha1.DPUVolumeAttachment) bool { return primary(&s) }))
 }

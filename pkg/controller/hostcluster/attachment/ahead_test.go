@@ -95,7 +95,7 @@ func TestWhenAReplicaGoesAhead(t *testing.T) {
 		}, world: func(_ *world.World, r *Reconciler) {
 			old, _ := moved(t)
 			old.AddHost(world.PodOn("b"))
-			r.Users.Host = old.Host
+			r.Users.Host.Client = old.Host
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

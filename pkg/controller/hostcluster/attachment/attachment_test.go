@@ -12,8 +12,8 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/podvolume"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
-	"github.com/moor-storage/moor/pkg/controller/hostcluster/volume"
 )
 
 // open makes hosts a and b with DPUs and volume vol, bound, single-writer.
@@ -21,7 +21,7 @@ func open(t *testing.T, modes ...corev1.PersistentVolumeAccessMode) (*world.Worl
 	if modes == nil {
 		modes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	}
-	w := world.New(t, volume.Index, Index, IndexUsers)
+	w := world.New(t)
 	bound := world.Volume("vol", modes...)
 	bound.Status.Phase = storagev1alpha1.DPUVolumeBound
 	w.AddHost(world.Node("a"), world.Node("b"), bound)
@@ -30,7 +30,7 @@ func open(t *testing.T, modes ...corev1.PersistentVolumeAccessMode) (*world.Worl
 }
 
 func usersOf(w *world.World) *Users {
-	return &Users{Host: w.Clusters.Host.Client, HostLive: w.Host, Driver: world.Driver}
+	return &Users{Users: podvolume.Users{Host: w.Clusters.Host, Driver: world.Driver}}
 }
 
 func user(node string) *storagev1alpha1.DPUVolumeAttachment { return world.Attachment("vol", node) }

@@ -21,18 +21,12 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/writer"
-)
-
-// The field indexes of attachments; IndexVolume is registered by the volume
-// reconciler's Index.
-const (
-	indexVolume = "spec.dpuVolumeName"
-	indexNode   = "spec.dpuNodeName"
 )
 
 // Reconciler keeps one DPUVolumeAttachment and its VolumeAttachment in step.
@@ -47,12 +41,6 @@ type Reconciler struct {
 	Recorder record.EventRecorder
 	// Clock is the machine's if nil.
 	Clock clock.PassiveClock
-}
-
-// Index registers the field index by node.
-func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	return kube.AddIndexes(ctx, indexer,
-		kube.IndexOf(indexNode, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUNodeName} }))
 }
 
 // SetupWithManager watches attachments, volumes, nodes and who uses them here,
@@ -225,29 +213,29 @@ func (r *Reconciler) findDPU(ctx context.Context, s *state) error {
 }
 
 func (r *Reconciler) ofVolume(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.by(ctx, indexVolume, o.GetName())
+	return r.by(ctx, index.DPUVolumeAttachmentByVolume, o.GetName())
 }
 
 func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.by(ctx, indexNode, o.GetName())
+	return r.by(ctx, index.DPUVolumeAttachmentByNode, o.GetName())
 }
 
 // ofClaim wakes every attachment of the claim's volume: one may be waiting
 // for the right to write.
 func (r *Reconciler) ofClaim(ctx context.Context, o *moorv1alpha1.WriterClaim) []reconcile.Request {
-	return r.by(ctx, indexVolume, o.Spec.VolumeName)
+	return r.by(ctx, index.DPUVolumeAttachmentByVolume, o.Spec.VolumeName)
 }
 
 // ofUser wakes the attachments of the pod's volumes to its node.
 func (r *Reconciler) ofUser(ctx context.Context, o client.Object) []reconcile.Request {
 	pod := o.(*corev1.Pod)
-	volumes, err := r.Users.volumes(ctx, pod)
+	volumes, err := r.Users.HandlesOf(ctx, pod)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "look for the volumes of a pod", "pod", client.ObjectKeyFromObject(pod))
 	}
 	var out []reconcile.Request
 	for _, volume := range volumes {
-		out = append(out, kube.Requests(slices.DeleteFunc(r.list(ctx, indexVolume, volume), func(a storagev1alpha1.DPUVolumeAttachment) bool {
+		out = append(out, kube.Requests(slices.DeleteFunc(r.list(ctx, index.DPUVolumeAttachmentByVolume, volume), func(a storagev1alpha1.DPUVolumeAttachment) bool {
 			return a.Spec.DPUNodeName != pod.Spec.NodeName
 		}))...)
 	}
@@ -256,7 +244,7 @@ func (r *Reconciler) ofUser(ctx context.Context, o client.Object) []reconcile.Re
 
 // ofPersistent wakes the attachments of the volume behind a PersistentVolume.
 func (r *Reconciler) ofPersistent(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.by(ctx, indexVolume, podvolume.Handle(o.(*corev1.PersistentVolume)))
+	return r.by(ctx, index.DPUVolumeAttachmentByVolume, podvolume.Handle(o.(*corev1.PersistentVolume)))
 }
 
 func (r *Reconciler) by(ctx context.Context, index, name string) []reconcile.Request {

@@ -12,9 +12,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/podvolume"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
-	"github.com/moor-storage/moor/pkg/controller/hostcluster/volume"
 )
 
 // byNode is open where nodes ask by themselves; the hosts have Nodes.
@@ -22,7 +20,7 @@ func byNode(t *testing.T, modes ...corev1.PersistentVolumeAccessMode) (*world.Wo
 	if modes == nil {
 		modes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	}
-	w := world.New(t, volume.Index, Index, IndexUsers, podvolume.Index)
+	w := world.New(t)
 	bound := world.Volume("vol", modes...)
 	bound.Status.Phase = storagev1alpha1.DPUVolumeBound
 	w.AddHost(world.Node("a"), world.Node("b"), bound, host("a"), host("b"))
@@ -117,7 +115,7 @@ func TestOldPod(t *testing.T) {
 	w, r := byNode(t)
 	old, _ := byNode(t)
 	old.AddHost(world.Persistent(), world.PodOn("a"))
-	r.Users.Host = old.Host // the cache
+	r.Users.Host.Client = old.Host // the cache
 	ended := world.PodOn("a")
 	ended.Status.Phase = corev1.PodFailed
 	w.AddHost(world.Persistent(), asked("a"), ended)

@@ -43,7 +43,7 @@ const delay = time.Second
 // did not make, is not found.
 type FailoverReconciler struct {
 	// Host has a cache of the events about DPUVolumes, of PersistentVolumes and
-	// of pods, with the indexes of podvolume.Index.
+	// of pods, with the indexes of index.Host.
 	Host kube.Cluster
 	// Driver is the name of the CSI driver.
 	Driver string
@@ -126,7 +126,7 @@ func (r *FailoverReconciler) claimOf(ctx context.Context, volume string) (*corev
 
 // podsOf are the pods on a claim that were there by a time.
 func (r *FailoverReconciler) podsOf(ctx context.Context, claim *corev1.ObjectReference, by metav1.Time) ([]corev1.ObjectReference, error) {
-	pods, err := podvolume.On(ctx, r.Host.Client, claim.Namespace+"/"+claim.Name)
+	pods, err := podvolume.Users{Host: r.Host, Driver: r.Driver}.Pods(ctx, claim.Namespace+"/"+claim.Name)
 	if err != nil {
 		return nil, err
 	}

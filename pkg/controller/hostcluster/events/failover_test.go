@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/podvolume"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
@@ -105,7 +104,7 @@ func TestWhoIsTold(t *testing.T) {
 		"nobody if another volume":    {about("DPUVolume", "Promoted"), []client.Object{persistent("vol", "v2", driver)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := world.New(t, podvolume.Index)
+			w := world.New(t)
 			for _, o := range append([]client.Object{tc.event}, tc.there...) {
 				w.AddHost(o.DeepCopyObject().(client.Object))
 			}
@@ -126,7 +125,7 @@ func TestWhoIsTold(t *testing.T) {
 
 // TestCountsOn: an event that happens again is told again, as one.
 func TestCountsOn(t *testing.T) {
-	w := world.New(t, podvolume.Index)
+	w := world.New(t)
 	e := about("DPUVolume", storagev1alpha1.EventFailoverHeld)
 	w.AddHost(e, persistent("vol", "vol", driver))
 	r := &FailoverReconciler{Host: w.Clusters.Host, Driver: driver}
@@ -147,7 +146,7 @@ func TestCountsOn(t *testing.T) {
 }
 
 func TestGoneEvent(t *testing.T) {
-	w := world.New(t, podvolume.Index)
+	w := world.New(t)
 	r := &FailoverReconciler{Host: w.Clusters.Host, Driver: driver}
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: world.Namespace, Name: "e"}}); err != nil {
 		t.Fatal(err)

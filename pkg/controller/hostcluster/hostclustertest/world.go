@@ -25,6 +25,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 )
@@ -56,20 +57,15 @@ type World struct {
 	old    map[string]client.Object
 }
 
-// Index registers field indexes, as a reconciler's package does.
-type Index func(context.Context, client.FieldIndexer) error
-
-// New makes two empty clusters. The host's has the indexes.
-func New(t *testing.T, indexes ...Index) *World {
+// New makes two empty clusters. They have the indexes of index.Host and index.DPU.
+func New(t *testing.T) *World {
 	t.Helper()
 	w := &World{t: t, made: map[string]int{}, old: map[string]client.Object{}}
 	host := fake.NewClientBuilder().WithScheme(scheme(t, storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme)).
 		WithStatusSubresource(&storagev1alpha1.DPUStoragePolicy{}, &storagev1alpha1.DPUStorageVendor{}, &storagev1alpha1.DPUVolume{},
 			&storagev1alpha1.DPUVolumeAttachment{}, &moorv1alpha1.DPUStorageNode{}, &moorv1alpha1.DPUVolumeSnapshot{})
-	for _, index := range indexes {
-		if err := index(t.Context(), builder{host}); err != nil {
-			t.Fatal(err)
-		}
+	for _, i := range index.Host() {
+		host.WithIndex(i.Object, i.Field, i.Extract)
 	}
 	dpu := fake.NewClientBuilder().WithScheme(scheme(t, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme)).
 		WithStatusSubresource(&storagev1alpha1.StoragePolicy{}, &storagev1alpha1.Volume{}, &storagev1alpha1.VolumeAttachment{},
@@ -119,13 +115,6 @@ func (w *World) MustPass(r reconcile.Reconciler, name string) {
 	if err := w.Pass(r, name); err != nil {
 		w.t.Fatalf("reconcile %s: %v", name, err)
 	}
-}
-
-type builder struct{ to *fake.ClientBuilder }
-
-func (b builder) IndexField(_ context.Context, o client.Object, field string, extract client.IndexerFunc) error {
-	b.to.WithIndex(o, field, extract)
-	return nil
 }
 
 // scheme has no more kinds than are used: the fake client goes through all of

@@ -15,7 +15,7 @@ import (
 )
 
 func open(t *testing.T) (*world.World, func()) {
-	w := world.New(t, Index)
+	w := world.New(t)
 	r := &Reconciler{Clusters: w.Clusters}
 	return w, func() {
 		t.Helper()
@@ -132,7 +132,7 @@ func TestWithoutDPUOrNode(t *testing.T) {
 }
 
 func TestWakes(t *testing.T) {
-	w := world.New(t, Index)
+	w := world.New(t)
 	w.AddHost(world.Node("a"), world.Node("b"))
 	r := &Reconciler{Clusters: w.Clusters}
 	if got := ofDPU[*moorv1alpha1.DPUStorageNode](r)(t.Context(), dpu(1)); len(got) != 1 || got[0].Name != "a" {

@@ -17,21 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 )
 
-const indexDPU = "spec.dpuName"
-
 // Reconciler keeps the DPU half of one DPUStorageNode up to date.
 type Reconciler struct {
 	Clusters hostcluster.Clusters
-}
-
-// Index registers the field index by DPU.
-func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	return kube.AddIndexes(ctx, indexer,
-		kube.IndexOf(indexDPU, func(n *moorv1alpha1.DPUStorageNode) []string { return []string{n.Spec.DPUName} }))
 }
 
 // SetupWithManager watches the nodes of both clusters.
@@ -95,7 +88,7 @@ func tells(here, there *moorv1alpha1.DPUState) bool {
 func ofDPU[T client.Object](r *Reconciler) handler.TypedMapFunc[T, reconcile.Request] {
 	return func(ctx context.Context, o T) []reconcile.Request {
 		var nodes moorv1alpha1.DPUStorageNodeList
-		if err := r.Clusters.Host.Client.List(ctx, &nodes, client.MatchingFields{indexDPU: o.GetName()}); err != nil {
+		if err := r.Clusters.Host.Client.List(ctx, &nodes, client.MatchingFields{index.DPUStorageNodeByDPU: o.GetName()}); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "list the node of a DPU", "dpu", o.GetName())
 		}
 		return kube.Requests(nodes.Items)

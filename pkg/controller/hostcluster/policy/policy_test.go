@@ -11,11 +11,10 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
-	"github.com/moor-storage/moor/pkg/controller/hostcluster/vendor"
 )
 
 func open(t *testing.T) (*world.World, *Reconciler) {
-	w := world.New(t, vendor.Index)
+	w := world.New(t)
 	return w, &Reconciler{Clusters: w.Clusters}
 }
 

@@ -18,12 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 )
-
-// indexVendor is registered by package vendor's Index.
-const indexVendor = "spec.dpuStorageVendors"
 
 // Reconciler keeps one DPUStoragePolicy and its mirror in step.
 type Reconciler struct {
@@ -173,7 +171,7 @@ func (r *Reconciler) remove(ctx context.Context, policy *storagev1alpha1.DPUStor
 
 func (r *Reconciler) ofVendor(ctx context.Context, o client.Object) []reconcile.Request {
 	var policies storagev1alpha1.DPUStoragePolicyList
-	if err := r.Clusters.Host.Client.List(ctx, &policies, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexVendor: o.GetName()}); err != nil {
+	if err := r.Clusters.Host.Client.List(ctx, &policies, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.DPUStoragePolicyByVendor: o.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the policies of a vendor", "vendor", o.GetName())
 	}
 	return kube.Requests(policies.Items)

@@ -16,27 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
-)
-
-const (
-	indexClass  = "spec.storageClassName"
-	indexVendor = "spec.dpuStorageVendors"
 )
 
 // Reconciler keeps one DPUStorageVendor and its mirror in step.
 type Reconciler struct {
 	Clusters hostcluster.Clusters
-}
-
-// Index registers the field indexes that Reconciler reads by.
-func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	return kube.AddIndexes(
-		ctx, indexer,
-		kube.IndexOf(indexClass, func(v *storagev1alpha1.DPUStorageVendor) []string { return []string{v.Spec.StorageClassName} }),
-		kube.IndexOf(indexVendor, func(p *storagev1alpha1.DPUStoragePolicy) []string { return p.Spec.DPUStorageVendors }),
-	)
 }
 
 // SetupWithManager watches vendors here, and mirrors, classes and drivers
@@ -180,7 +167,7 @@ func (r *Reconciler) remove(ctx context.Context, vendor *storagev1alpha1.DPUStor
 
 func (r *Reconciler) users(ctx context.Context, vendor *storagev1alpha1.DPUStorageVendor) ([]string, error) {
 	var policies storagev1alpha1.DPUStoragePolicyList
-	err := r.Clusters.Host.Client.List(ctx, &policies, client.InNamespace(vendor.Namespace), client.MatchingFields{indexVendor: vendor.Name})
+	err := r.Clusters.Host.Client.List(ctx, &policies, client.InNamespace(vendor.Namespace), client.MatchingFields{index.DPUStoragePolicyByVendor: vendor.Name})
 	if err != nil {
 		return nil, fmt.Errorf("list the policies that name vendor %s: %w", vendor.Name, err)
 	}
@@ -199,7 +186,7 @@ func (r *Reconciler) byName() handler.TypedEventHandler[*storagev1alpha1.Storage
 
 func (r *Reconciler) ofClass(ctx context.Context, o *storagev1.StorageClass) []reconcile.Request {
 	var vendors storagev1alpha1.DPUStorageVendorList
-	if err := r.Clusters.Host.Client.List(ctx, &vendors, client.InNamespace(r.Clusters.Namespace), client.MatchingFields{indexClass: o.Name}); err != nil {
+	if err := r.Clusters.Host.Client.List(ctx, &vendors, client.InNamespace(r.Clusters.Namespace), client.MatchingFields{index.DPUStorageVendorByClass: o.Name}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the vendors of a StorageClass", "storageClass", o.Name)
 	}
 	return kube.Requests(vendors.Items)

@@ -15,28 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
-)
-
-// The field indexes of volumes and attachments.
-const (
-	IndexPolicy = "spec.dpuStoragePolicyName"
-	IndexVolume = "spec.dpuVolumeName"
 )
 
 // Reconciler keeps one DPUVolume and its Volume in step.
 type Reconciler struct {
 	Clusters hostcluster.Clusters
-}
-
-// Index registers the field indexes by volume and by policy.
-func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	return kube.AddIndexes(
-		ctx, indexer,
-		kube.IndexOf(IndexPolicy, func(v *storagev1alpha1.DPUVolume) []string { return []string{v.Spec.DPUStoragePolicyName} }),
-		kube.IndexOf(IndexVolume, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUVolumeName} }),
-	)
 }
 
 // SetupWithManager watches volumes, attachments and policies here, and
@@ -125,7 +111,7 @@ func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolum
 // go.
 func (r *Reconciler) remove(ctx context.Context, volume *storagev1alpha1.DPUVolume) error {
 	var attachments storagev1alpha1.DPUVolumeAttachmentList
-	err := r.Clusters.Host.Client.List(ctx, &attachments, client.InNamespace(volume.Namespace), client.MatchingFields{IndexVolume: volume.Name})
+	err := r.Clusters.Host.Client.List(ctx, &attachments, client.InNamespace(volume.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByVolume: volume.Name})
 	if err != nil {
 		return fmt.Errorf("list the attachments of volume %s: %w", volume.Name, err)
 	}
@@ -170,7 +156,7 @@ func ofAttachment(_ context.Context, o client.Object) []reconcile.Request {
 
 func (r *Reconciler) ofPolicy(ctx context.Context, o client.Object) []reconcile.Request {
 	var volumes storagev1alpha1.DPUVolumeList
-	err := r.Clusters.Host.Client.List(ctx, &volumes, client.InNamespace(o.GetNamespace()), client.MatchingFields{IndexPolicy: o.GetName()})
+	err := r.Clusters.Host.Client.List(ctx, &volumes, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.DPUVolumeByPolicy: o.GetName()})
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the volumes of a policy", "policy", o.GetName())
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 func open(t *testing.T) (*world.World, *Reconciler) {
-	w := world.New(t, Index)
+	w := world.New(t)
 	return w, &Reconciler{Clusters: w.Clusters}
 }
 

@@ -1,0 +1,101 @@
+package index
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/podvolume"
+)
+
+// The field indexes of the host cluster, named by the kind that is found and by
+// what it is found. Those of pods and PersistentVolumes are in podvolume.
+const (
+	DPUStorageVendorByClass            = "spec.storageClassName"
+	DPUStoragePolicyByVendor           = "spec.dpuStorageVendors"
+	DPUVolumeByPolicy                  = "spec.dpuStoragePolicyName"
+	DPUVolumeAttachmentByVolume        = "spec.dpuVolumeName"
+	DPUVolumeAttachmentByNode          = "spec.dpuNodeName"
+	DPUVolumeAttachmentByNodeAndVolume = "spec.dpuNodeName,spec.dpuVolumeName"
+	DPUStorageNodeByDPU                = "spec.dpuName"
+	// DPUVolumeMissingReplicas finds, by "true", volumes that have fewer replicas
+	// than are wanted.
+	DPUVolumeMissingReplicas = "status.replicas.missing"
+	// PodWithAffinity finds, by "true", pods that require other pods to be near,
+	// or not to be near.
+	PodWithAffinity = "spec.affinity"
+	// EventByBackedOffPod finds the events in which a kubelet says that it leaves a
+	// pod alone, by the UID of the pod.
+	EventByBackedOffPod = "involvedObject.uid,reason,message"
+)
+
+// Host are the indexes of snap-host-controller's cache of the host cluster.
+func Host() []kube.Index {
+	return append(
+		podvolume.Indexes(),
+		podvolume.IndexPodsByNode(),
+		podvolume.IndexPodsByNodeAndClaim(),
+		attachmentByVolume(),
+		attachmentByNode(),
+		kube.IndexOf(DPUStorageVendorByClass, func(v *storagev1alpha1.DPUStorageVendor) []string { return []string{v.Spec.StorageClassName} }),
+		kube.IndexOf(DPUStoragePolicyByVendor, func(p *storagev1alpha1.DPUStoragePolicy) []string { return p.Spec.DPUStorageVendors }),
+		kube.IndexOf(DPUVolumeByPolicy, func(v *storagev1alpha1.DPUVolume) []string { return []string{v.Spec.DPUStoragePolicyName} }),
+		kube.IndexOf(DPUStorageNodeByDPU, func(n *moorv1alpha1.DPUStorageNode) []string { return []string{n.Spec.DPUName} }),
+		kube.IndexOf(DPUVolumeAttachmentByNodeAndVolume, func(a *storagev1alpha1.DPUVolumeAttachment) []string {
+			return []string{NodeAndVolume(a.Spec.DPUNodeName, a.Spec.DPUVolumeName)}
+		}),
+		kube.IndexOf(EventByBackedOffPod, backedOffPod),
+	)
+}
+
+// Replicas are the indexes of the cache of the host cluster behind the replica
+// reconciler, in snap-csi-plugin (controller). A cache watches every kind that it
+// indexes, so it has no more than are used there.
+func Replicas() []kube.Index {
+	return append(
+		podvolume.Indexes(),
+		attachmentByVolume(),
+		attachmentByNode(),
+		kube.IndexOf(DPUVolumeMissingReplicas, missingReplicas),
+		kube.IndexOf(PodWithAffinity, withAffinity),
+	)
+}
+
+// NodeAndVolume is the value of DPUVolumeAttachmentByNodeAndVolume.
+func NodeAndVolume(node, volume string) string { return node + " " + volume }
+
+func attachmentByVolume() kube.Index {
+	return kube.IndexOf(DPUVolumeAttachmentByVolume, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUVolumeName} })
+}
+
+func attachmentByNode() kube.Index {
+	return kube.IndexOf(DPUVolumeAttachmentByNode, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUNodeName} })
+}
+
+func missingReplicas(v *storagev1alpha1.DPUVolume) []string {
+	if s := v.Status.Replicas; s != nil && s.Missing > 0 {
+		return []string{"true"}
+	}
+	return nil
+}
+
+func withAffinity(pod *corev1.Pod) []string {
+	if HasPodAffinity(pod) {
+		return []string{"true"}
+	}
+	return nil
+}
+
+// HasPodAffinity reports whether a pod requires other pods to be near, or not to
+// be near.
+func HasPodAffinity(pod *corev1.Pod) bool {
+	a := pod.Spec.Affinity
+	if a == nil {
+		return false
+	}
+	return a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||
+		a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0
+}
+
+func backedOffPod(e *corev1.Event) []string { return kube.Some(string(podvolume.BackedOff(e))) }
