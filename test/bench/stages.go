@@ -59,7 +59,7 @@ func (b *bench) watchStages(ctx context.Context, h *harbour, host string) (*stag
 		return n.Status.DPU != nil && n.Status.DPU.Host != nil && !n.Status.DPU.Host.Alive
 	})
 	hops[hopDecided] = storageNode(func(n *moorv1alpha1.DPUStorageNode) bool {
-		return meta.IsStatusConditionTrue(n.Status.Conditions, failover.ConditionFailover)
+		return meta.IsStatusConditionTrue(n.Status.Conditions, moorv1alpha1.ConditionFailover)
 	})
 	hops[hopReceipt] = kit.Hop{Where: b.clients.DPU, Kind: &moorv1alpha1.WriterClaimList{}, Seen: func(o client.Object) bool {
 		c, ok := o.(*moorv1alpha1.WriterClaim)

@@ -13,7 +13,6 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/pkg/controller/failover"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -53,7 +52,7 @@ func (b *bench) lacks(ctx context.Context, name string) string {
 		return "the kubelet of " + name + " does not know the driver"
 	case !meta.IsStatusConditionTrue(storage.Status.Conditions, moorv1alpha1.ConditionReady):
 		return "DPUStorageNode " + name + " is not Ready"
-	case meta.IsStatusConditionTrue(storage.Status.Conditions, failover.ConditionFailover):
+	case meta.IsStatusConditionTrue(storage.Status.Conditions, moorv1alpha1.ConditionFailover):
 		return "the failover of " + name + " is not over"
 	}
 	return ""

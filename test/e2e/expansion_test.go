@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/moor-storage/moor/pkg/controller/podresync"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
 // seenIn is how soon a pod sees that its volume grew.
@@ -62,7 +62,7 @@ var _ = Describe("a volume that grows", func() {
 		Eventually(func() string { return strings.TrimSpace(sh(ctx, key, "blockdev --getsize64 /dev/block")) }).WithContext(ctx).
 			WithTimeout(patience).WithPolling(tick).Should(Equal(strconv.Itoa(48 << 20)))
 		Expect(sh(ctx, key, "cat /data-files/x")).To(Equal("before\n"))
-		Expect(runs(ctx, key).Annotations).To(HaveKey(podresync.Annotation), "its kubelet did not look by chance")
+		Expect(runs(ctx, key).Annotations).To(HaveKey(storagev1alpha1.AnnotationKubeletWoken), "its kubelet did not look by chance")
 		Expect(took).To(BeNumerically("<", 3*seenIn), "three times what a machine takes that does nothing else")
 	})
 

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/moor-storage/moor/pkg/controller/podresync"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
 var _ = Describe("a kubelet that has put a pod off", bothModes, func() {
@@ -26,6 +26,6 @@ var _ = Describe("a kubelet that has put a pod off", bothModes, func() {
 		Expect(clients.Host.SubResource("binding").Create(ctx, podObject(pod), to)).To(Succeed(), "no scheduler takes a pod without its claim")
 		Eventually(eventsOf(pod.Namespace, pod.Name)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring("failed to process volumes"))
 		r.claim(ctx, claim{name: "late"})
-		Expect(runs(ctx, pod).Annotations).To(HaveKey(podresync.Annotation), "the kubelet itself would look again after ten seconds and more")
+		Expect(runs(ctx, pod).Annotations).To(HaveKey(storagev1alpha1.AnnotationKubeletWoken), "the kubelet itself would look again after ten seconds and more")
 	})
 })

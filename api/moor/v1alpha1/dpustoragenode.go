@@ -191,10 +191,3 @@ type DPUStorageNodeList struct {
 // its Node in the DPU cluster, or the hex FNV-128 of it where a label may not
 // have that.
 const TopologyDPU = "storage.moor.dev/dpu"
-
-// Condition types of a DPUStorageNode.
-const (
-	ConditionHostAlive = "HostAlive"
-	ConditionDPUAlive  = "DPUAlive"
-	ConditionReady     = "Ready"
-)

@@ -76,11 +76,6 @@ const (
 	AnnotationOwnedByDPUVolumeAttachment = "storage.dpu.nvidia.com/owned-by-dpuvolumeattachment"
 )
 
-// AnnotationRevokes on a vendor's CSIDriver in the DPU cluster, with the value
-// "true": the vendor vouches that once ControllerUnpublish has succeeded, its
-// storage accepts nothing more from that node. An addition of Moor.
-const AnnotationRevokes = "storage.moor.dev/revokes"
-
 // Condition types of the DPU* kinds.
 const (
 	ConditionReady                         = "Ready"

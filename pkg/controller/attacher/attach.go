@@ -66,7 +66,7 @@ func (r *Reconciler) reread(ctx context.Context, sv *storagev1alpha1.SVVolumeAtt
 
 func (r *Reconciler) request(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachment, pv *corev1.PersistentVolume) (PublishRequest, error) {
 	// A repeat must name the node as the first call did.
-	nodeID := sv.Annotations[AnnotationNodeID]
+	nodeID := sv.Annotations[storagev1alpha1.AnnotationNodeID]
 	if nodeID == "" {
 		var err error
 		if nodeID, err = r.nodeID(ctx, sv.Spec.NodeName); err != nil {
@@ -89,8 +89,8 @@ func (r *Reconciler) hold(ctx context.Context, sv *storagev1alpha1.SVVolumeAttac
 		if sv.Annotations == nil {
 			sv.Annotations = map[string]string{}
 		}
-		sv.Annotations[AnnotationNodeID] = req.NodeID
-		sv.Annotations[AnnotationVolumeHandle] = req.VolumeHandle
+		sv.Annotations[storagev1alpha1.AnnotationNodeID] = req.NodeID
+		sv.Annotations[storagev1alpha1.AnnotationVolumeHandle] = req.VolumeHandle
 	})
 	return err
 }

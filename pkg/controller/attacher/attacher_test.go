@@ -24,7 +24,7 @@ func TestAttachAndDetach(t *testing.T) {
 	w := newWorld(t, volume(), attachment())
 	w.driver.onPublish = func() {
 		sv := w.get()
-		if !cmp.Equal(sv.Finalizers, []string{finalizer}) || sv.Annotations[AnnotationNodeID] != node || sv.Annotations[AnnotationVolumeHandle] != "handle" {
+		if !cmp.Equal(sv.Finalizers, []string{finalizer}) || sv.Annotations[storagev1alpha1.AnnotationNodeID] != node || sv.Annotations[storagev1alpha1.AnnotationVolumeHandle] != "handle" {
 			t.Errorf("before the first call the object holds %v, %v", sv.Finalizers, sv.Annotations)
 		}
 	}

@@ -45,7 +45,7 @@ func (r *Reconciler) unpublish(ctx context.Context, sv *storagev1alpha1.SVVolume
 	if err != nil {
 		return err
 	}
-	handle, nodeID := sv.Annotations[AnnotationVolumeHandle], sv.Annotations[AnnotationNodeID]
+	handle, nodeID := sv.Annotations[storagev1alpha1.AnnotationVolumeHandle], sv.Annotations[storagev1alpha1.AnnotationNodeID]
 	var ref *corev1.SecretReference
 	if found && pv.Spec.CSI != nil && pv.Spec.CSI.Driver == r.DriverName {
 		ref = pv.Spec.CSI.ControllerPublishSecretRef

@@ -26,15 +26,6 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
-const (
-	// AnnotationNodeID is where external-attacher keeps the CSI node ID, for
-	// the day when the node is gone.
-	AnnotationNodeID = "csi.alpha.kubernetes.io/node-id"
-	// AnnotationVolumeHandle keeps the volume's handle, for the day when the
-	// PersistentVolume is gone.
-	AnnotationVolumeHandle = "storage.moor.dev/volume-handle"
-)
-
 // Finalizer is the finalizer of a driver's attacher: external-attacher's rule.
 func Finalizer(driver string) string {
 	return "external-attacher/" + strings.ReplaceAll(driver, "/", "-")

@@ -50,7 +50,7 @@ func (f *Failover) fence(ctx context.Context, s *scene, t *target) error {
 		return err
 	}
 	t.claim = freed
-	f.Recorder.Event(t.volume, corev1.EventTypeNormal, eventFenced, fencedWords(*receipt))
+	f.Recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, fencedWords(*receipt))
 	return f.letGo(ctx, s, t)
 }
 
@@ -78,7 +78,7 @@ func (f *Failover) beginFencing(ctx context.Context, s *scene, t *target) error 
 		return fmt.Errorf("begin to fence volume %s from DPU %s, epoch %d: %w", t.volume.Name, s.dpu(), t.claim.Status.Epoch, err)
 	}
 	t.claim = fencing
-	f.Recorder.Event(t.volume, corev1.EventTypeWarning, eventFencing,
+	f.Recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverFencing,
 		fmt.Sprintf("host %s is %s: %s; the right to write is taken back from DPU %s (epoch %d)", s.node.Name, s.state, s.evidence, s.dpu(), t.claim.Status.Epoch))
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
@@ -48,7 +49,7 @@ func (f *Failover) admit(ctx context.Context, s *scene) error {
 	}
 	zone, all, near := zoneOf(s.core), 0, 0
 	for i := range list.Items {
-		c := meta.FindStatusCondition(list.Items[i].Status.Conditions, ConditionFailover)
+		c := meta.FindStatusCondition(list.Items[i].Status.Conditions, moorv1alpha1.ConditionFailover)
 		if c == nil || c.Status != metav1.ConditionTrue || f.Clock.Since(c.LastTransitionTime.Time) >= time.Minute {
 			continue
 		}
@@ -65,13 +66,13 @@ func (f *Failover) admit(ctx context.Context, s *scene) error {
 		return nil
 	}
 	s.underway = true
-	if err := f.say(ctx, s, metav1.ConditionTrue, ReasonFencing, s.evidence); err != nil {
+	if err := f.say(ctx, s, metav1.ConditionTrue, moorv1alpha1.ReasonFencing, s.evidence); err != nil {
 		s.underway = false
 		return err
 	}
-	f.Recorder.Event(s.node, corev1.EventTypeWarning, eventDetected, fmt.Sprintf("%s: %s", s.state, s.evidence))
+	f.Recorder.Event(s.node, corev1.EventTypeWarning, storagev1alpha1.EventFailoverDetected, fmt.Sprintf("%s: %s", s.state, s.evidence))
 	for _, t := range s.stakes() {
-		f.Recorder.Event(t.volume, corev1.EventTypeWarning, eventDetected, fmt.Sprintf("host %s is %s: %s", s.node.Name, s.state, s.evidence))
+		f.Recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverDetected, fmt.Sprintf("host %s is %s: %s", s.node.Name, s.state, s.evidence))
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func TestBudgetIsOnRecord(t *testing.T) {
 	s := newStage(t)
 	s.f.Budget = Budget{PerMinute: 5, PerZone: 1}
 	s.host("b", func(n *moorv1alpha1.DPUStorageNode) {
-		n.Status.Conditions = []metav1.Condition{{Type: ConditionFailover, Status: metav1.ConditionTrue, Reason: ReasonFencing, LastTransitionTime: metav1.NewTime(s.clock.Now())}}
+		n.Status.Conditions = []metav1.Condition{{Type: moorv1alpha1.ConditionFailover, Status: metav1.ConditionTrue, Reason: moorv1alpha1.ReasonFencing, LastTransitionTime: metav1.NewTime(s.clock.Now())}}
 	})
 	s.seenDead("a")
 	s.mustPass()

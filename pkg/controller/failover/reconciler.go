@@ -139,7 +139,7 @@ func (r *Reconciler) tell(ctx context.Context, attachment *storagev1alpha1.Volum
 	volume := &storagev1alpha1.DPUVolume{}
 	found, err := kube.Find(ctx, r.HostLive, client.ObjectKey{Namespace: namespace, Name: attachment.Spec.Source.VolumeRef.Name}, volume)
 	if err == nil && found {
-		r.Recorder.Event(volume, corev1.EventTypeNormal, eventFenced, fencedWords(receipt))
+		r.Recorder.Event(volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, fencedWords(receipt))
 	}
 }
 

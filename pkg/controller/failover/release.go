@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
@@ -116,7 +118,7 @@ func (f *Failover) taint(ctx context.Context, s *scene) error {
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: taintValue, Effect: corev1.TaintEffectNoSchedule})
 	})
 	if err == nil {
-		f.Recorder.Event(s.core, corev1.EventTypeWarning, eventOutOfService, fmt.Sprintf("the host is %s: %s", s.state, s.evidence))
+		f.Recorder.Event(s.core, corev1.EventTypeWarning, moorv1alpha1.EventOutOfService, fmt.Sprintf("the host is %s: %s", s.state, s.evidence))
 	}
 	return err
 }
@@ -134,7 +136,7 @@ func (f *Failover) evict(ctx context.Context, s *scene) error {
 		if p.DeletionTimestamp != nil {
 			return nil
 		}
-		f.Recorder.Event(&p.Pod, corev1.EventTypeWarning, eventReleased, fmt.Sprintf("deleted: DPU %s has taken its volume from this host, as it had promised to do when it is not heard", s.dpu()))
+		f.Recorder.Event(&p.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased, fmt.Sprintf("deleted: DPU %s has taken its volume from this host, as it had promised to do when it is not heard", s.dpu()))
 		return f.delete(ctx, p)
 	})
 }
@@ -145,11 +147,11 @@ func (f *Failover) forceDelete(ctx context.Context, s *scene, p *pod) error {
 	if grace := p.DeletionGracePeriodSeconds; p.DeletionTimestamp != nil && grace != nil && *grace == 0 {
 		return nil
 	}
-	f.Recorder.Event(&p.Pod, corev1.EventTypeWarning, eventReleased,
+	f.Recorder.Event(&p.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased,
 		fmt.Sprintf("deleted by force: host %s is %s, and its volumes were taken from it with a receipt", s.node.Name, s.state))
 	for _, t := range s.targets {
 		if p.uses(map[string]bool{t.volume.Name: true}) {
-			f.Recorder.Event(t.volume, corev1.EventTypeNormal, eventReleased,
+			f.Recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverReleased,
 				fmt.Sprintf("pod %s/%s of host %s is deleted by force, so that it runs elsewhere", p.Namespace, p.Name, s.node.Name))
 		}
 	}
@@ -192,7 +194,7 @@ func (f *Failover) restore(ctx context.Context, s *scene) error {
 		if p.DeletionTimestamp != nil {
 			continue
 		}
-		f.Recorder.Event(&p.Pod, corev1.EventTypeWarning, eventReleased, "deleted: its volume was taken from this host while the host was dead, or looked so")
+		f.Recorder.Event(&p.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased, "deleted: its volume was taken from this host while the host was dead, or looked so")
 		if err := f.delete(ctx, p); err != nil {
 			return err
 		}
@@ -210,7 +212,7 @@ func (f *Failover) untaint(ctx context.Context, s *scene) error {
 		}); err != nil {
 			return err
 		}
-		f.Recorder.Event(s.core, corev1.EventTypeNormal, eventBack, "the host is healthy again and nothing of before is left: it is back in service")
+		f.Recorder.Event(s.core, corev1.EventTypeNormal, moorv1alpha1.EventBackInService, "the host is healthy again and nothing of before is left: it is back in service")
 	}
 	s.underway = false
 	return nil

@@ -246,7 +246,7 @@ func (s *stage) tainted(name string) bool {
 func (s *stage) says() (state, words string) {
 	s.t.Helper()
 	n, _ := world.Read(s.World, s.Host, world.Node("a"))
-	c := meta.FindStatusCondition(n.Status.Conditions, ConditionFailover)
+	c := meta.FindStatusCondition(n.Status.Conditions, moorv1alpha1.ConditionFailover)
 	if c == nil {
 		return "none", ""
 	}

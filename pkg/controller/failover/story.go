@@ -16,67 +16,36 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
-// ConditionFailover of a DPUStorageNode is True while a failover of the host
-// is under way: from its beginning until the host is back in service. This
-// package alone writes it.
-const ConditionFailover = "Failover"
-
-// Reasons of the condition Failover.
-const (
-	// ReasonFencing: a receipt is waited for.
-	ReasonFencing = "Fencing"
-	// ReasonReleased: every right to write is back; the host is out of service.
-	ReasonReleased = "Released"
-	// ReasonReturning: the host is healthy again, and something of before is
-	// still on it.
-	ReasonReturning = "Returning"
-	// ReasonHeld: the host is not well and nothing is done; the message says why.
-	ReasonHeld = "Held"
-	// ReasonRecovered: the host is healthy and nothing of before is left.
-	ReasonRecovered = "Recovered"
-)
-
-// The events, by the part of the story that they tell.
-const (
-	eventDetected     = storagev1alpha1.EventFailoverDetected
-	eventFencing      = storagev1alpha1.EventFailoverFencing
-	eventFenced       = storagev1alpha1.EventFailoverFenced
-	eventReleased     = storagev1alpha1.EventFailoverReleased
-	eventHeld         = storagev1alpha1.EventFailoverHeld
-	eventOutOfService = "OutOfService"
-	eventBack         = "BackInService"
-)
-
 // mostWords is how many waits a message lists.
 const mostWords = 5
 
 func underway(node *moorv1alpha1.DPUStorageNode) bool {
-	return meta.IsStatusConditionTrue(node.Status.Conditions, ConditionFailover)
+	return meta.IsStatusConditionTrue(node.Status.Conditions, moorv1alpha1.ConditionFailover)
 }
 
 func held(node *moorv1alpha1.DPUStorageNode) bool {
-	c := meta.FindStatusCondition(node.Status.Conditions, ConditionFailover)
-	return c != nil && c.Reason == ReasonHeld
+	c := meta.FindStatusCondition(node.Status.Conditions, moorv1alpha1.ConditionFailover)
+	return c != nil && c.Reason == moorv1alpha1.ReasonHeld
 }
 
 // report writes the condition, if it differs.
 func (f *Failover) report(ctx context.Context, s *scene, failure error) error {
 	status, reason, words := s.verdict(failure)
-	c := meta.FindStatusCondition(s.node.Status.Conditions, ConditionFailover)
-	if c == nil && reason == ReasonRecovered {
+	c := meta.FindStatusCondition(s.node.Status.Conditions, moorv1alpha1.ConditionFailover)
+	if c == nil && reason == moorv1alpha1.ReasonRecovered {
 		return nil
 	}
 	fresh := c == nil || c.Reason != reason || c.Message != words
 	if err := f.say(ctx, s, status, reason, words); err != nil {
 		return err
 	}
-	if fresh && (reason == ReasonHeld || reason == ReasonFencing) {
+	if fresh && (reason == moorv1alpha1.ReasonHeld || reason == moorv1alpha1.ReasonFencing) {
 		for _, t := range s.stakes() {
 			told := words
 			if t.waits != "" {
 				told = t.waits
 			}
-			f.Recorder.Event(t.volume, corev1.EventTypeWarning, eventHeld, fmt.Sprintf("host %s: %s", s.node.Name, told))
+			f.Recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverHeld, fmt.Sprintf("host %s: %s", s.node.Name, told))
 		}
 	}
 	return nil
@@ -102,17 +71,17 @@ func (s *scene) verdict(failure error) (metav1.ConditionStatus, string, string) 
 	words := strings.Join(append([]string{string(s.state) + ": " + s.evidence}, waits...), "; ")
 	switch {
 	case s.underway && fencing:
-		return metav1.ConditionTrue, ReasonFencing, words
+		return metav1.ConditionTrue, moorv1alpha1.ReasonFencing, words
 	case s.underway && s.action == Restore:
-		return metav1.ConditionTrue, ReasonReturning, words
+		return metav1.ConditionTrue, moorv1alpha1.ReasonReturning, words
 	case s.underway:
-		return metav1.ConditionTrue, ReasonReleased, words
+		return metav1.ConditionTrue, moorv1alpha1.ReasonReleased, words
 	case s.refused != "":
-		return metav1.ConditionFalse, ReasonHeld, words + "; " + s.refused
+		return metav1.ConditionFalse, moorv1alpha1.ReasonHeld, words + "; " + s.refused
 	case s.action == Restore && len(waits) == 0:
-		return metav1.ConditionFalse, ReasonRecovered, ""
+		return metav1.ConditionFalse, moorv1alpha1.ReasonRecovered, ""
 	}
-	return metav1.ConditionFalse, ReasonHeld, words
+	return metav1.ConditionFalse, moorv1alpha1.ReasonHeld, words
 }
 
 // say writes the condition with the resourceVersion that was read: drivernode
@@ -120,7 +89,7 @@ func (s *scene) verdict(failure error) (metav1.ConditionStatus, string, string) 
 func (f *Failover) say(ctx context.Context, s *scene, status metav1.ConditionStatus, reason, words string) error {
 	before := s.node.DeepCopy()
 	meta.SetStatusCondition(&s.node.Status.Conditions, metav1.Condition{
-		Type: ConditionFailover, Status: status, Reason: reason, Message: words,
+		Type: moorv1alpha1.ConditionFailover, Status: status, Reason: reason, Message: words,
 		ObservedGeneration: s.node.Generation, LastTransitionTime: metav1.NewTime(f.Clock.Now()),
 	})
 	if equality.Semantic.DeepEqual(before.Status.Conditions, s.node.Status.Conditions) {
@@ -129,7 +98,7 @@ func (f *Failover) say(ctx context.Context, s *scene, status metav1.ConditionSta
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := f.Host.Status().Patch(ctx, s.node, patch); err != nil {
 		s.node = before
-		return fmt.Errorf("write the condition %s of DPUStorageNode %s: %w", ConditionFailover, s.node.Name, err)
+		return fmt.Errorf("write the condition %s of DPUStorageNode %s: %w", moorv1alpha1.ConditionFailover, s.node.Name, err)
 	}
 	return nil
 }

@@ -17,10 +17,6 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
-// LabelOwnerUID on an object in the DPU cluster is the UID of its owner in
-// the host cluster: it tells an owner from a namesake that came later.
-const LabelOwnerUID = "storage.moor.dev/owner-uid"
-
 // Clusters are the two clusters as the reconcilers use them.
 type Clusters struct {
 	// Host has a cache of Namespace.
@@ -45,13 +41,13 @@ func OwnerValue(o client.Object) string { return o.GetNamespace() + "/" + o.GetN
 
 // OwnedBy reports whether mirror was made for exactly this owner.
 func OwnedBy(mirror, owner client.Object) bool {
-	return mirror.GetLabels()[LabelOwnerUID] == string(owner.GetUID())
+	return mirror.GetLabels()[storagev1alpha1.LabelOwnerUID] == string(owner.GetUID())
 }
 
 // namedBy reports whether a mirror without the label of an owner names this one
 // in DPF's annotation: DPF itself made it, before Moor was there.
 func namedBy(mirror, owner client.Object) bool {
-	if _, ours := mirror.GetLabels()[LabelOwnerUID]; ours {
+	if _, ours := mirror.GetLabels()[storagev1alpha1.LabelOwnerUID]; ours {
 		return false
 	}
 	for _, key := range []string{storagev1alpha1.AnnotationOwnedByDPUVolume, storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment} {

@@ -4,14 +4,13 @@ import (
 	"testing"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
 // TestOwnMirror: what is deleted with an owner. DPF marks its own by an
 // annotation alone; an annotation of another, or a namesake's label, says no.
 func TestOwnMirror(t *testing.T) {
-	label := func(uid string) map[string]string { return map[string]string{hostcluster.LabelOwnerUID: uid} }
+	label := func(uid string) map[string]string { return map[string]string{storagev1alpha1.LabelOwnerUID: uid} }
 	owned := func(key, value string) map[string]string { return map[string]string{key: value} }
 	const volume, attachment = storagev1alpha1.AnnotationOwnedByDPUVolume, storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment
 	for name, tc := range map[string]struct {

@@ -9,48 +9,28 @@ import (
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
-// Reasons of the conditions.
-const (
-	// ReasonBeats: the heartbeat goes on.
-	ReasonBeats = "Beats"
-	// ReasonSilent: the heartbeat has stopped.
-	ReasonSilent = "Silent"
-	// ReasonSeenAlive: the DPU, which is alive, sees its host alive.
-	ReasonSeenAlive = "SeenAlive"
-	// ReasonSeenDead: the DPU, which is alive, sees its host dead.
-	ReasonSeenDead = "SeenDead"
-	// ReasonNotKnown: not watched for long enough, or it never beat.
-	ReasonNotKnown = "NotKnown"
-	// ReasonReady: host, DPU and SNAP work.
-	ReasonReady = "Ready"
-	// ReasonNotReady: one of them does not; the message says which.
-	ReasonNotReady = "NotReady"
-	// ReasonNodeRemoved: the Node was removed, and something stays.
-	ReasonNodeRemoved = "NodeRemoved"
-)
-
 // conditions are what the signs say. The words hold no times, so that they
 // change only when the state does. stays is what keeps the object of a removed
 // Node; nil if the Node is there.
 func conditions(s nodehealth.Signs, status moorv1alpha1.DPUStorageNodeStatus, stays []string) []metav1.Condition {
 	host, dpu := hostAlive(s), dpuAlive(s)
-	ready := metav1.Condition{Type: moorv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: ReasonReady}
+	ready := metav1.Condition{Type: moorv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: moorv1alpha1.ReasonReady}
 	no := func(status metav1.ConditionStatus, reason, words string) {
 		ready.Status, ready.Reason, ready.Message = status, reason, words
 	}
 	switch {
 	case len(stays) > 0:
-		no(metav1.ConditionFalse, ReasonNodeRemoved, staysWords(stays))
+		no(metav1.ConditionFalse, moorv1alpha1.ReasonNodeRemoved, staysWords(stays))
 	case host.Status == metav1.ConditionFalse:
-		no(metav1.ConditionFalse, ReasonNotReady, host.Message)
+		no(metav1.ConditionFalse, moorv1alpha1.ReasonNotReady, host.Message)
 	case dpu.Status == metav1.ConditionFalse:
-		no(metav1.ConditionFalse, ReasonNotReady, dpu.Message)
+		no(metav1.ConditionFalse, moorv1alpha1.ReasonNotReady, dpu.Message)
 	case status.DPU != nil && !status.DPU.SNAPReady:
-		no(metav1.ConditionFalse, ReasonNotReady, "SNAP does not answer on the DPU")
+		no(metav1.ConditionFalse, moorv1alpha1.ReasonNotReady, "SNAP does not answer on the DPU")
 	case host.Status == metav1.ConditionUnknown && !s.ZeroTrust:
-		no(metav1.ConditionUnknown, ReasonNotKnown, host.Message)
+		no(metav1.ConditionUnknown, moorv1alpha1.ReasonNotKnown, host.Message)
 	case dpu.Status == metav1.ConditionUnknown:
-		no(metav1.ConditionUnknown, ReasonNotKnown, dpu.Message)
+		no(metav1.ConditionUnknown, moorv1alpha1.ReasonNotKnown, dpu.Message)
 	}
 	return []metav1.Condition{host, dpu, ready}
 }
@@ -58,7 +38,7 @@ func conditions(s nodehealth.Signs, status moorv1alpha1.DPUStorageNodeStatus, st
 func hostAlive(s nodehealth.Signs) metav1.Condition {
 	if s.DPU.Heard() && s.Sight == nodehealth.SeenDead && s.Host != nodehealth.Fresh {
 		return metav1.Condition{
-			Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionFalse, Reason: ReasonSeenDead,
+			Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionFalse, Reason: moorv1alpha1.ReasonSeenDead,
 			Message: fmt.Sprintf("its DPU sees the host dead: %s", s.Words),
 		}
 	}
@@ -75,10 +55,10 @@ func hostAlive(s nodehealth.Signs) metav1.Condition {
 // seenAlive is for a host for which nobody beats: its DPU alone can tell.
 func seenAlive(s nodehealth.Signs) metav1.Condition {
 	if s.DPU.Heard() && s.Sight == nodehealth.SeenAlive {
-		return metav1.Condition{Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionTrue, Reason: ReasonSeenAlive}
+		return metav1.Condition{Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionTrue, Reason: moorv1alpha1.ReasonSeenAlive}
 	}
 	return metav1.Condition{
-		Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionUnknown, Reason: ReasonNotKnown,
+		Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionUnknown, Reason: moorv1alpha1.ReasonNotKnown,
 		Message: "nobody beats for a ZeroTrust host, and its DPU does not say that it sees it",
 	}
 }
@@ -90,15 +70,15 @@ func dpuAlive(s nodehealth.Signs) metav1.Condition {
 func beat(kind string, b nodehealth.Beat, who string) metav1.Condition {
 	switch b {
 	case nodehealth.Fresh, nodehealth.Quiet:
-		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: ReasonBeats}
+		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: moorv1alpha1.ReasonBeats}
 	case nodehealth.Stale:
 		return metav1.Condition{
-			Type: kind, Status: metav1.ConditionFalse, Reason: ReasonSilent,
+			Type: kind, Status: metav1.ConditionFalse, Reason: moorv1alpha1.ReasonSilent,
 			Message: "the heartbeat of " + who + " has stopped",
 		}
 	}
 	return metav1.Condition{
-		Type: kind, Status: metav1.ConditionUnknown, Reason: ReasonNotKnown,
+		Type: kind, Status: metav1.ConditionUnknown, Reason: moorv1alpha1.ReasonNotKnown,
 		Message: "the heartbeat of " + who + " is not known for long enough",
 	}
 }

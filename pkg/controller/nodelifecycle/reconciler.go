@@ -87,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if gone {
-		r.Recorder.Event(node, corev1.EventTypeNormal, ReasonNodeRemoved, "the Node was removed and nothing is attached there: this object goes too")
+		r.Recorder.Event(node, corev1.EventTypeNormal, moorv1alpha1.ReasonNodeRemoved, "the Node was removed and nothing is attached there: this object goes too")
 		return ctrl.Result{}, kube.Delete(ctx, r.Host.Client, node)
 	}
 	again := r.Observer.Again(node.Name)

@@ -19,10 +19,6 @@ import (
 	"github.com/moor-storage/moor/internal/podvolume"
 )
 
-// Annotation is what is changed of a pod to wake its kubelet: the time, by the
-// clock of whoever did it. It means nothing else, and may be removed.
-const Annotation = "storage.moor.dev/kubelet-woken"
-
 // patience says how long after the first look nobody may ask for a volume until
 // the kubelet is woken, the first time and the following ones. One that is awake
 // asks within half a second; one that does not wake the third time is ill in
@@ -189,7 +185,7 @@ func (r *Reconciler) asked(ctx context.Context, node, volume string) (bool, erro
 
 func (r *Reconciler) wake(ctx context.Context, pod *corev1.Pod, words string, waited time.Duration) error {
 	changed := pod.DeepCopy()
-	changed.Annotations = map[string]string{Annotation: r.Clock.Now().UTC().Format(time.RFC3339Nano)}
+	changed.Annotations = map[string]string{storagev1alpha1.AnnotationKubeletWoken: r.Clock.Now().UTC().Format(time.RFC3339Nano)}
 	// The cache keeps no annotations; the patch is of this one alone.
 	base := pod.DeepCopy()
 	base.Annotations = nil

@@ -64,7 +64,7 @@ func (m *room) at(since time.Duration) time.Duration {
 // woken is the annotation as it is now.
 func (m *room) woken() string {
 	pod, _ := world.Read(m.World, m.Host, thePod())
-	return pod.Annotations[Annotation]
+	return pod.Annotations[storagev1alpha1.AnnotationKubeletWoken]
 }
 
 func TestWake(t *testing.T) {

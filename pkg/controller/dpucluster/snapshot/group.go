@@ -17,12 +17,8 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
-// labelPrefix begins the label by which a VolumeGroupSnapshot finds the claims
-// of its group: each group has a label of its own.
-const labelPrefix = "group.storage.moor.dev"
-
 func labelOf(s *moorv1alpha1.StorageSnapshot) string {
-	return kube.LabelKey(labelPrefix, s.Spec.Group.Name)
+	return kube.LabelKey(storagev1alpha1.LabelGroupPrefix, s.Spec.Group.Name)
 }
 
 // takeGroup asks the vendor for the whole group, once, whichever of its

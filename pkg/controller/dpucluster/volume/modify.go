@@ -19,9 +19,6 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
-// labelAttributes marks the VolumeAttributesClasses that are made here.
-const labelAttributes = "storage.moor.dev/mutable-parameters"
-
 // modify has the vendor's claim name a VolumeAttributesClass with the mutable
 // parameters that are asked for. csi-resizer beside the vendor's controller does
 // the rest; the claim's status tells when they are in effect. A claim is made
@@ -86,7 +83,7 @@ func (r *Reconciler) attributesClass(ctx context.Context, v *storagev1alpha1.Vol
 		return nil, nil
 	}
 	class := &storagev1.VolumeAttributesClass{
-		ObjectMeta: metav1.ObjectMeta{Name: *name, Labels: map[string]string{labelAttributes: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Name: *name, Labels: map[string]string{storagev1alpha1.LabelMutableParameters: "true"}},
 		DriverName: v.Spec.Volume.CSIReference.CSIDriverName, Parameters: v.Spec.Request.MutableParameters,
 	}
 	_, err := kube.CreateLive(ctx, r.DPU.Client, r.DPU.Live, class)
@@ -129,7 +126,7 @@ func (r *Reconciler) sweepClasses(ctx context.Context, v *storagev1alpha1.Volume
 		}
 	}
 	classes := &storagev1.VolumeAttributesClassList{}
-	if err := r.DPU.Live.List(ctx, classes, client.HasLabels{labelAttributes}); err != nil {
+	if err := r.DPU.Live.List(ctx, classes, client.HasLabels{storagev1alpha1.LabelMutableParameters}); err != nil {
 		return fmt.Errorf("find the VolumeAttributesClasses of driver %s: %w", driver, err)
 	}
 	for i := range classes.Items {

@@ -232,7 +232,7 @@ func mirrorOf(s *state, c hostcluster.Clusters) *storagev1alpha1.VolumeAttachmen
 	out := &storagev1alpha1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: s.attachment.Name, Namespace: c.TargetNamespace,
-			Labels:      map[string]string{hostcluster.LabelOwnerUID: string(s.attachment.UID)},
+			Labels:      map[string]string{storagev1alpha1.LabelOwnerUID: string(s.attachment.UID)},
 			Annotations: map[string]string{storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment: hostcluster.OwnerValue(s.attachment)},
 		},
 		Spec: storagev1alpha1.VolumeAttachmentSpec{

@@ -9,7 +9,6 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
@@ -134,7 +133,7 @@ func TestRemove(t *testing.T) {
 			w.AddHost(world.Policy("p", "a"))
 			w.MustPass(r, "p")
 			if namesake {
-				world.Change(w, w.DPU, mirror(), func(m *storagev1alpha1.StoragePolicy) { m.Labels[hostcluster.LabelOwnerUID] = "another" })
+				world.Change(w, w.DPU, mirror(), func(m *storagev1alpha1.StoragePolicy) { m.Labels[storagev1alpha1.LabelOwnerUID] = "another" })
 			}
 			world.Remove(w, w.Host, world.Policy("p"))
 			w.MustPass(r, "p")

@@ -91,7 +91,7 @@ func (r *Reconciler) mirror(ctx context.Context, policy *storagev1alpha1.DPUStor
 		mirror = &storagev1alpha1.StoragePolicy{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: policy.Name, Namespace: r.Clusters.TargetNamespace,
-				Labels: map[string]string{hostcluster.LabelOwnerUID: string(policy.UID)},
+				Labels: map[string]string{storagev1alpha1.LabelOwnerUID: string(policy.UID)},
 			},
 			Spec: want,
 		}
@@ -104,7 +104,7 @@ func (r *Reconciler) mirror(ctx context.Context, policy *storagev1alpha1.DPUStor
 		if m.Labels == nil {
 			m.Labels = map[string]string{}
 		}
-		m.Labels[hostcluster.LabelOwnerUID] = string(policy.UID)
+		m.Labels[storagev1alpha1.LabelOwnerUID] = string(policy.UID)
 	})
 	return mirror, err
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 )
@@ -107,7 +108,7 @@ func mirrorOf(s *moorv1alpha1.DPUVolumeSnapshot, c hostcluster.Clusters) *moorv1
 	return &moorv1alpha1.StorageSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: s.Name, Namespace: c.TargetNamespace,
-			Labels:      map[string]string{hostcluster.LabelOwnerUID: string(s.UID)},
+			Labels:      map[string]string{storagev1alpha1.LabelOwnerUID: string(s.UID)},
 			Annotations: map[string]string{moorv1alpha1.AnnotationOwnedByDPUVolumeSnapshot: hostcluster.OwnerValue(s)},
 		},
 		Spec: moorv1alpha1.StorageSnapshotSpec{VolumeName: s.Spec.DPUVolumeName, Group: s.Spec.Group.DeepCopy()},

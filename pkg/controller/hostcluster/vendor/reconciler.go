@@ -78,7 +78,7 @@ func (r *Reconciler) mirror(ctx context.Context, vendor *storagev1alpha1.DPUStor
 		mirror = &storagev1alpha1.StorageVendor{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: vendor.Name, Namespace: r.Clusters.TargetNamespace,
-				Labels: map[string]string{hostcluster.LabelOwnerUID: string(vendor.UID)},
+				Labels: map[string]string{storagev1alpha1.LabelOwnerUID: string(vendor.UID)},
 			},
 			Spec: want,
 		}
@@ -91,7 +91,7 @@ func (r *Reconciler) mirror(ctx context.Context, vendor *storagev1alpha1.DPUStor
 		if m.Labels == nil {
 			m.Labels = map[string]string{}
 		}
-		m.Labels[hostcluster.LabelOwnerUID] = string(vendor.UID)
+		m.Labels[storagev1alpha1.LabelOwnerUID] = string(vendor.UID)
 	})
 	return err
 }

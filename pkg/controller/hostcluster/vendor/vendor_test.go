@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
@@ -88,7 +87,7 @@ func TestMirrorFollows(t *testing.T) {
 	world.Change(w, w.DPU, mirror, func(m *storagev1alpha1.StorageVendor) { m.Spec.PluginName, m.Labels = "by-hand", nil })
 	w.MustPass(r, "v")
 	mirror, _ = world.Read(w, w.DPU, &storagev1alpha1.StorageVendor{ObjectMeta: world.Mirror("v")})
-	if mirror.Spec.PluginName != "v-plugin" || mirror.Labels[hostcluster.LabelOwnerUID] == "" {
+	if mirror.Spec.PluginName != "v-plugin" || mirror.Labels[storagev1alpha1.LabelOwnerUID] == "" {
 		t.Errorf("a change by hand stayed: %+v, labels %v", mirror.Spec, mirror.Labels)
 	}
 }
@@ -131,7 +130,7 @@ func TestRemoveLeavesNamesake(t *testing.T) {
 	w.AddHost(world.Vendor("v"))
 	w.MustPass(r, "v")
 	mirror := &storagev1alpha1.StorageVendor{ObjectMeta: world.Mirror("v")}
-	world.Change(w, w.DPU, mirror, func(m *storagev1alpha1.StorageVendor) { m.Labels[hostcluster.LabelOwnerUID] = "another" })
+	world.Change(w, w.DPU, mirror, func(m *storagev1alpha1.StorageVendor) { m.Labels[storagev1alpha1.LabelOwnerUID] = "another" })
 	world.Remove(w, w.Host, world.Vendor("v"))
 	w.MustPass(r, "v")
 	if _, found := world.Read(w, w.Host, world.Vendor("v")); found {

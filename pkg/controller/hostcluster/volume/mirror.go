@@ -22,7 +22,7 @@ func mirrorOf(volume *storagev1alpha1.DPUVolume, c hostcluster.Clusters) *storag
 	out := &storagev1alpha1.Volume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: volume.Name, Namespace: c.TargetNamespace,
-			Labels:      map[string]string{hostcluster.LabelOwnerUID: string(volume.UID)},
+			Labels:      map[string]string{storagev1alpha1.LabelOwnerUID: string(volume.UID)},
 			Annotations: map[string]string{storagev1alpha1.AnnotationOwnedByDPUVolume: hostcluster.OwnerValue(volume)},
 		},
 		Spec: storagev1alpha1.VolumeSpec{

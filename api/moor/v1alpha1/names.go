@@ -1,0 +1,55 @@
+package v1alpha1
+
+// Condition types of a DPUStorageNode.
+const (
+	ConditionHostAlive = "HostAlive"
+	ConditionDPUAlive  = "DPUAlive"
+	ConditionReady     = "Ready"
+	// ConditionFailover is True while a failover of the host is under way: from its
+	// beginning until the host is back in service. Package failover alone writes it.
+	ConditionFailover = "Failover"
+)
+
+// Reasons of the conditions HostAlive, DPUAlive and Ready of a DPUStorageNode.
+const (
+	// ReasonBeats: the heartbeat goes on.
+	ReasonBeats = "Beats"
+	// ReasonSilent: the heartbeat has stopped.
+	ReasonSilent = "Silent"
+	// ReasonSeenAlive: the DPU, which is alive, sees its host alive.
+	ReasonSeenAlive = "SeenAlive"
+	// ReasonSeenDead: the DPU, which is alive, sees its host dead.
+	ReasonSeenDead = "SeenDead"
+	// ReasonNotKnown: not watched for long enough, or it never beat.
+	ReasonNotKnown = "NotKnown"
+	// ReasonReady: host, DPU and SNAP work.
+	ReasonReady = "Ready"
+	// ReasonNotReady: one of them does not; the message says which.
+	ReasonNotReady = "NotReady"
+	// ReasonNodeRemoved: the Node was removed, and something stays. It is also the
+	// reason of the event that the object goes.
+	ReasonNodeRemoved = "NodeRemoved"
+)
+
+// Reasons of the condition Failover of a DPUStorageNode.
+const (
+	// ReasonFencing: a receipt is waited for.
+	ReasonFencing = "Fencing"
+	// ReasonReleased: every right to write is back; the host is out of service.
+	ReasonReleased = "Released"
+	// ReasonReturning: the host is healthy again, and something of before is still
+	// on it.
+	ReasonReturning = "Returning"
+	// ReasonHeld: the host is not well and nothing is done; the message says why.
+	ReasonHeld = "Held"
+	// ReasonRecovered: the host is healthy and nothing of before is left.
+	ReasonRecovered = "Recovered"
+)
+
+// Reasons of the events on a DPUStorageNode about a failover of its host.
+const (
+	// EventOutOfService: the Node was tainted out of service.
+	EventOutOfService = "OutOfService"
+	// EventBackInService: that taint was removed.
+	EventBackInService = "BackInService"
+)
