@@ -43,10 +43,6 @@ const (
 	SnapshotByGroup = "spec.group.name"
 )
 
-// policyParameter is the key of Volume.spec.storageParameters that names the
-// StoragePolicy, which is DPF's rule.
-const policyParameter = "policy"
-
 // DPU are the indexes of snap-controller's cache of the DPU cluster.
 func DPU() []kube.Index {
 	return []kube.Index{
@@ -71,7 +67,7 @@ func withoutVendor(v *storagev1alpha1.Volume) []string {
 	if v.Spec.Volume.StorageVendorName != "" {
 		return nil
 	}
-	return kube.Some(v.Spec.StorageParameters[policyParameter])
+	return kube.Some(v.Spec.StorageParameters[storagev1alpha1.ParameterPolicy])
 }
 
 func unreachable(v *storagev1alpha1.Volume) []string {

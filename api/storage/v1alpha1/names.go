@@ -1,5 +1,84 @@
 package v1alpha1
 
+// Finalizers. The strings are DPF's; users' scripts know them.
+const (
+	FinalizerDPUStorageVendor    = "storage.dpu.nvidia.com/dpustoragevendor"
+	FinalizerDPUStoragePolicy    = "storage.dpu.nvidia.com/dpustoragepolicy"
+	FinalizerDPUVolume           = "storage.dpu.nvidia.com/dpuvolume"
+	FinalizerDPUVolumeAttachment = "storage.dpu.nvidia.com/dpuvolumeattachment"
+	FinalizerVolume              = "storage.nvidia.com/volume-protection"
+	FinalizerVolumeAttachment    = "storage.nvidia.com/attachment-protection"
+	FinalizerDPUAttachment       = "storage.nvidia.com/dpu-attachment-protection"
+)
+
+// Annotations by which objects in the DPU cluster name their owner in the
+// host cluster, as "<namespace>/<name>".
+const (
+	AnnotationOwnedByDPUVolume           = "storage.dpu.nvidia.com/owned-by-dpuvolume"
+	AnnotationOwnedByDPUVolumeAttachment = "storage.dpu.nvidia.com/owned-by-dpuvolumeattachment"
+)
+
+// Condition types of the DPU* kinds.
+const (
+	ConditionReady                         = "Ready"
+	ConditionValid                         = "Valid"
+	ConditionScheduled                     = "Scheduled"
+	ConditionBound                         = "Bound"
+	ConditionControllerAttached            = "ControllerAttached"
+	ConditionDPUAttached                   = "DPUAttached"
+	ConditionDPUStorageVendorReconciled    = "DPUStorageVendorReconciled"
+	ConditionDPUStoragePolicyReconciled    = "DPUStoragePolicyReconciled"
+	ConditionDPUVolumeReconciled           = "DPUVolumeReconciled"
+	ConditionDPUVolumeAttachmentReconciled = "DPUVolumeAttachmentReconciled"
+)
+
+// ConditionPreEmulated is True on a Replica whose device and controller stand
+// on its DPU and whose namespace is not attached: promotion is one call. An
+// addition of Moor.
+const ConditionPreEmulated = "PreEmulated"
+
+// Conditions of a DPUVolume that was to change after it was made. Reason Failure:
+// the vendor refuses for good. Additions of Moor.
+const (
+	// ConditionExpanded is True if the volume has the size that is asked for.
+	ConditionExpanded = "Expanded"
+	// ConditionModified is True if the volume has the mutable parameters that
+	// are asked for.
+	ConditionModified = "Modified"
+)
+
+// ConditionHealthy is on a DPUVolume once something was wrong with what the
+// vendor had made of it, such as a claim that is gone. An addition of Moor.
+const ConditionHealthy = "Healthy"
+
+// ConditionAccessible is False on a DPUVolume that no vendor makes, or that was
+// made elsewhere, for the places of spec.accessibleFrom: as things are it will
+// not be Bound. An addition of Moor.
+const ConditionAccessible = "Accessible"
+
+// Condition reasons, DPF's vocabulary.
+const (
+	ReasonSuccess          = "Success"
+	ReasonPending          = "Pending"
+	ReasonError            = "Error"
+	ReasonFailure          = "Failure"
+	ReasonAwaitingDeletion = "AwaitingDeletion"
+)
+
+// ReasonExhausted of DPUAttached: the DPU has no function left for the device,
+// and none is on its way back. An addition of Moor.
+const ReasonExhausted = "Exhausted"
+
+// FinalizerWriterClaim keeps a VolumeAttachment of a single-writer volume
+// until the right to write has been taken back from its DPU, with a receipt.
+// An addition of Moor.
+const FinalizerWriterClaim = "storage.moor.dev/writer-claim"
+
+// LabelReplicaOf marks the replicas that the replica controller made; its
+// value is the volume's name, or the hex FNV-128 of it where a label may not
+// have that. It stays when a replica is promoted. An addition of Moor.
+const LabelReplicaOf = "storage.moor.dev/replica-of"
+
 // Labels and annotations that Moor adds.
 const (
 	// LabelOwnerUID on an object in the DPU cluster is the UID of its owner in the

@@ -15,10 +15,6 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
-// PolicyParameter is the key of Volume.spec.storageParameters that names the
-// StoragePolicy. The string is DPF's.
-const PolicyParameter = "policy"
-
 // NewScheme knows the kinds that these controllers read and write.
 func NewScheme() (*runtime.Scheme, error) {
 	return kube.NewScheme(corev1.AddToScheme, storagev1.AddToScheme, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme, snapshotv1.AddToScheme, groupsnapshotv1beta2.AddToScheme)

@@ -12,7 +12,6 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
 
 // place chooses the vendor and writes the choice down together with the
@@ -65,9 +64,9 @@ func record(v *storagev1alpha1.Volume, policy *storagev1alpha1.StoragePolicy, ve
 // policy returns the valid policy that the volume names. A StoragePolicy that
 // appears or becomes valid wakes the volume.
 func (r *Reconciler) policy(ctx context.Context, v *storagev1alpha1.Volume) (*storagev1alpha1.StoragePolicy, error) {
-	name := v.Spec.StorageParameters[dpucluster.PolicyParameter]
+	name := v.Spec.StorageParameters[storagev1alpha1.ParameterPolicy]
 	if name == "" {
-		return nil, kube.WaitFor("spec.storageParameters has no key %q: it has to name a StoragePolicy", dpucluster.PolicyParameter)
+		return nil, kube.WaitFor("spec.storageParameters has no key %q: it has to name a StoragePolicy", storagev1alpha1.ParameterPolicy)
 	}
 	policy := &storagev1alpha1.StoragePolicy{}
 	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Namespace: v.Namespace, Name: name}, policy)
