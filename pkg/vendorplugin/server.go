@@ -80,7 +80,7 @@ func (s *Server) serveOn(ctx context.Context, l net.Listener) error {
 		force := time.AfterFunc(drain, g.Stop)
 		defer force.Stop()
 		g.GracefulStop()
-		_ = <-done // that it was stopped
+		<-done // that it was stopped
 		return nil
 	}
 }

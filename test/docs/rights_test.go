@@ -12,7 +12,7 @@ import (
 func TestNoMarkersOfRights(t *testing.T) {
 	marker := "+kubebuilder:" + "rbac:"
 	for _, dir := range []string{"pkg", "internal", "cmd", "reference"} {
-		err := filepath.WalkDir(path(dir), func(p string, d fs.DirEntry, err error) error {
+		err := filepath.WalkDir(path(dir), func(p string, _ fs.DirEntry, err error) error {
 			if err == nil && filepath.Ext(p) == ".go" && strings.Contains(read(t, p), marker) {
 				t.Errorf("%s has a marker for RBAC, which no generator reads: change the Role in deploy/, see docs/decisions/0015-rights-by-hand.md", p)
 			}
