@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -183,19 +184,21 @@ func TestDeletedNodeComesBack(t *testing.T) {
 
 // TestTriesAgainSoon: one lost beat does not make a machine silent.
 func TestTriesAgainSoon(t *testing.T) {
-	s, tries := newServer(t), make(chan time.Time, 100)
-	h := DPU(Options{Client: s, Live: s, Name: "n1", Period: 5 * time.Second, Random: func() float64 { return 0 }}, func(context.Context) (moorv1alpha1.DPUState, error) {
-		tries <- time.Now()
-		return moorv1alpha1.DPUState{}, errors.New("broken")
+	synctest.Test(t, func(t *testing.T) {
+		s, tries := newServer(t), make(chan time.Time, 100)
+		h := DPU(Options{Client: s, Live: s, Name: "n1", Period: 5 * time.Second, Random: func() float64 { return 0 }}, func(context.Context) (moorv1alpha1.DPUState, error) {
+			tries <- time.Now()
+			return moorv1alpha1.DPUState{}, errors.New("broken")
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- h.Start(ctx) }()
+		if first, second := <-tries, <-tries; second.Sub(first) > 3*time.Second {
+			t.Errorf("tried again after %s", second.Sub(first))
+		}
+		cancel()
+		<-done
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- h.Start(ctx) }()
-	if first, second := <-tries, <-tries; second.Sub(first) > 3*time.Second {
-		t.Errorf("tried again after %s", second.Sub(first))
-	}
-	cancel()
-	<-done
 }
 
 // TestWaits: machines that start together spread, and beat each period on the
