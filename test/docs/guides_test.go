@@ -2,9 +2,12 @@ package docs
 
 import (
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 var (
@@ -17,6 +20,16 @@ var (
 var guides = map[string]string{
 	"adding-a-vendor.md":   "examples/vendor",
 	"adding-a-platform.md": "examples/platform",
+}
+
+// TestInterfaces: the guide to platforms names every interface that one can have.
+func TestInterfaces(t *testing.T) {
+	page := read(t, path("docs", "adding-a-platform.md"))
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[provisioner.Platform]()) {
+		if !strings.Contains(page, "`"+field.Name+"`") {
+			t.Errorf("docs/adding-a-platform.md says nothing of the interface %s", field.Name)
+		}
+	}
 }
 
 // TestGuides holds each guide to the code that is built and tested: every file
