@@ -9,10 +9,10 @@ type HostMode string
 // The modes of a host.
 const (
 	// Trusted: snap-csi-plugin runs on the host, with an account of the host
-	// cluster, and beats.
+	// cluster, and writes a heartbeat.
 	Trusted HostMode = "Trusted"
-	// ZeroTrust: nothing of Moor on the host has an account. Nobody beats;
-	// whether the host lives its DPU alone can say.
+	// ZeroTrust: nothing of Moor on the host has an account, and there is no
+	// heartbeat: only its DPU can tell whether the host is alive.
 	ZeroTrust HostMode = "ZeroTrust"
 )
 
@@ -76,7 +76,7 @@ type PluginState struct {
 	Provider string `json:"provider,omitempty"`
 	// Ready: it answers, is fit, and says that it is ready.
 	Ready bool `json:"ready"`
-	// Message in words if it is not ready.
+	// Message says why it is not ready.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -103,7 +103,7 @@ type DPUState struct {
 	// +optional
 	Host *HostSight `json:"host,omitempty"`
 	// Lease is what the DPU promises about the time after this beat. Absent: it
-	// promises nothing, and shows volumes for as long as nobody tells it otherwise.
+	// promises nothing, and shows volumes until it is told to withdraw them.
 	// +optional
 	Lease *DPULease `json:"lease,omitempty"`
 }
@@ -113,7 +113,7 @@ type DPUState struct {
 // GraceMillis together. Each beat that carries it renews it.
 type DPULease struct {
 	// Sequence of the beat that renewed it. A lease with another sequence than
-	// the beat's is no promise: it was left by somebody who gives none.
+	// the beat's is no promise: a sender that gives none has left it there.
 	// +kubebuilder:validation:Minimum=1
 	Sequence int64 `json:"sequence"`
 	// DurationMillis is how long the DPU shows volumes after it began a
@@ -134,7 +134,7 @@ type HostSight struct {
 	// Since when it is so, by the DPU's clock; for people.
 	// +optional
 	Since metav1.Time `json:"since,omitempty"`
-	// Evidence in words.
+	// Evidence says, for people, what Alive was concluded from.
 	// +optional
 	Evidence string `json:"evidence,omitempty"`
 }

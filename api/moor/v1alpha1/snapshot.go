@@ -149,7 +149,7 @@ type StorageSnapshotStatus struct {
 	// ReadyToUse is true once a volume can be made of it.
 	// +optional
 	ReadyToUse bool `json:"readyToUse,omitempty"`
-	// Message in words: what is waited for.
+	// Message says what is waited for.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

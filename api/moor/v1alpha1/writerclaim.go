@@ -8,11 +8,11 @@ type ClaimPhase string
 
 // The phases of a WriterClaim.
 const (
-	// ClaimFree: nobody may write; the next grant gets epoch+1.
+	// ClaimFree: no DPU may write; the next grant gets epoch+1.
 	ClaimFree ClaimPhase = "Free"
 	// ClaimGranted: Holder may write under Epoch.
 	ClaimGranted ClaimPhase = "Granted"
-	// ClaimFencing: Holder's right is being taken back; nobody else may
+	// ClaimFencing: Holder's right is being taken back; no other DPU may
 	// write until a receipt shows that Holder cannot.
 	ClaimFencing ClaimPhase = "Fencing"
 )
@@ -44,7 +44,7 @@ type Receipt struct {
 	// Time when it was recorded; for people, no decision uses it.
 	// +optional
 	Time metav1.Time `json:"time,omitempty"`
-	// Message in words.
+	// Message is for people.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -32,7 +32,7 @@ type DPUStoragePolicySpec struct {
 
 // DPUStoragePolicyStatus is what the host controller sees of the policy.
 type DPUStoragePolicyStatus struct {
-	// Capacity is the room for volumes of this policy; absent if no vendor
+	// Capacity is what is free for volumes of this policy; absent if no vendor
 	// tells. An addition of Moor.
 	// +optional
 	Capacity *PolicyCapacity `json:"capacity,omitempty"`

@@ -208,7 +208,7 @@ type ReplicaState struct {
 	// the replicas are released some time after. Empty while there is one.
 	// +optional
 	PrimaryGoneSince *metav1.Time `json:"primaryGoneSince,omitempty"`
-	// Message in words: why replicas are missing.
+	// Message says why replicas are missing.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// DPUVolumeAttachmentSpec says which volume which host shall see. Writer: the
+// DPUVolumeAttachmentSpec says which host is to see which volume. Writer: the
 // CSI controller, the replica controller (role Replica), or the user in
 // zero-trust mode.
 // +kubebuilder:validation:XValidation:rule="!self.hotplugFunction || self.functionType == 'pf'",message="hotplugFunction can be true only with functionType pf"
@@ -131,7 +131,7 @@ type DPUVolumeAttachmentStatus struct {
 	// addition of Moor.
 	// +optional
 	Warmth AttachmentWarmth `json:"warmth,omitempty"`
-	// Message in words: what is waited for.
+	// Message says what is waited for.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// Conditions: Ready, DPUVolumeAttachmentReconciled, ControllerAttached,

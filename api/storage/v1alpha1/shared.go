@@ -10,8 +10,8 @@ const (
 	FunctionTypeVF FunctionType = "vf"
 )
 
-// FunctionTypeConfig chooses the emulated function. Writer: whoever creates
-// the attachment.
+// FunctionTypeConfig chooses the emulated function. Writer: the creator
+// of the attachment.
 type FunctionTypeConfig struct {
 	// FunctionType is pf (physical function) or vf (virtual function).
 	FunctionType FunctionType `json:"functionType"`

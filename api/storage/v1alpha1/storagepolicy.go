@@ -46,10 +46,10 @@ type StoragePolicyStatus struct {
 	// State: Valid if every vendor and its StorageClass exist.
 	// +optional
 	State StoragePolicyState `json:"state,omitempty"`
-	// Message in words: what is missing.
+	// Message says what is missing.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Capacity is the room for volumes of this policy; absent if no vendor
+	// Capacity is what is free for volumes of this policy; absent if no vendor
 	// tells. An addition of Moor.
 	// +optional
 	Capacity *PolicyCapacity `json:"capacity,omitempty"`

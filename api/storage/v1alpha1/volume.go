@@ -132,7 +132,7 @@ const (
 // VolumeChange is how far a change of a volume is that the vendor has not put
 // into effect.
 type VolumeChange struct {
-	// Message in words: what is waited for, or why the vendor refuses.
+	// Message says what is waited for, or why the vendor refuses.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// Refused: the vendor will not do it however often it is asked.
@@ -151,7 +151,7 @@ type VolumeStatus struct {
 	// State: InProgress until the vendor's PersistentVolume is bound.
 	// +optional
 	State VolumeState `json:"state,omitempty"`
-	// Message in words: what is waited for. An addition of Moor.
+	// Message says what is waited for. An addition of Moor.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// Unreachable: as things are, it cannot be had from where it is to be

@@ -13,7 +13,7 @@ type VolumeAttachmentSource struct {
 	VolumeRef *ObjectRef `json:"volumeRef,omitempty"`
 }
 
-// VolumeAttachmentSpec says which volume which DPU shall show. Writer:
+// VolumeAttachmentSpec says which DPU is to show which volume. Writer:
 // snap-host-controller; volumeAttachmentRef, parameters and capacity:
 // snap-controller.
 type VolumeAttachmentSpec struct {
@@ -112,10 +112,10 @@ type VolumeAttachmentStatus struct {
 	// Writer: snap-controller.
 	// +optional
 	StorageAttached bool `json:"storageAttached,omitempty"`
-	// Message in words: what is waited for. Writer: snap-node-driver.
+	// Message says what is waited for. Writer: snap-node-driver.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// StorageMessage in words: what the storage side waits for. Writer:
+	// StorageMessage says what the storage side waits for. Writer:
 	// snap-controller. An addition of Moor.
 	// +optional
 	StorageMessage string `json:"storageMessage,omitempty"`
