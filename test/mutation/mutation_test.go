@@ -79,3 +79,31 @@ func TestPasses(t *testing.T) {
 		}
 	}
 }
+
+// TestBedMutationsNameWhatThereIs: the end-to-end test exists, and something says
+// the words with which it has to fail.
+func TestBedMutationsNameWhatThereIs(t *testing.T) {
+	root, err := devcluster.FindRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	for _, dir := range []string{"e2e", "proof"} {
+		files, err := filepath.Glob(filepath.Join(root, "test", dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text += string(b)
+		}
+	}
+	for _, m := range all() {
+		if !strings.Contains(text, m.focus) || !strings.Contains(text, m.words) {
+			t.Errorf("mutation %q: nothing in test/e2e or test/proof has %q or says %q", m.name, m.focus, m.words)
+		}
+	}
+}
