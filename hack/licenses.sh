@@ -18,16 +18,32 @@ licenses() {
 	return $code
 }
 
+# save puts the licences into a directory, and fails if a linked module has none there.
+save() {
+	local modules module code=0
+	modules=$(go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}' ./cmd/... ./reference/cmd/... | sort -u)
+	rm -rf "$1"
+	licenses save --save_path="$1" --ignore=github.com/moor-storage/moor
+	for module in $modules; do
+		if ! find "$1/$module" -iname '*licen[cs]e*' -o -iname 'copying*' 2>/dev/null | grep -q .; then
+			echo "module $module has no licence among those collected" >&2
+			code=1
+		fi
+	done
+	mkdir -p "$1/go" "$1/moor"
+	cp "$(go env GOROOT)/LICENSE" "$1/go/"
+	cp LICENSE NOTICE AUTHORS "$1/moor/"
+	return $code
+}
+
 case "${1:-}" in
-check) licenses check --allowed_licenses="$allowed" ;;
-save)
-	dir=${2:?a directory is needed}
-	rm -rf "$dir"
-	licenses save --save_path="$dir" --ignore=github.com/moor-storage/moor
-	mkdir -p "$dir/go" "$dir/moor"
-	cp "$(go env GOROOT)/LICENSE" "$dir/go/"
-	cp LICENSE NOTICE AUTHORS "$dir/moor/"
+check)
+	licenses check --allowed_licenses="$allowed"
+	dir=$(mktemp -d)
+	trap 'rm -rf "$dir"' EXIT
+	save "$dir/licenses"
 	;;
+save) save "${2:?a directory is needed}" ;;
 *)
 	sed -n '2,3s/^# //p' "$0" >&2
 	exit 2
