@@ -83,7 +83,7 @@ var services = []mutation{
 	}},
 	{name: "a raw device is grown as a file system", tests: nodeService, edits: []edit{
 		{nodeExpand, "	if !slices.Contains(csiserver.FSTypes, mp.Type) || req.GetVolumeCapability().GetBlock() != nil {", "	if s == nil {"},
-		{nodeExpand, "	if _, isDevice := s.device(req.GetVolumePath()); isDevice {\n		return size, nil", "	if s == nil {\n		return size, nil"},
+		{nodeExpand, "	if s.isDevice(req.GetVolumePath()) {\n		return size, nil", "	if s == nil {\n		return size, nil"},
 	}},
 	{name: "a file system that e2fsck could not repair is grown", tests: disk, edits: []edit{
 		{diskGrow, "exit.Code&(fsckUncorrected|fsckNotRun) != 0", "exit.Code&fsckNotRun != 0"},

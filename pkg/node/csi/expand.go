@@ -47,7 +47,7 @@ func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (
 	if !slices.Contains(csiserver.FSTypes, mp.Type) || req.GetVolumeCapability().GetBlock() != nil {
 		return size, nil // a device file, listed under what it lies on
 	}
-	if _, isDevice := s.device(req.GetVolumePath()); isDevice {
+	if s.isDevice(req.GetVolumePath()) {
 		return size, nil
 	}
 	if readOnly(mp) {
@@ -69,7 +69,7 @@ func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (
 // shared says whether what is mounted is a file system that the platform shares:
 // its source is a tag and not a file, and the platform sees to its size.
 func (s *Server) shared(req *csi.NodeExpandVolumeRequest, mp mount.MountPoint) bool {
-	_, isDevice := s.device(req.GetVolumePath())
+	isDevice := s.isDevice(req.GetVolumePath())
 	return !isDevice && req.GetVolumeCapability().GetBlock() == nil &&
 		!slices.Contains(csiserver.FSTypes, mp.Type) && !filepath.IsAbs(mp.Device)
 }
@@ -84,7 +84,7 @@ func (s *Server) rescan(ctx context.Context, req *csi.NodeExpandVolumeRequest, m
 		return size, err
 	}
 	device := req.GetVolumePath()
-	if _, isDevice := s.device(device); !isDevice {
+	if !s.isDevice(device) {
 		device = mp.Device
 	}
 	if size, err = s.o.Devices.Size(device); err != nil {
@@ -106,8 +106,8 @@ func (s *Server) mountOf(path string) (mount.MountPoint, error) {
 	return mp, err
 }
 
-// device is the number of the block device at path, and whether there is one.
-func (s *Server) device(path string) (uint64, bool) {
-	n, err := s.o.Devices.Number(path)
-	return n, err == nil
+// isDevice reports whether there is a block device at path.
+func (s *Server) isDevice(path string) bool {
+	_, err := s.o.Devices.Number(path)
+	return err == nil
 }

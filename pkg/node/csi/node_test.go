@@ -300,10 +300,10 @@ func TestStackedMountsAreAllCleared(t *testing.T) {
 
 func TestSymlinkedParent(t *testing.T) {
 	b := newBed(t)
-	real, link := filepath.Join(b.dir, "real"), filepath.Join(b.dir, "link")
-	noError(t, os.Mkdir(real, 0o750))
-	noError(t, os.Symlink(real, link))
-	b.m.table = []mount.MountPoint{{Device: "/dev/nvme0n1", Path: filepath.Join(real, "s")}}
+	target, link := filepath.Join(b.dir, "target"), filepath.Join(b.dir, "link")
+	noError(t, os.Mkdir(target, 0o750))
+	noError(t, os.Symlink(target, link))
+	b.m.table = []mount.MountPoint{{Device: "/dev/nvme0n1", Path: filepath.Join(target, "s")}}
 	if _, mounted, err := b.mounts.at(filepath.Join(link, "s")); err != nil || !mounted {
 		t.Errorf("a mount was not found through a link: %v", err)
 	}

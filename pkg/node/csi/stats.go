@@ -51,7 +51,7 @@ func (s *Server) stats(req *csi.NodeGetVolumeStatsRequest) ([]*csi.VolumeUsage, 
 	if _, err := s.mountOf(path); err != nil {
 		return nil, err
 	}
-	if _, isDevice := s.device(path); isDevice {
+	if s.isDevice(path) {
 		size, err := s.o.Devices.Size(path)
 		if err != nil {
 			return nil, err

@@ -7,6 +7,7 @@ package registrar
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -67,8 +68,9 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("register driver %s: %w", o.Driver, err)
 	}
-	if cause, ok := context.Cause(ctx).(refusal); ok {
-		return cause
+	var refused refusal
+	if errors.As(context.Cause(ctx), &refused) {
+		return refused
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ const second = time.Second
 func TestDecide(t *testing.T) {
 	for _, phase := range []phase{unknown, unbound, bound, lapsed} {
 		for bits := range 16 {
-			open, clear, patient, ended := bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0
-			s := state{phase: phase, open: open, clear: clear, end: 20 * second, duration: 20 * second}
+			open, cleared, patient, ended := bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0
+			s := state{phase: phase, open: open, clear: cleared, end: 20 * second, duration: 20 * second}
 			now := 10 * second
 			if ended {
 				now = 20 * second
@@ -24,11 +24,11 @@ func TestDecide(t *testing.T) {
 			good := phase == unbound || phase == bound && !ended
 			over := phase == lapsed || phase == bound && ended
 			want := plan{
-				open: !open && (good || clear), feed: open && (good || clear), check: !good && !clear,
-				withdraw: !good && !clear && (over || phase == unknown && !patient),
+				open: !open && (good || cleared), feed: open && (good || cleared), check: !good && !cleared,
+				withdraw: !good && !cleared && (over || phase == unknown && !patient),
 			}
 			if got := s.decide(now); got != want {
-				t.Errorf("phase %d, open=%v clear=%v patient=%v ended=%v: %+v, want %+v", phase, open, clear, patient, ended, got, want)
+				t.Errorf("phase %d, open=%v clear=%v patient=%v ended=%v: %+v, want %+v", phase, open, cleared, patient, ended, got, want)
 			}
 			if term, ok := s.term, s.good(now); ok != good || (term != 0) != (phase == bound && ended) {
 				t.Errorf("phase %d, ended=%v: may show: %v, term %d", phase, ended, ok, term)
