@@ -16,12 +16,13 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/watchdog"
-	"github.com/moor-storage/moor/pkg/node/dpu"
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
+	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
 	"github.com/moor-storage/moor/pkg/node/selffence"
 )
 
 // beatsPerLease is how many beats have to fit into a lease: one that is lost
-// shall not end it.
+// must not end it.
 const beatsPerLease = 3
 
 // leaseFlags say whether this DPU promises to stop by itself.
@@ -53,20 +54,18 @@ func (l *leaseFlags) validate(beat time.Duration) error {
 	return nil
 }
 
-// ownTimeout bounds the look at this DPU's own object.
+// ownTimeout bounds the read of this DPU's own object.
 const ownTimeout = 5 * time.Second
 
-// keeper returns what keeps the lease; nil if none is given and nobody before
-// this process has given one. Where that cannot be told, one may have.
-func (l *leaseFlags) keeper(ctx context.Context, live client.Reader, node string, driver func() *dpu.Reconciler) *selffence.Keeper {
-	if l.watchdog == "" && !promised(ctx, live, node) {
+// keeper returns what keeps the lease; nil if none is given and no process before
+// this one has given one. Where that cannot be told, one may have.
+func (l *leaseFlags) keeper(ctx context.Context, store *attachments.Store, shown *exposures.Exposures, changed func()) *selffence.Keeper {
+	if l.watchdog == "" && !promised(ctx, store.DPU.Live, store.Node) {
 		return nil
 	}
 	o := selffence.Options{
 		Duration: l.duration, Drain: l.drain, Timeout: l.timeout, Now: bootTime,
-		Shown:    func(ctx context.Context) (bool, error) { return driver().Shown(ctx) },
-		Withdraw: func(ctx context.Context) error { return driver().WithdrawAll(ctx) },
-		Changed:  func() { driver().LeaseChanged() },
+		Shown: shown.ShowsSingleWriter, Withdraw: shown.WithdrawSingleWriter, Changed: changed,
 	}
 	if l.watchdog != "" {
 		o.Open = func() (selffence.Watchdog, error) { return watchdog.Open(l.watchdog, l.timeout) }

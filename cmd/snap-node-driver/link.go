@@ -5,18 +5,14 @@ import (
 	"net"
 	"time"
 
-	"github.com/spf13/pflag"
-	ctrl "sigs.k8s.io/controller-runtime"
-
-	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/pkg/node/hostprobe"
+	"github.com/spf13/pflag"
 )
 
-// hostLink is how the DPU looks at its host.
+// hostLink is how the DPU probes its host.
 type hostLink struct {
 	address string
 	limits  hostprobe.Limits
-	watcher *hostprobe.Watcher
 }
 
 func (l *hostLink) bind(fs *pflag.FlagSet) {
@@ -38,22 +34,10 @@ func (l *hostLink) validate() error {
 	return nil
 }
 
-// add has the manager look at the host, if there is a link.
-func (l *hostLink) add(mgr ctrl.Manager, changed func()) error {
+// watcher probes the host over the link; nil if there is none.
+func (l *hostLink) watcher(changed func()) *hostprobe.Watcher {
 	if l.address == "" {
 		return nil
 	}
-	l.watcher = hostprobe.NewWatcher(hostprobe.Options{Prober: hostprobe.NewTCP(l.address), Limits: l.limits, OnChange: changed})
-	if err := mgr.Add(l.watcher); err != nil {
-		return fmt.Errorf("add the watch over the host: %w", err)
-	}
-	return nil
-}
-
-// sight is what is seen of the host; nil if nothing is known.
-func (l *hostLink) sight() *moorv1alpha1.HostSight {
-	if l.watcher == nil {
-		return nil
-	}
-	return l.watcher.Observed()
+	return hostprobe.NewWatcher(hostprobe.Options{Prober: hostprobe.NewTCP(l.address), Limits: l.limits, OnChange: changed})
 }

@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -19,6 +20,11 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/node/dpu"
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
+	"github.com/moor-storage/moor/pkg/node/dpu/devices"
+	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
+	"github.com/moor-storage/moor/pkg/node/dpu/patrol"
+	"github.com/moor-storage/moor/pkg/node/dpu/report"
 	"github.com/moor-storage/moor/pkg/node/heartbeat"
 	"github.com/moor-storage/moor/pkg/node/plugins"
 	"github.com/moor-storage/moor/pkg/node/selffence"
@@ -68,7 +74,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.beat, "heartbeat-period", heartbeat.DefaultPeriod, "time between two heartbeats in the DPUStorageNode")
 }
 
-// validate says which flag is wrong, in words.
+// validate says which flag is wrong.
 func (o *options) validate() error {
 	for _, root := range []struct{ flag, path string }{{"--plugin-root", o.pluginRoot}, {"--provider-root", o.providerRoot}} {
 		if !filepath.IsAbs(root.path) {
@@ -118,35 +124,59 @@ func (o *options) run(ctx context.Context) error {
 	}
 	clients := vendorplugin.NewClients(o.pluginRoot, o.timeout)
 	defer clients.Close()
-	var r *dpu.Reconciler
-	keeper := o.lease.keeper(ctx, mgr.GetAPIReader(), o.node, func() *dpu.Reconciler { return r })
-	discovered := o.discovery(clients, func() { r.PluginsChanged(ctx) })
-	r = o.reconciler(mgr, discovered, keeper)
-	if err := r.SetupWithManager(mgr); err != nil {
+	return o.drive(ctx, mgr, clients)
+}
+
+// drive builds the driver, each part from those before it, and runs it.
+func (o *options) drive(ctx context.Context, mgr ctrl.Manager, clients *vendorplugin.Clients) error {
+	timeout := callsPerPass * o.timeout
+	changed := report.NewSignal()
+	store := &attachments.Store{DPU: kube.ClusterOf(mgr), Node: o.node, Namespace: o.namespace}
+	queue := attachments.NewQueue(store)
+	shown := exposures.New(exposures.Options{Root: o.providerRoot, Open: o.openSNAP(store), Attachments: store, Timeout: timeout})
+	keeper := o.lease.keeper(ctx, store, shown, changed.Ask)
+	registry := o.registry(clients, pluginsChanged(ctx, changed, queue))
+	made := devices.New(registry)
+	probe := o.link.watcher(changed.AskOfHost)
+
+	driver := dpu.Options{
+		Attachments: store, Queue: queue, Exposures: shown, Devices: made, Changed: changed.Ask, Timeout: timeout,
+	}
+	if keeper != nil {
+		driver.Lease = keeper
+	}
+	if err := dpu.New(driver).SetupWithManager(mgr); err != nil {
 		return err
 	}
-	if err := mgr.Add(discovered); err != nil {
-		return fmt.Errorf("add the discovery of vendor plugins: %w", err)
+	parts := []manager.Runnable{
+		patrol.New(patrol.Options{
+			Attachments: store, Queue: queue, Exposures: shown, Devices: made, Changed: changed.Ask, Period: o.resync, Timeout: timeout,
+		}),
+		registry,
 	}
-	if err := o.link.add(mgr, r.HostChanged); err != nil {
-		return err
+	reporter := &report.Reporter{Exposures: shown, Devices: made, Changed: changed}
+	if probe != nil {
+		reporter.Host = probe.Observed
+		parts = append(parts, probe)
 	}
-	if err := mgr.Add(o.heart(mgr, r, keeper)); err != nil {
-		return fmt.Errorf("add the heartbeat: %w", err)
+	for _, part := range append(parts, o.heart(store, reporter, keeper)) {
+		if err := mgr.Add(part); err != nil {
+			return fmt.Errorf("add %T to the manager: %w", part, err)
+		}
 	}
 	return keep(ctx, keeper, mgr.Start)
 }
 
 // heart beats, and renews the lease with each beat, if there is one.
-func (o *options) heart(mgr ctrl.Manager, r *dpu.Reconciler, keeper *selffence.Keeper) *heartbeat.Heart {
+func (o *options) heart(store *attachments.Store, reporter *report.Reporter, keeper *selffence.Keeper) *heartbeat.Heart {
 	beat := heartbeat.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Name: o.node, Version: version.Built().Version, Period: o.beat, Changed: r.Changes(),
+		Client: store.DPU.Client, Live: store.DPU.Live, Name: o.node, Version: version.Built().Version, Period: o.beat, Changed: reporter.Changed.C(),
 	}
 	if keeper == nil {
-		return heartbeat.DPU(beat, r.State)
+		return heartbeat.DPU(beat, reporter.State)
 	}
 	beat.Seen, beat.Exact = keeper.Answered, true
-	return heartbeat.DPU(beat, keeper.State(r.State))
+	return heartbeat.DPU(beat, keeper.State(reporter.State))
 }
 
 // manager caches the attachments and the claims of this DPU, and no others.
@@ -169,7 +199,17 @@ func (o *options) manager() (ctrl.Manager, error) {
 	})
 }
 
-func (o *options) discovery(clients *vendorplugin.Clients, changed func()) *plugins.Registry {
+// pluginsChanged reports a change of the plugins at once, and has the attachments
+// looked at again that may wait for one.
+func pluginsChanged(ctx context.Context, changed *report.Signal, queue *attachments.Queue) func() {
+	return func() {
+		changed.Ask()
+		queue.AddWaiting(ctx)
+	}
+}
+
+// registry discovers the vendor plugins.
+func (o *options) registry(clients *vendorplugin.Clients, changed func()) *plugins.Registry {
 	return plugins.New(plugins.Options{
 		Node: o.node, Root: o.pluginRoot, Period: o.resync,
 		Open:     func(name string) (plugins.Client, error) { return clients.Client(name) },
@@ -177,23 +217,10 @@ func (o *options) discovery(clients *vendorplugin.Clients, changed func()) *plug
 	})
 }
 
-func (o *options) reconciler(mgr ctrl.Manager, discovered *plugins.Registry, keeper *selffence.Keeper) *dpu.Reconciler {
-	var r *dpu.Reconciler
-	openService := func(socket string) provisioner.DPU {
-		return snap.New(snaprpc.New(socket, o.timeout), snap.Options{
-			Reserved: func(ctx context.Context) map[string]string { return r.Reserved(ctx) },
-			Recorded: func(ctx context.Context) map[string]string { return r.Functions(ctx) },
-		})
+// openSNAP calls the SNAP service on a socket, which has to give no volume a
+// function that the attachments record as another one's.
+func (o *options) openSNAP(store *attachments.Store) func(socket string) provisioner.DPU {
+	return func(socket string) provisioner.DPU {
+		return snap.New(snaprpc.New(socket, o.timeout), snap.Options{Reserved: store.Reserved, Recorded: store.Functions})
 	}
-	driver := dpu.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Node: o.node, Namespace: o.namespace,
-		Plugins:   discovered,
-		Providers: dpu.NewProviders(o.providerRoot, openService),
-		Timeout:   callsPerPass * o.timeout, Resync: o.resync, Host: o.link.sight,
-	}
-	if keeper != nil {
-		driver.Lease = keeper
-	}
-	r = dpu.New(driver)
-	return r
 }

@@ -5,6 +5,12 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
+	"github.com/moor-storage/moor/pkg/node/dpu/report"
 )
 
 func TestValidate(t *testing.T) {
@@ -56,5 +62,29 @@ func TestDefaults(t *testing.T) {
 	}
 	if o.node != "dpu-7" || o.flags.Concurrency != 4 || o.validate() != nil {
 		t.Fatalf("got %+v, %v", o, o.validate())
+	}
+}
+
+// TestPluginsChanged: a change of the plugins is reported, and what waits is
+// looked at again; what is well is not.
+func TestPluginsChanged(t *testing.T) {
+	scheme, err := kube.NewScheme(storagev1alpha1.AddDPUToScheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	attachment := func(name, message string) *storagev1alpha1.VolumeAttachment {
+		a := &storagev1alpha1.VolumeAttachment{}
+		a.Name, a.Namespace, a.Spec.NodeName, a.Status.Message = name, "ns", "dpu-1", message
+		return a
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(attachment("well", ""), attachment("waits", "plugin local does not answer")).Build()
+	queue := attachments.NewQueue(&attachments.Store{DPU: kube.Cluster{Client: c}, Node: "dpu-1", Namespace: "ns"})
+	changed := report.NewSignal()
+	pluginsChanged(t.Context(), changed, queue)()
+	if len(changed.C()) != 1 || len(queue.Events()) != 1 {
+		t.Fatalf("%d reports are due, %d attachments", len(changed.C()), len(queue.Events()))
+	}
+	if e := <-queue.Events(); e.Object.GetName() != "waits" {
+		t.Errorf("looks again at %s", e.Object.GetName())
 	}
 }

@@ -21,10 +21,11 @@ const (
 	ruleReceipt  = "pkg/writer/receipt.go"
 	ruleDetach   = "pkg/writer/detach.go"
 	ruleLease    = "pkg/writer/lease.go"
+	nodeRight    = "pkg/node/dpu/right.go"
 	nodeFence    = "pkg/node/dpu/fence.go"
-	nodeExpose   = "pkg/node/dpu/expose.go"
-	nodeWithdraw = "pkg/node/dpu/withdraw.go"
-	nodeLease    = "pkg/node/dpu/lease.go"
+	nodePrepare  = "pkg/node/dpu/prepare.go"
+	nodeDetach   = "pkg/node/dpu/detach.go"
+	nodeServices = "pkg/node/dpu/exposures/services.go"
 	leaseDecide  = "pkg/node/selffence/decide.go"
 	leaseKeeper  = "pkg/node/selffence/keeper.go"
 	fenceLease   = "pkg/controller/failover/lease.go"
@@ -65,29 +66,29 @@ var mutations = []mutation{
 		{ruleExpose, "case claim.Status.Phase != moorv1alpha1.ClaimGranted:", "case false:"},
 	}},
 	{name: "the DPU shows a replica", tests: node, edits: []edit{
-		{nodeExpose, "		Hidden:       p.keepsReady(),", "		Hidden:       false,"},
+		{"pkg/node/dpu/parameters.go", "		Hidden:       p.keepsReady(),", "		Hidden:       false,"},
 	}},
 	{name: "the DPU reads the claim from its cache", tests: node, edits: []edit{
-		{"pkg/node/dpu/reconciler.go", "kube.Find(ctx, r.o.Live, types.NamespacedName{Namespace: r.o.Namespace, Name: volume}, claim)", "kube.Find(ctx, r.o.Client, types.NamespacedName{Namespace: r.o.Namespace, Name: volume}, claim)"},
+		{"pkg/node/dpu/attachments/store.go", "kube.Find(ctx, s.DPU.Live, types.NamespacedName{Namespace: s.Namespace, Name: volume}, claim)", "kube.Find(ctx, s.DPU.Client, types.NamespacedName{Namespace: s.Namespace, Name: volume}, claim)"},
 	}},
 	{name: "the DPU does not look again right before it shows", tests: node, edits: []edit{
-		{nodeExpose, "func (r *Reconciler) confirm(ctx context.Context, p *pass) error {\n", "func (r *Reconciler) confirm(ctx context.Context, p *pass) error {\n	if p != nil {\n		return nil\n	}\n"},
+		{nodeRight, "func (r right) confirm(ctx context.Context, p *pass) error {\n", "func (r right) confirm(ctx context.Context, p *pass) error {\n	if p != nil {\n		return nil\n	}\n"},
 	}},
 	{name: "the DPU shows before it has put its finalizer on", tests: node, edits: []edit{
-		{nodeExpose, "	_, err := kube.AddFinalizer(ctx, r.o.Client, p.attachment, storagev1alpha1.FinalizerDPUAttachment)\n", "	var err error\n"},
+		{nodePrepare, "	_, err := kube.AddFinalizer(ctx, r.attachments.DPU.Client, p.attachment, storagev1alpha1.FinalizerDPUAttachment)\n", "	var err error\n"},
 		{ruleExpose, "		controllerutil.ContainsFinalizer(now, storagev1alpha1.FinalizerDPUAttachment) &&", "		!controllerutil.ContainsFinalizer(now, \"none\") &&"},
 	}},
 
 	// A receipt of the DPU says the truth.
 	{name: "the DPU retires an epoch and shows the device on", tests: node, edits: []edit{
-		{nodeFence, "	for _, device := range devices {\n", "	for _, device := range devices[:0] {\n"},
-		{nodeWithdraw, "	if device := p.dpu.DeviceName; device != \"\" {\n		if err := r.o.Providers.hide", "	if device := p.dpu.DeviceName; device == \"-\" {\n		if err := r.o.Providers.hide"},
+		{nodeFence, "	for _, device := range recorded {\n", "	for _, device := range recorded[:0] {\n"},
+		{nodeDetach, "	if device := p.dpu.DeviceName; device != \"\" {\n		if err := r.exposures.Withdraw", "	if device := p.dpu.DeviceName; device == \"-\" {\n		if err := r.exposures.Withdraw"},
 	}, focus: frozen, program: "snap-node-driver", words: "one writer: "},
 	{name: "the DPU lets an attachment go and shows the device on", tests: node, edits: []edit{
-		{nodeWithdraw, "	if device := p.dpu.DeviceName; device != \"\" {\n		if err := r.o.Providers.hide", "	if device := p.dpu.DeviceName; device == \"-\" {\n		if err := r.o.Providers.hide"},
+		{nodeDetach, "	if device := p.dpu.DeviceName; device != \"\" {\n		if err := r.exposures.Withdraw", "	if device := p.dpu.DeviceName; device == \"-\" {\n		if err := r.exposures.Withdraw"},
 	}},
 	{name: "a SNAP service that does not answer counts as one that shows nothing", tests: node, edits: []edit{
-		{"pkg/node/dpu/providers.go", "		if err != nil && (known == \"\" || known == name) {", "		if err != nil && known == \"-\" {"},
+		{nodeServices, "		if err != nil && (known == \"\" || known == name) {", "		if err != nil && known == \"-\" {"},
 	}},
 	{name: "what SNAP accepted without effect counts as done", tests: snap, edits: []edit{
 		{"pkg/provisioner/snap/service/drive.go", "			return fmt.Errorf(\"%s: the service accepted it and shows no effect: %w\", s.name, provisioner.ErrUnavailable)", "			return nil"},
@@ -181,16 +182,16 @@ var mutations = []mutation{
 		{leaseKeeper, "3*float64(timeout)", "1*float64(timeout)"},
 	}},
 	{name: "the DPU shows without regard to its lease", tests: node, edits: []edit{
-		{nodeLease, "	if p.term, ok = r.o.Lease.Permit(); ok {\n", "	if p.term, ok = r.o.Lease.Permit(); ok || p != nil {\n"},
-		{nodeLease, "		if !ok {\n			return provisioner.Exposure{}", "		if !ok && p == nil {\n			return provisioner.Exposure{}"},
-		{nodeLease, "		defer leave()\n", "		if ok {\n			defer leave()\n		}\n"},
+		{nodeRight, "	if p.term, ok = r.lease.Permit(); ok {\n", "	if p.term, ok = r.lease.Permit(); ok || p != nil {\n"},
+		{nodeRight, "		if !ok {\n			return provisioner.Exposure{}", "		if !ok && p == nil {\n			return provisioner.Exposure{}"},
+		{nodeRight, "		defer leave()\n", "		if ok {\n			defer leave()\n		}\n"},
 	}},
 	{name: "the lease is not looked at again right before SNAP is told", tests: node, edits: []edit{
-		{nodeLease, "		if !ok {\n			return provisioner.Exposure{}", "		if !ok && p == nil {\n			return provisioner.Exposure{}"},
-		{nodeLease, "		defer leave()\n", "		if ok {\n			defer leave()\n		}\n"},
+		{nodeRight, "		if !ok {\n			return provisioner.Exposure{}", "		if !ok && p == nil {\n			return provisioner.Exposure{}"},
+		{nodeRight, "		defer leave()\n", "		if ok {\n			defer leave()\n		}\n"},
 	}},
-	{name: "what SNAP shows of nobody is not withdrawn", tests: node, edits: []edit{
-		{nodeLease, "		if !ready && !many[snap.NQN(device)] {", "		if !ready && !many[snap.NQN(device)] && unread == nil {"},
+	{name: "what SNAP shows and no attachment records is not withdrawn", tests: node, edits: []edit{
+		{"pkg/node/dpu/exposures/singlewriter.go", "		if !ready && !many[snap.NQN(device)] {", "		if !ready && !many[snap.NQN(device)] && unread == nil {"},
 	}},
 	{name: "the bound is the lease alone", tests: right, edits: []edit{
 		{ruleLease, "(1-skew) + float64(p.Grace))", "(1-skew))"},

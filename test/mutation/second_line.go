@@ -28,13 +28,13 @@ var secondLine = []mutation{
 		{ruleExpose, "	return now.UID == known.UID && now.DeletionTimestamp.IsZero() &&", "	return now.DeletionTimestamp.IsZero() &&"},
 	}},
 	{name: "the DPU leaves a granted device to another attachment", tests: node, edits: []edit{
-		{nodeWithdraw, " && !granted {", " && (granted || !granted) {"},
+		{nodeDetach, " && !granted {", " && (granted || !granted) {"},
 	}},
 	{name: "the DPU forgets a SNAP service that has lost its socket", tests: node, edits: []edit{
-		{"pkg/node/dpu/providers.go", "	out := slices.Collect(maps.Keys(p.used))\n", "	out := slices.Collect(maps.Keys(map[string]bool{}))\n"},
-		{"pkg/node/dpu/providers.go", "		if p.used[name] == nil {\n			out", "		if name != \"\" {\n			out"},
+		{nodeServices, "	out := slices.Collect(maps.Keys(s.used))\n", "	out := slices.Collect(maps.Keys(map[string]bool{}))\n"},
+		{nodeServices, "		if s.used[name] == nil {\n			out", "		if name != \"\" {\n			out"},
 	}},
 	{name: "the DPU shows what the storage has taken back", tests: node, edits: []edit{
-		{nodeExpose, "	if p.attachment.Status.StorageAttached {\n		return nil", "	if p != nil {\n		return nil"},
+		{nodePrepare, "	if p.attachment.Status.StorageAttached {\n		return nil", "	if p != nil {\n		return nil"},
 	}},
 }

@@ -39,7 +39,7 @@ func (s staleCache) List(ctx context.Context, list client.ObjectList, options ..
 
 // remembers lets the driver's cache have the attachment as it was, alone.
 func (m *machine) remembers(was *storagev1alpha1.VolumeAttachment) {
-	m.o.Client = staleCache{m.c.driver(), was}
+	m.o.Attachments.DPU.Client = staleCache{m.c.driver(), was}
 }
 
 // TestReceiptOfACacheThatIsBehind: neither the attachment nor the list of them

@@ -23,7 +23,7 @@ func TestStaleClaim(t *testing.T) {
 	granted := &moorv1alpha1.WriterClaim{}
 	c.must(c.Get(t.Context(), types.NamespacedName{Namespace: ns, Name: "v1"}, granted))
 	c.claim("v1", &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 1})
-	m.o.Client = interceptor.NewClient(c.WithWatch, interceptor.Funcs{
+	m.o.Attachments.DPU.Client = interceptor.NewClient(c.WithWatch, interceptor.Funcs{
 		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if claim, ok := o.(*moorv1alpha1.WriterClaim); ok {
 				granted.DeepCopyInto(claim)

@@ -13,6 +13,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -20,7 +21,7 @@ func (c *cluster) fence(name string, epoch int64) *moorv1alpha1.WriterClaimStatu
 	c.t.Helper()
 	a := c.get(name)
 	s := &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: a.Spec.NodeName, Attachment: name, Epoch: epoch}
-	c.claim(volumeName(a), s)
+	c.claim(attachments.VolumeName(a), s)
 	return s
 }
 
@@ -119,7 +120,9 @@ func TestFenceBehindTheCache(t *testing.T) {
 	stale := c.get(a.Name)
 	stale.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{}
 	p := newPass(stale)
-	c.must(m.retire(t.Context(), p, 1))
+	if err := m.fence.retire(t.Context(), p, 1); !waits(err) {
+		t.Fatal(err)
+	}
 	if len(m.shown()) != 0 || p.dpu.RetiredEpoch != 1 {
 		// The list of attachments is the fake server's, so not stale.
 		t.Fatalf("got %+v, %v", p.dpu, m.shown())
@@ -133,7 +136,7 @@ func TestFenceBehindTheCache(t *testing.T) {
 		return nil
 	}
 	p = newPass(stale)
-	if err := m.retire(t.Context(), p, 1); !errors.Is(err, lost) || p.dpu.RetiredEpoch != 0 {
+	if err := m.fence.retire(t.Context(), p, 1); !errors.Is(err, lost) || p.dpu.RetiredEpoch != 0 {
 		t.Fatalf("a receipt without the API server's word: %v, %+v", err, p.dpu)
 	}
 }

@@ -44,7 +44,7 @@ func (m *machine) steer(method string, params any) {
 func (m *machine) untilSwept() {
 	m.t.Helper()
 	for range 6 {
-		m.c.must(m.Round(m.t.Context()))
+		m.c.must(m.patrol.Round(m.t.Context()))
 		m.clock.Step(11 * time.Second)
 	}
 	m.wantEmpty()
@@ -195,7 +195,7 @@ func TestHotplugOverRestartOfSNAP(t *testing.T) {
 
 func (m *machine) freePlugs() int64 {
 	m.t.Helper()
-	state, err := m.State(m.t.Context())
+	state, err := m.reporter.State(m.t.Context())
 	m.c.must(err)
 	for _, f := range state.Functions {
 		if f.Type == moorv1alpha1.FunctionHotplug {

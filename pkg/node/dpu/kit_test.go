@@ -3,6 +3,7 @@ package dpu
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,7 +29,13 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
+	"github.com/moor-storage/moor/pkg/node/dpu/devices"
+	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
+	"github.com/moor-storage/moor/pkg/node/dpu/patrol"
+	"github.com/moor-storage/moor/pkg/node/dpu/report"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/snap"
 	"github.com/moor-storage/moor/pkg/vendorplugin"
@@ -168,7 +175,7 @@ func (c *cluster) get(name string) *storagev1alpha1.VolumeAttachment {
 // snap-host-controller does.
 func (c *cluster) grant(a *storagev1alpha1.VolumeAttachment, epoch int64) {
 	c.t.Helper()
-	c.claim(volumeName(a), &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: a.Spec.NodeName, Attachment: a.Name, Epoch: epoch})
+	c.claim(attachments.VolumeName(a), &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: a.Spec.NodeName, Attachment: a.Name, Epoch: epoch})
 	now := c.get(a.Name)
 	now.Spec.Epoch = epoch
 	c.must(c.Update(c.t.Context(), now))
@@ -185,7 +192,6 @@ func (c *cluster) claim(volume string, status *moorv1alpha1.WriterClaimStatus) {
 
 // machine is one DPU: an emulated SNAP service, a vendor's plugin, a driver.
 type machine struct {
-	*Reconciler
 	t       *testing.T
 	c       *cluster
 	node    string
@@ -196,6 +202,19 @@ type machine struct {
 	vendor  *fakeVendor
 	clock   *clocktesting.FakeClock
 	watched func(provisioner.DPU) provisioner.DPU
+	// lease is what the driver gives; none if nil.
+	lease Lease
+	parts
+}
+
+// parts are what a start of the driver makes.
+type parts struct {
+	*Reconciler
+	exposures *exposures.Exposures
+	queue     *attachments.Queue
+	patrol    *patrol.Patrol
+	reporter  *report.Reporter
+	changed   *report.Signal
 }
 
 func newMachine(t *testing.T, c *cluster, node string) *machine {
@@ -227,28 +246,47 @@ func (m *machine) pluginSocket() string { return filepath.Join(m.dir, "p", "loca
 
 // restartDriver starts the driver with nothing in its memory.
 func (m *machine) restartDriver() {
-	m.Reconciler = New(Options{
-		Client: m.c.driver(), Live: m.c.driver(), Node: m.node, Namespace: ns,
-		Plugins: &onDemand{m: m},
-		Providers: NewProviders(filepath.Join(m.dir, "s"), func(socket string) provisioner.DPU {
-			d := provisioner.DPU(snap.New(snaprpc.New(socket, 2*time.Second), snap.Options{
-				Reserved: func(ctx context.Context) map[string]string { return m.Reserved(ctx) },
-				Recorded: func(ctx context.Context) map[string]string { return m.Functions(ctx) },
-			}))
+	const timeout = 20 * time.Second
+	store := &attachments.Store{DPU: kube.Cluster{Client: m.c.driver(), Live: m.c.driver()}, Node: m.node, Namespace: ns}
+	m.changed = report.NewSignal()
+	m.queue = attachments.NewQueue(store)
+	m.exposures = exposures.New(exposures.Options{
+		Root: filepath.Join(m.dir, "s"), Attachments: store, Timeout: timeout,
+		Open: func(socket string) provisioner.DPU {
+			d := provisioner.DPU(snap.New(snaprpc.New(socket, 2*time.Second), snap.Options{Reserved: store.Reserved, Recorded: store.Functions}))
 			if m.watched != nil {
 				d = m.watched(d)
 			}
 			return d
-		}),
-		Timeout: 20 * time.Second, Resync: 10 * time.Second, Clock: m.clock,
-		Jitter: func(d time.Duration) time.Duration { return d },
+		},
 	})
+	made := devices.New(&onDemand{m: m})
+	m.reporter = &report.Reporter{Exposures: m.exposures, Devices: made, Changed: m.changed}
+	m.Reconciler = New(Options{
+		Attachments: store, Queue: m.queue, Exposures: m.exposures, Devices: made, Lease: m.lease,
+		Changed: m.changed.Ask, Timeout: timeout, Clock: m.clock,
+	})
+	m.patrol = patrol.New(m.patrolOptions())
+}
+
+func (m *machine) patrolOptions() patrol.Options {
+	return patrol.Options{
+		Attachments: m.o.Attachments, Queue: m.queue, Exposures: m.exposures, Devices: m.o.Devices,
+		Changed: m.changed.Ask, Period: 10 * time.Second, Timeout: m.o.Timeout, Clock: m.clock,
+		Jitter: func(d time.Duration) time.Duration { return d },
+	}
 }
 
 // onDemand knows the plugin "local" by its socket, and checks it when asked.
 type onDemand struct{ m *machine }
 
-func (p *onDemand) Names() ([]string, error) { return having(filepath.Join(p.m.dir, "p"), "dpu.sock") }
+func (p *onDemand) Names() ([]string, error) {
+	sockets, err := filepath.Glob(filepath.Join(p.m.dir, "p", "*", "dpu.sock"))
+	for i, s := range sockets {
+		sockets[i] = filepath.Base(filepath.Dir(s))
+	}
+	return sockets, err
+}
 
 func (p *onDemand) Get(name string) (vendorplugin.Vetted, error) {
 	if _, err := os.Stat(filepath.Join(p.m.dir, "p", name, "dpu.sock")); err != nil {
@@ -346,4 +384,10 @@ func (m *machine) calls(method string) int {
 	var state struct{ Calls map[string]int }
 	m.c.must(json.Unmarshal(raw, &state))
 	return state.Calls[method]
+}
+
+// waits reports whether a phase has ended the pass with a wait.
+func waits(err error) bool {
+	var w *kube.Waiting
+	return errors.As(err, &w)
 }

@@ -1,14 +1,14 @@
 package dpu
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
 )
 
 // fakeLease is a lease that a test ends and renews.
@@ -37,13 +37,14 @@ func (l *fakeLease) Enter(term int64) (func(), bool) {
 func leasedMachine(t *testing.T) (*machine, *cluster, *fakeLease) {
 	c := newCluster(t)
 	m, l := newMachine(t, c, "dpu-1"), &fakeLease{good: true}
-	m.o.Lease = l
+	m.lease = l
+	m.restartDriver()
 	return m, c, l
 }
 
 func (m *machine) wantShown(want bool) {
 	m.t.Helper()
-	shown, err := m.Shown(m.t.Context())
+	shown, err := m.exposures.ShowsSingleWriter(m.t.Context())
 	if err != nil || shown != want {
 		m.t.Fatalf("shown: %v (%v), want %v", shown, err, want)
 	}
@@ -65,7 +66,7 @@ func TestLease(t *testing.T) {
 	}
 	l.good = false
 	c.onRead = func() error { return errors.New("the API server is gone") }
-	err := m.WithdrawAll(t.Context())
+	err := m.exposures.WithdrawSingleWriter(t.Context())
 	c.onRead = nil
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +112,7 @@ func TestLeaseIsAskedFirst(t *testing.T) {
 	a := c.attachment("vol", "dpu-1")
 	c.grant(a, 1)
 	m.settle(a.Name)
-	c.must(m.WithdrawAll(t.Context()))
+	c.must(m.exposures.WithdrawSingleWriter(t.Context()))
 	reads, since := 0, -1
 	c.onRead = func() error { reads++; return nil }
 	l.asked = func() { since = reads }
@@ -131,14 +132,14 @@ func TestLeaseOfManyWriters(t *testing.T) {
 		t.Fatalf("not shown: %s", got.Status.Message)
 	}
 	m.wantShown(false)
-	c.must(m.WithdrawAll(t.Context()))
+	c.must(m.exposures.WithdrawSingleWriter(t.Context()))
 	if len(m.shown()) != 1 {
 		t.Error("a volume of many writers was taken away")
 	}
 	// While it is not known whose it is, it counts, and goes.
 	c.onRead = func() error { return errors.New("no cache yet") }
 	m.wantShown(true)
-	c.must(m.WithdrawAll(t.Context()))
+	c.must(m.exposures.WithdrawSingleWriter(t.Context()))
 	m.wantShown(false)
 }
 
@@ -146,13 +147,13 @@ func TestLeaseOfManyWriters(t *testing.T) {
 func TestShownInDoubt(t *testing.T) {
 	m, _, _ := leasedMachine(t)
 	m.inject(map[string]any{"method": "nvme_subsystem_list", "count": -1, "error": map[string]any{"code": -5, "message": "no"}})
-	if shown, err := m.Shown(t.Context()); !shown || err == nil {
+	if shown, err := m.exposures.ShowsSingleWriter(t.Context()); !shown || err == nil {
 		t.Errorf("shown: %v (%v)", shown, err)
 	}
 	m.clear()
 	m.wantShown(false)
-	m.Reconciler.o.Providers = NewProviders(t.TempDir(), func(string) provisioner.DPU { return nil })
-	if shown, err := m.Shown(context.Background()); !shown || err == nil {
+	none := exposures.New(exposures.Options{Root: t.TempDir(), Attachments: m.o.Attachments, Timeout: time.Second})
+	if shown, err := none.ShowsSingleWriter(t.Context()); !shown || err == nil {
 		t.Errorf("without a service, shown: %v (%v)", shown, err)
 	}
 }

@@ -72,3 +72,22 @@ func modesOf(modes []corev1.PersistentVolumeAccessMode) []provisioner.AccessMode
 	}
 	return out
 }
+
+// exposeSpec is what SNAP is asked to show. The plugin was asked for a device of
+// the volume's mode, so that says which kind it is: a file system is an fsdev.
+func exposeSpec(p *pass) provisioner.ExposeSpec {
+	spec := provisioner.ExposeSpec{
+		Device:       p.dpu.DeviceName,
+		Mode:         volumeMode(p.volume),
+		VUID:         p.dpu.FuncVUID,
+		FunctionType: provisioner.FunctionType(p.attachment.Spec.FunctionType),
+		Hotplug:      p.attachment.Spec.HotplugFunction,
+		PCIAddress:   p.dpu.PCIDeviceAddress,
+		Hidden:       p.keepsReady(),
+		Parameters:   controllerOptions(p.volume),
+	}
+	if p.dpu.BdevAttrs != nil {
+		spec.NamespaceID, spec.UUID = p.dpu.BdevAttrs.NVMeNsID, p.dpu.BdevAttrs.NVMeUUID
+	}
+	return spec
+}

@@ -33,14 +33,11 @@ func TestPluginChangeWakes(t *testing.T) {
 	if err := m.pass("dpu-1-v2"); err == nil {
 		t.Fatal("attached without a plugin")
 	}
-	for len(m.changed) > 0 {
-		<-m.changed
+	m.queue.AddWaiting(t.Context())
+	if len(m.queue.Events()) != 1 {
+		t.Fatalf("%d looked at again", len(m.queue.Events()))
 	}
-	m.PluginsChanged(t.Context())
-	if len(m.events) != 1 || len(m.changed) != 1 {
-		t.Fatalf("%d looked at again, %d reports", len(m.events), len(m.changed))
-	}
-	if e := <-m.events; e.Object.GetName() != "dpu-1-v2" {
+	if e := <-m.queue.Events(); e.Object.GetName() != "dpu-1-v2" {
 		t.Fatalf("woke %s", e.Object.GetName())
 	}
 }

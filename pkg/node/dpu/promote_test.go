@@ -12,6 +12,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -54,7 +55,7 @@ func TestReplicaIsPromoted(t *testing.T) {
 
 // grantOnly grants the claim without writing the epoch into the attachment.
 func (c *cluster) grantOnly(a *storagev1alpha1.VolumeAttachment, epoch int64) {
-	c.claim(volumeName(a), &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: a.Spec.NodeName, Attachment: a.Name, Epoch: epoch})
+	c.claim(attachments.VolumeName(a), &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: a.Spec.NodeName, Attachment: a.Name, Epoch: epoch})
 }
 
 // TestReplicaWarmth: a replica is shown only where its warmth asks for that
@@ -127,12 +128,12 @@ func TestReplicaIsNeverVisible(t *testing.T) {
 	c, m, a := ready(t)
 	e := m.shown()["dev_v1-pvc"]
 	spec := provisioner.ExposeSpec{Device: e.Device, FunctionType: provisioner.VF, PCIAddress: e.PCIAddress, NamespaceID: e.NamespaceID, UUID: e.UUID}
-	_, err := m.o.Providers.get("nvidia").Expose(t.Context(), spec)
+	_, err := m.exposures.Service("nvidia").Expose(t.Context(), spec)
 	c.must(err)
 	c.must(os.Remove(m.pluginSocket()))
-	c.must(m.Round(t.Context()))
+	c.must(m.patrol.Round(t.Context()))
 	select {
-	case <-m.events:
+	case <-m.queue.Events():
 	default:
 		t.Fatal("the patrol has not noticed")
 	}
@@ -163,16 +164,16 @@ func TestDemotion(t *testing.T) {
 func TestReplicaLivesOn(t *testing.T) {
 	c, m, a := ready(t)
 	for range 5 {
-		c.must(m.Round(t.Context()))
+		c.must(m.patrol.Round(t.Context()))
 		m.clock.Step(time.Hour)
 	}
-	if len(m.events) != 0 || !m.shown()["dev_v1-pvc"].Hidden {
+	if len(m.queue.Events()) != 0 || !m.shown()["dev_v1-pvc"].Hidden {
 		t.Fatalf("the patrol is not content: %v", m.shown())
 	}
 	m.restartDriver()
 	m.emu.Restart()
-	c.must(m.Round(t.Context()))
-	if len(m.events) != 1 {
+	c.must(m.patrol.Round(t.Context()))
+	if len(m.queue.Events()) != 1 {
 		t.Fatal("the round has not noticed that the replica is gone")
 	}
 	if diff := cmp.Diff(a.Status.DPU, m.settle(a.Name).Status.DPU); diff != "" {

@@ -254,12 +254,13 @@ func TestStaleCache(t *testing.T) {
 	stale := c.get(a.Name)
 	c.must(c.Delete(t.Context(), stale.DeepCopy()))
 	p := newPass(stale)
-	if err := m.attach(t.Context(), p); err != nil || !p.stop || p.again == 0 || len(m.shown()) != 0 {
-		t.Fatalf("got %v, ended %t, again in %s, shown %v", err, p.stop, p.again, m.shown())
+	err := m.attach(t.Context(), p)
+	if !waits(err) || len(m.shown()) != 0 {
+		t.Fatalf("got %v, shown %v", err, m.shown())
 	}
 	was := c.get(a.Name).ResourceVersion
-	if err := m.finish(t.Context(), p, nil); err != nil || c.get(a.Name).ResourceVersion != was {
-		t.Fatalf("got %v, or a write about what the next pass sees by itself", err)
+	if result, err := m.finish(t.Context(), p, err); err != nil || result.RequeueAfter == 0 || c.get(a.Name).ResourceVersion != was {
+		t.Fatalf("got %+v, %v, or a write about what the next pass sees by itself", result, err)
 	}
 }
 

@@ -21,11 +21,11 @@ func TestServiceRestartKeepsIdentity(t *testing.T) {
 	if b.Status.DPU.PCIDeviceAddress == a.Status.DPU.PCIDeviceAddress {
 		t.Fatalf("v2 was given the function of v1, %s", b.Status.DPU.PCIDeviceAddress)
 	}
-	if err := m.Round(t.Context()); err != nil {
+	if err := m.patrol.Round(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case e := <-m.events:
+	case e := <-m.queue.Events():
 		if e.Object.GetName() != a.Name {
 			t.Fatalf("looks again at %s", e.Object.GetName())
 		}
@@ -72,7 +72,7 @@ func TestReceiptOutlivesTheVendor(t *testing.T) {
 	m.restartDriver()
 	over("driver restarted")
 	m.emu.Restart()
-	_ = m.Round(t.Context()) // it tells that the plugin does not answer
+	_ = m.patrol.Round(t.Context()) // it tells that the plugin does not answer
 	over("SNAP restarted")
 	c.must(os.WriteFile(m.pluginSocket(), nil, 0o600))
 	if left := m.settle(a.Name); left != nil {

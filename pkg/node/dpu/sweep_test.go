@@ -13,6 +13,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/pkg/node/dpu/patrol"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/snap"
 	"github.com/moor-storage/moor/pkg/vendorplugin"
@@ -32,15 +33,15 @@ func TestOrphansAreSwept(t *testing.T) {
 	abandon(c, a)
 	// A subsystem that a crash left empty is an orphan too.
 	c.must(m.rpc.NvmeSubsystemCreate(t.Context(), snap.NQN("half-made")))
-	c.must(m.Round(t.Context()))
+	c.must(m.patrol.Round(t.Context()))
 	m.clock.Step(10 * time.Second)
-	c.must(m.Round(t.Context()))
+	c.must(m.patrol.Round(t.Context()))
 	if len(m.shown()) != 2 {
 		t.Fatalf("swept within one period: %v", m.shown())
 	}
 	m.clock.Step(time.Second)
 	for range 2 {
-		c.must(m.Round(t.Context()))
+		c.must(m.patrol.Round(t.Context()))
 	}
 	m.wantEmpty()
 }
@@ -64,7 +65,7 @@ func TestLiveOnesAreNeverSwept(t *testing.T) {
 	c.must(err)
 	devices := m.bdevs()
 	for range 5 {
-		c.must(m.Round(t.Context()))
+		c.must(m.patrol.Round(t.Context()))
 		m.clock.Step(time.Hour)
 	}
 	if !m.shown()["dev_v1-pvc"].Visible || !slices.Equal(m.bdevs(), devices) || len(devices) != 4 {
@@ -83,7 +84,7 @@ func TestForeignThingsAreNeverSwept(t *testing.T) {
 	}
 	c.must(m.rpc.NvmeNamespaceCreate(t.Context(), snaprpc.NamespaceSpec{NQN: nqn, NSID: 1, BdevName: "dev_theirs"}))
 	for range 5 {
-		c.must(m.Round(t.Context()))
+		c.must(m.patrol.Round(t.Context()))
 		m.clock.Step(time.Hour)
 	}
 	subsystems, err := m.rpc.NvmeSubsystemList(t.Context())
@@ -95,7 +96,7 @@ func TestForeignThingsAreNeverSwept(t *testing.T) {
 func TestNoSweepWithoutTheServer(t *testing.T) {
 	c, m, a := attached(t)
 	abandon(c, a)
-	c.must(m.Round(t.Context()))
+	c.must(m.patrol.Round(t.Context()))
 	lost := errors.New("no route")
 	reads := 0
 	// The cache still answers, and says that there is no attachment.
@@ -108,7 +109,7 @@ func TestNoSweepWithoutTheServer(t *testing.T) {
 	for range 5 {
 		m.clock.Step(time.Hour)
 		reads = 0
-		if err := m.Round(t.Context()); !errors.Is(err, lost) {
+		if err := m.patrol.Round(t.Context()); !errors.Is(err, lost) {
 			t.Fatalf("got %v", err)
 		}
 	}
@@ -122,7 +123,7 @@ func TestNoSweepWithoutTheServer(t *testing.T) {
 func TestSweepAsksAgain(t *testing.T) {
 	c, m, a := attached(t)
 	abandon(c, a)
-	c.must(m.Round(t.Context()))
+	c.must(m.patrol.Round(t.Context()))
 	m.clock.Step(time.Hour)
 	reads := 0
 	c.onRead = func() error {
@@ -131,7 +132,7 @@ func TestSweepAsksAgain(t *testing.T) {
 		}
 		return nil
 	}
-	c.must(m.Round(t.Context()))
+	c.must(m.patrol.Round(t.Context()))
 	c.onRead = nil
 	if reads < 3 || !m.shown()["dev_v1-pvc"].Visible {
 		t.Fatalf("swept from under a new attachment (%d reads): %v", reads, m.shown())
@@ -141,70 +142,20 @@ func TestSweepAsksAgain(t *testing.T) {
 func TestSweepKeepsAwayFromAPass(t *testing.T) {
 	c, m, a := attached(t)
 	abandon(c, a)
-	c.must(m.Round(t.Context()))
+	c.must(m.patrol.Round(t.Context()))
 	m.clock.Step(time.Hour)
-	unlock, ok := m.lock(deviceKey("dev_v1-pvc"))
+	unlock, ok := m.exposures.Lock("", "dev_v1-pvc")
 	if !ok {
 		t.Fatal("locked")
 	}
-	c.must(m.Round(t.Context()))
+	c.must(m.patrol.Round(t.Context()))
 	if len(m.shown()) != 1 {
 		t.Fatal("swept while a pass works on the device")
 	}
 	unlock()
-	c.must(m.Round(t.Context()))
+	c.must(m.patrol.Round(t.Context()))
 	if len(m.shown()) != 0 {
 		t.Fatal("not swept after the pass")
-	}
-}
-
-func TestExposureDiffers(t *testing.T) {
-	attachment := func(on bool) *storagev1alpha1.VolumeAttachment {
-		a := &storagev1alpha1.VolumeAttachment{}
-		a.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{Attached: on, DeviceName: "d", PCIDeviceAddress: "p", BdevAttrs: &storagev1alpha1.BdevAttrs{NVMeNsID: 1, NVMeUUID: "u"}}
-		return a
-	}
-	deleting := attachment(true)
-	deleting.DeletionTimestamp = &deleting.CreationTimestamp
-	deleting.DeletionTimestamp.Time = time.Unix(1, 0)
-	ready := attachment(false)
-	ready.Status.DPU.PreEmulated = true
-	good := provisioner.Exposure{Device: "d", PCIAddress: "p", NamespaceID: 1, UUID: "u", Visible: true}
-	partial, moved, other := good, good, good
-	partial.Visible, moved.PCIAddress, other.UUID = false, "q", "w"
-	hidden := partial
-	hidden.Hidden = true
-	hiddenElsewhere := hidden
-	hiddenElsewhere.PCIAddress = "q"
-	cases := map[string]struct {
-		a               *storagev1alpha1.VolumeAttachment
-		e               provisioner.Exposure
-		found, complete bool
-		want            bool
-	}{
-		"as it should be":                 {attachment(true), good, true, true, false},
-		"gone":                            {attachment(true), provisioner.Exposure{}, false, true, true},
-		"perhaps gone":                    {attachment(true), provisioner.Exposure{}, false, false, false},
-		"partial":                         {attachment(true), partial, true, true, true},
-		"moved":                           {attachment(true), moved, true, true, true},
-		"other identity":                  {attachment(true), other, true, true, true},
-		"shown, not said to be":           {attachment(false), good, true, true, true},
-		"not shown, and not said to be":   {attachment(false), provisioner.Exposure{}, false, true, false},
-		"being deleted":                   {deleting, provisioner.Exposure{}, false, true, false},
-		"ready, as it should be":          {ready, hidden, true, true, false},
-		"ready, but shown":                {ready, good, true, true, true},
-		"ready, but gone":                 {ready, provisioner.Exposure{}, false, true, true},
-		"ready, but perhaps gone":         {ready, provisioner.Exposure{}, false, false, false},
-		"ready, but in part only":         {ready, partial, true, true, true},
-		"ready elsewhere":                 {ready, hiddenElsewhere, true, true, true},
-		"hidden, said to be shown":        {attachment(true), hidden, true, true, true},
-		"hidden, not said to be":          {attachment(false), hidden, true, true, true},
-		"partial, and not said to be any": {attachment(false), partial, true, true, false},
-	}
-	for name, c := range cases {
-		if got := exposureDiffers(c.a, c.e, c.found, c.complete); got != c.want {
-			t.Errorf("%s: got %v", name, got)
-		}
 	}
 }
 
@@ -212,8 +163,9 @@ func TestPatrol(t *testing.T) {
 	_, m, _ := attached(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done, rounds := make(chan error, 1), make(chan time.Duration)
-	m.o.Clock = clock.RealClock{}
-	m.o.Jitter = func(d time.Duration) time.Duration {
+	o := m.patrolOptions()
+	o.Clock = clock.RealClock{}
+	o.Jitter = func(d time.Duration) time.Duration {
 		select {
 		case rounds <- d:
 		case <-ctx.Done():
@@ -221,7 +173,7 @@ func TestPatrol(t *testing.T) {
 		return time.Millisecond
 	}
 	before := m.calls("nvme_subsystem_list")
-	go func() { done <- patrol{m.Reconciler}.Start(ctx) }()
+	go func() { done <- patrol.New(o).Start(ctx) }()
 	for range 3 {
 		if d := <-rounds; d != 10*time.Second {
 			t.Fatalf("the next round comes in %s", d)
@@ -256,24 +208,16 @@ func TestLiveness(t *testing.T) {
 			_, m, _ := attached(t)
 			m.vendor.can = c.can
 			m.vendor.fail["GetDevice"] = c.get
-			if err := m.Round(t.Context()); err != nil || len(m.events) != c.want {
-				t.Fatalf("%d looked at again, %v", len(m.events), err)
+			if err := m.patrol.Round(t.Context()); err != nil || len(m.queue.Events()) != c.want {
+				t.Fatalf("%d looked at again, %v", len(m.queue.Events()), err)
 			}
 		})
 	}
 }
 
-func TestJitter(t *testing.T) {
-	for range 1000 {
-		if d := jitter(10 * time.Second); d < 9*time.Second || d > 11*time.Second {
-			t.Fatalf("jitter of 10s is %s", d)
-		}
-	}
-}
-
 func TestState(t *testing.T) {
 	_, m, _ := attached(t)
-	state, err := m.State(t.Context())
+	state, err := m.reporter.State(t.Context())
 	want := []moorv1alpha1.FunctionCount{{Type: "pf", Total: 1}, {Type: "vf", Total: 4, Free: 3}, {Type: "hotplug", Total: 31, Free: 31}}
 	if err != nil || !state.SNAPReady || !slices.Equal(state.Functions, want) ||
 		!slices.Equal(state.Plugins, []moorv1alpha1.PluginState{{Name: "local", Ready: true}}) {
@@ -281,12 +225,12 @@ func TestState(t *testing.T) {
 	}
 	m.vendor.fail["Probe"] = provisioner.ErrUnavailable
 	m.emu.Stop()
-	state, err = m.State(t.Context())
+	state, err = m.reporter.State(t.Context())
 	if err != nil || state.SNAPReady || state.Plugins[0].Ready || state.Plugins[0].Message == "" {
 		t.Fatalf("got %+v, %v", state, err)
 	}
 	select {
-	case <-m.Changes():
+	case <-m.changed.C():
 	default:
 		t.Fatal("an attachment is no change")
 	}
@@ -297,26 +241,26 @@ func TestState(t *testing.T) {
 func TestHostChangeIsToldAtOnce(t *testing.T) {
 	_, m, _ := attached(t)
 	sight := &moorv1alpha1.HostSight{Alive: true}
-	m.o.Host = func() *moorv1alpha1.HostSight { return sight }
-	before, err := m.State(t.Context())
+	m.reporter.Host = func() *moorv1alpha1.HostSight { return sight }
+	before, err := m.reporter.State(t.Context())
 	if err != nil || before.Host == nil || !before.Host.Alive {
 		t.Fatalf("got %+v, %v", before, err)
 	}
-	for len(m.Changes()) > 0 {
-		<-m.Changes()
+	for len(m.changed.C()) > 0 {
+		<-m.changed.C()
 	}
 	m.inject(map[string]any{"method": "emulation_function_list", "hang": true, "count": -1})
 	sight = &moorv1alpha1.HostSight{Evidence: "silence"}
-	m.HostChanged()
-	<-m.Changes()
+	m.changed.AskOfHost()
+	<-m.changed.C()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel() // whoever is asked now fails at once
-	state, err := m.State(ended)
+	state, err := m.reporter.State(ended)
 	if err != nil || state.Host.Alive || !state.SNAPReady || !slices.Equal(state.Functions, before.Functions) {
 		t.Fatalf("got %+v, %v", state, err)
 	}
-	<-m.Changes() // and the whole is asked for
-	if state, err = m.State(ended); err != nil || state.SNAPReady || state.Host.Alive {
+	<-m.changed.C() // and the whole is asked for
+	if state, err = m.reporter.State(ended); err != nil || state.SNAPReady || state.Host.Alive {
 		t.Fatalf("the rest is never asked again: %+v, %v", state, err)
 	}
 	m.clear()

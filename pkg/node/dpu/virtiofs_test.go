@@ -49,8 +49,8 @@ func TestFilesystemIsShown(t *testing.T) {
 	if asked := m.vendor.opened[0]; asked.Mode != provisioner.Filesystem {
 		t.Fatalf("the plugin was asked for %+v", asked)
 	}
-	c.must(m.Round(t.Context())) // all is as it is on record: nothing to look at again
-	if n := len(m.events); n != 0 {
+	c.must(m.patrol.Round(t.Context())) // all is as it is on record: nothing to look at again
+	if n := len(m.queue.Events()); n != 0 {
 		t.Fatalf("%d attachments differ from what is shown", n)
 	}
 	m.restartDriver()

@@ -1,0 +1,79 @@
+package dpu
+
+import (
+	"context"
+	"fmt"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
+	"github.com/moor-storage/moor/pkg/node/dpu/devices"
+	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
+	"github.com/moor-storage/moor/pkg/writer"
+)
+
+// remover takes a volume away for an attachment that is being deleted.
+type remover struct {
+	attachments *attachments.Store
+	exposures   *exposures.Exposures
+	devices     *devices.Devices
+	status      status
+}
+
+// detach takes the device away from the host, and then has the vendor remove
+// it. The first half needs neither the API server nor the vendor.
+func (r remover) detach(ctx context.Context, p *pass) error {
+	all, err := r.attachments.Cached(ctx)
+	if err != nil {
+		return err
+	}
+	// What was shown by a right of this attachment is not left to the other.
+	granted := p.dpu.Attached && writer.SingleWriter(p.attachment, nil)
+	if other := precedes(p.attachment, all); other != nil && other.Status.DPU.DeviceName != "" && !granted {
+		p.withdrawn() // the device is the other attachment's
+		return nil
+	}
+	if device := p.dpu.DeviceName; device != "" {
+		if err := r.exposures.Withdraw(ctx, device); err != nil {
+			return fmt.Errorf("take device %s away from the host: %w", device, err)
+		}
+	}
+	p.withdrawn()
+	// It goes, so its epoch is over here whether the vendor answers or not.
+	p.dpu.RetiredEpoch = max(p.dpu.RetiredEpoch, p.attachment.Spec.Epoch)
+	r.hurryReceipt(ctx, p)
+	return r.removeDevice(ctx, p)
+}
+
+// hurryReceipt writes the status before the vendor is asked, if a fence waits for
+// it: a vendor that hangs must not hold up a failover. The end of the pass writes
+// it in any case, so a failure here only delays it.
+func (r remover) hurryReceipt(ctx context.Context, p *pass) {
+	if !writer.SingleWriter(p.attachment, nil) {
+		return
+	}
+	claim, err := r.attachments.WriterClaim(ctx, p.volumeName())
+	if err == nil && writer.FencedEpoch(r.attachments.Node, p.attachment, claim) != 0 {
+		err = r.status.write(ctx, p, "")
+	}
+	if err != nil {
+		ctrl.LoggerFrom(ctx).V(1).Info("receipt is not written early", "reason", err.Error())
+	}
+}
+
+// removeDevice has the vendor remove the volume's device.
+func (r remover) removeDevice(ctx context.Context, p *pass) error {
+	if p.volumeID == "" {
+		return nil
+	}
+	volume, err := r.attachments.Volume(ctx, p.attachment)
+	if err != nil {
+		return fmt.Errorf("find the vendor of volume %s to remove its device: %w", p.volumeName(), err)
+	}
+	removal := devices.Removal{Volume: p.volumeName(), VolumeID: p.volumeID, Device: p.dpu.DeviceName}
+	if volume == nil || volume.Spec.Volume.StorageVendorPluginName == "" {
+		return r.devices.RemoveAnywhere(ctx, removal)
+	}
+	p.volume = volume
+	return r.devices.Remove(ctx, volume.Spec.Volume.StorageVendorPluginName, removal, openSpec(p))
+}

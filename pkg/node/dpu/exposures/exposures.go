@@ -1,0 +1,83 @@
+package exposures
+
+import (
+	"context"
+	"time"
+
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// Options of Exposures.
+type Options struct {
+	// Root holds a directory for each SNAP service, Open is how one is called by
+	// its socket.
+	Root string
+	Open func(socket string) provisioner.DPU
+	// Attachments are this DPU's.
+	Attachments *attachments.Store
+	// Timeout bounds what is done for the lease as a whole; each call to a service
+	// has a deadline of its own within it.
+	Timeout time.Duration
+}
+
+// Exposures is what one DPU shows to its host. Safe for concurrent use.
+type Exposures struct {
+	Work
+	services    services
+	attachments *attachments.Store
+	timeout     time.Duration
+}
+
+// New returns the exposures of a DPU; it asks no service yet.
+func New(o Options) *Exposures {
+	return &Exposures{
+		services:    services{root: o.Root, open: o.Open, used: map[string]provisioner.DPU{}},
+		attachments: o.Attachments, timeout: o.Timeout,
+	}
+}
+
+// Listing is what all SNAP services show together.
+type Listing struct {
+	// Exposures and the names of their services, by device.
+	Exposures map[string]provisioner.Exposure
+	Service   map[string]string
+	// Complete: there is a service, and every one answered.
+	Complete bool
+}
+
+// Service returns the SNAP service called name, whether it answers or not.
+func (e *Exposures) Service(name string) provisioner.DPU { return e.services.get(name) }
+
+// List asks every SNAP service once what it shows. The error joins those of the
+// services that did not answer; what the others show is listed all the same.
+func (e *Exposures) List(ctx context.Context) (Listing, error) { return e.services.list(ctx) }
+
+// Withdraw takes a device away from the host. Nil means that every SNAP service
+// has confirmed it.
+func (e *Exposures) Withdraw(ctx context.Context, device string) error {
+	return e.services.withdraw(ctx, device, "")
+}
+
+// WithdrawFrom is Withdraw for a device that only the service called known can
+// show: others need not answer.
+func (e *Exposures) WithdrawFrom(ctx context.Context, known, device string) error {
+	return e.services.withdraw(ctx, device, known)
+}
+
+// Functions adds up the functions of all SNAP services, by type; ready is whether
+// there is a service and all answered.
+func (e *Exposures) Functions(ctx context.Context) (total map[provisioner.FunctionType]provisioner.FunctionCount, ready bool) {
+	names, err := e.services.names()
+	ready = err == nil && len(names) > 0
+	total = map[provisioner.FunctionType]provisioner.FunctionCount{}
+	for _, name := range names {
+		all, err := e.services.get(name).Functions(ctx)
+		ready = ready && err == nil
+		for _, c := range all {
+			sum := total[c.Type]
+			total[c.Type] = provisioner.FunctionCount{Type: c.Type, Total: sum.Total + c.Total, Free: sum.Free + c.Free}
+		}
+	}
+	return total, ready
+}

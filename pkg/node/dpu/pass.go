@@ -1,0 +1,96 @@
+package dpu
+
+import (
+	"fmt"
+	"time"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
+	"github.com/moor-storage/moor/pkg/node/dpu/devices"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// staleRetry is when an attachment of which the cache is behind is looked at
+// again if the watch brings nothing by then.
+const staleRetry = time.Second
+
+// pass is what one pass over one attachment knows.
+type pass struct {
+	attachment *storagev1alpha1.VolumeAttachment
+	// volume is nil if it is not known.
+	volume *storagev1alpha1.Volume
+	// volumeID is what the vendor's plugin calls the volume; "" if the attachment
+	// names no volume.
+	volumeID string
+	// plugin is the volume's, once it was found.
+	plugin *devices.Plugin
+	// writerClaim is the volume's as this pass has read it; nil if there is none.
+	// claimRead: it was read.
+	writerClaim *moorv1alpha1.WriterClaim
+	claimRead   bool
+	// refused says why the volume may not be shown here; "" if it may.
+	refused string
+	// term is that of the lease under which the claim was read.
+	term int64
+
+	// dpu is the status to write.
+	dpu storagev1alpha1.VolumeAttachmentDPU
+}
+
+func newPass(attachment *storagev1alpha1.VolumeAttachment) *pass {
+	p := &pass{attachment: attachment, dpu: *attachment.Status.DPU.DeepCopy()}
+	p.dpu.Exhausted = false // each pass finds out anew
+	if volume := p.volumeName(); volume != "" {
+		p.volumeID = attachments.VolumeID(volume)
+	}
+	return p
+}
+
+// volumeName is the name of the attachment's Volume, "" if it names none.
+func (p *pass) volumeName() string { return attachments.VolumeName(p.attachment) }
+
+// replica reports whether the attachment only keeps the volume ready here.
+func (p *pass) replica() bool { return attachments.Replica(p.attachment) }
+
+// keepsReady reports whether the device is made ready without being shown.
+func (p *pass) keepsReady() bool { return p.refused != "" && p.replica() }
+
+// wait ends the pass, with a message that says what for. Most attachments are
+// ready soon, so the status tells of a wait once the attachment is older than
+// kube.StatusGrace. retry is when to look again where no watch tells; 0: never.
+func (p *pass) wait(retry time.Duration, format string, args ...any) error {
+	return &kube.Waiting{
+		Message: fmt.Sprintf(format, args...), Since: p.attachment.CreationTimestamp.Time, RetryAfter: retry,
+	}
+}
+
+// waitForRight is wait with what refused the right to show the volume.
+func (p *pass) waitForRight() error { return p.wait(0, "%s", p.refused) }
+
+// outdated ends a pass whose attachment is not what the cache shows. The change
+// is on its way and brings the next pass, so the message stays as it is.
+func (p *pass) outdated() error { return p.wait(staleRetry, "%s", p.attachment.Status.Message) }
+
+// withdrawn notes that the host does not see the device, and that nothing of it
+// stands ready. What identifies it is kept, so that it comes back the same.
+func (p *pass) withdrawn() {
+	p.dpu.Attached, p.dpu.PreEmulated, p.dpu.Epoch = false, false, 0
+}
+
+// observe notes what the host sees, or what stands ready for it.
+func (p *pass) observe(e provisioner.Exposure) {
+	p.withdrawn()
+	p.dpu.Attached, p.dpu.PreEmulated = e.Visible, e.Hidden
+	if e.Visible {
+		p.dpu.Epoch = p.attachment.Spec.Epoch
+	}
+	p.dpu.PCIDeviceAddress, p.dpu.FuncVUID = e.PCIAddress, e.VUID
+	if e.Tag != "" {
+		p.dpu.BdevAttrs, p.dpu.FsdevAttrs = nil, &storagev1alpha1.FsdevAttrs{FilesystemTag: e.Tag}
+		return
+	}
+	p.dpu.FsdevAttrs = nil
+	p.dpu.BdevAttrs = &storagev1alpha1.BdevAttrs{NVMeNsID: e.NamespaceID, NVMeUUID: e.UUID}
+}

@@ -1,0 +1,42 @@
+package dpu
+
+import (
+	"cmp"
+	"strings"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
+)
+
+// precedes returns the attachment of the same volume that goes before mine: by
+// the right to write, by role, by having the device, by age. Nil if mine goes first.
+func precedes(mine *storagev1alpha1.VolumeAttachment, all []storagev1alpha1.VolumeAttachment) *storagev1alpha1.VolumeAttachment {
+	for i := range all {
+		other := &all[i]
+		if other.Name != mine.Name && attachments.VolumeName(other) == attachments.VolumeName(mine) && rank(other, mine) < 0 {
+			return other
+		}
+	}
+	return nil
+}
+
+// rank is negative if a goes before b.
+func rank(a, b *storagev1alpha1.VolumeAttachment) int {
+	return cmp.Or(
+		first(a.Spec.Epoch != 0, b.Spec.Epoch != 0),
+		first(!attachments.Replica(a), !attachments.Replica(b)),
+		first(a.Status.DPU.DeviceName != "", b.Status.DPU.DeviceName != ""),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		strings.Compare(a.Name, b.Name),
+	)
+}
+
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}

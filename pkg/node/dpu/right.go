@@ -1,0 +1,147 @@
+package dpu
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
+	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/writer"
+)
+
+// leaseRetry is how soon an attachment is looked at again that waits for the
+// lease: the next heartbeat renews it, if anything does.
+const leaseRetry = time.Second
+
+// Lease says whether this DPU may show single-writer volumes now.
+type Lease interface {
+	// Permit is asked before the claim is read. What it allows is allowed
+	// within one term.
+	Permit() (term int64, ok bool)
+	// Enter is asked last before SNAP is told to show; leave is called when
+	// that call has ended.
+	Enter(term int64) (leave func(), ok bool)
+}
+
+// right finds out whether this DPU may show a volume (pkg/writer), and takes away
+// what it may not.
+type right struct {
+	attachments *attachments.Store
+	exposures   *exposures.Exposures
+	// lease is nil if this DPU gives none.
+	lease Lease
+}
+
+// readClaim reads the volume's WriterClaim for this pass.
+func (r right) readClaim(ctx context.Context, p *pass) error {
+	claim, err := r.attachments.WriterClaim(ctx, p.volumeName())
+	p.writerClaim, p.claimRead = claim, err == nil
+	return err
+}
+
+// checkClaim finds out whether the volume may be shown here, by the claim as this
+// pass has read it, and takes it away from the host if not.
+func (r right) checkClaim(ctx context.Context, p *pass) error {
+	single := writer.SingleWriter(p.attachment, p.volume)
+	if p.replica() && (single || p.attachment.Spec.Warmth != storagev1alpha1.WarmthAttached) {
+		p.refused = writer.Refusal(r.attachments.Node, p.attachment, nil)
+		return r.giveUp(ctx, p)
+	}
+	if !single {
+		return nil
+	}
+	if !p.claimRead {
+		if err := r.readClaim(ctx, p); err != nil {
+			return err
+		}
+	}
+	if p.refused = writer.Refusal(r.attachments.Node, p.attachment, p.writerClaim); p.refused == "" {
+		return nil
+	}
+	return r.giveUp(ctx, p)
+}
+
+// giveUp takes away from the host what this DPU has no right to show. What is
+// hidden already stays ready: it is what a replica is, and what a replica that is
+// being promoted waits with.
+func (r right) giveUp(ctx context.Context, p *pass) error {
+	if p.dpu.DeviceName == "" {
+		return nil
+	}
+	shown, err := r.exposures.List(ctx)
+	if e := shown.Exposures[p.dpu.DeviceName]; err == nil && shown.Complete && e.Hidden {
+		p.observe(e)
+		return nil
+	}
+	if p.dpu.Attached {
+		ctrl.LoggerFrom(ctx).Info("right to write lost, withdrawing", daemon.KeyEpoch, p.dpu.Epoch, "reason", p.refused)
+	}
+	if err := r.exposures.Withdraw(ctx, p.dpu.DeviceName); err != nil {
+		return fmt.Errorf("%s; and it could not be taken away from the host: %w", p.refused, err)
+	}
+	p.withdrawn()
+	return nil
+}
+
+// permit finds out whether the lease allows to show, before the claim is read:
+// so what the claim says is newer than the renewal. What needs no claim needs no
+// lease.
+func (r right) permit(ctx context.Context, p *pass) error {
+	if r.lease == nil || p.replica() || !writer.SingleWriter(p.attachment, p.volume) {
+		return nil
+	}
+	var ok bool
+	if p.term, ok = r.lease.Permit(); ok {
+		return nil
+	}
+	p.correct(ctx, r.exposures) // it may have been withdrawn at the end of the lease
+	if p.dpu.Attached {
+		return p.wait(leaseRetry, "%s", p.attachment.Status.Message)
+	}
+	return p.wait(leaseRetry, "DPU %s has not renewed its lease: waits until its heartbeat is answered", r.attachments.Node)
+}
+
+// confirm reads attachment and claim from the API server, last before the
+// exposure: what the cache shows may be over. If it is, the pass ends.
+func (r right) confirm(ctx context.Context, p *pass) error {
+	if err := r.permit(ctx, p); err != nil {
+		return err
+	}
+	var now *storagev1alpha1.VolumeAttachment
+	var both errgroup.Group
+	both.Go(func() (err error) {
+		if now, err = r.attachments.Again(ctx, p.attachment); err != nil {
+			return fmt.Errorf("confirm that the attachment still stands: %w: %w", provisioner.ErrUnavailable, err)
+		}
+		return nil
+	})
+	if writer.SingleWriter(p.attachment, p.volume) && !p.replica() {
+		both.Go(func() error { return r.readClaim(ctx, p) })
+	}
+	if err := both.Wait(); err != nil {
+		return err
+	}
+	if now == nil || !writer.Stands(p.attachment, now, p.dpu.DeviceName) {
+		return p.outdated()
+	}
+	return r.checkClaim(ctx, p)
+}
+
+// expose has SNAP show the device, if the lease still allows it.
+func (r right) expose(ctx context.Context, p *pass, service provisioner.DPU) (provisioner.Exposure, error) {
+	if r.lease != nil && !p.keepsReady() && writer.SingleWriter(p.attachment, p.volume) {
+		leave, ok := r.lease.Enter(p.term)
+		if !ok {
+			return provisioner.Exposure{}, fmt.Errorf("the lease of DPU %s ended just now: %w", r.attachments.Node, provisioner.ErrUnavailable)
+		}
+		defer leave()
+	}
+	return service.Expose(ctx, exposeSpec(p))
+}

@@ -1,0 +1,107 @@
+package dpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// shower has SNAP show a device to the host, or make it ready, if it has the right
+// to at this very moment.
+type shower struct {
+	right
+	maker maker
+}
+
+// promote shows what stands ready, without the vendor: it has done its part, and
+// the pass ends (shown). Nothing that stands ready is no error; the phases after
+// it make everything. So do they with a device that has to grow first.
+func (s shower) promote(ctx context.Context, p *pass) (shown bool, err error) {
+	if p.refused != "" || !p.dpu.PreEmulated || p.volume == nil || p.small() {
+		return false, nil
+	}
+	all, _ := s.exposures.List(ctx)
+	if !all.Exposures[p.dpu.DeviceName].Hidden {
+		return false, nil
+	}
+	if err := s.confirm(ctx, p); err != nil || p.refused != "" {
+		return false, err
+	}
+	name := all.Service[p.dpu.DeviceName]
+	e, err := s.expose(ctx, p, s.exposures.Service(name))
+	if err != nil {
+		return false, fmt.Errorf("show the replica: SNAP service %s on DPU %s: %w", name, s.attachments.Node, err)
+	}
+	p.observe(e)
+	return true, nil
+}
+
+// show exposes the device, if that is allowed at this very moment; that of a
+// replica it makes ready.
+func (s shower) show(ctx context.Context, p *pass) error {
+	if p.refused != "" && !p.keepsReady() {
+		return p.waitForRight()
+	}
+	if err := s.confirm(ctx, p); err != nil {
+		return err
+	}
+	if p.refused != "" && !p.keepsReady() {
+		return p.waitForRight()
+	}
+	service := s.exposures.Service(p.plugin.Service)
+	e, err := s.expose(ctx, p, service)
+	if errors.Is(err, provisioner.ErrNotFound) {
+		// The plugin knows the device, SNAP does not: it has restarted.
+		if err := s.maker.create(ctx, p); err != nil {
+			return err
+		}
+		e, err = s.expose(ctx, p, service)
+	}
+	if err != nil {
+		p.dpu.Exhausted = s.exhausted(ctx, p, err)
+		return fmt.Errorf("SNAP service %s on DPU %s: %w", p.plugin.Service, s.attachments.Node, err)
+	}
+	p.observe(e)
+	return nil
+}
+
+// exhausted reports whether the failure to show a device is one that no wait
+// ends. What cannot be found out is waited for.
+func (s shower) exhausted(ctx context.Context, p *pass, failure error) bool {
+	if !errors.Is(failure, provisioner.ErrExhausted) {
+		return false
+	}
+	counts, err := s.exposures.Service(p.plugin.Service).Functions(ctx)
+	if err != nil {
+		return false
+	}
+	all, err := s.attachments.Cached(ctx)
+	return err == nil && noneLeft(p.attachment.Spec.FunctionTypeConfig, counts, all)
+}
+
+// noneLeft reports whether the functions of the kind asked for are all taken. One
+// that cannot be had although it is free is another's trouble, such as memory that
+// SNAP lacks. Nor have they run out while an attachment of that kind goes, whose
+// function comes free; or where there are none at all, as in a SNAP service that
+// starts.
+func noneLeft(want storagev1alpha1.FunctionTypeConfig, counts []provisioner.FunctionCount, all []storagev1alpha1.VolumeAttachment) bool {
+	for i := range all {
+		a := &all[i]
+		if !a.DeletionTimestamp.IsZero() && a.Status.DPU.PCIDeviceAddress != "" && a.Spec.FunctionTypeConfig == want {
+			return false
+		}
+	}
+	kind := provisioner.FunctionType(want.FunctionType)
+	if want.HotplugFunction {
+		kind = provisioner.Hotplug
+	}
+	for _, c := range counts {
+		if c.Type == kind {
+			return c.Total > 0 && c.Free <= 0
+		}
+	}
+	return false
+}
