@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/moor-storage/moor/test/bench/audit"
 	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/devcluster"
 )
@@ -69,15 +70,15 @@ func (b *bench) attachDetach(ctx context.Context, v volume, node int) (in, out t
 }
 
 // writeCount counts the writes in both audit logs from its making on.
-type writeCount struct{ marks map[string]auditMark }
+type writeCount struct{ marks map[string]audit.Mark }
 
 // clusters in the order of the results.
 var clusters = []string{devcluster.HostCluster, devcluster.DPUCluster}
 
 func (b *bench) countWrites(ctx context.Context) (writeCount, error) {
-	c := writeCount{marks: map[string]auditMark{}}
+	c := writeCount{marks: map[string]audit.Mark{}}
 	for _, cluster := range clusters {
-		mark, err := markAudit(b.bed.AuditLog(cluster))
+		mark, err := audit.MarkEnd(b.bed.AuditLog(cluster))
 		if err != nil {
 			return c, err
 		}
@@ -88,7 +89,7 @@ func (b *bench) countWrites(ctx context.Context) (writeCount, error) {
 		return c, err
 	}
 	for cluster := range c.marks {
-		mark, err := markAudit(b.bed.AuditLog(cluster))
+		mark, err := audit.MarkEnd(b.bed.AuditLog(cluster))
 		if err != nil {
 			return c, err
 		}
@@ -103,7 +104,7 @@ func (c writeCount) settle(ctx context.Context) error {
 	err := wait.PollUntilContextTimeout(ctx, calm, patience, false, func(context.Context) (bool, error) {
 		now := 0
 		for _, mark := range c.marks {
-			events, err := mark.since()
+			events, err := mark.Since()
 			if err != nil {
 				return false, err
 			}
@@ -126,15 +127,15 @@ func (c writeCount) finish(ctx context.Context, b *bench, starts []time.Time) er
 	}
 	b.writeRuns = len(starts)
 	for _, cluster := range clusters {
-		events, err := c.marks[cluster].since()
+		events, err := c.marks[cluster].Since()
 		if err != nil {
 			return err
 		}
 		writes := b.series("attach.api_writes."+cluster, results.Writes, results.Mean)
-		for run, n := range perRun(events, starts) {
+		for run, n := range audit.PerRun(events, starts) {
 			writes.addAt(starts[run], n)
 		}
-		b.writes = append(b.writes, tally(cluster, events)...)
+		b.writes = append(b.writes, audit.Tally(cluster, events)...)
 	}
 	return nil
 }

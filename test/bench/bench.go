@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/moor-storage/moor/test/bench/audit"
 	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/devcluster/layout"
@@ -103,7 +104,7 @@ type bench struct {
 	measured   []*series
 	// writes is who wrote what to the API servers in writeRuns attaches and
 	// detaches.
-	writes    []writeRow
+	writes    []audit.Row
 	writeRuns int
 	// mode is how the bed attaches.
 	mode string
@@ -190,7 +191,7 @@ func (b *bench) runAll(ctx context.Context, all []suite) error {
 // nothingLeft waits until everything is gone that was not there before.
 func (b *bench) nothingLeft(ctx context.Context, before kit.Inventory) error {
 	var left []string
-	err := until(ctx, "nothing is left of the volumes", func(ctx context.Context) (bool, error) {
+	err := kit.Until(ctx, "nothing is left of the volumes", func(ctx context.Context) (bool, error) {
 		now, err := kit.Take(ctx, b.bed, b.clients)
 		left = now.Less(before)
 		return len(left) == 0, err
@@ -213,7 +214,7 @@ func (b *bench) file(of results.Invocation) results.File {
 func (b *bench) print(f results.File, known results.KnownMisses) error {
 	if len(b.writes) > 0 {
 		fmt.Printf("\nAPI writes of an attach and detach, over %d of them\n\n", b.writeRuns)
-		if err := printWrites(os.Stdout, b.writes, b.writeRuns); err != nil {
+		if err := audit.Print(os.Stdout, b.writes, b.writeRuns); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/moor-storage/moor/reference/snapemulator"
 	"github.com/moor-storage/moor/test/bench/results"
+	"github.com/moor-storage/moor/test/bench/workload"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -54,24 +55,24 @@ func (b *bench) drainBoth(ctx context.Context, name string, runs int) error {
 
 // drainClass drains the one pod of a workload of the class again and again.
 func (b *bench) drainClass(ctx context.Context, class string, runs int, took *series) error {
-	m := small(statefulSet)
-	m.class = class
-	var h *harbour
+	spec := small(workload.StatefulSet)
+	spec.Class = class
+	var w *workload.Workload
 	defer func() {
-		if h != nil {
-			h.leave()
+		if w != nil {
+			w.Close()
 		}
 	}()
 	begin := time.Now()
 	for run := range b.options.times(runs) {
-		d, err := b.drainOne(ctx, m, &h, begin, run)
+		d, err := b.drainOne(ctx, spec, &w, begin, run)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
 			took.fail(err)
 			b.say("  run %d FAILED: %v", run+1, err)
-			if h, err = nil, errors.Join(b.forget(h), b.recover(ctx)); err != nil {
+			if w, err = nil, errors.Join(b.forget(w), b.recover(ctx)); err != nil {
 				return err
 			}
 			continue
@@ -82,58 +83,58 @@ func (b *bench) drainClass(ctx context.Context, class string, runs int, took *se
 	return nil
 }
 
-func (b *bench) drainOne(ctx context.Context, m mooring, at **harbour, begin time.Time, run int) (time.Duration, error) {
+func (b *bench) drainOne(ctx context.Context, spec workload.Spec, at **workload.Workload, begin time.Time, run int) (time.Duration, error) {
 	if *at == nil {
-		h, err := b.moor(ctx, m)
+		w, err := b.write(ctx, spec)
 		if err != nil {
 			return 0, err
 		}
-		*at = h
+		*at = w
 	}
-	h := *at
-	ready := h.replicated
-	if m.class == storageClass {
-		ready = h.alone
+	w := *at
+	ready := w.Replicated
+	if spec.Class == storageClass {
+		ready = w.Alone
 	}
 	if err := ready(ctx); err != nil {
 		return 0, err
 	}
-	host, err := h.host()
+	host, err := w.Host()
 	if err != nil {
 		return 0, err
 	}
 	if err := pause(ctx, untilPhase(time.Since(begin), run)); err != nil {
 		return 0, err
 	}
-	away, err := b.evict(ctx, h, host)
+	away, err := b.evict(ctx, w, host)
 	if err != nil {
 		return 0, err
 	}
-	return away, h.prove(ctx)
+	return away, w.Prove(ctx)
 }
 
 // evict drains the host and returns how long nothing was written.
-func (b *bench) evict(ctx context.Context, h *harbour, host string) (away time.Duration, err error) {
+func (b *bench) evict(ctx context.Context, w *workload.Workload, host string) (away time.Duration, err error) {
 	if err := kit.Cordon(ctx, b.clients.Host, host, true); err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, kit.Cordon(context.WithoutCancel(ctx), b.clients.Host, host, false)) }()
-	old := h.writers()
-	for _, berth := range h.berths {
+	old := w.Writers()
+	for _, v := range w.Volumes() {
 		eviction := &policyv1.Eviction{}
-		eviction.Name, eviction.Namespace = berth.pod.Name, berth.pod.Namespace
-		if err := b.clients.Host.SubResource("eviction").Create(ctx, berth.pod, eviction); err != nil {
-			return 0, fmt.Errorf("drain %s: evict pod %s: %w", host, client.ObjectKeyFromObject(berth.pod), err)
+		eviction.Name, eviction.Namespace = v.Pod.Name, v.Pod.Namespace
+		if err := b.clients.Host.SubResource("eviction").Create(ctx, v.Pod, eviction); err != nil {
+			return 0, fmt.Errorf("drain %s: evict pod %s: %w", host, client.ObjectKeyFromObject(v.Pod), err)
 		}
 	}
-	if err := h.settle(ctx, old); err != nil {
+	if err := w.AwaitWriters(ctx, old); err != nil {
 		return 0, err
 	}
-	for _, berth := range h.berths {
-		if len(berth.past) == 0 {
-			return 0, fmt.Errorf("drain %s: pod %s never wrote: %s", host, berth.pod.Name, kit.Story(ctx, b.clients.Host, berth.pod))
+	for _, v := range w.Volumes() {
+		if len(v.Past) == 0 {
+			return 0, fmt.Errorf("drain %s: pod %s never wrote: %s", host, v.Pod.Name, kit.Story(ctx, b.clients.Host, v.Pod))
 		}
-		away = max(away, berth.first.at.Sub(berth.past[len(berth.past)-1].at))
+		away = max(away, v.First.At.Sub(v.Past[len(v.Past)-1].At))
 	}
 	return away, nil
 }

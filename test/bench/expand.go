@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/moor-storage/moor/test/bench/results"
+	"github.com/moor-storage/moor/test/bench/workload"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -43,7 +44,7 @@ func (b *bench) expand(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer log.close()
+	defer log.Close()
 	begin := time.Now()
 	took := b.series(b.inMode("expand.pod"), results.Millis, results.Median)
 	for i := range 1 + b.options.times(5) {
@@ -62,7 +63,7 @@ func (b *bench) expand(ctx context.Context) error {
 }
 
 // growing starts a pod that prints how large its volume is.
-func (b *bench) growing(ctx context.Context) (*corev1.PersistentVolumeClaim, *podLog, error) {
+func (b *bench) growing(ctx context.Context) (*corev1.PersistentVolumeClaim, *workload.Log, error) {
 	if err := b.makeNamespace(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -84,13 +85,13 @@ func (b *bench) growing(ctx context.Context) (*corev1.PersistentVolumeClaim, *po
 	if err != nil {
 		return nil, nil, err
 	}
-	log, _, err := firstAck(ctx, running)
+	log, _, err := workload.FirstAck(ctx, running)
 	return pvc, log, err
 }
 
 // grow asks for more and returns how long it took until the pod saw it. It
 // waits until the claim says so too, so that the next one begins in peace.
-func (b *bench) grow(ctx context.Context, pvc *corev1.PersistentVolumeClaim, log *podLog, bytes int64) (time.Duration, error) {
+func (b *bench) grow(ctx context.Context, pvc *corev1.PersistentVolumeClaim, log *workload.Log, bytes int64) (time.Duration, error) {
 	before, err := blocks(log)
 	if err != nil {
 		return 0, err
@@ -103,7 +104,7 @@ func (b *bench) grow(ctx context.Context, pvc *corev1.PersistentVolumeClaim, log
 		return 0, fmt.Errorf("let claim %s grow to %s: %w", pvc.Name, want.String(), err)
 	}
 	var seen size
-	err = until(ctx, fmt.Sprintf("the pod and the claim %s have %s", pvc.Name, want.String()), func(ctx context.Context) (bool, error) {
+	err = kit.Until(ctx, fmt.Sprintf("the pod and the claim %s have %s", pvc.Name, want.String()), func(ctx context.Context) (bool, error) {
 		var err error
 		if seen, err = blocks(log); err != nil || seen.blocks <= before.blocks {
 			return false, err
@@ -122,15 +123,15 @@ type size struct {
 }
 
 // blocks is the last size that the pod printed.
-func blocks(log *podLog) (size, error) {
-	acks, err := log.acks()
+func blocks(log *workload.Log) (size, error) {
+	acks, err := log.Acks()
 	if err != nil || len(acks) == 0 {
 		return size{}, err
 	}
 	last := acks[len(acks)-1]
-	n, err := strconv.ParseInt(last.line, 10, 64)
+	n, err := strconv.ParseInt(last.Line, 10, 64)
 	if err != nil {
-		return size{}, fmt.Errorf("the pod said %q, which is no size: %w", last.line, err)
+		return size{}, fmt.Errorf("the pod said %q, which is no size: %w", last.Line, err)
 	}
-	return size{at: last.at, blocks: n}, nil
+	return size{at: last.At, blocks: n}, nil
 }

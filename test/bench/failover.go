@@ -14,9 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/moor-storage/moor/test/bench/results"
+	"github.com/moor-storage/moor/test/bench/workload"
 	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/kit"
 )
+
+// failoverClass is of deploy/examples/storage-failover.yaml: one replica.
+const failoverClass = "snap-failover"
 
 // driverName is the name of Moor's CSI driver.
 const driverName = "csi.snap.nvidia.com"
@@ -24,8 +28,8 @@ const driverName = "csi.snap.nvidia.com"
 // incident is a way to lose a host.
 type incident struct {
 	// name of the result.
-	name    string
-	mooring mooring
+	name     string
+	workload workload.Spec
 	// runs by default.
 	runs int
 	// strike does the damage; the time counts from before it.
@@ -39,31 +43,31 @@ type incident struct {
 }
 
 // small is a workload of one pod that writes often.
-func small(kind string) mooring {
-	return mooring{kind: kind, class: failoverClass, pods: 1, pause: 100_000}
+func small(kind string) workload.Spec {
+	return workload.Spec{Kind: kind, Class: failoverClass, Pods: 1, PauseMicros: 100_000}
 }
 
 func (b *bench) hostOffStatefulSet(ctx context.Context) error {
-	return b.suffer(ctx, incident{name: "failover.host_off.statefulset", mooring: small(statefulSet), runs: 30, strike: hostOff, kind: results.Median, hops: true})
+	return b.lose(ctx, incident{name: "failover.host_off.statefulset", workload: small(workload.StatefulSet), runs: 30, strike: hostOff, kind: results.Median, hops: true})
 }
 
 func (b *bench) hostOffDeployment(ctx context.Context) error {
-	return b.suffer(ctx, incident{name: "failover.host_off.deployment", mooring: small(deployment), runs: 30, strike: hostOff, kind: results.Median, hops: true})
+	return b.lose(ctx, incident{name: "failover.host_off.deployment", workload: small(workload.Deployment), runs: 30, strike: hostOff, kind: results.Median, hops: true})
 }
 
 // recordedBelow is a failover on a bed that records beneath the storage target,
 // by which the target's own log is judged. Its times are not those of other
 // beds: each write goes through one more process.
 func (b *bench) recordedBelow(ctx context.Context) error {
-	return b.suffer(ctx, incident{name: recordedName, mooring: small(statefulSet), runs: 3, strike: hostOff, kind: results.Median})
+	return b.lose(ctx, incident{name: recordedName, workload: small(workload.StatefulSet), runs: 3, strike: hostOff, kind: results.Median})
 }
 
 func (b *bench) controllersKilled(ctx context.Context) error {
-	return b.suffer(ctx, incident{name: "failover.host_off.controllers_killed", mooring: small(statefulSet), runs: 10, strike: hostOffAndKill, kind: results.Median})
+	return b.lose(ctx, incident{name: "failover.host_off.controllers_killed", workload: small(workload.StatefulSet), runs: 10, strike: hostOffAndKill, kind: results.Median})
 }
 
 func (b *bench) hostAndDPUOff(ctx context.Context) error {
-	return b.suffer(ctx, incident{name: "failover.host_and_dpu_off", mooring: small(statefulSet), runs: 10, strike: bothOff, kind: results.Median})
+	return b.lose(ctx, incident{name: "failover.host_and_dpu_off", workload: small(workload.StatefulSet), runs: 10, strike: bothOff, kind: results.Median})
 }
 
 // manyVolumes is how many volumes failover.volumes20 has on the host that dies.
@@ -71,8 +75,8 @@ const manyVolumes = 20
 
 func (b *bench) volumes20(ctx context.Context) error {
 	// Twenty pods that write as often as one would keep a small machine busy.
-	many := mooring{kind: statefulSet, class: failoverClass, pods: manyVolumes, pause: 1_000_000}
-	return b.suffer(ctx, incident{name: "failover.volumes20", mooring: many, runs: 3, strike: hostOff, anew: true, kind: results.Worst})
+	many := workload.Spec{Kind: workload.StatefulSet, Class: failoverClass, Pods: manyVolumes, PauseMicros: 1_000_000}
+	return b.lose(ctx, incident{name: "failover.volumes20", workload: many, runs: 3, strike: hostOff, anew: true, kind: results.Worst})
 }
 
 func hostOff(ctx context.Context, b *bench, host string) error { return b.bed.PowerOff(ctx, host) }
@@ -107,29 +111,29 @@ func hostOffAndKill(ctx context.Context, b *bench, host string) error {
 
 func dpuOf(host string) string { return "dpu-" + strings.TrimPrefix(host, "host-") }
 
-// suffer measures an incident again and again. A run that fails is told of,
+// lose measures an incident again and again. A run that fails is told of,
 // counted, and followed by a new beginning.
-func (b *bench) suffer(ctx context.Context, i incident) error {
+func (b *bench) lose(ctx context.Context, i incident) error {
 	if err := b.prepareFailover(ctx); err != nil {
 		return err
 	}
 	took := b.series(b.inMode(i.name), results.Millis, i.kind)
-	var h *harbour
+	var w *workload.Workload
 	defer func() {
-		if h != nil {
-			h.leave()
+		if w != nil {
+			w.Close()
 		}
 	}()
 	for run := range b.options.times(i.runs) {
 		begin := time.Now()
-		d, err := b.sufferOne(ctx, i, &h, run)
+		d, err := b.loseOne(ctx, i, &w, run)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
 			took.fail(err)
 			b.say("  run %d FAILED after %s: %v", run+1, time.Since(begin).Round(time.Second), err)
-			if h, err = nil, errors.Join(b.forget(h), b.recover(ctx)); err != nil {
+			if w, err = nil, errors.Join(b.forget(w), b.recover(ctx)); err != nil {
 				return err
 			}
 			continue
@@ -140,69 +144,69 @@ func (b *bench) suffer(ctx context.Context, i incident) error {
 	return nil
 }
 
-// sufferOne is one run: from a bed that is whole, to one that is coming back.
+// loseOne is one run: from a bed that is whole, to one that is coming back.
 // Its blow falls at random within a period of the kubelets and of the beats: a
 // host counts its periods from when it got its power back, at the end of an
 // earlier run, so that any rule would hit it in the same phase again and again.
-func (b *bench) sufferOne(ctx context.Context, i incident, at **harbour, run int) (time.Duration, error) {
-	h := *at
-	if i.anew && h != nil {
-		if err := errors.Join(b.forget(h), b.clear(ctx), b.whole(ctx)); err != nil {
+func (b *bench) loseOne(ctx context.Context, i incident, at **workload.Workload, run int) (time.Duration, error) {
+	w := *at
+	if i.anew && w != nil {
+		if err := errors.Join(b.forget(w), b.clear(ctx), b.whole(ctx)); err != nil {
 			return 0, err
 		}
-		h, *at = nil, nil
+		w, *at = nil, nil
 	}
-	if h == nil {
+	if w == nil {
 		var err error
-		if h, err = b.moorOn(ctx, i, run); err != nil {
+		if w, err = b.writeOn(ctx, i, run); err != nil {
 			return 0, err
 		}
-		*at = h
+		*at = w
 	}
-	if err := errors.Join(b.whole(ctx), h.replicated(ctx)); err != nil {
+	if err := errors.Join(b.whole(ctx), w.Replicated(ctx)); err != nil {
 		return 0, err
 	}
-	host, err := h.host()
+	host, err := w.Host()
 	if err != nil {
 		return 0, err
 	}
 	if err := pause(ctx, rand.N(kubeletPeriod)); err != nil {
 		return 0, err
 	}
-	d, err := b.strike(ctx, i, h, host)
+	d, err := b.strike(ctx, i, w, host)
 	if err != nil {
 		return 0, err
 	}
-	if err := h.prove(ctx); err != nil {
+	if err := w.Prove(ctx); err != nil {
 		return 0, err
 	}
 	return d, b.powerOn(ctx, host)
 }
 
-// moorOn makes the workload; that of an incident that wants it anew comes to
+// writeOn makes the workload; that of an incident that wants it anew comes to
 // lie on one host, another one with each run.
-func (b *bench) moorOn(ctx context.Context, i incident, run int) (*harbour, error) {
+func (b *bench) writeOn(ctx context.Context, i incident, run int) (*workload.Workload, error) {
 	if !i.anew {
-		return b.moor(ctx, i.mooring)
+		return b.write(ctx, i.workload)
 	}
 	for n, node := range b.bed.Nodes() {
 		if err := kit.Cordon(ctx, b.clients.Host, node, n != b.turn(run)); err != nil {
 			return nil, err
 		}
 	}
-	h, err := b.moor(ctx, i.mooring)
-	return h, errors.Join(err, b.uncordon(ctx))
+	w, err := b.write(ctx, i.workload)
+	return w, errors.Join(err, b.uncordon(ctx))
 }
 
 // strike times from the blow until every pod has written again.
-func (b *bench) strike(ctx context.Context, i incident, h *harbour, host string) (time.Duration, error) {
-	old := h.writers()
+func (b *bench) strike(ctx context.Context, i incident, w *workload.Workload, host string) (time.Duration, error) {
+	old := w.Writers()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var watch *stages
 	if i.hops {
 		var err error
-		if watch, err = b.watchStages(watching, h, host); err != nil {
+		if watch, err = b.watchStages(watching, w, host); err != nil {
 			return 0, err
 		}
 	}
@@ -210,7 +214,7 @@ func (b *bench) strike(ctx context.Context, i incident, h *harbour, host string)
 	if err := i.strike(ctx, b, host); err != nil {
 		return 0, err
 	}
-	if err := h.settle(ctx, old); err != nil {
+	if err := w.AwaitWriters(ctx, old); err != nil {
 		return 0, err
 	}
 	if watch != nil {
@@ -218,13 +222,21 @@ func (b *bench) strike(ctx context.Context, i incident, h *harbour, host string)
 			return 0, err
 		}
 	}
-	return h.last().Sub(begin), nil
+	return w.Resumed().Sub(begin), nil
+}
+
+// write starts a workload in a namespace of its own.
+func (b *bench) write(ctx context.Context, spec workload.Spec) (*workload.Workload, error) {
+	if err := b.makeNamespace(ctx); err != nil {
+		return nil, err
+	}
+	return workload.Start(ctx, workload.Options{Bed: b.bed, Clients: b.clients, Namespace: namespace, Checked: b.checked}, spec)
 }
 
 // forget ends what watches over a workload; nil is none.
-func (b *bench) forget(h *harbour) error {
-	if h != nil {
-		h.leave()
+func (b *bench) forget(w *workload.Workload) error {
+	if w != nil {
+		w.Close()
 	}
 	return nil
 }

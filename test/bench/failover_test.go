@@ -3,47 +3,12 @@ package main
 import (
 	"errors"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/moor-storage/moor/test/bench/results"
-	"github.com/moor-storage/moor/test/proof"
 )
-
-func TestParseLog(t *testing.T) {
-	const text = "2026-01-02T03:04:05.123456789Z stdout F uid-0\n" +
-		"2026-01-02T03:04:05.2Z stderr F dd: no\n" +
-		"2026-01-02T03:04:05.3+00:00 stdout F uid-1\n" +
-		"2026-01-02T03:04:05.4Z stdout F uid-" // still being written
-	got, err := parseLog(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	base := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	want := []ack{{base.Add(123456789), "uid-0"}, {base.Add(300 * time.Millisecond), "uid-1"}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(ack{}), cmp.Comparer(time.Time.Equal)); diff != "" {
-		t.Error(diff)
-	}
-	for _, bad := range []string{"garbage\n", "2026-01-02T03:04:05Z stdout P half\n", "yesterday stdout F x\n"} {
-		if _, err := parseLog(strings.NewReader(bad)); err == nil {
-			t.Errorf("%q is read as a line of a container's log", bad)
-		}
-	}
-}
-
-func TestLosesWrites(t *testing.T) {
-	for rule, want := range map[proof.Rule]bool{
-		proof.RuleAcknowledged: true, proof.RuleOrder: true,
-		proof.RuleOneWriter: false, proof.RuleReceipt: false, proof.RuleHeld: false, proof.RuleBelow: false,
-	} {
-		if got := losesWrites(rule); got != want {
-			t.Errorf("%s: %t", rule, got)
-		}
-	}
-}
 
 // TestASeriesTellsWhatFailed: runs that fail stay in the file, and turn it red.
 func TestASeriesTellsWhatFailed(t *testing.T) {

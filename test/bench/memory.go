@@ -138,7 +138,7 @@ func (b *bench) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return until(ctx, fmt.Sprintf("%d volumes are bound", b.options.volumes), func(ctx context.Context) (bool, error) {
+	return kit.Until(ctx, fmt.Sprintf("%d volumes are bound", b.options.volumes), func(ctx context.Context) (bool, error) {
 		bound, err := b.list(ctx, &storagev1alpha1.DPUVolumeList{}, func(o client.Object) bool {
 			v, ok := o.(*storagev1alpha1.DPUVolume)
 			return ok && v.Status.Phase == storagev1alpha1.DPUVolumeBound

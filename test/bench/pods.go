@@ -23,7 +23,7 @@ func (b *bench) makeNamespace(ctx context.Context) error {
 		return fmt.Errorf("make namespace %s: %w", namespace, err)
 	}
 	// The account without which no pod is admitted.
-	return until(ctx, "namespace "+namespace+" has its default ServiceAccount", func(ctx context.Context) (bool, error) {
+	return kit.Until(ctx, "namespace "+namespace+" has its default ServiceAccount", func(ctx context.Context) (bool, error) {
 		err := b.clients.Host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
 		return err == nil, client.IgnoreNotFound(err)
 	})
@@ -152,7 +152,7 @@ func (b *bench) startPod(ctx context.Context, name string) (time.Duration, error
 			return 0, fmt.Errorf("remove %s: %w", name, err)
 		}
 	}
-	return d, until(ctx, name+" and its volume are gone", func(ctx context.Context) (bool, error) {
+	return d, kit.Until(ctx, name+" and its volume are gone", func(ctx context.Context) (bool, error) {
 		var volumes corev1.PersistentVolumeList
 		err := b.clients.Host.List(ctx, &volumes)
 		for i := range volumes.Items {

@@ -58,3 +58,9 @@ func load() float64 {
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// checked counts one check of what must never happen, and what it found.
+func (b *bench) checked(violations, lost int) {
+	b.series(results.SafetyViolations+"."+b.mode, results.Count, results.Sum).add(float64(violations))
+	b.series(results.SafetyLost+"."+b.mode, results.Count, results.Sum).add(float64(lost))
+}

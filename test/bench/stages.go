@@ -11,6 +11,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/test/bench/results"
+	"github.com/moor-storage/moor/test/bench/workload"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -29,12 +30,12 @@ const (
 )
 
 // watchStages begins to watch for what a failover away from host shows.
-func (b *bench) watchStages(ctx context.Context, h *harbour, host string) (*stages, error) {
+func (b *bench) watchStages(ctx context.Context, w *workload.Workload, host string) (*stages, error) {
 	var volume string
 	var epoch int64
-	for _, berth := range h.berths {
-		volume = berth.volume
-		states, err := berth.record.States(ctx)
+	for _, v := range w.Volumes() {
+		volume = v.Name
+		states, err := v.Record.States(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -15,7 +15,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -37,8 +36,6 @@ const (
 	volumeBytes = 32 << 20
 	// patience bounds every single wait.
 	patience = 5 * time.Minute
-	// lookEvery is how often to look at what is not measured.
-	lookEvery = 250 * time.Millisecond
 	// atOnce is how many objects are made or removed at once where that is
 	// not what is measured.
 	atOnce = 50
@@ -49,7 +46,7 @@ func (b *bench) storage(ctx context.Context) error {
 	if err := kit.Apply(ctx, b.clients.Host, filepath.Join(b.bed.Root(), "deploy", "examples", "storage.yaml")); err != nil {
 		return err
 	}
-	return until(ctx, "DPUStoragePolicy "+policy+" is ready", func(ctx context.Context) (bool, error) {
+	return kit.Until(ctx, "DPUStoragePolicy "+policy+" is ready", func(ctx context.Context) (bool, error) {
 		o := &storagev1alpha1.DPUStoragePolicy{}
 		err := b.clients.Host.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: policy}, o)
 		return meta.IsStatusConditionTrue(o.Status.Conditions, storagev1alpha1.ConditionReady), err
@@ -155,14 +152,14 @@ func (b *bench) clear(ctx context.Context) error {
 	if err := client.IgnoreNotFound(b.clients.Host.Delete(ctx, ns)); err != nil {
 		return fmt.Errorf("delete namespace %s: %w", namespace, err)
 	}
-	err := until(ctx, "namespace "+namespace+" is gone", func(ctx context.Context) (bool, error) {
+	err := kit.Until(ctx, "namespace "+namespace+" is gone", func(ctx context.Context) (bool, error) {
 		err := b.clients.Host.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{})
 		return err != nil, client.IgnoreNotFound(err)
 	})
 	if err != nil {
 		return err
 	}
-	err = until(ctx, "the volumes of its claims are gone", func(ctx context.Context) (bool, error) {
+	err = kit.Until(ctx, "the volumes of its claims are gone", func(ctx context.Context) (bool, error) {
 		var list corev1.PersistentVolumeList
 		err := b.clients.Host.List(ctx, &list)
 		return !slices.ContainsFunc(list.Items, func(o corev1.PersistentVolume) bool {
@@ -213,7 +210,7 @@ func (b *bench) remove(ctx context.Context, list client.ObjectList, ours func(cl
 	if err != nil {
 		return err
 	}
-	return until(ctx, fmt.Sprintf("%d of %T are gone", len(objects), list), func(ctx context.Context) (bool, error) {
+	return kit.Until(ctx, fmt.Sprintf("%d of %T are gone", len(objects), list), func(ctx context.Context) (bool, error) {
 		left, err := b.list(ctx, list, ours)
 		return len(left) == 0, err
 	})
@@ -250,14 +247,6 @@ func each(n int, f func(int) error) error {
 		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// until looks again and again until done; it is for what is not measured.
-func until(ctx context.Context, what string, done wait.ConditionWithContextFunc) error {
-	if err := wait.PollUntilContextTimeout(ctx, lookEvery, patience, true, done); err != nil {
-		return fmt.Errorf("wait until %s: %w", what, err)
 	}
 	return nil
 }

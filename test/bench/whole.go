@@ -12,14 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/test/kit"
 )
 
 // whole waits until every host can be used and could be lost again.
 func (b *bench) whole(ctx context.Context) error {
 	var missing string
-	err := until(ctx, "every host is whole", func(ctx context.Context) (bool, error) {
+	err := kit.Until(ctx, "every host is whole", func(ctx context.Context) (bool, error) {
 		missing = ""
 		for _, name := range b.bed.Nodes() {
 			if missing = b.lacks(ctx, name); missing != "" {
@@ -56,52 +55,6 @@ func (b *bench) lacks(ctx context.Context, name string) string {
 		return "the failover of " + name + " is not over"
 	}
 	return ""
-}
-
-// replicated waits until every volume has a primary and a replica that only
-// lacks its namespace, and nothing else.
-func (h *harbour) replicated(ctx context.Context) error {
-	return until(ctx, "every volume has a primary and a replica", func(ctx context.Context) (bool, error) {
-		primaries, replicas, others, err := h.copies(ctx)
-		return primaries == len(h.berths) && replicas == len(h.berths) && others == 0, err
-	})
-}
-
-// alone waits until every volume has its primary and no other attachment.
-func (h *harbour) alone(ctx context.Context) error {
-	return until(ctx, "every volume is attached once", func(ctx context.Context) (bool, error) {
-		primaries, replicas, others, err := h.copies(ctx)
-		return primaries == len(h.berths) && replicas+others == 0, err
-	})
-}
-
-// copies counts the attachments of the volumes: primaries and replicas that
-// are ready, and others.
-func (h *harbour) copies(ctx context.Context) (primaries, replicas, others int, err error) {
-	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := h.bench.clients.Host.List(ctx, &list, client.InNamespace(kit.Namespace)); err != nil {
-		return 0, 0, 0, fmt.Errorf("list the attachments: %w", err)
-	}
-	ours := map[string]bool{}
-	for _, b := range h.berths {
-		ours[b.volume] = true
-	}
-	for i := range list.Items {
-		a := &list.Items[i]
-		shown := a.Status.DPUAttached != nil && *a.Status.DPUAttached
-		switch {
-		case !ours[a.Spec.DPUVolumeName]:
-		case !a.DeletionTimestamp.IsZero():
-			others++
-		case a.Spec.Role == storagev1alpha1.RoleReplica && meta.IsStatusConditionTrue(a.Status.Conditions, storagev1alpha1.ConditionPreEmulated):
-			replicas++
-		case a.Spec.Role != storagev1alpha1.RoleReplica && shown:
-			primaries++
-		default:
-			others++
-		}
-	}
-	return primaries, replicas, others, nil
 }
 
 // powerOn gives a host and its DPU power again, if they have none.

@@ -1,4 +1,4 @@
-package main
+package workload
 
 import (
 	"bufio"
@@ -14,18 +14,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/moor-storage/moor/test/devcluster/layout"
+	"github.com/moor-storage/moor/test/kit"
 )
 
-// ack is a line of a pod's log: what the pod fsynced, and when the container
+// Ack is a line of a pod's log: what the pod fsynced, and when the container
 // runtime read that.
-type ack struct {
-	at   time.Time
-	line string
+type Ack struct {
+	At   time.Time
+	Line string
 }
 
-// podLog is the log of a pod's container as its host keeps it. It is held open
+// Log is the log of a pod's container as its host keeps it. It is held open
 // and so can be read when the kubelet has removed it.
-type podLog struct{ file *os.File }
+type Log struct{ file *os.File }
 
 // logPath is where the kubelet of the pod's host keeps the log of its first
 // container, seen from outside of the machine.
@@ -34,16 +35,16 @@ func logPath(p *corev1.Pod) string {
 		fmt.Sprintf("%s_%s_%s", p.Namespace, p.Name, p.UID), p.Spec.Containers[0].Name, "0.log")
 }
 
-func openLog(p *corev1.Pod) (*podLog, error) {
+func openLog(p *corev1.Pod) (*Log, error) {
 	file, err := os.Open(logPath(p))
 	if err != nil {
 		return nil, fmt.Errorf("open the log of pod %s: %w", p.Name, err)
 	}
-	return &podLog{file}, nil
+	return &Log{file}, nil
 }
 
-// acks reads the whole log.
-func (l *podLog) acks() ([]ack, error) {
+// Acks reads the whole log.
+func (l *Log) Acks() ([]Ack, error) {
 	if _, err := l.file.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("read the log of a pod: %w", err)
 	}
@@ -54,13 +55,14 @@ func (l *podLog) acks() ([]ack, error) {
 	return out, nil
 }
 
-func (l *podLog) close() { _ = l.file.Close() }
+// Close gives the file back.
+func (l *Log) Close() { _ = l.file.Close() }
 
 // parseLog reads the lines of a log in the format of the CRI: time, stream,
 // F for a full line, text. A last line without its newline is still being
 // written and is left.
-func parseLog(in io.Reader) ([]ack, error) {
-	var out []ack
+func parseLog(in io.Reader) ([]Ack, error) {
+	var out []Ack
 	for lines := bufio.NewReader(in); ; {
 		text, err := lines.ReadString('\n')
 		if errors.Is(err, io.EOF) {
@@ -78,16 +80,16 @@ func parseLog(in io.Reader) ([]ack, error) {
 			return nil, fmt.Errorf("%q is no line of a container's log: %w", text, err)
 		}
 		if word[1] == "stdout" {
-			out = append(out, ack{at: at, line: word[3]})
+			out = append(out, Ack{At: at, Line: word[3]})
 		}
 	}
 }
 
-// firstAck waits for a pod's first line.
-func firstAck(ctx context.Context, p *corev1.Pod) (*podLog, ack, error) {
-	var log *podLog
-	var first ack
-	err := until(ctx, "pod "+p.Name+" on "+p.Spec.NodeName+" has written", func(context.Context) (bool, error) {
+// FirstAck waits for a pod's first line.
+func FirstAck(ctx context.Context, p *corev1.Pod) (*Log, Ack, error) {
+	var log *Log
+	var first Ack
+	err := kit.Until(ctx, "pod "+p.Name+" on "+p.Spec.NodeName+" has written", func(context.Context) (bool, error) {
 		var err error
 		if log == nil {
 			if log, err = openLog(p); errors.Is(err, os.ErrNotExist) {
@@ -97,7 +99,7 @@ func firstAck(ctx context.Context, p *corev1.Pod) (*podLog, ack, error) {
 				return false, err
 			}
 		}
-		acks, err := log.acks()
+		acks, err := log.Acks()
 		if err != nil || len(acks) == 0 {
 			return false, err
 		}
@@ -105,7 +107,7 @@ func firstAck(ctx context.Context, p *corev1.Pod) (*podLog, ack, error) {
 		return true, nil
 	})
 	if err != nil && log != nil {
-		log.close()
+		log.Close()
 	}
 	return log, first, err
 }

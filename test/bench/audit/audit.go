@@ -1,4 +1,5 @@
-package main
+// Package audit reads from the audit logs of API servers who wrote what.
+package audit
 
 import (
 	"bufio"
@@ -7,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"slices"
@@ -14,13 +16,11 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-
-	"github.com/moor-storage/moor/test/bench/results"
 )
 
-// auditEvent is what the benchmark reads of a line of an audit log
+// Event is what the benchmark reads of a line of an audit log
 // (audit.k8s.io/v1 Event).
-type auditEvent struct {
+type Event struct {
 	Verb string `json:"verb"`
 	User struct {
 		Username string `json:"username"`
@@ -46,12 +46,12 @@ var uncounted = map[string]bool{
 }
 
 // counts reports whether the event is a write that an attachment may cause.
-func (e auditEvent) counts() bool {
+func (e Event) counts() bool {
 	return e.ObjectRef != nil && !uncounted[e.ObjectRef.Resource]
 }
 
 // resource is resource.group/subresource, as people write it.
-func (e auditEvent) resource() string {
+func (e Event) resource() string {
 	out := e.ObjectRef.Resource
 	if e.ObjectRef.APIGroup != "" {
 		out += "." + e.ObjectRef.APIGroup
@@ -63,26 +63,27 @@ func (e auditEvent) resource() string {
 }
 
 // refused reports whether the API server said no: a conflict, as a rule.
-func (e auditEvent) refused() bool {
+func (e Event) refused() bool {
 	return e.ResponseStatus != nil && e.ResponseStatus.Code >= http.StatusBadRequest
 }
 
-// auditMark is a place in an audit log: what comes after it is to be read.
-type auditMark struct {
+// Mark is a place in an audit log: what comes after it is to be read.
+type Mark struct {
 	path   string
 	offset int64
 }
 
-func markAudit(path string) (auditMark, error) {
+// MarkEnd is the end of a log now.
+func MarkEnd(path string) (Mark, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return auditMark{}, fmt.Errorf("find the end of an audit log: %w", err)
+		return Mark{}, fmt.Errorf("find the end of an audit log: %w", err)
 	}
-	return auditMark{path: path, offset: info.Size()}, nil
+	return Mark{path: path, offset: info.Size()}, nil
 }
 
-// since reads the writes that count from the mark to the end of the log.
-func (m auditMark) since() ([]auditEvent, error) {
+// Since reads the writes that count from the mark to the end of the log.
+func (m Mark) Since() ([]Event, error) {
 	f, err := os.Open(m.path)
 	if err != nil {
 		return nil, fmt.Errorf("read an audit log: %w", err)
@@ -91,17 +92,17 @@ func (m auditMark) since() ([]auditEvent, error) {
 	if _, err := f.Seek(m.offset, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("read audit log %s: %w", m.path, err)
 	}
-	events, err := parseAudit(f)
+	events, err := parse(f)
 	if err != nil {
 		return nil, fmt.Errorf("read audit log %s: %w", m.path, err)
 	}
 	return events, nil
 }
 
-// parseAudit reads whole lines; a last one without its newline is still being
+// parse reads whole lines; a last one without its newline is still being
 // written and is left.
-func parseAudit(in io.Reader) ([]auditEvent, error) {
-	var out []auditEvent
+func parse(in io.Reader) ([]Event, error) {
+	var out []Event
 	for lines := bufio.NewReader(in); ; {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -110,7 +111,7 @@ func parseAudit(in io.Reader) ([]auditEvent, error) {
 		if err != nil {
 			return nil, err
 		}
-		var e auditEvent
+		var e Event
 		if err := json.Unmarshal(line, &e); err != nil {
 			return nil, fmt.Errorf("a line is not an audit event: %w", err)
 		}
@@ -120,9 +121,9 @@ func parseAudit(in io.Reader) ([]auditEvent, error) {
 	}
 }
 
-// perRun counts events by the run in which the API server received them.
+// PerRun counts events by the run in which the API server received them.
 // starts are in order; a run lasts until the next one starts.
-func perRun(events []auditEvent, starts []time.Time) []float64 {
+func PerRun(events []Event, starts []time.Time) []float64 {
 	out := make([]float64, len(starts))
 	for _, e := range events {
 		run, exact := slices.BinarySearchFunc(starts, e.RequestReceivedTimestamp, time.Time.Compare)
@@ -136,34 +137,34 @@ func perRun(events []auditEvent, starts []time.Time) []float64 {
 	return out
 }
 
-// writeRow is how often someone wrote one kind of thing.
-type writeRow struct {
-	cluster, who, verb, resource string
-	count, refused               int
+// Row is how often someone wrote one kind of thing.
+type Row struct {
+	Cluster, Who, Verb, Resource string
+	Count, Refused               int
 }
 
-// tally counts the events of a cluster by who, verb and resource, most first.
-func tally(cluster string, events []auditEvent) []writeRow {
-	rows := map[writeRow]*writeRow{}
+// Tally counts the events of a cluster by who, verb and resource, most first.
+func Tally(cluster string, events []Event) []Row {
+	rows := map[Row]*Row{}
 	for _, e := range events {
-		key := writeRow{cluster: cluster, who: short(e.User.Username), verb: e.Verb, resource: e.resource()}
+		key := Row{Cluster: cluster, Who: short(e.User.Username), Verb: e.Verb, Resource: e.resource()}
 		row := rows[key]
 		if row == nil {
 			fresh := key
 			row = &fresh
 			rows[key] = row
 		}
-		row.count++
+		row.Count++
 		if e.refused() {
-			row.refused++
+			row.Refused++
 		}
 	}
-	var out []writeRow
+	var out []Row
 	for _, row := range rows {
 		out = append(out, *row)
 	}
-	slices.SortFunc(out, func(a, b writeRow) int {
-		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.resource, b.resource), cmp.Compare(a.who, b.who), cmp.Compare(a.verb, b.verb))
+	slices.SortFunc(out, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Who, b.Who), cmp.Compare(a.Verb, b.Verb))
 	})
 	return out
 }
@@ -171,16 +172,18 @@ func tally(cluster string, events []auditEvent) []writeRow {
 // short is the last part of a user's name: the account of a process.
 func short(user string) string { return user[strings.LastIndex(user, ":")+1:] }
 
-// printWrites prints who wrote what, per attach and detach.
-func printWrites(out io.Writer, rows []writeRow, runs int) error {
+// Print prints who wrote what, per attach and detach.
+func Print(out io.Writer, rows []Row, runs int) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "cluster\twho\tverb\tresource\tper attach+detach\trefused\t")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", r.cluster, r.who, r.verb, r.resource,
-			number(results.Round(float64(r.count)/float64(runs))), number(results.Round(float64(r.refused)/float64(runs))))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Cluster, r.Who, r.Verb, r.Resource,
+			perRun(r.Count, runs), perRun(r.Refused, runs))
 	}
 	return w.Flush()
 }
 
-// number prints as few digits as say it.
-func number(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+// perRun prints a mean with two digits at most.
+func perRun(n, runs int) string {
+	return strconv.FormatFloat(math.Round(100*float64(n)/float64(runs))/100, 'f', -1, 64)
+}

@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"fmt"
@@ -39,28 +39,28 @@ func log() string {
 
 func TestParseAudit(t *testing.T) {
 	// The last line is still being written.
-	events, err := parseAudit(strings.NewReader(log() + `{"kind":"Ev`))
+	events, err := parse(strings.NewReader(log() + `{"kind":"Ev`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []writeRow{
-		{cluster: "host", who: "snap-host-controller", verb: "patch", resource: "dpuvolumeattachments.storage.dpu.nvidia.com/status", count: 2, refused: 1},
-		{cluster: "host", who: "snap-host-controller", verb: "patch", resource: "dpustoragenodes.storage.moor.dev/status", count: 1},
-		{cluster: "host", who: "snap-csi-plugin-controller", verb: "create", resource: "dpuvolumeattachments.storage.dpu.nvidia.com", count: 1},
+	want := []Row{
+		{Cluster: "host", Who: "snap-host-controller", Verb: "patch", Resource: "dpuvolumeattachments.storage.dpu.nvidia.com/status", Count: 2, Refused: 1},
+		{Cluster: "host", Who: "snap-host-controller", Verb: "patch", Resource: "dpustoragenodes.storage.moor.dev/status", Count: 1},
+		{Cluster: "host", Who: "snap-csi-plugin-controller", Verb: "create", Resource: "dpuvolumeattachments.storage.dpu.nvidia.com", Count: 1},
 	}
-	if diff := cmp.Diff(want, tally("host", events), cmp.AllowUnexported(writeRow{})); diff != "" {
+	if diff := cmp.Diff(want, Tally("host", events)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestParseAuditRefusesGarbage(t *testing.T) {
-	if _, err := parseAudit(strings.NewReader("garbage\n")); err == nil {
+	if _, err := parse(strings.NewReader("garbage\n")); err == nil {
 		t.Error("garbage is read as an event")
 	}
 }
 
 func TestPerRun(t *testing.T) {
-	events, err := parseAudit(strings.NewReader(log()))
+	events, err := parse(strings.NewReader(log()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestPerRun(t *testing.T) {
 		{"before the first", []time.Time{at("2026-01-02T03:04:05.15Z")}, []float64{3}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, perRun(events, c.starts)); diff != "" {
+			if diff := cmp.Diff(c.want, PerRun(events, c.starts)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -94,11 +94,11 @@ func TestMark(t *testing.T) {
 	if err := os.WriteFile(path, []byte(log()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	mark, err := markAudit(path)
+	mark, err := MarkEnd(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if events, err := mark.since(); err != nil || len(events) != 0 {
+	if events, err := mark.Since(); err != nil || len(events) != 0 {
 		t.Fatalf("%d events, %v since the end", len(events), err)
 	}
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
@@ -109,19 +109,19 @@ func TestMark(t *testing.T) {
 	if _, err := f.WriteString(line("delete", csiUser, attachmentRef, 200, "2026-01-02T03:04:07Z")); err != nil {
 		t.Fatal(err)
 	}
-	events, err := mark.since()
+	events, err := mark.Since()
 	if err != nil || len(events) != 1 || events[0].Verb != "delete" {
 		t.Errorf("read %v, %v; want the one event after the mark", events, err)
 	}
-	if _, err := markAudit(path + ".none"); err == nil {
+	if _, err := MarkEnd(path + ".none"); err == nil {
 		t.Error("a log that is not there is no error")
 	}
 }
 
 func TestPrintWrites(t *testing.T) {
 	var out strings.Builder
-	rows := []writeRow{{cluster: "dpu", who: "snap-controller", verb: "update", resource: "volumes/status", count: 5, refused: 1}}
-	if err := printWrites(&out, rows, 4); err != nil {
+	rows := []Row{{Cluster: "dpu", Who: "snap-controller", Verb: "update", Resource: "volumes/status", Count: 5, Refused: 1}}
+	if err := Print(&out, rows, 4); err != nil {
 		t.Fatal(err)
 	}
 	if want := "dpu      snap-controller  update  volumes/status  1.25               0.25     \n"; !strings.HasSuffix(out.String(), want) {
