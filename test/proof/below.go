@@ -19,75 +19,95 @@ type Below struct {
 	ReadAt time.Duration
 }
 
-// Unlogged are the writes that reached the file and are not in the target's log.
-// The target logs a write after the file has taken it, so one that is under way
-// is among them for an instant: read the log again.
-func (b Below) Unlogged(logged []writelog.Write) []writelog.Write {
-	unlogged, _ := b.match(logged)
+// Range is a stretch of a volume, in bytes.
+type Range struct{ Offset, Length int64 }
+
+// Unlogged are the stretches that were written more often than the target's log
+// tells. The target logs a write after the file has taken it, so one that is
+// under way is among them for an instant: read the log again.
+func (b Below) Unlogged(logged []writelog.Write) []Range {
+	unlogged, _ := b.compare(logged)
 	return unlogged
 }
 
-// match gives each write of the log the pieces in the file that it is made of,
-// and returns the pieces and the logged writes that are left. A piece comes
-// before the record of its write. Of like pieces the earliest goes to the
-// earliest write: if any way to match them leaves nothing over, this one does.
-func (b Below) match(logged []writelog.Write) (unlogged, missing []writelog.Write) {
-	at := map[int64][]writelog.Write{}
-	for _, w := range b.Writes {
-		at[w.Offset] = append(at[w.Offset], w)
+// access is one write to a stretch: to the file, or in the log.
+type access struct {
+	at     time.Duration
+	logged bool
+}
+
+// compare counts, for each stretch, how often it was written and how often the
+// log says so, since a write may come in any pieces. unlogged was written more
+// often; missing was, at the time of a record, written less often than the log
+// had said by then.
+func (b Below) compare(logged []writelog.Write) (unlogged, missing []Range) {
+	var bounds []int64
+	for _, w := range slices.Concat(b.Writes, logged) {
+		bounds = append(bounds, w.Offset, w.Offset+w.Length)
 	}
-	for _, w := range logged {
-		if !take(at, w) && w.Monotonic <= b.ReadAt {
-			missing = append(missing, w)
+	slices.Sort(bounds)
+	bounds = slices.Compact(bounds)
+	stretches := make([][]access, len(bounds))
+	note := func(w writelog.Write, isLogged bool) {
+		from, _ := slices.BinarySearch(bounds, w.Offset)
+		for i := from; bounds[i] < w.Offset+w.Length; i++ {
+			stretches[i] = append(stretches[i], access{at: w.Monotonic, logged: isLogged})
 		}
 	}
-	for _, left := range at {
-		unlogged = append(unlogged, left...)
+	for _, w := range b.Writes {
+		note(w, false)
 	}
-	slices.SortFunc(unlogged, func(a, b writelog.Write) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, w := range logged {
+		note(w, true)
+	}
+	for i, all := range stretches {
+		more, less := b.balance(all)
+		if more {
+			unlogged = join(unlogged, bounds[i], bounds[i+1])
+		}
+		if less {
+			missing = join(missing, bounds[i], bounds[i+1])
+		}
+	}
 	return unlogged, missing
 }
 
-// take removes the pieces of a write; whole is false if one is missing.
-func take(at map[int64][]writelog.Write, w writelog.Write) (whole bool) {
-	for from, end := w.Offset, w.Offset+w.Length; from < end; {
-		i := piece(at[from], end, w.Monotonic)
-		if i < 0 {
-			return false
+// balance goes through the accesses to one stretch. What was logged after the
+// record beneath was read may not be in it yet.
+func (b Below) balance(all []access) (more, less bool) {
+	slices.SortStableFunc(all, func(a, b access) int { return cmp.Compare(a.at, b.at) })
+	ahead := 0
+	for _, a := range all {
+		if !a.logged {
+			ahead++
+			continue
 		}
-		length := at[from][i].Length
-		at[from] = slices.Delete(at[from], i, i+1)
-		from += length
+		ahead--
+		less = less || ahead < 0 && a.at <= b.ReadAt
 	}
-	return true
+	return ahead > 0, less
 }
 
-// piece is the index of the longest piece that fits before end and came before
-// an instant, the earliest of those; -1 if there is none. The longest: only the
-// last piece of a write is shorter than what the kernel hands on at once.
-func piece(pieces []writelog.Write, end int64, before time.Duration) int {
-	found := -1
-	for i, p := range pieces {
-		if p.Length > 0 && p.Offset+p.Length <= end && p.Monotonic <= before && (found < 0 || p.Length > pieces[found].Length) {
-			found = i
-		}
+// join adds a stretch to a list, as part of the last one if that ends there.
+func join(list []Range, from, to int64) []Range {
+	if last := len(list) - 1; last >= 0 && list[last].Offset+list[last].Length == from {
+		list[last].Length += to - from
+		return list
 	}
-	return found
+	return append(list, Range{Offset: from, Length: to - from})
 }
 
 // checkBelow wants the log of the target to tell of each write that reached the
 // file, and of none that did not.
 func checkBelow(f *findings, logged []writelog.Write, below Below) {
 	checkLog(f, "the recorder beneath the target", below.Writes)
-	unlogged, missing := below.match(logged)
+	unlogged, missing := below.compare(logged)
 	if n := len(unlogged); n > 0 {
-		w := unlogged[0]
-		f.add(RuleBelow, "%d writes reached the file that the target's log does not know, the first of %d bytes at offset %d at %s by %s",
-			n, w.Length, w.Offset, w.Monotonic, w.DPU)
+		f.add(RuleBelow, "%d stretches were written more often than the target's log tells, the first of %d bytes at offset %d",
+			n, unlogged[0].Length, unlogged[0].Offset)
 	}
 	if n := len(missing); n > 0 {
-		w := missing[0]
-		f.add(RuleBelow, "%d writes of the target's log never reached the file, the first is write %d of %s, of %d bytes at offset %d",
-			n, w.Seq, w.DPU, w.Length, w.Offset)
+		f.add(RuleBelow, "%d stretches of which the target's log tells a write were not written by then, the first of %d bytes at offset %d",
+			n, missing[0].Length, missing[0].Offset)
 	}
 }

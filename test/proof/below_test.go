@@ -29,14 +29,17 @@ func TestBelow(t *testing.T) {
 
 		{name: "one too many", logged: []writelog.Write{at(2, 0, 4)}, below: []writelog.Write{at(1, 0, 4), at(2, 0, 4)}, readAt: 9, unlogged: 1},
 		{name: "elsewhere", logged: []writelog.Write{at(2, 0, 4)}, below: []writelog.Write{at(1, 4, 4)}, readAt: 9, unlogged: 1, missing: 1},
-		{name: "longer than logged", logged: []writelog.Write{at(2, 0, 4)}, below: []writelog.Write{at(1, 0, 8)}, readAt: 9, unlogged: 1, missing: 1},
-		{name: "after its record", logged: []writelog.Write{at(2, 0, 4)}, below: []writelog.Write{at(3, 0, 4)}, readAt: 9, unlogged: 1, missing: 1},
+		{name: "longer than logged", logged: []writelog.Write{at(2, 0, 4)}, below: []writelog.Write{at(1, 0, 8)}, readAt: 9, unlogged: 1},
+		{name: "after its record", logged: []writelog.Write{at(2, 0, 4)}, below: []writelog.Write{at(3, 0, 4)}, readAt: 9, missing: 1},
 		{name: "a piece is missing", logged: []writelog.Write{at(4, 0, 8)}, below: []writelog.Write{at(1, 0, 4)}, readAt: 9, missing: 1},
-		{name: "nothing was recorded", logged: []writelog.Write{at(1, 0, 4), at(2, 0, 4)}, readAt: 9, missing: 2},
+		{name: "nothing was recorded", logged: []writelog.Write{at(1, 0, 4), at(2, 0, 4)}, readAt: 9, missing: 1},
+		{name: "two places", logged: []writelog.Write{at(1, 0, 4), at(2, 8, 4)}, readAt: 9, missing: 2},
+		{name: "in other pieces than a like one", logged: []writelog.Write{at(4, 0, 8), at(6, 0, 8)}, below: []writelog.Write{at(1, 0, 8), at(2, 0, 4), at(3, 4, 4)}, readAt: 9},
+		{name: "a hidden one across two", logged: []writelog.Write{at(4, 0, 8), at(6, 8, 8)}, below: []writelog.Write{at(1, 0, 8), at(2, 6, 4), at(3, 8, 8)}, readAt: 9, unlogged: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			below := Below{Writes: c.below, ReadAt: time.Duration(c.readAt)}
-			unlogged, missing := below.match(c.logged)
+			unlogged, missing := below.compare(c.logged)
 			if len(unlogged) != c.unlogged || len(missing) != c.missing {
 				t.Errorf("unlogged %v, missing %v; want %d and %d", unlogged, missing, c.unlogged, c.missing)
 			}
