@@ -40,6 +40,6 @@ func TestLock(t *testing.T) {
 			t.Fatal(err)
 		}
 	case <-time.After(30 * time.Second):
-		t.Fatal("the second driver waits for ever")
+		t.Fatal("the second driver never ends its wait")
 	}
 }

@@ -120,7 +120,7 @@ func TestBlock(t *testing.T) {
 	}
 	spec.VolumeContext = map[string]string{"server": "nas", "share": "/x"}
 	if _, err := plugin.CreateDevice(ctx, spec); err == nil || !strings.Contains(err.Error(), "volume context has no") {
-		t.Fatalf("a volume of somebody else: %v", err)
+		t.Fatalf("a volume of another plugin: %v", err)
 	}
 }
 

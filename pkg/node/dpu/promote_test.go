@@ -123,7 +123,7 @@ func TestSharedReplicaIsPromoted(t *testing.T) {
 	}
 }
 
-// TestReplicaIsNeverVisible: whoever has shown it, and whatever the record says.
+// TestReplicaIsNeverVisible: no matter what has shown it, and what is recorded.
 func TestReplicaIsNeverVisible(t *testing.T) {
 	c, m, a := ready(t)
 	e := m.shown()["dev_v1-pvc"]

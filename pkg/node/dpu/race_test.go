@@ -70,7 +70,7 @@ type authority struct {
 	holder string // "" while the claim is free
 }
 
-// step does what may be done now. want is the node that shall write.
+// step does what may be done now. want is the node that has to write.
 func (a *authority) step(nodes []string, want string) {
 	for _, node := range nodes {
 		va := a.c.get(node + "-v1")
@@ -78,7 +78,7 @@ func (a *authority) step(nodes []string, want string) {
 		case va == nil:
 			va = a.c.attachment("v1", node)
 			va.Finalizers = append(va.Finalizers, storagev1alpha1.FinalizerWriterClaim)
-			// A lie: the epoch of somebody else's grant.
+			// A lie: the epoch of another DPU's grant.
 			va.Spec.Epoch = a.epoch
 			a.c.must(a.c.Update(a.c.t.Context(), va))
 		case va.DeletionTimestamp.IsZero():

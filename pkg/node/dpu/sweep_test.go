@@ -254,7 +254,7 @@ func TestHostChangeIsToldAtOnce(t *testing.T) {
 	m.changed.AskOfHost()
 	<-m.changed.C()
 	ended, cancel := context.WithCancel(t.Context())
-	cancel() // whoever is asked now fails at once
+	cancel() // every call fails at once now
 	state, err := m.reporter.State(ended)
 	if err != nil || state.Host.Alive || !state.SNAPReady || !slices.Equal(state.Functions, before.Functions) {
 		t.Fatalf("got %+v, %v", state, err)

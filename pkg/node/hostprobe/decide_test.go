@@ -44,7 +44,7 @@ func TestVerdict(t *testing.T) {
 		"a beat lost":                    {"ee.e.e..e....", limits, Alive, "plugin answers"},
 		"not silent for long enough":     {"e....", limits, Alive, "plugin answers"},
 		"silent for long enough":         {"e.....", limits, Dead, "silence on the link to the host for 1s, 5 probes"},
-		"nobody there":                   {"exxxxx", limits, Dead, "the host cannot be reached"},
+		"no host there":                  {"exxxxx", limits, Dead, "the host cannot be reached"},
 		"dying":                          {"er.....", limits, Dead, "silence"},
 		"back":                           {"e......e", limits, Alive, "plugin answers"},
 		"booting":                        {"e......r", limits, Alive, "does not run"},
@@ -95,7 +95,7 @@ func TestALookThatSleeps(t *testing.T) {
 	}
 }
 
-// TestDeathNeedsBoth tries every row of 9 probes: nobody dies without a second of
+// TestDeathNeedsBoth tries every row of 9 probes: no host is dead without a second of
 // probes in a row that met silence, after an answer.
 func TestDeathNeedsBoth(t *testing.T) {
 	limits := Limits{Timeout: DefaultTimeout, Misses: DefaultMisses}

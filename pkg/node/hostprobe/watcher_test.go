@@ -123,7 +123,7 @@ func TestEcho(t *testing.T) {
 		}
 	}
 	stop()
-	for range 3 { // closed, and then nobody listens
+	for range 3 { // closed, and then no process listens
 		if a := lookAt(t, p); a != Refused {
 			t.Fatalf("after the plugin's end: %d", a)
 		}

@@ -199,7 +199,7 @@ func TestReplaced(t *testing.T) {
 		t.Fatalf("checked %d times", n)
 	}
 	if w.changes.Load() == told {
-		t.Fatal("nobody was told")
+		t.Fatal("the change was not reported")
 	}
 }
 

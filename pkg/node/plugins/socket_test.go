@@ -71,7 +71,7 @@ func TestOverSockets(t *testing.T) {
 	})
 }
 
-// TestSilentSocket: sockets that nobody, or somebody mute, listens on.
+// TestSilentSocket: sockets that no process listens on, or one that never answers.
 func TestSilentSocket(t *testing.T) {
 	w := realWorld(t)
 	w.socket("nobody")

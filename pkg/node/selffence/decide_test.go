@@ -78,16 +78,16 @@ func TestBeats(t *testing.T) {
 	}
 }
 
-// TestEnter: a right to show is of one term, and what SNAP said before somebody
+// TestEnter: a right to show is of one term, and what SNAP said before a call
 // began to show proves nothing.
 func TestEnter(t *testing.T) {
 	s := state{phase: bound, open: true, clear: true, duration: 20 * second, end: 20 * second}
 	if !s.enter(1*second, 0) || s.clear {
-		t.Fatal("a good lease does not let anybody in, or what is shown is forgotten")
+		t.Fatal("a good lease lets no call in, or what is shown is forgotten")
 	}
 	s.seen(s.asked)
 	if s.clear {
-		t.Error("it counts as clear while somebody is at work")
+		t.Error("it counts as clear while a call is under way")
 	}
 	s.leave()
 	s.seen(0)
@@ -99,7 +99,7 @@ func TestEnter(t *testing.T) {
 		t.Error("it does not count as clear")
 	}
 	if s.enter(20*second, 0) {
-		t.Error("somebody was let in after the end")
+		t.Error("a call was let in after the end")
 	}
 	s.begin(21 * second)
 	s.answered(22 * second)
@@ -107,11 +107,11 @@ func TestEnter(t *testing.T) {
 		t.Error("a right of the term before still counts")
 	}
 	if !s.enter(23*second, 1) {
-		t.Error("the new term lets nobody in")
+		t.Error("the new term lets no call in")
 	}
 }
 
-// TestShut: a watchdog is stopped only if nobody can be hurt, and no lease is
+// TestShut: a watchdog is stopped only if that can do no harm, and no lease is
 // given after.
 func TestShut(t *testing.T) {
 	for _, phase := range []phase{unknown, unbound, bound, lapsed} {

@@ -183,7 +183,7 @@ func TestStart(t *testing.T) {
 		t.Error("it may show something")
 	}
 	if d.pass(2); d.shown || !d.open {
-		t.Errorf("nobody answers: shown: %v, watchdog open: %v", d.shown, d.open)
+		t.Errorf("nothing answers: shown: %v, watchdog open: %v", d.shown, d.open)
 	}
 	if _, ok := d.Permit(); ok || d.beat(false) != nil {
 		t.Error("it gives a lease, or may show something, before a beat was answered")

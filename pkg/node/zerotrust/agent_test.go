@@ -164,7 +164,7 @@ func TestPlan(t *testing.T) {
 		"one there":                   {[]hostdev.Block{block(1, uuid1)}, nil, []string{"mount nvme1n1 /one"}},
 		"there and mounted":           {[]hostdev.Block{block(1, uuid1)}, []mount.MountPoint{mounted("/dev/nvme1n1", "/one")}, []string{"mount nvme1n1 /one"}},
 		"taken away":                  {[]hostdev.Block{block(1, uuid1)}, []mount.MountPoint{mounted("/dev/nvme2n1", "/two")}, []string{"mount nvme1n1 /one", "unmount /two"}},
-		"somebody else's":             {nil, []mount.MountPoint{mounted("/dev/sda1", "/one"), mounted("tmpfs", "/two")}, nil},
+		"another's":                   {nil, []mount.MountPoint{mounted("/dev/sda1", "/one"), mounted("tmpfs", "/two")}, nil},
 		"of another tree":             {nil, []mount.MountPoint{mounted("/elsewhere/nvme1n1", "/one")}, nil},
 		"a partition is not the disk": {nil, []mount.MountPoint{mounted("/dev/nvme1n1p1", "/one")}, nil},
 		"topmost counts":              {nil, []mount.MountPoint{mounted("/dev/nvme1n1", "/one"), mounted("tmpfs", "/one")}, nil},

@@ -68,7 +68,7 @@ func TestPlanOfShares(t *testing.T) {
 		"taken away":                     {files, []Shown{share("more")}, mounted("files", "fuse.virtiofs"), "unmount"},
 		"taken away, by address":         {at, nil, mounted("files", "fuse.virtiofs"), "unmount"},
 		"another one is mounted":         {files, nil, mounted("more", "fuse.virtiofs"), ""},
-		"somebody else's":                {files, nil, mounted("files", "nfs"), ""},
+		"another's":                      {files, nil, mounted("files", "nfs"), ""},
 		"shown twice":                    {files, []Shown{share("files"), other}, mounted("files", "fuse.virtiofs"), "leave"},
 		"a namespace where one was":      {at, namespaces(hostdev.Block{Name: "nvme0n1", Address: "0000:30:00.0"}), nil, "leave"},
 		"one where a namespace was":      {Entry{Device: at.Device, Dir: "/files", FSType: "ext4"}, []Shown{share("files")}, nil, "leave"},
