@@ -44,7 +44,7 @@ var EndToEnd = []Reason{
 // Sanity are the reasons of csi-sanity on the test bed.
 var Sanity = []Reason{
 	{regexp.MustCompile("pagination should detect volumes added between pages"), anything, "csi-test itself never runs it, and test/sanity has its own"},
-	{anything, regexp.MustCompile("^node does not report accessible topology"), "make e2e runs it on a bed with --topology"},
+	{anything, regexp.MustCompile("^SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported"), "make e2e runs it on a bed with --topology"},
 }
 
 // Unexpected are the skips that no reason allows, in order.
