@@ -78,7 +78,7 @@ func TestGrow(t *testing.T) {
 		"ext4 repaired in part":         {super: superExt4(1024, 2), fsType: "ext4", fail: exit("e2fsck", 1|4), ran: []string{check}, err: true},
 		"e2fsck that did not run":       {super: superExt4(1024, 2), fsType: "ext4", fail: exit("e2fsck", 8), ran: []string{check}, err: true},
 		"e2fsck called wrongly":         {super: superExt4(1024, 2), fsType: "ext4", fail: exit("e2fsck", 16), ran: []string{check}, err: true},
-		"e2fsck that was cancelled":     {super: superExt4(1024, 2), fsType: "ext4", fail: exit("e2fsck", 32), ran: []string{check}, err: true},
+		"e2fsck that was canceled":      {super: superExt4(1024, 2), fsType: "ext4", fail: exit("e2fsck", 32), ran: []string{check}, err: true},
 		"e2fsck that is not there":      {super: superExt4(1024, 2), fsType: "ext4", fail: map[string]error{"e2fsck": os.ErrNotExist}, ran: []string{check}, err: true},
 		"resize2fs that fails":          {super: superExt4(1024, 2), fsType: "ext4", fail: exit("resize2fs", 1), ran: []string{check, resize}, err: true},
 		"ext4 with small blocks":        {super: superExt4(1024, 0), fsType: "ext4", ran: []string{check, resize}, grown: true},

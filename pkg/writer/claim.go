@@ -11,7 +11,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
-// ErrTransition: the claim is not in a phase from which it can go there.
+// ErrTransition means that the claim is not in a phase from which it can go there.
 var ErrTransition = errors.New("the writer claim does not allow this transition")
 
 // keepReceipts is how many receipts a claim keeps, the limit of its schema.

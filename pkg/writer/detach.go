@@ -14,12 +14,12 @@ import (
 type Step int
 
 const (
-	// Wait: the DPU may still be able to write; or the attachment is in use.
+	// Wait leaves all as it is: the DPU may still be able to write; or the attachment is in use.
 	Wait Step = iota
-	// FreeClaim: there is a receipt; the claim becomes Free, then the
+	// FreeClaim means that there is a receipt: the claim becomes Free, then the
 	// attachment is let go.
 	FreeClaim
-	// LetGo: the claim is not this attachment's; the attachment is let go.
+	// LetGo lets the attachment go: the claim is not its own.
 	LetGo
 )
 

@@ -32,7 +32,7 @@ func (p Promise) Bound() time.Duration {
 	return stretch(float64(p.Duration)/(1-skew) + float64(p.Grace))
 }
 
-func stretch(real float64) time.Duration { return time.Duration(real*(1+skew)) + 1 }
+func stretch(ns float64) time.Duration { return time.Duration(ns*(1+skew)) + 1 }
 
 // Lease is what is known of the lease of a DPU.
 type Lease struct {

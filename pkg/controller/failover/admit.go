@@ -84,6 +84,12 @@ func zoneOf(node *corev1.Node) string {
 	return node.Labels[corev1.LabelTopologyZone]
 }
 
+// serves reports whether a host is one of those whose pods could be elsewhere: it
+// has a DPU, and is neither drained nor being failed over.
+func serves(n *moorv1alpha1.DPUStorageNode, core *corev1.Node) bool {
+	return n.Spec.DPUName != "" && core != nil && !core.Spec.Unschedulable && !tainted(core) && !underway(n)
+}
+
 // crowd is what all hosts look like now. It takes notice of each itself: one who
 // has just started has perhaps looked at no other yet.
 func (f *Failover) crowd(ctx context.Context) (Crowd, error) {
@@ -98,7 +104,7 @@ func (f *Failover) crowd(ctx context.Context) (Crowd, error) {
 		if err != nil {
 			return Crowd{}, err
 		}
-		if n.Spec.DPUName == "" || core == nil || core.Spec.Unschedulable || tainted(core) || underway(&n) {
+		if !serves(&n, core) {
 			continue
 		}
 		out.Nodes++

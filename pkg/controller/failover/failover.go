@@ -238,11 +238,14 @@ func (f *Failover) act(ctx context.Context, s *scene) error {
 		}
 	case s.underway && s.action == Evict && first == nil:
 		first = f.evict(ctx, s)
-	case s.action == Restore && first == nil && (s.underway || tainted(s.core)):
+	case s.restores() && first == nil:
 		first = f.restore(ctx, s)
 	}
 	return first
 }
+
+// restores reports whether there is a failover, or a taint, to be taken back.
+func (s *scene) restores() bool { return s.action == Restore && (s.underway || tainted(s.core)) }
 
 // fenceAll takes the right to write back of all volumes of the host, each as far as
 // it can go now.

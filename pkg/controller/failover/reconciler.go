@@ -88,17 +88,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	if step == writer.FreeClaim {
-		if _, err := freeClaim(ctx, r.DPU, r.Clock, claim, receipt); err != nil {
+		if err := r.free(ctx, attachment, claim, receipt); err != nil {
 			return ctrl.Result{}, err
-		}
-		if writer.InFencing(claim, writer.HolderOf(attachment)) {
-			r.tell(ctx, attachment, receipt)
 		}
 	}
 	if kept, err := r.keep(ctx, attachment); err != nil || kept {
 		return ctrl.Result{RequeueAfter: lookAgain}, err
 	}
 	return ctrl.Result{}, r.letGo(ctx, attachment)
+}
+
+// free frees the claim by a receipt, and tells of it if it was in Fencing.
+func (r *Reconciler) free(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim, receipt moorv1alpha1.Receipt) error {
+	if _, err := freeClaim(ctx, r.DPU, r.Clock, claim, receipt); err != nil {
+		return err
+	}
+	if writer.InFencing(claim, writer.HolderOf(attachment)) {
+		r.tell(ctx, attachment, receipt)
+	}
+	return nil
 }
 
 // letGo takes the finalizer off. It reads the attachment again before: others

@@ -51,7 +51,7 @@ func newInformers(t *testing.T, objects ...client.Object) *informers {
 	return f
 }
 
-func (f *informers) GetInformer(ctx context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+func (f *informers) GetInformer(_ context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
 	kinds, _, err := f.client.Scheme().ObjectKinds(obj)
 	if err != nil {
 		return nil, err

@@ -86,10 +86,10 @@ func (r *Reconciler) grant(ctx context.Context, s *state) error {
 	}
 	verdict := writer.Judge(claim, s.holder())
 	switch {
-	case verdict.Refused != "" && s.replica():
-		return nil // nobody has asked for it, so nobody waits
 	case verdict.Refused != "":
-		s.waiting = verdict.Refused
+		if !s.replica() { // nothing has asked for a replica, so nothing waits for it
+			s.waiting = verdict.Refused
+		}
 		return nil
 	case verdict.Grant:
 		if granted, err := r.grantClaim(ctx, s, claim); err != nil || !granted {

@@ -240,7 +240,7 @@ func (a *Attachments) remove(ctx context.Context, name string) error {
 		}
 		return request.Refused(what, err)
 	}
-	last, err := a.awaiter.Await(ctx, client.ObjectKeyFromObject(obj), func(o *storagev1alpha1.DPUVolumeAttachment, found bool) (bool, error) {
+	last, err := a.awaiter.Await(ctx, client.ObjectKeyFromObject(obj), func(_ *storagev1alpha1.DPUVolumeAttachment, found bool) (bool, error) {
 		return !found, nil
 	})
 	return request.Waited(err, what, last.Status.Conditions)

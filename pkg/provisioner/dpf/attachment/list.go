@@ -35,6 +35,7 @@ func allOf(ctx context.Context, o request.Options, volumeID string) ([]storagev1
 	return list.Items, nil
 }
 
+// Shown reports whether the DPU shows the device to its host.
 func Shown(o *storagev1alpha1.DPUVolumeAttachment) bool {
 	return o.Status.DPUAttached != nil && *o.Status.DPUAttached
 }

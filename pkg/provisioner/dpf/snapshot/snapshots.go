@@ -28,6 +28,7 @@ type Snapshots struct {
 
 var _ provisioner.Snapshots = (*Snapshots)(nil)
 
+// New adds its index to the cache; call it before the cache starts.
 func New(ctx context.Context, o request.Options) (*Snapshots, error) {
 	if err := kube.AddIndexes(ctx, o.Cache, Index()); err != nil {
 		return nil, err

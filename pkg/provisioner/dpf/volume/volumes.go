@@ -93,14 +93,22 @@ func (v *Volumes) createFrom(ctx context.Context, spec provisioner.VolumeSpec, s
 		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w", spec.Name, err)
 	}
 	made, err := volumeOf(bound, class.Functions())
-	if err == nil && !reached(made.AccessibleTopology, spec.AccessibleFrom) {
-		err = fmt.Errorf("create volume %s: %w: it is reached from %v, and from none of the places asked for", spec.Name, provisioner.ErrExists, made.AccessibleTopology)
+	if err != nil {
+		return made, err
 	}
-	if err == nil && !fits(made.CapacityBytes, spec) {
-		err = fmt.Errorf("create volume %s: %w: it has %d bytes; asked for are at least %d and at most %d (0: any)",
+	return made, asAsked(made, spec)
+}
+
+// asAsked refuses a volume that exists and is at another place or of another size.
+func asAsked(made provisioner.Volume, spec provisioner.VolumeSpec) error {
+	if !reached(made.AccessibleTopology, spec.AccessibleFrom) {
+		return fmt.Errorf("create volume %s: %w: it is reached from %v, and from none of the places asked for", spec.Name, provisioner.ErrExists, made.AccessibleTopology)
+	}
+	if !fits(made.CapacityBytes, spec) {
+		return fmt.Errorf("create volume %s: %w: it has %d bytes; asked for are at least %d and at most %d (0: any)",
 			spec.Name, provisioner.ErrExists, made.CapacityBytes, spec.CapacityBytes, spec.LimitBytes)
 	}
-	return made, err
+	return nil
 }
 
 // possible refuses what no volume can be, and what the API server would take
@@ -142,7 +150,7 @@ func (v *Volumes) Delete(ctx context.Context, id string) error {
 		}
 		return request.Refused("delete volume "+id, err)
 	}
-	last, err := v.awaiter.Await(ctx, v.key(id), func(o *storagev1alpha1.DPUVolume, found bool) (bool, error) {
+	last, err := v.awaiter.Await(ctx, v.key(id), func(_ *storagev1alpha1.DPUVolume, found bool) (bool, error) {
 		return !found, nil
 	})
 	return request.Waited(err, "delete volume "+id, last.Status.Conditions)

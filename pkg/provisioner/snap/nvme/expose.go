@@ -138,10 +138,8 @@ func (b *build) next(ctx context.Context) (*service.Step, error) {
 		return service.NewStep("create the subsystem", b.createSubsystem), nil
 	case p.namespace == nil:
 		return service.NewStep("create the namespace", b.createNamespace), nil
-	case p.controller == nil && b.spec.Hotplug:
-		return service.NewStep("create the controller", b.createPlugged), nil
 	case p.controller == nil:
-		return service.NewStep("create the controller", b.createController), nil
+		return service.NewStep("create the controller", b.makeController), nil
 	case !b.spec.Hidden && !p.attached():
 		return service.NewStep("attach the namespace", b.attach(p)), nil
 	case !p.started():
@@ -151,6 +149,14 @@ func (b *build) next(ctx context.Context) (*service.Step, error) {
 		return nil, err
 	}
 	return service.NewStep("plug in the function", b.plug(p)), nil
+}
+
+// makeController creates the controller on a function to plug in, or on one that is there.
+func (b *build) makeController(ctx context.Context) error {
+	if b.spec.Hotplug {
+		return b.createPlugged(ctx)
+	}
+	return b.createController(ctx)
 }
 
 // clearLeftover ends a withdrawal of the same device that waits for the host:

@@ -49,7 +49,7 @@ func Explain(err error, special map[int]error, format string, args ...any) error
 	return fmt.Errorf("%s: %w: %w", what, kind, err)
 }
 
-// Unread: a list that is refused says nothing about what is there.
+// Unread is for lists: one that is refused says nothing about what is there.
 var Unread = map[int]error{
 	snaprpc.CodeInvalidRequest: provisioner.ErrUnavailable,
 	snaprpc.CodeInvalidParams:  provisioner.ErrUnavailable,
@@ -60,7 +60,7 @@ var Unread = map[int]error{
 	snaprpc.CodeTooLong:        provisioner.ErrUnavailable,
 }
 
-// Absent: a thing that is gone already is no failure; the next look decides.
+// Absent is for things whose absence is no failure: the next look decides.
 var Absent = map[int]error{
 	snaprpc.CodeNotFound: provisioner.ErrBusy,
 	snaprpc.CodeNoDevice: provisioner.ErrBusy,
