@@ -1,5 +1,5 @@
 // Package keylock owns one idea: at most one operation on a key at a time,
-// and nobody queues for it.
+// and no caller queues for it.
 //
 // A second caller is told at once that the key is taken, so that it can
 // answer "repeat later" and hold no goroutine.

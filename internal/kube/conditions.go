@@ -43,13 +43,13 @@ func (c Conditions) Whether(kind string, ok bool, message string) {
 }
 
 // Reconciled sets the condition that says how a pass went: it failed, it waits
-// for something (words), or it has done what there is to do.
-func (c Conditions) Reconciled(kind string, failure error, waiting string) {
-	if failure != nil {
-		c.False(kind, reasonError, failure.Error())
+// for something, or it has done what there is to do.
+func (c Conditions) Reconciled(kind string, outcome Outcome) {
+	if outcome.Err != nil {
+		c.False(kind, reasonError, outcome.Message)
 		return
 	}
-	c.Whether(kind, waiting == "", waiting)
+	c.Whether(kind, outcome.Message == "", outcome.Message)
 }
 
 // Init adds the conditions that are missing, as Unknown and Pending.
@@ -69,30 +69,30 @@ func (c Conditions) set(kind string, status metav1.ConditionStatus, reason, mess
 
 // Summarize sets the condition summary from the others named: True if all
 // are; else False with the gravest reason (AwaitingDeletion, Failure, Pending)
-// and the names and words of those that are not True.
+// and the names and messages of those that are not True.
 func (c Conditions) Summarize(summary string, of ...string) {
-	worst, words := reasonPending, []string{}
+	worst, missing := reasonPending, []string{}
 	for _, kind := range of {
 		cond := meta.FindStatusCondition(*c.List, kind)
 		if cond != nil && cond.Status == metav1.ConditionTrue {
 			continue
 		}
-		word := kind
+		one := kind
 		if cond != nil {
 			if gravity[cond.Reason] > gravity[worst] {
 				worst = cond.Reason
 			}
 			if cond.Message != "" {
-				word += ": " + cond.Message
+				one += ": " + cond.Message
 			}
 		}
-		words = append(words, word)
+		missing = append(missing, one)
 	}
-	if len(words) == 0 {
+	if len(missing) == 0 {
 		c.True(summary)
 		return
 	}
-	c.False(summary, worst, "not ready: "+strings.Join(words, "; "))
+	c.False(summary, worst, "not ready: "+strings.Join(missing, "; "))
 }
 
 var gravity = map[string]int{reasonPending: 1, reasonFailure: 2, reasonAwaitingDeletion: 3}

@@ -10,8 +10,8 @@ import (
 )
 
 // conflictRetry is when an object is looked at again after a conflict: by then
-// the cache mostly shows what somebody else has written, and that wakes the
-// reconciler anyway.
+// the cache mostly shows what was written instead, and that starts a
+// pass anyway.
 const conflictRetry = 100 * time.Millisecond
 
 // Retrying is a reconciler whose passes that end with nothing but a conflict
@@ -33,7 +33,7 @@ func (r retrying) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 }
 
 // onlyConflicts reports whether err is a conflict, or several, and nothing else
-// that somebody should hear of.
+// that has to be reported.
 func onlyConflicts(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // it walks through what err wraps by itself
 	case nil:

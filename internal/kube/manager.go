@@ -34,7 +34,7 @@ func (f *Flags) Bind(fs *pflag.FlagSet) {
 	f.Rate.Bind(fs)
 }
 
-// Validate says which flag is wrong, in words.
+// Validate says which flag is wrong.
 func (f *Flags) Validate() error {
 	if f.Concurrency < 1 {
 		return fmt.Errorf("--concurrency is %d: at least 1 is needed", f.Concurrency)

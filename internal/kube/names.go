@@ -11,10 +11,10 @@ import (
 // maxName is the longest name that an object may have (RFC 1123 subdomain).
 const maxName = 253
 
-// ClaimName is the name of the vendor's claim behind a volume:
+// PVCName is the name of the vendor's PersistentVolumeClaim behind a volume:
 // "<volume>-pvc", or the hex FNV-128 of the name where that is too long. The
 // rule is DPF's.
-func ClaimName(volume string) string {
+func PVCName(volume string) string {
 	if name := volume + "-pvc"; len(name) <= maxName {
 		return name
 	}

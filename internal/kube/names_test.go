@@ -11,9 +11,9 @@ import (
 func TestNames(t *testing.T) {
 	long := strings.Repeat("v", 253)
 	for _, tc := range []struct{ name, got, want string }{
-		{"claim", ClaimName("vol"), "vol-pvc"},
-		{"longest claim", ClaimName(long[:249]), long[:249] + "-pvc"},
-		{"too long claim", ClaimName(long[:250]), "?-pvc"},
+		{"claim", PVCName("vol"), "vol-pvc"},
+		{"longest claim", PVCName(long[:249]), long[:249] + "-pvc"},
+		{"too long claim", PVCName(long[:250]), "?-pvc"},
 		{"attachment", AttachmentName("node", "vol"), "node-vol"},
 		{"longest attachment", AttachmentName("n", long[:251]), "n-" + long[:251]},
 		{"too long attachment", AttachmentName("n", long[:252]), "va-?"},
@@ -33,7 +33,7 @@ func TestNames(t *testing.T) {
 			}
 		})
 	}
-	if ClaimName(long[:250]) == ClaimName(long[:251]) || AttachmentName("n", long) == AttachmentName("m", long) ||
+	if PVCName(long[:250]) == PVCName(long[:251]) || AttachmentName("n", long) == AttachmentName("m", long) ||
 		AttachmentName("n", long) == AttachmentName("n", long[:252]) {
 		t.Error("two names are hashed to one")
 	}

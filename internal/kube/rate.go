@@ -23,7 +23,7 @@ func (r *Rate) Bind(fs *pflag.FlagSet) {
 	fs.IntVar(&r.Burst, "kube-api-burst", 200, "API requests at once, at most, if --kube-api-qps bounds them")
 }
 
-// Validate says which flag is wrong, in words.
+// Validate says which flag is wrong.
 func (r *Rate) Validate() error {
 	switch {
 	case r.QPS == 0:

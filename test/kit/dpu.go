@@ -34,7 +34,7 @@ func MediumLog(vendorVolume string) ([]snapemulator.MediumWrite, error) {
 // DPU cluster.
 func VendorVolume(ctx context.Context, dpu client.Client, volume string) (string, error) {
 	claim, pv := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
-	if err := dpu.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: kube.ClaimName(volume)}, claim); err != nil {
+	if err := dpu.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: kube.PVCName(volume)}, claim); err != nil {
 		return "", fmt.Errorf("find the vendor's claim of volume %s: %w", volume, err)
 	}
 	if err := dpu.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, pv); err != nil {

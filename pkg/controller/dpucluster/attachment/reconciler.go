@@ -8,15 +8,12 @@ package attachment
 
 import (
 	"context"
-	"errors"
 
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -26,6 +23,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
 
 // Reconciler keeps the storage side of VolumeAttachments.
@@ -69,47 +67,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.report(ctx, a, attached, err)
 }
 
-// report writes what became of the pass, once, and only if it differs from
-// what is there.
+// report writes into the status what became of the pass.
 func (r *Reconciler) report(ctx context.Context, a *storagev1alpha1.VolumeAttachment, attached bool, outcome error) (ctrl.Result, error) {
-	if apierrors.IsConflict(outcome) {
-		return ctrl.Result{}, outcome // the cache is behind, which is no word for the status
-	}
-	if gone(a) {
-		return ctrl.Result{}, outcome
-	}
-	settled := kube.Settle(outcome, r.Clock.Now())
 	detaching := !a.DeletionTimestamp.IsZero()
-	if settled.StatusAfter > 0 && attached == a.Status.StorageAttached && detaching == a.Status.StorageDetaching {
-		return ctrl.Result{RequeueAfter: settled.StatusAfter}, nil
-	}
-	_, err := kube.PatchStatus(ctx, r.DPU.Client, a, func(a *storagev1alpha1.VolumeAttachment) {
-		a.Status.StorageAttached = attached
-		a.Status.StorageMessage = settled.Message
-		a.Status.StorageDetaching = detaching
-	})
-	return ctrl.Result{}, errors.Join(settled.Err, client.IgnoreNotFound(err))
-}
-
-// gone reports whether this pass took our hold off a deleted VolumeAttachment,
-// or there was none.
-func gone(a *storagev1alpha1.VolumeAttachment) bool {
-	return !a.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerVolumeAttachment)
+	return dpucluster.Report[*storagev1alpha1.VolumeAttachment]{
+		Object: a, Finalizer: storagev1alpha1.FinalizerVolumeAttachment,
+		Urgent: attached != a.Status.StorageAttached || detaching != a.Status.StorageDetaching,
+		Change: func(a *storagev1alpha1.VolumeAttachment, message string) {
+			a.Status.StorageAttached, a.Status.StorageMessage, a.Status.StorageDetaching = attached, message, detaching
+		},
+	}.Write(ctx, r.DPU.Client, outcome, r.Clock.Now())
 }
 
 func (r *Reconciler) ofVolume(ctx context.Context, v client.Object) []reconcile.Request {
-	list := &storagev1alpha1.VolumeAttachmentList{}
-	err := r.DPU.Client.List(ctx, list, client.InNamespace(v.GetNamespace()),
-		client.MatchingFields{index.VolumeAttachmentByVolume: v.GetName()}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "find the attachments of a volume", "volume", v.GetName())
-		return nil
-	}
-	out := make([]reconcile.Request, len(list.Items))
-	for i := range list.Items {
-		out[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
-	}
-	return out
+	return kube.RequestsOf(ctx, r.DPU.Client, &storagev1alpha1.VolumeAttachmentList{},
+		client.InNamespace(v.GetNamespace()), client.MatchingFields{index.VolumeAttachmentByVolume: v.GetName()})
 }
 
 func (r *Reconciler) ofDriver(ctx context.Context, driver client.Object) []reconcile.Request {

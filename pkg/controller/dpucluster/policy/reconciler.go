@@ -112,18 +112,8 @@ func Judge(vendors []Vendor) storagev1alpha1.StoragePolicyStatus {
 }
 
 func (r *Reconciler) ofVendor(ctx context.Context, vendor client.Object) []reconcile.Request {
-	policies := &storagev1alpha1.StoragePolicyList{}
-	err := r.DPU.Client.List(ctx, policies, client.InNamespace(vendor.GetNamespace()),
-		client.MatchingFields{index.StoragePolicyByVendor: vendor.GetName()})
-	if err != nil {
-		log.FromContext(ctx).Error(err, "find the policies of a vendor", "vendor", vendor.GetName())
-		return nil
-	}
-	out := make([]reconcile.Request, len(policies.Items))
-	for i := range policies.Items {
-		out[i].NamespacedName = client.ObjectKeyFromObject(&policies.Items[i])
-	}
-	return out
+	return kube.RequestsOf(ctx, r.DPU.Client, &storagev1alpha1.StoragePolicyList{},
+		client.InNamespace(vendor.GetNamespace()), client.MatchingFields{index.StoragePolicyByVendor: vendor.GetName()})
 }
 
 func (r *Reconciler) ofCapacity(ctx context.Context, o client.Object) []reconcile.Request {

@@ -7,19 +7,17 @@ package snapshot
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"time"
 
 	groupsnapshotv1beta2 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1beta2"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -30,11 +28,12 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
 
-// Again is how often it is looked whether the kinds of
-// snapshot.storage.k8s.io have been installed meanwhile.
-const Again = 30 * time.Second
+// retryAfter is how often the kinds of snapshot.storage.k8s.io are looked for,
+// which may be installed later.
+const retryAfter = 30 * time.Second
 
 // Reconciler brings StorageSnapshots to be taken, and away again.
 type Reconciler struct {
@@ -102,24 +101,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	seen := &snapshotv1.VolumeSnapshot{}
+	made := &snapshotv1.VolumeSnapshot{}
 	switch {
 	case !s.DeletionTimestamp.IsZero():
 		err = r.remove(ctx, s, installed)
 	case !installed:
-		err = kube.WaitFor("%s", missing)
+		err = kube.WaitRetry(retryAfter, "%s", missing)
 	default:
-		seen, err = r.take(ctx, s)
+		made, err = r.take(ctx, s)
 	}
-	result, err := r.report(ctx, s, seen, err)
-	if !installed && s.DeletionTimestamp.IsZero() {
-		result.RequeueAfter = Again
-	}
-	return result, err
+	return r.report(ctx, s, made, err)
 }
 
 // installed reports whether the kinds by which the vendor is asked for s are
-// there, and in words what to do if they are not.
+// there, and what to do if they are not.
 func (r *Reconciler) installed(s *moorv1alpha1.StorageSnapshot) (ok bool, missing string, err error) {
 	ok, err = r.kinds.installed(r.Mapper, snapshotKinds...)
 	if err != nil || !ok {
@@ -134,27 +129,18 @@ func (r *Reconciler) installed(s *moorv1alpha1.StorageSnapshot) (ok bool, missin
 		"and csi-snapshotter with the feature gate CSIVolumeGroupSnapshot, and make a VolumeGroupSnapshotClass", err
 }
 
-// report writes into the status what became of the pass, if that differs from
-// what is there.
-func (r *Reconciler) report(ctx context.Context, s *moorv1alpha1.StorageSnapshot, seen *snapshotv1.VolumeSnapshot, outcome error) (ctrl.Result, error) {
-	if apierrors.IsConflict(outcome) {
-		return ctrl.Result{}, outcome // the cache is behind, which is no word for the status
-	}
-	if !s.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(s, moorv1alpha1.FinalizerStorageSnapshot) {
-		return ctrl.Result{}, outcome
-	}
-	settled := kube.Settle(outcome, r.Clock.Now())
-	if settled.StatusAfter > 0 {
-		return ctrl.Result{RequeueAfter: settled.StatusAfter}, nil
-	}
-	_, err := kube.PatchStatus(ctx, r.DPU.Client, s, func(s *moorv1alpha1.StorageSnapshot) {
-		s.Status.Message = settled.Message
-		if s.DeletionTimestamp.IsZero() {
-			s.Status.VolumeSnapshotName = seen.Name
-			s.Status.ReadyToUse = outcome == nil
-		}
-	})
-	return ctrl.Result{}, errors.Join(settled.Err, client.IgnoreNotFound(err))
+// report writes into the status what became of the pass.
+func (r *Reconciler) report(ctx context.Context, s *moorv1alpha1.StorageSnapshot, made *snapshotv1.VolumeSnapshot, outcome error) (ctrl.Result, error) {
+	return dpucluster.Report[*moorv1alpha1.StorageSnapshot]{
+		Object: s, Finalizer: moorv1alpha1.FinalizerStorageSnapshot,
+		Change: func(s *moorv1alpha1.StorageSnapshot, message string) {
+			s.Status.Message = message
+			if s.DeletionTimestamp.IsZero() {
+				s.Status.VolumeSnapshotName = made.Name
+				s.Status.ReadyToUse = outcome == nil
+			}
+		},
+	}.Write(ctx, r.DPU.Client, outcome, r.Clock.Now())
 }
 
 func (r *Reconciler) ofVolume(ctx context.Context, o client.Object) []reconcile.Request {
@@ -172,11 +158,5 @@ func (r *Reconciler) requests(ctx context.Context, of ...client.ListOption) []re
 		log.FromContext(ctx).Error(err, "find the snapshots that an event concerns")
 		return nil
 	}
-	var out []reconcile.Request
-	for i := range list.Items {
-		if list.Items[i].Spec.Origin == nil {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return out
+	return kube.Requests(slices.DeleteFunc(list.Items, func(s moorv1alpha1.StorageSnapshot) bool { return s.Spec.Origin != nil }))
 }

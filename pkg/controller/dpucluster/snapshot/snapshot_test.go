@@ -172,7 +172,7 @@ func TestWhatIsWaitedFor(t *testing.T) {
 			c.change(m)
 			result := m.pass()
 			m.wantMessage(c.words)
-			if again := name == "no kinds"; (result.RequeueAfter == Again) != again {
+			if again := name == "no kinds"; (result.RequeueAfter == retryAfter) != again {
 				t.Errorf("looked at again after %v", result.RequeueAfter)
 			}
 			if m.snapshot().Status.ReadyToUse {

@@ -15,6 +15,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
+	"github.com/moor-storage/moor/internal/kube"
 )
 
 // watchGroups wakes the snapshots of a group when something becomes of it, of
@@ -58,9 +59,5 @@ func (r *Reconciler) ofGroup(ctx context.Context, namespace, name string) []reco
 		log.FromContext(ctx).Error(err, "find the snapshots of a group", "group", name)
 		return nil
 	}
-	out := make([]reconcile.Request, len(list.Items))
-	for i := range list.Items {
-		out[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
-	}
-	return out
+	return kube.Requests(list.Items)
 }

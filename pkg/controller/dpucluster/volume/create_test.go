@@ -21,8 +21,8 @@ func TestClaimCarriesTheRequest(t *testing.T) {
 	m := newRoom(t)
 	m.Add(kit.Volume("v", "gold"))
 	m.pass("v")
-	claim := &corev1.PersistentVolumeClaim{}
-	m.Get(claim, "v-pvc")
+	pvc := &corev1.PersistentVolumeClaim{}
+	m.Get(pvc, "v-pvc")
 	want := corev1.PersistentVolumeClaimSpec{
 		StorageClassName: ptr.To("a-class"),
 		VolumeMode:       ptr.To(corev1.PersistentVolumeBlock),
@@ -32,10 +32,10 @@ func TestClaimCarriesTheRequest(t *testing.T) {
 			Limits:   corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")},
 		},
 	}
-	if diff := cmp.Diff(want, claim.Spec); diff != "" {
+	if diff := cmp.Diff(want, pvc.Spec); diff != "" {
 		t.Error(diff)
 	}
-	if owner := metav1.GetControllerOf(claim); owner == nil || owner.UID != "uid-v" || owner.Kind != "Volume" {
+	if owner := metav1.GetControllerOf(pvc); owner == nil || owner.UID != "uid-v" || owner.Kind != "Volume" {
 		t.Errorf("owner %+v", owner)
 	}
 }
@@ -113,10 +113,10 @@ func TestTheVendorIsChosenOnce(t *testing.T) {
 	})
 	m.Remove(kit.Vendor("a"))
 	m.pass("v")
-	claim := &corev1.PersistentVolumeClaim{}
-	m.Get(claim, "v-pvc")
-	if v := m.volume("v"); v.Spec.Volume.StorageVendorName != "a" || *claim.Spec.StorageClassName != "a-class" {
-		t.Errorf("vendor %s, class %s", v.Spec.Volume.StorageVendorName, *claim.Spec.StorageClassName)
+	pvc := &corev1.PersistentVolumeClaim{}
+	m.Get(pvc, "v-pvc")
+	if v := m.volume("v"); v.Spec.Volume.StorageVendorName != "a" || *pvc.Spec.StorageClassName != "a-class" {
+		t.Errorf("vendor %s, class %s", v.Spec.Volume.StorageVendorName, *pvc.Spec.StorageClassName)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestVolumesSpreadOverVendors(t *testing.T) {
 }
 
 func TestWordsForWhatIsWaitedFor(t *testing.T) {
-	claim := func(change func(*corev1.PersistentVolumeClaim)) func(*room) {
+	pvc := func(change func(*corev1.PersistentVolumeClaim)) func(*room) {
 		return func(m *room) {
 			m.pass("v")
 			kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, "v-pvc", change)
@@ -192,10 +192,10 @@ func TestWordsForWhatIsWaitedFor(t *testing.T) {
 			m.Add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: kit.Namespace, Name: "v-pvc"}})
 		}, "does not belong to this Volume"},
 		{"claim going", func(m *room) {
-			claim(func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{"kubernetes.io/pvc-protection"} })(m)
+			pvc(func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{"kubernetes.io/pvc-protection"} })(m)
 			m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")})
 		}, "PersistentVolumeClaim v-pvc is being deleted"},
-		{"claim lost", claim(func(c *corev1.PersistentVolumeClaim) {
+		{"claim lost", pvc(func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.VolumeName, c.Status.Phase = "pv", corev1.ClaimLost
 		}), "lost its PersistentVolume pv"},
 		{"class waits for a pod", func(m *room) {

@@ -32,9 +32,9 @@ func (m *room) allowGrowth(allow bool) {
 
 func (m *room) claimAsks() string {
 	m.t.Helper()
-	claim := &corev1.PersistentVolumeClaim{}
-	m.Get(claim, "v-pvc")
-	q := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	pvc := &corev1.PersistentVolumeClaim{}
+	m.Get(pvc, "v-pvc")
+	q := pvc.Spec.Resources.Requests[corev1.ResourceStorage]
 	return q.String()
 }
 

@@ -23,7 +23,7 @@ import (
 // parameters that are asked for. csi-resizer beside the vendor's controller does
 // the rest; the claim's status tells when they are in effect. A claim is made
 // without: of parameters that csi-provisioner is refused, only an event tells.
-func (r *Reconciler) modify(ctx context.Context, v *storagev1alpha1.Volume, claim *corev1.PersistentVolumeClaim) (*storagev1alpha1.VolumeChange, error) {
+func (r *Reconciler) modify(ctx context.Context, v *storagev1alpha1.Volume, pvc *corev1.PersistentVolumeClaim) (*storagev1alpha1.VolumeChange, error) {
 	want, have := v.Spec.Request.MutableParameters, v.Spec.Volume.MutableParameters
 	change := &storagev1alpha1.VolumeChange{Parameters: want}
 	if len(want) == 0 && len(have) > 0 {
@@ -32,7 +32,7 @@ func (r *Reconciler) modify(ctx context.Context, v *storagev1alpha1.Volume, clai
 		return change, nil
 	}
 	name, err := attributesClassOf(v), error(nil)
-	if ptr.Deref(name, "") != ptr.Deref(claim.Spec.VolumeAttributesClassName, "") {
+	if ptr.Deref(name, "") != ptr.Deref(pvc.Spec.VolumeAttributesClassName, "") {
 		name, err = r.attributesClass(ctx, v)
 	}
 	if meta.IsNoMatchError(err) {
@@ -41,7 +41,7 @@ func (r *Reconciler) modify(ctx context.Context, v *storagev1alpha1.Volume, clai
 		return change, nil
 	}
 	if err == nil {
-		_, err = kube.Patch(ctx, r.DPU.Client, claim, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = name })
+		_, err = kube.Patch(ctx, r.DPU.Client, pvc, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = name })
 	}
 	if err != nil {
 		change.Message = err.Error()
@@ -50,8 +50,8 @@ func (r *Reconciler) modify(ctx context.Context, v *storagev1alpha1.Volume, clai
 	switch {
 	case maps.Equal(want, have):
 		return nil, nil
-	case ptr.Deref(claim.Status.CurrentVolumeAttributesClassName, "") != *name:
-		return modificationOf(claim, change, *name), nil
+	case ptr.Deref(pvc.Status.CurrentVolumeAttributesClassName, "") != *name:
+		return modificationOf(pvc, change, *name), nil
 	}
 	if _, err := kube.Patch(ctx, r.DPU.Client, v, func(v *storagev1alpha1.Volume) { v.Spec.Volume.MutableParameters = want }); err != nil {
 		return change, fmt.Errorf("record the mutable parameters in effect: %w", err)
@@ -60,17 +60,17 @@ func (r *Reconciler) modify(ctx context.Context, v *storagev1alpha1.Volume, clai
 }
 
 // modificationOf says how far the vendor is with a claim that names another class.
-func modificationOf(claim *corev1.PersistentVolumeClaim, change *storagev1alpha1.VolumeChange, name string) *storagev1alpha1.VolumeChange {
-	s := claim.Status.ModifyVolumeStatus
+func modificationOf(pvc *corev1.PersistentVolumeClaim, change *storagev1alpha1.VolumeChange, name string) *storagev1alpha1.VolumeChange {
+	s := pvc.Status.ModifyVolumeStatus
 	ours := s != nil && s.TargetVolumeAttributesClassName == name
-	for _, c := range claim.Status.Conditions {
+	for _, c := range pvc.Status.Conditions {
 		if ours && c.Type == corev1.PersistentVolumeClaimVolumeModifyVolumeError && c.Status == corev1.ConditionTrue {
-			change.Message = fmt.Sprintf("the vendor could not modify PersistentVolumeClaim %s: %s", claim.Name, c.Message)
+			change.Message = fmt.Sprintf("the vendor could not modify PersistentVolumeClaim %s: %s", pvc.Name, c.Message)
 		}
 	}
 	change.Refused = ours && s.Status == corev1.PersistentVolumeClaimModifyVolumeInfeasible
 	if change.Message == "" {
-		change.Message = fmt.Sprintf("waiting for the vendor to modify PersistentVolumeClaim %s: is csi-resizer running beside its CSI controller, and can that modify volumes?", claim.Name)
+		change.Message = fmt.Sprintf("waiting for the vendor to modify PersistentVolumeClaim %s: is csi-resizer running beside its CSI controller, and can that modify volumes?", pvc.Name)
 	}
 	return change
 }

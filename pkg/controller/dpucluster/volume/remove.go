@@ -17,13 +17,13 @@ import (
 )
 
 // remove takes the volume away: its attachments have to go first, then its
-// claim, then the vendor's volume; the finalizer goes last. A Volume that
+// pvc, then the vendor's volume; the finalizer goes last. A Volume that
 // never got a claim has nothing to wait for.
 func (r *Reconciler) remove(ctx context.Context, v *storagev1alpha1.Volume) error {
 	if !controllerutil.ContainsFinalizer(v, storagev1alpha1.FinalizerVolume) {
 		return nil
 	}
-	for _, phase := range []func(context.Context, *storagev1alpha1.Volume) error{r.awaitDetached, r.removeClaim, r.awaitPVs} {
+	for _, phase := range []func(context.Context, *storagev1alpha1.Volume) error{r.awaitDetached, r.removePVC, r.awaitPVs} {
 		if err := phase(ctx, v); err != nil {
 			return err
 		}
@@ -53,22 +53,22 @@ func (r *Reconciler) awaitDetached(ctx context.Context, v *storagev1alpha1.Volum
 	return kube.WaitFor("to be deleted once it is attached nowhere: waiting for VolumeAttachment %s", strings.Join(names, ", "))
 }
 
-// removeClaim deletes the claim, if it is this Volume's, and waits until it is
+// removePVC deletes the claim, if it is this Volume's, and waits until it is
 // gone. That it is gone is asked of the API server: the cache may not yet show
 // a claim made a moment ago.
-func (r *Reconciler) removeClaim(ctx context.Context, v *storagev1alpha1.Volume) error {
-	claim := &corev1.PersistentVolumeClaim{}
-	found, err := kube.Find(ctx, r.DPU.Client, claimKey(v), claim)
+func (r *Reconciler) removePVC(ctx context.Context, v *storagev1alpha1.Volume) error {
+	pvc := &corev1.PersistentVolumeClaim{}
+	found, err := kube.Find(ctx, r.DPU.Client, pvcKey(v), pvc)
 	if err == nil && !found {
-		found, err = kube.Find(ctx, r.DPU.Live, claimKey(v), claim)
+		found, err = kube.Find(ctx, r.DPU.Live, pvcKey(v), pvc)
 	}
-	if err != nil || !found || !ownedBy(claim, v) {
+	if err != nil || !found || !ownedBy(pvc, v) {
 		return err
 	}
-	if err := kube.Delete(ctx, r.DPU.Client, claim); err != nil {
+	if err := kube.Delete(ctx, r.DPU.Client, pvc); err != nil {
 		return err
 	}
-	return kube.WaitFor("waiting for the vendor's PersistentVolumeClaim %s to go", claim.Name)
+	return kube.WaitFor("waiting for the vendor's PersistentVolumeClaim %s to go", pvc.Name)
 }
 
 // awaitPVs waits until the vendor has deleted what it made for the claim. A
@@ -76,19 +76,19 @@ func (r *Reconciler) removeClaim(ctx context.Context, v *storagev1alpha1.Volume)
 // not waited for.
 func (r *Reconciler) awaitPVs(ctx context.Context, v *storagev1alpha1.Volume) error {
 	list := &corev1.PersistentVolumeList{}
-	if err := r.DPU.Client.List(ctx, list, client.MatchingFields{podvolume.PersistentVolumeByClaim: claimKey(v).String()}); err != nil {
-		return fmt.Errorf("find the PersistentVolumes of claim %s: %w", claimKey(v), err)
+	if err := r.DPU.Client.List(ctx, list, client.MatchingFields{podvolume.PersistentVolumeByClaim: pvcKey(v).String()}); err != nil {
+		return fmt.Errorf("find the PersistentVolumes of claim %s: %w", pvcKey(v), err)
 	}
 	for i := range list.Items {
 		pv := &list.Items[i]
 		if pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
 			continue
 		}
-		words := fmt.Sprintf("waiting for the vendor to delete PersistentVolume %s", pv.Name)
+		message := fmt.Sprintf("waiting for the vendor to delete PersistentVolume %s", pv.Name)
 		if pv.Status.Phase == corev1.VolumeFailed {
-			words += ", which failed: " + pv.Status.Message
+			message += ", which failed: " + pv.Status.Message
 		}
-		return kube.WaitFor("%s", words)
+		return kube.WaitFor("%s", message)
 	}
 	return nil
 }

@@ -35,19 +35,19 @@ func TestDeletionInOrder(t *testing.T) {
 	m.delete()
 	m.settle("v")
 	m.wantMessage("waiting for VolumeAttachment n1-v, n2-v")
-	claim := &corev1.PersistentVolumeClaim{}
-	m.Get(claim, "v-pvc")
-	if claim.DeletionTimestamp != nil {
+	pvc := &corev1.PersistentVolumeClaim{}
+	m.Get(pvc, "v-pvc")
+	if pvc.DeletionTimestamp != nil {
 		t.Fatal("the claim goes while the volume is attached")
 	}
 	m.Remove(kit.Attachment("n1-v", "v", "n1"), kit.Attachment("n2-v", "v", "n2"))
 	m.settle("v")
 	m.wantMessage("PersistentVolumeClaim v-pvc to go")
-	m.Get(claim, "v-pvc")
-	if claim.DeletionTimestamp == nil {
+	m.Get(pvc, "v-pvc")
+	if pvc.DeletionTimestamp == nil {
 		t.Fatal("the claim was not deleted")
 	}
-	kit.Change(m.Cluster, claim, "v-pvc", func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil })
+	kit.Change(m.Cluster, pvc, "v-pvc", func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil })
 	m.settle("v")
 	m.wantMessage("delete PersistentVolume pv-v")
 	kit.Change(m.Cluster, &corev1.PersistentVolume{}, "pv-v", func(pv *corev1.PersistentVolume) {

@@ -76,17 +76,17 @@ func (m *room) volume(name string) *storagev1alpha1.Volume {
 }
 
 // bind plays the vendor: it makes a PV for the claim and binds the two.
-func (m *room) bind(claim, pv string, reclaim corev1.PersistentVolumeReclaimPolicy) {
+func (m *room) bind(pvc, pv string, reclaim corev1.PersistentVolumeReclaimPolicy) {
 	m.t.Helper()
-	made := kit.PV(pv, claim, "a.csi", reclaim)
+	made := kit.PV(pv, pvc, "a.csi", reclaim)
 	made.Status.Phase = corev1.VolumeBound
 	m.Add(made)
-	m.bindTo(claim, pv)
+	m.bindTo(pvc, pv)
 }
 
-func (m *room) bindTo(claim, pv string) {
+func (m *room) bindTo(pvc, pv string) {
 	m.t.Helper()
-	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, claim, func(c *corev1.PersistentVolumeClaim) {
+	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, pvc, func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.VolumeName = pv
 		c.Status.Phase = corev1.ClaimBound
 	})

@@ -51,20 +51,20 @@ func TestACopyIsMadeByTheVendorOfItsSource(t *testing.T) {
 			m.available("src", corev1.PersistentVolumeReclaimDelete)
 			m.Add(copyOf(c.from), kept(true))
 			m.pass("v")
-			claim := &corev1.PersistentVolumeClaim{}
-			m.Get(claim, "v-pvc")
-			if diff := cmp.Diff(c.want, claim.Spec.DataSource); diff != "" {
+			pvc := &corev1.PersistentVolumeClaim{}
+			m.Get(pvc, "v-pvc")
+			if diff := cmp.Diff(c.want, pvc.Spec.DataSource); diff != "" {
 				t.Errorf("source of the claim (-want +got):\n%s", diff)
 			}
-			if v := m.volume("v"); v.Spec.Volume.StorageVendorName != c.vendor || *claim.Spec.StorageClassName != c.vendor+"-class" {
-				t.Errorf("vendor %s, class %s", v.Spec.Volume.StorageVendorName, *claim.Spec.StorageClassName)
+			if v := m.volume("v"); v.Spec.Volume.StorageVendorName != c.vendor || *pvc.Spec.StorageClassName != c.vendor+"-class" {
+				t.Errorf("vendor %s, class %s", v.Spec.Volume.StorageVendorName, *pvc.Spec.StorageClassName)
 			}
 		})
 	}
 }
 
 // No claim is made, and no vendor chosen, before the source can be copied: a
-// claim without its source would be an empty volume.
+// pvc without its source would be an empty volume.
 func TestACopyWaitsForItsSource(t *testing.T) {
 	for name, c := range map[string]struct {
 		from   storagev1alpha1.CopySource

@@ -82,7 +82,11 @@ func report(a *storagev1alpha1.DPUVolumeAttachment, s *state, failure error) {
 	if s.going {
 		conditions.False(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, storagev1alpha1.ReasonAwaitingDeletion, s.waiting)
 	} else {
-		conditions.Reconciled(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, failure, s.waiting)
+		outcome := kube.Outcome{Message: s.waiting, Err: failure}
+		if failure != nil {
+			outcome.Message = failure.Error()
+		}
+		conditions.Reconciled(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, outcome)
 	}
 	last := storagev1alpha1.ConditionDPUAttached
 	if s.hidden() && !seen.shown {

@@ -87,10 +87,6 @@ func tells(here, there *moorv1alpha1.DPUState) bool {
 
 func ofDPU[T client.Object](r *Reconciler) handler.TypedMapFunc[T, reconcile.Request] {
 	return func(ctx context.Context, o T) []reconcile.Request {
-		var nodes moorv1alpha1.DPUStorageNodeList
-		if err := r.Clusters.Host.Client.List(ctx, &nodes, client.MatchingFields{index.DPUStorageNodeByDPU: o.GetName()}); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "list the node of a DPU", "dpu", o.GetName())
-		}
-		return kube.Requests(nodes.Items)
+		return kube.RequestsOf(ctx, r.Clusters.Host.Client, &moorv1alpha1.DPUStorageNodeList{}, client.MatchingFields{index.DPUStorageNodeByDPU: o.GetName()})
 	}
 }

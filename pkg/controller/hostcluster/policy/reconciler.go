@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +32,7 @@ type Reconciler struct {
 // SetupWithManager watches policies and vendors here, and mirrors there.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	mirrors := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o *storagev1alpha1.StoragePolicy) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: r.Clusters.Namespace, Name: o.Name}}}
+		return []reconcile.Request{kube.RequestFor(r.Clusters.Namespace, o.Name)}
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("dpustoragepolicy").
@@ -151,7 +152,7 @@ func status(p *storagev1alpha1.DPUStoragePolicy, mirror *storagev1alpha1.Storage
 	default:
 		conditions.True(storagev1alpha1.ConditionValid)
 	}
-	conditions.Reconciled(storagev1alpha1.ConditionDPUStoragePolicyReconciled, mirrorErr, "")
+	conditions.Reconciled(storagev1alpha1.ConditionDPUStoragePolicyReconciled, kube.Settle(mirrorErr, time.Time{}))
 	conditions.Summarize(storagev1alpha1.ConditionReady, storagev1alpha1.ConditionValid, storagev1alpha1.ConditionDPUStoragePolicyReconciled)
 }
 
@@ -170,9 +171,6 @@ func (r *Reconciler) remove(ctx context.Context, policy *storagev1alpha1.DPUStor
 }
 
 func (r *Reconciler) ofVendor(ctx context.Context, o client.Object) []reconcile.Request {
-	var policies storagev1alpha1.DPUStoragePolicyList
-	if err := r.Clusters.Host.Client.List(ctx, &policies, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.DPUStoragePolicyByVendor: o.GetName()}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list the policies of a vendor", "vendor", o.GetName())
-	}
-	return kube.Requests(policies.Items)
+	return kube.RequestsOf(ctx, r.Clusters.Host.Client, &storagev1alpha1.DPUStoragePolicyList{},
+		client.InNamespace(o.GetNamespace()), client.MatchingFields{index.DPUStoragePolicyByVendor: o.GetName()})
 }

@@ -4,7 +4,7 @@ package snapshot
 
 import (
 	"context"
-	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -63,45 +63,44 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host.Client, s, moorv1alpha1.FinalizerDPUVolumeSnapshot); err != nil {
 		return ctrl.Result{}, err
 	}
-	seen, err := r.carry(ctx, s)
-	if err != nil {
-		seen.failure = err
-	}
-	if _, statusErr := kube.PatchStatus(ctx, r.Clusters.Host.Client, s, func(s *moorv1alpha1.DPUVolumeSnapshot) { report(s, seen) }); statusErr != nil {
+	p := pass{}
+	p.mirror, err = r.carry(ctx, s)
+	p.outcome = kube.Settle(err, time.Time{}) // no wait here is of the normal course
+	if _, statusErr := kube.PatchStatus(ctx, r.Clusters.Host.Client, s, func(s *moorv1alpha1.DPUVolumeSnapshot) { report(s, p) }); statusErr != nil {
 		return ctrl.Result{}, statusErr
 	}
-	return ctrl.Result{}, err
+	return ctrl.Result{}, p.outcome.Err
 }
 
-// carry makes the StorageSnapshot if it is not there and tells what is seen of
-// it. One that was there and is gone is not made again: what it held is gone.
-func (r *Reconciler) carry(ctx context.Context, s *moorv1alpha1.DPUVolumeSnapshot) (seen, error) {
+// carry makes the StorageSnapshot if it is not there and returns it;
+// nil if it belongs to another. One that was there and is gone is not made again: what it held is gone.
+func (r *Reconciler) carry(ctx context.Context, s *moorv1alpha1.DPUVolumeSnapshot) (*moorv1alpha1.StorageSnapshot, error) {
 	mirror := &moorv1alpha1.StorageSnapshot{}
 	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(s.Name), mirror)
 	switch {
 	case err != nil:
-		return seen{}, err
+		return nil, err
 	case !found && s.Status.Taken != nil:
-		return seen{waiting: fmt.Sprintf("StorageSnapshot %s in DPU cluster %s is gone, and perhaps the data with it: restore it, or delete the snapshot",
-			s.Name, r.Clusters.DPUClusterName)}, nil
+		return nil, kube.WaitFor("StorageSnapshot %s in DPU cluster %s is gone, and perhaps the data with it: restore it, or delete the snapshot",
+			s.Name, r.Clusters.DPUClusterName)
 	case !found:
 		mirror = mirrorOf(s, r.Clusters)
 		if _, err := kube.Create(ctx, r.Clusters.DPU.Client, mirror); err != nil {
-			return seen{}, err
+			return nil, err
 		}
 	}
 	switch {
 	case !hostcluster.OwnedBy(mirror, s):
-		return seen{waiting: fmt.Sprintf("a StorageSnapshot %s of an earlier DPUVolumeSnapshot of this name is still in DPU cluster %s; it has to go first",
-			mirror.Name, r.Clusters.DPUClusterName)}, nil
+		return nil, kube.WaitFor("a StorageSnapshot %s of an earlier DPUVolumeSnapshot of this name is still in DPU cluster %s; it has to go first",
+			mirror.Name, r.Clusters.DPUClusterName)
 	case !mirror.DeletionTimestamp.IsZero():
-		return seen{waiting: fmt.Sprintf("StorageSnapshot %s in DPU cluster %s is being deleted", mirror.Name, r.Clusters.DPUClusterName)}, nil
+		return nil, kube.WaitFor("StorageSnapshot %s in DPU cluster %s is being deleted", mirror.Name, r.Clusters.DPUClusterName)
 	}
 	if !equality.Semantic.DeepEqual(mirror.Spec.Group, s.Spec.Group) {
-		return seen{waiting: fmt.Sprintf("StorageSnapshot %s in DPU cluster %s is not of the group that is asked for: apply crds/dpu there, delete this snapshot, and ask again",
-			mirror.Name, r.Clusters.DPUClusterName)}, nil
+		return nil, kube.WaitFor("StorageSnapshot %s in DPU cluster %s is not of the group that is asked for: apply crds/dpu there, delete this snapshot, and ask again",
+			mirror.Name, r.Clusters.DPUClusterName)
 	}
-	return seen{mirror: mirror}, nil
+	return mirror, nil
 }
 
 func mirrorOf(s *moorv1alpha1.DPUVolumeSnapshot, c hostcluster.Clusters) *moorv1alpha1.StorageSnapshot {
@@ -128,10 +127,10 @@ func (r *Reconciler) remove(ctx context.Context, s *moorv1alpha1.DPUVolumeSnapsh
 	if err := kube.Delete(ctx, r.Clusters.DPU.Client, mirror); err != nil {
 		return err
 	}
-	words := mirror.Status.Message
-	if words == "" {
-		words = "waiting for the vendor's snapshot to be removed"
+	message := mirror.Status.Message
+	if message == "" {
+		message = "waiting for the vendor's snapshot to be removed"
 	}
-	_, err = kube.PatchStatus(ctx, r.Clusters.Host.Client, s, func(s *moorv1alpha1.DPUVolumeSnapshot) { leaving(s, words) })
+	_, err = kube.PatchStatus(ctx, r.Clusters.Host.Client, s, func(s *moorv1alpha1.DPUVolumeSnapshot) { leaving(s, message) })
 	return client.IgnoreNotFound(err)
 }

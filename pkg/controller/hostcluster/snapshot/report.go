@@ -6,24 +6,25 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
-// seen is what one pass saw of a snapshot.
-type seen struct {
+// pass is what one pass knows of a snapshot.
+type pass struct {
 	// mirror is the StorageSnapshot, nil if it is not there or not ours.
 	mirror *moorv1alpha1.StorageSnapshot
-	// waiting says in words why there is no mirror.
-	waiting string
-	// failure of this pass.
-	failure error
+	// outcome is what carrying it came to.
+	outcome kube.Outcome
 }
 
-// report rebuilds the status from what was seen. What was taken stays: a
+// report rebuilds the status. What was taken stays: a
 // snapshot of which the mirror is lost was taken all the same.
-func report(s *moorv1alpha1.DPUVolumeSnapshot, seen seen) {
+func report(s *moorv1alpha1.DPUVolumeSnapshot, p pass) {
 	conditions := kube.Conditions{List: &s.Status.Conditions, Generation: s.Generation}
 	s.Status.ObservedGeneration = s.Generation
 	s.Status.ReadyToUse = false
-	words := seen.waiting
-	if m := seen.mirror; m != nil {
+	message := ""
+	if p.outcome.Waits() {
+		message = p.outcome.Message
+	}
+	if m := p.mirror; m != nil {
 		if m.Spec.Origin != nil {
 			s.Status.Origin = m.Spec.Origin
 		}
@@ -31,22 +32,22 @@ func report(s *moorv1alpha1.DPUVolumeSnapshot, seen seen) {
 			s.Status.Taken = m.Spec.Taken
 		}
 		s.Status.ReadyToUse = m.Spec.Taken != nil && m.Status.ReadyToUse
-		words = m.Status.Message
-		if words == "" {
-			words = "waiting for snap-controller in the DPU cluster"
+		message = m.Status.Message
+		if message == "" {
+			message = "waiting for snap-controller in the DPU cluster"
 		}
 	}
-	conditions.Whether(moorv1alpha1.ConditionTaken, s.Status.Taken != nil, words)
-	conditions.Whether(moorv1alpha1.ConditionReadyToUse, s.Status.ReadyToUse, words)
-	conditions.Reconciled(moorv1alpha1.ConditionDPUVolumeSnapshotReconciled, seen.failure, seen.waiting)
+	conditions.Whether(moorv1alpha1.ConditionTaken, s.Status.Taken != nil, message)
+	conditions.Whether(moorv1alpha1.ConditionReadyToUse, s.Status.ReadyToUse, message)
+	conditions.Reconciled(moorv1alpha1.ConditionDPUVolumeSnapshotReconciled, p.outcome)
 	conditions.Summarize(moorv1alpha1.ConditionReady,
 		moorv1alpha1.ConditionDPUVolumeSnapshotReconciled, moorv1alpha1.ConditionTaken, moorv1alpha1.ConditionReadyToUse)
 }
 
 // leaving says what a snapshot on its way out waits for.
-func leaving(s *moorv1alpha1.DPUVolumeSnapshot, words string) {
+func leaving(s *moorv1alpha1.DPUVolumeSnapshot, message string) {
 	s.Status.ReadyToUse = false
 	conditions := kube.Conditions{List: &s.Status.Conditions, Generation: s.Generation}
-	conditions.False(moorv1alpha1.ConditionDPUVolumeSnapshotReconciled, storagev1alpha1.ReasonAwaitingDeletion, words)
+	conditions.False(moorv1alpha1.ConditionDPUVolumeSnapshotReconciled, storagev1alpha1.ReasonAwaitingDeletion, message)
 	conditions.Summarize(moorv1alpha1.ConditionReady, moorv1alpha1.ConditionDPUVolumeSnapshotReconciled)
 }

@@ -180,25 +180,18 @@ func (r *Reconciler) users(ctx context.Context, vendor *storagev1alpha1.DPUStora
 
 func (r *Reconciler) byName() handler.TypedEventHandler[*storagev1alpha1.StorageVendor, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o *storagev1alpha1.StorageVendor) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: r.Clusters.Namespace, Name: o.Name}}}
+		return []reconcile.Request{kube.RequestFor(r.Clusters.Namespace, o.Name)}
 	})
 }
 
 func (r *Reconciler) ofClass(ctx context.Context, o *storagev1.StorageClass) []reconcile.Request {
-	var vendors storagev1alpha1.DPUStorageVendorList
-	if err := r.Clusters.Host.Client.List(ctx, &vendors, client.InNamespace(r.Clusters.Namespace), client.MatchingFields{index.DPUStorageVendorByClass: o.Name}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list the vendors of a StorageClass", "storageClass", o.Name)
-	}
-	return kube.Requests(vendors.Items)
+	return kube.RequestsOf(ctx, r.Clusters.Host.Client, &storagev1alpha1.DPUStorageVendorList{},
+		client.InNamespace(r.Clusters.Namespace), client.MatchingFields{index.DPUStorageVendorByClass: o.Name})
 }
 
 // ofDriver wakes every vendor: CSIDrivers come and go rarely.
-func (r *Reconciler) ofDriver(ctx context.Context, o *storagev1.CSIDriver) []reconcile.Request {
-	var vendors storagev1alpha1.DPUStorageVendorList
-	if err := r.Clusters.Host.Client.List(ctx, &vendors, client.InNamespace(r.Clusters.Namespace)); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list the vendors", "csiDriver", o.Name)
-	}
-	return kube.Requests(vendors.Items)
+func (r *Reconciler) ofDriver(ctx context.Context, _ *storagev1.CSIDriver) []reconcile.Request {
+	return kube.RequestsOf(ctx, r.Clusters.Host.Client, &storagev1alpha1.DPUStorageVendorList{}, client.InNamespace(r.Clusters.Namespace))
 }
 
 // ofPolicy wakes the vendors that a policy names: one of them may be waiting
@@ -206,7 +199,7 @@ func (r *Reconciler) ofDriver(ctx context.Context, o *storagev1.CSIDriver) []rec
 func (r *Reconciler) ofPolicy(_ context.Context, o client.Object) []reconcile.Request {
 	var out []reconcile.Request
 	for _, name := range o.(*storagev1alpha1.DPUStoragePolicy).Spec.DPUStorageVendors {
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}})
+		out = append(out, kube.RequestFor(o.GetNamespace(), name))
 	}
 	return out
 }

@@ -46,7 +46,7 @@ func mirrorOf(volume *storagev1alpha1.DPUVolume, c hostcluster.Clusters) *storag
 	return out
 }
 
-// sourceOf is what a DPUVolume begins as a copy of, in the words of the DPU
+// sourceOf is what a DPUVolume begins as a copy of, in the message of the DPU
 // cluster, where mirrors have the names of their owners.
 func sourceOf(volume *storagev1alpha1.DPUVolume) *storagev1alpha1.CopySource {
 	if volume.Spec.Source == nil {
@@ -55,45 +55,46 @@ func sourceOf(volume *storagev1alpha1.DPUVolume) *storagev1alpha1.CopySource {
 	return &storagev1alpha1.CopySource{VolumeName: volume.Spec.Source.DPUVolumeName, SnapshotName: volume.Spec.Source.DPUVolumeSnapshotName}
 }
 
-// seen is what one pass saw of a volume.
-type seen struct {
+// pass is what one pass knows of a volume.
+type pass struct {
 	// mirror is the Volume, nil if it is not there or not ours.
 	mirror *storagev1alpha1.Volume
-	// waiting says in words why there is no mirror.
-	waiting string
-	// failure of this pass.
-	failure error
+	// outcome is what carrying it came to.
+	outcome kube.Outcome
 }
 
-// report rebuilds the status from what was seen.
-func report(v *storagev1alpha1.DPUVolume, s seen, c hostcluster.Clusters) {
+// report rebuilds the status.
+func report(v *storagev1alpha1.DPUVolume, p pass, c hostcluster.Clusters) {
 	conditions := kube.Conditions{List: &v.Status.Conditions, Generation: v.Generation}
 	v.Status.ObservedGeneration = v.Generation
 	if v.Status.Phase == "" {
 		v.Status.Phase = storagev1alpha1.DPUVolumePending
 	}
-	if s.mirror != nil {
-		v.Status.State = stateOf(v, s.mirror, c)
-		if s.mirror.Status.State == storagev1alpha1.VolumeAvailable {
+	if p.mirror != nil {
+		v.Status.State = stateOf(v, p.mirror, c)
+		if p.mirror.Status.State == storagev1alpha1.VolumeAvailable {
 			v.Status.Phase = storagev1alpha1.DPUVolumeBound
 		}
 	}
-	words := s.waiting
-	if s.mirror != nil {
-		words = s.mirror.Status.Message
-		if words == "" {
-			words = "waiting for snap-controller in the DPU cluster"
+	message := ""
+	if p.outcome.Waits() {
+		message = p.outcome.Message
+	}
+	if p.mirror != nil {
+		message = p.mirror.Status.Message
+		if message == "" {
+			message = "waiting for snap-controller in the DPU cluster"
 		}
 	}
 	scheduled := v.Status.State != nil && v.Status.State.SelectedDPUStorageVendorName != "" && v.Status.State.StorageVendorPluginName != ""
-	conditions.Whether(storagev1alpha1.ConditionScheduled, scheduled, words)
-	conditions.Whether(storagev1alpha1.ConditionBound, v.Status.Phase == storagev1alpha1.DPUVolumeBound, words)
-	if s.mirror != nil && v.Status.Phase == storagev1alpha1.DPUVolumeBound {
-		tellChanges(conditions, v, s.mirror)
-		tellHealth(conditions, s.mirror.Status.Message)
+	conditions.Whether(storagev1alpha1.ConditionScheduled, scheduled, message)
+	conditions.Whether(storagev1alpha1.ConditionBound, v.Status.Phase == storagev1alpha1.DPUVolumeBound, message)
+	if p.mirror != nil && v.Status.Phase == storagev1alpha1.DPUVolumeBound {
+		tellChanges(conditions, v, p.mirror)
+		tellHealth(conditions, p.mirror.Status.Message)
 	}
-	tellAccess(conditions, v, s.mirror)
-	conditions.Reconciled(storagev1alpha1.ConditionDPUVolumeReconciled, s.failure, s.waiting)
+	tellAccess(conditions, v, p.mirror)
+	conditions.Reconciled(storagev1alpha1.ConditionDPUVolumeReconciled, p.outcome)
 	conditions.Summarize(storagev1alpha1.ConditionReady,
 		storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ConditionScheduled, storagev1alpha1.ConditionBound)
 }

@@ -5,7 +5,9 @@ package volume
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -59,52 +61,51 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host.Client, volume, storagev1alpha1.FinalizerDPUVolume); err != nil {
 		return ctrl.Result{}, err
 	}
-	seen, err := r.carry(ctx, volume, mirror)
-	if err != nil {
-		seen.failure = err
-	}
+	p := pass{}
+	p.mirror, err = r.carry(ctx, volume, mirror)
+	p.outcome = kube.Settle(err, time.Time{}) // no wait here is of the normal course
 	if _, statusErr := kube.PatchStatus(ctx, r.Clusters.Host.Client, volume, func(v *storagev1alpha1.DPUVolume) {
-		report(v, seen, r.Clusters)
+		report(v, p, r.Clusters)
 	}); statusErr != nil {
 		return ctrl.Result{}, statusErr
 	}
-	return ctrl.Result{}, err
+	return ctrl.Result{}, p.outcome.Err
 }
 
 // carry makes the Volume if it is not there, lets it ask for what the DPUVolume
-// asks for now, and tells what is seen of it.
-func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolume, mirror *storagev1alpha1.Volume) (seen, error) {
+// asks for now, and returns it; nil if it is not there or belongs to another.
+func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolume, mirror *storagev1alpha1.Volume) (*storagev1alpha1.Volume, error) {
 	if mirror == nil {
 		policy := client.ObjectKey{Namespace: volume.Namespace, Name: volume.Spec.DPUStoragePolicyName}
 		found, err := kube.Find(ctx, r.Clusters.Host.Client, policy, &storagev1alpha1.DPUStoragePolicy{})
 		if err != nil {
-			return seen{}, err
+			return nil, err
 		}
 		if !found {
-			return seen{waiting: fmt.Sprintf("DPUStoragePolicy %s does not exist in namespace %s: create it, or correct the parameter policy of the StorageClass",
-				policy.Name, policy.Namespace)}, nil
+			return nil, kube.WaitFor("DPUStoragePolicy %s does not exist in namespace %s: create it, or correct the parameter policy of the StorageClass",
+				policy.Name, policy.Namespace)
 		}
 		mirror = mirrorOf(volume, r.Clusters)
 		if _, err := kube.Create(ctx, r.Clusters.DPU.Client, mirror); err != nil {
-			return seen{}, err
+			return nil, err
 		}
 	}
 	switch {
 	case !hostcluster.OwnedBy(mirror, volume):
-		return seen{waiting: fmt.Sprintf("a Volume %s of an earlier DPUVolume of this name is still in DPU cluster %s; it has to go first",
-			mirror.Name, r.Clusters.DPUClusterName)}, nil
+		return nil, kube.WaitFor("a Volume %s of an earlier DPUVolume of this name is still in DPU cluster %s; it has to go first",
+			mirror.Name, r.Clusters.DPUClusterName)
 	case !mirror.DeletionTimestamp.IsZero():
-		return seen{waiting: fmt.Sprintf("Volume %s in DPU cluster %s is being deleted", mirror.Name, r.Clusters.DPUClusterName)}, nil
+		return nil, kube.WaitFor("Volume %s in DPU cluster %s is being deleted", mirror.Name, r.Clusters.DPUClusterName)
 	}
 	if want := sourceOf(volume); !equality.Semantic.DeepEqual(mirror.Spec.Request.Source, want) {
-		return seen{waiting: fmt.Sprintf("Volume %s in DPU cluster %s does not begin as the copy that is asked for: apply crds/dpu there, delete this volume, and ask again",
-			mirror.Name, r.Clusters.DPUClusterName)}, nil
+		return nil, kube.WaitFor("Volume %s in DPU cluster %s does not begin as the copy that is asked for: apply crds/dpu there, delete this volume, and ask again",
+			mirror.Name, r.Clusters.DPUClusterName)
 	}
 	if !equality.Semantic.DeepEqual(mirror.Spec.Request.AccessibleFrom, volume.Spec.AccessibleFrom) {
-		return seen{waiting: fmt.Sprintf("Volume %s in DPU cluster %s does not say from where it is to be reached: apply crds/dpu there, delete this volume, and ask again",
-			mirror.Name, r.Clusters.DPUClusterName)}, nil
+		return nil, kube.WaitFor("Volume %s in DPU cluster %s does not say from where it is to be reached: apply crds/dpu there, delete this volume, and ask again",
+			mirror.Name, r.Clusters.DPUClusterName)
 	}
-	return seen{mirror: mirror}, r.follow(ctx, volume, mirror)
+	return mirror, r.follow(ctx, volume, mirror)
 }
 
 // remove deletes the Volume once nobody is attached, then lets the DPUVolume
@@ -133,17 +134,17 @@ func (r *Reconciler) remove(ctx context.Context, volume *storagev1alpha1.DPUVolu
 	if err := kube.Delete(ctx, r.Clusters.DPU.Client, mirror); err != nil {
 		return err
 	}
-	words := "waiting for the vendor's volume to be removed"
+	message := "waiting for the vendor's volume to be removed"
 	if mirror.Status.Message != "" {
-		words = mirror.Status.Message
+		message = mirror.Status.Message
 	}
-	return r.awaitDeletion(ctx, volume, words)
+	return r.awaitDeletion(ctx, volume, message)
 }
 
-func (r *Reconciler) awaitDeletion(ctx context.Context, volume *storagev1alpha1.DPUVolume, words string) error {
+func (r *Reconciler) awaitDeletion(ctx context.Context, volume *storagev1alpha1.DPUVolume, message string) error {
 	_, err := kube.PatchStatus(ctx, r.Clusters.Host.Client, volume, func(v *storagev1alpha1.DPUVolume) {
 		conditions := kube.Conditions{List: &v.Status.Conditions, Generation: v.Generation}
-		conditions.False(storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ReasonAwaitingDeletion, words)
+		conditions.False(storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ReasonAwaitingDeletion, message)
 		conditions.Summarize(storagev1alpha1.ConditionReady, storagev1alpha1.ConditionDPUVolumeReconciled)
 	})
 	return client.IgnoreNotFound(err)
@@ -151,7 +152,7 @@ func (r *Reconciler) awaitDeletion(ctx context.Context, volume *storagev1alpha1.
 
 func ofAttachment(_ context.Context, o client.Object) []reconcile.Request {
 	name := o.(*storagev1alpha1.DPUVolumeAttachment).Spec.DPUVolumeName
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
+	return []reconcile.Request{kube.RequestFor(o.GetNamespace(), name)}
 }
 
 func (r *Reconciler) ofPolicy(ctx context.Context, o client.Object) []reconcile.Request {
@@ -160,11 +161,7 @@ func (r *Reconciler) ofPolicy(ctx context.Context, o client.Object) []reconcile.
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the volumes of a policy", "policy", o.GetName())
 	}
-	var out []reconcile.Request
-	for i := range volumes.Items {
-		if volumes.Items[i].Status.Phase != storagev1alpha1.DPUVolumeBound {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&volumes.Items[i])})
-		}
-	}
-	return out
+	return kube.Requests(slices.DeleteFunc(volumes.Items, func(v storagev1alpha1.DPUVolume) bool {
+		return v.Status.Phase == storagev1alpha1.DPUVolumeBound
+	}))
 }

@@ -15,7 +15,7 @@ func VolumeName(a *storagev1alpha1.VolumeAttachment) string {
 
 // VolumeID is what a vendor's plugin calls a volume: the name of the vendor's
 // PersistentVolumeClaim.
-func VolumeID(volume string) string { return kube.ClaimName(volume) }
+func VolumeID(volume string) string { return kube.PVCName(volume) }
 
 // Replica reports whether the attachment only keeps the volume ready here.
 func Replica(a *storagev1alpha1.VolumeAttachment) bool {

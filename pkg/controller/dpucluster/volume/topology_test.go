@@ -90,25 +90,25 @@ func TestBest(t *testing.T) {
 		return []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: "rack", Values: v}}}}
 	}
 	for name, tc := range map[string]struct {
-		site site
-		want []string
+		constraints constraints
+		want        []string
 	}{
-		"anywhere":                        {site{driver: "racked"}, []string{"d1", "d2", "d3"}},
-		"a driver that is nowhere":        {site{driver: "other"}, []string{"bare", "d1", "d2", "d3"}},
-		"where it is wanted":              {site{driver: "racked", wanted: rack("2")}, []string{"d3"}},
-		"where it is wanted most":         {site{driver: "racked", wanted: rack("7", "1", "2")}, []string{"d1", "d2"}},
-		"nowhere":                         {site{driver: "racked", wanted: rack("7")}, nil},
-		"a DPU by its name":               {site{driver: "racked", wanted: []map[string]string{{"rack": "1", "storage.moor.dev/dpu": "d2"}}}, []string{"d2"}},
-		"a DPU without the driver":        {site{driver: "racked", wanted: []map[string]string{{"storage.moor.dev/dpu": "bare"}}}, nil},
-		"where the class allows":          {site{driver: "racked", allowed: allowed("2"), wanted: rack("1", "2")}, []string{"d3"}},
-		"nowhere that the class allows":   {site{driver: "racked", allowed: allowed("2"), wanted: rack("1")}, nil},
-		"where its source is":             {site{driver: "racked", source: rack("2")}, []string{"d3"}},
-		"nowhere that its source is":      {site{driver: "racked", source: rack("2"), wanted: rack("1")}, nil},
-		"where both are, though not best": {site{driver: "racked", source: rack("2"), wanted: rack("1", "2")}, []string{"d3"}},
+		"anywhere":                        {constraints{driver: "racked"}, []string{"d1", "d2", "d3"}},
+		"a driver that is nowhere":        {constraints{driver: "other"}, []string{"bare", "d1", "d2", "d3"}},
+		"where it is wanted":              {constraints{driver: "racked", wanted: rack("2")}, []string{"d3"}},
+		"where it is wanted most":         {constraints{driver: "racked", wanted: rack("7", "1", "2")}, []string{"d1", "d2"}},
+		"nowhere":                         {constraints{driver: "racked", wanted: rack("7")}, nil},
+		"a DPU by its name":               {constraints{driver: "racked", wanted: []map[string]string{{"rack": "1", "storage.moor.dev/dpu": "d2"}}}, []string{"d2"}},
+		"a DPU without the driver":        {constraints{driver: "racked", wanted: []map[string]string{{"storage.moor.dev/dpu": "bare"}}}, nil},
+		"where the class allows":          {constraints{driver: "racked", allowed: allowed("2"), wanted: rack("1", "2")}, []string{"d3"}},
+		"nowhere that the class allows":   {constraints{driver: "racked", allowed: allowed("2"), wanted: rack("1")}, nil},
+		"where its source is":             {constraints{driver: "racked", source: rack("2")}, []string{"d3"}},
+		"nowhere that its source is":      {constraints{driver: "racked", source: rack("2"), wanted: rack("1")}, nil},
+		"where both are, though not best": {constraints{driver: "racked", source: rack("2"), wanted: rack("1", "2")}, []string{"d3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, d := range best(racks(), tc.site) {
+			for _, d := range bestNodes(racks(), tc.constraints) {
 				got = append(got, d.node.Name)
 			}
 			if !slices.Equal(got, tc.want) {
@@ -116,13 +116,13 @@ func TestBest(t *testing.T) {
 			}
 		})
 	}
-	if !choosy(racks(), "racked") || choosy(racks(), "everywhere") || choosy(racks(), "other") {
+	if !topologyAware(racks(), "racked") || topologyAware(racks(), "everywhere") || topologyAware(racks(), "other") {
 		t.Error("who makes a difference between DPUs is wrong")
 	}
 }
 
 func TestUnreachable(t *testing.T) {
-	err := errors.Join(nowhere("not %s", "here"), nil)
+	err := errors.Join(unreachablef("not %s", "here"), nil)
 	if !isUnreachable(err) || isUnreachable(errors.New("x")) || isUnreachable(nil) {
 		t.Error("which error means it is wrong")
 	}

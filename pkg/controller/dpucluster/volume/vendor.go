@@ -3,6 +3,8 @@ package volume
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,11 +16,11 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
-// place chooses the vendor and writes the choice down together with the
+// chooseVendor chooses the vendor and writes the choice down together with the
 // finalizer, in one patch that fails if the Volume has changed since it was
 // read. So a choice is made once, before anything outside depends on it.
-func (r *Reconciler) place(ctx context.Context, v *storagev1alpha1.Volume) error {
-	if placed(v) {
+func (r *Reconciler) chooseVendor(ctx context.Context, v *storagev1alpha1.Volume) error {
+	if hasVendor(v) {
 		r.choices.forget(client.ObjectKeyFromObject(v))
 		_, err := kube.AddFinalizer(ctx, r.DPU.Client, v, storagev1alpha1.FinalizerVolume)
 		return err
@@ -41,7 +43,7 @@ func (r *Reconciler) place(ctx context.Context, v *storagev1alpha1.Volume) error
 	return err
 }
 
-func placed(v *storagev1alpha1.Volume) bool {
+func hasVendor(v *storagev1alpha1.Volume) bool {
 	return v.Spec.Volume.StorageVendorName != "" && v.Spec.Volume.CSIReference.PVCRef != nil
 }
 
@@ -56,7 +58,7 @@ func record(v *storagev1alpha1.Volume, policy *storagev1alpha1.StoragePolicy, ve
 		CSIDriverName:    class.Provisioner,
 		StorageClassName: class.Name,
 		PVCRef: &storagev1alpha1.ObjectRef{
-			Kind: "PersistentVolumeClaim", APIVersion: "v1", Name: kube.ClaimName(v.Name), Namespace: v.Namespace,
+			Kind: "PersistentVolumeClaim", APIVersion: "v1", Name: kube.PVCName(v.Name), Namespace: v.Namespace,
 		},
 	}
 }
@@ -92,7 +94,7 @@ func (r *Reconciler) vendor(ctx context.Context, v *storagev1alpha1.Volume, poli
 	name := v.Spec.Volume.StorageVendorName
 	if name == "" {
 		var err error
-		if name, err = r.vendorOf(ctx, v, policy); err != nil {
+		if name, err = r.vendorOfSource(ctx, v, policy); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -103,6 +105,20 @@ func (r *Reconciler) vendor(ctx context.Context, v *storagev1alpha1.Volume, poli
 		}
 	}
 	return r.classOf(ctx, v.Namespace, name, policy)
+}
+
+// vendorOfSource is the vendor that has to make the copy; "" for a volume that begins
+// empty, which any vendor of the policy may make.
+func (r *Reconciler) vendorOfSource(ctx context.Context, v *storagev1alpha1.Volume, policy *storagev1alpha1.StoragePolicy) (string, error) {
+	from, err := r.origin(ctx, v)
+	if err != nil || from == nil {
+		return "", err
+	}
+	if !slices.Contains(policy.Spec.StorageVendors, from.vendor) {
+		return "", kube.WaitFor("%s is of StorageVendor %s, which StoragePolicy %s does not name: a copy is made by the vendor of its source; "+
+			"ask for it under a policy that names that vendor", from.message, from.vendor, policy.Name)
+	}
+	return from.vendor, nil
 }
 
 // classOf reads a vendor and its StorageClass.
@@ -118,7 +134,7 @@ func (r *Reconciler) classOf(ctx context.Context, namespace, name string, policy
 }
 
 func (r *Reconciler) choose(ctx context.Context, v *storagev1alpha1.Volume, policy *storagev1alpha1.StoragePolicy) (string, error) {
-	vendors, err := r.able(ctx, v, policy)
+	vendors, err := r.ableVendors(ctx, v, policy)
 	if err != nil {
 		return "", err
 	}
@@ -133,6 +149,50 @@ func (r *Reconciler) choose(ctx context.Context, v *storagev1alpha1.Volume, poli
 		}
 		return SelectVendor(policy.Spec.StorageSelectionAlg, candidates, r.IntN), nil
 	})
+}
+
+// choose calls pick with the choices made so far and remembers its answer for
+// the volume. Only one pick runs at a time.
+func (c *choices) choose(volume types.NamespacedName, pick func(made map[types.NamespacedName]string) (string, error)) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.made, volume)
+	vendor, err := pick(c.made)
+	if err != nil {
+		return "", err
+	}
+	if c.made == nil {
+		c.made = map[types.NamespacedName]string{}
+	}
+	c.made[volume] = vendor
+	return vendor, nil
+}
+
+// ableVendors are those of a policy's vendors that can make the volume where it is to
+// be reached from: all of them, if that is anywhere.
+func (r *Reconciler) ableVendors(ctx context.Context, v *storagev1alpha1.Volume, policy *storagev1alpha1.StoragePolicy) ([]string, error) {
+	if len(v.Spec.Request.AccessibleFrom) == 0 {
+		return policy.Spec.StorageVendors, nil
+	}
+	dpus, err := r.dpus(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, name := range policy.Spec.StorageVendors {
+		_, class, err := r.classOf(ctx, v.Namespace, name, policy)
+		if err != nil {
+			return nil, err
+		}
+		if !topologyAware(dpus, class.Provisioner) || len(bestNodes(dpus, constraintsOf(v, class, nil))) > 0 {
+			out = append(out, name)
+		}
+	}
+	if len(out) == 0 {
+		return nil, unreachablef("no vendor of StoragePolicy %s makes volumes that are reached from one of the places asked for: %s",
+			policy.Name, describePlaces(v.Spec.Request.AccessibleFrom))
+	}
+	return out, nil
 }
 
 // countVolumes counts the volumes of a vendor: those which the cache shows,
@@ -160,4 +220,45 @@ func contains(volumes []storagev1alpha1.Volume, key types.NamespacedName) bool {
 		}
 	}
 	return false
+}
+
+// Candidate is a vendor that may serve a volume.
+type Candidate struct {
+	Name string
+	// Volumes that the vendor has already, of every policy.
+	Volumes int
+}
+
+// SelectVendor chooses one of the candidates; there must be at least one.
+// Random takes any with equal chance, by intN(n), which returns 0..n-1. Every
+// other algorithm is LocalNVolumes: the fewest volumes, where a vendor with
+// none is a candidate like any other; a tie goes to the first in alphabetical
+// order.
+func SelectVendor(alg storagev1alpha1.StorageSelectionAlg, candidates []Candidate, intN func(int) int) string {
+	if alg == storagev1alpha1.AlgRandom {
+		return candidates[intN(len(candidates))].Name
+	}
+	bestNodes := candidates[0]
+	for _, c := range candidates[1:] {
+		if c.Volumes < bestNodes.Volumes || c.Volumes == bestNodes.Volumes && c.Name < bestNodes.Name {
+			bestNodes = c
+		}
+	}
+	return bestNodes.Name
+}
+
+// choices are the vendors chosen so recently that the cache may not show them
+// yet. They only keep volumes that arrive together from all going to the same
+// vendor; the truth is in the Volumes. The zero value is ready.
+type choices struct {
+	mu   sync.Mutex
+	made map[types.NamespacedName]string
+}
+
+// forget drops the choice of a volume: it is written down, was lost, or the
+// volume is gone.
+func (c *choices) forget(volume types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.made, volume)
 }

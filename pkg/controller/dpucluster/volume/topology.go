@@ -84,7 +84,7 @@ func placesOf(affinity *corev1.VolumeNodeAffinity, dpus []dpu) ([]map[string]str
 	if affinity == nil || affinity.Required == nil {
 		return nil, nil
 	}
-	if places, ok := spelled(affinity.Required, announced(dpus)); ok {
+	if places, ok := placesOfSelector(affinity.Required, announcedKeys(dpus)); ok {
 		return places, nil
 	}
 	var out []map[string]string
@@ -98,14 +98,14 @@ func placesOf(affinity *corev1.VolumeNodeAffinity, dpus []dpu) ([]map[string]str
 		}
 	}
 	if len(out) == 0 {
-		return nil, nowhere("no DPU reaches it: none has what the node affinity of the vendor's PersistentVolume asks for")
+		return nil, unreachablef("no DPU reaches it: none has what the node affinity of the vendor's PersistentVolume asks for")
 	}
 	return out, nil
 }
 
-// announced are the topology keys that hosts have too. The name of a machine is
+// announcedKeys are the topology keys that hosts have too. The name of a machine is
 // none: a host has its own.
-func announced(dpus []dpu) map[string]bool {
+func announcedKeys(dpus []dpu) map[string]bool {
 	out := map[string]bool{}
 	for _, d := range dpus {
 		for _, keys := range d.keys {
@@ -117,10 +117,10 @@ func announced(dpus []dpu) map[string]bool {
 	return out
 }
 
-// spelled writes out a selector, which is any of its terms, each of which is
+// placesOfSelector writes out a selector, which is any of its terms, each of which is
 // all of its requirements; false if it says what places with those keys cannot, or
 // not as many as are remembered.
-func spelled(selector *corev1.NodeSelector, keys map[string]bool) ([]map[string]string, bool) {
+func placesOfSelector(selector *corev1.NodeSelector, keys map[string]bool) ([]map[string]string, bool) {
 	var out []map[string]string
 	for _, term := range selector.NodeSelectorTerms {
 		if len(term.MatchFields) > 0 || len(term.MatchExpressions) == 0 {
@@ -131,7 +131,7 @@ func spelled(selector *corev1.NodeSelector, keys map[string]bool) ([]map[string]
 			if e.Operator != corev1.NodeSelectorOpIn || !keys[e.Key] {
 				return nil, false
 			}
-			places = spread(places, e.Key, e.Values)
+			places = combine(places, e.Key, e.Values)
 		}
 		out = append(out, places...)
 		if len(out) > storagev1alpha1.MostPlaces {
@@ -141,8 +141,8 @@ func spelled(selector *corev1.NodeSelector, keys map[string]bool) ([]map[string]
 	return out, len(out) > 0
 }
 
-// spread is each place with each of the values.
-func spread(places []map[string]string, key string, values []string) []map[string]string {
+// combine is each place with each of the values.
+func combine(places []map[string]string, key string, values []string) []map[string]string {
 	var out []map[string]string
 	for _, p := range places {
 		for _, v := range values[:min(len(values), storagev1alpha1.MostPlaces+1)] {
@@ -156,8 +156,8 @@ func spread(places []map[string]string, key string, values []string) []map[strin
 	return out[:min(len(out), storagev1alpha1.MostPlaces+1)]
 }
 
-// inWords names places, not too many of them.
-func inWords(places []map[string]string) string {
+// describePlaces names places, not too many of them.
+func describePlaces(places []map[string]string) string {
 	const most = 3
 	var out []string
 	for _, p := range places[:min(len(places), most)] {
@@ -171,4 +171,82 @@ func inWords(places []map[string]string) string {
 		out = append(out, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(out, "; ")
+}
+
+// constraints is what counts when a vendor is to make a volume somewhere.
+type constraints struct {
+	driver string
+	// allowed is what the vendor's StorageClass allows.
+	allowed []corev1.TopologySelectorTerm
+	// wanted are the places from one of which it has to be reached, the most
+	// preferred first; none: from anywhere.
+	wanted []map[string]string
+	// source are the places from which that is reached of which it is a copy;
+	// none: from everywhere.
+	source []map[string]string
+}
+
+// topologyAware reports whether a driver makes a difference between DPUs.
+func topologyAware(dpus []dpu, driver string) bool {
+	for _, d := range dpus {
+		if len(d.keys[driver]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// bestNodes are the DPUs for which the volume is to be made: of those that the
+// vendor can make it for, the ones at the most preferred place. A driver that no
+// DPU has registered needs no registration.
+func bestNodes(dpus []dpu, s constraints) []dpu {
+	registered := false
+	for _, d := range dpus {
+		_, has := d.keys[s.driver]
+		registered = registered || has
+	}
+	var out []dpu
+	least := len(s.wanted)
+	for _, d := range dpus {
+		_, has := d.keys[s.driver]
+		rank := d.atOneOf(s.wanted)
+		if has != registered || rank < 0 || !allows(s.allowed, d.node.Labels) || d.atOneOf(s.source) < 0 {
+			continue
+		}
+		if rank < least {
+			least, out = rank, nil
+		}
+		if rank == least {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// allows reports whether a StorageClass allows volumes for a node.
+func allows(terms []corev1.TopologySelectorTerm, labels map[string]string) bool {
+	for _, t := range terms {
+		all := true
+		for _, e := range t.MatchLabelExpressions {
+			one := false
+			for _, v := range e.Values {
+				have, told := labels[e.Key]
+				one = one || told && have == v
+			}
+			all = all && one
+		}
+		if all {
+			return true
+		}
+	}
+	return len(terms) == 0
+}
+
+// constraints is where a vendor may make the volume by its StorageClass.
+func constraintsOf(v *storagev1alpha1.Volume, class *storagev1.StorageClass, from *origin) constraints {
+	out := constraints{driver: class.Provisioner, allowed: class.AllowedTopologies, wanted: v.Spec.Request.AccessibleFrom}
+	if from != nil {
+		out.source = from.places
+	}
+	return out
 }

@@ -99,10 +99,10 @@ func TestForWhichDPU(t *testing.T) {
 			tc.change(m)
 			m.Add(tc.volume)
 			m.pass("v")
-			claim := &corev1.PersistentVolumeClaim{}
-			m.Get(claim, "v-pvc")
-			if v := m.volume("v"); v.Spec.Volume.StorageVendorName != tc.vendor || claim.Annotations[selectedNode] != tc.on || v.Status.Unreachable {
-				t.Errorf("vendor %s, for DPU %q, %+v", v.Spec.Volume.StorageVendorName, claim.Annotations[selectedNode], v.Status)
+			pvc := &corev1.PersistentVolumeClaim{}
+			m.Get(pvc, "v-pvc")
+			if v := m.volume("v"); v.Spec.Volume.StorageVendorName != tc.vendor || pvc.Annotations[selectedNode] != tc.on || v.Status.Unreachable {
+				t.Errorf("vendor %s, for DPU %q, %+v", v.Spec.Volume.StorageVendorName, pvc.Annotations[selectedNode], v.Status)
 			}
 		})
 	}

@@ -1,0 +1,128 @@
+package volume
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+)
+
+// pvc makes the vendor's claim and waits until it is bound. A volume that
+// has been Available never gets a second claim: that would be another, empty
+// volume under the same name.
+func (r *Reconciler) pvc(ctx context.Context, v *storagev1alpha1.Volume) (*corev1.PersistentVolumeClaim, error) {
+	name := pvcKey(v)
+	pvc := &corev1.PersistentVolumeClaim{}
+	found, err := kube.Find(ctx, r.DPU.Client, name, pvc)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		if v.Spec.Volume.ID != "" {
+			return nil, kube.WaitFor("the vendor's PersistentVolumeClaim %s is gone, and perhaps the data with it: "+
+				"restore it, or delete the volume", name.Name)
+		}
+		if v.Spec.Request.CapacityRange.Request == nil {
+			return nil, kube.WaitFor("spec.request.capacityRange.request is missing: the vendor has to know a size")
+		}
+		from, err := r.origin(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		dpu, err := r.selectNode(ctx, v, from)
+		if err != nil {
+			return nil, err
+		}
+		pvc = desiredPVC(v, from, dpu)
+		if _, err := kube.CreateLive(ctx, r.DPU.Client, r.DPU.Live, pvc); err != nil {
+			return nil, err
+		}
+	}
+	return pvc, r.waitForPVC(ctx, v, pvc)
+}
+
+func (r *Reconciler) waitForPVC(ctx context.Context, v *storagev1alpha1.Volume, pvc *corev1.PersistentVolumeClaim) error {
+	switch {
+	case !ownedBy(pvc, v):
+		return kube.WaitFor("PersistentVolumeClaim %s exists already and does not belong to this Volume: "+
+			"delete it, or choose another name for the volume", pvc.Name)
+	case !pvc.DeletionTimestamp.IsZero():
+		return kube.WaitFor("the vendor's PersistentVolumeClaim %s is being deleted", pvc.Name)
+	case pvc.Status.Phase == corev1.ClaimLost:
+		return kube.WaitFor("the vendor's PersistentVolumeClaim %s has lost its PersistentVolume %s", pvc.Name, pvc.Spec.VolumeName)
+	case pvc.Status.Phase == corev1.ClaimBound && pvc.Spec.VolumeName != "":
+		return nil
+	}
+	return r.waitForVendor(ctx, pvc)
+}
+
+// waitForVendor says why the claim is not bound, as far as this can be known
+// here: a StorageClass that waits for a pod waits forever, since no pod of the
+// DPU cluster uses the claim, unless a DPU was selected for it. csi-provisioner
+// takes the selection back when the vendor cannot make the volume for that DPU.
+func (r *Reconciler) waitForVendor(ctx context.Context, pvc *corev1.PersistentVolumeClaim) error {
+	class := &storagev1.StorageClass{}
+	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Name: *pvc.Spec.StorageClassName}, class)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return kube.WaitFor("the vendor's PersistentVolumeClaim %s needs StorageClass %s, which does not exist any more", pvc.Name, *pvc.Spec.StorageClassName)
+	case waitsForNode(class) && pvc.Annotations[annotationSelectedNode] == "":
+		return unreachablef("the vendor's PersistentVolumeClaim %s will never be bound: StorageClass %s has volumeBindingMode "+
+			"WaitForFirstConsumer; it has to be Immediate, or a DPU has to have the vendor's driver, whose CSI controller can make the volume for it",
+			pvc.Name, class.Name)
+	}
+	return kube.WaitSince(pvc.CreationTimestamp.Time, "waiting for the vendor's PersistentVolumeClaim %s", pvc.Name)
+}
+
+func desiredPVC(v *storagev1alpha1.Volume, from *origin, dpu string) *corev1.PersistentVolumeClaim {
+	capacity := v.Spec.Request.CapacityRange
+	resources := corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: *capacity.Request}}
+	if capacity.Limit != nil {
+		resources.Limits = corev1.ResourceList{corev1.ResourceStorage: *capacity.Limit}
+	}
+	class := v.Spec.Volume.CSIReference.StorageClassName
+	key := pvcKey(v)
+	pvc := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       key.Namespace,
+			Name:            key.Name,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(v, storagev1alpha1.GroupVersion.WithKind("Volume"))},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &class,
+			VolumeMode:       v.Spec.Request.VolumeMode,
+			AccessModes:      v.Spec.Request.AccessModes,
+			Resources:        resources,
+		},
+	}
+	if from != nil {
+		pvc.Spec.DataSource = from.data
+	}
+	if dpu != "" {
+		pvc.Annotations = map[string]string{annotationSelectedNode: dpu}
+	}
+	return pvc
+}
+
+func pvcKey(v *storagev1alpha1.Volume) types.NamespacedName {
+	if ref := v.Spec.Volume.CSIReference.PVCRef; ref != nil {
+		return types.NamespacedName{Namespace: v.Namespace, Name: ref.Name}
+	}
+	return types.NamespacedName{Namespace: v.Namespace, Name: kube.PVCName(v.Name)}
+}
+
+func ownedBy(pvc *corev1.PersistentVolumeClaim, v *storagev1alpha1.Volume) bool {
+	for _, owner := range pvc.OwnerReferences {
+		if owner.UID == v.UID {
+			return true
+		}
+	}
+	return false
+}
