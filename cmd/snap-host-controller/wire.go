@@ -60,7 +60,7 @@ func (o *options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
 	hostCache := namespaced(o.namespace)
 	events := map[string]cache.Config{o.namespace: {FieldSelector: about("DPUVolume")}}
 	if o.attach != dpf.AttachNode {
-		events[cache.AllNamespaces] = cache.Config{FieldSelector: podresync.Complaints()}
+		events[cache.AllNamespaces] = cache.Config{FieldSelector: podresync.BackOffEvents()}
 	}
 	hostCache.ByObject = map[client.Object]cache.ByObject{
 		&corev1.Event{}:         {Namespaces: events},

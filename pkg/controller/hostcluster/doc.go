@@ -1,7 +1,9 @@
 // Package hostcluster carries what is wanted from the host cluster to the DPU
-// cluster and what is seen back again: its subpackages are one reconciler per
-// kind (vendor, policy, volume, attachment, node, event, story). It alone grants the
-// right to write (WriterClaim); it never frees it.
+// cluster and what is seen back again. Its subpackages are one reconciler per kind
+// (vendor, policy, volume, snapshot, attachment, node), and events, which repeats
+// events where users look. It alone grants the right to write (WriterClaim); it
+// never frees it. A WriterClaim is written by compare-and-swap, so a grant that
+// rests on a stale cache fails.
 package hostcluster
 
 import (

@@ -9,18 +9,18 @@ import (
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
-// conditions are what the signs say. The words hold no times, so that they
+// conditions are what the signs say. The messages hold no times, so that they
 // change only when the state does. stays is what keeps the object of a removed
 // Node; nil if the Node is there.
 func conditions(s nodehealth.Signs, status moorv1alpha1.DPUStorageNodeStatus, stays []string) []metav1.Condition {
 	host, dpu := hostAlive(s), dpuAlive(s)
 	ready := metav1.Condition{Type: moorv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: moorv1alpha1.ReasonReady}
-	no := func(status metav1.ConditionStatus, reason, words string) {
-		ready.Status, ready.Reason, ready.Message = status, reason, words
+	no := func(status metav1.ConditionStatus, reason, message string) {
+		ready.Status, ready.Reason, ready.Message = status, reason, message
 	}
 	switch {
 	case len(stays) > 0:
-		no(metav1.ConditionFalse, moorv1alpha1.ReasonNodeRemoved, staysWords(stays))
+		no(metav1.ConditionFalse, moorv1alpha1.ReasonNodeRemoved, staysMessage(stays))
 	case host.Status == metav1.ConditionFalse:
 		no(metav1.ConditionFalse, moorv1alpha1.ReasonNotReady, host.Message)
 	case dpu.Status == metav1.ConditionFalse:
@@ -52,7 +52,7 @@ func hostAlive(s nodehealth.Signs) metav1.Condition {
 	return c
 }
 
-// seenAlive is for a host for which nobody beats: its DPU alone can tell.
+// seenAlive is for a host that sends no heartbeat: its DPU alone can tell.
 func seenAlive(s nodehealth.Signs) metav1.Condition {
 	if s.DPU.Heard() && s.Sight == nodehealth.SeenAlive {
 		return metav1.Condition{Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionTrue, Reason: moorv1alpha1.ReasonSeenAlive}

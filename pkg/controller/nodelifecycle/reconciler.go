@@ -31,9 +31,9 @@ import (
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
-// lookAgain is when a removed Node's object is looked at again while
+// retryAfter is when a removed Node's object is looked at again while
 // something is attached there.
-const lookAgain = 30 * time.Second
+const retryAfter = 30 * time.Second
 
 // Reconciler keeps the conditions of one DPUStorageNode.
 type Reconciler struct {
@@ -91,8 +91,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, kube.Delete(ctx, r.Host.Client, node)
 	}
 	again := r.Observer.Again(node.Name)
-	if len(stays) > 0 && (again == 0 || again > lookAgain) {
-		again = lookAgain
+	if len(stays) > 0 && (again == 0 || again > retryAfter) {
+		again = retryAfter
 	}
 	return ctrl.Result{RequeueAfter: again}, r.write(ctx, node, signs, stays)
 }
@@ -139,7 +139,7 @@ func (r *Reconciler) removed(ctx context.Context, node *moorv1alpha1.DPUStorageN
 	return stays, len(stays) == 0, nil
 }
 
-func staysWords(stays []string) string {
+func staysMessage(stays []string) string {
 	slices.Sort(stays)
 	more := ""
 	if len(stays) > 10 {

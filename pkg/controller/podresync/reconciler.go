@@ -25,14 +25,14 @@ import (
 // another way.
 var patience = []time.Duration{1500 * time.Millisecond, 4 * time.Second, 10 * time.Second}
 
-// atOnce is the same of a volume that has grown, of which no kubelet learns by
+// resizePatience is the same of a volume that has grown, of which no kubelet learns by
 // itself.
-var atOnce = []time.Duration{0, 4 * time.Second, 10 * time.Second}
+var resizePatience = []time.Duration{0, 4 * time.Second, 10 * time.Second}
 
 // Reconciler watches one pod at a time.
 type Reconciler struct {
 	// Host has a cache of pods, claims, PersistentVolumes, attachments and the
-	// kubelets' Complaints, with the indexes of index.Host.
+	// kubelets' BackOffEvents, with the indexes of index.Host.
 	Host kube.Cluster
 	// NodesAsk: hosts ask for their volumes by themselves.
 	NodesAsk bool
@@ -50,8 +50,8 @@ type Reconciler struct {
 
 // cause is why a kubelet has to look at a pod; none if it is empty.
 type cause struct {
-	// words say what it has not done.
-	words    string
+	// message says what it has not done.
+	message  string
 	patience []time.Duration
 }
 
@@ -60,8 +60,8 @@ type wait struct {
 	pod   types.UID
 	why   string
 	since time.Time
-	// woken counts how often.
-	woken int
+	// resyncs counts how often.
+	resyncs int
 }
 
 // Reconcile wakes the pod's kubelet if it has not seen to one of the pod's volumes
@@ -78,7 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, err
 		}
 	}
-	if why.words == "" {
+	if why.message == "" {
 		delete(r.waits, req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
@@ -98,21 +98,21 @@ func phase(p *corev1.Pod) corev1.PodPhase {
 func (r *Reconciler) cause(ctx context.Context, pod *corev1.Pod) (cause, error) {
 	switch phase(pod) {
 	case corev1.PodPending:
-		find, words := r.refused, "has left the pod alone with"
+		find, message := r.backedOffVolume, "has left the pod alone with"
 		if r.NodesAsk {
-			find, words = r.unasked, "has not asked for"
+			find, message = r.unattachedVolume, "has not asked for"
 		}
 		volume, err := find(ctx, pod)
 		if volume == "" || err != nil {
 			return cause{}, err
 		}
-		return cause{fmt.Sprintf("%s %s volume %s", pod.Spec.NodeName, words, volume), patience}, nil
+		return cause{fmt.Sprintf("%s %s volume %s", pod.Spec.NodeName, message, volume), patience}, nil
 	case corev1.PodRunning:
-		volume, size, err := r.grown(ctx, pod)
+		volume, size, err := r.grownVolume(ctx, pod)
 		if volume == "" || err != nil {
 			return cause{}, err
 		}
-		return cause{fmt.Sprintf("%s has not seen that volume %s has grown to %s", pod.Spec.NodeName, volume, size), atOnce}, nil
+		return cause{fmt.Sprintf("%s has not seen that volume %s has grown to %s", pod.Spec.NodeName, volume, size), resizePatience}, nil
 	}
 	return cause{}, nil
 }
@@ -120,32 +120,32 @@ func (r *Reconciler) cause(ctx context.Context, pod *corev1.Pod) (cause, error) 
 // wait waits on, or wakes.
 func (r *Reconciler) wait(ctx context.Context, name types.NamespacedName, pod *corev1.Pod, why cause) (ctrl.Result, error) {
 	w := r.waits[name]
-	if w.pod != pod.UID || w.why != why.words {
-		w = wait{pod: pod.UID, why: why.words, since: r.Clock.Now()}
+	if w.pod != pod.UID || w.why != why.message {
+		w = wait{pod: pod.UID, why: why.message, since: r.Clock.Now()}
 	}
 	waited := r.Clock.Since(w.since)
-	if w.woken < len(why.patience) && waited >= why.patience[w.woken] {
-		if err := r.wake(ctx, pod, why.words, waited); err != nil {
+	if w.resyncs < len(why.patience) && waited >= why.patience[w.resyncs] {
+		if err := r.resync(ctx, pod, why.message, waited); err != nil {
 			return ctrl.Result{}, err
 		}
-		w.woken++
+		w.resyncs++
 	}
 	if r.waits == nil {
 		r.waits = map[types.NamespacedName]wait{}
 	}
 	r.waits[name] = w
-	if w.woken == len(why.patience) {
+	if w.resyncs == len(why.patience) {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{RequeueAfter: max(why.patience[w.woken]-waited, time.Millisecond)}, nil
+	return ctrl.Result{RequeueAfter: max(why.patience[w.resyncs]-waited, time.Millisecond)}, nil
 }
 
-// unasked is a volume of ours that is bound for the pod and that its node has
+// unattachedVolume is a volume of ours that is bound for the pod and that its node has
 // not asked for; "" if there is none.
-func (r *Reconciler) unasked(ctx context.Context, pod *corev1.Pod) (string, error) {
+func (r *Reconciler) unattachedVolume(ctx context.Context, pod *corev1.Pod) (string, error) {
 	return r.first(ctx, pod, func(volume string) (bool, error) {
-		asked, err := r.asked(ctx, pod.Spec.NodeName, volume)
-		return !asked, err
+		attached, err := r.attached(ctx, pod.Spec.NodeName, volume)
+		return !attached, err
 	})
 }
 
@@ -170,9 +170,9 @@ func (r *Reconciler) users() podvolume.Users {
 	return podvolume.Users{Host: r.Host, Driver: r.Driver}
 }
 
-// asked reports whether the node asks for the volume. What is being given back
+// attached reports whether the node asks for the volume. What is being given back
 // does not count, nor does a replica.
-func (r *Reconciler) asked(ctx context.Context, node, volume string) (bool, error) {
+func (r *Reconciler) attached(ctx context.Context, node, volume string) (bool, error) {
 	var list storagev1alpha1.DPUVolumeAttachmentList
 	err := r.Host.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByNodeAndVolume: index.NodeAndVolume(node, volume)})
 	if err != nil {
@@ -183,7 +183,7 @@ func (r *Reconciler) asked(ctx context.Context, node, volume string) (bool, erro
 	}), nil
 }
 
-func (r *Reconciler) wake(ctx context.Context, pod *corev1.Pod, words string, waited time.Duration) error {
+func (r *Reconciler) resync(ctx context.Context, pod *corev1.Pod, message string, waited time.Duration) error {
 	changed := pod.DeepCopy()
 	changed.Annotations = map[string]string{storagev1alpha1.AnnotationKubeletWoken: r.Clock.Now().UTC().Format(time.RFC3339Nano)}
 	// The cache keeps no annotations; the patch is of this one alone.
@@ -193,7 +193,7 @@ func (r *Reconciler) wake(ctx context.Context, pod *corev1.Pod, words string, wa
 		return fmt.Errorf("wake the kubelet of %s for pod %s/%s: %w", pod.Spec.NodeName, pod.Namespace, pod.Name, err)
 	}
 	r.Recorder.Eventf(pod, corev1.EventTypeNormal, storagev1alpha1.EventKubeletWoken,
-		"%s%s: its kubelet is made to look at the pod again", words, lasting(waited))
+		"%s%s: its kubelet is made to look at the pod again", message, lasting(waited))
 	return nil
 }
 

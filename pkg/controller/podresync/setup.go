@@ -48,7 +48,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			},
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
 		})).
-		Watches(&corev1.Event{}, handler.EnqueueRequestsFromMapFunc(ofComplaint), builder.WithPredicates(predicate.Funcs{
+		Watches(&corev1.Event{}, handler.EnqueueRequestsFromMapFunc(ofBackOff), builder.WithPredicates(predicate.Funcs{
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
 		})).
 		Complete(kube.Retrying(r))

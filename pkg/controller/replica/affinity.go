@@ -12,10 +12,10 @@ import (
 	"github.com/moor-storage/moor/internal/podvolume"
 )
 
-// crowd is what a pod's own required (anti-)affinity, and that of others
+// neighbours is what a pod's own required (anti-)affinity, and that of others
 // towards it, make of the other pods of the cluster: near which it may not run,
 // and near which it has to.
-type crowd struct {
+type neighbours struct {
 	// shunned says by topology key and value why the pod could not run there.
 	shunned map[string]map[string]string
 	// sought are, by topology key, the values where all that the pod has to
@@ -43,10 +43,10 @@ type place struct {
 	node map[string]string
 }
 
-// gather works out a pod's crowd. Namespaces are the labels of namespaces by
+// gather works out a pod's neighbours. Namespaces are the labels of namespaces by
 // name, for terms that select by them.
-func gather(p *corev1.Pod, others []place, namespaces map[string]labels.Set) crowd {
-	out := crowd{shunned: map[string]map[string]string{}, sought: map[string]map[string]bool{}}
+func gather(p *corev1.Pod, others []place, namespaces map[string]labels.Set) neighbours {
+	out := neighbours{shunned: map[string]map[string]string{}, sought: map[string]map[string]bool{}}
 	near := affine(p)
 	for _, o := range others {
 		for _, t := range averse(p) {
@@ -75,7 +75,7 @@ func gather(p *corev1.Pod, others []place, namespaces map[string]labels.Set) cro
 	return out
 }
 
-func (c crowd) shun(key string, o place, words string) {
+func (c neighbours) shun(key string, o place, message string) {
 	v, ok := o.node[key]
 	if !ok {
 		return
@@ -83,18 +83,18 @@ func (c crowd) shun(key string, o place, words string) {
 	if c.shunned[key] == nil {
 		c.shunned[key] = map[string]string{}
 	}
-	why := fmt.Sprintf(words, o.pod.Namespace, o.pod.Name)
+	why := fmt.Sprintf(message, o.pod.Namespace, o.pod.Name)
 	if was, ok := c.shunned[key][v]; !ok || why < was {
 		c.shunned[key][v] = why
 	}
 }
 
 // unsuited says why the pod could not run on a node now; "" if it could.
-func (c crowd) unsuited(node map[string]string) string {
+func (c neighbours) unsuited(node map[string]string) string {
 	why := ""
 	for key, values := range c.shunned {
-		if words := values[node[key]]; words != "" && (why == "" || words < why) {
-			why = words
+		if message := values[node[key]]; message != "" && (why == "" || message < why) {
+			why = message
 		}
 	}
 	if why != "" {
@@ -122,7 +122,7 @@ func all(terms []corev1.PodAffinityTerm, of, other *corev1.Pod, namespaces map[s
 }
 
 // selects reports whether a term of one pod speaks of another. A term without
-// namespaces speaks of its own; one that cannot be read speaks of nobody.
+// namespaces speaks of its own; one that cannot be read selects none.
 func selects(t corev1.PodAffinityTerm, of, other *corev1.Pod, namespaces map[string]labels.Set) bool {
 	within := slices.Contains(t.Namespaces, other.Namespace)
 	switch {

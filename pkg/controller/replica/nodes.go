@@ -37,7 +37,7 @@ type nodes struct {
 }
 
 // nodes reads the nodes named, or all if none is.
-func (r *Reconciler) nodes(ctx context.Context, s *survey, u use, names []string) (nodes, error) {
+func (r *Reconciler) nodes(ctx context.Context, s *pass, u use, names []string) (nodes, error) {
 	out := nodes{kube: map[string]*corev1.Node{}}
 	dpus, err := r.dpus(ctx, names)
 	if err != nil {
@@ -103,7 +103,7 @@ func (r *Reconciler) dpus(ctx context.Context, names []string) ([]moorv1alpha1.D
 
 // pending counts by node the attachments that are to have a function of the
 // volume's kind and have none yet: the DPU still counts it as free.
-func (r *Reconciler) pending(ctx context.Context, s *survey) (map[string]int, error) {
+func (r *Reconciler) pending(ctx context.Context, s *pass) (map[string]int, error) {
 	var list storagev1alpha1.DPUVolumeAttachmentList
 	if err := r.Host.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the attachments: %w", err)
@@ -121,14 +121,14 @@ func (r *Reconciler) pending(ctx context.Context, s *survey) (map[string]int, er
 
 // taken reports whether a node has an attachment that is not one of our
 // standing replicas: its name is taken.
-func (s *survey) taken(node string) bool {
+func (s *pass) taken(node string) bool {
 	return slices.ContainsFunc(s.attachments, func(a *storagev1alpha1.DPUVolumeAttachment) bool {
 		return a.Spec.DPUNodeName == node && (!isOurs(a) || !a.DeletionTimestamp.IsZero())
 	})
 }
 
 // reach judges a node by whether its DPU reaches the volume.
-func (s *survey) reach(n *placement.Node, dpu *moorv1alpha1.DPUStorageNode) {
+func (s *pass) reach(n *placement.Node, dpu *moorv1alpha1.DPUStorageNode) {
 	if s.volume.Status.State == nil || s.volume.Status.State.VolumeInfo == nil {
 		return
 	}
@@ -142,7 +142,7 @@ func (s *survey) reach(n *placement.Node, dpu *moorv1alpha1.DPUStorageNode) {
 	}
 }
 
-func (s *survey) stands(node string) bool {
+func (s *pass) stands(node string) bool {
 	return slices.ContainsFunc(s.standing(), func(a *storagev1alpha1.DPUVolumeAttachment) bool { return a.Spec.DPUNodeName == node })
 }
 
@@ -161,7 +161,7 @@ func judge(dpu *moorv1alpha1.DPUStorageNode, node *corev1.Node, now time.Time, p
 		count(&n.Free, state.Functions)
 	}
 	for _, c := range complaints(dpu, node) {
-		n.Doubt = cmp.Or(n.Doubt, c.words)
+		n.Doubt = cmp.Or(n.Doubt, c.message)
 		if c.since.IsZero() {
 			continue
 		}
@@ -171,15 +171,15 @@ func judge(dpu *moorv1alpha1.DPUStorageNode, node *corev1.Node, now time.Time, p
 			}
 			continue
 		}
-		n.Trouble = cmp.Or(n.Trouble, c.words)
+		n.Trouble = cmp.Or(n.Trouble, c.message)
 	}
 	return n, left
 }
 
 // complaint is what speaks against a node, and since when; zero: not known.
 type complaint struct {
-	words string
-	since time.Time
+	message string
+	since   time.Time
 }
 
 func complaints(dpu *moorv1alpha1.DPUStorageNode, node *corev1.Node) []complaint {
@@ -191,14 +191,14 @@ func complaints(dpu *moorv1alpha1.DPUStorageNode, node *corev1.Node) []complaint
 		case c.Status == metav1.ConditionFalse:
 			out = append(out, complaint{fmt.Sprintf("%s is False (%s)", kind, c.Reason), c.LastTransitionTime.Time})
 		default:
-			out = append(out, complaint{words: fmt.Sprintf("%s is not known (%s)", kind, c.Reason)})
+			out = append(out, complaint{message: fmt.Sprintf("%s is not known (%s)", kind, c.Reason)})
 		}
 	}
 	switch state := dpu.Status.DPU; {
 	case state == nil:
-		out = append(out, complaint{words: "its DPU has never reported"})
+		out = append(out, complaint{message: "its DPU has never reported"})
 	case !state.SNAPReady:
-		out = append(out, complaint{words: "the SNAP service of its DPU does not answer"})
+		out = append(out, complaint{message: "the SNAP service of its DPU does not answer"})
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
@@ -207,7 +207,7 @@ func complaints(dpu *moorv1alpha1.DPUStorageNode, node *corev1.Node) []complaint
 	}
 	for _, t := range node.Spec.Taints {
 		if passing[t.Key] {
-			c := complaint{words: "it has the taint " + t.Key}
+			c := complaint{message: "it has the taint " + t.Key}
 			if t.TimeAdded != nil {
 				c.since = t.TimeAdded.Time
 			}
@@ -215,7 +215,7 @@ func complaints(dpu *moorv1alpha1.DPUStorageNode, node *corev1.Node) []complaint
 		}
 	}
 	if node.Spec.Unschedulable {
-		out = append(out, complaint{words: "it is cordoned"})
+		out = append(out, complaint{message: "it is cordoned"})
 	}
 	return out
 }

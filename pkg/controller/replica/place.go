@@ -15,7 +15,7 @@ import (
 const wordsAtMost = 3
 
 // place is the plan for a volume with a primary.
-func (r *Reconciler) place(ctx context.Context, s *survey, want int) (plan, error) {
+func (r *Reconciler) place(ctx context.Context, s *pass, want int) (plan, error) {
 	use, err := r.use(ctx, s)
 	if err != nil {
 		return plan{}, err
@@ -48,7 +48,7 @@ func choose(request placement.Request, known nodes, use use) placement.Placement
 
 // request is what of the question the attachments tell. Replicas of others
 // count as some of those wanted, and so do more primaries as shares.
-func (s *survey) request(want int) placement.Request {
+func (s *pass) request(want int) placement.Request {
 	primary := s.primary()
 	out := placement.Request{
 		Volume:    placement.Volume{ID: s.name, Function: functionOf(primary.Spec.FunctionTypeConfig)},
@@ -72,7 +72,7 @@ func (s *survey) request(want int) placement.Request {
 }
 
 // hold says in words why no replica may be made now; "" if one may.
-func (s *survey) hold(use use) string {
+func (s *pass) hold(use use) string {
 	switch {
 	case s.volume.Status.Phase != storagev1alpha1.DPUVolumeBound:
 		return "the volume is not bound yet"
@@ -86,7 +86,7 @@ func (s *survey) hold(use use) string {
 
 // planned turns the choice into a plan. What is on its way out has its share
 // until it is gone.
-func (s *survey) planned(chosen placement.Placement, hold string, again time.Duration) plan {
+func (s *pass) planned(chosen placement.Placement, hold string, again time.Duration) plan {
 	p := plan{again: again}
 	for _, a := range s.standing() {
 		if a.Spec.DPUNodeName != s.primary().Spec.DPUNodeName && !slices.Contains(chosen.Keep, a.Spec.DPUNodeName) {
@@ -124,14 +124,14 @@ func refusals(refused []placement.Refused) string {
 	if len(refused) == 0 {
 		return "there are not enough nodes with a DPU"
 	}
-	var words []string
+	var message []string
 	for _, r := range refused[:min(len(refused), wordsAtMost)] {
-		words = append(words, fmt.Sprintf("node %s: %s", r.Node, r.Reason))
+		message = append(message, fmt.Sprintf("node %s: %s", r.Node, r.Reason))
 	}
-	if more := len(refused) - len(words); more > 0 {
-		words = append(words, fmt.Sprintf("and %d nodes more", more))
+	if more := len(refused) - len(message); more > 0 {
+		message = append(message, fmt.Sprintf("and %d nodes more", more))
 	}
-	return strings.Join(words, "; ")
+	return strings.Join(message, "; ")
 }
 
 func functionOf(c storagev1alpha1.FunctionTypeConfig) placement.Function {

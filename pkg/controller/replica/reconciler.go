@@ -47,7 +47,7 @@ type Reconciler struct {
 // Reconcile makes and removes replicas until there are as many as are wanted,
 // where they are of use.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	s, err := r.survey(ctx, req.NamespacedName)
+	s, err := r.observe(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -82,7 +82,7 @@ type plan struct {
 	again time.Duration
 }
 
-func (r *Reconciler) apply(ctx context.Context, s *survey, p plan) error {
+func (r *Reconciler) apply(ctx context.Context, s *pass, p plan) error {
 	for _, a := range p.remove {
 		if err := r.remove(ctx, a); err != nil {
 			return err
@@ -104,7 +104,7 @@ func (r *Reconciler) apply(ctx context.Context, s *survey, p plan) error {
 }
 
 // remove deletes a replica as it was read: one that was promoted since is
-// somebody's volume and stays.
+// in use and stays.
 func (r *Reconciler) remove(ctx context.Context, a *storagev1alpha1.DPUVolumeAttachment) error {
 	err := kube.DeleteExact(ctx, r.Host.Client, a)
 	if err == nil {
@@ -124,7 +124,7 @@ func (r *Reconciler) warm(ctx context.Context, a *storagev1alpha1.DPUVolumeAttac
 
 // add makes the replicas that are planned. How many there are is asked of the
 // API server itself: the cache may not show yet what the last pass made.
-func (r *Reconciler) add(ctx context.Context, s *survey, p plan) error {
+func (r *Reconciler) add(ctx context.Context, s *pass, p plan) error {
 	if len(p.add) == 0 {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (r *Reconciler) add(ctx context.Context, s *survey, p plan) error {
 }
 
 // replica is the attachment of a replica on a node: of the primary's kind.
-func (s *survey) replica(node string) *storagev1alpha1.DPUVolumeAttachment {
+func (s *pass) replica(node string) *storagev1alpha1.DPUVolumeAttachment {
 	as := s.primary().Spec
 	return &storagev1alpha1.DPUVolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{

@@ -12,7 +12,7 @@ import (
 // release is the plan for a volume without a primary: its replicas stay for a
 // while, since a pod that moves is back in seconds, and then go. When the
 // primary went stands in the status, so that a restart starts no new while.
-func release(s *survey, now time.Time, after time.Duration) plan {
+func release(s *pass, now time.Time, after time.Duration) plan {
 	if len(s.ours()) == 0 {
 		return plan{}
 	}

@@ -45,7 +45,7 @@ func dpuChanged(e event.UpdateEvent) bool {
 		!equality.Semantic.DeepEqual(was.Status.Conditions, is.Status.Conditions) || !maps.Equal(was.Status.Topology, is.Status.Topology) || !reflect.DeepEqual(counts(was), counts(is))
 }
 
-// counts is what of the DPU's own words counts; its beat does not.
+// counts is what counts of the DPU's own report; its beat does not.
 func counts(n *moorv1alpha1.DPUStorageNode) any {
 	if n.Status.DPU == nil {
 		return nil

@@ -80,7 +80,7 @@ func describe(v *storagev1alpha1.Volume, pv *corev1.PersistentVolume, places []m
 }
 
 // checkReach refuses what the vendor has made if it is not reached from where it is to
-// be: nobody has it yet, and nobody shall.
+// be: it is not in use yet, and must not be.
 func checkReach(v *storagev1alpha1.Volume, pv *corev1.PersistentVolume, dpus []dpu) error {
 	if len(v.Spec.Request.AccessibleFrom) == 0 {
 		return nil

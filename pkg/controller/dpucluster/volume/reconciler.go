@@ -3,7 +3,7 @@
 // PersistentVolumeClaim and records what the vendor made; and it takes all of
 // that back, in order, when the Volume is deleted. It never chooses twice,
 // never makes a second claim for a volume that had one, and never touches a
-// pvc of somebody else.
+// pvc of another.
 package volume
 
 import (

@@ -72,8 +72,8 @@ func (r *Reconciler) removePVC(ctx context.Context, v *storagev1alpha1.Volume) e
 }
 
 // awaitPVs waits until the vendor has deleted what it made for the claim. A
-// PersistentVolume that is to be retained is kept by somebody's wish: it is
-// not waited for.
+// PersistentVolume that is to be retained is kept on purpose: it is not
+// waited for.
 func (r *Reconciler) awaitPVs(ctx context.Context, v *storagev1alpha1.Volume) error {
 	list := &corev1.PersistentVolumeList{}
 	if err := r.DPU.Client.List(ctx, list, client.MatchingFields{podvolume.PersistentVolumeByClaim: pvcKey(v).String()}); err != nil {

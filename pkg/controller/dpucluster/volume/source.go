@@ -15,7 +15,7 @@ import (
 
 // origin is what a volume begins as a copy of, as its vendor knows it.
 type origin struct {
-	// vendor that holds the data: nobody else can copy it.
+	// vendor that holds the data: no other can copy it.
 	vendor string
 	// message name it in the DPU cluster.
 	message string

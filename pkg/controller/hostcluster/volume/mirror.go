@@ -46,8 +46,8 @@ func mirrorOf(volume *storagev1alpha1.DPUVolume, c hostcluster.Clusters) *storag
 	return out
 }
 
-// sourceOf is what a DPUVolume begins as a copy of, in the message of the DPU
-// cluster, where mirrors have the names of their owners.
+// sourceOf is what a DPUVolume begins as a copy of, as the DPU cluster names
+// it, where mirrors have the names of their owners.
 func sourceOf(volume *storagev1alpha1.DPUVolume) *storagev1alpha1.CopySource {
 	if volume.Spec.Source == nil {
 		return nil

@@ -48,7 +48,7 @@ func TestRefused(t *testing.T) {
 			if woken := m.woken() != ""; woken != tc.want {
 				t.Errorf("woken: %v", woken)
 			}
-			if requests := ofComplaint(t.Context(), e); tc.want && (len(requests) != 1 || requests[0].String() != "default/pod") {
+			if requests := ofBackOff(t.Context(), e); tc.want && (len(requests) != 1 || requests[0].String() != "default/pod") {
 				t.Errorf("looks at %v", requests)
 			}
 		})

@@ -30,13 +30,13 @@ type use struct {
 	siblings map[string]bool
 	// topology is the label over which the pods are spread; "" if none.
 	topology string
-	// crowds are what the other pods of the cluster make of each of the pods.
-	crowds []crowd
+	// neighbours are what the other pods of the cluster make of each of the pods.
+	neighbours []neighbours
 }
 
 // use finds the volume's PersistentVolume, the pods on its claim and their
 // other volumes.
-func (r *Reconciler) use(ctx context.Context, s *survey) (use, error) {
+func (r *Reconciler) use(ctx context.Context, s *pass) (use, error) {
 	out := use{group: s.name, siblings: map[string]bool{}}
 	claims, err := r.users().Claims(ctx, s.name)
 	if err != nil {
@@ -64,7 +64,7 @@ func (r *Reconciler) use(ctx context.Context, s *survey) (use, error) {
 			return out, err
 		}
 	}
-	out.crowds, err = r.crowds(ctx, s, out.pods)
+	out.neighbours, err = r.neighboursOf(ctx, s, out.pods)
 	return out, err
 }
 
@@ -83,7 +83,7 @@ func (r *Reconciler) accompany(ctx context.Context, volume string, pod *corev1.P
 			if handle == volume || slices.ContainsFunc(out.companions, func(v placement.Volume) bool { return v.ID == handle }) {
 				continue
 			}
-			other, err := r.survey(ctx, client.ObjectKey{Namespace: r.Namespace, Name: handle})
+			other, err := r.observe(ctx, client.ObjectKey{Namespace: r.Namespace, Name: handle})
 			if err != nil {
 				return err
 			}
@@ -138,12 +138,12 @@ func unfit(p *corev1.Pod, node *corev1.Node) string {
 // now; "" if one could.
 func (u use) unsuited(node *corev1.Node) string {
 	why := ""
-	for i, c := range u.crowds {
-		words := c.unsuited(node.Labels)
-		if words == "" {
+	for i, c := range u.neighbours {
+		message := c.unsuited(node.Labels)
+		if message == "" {
 			return ""
 		}
-		why = cmp.Or(why, fmt.Sprintf("pod %s/%s could not run there now: %s", u.pods[i].Namespace, u.pods[i].Name, words))
+		why = cmp.Or(why, fmt.Sprintf("pod %s/%s could not run there now: %s", u.pods[i].Namespace, u.pods[i].Name, message))
 	}
 	return why
 }

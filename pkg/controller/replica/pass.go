@@ -15,8 +15,8 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
-// survey is what is seen of a volume and its attachments.
-type survey struct {
+// pass is what is seen of a volume and its attachments.
+type pass struct {
 	name string
 	// volume is nil if it is gone.
 	volume *storagev1alpha1.DPUVolume
@@ -24,8 +24,8 @@ type survey struct {
 	attachments []*storagev1alpha1.DPUVolumeAttachment
 }
 
-func (r *Reconciler) survey(ctx context.Context, key types.NamespacedName) (*survey, error) {
-	s := &survey{name: key.Name, volume: &storagev1alpha1.DPUVolume{}}
+func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*pass, error) {
+	s := &pass{name: key.Name, volume: &storagev1alpha1.DPUVolume{}}
 	found, err := kube.Find(ctx, r.Host.Client, key, s.volume)
 	if err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func (r *Reconciler) survey(ctx context.Context, key types.NamespacedName) (*sur
 	return s, nil
 }
 
-// wanted is how many replicas the volume shall have while it has a primary.
-func (s *survey) wanted() int {
+// wanted is how many replicas the volume is to have while it has a primary.
+func (s *pass) wanted() int {
 	if s.volume == nil || !s.volume.DeletionTimestamp.IsZero() || s.volume.Spec.Replication == nil {
 		return 0
 	}
@@ -53,12 +53,12 @@ func (s *survey) wanted() int {
 }
 
 // warmth is how ready replicas are to be kept.
-func (s *survey) warmth() storagev1alpha1.Warmth {
+func (s *pass) warmth() storagev1alpha1.Warmth {
 	return cmp.Or(s.volume.Spec.Replication.Warmth, storagev1alpha1.WarmthPreEmulated)
 }
 
 // outlive is how long the replicas stay after the last primary.
-func (s *survey) outlive(otherwise time.Duration) time.Duration {
+func (s *pass) outlive(otherwise time.Duration) time.Duration {
 	if own := s.volume.Spec.Replication.ReleaseAfterSeconds; own != nil {
 		return time.Duration(*own) * time.Second
 	}
@@ -67,7 +67,7 @@ func (s *survey) outlive(otherwise time.Duration) time.Duration {
 
 // primary is the attachment through which the volume is used; nil if there is
 // none. Of several the first that is attached.
-func (s *survey) primary() *storagev1alpha1.DPUVolumeAttachment {
+func (s *pass) primary() *storagev1alpha1.DPUVolumeAttachment {
 	var first *storagev1alpha1.DPUVolumeAttachment
 	for _, a := range s.attachments {
 		switch {
@@ -83,7 +83,7 @@ func (s *survey) primary() *storagev1alpha1.DPUVolumeAttachment {
 
 // ours are the replicas that this controller made, those on their way out
 // with them.
-func (s *survey) ours() []*storagev1alpha1.DPUVolumeAttachment {
+func (s *pass) ours() []*storagev1alpha1.DPUVolumeAttachment {
 	var out []*storagev1alpha1.DPUVolumeAttachment
 	for _, a := range s.attachments {
 		if isOurs(a) {
@@ -94,12 +94,12 @@ func (s *survey) ours() []*storagev1alpha1.DPUVolumeAttachment {
 }
 
 // standing are those of ours that are not on their way out.
-func (s *survey) standing() []*storagev1alpha1.DPUVolumeAttachment {
+func (s *pass) standing() []*storagev1alpha1.DPUVolumeAttachment {
 	return slices.DeleteFunc(s.ours(), func(a *storagev1alpha1.DPUVolumeAttachment) bool { return !a.DeletionTimestamp.IsZero() })
 }
 
-// leaving is the state while replicas that nobody wants are on their way out.
-func (s *survey) leaving() *storagev1alpha1.ReplicaState {
+// leaving is the state while replicas that are not wanted are on their way out.
+func (s *pass) leaving() *storagev1alpha1.ReplicaState {
 	if len(s.ours()) == 0 {
 		return nil
 	}

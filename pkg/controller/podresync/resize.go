@@ -12,9 +12,9 @@ import (
 	"github.com/moor-storage/moor/internal/podvolume"
 )
 
-// grown is a volume of ours that has grown while the pod runs and waits for the
+// grownVolume is a volume of ours that has grown while the pod runs and waits for the
 // pod's node, with its size; "" if there is none.
-func (r *Reconciler) grown(ctx context.Context, pod *corev1.Pod) (volume, size string, err error) {
+func (r *Reconciler) grownVolume(ctx context.Context, pod *corev1.Pod) (volume, size string, err error) {
 	for _, name := range podvolume.Claims(pod) {
 		claim := &corev1.PersistentVolumeClaim{}
 		key := client.ObjectKey{Namespace: pod.Namespace, Name: strings.TrimPrefix(name, pod.Namespace+"/")}

@@ -14,14 +14,14 @@ import (
 	"github.com/moor-storage/moor/internal/podvolume"
 )
 
-// Complaints selects, of all events, what the cache has to hold of those about
+// BackOffEvents selects, of all events, what the cache has to hold of those about
 // pods.
-func Complaints() fields.Selector {
+func BackOffEvents() fields.Selector {
 	return fields.OneTermEqualSelector("reason", podvolume.ReasonFailedMount)
 }
 
-// ofComplaint has the pod looked at that a kubelet has left alone.
-func ofComplaint(_ context.Context, o client.Object) []reconcile.Request {
+// ofBackOff has the pod looked at that a kubelet has left alone.
+func ofBackOff(_ context.Context, o client.Object) []reconcile.Request {
 	e, ok := o.(*corev1.Event)
 	if !ok || podvolume.BackedOff(e) == "" {
 		return nil
@@ -29,9 +29,9 @@ func ofComplaint(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}}}
 }
 
-// refused is a volume of ours on a pod that its kubelet has left alone; "" if
+// backedOffVolume is a volume of ours on a pod that its kubelet has left alone; "" if
 // there is none.
-func (r *Reconciler) refused(ctx context.Context, pod *corev1.Pod) (string, error) {
+func (r *Reconciler) backedOffVolume(ctx context.Context, pod *corev1.Pod) (string, error) {
 	var said corev1.EventList
 	if err := r.Host.Client.List(ctx, &said, client.InNamespace(pod.Namespace), client.MatchingFields{index.EventByBackedOffPod: string(pod.UID)}); err != nil {
 		return "", fmt.Errorf("read what its kubelet says of pod %s/%s: %w", pod.Namespace, pod.Name, err)
