@@ -77,7 +77,7 @@ func serveOn(ctx context.Context, l net.Listener, register func(*grpc.Server), o
 		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 		drain(s, o.Drain)
-		_ = <-done // that it was stopped
+		<-done // that it was stopped
 		return nil
 	}
 }

@@ -33,7 +33,7 @@ func benchDevice(b *testing.B) (*Device, func()) {
 	return d, func() {
 		_ = d.Close()
 		cancel()
-		_ = <-done
+		<-done
 	}
 }
 

@@ -52,7 +52,7 @@ func newDriver(t *testing.T) *driver {
 	csispec.RegisterNodeServer(server, d)
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
-	t.Cleanup(func() { server.Stop(); _ = <-done })
+	t.Cleanup(func() { server.Stop(); <-done })
 	return d
 }
 

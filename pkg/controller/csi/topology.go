@@ -37,7 +37,7 @@ func (s *Server) topology(own []provisioner.Place) []*csi.Topology {
 func placesOf(want *csi.TopologyRequirement) []provisioner.Place {
 	var out []provisioner.Place
 	for _, t := range slices.Concat(want.GetPreferred(), want.GetRequisite()) {
-		p := provisioner.Place(t.GetSegments())
+		p := t.GetSegments()
 		if !slices.ContainsFunc(out, func(o provisioner.Place) bool { return same(o, p) }) {
 			out = append(out, p)
 		}

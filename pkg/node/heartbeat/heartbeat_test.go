@@ -197,7 +197,7 @@ func TestTriesAgainSoon(t *testing.T) {
 			t.Errorf("tried again after %s", second.Sub(first))
 		}
 		cancel()
-		_ = <-done
+		<-done
 	})
 }
 

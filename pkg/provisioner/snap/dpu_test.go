@@ -170,11 +170,12 @@ func TestManyAtOnce(t *testing.T) {
 			e, err := d.Expose(t.Context(), vfOf(device))
 			mu.Lock()
 			defer mu.Unlock()
-			if errors.Is(err, provisioner.ErrExhausted) {
+			switch {
+			case errors.Is(err, provisioner.ErrExhausted):
 				refused++
-			} else if err != nil || seen[e.PCIAddress] != "" {
+			case err != nil || seen[e.PCIAddress] != "":
 				t.Errorf("%s: %+v, %v; %s has it", device, e, err, seen[e.PCIAddress])
-			} else {
+			default:
 				seen[e.PCIAddress] = device
 			}
 		})

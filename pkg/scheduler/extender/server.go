@@ -52,7 +52,7 @@ func (s *Server) Start(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	err = server.Shutdown(grace)
-	_ = <-ended // that it was stopped
+	<-ended // that it was stopped
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("stop serving the scheduler on %s: %w", s.Address, err)
 	}

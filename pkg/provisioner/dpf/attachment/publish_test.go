@@ -1,10 +1,11 @@
 package attachment
 
 import (
+	"testing"
+
 	"github.com/google/go-cmp/cmp"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"testing"
 )
 
 func TestPublish(t *testing.T) {
