@@ -114,7 +114,7 @@ func Unshared(c Capability) error {
 	return nil
 }
 
-// Invalid is an error in words that wraps ErrInvalid.
+// Invalid is an error with that text that wraps ErrInvalid.
 func Invalid(format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, provisioner.ErrInvalid)...)
 }

@@ -52,7 +52,7 @@ func (o Options) withDefaults() Options {
 // Serve listens on endpoint (unix:///absolute/path or tcp://host:port), lets
 // register add its services, and serves until ctx is done; then it refuses new
 // calls, lets the others end (Options.Drain) and returns nil. A socket file that
-// nobody answers on is replaced; one that is answered is an error.
+// that no process answers on is replaced; one that is answered is an error.
 func Serve(ctx context.Context, endpoint string, register func(*grpc.Server), o Options) error {
 	o = o.withDefaults()
 	l, err := Listen(ctx, endpoint)

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Request asks where the replicas of one volume shall be.
+// Request asks where the replicas of one volume are to be.
 type Request struct {
 	// Volume to place; its Copies are not read.
 	Volume Volume

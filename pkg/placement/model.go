@@ -20,7 +20,7 @@ const (
 	degrees = iota
 )
 
-// String is the degree in words.
+// String is the name of the degree.
 func (w Warmth) String() string {
 	switch w {
 	case Cold:
@@ -52,7 +52,7 @@ const (
 	kinds = iota
 )
 
-// String is the kind in words.
+// String is the name of the kind.
 func (f Function) String() string {
 	switch f {
 	case PF:
@@ -65,7 +65,7 @@ func (f Function) String() string {
 	return "unknown"
 }
 
-// Unknown is a count of free functions that nobody reported. It refuses no
+// Unknown is a count of free functions that was not reported. It refuses no
 // volume: only what is known may refuse.
 const Unknown = -1
 
@@ -79,16 +79,16 @@ func UnknownFree() Free { return Free{Unknown, Unknown, Unknown} }
 type Node struct {
 	// Name of the node; unique among the nodes of one question.
 	Name string
-	// NoDPU says in words why the node can never serve: it has no DPU, or
+	// NoDPU is the reason why the node can never serve: it has no DPU, or
 	// none that is known. Empty: it has one.
 	NoDPU string
-	// Trouble says in words why the DPU, or the host, cannot serve now.
+	// Trouble is the reason why the DPU, or the host, cannot serve now.
 	// Empty: nothing is known against it.
 	Trouble string
-	// Doubt says in words why it is not certain that the node can serve: it is
+	// Doubt is the reason why it is not certain that the node can serve: it is
 	// not refused, but scores 0 and gets no new replica. Empty: no doubt.
 	Doubt string
-	// Unsuited says in words why the pod could not run there as others are
+	// Unsuited is the reason why the pod could not run there as others are
 	// placed now: the node gets no new replica, and one that is there moves to
 	// a suited node, but only once there is one. Empty: suited. Only Choose
 	// reads it.

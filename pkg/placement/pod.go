@@ -93,7 +93,7 @@ func (p *Pod) add(node string, warmth Warmth, f Function) {
 
 // Refusal says why a node cannot serve. The zero value is no refusal.
 type Refusal struct {
-	// Reason in words; empty if the node can serve.
+	// Reason as text; empty if the node can serve.
 	Reason string
 	// Final is true if no other pod's end on that node would help.
 	Final bool

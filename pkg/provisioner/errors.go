@@ -6,7 +6,7 @@ import (
 )
 
 // The kinds of failure a platform reports. Implementations wrap them with
-// words that say what was tried, on what, and what to do about it.
+// text that says what was tried, on what, and what to do about it.
 var (
 	// ErrInvalid: the request can never succeed as written.
 	ErrInvalid = errors.New("invalid request")
@@ -14,14 +14,14 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrExists: the name is taken by something with other properties.
 	ErrExists = errors.New("exists with other properties")
-	// ErrInUse: the object is held by somebody else; releasing it there helps.
+	// ErrInUse: the object is held elsewhere; releasing it there helps.
 	ErrInUse = errors.New("in use")
 	// ErrExhausted: no room, no free function, no capacity.
 	ErrExhausted = errors.New("exhausted")
 	// ErrOutOfRange: the size is outside what the platform can make.
 	ErrOutOfRange = errors.New("out of range")
 	// ErrPrecondition: the state of the system forbids it now; repeating
-	// does not help until somebody changes that state.
+	// does not help until that state changes.
 	ErrPrecondition = errors.New("precondition failed")
 	// ErrUnsupported: this platform cannot do this at all.
 	ErrUnsupported = errors.New("not supported")
@@ -30,7 +30,7 @@ var (
 	ErrToken = errors.New("unknown place in a list")
 	// ErrBusy: another operation on the same object is under way; repeat.
 	ErrBusy = errors.New("busy")
-	// ErrUnavailable: somebody needed for it cannot be reached; repeat.
+	// ErrUnavailable: something needed for it cannot be reached; repeat.
 	ErrUnavailable = errors.New("unavailable")
 )
 

@@ -20,7 +20,7 @@ type Problem struct {
 	Severity Severity
 	// Reason is one word in CamelCase.
 	Reason string
-	// Message says it in words, with what to do.
+	// Message says it for the user, with what to do.
 	Message string
 }
 

@@ -49,7 +49,7 @@ type VolumeSpec struct {
 	// preferred first; none: from anywhere.
 	AccessibleFrom []Place
 	// Mutable are the parameters that Change may change later, from the
-	// VolumeAttributesClass; for platforms with a Change face only.
+	// VolumeAttributesClass; for platforms with Change only.
 	Mutable map[string]string
 }
 
@@ -71,7 +71,7 @@ type Volume struct {
 	Source Source
 }
 
-// AttachSpec names a volume and the node that shall use it.
+// AttachSpec names a volume and the node that is to use it.
 type AttachSpec struct {
 	VolumeID string
 	Node     string
@@ -123,7 +123,7 @@ const (
 	Hotplug FunctionType = "hotplug"
 )
 
-// ExposeSpec says which device the host shall see, and through what.
+// ExposeSpec says which device the host is to see, and through what.
 type ExposeSpec struct {
 	// Device is the name of the SPDK bdev, or of the fsdev.
 	Device string

@@ -40,7 +40,7 @@ type Options struct {
 	Logger logr.Logger
 }
 
-// Server is a StoragePlugin over a platform's Host face.
+// Server is a StoragePlugin over a platform's Host interface.
 type Server struct {
 	pluginv1.UnimplementedIdentityServiceServer
 	pluginv1.UnimplementedStoragePluginServiceServer

@@ -59,7 +59,7 @@ func listen(path string) (net.Listener, error) {
 		return nil, err
 	}
 	// On close Go removes whatever is at the path by then, perhaps the socket of
-	// a successor; a socket left behind harms nobody.
+	// a successor; a socket left behind does no harm.
 	l.SetUnlinkOnClose(false)
 	return l, nil
 }

@@ -1,6 +1,6 @@
 // Package csi is the CSI controller service, and the group controller service,
-// over any storage platform: it parses a request, checks it, calls a face of the
-// platform, and answers. What the platform has no face for is not announced.
+// over any storage platform: it parses a request, checks it, calls the
+// platform, and answers. What the platform has no interface for is not announced.
 //
 // It holds no state and knows no vendor; what is special about a StorageClass
 // is read by the platform. It returns plain errors: pkg/csiserver turns them

@@ -1,7 +1,7 @@
 // Package metered measures the calls to a storage platform.
 //
-// It decorates the faces of a platform and changes nothing that they do: a nil
-// face stays nil, results and errors pass through untouched.
+// It decorates the interfaces of a platform and changes nothing that they do: a
+// nil one stays nil, results and errors pass through untouched.
 package metered
 
 import (
@@ -104,7 +104,7 @@ func (r *Recorder) Platform(name string, p provisioner.Platform) provisioner.Pla
 	return out
 }
 
-// data measures the faces that are about what volumes hold.
+// data measures the interfaces that are about what volumes hold.
 func data(face func(string) meter, p provisioner.Platform, out *provisioner.Platform) {
 	if p.Copies != nil {
 		out.Copies = copies{face("Copies"), p.Copies}
@@ -135,7 +135,7 @@ func data(face func(string) meter, p provisioner.Platform, out *provisioner.Plat
 	}
 }
 
-// meter measures the calls of one face of one platform.
+// meter measures the calls of one interface of one platform.
 type meter struct {
 	r              *Recorder
 	platform, face string

@@ -9,7 +9,7 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-// DPUUnderTest is a DPU face and the way to a device to expose.
+// DPUUnderTest is a DPU and the way to a device to expose.
 type DPUUnderTest struct {
 	DPU provisioner.DPU
 	// Prepare makes a device, and returns how to expose it. The name is

@@ -8,7 +8,7 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-// The names of the faces, as the call log and FailNext know them.
+// The names of the interfaces, as the call log and FailNext know them.
 const (
 	FaceVolumes     = "Volumes"
 	FaceAttachments = "Attachments"
@@ -92,7 +92,7 @@ func NewFake(nodes ...string) *Fake {
 	return f
 }
 
-// Platform returns the faces of the fake, all four of them.
+// Platform returns the interfaces of the fake, all four of them.
 func (f *Fake) Platform() provisioner.Platform {
 	return provisioner.Platform{
 		Volumes:     fakeVolumes{f},

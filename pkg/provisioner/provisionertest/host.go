@@ -9,7 +9,7 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-// HostUnderTest is a Host face and the way to an attached volume to open.
+// HostUnderTest is a Host and the way to an attached volume to open.
 type HostUnderTest struct {
 	Host provisioner.Host
 	// Prepare makes and attaches a volume, and returns how to open it. The

@@ -30,7 +30,7 @@ func TestInventory(t *testing.T, open func(t *testing.T) DataUnderTest) {
 		t.Run(name, func(t *testing.T) {
 			d := open(t)
 			if !c.has(d.Platform) {
-				t.Skip("the platform has not the face")
+				t.Skip("the platform does not offer that")
 			}
 			c.run(t, d)
 		})

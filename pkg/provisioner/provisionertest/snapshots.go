@@ -70,7 +70,7 @@ func TestSnapshots(t *testing.T, open func(t *testing.T) DataUnderTest) {
 			d := open(t)
 			has := faces{snapshots: d.Snapshots != nil, groups: d.Groups != nil, copies: d.Copies != nil}
 			if c.needs.snapshots && !has.snapshots || c.needs.groups && !has.groups || c.needs.copies && !has.copies {
-				t.Skip("the platform has not the faces")
+				t.Skip("the platform does not offer that")
 			}
 			c.run(t, d)
 		})

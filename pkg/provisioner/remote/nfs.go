@@ -32,7 +32,7 @@ type NFS struct {
 	locks  keylock.Locks
 }
 
-// NewNFS returns the Host face over the SNAP service r. Shares are mounted in
+// NewNFS returns the Host over the SNAP service r. Shares are mounted in
 // dir, which SNAP sees at the same path; stateDir, made when needed, remembers
 // whose a device is. Both are this DPU's alone.
 func NewNFS(r fsdevs, m Mounts, dir, stateDir string) *NFS {
@@ -281,7 +281,7 @@ func (n *NFS) works(ctx context.Context, volumeID string) (bool, error) {
 	return have != "", err
 }
 
-// errOthers: the device of that name belongs to somebody else.
+// errOthers: the device of that name is not of this platform.
 var errOthers = errors.New("somebody else's device")
 
 // has reports whether the volume's fsdev is there; errOthers if one of its name

@@ -28,7 +28,7 @@ type NVMe struct {
 	locks  keylock.Locks
 }
 
-// NewNVMe returns the Host face over the SNAP service r. stateDir, made when
+// NewNVMe returns the Host over the SNAP service r. stateDir, made when
 // needed, remembers whose a device is, and is this DPU's alone.
 func NewNVMe(r fabric, stateDir string) *NVMe { return &NVMe{rpc: r, owners: owners{stateDir}} }
 
@@ -160,7 +160,7 @@ func (n *NVMe) find(ctx context.Context, volumeID string) (opened, error) {
 	return all[i], nil
 }
 
-// Close disconnects from the volume's subsystem. A connection that somebody
+// Close disconnects from the volume's subsystem. A connection that another
 // else made, and this volume used, stays. See provisioner.Host.
 func (n *NVMe) Close(ctx context.Context, volumeID, deviceName string) error {
 	if err := n.close(ctx, volumeID, deviceName); err != nil {
@@ -179,7 +179,7 @@ func (n *NVMe) close(ctx context.Context, volumeID, deviceName string) error {
 		return errBusy
 	}
 	defer unlock()
-	// Again, now that nobody else connects it.
+	// Again, now that no other call connects it.
 	d, err := n.find(ctx, volumeID)
 	if err != nil || d != seen || (deviceName != "" && deviceName != d.bdev) {
 		return err

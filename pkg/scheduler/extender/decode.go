@@ -11,7 +11,7 @@ import (
 var namesKey = []byte(`,"NodeNames":[`)
 
 // decode is json.Unmarshal for questions. Nearly all of a question is the
-// names of nodes, thousands of plain words, which are read here at a tenth of
+// names of nodes, thousands of plain strings, which are read here at a tenth of
 // the cost; whatever does not look exactly so is left to json.Unmarshal.
 func decode(body []byte) (*extenderv1.ExtenderArgs, error) {
 	if args, ok := decodeFast(body); ok {

@@ -86,7 +86,7 @@ func (h *Handler) readyz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// refused is an answer that is no 200, in words.
+// refused is an answer that is no 200, with its reason.
 type refused struct {
 	code  int
 	words string
@@ -117,7 +117,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(*sta
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	// A scheduler that hung up needs no answer, and nobody else can be told.
+	// A scheduler that hung up needs no answer, and there is no one else to tell.
 	_, _ = w.Write(body)
 	return http.StatusOK
 }

@@ -22,12 +22,12 @@ func volumeOf(pv *corev1.PersistentVolume, driver string) (persistent, bool) {
 		return persistent{}, false
 	}
 	hotplug, _ := strconv.ParseBool(csi.VolumeAttributes[storagev1alpha1.VolumeContextHotplug])
-	return persistent{handle: csi.VolumeHandle, function: functionOf(csi.VolumeAttributes[storagev1alpha1.VolumeContextFunctionType], hotplug)}, true
+	return persistent{handle: csi.VolumeHandle, function: functionKind(csi.VolumeAttributes[storagev1alpha1.VolumeContextFunctionType], hotplug)}, true
 }
 
-// functionOf is the kind of function that an attachment will ask for; vf if
+// functionKind is the kind of function that an attachment will ask for; vf if
 // the volume names none, which is the driver's default.
-func functionOf(kind string, hotplug bool) placement.Function {
+func functionKind(kind string, hotplug bool) placement.Function {
 	switch {
 	case hotplug:
 		return placement.Hotplug
@@ -90,7 +90,7 @@ func count(free *placement.Free, functions []moorv1alpha1.FunctionCount) {
 }
 
 // judge carries a condition over: False is trouble, Unknown is doubt. Where it
-// is not there, nobody watches, and nothing is known against the node.
+// is not there, there is no watcher, and nothing is known against the node.
 func judge(n *placement.Node, conditions []metav1.Condition, kind, who string) {
 	c := meta.FindStatusCondition(conditions, kind)
 	switch {

@@ -107,7 +107,7 @@ func (s *Store) Probe(ctx context.Context, ask func(context.Context) error) erro
 // its context ends. It logs when the API server is lost, and when it is back.
 func (s *Store) Probing(period time.Duration, ask func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
-		log := ctrl.LoggerFrom(ctx).WithName("snapshot")
+		log := ctrl.LoggerFrom(ctx).WithName("state")
 		ticker := s.clock.NewTicker(period)
 		defer ticker.Stop()
 		for lost := false; ; {

@@ -31,7 +31,7 @@ type persistent struct {
 // second is given out as it is, and so is never written to.
 type copies struct {
 	attachments []string
-	places      []placement.Copy
+	warm        []placement.Copy
 }
 
 func empty() *Index {
@@ -57,13 +57,13 @@ func (x *Index) Volumes(pod *corev1.Pod) []placement.Volume {
 			continue
 		}
 		c, _ := x.copies.get(v.handle)
-		out = append(out, placement.Volume{ID: v.handle, Function: v.function, Copies: c.places})
+		out = append(out, placement.Volume{ID: v.handle, Function: v.function, Copies: c.warm})
 	}
 	return out
 }
 
 // unknown stands for every node without a DPUStorageNode. It needs no name: it
-// is refused before anybody asks what is warm there.
+// is refused before it is asked what is warm there.
 var unknown = placement.Node{
 	NoDPU: "the node has no DPUStorageNode: it has no DPU, or snap-csi-plugin does not run there",
 	Free:  placement.UnknownFree(),

@@ -64,7 +64,7 @@ func (s *Store) Set(o any) {
 			now.volumes = drop(now.volumes, o.Name)
 		}
 	case *storagev1alpha1.DPUVolumeAttachment:
-		now.copies = s.place(now.copies, o.Namespace+"/"+o.Name, o.Spec.DPUVolumeName, placement.Copy{Node: o.Spec.DPUNodeName, Warmth: warmthOf(o)})
+		now.copies = s.countCopy(now.copies, o.Namespace+"/"+o.Name, o.Spec.DPUVolumeName, placement.Copy{Node: o.Spec.DPUNodeName, Warmth: warmthOf(o)})
 	case *moorv1alpha1.DPUStorageNode:
 		n := nodeOf(o)
 		if old, ok := now.nodes.get(o.Name); !ok || *old != *n {
@@ -89,7 +89,7 @@ func (s *Store) Remove(o any) {
 	case *corev1.PersistentVolume:
 		now.volumes = drop(now.volumes, o.Name)
 	case *storagev1alpha1.DPUVolumeAttachment:
-		now.copies = s.place(now.copies, o.Namespace+"/"+o.Name, o.Spec.DPUVolumeName, placement.Copy{})
+		now.copies = s.countCopy(now.copies, o.Namespace+"/"+o.Name, o.Spec.DPUVolumeName, placement.Copy{})
 	case *moorv1alpha1.DPUStorageNode:
 		now.nodes = drop(now.nodes, o.Name)
 	}
@@ -103,30 +103,30 @@ func (s *Store) publish(now *Index) {
 	}
 }
 
-// place counts an attachment as a copy of its volume; a cold one counts as
+// countCopy counts an attachment as a copy of its volume; a cold one counts as
 // none.
-func (s *Store) place(t *table[copies], attachment, volume string, place placement.Copy) *table[copies] {
+func (s *Store) countCopy(t *table[copies], attachment, volume string, now placement.Copy) *table[copies] {
 	if old, known := s.owner[attachment]; known {
 		c, _ := t.get(old)
 		if i := slices.Index(c.attachments, attachment); i >= 0 {
-			if old == volume && c.places[i] == place {
+			if old == volume && c.warm[i] == now {
 				return t
 			}
 			t = putCopies(t, old, c.without(i))
 		}
 	}
-	if place.Warmth == placement.Cold {
+	if now.Warmth == placement.Cold {
 		delete(s.owner, attachment)
 		return t
 	}
 	s.owner[attachment] = volume
 	c, _ := t.get(volume)
-	return putCopies(t, volume, c.with(attachment, place))
+	return putCopies(t, volume, c.with(attachment, now))
 }
 
 // putCopies stores a volume's copies; none of them means no entry.
 func putCopies(t *table[copies], volume string, c copies) *table[copies] {
-	if len(c.places) == 0 {
+	if len(c.warm) == 0 {
 		return drop(t, volume)
 	}
 	return t.with(volume, c)
@@ -135,12 +135,12 @@ func putCopies(t *table[copies], volume string, c copies) *table[copies] {
 func (c copies) without(i int) copies {
 	return copies{
 		attachments: slices.Delete(slices.Clone(c.attachments), i, i+1),
-		places:      slices.Delete(slices.Clone(c.places), i, i+1),
+		warm:        slices.Delete(slices.Clone(c.warm), i, i+1),
 	}
 }
 
 func (c copies) with(attachment string, p placement.Copy) copies {
-	return copies{attachments: append(slices.Clone(c.attachments), attachment), places: append(slices.Clone(c.places), p)}
+	return copies{attachments: append(slices.Clone(c.attachments), attachment), warm: append(slices.Clone(c.warm), p)}
 }
 
 // put returns the same table if the key has that value already.

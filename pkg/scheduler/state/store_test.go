@@ -125,7 +125,7 @@ func TestStoreFollowsChanges(t *testing.T) {
 	}
 }
 
-// An index that somebody holds never changes, whatever comes after it.
+// An index that a reader holds never changes, whatever comes after it.
 func TestIndexIsImmutable(t *testing.T) {
 	s, _ := newStore(claim("a"), persistentVolume("a"), storageNode("n1", 4), attachment("at1", "a", "n1", true))
 	held := s.Index()

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// fan is how many ways each of the two levels of a table parts. With 4,096
+// fan is how many ways each of the two levels of a table branches. With 4,096
 // leaves, a table of 50,000 keys has a dozen keys in each.
 const fan = 64
 
@@ -13,6 +13,11 @@ var seed = maphash.MakeSeed()
 
 // table is an immutable map of strings. A change returns a new table that
 // shares all but about 2 KiB with the old one. The zero value is empty.
+//
+// An answer to the scheduler reads one state of the whole cluster, without a lock,
+// while a burst of watch events changes it. BenchmarkTableWith is what a change of
+// 50,000 keys costs so, 8 us and 2.5 KiB; BenchmarkMapWith what it costs to copy a
+// map each time, 8 ms and 2.6 MB.
 type table[V any] struct {
 	size   int
 	levels [fan]*level[V]

@@ -96,7 +96,7 @@ func (s *size) capacity() *csispec.CapacityRange {
 }
 
 // carried is a map that one call answers and another one is given. It can hold
-// secrets, so it goes through a file that nobody else may read.
+// secrets, so it goes through a file that no other user may read.
 type carried struct {
 	pairs map[string]string
 	file  string

@@ -2,8 +2,8 @@ package provisioner
 
 import "context"
 
-// Platform is one storage platform: the faces it has. A nil face is a thing
-// that it cannot do.
+// Platform is one storage platform: the interfaces it has. One that is nil is a
+// thing that it cannot do.
 type Platform struct {
 	Volumes     Volumes
 	Attachments Attachments
