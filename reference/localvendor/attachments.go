@@ -9,6 +9,7 @@ import (
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/reference/blocktarget"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 // Attach records that the node has the volume. See provisioner.Attachments.
@@ -37,7 +38,7 @@ func (s *Storage) attach(ctx context.Context, spec provisioner.AttachSpec) (prov
 	if err != nil {
 		return provisioner.Attachment{}, err
 	}
-	h := holder{ReadOnly: spec.ReadOnly, AccessModes: spec.AccessModes}
+	h := records.Holder{ReadOnly: spec.ReadOnly, AccessModes: spec.AccessModes}
 	if done {
 		h = have.Attachments[spec.Node]
 	}
@@ -48,7 +49,7 @@ func (s *Storage) attach(ctx context.Context, spec provisioner.AttachSpec) (prov
 			return provisioner.Attachment{}, err
 		}
 	}
-	if granted := s.target != nil && !have.shared() && s.granted(spec.VolumeID, spec.Node, &h); !done || granted {
+	if granted := s.target != nil && !have.Shared() && s.granted(spec.VolumeID, spec.Node, &h); !done || granted {
 		if err := ctx.Err(); err != nil {
 			return provisioner.Attachment{}, err
 		}
@@ -60,9 +61,9 @@ func (s *Storage) attach(ctx context.Context, spec provisioner.AttachSpec) (prov
 }
 
 // hold records that a node has the volume.
-func (s *Storage) hold(spec provisioner.AttachSpec, have *record, h holder) error {
+func (s *Storage) hold(spec provisioner.AttachSpec, have *records.Volume, h records.Holder) error {
 	if have.Attachments == nil {
-		have.Attachments = map[string]holder{}
+		have.Attachments = map[string]records.Holder{}
 	}
 	have.Attachments[spec.Node] = h
 	return s.save(spec.VolumeID, *have)
@@ -70,14 +71,14 @@ func (s *Storage) hold(spec provisioner.AttachSpec, have *record, h holder) erro
 
 // roomOn refuses a node that has as many volumes as it may.
 func (s *Storage) roomOn(node string) error {
-	ids, err := idsIn(s.dir)
+	ids, err := records.IDs(s.dir)
 	if err != nil {
 		return err
 	}
 	has := 0
 	for _, id := range ids {
 		// A damaged record is reported where its volume is used.
-		if r, _, err := s.load(id); err == nil && len(r.holders(node)) > 0 && node != "" {
+		if r, _, err := s.load(id); err == nil && len(r.Holders(node)) > 0 && node != "" {
 			has++
 		}
 	}
@@ -88,29 +89,29 @@ func (s *Storage) roomOn(node string) error {
 }
 
 // attachable returns the record of the volume if it and the node are there.
-func (s *Storage) attachable(spec provisioner.AttachSpec) (record, error) {
+func (s *Storage) attachable(spec provisioner.AttachSpec) (records.Volume, error) {
 	have, found, err := s.load(spec.VolumeID)
 	if err != nil {
-		return record{}, err
+		return records.Volume{}, err
 	}
 	if !found {
-		return record{}, fmt.Errorf("the volume does not exist: %w", provisioner.ErrNotFound)
+		return records.Volume{}, fmt.Errorf("the volume does not exist: %w", provisioner.ErrNotFound)
 	}
 	if !s.nodeExists(spec.Node) {
-		return record{}, fmt.Errorf("the node is not known: %w", provisioner.ErrNotFound)
+		return records.Volume{}, fmt.Errorf("the node is not known: %w", provisioner.ErrNotFound)
 	}
 	data := s.dataPath(spec.VolumeID, have)
 	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
-		return record{}, fmt.Errorf("its data, %s, is gone, restore it from a backup: %w", data, provisioner.ErrPrecondition)
+		return records.Volume{}, fmt.Errorf("its data, %s, is gone, restore it from a backup: %w", data, provisioner.ErrPrecondition)
 	} else if err != nil {
-		return record{}, err
+		return records.Volume{}, err
 	}
 	return have, nil
 }
 
 // admit decides whether a node may have the volume beside those that have it;
 // done is true if it has it already.
-func admit(have record, spec provisioner.AttachSpec, manyNodes bool) (done bool, err error) {
+func admit(have records.Volume, spec provisioner.AttachSpec, manyNodes bool) (done bool, err error) {
 	if h, ok := have.Attachments[spec.Node]; ok {
 		if h.Revoking {
 			return false, fmt.Errorf("it is being taken from that node, detach it there to the end first: %w", provisioner.ErrBusy)
@@ -133,21 +134,21 @@ func admit(have record, spec provisioner.AttachSpec, manyNodes bool) (done bool,
 }
 
 // single reports whether a use in these modes tolerates no other node.
-func single(have record, use []provisioner.AccessMode) bool {
+func single(have records.Volume, use []provisioner.AccessMode) bool {
 	return provisioner.SingleNode(have.AccessModes) || (len(use) > 0 && provisioner.SingleNode(use))
 }
 
-func (s *Storage) attachment(spec provisioner.AttachSpec, have record, h holder) provisioner.Attachment {
-	publish := map[string]string{ContextPath: s.imagePath(spec.VolumeID)}
+func (s *Storage) attachment(spec provisioner.AttachSpec, have records.Volume, h records.Holder) provisioner.Attachment {
+	publish := map[string]string{records.ContextPath: s.imagePath(spec.VolumeID)}
 	switch {
-	case have.shared():
-		publish = map[string]string{ContextDirectory: s.directoryPath(spec.VolumeID), ContextNode: spec.Node}
+	case have.Shared():
+		publish = map[string]string{records.ContextDirectory: s.directoryPath(spec.VolumeID), records.ContextNode: spec.Node}
 	case s.target != nil:
 		export := blocktarget.Export{Volume: spec.VolumeID, Node: spec.Node, Token: s.token(spec.VolumeID, spec.Node, h.Grant)}
-		publish = map[string]string{ContextTargetAddress: s.target.Address, ContextTargetExport: export.String()}
+		publish = map[string]string{records.ContextTargetAddress: s.target.Address, records.ContextTargetExport: export.String()}
 	}
 	if spec.ReadOnly {
-		publish[ContextReadOnly] = "true"
+		publish[records.ContextReadOnly] = "true"
 	}
 	return provisioner.Attachment{PublishContext: publish}
 }
@@ -165,7 +166,7 @@ func (s *Storage) attachment(spec provisioner.AttachSpec, have record, h holder)
 // has them open, so a node loses the volume when the plugin there closes its
 // device, which has to come first. See provisioner.Attachments.
 func (s *Storage) Detach(ctx context.Context, volumeID, node string) error {
-	if !validID(volumeID) {
+	if !records.Valid(volumeID) {
 		return nil
 	}
 	if err := s.detach(ctx, volumeID, node); err != nil {
@@ -184,7 +185,7 @@ func (s *Storage) detach(ctx context.Context, volumeID, node string) error {
 	if err != nil {
 		return err
 	}
-	nodes := have.holders(node)
+	nodes := have.Holders(node)
 	if !found || len(nodes) == 0 {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/reference/blocktarget"
+	"github.com/moor-storage/moor/reference/localvendor/files"
 )
 
 // TestCopyOfAVolumeInUse: whoever may write is held up; where nobody can hold
@@ -56,7 +57,7 @@ func TestCopyOfAVolumeInUse(t *testing.T) {
 
 // sharing lets the file system of s share data, as reflinks do.
 func sharing(s *Storage) {
-	s.reflink = func(dst, src *os.File) (bool, error) { return true, copySparse(context.Background(), dst, src) }
+	s.reflink = func(dst, src *os.File) (bool, error) { return true, files.Copy(context.Background(), dst, src) }
 }
 
 // TestGroupOfAVolumeInUse: each reflink is of one instant, and two are of two: the
@@ -165,7 +166,7 @@ func TestCopyHasTheSizeOfItsSource(t *testing.T) {
 			defer dst.Close()
 			_, wrote := src.WriteString(c.data)
 			_, was := dst.WriteAt([]byte(c.before), 4*mib)
-			if err := errors.Join(wrote, was, src.Truncate(3*mib), copySparse(t.Context(), dst, src)); err != nil {
+			if err := errors.Join(wrote, was, src.Truncate(3*mib), files.Copy(t.Context(), dst, src)); err != nil {
 				t.Fatal(err)
 			}
 			want, err := os.ReadFile(src.Name())

@@ -9,51 +9,42 @@ import (
 	"strings"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
-)
-
-// A volume of mode Filesystem is a directory, <id>.dir, which every node that
-// has the volume uses at the same time. No target stands before it, so a node
-// cannot be turned away; in place of that, the plugin of a node leaves a mark in
-// <id>.users as long as it has the directory open, and the volume is not taken
-// from a node that has a mark: fail closed.
-const (
-	directorySuffix = ".dir"
-	usersSuffix     = ".users"
+	"github.com/moor-storage/moor/reference/localvendor/files"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 // directoryMode is that of a new directory: pods run as any user, and who may
 // see the volume at all is decided elsewhere.
 const directoryMode = 0o777
 
-// shared reports whether the volume is a directory.
-func (r record) shared() bool { return r.Mode == provisioner.Filesystem }
-
-func (s *Storage) directoryPath(id string) string { return filepath.Join(s.dir, id+directorySuffix) }
+func (s *Storage) directoryPath(id string) string {
+	return filepath.Join(s.dir, id+records.DirectorySuffix)
+}
 
 // dataPath is where the data of a volume is.
-func (s *Storage) dataPath(id string, r record) string {
-	if r.shared() {
+func (s *Storage) dataPath(id string, r records.Volume) string {
+	if r.Shared() {
 		return s.directoryPath(id)
 	}
 	return s.imagePath(id)
 }
 
 // checkDirectory refuses what a directory cannot have.
-func checkDirectory(r record) error {
+func checkDirectory(r records.Volume) error {
 	switch {
-	case !r.shared():
+	case !r.Shared():
 		return nil
-	case r.Provisioning == Thick:
-		return fmt.Errorf("a directory reserves no room, use %s=%s: %w", ParameterProvisioning, Thin, provisioner.ErrInvalid)
-	case r.Limits != limits{}:
+	case r.Provisioning == records.Thick:
+		return fmt.Errorf("a directory reserves no room, use %s=%s: %w", records.ParameterProvisioning, records.Thin, provisioner.ErrInvalid)
+	case r.Limits != records.Limits{}:
 		return fmt.Errorf("limits do not apply to a directory: %w", provisioner.ErrInvalid)
 	}
 	return nil
 }
 
 // onlyImage refuses what can be done with images alone.
-func onlyImage(r record, what string) error {
-	if r.shared() {
+func onlyImage(r records.Volume, what string) error {
+	if r.Shared() {
 		return fmt.Errorf("a volume of mode Filesystem is a directory here, which cannot be %s: %w", what, provisioner.ErrUnsupported)
 	}
 	return nil
@@ -70,7 +61,7 @@ func (s *Storage) makeDirectory(id string) error {
 		return fmt.Errorf("make its directory: %w", err)
 	}
 	// Mkdir's mode is less the umask.
-	if err := errors.Join(os.Chmod(path, directoryMode), syncDir(path), syncDir(s.dir)); err != nil {
+	if err := errors.Join(os.Chmod(path, directoryMode), files.SyncDir(path), files.SyncDir(s.dir)); err != nil {
 		return fmt.Errorf("make its directory: %w", err)
 	}
 	return nil
@@ -84,40 +75,13 @@ func removeTree(path string) error {
 	return nil
 }
 
-// markPath is the mark of a node that has the directory of a volume open.
-func markPath(dir, id, node string) string {
-	return filepath.Join(dir, id+usersSuffix, fit(node, 63))
-}
-
-// mark says that the node has the directory open, durably, before it opens it.
-func mark(dir, id, node string) error {
-	path := markPath(dir, id, node)
-	if err := os.Mkdir(filepath.Dir(path), 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("mark its directory as open: %w", err)
-	}
-	if err := errors.Join(replaceFile(path, []byte(node+"\n")), syncDir(dir)); err != nil {
-		return fmt.Errorf("mark its directory as open: %w", err)
-	}
-	return nil
-}
-
-// unmark takes the node's mark away, and what held the marks with the last one.
-func unmark(dir, id, node string) error {
-	path := markPath(dir, id, node)
-	if err := ignoreMissing(os.Remove(path)); err != nil {
-		return fmt.Errorf("take the mark from its directory: %w", err)
-	}
-	_ = os.Remove(filepath.Dir(path)) // fails while others have marks there
-	return nil
-}
-
 // unopened returns nil if none of the nodes has the directory open. The record
 // has to say before that they may not open it any more: a plugin looks there
 // after it has made its mark.
 func (s *Storage) unopened(id string, nodes []string) error {
 	var open []string
 	for _, node := range nodes {
-		_, err := os.Lstat(markPath(s.dir, id, node))
+		_, err := os.Lstat(records.MarkPath(s.dir, id, node))
 		if err == nil {
 			open = append(open, node)
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -128,5 +92,5 @@ func (s *Storage) unopened(id string, nodes []string) error {
 		return nil
 	}
 	return fmt.Errorf("node %s has its directory open and cannot be turned away: its plugin has to close it first (if that node is gone for good, remove its mark in %s): %w",
-		strings.Join(open, ", "), filepath.Dir(markPath(s.dir, id, open[0])), provisioner.ErrUnavailable)
+		strings.Join(open, ", "), filepath.Dir(records.MarkPath(s.dir, id, open[0])), provisioner.ErrUnavailable)
 }

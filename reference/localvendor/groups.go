@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/reference/localvendor/files"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 // groups is the Groups face of a Storage.
@@ -29,7 +31,7 @@ func (s *Storage) snapGroup(ctx context.Context, spec provisioner.GroupSpec) (pr
 	if err != nil {
 		return none, err
 	}
-	id := idOf(spec.Name)
+	id := records.ID(spec.Name)
 	unlock, err := s.locked(append([]string{groupKey(id)}, volumes...)...)
 	if err != nil {
 		return none, err
@@ -53,7 +55,7 @@ func (s *Storage) snapGroup(ctx context.Context, spec provisioner.GroupSpec) (pr
 		err = os.MkdirAll(filepath.Dir(s.groupPath(id)), 0o750)
 	}
 	if err == nil {
-		err = saveJSON(s.groupPath(id), "group "+id, groupRecord{Name: spec.Name, Volumes: volumes, Created: made[0].Created})
+		err = files.Save(s.groupPath(id), "group "+id, records.Group{Name: spec.Name, Volumes: volumes, Created: made[0].Created})
 	}
 	if err != nil {
 		return none, errors.Join(err, s.removeMembers(id))
@@ -74,27 +76,27 @@ func groupVolumes(spec provisioner.GroupSpec) ([]string, error) {
 }
 
 // group returns a group with its snapshots.
-func (s *Storage) group(id string, have groupRecord) (provisioner.Group, error) {
+func (s *Storage) group(id string, have records.Group) (provisioner.Group, error) {
 	out := provisioner.Group{ID: id, Created: have.Created}
 	for _, v := range have.Volumes {
-		member := idOf(id + "/" + v)
+		member := records.ID(id + "/" + v)
 		r, err := s.snapshot(member)
 		if err != nil {
 			return provisioner.Group{}, fmt.Errorf("group %s: %w", id, err)
 		}
-		out.Snapshots = append(out.Snapshots, r.snapshot(member))
+		out.Snapshots = append(out.Snapshots, r.Snapshot(member))
 	}
 	return out, nil
 }
 
 // removeMembers removes the snapshots of a group whose record is gone.
 func (s *Storage) removeMembers(group string) error {
-	ids, err := idsIn(s.snapshotPath("", ""))
+	ids, err := records.IDs(s.snapshotPath("", ""))
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		r, found, err := loadJSON[snapshotRecord](s.snapshotPath(id, ".json"), "snapshot "+id)
+		r, found, err := files.Load[records.Snapshot](s.snapshotPath(id, ".json"), "snapshot "+id)
 		if err != nil || !found || r.Group != group {
 			continue // a damaged record is nobody's
 		}
@@ -108,7 +110,7 @@ func (s *Storage) removeMembers(group string) error {
 // Delete removes the record of a group, from when on it does not exist, and
 // then its snapshots.
 func (f groups) Delete(ctx context.Context, id string) error {
-	if !validID(id) {
+	if !records.Valid(id) {
 		return nil
 	}
 	unlock, err := f.s.lock(groupKey(id))
@@ -119,7 +121,7 @@ func (f groups) Delete(ctx context.Context, id string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("delete group %s: %w", id, err)
 	}
-	if err := ignoreMissing(os.Remove(f.s.groupPath(id))); err != nil {
+	if err := files.IgnoreMissing(os.Remove(f.s.groupPath(id))); err != nil {
 		return fmt.Errorf("delete group %s: %w", id, err)
 	}
 	if err := f.s.removeMembers(id); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 	"github.com/moor-storage/moor/test/kit/needs"
 )
 
@@ -57,18 +58,6 @@ func TestKeepsTheContract(t *testing.T) {
 			return s, s
 		})
 	})
-	for name, silent := range map[string]bool{"Host": false, "Host of a service that tells no file names": true} {
-		t.Run(name, func(t *testing.T) {
-			provisionertest.TestHost(t, func(t *testing.T) provisionertest.HostUnderTest {
-				s, snap := openStorage(t, Options{}), newFakeSNAP()
-				snap.silent = silent
-				return provisionertest.HostUnderTest{
-					Host:    NewHost(snap, s.dir, t.TempDir()),
-					Prepare: func(t *testing.T, name string) provisioner.OpenSpec { return attached(t, s, name) },
-				}
-			})
-		})
-	}
 }
 
 // attached makes and attaches a volume; as in a cluster, the device is asked
@@ -115,10 +104,10 @@ func TestSize(t *testing.T) {
 }
 
 func TestImageHasTheSizePromised(t *testing.T) {
-	for _, how := range []string{Thin, Thick} {
+	for _, how := range []string{records.Thin, records.Thick} {
 		t.Run(how, func(t *testing.T) {
 			s, want := openStorage(t, Options{}), spec("one")
-			want.CapacityBytes, want.Parameters = 4*mib+1, map[string]string{ParameterProvisioning: how}
+			want.CapacityBytes, want.Parameters = 4*mib+1, map[string]string{records.ParameterProvisioning: how}
 			v, err := s.Create(t.Context(), want)
 			if errors.Is(err, provisioner.ErrUnsupported) {
 				needs.Missing(t, "%v: let TMPDIR be on a file system with fallocate", err)
@@ -134,7 +123,7 @@ func TestImageHasTheSizePromised(t *testing.T) {
 			if fi.Size() != v.CapacityBytes || v.CapacityBytes != 5*mib {
 				t.Fatalf("image of %d bytes for a volume of %d, want 5 MiB", fi.Size(), v.CapacityBytes)
 			}
-			if (how == Thick) != (allocated >= v.CapacityBytes) {
+			if (how == records.Thick) != (allocated >= v.CapacityBytes) {
 				t.Fatalf("%s image takes %d of %d bytes", how, allocated, fi.Size())
 			}
 		})

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/reference/localvendor/files"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 // snapshots is the Snapshots face of a Storage.
@@ -30,7 +33,7 @@ func (s *Storage) snap(ctx context.Context, spec provisioner.SnapshotSpec) (prov
 	if err := noParameters(spec.Parameters); err != nil {
 		return none, err
 	}
-	id := idOf(spec.Name)
+	id := records.ID(spec.Name)
 	unlock, err := s.locked(snapshotKey(id), spec.VolumeID)
 	if err != nil {
 		return none, err
@@ -43,7 +46,7 @@ func (s *Storage) snap(ctx context.Context, spec provisioner.SnapshotSpec) (prov
 	case found && (have.Volume != spec.VolumeID || have.Name != spec.Name || have.Group != ""):
 		return none, fmt.Errorf("it exists, of volume %s: %w", have.Volume, provisioner.ErrExists)
 	case found:
-		return have.snapshot(id), nil
+		return have.Snapshot(id), nil
 	}
 	made, err := s.keep(ctx, "", map[string]string{spec.VolumeID: spec.Name})
 	if err != nil {
@@ -69,7 +72,7 @@ func (s *Storage) keep(ctx context.Context, group string, names map[string]strin
 	var pairs []pair
 	defer func() {
 		for _, p := range pairs {
-			p.draft.discard()
+			p.draft.Discard()
 		}
 	}()
 	for _, volume := range slices.Sorted(maps.Keys(names)) {
@@ -83,7 +86,7 @@ func (s *Storage) keep(ctx context.Context, group string, names map[string]strin
 		if err := onlyImage(have, "kept in a snapshot"); err != nil {
 			return nil, err
 		}
-		d, err := newDraft(s.snapshotPath(idOf(names[volume]), ".img"))
+		d, err := files.NewDraft(s.snapshotPath(records.ID(names[volume]), ".img"))
 		if err != nil {
 			return nil, err
 		}
@@ -101,24 +104,24 @@ func (s *Storage) commit(group string, names map[string]string, pairs []pair) ([
 	now := s.clock.Now().UTC()
 	var out []provisioner.Snapshot
 	for _, p := range pairs {
-		id := idOf(names[p.volume])
-		r := snapshotRecord{
+		id := records.ID(names[p.volume])
+		r := records.Snapshot{
 			Name: names[p.volume], Volume: p.volume, SizeBytes: p.have.CapacityBytes, Mode: p.have.Mode, Place: p.have.Place, Created: now, Group: group,
 		}
-		if err := p.draft.commit(); err != nil {
+		if err := p.draft.Commit(); err != nil {
 			return nil, copyError(err)
 		}
-		if err := saveJSON(s.snapshotPath(id, ".json"), "snapshot "+id, r); err != nil {
+		if err := files.Save(s.snapshotPath(id, ".json"), "snapshot "+id, r); err != nil {
 			return nil, err
 		}
-		out = append(out, r.snapshot(id))
+		out = append(out, r.Snapshot(id))
 	}
 	return out, nil
 }
 
 // Delete removes a snapshot that is of no group.
 func (f snapshots) Delete(ctx context.Context, id string) error {
-	if !validID(id) {
+	if !records.Valid(id) {
 		return nil
 	}
 	unlock, err := f.s.lock(snapshotKey(id))
@@ -145,17 +148,92 @@ func (f snapshots) Delete(ctx context.Context, id string) error {
 // Get returns a snapshot.
 func (f snapshots) Get(_ context.Context, id string) (provisioner.Snapshot, error) {
 	have, err := f.s.snapshot(id)
-	return have.snapshot(id), err
+	return have.Snapshot(id), err
 }
 
 // List returns a page of the snapshots.
 func (f snapshots) List(ctx context.Context, filter provisioner.SnapshotFilter, page provisioner.Page) ([]provisioner.Snapshot, string, error) {
-	ids, err := idsIn(f.s.snapshotPath("", ""))
+	ids, err := records.IDs(f.s.snapshotPath("", ""))
 	if err != nil {
 		return nil, "", err
 	}
 	return walk(ctx, ids, page, func(id string) (provisioner.Snapshot, bool, error) {
 		have, found, err := f.s.loadSnapshot(id)
-		return have.snapshot(id), found && (filter.VolumeID == "" || filter.VolumeID == have.Volume), err
+		return have.Snapshot(id), found && (filter.VolumeID == "" || filter.VolumeID == have.Volume), err
 	})
+}
+
+// Where snapshots and groups are, in the target directory.
+const (
+	snapshotDir = "snapshots"
+	groupDir    = "groups"
+)
+
+func snapshotKey(id string) string { return snapshotDir + "/" + id }
+func groupKey(id string) string    { return groupDir + "/" + id }
+
+func (s *Storage) snapshotPath(id, suffix string) string {
+	return filepath.Join(s.dir, snapshotDir, id+suffix)
+}
+
+func (s *Storage) groupPath(id string) string { return filepath.Join(s.dir, groupDir, id+".json") }
+
+// snapshot returns the record of a snapshot, or ErrNotFound.
+func (s *Storage) snapshot(id string) (records.Snapshot, error) {
+	r, found, err := s.loadSnapshot(id)
+	if err == nil && !found {
+		err = fmt.Errorf("snapshot %q: %w", id, provisioner.ErrNotFound)
+	}
+	return r, err
+}
+
+// loadSnapshot reads the record of a snapshot; one of a group that was not
+// finished, or is half removed, does not exist.
+func (s *Storage) loadSnapshot(id string) (r records.Snapshot, found bool, err error) {
+	if !records.Valid(id) {
+		return records.Snapshot{}, false, nil
+	}
+	r, found, err = files.Load[records.Snapshot](s.snapshotPath(id, ".json"), "snapshot "+id)
+	r.Place = s.since(r.Place)
+	if err != nil || !found || r.Group == "" {
+		return r, found, err
+	}
+	_, found, err = s.loadGroup(r.Group)
+	return r, found, err
+}
+
+func (s *Storage) loadGroup(id string) (records.Group, bool, error) {
+	if !records.Valid(id) {
+		return records.Group{}, false, nil
+	}
+	return files.Load[records.Group](s.groupPath(id), "group "+id)
+}
+
+// removeSnapshot removes the record and then the data.
+func (s *Storage) removeSnapshot(id string) error {
+	for _, suffix := range []string{".json", ".img"} {
+		if err := files.IgnoreMissing(os.Remove(s.snapshotPath(id, suffix))); err != nil {
+			return fmt.Errorf("remove snapshot %s: %w", id, err)
+		}
+	}
+	return files.IgnoreMissing(files.SyncDir(filepath.Join(s.dir, snapshotDir)))
+}
+
+// locked takes several keys for one operation, or none of them.
+func (s *Storage) locked(keys ...string) (unlock func(), err error) {
+	var held []func()
+	unlock = func() {
+		for _, u := range held {
+			u()
+		}
+	}
+	for _, k := range keys {
+		u, err := s.lock(k)
+		if err != nil {
+			unlock()
+			return nil, err
+		}
+		held = append(held, u)
+	}
+	return unlock, nil
 }

@@ -1,3 +1,14 @@
+// Package localvendor is the reference vendor: a storage platform made of sparse
+// files in one directory, which the controller and every DPU reach by the same
+// name (a local disk on one machine, a shared file system on several).
+//
+// Storage owns the directory: <id>.img, or <id>.dir for a volume of mode
+// Filesystem, holds a volume's data, <id>.json what it is and which nodes have
+// it. Host, used on each DPU, turns an image into an SPDK AIO bdev of the SNAP
+// service there, and a directory into an fsdev. Neither keeps truth in memory:
+// both may be restarted between any two steps.
+//
+// It never formats, mounts or copies data.
 package localvendor
 
 import (
@@ -13,6 +24,8 @@ import (
 
 	"github.com/moor-storage/moor/internal/keylock"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/reference/localvendor/files"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 const (
@@ -22,36 +35,6 @@ const (
 	DefaultBytes = 1 << 30
 	// DefaultMaxBytes is the largest volume unless Options say otherwise: 1 TiB.
 	DefaultMaxBytes = 1 << 40
-)
-
-// The keys of Volume.Context and Attachment.PublishContext.
-const (
-	// ContextImage is the file name of the image in the target directory.
-	ContextImage = "moor.dev/image"
-	// ContextDirectory takes the place of ContextImage and ContextPath for a
-	// volume that is a directory.
-	ContextDirectory = "moor.dev/directory"
-	// ContextNode is the node that a directory was attached to.
-	ContextNode = "moor.dev/node"
-	// ContextPath is the path of the image as the controller knows it.
-	ContextPath = "moor.dev/image-path"
-	// ContextReadOnly is "true" in the publish context of a node that may
-	// not write.
-	ContextReadOnly = "moor.dev/read-only"
-	// ContextTargetAddress is where the node reaches the volume, "host:port",
-	// if it does so through a target.
-	ContextTargetAddress = "targetAddress"
-	// ContextTargetExport is what it opens there. It holds the secret that
-	// opens it: it is never logged.
-	ContextTargetExport = "targetExport"
-)
-
-// ParameterProvisioning is the only parameter of a volume. Thin (the default)
-// takes room as it is written, thick when it is made.
-const (
-	ParameterProvisioning = "provisioning"
-	Thin                  = "thin"
-	Thick                 = "thick"
 )
 
 // Options configure a Storage.
@@ -113,7 +96,7 @@ func Open(o Options) (*Storage, error) {
 	}
 	s := &Storage{
 		dir: o.TargetDir, maxBytes: o.MaxBytes, nodeExists: o.NodeExists, manyNodes: o.ManyNodes, target: o.Target,
-		maxPerNode: o.MaxPerNode, places: o.Places, clock: o.Clock, reflink: reflink, held: held,
+		maxPerNode: o.MaxPerNode, places: o.Places, clock: o.Clock, reflink: files.Reflink, held: held,
 	}
 	if s.clock == nil {
 		s.clock = clock.RealClock{}
@@ -188,4 +171,35 @@ func (s *Storage) lock(id string) (unlock func(), err error) {
 		return nil, fmt.Errorf("volume %s has another operation under way: %w", id, provisioner.ErrBusy)
 	}
 	return unlock, nil
+}
+
+// Platform returns every face that this storage has, but Host, which is its
+// nodes'. Change is one of them only if the volumes' data flows through a target
+// that can hold them to limits.
+func (s *Storage) Platform() provisioner.Platform {
+	p := provisioner.Platform{
+		Volumes: s, Attachments: s, Copies: s, Snapshots: snapshots{s}, Groups: groups{s},
+		Inventory: inventory{s}, Room: room{s}, Expansion: s, Health: health{s},
+	}
+	if s.limitable() {
+		p.Change = s
+	}
+	return p
+}
+
+func (s *Storage) imagePath(id string) string { return filepath.Join(s.dir, id+".img") }
+
+func (s *Storage) recordPath(id string) string { return filepath.Join(s.dir, id+".json") }
+
+// load reads the record of a volume; found is false if there is none.
+func (s *Storage) load(id string) (r records.Volume, found bool, err error) {
+	r, found, err = records.Load(s.dir, id)
+	r.Place = s.since(r.Place)
+	return r, found, err
+}
+
+// save writes the record of a volume: all of it or nothing, and on disk when
+// it returns.
+func (s *Storage) save(id string, r records.Volume) error {
+	return files.Save(s.recordPath(id), "volume "+id, r)
 }

@@ -12,12 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
 	"github.com/moor-storage/moor/reference/blocktarget"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 // revoker is a target whose answers a test chooses.
@@ -34,9 +32,9 @@ func targetOptions(r Revoker) Options {
 // exportOf is what the publish context of a node opens at the target.
 func exportOf(t *testing.T, publish map[string]string) blocktarget.Export {
 	t.Helper()
-	e, err := blocktarget.ParseExport(publish[ContextTargetExport])
-	if err != nil || publish[ContextTargetAddress] != "target:10809" || publish[ContextPath] != "" {
-		t.Fatalf("%v, %v", err, publish[ContextTargetAddress])
+	e, err := blocktarget.ParseExport(publish[records.ContextTargetExport])
+	if err != nil || publish[records.ContextTargetAddress] != "target:10809" || publish[records.ContextPath] != "" {
+		t.Fatalf("%v, %v", err, publish[records.ContextTargetAddress])
 	}
 	return e
 }
@@ -65,15 +63,6 @@ func TestKeepsTheContractThroughATarget(t *testing.T) {
 		provisionertest.TestAttachments(t, func(t *testing.T) (provisioner.Volumes, provisioner.Attachments) {
 			s := openStorage(t, targetOptions(revoker(willing)))
 			return s, s
-		})
-	})
-	t.Run("Host", func(t *testing.T) {
-		provisionertest.TestHost(t, func(t *testing.T) provisionertest.HostUnderTest {
-			s := openStorage(t, targetOptions(revoker(willing)))
-			return provisionertest.HostUnderTest{
-				Host:    NewHost(newFakeSNAP(), t.TempDir(), t.TempDir()),
-				Prepare: func(t *testing.T, name string) provisioner.OpenSpec { return attached(t, s, name) },
-			}
 		})
 	})
 }
@@ -225,44 +214,6 @@ func TestDamagedKey(t *testing.T) {
 	two, again := StoreID(dir)
 	if err != nil || again != nil || one != two || one == "" {
 		t.Errorf("%q %v, %q %v", one, err, two, again)
-	}
-}
-
-func TestHostThroughATarget(t *testing.T) {
-	s, snap := openStorage(t, targetOptions(revoker(willing))), newFakeSNAP()
-	h, ctx := NewHost(snap, t.TempDir(), t.TempDir()), t.Context()
-	o := attached(t, s, "one")
-	d, err := h.Open(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []snaprpc.TargetSpec{{Name: d.Name, Address: "target:10809", Export: o.PublishContext[ContextTargetExport]}}
-	if diff := cmp.Diff(want, snap.targets); diff != "" || len(snap.specs) != 0 {
-		t.Fatal(diff, snap.specs)
-	}
-	if err := s.Detach(ctx, "one", "dpu-1"); err != nil {
-		t.Fatal(err)
-	}
-	anew := attach(t, s, "one", "dpu-1")
-	o.PublishContext[ContextTargetExport] = anew.String()
-	if _, err := h.Open(ctx, o); err != nil || snap.bdevs[d.Name].DriverSpecific.MoorTarget.Fingerprint != anew.Fingerprint() {
-		t.Fatalf("open by the new right: %v, %+v", err, snap.bdevs)
-	}
-	byFile := o
-	byFile.PublishContext = nil
-	if _, err := h.Open(ctx, byFile); !errors.Is(err, provisioner.ErrExists) {
-		t.Fatalf("open by its file what is open through the target: %v", err)
-	}
-	snap.fail["delete"] = []error{&snaprpc.Error{Code: snaprpc.CodeUnreachable, Message: "a write is in doubt"}}
-	if err := h.Close(ctx, o.VolumeID, d.Name); !errors.Is(err, provisioner.ErrUnavailable) {
-		t.Fatalf("close with a write in doubt: %v", err)
-	}
-	if err := h.Close(ctx, o.VolumeID, d.Name); err != nil || len(snap.bdevs) != 0 {
-		t.Fatalf("close: %v, left %+v", err, snap.bdevs)
-	}
-	o.PublishContext = map[string]string{ContextTargetExport: "v@n#t"}
-	if _, err := h.Open(ctx, o); !errors.Is(err, provisioner.ErrInvalid) || strings.Contains(err.Error(), "#t") {
-		t.Fatalf("open without an address: %v", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 // choose returns the place of a new volume: the first of those wanted, the most
@@ -36,21 +37,12 @@ func (s *Storage) offers(at provisioner.Place) bool { return len(s.places) == 0 
 
 // lies reports whether what is at a place is reached from where at tells.
 func lies(at, place provisioner.Place) bool {
-	return provisioner.ReachFrom(at, reach(place)) == provisioner.Reached
+	return provisioner.ReachFrom(at, records.Reach(place)) == provisioner.Reached
 }
 
 // serves reports whether what is at a place is where it is wanted.
 func serves(place provisioner.Place, wanted []provisioner.Place) bool {
 	return len(wanted) == 0 || slices.ContainsFunc(wanted, func(w provisioner.Place) bool { return lies(w, place) })
-}
-
-// reach is from where what is at a place is reached; none, for everywhere, if it
-// is at no place.
-func reach(place provisioner.Place) []provisioner.Place {
-	if len(place) == 0 {
-		return nil
-	}
-	return []provisioner.Place{place}
 }
 
 // since is the place of what a record says is at one. Without a place it was made

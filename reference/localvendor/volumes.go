@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/reference/localvendor/files"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 // Create makes the image and then the record of a volume, which is what makes
@@ -22,13 +24,13 @@ func (s *Storage) Create(ctx context.Context, spec provisioner.VolumeSpec) (prov
 	if err != nil {
 		return provisioner.Volume{}, fmt.Errorf("create volume %q: %w", spec.Name, err)
 	}
-	id := idOf(spec.Name)
-	v, err := s.create(ctx, id, spec, want, func(ctx context.Context) (record, error) {
+	id := records.ID(spec.Name)
+	v, err := s.create(ctx, id, spec, want, func(ctx context.Context) (records.Volume, error) {
 		var err error
 		if want.Place, err = s.choose(spec.AccessibleFrom); err != nil {
-			return record{}, err
+			return records.Volume{}, err
 		}
-		if want.shared() {
+		if want.Shared() {
 			return want, s.makeDirectory(id)
 		}
 		return want, s.makeImage(id, want, func(*os.File) error { return ctx.Err() })
@@ -41,7 +43,7 @@ func (s *Storage) Create(ctx context.Context, spec provisioner.VolumeSpec) (prov
 
 // create makes a volume with build, which makes its image and returns its
 // record, unless it is there.
-func (s *Storage) create(ctx context.Context, id string, spec provisioner.VolumeSpec, want record, build func(context.Context) (record, error)) (provisioner.Volume, error) {
+func (s *Storage) create(ctx context.Context, id string, spec provisioner.VolumeSpec, want records.Volume, build func(context.Context) (records.Volume, error)) (provisioner.Volume, error) {
 	unlock, err := s.lock(id)
 	if err != nil {
 		return provisioner.Volume{}, err
@@ -55,7 +57,7 @@ func (s *Storage) create(ctx context.Context, id string, spec provisioner.Volume
 		if why := differs(have, spec, want); why != "" {
 			return provisioner.Volume{}, fmt.Errorf("it exists with %s: %w", why, provisioner.ErrExists)
 		}
-		return have.volume(id), nil
+		return have.Volume(id), nil
 	}
 	if err := ctx.Err(); err != nil {
 		return provisioner.Volume{}, err
@@ -67,13 +69,13 @@ func (s *Storage) create(ctx context.Context, id string, spec provisioner.Volume
 	if err := s.save(id, made); err != nil {
 		return provisioner.Volume{}, err
 	}
-	return made.volume(id), nil
+	return made.Volume(id), nil
 }
 
 // parse checks a request and returns the record that would fulfill it.
-func (s *Storage) parse(spec provisioner.VolumeSpec) (record, error) {
-	invalid := func(format string, args ...any) (record, error) {
-		return record{}, fmt.Errorf(format+": %w", append(args, provisioner.ErrInvalid)...)
+func (s *Storage) parse(spec provisioner.VolumeSpec) (records.Volume, error) {
+	invalid := func(format string, args ...any) (records.Volume, error) {
+		return records.Volume{}, fmt.Errorf(format+": %w", append(args, provisioner.ErrInvalid)...)
 	}
 	switch {
 	case spec.Name == "":
@@ -84,26 +86,26 @@ func (s *Storage) parse(spec provisioner.VolumeSpec) (record, error) {
 		return invalid("volume mode %q is not Block or Filesystem", spec.Mode)
 	}
 	for key := range spec.Parameters {
-		if key != ParameterProvisioning {
-			return invalid("unknown parameter %q: only %q (thin or thick) is known", key, ParameterProvisioning)
+		if key != records.ParameterProvisioning {
+			return invalid("unknown parameter %q: only %q (thin or thick) is known", key, records.ParameterProvisioning)
 		}
 	}
-	provisioning := Thin
-	if p, ok := spec.Parameters[ParameterProvisioning]; ok {
+	provisioning := records.Thin
+	if p, ok := spec.Parameters[records.ParameterProvisioning]; ok {
 		provisioning = p
 	}
-	if provisioning != Thin && provisioning != Thick {
-		return invalid("parameter %s is %q: use %s or %s", ParameterProvisioning, provisioning, Thin, Thick)
+	if provisioning != records.Thin && provisioning != records.Thick {
+		return invalid("parameter %s is %q: use %s or %s", records.ParameterProvisioning, provisioning, records.Thin, records.Thick)
 	}
 	size, err := sizeOf(spec.CapacityBytes, spec.LimitBytes, s.maxBytes)
 	if err != nil {
-		return record{}, err
+		return records.Volume{}, err
 	}
-	bounds, err := s.limitsOf(limits{}, spec.Mutable)
+	bounds, err := s.limitsOf(records.Limits{}, spec.Mutable)
 	if err != nil {
-		return record{}, err
+		return records.Volume{}, err
 	}
-	out := record{
+	out := records.Volume{
 		Name: spec.Name, CapacityBytes: size, AccessModes: slices.Clone(spec.AccessModes),
 		Mode: spec.Mode, Provisioning: provisioning, Parameters: maps.Clone(spec.Parameters),
 		Limits: bounds,
@@ -136,7 +138,7 @@ func sizeOf(want, limit, largest int64) (int64, error) {
 }
 
 // differs says in words which property of the volume is not the one wanted.
-func differs(have record, spec provisioner.VolumeSpec, want record) string {
+func differs(have records.Volume, spec provisioner.VolumeSpec, want records.Volume) string {
 	switch {
 	case have.Name != spec.Name:
 		return fmt.Sprintf("the name %q", have.Name)
@@ -156,9 +158,9 @@ func differs(have record, spec provisioner.VolumeSpec, want record) string {
 	return ""
 }
 
-func sourceOf(r record) source {
+func sourceOf(r records.Volume) records.Source {
 	if r.Source == nil {
-		return source{}
+		return records.Source{}
 	}
 	return *r.Source
 }
@@ -171,24 +173,24 @@ func sameModes(a, b []provisioner.AccessMode) bool {
 
 // makeImage makes the image anew, of what fill writes: without a record nobody
 // was ever given one that an interrupted call may have left.
-func (s *Storage) makeImage(id string, want record, fill func(*os.File) error) error {
+func (s *Storage) makeImage(id string, want records.Volume, fill func(*os.File) error) error {
 	total, free, err := s.space()
 	if err != nil {
 		return err
 	}
 	room := total
-	if want.Provisioning == Thick {
+	if want.Provisioning == records.Thick {
 		room = free
 	}
 	if want.CapacityBytes > room {
 		return fmt.Errorf("%s needs %d bytes and %s has room for %d: %w",
 			want.Provisioning, want.CapacityBytes, s.dir, room, provisioner.ErrExhausted)
 	}
-	err = place(s.imagePath(id), func(f *os.File) error {
+	err = files.Write(s.imagePath(id), func(f *os.File) error {
 		if err := fill(f); err != nil {
 			return err
 		}
-		if want.Provisioning == Thick {
+		if want.Provisioning == records.Thick {
 			return unix.Fallocate(int(f.Fd()), 0, 0, want.CapacityBytes)
 		}
 		return f.Truncate(want.CapacityBytes)
@@ -198,7 +200,7 @@ func (s *Storage) makeImage(id string, want record, fill func(*os.File) error) e
 		return fmt.Errorf("make its image (%v): %w", err, provisioner.ErrExhausted)
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return fmt.Errorf("the file system of %s cannot reserve room, use %s=%s: %w",
-			s.dir, ParameterProvisioning, Thin, provisioner.ErrUnsupported)
+			s.dir, records.ParameterProvisioning, records.Thin, provisioner.ErrUnsupported)
 	case err != nil:
 		return fmt.Errorf("make its image: %w", err)
 	}
@@ -210,7 +212,7 @@ func noRoom(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(er
 // Delete removes the record and then the image, so that what is half removed
 // does not exist. See provisioner.Volumes.
 func (s *Storage) Delete(ctx context.Context, id string) error {
-	if !validID(id) {
+	if !records.Valid(id) {
 		return nil
 	}
 	if err := s.delete(ctx, id); err != nil {
@@ -237,16 +239,16 @@ func (s *Storage) delete(ctx context.Context, id string) error {
 		return err
 	}
 	for _, path := range []string{s.recordPath(id), s.imagePath(id)} {
-		if err := removeMissing(path); err != nil {
+		if err := files.Remove(path); err != nil {
 			return err
 		}
 	}
-	for _, path := range []string{s.directoryPath(id), filepath.Join(s.dir, id+usersSuffix)} {
+	for _, path := range []string{s.directoryPath(id), filepath.Join(s.dir, id+records.UsersSuffix)} {
 		if err := removeTree(path); err != nil {
 			return err
 		}
 	}
-	return syncDir(s.dir)
+	return files.SyncDir(s.dir)
 }
 
 // Get returns the volume, or ErrNotFound. See provisioner.Volumes.
@@ -258,5 +260,5 @@ func (s *Storage) Get(_ context.Context, id string) (provisioner.Volume, error) 
 	if !found {
 		return provisioner.Volume{}, fmt.Errorf("volume %q: %w", id, provisioner.ErrNotFound)
 	}
-	return have.volume(id), nil
+	return have.Volume(id), nil
 }

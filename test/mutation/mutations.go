@@ -34,7 +34,7 @@ const (
 	syncGrant    = "pkg/controller/hostcluster/attachment/grant.go"
 	syncAhead    = "pkg/controller/hostcluster/attachment/ahead.go"
 	targetVolume = "reference/blocktarget/volume.go"
-	vendorTarget = "reference/localvendor/target.go"
+	vendorTarget = "reference/localvendor/grants.go"
 	diskFormat   = "internal/hostdev/format.go"
 )
 

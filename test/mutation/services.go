@@ -23,7 +23,7 @@ const (
 	diskGrow     = "internal/hostdev/grow.go"
 	diskProbe    = "internal/hostdev/probe.go"
 	diskNVMe     = "internal/hostdev/nvme.go"
-	vendorCopy   = "reference/localvendor/copy.go"
+	vendorCopy   = "reference/localvendor/copies.go"
 	vendorJudged = "pkg/controller/dpucluster/policy/reconciler.go"
 )
 
@@ -101,7 +101,7 @@ var services = []mutation{
 		{diskGrow, "		if binary.LittleEndian.Uint16(s[0x38:]) != ext4Magic {", "		if len(s) == ext4Magic {"},
 	}},
 	{name: "a thick volume grows over what is free", tests: vendor, edits: []edit{
-		{"reference/localvendor/expand.go", "(r.Provisioning != Thick || size-r.CapacityBytes <= free)", "free >= 0"},
+		{"reference/localvendor/records/volume.go", "(r.Provisioning != Thick || size-r.CapacityBytes <= free)", "free >= 0"},
 	}},
 
 	// A device is the one that was meant, and is formatted only if it is blank.
@@ -170,12 +170,12 @@ var services = []mutation{
 		{vendorCopy, "	if len(pairs) == 1 || len(written) == 0 {", "	if len(pairs) > 0 {"},
 	}},
 	{name: "a copy ends where its data ends", tests: vendor, edits: []edit{
-		{vendorCopy, "	if err := dst.Truncate(st.Size()); err != nil {", "	if err := dst.Truncate(0); err != nil {"},
+		{"reference/localvendor/files/copy.go", "	if err := dst.Truncate(st.Size()); err != nil {", "	if err := dst.Truncate(0); err != nil {"},
 	}},
 	{name: "who only reads counts as a writer", tests: vendor, edits: []edit{
-		{vendorCopy, "		if !h.ReadOnly && !readOnlyModes(h.AccessModes) {", "		if !readOnlyModes(h.AccessModes) {"},
+		{"reference/localvendor/records/volume.go", "		if !h.ReadOnly && !ReadOnlyModes(h.AccessModes) {", "		if !ReadOnlyModes(h.AccessModes) {"},
 	}},
 	{name: "a reader's access mode counts as a writer's", tests: vendor, edits: []edit{
-		{vendorCopy, "		if !h.ReadOnly && !readOnlyModes(h.AccessModes) {", "		if !h.ReadOnly {"},
+		{"reference/localvendor/records/volume.go", "		if !h.ReadOnly && !ReadOnlyModes(h.AccessModes) {", "		if !h.ReadOnly {"},
 	}},
 }

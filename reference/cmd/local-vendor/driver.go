@@ -23,6 +23,7 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/reference/blocktarget"
 	"github.com/moor-storage/moor/reference/localvendor"
+	"github.com/moor-storage/moor/reference/localvendor/devices"
 	"github.com/moor-storage/moor/reference/snapemulator"
 	"github.com/moor-storage/moor/reference/snapemulator/fusepath"
 )
@@ -76,15 +77,15 @@ func (o *options) runDriver(ctx context.Context) (err error) {
 }
 
 // devices opens the data path by which this machine sees its volumes.
-func (o *options) devices() (*fusepath.Path, *localvendor.Machine, error) {
+func (o *options) devices() (*fusepath.Path, *devices.Machine, error) {
 	path, err := fusepath.Open("local-"+o.nodeID, filepath.Join(o.deviceDir, "fuse"), ctrl.Log)
 	if err != nil {
 		return nil, nil, err
 	}
-	show := func(ctx context.Context, id string, v *blocktarget.Device) (localvendor.Shown, error) {
+	show := func(ctx context.Context, id string, v *blocktarget.Device) (devices.Shown, error) {
 		return path.Attach(ctx, snapemulator.Target{Name: id, Size: v.Size(), ReadOnly: v.ReadOnly(), Backing: v})
 	}
-	machine, err := localvendor.NewMachine(show, filepath.Join(o.deviceDir, "dev"), ctrl.Log)
+	machine, err := devices.NewMachine(show, filepath.Join(o.deviceDir, "dev"), ctrl.Log)
 	if err != nil {
 		return nil, nil, errors.Join(err, path.Close())
 	}
@@ -93,7 +94,7 @@ func (o *options) devices() (*fusepath.Path, *localvendor.Machine, error) {
 
 // serveDriver serves CSI until ctx ends, and the target a little longer: what
 // the devices still hold has to reach it.
-func (o *options) serveDriver(ctx context.Context, storage *localvendor.Storage, machine *localvendor.Machine, target func(context.Context) error) error {
+func (o *options) serveDriver(ctx context.Context, storage *localvendor.Storage, machine *devices.Machine, target func(context.Context) error) error {
 	platform, err := measured(storage.Platform())
 	if err != nil {
 		return err

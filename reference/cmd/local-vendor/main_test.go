@@ -20,6 +20,7 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
 	"github.com/moor-storage/moor/pkg/vendorplugin"
 	"github.com/moor-storage/moor/reference/localvendor"
+	"github.com/moor-storage/moor/reference/localvendor/devices"
 	"github.com/moor-storage/moor/reference/snapemulator"
 	"github.com/moor-storage/moor/reference/snapemulator/snapemulatortest"
 )
@@ -180,7 +181,7 @@ func TestHostOverTheEmulator(t *testing.T) {
 			}
 			return provisioner.OpenSpec{VolumeID: name, Mode: provisioner.Block, PublishContext: a.PublishContext, VolumeContext: v.Context}
 		}
-		return provisionertest.HostUnderTest{Host: localvendor.NewHost(s.snap.Client, dir, t.TempDir()), Prepare: prepare}
+		return provisionertest.HostUnderTest{Host: devices.NewHost(s.snap.Client, dir, t.TempDir()), Prepare: prepare}
 	})
 }
 

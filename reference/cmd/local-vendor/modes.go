@@ -19,6 +19,7 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner/metered"
 	"github.com/moor-storage/moor/pkg/vendorplugin"
 	"github.com/moor-storage/moor/reference/localvendor"
+	"github.com/moor-storage/moor/reference/localvendor/devices"
 )
 
 // runController serves CSI Identity and Controller over the target directory.
@@ -66,7 +67,7 @@ func (o *options) runPlugin(ctx context.Context) error {
 		o.stateDir = filepath.Join(filepath.Dir(socket), "devices")
 	}
 	snap := snaprpc.New(o.snapSocket, o.timeout)
-	platform, err := measured(provisioner.Platform{Host: localvendor.NewHost(snap, o.targetDir, o.stateDir)})
+	platform, err := measured(provisioner.Platform{Host: devices.NewHost(snap, o.targetDir, o.stateDir)})
 	if err != nil {
 		return err
 	}

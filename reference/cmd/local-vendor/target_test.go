@@ -23,7 +23,7 @@ import (
 
 	"github.com/moor-storage/moor/pkg/vendorplugin"
 	"github.com/moor-storage/moor/reference/blocktarget"
-	"github.com/moor-storage/moor/reference/localvendor"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 	"github.com/moor-storage/moor/reference/snapemulator"
 	"github.com/moor-storage/moor/reference/snapemulator/snapemulatortest"
 	"github.com/moor-storage/moor/reference/writelog"
@@ -139,7 +139,7 @@ func TestDeviceOverATarget(t *testing.T) {
 	if err := s.plugin.DeleteDevice(ctx, spec.VolumeID, name); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.plugin.CreateDevice(ctx, spec); err == nil || strings.Contains(err.Error(), spec.PublishContext[localvendor.ContextTargetExport]) {
+	if _, err := s.plugin.CreateDevice(ctx, spec); err == nil || strings.Contains(err.Error(), spec.PublishContext[records.ContextTargetExport]) {
 		t.Fatalf("a device by a right that was taken back: %v", err)
 	}
 	if _, err := s.csi.DeleteVolume(ctx, &csispec.DeleteVolumeRequest{VolumeId: id}); err != nil {
@@ -152,7 +152,7 @@ func TestDeviceOverATarget(t *testing.T) {
 func TestTargetKilled(t *testing.T) {
 	s, ctx := newTargetSite(t), t.Context()
 	id, spec := s.attached(t, "one")
-	export := spec.PublishContext[localvendor.ContextTargetExport]
+	export := spec.PublishContext[records.ContextTargetExport]
 	d, err := blocktarget.OpenDevice(ctx, blocktarget.DeviceOptions{Address: s.address, Export: export})
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package localvendor
+package devices
 
 import (
 	"context"
@@ -7,18 +7,19 @@ import (
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/reference/blocktarget"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 // openTarget makes the device of a volume that is reached through a target.
 func (h *Host) openTarget(ctx context.Context, spec provisioner.OpenSpec) error {
 	want := snaprpc.TargetSpec{
-		Name: deviceOf(spec.VolumeID), Address: spec.PublishContext[ContextTargetAddress],
-		Export: spec.PublishContext[ContextTargetExport], ReadOnly: readOnly(spec),
+		Name: records.Device(spec.VolumeID), Address: spec.PublishContext[records.ContextTargetAddress],
+		Export: spec.PublishContext[records.ContextTargetExport], ReadOnly: readOnly(spec),
 	}
 	export, err := blocktarget.ParseExport(want.Export)
 	if err != nil || want.Address == "" {
 		return fmt.Errorf("%s and %s in the publish context do not name a volume of a target: was it attached by the local vendor's controller? %w",
-			ContextTargetAddress, ContextTargetExport, provisioner.ErrInvalid)
+			records.ContextTargetAddress, records.ContextTargetExport, provisioner.ErrInvalid)
 	}
 	there, err := h.fits(ctx, want, export)
 	if err != nil {

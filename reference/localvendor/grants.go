@@ -9,13 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/reference/blocktarget"
+	"github.com/moor-storage/moor/reference/localvendor/files"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 // Revoker ends what a node, or every node if it is empty, does with a volume at
@@ -43,13 +43,6 @@ type DataPath interface {
 	Pause(ctx context.Context, volumeIDs []string, during func(context.Context) error) error
 	// Adjust has the limits of the volume take effect.
 	Adjust(ctx context.Context, volumeID string) error
-}
-
-// grant is a node's right to open a volume at the target. The token itself is
-// stored nowhere: it follows from the key of the directory and the nonce.
-type grant struct {
-	Nonce     string `json:"nonce"`
-	TokenHash string `json:"tokenHash"`
 }
 
 // keyFile holds the secret from which tokens are made, in hexadecimal.
@@ -83,14 +76,14 @@ func makeKey(path string) error {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // never fails, crypto/rand
 	whole := path + ".new-" + rand.Text()
-	if err := replaceFile(whole, []byte(hex.EncodeToString(key))); err != nil {
+	if err := files.Replace(whole, []byte(hex.EncodeToString(key))); err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(whole) }()
 	if err := os.Link(whole, path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return files.SyncDir(filepath.Dir(path))
 }
 
 // StoreID tells a directory of volumes from every other, so that a controller
@@ -115,18 +108,18 @@ func mac(key []byte, parts ...string) string {
 }
 
 // token returns the 128-bit token of a grant, in hexadecimal.
-func (s *Storage) token(volumeID, node string, g *grant) string {
+func (s *Storage) token(volumeID, node string, g *records.Grant) string {
 	return mac(s.key, "token", g.Nonce, volumeID, node)
 }
 
 // granted gives the node a right at the target if it has none yet, and reports
 // whether the record changed. A right that the key does not open any more is
 // replaced.
-func (s *Storage) granted(volumeID, node string, h *holder) bool {
+func (s *Storage) granted(volumeID, node string, h *records.Holder) bool {
 	if h.Grant != nil && h.Grant.TokenHash == blocktarget.HashToken(s.token(volumeID, node, h.Grant)) {
 		return false
 	}
-	h.Grant = &grant{Nonce: rand.Text()}
+	h.Grant = &records.Grant{Nonce: rand.Text()}
 	h.Grant.TokenHash = blocktarget.HashToken(s.token(volumeID, node, h.Grant))
 	return true
 }
@@ -135,8 +128,8 @@ func (s *Storage) granted(volumeID, node string, h *holder) bool {
 // so, for good: from then on the target lets nobody in who was not in, and until
 // the target has confirmed that it put out those who were, the nodes count as
 // having the volume.
-func (s *Storage) revoke(ctx context.Context, volumeID, node string, have record, nodes []string) error {
-	if s.target == nil && !have.shared() {
+func (s *Storage) revoke(ctx context.Context, volumeID, node string, have records.Volume, nodes []string) error {
+	if s.target == nil && !have.Shared() {
 		return needsTarget(have, nodes)
 	}
 	changed := false
@@ -151,7 +144,7 @@ func (s *Storage) revoke(ctx context.Context, volumeID, node string, have record
 			return err
 		}
 	}
-	if have.shared() {
+	if have.Shared() {
 		return s.unopened(volumeID, nodes)
 	}
 	if err := s.target.Revoker.Revoke(ctx, volumeID, node); err != nil {
@@ -162,24 +155,12 @@ func (s *Storage) revoke(ctx context.Context, volumeID, node string, have record
 }
 
 // needsTarget refuses to take back without a target what was given through one.
-func needsTarget(have record, nodes []string) error {
+func needsTarget(have records.Volume, nodes []string) error {
 	for _, n := range nodes {
 		if have.Attachments[n].Grant != nil {
 			return fmt.Errorf("node %s reaches it through a block target, which this controller does not know: start it with the target's socket: %w",
 				n, provisioner.ErrPrecondition)
 		}
-	}
-	return nil
-}
-
-// holders returns the nodes to take the volume from: node if it has it, or all
-// if none is named.
-func (r record) holders(node string) []string {
-	if node == "" {
-		return slices.Sorted(maps.Keys(r.Attachments))
-	}
-	if _, ok := r.Attachments[node]; ok {
-		return []string{node}
 	}
 	return nil
 }
@@ -196,7 +177,7 @@ func (g Grants) Grant(volume, node string) (blocktarget.Grant, error) {
 	none := func(why string) (blocktarget.Grant, error) {
 		return blocktarget.Grant{}, fmt.Errorf("%q has no right to volume %q (%s): %w", node, volume, why, blocktarget.ErrDenied)
 	}
-	have, found, err := loadRecord(g.Dir, volume)
+	have, found, err := records.Load(g.Dir, volume)
 	if err != nil {
 		return blocktarget.Grant{}, err
 	}
@@ -211,6 +192,6 @@ func (g Grants) Grant(volume, node string) (blocktarget.Grant, error) {
 	}
 	return blocktarget.Grant{
 		File: filepath.Join(g.Dir, volume+".img"), TokenHash: h.Grant.TokenHash,
-		ReadOnly: h.ReadOnly || readOnlyModes(h.AccessModes), Limits: blocktarget.Limits(have.Limits),
+		ReadOnly: h.ReadOnly || records.ReadOnlyModes(h.AccessModes), Limits: blocktarget.Limits(have.Limits),
 	}, nil
 }

@@ -1,4 +1,7 @@
-package localvendor
+// Package devices makes the devices of attached volumes: Host on a DPU, through
+// its SNAP service; Machine on a host without one. It reads records, and writes
+// none.
+package devices
 
 import (
 	"cmp"
@@ -14,6 +17,7 @@ import (
 	"github.com/moor-storage/moor/internal/keylock"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 // blockSize of the bdevs in bytes: what every file system and guest accepts.
@@ -73,7 +77,7 @@ func (h *Host) open(ctx context.Context, spec provisioner.OpenSpec) (provisioner
 		return fsDevice(spec.VolumeID, snaprpc.FSDevName(spec.VolumeID)), h.openDirectory(ctx, spec)
 	}
 	open := h.openImage
-	if spec.PublishContext[ContextTargetExport] != "" || spec.PublishContext[ContextTargetAddress] != "" {
+	if spec.PublishContext[records.ContextTargetExport] != "" || spec.PublishContext[records.ContextTargetAddress] != "" {
 		open = h.openTarget
 	}
 	if err := open(ctx, spec); err != nil {
@@ -89,7 +93,7 @@ func (h *Host) openImage(ctx context.Context, spec provisioner.OpenSpec) error {
 		return err
 	}
 	want := snaprpc.AIOSpec{
-		Name: deviceOf(spec.VolumeID), Filename: image, BlockSize: blockSize, ReadOnly: readOnly(spec),
+		Name: records.Device(spec.VolumeID), Filename: image, BlockSize: blockSize, ReadOnly: readOnly(spec),
 	}
 	found, err := h.exists(ctx, want)
 	if err != nil {
@@ -119,7 +123,7 @@ func (h *Host) rescan(ctx context.Context, name string, look func(context.Contex
 }
 
 func device(volumeID string) provisioner.Device {
-	return provisioner.Device{VolumeID: volumeID, Name: deviceOf(volumeID), Mode: provisioner.Block}
+	return provisioner.Device{VolumeID: volumeID, Name: records.Device(volumeID), Mode: provisioner.Block}
 }
 
 // make creates the bdev; one that appeared meanwhile is as good.
@@ -140,29 +144,22 @@ func (h *Host) make(ctx context.Context, want snaprpc.AIOSpec) error {
 // imageOf returns the path of the volume's image on this DPU. Only the file
 // name is taken from the contexts: no volume can name a file outside targetDir.
 func (h *Host) imageOf(spec provisioner.OpenSpec) (string, error) {
-	name := spec.VolumeContext[ContextImage]
-	if path := spec.PublishContext[ContextPath]; path != "" {
+	name := spec.VolumeContext[records.ContextImage]
+	if path := spec.PublishContext[records.ContextPath]; path != "" {
 		name = path
 	}
 	base := filepath.Base(name)
 	id, isImage := strings.CutSuffix(base, ".img")
-	if name == "" || !isImage || !validID(id) {
+	if name == "" || !isImage || !records.Valid(id) {
 		return "", fmt.Errorf("neither %s in the publish context nor %s in the volume context names an image: "+
-			"was it made and attached by the local vendor's controller? %w", ContextPath, ContextImage, provisioner.ErrInvalid)
+			"was it made and attached by the local vendor's controller? %w", records.ContextPath, records.ContextImage, provisioner.ErrInvalid)
 	}
 	return filepath.Join(h.targetDir, base), nil
 }
 
 // readOnly reports whether the device must refuse writes.
 func readOnly(spec provisioner.OpenSpec) bool {
-	return spec.PublishContext[ContextReadOnly] == "true" || readOnlyModes(spec.AccessModes)
-}
-
-// readOnlyModes reports whether none of the modes, if there are any, writes.
-func readOnlyModes(modes []provisioner.AccessMode) bool {
-	return len(modes) > 0 && !slices.ContainsFunc(modes, func(m provisioner.AccessMode) bool {
-		return m != provisioner.ReadOnlyMany
-	})
+	return spec.PublishContext[records.ContextReadOnly] == "true" || records.ReadOnlyModes(spec.AccessModes)
 }
 
 func (h *Host) checkImage(image string) error {
@@ -211,7 +208,7 @@ func (h *Host) find(ctx context.Context, name string) (*snaprpc.Bdev, error) {
 // Close removes the bdev of a volume; the image stays. A device that is not
 // the volume's own is gone already. See provisioner.Host.
 func (h *Host) Close(ctx context.Context, volumeID, deviceName string) error {
-	name := deviceOf(volumeID)
+	name := records.Device(volumeID)
 	if volumeID == "" || (deviceName != "" && deviceName != name && deviceName != snaprpc.FSDevName(volumeID)) {
 		return nil
 	}
@@ -231,7 +228,7 @@ func (h *Host) close(ctx context.Context, volumeID, name string) error {
 	if err != nil {
 		return err
 	}
-	if b != nil && h.ours(*b) {
+	if b != nil && h.owns(*b) {
 		if err := h.remove(ctx, *b); err != nil {
 			return err
 		}
@@ -244,11 +241,11 @@ func (h *Host) close(ctx context.Context, volumeID, name string) error {
 
 // Lookup returns the device of a volume, or ErrNotFound. See provisioner.Host.
 func (h *Host) Lookup(ctx context.Context, volumeID string) (provisioner.Device, error) {
-	b, err := h.find(ctx, deviceOf(volumeID))
+	b, err := h.find(ctx, records.Device(volumeID))
 	if err != nil {
 		return provisioner.Device{}, fmt.Errorf("look up the device of volume %s: %w", volumeID, err)
 	}
-	if b != nil && h.ours(*b) {
+	if b != nil && h.owns(*b) {
 		return device(volumeID), nil
 	}
 	shared, err := h.findFS(ctx, snaprpc.FSDevName(volumeID))
@@ -273,8 +270,8 @@ func (h *Host) List(ctx context.Context) ([]provisioner.Device, error) {
 		return nil, err
 	}
 	for _, b := range list {
-		id, hashed, ok := volumeOf(b.Name)
-		if !ok || !h.ours(b) {
+		id, hashed, ok := records.VolumeOf(b.Name)
+		if !ok || !h.owns(b) {
 			continue
 		}
 		if hashed {
@@ -290,9 +287,9 @@ func (h *Host) List(ctx context.Context) ([]provisioner.Device, error) {
 	return out, nil
 }
 
-// ours reports whether a bdev is over an image of the target directory, as far
+// owns reports whether a bdev is over an image of the target directory, as far
 // as the service tells.
-func (h *Host) ours(b snaprpc.Bdev) bool {
+func (h *Host) owns(b snaprpc.Bdev) bool {
 	a := b.DriverSpecific.AIO
 	return a == nil || a.Filename == "" || filepath.Dir(a.Filename) == filepath.Clean(h.targetDir)
 }

@@ -1,4 +1,4 @@
-package localvendor
+package devices
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package localvendor
+package devices
 
 import (
 	"errors"
@@ -9,30 +9,32 @@ import (
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/reference/localvendor"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 func TestDeviceNames(t *testing.T) {
 	long := strings.Repeat("x", 64)
 	for _, id := range []string{"pvc-1", long, "a/b", "_x", strings.Repeat("y", 59), strings.Repeat("y", 60)} {
-		name := deviceOf(id)
-		if len(name) > maxDeviceName {
+		name := records.Device(id)
+		if len(name) > records.MaxDeviceName {
 			t.Errorf("device %q of %q is too long", name, id)
 		}
-		got, hashed, ok := volumeOf(name)
+		got, hashed, ok := records.VolumeOf(name)
 		if !ok || (!hashed && got != id) {
 			t.Errorf("device %q of %q reads back as %q, hashed %t, ours %t", name, id, got, hashed, ok)
 		}
 	}
 	for _, foreign := range []string{"nvme0n1", "aio_", "aio_a b", "malloc_aio_x"} {
-		if id, _, ok := volumeOf(foreign); ok {
+		if id, _, ok := records.VolumeOf(foreign); ok {
 			t.Errorf("bdev %q passes for volume %q", foreign, id)
 		}
 	}
 }
 
 func TestHostListsLongNames(t *testing.T) {
-	s, snap, state := openStorage(t, Options{}), newFakeSNAP(), t.TempDir()
-	want := attached(t, s, "one")
+	s, snap, state := openVendor(t, localvendor.Options{}), newFakeSNAP(), t.TempDir()
+	want := attachedImage(t, s, "one")
 	want.VolumeID = strings.Repeat("long-", 40)
 	d, err := NewHost(snap, s.dir, state).Open(t.Context(), want)
 	if err != nil {
@@ -51,15 +53,15 @@ func TestHostListsLongNames(t *testing.T) {
 	if err := h.Close(t.Context(), want.VolumeID, d.Name); err != nil {
 		t.Fatal(err)
 	}
-	wantFiles(t, state)
+	wantOnlyFiles(t, state)
 	if err := h.Close(t.Context(), "foreign", ""); err != nil || len(snap.bdevs) != 2 {
 		t.Fatalf("close of a foreign device: %v, left %d bdevs, want 2", err, len(snap.bdevs))
 	}
 }
 
 func TestHostReadOnly(t *testing.T) {
-	s := openStorage(t, Options{})
-	base := attached(t, s, "one")
+	s := openVendor(t, localvendor.Options{})
+	base := attachedImage(t, s, "one")
 	cases := map[string]struct {
 		change func(*provisioner.OpenSpec)
 		want   bool
@@ -70,7 +72,7 @@ func TestHostReadOnly(t *testing.T) {
 		"no modes":       {change: func(*provisioner.OpenSpec) {}},
 		"read only many": {want: true, change: func(o *provisioner.OpenSpec) { o.AccessModes = []provisioner.AccessMode{provisioner.ReadOnlyMany} }},
 		"attached so": {want: true, change: func(o *provisioner.OpenSpec) {
-			o.PublishContext = map[string]string{ContextPath: base.PublishContext[ContextPath], ContextReadOnly: "true"}
+			o.PublishContext = map[string]string{records.ContextPath: base.PublishContext[records.ContextPath], records.ContextReadOnly: "true"}
 		}},
 	}
 	for name, c := range cases {
@@ -81,7 +83,7 @@ func TestHostReadOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := []snaprpc.AIOSpec{{
-				Name: "aio_claim-one", Filename: s.imagePath("one"), BlockSize: 512, ReadOnly: c.want,
+				Name: "aio_claim-one", Filename: s.path("one.img"), BlockSize: 512, ReadOnly: c.want,
 			}}
 			if diff := cmp.Diff(want, snap.specs); diff != "" {
 				t.Fatalf("(-want +got):\n%s", diff)
@@ -92,38 +94,38 @@ func TestHostReadOnly(t *testing.T) {
 
 func TestHostRefuses(t *testing.T) {
 	cases := map[string]struct {
-		change func(*provisioner.OpenSpec, *fakeSNAP, *Storage)
+		change func(*provisioner.OpenSpec, *fakeSNAP, vendor)
 		err    error
 	}{
-		"a file system of an image": {err: provisioner.ErrInvalid, change: func(o *provisioner.OpenSpec, _ *fakeSNAP, _ *Storage) {
+		"a file system of an image": {err: provisioner.ErrInvalid, change: func(o *provisioner.OpenSpec, _ *fakeSNAP, _ vendor) {
 			o.Mode = provisioner.Filesystem
 		}},
-		"no image named": {err: provisioner.ErrInvalid, change: func(o *provisioner.OpenSpec, _ *fakeSNAP, _ *Storage) {
+		"no image named": {err: provisioner.ErrInvalid, change: func(o *provisioner.OpenSpec, _ *fakeSNAP, _ vendor) {
 			o.PublishContext, o.VolumeContext = nil, nil
 		}},
-		"not an image": {err: provisioner.ErrInvalid, change: func(o *provisioner.OpenSpec, _ *fakeSNAP, _ *Storage) {
-			o.PublishContext = map[string]string{ContextPath: "/etc/shadow"}
+		"not an image": {err: provisioner.ErrInvalid, change: func(o *provisioner.OpenSpec, _ *fakeSNAP, _ vendor) {
+			o.PublishContext = map[string]string{records.ContextPath: "/etc/shadow"}
 		}},
-		"an image outside": {err: provisioner.ErrPrecondition, change: func(o *provisioner.OpenSpec, _ *fakeSNAP, _ *Storage) {
-			o.PublishContext = map[string]string{ContextPath: "/other/dir/two.img"}
+		"an image outside": {err: provisioner.ErrPrecondition, change: func(o *provisioner.OpenSpec, _ *fakeSNAP, _ vendor) {
+			o.PublishContext = map[string]string{records.ContextPath: "/other/dir/two.img"}
 		}},
-		"a device over another file": {err: provisioner.ErrExists, change: func(_ *provisioner.OpenSpec, f *fakeSNAP, s *Storage) {
-			f.bdevs["aio_claim-one"] = aioBdev("aio_claim-one", s.imagePath("two"))
+		"a device over another file": {err: provisioner.ErrExists, change: func(_ *provisioner.OpenSpec, f *fakeSNAP, s vendor) {
+			f.bdevs["aio_claim-one"] = aioBdev("aio_claim-one", s.path("two.img"))
 		}},
-		"snap away": {err: provisioner.ErrUnavailable, change: func(_ *provisioner.OpenSpec, f *fakeSNAP, _ *Storage) {
+		"snap away": {err: provisioner.ErrUnavailable, change: func(_ *provisioner.OpenSpec, f *fakeSNAP, _ vendor) {
 			f.fail["list"] = []error{snaprpc.ErrUnavailable}
 		}},
-		"snap away at create": {err: provisioner.ErrUnavailable, change: func(_ *provisioner.OpenSpec, f *fakeSNAP, _ *Storage) {
+		"snap away at create": {err: provisioner.ErrUnavailable, change: func(_ *provisioner.OpenSpec, f *fakeSNAP, _ vendor) {
 			f.fail["create"] = []error{snaprpc.ErrUnavailable}
 		}},
-		"no memory": {err: provisioner.ErrExhausted, change: func(_ *provisioner.OpenSpec, f *fakeSNAP, _ *Storage) {
+		"no memory": {err: provisioner.ErrExhausted, change: func(_ *provisioner.OpenSpec, f *fakeSNAP, _ vendor) {
 			f.fail["create"] = []error{&snaprpc.Error{Code: snaprpc.CodeNoMemory, Message: "Cannot allocate memory"}}
 		}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s, snap := openStorage(t, Options{}), newFakeSNAP()
-			o := attached(t, s, "one")
+			s, snap := openVendor(t, localvendor.Options{}), newFakeSNAP()
+			o := attachedImage(t, s, "one")
 			c.change(&o, snap, s)
 			_, err := NewHost(snap, s.dir, t.TempDir()).Open(t.Context(), o)
 			if !errors.Is(err, c.err) {
@@ -134,8 +136,8 @@ func TestHostRefuses(t *testing.T) {
 }
 
 func TestHostCloseErrors(t *testing.T) {
-	s, snap := openStorage(t, Options{}), newFakeSNAP()
-	h, o := NewHost(snap, s.dir, t.TempDir()), attached(t, s, "one")
+	s, snap := openVendor(t, localvendor.Options{}), newFakeSNAP()
+	h, o := NewHost(snap, s.dir, t.TempDir()), attachedImage(t, s, "one")
 	d, err := h.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package localvendor
+package devices
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"github.com/moor-storage/moor/internal/keylock"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/reference/blocktarget"
+	"github.com/moor-storage/moor/reference/localvendor/files"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 // Show makes a block device of an open volume.
@@ -63,8 +65,8 @@ func NewMachine(show Show, devDir string, log logr.Logger) (*Machine, error) {
 
 // Open makes the device of a volume. See provisioner.Host.
 func (m *Machine) Open(ctx context.Context, spec provisioner.OpenSpec) (provisioner.Device, error) {
-	id, export := spec.VolumeID, spec.PublishContext[ContextTargetExport]
-	if !validID(id) || export == "" {
+	id, export := spec.VolumeID, spec.PublishContext[records.ContextTargetExport]
+	if !records.Valid(id) || export == "" {
 		return provisioner.Device{}, fmt.Errorf("open volume %q: was it attached by this driver? %w", id, provisioner.ErrInvalid)
 	}
 	unlock, ok := m.locks.TryLock(id)
@@ -89,7 +91,7 @@ func (m *Machine) Open(ctx context.Context, spec provisioner.OpenSpec) (provisio
 
 func (m *Machine) make(ctx context.Context, spec provisioner.OpenSpec, export string) error {
 	volume, err := blocktarget.OpenDevice(ctx, blocktarget.DeviceOptions{
-		Address: spec.PublishContext[ContextTargetAddress], Export: export, Log: m.log,
+		Address: spec.PublishContext[records.ContextTargetAddress], Export: export, Log: m.log,
 	})
 	if errors.Is(err, blocktarget.ErrDenied) {
 		return fmt.Errorf("%w: %w", provisioner.ErrPrecondition, err)
@@ -143,7 +145,7 @@ func (m *Machine) Close(_ context.Context, volumeID, _ string) error {
 
 func (m *Machine) close(id string, v shownVolume) error {
 	v.shown.Fence()
-	if err := errors.Join(v.shown.Detach(), ignoreMissing(os.Remove(m.path(id)))); err != nil {
+	if err := errors.Join(v.shown.Detach(), files.IgnoreMissing(os.Remove(m.path(id)))); err != nil {
 		return err
 	}
 	m.mu.Lock()

@@ -1,4 +1,4 @@
-package localvendor
+package devices
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/reference/localvendor/files"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 // opened is what a plugin remembers of a directory that it has open, in
@@ -24,7 +26,7 @@ type opened struct {
 func (h *Host) openedPath(device string) string { return filepath.Join(h.stateDir, device+".json") }
 
 func (h *Host) recallOpened(device string) (opened, bool, error) {
-	return loadJSON[opened](h.openedPath(device), "device "+device)
+	return files.Load[opened](h.openedPath(device), "device "+device)
 }
 
 // openDirectory makes the fsdev of a volume whose directory this DPU sees. The
@@ -35,7 +37,7 @@ func (h *Host) openDirectory(ctx context.Context, spec provisioner.OpenSpec) err
 	if err != nil {
 		return err
 	}
-	device, root := snaprpc.FSDevName(spec.VolumeID), filepath.Join(h.targetDir, o.ID+directorySuffix)
+	device, root := snaprpc.FSDevName(spec.VolumeID), filepath.Join(h.targetDir, o.ID+records.DirectorySuffix)
 	have, err := h.findFS(ctx, device)
 	if err != nil {
 		return err
@@ -68,30 +70,30 @@ func (h *Host) openDirectory(ctx context.Context, spec provisioner.OpenSpec) err
 // begin marks the directory as open, once it is remembered to take the mark away
 // again, and end does that.
 func (h *Host) begin(o opened, device string) error {
-	if err := makeDir(h.stateDir); err != nil {
+	if err := files.MakeDir(h.stateDir); err != nil {
 		return err
 	}
-	if err := saveJSON(h.openedPath(device), "device "+device, o); err != nil {
+	if err := files.Save(h.openedPath(device), "device "+device, o); err != nil {
 		return err
 	}
-	return mark(h.targetDir, o.ID, o.Node)
+	return records.Mark(h.targetDir, o.ID, o.Node)
 }
 
 func (h *Host) end(o opened, device string) error {
-	if err := unmark(h.targetDir, o.ID, o.Node); err != nil {
+	if err := records.Unmark(h.targetDir, o.ID, o.Node); err != nil {
 		return err
 	}
-	return removeMissing(h.openedPath(device))
+	return files.Remove(h.openedPath(device))
 }
 
 // mayOpen returns nil if the record lets this DPU have the directory.
 func (h *Host) mayOpen(o opened) error {
-	have, found, err := loadRecord(h.targetDir, o.ID)
+	have, found, err := records.Load(h.targetDir, o.ID)
 	if err != nil {
 		return err
 	}
 	holder, holds := have.Attachments[o.Node]
-	if !found || !holds || holder.Revoking || !have.shared() {
+	if !found || !holds || holder.Revoking || !have.Shared() {
 		return fmt.Errorf("volume %s is not attached to node %s in %s: is the target directory the controller's? %w", o.ID, o.Node, h.targetDir, provisioner.ErrPrecondition)
 	}
 	return nil
@@ -100,12 +102,12 @@ func (h *Host) mayOpen(o opened) error {
 // directoryOf reads which directory is meant. Only the name is taken from the
 // contexts: no volume can name one outside the target directory.
 func directoryOf(spec provisioner.OpenSpec) (opened, error) {
-	name := filepath.Base(spec.PublishContext[ContextDirectory])
-	id, isDir := strings.CutSuffix(name, directorySuffix)
-	node := spec.PublishContext[ContextNode]
-	if !isDir || !validID(id) || node == "" {
+	name := filepath.Base(spec.PublishContext[records.ContextDirectory])
+	id, isDir := strings.CutSuffix(name, records.DirectorySuffix)
+	node := spec.PublishContext[records.ContextNode]
+	if !isDir || !records.Valid(id) || node == "" {
 		return opened{}, fmt.Errorf("%s and %s in the publish context do not name a directory and a node: was it made and attached by the local vendor's controller, with volumeMode Filesystem? %w",
-			ContextDirectory, ContextNode, provisioner.ErrInvalid)
+			records.ContextDirectory, records.ContextNode, provisioner.ErrInvalid)
 	}
 	return opened{VolumeID: spec.VolumeID, ID: id, Node: node}, nil
 }

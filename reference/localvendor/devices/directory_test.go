@@ -1,4 +1,4 @@
-package localvendor
+package devices
 
 import (
 	"errors"
@@ -11,19 +11,22 @@ import (
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
+	"github.com/moor-storage/moor/reference/localvendor"
+	"github.com/moor-storage/moor/reference/localvendor/files"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 // sharedSpec asks for a directory.
 func sharedSpec(name string) provisioner.VolumeSpec {
-	out := spec(name)
+	out := imageSpec(name)
 	out.Mode, out.AccessModes = provisioner.Filesystem, []provisioner.AccessMode{provisioner.ReadWriteMany}
 	return out
 }
 
 // attachedDirectory makes a directory and attaches it to a node.
-func attachedDirectory(t *testing.T, s *Storage, name, node string) provisioner.OpenSpec {
+func attachedDirectory(t *testing.T, s vendor, name, node string) provisioner.OpenSpec {
 	t.Helper()
-	v := create(t, s, sharedSpec(name))
+	v := makeVolume(t, s, sharedSpec(name))
 	a, err := s.Attach(t.Context(), provisioner.AttachSpec{VolumeID: v.ID, Node: node})
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +39,7 @@ func attachedDirectory(t *testing.T, s *Storage, name, node string) provisioner.
 
 func TestDirectoriesKeepTheHostContract(t *testing.T) {
 	provisionertest.TestHost(t, func(t *testing.T) provisionertest.HostUnderTest {
-		s := openStorage(t, Options{})
+		s := openVendor(t, localvendor.Options{})
 		return provisionertest.HostUnderTest{
 			Host: NewHost(newFakeSNAP(), s.dir, t.TempDir()),
 			Prepare: func(t *testing.T, name string) provisioner.OpenSpec {
@@ -49,7 +52,7 @@ func TestDirectoriesKeepTheHostContract(t *testing.T) {
 // TestDirectoryLife: two nodes have it at once, each has to close it before it is
 // taken from that node, and nothing is left of it in the end.
 func TestDirectoryLife(t *testing.T) {
-	s := openStorage(t, Options{})
+	s := openVendor(t, localvendor.Options{})
 	first := attachedDirectory(t, s, "vol", "dpu-1")
 	second := attachedDirectory(t, s, "vol", "dpu-2")
 	snap := newFakeSNAP()
@@ -60,7 +63,7 @@ func TestDirectoryLife(t *testing.T) {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
-	if root := snap.fsdevs[snaprpc.FSDevName("claim-vol")]; root != s.directoryPath("vol") {
+	if root := snap.fsdevs[snaprpc.FSDevName("claim-vol")]; root != s.path("vol.dir") {
 		t.Fatalf("the device shows %q", root)
 	}
 	if err := s.Delete(t.Context(), "vol"); !errors.Is(err, provisioner.ErrInUse) {
@@ -84,8 +87,8 @@ func TestDirectoryLife(t *testing.T) {
 	if err := errors.Join(s.Detach(t.Context(), "vol", ""), s.Delete(t.Context(), "vol")); err != nil {
 		t.Fatal(err)
 	}
-	wantFiles(t, s.dir, ".lock")
-	wantFiles(t, one.stateDir)
+	wantOnlyFiles(t, s.dir, ".lock")
+	wantOnlyFiles(t, one.stateDir)
 }
 
 // TestDirectoryAfterACrash: wherever the plugin ended, what it left is listed,
@@ -93,7 +96,7 @@ func TestDirectoryLife(t *testing.T) {
 func TestDirectoryAfterACrash(t *testing.T) {
 	for name, left := range map[string]func(h *Host, snap *fakeSNAP, o opened) error{
 		"before the mark": func(h *Host, _ *fakeSNAP, o opened) error {
-			return saveJSON(h.openedPath(snaprpc.FSDevName(o.VolumeID)), "device", o)
+			return files.Save(h.openedPath(snaprpc.FSDevName(o.VolumeID)), "device", o)
 		},
 		"before the device": func(h *Host, _ *fakeSNAP, o opened) error { return h.begin(o, snaprpc.FSDevName(o.VolumeID)) },
 		"after the device, and SNAP restarted": func(h *Host, snap *fakeSNAP, o opened) error {
@@ -102,7 +105,7 @@ func TestDirectoryAfterACrash(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, snap, state := openStorage(t, Options{}), newFakeSNAP(), t.TempDir()
+			s, snap, state := openVendor(t, localvendor.Options{}), newFakeSNAP(), t.TempDir()
 			spec := attachedDirectory(t, s, "vol", "dpu-1")
 			o, err := directoryOf(spec)
 			if err != nil {
@@ -125,16 +128,16 @@ func TestDirectoryAfterACrash(t *testing.T) {
 			if err := s.Detach(t.Context(), "vol", "dpu-1"); err != nil {
 				t.Fatal(err)
 			}
-			wantFiles(t, state)
+			wantOnlyFiles(t, state)
 		})
 	}
 }
 
 func TestDirectoryRefusals(t *testing.T) {
-	s := openStorage(t, Options{})
+	s := openVendor(t, localvendor.Options{})
 	attachedDirectory(t, s, "vol", "dpu-1")
 	thick, copied := sharedSpec("thick"), sharedSpec("copy")
-	thick.Parameters = map[string]string{ParameterProvisioning: Thick}
+	thick.Parameters = map[string]string{records.ParameterProvisioning: records.Thick}
 	p := s.Platform()
 	for name, tc := range map[string]struct {
 		act  func() error
@@ -149,7 +152,7 @@ func TestDirectoryRefusals(t *testing.T) {
 			_, err := p.Snapshots.Create(t.Context(), provisioner.SnapshotSpec{Name: "s", VolumeID: "vol"})
 			return err
 		}, provisioner.ErrUnsupported},
-		"another mode": {func() error { _, err := s.Create(t.Context(), spec("vol")); return err }, provisioner.ErrExists},
+		"another mode": {func() error { _, err := s.Create(t.Context(), imageSpec("vol")); return err }, provisioner.ErrExists},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := tc.act(); !errors.Is(err, tc.want) {
@@ -157,14 +160,14 @@ func TestDirectoryRefusals(t *testing.T) {
 			}
 		})
 	}
-	if size, err := s.Expand(t.Context(), "vol", 64*mib, 0); err != nil || size != 64*mib {
+	if size, err := s.Expand(t.Context(), "vol", 64*kitMiB, 0); err != nil || size != 64*kitMiB {
 		t.Fatalf("a directory has no end, and yet: %d, %v", size, err)
 	}
 	h, err := p.Health.Get(t.Context(), "vol")
 	if err != nil || len(h.Problems) != 0 {
 		t.Fatalf("%+v, %v", h, err)
 	}
-	if err := os.Remove(s.directoryPath("vol")); err != nil {
+	if err := os.Remove(s.path("vol.dir")); err != nil {
 		t.Fatal(err)
 	}
 	if h, err = p.Health.Get(t.Context(), "vol"); err != nil || len(h.Problems) != 1 {
@@ -175,13 +178,13 @@ func TestDirectoryRefusals(t *testing.T) {
 // TestDirectoryOutside: no publish context leads out of the target directory, and
 // a device of that name over another place is not taken for the volume's.
 func TestDirectoryOutside(t *testing.T) {
-	s, snap := openStorage(t, Options{}), newFakeSNAP()
+	s, snap := openVendor(t, localvendor.Options{}), newFakeSNAP()
 	h := NewHost(snap, s.dir, t.TempDir())
 	good := attachedDirectory(t, s, "vol", "dpu-1")
 	for name, directory := range map[string]string{"none": "", "another name": "/etc", "another volume": "/x/other.dir"} {
 		t.Run(name, func(t *testing.T) {
 			o := good
-			o.PublishContext = map[string]string{ContextDirectory: directory, ContextNode: "dpu-1"}
+			o.PublishContext = map[string]string{records.ContextDirectory: directory, records.ContextNode: "dpu-1"}
 			if _, err := h.Open(t.Context(), o); err == nil || len(snap.fsdevs) != 0 {
 				t.Fatalf("opened %q: %v", directory, err)
 			}

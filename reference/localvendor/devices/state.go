@@ -1,4 +1,4 @@
-package localvendor
+package devices
 
 import (
 	"errors"
@@ -9,18 +9,20 @@ import (
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/reference/localvendor/files"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 // remember writes down whose device a hashed name is, before it is made.
 func (h *Host) remember(volumeID string) error {
-	name := deviceOf(volumeID)
-	if _, hashed, _ := volumeOf(name); !hashed {
+	name := records.Device(volumeID)
+	if _, hashed, _ := records.VolumeOf(name); !hashed {
 		return nil
 	}
-	if err := makeDir(h.stateDir); err != nil {
+	if err := files.MakeDir(h.stateDir); err != nil {
 		return err
 	}
-	if err := replaceFile(filepath.Join(h.stateDir, name), []byte(volumeID)); err != nil {
+	if err := files.Replace(filepath.Join(h.stateDir, name), []byte(volumeID)); err != nil {
 		return fmt.Errorf("remember the volume of device %s: %w", name, err)
 	}
 	return nil
@@ -40,7 +42,7 @@ func (h *Host) recall(name string) (string, error) {
 }
 
 func (h *Host) forget(volumeID string) error {
-	if err := removeMissing(filepath.Join(h.stateDir, deviceOf(volumeID))); err != nil {
+	if err := files.Remove(filepath.Join(h.stateDir, records.Device(volumeID))); err != nil {
 		return fmt.Errorf("forget the device of volume %s: %w", volumeID, err)
 	}
 	return nil

@@ -1,6 +1,8 @@
-package localvendor
+package records
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestFits(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -15,7 +17,7 @@ func TestFits(t *testing.T) {
 		"thin, more than there is in all":  {Thin, 4, 101, 100, 100, false},
 		"thick, more than there is in all": {Thick, 50, 101, 100, 60, false},
 	} {
-		if got := (record{CapacityBytes: c.have, Provisioning: c.how}).fits(c.size, c.total, c.free); got != c.want {
+		if got := (Volume{CapacityBytes: c.have, Provisioning: c.how}).Fits(c.size, c.total, c.free); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package localvendor
+package devices
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/reference/localvendor"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
 // TestOpenAgainLooksAtTheSize: a device that is there follows its volume; one
@@ -23,10 +25,10 @@ func TestOpenAgainLooksAtTheSize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range []string{"file", "target"} {
-				s, snap := openStorage(t, Options{}), newFakeSNAP()
-				h, spec := NewHost(snap, s.dir, t.TempDir()), attached(t, s, "one")
+				s, snap := openVendor(t, localvendor.Options{}), newFakeSNAP()
+				h, spec := NewHost(snap, s.dir, t.TempDir()), attachedImage(t, s, "one")
 				if kind == "target" {
-					spec.PublishContext = map[string]string{ContextTargetAddress: "192.0.2.1:1", ContextTargetExport: "one@dpu#t"}
+					spec.PublishContext = map[string]string{records.ContextTargetAddress: "192.0.2.1:1", records.ContextTargetExport: "one@dpu#t"}
 				}
 				if _, err := h.Open(t.Context(), spec); err != nil {
 					t.Fatal(err)
@@ -38,7 +40,7 @@ func TestOpenAgainLooksAtTheSize(t *testing.T) {
 				if _, err := h.Open(t.Context(), spec); !errors.Is(err, c.want) || (c.want == nil) != (err == nil) {
 					t.Errorf("%s: %v, want %v", kind, err, c.want)
 				}
-				if !slices.Equal(snap.rescans, []string{deviceOf(spec.VolumeID)}) {
+				if !slices.Equal(snap.rescans, []string{records.Device(spec.VolumeID)}) {
 					t.Errorf("%s: looked at %v", kind, snap.rescans)
 				}
 			}

@@ -1,0 +1,139 @@
+// Package records is what the reference vendor's controller, target and plugins
+// know of a volume in common: its record and its names in the target directory,
+// the marks of nodes that have a directory open, and the keys of contexts.
+package records
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/reference/localvendor/files"
+)
+
+// Volume is the metadata file of a volume. Its field names are stored; they
+// never change.
+type Volume struct {
+	Name          string                   `json:"name"`
+	CapacityBytes int64                    `json:"capacityBytes"`
+	AccessModes   []provisioner.AccessMode `json:"accessModes"`
+	Mode          provisioner.VolumeMode   `json:"mode"`
+	Provisioning  string                   `json:"provisioning"`
+	Parameters    map[string]string        `json:"parameters,omitempty"`
+	// Place is where it is; none: it was made where there were no places.
+	Place provisioner.Place `json:"place,omitempty"`
+	// Source is what it began as a copy of; nil if it began empty.
+	Source *Source `json:"source,omitempty"`
+	// Limits bound its data path, where that is a target.
+	Limits Limits `json:"limits,omitzero"`
+	// Attachments are the nodes that have the volume.
+	Attachments map[string]Holder `json:"attachments,omitempty"`
+}
+
+// Source is a provisioner.Source as it is stored.
+type Source struct {
+	Snapshot string `json:"snapshot,omitempty"`
+	Volume   string `json:"volume,omitempty"`
+}
+
+// Holder is how a node has a volume.
+type Holder struct {
+	ReadOnly    bool                     `json:"readOnly"`
+	AccessModes []provisioner.AccessMode `json:"accessModes"`
+	// Revoking is true once the volume is being taken from the node, until
+	// the target has confirmed it.
+	Revoking bool `json:"revoking,omitempty"`
+	// Grant is the right at the target; nil if the node uses the file itself.
+	Grant *Grant `json:"grant,omitempty"`
+}
+
+func (r Volume) Volume(id string) provisioner.Volume {
+	v := provisioner.Volume{
+		ID:                 id,
+		CapacityBytes:      r.CapacityBytes,
+		AccessModes:        r.AccessModes,
+		Mode:               r.Mode,
+		Parameters:         r.Parameters,
+		Context:            map[string]string{ContextImage: id + ".img"},
+		AccessibleTopology: Reach(r.Place),
+	}
+	if r.Shared() {
+		v.Context = map[string]string{ContextDirectory: id + DirectorySuffix}
+	}
+	if r.Source != nil {
+		v.Source = provisioner.Source{SnapshotID: r.Source.Snapshot, VolumeID: r.Source.Volume}
+	}
+	return v
+}
+
+func Load(dir, id string) (r Volume, found bool, err error) {
+	if !Valid(id) {
+		return Volume{}, false, nil
+	}
+	return files.Load[Volume](filepath.Join(dir, id+".json"), "volume "+id)
+}
+
+// Grant is a node's right to open a volume at the target. The token itself is
+// stored nowhere: it follows from the key of the directory and the nonce.
+type Grant struct {
+	Nonce     string `json:"nonce"`
+	TokenHash string `json:"tokenHash"`
+}
+
+// Limits are blocktarget.Limits as they are stored.
+type Limits struct {
+	BytesPerSecond int64 `json:"bytesPerSecond,omitempty"`
+	IOPS           int64 `json:"iops,omitempty"`
+}
+
+// Shared reports whether the volume is a directory.
+func (r Volume) Shared() bool { return r.Mode == provisioner.Filesystem }
+
+// Written reports whether somebody may write to the volume.
+func (r Volume) Written() bool {
+	for _, h := range r.Attachments {
+		if !h.ReadOnly && !ReadOnlyModes(h.AccessModes) {
+			return true
+		}
+	}
+	return false
+}
+
+// Holders returns the nodes to take the volume from: node if it has it, or all
+// if none is named.
+func (r Volume) Holders(node string) []string {
+	if node == "" {
+		return slices.Sorted(maps.Keys(r.Attachments))
+	}
+	if _, ok := r.Attachments[node]; ok {
+		return []string{node}
+	}
+	return nil
+}
+
+func (r Volume) Entry(id string) provisioner.Entry {
+	return provisioner.Entry{Volume: r.Volume(id), Nodes: slices.Sorted(maps.Keys(r.Attachments))}
+}
+
+// Reach is from where what is at a place is reached; none, for everywhere, if it
+// is at no place.
+func Reach(place provisioner.Place) []provisioner.Place {
+	if len(place) == 0 {
+		return nil
+	}
+	return []provisioner.Place{place}
+}
+
+// ReadOnlyModes reports whether none of the modes, if there are any, writes.
+func ReadOnlyModes(modes []provisioner.AccessMode) bool {
+	return len(modes) > 0 && !slices.ContainsFunc(modes, func(m provisioner.AccessMode) bool {
+		return m != provisioner.ReadOnlyMany
+	})
+}
+
+// Fits says whether a volume of size bytes has room on a file system of total
+// bytes, of which free are free.
+func (r Volume) Fits(size, total, free int64) bool {
+	return size <= total && (r.Provisioning != Thick || size-r.CapacityBytes <= free)
+}
