@@ -1,3 +1,13 @@
+// Package snapemulator is an emulated SNAP service: the JSON-RPC of SNAP and SPDK on
+// a unix socket, the rules that SNAP keeps (package model), a data path, and
+// the sysfs and device tree in which a host finds what it is shown.
+//
+// What makes it more than a fake: detaching a namespace ends the host's I/O
+// before the answer is sent, and every accepted write is recorded in the write
+// log, in one sequence over all emulators that share it. So a test can prove
+// from outside that an old host no longer writes.
+//
+// It never decides who may use a volume.
 package snapemulator
 
 import (
@@ -15,7 +25,11 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/moor-storage/moor/internal/unixsocket"
+	"github.com/moor-storage/moor/reference/snapemulator/datapath"
+	"github.com/moor-storage/moor/reference/snapemulator/fault"
+	"github.com/moor-storage/moor/reference/snapemulator/hosttree"
 	"github.com/moor-storage/moor/reference/snapemulator/model"
+	"github.com/moor-storage/moor/reference/writelog"
 )
 
 // DefaultVFs is how many virtual functions an emulator has by default.
@@ -24,7 +38,7 @@ const DefaultVFs = 16
 // Options say what an emulator is.
 type Options struct {
 	// Name tells this DPU from others: lower-case letters, digits and
-	// dashes, at most MaxName bytes.
+	// dashes, at most writelog.MaxName bytes.
 	Name string
 	// Socket is the path of the unix socket, at most 107 bytes.
 	Socket string
@@ -37,7 +51,7 @@ type Options struct {
 	// may be empty, then that half of the view is not made.
 	SysfsRoot, DevRoot string
 	// MediumLogDir holds the logs of accepted writes; empty records none.
-	MediumLogDir string
+	WriteLogDir string
 	// FabricDir holds what can be reached by NVMe over Fabrics: the file
 	// <nqn>.img is the one namespace of that subsystem. All emulators that are
 	// given the same directory reach the same storage; empty: none is there.
@@ -48,7 +62,7 @@ type Options struct {
 	// DataPath makes the devices; nil shows the files behind the bdevs
 	// themselves, which needs no privileges but cannot fence. The emulator
 	// closes it.
-	DataPath DataPath
+	DataPath datapath.DataPath
 	Log      logr.Logger
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
@@ -61,14 +75,14 @@ type Options struct {
 var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
 func (o *Options) complete() error {
-	if len(o.Name) > MaxName || !nameForm.MatchString(o.Name) {
-		return fmt.Errorf("emulator name %q: use at most %d lower-case letters, digits and dashes", o.Name, MaxName)
+	if len(o.Name) > writelog.MaxName || !nameForm.MatchString(o.Name) {
+		return fmt.Errorf("emulator name %q: use at most %d lower-case letters, digits and dashes", o.Name, writelog.MaxName)
 	}
 	if err := o.Hotplug.validate(); err != nil {
 		return err
 	}
 	if o.DataPath == nil {
-		o.DataPath = plainPath{}
+		o.DataPath = datapath.PlainPath{}
 	}
 	if o.NewUUID == nil {
 		o.NewUUID = uuid.NewString
@@ -84,7 +98,7 @@ type Emulator struct {
 	opts     Options
 	log      logr.Logger
 	methods  map[string]handler
-	faults   *faults
+	faults   *fault.Set
 	metrics  *metrics
 	started  time.Time
 	listener *net.UnixListener
@@ -92,10 +106,10 @@ type Emulator struct {
 	// mu orders all changes; it is held while devices are made and fenced.
 	mu       sync.Mutex
 	model    *model.Model
-	stores   map[string]*store
-	shown    []*shown
+	stores   map[string]*datapath.Store
+	shown    []*hosttree.Shown
 	mounts   map[*model.FSDevice]FileSystem
-	tree     *hostTree
+	tree     *hosttree.Tree
 	linkDown bool
 	closed   bool
 	// deaf is true while the host does not answer to its PCI switch.
@@ -104,12 +118,6 @@ type Emulator struct {
 	// closed, and replaced, when it has done something there.
 	settling bool
 	plugged  chan struct{}
-}
-
-// shown is a namespace that the host can reach, and its device.
-type shown struct {
-	model.Visible
-	device Device
 }
 
 // New makes an emulator in the state of a fresh start: functions, but no
@@ -124,15 +132,15 @@ func New(o Options) (*Emulator, error) {
 		return nil, fmt.Errorf("start emulator %s: %w", o.Name, err)
 	}
 	e := &Emulator{
-		opts: o, log: o.Log, methods: methodTable(o.Hotplug), faults: newFaults(), started: o.Clock.Now(),
-		model: m, stores: map[string]*store{}, plugged: make(chan struct{}),
+		opts: o, log: o.Log, methods: methodTable(o.Hotplug), faults: fault.NewSet(), started: o.Clock.Now(),
+		model: m, stores: map[string]*datapath.Store{}, plugged: make(chan struct{}),
 		mounts: map[*model.FSDevice]FileSystem{},
 	}
 	e.metrics = newMetrics(o.Metrics, e.methods)
 	if e.listener, err = unixsocket.Listen(o.Socket); err != nil {
 		return nil, err
 	}
-	if e.tree, err = newHostTree(o.SysfsRoot, o.DevRoot, m); err != nil {
+	if e.tree, err = hosttree.New(o.SysfsRoot, o.DevRoot, m); err != nil {
 		e.listener.Close()
 		return nil, err
 	}
@@ -146,7 +154,7 @@ func (e *Emulator) Run(ctx context.Context) error {
 	defer cancel()
 	e.resettle(ctx)
 	watched := make(chan error, 1)
-	go func() { watched <- e.tree.watch(ctx, func() { e.rescan(ctx) }) }()
+	go func() { watched <- e.tree.Watch(ctx, func() { e.rescan(ctx) }) }()
 	err := e.serve(ctx, e.listener)
 	cancel()
 	return errors.Join(err, <-watched, e.Close())
@@ -162,14 +170,14 @@ func (e *Emulator) Close() error {
 	}
 	e.closed = true
 	e.wakePlugWaiters()
-	e.faults.clear()
+	e.faults.Clear()
 	e.listener.Close()
 	e.hide(e.shown)
 	e.shown = nil
 	e.hideFS(nil)
-	err := errors.Join(e.tree.clear(), e.opts.DataPath.Close())
+	err := errors.Join(e.tree.Clear(), e.opts.DataPath.Close())
 	for _, s := range e.stores {
-		s.close()
+		s.Close()
 	}
 	return err
 }
@@ -186,7 +194,7 @@ func (e *Emulator) changed(ctx context.Context, err error) (any, error) {
 func (e *Emulator) rescan(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed || !e.tree.readBindings() {
+	if e.closed || !e.tree.ReadBindings() {
 		return
 	}
 	if err := e.apply(ctx); err != nil {
@@ -197,7 +205,7 @@ func (e *Emulator) rescan(ctx context.Context) {
 // apply brings devices and tree to what the model says the host sees. What
 // goes is fenced first of all.
 func (e *Emulator) apply(ctx context.Context) error {
-	var keep, gone []*shown
+	var keep, gone []*hosttree.Shown
 	wanted := e.wanted()
 	for _, s := range e.shown {
 		if v, ok := wanted[s.Namespace]; ok && v.Function == s.Function {
@@ -223,11 +231,11 @@ func (e *Emulator) apply(ctx context.Context) error {
 		e.shown = append(e.shown, s)
 	}
 	for _, s := range e.shown {
-		s.device.Pause(s.Paused)
+		s.Device.Pause(s.Paused)
 	}
 	failures = errors.Join(failures, e.applyFS(ctx))
 	e.metrics.visible.Set(float64(len(e.shown)))
-	return errors.Join(failures, e.tree.render(e.model, e.shown))
+	return errors.Join(failures, e.tree.Render(e.model, e.shown))
 }
 
 // wanted returns what the host shall see: nothing while the link is cut, and
@@ -235,16 +243,16 @@ func (e *Emulator) apply(ctx context.Context) error {
 func (e *Emulator) wanted() map[*model.Namespace]model.Visible {
 	out := map[*model.Namespace]model.Visible{}
 	for _, v := range e.model.Visible() {
-		if !e.linkDown && e.tree.isBound(v.Function) {
+		if !e.linkDown && e.tree.IsBound(v.Function) {
 			out[v.Namespace] = v
 		}
 	}
 	return out
 }
 
-func (e *Emulator) show(ctx context.Context, v model.Visible) (*shown, error) {
+func (e *Emulator) show(ctx context.Context, v model.Visible) (*hosttree.Shown, error) {
 	b := v.Namespace.Bdev
-	device, err := e.opts.DataPath.Attach(ctx, Target{
+	device, err := e.opts.DataPath.Attach(ctx, datapath.Target{
 		Name: b.Name, Size: b.Size(), ReadOnly: b.ReadOnly,
 		Backing: e.stores[b.Name], File: b.Filename,
 	})
@@ -252,32 +260,32 @@ func (e *Emulator) show(ctx context.Context, v model.Visible) (*shown, error) {
 		return nil, fmt.Errorf("show bdev %s at %s: %w", b.Name, v.Function.BDF, err)
 	}
 	e.log.Info("namespace shown", "device", b.Name, "function", v.Function.BDF, "nsid", v.Namespace.NSID)
-	return &shown{Visible: v, device: device}, nil
+	return &hosttree.Shown{Visible: v, Device: device}, nil
 }
 
 // hide ends the I/O of every one of gone before it gives back any device.
-func (e *Emulator) hide(gone []*shown) {
+func (e *Emulator) hide(gone []*hosttree.Shown) {
 	e.fence(gone)
 	for _, s := range gone {
 		e.log.Info("namespace fenced", "device", s.Namespace.Bdev.Name, "function", s.Function.BDF)
-		if err := s.device.Detach(); err != nil {
+		if err := s.Device.Detach(); err != nil {
 			// The fence holds; a device that lingers is found at the next start.
 			e.log.Error(err, "give back a fenced device", "device", s.Namespace.Bdev.Name)
 		}
 	}
 }
 
-// fenceGrace is how long the fence lets I/O in flight end by itself. Only a medium
-// that is out of reach takes longer; then the I/O fails.
+// fenceGrace is how long the fence lets I/O in flight end by itself. Only a
+// target that is out of reach takes longer; then the I/O fails.
 const fenceGrace = time.Second
 
 // fence ends the I/O of all of them, and returns when it has ended.
-func (e *Emulator) fence(gone []*shown) {
+func (e *Emulator) fence(gone []*hosttree.Shown) {
 	for _, s := range gone {
-		defer time.AfterFunc(fenceGrace, e.stores[s.Namespace.Bdev.Name].interrupt).Stop()
+		defer time.AfterFunc(fenceGrace, e.stores[s.Namespace.Bdev.Name].Interrupt).Stop()
 	}
 	for _, s := range gone {
-		s.device.Fence()
+		s.Device.Fence()
 	}
 }
 

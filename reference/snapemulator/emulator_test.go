@@ -18,6 +18,8 @@ import (
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/snapemulator/datapath"
+	"github.com/moor-storage/moor/reference/snapemulator/fault"
 	"github.com/moor-storage/moor/reference/snapemulator/snapemulatortest"
 )
 
@@ -220,24 +222,24 @@ func TestFaults(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name        string
-		fault       snapemulator.Fault
+		fault       fault.Fault
 		unavailable bool
 		code        int
 		done        bool // the effect is there
 	}{
-		{"error before", snapemulator.Fault{Error: &snaprpc.Error{Code: -5, Message: "Input/output error"}}, false, -5, false},
-		{"error after", snapemulator.Fault{When: "after", Error: &snaprpc.Error{Code: -5, Message: "Input/output error"}}, false, -5, true},
-		{"drop before", snapemulator.Fault{Drop: true}, true, 0, false},
-		{"drop after", snapemulator.Fault{When: "after", Drop: true}, true, 0, true},
-		{"garbage after", snapemulator.Fault{When: "after", Garbage: true}, true, 0, true},
-		{"half after", snapemulator.Fault{When: "after", Half: true}, true, 0, true},
-		{"hang before", snapemulator.Fault{Hang: true}, true, 0, false},
-		{"hang after", snapemulator.Fault{When: "after", Hang: true}, true, 0, true},
-		{"delay", snapemulator.Fault{DelayMS: 1}, false, 0, true},
-		{"answer twice", snapemulator.Fault{Twice: true}, false, 0, true},
-		{"too long a delay after", snapemulator.Fault{When: "after", DelayMS: 300}, true, 0, true},
-		{"any method", snapemulator.Fault{Method: "*", Drop: true}, true, 0, false},
-		{"another method", snapemulator.Fault{Method: "bdev_get_bdevs", Drop: true}, false, 0, true},
+		{"error before", fault.Fault{Error: &snaprpc.Error{Code: -5, Message: "Input/output error"}}, false, -5, false},
+		{"error after", fault.Fault{When: "after", Error: &snaprpc.Error{Code: -5, Message: "Input/output error"}}, false, -5, true},
+		{"drop before", fault.Fault{Drop: true}, true, 0, false},
+		{"drop after", fault.Fault{When: "after", Drop: true}, true, 0, true},
+		{"garbage after", fault.Fault{When: "after", Garbage: true}, true, 0, true},
+		{"half after", fault.Fault{When: "after", Half: true}, true, 0, true},
+		{"hang before", fault.Fault{Hang: true}, true, 0, false},
+		{"hang after", fault.Fault{When: "after", Hang: true}, true, 0, true},
+		{"delay", fault.Fault{DelayMS: 1}, false, 0, true},
+		{"answer twice", fault.Fault{Twice: true}, false, 0, true},
+		{"too long a delay after", fault.Fault{When: "after", DelayMS: 300}, true, 0, true},
+		{"any method", fault.Fault{Method: "*", Drop: true}, true, 0, false},
+		{"another method", fault.Fault{Method: "bdev_get_bdevs", Drop: true}, false, 0, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := snapemulatortest.Start(t, snapemulator.Options{})
@@ -263,7 +265,7 @@ func TestFaults(t *testing.T) {
 
 func TestAnswerTwice(t *testing.T) {
 	s := snapemulatortest.Start(t, snapemulator.Options{})
-	s.Inject(snapemulator.Fault{Method: "nvme_subsystem_list", Twice: true})
+	s.Inject(fault.Fault{Method: "nvme_subsystem_list", Twice: true})
 	conn, err := net.Dial("unix", s.Socket)
 	if err != nil {
 		t.Fatal(err)
@@ -285,7 +287,7 @@ func TestAnswerTwice(t *testing.T) {
 func TestFaultCountsAndState(t *testing.T) {
 	s := snapemulatortest.Start(t, snapemulator.Options{})
 	refusal := &snaprpc.Error{Code: -12, Message: "Cannot allocate memory"}
-	s.Inject(snapemulator.Fault{Method: "nvme_subsystem_list", Error: refusal, Count: 2})
+	s.Inject(fault.Fault{Method: "nvme_subsystem_list", Error: refusal, Count: 2})
 	var seen []int
 	for range 3 {
 		_, err := s.NvmeSubsystemList(t.Context())
@@ -311,7 +313,7 @@ func TestFaultCountsAndState(t *testing.T) {
 // TestConcurrentClients: many clients fight over few functions and bdevs; the
 // rules hold, and all is free in the end.
 func TestConcurrentClients(t *testing.T) {
-	s := snapemulatortest.Start(t, snapemulator.Options{VFs: 2, MediumLogDir: t.TempDir()})
+	s := snapemulatortest.Start(t, snapemulator.Options{VFs: 2, WriteLogDir: t.TempDir()})
 	files := []string{snapemulatortest.File(t, 1<<20), snapemulatortest.File(t, 1<<20)}
 	var clients sync.WaitGroup
 	for i := range 8 {
@@ -353,7 +355,7 @@ func TestConcurrentClients(t *testing.T) {
 // brokenPath cannot make devices.
 type brokenPath struct{}
 
-func (brokenPath) Attach(context.Context, snapemulator.Target) (snapemulator.Device, error) {
+func (brokenPath) Attach(context.Context, datapath.Target) (datapath.Device, error) {
 	return nil, errors.New("no loop device is free")
 }
 func (brokenPath) Close() error { return nil }

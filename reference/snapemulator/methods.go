@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/reference/snapemulator/fault"
+	"github.com/moor-storage/moor/reference/snapemulator/hosttree"
 	"github.com/moor-storage/moor/reference/snapemulator/model"
+	"github.com/moor-storage/moor/reference/snapemulator/wire"
 )
 
 // handler runs one method on its raw parameters.
@@ -22,7 +24,7 @@ type none struct{}
 // held, since SPDK runs its methods one at a time.
 func method[P any](run func(ctx context.Context, e *Emulator, p P) (any, error)) handler {
 	return func(ctx context.Context, e *Emulator, raw json.RawMessage) (any, error) {
-		p, err := decodeParams[P](raw)
+		p, err := wire.Decode[P](raw)
 		if err != nil {
 			return nil, &snaprpc.Error{Code: snaprpc.CodeInvalidParams, Message: "Invalid parameters: " + err.Error()}
 		}
@@ -53,16 +55,13 @@ func methodTable(h Hotplug) map[string]handler {
 	return all
 }
 
-// control reports whether a method steers the emulator and is none of SNAP's.
-func control(name string) bool { return strings.HasPrefix(name, "moor_") }
-
 func getMethods(_ context.Context, e *Emulator, _ struct {
 	Current bool `json:"current"`
 	Aliases bool `json:"include_aliases"`
 },
 ) (any, error) {
 	names := slices.Sorted(maps.Keys(e.methods))
-	return slices.DeleteFunc(names, control), nil
+	return slices.DeleteFunc(names, fault.Control), nil
 }
 
 func getVersion(context.Context, *Emulator, none) (any, error) {
@@ -93,19 +92,19 @@ func controlMethods() map[string]handler {
 	}
 }
 
-func inject(_ context.Context, e *Emulator, f Fault) (any, error) {
-	if f.When != "" && f.When != before && f.When != after {
+func inject(_ context.Context, e *Emulator, f fault.Fault) (any, error) {
+	if f.When != "" && f.When != fault.Before && f.When != fault.After {
 		return nil, model.Refuse(syscall.EINVAL, "when is %q, not before or after", f.When)
 	}
 	if _, ok := e.methods[f.Method]; !ok && f.Method != "*" {
 		return nil, model.Refuse(syscall.EINVAL, "there is no method %q to strike", f.Method)
 	}
-	e.faults.inject(f)
+	e.faults.Inject(f)
 	return true, nil
 }
 
 func clearFaults(_ context.Context, e *Emulator, _ none) (any, error) {
-	e.faults.clear()
+	e.faults.Clear()
 	return true, nil
 }
 
@@ -119,12 +118,12 @@ type visibleNamespace struct {
 }
 
 func state(_ context.Context, e *Emulator, _ none) (any, error) {
-	waiting, calls := e.faults.snapshot()
+	waiting, calls := e.faults.Snapshot()
 	visible := []visibleNamespace{}
 	for _, s := range e.shown {
 		visible = append(visible, visibleNamespace{
 			Bdev: s.Namespace.Bdev.Name, PCIBDF: s.Function.BDF, NSID: s.Namespace.NSID,
-			Device: nodeName(s.Function, s.Namespace.NSID), Paused: s.Paused,
+			Device: hosttree.NodeName(s.Function, s.Namespace.NSID), Paused: s.Paused,
 		})
 	}
 	return map[string]any{"name": e.opts.Name, "link_up": !e.linkDown, "faults": waiting, "calls": calls, "visible": visible}, nil

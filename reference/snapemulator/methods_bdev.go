@@ -6,7 +6,9 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/moor-storage/moor/reference/snapemulator/datapath"
 	"github.com/moor-storage/moor/reference/snapemulator/model"
+	"github.com/moor-storage/moor/reference/snapemulator/wire"
 	"github.com/moor-storage/moor/reference/writelog"
 )
 
@@ -46,9 +48,9 @@ func getBdevs(_ context.Context, e *Emulator, p struct {
 	if err != nil {
 		return nil, err
 	}
-	out := []bdevShape{}
+	out := []wire.BdevShape{}
 	for _, b := range bdevs {
-		out = append(out, bdevOf(b))
+		out = append(out, wire.BdevOf(b))
 	}
 	return out, nil
 }
@@ -73,7 +75,7 @@ func getIostat(_ context.Context, e *Emulator, p struct {
 	out := []iostat{}
 	for _, b := range bdevs {
 		s := e.stores[b.Name]
-		out = append(out, iostat{b.Name, s.bytesRead.Load(), s.reads.Load(), s.bytesWritten.Load(), s.writes.Load()})
+		out = append(out, iostat{b.Name, s.BytesRead.Load(), s.Reads.Load(), s.BytesWritten.Load(), s.Writes.Load()})
 	}
 	return map[string]any{"tick_rate": 1_000_000_000, "ticks": e.ticks(), "bdevs": out}, nil
 }
@@ -99,7 +101,7 @@ func aioCreate(_ context.Context, e *Emulator, p struct {
 		p.BlockSize = 512
 	}
 	if p.BlockSize < 0 || size%p.BlockSize != 0 {
-		s.close()
+		s.Close()
 		return nil, model.Refuse(syscall.EINVAL, "%s has %d bytes, no multiple of the block size %d", p.Filename, size, p.BlockSize)
 	}
 	return e.addBdev(model.Bdev{
@@ -110,17 +112,17 @@ func aioCreate(_ context.Context, e *Emulator, p struct {
 
 // openFile opens the file behind a bdev, whose accepted writes are recorded, and
 // returns its size in bytes.
-func (e *Emulator) openFile(path string, readOnly bool) (*store, int64, error) {
-	file, size, err := openBacking(path, readOnly)
+func (e *Emulator) openFile(path string, readOnly bool) (*datapath.Store, int64, error) {
+	file, size, err := datapath.OpenBacking(path, readOnly)
 	if err != nil {
 		return nil, 0, refuseOpen(err)
 	}
-	s := &store{Backing: file, closer: file, dpu: e.opts.Name}
-	if e.opts.MediumLogDir == "" {
+	s := &datapath.Store{Backing: file, Closer: file, Dpu: e.opts.Name}
+	if e.opts.WriteLogDir == "" {
 		return s, size, nil
 	}
-	if s.log, err = writelog.Open(e.opts.MediumLogDir, path); err != nil {
-		s.close()
+	if s.Log, err = writelog.Open(e.opts.WriteLogDir, path); err != nil {
+		s.Close()
 		return nil, 0, err
 	}
 	return s, size, nil
@@ -136,9 +138,9 @@ func refuseOpen(err error) error {
 	return model.Refuse(errno, "%v", err)
 }
 
-func (e *Emulator) addBdev(b model.Bdev, s *store) (any, error) {
+func (e *Emulator) addBdev(b model.Bdev, s *datapath.Store) (any, error) {
 	if err := e.model.CreateBdev(b); err != nil {
-		s.close()
+		s.Close()
 		return nil, err
 	}
 	e.stores[b.Name] = s
@@ -175,11 +177,11 @@ func mallocCreate(_ context.Context, e *Emulator, p sized) (any, error) {
 	if err := e.model.CreateBdev(b); err != nil {
 		return nil, err
 	}
-	file, err := memoryBacking(p.Name, b.Size())
+	file, err := datapath.MemoryBacking(p.Name, b.Size())
 	if err != nil {
 		return nil, errors.Join(err, e.model.DeleteBdev(p.Name, model.Malloc))
 	}
-	e.stores[p.Name] = &store{Backing: file, closer: file}
+	e.stores[p.Name] = &datapath.Store{Backing: file, Closer: file}
 	return p.Name, nil
 }
 
@@ -187,7 +189,7 @@ func nullCreate(_ context.Context, e *Emulator, p sized) (any, error) {
 	if p.Name == "" {
 		p.Name = e.freeName("Null")
 	}
-	return e.addBdev(p.bdev(model.Null), &store{Backing: nullBacking{}})
+	return e.addBdev(p.bdev(model.Null), &datapath.Store{Backing: datapath.NullBacking{}})
 }
 
 func deleteBdev(product string) func(context.Context, *Emulator, struct {
@@ -198,14 +200,14 @@ func deleteBdev(product string) func(context.Context, *Emulator, struct {
 	},
 	) (any, error) {
 		if s := e.stores[p.Name]; s != nil {
-			if err := s.settled(); err != nil {
+			if err := s.Settled(); err != nil {
 				return nil, err
 			}
 		}
 		if err := e.model.DeleteBdev(p.Name, product); err != nil {
 			return nil, err
 		}
-		e.stores[p.Name].close()
+		e.stores[p.Name].Close()
 		delete(e.stores, p.Name)
 		return true, nil
 	}

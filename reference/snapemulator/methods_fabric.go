@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/reference/snapemulator/model"
+	"github.com/moor-storage/moor/reference/snapemulator/wire"
 )
 
 // fabricMethods are SPDK's NVMe over Fabrics initiator. There is no network
@@ -82,7 +82,7 @@ func fabricList(_ context.Context, e *Emulator, p name0) (any, error) {
 	for _, b := range e.model.Bdevs {
 		if f := b.Fabric; f != nil && (p.Name == "" || p.Name == f.Controller) {
 			out = append(out, map[string]any{
-				"name": f.Controller, "ctrlrs": []any{map[string]any{"state": "enabled", "cntlid": 1, "trid": tridOf(f)}},
+				"name": f.Controller, "ctrlrs": []any{map[string]any{"state": "enabled", "cntlid": 1, "trid": wire.TridOf(f)}},
 			})
 		}
 	}
@@ -116,8 +116,4 @@ func fabricDetach(ctx context.Context, e *Emulator, p struct {
 	return deleteBdev(model.NVMe)(ctx, e, struct {
 		Name string `json:"name" snap:"must"`
 	}{b.Name})
-}
-
-func tridOf(f *model.Fabric) snaprpc.TransportID {
-	return snaprpc.TransportID{TrType: f.TrType, AdrFam: f.AdrFam, TrAddr: f.TrAddr, TrSvcID: f.TrSvcID, SubNQN: f.SubNQN}
 }

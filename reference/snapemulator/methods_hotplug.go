@@ -10,6 +10,7 @@ import (
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/reference/snapemulator/model"
+	"github.com/moor-storage/moor/reference/snapemulator/wire"
 )
 
 // snapHotplug is the newer family of methods: a function is made, gets its
@@ -117,7 +118,7 @@ type plugParams struct {
 // host has done its part. The emulator goes on meanwhile.
 func plugMethod(act func(*model.Model, string) (*model.Function, error)) handler {
 	return func(ctx context.Context, e *Emulator, raw json.RawMessage) (any, error) {
-		p, err := decodeParams[plugParams](raw)
+		p, err := wire.Decode[plugParams](raw)
 		if err != nil {
 			return nil, invalidParams(err)
 		}

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/moor-storage/moor/reference/snapemulator/hosttree"
 	"github.com/moor-storage/moor/reference/snapemulator/model"
+	"github.com/moor-storage/moor/reference/snapemulator/wire"
 )
 
 func nvmeMethods() map[string]handler {
@@ -53,7 +55,7 @@ func subsystemDestroy(ctx context.Context, e *Emulator, p struct {
 }
 
 func subsystemList(_ context.Context, e *Emulator, _ none) (any, error) {
-	return subsystemsOf(e.model), nil
+	return wire.SubsystemsOf(e.model), nil
 }
 
 func namespaceCreate(_ context.Context, e *Emulator, p struct {
@@ -83,7 +85,7 @@ func namespaceDestroy(_ context.Context, e *Emulator, p struct {
 			if s.NQN != p.NQN || ns.NSID != p.NSID {
 				continue
 			}
-			if err := e.stores[ns.Bdev.Name].settled(); err != nil {
+			if err := e.stores[ns.Bdev.Name].Settled(); err != nil {
 				return nil, err
 			}
 		}
@@ -103,7 +105,7 @@ func namespaceList(_ context.Context, e *Emulator, p struct {
 		}
 		found = true
 		for _, ns := range s.Namespaces {
-			out = append(out, namespaceOf(ns))
+			out = append(out, wire.NamespaceOf(ns))
 		}
 	}
 	if !found {
@@ -146,7 +148,7 @@ func controllerCreate(ctx context.Context, e *Emulator, p controllerParams) (any
 		return nil, err
 	}
 	_, err = e.changed(ctx, nil)
-	return controllerOf(c), err
+	return wire.ControllerOf(c), err
 }
 
 func controllerDestroy(ctx context.Context, e *Emulator, p struct {
@@ -166,7 +168,7 @@ func controllerList(_ context.Context, e *Emulator, p struct {
 	all := slices.DeleteFunc(e.model.Controllers(), func(c *model.Controller) bool {
 		return (p.NQN != "" && c.Subsystem.NQN != p.NQN) || (p.CtrlID != "" && c.ID != p.CtrlID)
 	})
-	return controllersOf(all), nil
+	return wire.ControllersOf(all), nil
 }
 
 // ctrlNS names a controller and a namespace of its subsystem.
@@ -188,13 +190,13 @@ func attachNS(ctx context.Context, e *Emulator, p ctrlNS) (any, error) {
 }
 
 // detachNS fences before it changes anything: a namespace whose last writes may
-// arrive at a medium out of reach stays attached, dead to the host, until they
+// arrive at a target out of reach stays attached, dead to the host, until they
 // cannot, since the answer to a detach is a receipt.
 func detachNS(ctx context.Context, e *Emulator, p ctrlNS) (any, error) {
 	for _, s := range e.shown {
 		if s.Namespace.NSID == p.NSID && s.Namespace.Controller.ID == p.CtrlID {
-			e.fence([]*shown{s})
-			if err := e.stores[s.Namespace.Bdev.Name].settled(); err != nil {
+			e.fence([]*hosttree.Shown{s})
+			if err := e.stores[s.Namespace.Bdev.Name].Settled(); err != nil {
 				return nil, err
 			}
 		}
@@ -223,5 +225,5 @@ func functionList(_ context.Context, e *Emulator, _ struct {
 	All bool `json:"all"`
 },
 ) (any, error) {
-	return functionsOf(e.model), nil
+	return wire.FunctionsOf(e.model), nil
 }

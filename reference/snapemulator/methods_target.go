@@ -4,12 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"syscall"
 	"time"
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/reference/blocktarget"
+	"github.com/moor-storage/moor/reference/snapemulator/datapath"
 	"github.com/moor-storage/moor/reference/snapemulator/model"
+	"github.com/moor-storage/moor/reference/snapemulator/wire"
 )
 
 // targetOpenTimeout bounds the opening of a volume at its target.
@@ -36,7 +40,7 @@ type targetParams struct {
 // targetCreate opens the volume without the emulator's lock: a target that is
 // out of reach must not hold up the fencing of other volumes.
 func targetCreate(ctx context.Context, e *Emulator, raw json.RawMessage) (any, error) {
-	p, err := decodeParams[targetParams](raw)
+	p, err := wire.Decode[targetParams](raw)
 	if err != nil {
 		return nil, &snaprpc.Error{Code: snaprpc.CodeInvalidParams, Message: "Invalid parameters: " + err.Error()}
 	}
@@ -57,9 +61,9 @@ func targetCreate(ctx context.Context, e *Emulator, raw json.RawMessage) (any, e
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := &store{Backing: d, closer: d}
+	s := &datapath.Store{Backing: d, Closer: d}
 	if e.closed {
-		s.close()
+		s.Close()
 		return nil, model.Refuse(syscall.ESHUTDOWN, "the service ends")
 	}
 	return e.addBdev(model.Bdev{
@@ -80,4 +84,92 @@ func refuseTarget(err error) error {
 		return model.Refuse(syscall.EACCES, "%v", err)
 	}
 	return model.Refuse(syscall.EHOSTUNREACH, "%v", err)
+}
+
+// rescanParams are what the methods that look at a bdev again are asked for.
+type rescanParams struct {
+	Name string `json:"name" snap:"must"`
+}
+
+// aioRescan looks at the size of the file behind a bdev again.
+func aioRescan(_ context.Context, e *Emulator, p rescanParams) (any, error) {
+	s := e.stores[p.Name]
+	if s == nil {
+		return nil, model.Refuse(syscall.ENODEV, "bdev %s", p.Name)
+	}
+	file, ok := s.Backing.(datapath.FileBacking)
+	if !ok {
+		return nil, model.Refuse(syscall.ENODEV, "bdev %s", p.Name)
+	}
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, refuseOpen(fmt.Errorf("find the size of the file behind %s: %w", p.Name, err))
+	}
+	return e.resized(p.Name, model.AIO, size)
+}
+
+// targetRescan asks the target for the size of a bdev's volume again, without
+// the emulator's lock: a target that is out of reach must not hold up others.
+func targetRescan(ctx context.Context, e *Emulator, raw json.RawMessage) (any, error) {
+	p, err := wire.Decode[rescanParams](raw)
+	if err != nil {
+		return nil, &snaprpc.Error{Code: snaprpc.CodeInvalidParams, Message: "Invalid parameters: " + err.Error()}
+	}
+	device := e.targetDevice(p.Name)
+	if device == nil {
+		return nil, model.Refuse(syscall.ENODEV, "bdev %s", p.Name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, targetOpenTimeout)
+	defer cancel()
+	size, err := device.Refresh(ctx)
+	if err != nil {
+		return nil, refuseTarget(err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.stores[p.Name]; s == nil || s.Backing != datapath.Backing(device) {
+		return nil, model.Refuse(syscall.ENODEV, "bdev %s", p.Name)
+	}
+	return e.resized(p.Name, model.MoorTarget, size)
+}
+
+// nullResize gives a bdev that keeps nothing another size, in MiB.
+func nullResize(_ context.Context, e *Emulator, p struct {
+	Name    string `json:"name" snap:"must"`
+	NewSize int64  `json:"new_size" snap:"must"`
+},
+) (any, error) {
+	return e.resized(p.Name, model.Null, p.NewSize<<20)
+}
+
+func (e *Emulator) targetDevice(name string) *blocktarget.Device {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.stores[name]; s != nil {
+		device, _ := s.Backing.(*blocktarget.Device)
+		return device
+	}
+	return nil
+}
+
+// resized gives a bdev the size of what is behind it, and with it the namespace
+// over it: the host is told by the controller (NVMe's asynchronous event
+// "namespace attribute changed") and looks at the size again by itself.
+func (e *Emulator) resized(name, product string, bytes int64) (any, error) {
+	if err := e.model.GrowBdev(name, product, bytes); err != nil {
+		return nil, err
+	}
+	var failures error
+	for _, s := range e.shown {
+		if s.Namespace.Bdev.Name != name {
+			continue
+		}
+		if err := s.Device.Resize(s.Namespace.Bdev.Size()); err != nil {
+			failures = errors.Join(failures, err)
+		}
+	}
+	if failures != nil {
+		return nil, failures
+	}
+	return true, e.tree.Render(e.model, e.shown)
 }

@@ -8,10 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/reference/snapemulator/fault"
 	"github.com/moor-storage/moor/reference/snapemulator/model"
 )
 
@@ -110,25 +114,25 @@ func (e *Emulator) answer(ctx context.Context, w io.Writer, raw json.RawMessage)
 		return writeLine(w, reply{ID: null, Error: err})
 	}
 	method := *c.Method
-	fault := e.faults.take(method)
-	if fault != nil && fault.When == before {
-		if out := fault.play(ctx, e.faults.released()); out != proceed {
-			return e.misbehave(w, c, fault, out)
+	struck := e.faults.Take(method)
+	if struck != nil && struck.When == fault.Before {
+		if out := struck.Play(ctx, e.faults.Released()); out != fault.Proceed {
+			return e.misbehave(w, c, struck, out)
 		}
 	}
 	started := time.Now()
 	result, failure := e.dispatch(ctx, method, c.Params)
 	e.metrics.observe(method, failure, time.Since(started))
-	if fault != nil && fault.When == after {
-		if out := fault.play(ctx, e.faults.released()); out != proceed {
-			return e.misbehave(w, c, fault, out)
+	if struck != nil && struck.When == fault.After {
+		if out := struck.Play(ctx, e.faults.Released()); out != fault.Proceed {
+			return e.misbehave(w, c, struck, out)
 		}
 	}
 	if c.ID == nil { // a notification, JSON-RPC 2.0 section 4.1
 		return true
 	}
 	out := reply{ID: c.ID, Result: result, Error: failure}
-	if fault != nil && fault.Twice && !writeLine(w, out) {
+	if struck != nil && struck.Twice && !writeLine(w, out) {
 		return false
 	}
 	return writeLine(w, out)
@@ -180,4 +184,60 @@ func writeLine(w io.Writer, r reply) bool {
 	}
 	_, err = w.Write(append(line, '\n'))
 	return err == nil
+}
+
+// misbehave sends what the fault says and reports whether the connection goes
+// on.
+func (e *Emulator) misbehave(w io.Writer, c *call, f *fault.Fault, out fault.Outcome) bool {
+	e.log.Info("fault struck", "method", *c.Method, "when", f.When)
+	switch {
+	case out == fault.Closed:
+		return false
+	case f.Error != nil:
+		return writeLine(w, reply{ID: c.ID, Error: f.Error})
+	case f.Garbage:
+		_, err := io.WriteString(w, "\x00}garbage{\n")
+		return err == nil
+	default:
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`)
+		return false
+	}
+}
+
+// metrics are the emulator's own; methods that it does not know share a label,
+// so that a caller cannot grow them without bound.
+type metrics struct {
+	seconds *prometheus.HistogramVec
+	visible prometheus.Gauge
+	known   map[string]handler
+}
+
+func newMetrics(reg prometheus.Registerer, known map[string]handler) *metrics {
+	m := &metrics{
+		known: known,
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "moor_snapemu_rpc_seconds",
+			Help:    "Time in which a request was executed, by method and code (0 for success).",
+			Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 60},
+		}, []string{"method", "code"}),
+		visible: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "moor_snapemu_visible_namespaces",
+			Help: "Namespaces that the host can reach now.",
+		}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.seconds, m.visible)
+	}
+	return m
+}
+
+func (m *metrics) observe(method string, failure *snaprpc.Error, took time.Duration) {
+	if _, ok := m.known[method]; !ok {
+		method = "unknown"
+	}
+	code := 0
+	if failure != nil {
+		code = failure.Code
+	}
+	m.seconds.WithLabelValues(method, strconv.Itoa(code)).Observe(took.Seconds())
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/moor-storage/moor/reference/writelog"
 )
 
 // pipe is a connection whose requests are all there and whose answers are kept.
@@ -121,7 +123,7 @@ func TestOptionsRefused(t *testing.T) {
 		{Name: "a.b"},
 		{Name: "A"},
 		{Name: "-a"},
-		{Name: strings.Repeat("a", MaxName+1)},
+		{Name: strings.Repeat("a", writelog.MaxName+1)},
 		{Name: "a", VFs: 128},
 		{Name: "a", Socket: "/tmp/" + strings.Repeat("x", 110)},
 	} {

@@ -9,7 +9,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/snapemulator/fault"
 	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/bench/workload"
 	"github.com/moor-storage/moor/test/kit"
@@ -24,7 +24,7 @@ func (b *bench) drain(ctx context.Context) error { return b.drainBoth(ctx, "fail
 // more: that of the test bed answers within milliseconds, which most storage
 // that is reached over a network does not.
 func drainSlow(seconds int) func(*bench, context.Context) error {
-	slow := snapemulator.Fault{Method: "bdev_moor_target_create", DelayMS: 1000 * seconds, Count: -1}
+	slow := fault.Fault{Method: "bdev_moor_target_create", DelayMS: 1000 * seconds, Count: -1}
 	return func(b *bench, ctx context.Context) (err error) {
 		for _, dpu := range b.bed.DPUs() {
 			if err := kit.SNAP(dpu).Call(ctx, "moor_inject", slow, nil); err != nil {

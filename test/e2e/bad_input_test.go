@@ -14,7 +14,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/snapemulator/fault"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -90,14 +90,14 @@ var _ = Describe("bad input", func() {
 })
 
 var _ = Describe("a sick DPU", func() {
-	inject := func(ctx context.Context, fault snapemulator.Fault) {
+	inject := func(ctx context.Context, fault fault.Fault) {
 		GinkgoHelper()
 		Expect(kit.SNAP("dpu-1").Call(ctx, "moor_inject", fault, nil)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(kit.SNAP("dpu-1").Call(ctx, "moor_clear", nil, nil)).To(Succeed()) })
 	}
 
 	DescribeTable("is told about on the attachment, and worked with again when it is well",
-		func(ctx context.Context, fault snapemulator.Fault, words string) {
+		func(ctx context.Context, fault fault.Fault, words string) {
 			r := newRoom(ctx)
 			files := r.claim(ctx, claim{name: "files"})
 			volume := volumeOf(ctx, files)
@@ -108,9 +108,9 @@ var _ = Describe("a sick DPU", func() {
 			Expect(kit.SNAP("dpu-1").Call(ctx, "moor_clear", nil, nil)).To(Succeed())
 			runs(ctx, pod)
 		},
-		Entry("SNAP refuses", snapemulator.Fault{Method: "nvme_namespace_create", Error: snapError(-12, "Cannot allocate memory"), Count: -1}, "nvme_namespace_create"),
-		Entry("SNAP talks garbage", snapemulator.Fault{Method: "nvme_controller_create", Garbage: true, Count: -1}, "nvme_controller_create"),
-		Entry("SNAP never answers", snapemulator.Fault{Method: "nvme_subsystem_create", Hang: true, Count: -1}, "nvme_subsystem_create"),
+		Entry("SNAP refuses", fault.Fault{Method: "nvme_namespace_create", Error: snapError(-12, "Cannot allocate memory"), Count: -1}, "nvme_namespace_create"),
+		Entry("SNAP talks garbage", fault.Fault{Method: "nvme_controller_create", Garbage: true, Count: -1}, "nvme_controller_create"),
+		Entry("SNAP never answers", fault.Fault{Method: "nvme_subsystem_create", Hang: true, Count: -1}, "nvme_subsystem_create"),
 	)
 
 	It("with no function left says so, and shows the volume once one is free", func(ctx context.Context) {

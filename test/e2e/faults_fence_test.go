@@ -10,13 +10,13 @@ import (
 	. "github.com/onsi/gomega"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/snapemulator/fault"
 	"github.com/moor-storage/moor/test/kit"
 )
 
 // inject breaks the SNAP service of a DPU, and mend mends it; the end of the
 // test does so too.
-func inject(ctx context.Context, dpu string, faults ...snapemulator.Fault) {
+func inject(ctx context.Context, dpu string, faults ...fault.Fault) {
 	GinkgoHelper()
 	DeferCleanup(func(ctx context.Context) { mend(ctx, dpu) })
 	for _, f := range faults {
@@ -58,10 +58,10 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 		r := faulty(ctx)
 		all := r.subjects(ctx, "host-1", "host-1", "host-1", "host-1")
 		inject(ctx, "dpu-1",
-			snapemulator.Fault{Method: detachNS, Hang: true},
-			snapemulator.Fault{Method: detachNS, Error: snapError(-5, "Input/output error")},
-			snapemulator.Fault{Method: detachNS, When: "after", Drop: true},
-			snapemulator.Fault{Method: detachNS, Twice: true})
+			fault.Fault{Method: detachNS, Hang: true},
+			fault.Fault{Method: detachNS, Error: snapError(-5, "Input/output error")},
+			fault.Fault{Method: detachNS, When: "after", Drop: true},
+			fault.Fault{Method: detachNS, Twice: true})
 		d := within(bothDead)
 		powerOff(ctx, "host-1")
 		for _, s := range all {
@@ -77,8 +77,8 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 		r := faulty(ctx)
 		s := r.subject(ctx, "host-1")
 		next := dpuIn(s.replica)
-		inject(ctx, s.dpu, snapemulator.Fault{Method: detachNS, Hang: true, Count: -1})
-		inject(ctx, next, snapemulator.Fault{Method: attachNS, Hang: true, Count: -1})
+		inject(ctx, s.dpu, fault.Fault{Method: detachNS, Hang: true, Count: -1})
+		inject(ctx, next, fault.Fault{Method: attachNS, Hang: true, Count: -1})
 		d := within(bothDead)
 		powerOff(ctx, s.host)
 		s.reaches(ctx, moorv1alpha1.ClaimFencing, s.dpu)
@@ -127,7 +127,7 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 		r := faulty(ctx)
 		s := r.subject(ctx, "host-1")
 		next := dpuIn(s.replica)
-		inject(ctx, next, snapemulator.Fault{Method: attachNS, Hang: true, Count: -1})
+		inject(ctx, next, fault.Fault{Method: attachNS, Hang: true, Count: -1})
 		d := within(bothDead)
 		powerOff(ctx, s.host)
 		s.reaches(ctx, moorv1alpha1.ClaimGranted, next)
@@ -141,7 +141,7 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 	It("when the old host returns in the middle of its fence", func(ctx context.Context) {
 		r := faulty(ctx)
 		s := r.subject(ctx, "host-1")
-		inject(ctx, s.dpu, snapemulator.Fault{Method: detachNS, Hang: true, Count: -1})
+		inject(ctx, s.dpu, fault.Fault{Method: detachNS, Hang: true, Count: -1})
 		powerOff(ctx, s.host)
 		s.reaches(ctx, moorv1alpha1.ClaimFencing, s.dpu)
 		By("powering " + s.host + " on again")

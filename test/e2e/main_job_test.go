@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/writelog"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -111,7 +111,7 @@ var _ = Describe("the main job", func() {
 })
 
 // writersInOrder lists who wrote, one entry a turn.
-func writersInOrder(writes []snapemulator.MediumWrite) []string {
+func writersInOrder(writes []writelog.Write) []string {
 	var out []string
 	for _, w := range writes {
 		name := strings.TrimSpace(w.DPU)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/snaprpc"
-	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/writelog"
 	"github.com/moor-storage/moor/test/devcluster/layout"
 )
 
@@ -26,8 +26,8 @@ func SNAP(dpu string) *snaprpc.Client {
 
 // MediumLog reads what the medium accepted of a volume, in order, from every
 // DPU. The id is that of the vendor's volume.
-func MediumLog(vendorVolume string) ([]snapemulator.MediumWrite, error) {
-	return snapemulator.ReadMediumLog(snapemulator.MediumLogPath(filepath.Join(layout.TargetSource(), "log"), vendorVolume+".img"))
+func MediumLog(vendorVolume string) ([]writelog.Write, error) {
+	return writelog.Read(writelog.Path(filepath.Join(layout.TargetSource(), "log"), vendorVolume+".img"))
 }
 
 // VendorVolume is the vendor's id of a DPUVolume. The client is that of the

@@ -16,6 +16,7 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
 	"github.com/moor-storage/moor/pkg/provisioner/remote"
 	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/snapemulator/fault"
 	"github.com/moor-storage/moor/reference/snapemulator/snapemulatortest"
 )
 
@@ -158,7 +159,7 @@ func TestNFSBareDirectory(t *testing.T) {
 	if all, err := n.host().List(ctx); err != nil || len(all) != 0 {
 		t.Fatalf("a bare directory is listed: %+v, %v", all, err)
 	}
-	n.Inject(snapemulator.Fault{Method: "fsdev_aio_delete", Error: busy})
+	n.Inject(fault.Fault{Method: "fsdev_aio_delete", Error: busy})
 	if _, err := n.host().Open(ctx, volume(t, "a")); !errors.Is(err, provisioner.ErrInUse) || !strings.Contains(err.Error(), "no longer mounted") {
 		t.Fatalf("while the host has it: %v", err)
 	}
@@ -179,7 +180,7 @@ func TestNFSRefusals(t *testing.T) {
 		{"no share", func(_ *nas, s *provisioner.OpenSpec) { s.VolumeContext = nil }, provisioner.ErrInvalid, nothing},
 		{"the server refuses", func(n *nas, _ *provisioner.OpenSpec) { n.failed = errors.New("access denied by server") }, provisioner.ErrPrecondition, nothing},
 		{"snap refuses", func(n *nas, _ *provisioner.OpenSpec) {
-			n.Inject(snapemulator.Fault{Method: "fsdev_aio_create", Error: internal})
+			n.Inject(fault.Fault{Method: "fsdev_aio_create", Error: internal})
 		}, provisioner.ErrPrecondition, nothing},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

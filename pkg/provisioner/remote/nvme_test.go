@@ -16,6 +16,7 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
 	"github.com/moor-storage/moor/pkg/provisioner/remote"
 	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/snapemulator/fault"
 	"github.com/moor-storage/moor/reference/snapemulator/snapemulatortest"
 )
 
@@ -165,7 +166,7 @@ func TestNVMeRefusals(t *testing.T) {
 		}, provisioner.ErrExists},
 		{"service gone", func(_ *testing.T, f *fabric, _ *provisioner.OpenSpec) { f.Stop() }, provisioner.ErrUnavailable},
 		{"no room", func(_ *testing.T, f *fabric, _ *provisioner.OpenSpec) {
-			f.Inject(snapemulator.Fault{Method: "bdev_nvme_attach_controller", Error: &snaprpc.Error{Code: -28, Message: "No space left on device"}})
+			f.Inject(fault.Fault{Method: "bdev_nvme_attach_controller", Error: &snaprpc.Error{Code: -28, Message: "No space left on device"}})
 		}, provisioner.ErrExhausted},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -211,7 +212,7 @@ func TestNVMeCloseOfAnotherDevice(t *testing.T) {
 	if got, err := f.host().Lookup(t.Context(), "v"); err != nil || got != d {
 		t.Fatalf("closing a device that the volume does not have took %+v, %v", got, err)
 	}
-	f.Inject(snapemulator.Fault{Method: "bdev_nvme_detach_controller", Error: busy})
+	f.Inject(fault.Fault{Method: "bdev_nvme_detach_controller", Error: busy})
 	if err := f.host().Close(t.Context(), "v", d.Name); !errors.Is(err, provisioner.ErrInUse) {
 		t.Fatalf("close of a device that is shown: %v", err)
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/moor-storage/moor/reference/blocktarget"
 	"github.com/moor-storage/moor/reference/localvendor"
 	"github.com/moor-storage/moor/reference/localvendor/devices"
-	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/snapemulator/datapath"
 	"github.com/moor-storage/moor/reference/snapemulator/fusepath"
 )
 
@@ -83,7 +83,7 @@ func (o *options) devices() (*fusepath.Path, *devices.Machine, error) {
 		return nil, nil, err
 	}
 	show := func(ctx context.Context, id string, v *blocktarget.Device) (devices.Shown, error) {
-		return path.Attach(ctx, snapemulator.Target{Name: id, Size: v.Size(), ReadOnly: v.ReadOnly(), Backing: v})
+		return path.Attach(ctx, datapath.Target{Name: id, Size: v.Size(), ReadOnly: v.ReadOnly(), Backing: v})
 	}
 	machine, err := devices.NewMachine(show, filepath.Join(o.deviceDir, "dev"), ctrl.Log)
 	if err != nil {

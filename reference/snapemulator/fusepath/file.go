@@ -10,14 +10,14 @@ import (
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/snapemulator/datapath"
 )
 
 // file is a namespace as a file. It outlives its name: a loop device that
 // somebody holds open keeps it, and is answered EIO.
 type file struct {
 	fs.Inode
-	target snapemulator.Target
+	target datapath.Target
 	gate   *gate
 	size   atomic.Int64
 }

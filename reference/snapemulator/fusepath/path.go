@@ -15,7 +15,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/snapemulator/datapath"
 )
 
 // Path is the data path of one emulator. Use Open.
@@ -151,7 +151,7 @@ func (p *Path) mount() error {
 }
 
 // Attach makes a file and a loop device of the target.
-func (p *Path) Attach(ctx context.Context, t snapemulator.Target) (snapemulator.Device, error) {
+func (p *Path) Attach(ctx context.Context, t datapath.Target) (datapath.Device, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	name := p.prefix + strings.ReplaceAll(t.Name, "/", "-")

@@ -22,6 +22,7 @@ import (
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/reference/snapemulator"
 	"github.com/moor-storage/moor/reference/snapemulator/fusepath"
+	"github.com/moor-storage/moor/reference/writelog"
 )
 
 // dpu is a running emulator with a real data path, and a client of it.
@@ -44,7 +45,7 @@ func start(t *testing.T, dir, name string) dpu {
 	socket := filepath.Join(root, "snap.sock")
 	e, err := snapemulator.New(snapemulator.Options{
 		Name: name, Socket: socket, VFs: 4, SysfsRoot: filepath.Join(root, "sys"),
-		DevRoot: filepath.Join(root, "dev"), MediumLogDir: filepath.Join(dir, "medium"), DataPath: path,
+		DevRoot: filepath.Join(root, "dev"), WriteLogDir: filepath.Join(dir, "medium"), DataPath: path,
 	})
 	if err != nil {
 		t.Fatal(err, path.Close())
@@ -205,13 +206,13 @@ func TestFenceUnderAWriter(t *testing.T) {
 	if got := int64(bytes.Count(seen, []byte("\n"))); got < acked.Load() {
 		t.Errorf("the other host sees %d records of %d acknowledged", got, acked.Load())
 	}
-	checkMedium(t, dir, file)
+	checkWriteLog(t, dir, file)
 }
 
-// checkMedium proves that no write of dpu-1 follows one of dpu-2.
-func checkMedium(t *testing.T, dir, file string) {
+// checkWriteLog proves that no write of dpu-1 follows one of dpu-2.
+func checkWriteLog(t *testing.T, dir, file string) {
 	t.Helper()
-	writes, err := snapemulator.ReadMediumLog(snapemulator.MediumLogPath(filepath.Join(dir, "medium"), file))
+	writes, err := writelog.Read(writelog.Path(filepath.Join(dir, "medium"), file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +252,7 @@ func TestFenceUnderDirtyCaches(t *testing.T) {
 	} else {
 		t.Logf("detach answered after %v", took)
 	}
-	before, err := snapemulator.ReadMediumLog(snapemulator.MediumLogPath(filepath.Join(dir, "medium"), "vol.img"))
+	before, err := writelog.Read(writelog.Path(filepath.Join(dir, "medium"), "vol.img"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +261,7 @@ func TestFenceUnderDirtyCaches(t *testing.T) {
 			t.Error("a writer synced its file after the fence")
 		}
 	}
-	after, err := snapemulator.ReadMediumLog(snapemulator.MediumLogPath(filepath.Join(dir, "medium"), "vol.img"))
+	after, err := writelog.Read(writelog.Path(filepath.Join(dir, "medium"), "vol.img"))
 	if err != nil || len(after) != len(before) {
 		t.Errorf("%d writes were accepted when detach answered, %d in the end (%v)", len(before), len(after), err)
 	}

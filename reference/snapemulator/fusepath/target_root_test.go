@@ -123,7 +123,7 @@ func TestRevokeUnderAMountedFileSystem(t *testing.T) {
 	if got := int64(bytes.Count(seen, []byte("\n"))); got < acked.Load() {
 		t.Errorf("the other host sees %d records of %d acknowledged", got, acked.Load())
 	}
-	checkMedium(t, dir, s.file)
+	checkWriteLog(t, dir, s.file)
 }
 
 // wire is a TCP proxy in which what comes from the client can be held up.

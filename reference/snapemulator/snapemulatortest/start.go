@@ -16,6 +16,7 @@ import (
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/reference/snapemulator/fault"
 )
 
 // Service is a running emulator.
@@ -87,7 +88,7 @@ func (s *Service) Restart() {
 }
 
 // Inject makes the service misbehave.
-func (s *Service) Inject(f snapemulator.Fault) {
+func (s *Service) Inject(f fault.Fault) {
 	s.tb.Helper()
 	if err := s.Call(s.tb.Context(), "moor_inject", f, nil); err != nil {
 		s.tb.Fatal(err)

@@ -1,4 +1,4 @@
-package snapemulator
+package hosttree
 
 import (
 	"errors"
@@ -8,18 +8,19 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/moor-storage/moor/reference/snapemulator/datapath"
 	"github.com/moor-storage/moor/reference/snapemulator/model"
 )
 
-// render brings the tree to the functions' bindings and the namespaces shown.
-func (t *hostTree) render(m *model.Model, all []*shown) error {
+// Render brings the tree to the functions' bindings and the namespaces shown.
+func (t *Tree) Render(m *model.Model, all []*Shown) error {
 	errs := t.renderPlugged(m)
 	for _, f := range m.AllFunctions() {
 		if !f.OnHost() || (f.Hotplugged() && !t.plugged[f]) {
 			continue
 		}
 		errs = errors.Join(errs, t.renderBinding(f))
-		var mine []*shown
+		var mine []*Shown
 		for _, s := range all {
 			if s.Function == f {
 				mine = append(mine, s)
@@ -34,7 +35,7 @@ func (t *hostTree) render(m *model.Model, all []*shown) error {
 
 // renderPlugged makes the functions that were plugged in, and removes those
 // that are out of the host again.
-func (t *hostTree) renderPlugged(m *model.Model) error {
+func (t *Tree) renderPlugged(m *model.Model) error {
 	if t.sysfs == "" && t.dev == "" {
 		return nil
 	}
@@ -60,7 +61,7 @@ func (t *hostTree) renderPlugged(m *model.Model) error {
 }
 
 // unplug removes all of a function that has left the host.
-func (t *hostTree) unplug(f *model.Function) error {
+func (t *Tree) unplug(f *model.Function) error {
 	errs := t.removeNodes(f, nil)
 	if t.sysfs == "" {
 		return errs
@@ -71,13 +72,13 @@ func (t *hostTree) unplug(f *model.Function) error {
 }
 
 // renderBinding makes or removes the two links between device and driver.
-func (t *hostTree) renderBinding(f *model.Function) error {
+func (t *Tree) renderBinding(f *model.Function) error {
 	if t.sysfs == "" {
 		return nil
 	}
 	fromDriver := filepath.Join(t.sysfs, "bus/pci/drivers", driverOf(f), fullAddress(f))
 	fromDevice := filepath.Join(t.pciDir(f), "driver")
-	if !t.isBound(f) {
+	if !t.IsBound(f) {
 		return errors.Join(removeFile(fromDriver), removeFile(fromDevice))
 	}
 	return errors.Join(link("../../devices/"+fullAddress(f), fromDriver), link("../../drivers/"+driverOf(f), fromDevice))
@@ -85,10 +86,10 @@ func (t *hostTree) renderBinding(f *model.Function) error {
 
 // renderFunction shows the controller of f, if the host's driver has one to
 // talk to, and the namespaces of it.
-func (t *hostTree) renderFunction(f *model.Function, mine []*shown) error {
-	want := map[string]*shown{}
+func (t *Tree) renderFunction(f *model.Function, mine []*Shown) error {
+	want := map[string]*Shown{}
 	for _, s := range mine {
-		want[nodeName(f, s.Namespace.NSID)] = s
+		want[NodeName(f, s.Namespace.NSID)] = s
 	}
 	if t.sysfs != "" {
 		if err := t.renderController(f, want); err != nil {
@@ -98,14 +99,14 @@ func (t *hostTree) renderFunction(f *model.Function, mine []*shown) error {
 	return t.removeNodes(f, want)
 }
 
-func (t *hostTree) ctrlDir(f *model.Function) string {
+func (t *Tree) ctrlDir(f *model.Function) string {
 	return filepath.Join(t.pciDir(f), "nvme", fmt.Sprintf("nvme%d", ctrlIndex(f)))
 }
 
-func (t *hostTree) renderController(f *model.Function, want map[string]*shown) error {
+func (t *Tree) renderController(f *model.Function, want map[string]*Shown) error {
 	dir := t.ctrlDir(f)
 	c := f.Controller
-	if c == nil || !c.Resumed || !t.isBound(f) {
+	if c == nil || !c.Resumed || !t.IsBound(f) {
 		if err := t.removeExtra(dir, f, nil); err != nil {
 			return err
 		}
@@ -136,14 +137,14 @@ func controllerFiles(f *model.Function) map[string]string {
 
 // addNamespace makes the device file and then the directory, whole: who sees
 // the directory sees all its files, and finds the device.
-func (t *hostTree) addNamespace(dir, name string, s *shown) error {
+func (t *Tree) addNamespace(dir, name string, s *Shown) error {
 	final := filepath.Join(dir, name)
 	b := s.Namespace.Bdev
 	if _, err := os.Stat(final); err == nil {
 		return replaceIfOther(filepath.Join(final, "size"), sectorsOf(b))
 	}
 	if t.dev != "" {
-		if err := s.device.Node(filepath.Join(t.dev, name)); err != nil {
+		if err := s.Device.Node(filepath.Join(t.dev, name)); err != nil {
 			return fmt.Errorf("make the device file: %w", err)
 		}
 	}
@@ -156,7 +157,7 @@ func (t *hostTree) addNamespace(dir, name string, s *shown) error {
 	if b.ReadOnly {
 		files["ro"] = "1\n"
 	}
-	if n := s.device.Number(); n != "" {
+	if n := s.Device.Number(); n != "" {
 		files["dev"] = n + "\n"
 	}
 	whole := filepath.Join(t.sysfs, ".going", name)
@@ -189,7 +190,7 @@ func replaceIfOther(path, content string) error {
 }
 
 // linkBlock makes the entries of the device in block and class/block.
-func (t *hostTree) linkBlock(name, dir string) error {
+func (t *Tree) linkBlock(name, dir string) error {
 	rel, err := filepath.Rel(t.sysfs, dir)
 	if err != nil {
 		return err
@@ -199,7 +200,7 @@ func (t *hostTree) linkBlock(name, dir string) error {
 }
 
 // removeExtra takes away the namespace directories of f that are not wanted.
-func (t *hostTree) removeExtra(dir string, f *model.Function, want map[string]*shown) error {
+func (t *Tree) removeExtra(dir string, f *model.Function, want map[string]*Shown) error {
 	found, err := filepath.Glob(filepath.Join(dir, fmt.Sprintf("nvme%dn*", ctrlIndex(f))))
 	if err != nil {
 		return err
@@ -218,7 +219,7 @@ func (t *hostTree) removeExtra(dir string, f *model.Function, want map[string]*s
 }
 
 // vanish removes a directory in one step, as the kernel does.
-func (t *hostTree) vanish(path string) error {
+func (t *Tree) vanish(path string) error {
 	going := filepath.Join(t.sysfs, ".going")
 	if err := os.MkdirAll(going, 0o755); err != nil {
 		return err
@@ -238,7 +239,7 @@ func (t *hostTree) vanish(path string) error {
 
 // removeNodes removes the device files of f that are not wanted, and makes
 // those that are where there is no sysfs to do it with.
-func (t *hostTree) removeNodes(f *model.Function, want map[string]*shown) error {
+func (t *Tree) removeNodes(f *model.Function, want map[string]*Shown) error {
 	if t.dev == "" {
 		return nil
 	}
@@ -258,7 +259,7 @@ func (t *hostTree) removeNodes(f *model.Function, want map[string]*shown) error 
 		if _, err := os.Lstat(path); err == nil {
 			continue
 		}
-		if err := s.device.Node(path); err != nil {
+		if err := s.Device.Node(path); err != nil {
 			return fmt.Errorf("make the device file %s: %w", path, err)
 		}
 	}
@@ -270,4 +271,10 @@ func removeFile(path string) error {
 		return err
 	}
 	return nil
+}
+
+// Shown is a namespace that the host can reach, and its device.
+type Shown struct {
+	model.Visible
+	Device datapath.Device
 }

@@ -1,9 +1,10 @@
-package snapemulator
+// Package fault is the failures that a test asks the emulated service for.
+package fault
 
 import (
 	"context"
-	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 // The instants at which a fault strikes: before the method runs, or after it,
 // when its effect is there and only the answer is lost.
 const (
-	before = "before"
-	after  = "after"
+	Before = "before"
+	After  = "after"
 )
 
 // Fault is one way in which the service misbehaves, as moor_inject takes it.
@@ -42,17 +43,17 @@ type Fault struct {
 	Count int `json:"count,omitempty"`
 }
 
-// outcome is what a fault leaves to do.
-type outcome int
+// Outcome is what a fault leaves to do.
+type Outcome int
 
 const (
-	proceed outcome = iota
+	Proceed Outcome = iota
 	struck
-	closed
+	Closed
 )
 
-// faults is the set of faults that wait for their call.
-type faults struct {
+// Set is the set of faults that wait for their call.
+type Set struct {
 	mu      sync.Mutex
 	waiting []*Fault
 	calls   map[string]int
@@ -60,15 +61,15 @@ type faults struct {
 	release chan struct{}
 }
 
-func newFaults() *faults {
-	return &faults{calls: map[string]int{}, release: make(chan struct{})}
+func NewSet() *Set {
+	return &Set{calls: map[string]int{}, release: make(chan struct{})}
 }
 
-func (f *faults) inject(fault Fault) {
+func (f *Set) Inject(fault Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if fault.When == "" {
-		fault.When = before
+		fault.When = Before
 	}
 	if fault.Count == 0 {
 		fault.Count = 1
@@ -76,7 +77,7 @@ func (f *faults) inject(fault Fault) {
 	f.waiting = append(f.waiting, &fault)
 }
 
-func (f *faults) clear() {
+func (f *Set) Clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.waiting = nil
@@ -84,9 +85,9 @@ func (f *faults) clear() {
 	f.release = make(chan struct{})
 }
 
-// take counts the call and returns the fault that strikes it, or nil.
-func (f *faults) take(method string) *Fault {
-	if control(method) {
+// Take counts the call and returns the fault that strikes it, or nil.
+func (f *Set) Take(method string) *Fault {
+	if Control(method) {
 		return nil
 	}
 	f.mu.Lock()
@@ -103,14 +104,14 @@ func (f *faults) take(method string) *Fault {
 	return &found
 }
 
-func (f *faults) released() <-chan struct{} {
+func (f *Set) Released() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.release
 }
 
-// snapshot returns copies of the waiting faults and the calls counted.
-func (f *faults) snapshot() ([]Fault, map[string]int) {
+// Snapshot returns copies of the waiting faults and the calls counted.
+func (f *Set) Snapshot() ([]Fault, map[string]int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	waiting := []Fault{}
@@ -124,15 +125,15 @@ func (f *faults) snapshot() ([]Fault, map[string]int) {
 	return waiting, calls
 }
 
-// play waits as the fault says and tells what is left to do.
-func (f *Fault) play(ctx context.Context, released <-chan struct{}) outcome {
+// Play waits as the fault says and tells what is left to do.
+func (f *Fault) Play(ctx context.Context, released <-chan struct{}) Outcome {
 	if f.DelayMS > 0 {
 		t := time.NewTimer(time.Duration(f.DelayMS) * time.Millisecond)
 		defer t.Stop()
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			return closed
+			return Closed
 		}
 	}
 	switch {
@@ -141,29 +142,14 @@ func (f *Fault) play(ctx context.Context, released <-chan struct{}) outcome {
 		case <-released:
 		case <-ctx.Done():
 		}
-		return closed
+		return Closed
 	case f.Drop:
-		return closed
+		return Closed
 	case f.Error != nil, f.Garbage, f.Half:
 		return struck
 	}
-	return proceed
+	return Proceed
 }
 
-// misbehave sends what the fault says and reports whether the connection goes
-// on.
-func (e *Emulator) misbehave(w io.Writer, c *call, f *Fault, out outcome) bool {
-	e.log.Info("fault struck", "method", *c.Method, "when", f.When)
-	switch {
-	case out == closed:
-		return false
-	case f.Error != nil:
-		return writeLine(w, reply{ID: c.ID, Error: f.Error})
-	case f.Garbage:
-		_, err := io.WriteString(w, "\x00}garbage{\n")
-		return err == nil
-	default:
-		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`)
-		return false
-	}
-}
+// Control reports whether a method steers the emulator and is none of SNAP's.
+func Control(name string) bool { return strings.HasPrefix(name, "moor_") }

@@ -1,4 +1,4 @@
-package snapemulator
+package hosttree
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 	"github.com/moor-storage/moor/reference/snapemulator/model"
 )
 
-// isBound reports whether the host's nvme driver has the function. At the
+// IsBound reports whether the host's nvme driver has the function. At the
 // start it has all of them.
-func (t *hostTree) isBound(f *model.Function) bool { return !t.unbound[fullAddress(f)] }
+func (t *Tree) IsBound(f *model.Function) bool { return !t.unbound[fullAddress(f)] }
 
-// watch calls changed when the host writes into the driver's files, until ctx
+// Watch calls changed when the host writes into the driver's files, until ctx
 // ends.
-func (t *hostTree) watch(ctx context.Context, changed func()) error {
+func (t *Tree) Watch(ctx context.Context, changed func()) error {
 	if t.sysfs == "" {
 		<-ctx.Done()
 		return nil
@@ -54,10 +54,10 @@ func (t *hostTree) watch(ctx context.Context, changed func()) error {
 	}
 }
 
-// readBindings takes the addresses that the host wrote into unbind, bind and
+// ReadBindings takes the addresses that the host wrote into unbind, bind and
 // drivers_probe and reports whether a binding changed. The order of writes to
 // different files is lost; a host unbinds before it binds.
-func (t *hostTree) readBindings() bool {
+func (t *Tree) ReadBindings() bool {
 	if t.sysfs == "" {
 		return false
 	}
@@ -79,12 +79,12 @@ func (t *hostTree) readBindings() bool {
 
 // allowed reports whether the nvme driver may take the address: its
 // driver_override is empty or names this driver.
-func (t *hostTree) allowed(addr string) bool {
+func (t *Tree) allowed(addr string) bool {
 	driver := firstLine(filepath.Join(t.sysfs, "bus/pci/devices", addr, "driver_override"))
 	return driver == "" || driver == "nvme"
 }
 
-func (t *hostTree) known(addr string) bool {
+func (t *Tree) known(addr string) bool {
 	if strings.ContainsRune(addr, '/') {
 		return false
 	}

@@ -1,4 +1,4 @@
-package snapemulator
+package hosttree
 
 import (
 	"errors"
@@ -14,13 +14,13 @@ import (
 // (Documentation/ABI/testing/sysfs-fs-virtiofs).
 const sharesDir = "fs/virtiofs"
 
-func (t *hostTree) shareDir(f *model.Function) string {
+func (t *Tree) shareDir(f *model.Function) string {
 	return filepath.Join(t.sysfs, sharesDir, strconv.Itoa(f.Index))
 }
 
-// showShare tells the host of a file system that it can mount: its directory
+// ShowShare tells the host of a file system that it can mount: its directory
 // appears whole.
-func (t *hostTree) showShare(d *model.FSDevice) error {
+func (t *Tree) ShowShare(d *model.FSDevice) error {
 	if t.sysfs == "" {
 		return nil
 	}
@@ -34,8 +34,8 @@ func (t *hostTree) showShare(d *model.FSDevice) error {
 	return errors.Join(t.vanish(t.shareDir(d.Function)), os.Rename(whole, t.shareDir(d.Function)))
 }
 
-// hideShare takes away what was on the function.
-func (t *hostTree) hideShare(f *model.Function) error {
+// HideShare takes away what was on the function.
+func (t *Tree) HideShare(f *model.Function) error {
 	if t.sysfs == "" {
 		return nil
 	}

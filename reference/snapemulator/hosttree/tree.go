@@ -1,4 +1,7 @@
-package snapemulator
+// Package hosttree is the host's view of an emulator: a tree of sysfs files and
+// device nodes, made of what the model says, and the bindings that the host
+// writes into it.
+package hosttree
 
 import (
 	"errors"
@@ -15,9 +18,9 @@ import (
 // that it never cleans a directory of somebody else, least of all /dev.
 const marker = ".moor-snapemu"
 
-// hostTree is the host's view: sysfs below one root, device files below
+// Tree is the host's view: sysfs below one root, device files below
 // another. It holds no truth but the driver bindings that the host chose.
-type hostTree struct {
+type Tree struct {
 	sysfs, dev string
 	// unbound holds the PCI addresses that the host took from the driver.
 	unbound map[string]bool
@@ -33,18 +36,18 @@ func fullAddress(f *model.Function) string { return "0000:" + f.BDF }
 // seen once means the same function for ever.
 func ctrlIndex(f *model.Function) int { return f.Index }
 
-// nodeName is the name of a namespace's device file.
-func nodeName(f *model.Function, nsid uint64) string {
+// NodeName is the name of a namespace's device file.
+func NodeName(f *model.Function, nsid uint64) string {
 	return fmt.Sprintf("nvme%dn%d", ctrlIndex(f), nsid)
 }
 
-// newHostTree removes what an earlier emulator left and makes the functions.
-func newHostTree(sysfs, dev string, m *model.Model) (*hostTree, error) {
-	t := &hostTree{sysfs: sysfs, dev: dev, unbound: map[string]bool{}, plugged: map[*model.Function]bool{}}
+// New removes what an earlier emulator left and makes the functions.
+func New(sysfs, dev string, m *model.Model) (*Tree, error) {
+	t := &Tree{sysfs: sysfs, dev: dev, unbound: map[string]bool{}, plugged: map[*model.Function]bool{}}
 	if err := errors.Join(claim(sysfs), claim(dev)); err != nil {
 		return nil, err
 	}
-	if err := t.clear(); err != nil {
+	if err := t.Clear(); err != nil {
 		return nil, fmt.Errorf("remove what an earlier emulator left: %w", err)
 	}
 	if sysfs == "" {
@@ -61,7 +64,7 @@ func newHostTree(sysfs, dev string, m *model.Model) (*hostTree, error) {
 	if err := t.makeDriver(); err != nil {
 		return nil, fmt.Errorf("make the nvme driver in %s: %w", sysfs, err)
 	}
-	if err := t.render(m, nil); err != nil {
+	if err := t.Render(m, nil); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -88,8 +91,8 @@ func claim(root string) error {
 	return os.WriteFile(mark, nil, 0o644)
 }
 
-// clear removes all that an emulator makes in its roots.
-func (t *hostTree) clear() error {
+// Clear removes all that an emulator makes in its roots.
+func (t *Tree) Clear() error {
 	var errs error
 	if t.sysfs != "" {
 		for _, name := range []string{"bus", "block", "class", "fs", ".going"} {
@@ -105,11 +108,11 @@ func (t *hostTree) clear() error {
 	return errs
 }
 
-func (t *hostTree) pciDir(f *model.Function) string {
+func (t *Tree) pciDir(f *model.Function) string {
 	return filepath.Join(t.sysfs, "bus/pci/devices", fullAddress(f))
 }
 
-func (t *hostTree) driverDir() string { return filepath.Join(t.sysfs, "bus/pci/drivers/nvme") }
+func (t *Tree) driverDir() string { return filepath.Join(t.sysfs, "bus/pci/drivers/nvme") }
 
 // driverOf is the name of the driver that takes the function.
 func driverOf(f *model.Function) string {
@@ -121,7 +124,7 @@ func driverOf(f *model.Function) string {
 
 // makeFunction writes a function's own files: what the kernel shows of a PCI
 // device whether or not a driver has it.
-func (t *hostTree) makeFunction(f *model.Function) error {
+func (t *Tree) makeFunction(f *model.Function) error {
 	dir := t.pciDir(f)
 	files := map[string]string{
 		"vendor": "0x15b3\n", "device": "0x6001\n", "class": "0x010802\n",
@@ -169,7 +172,7 @@ func vpd(vuid string) string {
 		"\x90" + string([]byte{byte(len(fields)), 0}) + fields + "\x78"
 }
 
-func (t *hostTree) makeDriver() error {
+func (t *Tree) makeDriver() error {
 	if err := writeAll(t.driverDir(), map[string]string{"bind": "", "unbind": "", "new_id": ""}); err != nil {
 		return err
 	}

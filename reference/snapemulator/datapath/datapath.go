@@ -1,4 +1,6 @@
-package snapemulator
+// Package datapath is what lies under an emulated function: the backings of bdevs,
+// each write of which is recorded, and the devices that a host is shown.
+package datapath
 
 import (
 	"context"
@@ -59,17 +61,17 @@ type Device interface {
 	Detach() error
 }
 
-// plainPath shows a namespace as the file behind it. It needs no privileges
+// PlainPath shows a namespace as the file behind it. It needs no privileges
 // and cannot fence: who has the file open can go on writing.
-type plainPath struct{}
+type PlainPath struct{}
 
 type plainDevice struct{ target Target }
 
-func (plainPath) Attach(_ context.Context, t Target) (Device, error) {
+func (PlainPath) Attach(_ context.Context, t Target) (Device, error) {
 	return &plainDevice{target: t}, nil
 }
 
-func (plainPath) Close() error { return nil }
+func (PlainPath) Close() error { return nil }
 
 func (d *plainDevice) Node(path string) error {
 	if err := os.RemoveAll(path); err != nil {
@@ -94,50 +96,50 @@ func (*plainDevice) Resize(int64) error { return nil } // it is the file
 func (*plainDevice) Fence()             {}
 func (*plainDevice) Detach() error      { return nil }
 
-// fileBacking is a bdev over a file of the DPU, or over anonymous memory.
-type fileBacking struct{ *os.File }
+// FileBacking is a bdev over a file of the DPU, or over anonymous memory.
+type FileBacking struct{ *os.File }
 
-func (f fileBacking) Punch(mode uint32, offset, length int64) error {
+func (f FileBacking) Punch(mode uint32, offset, length int64) error {
 	return unix.Fallocate(int(f.Fd()), mode, offset, length)
 }
 
-// nullBacking reads zeroes and forgets writes.
-type nullBacking struct{}
+// NullBacking reads zeroes and forgets writes.
+type NullBacking struct{}
 
-func (nullBacking) ReadAt(p []byte, _ int64) (int, error)  { clear(p); return len(p), nil }
-func (nullBacking) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
-func (nullBacking) Sync() error                            { return nil }
-func (nullBacking) Punch(uint32, int64, int64) error       { return nil }
+func (NullBacking) ReadAt(p []byte, _ int64) (int, error)  { clear(p); return len(p), nil }
+func (NullBacking) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
+func (NullBacking) Sync() error                            { return nil }
+func (NullBacking) Punch(uint32, int64, int64) error       { return nil }
 
-// openBacking opens the file behind an AIO bdev and returns its size in bytes,
+// OpenBacking opens the file behind an AIO bdev and returns its size in bytes,
 // which for a block device is the device's.
-func openBacking(path string, readOnly bool) (fileBacking, int64, error) {
+func OpenBacking(path string, readOnly bool) (FileBacking, int64, error) {
 	flags := os.O_RDWR
 	if readOnly {
 		flags = os.O_RDONLY
 	}
 	f, err := os.OpenFile(path, flags, 0)
 	if err != nil {
-		return fileBacking{}, 0, err
+		return FileBacking{}, 0, err
 	}
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		f.Close()
-		return fileBacking{}, 0, fmt.Errorf("find the size of %s: %w", path, err)
+		return FileBacking{}, 0, fmt.Errorf("find the size of %s: %w", path, err)
 	}
-	return fileBacking{f}, size, nil
+	return FileBacking{f}, size, nil
 }
 
-// memoryBacking is a malloc bdev: anonymous memory of size bytes.
-func memoryBacking(name string, size int64) (fileBacking, error) {
+// MemoryBacking is a malloc bdev: anonymous memory of size bytes.
+func MemoryBacking(name string, size int64) (FileBacking, error) {
 	fd, err := unix.MemfdCreate("snapemu-"+name, unix.MFD_CLOEXEC)
 	if err != nil {
-		return fileBacking{}, fmt.Errorf("allocate memory for %s: %w", name, err)
+		return FileBacking{}, fmt.Errorf("allocate memory for %s: %w", name, err)
 	}
 	f := os.NewFile(uintptr(fd), name)
 	if err := f.Truncate(size); err != nil {
 		f.Close()
-		return fileBacking{}, fmt.Errorf("allocate %d bytes for %s: %w", size, name, err)
+		return FileBacking{}, fmt.Errorf("allocate %d bytes for %s: %w", size, name, err)
 	}
-	return fileBacking{f}, nil
+	return FileBacking{f}, nil
 }

@@ -1,4 +1,4 @@
-package snapemulator
+package wire
 
 import (
 	"github.com/moor-storage/moor/internal/snaprpc"
@@ -19,17 +19,17 @@ type functionShape struct {
 	VFs           []functionShape `json:"vfs,omitempty"`
 }
 
-func functionsOf(m *model.Model) []functionShape {
+func FunctionsOf(m *model.Model) []functionShape {
 	out := []functionShape{}
 	for _, f := range m.Functions {
 		if !f.VirtioFS {
-			out = append(out, functionOf(f))
+			out = append(out, FunctionOf(f))
 		}
 	}
 	return out
 }
 
-func functionOf(f *model.Function) functionShape {
+func FunctionOf(f *model.Function) functionShape {
 	s := functionShape{Hotplugged: f.Hotplugged(), EmulationType: snaprpc.EmulationNVMe, PFIndex: f.PFIndex, PCIBDF: f.BDF, VHCAID: f.VHCAID, VUID: f.VUID}
 	if f.VFIndex >= 0 {
 		s.VFIndex = &f.VFIndex
@@ -41,27 +41,27 @@ func functionOf(f *model.Function) functionShape {
 		s.CtrlID = f.Controller.ID
 	}
 	for _, vf := range f.VFs {
-		s.VFs = append(s.VFs, functionOf(vf))
+		s.VFs = append(s.VFs, FunctionOf(vf))
 	}
 	return s
 }
 
-func subsystemsOf(m *model.Model) []snaprpc.Subsystem {
+func SubsystemsOf(m *model.Model) []snaprpc.Subsystem {
 	out := []snaprpc.Subsystem{}
 	for _, s := range m.Subsystems {
 		shape := snaprpc.Subsystem{
 			NQN: s.NQN, ModelNumber: s.ModelNumber, SerialNumber: s.SerialNumber, NN: s.NN, MNAN: s.MNAN,
-			Controllers: controllersOf(s.Controllers), Namespaces: []snaprpc.Namespace{},
+			Controllers: ControllersOf(s.Controllers), Namespaces: []snaprpc.Namespace{},
 		}
 		for _, ns := range s.Namespaces {
-			shape.Namespaces = append(shape.Namespaces, namespaceOf(ns))
+			shape.Namespaces = append(shape.Namespaces, NamespaceOf(ns))
 		}
 		out = append(out, shape)
 	}
 	return out
 }
 
-func namespaceOf(ns *model.Namespace) snaprpc.Namespace {
+func NamespaceOf(ns *model.Namespace) snaprpc.Namespace {
 	shape := snaprpc.Namespace{
 		NSID: int64(ns.NSID), Bdev: ns.Bdev.Name, Ready: "Yes", NQN: ns.Subsystem.NQN,
 		UUID: ns.UUID, MaxInflights: 65535, Controllers: []snaprpc.CtrlRef{},
@@ -72,15 +72,15 @@ func namespaceOf(ns *model.Namespace) snaprpc.Namespace {
 	return shape
 }
 
-func controllersOf(all []*model.Controller) []snaprpc.Controller {
+func ControllersOf(all []*model.Controller) []snaprpc.Controller {
 	out := []snaprpc.Controller{}
 	for _, c := range all {
-		out = append(out, controllerOf(c))
+		out = append(out, ControllerOf(c))
 	}
 	return out
 }
 
-func controllerOf(c *model.Controller) snaprpc.Controller {
+func ControllerOf(c *model.Controller) snaprpc.Controller {
 	shape := snaprpc.Controller{
 		CtrlID: c.ID, NQN: c.Subsystem.NQN, State: c.State, Plugged: c.Function.Plug != model.PlugOff, VHCAID: int64(c.Function.VHCAID),
 		MDTS: int64(c.MDTS), NumQueues: int64(c.NumQueues), MaxQueues: model.MaxQueues, Namespaces: []snaprpc.AttachedRef{},
@@ -91,8 +91,8 @@ func controllerOf(c *model.Controller) snaprpc.Controller {
 	return shape
 }
 
-// bdevShape is a bdev as SPDK lists it, as far as clients here read it.
-type bdevShape struct {
+// BdevShape is a bdev as SPDK lists it, as far as clients here read it.
+type BdevShape struct {
 	Name           string         `json:"name"`
 	Aliases        []string       `json:"aliases"`
 	ProductName    string         `json:"product_name"`
@@ -105,8 +105,8 @@ type bdevShape struct {
 	DriverSpecific map[string]any `json:"driver_specific"`
 }
 
-func bdevOf(b *model.Bdev) bdevShape {
-	shape := bdevShape{
+func BdevOf(b *model.Bdev) BdevShape {
+	shape := BdevShape{
 		Name: b.Name, Aliases: []string{b.UUID}, ProductName: b.Product, BlockSize: b.BlockSize,
 		NumBlocks: b.NumBlocks, UUID: b.UUID, Claimed: b.Claim != nil, DriverSpecific: map[string]any{},
 		IOTypes: map[string]any{"read": true, "write": !b.ReadOnly, "flush": true, "unmap": !b.ReadOnly, "reset": true},
@@ -115,7 +115,7 @@ func bdevOf(b *model.Bdev) bdevShape {
 		shape.DriverSpecific["aio"] = map[string]any{"filename": b.Filename, "block_size_override": true, "readonly": b.ReadOnly, "fallocate": false}
 	}
 	if f := b.Fabric; f != nil {
-		shape.DriverSpecific["nvme"] = []any{map[string]any{"trid": tridOf(f), "ns_data": map[string]int{"id": 1}}}
+		shape.DriverSpecific["nvme"] = []any{map[string]any{"trid": TridOf(f), "ns_data": map[string]int{"id": 1}}}
 	}
 	if t := b.Target; t != nil {
 		shape.DriverSpecific["moor_target"] = snaprpc.TargetBdev{
@@ -124,4 +124,8 @@ func bdevOf(b *model.Bdev) bdevShape {
 		}
 	}
 	return shape
+}
+
+func TridOf(f *model.Fabric) snaprpc.TransportID {
+	return snaprpc.TransportID{TrType: f.TrType, AdrFam: f.AdrFam, TrAddr: f.TrAddr, TrSvcID: f.TrSvcID, SubNQN: f.SubNQN}
 }

@@ -1,4 +1,6 @@
-package snapemulator
+// Package wire is the JSON of the emulated service: how parameters are read, and
+// how what there is is listed.
+package wire
 
 import (
 	"bytes"
@@ -9,10 +11,10 @@ import (
 	"strings"
 )
 
-// decodeParams decodes the parameters of a request into P as SPDK's decoder
+// Decode decodes the parameters of a request into P as SPDK's decoder
 // does: unknown keys are refused, keys are compared to the letter, and fields
 // tagged `snap:"must"` have to be there. The error is for the caller's eyes.
-func decodeParams[P any](raw json.RawMessage) (P, error) {
+func Decode[P any](raw json.RawMessage) (P, error) {
 	var p P
 	given := map[string]json.RawMessage{}
 	if trimmed := bytes.TrimSpace(raw); len(trimmed) > 0 && !bytes.Equal(trimmed, []byte("null")) {

@@ -1,4 +1,4 @@
-package snapemulator
+package datapath
 
 import (
 	"fmt"
@@ -10,32 +10,32 @@ import (
 	"github.com/moor-storage/moor/reference/writelog"
 )
 
-// store is a bdev's storage with what the emulator counts and records of it.
-type store struct {
+// Store is a bdev's storage with what the emulator counts and records of it.
+type Store struct {
 	Backing
-	closer io.Closer
+	Closer io.Closer
 	// log is nil where writes are not recorded; dpu is who it says wrote.
-	log *writelog.Log
-	dpu string
+	Log *writelog.Log
+	Dpu string
 
-	reads, writes, bytesRead, bytesWritten atomic.Int64
+	Reads, Writes, BytesRead, BytesWritten atomic.Int64
 }
 
 // ReadAt implements io.ReaderAt.
-func (s *store) ReadAt(p []byte, off int64) (int, error) {
+func (s *Store) ReadAt(p []byte, off int64) (int, error) {
 	n, err := s.Backing.ReadAt(p, off)
-	s.reads.Add(1)
-	s.bytesRead.Add(int64(n))
+	s.Reads.Add(1)
+	s.BytesRead.Add(int64(n))
 	return n, err
 }
 
 // WriteAt writes and records the write. A write that cannot be recorded is
 // not acknowledged: the log would lie by leaving it out.
-func (s *store) WriteAt(p []byte, off int64) (int, error) {
+func (s *Store) WriteAt(p []byte, off int64) (int, error) {
 	n, err := s.Backing.WriteAt(p, off)
 	if n > 0 {
-		s.writes.Add(1)
-		s.bytesWritten.Add(int64(n))
+		s.Writes.Add(1)
+		s.BytesWritten.Add(int64(n))
 		if lerr := s.record(off, int64(n)); lerr != nil {
 			return 0, lerr
 		}
@@ -43,34 +43,34 @@ func (s *store) WriteAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Punch deallocates a range; to the medium that is a write.
-func (s *store) Punch(mode uint32, off, length int64) error {
+// Punch deallocates a range; in the log that is a write.
+func (s *Store) Punch(mode uint32, off, length int64) error {
 	if err := s.Backing.Punch(mode, off, length); err != nil {
 		return err
 	}
 	return s.record(off, length)
 }
 
-func (s *store) record(off, length int64) error {
-	if s.log == nil {
+func (s *Store) record(off, length int64) error {
+	if s.Log == nil {
 		return nil
 	}
-	if err := s.log.Append(s.dpu, off, length); err != nil {
+	if err := s.Log.Append(s.Dpu, off, length); err != nil {
 		return fmt.Errorf("record a write of %d bytes at %d: %w", length, off, err)
 	}
 	return nil
 }
 
-// interrupt ends I/O that waits for a medium out of reach.
-func (s *store) interrupt() {
+// Interrupt ends I/O that waits for a target out of reach.
+func (s *Store) Interrupt() {
 	if remote, ok := s.Backing.(interface{ Interrupt() }); ok {
 		remote.Interrupt()
 	}
 }
 
-// settled returns nil unless a write of the host may arrive at the medium yet,
+// Settled returns nil unless a write of the host may arrive yet,
 // though nobody waits for it any more.
-func (s *store) settled() error {
+func (s *Store) Settled() error {
 	remote, ok := s.Backing.(interface{ Settled() error })
 	if !ok {
 		return nil
@@ -81,12 +81,12 @@ func (s *store) settled() error {
 	return nil
 }
 
-// close gives back the files.
-func (s *store) close() {
-	if s.closer != nil {
-		s.closer.Close()
+// Close gives back the files.
+func (s *Store) Close() {
+	if s.Closer != nil {
+		s.Closer.Close()
 	}
-	if s.log != nil {
-		_ = s.log.Close() // each record was written, or refused, when it was appended
+	if s.Log != nil {
+		_ = s.Log.Close() // each record was written, or refused, when it was appended
 	}
 }
