@@ -52,7 +52,12 @@ type Connection struct {
 }
 
 // Connect returns a Driver that calls the endpoint (unix:///path, a bare path
-// or tcp://host:port). Nothing is dialed until the first call.
+// or tcp://host:port). Nothing is dialed until the first call: the attacher starts
+// before its driver does, and goes on when that restarts.
+//
+// It is not csi-lib-utils' connection.Connect, which blocks until the driver
+// answers, gives up after 30 seconds, uses calls that gRPC has deprecated
+// (DialContext, WithBlock), and logs by klog, where this process logs by logr.
 func Connect(endpoint string) (*Connection, error) {
 	network, address, err := csiserver.ParseEndpoint(endpoint)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 const (
 	namespace = "users"
 	driver    = "csi.snap.nvidia.com"
-	// held keeps what is being deleted, as hostsync's finalizer does.
+	// held keeps what is being deleted, as hostcluster's finalizer does.
 	held = "test/held"
 )
 
@@ -131,7 +131,7 @@ func (w *world) volume(name string, shares, replicas int32) {
 	})
 }
 
-// attach makes an attachment as the CSI controller and hostsync would.
+// attach makes an attachment as the CSI controller and hostcluster would.
 func (w *world) attach(volume, node string, role storagev1alpha1.Role) *storagev1alpha1.DPUVolumeAttachment {
 	w.t.Helper()
 	yes := role != storagev1alpha1.RoleReplica
@@ -155,7 +155,7 @@ func (w *world) detach(volume, node string) {
 	w.letGo()
 }
 
-// letGo is hostsync: what is being deleted goes.
+// letGo plays hostcluster: what is being deleted goes.
 func (w *world) letGo() {
 	w.t.Helper()
 	for _, a := range w.all() {

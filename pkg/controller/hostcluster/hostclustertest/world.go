@@ -1,6 +1,6 @@
-// Package hostclustertest is both clusters in memory, for the tests of hostsync
-// and fence: fake clients that count writes, lose one on demand and show an
-// old cache; and somebody who plays the processes of the DPU cluster. Tests
+// Package hostclustertest is both clusters in memory, for the tests of hostcluster
+// and failover: fake clients that count writes, lose one on demand and show an
+// old cache; and a player of the processes of the DPU cluster. Tests
 // only.
 package hostclustertest
 
