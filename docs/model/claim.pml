@@ -115,7 +115,7 @@ end:	do
 
 /* ---- pkg/node/dpu: one pass after another, from a cache ---- */
 
-/* What the claim says to this DPU, see refusal() in claim.go. */
+/* What the claim says to this DPU, see Refusal() in pkg/writer/expose.go. */
 #ifdef NO_EPOCH
 #define MINE (phase == GRANTED && holder == d)
 #define OPEN (va[d].epoch != 0)
@@ -198,7 +198,7 @@ idle:
 	fi
 }
 
-/* ---- pkg/controller/hostcluster/attachment: grant.go ---- */
+/* ---- pkg/controller/hostcluster/attachment: grant.go; pkg/writer: grant.go, claim.go ---- */
 
 proctype hostsync(bit d) {
 	byte ep;
@@ -236,7 +236,7 @@ promote:	/* a merge patch, by name */
 	fi
 }
 
-/* ---- pkg/controller/failover: Reconciler (decide.go) ---- */
+/* ---- pkg/controller/failover: Reconciler; pkg/writer: detach.go, claim.go ---- */
 
 /* The node driver has let go; or, while the vendor's plugin keeps it from that,
    it has retired every epoch that the attachment ever had. */
@@ -244,10 +244,10 @@ promote:	/* a merge patch, by name */
 #ifdef RETIRED_ANY
 #define RETIRED(n) (va[n].epoch > 0)
 #else
-#define RETIRED(n) (va[n].epoch > 0 && va[n].retired >= va[n].epoch && (!HELDBY(n) || va[n].retired >= epoch))
+#define RETIRED(n) ((va[n].epoch > 0 || HELDBY(n)) && va[n].retired >= va[n].epoch && (!HELDBY(n) || va[n].retired >= epoch))
 #endif
 
-/* What snap-controller has noticed; act.go takes any words of it for that. */
+/* What snap-controller has noticed; the fence takes any words of it for that. */
 #ifdef NOT_NOTICED
 #define NOTICED(n) true
 #else
@@ -301,7 +301,7 @@ idle:
 	fi
 }
 
-/* ---- pkg/controller/failover: Failover (act.go, receipt.go) ---- */
+/* ---- pkg/controller/failover: Failover; pkg/writer: receipt.go, claim.go ---- */
 
 proctype failover() {
 	bit b;
