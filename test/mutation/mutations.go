@@ -32,7 +32,7 @@ const (
 	fenceAct     = "pkg/controller/failover/act.go"
 	fenceState   = "pkg/controller/failover/classify.go"
 	syncGrant    = "pkg/controller/hostcluster/attachment/grant.go"
-	syncAhead    = "pkg/controller/hostcluster/attachment/ahead.go"
+	syncEarly    = "pkg/controller/hostcluster/attachment/early.go"
 	targetVolume = "reference/blocktarget/volume.go"
 	vendorTarget = "reference/localvendor/grants.go"
 	diskFormat   = "internal/hostdev/format.go"
@@ -248,20 +248,20 @@ var mutations = []mutation{
 		{syncGrant, "		err = r.Clusters.DPU.Client.Status().Update(ctx, after)\n", "		after.ResourceVersion = \"\"\n		err = r.Clusters.DPU.Client.Status().Update(ctx, after)\n"},
 	}},
 	{name: "the claim is granted to an attachment that is going", tests: sync, edits: []edit{
-		{syncGrant, "	if err := r.confirm(ctx, s); err != nil || s.waiting != \"\" ||", "	if err := r.confirm(ctx, s); err != nil ||"},
+		{syncGrant, "	if !stays {\n", "	if !stays && p == nil {\n"},
 	}},
 	{name: "a replica goes ahead though a primary waits", tests: sync, edits: []edit{
-		{syncAhead, "	return !rival, err\n", "	return rival || !rival, err\n"},
+		{syncEarly, "	return !rival, err\n", "	return rival || !rival, err\n"},
 	}},
 	{name: "a replica goes ahead for a pod that is being deleted", tests: sync, edits: []edit{
-		{syncAhead, "	used, err := r.Users.known(ctx, spec.DPUNodeName, spec.DPUVolumeName)\n", "	used, err := r.Users.any(ctx, spec.DPUNodeName, spec.DPUVolumeName)\n"},
+		{syncEarly, "	used, err := r.Users.known(ctx, spec.DPUNodeName, spec.DPUVolumeName)\n", "	used, err := r.Users.any(ctx, spec.DPUNodeName, spec.DPUVolumeName)\n"},
 		{syncGrant, "r.Users.lasting(ctx", "r.Users.any(ctx"},
 	}},
 	{name: "a replica goes ahead for a pod that the cache alone has", tests: sync, edits: []edit{
 		{syncGrant, "r.Users.lasting(ctx", "r.Users.known(ctx"},
 	}},
 	{name: "nobody takes back what nobody has asked for", tests: sync, edits: []edit{
-		{syncAhead, "	s.forsaken, err = r.wentAhead(ctx, s)\n", ""},
+		{syncEarly, "	p.orphaned, err = r.promotedEarly(ctx, p)\n", ""},
 	}},
 	{name: "it is taken back though its host has just asked", tests: sync, edits: []edit{
 		{"pkg/controller/hostcluster/attachment/reconciler.go", "kube.DeleteExact(ctx", "kube.Delete(ctx"},

@@ -16,7 +16,7 @@ var secondLine = []mutation{
 		{claimState, "	s.Epoch++\n", "	s.Epoch++\n	s.Revoked = nil\n"},
 	}},
 	{name: "the claim is granted to an attachment that was replaced", tests: sync, edits: []edit{
-		{syncGrant, "	if !found || live.UID != s.mirror.UID || !live.DeletionTimestamp.IsZero() {", "	if !found || !live.DeletionTimestamp.IsZero() {"},
+		{syncGrant, "	return found && live.UID == p.mirror.UID && live", "	return found && live"},
 	}},
 	{name: "what SNAP said counts for what was shown since", tests: lease, edits: []edit{
 		{leaseKeeper, "	shown, err := k.o.Shown(ctx)\n", "	shown, err := k.o.Shown(ctx)\n	k.mu.Lock()\n	asked = k.state.asked\n	k.mu.Unlock()\n"},

@@ -16,125 +16,133 @@ import (
 )
 
 // ensureMirror makes the VolumeAttachment. For the primary of a single-writer
-// volume whose claim somebody else holds it makes none, so that nothing further
-// down begins what must not end. A replica needs no claim: without an epoch its
-// DPU shows nothing.
-func (r *Reconciler) ensureMirror(ctx context.Context, s *state) error {
-	if s.mirror == nil {
-		if err := r.mayAsk(ctx, s); err != nil || s.waiting != "" {
+// volume whose claim another holds it makes none, so that nothing begins in the
+// DPU cluster that must not be finished. A replica needs no claim: without an
+// epoch its DPU shows nothing.
+func (r *Reconciler) ensureMirror(ctx context.Context, p *pass) error {
+	if p.mirror == nil {
+		if err := r.mayMake(ctx, p); err != nil {
 			return err
 		}
-		if !s.replica() && s.single() {
-			claim, err := r.claim(ctx, s.volume)
-			if err != nil {
-				return err
-			}
-			if verdict := writer.Judge(claim, s.holder()); verdict.Refused != "" {
-				s.waiting = verdict.Refused
-				return nil
-			}
-		}
-		s.mirror = mirrorOf(s, r.Clusters)
-		if _, err := kube.Create(ctx, r.Clusters.DPU.Client, s.mirror); err != nil {
+		p.mirror = mirrorOf(p, r.Clusters)
+		if _, err := kube.Create(ctx, r.Clusters.DPU.Client, p.mirror); err != nil {
 			return err
 		}
 	}
 	switch {
-	case !hostcluster.OwnedBy(s.mirror, s.attachment):
-		s.waiting = fmt.Sprintf("a VolumeAttachment %s of an earlier attachment of this name is still being removed", s.mirror.Name)
-	case !s.mirror.DeletionTimestamp.IsZero():
-		s.going = true
-		s.waiting = fmt.Sprintf("VolumeAttachment %s in the DPU cluster is being deleted", s.mirror.Name)
-	case s.mirror.Spec.NodeName != s.dpu:
-		s.waiting = fmt.Sprintf("it was made for DPU %s, but node %s now has DPU %s: delete the attachment to move it",
-			s.mirror.Spec.NodeName, s.attachment.Spec.DPUNodeName, s.dpu)
-	default:
-		s.sound = true
+	case !hostcluster.OwnedBy(p.mirror, p.attachment):
+		return kube.WaitFor("a VolumeAttachment %s of an earlier attachment of this name is still being removed", p.mirror.Name)
+	case !p.mirror.DeletionTimestamp.IsZero():
+		p.going = true
+		return kube.WaitFor("VolumeAttachment %s in the DPU cluster is being deleted", p.mirror.Name)
+	case p.mirror.Spec.NodeName != p.dpu:
+		return kube.WaitFor("it was made for DPU %s, but node %s now has DPU %s: delete the attachment to move it",
+			p.mirror.Spec.NodeName, p.attachment.Spec.DPUNodeName, p.dpu)
 	}
+	p.sound = true
 	return nil
 }
 
-// warm tells the DPU how ready to keep a replica.
-func (r *Reconciler) warm(ctx context.Context, s *state) error {
-	if !s.replica() || s.begun() || s.mirror.Spec.Warmth == s.attachment.Spec.Warmth {
-		return nil
+// mayMake waits until the VolumeAttachment may be made.
+func (r *Reconciler) mayMake(ctx context.Context, p *pass) error {
+	if err := r.mayAsk(ctx, p); err != nil || p.replica() || !p.single() {
+		return err
 	}
-	_, err := kube.Patch(ctx, r.Clusters.DPU.Client, s.mirror, func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Warmth = s.attachment.Spec.Warmth })
-	return err
-}
-
-// grant gives the DPU of a primary, or of a replica that goes ahead, the right to
-// write, if the volume has a single writer and nobody holds it, and writes the
-// epoch where the DPU reads it. Until then a replica that was promoted stays one
-// down there: the DPU learns of its role and of its epoch at once, and never has
-// one alone.
-func (r *Reconciler) grant(ctx context.Context, s *state) error {
-	if s.replica() && !s.ahead {
-		return nil
-	}
-	if !s.begun() {
-		if err := r.mayAsk(ctx, s); err != nil || s.waiting != "" {
-			return err
-		}
-	}
-	if !s.single() {
-		return r.promote(ctx, s, promotion{})
-	}
-	claim, err := r.freeOrLive(ctx, s.volume)
+	claim, err := r.writerClaim(ctx, p.volume)
 	if err != nil {
 		return err
 	}
-	verdict := writer.Judge(claim, s.holder())
-	switch {
-	case verdict.Refused != "":
-		if !s.replica() { // nothing has asked for a replica, so nothing waits for it
-			s.waiting = verdict.Refused
-		}
+	return refused(writer.Judge(claim, p.holder()))
+}
+
+// refused is the wait for another who holds the claim; nil if none does.
+func refused(v writer.Verdict) error {
+	if v.Refused == "" {
 		return nil
-	case verdict.Grant:
-		if granted, err := r.grantClaim(ctx, s, claim); err != nil || !granted {
-			return err
-		}
-	case s.mirror.Spec.Epoch != verdict.Epoch:
-		if err := r.refresh(ctx, s); err != nil {
+	}
+	return kube.WaitFor("%s", v.Refused)
+}
+
+// warm tells the DPU how ready to keep a replica.
+func (r *Reconciler) warm(ctx context.Context, p *pass) error {
+	if !p.replica() || p.begun() || p.mirror.Spec.Warmth == p.attachment.Spec.Warmth {
+		return nil
+	}
+	_, err := kube.Patch(ctx, r.Clusters.DPU.Client, p.mirror, func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Warmth = p.attachment.Spec.Warmth })
+	return err
+}
+
+// grant gives the DPU of a primary, or of a replica that is promoted early, the
+// right to write, if the volume has a single writer and its claim is free, and
+// writes the epoch where the DPU reads it. Until then a replica that was promoted
+// stays one in the DPU cluster: the DPU learns of its role and of its epoch at
+// once, never of one alone.
+func (r *Reconciler) grant(ctx context.Context, p *pass) error {
+	if p.replica() && !p.early {
+		return nil
+	}
+	if !p.begun() {
+		if err := r.mayAsk(ctx, p); err != nil {
 			return err
 		}
 	}
-	return r.promote(ctx, s, promotion{epoch: verdict.Epoch, last: writer.LastReceipt(claim)})
+	if !p.single() {
+		return r.promote(ctx, p, promotion{})
+	}
+	claim, err := r.freeOrLive(ctx, p.volume)
+	if err != nil {
+		return err
+	}
+	verdict := writer.Judge(claim, p.holder())
+	switch {
+	case verdict.Refused != "" && p.replica():
+		return nil // its host has not asked for it, so it does not wait
+	case verdict.Refused != "":
+		return refused(verdict)
+	case verdict.Grant:
+		if granted, err := r.grantClaim(ctx, p, claim); err != nil || !granted {
+			return err
+		}
+	case p.mirror.Spec.Epoch != verdict.Epoch:
+		if err := r.refresh(ctx, p); err != nil {
+			return err
+		}
+	}
+	return r.promote(ctx, p, promotion{epoch: verdict.Epoch, last: writer.LastReceipt(claim)})
 }
 
 // grantClaim grants a claim that is free, unless what asks for it no longer does.
-func (r *Reconciler) grantClaim(ctx context.Context, s *state, claim *moorv1alpha1.WriterClaim) (granted bool, err error) {
-	if err := r.mayAsk(ctx, s); err != nil || s.waiting != "" {
+func (r *Reconciler) grantClaim(ctx context.Context, p *pass, claim *moorv1alpha1.WriterClaim) (granted bool, err error) {
+	if err := r.mayAsk(ctx, p); err != nil {
 		return false, err
 	}
-	if err := r.confirm(ctx, s); err != nil || s.waiting != "" || s.replica() && !s.ahead {
+	if err := r.confirm(ctx, p); err != nil || p.replica() && !p.early {
 		return false, err
 	}
-	after, err := writer.Grant(claim, s.holder())
+	after, err := writer.Grant(claim, p.holder())
 	if err == nil {
 		// Update carries the resourceVersion that was read: of two who
 		// try at once, one fails.
 		err = r.Clusters.DPU.Client.Status().Update(ctx, after)
 	}
 	if err != nil {
-		return false, fmt.Errorf("grant the right to write volume %s to DPU %s: %w", claim.Name, s.dpu, err)
+		return false, fmt.Errorf("grant the right to write volume %s to DPU %s: %w", claim.Name, p.dpu, err)
 	}
 	return true, nil
 }
 
 // promote tells the DPU that the attachment is a primary, and under which
 // epoch.
-func (r *Reconciler) promote(ctx context.Context, s *state, p promotion) error {
-	p.replica, p.warmth = s.mirror.Spec.Role == storagev1alpha1.RoleReplica, see(s).warmth()
-	wrote, err := kube.Patch(ctx, r.Clusters.DPU.Client, s.mirror, func(m *storagev1alpha1.VolumeAttachment) {
+func (r *Reconciler) promote(ctx context.Context, p *pass, to promotion) error {
+	to.replica, to.warmth = p.mirror.Spec.Role == storagev1alpha1.RoleReplica, observe(p).warmth()
+	wrote, err := kube.Patch(ctx, r.Clusters.DPU.Client, p.mirror, func(m *storagev1alpha1.VolumeAttachment) {
 		if m.Spec.Role == storagev1alpha1.RoleReplica {
 			m.Spec.Role = storagev1alpha1.RolePrimary
 		}
-		m.Spec.Epoch = p.epoch
+		m.Spec.Epoch = to.epoch
 	})
 	if wrote {
-		r.tellPromoted(s, p)
+		r.tellPromoted(p, to)
 	}
 	return err
 }
@@ -142,60 +150,64 @@ func (r *Reconciler) promote(ctx context.Context, s *state, p promotion) error {
 // refresh reads the VolumeAttachment from the API server itself, where the
 // cache shows one without the epoch that was granted: mostly only the cache
 // lacks it, and the write would be for nothing.
-func (r *Reconciler) refresh(ctx context.Context, s *state) error {
+func (r *Reconciler) refresh(ctx context.Context, p *pass) error {
 	live := &storagev1alpha1.VolumeAttachment{}
-	found, err := kube.Find(ctx, r.Clusters.DPU.Live, r.Clusters.Target(s.mirror.Name), live)
-	if err == nil && found && live.UID == s.mirror.UID {
-		s.mirror = live
+	found, err := kube.Find(ctx, r.Clusters.DPU.Live, r.Clusters.Target(p.mirror.Name), live)
+	if err == nil && found && live.UID == p.mirror.UID {
+		p.mirror = live
 	}
 	return err
 }
 
 // confirm asks the API servers themselves, last before a grant, whether the
 // VolumeAttachment is there to stay and, of a replica, whether its pod is.
-func (r *Reconciler) confirm(ctx context.Context, s *state) error {
+func (r *Reconciler) confirm(ctx context.Context, p *pass) error {
 	var both errgroup.Group
-	both.Go(func() error { return r.stillWanted(ctx, s) })
-	if s.replica() {
+	stays := false
+	both.Go(func() (err error) {
+		stays, err = r.stays(ctx, p)
+		return err
+	})
+	if p.replica() {
 		both.Go(func() (err error) {
-			s.ahead, err = r.Users.lasting(ctx, s.attachment.Spec.DPUNodeName, s.attachment.Spec.DPUVolumeName)
+			p.early, err = r.Users.lasting(ctx, p.attachment.Spec.DPUNodeName, p.attachment.Spec.DPUVolumeName)
 			return err
 		})
 	}
-	return both.Wait()
-}
-
-// stillWanted asks the API server itself whether the VolumeAttachment is there
-// to stay. Only its deletion takes the right to write back, so one that is
-// gone already would hold it for ever. The claim was read before: a fence that
-// freed it since makes the grant fail.
-func (r *Reconciler) stillWanted(ctx context.Context, s *state) error {
-	live := &storagev1alpha1.VolumeAttachment{}
-	found, err := kube.Find(ctx, r.Clusters.DPU.Live, r.Clusters.Target(s.mirror.Name), live)
-	if err != nil {
+	if err := both.Wait(); err != nil {
 		return err
 	}
-	if !found || live.UID != s.mirror.UID || !live.DeletionTimestamp.IsZero() {
-		s.waiting = fmt.Sprintf("VolumeAttachment %s in the DPU cluster is being deleted", s.mirror.Name)
+	if !stays {
+		return kube.WaitFor("VolumeAttachment %s in the DPU cluster is being deleted", p.mirror.Name)
 	}
 	return nil
 }
 
-// freeOrLive is the volume's claim as the cache has it, if nobody holds it there: it
-// is granted with the resourceVersion that was read, so if somebody does by now, that
-// fails. Else it is the API server's.
+// stays asks the API server itself whether the VolumeAttachment is there to
+// stay. Only its deletion takes the right to write back, so one that is gone
+// already would hold it for ever. The claim was read before: a fence that freed
+// it since makes the grant fail.
+func (r *Reconciler) stays(ctx context.Context, p *pass) (bool, error) {
+	live := &storagev1alpha1.VolumeAttachment{}
+	found, err := kube.Find(ctx, r.Clusters.DPU.Live, r.Clusters.Target(p.mirror.Name), live)
+	return found && live.UID == p.mirror.UID && live.DeletionTimestamp.IsZero(), err
+}
+
+// freeOrLive is the volume's claim as the cache has it, if it is free there: it is
+// granted with the resourceVersion that was read, which fails if it is not free by
+// now. Else it is the API server's.
 func (r *Reconciler) freeOrLive(ctx context.Context, volume *storagev1alpha1.DPUVolume) (*moorv1alpha1.WriterClaim, error) {
 	claim := &moorv1alpha1.WriterClaim{}
 	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(volume.Name), claim)
 	if err != nil || found && claim.Status != nil && !writer.Held(claim) {
 		return claim, err
 	}
-	return r.claim(ctx, volume)
+	return r.writerClaim(ctx, volume)
 }
 
-// claim reads the volume's claim from the API server itself, and makes it if
+// writerClaim reads the volume's claim from the API server itself, and makes it if
 // there is none.
-func (r *Reconciler) claim(ctx context.Context, volume *storagev1alpha1.DPUVolume) (*moorv1alpha1.WriterClaim, error) {
+func (r *Reconciler) writerClaim(ctx context.Context, volume *storagev1alpha1.DPUVolume) (*moorv1alpha1.WriterClaim, error) {
 	key := r.Clusters.Target(volume.Name)
 	claim := &moorv1alpha1.WriterClaim{}
 	found, err := kube.Find(ctx, r.Clusters.DPU.Live, key, claim)
@@ -228,24 +240,24 @@ func (r *Reconciler) claim(ctx context.Context, volume *storagev1alpha1.DPUVolum
 }
 
 // mirrorOf is the VolumeAttachment that a DPUVolumeAttachment asks for.
-func mirrorOf(s *state, c hostcluster.Clusters) *storagev1alpha1.VolumeAttachment {
+func mirrorOf(p *pass, c hostcluster.Clusters) *storagev1alpha1.VolumeAttachment {
 	out := &storagev1alpha1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: s.attachment.Name, Namespace: c.TargetNamespace,
-			Labels:      map[string]string{storagev1alpha1.LabelOwnerUID: string(s.attachment.UID)},
-			Annotations: map[string]string{storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment: hostcluster.OwnerValue(s.attachment)},
+			Name: p.attachment.Name, Namespace: c.TargetNamespace,
+			Labels:      map[string]string{storagev1alpha1.LabelOwnerUID: string(p.attachment.UID)},
+			Annotations: map[string]string{storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment: hostcluster.OwnerValue(p.attachment)},
 		},
 		Spec: storagev1alpha1.VolumeAttachmentSpec{
-			NodeName: s.dpu,
+			NodeName: p.dpu,
 			Source: storagev1alpha1.VolumeAttachmentSource{VolumeRef: &storagev1alpha1.ObjectRef{
-				Kind: "Volume", APIVersion: storagev1alpha1.GroupVersion.String(), Name: s.volume.Name, Namespace: c.TargetNamespace,
+				Kind: "Volume", APIVersion: storagev1alpha1.GroupVersion.String(), Name: p.volume.Name, Namespace: c.TargetNamespace,
 			}},
-			FunctionTypeConfig: s.attachment.Spec.FunctionTypeConfig,
-			Role:               s.attachment.Spec.Role,
-			Warmth:             s.attachment.Spec.Warmth,
+			FunctionTypeConfig: p.attachment.Spec.FunctionTypeConfig,
+			Role:               p.attachment.Spec.Role,
+			Warmth:             p.attachment.Spec.Warmth,
 		},
 	}
-	if s.single() {
+	if p.single() {
 		out.Finalizers = []string{storagev1alpha1.FinalizerWriterClaim}
 	}
 	return out

@@ -5,7 +5,6 @@ package attachment
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -37,7 +36,7 @@ type Reconciler struct {
 	// NodesAsk: nodes ask for volumes by themselves. If not, this installation
 	// attaches by the controller, and what a node asks for is refused.
 	NodesAsk bool
-	// Recorder tells of promotions on the volume. Nil: nobody is told.
+	// Recorder tells of promotions on the volume. Nil: no events.
 	Recorder record.EventRecorder
 	// Clock is the machine's if nil.
 	Clock clock.PassiveClock
@@ -80,75 +79,73 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host.Client, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment); err != nil {
 		return ctrl.Result{}, err
 	}
-	s := &state{attachment: attachment, mirror: mirror}
-	err = r.carry(ctx, s)
-	if err == nil && s.forsaken {
+	p := &pass{attachment: attachment, mirror: mirror}
+	now := r.clock().Now()
+	outcome := kube.Settle(r.carry(ctx, p), now)
+	if outcome.Err == nil && p.orphaned {
 		return ctrl.Result{}, kube.DeleteExact(ctx, r.Clusters.Host.Client, attachment)
 	}
-	if wait := s.keepBack(r.clock().Now()); err == nil && wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
+	if outcome.Waits() {
+		p.waiting = outcome.Message
+	}
+	if after := p.statusAfter(now); outcome.Err == nil && after > 0 {
+		return ctrl.Result{RequeueAfter: after}, nil
 	}
 	before := *attachment.Status.DeepCopy()
 	if _, statusErr := kube.PatchStatus(ctx, r.Clusters.Host.Client, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
-		report(a, s, err)
+		report(a, p, outcome)
 	}); statusErr != nil {
 		return ctrl.Result{}, statusErr
 	}
-	r.tellAttached(s, before, attachment.Status)
-	return ctrl.Result{RequeueAfter: s.lookAgain}, err
+	r.tellAttached(p, before, attachment.Status)
+	return ctrl.Result{RequeueAfter: outcome.RetryAfter}, outcome.Err
 }
 
-// state is what one pass knows of an attachment.
-type state struct {
+// pass is what one pass knows of an attachment.
+type pass struct {
 	attachment *storagev1alpha1.DPUVolumeAttachment
 	mirror     *storagev1alpha1.VolumeAttachment
 	volume     *storagev1alpha1.DPUVolume
 	dpu        string
 	// sound: the mirror is there, ours and to stay; what it says counts.
 	sound bool
-	// waiting says in words what is missing; "" if nothing is.
+	// waiting is what the phases ended waiting for; "" if they did not.
 	waiting string
 	// going: the mirror is on its way out, and this attachment still stands.
 	going bool
 	// used: a pod of the node that asks uses the volume.
 	used bool
-	// ahead: it is a replica, and its host will ask for it.
-	ahead bool
-	// forsaken: it was begun for a node that will not take it back.
-	forsaken bool
-	// lookAgain is when to look again without a cause; 0: never.
-	lookAgain time.Duration
+	// early: it is a replica to promote before its host asks for it.
+	early bool
+	// orphaned: it was begun for a node that will not take it back.
+	orphaned bool
 }
 
-func (s *state) replica() bool { return s.attachment.Spec.Role == storagev1alpha1.RoleReplica }
+func (p *pass) replica() bool { return p.attachment.Spec.Role == storagev1alpha1.RoleReplica }
 
 // single reports whether one node at a time may write the volume.
-func (s *state) single() bool { return provisioner.SingleNode(s.volume.Spec.AccessModes) }
+func (p *pass) single() bool { return provisioner.SingleNode(p.volume.Spec.AccessModes) }
 
 // holder is what the right to write is granted to.
-func (s *state) holder() writer.Holder {
-	return writer.Holder{DPU: s.dpu, Attachment: s.attachment.Name}
+func (p *pass) holder() writer.Holder {
+	return writer.Holder{DPU: p.dpu, Attachment: p.attachment.Name}
 }
 
-// hidden reports whether it shall be made ready, and not be shown.
-func (s *state) hidden() bool {
-	return s.replica() && !s.begun() && s.attachment.Spec.Warmth != storagev1alpha1.WarmthAttached
+// hidden reports whether it is to be made ready, and not to be shown.
+func (p *pass) hidden() bool {
+	return p.replica() && !p.begun() && p.attachment.Spec.Warmth != storagev1alpha1.WarmthAttached
 }
 
-// grace is how long an attachment that makes its way as it should is not
-// written about: most are shown before, and need one write instead of five.
-const grace = 2 * time.Second
-
-// keepBack is how long the status can wait: until the attachment has been on
-// its way for longer than grace, unless it has arrived or waits for something
-// that somebody should know of. One that is shown no longer is told at once.
-func (s *state) keepBack(now time.Time) time.Duration {
-	seen := see(s)
-	was := s.attachment.Status.Warmth
-	if s.waiting != "" || seen.exhausted || seen.ready(s.hidden()) || was == storagev1alpha1.AttachmentAttached || was == storagev1alpha1.AttachmentPreEmulated {
+// statusAfter is how long the status can stay unwritten: until the attachment is
+// older than kube.StatusGrace, unless it has arrived or waits for something that
+// users have to learn of. That one is shown no longer is written at once.
+func (p *pass) statusAfter(now time.Time) time.Duration {
+	seen := observe(p)
+	was := p.attachment.Status.Warmth
+	if p.waiting != "" || seen.exhausted || seen.ready(p.hidden()) || was == storagev1alpha1.AttachmentAttached || was == storagev1alpha1.AttachmentPreEmulated {
 		return 0
 	}
-	return min(grace, max(0, grace-now.Sub(s.attachment.CreationTimestamp.Time)))
+	return min(kube.StatusGrace, max(0, kube.StatusGrace-now.Sub(p.attachment.CreationTimestamp.Time)))
 }
 
 func (r *Reconciler) clock() clock.PassiveClock {
@@ -158,57 +155,58 @@ func (r *Reconciler) clock() clock.PassiveClock {
 	return r.Clock
 }
 
-// carry walks the phases in order; a phase that sets waiting ends the walk.
-func (r *Reconciler) carry(ctx context.Context, s *state) error {
-	for _, phase := range []func(context.Context, *state) error{r.checkRequest, r.findVolume, checkWarmth, r.findDPU, r.ensureMirror, r.warm, r.goAhead, r.grant} {
-		if err := phase(ctx, s); err != nil || s.waiting != "" {
+// carry walks the phases in order; a phase that fails or waits ends the walk.
+func (r *Reconciler) carry(ctx context.Context, p *pass) error {
+	for _, phase := range []func(context.Context, *pass) error{r.checkRequest, r.findVolume, checkWarmth, r.findDPU, r.ensureMirror, r.warm, r.promoteEarly, r.grant} {
+		if err := phase(ctx, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Reconciler) findVolume(ctx context.Context, s *state) error {
-	key := client.ObjectKey{Namespace: s.attachment.Namespace, Name: s.attachment.Spec.DPUVolumeName}
+func (r *Reconciler) findVolume(ctx context.Context, p *pass) error {
+	key := client.ObjectKey{Namespace: p.attachment.Namespace, Name: p.attachment.Spec.DPUVolumeName}
 	volume := &storagev1alpha1.DPUVolume{}
 	found, err := kube.Find(ctx, r.Clusters.Host.Client, key, volume)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case !found:
-		s.waiting = fmt.Sprintf("DPUVolume %s does not exist in namespace %s", key.Name, key.Namespace)
-	case !volume.DeletionTimestamp.IsZero():
-		s.waiting = fmt.Sprintf("DPUVolume %s is being deleted", key.Name)
-	case volume.Status.Phase != storagev1alpha1.DPUVolumeBound:
-		s.waiting = fmt.Sprintf("DPUVolume %s is not bound yet", key.Name)
 	}
-	s.volume = volume
+	p.volume = volume
+	switch {
+	case !found:
+		return kube.WaitFor("DPUVolume %s does not exist in namespace %s", key.Name, key.Namespace)
+	case !volume.DeletionTimestamp.IsZero():
+		return kube.WaitFor("DPUVolume %s is being deleted", key.Name)
+	case volume.Status.Phase != storagev1alpha1.DPUVolumeBound:
+		return kube.WaitFor("DPUVolume %s is not bound yet", key.Name)
+	}
 	return nil
 }
 
 // checkWarmth refuses a replica that its host would see although another host
 // has the right to write.
-func checkWarmth(_ context.Context, s *state) error {
-	if s.replica() && s.attachment.Spec.Warmth == storagev1alpha1.WarmthAttached && s.single() {
-		s.waiting = fmt.Sprintf("volume %s has a single writer, so a replica of it stays hidden from its host until it is promoted: warmth %s is for ReadWriteMany and ReadOnlyMany; use %s",
-			s.volume.Name, storagev1alpha1.WarmthAttached, storagev1alpha1.WarmthPreEmulated)
+func checkWarmth(_ context.Context, p *pass) error {
+	if p.replica() && p.attachment.Spec.Warmth == storagev1alpha1.WarmthAttached && p.single() {
+		return kube.WaitFor("volume %s has a single writer, so a replica of it stays hidden from its host until it is promoted: warmth %s is for ReadWriteMany and ReadOnlyMany; use %s",
+			p.volume.Name, storagev1alpha1.WarmthAttached, storagev1alpha1.WarmthPreEmulated)
 	}
 	return nil
 }
 
-func (r *Reconciler) findDPU(ctx context.Context, s *state) error {
+func (r *Reconciler) findDPU(ctx context.Context, p *pass) error {
 	node := &moorv1alpha1.DPUStorageNode{}
-	name := s.attachment.Spec.DPUNodeName
+	name := p.attachment.Spec.DPUNodeName
 	found, err := kube.Find(ctx, r.Clusters.Host.Client, client.ObjectKey{Name: name}, node)
 	switch {
 	case err != nil:
 		return err
 	case !found:
-		s.waiting = fmt.Sprintf("node %s has no DPUStorageNode: does it have a DPU, and does snap-csi-plugin run there?", name)
+		return kube.WaitFor("node %s has no DPUStorageNode: does it have a DPU, and does snap-csi-plugin run there?", name)
 	case node.Spec.DPUName == "":
-		s.waiting = fmt.Sprintf("spec.dpuName of DPUStorageNode %s is empty: set it to the name of that host's DPU in the DPU cluster", name)
+		return kube.WaitFor("spec.dpuName of DPUStorageNode %s is empty: set it to the name of that host's DPU in the DPU cluster", name)
 	}
-	s.dpu = node.Spec.DPUName
+	p.dpu = node.Spec.DPUName
 	return nil
 }
 
@@ -220,13 +218,13 @@ func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Re
 	return r.by(ctx, index.DPUVolumeAttachmentByNode, o.GetName())
 }
 
-// ofClaim wakes every attachment of the claim's volume: one may be waiting
+// ofClaim maps to every attachment of the claim's volume: one may be waiting
 // for the right to write.
 func (r *Reconciler) ofClaim(ctx context.Context, o *moorv1alpha1.WriterClaim) []reconcile.Request {
 	return r.by(ctx, index.DPUVolumeAttachmentByVolume, o.Spec.VolumeName)
 }
 
-// ofUser wakes the attachments of the pod's volumes to its node.
+// ofUser maps to the attachments of the pod's volumes to its node.
 func (r *Reconciler) ofUser(ctx context.Context, o client.Object) []reconcile.Request {
 	pod := o.(*corev1.Pod)
 	volumes, err := r.Users.HandlesOf(ctx, pod)
@@ -242,7 +240,7 @@ func (r *Reconciler) ofUser(ctx context.Context, o client.Object) []reconcile.Re
 	return out
 }
 
-// ofPersistent wakes the attachments of the volume behind a PersistentVolume.
+// ofPersistent maps to the attachments of the volume behind a PersistentVolume.
 func (r *Reconciler) ofPersistent(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.by(ctx, index.DPUVolumeAttachmentByVolume, podvolume.Handle(o.(*corev1.PersistentVolume)))
 }

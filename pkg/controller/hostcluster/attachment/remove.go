@@ -31,12 +31,12 @@ func (r *Reconciler) remove(ctx context.Context, attachment *storagev1alpha1.DPU
 		ctrl.LoggerFrom(ctx).Info("let go while the vendor's plugin still has its device", daemon.KeyDPU, mirror.Spec.NodeName, daemon.KeyEpoch, mirror.Spec.Epoch)
 		return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
 	}
-	words := mirror.Status.Message
-	if words == "" {
-		words = fmt.Sprintf("waiting for DPU %s to withdraw the device and for the vendor to detach it", mirror.Spec.NodeName)
+	message := mirror.Status.Message
+	if message == "" {
+		message = fmt.Sprintf("waiting for DPU %s to withdraw the device and for the vendor to detach it", mirror.Spec.NodeName)
 	}
 	_, err = kube.PatchStatus(ctx, r.Clusters.Host.Client, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
-		detaching(a, words)
+		detaching(a, message)
 	})
 	return client.IgnoreNotFound(err)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
-// sight is how far the device has come, as the mirror tells.
-type sight struct {
+// observed is how far the device has come, by the status of the mirror.
+type observed struct {
 	// stored: the vendor's storage lets the DPU use the volume.
 	stored bool
 	// prepared: all is made but the attachment of the namespace.
@@ -22,27 +22,27 @@ type sight struct {
 	exhausted bool
 }
 
-func see(s *state) sight {
-	if s.mirror == nil || s.waiting != "" && !s.sound {
-		return sight{}
+func observe(p *pass) observed {
+	if p.mirror == nil || p.waiting != "" && !p.sound {
+		return observed{}
 	}
-	status := s.mirror.Status
-	out := sight{stored: status.StorageAttached, shown: status.DPU.Attached && s.waiting == ""}
+	status := p.mirror.Status
+	out := observed{stored: status.StorageAttached, shown: status.DPU.Attached && p.waiting == ""}
 	out.prepared = out.stored && status.DPU.PreEmulated && !status.DPU.Attached
-	out.exhausted = s.waiting == "" && status.DPU.Exhausted && !status.DPU.Attached
+	out.exhausted = p.waiting == "" && status.DPU.Exhausted && !status.DPU.Attached
 	return out
 }
 
-// ready reports whether it has come as far as it shall.
-func (s sight) ready(hidden bool) bool { return s.shown || hidden && s.prepared }
+// ready reports whether it has come as far as it is to.
+func (o observed) ready(hidden bool) bool { return o.shown || hidden && o.prepared }
 
-func (s sight) warmth() storagev1alpha1.AttachmentWarmth {
+func (o observed) warmth() storagev1alpha1.AttachmentWarmth {
 	switch {
-	case s.shown:
+	case o.shown:
 		return storagev1alpha1.AttachmentAttached
-	case s.prepared:
+	case o.prepared:
 		return storagev1alpha1.AttachmentPreEmulated
-	case s.stored:
+	case o.stored:
 		return storagev1alpha1.AttachmentStorageAttached
 	}
 	return ""
@@ -51,22 +51,22 @@ func (s sight) warmth() storagev1alpha1.AttachmentWarmth {
 // notYetShown is why a replica that is ready is not shown.
 const notYetShown = "a replica is hidden from its host until it is promoted"
 
-// report rebuilds the status from what was seen. The DPU's fields are there
+// report rebuilds the status from what was observed. The DPU's fields are there
 // only while the DPU shows the device or has it prepared, so that status and
 // conditions never contradict each other.
-func report(a *storagev1alpha1.DPUVolumeAttachment, s *state, failure error) {
+func report(a *storagev1alpha1.DPUVolumeAttachment, p *pass, outcome kube.Outcome) {
 	conditions := kube.Conditions{List: &a.Status.Conditions, Generation: a.Generation}
 	a.Status.ObservedGeneration = a.Generation
-	seen := see(s)
+	seen := observe(p)
 	a.Status.ControllerAttached, a.Status.DPUAttached, a.Status.Warmth = &seen.stored, &seen.shown, seen.warmth()
-	a.Status.Message = words(s, seen, failure)
+	a.Status.Message = messageOf(p, seen, outcome.Err)
 	a.Status.DPU, a.Status.AttachmentMetadata, a.Status.Epoch = nil, nil, 0
 	if seen.shown || seen.prepared {
-		a.Status.DPU = dpuOf(s.mirror)
+		a.Status.DPU = dpuOf(p.mirror)
 	}
 	if seen.shown {
-		a.Status.AttachmentMetadata = maps.Clone(s.mirror.Spec.Parameters)
-		a.Status.Epoch = s.mirror.Status.DPU.Epoch
+		a.Status.AttachmentMetadata = maps.Clone(p.mirror.Spec.Parameters)
+		a.Status.Epoch = p.mirror.Status.DPU.Epoch
 	}
 	conditions.Whether(storagev1alpha1.ConditionControllerAttached, seen.stored, a.Status.Message)
 	if seen.exhausted {
@@ -74,49 +74,45 @@ func report(a *storagev1alpha1.DPUVolumeAttachment, s *state, failure error) {
 	} else {
 		conditions.Whether(storagev1alpha1.ConditionDPUAttached, seen.shown, cmp.Or(a.Status.Message, notYetShown))
 	}
-	if s.hidden() || seen.prepared {
+	if p.hidden() || seen.prepared {
 		conditions.Whether(storagev1alpha1.ConditionPreEmulated, seen.prepared, a.Status.Message)
 	} else {
 		meta.RemoveStatusCondition(&a.Status.Conditions, storagev1alpha1.ConditionPreEmulated)
 	}
-	if s.going {
-		conditions.False(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, storagev1alpha1.ReasonAwaitingDeletion, s.waiting)
+	if p.going {
+		conditions.False(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, storagev1alpha1.ReasonAwaitingDeletion, p.waiting)
 	} else {
-		outcome := kube.Outcome{Message: s.waiting, Err: failure}
-		if failure != nil {
-			outcome.Message = failure.Error()
-		}
 		conditions.Reconciled(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, outcome)
 	}
 	last := storagev1alpha1.ConditionDPUAttached
-	if s.hidden() && !seen.shown {
+	if p.hidden() && !seen.shown {
 		last = storagev1alpha1.ConditionPreEmulated
 	}
 	conditions.Summarize(storagev1alpha1.ConditionReady, storagev1alpha1.ConditionDPUVolumeAttachmentReconciled,
 		storagev1alpha1.ConditionControllerAttached, last)
 }
 
-// words says what the attachment waits for; "" once it is ready.
-func words(s *state, seen sight, failure error) string {
+// messageOf says what the attachment waits for; "" once it is ready.
+func messageOf(p *pass, seen observed, failure error) string {
 	switch {
-	case s.waiting == "" && seen.ready(s.hidden()):
+	case p.waiting == "" && seen.ready(p.hidden()):
 		return ""
-	case s.waiting != "":
-		return s.waiting
+	case p.waiting != "":
+		return p.waiting
 	case failure != nil:
 		return failure.Error()
-	case s.mirror == nil:
+	case p.mirror == nil:
 		return ""
-	case !s.mirror.Status.StorageAttached && s.mirror.Status.StorageMessage != "":
-		return s.mirror.Status.StorageMessage
-	case !s.mirror.Status.StorageAttached:
-		return "waiting for the vendor to attach the volume to DPU " + s.mirror.Spec.NodeName
-	case s.mirror.Status.Message != "":
-		return s.mirror.Status.Message
-	case s.hidden():
-		return "waiting for snap-node-driver on DPU " + s.mirror.Spec.NodeName + " to prepare the device"
+	case !p.mirror.Status.StorageAttached && p.mirror.Status.StorageMessage != "":
+		return p.mirror.Status.StorageMessage
+	case !p.mirror.Status.StorageAttached:
+		return "waiting for the vendor to attach the volume to DPU " + p.mirror.Spec.NodeName
+	case p.mirror.Status.Message != "":
+		return p.mirror.Status.Message
+	case p.hidden():
+		return "waiting for snap-node-driver on DPU " + p.mirror.Spec.NodeName + " to prepare the device"
 	}
-	return "waiting for snap-node-driver on DPU " + s.mirror.Spec.NodeName + " to show the device"
+	return "waiting for snap-node-driver on DPU " + p.mirror.Spec.NodeName + " to show the device"
 }
 
 func dpuOf(m *storagev1alpha1.VolumeAttachment) *storagev1alpha1.AttachedDPU {
@@ -132,9 +128,9 @@ func dpuOf(m *storagev1alpha1.VolumeAttachment) *storagev1alpha1.AttachedDPU {
 }
 
 // detaching says that the attachment is on its way out.
-func detaching(a *storagev1alpha1.DPUVolumeAttachment, words string) {
+func detaching(a *storagev1alpha1.DPUVolumeAttachment, message string) {
 	conditions := kube.Conditions{List: &a.Status.Conditions, Generation: a.Generation}
-	a.Status.Message = words
-	conditions.False(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, storagev1alpha1.ReasonAwaitingDeletion, words)
+	a.Status.Message = message
+	conditions.False(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, storagev1alpha1.ReasonAwaitingDeletion, message)
 	conditions.Summarize(storagev1alpha1.ConditionReady, storagev1alpha1.ConditionDPUVolumeAttachmentReconciled)
 }

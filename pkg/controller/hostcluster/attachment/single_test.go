@@ -19,7 +19,7 @@ func TestSingleWriter(t *testing.T) {
 		{[]corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}, false},
 		{[]corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany}, false},
 	} {
-		if got := (&state{volume: world.Volume("v", tc.modes...)}).single(); got != tc.want {
+		if got := (&pass{volume: world.Volume("v", tc.modes...)}).single(); got != tc.want {
 			t.Errorf("%v: %v", tc.modes, got)
 		}
 	}

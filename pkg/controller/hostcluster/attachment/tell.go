@@ -28,9 +28,9 @@ func (p promotion) told(volume *storagev1alpha1.DPUVolume) bool {
 	return p.replica || p.epoch > 1 && volume.Spec.Replication != nil
 }
 
-// words tell where the volume is now, from what, and how the epoch before
-// ended: a pod that is new has seen nothing of that.
-func (p promotion) words() string {
+// message tells where the volume is now, from what, and how the epoch before
+// ended: a new pod has no events of that.
+func (p promotion) message() string {
 	from := "cold, as it had no replica"
 	if p.replica {
 		from = fmt.Sprintf("from its replica, which was %s", cmp.Or(string(p.warmth), "not ready"))
@@ -45,26 +45,26 @@ func (p promotion) words() string {
 	return out
 }
 
-func (r *Reconciler) tellPromoted(s *state, p promotion) {
-	p.host, p.dpu = s.attachment.Spec.DPUNodeName, s.dpu
-	if r.Recorder != nil && p.told(s.volume) {
-		r.Recorder.Event(s.volume, corev1.EventTypeNormal, storagev1alpha1.EventPromoted, p.words())
+func (r *Reconciler) tellPromoted(p *pass, to promotion) {
+	to.host, to.dpu = p.attachment.Spec.DPUNodeName, p.dpu
+	if r.Recorder != nil && to.told(p.volume) {
+		r.Recorder.Event(p.volume, corev1.EventTypeNormal, storagev1alpha1.EventPromoted, to.message())
 	}
 }
 
 // tellAttached tells that the host sees the device, once for each time, and
 // only what a promotion of the volume is told of.
-func (r *Reconciler) tellAttached(s *state, before, now storagev1alpha1.DPUVolumeAttachmentStatus) {
+func (r *Reconciler) tellAttached(p *pass, before, now storagev1alpha1.DPUVolumeAttachmentStatus) {
 	was, is := before.DPUAttached != nil && *before.DPUAttached, now.DPUAttached != nil && *now.DPUAttached
-	if r.Recorder == nil || was || !is || s.replica() && !s.begun() || now.Epoch == 1 || s.volume == nil || s.volume.Spec.Replication == nil {
+	if r.Recorder == nil || was || !is || p.replica() && !p.begun() || now.Epoch == 1 || p.volume == nil || p.volume.Spec.Replication == nil {
 		return
 	}
-	words := fmt.Sprintf("DPU %s shows the volume to host %s", s.dpu, s.attachment.Spec.DPUNodeName)
+	message := fmt.Sprintf("DPU %s shows the volume to host %s", p.dpu, p.attachment.Spec.DPUNodeName)
 	if now.DPU != nil {
-		words += " at " + now.DPU.PCIAddress
+		message += " at " + now.DPU.PCIAddress
 	}
 	if now.Epoch != 0 {
-		words += fmt.Sprintf(" (epoch %d)", now.Epoch)
+		message += fmt.Sprintf(" (epoch %d)", now.Epoch)
 	}
-	r.Recorder.Event(s.volume, corev1.EventTypeNormal, storagev1alpha1.EventAttached, words)
+	r.Recorder.Event(p.volume, corev1.EventTypeNormal, storagev1alpha1.EventAttached, message)
 }

@@ -46,7 +46,7 @@ func TestPromotionWords(t *testing.T) {
 			if got := tc.p.told(tc.of); got == tc.silent {
 				t.Errorf("told is %v", got)
 			}
-			if got := tc.p.words(); !tc.silent && got != tc.want {
+			if got := tc.p.message(); !tc.silent && got != tc.want {
 				t.Error(cmp.Diff(tc.want, got))
 			}
 		})

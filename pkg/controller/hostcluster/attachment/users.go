@@ -69,7 +69,7 @@ func (u *Users) find(ctx context.Context, node, volume string, counts counts) (b
 	return false, nil
 }
 
-// outOfService says in words why no kubelet of the node will unstage a volume
+// outOfService is the reason why no kubelet of the node will unstage a volume
 // any more; "" if one may.
 func (u *Users) outOfService(ctx context.Context, name string) (string, error) {
 	node := &corev1.Node{}
@@ -88,8 +88,8 @@ func (u *Users) outOfService(ctx context.Context, name string) (string, error) {
 	return "", nil
 }
 
-// watchUsers wakes what a node has asked for, and its replicas, when a user comes
-// or goes, or when the node itself does.
+// watchUsers starts a pass over what a node has asked for, and its replicas, when a
+// user comes or goes, or when the node itself does.
 func (r *Reconciler) watchUsers(b *builder.Builder) *builder.Builder {
 	return b.
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofUser), builder.WithPredicates(predicate.Funcs{

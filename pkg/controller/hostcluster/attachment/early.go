@@ -17,59 +17,59 @@ import (
 	"github.com/moor-storage/moor/pkg/writer"
 )
 
-// goAhead decides whether the replica of a single-writer volume gets what a
-// primary gets before anybody has asked for it: once the scheduler has put a pod
-// on its host, the host will. One that went ahead for a pod that came to nothing
-// is deleted as it was read, which takes the right to write back in order: if its
-// host has asked in the meantime, it is a primary, and stays.
-func (r *Reconciler) goAhead(ctx context.Context, s *state) error {
-	if !s.replica() || !s.single() {
+// promoteEarly decides whether the replica of a single-writer volume gets what a
+// primary gets before its host asks for it: once the scheduler has put a pod on
+// its host, the host will. One that was promoted early for a pod that came to
+// nothing is deleted as it was read, which takes the right to write back in order:
+// if its host has asked in the meantime, it is a primary, and stays.
+func (r *Reconciler) promoteEarly(ctx context.Context, p *pass) error {
+	if !p.replica() || !p.single() {
 		return nil
 	}
 	var err error
-	if s.ahead, err = r.expected(ctx, s); err != nil || s.ahead {
+	if p.early, err = r.expected(ctx, p); err != nil || p.early {
 		return err
 	}
-	s.forsaken, err = r.wentAhead(ctx, s)
+	p.orphaned, err = r.promotedEarly(ctx, p)
 	return err
 }
 
-// wentAhead reports whether the replica was granted the right to write, be it that its
-// DPU does not know of it yet. Of a grant that the cache lacks the claim's change tells.
-func (r *Reconciler) wentAhead(ctx context.Context, s *state) (bool, error) {
-	if s.begun() {
+// promotedEarly reports whether the replica was granted the right to write, also if
+// its DPU does not know of it yet. A grant that the cache lacks starts another pass.
+func (r *Reconciler) promotedEarly(ctx context.Context, p *pass) (bool, error) {
+	if p.begun() {
 		return true, nil
 	}
-	claim := &moorv1alpha1.WriterClaim{}
-	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(s.volume.Name), claim)
-	return found && writer.GrantedFor(claim, s.attachment.Name), err
+	writerClaim := &moorv1alpha1.WriterClaim{}
+	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(p.volume.Name), writerClaim)
+	return found && writer.GrantedFor(writerClaim, p.attachment.Name), err
 }
 
-// expected reports whether the replica's host will ask for the volume, and nobody
-// else does: a pod that stays is bound to it and uses the volume, a kubelet is in
+// expected reports whether the replica's host will ask for the volume, and no
+// other does: a pod that stays is bound to it and uses the volume, a kubelet is in
 // service there, and no primary waits for the right to write or has it. All of it as
 // the caches know it; the pod is confirmed before the grant.
-func (r *Reconciler) expected(ctx context.Context, s *state) (bool, error) {
-	spec := &s.attachment.Spec
+func (r *Reconciler) expected(ctx context.Context, p *pass) (bool, error) {
+	spec := &p.attachment.Spec
 	used, err := r.Users.known(ctx, spec.DPUNodeName, spec.DPUVolumeName)
 	if err != nil || !used {
 		return false, err
 	}
-	words, err := r.Users.outOfService(ctx, spec.DPUNodeName)
-	if err != nil || words != "" {
+	reason, err := r.Users.outOfService(ctx, spec.DPUNodeName)
+	if err != nil || reason != "" {
 		return false, err
 	}
-	rival, err := r.rival(ctx, s)
+	rival, err := r.rival(ctx, p)
 	return !rival, err
 }
 
 // rival reports whether the volume has a primary that is to stay: neither it nor
 // what was made for it in the DPU cluster is being deleted.
-func (r *Reconciler) rival(ctx context.Context, s *state) (bool, error) {
+func (r *Reconciler) rival(ctx context.Context, p *pass) (bool, error) {
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	volume := client.MatchingFields{index.DPUVolumeAttachmentByVolume: s.attachment.Spec.DPUVolumeName}
+	volume := client.MatchingFields{index.DPUVolumeAttachmentByVolume: p.attachment.Spec.DPUVolumeName}
 	if err := r.Clusters.Host.Client.List(ctx, &list, client.InNamespace(r.Clusters.Namespace), volume); err != nil {
-		return false, fmt.Errorf("list the attachments of volume %s: %w", s.attachment.Spec.DPUVolumeName, err)
+		return false, fmt.Errorf("list the attachments of volume %s: %w", p.attachment.Spec.DPUVolumeName, err)
 	}
 	for i := range list.Items {
 		a := &list.Items[i]
@@ -100,7 +100,7 @@ func primary(o client.Object) bool {
 	return ok && a.Spec.Role != storagev1alpha1.RoleReplica
 }
 
-// ofRival wakes the replicas of a primary's volume.
+// ofRival maps to the replicas of a primary's volume.
 func (r *Reconciler) ofRival(ctx context.Context, o client.Object) []reconcile.Request {
 	a, ok := o.(*storagev1alpha1.DPUVolumeAttachment)
 	if !ok {
