@@ -8,28 +8,28 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/moor-storage/moor/pkg/controller/failover"
+	"github.com/moor-storage/moor/pkg/controller/failover/leases"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
 // listen hears the kubelets, and itself in both clusters.
 func listen(mgr ctrl.Manager, c hostcluster.Clusters, observer *nodehealth.Observer) error {
-	for _, ear := range []*failover.Ear{
+	for _, w := range []*leases.Watcher{
 		{Cluster: nodehealth.HostCluster, Cache: c.Host.Cache, Client: c.Host.Client, Namespace: c.Namespace},
 		{Cluster: nodehealth.DPUCluster, Cache: c.DPU.Cache, Client: c.DPU.Client, Namespace: c.TargetNamespace},
 	} {
-		ear.Observer, ear.Clock = observer, clock.RealClock{}
-		if err := mgr.Add(ear); err != nil {
-			return fmt.Errorf("listen to leases: %w", err)
+		w.Observer, w.Clock = observer, clock.RealClock{}
+		if err := mgr.Add(w); err != nil {
+			return fmt.Errorf("watch leases: %w", err)
 		}
 	}
 	return nil
 }
 
-// leases watches our own echo in a namespace, and all of the others.
-func leases(namespace string, all ...string) cache.ByObject {
-	echo := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", failover.EchoName)}
+// echoes watches our own echo in a namespace, and all of the others.
+func echoes(namespace string, all ...string) cache.ByObject {
+	echo := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", leases.EchoName)}
 	out := cache.ByObject{Namespaces: map[string]cache.Config{namespace: echo}}
 	for _, n := range all {
 		out.Namespaces[n] = cache.Config{}

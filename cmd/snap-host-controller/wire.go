@@ -21,6 +21,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/failover"
+	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/events"
@@ -64,7 +65,7 @@ func (o *options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
 	}
 	hostCache.ByObject = map[client.Object]cache.ByObject{
 		&corev1.Event{}:         {Namespaces: events},
-		&coordinationv1.Lease{}: leases(o.namespace, corev1.NamespaceNodeLease),
+		&coordinationv1.Lease{}: echoes(o.namespace, corev1.NamespaceNodeLease),
 	}
 	maps.Copy(hostCache.ByObject, podvolume.CachePods())
 	maps.Copy(hostCache.ByObject, podvolume.CacheClaims())
@@ -77,7 +78,7 @@ func (o *options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
 		c.Cache = namespaced(o.targetNamespace)
 		c.Cache.ByObject = map[client.Object]cache.ByObject{
 			&corev1.Event{}:         {Field: about("PersistentVolumeClaim")},
-			&coordinationv1.Lease{}: leases(o.targetNamespace),
+			&coordinationv1.Lease{}: echoes(o.targetNamespace),
 			&corev1.Node{}:          {Transform: kube.SlimNode},
 		}
 	})
@@ -128,7 +129,7 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 			Host: c.Host, DPU: c.DPU,
 			Namespace: c.Namespace, Observer: observer, Recorder: recorder,
 		},
-		&failover.Reconciler{
+		&detach.Reconciler{
 			DPU: c.DPU.Client, Live: c.DPU.Live, Cache: c.DPU.Cache, Clock: clock.RealClock{},
 			HostLive: c.Host.Live, TargetNamespace: c.TargetNamespace, Recorder: recorder,
 		},

@@ -236,7 +236,7 @@ promote:	/* a merge patch, by name */
 	fi
 }
 
-/* ---- pkg/controller/failover: Reconciler; pkg/writer: detach.go, claim.go ---- */
+/* ---- pkg/controller/failover/detach; pkg/writer: detach.go, claim.go ---- */
 
 /* The node driver has let go; or, while the vendor's plugin keeps it from that,
    it has retired every epoch that the attachment ever had. */

@@ -229,11 +229,11 @@ func (o *Observer) Again(name string) time.Duration {
 	return wait
 }
 
-// Hush is after what time all witnesses of a node may be silent together; 0 if
+// EarliestSilence is after what time all witnesses of a node may be silent together; 0 if
 // none was ever heard. Once they are late it is worth to look again soon, as
 // what is left to come is that somebody else is heard; when they are late for
 // the timeout, that is told by others.
-func (o *Observer) Hush(name string) time.Duration {
+func (o *Observer) EarliestSilence(name string) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	e := o.nodes[name]

@@ -161,23 +161,23 @@ func TestKubelet(t *testing.T) {
 	is(Quiet)
 }
 
-// TestHush: the moment at which all may be silent is known beforehand.
-func TestHush(t *testing.T) {
+// TestEarliestSilence: the moment at which all may be silent is known beforehand.
+func TestEarliestSilence(t *testing.T) {
 	p := newPlayer(t)
-	if wait := p.o.Hush("nobody"); wait != 0 {
+	if wait := p.o.EarliestSilence("nobody"); wait != 0 {
 		t.Errorf("looks again in %s at nobody", wait)
 	}
 	p.pass(10, "a/host", "a/dpu")
 	p.pass(5, "a/dpu", "b/host")
-	if wait := p.o.Hush("a"); wait != 15*time.Second {
+	if wait := p.o.EarliestSilence("a"); wait != 15*time.Second {
 		t.Errorf("look again in %s", wait)
 	}
 	p.pass(10, "b/host")
-	if wait := p.o.Hush("a"); wait != 5*time.Second {
+	if wait := p.o.EarliestSilence("a"); wait != 5*time.Second {
 		t.Errorf("look again in %s", wait)
 	}
 	p.pass(10, "b/host")
-	if wait := p.o.Hush("a"); wait != 500*time.Millisecond {
+	if wait := p.o.EarliestSilence("a"); wait != 500*time.Millisecond {
 		t.Errorf("look again in %s", wait)
 	}
 }

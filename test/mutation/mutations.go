@@ -4,7 +4,7 @@ package main
 const (
 	right  = "./pkg/writer"
 	node   = "./pkg/node/dpu"
-	fence  = "./pkg/controller/failover"
+	fence  = "./pkg/controller/failover/..."
 	sync   = "./pkg/controller/hostcluster/attachment"
 	target = "./reference/blocktarget"
 	vendor = "./reference/localvendor"
@@ -29,7 +29,8 @@ const (
 	leaseDecide  = "pkg/node/selffence/decide.go"
 	leaseKeeper  = "pkg/node/selffence/keeper.go"
 	fenceLease   = "pkg/controller/failover/lease.go"
-	fenceAct     = "pkg/controller/failover/act.go"
+	fenceAct     = "pkg/controller/failover/fence.go"
+	detachFree   = "pkg/controller/failover/detach/free.go"
 	fenceState   = "pkg/controller/failover/classify.go"
 	syncGrant    = "pkg/controller/hostcluster/attachment/grant.go"
 	syncEarly    = "pkg/controller/hostcluster/attachment/early.go"
@@ -97,7 +98,7 @@ var mutations = []mutation{
 	// The right to write is freed only with a receipt.
 	{name: "the fence needs no receipt", tests: fence, edits: []edit{
 		{ruleReceipt, "	return nil, missing(claim, e)\n", "	return receiptOf(claim, moorv1alpha1.ReceiptDPU, missing(claim, e)), \"\"\n"},
-		{fenceAct, "	if !s.signs.DPU.Silent() || t.mirror == nil {\n", "	if s.signs.DPU.Silent() || t.mirror == nil {\n"},
+		{fenceAct, "	if !p.signs.DPU.Silent() || t.mirror == nil {\n", "	if p.signs.DPU.Silent() || t.mirror == nil {\n"},
 	}, focus: cutOff, program: "snap-host-controller", words: "one writer: "},
 	{name: "an epoch counts as retired when an earlier one is", tests: right, edits: []edit{
 		{ruleReceipt, "	if dpu.Attached || dpu.RetiredEpoch < claim.Status.Epoch {", "	if dpu.Attached || dpu.RetiredEpoch < 0 {"},
@@ -121,10 +122,10 @@ var mutations = []mutation{
 		{ruleReceipt, "return r.Vouched && r.Asked && r.Noticed && r.Gone", "return r.Vouched && r.Asked && r.Noticed"},
 	}},
 	{name: "the claim is freed without compare-and-swap", tests: fence, edits: []edit{
-		{fenceAct, "		err = c.Status().Update(ctx, freed)\n", "		freed.ResourceVersion = \"\"\n		err = c.Status().Update(ctx, freed)\n"},
+		{detachFree, "		err = c.Status().Update(ctx, freed)\n", "		freed.ResourceVersion = \"\"\n		err = c.Status().Update(ctx, freed)\n"},
 	}},
 	{name: "pods are released before the volume is free", tests: fence, edits: []edit{
-		{"pkg/controller/failover/release.go", "		if t.fails && !t.held(s.dpu()) && (", "		if t.fails && ("},
+		{"pkg/controller/failover/release.go", "		if t.fails && !t.held(p.dpu()) && (", "		if t.fails && ("},
 	}},
 
 	// The claim's own states allow nothing else, whatever its callers ask for.
@@ -206,7 +207,7 @@ var mutations = []mutation{
 		{fenceLease, "!known || was.renewal != is {", "!known || was.renewal == is && was.renewal != is {"},
 	}},
 	{name: "a renewal that the cache has not seen does not count", tests: fence, edits: []edit{
-		{fenceLease, "f.readLease(ctx, f.DPULive, s.dpu())", "f.readLease(ctx, f.DPU, s.dpu())"},
+		{fenceLease, "f.readLease(ctx, f.DPULive, p.dpu())", "f.readLease(ctx, f.DPU, p.dpu())"},
 	}},
 	{name: "the lease of a DPU that gives none is over", tests: right, edits: []edit{
 		{ruleLease, "func (l Lease) Over() bool { return l.Given && l.Left <= 0 }", "func (l Lease) Over() bool { return l.Left <= 0 }"},
@@ -223,7 +224,7 @@ var mutations = []mutation{
 		{fenceState, "	if in.Host == nodehealth.Fresh {\n		return HostHung, \"its DPU sees it dead", "	if in.API == \"-\" {\n		return HostHung, \"its DPU sees it dead"},
 	}},
 	{name: "nothing is suspicious about many deaths at once", tests: fence, edits: []edit{
-		{fenceState, "	if words := in.Crowd.sick(); words != \"\" {", "	if words := in.Crowd.sick(); words == \"-\" {"},
+		{fenceState, "	if message := in.Fleet.sick(); message != \"\" {", "	if message := in.Fleet.sick(); message == \"-\" {"},
 	}},
 	{name: "silence counts while the observer hears nobody", tests: "./pkg/nodehealth", edits: []edit{
 		{"pkg/nodehealth/liveness.go", "	case silent >= o.timeout:", "	case now.Sub(from) >= o.timeout:"},
@@ -267,7 +268,7 @@ var mutations = []mutation{
 		{"pkg/controller/hostcluster/attachment/reconciler.go", "kube.DeleteExact(ctx", "kube.Delete(ctx"},
 	}},
 	{name: "a replica that went ahead is not fenced", tests: fence, edits: []edit{
-		{"pkg/controller/failover/target.go", " && !t.ahead() && !t.held(s.dpu()) {", " {"},
+		{"pkg/controller/failover/target.go", " && !t.promoted() && !t.held(p.dpu()) {", " {"},
 	}},
 
 	// What is taken back is what was refused.

@@ -40,14 +40,14 @@ func (b Budget) refuse(all, zone int, name string) string {
 
 // admit begins the failover of a host, on record, if the budget allows it. The
 // count comes from the API server itself, so that a restart forgets none.
-func (f *Failover) admit(ctx context.Context, s *scene) error {
+func (f *Failover) admit(ctx context.Context, p *pass) error {
 	f.admitting.Lock()
 	defer f.admitting.Unlock()
 	var list moorv1alpha1.DPUStorageNodeList
 	if err := f.HostLive.List(ctx, &list); err != nil {
 		return fmt.Errorf("count the failovers of the last minute: %w", err)
 	}
-	zone, all, near := zoneOf(s.core), 0, 0
+	zone, all, near := zoneOf(p.core), 0, 0
 	for i := range list.Items {
 		c := meta.FindStatusCondition(list.Items[i].Status.Conditions, moorv1alpha1.ConditionFailover)
 		if c == nil || c.Status != metav1.ConditionTrue || f.Clock.Since(c.LastTransitionTime.Time) >= time.Minute {
@@ -62,17 +62,17 @@ func (f *Failover) admit(ctx context.Context, s *scene) error {
 			near++
 		}
 	}
-	if s.refused = f.Budget.refuse(all, near, zone); s.refused != "" {
+	if p.refused = f.Budget.refuse(all, near, zone); p.refused != "" {
 		return nil
 	}
-	s.underway = true
-	if err := f.say(ctx, s, metav1.ConditionTrue, moorv1alpha1.ReasonFencing, s.evidence); err != nil {
-		s.underway = false
+	p.underway = true
+	if err := f.writeCondition(ctx, p, metav1.ConditionTrue, moorv1alpha1.ReasonFencing, p.evidence); err != nil {
+		p.underway = false
 		return err
 	}
-	f.Recorder.Event(s.node, corev1.EventTypeWarning, storagev1alpha1.EventFailoverDetected, fmt.Sprintf("%s: %s", s.state, s.evidence))
-	for _, t := range s.stakes() {
-		f.Recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverDetected, fmt.Sprintf("host %s is %s: %s", s.node.Name, s.state, s.evidence))
+	f.Recorder.Event(p.node, corev1.EventTypeWarning, storagev1alpha1.EventFailoverDetected, fmt.Sprintf("%s: %s", p.state, p.evidence))
+	for _, t := range p.affected() {
+		f.Recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverDetected, fmt.Sprintf("host %s is %s: %s", p.node.Name, p.state, p.evidence))
 	}
 	return nil
 }
@@ -90,26 +90,26 @@ func serves(n *moorv1alpha1.DPUStorageNode, core *corev1.Node) bool {
 	return n.Spec.DPUName != "" && core != nil && !core.Spec.Unschedulable && !tainted(core) && !underway(n)
 }
 
-// crowd is what all hosts look like now. It takes notice of each itself: one who
+// fleet is what all hosts look like now. It takes notice of each itself: one who
 // has just started has perhaps looked at no other yet.
-func (f *Failover) crowd(ctx context.Context) (Crowd, error) {
+func (f *Failover) fleet(ctx context.Context) (Fleet, error) {
 	var list moorv1alpha1.DPUStorageNodeList
 	if err := f.Host.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return Crowd{}, fmt.Errorf("list all hosts: %w", err)
+		return Fleet{}, fmt.Errorf("list all hosts: %w", err)
 	}
-	var out Crowd
+	var out Fleet
 	for i := range list.Items {
 		n := list.Items[i] // a copy: the list is the cache's own
 		core, err := f.coreNode(ctx, n.Name)
 		if err != nil {
-			return Crowd{}, err
+			return Fleet{}, err
 		}
 		if !serves(&n, core) {
 			continue
 		}
 		out.Nodes++
 		if err := nodehealth.FromDPU(ctx, f.DPU, &n); err != nil {
-			return Crowd{}, err
+			return Fleet{}, err
 		}
 		signs := f.Observer.Observe(&n)
 		if signs.Host.Silent() || signs.Sight == nodehealth.SeenDead && signs.Host != nodehealth.Fresh {

@@ -73,9 +73,9 @@ var actions = map[State]Action{
 	Unknown:          Hold,
 }
 
-// Crowd is what all hosts look like at once. Hosts that are out of service
+// Fleet is what all hosts look like at once. Hosts that are out of service
 // already, or cordoned, do not count.
-type Crowd struct {
+type Fleet struct {
 	// Nodes that count.
 	Nodes int
 	// Dead is how many of them look dead: silent, or seen dead.
@@ -93,8 +93,8 @@ const (
 	crowdPercent = 30
 )
 
-// sick says in words why the control plane is the sick one; "" if it is not.
-func (c Crowd) sick() string {
+// sick says why the control plane is the sick one; "" if it is not.
+func (c Fleet) sick() string {
 	many := func(n int) bool { return n > crowdLeast && n*100 > c.Nodes*crowdPercent }
 	switch {
 	case many(c.Contradicted):
@@ -114,8 +114,8 @@ type Inputs struct {
 	Sight              nodehealth.Sight
 	// ZeroTrust: nobody beats for this host, and it need not be a Node.
 	ZeroTrust bool
-	// Crowd is what all hosts look like.
-	Crowd Crowd
+	// Fleet is what all hosts look like.
+	Fleet Fleet
 }
 
 // Classify says what has become of a host, and by what evidence. No single
@@ -128,8 +128,8 @@ func Classify(in Inputs) (state State, evidence string) {
 	if state == Healthy || state == Unknown {
 		return state, evidence
 	}
-	if words := in.Crowd.sick(); words != "" {
-		return ControlPlaneSick, words + "; for itself this host looks " + string(state) + ": " + evidence
+	if message := in.Fleet.sick(); message != "" {
+		return ControlPlaneSick, message + "; for itself this host looks " + string(state) + ": " + evidence
 	}
 	return state, evidence
 }

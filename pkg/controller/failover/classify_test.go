@@ -13,8 +13,8 @@ var (
 	apis    = []API{APIReady, APINotReady, APIUnknown}
 	beats   = []nodehealth.Beat{nodehealth.Unknown, nodehealth.Fresh, nodehealth.Quiet, nodehealth.Stale}
 	sights  = []nodehealth.Sight{nodehealth.Unseen, nodehealth.SeenAlive, nodehealth.SeenDead}
-	crowds  = []Crowd{{Nodes: 100, Dead: 1}, {Nodes: 100, Dead: 31}, {Nodes: 100, Contradicted: 31}, {Nodes: 3, Dead: 2}}
-	sickest = map[Crowd]bool{crowds[1]: true, crowds[2]: true}
+	crowds  = []Fleet{{Nodes: 100, Dead: 1}, {Nodes: 100, Dead: 31}, {Nodes: 100, Contradicted: 31}, {Nodes: 3, Dead: 2}}
+	sickest = map[Fleet]bool{crowds[1]: true, crowds[2]: true}
 )
 
 // each calls f with the whole product of the inputs.
@@ -26,7 +26,7 @@ func each(f func(in Inputs)) {
 					for _, sight := range sights {
 						for _, crowd := range crowds {
 							for _, zero := range []bool{false, true} {
-								f(Inputs{API: api, Host: host, Kubelet: kubelet, DPU: dpu, Sight: sight, Crowd: crowd, ZeroTrust: zero})
+								f(Inputs{API: api, Host: host, Kubelet: kubelet, DPU: dpu, Sight: sight, Fleet: crowd, ZeroTrust: zero})
 							}
 						}
 					}
@@ -88,7 +88,7 @@ func byHand(in Inputs) State {
 			continue
 		}
 		state := State(w[5])
-		if sickest[in.Crowd] && state != Healthy && state != Unknown {
+		if sickest[in.Fleet] && state != Healthy && state != Unknown {
 			return ControlPlaneSick
 		}
 		return state
@@ -135,25 +135,25 @@ func TestNeverFencesWithoutEvidence(t *testing.T) {
 			t.Errorf("%+v: fences a host that beats", in)
 		case !witness && !silence && !slow:
 			t.Errorf("%+v: fences without a witness", in)
-		case in.Crowd.sick() != "":
+		case in.Fleet.sick() != "":
 			t.Errorf("%+v: fences though the control plane is sick", in)
 		}
 	})
 }
 
-func TestCrowd(t *testing.T) {
+func TestFleet(t *testing.T) {
 	for _, tc := range []struct {
-		crowd Crowd
+		crowd Fleet
 		sick  bool
 	}{
-		{Crowd{Nodes: 2, Dead: 2}, false},
-		{Crowd{Nodes: 3, Dead: 3}, true},
-		{Crowd{Nodes: 3, Contradicted: 3}, true},
-		{Crowd{Nodes: 9, Dead: 3}, true},
-		{Crowd{Nodes: 10, Dead: 3}, false},
-		{Crowd{Nodes: 5000, Dead: 1500}, false},
-		{Crowd{Nodes: 5000, Dead: 1501}, true},
-		{Crowd{Nodes: 5000, Contradicted: 1501}, true},
+		{Fleet{Nodes: 2, Dead: 2}, false},
+		{Fleet{Nodes: 3, Dead: 3}, true},
+		{Fleet{Nodes: 3, Contradicted: 3}, true},
+		{Fleet{Nodes: 9, Dead: 3}, true},
+		{Fleet{Nodes: 10, Dead: 3}, false},
+		{Fleet{Nodes: 5000, Dead: 1500}, false},
+		{Fleet{Nodes: 5000, Dead: 1501}, true},
+		{Fleet{Nodes: 5000, Contradicted: 1501}, true},
 	} {
 		if got := tc.crowd.sick(); (got != "") != tc.sick {
 			t.Errorf("%+v: %q, want sick %v", tc.crowd, got, tc.sick)

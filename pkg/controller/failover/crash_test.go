@@ -8,6 +8,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
@@ -81,7 +82,7 @@ func TestTwoLeaders(t *testing.T) {
 	world.Change(s.World, s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { // hostsync grants to another
 		c.Status.Phase, c.Status.Holder, c.Status.Attachment, c.Status.Epoch = granted, "dpu-b", "b-vol", 5
 	})
-	if _, err := freeClaim(t.Context(), s.Clusters.DPU.Client, s.clock, stale, receipt); !apierrors.IsConflict(err) {
+	if _, err := detach.Free(t.Context(), s.Clusters.DPU.Client, stale, receipt, s.clock.Now()); !apierrors.IsConflict(err) {
 		t.Errorf("got %v, want a conflict", err)
 	}
 	for range 3 {

@@ -19,9 +19,9 @@ import (
 	"github.com/moor-storage/moor/pkg/writer"
 )
 
-// lookAgain is how soon a host is looked at again while a failover is under
+// retryAfter is when the next pass over a host starts while a failover is under
 // way: pods that go are not watched.
-const lookAgain = 5 * time.Second
+const retryAfter = 5 * time.Second
 
 // Failover looks at one host at a time: it observes, classifies and acts. All
 // that it has begun stands in the claims, the taint and the condition
@@ -44,7 +44,7 @@ type Failover struct {
 	Observer *nodehealth.Observer
 	// Clock stamps receipts and the beginnings of failovers.
 	Clock clock.PassiveClock
-	// Recorder tells the story on volumes, pods and hosts.
+	// Recorder is for events on volumes, pods and hosts.
 	Recorder record.EventRecorder
 	// Budget bounds how many failovers begin.
 	Budget Budget
@@ -53,8 +53,8 @@ type Failover struct {
 	renewals  renewals
 }
 
-// scene is what one pass knows of a host.
-type scene struct {
+// pass is what one pass knows of a host.
+type pass struct {
 	node *moorv1alpha1.DPUStorageNode
 	// core is nil if there is no Node.
 	core     *corev1.Node
@@ -68,7 +68,7 @@ type scene struct {
 	underway bool
 	// refused says why a failover may not begin; "" if it may.
 	refused string
-	// waits says what else is waited for, in words.
+	// waits says what else is waited for.
 	waits []string
 	// pods are those of the host that use our volumes, if they are to go;
 	// podsErr is why they are not known.
@@ -80,100 +80,100 @@ type scene struct {
 	soon time.Duration
 }
 
-// lookSoon asks to look again after a time; 0 or less asks nothing.
-func (s *scene) lookSoon(after time.Duration) {
-	if after > 0 && (s.soon == 0 || after < s.soon) {
-		s.soon = after
+// retryBy asks to look again after a time; 0 or less asks nothing.
+func (p *pass) retryBy(after time.Duration) {
+	if after > 0 && (p.soon == 0 || after < p.soon) {
+		p.soon = after
 	}
 }
 
 // within bounds a wait by what the lease asks for.
-func (s *scene) within(wait time.Duration) ctrl.Result {
-	if s.soon > 0 && (wait <= 0 || s.soon < wait) {
-		wait = s.soon
+func (p *pass) within(wait time.Duration) ctrl.Result {
+	if p.soon > 0 && (wait <= 0 || p.soon < wait) {
+		wait = p.soon
 	}
 	return ctrl.Result{RequeueAfter: wait}
 }
 
-func (s *scene) dpu() string { return s.node.Spec.DPUName }
+func (p *pass) dpu() string { return p.node.Spec.DPUName }
 
 // Reconcile brings the failover of one host a step further, or its return.
 func (f *Failover) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	s, err := f.observe(ctx, req.Name)
-	if err != nil || s == nil {
+	p, err := f.observe(ctx, req.Name)
+	if err != nil || p == nil {
 		return ctrl.Result{}, err
 	}
-	hush := f.Observer.Hush(req.Name)
-	concerned, err := f.concerned(ctx, s)
+	silence := f.Observer.EarliestSilence(req.Name)
+	concerned, err := f.concerned(ctx, p)
 	if err != nil || !concerned {
-		return ctrl.Result{RequeueAfter: hush}, err
+		return ctrl.Result{RequeueAfter: silence}, err
 	}
-	if err := f.readLive(ctx, s); err != nil {
+	if err := f.readLive(ctx, p); err != nil {
 		return ctrl.Result{}, err
 	}
-	err = f.act(ctx, s)
-	if reportErr := f.report(ctx, s, err); err == nil {
+	err = f.act(ctx, p)
+	if reportErr := f.report(ctx, p, err); err == nil {
 		err = reportErr
 	}
-	if s.underway || s.refused != "" || s.waiting() {
-		return s.within(lookAgain), err
+	if p.underway || p.refused != "" || p.waiting() {
+		return p.within(retryAfter), err
 	}
-	return s.within(hush), err
+	return p.within(silence), err
 }
 
 // observe reads the host and says what has become of it; nil if there is no
 // such host, or nobody has said which DPU is in it.
-func (f *Failover) observe(ctx context.Context, name string) (*scene, error) {
-	s := &scene{node: &moorv1alpha1.DPUStorageNode{}}
-	found, err := kube.Find(ctx, f.Host, client.ObjectKey{Name: name}, s.node)
-	if err != nil || !found || s.dpu() == "" {
+func (f *Failover) observe(ctx context.Context, name string) (*pass, error) {
+	p := &pass{node: &moorv1alpha1.DPUStorageNode{}}
+	found, err := kube.Find(ctx, f.Host, client.ObjectKey{Name: name}, p.node)
+	if err != nil || !found || p.dpu() == "" {
 		return nil, err
 	}
-	if s.core, err = f.coreNode(ctx, name); err != nil {
+	if p.core, err = f.coreNode(ctx, name); err != nil {
 		return nil, err
 	}
-	if err := nodehealth.FromDPU(ctx, f.DPU, s.node); err != nil {
+	if err := nodehealth.FromDPU(ctx, f.DPU, p.node); err != nil {
 		return nil, err
 	}
-	s.signs, s.api, s.underway = f.Observer.Observe(s.node), apiOf(s.core), underway(s.node)
-	in := Inputs{API: s.api, Host: s.signs.Host, Kubelet: s.signs.Kubelet, DPU: s.signs.DPU, Sight: s.signs.Sight, ZeroTrust: s.signs.ZeroTrust}
-	s.state, s.evidence = Classify(in)
-	if s.state != Healthy && s.state != Unknown {
-		if in.Crowd, err = f.crowd(ctx); err != nil {
+	p.signs, p.api, p.underway = f.Observer.Observe(p.node), apiOf(p.core), underway(p.node)
+	in := Inputs{API: p.api, Host: p.signs.Host, Kubelet: p.signs.Kubelet, DPU: p.signs.DPU, Sight: p.signs.Sight, ZeroTrust: p.signs.ZeroTrust}
+	p.state, p.evidence = Classify(in)
+	if p.state != Healthy && p.state != Unknown {
+		if in.Fleet, err = f.fleet(ctx); err != nil {
 			return nil, err
 		}
-		s.state, s.evidence = Classify(in)
+		p.state, p.evidence = Classify(in)
 	}
-	if s.signs.Sight == nodehealth.SeenDead && s.signs.Words != "" {
-		s.evidence += " (" + s.signs.Words + ")"
+	if p.signs.Sight == nodehealth.SeenDead && p.signs.Words != "" {
+		p.evidence += " (" + p.signs.Words + ")"
 	}
 	var again time.Duration
-	if s.lease, again, err = f.readLease(ctx, f.DPU, s.dpu()); err != nil {
+	if p.lease, again, err = f.readLease(ctx, f.DPU, p.dpu()); err != nil {
 		return nil, err
 	}
-	s.lookSoon(again)
-	s.decide()
-	return s, nil
+	p.retryBy(again)
+	p.decide()
+	return p, nil
 }
 
 // decide says what is done about the state. A DPU that is silent, and whose lease
 // is over, has taken the volumes from its host by itself: there is nothing left to
 // hold.
-func (s *scene) decide() {
-	s.action = actions[s.state]
-	if s.state != DPUDead || !s.lease.Given {
+func (p *pass) decide() {
+	p.action = actions[p.state]
+	if p.state != DPUDead || !p.lease.Given {
 		return
 	}
-	if !s.lease.Ended {
-		s.evidence += "; it has promised to withdraw by itself, and the end of its lease is waited for"
+	if !p.lease.Ended {
+		p.evidence += "; it has promised to withdraw by itself, and the end of its lease is waited for"
 		return
 	}
-	s.action = Evict
-	s.evidence += "; its lease is over, so it withdraws by itself or is reset, and the host has lost its volumes"
+	p.action = Evict
+	p.evidence += "; its lease is over, so it withdraws by itself or is reset, and the host has lost its volumes"
 }
 
 // takes reports whether the volumes of the host are to be taken from it.
-func (s *scene) takes() bool { return s.action == Fence || s.action == Evict }
+func (p *pass) takes() bool { return p.action == Fence || p.action == Evict }
 
 func (f *Failover) coreNode(ctx context.Context, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
@@ -203,57 +203,59 @@ func apiOf(node *corev1.Node) API {
 
 // concerned lists what is attached, from the cache, and reports whether there
 // is anything to do or to say.
-func (f *Failover) concerned(ctx context.Context, s *scene) (bool, error) {
-	if err := f.listTargets(ctx, s); err != nil {
+func (f *Failover) concerned(ctx context.Context, p *pass) (bool, error) {
+	if err := f.listTargets(ctx, p); err != nil {
 		return false, err
 	}
-	if s.underway || tainted(s.core) || held(s.node) {
+	if p.underway || tainted(p.core) || held(p.node) {
 		return true, nil
 	}
-	for _, t := range s.targets {
-		if t.inFencing(s.dpu()) || t.vouched(s.dpu()) {
+	for _, t := range p.targets {
+		if t.inFencing(p.dpu()) || t.vouched(p.dpu()) {
 			return true, nil
 		}
 	}
-	unwell := s.signs.Host == nodehealth.Stale || s.api == APINotReady && !s.signs.ZeroTrust
-	said := s.state != Healthy && (s.state != Unknown || unwell)
-	return said && len(s.stakes()) > 0, nil
+	unwell := p.signs.Host == nodehealth.Stale || p.api == APINotReady && !p.signs.ZeroTrust
+	said := p.state != Healthy && (p.state != Unknown || unwell)
+	return said && len(p.affected()) > 0, nil
 }
 
 // act does what the state asks for, and brings what was begun to an end.
-func (f *Failover) act(ctx context.Context, s *scene) error {
-	if s.takes() && !s.underway && len(s.stakes()) > 0 {
-		if err := f.admit(ctx, s); err != nil {
+func (f *Failover) act(ctx context.Context, p *pass) error {
+	if p.takes() && !p.underway && len(p.affected()) > 0 {
+		if err := f.admit(ctx, p); err != nil {
 			return err
 		}
 	}
 	first := atOnce(
-		func() error { return f.fenceAll(ctx, s) },
-		func() error { return f.findPods(ctx, s) },
+		func() error { return f.fenceAll(ctx, p) },
+		func() error { return f.findPods(ctx, p) },
 	)
 	switch {
-	case s.underway && s.action == Fence:
-		if err := f.release(ctx, s); err != nil && first == nil {
+	case p.underway && p.action == Fence:
+		if err := f.release(ctx, p); err != nil && first == nil {
 			first = err
 		}
-	case s.underway && s.action == Evict && first == nil:
-		first = f.evict(ctx, s)
-	case s.restores() && first == nil:
-		first = f.restore(ctx, s)
+	case p.underway && p.action == Evict && first == nil:
+		first = f.evict(ctx, p)
+	case p.restores() && first == nil:
+		first = f.restore(ctx, p)
 	}
 	return first
 }
 
 // restores reports whether there is a failover, or a taint, to be taken back.
-func (s *scene) restores() bool { return s.action == Restore && (s.underway || tainted(s.core)) }
+func (p *pass) restores() bool { return p.action == Restore && (p.underway || tainted(p.core)) }
 
 // fenceAll takes the right to write back of all volumes of the host, each as far as
 // it can go now.
-func (f *Failover) fenceAll(ctx context.Context, s *scene) error {
-	return forEach(s.targets, func(t *target) error {
-		if err := f.fence(ctx, s, t); err != nil {
-			return fmt.Errorf("fail over volume %s from host %s: %w", t.attachment.Spec.DPUVolumeName, s.node.Name, err)
+func (f *Failover) fenceAll(ctx context.Context, p *pass) error {
+	return forEach(p.targets, func(t *target) error {
+		outcome := kube.Settle(f.fence(ctx, p, t), f.Clock.Now())
+		if outcome.Err != nil {
+			return fmt.Errorf("fail over volume %s from host %s: %w", t.attachment.Spec.DPUVolumeName, p.node.Name, outcome.Err)
 		}
+		t.waits = outcome.Message
 		return nil
 	})
 }

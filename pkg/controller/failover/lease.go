@@ -73,10 +73,10 @@ func (f *Failover) readLease(ctx context.Context, from client.Reader, dpu string
 // confirmLease reads the lease again before it is a receipt, from the API server
 // itself. The claim has to be in Fencing by then: a renewal that is accepted later
 // finds a claim from which nothing is shown.
-func (f *Failover) confirmLease(ctx context.Context, s *scene, t *target) (writer.Lease, error) {
-	if !t.inFencing(s.dpu()) || !s.lease.Over() {
-		return s.lease, nil
+func (f *Failover) confirmLease(ctx context.Context, p *pass, t *target) (writer.Lease, error) {
+	if !t.inFencing(p.dpu()) || !p.lease.Over() {
+		return p.lease, nil
 	}
-	l, _, err := f.readLease(ctx, f.DPULive, s.dpu())
+	l, _, err := f.readLease(ctx, f.DPULive, p.dpu())
 	return l, err
 }

@@ -31,59 +31,58 @@ func ours(t corev1.Taint) bool {
 // release lets the pods of a dead host go whose volumes it can no longer
 // write to: the taint makes the attach-detach controller detach at once, and
 // the forced delete lets the replacement start.
-func (f *Failover) release(ctx context.Context, s *scene) error {
-	free, kept := s.divide()
-	if len(free) == 0 || s.core == nil || s.signs.ZeroTrust { // no pod uses what a person attached
+func (f *Failover) release(ctx context.Context, p *pass) error {
+	free, kept := p.divide()
+	if len(free) == 0 || p.core == nil || p.signs.ZeroTrust { // no pod uses what a person attached
 		return nil
 	}
-	if words := f.others(s); words != "" {
-		s.waits = append(s.waits, words)
+	if reason := f.others(p); reason != "" {
+		p.waits = append(p.waits, reason)
 		return nil
 	}
-	if s.podsErr != nil {
-		return s.podsErr
+	if p.podsErr != nil {
+		return p.podsErr
 	}
-	going, staying := s.part(free, kept)
+	going, staying := p.part(free, kept)
 	// No new pod is to come in place of one that goes.
-	if err := f.taint(ctx, s); err != nil {
+	if err := f.taint(ctx, p); err != nil {
 		return err
 	}
 	return atOnce(
-		func() error { return f.detach(ctx, s, free, staying) },
-		func() error { return forEach(going, func(p *pod) error { return f.forceDelete(ctx, s, p) }) },
+		func() error { return f.detach(ctx, p, free, staying) },
+		func() error { return forEach(going, func(pod *pod) error { return f.forceDelete(ctx, p, pod) }) },
 	)
 }
 
 // part tells the pods of the host that use a free volume. Those go that use no
 // other; the volumes of the others are staying.
-func (s *scene) part(free, kept map[string]bool) (going []*pod, staying map[string]bool) {
+func (p *pass) part(free, kept map[string]bool) (going []*pod, staying map[string]bool) {
 	staying = map[string]bool{}
-	for _, p := range s.pods {
+	for _, pod := range p.pods {
 		switch {
-		case !p.uses(free):
-		case p.uses(kept):
-			s.waits = append(s.waits, fmt.Sprintf("pod %s/%s also uses a volume that is not free", p.Namespace, p.Name))
-			for _, v := range p.volumes {
+		case !pod.uses(free):
+		case pod.uses(kept):
+			p.waits = append(p.waits, fmt.Sprintf("pod %s/%s also uses a volume that is not free", pod.Namespace, pod.Name))
+			for _, v := range pod.volumes {
 				staying[v] = true
 			}
 		default:
-			going = append(going, p)
+			going = append(going, pod)
 		}
 	}
 	return going, staying
 }
 
-// certain reports whether a DPU saw the host dead, which is more than that
-// nobody hears it.
-func (s *scene) certain() bool { return s.signs.Sight == nodehealth.SeenDead }
+// certain reports whether a DPU saw the host dead, which is more than silence.
+func (p *pass) certain() bool { return p.signs.Sight == nodehealth.SeenDead }
 
 // divide says of which volumes the pods may go: a single-writer volume to
 // which the host can no longer write, or one with many writers if the host is
 // certainly dead.
-func (s *scene) divide() (free, kept map[string]bool) {
+func (p *pass) divide() (free, kept map[string]bool) {
 	free, kept = map[string]bool{}, map[string]bool{}
-	for _, t := range s.targets {
-		if t.fails && !t.held(s.dpu()) && (t.single || s.certain()) {
+	for _, t := range p.targets {
+		if t.fails && !t.held(p.dpu()) && (t.single || p.certain()) {
 			free[t.volume.Name] = true
 		} else {
 			kept[t.volume.Name] = true
@@ -92,13 +91,13 @@ func (s *scene) divide() (free, kept map[string]bool) {
 	return free, kept
 }
 
-// others says in words why the host may not be put out of service: the taint
-// detaches the volumes of other drivers too, which nobody has fenced.
-func (f *Failover) others(s *scene) string {
-	if s.certain() {
+// others says why the host may not be put out of service: the taint
+// detaches the volumes of other drivers too, which are not fenced.
+func (f *Failover) others(p *pass) string {
+	if p.certain() {
 		return ""
 	}
-	for _, v := range s.core.Status.VolumesAttached {
+	for _, v := range p.core.Status.VolumesAttached {
 		if !strings.HasPrefix(string(v.Name), "kubernetes.io/csi/"+f.Driver+"^") {
 			return fmt.Sprintf("no DPU saw the host dead, and volume %s of another driver is attached to it: an operator who knows that it is off may put the taint %s",
 				v.Name, corev1.TaintNodeOutOfService)
@@ -110,15 +109,15 @@ func (f *Failover) others(s *scene) string {
 // taint puts the host out of service. Kubernetes asks for the key alone, and
 // NoSchedule keeps pods away. NoExecute would have it delete the host's pods by
 // name, and of a StatefulSet that may be the new pod on another host already.
-func (f *Failover) taint(ctx context.Context, s *scene) error {
-	if slices.ContainsFunc(s.core.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }) {
+func (f *Failover) taint(ctx context.Context, p *pass) error {
+	if slices.ContainsFunc(p.core.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }) {
 		return nil
 	}
-	_, err := kube.PatchExact(ctx, f.Host, s.core, func(n *corev1.Node) {
+	_, err := kube.PatchExact(ctx, f.Host, p.core, func(n *corev1.Node) {
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: taintValue, Effect: corev1.TaintEffectNoSchedule})
 	})
 	if err == nil {
-		f.Recorder.Event(s.core, corev1.EventTypeWarning, moorv1alpha1.EventOutOfService, fmt.Sprintf("the host is %s: %s", s.state, s.evidence))
+		f.Recorder.Event(p.core, corev1.EventTypeWarning, moorv1alpha1.EventOutOfService, fmt.Sprintf("the host is %s: %s", p.state, p.evidence))
 	}
 	return err
 }
@@ -126,42 +125,42 @@ func (f *Failover) taint(ctx context.Context, s *scene) error {
 // evict lets the pods go, in order, that use a volume which a living host has
 // lost: its kubelet is there to clean up, and the extender keeps new ones off a
 // host whose DPU is silent.
-func (f *Failover) evict(ctx context.Context, s *scene) error {
-	free, kept := s.divide()
-	if len(free) == 0 || s.signs.ZeroTrust { // no pod uses what a person attached
+func (f *Failover) evict(ctx context.Context, p *pass) error {
+	free, kept := p.divide()
+	if len(free) == 0 || p.signs.ZeroTrust { // no pod uses what a person attached
 		return nil
 	}
-	going, _ := s.part(free, kept)
-	return forEach(going, func(p *pod) error {
-		if p.DeletionTimestamp != nil {
+	going, _ := p.part(free, kept)
+	return forEach(going, func(pod *pod) error {
+		if pod.DeletionTimestamp != nil {
 			return nil
 		}
-		f.Recorder.Event(&p.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased, fmt.Sprintf("deleted: DPU %s has taken its volume from this host, as it had promised to do when it is not heard", s.dpu()))
-		return f.delete(ctx, p)
+		f.Recorder.Event(&pod.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased, fmt.Sprintf("deleted: DPU %s has taken its volume from this host, as it had promised to do when it is not heard", p.dpu()))
+		return f.delete(ctx, pod)
 	})
 }
 
 // forceDelete deletes exactly the pod that was read, without grace: no kubelet
 // is there to confirm it.
-func (f *Failover) forceDelete(ctx context.Context, s *scene, p *pod) error {
-	if grace := p.DeletionGracePeriodSeconds; p.DeletionTimestamp != nil && grace != nil && *grace == 0 {
+func (f *Failover) forceDelete(ctx context.Context, p *pass, pod *pod) error {
+	if grace := pod.DeletionGracePeriodSeconds; pod.DeletionTimestamp != nil && grace != nil && *grace == 0 {
 		return nil
 	}
-	f.Recorder.Event(&p.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased,
-		fmt.Sprintf("deleted by force: host %s is %s, and its volumes were taken from it with a receipt", s.node.Name, s.state))
-	for _, t := range s.targets {
-		if p.uses(map[string]bool{t.volume.Name: true}) {
+	f.Recorder.Event(&pod.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased,
+		fmt.Sprintf("deleted by force: host %s is %s, and its volumes were taken from it with a receipt", p.node.Name, p.state))
+	for _, t := range p.targets {
+		if pod.uses(map[string]bool{t.volume.Name: true}) {
 			f.Recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverReleased,
-				fmt.Sprintf("pod %s/%s of host %s is deleted by force, so that it runs elsewhere", p.Namespace, p.Name, s.node.Name))
+				fmt.Sprintf("pod %s/%s of host %s is deleted by force, so that it runs elsewhere", pod.Namespace, pod.Name, p.node.Name))
 		}
 	}
-	return f.delete(ctx, p, client.GracePeriodSeconds(0))
+	return f.delete(ctx, pod, client.GracePeriodSeconds(0))
 }
 
-func (f *Failover) delete(ctx context.Context, p *pod, options ...client.DeleteOption) error {
-	err := f.Host.Delete(ctx, &p.Pod, append(options, client.Preconditions{UID: &p.UID})...)
+func (f *Failover) delete(ctx context.Context, pod *pod, options ...client.DeleteOption) error {
+	err := f.Host.Delete(ctx, &pod.Pod, append(options, client.Preconditions{UID: &pod.UID})...)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete pod %s/%s of a host that lost its volumes: %w", p.Namespace, p.Name, err)
+		return fmt.Errorf("delete pod %s/%s of a host that lost its volumes: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
 }
@@ -169,51 +168,51 @@ func (f *Failover) delete(ctx context.Context, p *pod, options ...client.DeleteO
 // restore gives a host back that is healthy again, once nothing of before is
 // left on it: no claim in the middle of a fence, no pod whose volume was taken.
 // Such a pod is deleted in order: its kubelet is there to clean up.
-func (f *Failover) restore(ctx context.Context, s *scene) error {
+func (f *Failover) restore(ctx context.Context, p *pass) error {
 	lost := map[string]bool{}
-	for _, t := range s.targets {
+	for _, t := range p.targets {
 		switch {
-		case t.inFencing(s.dpu()):
-			s.waits = append(s.waits, fmt.Sprintf("volume %s is still being fenced", t.volume.Name))
+		case t.inFencing(p.dpu()):
+			p.waits = append(p.waits, fmt.Sprintf("volume %s is still being fenced", t.volume.Name))
 		case t.mirror != nil && !t.mirror.DeletionTimestamp.IsZero():
 			lost[t.volume.Name] = true
 			if !t.attachment.DeletionTimestamp.IsZero() {
-				s.waits = append(s.waits, fmt.Sprintf("volume %s is still being detached", t.volume.Name))
+				p.waits = append(p.waits, fmt.Sprintf("volume %s is still being detached", t.volume.Name))
 			}
 		}
 	}
-	pods, err := f.pods(ctx, s.node.Name)
+	pods, err := f.pods(ctx, p.node.Name)
 	if err != nil {
 		return err
 	}
-	for _, p := range pods {
-		if !p.uses(lost) {
+	for _, pod := range pods {
+		if !pod.uses(lost) {
 			continue
 		}
-		s.waits = append(s.waits, fmt.Sprintf("pod %s/%s, whose volume was taken, is still there", p.Namespace, p.Name))
-		if p.DeletionTimestamp != nil {
+		p.waits = append(p.waits, fmt.Sprintf("pod %s/%s, whose volume was taken, is still there", pod.Namespace, pod.Name))
+		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		f.Recorder.Event(&p.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased, "deleted: its volume was taken from this host while the host was dead, or looked so")
-		if err := f.delete(ctx, p); err != nil {
+		f.Recorder.Event(&pod.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased, "deleted: its volume was taken from this host while the host was dead, or looked so")
+		if err := f.delete(ctx, pod); err != nil {
 			return err
 		}
 	}
-	if len(s.waits) > 0 {
+	if len(p.waits) > 0 {
 		return nil
 	}
-	return f.untaint(ctx, s)
+	return f.untaint(ctx, p)
 }
 
-func (f *Failover) untaint(ctx context.Context, s *scene) error {
-	if tainted(s.core) {
-		if _, err := kube.PatchExact(ctx, f.Host, s.core, func(n *corev1.Node) {
+func (f *Failover) untaint(ctx context.Context, p *pass) error {
+	if tainted(p.core) {
+		if _, err := kube.PatchExact(ctx, f.Host, p.core, func(n *corev1.Node) {
 			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, ours)
 		}); err != nil {
 			return err
 		}
-		f.Recorder.Event(s.core, corev1.EventTypeNormal, moorv1alpha1.EventBackInService, "the host is healthy again and nothing of before is left: it is back in service")
+		f.Recorder.Event(p.core, corev1.EventTypeNormal, moorv1alpha1.EventBackInService, "the host is healthy again and nothing of before is left: it is back in service")
 	}
-	s.underway = false
+	p.underway = false
 	return nil
 }

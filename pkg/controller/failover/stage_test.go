@@ -19,6 +19,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
@@ -28,11 +29,14 @@ const driver = "csi.snap.nvidia.com"
 // stage is host "a" with a single-writer volume "vol" that DPU "dpu-a" shows
 // under epoch 4, used by pod "app"; and host "b", which only beats. Every
 // change of a claim goes past a censor.
+// now is when the tests begin.
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
 type stage struct {
 	*world.World
 	t         *testing.T
 	f         *Failover
-	orderly   *Reconciler
+	orderly   *detach.Reconciler
 	clock     *clocktesting.FakePassiveClock
 	recorder  *record.FakeRecorder
 	censoring sync.Mutex
@@ -63,7 +67,7 @@ func (s *stage) restart() {
 		Host: s.Clusters.Host.Client, HostLive: s.Host, DPU: s.Clusters.DPU.Client, DPULive: s.DPU, Namespace: world.Namespace, TargetNamespace: world.Target,
 		Driver: driver, Observer: nodehealth.New(s.clock, 0, 0), Clock: s.clock, Recorder: s.recorder, Budget: DefaultBudget,
 	}
-	s.orderly = &Reconciler{DPU: s.Clusters.DPU.Client, Live: s.DPU, Clock: s.clock, HostLive: s.Host, TargetNamespace: world.Target, Recorder: s.recorder}
+	s.orderly = &detach.Reconciler{DPU: s.Clusters.DPU.Client, Live: s.DPU, Clock: s.clock, HostLive: s.Host, TargetNamespace: world.Target, Recorder: s.recorder}
 }
 
 func (s *stage) addHost(name string) {

@@ -14,7 +14,7 @@ import (
 	"github.com/moor-storage/moor/pkg/writer"
 )
 
-// target is one primary attachment of a host, or a replica that goes ahead: its
+// target is one primary attachment of a host, or a replica that is promoted early: its
 // DPU may write as a primary's may.
 type target struct {
 	attachment *storagev1alpha1.DPUVolumeAttachment
@@ -27,7 +27,7 @@ type target struct {
 	// readLive.
 	claim  *moorv1alpha1.WriterClaim
 	mirror *storagev1alpha1.VolumeAttachment
-	// waits says what is waited for, in words.
+	// waits says what is waited for.
 	waits string
 }
 
@@ -36,8 +36,8 @@ func (t *target) holder(dpu string) writer.Holder {
 	return writer.Holder{DPU: dpu, Attachment: t.attachment.Name}
 }
 
-// held reports whether the DPU has the right to write, or had it and nobody
-// has proved that it has not.
+// held reports whether the DPU has the right to write, or had it and there is no
+// receipt yet.
 func (t *target) held(dpu string) bool {
 	return t.single && writer.Holds(t.claim, t.holder(dpu))
 }
@@ -51,10 +51,10 @@ func (t *target) vouched(dpu string) bool {
 	return t.single && writer.Vouched(t.claim, t.holder(dpu))
 }
 
-// stakes are the targets that fail over.
-func (s *scene) stakes() []*target {
+// affected are the targets that fail over.
+func (p *pass) affected() []*target {
 	var out []*target
-	for _, t := range s.targets {
+	for _, t := range p.targets {
 		if t.fails {
 			out = append(out, t)
 		}
@@ -62,8 +62,8 @@ func (s *scene) stakes() []*target {
 	return out
 }
 
-func (s *scene) waiting() bool {
-	for _, t := range s.targets {
+func (p *pass) waiting() bool {
+	for _, t := range p.targets {
 		if t.waits != "" {
 			return true
 		}
@@ -71,16 +71,16 @@ func (s *scene) waiting() bool {
 	return false
 }
 
-// ahead reports whether the DPU has the attachment for a primary.
-func (t *target) ahead() bool {
+// promoted reports whether the DPU has the attachment for a primary.
+func (t *target) promoted() bool {
 	return t.mirror != nil && t.mirror.Spec.Role != storagev1alpha1.RoleReplica
 }
 
 // listTargets lists the primaries of the host, and what is one on its DPU.
-func (f *Failover) listTargets(ctx context.Context, s *scene) error {
+func (f *Failover) listTargets(ctx context.Context, p *pass) error {
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := f.Host.List(ctx, &list, client.InNamespace(f.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByNode: s.node.Name}); err != nil {
-		return fmt.Errorf("list what is attached to host %s: %w", s.node.Name, err)
+	if err := f.Host.List(ctx, &list, client.InNamespace(f.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByNode: p.node.Name}); err != nil {
+		return fmt.Errorf("list what is attached to host %s: %w", p.node.Name, err)
 	}
 	for i := range list.Items {
 		a := &list.Items[i]
@@ -97,17 +97,17 @@ func (f *Failover) listTargets(ctx context.Context, s *scene) error {
 		if err := f.read(ctx, f.DPU, t); err != nil {
 			return err
 		}
-		if a.Spec.Role == storagev1alpha1.RoleReplica && !t.ahead() && !t.held(s.dpu()) {
+		if a.Spec.Role == storagev1alpha1.RoleReplica && !t.promoted() && !t.held(p.dpu()) {
 			continue
 		}
-		s.targets = append(s.targets, t)
+		p.targets = append(p.targets, t)
 	}
 	return nil
 }
 
 // readLive reads the claims and VolumeAttachments from the API server itself.
-func (f *Failover) readLive(ctx context.Context, s *scene) error {
-	return forEach(s.targets, func(t *target) error { return f.read(ctx, f.DPULive, t) })
+func (f *Failover) readLive(ctx context.Context, p *pass) error {
+	return forEach(p.targets, func(t *target) error { return f.read(ctx, f.DPULive, t) })
 }
 
 func (f *Failover) read(ctx context.Context, from client.Reader, t *target) error {

@@ -19,11 +19,12 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 )
 
 // SetupWithManager watches hosts, Nodes and attachments here, and attachments
 // claims and what DPUs see of their hosts there. Steady beats wake nobody: each
-// host is looked at when all its witnesses might be silent, and drivernode
+// host is looked at when all its witnesses might be silent, and nodelifecycle
 // turns the silence of one into conditions, which wake too.
 func (f *Failover) SetupWithManager(mgr ctrl.Manager) error {
 	remote := f.DPUCache
@@ -31,7 +32,7 @@ func (f *Failover) SetupWithManager(mgr ctrl.Manager) error {
 		Named("failover").
 		For(&moorv1alpha1.DPUStorageNode{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: hostChanged})).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
-		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment), builder.WithPredicates(going)).
+		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment), builder.WithPredicates(detach.Going)).
 		WatchesRawSource(source.Kind(remote, &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofSight), f.sightChanged())).
 		WatchesRawSource(source.Kind(remote, &storagev1alpha1.VolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofMirror))).
 		WatchesRawSource(source.Kind(remote, &storagev1alpha1.SVVolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofRevoked))).
@@ -77,13 +78,6 @@ func nodeChanged(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*corev1.Node)
 	after, also := e.ObjectNew.(*corev1.Node)
 	return !ok || !also || apiOf(before) != apiOf(after) || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
-}
-
-// going lets pass what is being deleted, or is gone.
-var going = predicate.Funcs{
-	CreateFunc:  func(event.CreateEvent) bool { return false },
-	UpdateFunc:  func(e event.UpdateEvent) bool { return !e.ObjectNew.GetDeletionTimestamp().IsZero() },
-	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
 func ofAttachment(_ context.Context, o client.Object) []reconcile.Request {

@@ -22,7 +22,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/podvolume"
-	"github.com/moor-storage/moor/pkg/controller/failover"
+	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/policy"
@@ -59,7 +59,7 @@ func newLife(t *testing.T) *life {
 		{&volume.Reconciler{Clusters: w.Clusters}, host, func() client.ObjectList { return &storagev1alpha1.DPUVolumeList{} }},
 		{&attachment.Reconciler{Clusters: w.Clusters, Users: users}, host, func() client.ObjectList { return &storagev1alpha1.DPUVolumeAttachmentList{} }},
 		{
-			&failover.Reconciler{DPU: w.Clusters.DPU.Client, Live: w.Clusters.DPU.Live, Clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}, dpu,
+			&detach.Reconciler{DPU: w.Clusters.DPU.Client, Live: w.Clusters.DPU.Live, Clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}, dpu,
 			func() client.ObjectList { return &storagev1alpha1.VolumeAttachmentList{} },
 		},
 	}

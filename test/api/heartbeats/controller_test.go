@@ -22,6 +22,7 @@ import (
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/failover"
+	"github.com/moor-storage/moor/pkg/controller/failover/leases"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/node"
 	"github.com/moor-storage/moor/pkg/controller/nodelifecycle"
@@ -80,8 +81,8 @@ func startController(t *testing.T) {
 	} {
 		must(t, r.SetupWithManager(mgr))
 	}
-	must(t, mgr.Add(&failover.Ear{Cluster: nodehealth.HostCluster, Cache: c.Host.Cache, Client: c.Host.Client, Namespace: c.Namespace, Observer: observer, Clock: wrong()}))
-	must(t, mgr.Add(&failover.Ear{Cluster: nodehealth.DPUCluster, Cache: c.DPU.Cache, Client: c.DPU.Client, Namespace: c.TargetNamespace, Observer: observer, Clock: wrong()}))
+	must(t, mgr.Add(&leases.Watcher{Cluster: nodehealth.HostCluster, Cache: c.Host.Cache, Client: c.Host.Client, Namespace: c.Namespace, Observer: observer, Clock: wrong()}))
+	must(t, mgr.Add(&leases.Watcher{Cluster: nodehealth.DPUCluster, Cache: c.DPU.Cache, Client: c.DPU.Client, Namespace: c.TargetNamespace, Observer: observer, Clock: wrong()}))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

@@ -21,7 +21,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
-	"github.com/moor-storage/moor/pkg/controller/failover"
+	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
@@ -57,7 +57,7 @@ type race struct {
 	volume  string
 	hosts   []string
 	hosting *attachment.Reconciler
-	fence   *failover.Reconciler
+	fence   *detach.Reconciler
 }
 
 func newRace(t *testing.T, volume string) *race {
@@ -66,7 +66,7 @@ func newRace(t *testing.T, volume string) *race {
 	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Driver: hostclustertest.Driver}}
 	r := &race{
 		volume: volume, hosts: []string{volume + "-a", volume + "-b"}, hosting: &attachment.Reconciler{Clusters: c, Users: users},
-		fence: &failover.Reconciler{DPU: clusters.DPU, Live: clusters.DPU, Clock: clock.RealClock{}},
+		fence: &detach.Reconciler{DPU: clusters.DPU, Live: clusters.DPU, Clock: clock.RealClock{}},
 	}
 	v := hostclustertest.Volume(volume, corev1.ReadWriteOnce)
 	v.Namespace = kit.Namespace

@@ -25,7 +25,7 @@ import (
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
-	"github.com/moor-storage/moor/pkg/controller/failover"
+	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/events"
@@ -98,7 +98,7 @@ func startHostController(t *testing.T) {
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
 		&vendor.Reconciler{Clusters: c}, &policy.Reconciler{Clusters: c}, &volume.Reconciler{Clusters: c},
 		&attachment.Reconciler{Clusters: c, Users: users, Recorder: recorder}, &node.Reconciler{Clusters: c}, &events.ProvisioningReconciler{Clusters: c},
-		&failover.Reconciler{DPU: c.DPU.Client, Live: c.DPU.Live, Cache: c.DPU.Cache, Clock: clock.RealClock{}},
+		&detach.Reconciler{DPU: c.DPU.Client, Live: c.DPU.Live, Cache: c.DPU.Cache, Clock: clock.RealClock{}},
 	} {
 		must(t, r.SetupWithManager(mgr))
 	}

@@ -95,9 +95,10 @@ func (r *Reconciler) grant(ctx context.Context, p *pass) error {
 	}
 	verdict := writer.Judge(claim, p.holder())
 	switch {
-	case verdict.Refused != "" && p.replica():
-		return nil // its host has not asked for it, so it does not wait
 	case verdict.Refused != "":
+		if p.replica() { // its host has not asked for it, so it does not wait
+			return nil
+		}
 		return refused(verdict)
 	case verdict.Grant:
 		if granted, err := r.grantClaim(ctx, p, claim); err != nil || !granted {

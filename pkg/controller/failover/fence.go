@@ -6,87 +6,81 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // fence takes the right to write to one volume back, as far as it can go now:
-// Granted -> Fencing -> (receipt) -> Free.
-func (f *Failover) fence(ctx context.Context, s *scene, t *target) error {
-	if !t.held(s.dpu()) {
-		return f.letGo(ctx, s, t)
+// Granted -> Fencing -> (receipt) -> Free. Without a receipt it waits.
+func (f *Failover) fence(ctx context.Context, p *pass, t *target) error {
+	if !t.held(p.dpu()) {
+		return f.letGo(ctx, p, t)
 	}
-	if !t.inFencing(s.dpu()) {
-		if !f.mayFence(s, t) {
+	if !t.inFencing(p.dpu()) {
+		if !f.mayFence(p, t) {
 			return nil
 		}
-		if err := f.beginFencing(ctx, s, t); err != nil {
+		if err := f.beginFencing(ctx, p, t); err != nil {
 			return err
 		}
 	}
-	if err := f.end(ctx, s, t); err != nil {
+	if err := f.end(ctx, p, t); err != nil {
 		return err
 	}
-	storage, err := f.revoke(ctx, s, t)
+	storage, err := f.revoke(ctx, p, t)
 	if err != nil {
 		return err
 	}
-	lease, err := f.confirmLease(ctx, s, t)
+	lease, err := f.confirmLease(ctx, p, t)
 	if err != nil {
 		return err
 	}
-	receipt, words := writer.Prove(t.claim, writer.Evidence{Attachment: t.mirror, Storage: storage, Lease: lease})
+	receipt, missing := writer.Prove(t.claim, writer.Evidence{Attachment: t.mirror, Storage: storage, Lease: lease})
 	if receipt == nil {
-		t.waits = words
-		return nil
+		return kube.WaitFor("%s", missing)
 	}
-	freed, err := freeClaim(ctx, f.DPU, f.Clock, t.claim, *receipt)
+	freed, err := detach.Free(ctx, f.DPU, t.claim, *receipt, f.Clock.Now())
 	if err != nil {
 		return err
 	}
 	t.claim = freed
-	f.Recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, fencedWords(*receipt))
-	return f.letGo(ctx, s, t)
-}
-
-func fencedWords(r moorv1alpha1.Receipt) string {
-	return fmt.Sprintf("epoch %d of DPU %s is over, receipt %s: %s", r.Epoch, r.Holder, r.Kind, r.Message)
+	f.Recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, detach.Message(*receipt))
+	return f.letGo(ctx, p, t)
 }
 
 // mayFence: the host is dead, or has lost its volumes, and its failover has begun;
 // or an operator vouches for a host that is not well.
-func (f *Failover) mayFence(s *scene, t *target) bool {
-	if t.vouched(s.dpu()) && s.state != Healthy {
+func (f *Failover) mayFence(p *pass, t *target) bool {
+	if t.vouched(p.dpu()) && p.state != Healthy {
 		return true
 	}
-	return t.fails && s.underway && s.takes()
+	return t.fails && p.underway && p.takes()
 }
 
 // beginFencing writes with the resourceVersion that was read: whoever changed
 // the claim in between wins.
-func (f *Failover) beginFencing(ctx context.Context, s *scene, t *target) error {
+func (f *Failover) beginFencing(ctx context.Context, p *pass, t *target) error {
 	fencing, err := writer.BeginFencing(t.claim)
 	if err == nil {
 		err = f.DPU.Status().Update(ctx, fencing)
 	}
 	if err != nil {
-		return fmt.Errorf("begin to fence volume %s from DPU %s, epoch %d: %w", t.volume.Name, s.dpu(), t.claim.Status.Epoch, err)
+		return fmt.Errorf("begin to fence volume %s from DPU %s, epoch %d: %w", t.volume.Name, p.dpu(), t.claim.Status.Epoch, err)
 	}
 	t.claim = fencing
 	f.Recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverFencing,
-		fmt.Sprintf("host %s is %s: %s; the right to write is taken back from DPU %s (epoch %d)", s.node.Name, s.state, s.evidence, s.dpu(), t.claim.Status.Epoch))
+		fmt.Sprintf("host %s is %s: %s; the right to write is taken back from DPU %s (epoch %d)", p.node.Name, p.state, p.evidence, p.dpu(), t.claim.Status.Epoch))
 	return nil
 }
 
 // end deletes the VolumeAttachment: the DPU withdraws, the right to write is
 // not granted for it again, and the vendor is not asked to attach for it again.
-func (f *Failover) end(ctx context.Context, s *scene, t *target) error {
-	if t.mirror == nil || !t.mirror.DeletionTimestamp.IsZero() || t.mirror.Spec.NodeName != s.dpu() {
+func (f *Failover) end(ctx context.Context, p *pass, t *target) error {
+	if t.mirror == nil || !t.mirror.DeletionTimestamp.IsZero() || t.mirror.Spec.NodeName != p.dpu() {
 		return nil
 	}
 	if err := kube.Delete(ctx, f.DPU, t.mirror); err != nil {
@@ -97,8 +91,8 @@ func (f *Failover) end(ctx context.Context, s *scene, t *target) error {
 
 // revoke asks the storage to revoke a DPU that is silent, once it is certain
 // that nobody asks to attach it again.
-func (f *Failover) revoke(ctx context.Context, s *scene, t *target) (writer.Revocation, error) {
-	if !s.signs.DPU.Silent() || t.mirror == nil {
+func (f *Failover) revoke(ctx context.Context, p *pass, t *target) (writer.Revocation, error) {
+	if !p.signs.DPU.Silent() || t.mirror == nil {
 		return writer.Revocation{}, nil
 	}
 	volume, driver := &storagev1alpha1.Volume{}, &storagev1.CSIDriver{}
@@ -132,22 +126,9 @@ func (f *Failover) revoke(ctx context.Context, s *scene, t *target) (writer.Revo
 // letGo takes the holds of a DPU that does not answer off an attachment whose
 // epoch is over by another's word, once the host cluster lets go of it too.
 // The DPU looks after its own list of devices when it comes back.
-func (f *Failover) letGo(ctx context.Context, s *scene, t *target) error {
-	if t.mirror == nil || t.attachment.DeletionTimestamp.IsZero() || !s.signs.DPU.Silent() || !writer.OverWithoutDPU(t.mirror, t.claim) {
+func (f *Failover) letGo(ctx context.Context, p *pass, t *target) error {
+	if t.mirror == nil || t.attachment.DeletionTimestamp.IsZero() || !p.signs.DPU.Silent() || !writer.OverWithoutDPU(t.mirror, t.claim) {
 		return nil
 	}
 	return kube.RemoveFinalizers(ctx, f.DPU, t.mirror, storagev1alpha1.FinalizerDPUAttachment, storagev1alpha1.FinalizerWriterClaim)
-}
-
-// freeClaim writes the claim with the resourceVersion that was read: whoever
-// changed it in between wins, and everything is looked at again.
-func freeClaim(ctx context.Context, c client.Client, clock clock.PassiveClock, claim *moorv1alpha1.WriterClaim, receipt moorv1alpha1.Receipt) (*moorv1alpha1.WriterClaim, error) {
-	freed, err := writer.Free(claim, receipt, clock.Now())
-	if err == nil {
-		err = c.Status().Update(ctx, freed)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("free the right to write volume %s, held by DPU %s under epoch %d: %w", claim.Spec.VolumeName, receipt.Holder, receipt.Epoch, err)
-	}
-	return freed, nil
 }

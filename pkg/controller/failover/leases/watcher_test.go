@@ -1,4 +1,4 @@
-package failover
+package leases
 
 import (
 	"testing"
@@ -14,16 +14,18 @@ import (
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
 func lease(namespace, name string, renewed time.Time) *coordinationv1.Lease {
 	at := metav1.NewMicroTime(renewed)
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: &at}}
 }
 
-// TestEarHeeds: kubelets and the own echo, and nobody else's leases.
-func TestEarHeeds(t *testing.T) {
+// TestRecord: kubelets and the own echo, and no other leases.
+func TestRecord(t *testing.T) {
 	clock := clocktesting.NewFakeClock(now)
 	o := nodehealth.New(clock, 0, 0)
-	e := &Ear{Cluster: nodehealth.HostCluster, Namespace: "moor", Observer: o, Clock: clock}
+	w := &Watcher{Cluster: nodehealth.HostCluster, Namespace: "moor", Observer: o, Clock: clock}
 	stamp := time.Unix(1, 0)
 	step := func(n int, leases ...*coordinationv1.Lease) {
 		for range n {
@@ -33,7 +35,7 @@ func TestEarHeeds(t *testing.T) {
 				if l.Spec.RenewTime != nil {
 					l.Spec.RenewTime.Time = stamp
 				}
-				e.heed(l)
+				w.record(l)
 			}
 		}
 	}
@@ -54,14 +56,14 @@ func TestEarHeeds(t *testing.T) {
 	}
 }
 
-// TestEarCalls: the echo is made, and then renewed, without reading it.
-func TestEarCalls(t *testing.T) {
+// TestWriteEcho: the echo is made, and then renewed, without reading it.
+func TestWriteEcho(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	clock := clocktesting.NewFakeClock(now)
-	e := &Ear{Client: c, Namespace: "moor", Clock: clock}
+	w := &Watcher{Client: c, Namespace: "moor", Clock: clock}
 	for range 3 {
 		clock.Step(time.Second)
-		if err := e.call(t.Context()); err != nil {
+		if err := w.writeEcho(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		var got coordinationv1.Lease

@@ -1,4 +1,7 @@
-package failover
+// Package leases hears the kubelets, by their Leases, and snap-host-controller
+// itself, by one that it writes in each cluster. What is heard goes to the observer
+// of heartbeats.
+package leases
 
 import (
 	"context"
@@ -32,10 +35,10 @@ const echoPeriod = time.Second
 // into that.
 const LeastSilence = 4 * echoPeriod
 
-// Ear listens to the Leases of one cluster, and to its own echo in it: an API
-// server that takes no writes, or a watch that is stuck, makes everybody
-// silent, and the echo too.
-type Ear struct {
+// Watcher watches the Leases of one cluster, and its own heartbeat in it, the echo:
+// an API server that takes no writes, or a watch that is stuck, makes all silent,
+// and the echo too.
+type Watcher struct {
 	Cluster nodehealth.Cluster
 	// Cache watches the Leases of the kubelets and the echo, and no others.
 	Cache cache.Cache
@@ -46,29 +49,29 @@ type Ear struct {
 	Clock     clock.WithTicker
 }
 
-// Start listens and calls until ctx ends. It is a manager.Runnable of the
+// Start watches and writes the echo until ctx ends. It is a manager.Runnable of the
 // leader alone.
-func (e *Ear) Start(ctx context.Context) error {
-	informer, err := e.Cache.GetInformer(ctx, &coordinationv1.Lease{})
+func (w *Watcher) Start(ctx context.Context) error {
+	informer, err := w.Cache.GetInformer(ctx, &coordinationv1.Lease{})
 	if err != nil {
 		return fmt.Errorf("watch leases: %w", err)
 	}
-	heed := func(o any) {
+	record := func(o any) {
 		if l, ok := o.(*coordinationv1.Lease); ok {
-			e.heed(l)
+			w.record(l)
 		}
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: heed, UpdateFunc: func(_, o any) { heed(o) },
+		AddFunc: record, UpdateFunc: func(_, o any) { record(o) },
 	})
 	if err != nil {
 		return fmt.Errorf("watch leases: %w", err)
 	}
 	defer func() { _ = informer.RemoveEventHandler(registration) }()
-	ticker := e.Clock.NewTicker(echoPeriod)
+	ticker := w.Clock.NewTicker(echoPeriod)
 	defer ticker.Stop()
 	for {
-		if err := e.call(ctx); err != nil && ctx.Err() == nil {
+		if err := w.writeEcho(ctx); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).WithName("echo").Error(err, "silence will not be judged")
 		}
 		select {
@@ -79,35 +82,35 @@ func (e *Ear) Start(ctx context.Context) error {
 	}
 }
 
-// heed takes notice of a Lease. What it holds is the clock of another machine;
+// record takes notice of a Lease. What it holds is the clock of another machine;
 // that it changed is all that counts.
-func (e *Ear) heed(l *coordinationv1.Lease) {
+func (w *Watcher) record(l *coordinationv1.Lease) {
 	switch {
 	case l.Spec.RenewTime == nil:
 	case l.Namespace == corev1.NamespaceNodeLease:
-		e.Observer.Kubelet(l.Name, l.Spec.RenewTime.Time)
-	case l.Namespace == e.Namespace && l.Name == EchoName:
-		e.Observer.Echo(e.Cluster)
+		w.Observer.Kubelet(l.Name, l.Spec.RenewTime.Time)
+	case l.Namespace == w.Namespace && l.Name == EchoName:
+		w.Observer.Echo(w.Cluster)
 	}
 }
 
-// call writes the echo.
-func (e *Ear) call(ctx context.Context) error {
+// writeEcho writes the echo.
+func (w *Watcher) writeEcho(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, echoPeriod)
 	defer cancel()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: EchoName}}
-	renewed := metav1.NewMicroTime(e.Clock.Now())
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: EchoName}}
+	renewed := metav1.NewMicroTime(w.Clock.Now())
 	patch, err := json.Marshal(coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
 	if err != nil {
 		return fmt.Errorf("encode lease %s: %w", EchoName, err)
 	}
-	err = e.Client.Patch(ctx, lease, client.RawPatch(types.MergePatchType, patch))
+	err = w.Client.Patch(ctx, lease, client.RawPatch(types.MergePatchType, patch))
 	if apierrors.IsNotFound(err) {
 		lease.Spec.RenewTime = &renewed
-		err = e.Client.Create(ctx, lease)
+		err = w.Client.Create(ctx, lease)
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("write lease %s/%s to hear oneself: %w", e.Namespace, EchoName, err)
+		return fmt.Errorf("write lease %s/%s to hear oneself: %w", w.Namespace, EchoName, err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package failover
+package detach
 
 import (
 	"errors"
@@ -185,7 +185,7 @@ func TestRaceForClaim(t *testing.T) {
 	world.Change(s.World, s.DPU, s.attachment(), released)
 	stale := s.claim()
 	world.Change(s.World, s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status.Phase = moorv1alpha1.ClaimFencing })
-	if _, err := freeClaim(t.Context(), s.r.DPU, s.r.Clock, stale, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", Epoch: 4}); !apierrors.IsConflict(err) {
+	if _, err := Free(t.Context(), s.r.DPU, stale, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", Epoch: 4}, now); !apierrors.IsConflict(err) {
 		t.Fatalf("got %v, want a conflict", err)
 	}
 	if c := s.claim().Status; c.Phase != moorv1alpha1.ClaimFencing {

@@ -16,15 +16,15 @@ import (
 // stays with. The attach-detach controller would do it when the pods are gone, but
 // then looks only every half a second whether they are detached; of those that are
 // gone already it need not ask.
-func (f *Failover) detach(ctx context.Context, s *scene, free, staying map[string]bool) error {
-	return forEach(s.targets, func(t *target) error {
+func (f *Failover) detach(ctx context.Context, p *pass, free, staying map[string]bool) error {
+	return forEach(p.targets, func(t *target) error {
 		volume := t.volume.Name
 		if !free[volume] || staying[volume] || t.attachment.Spec.Requester == storagev1alpha1.RequesterNode || !t.attachment.DeletionTimestamp.IsZero() {
 			return nil
 		}
-		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName(volume, f.Driver, s.node.Name)}}
+		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName(volume, f.Driver, p.node.Name)}}
 		if err := client.IgnoreNotFound(f.Host.Delete(ctx, va)); err != nil {
-			return fmt.Errorf("delete VolumeAttachment %s, of volume %s to host %s: %w", va.Name, volume, s.node.Name, err)
+			return fmt.Errorf("delete VolumeAttachment %s, of volume %s to host %s: %w", va.Name, volume, p.node.Name, err)
 		}
 		return nil
 	})

@@ -1,13 +1,14 @@
-// Package failover takes the right to write back. It alone frees a WriterClaim,
-// and only with a receipt: a proof from outside the host that the old holder
-// can no longer write. Without one it waits.
-package failover
+// Package detach ends the right to write of an attachment in order: it frees the
+// WriterClaim once the DPU has released the attachment, and lets the attachment go.
+package detach
 
 import (
 	"context"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,6 +25,9 @@ import (
 	"github.com/moor-storage/moor/pkg/writer"
 )
 
+// retryAfter is when an attachment is looked at again that a failover keeps.
+const retryAfter = 5 * time.Second
+
 // Reconciler looks at VolumeAttachments of the DPU cluster.
 type Reconciler struct {
 	// DPU writes to the DPU cluster; its cache serves only to skip work.
@@ -39,7 +43,7 @@ type Reconciler struct {
 	HostLive client.Reader
 	// TargetNamespace of the VolumeAttachments.
 	TargetNamespace string
-	// Recorder tells on the volume when a fence ended in order. Nil: nobody.
+	// Recorder is for the event that a fence ended in order. Nil: no events.
 	Recorder record.EventRecorder
 }
 
@@ -48,13 +52,13 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("fence").
-		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofOwner), builder.WithPredicates(going)).
+		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofOwner), builder.WithPredicates(Going)).
 		WatchesRawSource(source.Kind(r.Cache, &storagev1alpha1.VolumeAttachment{},
 			&handler.TypedEnqueueRequestForObject[*storagev1alpha1.VolumeAttachment]{})).
 		Complete(kube.Retrying(r))
 }
 
-// ofOwner wakes the VolumeAttachment of an owner: it has the same name.
+// ofOwner maps to the VolumeAttachment of an owner: it has the same name.
 func (r *Reconciler) ofOwner(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: r.TargetNamespace, Name: o.GetName()}}}
 }
@@ -71,7 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	// the attachment afterwards is newer than the claim that is written over.
 	// The other way round, one who paused in between could free the claim of a
 	// newer attachment of the same name.
-	claim, err := r.claim(ctx, attachment)
+	claim, err := r.writerClaim(ctx, attachment)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -93,18 +97,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	if kept, err := r.keep(ctx, attachment); err != nil || kept {
-		return ctrl.Result{RequeueAfter: lookAgain}, err
+		return ctrl.Result{RequeueAfter: retryAfter}, err
 	}
 	return ctrl.Result{}, r.letGo(ctx, attachment)
 }
 
-// free frees the claim by a receipt, and tells of it if it was in Fencing.
+// free frees the claim by a receipt, and records it on the volume if that was being fenced.
 func (r *Reconciler) free(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim, receipt moorv1alpha1.Receipt) error {
-	if _, err := freeClaim(ctx, r.DPU, r.Clock, claim, receipt); err != nil {
+	if _, err := Free(ctx, r.DPU, claim, receipt, r.Clock.Now()); err != nil {
 		return err
 	}
 	if writer.InFencing(claim, writer.HolderOf(attachment)) {
-		r.tell(ctx, attachment, receipt)
+		r.recordFenced(ctx, attachment, receipt)
 	}
 	return nil
 }
@@ -135,11 +139,11 @@ func (r *Reconciler) keep(ctx context.Context, attachment *storagev1alpha1.Volum
 		return false, err
 	}
 	found, err = kube.Find(ctx, r.HostLive, client.ObjectKey{Name: owner.Spec.DPUNodeName}, node)
-	return found && underway(node), err
+	return found && meta.IsStatusConditionTrue(node.Status.Conditions, moorv1alpha1.ConditionFailover), err
 }
 
-// tell tells on the volume that its fence has its receipt.
-func (r *Reconciler) tell(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment, receipt moorv1alpha1.Receipt) {
+// recordFenced records on the volume that its fence has its receipt.
+func (r *Reconciler) recordFenced(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment, receipt moorv1alpha1.Receipt) {
 	namespace, _, ok := strings.Cut(attachment.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment], "/")
 	if r.Recorder == nil || r.HostLive == nil || !ok {
 		return
@@ -147,11 +151,11 @@ func (r *Reconciler) tell(ctx context.Context, attachment *storagev1alpha1.Volum
 	volume := &storagev1alpha1.DPUVolume{}
 	found, err := kube.Find(ctx, r.HostLive, client.ObjectKey{Namespace: namespace, Name: attachment.Spec.Source.VolumeRef.Name}, volume)
 	if err == nil && found {
-		r.Recorder.Event(volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, fencedWords(receipt))
+		r.Recorder.Event(volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, Message(receipt))
 	}
 }
 
-func (r *Reconciler) claim(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment) (*moorv1alpha1.WriterClaim, error) {
+func (r *Reconciler) writerClaim(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment) (*moorv1alpha1.WriterClaim, error) {
 	if attachment.Spec.Source.VolumeRef == nil {
 		return nil, nil
 	}

@@ -1,0 +1,104 @@
+package failover
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+// mostWaits is how many waits a message lists.
+const mostWaits = 5
+
+func underway(node *moorv1alpha1.DPUStorageNode) bool {
+	return meta.IsStatusConditionTrue(node.Status.Conditions, moorv1alpha1.ConditionFailover)
+}
+
+func held(node *moorv1alpha1.DPUStorageNode) bool {
+	c := meta.FindStatusCondition(node.Status.Conditions, moorv1alpha1.ConditionFailover)
+	return c != nil && c.Reason == moorv1alpha1.ReasonHeld
+}
+
+// report writes the condition, if it differs.
+func (f *Failover) report(ctx context.Context, p *pass, failure error) error {
+	status, reason, message := p.verdict(failure)
+	c := meta.FindStatusCondition(p.node.Status.Conditions, moorv1alpha1.ConditionFailover)
+	if c == nil && reason == moorv1alpha1.ReasonRecovered {
+		return nil
+	}
+	fresh := c == nil || c.Reason != reason || c.Message != message
+	if err := f.writeCondition(ctx, p, status, reason, message); err != nil {
+		return err
+	}
+	if fresh && (reason == moorv1alpha1.ReasonHeld || reason == moorv1alpha1.ReasonFencing) {
+		for _, t := range p.affected() {
+			told := message
+			if t.waits != "" {
+				told = t.waits
+			}
+			f.Recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverHeld, fmt.Sprintf("host %s: %s", p.node.Name, told))
+		}
+	}
+	return nil
+}
+
+// verdict is the condition that says how things are.
+func (p *pass) verdict(failure error) (metav1.ConditionStatus, string, string) {
+	waits := slices.Clone(p.waits)
+	fencing := false
+	for _, t := range p.targets {
+		if t.waits != "" {
+			fencing = true
+			waits = append(waits, fmt.Sprintf("volume %s: %s", t.volume.Name, t.waits))
+		}
+	}
+	if failure != nil {
+		waits = append(waits, failure.Error())
+	}
+	slices.Sort(waits)
+	if len(waits) > mostWaits {
+		waits = append(waits[:mostWaits], fmt.Sprintf("and %d more", len(waits)-mostWaits))
+	}
+	message := strings.Join(append([]string{string(p.state) + ": " + p.evidence}, waits...), "; ")
+	switch {
+	case p.underway && fencing:
+		return metav1.ConditionTrue, moorv1alpha1.ReasonFencing, message
+	case p.underway && p.action == Restore:
+		return metav1.ConditionTrue, moorv1alpha1.ReasonReturning, message
+	case p.underway:
+		return metav1.ConditionTrue, moorv1alpha1.ReasonReleased, message
+	case p.refused != "":
+		return metav1.ConditionFalse, moorv1alpha1.ReasonHeld, message + "; " + p.refused
+	case p.action == Restore && len(waits) == 0:
+		return metav1.ConditionFalse, moorv1alpha1.ReasonRecovered, ""
+	}
+	return metav1.ConditionFalse, moorv1alpha1.ReasonHeld, message
+}
+
+// writeCondition writes the condition with the resourceVersion that was read: nodelifecycle
+// writes others in the same list.
+func (f *Failover) writeCondition(ctx context.Context, p *pass, status metav1.ConditionStatus, reason, message string) error {
+	before := p.node.DeepCopy()
+	meta.SetStatusCondition(&p.node.Status.Conditions, metav1.Condition{
+		Type: moorv1alpha1.ConditionFailover, Status: status, Reason: reason, Message: message,
+		ObservedGeneration: p.node.Generation, LastTransitionTime: metav1.NewTime(f.Clock.Now()),
+	})
+	if equality.Semantic.DeepEqual(before.Status.Conditions, p.node.Status.Conditions) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := f.Host.Status().Patch(ctx, p.node, patch); err != nil {
+		p.node = before
+		return fmt.Errorf("write the condition %s of DPUStorageNode %s: %w", moorv1alpha1.ConditionFailover, p.node.Name, err)
+	}
+	return nil
+}
