@@ -14,17 +14,26 @@ import (
 
 // Attach records that the node has the volume. See provisioner.Attachments.
 func (s *Storage) Attach(ctx context.Context, spec provisioner.AttachSpec) (provisioner.Attachment, error) {
-	a, err := s.attach(ctx, spec)
+	var a provisioner.Attachment
+	err := named(spec)
+	if err == nil {
+		a, err = s.attach(ctx, spec)
+	}
 	if err != nil {
 		return provisioner.Attachment{}, fmt.Errorf("attach volume %q to node %q: %w", spec.VolumeID, spec.Node, err)
 	}
 	return a, nil
 }
 
-func (s *Storage) attach(ctx context.Context, spec provisioner.AttachSpec) (provisioner.Attachment, error) {
+// named refuses a request that lacks the name of the volume or of the node.
+func named(spec provisioner.AttachSpec) error {
 	if spec.VolumeID == "" || spec.Node == "" {
-		return provisioner.Attachment{}, fmt.Errorf("volume or node is not named: %w", provisioner.ErrInvalid)
+		return fmt.Errorf("volume or node is not named: %w", provisioner.ErrInvalid)
 	}
+	return nil
+}
+
+func (s *Storage) attach(ctx context.Context, spec provisioner.AttachSpec) (provisioner.Attachment, error) {
 	unlock, err := s.lock(spec.VolumeID)
 	if err != nil {
 		return provisioner.Attachment{}, err

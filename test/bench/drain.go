@@ -72,7 +72,8 @@ func (b *bench) drainClass(ctx context.Context, class string, runs int, took *se
 		if err != nil {
 			took.fail(err)
 			b.say("  run %d FAILED: %v", run+1, err)
-			if w, err = nil, errors.Join(b.forget(w), b.recover(ctx)); err != nil {
+			forget(w)
+			if w, err = nil, b.recover(ctx); err != nil {
 				return err
 			}
 			continue

@@ -133,7 +133,8 @@ func (b *bench) lose(ctx context.Context, i incident) error {
 		if err != nil {
 			took.fail(err)
 			b.say("  run %d FAILED after %s: %v", run+1, time.Since(begin).Round(time.Second), err)
-			if w, err = nil, errors.Join(b.forget(w), b.recover(ctx)); err != nil {
+			forget(w)
+			if w, err = nil, b.recover(ctx); err != nil {
 				return err
 			}
 			continue
@@ -151,7 +152,8 @@ func (b *bench) lose(ctx context.Context, i incident) error {
 func (b *bench) loseOne(ctx context.Context, i incident, at **workload.Workload, run int) (time.Duration, error) {
 	w := *at
 	if i.anew && w != nil {
-		if err := errors.Join(b.forget(w), b.clear(ctx), b.whole(ctx)); err != nil {
+		forget(w)
+		if err := errors.Join(b.clear(ctx), b.whole(ctx)); err != nil {
 			return 0, err
 		}
 		w, *at = nil, nil
@@ -234,11 +236,10 @@ func (b *bench) write(ctx context.Context, spec workload.Spec) (*workload.Worklo
 }
 
 // forget ends what watches over a workload; nil is none.
-func (b *bench) forget(w *workload.Workload) error {
+func forget(w *workload.Workload) {
 	if w != nil {
 		w.Close()
 	}
-	return nil
 }
 
 // prepareFailover wants the stock profile, applies the StorageClass and finds

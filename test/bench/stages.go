@@ -41,32 +41,19 @@ func (b *bench) watchStages(ctx context.Context, w *workload.Workload, host stri
 		}
 		epoch = states[len(states)-1].Epoch
 	}
-	storageNode := func(seen func(*moorv1alpha1.DPUStorageNode) bool) kit.Hop {
-		return kit.Hop{Where: b.clients.Host, Kind: &moorv1alpha1.DPUStorageNodeList{}, Seen: func(o client.Object) bool {
-			n, ok := o.(*moorv1alpha1.DPUStorageNode)
-			return ok && n.Name == host && seen(n)
-		}}
-	}
-	attachment := func(seen func(*storagev1alpha1.VolumeAttachment) bool) kit.Hop {
-		return kit.Hop{Where: b.clients.DPU, Kind: &storagev1alpha1.VolumeAttachmentList{}, Seen: func(o client.Object) bool {
-			a, ok := o.(*storagev1alpha1.VolumeAttachment)
-			return ok && a.Spec.Source.VolumeRef != nil && a.Spec.Source.VolumeRef.Name == volume &&
-				a.Spec.NodeName != dpuOf(host) && a.Spec.Role != storagev1alpha1.RoleReplica && seen(a)
-		}}
-	}
 	hops := make([]kit.Hop, hopCount)
-	hops[hopDetected] = storageNode(func(n *moorv1alpha1.DPUStorageNode) bool {
+	hops[hopDetected] = b.storageNode(host, func(n *moorv1alpha1.DPUStorageNode) bool {
 		return n.Status.DPU != nil && n.Status.DPU.Host != nil && !n.Status.DPU.Host.Alive
 	})
-	hops[hopDecided] = storageNode(func(n *moorv1alpha1.DPUStorageNode) bool {
+	hops[hopDecided] = b.storageNode(host, func(n *moorv1alpha1.DPUStorageNode) bool {
 		return meta.IsStatusConditionTrue(n.Status.Conditions, moorv1alpha1.ConditionFailover)
 	})
 	hops[hopReceipt] = kit.Hop{Where: b.clients.DPU, Kind: &moorv1alpha1.WriterClaimList{}, Seen: func(o client.Object) bool {
 		c, ok := o.(*moorv1alpha1.WriterClaim)
 		return ok && c.Name == volume && c.Status != nil && (c.Status.Epoch > epoch || c.Status.Phase == moorv1alpha1.ClaimFree)
 	}}
-	hops[hopPromoted] = attachment(func(*storagev1alpha1.VolumeAttachment) bool { return true })
-	hops[hopAttached] = attachment(func(a *storagev1alpha1.VolumeAttachment) bool {
+	hops[hopPromoted] = b.attachment(volume, host, func(*storagev1alpha1.VolumeAttachment) bool { return true })
+	hops[hopAttached] = b.attachment(volume, host, func(a *storagev1alpha1.VolumeAttachment) bool {
 		return a.Spec.Epoch > epoch && a.Status.DPU.Attached
 	})
 	for i, name := range []string{"detected", "decided", "receipt", "promoted", "attached"} {
@@ -74,6 +61,24 @@ func (b *bench) watchStages(ctx context.Context, w *workload.Workload, host stri
 	}
 	timeline, err := kit.Watch(ctx, hops...)
 	return &stages{timeline}, err
+}
+
+// storageNode is seen when the DPUStorageNode of the host is as wanted.
+func (b *bench) storageNode(host string, seen func(*moorv1alpha1.DPUStorageNode) bool) kit.Hop {
+	return kit.Hop{Where: b.clients.Host, Kind: &moorv1alpha1.DPUStorageNodeList{}, Seen: func(o client.Object) bool {
+		n, ok := o.(*moorv1alpha1.DPUStorageNode)
+		return ok && n.Name == host && seen(n)
+	}}
+}
+
+// attachment is seen when a primary of the volume on another DPU than the host's is
+// as wanted.
+func (b *bench) attachment(volume, host string, seen func(*storagev1alpha1.VolumeAttachment) bool) kit.Hop {
+	return kit.Hop{Where: b.clients.DPU, Kind: &storagev1alpha1.VolumeAttachmentList{}, Seen: func(o client.Object) bool {
+		a, ok := o.(*storagev1alpha1.VolumeAttachment)
+		return ok && a.Spec.Source.VolumeRef != nil && a.Spec.Source.VolumeRef.Name == volume &&
+			a.Spec.NodeName != dpuOf(host) && a.Spec.Role != storagev1alpha1.RoleReplica && seen(a)
+	}}
 }
 
 // noteWithin is how long the watches may lag behind the pod.

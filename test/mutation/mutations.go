@@ -76,7 +76,7 @@ var mutations = []mutation{
 		{nodeRight, "func (r right) confirm(ctx context.Context, p *pass) error {\n", "func (r right) confirm(ctx context.Context, p *pass) error {\n	if p != nil {\n		return nil\n	}\n"},
 	}},
 	{name: "the DPU shows before it has put its finalizer on", tests: node, edits: []edit{
-		{nodePrepare, "	_, err := kube.AddFinalizer(ctx, r.attachments.DPU.Client, p.attachment, storagev1alpha1.FinalizerDPUAttachment)\n", "	var err error\n	_, _ = kube.ClaimName, storagev1alpha1.FinalizerDPUAttachment\n"},
+		{nodePrepare, "	_, err := kube.AddFinalizer(ctx, r.attachments.DPU.Client, p.attachment, storagev1alpha1.FinalizerDPUAttachment)\n", "	var err error\n	_, _ = kube.StatusGrace, storagev1alpha1.FinalizerDPUAttachment\n"},
 		{ruleExpose, "		controllerutil.ContainsFinalizer(now, storagev1alpha1.FinalizerDPUAttachment) &&", "		!controllerutil.ContainsFinalizer(now, \"none\") &&"},
 	}},
 

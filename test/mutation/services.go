@@ -53,7 +53,7 @@ var services = []mutation{
 		{csiSize, "		if limit > 0 && limit < least {", "		if limit < 0 {"},
 	}},
 	{name: "any token continues a list", tests: controllerService, edits: []edit{
-		{"pkg/controller/csi/token.go", "	if err != nil || !ok || l.token(after) != token {", "	if err != nil || !ok {"},
+		{"pkg/controller/csi/list.go", "	if err != nil || !ok || l.token(after) != token {", "	if err != nil || !ok {"},
 	}},
 	{name: "a token that is none is an invalid argument", tests: server, edits: []edit{
 		{"pkg/csiserver/status.go", "	{provisioner.ErrToken, codes.Aborted},", "	{provisioner.ErrToken, codes.InvalidArgument},"},

@@ -12,10 +12,10 @@ import (
 	"github.com/moor-storage/moor/internal/podvolume"
 )
 
-// neighbours is what a pod's own required (anti-)affinity, and that of others
+// neighbors is what a pod's own required (anti-)affinity, and that of others
 // towards it, make of the other pods of the cluster: near which it may not run,
 // and near which it has to.
-type neighbours struct {
+type neighbors struct {
 	// shunned says by topology key and value why the pod could not run there.
 	shunned map[string]map[string]string
 	// sought are, by topology key, the values where all that the pod has to
@@ -43,10 +43,10 @@ type place struct {
 	node map[string]string
 }
 
-// gather works out a pod's neighbours. Namespaces are the labels of namespaces by
+// gather works out a pod's neighbors. Namespaces are the labels of namespaces by
 // name, for terms that select by them.
-func gather(p *corev1.Pod, others []place, namespaces map[string]labels.Set) neighbours {
-	out := neighbours{shunned: map[string]map[string]string{}, sought: map[string]map[string]bool{}}
+func gather(p *corev1.Pod, others []place, namespaces map[string]labels.Set) neighbors {
+	out := neighbors{shunned: map[string]map[string]string{}, sought: map[string]map[string]bool{}}
 	near := affine(p)
 	for _, o := range others {
 		for _, t := range averse(p) {
@@ -75,7 +75,7 @@ func gather(p *corev1.Pod, others []place, namespaces map[string]labels.Set) nei
 	return out
 }
 
-func (c neighbours) shun(key string, o place, message string) {
+func (c neighbors) shun(key string, o place, message string) {
 	v, ok := o.node[key]
 	if !ok {
 		return
@@ -90,7 +90,7 @@ func (c neighbours) shun(key string, o place, message string) {
 }
 
 // unsuited says why the pod could not run on a node now; "" if it could.
-func (c neighbours) unsuited(node map[string]string) string {
+func (c neighbors) unsuited(node map[string]string) string {
 	why := ""
 	for key, values := range c.shunned {
 		if message := values[node[key]]; message != "" && (why == "" || message < why) {

@@ -30,8 +30,8 @@ type use struct {
 	siblings map[string]bool
 	// topology is the label over which the pods are spread; "" if none.
 	topology string
-	// neighbours are what the other pods of the cluster make of each of the pods.
-	neighbours []neighbours
+	// neighbors are what the other pods of the cluster make of each of the pods.
+	neighbors []neighbors
 }
 
 // use finds the volume's PersistentVolume, the pods on its claim and their
@@ -64,7 +64,7 @@ func (r *Reconciler) use(ctx context.Context, s *pass) (use, error) {
 			return out, err
 		}
 	}
-	out.neighbours, err = r.neighboursOf(ctx, s, out.pods)
+	out.neighbors, err = r.neighborsOf(ctx, s, out.pods)
 	return out, err
 }
 
@@ -138,7 +138,7 @@ func unfit(p *corev1.Pod, node *corev1.Node) string {
 // now; "" if one could.
 func (u use) unsuited(node *corev1.Node) string {
 	why := ""
-	for i, c := range u.neighbours {
+	for i, c := range u.neighbors {
 		message := c.unsuited(node.Labels)
 		if message == "" {
 			return ""

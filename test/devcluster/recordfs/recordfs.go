@@ -41,10 +41,7 @@ func Mount(target string, o Options) (*fuse.Server, error) {
 	}
 	j := &journal{dir: o.LogDir, log: o.Log, files: map[string]*writelog.Log{}}
 	root := &fs.LoopbackRoot{Path: o.Source, Dev: st.Dev}
-	root.NewNode = func(data *fs.LoopbackRoot, _ *fs.Inode, _ string, _ *syscall.Stat_t) fs.InodeEmbedder {
-		return &node{LoopbackNode: fs.LoopbackNode{RootData: data}, journal: j}
-	}
-	top := root.NewNode(root, nil, "", nil)
+	top := &node{LoopbackNode: fs.LoopbackNode{RootData: root}, journal: j}
 	root.RootNode = top
 	server, err := fs.Mount(target, top, &fs.Options{MountOptions: fuse.MountOptions{
 		FsName: "moor-recorder", Name: "recorder", AllowOther: true, DirectMountStrict: true, MaxWrite: maxWrite,
@@ -110,7 +107,13 @@ var (
 	_ fs.NodeOpener         = (*node)(nil)
 	_ fs.NodeCreater        = (*node)(nil)
 	_ fs.NodeCopyFileRanger = (*node)(nil)
+	_ fs.NodeWrapChilder    = (*node)(nil)
 )
+
+// WrapChild implements fs.NodeWrapChilder: what is in the file system is recorded too.
+func (n *node) WrapChild(context.Context, fs.InodeEmbedder) fs.InodeEmbedder {
+	return &node{LoopbackNode: fs.LoopbackNode{RootData: n.RootData}, journal: n.journal}
+}
 
 // name of the file if it is recorded: those directly in the root are.
 func (n *node) name() (string, bool) {

@@ -151,6 +151,14 @@ func (r *Reconciler) choose(ctx context.Context, v *storagev1alpha1.Volume, poli
 	})
 }
 
+// choices are the vendors chosen so recently that the cache may not show them
+// yet. They only keep volumes that arrive together from all going to the same
+// vendor; the truth is in the Volumes. The zero value is ready.
+type choices struct {
+	mu   sync.Mutex
+	made map[types.NamespacedName]string
+}
+
 // choose calls pick with the choices made so far and remembers its answer for
 // the volume. Only one pick runs at a time.
 func (c *choices) choose(volume types.NamespacedName, pick func(made map[types.NamespacedName]string) (string, error)) (string, error) {
@@ -245,14 +253,6 @@ func SelectVendor(alg storagev1alpha1.StorageSelectionAlg, candidates []Candidat
 		}
 	}
 	return bestNodes.Name
-}
-
-// choices are the vendors chosen so recently that the cache may not show them
-// yet. They only keep volumes that arrive together from all going to the same
-// vendor; the truth is in the Volumes. The zero value is ready.
-type choices struct {
-	mu   sync.Mutex
-	made map[types.NamespacedName]string
 }
 
 // forget drops the choice of a volume: it is written down, was lost, or the

@@ -13,10 +13,10 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
-// neighboursOf reads what the pods of the cluster make of each of a volume's pods.
+// neighborsOf reads what the pods of the cluster make of each of a volume's pods.
 // Where no pod demands anything of another, nothing is read. Pods on the
 // primary's host count for nothing: what a replica is for is that they are gone.
-func (r *Reconciler) neighboursOf(ctx context.Context, s *pass, pods []*corev1.Pod) ([]neighbours, error) {
+func (r *Reconciler) neighborsOf(ctx context.Context, s *pass, pods []*corev1.Pod) ([]neighbors, error) {
 	from := client.ListOption(client.MatchingFields{index.PodWithAffinity: "true"})
 	if slices.ContainsFunc(pods, index.HasPodAffinity) {
 		from = client.InNamespace("")
@@ -44,7 +44,7 @@ func (r *Reconciler) neighboursOf(ctx context.Context, s *pass, pods []*corev1.P
 	if err != nil {
 		return nil, err
 	}
-	var out []neighbours
+	var out []neighbors
 	for _, p := range pods {
 		out = append(out, gather(p, places, namespaces))
 	}
