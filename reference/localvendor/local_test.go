@@ -60,21 +60,6 @@ func TestKeepsTheContract(t *testing.T) {
 	})
 }
 
-// attached makes and attaches a volume; as in a cluster, the device is asked
-// for under a name of its own, that of the claim.
-func attached(t *testing.T, s *Storage, name string) provisioner.OpenSpec {
-	t.Helper()
-	v := create(t, s, spec(name))
-	a, err := s.Attach(t.Context(), provisioner.AttachSpec{VolumeID: v.ID, Node: "dpu-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return provisioner.OpenSpec{
-		VolumeID: "claim-" + name, Mode: provisioner.Block,
-		PublishContext: a.PublishContext, VolumeContext: v.Context,
-	}
-}
-
 func TestSize(t *testing.T) {
 	cases := map[string]struct {
 		want, limit, got int64

@@ -29,6 +29,7 @@ func Load[T any](path, what string) (r T, found bool, err error) {
 	return r, true, nil
 }
 
+// Save writes the record of what to path, as Replace does.
 func Save(path, what string, r any) error {
 	raw, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -69,6 +70,7 @@ type Draft struct {
 	path string
 }
 
+// NewDraft begins a file that Commit puts at path.
 func NewDraft(path string) (*Draft, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
@@ -94,6 +96,7 @@ func (d *Draft) Discard() {
 	_ = os.Remove(d.Name())
 }
 
+// SyncDir makes what was made, renamed or removed in a directory last.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -105,6 +108,8 @@ func SyncDir(dir string) error {
 // Remove removes a file; one that is gone is success.
 func Remove(path string) error { return IgnoreMissing(os.Remove(path)) }
 
+// MakeDir makes a directory of state, and those above it; one that is there is
+// success.
 func MakeDir(path string) error {
 	if err := os.MkdirAll(path, 0o750); err != nil {
 		return fmt.Errorf("make state directory: %w", err)
@@ -112,6 +117,7 @@ func MakeDir(path string) error {
 	return nil
 }
 
+// IgnoreMissing drops the error of a file that is not there.
 func IgnoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

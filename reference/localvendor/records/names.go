@@ -15,7 +15,7 @@ import (
 const (
 	// devicePrefix begins the name of every bdev of the platform.
 	devicePrefix = "aio_"
-	// maxDeviceName is the longest bdev name that is safe everywhere: SNAP
+	// MaxDeviceName is the longest bdev name that is safe everywhere: SNAP
 	// copies names into fields of 64 bytes.
 	MaxDeviceName = 63
 	// hashMark begins what stands for a name that cannot be used as it is;
@@ -36,7 +36,7 @@ func Device(volumeID string) string {
 	return devicePrefix + Fit(volumeID, MaxDeviceName-len(devicePrefix))
 }
 
-// VolumeOf is deviceOf read backwards; ok is false if the device is not one of
+// VolumeOf is Device read backwards; ok is false if the device is not one of
 // the platform, hashed is true if its volume cannot be told from its name.
 func VolumeOf(device string) (volumeID string, hashed, ok bool) {
 	rest, ok := strings.CutPrefix(device, devicePrefix)
@@ -61,7 +61,7 @@ func Fit(s string, limit int) string {
 	return hashMark + hex.EncodeToString(sum[:16])
 }
 
-// Valid reports whether id can be one that idOf returned.
+// Valid reports whether id can be one that ID returned.
 func Valid(id string) bool {
 	return len(id) <= 63 && plain.MatchString(strings.TrimPrefix(id, hashMark))
 }

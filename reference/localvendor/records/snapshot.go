@@ -20,6 +20,7 @@ type Snapshot struct {
 	Group string `json:"group,omitempty"`
 }
 
+// Snapshot is the snapshot as the platform tells of it.
 func (r Snapshot) Snapshot(id string) provisioner.Snapshot {
 	return provisioner.Snapshot{
 		ID: id, VolumeID: r.Volume, SizeBytes: r.SizeBytes, Created: r.Created, Ready: true, GroupID: r.Group,

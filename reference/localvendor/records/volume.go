@@ -48,6 +48,7 @@ type Holder struct {
 	Grant *Grant `json:"grant,omitempty"`
 }
 
+// Volume is the volume as the platform tells of it.
 func (r Volume) Volume(id string) provisioner.Volume {
 	v := provisioner.Volume{
 		ID:                 id,
@@ -67,6 +68,7 @@ func (r Volume) Volume(id string) provisioner.Volume {
 	return v
 }
 
+// Load reads the record of a volume; found is false if there is none.
 func Load(dir, id string) (r Volume, found bool, err error) {
 	if !Valid(id) {
 		return Volume{}, false, nil
@@ -112,6 +114,7 @@ func (r Volume) Holders(node string) []string {
 	return nil
 }
 
+// Entry is the volume with the nodes that have it.
 func (r Volume) Entry(id string) provisioner.Entry {
 	return provisioner.Entry{Volume: r.Volume(id), Nodes: slices.Sorted(maps.Keys(r.Attachments))}
 }

@@ -67,10 +67,12 @@ type PlainPath struct{}
 
 type plainDevice struct{ target Target }
 
+// Attach implements DataPath.
 func (PlainPath) Attach(_ context.Context, t Target) (Device, error) {
 	return &plainDevice{target: t}, nil
 }
 
+// Close implements DataPath.
 func (PlainPath) Close() error { return nil }
 
 func (d *plainDevice) Node(path string) error {
@@ -99,6 +101,7 @@ func (*plainDevice) Detach() error      { return nil }
 // FileBacking is a bdev over a file of the DPU, or over anonymous memory.
 type FileBacking struct{ *os.File }
 
+// Punch implements Backing.
 func (f FileBacking) Punch(mode uint32, offset, length int64) error {
 	return unix.Fallocate(int(f.Fd()), mode, offset, length)
 }
@@ -106,10 +109,17 @@ func (f FileBacking) Punch(mode uint32, offset, length int64) error {
 // NullBacking reads zeroes and forgets writes.
 type NullBacking struct{}
 
-func (NullBacking) ReadAt(p []byte, _ int64) (int, error)  { clear(p); return len(p), nil }
+// ReadAt implements Backing.
+func (NullBacking) ReadAt(p []byte, _ int64) (int, error) { clear(p); return len(p), nil }
+
+// WriteAt implements Backing.
 func (NullBacking) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
-func (NullBacking) Sync() error                            { return nil }
-func (NullBacking) Punch(uint32, int64, int64) error       { return nil }
+
+// Sync implements Backing.
+func (NullBacking) Sync() error { return nil }
+
+// Punch implements Backing.
+func (NullBacking) Punch(uint32, int64, int64) error { return nil }
 
 // OpenBacking opens the file behind an AIO bdev and returns its size in bytes,
 // which for a block device is the device's.

@@ -46,9 +46,13 @@ type Fault struct {
 // Outcome is what a fault leaves to do.
 type Outcome int
 
+// What a fault can leave.
 const (
+	// Proceed: the call goes on as if there were no fault.
 	Proceed Outcome = iota
+	// struck: the answer is the fault's.
 	struck
+	// Closed: there is no answer, and the connection ends.
 	Closed
 )
 
@@ -61,10 +65,12 @@ type Set struct {
 	release chan struct{}
 }
 
+// NewSet is a set without faults.
 func NewSet() *Set {
 	return &Set{calls: map[string]int{}, release: make(chan struct{})}
 }
 
+// Inject adds a fault.
 func (f *Set) Inject(fault Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,6 +83,7 @@ func (f *Set) Inject(fault Fault) {
 	f.waiting = append(f.waiting, &fault)
 }
 
+// Clear drops all faults, and lets the calls that hang go.
 func (f *Set) Clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,6 +111,7 @@ func (f *Set) Take(method string) *Fault {
 	return &found
 }
 
+// Released is closed when Clear is called next.
 func (f *Set) Released() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()

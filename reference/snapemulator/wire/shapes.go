@@ -5,9 +5,9 @@ import (
 	"github.com/moor-storage/moor/reference/snapemulator/model"
 )
 
-// functionShape is a function as the service lists it. It differs from the
+// FunctionShape is a function as the service lists it. It differs from the
 // client's by writing vf_index 0.
-type functionShape struct {
+type FunctionShape struct {
 	Hotplugged    bool            `json:"hotplugged"`
 	EmulationType string          `json:"emulation_type"`
 	PFIndex       int             `json:"pf_index"`
@@ -16,11 +16,12 @@ type functionShape struct {
 	VHCAID        int             `json:"vhca_id"`
 	VUID          string          `json:"vuid"`
 	CtrlID        string          `json:"ctrl_id,omitempty"`
-	VFs           []functionShape `json:"vfs,omitempty"`
+	VFs           []FunctionShape `json:"vfs,omitempty"`
 }
 
-func FunctionsOf(m *model.Model) []functionShape {
-	out := []functionShape{}
+// FunctionsOf are the physical functions as the service lists them.
+func FunctionsOf(m *model.Model) []FunctionShape {
+	out := []FunctionShape{}
 	for _, f := range m.Functions {
 		if !f.VirtioFS {
 			out = append(out, FunctionOf(f))
@@ -29,8 +30,9 @@ func FunctionsOf(m *model.Model) []functionShape {
 	return out
 }
 
-func FunctionOf(f *model.Function) functionShape {
-	s := functionShape{Hotplugged: f.Hotplugged(), EmulationType: snaprpc.EmulationNVMe, PFIndex: f.PFIndex, PCIBDF: f.BDF, VHCAID: f.VHCAID, VUID: f.VUID}
+// FunctionOf is a function as the service lists it, with its virtual functions.
+func FunctionOf(f *model.Function) FunctionShape {
+	s := FunctionShape{Hotplugged: f.Hotplugged(), EmulationType: snaprpc.EmulationNVMe, PFIndex: f.PFIndex, PCIBDF: f.BDF, VHCAID: f.VHCAID, VUID: f.VUID}
 	if f.VFIndex >= 0 {
 		s.VFIndex = &f.VFIndex
 	}
@@ -46,6 +48,7 @@ func FunctionOf(f *model.Function) functionShape {
 	return s
 }
 
+// SubsystemsOf are the NVMe subsystems as the service lists them.
 func SubsystemsOf(m *model.Model) []snaprpc.Subsystem {
 	out := []snaprpc.Subsystem{}
 	for _, s := range m.Subsystems {
@@ -61,6 +64,7 @@ func SubsystemsOf(m *model.Model) []snaprpc.Subsystem {
 	return out
 }
 
+// NamespaceOf is a namespace as the service lists it.
 func NamespaceOf(ns *model.Namespace) snaprpc.Namespace {
 	shape := snaprpc.Namespace{
 		NSID: int64(ns.NSID), Bdev: ns.Bdev.Name, Ready: "Yes", NQN: ns.Subsystem.NQN,
@@ -72,6 +76,7 @@ func NamespaceOf(ns *model.Namespace) snaprpc.Namespace {
 	return shape
 }
 
+// ControllersOf are controllers as the service lists them.
 func ControllersOf(all []*model.Controller) []snaprpc.Controller {
 	out := []snaprpc.Controller{}
 	for _, c := range all {
@@ -80,6 +85,7 @@ func ControllersOf(all []*model.Controller) []snaprpc.Controller {
 	return out
 }
 
+// ControllerOf is a controller as the service lists it.
 func ControllerOf(c *model.Controller) snaprpc.Controller {
 	shape := snaprpc.Controller{
 		CtrlID: c.ID, NQN: c.Subsystem.NQN, State: c.State, Plugged: c.Function.Plug != model.PlugOff, VHCAID: int64(c.Function.VHCAID),
@@ -105,6 +111,7 @@ type BdevShape struct {
 	DriverSpecific map[string]any `json:"driver_specific"`
 }
 
+// BdevOf is a block device as SPDK lists it.
 func BdevOf(b *model.Bdev) BdevShape {
 	shape := BdevShape{
 		Name: b.Name, Aliases: []string{b.UUID}, ProductName: b.Product, BlockSize: b.BlockSize,
@@ -126,6 +133,7 @@ func BdevOf(b *model.Bdev) BdevShape {
 	return shape
 }
 
+// TridOf is the transport ID of a fabric path, as SPDK writes it.
 func TridOf(f *model.Fabric) snaprpc.TransportID {
 	return snaprpc.TransportID{TrType: f.TrType, AdrFam: f.AdrFam, TrAddr: f.TrAddr, TrSvcID: f.TrSvcID, SubNQN: f.SubNQN}
 }
