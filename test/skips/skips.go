@@ -32,6 +32,8 @@ var anything = regexp.MustCompile("")
 // GoTests are the reasons of Moor's tests, but for those on the test bed.
 var GoTests = []Reason{
 	{regexp.MustCompile(`^TestBeAHost$`), anything, "it is no test: another test starts it as the program of a host"},
+	{anything, regexp.MustCompile(`^the platform does not offer that$`), "a part of the contract that is optional; other platforms run it"},
+	{regexp.MustCompile(`Filesystem/size$`), regexp.MustCompile(`^an fsdev has no size of its own$`), "block devices run it"},
 }
 
 // EndToEnd are the reasons of test/e2e. Each bed has one mode of attaching, and
