@@ -65,7 +65,14 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	} else if place != nil && meets(s.o.Topology, []provisioner.Place{place.GetSegments()}) != nil {
 		return &csi.GetCapacityResponse{}, nil // nothing can be made there
 	}
-	c, err := s.o.Room.Capacity(ctx, platformsOwn(req.GetParameters()), from)
+	parameters := platformsOwn(req.GetParameters())
+	if len(parameters) > 0 {
+		var err error
+		if parameters, err = s.o.Normalize(parameters); err != nil {
+			return nil, fmt.Errorf("get capacity: %w", err)
+		}
+	}
+	c, err := s.o.Room.Capacity(ctx, parameters, from)
 	if err != nil {
 		return nil, fmt.Errorf("get capacity: %w", err)
 	}

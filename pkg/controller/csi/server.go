@@ -33,8 +33,8 @@ type Options struct {
 	provisioner.Platform
 	// Normalize writes the parameters of a StorageClass the way in which the
 	// platform tells of them (provisioner.Volume.Parameters), or says what is
-	// wrong with them; nil: as they are. They are compared in this form only:
-	// the platform gets them as they are, and reads them itself.
+	// wrong with them; nil: as they are. The platform gets them in this form, in
+	// which nothing is left out that has a default.
 	Normalize func(map[string]string) (map[string]string, error)
 	// BlockOnly is for platforms that show block devices and leave the file
 	// system to the node service (NVMe): the platform is asked for a Block

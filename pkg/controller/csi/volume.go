@@ -102,10 +102,14 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (provisioner.VolumeSp
 	if err != nil {
 		return none, err
 	}
+	parameters, err := s.o.Normalize(platformsOwn(req.GetParameters()))
+	if err != nil {
+		return none, err
+	}
 	spec := provisioner.VolumeSpec{
 		Name: req.GetName(), CapacityBytes: size, LimitBytes: limit,
 		AccessModes: csiserver.AccessModes(caps), Mode: s.platformMode(caps[0].Mode, shared),
-		Parameters: platformsOwn(req.GetParameters()), Mutable: req.GetMutableParameters(),
+		Parameters: parameters, Mutable: req.GetMutableParameters(),
 	}
 	if s.o.Places {
 		spec.AccessibleFrom = placesOf(req.GetAccessibilityRequirements())

@@ -55,7 +55,7 @@ func TestWalk(t *testing.T) {
 		t.Fatal(err)
 	}
 	here := strings.NewReplacer("tcp://127.0.0.1:10000", endpoint, "/mnt/", mnt+"/")
-	steps := walk(t, "../../docs/components/moorctl.md")
+	steps := walk(t, "../../../docs/components/moorctl.md")
 	if len(steps) < 10 {
 		t.Fatalf("the walk has only %d steps", len(steps))
 	}

@@ -22,14 +22,25 @@ func Normalize(parameters map[string]string) (map[string]string, error) {
 	}
 	out := maps.Clone(c.Vendor)
 	out[storagev1alpha1.ParameterPolicy] = c.Policy
-	maps.Copy(out, c.Functions())
+	maps.Copy(out, c.functions())
 	maps.Copy(out, c.replication.parameters())
 	return out, nil
 }
 
-// Functions is how a host sees the volume, in keys that parameters and volume
-// context share.
-func (c Class) Functions() map[string]string {
+// FunctionsIn is what parameters say of how a host sees the volume, in keys that
+// parameters and volume context share. Normalize leaves none of them out.
+func FunctionsIn(parameters map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, key := range []string{storagev1alpha1.VolumeContextFunctionType, storagev1alpha1.VolumeContextHotplug, storagev1alpha1.VolumeContextEmulation} {
+		if value, ok := parameters[key]; ok {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// functions is FunctionsIn of the normalized parameters.
+func (c Class) functions() map[string]string {
 	out := map[string]string{
 		storagev1alpha1.VolumeContextFunctionType: string(c.Function.FunctionType),
 		storagev1alpha1.VolumeContextHotplug:      strconv.FormatBool(c.Function.HotplugFunction),

@@ -92,7 +92,7 @@ func (v *Volumes) createFrom(ctx context.Context, spec provisioner.VolumeSpec, s
 	if err := v.awaitMutable(ctx, whole, bound, spec.Mutable); err != nil {
 		return provisioner.Volume{}, fmt.Errorf("create volume %s: %w", spec.Name, err)
 	}
-	made, err := volumeOf(bound, class.Functions())
+	made, err := volumeOf(bound, storageclass.FunctionsIn(spec.Parameters))
 	if err != nil {
 		return made, err
 	}
