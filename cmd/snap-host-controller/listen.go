@@ -16,8 +16,8 @@ import (
 // listen hears the kubelets, and itself in both clusters.
 func listen(mgr ctrl.Manager, c hostcluster.Clusters, observer *nodehealth.Observer) error {
 	for _, w := range []*leases.Watcher{
-		{Cluster: nodehealth.HostCluster, Cache: c.Host.Cache, Client: c.Host.Client, Namespace: c.Namespace},
-		{Cluster: nodehealth.DPUCluster, Cache: c.DPU.Cache, Client: c.DPU.Client, Namespace: c.TargetNamespace},
+		{Source: nodehealth.HostCluster, Cluster: c.Host, Namespace: c.Namespace},
+		{Source: nodehealth.DPUCluster, Cluster: c.DPU, Namespace: c.TargetNamespace},
 	} {
 		w.Observer, w.Clock = observer, clock.RealClock{}
 		if err := mgr.Add(w); err != nil {

@@ -130,11 +130,10 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 			Namespace: c.Namespace, Observer: observer, Recorder: recorder,
 		},
 		&detach.Reconciler{
-			DPU: c.DPU.Client, Live: c.DPU.Live, Cache: c.DPU.Cache, Clock: clock.RealClock{},
-			HostLive: c.Host.Live, TargetNamespace: c.TargetNamespace, Recorder: recorder,
+			Host: c.Host, DPU: c.DPU, Clock: clock.RealClock{}, TargetNamespace: c.TargetNamespace, Recorder: recorder,
 		},
 		&failover.Failover{
-			Host: c.Host.Client, HostLive: c.Host.Live, DPU: c.DPU.Client, DPULive: c.DPU.Live, DPUCache: c.DPU.Cache,
+			Host: c.Host, DPU: c.DPU,
 			Namespace: c.Namespace, TargetNamespace: c.TargetNamespace, Driver: o.driver,
 			Observer: observer, Clock: clock.RealClock{}, Recorder: recorder, Budget: o.budget,
 		},

@@ -207,7 +207,7 @@ var mutations = []mutation{
 		{fenceLease, "!known || was.renewal != is {", "!known || was.renewal == is && was.renewal != is {"},
 	}},
 	{name: "a renewal that the cache has not seen does not count", tests: fence, edits: []edit{
-		{fenceLease, "f.readLease(ctx, f.DPULive, p.dpu())", "f.readLease(ctx, f.DPU, p.dpu())"},
+		{fenceLease, "f.readLease(ctx, f.DPU.Live, p.dpu())", "f.readLease(ctx, f.DPU.Client, p.dpu())"},
 	}},
 	{name: "the lease of a DPU that gives none is over", tests: right, edits: []edit{
 		{ruleLease, "func (l Lease) Over() bool { return l.Given && l.Left <= 0 }", "func (l Lease) Over() bool { return l.Left <= 0 }"},

@@ -3,6 +3,7 @@ package attacher
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,13 +91,9 @@ func (r *Reconciler) waitingFor(ctx context.Context, pv client.Object) []reconci
 	if err := r.DPU.Client.List(ctx, &list); err != nil {
 		return nil // the retry of each attachment finds it, later
 	}
-	var out []reconcile.Request
-	for i := range list.Items {
-		if sv := &list.Items[i]; volumeOf(sv) == pv.GetName() {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(sv)})
-		}
-	}
-	return out
+	return kube.Requests(slices.DeleteFunc(list.Items, func(sv storagev1alpha1.SVVolumeAttachment) bool {
+		return volumeOf(&sv) != pv.GetName()
+	}))
 }
 
 func volumeOf(sv *storagev1alpha1.SVVolumeAttachment) string {

@@ -44,7 +44,7 @@ func (f *Failover) admit(ctx context.Context, p *pass) error {
 	f.admitting.Lock()
 	defer f.admitting.Unlock()
 	var list moorv1alpha1.DPUStorageNodeList
-	if err := f.HostLive.List(ctx, &list); err != nil {
+	if err := f.Host.Live.List(ctx, &list); err != nil {
 		return fmt.Errorf("count the failovers of the last minute: %w", err)
 	}
 	zone, all, near := zoneOf(p.core), 0, 0
@@ -94,7 +94,7 @@ func serves(n *moorv1alpha1.DPUStorageNode, core *corev1.Node) bool {
 // has just started has perhaps looked at no other yet.
 func (f *Failover) fleet(ctx context.Context) (Fleet, error) {
 	var list moorv1alpha1.DPUStorageNodeList
-	if err := f.Host.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := f.Host.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return Fleet{}, fmt.Errorf("list all hosts: %w", err)
 	}
 	var out Fleet
@@ -108,7 +108,7 @@ func (f *Failover) fleet(ctx context.Context) (Fleet, error) {
 			continue
 		}
 		out.Nodes++
-		if err := nodehealth.FromDPU(ctx, f.DPU, &n); err != nil {
+		if err := nodehealth.FromDPU(ctx, f.DPU.Client, &n); err != nil {
 			return Fleet{}, err
 		}
 		signs := f.Observer.Observe(&n)

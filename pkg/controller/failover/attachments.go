@@ -23,7 +23,7 @@ func (f *Failover) detach(ctx context.Context, p *pass, free, staying map[string
 			return nil
 		}
 		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName(volume, f.Driver, p.node.Name)}}
-		if err := client.IgnoreNotFound(f.Host.Delete(ctx, va)); err != nil {
+		if err := client.IgnoreNotFound(f.Host.Client.Delete(ctx, va)); err != nil {
 			return fmt.Errorf("delete VolumeAttachment %s, of volume %s to host %s: %w", va.Name, volume, p.node.Name, err)
 		}
 		return nil

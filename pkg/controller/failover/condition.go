@@ -96,7 +96,7 @@ func (f *Failover) writeCondition(ctx context.Context, p *pass, status metav1.Co
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := f.Host.Status().Patch(ctx, p.node, patch); err != nil {
+	if err := f.Host.Client.Status().Patch(ctx, p.node, patch); err != nil {
 		p.node = before
 		return fmt.Errorf("write the condition %s of DPUStorageNode %s: %w", moorv1alpha1.ConditionFailover, p.node.Name, err)
 	}

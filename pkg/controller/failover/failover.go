@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -35,15 +34,11 @@ const retryAfter = 5 * time.Second
 // that it has begun stands in the claims, the taint and the condition
 // Failover of the DPUStorageNode, so that any instance goes on from there.
 type Failover struct {
-	// Host reads from a cache with indexes of attachments by node and of
-	// DPUStorageNodes by DPU; HostLive reads the API server itself.
-	Host     client.Client
-	HostLive client.Reader
-	// DPU writes to the DPU cluster; its cache serves only to skip work.
-	DPU     client.Client
-	DPULive client.Reader
-	// DPUCache is the cache behind DPU, for watches. Nil in unit tests.
-	DPUCache cache.Cache
+	// Host is the host cluster. Its cache has the indexes of attachments by
+	// node and of DPUStorageNodes by DPU.
+	Host kube.Cluster
+	// DPU is the DPU cluster; its cache serves only to skip work.
+	DPU kube.Cluster
 	// Namespace of the users' objects, and TargetNamespace of their mirrors.
 	Namespace, TargetNamespace string
 	// Driver is the name of the CSI driver whose pods are released.
@@ -133,14 +128,14 @@ func (f *Failover) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 // such host, or nobody has said which DPU is in it.
 func (f *Failover) observe(ctx context.Context, name string) (*pass, error) {
 	p := &pass{node: &moorv1alpha1.DPUStorageNode{}}
-	found, err := kube.Find(ctx, f.Host, client.ObjectKey{Name: name}, p.node)
+	found, err := kube.Find(ctx, f.Host.Client, client.ObjectKey{Name: name}, p.node)
 	if err != nil || !found || p.dpu() == "" {
 		return nil, err
 	}
 	if p.core, err = f.coreNode(ctx, name); err != nil {
 		return nil, err
 	}
-	if err := nodehealth.FromDPU(ctx, f.DPU, p.node); err != nil {
+	if err := nodehealth.FromDPU(ctx, f.DPU.Client, p.node); err != nil {
 		return nil, err
 	}
 	p.signs, p.api, p.underway = f.Observer.Observe(p.node), apiOf(p.core), underway(p.node)
@@ -156,7 +151,7 @@ func (f *Failover) observe(ctx context.Context, name string) (*pass, error) {
 		p.evidence += " (" + p.signs.Words + ")"
 	}
 	var again time.Duration
-	if p.lease, again, err = f.readLease(ctx, f.DPU, p.dpu()); err != nil {
+	if p.lease, again, err = f.readLease(ctx, f.DPU.Client, p.dpu()); err != nil {
 		return nil, err
 	}
 	p.retryBy(again)
@@ -185,7 +180,7 @@ func (p *pass) takes() bool { return p.action == Fence || p.action == Evict }
 
 func (f *Failover) coreNode(ctx context.Context, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
-	found, err := kube.Find(ctx, f.Host, client.ObjectKey{Name: name}, node)
+	found, err := kube.Find(ctx, f.Host.Client, client.ObjectKey{Name: name}, node)
 	if err != nil || !found {
 		return nil, err
 	}

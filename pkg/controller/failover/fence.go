@@ -43,7 +43,7 @@ func (f *Failover) fence(ctx context.Context, p *pass, t *target) error {
 	if receipt == nil {
 		return kube.WaitFor("%s", missing)
 	}
-	freed, err := detach.Free(ctx, f.DPU, t.claim, *receipt, f.Clock.Now())
+	freed, err := detach.Free(ctx, f.DPU.Client, t.claim, *receipt, f.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (f *Failover) mayFence(p *pass, t *target) bool {
 func (f *Failover) beginFencing(ctx context.Context, p *pass, t *target) error {
 	fencing, err := writer.BeginFencing(t.claim)
 	if err == nil {
-		err = f.DPU.Status().Update(ctx, fencing)
+		err = f.DPU.Client.Status().Update(ctx, fencing)
 	}
 	if err != nil {
 		return fmt.Errorf("begin to fence volume %s from DPU %s, epoch %d: %w", t.volume.Name, p.dpu(), t.claim.Status.Epoch, err)
@@ -83,10 +83,10 @@ func (f *Failover) end(ctx context.Context, p *pass, t *target) error {
 	if t.mirror == nil || !t.mirror.DeletionTimestamp.IsZero() || t.mirror.Spec.NodeName != p.dpu() {
 		return nil
 	}
-	if err := kube.Delete(ctx, f.DPU, t.mirror); err != nil {
+	if err := kube.Delete(ctx, f.DPU.Client, t.mirror); err != nil {
 		return err
 	}
-	return f.read(ctx, f.DPULive, t)
+	return f.read(ctx, f.DPU.Live, t)
 }
 
 // revoke asks the storage to revoke a DPU that is silent, once it is certain
@@ -96,12 +96,12 @@ func (f *Failover) revoke(ctx context.Context, p *pass, t *target) (writer.Revoc
 		return writer.Revocation{}, nil
 	}
 	volume, driver := &storagev1alpha1.Volume{}, &storagev1.CSIDriver{}
-	found, err := kube.Find(ctx, f.DPULive, client.ObjectKey{Namespace: f.TargetNamespace, Name: t.volume.Name}, volume)
+	found, err := kube.Find(ctx, f.DPU.Live, client.ObjectKey{Namespace: f.TargetNamespace, Name: t.volume.Name}, volume)
 	if err != nil || !found {
 		return writer.Revocation{}, err
 	}
 	out := writer.Revocation{Driver: volume.Spec.Volume.CSIReference.CSIDriverName}
-	found, err = kube.Find(ctx, f.DPULive, client.ObjectKey{Name: out.Driver}, driver)
+	found, err = kube.Find(ctx, f.DPU.Live, client.ObjectKey{Name: out.Driver}, driver)
 	if err != nil || !found {
 		return out, err
 	}
@@ -112,13 +112,13 @@ func (f *Failover) revoke(ctx context.Context, p *pass, t *target) (writer.Revoc
 		return out, nil
 	}
 	sv := &storagev1alpha1.SVVolumeAttachment{}
-	found, err = kube.Find(ctx, f.DPULive, client.ObjectKeyFromObject(t.mirror), sv)
+	found, err = kube.Find(ctx, f.DPU.Live, client.ObjectKeyFromObject(t.mirror), sv)
 	if err != nil {
 		return out, err
 	}
 	out.Gone = !found
 	if found {
-		return out, kube.Delete(ctx, f.DPU, sv)
+		return out, kube.Delete(ctx, f.DPU.Client, sv)
 	}
 	return out, nil
 }
@@ -130,5 +130,5 @@ func (f *Failover) letGo(ctx context.Context, p *pass, t *target) error {
 	if t.mirror == nil || t.attachment.DeletionTimestamp.IsZero() || !p.signs.DPU.Silent() || !writer.OverWithoutDPU(t.mirror, t.claim) {
 		return nil
 	}
-	return kube.RemoveFinalizers(ctx, f.DPU, t.mirror, storagev1alpha1.FinalizerDPUAttachment, storagev1alpha1.FinalizerWriterClaim)
+	return kube.RemoveFinalizers(ctx, f.DPU.Client, t.mirror, storagev1alpha1.FinalizerDPUAttachment, storagev1alpha1.FinalizerWriterClaim)
 }

@@ -77,6 +77,6 @@ func (f *Failover) confirmLease(ctx context.Context, p *pass, t *target) (writer
 	if !t.inFencing(p.dpu()) || !p.lease.Over() {
 		return p.lease, nil
 	}
-	l, _, err := f.readLease(ctx, f.DPULive, p.dpu())
+	l, _, err := f.readLease(ctx, f.DPU.Live, p.dpu())
 	return l, err
 }

@@ -208,7 +208,7 @@ func TestLeaseReadLive(t *testing.T) {
 			s.wantPhase(moorv1alpha1.ClaimFencing)
 			// The cache does not hear of it.
 			cached, _ := world.Read(s.World, s.DPU, world.Node("dpu-a"))
-			s.f.DPU = behind{s.f.DPU, cached.DeepCopy()}
+			s.f.DPU.Client = behind{s.f.DPU.Client, cached.DeepCopy()}
 			s.alone(func(n *moorv1alpha1.DPUStorageNode) { last(n.Status.DPU) })
 			s.silent(15)
 			s.wantPhase(moorv1alpha1.ClaimFencing)

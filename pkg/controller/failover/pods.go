@@ -41,7 +41,7 @@ func (f *Failover) findPods(ctx context.Context, s *pass) error {
 // until the API server's own cache has caught up, progressRequestPeriod in
 // k8s.io/apiserver; the reading of one object has not.)
 func (f *Failover) pods(ctx context.Context, node string) ([]*pod, error) {
-	found, err := podvolume.Users{Host: kube.Cluster{Client: f.Host, Live: f.HostLive}, Driver: f.Driver}.AllPodsOnNode(ctx, node)
+	found, err := podvolume.Users{Host: f.Host, Driver: f.Driver}.AllPodsOnNode(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (f *Failover) confirm(ctx context.Context, p *pod) error {
 		return err
 	}
 	uid := p.UID
-	found, err := kube.Find(ctx, f.HostLive, client.ObjectKeyFromObject(p), &p.Pod)
+	found, err := kube.Find(ctx, f.Host.Live, client.ObjectKeyFromObject(p), &p.Pod)
 	if found && p.UID == uid {
 		p.volumes = volumes
 	}
@@ -97,9 +97,9 @@ func (f *Failover) volumesOf(ctx context.Context, p *corev1.Pod) ([]string, erro
 // find reads an object from the cache, and from the API server itself if that does
 // not have what is looked for. One that does not exist is left empty.
 func (f *Failover) find(ctx context.Context, key client.ObjectKey, o client.Object, has func() bool) error {
-	if _, err := kube.Find(ctx, f.Host, key, o); err != nil || has() {
+	if _, err := kube.Find(ctx, f.Host.Client, key, o); err != nil || has() {
 		return err
 	}
-	_, err := kube.Find(ctx, f.HostLive, key, o)
+	_, err := kube.Find(ctx, f.Host.Live, key, o)
 	return err
 }

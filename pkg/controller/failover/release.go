@@ -113,7 +113,7 @@ func (f *Failover) taint(ctx context.Context, p *pass) error {
 	if slices.ContainsFunc(p.core.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }) {
 		return nil
 	}
-	_, err := kube.PatchExact(ctx, f.Host, p.core, func(n *corev1.Node) {
+	_, err := kube.PatchExact(ctx, f.Host.Client, p.core, func(n *corev1.Node) {
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: taintValue, Effect: corev1.TaintEffectNoSchedule})
 	})
 	if err == nil {
@@ -158,7 +158,7 @@ func (f *Failover) forceDelete(ctx context.Context, p *pass, pod *pod) error {
 }
 
 func (f *Failover) delete(ctx context.Context, pod *pod, options ...client.DeleteOption) error {
-	err := f.Host.Delete(ctx, &pod.Pod, append(options, client.Preconditions{UID: &pod.UID})...)
+	err := f.Host.Client.Delete(ctx, &pod.Pod, append(options, client.Preconditions{UID: &pod.UID})...)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete pod %s/%s of a host that lost its volumes: %w", pod.Namespace, pod.Name, err)
 	}
@@ -206,7 +206,7 @@ func (f *Failover) restore(ctx context.Context, p *pass) error {
 
 func (f *Failover) untaint(ctx context.Context, p *pass) error {
 	if tainted(p.core) {
-		if _, err := kube.PatchExact(ctx, f.Host, p.core, func(n *corev1.Node) {
+		if _, err := kube.PatchExact(ctx, f.Host.Client, p.core, func(n *corev1.Node) {
 			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, ours)
 		}); err != nil {
 			return err

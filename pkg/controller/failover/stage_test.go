@@ -19,6 +19,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 	"github.com/moor-storage/moor/pkg/nodehealth"
@@ -64,10 +65,10 @@ func newStage(t *testing.T) *stage {
 func (s *stage) restart() {
 	s.recorder = record.NewFakeRecorder(1000)
 	s.f = &Failover{
-		Host: s.Clusters.Host.Client, HostLive: s.Host, DPU: s.Clusters.DPU.Client, DPULive: s.DPU, Namespace: world.Namespace, TargetNamespace: world.Target,
+		Host: kube.Cluster{Client: s.Clusters.Host.Client, Live: s.Host}, DPU: kube.Cluster{Client: s.Clusters.DPU.Client, Live: s.DPU}, Namespace: world.Namespace, TargetNamespace: world.Target,
 		Driver: driver, Observer: nodehealth.New(s.clock, 0, 0), Clock: s.clock, Recorder: s.recorder, Budget: DefaultBudget,
 	}
-	s.orderly = &detach.Reconciler{DPU: s.Clusters.DPU.Client, Live: s.DPU, Clock: s.clock, HostLive: s.Host, TargetNamespace: world.Target, Recorder: s.recorder}
+	s.orderly = &detach.Reconciler{DPU: s.f.DPU, Host: s.f.Host, Clock: s.clock, TargetNamespace: world.Target, Recorder: s.recorder}
 }
 
 func (s *stage) addHost(name string) {

@@ -79,13 +79,13 @@ func (t *target) promoted() bool {
 // listTargets lists the primaries of the host, and what is one on its DPU.
 func (f *Failover) listTargets(ctx context.Context, p *pass) error {
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := f.Host.List(ctx, &list, client.InNamespace(f.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByNode: p.node.Name}); err != nil {
+	if err := f.Host.Client.List(ctx, &list, client.InNamespace(f.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByNode: p.node.Name}); err != nil {
 		return fmt.Errorf("list what is attached to host %s: %w", p.node.Name, err)
 	}
 	for i := range list.Items {
 		a := &list.Items[i]
 		t := &target{attachment: a, volume: &storagev1alpha1.DPUVolume{}}
-		found, err := kube.Find(ctx, f.Host, client.ObjectKey{Namespace: a.Namespace, Name: a.Spec.DPUVolumeName}, t.volume)
+		found, err := kube.Find(ctx, f.Host.Client, client.ObjectKey{Namespace: a.Namespace, Name: a.Spec.DPUVolumeName}, t.volume)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (f *Failover) listTargets(ctx context.Context, p *pass) error {
 		}
 		r := t.volume.Spec.Replication
 		t.single, t.fails = provisioner.SingleNode(t.volume.Spec.AccessModes), r != nil && r.Failover == storagev1alpha1.FailoverFence
-		if err := f.read(ctx, f.DPU, t); err != nil {
+		if err := f.read(ctx, f.DPU.Client, t); err != nil {
 			return err
 		}
 		if a.Spec.Role == storagev1alpha1.RoleReplica && !t.promoted() && !t.held(p.dpu()) {
@@ -107,7 +107,7 @@ func (f *Failover) listTargets(ctx context.Context, p *pass) error {
 
 // readLive reads the claims and VolumeAttachments from the API server itself.
 func (f *Failover) readLive(ctx context.Context, p *pass) error {
-	return forEach(p.targets, func(t *target) error { return f.read(ctx, f.DPULive, t) })
+	return forEach(p.targets, func(t *target) error { return f.read(ctx, f.DPU.Live, t) })
 }
 
 func (f *Failover) read(ctx context.Context, from client.Reader, t *target) error {

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,16 +26,15 @@ import (
 // host is looked at when all its witnesses might be silent, and nodelifecycle
 // turns the silence of one into conditions, which wake too.
 func (f *Failover) SetupWithManager(mgr ctrl.Manager) error {
-	remote := f.DPUCache
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("failover").
 		For(&moorv1alpha1.DPUStorageNode{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: hostChanged})).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment), builder.WithPredicates(detach.Going)).
-		WatchesRawSource(source.Kind(remote, &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofSight), f.sightChanged())).
-		WatchesRawSource(source.Kind(remote, &storagev1alpha1.VolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofMirror))).
-		WatchesRawSource(source.Kind(remote, &storagev1alpha1.SVVolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofRevoked))).
-		WatchesRawSource(source.Kind(remote, &moorv1alpha1.WriterClaim{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofClaim))).
+		WatchesRawSource(source.Kind(f.DPU.Cache, &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofSight), f.sightChanged())).
+		WatchesRawSource(source.Kind(f.DPU.Cache, &storagev1alpha1.VolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofMirror))).
+		WatchesRawSource(source.Kind(f.DPU.Cache, &storagev1alpha1.SVVolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofRevoked))).
+		WatchesRawSource(source.Kind(f.DPU.Cache, &moorv1alpha1.WriterClaim{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofClaim))).
 		Complete(kube.Retrying(f))
 }
 
@@ -85,7 +83,7 @@ func ofAttachment(_ context.Context, o client.Object) []reconcile.Request {
 	if !ok {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: a.Spec.DPUNodeName}}}
+	return []reconcile.Request{kube.RequestFor("", a.Spec.DPUNodeName)}
 }
 
 func (f *Failover) ofMirror(ctx context.Context, a *storagev1alpha1.VolumeAttachment) []reconcile.Request {
@@ -110,13 +108,5 @@ func (f *Failover) ofClaim(ctx context.Context, c *moorv1alpha1.WriterClaim) []r
 }
 
 func (f *Failover) ofDPU(ctx context.Context, dpu string) []reconcile.Request {
-	var list moorv1alpha1.DPUStorageNodeList
-	if err := f.Host.List(ctx, &list, client.MatchingFields{index.DPUStorageNodeByDPU: dpu}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list the host of a DPU", "dpu", dpu)
-	}
-	var out []reconcile.Request
-	for _, n := range list.Items {
-		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: n.Name}})
-	}
-	return out
+	return kube.RequestsOf(ctx, f.Host.Client, &moorv1alpha1.DPUStorageNodeList{}, client.MatchingFields{index.DPUStorageNodeByDPU: dpu})
 }

@@ -59,7 +59,7 @@ func newLife(t *testing.T) *life {
 		{&volume.Reconciler{Clusters: w.Clusters}, host, func() client.ObjectList { return &storagev1alpha1.DPUVolumeList{} }},
 		{&attachment.Reconciler{Clusters: w.Clusters, Users: users}, host, func() client.ObjectList { return &storagev1alpha1.DPUVolumeAttachmentList{} }},
 		{
-			&detach.Reconciler{DPU: w.Clusters.DPU.Client, Live: w.Clusters.DPU.Live, Clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}, dpu,
+			&detach.Reconciler{DPU: w.Clusters.DPU, Clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}, dpu,
 			func() client.ObjectList { return &storagev1alpha1.VolumeAttachmentList{} },
 		},
 	}

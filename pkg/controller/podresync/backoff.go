@@ -6,11 +6,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/moor-storage/moor/internal/index"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
 )
 
@@ -26,7 +26,7 @@ func ofBackOff(_ context.Context, o client.Object) []reconcile.Request {
 	if !ok || podvolume.BackedOff(e) == "" {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}}}
+	return []reconcile.Request{kube.RequestFor(e.InvolvedObject.Namespace, e.InvolvedObject.Name)}
 }
 
 // backedOffVolume is a volume of ours on a pod that its kubelet has left alone; "" if

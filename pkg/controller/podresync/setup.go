@@ -2,6 +2,7 @@ package podresync
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -75,11 +76,5 @@ func (r *Reconciler) on(ctx context.Context, claim string) []reconcile.Request {
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "look at the pods on a claim", "claim", claim)
 	}
-	var out []reconcile.Request
-	for i := range pods {
-		if p := &pods[i]; phase(p) != "" {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
-		}
-	}
-	return out
+	return kube.Requests(slices.DeleteFunc(pods, func(p corev1.Pod) bool { return phase(&p) == "" }))
 }

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,7 +76,7 @@ func persistentChanged(e event.UpdateEvent) bool {
 }
 
 func (r *Reconciler) request(volume string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: volume}}
+	return kube.RequestFor(r.Namespace, volume)
 }
 
 func (r *Reconciler) ofAttachment(_ context.Context, o client.Object) []reconcile.Request {

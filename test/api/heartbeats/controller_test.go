@@ -75,14 +75,14 @@ func startController(t *testing.T) {
 		&node.Reconciler{Clusters: c},
 		&nodelifecycle.Reconciler{Host: c.Host, DPU: c.DPU, Namespace: c.Namespace, Observer: observer, Recorder: recorder},
 		&failover.Failover{
-			Host: c.Host.Client, HostLive: c.Host.Live, DPU: c.DPU.Client, DPULive: c.DPU.Live, DPUCache: c.DPU.Cache, Namespace: c.Namespace,
+			Host: c.Host, DPU: c.DPU, Namespace: c.Namespace,
 			TargetNamespace: c.TargetNamespace, Driver: "test", Observer: observer, Clock: wrong(), Recorder: recorder, Budget: failover.DefaultBudget,
 		},
 	} {
 		must(t, r.SetupWithManager(mgr))
 	}
-	must(t, mgr.Add(&leases.Watcher{Cluster: nodehealth.HostCluster, Cache: c.Host.Cache, Client: c.Host.Client, Namespace: c.Namespace, Observer: observer, Clock: wrong()}))
-	must(t, mgr.Add(&leases.Watcher{Cluster: nodehealth.DPUCluster, Cache: c.DPU.Cache, Client: c.DPU.Client, Namespace: c.TargetNamespace, Observer: observer, Clock: wrong()}))
+	must(t, mgr.Add(&leases.Watcher{Source: nodehealth.HostCluster, Cluster: c.Host, Namespace: c.Namespace, Observer: observer, Clock: wrong()}))
+	must(t, mgr.Add(&leases.Watcher{Source: nodehealth.DPUCluster, Cluster: c.DPU, Namespace: c.TargetNamespace, Observer: observer, Clock: wrong()}))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

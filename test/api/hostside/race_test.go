@@ -66,7 +66,7 @@ func newRace(t *testing.T, volume string) *race {
 	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Driver: hostclustertest.Driver}}
 	r := &race{
 		volume: volume, hosts: []string{volume + "-a", volume + "-b"}, hosting: &attachment.Reconciler{Clusters: c, Users: users},
-		fence: &detach.Reconciler{DPU: clusters.DPU, Live: clusters.DPU, Clock: clock.RealClock{}},
+		fence: &detach.Reconciler{DPU: kube.Cluster{Client: clusters.DPU, Live: clusters.DPU}, Clock: clock.RealClock{}},
 	}
 	v := hostclustertest.Volume(volume, corev1.ReadWriteOnce)
 	v.Namespace = kit.Namespace

@@ -98,7 +98,7 @@ func startHostController(t *testing.T) {
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
 		&vendor.Reconciler{Clusters: c}, &policy.Reconciler{Clusters: c}, &volume.Reconciler{Clusters: c},
 		&attachment.Reconciler{Clusters: c, Users: users, Recorder: recorder}, &node.Reconciler{Clusters: c}, &events.ProvisioningReconciler{Clusters: c},
-		&detach.Reconciler{DPU: c.DPU.Client, Live: c.DPU.Live, Cache: c.DPU.Cache, Clock: clock.RealClock{}},
+		&detach.Reconciler{DPU: c.DPU, Clock: clock.RealClock{}},
 	} {
 		must(t, r.SetupWithManager(mgr))
 	}

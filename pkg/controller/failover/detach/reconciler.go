@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -30,17 +29,12 @@ const retryAfter = 5 * time.Second
 
 // Reconciler looks at VolumeAttachments of the DPU cluster.
 type Reconciler struct {
-	// DPU writes to the DPU cluster; its cache serves only to skip work.
-	DPU client.Client
-	// Live reads the API server of the DPU cluster itself.
-	Live client.Reader
-	// Cache is that of the DPU cluster, for the watch. Nil in unit tests.
-	Cache cache.Cache
+	// DPU is the DPU cluster; its cache serves only to skip work.
+	DPU kube.Cluster
+	// Host is the host cluster. Its Live tells an attachment that a failover
+	// ended from one that its user did; nil if there are no failovers.
+	Host  kube.Cluster
 	Clock clock.PassiveClock
-	// HostLive reads the API server of the host cluster itself, to tell an
-	// attachment that a failover ended from one that its user did. Nil: there
-	// are no failovers.
-	HostLive client.Reader
 	// TargetNamespace of the VolumeAttachments.
 	TargetNamespace string
 	// Recorder is for the event that a fence ended in order. Nil: no events.
@@ -53,21 +47,21 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("fence").
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofOwner), builder.WithPredicates(Going)).
-		WatchesRawSource(source.Kind(r.Cache, &storagev1alpha1.VolumeAttachment{},
+		WatchesRawSource(source.Kind(r.DPU.Cache, &storagev1alpha1.VolumeAttachment{},
 			&handler.TypedEnqueueRequestForObject[*storagev1alpha1.VolumeAttachment]{})).
 		Complete(kube.Retrying(r))
 }
 
 // ofOwner maps to the VolumeAttachment of an owner: it has the same name.
 func (r *Reconciler) ofOwner(_ context.Context, o client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: r.TargetNamespace, Name: o.GetName()}}}
+	return []reconcile.Request{kube.RequestFor(r.TargetNamespace, o.GetName())}
 }
 
 // Reconcile frees the claim of an attachment that is being deleted, once
 // there is a receipt, and lets the attachment go.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	attachment := &storagev1alpha1.VolumeAttachment{}
-	found, err := kube.Find(ctx, r.DPU, req.NamespacedName, attachment)
+	found, err := kube.Find(ctx, r.DPU.Client, req.NamespacedName, attachment)
 	if err != nil || !found || !writer.Detaching(attachment) {
 		return ctrl.Result{}, err
 	}
@@ -80,7 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	uid := attachment.UID
-	found, err = kube.Find(ctx, r.Live, req.NamespacedName, attachment)
+	found, err = kube.Find(ctx, r.DPU.Live, req.NamespacedName, attachment)
 	if err != nil || !found || attachment.UID != uid || !writer.Detaching(attachment) {
 		return ctrl.Result{}, err
 	}
@@ -104,7 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // free frees the claim by a receipt, and records it on the volume if that was being fenced.
 func (r *Reconciler) free(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim, receipt moorv1alpha1.Receipt) error {
-	if _, err := Free(ctx, r.DPU, claim, receipt, r.Clock.Now()); err != nil {
+	if _, err := Free(ctx, r.DPU.Client, claim, receipt, r.Clock.Now()); err != nil {
 		return err
 	}
 	if writer.InFencing(claim, writer.HolderOf(attachment)) {
@@ -118,11 +112,11 @@ func (r *Reconciler) free(ctx context.Context, attachment *storagev1alpha1.Volum
 // has to hold still.
 func (r *Reconciler) letGo(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment) error {
 	uid := attachment.UID
-	found, err := kube.Find(ctx, r.Live, client.ObjectKeyFromObject(attachment), attachment)
+	found, err := kube.Find(ctx, r.DPU.Live, client.ObjectKeyFromObject(attachment), attachment)
 	if err != nil || !found || attachment.UID != uid || !writer.Detaching(attachment) || !writer.Released(attachment, nil) {
 		return err
 	}
-	return kube.RemoveFinalizers(ctx, r.DPU, attachment, storagev1alpha1.FinalizerWriterClaim)
+	return kube.RemoveFinalizers(ctx, r.DPU.Client, attachment, storagev1alpha1.FinalizerWriterClaim)
 }
 
 // keep reports whether the attachment has to stay for now: a failover ended it,
@@ -130,26 +124,26 @@ func (r *Reconciler) letGo(ctx context.Context, attachment *storagev1alpha1.Volu
 // made anew, and the dead host's DPU would get the right to write back.
 func (r *Reconciler) keep(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment) (bool, error) {
 	namespace, name, ok := strings.Cut(attachment.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment], "/")
-	if r.HostLive == nil || !ok {
+	if r.Host.Live == nil || !ok {
 		return false, nil
 	}
 	owner, node := &storagev1alpha1.DPUVolumeAttachment{}, &moorv1alpha1.DPUStorageNode{}
-	found, err := kube.Find(ctx, r.HostLive, client.ObjectKey{Namespace: namespace, Name: name}, owner)
+	found, err := kube.Find(ctx, r.Host.Live, client.ObjectKey{Namespace: namespace, Name: name}, owner)
 	if err != nil || !found || !owner.DeletionTimestamp.IsZero() {
 		return false, err
 	}
-	found, err = kube.Find(ctx, r.HostLive, client.ObjectKey{Name: owner.Spec.DPUNodeName}, node)
+	found, err = kube.Find(ctx, r.Host.Live, client.ObjectKey{Name: owner.Spec.DPUNodeName}, node)
 	return found && meta.IsStatusConditionTrue(node.Status.Conditions, moorv1alpha1.ConditionFailover), err
 }
 
 // recordFenced records on the volume that its fence has its receipt.
 func (r *Reconciler) recordFenced(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment, receipt moorv1alpha1.Receipt) {
 	namespace, _, ok := strings.Cut(attachment.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment], "/")
-	if r.Recorder == nil || r.HostLive == nil || !ok {
+	if r.Recorder == nil || r.Host.Live == nil || !ok {
 		return
 	}
 	volume := &storagev1alpha1.DPUVolume{}
-	found, err := kube.Find(ctx, r.HostLive, client.ObjectKey{Namespace: namespace, Name: attachment.Spec.Source.VolumeRef.Name}, volume)
+	found, err := kube.Find(ctx, r.Host.Live, client.ObjectKey{Namespace: namespace, Name: attachment.Spec.Source.VolumeRef.Name}, volume)
 	if err == nil && found {
 		r.Recorder.Event(volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, Message(receipt))
 	}
@@ -160,7 +154,7 @@ func (r *Reconciler) writerClaim(ctx context.Context, attachment *storagev1alpha
 		return nil, nil
 	}
 	claim := &moorv1alpha1.WriterClaim{}
-	found, err := kube.Find(ctx, r.Live, client.ObjectKey{Namespace: attachment.Namespace, Name: attachment.Spec.Source.VolumeRef.Name}, claim)
+	found, err := kube.Find(ctx, r.DPU.Live, client.ObjectKey{Namespace: attachment.Namespace, Name: attachment.Spec.Source.VolumeRef.Name}, claim)
 	if err != nil || !found {
 		return nil, err
 	}

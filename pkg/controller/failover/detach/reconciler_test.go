@@ -35,7 +35,7 @@ func open(t *testing.T) setup {
 		ObjectMeta: world.Mirror("vol"), Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "vol"},
 		Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-a", Attachment: "a-vol", Epoch: 4},
 	})
-	return setup{World: w, t: t, r: &Reconciler{DPU: w.Clusters.DPU.Client, Live: w.Clusters.DPU.Live, Clock: clocktesting.NewFakePassiveClock(now)}}
+	return setup{World: w, t: t, r: &Reconciler{DPU: w.Clusters.DPU, Clock: clocktesting.NewFakePassiveClock(now)}}
 }
 
 func (s setup) attachment() *storagev1alpha1.VolumeAttachment {
@@ -185,7 +185,7 @@ func TestRaceForClaim(t *testing.T) {
 	world.Change(s.World, s.DPU, s.attachment(), released)
 	stale := s.claim()
 	world.Change(s.World, s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status.Phase = moorv1alpha1.ClaimFencing })
-	if _, err := Free(t.Context(), s.r.DPU, stale, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", Epoch: 4}, now); !apierrors.IsConflict(err) {
+	if _, err := Free(t.Context(), s.r.DPU.Client, stale, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", Epoch: 4}, now); !apierrors.IsConflict(err) {
 		t.Fatalf("got %v, want a conflict", err)
 	}
 	if c := s.claim().Status; c.Phase != moorv1alpha1.ClaimFencing {

@@ -17,9 +17,9 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
@@ -39,11 +39,11 @@ const LeastSilence = 4 * echoPeriod
 // an API server that takes no writes, or a watch that is stuck, makes all silent,
 // and the echo too.
 type Watcher struct {
-	Cluster nodehealth.Cluster
-	// Cache watches the Leases of the kubelets and the echo, and no others.
-	Cache cache.Cache
-	// Client writes the echo into Namespace.
-	Client    client.Client
+	// Source is what the observer calls the cluster.
+	Source nodehealth.Cluster
+	// Cluster is the cluster. Its cache holds the Leases of the kubelets and the
+	// echo, and no others; the echo is written into Namespace.
+	Cluster   kube.Cluster
 	Namespace string
 	Observer  *nodehealth.Observer
 	Clock     clock.WithTicker
@@ -52,7 +52,7 @@ type Watcher struct {
 // Start watches and writes the echo until ctx ends. It is a manager.Runnable of the
 // leader alone.
 func (w *Watcher) Start(ctx context.Context) error {
-	informer, err := w.Cache.GetInformer(ctx, &coordinationv1.Lease{})
+	informer, err := w.Cluster.Cache.GetInformer(ctx, &coordinationv1.Lease{})
 	if err != nil {
 		return fmt.Errorf("watch leases: %w", err)
 	}
@@ -90,7 +90,7 @@ func (w *Watcher) record(l *coordinationv1.Lease) {
 	case l.Namespace == corev1.NamespaceNodeLease:
 		w.Observer.Kubelet(l.Name, l.Spec.RenewTime.Time)
 	case l.Namespace == w.Namespace && l.Name == EchoName:
-		w.Observer.Echo(w.Cluster)
+		w.Observer.Echo(w.Source)
 	}
 }
 
@@ -104,10 +104,10 @@ func (w *Watcher) writeEcho(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode lease %s: %w", EchoName, err)
 	}
-	err = w.Client.Patch(ctx, lease, client.RawPatch(types.MergePatchType, patch))
+	err = w.Cluster.Client.Patch(ctx, lease, client.RawPatch(types.MergePatchType, patch))
 	if apierrors.IsNotFound(err) {
 		lease.Spec.RenewTime = &renewed
-		err = w.Client.Create(ctx, lease)
+		err = w.Cluster.Client.Create(ctx, lease)
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("write lease %s/%s to hear oneself: %w", w.Namespace, EchoName, err)

@@ -11,6 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
@@ -25,7 +26,7 @@ func lease(namespace, name string, renewed time.Time) *coordinationv1.Lease {
 func TestRecord(t *testing.T) {
 	clock := clocktesting.NewFakeClock(now)
 	o := nodehealth.New(clock, 0, 0)
-	w := &Watcher{Cluster: nodehealth.HostCluster, Namespace: "moor", Observer: o, Clock: clock}
+	w := &Watcher{Source: nodehealth.HostCluster, Namespace: "moor", Observer: o, Clock: clock}
 	stamp := time.Unix(1, 0)
 	step := func(n int, leases ...*coordinationv1.Lease) {
 		for range n {
@@ -60,7 +61,7 @@ func TestRecord(t *testing.T) {
 func TestWriteEcho(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	clock := clocktesting.NewFakeClock(now)
-	w := &Watcher{Client: c, Namespace: "moor", Clock: clock}
+	w := &Watcher{Cluster: kube.Cluster{Client: c}, Namespace: "moor", Clock: clock}
 	for range 3 {
 		clock.Step(time.Second)
 		if err := w.writeEcho(t.Context()); err != nil {
