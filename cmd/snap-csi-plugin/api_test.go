@@ -204,7 +204,7 @@ func TestReplica(t *testing.T) {
 			Status: moorv1alpha1.DPUStorageNodeStatus{
 				DPU: &moorv1alpha1.DPUState{
 					Heartbeat: moorv1alpha1.Heartbeat{Time: metav1.Now()}, SNAPReady: true,
-					Host: &moorv1alpha1.HostSight{Alive: true, Since: metav1.Now()},
+					Host: &moorv1alpha1.HostObservation{Alive: true, Since: metav1.Now()},
 				},
 				Host: &moorv1alpha1.HostState{Heartbeat: moorv1alpha1.Heartbeat{Time: metav1.Now()}},
 			},

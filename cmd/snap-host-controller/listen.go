@@ -27,10 +27,11 @@ func listen(mgr ctrl.Manager, c hostcluster.Clusters, observer *nodehealth.Obser
 	return nil
 }
 
-// echoes watches our own echo in a namespace, and all of the others.
-func echoes(namespace string, all ...string) cache.ByObject {
-	echo := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", leases.EchoName)}
-	out := cache.ByObject{Namespaces: map[string]cache.Config{namespace: echo}}
+// selfHeartbeats watches this process's own Lease in a namespace, and all Leases of
+// the others.
+func selfHeartbeats(namespace string, all ...string) cache.ByObject {
+	own := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", leases.SelfHeartbeatName)}
+	out := cache.ByObject{Namespaces: map[string]cache.Config{namespace: own}}
 	for _, n := range all {
 		out.Namespaces[n] = cache.Config{}
 	}

@@ -91,15 +91,15 @@ func TestManifestsFlags(t *testing.T) {
 	}
 }
 
-// TestWatchedLeases: of its own namespace a cache holds the echo alone, of the
+// TestWatchedLeases: of its own namespace a cache holds its own Lease alone, of the
 // kubelets' every Lease.
 func TestWatchedLeases(t *testing.T) {
-	got := echoes("users", corev1.NamespaceNodeLease)
+	got := selfHeartbeats("users", corev1.NamespaceNodeLease)
 	if len(got.Namespaces) != 2 {
 		t.Fatalf("watches %v", got.Namespaces)
 	}
 	own, kubelets := got.Namespaces["users"].FieldSelector, got.Namespaces[corev1.NamespaceNodeLease].FieldSelector
-	if own == nil || !own.Matches(fields.Set{"metadata.name": leases.EchoName}) || own.Matches(fields.Set{"metadata.name": "another"}) {
+	if own == nil || !own.Matches(fields.Set{"metadata.name": leases.SelfHeartbeatName}) || own.Matches(fields.Set{"metadata.name": "another"}) {
 		t.Errorf("of its own namespace: %v", own)
 	}
 	if kubelets != nil {

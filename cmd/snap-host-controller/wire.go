@@ -65,7 +65,7 @@ func (o *options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
 	}
 	hostCache.ByObject = map[client.Object]cache.ByObject{
 		&corev1.Event{}:         {Namespaces: events},
-		&coordinationv1.Lease{}: echoes(o.namespace, corev1.NamespaceNodeLease),
+		&coordinationv1.Lease{}: selfHeartbeats(o.namespace, corev1.NamespaceNodeLease),
 	}
 	maps.Copy(hostCache.ByObject, podvolume.CachePods())
 	maps.Copy(hostCache.ByObject, podvolume.CacheClaims())
@@ -78,7 +78,7 @@ func (o *options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
 		c.Cache = namespaced(o.targetNamespace)
 		c.Cache.ByObject = map[client.Object]cache.ByObject{
 			&corev1.Event{}:         {Field: about("PersistentVolumeClaim")},
-			&coordinationv1.Lease{}: echoes(o.targetNamespace),
+			&coordinationv1.Lease{}: selfHeartbeats(o.targetNamespace),
 			&corev1.Node{}:          {Transform: kube.SlimNode},
 		}
 	})

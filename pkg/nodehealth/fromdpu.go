@@ -10,10 +10,10 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 )
 
-// FromDPU puts the DPU's half, as the DPU itself wrote it in its cluster, into
-// a node of the host cluster that is to be observed: what is mirrored there
-// tells of changes only. Where the DPU's object is gone the last half stays,
-// and beats no more.
+// FromDPU puts the DPU's status, as the DPU itself wrote it in its cluster, into
+// a node of the host cluster that is to be observed: the mirror there is written
+// on changes only, not on each heartbeat. If the DPU's object is gone, the
+// mirrored status stays, and its heartbeat no longer changes.
 func FromDPU(ctx context.Context, dpu client.Reader, node *moorv1alpha1.DPUStorageNode) error {
 	if node.Spec.DPUName == "" {
 		return nil

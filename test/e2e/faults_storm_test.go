@@ -41,7 +41,7 @@ func withFlag(ctx context.Context, flag string) {
 // seenDead waits until the DPU of a host says that its host is dead.
 func seenDead(ctx context.Context, host string) {
 	GinkgoHelper()
-	Eventually(func(ctx context.Context) (*moorv1alpha1.HostSight, error) {
+	Eventually(func(ctx context.Context) (*moorv1alpha1.HostObservation, error) {
 		node := &moorv1alpha1.DPUStorageNode{}
 		err := clients.DPU.Get(ctx, client.ObjectKey{Name: dpuIn(host)}, node)
 		if err != nil || node.Status.DPU == nil {

@@ -98,7 +98,7 @@ var mutations = []mutation{
 	// The right to write is freed only with a receipt.
 	{name: "the fence needs no receipt", tests: fence, edits: []edit{
 		{ruleReceipt, "	return nil, missing(claim, e)\n", "	return receiptOf(claim, moorv1alpha1.ReceiptDPU, missing(claim, e)), \"\"\n"},
-		{fenceAct, "	if !p.signs.DPU.Silent() || t.mirror == nil {\n", "	if p.signs.DPU.Silent() || t.mirror == nil {\n"},
+		{fenceAct, "	if !p.observation.DPU.Silent() || t.mirror == nil {\n", "	if p.observation.DPU.Silent() || t.mirror == nil {\n"},
 	}, focus: cutOff, program: "snap-host-controller", words: "one writer: "},
 	{name: "an epoch counts as retired when an earlier one is", tests: right, edits: []edit{
 		{ruleReceipt, "	if dpu.Attached || dpu.RetiredEpoch < claim.Status.Epoch {", "	if dpu.Attached || dpu.RetiredEpoch < 0 {"},
@@ -227,10 +227,10 @@ var mutations = []mutation{
 		{fenceState, "	if message := in.Fleet.sick(); message != \"\" {", "	if message := in.Fleet.sick(); message == \"-\" {"},
 	}},
 	{name: "silence counts while the observer hears nobody", tests: "./pkg/nodehealth", edits: []edit{
-		{"pkg/nodehealth/liveness.go", "	case silent >= o.timeout:", "	case now.Sub(from) >= o.timeout:"},
+		{"pkg/nodehealth/observer.go", "	case silent >= o.timeout:", "	case now.Sub(from) >= o.timeout:"},
 	}},
 	{name: "a standstill of all counts as silence", tests: "./pkg/nodehealth", edits: []edit{
-		{"pkg/nodehealth/liveness.go", "	if now.Sub(e.heard) > o.silence/2 {", "	if now.Sub(e.heard) > o.timeout {"},
+		{"pkg/nodehealth/observer.go", "	if now.Sub(r.heard) > o.silence/2 {", "	if now.Sub(r.heard) > o.timeout {"},
 	}},
 	{name: "one missed look is death", tests: "./pkg/node/hostprobe", edits: []edit{
 		{"pkg/node/hostprobe/decide.go", "since+Interval/2 >= limits.Timeout && o.misses >= limits.Misses", "since >= 0"},

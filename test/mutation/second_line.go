@@ -4,10 +4,10 @@ package main
 // is replaced by its like, or behind another check.
 var secondLine = []mutation{
 	{name: "the storage is asked to revoke a DPU that is heard", tests: fence, edits: []edit{
-		{fenceAct, "	if !p.signs.DPU.Silent() || t.mirror == nil {\n", "	if t.mirror == nil {\n"},
+		{fenceAct, "	if !p.observation.DPU.Silent() || t.mirror == nil {\n", "	if t.mirror == nil {\n"},
 	}},
 	{name: "the holds of a DPU that is heard are taken off", tests: fence, edits: []edit{
-		{fenceAct, "t.attachment.DeletionTimestamp.IsZero() || !p.signs.DPU.Silent() ||", "t.attachment.DeletionTimestamp.IsZero() ||"},
+		{fenceAct, "t.attachment.DeletionTimestamp.IsZero() || !p.observation.DPU.Silent() ||", "t.attachment.DeletionTimestamp.IsZero() ||"},
 	}},
 	{name: "a pod is deleted that has come in the place of another", tests: fence, edits: []edit{
 		{"pkg/controller/failover/release.go", "append(options, client.Preconditions{UID: &pod.UID})...", "options..."},

@@ -101,7 +101,7 @@ type DPUState struct {
 	// Host is what the DPU sees of the host it sits in, over a link that is
 	// not the cluster network. Absent: the DPU does not look.
 	// +optional
-	Host *HostSight `json:"host,omitempty"`
+	Host *HostObservation `json:"host,omitempty"`
 	// Lease is what the DPU promises about the time after this beat. Absent: it
 	// promises nothing, and shows volumes until it is told to withdraw them.
 	// +optional
@@ -127,8 +127,8 @@ type DPULease struct {
 	GraceMillis int64 `json:"graceMillis"`
 }
 
-// HostSight is what a DPU sees of its host.
-type HostSight struct {
+// HostObservation is what a DPU observes of its host.
+type HostObservation struct {
 	// Alive: the host answers, or its link is up and its controllers run.
 	Alive bool `json:"alive"`
 	// Since when it is so, by the DPU's clock; for people.

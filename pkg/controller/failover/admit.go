@@ -90,8 +90,8 @@ func serves(n *moorv1alpha1.DPUStorageNode, core *corev1.Node) bool {
 	return n.Spec.DPUName != "" && core != nil && !core.Spec.Unschedulable && !tainted(core) && !underway(n)
 }
 
-// fleet is what all hosts look like now. It takes notice of each itself: one who
-// has just started has perhaps looked at no other yet.
+// fleet is what all hosts look like now. It observes each itself: a
+// process that has just started may not have observed the others yet.
 func (f *Failover) fleet(ctx context.Context) (Fleet, error) {
 	var list moorv1alpha1.DPUStorageNodeList
 	if err := f.Host.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -111,11 +111,11 @@ func (f *Failover) fleet(ctx context.Context) (Fleet, error) {
 		if err := nodehealth.FromDPU(ctx, f.DPU.Client, &n); err != nil {
 			return Fleet{}, err
 		}
-		signs := f.Observer.Observe(&n)
-		if signs.Host.Silent() || signs.Sight == nodehealth.SeenDead && signs.Host != nodehealth.Fresh {
+		seen := f.Observer.Observe(&n)
+		if seen.Host.Silent() || seen.HostSeen == nodehealth.SeenDead && seen.Host != nodehealth.Fresh {
 			out.Dead++
 		}
-		if apiOf(core) == APINotReady && !signs.ZeroTrust && signs.DPU.Heard() && signs.Sight == nodehealth.SeenAlive {
+		if apiOf(core) == APINotReady && !seen.ZeroTrust && seen.DPU.Heard() && seen.HostSeen == nodehealth.SeenAlive {
 			out.Contradicted++
 		}
 	}

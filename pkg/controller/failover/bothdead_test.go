@@ -54,7 +54,7 @@ func TestDeafInOneCluster(t *testing.T) {
 		s := newStage(t)
 		for range 20 {
 			s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
-			s.f.Observer.Echo(1 - deaf)
+			s.f.Observer.SelfHeartbeat(1 - deaf)
 			s.mustPass()
 		}
 		s.wantPhase(granted)

@@ -29,7 +29,7 @@ const (
 	Healthy State = "Healthy"
 	// HostDead: the DPU lives and sees its host dead.
 	HostDead State = "HostDead"
-	// HostHung: the signs of the host contradict each other; it lives.
+	// HostHung: what is heard of the host contradicts itself; it lives.
 	HostHung State = "HostHung"
 	// HostCutOff: the API does not hear the host, but its DPU sees it alive.
 	HostCutOff State = "HostCutOff"
@@ -109,10 +109,10 @@ func (c Fleet) sick() string {
 type Inputs struct {
 	// API is what the host cluster's API says of the Node.
 	API API
-	// Host, Kubelet and DPU are the heartbeats; Sight is the DPU's last word.
+	// Host, Kubelet and DPU are the heartbeats; HostSeen is what the DPU reported last.
 	Host, Kubelet, DPU nodehealth.Beat
-	Sight              nodehealth.Sight
-	// ZeroTrust: nobody beats for this host, and it need not be a Node.
+	HostSeen           nodehealth.HostSeen
+	// ZeroTrust: this host sends no heartbeats, and it need not be a Node.
 	ZeroTrust bool
 	// Fleet is what all hosts look like.
 	Fleet Fleet
@@ -142,7 +142,7 @@ func alone(in Inputs) (State, string) {
 	switch {
 	case in.DPU.Silent() && in.Host.Silent() && in.Kubelet.Silent():
 		return BothDead, "heartbeat, kubelet and DPU are all silent"
-	case in.DPU.Heard() && in.Sight == nodehealth.SeenDead:
+	case in.DPU.Heard() && in.HostSeen == nodehealth.SeenDead:
 		return seenDead(in)
 	case in.DPU.Heard():
 		return underLivingDPU(in)
@@ -153,10 +153,10 @@ func alone(in Inputs) (State, string) {
 }
 
 // untrusted classifies a host of which nothing is heard but what its DPU says.
-// No host half is no silence, and a kubelet there is not ours to judge.
+// It sends no heartbeat that could be silent, and a kubelet there is not judged.
 func untrusted(in Inputs) (State, string) {
 	switch {
-	case in.DPU.Heard() && in.Sight == nodehealth.SeenDead:
+	case in.DPU.Heard() && in.HostSeen == nodehealth.SeenDead:
 		return HostDead, "its DPU is alive and sees it dead; nobody else speaks for a ZeroTrust host"
 	case in.DPU.Heard():
 		return Healthy, "its DPU is heard and does not see it dead"
@@ -181,7 +181,7 @@ func underLivingDPU(in Inputs) (State, string) {
 		return HostHung, "its heartbeat goes on, but the API calls it NotReady: its kubelet is not well"
 	case in.Host == nodehealth.Stale && in.API == APIReady:
 		return HostHung, "its heartbeat has stopped, but its kubelet is Ready: snap-csi-plugin is not well"
-	case in.Host == nodehealth.Stale && in.API == APINotReady && in.Sight == nodehealth.SeenAlive:
+	case in.Host == nodehealth.Stale && in.API == APINotReady && in.HostSeen == nodehealth.SeenAlive:
 		return HostCutOff, "neither heartbeat nor kubelet is heard, but its DPU sees it alive"
 	case in.Host == nodehealth.Stale && in.API == APINotReady:
 		return Unknown, "neither heartbeat nor kubelet is heard, and its DPU does not look at it: dead and cut off look the same"
@@ -191,8 +191,8 @@ func underLivingDPU(in Inputs) (State, string) {
 	return Unknown, "the host is not known for long enough"
 }
 
-// underSilentDPU: where the kubelet's Lease is not known, the control plane's
-// word stands for it.
+// underSilentDPU: if the kubelet's Lease is not known, what the control plane says
+// of the Node counts instead.
 func underSilentDPU(in Inputs) (State, string) {
 	switch {
 	case in.Host.Heard():

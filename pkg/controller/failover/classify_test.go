@@ -12,7 +12,7 @@ import (
 var (
 	apis    = []API{APIReady, APINotReady, APIUnknown}
 	beats   = []nodehealth.Beat{nodehealth.Unknown, nodehealth.Fresh, nodehealth.Quiet, nodehealth.Stale}
-	sights  = []nodehealth.Sight{nodehealth.Unseen, nodehealth.SeenAlive, nodehealth.SeenDead}
+	seens   = []nodehealth.HostSeen{nodehealth.Unseen, nodehealth.SeenAlive, nodehealth.SeenDead}
 	crowds  = []Fleet{{Nodes: 100, Dead: 1}, {Nodes: 100, Dead: 31}, {Nodes: 100, Contradicted: 31}, {Nodes: 3, Dead: 2}}
 	sickest = map[Fleet]bool{crowds[1]: true, crowds[2]: true}
 )
@@ -23,10 +23,10 @@ func each(f func(in Inputs)) {
 		for _, host := range beats {
 			for _, kubelet := range beats {
 				for _, dpu := range beats {
-					for _, sight := range sights {
+					for _, seen := range seens {
 						for _, crowd := range crowds {
 							for _, zero := range []bool{false, true} {
-								f(Inputs{API: api, Host: host, Kubelet: kubelet, DPU: dpu, Sight: sight, Fleet: crowd, ZeroTrust: zero})
+								f(Inputs{API: api, Host: host, Kubelet: kubelet, DPU: dpu, HostSeen: seen, Fleet: crowd, ZeroTrust: zero})
 							}
 						}
 					}
@@ -36,11 +36,11 @@ func each(f func(in Inputs)) {
 	}
 }
 
-// states is the table by hand: DPU, sight, host, kubelet, API. "*" is anything,
+// states is the table by hand: DPU, host seen, host, kubelet, API. "*" is anything,
 // "heard" is Fresh or Quiet, "silent" Quiet or Stale; the first line that fits
 // counts.
 //
-// zeroTrust is that of hosts for which nobody beats.
+// zeroTrust is that of hosts that send no heartbeats.
 var zeroTrust = []string{
 	"heard  Dead  *      *       *        HostDead",
 	"heard  *     *      *       *        Healthy",
@@ -81,7 +81,7 @@ func byHand(in Inputs) State {
 	for _, line := range table {
 		w := strings.Fields(line)
 		all := true
-		for i, have := range []string{string(in.DPU), string(in.Sight), string(in.Host), string(in.Kubelet), string(in.API)} {
+		for i, have := range []string{string(in.DPU), string(in.HostSeen), string(in.Host), string(in.Kubelet), string(in.API)} {
 			all = all && fits(w[i], have)
 		}
 		if !all {
@@ -125,7 +125,7 @@ func TestNeverFencesWithoutEvidence(t *testing.T) {
 		if actions[state] != Fence {
 			return
 		}
-		witness := in.DPU.Heard() && in.Sight == nodehealth.SeenDead
+		witness := in.DPU.Heard() && in.HostSeen == nodehealth.SeenDead
 		silence := in.DPU.Silent() && in.Host.Silent() && in.Kubelet.Silent()
 		// Where no Lease is known the control plane's word counts, and only
 		// with the long silence of the others.

@@ -43,7 +43,7 @@ type Failover struct {
 	Namespace, TargetNamespace string
 	// Driver is the name of the CSI driver whose pods are released.
 	Driver string
-	// Observer remembers the beats.
+	// Observer remembers the heartbeats.
 	Observer *nodehealth.Observer
 	// Clock stamps receipts and the beginnings of failovers.
 	Clock clock.PassiveClock
@@ -60,13 +60,13 @@ type Failover struct {
 type pass struct {
 	node *moorv1alpha1.DPUStorageNode
 	// core is nil if there is no Node.
-	core     *corev1.Node
-	signs    nodehealth.Signs
-	api      API
-	state    State
-	action   Action
-	evidence string
-	targets  []*target
+	core        *corev1.Node
+	observation nodehealth.Observation
+	api         API
+	state       State
+	action      Action
+	evidence    string
+	targets     []*target
 	// underway: the failover of this host has begun and has not ended.
 	underway bool
 	// refused says why a failover may not begin; "" if it may.
@@ -138,8 +138,8 @@ func (f *Failover) observe(ctx context.Context, name string) (*pass, error) {
 	if err := nodehealth.FromDPU(ctx, f.DPU.Client, p.node); err != nil {
 		return nil, err
 	}
-	p.signs, p.api, p.underway = f.Observer.Observe(p.node), apiOf(p.core), underway(p.node)
-	in := Inputs{API: p.api, Host: p.signs.Host, Kubelet: p.signs.Kubelet, DPU: p.signs.DPU, Sight: p.signs.Sight, ZeroTrust: p.signs.ZeroTrust}
+	p.observation, p.api, p.underway = f.Observer.Observe(p.node), apiOf(p.core), underway(p.node)
+	in := Inputs{API: p.api, Host: p.observation.Host, Kubelet: p.observation.Kubelet, DPU: p.observation.DPU, HostSeen: p.observation.HostSeen, ZeroTrust: p.observation.ZeroTrust}
 	p.state, p.evidence = Classify(in)
 	if p.state != Healthy && p.state != Unknown {
 		if in.Fleet, err = f.fleet(ctx); err != nil {
@@ -147,8 +147,8 @@ func (f *Failover) observe(ctx context.Context, name string) (*pass, error) {
 		}
 		p.state, p.evidence = Classify(in)
 	}
-	if p.signs.Sight == nodehealth.SeenDead && p.signs.Words != "" {
-		p.evidence += " (" + p.signs.Words + ")"
+	if p.observation.HostSeen == nodehealth.SeenDead && p.observation.Message != "" {
+		p.evidence += " (" + p.observation.Message + ")"
 	}
 	var again time.Duration
 	if p.lease, again, err = f.readLease(ctx, f.DPU.Client, p.dpu()); err != nil {
@@ -218,7 +218,7 @@ func (f *Failover) concerned(ctx context.Context, p *pass) (bool, error) {
 			return true, nil
 		}
 	}
-	unwell := p.signs.Host == nodehealth.Stale || p.api == APINotReady && !p.signs.ZeroTrust
+	unwell := p.observation.Host == nodehealth.Stale || p.api == APINotReady && !p.observation.ZeroTrust
 	said := p.state != Healthy && (p.state != Unknown || unwell)
 	return said && len(p.affected()) > 0, nil
 }

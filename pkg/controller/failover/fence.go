@@ -92,7 +92,7 @@ func (f *Failover) end(ctx context.Context, p *pass, t *target) error {
 // revoke asks the storage to revoke a DPU that is silent, once it is certain
 // that nobody asks to attach it again.
 func (f *Failover) revoke(ctx context.Context, p *pass, t *target) (writer.Revocation, error) {
-	if !p.signs.DPU.Silent() || t.mirror == nil {
+	if !p.observation.DPU.Silent() || t.mirror == nil {
 		return writer.Revocation{}, nil
 	}
 	volume, driver := &storagev1alpha1.Volume{}, &storagev1.CSIDriver{}
@@ -127,7 +127,7 @@ func (f *Failover) revoke(ctx context.Context, p *pass, t *target) (writer.Revoc
 // epoch is over by another's word, once the host cluster lets go of it too.
 // The DPU looks after its own list of devices when it comes back.
 func (f *Failover) letGo(ctx context.Context, p *pass, t *target) error {
-	if t.mirror == nil || t.attachment.DeletionTimestamp.IsZero() || !p.signs.DPU.Silent() || !writer.OverWithoutDPU(t.mirror, t.claim) {
+	if t.mirror == nil || t.attachment.DeletionTimestamp.IsZero() || !p.observation.DPU.Silent() || !writer.OverWithoutDPU(t.mirror, t.claim) {
 		return nil
 	}
 	return kube.RemoveFinalizers(ctx, f.DPU.Client, t.mirror, storagev1alpha1.FinalizerDPUAttachment, storagev1alpha1.FinalizerWriterClaim)

@@ -59,7 +59,7 @@ func TestNote(t *testing.T) {
 
 func leased(sequence, duration, grace int64) *moorv1alpha1.DPUState {
 	return &moorv1alpha1.DPUState{
-		Heartbeat: moorv1alpha1.Heartbeat{Sequence: sequence}, Host: &moorv1alpha1.HostSight{Alive: true},
+		Heartbeat: moorv1alpha1.Heartbeat{Sequence: sequence}, Host: &moorv1alpha1.HostObservation{Alive: true},
 		Lease: &moorv1alpha1.DPULease{Sequence: sequence, DurationMillis: duration, GraceMillis: grace},
 	}
 }

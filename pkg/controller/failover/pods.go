@@ -29,7 +29,7 @@ func (p *pod) uses(volumes map[string]bool) bool {
 // findPods looks, while the receipts are asked for, which pods of the host may go
 // with them. What it has found counts only if it is no error.
 func (f *Failover) findPods(ctx context.Context, s *pass) error {
-	if s.underway && s.takes() && !s.signs.ZeroTrust { // no pod uses what a person attached
+	if s.underway && s.takes() && !s.observation.ZeroTrust { // no pod uses what a person attached
 		s.pods, s.podsErr = f.pods(ctx, s.node.Name)
 	}
 	return s.podsErr

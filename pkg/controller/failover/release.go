@@ -33,7 +33,7 @@ func ours(t corev1.Taint) bool {
 // the forced delete lets the replacement start.
 func (f *Failover) release(ctx context.Context, p *pass) error {
 	free, kept := p.divide()
-	if len(free) == 0 || p.core == nil || p.signs.ZeroTrust { // no pod uses what a person attached
+	if len(free) == 0 || p.core == nil || p.observation.ZeroTrust { // no pod uses what a person attached
 		return nil
 	}
 	if reason := f.others(p); reason != "" {
@@ -74,7 +74,7 @@ func (p *pass) part(free, kept map[string]bool) (going []*pod, staying map[strin
 }
 
 // certain reports whether a DPU saw the host dead, which is more than silence.
-func (p *pass) certain() bool { return p.signs.Sight == nodehealth.SeenDead }
+func (p *pass) certain() bool { return p.observation.HostSeen == nodehealth.SeenDead }
 
 // divide says of which volumes the pods may go: a single-writer volume to
 // which the host can no longer write, or one with many writers if the host is
@@ -127,7 +127,7 @@ func (f *Failover) taint(ctx context.Context, p *pass) error {
 // host whose DPU is silent.
 func (f *Failover) evict(ctx context.Context, p *pass) error {
 	free, kept := p.divide()
-	if len(free) == 0 || p.signs.ZeroTrust { // no pod uses what a person attached
+	if len(free) == 0 || p.observation.ZeroTrust { // no pod uses what a person attached
 		return nil
 	}
 	going, _ := p.part(free, kept)

@@ -75,7 +75,7 @@ func (s *stage) addHost(name string) {
 	n := world.Node(name)
 	n.Status = moorv1alpha1.DPUStorageNodeStatus{
 		Host: &moorv1alpha1.HostState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}},
-		DPU:  &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}, Host: &moorv1alpha1.HostSight{Alive: true}},
+		DPU:  &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}, Host: &moorv1alpha1.HostObservation{Alive: true}},
 	}
 	s.AddHost(n, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: "z"}},
@@ -151,8 +151,8 @@ func (s *stage) live(seconds int, who ...string) {
 	s.t.Helper()
 	for range seconds / 5 {
 		s.clock.SetTime(s.clock.Now().Add(5 * time.Second))
-		s.f.Observer.Echo(nodehealth.HostCluster)
-		s.f.Observer.Echo(nodehealth.DPUCluster)
+		s.f.Observer.SelfHeartbeat(nodehealth.HostCluster)
+		s.f.Observer.SelfHeartbeat(nodehealth.DPUCluster)
 		for _, w := range who {
 			name, dpu := strings.CutPrefix(w, "dpu-")
 			name, alone := strings.CutPrefix(name, "kubelet-")
@@ -190,7 +190,7 @@ func (s *stage) core(name string, change func(*corev1.Node)) {
 // seenDead lets the DPU of a host see it dead.
 func (s *stage) seenDead(name string) {
 	s.host(name, func(n *moorv1alpha1.DPUStorageNode) {
-		n.Status.DPU.Host = &moorv1alpha1.HostSight{Evidence: "no answer"}
+		n.Status.DPU.Host = &moorv1alpha1.HostObservation{Evidence: "no answer"}
 	})
 }
 

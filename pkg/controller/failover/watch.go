@@ -21,24 +21,25 @@ import (
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 )
 
-// SetupWithManager watches hosts, Nodes and attachments here, and attachments
-// claims and what DPUs see of their hosts there. Steady beats wake nobody: each
-// host is looked at when all its witnesses might be silent, and nodelifecycle
-// turns the silence of one into conditions, which wake too.
+// SetupWithManager watches hosts, Nodes and attachments of the host cluster, and
+// attachments, claims and what DPUs report of their hosts in the DPU cluster.
+// Heartbeats alone start no pass: each host is looked at when all its witnesses
+// might be silent, and nodelifecycle turns the silence of one into conditions,
+// whose change starts a pass.
 func (f *Failover) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("failover").
 		For(&moorv1alpha1.DPUStorageNode{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: hostChanged})).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment), builder.WithPredicates(detach.Going)).
-		WatchesRawSource(source.Kind(f.DPU.Cache, &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofSight), f.sightChanged())).
+		WatchesRawSource(source.Kind(f.DPU.Cache, &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofReport), f.observedChanged())).
 		WatchesRawSource(source.Kind(f.DPU.Cache, &storagev1alpha1.VolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofMirror))).
 		WatchesRawSource(source.Kind(f.DPU.Cache, &storagev1alpha1.SVVolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofRevoked))).
 		WatchesRawSource(source.Kind(f.DPU.Cache, &moorv1alpha1.WriterClaim{}, handler.TypedEnqueueRequestsFromMapFunc(f.ofClaim))).
 		Complete(kube.Retrying(f))
 }
 
-// hostChanged: anything but the next beat.
+// hostChanged passes anything but the next heartbeat.
 func hostChanged(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*moorv1alpha1.DPUStorageNode)
 	after, also := e.ObjectNew.(*moorv1alpha1.DPUStorageNode)
@@ -46,29 +47,29 @@ func hostChanged(e event.UpdateEvent) bool {
 		return true
 	}
 	return before.Spec != after.Spec || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
-		!equality.Semantic.DeepEqual(sight(before), sight(after))
+		!equality.Semantic.DeepEqual(observed(before), observed(after))
 }
 
-// sight is what a DPU says of its host.
-func sight(n *moorv1alpha1.DPUStorageNode) *moorv1alpha1.HostSight {
+// observed is what a DPU reports of its host.
+func observed(n *moorv1alpha1.DPUStorageNode) *moorv1alpha1.HostObservation {
 	if n.Status.DPU == nil {
 		return nil
 	}
 	return n.Status.DPU.Host
 }
 
-// sightChanged passes on what DPUs say of their hosts. Each beat goes past it, and
-// is taken notice of here: a lease counts from when its renewal was seen.
-func (f *Failover) sightChanged() predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode] {
+// observedChanged passes changes of what DPUs report of their hosts. It sees each
+// heartbeat, and records it: a lease counts from when its renewal was seen.
+func (f *Failover) observedChanged() predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode] {
 	return predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*moorv1alpha1.DPUStorageNode]) bool {
 			f.renewals.note(e.ObjectNew, f.Clock.Now())
-			return !equality.Semantic.DeepEqual(sight(e.ObjectOld), sight(e.ObjectNew))
+			return !equality.Semantic.DeepEqual(observed(e.ObjectOld), observed(e.ObjectNew))
 		},
 	}
 }
 
-func (f *Failover) ofSight(ctx context.Context, dpu *moorv1alpha1.DPUStorageNode) []reconcile.Request {
+func (f *Failover) ofReport(ctx context.Context, dpu *moorv1alpha1.DPUStorageNode) []reconcile.Request {
 	return f.ofDPU(ctx, dpu.Name)
 }
 

@@ -9,10 +9,10 @@ import (
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
-// conditions are what the signs say. The messages hold no times, so that they
+// conditions are what the observation says. The messages hold no times, so that they
 // change only when the state does. stays is what keeps the object of a removed
 // Node; nil if the Node is there.
-func conditions(s nodehealth.Signs, status moorv1alpha1.DPUStorageNodeStatus, stays []string) []metav1.Condition {
+func conditions(s nodehealth.Observation, status moorv1alpha1.DPUStorageNodeStatus, stays []string) []metav1.Condition {
 	host, dpu := hostAlive(s), dpuAlive(s)
 	ready := metav1.Condition{Type: moorv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: moorv1alpha1.ReasonReady}
 	no := func(status metav1.ConditionStatus, reason, message string) {
@@ -35,26 +35,26 @@ func conditions(s nodehealth.Signs, status moorv1alpha1.DPUStorageNodeStatus, st
 	return []metav1.Condition{host, dpu, ready}
 }
 
-func hostAlive(s nodehealth.Signs) metav1.Condition {
-	if s.DPU.Heard() && s.Sight == nodehealth.SeenDead && s.Host != nodehealth.Fresh {
+func hostAlive(s nodehealth.Observation) metav1.Condition {
+	if s.DPU.Heard() && s.HostSeen == nodehealth.SeenDead && s.Host != nodehealth.Fresh {
 		return metav1.Condition{
 			Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionFalse, Reason: moorv1alpha1.ReasonSeenDead,
-			Message: fmt.Sprintf("its DPU sees the host dead: %s", s.Words),
+			Message: fmt.Sprintf("its DPU sees the host dead: %s", s.Message),
 		}
 	}
 	if s.ZeroTrust {
 		return seenAlive(s)
 	}
 	c := beat(moorv1alpha1.ConditionHostAlive, s.Host, "snap-csi-plugin on the host")
-	if s.Host == nodehealth.Fresh && s.Sight == nodehealth.SeenDead {
-		c.Message = fmt.Sprintf("it beats, though its DPU sees it dead: %s", s.Words)
+	if s.Host == nodehealth.Fresh && s.HostSeen == nodehealth.SeenDead {
+		c.Message = fmt.Sprintf("it beats, though its DPU sees it dead: %s", s.Message)
 	}
 	return c
 }
 
 // seenAlive is for a host that sends no heartbeat: its DPU alone can tell.
-func seenAlive(s nodehealth.Signs) metav1.Condition {
-	if s.DPU.Heard() && s.Sight == nodehealth.SeenAlive {
+func seenAlive(s nodehealth.Observation) metav1.Condition {
+	if s.DPU.Heard() && s.HostSeen == nodehealth.SeenAlive {
 		return metav1.Condition{Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionTrue, Reason: moorv1alpha1.ReasonSeenAlive}
 	}
 	return metav1.Condition{
@@ -63,7 +63,7 @@ func seenAlive(s nodehealth.Signs) metav1.Condition {
 	}
 }
 
-func dpuAlive(s nodehealth.Signs) metav1.Condition {
+func dpuAlive(s nodehealth.Observation) metav1.Condition {
 	return beat(moorv1alpha1.ConditionDPUAlive, s.DPU, "snap-node-driver on the DPU")
 }
 

@@ -18,19 +18,19 @@ import (
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
-// TestConditions goes through every combination of signs.
+// TestConditions goes through every combination of observations.
 func TestConditions(t *testing.T) {
 	beats := []nodehealth.Beat{nodehealth.Unknown, nodehealth.Fresh, nodehealth.Quiet, nodehealth.Stale}
 	for _, host := range beats {
 		for _, dpu := range beats {
-			for _, sight := range []nodehealth.Sight{nodehealth.Unseen, nodehealth.SeenAlive, nodehealth.SeenDead} {
+			for _, seen := range []nodehealth.HostSeen{nodehealth.Unseen, nodehealth.SeenAlive, nodehealth.SeenDead} {
 				for _, snap := range []bool{true, false} {
-					s := nodehealth.Signs{Host: host, DPU: dpu, Sight: sight, Words: "no link"}
+					s := nodehealth.Observation{Host: host, DPU: dpu, HostSeen: seen, Message: "no link"}
 					list := conditions(s, moorv1alpha1.DPUStorageNodeStatus{DPU: &moorv1alpha1.DPUState{SNAPReady: snap}}, nil)
 					is := func(kind string) metav1.ConditionStatus { return meta.FindStatusCondition(list, kind).Status }
 					want := map[nodehealth.Beat]metav1.ConditionStatus{nodehealth.Unknown: "Unknown", nodehealth.Fresh: "True", nodehealth.Quiet: "True", nodehealth.Stale: "False"}
 					wantHost := want[host]
-					if sight == nodehealth.SeenDead && dpu.Heard() && host != nodehealth.Fresh {
+					if seen == nodehealth.SeenDead && dpu.Heard() && host != nodehealth.Fresh {
 						wantHost = metav1.ConditionFalse
 					}
 					if is("HostAlive") != wantHost || is("DPUAlive") != want[dpu] {
@@ -60,19 +60,19 @@ func TestConditions(t *testing.T) {
 // TestZeroTrustConditions: no beat is no silence, and the DPU's word counts.
 func TestZeroTrustConditions(t *testing.T) {
 	cases := map[string]struct {
-		signs       nodehealth.Signs
+		observed    nodehealth.Observation
 		host, ready string
 	}{
-		"seen alive":  {nodehealth.Signs{DPU: nodehealth.Fresh, Sight: nodehealth.SeenAlive}, "True/SeenAlive", "True/Ready"},
-		"seen dead":   {nodehealth.Signs{DPU: nodehealth.Fresh, Sight: nodehealth.SeenDead, Words: "silence"}, "False/SeenDead", "False/NotReady"},
-		"not looked":  {nodehealth.Signs{DPU: nodehealth.Fresh, Sight: nodehealth.Unseen}, "Unknown/NotKnown", "True/Ready"},
-		"DPU silent":  {nodehealth.Signs{DPU: nodehealth.Stale, Sight: nodehealth.SeenAlive}, "Unknown/NotKnown", "False/NotReady"},
-		"DPU unknown": {nodehealth.Signs{DPU: nodehealth.Unknown, Sight: nodehealth.SeenDead}, "Unknown/NotKnown", "Unknown/NotKnown"},
+		"seen alive":  {nodehealth.Observation{DPU: nodehealth.Fresh, HostSeen: nodehealth.SeenAlive}, "True/SeenAlive", "True/Ready"},
+		"seen dead":   {nodehealth.Observation{DPU: nodehealth.Fresh, HostSeen: nodehealth.SeenDead, Message: "silence"}, "False/SeenDead", "False/NotReady"},
+		"not looked":  {nodehealth.Observation{DPU: nodehealth.Fresh, HostSeen: nodehealth.Unseen}, "Unknown/NotKnown", "True/Ready"},
+		"DPU silent":  {nodehealth.Observation{DPU: nodehealth.Stale, HostSeen: nodehealth.SeenAlive}, "Unknown/NotKnown", "False/NotReady"},
+		"DPU unknown": {nodehealth.Observation{DPU: nodehealth.Unknown, HostSeen: nodehealth.SeenDead}, "Unknown/NotKnown", "Unknown/NotKnown"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			c.signs.Host, c.signs.ZeroTrust = nodehealth.Unknown, true
-			list := conditions(c.signs, moorv1alpha1.DPUStorageNodeStatus{DPU: &moorv1alpha1.DPUState{SNAPReady: true}}, nil)
+			c.observed.Host, c.observed.ZeroTrust = nodehealth.Unknown, true
+			list := conditions(c.observed, moorv1alpha1.DPUStorageNodeStatus{DPU: &moorv1alpha1.DPUState{SNAPReady: true}}, nil)
 			for kind, want := range map[string]string{"HostAlive": c.host, "Ready": c.ready} {
 				if got := meta.FindStatusCondition(list, kind); string(got.Status)+"/"+got.Reason != want {
 					t.Errorf("%s: %s/%s, want %s", kind, got.Status, got.Reason, want)
@@ -88,7 +88,7 @@ func TestZeroTrustNeedsNoNode(t *testing.T) {
 	s.live(true)
 	world.Change(s.World, s.Host, world.Node("a"), func(n *moorv1alpha1.DPUStorageNode) {
 		n.Spec.HostMode = moorv1alpha1.ZeroTrust
-		n.Status.DPU.Host = &moorv1alpha1.HostSight{Alive: true}
+		n.Status.DPU.Host = &moorv1alpha1.HostObservation{Alive: true}
 	})
 	world.Remove(s.World, s.Host, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	s.live(false)
@@ -191,7 +191,7 @@ func TestSeenDead(t *testing.T) {
 	s := open(t)
 	s.live(true)
 	world.Change(s.World, s.Host, world.Node("a"), func(n *moorv1alpha1.DPUStorageNode) {
-		n.Status.DPU.Host = &moorv1alpha1.HostSight{Evidence: "link down"}
+		n.Status.DPU.Host = &moorv1alpha1.HostObservation{Evidence: "link down"}
 	})
 	s.pass("a")
 	if s.is("HostAlive") != "False/SeenDead" {

@@ -43,7 +43,7 @@ type Reconciler struct {
 	DPU kube.Cluster
 	// Namespace of the users' objects.
 	Namespace string
-	// Observer remembers the beats.
+	// Observer remembers the heartbeats.
 	Observer *nodehealth.Observer
 	// Recorder tells of removals.
 	Recorder record.EventRecorder
@@ -67,7 +67,7 @@ func (r *Reconciler) ofDPU(ctx context.Context, dpu *moorv1alpha1.DPUStorageNode
 	return kube.RequestsOf(ctx, r.Host.Client, &moorv1alpha1.DPUStorageNodeList{}, client.MatchingFields{index.DPUStorageNodeByDPU: dpu.Name})
 }
 
-// Reconcile writes what the beats say, if it differs from what stands there.
+// Reconcile writes what the heartbeats say, if it differs from what stands there.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	node := &moorv1alpha1.DPUStorageNode{}
 	found, err := kube.Find(ctx, r.Host.Client, req.NamespacedName, node)
@@ -81,8 +81,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := nodehealth.FromDPU(ctx, r.DPU.Client, node); err != nil {
 		return ctrl.Result{}, err
 	}
-	signs := r.Observer.Observe(node)
-	stays, gone, err := r.removed(ctx, node, signs)
+	observation := r.Observer.Observe(node)
+	stays, gone, err := r.removed(ctx, node, observation)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -90,18 +90,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Recorder.Event(node, corev1.EventTypeNormal, moorv1alpha1.ReasonNodeRemoved, "the Node was removed and nothing is attached there: this object goes too")
 		return ctrl.Result{}, kube.Delete(ctx, r.Host.Client, node)
 	}
-	again := r.Observer.Again(node.Name)
+	again := r.Observer.NextChange(node.Name)
 	if len(stays) > 0 && (again == 0 || again > retryAfter) {
 		again = retryAfter
 	}
-	return ctrl.Result{RequeueAfter: again}, r.write(ctx, node, signs, stays)
+	return ctrl.Result{RequeueAfter: again}, r.write(ctx, node, observation, stays)
 }
 
 // write changes the conditions with the resourceVersion that was read: fence
 // writes one of its own in the same list.
-func (r *Reconciler) write(ctx context.Context, node *moorv1alpha1.DPUStorageNode, signs nodehealth.Signs, stays []string) error {
+func (r *Reconciler) write(ctx context.Context, node *moorv1alpha1.DPUStorageNode, observation nodehealth.Observation, stays []string) error {
 	before := node.DeepCopy()
-	for _, c := range conditions(signs, node.Status, stays) {
+	for _, c := range conditions(observation, node.Status, stays) {
 		c.ObservedGeneration = node.Generation
 		meta.SetStatusCondition(&node.Status.Conditions, c)
 	}
@@ -119,8 +119,8 @@ func (r *Reconciler) write(ctx context.Context, node *moorv1alpha1.DPUStorageNod
 // attached there. An object whose host never beat was made ahead of its Node,
 // and one whose host beats belongs to a Node that comes back. A ZeroTrust host
 // need not be a Node at all.
-func (r *Reconciler) removed(ctx context.Context, node *moorv1alpha1.DPUStorageNode, signs nodehealth.Signs) (stays []string, gone bool, err error) {
-	if signs.ZeroTrust || node.Status.Host == nil || node.Status.Host.Sequence == 0 || signs.Host.Heard() {
+func (r *Reconciler) removed(ctx context.Context, node *moorv1alpha1.DPUStorageNode, observation nodehealth.Observation) (stays []string, gone bool, err error) {
+	if observation.ZeroTrust || node.Status.Host == nil || node.Status.Host.Sequence == 0 || observation.Host.Heard() {
 		return nil, false, nil
 	}
 	for _, reader := range []client.Reader{r.Host.Client, r.Host.Live} {

@@ -92,7 +92,7 @@ func TestRealLink(t *testing.T) {
 	ticker := time.NewTicker(Interval)
 	defer ticker.Stop()
 	// The looks are on this thread, which is in the DPU's namespace.
-	until := func(what string, within time.Duration, ok func(*moorv1alpha1.HostSight) bool) {
+	until := func(what string, within time.Duration, ok func(*moorv1alpha1.HostObservation) bool) {
 		t.Helper()
 		began := time.Now()
 		for !ok(w.Observed()) {
@@ -104,16 +104,16 @@ func TestRealLink(t *testing.T) {
 		}
 		t.Logf("%s: seen after %s: %s", what, time.Since(began).Round(time.Millisecond), w.Observed().Evidence)
 	}
-	alive := func(s *moorv1alpha1.HostSight) bool {
+	alive := func(s *moorv1alpha1.HostObservation) bool {
 		return s != nil && s.Alive && strings.Contains(s.Evidence, "plugin answers")
 	}
-	dead := func(s *moorv1alpha1.HostSight) bool { return s != nil && !s.Alive }
+	dead := func(s *moorv1alpha1.HostObservation) bool { return s != nil && !s.Alive }
 	until("boot", 30*time.Second, alive)
 
 	if err := n.host.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	until("hung", soon, func(s *moorv1alpha1.HostSight) bool { return s.Alive && strings.HasPrefix(s.Evidence, "hung") })
+	until("hung", soon, func(s *moorv1alpha1.HostObservation) bool { return s.Alive && strings.HasPrefix(s.Evidence, "hung") })
 	for range 10 { // and it stays so
 		<-ticker.C
 		w.probe(t.Context())

@@ -97,11 +97,11 @@ func (w *Watcher) probe(ctx context.Context) {
 }
 
 // Observed is what is known of the host; nil if it has not been seen alive yet.
-func (w *Watcher) Observed() *moorv1alpha1.HostSight {
+func (w *Watcher) Observed() *moorv1alpha1.HostObservation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.now.verdict == Unknown {
 		return nil
 	}
-	return &moorv1alpha1.HostSight{Alive: w.now.verdict == Alive, Since: w.since, Evidence: w.now.evidence}
+	return &moorv1alpha1.HostObservation{Alive: w.now.verdict == Alive, Since: w.since, Evidence: w.now.evidence}
 }

@@ -33,7 +33,7 @@ import (
 const (
 	wholeNodes  = 5000
 	wholeWrites = 600
-	// fixed is what does not grow with the nodes: the echo each second.
+	// fixed is what does not grow with the nodes: the self-heartbeat each second.
 	fixed = 1.0
 )
 
@@ -148,7 +148,7 @@ func (f *fleet) beat(t *testing.T) {
 	state := moorv1alpha1.DPUState{
 		SNAPReady: true, Plugins: []moorv1alpha1.PluginState{{Name: "local", Ready: true}},
 		Functions: []moorv1alpha1.FunctionCount{{Type: "pf", Total: 2, Free: 2}, {Type: "vf", Total: 64, Free: 60}},
-		Host:      &moorv1alpha1.HostSight{Alive: true, Evidence: "it answers"},
+		Host:      &moorv1alpha1.HostObservation{Alive: true, Evidence: "it answers"},
 	}
 	for i := range f.nodes {
 		ctx, stop := context.WithCancel(t.Context())

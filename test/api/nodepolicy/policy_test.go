@@ -241,7 +241,7 @@ func TestHeartbeats(t *testing.T) {
 		n.Status.Host = &moorv1alpha1.HostState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: next}, MaxVolumes: 16}
 	}
 	dead := func(n *moorv1alpha1.DPUStorageNode) {
-		n.Status.DPU = &moorv1alpha1.DPUState{Host: &moorv1alpha1.HostSight{Alive: false}}
+		n.Status.DPU = &moorv1alpha1.DPUState{Host: &moorv1alpha1.HostObservation{Alive: false}}
 	}
 	ready := func(n *moorv1alpha1.DPUStorageNode) {
 		n.Status.Conditions = []metav1.Condition{{Type: "Failover", Status: "True", Reason: "X", LastTransitionTime: metav1.Now()}}

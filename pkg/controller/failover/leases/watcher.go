@@ -1,6 +1,6 @@
 // Package leases hears the kubelets, by their Leases, and snap-host-controller
-// itself, by one that it writes in each cluster. What is heard goes to the observer
-// of heartbeats.
+// itself, by a Lease that it writes in each cluster. What is heard goes to the
+// observer of heartbeats.
 package leases
 
 import (
@@ -23,33 +23,33 @@ import (
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
-// EchoName is the Lease that snap-host-controller writes to hear itself.
-const EchoName = "snap-host-controller-echo"
+// SelfHeartbeatName is the Lease that snap-host-controller writes to hear itself.
+const SelfHeartbeatName = "snap-host-controller-echo"
 
-// echoPeriod is the time between two echoes. Silence is measured up to what was
-// heard last, so this much is lost of it where few beat.
-const echoPeriod = time.Second
+// selfHeartbeatPeriod is the time between two heartbeats of this process. Silence is
+// measured up to what was heard last, so where few heartbeats come this bounds the error.
+const selfHeartbeatPeriod = time.Second
 
-// LeastSilence is the least that may be asked for before silence counts: the
-// observer takes itself for deaf after half of it, so several echoes have to fall
-// into that.
-const LeastSilence = 4 * echoPeriod
+// LeastSilence is the shortest time that may be configured before silence counts:
+// after half of it without anything heard the observer counts as unable to hear, so
+// several heartbeats of its own have to fall into that.
+const LeastSilence = 4 * selfHeartbeatPeriod
 
-// Watcher watches the Leases of one cluster, and its own heartbeat in it, the echo:
-// an API server that takes no writes, or a watch that is stuck, makes all silent,
-// and the echo too.
+// Watcher watches the Leases of one cluster, and writes and watches a heartbeat of
+// this process in it: if the API server takes no writes, or a watch is stuck, all
+// are silent, and so is this process.
 type Watcher struct {
 	// Source is what the observer calls the cluster.
 	Source nodehealth.Cluster
-	// Cluster is the cluster. Its cache holds the Leases of the kubelets and the
-	// echo, and no others; the echo is written into Namespace.
+	// Cluster is the cluster. Its cache holds the Leases of the kubelets and
+	// of this process, and no others; the latter is in Namespace.
 	Cluster   kube.Cluster
 	Namespace string
 	Observer  *nodehealth.Observer
 	Clock     clock.WithTicker
 }
 
-// Start watches and writes the echo until ctx ends. It is a manager.Runnable of the
+// Start watches Leases and writes its own until ctx ends. It is a manager.Runnable of the
 // leader alone.
 func (w *Watcher) Start(ctx context.Context) error {
 	informer, err := w.Cluster.Cache.GetInformer(ctx, &coordinationv1.Lease{})
@@ -68,10 +68,10 @@ func (w *Watcher) Start(ctx context.Context) error {
 		return fmt.Errorf("watch leases: %w", err)
 	}
 	defer func() { _ = informer.RemoveEventHandler(registration) }()
-	ticker := w.Clock.NewTicker(echoPeriod)
+	ticker := w.Clock.NewTicker(selfHeartbeatPeriod)
 	defer ticker.Stop()
 	for {
-		if err := w.writeEcho(ctx); err != nil && ctx.Err() == nil {
+		if err := w.writeSelfHeartbeat(ctx); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).WithName("echo").Error(err, "silence will not be judged")
 		}
 		select {
@@ -82,27 +82,27 @@ func (w *Watcher) Start(ctx context.Context) error {
 	}
 }
 
-// record takes notice of a Lease. What it holds is the clock of another machine;
-// that it changed is all that counts.
+// record passes a Lease to the observer. Its time is by the clock of another
+// machine; only that it changed counts.
 func (w *Watcher) record(l *coordinationv1.Lease) {
 	switch {
 	case l.Spec.RenewTime == nil:
 	case l.Namespace == corev1.NamespaceNodeLease:
 		w.Observer.Kubelet(l.Name, l.Spec.RenewTime.Time)
-	case l.Namespace == w.Namespace && l.Name == EchoName:
-		w.Observer.Echo(w.Source)
+	case l.Namespace == w.Namespace && l.Name == SelfHeartbeatName:
+		w.Observer.SelfHeartbeat(w.Source)
 	}
 }
 
-// writeEcho writes the echo.
-func (w *Watcher) writeEcho(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, echoPeriod)
+// writeSelfHeartbeat writes the Lease of this process, without reading it.
+func (w *Watcher) writeSelfHeartbeat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, selfHeartbeatPeriod)
 	defer cancel()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: EchoName}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: SelfHeartbeatName}}
 	renewed := metav1.NewMicroTime(w.Clock.Now())
 	patch, err := json.Marshal(coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
 	if err != nil {
-		return fmt.Errorf("encode lease %s: %w", EchoName, err)
+		return fmt.Errorf("encode lease %s: %w", SelfHeartbeatName, err)
 	}
 	err = w.Cluster.Client.Patch(ctx, lease, client.RawPatch(types.MergePatchType, patch))
 	if apierrors.IsNotFound(err) {
@@ -110,7 +110,7 @@ func (w *Watcher) writeEcho(ctx context.Context) error {
 		err = w.Cluster.Client.Create(ctx, lease)
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("write lease %s/%s to hear oneself: %w", w.Namespace, EchoName, err)
+		return fmt.Errorf("write lease %s/%s to hear oneself: %w", w.Namespace, SelfHeartbeatName, err)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func lease(namespace, name string, renewed time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: &at}}
 }
 
-// TestRecord: kubelets and the own echo, and no other leases.
+// TestRecord: kubelets and this process, and no other leases.
 func TestRecord(t *testing.T) {
 	clock := clocktesting.NewFakeClock(now)
 	o := nodehealth.New(clock, 0, 0)
@@ -40,35 +40,35 @@ func TestRecord(t *testing.T) {
 			}
 		}
 	}
-	echo, kubelet := lease("moor", EchoName, stamp), lease(corev1.NamespaceNodeLease, "a", stamp)
-	step(3, echo, kubelet, lease("moor", "other", stamp), lease("elsewhere", EchoName, stamp))
+	own, kubelet := lease("moor", SelfHeartbeatName, stamp), lease(corev1.NamespaceNodeLease, "a", stamp)
+	step(3, own, kubelet, lease("moor", "other", stamp), lease("elsewhere", SelfHeartbeatName, stamp))
 	if got := o.Known("a").Kubelet; got != nodehealth.Fresh {
 		t.Errorf("kubelet %s", got)
 	}
-	step(8, lease("moor", "other", stamp), lease("elsewhere", EchoName, stamp), &coordinationv1.Lease{})
+	step(8, lease("moor", "other", stamp), lease("elsewhere", SelfHeartbeatName, stamp), &coordinationv1.Lease{})
 	if got := o.Known("a").Kubelet; got != nodehealth.Fresh {
 		t.Errorf("nothing was heard, but the kubelet is %s", got)
 	}
 	clock.SetTime(now.Add(time.Hour))
-	step(3, echo, kubelet)
-	step(8, echo)
+	step(3, own, kubelet)
+	step(8, own)
 	if got := o.Known("a").Kubelet; got != nodehealth.Quiet {
 		t.Errorf("kubelet %s", got)
 	}
 }
 
-// TestWriteEcho: the echo is made, and then renewed, without reading it.
-func TestWriteEcho(t *testing.T) {
+// TestWriteSelfHeartbeat: the Lease is made, and then renewed, without reading it.
+func TestWriteSelfHeartbeat(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	clock := clocktesting.NewFakeClock(now)
 	w := &Watcher{Cluster: kube.Cluster{Client: c}, Namespace: "moor", Clock: clock}
 	for range 3 {
 		clock.Step(time.Second)
-		if err := w.writeEcho(t.Context()); err != nil {
+		if err := w.writeSelfHeartbeat(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		var got coordinationv1.Lease
-		if err := c.Get(t.Context(), types.NamespacedName{Namespace: "moor", Name: EchoName}, &got); err != nil || !got.Spec.RenewTime.Time.Equal(clock.Now()) {
+		if err := c.Get(t.Context(), types.NamespacedName{Namespace: "moor", Name: SelfHeartbeatName}, &got); err != nil || !got.Spec.RenewTime.Time.Equal(clock.Now()) {
 			t.Errorf("renewed %v, %v", got.Spec.RenewTime, err)
 		}
 	}

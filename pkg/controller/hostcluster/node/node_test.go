@@ -95,7 +95,7 @@ func TestMereBeats(t *testing.T) {
 		t.Errorf("sequence %d", got.Sequence)
 	}
 	beat(nil)
-	beat(func(s *moorv1alpha1.DPUState) { s.Host = &moorv1alpha1.HostSight{Evidence: "no link"} })
+	beat(func(s *moorv1alpha1.DPUState) { s.Host = &moorv1alpha1.HostObservation{Evidence: "no link"} })
 	if got := here(); got.Sequence != 63 || got.Host == nil {
 		t.Errorf("a change was not copied: %+v", got)
 	}

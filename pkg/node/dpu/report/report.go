@@ -50,7 +50,7 @@ type Reporter struct {
 	Exposures *exposures.Exposures
 	Devices   *devices.Devices
 	// Host says what this DPU observes of its host; nil if it does not probe it.
-	Host func() *moorv1alpha1.HostSight
+	Host func() *moorv1alpha1.HostObservation
 	// Changed says when a report is due.
 	Changed *Signal
 

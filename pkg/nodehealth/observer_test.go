@@ -31,14 +31,14 @@ func newPlayer(t *testing.T) *player {
 	return p
 }
 
-// pass lets seconds go by in steps of 5 in which those named beat. If anybody
-// does, both API servers work.
+// pass lets seconds go by in steps of 5 in which those named send heartbeats. If
+// any does, both API servers work.
 func (p *player) pass(seconds int, beating ...string) {
 	for range seconds / 5 {
 		p.clock.SetTime(p.clock.Now().Add(5 * time.Second))
 		if len(beating) > 0 {
-			p.o.Echo(HostCluster)
-			p.o.Echo(DPUCluster)
+			p.o.SelfHeartbeat(HostCluster)
+			p.o.SelfHeartbeat(DPUCluster)
 		}
 		for _, who := range beating {
 			if who[2:] == "kubelet" {
@@ -88,8 +88,8 @@ func TestBeats(t *testing.T) {
 	p.want(Fresh, Fresh)
 }
 
-// TestNobodyHeard: silence of all is the observer's own deafness.
-func TestNobodyHeard(t *testing.T) {
+// TestNothingHeard: if all are silent, it is the observer that cannot hear.
+func TestNothingHeard(t *testing.T) {
 	p := newPlayer(t)
 	p.pass(30, "a/host", "a/dpu", "b/host")
 	p.want(Fresh, Fresh)
@@ -105,16 +105,16 @@ func TestNobodyHeard(t *testing.T) {
 	p.want(Stale, Stale)
 }
 
-// TestStandstill: when all stand still, the observer too, its own echo may be
-// heard again before the beats are. A short pause is nothing.
+// TestStandstill: when all stand still, the observer too, its own heartbeat may be
+// heard before the others. A short pause changes nothing.
 func TestStandstill(t *testing.T) {
 	for pause, want := range map[time.Duration]Beat{7 * time.Second: Quiet, 8 * time.Second: Unknown} {
 		p := newPlayer(t)
 		p.pass(30, "a/host", "a/dpu")
 		for _, quiet := range []time.Duration{7 * time.Second, time.Second, pause} {
 			p.clock.SetTime(p.clock.Now().Add(quiet))
-			p.o.Echo(HostCluster)
-			p.o.Echo(DPUCluster)
+			p.o.SelfHeartbeat(HostCluster)
+			p.o.SelfHeartbeat(DPUCluster)
 		}
 		p.want(want, want)
 	}
@@ -127,13 +127,13 @@ func TestDeafOnOneSide(t *testing.T) {
 	p.pass(20, "a/host", "a/dpu", "a/kubelet")
 	for range 30 {
 		p.clock.SetTime(p.clock.Now().Add(2 * time.Second))
-		p.o.Echo(DPUCluster)
+		p.o.SelfHeartbeat(DPUCluster)
 	}
 	p.want(Unknown, Stale)
 	if got := p.o.Known("a").Kubelet; got != Unknown {
 		t.Errorf("kubelet %s", got)
 	}
-	p.o.Echo(HostCluster)
+	p.o.SelfHeartbeat(HostCluster)
 	p.want(Unknown, Stale)
 }
 
@@ -164,8 +164,8 @@ func TestKubelet(t *testing.T) {
 // TestEarliestSilence: the moment at which all may be silent is known beforehand.
 func TestEarliestSilence(t *testing.T) {
 	p := newPlayer(t)
-	if wait := p.o.EarliestSilence("nobody"); wait != 0 {
-		t.Errorf("looks again in %s at nobody", wait)
+	if wait := p.o.EarliestSilence("none"); wait != 0 {
+		t.Errorf("looks again in %s at no host", wait)
 	}
 	p.pass(10, "a/host", "a/dpu")
 	p.pass(5, "a/dpu", "b/host")
@@ -182,7 +182,7 @@ func TestEarliestSilence(t *testing.T) {
 	}
 }
 
-// TestRestart: a new observer knows nobody dead.
+// TestRestart: a new observer takes no host for dead.
 func TestRestart(t *testing.T) {
 	p := newPlayer(t)
 	p.pass(60, "b/host")
@@ -199,37 +199,37 @@ func TestNeverBeat(t *testing.T) {
 	p.o.Forget("a")
 	p.pass(100, "b/host")
 	p.want(Unknown, Unknown)
-	if wait := p.o.Again("a"); wait != 0 {
+	if wait := p.o.NextChange("a"); wait != 0 {
 		t.Errorf("look again in %s", wait)
 	}
 }
 
-// TestDeadByItsDPU: a beat from before the DPU's word is no sign against it.
+// TestDeadByItsDPU: a heartbeat from before the DPU's report does not contradict it.
 func TestDeadByItsDPU(t *testing.T) {
 	p := newPlayer(t)
 	p.pass(10, "a/host", "a/dpu")
-	p.nodes["a"].Status.DPU.Host = &moorv1alpha1.HostSight{Evidence: "no link"}
+	p.nodes["a"].Status.DPU.Host = &moorv1alpha1.HostObservation{Evidence: "no link"}
 	p.want(Unknown, Fresh)
-	if got := p.o.Observe(p.nodes["a"]); got.Sight != SeenDead || got.Words != "no link" {
-		t.Errorf("sight %+v", got)
+	if got := p.o.Observe(p.nodes["a"]); got.HostSeen != SeenDead || got.Message != "no link" {
+		t.Errorf("observed %+v", got)
 	}
 	p.pass(5, "a/host", "a/dpu")
 	p.want(Fresh, Fresh)
 	p.nodes["a"].Status.DPU.Host.Alive = true
-	if got := p.o.Observe(p.nodes["a"]); got.Sight != SeenAlive || got.Host != Fresh {
-		t.Errorf("sight %+v", got)
+	if got := p.o.Observe(p.nodes["a"]); got.HostSeen != SeenAlive || got.Host != Fresh {
+		t.Errorf("observed %+v", got)
 	}
 }
 
-func TestAgain(t *testing.T) {
+func TestNextChange(t *testing.T) {
 	p := newPlayer(t)
 	p.pass(10, "a/host", "a/dpu")
-	if wait := p.o.Again("a"); wait != 25*time.Second {
+	if wait := p.o.NextChange("a"); wait != 25*time.Second {
 		t.Errorf("look again in %s", wait)
 	}
 	p.pass(30, "b/host")
 	p.want(Stale, Stale)
-	if wait := p.o.Again("a"); wait != 0 {
+	if wait := p.o.NextChange("a"); wait != 0 {
 		t.Errorf("look again in %s at what is stale", wait)
 	}
 }

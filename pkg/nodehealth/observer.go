@@ -1,0 +1,337 @@
+// Package nodehealth tells from the heartbeats of a DPUStorageNode, and from the
+// Lease of the kubelet, who is heard.
+//
+// Only that a heartbeat changes counts, by the observer's own clock: the clocks
+// of hosts and DPUs never matter. What was watched for too short a time is
+// Unknown, never Stale; so is all that comes through an API server through
+// which the observer itself hears nothing. It does not decide what is done.
+package nodehealth
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+)
+
+// DefaultTimeout is how long a heartbeat counts. With a period of 10 s, two in a
+// row may be late or lost.
+const DefaultTimeout = 25 * time.Second
+
+// DefaultSilence is when a witness counts as silent if the other witnesses of
+// its host are silent too. A heartbeat with a period of 10 s is 3 s late then,
+// which is enough time to repeat one that failed. It is never applied to one
+// witness alone, and it is unlikely that all three are late by chance.
+const DefaultSilence = 13 * time.Second
+
+// Beat is how a heartbeat is.
+type Beat string
+
+// The states of a heartbeat.
+const (
+	// Unknown: not watched for long enough, or no heartbeat was ever seen.
+	Unknown Beat = "Unknown"
+	// Fresh: it changed a short while ago.
+	Fresh Beat = "Fresh"
+	// Quiet: it is late, but not yet for the timeout.
+	Quiet Beat = "Quiet"
+	// Stale: it did not change for the timeout, while others did.
+	Stale Beat = "Stale"
+)
+
+// Heard reports whether a witness counts as heard when judged alone.
+func (b Beat) Heard() bool { return b == Fresh || b == Quiet }
+
+// Silent reports whether a witness counts as silent if the other witnesses of
+// its host are silent too.
+func (b Beat) Silent() bool { return b == Quiet || b == Stale }
+
+// Cluster says through which API server a heartbeat comes.
+type Cluster int
+
+// The clusters.
+const (
+	// HostCluster carries the heartbeats of hosts and kubelets.
+	HostCluster Cluster = iota
+	// DPUCluster carries the heartbeats of DPUs.
+	DPUCluster
+	clusters
+)
+
+// HostSeen is what a DPU last reported of its host.
+type HostSeen string
+
+// What a DPU can report of its host.
+const (
+	// Unseen: the DPU does not observe its host.
+	Unseen HostSeen = "Unseen"
+	// SeenAlive: the DPU sees its host alive.
+	SeenAlive HostSeen = "Alive"
+	// SeenDead: the DPU sees its host dead.
+	SeenDead HostSeen = "Dead"
+)
+
+// Observation is what is known of a host and its DPU at one moment.
+type Observation struct {
+	// Host is the heartbeat of the host's plugin. While the DPU reports that the
+	// host is dead, only a heartbeat that came after that report is Fresh.
+	Host Beat
+	// DPU is the heartbeat of the DPU's agent.
+	DPU Beat
+	// Kubelet is the Lease that the kubelet renews every 10 s.
+	Kubelet Beat
+	// HostSeen is what the DPU last reported of its host.
+	HostSeen HostSeen
+	// Message says what the DPU concluded that from.
+	Message string
+	// ZeroTrust: this host sends no heartbeats, so Host is always Unknown.
+	ZeroTrust bool
+}
+
+// Observer remembers when heartbeats changed. It may forget everything at any
+// time: then all is Unknown until it has watched for long enough. It is safe
+// for concurrent use.
+type Observer struct {
+	clock            clock.PassiveClock
+	timeout, silence time.Duration
+
+	mu        sync.Mutex
+	nodes     map[string]*entry
+	reception [clusters]reception
+}
+
+// reception is how well the observer hears through one API server.
+type reception struct {
+	// heard is when anything was heard last, since the end of the last time in
+	// which nothing was.
+	heard, since time.Time
+}
+
+type entry struct {
+	// zeroTrust: see Observation.
+	zeroTrust          bool
+	host, dpu, kubelet witness
+	// seen and message are what the DPU reported last, deadAt when it began to
+	// report that the host is dead.
+	seen    HostSeen
+	message string
+	deadAt  time.Time
+}
+
+// witness is one sender of heartbeats. Only that value changes counts; 0 is none.
+type witness struct {
+	value int64
+	// first is when a value was read first, last when it changed last.
+	first, last time.Time
+	changed     bool
+}
+
+// New returns an Observer. A timeout or silence that is not positive is the
+// default; silence is not longer than the timeout.
+func New(c clock.PassiveClock, timeout, silence time.Duration) *Observer {
+	if timeout <= 0 {
+		timeout = DefaultTimeout
+	}
+	if silence <= 0 {
+		silence = DefaultSilence
+	}
+	return &Observer{clock: c, timeout: timeout, silence: min(silence, timeout), nodes: map[string]*entry{}}
+}
+
+// Observe records the heartbeats in the node as it is now, and returns what is
+// known. To call it twice with the same object is harmless.
+func (o *Observer) Observe(node *moorv1alpha1.DPUStorageNode) Observation {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now, e := o.clock.Now(), o.entry(node.Name)
+	host, dpu, reported := read(node)
+	if e.zeroTrust = reported.ZeroTrust; e.zeroTrust {
+		e.host, host = witness{}, 0 // an earlier heartbeat proves nothing, nor does its silence
+	}
+	o.record(&e.host, HostCluster, host, now)
+	o.record(&e.dpu, DPUCluster, dpu, now)
+	if reported.HostSeen == SeenDead && e.seen != SeenDead {
+		e.deadAt = now
+	}
+	e.seen, e.message = reported.HostSeen, reported.Message
+	return o.observation(e, now)
+}
+
+// Known returns what is known of a node that was observed before.
+func (o *Observer) Known(name string) Observation {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.observation(o.entry(name), o.clock.Now())
+}
+
+func (o *Observer) observation(e *entry, now time.Time) Observation {
+	out := Observation{
+		Host: o.beat(e.host, HostCluster, now), Kubelet: o.beat(e.kubelet, HostCluster, now),
+		DPU: o.beat(e.dpu, DPUCluster, now), HostSeen: e.seen, Message: e.message, ZeroTrust: e.zeroTrust,
+	}
+	if e.seen == SeenDead && out.Host == Fresh && !e.host.last.After(e.deadAt) {
+		out.Host = Unknown
+	}
+	return out
+}
+
+// Kubelet records the Lease of a kubelet. When it was renewed is by the kubelet's
+// clock, so only that it changes counts.
+func (o *Observer) Kubelet(name string, renewed time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.record(&o.entry(name).kubelet, HostCluster, renewed.UnixMicro(), o.clock.Now())
+}
+
+// SelfHeartbeat records that a heartbeat of the observer's own process was
+// watched: that API server takes writes and its watches deliver them.
+func (o *Observer) SelfHeartbeat(c Cluster) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.hear(c, o.clock.Now())
+}
+
+func (o *Observer) entry(name string) *entry {
+	e := o.nodes[name]
+	if e == nil {
+		e = &entry{seen: Unseen}
+		o.nodes[name] = e
+	}
+	return e
+}
+
+// Forget drops what is known of a node.
+func (o *Observer) Forget(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.nodes, name)
+}
+
+// NextChange is after what time the observation of a node may change without an
+// event of that node; 0 if it cannot.
+func (o *Observer) NextChange(name string) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	e := o.nodes[name]
+	if e == nil {
+		return 0
+	}
+	now, wait := o.clock.Now(), time.Duration(0)
+	for c, w := range map[Cluster]witness{HostCluster: e.host, DPUCluster: e.dpu} {
+		if w.value == 0 || o.beat(w, c, now) == Stale {
+			continue
+		}
+		left := max(o.timeout-now.Sub(later(w.last, w.first, o.reception[c].since)), o.timeout/10)
+		if wait == 0 || left < wait {
+			wait = left
+		}
+	}
+	return wait
+}
+
+// EarliestSilence is after what time all witnesses of a node may be silent
+// together; 0 if none was ever heard. Once they are late it returns a short time,
+// as silence counts as soon as a witness of another node is heard. After the
+// timeout other events report it.
+func (o *Observer) EarliestSilence(name string) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	e := o.nodes[name]
+	if e == nil {
+		return 0
+	}
+	last := later(e.host.last, e.host.first, e.dpu.last, e.dpu.first, e.kubelet.last, e.kubelet.first)
+	if last.IsZero() {
+		return 0
+	}
+	switch age := o.clock.Since(last); {
+	case age < o.silence:
+		return o.silence - age
+	case age < 2*o.timeout:
+		return o.silence / 30
+	}
+	return o.timeout
+}
+
+// read takes the sequence numbers, and what the DPU reports of its host, out of
+// the object.
+func read(node *moorv1alpha1.DPUStorageNode) (host, dpu int64, reported Observation) {
+	reported.HostSeen, reported.ZeroTrust = Unseen, node.Spec.HostMode == moorv1alpha1.ZeroTrust
+	if h := node.Status.Host; h != nil {
+		host = h.Sequence
+	}
+	d := node.Status.DPU
+	if d == nil {
+		return host, 0, reported
+	}
+	if d.Host != nil {
+		reported.Message, reported.HostSeen = d.Host.Evidence, SeenDead
+		if d.Host.Alive {
+			reported.HostSeen = SeenAlive
+		}
+	}
+	return host, d.Sequence, reported
+}
+
+// record records a heartbeat.
+func (o *Observer) record(w *witness, c Cluster, value int64, now time.Time) {
+	switch {
+	case value == 0 || value == w.value:
+		return
+	case w.value == 0:
+		w.value, w.first = value, now
+		return
+	}
+	w.value, w.last, w.changed = value, now, true
+	o.hear(c, now)
+}
+
+// hear records that something came through an API server. Its own heartbeat is
+// due every second. If nothing came for a long time, the observer could not hear,
+// or it and all others stood still: silence in that time means nothing, and is
+// measured from now.
+func (o *Observer) hear(c Cluster, now time.Time) {
+	r := &o.reception[c]
+	if now.Sub(r.heard) > o.silence/2 {
+		r.since = now
+	}
+	r.heard = now
+}
+
+// beat is the state of a heartbeat. Silence is measured up to when anything was
+// last heard through that API server, not up to now.
+func (o *Observer) beat(w witness, c Cluster, now time.Time) Beat {
+	if w.value == 0 {
+		return Unknown
+	}
+	r := o.reception[c]
+	known := w.changed && !w.last.Before(r.since)
+	from := w.last
+	if !known {
+		from = later(w.first, r.since)
+	}
+	switch silent := r.heard.Sub(from); {
+	case silent >= o.timeout:
+		return Stale
+	case known && now.Sub(w.last) < o.silence:
+		return Fresh
+	case known && now.Sub(w.last) >= o.timeout:
+		return Unknown
+	case silent >= o.silence:
+		return Quiet
+	case known:
+		return Fresh
+	}
+	return Unknown
+}
+
+func later(first time.Time, more ...time.Time) time.Time {
+	for _, t := range more {
+		if t.After(first) {
+			first = t
+		}
+	}
+	return first
+}
