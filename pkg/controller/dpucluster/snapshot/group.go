@@ -21,8 +21,8 @@ func labelOf(s *moorv1alpha1.StorageSnapshot) string {
 	return kube.LabelKey(storagev1alpha1.LabelGroupPrefix, s.Spec.Group.Name)
 }
 
-// takeGroup asks the vendor for the whole group, once, whichever of its
-// snapshots comes first, and records what was made of this one's volume.
+// takeGroup asks the vendor for the whole group, once, when the first
+// of its snapshots comes, and records what was made of this one's volume.
 func (r *Reconciler) takeGroup(ctx context.Context, s *moorv1alpha1.StorageSnapshot) (*snapshotv1.VolumeSnapshot, error) {
 	none := &snapshotv1.VolumeSnapshot{}
 	group, found, err := r.group(ctx, r.DPU.Client, s)
@@ -34,17 +34,17 @@ func (r *Reconciler) takeGroup(ctx context.Context, s *moorv1alpha1.StorageSnaps
 			return none, err
 		}
 	}
-	if err := judgeGroup(s, group); err != nil {
+	if err := verifyGroup(s, group); err != nil {
 		return none, err
 	}
 	made, err := r.member(ctx, s, group)
 	if err != nil {
 		return none, err
 	}
-	if err := judge(s, made, true); err != nil {
+	if err := verify(s, made, true); err != nil {
 		return made, err
 	}
-	return made, r.record(ctx, s, made)
+	return made, r.recordTaken(ctx, s, made)
 }
 
 // group is the VolumeGroupSnapshot by which the vendor is asked.
@@ -62,8 +62,8 @@ func (r *Reconciler) askGroup(ctx context.Context, s *moorv1alpha1.StorageSnapsh
 	if err != nil {
 		return nil, err
 	}
-	if words := unaskable(s.Spec.Group, siblings); words != "" {
-		return nil, kube.WaitFor("%s", words)
+	if message := refusal(s.Spec.Group, siblings); message != "" {
+		return nil, kube.WaitFor("%s", message)
 	}
 	claims, err := r.claims(ctx, s)
 	if err != nil {
@@ -92,7 +92,7 @@ func (r *Reconciler) siblings(ctx context.Context, s *moorv1alpha1.StorageSnapsh
 }
 
 // claims are the vendor's claims of the group's volumes, which have to be of the
-// driver that the snapshot was placed with.
+// driver that the snapshot has recorded.
 func (r *Reconciler) claims(ctx context.Context, s *moorv1alpha1.StorageSnapshot) ([]string, error) {
 	var out []string
 	for _, name := range s.Spec.Group.VolumeNames {
@@ -208,11 +208,11 @@ func (r *Reconciler) withdrawGroup(ctx context.Context, s *moorv1alpha1.StorageS
 	if err != nil {
 		return err
 	}
-	if found && oursIs(s, group) {
+	if found && isGroupOf(s, group) {
 		if err := kube.Delete(ctx, r.DPU.Client, group); err != nil {
 			return err
 		}
-		return kube.WaitFor("waiting for the vendor's VolumeGroupSnapshot %s to go%s", group.Name, saidByGroup(group))
+		return kube.WaitFor("waiting for the vendor's VolumeGroupSnapshot %s to go%s", group.Name, errorOfGroup(group))
 	}
 	made := &snapshotv1.VolumeSnapshot{}
 	if s.Status.VolumeSnapshotName == "" {
@@ -220,7 +220,7 @@ func (r *Reconciler) withdrawGroup(ctx context.Context, s *moorv1alpha1.StorageS
 	}
 	found, err = kube.Find(ctx, r.DPU.Live, types.NamespacedName{Namespace: s.Namespace, Name: s.Status.VolumeSnapshotName}, made)
 	if err == nil && found && partOf(made, s.Spec.Group.Name) {
-		err = kube.WaitFor("waiting for the vendor's VolumeSnapshot %s to go%s", made.Name, saidBy(made))
+		err = kube.WaitFor("waiting for the vendor's VolumeSnapshot %s to go%s", made.Name, errorOf(made))
 	}
 	return err
 }

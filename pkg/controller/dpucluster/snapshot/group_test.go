@@ -21,11 +21,11 @@ import (
 	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
 )
 
-// newGroup is a room with the group g of the volumes v and w: the snapshots g-0
+// newGroup is a fixture with the group g of the volumes v and w: the snapshots g-0
 // and g-1.
-func newGroup(t *testing.T) *room {
+func newGroup(t *testing.T) *fixture {
 	t.Helper()
-	m := newRoom(t)
+	m := newFixture(t)
 	class := &groupsnapshotv1beta2.VolumeGroupSnapshotClass{ObjectMeta: metav1.ObjectMeta{Name: "a-groups"}, Driver: "a.csi", DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete}
 	m.Add(available("w"), class, inGroup("g-0", "v"), inGroup("g-1", "w"))
 	for _, name := range []string{"v", "w"} {
@@ -40,7 +40,7 @@ func inGroup(name, volume string) *moorv1alpha1.StorageSnapshot {
 	return s
 }
 
-func (m *room) passes(names ...string) {
+func (m *fixture) passes(names ...string) {
 	m.t.Helper()
 	for _, name := range names {
 		if _, err := m.r.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kit.Namespace, Name: name}}); err != nil {
@@ -49,14 +49,14 @@ func (m *room) passes(names ...string) {
 	}
 }
 
-func (m *room) of(name string) *moorv1alpha1.StorageSnapshot {
+func (m *fixture) of(name string) *moorv1alpha1.StorageSnapshot {
 	m.t.Helper()
 	s := &moorv1alpha1.StorageSnapshot{}
 	m.Get(s, name)
 	return s
 }
 
-func (m *room) group() *groupsnapshotv1beta2.VolumeGroupSnapshot {
+func (m *fixture) group() *groupsnapshotv1beta2.VolumeGroupSnapshot {
 	m.t.Helper()
 	g := &groupsnapshotv1beta2.VolumeGroupSnapshot{}
 	m.Get(g, "g")
@@ -64,7 +64,7 @@ func (m *room) group() *groupsnapshotv1beta2.VolumeGroupSnapshot {
 }
 
 // marked are the claims that the group finds.
-func (m *room) marked() (out []string) {
+func (m *fixture) marked() (out []string) {
 	m.t.Helper()
 	for _, name := range []string{"v-pvc", "w-pvc"} {
 		claim := &corev1.PersistentVolumeClaim{}
@@ -78,7 +78,7 @@ func (m *room) marked() (out []string) {
 
 // keeps plays snapshot-controller and the vendor: it makes the VolumeSnapshots of
 // the claims.
-func (m *room) keeps(claims ...string) {
+func (m *fixture) keeps(claims ...string) {
 	m.t.Helper()
 	g := m.group()
 	for _, claim := range claims {
@@ -94,10 +94,10 @@ func (m *room) keeps(claims ...string) {
 	}
 }
 
-func (m *room) wantWords(name, words string) {
+func (m *fixture) wantMessageOf(name, message string) {
 	m.t.Helper()
-	if got := m.of(name).Status.Message; !strings.Contains(got, words) || words == "" && got != "" {
-		m.t.Errorf("%s says %q, want %q in it", name, got, words)
+	if got := m.of(name).Status.Message; !strings.Contains(got, message) || message == "" && got != "" {
+		m.t.Errorf("%s says %q, want %q in it", name, got, message)
 	}
 }
 
@@ -131,37 +131,37 @@ func TestAGroupIsAskedForOnceForAllItsVolumes(t *testing.T) {
 
 func TestWhatAGroupWaitsFor(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*room)
-		words  string
+		change  func(*fixture)
+		message string
 	}{
 		"a volume is gone": {
-			func(m *room) { m.Remove(available("w")) },
+			func(m *fixture) { m.Remove(available("w")) },
 			"Volume w of the group is gone, and nothing was kept of it",
 		},
 		"a volume is not made yet": {
-			func(m *room) {
-				kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "w", func(v *storagev1alpha1.Volume) { v.Status.State, v.Status.Message = "", "no room" })
+			func(m *fixture) {
+				kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "w", func(v *storagev1alpha1.Volume) { v.Status.State, v.Status.Message = "", "no fixture" })
 			},
-			"waiting for Volume w of the group to become Available: no room",
+			"waiting for Volume w of the group to become Available: no fixture",
 		},
 		"two drivers": {
-			func(m *room) {
+			func(m *fixture) {
 				kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "w", func(v *storagev1alpha1.Volume) { v.Spec.Volume.CSIReference.CSIDriverName = "b.csi" })
 			},
 			"Volume w is of driver b.csi, others of the group of a.csi",
 		},
 		"a claim is gone": {
-			func(m *room) { m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("w-pvc")}) },
+			func(m *fixture) { m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("w-pvc")}) },
 			"PersistentVolumeClaim w-pvc is gone",
 		},
 		"no class": {
-			func(m *room) {
+			func(m *fixture) {
 				m.Remove(&groupsnapshotv1beta2.VolumeGroupSnapshotClass{ObjectMeta: metav1.ObjectMeta{Name: "a-groups"}})
 			},
 			"the DPU cluster has no VolumeGroupSnapshotClass of driver a.csi",
 		},
 		"no kinds": {
-			func(m *room) {
+			func(m *fixture) {
 				mapper := meta.NewDefaultRESTMapper(nil)
 				for _, kind := range snapshotKinds {
 					mapper.Add(kind, meta.RESTScopeNamespace)
@@ -171,7 +171,7 @@ func TestWhatAGroupWaitsFor(t *testing.T) {
 			"the DPU cluster has no kind VolumeGroupSnapshot (groupsnapshot.storage.k8s.io/v1beta2)",
 		},
 		"somebody else's group": {
-			func(m *room) {
+			func(m *fixture) {
 				m.Add(&groupsnapshotv1beta2.VolumeGroupSnapshot{ObjectMeta: kit.Meta("g"), Spec: groupsnapshotv1beta2.VolumeGroupSnapshotSpec{
 					Source: groupsnapshotv1beta2.VolumeGroupSnapshotSource{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}},
 				}})
@@ -179,7 +179,7 @@ func TestWhatAGroupWaitsFor(t *testing.T) {
 			"VolumeGroupSnapshot g exists already and does not belong to this group",
 		},
 		"a sibling that says otherwise": {
-			func(m *room) {
+			func(m *fixture) {
 				kit.Change(m.Cluster, &moorv1alpha1.StorageSnapshot{}, "g-1", func(s *moorv1alpha1.StorageSnapshot) { s.Spec.Group.VolumeNames = []string{"w"} })
 			},
 			"StorageSnapshot g-1 says that group g has other volumes",
@@ -189,7 +189,7 @@ func TestWhatAGroupWaitsFor(t *testing.T) {
 			m := newGroup(t)
 			c.change(m)
 			m.passes("g-0")
-			m.wantWords("g-0", c.words)
+			m.wantMessageOf("g-0", c.message)
 			if s := m.of("g-0"); s.Spec.Taken != nil || s.Status.ReadyToUse {
 				t.Error("taken")
 			}
@@ -210,7 +210,7 @@ func TestAGroupIsNeverTakenTwice(t *testing.T) {
 	}
 	m.passes("g-0", "g-1")
 	for _, name := range []string{"g-0", "g-1"} {
-		m.wantWords(name, "the vendor's VolumeGroupSnapshot g is gone, and perhaps the data of all its snapshots with it")
+		m.wantMessageOf(name, "the vendor's VolumeGroupSnapshot g is gone, and perhaps the data of all its snapshots with it")
 	}
 	if m.Has(&groupsnapshotv1beta2.VolumeGroupSnapshot{}, "g") {
 		t.Error("taken again")
@@ -226,12 +226,12 @@ func TestAGroupWithoutAMember(t *testing.T) {
 	})
 	m.clock.SetTime(m.clock.Now().Add(time.Hour))
 	m.passes("g-1")
-	m.wantWords("g-1", "waiting for the vendor's VolumeGroupSnapshot g: the array is busy")
+	m.wantMessageOf("g-1", "waiting for the vendor's VolumeGroupSnapshot g: the array is busy")
 	kit.Change(m.Cluster, &groupsnapshotv1beta2.VolumeGroupSnapshot{}, "g", func(g *groupsnapshotv1beta2.VolumeGroupSnapshot) {
 		g.Status = &groupsnapshotv1beta2.VolumeGroupSnapshotStatus{ReadyToUse: ptr.To(true)}
 	})
 	m.passes("g-1")
-	m.wantWords("g-1", "the vendor's group g is ready, and has no VolumeSnapshot of claim w-pvc")
+	m.wantMessageOf("g-1", "the vendor's group g is ready, and has no VolumeSnapshot of claim w-pvc")
 }
 
 // The snapshots of a group go together, the vendor's group with the last wish to
@@ -243,19 +243,19 @@ func TestAGroupGoesTogether(t *testing.T) {
 	m.passes("g-0", "g-1")
 	m.Remove(inGroup("g-0", "v"))
 	m.passes("g-0")
-	m.wantWords("g-0", "StorageSnapshot g-1 of the same group is wanted still")
+	m.wantMessageOf("g-0", "StorageSnapshot g-1 of the same group is wanted still")
 	kit.Change(m.Cluster, &groupsnapshotv1beta2.VolumeGroupSnapshot{}, "g", func(g *groupsnapshotv1beta2.VolumeGroupSnapshot) {
 		g.Finalizers = []string{"groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-bound-protection"}
 	})
 	m.Remove(inGroup("g-1", "w"))
 	m.passes("g-1", "g-0")
-	m.wantWords("g-0", "waiting for the vendor's VolumeGroupSnapshot g to go")
+	m.wantMessageOf("g-0", "waiting for the vendor's VolumeGroupSnapshot g to go")
 	if m.group().DeletionTimestamp == nil {
 		t.Fatal("the vendor was not asked")
 	}
 	kit.Change(m.Cluster, &groupsnapshotv1beta2.VolumeGroupSnapshot{}, "g", func(g *groupsnapshotv1beta2.VolumeGroupSnapshot) { g.Finalizers = nil })
 	m.passes("g-0")
-	m.wantWords("g-0", "waiting for the vendor's VolumeSnapshot snapshot-of-v-pvc to go")
+	m.wantMessageOf("g-0", "waiting for the vendor's VolumeSnapshot snapshot-of-v-pvc to go")
 	for _, name := range []string{"snapshot-of-v-pvc", "snapshot-of-w-pvc"} {
 		m.Remove(&snapshotv1.VolumeSnapshot{ObjectMeta: kit.Meta(name)})
 	}
@@ -274,7 +274,7 @@ func TestEachWriteOfAGroupMayFail(t *testing.T) {
 				_, _ = m.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kit.Namespace, Name: name}})
 			}
 		}
-		if len(m.marked()) != 2 || !oursIs(m.of("g-0"), m.group()) {
+		if len(m.marked()) != 2 || !isGroupOf(m.of("g-0"), m.group()) {
 			t.Errorf("after write %d failed: marks %v", n, m.marked())
 		}
 	}

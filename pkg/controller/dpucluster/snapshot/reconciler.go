@@ -35,7 +35,7 @@ import (
 // which may be installed later.
 const retryAfter = 30 * time.Second
 
-// Reconciler brings StorageSnapshots to be taken, and away again.
+// Reconciler has StorageSnapshots taken, and deleted again.
 type Reconciler struct {
 	// DPU has the indexes of index.DPU.
 	DPU kube.Cluster

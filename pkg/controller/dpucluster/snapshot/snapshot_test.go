@@ -29,17 +29,17 @@ import (
 // instant is what the vendor's snapshots are of.
 var instant = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 
-// room is a reconciler over a cluster in memory.
-type room struct {
+// fixture is a reconciler over a cluster in memory.
+type fixture struct {
 	*kit.Cluster
 	t     *testing.T
 	r     *Reconciler
 	clock *clocktesting.FakePassiveClock
 }
 
-// newRoom has an available volume v of vendor a, a VolumeSnapshotClass of its
+// newFixture has an available volume v of vendor a, a VolumeSnapshotClass of its
 // driver, and a StorageSnapshot s of v.
-func newRoom(t *testing.T) *room {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	c := kit.NewCluster(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())
@@ -49,7 +49,7 @@ func newRoom(t *testing.T) *room {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
 	c.Add(available("v"), class("a-snapshots", "a.csi", false), class("b-snapshots", "b.csi", false), wanted("s", "v"))
-	return &room{Cluster: c, t: t, clock: clock, r: &Reconciler{DPU: kube.Cluster{Client: c.Client, Live: c.Live}, Mapper: mapper, Clock: clock}}
+	return &fixture{Cluster: c, t: t, clock: clock, r: &Reconciler{DPU: kube.Cluster{Client: c.Client, Live: c.Live}, Mapper: mapper, Clock: clock}}
 }
 
 func available(name string) *storagev1alpha1.Volume {
@@ -73,7 +73,7 @@ func wanted(name, volume string) *moorv1alpha1.StorageSnapshot {
 	return &moorv1alpha1.StorageSnapshot{ObjectMeta: kit.Meta(name), Spec: moorv1alpha1.StorageSnapshotSpec{VolumeName: volume}}
 }
 
-func (m *room) pass() ctrl.Result {
+func (m *fixture) pass() ctrl.Result {
 	m.t.Helper()
 	result, err := m.r.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kit.Namespace, Name: "s"}})
 	if err != nil {
@@ -82,7 +82,7 @@ func (m *room) pass() ctrl.Result {
 	return result
 }
 
-func (m *room) snapshot() *moorv1alpha1.StorageSnapshot {
+func (m *fixture) snapshot() *moorv1alpha1.StorageSnapshot {
 	m.t.Helper()
 	s := &moorv1alpha1.StorageSnapshot{}
 	m.Get(s, "s")
@@ -90,7 +90,7 @@ func (m *room) snapshot() *moorv1alpha1.StorageSnapshot {
 }
 
 // vendor plays the vendor: what it says of the VolumeSnapshot.
-func (m *room) vendor(status snapshotv1.VolumeSnapshotStatus) {
+func (m *fixture) vendor(status snapshotv1.VolumeSnapshotStatus) {
 	m.t.Helper()
 	kit.Change(m.Cluster, &snapshotv1.VolumeSnapshot{}, "s", func(s *snapshotv1.VolumeSnapshot) { s.Status = &status })
 }
@@ -99,15 +99,15 @@ func taken(ready bool) snapshotv1.VolumeSnapshotStatus {
 	return snapshotv1.VolumeSnapshotStatus{CreationTime: &instant, RestoreSize: ptr.To(resource.MustParse("1Gi")), ReadyToUse: &ready}
 }
 
-func (m *room) wantMessage(words string) {
+func (m *fixture) wantMessage(message string) {
 	m.t.Helper()
-	if got := m.snapshot().Status; !strings.Contains(got.Message, words) || words == "" && got.Message != "" {
-		m.t.Errorf("message %q, want %q in it", got.Message, words)
+	if got := m.snapshot().Status; !strings.Contains(got.Message, message) || message == "" && got.Message != "" {
+		m.t.Errorf("message %q, want %q in it", got.Message, message)
 	}
 }
 
 func TestTheVendorIsAskedForWhatItsVolumeHolds(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.pass()
 	made := &snapshotv1.VolumeSnapshot{}
 	m.Get(made, "s")
@@ -135,15 +135,15 @@ func TestTheVendorIsAskedForWhatItsVolumeHolds(t *testing.T) {
 
 func TestWhatIsWaitedFor(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*room)
-		words  string
+		change  func(*fixture)
+		message string
 	}{
 		"no volume": {
-			func(m *room) { m.Remove(available("v")) },
+			func(m *fixture) { m.Remove(available("v")) },
 			"Volume v is gone, and nothing was kept of it: delete the snapshot",
 		},
 		"the volume is not made yet": {
-			func(m *room) {
+			func(m *fixture) {
 				kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "v", func(v *storagev1alpha1.Volume) {
 					v.Status.State, v.Status.Message = storagev1alpha1.VolumeInProgress, "the array is full"
 				})
@@ -151,27 +151,27 @@ func TestWhatIsWaitedFor(t *testing.T) {
 			"waiting for Volume v to become Available: the array is full",
 		},
 		"no class": {
-			func(m *room) { m.Remove(class("a-snapshots", "a.csi", false)) },
+			func(m *fixture) { m.Remove(class("a-snapshots", "a.csi", false)) },
 			"the DPU cluster has no VolumeSnapshotClass of driver a.csi",
 		},
 		"two classes": {
-			func(m *room) { m.Add(class("a-more", "a.csi", false)) },
+			func(m *fixture) { m.Add(class("a-more", "a.csi", false)) },
 			"driver a.csi has the VolumeSnapshotClasses a-more, a-snapshots: mark exactly one",
 		},
 		"somebody else's VolumeSnapshot": {
-			func(m *room) { m.Add(&snapshotv1.VolumeSnapshot{ObjectMeta: kit.Meta("s")}) },
+			func(m *fixture) { m.Add(&snapshotv1.VolumeSnapshot{ObjectMeta: kit.Meta("s")}) },
 			"VolumeSnapshot s exists already and does not belong to this snapshot",
 		},
 		"no kinds": {
-			func(m *room) { m.r.Mapper = meta.NewDefaultRESTMapper([]schema.GroupVersion{}) },
+			func(m *fixture) { m.r.Mapper = meta.NewDefaultRESTMapper([]schema.GroupVersion{}) },
 			"the DPU cluster has no kind VolumeSnapshot (snapshot.storage.k8s.io)",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newRoom(t)
+			m := newFixture(t)
 			c.change(m)
 			result := m.pass()
-			m.wantMessage(c.words)
+			m.wantMessage(c.message)
 			if again := name == "no kinds"; (result.RequeueAfter == retryAfter) != again {
 				t.Errorf("looked at again after %v", result.RequeueAfter)
 			}
@@ -183,15 +183,15 @@ func TestWhatIsWaitedFor(t *testing.T) {
 }
 
 func TestTheVendorsWordsClimb(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.pass()
-	m.vendor(snapshotv1.VolumeSnapshotStatus{Error: &snapshotv1.VolumeSnapshotError{Message: ptr.To("no room left")}})
+	m.vendor(snapshotv1.VolumeSnapshotStatus{Error: &snapshotv1.VolumeSnapshotError{Message: ptr.To("no fixture left")}})
 	if after := m.pass().RequeueAfter; after <= 0 || after > kube.StatusGrace {
 		t.Errorf("looks again after %v", after)
 	}
 	m.clock.SetTime(m.clock.Now().Add(kube.StatusGrace))
 	m.pass()
-	m.wantMessage("waiting for the vendor's VolumeSnapshot s: no room left")
+	m.wantMessage("waiting for the vendor's VolumeSnapshot s: no fixture left")
 	m.vendor(taken(false))
 	m.pass()
 	m.wantMessage("waiting for the vendor to make the snapshot ready")
@@ -202,7 +202,7 @@ func TestTheVendorsWordsClimb(t *testing.T) {
 
 // A snapshot is of one instant: what was taken once is never taken again.
 func TestNeverTakenTwice(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.pass()
 	m.vendor(taken(true))
 	m.pass()
@@ -222,7 +222,7 @@ func TestNeverTakenTwice(t *testing.T) {
 }
 
 func TestASnapshotOutlivesItsVolume(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.pass()
 	m.Remove(available("v"))
 	m.vendor(taken(true))
@@ -233,7 +233,7 @@ func TestASnapshotOutlivesItsVolume(t *testing.T) {
 }
 
 func TestDeletionInOrder(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.pass()
 	m.vendor(taken(true))
 	m.pass()
@@ -258,7 +258,7 @@ func TestDeletionInOrder(t *testing.T) {
 }
 
 func TestSomebodyElsesIsLeftAlone(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(&snapshotv1.VolumeSnapshot{ObjectMeta: kit.Meta("s")})
 	m.pass()
 	m.Remove(wanted("s", "v"))

@@ -20,7 +20,7 @@ import (
 // has seen of the VolumeSnapshot comes back also with an error.
 func (r *Reconciler) take(ctx context.Context, s *moorv1alpha1.StorageSnapshot) (*snapshotv1.VolumeSnapshot, error) {
 	none := &snapshotv1.VolumeSnapshot{}
-	if err := r.place(ctx, s); err != nil {
+	if err := r.recordOrigin(ctx, s); err != nil {
 		return none, err
 	}
 	if s.Spec.Group != nil {
@@ -40,17 +40,17 @@ func (r *Reconciler) take(ctx context.Context, s *moorv1alpha1.StorageSnapshot) 
 			return none, err
 		}
 	}
-	if err := judge(s, asked, metav1.IsControlledBy(asked, s)); err != nil {
+	if err := verify(s, asked, metav1.IsControlledBy(asked, s)); err != nil {
 		return asked, err
 	}
-	return asked, r.record(ctx, s, asked)
+	return asked, r.recordTaken(ctx, s, asked)
 }
 
-// place writes down whose data is to be kept, together with the finalizer, in
+// recordOrigin records whose data is to be kept, together with the finalizer, in
 // one patch that fails if the StorageSnapshot has changed since it was read. So
-// this is known before anything outside depends on it, and when the volume is
-// gone.
-func (r *Reconciler) place(ctx context.Context, s *moorv1alpha1.StorageSnapshot) error {
+// this is known before anything outside depends on it, and still when the volume
+// is gone.
+func (r *Reconciler) recordOrigin(ctx context.Context, s *moorv1alpha1.StorageSnapshot) error {
 	if s.Spec.Origin != nil {
 		_, err := kube.AddFinalizer(ctx, r.DPU.Client, s, moorv1alpha1.FinalizerStorageSnapshot)
 		return err
@@ -74,17 +74,17 @@ func (r *Reconciler) place(ctx context.Context, s *moorv1alpha1.StorageSnapshot)
 		s.Spec.Origin = &moorv1alpha1.SnapshotOrigin{
 			StorageVendorName: volume.Spec.Volume.StorageVendorName, CSIDriverName: volume.Spec.Volume.CSIReference.CSIDriverName,
 			VolumeSnapshotClassName: class, ClaimName: volume.Spec.Volume.CSIReference.PVCRef.Name,
-			VolumeMode: ptr.Deref(volume.Spec.Request.VolumeMode, ""), AccessibleTopology: reach(volume),
+			VolumeMode: ptr.Deref(volume.Spec.Request.VolumeMode, ""), AccessibleTopology: rememberedTopology(volume),
 		}
 	})
 	return err
 }
 
-// reach are the places from which a volume is reached, as many as a snapshot
-// remembers.
-func reach(volume *storagev1alpha1.Volume) []map[string]string {
-	places := volume.Spec.Volume.AccessibleTopology
-	return places[:min(len(places), storagev1alpha1.MostPlaces)]
+// rememberedTopology is the accessible topology of a volume, up to the number of
+// segments that a snapshot records.
+func rememberedTopology(volume *storagev1alpha1.Volume) []map[string]string {
+	topology := volume.Spec.Volume.AccessibleTopology
+	return topology[:min(len(topology), storagev1alpha1.MostPlaces)]
 }
 
 func (r *Reconciler) class(ctx context.Context, s *moorv1alpha1.StorageSnapshot, driver string) (string, error) {
@@ -115,8 +115,8 @@ func desired(s *moorv1alpha1.StorageSnapshot) *snapshotv1.VolumeSnapshot {
 	}
 }
 
-// record writes down what was taken, and then waits until it can be used.
-func (r *Reconciler) record(ctx context.Context, s *moorv1alpha1.StorageSnapshot, made *snapshotv1.VolumeSnapshot) error {
+// recordTaken records what was taken, and then waits until it can be used.
+func (r *Reconciler) recordTaken(ctx context.Context, s *moorv1alpha1.StorageSnapshot, made *snapshotv1.VolumeSnapshot) error {
 	_, err := kube.Patch(ctx, r.DPU.Client, s, func(s *moorv1alpha1.StorageSnapshot) {
 		if s.Spec.Taken == nil {
 			s.Spec.Taken = &moorv1alpha1.Taken{Time: *made.Status.CreationTime, RestoreSize: *made.Status.RestoreSize}
@@ -126,7 +126,7 @@ func (r *Reconciler) record(ctx context.Context, s *moorv1alpha1.StorageSnapshot
 		return err
 	}
 	if !ptr.Deref(made.Status.ReadyToUse, false) {
-		return kube.WaitSince(made.CreationTimestamp.Time, "waiting for the vendor to make the snapshot ready%s", saidBy(made))
+		return kube.WaitSince(made.CreationTimestamp.Time, "waiting for the vendor to make the snapshot ready%s", errorOf(made))
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (r *Reconciler) remove(ctx context.Context, s *moorv1alpha1.StorageSnapshot
 			if err := kube.Delete(ctx, r.DPU.Client, made); err != nil {
 				return err
 			}
-			return kube.WaitFor("waiting for the vendor's VolumeSnapshot %s to go%s", made.Name, saidBy(made))
+			return kube.WaitFor("waiting for the vendor's VolumeSnapshot %s to go%s", made.Name, errorOf(made))
 		}
 	}
 	return kube.RemoveFinalizers(ctx, r.DPU.Client, s, moorv1alpha1.FinalizerStorageSnapshot)

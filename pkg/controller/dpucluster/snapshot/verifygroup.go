@@ -13,9 +13,9 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
-// unaskable says in words why a group whose VolumeGroupSnapshot is not there may
-// not be asked for; "" if it may.
-func unaskable(group *moorv1alpha1.SnapshotGroup, siblings []moorv1alpha1.StorageSnapshot) string {
+// refusal says why a group whose VolumeGroupSnapshot does not exist may not be asked
+// for; "" if it may.
+func refusal(group *moorv1alpha1.SnapshotGroup, siblings []moorv1alpha1.StorageSnapshot) string {
 	for i := range siblings {
 		o := &siblings[i]
 		switch {
@@ -34,9 +34,9 @@ func sameVolumes(a, b *moorv1alpha1.SnapshotGroup) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a.VolumeNames)), slices.Sorted(slices.Values(b.VolumeNames)))
 }
 
-// oursIs reports whether a VolumeGroupSnapshot is the one of the group of s: it
+// isGroupOf reports whether a VolumeGroupSnapshot is the one of the group of s: it
 // looks for the mark of that group, and for nothing else.
-func oursIs(s *moorv1alpha1.StorageSnapshot, group *groupsnapshotv1beta2.VolumeGroupSnapshot) bool {
+func isGroupOf(s *moorv1alpha1.StorageSnapshot, group *groupsnapshotv1beta2.VolumeGroupSnapshot) bool {
 	selector := group.Spec.Source.Selector
 	if selector == nil || len(selector.MatchLabels) != 1 {
 		return false
@@ -45,10 +45,10 @@ func oursIs(s *moorv1alpha1.StorageSnapshot, group *groupsnapshotv1beta2.VolumeG
 	return marked
 }
 
-// judgeGroup says why nothing can be made of a VolumeGroupSnapshot; nil if it can.
-func judgeGroup(s *moorv1alpha1.StorageSnapshot, group *groupsnapshotv1beta2.VolumeGroupSnapshot) error {
+// verifyGroup returns why a VolumeGroupSnapshot cannot be used; nil if it can.
+func verifyGroup(s *moorv1alpha1.StorageSnapshot, group *groupsnapshotv1beta2.VolumeGroupSnapshot) error {
 	switch {
-	case !oursIs(s, group):
+	case !isGroupOf(s, group):
 		return kube.WaitFor("VolumeGroupSnapshot %s exists already and does not belong to this group: delete it, or choose another name for the group", group.Name)
 	case !group.DeletionTimestamp.IsZero():
 		return kube.WaitFor("the vendor's VolumeGroupSnapshot %s is being deleted", group.Name)
@@ -67,15 +67,15 @@ func withoutMember(s *moorv1alpha1.StorageSnapshot, group *groupsnapshotv1beta2.
 		return kube.WaitSince(group.CreationTimestamp.Time, "the vendor's group %s is ready, and has no VolumeSnapshot of claim %s: delete the snapshots of the group",
 			group.Name, s.Spec.Origin.ClaimName)
 	}
-	return kube.WaitSince(group.CreationTimestamp.Time, "waiting for the vendor's VolumeGroupSnapshot %s%s", group.Name, saidByGroup(group))
+	return kube.WaitSince(group.CreationTimestamp.Time, "waiting for the vendor's VolumeGroupSnapshot %s%s", group.Name, errorOfGroup(group))
 }
 
-// saidByGroup is what went wrong with a group last, to be appended.
-func saidByGroup(group *groupsnapshotv1beta2.VolumeGroupSnapshot) string {
+// errorOfGroup is what went wrong with a group last, to be appended to a message.
+func errorOfGroup(group *groupsnapshotv1beta2.VolumeGroupSnapshot) string {
 	if group.Status == nil {
 		return ""
 	}
-	return said(group.Status.Error)
+	return messageOf(group.Status.Error)
 }
 
 // memberOf is the VolumeSnapshot of a claim in a group; nil if there is none.
@@ -106,7 +106,7 @@ func groupNameOf(made *snapshotv1.VolumeSnapshot) string {
 	return ""
 }
 
-// stillWanted is the name of one that nobody wants to delete; "" if there is none.
+// stillWanted is the name of one that is not being deleted; "" if there is none.
 func stillWanted(siblings []moorv1alpha1.StorageSnapshot) string {
 	for i := range siblings {
 		if siblings[i].DeletionTimestamp.IsZero() {
