@@ -27,9 +27,9 @@ func SingleWriter(attachment *storagev1alpha1.VolumeAttachment, volume *storagev
 // was retired here, and never a replica. claim is nil if there is none; it has to
 // be read from the API server itself.
 func Refusal(dpu string, attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) string {
-	volume := volumeName(attachment)
+	volume := attachment.VolumeName()
 	switch {
-	case replica(attachment):
+	case attachment.IsReplica():
 		return fmt.Sprintf("a replica of volume %s: kept ready, not shown", volume)
 	case !Held(claim) || claim.Status.Phase == "":
 		return fmt.Sprintf("waits for snap-host-controller to grant the right to write volume %s: nobody holds it", volume)
@@ -43,7 +43,7 @@ func Refusal(dpu string, attachment *storagev1alpha1.VolumeAttachment, claim *mo
 
 // refusalOfGrant is Refusal for a claim that is granted.
 func refusalOfGrant(dpu string, attachment *storagev1alpha1.VolumeAttachment, s *moorv1alpha1.WriterClaimStatus) string {
-	volume, retired := volumeName(attachment), attachment.Status.DPU.RetiredEpoch
+	volume, retired := attachment.VolumeName(), attachment.Status.DPU.RetiredEpoch
 	switch {
 	case s.Holder != dpu || s.Attachment != attachment.Name:
 		return fmt.Sprintf("volume %s has a single writer, and DPU %s holds it (attachment %s, epoch %d): not shown here", volume, s.Holder, s.Attachment, s.Epoch)
@@ -71,7 +71,7 @@ func Stands(known, now *storagev1alpha1.VolumeAttachment, device string) bool {
 // sameRight reports whether both say the same of what the DPU may show.
 func sameRight(a, b *storagev1alpha1.VolumeAttachment) bool {
 	return a.Spec.Epoch == b.Spec.Epoch && a.Status.DPU.RetiredEpoch == b.Status.DPU.RetiredEpoch &&
-		replica(a) == replica(b) && shownAsReplica(a) == shownAsReplica(b)
+		a.IsReplica() == b.IsReplica() && a.ShownAsReplica() == b.ShownAsReplica()
 }
 
 // FencedEpoch is the epoch that is being taken from the DPU for this attachment; 0
@@ -94,22 +94,4 @@ func Uncleared(claim *moorv1alpha1.WriterClaim, dpu string, retired int64) int64
 		return epoch
 	}
 	return 0
-}
-
-// replica reports whether the attachment only keeps the volume ready.
-func replica(a *storagev1alpha1.VolumeAttachment) bool {
-	return a.Spec.Role == storagev1alpha1.RoleReplica
-}
-
-// shownAsReplica reports whether its host sees the device though it is a replica.
-func shownAsReplica(a *storagev1alpha1.VolumeAttachment) bool {
-	return a.Spec.Warmth == storagev1alpha1.WarmthAttached
-}
-
-// volumeName is the name of the attachment's Volume, "" if it names none.
-func volumeName(a *storagev1alpha1.VolumeAttachment) string {
-	if ref := a.Spec.Source.VolumeRef; ref != nil {
-		return ref.Name
-	}
-	return ""
 }

@@ -51,7 +51,7 @@ const (
 var mutations = []mutation{
 	// A DPU shows only what it has the right to.
 	{name: "the DPU shows without regard to the claim", tests: node, edits: []edit{
-		{ruleExpose, "	case !Held(claim) || claim.Status.Phase == \"\":\n", "	case !replica(attachment):\n		return \"\"\n	case !Held(claim) || claim.Status.Phase == \"\":\n"},
+		{ruleExpose, "	case !Held(claim) || claim.Status.Phase == \"\":\n", "	case !attachment.IsReplica():\n		return \"\"\n	case !Held(claim) || claim.Status.Phase == \"\":\n"},
 	}},
 	{name: "the DPU shows what another one holds", tests: right, edits: []edit{
 		{ruleExpose, "case s.Holder != dpu || s.Attachment != attachment.Name:", "case false:"},

@@ -147,6 +147,21 @@ type VolumeAttachment struct {
 	Status VolumeAttachmentStatus `json:"status,omitempty"`
 }
 
+// VolumeName is the name of the attachment's Volume, "" if it names none.
+func (a *VolumeAttachment) VolumeName() string {
+	if ref := a.Spec.Source.VolumeRef; ref != nil {
+		return ref.Name
+	}
+	return ""
+}
+
+// IsReplica reports whether the attachment only keeps the volume ready on its DPU.
+func (a *VolumeAttachment) IsReplica() bool { return a.Spec.Role == RoleReplica }
+
+// ShownAsReplica reports whether the host sees the volume's device even while the
+// attachment is a replica.
+func (a *VolumeAttachment) ShownAsReplica() bool { return a.Spec.Warmth == WarmthAttached }
+
 // VolumeAttachmentList is a list of VolumeAttachments.
 // +kubebuilder:object:root=true
 type VolumeAttachmentList struct {

@@ -73,7 +73,7 @@ func (p *pass) waiting() bool {
 
 // promoted reports whether the DPU has the attachment for a primary.
 func (t *target) promoted() bool {
-	return t.mirror != nil && t.mirror.Spec.Role != storagev1alpha1.RoleReplica
+	return t.mirror != nil && !t.mirror.IsReplica()
 }
 
 // listTargets lists the primaries of the host, and what is one on its DPU.

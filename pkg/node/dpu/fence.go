@@ -101,7 +101,7 @@ func (f fence) ofOthers(ctx context.Context, p *pass) (map[string]bool, error) {
 	}
 	for i := range all {
 		if device := all[i].Status.DPU.DeviceName; device != "" {
-			out[snap.NQN(device)] = attachments.VolumeName(&all[i]) != p.volumeName()
+			out[snap.NQN(device)] = all[i].VolumeName() != p.volumeName()
 		}
 	}
 	return out, nil
@@ -156,7 +156,7 @@ func (f fence) recorded(ctx context.Context, p *pass) ([]string, error) {
 		out = append(out, p.dpu.DeviceName)
 	}
 	for i := range all {
-		if d := all[i].Status.DPU.DeviceName; d != "" && d != p.dpu.DeviceName && attachments.VolumeName(&all[i]) == p.volumeName() {
+		if d := all[i].Status.DPU.DeviceName; d != "" && d != p.dpu.DeviceName && all[i].VolumeName() == p.volumeName() {
 			out = append(out, d)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -21,7 +20,7 @@ func (c *cluster) fence(name string, epoch int64) *moorv1alpha1.WriterClaimStatu
 	c.t.Helper()
 	a := c.get(name)
 	s := &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: a.Spec.NodeName, Attachment: name, Epoch: epoch}
-	c.claim(attachments.VolumeName(a), s)
+	c.claim(a.VolumeName(), s)
 	return s
 }
 

@@ -49,10 +49,10 @@ func newPass(attachment *storagev1alpha1.VolumeAttachment) *pass {
 }
 
 // volumeName is the name of the attachment's Volume, "" if it names none.
-func (p *pass) volumeName() string { return attachments.VolumeName(p.attachment) }
+func (p *pass) volumeName() string { return p.attachment.VolumeName() }
 
 // replica reports whether the attachment only keeps the volume ready here.
-func (p *pass) replica() bool { return attachments.Replica(p.attachment) }
+func (p *pass) replica() bool { return p.attachment.IsReplica() }
 
 // keepsReady reports whether the device is made ready without being shown.
 func (p *pass) keepsReady() bool { return p.refused != "" && p.replica() }

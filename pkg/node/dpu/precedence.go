@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 )
 
 // precedes returns the attachment of the same volume that goes before mine: by
@@ -13,7 +12,7 @@ import (
 func precedes(mine *storagev1alpha1.VolumeAttachment, all []storagev1alpha1.VolumeAttachment) *storagev1alpha1.VolumeAttachment {
 	for i := range all {
 		other := &all[i]
-		if other.Name != mine.Name && attachments.VolumeName(other) == attachments.VolumeName(mine) && rank(other, mine) < 0 {
+		if other.Name != mine.Name && other.VolumeName() == mine.VolumeName() && rank(other, mine) < 0 {
 			return other
 		}
 	}
@@ -24,7 +23,7 @@ func precedes(mine *storagev1alpha1.VolumeAttachment, all []storagev1alpha1.Volu
 func rank(a, b *storagev1alpha1.VolumeAttachment) int {
 	return cmp.Or(
 		first(a.Spec.Epoch != 0, b.Spec.Epoch != 0),
-		first(!attachments.Replica(a), !attachments.Replica(b)),
+		first(!a.IsReplica(), !b.IsReplica()),
 		first(a.Status.DPU.DeviceName != "", b.Status.DPU.DeviceName != ""),
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 		strings.Compare(a.Name, b.Name),

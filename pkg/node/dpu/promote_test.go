@@ -12,7 +12,6 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -55,7 +54,7 @@ func TestReplicaIsPromoted(t *testing.T) {
 
 // grantOnly grants the claim without writing the epoch into the attachment.
 func (c *cluster) grantOnly(a *storagev1alpha1.VolumeAttachment, epoch int64) {
-	c.claim(attachments.VolumeName(a), &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: a.Spec.NodeName, Attachment: a.Name, Epoch: epoch})
+	c.claim(a.VolumeName(), &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: a.Spec.NodeName, Attachment: a.Name, Epoch: epoch})
 }
 
 // TestReplicaWarmth: a replica is shown only where its warmth asks for that

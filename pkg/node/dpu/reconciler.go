@@ -114,7 +114,7 @@ func (r *Reconciler) attachmentsOf(ctx context.Context, claim client.Object) []r
 	}
 	var out []reconcile.Request
 	for i := range all {
-		if attachments.VolumeName(&all[i]) == claim.GetName() && !attachments.Replica(&all[i]) {
+		if all[i].VolumeName() == claim.GetName() && !all[i].IsReplica() {
 			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all[i])})
 		}
 	}

@@ -50,7 +50,7 @@ func (r right) readClaim(ctx context.Context, p *pass) error {
 // pass has read it, and takes it away from the host if not.
 func (r right) checkClaim(ctx context.Context, p *pass) error {
 	single := writer.SingleWriter(p.attachment, p.volume)
-	if p.replica() && (single || p.attachment.Spec.Warmth != storagev1alpha1.WarmthAttached) {
+	if p.replica() && (single || !p.attachment.ShownAsReplica()) {
 		p.refused = writer.Refusal(r.attachments.Node, p.attachment, nil)
 		return r.giveUp(ctx, p)
 	}

@@ -135,9 +135,9 @@ func (r *Reconciler) grantClaim(ctx context.Context, p *pass, claim *moorv1alpha
 // promote tells the DPU that the attachment is a primary, and under which
 // epoch.
 func (r *Reconciler) promote(ctx context.Context, p *pass, to promotion) error {
-	to.replica, to.warmth = p.mirror.Spec.Role == storagev1alpha1.RoleReplica, observe(p).warmth()
+	to.replica, to.warmth = p.mirror.IsReplica(), observe(p).warmth()
 	wrote, err := kube.Patch(ctx, r.Clusters.DPU.Client, p.mirror, func(m *storagev1alpha1.VolumeAttachment) {
-		if m.Spec.Role == storagev1alpha1.RoleReplica {
+		if m.IsReplica() {
 			m.Spec.Role = storagev1alpha1.RolePrimary
 		}
 		m.Spec.Epoch = to.epoch

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 )
 
@@ -58,5 +57,5 @@ func (r *Reconciler) mayAsk(ctx context.Context, p *pass) error {
 
 // begun reports whether the DPU knows of the attachment as a primary.
 func (p *pass) begun() bool {
-	return p.mirror != nil && p.mirror.Spec.Role != storagev1alpha1.RoleReplica
+	return p.mirror != nil && !p.mirror.IsReplica()
 }

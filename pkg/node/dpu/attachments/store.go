@@ -63,7 +63,7 @@ func (s *Store) Again(ctx context.Context, a *storagev1alpha1.VolumeAttachment) 
 // is none.
 func (s *Store) Volume(ctx context.Context, a *storagev1alpha1.VolumeAttachment) (*storagev1alpha1.Volume, error) {
 	volume := &storagev1alpha1.Volume{}
-	found, err := kube.Find(ctx, s.DPU.Live, types.NamespacedName{Namespace: s.Namespace, Name: VolumeName(a)}, volume)
+	found, err := kube.Find(ctx, s.DPU.Live, types.NamespacedName{Namespace: s.Namespace, Name: a.VolumeName()}, volume)
 	if err != nil || !found {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ func (p *Patrol) Round(ctx context.Context) error {
 
 // unmade reports whether the device of an attachment exists no more.
 func (p *Patrol) unmade(ctx context.Context, a *storagev1alpha1.VolumeAttachment, made []devices.Made) bool {
-	volume, device := attachments.VolumeName(a), a.Status.DPU.DeviceName
+	volume, device := a.VolumeName(), a.Status.DPU.DeviceName
 	if device == "" || volume == "" || !a.DeletionTimestamp.IsZero() {
 		return false
 	}
@@ -117,7 +117,7 @@ func (p *Patrol) unmade(ctx context.Context, a *storagev1alpha1.VolumeAttachment
 }
 
 func (p *Patrol) requeue(ctx context.Context, a *storagev1alpha1.VolumeAttachment) {
-	ctrl.LoggerFrom(ctx).Info("what there is differs from the attachment", daemon.KeyAttachment, a.Name, daemon.KeyVolume, attachments.VolumeName(a))
+	ctrl.LoggerFrom(ctx).Info("what there is differs from the attachment", daemon.KeyAttachment, a.Name, daemon.KeyVolume, a.VolumeName())
 	p.o.Queue.Add(a)
 }
 

@@ -44,7 +44,7 @@ func (f found) orphans(all []storagev1alpha1.VolumeAttachment) []orphan {
 		if device := all[i].Status.DPU.DeviceName; device != "" {
 			recorded[snap.NQN(device)] = true
 		}
-		if volume := attachments.VolumeName(&all[i]); volume != "" {
+		if volume := all[i].VolumeName(); volume != "" {
 			volumes[attachments.VolumeID(volume)] = true
 		}
 	}
