@@ -96,7 +96,7 @@ func start(t *testing.T) *bed {
 	return b
 }
 
-// free is an address nobody listens on.
+// free is an address on which nothing listens.
 func free(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -60,7 +60,7 @@ func configuration(t *testing.T, text []byte) schedulerv1.KubeSchedulerConfigura
 }
 
 // The shipped configurations must not step into a trap: each of these has cost
-// somebody a cluster that does not schedule, or replicas of no use.
+// a user a cluster that does not schedule, or replicas of no use.
 func TestShippedConfigurations(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(manifests, "kube-scheduler-config.yaml"))
 	if err != nil {

@@ -75,7 +75,7 @@ func replicasOf(pod int) (out []string) {
 	return out
 }
 
-// workload tolerates that nobody calls the simulated nodes ready.
+// workload tolerates that the simulated nodes are never called ready.
 func workload(i int) *corev1.Pod {
 	p := statetest.Pod(claimName(i))
 	p.Name = fmt.Sprintf("pod-%03d", i)

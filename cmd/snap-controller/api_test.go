@@ -24,8 +24,8 @@ import (
 	bed "github.com/moor-storage/moor/test/kit"
 )
 
-// server is an API server with the DPU cluster's kinds, and nobody but the
-// test and snap-controller in it.
+// server is an API server with the DPU cluster's kinds, which only the
+// test and snap-controller use.
 type server struct {
 	client.WithWatch
 	t *testing.T

@@ -15,7 +15,7 @@ import (
 // Serve answers /metrics, /healthz and /readyz on address until ctx ends, for
 // processes that are not controller-runtime managers. An empty address or "0"
 // serves nothing. A nil ready means "ready as soon as alive"; otherwise its
-// error is the answer of /readyz, in words, with code 503.
+// error is the text of the answer of /readyz, with code 503.
 func Serve(ctx context.Context, address string, gatherer prometheus.Gatherer, ready func() error) error {
 	if address == "" || address == "0" {
 		<-ctx.Done()

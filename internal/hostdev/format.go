@@ -14,7 +14,7 @@ import (
 // How a crash in the middle of mkfs is survived.
 //
 // A mkfs that is cut short leaves a device that is neither blank nor a file
-// system: told apart from somebody's data by nothing, it would have to be
+// system. It could not be told apart from a user's data, and would have to be
 // refused for ever. So the file system is made one MiB shorter than the device
 // and, before mkfs starts, a mark is written durably at the start of that last
 // MiB, where neither mke2fs nor mkfs.xfs writes (mkfs.xfs clears the last
@@ -23,9 +23,9 @@ import (
 // device given out for mounting. Hence:
 //
 //	blank               -> write mark, mkfs, check, wipe mark, use
-//	mark                -> nobody ever mounted it: format again
+//	mark                -> it was never mounted: format again
 //	no mark, wanted fs  -> use
-//	anything else       -> refuse, in words
+//	anything else       -> refuse, and say why
 //
 // A mark counts only together with no signature or one that our mkfs leaves. The
 // device is opened with O_EXCL for the checks and the marks, so none of it
@@ -85,7 +85,7 @@ type Formatter struct {
 // the remains of a format that this package began. With readOnly nothing is
 // written. It reports whether it made one. Repeating it is harmless, also after
 // a crash at any point. ErrForeign if the device holds anything else, ErrBusy
-// if somebody has it open alone, ErrBlankReadOnly as its name says.
+// if another process has it open exclusively, ErrBlankReadOnly as its name says.
 func (f *Formatter) Ensure(ctx context.Context, path, fsType string, readOnly bool) (made bool, err error) {
 	m, ok := makers[fsType]
 	if !ok {
@@ -114,7 +114,7 @@ func (f *Formatter) Ensure(ctx context.Context, path, fsType string, readOnly bo
 	return err == nil, err
 }
 
-// foreign says in words what is on the device and what to do about it.
+// foreign says what is on the device and what to do about it.
 func foreign(path string, found Signature, want string) error {
 	return fmt.Errorf("%s holds %s, wanted %s; it is not formatted, lest data be lost: use the volume with the type it holds, "+
 		"or, if nobody needs what is on it, run wipefs -a on it: %w", path, found, want, ErrForeign)
@@ -231,7 +231,7 @@ const (
 )
 
 // Check replays and repairs what e2fsck can repair without questions, before a
-// mount for writing. Errors that it cannot repair are ErrForeign in words. xfs
+// mount for writing. Errors that it cannot repair are ErrForeign. xfs
 // replays its journal in the kernel and has nothing to check here.
 func (f *Formatter) Check(ctx context.Context, path, fsType string) error {
 	if fsType != "ext4" {

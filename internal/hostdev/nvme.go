@@ -205,8 +205,8 @@ func (f *Finder) await(ctx context.Context, address string, find func() (Block, 
 	return b, err
 }
 
-// bindTo binds a driver to the function if another driver, or none, has it. A
-// function that is not there is nobody's fault.
+// bindTo binds a driver to the function if another driver, or none, has it. That
+// there is no such function is not an error.
 func (f *Finder) bindTo(address, driver string) error {
 	addr, err := NormalizeAddress(address)
 	if err != nil {

@@ -33,7 +33,7 @@ type Signature struct {
 // None reports whether nothing known was found, which is not yet blank.
 func (s Signature) None() bool { return s == Signature{} }
 
-// String names the signature in words.
+// String names the signature for people.
 func (s Signature) String() string {
 	switch {
 	case s.Ambivalent:

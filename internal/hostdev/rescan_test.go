@@ -75,7 +75,7 @@ func TestWaitSize(t *testing.T) {
 	}
 }
 
-// waiting returns once somebody waits for the clock.
+// waiting returns once a goroutine waits for the clock.
 func waiting(t *testing.T, clock *clocktesting.FakeClock) {
 	t.Helper()
 	for deadline := time.After(30 * time.Second); !clock.HasWaiters(); {

@@ -168,7 +168,7 @@ func TestAwaitDeletion(t *testing.T) {
 	}
 }
 
-// TestAwaitOthers: another object's change wakes nobody.
+// TestAwaitOthers: another object's change ends no wait.
 func TestAwaitOthers(t *testing.T) {
 	w, a := newAwaiter(t)
 	looks, ended := await(within(t), a, running)

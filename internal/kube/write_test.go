@@ -139,7 +139,7 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// TestStale: only PatchExact minds that somebody else wrote in between.
+// TestStale: only PatchExact fails if another wrote in between.
 func TestStale(t *testing.T) {
 	for name, patch := range patchers {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ var (
 	ErrForeign = errors.New("there is a file of another kind in its place, remove it or choose another path")
 )
 
-// CheckPath says in words that a path is too long for a socket.
+// CheckPath returns an error that says that a path is too long for a socket.
 func CheckPath(path string) error {
 	if n := len(path); n > maxPath {
 		return fmt.Errorf("the socket path has %d bytes, the kernel allows %d: choose a shorter directory, or a symlink", n, maxPath)

@@ -40,7 +40,7 @@ func (i *Identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabili
 }
 
 // Probe says whether the plugin is ready; why it is not goes to the log, since
-// the answer has no room for words.
+// the answer has no field for a message.
 func (i *Identity) Probe(ctx context.Context, _ *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	if i.ready != nil {
 		if err := i.ready(ctx); err != nil {

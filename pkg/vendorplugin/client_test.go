@@ -135,7 +135,7 @@ func serveGRPC(t *testing.T, dir string, register func(*grpc.Server)) {
 	t.Cleanup(func() { g.Stop(); <-done })
 }
 
-// rudeServer answers everything with one code, as somebody else's plugin may.
+// rudeServer answers everything with one code, as another vendor's plugin may.
 type rudeServer struct {
 	pluginv1.UnimplementedStoragePluginServiceServer
 	code codes.Code

@@ -86,7 +86,7 @@ func dialFor(ctx context.Context, code uint32, address, export string) (net.Conn
 	return nc, s, nil
 }
 
-// forget says whether the kernel shall throw away what was not sent yet when
+// forget says whether the kernel is to throw away what was not sent yet when
 // the connection or the process ends. What was given up must not be sent late.
 func forget(nc net.Conn, yes bool) {
 	tcp, ok := nc.(*net.TCPConn)

@@ -290,7 +290,7 @@ func (d *Device) Punch(mode uint32, off, length int64) error {
 	return err
 }
 
-// errInterrupted: nobody wants the I/O to be tried any longer.
+// errInterrupted: the I/O is not wanted any longer.
 var errInterrupted = errors.New("the I/O was interrupted")
 
 // Interrupt ends the I/O that is there, with EIO; later I/O is not touched. See
@@ -305,8 +305,8 @@ func (d *Device) Interrupt() {
 	}
 }
 
-// Settled returns nil if every change that was ever asked for, and that nobody
-// waits for any more, has been done or will never be. Otherwise the target is
+// Settled returns nil if every change that was ever asked for, and that is
+// no longer waited for, has been done or will never be. Otherwise the target is
 // out of reach, and may be about to work on a change whose answer was lost.
 func (d *Device) Settled() error {
 	d.mu.Lock()

@@ -139,7 +139,7 @@ func TestWhatWaitsForItsTurnIsNotDone(t *testing.T) {
 	<-revoked
 	c.fail(errLost)
 	<-c.stopped
-	b.stop() // until nobody is left who could do anything
+	b.stop() // until nothing is left that could write
 	if n := len(b.log.all()); n != maxInFlight {
 		t.Fatalf("%d writes were done, want the %d that were in the medium", n, maxInFlight)
 	}

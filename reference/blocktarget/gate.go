@@ -147,7 +147,7 @@ func (s *Server) keep(name string) *volume {
 func (s *Server) drop(name string, v *volume) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// With no other user, nobody can change the sessions now.
+	// With no other user, the sessions cannot change now.
 	if v.users--; v.users == 0 && len(v.sessions) == 0 {
 		delete(s.volumes, name)
 	}

@@ -21,14 +21,14 @@ type Grant struct {
 	TokenHash string
 	// ReadOnly refuses every change.
 	ReadOnly bool
-	// Limits bound the volume, whoever uses it.
+	// Limits bound the volume, over all its users.
 	Limits Limits
 }
 
 // Grants says who may open what. It is asked at every opening, so it has to be
 // the truth of that instant, not a memory of it.
 type Grants interface {
-	// Grant returns the right of node to the volume; ErrDenied, in words, if
+	// Grant returns the right of node to the volume; ErrDenied, with the reason, if
 	// it has none. Any other error means that it could not be found out.
 	Grant(volume, node string) (Grant, error)
 }

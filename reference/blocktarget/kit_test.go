@@ -190,7 +190,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// link is a TCP proxy that can be cut: then nothing passes, and nobody is told.
+// link is a TCP proxy that can be cut: then nothing passes, and neither end is told.
 type link struct {
 	address string
 	mu      sync.Mutex

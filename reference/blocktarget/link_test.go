@@ -74,7 +74,7 @@ func TestNoOldWriteAfterANewConnection(t *testing.T) {
 	if n := len(b.Sessions()); n != 1 {
 		t.Fatalf("%d sessions, want 1", n)
 	}
-	// A stranger who does not know the token ends nobody's session.
+	// A stranger who does not know the token ends no session.
 	if _, err := dialExport(t.Context(), b.address, "v@dpu-1#guess"); !errors.Is(err, ErrDenied) {
 		t.Fatal(err)
 	}

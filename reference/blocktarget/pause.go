@@ -37,7 +37,7 @@ type (
 // paused is the line that says that the pause has begun.
 const paused = "paused\n"
 
-// errExpired: the pause is over though nobody ended it.
+// errExpired: the pause is over though it was not ended.
 var errExpired = fmt.Errorf("the pause lasted longer than %s", MaxPause)
 
 // servePause answers pathPause: the pause lasts as long as the request does, so

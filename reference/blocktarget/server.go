@@ -175,7 +175,7 @@ func (s *Server) converse(nc net.Conn) {
 	log.Info("volume closed", "reason", reasonOf(opening.session, err))
 }
 
-// reasonOf says in words why a session ended.
+// reasonOf says why a session ended.
 func reasonOf(s *session, err error) string {
 	switch {
 	case s.ended() != "":

@@ -115,7 +115,7 @@ type pair struct {
 }
 
 // copyAll fills the drafts with what their images hold at one instant. Volumes
-// that nobody may write to hold still. Of the others, a reflink is of one
+// that no node may write to hold still. Of the others, a reflink is of one
 // instant, if there is one only; else the target has to hold the writers up.
 func (s *Storage) copyAll(ctx context.Context, pairs ...pair) error {
 	var written []string

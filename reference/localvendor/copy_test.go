@@ -15,8 +15,8 @@ import (
 	"github.com/moor-storage/moor/reference/localvendor/files"
 )
 
-// TestCopyOfAVolumeInUse: whoever may write is held up; where nobody can hold
-// them up, there is no copy.
+// TestCopyOfAVolumeInUse: all that may write are held up; if they cannot be held
+// up, there is no copy.
 func TestCopyOfAVolumeInUse(t *testing.T) {
 	d := &dataPath{}
 	s := openStorage(t, withData(d))
@@ -81,7 +81,7 @@ func TestGroupOfAVolumeInUse(t *testing.T) {
 }
 
 // TestReadersNeedNoPause: who only reads, by the attachment or by its modes, is
-// not held up, nor stands in the way where nobody can be.
+// not held up, nor stands in the way if it cannot be.
 func TestReadersNeedNoPause(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec    provisioner.AttachSpec

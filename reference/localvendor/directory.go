@@ -50,8 +50,8 @@ func onlyImage(r records.Volume, what string) error {
 	return nil
 }
 
-// makeDirectory makes the directory anew: without a record nobody was ever given
-// one that an interrupted call may have left.
+// makeDirectory makes the directory anew: without a record, one that an
+// interrupted call may have left was never given to a user.
 func (s *Storage) makeDirectory(id string) error {
 	path := s.directoryPath(id)
 	if err := removeTree(path); err != nil {

@@ -49,7 +49,7 @@ type DataPath interface {
 const keyFile = ".grants.key"
 
 // directoryKey returns the secret of a directory of volumes, made when there is
-// none; whoever comes first makes it.
+// none; the first caller makes it.
 func directoryKey(dir string) ([]byte, error) {
 	path := filepath.Join(dir, keyFile)
 	for range 2 {
@@ -125,8 +125,8 @@ func (s *Storage) granted(volumeID, node string, h *records.Holder) bool {
 }
 
 // revoke takes the rights of nodes back at the target. First the record says
-// so, for good: from then on the target lets nobody in who was not in, and until
-// the target has confirmed that it put out those who were, the nodes count as
+// so, for good: from then on the target lets no node in that was not in, and until
+// the target has confirmed that it put out those that were, the nodes count as
 // having the volume.
 func (s *Storage) revoke(ctx context.Context, volumeID, node string, have records.Volume, nodes []string) error {
 	if s.target == nil && !have.Shared() {

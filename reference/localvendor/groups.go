@@ -13,7 +13,7 @@ import (
 	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
-// groups is the Groups face of a Storage.
+// groups is the Groups interface of a Storage.
 type groups struct{ s *Storage }
 
 // Create makes a snapshot of each volume, of one instant.
@@ -98,7 +98,7 @@ func (s *Storage) removeMembers(group string) error {
 	for _, id := range ids {
 		r, found, err := files.Load[records.Snapshot](s.snapshotPath(id, ".json"), "snapshot "+id)
 		if err != nil || !found || r.Group != group {
-			continue // a damaged record is nobody's
+			continue // a damaged record belongs to no group
 		}
 		if err := s.removeSnapshot(id); err != nil {
 			return err

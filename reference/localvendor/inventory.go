@@ -11,7 +11,7 @@ import (
 	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
-// inventory is the Inventory face of a Storage, room its Room face.
+// inventory is the Inventory interface of a Storage, room its Room interface.
 type (
 	inventory struct{ s *Storage }
 	room      struct{ s *Storage }
@@ -95,7 +95,7 @@ const (
 // lowWater is the free room in bytes below which thin volumes are in danger.
 const lowWater = 64 << 20
 
-// health is the Health face of a Storage.
+// health is the Health interface of a Storage.
 type health struct{ s *Storage }
 
 // Get looks at a volume's record and image.

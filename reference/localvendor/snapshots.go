@@ -13,7 +13,7 @@ import (
 	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
-// snapshots is the Snapshots face of a Storage.
+// snapshots is the Snapshots interface of a Storage.
 type snapshots struct{ s *Storage }
 
 // Create keeps what a volume holds, by reflink where the file system has it.

@@ -63,7 +63,7 @@ type Options struct {
 }
 
 // Storage implements provisioner.Volumes and provisioner.Attachments over one
-// directory; Platform has all its faces. Calls on different volumes run at once; a second call on the same
+// directory; Platform has all its interfaces. Calls on different volumes run at once; a second call on the same
 // volume gets ErrBusy.
 type Storage struct {
 	dir        string
@@ -173,7 +173,7 @@ func (s *Storage) lock(id string) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// Platform returns every face that this storage has, but Host, which is its
+// Platform returns every interface that this storage has, but Host, which is its
 // nodes'. Change is one of them only if the volumes' data flows through a target
 // that can hold them to limits.
 func (s *Storage) Platform() provisioner.Platform {

@@ -137,7 +137,7 @@ func sizeOf(want, limit, largest int64) (int64, error) {
 	return size, nil
 }
 
-// differs says in words which property of the volume is not the one wanted.
+// differs says which property of the volume is not the one wanted.
 func differs(have records.Volume, spec provisioner.VolumeSpec, want records.Volume) string {
 	switch {
 	case have.Name != spec.Name:
@@ -171,8 +171,8 @@ func sameModes(a, b []provisioner.AccessMode) bool {
 	return slices.Equal(a, b)
 }
 
-// makeImage makes the image anew, of what fill writes: without a record nobody
-// was ever given one that an interrupted call may have left.
+// makeImage makes the image anew, of what fill writes: without a record,
+// one that an interrupted call may have left was never given to a user.
 func (s *Storage) makeImage(id string, want records.Volume, fill func(*os.File) error) error {
 	total, free, err := s.space()
 	if err != nil {

@@ -238,7 +238,7 @@ func (e *Emulator) apply(ctx context.Context) error {
 	return errors.Join(failures, e.tree.Render(e.model, e.shown))
 }
 
-// wanted returns what the host shall see: nothing while the link is cut, and
+// wanted returns what the host is to see: nothing while the link is cut, and
 // nothing of a function whose driver is unbound.
 func (e *Emulator) wanted() map[*model.Namespace]model.Visible {
 	out := map[*model.Namespace]model.Visible{}

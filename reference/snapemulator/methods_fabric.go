@@ -68,7 +68,7 @@ func fabricAttach(_ context.Context, e *Emulator, p fabricParams) (any, error) {
 	}
 	name, err := e.addBdev(model.Bdev{
 		Name: p.Name + "n1", Product: model.NVMe, BlockSize: 512, NumBlocks: size / 512, Filename: file, Fabric: f,
-		// A namespace has one identity, whoever looks at it.
+		// A namespace has one identity, the same for every observer.
 		UUID: uuid.NewSHA1(uuid.NameSpaceURL, []byte(f.SubNQN)).String(),
 	}, s)
 	if err != nil {

@@ -33,7 +33,7 @@ func (b *bench) whole(ctx context.Context) error {
 	return nil
 }
 
-// lacks says in words what a host still lacks; "" if it is whole.
+// lacks says what a host still lacks; "" if it is whole.
 func (b *bench) lacks(ctx context.Context, name string) string {
 	node, csiNode, storage := &corev1.Node{}, &storagev1.CSINode{}, &moorv1alpha1.DPUStorageNode{}
 	key := client.ObjectKey{Name: name}

@@ -161,7 +161,7 @@ func link(ctx context.Context, t *testing.T, c *Cluster) {
 	pings(ctx, t, c, "when repaired", true)
 }
 
-// reaches reports whether the DPU hears the kernel at an address: nobody
+// reaches reports whether the DPU hears the kernel at an address: nothing
 // listens on the port, so an answer is a refusal.
 func reaches(ctx context.Context, c *Cluster, ip string) bool {
 	short, cancel := context.WithTimeout(ctx, 3*time.Second)

@@ -50,16 +50,16 @@ type Options struct {
 	// Nodes is how many hosts, each with a DPU, there are; 3 if zero.
 	Nodes int `json:"nodes"`
 	// VFs is how many virtual functions each emulated DPU has; 16 if zero. The
-	// bed only keeps the number for whoever deploys the emulator.
+	// bed only keeps the number for the deployment of the emulator.
 	VFs int `json:"vfs"`
 	// KubeletProfile is ProfileStock (the default) or ProfileFast; see AsShipped
 	// for what else depends on it.
 	KubeletProfile string `json:"kubeletProfile"`
 	// AttachMode is who asks for a volume on a host; Controller if empty. The
-	// bed only keeps it for whoever deploys Moor.
+	// bed only keeps it for the deployment of Moor.
 	AttachMode dpf.AttachMode `json:"attachMode"`
 	// Topology is whether the vendor's storage is at places, and Kubernetes is
-	// told of it. The bed only keeps it for whoever deploys Moor.
+	// told of it. The bed only keeps it for the deployment of Moor.
 	Topology bool `json:"topology"`
 	// RecordBelow is whether a process of its own records each write beneath the
 	// storage target's directory; see recordfs.

@@ -109,7 +109,7 @@ func (c *Cluster) awaitContainerd(ctx context.Context, name string) error {
 	}
 	defer func() { _ = conn.Close() }()
 	return c.await(ctx, "containerd of "+name, []string{containerdName(name)}, func(ctx context.Context) error {
-		// Question and answer are read by nobody, so any message will do.
+		// Question and answer are not read, so any message will do.
 		return conn.Invoke(ctx, criVersion, &emptypb.Empty{}, &emptypb.Empty{})
 	})
 }
@@ -154,7 +154,7 @@ func (c *Cluster) registerDPU(ctx context.Context, i int) error {
 		if node, err = client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
 			return err
 		}
-		// The API server taints every new node; nobody else takes that away here.
+		// The API server taints every new node; nothing else takes that away here.
 		node.Spec.Taints = nil
 		_, err = client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
 		return err

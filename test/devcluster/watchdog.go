@@ -23,7 +23,7 @@ type Watchdog struct {
 }
 
 // Watchdog gives a machine a watchdog for as long as this process lives, or until
-// Stop. It does nothing before somebody opens it.
+// Stop. It does nothing before it is opened.
 func (c *Cluster) Watchdog(ctx context.Context, machine string, failed func(error)) (*Watchdog, error) {
 	path := filepath.Join(layout.StateDir, "watchdog-"+machine+".sock")
 	listener, err := unixsocket.Listen(path)

@@ -12,7 +12,7 @@ import (
 // What a failover may take, from the fault to the first lines that the new pod has
 // fsynced. The targets of docs/benchmarks.md are a third of it and less: the rest is
 // for a machine that does other work too. A failover that ends later has failed,
-// even if it ends well: something was waited for that nobody should wait for.
+// even if it ends well: something was waited for that need not be waited for.
 const (
 	// hostDead is for a host without power whose DPU says so, within 1.5 s
 	// (docs/failover.md; measured with the stock kubelet: p99 16 s).

@@ -69,7 +69,7 @@ func unvouched(ctx context.Context) {
 	vouch(ctx, "false")
 }
 
-// In both the host lives and writes, and nobody revokes: only the DPU itself ends
+// In both the host lives and writes, and nothing is revoked: only the DPU itself ends
 // that.
 var _ = Describe("a DPU that gives a lease", slow, bothModes, func() {
 	It("withdraws when it is cut off from the API server, and the pod runs elsewhere once the bound has passed", func(ctx context.Context) {

@@ -1,5 +1,5 @@
 // Package kit is what the tests, the demo and the benchmarks share: applying
-// manifests, clients of both clusters, waiting in words, counting leftovers.
+// manifests, clients of both clusters, waiting with messages, counting leftovers.
 package kit
 
 import (

@@ -236,7 +236,7 @@ var mutations = []mutation{
 		{"pkg/node/hostprobe/decide.go", "since+Interval/2 >= limits.Timeout && o.misses >= limits.Misses", "since >= 0"},
 	}},
 
-	// The right to write is granted only if nobody holds it.
+	// The right to write is granted only if it is free.
 	{name: "the claim is granted while somebody holds it", tests: sync, edits: []edit{
 		{ruleGrant, "	case status.Phase == moorv1alpha1.ClaimFree:\n", "	case status.Attachment != h.Attachment:\n"},
 		{claimState, "	if Held(claim) {\n		return nil, fmt.Errorf(\"grant", "	if claim == nil {\n		return nil, fmt.Errorf(\"grant"},

@@ -12,6 +12,6 @@
 //
 // A write carries no epoch, so Check looks for any way to share the writes out
 // among the epochs that breaks no rule. A write of a host that was granted the
-// volume again later can then pass for one of the later epoch, unless somebody
-// else writes in between and after it.
+// volume again later can then pass for one of the later epoch, unless
+// another writes in between and after it.
 package proof

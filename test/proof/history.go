@@ -68,7 +68,7 @@ const (
 	RulePhases Rule = "phases in order"
 	// RuleReceipt: every epoch that is over has a receipt that names it.
 	RuleReceipt Rule = "a receipt for every end"
-	// RuleHeld: whoever wrote has held the claim.
+	// RuleHeld: every writer has held the claim.
 	RuleHeld Rule = "writers held the claim"
 	// RuleOneWriter: the writes form runs in the order of the epochs, and
 	// nothing is accepted of an epoch that is over.
@@ -103,7 +103,7 @@ func (f *findings) add(rule Rule, format string, args ...any) {
 	f.all = append(f.all, Violation{Rule: rule, Words: "volume " + f.volume + ": " + fmt.Sprintf(format, args...)})
 }
 
-// Check returns every rule that the history breaks, in words; none if it is a
+// Check returns every rule that the history breaks; none if it is a
 // history of one writer at a time that lost nothing.
 func Check(h History) []Violation {
 	f := &findings{volume: h.Volume}

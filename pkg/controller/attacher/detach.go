@@ -16,7 +16,7 @@ import (
 )
 
 // detach has the driver take the volume back, and only then lets the object go:
-// whoever waits for it to disappear takes that for the vendor's word that the
+// other controllers take its disappearance for the vendor's confirmation that the
 // node can no longer write.
 func (r *Reconciler) detach(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachment) error {
 	if r.Features.Publish {

@@ -74,7 +74,7 @@ func TestPublishErrorThenSuccess(t *testing.T) {
 }
 
 // TestRefusalAfterUncertainty: a refusal does not undo an earlier call whose
-// outcome nobody knows.
+// outcome is unknown.
 func TestRefusalAfterUncertainty(t *testing.T) {
 	w := newWorld(t, volume(), attachment())
 	w.driver.publish = []error{status.Error(codes.DeadlineExceeded, "slow"), status.Error(codes.FailedPrecondition, "no")}

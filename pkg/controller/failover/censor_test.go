@@ -90,7 +90,7 @@ type law struct {
 	leaseOver bool
 }
 
-// broken says in words which rule the change breaks; it shares no code with
+// broken says which rule the change breaks; it shares no code with
 // the reconcilers.
 func (l law) broken() string {
 	b, a := l.before, l.after

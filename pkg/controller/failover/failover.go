@@ -125,7 +125,7 @@ func (f *Failover) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 }
 
 // observe reads the host and says what has become of it; nil if there is no
-// such host, or nobody has said which DPU is in it.
+// such host, or it is not known which DPU is in it.
 func (f *Failover) observe(ctx context.Context, name string) (*pass, error) {
 	p := &pass{node: &moorv1alpha1.DPUStorageNode{}}
 	found, err := kube.Find(ctx, f.Host.Client, client.ObjectKey{Name: name}, p.node)

@@ -131,7 +131,7 @@ func TestAheadOfItsPromotion(t *testing.T) {
 }
 
 // TestOtherDriversVolumes: silence alone does not put a host out of service
-// that has volumes which nobody has fenced.
+// that has volumes which were not fenced.
 func TestOtherDriversVolumes(t *testing.T) {
 	s := bothDead(t)
 	s.core("a", func(n *corev1.Node) {
@@ -213,8 +213,8 @@ func TestKeepsWhatWouldBeMadeAnew(t *testing.T) {
 	}
 }
 
-// TestZeroTrustHost: that nobody beats is no silence; the DPU's word is enough
-// to fence, and no Node is touched.
+// TestZeroTrustHost: a host that sends no heartbeats is not silent; the DPU's
+// report is enough to fence, and no Node is touched.
 func TestZeroTrustHost(t *testing.T) {
 	s := newStage(t)
 	s.host("a", func(n *moorv1alpha1.DPUStorageNode) { n.Spec.HostMode = moorv1alpha1.ZeroTrust })

@@ -61,8 +61,8 @@ func (f *Failover) mayFence(p *pass, t *target) bool {
 	return t.fails && p.underway && p.takes()
 }
 
-// beginFencing writes with the resourceVersion that was read: whoever changed
-// the claim in between wins.
+// beginFencing writes with the resourceVersion that was read: if the
+// claim was changed in between, the write fails.
 func (f *Failover) beginFencing(ctx context.Context, p *pass, t *target) error {
 	fencing, err := writer.BeginFencing(t.claim)
 	if err == nil {
@@ -90,7 +90,7 @@ func (f *Failover) end(ctx context.Context, p *pass, t *target) error {
 }
 
 // revoke asks the storage to revoke a DPU that is silent, once it is certain
-// that nobody asks to attach it again.
+// that it is not asked to attach it again.
 func (f *Failover) revoke(ctx context.Context, p *pass, t *target) (writer.Revocation, error) {
 	if !p.observation.DPU.Silent() || t.mirror == nil {
 		return writer.Revocation{}, nil

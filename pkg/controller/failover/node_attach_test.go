@@ -36,7 +36,7 @@ func (s *stage) asked() (wanted, there bool) {
 	return found && a.DeletionTimestamp.IsZero(), found
 }
 
-// TestNodeAttachedHostDead: nobody unstages on a dead host. What it has asked
+// TestNodeAttachedHostDead: nothing is unstaged on a dead host. What it has asked
 // for goes once the host is out of service and its pods are gone, not before.
 func TestNodeAttachedHostDead(t *testing.T) {
 	s := newStage(t)

@@ -5,8 +5,8 @@
 // pod is bound to that node, and is refused. It then leaves the pod alone for 10
 // to 15 s (backOffPeriod and its jitter in Kubernetes' pkg/kubelet/pod_workers.go),
 // longer than all the rest of a failover. Where hosts ask for their volumes by
-// themselves it is plain to see which kubelet sleeps: its pod has a bound claim,
-// and nobody asks for the volume. Where Kubernetes asks, the kubelet's own event is
+// themselves it is plain which kubelet sleeps: its pod has a bound claim, and its
+// host has not asked for the volume. Where Kubernetes asks, the kubelet's own event is
 // taken for it.
 //
 // Nor does a kubelet watch claims. That the volume of a pod that runs has grown it

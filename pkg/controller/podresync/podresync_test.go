@@ -110,7 +110,7 @@ func TestNewPod(t *testing.T) {
 	}
 }
 
-// TestLeaveAlone: where nobody sleeps nothing is written, nor kept.
+// TestLeaveAlone: if no kubelet sleeps, nothing is written, nor kept.
 func TestLeaveAlone(t *testing.T) {
 	for name, change := range map[string]func(m *room, pod *corev1.Pod, pv *corev1.PersistentVolume){
 		"asked for":        func(m *room, _ *corev1.Pod, _ *corev1.PersistentVolume) { m.AddHost(request("host-1")) },

@@ -19,7 +19,7 @@ import (
 	"github.com/moor-storage/moor/internal/podvolume"
 )
 
-// patience says how long after the first look nobody may ask for a volume until
+// patience says how long after the first look a volume may stay unasked for until
 // the kubelet is woken, the first time and the following ones. One that is awake
 // asks within half a second; one that does not wake the third time is ill in
 // another way.

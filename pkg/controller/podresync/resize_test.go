@@ -30,8 +30,8 @@ func runningPod() *corev1.Pod {
 	return pod
 }
 
-// TestGrown: a kubelet is woken at once, and again while it does nothing, whoever
-// asks for volumes. A volume that grows on while its node has not begun is news.
+// TestGrown: a kubelet is woken at once, and again while it does nothing, in
+// both attach modes. A volume that grows on while its node has not begun is news.
 func TestGrown(t *testing.T) {
 	m := newRoom(t)
 	m.r.NodesAsk = false

@@ -109,7 +109,7 @@ func bound(node, app string, affinity *corev1.Affinity) func(*corev1.Pod) {
 }
 
 // TestWhereOthersLetItRun: a replica goes where the pod could run beside the
-// others, leaves when somebody comes who makes it useless, and stays when there
+// others, leaves when a pod comes that makes it useless, and stays when there
 // is nowhere better.
 func TestWhereOthersLetItRun(t *testing.T) {
 	w := newWorld(t, 2, 1)

@@ -2,6 +2,6 @@
 // than the primary's that go as far as they may without the right to write, so
 // that a pod finds its volume nearly there when its host dies. It makes and
 // removes DPUVolumeAttachments of role Replica that carry its label, and writes
-// DPUVolume.status.replicas; it never promotes, and touches nobody else's
-// attachments. Which node is taken says pkg/placement.
+// DPUVolume.status.replicas; it never promotes, and never touches other
+// attachments. pkg/placement chooses the nodes.
 package replica

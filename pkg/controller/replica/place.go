@@ -71,7 +71,7 @@ func (s *pass) request(want int) placement.Request {
 	return out
 }
 
-// hold says in words why no replica may be made now; "" if one may.
+// hold says why no replica may be made now; "" if one may.
 func (s *pass) hold(use use) string {
 	switch {
 	case s.volume.Status.Phase != storagev1alpha1.DPUVolumeBound:
@@ -119,7 +119,7 @@ func (s *pass) planned(chosen placement.Placement, hold string, again time.Durat
 	return p
 }
 
-// refusals says why nodes were not taken, in words.
+// refusals says why nodes were not taken.
 func refusals(refused []placement.Refused) string {
 	if len(refused) == 0 {
 		return "there are not enough nodes with a DPU"

@@ -223,7 +223,7 @@ func TestVolumesOfOnePodTogether(t *testing.T) {
 }
 
 // TestWarmthFollows: the volume's warmth is that of its replicas, also when it
-// changes; nothing is made anew, and the primary is nobody's replica.
+// changes; nothing is made anew, and the primary is no replica.
 func TestWarmthFollows(t *testing.T) {
 	w := newWorld(t, 3, 2)
 	w.attach("vol", "a", primary)
@@ -250,7 +250,7 @@ func TestWarmthFollows(t *testing.T) {
 	}
 }
 
-// TestOldCache: a cache that does not show what was made lets nobody make more.
+// TestOldCache: a cache that does not show what was made does not lead to more replicas.
 func TestOldCache(t *testing.T) {
 	w := newWorld(t, 4, 1)
 	w.attach("vol", "a", primary)

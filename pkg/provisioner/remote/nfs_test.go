@@ -145,14 +145,14 @@ func TestNFSAfterSNAPRestarts(t *testing.T) {
 }
 
 // TestNFSBareDirectory: an fsdev whose share is gone would take writes that
-// nobody finds again.
+// are never found again.
 func TestNFSBareDirectory(t *testing.T) {
 	n, ctx := newNAS(t), t.Context()
 	d, err := n.host().Open(ctx, volume(t, "a"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	delete(n.at, filepath.Join(n.dir, d.Name)) // somebody unmounted it
+	delete(n.at, filepath.Join(n.dir, d.Name)) // it was unmounted by another
 	if got, err := n.host().Lookup(ctx, "a"); !errors.Is(err, provisioner.ErrNotFound) {
 		t.Fatalf("a bare directory passes for the device: %+v, %v", got, err)
 	}

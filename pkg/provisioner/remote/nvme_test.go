@@ -54,7 +54,7 @@ func (f *fabric) volume(t *testing.T, name string) provisioner.OpenSpec {
 	}
 }
 
-// elsewhere connects to the volume's subsystem in somebody else's name.
+// elsewhere connects to the volume's subsystem in another's name.
 func (f *fabric) elsewhere(t *testing.T, name string, spec provisioner.OpenSpec) {
 	t.Helper()
 	if _, err := f.BdevNvmeAttachController(t.Context(), name, snaprpc.TransportID{

@@ -47,7 +47,7 @@ type Host struct {
 	locks     keylock.Locks
 }
 
-// NewHost returns the Host face of the DPU whose SNAP service is r. targetDir
+// NewHost returns the Host interface of the DPU whose SNAP service is r. targetDir
 // is where the images are on this DPU; stateDir, made when needed, remembers
 // which volume a device of a hashed name belongs to, and is this DPU's alone.
 func NewHost(r rpc, targetDir, stateDir string) *Host {
@@ -112,8 +112,8 @@ func (h *Host) openImage(ctx context.Context, spec provisioner.OpenSpec) error {
 }
 
 // rescan gives a bdev the size that its volume has now. A service that cannot do
-// that, or finds no bdev of that kind any more, leaves it as it is: whoever needs
-// the size looks at it.
+// that, or finds no bdev of that kind any more, leaves it as it is: the user of the
+// size checks it.
 func (h *Host) rescan(ctx context.Context, name string, look func(context.Context, string) error) error {
 	err := look(ctx, name)
 	if err == nil || snaprpc.IsMethodNotFound(err) || snaprpc.IsNotFound(err) {

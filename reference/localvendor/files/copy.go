@@ -13,7 +13,7 @@ import (
 const copyPiece = 64 << 20
 
 // Reflink makes dst share the data of src; false if the file system cannot. It
-// is of one instant, whoever writes (ioctl_ficlone(2)).
+// is of one instant, also during writes (ioctl_ficlone(2)).
 func Reflink(dst, src *os.File) (bool, error) {
 	err := unix.IoctlFileClone(int(dst.Fd()), int(src.Fd()))
 	switch {

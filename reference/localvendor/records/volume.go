@@ -92,7 +92,7 @@ type Limits struct {
 // Shared reports whether the volume is a directory.
 func (r Volume) Shared() bool { return r.Mode == provisioner.Filesystem }
 
-// Written reports whether somebody may write to the volume.
+// Written reports whether any node may write to the volume.
 func (r Volume) Written() bool {
 	for _, h := range r.Attachments {
 		if !h.ReadOnly && !ReadOnlyModes(h.AccessModes) {

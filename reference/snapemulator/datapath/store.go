@@ -69,7 +69,7 @@ func (s *Store) Interrupt() {
 }
 
 // Settled returns nil unless a write of the host may arrive yet,
-// though nobody waits for it any more.
+// though it is no longer waited for.
 func (s *Store) Settled() error {
 	remote, ok := s.Backing.(interface{ Settled() error })
 	if !ok {

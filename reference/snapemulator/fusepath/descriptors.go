@@ -39,7 +39,7 @@ func (d *descriptors) close(fd int) {
 	}
 }
 
-// end closes all, for good. Nobody may use one meanwhile or after.
+// end closes all, for good. None may be used meanwhile or after.
 func (d *descriptors) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -4,6 +4,4 @@
 // the emulator can end the host's I/O at once, whatever the host has mounted.
 //
 // It needs root: mount(2), loop devices, mknod(2). It execs no program.
-//
-// Part of the room reference/snapemulator; floor 3.
 package fusepath

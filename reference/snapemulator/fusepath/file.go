@@ -14,7 +14,7 @@ import (
 )
 
 // file is a namespace as a file. It outlives its name: a loop device that
-// somebody holds open keeps it, and is answered EIO.
+// is held open keeps it, and is answered EIO.
 type file struct {
 	fs.Inode
 	target datapath.Target

@@ -42,7 +42,7 @@ func attachLoop(path, name string, readOnly bool) (*loop, error) {
 	copy(config.Info.File_name[:63], labelOf(name))
 	for range loopTries {
 		l, err := tryLoop(config)
-		// EBUSY: somebody else took the device between the two calls.
+		// EBUSY: another process took the device between the two calls.
 		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -125,7 +125,7 @@ func (l *loop) refresh() error {
 	return nil
 }
 
-// detach gives the device back: at once, or, if somebody has it open, when the
+// detach gives the device back: at once, or, if it is open, when the
 // last one closes it. A device that is no longer ours is left alone.
 func (l *loop) detach() error {
 	fd, err := retryEINTR(func() (int, error) { return unix.Open(l.path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })

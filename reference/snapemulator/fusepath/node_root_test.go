@@ -99,7 +99,7 @@ func openBelow(t *testing.T, dir string) (n int) {
 	return n
 }
 
-// TestVirtioFSDescriptors: those of files that nobody uses any more are closed, and
+// TestVirtioFSDescriptors: those of files that are no longer used are closed, and
 // all when the device is unplugged.
 func TestVirtioFSDescriptors(t *testing.T) {
 	dir, shared := t.TempDir(), t.TempDir()

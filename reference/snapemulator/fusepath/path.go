@@ -115,7 +115,7 @@ func (p *Path) clean() error {
 		if len(fields) < 2 || fields[0] != p.prefix {
 			continue
 		}
-		// The mount is dead: nobody answers it, so it cannot be waited for.
+		// The mount is dead: its requests are not answered, so it cannot be waited for.
 		if err := unix.Unmount(unescape(fields[1]), unix.MNT_DETACH); err != nil {
 			errs = errors.Join(errs, fmt.Errorf("unmount %s: %w", fields[1], err))
 		}

@@ -101,7 +101,7 @@ func TestRevokeUnderAMountedFileSystem(t *testing.T) {
 	go func() { stopped <- fsyncLoop(filepath.Join(dir, "mnt1", "log"), &acked) }()
 	eventually(t, "50 acknowledged records", func() bool { return acked.Load() >= 50 })
 
-	s.set("dpu-1", false) // nobody asks the DPU
+	s.set("dpu-1", false) // the DPU is not asked
 	if n := s.Revoke("v", "dpu-1"); n != 1 {
 		t.Fatalf("%d sessions ended", n)
 	}

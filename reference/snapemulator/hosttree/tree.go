@@ -15,7 +15,7 @@ import (
 )
 
 // marker is the file by which a root is known to be the emulator's own, so
-// that it never cleans a directory of somebody else, least of all /dev.
+// that it never cleans a directory of others, least of all /dev.
 const marker = ".moor-snapemu"
 
 // Tree is the host's view: sysfs below one root, device files below
@@ -71,7 +71,7 @@ func New(sysfs, dev string, m *model.Model) (*Tree, error) {
 }
 
 // claim marks root as the emulator's. A root that holds nvme devices or a PCI
-// tree and no mark is somebody else's.
+// tree and no mark belongs to others.
 func claim(root string) error {
 	if root == "" {
 		return nil

@@ -4,8 +4,6 @@
 //
 // It is pure: no files, no sockets, no time, no locks. A refused change leaves
 // the state as it was.
-//
-// Part of the room reference/snapemulator; floor 3.
 package model
 
 import (

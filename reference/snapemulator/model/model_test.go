@@ -37,7 +37,7 @@ func fixture(t *testing.T) *Model {
 	return m
 }
 
-// dump writes the state in words, to show that a refusal changed nothing.
+// dump writes the state as text, to show that a refusal changed nothing.
 func dump(m *Model) string {
 	var b strings.Builder
 	for _, f := range m.AllFunctions() {

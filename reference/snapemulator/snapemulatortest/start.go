@@ -1,8 +1,6 @@
 // Package snapemulatortest runs an emulated SNAP service inside a test, with no
 // privileges: a namespace's device file is a link to the file behind its bdev,
 // and detaching removes the link but cannot fence.
-//
-// Part of the room reference/snapemulator; floor 3.
 package snapemulatortest
 
 import (

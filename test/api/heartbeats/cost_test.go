@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestCost counts the writes of steady beats, and then stops one node: the
-// clocks of all machines are hours apart, and nobody else is taken for dead.
+// clocks of all machines are hours apart, and no other node is taken for dead.
 func TestCost(t *testing.T) {
 	f := newFleet(t, *nodes)
 	startController(t)

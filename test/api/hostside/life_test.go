@@ -53,7 +53,7 @@ func TestLife(t *testing.T) {
 
 	must(t, clusters.Host.Delete(t.Context(), a))
 	gone(t, a)
-	shownUnder(t, b, 2) // nobody but the claim's watch wakes it
+	shownUnder(t, b, 2) // only the claim's watch wakes it
 	claimIs(t, moorv1alpha1.ClaimGranted, "dpu-life-b", 2)
 
 	must(t, clusters.Host.Delete(t.Context(), volume))

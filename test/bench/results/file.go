@@ -150,7 +150,7 @@ func Save(dir, name string, now time.Time, fresh File) (string, error) {
 var ErrEdited = errors.New("its digest is not that of its samples: it was changed by hand, or damaged")
 
 // Load reads a file of results. One that was edited is an error. The digest shows
-// edits by hand; it is no signature, and whoever wants to forge one can.
+// edits by hand; it is no signature, and can be forged.
 func Load(path string) (File, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

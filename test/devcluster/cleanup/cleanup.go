@@ -221,7 +221,7 @@ func removeFiles() error {
 	return nil
 }
 
-// Leftovers lists what a bed left behind, or has in use, in words.
+// Leftovers lists what a bed left behind, or has in use, as text.
 func Leftovers() ([]string, error) {
 	var left []string
 	pids, err := Processes()

@@ -44,8 +44,7 @@ func MakeMountpoint(dir string) error {
 	return nil
 }
 
-// removeMountpoints removes those that are empty; what somebody else has put
-// something into stays.
+// removeMountpoints removes those that are empty; one with files of others stays.
 func removeMountpoints() error {
 	text, err := os.ReadFile(madeFile())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -36,7 +36,7 @@ func awaitReady(ctx context.Context, c *devcluster.Cluster, clients kit.Clients)
 	return nil
 }
 
-// notReady says in words what is still missing; "" if nothing is.
+// notReady says what is still missing; "" if nothing is.
 func notReady(ctx context.Context, c *devcluster.Cluster, clients kit.Clients) string {
 	for _, name := range c.Nodes() {
 		node := &moorv1alpha1.DPUStorageNode{}

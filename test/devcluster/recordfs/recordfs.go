@@ -63,7 +63,7 @@ type journal struct {
 }
 
 // note records a change that the file has taken. An error means a hole in the
-// log, so that whoever wrote must hear of it.
+// log, so the writer has to get it.
 func (j *journal) note(ctx context.Context, name string, offset, length int64) syscall.Errno {
 	file, err := j.file(name)
 	if err == nil {

@@ -37,8 +37,8 @@ func (r *Reconciler) expand(ctx context.Context, v *storagev1alpha1.Volume, pvc 
 	return expansionOf(pvc, *have, *want), nil
 }
 
-// cannotGrow says in words why the vendor's claim may not be asked to grow; ""
-// if it may. The API server refuses it too, in words that name no remedy.
+// cannotGrow says why the vendor's claim may not be asked to grow; ""
+// if it may. The API server refuses it too, with a message that names no remedy.
 func (r *Reconciler) cannotGrow(ctx context.Context, v *storagev1alpha1.Volume, pvc *corev1.PersistentVolumeClaim) (string, error) {
 	name := v.Spec.Volume.CSIReference.StorageClassName
 	class := &storagev1.StorageClass{}

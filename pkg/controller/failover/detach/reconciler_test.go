@@ -178,7 +178,7 @@ func TestOldCache(t *testing.T) {
 	s.held("the cache alone says released")
 }
 
-// TestRaceForClaim: whoever changes the claim between read and write wins.
+// TestRaceForClaim: a change of the claim between read and write wins.
 func TestRaceForClaim(t *testing.T) {
 	s := open(t)
 	world.Remove(s.World, s.DPU, s.attachment())

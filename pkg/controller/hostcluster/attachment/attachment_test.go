@@ -217,7 +217,7 @@ func TestSecondHostWaits(t *testing.T) {
 	}
 }
 
-// TestLostRace: somebody granted between our read of the claim and our write.
+// TestLostRace: another granted between our read of the claim and our write.
 func TestLostRace(t *testing.T) {
 	w, r := open(t)
 	w.AddHost(user("a"), user("b"))
@@ -244,7 +244,7 @@ func TestLostRace(t *testing.T) {
 }
 
 // TestNoGrantToGone: a mirror that the cache still shows, but that is gone or
-// on its way out, gets no right to write: nobody would ever take it back.
+// on its way out, gets no right to write: it would never be taken back.
 func TestNoGrantToGone(t *testing.T) {
 	for name, end := range map[string]func(w *world.World){
 		"gone": func(w *world.World) {

@@ -42,7 +42,7 @@ func leave(w *world.World, node string) {
 	world.Remove(w, w.Host, world.PodOn(node))
 }
 
-// wentAhead reports whether b may write although nobody has asked for it.
+// wentAhead reports whether b may write although its host has not asked for it.
 func wentAhead(w *world.World) bool {
 	claim, m := claimOf(w).Status, mirror("b")
 	m, _ = world.Read(w, w.DPU, m)
@@ -252,7 +252,7 @@ func TestRivalry(t *testing.T) {
 	}
 }
 
-// TestClaimOfAnOldCache: one that the cache has as free, and somebody holds, is not
+// TestClaimOfAnOldCache: one that the cache has as free, and that is held, is not
 // granted again.
 func TestClaimOfAnOldCache(t *testing.T) {
 	w, r := moved(t)

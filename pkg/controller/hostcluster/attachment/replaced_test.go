@@ -44,7 +44,7 @@ func TestNoGrantForAMirrorThatWasReplaced(t *testing.T) {
 }
 
 // TestGrantKeepsWhatWasRevoked: a DPU that was silent while the volume was taken
-// from it still has to clear up, whoever has the volume since.
+// from it still has to clear up, also if another has the volume since.
 func TestGrantKeepsWhatWasRevoked(t *testing.T) {
 	w, r := open(t)
 	w.AddHost(user("a"))

@@ -109,7 +109,7 @@ func TestWhoIsTold(t *testing.T) {
 				w.AddHost(o.DeepCopyObject().(client.Object))
 			}
 			r := &FailoverReconciler{Host: w.Clusters.Host, Driver: driver}
-			// Once more, as after a restart: nobody is told twice.
+			// Once more, as after a restart: no event is written twice.
 			for range 2 {
 				if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tc.event)}); err != nil {
 					t.Fatal(err)

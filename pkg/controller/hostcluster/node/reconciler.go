@@ -67,8 +67,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // mirrored is how many beats that tell nothing are left out of the mirror; at 10
-// s each, it says at least every two minutes when the DPU beat last. Whoever judges
-// a DPU does so by its own object.
+// s each, it says at least every two minutes when the DPU beat last. Whether
+// a DPU is alive is decided by its own object.
 const mirrored = 12
 
 // tells reports whether there is something to copy: the state, or a beat that

@@ -110,7 +110,7 @@ func (r *Reconciler) mirror(ctx context.Context, policy *storagev1alpha1.DPUStor
 	return mirror, err
 }
 
-// invalid says in words which of the policy's vendors cannot serve; "" if all
+// invalid says which of the policy's vendors cannot serve; "" if all
 // can.
 func (r *Reconciler) invalid(ctx context.Context, policy *storagev1alpha1.DPUStoragePolicy) (string, error) {
 	var words []string

@@ -96,7 +96,7 @@ func (r *Reconciler) mirror(ctx context.Context, vendor *storagev1alpha1.DPUStor
 	return err
 }
 
-// missing says in words what the vendor lacks in the DPU cluster; "" if
+// missing says what the vendor lacks in the DPU cluster; "" if
 // nothing.
 func (r *Reconciler) missing(ctx context.Context, vendor *storagev1alpha1.DPUStorageVendor) (string, error) {
 	class := &storagev1.StorageClass{}

@@ -108,7 +108,7 @@ func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolum
 	return mirror, r.follow(ctx, volume, mirror)
 }
 
-// remove deletes the Volume once nobody is attached, then lets the DPUVolume
+// remove deletes the Volume once it is attached nowhere, then lets the DPUVolume
 // go.
 func (r *Reconciler) remove(ctx context.Context, volume *storagev1alpha1.DPUVolume) error {
 	var attachments storagev1alpha1.DPUVolumeAttachmentList
