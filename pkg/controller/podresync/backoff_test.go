@@ -35,7 +35,7 @@ func TestRefused(t *testing.T) {
 		"another's driver": {func(_ *corev1.Event, pv *corev1.PersistentVolume) { pv.Spec.CSI.Driver = "other" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, pod, pv := newRoom(t), thePod(), world.Persistent()
+			m, pod, pv := newFixture(t), thePod(), world.Persistent()
 			m.r.NodesAsk = false
 			m.AddHost(pod)
 			e := said(pod)
@@ -57,7 +57,7 @@ func TestRefused(t *testing.T) {
 
 // TestRefusedWords are what the user reads.
 func TestRefusedWords(t *testing.T) {
-	m, pod := newRoom(t), thePod()
+	m, pod := newFixture(t), thePod()
 	m.r.NodesAsk = false
 	m.AddHost(pod, world.Persistent())
 	m.AddHost(said(pod))

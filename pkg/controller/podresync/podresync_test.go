@@ -17,9 +17,9 @@ import (
 
 var begin = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// room is a host cluster with a pod that is bound to host-1 and the volume of
+// fixture is a host cluster with a pod that is bound to host-1 and the volume of
 // its claim, and a Reconciler whose clock the test moves.
-type room struct {
+type fixture struct {
 	*world.World
 	t     *testing.T
 	clock *clocktesting.FakePassiveClock
@@ -27,10 +27,10 @@ type room struct {
 	told  *record.FakeRecorder
 }
 
-func newRoom(t *testing.T) *room {
+func newFixture(t *testing.T) *fixture {
 	w := world.New(t)
 	clock, told := clocktesting.NewFakePassiveClock(begin), record.NewFakeRecorder(10)
-	return &room{World: w, t: t, clock: clock, told: told, r: &Reconciler{
+	return &fixture{World: w, t: t, clock: clock, told: told, r: &Reconciler{
 		Host: w.Clusters.Host, NodesAsk: true, Namespace: world.Namespace, Driver: world.Driver, Clock: clock, Recorder: told,
 	}}
 }
@@ -51,7 +51,7 @@ func request(node string) *storagev1alpha1.DPUVolumeAttachment {
 
 // at reconciles when so much time has passed, and returns when it wants to be
 // called again.
-func (m *room) at(since time.Duration) time.Duration {
+func (m *fixture) at(since time.Duration) time.Duration {
 	m.t.Helper()
 	m.clock.SetTime(begin.Add(since))
 	result, err := m.r.Reconcile(m.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "pod"}})
@@ -62,13 +62,13 @@ func (m *room) at(since time.Duration) time.Duration {
 }
 
 // woken is the annotation as it is now.
-func (m *room) woken() string {
+func (m *fixture) woken() string {
 	pod, _ := world.Read(m.World, m.Host, thePod())
 	return pod.Annotations[storagev1alpha1.AnnotationKubeletWoken]
 }
 
 func TestWake(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.AddHost(thePod(), world.Persistent())
 	seen := map[string]bool{"": true}
 	for _, step := range []struct {
@@ -100,7 +100,7 @@ func TestWake(t *testing.T) {
 
 // TestNewPod: one that takes the name of another is waited for anew.
 func TestNewPod(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.AddHost(thePod(), world.Persistent())
 	m.at(0)
 	world.Remove(m.World, m.Host, thePod())
@@ -112,20 +112,20 @@ func TestNewPod(t *testing.T) {
 
 // TestLeaveAlone: if no kubelet sleeps, nothing is written, nor kept.
 func TestLeaveAlone(t *testing.T) {
-	for name, change := range map[string]func(m *room, pod *corev1.Pod, pv *corev1.PersistentVolume){
-		"asked for":        func(m *room, _ *corev1.Pod, _ *corev1.PersistentVolume) { m.AddHost(request("host-1")) },
-		"not bound yet":    func(_ *room, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Spec.NodeName = "" },
-		"it runs":          func(_ *room, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Status.Phase = corev1.PodRunning },
-		"it has ended":     func(_ *room, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Status.Phase = corev1.PodFailed },
-		"it ends":          func(_ *room, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Finalizers = []string{"x/y"} },
-		"no claim":         func(_ *room, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Spec.Volumes = nil },
-		"no volume yet":    func(_ *room, _ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Spec.ClaimRef = nil },
-		"not its volume":   func(_ *room, _ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Status.Phase = corev1.VolumeReleased },
-		"another's driver": func(_ *room, _ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Spec.CSI.Driver = "other" },
-		"Kubernetes asks":  func(m *room, _ *corev1.Pod, _ *corev1.PersistentVolume) { m.r.NodesAsk = false },
+	for name, change := range map[string]func(m *fixture, pod *corev1.Pod, pv *corev1.PersistentVolume){
+		"asked for":        func(m *fixture, _ *corev1.Pod, _ *corev1.PersistentVolume) { m.AddHost(request("host-1")) },
+		"not bound yet":    func(_ *fixture, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Spec.NodeName = "" },
+		"it runs":          func(_ *fixture, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Status.Phase = corev1.PodRunning },
+		"it has ended":     func(_ *fixture, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Status.Phase = corev1.PodFailed },
+		"it ends":          func(_ *fixture, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Finalizers = []string{"x/y"} },
+		"no claim":         func(_ *fixture, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Spec.Volumes = nil },
+		"no volume yet":    func(_ *fixture, _ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Spec.ClaimRef = nil },
+		"not its volume":   func(_ *fixture, _ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Status.Phase = corev1.VolumeReleased },
+		"another's driver": func(_ *fixture, _ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Spec.CSI.Driver = "other" },
+		"Kubernetes asks":  func(m *fixture, _ *corev1.Pod, _ *corev1.PersistentVolume) { m.r.NodesAsk = false },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, pod, pv := newRoom(t), thePod(), world.Persistent()
+			m, pod, pv := newFixture(t), thePod(), world.Persistent()
 			change(m, pod, pv)
 			m.AddHost(pv, pod)
 			if pod.Finalizers != nil {
@@ -148,7 +148,7 @@ func TestNotAsked(t *testing.T) {
 		"another place": func(a *storagev1alpha1.DPUVolumeAttachment) { a.Namespace = "elsewhere" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, a := newRoom(t), request("host-1")
+			m, a := newFixture(t), request("host-1")
 			change(a)
 			m.AddHost(thePod(), world.Persistent(), a)
 			if a.Finalizers != nil {
@@ -164,7 +164,7 @@ func TestNotAsked(t *testing.T) {
 
 // TestForgotten: what was waited for is not kept once the pod is gone.
 func TestForgotten(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.AddHost(thePod(), world.Persistent())
 	m.at(0)
 	world.Remove(m.World, m.Host, thePod())
@@ -176,7 +176,7 @@ func TestForgotten(t *testing.T) {
 // TestPersistentVolume: a volume that becomes bound has the pods looked at that
 // their kubelets have.
 func TestPersistentVolume(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	ended := thePod()
 	ended.Name, ended.Status.Phase = "ended", corev1.PodSucceeded
 	m.AddHost(thePod(), ended)

@@ -33,7 +33,7 @@ func runningPod() *corev1.Pod {
 // TestGrown: a kubelet is woken at once, and again while it does nothing, in
 // both attach modes. A volume that grows on while its node has not begun is news.
 func TestGrown(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.r.NodesAsk = false
 	m.AddHost(runningPod(), world.Persistent(), grownClaim("2Gi"))
 	seen := map[string]bool{"": true}
@@ -101,7 +101,7 @@ func TestNotGrown(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, pod, pv, claim := newRoom(t), runningPod(), world.Persistent(), grownClaim("2Gi")
+			m, pod, pv, claim := newFixture(t), runningPod(), world.Persistent(), grownClaim("2Gi")
 			m.r.NodesAsk = false
 			change(pod, pv, claim)
 			m.AddHost(pv, pod, claim)
@@ -129,7 +129,7 @@ func TestWaitsForNode(t *testing.T) {
 
 // TestClaim: a claim that grows has every pod looked at that uses it and runs.
 func TestClaim(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	second := runningPod()
 	second.Name, second.Spec.NodeName = "second", "host-2"
 	m.AddHost(runningPod(), second)

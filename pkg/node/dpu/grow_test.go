@@ -49,7 +49,7 @@ func TestGrows(t *testing.T) {
 		t.Errorf("the device has %d bytes", size)
 	}
 	if now := a.Status.DPU; now.PCIDeviceAddress != before.PCIDeviceAddress || !now.Attached || a.Status.Message != "" {
-		t.Errorf("the host's sight changed: %+v, %q", now, a.Status.Message)
+		t.Errorf("what the host sees changed: %+v, %q", now, a.Status.Message)
 	}
 	sizes := m.calls("bdev_get_bdevs")
 	opened := len(m.vendor.opened)

@@ -240,8 +240,8 @@ func TestState(t *testing.T) {
 // that the host is dead.
 func TestHostChangeIsToldAtOnce(t *testing.T) {
 	_, m, _ := attached(t)
-	sight := &moorv1alpha1.HostObservation{Alive: true}
-	m.reporter.Host = func() *moorv1alpha1.HostObservation { return sight }
+	seen := &moorv1alpha1.HostObservation{Alive: true}
+	m.reporter.Host = func() *moorv1alpha1.HostObservation { return seen }
 	before, err := m.reporter.State(t.Context())
 	if err != nil || before.Host == nil || !before.Host.Alive {
 		t.Fatalf("got %+v, %v", before, err)
@@ -250,7 +250,7 @@ func TestHostChangeIsToldAtOnce(t *testing.T) {
 		<-m.changed.C()
 	}
 	m.inject(map[string]any{"method": "emulation_function_list", "hang": true, "count": -1})
-	sight = &moorv1alpha1.HostObservation{Evidence: "silence"}
+	seen = &moorv1alpha1.HostObservation{Evidence: "silence"}
 	m.changed.AskOfHost()
 	<-m.changed.C()
 	ended, cancel := context.WithCancel(t.Context())

@@ -31,10 +31,10 @@ func block(n int, id string) hostdev.Block {
 // world is a host whose devices are files, and a node service that keeps a
 // mount table.
 type world struct {
-	t      *testing.T
-	finder *hostdev.Finder
-	clock  *clocktesting.FakeClock
-	signs  chan struct{}
+	t       *testing.T
+	finder  *hostdev.Finder
+	clock   *clocktesting.FakeClock
+	changed chan struct{}
 
 	// called has a place for the news that there are more calls.
 	called chan struct{}
@@ -48,7 +48,7 @@ type world struct {
 func newWorld(t *testing.T) (*world, *Agent) {
 	root := t.TempDir()
 	w := &world{
-		t: t, clock: clocktesting.NewFakeClock(time.Unix(0, 0)), signs: make(chan struct{}, 1), called: make(chan struct{}, 1),
+		t: t, clock: clocktesting.NewFakeClock(time.Unix(0, 0)), changed: make(chan struct{}, 1), called: make(chan struct{}, 1),
 		finder: &hostdev.Finder{Roots: hostdev.Roots{Sysfs: filepath.Join(root, "sys"), Dev: filepath.Join(root, "dev")}},
 	}
 	return w, New(Options{Finder: w.finder, Node: w, Watcher: w, Mounts: w.list, Period: time.Minute, Clock: w.clock})
@@ -79,12 +79,12 @@ func (w *world) hide(n int) {
 
 func (w *world) tell() {
 	select {
-	case w.signs <- struct{}{}:
+	case w.changed <- struct{}{}:
 	default: // one is pending, and comes after this change
 	}
 }
 
-func (w *world) Changed() <-chan struct{} { return w.signs }
+func (w *world) Changed() <-chan struct{} { return w.changed }
 
 func (w *world) list() ([]mount.MountPoint, error) {
 	w.mu.Lock()

@@ -17,7 +17,7 @@ import (
 func TestTheVendorIsAsked(t *testing.T) {
 	for name, required := range map[string]*bool{"says nothing": nil, "says yes": ptr.To(true)} {
 		t.Run(name, func(t *testing.T) {
-			m := newRoom(t)
+			m := newFixture(t)
 			m.Add(kit.CSIDriver("a", required))
 			m.settle()
 			sv, found := m.asked()
@@ -37,7 +37,7 @@ func TestTheVendorIsAsked(t *testing.T) {
 }
 
 func TestTheVendorsAnswerIsPassedOn(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(kit.CSIDriver("a", nil))
 	m.settle()
 	m.vendor(func(s *storagev1.VolumeAttachmentStatus) {
@@ -57,7 +57,7 @@ func TestTheVendorsAnswerIsPassedOn(t *testing.T) {
 }
 
 func TestAVendorThatNeedNotAttachIsNotAsked(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(kit.CSIDriver("a", no))
 	m.settle()
 	x := m.x()
@@ -71,11 +71,11 @@ func TestAVendorThatNeedNotAttachIsNotAsked(t *testing.T) {
 }
 
 func TestWordsForWhatIsWaitedFor(t *testing.T) {
-	volume := func(change func(*storagev1alpha1.Volume)) func(*room) {
-		return func(m *room) { kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "v", change) }
+	volume := func(change func(*storagev1alpha1.Volume)) func(*fixture) {
+		return func(m *fixture) { kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "v", change) }
 	}
-	asked := func(then func(*room)) func(*room) {
-		return func(m *room) {
+	asked := func(then func(*fixture)) func(*fixture) {
+		return func(m *fixture) {
 			m.Add(kit.CSIDriver("a", nil))
 			m.settle()
 			then(m)
@@ -83,39 +83,39 @@ func TestWordsForWhatIsWaitedFor(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name  string
-		world func(*room)
+		world func(*fixture)
 		words string
 	}{
-		{"no volume named", func(m *room) {
+		{"no volume named", func(m *fixture) {
 			m.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Source.VolumeRef = nil })
 		}, "names no Volume"},
-		{"no DPU named", func(m *room) {
+		{"no DPU named", func(m *fixture) {
 			m.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Spec.NodeName = "" })
 		}, "names no DPU"},
-		{"unknown volume", func(m *room) { m.Remove(kit.Volume("v", "gold")) }, "Volume v, which does not exist"},
+		{"unknown volume", func(m *fixture) { m.Remove(kit.Volume("v", "gold")) }, "Volume v, which does not exist"},
 		{"volume not ready", volume(func(v *storagev1alpha1.Volume) {
 			v.Status = storagev1alpha1.VolumeStatus{State: storagev1alpha1.VolumeInProgress, Message: "no policy"}
 		}), "Volume v to become Available: no policy"},
-		{"volume not ready, no reason given, too long", func(m *room) {
+		{"volume not ready, no reason given, too long", func(m *fixture) {
 			volume(func(v *storagev1alpha1.Volume) { v.Status = storagev1alpha1.VolumeStatus{} })(m)
 			m.clock.SetTime(m.clock.Now().Add(kube.StatusGrace))
 		}, "waiting for Volume v to become Available"},
-		{"volume going", func(m *room) {
+		{"volume going", func(m *fixture) {
 			volume(func(v *storagev1alpha1.Volume) { v.Finalizers = []string{storagev1alpha1.FinalizerVolume} })(m)
 			m.Remove(kit.Volume("v", "gold"))
 		}, "Volume v is being deleted"},
-		{"no driver", func(*room) {}, "waiting for CSIDriver a.csi of StorageVendor a, which does not exist"},
-		{"no claim", func(m *room) {
+		{"no driver", func(*fixture) {}, "waiting for CSIDriver a.csi of StorageVendor a, which does not exist"},
+		{"no claim", func(m *fixture) {
 			m.Add(kit.CSIDriver("a", nil))
 			m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")})
 		}, "PersistentVolumeClaim v-pvc is gone"},
-		{"slow vendor", asked(func(m *room) {
+		{"slow vendor", asked(func(m *fixture) {
 			m.clock.SetTime(m.clock.Now().Add(kube.StatusGrace))
 		}), "waiting for the vendor to attach PersistentVolume pv to DPU d1"},
-		{"vendor refuses", asked(func(m *room) {
+		{"vendor refuses", asked(func(m *fixture) {
 			m.vendor(func(s *storagev1.VolumeAttachmentStatus) { s.AttachError = &storagev1.VolumeError{Message: "no path"} })
 		}), "could not attach PersistentVolume pv to DPU d1: no path"},
-		{"earlier request still going", asked(func(m *room) {
+		{"earlier request still going", asked(func(m *fixture) {
 			m.vendor(func(s *storagev1.VolumeAttachmentStatus) {
 				s.Attached, s.DetachError = true, &storagev1.VolumeError{Message: "array offline"}
 			})
@@ -123,7 +123,7 @@ func TestWordsForWhatIsWaitedFor(t *testing.T) {
 		}), "earlier SVVolumeAttachment x to go, then it is made anew: the last attempt failed: array offline"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := newRoom(t)
+			m := newFixture(t)
 			tc.world(m)
 			m.settle()
 			m.wantMessage(tc.words)
@@ -135,7 +135,7 @@ func TestWordsForWhatIsWaitedFor(t *testing.T) {
 }
 
 func TestANormalAttachIsNotWorthAWord(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(kit.CSIDriver("a", nil))
 	result, err := m.try()
 	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > kube.StatusGrace {
@@ -176,10 +176,10 @@ func TestWhatADPUUsesIsNotAskedForAnew(t *testing.T) {
 
 // A DPU may be using the volume: what cannot be found out takes nothing back.
 func TestAttachedStaysWhatIsUnknown(t *testing.T) {
-	for name, loss := range map[string]func(*room){
-		"driver gone": func(m *room) { m.Remove(kit.CSIDriver("a", nil)) },
-		"volume gone": func(m *room) { m.Remove(kit.Volume("v", "gold")) },
-		"claim gone":  func(m *room) { m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")}) },
+	for name, loss := range map[string]func(*fixture){
+		"driver gone": func(m *fixture) { m.Remove(kit.CSIDriver("a", nil)) },
+		"volume gone": func(m *fixture) { m.Remove(kit.Volume("v", "gold")) },
+		"claim gone":  func(m *fixture) { m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newAttached(t)
@@ -193,9 +193,9 @@ func TestAttachedStaysWhatIsUnknown(t *testing.T) {
 }
 
 func TestTheVendorsWordTakesItBack(t *testing.T) {
-	for name, world := range map[string]func(*room){
-		"driver there": func(*room) {},
-		"driver gone":  func(m *room) { m.Remove(kit.CSIDriver("a", nil)) },
+	for name, world := range map[string]func(*fixture){
+		"driver there": func(*fixture) {},
+		"driver gone":  func(m *fixture) { m.Remove(kit.CSIDriver("a", nil)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newAttached(t)
@@ -210,7 +210,7 @@ func TestTheVendorsWordTakesItBack(t *testing.T) {
 }
 
 func TestOthersFieldsAreLeftAlone(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(kit.CSIDriver("a", nil))
 	m.settle()
 	m.edit(func(a *storagev1alpha1.VolumeAttachment) {
@@ -233,7 +233,7 @@ func TestAttachedIsQuiet(t *testing.T) {
 }
 
 func TestAnErrorIsToldAndReturned(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(kit.CSIDriver("a", nil))
 	m.FailWrite(2)
 	if _, err := m.try(); err == nil || !strings.Contains(err.Error(), "create") {

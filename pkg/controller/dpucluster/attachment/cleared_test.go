@@ -12,7 +12,7 @@ import (
 // silent may still show it. The vendor is not asked for it again before the DPU
 // itself has said that it does not.
 func TestTheStorageStaysClosed(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(kit.CSIDriver("a", nil), &moorv1alpha1.WriterClaim{
 		ObjectMeta: kit.Meta("v"), Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "v"},
 		Status: &moorv1alpha1.WriterClaimStatus{

@@ -55,31 +55,31 @@ func TestDetachInOrder(t *testing.T) {
 func TestDetachWithNothingToWaitFor(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		world func(*room)
+		world func(*fixture)
 	}{
-		{"never seen", func(*room) {}},
-		{"waits for the driver", func(m *room) { m.settle() }},
-		{"vendor need not attach", func(m *room) {
+		{"never seen", func(*fixture) {}},
+		{"waits for the driver", func(m *fixture) { m.settle() }},
+		{"vendor need not attach", func(m *fixture) {
 			m.Add(kit.CSIDriver("a", no))
 			m.settle()
 		}},
-		{"held, but the vendor was never asked", func(m *room) {
+		{"held, but the vendor was never asked", func(m *fixture) {
 			m.Add(kit.CSIDriver("a", nil))
 			m.FailWrite(2)
 			_, _ = m.try()
 		}},
-		{"volume and driver gone", func(m *room) {
+		{"volume and driver gone", func(m *fixture) {
 			m.Add(kit.CSIDriver("a", no))
 			m.settle()
 			m.Remove(kit.CSIDriver("a", no), kit.Volume("v", "gold"))
 		}},
-		{"asked, and no vendor holds it", func(m *room) {
+		{"asked, and no vendor holds it", func(m *fixture) {
 			m.Add(kit.CSIDriver("a", nil))
 			m.settle()
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := newRoom(t)
+			m := newFixture(t)
 			tc.world(m)
 			m.delete()
 			m.settle()
@@ -124,7 +124,7 @@ func TestDetachAsksTheServerForTheRequest(t *testing.T) {
 }
 
 func TestAnOldCacheIsNoError(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(kit.CSIDriver("a", nil))
 	old := m.x()
 	m.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Epoch = 1 })
@@ -145,7 +145,7 @@ func TestAnOldCacheIsNoError(t *testing.T) {
 // Every write of a whole life is lost once; a repeat has to bring the same end.
 func TestALostWriteChangesNothing(t *testing.T) {
 	for lost := 1; ; lost++ {
-		m := newRoom(t)
+		m := newFixture(t)
 		m.Add(kit.CSIDriver("a", nil))
 		m.FailWrite(lost)
 		m.settle()

@@ -18,7 +18,7 @@ import (
 )
 
 func TestClaimCarriesTheRequest(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(kit.Volume("v", "gold"))
 	m.pass("v")
 	pvc := &corev1.PersistentVolumeClaim{}
@@ -41,7 +41,7 @@ func TestClaimCarriesTheRequest(t *testing.T) {
 }
 
 func TestVolumeDescribesWhatTheVendorMade(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.available("v", corev1.PersistentVolumeReclaimDelete)
 	v := m.volume("v")
 	want := storagev1alpha1.VolumeSource{
@@ -66,7 +66,7 @@ func TestVolumeDescribesWhatTheVendorMade(t *testing.T) {
 }
 
 func TestNormalLifeCostsThreeWrites(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.available("v", corev1.PersistentVolumeReclaimDelete)
 	if n := m.WritesOn(&storagev1alpha1.Volume{}); n > 3 {
 		t.Errorf("%d writes on the Volume from creation to Available", n)
@@ -79,7 +79,7 @@ func TestNormalLifeCostsThreeWrites(t *testing.T) {
 }
 
 func TestASlowVendorIsToldOf(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(kit.Volume("v", "gold"))
 	m.pass("v")
 	if after := m.pass("v").RequeueAfter; after <= 0 || after > kube.StatusGrace {
@@ -99,7 +99,7 @@ func TestASlowVendorIsToldOf(t *testing.T) {
 // The choice is written before the claim is made, and stands whatever happens
 // afterwards.
 func TestTheVendorIsChosenOnce(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(kit.Volume("v", "gold"))
 	m.FailWrite(2)
 	if _, err := m.try("v"); err == nil {
@@ -121,7 +121,7 @@ func TestTheVendorIsChosenOnce(t *testing.T) {
 }
 
 func TestAnOldCacheCannotChooseAgain(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(kit.Volume("v", "gold"))
 	unplaced := m.volume("v")
 	kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "v", func(v *storagev1alpha1.Volume) { v.Spec.Volume.StorageVendorName = "b" })
@@ -134,7 +134,7 @@ func TestAnOldCacheCannotChooseAgain(t *testing.T) {
 }
 
 func TestAClaimThatTheCacheDoesNotShowYetIsNoError(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(kit.Volume("v", "gold"))
 	m.pass("v")
 	m.CacheIsBehind(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")}, false)
@@ -151,7 +151,7 @@ func TestAClaimThatTheCacheDoesNotShowYetIsNoError(t *testing.T) {
 }
 
 func TestVolumesSpreadOverVendors(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(kit.Policy("silver", "a"))
 	m.Add(kit.Volume("s", "silver"), kit.Volume("g1", "gold"), kit.Volume("g2", "gold"), kit.Volume("g3", "gold"))
 	got := map[string]string{}
@@ -165,63 +165,63 @@ func TestVolumesSpreadOverVendors(t *testing.T) {
 }
 
 func TestWordsForWhatIsWaitedFor(t *testing.T) {
-	pvc := func(change func(*corev1.PersistentVolumeClaim)) func(*room) {
-		return func(m *room) {
+	pvc := func(change func(*corev1.PersistentVolumeClaim)) func(*fixture) {
+		return func(m *fixture) {
 			m.pass("v")
 			kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, "v-pvc", change)
 		}
 	}
 	for _, tc := range []struct {
 		name  string
-		world func(m *room)
+		world func(m *fixture)
 		words string
 	}{
-		{"no policy named", func(m *room) { m.edit(func(v *storagev1alpha1.Volume) { v.Spec.StorageParameters = nil }) }, `no key "policy"`},
-		{"unknown policy", func(m *room) {
+		{"no policy named", func(m *fixture) { m.edit(func(v *storagev1alpha1.Volume) { v.Spec.StorageParameters = nil }) }, `no key "policy"`},
+		{"unknown policy", func(m *fixture) {
 			m.edit(func(v *storagev1alpha1.Volume) { v.Spec.StorageParameters["policy"] = "lead" })
 		}, "StoragePolicy lead, which does not exist"},
-		{"invalid policy", func(m *room) {
+		{"invalid policy", func(m *fixture) {
 			kit.Change(m.Cluster, &storagev1alpha1.StoragePolicy{}, "gold", func(p *storagev1alpha1.StoragePolicy) {
 				p.Status = storagev1alpha1.StoragePolicyStatus{State: storagev1alpha1.StoragePolicyInvalid, Message: "StorageVendor z is missing"}
 			})
 		}, "StoragePolicy gold to become valid: StorageVendor z is missing"},
-		{"no size", func(m *room) {
+		{"no size", func(m *fixture) {
 			m.edit(func(v *storagev1alpha1.Volume) { v.Spec.Request.CapacityRange.Request = nil })
 		}, "capacityRange.request is missing"},
-		{"claim of somebody else", func(m *room) {
+		{"claim of somebody else", func(m *fixture) {
 			m.Add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: kit.Namespace, Name: "v-pvc"}})
 		}, "does not belong to this Volume"},
-		{"claim going", func(m *room) {
+		{"claim going", func(m *fixture) {
 			pvc(func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{"kubernetes.io/pvc-protection"} })(m)
 			m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")})
 		}, "PersistentVolumeClaim v-pvc is being deleted"},
 		{"claim lost", pvc(func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.VolumeName, c.Status.Phase = "pv", corev1.ClaimLost
 		}), "lost its PersistentVolume pv"},
-		{"class waits for a pod", func(m *room) {
+		{"class waits for a pod", func(m *fixture) {
 			kit.Change(m.Cluster, &storagev1.StorageClass{}, "a-class", func(s *storagev1.StorageClass) {
 				s.VolumeBindingMode = ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)
 			})
 		}, "has to be Immediate"},
-		{"class gone after the choice", func(m *room) {
+		{"class gone after the choice", func(m *fixture) {
 			m.pass("v")
 			m.Remove(kit.StorageClass("a"))
 		}, "StorageClass a-class, which does not exist any more"},
-		{"not a CSI volume", func(m *room) {
+		{"not a CSI volume", func(m *fixture) {
 			m.pass("v")
 			pv := kit.PV("pv", "v-pvc", "", corev1.PersistentVolumeReclaimDelete)
 			pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}
 			m.Add(pv)
 			m.bindTo("v-pvc", "pv")
 		}, "is not a CSI volume"},
-		{"somebody else's PV", func(m *room) {
+		{"somebody else's PV", func(m *fixture) {
 			m.pass("v")
 			m.Add(kit.PV("pv", "other-pvc", "a.csi", corev1.PersistentVolumeReclaimDelete))
 			m.bindTo("v-pvc", "pv")
 		}, "PersistentVolume pv does not belong to"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := newRoom(t)
+			m := newFixture(t)
 			m.Add(kit.Volume("v", "gold"))
 			tc.world(m)
 			m.settle("v")
@@ -234,7 +234,7 @@ func TestWordsForWhatIsWaitedFor(t *testing.T) {
 }
 
 func TestAPolicyThatBecomesValidIsTaken(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(kit.Volume("v", "late"))
 	m.settle("v")
 	m.Add(kit.Policy("late", "b"))
@@ -248,7 +248,7 @@ func TestAPolicyThatBecomesValidIsTaken(t *testing.T) {
 
 // A valid policy whose vendor is missing is a cache that is behind: repeat.
 func TestAVendorMissingUnderAValidPolicyIsAnError(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Remove(kit.Vendor("a"))
 	m.Add(kit.Volume("v", "gold"))
 	if _, err := m.try("v"); err == nil || !strings.Contains(err.Error(), "StorageVendor a") {
@@ -261,7 +261,7 @@ func TestAVendorMissingUnderAValidPolicyIsAnError(t *testing.T) {
 
 // A second claim would be another, empty volume under the same name.
 func TestALostClaimIsNotMadeAgain(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.available("v", corev1.PersistentVolumeReclaimRetain)
 	m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")})
 	m.settle("v")
@@ -273,7 +273,7 @@ func TestALostClaimIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-func (m *room) edit(change func(*storagev1alpha1.Volume)) {
+func (m *fixture) edit(change func(*storagev1alpha1.Volume)) {
 	m.t.Helper()
 	kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "v", change)
 }

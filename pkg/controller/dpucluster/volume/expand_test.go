@@ -18,19 +18,19 @@ func storageOf(size string) corev1.ResourceList {
 }
 
 // asks has an available volume, of 1536Mi, ask for more.
-func (m *room) asks(size string) {
+func (m *fixture) asks(size string) {
 	m.t.Helper()
 	kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "v", func(v *storagev1alpha1.Volume) {
 		v.Spec.Request.CapacityRange.Request = ptr.To(resource.MustParse(size))
 	})
 }
 
-func (m *room) allowGrowth(allow bool) {
+func (m *fixture) allowGrowth(allow bool) {
 	m.t.Helper()
 	kit.Change(m.Cluster, &storagev1.StorageClass{}, "a-class", func(s *storagev1.StorageClass) { s.AllowVolumeExpansion = &allow })
 }
 
-func (m *room) claimAsks() string {
+func (m *fixture) claimAsks() string {
 	m.t.Helper()
 	pvc := &corev1.PersistentVolumeClaim{}
 	m.Get(pvc, "v-pvc")
@@ -41,7 +41,7 @@ func (m *room) claimAsks() string {
 // TestGrowth: the claim is asked for more, and the PersistentVolume tells when
 // the vendor has given it. The volume is Available all the time.
 func TestGrowth(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.allowGrowth(true)
 	m.available("v", corev1.PersistentVolumeReclaimDelete)
 	m.asks("3Gi")
@@ -63,7 +63,7 @@ func TestGrowth(t *testing.T) {
 // TestGrowthRefused: a class that does not allow it, and a vendor that says no
 // for good; either may come round.
 func TestGrowthRefused(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.available("v", corev1.PersistentVolumeReclaimDelete)
 	m.asks("3Gi")
 	m.settle("v")

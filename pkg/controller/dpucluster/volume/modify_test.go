@@ -14,7 +14,7 @@ import (
 )
 
 // wantsParameters has the volume ask for mutable parameters, and settles.
-func (m *room) wantsParameters(parameters map[string]string) *storagev1alpha1.Volume {
+func (m *fixture) wantsParameters(parameters map[string]string) *storagev1alpha1.Volume {
 	m.t.Helper()
 	kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "v", func(v *storagev1alpha1.Volume) { v.Spec.Request.MutableParameters = parameters })
 	m.settle("v")
@@ -22,7 +22,7 @@ func (m *room) wantsParameters(parameters map[string]string) *storagev1alpha1.Vo
 }
 
 // classes are the VolumeAttributesClasses there are.
-func (m *room) classes() []storagev1.VolumeAttributesClass {
+func (m *fixture) classes() []storagev1.VolumeAttributesClass {
 	m.t.Helper()
 	list := &storagev1.VolumeAttributesClassList{}
 	if err := m.Live.List(m.t.Context(), list); err != nil {
@@ -32,7 +32,7 @@ func (m *room) classes() []storagev1.VolumeAttributesClass {
 }
 
 // modifies plays the vendor, who puts into effect what the claim names.
-func (m *room) modifies() {
+func (m *fixture) modifies() {
 	m.t.Helper()
 	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, "v-pvc", func(c *corev1.PersistentVolumeClaim) {
 		c.Status.CurrentVolumeAttributesClassName = c.Spec.VolumeAttributesClassName
@@ -42,7 +42,7 @@ func (m *room) modifies() {
 
 // TestModification: each set of parameters is a class as long as a volume has it.
 func TestModification(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.available("v", corev1.PersistentVolumeReclaimDelete)
 	if n := len(m.classes()); n != 0 {
 		t.Fatalf("%d classes for a volume that asked for none", n)
@@ -73,7 +73,7 @@ func TestModification(t *testing.T) {
 
 // TestModificationRefused: what the vendor refuses can be taken back.
 func TestModificationRefused(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.available("v", corev1.PersistentVolumeReclaimDelete)
 	m.wantsParameters(map[string]string{"iops": "100"})
 	m.modifies()
@@ -98,7 +98,7 @@ func TestModificationRefused(t *testing.T) {
 
 // TestMadeWithParameters: the claim names the class as soon as it is bound.
 func TestMadeWithParameters(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	v := kit.Volume("v", "gold")
 	v.Spec.Request.MutableParameters = map[string]string{"iops": "100"}
 	m.Add(v)

@@ -17,7 +17,7 @@ const selectedNode = "volume.kubernetes.io/selected-node"
 
 // racked has DPUs d1 in rack 1 and d2 in rack 2, and drivers of vendors that
 // tell racks apart there.
-func (m *room) racked(drivers ...string) {
+func (m *fixture) racked(drivers ...string) {
 	m.t.Helper()
 	for name, rack := range map[string]string{"d1": "1", "d2": "2"} {
 		has := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -29,7 +29,7 @@ func (m *room) racked(drivers ...string) {
 }
 
 // changeClass changes the StorageClass of a vendor.
-func (m *room) changeClass(vendor string, change func(*storagev1.StorageClass)) {
+func (m *fixture) changeClass(vendor string, change func(*storagev1.StorageClass)) {
 	m.t.Helper()
 	class := kit.StorageClass(vendor)
 	m.Remove(kit.StorageClass(vendor))
@@ -57,7 +57,7 @@ func wanted(racks ...string) *storagev1alpha1.Volume {
 }
 
 // bindIn plays the vendor, who makes the volume in a rack.
-func (m *room) bindIn(rack string) {
+func (m *fixture) bindIn(rack string) {
 	m.t.Helper()
 	pv := kit.PV("pv-v", "v-pvc", "a.csi", corev1.PersistentVolumeReclaimDelete)
 	pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
@@ -73,26 +73,26 @@ func TestForWhichDPU(t *testing.T) {
 	both := []string{"a.csi", "b.csi"}
 	for name, tc := range map[string]struct {
 		drivers    []string
-		change     func(*room)
+		change     func(*fixture)
 		volume     *storagev1alpha1.Volume
 		vendor, on string
 	}{
-		"anywhere":                                      {both, func(*room) {}, wanted(), "a", ""},
-		"no vendor makes a difference":                  {nil, func(*room) {}, wanted("2"), "a", ""},
-		"in a rack":                                     {both, func(*room) {}, wanted("2"), "a", "d2"},
-		"in the rack that is preferred":                 {both, func(*room) {}, wanted("9", "2", "1"), "a", "d2"},
-		"by the vendor that can":                        {both, func(m *room) { m.changeClass("a", only("1")) }, wanted("2"), "b", "d2"},
-		"where the vendor can":                          {both, func(m *room) { m.changeClass("a", only("1")); m.changeClass("b", only("9")) }, wanted("2", "1"), "a", "d1"},
-		"by a vendor that makes no difference":          {[]string{"b.csi"}, func(m *room) { m.changeClass("b", only("1")) }, wanted("2"), "a", ""},
-		"a class that waits, anywhere":                  {both, func(m *room) { m.changeClass("a", late) }, wanted(), "a", "d1"},
-		"a class that waits, in a rack":                 {both, func(m *room) { m.changeClass("a", late) }, wanted("2"), "a", "d2"},
-		"a class that waits, and makes no difference":   {nil, func(m *room) { m.changeClass("a", late); m.racked() }, wanted("2"), "a", "d2"},
-		"a copy, where its source is":                   {both, func(m *room) { m.keep("2") }, restored(wanted("1", "2")), "b", "d2"},
-		"a copy of what is reached from everywhere":     {both, func(m *room) { m.keep("") }, restored(wanted("1")), "b", "d1"},
-		"a copy, by a class that waits, with no wishes": {both, func(m *room) { m.keep("2"); m.changeClass("b", late) }, restored(wanted()), "b", "d2"},
+		"anywhere":                                      {both, func(*fixture) {}, wanted(), "a", ""},
+		"no vendor makes a difference":                  {nil, func(*fixture) {}, wanted("2"), "a", ""},
+		"in a rack":                                     {both, func(*fixture) {}, wanted("2"), "a", "d2"},
+		"in the rack that is preferred":                 {both, func(*fixture) {}, wanted("9", "2", "1"), "a", "d2"},
+		"by the vendor that can":                        {both, func(m *fixture) { m.changeClass("a", only("1")) }, wanted("2"), "b", "d2"},
+		"where the vendor can":                          {both, func(m *fixture) { m.changeClass("a", only("1")); m.changeClass("b", only("9")) }, wanted("2", "1"), "a", "d1"},
+		"by a vendor that makes no difference":          {[]string{"b.csi"}, func(m *fixture) { m.changeClass("b", only("1")) }, wanted("2"), "a", ""},
+		"a class that waits, anywhere":                  {both, func(m *fixture) { m.changeClass("a", late) }, wanted(), "a", "d1"},
+		"a class that waits, in a rack":                 {both, func(m *fixture) { m.changeClass("a", late) }, wanted("2"), "a", "d2"},
+		"a class that waits, and makes no difference":   {nil, func(m *fixture) { m.changeClass("a", late); m.racked() }, wanted("2"), "a", "d2"},
+		"a copy, where its source is":                   {both, func(m *fixture) { m.keep("2") }, restored(wanted("1", "2")), "b", "d2"},
+		"a copy of what is reached from everywhere":     {both, func(m *fixture) { m.keep("") }, restored(wanted("1")), "b", "d1"},
+		"a copy, by a class that waits, with no wishes": {both, func(m *fixture) { m.keep("2"); m.changeClass("b", late) }, restored(wanted()), "b", "d2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newRoom(t)
+			m := newFixture(t)
 			if tc.drivers != nil {
 				m.racked(tc.drivers...)
 			}
@@ -109,7 +109,7 @@ func TestForWhichDPU(t *testing.T) {
 }
 
 // keep adds snapshot s, which vendor b has taken in a rack.
-func (m *room) keep(rack string) {
+func (m *fixture) keep(rack string) {
 	s := kept(true)
 	if rack != "" {
 		s.Spec.Origin.AccessibleTopology = []map[string]string{{"rack": rack}}
@@ -126,18 +126,18 @@ func restored(v *storagev1alpha1.Volume) *storagev1alpha1.Volume {
 // and goes on when it can be had.
 func TestNowhere(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*room)
+		change func(*fixture)
 		volume *storagev1alpha1.Volume
 		words  string
 	}{
-		"no DPU is there": {func(*room) {}, wanted("3"), "no vendor of StoragePolicy gold makes volumes that are reached from one of the places asked for: rack=3"},
+		"no DPU is there": {func(*fixture) {}, wanted("3"), "no vendor of StoragePolicy gold makes volumes that are reached from one of the places asked for: rack=3"},
 		"a copy of what is elsewhere": {
-			func(m *room) { m.keep("1") }, restored(wanted("3", "4")),
+			func(m *fixture) { m.keep("1") }, restored(wanted("3", "4")),
 			"StorageClass b-class makes no volume that is reached from one of the places asked for: rack=3; rack=4",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newRoom(t)
+			m := newFixture(t)
 			m.racked("a.csi", "b.csi")
 			tc.change(m)
 			m.Add(tc.volume)
@@ -160,7 +160,7 @@ func TestNowhere(t *testing.T) {
 // TestWhereItWasMade: what is made tells from where it is reached, once and for
 // all; what was made elsewhere than wanted never becomes Available.
 func TestWhereItWasMade(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.racked("a.csi")
 	m.Add(wanted("2", "1"))
 	m.pass("v")
@@ -176,7 +176,7 @@ func TestWhereItWasMade(t *testing.T) {
 		t.Errorf("without the drivers (-want +got):\n%s", diff)
 	}
 
-	m = newRoom(t)
+	m = newFixture(t)
 	m.racked("a.csi")
 	m.Add(wanted("2"))
 	m.pass("v")
@@ -190,7 +190,7 @@ func TestWhereItWasMade(t *testing.T) {
 // TestPutOff: a vendor that cannot make the volume for the DPU is not asked for
 // ever.
 func TestPutOff(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.racked("a.csi")
 	m.changeClass("a", late)
 	m.Add(wanted("2"))

@@ -11,14 +11,14 @@ import (
 	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
 )
 
-func (m *room) exists() bool { return m.Has(&storagev1alpha1.Volume{}, "v") }
+func (m *fixture) exists() bool { return m.Has(&storagev1alpha1.Volume{}, "v") }
 
-func (m *room) delete() {
+func (m *fixture) delete() {
 	m.t.Helper()
 	m.Remove(&storagev1alpha1.Volume{ObjectMeta: kit.Meta("v")})
 }
 
-func (m *room) wantMessage(words string) {
+func (m *fixture) wantMessage(words string) {
 	m.t.Helper()
 	if s := m.volume("v").Status; !strings.Contains(s.Message, words) {
 		m.t.Errorf("message %q, want %q in it", s.Message, words)
@@ -26,7 +26,7 @@ func (m *room) wantMessage(words string) {
 }
 
 func TestDeletionInOrder(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.available("v", corev1.PersistentVolumeReclaimDelete)
 	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, "v-pvc", func(c *corev1.PersistentVolumeClaim) {
 		c.Finalizers = []string{"kubernetes.io/pvc-protection"}
@@ -65,29 +65,29 @@ func TestDeletionInOrder(t *testing.T) {
 func TestDeletionWithNothingToWaitFor(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		world func(m *room)
+		world func(m *fixture)
 	}{
-		{"never seen", func(*room) {}},
-		{"waits for its policy", func(m *room) {
+		{"never seen", func(*fixture) {}},
+		{"waits for its policy", func(m *fixture) {
 			m.Remove(kit.Policy("gold"))
 			m.settle("v")
 		}},
-		{"placed, but its claim was never made", func(m *room) {
+		{"placed, but its claim was never made", func(m *fixture) {
 			m.FailWrite(2)
 			_, _ = m.try("v")
 		}},
-		{"retained volume", func(m *room) {
+		{"retained volume", func(m *fixture) {
 			m.pass("v")
 			m.bind("v-pvc", "pv", corev1.PersistentVolumeReclaimRetain)
 			m.settle("v")
 		}},
-		{"claim of somebody else", func(m *room) {
+		{"claim of somebody else", func(m *fixture) {
 			m.Add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: kit.Namespace, Name: "v-pvc"}})
 			m.settle("v")
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := newRoom(t)
+			m := newFixture(t)
 			m.Add(kit.Volume("v", "gold"))
 			tc.world(m)
 			m.delete()
@@ -105,7 +105,7 @@ func TestDeletionWithNothingToWaitFor(t *testing.T) {
 
 // A claim made a moment ago, which the cache does not show, is not forgotten.
 func TestDeletionAsksTheServerForTheClaim(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(kit.Volume("v", "gold"))
 	m.pass("v")
 	m.delete()
@@ -121,7 +121,7 @@ func TestDeletionAsksTheServerForTheClaim(t *testing.T) {
 }
 
 func TestForeignFinalizersAreLeftAlone(t *testing.T) {
-	m := newRoom(t)
+	m := newFixture(t)
 	v := kit.Volume("v", "gold")
 	v.Finalizers = []string{"example.com/other"}
 	m.Add(v)
@@ -136,7 +136,7 @@ func TestForeignFinalizersAreLeftAlone(t *testing.T) {
 // Every write of a whole life is lost once; a repeat has to bring the same end.
 func TestALostWriteChangesNothing(t *testing.T) {
 	for lost := 1; ; lost++ {
-		m := newRoom(t)
+		m := newFixture(t)
 		m.Add(kit.Volume("v", "gold"))
 		m.FailWrite(lost)
 		m.settle("v")

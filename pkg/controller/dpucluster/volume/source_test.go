@@ -47,7 +47,7 @@ func TestACopyIsMadeByTheVendorOfItsSource(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newRoom(t)
+			m := newFixture(t)
 			m.available("src", corev1.PersistentVolumeReclaimDelete)
 			m.Add(copyOf(c.from), kept(true))
 			m.pass("v")
@@ -68,32 +68,32 @@ func TestACopyIsMadeByTheVendorOfItsSource(t *testing.T) {
 func TestACopyWaitsForItsSource(t *testing.T) {
 	for name, c := range map[string]struct {
 		from   storagev1alpha1.CopySource
-		change func(*room)
+		change func(*fixture)
 		words  string
 	}{
 		"no such volume": {
 			storagev1alpha1.CopySource{VolumeName: "none"},
-			func(*room) {},
+			func(*fixture) {},
 			"Volume none, of which it is to be a copy, is gone: delete this volume",
 		},
 		"a volume that is not made yet": {
 			storagev1alpha1.CopySource{VolumeName: "src"},
-			func(m *room) { m.Add(kit.Volume("src", "gold")) },
+			func(m *fixture) { m.Add(kit.Volume("src", "gold")) },
 			"waiting for Volume src, of which it is to be a copy, to become Available",
 		},
 		"no such snapshot": {
 			storagev1alpha1.CopySource{SnapshotName: "none"},
-			func(*room) {},
+			func(*fixture) {},
 			"StorageSnapshot none, of which it is to be made, is gone: delete this volume",
 		},
 		"a snapshot that is not ready": {
 			storagev1alpha1.CopySource{SnapshotName: "s"},
-			func(m *room) { m.Add(kept(false)) },
+			func(m *fixture) { m.Add(kept(false)) },
 			"waiting for StorageSnapshot s, of which it is to be made, to become ready",
 		},
 		"a vendor that the policy does not name": {
 			storagev1alpha1.CopySource{SnapshotName: "s"},
-			func(m *room) {
+			func(m *fixture) {
 				m.Add(kept(true))
 				kit.Change(m.Cluster, &storagev1alpha1.StoragePolicy{}, "gold", func(p *storagev1alpha1.StoragePolicy) { p.Spec.StorageVendors = []string{"a"} })
 			},
@@ -101,12 +101,12 @@ func TestACopyWaitsForItsSource(t *testing.T) {
 		},
 		"two sources": {
 			storagev1alpha1.CopySource{VolumeName: "src", SnapshotName: "s"},
-			func(*room) {},
+			func(*fixture) {},
 			"spec.request.source has to name either a Volume or a StorageSnapshot",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newRoom(t)
+			m := newFixture(t)
 			c.change(m)
 			m.Add(copyOf(c.from))
 			m.pass("v")

@@ -20,17 +20,17 @@ import (
 	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
 )
 
-// room is a reconciler over a cluster in memory.
-type room struct {
+// fixture is a reconciler over a cluster in memory.
+type fixture struct {
 	*kit.Cluster
 	t     *testing.T
 	r     *attachment.Reconciler
 	clock *clocktesting.FakePassiveClock
 }
 
-// newRoom has the Available volume v with its bound claim, and the attachment
+// newFixture has the Available volume v with its bound claim, and the attachment
 // x of it to the DPU d1, but no CSIDriver.
-func newRoom(t *testing.T) *room {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	c := kit.NewCluster(t)
 	v := kit.Volume("v", "gold")
@@ -43,13 +43,13 @@ func newRoom(t *testing.T) *room {
 	c.Add(v, claim, kit.Attachment("x", "v", "d1"))
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	c.Now = clock.Now
-	return &room{Cluster: c, t: t, clock: clock, r: &attachment.Reconciler{DPU: kube.Cluster{Client: c.Client, Live: c.Live}, Clock: clock}}
+	return &fixture{Cluster: c, t: t, clock: clock, r: &attachment.Reconciler{DPU: kube.Cluster{Client: c.Client, Live: c.Live}, Clock: clock}}
 }
 
-// newAttached is newRoom with a driver and x attached by the vendor.
-func newAttached(t *testing.T) *room {
+// newAttached is newFixture with a driver and x attached by the vendor.
+func newAttached(t *testing.T) *fixture {
 	t.Helper()
-	m := newRoom(t)
+	m := newFixture(t)
 	m.Add(kit.CSIDriver("a", nil))
 	m.settle()
 	m.vendor(func(s *storagev1.VolumeAttachmentStatus) { s.Attached = true })
@@ -60,12 +60,12 @@ func newAttached(t *testing.T) *room {
 	return m
 }
 
-func (m *room) try() (ctrl.Result, error) {
+func (m *fixture) try() (ctrl.Result, error) {
 	return kube.Retrying(m.r).Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kit.Namespace, Name: "x"}})
 }
 
 // settle reconciles until a pass writes nothing; a lost write is repeated.
-func (m *room) settle() {
+func (m *fixture) settle() {
 	m.t.Helper()
 	for range 20 {
 		before := m.Writes()
@@ -80,22 +80,22 @@ func (m *room) settle() {
 	m.t.Fatal("does not settle")
 }
 
-func (m *room) x() *storagev1alpha1.VolumeAttachment {
+func (m *fixture) x() *storagev1alpha1.VolumeAttachment {
 	m.t.Helper()
 	a := &storagev1alpha1.VolumeAttachment{}
 	m.Get(a, "x")
 	return a
 }
 
-func (m *room) exists() bool { return m.Has(&storagev1alpha1.VolumeAttachment{}, "x") }
+func (m *fixture) exists() bool { return m.Has(&storagev1alpha1.VolumeAttachment{}, "x") }
 
-func (m *room) asked() (*storagev1alpha1.SVVolumeAttachment, bool) {
+func (m *fixture) asked() (*storagev1alpha1.SVVolumeAttachment, bool) {
 	sv := &storagev1alpha1.SVVolumeAttachment{}
 	return sv, m.Has(sv, "x")
 }
 
 // vendor plays the attacher: it holds the SVVolumeAttachment and answers.
-func (m *room) vendor(answer func(*storagev1.VolumeAttachmentStatus)) {
+func (m *fixture) vendor(answer func(*storagev1.VolumeAttachmentStatus)) {
 	m.t.Helper()
 	kit.Change(m.Cluster, &storagev1alpha1.SVVolumeAttachment{}, "x", func(sv *storagev1alpha1.SVVolumeAttachment) {
 		sv.Finalizers = []string{"external-attacher/a-csi"}
@@ -104,20 +104,20 @@ func (m *room) vendor(answer func(*storagev1.VolumeAttachmentStatus)) {
 }
 
 // vendorDone plays the attacher that has detached.
-func (m *room) vendorDone() {
+func (m *fixture) vendorDone() {
 	m.t.Helper()
 	kit.Change(m.Cluster, &storagev1alpha1.SVVolumeAttachment{}, "x", func(sv *storagev1alpha1.SVVolumeAttachment) { sv.Finalizers = nil })
 }
 
 // edit plays everybody else who writes the attachment.
-func (m *room) edit(change func(*storagev1alpha1.VolumeAttachment)) {
+func (m *fixture) edit(change func(*storagev1alpha1.VolumeAttachment)) {
 	m.t.Helper()
 	kit.Change(m.Cluster, &storagev1alpha1.VolumeAttachment{}, "x", change)
 }
 
 // delete also sets the clock to the time of the deletion: the API server in
 // memory stamps deletions by the machine's clock.
-func (m *room) delete() {
+func (m *fixture) delete() {
 	m.t.Helper()
 	m.Remove(&storagev1alpha1.VolumeAttachment{ObjectMeta: kit.Meta("x")})
 	if m.exists() {
@@ -125,7 +125,7 @@ func (m *room) delete() {
 	}
 }
 
-func (m *room) wantMessage(words string) {
+func (m *fixture) wantMessage(words string) {
 	m.t.Helper()
 	if s := m.x().Status; !strings.Contains(s.StorageMessage, words) {
 		m.t.Errorf("message %q, want %q in it", s.StorageMessage, words)

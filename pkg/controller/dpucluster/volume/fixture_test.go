@@ -17,33 +17,33 @@ import (
 	"github.com/moor-storage/moor/pkg/controller/dpucluster/volume"
 )
 
-// room is a reconciler over a cluster in memory.
-type room struct {
+// fixture is a reconciler over a cluster in memory.
+type fixture struct {
 	*kit.Cluster
 	t     *testing.T
 	r     *volume.Reconciler
 	clock *clocktesting.FakePassiveClock
 }
 
-// newRoom has a policy gold with the vendors a and b, complete.
-func newRoom(t *testing.T) *room {
+// newFixture has a policy gold with the vendors a and b, complete.
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	c := kit.NewCluster(t)
 	c.Add(kit.Vendor("a"), kit.StorageClass("a"), kit.Vendor("b"), kit.StorageClass("b"), kit.Policy("gold", "a", "b"))
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	c.Now = clock.Now
-	return &room{
+	return &fixture{
 		Cluster: c, t: t, clock: clock,
 		r: &volume.Reconciler{DPU: kube.Cluster{Client: c.Client, Live: c.Live}, Clock: clock, IntN: func(int) int { return 0 }},
 	}
 }
 
-func (m *room) try(name string) (ctrl.Result, error) {
+func (m *fixture) try(name string) (ctrl.Result, error) {
 	return kube.Retrying(m.r).Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kit.Namespace, Name: name}})
 }
 
 // pass reconciles once.
-func (m *room) pass(name string) ctrl.Result {
+func (m *fixture) pass(name string) ctrl.Result {
 	m.t.Helper()
 	result, err := m.try(name)
 	if err != nil {
@@ -53,7 +53,7 @@ func (m *room) pass(name string) ctrl.Result {
 }
 
 // settle reconciles until a pass writes nothing; a lost write is repeated.
-func (m *room) settle(name string) {
+func (m *fixture) settle(name string) {
 	m.t.Helper()
 	for range 20 {
 		before := m.Writes()
@@ -68,7 +68,7 @@ func (m *room) settle(name string) {
 	m.t.Fatalf("%s does not settle", name)
 }
 
-func (m *room) volume(name string) *storagev1alpha1.Volume {
+func (m *fixture) volume(name string) *storagev1alpha1.Volume {
 	m.t.Helper()
 	v := &storagev1alpha1.Volume{}
 	m.Get(v, name)
@@ -76,7 +76,7 @@ func (m *room) volume(name string) *storagev1alpha1.Volume {
 }
 
 // bind plays the vendor: it makes a PV for the claim and binds the two.
-func (m *room) bind(pvc, pv string, reclaim corev1.PersistentVolumeReclaimPolicy) {
+func (m *fixture) bind(pvc, pv string, reclaim corev1.PersistentVolumeReclaimPolicy) {
 	m.t.Helper()
 	made := kit.PV(pv, pvc, "a.csi", reclaim)
 	made.Status.Phase = corev1.VolumeBound
@@ -84,7 +84,7 @@ func (m *room) bind(pvc, pv string, reclaim corev1.PersistentVolumeReclaimPolicy
 	m.bindTo(pvc, pv)
 }
 
-func (m *room) bindTo(pvc, pv string) {
+func (m *fixture) bindTo(pvc, pv string) {
 	m.t.Helper()
 	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, pvc, func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.VolumeName = pv
@@ -93,7 +93,7 @@ func (m *room) bindTo(pvc, pv string) {
 }
 
 // available makes a volume and takes it to Available.
-func (m *room) available(name string, reclaim corev1.PersistentVolumeReclaimPolicy) {
+func (m *fixture) available(name string, reclaim corev1.PersistentVolumeReclaimPolicy) {
 	m.t.Helper()
 	m.Add(kit.Volume(name, "gold"))
 	m.pass(name)
