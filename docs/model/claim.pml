@@ -215,7 +215,7 @@ idle:
 #else
 	:: atomic { va[d].here && !va[d].deleting -> va[d].deleting = 1; settle(d) }
 #endif
-	/* judge, stillWanted: the claim is read, then the attachment */
+	/* Judge, confirm: the claim is read, then the attachment */
 	:: atomic { va[d].here && !va[d].deleting && phase == FREE && epoch < EPOCHS LIVEFIRST -> ep = epoch; break }
 	/* granted, and the epoch not written yet */
 	:: atomic { va[d].here && !va[d].deleting && phase == GRANTED && holder == d && va[d].epoch != epoch -> ep = epoch; goto promote }

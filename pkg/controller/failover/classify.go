@@ -85,22 +85,22 @@ type Fleet struct {
 	Contradicted int
 }
 
-// crowdLeast and crowdPercent say when it is too many at once: more hosts than
-// crowdLeast, and more than crowdPercent of all. Single failures, and a few in
+// tooManyHosts and tooManyPercent say when it is too many at once: more hosts than
+// tooManyHosts, and more than tooManyPercent of all. Single failures, and a few in
 // a small cluster, stay below.
 const (
-	crowdLeast   = 2
-	crowdPercent = 30
+	tooManyHosts   = 2
+	tooManyPercent = 30
 )
 
 // sick says why the control plane is the sick one; "" if it is not.
-func (c Fleet) sick() string {
-	many := func(n int) bool { return n > crowdLeast && n*100 > c.Nodes*crowdPercent }
+func (f Fleet) sick() string {
+	many := func(n int) bool { return n > tooManyHosts && n*100 > f.Nodes*tooManyPercent }
 	switch {
-	case many(c.Contradicted):
-		return fmt.Sprintf("the API calls %d of %d hosts NotReady, but their DPUs see them alive", c.Contradicted, c.Nodes)
-	case many(c.Dead):
-		return fmt.Sprintf("%d of %d hosts look dead at once", c.Dead, c.Nodes)
+	case many(f.Contradicted):
+		return fmt.Sprintf("the API calls %d of %d hosts NotReady, but their DPUs see them alive", f.Contradicted, f.Nodes)
+	case many(f.Dead):
+		return fmt.Sprintf("%d of %d hosts look dead at once", f.Dead, f.Nodes)
 	}
 	return ""
 }

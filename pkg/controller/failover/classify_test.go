@@ -13,8 +13,8 @@ var (
 	apis    = []API{APIReady, APINotReady, APIUnknown}
 	beats   = []nodehealth.Beat{nodehealth.Unknown, nodehealth.Fresh, nodehealth.Quiet, nodehealth.Stale}
 	seens   = []nodehealth.HostSeen{nodehealth.Unseen, nodehealth.SeenAlive, nodehealth.SeenDead}
-	crowds  = []Fleet{{Nodes: 100, Dead: 1}, {Nodes: 100, Dead: 31}, {Nodes: 100, Contradicted: 31}, {Nodes: 3, Dead: 2}}
-	sickest = map[Fleet]bool{crowds[1]: true, crowds[2]: true}
+	fleets  = []Fleet{{Nodes: 100, Dead: 1}, {Nodes: 100, Dead: 31}, {Nodes: 100, Contradicted: 31}, {Nodes: 3, Dead: 2}}
+	sickest = map[Fleet]bool{fleets[1]: true, fleets[2]: true}
 )
 
 // each calls f with the whole product of the inputs.
@@ -24,9 +24,9 @@ func each(f func(in Inputs)) {
 			for _, kubelet := range beats {
 				for _, dpu := range beats {
 					for _, seen := range seens {
-						for _, crowd := range crowds {
+						for _, fleet := range fleets {
 							for _, zero := range []bool{false, true} {
-								f(Inputs{API: api, Host: host, Kubelet: kubelet, DPU: dpu, HostSeen: seen, Fleet: crowd, ZeroTrust: zero})
+								f(Inputs{API: api, Host: host, Kubelet: kubelet, DPU: dpu, HostSeen: seen, Fleet: fleet, ZeroTrust: zero})
 							}
 						}
 					}
@@ -143,7 +143,7 @@ func TestNeverFencesWithoutEvidence(t *testing.T) {
 
 func TestFleet(t *testing.T) {
 	for _, tc := range []struct {
-		crowd Fleet
+		fleet Fleet
 		sick  bool
 	}{
 		{Fleet{Nodes: 2, Dead: 2}, false},
@@ -155,8 +155,8 @@ func TestFleet(t *testing.T) {
 		{Fleet{Nodes: 5000, Dead: 1501}, true},
 		{Fleet{Nodes: 5000, Contradicted: 1501}, true},
 	} {
-		if got := tc.crowd.sick(); (got != "") != tc.sick {
-			t.Errorf("%+v: %q, want sick %v", tc.crowd, got, tc.sick)
+		if got := tc.fleet.sick(); (got != "") != tc.sick {
+			t.Errorf("%+v: %q, want sick %v", tc.fleet, got, tc.sick)
 		}
 	}
 }
