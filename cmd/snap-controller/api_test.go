@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
 	bed "github.com/moor-storage/moor/test/kit"
 )
 
@@ -51,7 +51,7 @@ func startServer(t *testing.T) *server {
 		t.Fatalf("start the API server (KUBEBUILDER_ASSETS=%q must hold kube-apiserver and etcd): %v", os.Getenv("KUBEBUILDER_ASSETS"), err)
 	}
 	s := &server{WithWatch: newClient(t, cfg), t: t}
-	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kit.Namespace}})
+	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kubetest.DPUNamespace}})
 	if err := bed.Apply(t.Context(), s, filepath.Join("..", "..", "deploy", "dpu", "snap-controller-rbac.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func newClient(t *testing.T, cfg *rest.Config) client.WithWatch {
 // account writes a kubeconfig for the ServiceAccount of the manifest.
 func account(t *testing.T, env *envtest.Environment) string {
 	t.Helper()
-	user, err := env.AddUser(envtest.User{Name: "system:serviceaccount:" + kit.Namespace + ":snap-controller"}, nil)
+	user, err := env.AddUser(envtest.User{Name: "system:serviceaccount:" + kubetest.DPUNamespace + ":snap-controller"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func account(t *testing.T, env *envtest.Environment) string {
 // start runs the process' whole wiring in this one, until the test ends.
 func (s *server) start() {
 	s.t.Helper()
-	o := options{kubeconfig: s.kubeconfig, namespace: kit.Namespace}
+	o := options{kubeconfig: s.kubeconfig, namespace: kubetest.DPUNamespace}
 	o.flags = kube.Flags{MetricsBindAddress: "0", HealthProbeBindAddress: "0", Concurrency: 15, SyncPeriod: 10 * time.Hour, Rate: kube.Rate{QPS: 100, Burst: 200}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -160,7 +160,7 @@ func until[T client.Object](s *server, what string, obj T, name string, ok func(
 	if namespaced, err := s.IsObjectNamespaced(obj); err != nil {
 		s.t.Fatal(err)
 	} else if namespaced {
-		key.Namespace = kit.Namespace
+		key.Namespace = kubetest.DPUNamespace
 	}
 	err := wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		exists, err := kube.Find(ctx, s, key, obj)

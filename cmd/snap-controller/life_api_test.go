@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 // One whole life, with the rights of the manifest: the test is the vendor, the
@@ -26,7 +26,7 @@ func TestLife(t *testing.T) {
 	s.start()
 	policyBecomesValid(s)
 	revisions := countRevisions(s, &storagev1alpha1.VolumeList{})
-	s.create(kit.Volume("v", "gold"))
+	s.create(kubetest.Volume("v", "gold"))
 	v := volumeBecomesAvailable(s)
 	if n := revisions(v); n > 4 {
 		t.Errorf("the Volume was written %d times after its creation", n-1)
@@ -50,7 +50,7 @@ func TestLife(t *testing.T) {
 func TestLatecomersWakeWhatWaits(t *testing.T) {
 	s := startServer(t)
 	s.startProcess()
-	s.create(kit.Volume("v", "gold"))
+	s.create(kubetest.Volume("v", "gold"))
 	v, x := &storagev1alpha1.Volume{}, &storagev1alpha1.VolumeAttachment{}
 	until(s, "volume waits", v, "v", func(bool) bool {
 		return v.Status.Message == "waiting for StoragePolicy gold, which does not exist"
@@ -59,17 +59,17 @@ func TestLatecomersWakeWhatWaits(t *testing.T) {
 	until(s, "attachment waits for the volume", x, "x", func(bool) bool {
 		return x.Status.StorageMessage == "waiting for Volume v to become Available: waiting for StoragePolicy gold, which does not exist"
 	})
-	s.create(kit.Policy("gold", "a"))
-	s.create(kit.StorageClass("a"))
+	s.create(kubetest.StoragePolicy("gold", "a"))
+	s.create(kubetest.StorageClass("a"))
 	until(s, "volume waits for the vendor", v, "v", func(bool) bool {
 		return v.Status.Message == "waiting for StoragePolicy gold to become valid: StorageVendor a does not exist"
 	})
-	s.create(kit.Vendor("a"))
+	s.create(kubetest.StorageVendor("a"))
 	s.bindClaim("v")
 	until(s, "attachment waits for the driver", x, "x", func(bool) bool {
 		return strings.HasPrefix(x.Status.StorageMessage, "waiting for CSIDriver a.csi")
 	})
-	s.create(kit.CSIDriver("a", ptr.To(false)))
+	s.create(kubetest.CSIDriver("a", ptr.To(false)))
 	until(s, "attached", x, "x", func(bool) bool { return x.Status.StorageAttached && x.Status.StorageMessage == "" })
 	s.delete(x)
 	until(s, "attachment gone", x, "x", func(exists bool) bool { return !exists })
@@ -77,13 +77,13 @@ func TestLatecomersWakeWhatWaits(t *testing.T) {
 
 func policyBecomesValid(s *server) {
 	s.t.Helper()
-	policy := kit.Policy("gold", "a")
+	policy := kubetest.StoragePolicy("gold", "a")
 	policy.Status = storagev1alpha1.StoragePolicyStatus{}
 	s.create(policy)
 	until(s, "policy invalid", policy, "gold", func(bool) bool { return policy.Status.State == storagev1alpha1.StoragePolicyInvalid })
-	s.create(kit.Vendor("a"))
-	s.create(kit.StorageClass("a"))
-	s.create(kit.CSIDriver("a", nil))
+	s.create(kubetest.StorageVendor("a"))
+	s.create(kubetest.StorageClass("a"))
+	s.create(kubetest.CSIDriver("a", nil))
 	until(s, "policy valid", policy, "gold", func(bool) bool { return policy.Status.State == storagev1alpha1.StoragePolicyValid })
 	// The vendor's csi-provisioner tells of the room, in whatever namespace it runs.
 	s.create(&storagev1.CSIStorageCapacity{
@@ -98,7 +98,7 @@ func volumeBecomesAvailable(s *server) *storagev1alpha1.Volume {
 	s.t.Helper()
 	claim := &corev1.PersistentVolumeClaim{}
 	until(s, "claim made", claim, "v-pvc", func(exists bool) bool { return exists })
-	pv := kit.PV("pv", "v-pvc", "a.csi", corev1.PersistentVolumeReclaimDelete)
+	pv := kubetest.VendorPV("pv", "v-pvc", "a.csi", corev1.PersistentVolumeReclaimDelete)
 	pv.Spec.ClaimRef.UID = claim.UID
 	s.create(pv)
 	change(s, pv, nil, func(pv *corev1.PersistentVolume) { pv.Status.Phase = corev1.VolumeBound })
@@ -114,7 +114,7 @@ func volumeBecomesAvailable(s *server) *storagev1alpha1.Volume {
 
 // wantedAttachment is what the host side makes: with a writer claim to come.
 func wantedAttachment() *storagev1alpha1.VolumeAttachment {
-	x := kit.Attachment("x", "v", "d1")
+	x := kubetest.VolumeAttachment("x", "v", "d1")
 	x.Spec.FunctionType = storagev1alpha1.FunctionTypePF
 	return x
 }
@@ -171,7 +171,7 @@ func volumeGoes(s *server, v *storagev1alpha1.Volume) {
 // the versions that there have been, once it has seen the one given.
 func countRevisions(s *server, list client.ObjectList) func(last client.Object) int {
 	s.t.Helper()
-	w, err := s.Watch(context.Background(), list, client.InNamespace(kit.Namespace))
+	w, err := s.Watch(context.Background(), list, client.InNamespace(kubetest.DPUNamespace))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 const (
@@ -33,19 +33,19 @@ const (
 func TestAThousandVolumes(t *testing.T) {
 	s := startServer(t)
 	for _, vendor := range []string{"a", "b"} {
-		s.create(kit.Vendor(vendor))
-		s.create(kit.StorageClass(vendor))
+		s.create(kubetest.StorageVendor(vendor))
+		s.create(kubetest.StorageClass(vendor))
 	}
-	policy := kit.Policy("gold", "a", "b")
+	policy := kubetest.StoragePolicy("gold", "a", "b")
 	s.create(policy)
 	pid := s.startProcess()
 	began := time.Now()
-	each(manyVolumes, func(i int) { s.create(kit.Volume(fmt.Sprintf("v%04d", i), "gold")) })
+	each(manyVolumes, func(i int) { s.create(kubetest.Volume(fmt.Sprintf("v%04d", i), "gold")) })
 	each(manyVolumes, func(i int) { s.bindClaim(fmt.Sprintf("v%04d", i)) })
 	list := &storagev1alpha1.VolumeList{}
 	perVendor := map[string]int{}
 	err := wait.PollUntilContextTimeout(context.Background(), time.Second, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
-		if err := s.List(ctx, list, client.InNamespace(kit.Namespace)); err != nil {
+		if err := s.List(ctx, list, client.InNamespace(kubetest.DPUNamespace)); err != nil {
 			return false, err
 		}
 		clear(perVendor)
@@ -76,7 +76,7 @@ func (s *server) startProcess() int {
 	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		s.t.Fatalf("build: %v\n%s", err, out)
 	}
-	cmd := exec.Command(binary, "--kubeconfig", s.kubeconfig, "--config-namespace", kit.Namespace,
+	cmd := exec.Command(binary, "--kubeconfig", s.kubeconfig, "--config-namespace", kubetest.DPUNamespace,
 		"--metrics-bind-address", "0", "--health-probe-bind-address", "0")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
@@ -92,7 +92,7 @@ func (s *server) startProcess() int {
 // bindClaim plays the vendor for one volume.
 func (s *server) bindClaim(volume string) {
 	claim := &corev1.PersistentVolumeClaim{}
-	key := client.ObjectKey{Namespace: kit.Namespace, Name: volume + "-pvc"}
+	key := client.ObjectKey{Namespace: kubetest.DPUNamespace, Name: volume + "-pvc"}
 	err := wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
 		return kube.Find(ctx, s, key, claim)
 	})
@@ -100,7 +100,7 @@ func (s *server) bindClaim(volume string) {
 		s.t.Errorf("claim of %s: %v", volume, err)
 		return
 	}
-	pv := kit.PV("pv-"+volume, claim.Name, "a.csi", corev1.PersistentVolumeReclaimDelete)
+	pv := kubetest.VendorPV("pv-"+volume, claim.Name, "a.csi", corev1.PersistentVolumeReclaimDelete)
 	pv.Spec.ClaimRef.UID = claim.UID
 	ctx := context.Background()
 	if err := s.Create(ctx, pv); err != nil {

@@ -29,7 +29,7 @@ var layers = map[string]int{
 	"api/storage/v1alpha1": api, "api/moor/v1alpha1": api, "api/plugin/v1": api,
 	"internal/kube": tools, "internal/daemon": tools, "internal/keylock": tools, "internal/snaprpc": tools,
 	"internal/hostdev": tools, "internal/archtest": tools, "internal/podvolume": tools, "internal/index": tools,
-	"internal/unixsocket": tools, "internal/watchdog": tools,
+	"internal/unixsocket": tools, "internal/watchdog": tools, "internal/kube/kubetest": tools,
 	"pkg/provisioner": core, "pkg/placement": core, "pkg/writer": core,
 	"pkg/provisioner/dpf": mechanisms, "pkg/provisioner/snap": mechanisms, "pkg/provisioner/remote": mechanisms,
 	"pkg/provisioner/metered": mechanisms, "pkg/provisioner/provisionertest": mechanisms,
@@ -53,6 +53,8 @@ var sideways = map[string]string{
 	"internal/podvolume > internal/kube":                 "it looks in a kube.Cluster, by kube.Index",
 	"internal/index > internal/kube":                     "it lists values of kube.Index",
 	"internal/index > internal/podvolume":                "it lists the indexes by which podvolume looks",
+	"internal/kube/kubetest > internal/kube":             "it is each cluster as a kube.Cluster",
+	"internal/kube/kubetest > internal/index":            "its clusters have the indexes of the real caches",
 	"pkg/vendorplugin > pkg/provisioner/provisionertest": "its tests hold the server to the contract suite",
 }
 

@@ -1,7 +1,6 @@
 package attacher
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -18,10 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 func TestAttachAndDetach(t *testing.T) {
-	w := newWorld(t, volume(), attachment())
+	w := newFixture(t, volume(), attachment())
 	w.driver.onPublish = func() {
 		sv := w.get()
 		if !cmp.Equal(sv.Finalizers, []string{finalizer}) || sv.Annotations[storagev1alpha1.AnnotationNodeID] != node || sv.Annotations[storagev1alpha1.AnnotationVolumeHandle] != "handle" {
@@ -43,13 +43,13 @@ func TestAttachAndDetach(t *testing.T) {
 	if diff := cmp.Diff(wantStatus, w.get().Status); diff != "" {
 		t.Fatalf("status (-want +got):\n%s", diff)
 	}
-	writes := w.writes
+	writes := w.Writes()
 	w.mustReconcile()
 	w.wantCalls(1, 0)
-	if w.writes != writes {
+	if w.Writes() != writes {
 		t.Fatal("an attached object was written again")
 	}
-	w.delete(w.get())
+	w.Remove(w.get())
 	w.mustReconcile()
 	w.wantCalls(1, 1)
 	if u := w.driver.undone[0]; u.GetVolumeId() != "handle" || u.GetNodeId() != node {
@@ -65,43 +65,25 @@ func TestAttachAndDetach(t *testing.T) {
 // TestStaleCache: the cache still shows the finalizer that a refusal took off;
 // a repeat must put it back before it calls the driver.
 func TestStaleCache(t *testing.T) {
-	w := newWorld(t, volume(), attachment())
+	w := newFixture(t, volume(), attachment())
 	w.r.Timeout = 50 * time.Millisecond
 	w.driver.hang = true
 	if err := w.reconcile(); err == nil {
 		t.Fatal("no error")
 	}
 	stale := w.get()
-	fresh := stale.DeepCopy()
-	fresh.Finalizers = nil
-	if err := w.c.Update(t.Context(), fresh); err != nil {
-		t.Fatal(err)
-	}
+	kubetest.Change(w.Cluster, attachment(), func(sv *storagev1alpha1.SVVolumeAttachment) { sv.Finalizers = nil })
 	w.driver.hang, w.r.Timeout = false, time.Minute
 	w.driver.onPublish = func() {
 		if len(w.get().Finalizers) != 1 {
 			t.Error("the driver was called without a finalizer")
 		}
 	}
-	w.r.DPU.Client = staleReader{w.c, stale}
+	w.CacheShows(stale)
 	w.mustReconcile()
 	if sv := w.get(); len(sv.Finalizers) != 1 || !sv.Status.Attached {
 		t.Fatalf("finalizers %v, status %+v", sv.Finalizers, sv.Status)
 	}
-}
-
-// staleReader shows one attachment as it was.
-type staleReader struct {
-	client.Client
-	sv *storagev1alpha1.SVVolumeAttachment
-}
-
-func (s staleReader) Get(ctx context.Context, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	if sv, ok := o.(*storagev1alpha1.SVVolumeAttachment); ok {
-		s.sv.DeepCopyInto(sv)
-		return nil
-	}
-	return s.Client.Get(ctx, k, o, opts...)
 }
 
 func TestWhoseAttachment(t *testing.T) {
@@ -131,7 +113,7 @@ func TestWhoseAttachment(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, c.objects...)
+			w := newFixture(t, c.objects...)
 			w.mustReconcile()
 			w.wantCalls(c.published, 0)
 			sv := w.get()
@@ -154,7 +136,7 @@ func TestWakesWhenTheVolumeAppears(t *testing.T) {
 	other.Name, other.UID = "other", "u2"
 	elsewhere := "pv-2"
 	other.Spec.Source.PersistentVolumeName = &elsewhere
-	w := newWorld(t, attachment(), other)
+	w := newFixture(t, attachment(), other)
 	got := w.r.waitingFor(t.Context(), volume())
 	if diff := cmp.Diff([]ctrl.Request{{NamespacedName: key}}, got); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
@@ -164,11 +146,11 @@ func TestWakesWhenTheVolumeAppears(t *testing.T) {
 func TestDeletedBeforeAnyCall(t *testing.T) {
 	sv := attachment()
 	sv.Finalizers = []string{"somebody/else"}
-	w := newWorld(t, volume(), sv)
-	w.delete(w.get())
+	w := newFixture(t, volume(), sv)
+	w.Remove(w.get())
 	w.mustReconcile()
 	w.wantCalls(0, 0)
-	if w.writes != 0 {
+	if w.Writes() != 0 {
 		t.Fatal("an object that is not held was written")
 	}
 }
@@ -176,9 +158,9 @@ func TestDeletedBeforeAnyCall(t *testing.T) {
 func TestOtherFinalizersSeeItDetached(t *testing.T) {
 	sv := attachment()
 	sv.Finalizers = []string{"somebody/else"}
-	w := newWorld(t, volume(), sv)
+	w := newFixture(t, volume(), sv)
 	w.mustReconcile()
-	w.delete(w.get())
+	w.Remove(w.get())
 	w.mustReconcile()
 	got := w.get()
 	if got.Status.Attached || !cmp.Equal(got.Finalizers, []string{"somebody/else"}) {
@@ -190,10 +172,10 @@ func TestOtherFinalizersSeeItDetached(t *testing.T) {
 
 func TestVolumeGoneAtDetach(t *testing.T) {
 	t.Run("handle was recorded", func(t *testing.T) {
-		w := newWorld(t, volume(), attachment())
+		w := newFixture(t, volume(), attachment())
 		w.mustReconcile()
-		w.delete(volume())
-		w.delete(w.get())
+		w.Remove(volume())
+		w.Remove(w.get())
 		w.mustReconcile()
 		w.wantCalls(1, 1)
 		if w.driver.undone[0].GetVolumeId() != "handle" || w.get() != nil {
@@ -203,8 +185,8 @@ func TestVolumeGoneAtDetach(t *testing.T) {
 	t.Run("handle is unknown", func(t *testing.T) {
 		sv := attachment()
 		sv.Finalizers = []string{finalizer} // another attacher's work
-		w := newWorld(t, sv)
-		w.delete(w.get())
+		w := newFixture(t, sv)
+		w.Remove(w.get())
 		if err := w.reconcile(); err == nil {
 			t.Fatal("no error")
 		}
@@ -222,10 +204,10 @@ func TestNodeID(t *testing.T) {
 			{Name: "other.example.com", NodeID: "wrong"}, {Name: driverName, NodeID: "id-7"},
 		}},
 	}
-	w := newWorld(t, volume(), attachment(), csiNode)
+	w := newFixture(t, volume(), attachment(), csiNode)
 	w.mustReconcile()
-	w.delete(csiNode)
-	w.delete(w.get())
+	w.Remove(csiNode)
+	w.Remove(w.get())
 	w.mustReconcile()
 	if p, u := w.driver.published[0].GetNodeId(), w.driver.undone[0].GetNodeId(); p != "id-7" || u != "id-7" {
 		t.Fatalf("published to %q, unpublished from %q", p, u)
@@ -239,15 +221,12 @@ func TestRepeatNamesTheSameNode(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: node},
 		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driverName, NodeID: "id-7"}}},
 	}
-	w := newWorld(t, volume(), attachment(), csiNode)
+	w := newFixture(t, volume(), attachment(), csiNode)
 	w.driver.publish = []error{status.Error(codes.Unavailable, "no answer")}
 	if err := w.reconcile(); err == nil {
 		t.Fatal("no error")
 	}
-	csiNode.Spec.Drivers[0].NodeID = "id-8"
-	if err := w.c.Update(t.Context(), csiNode); err != nil {
-		t.Fatal(err)
-	}
+	kubetest.Change(w.Cluster, csiNode, func(n *storagev1.CSINode) { n.Spec.Drivers[0].NodeID = "id-8" })
 	w.mustReconcile()
 	w.wantCalls(2, 0)
 	if first, second := w.driver.published[0].GetNodeId(), w.driver.published[1].GetNodeId(); first != "id-7" || second != "id-7" {
@@ -259,16 +238,14 @@ func TestSecrets(t *testing.T) {
 	pv := volume()
 	pv.Spec.CSI.ControllerPublishSecretRef = &corev1.SecretReference{Namespace: "ns", Name: "s"}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"}, Data: map[string][]byte{"k": []byte("hush")}}
-	w := newWorld(t, pv, attachment())
+	w := newFixture(t, pv, attachment())
 	err := w.reconcile()
 	if err == nil || len(w.driver.published) != 0 {
 		t.Fatalf("attached without the Secret: %v", err)
 	}
-	if err := w.c.Create(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	w.Add(secret)
 	w.mustReconcile()
-	w.delete(w.get())
+	w.Remove(w.get())
 	w.mustReconcile()
 	if p, u := w.driver.published[0].GetSecrets()["k"], w.driver.undone[0].GetSecrets()["k"]; p != "hush" || u != "hush" {
 		t.Fatalf("secrets %q, %q", p, u)

@@ -11,10 +11,10 @@ import (
 )
 
 func TestDriverAway(t *testing.T) {
-	w := newWorld(t, volume(), attachment())
+	w := newFixture(t, volume(), attachment())
 	w.mustReconcile()
 	w.stop()
-	w.delete(w.get())
+	w.Remove(w.get())
 	if err := w.reconcile(); err == nil {
 		t.Fatal("no error")
 	}
@@ -25,7 +25,7 @@ func TestDriverAway(t *testing.T) {
 }
 
 func TestDriverLate(t *testing.T) {
-	w := newWorld(t, volume(), attachment())
+	w := newFixture(t, volume(), attachment())
 	w.driver.hang, w.r.Timeout = true, 50*time.Millisecond
 	if err := w.reconcile(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v", err)
@@ -36,7 +36,7 @@ func TestDriverLate(t *testing.T) {
 }
 
 func TestDriverWithoutPublish(t *testing.T) {
-	w := newWorld(t, volume(), attachment())
+	w := newFixture(t, volume(), attachment())
 	w.r.Features = Features{}
 	w.mustReconcile()
 	sv := w.get()

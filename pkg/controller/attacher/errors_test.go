@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -28,7 +29,7 @@ func TestPublishErrors(t *testing.T) {
 	}
 	for code, undo := range cases {
 		t.Run(code.String(), func(t *testing.T) {
-			w := newWorld(t, volume(), attachment())
+			w := newFixture(t, volume(), attachment())
 			w.driver.publish = []error{status.Error(code, "because")}
 			if err := w.reconcile(); err == nil {
 				t.Fatal("the error was swallowed: nothing would try again")
@@ -38,10 +39,10 @@ func TestPublishErrors(t *testing.T) {
 				t.Fatalf("finalizers %v, must be undone: %t", sv.Finalizers, undo)
 			}
 			e := sv.Status.AttachError
-			if e == nil || !strings.Contains(e.Message, "because") || e.Time.Unix() != 1000 || sv.Status.Attached {
+			if e == nil || !strings.Contains(e.Message, "because") || !e.Time.Time.Equal(kubetest.Begin) || sv.Status.Attached {
 				t.Fatalf("status %+v", sv.Status)
 			}
-			w.delete(sv)
+			w.Remove(sv)
 			w.mustReconcile()
 			w.wantCalls(1, map[bool]int{true: 1}[undo])
 			if w.get() != nil {
@@ -54,7 +55,7 @@ func TestPublishErrors(t *testing.T) {
 func TestPublishErrorThenSuccess(t *testing.T) {
 	for _, code := range []codes.Code{codes.FailedPrecondition, codes.Unavailable} {
 		t.Run(code.String(), func(t *testing.T) {
-			w := newWorld(t, volume(), attachment())
+			w := newFixture(t, volume(), attachment())
 			w.driver.publish = []error{status.Error(code, "x"), status.Error(code, "x")}
 			for range 2 {
 				if err := w.reconcile(); err == nil {
@@ -76,22 +77,22 @@ func TestPublishErrorThenSuccess(t *testing.T) {
 // TestRefusalAfterUncertainty: a refusal does not undo an earlier call whose
 // outcome is unknown.
 func TestRefusalAfterUncertainty(t *testing.T) {
-	w := newWorld(t, volume(), attachment())
+	w := newFixture(t, volume(), attachment())
 	w.driver.publish = []error{status.Error(codes.DeadlineExceeded, "slow"), status.Error(codes.FailedPrecondition, "no")}
 	for range 2 {
 		if err := w.reconcile(); err == nil {
 			t.Fatal("no error")
 		}
 	}
-	w.delete(w.get())
+	w.Remove(w.get())
 	w.mustReconcile()
 	w.wantCalls(2, 1)
 }
 
 func TestUnpublishErrors(t *testing.T) {
-	w := newWorld(t, volume(), attachment())
+	w := newFixture(t, volume(), attachment())
 	w.mustReconcile()
-	w.delete(w.get())
+	w.Remove(w.get())
 	w.driver.unpublish = []error{
 		status.Error(codes.Internal, "boom"), status.Error(codes.Internal, "boom"), status.Error(codes.NotFound, "what volume?"),
 	}

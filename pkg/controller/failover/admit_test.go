@@ -11,7 +11,7 @@ import (
 
 // TestStorm: with too many at once nothing begins, and it is said.
 func TestStorm(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	for _, name := range []string{"c", "d"} {
 		s.addHost(name)
 	}
@@ -31,7 +31,7 @@ func TestStorm(t *testing.T) {
 // TestStormIsSeenByWhoHasJustStarted: an instance that has looked at one host
 // alone, and heard its DPU, still sees what the DPUs of the others say.
 func TestStormIsSeenByWhoHasJustStarted(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	for _, name := range []string{"c", "d"} {
 		s.addHost(name)
 	}
@@ -47,10 +47,10 @@ func TestStormIsSeenByWhoHasJustStarted(t *testing.T) {
 }
 
 func TestBudgetIsOnRecord(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	s.f.Budget = Budget{PerMinute: 5, PerZone: 1}
 	s.host("b", func(n *moorv1alpha1.DPUStorageNode) {
-		n.Status.Conditions = []metav1.Condition{{Type: moorv1alpha1.ConditionFailover, Status: metav1.ConditionTrue, Reason: moorv1alpha1.ReasonFencing, LastTransitionTime: metav1.NewTime(s.clock.Now())}}
+		n.Status.Conditions = []metav1.Condition{{Type: moorv1alpha1.ConditionFailover, Status: metav1.ConditionTrue, Reason: moorv1alpha1.ReasonFencing, LastTransitionTime: metav1.NewTime(s.Clock.Now())}}
 	})
 	s.seenDead("a")
 	s.mustPass()

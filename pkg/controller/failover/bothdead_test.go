@@ -12,13 +12,13 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
 // bothDead lets host and DPU fall silent.
-func bothDead(t *testing.T) *stage {
-	s := newStage(t)
+func bothDead(t *testing.T) *fixture {
+	s := newFixture(t)
 	s.live(40, "b", "dpu-b")
 	s.notReady("a")
 	s.mustPass()
@@ -30,7 +30,7 @@ func bothDead(t *testing.T) *stage {
 // control plane calls the host NotReady, and the pass that finds it out comes
 // by itself.
 func TestBothDeadSoon(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	result, err := s.f.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "a"}})
 	if err != nil || result.RequeueAfter != nodehealth.DefaultSilence {
 		t.Fatalf("looks again after %s, %v", result.RequeueAfter, err)
@@ -51,9 +51,9 @@ func TestBothDeadSoon(t *testing.T) {
 // does not answer, nor a dead host a dead DPU while that one does not.
 func TestDeafInOneCluster(t *testing.T) {
 	for _, deaf := range []nodehealth.Cluster{nodehealth.HostCluster, nodehealth.DPUCluster} {
-		s := newStage(t)
+		s := newFixture(t)
 		for range 20 {
-			s.clock.SetTime(s.clock.Now().Add(2 * time.Second))
+			s.Step(2 * time.Second)
 			s.f.Observer.SelfHeartbeat(1 - deaf)
 			s.mustPass()
 		}
@@ -91,16 +91,16 @@ func TestBothDeadByStorage(t *testing.T) {
 
 // letsGo: the attachment ends once the host cluster wants it no more, and not
 // before.
-func (s *stage) letsGo(without bool) {
+func (s *fixture) letsGo(without bool) {
 	s.t.Helper()
 	s.mustPass()
-	m := &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")}
-	if got, found := world.Read(s.World, s.DPU, m); !found || !strings.Contains(strings.Join(got.Finalizers, " "), storagev1alpha1.FinalizerWriterClaim) {
+	m := &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject("a-vol")}
+	if got, found := kubetest.Read(s.DPU, m); !found || !strings.Contains(strings.Join(got.Finalizers, " "), storagev1alpha1.FinalizerWriterClaim) {
 		s.t.Fatal("the attachment went before its owner: it would be made anew")
 	}
-	world.Remove(s.World, s.Host, world.Attachment("vol", "a"))
+	s.Host.Remove(kubetest.DPUVolumeAttachment("vol", "a"))
 	s.mustPass()
-	got, _ := world.Read(s.World, s.DPU, m)
+	got, _ := kubetest.Read(s.DPU, m)
 	if left := strings.Join(got.Finalizers, " "); without && left != storagev1alpha1.FinalizerVolumeAttachment {
 		s.t.Errorf("finalizers %s are left", left)
 	}
@@ -109,9 +109,9 @@ func (s *stage) letsGo(without bool) {
 func TestStorageDoesNotVouch(t *testing.T) {
 	s := bothDead(t)
 	s.vouch()
-	d, _ := world.Read(s.World, s.DPU, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "vendor"}})
+	d, _ := kubetest.Read(s.DPU, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "vendor"}})
 	d.Annotations = nil
-	if err := s.DPU.Update(t.Context(), d); err != nil {
+	if err := s.DPU.Direct.Update(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
 	s.noticed()
@@ -140,8 +140,8 @@ func TestBothDeadByOperator(t *testing.T) {
 	s.letsGo(true)
 }
 
-func (s *stage) operator(epoch int64) {
-	world.Change(s.World, s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
+func (s *fixture) operator(epoch int64) {
+	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
 		c.Spec.OperatorReceipt = &moorv1alpha1.OperatorReceipt{Epoch: epoch, Operator: "jo", Reason: "pulled the plug"}
 	})
 }
@@ -149,7 +149,7 @@ func (s *stage) operator(epoch int64) {
 // TestOperatorBegins: for a silent DPU whose host lives, a person begins it;
 // the pods of a living host stay.
 func TestOperatorBegins(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	s.operator(4)
 	s.mustPass()
 	s.wantPhase(granted)

@@ -8,7 +8,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 // TestIllegal: the censor that watches all these tests knows what is illegal.
@@ -57,7 +57,7 @@ func TestIllegal(t *testing.T) {
 }
 
 // censor holds every write of a claim against the law.
-func (s *stage) censor(_ string, o client.Object) {
+func (s *fixture) censor(_ string, o client.Object) {
 	c, ok := o.(*moorv1alpha1.WriterClaim)
 	if !ok {
 		return
@@ -65,8 +65,8 @@ func (s *stage) censor(_ string, o client.Object) {
 	s.censoring.Lock()
 	defer s.censoring.Unlock()
 	before := s.claims[c.Name]
-	m, found := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror(before.Attachment)})
-	_, attached := world.Read(s.World, s.DPU, &storagev1alpha1.SVVolumeAttachment{ObjectMeta: world.Mirror(before.Attachment)})
+	m, found := kubetest.Read(s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject(before.Attachment)})
+	_, attached := kubetest.Read(s.DPU, &storagev1alpha1.SVVolumeAttachment{ObjectMeta: kubetest.DPUObject(before.Attachment)})
 	l := law{before: before, after: *c.Status, ended: found && !m.DeletionTimestamp.IsZero(), storageGone: !attached, operator: c.Spec.OperatorReceipt}
 	l.leaseOver = s.leaseOver()
 	if found {

@@ -8,8 +8,8 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
 // TestFailoverCrash loses each write in turn, with and without effect, and goes on
@@ -18,7 +18,7 @@ func TestFailoverCrash(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		lost := 0
 		for k := 1; k <= 40; k++ {
-			s := newStage(t)
+			s := newFixture(t)
 			s.vouch()
 			s.live(30, "b")
 			s.notReady("a")
@@ -36,11 +36,11 @@ func TestFailoverCrash(t *testing.T) {
 
 // toTheEnd plays everybody until the failover has ended, and starts fence
 // anew after each error.
-func (s *stage) toTheEnd(t *testing.T) (lost bool) {
+func (s *fixture) toTheEnd(t *testing.T) (lost bool) {
 	t.Helper()
 	for range 15 {
 		if err := s.pass("a"); err != nil {
-			if !errors.Is(err, world.ErrLost) && !apierrors.IsConflict(err) {
+			if !errors.Is(err, kubetest.ErrLost) && !apierrors.IsConflict(err) {
 				t.Fatal(err)
 			}
 			lost = true
@@ -48,15 +48,15 @@ func (s *stage) toTheEnd(t *testing.T) (lost bool) {
 			s.live(35, "b")
 			continue
 		}
-		if m, found := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")}); found && !m.DeletionTimestamp.IsZero() {
+		if m, found := kubetest.Read(s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject("a-vol")}); found && !m.DeletionTimestamp.IsZero() {
 			s.noticed()
 		}
 		if sv, found := s.sv(); found && !sv.DeletionTimestamp.IsZero() {
 			s.revoked()
 		}
 		if !s.hasPod("app") {
-			world.Remove(s.World, s.Host, world.Attachment("vol", "a"))
-			if m, found := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")}); !found || len(m.Finalizers) == 1 {
+			s.Host.Remove(kubetest.DPUVolumeAttachment("vol", "a"))
+			if m, found := kubetest.Read(s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject("a-vol")}); !found || len(m.Finalizers) == 1 {
 				break
 			}
 		}
@@ -71,7 +71,7 @@ func (s *stage) toTheEnd(t *testing.T) (lost bool) {
 // TestTwoLeaders: an old leader with an old reading of the claim writes
 // nothing.
 func TestTwoLeaders(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	s.seenDead("a")
 	s.mustPass()
 	stale := s.claim()
@@ -79,10 +79,10 @@ func TestTwoLeaders(t *testing.T) {
 	s.retire()
 	s.mustPass()
 	s.wantPhase(freed)
-	world.Change(s.World, s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { // hostsync grants to another
+	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { // hostsync grants to another
 		c.Status.Phase, c.Status.Holder, c.Status.Attachment, c.Status.Epoch = granted, "dpu-b", "b-vol", 5
 	})
-	if _, err := detach.Free(t.Context(), s.Clusters.DPU.Client, stale, receipt, s.clock.Now()); !apierrors.IsConflict(err) {
+	if _, err := detach.Free(t.Context(), s.DPU.Client, stale, receipt, s.Clock.Now()); !apierrors.IsConflict(err) {
 		t.Errorf("got %v, want a conflict", err)
 	}
 	for range 3 {
@@ -95,9 +95,9 @@ func TestTwoLeaders(t *testing.T) {
 
 // TestOldCacheBeginsNothing: the claim is read live before it is written.
 func TestOldCacheBeginsNothing(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	s.CacheShows(s.claim())
-	world.Change(s.World, s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
+	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
 		c.Status.Holder, c.Status.Attachment, c.Status.Epoch = "dpu-b", "b-vol", 5
 	})
 	s.seenDead("a")

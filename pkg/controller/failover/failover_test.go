@@ -8,7 +8,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 
 // TestHostDead is the whole story.
 func TestHostDead(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	s.addPod("other", "a")
 	s.addPod("elsewhere", "b", "vol")
 	s.mustPass()
@@ -42,7 +42,7 @@ func TestHostDead(t *testing.T) {
 	s.mustPass()
 	s.wantPhase(freed)
 	s.wantSays("True/Released")
-	if r := s.claim().Status.Receipts; len(r) != 1 || r[0].Kind != moorv1alpha1.ReceiptDPU || r[0].Epoch != 4 || !r[0].Time.Time.Equal(s.clock.Now()) {
+	if r := s.claim().Status.Receipts; len(r) != 1 || r[0].Kind != moorv1alpha1.ReceiptDPU || r[0].Epoch != 4 || !r[0].Time.Time.Equal(s.Clock.Now()) {
 		t.Errorf("receipts %+v", r)
 	}
 	if !s.tainted("a") || s.hasPod("app") || !s.hasPod("other") || !s.hasPod("elsewhere") || s.tainted("b") {
@@ -54,48 +54,48 @@ func TestHostDead(t *testing.T) {
 		}
 	})
 	want := "FailoverDetected FailoverDetected FailoverFencing FailoverHeld FailoverFenced OutOfService FailoverReleased FailoverReleased"
-	if got := s.story(); got != want {
-		t.Errorf("the story is %s\nwant %s", got, want)
+	if got := s.Reasons(); got != want {
+		t.Errorf("the events are %s\nwant %s", got, want)
 	}
 }
 
 // TestNotBefore: what is no death, or no failover, begins nothing.
 func TestNotBefore(t *testing.T) {
 	for name, tc := range map[string]struct {
-		play func(s *stage)
+		play func(s *fixture)
 		says string
 	}{
-		"NotReady alone":             {func(s *stage) { s.notReady("a") }, "False/Held"},
-		"host silent alone":          {func(s *stage) { s.live(40, "dpu-a", "b") }, "False/Held"},
-		"cut off":                    {func(s *stage) { s.notReady("a"); s.live(40, "dpu-a", "b") }, "False/Held"},
-		"DPU silent":                 {func(s *stage) { s.live(40, "a", "b") }, "False/Held"},
-		"both silent, kubelet heard": {func(s *stage) { s.live(40, "kubelet-a", "b") }, "False/Held"},
-		"three silent for too short": {func(s *stage) { s.live(10, "b", "dpu-b") }, "none"},
-		"nothing heard":              {func(s *stage) { s.clock.SetTime(s.clock.Now().Add(time.Hour)) }, "none"},
-		"seen dead, but beats":       {func(s *stage) { s.seenDead("a"); s.live(5, "b"); s.live(5, "a", "dpu-a") }, "False/Held"},
-		"seen dead by a DPU that is silent": {func(s *stage) {
+		"NotReady alone":             {func(s *fixture) { s.notReady("a") }, "False/Held"},
+		"host silent alone":          {func(s *fixture) { s.live(40, "dpu-a", "b") }, "False/Held"},
+		"cut off":                    {func(s *fixture) { s.notReady("a"); s.live(40, "dpu-a", "b") }, "False/Held"},
+		"DPU silent":                 {func(s *fixture) { s.live(40, "a", "b") }, "False/Held"},
+		"both silent, kubelet heard": {func(s *fixture) { s.live(40, "kubelet-a", "b") }, "False/Held"},
+		"three silent for too short": {func(s *fixture) { s.live(10, "b", "dpu-b") }, "none"},
+		"nothing heard":              {func(s *fixture) { s.Step(time.Hour) }, "none"},
+		"seen dead, but beats":       {func(s *fixture) { s.seenDead("a"); s.live(5, "b"); s.live(5, "a", "dpu-a") }, "False/Held"},
+		"seen dead by a DPU that is silent": {func(s *fixture) {
 			s.live(40, "a", "b")
 			s.seenDead("a")
 		}, "none"},
-		"after a restart": {func(s *stage) { s.live(40, "b"); s.notReady("a"); s.restart() }, "False/Held"},
-		"failover off": {func(s *stage) {
-			world.Change(s.World, s.Host, world.Volume("vol"), func(v *storagev1alpha1.DPUVolume) { v.Spec.Replication.Failover = storagev1alpha1.FailoverOff })
+		"after a restart": {func(s *fixture) { s.live(40, "b"); s.notReady("a"); s.restart() }, "False/Held"},
+		"failover off": {func(s *fixture) {
+			kubetest.Change(s.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) { v.Spec.Replication.Failover = storagev1alpha1.FailoverOff })
 			s.seenDead("a")
 		}, "none"},
-		"no replication": {func(s *stage) {
-			world.Change(s.World, s.Host, world.Volume("vol"), func(v *storagev1alpha1.DPUVolume) { v.Spec.Replication = nil })
+		"no replication": {func(s *fixture) {
+			kubetest.Change(s.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) { v.Spec.Replication = nil })
 			s.seenDead("a")
 		}, "none"},
-		"a replica": {func(s *stage) {
+		"a replica": {func(s *fixture) {
 			s.replica()
 			s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Role = storagev1alpha1.RoleReplica })
-			world.Change(s.World, s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status.Holder, c.Status.Attachment = "dpu-b", "b-vol" })
+			kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status.Holder, c.Status.Attachment = "dpu-b", "b-vol" })
 			s.seenDead("a")
 		}, "none"},
-		"no budget": {func(s *stage) { s.f.Budget = Budget{}; s.seenDead("a") }, "False/Held"},
+		"no budget": {func(s *fixture) { s.f.Budget = Budget{}; s.seenDead("a") }, "False/Held"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
+			s := newFixture(t)
 			tc.play(s)
 			for range 3 {
 				s.mustPass()
@@ -114,7 +114,7 @@ func TestNotBefore(t *testing.T) {
 func TestAheadOfItsPromotion(t *testing.T) {
 	for name, told := range map[string]storagev1alpha1.Role{"its DPU knows": storagev1alpha1.RolePrimary, "it does not yet": storagev1alpha1.RoleReplica} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
+			s := newFixture(t)
 			s.replica()
 			s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Role = told })
 			s.seenDead("a")
@@ -135,7 +135,7 @@ func TestAheadOfItsPromotion(t *testing.T) {
 func TestOtherDriversVolumes(t *testing.T) {
 	s := bothDead(t)
 	s.core("a", func(n *corev1.Node) {
-		n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/" + driver + "^vol"}, {Name: "kubernetes.io/csi/other^x"}}
+		n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/" + kubetest.Driver + "^vol"}, {Name: "kubernetes.io/csi/other^x"}}
 	})
 	s.operator(4)
 	s.mustPass()
@@ -148,7 +148,7 @@ func TestOtherDriversVolumes(t *testing.T) {
 
 // TestPodOfTwoVolumes goes only when neither can be written any more.
 func TestPodOfTwoVolumes(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	s.addVolume("two", "a")
 	s.addPod("both", "a", "vol", "two")
 	s.seenDead("a")
@@ -159,7 +159,7 @@ func TestPodOfTwoVolumes(t *testing.T) {
 		t.Error("the pod of two volumes went, or the other stayed")
 	}
 	s.wantSays("True/Fencing", "also uses a volume that is not free", "volume two")
-	world.Change(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-two")}, func(m *storagev1alpha1.VolumeAttachment) {
+	kubetest.Change(s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject("a-two")}, func(m *storagev1alpha1.VolumeAttachment) {
 		m.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{RetiredEpoch: 4}
 	})
 	s.mustPass()
@@ -171,8 +171,8 @@ func TestPodOfTwoVolumes(t *testing.T) {
 // TestManyWriters: there is nothing to fence; the pods go if a DPU saw it.
 func TestManyWriters(t *testing.T) {
 	for _, certain := range []bool{true, false} {
-		s := newStage(t)
-		world.Change(s.World, s.Host, world.Volume("vol"), func(v *storagev1alpha1.DPUVolume) {
+		s := newFixture(t)
+		kubetest.Change(s.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) {
 			v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 		})
 		if certain {
@@ -193,7 +193,7 @@ func TestManyWriters(t *testing.T) {
 // TestKeepsWhatWouldBeMadeAnew: while a failover is under way the attachment
 // stays until its owner goes, even if the DPU has let go of it.
 func TestKeepsWhatWouldBeMadeAnew(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	s.seenDead("a")
 	s.mustPass()
 	s.retire()
@@ -203,12 +203,12 @@ func TestKeepsWhatWouldBeMadeAnew(t *testing.T) {
 	s.mustPass()
 	s.mustPass()
 	s.wantPhase(freed)
-	if _, found := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")}); !found {
+	if _, found := kubetest.Read(s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject("a-vol")}); !found {
 		t.Fatal("the attachment went before its owner: it would be made anew, and granted to the dead host")
 	}
-	world.Remove(s.World, s.Host, world.Attachment("vol", "a"))
+	s.Host.Remove(kubetest.DPUVolumeAttachment("vol", "a"))
 	s.mustPass()
-	if _, found := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")}); found {
+	if _, found := kubetest.Read(s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject("a-vol")}); found {
 		t.Error("the attachment stays though its owner goes")
 	}
 }
@@ -216,7 +216,7 @@ func TestKeepsWhatWouldBeMadeAnew(t *testing.T) {
 // TestZeroTrustHost: a host that sends no heartbeats is not silent; the DPU's
 // report is enough to fence, and no Node is touched.
 func TestZeroTrustHost(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	s.host("a", func(n *moorv1alpha1.DPUStorageNode) { n.Spec.HostMode = moorv1alpha1.ZeroTrust })
 	s.notReady("a")
 	for range 6 {

@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 // TestStorageIsNotAskedAboutADPUThatIsHeard: that DPU withdraws by itself, and the
 // storage would cut it off in the middle.
 func TestStorageIsNotAskedAboutADPUThatIsHeard(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	s.vouch()
 	s.seenDead("a")
 	s.mustPass()
@@ -50,10 +50,10 @@ func TestADPUThatIsHeardLetsGoByItself(t *testing.T) {
 	s.mustPass()
 	s.wantPhase(freed)
 	s.live(10, "dpu-a", "b", "dpu-b")
-	world.Remove(s.World, s.Host, world.Attachment("vol", "a"))
+	s.Host.Remove(kubetest.DPUVolumeAttachment("vol", "a"))
 	left := func() []string {
 		s.mustPass()
-		m, _ := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")})
+		m, _ := kubetest.Read(s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject("a-vol")})
 		return m.Finalizers
 	}
 	if got := left(); !slices.Contains(got, storagev1alpha1.FinalizerDPUAttachment) || !slices.Contains(got, storagev1alpha1.FinalizerWriterClaim) {
@@ -94,14 +94,14 @@ func (r replacing) Delete(ctx context.Context, o client.Object, options ...clien
 
 // TestThePodThatWasReadIsDeleted, and none that has come in its place.
 func TestThePodThatWasReadIsDeleted(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	s.f.Host.Client = replacing{s.f.Host.Client, t}
 	s.seenDead("a")
 	s.mustPass()
 	s.retire()
 	s.mustPass()
 	s.wantPhase(freed)
-	p, found := world.Read(s.World, s.Host, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app"}})
+	p, found := kubetest.Read(s.Host, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app"}})
 	if !found || p.UID != "anew" {
 		t.Errorf("the pod on another host was deleted: found %v, %s", found, p.UID)
 	}

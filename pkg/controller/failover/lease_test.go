@@ -13,7 +13,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 // The lease of the tests: it is over after 30.06 s, and its bound is 70.1 s.
@@ -64,22 +64,22 @@ func leased(sequence, duration, grace int64) *moorv1alpha1.DPUState {
 	}
 }
 
-// leaseStage is a stage whose DPU dpu-a has its own object and gives a lease.
-type leaseStage struct{ *stage }
+// leaseFixture is a fixture whose DPU dpu-a has its own object and gives a lease.
+type leaseFixture struct{ *fixture }
 
-func newLeaseStage(t *testing.T) leaseStage {
-	s := leaseStage{newStage(t)}
-	n := world.Node("dpu-a")
+func newLeaseStage(t *testing.T) leaseFixture {
+	s := leaseFixture{newFixture(t)}
+	n := kubetest.DPUStorageNode("dpu-a")
 	n.Spec.DPUName = ""
 	n.Status.DPU = leased(100, leaseDuration.Milliseconds(), leaseGrace.Milliseconds())
-	s.AddDPU(n)
+	s.DPU.Add(n)
 	s.dpuObject(func(*moorv1alpha1.DPUStorageNode) {})
 	s.renew(10)
 	return s
 }
 
 // renew lets seconds pass in which all live and dpu-a renews its lease.
-func (s leaseStage) renew(seconds int) {
+func (s leaseFixture) renew(seconds int) {
 	s.t.Helper()
 	for range seconds / 5 {
 		s.dpuObject(func(n *moorv1alpha1.DPUStorageNode) {
@@ -94,7 +94,7 @@ func (s leaseStage) renew(seconds int) {
 }
 
 // silent lets seconds pass in which dpu-a is not heard.
-func (s leaseStage) silent(seconds int) {
+func (s leaseFixture) silent(seconds int) {
 	s.t.Helper()
 	for range seconds / 5 {
 		s.live(5, "a", "b", "dpu-b")
@@ -103,28 +103,28 @@ func (s leaseStage) silent(seconds int) {
 }
 
 // dpuObject changes what dpu-a says, and what is mirrored of it.
-func (s leaseStage) dpuObject(change func(*moorv1alpha1.DPUStorageNode)) {
+func (s leaseFixture) dpuObject(change func(*moorv1alpha1.DPUStorageNode)) {
 	s.t.Helper()
 	s.alone(change)
-	there, _ := world.Read(s.World, s.DPU, world.Node("dpu-a"))
+	there, _ := kubetest.Read(s.DPU, kubetest.DPUStorageNode("dpu-a"))
 	s.host("a", func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU = there.Status.DPU.DeepCopy() })
 }
 
 // alone changes what dpu-a says, and not what is mirrored of it.
-func (s leaseStage) alone(change func(*moorv1alpha1.DPUStorageNode)) {
+func (s leaseFixture) alone(change func(*moorv1alpha1.DPUStorageNode)) {
 	s.t.Helper()
-	world.Change(s.World, s.DPU, world.Node("dpu-a"), change)
-	s.renewed = s.clock.Now()
+	kubetest.Change(s.DPU, kubetest.DPUStorageNode("dpu-a"), change)
+	s.renewed = s.Clock.Now()
 }
 
 // leaseOver is what the receipt of the lease says, by what the world knows.
-func (s *stage) leaseOver() bool {
-	n, found := world.Read(s.World, s.DPU, world.Node("dpu-a"))
+func (s *fixture) leaseOver() bool {
+	n, found := kubetest.Read(s.DPU, kubetest.DPUStorageNode("dpu-a"))
 	return found && n.Status.DPU != nil && n.Status.DPU.Lease != nil && n.Status.DPU.Lease.Sequence == n.Status.DPU.Sequence &&
-		s.clock.Since(s.renewed) >= 70100*time.Millisecond
+		s.Clock.Since(s.renewed) >= 70100*time.Millisecond
 }
 
-func (s leaseStage) wantReceipt(want moorv1alpha1.ReceiptKind) {
+func (s leaseFixture) wantReceipt(want moorv1alpha1.ReceiptKind) {
 	s.t.Helper()
 	s.wantPhase(moorv1alpha1.ClaimFree)
 	receipts := s.claim().Status.Receipts
@@ -156,27 +156,27 @@ func TestLeaseBound(t *testing.T) {
 	if s.mustPass(); s.hasPod("app") || s.tainted("a") {
 		t.Errorf("pod there: %v, tainted: %v", s.hasPod("app"), s.tainted("a"))
 	}
-	if story := s.story(); !strings.Contains(story, "FailoverFencing") || !strings.Contains(story, "FailoverFenced") || !strings.Contains(story, "FailoverReleased") {
-		t.Errorf("the story is %s", story)
+	if reasons := s.Reasons(); !strings.Contains(reasons, "FailoverFencing") || !strings.Contains(reasons, "FailoverFenced") || !strings.Contains(reasons, "FailoverReleased") {
+		t.Errorf("the events are %s", reasons)
 	}
 }
 
 // TestNoLeaseBound: everything that keeps the bound from counting.
 func TestNoLeaseBound(t *testing.T) {
 	cases := map[string]struct {
-		before func(leaseStage)
+		before func(leaseFixture)
 		phase  moorv1alpha1.ClaimPhase
 	}{
-		"no lease was ever given": {func(s leaseStage) {
+		"no lease was ever given": {func(s leaseFixture) {
 			s.dpuObject(func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Lease = nil })
 		}, moorv1alpha1.ClaimGranted},
-		"the lease is another program's": {func(s leaseStage) {
+		"the lease is another program's": {func(s leaseFixture) {
 			s.dpuObject(func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Sequence++ })
 		}, moorv1alpha1.ClaimGranted},
-		"the DPU has no object": {func(s leaseStage) {
-			world.Remove(s.World, s.DPU, world.Node("dpu-a"))
+		"the DPU has no object": {func(s leaseFixture) {
+			s.DPU.Remove(kubetest.DPUStorageNode("dpu-a"))
 		}, moorv1alpha1.ClaimGranted},
-		"the controller has just restarted": {func(s leaseStage) {
+		"the controller has just restarted": {func(s leaseFixture) {
 			s.silent(60)
 			s.restart()
 			s.live(10, "a", "b", "dpu-b")
@@ -207,7 +207,7 @@ func TestLeaseReadLive(t *testing.T) {
 			s.silent(65)
 			s.wantPhase(moorv1alpha1.ClaimFencing)
 			// The cache does not hear of it.
-			cached, _ := world.Read(s.World, s.DPU, world.Node("dpu-a"))
+			cached, _ := kubetest.Read(s.DPU, kubetest.DPUStorageNode("dpu-a"))
 			s.f.DPU.Client = behind{s.f.DPU.Client, cached.DeepCopy()}
 			s.alone(func(n *moorv1alpha1.DPUStorageNode) { last(n.Status.DPU) })
 			s.silent(15)
@@ -251,12 +251,12 @@ func TestLeaseLetsGo(t *testing.T) {
 	s := newLeaseStage(t)
 	s.silent(75)
 	s.wantReceipt(moorv1alpha1.ReceiptLeaseBound)
-	a := world.Attachment("vol", "a")
-	if err := s.Host.Delete(t.Context(), a); err != nil {
+	a := kubetest.DPUVolumeAttachment("vol", "a")
+	if err := s.Host.Direct.Delete(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
 	s.silent(5)
-	m, _ := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")})
+	m, _ := kubetest.Read(s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject("a-vol")})
 	if got := fmt.Sprint(m.Finalizers); strings.Contains(got, storagev1alpha1.FinalizerDPUAttachment) || strings.Contains(got, storagev1alpha1.FinalizerWriterClaim) {
 		t.Errorf("finalizers %s", got)
 	}

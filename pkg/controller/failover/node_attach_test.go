@@ -5,41 +5,42 @@ import (
 	"testing"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/internal/podvolume"
 	hostattachment "github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
 // byNode makes host a the requester of its attachment: no VolumeAttachment of
 // Kubernetes stands behind it.
-func (s *stage) byNode() {
+func (s *fixture) byNode() {
 	s.t.Helper()
-	world.Change(s.World, s.Host, world.Attachment("vol", "a"), func(a *storagev1alpha1.DPUVolumeAttachment) {
+	kubetest.Change(s.Host, kubetest.DPUVolumeAttachment("vol", "a"), func(a *storagev1alpha1.DPUVolumeAttachment) {
 		a.Spec.Requester = storagev1alpha1.RequesterNode
 	})
 }
 
 // hostsync is one pass of hostsync over the attachment, by a new instance.
-func (s *stage) hostsync() {
+func (s *fixture) hostsync() {
 	s.t.Helper()
 	r := &hostattachment.Reconciler{
-		Clusters: s.Clusters, Clock: s.clock,
-		Users: &hostattachment.Users{Users: podvolume.Users{Host: s.Clusters.Host, Driver: driver}}, NodesAsk: true,
+		Clusters: hostclustertest.Clusters(s.Clusters), Clock: s.Clock,
+		Users: &hostattachment.Users{Users: podvolume.Users{Host: s.Host.Cluster, Driver: kubetest.Driver}}, NodesAsk: true,
 	}
-	s.MustPass(r, "a-vol")
+	s.MustReconcile(r, "a-vol")
 }
 
 // asked is the attachment; wanted is false once it is deleted.
-func (s *stage) asked() (wanted, there bool) {
+func (s *fixture) asked() (wanted, there bool) {
 	s.t.Helper()
-	a, found := world.Read(s.World, s.Host, world.Attachment("vol", "a"))
+	a, found := kubetest.Read(s.Host, kubetest.DPUVolumeAttachment("vol", "a"))
 	return found && a.DeletionTimestamp.IsZero(), found
 }
 
 // TestNodeAttachedHostDead: nothing is unstaged on a dead host. What it has asked
 // for goes once the host is out of service and its pods are gone, not before.
 func TestNodeAttachedHostDead(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	s.byNode()
 	s.hostsync()
 	s.seenDead("a")
@@ -55,7 +56,7 @@ func TestNodeAttachedHostDead(t *testing.T) {
 	if !s.tainted("a") || s.hasPod("app") {
 		t.Error("not released")
 	}
-	if m, found := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")}); !found || m.DeletionTimestamp.IsZero() {
+	if m, found := kubetest.Read(s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject("a-vol")}); !found || m.DeletionTimestamp.IsZero() {
 		t.Error("the attachment there is not held until its owner goes")
 	}
 	s.restart()
@@ -76,7 +77,7 @@ func TestNodeAttachedHostDead(t *testing.T) {
 }
 
 // clears is the DPU and the vendor letting go, and everybody noticing.
-func (s *stage) clears() {
+func (s *fixture) clears() {
 	s.t.Helper()
 	s.mirror(func(m *storagev1alpha1.VolumeAttachment) {
 		m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f != storagev1alpha1.FinalizerWriterClaim })
@@ -89,10 +90,10 @@ func (s *stage) clears() {
 // TestNodeAttachedKept: a pod that also uses what is not free stays, and with
 // it what its host has asked for.
 func TestNodeAttachedKept(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	s.byNode()
 	s.addVolume("off", "a")
-	world.Change(s.World, s.Host, world.Volume("off"), func(v *storagev1alpha1.DPUVolume) { v.Spec.Replication.Failover = storagev1alpha1.FailoverOff })
+	kubetest.Change(s.Host, kubetest.DPUVolume("off"), func(v *storagev1alpha1.DPUVolume) { v.Spec.Replication.Failover = storagev1alpha1.FailoverOff })
 	s.addPod("both", "a", "vol", "off")
 	s.seenDead("a")
 	s.mustPass()
@@ -107,7 +108,7 @@ func TestNodeAttachedKept(t *testing.T) {
 // TestNodeAttachedReturn: the host comes back before the release. Its kubelet
 // unstages, which deletes the request; a second time changes nothing.
 func TestNodeAttachedReturn(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	s.byNode()
 	s.seenDead("a")
 	s.mustPass()
@@ -120,7 +121,7 @@ func TestNodeAttachedReturn(t *testing.T) {
 		t.Errorf("a living host's request is its own to give back: wanted %v, pod %v, tainted %v", wanted, s.hasPod("app"), s.tainted("a"))
 	}
 	for range 2 {
-		world.Remove(s.World, s.Host, world.Attachment("vol", "a"))
+		s.Host.Remove(kubetest.DPUVolumeAttachment("vol", "a"))
 	}
 	s.clears()
 	if _, there := s.asked(); there {

@@ -8,11 +8,11 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 // back lets host a come back.
-func (s *stage) back() {
+func (s *fixture) back() {
 	s.t.Helper()
 	s.host("a", func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Host = &moorv1alpha1.HostObservation{Alive: true} })
 	s.core("a", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
@@ -21,7 +21,7 @@ func (s *stage) back() {
 
 // TestReturnInTheMiddle: what was begun is brought to an end.
 func TestReturnInTheMiddle(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	s.seenDead("a")
 	s.mustPass()
 	s.back()
@@ -42,25 +42,25 @@ func TestReturnInTheMiddle(t *testing.T) {
 	s.wantSays("False/Recovered")
 	s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = m.Finalizers[2:] }) // DPU and snap-controller are done
 	s.mustPass()
-	if _, found := world.Read(s.World, s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")}); found {
+	if _, found := kubetest.Read(s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject("a-vol")}); found {
 		t.Error("the attachment that was taken is not made anew")
 	}
 }
 
 func TestReturn(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	s.seenDead("a")
 	s.mustPass()
 	s.retire()
 	s.mustPass()
 	s.back()
-	world.Remove(s.World, s.Host, world.Attachment("vol", "a"))
+	s.Host.Remove(kubetest.DPUVolumeAttachment("vol", "a"))
 	s.mustPass()
 	s.wantSays("True/Returning", "still being detached")
 	if !s.tainted("a") {
 		t.Error("back in service before all is detached")
 	}
-	world.Change(s.World, s.Host, world.Attachment("vol", "a"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Finalizers = nil })
+	kubetest.Change(s.Host, kubetest.DPUVolumeAttachment("vol", "a"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Finalizers = nil })
 	s.mustPass()
 	s.wantSays("False/Recovered")
 	if s.tainted("a") {
@@ -75,7 +75,7 @@ func TestReturn(t *testing.T) {
 
 // TestPersonsTaint: an out-of-service taint that a person put stays.
 func TestPersonsTaint(t *testing.T) {
-	s := newStage(t)
+	s := newFixture(t)
 	s.core("a", func(n *corev1.Node) {
 		n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Value: "jo", Effect: corev1.TaintEffectNoExecute}}
 	})
@@ -83,11 +83,11 @@ func TestPersonsTaint(t *testing.T) {
 	s.mustPass()
 	s.retire()
 	s.mustPass()
-	world.Change(s.World, s.Host, world.Attachment("vol", "a"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Finalizers = nil })
-	world.Remove(s.World, s.Host, world.Attachment("vol", "a"))
+	kubetest.Change(s.Host, kubetest.DPUVolumeAttachment("vol", "a"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Finalizers = nil })
+	s.Host.Remove(kubetest.DPUVolumeAttachment("vol", "a"))
 	s.back()
 	s.mustPass()
-	n, _ := world.Read(s.World, s.Host, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	n, _ := kubetest.Read(s.Host, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	if len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Value != "jo" {
 		t.Errorf("taints %+v", n.Spec.Taints)
 	}

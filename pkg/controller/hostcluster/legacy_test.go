@@ -4,7 +4,8 @@ import (
 	"testing"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
 // TestOwnMirror: what is deleted with an owner. DPF marks its own by an
@@ -17,22 +18,22 @@ func TestOwnMirror(t *testing.T) {
 		labels, annotations map[string]string
 		want                bool
 	}{
-		"made by Moor":                      {label("1"), owned(volume, world.Namespace+"/vol"), true},
-		"made by Moor for a namesake":       {label("2"), owned(volume, world.Namespace+"/vol"), false},
-		"a volume made by DPF":              {nil, owned(volume, world.Namespace+"/vol"), true},
-		"an attachment made by DPF":         {nil, owned(attachment, world.Namespace+"/vol"), true},
-		"made by DPF for another":           {nil, owned(volume, world.Namespace+"/other"), false},
+		"made by Moor":                      {label("1"), owned(volume, kubetest.HostNamespace+"/vol"), true},
+		"made by Moor for a namesake":       {label("2"), owned(volume, kubetest.HostNamespace+"/vol"), false},
+		"a volume made by DPF":              {nil, owned(volume, kubetest.HostNamespace+"/vol"), true},
+		"an attachment made by DPF":         {nil, owned(attachment, kubetest.HostNamespace+"/vol"), true},
+		"made by DPF for another":           {nil, owned(volume, kubetest.HostNamespace+"/other"), false},
 		"made by DPF for another namespace": {nil, owned(volume, "other/vol"), false},
 		"made by nobody known":              {nil, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := world.New(t)
+			w := kubetest.New(t)
 			owner := &storagev1alpha1.DPUVolume{}
-			owner.Namespace, owner.Name, owner.UID = world.Namespace, "vol", "1"
-			m := &storagev1alpha1.Volume{ObjectMeta: world.Mirror("vol")}
+			owner.Namespace, owner.Name, owner.UID = kubetest.HostNamespace, "vol", "1"
+			m := &storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("vol")}
 			m.Labels, m.Annotations = tc.labels, tc.annotations
-			w.AddDPU(m)
-			got, err := w.Clusters.OwnMirror(t.Context(), owner, &storagev1alpha1.Volume{})
+			w.DPU.Add(m)
+			got, err := hostclustertest.Clusters(w).OwnMirror(t.Context(), owner, &storagev1alpha1.Volume{})
 			if err != nil || got != tc.want {
 				t.Errorf("got %v, %v", got, err)
 			}

@@ -21,10 +21,11 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/policy"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/vendor"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/volume"
@@ -35,7 +36,7 @@ var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 
 // life is the host controller's reconcilers on two clusters in memory.
 type life struct {
-	*world.World
+	*kubetest.Clusters
 	t    *testing.T
 	lost int
 	runs []run
@@ -49,22 +50,22 @@ type run struct {
 }
 
 func newLife(t *testing.T) *life {
-	w := world.New(t)
-	host, dpu := func(l *life) client.Client { return l.Host }, func(l *life) client.Client { return l.DPU }
-	users := &attachment.Users{Users: podvolume.Users{Host: w.Clusters.Host, Driver: world.Driver}}
-	l := &life{World: w, t: t}
+	w := kubetest.New(t)
+	host, dpu := func(l *life) client.Client { return l.Host.Direct }, func(l *life) client.Client { return l.DPU.Direct }
+	users := &attachment.Users{Users: podvolume.Users{Host: w.Host.Cluster, Driver: kubetest.Driver}}
+	l := &life{Clusters: w, t: t}
 	l.runs = []run{
-		{&vendor.Reconciler{Clusters: w.Clusters}, host, func() client.ObjectList { return &storagev1alpha1.DPUStorageVendorList{} }},
-		{&policy.Reconciler{Clusters: w.Clusters}, host, func() client.ObjectList { return &storagev1alpha1.DPUStoragePolicyList{} }},
-		{&volume.Reconciler{Clusters: w.Clusters}, host, func() client.ObjectList { return &storagev1alpha1.DPUVolumeList{} }},
-		{&attachment.Reconciler{Clusters: w.Clusters, Users: users}, host, func() client.ObjectList { return &storagev1alpha1.DPUVolumeAttachmentList{} }},
+		{&vendor.Reconciler{Clusters: hostclustertest.Clusters(w)}, host, func() client.ObjectList { return &storagev1alpha1.DPUStorageVendorList{} }},
+		{&policy.Reconciler{Clusters: hostclustertest.Clusters(w)}, host, func() client.ObjectList { return &storagev1alpha1.DPUStoragePolicyList{} }},
+		{&volume.Reconciler{Clusters: hostclustertest.Clusters(w)}, host, func() client.ObjectList { return &storagev1alpha1.DPUVolumeList{} }},
+		{&attachment.Reconciler{Clusters: hostclustertest.Clusters(w), Users: users}, host, func() client.ObjectList { return &storagev1alpha1.DPUVolumeAttachmentList{} }},
 		{
-			&detach.Reconciler{DPU: w.Clusters.DPU, Clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}, dpu,
+			&detach.Reconciler{DPU: w.DPU.Cluster, Clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}, dpu,
 			func() client.ObjectList { return &storagev1alpha1.VolumeAttachmentList{} },
 		},
 	}
-	w.AddHost(world.Node("a"), world.Node("b"), world.Vendor("vendor"), world.Policy("policy", "vendor"))
-	w.AddDPU(world.Class("vendor-class", "driver")...)
+	w.Host.Add(kubetest.DPUStorageNode("a"), kubetest.DPUStorageNode("b"), kubetest.DPUStorageVendor("vendor"), kubetest.DPUStoragePolicy("policy", "vendor"))
+	w.DPU.Add(kubetest.StorageClass("vendor"), kubetest.CSIDriver("vendor", nil))
 	return l
 }
 
@@ -94,7 +95,7 @@ func (l *life) settle() {
 			for _, o := range l.objects(run.where(l), run.list()) {
 				_, err := run.r.Reconcile(l.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 				switch {
-				case errors.Is(err, world.ErrLost):
+				case errors.Is(err, kubetest.ErrLost):
 					l.lost++
 					failed = true
 				case apierrors.IsConflict(err):
@@ -115,20 +116,20 @@ func (l *life) settle() {
 // changed anything.
 func (l *life) play() bool {
 	changed := false
-	for _, o := range l.objects(l.DPU, &storagev1alpha1.StoragePolicyList{}) {
-		changed = l.change(o, func(o client.Object) { world.PlayPolicy(o.(*storagev1alpha1.StoragePolicy)) }) || changed
+	for _, o := range l.objects(l.DPU.Direct, &storagev1alpha1.StoragePolicyList{}) {
+		changed = l.change(o, func(o client.Object) { hostclustertest.PlayPolicy(o.(*storagev1alpha1.StoragePolicy)) }) || changed
 	}
-	for _, o := range l.objects(l.DPU, &storagev1alpha1.VolumeAttachmentList{}) {
+	for _, o := range l.objects(l.DPU.Direct, &storagev1alpha1.VolumeAttachmentList{}) {
 		changed = l.change(o, func(o client.Object) {
-			claim, found := world.Read(l.World, l.DPU, &moorv1alpha1.WriterClaim{ObjectMeta: world.Mirror("vol")})
+			claim, found := kubetest.Read(l.DPU, &moorv1alpha1.WriterClaim{ObjectMeta: kubetest.DPUObject("vol")})
 			if !found {
 				claim = nil
 			}
-			world.PlayAttachment(o.(*storagev1alpha1.VolumeAttachment), claim)
+			hostclustertest.PlayAttachment(o.(*storagev1alpha1.VolumeAttachment), claim)
 		}) || changed
 	}
-	for _, o := range l.objects(l.DPU, &storagev1alpha1.VolumeList{}) {
-		changed = l.change(o, func(o client.Object) { world.PlayVolume(o.(*storagev1alpha1.Volume)) }) || changed
+	for _, o := range l.objects(l.DPU.Direct, &storagev1alpha1.VolumeList{}) {
+		changed = l.change(o, func(o client.Object) { hostclustertest.PlayVolume(o.(*storagev1alpha1.Volume)) }) || changed
 	}
 	l.collect()
 	return changed
@@ -141,16 +142,16 @@ func (l *life) change(o client.Object, play func(client.Object)) bool {
 	if cmp.Equal(o, after) {
 		return false
 	}
-	world.Change(l.World, l.DPU, o, play)
+	kubetest.Change(l.DPU, o, play)
 	return true
 }
 
 // collect is the garbage collector: a claim goes with its volume.
 func (l *life) collect() {
-	for _, o := range l.objects(l.DPU, &moorv1alpha1.WriterClaimList{}) {
-		volume, found := world.Read(l.World, l.DPU, &storagev1alpha1.Volume{ObjectMeta: world.Mirror(o.GetName())})
+	for _, o := range l.objects(l.DPU.Direct, &moorv1alpha1.WriterClaimList{}) {
+		volume, found := kubetest.Read(l.DPU, &storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject(o.GetName())})
 		if owners := o.GetOwnerReferences(); len(owners) == 1 && (!found || owners[0].UID != volume.UID) {
-			world.Remove(l.World, l.DPU, o)
+			l.DPU.Remove(o)
 		}
 	}
 }
@@ -160,10 +161,10 @@ func (l *life) picture() []string {
 	l.t.Helper()
 	var out []string
 	for _, list := range []client.ObjectList{&storagev1alpha1.DPUStorageVendorList{}, &storagev1alpha1.DPUStoragePolicyList{}, &storagev1alpha1.DPUVolumeList{}, &storagev1alpha1.DPUVolumeAttachmentList{}} {
-		out = append(out, l.pictures(l.Host, list)...)
+		out = append(out, l.pictures(l.Host.Direct, list)...)
 	}
 	for _, list := range []client.ObjectList{&storagev1alpha1.StorageVendorList{}, &storagev1alpha1.StoragePolicyList{}, &storagev1alpha1.VolumeList{}, &storagev1alpha1.VolumeAttachmentList{}, &moorv1alpha1.WriterClaimList{}} {
-		out = append(out, l.pictures(l.DPU, list)...)
+		out = append(out, l.pictures(l.DPU.Direct, list)...)
 	}
 	sort.Strings(out)
 	return out
@@ -193,10 +194,10 @@ func steps() []struct {
 		name string
 		do   func(l *life)
 	}
-	remove := func(o client.Object) func(*life) { return func(l *life) { world.Remove(l.World, l.Host, o) } }
-	add := func(o func() client.Object) func(*life) { return func(l *life) { l.AddHost(o()) } }
-	vol := func() client.Object { return world.Volume("vol", corev1.ReadWriteOnce) }
-	onA, onB := func() client.Object { return world.Attachment("vol", "a") }, func() client.Object { return world.Attachment("vol", "b") }
+	remove := func(o client.Object) func(*life) { return func(l *life) { l.Host.Remove(o) } }
+	add := func(o func() client.Object) func(*life) { return func(l *life) { l.Host.Add(o()) } }
+	vol := func() client.Object { return kubetest.DPUVolume("vol", corev1.ReadWriteOnce) }
+	onA, onB := func() client.Object { return kubetest.DPUVolumeAttachment("vol", "a") }, func() client.Object { return kubetest.DPUVolumeAttachment("vol", "b") }
 	return []step{
 		{"make", add(vol)},
 		{"attach to a", add(onA)},
@@ -206,8 +207,8 @@ func steps() []struct {
 		{"attach to a again", add(onA)},
 		{"detach from a again", remove(onA())},
 		{"remove", remove(vol())},
-		{"remove the policy", remove(world.Policy("policy"))},
-		{"remove the vendor", remove(world.Vendor("vendor"))},
+		{"remove the policy", remove(kubetest.DPUStoragePolicy("policy"))},
+		{"remove the vendor", remove(kubetest.DPUStorageVendor("vendor"))},
 	}
 }
 
@@ -246,7 +247,7 @@ func TestWholeLife(t *testing.T) {
 	for i, s := range steps() {
 		s.do(l)
 		l.settle()
-		claim, found := world.Read(l.World, l.DPU, &moorv1alpha1.WriterClaim{ObjectMeta: world.Mirror("vol")})
+		claim, found := kubetest.Read(l.DPU, &moorv1alpha1.WriterClaim{ObjectMeta: kubetest.DPUObject("vol")})
 		got := moorv1alpha1.WriterClaimStatus{}
 		if found && claim.Status != nil {
 			got = *claim.Status
@@ -255,7 +256,7 @@ func TestWholeLife(t *testing.T) {
 			t.Errorf("%s: the claim is %+v, want %+v", s.name, got, want[i])
 		}
 		if want[i].holder != "" {
-			a, _ := world.Read(l.World, l.Host, world.Attachment("vol", want[i].holder[len("dpu-"):]))
+			a, _ := kubetest.Read(l.Host, kubetest.DPUVolumeAttachment("vol", want[i].holder[len("dpu-"):]))
 			if a.Status.DPUAttached == nil || !*a.Status.DPUAttached || a.Status.Epoch != want[i].epoch {
 				t.Errorf("%s: the holder's attachment is %+v", s.name, a.Status)
 			}

@@ -5,16 +5,13 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
-	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
@@ -84,45 +81,42 @@ func TestZeroTrustConditions(t *testing.T) {
 
 // TestZeroTrustNeedsNoNode: what was a Node once may cease to be one.
 func TestZeroTrustNeedsNoNode(t *testing.T) {
-	s := open(t)
+	s := newFixture(t)
 	s.live(true)
-	world.Change(s.World, s.Host, world.Node("a"), func(n *moorv1alpha1.DPUStorageNode) {
+	kubetest.Change(s.Host, kubetest.DPUStorageNode("a"), func(n *moorv1alpha1.DPUStorageNode) {
 		n.Spec.HostMode = moorv1alpha1.ZeroTrust
 		n.Status.DPU.Host = &moorv1alpha1.HostObservation{Alive: true}
 	})
-	world.Remove(s.World, s.Host, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	s.Host.Remove(kubetest.Node("a", nil))
 	s.live(false)
 	if got := s.is("HostAlive"); got != "True/SeenAlive" {
 		t.Errorf("got %s", got)
 	}
 }
 
-type setup struct {
-	*world.World
-	r        *Reconciler
-	clock    *clocktesting.FakePassiveClock
-	recorder *record.FakeRecorder
-	t        *testing.T
+type fixture struct {
+	*kubetest.Clusters
+	r *Reconciler
+	t *testing.T
 }
 
-func open(t *testing.T) setup {
-	w := world.New(t)
+func newFixture(t *testing.T) fixture {
+	c := kubetest.New(t)
 	for _, name := range []string{"a", "b"} {
-		n := world.Node(name)
+		n := kubetest.DPUStorageNode(name)
 		n.Status = moorv1alpha1.DPUStorageNodeStatus{
 			Host: &moorv1alpha1.HostState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}},
 			DPU:  &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}, SNAPReady: true},
 		}
-		w.AddHost(n, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		c.Host.Add(n, kubetest.Node(name, nil))
 	}
-	clock, recorder := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), record.NewFakeRecorder(20)
-	return setup{World: w, t: t, clock: clock, recorder: recorder, r: &Reconciler{
-		Host: w.Clusters.Host, DPU: w.Clusters.DPU,
-		Namespace: world.Namespace, Observer: nodehealth.New(clock, 25*time.Second, 15*time.Second), Recorder: recorder,
+	return fixture{Clusters: c, t: t, r: &Reconciler{
+		Host: c.Host.Cluster, DPU: c.DPU.Cluster, Namespace: kubetest.HostNamespace,
+		Observer: nodehealth.New(c.Clock, 25*time.Second, 15*time.Second), Recorder: c.Recorder,
 	}}
 }
 
-func (s setup) pass(name string) ctrl.Result {
+func (s fixture) pass(name string) ctrl.Result {
 	s.t.Helper()
 	result, err := s.r.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})
 	if err != nil {
@@ -132,12 +126,12 @@ func (s setup) pass(name string) ctrl.Result {
 }
 
 // live lets 30 s pass in which a's host beats, or not, and b beats.
-func (s setup) live(aBeats bool) {
+func (s fixture) live(aBeats bool) {
 	s.t.Helper()
 	for range 6 {
-		s.clock.SetTime(s.clock.Now().Add(5 * time.Second))
+		s.Step(5 * time.Second)
 		for _, name := range []string{"a", "b"} {
-			world.Change(s.World, s.Host, world.Node(name), func(n *moorv1alpha1.DPUStorageNode) {
+			kubetest.Change(s.Host, kubetest.DPUStorageNode(name), func(n *moorv1alpha1.DPUStorageNode) {
 				if name == "b" || aBeats {
 					n.Status.Host.Sequence++
 				}
@@ -148,9 +142,9 @@ func (s setup) live(aBeats bool) {
 	}
 }
 
-func (s setup) is(kind string) string {
+func (s fixture) is(kind string) string {
 	s.t.Helper()
-	n, _ := world.Read(s.World, s.Host, world.Node("a"))
+	n, _ := kubetest.Read(s.Host, kubetest.DPUStorageNode("a"))
 	c := meta.FindStatusCondition(n.Status.Conditions, kind)
 	if c == nil {
 		return "missing"
@@ -159,7 +153,7 @@ func (s setup) is(kind string) string {
 }
 
 func TestLife(t *testing.T) {
-	s := open(t)
+	s := newFixture(t)
 	if result := s.pass("a"); result.RequeueAfter <= 0 || result.RequeueAfter > 25*time.Second {
 		t.Errorf("looks again after %s", result.RequeueAfter)
 	}
@@ -179,7 +173,7 @@ func TestLife(t *testing.T) {
 	if s.is("HostAlive") != "False/Silent" || s.is("DPUAlive") != "True/Beats" || s.is("Ready") != "False/NotReady" {
 		t.Errorf("silent: %s, DPU %s, ready %s", s.is("HostAlive"), s.is("DPUAlive"), s.is("Ready"))
 	}
-	s.r.Observer = nodehealth.New(s.clock, 25*time.Second, 15*time.Second)
+	s.r.Observer = nodehealth.New(s.Clock, 25*time.Second, 15*time.Second)
 	s.pass("a")
 	if s.is("HostAlive") != "Unknown/NotKnown" {
 		t.Errorf("after a restart: %s", s.is("HostAlive"))
@@ -188,9 +182,9 @@ func TestLife(t *testing.T) {
 
 // TestSeenDead: the DPU's word counts at once.
 func TestSeenDead(t *testing.T) {
-	s := open(t)
+	s := newFixture(t)
 	s.live(true)
-	world.Change(s.World, s.Host, world.Node("a"), func(n *moorv1alpha1.DPUStorageNode) {
+	kubetest.Change(s.Host, kubetest.DPUStorageNode("a"), func(n *moorv1alpha1.DPUStorageNode) {
 		n.Status.DPU.Host = &moorv1alpha1.HostObservation{Evidence: "link down"}
 	})
 	s.pass("a")
@@ -201,8 +195,8 @@ func TestSeenDead(t *testing.T) {
 
 // TestKeepsOthersConditions: the list has another writer.
 func TestKeepsOthersConditions(t *testing.T) {
-	s := open(t)
-	world.Change(s.World, s.Host, world.Node("a"), func(n *moorv1alpha1.DPUStorageNode) {
+	s := newFixture(t)
+	kubetest.Change(s.Host, kubetest.DPUStorageNode("a"), func(n *moorv1alpha1.DPUStorageNode) {
 		n.Status.Conditions = []metav1.Condition{{Type: "Failover", Status: "True", Reason: "Fencing"}}
 	})
 	s.live(true)
@@ -212,25 +206,25 @@ func TestKeepsOthersConditions(t *testing.T) {
 }
 
 func TestRemovedNode(t *testing.T) {
-	s := open(t)
+	s := newFixture(t)
 	s.live(true)
-	s.AddHost(world.Attachment("vol", "a"))
-	world.Remove(s.World, s.Host, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	s.Host.Add(kubetest.DPUVolumeAttachment("vol", "a"))
+	s.Host.Remove(kubetest.Node("a", nil))
 	s.pass("a")
 	if s.is("Ready") != "True/Ready" {
 		t.Errorf("it still beats: %s", s.is("Ready"))
 	}
 	s.live(false)
-	n, found := world.Read(s.World, s.Host, world.Node("a"))
+	n, found := kubetest.Read(s.Host, kubetest.DPUStorageNode("a"))
 	if !found || s.is("Ready") != "False/NodeRemoved" {
 		t.Fatalf("found %v, ready %s", found, s.is("Ready"))
 	}
 	if c := meta.FindStatusCondition(n.Status.Conditions, "Ready"); !strings.Contains(c.Message, "a-vol") {
 		t.Errorf("what stays is not named: %s", c.Message)
 	}
-	world.Remove(s.World, s.Host, world.Attachment("vol", "a"))
+	s.Host.Remove(kubetest.DPUVolumeAttachment("vol", "a"))
 	s.pass("a")
-	if _, found := world.Read(s.World, s.Host, world.Node("a")); found {
+	if _, found := kubetest.Read(s.Host, kubetest.DPUStorageNode("a")); found {
 		t.Error("the object of a removed Node stays")
 	}
 	s.pass("a")
@@ -238,10 +232,10 @@ func TestRemovedNode(t *testing.T) {
 
 // TestMadeAhead: an object that waits for its Node is left alone.
 func TestMadeAhead(t *testing.T) {
-	s := open(t)
-	s.AddHost(world.Node("c"))
+	s := newFixture(t)
+	s.Host.Add(kubetest.DPUStorageNode("c"))
 	s.pass("c")
-	if _, found := world.Read(s.World, s.Host, world.Node("c")); !found {
+	if _, found := kubetest.Read(s.Host, kubetest.DPUStorageNode("c")); !found {
 		t.Error("the object of a Node that is yet to come was removed")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 // said is what a kubelet says of a pod when it was refused its claim.
@@ -35,12 +35,12 @@ func TestRefused(t *testing.T) {
 		"another's driver": {func(_ *corev1.Event, pv *corev1.PersistentVolume) { pv.Spec.CSI.Driver = "other" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, pod, pv := newFixture(t), thePod(), world.Persistent()
+			m, pod, pv := newFixture(t), thePod(), kubetest.PV("pv", "data", "vol")
 			m.r.NodesAsk = false
-			m.AddHost(pod)
+			m.Host.Add(pod)
 			e := said(pod)
 			tc.change(e, pv)
-			m.AddHost(pv, e)
+			m.Host.Add(pv, e)
 			if again := m.at(0); (again == patience[0]) != tc.want || m.woken() != "" {
 				t.Errorf("again after %s, woken %q", again, m.woken())
 			}
@@ -59,12 +59,12 @@ func TestRefused(t *testing.T) {
 func TestRefusedWords(t *testing.T) {
 	m, pod := newFixture(t), thePod()
 	m.r.NodesAsk = false
-	m.AddHost(pod, world.Persistent())
-	m.AddHost(said(pod))
+	m.Host.Add(pod, kubetest.PV("pv", "data", "vol"))
+	m.Host.Add(said(pod))
 	m.at(0)
 	m.at(1600 * time.Millisecond)
 	const words = "Normal KubeletWoken host-1 has left the pod alone with volume vol for 1.6s: its kubelet is made to look at the pod again"
-	if got := <-m.told.Events; got != words {
+	if got := <-m.Recorder.Events; got != words {
 		t.Errorf("told %q", got)
 	}
 }

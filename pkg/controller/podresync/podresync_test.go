@@ -5,55 +5,46 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
-	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
-
-var begin = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // fixture is a host cluster with a pod that is bound to host-1 and the volume of
 // its claim, and a Reconciler whose clock the test moves.
 type fixture struct {
-	*world.World
-	t     *testing.T
-	clock *clocktesting.FakePassiveClock
-	r     *Reconciler
-	told  *record.FakeRecorder
+	*kubetest.Clusters
+	t *testing.T
+	r *Reconciler
 }
 
 func newFixture(t *testing.T) *fixture {
-	w := world.New(t)
-	clock, told := clocktesting.NewFakePassiveClock(begin), record.NewFakeRecorder(10)
-	return &fixture{World: w, t: t, clock: clock, told: told, r: &Reconciler{
-		Host: w.Clusters.Host, NodesAsk: true, Namespace: world.Namespace, Driver: world.Driver, Clock: clock, Recorder: told,
+	c := kubetest.New(t)
+	return &fixture{Clusters: c, t: t, r: &Reconciler{
+		Host: c.Host.Cluster, NodesAsk: true, Namespace: kubetest.HostNamespace, Driver: kubetest.Driver, Clock: c.Clock, Recorder: c.Recorder,
 	}}
 }
 
 func thePod() *corev1.Pod {
-	pod := world.PodOn("host-1")
+	pod := kubetest.Pod("pod", "host-1", "data")
 	pod.Annotations = map[string]string{"its": "own"}
 	pod.Status.Phase = corev1.PodPending
 	return pod
 }
 
 func request(node string) *storagev1alpha1.DPUVolumeAttachment {
-	return &storagev1alpha1.DPUVolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: world.Namespace, Name: node + "-vol"},
-		Spec:       storagev1alpha1.DPUVolumeAttachmentSpec{DPUNodeName: node, DPUVolumeName: "vol", Requester: storagev1alpha1.RequesterNode},
-	}
+	a := kubetest.DPUVolumeAttachment("vol", node)
+	a.Spec.Requester = storagev1alpha1.RequesterNode
+	return a
 }
 
 // at reconciles when so much time has passed, and returns when it wants to be
 // called again.
 func (m *fixture) at(since time.Duration) time.Duration {
 	m.t.Helper()
-	m.clock.SetTime(begin.Add(since))
+	m.Clock.SetTime(kubetest.Begin.Add(since))
 	result, err := m.r.Reconcile(m.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "pod"}})
 	if err != nil {
 		m.t.Fatal(err)
@@ -63,13 +54,13 @@ func (m *fixture) at(since time.Duration) time.Duration {
 
 // woken is the annotation as it is now.
 func (m *fixture) woken() string {
-	pod, _ := world.Read(m.World, m.Host, thePod())
+	pod, _ := kubetest.Read(m.Host, thePod())
 	return pod.Annotations[storagev1alpha1.AnnotationKubeletWoken]
 }
 
 func TestWake(t *testing.T) {
 	m := newFixture(t)
-	m.AddHost(thePod(), world.Persistent())
+	m.Host.Add(thePod(), kubetest.PV("pv", "data", "vol"))
 	seen := map[string]bool{"": true}
 	for _, step := range []struct {
 		at, again time.Duration
@@ -85,15 +76,15 @@ func TestWake(t *testing.T) {
 	} {
 		again := m.at(step.at)
 		seen[m.woken()] = true
-		if woken := len(seen) - 1; woken != step.woken || again != step.again || len(m.told.Events) != woken {
-			t.Fatalf("at %s: woken %d times, told %d times, again after %s; want %d, %s", step.at, woken, len(m.told.Events), again, step.woken, step.again)
+		if woken := len(seen) - 1; woken != step.woken || again != step.again || len(m.Recorder.Events) != woken {
+			t.Fatalf("at %s: woken %d times, told %d times, again after %s; want %d, %s", step.at, woken, len(m.Recorder.Events), again, step.woken, step.again)
 		}
 	}
-	if pod, _ := world.Read(m.World, m.Host, thePod()); pod.Annotations["its"] != "own" {
+	if pod, _ := kubetest.Read(m.Host, thePod()); pod.Annotations["its"] != "own" {
 		t.Error("the pod lost an annotation of its own")
 	}
 	const words = "Normal KubeletWoken host-1 has not asked for volume vol for 1.5s: its kubelet is made to look at the pod again"
-	if got := <-m.told.Events; got != words {
+	if got := <-m.Recorder.Events; got != words {
 		t.Errorf("told %q", got)
 	}
 }
@@ -101,10 +92,10 @@ func TestWake(t *testing.T) {
 // TestNewPod: one that takes the name of another is waited for anew.
 func TestNewPod(t *testing.T) {
 	m := newFixture(t)
-	m.AddHost(thePod(), world.Persistent())
+	m.Host.Add(thePod(), kubetest.PV("pv", "data", "vol"))
 	m.at(0)
-	world.Remove(m.World, m.Host, thePod())
-	m.AddHost(thePod())
+	m.Host.Remove(thePod())
+	m.Host.Add(thePod())
 	if again := m.at(1400 * time.Millisecond); again != patience[0] || m.woken() != "" {
 		t.Errorf("again after %s, woken %q", again, m.woken())
 	}
@@ -113,7 +104,7 @@ func TestNewPod(t *testing.T) {
 // TestLeaveAlone: if no kubelet sleeps, nothing is written, nor kept.
 func TestLeaveAlone(t *testing.T) {
 	for name, change := range map[string]func(m *fixture, pod *corev1.Pod, pv *corev1.PersistentVolume){
-		"asked for":        func(m *fixture, _ *corev1.Pod, _ *corev1.PersistentVolume) { m.AddHost(request("host-1")) },
+		"asked for":        func(m *fixture, _ *corev1.Pod, _ *corev1.PersistentVolume) { m.Host.Add(request("host-1")) },
 		"not bound yet":    func(_ *fixture, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Spec.NodeName = "" },
 		"it runs":          func(_ *fixture, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Status.Phase = corev1.PodRunning },
 		"it has ended":     func(_ *fixture, pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Status.Phase = corev1.PodFailed },
@@ -125,11 +116,11 @@ func TestLeaveAlone(t *testing.T) {
 		"Kubernetes asks":  func(m *fixture, _ *corev1.Pod, _ *corev1.PersistentVolume) { m.r.NodesAsk = false },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, pod, pv := newFixture(t), thePod(), world.Persistent()
+			m, pod, pv := newFixture(t), thePod(), kubetest.PV("pv", "data", "vol")
 			change(m, pod, pv)
-			m.AddHost(pv, pod)
+			m.Host.Add(pv, pod)
 			if pod.Finalizers != nil {
-				world.Remove(m.World, m.Host, pod)
+				m.Host.Remove(pod)
 			}
 			if again := m.at(0) + m.at(time.Minute); again != 0 || m.Writes() != 0 || len(m.r.waits) != 0 {
 				t.Errorf("again after %s, %d writes, waits for %v", again, m.Writes(), m.r.waits)
@@ -150,9 +141,9 @@ func TestNotAsked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, a := newFixture(t), request("host-1")
 			change(a)
-			m.AddHost(thePod(), world.Persistent(), a)
+			m.Host.Add(thePod(), kubetest.PV("pv", "data", "vol"), a)
 			if a.Finalizers != nil {
-				world.Remove(m.World, m.Host, a)
+				m.Host.Remove(a)
 			}
 			m.at(0)
 			if m.at(patience[0]); m.woken() == "" {
@@ -165,9 +156,9 @@ func TestNotAsked(t *testing.T) {
 // TestForgotten: what was waited for is not kept once the pod is gone.
 func TestForgotten(t *testing.T) {
 	m := newFixture(t)
-	m.AddHost(thePod(), world.Persistent())
+	m.Host.Add(thePod(), kubetest.PV("pv", "data", "vol"))
 	m.at(0)
-	world.Remove(m.World, m.Host, thePod())
+	m.Host.Remove(thePod())
 	if m.at(time.Second); len(m.r.waits) != 0 {
 		t.Errorf("waits for %v", m.r.waits)
 	}
@@ -179,11 +170,11 @@ func TestPersistentVolume(t *testing.T) {
 	m := newFixture(t)
 	ended := thePod()
 	ended.Name, ended.Status.Phase = "ended", corev1.PodSucceeded
-	m.AddHost(thePod(), ended)
-	if got := m.r.ofPersistent(t.Context(), world.Persistent()); len(got) != 1 || got[0].Name != "pod" {
+	m.Host.Add(thePod(), ended)
+	if got := m.r.ofPersistent(t.Context(), kubetest.PV("pv", "data", "vol")); len(got) != 1 || got[0].Name != "pod" {
 		t.Errorf("requests %v", got)
 	}
-	other := world.Persistent()
+	other := kubetest.PV("pv", "data", "vol")
 	other.Spec.CSI.Driver = "other"
 	if got := m.r.ofPersistent(t.Context(), other); len(got) != 0 {
 		t.Errorf("requests %v for another driver's", got)

@@ -6,15 +6,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 // grownClaim is the pod's claim, whose volume has grown to size and waits for
 // the node.
 func grownClaim(size string) *corev1.PersistentVolumeClaim {
-	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data"}}
+	c := kubetest.PVC("data", "pv")
 	c.Status.AllocatedResources = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
 	say(c, corev1.PersistentVolumeClaimNodeResizePending)
 	return c
@@ -35,7 +34,7 @@ func runningPod() *corev1.Pod {
 func TestGrown(t *testing.T) {
 	m := newFixture(t)
 	m.r.NodesAsk = false
-	m.AddHost(runningPod(), world.Persistent(), grownClaim("2Gi"))
+	m.Host.Add(runningPod(), kubetest.PV("pv", "data", "vol"), grownClaim("2Gi"))
 	seen := map[string]bool{"": true}
 	for _, step := range []struct {
 		at, again time.Duration
@@ -53,12 +52,12 @@ func TestGrown(t *testing.T) {
 		{at: 8 * time.Second, change: func(c *corev1.PersistentVolumeClaim) { c.Status.AllocatedResourceStatuses = nil }, woken: 4},
 	} {
 		if step.change != nil {
-			world.Change(m.World, m.Host, grownClaim("2Gi"), step.change)
+			kubetest.Change(m.Host, grownClaim("2Gi"), step.change)
 		}
 		again := m.at(step.at)
 		seen[m.woken()] = true
-		if woken := len(seen) - 1; woken != step.woken || again != step.again || len(m.told.Events) != woken {
-			t.Fatalf("at %s: woken %d times, told %d times, again after %s; want %d, %s", step.at, woken, len(m.told.Events), again, step.woken, step.again)
+		if woken := len(seen) - 1; woken != step.woken || again != step.again || len(m.Recorder.Events) != woken {
+			t.Fatalf("at %s: woken %d times, told %d times, again after %s; want %d, %s", step.at, woken, len(m.Recorder.Events), again, step.woken, step.again)
 		}
 	}
 	if len(m.r.waits) != 0 {
@@ -68,7 +67,7 @@ func TestGrown(t *testing.T) {
 		"Normal KubeletWoken host-1 has not seen that volume vol has grown to 2Gi: its kubelet is made to look at the pod again",
 		"Normal KubeletWoken host-1 has not seen that volume vol has grown to 2Gi for 4s: its kubelet is made to look at the pod again",
 	} {
-		if got := <-m.told.Events; got != want {
+		if got := <-m.Recorder.Events; got != want {
 			t.Errorf("told %q, want %q", got, want)
 		}
 	}
@@ -101,10 +100,10 @@ func TestNotGrown(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, pod, pv, claim := newFixture(t), runningPod(), world.Persistent(), grownClaim("2Gi")
+			m, pod, pv, claim := newFixture(t), runningPod(), kubetest.PV("pv", "data", "vol"), grownClaim("2Gi")
 			m.r.NodesAsk = false
 			change(pod, pv, claim)
-			m.AddHost(pv, pod, claim)
+			m.Host.Add(pv, pod, claim)
 			if again := m.at(0) + m.at(time.Minute); again != 0 || m.Writes() != 0 || len(m.r.waits) != 0 {
 				t.Errorf("again after %s, %d writes, waits for %v", again, m.Writes(), m.r.waits)
 			}
@@ -132,7 +131,7 @@ func TestClaim(t *testing.T) {
 	m := newFixture(t)
 	second := runningPod()
 	second.Name, second.Spec.NodeName = "second", "host-2"
-	m.AddHost(runningPod(), second)
+	m.Host.Add(runningPod(), second)
 	if got := m.r.ofClaim(t.Context(), grownClaim("2Gi")); len(got) != 2 {
 		t.Errorf("requests %v", got)
 	}

@@ -112,7 +112,7 @@ func bound(node, app string, affinity *corev1.Affinity) func(*corev1.Pod) {
 // others, leaves when a pod comes that makes it useless, and stays when there
 // is nowhere better.
 func TestWhereOthersLetItRun(t *testing.T) {
-	w := newWorld(t, 2, 1)
+	w := newFixture(t, 2, 1)
 	w.attach("vol", "a", primary)
 	w.pod("m-0", func(p *corev1.Pod) {
 		p.Labels, p.Spec.NodeName, p.Spec.Affinity = map[string]string{"app": "m"}, "a", apart(term(host, "m"))
@@ -129,7 +129,7 @@ func TestWhereOthersLetItRun(t *testing.T) {
 	if got, s := w.replicas("vol"), w.state("vol"); !slices.Equal(got, []string{"d"}) || s.Missing != 0 || s.Message != "no better node was found: node d: pod apps/m-0 could not run there now: pod apps/m-3 runs there, which it must not be near to" {
 		t.Fatalf("with m everywhere: on %v, %+v", got, s)
 	}
-	w.must(w.c.Delete(t.Context(), someone("apps", "m-2", nil)))
+	w.Remove(someone("apps", "m-2", nil))
 	w.pass("vol")
 	w.letGo()
 	w.pass("vol")
@@ -140,7 +140,7 @@ func TestWhereOthersLetItRun(t *testing.T) {
 
 // TestWhoIsWoken: a pod wakes its own volumes and those of pods that it concerns.
 func TestWhoIsWoken(t *testing.T) {
-	w := newWorld(t, 2, 1)
+	w := newFixture(t, 2, 1)
 	w.volume("log", 2, 1)
 	w.pod("choosy", func(p *corev1.Pod) { p.Spec.Affinity = apart(term(host, "m")) }, "vol")
 	w.pod("easy", nil, "log")

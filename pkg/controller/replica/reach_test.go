@@ -5,13 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
 // at puts DPUs into racks; "" is one that does not tell.
-func (w *world) at(racks map[string]string) {
+func (w *fixture) at(racks map[string]string) {
 	w.t.Helper()
 	for node, rack := range racks {
 		w.changeNode(node, func(_ *kubeNode, d *dpuNode) {
@@ -24,23 +22,23 @@ func (w *world) at(racks map[string]string) {
 }
 
 // reachedFrom says from where the volume is reached.
-func (w *world) reachedFrom(racks ...string) {
+func (w *fixture) reachedFrom(racks ...string) {
 	w.t.Helper()
 	v := &storagev1alpha1.DPUVolume{}
-	w.must(w.c.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: "vol"}, v))
+	w.Get(v, "vol")
 	info := &storagev1alpha1.VolumeInfo{}
 	for _, r := range racks {
 		info.AccessibleTopology = append(info.AccessibleTopology, map[string]string{"rack": r})
 	}
 	v.Status.State = &storagev1alpha1.DPUVolumeState{VolumeInfo: info}
-	w.must(w.c.Status().Update(w.t.Context(), v))
+	w.must(w.Direct.Status().Update(w.t.Context(), v))
 }
 
 // TestWhereTheVolumeIsReached: replicas are made, and kept, where the DPU
 // reaches the volume; where that is not known none is made, and those that are
 // there stay.
 func TestWhereTheVolumeIsReached(t *testing.T) {
-	w := newWorld(t, 4, 3)
+	w := newFixture(t, 4, 3)
 	w.attach("vol", "a", primary)
 	w.at(map[string]string{"a": "1", "b": "1", "c": "2", "d": ""})
 	wants := func(words string, nodes ...string) {

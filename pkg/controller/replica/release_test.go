@@ -15,7 +15,7 @@ import (
 
 // TestReleased by the clock, and by what the status remembers.
 func TestReleased(t *testing.T) {
-	w := newWorld(t, 3, 2)
+	w := newFixture(t, 3, 2)
 	w.attach("vol", "a", primary)
 	w.pass("vol")
 	w.detach("vol", "a")
@@ -24,11 +24,11 @@ func TestReleased(t *testing.T) {
 	if s.PrimaryGoneSince == nil || !strings.Contains(s.Message, "released at 2026-01-02T03:09:05Z") || left <= 0 || left > 5*time.Minute {
 		t.Fatalf("state %+v, looks again in %s", s, left)
 	}
-	w.clock.SetTime(w.clock.Now().Add(left - 2*time.Second))
+	w.Step(left - 2*time.Second)
 	if left = w.pass("vol"); len(w.replicas("vol")) != 2 || left <= 0 {
 		t.Fatalf("%v are left, looks again in %s", w.replicas("vol"), left)
 	}
-	w.clock.SetTime(w.clock.Now().Add(left))
+	w.Step(left)
 	w.pass("vol")
 	if got := w.replicas("vol"); len(got) != 0 {
 		t.Fatalf("%v are left", got)
@@ -43,11 +43,11 @@ func TestReleased(t *testing.T) {
 // TestReleasedWhenTheVolumeSays: its own time goes before the controller's.
 func TestReleasedWhenTheVolumeSays(t *testing.T) {
 	for seconds, left := range map[int32]int{0: 0, 30: 2} {
-		w := newWorld(t, 3, 2)
+		w := newFixture(t, 3, 2)
 		v := &storagev1alpha1.DPUVolume{}
-		w.must(w.c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "vol"}, v))
+		w.Get(v, "vol")
 		v.Spec.Replication.ReleaseAfterSeconds = &seconds
-		w.must(w.c.Update(t.Context(), v))
+		w.must(w.Direct.Update(t.Context(), v))
 		w.attach("vol", "a", primary)
 		w.pass("vol")
 		w.detach("vol", "a")
@@ -55,7 +55,7 @@ func TestReleasedWhenTheVolumeSays(t *testing.T) {
 		if got := w.replicas("vol"); len(got) != left || again > time.Duration(seconds)*time.Second {
 			t.Errorf("after %d s: %v are left, looks again in %s", seconds, got, again)
 		}
-		w.clock.SetTime(w.clock.Now().Add(time.Duration(seconds) * time.Second))
+		w.Step(time.Duration(seconds) * time.Second)
 		w.pass("vol")
 		if got := w.replicas("vol"); len(got) != 0 {
 			t.Errorf("after %d s: %v are left at last", seconds, got)
@@ -66,9 +66,9 @@ func TestReleasedWhenTheVolumeSays(t *testing.T) {
 // TestPlannedMove: the primary lands on a replica's node, which is promoted by
 // who attaches; the old primary's node is a candidate again.
 func TestPlannedMove(t *testing.T) {
-	w := newWorld(t, 2, 1)
-	w.must(w.c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}}))
-	w.must(w.c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "d"}}))
+	w := newFixture(t, 2, 1)
+	w.Remove(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}})
+	w.Remove(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "d"}})
 	w.attach("vol", "a", primary)
 	w.pass("vol")
 	w.detach("vol", "a")
@@ -91,25 +91,25 @@ func TestPlannedMove(t *testing.T) {
 
 // TestDeletedWithTheVolume: also without a primary, and when it is gone.
 func TestDeletedWithTheVolume(t *testing.T) {
-	for name, end := range map[string]func(*world, *storagev1alpha1.DPUVolume){
-		"being deleted":   func(*world, *storagev1alpha1.DPUVolume) {},
-		"without primary": func(w *world, _ *storagev1alpha1.DPUVolume) { w.detach("vol", "a") },
-		"gone": func(w *world, v *storagev1alpha1.DPUVolume) {
+	for name, end := range map[string]func(*fixture, *storagev1alpha1.DPUVolume){
+		"being deleted":   func(*fixture, *storagev1alpha1.DPUVolume) {},
+		"without primary": func(w *fixture, _ *storagev1alpha1.DPUVolume) { w.detach("vol", "a") },
+		"gone": func(w *fixture, v *storagev1alpha1.DPUVolume) {
 			v.Finalizers = nil
-			w.must(w.c.Update(w.t.Context(), v))
+			w.must(w.Direct.Update(w.t.Context(), v))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 4, 2)
+			w := newFixture(t, 4, 2)
 			w.attach("vol", "a", primary)
 			w.pass("vol")
 			ours := w.replicas("vol")
 			others := slices.DeleteFunc([]string{"b", "c", "d"}, func(n string) bool { return slices.Contains(ours, n) })
 			w.attach("vol", others[0], replica)
 			v := &storagev1alpha1.DPUVolume{}
-			w.must(w.c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "vol"}, v))
-			w.must(w.c.Delete(t.Context(), v))
-			w.must(w.c.Get(t.Context(), client.ObjectKeyFromObject(v), v))
+			w.Get(v, "vol")
+			w.Remove(v)
+			w.must(w.Direct.Get(t.Context(), client.ObjectKeyFromObject(v), v))
 			end(w, v)
 			w.pass("vol")
 			if got := w.replicas("vol"); !slices.Equal(got, others[:1]) {
@@ -121,14 +121,14 @@ func TestDeletedWithTheVolume(t *testing.T) {
 
 // TestNoLongerWanted: replication may be changed on a volume that lives.
 func TestNoLongerWanted(t *testing.T) {
-	w := newWorld(t, 3, 2)
+	w := newFixture(t, 3, 2)
 	w.attach("vol", "a", primary)
 	w.pass("vol")
 	for _, n := range []int32{1, 0} {
 		v := &storagev1alpha1.DPUVolume{}
-		w.must(w.c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "vol"}, v))
+		w.Get(v, "vol")
 		v.Spec.Replication.MaxMountReplicaCount = n
-		w.must(w.c.Update(t.Context(), v))
+		w.must(w.Direct.Update(t.Context(), v))
 		w.pass("vol")
 		w.letGo()
 		w.pass("vol")
@@ -140,14 +140,14 @@ func TestNoLongerWanted(t *testing.T) {
 
 // TestPromotedMeanwhile: what was promoted after it was read is not deleted.
 func TestPromotedMeanwhile(t *testing.T) {
-	w := newWorld(t, 2, 1)
+	w := newFixture(t, 2, 1)
 	w.attach("vol", "a", primary)
 	w.pass("vol")
 	node := w.replicas("vol")[0]
 	read := w.attachment("vol", node)
 	now := read.DeepCopy()
 	now.Spec.Role = primary
-	w.must(w.c.Update(t.Context(), now))
+	w.must(w.Direct.Update(t.Context(), now))
 	if err := w.r.remove(t.Context(), read); err == nil {
 		t.Error("no error: it would not be looked at again")
 	}

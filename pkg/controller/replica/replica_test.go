@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -28,7 +27,7 @@ type (
 func TestHowMany(t *testing.T) {
 	for name, tc := range map[string]struct {
 		shares, replicas int32
-		set              func(*world)
+		set              func(*fixture)
 		want             int
 		state            string
 	}{
@@ -36,17 +35,17 @@ func TestHowMany(t *testing.T) {
 		"one":                       {3, 1, nil, 1, ""},
 		"none wanted":               {3, 0, nil, 0, ""},
 		"more than nodes":           {8, 7, nil, 3, "there are not enough nodes with a DPU"},
-		"primary not attached":      {3, 2, func(w *world) { w.unattached() }, 0, "the primary is not attached yet, and goes first"},
-		"a user's own replica":      {4, 2, func(w *world) { w.attach("vol", "d", replica) }, 2, ""},
-		"two primaries":             {3, 2, func(w *world) { w.attach("vol", "d", primary) }, 1, ""},
-		"share of one that goes":    {3, 2, func(w *world) { w.must(w.c.Delete(w.t.Context(), w.attach("vol", "d", primary))) }, 1, "attachments that are being removed still have their shares of the volume"},
-		"claimed, but no pod":       {3, 2, func(w *world) { w.pod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, "vol") }, 0, "no pod uses the volume now, so it is not known where one could run"},
-		"functions kept in reserve": {3, 2, func(w *world) { w.free(1, "b", "c", "d") }, 0, "node b: the DPU has 1 vf functions free, and 1 are kept for primaries; node c: the DPU has 1 vf functions free, and 1 are kept for primaries; node d: the DPU has 1 vf functions free, and 1 are kept for primaries"},
-		"functions just enough":     {3, 2, func(w *world) { w.free(2, "b", "c"); w.free(0, "d") }, 2, ""},
-		"functions on order":        {4, 3, func(w *world) { w.free(2, "b", "c", "d"); w.ordered("other", "b") }, 2, "node b: the DPU has 1 vf functions free, and 1 are kept for primaries"},
+		"primary not attached":      {3, 2, func(w *fixture) { w.unattached() }, 0, "the primary is not attached yet, and goes first"},
+		"a user's own replica":      {4, 2, func(w *fixture) { w.attach("vol", "d", replica) }, 2, ""},
+		"two primaries":             {3, 2, func(w *fixture) { w.attach("vol", "d", primary) }, 1, ""},
+		"share of one that goes":    {3, 2, func(w *fixture) { w.Remove(w.attach("vol", "d", primary)) }, 1, "attachments that are being removed still have their shares of the volume"},
+		"claimed, but no pod":       {3, 2, func(w *fixture) { w.pod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, "vol") }, 0, "no pod uses the volume now, so it is not known where one could run"},
+		"functions kept in reserve": {3, 2, func(w *fixture) { w.free(1, "b", "c", "d") }, 0, "node b: the DPU has 1 vf functions free, and 1 are kept for primaries; node c: the DPU has 1 vf functions free, and 1 are kept for primaries; node d: the DPU has 1 vf functions free, and 1 are kept for primaries"},
+		"functions just enough":     {3, 2, func(w *fixture) { w.free(2, "b", "c"); w.free(0, "d") }, 2, ""},
+		"functions on order":        {4, 3, func(w *fixture) { w.free(2, "b", "c", "d"); w.ordered("other", "b") }, 2, "node b: the DPU has 1 vf functions free, and 1 are kept for primaries"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.shares, tc.replicas)
+			w := newFixture(t, tc.shares, tc.replicas)
 			w.attach("vol", "a", primary)
 			if tc.set != nil {
 				tc.set(w)
@@ -74,11 +73,11 @@ func TestHowMany(t *testing.T) {
 
 // TestMadeLikeThePrimary: name, label, function.
 func TestMadeLikeThePrimary(t *testing.T) {
-	w := newWorld(t, 2, 1)
+	w := newFixture(t, 2, 1)
 	p := w.attach("vol", "a", primary)
 	p.Spec.FunctionTypeConfig = storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypePF, HotplugFunction: true}
 	p.Spec.ReadOnly = true
-	w.must(w.c.Update(t.Context(), p))
+	w.must(w.Direct.Update(t.Context(), p))
 	w.pass("vol")
 	node := w.replicas("vol")[0]
 	got := w.attachment("vol", node)
@@ -91,44 +90,44 @@ func TestMadeLikeThePrimary(t *testing.T) {
 
 // TestKeepsAndReplaces: what happens on a node with a replica.
 func TestKeepsAndReplaces(t *testing.T) {
-	condition := func(kind string, status metav1.ConditionStatus, since time.Duration) func(*world, string) {
-		return func(w *world, n string) {
+	condition := func(kind string, status metav1.ConditionStatus, since time.Duration) func(*fixture, string) {
+		return func(w *fixture, n string) {
 			w.changeNode(n, func(_ *kubeNode, d *dpuNode) {
-				d.Status.Conditions = []metav1.Condition{{Type: kind, Status: status, Reason: "Test", LastTransitionTime: metav1.NewTime(w.clock.Now().Add(-since))}}
+				d.Status.Conditions = []metav1.Condition{{Type: kind, Status: status, Reason: "Test", LastTransitionTime: metav1.NewTime(w.Clock.Now().Add(-since))}}
 			})
 		}
 	}
 	for name, tc := range map[string]struct {
-		happens func(*world, string)
+		happens func(*fixture, string)
 		stays   bool
 		again   bool
 	}{
-		"nothing":               {func(*world, string) {}, true, false},
-		"no function free":      {func(w *world, n string) { w.free(0, n) }, true, false},
+		"nothing":               {func(*fixture, string) {}, true, false},
+		"no function free":      {func(w *fixture, n string) { w.free(0, n) }, true, false},
 		"DPU just died":         {condition(moorv1alpha1.ConditionDPUAlive, metav1.ConditionFalse, time.Second), true, true},
 		"DPU dead for long":     {condition(moorv1alpha1.ConditionDPUAlive, metav1.ConditionFalse, time.Hour), false, false},
 		"host dead for long":    {condition(moorv1alpha1.ConditionHostAlive, metav1.ConditionFalse, time.Hour), false, false},
 		"DPU silent, not known": {condition(moorv1alpha1.ConditionDPUAlive, metav1.ConditionUnknown, time.Hour), true, false},
-		"SNAP restarts": {func(w *world, n string) {
+		"SNAP restarts": {func(w *fixture, n string) {
 			w.changeNode(n, func(_ *kubeNode, d *dpuNode) { d.Status.DPU.SNAPReady = false })
 		}, true, false},
-		"node deleted": {func(w *world, n string) {
-			w.must(w.c.Delete(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n}}))
+		"node deleted": {func(w *fixture, n string) {
+			w.Remove(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n}})
 		}, false, false},
-		"DPUStorageNode deleted": {func(w *world, n string) {
-			w.must(w.c.Delete(w.t.Context(), &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: n}}))
+		"DPUStorageNode deleted": {func(w *fixture, n string) {
+			w.Remove(&moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: n}})
 		}, false, false},
-		"DPU taken out":       {func(w *world, n string) { w.changeNode(n, func(_ *kubeNode, d *dpuNode) { d.Spec.DPUName = "" }) }, false, false},
-		"not ready, just now": {func(w *world, n string) { w.notReady(n, 0) }, true, true},
-		"not ready for long":  {func(w *world, n string) { w.notReady(n, time.Hour) }, false, false},
-		"cordoned": {func(w *world, n string) {
+		"DPU taken out":       {func(w *fixture, n string) { w.changeNode(n, func(_ *kubeNode, d *dpuNode) { d.Spec.DPUName = "" }) }, false, false},
+		"not ready, just now": {func(w *fixture, n string) { w.notReady(n, 0) }, true, true},
+		"not ready for long":  {func(w *fixture, n string) { w.notReady(n, time.Hour) }, false, false},
+		"cordoned": {func(w *fixture, n string) {
 			w.changeNode(n, func(k *kubeNode, _ *dpuNode) { k.Spec.Unschedulable = true })
 		}, true, false},
-		"taint of a node in doubt": {func(w *world, n string) { w.taint(n, corev1.TaintNodeNotReady) }, true, false},
-		"a taint to stay":          {func(w *world, n string) { w.taint(n, "gpu") }, false, false},
+		"taint of a node in doubt": {func(w *fixture, n string) { w.taint(n, corev1.TaintNodeNotReady) }, true, false},
+		"a taint to stay":          {func(w *fixture, n string) { w.taint(n, "gpu") }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 3, 1)
+			w := newFixture(t, 3, 1)
 			w.attach("vol", "a", primary)
 			w.pod("p", nil, "vol")
 			w.pass("vol")
@@ -149,7 +148,7 @@ func TestKeepsAndReplaces(t *testing.T) {
 // TestPatienceEnds: a node in trouble loses its replica when its time is over,
 // and not before.
 func TestPatienceEnds(t *testing.T) {
-	w := newWorld(t, 3, 1)
+	w := newFixture(t, 3, 1)
 	w.attach("vol", "a", primary)
 	w.pass("vol")
 	was := w.replicas("vol")[0]
@@ -158,7 +157,7 @@ func TestPatienceEnds(t *testing.T) {
 	if left <= 0 || left > w.r.Patience {
 		t.Fatalf("looks again in %s, patience is %s", left, w.r.Patience)
 	}
-	w.clock.SetTime(w.clock.Now().Add(left))
+	w.Step(left)
 	w.pass("vol")
 	if got := w.replicas("vol"); len(got) != 1 || got[0] == was {
 		t.Errorf("the replica is on %v still", got)
@@ -186,7 +185,7 @@ func TestWhereThePodCouldRun(t *testing.T) {
 		}, "c", []string{"b", "c", "d"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 8, 7)
+			w := newFixture(t, 8, 7)
 			w.attach("vol", "a", primary)
 			w.pod("p", tc.pod, "vol")
 			if tc.taint != "" {
@@ -203,7 +202,7 @@ func TestWhereThePodCouldRun(t *testing.T) {
 // TestVolumesOfOnePodTogether, in either order, with nodes of unlike room.
 func TestVolumesOfOnePodTogether(t *testing.T) {
 	for _, order := range [][]string{{"vol", "log"}, {"log", "vol"}} {
-		w := newWorld(t, 2, 1)
+		w := newFixture(t, 2, 1)
 		w.volume("log", 2, 1)
 		w.attach("vol", "a", primary)
 		w.attach("log", "a", primary)
@@ -225,14 +224,14 @@ func TestVolumesOfOnePodTogether(t *testing.T) {
 // TestWarmthFollows: the volume's warmth is that of its replicas, also when it
 // changes; nothing is made anew, and the primary is no replica.
 func TestWarmthFollows(t *testing.T) {
-	w := newWorld(t, 3, 2)
+	w := newFixture(t, 3, 2)
 	w.attach("vol", "a", primary)
 	var before []string
 	for _, warmth := range []storagev1alpha1.Warmth{storagev1alpha1.WarmthAttached, storagev1alpha1.WarmthPreEmulated} {
 		v := &storagev1alpha1.DPUVolume{}
-		w.must(w.c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "vol"}, v))
+		w.Get(v, "vol")
 		v.Spec.Replication.Warmth = warmth
-		w.must(w.c.Update(t.Context(), v))
+		w.must(w.Direct.Update(t.Context(), v))
 		w.pass("vol")
 		nodes := w.replicas("vol")
 		for _, n := range nodes {
@@ -252,14 +251,14 @@ func TestWarmthFollows(t *testing.T) {
 
 // TestOldCache: a cache that does not show what was made does not lead to more replicas.
 func TestOldCache(t *testing.T) {
-	w := newWorld(t, 4, 1)
+	w := newFixture(t, 4, 1)
 	w.attach("vol", "a", primary)
 	var before storagev1alpha1.DPUVolumeAttachmentList
-	w.must(w.c.List(t.Context(), &before))
+	w.must(w.Direct.List(t.Context(), &before))
 	w.pass("vol")
 	first := w.replicas("vol")
 	w.free(0, first[0]) // so that another node looks better now
-	w.stale = &before
+	w.CacheLists(&before)
 	w.pass("vol")
 	if got := w.replicas("vol"); !slices.Equal(got, first) {
 		t.Errorf("replicas on %v, want %v", got, first)

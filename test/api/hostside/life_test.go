@@ -17,7 +17,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -27,13 +27,13 @@ func TestLife(t *testing.T) {
 	startHostController(t)
 	startDPUCluster(t)
 	for _, h := range []string{"life-a", "life-b"} {
-		must(t, clusters.Host.Create(t.Context(), hostclustertest.Node(h)))
+		must(t, clusters.Host.Create(t.Context(), kubetest.DPUStorageNode(h)))
 	}
-	for _, o := range hostclustertest.Class("vendor-class", "driver") {
+	for _, o := range []client.Object{kubetest.StorageClass("vendor"), kubetest.CSIDriver("vendor", nil)} {
 		must(t, clusters.DPU.Create(t.Context(), o))
 	}
-	policy, vendor := hostclustertest.Policy("policy", "vendor"), hostclustertest.Vendor("vendor")
-	volume := hostclustertest.Volume("life", corev1.ReadWriteOnce)
+	policy, vendor := kubetest.DPUStoragePolicy("policy", "vendor"), kubetest.DPUStorageVendor("vendor")
+	volume := kubetest.DPUVolume("life", corev1.ReadWriteOnce)
 	for _, o := range []client.Object{volume, policy, vendor} { // in the wrong order
 		create(t, o)
 	}
@@ -42,7 +42,7 @@ func TestLife(t *testing.T) {
 		return volume.Status.Phase == storagev1alpha1.DPUVolumeBound && ready(volume.Status.Conditions)
 	})
 
-	a, b := hostclustertest.Attachment("life", "life-a"), hostclustertest.Attachment("life", "life-b")
+	a, b := kubetest.DPUVolumeAttachment("life", "life-a"), kubetest.DPUVolumeAttachment("life", "life-b")
 	create(t, a)
 	shownUnder(t, a, 1)
 	create(t, b)
@@ -58,7 +58,7 @@ func TestLife(t *testing.T) {
 
 	must(t, clusters.Host.Delete(t.Context(), volume))
 	until(t, volume, "the volume waits for its attachment", func() bool {
-		return hostclustertest.Say(volume.Status.Conditions, storagev1alpha1.ConditionDPUVolumeReconciled)[0] == "DPUVolumeReconciled=False/AwaitingDeletion: volume is attached: life-b-life"
+		return kubetest.Conditions(volume.Status.Conditions, storagev1alpha1.ConditionDPUVolumeReconciled)[0] == "DPUVolumeReconciled=False/AwaitingDeletion: volume is attached: life-b-life"
 	})
 	must(t, clusters.Host.Delete(t.Context(), b))
 	gone(t, b)
@@ -69,7 +69,7 @@ func TestLife(t *testing.T) {
 	gone(t, volume)
 	must(t, clusters.Host.Delete(t.Context(), vendor))
 	until(t, vendor, "the vendor waits for its policy", func() bool {
-		return hostclustertest.Say(vendor.Status.Conditions, storagev1alpha1.ConditionDPUStorageVendorReconciled)[0] == "DPUStorageVendorReconciled=False/AwaitingDeletion: still named by DPUStoragePolicy policy"
+		return kubetest.Conditions(vendor.Status.Conditions, storagev1alpha1.ConditionDPUStorageVendorReconciled)[0] == "DPUStorageVendorReconciled=False/AwaitingDeletion: still named by DPUStoragePolicy policy"
 	})
 	must(t, clusters.Host.Delete(t.Context(), policy))
 	gone(t, policy)

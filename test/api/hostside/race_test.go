@@ -20,11 +20,11 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
-	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -63,25 +63,25 @@ type race struct {
 func newRace(t *testing.T, volume string) *race {
 	t.Helper()
 	c := hostcluster.Clusters{Host: kube.Cluster{Client: clusters.Host, Live: clusters.Host}, DPU: kube.Cluster{Client: clusters.DPU, Live: clusters.DPU}, DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace}
-	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Driver: hostclustertest.Driver}}
+	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Driver: kubetest.Driver}}
 	r := &race{
 		volume: volume, hosts: []string{volume + "-a", volume + "-b"}, hosting: &attachment.Reconciler{Clusters: c, Users: users},
 		fence: &detach.Reconciler{DPU: kube.Cluster{Client: clusters.DPU, Live: clusters.DPU}, Clock: clock.RealClock{}},
 	}
-	v := hostclustertest.Volume(volume, corev1.ReadWriteOnce)
+	v := kubetest.DPUVolume(volume, corev1.ReadWriteOnce)
 	v.Namespace = kit.Namespace
 	must(t, clusters.Host.Create(t.Context(), v))
 	v.Status.Phase = storagev1alpha1.DPUVolumeBound
 	must(t, clusters.Host.Status().Update(t.Context(), v))
 	must(t, clusters.DPU.Create(t.Context(), &storagev1alpha1.Volume{ObjectMeta: named(volume)}))
 	for _, h := range r.hosts {
-		must(t, clusters.Host.Create(t.Context(), hostclustertest.Node(h)))
+		must(t, clusters.Host.Create(t.Context(), kubetest.DPUStorageNode(h)))
 	}
 	return r
 }
 
 func (r *race) user(host string) *storagev1alpha1.DPUVolumeAttachment {
-	a := hostclustertest.Attachment(r.volume, host)
+	a := kubetest.DPUVolumeAttachment(r.volume, host)
 	a.Namespace = kit.Namespace
 	return a
 }

@@ -24,6 +24,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
@@ -92,7 +93,7 @@ func startHostController(t *testing.T) {
 		DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace,
 	}
 	must(t, kube.AddIndexes(t.Context(), mgr.GetFieldIndexer(), index.Host()...))
-	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Driver: hostclustertest.Driver}}
+	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Driver: kubetest.Driver}}
 	//lint:ignore SA1019 as in snap-host-controller
 	recorder := mgr.GetEventRecorderFor("test")
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{

@@ -22,7 +22,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/test/api/apiserver"
 	"github.com/moor-storage/moor/test/kit"
 )
@@ -49,7 +49,7 @@ func open(t *testing.T) hosts {
 	must(t, kit.Apply(t.Context(), clusters.Host, dir, filepath.Join(dir, "attach-node")))
 	for _, name := range []string{"a", "b"} {
 		must(t, client.IgnoreAlreadyExists(clusters.Host.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})))
-		known := hostclustertest.Node(name)
+		known := kubetest.DPUStorageNode(name)
 		must(t, client.IgnoreAlreadyExists(clusters.Host.Create(t.Context(), known)))
 	}
 	a := token(t, "a")
@@ -101,7 +101,7 @@ func inForce(t *testing.T, a client.Client) {
 
 // request is what the node asks for, changed.
 func request(node, volume string, changes ...func(*storagev1alpha1.DPUVolumeAttachment)) *storagev1alpha1.DPUVolumeAttachment {
-	o := hostclustertest.Attachment(volume, node)
+	o := kubetest.DPUVolumeAttachment(volume, node)
 	o.Namespace, o.Spec.Requester = kit.Namespace, storagev1alpha1.RequesterNode
 	for _, change := range changes {
 		change(o)
@@ -264,15 +264,15 @@ func TestHeartbeats(t *testing.T) {
 			return h.a.Create(t.Context(), &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "c"}})
 		}, "may not beat for node"},
 		{"takes another DPU", func() error {
-			n := hostclustertest.Node("a")
+			n := kubetest.DPUStorageNode("a")
 			return h.a.Patch(t.Context(), n, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"dpuName":"dpu-b"}}`)))
 		}, "cannot patch resource"},
-		{"deletes one", func() error { return h.a.Delete(t.Context(), hostclustertest.Node("b")) }, "cannot delete resource"},
+		{"deletes one", func() error { return h.a.Delete(t.Context(), kubetest.DPUStorageNode("b")) }, "cannot delete resource"},
 	} {
 		t.Run(tc.name, func(t *testing.T) { refused(t, tc.act(), tc.words) })
 	}
-	must(t, clusters.Host.Delete(t.Context(), hostclustertest.Node("a")))
-	forged := hostclustertest.Node("a")
+	must(t, clusters.Host.Delete(t.Context(), kubetest.DPUStorageNode("a")))
+	forged := kubetest.DPUStorageNode("a")
 	refused(t, h.a.Create(t.Context(), forged), "which DPU sits in a host is for the installer to say")
 	own := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	refused(t, h.a.Create(t.Context(), own), "")
@@ -298,7 +298,7 @@ func TestOutOfReach(t *testing.T) {
 			return h.remote.Create(t.Context(), &storagev1alpha1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Namespace: kit.Namespace, Name: "x"}})
 		}, "nauthorized"},
 		"changes a volume": {func() error {
-			return h.a.Create(t.Context(), withNamespace(hostclustertest.Volume("vol", corev1.ReadWriteOnce)))
+			return h.a.Create(t.Context(), withNamespace(kubetest.DPUVolume("vol", corev1.ReadWriteOnce)))
 		}, "cannot create resource"},
 		"reads the secrets": {func() error { return h.a.List(t.Context(), &corev1.SecretList{}, client.InNamespace(kit.Namespace)) }, "cannot list resource"},
 		"makes a pod for its right": {func() error {

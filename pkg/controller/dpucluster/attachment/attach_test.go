@@ -11,14 +11,14 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 func TestTheVendorIsAsked(t *testing.T) {
 	for name, required := range map[string]*bool{"says nothing": nil, "says yes": ptr.To(true)} {
 		t.Run(name, func(t *testing.T) {
 			m := newFixture(t)
-			m.Add(kit.CSIDriver("a", required))
+			m.Add(kubetest.CSIDriver("a", required))
 			m.settle()
 			sv, found := m.asked()
 			want := storagev1.VolumeAttachmentSpec{NodeName: "d1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("pv")}}
@@ -38,7 +38,7 @@ func TestTheVendorIsAsked(t *testing.T) {
 
 func TestTheVendorsAnswerIsPassedOn(t *testing.T) {
 	m := newFixture(t)
-	m.Add(kit.CSIDriver("a", nil))
+	m.Add(kubetest.CSIDriver("a", nil))
 	m.settle()
 	m.vendor(func(s *storagev1.VolumeAttachmentStatus) {
 		s.Attached, s.AttachmentMetadata = true, map[string]string{"lun": "7"}
@@ -58,7 +58,7 @@ func TestTheVendorsAnswerIsPassedOn(t *testing.T) {
 
 func TestAVendorThatNeedNotAttachIsNotAsked(t *testing.T) {
 	m := newFixture(t)
-	m.Add(kit.CSIDriver("a", no))
+	m.Add(kubetest.CSIDriver("a", no))
 	m.settle()
 	x := m.x()
 	_, asked := m.asked()
@@ -72,11 +72,13 @@ func TestAVendorThatNeedNotAttachIsNotAsked(t *testing.T) {
 
 func TestWordsForWhatIsWaitedFor(t *testing.T) {
 	volume := func(change func(*storagev1alpha1.Volume)) func(*fixture) {
-		return func(m *fixture) { kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "v", change) }
+		return func(m *fixture) {
+			kubetest.Change(m.Cluster, &storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("v")}, change)
+		}
 	}
 	asked := func(then func(*fixture)) func(*fixture) {
 		return func(m *fixture) {
-			m.Add(kit.CSIDriver("a", nil))
+			m.Add(kubetest.CSIDriver("a", nil))
 			m.settle()
 			then(m)
 		}
@@ -92,25 +94,25 @@ func TestWordsForWhatIsWaitedFor(t *testing.T) {
 		{"no DPU named", func(m *fixture) {
 			m.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Spec.NodeName = "" })
 		}, "names no DPU"},
-		{"unknown volume", func(m *fixture) { m.Remove(kit.Volume("v", "gold")) }, "Volume v, which does not exist"},
+		{"unknown volume", func(m *fixture) { m.Remove(kubetest.Volume("v", "gold")) }, "Volume v, which does not exist"},
 		{"volume not ready", volume(func(v *storagev1alpha1.Volume) {
 			v.Status = storagev1alpha1.VolumeStatus{State: storagev1alpha1.VolumeInProgress, Message: "no policy"}
 		}), "Volume v to become Available: no policy"},
 		{"volume not ready, no reason given, too long", func(m *fixture) {
 			volume(func(v *storagev1alpha1.Volume) { v.Status = storagev1alpha1.VolumeStatus{} })(m)
-			m.clock.SetTime(m.clock.Now().Add(kube.StatusGrace))
+			m.Clock.SetTime(m.Clock.Now().Add(kube.StatusGrace))
 		}, "waiting for Volume v to become Available"},
 		{"volume going", func(m *fixture) {
 			volume(func(v *storagev1alpha1.Volume) { v.Finalizers = []string{storagev1alpha1.FinalizerVolume} })(m)
-			m.Remove(kit.Volume("v", "gold"))
+			m.Remove(kubetest.Volume("v", "gold"))
 		}, "Volume v is being deleted"},
 		{"no driver", func(*fixture) {}, "waiting for CSIDriver a.csi of StorageVendor a, which does not exist"},
 		{"no claim", func(m *fixture) {
-			m.Add(kit.CSIDriver("a", nil))
-			m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")})
+			m.Add(kubetest.CSIDriver("a", nil))
+			m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject("v-pvc")})
 		}, "PersistentVolumeClaim v-pvc is gone"},
 		{"slow vendor", asked(func(m *fixture) {
-			m.clock.SetTime(m.clock.Now().Add(kube.StatusGrace))
+			m.Clock.SetTime(m.Clock.Now().Add(kube.StatusGrace))
 		}), "waiting for the vendor to attach PersistentVolume pv to DPU d1"},
 		{"vendor refuses", asked(func(m *fixture) {
 			m.vendor(func(s *storagev1.VolumeAttachmentStatus) { s.AttachError = &storagev1.VolumeError{Message: "no path"} })
@@ -119,7 +121,7 @@ func TestWordsForWhatIsWaitedFor(t *testing.T) {
 			m.vendor(func(s *storagev1.VolumeAttachmentStatus) {
 				s.Attached, s.DetachError = true, &storagev1.VolumeError{Message: "array offline"}
 			})
-			m.Remove(&storagev1alpha1.SVVolumeAttachment{ObjectMeta: kit.Meta("x")})
+			m.Remove(&storagev1alpha1.SVVolumeAttachment{ObjectMeta: kubetest.DPUObject("x")})
 		}), "earlier SVVolumeAttachment x to go, then it is made anew: the last attempt failed: array offline"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -136,7 +138,7 @@ func TestWordsForWhatIsWaitedFor(t *testing.T) {
 
 func TestANormalAttachIsNotWorthAWord(t *testing.T) {
 	m := newFixture(t)
-	m.Add(kit.CSIDriver("a", nil))
+	m.Add(kubetest.CSIDriver("a", nil))
 	result, err := m.try()
 	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > kube.StatusGrace {
 		t.Errorf("%+v, %v", result, err)
@@ -148,7 +150,7 @@ func TestANormalAttachIsNotWorthAWord(t *testing.T) {
 
 func TestAnotherPVIsAskedForAnew(t *testing.T) {
 	m := newAttached(t)
-	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, "v-pvc", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pv2" })
+	kubetest.Change(m.Cluster, &corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject("v-pvc")}, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pv2" })
 	m.settle()
 	sv, found := m.asked()
 	if !found || sv.DeletionTimestamp == nil || m.x().Status.StorageAttached {
@@ -177,9 +179,9 @@ func TestWhatADPUUsesIsNotAskedForAnew(t *testing.T) {
 // A DPU may be using the volume: what cannot be found out takes nothing back.
 func TestAttachedStaysWhatIsUnknown(t *testing.T) {
 	for name, loss := range map[string]func(*fixture){
-		"driver gone": func(m *fixture) { m.Remove(kit.CSIDriver("a", nil)) },
-		"volume gone": func(m *fixture) { m.Remove(kit.Volume("v", "gold")) },
-		"claim gone":  func(m *fixture) { m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")}) },
+		"driver gone": func(m *fixture) { m.Remove(kubetest.CSIDriver("a", nil)) },
+		"volume gone": func(m *fixture) { m.Remove(kubetest.Volume("v", "gold")) },
+		"claim gone":  func(m *fixture) { m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject("v-pvc")}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newAttached(t)
@@ -195,7 +197,7 @@ func TestAttachedStaysWhatIsUnknown(t *testing.T) {
 func TestTheVendorsWordTakesItBack(t *testing.T) {
 	for name, world := range map[string]func(*fixture){
 		"driver there": func(*fixture) {},
-		"driver gone":  func(m *fixture) { m.Remove(kit.CSIDriver("a", nil)) },
+		"driver gone":  func(m *fixture) { m.Remove(kubetest.CSIDriver("a", nil)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newAttached(t)
@@ -211,7 +213,7 @@ func TestTheVendorsWordTakesItBack(t *testing.T) {
 
 func TestOthersFieldsAreLeftAlone(t *testing.T) {
 	m := newFixture(t)
-	m.Add(kit.CSIDriver("a", nil))
+	m.Add(kubetest.CSIDriver("a", nil))
 	m.settle()
 	m.edit(func(a *storagev1alpha1.VolumeAttachment) {
 		a.Spec.Epoch, a.Status.Message, a.Status.DPU.Attached = 3, "from the DPU", true
@@ -234,8 +236,8 @@ func TestAttachedIsQuiet(t *testing.T) {
 
 func TestAnErrorIsToldAndReturned(t *testing.T) {
 	m := newFixture(t)
-	m.Add(kit.CSIDriver("a", nil))
-	m.FailWrite(2)
+	m.Add(kubetest.CSIDriver("a", nil))
+	m.LoseWrite(2, false)
 	if _, err := m.try(); err == nil || !strings.Contains(err.Error(), "create") {
 		t.Errorf("error %v", err)
 	}
@@ -245,7 +247,7 @@ func TestAnErrorIsToldAndReturned(t *testing.T) {
 func TestARequestThatTheCacheDoesNotShowYetIsNoError(t *testing.T) {
 	m := newAttached(t)
 	sv, _ := m.asked()
-	m.CacheIsBehind(sv, false)
+	m.CacheHides(sv)
 	if _, err := m.try(); err != nil || !m.x().Status.StorageAttached {
 		t.Errorf("attached %v, %v", m.x().Status.StorageAttached, err)
 	}

@@ -5,7 +5,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 // TestTheStorageStaysClosed: a DPU from which the volume was taken while it was
@@ -13,8 +13,8 @@ import (
 // itself has said that it does not.
 func TestTheStorageStaysClosed(t *testing.T) {
 	m := newFixture(t)
-	m.Add(kit.CSIDriver("a", nil), &moorv1alpha1.WriterClaim{
-		ObjectMeta: kit.Meta("v"), Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "v"},
+	m.Add(kubetest.CSIDriver("a", nil), &moorv1alpha1.WriterClaim{
+		ObjectMeta: kubetest.DPUObject("v"), Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "v"},
 		Status: &moorv1alpha1.WriterClaimStatus{
 			Phase: moorv1alpha1.ClaimGranted, Holder: "d2", Epoch: 5,
 			Revoked: []moorv1alpha1.Revoked{{DPU: "d1", Epoch: 4}, {DPU: "d3", Epoch: 9}},

@@ -7,7 +7,7 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 func TestDetachInOrder(t *testing.T) {
@@ -37,7 +37,7 @@ func TestDetachInOrder(t *testing.T) {
 	if m.Writes() != before {
 		t.Error("words for a wait that every attachment goes through")
 	}
-	m.clock.SetTime(m.clock.Now().Add(kube.StatusGrace))
+	m.Clock.SetTime(m.Clock.Now().Add(kube.StatusGrace))
 	m.settle()
 	m.wantMessage("waiting for the vendor to detach the volume from DPU d1")
 	m.vendor(func(s *storagev1.VolumeAttachmentStatus) {
@@ -60,21 +60,21 @@ func TestDetachWithNothingToWaitFor(t *testing.T) {
 		{"never seen", func(*fixture) {}},
 		{"waits for the driver", func(m *fixture) { m.settle() }},
 		{"vendor need not attach", func(m *fixture) {
-			m.Add(kit.CSIDriver("a", no))
+			m.Add(kubetest.CSIDriver("a", no))
 			m.settle()
 		}},
 		{"held, but the vendor was never asked", func(m *fixture) {
-			m.Add(kit.CSIDriver("a", nil))
-			m.FailWrite(2)
+			m.Add(kubetest.CSIDriver("a", nil))
+			m.LoseWrite(2, false)
 			_, _ = m.try()
 		}},
 		{"volume and driver gone", func(m *fixture) {
-			m.Add(kit.CSIDriver("a", no))
+			m.Add(kubetest.CSIDriver("a", no))
 			m.settle()
-			m.Remove(kit.CSIDriver("a", no), kit.Volume("v", "gold"))
+			m.Remove(kubetest.CSIDriver("a", no), kubetest.Volume("v", "gold"))
 		}},
 		{"asked, and no vendor holds it", func(m *fixture) {
-			m.Add(kit.CSIDriver("a", nil))
+			m.Add(kubetest.CSIDriver("a", nil))
 			m.settle()
 		}},
 	} {
@@ -114,7 +114,7 @@ func TestDetachAsksTheServerForTheRequest(t *testing.T) {
 	m := newAttached(t)
 	m.delete()
 	sv, _ := m.asked()
-	m.CacheIsBehind(sv, false)
+	m.CacheHides(sv)
 	if _, err := m.try(); err != nil {
 		t.Fatal(err)
 	}
@@ -125,10 +125,10 @@ func TestDetachAsksTheServerForTheRequest(t *testing.T) {
 
 func TestAnOldCacheIsNoError(t *testing.T) {
 	m := newFixture(t)
-	m.Add(kit.CSIDriver("a", nil))
+	m.Add(kubetest.CSIDriver("a", nil))
 	old := m.x()
 	m.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Epoch = 1 })
-	m.CacheIsBehind(old, true)
+	m.CacheShows(old)
 	if _, err := m.try(); err != nil {
 		t.Fatal(err)
 	}
@@ -146,8 +146,8 @@ func TestAnOldCacheIsNoError(t *testing.T) {
 func TestALostWriteChangesNothing(t *testing.T) {
 	for lost := 1; ; lost++ {
 		m := newFixture(t)
-		m.Add(kit.CSIDriver("a", nil))
-		m.FailWrite(lost)
+		m.Add(kubetest.CSIDriver("a", nil))
+		m.LoseWrite(lost, false)
 		m.settle()
 		m.vendor(func(s *storagev1.VolumeAttachmentStatus) {
 			s.Attached, s.AttachmentMetadata = true, map[string]string{"lun": "7"}

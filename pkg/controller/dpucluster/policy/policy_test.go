@@ -14,7 +14,7 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster/policy"
 )
 
@@ -51,9 +51,9 @@ func TestJudge(t *testing.T) {
 }
 
 func TestPolicyFollowsItsVendors(t *testing.T) {
-	c := kit.NewCluster(t)
+	c := kubetest.NewDPU(t)
 	c.Add(&storagev1alpha1.StoragePolicy{
-		ObjectMeta: kit.Meta("gold"),
+		ObjectMeta: kubetest.DPUObject("gold"),
 		Spec:       storagev1alpha1.StoragePolicySpec{StorageVendors: []string{"a", "b"}},
 	})
 	r := &policy.Reconciler{DPU: kube.Cluster{Client: c.Client}}
@@ -64,12 +64,12 @@ func TestPolicyFollowsItsVendors(t *testing.T) {
 		words []string
 	}{
 		{"nothing there", func() {}, false, []string{"StorageVendor a", "StorageVendor b"}},
-		{"first vendor", func() { c.Add(kit.Vendor("a"), kit.StorageClass("a")) }, false, []string{"StorageVendor b"}},
-		{"second without class", func() { c.Add(kit.Vendor("b")) }, false, []string{"StorageClass b-class"}},
-		{"complete", func() { c.Add(kit.StorageClass("b")) }, true, nil},
-		{"class removed", func() { c.Remove(kit.StorageClass("a")) }, false, []string{"StorageClass a-class"}},
-		{"class back", func() { c.Add(kit.StorageClass("a")) }, true, nil},
-		{"vendor removed", func() { c.Remove(kit.Vendor("b")) }, false, []string{"StorageVendor b"}},
+		{"first vendor", func() { c.Add(kubetest.StorageVendor("a"), kubetest.StorageClass("a")) }, false, []string{"StorageVendor b"}},
+		{"second without class", func() { c.Add(kubetest.StorageVendor("b")) }, false, []string{"StorageClass b-class"}},
+		{"complete", func() { c.Add(kubetest.StorageClass("b")) }, true, nil},
+		{"class removed", func() { c.Remove(kubetest.StorageClass("a")) }, false, []string{"StorageClass a-class"}},
+		{"class back", func() { c.Add(kubetest.StorageClass("a")) }, true, nil},
+		{"vendor removed", func() { c.Remove(kubetest.StorageVendor("b")) }, false, []string{"StorageVendor b"}},
 	}
 	for _, s := range steps {
 		s.act()
@@ -95,17 +95,17 @@ func TestPolicyFollowsItsVendors(t *testing.T) {
 // TestCapacityOfASharedClass: the room behind a StorageClass is there once, however
 // many vendors use the class.
 func TestCapacityOfASharedClass(t *testing.T) {
-	c := kit.NewCluster(t)
-	shared, none := kit.Vendor("b"), kit.Vendor("c")
-	shared.Spec.StorageClassName, none.Spec.StorageClassName = kit.StorageClass("a").Name, ""
-	other := kit.Vendor("d")
+	c := kubetest.NewDPU(t)
+	shared, none := kubetest.StorageVendor("b"), kubetest.StorageVendor("c")
+	shared.Spec.StorageClassName, none.Spec.StorageClassName = kubetest.StorageClass("a").Name, ""
+	other := kubetest.StorageVendor("d")
 	c.Add(&storagev1alpha1.StoragePolicy{
-		ObjectMeta: kit.Meta("gold"), Spec: storagev1alpha1.StoragePolicySpec{StorageVendors: []string{"a", "b", "c", "d"}},
+		ObjectMeta: kubetest.DPUObject("gold"), Spec: storagev1alpha1.StoragePolicySpec{StorageVendors: []string{"a", "b", "c", "d"}},
 	})
-	c.Add(kit.Vendor("a"), shared, none, other, kit.StorageClass("a"), kit.StorageClass("d"))
+	c.Add(kubetest.StorageVendor("a"), shared, none, other, kubetest.StorageClass("a"), kubetest.StorageClass("d"))
 	for name, room := range map[string]string{"a": "1Gi", "d": "2Gi", "e": "4Gi"} {
 		c.Add(&storagev1.CSIStorageCapacity{
-			ObjectMeta: kit.Meta("of-" + name), StorageClassName: kit.StorageClass(name).Name, Capacity: ptr.To(resource.MustParse(room)),
+			ObjectMeta: kubetest.DPUObject("of-" + name), StorageClassName: kubetest.StorageClass(name).Name, Capacity: ptr.To(resource.MustParse(room)),
 		})
 	}
 	reconcile(t, &policy.Reconciler{DPU: kube.Cluster{Client: c.Client}}, "gold")
@@ -117,10 +117,10 @@ func TestCapacityOfASharedClass(t *testing.T) {
 }
 
 func TestPolicySurvivesALostWrite(t *testing.T) {
-	c := kit.NewCluster(t)
-	c.Add(&storagev1alpha1.StoragePolicy{ObjectMeta: kit.Meta("gold"), Spec: storagev1alpha1.StoragePolicySpec{StorageVendors: []string{"a"}}})
+	c := kubetest.NewDPU(t)
+	c.Add(&storagev1alpha1.StoragePolicy{ObjectMeta: kubetest.DPUObject("gold"), Spec: storagev1alpha1.StoragePolicySpec{StorageVendors: []string{"a"}}})
 	r := &policy.Reconciler{DPU: kube.Cluster{Client: c.Client}}
-	c.FailWrite(1)
+	c.LoseWrite(1, false)
 	if _, err := r.Reconcile(context.Background(), request("gold")); err == nil {
 		t.Fatal("a lost write was swallowed")
 	}
@@ -133,8 +133,8 @@ func TestPolicySurvivesALostWrite(t *testing.T) {
 }
 
 func TestPolicyGoneOrGoingIsLeftAlone(t *testing.T) {
-	c := kit.NewCluster(t)
-	going := &storagev1alpha1.StoragePolicy{ObjectMeta: kit.Meta("going")}
+	c := kubetest.NewDPU(t)
+	going := &storagev1alpha1.StoragePolicy{ObjectMeta: kubetest.DPUObject("going")}
 	going.Finalizers = []string{"example.com/x"}
 	c.Add(going)
 	c.Remove(going)
@@ -147,7 +147,7 @@ func TestPolicyGoneOrGoingIsLeftAlone(t *testing.T) {
 }
 
 func request(name string) ctrl.Request {
-	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kit.Namespace, Name: name}}
+	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kubetest.DPUNamespace, Name: name}}
 }
 
 func reconcile(t *testing.T, r *policy.Reconciler, name string) {

@@ -18,7 +18,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 // newGroup is a fixture with the group g of the volumes v and w: the snapshots g-0
@@ -29,7 +29,7 @@ func newGroup(t *testing.T) *fixture {
 	class := &groupsnapshotv1beta2.VolumeGroupSnapshotClass{ObjectMeta: metav1.ObjectMeta{Name: "a-groups"}, Driver: "a.csi", DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete}
 	m.Add(available("w"), class, inGroup("g-0", "v"), inGroup("g-1", "w"))
 	for _, name := range []string{"v", "w"} {
-		m.Add(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta(name + "-pvc")})
+		m.Add(&corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject(name + "-pvc")})
 	}
 	return m
 }
@@ -43,7 +43,7 @@ func inGroup(name, volume string) *moorv1alpha1.StorageSnapshot {
 func (m *fixture) passes(names ...string) {
 	m.t.Helper()
 	for _, name := range names {
-		if _, err := m.r.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kit.Namespace, Name: name}}); err != nil {
+		if _, err := m.r.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kubetest.DPUNamespace, Name: name}}); err != nil {
 			m.t.Fatal(err)
 		}
 	}
@@ -85,7 +85,7 @@ func (m *fixture) keeps(claims ...string) {
 		status := taken(true)
 		m.Add(&snapshotv1.VolumeSnapshot{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: kit.Namespace, Name: "snapshot-of-" + claim,
+				Namespace: kubetest.DPUNamespace, Name: "snapshot-of-" + claim,
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "groupsnapshot.storage.k8s.io/v1", Kind: "VolumeGroupSnapshot", Name: g.Name, UID: g.UID}},
 			},
 			Spec:   snapshotv1.VolumeSnapshotSpec{Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: &claim}},
@@ -140,18 +140,18 @@ func TestWhatAGroupWaitsFor(t *testing.T) {
 		},
 		"a volume is not made yet": {
 			func(m *fixture) {
-				kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "w", func(v *storagev1alpha1.Volume) { v.Status.State, v.Status.Message = "", "no fixture" })
+				kubetest.Change(m.Cluster, &storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("w")}, func(v *storagev1alpha1.Volume) { v.Status.State, v.Status.Message = "", "no room" })
 			},
-			"waiting for Volume w of the group to become Available: no fixture",
+			"waiting for Volume w of the group to become Available: no room",
 		},
 		"two drivers": {
 			func(m *fixture) {
-				kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "w", func(v *storagev1alpha1.Volume) { v.Spec.Volume.CSIReference.CSIDriverName = "b.csi" })
+				kubetest.Change(m.Cluster, &storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("w")}, func(v *storagev1alpha1.Volume) { v.Spec.Volume.CSIReference.CSIDriverName = "b.csi" })
 			},
 			"Volume w is of driver b.csi, others of the group of a.csi",
 		},
 		"a claim is gone": {
-			func(m *fixture) { m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("w-pvc")}) },
+			func(m *fixture) { m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject("w-pvc")}) },
 			"PersistentVolumeClaim w-pvc is gone",
 		},
 		"no class": {
@@ -172,7 +172,7 @@ func TestWhatAGroupWaitsFor(t *testing.T) {
 		},
 		"somebody else's group": {
 			func(m *fixture) {
-				m.Add(&groupsnapshotv1beta2.VolumeGroupSnapshot{ObjectMeta: kit.Meta("g"), Spec: groupsnapshotv1beta2.VolumeGroupSnapshotSpec{
+				m.Add(&groupsnapshotv1beta2.VolumeGroupSnapshot{ObjectMeta: kubetest.DPUObject("g"), Spec: groupsnapshotv1beta2.VolumeGroupSnapshotSpec{
 					Source: groupsnapshotv1beta2.VolumeGroupSnapshotSource{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}},
 				}})
 			},
@@ -180,7 +180,7 @@ func TestWhatAGroupWaitsFor(t *testing.T) {
 		},
 		"a sibling that says otherwise": {
 			func(m *fixture) {
-				kit.Change(m.Cluster, &moorv1alpha1.StorageSnapshot{}, "g-1", func(s *moorv1alpha1.StorageSnapshot) { s.Spec.Group.VolumeNames = []string{"w"} })
+				kubetest.Change(m.Cluster, &moorv1alpha1.StorageSnapshot{ObjectMeta: kubetest.DPUObject("g-1")}, func(s *moorv1alpha1.StorageSnapshot) { s.Spec.Group.VolumeNames = []string{"w"} })
 			},
 			"StorageSnapshot g-1 says that group g has other volumes",
 		},
@@ -206,7 +206,7 @@ func TestAGroupIsNeverTakenTwice(t *testing.T) {
 	m.passes("g-0") // and not g-1
 	m.Remove(m.group())
 	for _, name := range []string{"snapshot-of-v-pvc", "snapshot-of-w-pvc"} {
-		m.Remove(&snapshotv1.VolumeSnapshot{ObjectMeta: kit.Meta(name)})
+		m.Remove(&snapshotv1.VolumeSnapshot{ObjectMeta: kubetest.DPUObject(name)})
 	}
 	m.passes("g-0", "g-1")
 	for _, name := range []string{"g-0", "g-1"} {
@@ -221,13 +221,13 @@ func TestAGroupWithoutAMember(t *testing.T) {
 	m := newGroup(t)
 	m.passes("g-0", "g-1")
 	m.keeps("v-pvc")
-	kit.Change(m.Cluster, &groupsnapshotv1beta2.VolumeGroupSnapshot{}, "g", func(g *groupsnapshotv1beta2.VolumeGroupSnapshot) {
+	kubetest.Change(m.Cluster, &groupsnapshotv1beta2.VolumeGroupSnapshot{ObjectMeta: kubetest.DPUObject("g")}, func(g *groupsnapshotv1beta2.VolumeGroupSnapshot) {
 		g.Status = &groupsnapshotv1beta2.VolumeGroupSnapshotStatus{Error: &snapshotv1.VolumeSnapshotError{Message: ptr.To("the array is busy")}}
 	})
-	m.clock.SetTime(m.clock.Now().Add(time.Hour))
+	m.Clock.SetTime(m.Clock.Now().Add(time.Hour))
 	m.passes("g-1")
 	m.wantMessageOf("g-1", "waiting for the vendor's VolumeGroupSnapshot g: the array is busy")
-	kit.Change(m.Cluster, &groupsnapshotv1beta2.VolumeGroupSnapshot{}, "g", func(g *groupsnapshotv1beta2.VolumeGroupSnapshot) {
+	kubetest.Change(m.Cluster, &groupsnapshotv1beta2.VolumeGroupSnapshot{ObjectMeta: kubetest.DPUObject("g")}, func(g *groupsnapshotv1beta2.VolumeGroupSnapshot) {
 		g.Status = &groupsnapshotv1beta2.VolumeGroupSnapshotStatus{ReadyToUse: ptr.To(true)}
 	})
 	m.passes("g-1")
@@ -244,7 +244,7 @@ func TestAGroupGoesTogether(t *testing.T) {
 	m.Remove(inGroup("g-0", "v"))
 	m.passes("g-0")
 	m.wantMessageOf("g-0", "StorageSnapshot g-1 of the same group is wanted still")
-	kit.Change(m.Cluster, &groupsnapshotv1beta2.VolumeGroupSnapshot{}, "g", func(g *groupsnapshotv1beta2.VolumeGroupSnapshot) {
+	kubetest.Change(m.Cluster, &groupsnapshotv1beta2.VolumeGroupSnapshot{ObjectMeta: kubetest.DPUObject("g")}, func(g *groupsnapshotv1beta2.VolumeGroupSnapshot) {
 		g.Finalizers = []string{"groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-bound-protection"}
 	})
 	m.Remove(inGroup("g-1", "w"))
@@ -253,11 +253,11 @@ func TestAGroupGoesTogether(t *testing.T) {
 	if m.group().DeletionTimestamp == nil {
 		t.Fatal("the vendor was not asked")
 	}
-	kit.Change(m.Cluster, &groupsnapshotv1beta2.VolumeGroupSnapshot{}, "g", func(g *groupsnapshotv1beta2.VolumeGroupSnapshot) { g.Finalizers = nil })
+	kubetest.Change(m.Cluster, &groupsnapshotv1beta2.VolumeGroupSnapshot{ObjectMeta: kubetest.DPUObject("g")}, func(g *groupsnapshotv1beta2.VolumeGroupSnapshot) { g.Finalizers = nil })
 	m.passes("g-0")
 	m.wantMessageOf("g-0", "waiting for the vendor's VolumeSnapshot snapshot-of-v-pvc to go")
 	for _, name := range []string{"snapshot-of-v-pvc", "snapshot-of-w-pvc"} {
-		m.Remove(&snapshotv1.VolumeSnapshot{ObjectMeta: kit.Meta(name)})
+		m.Remove(&snapshotv1.VolumeSnapshot{ObjectMeta: kubetest.DPUObject(name)})
 	}
 	m.passes("g-0", "g-1")
 	if m.Has(&moorv1alpha1.StorageSnapshot{}, "g-0") || m.Has(&moorv1alpha1.StorageSnapshot{}, "g-1") || len(m.marked()) != 0 {
@@ -268,10 +268,10 @@ func TestAGroupGoesTogether(t *testing.T) {
 func TestEachWriteOfAGroupMayFail(t *testing.T) {
 	for n := 1; n < 12; n++ {
 		m := newGroup(t)
-		m.FailWrite(n)
+		m.LoseWrite(n, false)
 		for range 3 {
 			for _, name := range []string{"g-0", "g-1"} {
-				_, _ = m.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kit.Namespace, Name: name}})
+				_, _ = m.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kubetest.DPUNamespace, Name: name}})
 			}
 		}
 		if len(m.marked()) != 2 || !isGroupOf(m.of("g-0"), m.group()) {

@@ -16,14 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 // instant is what the vendor's snapshots are of.
@@ -31,29 +30,27 @@ var instant = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 
 // fixture is a reconciler over a cluster in memory.
 type fixture struct {
-	*kit.Cluster
-	t     *testing.T
-	r     *Reconciler
-	clock *clocktesting.FakePassiveClock
+	*kubetest.Cluster
+	t *testing.T
+	r *Reconciler
 }
 
 // newFixture has an available volume v of vendor a, a VolumeSnapshotClass of its
 // driver, and a StorageSnapshot s of v.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	c := kit.NewCluster(t)
-	clock := clocktesting.NewFakePassiveClock(time.Now())
-	c.Now = clock.Now
+	c := kubetest.NewDPU(t)
+	c.Clock.SetTime(time.Now()) // the fake client stamps deletions by the real time
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range append(slices.Clone(snapshotKinds), groupKinds...) {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
 	c.Add(available("v"), class("a-snapshots", "a.csi", false), class("b-snapshots", "b.csi", false), wanted("s", "v"))
-	return &fixture{Cluster: c, t: t, clock: clock, r: &Reconciler{DPU: kube.Cluster{Client: c.Client, Live: c.Live}, Mapper: mapper, Clock: clock}}
+	return &fixture{Cluster: c, t: t, r: &Reconciler{DPU: c.Cluster, Mapper: mapper, Clock: c.Clock}}
 }
 
 func available(name string) *storagev1alpha1.Volume {
-	v := kit.Volume(name, "gold")
+	v := kubetest.Volume(name, "gold")
 	v.Spec.Volume = storagev1alpha1.VolumeSource{StorageVendorName: "a", CSIReference: storagev1alpha1.CSIReference{
 		CSIDriverName: "a.csi", PVCRef: &storagev1alpha1.ObjectRef{Name: name + "-pvc"},
 	}}
@@ -70,12 +67,12 @@ func class(name, driver string, isTheDefault bool) *snapshotv1.VolumeSnapshotCla
 }
 
 func wanted(name, volume string) *moorv1alpha1.StorageSnapshot {
-	return &moorv1alpha1.StorageSnapshot{ObjectMeta: kit.Meta(name), Spec: moorv1alpha1.StorageSnapshotSpec{VolumeName: volume}}
+	return &moorv1alpha1.StorageSnapshot{ObjectMeta: kubetest.DPUObject(name), Spec: moorv1alpha1.StorageSnapshotSpec{VolumeName: volume}}
 }
 
 func (m *fixture) pass() ctrl.Result {
 	m.t.Helper()
-	result, err := m.r.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kit.Namespace, Name: "s"}})
+	result, err := m.r.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kubetest.DPUNamespace, Name: "s"}})
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -92,7 +89,7 @@ func (m *fixture) snapshot() *moorv1alpha1.StorageSnapshot {
 // vendor plays the vendor: what it says of the VolumeSnapshot.
 func (m *fixture) vendor(status snapshotv1.VolumeSnapshotStatus) {
 	m.t.Helper()
-	kit.Change(m.Cluster, &snapshotv1.VolumeSnapshot{}, "s", func(s *snapshotv1.VolumeSnapshot) { s.Status = &status })
+	kubetest.Change(m.Cluster, &snapshotv1.VolumeSnapshot{ObjectMeta: kubetest.DPUObject("s")}, func(s *snapshotv1.VolumeSnapshot) { s.Status = &status })
 }
 
 func taken(ready bool) snapshotv1.VolumeSnapshotStatus {
@@ -144,7 +141,7 @@ func TestWhatIsWaitedFor(t *testing.T) {
 		},
 		"the volume is not made yet": {
 			func(m *fixture) {
-				kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "v", func(v *storagev1alpha1.Volume) {
+				kubetest.Change(m.Cluster, &storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("v")}, func(v *storagev1alpha1.Volume) {
 					v.Status.State, v.Status.Message = storagev1alpha1.VolumeInProgress, "the array is full"
 				})
 			},
@@ -159,7 +156,7 @@ func TestWhatIsWaitedFor(t *testing.T) {
 			"driver a.csi has the VolumeSnapshotClasses a-more, a-snapshots: mark exactly one",
 		},
 		"somebody else's VolumeSnapshot": {
-			func(m *fixture) { m.Add(&snapshotv1.VolumeSnapshot{ObjectMeta: kit.Meta("s")}) },
+			func(m *fixture) { m.Add(&snapshotv1.VolumeSnapshot{ObjectMeta: kubetest.DPUObject("s")}) },
 			"VolumeSnapshot s exists already and does not belong to this snapshot",
 		},
 		"no kinds": {
@@ -185,13 +182,13 @@ func TestWhatIsWaitedFor(t *testing.T) {
 func TestTheVendorsWordsClimb(t *testing.T) {
 	m := newFixture(t)
 	m.pass()
-	m.vendor(snapshotv1.VolumeSnapshotStatus{Error: &snapshotv1.VolumeSnapshotError{Message: ptr.To("no fixture left")}})
+	m.vendor(snapshotv1.VolumeSnapshotStatus{Error: &snapshotv1.VolumeSnapshotError{Message: ptr.To("no room left")}})
 	if after := m.pass().RequeueAfter; after <= 0 || after > kube.StatusGrace {
 		t.Errorf("looks again after %v", after)
 	}
-	m.clock.SetTime(m.clock.Now().Add(kube.StatusGrace))
+	m.Clock.SetTime(m.Clock.Now().Add(kube.StatusGrace))
 	m.pass()
-	m.wantMessage("waiting for the vendor's VolumeSnapshot s: no fixture left")
+	m.wantMessage("waiting for the vendor's VolumeSnapshot s: no room left")
 	m.vendor(taken(false))
 	m.pass()
 	m.wantMessage("waiting for the vendor to make the snapshot ready")
@@ -206,7 +203,7 @@ func TestNeverTakenTwice(t *testing.T) {
 	m.pass()
 	m.vendor(taken(true))
 	m.pass()
-	m.Remove(&snapshotv1.VolumeSnapshot{ObjectMeta: kit.Meta("s")})
+	m.Remove(&snapshotv1.VolumeSnapshot{ObjectMeta: kubetest.DPUObject("s")})
 	m.pass()
 	m.wantMessage("the vendor's VolumeSnapshot s is gone, and perhaps the data with it")
 	if m.Has(&snapshotv1.VolumeSnapshot{}, "s") || m.snapshot().Status.ReadyToUse {
@@ -237,7 +234,7 @@ func TestDeletionInOrder(t *testing.T) {
 	m.pass()
 	m.vendor(taken(true))
 	m.pass()
-	kit.Change(m.Cluster, &snapshotv1.VolumeSnapshot{}, "s", func(s *snapshotv1.VolumeSnapshot) { s.Finalizers = []string{"snapshot.storage.kubernetes.io/bound"} })
+	kubetest.Change(m.Cluster, &snapshotv1.VolumeSnapshot{ObjectMeta: kubetest.DPUObject("s")}, func(s *snapshotv1.VolumeSnapshot) { s.Finalizers = []string{"snapshot.storage.kubernetes.io/bound"} })
 	m.Remove(wanted("s", "v"))
 	m.pass()
 	m.wantMessage("waiting for the vendor's VolumeSnapshot s to go")
@@ -246,11 +243,11 @@ func TestDeletionInOrder(t *testing.T) {
 	if made.DeletionTimestamp == nil {
 		t.Fatal("the vendor was not asked")
 	}
-	m.CacheIsBehind(made, false) // gone in the cache alone is not gone
+	m.CacheHides(made) // gone in the cache alone is not gone
 	m.pass()
 	m.snapshot()
 	m.CacheIsCurrent()
-	kit.Change(m.Cluster, made, "s", func(s *snapshotv1.VolumeSnapshot) { s.Finalizers = nil })
+	kubetest.Change(m.Cluster, made, func(s *snapshotv1.VolumeSnapshot) { s.Finalizers = nil })
 	m.pass()
 	if m.Has(&moorv1alpha1.StorageSnapshot{}, "s") {
 		t.Error("kept after the vendor's snapshot has gone")
@@ -259,7 +256,7 @@ func TestDeletionInOrder(t *testing.T) {
 
 func TestSomebodyElsesIsLeftAlone(t *testing.T) {
 	m := newFixture(t)
-	m.Add(&snapshotv1.VolumeSnapshot{ObjectMeta: kit.Meta("s")})
+	m.Add(&snapshotv1.VolumeSnapshot{ObjectMeta: kubetest.DPUObject("s")})
 	m.pass()
 	m.Remove(wanted("s", "v"))
 	m.pass()

@@ -14,12 +14,12 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 func TestClaimCarriesTheRequest(t *testing.T) {
 	m := newFixture(t)
-	m.Add(kit.Volume("v", "gold"))
+	m.Add(kubetest.Volume("v", "gold"))
 	m.pass("v")
 	pvc := &corev1.PersistentVolumeClaim{}
 	m.Get(pvc, "v-pvc")
@@ -35,7 +35,7 @@ func TestClaimCarriesTheRequest(t *testing.T) {
 	if diff := cmp.Diff(want, pvc.Spec); diff != "" {
 		t.Error(diff)
 	}
-	if owner := metav1.GetControllerOf(pvc); owner == nil || owner.UID != "uid-v" || owner.Kind != "Volume" {
+	if owner := metav1.GetControllerOf(pvc); owner == nil || owner.UID != "Volume-v-1" || owner.Kind != "Volume" {
 		t.Errorf("owner %+v", owner)
 	}
 }
@@ -45,7 +45,7 @@ func TestVolumeDescribesWhatTheVendorMade(t *testing.T) {
 	m.available("v", corev1.PersistentVolumeReclaimDelete)
 	v := m.volume("v")
 	want := storagev1alpha1.VolumeSource{
-		ID:                      "uid-v",
+		ID:                      "Volume-v-1",
 		Capacity:                ptr.To(resource.MustParse("1536Mi")),
 		AccessModes:             []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadOnlyMany},
 		ReclaimPolicy:           corev1.PersistentVolumeReclaimDelete,
@@ -54,13 +54,13 @@ func TestVolumeDescribesWhatTheVendorMade(t *testing.T) {
 		VolumeAttributes:        map[string]string{"array": "7"},
 		CSIReference: storagev1alpha1.CSIReference{
 			CSIDriverName: "a.csi", StorageClassName: "a-class",
-			PVCRef: &storagev1alpha1.ObjectRef{Kind: "PersistentVolumeClaim", APIVersion: "v1", Name: "v-pvc", Namespace: kit.Namespace},
+			PVCRef: &storagev1alpha1.ObjectRef{Kind: "PersistentVolumeClaim", APIVersion: "v1", Name: "v-pvc", Namespace: kubetest.DPUNamespace},
 		},
 	}
 	if diff := cmp.Diff(want, v.Spec.Volume, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
-	if v.Labels["volumeId"] != "uid-v" || v.Spec.StoragePolicyParameters["tier"] != "gold" || v.Spec.StoragePolicyRef.Name != "gold" {
+	if v.Labels["volumeId"] != "Volume-v-1" || v.Spec.StoragePolicyParameters["tier"] != "gold" || v.Spec.StoragePolicyRef.Name != "gold" {
 		t.Errorf("labels %v, policy %+v, parameters %v", v.Labels, v.Spec.StoragePolicyRef, v.Spec.StoragePolicyParameters)
 	}
 }
@@ -80,7 +80,7 @@ func TestNormalLifeCostsThreeWrites(t *testing.T) {
 
 func TestASlowVendorIsToldOf(t *testing.T) {
 	m := newFixture(t)
-	m.Add(kit.Volume("v", "gold"))
+	m.Add(kubetest.Volume("v", "gold"))
 	m.pass("v")
 	if after := m.pass("v").RequeueAfter; after <= 0 || after > kube.StatusGrace {
 		t.Errorf("looks again after %v", after)
@@ -88,7 +88,7 @@ func TestASlowVendorIsToldOf(t *testing.T) {
 	if s := m.volume("v").Status; s.Message != "" {
 		t.Errorf("told at once: %+v", s)
 	}
-	m.clock.SetTime(m.clock.Now().Add(kube.StatusGrace))
+	m.Clock.SetTime(m.Clock.Now().Add(kube.StatusGrace))
 	m.settle("v")
 	want := storagev1alpha1.VolumeStatus{State: storagev1alpha1.VolumeInProgress, Message: "waiting for the vendor's PersistentVolumeClaim v-pvc"}
 	if diff := cmp.Diff(want, m.volume("v").Status); diff != "" {
@@ -100,18 +100,18 @@ func TestASlowVendorIsToldOf(t *testing.T) {
 // afterwards.
 func TestTheVendorIsChosenOnce(t *testing.T) {
 	m := newFixture(t)
-	m.Add(kit.Volume("v", "gold"))
-	m.FailWrite(2)
+	m.Add(kubetest.Volume("v", "gold"))
+	m.LoseWrite(2, false)
 	if _, err := m.try("v"); err == nil {
 		t.Fatal("a lost claim was swallowed")
 	}
 	if v := m.volume("v"); v.Spec.Volume.StorageVendorName != "a" || len(v.Finalizers) != 1 {
 		t.Fatalf("chosen %q, finalizers %v", v.Spec.Volume.StorageVendorName, v.Finalizers)
 	}
-	kit.Change(m.Cluster, &storagev1alpha1.StoragePolicy{}, "gold", func(p *storagev1alpha1.StoragePolicy) {
+	kubetest.Change(m.Cluster, &storagev1alpha1.StoragePolicy{ObjectMeta: kubetest.DPUObject("gold")}, func(p *storagev1alpha1.StoragePolicy) {
 		p.Spec.StorageVendors = []string{"b"}
 	})
-	m.Remove(kit.Vendor("a"))
+	m.Remove(kubetest.StorageVendor("a"))
 	m.pass("v")
 	pvc := &corev1.PersistentVolumeClaim{}
 	m.Get(pvc, "v-pvc")
@@ -122,10 +122,10 @@ func TestTheVendorIsChosenOnce(t *testing.T) {
 
 func TestAnOldCacheCannotChooseAgain(t *testing.T) {
 	m := newFixture(t)
-	m.Add(kit.Volume("v", "gold"))
+	m.Add(kubetest.Volume("v", "gold"))
 	unplaced := m.volume("v")
-	kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "v", func(v *storagev1alpha1.Volume) { v.Spec.Volume.StorageVendorName = "b" })
-	m.CacheIsBehind(unplaced, true)
+	kubetest.Change(m.Cluster, &storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("v")}, func(v *storagev1alpha1.Volume) { v.Spec.Volume.StorageVendorName = "b" })
+	m.CacheShows(unplaced)
 	m.pass("v")
 	v := m.volume("v")
 	if v.Spec.Volume.StorageVendorName != "b" || m.Has(&corev1.PersistentVolumeClaim{}, "v-pvc") {
@@ -135,9 +135,9 @@ func TestAnOldCacheCannotChooseAgain(t *testing.T) {
 
 func TestAClaimThatTheCacheDoesNotShowYetIsNoError(t *testing.T) {
 	m := newFixture(t)
-	m.Add(kit.Volume("v", "gold"))
+	m.Add(kubetest.Volume("v", "gold"))
 	m.pass("v")
-	m.CacheIsBehind(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")}, false)
+	m.CacheHides(&corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject("v-pvc")})
 	m.pass("v")
 	if s := m.volume("v").Status; s.Message != "" {
 		t.Errorf("message %q", s.Message)
@@ -152,8 +152,8 @@ func TestAClaimThatTheCacheDoesNotShowYetIsNoError(t *testing.T) {
 
 func TestVolumesSpreadOverVendors(t *testing.T) {
 	m := newFixture(t)
-	m.Add(kit.Policy("silver", "a"))
-	m.Add(kit.Volume("s", "silver"), kit.Volume("g1", "gold"), kit.Volume("g2", "gold"), kit.Volume("g3", "gold"))
+	m.Add(kubetest.StoragePolicy("silver", "a"))
+	m.Add(kubetest.Volume("s", "silver"), kubetest.Volume("g1", "gold"), kubetest.Volume("g2", "gold"), kubetest.Volume("g3", "gold"))
 	got := map[string]string{}
 	for _, name := range []string{"s", "g1", "g2", "g3"} {
 		m.settle(name)
@@ -168,7 +168,7 @@ func TestWordsForWhatIsWaitedFor(t *testing.T) {
 	pvc := func(change func(*corev1.PersistentVolumeClaim)) func(*fixture) {
 		return func(m *fixture) {
 			m.pass("v")
-			kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, "v-pvc", change)
+			kubetest.Change(m.Cluster, &corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject("v-pvc")}, change)
 		}
 	}
 	for _, tc := range []struct {
@@ -181,7 +181,7 @@ func TestWordsForWhatIsWaitedFor(t *testing.T) {
 			m.edit(func(v *storagev1alpha1.Volume) { v.Spec.StorageParameters["policy"] = "lead" })
 		}, "StoragePolicy lead, which does not exist"},
 		{"invalid policy", func(m *fixture) {
-			kit.Change(m.Cluster, &storagev1alpha1.StoragePolicy{}, "gold", func(p *storagev1alpha1.StoragePolicy) {
+			kubetest.Change(m.Cluster, &storagev1alpha1.StoragePolicy{ObjectMeta: kubetest.DPUObject("gold")}, func(p *storagev1alpha1.StoragePolicy) {
 				p.Status = storagev1alpha1.StoragePolicyStatus{State: storagev1alpha1.StoragePolicyInvalid, Message: "StorageVendor z is missing"}
 			})
 		}, "StoragePolicy gold to become valid: StorageVendor z is missing"},
@@ -189,40 +189,40 @@ func TestWordsForWhatIsWaitedFor(t *testing.T) {
 			m.edit(func(v *storagev1alpha1.Volume) { v.Spec.Request.CapacityRange.Request = nil })
 		}, "capacityRange.request is missing"},
 		{"claim of somebody else", func(m *fixture) {
-			m.Add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: kit.Namespace, Name: "v-pvc"}})
+			m.Add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.DPUNamespace, Name: "v-pvc"}})
 		}, "does not belong to this Volume"},
 		{"claim going", func(m *fixture) {
 			pvc(func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{"kubernetes.io/pvc-protection"} })(m)
-			m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")})
+			m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject("v-pvc")})
 		}, "PersistentVolumeClaim v-pvc is being deleted"},
 		{"claim lost", pvc(func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.VolumeName, c.Status.Phase = "pv", corev1.ClaimLost
 		}), "lost its PersistentVolume pv"},
 		{"class waits for a pod", func(m *fixture) {
-			kit.Change(m.Cluster, &storagev1.StorageClass{}, "a-class", func(s *storagev1.StorageClass) {
+			kubetest.Change(m.Cluster, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "a-class"}}, func(s *storagev1.StorageClass) {
 				s.VolumeBindingMode = ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)
 			})
 		}, "has to be Immediate"},
 		{"class gone after the choice", func(m *fixture) {
 			m.pass("v")
-			m.Remove(kit.StorageClass("a"))
+			m.Remove(kubetest.StorageClass("a"))
 		}, "StorageClass a-class, which does not exist any more"},
 		{"not a CSI volume", func(m *fixture) {
 			m.pass("v")
-			pv := kit.PV("pv", "v-pvc", "", corev1.PersistentVolumeReclaimDelete)
+			pv := kubetest.VendorPV("pv", "v-pvc", "", corev1.PersistentVolumeReclaimDelete)
 			pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}
 			m.Add(pv)
 			m.bindTo("v-pvc", "pv")
 		}, "is not a CSI volume"},
 		{"somebody else's PV", func(m *fixture) {
 			m.pass("v")
-			m.Add(kit.PV("pv", "other-pvc", "a.csi", corev1.PersistentVolumeReclaimDelete))
+			m.Add(kubetest.VendorPV("pv", "other-pvc", "a.csi", corev1.PersistentVolumeReclaimDelete))
 			m.bindTo("v-pvc", "pv")
 		}, "PersistentVolume pv does not belong to"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := newFixture(t)
-			m.Add(kit.Volume("v", "gold"))
+			m.Add(kubetest.Volume("v", "gold"))
 			tc.world(m)
 			m.settle("v")
 			got := m.volume("v").Status
@@ -235,9 +235,9 @@ func TestWordsForWhatIsWaitedFor(t *testing.T) {
 
 func TestAPolicyThatBecomesValidIsTaken(t *testing.T) {
 	m := newFixture(t)
-	m.Add(kit.Volume("v", "late"))
+	m.Add(kubetest.Volume("v", "late"))
 	m.settle("v")
-	m.Add(kit.Policy("late", "b"))
+	m.Add(kubetest.StoragePolicy("late", "b"))
 	m.settle("v")
 	m.bind("v-pvc", "pv", corev1.PersistentVolumeReclaimDelete)
 	m.settle("v")
@@ -249,8 +249,8 @@ func TestAPolicyThatBecomesValidIsTaken(t *testing.T) {
 // A valid policy whose vendor is missing is a cache that is behind: repeat.
 func TestAVendorMissingUnderAValidPolicyIsAnError(t *testing.T) {
 	m := newFixture(t)
-	m.Remove(kit.Vendor("a"))
-	m.Add(kit.Volume("v", "gold"))
+	m.Remove(kubetest.StorageVendor("a"))
+	m.Add(kubetest.Volume("v", "gold"))
 	if _, err := m.try("v"); err == nil || !strings.Contains(err.Error(), "StorageVendor a") {
 		t.Errorf("error %v", err)
 	}
@@ -263,7 +263,7 @@ func TestAVendorMissingUnderAValidPolicyIsAnError(t *testing.T) {
 func TestALostClaimIsNotMadeAgain(t *testing.T) {
 	m := newFixture(t)
 	m.available("v", corev1.PersistentVolumeReclaimRetain)
-	m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")})
+	m.Remove(&corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject("v-pvc")})
 	m.settle("v")
 	if m.Has(&corev1.PersistentVolumeClaim{}, "v-pvc") {
 		t.Error("a second claim was made")
@@ -275,5 +275,5 @@ func TestALostClaimIsNotMadeAgain(t *testing.T) {
 
 func (m *fixture) edit(change func(*storagev1alpha1.Volume)) {
 	m.t.Helper()
-	kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "v", change)
+	kubetest.Change(m.Cluster, &storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("v")}, change)
 }

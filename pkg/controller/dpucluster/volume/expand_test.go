@@ -7,10 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 func storageOf(size string) corev1.ResourceList {
@@ -20,14 +21,14 @@ func storageOf(size string) corev1.ResourceList {
 // asks has an available volume, of 1536Mi, ask for more.
 func (m *fixture) asks(size string) {
 	m.t.Helper()
-	kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "v", func(v *storagev1alpha1.Volume) {
+	kubetest.Change(m.Cluster, &storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("v")}, func(v *storagev1alpha1.Volume) {
 		v.Spec.Request.CapacityRange.Request = ptr.To(resource.MustParse(size))
 	})
 }
 
 func (m *fixture) allowGrowth(allow bool) {
 	m.t.Helper()
-	kit.Change(m.Cluster, &storagev1.StorageClass{}, "a-class", func(s *storagev1.StorageClass) { s.AllowVolumeExpansion = &allow })
+	kubetest.Change(m.Cluster, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "a-class"}}, func(s *storagev1.StorageClass) { s.AllowVolumeExpansion = &allow })
 }
 
 func (m *fixture) claimAsks() string {
@@ -53,7 +54,7 @@ func TestGrowth(t *testing.T) {
 	if e := v.Status.Expansion; e == nil || e.Refused || e.Size.String() != "3Gi" || !strings.Contains(e.Message, "csi-resizer") {
 		t.Fatalf("expansion %+v", e)
 	}
-	kit.Change(m.Cluster, &corev1.PersistentVolume{}, "pv-v", func(pv *corev1.PersistentVolume) { pv.Spec.Capacity = storageOf("3Gi") })
+	kubetest.Change(m.Cluster, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-v"}}, func(pv *corev1.PersistentVolume) { pv.Spec.Capacity = storageOf("3Gi") })
 	m.settle("v")
 	if v = m.volume("v"); v.Status.Expansion != nil || v.Spec.Volume.Capacity.String() != "3Gi" {
 		t.Fatalf("capacity %s, expansion %+v", v.Spec.Volume.Capacity, v.Status.Expansion)
@@ -82,7 +83,7 @@ func TestGrowthRefused(t *testing.T) {
 	m.allowGrowth(true)
 	wants(false, "waiting for the vendor")
 	failed := func(status corev1.ClaimResourceStatus) {
-		kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, "v-pvc", func(c *corev1.PersistentVolumeClaim) {
+		kubetest.Change(m.Cluster, &corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject("v-pvc")}, func(c *corev1.PersistentVolumeClaim) {
 			c.Status.AllocatedResources = storageOf("3Gi")
 			c.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: status}
 			c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{

@@ -8,38 +8,35 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster/volume"
 )
 
 // fixture is a reconciler over a cluster in memory.
 type fixture struct {
-	*kit.Cluster
-	t     *testing.T
-	r     *volume.Reconciler
-	clock *clocktesting.FakePassiveClock
+	*kubetest.Cluster
+	t *testing.T
+	r *volume.Reconciler
 }
 
 // newFixture has a policy gold with the vendors a and b, complete.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	c := kit.NewCluster(t)
-	c.Add(kit.Vendor("a"), kit.StorageClass("a"), kit.Vendor("b"), kit.StorageClass("b"), kit.Policy("gold", "a", "b"))
-	clock := clocktesting.NewFakePassiveClock(time.Now())
-	c.Now = clock.Now
+	c := kubetest.NewDPU(t)
+	c.Add(kubetest.StorageVendor("a"), kubetest.StorageClass("a"), kubetest.StorageVendor("b"), kubetest.StorageClass("b"), kubetest.StoragePolicy("gold", "a", "b"))
+	c.Clock.SetTime(time.Now()) // the fake client stamps deletions by the real time
 	return &fixture{
-		Cluster: c, t: t, clock: clock,
-		r: &volume.Reconciler{DPU: kube.Cluster{Client: c.Client, Live: c.Live}, Clock: clock, IntN: func(int) int { return 0 }},
+		Cluster: c, t: t,
+		r: &volume.Reconciler{DPU: c.Cluster, Clock: c.Clock, IntN: func(int) int { return 0 }},
 	}
 }
 
 func (m *fixture) try(name string) (ctrl.Result, error) {
-	return kube.Retrying(m.r).Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kit.Namespace, Name: name}})
+	return kube.Retrying(m.r).Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kubetest.DPUNamespace, Name: name}})
 }
 
 // pass reconciles once.
@@ -58,7 +55,7 @@ func (m *fixture) settle(name string) {
 	for range 20 {
 		before := m.Writes()
 		_, err := m.try(name)
-		if err != nil && !errors.Is(err, kit.ErrLost) {
+		if err != nil && !errors.Is(err, kubetest.ErrLost) {
 			m.t.Fatalf("reconcile %s: %v", name, err)
 		}
 		if err == nil && m.Writes() == before {
@@ -78,7 +75,7 @@ func (m *fixture) volume(name string) *storagev1alpha1.Volume {
 // bind plays the vendor: it makes a PV for the claim and binds the two.
 func (m *fixture) bind(pvc, pv string, reclaim corev1.PersistentVolumeReclaimPolicy) {
 	m.t.Helper()
-	made := kit.PV(pv, pvc, "a.csi", reclaim)
+	made := kubetest.VendorPV(pv, pvc, "a.csi", reclaim)
 	made.Status.Phase = corev1.VolumeBound
 	m.Add(made)
 	m.bindTo(pvc, pv)
@@ -86,7 +83,7 @@ func (m *fixture) bind(pvc, pv string, reclaim corev1.PersistentVolumeReclaimPol
 
 func (m *fixture) bindTo(pvc, pv string) {
 	m.t.Helper()
-	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, pvc, func(c *corev1.PersistentVolumeClaim) {
+	kubetest.Change(m.Cluster, &corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject(pvc)}, func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.VolumeName = pv
 		c.Status.Phase = corev1.ClaimBound
 	})
@@ -95,7 +92,7 @@ func (m *fixture) bindTo(pvc, pv string) {
 // available makes a volume and takes it to Available.
 func (m *fixture) available(name string, reclaim corev1.PersistentVolumeReclaimPolicy) {
 	m.t.Helper()
-	m.Add(kit.Volume(name, "gold"))
+	m.Add(kubetest.Volume(name, "gold"))
 	m.pass(name)
 	m.bind(name+"-pvc", "pv-"+name, reclaim)
 	m.settle(name)

@@ -10,13 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 // wantsParameters has the volume ask for mutable parameters, and settles.
 func (m *fixture) wantsParameters(parameters map[string]string) *storagev1alpha1.Volume {
 	m.t.Helper()
-	kit.Change(m.Cluster, &storagev1alpha1.Volume{}, "v", func(v *storagev1alpha1.Volume) { v.Spec.Request.MutableParameters = parameters })
+	kubetest.Change(m.Cluster, &storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("v")}, func(v *storagev1alpha1.Volume) { v.Spec.Request.MutableParameters = parameters })
 	m.settle("v")
 	return m.volume("v")
 }
@@ -34,7 +34,7 @@ func (m *fixture) classes() []storagev1.VolumeAttributesClass {
 // modifies plays the vendor, who puts into effect what the claim names.
 func (m *fixture) modifies() {
 	m.t.Helper()
-	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, "v-pvc", func(c *corev1.PersistentVolumeClaim) {
+	kubetest.Change(m.Cluster, &corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject("v-pvc")}, func(c *corev1.PersistentVolumeClaim) {
 		c.Status.CurrentVolumeAttributesClassName = c.Spec.VolumeAttributesClassName
 	})
 	m.settle("v")
@@ -78,7 +78,7 @@ func TestModificationRefused(t *testing.T) {
 	m.wantsParameters(map[string]string{"iops": "100"})
 	m.modifies()
 	m.wantsParameters(map[string]string{"iops": "100", "color": "red"})
-	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, "v-pvc", func(c *corev1.PersistentVolumeClaim) {
+	kubetest.Change(m.Cluster, &corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject("v-pvc")}, func(c *corev1.PersistentVolumeClaim) {
 		c.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{
 			TargetVolumeAttributesClassName: *c.Spec.VolumeAttributesClassName, Status: corev1.PersistentVolumeClaimModifyVolumeInfeasible,
 		}
@@ -99,7 +99,7 @@ func TestModificationRefused(t *testing.T) {
 // TestMadeWithParameters: the claim names the class as soon as it is bound.
 func TestMadeWithParameters(t *testing.T) {
 	m := newFixture(t)
-	v := kit.Volume("v", "gold")
+	v := kubetest.Volume("v", "gold")
 	v.Spec.Request.MutableParameters = map[string]string{"iops": "100"}
 	m.Add(v)
 	m.pass("v")
@@ -109,7 +109,7 @@ func TestMadeWithParameters(t *testing.T) {
 	if got := m.volume("v"); got.Spec.Volume.MutableParameters["iops"] != "100" || len(m.classes()) != 1 || got.Status.State != storagev1alpha1.VolumeAvailable {
 		t.Fatalf("%+v, %d classes", got.Spec.Volume, len(m.classes()))
 	}
-	m.Remove(&storagev1alpha1.Volume{ObjectMeta: kit.Meta("v")})
+	m.Remove(&storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("v")})
 	m.settle("v")
 	m.Remove(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-v"}})
 	m.settle("v")

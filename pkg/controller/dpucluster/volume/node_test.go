@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 const selectedNode = "volume.kubernetes.io/selected-node"
@@ -31,8 +31,8 @@ func (m *fixture) racked(drivers ...string) {
 // changeClass changes the StorageClass of a vendor.
 func (m *fixture) changeClass(vendor string, change func(*storagev1.StorageClass)) {
 	m.t.Helper()
-	class := kit.StorageClass(vendor)
-	m.Remove(kit.StorageClass(vendor))
+	class := kubetest.StorageClass(vendor)
+	m.Remove(kubetest.StorageClass(vendor))
 	change(class)
 	m.Add(class)
 }
@@ -49,7 +49,7 @@ func only(rack string) func(*storagev1.StorageClass) {
 
 // wanted is volume v, to be reached from racks.
 func wanted(racks ...string) *storagev1alpha1.Volume {
-	v := kit.Volume("v", "gold")
+	v := kubetest.Volume("v", "gold")
 	for _, r := range racks {
 		v.Spec.Request.AccessibleFrom = append(v.Spec.Request.AccessibleFrom, map[string]string{"rack": r})
 	}
@@ -59,7 +59,7 @@ func wanted(racks ...string) *storagev1alpha1.Volume {
 // bindIn plays the vendor, who makes the volume in a rack.
 func (m *fixture) bindIn(rack string) {
 	m.t.Helper()
-	pv := kit.PV("pv-v", "v-pvc", "a.csi", corev1.PersistentVolumeReclaimDelete)
+	pv := kubetest.VendorPV("pv-v", "v-pvc", "a.csi", corev1.PersistentVolumeReclaimDelete)
 	pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
 		{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "rack", Operator: corev1.NodeSelectorOpIn, Values: []string{rack}}}},
 	}}}
@@ -198,7 +198,7 @@ func TestPutOff(t *testing.T) {
 	if v := m.volume("v"); v.Status.Unreachable {
 		t.Fatalf("%+v", v.Status)
 	}
-	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, "v-pvc", func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil })
+	kubetest.Change(m.Cluster, &corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject("v-pvc")}, func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil })
 	m.settle("v")
 	m.wantMessage("will never be bound")
 	if v := m.volume("v"); !v.Status.Unreachable {

@@ -8,14 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 func (m *fixture) exists() bool { return m.Has(&storagev1alpha1.Volume{}, "v") }
 
 func (m *fixture) delete() {
 	m.t.Helper()
-	m.Remove(&storagev1alpha1.Volume{ObjectMeta: kit.Meta("v")})
+	m.Remove(&storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("v")})
 }
 
 func (m *fixture) wantMessage(words string) {
@@ -28,10 +28,10 @@ func (m *fixture) wantMessage(words string) {
 func TestDeletionInOrder(t *testing.T) {
 	m := newFixture(t)
 	m.available("v", corev1.PersistentVolumeReclaimDelete)
-	kit.Change(m.Cluster, &corev1.PersistentVolumeClaim{}, "v-pvc", func(c *corev1.PersistentVolumeClaim) {
+	kubetest.Change(m.Cluster, &corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject("v-pvc")}, func(c *corev1.PersistentVolumeClaim) {
 		c.Finalizers = []string{"kubernetes.io/pvc-protection"}
 	})
-	m.Add(kit.Attachment("n2-v", "v", "n2"), kit.Attachment("n1-v", "v", "n1"), kit.Attachment("n1-w", "w", "n1"))
+	m.Add(kubetest.VolumeAttachment("n2-v", "v", "n2"), kubetest.VolumeAttachment("n1-v", "v", "n1"), kubetest.VolumeAttachment("n1-w", "w", "n1"))
 	m.delete()
 	m.settle("v")
 	m.wantMessage("waiting for VolumeAttachment n1-v, n2-v")
@@ -40,17 +40,17 @@ func TestDeletionInOrder(t *testing.T) {
 	if pvc.DeletionTimestamp != nil {
 		t.Fatal("the claim goes while the volume is attached")
 	}
-	m.Remove(kit.Attachment("n1-v", "v", "n1"), kit.Attachment("n2-v", "v", "n2"))
+	m.Remove(kubetest.VolumeAttachment("n1-v", "v", "n1"), kubetest.VolumeAttachment("n2-v", "v", "n2"))
 	m.settle("v")
 	m.wantMessage("PersistentVolumeClaim v-pvc to go")
 	m.Get(pvc, "v-pvc")
 	if pvc.DeletionTimestamp == nil {
 		t.Fatal("the claim was not deleted")
 	}
-	kit.Change(m.Cluster, pvc, "v-pvc", func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil })
+	kubetest.Change(m.Cluster, pvc, func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil })
 	m.settle("v")
 	m.wantMessage("delete PersistentVolume pv-v")
-	kit.Change(m.Cluster, &corev1.PersistentVolume{}, "pv-v", func(pv *corev1.PersistentVolume) {
+	kubetest.Change(m.Cluster, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-v"}}, func(pv *corev1.PersistentVolume) {
 		pv.Status.Phase, pv.Status.Message = corev1.VolumeFailed, "array 7 is offline"
 	})
 	m.settle("v")
@@ -69,11 +69,11 @@ func TestDeletionWithNothingToWaitFor(t *testing.T) {
 	}{
 		{"never seen", func(*fixture) {}},
 		{"waits for its policy", func(m *fixture) {
-			m.Remove(kit.Policy("gold"))
+			m.Remove(kubetest.StoragePolicy("gold"))
 			m.settle("v")
 		}},
 		{"placed, but its claim was never made", func(m *fixture) {
-			m.FailWrite(2)
+			m.LoseWrite(2, false)
 			_, _ = m.try("v")
 		}},
 		{"retained volume", func(m *fixture) {
@@ -82,13 +82,13 @@ func TestDeletionWithNothingToWaitFor(t *testing.T) {
 			m.settle("v")
 		}},
 		{"claim of somebody else", func(m *fixture) {
-			m.Add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: kit.Namespace, Name: "v-pvc"}})
+			m.Add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.DPUNamespace, Name: "v-pvc"}})
 			m.settle("v")
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := newFixture(t)
-			m.Add(kit.Volume("v", "gold"))
+			m.Add(kubetest.Volume("v", "gold"))
 			tc.world(m)
 			m.delete()
 			m.settle("v")
@@ -106,10 +106,10 @@ func TestDeletionWithNothingToWaitFor(t *testing.T) {
 // A claim made a moment ago, which the cache does not show, is not forgotten.
 func TestDeletionAsksTheServerForTheClaim(t *testing.T) {
 	m := newFixture(t)
-	m.Add(kit.Volume("v", "gold"))
+	m.Add(kubetest.Volume("v", "gold"))
 	m.pass("v")
 	m.delete()
-	m.CacheIsBehind(&corev1.PersistentVolumeClaim{ObjectMeta: kit.Meta("v-pvc")}, false)
+	m.CacheHides(&corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject("v-pvc")})
 	m.pass("v")
 	if !m.exists() || m.Has(&corev1.PersistentVolumeClaim{}, "v-pvc") {
 		t.Fatal("want the claim deleted first, the Volume still there")
@@ -122,7 +122,7 @@ func TestDeletionAsksTheServerForTheClaim(t *testing.T) {
 
 func TestForeignFinalizersAreLeftAlone(t *testing.T) {
 	m := newFixture(t)
-	v := kit.Volume("v", "gold")
+	v := kubetest.Volume("v", "gold")
 	v.Finalizers = []string{"example.com/other"}
 	m.Add(v)
 	m.pass("v")
@@ -137,12 +137,12 @@ func TestForeignFinalizersAreLeftAlone(t *testing.T) {
 func TestALostWriteChangesNothing(t *testing.T) {
 	for lost := 1; ; lost++ {
 		m := newFixture(t)
-		m.Add(kit.Volume("v", "gold"))
-		m.FailWrite(lost)
+		m.Add(kubetest.Volume("v", "gold"))
+		m.LoseWrite(lost, false)
 		m.settle("v")
 		m.bind("v-pvc", "pv", corev1.PersistentVolumeReclaimRetain)
 		m.settle("v")
-		if v := m.volume("v"); v.Status.State != storagev1alpha1.VolumeAvailable || v.Spec.Volume.ID != "uid-v" || v.Spec.Volume.StorageVendorName != "a" {
+		if v := m.volume("v"); v.Status.State != storagev1alpha1.VolumeAvailable || v.Spec.Volume.ID != "Volume-v-1" || v.Spec.Volume.StorageVendorName != "a" {
 			t.Fatalf("write %d lost: %+v", lost, v)
 		}
 		m.delete()

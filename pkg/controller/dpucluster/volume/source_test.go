@@ -10,19 +10,19 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 // copyOf is a volume v that begins as a copy, under a policy of both vendors.
 func copyOf(from storagev1alpha1.CopySource) *storagev1alpha1.Volume {
-	v := kit.Volume("v", "gold")
+	v := kubetest.Volume("v", "gold")
 	v.Spec.Request.Source = &from
 	return v
 }
 
 // kept is a StorageSnapshot s that vendor b has taken.
 func kept(ready bool) *moorv1alpha1.StorageSnapshot {
-	s := &moorv1alpha1.StorageSnapshot{ObjectMeta: kit.Meta("s")}
+	s := &moorv1alpha1.StorageSnapshot{ObjectMeta: kubetest.DPUObject("s")}
 	s.Spec.VolumeName = "gone"
 	s.Spec.Origin, s.Spec.Taken = &moorv1alpha1.SnapshotOrigin{StorageVendorName: "b", CSIDriverName: "b.csi"}, &moorv1alpha1.Taken{}
 	s.Status.VolumeSnapshotName, s.Status.ReadyToUse = "s", ready
@@ -78,7 +78,7 @@ func TestACopyWaitsForItsSource(t *testing.T) {
 		},
 		"a volume that is not made yet": {
 			storagev1alpha1.CopySource{VolumeName: "src"},
-			func(m *fixture) { m.Add(kit.Volume("src", "gold")) },
+			func(m *fixture) { m.Add(kubetest.Volume("src", "gold")) },
 			"waiting for Volume src, of which it is to be a copy, to become Available",
 		},
 		"no such snapshot": {
@@ -95,7 +95,7 @@ func TestACopyWaitsForItsSource(t *testing.T) {
 			storagev1alpha1.CopySource{SnapshotName: "s"},
 			func(m *fixture) {
 				m.Add(kept(true))
-				kit.Change(m.Cluster, &storagev1alpha1.StoragePolicy{}, "gold", func(p *storagev1alpha1.StoragePolicy) { p.Spec.StorageVendors = []string{"a"} })
+				kubetest.Change(m.Cluster, &storagev1alpha1.StoragePolicy{ObjectMeta: kubetest.DPUObject("gold")}, func(p *storagev1alpha1.StoragePolicy) { p.Spec.StorageVendors = []string{"a"} })
 			},
 			"StorageSnapshot s is of StorageVendor b, which StoragePolicy gold does not name",
 		},

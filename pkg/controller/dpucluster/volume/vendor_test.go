@@ -8,7 +8,7 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	kit "github.com/moor-storage/moor/pkg/controller/dpucluster/dpuclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 func TestSelectVendor(t *testing.T) {
@@ -54,12 +54,12 @@ func TestRandomReachesEveryVendor(t *testing.T) {
 // Volumes that arrive together must not all go to one vendor because the
 // cache shows none of the choices yet.
 func TestChoicesNotYetInTheCacheCount(t *testing.T) {
-	c := kit.NewCluster(t)
-	policy := kit.Policy("gold", "a", "b")
+	c := kubetest.NewDPU(t)
+	policy := kubetest.StoragePolicy("gold", "a", "b")
 	r := &Reconciler{DPU: kube.Cluster{Client: c.Client}}
 	count := map[string]int{}
 	for _, name := range []string{"v1", "v2", "v3", "v4"} {
-		vendor, err := r.choose(context.Background(), kit.Volume(name, "gold"), policy)
+		vendor, err := r.choose(context.Background(), kubetest.Volume(name, "gold"), policy)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,14 +71,14 @@ func TestChoicesNotYetInTheCacheCount(t *testing.T) {
 }
 
 func TestAChoiceInTheCacheCountsOnce(t *testing.T) {
-	c := kit.NewCluster(t)
-	v := kit.Volume("v1", "gold")
+	c := kubetest.NewDPU(t)
+	v := kubetest.Volume("v1", "gold")
 	v.Spec.Volume.StorageVendorName = "a"
 	c.Add(v)
 	r := &Reconciler{DPU: kube.Cluster{Client: c.Client}}
-	made := map[types.NamespacedName]string{{Namespace: kit.Namespace, Name: "v1"}: "a", {Namespace: kit.Namespace, Name: "v2"}: "b"}
+	made := map[types.NamespacedName]string{{Namespace: kubetest.DPUNamespace, Name: "v1"}: "a", {Namespace: kubetest.DPUNamespace, Name: "v2"}: "b"}
 	for vendor, want := range map[string]int{"a": 1, "b": 1, "c": 0} {
-		if n, err := r.countVolumes(context.Background(), kit.Namespace, vendor, made); err != nil || n != want {
+		if n, err := r.countVolumes(context.Background(), kubetest.DPUNamespace, vendor, made); err != nil || n != want {
 			t.Errorf("vendor %s: %d volumes, want %d (%v)", vendor, n, want, err)
 		}
 	}

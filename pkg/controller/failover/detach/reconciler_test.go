@@ -9,54 +9,47 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/writer"
 )
 
-var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-
-type setup struct {
-	*world.World
+type fixture struct {
+	*kubetest.Clusters
 	r *Reconciler
 	t *testing.T
 }
 
-// open makes an attachment that DPU "dpu-a" shows under epoch 4, and its claim.
-func open(t *testing.T) setup {
-	w := world.New(t)
+// newFixture makes an attachment that DPU "dpu-a" shows under epoch 4, and its claim.
+func newFixture(t *testing.T) fixture {
+	c := kubetest.New(t)
 	a := attachment(false, true, true)
-	a.Namespace = world.Target
-	w.AddDPU(a, &moorv1alpha1.WriterClaim{
-		ObjectMeta: world.Mirror("vol"), Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "vol"},
-		Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-a", Attachment: "a-vol", Epoch: 4},
-	})
-	return setup{World: w, t: t, r: &Reconciler{DPU: w.Clusters.DPU, Clock: clocktesting.NewFakePassiveClock(now)}}
+	c.DPU.Add(a, kubetest.WriterClaim("vol", "dpu-a", "a-vol", 4))
+	return fixture{Clusters: c, t: t, r: &Reconciler{DPU: c.DPU.Cluster, Clock: c.Clock}}
 }
 
-func (s setup) attachment() *storagev1alpha1.VolumeAttachment {
-	return &storagev1alpha1.VolumeAttachment{ObjectMeta: world.Mirror("a-vol")}
+func (s fixture) attachment() *storagev1alpha1.VolumeAttachment {
+	return kubetest.VolumeAttachment("a-vol", "vol", "dpu-a")
 }
 
-func (s setup) claim() *moorv1alpha1.WriterClaim {
+func (s fixture) claim() *moorv1alpha1.WriterClaim {
 	s.t.Helper()
-	c, found := world.Read(s.World, s.DPU, &moorv1alpha1.WriterClaim{ObjectMeta: world.Mirror("vol")})
+	c, found := kubetest.Read(s.DPU, &moorv1alpha1.WriterClaim{ObjectMeta: kubetest.DPUObject("vol")})
 	if !found {
 		s.t.Fatal("the claim is gone")
 	}
 	return c
 }
 
-func (s setup) pass() error {
-	_, err := s.r.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: world.Target, Name: "a-vol"}})
+func (s fixture) pass() error {
+	_, err := s.r.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kubetest.DPUNamespace, Name: "a-vol"}})
 	return err
 }
 
-func (s setup) mustPass() {
+func (s fixture) mustPass() {
 	s.t.Helper()
 	if err := s.pass(); err != nil {
 		s.t.Fatal(err)
@@ -64,12 +57,12 @@ func (s setup) mustPass() {
 }
 
 // held checks that nothing was freed.
-func (s setup) held(when string) {
+func (s fixture) held(when string) {
 	s.t.Helper()
 	if c := s.claim(); c.Status.Phase != moorv1alpha1.ClaimGranted || c.Status.Holder != "dpu-a" || c.Status.Epoch != 4 || len(c.Status.Receipts) != 0 {
 		s.t.Errorf("%s: the claim is %+v", when, c.Status)
 	}
-	if _, found := world.Read(s.World, s.DPU, s.attachment()); !found {
+	if _, found := kubetest.Read(s.DPU, s.attachment()); !found {
 		s.t.Errorf("%s: the attachment is gone", when)
 	}
 }
@@ -82,28 +75,28 @@ func released(a *storagev1alpha1.VolumeAttachment) {
 }
 
 func TestFreesInOrder(t *testing.T) {
-	s := open(t)
+	s := newFixture(t)
 	s.mustPass()
 	s.held("in use")
-	world.Change(s.World, s.DPU, s.attachment(), withdraw)
+	kubetest.Change(s.DPU, s.attachment(), withdraw)
 	s.mustPass()
 	s.held("withdrawn, not being deleted")
-	world.Remove(s.World, s.DPU, s.attachment())
+	s.DPU.Remove(s.attachment())
 	s.mustPass()
 	s.held("being deleted, the node driver has not let go")
 	if s.Writes() != 0 {
 		t.Errorf("wrote %d times while waiting", s.Writes())
 	}
-	world.Change(s.World, s.DPU, s.attachment(), released)
+	kubetest.Change(s.DPU, s.attachment(), released)
 	s.mustPass()
 	c := s.claim().Status
 	if c.Phase != moorv1alpha1.ClaimFree || c.Holder != "" || c.Attachment != "" || c.Epoch != 4 {
 		t.Errorf("the claim is %+v, want it free under epoch 4", c)
 	}
-	if len(c.Receipts) != 1 || c.Receipts[0].Kind != moorv1alpha1.ReceiptDPU || c.Receipts[0].Epoch != 4 || !c.Receipts[0].Time.Time.Equal(now) {
+	if len(c.Receipts) != 1 || c.Receipts[0].Kind != moorv1alpha1.ReceiptDPU || c.Receipts[0].Epoch != 4 || !c.Receipts[0].Time.Time.Equal(kubetest.Begin) {
 		t.Errorf("receipts %+v", c.Receipts)
 	}
-	if _, found := world.Read(s.World, s.DPU, s.attachment()); found {
+	if _, found := kubetest.Read(s.DPU, s.attachment()); found {
 		t.Error("the attachment is still there")
 	}
 	s.mustPass()
@@ -113,33 +106,31 @@ func TestFreesInOrder(t *testing.T) {
 // vendor's plugin keeps the node driver from letting go; the attachment stays for
 // that. It is given a moment first.
 func TestDeadVendorHoldsNothingUp(t *testing.T) {
-	s := open(t)
-	clock := clocktesting.NewFakePassiveClock(now)
-	s.r.Clock = clock
-	world.Change(s.World, s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Epoch = 4 })
-	world.Remove(s.World, s.DPU, s.attachment())
-	gone, _ := world.Read(s.World, s.DPU, s.attachment())
-	clock.SetTime(gone.DeletionTimestamp.Time)
+	s := newFixture(t)
+	kubetest.Change(s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Epoch = 4 })
+	s.DPU.Remove(s.attachment())
+	gone, _ := kubetest.Read(s.DPU, s.attachment())
+	s.Clock.SetTime(gone.DeletionTimestamp.Time)
 	retire := func(epoch int64) {
-		world.Change(s.World, s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) {
+		kubetest.Change(s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) {
 			withdraw(a)
 			a.Status.DPU.RetiredEpoch = epoch
 		})
 	}
 	retire(3)
-	clock.SetTime(gone.DeletionTimestamp.Add(time.Hour))
+	s.Clock.SetTime(gone.DeletionTimestamp.Add(time.Hour))
 	s.mustPass()
 	s.held("an earlier epoch is retired")
 	retire(4)
-	clock.SetTime(gone.DeletionTimestamp.Add(writer.VendorGrace / 2))
+	s.Clock.SetTime(gone.DeletionTimestamp.Add(writer.VendorGrace / 2))
 	s.mustPass()
 	s.held("the vendor has a moment")
-	clock.SetTime(gone.DeletionTimestamp.Add(writer.VendorGrace))
+	s.Clock.SetTime(gone.DeletionTimestamp.Add(writer.VendorGrace))
 	s.mustPass()
 	if c := s.claim().Status; c.Phase != moorv1alpha1.ClaimFree || len(c.Receipts) != 1 || c.Receipts[0].Epoch != 4 {
 		t.Errorf("the claim is %+v", c)
 	}
-	a, found := world.Read(s.World, s.DPU, s.attachment())
+	a, found := kubetest.Read(s.DPU, s.attachment())
 	if !found || !slices.Equal(a.Finalizers, []string{storagev1alpha1.FinalizerDPUAttachment}) {
 		t.Errorf("found %v, finalizers %v: the node driver's alone has to be there", found, a.Finalizers)
 	}
@@ -153,9 +144,9 @@ func TestDeadVendorHoldsNothingUp(t *testing.T) {
 // TestStrippedFinalizer: a finalizer taken away by force is no receipt while
 // the device is shown.
 func TestStrippedFinalizer(t *testing.T) {
-	s := open(t)
-	world.Remove(s.World, s.DPU, s.attachment())
-	world.Change(s.World, s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) {
+	s := newFixture(t)
+	s.DPU.Remove(s.attachment())
+	kubetest.Change(s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) {
 		a.Finalizers = []string{storagev1alpha1.FinalizerWriterClaim}
 	})
 	for range 3 {
@@ -169,10 +160,9 @@ func TestStrippedFinalizer(t *testing.T) {
 
 // TestOldCache: what the cache shows decides nothing.
 func TestOldCache(t *testing.T) {
-	s := open(t)
-	world.Remove(s.World, s.DPU, s.attachment())
+	s := newFixture(t)
+	s.DPU.Remove(s.attachment())
 	a := attachment(true, false, false)
-	a.Namespace = world.Target
 	s.CacheShows(a)
 	s.mustPass()
 	s.held("the cache alone says released")
@@ -180,12 +170,12 @@ func TestOldCache(t *testing.T) {
 
 // TestRaceForClaim: a change of the claim between read and write wins.
 func TestRaceForClaim(t *testing.T) {
-	s := open(t)
-	world.Remove(s.World, s.DPU, s.attachment())
-	world.Change(s.World, s.DPU, s.attachment(), released)
+	s := newFixture(t)
+	s.DPU.Remove(s.attachment())
+	kubetest.Change(s.DPU, s.attachment(), released)
 	stale := s.claim()
-	world.Change(s.World, s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status.Phase = moorv1alpha1.ClaimFencing })
-	if _, err := Free(t.Context(), s.r.DPU.Client, stale, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", Epoch: 4}, now); !apierrors.IsConflict(err) {
+	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status.Phase = moorv1alpha1.ClaimFencing })
+	if _, err := Free(t.Context(), s.r.DPU.Client, stale, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", Epoch: 4}, kubetest.Begin); !apierrors.IsConflict(err) {
 		t.Fatalf("got %v, want a conflict", err)
 	}
 	if c := s.claim().Status; c.Phase != moorv1alpha1.ClaimFencing {
@@ -198,9 +188,9 @@ func TestRaceForClaim(t *testing.T) {
 func TestCrash(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		for k := 1; ; k++ {
-			s := open(t)
-			world.Remove(s.World, s.DPU, s.attachment())
-			world.Change(s.World, s.DPU, s.attachment(), released)
+			s := newFixture(t)
+			s.DPU.Remove(s.attachment())
+			kubetest.Change(s.DPU, s.attachment(), released)
 			s.LoseWrite(k, late)
 			err := s.pass()
 			if err == nil {
@@ -209,14 +199,14 @@ func TestCrash(t *testing.T) {
 				}
 				break
 			}
-			if !errors.Is(err, world.ErrLost) {
+			if !errors.Is(err, kubetest.ErrLost) {
 				t.Fatal(err)
 			}
 			s.mustPass()
 			if c := s.claim().Status; c.Phase != moorv1alpha1.ClaimFree || c.Epoch != 4 || len(c.Receipts) != 1 {
 				t.Errorf("write %d lost (late %v): the claim is %+v", k, late, c)
 			}
-			if _, found := world.Read(s.World, s.DPU, s.attachment()); found {
+			if _, found := kubetest.Read(s.DPU, s.attachment()); found {
 				t.Errorf("write %d lost (late %v): the attachment is still there", k, late)
 			}
 		}
@@ -226,28 +216,28 @@ func TestCrash(t *testing.T) {
 // TestOthersClaim: an attachment that never had the right leaves the claim
 // alone when it goes.
 func TestOthersClaim(t *testing.T) {
-	s := open(t)
-	world.Change(s.World, s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status.Attachment, c.Status.Holder = "b-vol", "dpu-b" })
-	world.Remove(s.World, s.DPU, s.attachment())
-	world.Change(s.World, s.DPU, s.attachment(), released)
+	s := newFixture(t)
+	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status.Attachment, c.Status.Holder = "b-vol", "dpu-b" })
+	s.DPU.Remove(s.attachment())
+	kubetest.Change(s.DPU, s.attachment(), released)
 	s.mustPass()
 	if c := s.claim().Status; c.Phase != moorv1alpha1.ClaimGranted || c.Holder != "dpu-b" || len(c.Receipts) != 0 {
 		t.Errorf("the claim is %+v", c)
 	}
-	if _, found := world.Read(s.World, s.DPU, s.attachment()); found {
+	if _, found := kubetest.Read(s.DPU, s.attachment()); found {
 		t.Error("the attachment is still there")
 	}
 }
 
 func TestKeepsEightReceipts(t *testing.T) {
-	s := open(t)
-	world.Change(s.World, s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
+	s := newFixture(t)
+	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
 		for e := range int64(8) {
 			c.Status.Receipts = append(c.Status.Receipts, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "x", Epoch: e - 10})
 		}
 	})
-	world.Remove(s.World, s.DPU, s.attachment())
-	world.Change(s.World, s.DPU, s.attachment(), released)
+	s.DPU.Remove(s.attachment())
+	kubetest.Change(s.DPU, s.attachment(), released)
 	s.mustPass()
 	got := s.claim().Status.Receipts
 	if len(got) != 8 || got[8-1].Epoch != 4 || got[0].Epoch != -9 {
@@ -256,20 +246,18 @@ func TestKeepsEightReceipts(t *testing.T) {
 }
 
 func TestNoVolumeRef(t *testing.T) {
-	s := open(t)
-	world.Change(s.World, s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Source.VolumeRef = nil; released(a) })
-	world.Remove(s.World, s.DPU, s.attachment())
+	s := newFixture(t)
+	kubetest.Change(s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Source.VolumeRef = nil; released(a) })
+	s.DPU.Remove(s.attachment())
 	s.mustPass()
-	if _, found := world.Read(s.World, s.DPU, s.attachment()); found {
+	if _, found := kubetest.Read(s.DPU, s.attachment()); found {
 		t.Error("an attachment of no volume is kept")
 	}
 }
 
 func attachment(deleting, finalizer, attached bool) *storagev1alpha1.VolumeAttachment {
-	a := &storagev1alpha1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: "a-vol", Finalizers: []string{storagev1alpha1.FinalizerWriterClaim}},
-		Spec:       storagev1alpha1.VolumeAttachmentSpec{NodeName: "dpu-a", Source: storagev1alpha1.VolumeAttachmentSource{VolumeRef: &storagev1alpha1.ObjectRef{Name: "vol"}}},
-	}
+	a := kubetest.VolumeAttachment("a-vol", "vol", "dpu-a")
+	a.Finalizers = []string{storagev1alpha1.FinalizerWriterClaim}
 	if deleting {
 		now := metav1.NewTime(time.Unix(1e9, 0))
 		a.DeletionTimestamp = &now

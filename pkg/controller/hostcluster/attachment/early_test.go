@@ -10,7 +10,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 // freed is what a claim is once the epoch of its holder is over.
@@ -20,13 +20,13 @@ func freed(c *moorv1alpha1.WriterClaim) {
 
 // moved is a volume whose primary on a has gone, with a prepared replica on b;
 // the hosts have Nodes, and a claim is bound to the volume.
-func moved(t *testing.T) (*world.World, *Reconciler) {
+func moved(t *testing.T) (*kubetest.Clusters, *Reconciler) {
 	t.Helper()
 	w, r := beside(t)
-	w.AddHost(host("a"), host("b"), world.Persistent())
-	world.Change(w, w.Host, user("a"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Finalizers = nil })
-	world.Remove(w, w.Host, user("a"))
-	world.Change(w, w.DPU, claimOf(w), freed)
+	w.Host.Add(host("a"), host("b"), kubetest.PV("pv", "data", "vol"))
+	kubetest.Change(w.Host, user("a"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Finalizers = nil })
+	w.Host.Remove(user("a"))
+	kubetest.Change(w.DPU, claimOf(w), freed)
 	return w, r
 }
 
@@ -35,18 +35,18 @@ func outOfService(n *corev1.Node) {
 }
 
 // leave is a pod that is being deleted.
-func leave(w *world.World, node string) {
-	p := world.PodOn(node)
+func leave(w *kubetest.Clusters, node string) {
+	p := kubetest.Pod("pod", node, "data")
 	p.Finalizers = []string{"x/y"}
-	w.AddHost(p)
-	world.Remove(w, w.Host, world.PodOn(node))
+	w.Host.Add(p)
+	w.Host.Remove(kubetest.Pod("pod", node, "data"))
 }
 
 // wentAhead reports whether b may write although its host has not asked for it.
-func wentAhead(w *world.World) bool {
+func wentAhead(w *kubetest.Clusters) bool {
 	claim, m := claimOf(w).Status, mirror("b")
-	m, _ = world.Read(w, w.DPU, m)
-	a, _ := world.Read(w, w.Host, user("b"))
+	m, _ = kubetest.Read(w.DPU, m)
+	a, _ := kubetest.Read(w.Host, user("b"))
 	granted := claim.Phase == moorv1alpha1.ClaimGranted && claim.Attachment == "b-vol"
 	return granted && m.Spec.Role == storagev1alpha1.RolePrimary && m.Spec.Epoch == claim.Epoch && a.Spec.Role == storagev1alpha1.RoleReplica
 }
@@ -54,69 +54,69 @@ func wentAhead(w *world.World) bool {
 // TestWhenAReplicaGoesAhead: once a pod is bound to its host that will use it, and
 // nothing speaks against it.
 func TestWhenAReplicaGoesAhead(t *testing.T) {
-	primary := func(w *world.World, _ *Reconciler) { w.AddHost(user("a")) }
+	primary := func(w *kubetest.Clusters, _ *Reconciler) { w.Host.Add(user("a")) }
 	for name, tc := range map[string]struct {
-		pod   func(*world.World)
-		world func(*world.World, *Reconciler)
+		pod   func(*kubetest.Clusters)
+		given func(*kubetest.Clusters, *Reconciler)
 		ahead bool
 	}{
 		"a pod is bound to its host":    {ahead: true},
-		"to another":                    {pod: func(w *world.World) { w.AddHost(world.PodOn("a")) }},
-		"to none yet":                   {pod: func(w *world.World) { w.AddHost(world.PodOn("")) }},
-		"no pod":                        {pod: func(*world.World) {}},
-		"one that is being deleted":     {pod: func(w *world.World) { leave(w, "b") }},
-		"its kubelet is out of service": {world: func(w *world.World, _ *Reconciler) { world.Change(w, w.Host, host("b"), outOfService) }},
-		"its Node is gone":              {world: func(w *world.World, _ *Reconciler) { world.Remove(w, w.Host, host("b")) }},
-		"another primary waits":         {world: primary},
-		"another primary is not mirrored yet": {world: func(w *world.World, r *Reconciler) {
-			world.Change(w, w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = nil })
-			world.Remove(w, w.DPU, mirror("a"))
+		"to another":                    {pod: func(w *kubetest.Clusters) { w.Host.Add(kubetest.Pod("pod", "a", "data")) }},
+		"to none yet":                   {pod: func(w *kubetest.Clusters) { w.Host.Add(kubetest.Pod("pod", "", "data")) }},
+		"no pod":                        {pod: func(*kubetest.Clusters) {}},
+		"one that is being deleted":     {pod: func(w *kubetest.Clusters) { leave(w, "b") }},
+		"its kubelet is out of service": {given: func(w *kubetest.Clusters, _ *Reconciler) { kubetest.Change(w.Host, host("b"), outOfService) }},
+		"its Node is gone":              {given: func(w *kubetest.Clusters, _ *Reconciler) { w.Host.Remove(host("b")) }},
+		"another primary waits":         {given: primary},
+		"another primary is not mirrored yet": {given: func(w *kubetest.Clusters, r *Reconciler) {
+			kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = nil })
+			w.DPU.Remove(mirror("a"))
 			primary(w, r)
 		}},
-		"the other primary was taken away": {world: func(w *world.World, r *Reconciler) {
+		"the other primary was taken away": {given: func(w *kubetest.Clusters, r *Reconciler) {
 			primary(w, r)
-			world.Change(w, w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = []string{"x/y"} })
-			world.Remove(w, w.DPU, mirror("a"))
+			kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = []string{"x/y"} })
+			w.DPU.Remove(mirror("a"))
 		}, ahead: true},
-		"somebody holds the claim": {world: func(w *world.World, _ *Reconciler) {
-			world.Change(w, w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
+		"somebody holds the claim": {given: func(w *kubetest.Clusters, _ *Reconciler) {
+			kubetest.Change(w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
 				c.Status.Phase, c.Status.Holder, c.Status.Attachment = moorv1alpha1.ClaimGranted, "dpu-c", "c-vol"
 			})
 		}},
-		"it is being fenced": {world: func(w *world.World, _ *Reconciler) {
-			world.Change(w, w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
+		"it is being fenced": {given: func(w *kubetest.Clusters, _ *Reconciler) {
+			kubetest.Change(w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
 				c.Status.Phase, c.Status.Holder, c.Status.Attachment = moorv1alpha1.ClaimFencing, "dpu-a", "a-vol"
 			})
 		}},
-		"the cache shows a pod that has ended": {pod: func(w *world.World) {
-			ended := world.PodOn("b")
+		"the cache shows a pod that has ended": {pod: func(w *kubetest.Clusters) {
+			ended := kubetest.Pod("pod", "b", "data")
 			ended.Status.Phase = corev1.PodFailed
-			w.AddHost(ended)
-		}, world: func(_ *world.World, r *Reconciler) {
+			w.Host.Add(ended)
+		}, given: func(_ *kubetest.Clusters, r *Reconciler) {
 			old, _ := moved(t)
-			old.AddHost(world.PodOn("b"))
-			r.Users.Host.Client = old.Host
+			old.Host.Add(kubetest.Pod("pod", "b", "data"))
+			r.Users.Host.Client = old.Host.Client
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := moved(t)
 			if tc.pod == nil {
-				tc.pod = func(w *world.World) { w.AddHost(world.PodOn("b")) }
+				tc.pod = func(w *kubetest.Clusters) { w.Host.Add(kubetest.Pod("pod", "b", "data")) }
 			}
 			tc.pod(w)
-			if tc.world != nil {
-				tc.world(w, r)
+			if tc.given != nil {
+				tc.given(w, r)
 			}
-			w.MustPass(r, "b-vol")
+			w.MustReconcile(r, "b-vol")
 			if got := wentAhead(w); got != tc.ahead {
 				t.Errorf("went ahead: %v, want %v", got, tc.ahead)
 			}
-			a, found := world.Read(w, w.Host, user("b"))
+			a, found := kubetest.Read(w.Host, user("b"))
 			if !found || !a.DeletionTimestamp.IsZero() || !tc.ahead && (a.Status.Message != "" || conditions(a)["Ready"] != "True") {
 				t.Errorf("a replica that does not go ahead is one as before: found %v, %+v", found, a.Status)
 			}
 			before := w.Writes()
-			w.MustPass(r, "b-vol")
+			w.MustReconcile(r, "b-vol")
 			if n := w.Writes() - before; n != 0 {
 				t.Errorf("a pass over what has not changed wrote %d times", n)
 			}
@@ -125,15 +125,15 @@ func TestWhenAReplicaGoesAhead(t *testing.T) {
 }
 
 // ahead is a replica that has gone ahead and is shown.
-func ahead(t *testing.T) (*world.World, *Reconciler) {
+func ahead(t *testing.T) (*kubetest.Clusters, *Reconciler) {
 	t.Helper()
 	w, r := moved(t)
-	w.AddHost(world.PodOn("b"))
-	w.MustPass(r, "b-vol")
-	world.Change(w, w.DPU, mirror("b"), func(m *storagev1alpha1.VolumeAttachment) {
+	w.Host.Add(kubetest.Pod("pod", "b", "data"))
+	w.MustReconcile(r, "b-vol")
+	kubetest.Change(w.DPU, mirror("b"), func(m *storagev1alpha1.VolumeAttachment) {
 		m.Status.DPU.Attached, m.Status.DPU.PreEmulated, m.Status.DPU.Epoch = true, false, m.Spec.Epoch
 	})
-	w.MustPass(r, "b-vol")
+	w.MustReconcile(r, "b-vol")
 	if !wentAhead(w) {
 		t.Fatalf("claim %+v", claimOf(w).Status)
 	}
@@ -144,14 +144,14 @@ func ahead(t *testing.T) (*world.World, *Reconciler) {
 // is nothing left to do.
 func TestAheadIsShown(t *testing.T) {
 	w, r := ahead(t)
-	got, _ := world.Read(w, w.Host, user("b"))
+	got, _ := kubetest.Read(w.Host, user("b"))
 	if s := got.Status; s.DPUAttached == nil || !*s.DPUAttached || s.Epoch != 2 || s.Warmth != storagev1alpha1.AttachmentAttached || conditions(got)["Ready"] != "True" || conditions(got)["PreEmulated"] != "" {
 		t.Errorf("status %+v, %v", s, conditions(got))
 	}
 	agree(t, got)
-	world.Change(w, w.Host, user("b"), role(storagev1alpha1.RolePrimary))
+	kubetest.Change(w.Host, user("b"), role(storagev1alpha1.RolePrimary))
 	before := w.Writes()
-	w.MustPass(r, "b-vol")
+	w.MustReconcile(r, "b-vol")
 	if n := w.Writes() - before; n != 0 {
 		t.Errorf("the promotion wrote %d times", n)
 	}
@@ -164,37 +164,37 @@ func TestAheadIsShown(t *testing.T) {
 // goes as any attachment does, which gives the right to write back.
 func TestWhenItIsTakenBack(t *testing.T) {
 	for name, tc := range map[string]struct {
-		world func(*world.World)
+		given func(*kubetest.Clusters)
 		back  bool
 	}{
-		"all is as it was": {func(*world.World) {}, false},
-		"its pod is gone":  {func(w *world.World) { world.Remove(w, w.Host, world.PodOn("b")) }, true},
-		"its pod is being deleted": {func(w *world.World) {
-			world.Change(w, w.Host, world.PodOn("b"), func(p *corev1.Pod) { p.Finalizers = []string{"x/y"} })
-			world.Remove(w, w.Host, world.PodOn("b"))
+		"all is as it was": {func(*kubetest.Clusters) {}, false},
+		"its pod is gone":  {func(w *kubetest.Clusters) { w.Host.Remove(kubetest.Pod("pod", "b", "data")) }, true},
+		"its pod is being deleted": {func(w *kubetest.Clusters) {
+			kubetest.Change(w.Host, kubetest.Pod("pod", "b", "data"), func(p *corev1.Pod) { p.Finalizers = []string{"x/y"} })
+			w.Host.Remove(kubetest.Pod("pod", "b", "data"))
 		}, true},
-		"its pod has ended": {func(w *world.World) {
-			world.Change(w, w.Host, world.PodOn("b"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+		"its pod has ended": {func(w *kubetest.Clusters) {
+			kubetest.Change(w.Host, kubetest.Pod("pod", "b", "data"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 		}, true},
-		"its kubelet is out of service": {func(w *world.World) { world.Change(w, w.Host, host("b"), outOfService) }, true},
-		"another host asks":             {func(w *world.World) { w.AddHost(user("c")) }, true},
-		"its host has asked": {func(w *world.World) {
-			world.Change(w, w.Host, user("b"), role(storagev1alpha1.RolePrimary))
-			world.Remove(w, w.Host, world.PodOn("b"))
+		"its kubelet is out of service": {func(w *kubetest.Clusters) { kubetest.Change(w.Host, host("b"), outOfService) }, true},
+		"another host asks":             {func(w *kubetest.Clusters) { w.Host.Add(user("c")) }, true},
+		"its host has asked": {func(w *kubetest.Clusters) {
+			kubetest.Change(w.Host, user("b"), role(storagev1alpha1.RolePrimary))
+			w.Host.Remove(kubetest.Pod("pod", "b", "data"))
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := ahead(t)
-			tc.world(w)
-			w.MustPass(r, "b-vol")
+			tc.given(w)
+			w.MustReconcile(r, "b-vol")
 			if back := !exists(w, user("b")); back != tc.back {
 				t.Fatalf("deleted: %v, want %v", back, tc.back)
 			}
 			if c := claimOf(w).Status; c.Phase != moorv1alpha1.ClaimGranted || c.Attachment != "b-vol" {
 				t.Errorf("only the receipt of its DPU frees the claim, which is %+v", c)
 			}
-			w.MustPass(r, "b-vol")
-			m, found := world.Read(w, w.DPU, mirror("b"))
+			w.MustReconcile(r, "b-vol")
+			m, found := kubetest.Read(w.DPU, mirror("b"))
 			if going := !found || !m.DeletionTimestamp.IsZero(); going != tc.back {
 				t.Errorf("withdrawn: %v, want %v", going, tc.back)
 			}
@@ -206,11 +206,11 @@ func TestWhenItIsTakenBack(t *testing.T) {
 // volume: it may have mounted it already.
 func TestTakenBackAsItWasRead(t *testing.T) {
 	w, r := ahead(t)
-	world.Remove(w, w.Host, world.PodOn("b"))
-	old, _ := world.Read(w, w.Host, user("b"))
+	w.Host.Remove(kubetest.Pod("pod", "b", "data"))
+	old, _ := kubetest.Read(w.Host, user("b"))
 	w.CacheShows(old)
-	world.Change(w, w.Host, user("b"), role(storagev1alpha1.RolePrimary))
-	if err := w.Pass(r, "b-vol"); !apierrors.IsConflict(err) {
+	kubetest.Change(w.Host, user("b"), role(storagev1alpha1.RolePrimary))
+	if err := w.Reconcile(r, "b-vol"); !apierrors.IsConflict(err) {
 		t.Errorf("error %v", err)
 	}
 	if !exists(w, user("b")) {
@@ -221,9 +221,9 @@ func TestTakenBackAsItWasRead(t *testing.T) {
 // TestManyWritersDoNotGoAhead: there is no right to write to wait for.
 func TestManyWritersDoNotGoAhead(t *testing.T) {
 	w, r := open(t, corev1.ReadWriteMany)
-	w.AddHost(host("b"), world.Persistent(), replicaOn("b"), world.PodOn("b"))
-	w.MustPass(r, "b-vol")
-	if m, _ := world.Read(w, w.DPU, mirror("b")); m.Spec.Role != storagev1alpha1.RoleReplica {
+	w.Host.Add(host("b"), kubetest.PV("pv", "data", "vol"), replicaOn("b"), kubetest.Pod("pod", "b", "data"))
+	w.MustReconcile(r, "b-vol")
+	if m, _ := kubetest.Read(w.DPU, mirror("b")); m.Spec.Role != storagev1alpha1.RoleReplica {
 		t.Errorf("role %s", m.Spec.Role)
 	}
 }
@@ -256,18 +256,18 @@ func TestRivalry(t *testing.T) {
 // granted again.
 func TestClaimOfAnOldCache(t *testing.T) {
 	w, r := moved(t)
-	w.AddHost(world.PodOn("b"))
+	w.Host.Add(kubetest.Pod("pod", "b", "data"))
 	w.CacheShows(claimOf(w))
-	world.Change(w, w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
+	kubetest.Change(w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
 		c.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-c", Attachment: "c-vol", Epoch: 2}
 	})
-	if err := w.Pass(r, "b-vol"); !apierrors.IsConflict(err) {
+	if err := w.Reconcile(r, "b-vol"); !apierrors.IsConflict(err) {
 		t.Errorf("error %v", err)
 	}
 	if c := claimOf(w).Status; c.Holder != "dpu-c" || c.Epoch != 2 {
 		t.Errorf("claim %+v", c)
 	}
-	if m, _ := world.Read(w, w.DPU, mirror("b")); m.Spec.Role != storagev1alpha1.RoleReplica || m.Spec.Epoch != 0 {
+	if m, _ := kubetest.Read(w.DPU, mirror("b")); m.Spec.Role != storagev1alpha1.RoleReplica || m.Spec.Epoch != 0 {
 		t.Errorf("its DPU was told of role %s, epoch %d", m.Spec.Role, m.Spec.Epoch)
 	}
 }
@@ -279,16 +279,16 @@ func TestInterruptedOnTheWayAhead(t *testing.T) {
 		for n := 1; n <= 3; n++ {
 			for _, stays := range []bool{true, false} {
 				w, r := moved(t)
-				w.AddHost(world.PodOn("b"))
+				w.Host.Add(kubetest.Pod("pod", "b", "data"))
 				w.LoseWrite(n, late)
-				if err := w.Pass(r, "b-vol"); err == nil {
+				if err := w.Reconcile(r, "b-vol"); err == nil {
 					t.Errorf("write %d was not lost", n)
 				}
 				granted := claimOf(w).Status.Phase == moorv1alpha1.ClaimGranted
 				if !stays {
-					world.Remove(w, w.Host, world.PodOn("b"))
+					w.Host.Remove(kubetest.Pod("pod", "b", "data"))
 				}
-				w.MustPass(r, "b-vol")
+				w.MustReconcile(r, "b-vol")
 				if stays && !wentAhead(w) {
 					t.Errorf("write %d lost (late %v): claim %+v", n, late, claimOf(w).Status)
 				}

@@ -6,15 +6,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 // TestExhausted: that the DPU has no function left is told by a reason of its
 // own, until it shows the device after all.
 func TestExhausted(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(user("a"))
-	w.MustPass(r, "a-vol")
+	w.Host.Add(user("a"))
+	w.MustReconcile(r, "a-vol")
 	for _, step := range []struct {
 		change func(*storagev1alpha1.VolumeAttachment)
 		want   string
@@ -26,10 +26,10 @@ func TestExhausted(t *testing.T) {
 		{func(m *storagev1alpha1.VolumeAttachment) { m.Status.DPU.Exhausted = false }, "DPUAttached=False/Pending: no function is free"},
 		{func(m *storagev1alpha1.VolumeAttachment) { shown(m); m.Status.Message = "" }, "DPUAttached=True/Success"},
 	} {
-		world.Change(w, w.DPU, mirror("a"), step.change)
-		w.MustPass(r, "a-vol")
-		got, _ := world.Read(w, w.Host, user("a"))
-		if d := cmp.Diff([]string{step.want}, world.Say(got.Status.Conditions, storagev1alpha1.ConditionDPUAttached)); d != "" {
+		kubetest.Change(w.DPU, mirror("a"), step.change)
+		w.MustReconcile(r, "a-vol")
+		got, _ := kubetest.Read(w.Host, user("a"))
+		if d := cmp.Diff([]string{step.want}, kubetest.Conditions(got.Status.Conditions, storagev1alpha1.ConditionDPUAttached)); d != "" {
 			t.Errorf("(-want +got):\n%s", d)
 		}
 		agree(t, got)

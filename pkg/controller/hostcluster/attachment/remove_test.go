@@ -7,39 +7,39 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 func TestRemove(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(user("a"))
-	w.MustPass(r, "a-vol")
-	world.Change(w, w.DPU, mirror("a"), shown)
-	w.MustPass(r, "a-vol")
-	world.Remove(w, w.Host, user("a"))
+	w.Host.Add(user("a"))
+	w.MustReconcile(r, "a-vol")
+	kubetest.Change(w.DPU, mirror("a"), shown)
+	w.MustReconcile(r, "a-vol")
+	w.Host.Remove(user("a"))
 	expect := func(words string) {
 		t.Helper()
-		w.MustPass(r, "a-vol")
-		got, found := world.Read(w, w.Host, user("a"))
+		w.MustReconcile(r, "a-vol")
+		got, found := kubetest.Read(w.Host, user("a"))
 		if !found || got.Status.Message != words {
 			t.Fatalf("found %v, message %q, want %q", found, got.Status.Message, words)
 		}
-		if line := world.Say(got.Status.Conditions, storagev1alpha1.ConditionReady)[0]; line != "Ready=False/AwaitingDeletion: not ready: DPUVolumeAttachmentReconciled: "+words {
+		if line := kubetest.Conditions(got.Status.Conditions, storagev1alpha1.ConditionReady)[0]; line != "Ready=False/AwaitingDeletion: not ready: DPUVolumeAttachmentReconciled: "+words {
 			t.Errorf("got %q", line)
 		}
-		if m, found := world.Read(w, w.DPU, mirror("a")); !found || m.DeletionTimestamp.IsZero() {
+		if m, found := kubetest.Read(w.DPU, mirror("a")); !found || m.DeletionTimestamp.IsZero() {
 			t.Errorf("mirror found %v, being deleted since %v", found, m.DeletionTimestamp)
 		}
 	}
 	expect("waiting for DPU dpu-a to withdraw the device and for the vendor to detach it")
-	world.Change(w, w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Status.Message = "SNAP does not answer" })
+	kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Status.Message = "SNAP does not answer" })
 	expect("SNAP does not answer")
-	world.Change(w, w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = nil })
-	w.MustPass(r, "a-vol")
-	if _, found := world.Read(w, w.Host, user("a")); found {
+	kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = nil })
+	w.MustReconcile(r, "a-vol")
+	if _, found := kubetest.Read(w.Host, user("a")); found {
 		t.Error("the attachment is still there")
 	}
-	w.MustPass(r, "a-vol")
+	w.MustReconcile(r, "a-vol")
 }
 
 // TestRemoveWithoutTheVendor: the host cluster need not wait for a vendor's
@@ -62,29 +62,29 @@ func TestRemoveWithoutTheVendor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := open(t)
-			w.AddHost(user("a"))
-			w.MustPass(r, "a-vol")
-			world.Change(w, w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) {
+			w.Host.Add(user("a"))
+			w.MustReconcile(r, "a-vol")
+			kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) {
 				shown(m)
 				m.Finalizers = []string{storagev1alpha1.FinalizerVolumeAttachment, storagev1alpha1.FinalizerDPUAttachment}
 				m.Spec.Epoch, m.Status.DPU.Attached, m.Status.DPU.RetiredEpoch = 4, false, 4
 				tc.change(m)
 			})
-			world.Remove(w, w.Host, user("a"))
+			w.Host.Remove(user("a"))
 			for range 2 {
-				w.MustPass(r, "a-vol")
+				w.MustReconcile(r, "a-vol")
 			}
-			if _, found := world.Read(w, w.Host, user("a")); found == tc.gone {
+			if _, found := kubetest.Read(w.Host, user("a")); found == tc.gone {
 				t.Errorf("attachment found %v, want %v", found, !tc.gone)
 			}
-			if m, found := world.Read(w, w.DPU, mirror("a")); !found || m.DeletionTimestamp.IsZero() {
+			if m, found := kubetest.Read(w.DPU, mirror("a")); !found || m.DeletionTimestamp.IsZero() {
 				t.Fatal("the mirror has to be there, being deleted, until the plugin answers")
 			}
 			// A pod that comes back to the host waits for the plugin.
 			if tc.gone {
-				w.AddHost(user("a"))
-				w.MustPass(r, "a-vol")
-				if got, _ := world.Read(w, w.Host, user("a")); !strings.Contains(got.Status.Message, "earlier attachment of this name") {
+				w.Host.Add(user("a"))
+				w.MustReconcile(r, "a-vol")
+				if got, _ := kubetest.Read(w.Host, user("a")); !strings.Contains(got.Status.Message, "earlier attachment of this name") {
 					t.Errorf("message %q", got.Status.Message)
 				}
 			}
@@ -104,23 +104,23 @@ func TestRemoveSpecialCases(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w, r := open(t, corev1.ReadWriteMany)
-			w.AddHost(user("a"))
-			w.MustPass(r, "a-vol")
+			w.Host.Add(user("a"))
+			w.MustReconcile(r, "a-vol")
 			if tc.label != "" {
-				world.Change(w, w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) {
+				kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) {
 					m.Labels = map[string]string{"storage.moor.dev/owner-uid": tc.label}
 				})
 			}
-			world.Remove(w, w.Host, user("a"))
+			w.Host.Remove(user("a"))
 			if tc.hide {
 				w.CacheHides(mirror("a"))
 			}
-			w.MustPass(r, "a-vol")
-			w.MustPass(r, "a-vol")
-			if _, found := world.Read(w, w.DPU, mirror("a")); found != tc.leavesThere {
+			w.MustReconcile(r, "a-vol")
+			w.MustReconcile(r, "a-vol")
+			if _, found := kubetest.Read(w.DPU, mirror("a")); found != tc.leavesThere {
 				t.Errorf("mirror found %v, want %v", found, tc.leavesThere)
 			}
-			if _, found := world.Read(w, w.Host, user("a")); found {
+			if _, found := kubetest.Read(w.Host, user("a")); found {
 				t.Error("the attachment is still there")
 			}
 		})
@@ -131,14 +131,14 @@ func TestRemoveSpecialCases(t *testing.T) {
 // still going, its successor of the same name waits, and takes nothing of it.
 func TestNewOfSameName(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(user("a"))
-	w.MustPass(r, "a-vol")
-	world.Change(w, w.DPU, mirror("a"), shown)
-	world.Change(w, w.Host, user("a"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Finalizers = nil })
-	world.Remove(w, w.Host, user("a"))
-	w.AddHost(user("a"))
-	w.MustPass(r, "a-vol")
-	got, _ := world.Read(w, w.Host, user("a"))
+	w.Host.Add(user("a"))
+	w.MustReconcile(r, "a-vol")
+	kubetest.Change(w.DPU, mirror("a"), shown)
+	kubetest.Change(w.Host, user("a"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Finalizers = nil })
+	w.Host.Remove(user("a"))
+	w.Host.Add(user("a"))
+	w.MustReconcile(r, "a-vol")
+	got, _ := kubetest.Read(w.Host, user("a"))
 	if got.UID == "" || got.Status.DPU != nil || *got.Status.DPUAttached || got.Status.Epoch != 0 {
 		t.Errorf("the successor took over %+v", got.Status)
 	}

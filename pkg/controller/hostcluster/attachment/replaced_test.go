@@ -6,7 +6,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 // TestNoGrantForAMirrorThatWasReplaced: the cache still has a VolumeAttachment in
@@ -14,30 +14,30 @@ import (
 // takes the right to write back, is over already.
 func TestNoGrantForAMirrorThatWasReplaced(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(user("a"))
-	w.MustPass(r, "a-vol")
-	old, found := world.Read(w, w.DPU, mirror("a"))
+	w.Host.Add(user("a"))
+	w.MustReconcile(r, "a-vol")
+	old, found := kubetest.Read(w.DPU, mirror("a"))
 	if !found || claimOf(w).Status.Phase != moorv1alpha1.ClaimGranted {
 		t.Fatal("nothing was granted")
 	}
-	world.Change(w, w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = nil })
-	world.Remove(w, w.DPU, mirror("a"))
+	kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = nil })
+	w.DPU.Remove(mirror("a"))
 	anew := old.DeepCopy()
 	anew.UID, anew.ResourceVersion = "", ""
-	w.AddDPU(anew)
-	world.Change(w, w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
+	w.DPU.Add(anew)
+	kubetest.Change(w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
 		c.Status.Phase, c.Status.Holder, c.Status.Attachment = moorv1alpha1.ClaimFree, "", ""
 	})
 	w.CacheShows(old)
-	w.MustPass(r, "a-vol")
+	w.MustReconcile(r, "a-vol")
 	if c := claimOf(w).Status; c.Phase != moorv1alpha1.ClaimFree || c.Epoch != 1 {
 		t.Fatalf("granted to a VolumeAttachment that is gone: %+v", c)
 	}
-	if a, _ := world.Read(w, w.Host, user("a")); !strings.Contains(a.Status.Message, "is being deleted") {
+	if a, _ := kubetest.Read(w.Host, user("a")); !strings.Contains(a.Status.Message, "is being deleted") {
 		t.Errorf("says %q", a.Status.Message)
 	}
 	w.CacheIsCurrent()
-	w.MustPass(r, "a-vol")
+	w.MustReconcile(r, "a-vol")
 	if c := claimOf(w).Status; c.Phase != moorv1alpha1.ClaimGranted || c.Epoch != 2 {
 		t.Errorf("with a cache that has caught up: %+v", c)
 	}
@@ -47,12 +47,12 @@ func TestNoGrantForAMirrorThatWasReplaced(t *testing.T) {
 // from it still has to clear up, also if another has the volume since.
 func TestGrantKeepsWhatWasRevoked(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(user("a"))
-	w.AddDPU(&moorv1alpha1.WriterClaim{
-		ObjectMeta: world.Mirror("vol"), Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "vol"},
+	w.Host.Add(user("a"))
+	w.DPU.Add(&moorv1alpha1.WriterClaim{
+		ObjectMeta: kubetest.DPUObject("vol"), Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "vol"},
 		Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 4, Revoked: []moorv1alpha1.Revoked{{DPU: "dpu-b", Epoch: 4}}},
 	})
-	w.MustPass(r, "a-vol")
+	w.MustReconcile(r, "a-vol")
 	if c := claimOf(w).Status; c.Phase != moorv1alpha1.ClaimGranted || c.Epoch != 5 || c.RevokedEpoch("dpu-b") != 4 {
 		t.Errorf("the claim is %+v", c)
 	}

@@ -11,7 +11,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 func replicaOn(node string) *storagev1alpha1.DPUVolumeAttachment {
@@ -40,30 +40,30 @@ func conditions(a *storagev1alpha1.DPUVolumeAttachment) map[string]string {
 }
 
 // beside makes a primary on a, shown, and a prepared replica on b.
-func beside(t *testing.T) (*world.World, *Reconciler) {
+func beside(t *testing.T) (*kubetest.Clusters, *Reconciler) {
 	t.Helper()
 	w, r := open(t)
-	w.AddHost(user("a"), replicaOn("b"))
-	w.MustPass(r, "a-vol")
-	world.Change(w, w.DPU, mirror("a"), shown)
-	w.MustPass(r, "a-vol")
-	w.MustPass(r, "b-vol")
-	world.Change(w, w.DPU, mirror("b"), prepared)
-	w.MustPass(r, "b-vol")
+	w.Host.Add(user("a"), replicaOn("b"))
+	w.MustReconcile(r, "a-vol")
+	kubetest.Change(w.DPU, mirror("a"), shown)
+	w.MustReconcile(r, "a-vol")
+	w.MustReconcile(r, "b-vol")
+	kubetest.Change(w.DPU, mirror("b"), prepared)
+	w.MustReconcile(r, "b-vol")
 	return w, r
 }
 
 // TestReplicaBesidePrimary: no claim, no epoch, and a status of its own.
 func TestReplicaBesidePrimary(t *testing.T) {
 	w, r := beside(t)
-	made, found := world.Read(w, w.DPU, mirror("b"))
+	made, found := kubetest.Read(w.DPU, mirror("b"))
 	if !found || made.Spec.Role != storagev1alpha1.RoleReplica || made.Spec.Epoch != 0 || !controllerutil.ContainsFinalizer(made, storagev1alpha1.FinalizerWriterClaim) {
 		t.Fatalf("found %v, finalizers %v, spec %+v", found, made.Finalizers, made.Spec)
 	}
 	if claim := claimOf(w); claim.Status.Holder != "dpu-a" || claim.Status.Epoch != 1 {
 		t.Errorf("the replica changed the claim to %+v", claim.Status)
 	}
-	got, _ := world.Read(w, w.Host, user("b"))
+	got, _ := kubetest.Read(w.Host, user("b"))
 	want := map[string]string{"Ready": "True", "DPUVolumeAttachmentReconciled": "True", "ControllerAttached": "True", "PreEmulated": "True", "DPUAttached": "False"}
 	if d := cmp.Diff(want, conditions(got)); d != "" {
 		t.Errorf("conditions (-want +got):\n%s", d)
@@ -73,7 +73,7 @@ func TestReplicaBesidePrimary(t *testing.T) {
 		t.Errorf("status %+v", s)
 	}
 	before := w.Writes()
-	w.MustPass(r, "b-vol")
+	w.MustReconcile(r, "b-vol")
 	if n := w.Writes() - before; n != 0 {
 		t.Errorf("a pass over what has not changed wrote %d times", n)
 	}
@@ -93,11 +93,11 @@ func TestReplicaWords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := open(t, corev1.ReadWriteMany)
-			w.AddHost(replicaOn("b"))
-			w.MustPass(r, "b-vol")
-			world.Change(w, w.DPU, mirror("b"), tc.dpu)
-			w.MustPass(r, "b-vol")
-			got, _ := world.Read(w, w.Host, user("b"))
+			w.Host.Add(replicaOn("b"))
+			w.MustReconcile(r, "b-vol")
+			kubetest.Change(w.DPU, mirror("b"), tc.dpu)
+			w.MustReconcile(r, "b-vol")
+			got, _ := kubetest.Read(w.Host, user("b"))
 			if got.Status.Message != tc.words || got.Status.Warmth != tc.warmth {
 				t.Errorf("message %q, warmth %q", got.Status.Message, got.Status.Warmth)
 			}
@@ -114,9 +114,9 @@ func TestReplicaWarmth(t *testing.T) {
 	w, r := open(t, corev1.ReadWriteMany)
 	a := replicaOn("b")
 	a.Spec.Warmth = storagev1alpha1.WarmthAttached
-	w.AddHost(a)
-	w.MustPass(r, "b-vol")
-	if m, _ := world.Read(w, w.DPU, mirror("b")); m.Spec.Warmth != storagev1alpha1.WarmthAttached || m.Spec.Role != storagev1alpha1.RoleReplica {
+	w.Host.Add(a)
+	w.MustReconcile(r, "b-vol")
+	if m, _ := kubetest.Read(w.DPU, mirror("b")); m.Spec.Warmth != storagev1alpha1.WarmthAttached || m.Spec.Role != storagev1alpha1.RoleReplica {
 		t.Fatalf("spec %+v", m.Spec)
 	}
 	for _, step := range []struct {
@@ -131,11 +131,11 @@ func TestReplicaWarmth(t *testing.T) {
 		{shown, storagev1alpha1.WarmthPreEmulated, storagev1alpha1.AttachmentAttached, true, ""},
 		{prepared, storagev1alpha1.WarmthPreEmulated, storagev1alpha1.AttachmentPreEmulated, true, ""},
 	} {
-		world.Change(w, w.Host, user("b"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Spec.Warmth = step.wanted })
-		world.Change(w, w.DPU, mirror("b"), step.dpu)
-		w.MustPass(r, "b-vol")
-		got, _ := world.Read(w, w.Host, user("b"))
-		if m, _ := world.Read(w, w.DPU, mirror("b")); m.Spec.Warmth != step.wanted {
+		kubetest.Change(w.Host, user("b"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Spec.Warmth = step.wanted })
+		kubetest.Change(w.DPU, mirror("b"), step.dpu)
+		w.MustReconcile(r, "b-vol")
+		got, _ := kubetest.Read(w.Host, user("b"))
+		if m, _ := kubetest.Read(w.DPU, mirror("b")); m.Spec.Warmth != step.wanted {
 			t.Errorf("the DPU is told %s, wanted is %s", m.Spec.Warmth, step.wanted)
 		}
 		if s := got.Status; s.Warmth != step.seen || s.Message != step.words || (conditions(got)["Ready"] == "True") != step.ready || s.Epoch != 0 {
@@ -154,14 +154,14 @@ func TestReplicaOfOneWriterIsNeverAttached(t *testing.T) {
 			if !later {
 				a.Spec.Warmth = storagev1alpha1.WarmthAttached
 			}
-			w.AddHost(a)
-			w.MustPass(r, "b-vol")
-			world.Change(w, w.Host, user("b"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Spec.Warmth = storagev1alpha1.WarmthAttached })
-			w.MustPass(r, "b-vol")
-			if m, found := world.Read(w, w.DPU, mirror("b")); found != later || m.Spec.Warmth == storagev1alpha1.WarmthAttached {
+			w.Host.Add(a)
+			w.MustReconcile(r, "b-vol")
+			kubetest.Change(w.Host, user("b"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Spec.Warmth = storagev1alpha1.WarmthAttached })
+			w.MustReconcile(r, "b-vol")
+			if m, found := kubetest.Read(w.DPU, mirror("b")); found != later || m.Spec.Warmth == storagev1alpha1.WarmthAttached {
 				t.Errorf("found %v, spec %+v", found, m.Spec)
 			}
-			got, _ := world.Read(w, w.Host, user("b"))
+			got, _ := kubetest.Read(w.Host, user("b"))
 			if !strings.Contains(got.Status.Message, "has a single writer, so a replica of it stays hidden") || conditions(got)["Ready"] != "False" {
 				t.Errorf("message %q, %v", got.Status.Message, conditions(got))
 			}
@@ -173,16 +173,16 @@ func TestReplicaOfOneWriterIsNeverAttached(t *testing.T) {
 // free, and not before.
 func TestPromotion(t *testing.T) {
 	w, r := beside(t)
-	world.Change(w, w.Host, user("b"), role(storagev1alpha1.RolePrimary))
-	w.MustPass(r, "b-vol")
-	if m, _ := world.Read(w, w.DPU, mirror("b")); m.Spec.Role != storagev1alpha1.RoleReplica || m.Spec.Epoch != 0 {
+	kubetest.Change(w.Host, user("b"), role(storagev1alpha1.RolePrimary))
+	w.MustReconcile(r, "b-vol")
+	if m, _ := kubetest.Read(w.DPU, mirror("b")); m.Spec.Role != storagev1alpha1.RoleReplica || m.Spec.Epoch != 0 {
 		t.Fatalf("before the claim is free: role %s, epoch %d", m.Spec.Role, m.Spec.Epoch)
 	}
-	waiting, _ := world.Read(w, w.Host, user("b"))
+	waiting, _ := kubetest.Read(w.Host, user("b"))
 	if s := waiting.Status; !strings.Contains(s.Message, "DPU dpu-a holds it") || s.Warmth != storagev1alpha1.AttachmentPreEmulated || conditions(waiting)["Ready"] != "False" {
 		t.Errorf("message %q, warmth %s, %v", s.Message, s.Warmth, conditions(waiting))
 	}
-	world.Change(w, w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
+	kubetest.Change(w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
 		c.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 1}
 	})
 	w.AfterWrite(func(verb string, o client.Object) {
@@ -191,19 +191,19 @@ func TestPromotion(t *testing.T) {
 			t.Errorf("%s left role %s with epoch %d", verb, m.Spec.Role, m.Spec.Epoch)
 		}
 	})
-	w.MustPass(r, "b-vol")
+	w.MustReconcile(r, "b-vol")
 	if c := claimOf(w).Status; c.Phase != moorv1alpha1.ClaimGranted || c.Holder != "dpu-b" || c.Attachment != "b-vol" || c.Epoch != 2 {
 		t.Errorf("claim %+v", c)
 	}
-	m, _ := world.Read(w, w.DPU, mirror("b"))
+	m, _ := kubetest.Read(w.DPU, mirror("b"))
 	if m.Spec.Role != storagev1alpha1.RolePrimary || m.Spec.Epoch != 2 {
 		t.Fatalf("role %s, epoch %d", m.Spec.Role, m.Spec.Epoch)
 	}
-	world.Change(w, w.DPU, mirror("b"), func(m *storagev1alpha1.VolumeAttachment) {
+	kubetest.Change(w.DPU, mirror("b"), func(m *storagev1alpha1.VolumeAttachment) {
 		m.Status.DPU.Attached, m.Status.DPU.PreEmulated, m.Status.DPU.Epoch = true, false, 2
 	})
-	w.MustPass(r, "b-vol")
-	got, _ := world.Read(w, w.Host, user("b"))
+	w.MustReconcile(r, "b-vol")
+	got, _ := kubetest.Read(w.Host, user("b"))
 	if s := got.Status; !*s.DPUAttached || s.Epoch != 2 || s.Warmth != storagev1alpha1.AttachmentAttached || conditions(got)["Ready"] != "True" || conditions(got)["PreEmulated"] != "" {
 		t.Errorf("status %+v, %v", s, conditions(got))
 	}
@@ -216,16 +216,16 @@ func TestPromotionInterrupted(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		for n := 1; n <= 3; n++ {
 			w, r := beside(t)
-			world.Change(w, w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
+			kubetest.Change(w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
 				c.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 1}
 			})
-			world.Change(w, w.Host, user("b"), role(storagev1alpha1.RolePrimary))
+			kubetest.Change(w.Host, user("b"), role(storagev1alpha1.RolePrimary))
 			w.LoseWrite(n, late)
-			if err := w.Pass(r, "b-vol"); err == nil {
+			if err := w.Reconcile(r, "b-vol"); err == nil {
 				t.Errorf("write %d was not lost", n)
 			}
-			w.MustPass(r, "b-vol")
-			m, _ := world.Read(w, w.DPU, mirror("b"))
+			w.MustReconcile(r, "b-vol")
+			m, _ := kubetest.Read(w.DPU, mirror("b"))
 			if c := claimOf(w).Status; c.Epoch != 2 || c.Attachment != "b-vol" || m.Spec.Epoch != 2 || m.Spec.Role != storagev1alpha1.RolePrimary {
 				t.Errorf("write %d lost (late %v): claim %+v, spec %+v", n, late, c, m.Spec)
 			}
@@ -235,11 +235,11 @@ func TestPromotionInterrupted(t *testing.T) {
 
 func TestPromotionOfManyWriters(t *testing.T) {
 	w, r := open(t, corev1.ReadWriteMany)
-	w.AddHost(replicaOn("b"))
-	w.MustPass(r, "b-vol")
-	world.Change(w, w.Host, user("b"), role(storagev1alpha1.RolePrimary))
-	w.MustPass(r, "b-vol")
-	if m, _ := world.Read(w, w.DPU, mirror("b")); m.Spec.Role != storagev1alpha1.RolePrimary || m.Spec.Epoch != 0 {
+	w.Host.Add(replicaOn("b"))
+	w.MustReconcile(r, "b-vol")
+	kubetest.Change(w.Host, user("b"), role(storagev1alpha1.RolePrimary))
+	w.MustReconcile(r, "b-vol")
+	if m, _ := kubetest.Read(w.DPU, mirror("b")); m.Spec.Role != storagev1alpha1.RolePrimary || m.Spec.Epoch != 0 {
 		t.Errorf("role %s, epoch %d", m.Spec.Role, m.Spec.Epoch)
 	}
 }

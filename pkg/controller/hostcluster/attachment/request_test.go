@@ -12,21 +12,22 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
 // byNode is open where nodes ask by themselves; the hosts have Nodes.
-func byNode(t *testing.T, modes ...corev1.PersistentVolumeAccessMode) (*world.World, *Reconciler) {
+func byNode(t *testing.T, modes ...corev1.PersistentVolumeAccessMode) (*kubetest.Clusters, *Reconciler) {
 	if modes == nil {
 		modes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	}
-	w := world.New(t)
-	bound := world.Volume("vol", modes...)
+	w := kubetest.New(t)
+	bound := kubetest.DPUVolume("vol", modes...)
 	bound.Status.Phase = storagev1alpha1.DPUVolumeBound
-	w.AddHost(world.Node("a"), world.Node("b"), bound, host("a"), host("b"))
-	w.AddDPU(&storagev1alpha1.Volume{ObjectMeta: world.Mirror("vol")})
+	w.Host.Add(kubetest.DPUStorageNode("a"), kubetest.DPUStorageNode("b"), bound, host("a"), host("b"))
+	w.DPU.Add(&storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("vol")})
 	return w, &Reconciler{
-		Clusters: w.Clusters, Users: usersOf(w), NodesAsk: true,
+		Clusters: hostclustertest.Clusters(w), Users: usersOf(w), NodesAsk: true,
 		Clock: clocktesting.NewFakePassiveClock(time.Now()),
 	}
 }
@@ -39,14 +40,14 @@ func asked(node string) *storagev1alpha1.DPUVolumeAttachment {
 	return a
 }
 
-func exists(w *world.World, a *storagev1alpha1.DPUVolumeAttachment) bool {
-	got, found := world.Read(w, w.Host, a)
+func exists(w *kubetest.Clusters, a *storagev1alpha1.DPUVolumeAttachment) bool {
+	got, found := kubetest.Read(w.Host, a)
 	return found && got.DeletionTimestamp.IsZero()
 }
 
 // begun reports whether anything was made or granted in the DPU cluster.
-func begun(w *world.World) bool {
-	_, mirrored := world.Read(w, w.DPU, mirror("a"))
+func begun(w *kubetest.Clusters) bool {
+	_, mirrored := kubetest.Read(w.DPU, mirror("a"))
 	claim := claimOf(w)
 	return mirrored || claim.Status != nil && claim.Status.Phase != moorv1alpha1.ClaimFree
 }
@@ -78,27 +79,27 @@ func TestWhatANodeMayHave(t *testing.T) {
 		for _, mode := range []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany} {
 			t.Run(name+" "+string(mode), func(t *testing.T) {
 				w, r := byNode(t, mode)
-				pv, pod := world.Persistent(), world.PodOn("a")
+				pv, pod := kubetest.PV("pv", "data", "vol"), kubetest.Pod("pod", "a", "data")
 				if tc.pv != nil {
 					tc.pv(pv)
 				}
 				if tc.pod != nil {
 					tc.pod(pod)
 				}
-				w.AddHost(pv, asked("a"), pod)
+				w.Host.Add(pv, asked("a"), pod)
 				if pod.DeletionTimestamp != nil {
-					world.Remove(w, w.Host, pod)
+					w.Host.Remove(pod)
 				}
-				w.MustPass(r, "a-vol")
+				w.MustReconcile(r, "a-vol")
 				if got := begun(w); got != tc.allowed {
 					t.Errorf("begun %v, want %v", got, tc.allowed)
 				}
-				got, _ := world.Read(w, w.Host, asked("a"))
+				got, _ := kubetest.Read(w.Host, asked("a"))
 				const words = "no pod that is bound to it uses"
 				if waits := strings.Contains(got.Status.Message, words); waits == tc.allowed {
 					t.Errorf("message %q", got.Status.Message)
 				}
-				if !tc.allowed && !strings.Contains(world.Say(got.Status.Conditions, storagev1alpha1.ConditionReady)[0], words) {
+				if !tc.allowed && !strings.Contains(kubetest.Conditions(got.Status.Conditions, storagev1alpha1.ConditionReady)[0], words) {
 					t.Errorf("conditions %v", got.Status.Conditions)
 				}
 			})
@@ -114,12 +115,12 @@ func ephemeral(p *corev1.Pod) {
 func TestOldPod(t *testing.T) {
 	w, r := byNode(t)
 	old, _ := byNode(t)
-	old.AddHost(world.Persistent(), world.PodOn("a"))
-	r.Users.Host.Client = old.Host // the cache
-	ended := world.PodOn("a")
+	old.Host.Add(kubetest.PV("pv", "data", "vol"), kubetest.Pod("pod", "a", "data"))
+	r.Users.Host.Client = old.Host.Client // the cache
+	ended := kubetest.Pod("pod", "a", "data")
 	ended.Status.Phase = corev1.PodFailed
-	w.AddHost(world.Persistent(), asked("a"), ended)
-	w.MustPass(r, "a-vol")
+	w.Host.Add(kubetest.PV("pv", "data", "vol"), asked("a"), ended)
+	w.MustReconcile(r, "a-vol")
 	if begun(w) {
 		t.Error("granted for a pod that has ended")
 	}
@@ -130,23 +131,23 @@ func TestOldPod(t *testing.T) {
 func TestPromotionNeedsAPod(t *testing.T) {
 	for _, mode := range []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany} {
 		w, r := byNode(t, mode)
-		w.AddHost(world.Persistent(), replicaOn("a"))
-		w.MustPass(r, "a-vol")
-		world.Change(w, w.DPU, mirror("a"), prepared)
-		world.Change(w, w.Host, user("a"), func(a *storagev1alpha1.DPUVolumeAttachment) {
+		w.Host.Add(kubetest.PV("pv", "data", "vol"), replicaOn("a"))
+		w.MustReconcile(r, "a-vol")
+		kubetest.Change(w.DPU, mirror("a"), prepared)
+		kubetest.Change(w.Host, user("a"), func(a *storagev1alpha1.DPUVolumeAttachment) {
 			a.Spec.Role, a.Spec.Requester = storagev1alpha1.RolePrimary, storagev1alpha1.RequesterNode
 			a.CreationTimestamp = metav1.Now()
 		})
-		w.MustPass(r, "a-vol")
-		if m, _ := world.Read(w, w.DPU, mirror("a")); m.Spec.Role != storagev1alpha1.RoleReplica || m.Spec.Epoch != 0 {
+		w.MustReconcile(r, "a-vol")
+		if m, _ := kubetest.Read(w.DPU, mirror("a")); m.Spec.Role != storagev1alpha1.RoleReplica || m.Spec.Epoch != 0 {
 			t.Errorf("%s: promoted without a pod: %+v", mode, m.Spec)
 		}
-		if got, _ := world.Read(w, w.Host, user("a")); got.Status.Warmth != storagev1alpha1.AttachmentPreEmulated {
+		if got, _ := kubetest.Read(w.Host, user("a")); got.Status.Warmth != storagev1alpha1.AttachmentPreEmulated {
 			t.Errorf("%s: while it waits, it is %+v", mode, got.Status)
 		}
-		w.AddHost(world.PodOn("a"))
-		w.MustPass(r, "a-vol")
-		if m, _ := world.Read(w, w.DPU, mirror("a")); m.Spec.Role != storagev1alpha1.RolePrimary {
+		w.Host.Add(kubetest.Pod("pod", "a", "data"))
+		w.MustReconcile(r, "a-vol")
+		if m, _ := kubetest.Read(w.DPU, mirror("a")); m.Spec.Role != storagev1alpha1.RolePrimary {
 			t.Errorf("%s: not promoted: %+v", mode, m.Spec)
 		}
 	}
@@ -156,14 +157,14 @@ func TestPromotionNeedsAPod(t *testing.T) {
 // node gives it back.
 func TestOnceGranted(t *testing.T) {
 	w, r := byNode(t)
-	w.AddHost(world.Persistent(), asked("a"), world.PodOn("a"))
-	w.MustPass(r, "a-vol")
-	world.Change(w, w.DPU, mirror("a"), shown)
-	w.MustPass(r, "a-vol")
-	world.Remove(w, w.Host, world.PodOn("a"))
+	w.Host.Add(kubetest.PV("pv", "data", "vol"), asked("a"), kubetest.Pod("pod", "a", "data"))
+	w.MustReconcile(r, "a-vol")
+	kubetest.Change(w.DPU, mirror("a"), shown)
+	w.MustReconcile(r, "a-vol")
+	w.Host.Remove(kubetest.Pod("pod", "a", "data"))
 	r.Clock.(*clocktesting.FakePassiveClock).SetTime(time.Now().Add(time.Hour))
-	w.MustPass(r, "a-vol")
-	got, _ := world.Read(w, w.Host, asked("a"))
+	w.MustReconcile(r, "a-vol")
+	got, _ := kubetest.Read(w.Host, asked("a"))
 	if !exists(w, asked("a")) || got.Status.DPUAttached == nil || !*got.Status.DPUAttached {
 		t.Errorf("taken away: %+v", got.Status)
 	}
@@ -172,38 +173,41 @@ func TestOnceGranted(t *testing.T) {
 // TestForsaken: what its node will never give back is deleted, and nothing
 // else.
 func TestForsaken(t *testing.T) {
-	taint := func(w *world.World) {
-		world.Change(w, w.Host, host("a"), func(n *corev1.Node) {
+	taint := func(w *kubetest.Clusters) {
+		kubetest.Change(w.Host, host("a"), func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
 		})
 	}
-	granted := func(w *world.World, r *Reconciler) {
-		w.AddHost(world.PodOn("a"))
-		w.MustPass(r, "a-vol")
+	granted := func(w *kubetest.Clusters, r *Reconciler) {
+		w.Host.Add(kubetest.Pod("pod", "a", "data"))
+		w.MustReconcile(r, "a-vol")
 	}
-	gone := func(w *world.World) { world.Remove(w, w.Host, world.PodOn("a")) }
+	gone := func(w *kubetest.Clusters) { w.Host.Remove(kubetest.Pod("pod", "a", "data")) }
 	later := func(r *Reconciler, d time.Duration) {
 		r.Clock.(*clocktesting.FakePassiveClock).SetTime(time.Now().Add(d))
 	}
 	for name, tc := range map[string]struct {
-		play    func(*world.World, *Reconciler)
+		play    func(*kubetest.Clusters, *Reconciler)
 		deleted bool
 	}{
-		"asked, no pod yet":                 {func(_ *world.World, r *Reconciler) { later(r, 4*time.Minute) }, false},
-		"asked, no pod for long":            {func(_ *world.World, r *Reconciler) { later(r, 6*time.Minute) }, true},
-		"asked long ago, pod there":         {func(w *world.World, r *Reconciler) { w.AddHost(world.PodOn("a")); later(r, time.Hour) }, false},
-		"granted, pod gone":                 {func(w *world.World, r *Reconciler) { granted(w, r); gone(w); later(r, time.Hour) }, false},
-		"granted, out of service, with pod": {func(w *world.World, r *Reconciler) { granted(w, r); taint(w) }, false},
-		"granted, out of service, no pod":   {func(w *world.World, r *Reconciler) { granted(w, r); taint(w); gone(w) }, true},
-		"granted, Node gone, no pod":        {func(w *world.World, r *Reconciler) { granted(w, r); gone(w); world.Remove(w, w.Host, host("a")) }, true},
-		"granted, Node gone, with pod":      {func(w *world.World, r *Reconciler) { granted(w, r); world.Remove(w, w.Host, host("a")) }, false},
-		"old cache hides the Node":          {func(w *world.World, r *Reconciler) { granted(w, r); gone(w); w.CacheHides(host("a")) }, false},
+		"asked, no pod yet":      {func(_ *kubetest.Clusters, r *Reconciler) { later(r, 4*time.Minute) }, false},
+		"asked, no pod for long": {func(_ *kubetest.Clusters, r *Reconciler) { later(r, 6*time.Minute) }, true},
+		"asked long ago, pod there": {func(w *kubetest.Clusters, r *Reconciler) {
+			w.Host.Add(kubetest.Pod("pod", "a", "data"))
+			later(r, time.Hour)
+		}, false},
+		"granted, pod gone":                 {func(w *kubetest.Clusters, r *Reconciler) { granted(w, r); gone(w); later(r, time.Hour) }, false},
+		"granted, out of service, with pod": {func(w *kubetest.Clusters, r *Reconciler) { granted(w, r); taint(w) }, false},
+		"granted, out of service, no pod":   {func(w *kubetest.Clusters, r *Reconciler) { granted(w, r); taint(w); gone(w) }, true},
+		"granted, Node gone, no pod":        {func(w *kubetest.Clusters, r *Reconciler) { granted(w, r); gone(w); w.Host.Remove(host("a")) }, true},
+		"granted, Node gone, with pod":      {func(w *kubetest.Clusters, r *Reconciler) { granted(w, r); w.Host.Remove(host("a")) }, false},
+		"old cache hides the Node":          {func(w *kubetest.Clusters, r *Reconciler) { granted(w, r); gone(w); w.CacheHides(host("a")) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := byNode(t)
-			w.AddHost(world.Persistent(), asked("a"))
+			w.Host.Add(kubetest.PV("pv", "data", "vol"), asked("a"))
 			tc.play(w, r)
-			w.MustPass(r, "a-vol")
+			w.MustReconcile(r, "a-vol")
 			if got := !exists(w, asked("a")); got != tc.deleted {
 				t.Errorf("deleted %v, want %v", got, tc.deleted)
 			}
@@ -217,9 +221,9 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	w, r := byNode(t)
 	old := user("a")
 	old.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
-	w.AddHost(old)
-	world.Remove(w, w.Host, host("a"))
-	w.MustPass(r, "a-vol")
+	w.Host.Add(old)
+	w.Host.Remove(host("a"))
+	w.MustReconcile(r, "a-vol")
 	if !begun(w) || !exists(w, user("a")) {
 		t.Error("a user's attachment waited for a pod, or was deleted")
 	}
@@ -230,9 +234,9 @@ func TestOthersAreLeftAlone(t *testing.T) {
 func TestControllerModeRefusesNodes(t *testing.T) {
 	w, r := byNode(t)
 	r.NodesAsk = false
-	w.AddHost(world.Persistent(), asked("a"), world.PodOn("a"))
-	w.MustPass(r, "a-vol")
-	got, _ := world.Read(w, w.Host, asked("a"))
+	w.Host.Add(kubetest.PV("pv", "data", "vol"), asked("a"), kubetest.Pod("pod", "a", "data"))
+	w.MustReconcile(r, "a-vol")
+	got, _ := kubetest.Read(w.Host, asked("a"))
 	if begun(w) || !strings.Contains(got.Status.Message, "--attach-mode=Controller") {
 		t.Errorf("begun %v, message %q", begun(w), got.Status.Message)
 	}
@@ -241,18 +245,18 @@ func TestControllerModeRefusesNodes(t *testing.T) {
 // TestWhatAUserWakes: of its volumes alone, and on its node.
 func TestWhatAUserWakes(t *testing.T) {
 	w, r := byNode(t)
-	other := world.Attachment("other", "a")
+	other := kubetest.DPUVolumeAttachment("other", "a")
 	named := user("a")
 	named.Name = "named-by-hand"
-	w.AddHost(world.Persistent(), asked("a"), replicaOn("b"), other, named)
+	w.Host.Add(kubetest.PV("pv", "data", "vol"), asked("a"), replicaOn("b"), other, named)
 	for name, tc := range map[string]struct {
 		pod  *corev1.Pod
 		want []string
 	}{
-		"of two attachments":       {world.PodOn("a"), []string{"a-vol", "named-by-hand"}},
-		"of a replica":             {world.PodOn("b"), []string{"b-vol"}},
-		"where nothing is":         {world.PodOn("c"), nil},
-		"another's claim":          {func() *corev1.Pod { p := world.PodOn("a"); p.Namespace = "other"; return p }(), nil},
+		"of two attachments":       {kubetest.Pod("pod", "a", "data"), []string{"a-vol", "named-by-hand"}},
+		"of a replica":             {kubetest.Pod("pod", "b", "data"), []string{"b-vol"}},
+		"where nothing is":         {kubetest.Pod("pod", "c", "data"), nil},
+		"another's claim":          {func() *corev1.Pod { p := kubetest.Pod("pod", "a", "data"); p.Namespace = "other"; return p }(), nil},
 		"no volume of ours at all": {&corev1.Pod{}, nil},
 	} {
 		var got []string

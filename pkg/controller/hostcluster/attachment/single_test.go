@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 func TestSingleWriter(t *testing.T) {
@@ -19,7 +19,7 @@ func TestSingleWriter(t *testing.T) {
 		{[]corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}, false},
 		{[]corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany}, false},
 	} {
-		if got := (&pass{volume: world.Volume("v", tc.modes...)}).single(); got != tc.want {
+		if got := (&pass{volume: kubetest.DPUVolume("v", tc.modes...)}).single(); got != tc.want {
 			t.Errorf("%v: %v", tc.modes, got)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 func TestPromotionWords(t *testing.T) {
@@ -58,7 +58,7 @@ func TestTold(t *testing.T) {
 	w, r := beside(t)
 	recorder := record.NewFakeRecorder(20)
 	r.Recorder = recorder
-	world.Change(w, w.Host, world.Volume("vol", corev1.ReadWriteOnce), func(v *storagev1alpha1.DPUVolume) {
+	kubetest.Change(w.Host, kubetest.DPUVolume("vol", corev1.ReadWriteOnce), func(v *storagev1alpha1.DPUVolume) {
 		v.Spec.Replication = &storagev1alpha1.Replication{MaxShares: 2, MaxMountReplicaCount: 1}
 	})
 	heard := func() string {
@@ -75,23 +75,23 @@ func TestTold(t *testing.T) {
 	look := func(want string) {
 		t.Helper()
 		for range 3 {
-			w.MustPass(r, "a-vol")
-			w.MustPass(r, "b-vol")
+			w.MustReconcile(r, "a-vol")
+			w.MustReconcile(r, "b-vol")
 		}
 		if got := heard(); got != want {
 			t.Fatalf("told %q, want %q", got, want)
 		}
 	}
 	look("") // primary and replica stand
-	world.Change(w, w.Host, user("b"), role(storagev1alpha1.RolePrimary))
+	kubetest.Change(w.Host, user("b"), role(storagev1alpha1.RolePrimary))
 	look("") // waits for the claim
-	world.Change(w, w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
+	kubetest.Change(w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
 		c.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 1}
 	})
-	w.MustPass(r, "b-vol")
+	w.MustReconcile(r, "b-vol")
 	look("Promoted")
 	show := func(yes bool) {
-		world.Change(w, w.DPU, mirror("b"), func(m *storagev1alpha1.VolumeAttachment) {
+		kubetest.Change(w.DPU, mirror("b"), func(m *storagev1alpha1.VolumeAttachment) {
 			m.Status.DPU.Attached, m.Status.DPU.PreEmulated, m.Status.DPU.Epoch = yes, false, 2
 		})
 	}

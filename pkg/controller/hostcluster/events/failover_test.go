@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 const driver = "csi.snap.nvidia.com"
@@ -51,17 +51,17 @@ func ephemeral() *corev1.Pod {
 
 func about(kind, reason string) *corev1.Event {
 	return &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: world.Namespace, Name: "e", UID: "e"}, Type: corev1.EventTypeWarning, Reason: reason,
+		ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.HostNamespace, Name: "e", UID: "e"}, Type: corev1.EventTypeWarning, Reason: reason,
 		Message: "so it is", Count: 1, LastTimestamp: metav1.NewTime(noon),
-		InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: world.Namespace, Name: "vol"},
+		InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: kubetest.HostNamespace, Name: "vol"},
 	}
 }
 
 // heard lists who was told what.
-func heard(t *testing.T, w *world.World) []string {
+func heard(t *testing.T, w *kubetest.Clusters) []string {
 	t.Helper()
 	var list corev1.EventList
-	if err := w.Host.List(t.Context(), &list, client.InNamespace("apps")); err != nil {
+	if err := w.Host.Direct.List(t.Context(), &list, client.InNamespace("apps")); err != nil {
 		t.Fatal(err)
 	}
 	var out []string
@@ -104,11 +104,11 @@ func TestWhoIsTold(t *testing.T) {
 		"nobody if another volume":    {about("DPUVolume", "Promoted"), []client.Object{persistent("vol", "v2", driver)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := world.New(t)
+			w := kubetest.New(t)
 			for _, o := range append([]client.Object{tc.event}, tc.there...) {
-				w.AddHost(o.DeepCopyObject().(client.Object))
+				w.Host.Add(o.DeepCopyObject().(client.Object))
 			}
-			r := &FailoverReconciler{Host: w.Clusters.Host, Driver: driver}
+			r := &FailoverReconciler{Host: w.Host.Cluster, Driver: driver}
 			// Once more, as after a restart: no event is written twice.
 			for range 2 {
 				if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tc.event)}); err != nil {
@@ -125,14 +125,14 @@ func TestWhoIsTold(t *testing.T) {
 
 // TestCountsOn: an event that happens again is told again, as one.
 func TestCountsOn(t *testing.T) {
-	w := world.New(t)
+	w := kubetest.New(t)
 	e := about("DPUVolume", storagev1alpha1.EventFailoverHeld)
-	w.AddHost(e, persistent("vol", "vol", driver))
-	r := &FailoverReconciler{Host: w.Clusters.Host, Driver: driver}
+	w.Host.Add(e, persistent("vol", "vol", driver))
+	r := &FailoverReconciler{Host: w.Host.Cluster, Driver: driver}
 	for n := int32(1); n <= 3; n++ {
-		now, _ := world.Read(w, w.Host, e)
+		now, _ := kubetest.Read(w.Host, e)
 		now.Count, now.Message = n, strings.Repeat("long ", 300)
-		if err := w.Host.Update(t.Context(), now); err != nil {
+		if err := w.Host.Direct.Update(t.Context(), now); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e)}); err != nil {
@@ -146,9 +146,9 @@ func TestCountsOn(t *testing.T) {
 }
 
 func TestGoneEvent(t *testing.T) {
-	w := world.New(t)
-	r := &FailoverReconciler{Host: w.Clusters.Host, Driver: driver}
-	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: world.Namespace, Name: "e"}}); err != nil {
+	w := kubetest.New(t)
+	r := &FailoverReconciler{Host: w.Host.Cluster, Driver: driver}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: kubetest.HostNamespace, Name: "e"}}); err != nil {
 		t.Fatal(err)
 	}
 }

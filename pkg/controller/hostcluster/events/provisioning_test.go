@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
 func TestRepeats(t *testing.T) {
@@ -24,26 +25,26 @@ func TestRepeats(t *testing.T) {
 		{"of somebody else's claim", "data", false, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := world.New(t)
-			v := world.Volume("vol", corev1.ReadWriteOnce)
+			w := kubetest.New(t)
+			v := kubetest.DPUVolume("vol", corev1.ReadWriteOnce)
 			if tc.bound {
 				v.Status.Phase = storagev1alpha1.DPUVolumeBound
 			}
-			w.AddHost(v)
+			w.Host.Add(v)
 			e := &corev1.Event{
-				ObjectMeta: world.Mirror("e"), Type: corev1.EventTypeWarning, Reason: "ProvisioningFailed", Message: "the array is full", Count: 3,
+				ObjectMeta: kubetest.DPUObject("e"), Type: corev1.EventTypeWarning, Reason: "ProvisioningFailed", Message: "the array is full", Count: 3,
 				InvolvedObject: corev1.ObjectReference{Kind: "PersistentVolumeClaim", Name: tc.claim},
 			}
-			w.AddDPU(e)
+			w.DPU.Add(e)
 			// After a restart everything is told again.
 			for range 2 {
-				r := &ProvisioningReconciler{Clusters: w.Clusters}
+				r := &ProvisioningReconciler{Clusters: hostclustertest.Clusters(w)}
 				if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e)}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			var told corev1.EventList
-			if err := w.Host.List(t.Context(), &told); err != nil {
+			if err := w.Host.Direct.List(t.Context(), &told); err != nil {
 				t.Fatal(err)
 			}
 			got := ""
@@ -61,9 +62,9 @@ func TestRepeats(t *testing.T) {
 }
 
 func TestGoneProvisioningEvent(t *testing.T) {
-	w := world.New(t)
-	r := &ProvisioningReconciler{Clusters: w.Clusters}
-	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: world.Target, Name: "e"}}); err != nil {
+	w := kubetest.New(t)
+	r := &ProvisioningReconciler{Clusters: hostclustertest.Clusters(w)}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: kubetest.DPUNamespace, Name: "e"}}); err != nil {
 		t.Fatal(err)
 	}
 }

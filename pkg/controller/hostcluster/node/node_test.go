@@ -11,12 +11,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
-func open(t *testing.T) (*world.World, func()) {
-	w := world.New(t)
-	r := &Reconciler{Clusters: w.Clusters}
+func open(t *testing.T) (*kubetest.Clusters, func()) {
+	w := kubetest.New(t)
+	r := &Reconciler{Clusters: hostclustertest.Clusters(w)}
 	return w, func() {
 		t.Helper()
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "a"}}); err != nil {
@@ -36,19 +37,19 @@ func dpu(sequence int64) *moorv1alpha1.DPUStorageNode {
 
 func TestCopiesTheDPUsHalf(t *testing.T) {
 	w, pass := open(t)
-	host := world.Node("a")
+	host := kubetest.DPUStorageNode("a")
 	host.Status.Host = &moorv1alpha1.HostState{MaxVolumes: 9}
-	w.AddHost(host)
+	w.Host.Add(host)
 	pass()
-	if got, _ := world.Read(w, w.Host, world.Node("a")); got.Status.DPU != nil {
+	if got, _ := kubetest.Read(w.Host, kubetest.DPUStorageNode("a")); got.Status.DPU != nil {
 		t.Errorf("there is no DPU yet, but %+v", got.Status.DPU)
 	}
-	w.AddDPU(dpu(1))
+	w.DPU.Add(dpu(1))
 	pass()
 	for _, sequence := range []int64{1, 13} {
-		world.Change(w, w.DPU, dpu(0), func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Sequence = sequence })
+		kubetest.Change(w.DPU, dpu(0), func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Sequence = sequence })
 		pass()
-		got, _ := world.Read(w, w.Host, world.Node("a"))
+		got, _ := kubetest.Read(w.Host, kubetest.DPUStorageNode("a"))
 		if diff := cmp.Diff(dpu(sequence).Status.DPU, got.Status.DPU); diff != "" {
 			t.Errorf("the DPU's half (-want +got):\n%s", diff)
 		}
@@ -67,15 +68,15 @@ func TestCopiesTheDPUsHalf(t *testing.T) {
 // copied with the beat that tells of it.
 func TestMereBeats(t *testing.T) {
 	w, pass := open(t)
-	w.AddHost(world.Node("a"))
-	w.AddDPU(dpu(1))
+	w.Host.Add(kubetest.DPUStorageNode("a"))
+	w.DPU.Add(dpu(1))
 	pass()
 	here := func() *moorv1alpha1.DPUState {
-		n, _ := world.Read(w, w.Host, world.Node("a"))
+		n, _ := kubetest.Read(w.Host, kubetest.DPUStorageNode("a"))
 		return n.Status.DPU
 	}
 	beat := func(change func(*moorv1alpha1.DPUState)) {
-		world.Change(w, w.DPU, dpu(0), func(n *moorv1alpha1.DPUStorageNode) {
+		kubetest.Change(w.DPU, dpu(0), func(n *moorv1alpha1.DPUStorageNode) {
 			n.Status.DPU.Sequence++
 			n.Status.DPU.Time = metav1.Unix(n.Status.DPU.Sequence*1000, 0)
 			if change != nil {
@@ -109,12 +110,12 @@ func TestMereBeats(t *testing.T) {
 // beat simply stops.
 func TestKeepsTheLastHalf(t *testing.T) {
 	w, pass := open(t)
-	w.AddHost(world.Node("a"))
-	w.AddDPU(dpu(5))
+	w.Host.Add(kubetest.DPUStorageNode("a"))
+	w.DPU.Add(dpu(5))
 	pass()
-	world.Remove(w, w.DPU, dpu(5))
+	w.DPU.Remove(dpu(5))
 	pass()
-	if got, _ := world.Read(w, w.Host, world.Node("a")); got.Status.DPU == nil || got.Status.DPU.Sequence != 5 {
+	if got, _ := kubetest.Read(w.Host, kubetest.DPUStorageNode("a")); got.Status.DPU == nil || got.Status.DPU.Sequence != 5 {
 		t.Errorf("got %+v", got.Status.DPU)
 	}
 }
@@ -122,9 +123,9 @@ func TestKeepsTheLastHalf(t *testing.T) {
 func TestWithoutDPUOrNode(t *testing.T) {
 	w, pass := open(t)
 	pass()
-	lone := world.Node("a")
+	lone := kubetest.DPUStorageNode("a")
 	lone.Spec.DPUName = ""
-	w.AddHost(lone)
+	w.Host.Add(lone)
 	pass()
 	if w.Writes() != 0 {
 		t.Errorf("wrote %d times", w.Writes())
@@ -132,9 +133,9 @@ func TestWithoutDPUOrNode(t *testing.T) {
 }
 
 func TestWakes(t *testing.T) {
-	w := world.New(t)
-	w.AddHost(world.Node("a"), world.Node("b"))
-	r := &Reconciler{Clusters: w.Clusters}
+	w := kubetest.New(t)
+	w.Host.Add(kubetest.DPUStorageNode("a"), kubetest.DPUStorageNode("b"))
+	r := &Reconciler{Clusters: hostclustertest.Clusters(w)}
 	if got := ofDPU[*moorv1alpha1.DPUStorageNode](r)(t.Context(), dpu(1)); len(got) != 1 || got[0].Name != "a" {
 		t.Errorf("dpu-a wakes %v", got)
 	}
@@ -144,11 +145,11 @@ func TestWakes(t *testing.T) {
 // one that has not beaten yet; and again when that changes.
 func TestPlace(t *testing.T) {
 	w, pass := open(t)
-	w.AddHost(world.Node("a"))
+	w.Host.Add(kubetest.DPUStorageNode("a"))
 	wants := func(want map[string]string) {
 		t.Helper()
 		pass()
-		got, _ := world.Read(w, w.Host, world.Node("a"))
+		got, _ := kubetest.Read(w.Host, kubetest.DPUStorageNode("a"))
 		if diff := cmp.Diff(want, got.Status.Topology); diff != "" {
 			t.Errorf("the place (-want +got):\n%s", diff)
 		}
@@ -165,14 +166,14 @@ func TestPlace(t *testing.T) {
 	drivers := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "dpu-a"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
 		{Name: "x", NodeID: "dpu-a", TopologyKeys: []string{"rack", "unlabelled"}}, {Name: "y", NodeID: "dpu-a", TopologyKeys: []string{"row", corev1.LabelHostname}}, {Name: "z", NodeID: "dpu-a"},
 	}}}
-	w.AddDPU(node)
-	if err := w.DPU.Create(t.Context(), drivers); err != nil {
+	w.DPU.Add(node)
+	if err := w.DPU.Direct.Create(t.Context(), drivers); err != nil {
 		t.Fatal(err)
 	}
 	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a", "rack": "1", "row": "2"})
-	world.Change(w, w.DPU, node, func(n *corev1.Node) { n.Labels["rack"] = "7" })
+	kubetest.Change(w.DPU, node, func(n *corev1.Node) { n.Labels["rack"] = "7" })
 	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a", "rack": "7", "row": "2"})
-	if err := w.DPU.Delete(t.Context(), drivers); err != nil {
+	if err := w.DPU.Direct.Delete(t.Context(), drivers); err != nil {
 		t.Fatal(err)
 	}
 	wants(map[string]string{"storage.moor.dev/dpu": "dpu-a"})

@@ -9,17 +9,18 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
-func open(t *testing.T) (*world.World, *Reconciler) {
-	w := world.New(t)
-	return w, &Reconciler{Clusters: w.Clusters}
+func open(t *testing.T) (*kubetest.Clusters, *Reconciler) {
+	w := kubetest.New(t)
+	return w, &Reconciler{Clusters: hostclustertest.Clusters(w)}
 }
 
 // checked is a vendor that the vendor reconciler has looked at.
 func checked(name, fault string) *storagev1alpha1.DPUStorageVendor {
-	v := world.Vendor(name)
+	v := kubetest.DPUStorageVendor(name)
 	c := kube.Conditions{List: &v.Status.Conditions, Generation: 1}
 	if fault == "" {
 		c.True(storagev1alpha1.ConditionValid)
@@ -30,11 +31,11 @@ func checked(name, fault string) *storagev1alpha1.DPUStorageVendor {
 }
 
 func said(p *storagev1alpha1.DPUStoragePolicy) []string {
-	return world.Say(p.Status.Conditions, storagev1alpha1.ConditionValid, storagev1alpha1.ConditionDPUStoragePolicyReconciled, storagev1alpha1.ConditionReady)
+	return kubetest.Conditions(p.Status.Conditions, storagev1alpha1.ConditionValid, storagev1alpha1.ConditionDPUStoragePolicyReconciled, storagev1alpha1.ConditionReady)
 }
 
 func mirror() *storagev1alpha1.StoragePolicy {
-	return &storagev1alpha1.StoragePolicy{ObjectMeta: world.Mirror("p")}
+	return &storagev1alpha1.StoragePolicy{ObjectMeta: kubetest.DPUObject("p")}
 }
 
 func TestStatus(t *testing.T) {
@@ -48,7 +49,7 @@ func TestStatus(t *testing.T) {
 	}{
 		{"no vendors", nil, "", "", "Valid=False/Error: DPUStorageVendor a does not exist in namespace users; DPUStorageVendor b does not exist in namespace users", false},
 		{"one missing", []*storagev1alpha1.DPUStorageVendor{checked("a", "")}, storagev1alpha1.StoragePolicyValid, "", "Valid=False/Error: DPUStorageVendor b does not exist in namespace users", false},
-		{"one not checked", []*storagev1alpha1.DPUStorageVendor{checked("a", ""), world.Vendor("b")}, "", "", "Valid=False/Error: DPUStorageVendor b has not been checked yet", false},
+		{"one not checked", []*storagev1alpha1.DPUStorageVendor{checked("a", ""), kubetest.DPUStorageVendor("b")}, "", "", "Valid=False/Error: DPUStorageVendor b has not been checked yet", false},
 		{"one invalid", []*storagev1alpha1.DPUStorageVendor{checked("a", "no class"), checked("b", "")}, "", "", "Valid=False/Error: DPUStorageVendor a: no class", false},
 		{"not looked at there", []*storagev1alpha1.DPUStorageVendor{checked("a", ""), checked("b", "")}, "", "", "Valid=False/Pending: waiting for snap-controller in the DPU cluster to check the policy", false},
 		{"invalid there", []*storagev1alpha1.DPUStorageVendor{checked("a", ""), checked("b", "")}, storagev1alpha1.StoragePolicyInvalid, "words of the other side", "Valid=False/Error: words of the other side", false},
@@ -56,20 +57,20 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w, r := open(t)
-			w.AddHost(world.Policy("p", "a", "b"))
+			w.Host.Add(kubetest.DPUStoragePolicy("p", "a", "b"))
 			for _, v := range tc.vendors {
-				w.AddHost(v)
+				w.Host.Add(v)
 			}
-			w.MustPass(r, "p")
-			world.Change(w, w.DPU, mirror(), func(m *storagev1alpha1.StoragePolicy) { m.Status.State, m.Status.Message = tc.state, tc.message })
-			w.MustPass(r, "p")
-			got, _ := world.Read(w, w.Host, world.Policy("p"))
+			w.MustReconcile(r, "p")
+			kubetest.Change(w.DPU, mirror(), func(m *storagev1alpha1.StoragePolicy) { m.Status.State, m.Status.Message = tc.state, tc.message })
+			w.MustReconcile(r, "p")
+			got, _ := kubetest.Read(w.Host, kubetest.DPUStoragePolicy("p"))
 			lines := said(got)
 			if lines[0] != tc.valid || lines[1] != "DPUStoragePolicyReconciled=True/Success" || (lines[2] == "Ready=True/Success") != tc.ready {
 				t.Errorf("got %q; want %q, ready %v", lines, tc.valid, tc.ready)
 			}
 			before := w.Writes()
-			w.MustPass(r, "p")
+			w.MustReconcile(r, "p")
 			if n := w.Writes() - before; n != 0 {
 				t.Errorf("a pass over what has not changed wrote %d times", n)
 			}
@@ -81,16 +82,16 @@ func TestStatus(t *testing.T) {
 // cluster, and no longer than it is.
 func TestCapacity(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(world.Policy("p", "a"), checked("a", ""))
-	w.MustPass(r, "p")
+	w.Host.Add(kubetest.DPUStoragePolicy("p", "a"), checked("a", ""))
+	w.MustReconcile(r, "p")
 	for _, want := range []*storagev1alpha1.PolicyCapacity{
 		{Available: resource.MustParse("3Gi"), MaximumVolumeSize: ptr.To(resource.MustParse("1Gi"))},
 		{Available: resource.MustParse("2Gi")},
 		nil,
 	} {
-		world.Change(w, w.DPU, mirror(), func(m *storagev1alpha1.StoragePolicy) { m.Status.Capacity = want })
-		w.MustPass(r, "p")
-		got, _ := world.Read(w, w.Host, world.Policy("p"))
+		kubetest.Change(w.DPU, mirror(), func(m *storagev1alpha1.StoragePolicy) { m.Status.Capacity = want })
+		w.MustReconcile(r, "p")
+		got, _ := kubetest.Read(w.Host, kubetest.DPUStoragePolicy("p"))
 		if diff := cmp.Diff(want, got.Status.Capacity); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -108,18 +109,18 @@ func TestMirror(t *testing.T) {
 	} {
 		t.Run(string(tc.here), func(t *testing.T) {
 			w, r := open(t)
-			p := world.Policy("p", "a", "b")
+			p := kubetest.DPUStoragePolicy("p", "a", "b")
 			p.Spec.SelectionAlgorithm, p.Spec.Parameters = tc.here, map[string]string{"x": "1"}
-			w.AddHost(p)
-			w.MustPass(r, "p")
-			got, _ := world.Read(w, w.DPU, mirror())
+			w.Host.Add(p)
+			w.MustReconcile(r, "p")
+			got, _ := kubetest.Read(w.DPU, mirror())
 			want := storagev1alpha1.StoragePolicySpec{StorageVendors: []string{"a", "b"}, StorageParameters: map[string]string{"x": "1"}, StorageSelectionAlg: tc.there}
 			if diff := cmp.Diff(want, got.Spec); diff != "" {
 				t.Errorf("mirror (-want +got):\n%s", diff)
 			}
-			world.Change(w, w.Host, world.Policy("p"), func(p *storagev1alpha1.DPUStoragePolicy) { p.Spec.DPUStorageVendors = []string{"c"} })
-			w.MustPass(r, "p")
-			if got, _ = world.Read(w, w.DPU, mirror()); !cmp.Equal(got.Spec.StorageVendors, []string{"c"}) {
+			kubetest.Change(w.Host, kubetest.DPUStoragePolicy("p"), func(p *storagev1alpha1.DPUStoragePolicy) { p.Spec.DPUStorageVendors = []string{"c"} })
+			w.MustReconcile(r, "p")
+			if got, _ = kubetest.Read(w.DPU, mirror()); !cmp.Equal(got.Spec.StorageVendors, []string{"c"}) {
 				t.Errorf("the mirror did not follow: %v", got.Spec.StorageVendors)
 			}
 		})
@@ -130,17 +131,17 @@ func TestRemove(t *testing.T) {
 	for name, namesake := range map[string]bool{"ours": false, "of a namesake": true} {
 		t.Run(name, func(t *testing.T) {
 			w, r := open(t)
-			w.AddHost(world.Policy("p", "a"))
-			w.MustPass(r, "p")
+			w.Host.Add(kubetest.DPUStoragePolicy("p", "a"))
+			w.MustReconcile(r, "p")
 			if namesake {
-				world.Change(w, w.DPU, mirror(), func(m *storagev1alpha1.StoragePolicy) { m.Labels[storagev1alpha1.LabelOwnerUID] = "another" })
+				kubetest.Change(w.DPU, mirror(), func(m *storagev1alpha1.StoragePolicy) { m.Labels[storagev1alpha1.LabelOwnerUID] = "another" })
 			}
-			world.Remove(w, w.Host, world.Policy("p"))
-			w.MustPass(r, "p")
-			if _, found := world.Read(w, w.Host, world.Policy("p")); found {
+			w.Host.Remove(kubetest.DPUStoragePolicy("p"))
+			w.MustReconcile(r, "p")
+			if _, found := kubetest.Read(w.Host, kubetest.DPUStoragePolicy("p")); found {
 				t.Error("the policy is still there")
 			}
-			if _, found := world.Read(w, w.DPU, mirror()); found != namesake {
+			if _, found := kubetest.Read(w.DPU, mirror()); found != namesake {
 				t.Errorf("mirror found: %v, want %v", found, namesake)
 			}
 		})
@@ -149,11 +150,11 @@ func TestRemove(t *testing.T) {
 
 func TestVendorWakes(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(world.Policy("p", "a", "b"), world.Policy("q", "b"))
-	if got := r.ofVendor(t.Context(), world.Vendor("a")); len(got) != 1 || got[0].Name != "p" {
+	w.Host.Add(kubetest.DPUStoragePolicy("p", "a", "b"), kubetest.DPUStoragePolicy("q", "b"))
+	if got := r.ofVendor(t.Context(), kubetest.DPUStorageVendor("a")); len(got) != 1 || got[0].Name != "p" {
 		t.Errorf("vendor a wakes %v", got)
 	}
-	if got := r.ofVendor(t.Context(), world.Vendor("b")); len(got) != 2 {
+	if got := r.ofVendor(t.Context(), kubetest.DPUStorageVendor("b")); len(got) != 2 {
 		t.Errorf("vendor b wakes %v", got)
 	}
 }
@@ -162,12 +163,12 @@ func TestVendorWakes(t *testing.T) {
 // ago; it is not left behind.
 func TestRemoveOfUnseenMirror(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(world.Policy("p"))
-	w.MustPass(r, "p")
-	world.Remove(w, w.Host, world.Policy("p"))
+	w.Host.Add(kubetest.DPUStoragePolicy("p"))
+	w.MustReconcile(r, "p")
+	w.Host.Remove(kubetest.DPUStoragePolicy("p"))
 	w.CacheHides(mirror())
-	w.MustPass(r, "p")
-	if _, found := world.Read(w, w.DPU, mirror()); found {
+	w.MustReconcile(r, "p")
+	if _, found := kubetest.Read(w.DPU, mirror()); found {
 		t.Error("the mirror was left behind")
 	}
 }

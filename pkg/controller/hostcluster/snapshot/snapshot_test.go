@@ -9,20 +9,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
 func user() *moorv1alpha1.DPUVolumeSnapshot {
-	return &moorv1alpha1.DPUVolumeSnapshot{ObjectMeta: world.User("snap"), Spec: moorv1alpha1.DPUVolumeSnapshotSpec{DPUVolumeName: "vol"}}
+	return &moorv1alpha1.DPUVolumeSnapshot{ObjectMeta: kubetest.HostObject("snap"), Spec: moorv1alpha1.DPUVolumeSnapshotSpec{DPUVolumeName: "vol"}}
 }
 
 func mirror() *moorv1alpha1.StorageSnapshot {
-	return &moorv1alpha1.StorageSnapshot{ObjectMeta: world.Mirror("snap")}
+	return &moorv1alpha1.StorageSnapshot{ObjectMeta: kubetest.DPUObject("snap")}
 }
 
-func open(t *testing.T) (*world.World, *Reconciler) {
-	w := world.New(t)
-	return w, &Reconciler{Clusters: w.Clusters}
+func open(t *testing.T) (*kubetest.Clusters, *Reconciler) {
+	w := kubetest.New(t)
+	return w, &Reconciler{Clusters: hostclustertest.Clusters(w)}
 }
 
 // asked, kept and ready are what snap-controller writes, one after the other.
@@ -44,7 +45,7 @@ func ready(s *moorv1alpha1.StorageSnapshot) {
 }
 
 func said(s *moorv1alpha1.DPUVolumeSnapshot) []string {
-	return world.Say(s.Status.Conditions, moorv1alpha1.ConditionDPUVolumeSnapshotReconciled, moorv1alpha1.ConditionTaken, moorv1alpha1.ConditionReadyToUse)
+	return kubetest.Conditions(s.Status.Conditions, moorv1alpha1.ConditionDPUVolumeSnapshotReconciled, moorv1alpha1.ConditionTaken, moorv1alpha1.ConditionReadyToUse)
 }
 
 func TestStatusClimbs(t *testing.T) {
@@ -64,15 +65,15 @@ func TestStatusClimbs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := open(t)
-			w.AddHost(user())
-			w.MustPass(r, "snap")
-			world.Change(w, w.DPU, mirror(), c.there)
-			w.MustPass(r, "snap")
-			got, _ := world.Read(w, w.Host, user())
+			w.Host.Add(user())
+			w.MustReconcile(r, "snap")
+			kubetest.Change(w.DPU, mirror(), c.there)
+			w.MustReconcile(r, "snap")
+			got, _ := kubetest.Read(w.Host, user())
 			if diff := cmp.Diff(c.want, said(got)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
-			m, _ := world.Read(w, w.DPU, mirror())
+			m, _ := kubetest.Read(w.DPU, mirror())
 			if diff := cmp.Diff(m.Spec.Taken, got.Status.Taken) + cmp.Diff(m.Spec.Origin, got.Status.Origin); diff != "" || got.Status.ReadyToUse != c.ready {
 				t.Errorf("ready %t; (-there +here):\n%s", got.Status.ReadyToUse, diff)
 			}
@@ -80,7 +81,7 @@ func TestStatusClimbs(t *testing.T) {
 				t.Errorf("of volume %q", m.Spec.VolumeName)
 			}
 			before := w.Writes()
-			w.MustPass(r, "snap")
+			w.MustReconcile(r, "snap")
 			if w.Writes() != before {
 				t.Error("a pass that changes nothing writes")
 			}
@@ -92,17 +93,17 @@ func TestStatusClimbs(t *testing.T) {
 // instant under the same name.
 func TestALostSnapshotIsNotTakenAgain(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(user())
-	w.MustPass(r, "snap")
-	world.Change(w, w.DPU, mirror(), ready)
-	w.MustPass(r, "snap")
-	world.Change(w, w.DPU, mirror(), func(s *moorv1alpha1.StorageSnapshot) { s.Finalizers = nil })
-	world.Remove(w, w.DPU, mirror())
-	w.MustPass(r, "snap")
-	if _, found := world.Read(w, w.DPU, mirror()); found {
+	w.Host.Add(user())
+	w.MustReconcile(r, "snap")
+	kubetest.Change(w.DPU, mirror(), ready)
+	w.MustReconcile(r, "snap")
+	kubetest.Change(w.DPU, mirror(), func(s *moorv1alpha1.StorageSnapshot) { s.Finalizers = nil })
+	w.DPU.Remove(mirror())
+	w.MustReconcile(r, "snap")
+	if _, found := kubetest.Read(w.DPU, mirror()); found {
 		t.Error("it was asked for again")
 	}
-	got, _ := world.Read(w, w.Host, user())
+	got, _ := kubetest.Read(w.Host, user())
 	const lost = "StorageSnapshot snap in DPU cluster dpu-cluster is gone, and perhaps the data with it: restore it, or delete the snapshot"
 	if said := said(got)[0]; said != "DPUVolumeSnapshotReconciled=False/Pending: "+lost || got.Status.ReadyToUse {
 		t.Errorf("ready %t, says %q", got.Status.ReadyToUse, said)
@@ -111,40 +112,40 @@ func TestALostSnapshotIsNotTakenAgain(t *testing.T) {
 
 func TestDeletionInOrder(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(user())
-	w.MustPass(r, "snap")
-	world.Change(w, w.DPU, mirror(), ready)
-	w.MustPass(r, "snap")
-	world.Remove(w, w.Host, user())
-	w.MustPass(r, "snap")
-	if m, found := world.Read(w, w.DPU, mirror()); !found || m.DeletionTimestamp == nil {
+	w.Host.Add(user())
+	w.MustReconcile(r, "snap")
+	kubetest.Change(w.DPU, mirror(), ready)
+	w.MustReconcile(r, "snap")
+	w.Host.Remove(user())
+	w.MustReconcile(r, "snap")
+	if m, found := kubetest.Read(w.DPU, mirror()); !found || m.DeletionTimestamp == nil {
 		t.Fatalf("found %t: the mirror is not being deleted", found)
 	}
-	if _, found := world.Read(w, w.Host, user()); !found {
+	if _, found := kubetest.Read(w.Host, user()); !found {
 		t.Fatal("gone before the vendor's snapshot")
 	}
-	world.Change(w, w.DPU, mirror(), func(s *moorv1alpha1.StorageSnapshot) { s.Finalizers = nil })
-	w.MustPass(r, "snap")
-	if _, found := world.Read(w, w.Host, user()); found {
+	kubetest.Change(w.DPU, mirror(), func(s *moorv1alpha1.StorageSnapshot) { s.Finalizers = nil })
+	w.MustReconcile(r, "snap")
+	if _, found := kubetest.Read(w.Host, user()); found {
 		t.Error("kept after the vendor's snapshot has gone")
 	}
 }
 
 func TestANamesakesMirrorIsLeftAlone(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(user())
+	w.Host.Add(user())
 	other := mirror()
 	other.Labels = map[string]string{"storage.moor.dev/owner-uid": "another"}
-	w.AddDPU(other)
-	w.MustPass(r, "snap")
-	got, _ := world.Read(w, w.Host, user())
+	w.DPU.Add(other)
+	w.MustReconcile(r, "snap")
+	got, _ := kubetest.Read(w.Host, user())
 	const first = "a StorageSnapshot snap of an earlier DPUVolumeSnapshot of this name is still in DPU cluster dpu-cluster; it has to go first"
 	if said := said(got)[0]; said != "DPUVolumeSnapshotReconciled=False/Pending: "+first {
 		t.Errorf("says %q", said)
 	}
-	world.Remove(w, w.Host, user())
-	w.MustPass(r, "snap")
-	if _, found := world.Read(w, w.DPU, mirror()); !found {
+	w.Host.Remove(user())
+	w.MustReconcile(r, "snap")
+	if _, found := kubetest.Read(w.DPU, mirror()); !found {
 		t.Error("somebody else's StorageSnapshot was deleted")
 	}
 }
@@ -155,18 +156,18 @@ func TestGroup(t *testing.T) {
 	w, r := open(t)
 	s := user()
 	s.Spec.Group = &moorv1alpha1.SnapshotGroup{Name: "g", VolumeNames: []string{"other", "vol"}}
-	w.AddHost(s)
-	w.MustPass(r, "snap")
-	m, _ := world.Read(w, w.DPU, mirror())
+	w.Host.Add(s)
+	w.MustReconcile(r, "snap")
+	m, _ := kubetest.Read(w.DPU, mirror())
 	if diff := cmp.Diff(s.Spec.Group, m.Spec.Group); diff != "" {
 		t.Errorf("the group there (-here +there):\n%s", diff)
 	}
-	world.Change(w, w.DPU, mirror(), func(s *moorv1alpha1.StorageSnapshot) {
+	kubetest.Change(w.DPU, mirror(), func(s *moorv1alpha1.StorageSnapshot) {
 		ready(s)
 		s.Spec.Group = nil
 	})
-	w.MustPass(r, "snap")
-	got, _ := world.Read(w, w.Host, user())
+	w.MustReconcile(r, "snap")
+	got, _ := kubetest.Read(w.Host, user())
 	const pruned = "StorageSnapshot snap in DPU cluster dpu-cluster is not of the group that is asked for: apply crds/dpu there, delete this snapshot, and ask again"
 	if said := said(got)[0]; said != "DPUVolumeSnapshotReconciled=False/Pending: "+pruned || got.Status.ReadyToUse || got.Status.Taken != nil {
 		t.Errorf("ready %t, says %q", got.Status.ReadyToUse, said)

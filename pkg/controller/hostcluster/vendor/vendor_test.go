@@ -10,22 +10,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
-func open(t *testing.T) (*world.World, *Reconciler) {
-	w := world.New(t)
-	return w, &Reconciler{Clusters: w.Clusters}
+func open(t *testing.T) (*kubetest.Clusters, *Reconciler) {
+	w := kubetest.New(t)
+	return w, &Reconciler{Clusters: hostclustertest.Clusters(w)}
 }
 
 func said(v *storagev1alpha1.DPUStorageVendor) []string {
-	return world.Say(v.Status.Conditions, storagev1alpha1.ConditionReady, storagev1alpha1.ConditionValid, storagev1alpha1.ConditionDPUStorageVendorReconciled)
+	return kubetest.Conditions(v.Status.Conditions, storagev1alpha1.ConditionReady, storagev1alpha1.ConditionValid, storagev1alpha1.ConditionDPUStorageVendorReconciled)
 }
 
 func TestStatus(t *testing.T) {
 	const (
 		noClass = "StorageClass v-class does not exist in DPU cluster dpu-cluster: install the vendor's CSI controller there, or correct spec.storageClassName"
-		noDrive = "CSIDriver driver, the provisioner of StorageClass v-class, does not exist in DPU cluster dpu-cluster: install the vendor's CSI driver there"
+		noDrive = "CSIDriver v.csi, the provisioner of StorageClass v-class, does not exist in DPU cluster dpu-cluster: install the vendor's CSI driver there"
 	)
 	for _, tc := range []struct {
 		name  string
@@ -33,16 +34,16 @@ func TestStatus(t *testing.T) {
 		want  []string
 	}{
 		{"nothing there", nil, []string{"Ready=False/Pending: not ready: Valid: " + noClass, "Valid=False/Error: " + noClass, "DPUStorageVendorReconciled=True/Success"}},
-		{"class without driver", world.Class("v-class", "driver")[:1], []string{"Ready=False/Pending: not ready: Valid: " + noDrive, "Valid=False/Error: " + noDrive, "DPUStorageVendorReconciled=True/Success"}},
-		{"driver without class", world.Class("v-class", "driver")[1:], []string{"Ready=False/Pending: not ready: Valid: " + noClass, "Valid=False/Error: " + noClass, "DPUStorageVendorReconciled=True/Success"}},
-		{"both", world.Class("v-class", "driver"), []string{"Ready=True/Success", "Valid=True/Success", "DPUStorageVendorReconciled=True/Success"}},
+		{"class without driver", []client.Object{kubetest.StorageClass("v")}, []string{"Ready=False/Pending: not ready: Valid: " + noDrive, "Valid=False/Error: " + noDrive, "DPUStorageVendorReconciled=True/Success"}},
+		{"driver without class", []client.Object{kubetest.CSIDriver("v", nil)}, []string{"Ready=False/Pending: not ready: Valid: " + noClass, "Valid=False/Error: " + noClass, "DPUStorageVendorReconciled=True/Success"}},
+		{"both", []client.Object{kubetest.StorageClass("v"), kubetest.CSIDriver("v", nil)}, []string{"Ready=True/Success", "Valid=True/Success", "DPUStorageVendorReconciled=True/Success"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w, r := open(t)
-			w.AddHost(world.Vendor("v"))
-			w.AddDPU(tc.there...)
-			w.MustPass(r, "v")
-			got, _ := world.Read(w, w.Host, world.Vendor("v"))
+			w.Host.Add(kubetest.DPUStorageVendor("v"))
+			w.DPU.Add(tc.there...)
+			w.MustReconcile(r, "v")
+			got, _ := kubetest.Read(w.Host, kubetest.DPUStorageVendor("v"))
 			if diff := cmp.Diff(tc.want, said(got)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
@@ -53,7 +54,7 @@ func TestStatus(t *testing.T) {
 				t.Errorf("observed generation %d of %d", got.Status.ObservedGeneration, got.Generation)
 			}
 			before := w.Writes()
-			w.MustPass(r, "v")
+			w.MustReconcile(r, "v")
 			if n := w.Writes() - before; n != 0 {
 				t.Errorf("a pass over what has not changed wrote %d times", n)
 			}
@@ -64,13 +65,13 @@ func TestStatus(t *testing.T) {
 // TestDriverLeaves: a vendor that was valid and lost its driver says so.
 func TestDriverLeaves(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(world.Vendor("v"))
-	there := world.Class("v-class", "driver")
-	w.AddDPU(there...)
-	w.MustPass(r, "v")
-	world.Remove(w, w.DPU, there[1])
-	w.MustPass(r, "v")
-	got, _ := world.Read(w, w.Host, world.Vendor("v"))
+	w.Host.Add(kubetest.DPUStorageVendor("v"))
+	driver := kubetest.CSIDriver("v", nil)
+	w.DPU.Add(kubetest.StorageClass("v"), driver)
+	w.MustReconcile(r, "v")
+	w.DPU.Remove(driver)
+	w.MustReconcile(r, "v")
+	got, _ := kubetest.Read(w.Host, kubetest.DPUStorageVendor("v"))
 	if said(got)[1] == "Valid=True/Success" || len(got.Status.DPUClusters) != 0 {
 		t.Errorf("still valid: %v, clusters %v", said(got), got.Status.DPUClusters)
 	}
@@ -78,15 +79,15 @@ func TestDriverLeaves(t *testing.T) {
 
 func TestMirrorFollows(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(world.Vendor("v"))
-	w.MustPass(r, "v")
-	mirror, found := world.Read(w, w.DPU, &storagev1alpha1.StorageVendor{ObjectMeta: world.Mirror("v")})
+	w.Host.Add(kubetest.DPUStorageVendor("v"))
+	w.MustReconcile(r, "v")
+	mirror, found := kubetest.Read(w.DPU, &storagev1alpha1.StorageVendor{ObjectMeta: kubetest.DPUObject("v")})
 	if !found || mirror.Spec.StorageClassName != "v-class" || mirror.Spec.PluginName != "v-plugin" {
 		t.Fatalf("mirror: found %v, spec %+v", found, mirror.Spec)
 	}
-	world.Change(w, w.DPU, mirror, func(m *storagev1alpha1.StorageVendor) { m.Spec.PluginName, m.Labels = "by-hand", nil })
-	w.MustPass(r, "v")
-	mirror, _ = world.Read(w, w.DPU, &storagev1alpha1.StorageVendor{ObjectMeta: world.Mirror("v")})
+	kubetest.Change(w.DPU, mirror, func(m *storagev1alpha1.StorageVendor) { m.Spec.PluginName, m.Labels = "by-hand", nil })
+	w.MustReconcile(r, "v")
+	mirror, _ = kubetest.Read(w.DPU, &storagev1alpha1.StorageVendor{ObjectMeta: kubetest.DPUObject("v")})
 	if mirror.Spec.PluginName != "v-plugin" || mirror.Labels[storagev1alpha1.LabelOwnerUID] == "" {
 		t.Errorf("a change by hand stayed: %+v, labels %v", mirror.Spec, mirror.Labels)
 	}
@@ -94,12 +95,12 @@ func TestMirrorFollows(t *testing.T) {
 
 func TestRemove(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(world.Vendor("v"), world.Policy("p2", "v", "w"), world.Policy("p1", "v"))
-	w.AddDPU(world.Class("v-class", "driver")...)
-	w.MustPass(r, "v")
-	world.Remove(w, w.Host, world.Vendor("v"))
-	w.MustPass(r, "v")
-	got, found := world.Read(w, w.Host, world.Vendor("v"))
+	w.Host.Add(kubetest.DPUStorageVendor("v"), kubetest.DPUStoragePolicy("p2", "v", "w"), kubetest.DPUStoragePolicy("p1", "v"))
+	w.DPU.Add(kubetest.StorageClass("v"), kubetest.CSIDriver("v", nil))
+	w.MustReconcile(r, "v")
+	w.Host.Remove(kubetest.DPUStorageVendor("v"))
+	w.MustReconcile(r, "v")
+	got, found := kubetest.Read(w.Host, kubetest.DPUStorageVendor("v"))
 	if !found {
 		t.Fatal("the vendor went while policies name it")
 	}
@@ -108,46 +109,46 @@ func TestRemove(t *testing.T) {
 	if diff := cmp.Diff(want, said(got)); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
-	if _, found := world.Read(w, w.DPU, &storagev1alpha1.StorageVendor{ObjectMeta: world.Mirror("v")}); !found {
+	if _, found := kubetest.Read(w.DPU, &storagev1alpha1.StorageVendor{ObjectMeta: kubetest.DPUObject("v")}); !found {
 		t.Error("the mirror went while policies name the vendor")
 	}
-	world.Remove(w, w.Host, world.Policy("p1"))
-	world.Remove(w, w.Host, world.Policy("p2"))
-	w.MustPass(r, "v")
-	if _, found := world.Read(w, w.Host, world.Vendor("v")); found {
+	w.Host.Remove(kubetest.DPUStoragePolicy("p1"))
+	w.Host.Remove(kubetest.DPUStoragePolicy("p2"))
+	w.MustReconcile(r, "v")
+	if _, found := kubetest.Read(w.Host, kubetest.DPUStorageVendor("v")); found {
 		t.Error("the vendor is still there")
 	}
-	if _, found := world.Read(w, w.DPU, &storagev1alpha1.StorageVendor{ObjectMeta: world.Mirror("v")}); found {
+	if _, found := kubetest.Read(w.DPU, &storagev1alpha1.StorageVendor{ObjectMeta: kubetest.DPUObject("v")}); found {
 		t.Error("the mirror is still there")
 	}
-	w.MustPass(r, "v") // of what is gone
+	w.MustReconcile(r, "v") // of what is gone
 }
 
 // TestRemoveLeavesNamesake: the mirror of a vendor of the same name that came
 // later is none of ours.
 func TestRemoveLeavesNamesake(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(world.Vendor("v"))
-	w.MustPass(r, "v")
-	mirror := &storagev1alpha1.StorageVendor{ObjectMeta: world.Mirror("v")}
-	world.Change(w, w.DPU, mirror, func(m *storagev1alpha1.StorageVendor) { m.Labels[storagev1alpha1.LabelOwnerUID] = "another" })
-	world.Remove(w, w.Host, world.Vendor("v"))
-	w.MustPass(r, "v")
-	if _, found := world.Read(w, w.Host, world.Vendor("v")); found {
+	w.Host.Add(kubetest.DPUStorageVendor("v"))
+	w.MustReconcile(r, "v")
+	mirror := &storagev1alpha1.StorageVendor{ObjectMeta: kubetest.DPUObject("v")}
+	kubetest.Change(w.DPU, mirror, func(m *storagev1alpha1.StorageVendor) { m.Labels[storagev1alpha1.LabelOwnerUID] = "another" })
+	w.Host.Remove(kubetest.DPUStorageVendor("v"))
+	w.MustReconcile(r, "v")
+	if _, found := kubetest.Read(w.Host, kubetest.DPUStorageVendor("v")); found {
 		t.Error("the vendor is still there")
 	}
-	if _, found := world.Read(w, w.DPU, mirror); !found {
+	if _, found := kubetest.Read(w.DPU, mirror); !found {
 		t.Error("the mirror of a namesake was removed")
 	}
 }
 
 func TestWakes(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(world.Vendor("v"), world.Vendor("u"))
+	w.Host.Add(kubetest.DPUStorageVendor("v"), kubetest.DPUStorageVendor("u"))
 	for name, got := range map[string][]string{
 		"class":  names(r.ofClass(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "v-class"}})),
 		"driver": names(r.ofDriver(t.Context(), &storagev1.CSIDriver{})),
-		"policy": names(r.ofPolicy(t.Context(), world.Policy("p", "x", "y"))),
+		"policy": names(r.ofPolicy(t.Context(), kubetest.DPUStoragePolicy("p", "x", "y"))),
 	} {
 		want := map[string][]string{"class": {"v"}, "driver": {"u", "v"}, "policy": {"x", "y"}}[name]
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -168,12 +169,12 @@ func names(requests []reconcile.Request) []string {
 // ago; it is not left behind.
 func TestRemoveOfUnseenMirror(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(world.Vendor("v"))
-	w.MustPass(r, "v")
-	world.Remove(w, w.Host, world.Vendor("v"))
-	w.CacheHides(&storagev1alpha1.StorageVendor{ObjectMeta: world.Mirror("v")})
-	w.MustPass(r, "v")
-	if _, found := world.Read(w, w.DPU, &storagev1alpha1.StorageVendor{ObjectMeta: world.Mirror("v")}); found {
+	w.Host.Add(kubetest.DPUStorageVendor("v"))
+	w.MustReconcile(r, "v")
+	w.Host.Remove(kubetest.DPUStorageVendor("v"))
+	w.CacheHides(&storagev1alpha1.StorageVendor{ObjectMeta: kubetest.DPUObject("v")})
+	w.MustReconcile(r, "v")
+	if _, found := kubetest.Read(w.DPU, &storagev1alpha1.StorageVendor{ObjectMeta: kubetest.DPUObject("v")}); found {
 		t.Error("the mirror was left behind")
 	}
 }

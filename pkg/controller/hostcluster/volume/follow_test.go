@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 func ask(size string) func(*storagev1alpha1.DPUVolume) {
@@ -22,23 +22,23 @@ func ask(size string) func(*storagev1alpha1.DPUVolume) {
 // told in a condition that was not there before.
 func TestGrowth(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(user(), world.Policy("policy"))
-	w.MustPass(r, "vol")
-	world.Change(w, w.DPU, mirror(), available) // 2Gi
-	w.MustPass(r, "vol")
+	w.Host.Add(user(), kubetest.DPUStoragePolicy("policy"))
+	w.MustReconcile(r, "vol")
+	kubetest.Change(w.DPU, mirror(), available) // 2Gi
+	w.MustReconcile(r, "vol")
 	expanded := func() string {
 		t.Helper()
-		w.MustPass(r, "vol")
-		v, _ := world.Read(w, w.Host, user())
+		w.MustReconcile(r, "vol")
+		v, _ := kubetest.Read(w.Host, user())
 		if !meta.IsStatusConditionTrue(v.Status.Conditions, storagev1alpha1.ConditionReady) || v.Status.Phase != storagev1alpha1.DPUVolumeBound {
 			t.Errorf("a volume that grows is no longer ready: %+v", v.Status.Conditions)
 		}
-		return world.Say(v.Status.Conditions, storagev1alpha1.ConditionExpanded)[0]
+		return kubetest.Conditions(v.Status.Conditions, storagev1alpha1.ConditionExpanded)[0]
 	}
 	if got := expanded(); strings.Contains(got, "=True") || strings.Contains(got, "=False") {
 		t.Errorf("told of a volume that was not asked to grow: %s", got)
 	}
-	uid := func() string { m, _ := world.Read(w, w.DPU, mirror()); return string(m.UID) }
+	uid := func() string { m, _ := kubetest.Read(w.DPU, mirror()); return string(m.UID) }
 	before := uid()
 	size := func(n string) *resource.Quantity { q := resource.MustParse(n); return &q }
 	for _, step := range []struct {
@@ -59,24 +59,24 @@ func TestGrowth(t *testing.T) {
 			m.Status.Expansion, m.Spec.Volume.Capacity = nil, size("3Gi")
 		}, "Expanded=True/Success"},
 	} {
-		world.Change(w, w.Host, user(), ask(step.asked))
+		kubetest.Change(w.Host, user(), ask(step.asked))
 		if step.vendor != nil {
-			world.Change(w, w.DPU, mirror(), step.vendor)
+			kubetest.Change(w.DPU, mirror(), step.vendor)
 		}
 		if got := expanded(); got != step.want {
 			t.Errorf("%s: %s, want %s", step.name, got, step.want)
 		}
-		m, _ := world.Read(w, w.DPU, mirror())
+		m, _ := kubetest.Read(w.DPU, mirror())
 		if m.Spec.Request.CapacityRange.Request.Cmp(resource.MustParse(step.asked)) != 0 {
 			t.Errorf("%s: the Volume asks for %s", step.name, m.Spec.Request.CapacityRange.Request)
 		}
 	}
-	v, _ := world.Read(w, w.Host, user())
+	v, _ := kubetest.Read(w.Host, user())
 	if have := v.Status.State.VolumeInfo.Capacity[corev1.ResourceStorage]; have.Cmp(resource.MustParse("3Gi")) != 0 {
 		t.Errorf("the status tells of %s", have.String())
 	}
 	writes := w.Writes()
-	w.MustPass(r, "vol")
+	w.MustReconcile(r, "vol")
 	if w.Writes() != writes || uid() != before {
 		t.Errorf("%d writes for nothing; the Volume was made anew: %t", w.Writes()-writes, uid() != before)
 	}
@@ -86,18 +86,18 @@ func TestGrowth(t *testing.T) {
 // that a sound volume does not have; the volume stays bound.
 func TestHealth(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(user(), world.Policy("policy"))
-	w.MustPass(r, "vol")
-	world.Change(w, w.DPU, mirror(), available)
+	w.Host.Add(user(), kubetest.DPUStoragePolicy("policy"))
+	w.MustReconcile(r, "vol")
+	kubetest.Change(w.DPU, mirror(), available)
 	for _, step := range []struct{ name, wrong, want string }{
 		{"sound", "", "Healthy is missing"},
 		{"gone", "the vendor's PersistentVolumeClaim vol-pvc is gone", "Healthy=False/Error: the vendor's PersistentVolumeClaim vol-pvc is gone"},
 		{"back", "", "Healthy=True/Success"},
 	} {
-		world.Change(w, w.DPU, mirror(), func(m *storagev1alpha1.Volume) { m.Status.Message = step.wrong })
-		w.MustPass(r, "vol")
-		v, _ := world.Read(w, w.Host, user())
-		if got := world.Say(v.Status.Conditions, storagev1alpha1.ConditionHealthy)[0]; got != step.want {
+		kubetest.Change(w.DPU, mirror(), func(m *storagev1alpha1.Volume) { m.Status.Message = step.wrong })
+		w.MustReconcile(r, "vol")
+		v, _ := kubetest.Read(w.Host, user())
+		if got := kubetest.Conditions(v.Status.Conditions, storagev1alpha1.ConditionHealthy)[0]; got != step.want {
 			t.Errorf("%s: %s, want %s", step.name, got, step.want)
 		}
 		if v.Status.Phase != storagev1alpha1.DPUVolumeBound || !meta.IsStatusConditionTrue(v.Status.Conditions, storagev1alpha1.ConditionReady) {

@@ -10,18 +10,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	world "github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster/hostclustertest"
 )
 
-func open(t *testing.T) (*world.World, *Reconciler) {
-	w := world.New(t)
-	return w, &Reconciler{Clusters: w.Clusters}
+func open(t *testing.T) (*kubetest.Clusters, *Reconciler) {
+	w := kubetest.New(t)
+	return w, &Reconciler{Clusters: hostclustertest.Clusters(w)}
 }
 
-func user() *storagev1alpha1.DPUVolume { return world.Volume("vol", corev1.ReadWriteOnce) }
+func user() *storagev1alpha1.DPUVolume { return kubetest.DPUVolume("vol", corev1.ReadWriteOnce) }
 
 func mirror() *storagev1alpha1.Volume {
-	return &storagev1alpha1.Volume{ObjectMeta: world.Mirror("vol")}
+	return &storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("vol")}
 }
 
 // placed is what snap-controller writes when it has chosen a vendor.
@@ -42,7 +43,7 @@ func available(m *storagev1alpha1.Volume) {
 }
 
 func said(v *storagev1alpha1.DPUVolume) []string {
-	return world.Say(v.Status.Conditions, storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ConditionScheduled, storagev1alpha1.ConditionBound)
+	return kubetest.Conditions(v.Status.Conditions, storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ConditionScheduled, storagev1alpha1.ConditionBound)
 }
 
 func TestStatus(t *testing.T) {
@@ -77,28 +78,28 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w, r := open(t)
-			w.AddHost(user())
+			w.Host.Add(user())
 			if tc.policy {
-				w.AddHost(world.Policy("policy"))
+				w.Host.Add(kubetest.DPUStoragePolicy("policy"))
 			}
-			w.MustPass(r, "vol")
+			w.MustReconcile(r, "vol")
 			if tc.there != nil {
-				world.Change(w, w.DPU, mirror(), tc.there)
+				kubetest.Change(w.DPU, mirror(), tc.there)
 			}
-			w.MustPass(r, "vol")
-			got, _ := world.Read(w, w.Host, user())
+			w.MustReconcile(r, "vol")
+			got, _ := kubetest.Read(w.Host, user())
 			if diff := cmp.Diff(tc.want, said(got)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
 			if got.Status.Phase != tc.phase {
 				t.Errorf("phase %s, want %s", got.Status.Phase, tc.phase)
 			}
-			ready := world.Say(got.Status.Conditions, storagev1alpha1.ConditionReady)[0] == "Ready=True/Success"
+			ready := kubetest.Conditions(got.Status.Conditions, storagev1alpha1.ConditionReady)[0] == "Ready=True/Success"
 			if ready != (tc.phase == storagev1alpha1.DPUVolumeBound) {
 				t.Errorf("ready %v in phase %s", ready, tc.phase)
 			}
 			before := w.Writes()
-			w.MustPass(r, "vol")
+			w.MustReconcile(r, "vol")
 			if n := w.Writes() - before; n != 0 {
 				t.Errorf("a pass over what has not changed wrote %d times", n)
 			}
@@ -110,9 +111,9 @@ func TestMirror(t *testing.T) {
 	w, r := open(t)
 	v := user()
 	v.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("4Gi")}
-	w.AddHost(v, world.Policy("policy"))
-	w.MustPass(r, "vol")
-	got, found := world.Read(w, w.DPU, mirror())
+	w.Host.Add(v, kubetest.DPUStoragePolicy("policy"))
+	w.MustReconcile(r, "vol")
+	got, found := kubetest.Read(w.DPU, mirror())
 	if !found {
 		t.Fatal("there is no Volume")
 	}
@@ -134,16 +135,16 @@ func TestMirror(t *testing.T) {
 
 func TestStateOfBound(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(user(), world.Policy("policy"))
-	w.MustPass(r, "vol")
-	world.Change(w, w.DPU, mirror(), available)
-	w.MustPass(r, "vol")
-	got, _ := world.Read(w, w.Host, user())
+	w.Host.Add(user(), kubetest.DPUStoragePolicy("policy"))
+	w.MustReconcile(r, "vol")
+	kubetest.Change(w.DPU, mirror(), available)
+	w.MustReconcile(r, "vol")
+	got, _ := kubetest.Read(w.Host, user())
 	want := &storagev1alpha1.DPUVolumeState{
-		DPUCluster:                   &storagev1alpha1.ObjectReference{Name: world.Cluster, Namespace: world.Target},
+		DPUCluster:                   &storagev1alpha1.ObjectReference{Name: kubetest.DPUClusterName, Namespace: kubetest.DPUNamespace},
 		Parameters:                   map[string]string{"color": "red", "shape": "round"}, // the volume's own win
 		SelectedDPUStorageVendorName: "vendor", StorageVendorPluginName: "plugin", StorageClassName: "class", CSIDriverName: "driver",
-		PersistentVolumeClaimRef: &storagev1alpha1.ObjectReference{Name: "vol-pvc", Namespace: world.Target},
+		PersistentVolumeClaimRef: &storagev1alpha1.ObjectReference{Name: "vol-pvc", Namespace: kubetest.DPUNamespace},
 		VolumeInfo: &storagev1alpha1.VolumeInfo{
 			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")},
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeMode: user().Spec.VolumeMode,
@@ -158,12 +159,12 @@ func TestStateOfBound(t *testing.T) {
 // TestPolicyGoes: a volume that has its mirror needs the policy no more.
 func TestPolicyGoes(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(user(), world.Policy("policy"))
-	w.MustPass(r, "vol")
-	world.Remove(w, w.Host, world.Policy("policy"))
-	world.Change(w, w.DPU, mirror(), available)
-	w.MustPass(r, "vol")
-	if got, _ := world.Read(w, w.Host, user()); got.Status.Phase != storagev1alpha1.DPUVolumeBound {
+	w.Host.Add(user(), kubetest.DPUStoragePolicy("policy"))
+	w.MustReconcile(r, "vol")
+	w.Host.Remove(kubetest.DPUStoragePolicy("policy"))
+	kubetest.Change(w.DPU, mirror(), available)
+	w.MustReconcile(r, "vol")
+	if got, _ := kubetest.Read(w.Host, user()); got.Status.Phase != storagev1alpha1.DPUVolumeBound {
 		t.Errorf("phase %s: %q", got.Status.Phase, said(got))
 	}
 }
@@ -172,11 +173,11 @@ func TestNamesake(t *testing.T) {
 	w, r := open(t)
 	old := mirror()
 	old.Labels = map[string]string{"storage.moor.dev/owner-uid": "an earlier one"}
-	w.AddDPU(old)
-	world.Change(w, w.DPU, mirror(), available)
-	w.AddHost(user(), world.Policy("policy"))
-	w.MustPass(r, "vol")
-	got, _ := world.Read(w, w.Host, user())
+	w.DPU.Add(old)
+	kubetest.Change(w.DPU, mirror(), available)
+	w.Host.Add(user(), kubetest.DPUStoragePolicy("policy"))
+	w.MustReconcile(r, "vol")
+	got, _ := kubetest.Read(w.Host, user())
 	if got.Status.Phase != storagev1alpha1.DPUVolumePending || got.Status.State != nil {
 		t.Errorf("a namesake's volume was taken for ours: %+v", got.Status)
 	}
@@ -184,12 +185,12 @@ func TestNamesake(t *testing.T) {
 	if line := said(got)[0]; line != "DPUVolumeReconciled=False/Pending: "+words {
 		t.Errorf("got %q", line)
 	}
-	world.Remove(w, w.Host, user())
-	w.MustPass(r, "vol")
-	if _, found := world.Read(w, w.Host, user()); found {
+	w.Host.Remove(user())
+	w.MustReconcile(r, "vol")
+	if _, found := kubetest.Read(w.Host, user()); found {
 		t.Error("the DPUVolume waits for a mirror that is not its own")
 	}
-	if _, found := world.Read(w, w.DPU, mirror()); !found {
+	if _, found := kubetest.Read(w.DPU, mirror()); !found {
 		t.Error("the namesake's Volume was removed")
 	}
 }
@@ -197,12 +198,12 @@ func TestNamesake(t *testing.T) {
 // TestMirrorBeingDeleted: a Volume deleted by hand is not taken for a sound one.
 func TestMirrorBeingDeleted(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(user(), world.Policy("policy"))
-	w.MustPass(r, "vol")
-	world.Change(w, w.DPU, mirror(), func(m *storagev1alpha1.Volume) { m.Finalizers = []string{storagev1alpha1.FinalizerVolume} })
-	world.Remove(w, w.DPU, mirror())
-	w.MustPass(r, "vol")
-	got, _ := world.Read(w, w.Host, user())
+	w.Host.Add(user(), kubetest.DPUStoragePolicy("policy"))
+	w.MustReconcile(r, "vol")
+	kubetest.Change(w.DPU, mirror(), func(m *storagev1alpha1.Volume) { m.Finalizers = []string{storagev1alpha1.FinalizerVolume} })
+	w.DPU.Remove(mirror())
+	w.MustReconcile(r, "vol")
+	got, _ := kubetest.Read(w.Host, user())
 	if line := said(got)[0]; line != "DPUVolumeReconciled=False/Pending: Volume vol in DPU cluster dpu-cluster is being deleted" {
 		t.Errorf("got %q", line)
 	}
@@ -211,86 +212,86 @@ func TestMirrorBeingDeleted(t *testing.T) {
 // TestRemoveInOrder: attachments first, then the Volume, then the DPUVolume.
 func TestRemoveInOrder(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(user(), world.Policy("policy"), world.Attachment("vol", "n2"), world.Attachment("vol", "n1"), world.Attachment("other", "n1"))
-	w.MustPass(r, "vol")
-	world.Change(w, w.DPU, mirror(), func(m *storagev1alpha1.Volume) {
+	w.Host.Add(user(), kubetest.DPUStoragePolicy("policy"), kubetest.DPUVolumeAttachment("vol", "n2"), kubetest.DPUVolumeAttachment("vol", "n1"), kubetest.DPUVolumeAttachment("other", "n1"))
+	w.MustReconcile(r, "vol")
+	kubetest.Change(w.DPU, mirror(), func(m *storagev1alpha1.Volume) {
 		m.Finalizers = []string{storagev1alpha1.FinalizerVolume}
 		available(m)
 	})
-	world.Remove(w, w.Host, user())
+	w.Host.Remove(user())
 	expect := func(what, words string, deleting bool) {
 		t.Helper()
-		w.MustPass(r, "vol")
-		got, found := world.Read(w, w.Host, user())
+		w.MustReconcile(r, "vol")
+		got, found := kubetest.Read(w.Host, user())
 		if !found {
 			t.Fatalf("%s: the DPUVolume is gone", what)
 		}
 		if line := said(got)[0]; line != "DPUVolumeReconciled=False/AwaitingDeletion: "+words {
 			t.Errorf("%s: got %q", what, line)
 		}
-		if line := world.Say(got.Status.Conditions, storagev1alpha1.ConditionReady)[0]; !strings.HasPrefix(line, "Ready=False/AwaitingDeletion") {
+		if line := kubetest.Conditions(got.Status.Conditions, storagev1alpha1.ConditionReady)[0]; !strings.HasPrefix(line, "Ready=False/AwaitingDeletion") {
 			t.Errorf("%s: got %q", what, line)
 		}
-		if m, found := world.Read(w, w.DPU, mirror()); !found || m.DeletionTimestamp.IsZero() == deleting {
+		if m, found := kubetest.Read(w.DPU, mirror()); !found || m.DeletionTimestamp.IsZero() == deleting {
 			t.Errorf("%s: Volume found %v, being deleted since %v", what, found, m.DeletionTimestamp)
 		}
 		before := w.Writes()
-		w.MustPass(r, "vol")
+		w.MustReconcile(r, "vol")
 		if n := w.Writes() - before; n != 0 {
 			t.Errorf("%s: a second pass wrote %d times", what, n)
 		}
 	}
 	expect("two attachments", "volume is attached: n1-vol, n2-vol", false)
-	world.Remove(w, w.Host, world.Attachment("vol", "n1"))
+	w.Host.Remove(kubetest.DPUVolumeAttachment("vol", "n1"))
 	expect("one attachment", "volume is attached: n2-vol", false)
-	world.Remove(w, w.Host, world.Attachment("vol", "n2"))
+	w.Host.Remove(kubetest.DPUVolumeAttachment("vol", "n2"))
 	expect("not attached", "waiting for the vendor's volume to be removed", true)
-	world.Change(w, w.DPU, mirror(), func(m *storagev1alpha1.Volume) { m.Status.Message = "the vendor says no" })
+	kubetest.Change(w.DPU, mirror(), func(m *storagev1alpha1.Volume) { m.Status.Message = "the vendor says no" })
 	expect("vendor refuses", "the vendor says no", true)
-	world.Change(w, w.DPU, mirror(), func(m *storagev1alpha1.Volume) { m.Finalizers = nil })
-	w.MustPass(r, "vol")
-	if _, found := world.Read(w, w.Host, user()); found {
+	kubetest.Change(w.DPU, mirror(), func(m *storagev1alpha1.Volume) { m.Finalizers = nil })
+	w.MustReconcile(r, "vol")
+	if _, found := kubetest.Read(w.Host, user()); found {
 		t.Error("the DPUVolume is still there")
 	}
-	w.MustPass(r, "vol")
+	w.MustReconcile(r, "vol")
 }
 
 // TestRemoveOfUnseenMirror: the cache does not show yet what was made a moment
 // ago; the Volume must not be left behind without an owner.
 func TestRemoveOfUnseenMirror(t *testing.T) {
 	w, r := open(t)
-	w.AddHost(user(), world.Policy("policy"))
-	w.MustPass(r, "vol")
-	world.Remove(w, w.Host, user())
+	w.Host.Add(user(), kubetest.DPUStoragePolicy("policy"))
+	w.MustReconcile(r, "vol")
+	w.Host.Remove(user())
 	w.CacheHides(mirror())
-	w.MustPass(r, "vol")
-	if _, found := world.Read(w, w.DPU, mirror()); found {
-		if _, owner := world.Read(w, w.Host, user()); !owner {
+	w.MustReconcile(r, "vol")
+	if _, found := kubetest.Read(w.DPU, mirror()); found {
+		if _, owner := kubetest.Read(w.Host, user()); !owner {
 			t.Fatal("the DPUVolume went and left its Volume behind")
 		}
 	}
 	w.CacheIsCurrent()
-	w.MustPass(r, "vol")
-	w.MustPass(r, "vol")
-	if _, found := world.Read(w, w.DPU, mirror()); found {
+	w.MustReconcile(r, "vol")
+	w.MustReconcile(r, "vol")
+	if _, found := kubetest.Read(w.DPU, mirror()); found {
 		t.Error("the Volume is still there")
 	}
-	if _, found := world.Read(w, w.Host, user()); found {
+	if _, found := kubetest.Read(w.Host, user()); found {
 		t.Error("the DPUVolume is still there")
 	}
 }
 
 func TestWakes(t *testing.T) {
 	w, r := open(t)
-	bound := world.Volume("bound", corev1.ReadWriteOnce)
+	bound := kubetest.DPUVolume("bound", corev1.ReadWriteOnce)
 	bound.Status.Phase = storagev1alpha1.DPUVolumeBound
-	other := world.Volume("other", corev1.ReadWriteOnce)
+	other := kubetest.DPUVolume("other", corev1.ReadWriteOnce)
 	other.Spec.DPUStoragePolicyName = "another"
-	w.AddHost(user(), bound, other)
-	if got := r.ofPolicy(t.Context(), world.Policy("policy")); len(got) != 1 || got[0].Name != "vol" {
+	w.Host.Add(user(), bound, other)
+	if got := r.ofPolicy(t.Context(), kubetest.DPUStoragePolicy("policy")); len(got) != 1 || got[0].Name != "vol" {
 		t.Errorf("a policy wakes %v, want its unbound volume", got)
 	}
-	if got := ofAttachment(t.Context(), world.Attachment("vol", "n")); len(got) != 1 || got[0].NamespacedName != (client.ObjectKey{Namespace: world.Namespace, Name: "vol"}) {
+	if got := ofAttachment(t.Context(), kubetest.DPUVolumeAttachment("vol", "n")); len(got) != 1 || got[0].NamespacedName != (client.ObjectKey{Namespace: kubetest.HostNamespace, Name: "vol"}) {
 		t.Errorf("an attachment wakes %v", got)
 	}
 }

@@ -1,3 +1,5 @@
+// Package hostclustertest plays the processes of the DPU cluster, for the tests of
+// hostcluster. Tests only.
 package hostclustertest
 
 import (
@@ -9,7 +11,17 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 )
+
+// Clusters are the two clusters in memory, as the reconcilers of hostcluster get them.
+func Clusters(c *kubetest.Clusters) hostcluster.Clusters {
+	return hostcluster.Clusters{
+		Host: c.Host.Cluster, DPU: c.DPU.Cluster, DPUClusterName: kubetest.DPUClusterName,
+		Namespace: kubetest.HostNamespace, TargetNamespace: kubetest.DPUNamespace,
+	}
+}
 
 // The functions below are what the DPU cluster's processes do with one object,
 // as one step that is right to repeat. Each changes its argument and says
