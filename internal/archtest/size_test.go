@@ -80,3 +80,39 @@ func TestFunctionsAreShort(t *testing.T) {
 		}
 	})
 }
+
+// maxFiles is how many source files a package may have, tests and generated ones
+// not counted: beyond that it owns more than one thing.
+const maxFiles = 12
+
+// manyFiles are the packages that may have more, with the reason.
+var manyFiles = map[string]string{
+	"api/storage/v1alpha1": "a file for each kind",
+	"internal/kube":        "tools of a few lines each, which do not know of one another",
+	"internal/hostdev":     "a file for each thing that a host does with a device",
+	"test/bench":           "a file for each measurement",
+	"test/devcluster":      "a file for each part of the bed",
+}
+
+func TestPackagesAreSmall(t *testing.T) {
+	count := map[string]int{}
+	eachFile(t, func(path string, text []byte) {
+		if !strings.HasSuffix(path, "_test.go") && !generated(t, path, text) {
+			dir, err := filepath.Rel(filepath.Join("..", ".."), filepath.Dir(path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			count[filepath.ToSlash(dir)]++
+		}
+	})
+	for dir, files := range count {
+		if _, may := manyFiles[dir]; files > maxFiles && !may {
+			t.Errorf("%s has %d source files, more than %d: split it, or say why in manyFiles", dir, files, maxFiles)
+		}
+	}
+	for dir, why := range manyFiles {
+		if count[dir] <= maxFiles {
+			t.Errorf("%s has %d source files: it needs no reason any more (%s)", dir, count[dir], why)
+		}
+	}
+}
