@@ -82,7 +82,7 @@ type PluginState struct {
 }
 
 // DPUState is what the DPU's agent says. Writer: snap-node-driver in the DPU
-// cluster; hostsync copies it to the host cluster.
+// cluster; snap-host-controller copies it to the host cluster.
 type DPUState struct {
 	Heartbeat `json:",inline"`
 	// Functions by type.

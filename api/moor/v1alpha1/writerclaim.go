@@ -76,7 +76,7 @@ type OperatorReceipt struct {
 }
 
 // WriterClaimStatus is the right to write. Only compare-and-swap changes it.
-// Writers: hostsync grants, fence frees.
+// Writer: snap-host-controller, which grants, takes back and frees.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.epoch) || (has(self.epoch) && self.epoch >= oldSelf.epoch)",message="epoch never goes back"
 // +kubebuilder:validation:XValidation:rule="self.phase == 'Free' || (has(self.holder) && size(self.holder) > 0)",message="a claim that is not Free has a holder"
 type WriterClaimStatus struct {

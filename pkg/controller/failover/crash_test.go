@@ -79,7 +79,7 @@ func TestTwoLeaders(t *testing.T) {
 	s.retire()
 	s.mustPass()
 	s.wantPhase(freed)
-	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { // hostsync grants to another
+	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { // hostcluster grants to another
 		c.Status.Phase, c.Status.Holder, c.Status.Attachment, c.Status.Epoch = granted, "dpu-b", "b-vol", 5
 	})
 	if _, err := detach.Free(t.Context(), s.DPU.Client, stale, receipt, s.Clock.Now()); !apierrors.IsConflict(err) {

@@ -20,8 +20,8 @@ func (s *fixture) byNode() {
 	})
 }
 
-// hostsync is one pass of hostsync over the attachment, by a new instance.
-func (s *fixture) hostsync() {
+// grantPass is one pass of hostcluster/attachment over the attachment, by a new instance.
+func (s *fixture) grantPass() {
 	s.t.Helper()
 	r := &hostattachment.Reconciler{
 		Clusters: hostclustertest.Clusters(s.Clusters), Clock: s.Clock,
@@ -42,10 +42,10 @@ func (s *fixture) asked() (wanted, there bool) {
 func TestNodeAttachedHostDead(t *testing.T) {
 	s := newFixture(t)
 	s.byNode()
-	s.hostsync()
+	s.grantPass()
 	s.seenDead("a")
 	s.mustPass()
-	s.hostsync()
+	s.grantPass()
 	s.wantPhase(fencing)
 	if wanted, _ := s.asked(); !wanted {
 		t.Error("deleted before there is a receipt")
@@ -60,7 +60,7 @@ func TestNodeAttachedHostDead(t *testing.T) {
 		t.Error("the attachment there is not held until its owner goes")
 	}
 	s.restart()
-	s.hostsync()
+	s.grantPass()
 	if wanted, there := s.asked(); wanted || !there {
 		t.Errorf("after the release: wanted %v, there %v", wanted, there)
 	}
@@ -83,8 +83,8 @@ func (s *fixture) clears() {
 		m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f != storagev1alpha1.FinalizerWriterClaim })
 	})
 	s.mustPass()
-	s.hostsync()
-	s.hostsync()
+	s.grantPass()
+	s.grantPass()
 }
 
 // TestNodeAttachedKept: a pod that also uses what is not free stays, and with
@@ -99,7 +99,7 @@ func TestNodeAttachedKept(t *testing.T) {
 	s.mustPass()
 	s.retire()
 	s.mustPass()
-	s.hostsync()
+	s.grantPass()
 	if wanted, _ := s.asked(); !wanted || !s.hasPod("both") || s.hasPod("app") {
 		t.Errorf("wanted %v, both %v, app %v", wanted, s.hasPod("both"), s.hasPod("app"))
 	}
@@ -116,7 +116,7 @@ func TestNodeAttachedReturn(t *testing.T) {
 	s.retire()
 	s.mustPass()
 	s.mustPass()
-	s.hostsync()
+	s.grantPass()
 	if wanted, _ := s.asked(); !wanted || s.hasPod("app") || s.tainted("a") {
 		t.Errorf("a living host's request is its own to give back: wanted %v, pod %v, tainted %v", wanted, s.hasPod("app"), s.tainted("a"))
 	}

@@ -59,7 +59,7 @@ func seenAlive(s nodehealth.Observation) metav1.Condition {
 	}
 	return metav1.Condition{
 		Type: moorv1alpha1.ConditionHostAlive, Status: metav1.ConditionUnknown, Reason: moorv1alpha1.ReasonNotKnown,
-		Message: "nobody beats for a ZeroTrust host, and its DPU does not say that it sees it",
+		Message: "no heartbeat is written for a ZeroTrust host, and its DPU does not say that it sees it",
 	}
 }
 

@@ -141,7 +141,7 @@ func (r *race) judgeRound(t *testing.T, claim moorv1alpha1.WriterClaimStatus) {
 	}
 }
 
-// detach deletes both attachments and lets hostsync and fence work until they
+// detach deletes both attachments and lets hostcluster and failover work until they
 // are gone. No node driver ever showed anything.
 func (r *race) detach(t *testing.T) {
 	t.Helper()

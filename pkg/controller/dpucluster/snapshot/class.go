@@ -46,7 +46,7 @@ func selectClass(kind, mark string, classes []candidate, driver string) (string,
 	case len(all) == 1:
 		return all[0], nil
 	case len(all) == 0:
-		return "", kube.WaitFor("the vendor cannot make snapshots, or nobody said how: the DPU cluster has no %s of driver %s", kind, driver)
+		return "", kube.WaitFor("the vendor cannot make snapshots, or lacks a class for them: the DPU cluster has no %s of driver %s", kind, driver)
 	}
 	return "", kube.WaitFor("driver %s has the %ses %s: mark exactly one with the annotation %s: \"true\"",
 		driver, kind, strings.Join(all, ", "), mark)
