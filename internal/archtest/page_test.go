@@ -39,7 +39,7 @@ func TestPage(t *testing.T) {
 	}
 	all := list(t)
 	want := string(text)
-	for name, part := range map[string]string{"drawing": drawing(all), "layers": layerTable(), "packages": packageTable(all)} {
+	for name, part := range map[string]string{"drawing": drawing(all), "layers": layerTable(), "packages": packageTable(all), "processes": processTable(all)} {
 		begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->"
 		head, rest, found := strings.Cut(want, begin)
 		_, tail, closed := strings.Cut(rest, end)
@@ -94,6 +94,28 @@ func packageTable(all []pkg) string {
 				continue
 			}
 			fmt.Fprintf(&b, "| `%s` | %s |\n", path, owns(p.Doc))
+		}
+	}
+	return b.String()
+}
+
+// processTable lists the programs of the product with the actors in each.
+func processTable(all []pkg) string {
+	var b strings.Builder
+	b.WriteString("| Process | Packages that act in it |\n|---|---|\n")
+	for _, p := range all {
+		name, program := strings.CutPrefix(p.ImportPath, module+"cmd/")
+		if !program {
+			continue
+		}
+		var acting []string
+		for _, i := range p.Imports {
+			if _, layer, ok := layerOf(i); ok && layer == actors {
+				acting = append(acting, "`"+strings.TrimPrefix(i, module)+"`")
+			}
+		}
+		if len(acting) > 0 {
+			fmt.Fprintf(&b, "| %s | %s |\n", name, strings.Join(acting, ", "))
 		}
 	}
 	return b.String()
