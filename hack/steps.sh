@@ -27,7 +27,7 @@ tested() {
 	local code=0 seed=${SEED:-$RANDOM$RANDOM} record="bin/test-$1.json"
 	mkdir -p bin
 	echo "the order of the tests is that of SEED=$seed"
-	tool gotestsum --format=pkgname --hide-summary=skipped --jsonfile="$record" -- -race -shuffle="$seed" -timeout=$LIMIT "${@:2}" || code=1
+	failures_of tool gotestsum --format=pkgname --hide-summary=skipped --jsonfile="$record" -- -race -shuffle="$seed" -timeout=$LIMIT "${@:2}" || code=1
 	plain run ./test/skips/gotest "$record" || code=1
 	return $code
 }
@@ -166,7 +166,7 @@ sanity_on_bed() {
 	plain run ./test/kit/apply host deploy/examples/storage.yaml || return
 	local access
 	for access in mount block; do
-		part "csi-sanity, $access" bin/moor-dev exec host-1 -- "$PWD/bin/sanity.test" -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.fail-on-empty \
+		part "csi-sanity, $access" failures_of bin/moor-dev exec host-1 -- "$PWD/bin/sanity.test" -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.fail-on-empty \
 			-access="$access" -controller="unix://$HUB/csi.sock" -node="unix://$NODE" "$@" || return
 	done
 }
@@ -174,7 +174,7 @@ sanity_on_bed() {
 # e2e_on_bed NAME FLAGS... runs the end-to-end tests on the bed that is up.
 e2e_on_bed() {
 	plain test -c -tags=e2e -o bin/e2e.test ./test/e2e || return
-	part "e2e, $1" in_directory test/e2e ../../bin/e2e.test -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.v "${@:2}"
+	part "e2e, $1" failures_of in_directory test/e2e ../../bin/e2e.test -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.v "${@:2}"
 }
 
 in_directory() { (cd "$1" && "${@:2}"); }
@@ -245,6 +245,16 @@ part() {
 	return $code
 }
 
+# failures_of COMMAND... runs tests, and keeps what gotestsum and ginkgo say at the
+# end of those that failed for the end of this script: much is said in between.
+failures_of() {
+	local code
+	"$@" 2>&1 | tee "$notes/output"
+	code=${PIPESTATUS[0]}
+	[ "$code" = 0 ] || sed -n '/^=== Failed/,/^DONE /p; /^Summarizing .* Failure/,/^Ran /p' "$notes/output" >>"$notes/failures"
+	return "$code"
+}
+
 # note NAME CODE BEGIN leaves a line for the end of this script.
 note() {
 	local outcome=ok
@@ -298,6 +308,7 @@ ended() {
 	end_group
 	[ -z "$step" ] || note "$step, interrupted" "$code" "$step_begin"
 	take_down "$code" || { code=1 && note "taking the test bed down" 1 $begin; }
+	[ ! -s "$notes/failures" ] || { printf '\n--- what failed\n' && cat "$notes/failures"; }
 	printf '\n' && cat "$notes/times"
 	rm -rf "$notes"
 	[ "$code" = 0 ] && echo "all steps passed"

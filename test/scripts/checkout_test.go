@@ -29,7 +29,10 @@ while [ $# -gt 0 ]; do
 	if [ "$1" = -o ]; then mkdir -p "$(dirname "$2")" && cp "$0" "$2"; fi
 	shift
 done
-if [[ -n "${FAIL:-}" && "$call" =~ $FAIL ]]; then exit 2; fi
+if [[ -n "${FAIL:-}" && "$call" =~ $FAIL ]]; then
+	echo "${SAY:-}"
+	exit 2
+fi
 `
 
 func newCheckout(t *testing.T) *checkout {

@@ -79,6 +79,29 @@ func TestStepsTellTimes(t *testing.T) {
 }
 
 // A spec that fails once has failed, and a run of no spec at all has tested nothing.
+// What failed is told after what the bed's processes said, which is long.
+func TestStepsTellWhatFailed(t *testing.T) {
+	for _, tt := range []struct {
+		name, step, fail, say, want string
+	}{
+		{"a spec", "e2e", "^e2e.test", "a step\nSummarizing 1 Failure:\n  [FAIL] the main job\n\nRan 5 of 6 Specs\nFAIL!", "Summarizing 1 Failure:\n  [FAIL] the main job\n\nRan 5 of 6 Specs"},
+		{"a test", "unit", "gotestsum", "a package\n=== Failed\n=== FAIL: pkg TestX\n\nDONE 5 tests, 1 failure", "=== Failed\n=== FAIL: pkg TestX\n\nDONE 5 tests, 1 failure"},
+		{"nothing that says so", "e2e", "^e2e.test", "killed", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out, code := newCheckout(t).run(t, []string{"FOCUS=the main job", "FAIL=" + tt.fail, "SAY=" + tt.say}, "hack/steps.sh", tt.step)
+			if code == 0 {
+				t.Errorf("it passed, with output %s", out)
+			}
+			_, end, found := strings.Cut(out, "\n--- what failed\n")
+			said, _, _ := strings.Cut(end, "\n\n  ")
+			if said != tt.want || found != (tt.want != "") {
+				t.Errorf("the end of %s tells %q, want %q", out, said, tt.want)
+			}
+		})
+	}
+}
+
 func TestStepsRunSpecsOnce(t *testing.T) {
 	c := newCheckout(t)
 	if out, code := c.run(t, nil, "hack/steps.sh", "bed", "e2e"); code != 0 {
