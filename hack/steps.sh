@@ -38,7 +38,7 @@ api() {
 	local assets
 	assets=$(kube_bin) || return
 	# shellcheck disable=SC2046 # names of packages have no spaces
-	KUBEBUILDER_ASSETS=$assets tested api -tags=api -p=1 $(with_tag api)
+	KUBEBUILDER_ASSETS=$assets tested api -tags=api -p=2 $(with_tag api)
 }
 
 root() {
