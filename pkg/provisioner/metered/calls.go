@@ -6,10 +6,7 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-type volumes struct {
-	meter
-	next provisioner.Volumes
-}
+type volumes decorator[provisioner.Volumes]
 
 func (v volumes) Create(ctx context.Context, spec provisioner.VolumeSpec) (_ provisioner.Volume, err error) {
 	defer v.end("Create", &err)()
@@ -26,10 +23,7 @@ func (v volumes) Get(ctx context.Context, id string) (_ provisioner.Volume, err 
 	return v.next.Get(ctx, id)
 }
 
-type attachments struct {
-	meter
-	next provisioner.Attachments
-}
+type attachments decorator[provisioner.Attachments]
 
 func (a attachments) Attach(ctx context.Context, spec provisioner.AttachSpec) (_ provisioner.Attachment, err error) {
 	defer a.end("Attach", &err)()
@@ -41,10 +35,7 @@ func (a attachments) Detach(ctx context.Context, volumeID, node string) (err err
 	return a.next.Detach(ctx, volumeID, node)
 }
 
-type host struct {
-	meter
-	next provisioner.Host
-}
+type host decorator[provisioner.Host]
 
 func (h host) Open(ctx context.Context, spec provisioner.OpenSpec) (_ provisioner.Device, err error) {
 	defer h.end("Open", &err)()
@@ -66,10 +57,7 @@ func (h host) List(ctx context.Context) (_ []provisioner.Device, err error) {
 	return h.next.List(ctx)
 }
 
-type dpu struct {
-	meter
-	next provisioner.DPU
-}
+type dpu decorator[provisioner.DPU]
 
 func (d dpu) Expose(ctx context.Context, spec provisioner.ExposeSpec) (_ provisioner.Exposure, err error) {
 	defer d.end("Expose", &err)()
@@ -94,4 +82,102 @@ func (d dpu) Functions(ctx context.Context) (_ []provisioner.FunctionCount, err 
 func (d dpu) Size(ctx context.Context, device string) (_ int64, err error) {
 	defer d.end("Size", &err)()
 	return d.next.Size(ctx, device)
+}
+
+type copies decorator[provisioner.Copies]
+
+func (c copies) CreateFrom(ctx context.Context, spec provisioner.VolumeSpec, source provisioner.Source) (_ provisioner.Volume, err error) {
+	defer c.end("CreateFrom", &err)()
+	return c.next.CreateFrom(ctx, spec, source)
+}
+
+type snapshots decorator[provisioner.Snapshots]
+
+func (s snapshots) Create(ctx context.Context, spec provisioner.SnapshotSpec) (_ provisioner.Snapshot, err error) {
+	defer s.end("Create", &err)()
+	return s.next.Create(ctx, spec)
+}
+
+func (s snapshots) Delete(ctx context.Context, id string) (err error) {
+	defer s.end("Delete", &err)()
+	return s.next.Delete(ctx, id)
+}
+
+func (s snapshots) Get(ctx context.Context, id string) (_ provisioner.Snapshot, err error) {
+	defer s.end("Get", &err)()
+	return s.next.Get(ctx, id)
+}
+
+func (s snapshots) List(ctx context.Context, filter provisioner.SnapshotFilter, page provisioner.Page) (_ []provisioner.Snapshot, _ string, err error) {
+	defer s.end("List", &err)()
+	return s.next.List(ctx, filter, page)
+}
+
+type groups decorator[provisioner.Groups]
+
+func (g groups) Create(ctx context.Context, spec provisioner.GroupSpec) (_ provisioner.Group, err error) {
+	defer g.end("Create", &err)()
+	return g.next.Create(ctx, spec)
+}
+
+func (g groups) Delete(ctx context.Context, id string) (err error) {
+	defer g.end("Delete", &err)()
+	return g.next.Delete(ctx, id)
+}
+
+func (g groups) Get(ctx context.Context, id string) (_ provisioner.Group, err error) {
+	defer g.end("Get", &err)()
+	return g.next.Get(ctx, id)
+}
+
+type inventory decorator[provisioner.Inventory]
+
+func (i inventory) List(ctx context.Context, page provisioner.Page) (_ []provisioner.Entry, _ string, err error) {
+	defer i.end("List", &err)()
+	return i.next.List(ctx, page)
+}
+
+func (i inventory) Look(ctx context.Context, id string) (_ provisioner.Entry, err error) {
+	defer i.end("Look", &err)()
+	return i.next.Look(ctx, id)
+}
+
+type room decorator[provisioner.Room]
+
+func (r room) Capacity(ctx context.Context, parameters map[string]string, from provisioner.Place) (_ provisioner.Capacity, err error) {
+	defer r.end("Capacity", &err)()
+	return r.next.Capacity(ctx, parameters, from)
+}
+
+type expansion decorator[provisioner.Expansion]
+
+func (e expansion) Expand(ctx context.Context, id string, bytes, limit int64) (_ int64, err error) {
+	defer e.end("Expand", &err)()
+	return e.next.Expand(ctx, id, bytes, limit)
+}
+
+type change decorator[provisioner.Change]
+
+func (c change) Modify(ctx context.Context, id string, parameters map[string]string) (err error) {
+	defer c.end("Modify", &err)()
+	return c.next.Modify(ctx, id, parameters)
+}
+
+type health decorator[provisioner.Health]
+
+func (h health) Get(ctx context.Context, id string) (_ provisioner.VolumeHealth, err error) {
+	defer h.end("Get", &err)()
+	return h.next.Get(ctx, id)
+}
+
+func (h health) List(ctx context.Context, page provisioner.Page) (_ []provisioner.VolumeHealth, _ string, err error) {
+	defer h.end("List", &err)()
+	return h.next.List(ctx, page)
+}
+
+type rescan decorator[provisioner.Rescan]
+
+func (r rescan) Rescan(ctx context.Context, volumeID string, atLeast int64) (_ int64, err error) {
+	defer r.end("Rescan", &err)()
+	return r.next.Rescan(ctx, volumeID, atLeast)
 }

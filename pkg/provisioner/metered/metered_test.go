@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -53,10 +56,10 @@ func TestKeepsTheContract(t *testing.T) {
 	})
 }
 
-func TestNilFacesStayNil(t *testing.T) {
+func TestNilInterfacesStayNil(t *testing.T) {
 	p := newRecorder(t, prometheus.NewRegistry(), clock.RealClock{}).Platform("none", provisioner.Platform{})
 	if p != (provisioner.Platform{}) {
-		t.Fatalf("a platform without faces got some: %+v", p)
+		t.Fatalf("a platform without interfaces got some: %+v", p)
 	}
 }
 
@@ -79,28 +82,103 @@ func TestMeasures(t *testing.T) {
 	}
 }
 
+// rescanner is provisioner.Rescan, which cannot be embedded under that name: it is
+// its method's.
+type rescanner = provisioner.Rescan
+
+// TestMeasuresEveryVerb calls every method of every interface of a platform whose
+// methods all panic: what was measured has the names of the interface and the method.
+func TestMeasuresEveryVerb(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	p := reflect.ValueOf(newRecorder(t, reg, clock.RealClock{}).Platform("all", provisioner.Platform{
+		Volumes:     struct{ provisioner.Volumes }{},
+		Attachments: struct{ provisioner.Attachments }{},
+		Host:        struct{ provisioner.Host }{},
+		DPU:         struct{ provisioner.DPU }{},
+		Copies:      struct{ provisioner.Copies }{},
+		Snapshots:   struct{ provisioner.Snapshots }{},
+		Groups:      struct{ provisioner.Groups }{},
+		Inventory:   struct{ provisioner.Inventory }{},
+		Room:        struct{ provisioner.Room }{},
+		Expansion:   struct{ provisioner.Expansion }{},
+		Change:      struct{ provisioner.Change }{},
+		Health:      struct{ provisioner.Health }{},
+		Rescan:      struct{ rescanner }{},
+	}))
+	var want []string
+	for i := range p.NumField() {
+		iface, name := p.Field(i), p.Type().Field(i).Name
+		if iface.IsNil() {
+			t.Fatalf("give the platform of this test the interface %s, too", name)
+		}
+		for j := range iface.NumMethod() {
+			callThatPanics(t, iface.Method(j))
+			want = append(want, name+"."+iface.Type().Method(j).Name)
+		}
+	}
+	var got []string
+	for _, s := range samples(t, reg) {
+		got = append(got, s.labels["face"]+"."+s.labels["verb"])
+	}
+	if diff := cmp.Diff(want, got, cmpopts.SortSlices(strings.Compare)); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+}
+
+func callThatPanics(t *testing.T, method reflect.Value) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Errorf("%s does not reach the platform", method.Type())
+		}
+	}()
+	in := make([]reflect.Value, method.Type().NumIn())
+	for i := range in {
+		in[i] = reflect.Zero(method.Type().In(i))
+	}
+	method.Call(in)
+}
+
 func observed(t *testing.T, reg *prometheus.Registry) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, s := range samples(t, reg) {
+		code := s.labels["code"]
+		want := map[string]string{"platform": "fake", "face": "Host", "verb": "List", "code": code}
+		if diff := cmp.Diff(want, s.labels); diff != "" {
+			t.Fatalf("labels (-want +got):\n%s", diff)
+		}
+		out[code] = fmt.Sprintf("%d in %gs", s.calls, s.seconds)
+		if s.last != 60 {
+			t.Fatalf("the last bucket ends at %g s", s.last)
+		}
+	}
+	return out
+}
+
+// sample is what a histogram holds for one set of labels.
+type sample struct {
+	labels map[string]string
+	calls  uint64
+	// seconds of all calls, and the upper bound of the last bucket.
+	seconds, last float64
+}
+
+func samples(t *testing.T, reg *prometheus.Registry) []sample {
 	t.Helper()
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[string]string{}
-	for _, fam := range families {
-		for _, m := range fam.GetMetric() {
-			labels := map[string]string{}
+	var out []sample
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			h, labels := m.GetHistogram(), map[string]string{}
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			want := map[string]string{"platform": "fake", "face": "Host", "verb": "List", "code": labels["code"]}
-			if diff := cmp.Diff(want, labels); diff != "" {
-				t.Fatalf("labels (-want +got):\n%s", diff)
-			}
-			h := m.GetHistogram()
-			out[labels["code"]] = fmt.Sprintf("%d in %gs", h.GetSampleCount(), h.GetSampleSum())
-			if last := h.GetBucket()[len(h.GetBucket())-1].GetUpperBound(); last != 60 {
-				t.Fatalf("the last bucket ends at %g s", last)
-			}
+			last := h.GetBucket()[len(h.GetBucket())-1].GetUpperBound()
+			out = append(out, sample{labels: labels, calls: h.GetSampleCount(), seconds: h.GetSampleSum(), last: last})
 		}
 	}
 	return out
