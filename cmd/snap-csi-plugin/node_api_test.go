@@ -10,7 +10,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/errors"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -91,7 +91,7 @@ func TestNodeAttach(t *testing.T) {
 	}
 	spec.Node = "b"
 	b.must(b.Create(t.Context(), &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "dpu-b"}}))
-	if _, err := attachments.Attach(t.Context(), spec); !errors.IsForbidden(err) || provisioner.Uncertain(err) {
+	if _, err := attachments.Attach(t.Context(), spec); !apierrors.IsForbidden(err) || provisioner.Uncertain(err) {
 		t.Errorf("asked for another node: %v", err)
 	}
 	cancel(nil)

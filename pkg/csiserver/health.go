@@ -1,21 +1,21 @@
 package csiserver
 
 import (
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-var severities = map[provisioner.Severity]csi.VolumeHealthErrorType{
-	provisioner.Degraded:     csi.VolumeHealthErrorType_DEGRADED,
-	provisioner.Inaccessible: csi.VolumeHealthErrorType_INACCESSIBLE,
-	provisioner.DataLoss:     csi.VolumeHealthErrorType_DATA_LOSS,
+var severities = map[provisioner.Severity]csispec.VolumeHealthErrorType{
+	provisioner.Degraded:     csispec.VolumeHealthErrorType_DEGRADED,
+	provisioner.Inaccessible: csispec.VolumeHealthErrorType_INACCESSIBLE,
+	provisioner.DataLoss:     csispec.VolumeHealthErrorType_DATA_LOSS,
 }
 
 // VolumeHealth is the health of a volume as CSI tells of it: the first problem
 // of each kind (CSI spec: no two entries with the same status and reason).
-func VolumeHealth(h provisioner.VolumeHealth) *csi.VolumeHealth {
-	out := &csi.VolumeHealth{VolumeId: h.VolumeID}
+func VolumeHealth(h provisioner.VolumeHealth) *csispec.VolumeHealth {
+	out := &csispec.VolumeHealth{VolumeId: h.VolumeID}
 	type kind struct {
 		severity provisioner.Severity
 		reason   string
@@ -27,7 +27,7 @@ func VolumeHealth(h provisioner.VolumeHealth) *csi.VolumeHealth {
 			continue
 		}
 		seen[k] = true
-		out.HealthStatuses = append(out.HealthStatuses, &csi.VolumeHealth_VolumeHealthEntry{
+		out.HealthStatuses = append(out.HealthStatuses, &csispec.VolumeHealth_VolumeHealthEntry{
 			Status: severities[p.Severity], Reason: p.Reason, Message: p.Message,
 		})
 	}

@@ -3,7 +3,7 @@ package csiserver
 import (
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -17,10 +17,10 @@ func TestVolumeHealthTellsEachKindOfProblemOnce(t *testing.T) {
 		problem(provisioner.DataLoss, "Gone", "third"), problem(provisioner.Degraded, "Slow", "fourth"),
 	}})
 	want := []struct {
-		status  csi.VolumeHealthErrorType
+		status  csispec.VolumeHealthErrorType
 		message string
 	}{
-		{csi.VolumeHealthErrorType_INACCESSIBLE, "first"}, {csi.VolumeHealthErrorType_DATA_LOSS, "third"}, {csi.VolumeHealthErrorType_DEGRADED, "fourth"},
+		{csispec.VolumeHealthErrorType_INACCESSIBLE, "first"}, {csispec.VolumeHealthErrorType_DATA_LOSS, "third"}, {csispec.VolumeHealthErrorType_DEGRADED, "fourth"},
 	}
 	if len(got.GetHealthStatuses()) != len(want) {
 		t.Fatalf("got %v", got)

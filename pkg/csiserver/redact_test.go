@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 )
 
 func TestPublishContextsAreNotLogged(t *testing.T) {
 	cases := map[string]any{
-		"answer":  &csi.ControllerPublishVolumeResponse{PublishContext: map[string]string{"the-key": "opens"}},
-		"request": &csi.NodeStageVolumeRequest{VolumeId: "the-key", PublishContext: map[string]string{"k": "opens"}, Secrets: map[string]string{"s": "opens"}},
+		"answer":  &csispec.ControllerPublishVolumeResponse{PublishContext: map[string]string{"the-key": "opens"}},
+		"request": &csispec.NodeStageVolumeRequest{VolumeId: "the-key", PublishContext: map[string]string{"k": "opens"}, Secrets: map[string]string{"s": "opens"}},
 	}
 	for name, m := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -20,11 +20,11 @@ func TestPublishContextsAreNotLogged(t *testing.T) {
 			}
 		})
 	}
-	kept := cases["answer"].(*csi.ControllerPublishVolumeResponse)
+	kept := cases["answer"].(*csispec.ControllerPublishVolumeResponse)
 	if kept.GetPublishContext()["the-key"] != "opens" {
 		t.Error("the message itself was changed")
 	}
-	for _, m := range []any{nil, (*csi.ControllerPublishVolumeResponse)(nil), &csi.ControllerPublishVolumeResponse{}, "words"} {
+	for _, m := range []any{nil, (*csispec.ControllerPublishVolumeResponse)(nil), &csispec.ControllerPublishVolumeResponse{}, "words"} {
 		_ = loggable{m}.String() // does not panic
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -27,7 +27,7 @@ type Capability struct {
 
 // ParseCapability reads and checks a VolumeCapability. Every error wraps
 // ErrInvalid and names what is allowed.
-func ParseCapability(c *csi.VolumeCapability) (Capability, error) {
+func ParseCapability(c *csispec.VolumeCapability) (Capability, error) {
 	if c == nil {
 		return Capability{}, Invalid("volume capability is missing")
 	}
@@ -36,9 +36,9 @@ func ParseCapability(c *csi.VolumeCapability) (Capability, error) {
 		return Capability{}, err
 	}
 	switch t := c.GetAccessType().(type) {
-	case *csi.VolumeCapability_Block:
+	case *csispec.VolumeCapability_Block:
 		out.Mode = provisioner.Block
-	case *csi.VolumeCapability_Mount:
+	case *csispec.VolumeCapability_Mount:
 		out.Mode = provisioner.Filesystem
 		out.MountFlags = t.Mount.GetMountFlags()
 		if out.FSType = t.Mount.GetFsType(); out.FSType == "" {
@@ -54,20 +54,20 @@ func ParseCapability(c *csi.VolumeCapability) (Capability, error) {
 	return out, nil
 }
 
-func parseAccess(m csi.VolumeCapability_AccessMode_Mode) (Capability, error) {
+func parseAccess(m csispec.VolumeCapability_AccessMode_Mode) (Capability, error) {
 	switch m {
-	case csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER,
-		csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
+	case csispec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER,
+		csispec.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
 		return Capability{Access: provisioner.ReadWriteOnce}, nil
-	case csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER:
+	case csispec.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER:
 		return Capability{Access: provisioner.ReadWriteOncePod}, nil
-	case csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY:
+	case csispec.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY:
 		return Capability{Access: provisioner.ReadWriteOnce, ReadOnly: true}, nil
-	case csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY:
+	case csispec.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY:
 		return Capability{Access: provisioner.ReadOnlyMany, ReadOnly: true}, nil
-	case csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
+	case csispec.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
 		return Capability{Access: provisioner.ReadWriteMany}, nil
-	case csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER:
+	case csispec.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER:
 		return Capability{}, Invalid("access mode MULTI_NODE_SINGLE_WRITER has no counterpart in Kubernetes: use ReadWriteOnce or ReadWriteMany")
 	default:
 		return Capability{}, Invalid("access mode %s is not supported", m)
@@ -76,7 +76,7 @@ func parseAccess(m csi.VolumeCapability_AccessMode_Mode) (Capability, error) {
 
 // ParseCapabilities reads a list of them, which may not be empty nor mix Block
 // with Filesystem.
-func ParseCapabilities(list []*csi.VolumeCapability) ([]Capability, error) {
+func ParseCapabilities(list []*csispec.VolumeCapability) ([]Capability, error) {
 	if len(list) == 0 {
 		return nil, Invalid("volume capabilities are missing")
 	}

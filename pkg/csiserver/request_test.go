@@ -5,36 +5,36 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-func capability(m csi.VolumeCapability_AccessMode_Mode, fsType string, flags ...string) *csi.VolumeCapability {
-	c := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: m}}
+func capability(m csispec.VolumeCapability_AccessMode_Mode, fsType string, flags ...string) *csispec.VolumeCapability {
+	c := &csispec.VolumeCapability{AccessMode: &csispec.VolumeCapability_AccessMode{Mode: m}}
 	if fsType == "block" {
-		c.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
+		c.AccessType = &csispec.VolumeCapability_Block{Block: &csispec.VolumeCapability_BlockVolume{}}
 	} else {
-		c.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType, MountFlags: flags}}
+		c.AccessType = &csispec.VolumeCapability_Mount{Mount: &csispec.VolumeCapability_MountVolume{FsType: fsType, MountFlags: flags}}
 	}
 	return c
 }
 
 const (
-	snw  = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
-	snmw = csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
-	snsw = csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
-	snro = csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
-	mnro = csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
-	mnsw = csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER
-	mnmw = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	snw  = csispec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+	snmw = csispec.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+	snsw = csispec.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+	snro = csispec.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
+	mnro = csispec.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+	mnsw = csispec.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER
+	mnmw = csispec.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
 )
 
 func TestParseCapability(t *testing.T) {
 	const file, block = provisioner.Filesystem, provisioner.Block
 	for name, tc := range map[string]struct {
-		in    *csi.VolumeCapability
+		in    *csispec.VolumeCapability
 		want  Capability
 		words string
 	}{
@@ -53,7 +53,7 @@ func TestParseCapability(t *testing.T) {
 		"mode of the future":  {capability(99, "block"), Capability{}, "99"},
 		"ntfs":                {capability(snw, "ntfs"), Capability{}, "[ext4 xfs]"},
 		"EXT4":                {capability(snw, "EXT4"), Capability{}, "[ext4 xfs]"},
-		"neither":             {&csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: snw}}, Capability{}, "neither"},
+		"neither":             {&csispec.VolumeCapability{AccessMode: &csispec.VolumeCapability_AccessMode{Mode: snw}}, Capability{}, "neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseCapability(tc.in)
@@ -77,11 +77,11 @@ func TestParseCapabilities(t *testing.T) {
 	if _, err := ParseCapabilities(nil); !errors.Is(err, provisioner.ErrInvalid) {
 		t.Errorf("none: %v", err)
 	}
-	mixed := []*csi.VolumeCapability{capability(snw, "block"), capability(snw, "ext4")}
+	mixed := []*csispec.VolumeCapability{capability(snw, "block"), capability(snw, "ext4")}
 	if _, err := ParseCapabilities(mixed); !errors.Is(err, provisioner.ErrInvalid) {
 		t.Errorf("block and mount: %v", err)
 	}
-	caps, err := ParseCapabilities([]*csi.VolumeCapability{capability(snw, ""), capability(snmw, ""), capability(mnro, "")})
+	caps, err := ParseCapabilities([]*csispec.VolumeCapability{capability(snw, ""), capability(snmw, ""), capability(mnro, "")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,17 +99,17 @@ func FuzzParseCapabilities(f *testing.F) {
 	f.Add(int32(5), "xfs", false, int32(4), "", false)
 	f.Add(int32(99), "btrfs", true, int32(-1), "", false)
 	f.Fuzz(func(t *testing.T, mode1 int32, fs1 string, mount1 bool, mode2 int32, fs2 string, mount2 bool) {
-		one := func(mode int32, fsType string, mounted bool) *csi.VolumeCapability {
-			c := &csi.VolumeCapability{
-				AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_Mode(mode)},
-				AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+		one := func(mode int32, fsType string, mounted bool) *csispec.VolumeCapability {
+			c := &csispec.VolumeCapability{
+				AccessMode: &csispec.VolumeCapability_AccessMode{Mode: csispec.VolumeCapability_AccessMode_Mode(mode)},
+				AccessType: &csispec.VolumeCapability_Block{Block: &csispec.VolumeCapability_BlockVolume{}},
 			}
 			if mounted {
-				c.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType}}
+				c.AccessType = &csispec.VolumeCapability_Mount{Mount: &csispec.VolumeCapability_MountVolume{FsType: fsType}}
 			}
 			return c
 		}
-		list := []*csi.VolumeCapability{one(mode1, fs1, mount1), one(mode2, fs2, mount2)}
+		list := []*csispec.VolumeCapability{one(mode1, fs1, mount1), one(mode2, fs2, mount2)}
 		got, err := ParseCapabilities(list)
 		if err != nil {
 			if !errors.Is(err, provisioner.ErrInvalid) || got != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,16 +28,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // controller is a CSI controller whose calls a test steers.
 type controller struct {
-	csi.UnimplementedControllerServer
-	create func(context.Context, *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error)
-	remove func(context.Context, *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error)
+	csispec.UnimplementedControllerServer
+	create func(context.Context, *csispec.CreateVolumeRequest) (*csispec.CreateVolumeResponse, error)
+	remove func(context.Context, *csispec.DeleteVolumeRequest) (*csispec.DeleteVolumeResponse, error)
 }
 
-func (c *controller) CreateVolume(ctx context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+func (c *controller) CreateVolume(ctx context.Context, r *csispec.CreateVolumeRequest) (*csispec.CreateVolumeResponse, error) {
 	return c.create(ctx, r)
 }
 
-func (c *controller) DeleteVolume(ctx context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+func (c *controller) DeleteVolume(ctx context.Context, r *csispec.DeleteVolumeRequest) (*csispec.DeleteVolumeResponse, error) {
 	return c.remove(ctx, r)
 }
 
@@ -53,8 +53,8 @@ func serve(t *testing.T, c *controller, o Options) *grpc.ClientConn {
 	}
 	go func() {
 		done <- serveOn(ctx, l, func(s *grpc.Server) {
-			csi.RegisterControllerServer(s, c)
-			csi.RegisterIdentityServer(s, NewIdentity("d", "v", nil, csi.PluginCapability_Service_CONTROLLER_SERVICE))
+			csispec.RegisterControllerServer(s, c)
+			csispec.RegisterIdentityServer(s, NewIdentity("d", "v", nil, csispec.PluginCapability_Service_CONTROLLER_SERVICE))
 		}, o.withDefaults())
 	}()
 	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -74,68 +74,68 @@ func serve(t *testing.T, c *controller, o Options) *grpc.ClientConn {
 func TestOneCallPerVolume(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	c := &controller{
-		create: func(context.Context, *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+		create: func(context.Context, *csispec.CreateVolumeRequest) (*csispec.CreateVolumeResponse, error) {
 			close(entered)
 			<-leave
-			return &csi.CreateVolumeResponse{}, nil
+			return &csispec.CreateVolumeResponse{}, nil
 		},
-		remove: func(context.Context, *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
-			return &csi.DeleteVolumeResponse{}, nil
+		remove: func(context.Context, *csispec.DeleteVolumeRequest) (*csispec.DeleteVolumeResponse, error) {
+			return &csispec.DeleteVolumeResponse{}, nil
 		},
 	}
-	client := csi.NewControllerClient(serve(t, c, Options{}))
+	client := csispec.NewControllerClient(serve(t, c, Options{}))
 	first := make(chan error, 1)
 	go func() {
-		_, err := client.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "v1"})
+		_, err := client.CreateVolume(t.Context(), &csispec.CreateVolumeRequest{Name: "v1"})
 		first <- err
 	}()
 	<-entered
-	_, err := client.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "v1"})
+	_, err := client.DeleteVolume(t.Context(), &csispec.DeleteVolumeRequest{VolumeId: "v1"})
 	if status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "pending") {
 		t.Errorf("second call on the volume: %v, want Aborted with the word pending", err)
 	}
-	if _, err := client.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "v2"}); err != nil {
+	if _, err := client.DeleteVolume(t.Context(), &csispec.DeleteVolumeRequest{VolumeId: "v2"}); err != nil {
 		t.Errorf("call on another volume: %v", err)
 	}
 	close(leave)
 	if err := <-first; err != nil {
 		t.Errorf("first call: %v", err)
 	}
-	if _, err := client.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "v1"}); err != nil {
+	if _, err := client.DeleteVolume(t.Context(), &csispec.DeleteVolumeRequest{VolumeId: "v1"}); err != nil {
 		t.Errorf("call after the first ended: %v", err)
 	}
 }
 
 func TestPanicIsInternalAndServerLives(t *testing.T) {
-	c := &controller{remove: func(_ context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	c := &controller{remove: func(_ context.Context, r *csispec.DeleteVolumeRequest) (*csispec.DeleteVolumeResponse, error) {
 		if r.VolumeId == "bad" {
 			panic("index out of range")
 		}
-		return &csi.DeleteVolumeResponse{}, nil
+		return &csispec.DeleteVolumeResponse{}, nil
 	}}
-	client := csi.NewControllerClient(serve(t, c, Options{}))
+	client := csispec.NewControllerClient(serve(t, c, Options{}))
 	for range 2 { // twice: the lock of the volume must be free again
-		_, err := client.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "bad"})
+		_, err := client.DeleteVolume(t.Context(), &csispec.DeleteVolumeRequest{VolumeId: "bad"})
 		if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "index out of range") {
 			t.Fatalf("panic gave %v, want Internal with its words", err)
 		}
 	}
-	if _, err := client.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "good"}); err != nil {
+	if _, err := client.DeleteVolume(t.Context(), &csispec.DeleteVolumeRequest{VolumeId: "good"}); err != nil {
 		t.Fatalf("after a panic: %v", err)
 	}
 }
 
 func TestDeadlineAndContext(t *testing.T) {
 	var requestLogged bool
-	c := &controller{remove: func(ctx context.Context, _ *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	c := &controller{remove: func(ctx context.Context, _ *csispec.DeleteVolumeRequest) (*csispec.DeleteVolumeResponse, error) {
 		if _, err := logr.FromContext(ctx); err == nil {
 			requestLogged = true
 		}
 		<-ctx.Done()
 		return nil, fmt.Errorf("wait for the volume to go: %w", ctx.Err())
 	}}
-	client := csi.NewControllerClient(serve(t, c, Options{Timeout: time.Millisecond}))
-	_, err := client.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "v"})
+	client := csispec.NewControllerClient(serve(t, c, Options{Timeout: time.Millisecond}))
+	_, err := client.DeleteVolume(t.Context(), &csispec.DeleteVolumeRequest{VolumeId: "v"})
 	if status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("got %v, want DeadlineExceeded", err)
 	}
@@ -147,16 +147,18 @@ func TestDeadlineAndContext(t *testing.T) {
 func TestSecretsAreNotLogged(t *testing.T) {
 	var lines []string
 	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 3})
-	c := &controller{create: func(context.Context, *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	c := &controller{create: func(context.Context, *csispec.CreateVolumeRequest) (*csispec.CreateVolumeResponse, error) {
 		return nil, errors.New("no")
 	}}
 	chain, err := newChain(Options{Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = chain.intercept(t.Context(), &csi.CreateVolumeRequest{Name: "v1", Secrets: map[string]string{"key": "hunter2"}},
+	_, err = chain.intercept(t.Context(), &csispec.CreateVolumeRequest{Name: "v1", Secrets: map[string]string{"key": "hunter2"}},
 		&grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/CreateVolume"},
-		func(ctx context.Context, req any) (any, error) { return c.create(ctx, req.(*csi.CreateVolumeRequest)) })
+		func(ctx context.Context, req any) (any, error) {
+			return c.create(ctx, req.(*csispec.CreateVolumeRequest))
+		})
 	if status.Code(err) != codes.Internal {
 		t.Fatalf("got %v, want Internal", err)
 	}
@@ -173,11 +175,11 @@ func TestSecretsAreNotLogged(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	c := &controller{remove: func(context.Context, *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	c := &controller{remove: func(context.Context, *csispec.DeleteVolumeRequest) (*csispec.DeleteVolumeResponse, error) {
 		return nil, fmt.Errorf("delete: %w", provisioner.ErrInUse)
 	}}
-	client := csi.NewControllerClient(serve(t, c, Options{Metrics: reg}))
-	if _, err := client.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "v"}); status.Code(err) != codes.FailedPrecondition {
+	client := csispec.NewControllerClient(serve(t, c, Options{Metrics: reg}))
+	if _, err := client.DeleteVolume(t.Context(), &csispec.DeleteVolumeRequest{VolumeId: "v"}); status.Code(err) != codes.FailedPrecondition {
 		t.Fatal(err)
 	}
 	families, err := reg.Gather()
@@ -293,14 +295,14 @@ func TestServeOverTCPAndDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	entered := make(chan struct{})
-	c := &controller{remove: func(ctx context.Context, _ *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	c := &controller{remove: func(ctx context.Context, _ *csispec.DeleteVolumeRequest) (*csispec.DeleteVolumeResponse, error) {
 		close(entered)
 		<-ctx.Done() // longer than the drain allows
 		return nil, ctx.Err()
 	}}
 	done := make(chan error, 1)
 	go func() {
-		done <- serveOn(ctx, l, func(s *grpc.Server) { csi.RegisterControllerServer(s, c) }, Options{Drain: time.Millisecond}.withDefaults())
+		done <- serveOn(ctx, l, func(s *grpc.Server) { csispec.RegisterControllerServer(s, c) }, Options{Drain: time.Millisecond}.withDefaults())
 	}()
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -309,7 +311,7 @@ func TestServeOverTCPAndDrain(t *testing.T) {
 	defer conn.Close()
 	call := make(chan error, 1)
 	go func() {
-		_, err := csi.NewControllerClient(conn).DeleteVolume(context.Background(), &csi.DeleteVolumeRequest{VolumeId: "v"})
+		_, err := csispec.NewControllerClient(conn).DeleteVolume(context.Background(), &csispec.DeleteVolumeRequest{VolumeId: "v"})
 		call <- err
 	}()
 	<-entered
@@ -325,13 +327,13 @@ func TestServeOverTCPAndDrain(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	notReady := errors.New("cache not filled")
 	var err error
-	i := NewIdentity("csi.example.com", "1.2.3", func(context.Context) error { return err }, csi.PluginCapability_Service_CONTROLLER_SERVICE)
+	i := NewIdentity("csi.example.com", "1.2.3", func(context.Context) error { return err }, csispec.PluginCapability_Service_CONTROLLER_SERVICE)
 	info, _ := i.GetPluginInfo(t.Context(), nil)
 	if info.GetName() != "csi.example.com" || info.GetVendorVersion() != "1.2.3" {
 		t.Errorf("info %v", info)
 	}
 	caps, _ := i.GetPluginCapabilities(t.Context(), nil)
-	if len(caps.Capabilities) != 1 || caps.Capabilities[0].GetService().GetType() != csi.PluginCapability_Service_CONTROLLER_SERVICE {
+	if len(caps.Capabilities) != 1 || caps.Capabilities[0].GetService().GetType() != csispec.PluginCapability_Service_CONTROLLER_SERVICE {
 		t.Errorf("capabilities %v", caps)
 	}
 	if p, _ := i.Probe(t.Context(), nil); !p.GetReady().GetValue() {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -97,7 +97,7 @@ type bench struct {
 	clients kit.Clients
 	options options
 	conn    *grpc.ClientConn
-	driver  csi.ControllerClient
+	driver  csispec.ControllerClient
 	// invocation is when this run of the program began, by which its samples are
 	// told from others'.
 	invocation string
@@ -121,7 +121,7 @@ func newBench(ctx context.Context, bed *devcluster.Cluster, o options) (*bench, 
 	if err != nil {
 		return nil, fmt.Errorf("reach the CSI controller at %s: %w", socket, err)
 	}
-	b := &bench{root: bed.Root(), bed: bed, clients: clients, options: o, conn: conn, driver: csi.NewControllerClient(conn), invocation: newInvocation()}
+	b := &bench{root: bed.Root(), bed: bed, clients: clients, options: o, conn: conn, driver: csispec.NewControllerClient(conn), invocation: newInvocation()}
 	if b.mode, err = findMode(ctx, clients.Host); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

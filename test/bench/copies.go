@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 
 	"github.com/moor-storage/moor/test/bench/results"
@@ -91,7 +91,7 @@ func (b *bench) snapshot(ctx context.Context, v volume) (remove func() error, er
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	name := fmt.Sprintf("%s%d", prefix, time.Now().UnixNano())
-	answer, err := b.driver.CreateSnapshot(waiting, &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: v.id})
+	answer, err := b.driver.CreateSnapshot(waiting, &csispec.CreateSnapshotRequest{Name: name, SourceVolumeId: v.id})
 	if err != nil {
 		return nil, fmt.Errorf("make snapshot %s of %s: %w", name, v.id, err)
 	}
@@ -100,22 +100,22 @@ func (b *bench) snapshot(ctx context.Context, v volume) (remove func() error, er
 		return nil, fmt.Errorf("make snapshot %s of %s: it is not ready after all the time the driver takes", name, v.id)
 	}
 	return func() error {
-		_, err := b.driver.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: made.GetSnapshotId()})
+		_, err := b.driver.DeleteSnapshot(ctx, &csispec.DeleteSnapshotRequest{SnapshotId: made.GetSnapshotId()})
 		return err
 	}, nil
 }
 
 // clone makes one that can be attached.
 func (b *bench) clone(ctx context.Context, v volume) (remove func() error, err error) {
-	from := &csi.VolumeContentSource_VolumeSource{VolumeId: v.id}
-	made, err := b.create(ctx, 1, wish{bytes: copied, source: &csi.VolumeContentSource{
-		Type: &csi.VolumeContentSource_Volume{Volume: from},
+	from := &csispec.VolumeContentSource_VolumeSource{VolumeId: v.id}
+	made, err := b.create(ctx, 1, wish{bytes: copied, source: &csispec.VolumeContentSource{
+		Type: &csispec.VolumeContentSource_Volume{Volume: from},
 	}})
 	if err != nil {
 		return nil, err
 	}
 	return func() error {
-		_, err := b.driver.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: made[0].id})
+		_, err := b.driver.DeleteVolume(ctx, &csispec.DeleteVolumeRequest{VolumeId: made[0].id})
 		return err
 	}, nil
 }

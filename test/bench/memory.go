@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,7 +107,7 @@ func (b *bench) listing(ctx context.Context) error {
 // listAll lists, page after page, and counts the volumes.
 func (b *bench) listAll(ctx context.Context) (n int, err error) {
 	for token := ""; ; {
-		page, err := b.driver.ListVolumes(ctx, &csi.ListVolumesRequest{StartingToken: token})
+		page, err := b.driver.ListVolumes(ctx, &csispec.ListVolumesRequest{StartingToken: token})
 		if err != nil {
 			return 0, fmt.Errorf("list the volumes: %w", err)
 		}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -59,10 +59,10 @@ type volume struct {
 	context map[string]string
 }
 
-func capability() *csi.VolumeCapability {
-	return &csi.VolumeCapability{
-		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"}},
-		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+func capability() *csispec.VolumeCapability {
+	return &csispec.VolumeCapability{
+		AccessType: &csispec.VolumeCapability_Mount{Mount: &csispec.VolumeCapability_MountVolume{FsType: "ext4"}},
+		AccessMode: &csispec.VolumeCapability_AccessMode{Mode: csispec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
 	}
 }
 
@@ -72,7 +72,7 @@ type wish struct {
 	parameters map[string]string
 	bytes      int64
 	// source is what it is a copy of, if of anything.
-	source *csi.VolumeContentSource
+	source *csispec.VolumeContentSource
 }
 
 // plain is the volume that is wanted where nothing else is said.
@@ -87,10 +87,10 @@ func (b *bench) create(ctx context.Context, n int, w wish) ([]volume, error) {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		name := fmt.Sprintf("%s%d-%d", prefix, time.Now().UnixNano(), i)
-		answer, err := b.driver.CreateVolume(ctx, &csi.CreateVolumeRequest{
+		answer, err := b.driver.CreateVolume(ctx, &csispec.CreateVolumeRequest{
 			Name: name, Parameters: parameters, VolumeContentSource: w.source,
-			CapacityRange:      &csi.CapacityRange{RequiredBytes: w.bytes},
-			VolumeCapabilities: []*csi.VolumeCapability{capability()},
+			CapacityRange:      &csispec.CapacityRange{RequiredBytes: w.bytes},
+			VolumeCapabilities: []*csispec.VolumeCapability{capability()},
 		})
 		if err != nil {
 			return fmt.Errorf("create volume %s: %w", name, err)
@@ -114,7 +114,7 @@ func (b *bench) attach(ctx context.Context, v volume, node int) (device, error) 
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	name := b.bed.Nodes()[node]
-	answer, err := b.driver.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
+	answer, err := b.driver.ControllerPublishVolume(ctx, &csispec.ControllerPublishVolumeRequest{
 		VolumeId: v.id, NodeId: name, VolumeCapability: capability(), VolumeContext: v.context,
 	})
 	if err != nil {
@@ -137,7 +137,7 @@ func (b *bench) detach(ctx context.Context, v volume, node int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	name := b.bed.Nodes()[node]
-	_, err := b.driver.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: v.id, NodeId: name})
+	_, err := b.driver.ControllerUnpublishVolume(ctx, &csispec.ControllerUnpublishVolumeRequest{VolumeId: v.id, NodeId: name})
 	if err != nil {
 		return fmt.Errorf("detach %s from %s: %w", v.id, name, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -20,8 +20,8 @@ import (
 
 // driver is the driver as one spec uses it. What the spec makes is gone after it.
 type driver struct {
-	csi.ControllerClient
-	groups csi.GroupControllerClient
+	csispec.ControllerClient
+	groups csispec.GroupControllerClient
 	node   string
 }
 
@@ -34,26 +34,26 @@ func newDriver(ctx context.Context) *driver {
 		return conn
 	}
 	conn := dial(*controller)
-	info, err := csi.NewNodeClient(dial(*node)).NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
+	info, err := csispec.NewNodeClient(dial(*node)).NodeGetInfo(ctx, &csispec.NodeGetInfoRequest{})
 	Expect(err).NotTo(HaveOccurred())
-	return &driver{ControllerClient: csi.NewControllerClient(conn), groups: csi.NewGroupControllerClient(conn), node: info.GetNodeId()}
+	return &driver{ControllerClient: csispec.NewControllerClient(conn), groups: csispec.NewGroupControllerClient(conn), node: info.GetNodeId()}
 }
 
 // capability is that of the access type under test, for one node.
-func capability() *csi.VolumeCapability {
-	out := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER}}
+func capability() *csispec.VolumeCapability {
+	out := &csispec.VolumeCapability{AccessMode: &csispec.VolumeCapability_AccessMode{Mode: csispec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER}}
 	if *access == "block" {
-		out.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
+		out.AccessType = &csispec.VolumeCapability_Block{Block: &csispec.VolumeCapability_BlockVolume{}}
 	} else {
-		out.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}}
+		out.AccessType = &csispec.VolumeCapability_Mount{Mount: &csispec.VolumeCapability_MountVolume{}}
 	}
 	return out
 }
 
-func named(name string) *csi.CreateVolumeRequest {
-	return &csi.CreateVolumeRequest{
-		Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: size}, Parameters: parameters,
-		VolumeCapabilities: []*csi.VolumeCapability{capability()},
+func named(name string) *csispec.CreateVolumeRequest {
+	return &csispec.CreateVolumeRequest{
+		Name: name, CapacityRange: &csispec.CapacityRange{RequiredBytes: size}, Parameters: parameters,
+		VolumeCapabilities: []*csispec.VolumeCapability{capability()},
 	}
 }
 
@@ -70,21 +70,21 @@ func (d *driver) volume(ctx context.Context) string {
 // drop deletes a volume, as the caller's own function at the end of a spec too.
 func (d *driver) drop(ctx context.Context, id string) {
 	GinkgoHelper()
-	_, err := d.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: id})
+	_, err := d.ControllerUnpublishVolume(ctx, &csispec.ControllerUnpublishVolumeRequest{VolumeId: id})
 	Expect(err).NotTo(HaveOccurred())
-	_, err = d.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id})
+	_, err = d.DeleteVolume(ctx, &csispec.DeleteVolumeRequest{VolumeId: id})
 	Expect(err).NotTo(HaveOccurred())
 }
 
 func (d *driver) publish(ctx context.Context, id string) (map[string]string, error) {
-	resp, err := d.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: id, NodeId: d.node, VolumeCapability: capability()})
+	resp, err := d.ControllerPublishVolume(ctx, &csispec.ControllerPublishVolumeRequest{VolumeId: id, NodeId: d.node, VolumeCapability: capability()})
 	return resp.GetPublishContext(), err
 }
 
 // page lists from a token on, at most most volumes (0: all).
 func (d *driver) page(ctx context.Context, token string, most int32) (map[string][]string, string) {
 	GinkgoHelper()
-	resp, err := d.ListVolumes(ctx, &csi.ListVolumesRequest{StartingToken: token, MaxEntries: most})
+	resp, err := d.ListVolumes(ctx, &csispec.ListVolumesRequest{StartingToken: token, MaxEntries: most})
 	Expect(err).NotTo(HaveOccurred())
 	out := map[string][]string{}
 	for _, e := range resp.GetEntries() {
@@ -153,7 +153,7 @@ var _ = Describe("what csi-sanity does not try", func() {
 			GinkgoHelper()
 			listed, _ := d.page(ctx, "", 0)
 			Expect(listed).To(HaveKey(id))
-			one, err := d.ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
+			one, err := d.ControllerGetVolume(ctx, &csispec.ControllerGetVolumeRequest{VolumeId: id})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(one.GetStatus().GetPublishedNodeIds()).To(ConsistOf(listed[id]), "both calls say the same")
 			return listed[id]
@@ -163,7 +163,7 @@ var _ = Describe("what csi-sanity does not try", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(nodes(id)).To(ConsistOf(d.node))
 		Expect(nodes(other)).To(BeEmpty())
-		_, err = d.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: d.node})
+		_, err = d.ControllerUnpublishVolume(ctx, &csispec.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: d.node})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(nodes(id)).To(BeEmpty())
 	})
@@ -200,7 +200,7 @@ var _ = Describe("what csi-sanity does not try", func() {
 	It("keeps several volumes at one instant, as one group", func(ctx context.Context) {
 		d := newDriver(ctx)
 		volumes := []string{d.volume(ctx), d.volume(ctx)}
-		request := &csi.CreateVolumeGroupSnapshotRequest{Name: "own-" + uuid.NewString(), SourceVolumeIds: volumes}
+		request := &csispec.CreateVolumeGroupSnapshotRequest{Name: "own-" + uuid.NewString(), SourceVolumeIds: volumes}
 		made, err := d.groups.CreateVolumeGroupSnapshot(ctx, request)
 		Expect(err).NotTo(HaveOccurred())
 		group := made.GetGroupSnapshot()
@@ -211,7 +211,7 @@ var _ = Describe("what csi-sanity does not try", func() {
 		}
 		remove := func(ctx context.Context) {
 			GinkgoHelper()
-			_, err := d.groups.DeleteVolumeGroupSnapshot(ctx, &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: group.GetGroupSnapshotId(), SnapshotIds: snapshots})
+			_, err := d.groups.DeleteVolumeGroupSnapshot(ctx, &csispec.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: group.GetGroupSnapshotId(), SnapshotIds: snapshots})
 			Expect(err).NotTo(HaveOccurred())
 		}
 		DeferCleanup(remove)
@@ -220,15 +220,15 @@ var _ = Describe("what csi-sanity does not try", func() {
 		again, err := d.groups.CreateVolumeGroupSnapshot(ctx, request)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(again.GetGroupSnapshot().GetCreationTime().AsTime()).To(Equal(group.GetCreationTime().AsTime()), "asked again it is the same one")
-		get := &csi.GetVolumeGroupSnapshotRequest{GroupSnapshotId: group.GetGroupSnapshotId(), SnapshotIds: snapshots}
+		get := &csispec.GetVolumeGroupSnapshotRequest{GroupSnapshotId: group.GetGroupSnapshotId(), SnapshotIds: snapshots}
 		got, err := d.groups.GetVolumeGroupSnapshot(ctx, get)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(got.GetGroupSnapshot().GetSnapshots()).To(HaveLen(2))
-		_, err = d.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: snapshots[0]})
+		_, err = d.DeleteSnapshot(ctx, &csispec.DeleteSnapshotRequest{SnapshotId: snapshots[0]})
 		Expect(status.Code(err)).To(Equal(codes.InvalidArgument), "the snapshots of a group go together")
 
 		from := named("own-" + uuid.NewString())
-		from.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: snapshots[0]}}}
+		from.VolumeContentSource = &csispec.VolumeContentSource{Type: &csispec.VolumeContentSource_Snapshot{Snapshot: &csispec.VolumeContentSource_SnapshotSource{SnapshotId: snapshots[0]}}}
 		restored, err := d.CreateVolume(ctx, from)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(d.drop, restored.GetVolume().GetVolumeId())
@@ -236,7 +236,7 @@ var _ = Describe("what csi-sanity does not try", func() {
 		remove(ctx)
 		_, err = d.groups.GetVolumeGroupSnapshot(ctx, get)
 		Expect(status.Code(err)).To(Equal(codes.NotFound))
-		left, err := d.ListSnapshots(ctx, &csi.ListSnapshotsRequest{SnapshotId: snapshots[0]})
+		left, err := d.ListSnapshots(ctx, &csispec.ListSnapshotsRequest{SnapshotId: snapshots[0]})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(left.GetEntries()).To(BeEmpty())
 	})

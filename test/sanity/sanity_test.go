@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
@@ -49,7 +49,7 @@ func tells(ctx context.Context, endpoint string) error {
 	defer func() { _ = conn.Close() }()
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, driverTimeout, true, func(ctx context.Context) (bool, error) {
-		_, last = csi.NewControllerClient(conn).GetCapacity(ctx, &csi.GetCapacityRequest{})
+		_, last = csispec.NewControllerClient(conn).GetCapacity(ctx, &csispec.GetCapacityRequest{})
 		return last == nil, nil
 	})
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -29,11 +29,11 @@ func TestAttachAndDetach(t *testing.T) {
 		}
 	}
 	w.mustReconcile()
-	want := []*csi.ControllerPublishVolumeRequest{{
+	want := []*csispec.ControllerPublishVolumeRequest{{
 		VolumeId: "handle", NodeId: node, VolumeContext: map[string]string{"a": "b"},
-		VolumeCapability: &csi.VolumeCapability{
-			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-			AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+		VolumeCapability: &csispec.VolumeCapability{
+			AccessMode: &csispec.VolumeCapability_AccessMode{Mode: csispec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+			AccessType: &csispec.VolumeCapability_Block{Block: &csispec.VolumeCapability_BlockVolume{}},
 		},
 	}}
 	if diff := cmp.Diff(want, w.driver.published, protocmp.Transform()); diff != "" {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
@@ -20,7 +20,7 @@ import (
 type PublishRequest struct {
 	VolumeHandle, NodeID string
 	ReadOnly             bool
-	Capability           *csi.VolumeCapability
+	Capability           *csispec.VolumeCapability
 	VolumeContext        map[string]string
 	Secrets              map[string]string
 }
@@ -47,8 +47,8 @@ type Features struct {
 // Connection is a Driver over gRPC.
 type Connection struct {
 	conn       *grpc.ClientConn
-	identity   csi.IdentityClient
-	controller csi.ControllerClient
+	identity   csispec.IdentityClient
+	controller csispec.ControllerClient
 }
 
 // Connect returns a Driver that calls the endpoint (unix:///path, a bare path
@@ -77,7 +77,7 @@ func Connect(endpoint string) (*Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the CSI driver at %s: %w", endpoint, err)
 	}
-	return &Connection{conn: conn, identity: csi.NewIdentityClient(conn), controller: csi.NewControllerClient(conn)}, nil
+	return &Connection{conn: conn, identity: csispec.NewIdentityClient(conn), controller: csispec.NewControllerClient(conn)}, nil
 }
 
 // Close ends the connection; calls under way fail.
@@ -85,7 +85,7 @@ func (c *Connection) Close() error { return c.conn.Close() }
 
 // Name waits until the driver answers and returns its name.
 func (c *Connection) Name(ctx context.Context) (string, error) {
-	r, err := c.identity.GetPluginInfo(ctx, &csi.GetPluginInfoRequest{}, grpc.WaitForReady(true))
+	r, err := c.identity.GetPluginInfo(ctx, &csispec.GetPluginInfoRequest{}, grpc.WaitForReady(true))
 	if err != nil {
 		return "", fmt.Errorf("ask the CSI driver at %s for its name: %w", c.conn.Target(), csiserver.FromStatus(err))
 	}
@@ -97,35 +97,35 @@ func (c *Connection) Name(ctx context.Context) (string, error) {
 
 // Features asks the driver what it can do.
 func (c *Connection) Features(ctx context.Context) (Features, error) {
-	plugin, err := c.identity.GetPluginCapabilities(ctx, &csi.GetPluginCapabilitiesRequest{})
+	plugin, err := c.identity.GetPluginCapabilities(ctx, &csispec.GetPluginCapabilitiesRequest{})
 	if err != nil {
 		return Features{}, fmt.Errorf("ask the CSI driver for its plugin capabilities: %w", csiserver.FromStatus(err))
 	}
-	isController := func(p *csi.PluginCapability) bool {
-		return p.GetService().GetType() == csi.PluginCapability_Service_CONTROLLER_SERVICE
+	isController := func(p *csispec.PluginCapability) bool {
+		return p.GetService().GetType() == csispec.PluginCapability_Service_CONTROLLER_SERVICE
 	}
 	if !slices.ContainsFunc(plugin.GetCapabilities(), isController) {
 		return Features{}, nil
 	}
-	r, err := c.controller.ControllerGetCapabilities(ctx, &csi.ControllerGetCapabilitiesRequest{})
+	r, err := c.controller.ControllerGetCapabilities(ctx, &csispec.ControllerGetCapabilitiesRequest{})
 	if err != nil {
 		return Features{}, fmt.Errorf("ask the CSI driver for its controller capabilities: %w", csiserver.FromStatus(err))
 	}
-	has := func(want csi.ControllerServiceCapability_RPC_Type) bool {
-		return slices.ContainsFunc(r.GetCapabilities(), func(c *csi.ControllerServiceCapability) bool {
+	has := func(want csispec.ControllerServiceCapability_RPC_Type) bool {
+		return slices.ContainsFunc(r.GetCapabilities(), func(c *csispec.ControllerServiceCapability) bool {
 			return c.GetRpc().GetType() == want
 		})
 	}
 	return Features{
-		Publish:               has(csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME),
-		ReadOnly:              has(csi.ControllerServiceCapability_RPC_PUBLISH_READONLY),
-		SingleNodeMultiWriter: has(csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER),
+		Publish:               has(csispec.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME),
+		ReadOnly:              has(csispec.ControllerServiceCapability_RPC_PUBLISH_READONLY),
+		SingleNodeMultiWriter: has(csispec.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER),
 	}, nil
 }
 
 // Publish implements Driver.
 func (c *Connection) Publish(ctx context.Context, req PublishRequest) (map[string]string, error) {
-	r, err := c.controller.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
+	r, err := c.controller.ControllerPublishVolume(ctx, &csispec.ControllerPublishVolumeRequest{
 		VolumeId: req.VolumeHandle, NodeId: req.NodeID, Readonly: req.ReadOnly,
 		VolumeCapability: req.Capability, VolumeContext: req.VolumeContext, Secrets: req.Secrets,
 	})
@@ -137,7 +137,7 @@ func (c *Connection) Publish(ctx context.Context, req PublishRequest) (map[strin
 
 // Unpublish implements Driver.
 func (c *Connection) Unpublish(ctx context.Context, volumeHandle, nodeID string, secrets map[string]string) error {
-	_, err := c.controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{
+	_, err := c.controller.ControllerUnpublishVolume(ctx, &csispec.ControllerUnpublishVolumeRequest{
 		VolumeId: volumeHandle, NodeId: nodeID, Secrets: secrets,
 	})
 	if err != nil {

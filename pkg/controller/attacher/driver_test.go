@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 )
 
 func TestDriverAway(t *testing.T) {
@@ -55,10 +55,10 @@ func TestFeatures(t *testing.T) {
 	if f, err := c.Features(t.Context()); err != nil || f != (Features{}) {
 		t.Fatalf("without a controller: %+v, %v", f, err)
 	}
-	d.caps = []csi.ControllerServiceCapability_RPC_Type{
-		csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
-		csi.ControllerServiceCapability_RPC_PUBLISH_READONLY,
-		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	d.caps = []csispec.ControllerServiceCapability_RPC_Type{
+		csispec.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
+		csispec.ControllerServiceCapability_RPC_PUBLISH_READONLY,
+		csispec.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	}
 	if f, err := c.Features(t.Context()); err != nil || f != (Features{Publish: true, ReadOnly: true, SingleNodeMultiWriter: true}) {
 		t.Fatalf("with everything: %+v, %v", f, err)

@@ -8,21 +8,21 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 )
 
 // fakeDriver is a vendor's CSI driver on a unix socket.
 type fakeDriver struct {
-	csi.UnimplementedIdentityServer
-	csi.UnimplementedControllerServer
+	csispec.UnimplementedIdentityServer
+	csispec.UnimplementedControllerServer
 
 	mu        sync.Mutex
 	publish   []error // the next answers; nil or none: success
 	unpublish []error
-	published []*csi.ControllerPublishVolumeRequest
-	undone    []*csi.ControllerUnpublishVolumeRequest
-	caps      []csi.ControllerServiceCapability_RPC_Type
+	published []*csispec.ControllerPublishVolumeRequest
+	undone    []*csispec.ControllerUnpublishVolumeRequest
+	caps      []csispec.ControllerServiceCapability_RPC_Type
 	hang      bool
 	onPublish func()
 }
@@ -36,30 +36,30 @@ func next(errs *[]error) error {
 	return err
 }
 
-func (d *fakeDriver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
-	return &csi.GetPluginInfoResponse{Name: driverName}, nil
+func (d *fakeDriver) GetPluginInfo(context.Context, *csispec.GetPluginInfoRequest) (*csispec.GetPluginInfoResponse, error) {
+	return &csispec.GetPluginInfoResponse{Name: driverName}, nil
 }
 
-func (d *fakeDriver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+func (d *fakeDriver) GetPluginCapabilities(context.Context, *csispec.GetPluginCapabilitiesRequest) (*csispec.GetPluginCapabilitiesResponse, error) {
 	if len(d.caps) == 0 {
-		return &csi.GetPluginCapabilitiesResponse{}, nil
+		return &csispec.GetPluginCapabilitiesResponse{}, nil
 	}
-	return &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{{
-		Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: csi.PluginCapability_Service_CONTROLLER_SERVICE}},
+	return &csispec.GetPluginCapabilitiesResponse{Capabilities: []*csispec.PluginCapability{{
+		Type: &csispec.PluginCapability_Service_{Service: &csispec.PluginCapability_Service{Type: csispec.PluginCapability_Service_CONTROLLER_SERVICE}},
 	}}}, nil
 }
 
-func (d *fakeDriver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
-	resp := &csi.ControllerGetCapabilitiesResponse{}
+func (d *fakeDriver) ControllerGetCapabilities(context.Context, *csispec.ControllerGetCapabilitiesRequest) (*csispec.ControllerGetCapabilitiesResponse, error) {
+	resp := &csispec.ControllerGetCapabilitiesResponse{}
 	for _, c := range d.caps {
-		resp.Capabilities = append(resp.Capabilities, &csi.ControllerServiceCapability{
-			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: c}},
+		resp.Capabilities = append(resp.Capabilities, &csispec.ControllerServiceCapability{
+			Type: &csispec.ControllerServiceCapability_Rpc{Rpc: &csispec.ControllerServiceCapability_RPC{Type: c}},
 		})
 	}
 	return resp, nil
 }
 
-func (d *fakeDriver) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+func (d *fakeDriver) ControllerPublishVolume(ctx context.Context, req *csispec.ControllerPublishVolumeRequest) (*csispec.ControllerPublishVolumeResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.published = append(d.published, req)
@@ -73,17 +73,17 @@ func (d *fakeDriver) ControllerPublishVolume(ctx context.Context, req *csi.Contr
 	if err := next(&d.publish); err != nil {
 		return nil, err
 	}
-	return &csi.ControllerPublishVolumeResponse{PublishContext: map[string]string{"path": "/x/" + req.GetVolumeId()}}, nil
+	return &csispec.ControllerPublishVolumeResponse{PublishContext: map[string]string{"path": "/x/" + req.GetVolumeId()}}, nil
 }
 
-func (d *fakeDriver) ControllerUnpublishVolume(_ context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+func (d *fakeDriver) ControllerUnpublishVolume(_ context.Context, req *csispec.ControllerUnpublishVolumeRequest) (*csispec.ControllerUnpublishVolumeResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.undone = append(d.undone, req)
 	if err := next(&d.unpublish); err != nil {
 		return nil, err
 	}
-	return &csi.ControllerUnpublishVolumeResponse{}, nil
+	return &csispec.ControllerUnpublishVolumeResponse{}, nil
 }
 
 // serve puts the driver on a socket and returns a connection to it.
@@ -99,8 +99,8 @@ func (d *fakeDriver) serve(t *testing.T) (c *Connection, stop func()) {
 		t.Fatal(err)
 	}
 	g := grpc.NewServer()
-	csi.RegisterIdentityServer(g, d)
-	csi.RegisterControllerServer(g, d)
+	csispec.RegisterIdentityServer(g, d)
+	csispec.RegisterControllerServer(g, d)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = g.Serve(l) }()
 	stop = func() { g.Stop(); <-done }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 	corev1 "k8s.io/api/core/v1"
@@ -18,16 +18,16 @@ func TestAccessMode(t *testing.T) {
 	cases := map[string]struct {
 		modes modes
 		newer bool
-		want  csi.VolumeCapability_AccessMode_Mode
+		want  csispec.VolumeCapability_AccessMode_Mode
 		err   error
 	}{
-		"RWO":           {modes: modes{rwo}, want: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-		"RWO, newer":    {modes: modes{rwo}, newer: true, want: csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER},
-		"RWOP":          {modes: modes{rwop}, want: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-		"RWOP, newer":   {modes: modes{rwop}, newer: true, want: csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER},
-		"ROX":           {modes: modes{rox}, want: csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY},
-		"RWX":           {modes: modes{rwx}, want: csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER},
-		"RWX and RWO":   {modes: modes{rwo, rwx}, want: csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER},
+		"RWO":           {modes: modes{rwo}, want: csispec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+		"RWO, newer":    {modes: modes{rwo}, newer: true, want: csispec.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER},
+		"RWOP":          {modes: modes{rwop}, want: csispec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+		"RWOP, newer":   {modes: modes{rwop}, newer: true, want: csispec.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER},
+		"ROX":           {modes: modes{rox}, want: csispec.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY},
+		"RWX":           {modes: modes{rwx}, want: csispec.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER},
+		"RWX and RWO":   {modes: modes{rwo, rwx}, want: csispec.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER},
 		"ROX and RWO":   {modes: modes{rwo, rox}, err: provisioner.ErrInvalid},
 		"none":          {err: provisioner.ErrInvalid},
 		"one not known": {modes: modes{"Sometimes"}, err: provisioner.ErrInvalid},
@@ -44,16 +44,16 @@ func TestAccessMode(t *testing.T) {
 
 func TestRequest(t *testing.T) {
 	fs := corev1.PersistentVolumeFilesystem
-	mount := func(fsType string, flags ...string) *csi.VolumeCapability {
-		return &csi.VolumeCapability{
-			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType, MountFlags: flags}},
+	mount := func(fsType string, flags ...string) *csispec.VolumeCapability {
+		return &csispec.VolumeCapability{
+			AccessMode: &csispec.VolumeCapability_AccessMode{Mode: csispec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+			AccessType: &csispec.VolumeCapability_Mount{Mount: &csispec.VolumeCapability_MountVolume{FsType: fsType, MountFlags: flags}},
 		}
 	}
 	cases := map[string]struct {
 		change   func(*corev1.PersistentVolume)
 		features Features
-		want     *csi.VolumeCapability
+		want     *csispec.VolumeCapability
 		readOnly bool
 	}{
 		"file system by default": {change: func(pv *corev1.PersistentVolume) { pv.Spec.VolumeMode = nil }, want: mount("ext4")},

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -13,7 +13,7 @@ import (
 
 // ControllerExpandVolume makes a volume larger; one that is large enough is
 // success.
-func (s *Server) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+func (s *Server) ControllerExpandVolume(ctx context.Context, req *csispec.ControllerExpandVolumeRequest) (*csispec.ControllerExpandVolumeResponse, error) {
 	id := req.GetVolumeId()
 	if s.o.Expansion == nil {
 		return nil, unsupported("expand volume %q", id)
@@ -33,11 +33,11 @@ func (s *Server) ControllerExpandVolume(ctx context.Context, req *csi.Controller
 	if err != nil {
 		return nil, fmt.Errorf("expand volume %q to %d bytes: %w", id, want, err)
 	}
-	return &csi.ControllerExpandVolumeResponse{CapacityBytes: size, NodeExpansionRequired: s.o.NodeExpands}, nil
+	return &csispec.ControllerExpandVolumeResponse{CapacityBytes: size, NodeExpansionRequired: s.o.NodeExpands}, nil
 }
 
 // ControllerModifyVolume sets the parameters of a VolumeAttributesClass.
-func (s *Server) ControllerModifyVolume(ctx context.Context, req *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
+func (s *Server) ControllerModifyVolume(ctx context.Context, req *csispec.ControllerModifyVolumeRequest) (*csispec.ControllerModifyVolumeResponse, error) {
 	id := req.GetVolumeId()
 	if s.o.Change == nil {
 		return nil, unsupported("modify volume %q", id)
@@ -48,7 +48,7 @@ func (s *Server) ControllerModifyVolume(ctx context.Context, req *csi.Controller
 	if err := s.o.Change.Modify(ctx, id, platformsOwn(req.GetMutableParameters())); err != nil {
 		return nil, fmt.Errorf("modify volume %q: %w", id, err)
 	}
-	return &csi.ControllerModifyVolumeResponse{}, nil
+	return &csispec.ControllerModifyVolumeResponse{}, nil
 }
 
 func isGone(err error) bool { return errors.Is(err, provisioner.ErrNotFound) }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
@@ -13,7 +13,7 @@ import (
 )
 
 // CreateVolumeGroupSnapshot keeps what several volumes hold at one instant.
-func (s *Server) CreateVolumeGroupSnapshot(ctx context.Context, req *csi.CreateVolumeGroupSnapshotRequest) (*csi.CreateVolumeGroupSnapshotResponse, error) {
+func (s *Server) CreateVolumeGroupSnapshot(ctx context.Context, req *csispec.CreateVolumeGroupSnapshotRequest) (*csispec.CreateVolumeGroupSnapshotResponse, error) {
 	name, volumes := req.GetName(), req.GetSourceVolumeIds()
 	if s.o.Groups == nil {
 		return nil, unsupported("create group snapshot %q", name)
@@ -29,11 +29,11 @@ func (s *Server) CreateVolumeGroupSnapshot(ctx context.Context, req *csi.CreateV
 	if err != nil {
 		return nil, fmt.Errorf("create group snapshot %q: %w", name, err)
 	}
-	return &csi.CreateVolumeGroupSnapshotResponse{GroupSnapshot: s.group(g)}, nil
+	return &csispec.CreateVolumeGroupSnapshotResponse{GroupSnapshot: s.group(g)}, nil
 }
 
-func (s *Server) group(g provisioner.Group) *csi.VolumeGroupSnapshot {
-	out := &csi.VolumeGroupSnapshot{GroupSnapshotId: g.ID, CreationTime: timestamppb.New(g.Created), ReadyToUse: true}
+func (s *Server) group(g provisioner.Group) *csispec.VolumeGroupSnapshot {
+	out := &csispec.VolumeGroupSnapshot{GroupSnapshotId: g.ID, CreationTime: timestamppb.New(g.Created), ReadyToUse: true}
 	for _, v := range g.Snapshots {
 		out.Snapshots = append(out.Snapshots, s.snapshot(v))
 		out.ReadyToUse = out.ReadyToUse && v.Ready
@@ -43,7 +43,7 @@ func (s *Server) group(g provisioner.Group) *csi.VolumeGroupSnapshot {
 
 // DeleteVolumeGroupSnapshot removes a group with its snapshots; one that is gone
 // is success. The snapshots named have to be the group's (CSI spec).
-func (s *Server) DeleteVolumeGroupSnapshot(ctx context.Context, req *csi.DeleteVolumeGroupSnapshotRequest) (*csi.DeleteVolumeGroupSnapshotResponse, error) {
+func (s *Server) DeleteVolumeGroupSnapshot(ctx context.Context, req *csispec.DeleteVolumeGroupSnapshotRequest) (*csispec.DeleteVolumeGroupSnapshotResponse, error) {
 	id := req.GetGroupSnapshotId()
 	if s.o.Groups == nil {
 		return nil, unsupported("delete group snapshot %q", id)
@@ -61,11 +61,11 @@ func (s *Server) DeleteVolumeGroupSnapshot(ctx context.Context, req *csi.DeleteV
 	if err != nil {
 		return nil, fmt.Errorf("delete group snapshot %q: %w", id, err)
 	}
-	return &csi.DeleteVolumeGroupSnapshotResponse{}, nil
+	return &csispec.DeleteVolumeGroupSnapshotResponse{}, nil
 }
 
 // GetVolumeGroupSnapshot returns a group with its snapshots.
-func (s *Server) GetVolumeGroupSnapshot(ctx context.Context, req *csi.GetVolumeGroupSnapshotRequest) (*csi.GetVolumeGroupSnapshotResponse, error) {
+func (s *Server) GetVolumeGroupSnapshot(ctx context.Context, req *csispec.GetVolumeGroupSnapshotRequest) (*csispec.GetVolumeGroupSnapshotResponse, error) {
 	id := req.GetGroupSnapshotId()
 	if s.o.Groups == nil {
 		return nil, unsupported("get group snapshot %q", id)
@@ -80,7 +80,7 @@ func (s *Server) GetVolumeGroupSnapshot(ctx context.Context, req *csi.GetVolumeG
 	if err != nil {
 		return nil, fmt.Errorf("get group snapshot %q: %w", id, err)
 	}
-	return &csi.GetVolumeGroupSnapshotResponse{GroupSnapshot: s.group(g)}, nil
+	return &csispec.GetVolumeGroupSnapshotResponse{GroupSnapshot: s.group(g)}, nil
 }
 
 // sameMembers refuses a list of snapshots that is not the group's; without one

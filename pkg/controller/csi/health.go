@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
 )
 
 // ControllerGetVolumeHealth says what is wrong with a volume.
-func (s *Server) ControllerGetVolumeHealth(ctx context.Context, req *csi.ControllerGetVolumeHealthRequest) (*csi.ControllerGetVolumeHealthResponse, error) {
+func (s *Server) ControllerGetVolumeHealth(ctx context.Context, req *csispec.ControllerGetVolumeHealthRequest) (*csispec.ControllerGetVolumeHealthResponse, error) {
 	id := req.GetVolumeId()
 	if s.o.Health == nil {
 		return nil, unsupported("look after volume %q", id)
@@ -22,12 +22,12 @@ func (s *Server) ControllerGetVolumeHealth(ctx context.Context, req *csi.Control
 	if err != nil {
 		return nil, fmt.Errorf("look after volume %q: %w", id, err)
 	}
-	return &csi.ControllerGetVolumeHealthResponse{VolumeHealth: csiserver.VolumeHealth(h)}, nil
+	return &csispec.ControllerGetVolumeHealthResponse{VolumeHealth: csiserver.VolumeHealth(h)}, nil
 }
 
 // ControllerListVolumeHealth returns a page of the volumes with which something
 // is wrong.
-func (s *Server) ControllerListVolumeHealth(ctx context.Context, req *csi.ControllerListVolumeHealthRequest) (*csi.ControllerListVolumeHealthResponse, error) {
+func (s *Server) ControllerListVolumeHealth(ctx context.Context, req *csispec.ControllerListVolumeHealthRequest) (*csispec.ControllerListVolumeHealthResponse, error) {
 	if s.o.Health == nil {
 		return nil, unsupported("look after volumes")
 	}
@@ -39,7 +39,7 @@ func (s *Server) ControllerListVolumeHealth(ctx context.Context, req *csi.Contro
 	if err != nil {
 		return nil, fmt.Errorf("look after volumes: %w", err)
 	}
-	resp := &csi.ControllerListVolumeHealthResponse{NextToken: listHealth.token(next)}
+	resp := &csispec.ControllerListVolumeHealthResponse{NextToken: listHealth.token(next)}
 	for _, h := range all {
 		resp.Entries = append(resp.Entries, csiserver.VolumeHealth(h))
 	}

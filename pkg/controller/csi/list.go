@@ -7,7 +7,7 @@ import (
 	"hash/crc32"
 	"strings"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
@@ -15,7 +15,7 @@ import (
 )
 
 // ListVolumes returns a page of the volumes, with the nodes that have them.
-func (s *Server) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+func (s *Server) ListVolumes(ctx context.Context, req *csispec.ListVolumesRequest) (*csispec.ListVolumesResponse, error) {
 	if s.o.Inventory == nil {
 		return nil, unsupported("list volumes")
 	}
@@ -27,17 +27,17 @@ func (s *Server) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (
 	if err != nil {
 		return nil, fmt.Errorf("list volumes: %w", err)
 	}
-	resp := &csi.ListVolumesResponse{NextToken: listVolumes.token(next)}
+	resp := &csispec.ListVolumesResponse{NextToken: listVolumes.token(next)}
 	for _, e := range entries {
-		resp.Entries = append(resp.Entries, &csi.ListVolumesResponse_Entry{
-			Volume: s.volume(e.Volume), Status: &csi.ListVolumesResponse_VolumeStatus{PublishedNodeIds: e.Nodes},
+		resp.Entries = append(resp.Entries, &csispec.ListVolumesResponse_Entry{
+			Volume: s.volume(e.Volume), Status: &csispec.ListVolumesResponse_VolumeStatus{PublishedNodeIds: e.Nodes},
 		})
 	}
 	return resp, nil
 }
 
 // ControllerGetVolume returns one volume, with the nodes that have it.
-func (s *Server) ControllerGetVolume(ctx context.Context, req *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
+func (s *Server) ControllerGetVolume(ctx context.Context, req *csispec.ControllerGetVolumeRequest) (*csispec.ControllerGetVolumeResponse, error) {
 	id := req.GetVolumeId()
 	if s.o.Inventory == nil {
 		return nil, unsupported("get volume %q", id)
@@ -49,13 +49,13 @@ func (s *Server) ControllerGetVolume(ctx context.Context, req *csi.ControllerGet
 	if err != nil {
 		return nil, fmt.Errorf("get volume %q: %w", id, err)
 	}
-	return &csi.ControllerGetVolumeResponse{
-		Volume: s.volume(e.Volume), Status: &csi.ControllerGetVolumeResponse_VolumeStatus{PublishedNodeIds: e.Nodes},
+	return &csispec.ControllerGetVolumeResponse{
+		Volume: s.volume(e.Volume), Status: &csispec.ControllerGetVolumeResponse_VolumeStatus{PublishedNodeIds: e.Nodes},
 	}, nil
 }
 
 // GetCapacity returns the room for volumes of a StorageClass in a place.
-func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
+func (s *Server) GetCapacity(ctx context.Context, req *csispec.GetCapacityRequest) (*csispec.GetCapacityResponse, error) {
 	if s.o.Room == nil {
 		return nil, unsupported("get capacity")
 	}
@@ -63,7 +63,7 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	if place := req.GetAccessibleTopology(); place != nil && s.o.Places {
 		from = place.GetSegments()
 	} else if place != nil && meets(s.o.Topology, []provisioner.Place{place.GetSegments()}) != nil {
-		return &csi.GetCapacityResponse{}, nil // nothing can be made there
+		return &csispec.GetCapacityResponse{}, nil // nothing can be made there
 	}
 	parameters := platformsOwn(req.GetParameters())
 	if len(parameters) > 0 {
@@ -76,7 +76,7 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	if err != nil {
 		return nil, fmt.Errorf("get capacity: %w", err)
 	}
-	return &csi.GetCapacityResponse{
+	return &csispec.GetCapacityResponse{
 		AvailableCapacity: c.Available, MaximumVolumeSize: known(c.Largest), MinimumVolumeSize: known(c.Smallest),
 	}, nil
 }

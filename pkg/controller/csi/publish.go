@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 // ControllerPublishVolume lets a node use the volume.
-func (s *Server) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+func (s *Server) ControllerPublishVolume(ctx context.Context, req *csispec.ControllerPublishVolumeRequest) (*csispec.ControllerPublishVolumeResponse, error) {
 	spec, err := s.parsePublish(req)
 	if err != nil {
 		return nil, fmt.Errorf("publish volume %q to node %q: %w", req.GetVolumeId(), req.GetNodeId(), err)
@@ -21,10 +21,10 @@ func (s *Server) ControllerPublishVolume(ctx context.Context, req *csi.Controlle
 	if err != nil {
 		return nil, fmt.Errorf("publish volume %q to node %q: %w", spec.VolumeID, spec.Node, err)
 	}
-	return &csi.ControllerPublishVolumeResponse{PublishContext: a.PublishContext}, nil
+	return &csispec.ControllerPublishVolumeResponse{PublishContext: a.PublishContext}, nil
 }
 
-func (s *Server) parsePublish(req *csi.ControllerPublishVolumeRequest) (provisioner.AttachSpec, error) {
+func (s *Server) parsePublish(req *csispec.ControllerPublishVolumeRequest) (provisioner.AttachSpec, error) {
 	var none provisioner.AttachSpec
 	if s.o.Attachments == nil {
 		return none, fmt.Errorf("this platform needs no attachment: %w", provisioner.ErrUnsupported)
@@ -50,7 +50,7 @@ func (s *Server) parsePublish(req *csi.ControllerPublishVolumeRequest) (provisio
 // ControllerUnpublishVolume takes the volume from a node; from every node if
 // none is named (CSI spec "ControllerUnpublishVolume"). What is not published,
 // or gone, is success.
-func (s *Server) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+func (s *Server) ControllerUnpublishVolume(ctx context.Context, req *csispec.ControllerUnpublishVolumeRequest) (*csispec.ControllerUnpublishVolumeResponse, error) {
 	id, node := req.GetVolumeId(), req.GetNodeId()
 	if err := csiserver.Require("volume id", id); err != nil {
 		return nil, fmt.Errorf("unpublish volume: %w", err)
@@ -62,5 +62,5 @@ func (s *Server) ControllerUnpublishVolume(ctx context.Context, req *csi.Control
 	if err != nil && !errors.Is(err, provisioner.ErrNotFound) {
 		return nil, fmt.Errorf("unpublish volume %q from node %q: %w", id, node, err)
 	}
-	return &csi.ControllerUnpublishVolumeResponse{}, nil
+	return &csispec.ControllerUnpublishVolumeResponse{}, nil
 }

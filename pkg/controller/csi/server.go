@@ -10,7 +10,7 @@ package csi
 import (
 	"strings"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -64,8 +64,8 @@ type Options struct {
 
 // Server is the CSI controller service and group controller service.
 type Server struct {
-	csi.UnimplementedControllerServer
-	csi.UnimplementedGroupControllerServer
+	csispec.UnimplementedControllerServer
+	csispec.UnimplementedGroupControllerServer
 	o Options
 }
 

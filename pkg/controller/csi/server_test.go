@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
@@ -52,32 +52,32 @@ func (p *platform) Detach(_ context.Context, id, node string) error {
 }
 
 const (
-	snw  = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
-	snsw = csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
-	snro = csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
-	mnro = csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
-	mnsw = csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER
-	mnmw = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	snw  = csispec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+	snsw = csispec.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+	snro = csispec.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
+	mnro = csispec.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+	mnsw = csispec.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER
+	mnmw = csispec.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
 )
 
-func mountCap(m csi.VolumeCapability_AccessMode_Mode, fs string) *csi.VolumeCapability {
-	return &csi.VolumeCapability{
-		AccessMode: &csi.VolumeCapability_AccessMode{Mode: m},
-		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fs}},
+func mountCap(m csispec.VolumeCapability_AccessMode_Mode, fs string) *csispec.VolumeCapability {
+	return &csispec.VolumeCapability{
+		AccessMode: &csispec.VolumeCapability_AccessMode{Mode: m},
+		AccessType: &csispec.VolumeCapability_Mount{Mount: &csispec.VolumeCapability_MountVolume{FsType: fs}},
 	}
 }
 
-func blockCap(m csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapability {
-	return &csi.VolumeCapability{
-		AccessMode: &csi.VolumeCapability_AccessMode{Mode: m},
-		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+func blockCap(m csispec.VolumeCapability_AccessMode_Mode) *csispec.VolumeCapability {
+	return &csispec.VolumeCapability{
+		AccessMode: &csispec.VolumeCapability_AccessMode{Mode: m},
+		AccessType: &csispec.VolumeCapability_Block{Block: &csispec.VolumeCapability_BlockVolume{}},
 	}
 }
 
-func caps(c ...*csi.VolumeCapability) []*csi.VolumeCapability { return c }
+func caps(c ...*csispec.VolumeCapability) []*csispec.VolumeCapability { return c }
 
-func bytes(required, limit int64) *csi.CapacityRange {
-	return &csi.CapacityRange{RequiredBytes: required, LimitBytes: limit}
+func bytes(required, limit int64) *csispec.CapacityRange {
+	return &csispec.CapacityRange{RequiredBytes: required, LimitBytes: limit}
 }
 
 const gib = 1 << 30
@@ -86,32 +86,32 @@ func TestCreateVolume(t *testing.T) {
 	rwo := []provisioner.AccessMode{provisioner.ReadWriteOnce}
 	for name, tc := range map[string]struct {
 		o    Options
-		req  *csi.CreateVolumeRequest
+		req  *csispec.CreateVolumeRequest
 		want provisioner.VolumeSpec
 	}{
 		"defaults": {
 			Options{},
-			&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(snw, ""))},
+			&csispec.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(snw, ""))},
 			provisioner.VolumeSpec{Name: "v", CapacityBytes: gib, AccessModes: rwo, Mode: provisioner.Filesystem, Parameters: params{}},
 		},
 		"size 0": {
 			Options{},
-			&csi.CreateVolumeRequest{Name: "v", CapacityRange: bytes(0, 0), VolumeCapabilities: caps(blockCap(snw))},
+			&csispec.CreateVolumeRequest{Name: "v", CapacityRange: bytes(0, 0), VolumeCapabilities: caps(blockCap(snw))},
 			provisioner.VolumeSpec{Name: "v", CapacityBytes: gib, AccessModes: rwo, Mode: provisioner.Block, Parameters: params{}},
 		},
 		"only a limit below the default": {
 			Options{},
-			&csi.CreateVolumeRequest{Name: "v", CapacityRange: bytes(0, 5), VolumeCapabilities: caps(blockCap(snw))},
+			&csispec.CreateVolumeRequest{Name: "v", CapacityRange: bytes(0, 5), VolumeCapabilities: caps(blockCap(snw))},
 			provisioner.VolumeSpec{Name: "v", CapacityBytes: 5, LimitBytes: 5, AccessModes: rwo, Mode: provisioner.Block, Parameters: params{}},
 		},
 		"size and limit": {
 			Options{},
-			&csi.CreateVolumeRequest{Name: "v", CapacityRange: bytes(7, 9), VolumeCapabilities: caps(blockCap(snw))},
+			&csispec.CreateVolumeRequest{Name: "v", CapacityRange: bytes(7, 9), VolumeCapabilities: caps(blockCap(snw))},
 			provisioner.VolumeSpec{Name: "v", CapacityBytes: 7, LimitBytes: 9, AccessModes: rwo, Mode: provisioner.Block, Parameters: params{}},
 		},
 		"several modes": {
 			Options{},
-			&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(blockCap(snsw), blockCap(mnmw), blockCap(snro))},
+			&csispec.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(blockCap(snsw), blockCap(mnmw), blockCap(snro))},
 			provisioner.VolumeSpec{
 				Name: "v", CapacityBytes: gib, Mode: provisioner.Block, Parameters: params{},
 				AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOncePod, provisioner.ReadWriteMany, provisioner.ReadWriteOnce},
@@ -119,7 +119,7 @@ func TestCreateVolume(t *testing.T) {
 		},
 		"a file system over a block platform": {
 			Options{BlockOnly: true},
-			&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(snw, "xfs")), Parameters: params{"policy": "p", "functionType": "PF", "csi.storage.k8s.io/fstype": "xfs", "csi.storage.k8s.io/pv/name": "x"}},
+			&csispec.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(snw, "xfs")), Parameters: params{"policy": "p", "functionType": "PF", "csi.storage.k8s.io/fstype": "xfs", "csi.storage.k8s.io/pv/name": "x"}},
 			provisioner.VolumeSpec{
 				Name: "v", CapacityBytes: gib, AccessModes: rwo, Mode: provisioner.Block,
 				Parameters: params{"policy": "p", "functionType": "PF"},
@@ -127,7 +127,7 @@ func TestCreateVolume(t *testing.T) {
 		},
 		"a file system of the platform among block devices": {
 			Options{BlockOnly: true, Shares: virtiofs},
-			&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(mnmw, "")), Parameters: params{"policy": "p", "emulation": "virtiofs"}},
+			&csispec.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(mnmw, "")), Parameters: params{"policy": "p", "emulation": "virtiofs"}},
 			provisioner.VolumeSpec{
 				Name: "v", CapacityBytes: gib, Mode: provisioner.Filesystem,
 				AccessModes: []provisioner.AccessMode{provisioner.ReadWriteMany},
@@ -136,7 +136,7 @@ func TestCreateVolume(t *testing.T) {
 		},
 		"a shared file system": {
 			Options{SharedFilesystem: true},
-			&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(mnmw, ""))},
+			&csispec.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(mnmw, ""))},
 			provisioner.VolumeSpec{
 				Name: "v", CapacityBytes: gib, Mode: provisioner.Filesystem, Parameters: params{},
 				AccessModes: []provisioner.AccessMode{provisioner.ReadWriteMany},
@@ -144,7 +144,7 @@ func TestCreateVolume(t *testing.T) {
 		},
 		"the longest name": {
 			Options{},
-			&csi.CreateVolumeRequest{Name: strings.Repeat("n", 253), VolumeCapabilities: caps(blockCap(snw))},
+			&csispec.CreateVolumeRequest{Name: strings.Repeat("n", 253), VolumeCapabilities: caps(blockCap(snw))},
 			provisioner.VolumeSpec{Name: strings.Repeat("n", 253), CapacityBytes: gib, AccessModes: rwo, Mode: provisioner.Block, Parameters: params{}},
 		},
 	} {
@@ -169,22 +169,22 @@ func TestCreateVolume(t *testing.T) {
 func TestCreateVolumeRefuses(t *testing.T) {
 	one := caps(blockCap(snw))
 	for name, tc := range map[string]struct {
-		req   *csi.CreateVolumeRequest
+		req   *csispec.CreateVolumeRequest
 		want  error
 		words string
 	}{
-		"no name":           {&csi.CreateVolumeRequest{VolumeCapabilities: one}, provisioner.ErrInvalid, "name is missing"},
-		"long name":         {&csi.CreateVolumeRequest{Name: strings.Repeat("n", 254), VolumeCapabilities: one}, provisioner.ErrInvalid, "254 bytes, at most 253"},
-		"no capabilities":   {&csi.CreateVolumeRequest{Name: "v"}, provisioner.ErrInvalid, "capabilities are missing"},
-		"nil capability":    {&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(nil)}, provisioner.ErrInvalid, "missing"},
-		"mixed":             {&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(blockCap(snw), mountCap(snw, ""))}, provisioner.ErrInvalid, "one mode"},
-		"ntfs":              {&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(snw, "ntfs"))}, provisioner.ErrInvalid, "ext4 xfs"},
-		"multi-node single": {&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(blockCap(mnsw))}, provisioner.ErrInvalid, "MULTI_NODE_SINGLE_WRITER"},
-		"ext4 on many":      {&csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(mnmw, ""))}, provisioner.ErrInvalid, "volumeMode Block"},
-		"negative":          {&csi.CreateVolumeRequest{Name: "v", CapacityRange: bytes(-1, 0), VolumeCapabilities: one}, provisioner.ErrInvalid, "negative"},
-		"negative limit":    {&csi.CreateVolumeRequest{Name: "v", CapacityRange: bytes(0, -1), VolumeCapabilities: one}, provisioner.ErrInvalid, "negative"},
-		"above the limit":   {&csi.CreateVolumeRequest{Name: "v", CapacityRange: bytes(9, 8), VolumeCapabilities: one}, provisioner.ErrOutOfRange, "limit of 8"},
-		"clone":             {&csi.CreateVolumeRequest{Name: "v", VolumeContentSource: &csi.VolumeContentSource{}, VolumeCapabilities: one}, provisioner.ErrInvalid, "dataSource"},
+		"no name":           {&csispec.CreateVolumeRequest{VolumeCapabilities: one}, provisioner.ErrInvalid, "name is missing"},
+		"long name":         {&csispec.CreateVolumeRequest{Name: strings.Repeat("n", 254), VolumeCapabilities: one}, provisioner.ErrInvalid, "254 bytes, at most 253"},
+		"no capabilities":   {&csispec.CreateVolumeRequest{Name: "v"}, provisioner.ErrInvalid, "capabilities are missing"},
+		"nil capability":    {&csispec.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(nil)}, provisioner.ErrInvalid, "missing"},
+		"mixed":             {&csispec.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(blockCap(snw), mountCap(snw, ""))}, provisioner.ErrInvalid, "one mode"},
+		"ntfs":              {&csispec.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(snw, "ntfs"))}, provisioner.ErrInvalid, "ext4 xfs"},
+		"multi-node single": {&csispec.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(blockCap(mnsw))}, provisioner.ErrInvalid, "MULTI_NODE_SINGLE_WRITER"},
+		"ext4 on many":      {&csispec.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(mountCap(mnmw, ""))}, provisioner.ErrInvalid, "volumeMode Block"},
+		"negative":          {&csispec.CreateVolumeRequest{Name: "v", CapacityRange: bytes(-1, 0), VolumeCapabilities: one}, provisioner.ErrInvalid, "negative"},
+		"negative limit":    {&csispec.CreateVolumeRequest{Name: "v", CapacityRange: bytes(0, -1), VolumeCapabilities: one}, provisioner.ErrInvalid, "negative"},
+		"above the limit":   {&csispec.CreateVolumeRequest{Name: "v", CapacityRange: bytes(9, 8), VolumeCapabilities: one}, provisioner.ErrOutOfRange, "limit of 8"},
+		"clone":             {&csispec.CreateVolumeRequest{Name: "v", VolumeContentSource: &csispec.VolumeContentSource{}, VolumeCapabilities: one}, provisioner.ErrInvalid, "dataSource"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &platform{volume: provisioner.Volume{CapacityBytes: 1}}
@@ -197,7 +197,7 @@ func TestCreateVolumeRefuses(t *testing.T) {
 			}
 		})
 	}
-	_, err := New(Options{Platform: provisioner.Platform{Volumes: &platform{}}}).CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: one})
+	_, err := New(Options{Platform: provisioner.Platform{Volumes: &platform{}}}).CreateVolume(t.Context(), &csispec.CreateVolumeRequest{Name: "v", VolumeCapabilities: one})
 	if err == nil || !strings.Contains(err.Error(), "no capacity") {
 		t.Errorf("a volume without capacity: %v", err)
 	}
@@ -207,11 +207,11 @@ func TestErrorsOfThePlatformKeepTheirKind(t *testing.T) {
 	for _, want := range []error{provisioner.ErrExists, provisioner.ErrBusy, provisioner.ErrInUse, context.DeadlineExceeded} {
 		p := &platform{err: fmt.Errorf("platform: %w", want)}
 		s := New(Options{Platform: provisioner.Platform{Volumes: p, Attachments: p}})
-		_, create := s.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(blockCap(snw))})
-		_, remove := s.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "v"})
-		_, publish := s.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "n", VolumeCapability: blockCap(snw)})
-		_, unpublish := s.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v", NodeId: "n"})
-		_, validate := s.ValidateVolumeCapabilities(t.Context(), &csi.ValidateVolumeCapabilitiesRequest{VolumeId: "v", VolumeCapabilities: caps(blockCap(snw))})
+		_, create := s.CreateVolume(t.Context(), &csispec.CreateVolumeRequest{Name: "v", VolumeCapabilities: caps(blockCap(snw))})
+		_, remove := s.DeleteVolume(t.Context(), &csispec.DeleteVolumeRequest{VolumeId: "v"})
+		_, publish := s.ControllerPublishVolume(t.Context(), &csispec.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "n", VolumeCapability: blockCap(snw)})
+		_, unpublish := s.ControllerUnpublishVolume(t.Context(), &csispec.ControllerUnpublishVolumeRequest{VolumeId: "v", NodeId: "n"})
+		_, validate := s.ValidateVolumeCapabilities(t.Context(), &csispec.ValidateVolumeCapabilitiesRequest{VolumeId: "v", VolumeCapabilities: caps(blockCap(snw))})
 		for call, err := range map[string]error{"create": create, "delete": remove, "publish": publish, "unpublish": unpublish, "validate": validate} {
 			if !errors.Is(err, want) || !strings.Contains(err.Error(), `"v"`) {
 				t.Errorf("%s: error %v, want %v and the volume's name", call, err, want)
@@ -224,7 +224,7 @@ func TestPublish(t *testing.T) {
 	p := &platform{context: params{"nv-pciDeviceAddress": "0000:3b:00.2"}}
 	s := New(Options{Platform: provisioner.Platform{Volumes: p, Attachments: p}})
 	for name, tc := range map[string]struct {
-		cap      *csi.VolumeCapability
+		cap      *csispec.VolumeCapability
 		readonly bool
 		want     provisioner.AttachSpec
 	}{
@@ -235,7 +235,7 @@ func TestPublish(t *testing.T) {
 		"one pod":          {mountCap(snsw, ""), false, provisioner.AttachSpec{AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOncePod}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resp, err := s.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{
+			resp, err := s.ControllerPublishVolume(t.Context(), &csispec.ControllerPublishVolumeRequest{
 				VolumeId: "v", NodeId: "n", VolumeCapability: tc.cap, Readonly: tc.readonly, VolumeContext: params{"k": "x"},
 			})
 			if err != nil {
@@ -250,7 +250,7 @@ func TestPublish(t *testing.T) {
 			}
 		})
 	}
-	for name, req := range map[string]*csi.ControllerPublishVolumeRequest{
+	for name, req := range map[string]*csispec.ControllerPublishVolumeRequest{
 		"no volume":      {NodeId: "n", VolumeCapability: blockCap(snw)},
 		"no node":        {VolumeId: "v", VolumeCapability: blockCap(snw)},
 		"no capability":  {VolumeId: "v", NodeId: "n"},
@@ -267,25 +267,25 @@ func TestUnpublishAndDelete(t *testing.T) {
 	p := &platform{}
 	s := New(Options{Platform: provisioner.Platform{Volumes: p, Attachments: p}})
 	for _, node := range []string{"n", ""} {
-		if _, err := s.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v", NodeId: node}); err != nil {
+		if _, err := s.ControllerUnpublishVolume(t.Context(), &csispec.ControllerUnpublishVolumeRequest{VolumeId: "v", NodeId: node}); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := s.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "v"}); err != nil {
+	if _, err := s.DeleteVolume(t.Context(), &csispec.DeleteVolumeRequest{VolumeId: "v"}); err != nil {
 		t.Error(err)
 	}
 	if d := cmp.Diff([]string{`detach v from "n"`, `detach v from ""`, "delete v"}, p.calls); d != "" {
 		t.Error(d)
 	}
 	p.err = provisioner.ErrNotFound
-	if _, err := s.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v"}); err != nil {
+	if _, err := s.ControllerUnpublishVolume(t.Context(), &csispec.ControllerUnpublishVolumeRequest{VolumeId: "v"}); err != nil {
 		t.Errorf("unpublish of what is gone: %v", err)
 	}
-	_, err := s.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{})
+	_, err := s.ControllerUnpublishVolume(t.Context(), &csispec.ControllerUnpublishVolumeRequest{})
 	if !errors.Is(err, provisioner.ErrInvalid) {
 		t.Errorf("no id: %v", err)
 	}
-	if _, err = s.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{}); !errors.Is(err, provisioner.ErrInvalid) {
+	if _, err = s.DeleteVolume(t.Context(), &csispec.DeleteVolumeRequest{}); !errors.Is(err, provisioner.ErrInvalid) {
 		t.Errorf("no id: %v", err)
 	}
 }
@@ -299,17 +299,17 @@ func TestValidate(t *testing.T) {
 	one := caps(blockCap(snw))
 	for name, tc := range map[string]struct {
 		o     Options
-		req   *csi.ValidateVolumeCapabilitiesRequest
+		req   *csispec.ValidateVolumeCapabilitiesRequest
 		words string
 	}{
-		"the same":        {Options{}, &csi.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: one, Parameters: params{"policy": "p"}, VolumeContext: params{"storagePolicyName": "p", "storage.kubernetes.io/csiProvisionerIdentity": "x"}}, ""},
-		"other mode":      {Options{}, &csi.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: caps(mountCap(snw, ""))}, "mode Block, asked was Filesystem"},
-		"fs over block":   {Options{BlockOnly: true}, &csi.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: caps(mountCap(snw, ""))}, ""},
-		"other access":    {Options{}, &csi.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: caps(blockCap(mnmw))}, "asked was ReadWriteMany"},
-		"unsupported":     {Options{}, &csi.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: caps(blockCap(mnsw))}, "MULTI_NODE_SINGLE_WRITER"},
-		"other parameter": {Options{}, &csi.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: one, Parameters: params{"policy": "q"}}, `"policy" is "q"`},
-		"bad parameter":   {Options{Normalize: noPolicy}, &csi.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: one, Parameters: params{"x": "q"}}, "no parameter"},
-		"other context":   {Options{}, &csi.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: one, VolumeContext: params{"storagePolicyName": "q"}}, "volume context"},
+		"the same":        {Options{}, &csispec.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: one, Parameters: params{"policy": "p"}, VolumeContext: params{"storagePolicyName": "p", "storage.kubernetes.io/csiProvisionerIdentity": "x"}}, ""},
+		"other mode":      {Options{}, &csispec.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: caps(mountCap(snw, ""))}, "mode Block, asked was Filesystem"},
+		"fs over block":   {Options{BlockOnly: true}, &csispec.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: caps(mountCap(snw, ""))}, ""},
+		"other access":    {Options{}, &csispec.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: caps(blockCap(mnmw))}, "asked was ReadWriteMany"},
+		"unsupported":     {Options{}, &csispec.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: caps(blockCap(mnsw))}, "MULTI_NODE_SINGLE_WRITER"},
+		"other parameter": {Options{}, &csispec.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: one, Parameters: params{"policy": "q"}}, `"policy" is "q"`},
+		"bad parameter":   {Options{Normalize: noPolicy}, &csispec.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: one, Parameters: params{"x": "q"}}, "no parameter"},
+		"other context":   {Options{}, &csispec.ValidateVolumeCapabilitiesRequest{VolumeCapabilities: one, VolumeContext: params{"storagePolicyName": "q"}}, "volume context"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.req.VolumeId, tc.o.Volumes = "v", p
@@ -322,7 +322,7 @@ func TestValidate(t *testing.T) {
 			}
 		})
 	}
-	for _, req := range []*csi.ValidateVolumeCapabilitiesRequest{{VolumeCapabilities: one}, {VolumeId: "v"}} {
+	for _, req := range []*csispec.ValidateVolumeCapabilitiesRequest{{VolumeCapabilities: one}, {VolumeId: "v"}} {
 		if _, err := New(Options{Platform: provisioner.Platform{Volumes: p}}).ValidateVolumeCapabilities(t.Context(), req); !errors.Is(err, provisioner.ErrInvalid) {
 			t.Errorf("%v: %v, want ErrInvalid", req, err)
 		}
@@ -346,7 +346,7 @@ func TestCapabilitiesFollowTheFaces(t *testing.T) {
 		}
 	}
 	s := New(Options{Platform: provisioner.Platform{Volumes: p}})
-	if _, err := s.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{}); !errors.Is(err, provisioner.ErrUnsupported) {
+	if _, err := s.ControllerPublishVolume(t.Context(), &csispec.ControllerPublishVolumeRequest{}); !errors.Is(err, provisioner.ErrUnsupported) {
 		t.Errorf("publish without attachments: %v", err)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -21,7 +21,7 @@ func TestSharesIsAskedOfEachVolume(t *testing.T) {
 	for name, tc := range map[string]struct {
 		context params
 		mode    provisioner.VolumeMode
-		caps    []*csi.VolumeCapability
+		caps    []*csispec.VolumeCapability
 		ok      bool
 	}{
 		"shared, many write":     {shared, provisioner.Filesystem, caps(mountCap(mnmw, "")), true},
@@ -36,11 +36,11 @@ func TestSharesIsAskedOfEachVolume(t *testing.T) {
 			o := Options{BlockOnly: true, Shares: virtiofs}
 			o.Volumes, o.Attachments = p, p
 			s := New(o)
-			_, created := s.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: tc.caps, Parameters: tc.context})
-			_, published := s.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{
+			_, created := s.CreateVolume(t.Context(), &csispec.CreateVolumeRequest{Name: "v", VolumeCapabilities: tc.caps, Parameters: tc.context})
+			_, published := s.ControllerPublishVolume(t.Context(), &csispec.ControllerPublishVolumeRequest{
 				VolumeId: "v", NodeId: "n", VolumeCapability: tc.caps[0], VolumeContext: tc.context,
 			})
-			validated, err := s.ValidateVolumeCapabilities(t.Context(), &csi.ValidateVolumeCapabilitiesRequest{VolumeId: "v", VolumeCapabilities: tc.caps})
+			validated, err := s.ValidateVolumeCapabilities(t.Context(), &csispec.ValidateVolumeCapabilitiesRequest{VolumeId: "v", VolumeCapabilities: tc.caps})
 			if err != nil || (validated.GetConfirmed() != nil) != tc.ok {
 				t.Errorf("confirmed: %v, %v", validated, err)
 			}

@@ -3,7 +3,7 @@ package csi
 import (
 	"fmt"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/csiserver"
@@ -12,7 +12,7 @@ import (
 
 // parseSize reads a capacity range in bytes. Nothing asked is def, or the
 // limit if that is smaller.
-func parseSize(r *csi.CapacityRange, def int64) (size, limit int64, err error) {
+func parseSize(r *csispec.CapacityRange, def int64) (size, limit int64, err error) {
 	size, limit = r.GetRequiredBytes(), r.GetLimitBytes()
 	switch {
 	case size < 0 || limit < 0:

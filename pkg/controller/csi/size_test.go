@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/csiserver"
@@ -18,8 +18,8 @@ func TestSizeOfFileSystems(t *testing.T) {
 	for name, tc := range map[string]struct {
 		o          Options
 		parameters params
-		capability *csi.VolumeCapability
-		asked      *csi.CapacityRange
+		capability *csispec.VolumeCapability
+		asked      *csispec.CapacityRange
 		want       int64
 	}{
 		"ext4 of 1 MiB":             {capability: mountCap(snw, ""), asked: bytes(mib, 0), want: 8 * mib},
@@ -39,7 +39,7 @@ func TestSizeOfFileSystems(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &platform{volume: provisioner.Volume{ID: "id", CapacityBytes: 42}}
 			tc.o.Volumes = p
-			_, err := New(tc.o).CreateVolume(t.Context(), &csi.CreateVolumeRequest{
+			_, err := New(tc.o).CreateVolume(t.Context(), &csispec.CreateVolumeRequest{
 				Name: "v", CapacityRange: tc.asked, VolumeCapabilities: caps(tc.capability), Parameters: tc.parameters,
 			})
 			if tc.want == 0 {

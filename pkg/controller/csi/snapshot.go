@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
@@ -14,7 +14,7 @@ import (
 
 // CreateSnapshot keeps what a volume holds, or returns the snapshot if it is
 // there.
-func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
+func (s *Server) CreateSnapshot(ctx context.Context, req *csispec.CreateSnapshotRequest) (*csispec.CreateSnapshotResponse, error) {
 	name, volume := req.GetName(), req.GetSourceVolumeId()
 	if s.o.Snapshots == nil {
 		return nil, unsupported("create snapshot %q", name)
@@ -35,19 +35,19 @@ func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 		return nil, fmt.Errorf("create snapshot %q of volume %q: %w", name, volume, err)
 	}
 	got.AccessibleTopology = reachedFrom(got.AccessibleTopology, wanted)
-	return &csi.CreateSnapshotResponse{Snapshot: s.snapshot(got)}, nil
+	return &csispec.CreateSnapshotResponse{Snapshot: s.snapshot(got)}, nil
 }
 
 // snapshot is a snapshot as CSI tells of it.
-func (s *Server) snapshot(v provisioner.Snapshot) *csi.Snapshot {
-	return &csi.Snapshot{
+func (s *Server) snapshot(v provisioner.Snapshot) *csispec.Snapshot {
+	return &csispec.Snapshot{
 		SnapshotId: v.ID, SourceVolumeId: v.VolumeID, SizeBytes: v.SizeBytes, ReadyToUse: v.Ready,
 		CreationTime: timestamppb.New(v.Created), GroupSnapshotId: v.GroupID, AccessibleTopology: s.topology(v.AccessibleTopology),
 	}
 }
 
 // DeleteSnapshot removes a snapshot; one that is gone is success.
-func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
+func (s *Server) DeleteSnapshot(ctx context.Context, req *csispec.DeleteSnapshotRequest) (*csispec.DeleteSnapshotResponse, error) {
 	id := req.GetSnapshotId()
 	if s.o.Snapshots == nil {
 		return nil, unsupported("delete snapshot %q", id)
@@ -58,11 +58,11 @@ func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequ
 	if err := s.o.Snapshots.Delete(ctx, id); err != nil {
 		return nil, fmt.Errorf("delete snapshot %q: %w", id, err)
 	}
-	return &csi.DeleteSnapshotResponse{}, nil
+	return &csispec.DeleteSnapshotResponse{}, nil
 }
 
 // GetSnapshot returns one snapshot.
-func (s *Server) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
+func (s *Server) GetSnapshot(ctx context.Context, req *csispec.GetSnapshotRequest) (*csispec.GetSnapshotResponse, error) {
 	id := req.GetSnapshotId()
 	if s.o.Snapshots == nil {
 		return nil, unsupported("get snapshot %q", id)
@@ -74,12 +74,12 @@ func (s *Server) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (
 	if err != nil {
 		return nil, fmt.Errorf("get snapshot %q: %w", id, err)
 	}
-	return &csi.GetSnapshotResponse{Snapshot: s.snapshot(got)}, nil
+	return &csispec.GetSnapshotResponse{Snapshot: s.snapshot(got)}, nil
 }
 
 // ListSnapshots returns a page of the snapshots: all, those of a volume, or the
 // one that is named.
-func (s *Server) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
+func (s *Server) ListSnapshots(ctx context.Context, req *csispec.ListSnapshotsRequest) (*csispec.ListSnapshotsResponse, error) {
 	if s.o.Snapshots == nil {
 		return nil, unsupported("list snapshots")
 	}
@@ -94,17 +94,17 @@ func (s *Server) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReques
 	if err != nil {
 		return nil, fmt.Errorf("list snapshots: %w", err)
 	}
-	resp := &csi.ListSnapshotsResponse{NextToken: listSnapshots.token(next)}
+	resp := &csispec.ListSnapshotsResponse{NextToken: listSnapshots.token(next)}
 	for _, v := range all {
-		resp.Entries = append(resp.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: s.snapshot(v)})
+		resp.Entries = append(resp.Entries, &csispec.ListSnapshotsResponse_Entry{Snapshot: s.snapshot(v)})
 	}
 	return resp, nil
 }
 
 // listOne is the list of the snapshot named; empty if there is none, or if it
 // is of another volume than that named, if one is.
-func (s *Server) listOne(ctx context.Context, id, volume string) (*csi.ListSnapshotsResponse, error) {
-	resp := &csi.ListSnapshotsResponse{}
+func (s *Server) listOne(ctx context.Context, id, volume string) (*csispec.ListSnapshotsResponse, error) {
+	resp := &csispec.ListSnapshotsResponse{}
 	got, err := s.o.Snapshots.Get(ctx, id)
 	switch {
 	case errors.Is(err, provisioner.ErrNotFound):
@@ -112,7 +112,7 @@ func (s *Server) listOne(ctx context.Context, id, volume string) (*csi.ListSnaps
 	case err != nil:
 		return nil, fmt.Errorf("list snapshot %q: %w", id, err)
 	case volume == "" || volume == got.VolumeID:
-		resp.Entries = []*csi.ListSnapshotsResponse_Entry{{Snapshot: s.snapshot(got)}}
+		resp.Entries = []*csispec.ListSnapshotsResponse_Entry{{Snapshot: s.snapshot(got)}}
 	}
 	return resp, nil
 }

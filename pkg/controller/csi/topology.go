@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -16,7 +16,7 @@ import (
 func (o Options) constrained() bool { return o.Places || len(o.Topology) > 0 }
 
 // topology is where a volume or a snapshot is reached from; it has said own.
-func (s *Server) topology(own []provisioner.Place) []*csi.Topology {
+func (s *Server) topology(own []provisioner.Place) []*csispec.Topology {
 	switch {
 	case s.o.Places:
 	case len(s.o.Topology) == 0:
@@ -24,9 +24,9 @@ func (s *Server) topology(own []provisioner.Place) []*csi.Topology {
 	default:
 		own = []provisioner.Place{s.o.Topology}
 	}
-	var out []*csi.Topology
+	var out []*csispec.Topology
 	for _, p := range own {
-		out = append(out, &csi.Topology{Segments: p})
+		out = append(out, &csispec.Topology{Segments: p})
 	}
 	return out
 }
@@ -34,7 +34,7 @@ func (s *Server) topology(own []provisioner.Place) []*csi.Topology {
 // placesOf are the places from one of which something has to be reached, the
 // most preferred first. Those that are only preferred are, if they are the only
 // ones, a wish, but one that says where the CO will look.
-func placesOf(want *csi.TopologyRequirement) []provisioner.Place {
+func placesOf(want *csispec.TopologyRequirement) []provisioner.Place {
 	var out []provisioner.Place
 	for _, t := range slices.Concat(want.GetPreferred(), want.GetRequisite()) {
 		p := t.GetSegments()
@@ -52,7 +52,7 @@ func same(a, b provisioner.Place) bool {
 // reachable refuses what has to be reached from other places only than the
 // platform's volumes are (CSI spec "TopologyRequirement": RESOURCE_EXHAUSTED if
 // requisite cannot be met).
-func (s *Server) reachable(want *csi.TopologyRequirement) error {
+func (s *Server) reachable(want *csispec.TopologyRequirement) error {
 	if s.o.Places {
 		return nil // the platform judges
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
@@ -42,8 +42,8 @@ func (s *shelf) Capacity(_ context.Context, _ map[string]string, from provisione
 	return provisioner.Capacity{Available: 7}, nil
 }
 
-func place(keysAndValues ...string) *csi.Topology {
-	out := &csi.Topology{Segments: map[string]string{}}
+func place(keysAndValues ...string) *csispec.Topology {
+	out := &csispec.Topology{Segments: map[string]string{}}
 	for i := 0; i < len(keysAndValues); i += 2 {
 		out.Segments[keysAndValues[i]] = keysAndValues[i+1]
 	}
@@ -59,11 +59,11 @@ func placed(places ...provisioner.Place) (*shelf, *Server) {
 // preference, each place once, and what it made tells from where it is reached.
 func TestWantedPlaces(t *testing.T) {
 	s, server := placed(provisioner.Place{"rack": "2"})
-	got, err := server.CreateVolume(t.Context(), &csi.CreateVolumeRequest{
+	got, err := server.CreateVolume(t.Context(), &csispec.CreateVolumeRequest{
 		Name: "v", VolumeCapabilities: caps(blockCap(snw)),
-		AccessibilityRequirements: &csi.TopologyRequirement{
-			Requisite: []*csi.Topology{place("rack", "1"), place("rack", "2"), place("rack", "2", "row", "7")},
-			Preferred: []*csi.Topology{place("rack", "2"), place("rack", "1")},
+		AccessibilityRequirements: &csispec.TopologyRequirement{
+			Requisite: []*csispec.Topology{place("rack", "1"), place("rack", "2"), place("rack", "2", "row", "7")},
+			Preferred: []*csispec.Topology{place("rack", "2"), place("rack", "1")},
 		},
 	})
 	if err != nil {
@@ -73,14 +73,14 @@ func TestWantedPlaces(t *testing.T) {
 	if diff := cmp.Diff(want, s.spec.AccessibleFrom); diff != "" {
 		t.Errorf("wanted (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]*csi.Topology{place("rack", "2")}, got.GetVolume().GetAccessibleTopology(), protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff([]*csispec.Topology{place("rack", "2")}, got.GetVolume().GetAccessibleTopology(), protocmp.Transform()); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
-	if _, err := server.GetCapacity(t.Context(), &csi.GetCapacityRequest{AccessibleTopology: place("rack", "1")}); err != nil || s.room["rack"] != "1" {
+	if _, err := server.GetCapacity(t.Context(), &csispec.GetCapacityRequest{AccessibleTopology: place("rack", "1")}); err != nil || s.room["rack"] != "1" {
 		t.Errorf("the room of %v: %v", s.room, err)
 	}
-	for _, service := range []csi.PluginCapability_Service_Type{
-		csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS, csi.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS,
+	for _, service := range []csispec.PluginCapability_Service_Type{
+		csispec.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS, csispec.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS,
 	} {
 		if !slices.Contains(PluginCapabilities(server.o), service) {
 			t.Errorf("%v is not announced", service)
@@ -97,20 +97,20 @@ func TestPlacesOfSnapshots(t *testing.T) {
 	host := place("rack", "1", "dpu", "d1")
 	for name, tc := range map[string]struct {
 		own  []provisioner.Place
-		from []*csi.Topology
-		want []*csi.Topology
+		from []*csispec.Topology
+		want []*csispec.Topology
 		err  error
 	}{
-		"no wishes":               {[]provisioner.Place{{"rack": "1"}}, nil, []*csi.Topology{place("rack", "1")}, nil},
-		"from everywhere":         {nil, []*csi.Topology{host}, nil, nil},
-		"where it is wanted":      {[]provisioner.Place{{"rack": "1"}}, []*csi.Topology{host, place("rack", "2")}, []*csi.Topology{host}, nil},
-		"elsewhere":               {[]provisioner.Place{{"rack": "3"}}, []*csi.Topology{host, place("rack", "2")}, nil, provisioner.ErrExhausted},
-		"perhaps where it should": {[]provisioner.Place{{"row": "1"}}, []*csi.Topology{host}, []*csi.Topology{place("row", "1")}, nil},
+		"no wishes":               {[]provisioner.Place{{"rack": "1"}}, nil, []*csispec.Topology{place("rack", "1")}, nil},
+		"from everywhere":         {nil, []*csispec.Topology{host}, nil, nil},
+		"where it is wanted":      {[]provisioner.Place{{"rack": "1"}}, []*csispec.Topology{host, place("rack", "2")}, []*csispec.Topology{host}, nil},
+		"elsewhere":               {[]provisioner.Place{{"rack": "3"}}, []*csispec.Topology{host, place("rack", "2")}, nil, provisioner.ErrExhausted},
+		"perhaps where it should": {[]provisioner.Place{{"row": "1"}}, []*csispec.Topology{host}, []*csispec.Topology{place("row", "1")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, server := placed(tc.own...)
-			got, err := server.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{
-				Name: "s", SourceVolumeId: "v", AccessibilityRequirements: &csi.TopologyRequirement{Requisite: tc.from},
+			got, err := server.CreateSnapshot(t.Context(), &csispec.CreateSnapshotRequest{
+				Name: "s", SourceVolumeId: "v", AccessibilityRequirements: &csispec.TopologyRequirement{Requisite: tc.from},
 			})
 			if !errors.Is(err, tc.err) || (len(s.kept) == 0) != (tc.err != nil) {
 				t.Fatalf("%v; kept %v", err, s.kept)
@@ -128,9 +128,9 @@ func TestOnePlace(t *testing.T) {
 	p := &platform{volume: provisioner.Volume{ID: "v", CapacityBytes: 1 << 30}}
 	server := New(Options{Platform: provisioner.Platform{Volumes: p}, Topology: provisioner.Place{"rack": "1"}})
 	for rack, want := range map[string]error{"1": nil, "2": provisioner.ErrExhausted} {
-		got, err := server.CreateVolume(t.Context(), &csi.CreateVolumeRequest{
+		got, err := server.CreateVolume(t.Context(), &csispec.CreateVolumeRequest{
 			Name: "v", VolumeCapabilities: caps(blockCap(snw)),
-			AccessibilityRequirements: &csi.TopologyRequirement{Requisite: []*csi.Topology{place("rack", rack)}},
+			AccessibilityRequirements: &csispec.TopologyRequirement{Requisite: []*csispec.Topology{place("rack", rack)}},
 		})
 		if !errors.Is(err, want) {
 			t.Errorf("rack %s: %v", rack, err)

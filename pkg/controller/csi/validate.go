@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -15,7 +15,7 @@ import (
 // ValidateVolumeCapabilities says whether the volume is what the request
 // describes. A difference is no error: it is an answer without Confirmed and
 // with a message that names it.
-func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csispec.ValidateVolumeCapabilitiesRequest) (*csispec.ValidateVolumeCapabilitiesResponse, error) {
 	id := req.GetVolumeId()
 	if err := csiserver.Require("volume id", id); err != nil {
 		return nil, fmt.Errorf("validate volume: %w", err)
@@ -28,10 +28,10 @@ func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valida
 		return nil, fmt.Errorf("validate volume %q: %w", id, err)
 	}
 	if why := s.differs(req, v); why != "" {
-		return &csi.ValidateVolumeCapabilitiesResponse{Message: why}, nil
+		return &csispec.ValidateVolumeCapabilitiesResponse{Message: why}, nil
 	}
-	return &csi.ValidateVolumeCapabilitiesResponse{
-		Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
+	return &csispec.ValidateVolumeCapabilitiesResponse{
+		Confirmed: &csispec.ValidateVolumeCapabilitiesResponse_Confirmed{
 			VolumeContext:      req.GetVolumeContext(),
 			VolumeCapabilities: req.GetVolumeCapabilities(),
 			Parameters:         req.GetParameters(),
@@ -41,7 +41,7 @@ func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valida
 
 // differs says in what the volume is not what the request describes; empty if
 // in nothing.
-func (s *Server) differs(req *csi.ValidateVolumeCapabilitiesRequest, v provisioner.Volume) string {
+func (s *Server) differs(req *csispec.ValidateVolumeCapabilitiesRequest, v provisioner.Volume) string {
 	caps, err := csiserver.ParseCapabilities(req.GetVolumeCapabilities())
 	if err != nil {
 		return err.Error()

@@ -4,14 +4,14 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 // CreateVolume makes the volume, or returns it if it is there already.
-func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+func (s *Server) CreateVolume(ctx context.Context, req *csispec.CreateVolumeRequest) (*csispec.CreateVolumeResponse, error) {
 	source, err := s.parseSource(req.GetVolumeContentSource())
 	if err != nil {
 		return nil, fmt.Errorf("create volume %q: %w", req.GetName(), err)
@@ -27,7 +27,7 @@ func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest)
 	if v.CapacityBytes <= 0 {
 		return nil, fmt.Errorf("create volume %q: the platform made it but reports no capacity", spec.Name)
 	}
-	return &csi.CreateVolumeResponse{Volume: s.volume(v)}, nil
+	return &csispec.CreateVolumeResponse{Volume: s.volume(v)}, nil
 }
 
 // create makes the volume, as a copy if it has a source.
@@ -40,7 +40,7 @@ func (s *Server) create(ctx context.Context, spec provisioner.VolumeSpec, source
 
 // parseSource reads what a volume is to be a copy of; zero for one that is to
 // be empty.
-func (s *Server) parseSource(from *csi.VolumeContentSource) (provisioner.Source, error) {
+func (s *Server) parseSource(from *csispec.VolumeContentSource) (provisioner.Source, error) {
 	snapshot, volume := from.GetSnapshot().GetSnapshotId(), from.GetVolume().GetVolumeId()
 	switch {
 	case from == nil:
@@ -56,24 +56,24 @@ func (s *Server) parseSource(from *csi.VolumeContentSource) (provisioner.Source,
 }
 
 // volume is a volume as CSI tells of it.
-func (s *Server) volume(v provisioner.Volume) *csi.Volume {
-	out := &csi.Volume{
+func (s *Server) volume(v provisioner.Volume) *csispec.Volume {
+	out := &csispec.Volume{
 		VolumeId: v.ID, CapacityBytes: v.CapacityBytes, VolumeContext: v.Context, AccessibleTopology: s.topology(v.AccessibleTopology),
 	}
 	switch {
 	case v.Source.SnapshotID != "":
-		out.ContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
-			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: v.Source.SnapshotID},
+		out.ContentSource = &csispec.VolumeContentSource{Type: &csispec.VolumeContentSource_Snapshot{
+			Snapshot: &csispec.VolumeContentSource_SnapshotSource{SnapshotId: v.Source.SnapshotID},
 		}}
 	case v.Source.VolumeID != "":
-		out.ContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
-			Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: v.Source.VolumeID},
+		out.ContentSource = &csispec.VolumeContentSource{Type: &csispec.VolumeContentSource_Volume{
+			Volume: &csispec.VolumeContentSource_VolumeSource{VolumeId: v.Source.VolumeID},
 		}}
 	}
 	return out
 }
 
-func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (provisioner.VolumeSpec, error) {
+func (s *Server) parseCreate(req *csispec.CreateVolumeRequest) (provisioner.VolumeSpec, error) {
 	var none provisioner.VolumeSpec
 	if err := csiserver.Require("name", req.GetName()); err != nil {
 		return none, err
@@ -118,12 +118,12 @@ func (s *Server) parseCreate(req *csi.CreateVolumeRequest) (provisioner.VolumeSp
 }
 
 // DeleteVolume removes the volume; one that is gone is success.
-func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+func (s *Server) DeleteVolume(ctx context.Context, req *csispec.DeleteVolumeRequest) (*csispec.DeleteVolumeResponse, error) {
 	if err := csiserver.Require("volume id", req.GetVolumeId()); err != nil {
 		return nil, fmt.Errorf("delete volume: %w", err)
 	}
 	if err := s.o.Volumes.Delete(ctx, req.GetVolumeId()); err != nil {
 		return nil, fmt.Errorf("delete volume %q: %w", req.GetVolumeId(), err)
 	}
-	return &csi.DeleteVolumeResponse{}, nil
+	return &csispec.DeleteVolumeResponse{}, nil
 }

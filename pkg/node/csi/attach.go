@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -13,7 +13,7 @@ import (
 
 // attach asks for the volume, waits until this node has it, and returns what
 // ControllerPublishVolume would have returned.
-func (s *Server) attach(ctx context.Context, req *csi.NodeStageVolumeRequest, c csiserver.Capability) (map[string]string, error) {
+func (s *Server) attach(ctx context.Context, req *csispec.NodeStageVolumeRequest, c csiserver.Capability) (map[string]string, error) {
 	if err := csiserver.Unshared(c); err != nil && (s.o.Shares == nil || !s.o.Shares(req.GetVolumeContext())) {
 		return nil, err
 	}

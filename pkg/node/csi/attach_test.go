@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/moor-storage/moor/internal/hostdev"
@@ -83,7 +83,7 @@ func TestNothingIsLeaked(t *testing.T) {
 	busy := fmt.Errorf("a moment: %w", provisioner.ErrBusy)
 	for name, tc := range map[string]struct {
 		play      func(*bed, *attachments)
-		cap       *csi.VolumeCapability
+		cap       *csispec.VolumeCapability
 		uncertain bool
 		left      bool
 		words     string
@@ -109,7 +109,7 @@ func TestNothingIsLeaked(t *testing.T) {
 			},
 			uncertain: true, left: true, words: "give the volume back",
 		},
-		"shared file system": {play: func(*bed, *attachments) {}, cap: fsCap(csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER, ""), words: "several nodes"},
+		"shared file system": {play: func(*bed, *attachments) {}, cap: fsCap(csispec.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER, ""), words: "several nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, a := nodeBed(t)

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/go-logr/logr"
 	"k8s.io/mount-utils"
 
@@ -18,15 +18,15 @@ import (
 
 // NodeExpandVolume has the size of the device read again, and lets the file system
 // on it, if there is one, have it all.
-func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+func (s *Server) NodeExpandVolume(ctx context.Context, req *csispec.NodeExpandVolumeRequest) (*csispec.NodeExpandVolumeResponse, error) {
 	size, err := s.expand(ctx, req)
 	if err != nil {
 		return nil, fmt.Errorf("expand volume %q on %q: %w", req.GetVolumeId(), req.GetVolumePath(), err)
 	}
-	return &csi.NodeExpandVolumeResponse{CapacityBytes: size}, nil
+	return &csispec.NodeExpandVolumeResponse{CapacityBytes: size}, nil
 }
 
-func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (int64, error) {
+func (s *Server) expand(ctx context.Context, req *csispec.NodeExpandVolumeRequest) (int64, error) {
 	if s.o.Rescan == nil {
 		return 0, fmt.Errorf("volumes of this driver do not grow: %w", provisioner.ErrUnsupported)
 	}
@@ -68,7 +68,7 @@ func (s *Server) expand(ctx context.Context, req *csi.NodeExpandVolumeRequest) (
 
 // shared says whether what is mounted is a file system that the platform shares:
 // its source is a tag and not a file, and the platform sees to its size.
-func (s *Server) shared(req *csi.NodeExpandVolumeRequest, mp mount.MountPoint) bool {
+func (s *Server) shared(req *csispec.NodeExpandVolumeRequest, mp mount.MountPoint) bool {
 	isDevice := s.isDevice(req.GetVolumePath())
 	return !isDevice && req.GetVolumeCapability().GetBlock() == nil &&
 		!slices.Contains(csiserver.FSTypes, mp.Type) && !filepath.IsAbs(mp.Device)
@@ -77,7 +77,7 @@ func (s *Server) shared(req *csi.NodeExpandVolumeRequest, mp mount.MountPoint) b
 // rescan has the size of the device read again. After a restart the platform may
 // not know which device a volume has, since no call before this one tells it: then
 // the device that is mounted is asked.
-func (s *Server) rescan(ctx context.Context, req *csi.NodeExpandVolumeRequest, mp mount.MountPoint) (int64, error) {
+func (s *Server) rescan(ctx context.Context, req *csispec.NodeExpandVolumeRequest, mp mount.MountPoint) (int64, error) {
 	want := req.GetCapacityRange().GetRequiredBytes()
 	size, err := s.o.Rescan.Rescan(ctx, req.GetVolumeId(), want)
 	if !errors.Is(err, provisioner.ErrNotFound) {

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"k8s.io/mount-utils"
 
 	"github.com/moor-storage/moor/internal/hostdev"
@@ -248,34 +248,34 @@ func newBed(t *testing.T) *bed {
 }
 
 const (
-	snw  = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
-	snsw = csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
-	mnro = csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+	snw  = csispec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+	snsw = csispec.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+	mnro = csispec.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
 )
 
-func fsCap(m csi.VolumeCapability_AccessMode_Mode, fsType string, flags ...string) *csi.VolumeCapability {
-	return &csi.VolumeCapability{
-		AccessMode: &csi.VolumeCapability_AccessMode{Mode: m},
-		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType, MountFlags: flags}},
+func fsCap(m csispec.VolumeCapability_AccessMode_Mode, fsType string, flags ...string) *csispec.VolumeCapability {
+	return &csispec.VolumeCapability{
+		AccessMode: &csispec.VolumeCapability_AccessMode{Mode: m},
+		AccessType: &csispec.VolumeCapability_Mount{Mount: &csispec.VolumeCapability_MountVolume{FsType: fsType, MountFlags: flags}},
 	}
 }
 
-func blockCap(m csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapability {
-	return &csi.VolumeCapability{
-		AccessMode: &csi.VolumeCapability_AccessMode{Mode: m},
-		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+func blockCap(m csispec.VolumeCapability_AccessMode_Mode) *csispec.VolumeCapability {
+	return &csispec.VolumeCapability{
+		AccessMode: &csispec.VolumeCapability_AccessMode{Mode: m},
+		AccessType: &csispec.VolumeCapability_Block{Block: &csispec.VolumeCapability_BlockVolume{}},
 	}
 }
 
-func (b *bed) stageV(t *testing.T, id string, c *csi.VolumeCapability) error {
+func (b *bed) stageV(t *testing.T, id string, c *csispec.VolumeCapability) error {
 	t.Helper()
-	_, err := b.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: b.staging, VolumeCapability: c})
+	_, err := b.NodeStageVolume(t.Context(), &csispec.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: b.staging, VolumeCapability: c})
 	return err
 }
 
-func (b *bed) publishV(t *testing.T, target string, c *csi.VolumeCapability, ro bool) error {
+func (b *bed) publishV(t *testing.T, target string, c *csispec.VolumeCapability, ro bool) error {
 	t.Helper()
-	_, err := b.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{
+	_, err := b.NodePublishVolume(t.Context(), &csispec.NodePublishVolumeRequest{
 		VolumeId: "v1", StagingTargetPath: b.staging, TargetPath: target, VolumeCapability: c, Readonly: ro,
 	})
 	return err
@@ -283,12 +283,12 @@ func (b *bed) publishV(t *testing.T, target string, c *csi.VolumeCapability, ro 
 
 func (b *bed) unpublishV(t *testing.T, target string) error {
 	t.Helper()
-	_, err := b.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: "v1", TargetPath: target})
+	_, err := b.NodeUnpublishVolume(t.Context(), &csispec.NodeUnpublishVolumeRequest{VolumeId: "v1", TargetPath: target})
 	return err
 }
 
 func (b *bed) unstageV(t *testing.T) error {
 	t.Helper()
-	_, err := b.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: "v1", StagingTargetPath: b.staging})
+	_, err := b.NodeUnstageVolume(t.Context(), &csispec.NodeUnstageVolumeRequest{VolumeId: "v1", StagingTargetPath: b.staging})
 	return err
 }

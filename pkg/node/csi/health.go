@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -21,7 +21,7 @@ const (
 
 // NodeGetVolumeHealth says what is wrong with a volume as this node sees it: its
 // device, and what is mounted on the paths that are named.
-func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
+func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csispec.NodeGetVolumeHealthRequest) (*csispec.NodeGetVolumeHealthResponse, error) {
 	id := req.GetVolumeId()
 	if err := csiserver.Require("volume id", id); err != nil {
 		return nil, fmt.Errorf("find out the health of a volume: %w", err)
@@ -40,7 +40,7 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolume
 		}
 		problems = append(problems, more...)
 	}
-	return &csi.NodeGetVolumeHealthResponse{
+	return &csispec.NodeGetVolumeHealthResponse{
 		VolumeHealth: csiserver.VolumeHealth(provisioner.VolumeHealth{VolumeID: id, Problems: problems}),
 	}, nil
 }
@@ -77,14 +77,14 @@ func inaccessible(reason, message string) []provisioner.Problem {
 }
 
 // NodeGetStorageHealth says whether the storage can be reached from this node.
-func (s *Server) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorageHealthRequest) (*csi.NodeGetStorageHealthResponse, error) {
+func (s *Server) NodeGetStorageHealth(ctx context.Context, _ *csispec.NodeGetStorageHealthRequest) (*csispec.NodeGetStorageHealthResponse, error) {
 	if s.o.Storage == nil {
 		return nil, fmt.Errorf("find out the health of the storage: this node cannot tell: %w", provisioner.ErrUnsupported)
 	}
-	resp := &csi.NodeGetStorageHealthResponse{}
+	resp := &csispec.NodeGetStorageHealthResponse{}
 	if err := s.o.Storage(ctx); err != nil {
-		resp.BackendHealth = []*csi.NodeGetStorageHealthResponse_StorageBackendHealth{{
-			Status: csi.StorageHealthErrorType_STORAGE_UNREACHABLE, Reason: reasonStorage, Message: err.Error(),
+		resp.BackendHealth = []*csispec.NodeGetStorageHealthResponse_StorageBackendHealth{{
+			Status: csispec.StorageHealthErrorType_STORAGE_UNREACHABLE, Reason: reasonStorage, Message: err.Error(),
 		}}
 	}
 	return resp, nil

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -30,7 +30,7 @@ func TestVolumeHealth(t *testing.T) {
 			noError(t, b.stageV(t, "v1", access))
 			noError(t, b.publishV(t, b.target, access, false))
 			c.spoil(t, b)
-			resp, err := b.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{
+			resp, err := b.NodeGetVolumeHealth(t.Context(), &csispec.NodeGetVolumeHealthRequest{
 				VolumeId: "v1", StagingTargetPath: b.staging, VolumePublishPath: b.target,
 			})
 			if !errors.Is(err, c.err) {
@@ -45,15 +45,15 @@ func TestVolumeHealth(t *testing.T) {
 			}
 		})
 	}
-	_, err := newBed(t).NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{})
+	_, err := newBed(t).NodeGetVolumeHealth(t.Context(), &csispec.NodeGetVolumeHealthRequest{})
 	wantError(t, err, provisioner.ErrInvalid, "volume id is missing")
 }
 
 func TestStorageHealth(t *testing.T) {
-	ask := func(storage func(context.Context) error) (*csi.NodeGetStorageHealthResponse, error) {
+	ask := func(storage func(context.Context) error) (*csispec.NodeGetStorageHealthResponse, error) {
 		b := newBed(t)
 		b.o.Storage = storage
-		return b.NodeGetStorageHealth(t.Context(), &csi.NodeGetStorageHealthRequest{})
+		return b.NodeGetStorageHealth(t.Context(), &csispec.NodeGetStorageHealthRequest{})
 	}
 	if _, err := ask(nil); !errors.Is(err, provisioner.ErrUnsupported) {
 		t.Errorf("a node that cannot tell: %v", err)
@@ -66,7 +66,7 @@ func TestStorageHealth(t *testing.T) {
 		t.Fatalf("storage out of reach: %v, %v", resp, err)
 	}
 	h := resp.GetBackendHealth()[0]
-	if h.GetStatus() != csi.StorageHealthErrorType_STORAGE_UNREACHABLE || h.GetReason() != reasonStorage || h.GetMessage() != "no route" {
+	if h.GetStatus() != csispec.StorageHealthErrorType_STORAGE_UNREACHABLE || h.GetReason() != reasonStorage || h.GetMessage() != "no route" {
 		t.Errorf("storage out of reach: %v", h)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 
 	"github.com/moor-storage/moor/internal/hostdev"
@@ -170,7 +170,7 @@ func TestRootUsedDevice(t *testing.T) {
 }
 
 func TestRootDeadDevice(t *testing.T) {
-	for name, c := range map[string]*csi.VolumeCapability{"filesystem": fsCap(snw, ""), "block": blockCap(snw)} {
+	for name, c := range map[string]*csispec.VolumeCapability{"filesystem": fsCap(snw, ""), "block": blockCap(snw)} {
 		t.Run(name, func(t *testing.T) {
 			b := newRealBed(t)
 			noError(t, b.stageV(t, "v1", c))

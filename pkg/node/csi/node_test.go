@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/mount-utils"
 
@@ -115,7 +115,7 @@ func TestStageRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		prepare func(*bed)
 		id      string
-		cap     *csi.VolumeCapability
+		cap     *csispec.VolumeCapability
 		want    error
 		words   string
 	}{
@@ -198,7 +198,7 @@ func TestUnmountOfABusyOrDeadDevice(t *testing.T) {
 		"busy and alive: wait":    {false, provisioner.ErrBusy, 2},
 		"busy and dead: detached": {true, nil, 0},
 	} {
-		for _, c := range []*csi.VolumeCapability{fsCap(snw, ""), blockCap(snw)} {
+		for _, c := range []*csispec.VolumeCapability{fsCap(snw, ""), blockCap(snw)} {
 			t.Run(name, func(t *testing.T) {
 				b := newBed(t)
 				noError(t, b.stageV(t, "v1", c))
@@ -231,7 +231,7 @@ func TestPublishRefuses(t *testing.T) {
 		wantError(t, b.publishV(t, b.target, fsCap(snw, ""), false), provisioner.ErrExists, "/dev/nvme0n2")
 	})
 	t.Run("second pod of a ReadWriteOncePod volume", func(t *testing.T) {
-		for _, c := range []*csi.VolumeCapability{fsCap(snsw, ""), blockCap(snsw)} {
+		for _, c := range []*csispec.VolumeCapability{fsCap(snsw, ""), blockCap(snsw)} {
 			b := newBed(t)
 			noError(t, b.stageV(t, "v1", c))
 			for range 2 {

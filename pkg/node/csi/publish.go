@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -14,14 +14,14 @@ import (
 
 // NodePublishVolume shows the staged volume to a pod: a bind mount of the
 // staging directory, or of the device file of a block volume.
-func (s *Server) NodePublishVolume(_ context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+func (s *Server) NodePublishVolume(_ context.Context, req *csispec.NodePublishVolumeRequest) (*csispec.NodePublishVolumeResponse, error) {
 	if err := s.publish(req); err != nil {
 		return nil, fmt.Errorf("publish volume %q on %q: %w", req.GetVolumeId(), req.GetTargetPath(), err)
 	}
-	return &csi.NodePublishVolumeResponse{}, nil
+	return &csispec.NodePublishVolumeResponse{}, nil
 }
 
-func (s *Server) publish(req *csi.NodePublishVolumeRequest) error {
+func (s *Server) publish(req *csispec.NodePublishVolumeRequest) error {
 	id, staging, target := req.GetVolumeId(), req.GetStagingTargetPath(), req.GetTargetPath()
 	if err := checkTarget(id, "staging target path", staging, "target path", target); err != nil {
 		return err
@@ -152,7 +152,7 @@ func makeTarget(target string, mode provisioner.VolumeMode) error {
 
 // NodeUnpublishVolume undoes NodePublishVolume and removes the target, also if
 // the device is dead. What is not published is success.
-func (s *Server) NodeUnpublishVolume(_ context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+func (s *Server) NodeUnpublishVolume(_ context.Context, req *csispec.NodeUnpublishVolumeRequest) (*csispec.NodeUnpublishVolumeResponse, error) {
 	id, target := req.GetVolumeId(), req.GetTargetPath()
 	err := checkTarget(id, "target path", target)
 	if err == nil {
@@ -164,5 +164,5 @@ func (s *Server) NodeUnpublishVolume(_ context.Context, req *csi.NodeUnpublishVo
 	if err != nil {
 		return nil, fmt.Errorf("unpublish volume %q from %q: %w", id, target, err)
 	}
-	return &csi.NodeUnpublishVolumeResponse{}, nil
+	return &csispec.NodeUnpublishVolumeResponse{}, nil
 }

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
@@ -161,11 +161,11 @@ func sanityBed(t *testing.T, access string, byNode bool) (*sanity.TestConfig, *m
 	done := make(chan error, 1)
 	go func() {
 		done <- csiserver.Serve(ctx, endpoint, func(s *grpc.Server) {
-			csi.RegisterIdentityServer(s, csiserver.NewIdentity("csi.example.com", "test", nil, csi.PluginCapability_Service_CONTROLLER_SERVICE))
-			csi.RegisterControllerServer(s, controllercsi.New(controllercsi.Options{
+			csispec.RegisterIdentityServer(s, csiserver.NewIdentity("csi.example.com", "test", nil, csispec.PluginCapability_Service_CONTROLLER_SERVICE))
+			csispec.RegisterControllerServer(s, controllercsi.New(controllercsi.Options{
 				Platform: provisioner.Platform{Volumes: p, Attachments: publisher}, BlockOnly: true,
 			}))
-			csi.RegisterNodeServer(s, New(Options{NodeID: "n1", Host: p, Attachments: stager, Mounter: m, Devices: m, Formatter: m}))
+			csispec.RegisterNodeServer(s, New(Options{NodeID: "n1", Host: p, Attachments: stager, Mounter: m, Devices: m, Formatter: m}))
 		}, csiserver.Options{})
 	}()
 	t.Cleanup(func() {

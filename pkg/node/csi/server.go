@@ -15,7 +15,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/csiserver"
@@ -71,7 +71,7 @@ type Options struct {
 
 // Server is the CSI node service.
 type Server struct {
-	csi.UnimplementedNodeServer
+	csispec.UnimplementedNodeServer
 	o      Options
 	mounts mounts
 }
@@ -83,7 +83,7 @@ func New(o Options) *Server {
 }
 
 // NodeGetInfo names the node and says how many volumes it takes.
-func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+func (s *Server) NodeGetInfo(context.Context, *csispec.NodeGetInfoRequest) (*csispec.NodeGetInfoResponse, error) {
 	n := s.o.MaxVolumes
 	if n <= 0 && s.o.Functions != nil {
 		var err error
@@ -94,35 +94,35 @@ func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 	if n <= 0 {
 		n = defaultMaxVolumes
 	}
-	info := &csi.NodeGetInfoResponse{NodeId: s.o.NodeID, MaxVolumesPerNode: n}
+	info := &csispec.NodeGetInfoResponse{NodeId: s.o.NodeID, MaxVolumesPerNode: n}
 	if s.o.Topology != nil {
 		place, err := s.o.Topology()
 		if err != nil {
 			return nil, fmt.Errorf("find out where node %q is: %w", s.o.NodeID, err)
 		}
-		info.AccessibleTopology = &csi.Topology{Segments: place}
+		info.AccessibleTopology = &csispec.Topology{Segments: place}
 	}
 	return info, nil
 }
 
 // NodeGetCapabilities lists what this node can do.
-func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
-	resp := &csi.NodeGetCapabilitiesResponse{}
-	types := []csi.NodeServiceCapability_RPC_Type{
-		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
-		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
-		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
-		csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH,
+func (s *Server) NodeGetCapabilities(context.Context, *csispec.NodeGetCapabilitiesRequest) (*csispec.NodeGetCapabilitiesResponse, error) {
+	resp := &csispec.NodeGetCapabilitiesResponse{}
+	types := []csispec.NodeServiceCapability_RPC_Type{
+		csispec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
+		csispec.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+		csispec.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+		csispec.NodeServiceCapability_RPC_GET_VOLUME_HEALTH,
 	}
 	if s.o.Rescan != nil {
-		types = append(types, csi.NodeServiceCapability_RPC_EXPAND_VOLUME)
+		types = append(types, csispec.NodeServiceCapability_RPC_EXPAND_VOLUME)
 	}
 	if s.o.Storage != nil {
-		types = append(types, csi.NodeServiceCapability_RPC_GET_STORAGE_HEALTH)
+		types = append(types, csispec.NodeServiceCapability_RPC_GET_STORAGE_HEALTH)
 	}
 	for _, t := range types {
-		resp.Capabilities = append(resp.Capabilities, &csi.NodeServiceCapability{
-			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: t}},
+		resp.Capabilities = append(resp.Capabilities, &csispec.NodeServiceCapability{
+			Type: &csispec.NodeServiceCapability_Rpc{Rpc: &csispec.NodeServiceCapability_RPC{Type: t}},
 		})
 	}
 	return resp, nil

@@ -7,7 +7,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/go-logr/logr"
 	"k8s.io/mount-utils"
 
@@ -18,15 +18,15 @@ import (
 
 // NodeStageVolume opens the device of the volume and mounts it on the staging
 // directory, or binds it to a file in there if it is a block volume.
-func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+func (s *Server) NodeStageVolume(ctx context.Context, req *csispec.NodeStageVolumeRequest) (*csispec.NodeStageVolumeResponse, error) {
 	id, staging := req.GetVolumeId(), req.GetStagingTargetPath()
 	if err := s.stage(ctx, req); err != nil {
 		return nil, fmt.Errorf("stage volume %q on %q: %w", id, staging, err)
 	}
-	return &csi.NodeStageVolumeResponse{}, nil
+	return &csispec.NodeStageVolumeResponse{}, nil
 }
 
-func (s *Server) stage(ctx context.Context, req *csi.NodeStageVolumeRequest) error {
+func (s *Server) stage(ctx context.Context, req *csispec.NodeStageVolumeRequest) error {
 	id, staging := req.GetVolumeId(), req.GetStagingTargetPath()
 	if err := checkTarget(id, "staging target path", staging); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (s *Server) stage(ctx context.Context, req *csi.NodeStageVolumeRequest) err
 	return s.undo(ctx, id, staging, err)
 }
 
-func (s *Server) openAndMount(ctx context.Context, req *csi.NodeStageVolumeRequest, c csiserver.Capability, published map[string]string) error {
+func (s *Server) openAndMount(ctx context.Context, req *csispec.NodeStageVolumeRequest, c csiserver.Capability, published map[string]string) error {
 	id, staging := req.GetVolumeId(), req.GetStagingTargetPath()
 	dev, err := s.o.Host.Open(ctx, provisioner.OpenSpec{
 		VolumeID: id, Mode: c.Mode, AccessModes: []provisioner.AccessMode{c.Access},
@@ -206,12 +206,12 @@ func touch(file string) error {
 
 // NodeUnstageVolume undoes NodeStageVolume, also if the device is dead or gone.
 // What is not staged is success.
-func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+func (s *Server) NodeUnstageVolume(ctx context.Context, req *csispec.NodeUnstageVolumeRequest) (*csispec.NodeUnstageVolumeResponse, error) {
 	id, staging := req.GetVolumeId(), req.GetStagingTargetPath()
 	if err := s.unstage(ctx, id, staging); err != nil {
 		return nil, fmt.Errorf("unstage volume %q from %q: %w", id, staging, err)
 	}
-	return &csi.NodeUnstageVolumeResponse{}, nil
+	return &csispec.NodeUnstageVolumeResponse{}, nil
 }
 
 func (s *Server) unstage(ctx context.Context, id, staging string) error {

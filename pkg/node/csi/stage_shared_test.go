@@ -5,13 +5,13 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-const mnmw = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+const mnmw = csispec.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
 
 // sharedBed is a bed whose volume v1 is a file system with the tag "tag".
 func sharedBed(t *testing.T) *bed {
@@ -32,11 +32,11 @@ func TestLifeOfASharedFilesystem(t *testing.T) {
 		noError(t, b.publishV(t, b.target, c, false))
 		noError(t, b.publishV(t, other, c, true))
 	}
-	stats, err := b.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: "v1", VolumePath: b.target})
+	stats, err := b.NodeGetVolumeStats(t.Context(), &csispec.NodeGetVolumeStatsRequest{VolumeId: "v1", VolumePath: b.target})
 	if err == nil && len(stats.GetUsage()) == 0 {
 		t.Error("no usage is told")
 	}
-	health, err := b.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: "v1"})
+	health, err := b.NodeGetVolumeHealth(t.Context(), &csispec.NodeGetVolumeHealthRequest{VolumeId: "v1"})
 	if err != nil || len(health.GetVolumeHealth().GetHealthStatuses()) != 0 {
 		t.Errorf("health %v, %v", health, err)
 	}
@@ -77,8 +77,8 @@ func TestSharedGrowsByItself(t *testing.T) {
 	b.o.Rescan = noDevice{t}
 	noError(t, b.stageV(t, "v1", fsCap(mnmw, "")))
 	delete(b.m.devices, "tag") // the path is a directory, no device file
-	got, err := b.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{
-		VolumeId: "v1", VolumePath: b.staging, CapacityRange: &csi.CapacityRange{RequiredBytes: 64 << 20},
+	got, err := b.NodeExpandVolume(t.Context(), &csispec.NodeExpandVolumeRequest{
+		VolumeId: "v1", VolumePath: b.staging, CapacityRange: &csispec.CapacityRange{RequiredBytes: 64 << 20},
 	})
 	if err != nil || got.GetCapacityBytes() != 64<<20 {
 		t.Errorf("%v, %v", got, err)
@@ -99,7 +99,7 @@ func TestSharedByNodeAlone(t *testing.T) {
 		b := sharedBed(t)
 		b.o.Attachments = &attachments{h: b.h, has: map[string]provisioner.AttachSpec{}}
 		b.o.Shares = func(context map[string]string) bool { return context["shared"] == "yes" }
-		_, err := b.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
+		_, err := b.NodeStageVolume(t.Context(), &csispec.NodeStageVolumeRequest{
 			VolumeId: "v1", StagingTargetPath: b.staging, VolumeCapability: fsCap(mnmw, ""), VolumeContext: map[string]string{"shared": shared},
 		})
 		if !errors.Is(err, want) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 
 	"github.com/moor-storage/moor/internal/hostdev"
@@ -35,15 +35,15 @@ func (HostDevices) Size(path string) (int64, error) { return hostdev.Size(path) 
 
 // NodeGetVolumeStats tells how full the file system of a volume is, or how
 // large its device.
-func (s *Server) NodeGetVolumeStats(_ context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+func (s *Server) NodeGetVolumeStats(_ context.Context, req *csispec.NodeGetVolumeStatsRequest) (*csispec.NodeGetVolumeStatsResponse, error) {
 	usage, err := s.stats(req)
 	if err != nil {
 		return nil, fmt.Errorf("measure volume %q on %q: %w", req.GetVolumeId(), req.GetVolumePath(), err)
 	}
-	return &csi.NodeGetVolumeStatsResponse{Usage: usage}, nil
+	return &csispec.NodeGetVolumeStatsResponse{Usage: usage}, nil
 }
 
-func (s *Server) stats(req *csi.NodeGetVolumeStatsRequest) ([]*csi.VolumeUsage, error) {
+func (s *Server) stats(req *csispec.NodeGetVolumeStatsRequest) ([]*csispec.VolumeUsage, error) {
 	path := req.GetVolumePath()
 	if err := csiserver.Require("volume id", req.GetVolumeId(), "volume path", path); err != nil {
 		return nil, err
@@ -56,14 +56,14 @@ func (s *Server) stats(req *csi.NodeGetVolumeStatsRequest) ([]*csi.VolumeUsage, 
 		if err != nil {
 			return nil, err
 		}
-		return []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: size}}, nil
+		return []*csispec.VolumeUsage{{Unit: csispec.VolumeUsage_BYTES, Total: size}}, nil
 	}
 	u, err := s.o.Devices.Usage(path)
 	if err != nil {
 		return nil, err
 	}
-	return []*csi.VolumeUsage{
-		{Unit: csi.VolumeUsage_BYTES, Total: u.TotalBytes, Available: u.FreeBytes, Used: u.UsedBytes},
-		{Unit: csi.VolumeUsage_INODES, Total: u.TotalInodes, Available: u.FreeInodes, Used: u.UsedInodes},
+	return []*csispec.VolumeUsage{
+		{Unit: csispec.VolumeUsage_BYTES, Total: u.TotalBytes, Available: u.FreeBytes, Used: u.UsedBytes},
+		{Unit: csispec.VolumeUsage_INODES, Total: u.TotalInodes, Available: u.FreeInodes, Used: u.UsedInodes},
 	}, nil
 }

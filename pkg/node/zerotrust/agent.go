@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/go-logr/logr"
 	"k8s.io/mount-utils"
 	"k8s.io/utils/clock"
@@ -18,8 +18,8 @@ import (
 
 // Node formats and mounts; the CSI node service over a Host does.
 type Node interface {
-	NodeStageVolume(context.Context, *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error)
-	NodeUnstageVolume(context.Context, *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error)
+	NodeStageVolume(context.Context, *csispec.NodeStageVolumeRequest) (*csispec.NodeStageVolumeResponse, error)
+	NodeUnstageVolume(context.Context, *csispec.NodeUnstageVolumeRequest) (*csispec.NodeUnstageVolumeResponse, error)
 }
 
 // DeviceWatcher tells when the devices may have changed.
@@ -93,15 +93,15 @@ func (a *Agent) mount(ctx context.Context, e Entry, s Shown) error {
 	if s.Tag != "" {
 		fsType = "" // the node service knows how it is mounted
 	}
-	mode := csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+	mode := csispec.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
 	if slices.Contains(e.Options, "ro") {
-		mode = csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
+		mode = csispec.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
 	}
-	_, err := a.o.Node.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
+	_, err := a.o.Node.NodeStageVolume(ctx, &csispec.NodeStageVolumeRequest{
 		VolumeId: s.Name, PublishContext: placeOf(s), StagingTargetPath: e.Dir,
-		VolumeCapability: &csi.VolumeCapability{
-			AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode},
-			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType, MountFlags: e.Options}},
+		VolumeCapability: &csispec.VolumeCapability{
+			AccessMode: &csispec.VolumeCapability_AccessMode{Mode: mode},
+			AccessType: &csispec.VolumeCapability_Mount{Mount: &csispec.VolumeCapability_MountVolume{FsType: fsType, MountFlags: e.Options}},
 		},
 	})
 	if err != nil {
@@ -117,7 +117,7 @@ const volumeID = "device"
 // Unmount unmounts what is on dir; nothing there is success. A device that is
 // gone or dead does not hold it up.
 func (a *Agent) Unmount(ctx context.Context, dir string) error {
-	_, err := a.o.Node.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: volumeID, StagingTargetPath: dir})
+	_, err := a.o.Node.NodeUnstageVolume(ctx, &csispec.NodeUnstageVolumeRequest{VolumeId: volumeID, StagingTargetPath: dir})
 	if err != nil {
 		return fmt.Errorf("unmount %s: %w", dir, err)
 	}

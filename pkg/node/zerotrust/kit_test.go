@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"k8s.io/mount-utils"
@@ -92,7 +92,7 @@ func (w *world) list() ([]mount.MountPoint, error) {
 	return slices.Clone(w.mounts), nil
 }
 
-func (w *world) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+func (w *world) NodeStageVolume(ctx context.Context, req *csispec.NodeStageVolumeRequest) (*csispec.NodeStageVolumeResponse, error) {
 	d, err := NewHost(w.finder).Open(ctx, provisioner.OpenSpec{VolumeID: req.GetVolumeId(), PublishContext: req.GetPublishContext()})
 	if err != nil {
 		return nil, err
@@ -109,15 +109,15 @@ func (w *world) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeReq
 		w.mounts = append(w.mounts, m)
 		w.record(call)
 	}
-	return &csi.NodeStageVolumeResponse{}, w.fail
+	return &csispec.NodeStageVolumeResponse{}, w.fail
 }
 
-func (w *world) NodeUnstageVolume(_ context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+func (w *world) NodeUnstageVolume(_ context.Context, req *csispec.NodeUnstageVolumeRequest) (*csispec.NodeUnstageVolumeResponse, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.record("unstage " + req.GetStagingTargetPath())
 	w.mounts = slices.DeleteFunc(w.mounts, func(m mount.MountPoint) bool { return m.Path == req.GetStagingTargetPath() })
-	return &csi.NodeUnstageVolumeResponse{}, w.fail
+	return &csispec.NodeUnstageVolumeResponse{}, w.fail
 }
 
 // record notes a call; the lock is held.
