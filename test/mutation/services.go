@@ -18,7 +18,7 @@ const (
 	nodePublish  = "pkg/node/csi/publish.go"
 	csiPublish   = "pkg/controller/csi/publish.go"
 	csiValidate  = "pkg/controller/csi/validate.go"
-	csiSize      = "pkg/controller/csi/size.go"
+	csiVolume    = "pkg/controller/csi/volume.go"
 	svAttach     = "pkg/controller/attacher/attach.go"
 	diskGrow     = "internal/hostdev/grow.go"
 	diskProbe    = "internal/hostdev/probe.go"
@@ -47,10 +47,10 @@ var services = []mutation{
 		{csiValidate, "	if d := difference(req.GetVolumeContext(), v.Context); d != \"\" {", "	if d := difference(nil, v.Context); d != \"\" {"},
 	}},
 	{name: "a volume is made larger than its limit", tests: controllerService, edits: []edit{
-		{csiSize, "	case limit > 0 && size > limit:", "	case limit > size:"},
+		{csiVolume, "	case limit > 0 && size > limit:", "	case limit > size:"},
 	}},
 	{name: "a volume is made that cannot hold its file system", tests: controllerService, edits: []edit{
-		{csiSize, "		if limit > 0 && limit < least {", "		if limit < 0 {"},
+		{csiVolume, "		if limit > 0 && limit < least {", "		if limit < 0 {"},
 	}},
 	{name: "any token continues a list", tests: controllerService, edits: []edit{
 		{"pkg/controller/csi/list.go", "	if err != nil || !ok || l.token(after) != token {", "	if err != nil || !ok {"},

@@ -2,6 +2,7 @@ package csi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -55,7 +56,7 @@ func (s *Server) DeleteVolumeGroupSnapshot(ctx context.Context, req *csispec.Del
 	if err == nil {
 		err = sameMembers(g, req.GetSnapshotIds())
 	}
-	if err == nil || isGone(err) {
+	if err == nil || errors.Is(err, provisioner.ErrNotFound) {
 		err = s.o.Groups.Delete(ctx, id)
 	}
 	if err != nil {

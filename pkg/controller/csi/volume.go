@@ -6,6 +6,7 @@ import (
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -117,6 +118,36 @@ func (s *Server) parseCreate(req *csispec.CreateVolumeRequest) (provisioner.Volu
 	return spec, nil
 }
 
+// parseSize reads a capacity range in bytes. Nothing asked is def, or the
+// limit if that is smaller.
+func parseSize(r *csispec.CapacityRange, def int64) (size, limit int64, err error) {
+	size, limit = r.GetRequiredBytes(), r.GetLimitBytes()
+	switch {
+	case size < 0 || limit < 0:
+		return 0, 0, csiserver.Invalid("the size may not be negative: required %d, limit %d bytes", size, limit)
+	case limit > 0 && size > limit:
+		return 0, 0, fmt.Errorf("required are %d bytes, more than the limit of %d: %w", size, limit, provisioner.ErrOutOfRange)
+	case size == 0 && limit > 0:
+		return min(def, limit), limit, nil
+	case size == 0:
+		return def, 0, nil
+	}
+	return size, limit, nil
+}
+
+// fitting is the size in bytes of a volume that can hold the file systems it is
+// asked for: a smaller one could be made, and never mounted.
+func fitting(size, limit int64, caps []csiserver.Capability) (int64, error) {
+	for _, c := range caps {
+		least := hostdev.LeastBytes(c.FSType)
+		if limit > 0 && limit < least {
+			return 0, fmt.Errorf("%s needs at least %d bytes, more than the limit of %d: %w", c.FSType, least, limit, provisioner.ErrOutOfRange)
+		}
+		size = max(size, least)
+	}
+	return size, nil
+}
+
 // DeleteVolume removes the volume; one that is gone is success.
 func (s *Server) DeleteVolume(ctx context.Context, req *csispec.DeleteVolumeRequest) (*csispec.DeleteVolumeResponse, error) {
 	if err := csiserver.Require("volume id", req.GetVolumeId()); err != nil {
@@ -126,4 +157,44 @@ func (s *Server) DeleteVolume(ctx context.Context, req *csispec.DeleteVolumeRequ
 		return nil, fmt.Errorf("delete volume %q: %w", req.GetVolumeId(), err)
 	}
 	return &csispec.DeleteVolumeResponse{}, nil
+}
+
+// ControllerExpandVolume makes a volume larger; one that is large enough is
+// success.
+func (s *Server) ControllerExpandVolume(ctx context.Context, req *csispec.ControllerExpandVolumeRequest) (*csispec.ControllerExpandVolumeResponse, error) {
+	id := req.GetVolumeId()
+	if s.o.Expansion == nil {
+		return nil, unsupported("expand volume %q", id)
+	}
+	err := csiserver.Require("volume id", id)
+	if err == nil && req.GetCapacityRange() == nil {
+		err = csiserver.Invalid("capacity range is missing")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("expand volume %q: %w", id, err)
+	}
+	want, limit, err := parseSize(req.GetCapacityRange(), 0)
+	if err != nil {
+		return nil, fmt.Errorf("expand volume %q: %w", id, err)
+	}
+	size, err := s.o.Expansion.Expand(ctx, id, want, limit)
+	if err != nil {
+		return nil, fmt.Errorf("expand volume %q to %d bytes: %w", id, want, err)
+	}
+	return &csispec.ControllerExpandVolumeResponse{CapacityBytes: size, NodeExpansionRequired: s.o.NodeExpands}, nil
+}
+
+// ControllerModifyVolume sets the parameters of a VolumeAttributesClass.
+func (s *Server) ControllerModifyVolume(ctx context.Context, req *csispec.ControllerModifyVolumeRequest) (*csispec.ControllerModifyVolumeResponse, error) {
+	id := req.GetVolumeId()
+	if s.o.Change == nil {
+		return nil, unsupported("modify volume %q", id)
+	}
+	if err := csiserver.Require("volume id", id); err != nil {
+		return nil, fmt.Errorf("modify volume: %w", err)
+	}
+	if err := s.o.Change.Modify(ctx, id, platformsOwn(req.GetMutableParameters())); err != nil {
+		return nil, fmt.Errorf("modify volume %q: %w", id, err)
+	}
+	return &csispec.ControllerModifyVolumeResponse{}, nil
 }
