@@ -86,8 +86,8 @@ func TestGrantedDeviceIsNotLeftToAnother(t *testing.T) {
 	c.must(c.Create(t.Context(), other))
 	other.Status = status
 	c.must(c.Status().Update(t.Context(), other))
-	if first := precedes(c.get(a.Name), []storagev1alpha1.VolumeAttachment{*other}); first == nil {
-		t.Fatal("the other one does not go first: this tests nothing")
+	if first, err := m.o.Attachments.Preceding(t.Context(), c.get(a.Name)); err != nil || first == nil {
+		t.Fatalf("the other one does not go first, this tests nothing: %v", err)
 	}
 	c.must(c.Delete(t.Context(), a))
 	if err := m.pass(a.Name); err != nil {

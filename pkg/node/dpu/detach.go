@@ -23,13 +23,13 @@ type remover struct {
 // detach takes the device away from the host, and then has the vendor remove
 // it. The first half needs neither the API server nor the vendor.
 func (r remover) detach(ctx context.Context, p *pass) error {
-	all, err := r.attachments.Cached(ctx)
+	other, err := r.attachments.Preceding(ctx, p.attachment)
 	if err != nil {
 		return err
 	}
 	// What was shown by a right of this attachment is not left to the other.
 	granted := p.dpu.Attached && writer.SingleWriter(p.attachment, nil)
-	if other := precedes(p.attachment, all); other != nil && other.Status.DPU.DeviceName != "" && !granted {
+	if other != nil && other.Status.DPU.DeviceName != "" && !granted {
 		p.withdrawn() // the device is the other attachment's
 		return nil
 	}

@@ -53,11 +53,11 @@ func (r prerequisites) protect(ctx context.Context, p *pass) error {
 // yield lets one attachment of a volume work where there are several on this
 // DPU: SNAP shows a device once.
 func (r prerequisites) yield(ctx context.Context, p *pass) error {
-	all, err := r.attachments.Cached(ctx)
+	other, err := r.attachments.Preceding(ctx, p.attachment)
 	if err != nil {
 		return err
 	}
-	if other := precedes(p.attachment, all); other != nil {
+	if other != nil {
 		return p.wait(missingRetry, "attachment %s shows volume %s on DPU %s already: delete one of the two", other.Name, p.volumeName(), r.attachments.Node)
 	}
 	return nil

@@ -1,22 +1,28 @@
-package dpu
+package attachments
 
 import (
 	"cmp"
+	"context"
 	"strings"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
-// precedes returns the attachment of the same volume that goes before mine: by
-// the right to write, by role, by having the device, by age. Nil if mine goes first.
-func precedes(mine *storagev1alpha1.VolumeAttachment, all []storagev1alpha1.VolumeAttachment) *storagev1alpha1.VolumeAttachment {
+// Preceding returns the attachment of the same volume that goes before mine on
+// this DPU: by the right to write, by role, by having the device, by age. Nil if
+// mine goes first. It reads the cache.
+func (s *Store) Preceding(ctx context.Context, mine *storagev1alpha1.VolumeAttachment) (*storagev1alpha1.VolumeAttachment, error) {
+	all, err := s.Cached(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for i := range all {
 		other := &all[i]
 		if other.Name != mine.Name && other.VolumeName() == mine.VolumeName() && rank(other, mine) < 0 {
-			return other
+			return other, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // rank is negative if a goes before b.
