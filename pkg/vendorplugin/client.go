@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"google.golang.org/grpc/connectivity"
 
 	pluginv1 "github.com/moor-storage/moor/api/plugin/v1"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -68,6 +71,23 @@ func New(root, name string, timeout time.Duration) (*Client, error) {
 // Close ends the connection once the calls under way have ended. The client
 // may be used again; it dials anew.
 func (c *Client) Close() { c.line.close() }
+
+// AwaitLoss waits until the connection that the last call used is lost, and
+// returns nil then; or until ctx ends, and returns its error. Where there is no
+// connection it is lost already.
+func (c *Client) AwaitLoss(ctx context.Context) error {
+	conn, release := c.line.current()
+	if conn == nil {
+		return nil
+	}
+	defer release()
+	for state := conn.GetState(); state == connectivity.Ready; state = conn.GetState() {
+		if !conn.WaitForStateChange(ctx, state) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
 
 // call runs one RPC with a deadline over the kept connection.
 func call[T any](ctx context.Context, c *Client, verb string, do func(context.Context, *services) (T, error)) (T, error) {
@@ -221,5 +241,45 @@ func (c *Client) ListDevices(ctx context.Context) ([]provisioner.Device, error) 
 			return nil, fmt.Errorf("list devices: vendor plugin %s never ends its list (page token %q): %w", c.name, token, provisioner.ErrPrecondition)
 		}
 		tokens = append(tokens, token)
+	}
+}
+
+// Clients keeps one Client for each plugin under a root directory. Safe for
+// concurrent use.
+type Clients struct {
+	root    string
+	timeout time.Duration
+
+	mu     sync.Mutex
+	byName map[string]*Client
+}
+
+// NewClients returns an empty set; root and timeout are New's.
+func NewClients(root string, timeout time.Duration) *Clients {
+	return &Clients{root: root, timeout: timeout, byName: map[string]*Client{}}
+}
+
+// Client returns the client of the plugin called name, always the same one.
+func (s *Clients) Client(name string) (*Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c, ok := s.byName[name]; ok {
+		return c, nil
+	}
+	c, err := New(s.root, name, s.timeout)
+	if err != nil {
+		return nil, err
+	}
+	s.byName[name] = c
+	return c, nil
+}
+
+// Close closes every client.
+func (s *Clients) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, c := range s.byName {
+		c.Close()
+		delete(s.byName, name)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"google.golang.org/grpc/connectivity"
-
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -70,21 +68,4 @@ func Vet(ctx context.Context, p Plugin) (Vetted, error) {
 		return Vetted{}, err
 	}
 	return v, nil
-}
-
-// AwaitLoss waits until the connection that the last call used is lost, and
-// returns nil then; or until ctx ends, and returns its error. Where there is no
-// connection it is lost already.
-func (c *Client) AwaitLoss(ctx context.Context) error {
-	conn, release := c.line.current()
-	if conn == nil {
-		return nil
-	}
-	defer release()
-	for state := conn.GetState(); state == connectivity.Ready; state = conn.GetState() {
-		if !conn.WaitForStateChange(ctx, state) {
-			return ctx.Err()
-		}
-	}
-	return nil
 }
