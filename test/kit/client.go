@@ -2,6 +2,8 @@ package kit
 
 import (
 	"fmt"
+	"path/filepath"
+	"time"
 
 	groupsnapshotv1beta2 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1beta2"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
@@ -14,6 +16,8 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/test/devcluster/layout"
 )
 
 // Namespace of Moor's objects in both clusters.
@@ -53,4 +57,13 @@ func Scheme() (*runtime.Scheme, error) {
 		storagev1alpha1.AddHostToScheme, storagev1alpha1.AddDPUToScheme,
 		moorv1alpha1.AddHostToScheme, moorv1alpha1.AddDPUToScheme, snapshotv1.AddToScheme, groupsnapshotv1beta2.AddToScheme,
 	)
+}
+
+// rpcTimeout bounds one call of a test to an emulator.
+const rpcTimeout = 30 * time.Second
+
+// SNAP reaches the emulated SNAP service of a DPU.
+func SNAP(dpu string) *snaprpc.Client {
+	own := filepath.Join(layout.MachineDir(dpu), "var-lib-moor")
+	return snaprpc.New(filepath.Join(own, "snap", "providers", "nvidia", "snap.sock"), rpcTimeout)
 }
