@@ -80,7 +80,7 @@ func (s *Server) Sessions() []Session {
 		for _, x := range v.sessions {
 			out = append(out, Session{
 				Volume: name, Node: x.export.Node, Remote: x.conn.RemoteAddr().String(),
-				ReadOnly: x.shape.readOnly, InFlight: x.gate.busy(),
+				ReadOnly: x.shape.readOnly, InFlight: x.gate.Busy(),
 			})
 		}
 		s.let(name, v)

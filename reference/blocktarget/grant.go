@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/moor-storage/moor/reference/blocktarget/admission"
 )
 
 // ErrDenied means that, by the word of the target, this DPU has no right to the volume. It is
@@ -22,8 +24,15 @@ type Grant struct {
 	// ReadOnly refuses every change.
 	ReadOnly bool
 	// Limits bound the volume, over all its users.
-	Limits Limits
+	Limits admission.Limits
 }
+
+// The least limits that leave all I/O that a Device can have waiting at once
+// (maxInFlight pieces of 1 MiB, after a pause) time to end before it gives up.
+const (
+	LeastBytesPerSecond = 8 << 20
+	LeastIOPS           = 16
+)
 
 // Grants says who may open what. It is asked at every opening, so it has to be
 // the truth of that instant, not a memory of it.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/go-logr/logr/testr"
 	"go.uber.org/goleak"
+
+	"github.com/moor-storage/moor/reference/blocktarget/admission"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,7 +26,7 @@ type rights struct {
 	dir    string
 	tokens map[[2]string]string
 	ro     map[[2]string]bool
-	limits Limits
+	limits admission.Limits
 	broken error
 }
 

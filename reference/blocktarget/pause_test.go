@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/moor-storage/moor/reference/blocktarget/admission"
 )
 
 // admin serves the admin socket of the bench and returns a client of it.
@@ -173,5 +175,50 @@ func TestVolumesGrow(t *testing.T) {
 	b.rights.take("v", "dpu-1")
 	if _, err := d.Refresh(t.Context()); !errors.Is(err, ErrDenied) {
 		t.Fatalf("refresh without a right: %v", err)
+	}
+}
+
+// TestLimitsHold: a change of limits slows down who has the volume open, all of
+// them together, and another one lets them go.
+func TestLimitsHold(t *testing.T) {
+	b := newBench(t)
+	admin := b.admin("s", "s")
+	one := open(t, b.address, b.rights.give("v", "dpu-1", "t1"), 0)
+	two := open(t, b.address, b.rights.give("v", "dpu-2", "t2"), 0)
+	write := func() time.Duration {
+		start := time.Now()
+		for i := range int64(2) {
+			for _, d := range []*Device{one, two} {
+				if _, err := d.WriteAt(make([]byte, 1<<20), i<<20); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		return time.Since(start)
+	}
+	b.rights.set(func(r *rights) { r.limits = admission.Limits{BytesPerSecond: LeastBytesPerSecond} })
+	if err := admin.Adjust(t.Context(), "v"); err != nil {
+		t.Fatal(err)
+	}
+	if took := write(); took < 250*time.Millisecond {
+		t.Errorf("4 MiB at 8 MiB/s took %s", took)
+	}
+	b.rights.set(func(r *rights) { r.limits = admission.Limits{IOPS: 4} })
+	if err := admin.Adjust(t.Context(), "v"); err != nil {
+		t.Fatal(err)
+	}
+	if took := write(); took < 500*time.Millisecond {
+		t.Errorf("4 writes at 4 a second took %s", took)
+	}
+	// Who waits for his turn is let go by a fence.
+	b.rights.set(func(r *rights) { r.limits = admission.Limits{IOPS: 1} })
+	if err := admin.Adjust(t.Context(), "v"); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = one.WriteAt(block(1), 0) }()
+	start := time.Now()
+	b.Revoke("v", "")
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("a revocation took %s", took)
 	}
 }

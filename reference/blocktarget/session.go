@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/moor-storage/moor/reference/blocktarget/admission"
 )
 
 // maxInFlight bounds the requests of one session that are worked on at once;
@@ -39,9 +41,9 @@ type session struct {
 	conn     net.Conn
 	file     *os.File
 	recorder Recorder // may be nil
-	gate     *gate
-	barrier  *barrier
-	limiter  *limiter
+	gate     *admission.Gate
+	barrier  *admission.Barrier
+	limiter  *admission.Limiter
 	stats    *counters
 	// size is that of the file in bytes, when it was looked at last.
 	size atomic.Int64
@@ -51,12 +53,12 @@ type session struct {
 	over   chan struct{} // closed by end
 }
 
-// end turns further I/O away and hangs up; gate.fence waits for the rest.
+// end turns further I/O away and hangs up; gate.Fence waits for the rest.
 func (s *session) end(reason string) {
 	if s.reason.CompareAndSwap(nil, &reason) {
 		close(s.over)
 	}
-	s.gate.shut()
+	s.gate.Shut()
 	_ = s.conn.Close()
 }
 
@@ -109,7 +111,7 @@ func readPayload(r io.Reader, q request) ([]byte, error) {
 // answer works on one request and sends the reply. The gate is left before the
 // reply is sent: a client that does not read must not hold up a revocation.
 func (s *session) answer(q request, data []byte) {
-	s.limiter.wait(int64(q.length), s.over)
+	s.limiter.Wait(int64(q.length), s.over)
 	reply, ok, err := s.admitted(q, data)
 	if !ok {
 		return
@@ -132,13 +134,13 @@ func (s *session) answer(q request, data []byte) {
 // the session is over.
 func (s *session) admitted(q request, data []byte) (reply []byte, ok bool, err error) {
 	if q.changes() {
-		s.barrier.enter()
-		defer s.barrier.leave()
+		s.barrier.Enter()
+		defer s.barrier.Leave()
 	}
-	if !s.gate.enter() {
+	if !s.gate.Enter() {
 		return nil, false, nil
 	}
-	defer s.gate.leave()
+	defer s.gate.Leave()
 	reply, err = s.perform(q, data)
 	return reply, true, err
 }

@@ -1,11 +1,15 @@
 package blocktarget
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
+
+	"github.com/moor-storage/moor/reference/blocktarget/admission"
 )
 
 // volume is a volume with its sessions. Its lock makes one row of openings and
@@ -15,8 +19,30 @@ type volume struct {
 	lock     sync.Mutex
 	users    int // holders and those who wait to be; under Server.mu
 	sessions map[string]*session
-	barrier  *barrier
-	limiter  *limiter
+	barrier  *admission.Barrier
+	limiter  *admission.Limiter
+}
+
+// keep makes the books keep a volume, open or not; drop follows.
+func (s *Server) keep(name string) *volume {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.volumes[name]
+	if v == nil {
+		v = &volume{sessions: map[string]*session{}, barrier: admission.NewBarrier(), limiter: &admission.Limiter{}}
+		s.volumes[name] = v
+	}
+	v.users++
+	return v
+}
+
+func (s *Server) drop(name string, v *volume) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// With no other user, the sessions cannot change now.
+	if v.users--; v.users == 0 && len(v.sessions) == 0 {
+		delete(s.volumes, name)
+	}
 }
 
 // hold takes the volume; let gives it back.
@@ -67,7 +93,7 @@ func (s *Server) open(e Export, nc net.Conn) (*session, error) {
 	g, denied := s.granted(e)
 	if old := v.sessions[e.Node]; old != nil && (denied == nil || !g.opens(old.export.Token)) {
 		old.end("opened anew")
-		old.gate.fence()
+		old.gate.Fence()
 		delete(v.sessions, e.Node)
 	}
 	if denied != nil {
@@ -77,7 +103,7 @@ func (s *Server) open(e Export, nc net.Conn) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the data of volume %s: %w", e.Volume, err)
 	}
-	v.limiter.set(g.Limits)
+	v.limiter.Set(g.Limits)
 	v.sessions[e.Node] = opened
 	s.stats.sessions.Add(1)
 	return opened, nil
@@ -99,7 +125,7 @@ func (s *Server) newSession(v *volume, e Export, g Grant, nc net.Conn) (*session
 	}
 	opened := &session{
 		export: e, shape: shape{size: size, readOnly: g.ReadOnly}, conn: nc, file: f, stats: &s.stats,
-		gate: newGate(), barrier: v.barrier, limiter: v.limiter, over: make(chan struct{}),
+		gate: admission.NewGate(), barrier: v.barrier, limiter: v.limiter, over: make(chan struct{}),
 	}
 	opened.size.Store(size)
 	if s.o.Record != nil && !g.ReadOnly {
@@ -113,7 +139,7 @@ func (s *Server) newSession(v *volume, e Export, g Grant, nc net.Conn) (*session
 
 // release ends a session: its I/O first, then its place in the books.
 func (s *Server) release(x *session) {
-	x.gate.fence()
+	x.gate.Fence()
 	s.stats.sessions.Add(-1)
 	v := s.hold(x.export.Volume)
 	if v.sessions[x.export.Node] == x {
@@ -141,9 +167,41 @@ func (s *Server) Revoke(volumeName, node string) int {
 		}
 	}
 	for _, x := range gone {
-		x.gate.fence()
+		x.gate.Fence()
 		delete(v.sessions, x.export.Node)
 	}
 	s.o.Log.Info("right taken back", "volume", volumeName, "dpu", node, "sessions", len(gone))
 	return len(gone)
+}
+
+// Pause makes the changes of all DPUs to the volumes wait, calls during with
+// every earlier one done, and lets them go on. Reads are not held up. For as
+// long as during runs, the data of the volumes is that of one instant.
+func (s *Server) Pause(ctx context.Context, volumes []string, during func(context.Context) error) error {
+	volumes = slices.Compact(slices.Sorted(slices.Values(volumes)))
+	for _, name := range volumes {
+		v := s.keep(name)
+		defer s.drop(name, v)
+		v.barrier.Pause()
+		defer v.barrier.Resume()
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("the pause came too late: %w", err)
+	}
+	return during(ctx)
+}
+
+// Adjust has those who have the volume open keep to the limits that its grants
+// have now.
+func (s *Server) Adjust(volumeName string) error {
+	v := s.hold(volumeName)
+	defer s.let(volumeName, v)
+	for _, x := range v.sessions {
+		g, err := s.o.Grants.Grant(volumeName, x.export.Node)
+		if err != nil {
+			return err
+		}
+		v.limiter.Set(g.Limits)
+	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
 	"github.com/moor-storage/moor/reference/blocktarget"
+	"github.com/moor-storage/moor/reference/blocktarget/admission"
 )
 
 // dataPath is a target's DataPath whose answers a test chooses.
@@ -90,14 +91,14 @@ func TestLimits(t *testing.T) {
 	want.Mutable = map[string]string{ParameterIOPS: "100"}
 	v := create(t, s, want)
 	e := attach(t, s, v.ID, "dpu-1")
-	limitsNow := func() blocktarget.Limits {
+	limitsNow := func() admission.Limits {
 		g, err := Grants{Dir: s.dir}.Grant(e.Volume, e.Node)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return g.Limits
 	}
-	if got := limitsNow(); got != (blocktarget.Limits{IOPS: 100}) {
+	if got := limitsNow(); got != (admission.Limits{IOPS: 100}) {
 		t.Fatalf("got %+v", got)
 	}
 	for name, c := range map[string]struct {
@@ -120,7 +121,7 @@ func TestLimits(t *testing.T) {
 	if err := s.Modify(t.Context(), v.ID, map[string]string{ParameterIOPS: "0", ParameterBytesPerSecond: "16777216"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := limitsNow(); got != (blocktarget.Limits{BytesPerSecond: 16 << 20}) {
+	if got := limitsNow(); got != (admission.Limits{BytesPerSecond: 16 << 20}) {
 		t.Fatalf("got %+v", got)
 	}
 	d.err = blocktarget.ErrUnreachable

@@ -14,6 +14,7 @@ import (
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/reference/blocktarget"
+	"github.com/moor-storage/moor/reference/blocktarget/admission"
 	"github.com/moor-storage/moor/reference/localvendor/files"
 	"github.com/moor-storage/moor/reference/localvendor/records"
 )
@@ -192,6 +193,6 @@ func (g Grants) Grant(volume, node string) (blocktarget.Grant, error) {
 	}
 	return blocktarget.Grant{
 		File: filepath.Join(g.Dir, volume+".img"), TokenHash: h.Grant.TokenHash,
-		ReadOnly: h.ReadOnly || records.ReadOnlyModes(h.AccessModes), Limits: blocktarget.Limits(have.Limits),
+		ReadOnly: h.ReadOnly || records.ReadOnlyModes(h.AccessModes), Limits: admission.Limits(have.Limits),
 	}, nil
 }

@@ -284,10 +284,10 @@ var mutations = []mutation{
 		{targetVolume, "		if node == \"\" || n == node {", "		if n == \"\" {"},
 	}, focus: cutOff, program: "local-vendor", words: "one writer: "},
 	{name: "the target answers a revocation while I/O is in flight", tests: target, edits: []edit{
-		{targetVolume, "	for _, x := range gone {\n		x.gate.fence()\n", "	for _, x := range gone {\n"},
+		{targetVolume, "	for _, x := range gone {\n		x.gate.Fence()\n", "	for _, x := range gone {\n"},
 	}},
 	{name: "the target serves a new connection while I/O of the old one is in flight", tests: target, edits: []edit{
-		{targetVolume, "		old.gate.fence()\n", ""},
+		{targetVolume, "		old.gate.Fence()\n", ""},
 	}},
 	{name: "the target takes any token", tests: target, edits: []edit{
 		{targetVolume, "	if !g.opens(e.Token) {\n", "	if e.Token == \"-\" {\n"},

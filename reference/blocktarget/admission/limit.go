@@ -1,15 +1,8 @@
-package blocktarget
+package admission
 
 import (
 	"sync"
 	"time"
-)
-
-// The least limits that leave all I/O that a Device can have waiting at once
-// (maxInFlight pieces of 1 MiB, after a pause) time to end before it gives up.
-const (
-	LeastBytesPerSecond = 8 << 20
-	LeastIOPS           = 16
 )
 
 // Limits bound what all DPUs together do with a volume, reads and writes alike;
@@ -22,17 +15,18 @@ type Limits struct {
 // burst is for how long a volume that was idle may be faster than its limits.
 const burst = 100 * time.Millisecond
 
-// limiter delays I/O so that it keeps to the limits: each request takes its
+// Limiter delays I/O so that it keeps to the limits: each request takes its
 // share of time, and the next one begins where that ends. The zero value limits
 // nothing.
-type limiter struct {
+type Limiter struct {
 	mu     sync.Mutex
 	limits Limits
 	// bytes and ops are when what was admitted so far is paid for.
 	bytes, ops time.Time
 }
 
-func (l *limiter) set(limits Limits) {
+// Set changes the limits, for what comes from now on.
+func (l *Limiter) Set(limits Limits) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.limits = limits
@@ -40,7 +34,7 @@ func (l *limiter) set(limits Limits) {
 
 // reserve takes the time of one request of n bytes, and returns how long after
 // now it may begin.
-func (l *limiter) reserve(now time.Time, n int64) time.Duration {
+func (l *Limiter) reserve(now time.Time, n int64) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var wait time.Duration
@@ -63,8 +57,8 @@ func take(paid *time.Time, now time.Time, seconds float64) time.Duration {
 	return max(wait, 0)
 }
 
-// wait delays a request of n bytes as the limits want, or until stop is closed.
-func (l *limiter) wait(n int64, stop <-chan struct{}) {
+// Wait delays a request of n bytes as the limits want, or until stop is closed.
+func (l *Limiter) Wait(n int64, stop <-chan struct{}) {
 	d := l.reserve(time.Now(), n)
 	if d == 0 {
 		return
@@ -75,19 +69,4 @@ func (l *limiter) wait(n int64, stop <-chan struct{}) {
 	case <-t.C:
 	case <-stop:
 	}
-}
-
-// Adjust has those who have the volume open keep to the limits that its grants
-// have now.
-func (s *Server) Adjust(volumeName string) error {
-	v := s.hold(volumeName)
-	defer s.let(volumeName, v)
-	for _, x := range v.sessions {
-		g, err := s.o.Grants.Grant(volumeName, x.export.Node)
-		if err != nil {
-			return err
-		}
-		v.limiter.set(g.Limits)
-	}
-	return nil
 }
