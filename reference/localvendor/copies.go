@@ -9,6 +9,7 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/reference/blocktarget"
 	"github.com/moor-storage/moor/reference/localvendor/files"
+	"github.com/moor-storage/moor/reference/localvendor/places"
 	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
@@ -49,7 +50,7 @@ func (s *Storage) copyInto(ctx context.Context, id string, spec provisioner.Volu
 	if o.mode != want.Mode {
 		return records.Volume{}, fmt.Errorf("the source has volume mode %s, not %s: %w", o.mode, want.Mode, provisioner.ErrInvalid)
 	}
-	if !serves(o.place, spec.AccessibleFrom) {
+	if !places.Serves(o.place, spec.AccessibleFrom) {
 		return records.Volume{}, fmt.Errorf("it is wanted where %v, and a copy is where its source is, %v: %w", spec.AccessibleFrom, o.place, provisioner.ErrExhausted)
 	}
 	want.Place = o.place

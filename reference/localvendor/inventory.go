@@ -48,7 +48,7 @@ func (f room) Capacity(_ context.Context, parameters map[string]string, from pro
 	if _, err := f.s.parse(probe); err != nil {
 		return provisioner.Capacity{}, fmt.Errorf("room for such volumes: %w", err)
 	}
-	if from != nil && !f.s.offers(from) {
+	if from != nil && !f.s.places.Offer(from) {
 		return provisioner.Capacity{}, nil
 	}
 	_, free, err := f.s.space()

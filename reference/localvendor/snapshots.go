@@ -194,7 +194,7 @@ func (s *Storage) loadSnapshot(id string) (r records.Snapshot, found bool, err e
 		return records.Snapshot{}, false, nil
 	}
 	r, found, err = files.Load[records.Snapshot](s.snapshotPath(id, ".json"), "snapshot "+id)
-	r.Place = s.since(r.Place)
+	r.Place = s.places.Since(r.Place)
 	if err != nil || !found || r.Group == "" {
 		return r, found, err
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/moor-storage/moor/internal/keylock"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/reference/localvendor/files"
+	"github.com/moor-storage/moor/reference/localvendor/places"
 	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
@@ -74,7 +75,7 @@ type Storage struct {
 	key        []byte // nil without a target
 	maxPerNode int
 	counting   sync.Mutex // while the volumes of a node are counted
-	places     []provisioner.Place
+	places     places.Places
 	clock      clock.PassiveClock
 	reflink    func(dst, src *os.File) (bool, error)
 	locks      keylock.Locks
@@ -194,7 +195,7 @@ func (s *Storage) recordPath(id string) string { return filepath.Join(s.dir, id+
 // load reads the record of a volume; found is false if there is none.
 func (s *Storage) load(id string) (r records.Volume, found bool, err error) {
 	r, found, err = records.Load(s.dir, id)
-	r.Place = s.since(r.Place)
+	r.Place = s.places.Since(r.Place)
 	return r, found, err
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/reference/localvendor/files"
+	"github.com/moor-storage/moor/reference/localvendor/places"
 	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
@@ -27,7 +28,7 @@ func (s *Storage) Create(ctx context.Context, spec provisioner.VolumeSpec) (prov
 	id := records.ID(spec.Name)
 	v, err := s.create(ctx, id, spec, want, func(ctx context.Context) (records.Volume, error) {
 		var err error
-		if want.Place, err = s.choose(spec.AccessibleFrom); err != nil {
+		if want.Place, err = s.places.Choose(spec.AccessibleFrom); err != nil {
 			return records.Volume{}, err
 		}
 		if want.Shared() {
@@ -152,7 +153,7 @@ func differs(have records.Volume, spec provisioner.VolumeSpec, want records.Volu
 		return fmt.Sprintf("%s provisioning", have.Provisioning)
 	case sourceOf(have) != sourceOf(want):
 		return fmt.Sprintf("the source %+v", sourceOf(have))
-	case !serves(have.Place, spec.AccessibleFrom):
+	case !places.Serves(have.Place, spec.AccessibleFrom):
 		return fmt.Sprintf("its storage where %v, which is none of the places asked for", have.Place)
 	}
 	return ""

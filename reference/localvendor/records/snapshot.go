@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/reference/localvendor/places"
 )
 
 // Snapshot is the metadata file of a snapshot. Its field names are stored;
@@ -24,7 +25,7 @@ type Snapshot struct {
 func (r Snapshot) Snapshot(id string) provisioner.Snapshot {
 	return provisioner.Snapshot{
 		ID: id, VolumeID: r.Volume, SizeBytes: r.SizeBytes, Created: r.Created, Ready: true, GroupID: r.Group,
-		AccessibleTopology: Reach(r.Place),
+		AccessibleTopology: places.Reach(r.Place),
 	}
 }
 

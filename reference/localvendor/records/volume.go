@@ -10,6 +10,7 @@ import (
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/reference/localvendor/files"
+	"github.com/moor-storage/moor/reference/localvendor/places"
 )
 
 // Volume is the metadata file of a volume. Its field names are stored; they
@@ -57,7 +58,7 @@ func (r Volume) Volume(id string) provisioner.Volume {
 		Mode:               r.Mode,
 		Parameters:         r.Parameters,
 		Context:            map[string]string{ContextImage: id + ".img"},
-		AccessibleTopology: Reach(r.Place),
+		AccessibleTopology: places.Reach(r.Place),
 	}
 	if r.Shared() {
 		v.Context = map[string]string{ContextDirectory: id + DirectorySuffix}
@@ -83,7 +84,7 @@ type Grant struct {
 	TokenHash string `json:"tokenHash"`
 }
 
-// Limits are blocktarget.Limits as they are stored.
+// Limits are admission.Limits as they are stored.
 type Limits struct {
 	BytesPerSecond int64 `json:"bytesPerSecond,omitempty"`
 	IOPS           int64 `json:"iops,omitempty"`
@@ -117,15 +118,6 @@ func (r Volume) Holders(node string) []string {
 // Entry is the volume with the nodes that have it.
 func (r Volume) Entry(id string) provisioner.Entry {
 	return provisioner.Entry{Volume: r.Volume(id), Nodes: slices.Sorted(maps.Keys(r.Attachments))}
-}
-
-// Reach is from where what is at a place is reached; none, for everywhere, if it
-// is at no place.
-func Reach(place provisioner.Place) []provisioner.Place {
-	if len(place) == 0 {
-		return nil
-	}
-	return []provisioner.Place{place}
 }
 
 // ReadOnlyModes reports whether none of the modes, if there are any, writes.
