@@ -6,6 +6,7 @@ package devcluster
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -136,11 +137,25 @@ func power(ctx context.Context, t *testing.T, c *Cluster) {
 		t.Error(err)
 	}
 	pings(ctx, t, c, "after a power-off of the host", true)
+	for name, end := range map[string]func() error{
+		"killed":  func() error { return c.Kill("killed", syscall.SIGKILL) },
+		"removed": func() error { return c.Remove("removed") },
+	} {
+		if err := errors.Join(c.Start(ctx, Process{Name: name, Machine: "dpu-1", Argv: []string{"sleep", "1000"}}), end()); err != nil || c.Running(name) {
+			t.Fatalf("a process that was %s runs: %v, %v", name, c.Running(name), err)
+		}
+	}
 	if err := c.PowerOff(ctx, "dpu-1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.PowerOn(ctx, "dpu-1"); err != nil {
 		t.Fatal(err)
+	}
+	if !c.Running("killed") || c.Running("removed") {
+		t.Errorf("with the power a process that was killed comes back: %v, want true; one that was removed: %v, want false", c.Running("killed"), c.Running("removed"))
+	}
+	if err := c.Remove("removed"); err != nil {
+		t.Errorf("remove a process once more: %v", err)
 	}
 	pings(ctx, t, c, "after a power-off of the DPU", true)
 }

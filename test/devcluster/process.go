@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,7 +158,8 @@ func killTree(wrapper int) {
 }
 
 // Kill sends a signal to a process; one that has ended is no error. After
-// SIGKILL it returns only when the process is gone.
+// SIGKILL it returns only when the process is gone. It stays one of its machine's:
+// it is started again when that is powered on.
 func (c *Cluster) Kill(name string, sig syscall.Signal) error {
 	p, err := record.LoadProcess(name)
 	if err != nil {
@@ -170,6 +172,18 @@ func (c *Cluster) Kill(name string, sig syscall.Signal) error {
 		return nil
 	}
 	return awaitEnd(p, patience)
+}
+
+// Remove ends a process for good: it does not come back with the power of its
+// machine, as one that was killed does. One that was never started is no error.
+func (c *Cluster) Remove(name string) error {
+	if err := c.Kill(name, syscall.SIGKILL); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	return record.RemoveProcess(name)
 }
 
 func awaitEnd(p record.Running, timeout time.Duration) error {

@@ -160,7 +160,7 @@ var _ = Describe("hosts that hold no account at all", func() {
 		table("host-3", "uuid="+id+" "+mountpoint+" ext4 noatime\n")
 		watching := devcluster.Process{Name: "moor-host-host-3", Machine: "host-3", Argv: moorHost("watch", "--table="+layout.MachineDataDir+"/moor-host.tab")}
 		Expect(bed.Start(ctx, watching)).To(Succeed())
-		DeferCleanup(bed.Kill, watching.Name, syscall.SIGKILL)
+		DeferCleanup(bed.Remove, watching.Name)
 		mounts := func(ctx context.Context) (string, error) {
 			out, err := bed.Exec(ctx, "host-3", "cat", "/proc/mounts")
 			return string(out), err

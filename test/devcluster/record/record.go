@@ -60,6 +60,15 @@ func SaveProcess(p Running) error { return Save(filepath.Join(processes, p.Name)
 // SaveMachine records a machine under its name.
 func SaveMachine(m Machine) error { return Save(filepath.Join(machines, m.Name), m) }
 
+// RemoveProcess forgets a process; one that is not on record is no error.
+func RemoveProcess(name string) error {
+	err := os.Remove(filepath.Join(layout.StateDir, processes, name+".json"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the record of process %s: %w", name, err)
+	}
+	return nil
+}
+
 // LoadProcess reads the record of a process. The error wraps fs.ErrNotExist
 // when none of that name was ever started.
 func LoadProcess(name string) (Running, error) {
