@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -95,10 +96,10 @@ var _ = Describe("every emulation method", func() {
 		}
 		pod := r.pod(ctx, "pod", "host-3", claims...)
 		runs(ctx, pod)
-		uuids := map[string]string{}
+		before := map[string]*storagev1alpha1.AttachedDPU{}
 		for i, c := range claims {
 			sh(ctx, pod, "echo %d | dd of=/data-v%d/x conv=fsync", i, i)
-			uuids[c.Name] = attachment(ctx, "host-3", volumeOf(ctx, c)).Status.DPU.NVMeAttrs.NamespaceUUID
+			before[c.Name] = attachment(ctx, "host-3", volumeOf(ctx, c)).Status.DPU
 		}
 		By("cutting the power of both")
 		Expect(bed.PowerOff(ctx, "host-3")).To(Succeed())
@@ -110,7 +111,8 @@ var _ = Describe("every emulation method", func() {
 			Eventually(func(ctx context.Context) (string, error) {
 				return kit.Exec(ctx, bed, pod, fmt.Sprintf("echo again | dd of=/data-v%d/again conv=fsync 2>/dev/null && cat /data-v%d/x", i, i))
 			}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Equal(fmt.Sprintf("%d\n", i)))
-			Expect(attachment(ctx, "host-3", volumeOf(ctx, c)).Status.DPU.NVMeAttrs.NamespaceUUID).To(Equal(uuids[c.Name]))
+			Eventually(attachedDPU("host-3", volumeOf(ctx, c))).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(HaveValue(
+				HaveField("NVMeAttrs.NamespaceUUID", before[c.Name].NVMeAttrs.NamespaceUUID)), "each is what it was")
 		}
 		remove(ctx, podObject(pod))
 	})

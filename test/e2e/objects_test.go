@@ -157,6 +157,16 @@ func attachment(ctx context.Context, node, volume string) *storagev1alpha1.DPUVo
 	return o
 }
 
+// attachedDPU is how a volume is shown to a node, as its attachment tells; nil if
+// it is not shown. That is told a moment after SNAP has shown it.
+func attachedDPU(node, volume string) func(context.Context) (*storagev1alpha1.AttachedDPU, error) {
+	return func(ctx context.Context) (*storagev1alpha1.AttachedDPU, error) {
+		o := &storagev1alpha1.DPUVolumeAttachment{}
+		err := clients.Host.Get(ctx, attachmentKey(node, volume), o)
+		return o.Status.DPU, err
+	}
+}
+
 // eventsOf joins the messages of the events about an object of a namespace.
 func eventsOf(namespace, name string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {

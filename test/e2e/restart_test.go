@@ -58,8 +58,7 @@ var _ = Describe("a process that is killed", func() {
 			}
 			return n, err
 		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Equal(1), "the namespace is shown again")
-		after := attachment(ctx, "host-1", volume).Status.DPU
-		Expect(after).To(Equal(before), "function, namespace id and UUID stay")
+		Eventually(attachedDPU("host-1", volume)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Equal(before), "function, namespace id and UUID stay")
 		remove(ctx, podObject(pod))
 		again := r.pod(ctx, "again", "host-1", files)
 		runs(ctx, again)
