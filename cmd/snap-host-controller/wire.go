@@ -132,11 +132,11 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 		&detach.Reconciler{
 			Host: c.Host, DPU: c.DPU, Clock: clock.RealClock{}, TargetNamespace: c.TargetNamespace, Recorder: recorder,
 		},
-		&failover.Failover{
+		failover.New(failover.Options{
 			Host: c.Host, DPU: c.DPU,
 			Namespace: c.Namespace, TargetNamespace: c.TargetNamespace, Driver: o.driver,
 			Observer: observer, Clock: clock.RealClock{}, Recorder: recorder, Budget: o.budget,
-		},
+		}),
 		&podresync.Reconciler{
 			Host: c.Host, NodesAsk: nodesAsk, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder,
 		},

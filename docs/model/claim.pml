@@ -301,7 +301,7 @@ idle:
 	fi
 }
 
-/* ---- pkg/controller/failover: Failover; pkg/writer: receipt.go, claim.go ---- */
+/* ---- pkg/controller/failover: Reconciler; pkg/writer: receipt.go, claim.go ---- */
 
 proctype failover() {
 	bit b;

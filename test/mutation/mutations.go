@@ -207,7 +207,7 @@ var mutations = []mutation{
 		{fenceLease, "!known || was.renewal != is {", "!known || was.renewal == is && was.renewal != is {"},
 	}},
 	{name: "a renewal that the cache has not seen does not count", tests: fence, edits: []edit{
-		{fenceLease, "f.readLease(ctx, f.DPU.Live, p.dpu())", "f.readLease(ctx, f.DPU.Client, p.dpu())"},
+		{fenceLease, "l.read(ctx, l.dpu.Live, p.dpu())", "l.read(ctx, l.dpu.Client, p.dpu())"},
 	}},
 	{name: "the lease of a DPU that gives none is over", tests: right, edits: []edit{
 		{ruleLease, "func (l Lease) Over() bool { return l.Given && l.Left <= 0 }", "func (l Lease) Over() bool { return l.Left <= 0 }"},
@@ -268,7 +268,7 @@ var mutations = []mutation{
 		{"pkg/controller/hostcluster/attachment/reconciler.go", "kube.DeleteExact(ctx", "kube.Delete(ctx"},
 	}},
 	{name: "a replica that went ahead is not fenced", tests: fence, edits: []edit{
-		{"pkg/controller/failover/target.go", " && !t.promoted() && !t.held(p.dpu()) {", " {"},
+		{"pkg/controller/failover/observe.go", " && !t.promoted() && !t.held(p.dpu()) {", " {"},
 	}},
 
 	// What is taken back is what was refused.

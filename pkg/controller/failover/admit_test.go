@@ -48,7 +48,7 @@ func TestStormIsSeenByWhoHasJustStarted(t *testing.T) {
 
 func TestBudgetIsOnRecord(t *testing.T) {
 	s := newFixture(t)
-	s.f.Budget = Budget{PerMinute: 5, PerZone: 1}
+	s.change(func(o *Options) { o.Budget = Budget{PerMinute: 5, PerZone: 1} })
 	s.host("b", func(n *moorv1alpha1.DPUStorageNode) {
 		n.Status.Conditions = []metav1.Condition{{Type: moorv1alpha1.ConditionFailover, Status: metav1.ConditionTrue, Reason: moorv1alpha1.ReasonFencing, LastTransitionTime: metav1.NewTime(s.Clock.Now())}}
 	})

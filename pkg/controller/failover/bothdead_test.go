@@ -54,7 +54,7 @@ func TestDeafInOneCluster(t *testing.T) {
 		s := newFixture(t)
 		for range 20 {
 			s.Step(2 * time.Second)
-			s.f.Observer.SelfHeartbeat(1 - deaf)
+			s.f.o.Observer.SelfHeartbeat(1 - deaf)
 			s.mustPass()
 		}
 		s.wantPhase(granted)

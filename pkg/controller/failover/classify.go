@@ -3,6 +3,8 @@ package failover
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
@@ -19,6 +21,23 @@ const (
 	// APIUnknown: there is no such Node, or it has no Ready condition.
 	APIUnknown API = "Unknown"
 )
+
+// apiOf is what the API says of a Node.
+func apiOf(node *corev1.Node) API {
+	if node == nil {
+		return APIUnknown
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type != corev1.NodeReady {
+			continue
+		}
+		if c.Status == corev1.ConditionTrue {
+			return APIReady
+		}
+		return APINotReady
+	}
+	return APIUnknown
+}
 
 // State is what has become of a host and its DPU.
 type State string

@@ -10,33 +10,34 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 )
 
 // mostWaits is how many waits a message lists.
 const mostWaits = 5
 
-func underway(node *moorv1alpha1.DPUStorageNode) bool {
-	return meta.IsStatusConditionTrue(node.Status.Conditions, moorv1alpha1.ConditionFailover)
-}
-
-func held(node *moorv1alpha1.DPUStorageNode) bool {
-	c := meta.FindStatusCondition(node.Status.Conditions, moorv1alpha1.ConditionFailover)
-	return c != nil && c.Reason == moorv1alpha1.ReasonHeld
+// condition writes the condition Failover of a host.
+type condition struct {
+	host     kube.Cluster
+	clock    clock.PassiveClock
+	recorder record.EventRecorder
 }
 
 // report writes the condition, if it differs.
-func (f *Failover) report(ctx context.Context, p *pass, failure error) error {
+func (c condition) report(ctx context.Context, p *pass, failure error) error {
 	status, reason, message := p.verdict(failure)
-	c := meta.FindStatusCondition(p.node.Status.Conditions, moorv1alpha1.ConditionFailover)
-	if c == nil && reason == moorv1alpha1.ReasonRecovered {
+	was := meta.FindStatusCondition(p.node.Status.Conditions, moorv1alpha1.ConditionFailover)
+	if was == nil && reason == moorv1alpha1.ReasonRecovered {
 		return nil
 	}
-	fresh := c == nil || c.Reason != reason || c.Message != message
-	if err := f.writeCondition(ctx, p, status, reason, message); err != nil {
+	fresh := was == nil || was.Reason != reason || was.Message != message
+	if err := c.write(ctx, p, status, reason, message); err != nil {
 		return err
 	}
 	if fresh && (reason == moorv1alpha1.ReasonHeld || reason == moorv1alpha1.ReasonFencing) {
@@ -45,7 +46,7 @@ func (f *Failover) report(ctx context.Context, p *pass, failure error) error {
 			if t.waits != "" {
 				told = t.waits
 			}
-			f.Recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverHeld, fmt.Sprintf("host %s: %s", p.node.Name, told))
+			c.recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverHeld, fmt.Sprintf("host %s: %s", p.node.Name, told))
 		}
 	}
 	return nil
@@ -84,19 +85,19 @@ func (p *pass) verdict(failure error) (metav1.ConditionStatus, string, string) {
 	return metav1.ConditionFalse, moorv1alpha1.ReasonHeld, message
 }
 
-// writeCondition writes the condition with the resourceVersion that was read: nodelifecycle
+// write writes the condition with the resourceVersion that was read: nodelifecycle
 // writes others in the same list.
-func (f *Failover) writeCondition(ctx context.Context, p *pass, status metav1.ConditionStatus, reason, message string) error {
+func (c condition) write(ctx context.Context, p *pass, status metav1.ConditionStatus, reason, message string) error {
 	before := p.node.DeepCopy()
 	meta.SetStatusCondition(&p.node.Status.Conditions, metav1.Condition{
 		Type: moorv1alpha1.ConditionFailover, Status: status, Reason: reason, Message: message,
-		ObservedGeneration: p.node.Generation, LastTransitionTime: metav1.NewTime(f.Clock.Now()),
+		ObservedGeneration: p.node.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
 	})
 	if equality.Semantic.DeepEqual(before.Status.Conditions, p.node.Status.Conditions) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := f.Host.Client.Status().Patch(ctx, p.node, patch); err != nil {
+	if err := c.host.Client.Status().Patch(ctx, p.node, patch); err != nil {
 		p.node = before
 		return fmt.Errorf("write the condition %s of DPUStorageNode %s: %w", moorv1alpha1.ConditionFailover, p.node.Name, err)
 	}

@@ -92,7 +92,7 @@ func TestNotBefore(t *testing.T) {
 			kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status.Holder, c.Status.Attachment = "dpu-b", "b-vol" })
 			s.seenDead("a")
 		}, "none"},
-		"no budget": {func(s *fixture) { s.f.Budget = Budget{}; s.seenDead("a") }, "False/Held"},
+		"no budget": {func(s *fixture) { s.change(func(o *Options) { o.Budget = Budget{} }); s.seenDead("a") }, "False/Held"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t)

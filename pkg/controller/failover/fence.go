@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -14,14 +16,37 @@ import (
 	"github.com/moor-storage/moor/pkg/writer"
 )
 
+// fencer takes the right to write back.
+type fencer struct {
+	dpu             kube.Cluster
+	targetNamespace string
+	targets         targetReader
+	leases          *leases
+	clock           clock.PassiveClock
+	recorder        record.EventRecorder
+}
+
+// fenceAll takes the right to write back of all volumes of the host, each as far as
+// it can go now.
+func (f fencer) fenceAll(ctx context.Context, p *pass) error {
+	return forEach(p.targets, func(t *target) error {
+		outcome := kube.Settle(f.fence(ctx, p, t), f.clock.Now())
+		if outcome.Err != nil {
+			return fmt.Errorf("fail over volume %s from host %s: %w", t.attachment.Spec.DPUVolumeName, p.node.Name, outcome.Err)
+		}
+		t.waits = outcome.Message
+		return nil
+	})
+}
+
 // fence takes the right to write to one volume back, as far as it can go now:
 // Granted -> Fencing -> (receipt) -> Free. Without a receipt it waits.
-func (f *Failover) fence(ctx context.Context, p *pass, t *target) error {
+func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 	if !t.held(p.dpu()) {
 		return f.letGo(ctx, p, t)
 	}
 	if !t.inFencing(p.dpu()) {
-		if !f.mayFence(p, t) {
+		if !p.mayFence(t) {
 			return nil
 		}
 		if err := f.beginFencing(ctx, p, t); err != nil {
@@ -35,7 +60,7 @@ func (f *Failover) fence(ctx context.Context, p *pass, t *target) error {
 	if err != nil {
 		return err
 	}
-	lease, err := f.confirmLease(ctx, p, t)
+	lease, err := f.leases.confirm(ctx, p, t)
 	if err != nil {
 		return err
 	}
@@ -43,18 +68,18 @@ func (f *Failover) fence(ctx context.Context, p *pass, t *target) error {
 	if receipt == nil {
 		return kube.WaitFor("%s", missing)
 	}
-	freed, err := detach.Free(ctx, f.DPU.Client, t.claim, *receipt, f.Clock.Now())
+	freed, err := detach.Free(ctx, f.dpu.Client, t.claim, *receipt, f.clock.Now())
 	if err != nil {
 		return err
 	}
 	t.claim = freed
-	f.Recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, detach.Message(*receipt))
+	f.recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, detach.Message(*receipt))
 	return f.letGo(ctx, p, t)
 }
 
 // mayFence: the host is dead, or has lost its volumes, and its failover has begun;
 // or an operator vouches for a host that is not well.
-func (f *Failover) mayFence(p *pass, t *target) bool {
+func (p *pass) mayFence(t *target) bool {
 	if t.vouched(p.dpu()) && p.state != Healthy {
 		return true
 	}
@@ -63,45 +88,45 @@ func (f *Failover) mayFence(p *pass, t *target) bool {
 
 // beginFencing writes with the resourceVersion that was read: if the
 // claim was changed in between, the write fails.
-func (f *Failover) beginFencing(ctx context.Context, p *pass, t *target) error {
+func (f fencer) beginFencing(ctx context.Context, p *pass, t *target) error {
 	fencing, err := writer.BeginFencing(t.claim)
 	if err == nil {
-		err = f.DPU.Client.Status().Update(ctx, fencing)
+		err = f.dpu.Client.Status().Update(ctx, fencing)
 	}
 	if err != nil {
 		return fmt.Errorf("begin to fence volume %s from DPU %s, epoch %d: %w", t.volume.Name, p.dpu(), t.claim.Status.Epoch, err)
 	}
 	t.claim = fencing
-	f.Recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverFencing,
+	f.recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverFencing,
 		fmt.Sprintf("host %s is %s: %s; the right to write is taken back from DPU %s (epoch %d)", p.node.Name, p.state, p.evidence, p.dpu(), t.claim.Status.Epoch))
 	return nil
 }
 
 // end deletes the VolumeAttachment: the DPU withdraws, the right to write is
 // not granted for it again, and the vendor is not asked to attach for it again.
-func (f *Failover) end(ctx context.Context, p *pass, t *target) error {
+func (f fencer) end(ctx context.Context, p *pass, t *target) error {
 	if t.mirror == nil || !t.mirror.DeletionTimestamp.IsZero() || t.mirror.Spec.NodeName != p.dpu() {
 		return nil
 	}
-	if err := kube.Delete(ctx, f.DPU.Client, t.mirror); err != nil {
+	if err := kube.Delete(ctx, f.dpu.Client, t.mirror); err != nil {
 		return err
 	}
-	return f.read(ctx, f.DPU.Live, t)
+	return f.targets.read(ctx, f.dpu.Live, t)
 }
 
 // revoke asks the storage to revoke a DPU that is silent, once it is certain
 // that it is not asked to attach it again.
-func (f *Failover) revoke(ctx context.Context, p *pass, t *target) (writer.Revocation, error) {
+func (f fencer) revoke(ctx context.Context, p *pass, t *target) (writer.Revocation, error) {
 	if !p.observation.DPU.Silent() || t.mirror == nil {
 		return writer.Revocation{}, nil
 	}
 	volume, driver := &storagev1alpha1.Volume{}, &storagev1.CSIDriver{}
-	found, err := kube.Find(ctx, f.DPU.Live, client.ObjectKey{Namespace: f.TargetNamespace, Name: t.volume.Name}, volume)
+	found, err := kube.Find(ctx, f.dpu.Live, client.ObjectKey{Namespace: f.targetNamespace, Name: t.volume.Name}, volume)
 	if err != nil || !found {
 		return writer.Revocation{}, err
 	}
 	out := writer.Revocation{Driver: volume.Spec.Volume.CSIReference.CSIDriverName}
-	found, err = kube.Find(ctx, f.DPU.Live, client.ObjectKey{Name: out.Driver}, driver)
+	found, err = kube.Find(ctx, f.dpu.Live, client.ObjectKey{Name: out.Driver}, driver)
 	if err != nil || !found {
 		return out, err
 	}
@@ -112,13 +137,13 @@ func (f *Failover) revoke(ctx context.Context, p *pass, t *target) (writer.Revoc
 		return out, nil
 	}
 	sv := &storagev1alpha1.SVVolumeAttachment{}
-	found, err = kube.Find(ctx, f.DPU.Live, client.ObjectKeyFromObject(t.mirror), sv)
+	found, err = kube.Find(ctx, f.dpu.Live, client.ObjectKeyFromObject(t.mirror), sv)
 	if err != nil {
 		return out, err
 	}
 	out.Gone = !found
 	if found {
-		return out, kube.Delete(ctx, f.DPU.Client, sv)
+		return out, kube.Delete(ctx, f.dpu.Client, sv)
 	}
 	return out, nil
 }
@@ -126,9 +151,9 @@ func (f *Failover) revoke(ctx context.Context, p *pass, t *target) (writer.Revoc
 // letGo takes the holds of a DPU that does not answer off an attachment whose
 // epoch is over by another's word, once the host cluster lets go of it too.
 // The DPU looks after its own list of devices when it comes back.
-func (f *Failover) letGo(ctx context.Context, p *pass, t *target) error {
+func (f fencer) letGo(ctx context.Context, p *pass, t *target) error {
 	if t.mirror == nil || t.attachment.DeletionTimestamp.IsZero() || !p.observation.DPU.Silent() || !writer.OverWithoutDPU(t.mirror, t.claim) {
 		return nil
 	}
-	return kube.RemoveFinalizers(ctx, f.DPU.Client, t.mirror, storagev1alpha1.FinalizerDPUAttachment, storagev1alpha1.FinalizerWriterClaim)
+	return kube.RemoveFinalizers(ctx, f.dpu.Client, t.mirror, storagev1alpha1.FinalizerDPUAttachment, storagev1alpha1.FinalizerWriterClaim)
 }

@@ -28,7 +28,7 @@ import (
 type fixture struct {
 	*kubetest.Clusters
 	t         *testing.T
-	f         *Failover
+	f         *Reconciler
 	orderly   *detach.Reconciler
 	censoring sync.Mutex
 	claims    map[string]moorv1alpha1.WriterClaimStatus
@@ -52,11 +52,18 @@ func newFixture(t *testing.T) *fixture {
 
 // restart makes new instances, which remember nothing.
 func (s *fixture) restart() {
-	s.f = &Failover{
+	s.f = New(Options{
 		Host: s.Host.Cluster, DPU: s.DPU.Cluster, Namespace: kubetest.HostNamespace, TargetNamespace: kubetest.DPUNamespace,
 		Driver: kubetest.Driver, Observer: nodehealth.New(s.Clock, 0, 0), Clock: s.Clock, Recorder: s.Recorder, Budget: DefaultBudget,
-	}
+	})
 	s.orderly = &detach.Reconciler{DPU: s.DPU.Cluster, Host: s.Host.Cluster, Clock: s.Clock, TargetNamespace: kubetest.DPUNamespace, Recorder: s.Recorder}
+}
+
+// change makes an instance anew that has the same heartbeats and other options.
+func (s *fixture) change(change func(*Options)) {
+	o := s.f.o
+	change(&o)
+	s.f = New(o)
 }
 
 func (s *fixture) addHost(name string) {
@@ -123,13 +130,13 @@ func (s *fixture) live(seconds int, who ...string) {
 	s.t.Helper()
 	for range seconds / 5 {
 		s.Step(5 * time.Second)
-		s.f.Observer.SelfHeartbeat(nodehealth.HostCluster)
-		s.f.Observer.SelfHeartbeat(nodehealth.DPUCluster)
+		s.f.o.Observer.SelfHeartbeat(nodehealth.HostCluster)
+		s.f.o.Observer.SelfHeartbeat(nodehealth.DPUCluster)
 		for _, w := range who {
 			name, dpu := strings.CutPrefix(w, "dpu-")
 			name, alone := strings.CutPrefix(name, "kubelet-")
 			if !dpu {
-				s.f.Observer.Kubelet(name, s.Clock.Now())
+				s.f.o.Observer.Kubelet(name, s.Clock.Now())
 			}
 			if alone {
 				continue
@@ -144,7 +151,7 @@ func (s *fixture) live(seconds int, who ...string) {
 		}
 		for _, name := range s.hosts {
 			n, _ := kubetest.Read(s.Host, kubetest.DPUStorageNode(name))
-			s.f.Observer.Observe(n)
+			s.f.o.Observer.Observe(n)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func (r replacing) Delete(ctx context.Context, o client.Object, options ...clien
 // TestThePodThatWasReadIsDeleted, and none that has come in its place.
 func TestThePodThatWasReadIsDeleted(t *testing.T) {
 	s := newFixture(t)
-	s.f.Host.Client = replacing{s.f.Host.Client, t}
+	s.change(func(o *Options) { o.Host.Client = replacing{o.Host.Client, t} })
 	s.seenDead("a")
 	s.mustPass()
 	s.retire()

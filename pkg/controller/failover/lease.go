@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -53,30 +54,40 @@ func (r *renewals) note(n *moorv1alpha1.DPUStorageNode, now time.Time) (writer.P
 	return p, r.last[n.Name].at, ok
 }
 
-// readLease reads the lease of a DPU, from the cache or from the API server itself,
+// leases reads the leases of the DPUs, and remembers their renewals.
+type leases struct {
+	dpu   kube.Cluster
+	clock clock.PassiveClock
+	seen  renewals
+}
+
+// heard takes notice of a DPU's heartbeat that a watch has brought.
+func (l *leases) heard(n *moorv1alpha1.DPUStorageNode) { l.seen.note(n, l.clock.Now()) }
+
+// read reads the lease of a DPU, from the cache or from the API server itself,
 // and says when to look at it again. A DPU that has no object promises nothing.
-func (f *Failover) readLease(ctx context.Context, from client.Reader, dpu string) (l writer.Lease, again time.Duration, err error) {
+func (l *leases) read(ctx context.Context, from client.Reader, dpu string) (lease writer.Lease, again time.Duration, err error) {
 	n := &moorv1alpha1.DPUStorageNode{}
 	found, err := kube.Find(ctx, from, client.ObjectKey{Name: dpu}, n)
 	if err != nil {
-		return l, 0, fmt.Errorf("read the lease of DPU %s: %w", dpu, err)
+		return lease, 0, fmt.Errorf("read the lease of DPU %s: %w", dpu, err)
 	}
 	if !found {
-		return l, 0, nil
+		return lease, 0, nil
 	}
-	now := f.Clock.Now()
-	p, at, given := f.renewals.note(n, now)
-	l = writer.JudgeLease(p, given, at, now)
-	return l, l.Again(p), nil
+	now := l.clock.Now()
+	p, at, given := l.seen.note(n, now)
+	lease = writer.JudgeLease(p, given, at, now)
+	return lease, lease.Again(p), nil
 }
 
-// confirmLease reads the lease again before it is a receipt, from the API server
+// confirm reads the lease again before it is a receipt, from the API server
 // itself. The claim has to be in Fencing by then: a renewal that is accepted later
 // finds a claim from which nothing is shown.
-func (f *Failover) confirmLease(ctx context.Context, p *pass, t *target) (writer.Lease, error) {
+func (l *leases) confirm(ctx context.Context, p *pass, t *target) (writer.Lease, error) {
 	if !t.inFencing(p.dpu()) || !p.lease.Over() {
 		return p.lease, nil
 	}
-	l, _, err := f.readLease(ctx, f.DPU.Live, p.dpu())
-	return l, err
+	lease, _, err := l.read(ctx, l.dpu.Live, p.dpu())
+	return lease, err
 }

@@ -1,7 +1,6 @@
 package failover
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -208,26 +206,12 @@ func TestLeaseReadLive(t *testing.T) {
 			s.wantPhase(moorv1alpha1.ClaimFencing)
 			// The cache does not hear of it.
 			cached, _ := kubetest.Read(s.DPU, kubetest.DPUStorageNode("dpu-a"))
-			s.f.DPU.Client = behind{s.f.DPU.Client, cached.DeepCopy()}
+			s.CacheShows(cached)
 			s.alone(func(n *moorv1alpha1.DPUStorageNode) { last(n.Status.DPU) })
 			s.silent(15)
 			s.wantPhase(moorv1alpha1.ClaimFencing)
 		})
 	}
-}
-
-// behind is a client whose cache holds an old object of a DPU.
-type behind struct {
-	client.Client
-	old *moorv1alpha1.DPUStorageNode
-}
-
-func (b behind) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-	if n, ok := into.(*moorv1alpha1.DPUStorageNode); ok && key.Name == b.old.Name {
-		b.old.DeepCopyInto(n)
-		return nil
-	}
-	return b.Client.Get(ctx, key, into, opts...)
 }
 
 // TestLeaseReturn: a DPU that comes back in the middle gives its own receipt, and

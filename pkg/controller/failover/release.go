@@ -2,12 +2,16 @@ package failover
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -16,27 +20,24 @@ import (
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
-// taintValue marks an out-of-service taint as this package's own: one with
-// another value is a person's, and stays.
-const taintValue = "moor"
-
-func tainted(node *corev1.Node) bool {
-	return node != nil && slices.ContainsFunc(node.Spec.Taints, ours)
-}
-
-func ours(t corev1.Taint) bool {
-	return t.Key == corev1.TaintNodeOutOfService && t.Value == taintValue
+// releaser lets the pods of a host go that has lost its volumes, and gives a host
+// back that is healthy again.
+type releaser struct {
+	host     kube.Cluster
+	driver   string
+	pods     podReader
+	recorder record.EventRecorder
 }
 
 // release lets the pods of a dead host go whose volumes it can no longer
 // write to: the taint makes the attach-detach controller detach at once, and
 // the forced delete lets the replacement start.
-func (f *Failover) release(ctx context.Context, p *pass) error {
+func (r releaser) release(ctx context.Context, p *pass) error {
 	free, kept := p.divide()
 	if len(free) == 0 || p.core == nil || p.observation.ZeroTrust { // no pod uses what a person attached
 		return nil
 	}
-	if reason := f.others(p); reason != "" {
+	if reason := r.others(p); reason != "" {
 		p.waits = append(p.waits, reason)
 		return nil
 	}
@@ -45,12 +46,12 @@ func (f *Failover) release(ctx context.Context, p *pass) error {
 	}
 	going, staying := p.part(free, kept)
 	// No new pod is to come in place of one that goes.
-	if err := f.taint(ctx, p); err != nil {
+	if err := r.taint(ctx, p); err != nil {
 		return err
 	}
 	return atOnce(
-		func() error { return f.detach(ctx, p, free, staying) },
-		func() error { return forEach(going, func(pod *pod) error { return f.forceDelete(ctx, p, pod) }) },
+		func() error { return r.detach(ctx, p, free, staying) },
+		func() error { return forEach(going, func(pod *pod) error { return r.forceDelete(ctx, p, pod) }) },
 	)
 }
 
@@ -93,12 +94,12 @@ func (p *pass) divide() (free, kept map[string]bool) {
 
 // others says why the host may not be put out of service: the taint
 // detaches the volumes of other drivers too, which are not fenced.
-func (f *Failover) others(p *pass) string {
+func (r releaser) others(p *pass) string {
 	if p.certain() {
 		return ""
 	}
 	for _, v := range p.core.Status.VolumesAttached {
-		if !strings.HasPrefix(string(v.Name), "kubernetes.io/csi/"+f.Driver+"^") {
+		if !strings.HasPrefix(string(v.Name), "kubernetes.io/csi/"+r.driver+"^") {
 			return fmt.Sprintf("no DPU saw the host dead, and volume %s of another driver is attached to it: an operator who knows that it is off may put the taint %s",
 				v.Name, corev1.TaintNodeOutOfService)
 		}
@@ -106,18 +107,43 @@ func (f *Failover) others(p *pass) string {
 	return ""
 }
 
+// detach deletes the VolumeAttachments of Kubernetes of those volumes that no pod
+// stays with. The attach-detach controller would do it when the pods are gone, but
+// then looks only every half a second whether they are detached; of those that are
+// gone already it need not ask.
+func (r releaser) detach(ctx context.Context, p *pass, free, staying map[string]bool) error {
+	return forEach(p.targets, func(t *target) error {
+		volume := t.volume.Name
+		if !free[volume] || staying[volume] || t.attachment.Spec.Requester == storagev1alpha1.RequesterNode || !t.attachment.DeletionTimestamp.IsZero() {
+			return nil
+		}
+		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName(volume, r.driver, p.node.Name)}}
+		if err := client.IgnoreNotFound(r.host.Client.Delete(ctx, va)); err != nil {
+			return fmt.Errorf("delete VolumeAttachment %s, of volume %s to host %s: %w", va.Name, volume, p.node.Name, err)
+		}
+		return nil
+	})
+}
+
+// attachmentName is what Kubernetes calls the VolumeAttachment of a volume to a
+// node (getAttachmentName in pkg/volume/csi/csi_attacher.go of Kubernetes; the
+// kubelet finds it by that name).
+func attachmentName(volume, driver, node string) string {
+	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(volume+driver+node)))
+}
+
 // taint puts the host out of service. Kubernetes asks for the key alone, and
 // NoSchedule keeps pods away. NoExecute would have it delete the host's pods by
 // name, and of a StatefulSet that may be the new pod on another host already.
-func (f *Failover) taint(ctx context.Context, p *pass) error {
+func (r releaser) taint(ctx context.Context, p *pass) error {
 	if slices.ContainsFunc(p.core.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }) {
 		return nil
 	}
-	_, err := kube.PatchExact(ctx, f.Host.Client, p.core, func(n *corev1.Node) {
+	_, err := kube.PatchExact(ctx, r.host.Client, p.core, func(n *corev1.Node) {
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: taintValue, Effect: corev1.TaintEffectNoSchedule})
 	})
 	if err == nil {
-		f.Recorder.Event(p.core, corev1.EventTypeWarning, moorv1alpha1.EventOutOfService, fmt.Sprintf("the host is %s: %s", p.state, p.evidence))
+		r.recorder.Event(p.core, corev1.EventTypeWarning, moorv1alpha1.EventOutOfService, fmt.Sprintf("the host is %s: %s", p.state, p.evidence))
 	}
 	return err
 }
@@ -125,7 +151,7 @@ func (f *Failover) taint(ctx context.Context, p *pass) error {
 // evict lets the pods go, in order, that use a volume which a living host has
 // lost: its kubelet is there to clean up, and the extender keeps new ones off a
 // host whose DPU is silent.
-func (f *Failover) evict(ctx context.Context, p *pass) error {
+func (r releaser) evict(ctx context.Context, p *pass) error {
 	free, kept := p.divide()
 	if len(free) == 0 || p.observation.ZeroTrust { // no pod uses what a person attached
 		return nil
@@ -135,30 +161,30 @@ func (f *Failover) evict(ctx context.Context, p *pass) error {
 		if pod.DeletionTimestamp != nil {
 			return nil
 		}
-		f.Recorder.Event(&pod.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased, fmt.Sprintf("deleted: DPU %s has taken its volume from this host, as it had promised to do when it is not heard", p.dpu()))
-		return f.delete(ctx, pod)
+		r.recorder.Event(&pod.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased, fmt.Sprintf("deleted: DPU %s has taken its volume from this host, as it had promised to do when it is not heard", p.dpu()))
+		return r.delete(ctx, pod)
 	})
 }
 
 // forceDelete deletes exactly the pod that was read, without grace: no kubelet
 // is there to confirm it.
-func (f *Failover) forceDelete(ctx context.Context, p *pass, pod *pod) error {
+func (r releaser) forceDelete(ctx context.Context, p *pass, pod *pod) error {
 	if grace := pod.DeletionGracePeriodSeconds; pod.DeletionTimestamp != nil && grace != nil && *grace == 0 {
 		return nil
 	}
-	f.Recorder.Event(&pod.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased,
+	r.recorder.Event(&pod.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased,
 		fmt.Sprintf("deleted by force: host %s is %s, and its volumes were taken from it with a receipt", p.node.Name, p.state))
 	for _, t := range p.targets {
 		if pod.uses(map[string]bool{t.volume.Name: true}) {
-			f.Recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverReleased,
+			r.recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverReleased,
 				fmt.Sprintf("pod %s/%s of host %s is deleted by force, so that it runs elsewhere", pod.Namespace, pod.Name, p.node.Name))
 		}
 	}
-	return f.delete(ctx, pod, client.GracePeriodSeconds(0))
+	return r.delete(ctx, pod, client.GracePeriodSeconds(0))
 }
 
-func (f *Failover) delete(ctx context.Context, pod *pod, options ...client.DeleteOption) error {
-	err := f.Host.Client.Delete(ctx, &pod.Pod, append(options, client.Preconditions{UID: &pod.UID})...)
+func (r releaser) delete(ctx context.Context, pod *pod, options ...client.DeleteOption) error {
+	err := r.host.Client.Delete(ctx, &pod.Pod, append(options, client.Preconditions{UID: &pod.UID})...)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete pod %s/%s of a host that lost its volumes: %w", pod.Namespace, pod.Name, err)
 	}
@@ -168,7 +194,7 @@ func (f *Failover) delete(ctx context.Context, pod *pod, options ...client.Delet
 // restore gives a host back that is healthy again, once nothing of before is
 // left on it: no claim in the middle of a fence, no pod whose volume was taken.
 // Such a pod is deleted in order: its kubelet is there to clean up.
-func (f *Failover) restore(ctx context.Context, p *pass) error {
+func (r releaser) restore(ctx context.Context, p *pass) error {
 	lost := map[string]bool{}
 	for _, t := range p.targets {
 		switch {
@@ -181,7 +207,7 @@ func (f *Failover) restore(ctx context.Context, p *pass) error {
 			}
 		}
 	}
-	pods, err := f.pods(ctx, p.node.Name)
+	pods, err := r.pods.on(ctx, p.node.Name)
 	if err != nil {
 		return err
 	}
@@ -193,25 +219,25 @@ func (f *Failover) restore(ctx context.Context, p *pass) error {
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		f.Recorder.Event(&pod.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased, "deleted: its volume was taken from this host while the host was dead, or looked so")
-		if err := f.delete(ctx, pod); err != nil {
+		r.recorder.Event(&pod.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased, "deleted: its volume was taken from this host while the host was dead, or looked so")
+		if err := r.delete(ctx, pod); err != nil {
 			return err
 		}
 	}
 	if len(p.waits) > 0 {
 		return nil
 	}
-	return f.untaint(ctx, p)
+	return r.untaint(ctx, p)
 }
 
-func (f *Failover) untaint(ctx context.Context, p *pass) error {
+func (r releaser) untaint(ctx context.Context, p *pass) error {
 	if tainted(p.core) {
-		if _, err := kube.PatchExact(ctx, f.Host.Client, p.core, func(n *corev1.Node) {
+		if _, err := kube.PatchExact(ctx, r.host.Client, p.core, func(n *corev1.Node) {
 			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, ours)
 		}); err != nil {
 			return err
 		}
-		f.Recorder.Event(p.core, corev1.EventTypeNormal, moorv1alpha1.EventBackInService, "the host is healthy again and nothing of before is left: it is back in service")
+		r.recorder.Event(p.core, corev1.EventTypeNormal, moorv1alpha1.EventBackInService, "the host is healthy again and nothing of before is left: it is back in service")
 	}
 	p.underway = false
 	return nil

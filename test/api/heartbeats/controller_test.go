@@ -74,10 +74,10 @@ func startController(t *testing.T) {
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
 		&node.Reconciler{Clusters: c},
 		&nodelifecycle.Reconciler{Host: c.Host, DPU: c.DPU, Namespace: c.Namespace, Observer: observer, Recorder: recorder},
-		&failover.Failover{
+		failover.New(failover.Options{
 			Host: c.Host, DPU: c.DPU, Namespace: c.Namespace,
 			TargetNamespace: c.TargetNamespace, Driver: "test", Observer: observer, Clock: wrong(), Recorder: recorder, Budget: failover.DefaultBudget,
-		},
+		}),
 	} {
 		must(t, r.SetupWithManager(mgr))
 	}

@@ -1,0 +1,187 @@
+package failover
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/nodehealth"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// observer begins a pass: it reads a host and says what has become of it.
+type observer struct {
+	host, dpu  kube.Cluster
+	heartbeats *nodehealth.Observer
+	leases     *leases
+}
+
+// observe reads the host and says what has become of it; nil if there is no
+// such host, or it is not known which DPU is in it.
+func (o observer) observe(ctx context.Context, name string) (*pass, error) {
+	p := &pass{node: &moorv1alpha1.DPUStorageNode{}}
+	found, err := kube.Find(ctx, o.host.Client, client.ObjectKey{Name: name}, p.node)
+	if err != nil || !found || p.dpu() == "" {
+		return nil, err
+	}
+	if p.core, err = coreNode(ctx, o.host.Client, name); err != nil {
+		return nil, err
+	}
+	if err := nodehealth.FromDPU(ctx, o.dpu.Client, p.node); err != nil {
+		return nil, err
+	}
+	p.observation, p.api, p.underway = o.heartbeats.Observe(p.node), apiOf(p.core), underway(p.node)
+	in := Inputs{API: p.api, Host: p.observation.Host, Kubelet: p.observation.Kubelet, DPU: p.observation.DPU, HostSeen: p.observation.HostSeen, ZeroTrust: p.observation.ZeroTrust}
+	p.state, p.evidence = Classify(in)
+	if p.state != Healthy && p.state != Unknown {
+		if in.Fleet, err = o.fleet(ctx); err != nil {
+			return nil, err
+		}
+		p.state, p.evidence = Classify(in)
+	}
+	if p.observation.HostSeen == nodehealth.SeenDead && p.observation.Message != "" {
+		p.evidence += " (" + p.observation.Message + ")"
+	}
+	var again time.Duration
+	if p.lease, again, err = o.leases.read(ctx, o.dpu.Client, p.dpu()); err != nil {
+		return nil, err
+	}
+	p.retryBy(again)
+	p.decide()
+	return p, nil
+}
+
+// decide says what is done about the state. A DPU that is silent, and whose lease
+// is over, has taken the volumes from its host by itself: there is nothing left to
+// hold.
+func (p *pass) decide() {
+	p.action = actions[p.state]
+	if p.state != DPUDead || !p.lease.Given {
+		return
+	}
+	if !p.lease.Ended {
+		p.evidence += "; it has promised to withdraw by itself, and the end of its lease is waited for"
+		return
+	}
+	p.action = Evict
+	p.evidence += "; its lease is over, so it withdraws by itself or is reset, and the host has lost its volumes"
+}
+
+// fleet is what all hosts look like now. It observes each itself: a
+// process that has just started may not have observed the others yet.
+func (o observer) fleet(ctx context.Context) (Fleet, error) {
+	var list moorv1alpha1.DPUStorageNodeList
+	if err := o.host.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return Fleet{}, fmt.Errorf("list all hosts: %w", err)
+	}
+	var out Fleet
+	for i := range list.Items {
+		n := list.Items[i] // a copy: the list is the cache's own
+		core, err := coreNode(ctx, o.host.Client, n.Name)
+		if err != nil {
+			return Fleet{}, err
+		}
+		if !serves(&n, core) {
+			continue
+		}
+		out.Nodes++
+		if err := nodehealth.FromDPU(ctx, o.dpu.Client, &n); err != nil {
+			return Fleet{}, err
+		}
+		seen := o.heartbeats.Observe(&n)
+		if seen.Host.Silent() || seen.HostSeen == nodehealth.SeenDead && seen.Host != nodehealth.Fresh {
+			out.Dead++
+		}
+		if apiOf(core) == APINotReady && !seen.ZeroTrust && seen.DPU.Heard() && seen.HostSeen == nodehealth.SeenAlive {
+			out.Contradicted++
+		}
+	}
+	return out, nil
+}
+
+// serves reports whether a host is one of those whose pods could be elsewhere: it
+// has a DPU, and is neither drained nor being failed over.
+func serves(n *moorv1alpha1.DPUStorageNode, core *corev1.Node) bool {
+	return n.Spec.DPUName != "" && core != nil && !core.Spec.Unschedulable && !tainted(core) && !underway(n)
+}
+
+// coreNode is the Node of a host, nil if there is none.
+func coreNode(ctx context.Context, from client.Reader, name string) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	found, err := kube.Find(ctx, from, client.ObjectKey{Name: name}, node)
+	if err != nil || !found {
+		return nil, err
+	}
+	return node, nil
+}
+
+// targetReader reads what is attached to a host, with the claims and the
+// VolumeAttachments in the DPU cluster.
+type targetReader struct {
+	host, dpu kube.Cluster
+	// namespace of the users' objects, and targetNamespace of their mirrors.
+	namespace, targetNamespace string
+}
+
+// list lists the primaries of the host, and what is one on its DPU.
+func (r targetReader) list(ctx context.Context, p *pass) error {
+	var list storagev1alpha1.DPUVolumeAttachmentList
+	if err := r.host.Client.List(ctx, &list, client.InNamespace(r.namespace), client.MatchingFields{index.DPUVolumeAttachmentByNode: p.node.Name}); err != nil {
+		return fmt.Errorf("list what is attached to host %s: %w", p.node.Name, err)
+	}
+	for i := range list.Items {
+		a := &list.Items[i]
+		t := &target{attachment: a, volume: &storagev1alpha1.DPUVolume{}}
+		found, err := kube.Find(ctx, r.host.Client, client.ObjectKey{Namespace: a.Namespace, Name: a.Spec.DPUVolumeName}, t.volume)
+		if err != nil {
+			return err
+		}
+		if !found {
+			continue
+		}
+		replication := t.volume.Spec.Replication
+		t.single, t.fails = provisioner.SingleNode(t.volume.Spec.AccessModes), replication != nil && replication.Failover == storagev1alpha1.FailoverFence
+		if err := r.read(ctx, r.dpu.Client, t); err != nil {
+			return err
+		}
+		if a.Spec.Role == storagev1alpha1.RoleReplica && !t.promoted() && !t.held(p.dpu()) {
+			continue
+		}
+		p.targets = append(p.targets, t)
+	}
+	return nil
+}
+
+// readLive reads the claims and VolumeAttachments from the API server itself.
+func (r targetReader) readLive(ctx context.Context, p *pass) error {
+	return forEach(p.targets, func(t *target) error { return r.read(ctx, r.dpu.Live, t) })
+}
+
+func (r targetReader) read(ctx context.Context, from client.Reader, t *target) error {
+	if !t.single {
+		return nil
+	}
+	t.claim, t.mirror = &moorv1alpha1.WriterClaim{}, &storagev1alpha1.VolumeAttachment{}
+	found, err := kube.Find(ctx, from, client.ObjectKey{Namespace: r.targetNamespace, Name: t.volume.Name}, t.claim)
+	if err != nil {
+		return err
+	}
+	if !found {
+		t.claim = nil
+	}
+	found, err = kube.Find(ctx, from, client.ObjectKey{Namespace: r.targetNamespace, Name: t.attachment.Name}, t.mirror)
+	if err != nil {
+		return err
+	}
+	if !found {
+		t.mirror = nil
+	}
+	return nil
+}
