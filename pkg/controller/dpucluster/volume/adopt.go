@@ -15,9 +15,10 @@ import (
 const labelVolumeID = "volumeId"
 
 // adopt records what the vendor made.
-func (r *Reconciler) adopt(ctx context.Context, v *storagev1alpha1.Volume, pvc *corev1.PersistentVolumeClaim) error {
+func (p *pass) adopt(ctx context.Context, pvc *corev1.PersistentVolumeClaim) error {
+	v := p.volume
 	pv := &corev1.PersistentVolume{}
-	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Name: pvc.Spec.VolumeName}, pv)
+	found, err := kube.Find(ctx, p.cluster.Client, types.NamespacedName{Name: pvc.Spec.VolumeName}, pv)
 	switch {
 	case err != nil:
 		return err
@@ -30,11 +31,11 @@ func (r *Reconciler) adopt(ctx context.Context, v *storagev1alpha1.Volume, pvc *
 		return kube.WaitFor("PersistentVolume %s of PersistentVolumeClaim %s is not a CSI volume: StorageClass %s has to be served by a CSI driver",
 			pv.Name, pvc.Name, *pvc.Spec.StorageClassName)
 	}
-	places, err := r.findReach(ctx, v, pv)
+	places, err := p.findReach(ctx, pv)
 	if err != nil {
 		return err
 	}
-	if _, err := kube.Patch(ctx, r.DPU.Client, v, func(v *storagev1alpha1.Volume) { describe(v, pv, places) }); err != nil {
+	if _, err := kube.Patch(ctx, p.cluster.Client, v, func(v *storagev1alpha1.Volume) { describe(v, pv, places) }); err != nil {
 		return fmt.Errorf("record PersistentVolume %s: %w", pv.Name, err)
 	}
 	return nil
@@ -48,11 +49,12 @@ func boundTo(pv *corev1.PersistentVolume, pvc *corev1.PersistentVolumeClaim) boo
 // findReach is from where the volume is reached. It is found out once: what the
 // vendor made stays where it is, and its words for that place may come and go
 // with the drivers on the DPUs.
-func (r *Reconciler) findReach(ctx context.Context, v *storagev1alpha1.Volume, pv *corev1.PersistentVolume) ([]map[string]string, error) {
+func (p *pass) findReach(ctx context.Context, pv *corev1.PersistentVolume) ([]map[string]string, error) {
+	v := p.volume
 	if pv.Spec.NodeAffinity == nil || v.Spec.Volume.AccessibleTopology != nil {
 		return v.Spec.Volume.AccessibleTopology, nil
 	}
-	dpus, err := r.dpus(ctx)
+	dpus, err := p.dpus(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -12,13 +12,18 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
+// annotationSelectedNode is Kubernetes' way of telling csi-provisioner for which node a
+// pvc is; it heeds it with either volumeBindingMode.
+const annotationSelectedNode = "volume.kubernetes.io/selected-node"
+
 // pvc makes the vendor's claim and waits until it is bound. A volume that
 // has been Available never gets a second claim: that would be another, empty
 // volume under the same name.
-func (r *Reconciler) pvc(ctx context.Context, v *storagev1alpha1.Volume) (*corev1.PersistentVolumeClaim, error) {
+func (p *pass) pvc(ctx context.Context) (*corev1.PersistentVolumeClaim, error) {
+	v := p.volume
 	name := pvcKey(v)
 	pvc := &corev1.PersistentVolumeClaim{}
-	found, err := kube.Find(ctx, r.DPU.Client, name, pvc)
+	found, err := kube.Find(ctx, p.cluster.Client, name, pvc)
 	if err != nil {
 		return nil, err
 	}
@@ -30,25 +35,25 @@ func (r *Reconciler) pvc(ctx context.Context, v *storagev1alpha1.Volume) (*corev
 		if v.Spec.Request.CapacityRange.Request == nil {
 			return nil, kube.WaitFor("spec.request.capacityRange.request is missing: the vendor has to know a size")
 		}
-		from, err := r.origin(ctx, v)
+		from, err := p.origin(ctx)
 		if err != nil {
 			return nil, err
 		}
-		dpu, err := r.selectNode(ctx, v, from)
+		dpu, err := p.selectNode(ctx, from)
 		if err != nil {
 			return nil, err
 		}
 		pvc = desiredPVC(v, from, dpu)
-		if _, err := kube.CreateLive(ctx, r.DPU.Client, r.DPU.Live, pvc); err != nil {
+		if _, err := kube.CreateLive(ctx, p.cluster.Client, p.cluster.Live, pvc); err != nil {
 			return nil, err
 		}
 	}
-	return pvc, r.waitForPVC(ctx, v, pvc)
+	return pvc, p.waitForPVC(ctx, pvc)
 }
 
-func (r *Reconciler) waitForPVC(ctx context.Context, v *storagev1alpha1.Volume, pvc *corev1.PersistentVolumeClaim) error {
+func (p *pass) waitForPVC(ctx context.Context, pvc *corev1.PersistentVolumeClaim) error {
 	switch {
-	case !ownedBy(pvc, v):
+	case !ownedBy(pvc, p.volume):
 		return kube.WaitFor("PersistentVolumeClaim %s exists already and does not belong to this Volume: "+
 			"delete it, or choose another name for the volume", pvc.Name)
 	case !pvc.DeletionTimestamp.IsZero():
@@ -58,16 +63,16 @@ func (r *Reconciler) waitForPVC(ctx context.Context, v *storagev1alpha1.Volume, 
 	case pvc.Status.Phase == corev1.ClaimBound && pvc.Spec.VolumeName != "":
 		return nil
 	}
-	return r.waitForVendor(ctx, pvc)
+	return p.waitForVendor(ctx, pvc)
 }
 
 // waitForVendor says why the claim is not bound, as far as this can be known
 // here: a StorageClass that waits for a pod waits forever, since no pod of the
 // DPU cluster uses the claim, unless a DPU was selected for it. csi-provisioner
 // takes the selection back when the vendor cannot make the volume for that DPU.
-func (r *Reconciler) waitForVendor(ctx context.Context, pvc *corev1.PersistentVolumeClaim) error {
+func (p *pass) waitForVendor(ctx context.Context, pvc *corev1.PersistentVolumeClaim) error {
 	class := &storagev1.StorageClass{}
-	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Name: *pvc.Spec.StorageClassName}, class)
+	found, err := kube.Find(ctx, p.cluster.Client, types.NamespacedName{Name: *pvc.Spec.StorageClassName}, class)
 	switch {
 	case err != nil:
 		return err
@@ -79,6 +84,38 @@ func (r *Reconciler) waitForVendor(ctx context.Context, pvc *corev1.PersistentVo
 			pvc.Name, class.Name)
 	}
 	return kube.WaitSince(pvc.CreationTimestamp.Time, "waiting for the vendor's PersistentVolumeClaim %s", pvc.Name)
+}
+
+// selectNode is the DPU for which the vendor is to make the volume; "" if that is
+// left to the vendor.
+func (p *pass) selectNode(ctx context.Context, from *origin) (string, error) {
+	v := p.volume
+	class := &storagev1.StorageClass{}
+	found, err := kube.Find(ctx, p.cluster.Client, types.NamespacedName{Name: v.Spec.Volume.CSIReference.StorageClassName}, class)
+	if err != nil || !found || !waitsForNode(class) && len(v.Spec.Request.AccessibleFrom) == 0 {
+		return "", err
+	}
+	dpus, err := p.dpus(ctx)
+	if err != nil {
+		return "", err
+	}
+	s := constraintsOf(v, class, from.reach())
+	if !waitsForNode(class) && !topologyAware(dpus, s.driver) {
+		return "", nil
+	}
+	fit := bestNodes(dpus, s)
+	switch {
+	case len(fit) > 0:
+		return fit[p.intN(len(fit))].node.Name, nil
+	case len(s.wanted)+len(s.source) == 0:
+		return "", nil
+	}
+	return "", unreachablef("StorageClass %s makes no volume that is reached from one of the places asked for: %s", class.Name, describePlaces(s.wanted))
+}
+
+// waitsForNode reports whether the class makes no volume before a node is selected.
+func waitsForNode(class *storagev1.StorageClass) bool {
+	return class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
 func desiredPVC(v *storagev1alpha1.Volume, from *origin, dpu string) *corev1.PersistentVolumeClaim {
@@ -109,20 +146,4 @@ func desiredPVC(v *storagev1alpha1.Volume, from *origin, dpu string) *corev1.Per
 		pvc.Annotations = map[string]string{annotationSelectedNode: dpu}
 	}
 	return pvc
-}
-
-func pvcKey(v *storagev1alpha1.Volume) types.NamespacedName {
-	if ref := v.Spec.Volume.CSIReference.PVCRef; ref != nil {
-		return types.NamespacedName{Namespace: v.Namespace, Name: ref.Name}
-	}
-	return types.NamespacedName{Namespace: v.Namespace, Name: kube.PVCName(v.Name)}
-}
-
-func ownedBy(pvc *corev1.PersistentVolumeClaim, v *storagev1alpha1.Volume) bool {
-	for _, owner := range pvc.OwnerReferences {
-		if owner.UID == v.UID {
-			return true
-		}
-	}
-	return false
 }

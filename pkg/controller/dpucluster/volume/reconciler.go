@@ -8,18 +8,25 @@ package volume
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 )
@@ -78,28 +85,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.choices.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	was := changes{v.Status.Expansion, v.Status.Modification}
-	now, outcome := r.advance(ctx, v, was)
+	p := &pass{volume: v, cluster: r.DPU, choices: &r.choices, intN: r.IntN}
+	now, outcome := p.advance(ctx)
 	return r.report(ctx, v, now, outcome)
 }
 
 // advance returns how far what was asked for later is; as it was, if the pass
 // did not get that far.
-func (r *Reconciler) advance(ctx context.Context, v *storagev1alpha1.Volume, was changes) (changes, error) {
-	if !v.DeletionTimestamp.IsZero() {
-		return was, r.remove(ctx, v)
+func (p *pass) advance(ctx context.Context) (changes, error) {
+	was := changes{p.volume.Status.Expansion, p.volume.Status.Modification}
+	if !p.volume.DeletionTimestamp.IsZero() {
+		return was, p.remove(ctx)
 	}
-	if err := r.chooseVendor(ctx, v); err != nil {
+	if err := p.chooseVendor(ctx); err != nil {
 		return was, err
 	}
-	pvc, err := r.pvc(ctx, v)
+	pvc, err := p.pvc(ctx)
 	if err != nil {
 		return was, err
 	}
-	if err := r.adopt(ctx, v, pvc); err != nil {
+	if err := p.adopt(ctx, pvc); err != nil {
 		return was, err
 	}
-	return r.change(ctx, v, pvc)
+	return p.change(ctx, pvc)
 }
 
 // report writes into the status what became of the pass.
@@ -117,4 +125,67 @@ func (r *Reconciler) report(ctx context.Context, v *storagev1alpha1.Volume, now 
 			}
 		},
 	}.Write(ctx, r.DPU.Client, outcome, r.Clock.Now())
+}
+
+// relabelled lets pass what changes where DPUs are, or which drivers they have.
+var relabelled = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || !sameDrivers(e.ObjectOld, e.ObjectNew)
+}}
+
+func sameDrivers(a, b client.Object) bool {
+	was, ok := a.(*storagev1.CSINode)
+	is, same := b.(*storagev1.CSINode)
+	return !ok || !same || equality.Semantic.DeepEqual(was.Spec.Drivers, is.Spec.Drivers)
+}
+
+func (r *Reconciler) ofPolicy(ctx context.Context, policy client.Object) []reconcile.Request {
+	return r.volumes(ctx, policy.GetNamespace(), index.VolumeWithoutVendorByPolicy, policy.GetName())
+}
+
+func (r *Reconciler) ofPV(ctx context.Context, o client.Object) []reconcile.Request {
+	ref := o.(*corev1.PersistentVolume).Spec.ClaimRef
+	if ref == nil {
+		return nil
+	}
+	return r.volumes(ctx, ref.Namespace, index.VolumeByPVC, ref.Name)
+}
+
+func ofAttachment(_ context.Context, o client.Object) []reconcile.Request {
+	ref := o.(*storagev1alpha1.VolumeAttachment).Spec.Source.VolumeRef
+	if ref == nil {
+		return nil
+	}
+	return []reconcile.Request{kube.RequestFor(o.GetNamespace(), ref.Name)}
+}
+
+// ofSource finds the volumes that wait to be copies of a Volume.
+func (r *Reconciler) ofSource(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.volumes(ctx, o.GetNamespace(), index.CopyByVolume, o.GetName())
+}
+
+// ofStorageSnapshot finds the volumes that wait to be made of a snapshot.
+func (r *Reconciler) ofStorageSnapshot(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.volumes(ctx, o.GetNamespace(), index.CopyBySnapshot, o.GetName())
+}
+
+// ofDPU finds the volumes that no DPU could reach where they are to be reached.
+func (r *Reconciler) ofDPU(ctx context.Context, _ client.Object) []reconcile.Request {
+	return kube.RequestsOf(ctx, r.DPU.Client, &storagev1alpha1.VolumeList{}, client.MatchingFields{index.VolumeUnreachable: "true"})
+}
+
+// ofClass finds the volumes that wait for their StorageClass to allow them to
+// grow. It goes over all volumes: a class changes about never.
+func (r *Reconciler) ofClass(ctx context.Context, class client.Object) []reconcile.Request {
+	list := &storagev1alpha1.VolumeList{}
+	if err := r.DPU.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "find the volumes of a StorageClass", "class", class.GetName())
+		return nil
+	}
+	return kube.Requests(slices.DeleteFunc(list.Items, func(v storagev1alpha1.Volume) bool {
+		return v.Status.Expansion == nil || v.Spec.Volume.CSIReference.StorageClassName != class.GetName()
+	}))
+}
+
+func (r *Reconciler) volumes(ctx context.Context, namespace, field, value string) []reconcile.Request {
+	return kube.RequestsOf(ctx, r.DPU.Client, &storagev1alpha1.VolumeList{}, client.InNamespace(namespace), client.MatchingFields{field: value})
 }

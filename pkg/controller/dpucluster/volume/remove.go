@@ -19,26 +19,28 @@ import (
 // remove takes the volume away: its attachments have to go first, then its
 // pvc, then the vendor's volume; the finalizer goes last. A Volume that
 // never got a claim has nothing to wait for.
-func (r *Reconciler) remove(ctx context.Context, v *storagev1alpha1.Volume) error {
+func (p *pass) remove(ctx context.Context) error {
+	v := p.volume
 	if !controllerutil.ContainsFinalizer(v, storagev1alpha1.FinalizerVolume) {
 		return nil
 	}
-	for _, phase := range []func(context.Context, *storagev1alpha1.Volume) error{r.awaitDetached, r.removePVC, r.awaitPVs} {
-		if err := phase(ctx, v); err != nil {
+	for _, phase := range []func(context.Context) error{p.awaitDetached, p.removePVC, p.awaitPVs} {
+		if err := phase(ctx); err != nil {
 			return err
 		}
 	}
 	if len(v.Spec.Request.MutableParameters)+len(v.Spec.Volume.MutableParameters) > 0 {
-		if err := r.sweepClasses(ctx, v); err != nil {
+		if err := p.sweepClasses(ctx); err != nil {
 			return err
 		}
 	}
-	return kube.RemoveFinalizers(ctx, r.DPU.Client, v, storagev1alpha1.FinalizerVolume)
+	return kube.RemoveFinalizers(ctx, p.cluster.Client, v, storagev1alpha1.FinalizerVolume)
 }
 
-func (r *Reconciler) awaitDetached(ctx context.Context, v *storagev1alpha1.Volume) error {
+func (p *pass) awaitDetached(ctx context.Context) error {
+	v := p.volume
 	list := &storagev1alpha1.VolumeAttachmentList{}
-	err := r.DPU.Client.List(ctx, list, client.InNamespace(v.Namespace), client.MatchingFields{index.VolumeAttachmentByVolume: v.Name})
+	err := p.cluster.Client.List(ctx, list, client.InNamespace(v.Namespace), client.MatchingFields{index.VolumeAttachmentByVolume: v.Name})
 	if err != nil {
 		return fmt.Errorf("find the attachments of Volume %s: %w", v.Name, err)
 	}
@@ -56,16 +58,17 @@ func (r *Reconciler) awaitDetached(ctx context.Context, v *storagev1alpha1.Volum
 // removePVC deletes the claim, if it is this Volume's, and waits until it is
 // gone. That it is gone is asked of the API server: the cache may not yet show
 // a claim made a moment ago.
-func (r *Reconciler) removePVC(ctx context.Context, v *storagev1alpha1.Volume) error {
+func (p *pass) removePVC(ctx context.Context) error {
+	v := p.volume
 	pvc := &corev1.PersistentVolumeClaim{}
-	found, err := kube.Find(ctx, r.DPU.Client, pvcKey(v), pvc)
+	found, err := kube.Find(ctx, p.cluster.Client, pvcKey(v), pvc)
 	if err == nil && !found {
-		found, err = kube.Find(ctx, r.DPU.Live, pvcKey(v), pvc)
+		found, err = kube.Find(ctx, p.cluster.Live, pvcKey(v), pvc)
 	}
 	if err != nil || !found || !ownedBy(pvc, v) {
 		return err
 	}
-	if err := kube.Delete(ctx, r.DPU.Client, pvc); err != nil {
+	if err := kube.Delete(ctx, p.cluster.Client, pvc); err != nil {
 		return err
 	}
 	return kube.WaitFor("waiting for the vendor's PersistentVolumeClaim %s to go", pvc.Name)
@@ -74,10 +77,10 @@ func (r *Reconciler) removePVC(ctx context.Context, v *storagev1alpha1.Volume) e
 // awaitPVs waits until the vendor has deleted what it made for the claim. A
 // PersistentVolume that is to be retained is kept on purpose: it is not
 // waited for.
-func (r *Reconciler) awaitPVs(ctx context.Context, v *storagev1alpha1.Volume) error {
+func (p *pass) awaitPVs(ctx context.Context) error {
 	list := &corev1.PersistentVolumeList{}
-	if err := r.DPU.Client.List(ctx, list, client.MatchingFields{podvolume.PersistentVolumeByClaim: pvcKey(v).String()}); err != nil {
-		return fmt.Errorf("find the PersistentVolumes of claim %s: %w", pvcKey(v), err)
+	if err := p.cluster.Client.List(ctx, list, client.MatchingFields{podvolume.PersistentVolumeByClaim: pvcKey(p.volume).String()}); err != nil {
+		return fmt.Errorf("find the PersistentVolumes of claim %s: %w", pvcKey(p.volume), err)
 	}
 	for i := range list.Items {
 		pv := &list.Items[i]

@@ -17,7 +17,7 @@ import (
 type origin struct {
 	// vendor that holds the data: no other can copy it.
 	vendor string
-	// message name it in the DPU cluster.
+	// message names it in the DPU cluster.
 	message string
 	// places from which it is reached; none: from everywhere.
 	places []map[string]string
@@ -25,24 +25,34 @@ type origin struct {
 	data *corev1.TypedLocalObjectReference
 }
 
+// reach are the places from which the source is reached; none: from everywhere,
+// or there is no source.
+func (o *origin) reach() []map[string]string {
+	if o == nil {
+		return nil
+	}
+	return o.places
+}
+
 // origin reads the source of a volume, and waits until it can be copied; nil
 // for a volume that begins empty.
-func (r *Reconciler) origin(ctx context.Context, v *storagev1alpha1.Volume) (*origin, error) {
+func (p *pass) origin(ctx context.Context) (*origin, error) {
+	v := p.volume
 	switch from := v.Spec.Request.Source; {
 	case from == nil:
 		return nil, nil
 	case (from.VolumeName == "") == (from.SnapshotName == ""):
 		return nil, kube.WaitFor("spec.request.source has to name either a Volume or a StorageSnapshot")
 	case from.SnapshotName != "":
-		return r.ofSnapshot(ctx, types.NamespacedName{Namespace: v.Namespace, Name: from.SnapshotName})
+		return p.ofSnapshot(ctx, types.NamespacedName{Namespace: v.Namespace, Name: from.SnapshotName})
 	default:
-		return r.ofVolume(ctx, types.NamespacedName{Namespace: v.Namespace, Name: from.VolumeName})
+		return p.ofVolume(ctx, types.NamespacedName{Namespace: v.Namespace, Name: from.VolumeName})
 	}
 }
 
-func (r *Reconciler) ofVolume(ctx context.Context, key types.NamespacedName) (*origin, error) {
+func (p *pass) ofVolume(ctx context.Context, key types.NamespacedName) (*origin, error) {
 	source := &storagev1alpha1.Volume{}
-	found, err := kube.Find(ctx, r.DPU.Client, key, source)
+	found, err := kube.Find(ctx, p.cluster.Client, key, source)
 	switch {
 	case err != nil:
 		return nil, err
@@ -57,9 +67,9 @@ func (r *Reconciler) ofVolume(ctx context.Context, key types.NamespacedName) (*o
 	}, nil
 }
 
-func (r *Reconciler) ofSnapshot(ctx context.Context, key types.NamespacedName) (*origin, error) {
+func (p *pass) ofSnapshot(ctx context.Context, key types.NamespacedName) (*origin, error) {
 	source := &moorv1alpha1.StorageSnapshot{}
-	found, err := kube.Find(ctx, r.DPU.Client, key, source)
+	found, err := kube.Find(ctx, p.cluster.Client, key, source)
 	switch {
 	case err != nil:
 		return nil, err

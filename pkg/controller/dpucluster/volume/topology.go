@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -242,11 +243,23 @@ func allows(terms []corev1.TopologySelectorTerm, labels map[string]string) bool 
 	return len(terms) == 0
 }
 
-// constraints is where a vendor may make the volume by its StorageClass.
-func constraintsOf(v *storagev1alpha1.Volume, class *storagev1.StorageClass, from *origin) constraints {
-	out := constraints{driver: class.Provisioner, allowed: class.AllowedTopologies, wanted: v.Spec.Request.AccessibleFrom}
-	if from != nil {
-		out.source = from.places
-	}
-	return out
+// constraintsOf is where a vendor may make the volume by its StorageClass; source
+// are the places of what it is to be a copy of.
+func constraintsOf(v *storagev1alpha1.Volume, class *storagev1.StorageClass, source []map[string]string) constraints {
+	return constraints{driver: class.Provisioner, allowed: class.AllowedTopologies, wanted: v.Spec.Request.AccessibleFrom, source: source}
+}
+
+// unreachable is a wait for something that, as things are, will not come: the
+// volume cannot be had from where it is to be reached.
+type unreachable struct{ error }
+
+func (u unreachable) Unwrap() error { return u.error }
+
+func unreachablef(format string, args ...any) error {
+	return unreachable{kube.WaitFor(format, args...)}
+}
+
+func isUnreachable(err error) bool {
+	var u unreachable
+	return errors.As(err, &u)
 }

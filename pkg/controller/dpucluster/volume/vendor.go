@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,26 +18,27 @@ import (
 // chooseVendor chooses the vendor and writes the choice down together with the
 // finalizer, in one patch that fails if the Volume has changed since it was
 // read. So a choice is made once, before anything outside depends on it.
-func (r *Reconciler) chooseVendor(ctx context.Context, v *storagev1alpha1.Volume) error {
+func (p *pass) chooseVendor(ctx context.Context) error {
+	v := p.volume
 	if hasVendor(v) {
-		r.choices.forget(client.ObjectKeyFromObject(v))
-		_, err := kube.AddFinalizer(ctx, r.DPU.Client, v, storagev1alpha1.FinalizerVolume)
+		p.choices.forget(client.ObjectKeyFromObject(v))
+		_, err := kube.AddFinalizer(ctx, p.cluster.Client, v, storagev1alpha1.FinalizerVolume)
 		return err
 	}
-	policy, err := r.policy(ctx, v)
+	policy, err := p.policy(ctx)
 	if err != nil {
 		return err
 	}
-	vendor, class, err := r.vendor(ctx, v, policy)
+	vendor, class, err := p.vendor(ctx, policy)
 	if err != nil {
 		return err
 	}
-	_, err = kube.PatchExact(ctx, r.DPU.Client, v, func(v *storagev1alpha1.Volume) {
+	_, err = kube.PatchExact(ctx, p.cluster.Client, v, func(v *storagev1alpha1.Volume) {
 		controllerutil.AddFinalizer(v, storagev1alpha1.FinalizerVolume)
 		record(v, policy, vendor, class)
 	})
 	if err != nil {
-		r.choices.forget(client.ObjectKeyFromObject(v))
+		p.choices.forget(client.ObjectKeyFromObject(v))
 	}
 	return err
 }
@@ -65,13 +65,13 @@ func record(v *storagev1alpha1.Volume, policy *storagev1alpha1.StoragePolicy, ve
 
 // policy returns the valid policy that the volume names. A StoragePolicy that
 // appears or becomes valid wakes the volume.
-func (r *Reconciler) policy(ctx context.Context, v *storagev1alpha1.Volume) (*storagev1alpha1.StoragePolicy, error) {
-	name := v.Spec.StorageParameters[storagev1alpha1.ParameterPolicy]
+func (p *pass) policy(ctx context.Context) (*storagev1alpha1.StoragePolicy, error) {
+	name := p.volume.Spec.StorageParameters[storagev1alpha1.ParameterPolicy]
 	if name == "" {
 		return nil, kube.WaitFor("spec.storageParameters has no key %q: it has to name a StoragePolicy", storagev1alpha1.ParameterPolicy)
 	}
 	policy := &storagev1alpha1.StoragePolicy{}
-	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Namespace: v.Namespace, Name: name}, policy)
+	found, err := kube.Find(ctx, p.cluster.Client, types.NamespacedName{Namespace: p.volume.Namespace, Name: name}, policy)
 	switch {
 	case err != nil:
 		return nil, err
@@ -90,27 +90,27 @@ func (r *Reconciler) policy(ctx context.Context, v *storagev1alpha1.Volume) (*st
 // vendor chooses a vendor of the policy, or takes the one already written
 // down or that of the source, and reads it and its StorageClass. Either of them missing under a
 // valid policy is an error: the policy's status is behind, so repeat.
-func (r *Reconciler) vendor(ctx context.Context, v *storagev1alpha1.Volume, policy *storagev1alpha1.StoragePolicy) (*storagev1alpha1.StorageVendor, *storagev1.StorageClass, error) {
-	name := v.Spec.Volume.StorageVendorName
+func (p *pass) vendor(ctx context.Context, policy *storagev1alpha1.StoragePolicy) (*storagev1alpha1.StorageVendor, *storagev1.StorageClass, error) {
+	name := p.volume.Spec.Volume.StorageVendorName
 	if name == "" {
 		var err error
-		if name, err = r.vendorOfSource(ctx, v, policy); err != nil {
+		if name, err = p.vendorOfSource(ctx, policy); err != nil {
 			return nil, nil, err
 		}
 	}
 	if name == "" {
 		var err error
-		if name, err = r.choose(ctx, v, policy); err != nil {
+		if name, err = p.choose(ctx, policy); err != nil {
 			return nil, nil, err
 		}
 	}
-	return r.classOf(ctx, v.Namespace, name, policy)
+	return p.classOf(ctx, name, policy)
 }
 
 // vendorOfSource is the vendor that has to make the copy; "" for a volume that begins
 // empty, which any vendor of the policy may make.
-func (r *Reconciler) vendorOfSource(ctx context.Context, v *storagev1alpha1.Volume, policy *storagev1alpha1.StoragePolicy) (string, error) {
-	from, err := r.origin(ctx, v)
+func (p *pass) vendorOfSource(ctx context.Context, policy *storagev1alpha1.StoragePolicy) (string, error) {
+	from, err := p.origin(ctx)
 	if err != nil || from == nil {
 		return "", err
 	}
@@ -122,73 +122,49 @@ func (r *Reconciler) vendorOfSource(ctx context.Context, v *storagev1alpha1.Volu
 }
 
 // classOf reads a vendor and its StorageClass.
-func (r *Reconciler) classOf(ctx context.Context, namespace, name string, policy *storagev1alpha1.StoragePolicy) (*storagev1alpha1.StorageVendor, *storagev1.StorageClass, error) {
+func (p *pass) classOf(ctx context.Context, name string, policy *storagev1alpha1.StoragePolicy) (*storagev1alpha1.StorageVendor, *storagev1.StorageClass, error) {
 	vendor, class := &storagev1alpha1.StorageVendor{}, &storagev1.StorageClass{}
-	if err := r.DPU.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, vendor); err != nil {
+	if err := p.cluster.Client.Get(ctx, types.NamespacedName{Namespace: p.volume.Namespace, Name: name}, vendor); err != nil {
 		return nil, nil, fmt.Errorf("read StorageVendor %s of the valid StoragePolicy %s: %w", name, policy.Name, err)
 	}
-	if err := r.DPU.Client.Get(ctx, types.NamespacedName{Name: vendor.Spec.StorageClassName}, class); err != nil {
+	if err := p.cluster.Client.Get(ctx, types.NamespacedName{Name: vendor.Spec.StorageClassName}, class); err != nil {
 		return nil, nil, fmt.Errorf("read StorageClass %s of StorageVendor %s: %w", vendor.Spec.StorageClassName, name, err)
 	}
 	return vendor, class, nil
 }
 
-func (r *Reconciler) choose(ctx context.Context, v *storagev1alpha1.Volume, policy *storagev1alpha1.StoragePolicy) (string, error) {
-	vendors, err := r.ableVendors(ctx, v, policy)
+func (p *pass) choose(ctx context.Context, policy *storagev1alpha1.StoragePolicy) (string, error) {
+	vendors, err := p.ableVendors(ctx, policy)
 	if err != nil {
 		return "", err
 	}
-	return r.choices.choose(client.ObjectKeyFromObject(v), func(made map[types.NamespacedName]string) (string, error) {
+	return p.choices.choose(client.ObjectKeyFromObject(p.volume), func(made map[types.NamespacedName]string) (string, error) {
 		candidates := make([]Candidate, len(vendors))
 		for i, name := range vendors {
-			n, err := r.countVolumes(ctx, v.Namespace, name, made)
+			n, err := p.countVolumes(ctx, name, made)
 			if err != nil {
 				return "", err
 			}
 			candidates[i] = Candidate{Name: name, Volumes: n}
 		}
-		return SelectVendor(policy.Spec.StorageSelectionAlg, candidates, r.IntN), nil
+		return SelectVendor(policy.Spec.StorageSelectionAlg, candidates, p.intN), nil
 	})
-}
-
-// choices are the vendors chosen so recently that the cache may not show them
-// yet. They only keep volumes that arrive together from all going to the same
-// vendor; the truth is in the Volumes. The zero value is ready.
-type choices struct {
-	mu   sync.Mutex
-	made map[types.NamespacedName]string
-}
-
-// choose calls pick with the choices made so far and remembers its answer for
-// the volume. Only one pick runs at a time.
-func (c *choices) choose(volume types.NamespacedName, pick func(made map[types.NamespacedName]string) (string, error)) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.made, volume)
-	vendor, err := pick(c.made)
-	if err != nil {
-		return "", err
-	}
-	if c.made == nil {
-		c.made = map[types.NamespacedName]string{}
-	}
-	c.made[volume] = vendor
-	return vendor, nil
 }
 
 // ableVendors are those of a policy's vendors that can make the volume where it is to
 // be reached from: all of them, if that is anywhere.
-func (r *Reconciler) ableVendors(ctx context.Context, v *storagev1alpha1.Volume, policy *storagev1alpha1.StoragePolicy) ([]string, error) {
+func (p *pass) ableVendors(ctx context.Context, policy *storagev1alpha1.StoragePolicy) ([]string, error) {
+	v := p.volume
 	if len(v.Spec.Request.AccessibleFrom) == 0 {
 		return policy.Spec.StorageVendors, nil
 	}
-	dpus, err := r.dpus(ctx)
+	dpus, err := p.dpus(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
 	for _, name := range policy.Spec.StorageVendors {
-		_, class, err := r.classOf(ctx, v.Namespace, name, policy)
+		_, class, err := p.classOf(ctx, name, policy)
 		if err != nil {
 			return nil, err
 		}
@@ -205,9 +181,9 @@ func (r *Reconciler) ableVendors(ctx context.Context, v *storagev1alpha1.Volume,
 
 // countVolumes counts the volumes of a vendor: those which the cache shows,
 // and those chosen for it which the cache does not show yet.
-func (r *Reconciler) countVolumes(ctx context.Context, namespace, vendor string, made map[types.NamespacedName]string) (int, error) {
+func (p *pass) countVolumes(ctx context.Context, vendor string, made map[types.NamespacedName]string) (int, error) {
 	list := &storagev1alpha1.VolumeList{}
-	err := r.DPU.Client.List(ctx, list, client.InNamespace(namespace),
+	err := p.cluster.Client.List(ctx, list, client.InNamespace(p.volume.Namespace),
 		client.MatchingFields{index.VolumeByVendor: vendor}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return 0, fmt.Errorf("count the volumes of StorageVendor %s: %w", vendor, err)
@@ -228,37 +204,4 @@ func contains(volumes []storagev1alpha1.Volume, key types.NamespacedName) bool {
 		}
 	}
 	return false
-}
-
-// Candidate is a vendor that may serve a volume.
-type Candidate struct {
-	Name string
-	// Volumes that the vendor has already, of every policy.
-	Volumes int
-}
-
-// SelectVendor chooses one of the candidates; there must be at least one.
-// Random takes any with equal chance, by intN(n), which returns 0..n-1. Every
-// other algorithm is LocalNVolumes: the fewest volumes, where a vendor with
-// none is a candidate like any other; a tie goes to the first in alphabetical
-// order.
-func SelectVendor(alg storagev1alpha1.StorageSelectionAlg, candidates []Candidate, intN func(int) int) string {
-	if alg == storagev1alpha1.AlgRandom {
-		return candidates[intN(len(candidates))].Name
-	}
-	bestNodes := candidates[0]
-	for _, c := range candidates[1:] {
-		if c.Volumes < bestNodes.Volumes || c.Volumes == bestNodes.Volumes && c.Name < bestNodes.Name {
-			bestNodes = c
-		}
-	}
-	return bestNodes.Name
-}
-
-// forget drops the choice of a volume: it is written down, was lost, or the
-// volume is gone.
-func (c *choices) forget(volume types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.made, volume)
 }

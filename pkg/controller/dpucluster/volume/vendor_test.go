@@ -1,65 +1,22 @@
 package volume
 
 import (
-	"context"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
-
-func TestSelectVendor(t *testing.T) {
-	last := func(n int) int { return n - 1 }
-	first := func(int) int { return 0 }
-	for _, tc := range []struct {
-		name       string
-		alg        storagev1alpha1.StorageSelectionAlg
-		candidates []Candidate
-		intN       func(int) int
-		want       string
-	}{
-		{"one", storagev1alpha1.AlgLocalNVolumes, []Candidate{{"a", 9}}, nil, "a"},
-		{"fewest", storagev1alpha1.AlgLocalNVolumes, []Candidate{{"a", 3}, {"b", 1}, {"c", 2}}, nil, "b"},
-		{"none at all is the fewest", storagev1alpha1.AlgLocalNVolumes, []Candidate{{"a", 1}, {"z", 0}}, nil, "z"},
-		{"tie goes to the alphabet, not to the order", storagev1alpha1.AlgLocalNVolumes, []Candidate{{"c", 1}, {"b", 1}, {"d", 1}}, nil, "b"},
-		{"all empty", storagev1alpha1.AlgLocalNVolumes, []Candidate{{"y", 0}, {"x", 0}}, nil, "x"},
-		{"no algorithm counts", "", []Candidate{{"a", 2}, {"b", 1}}, nil, "b"},
-		{"an unknown algorithm counts", "Newest", []Candidate{{"a", 2}, {"b", 1}}, nil, "b"},
-		{"random does not count: last", storagev1alpha1.AlgRandom, []Candidate{{"a", 0}, {"b", 7}}, last, "b"},
-		{"random does not count: first", storagev1alpha1.AlgRandom, []Candidate{{"a", 7}, {"b", 0}}, first, "a"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if got := SelectVendor(tc.alg, tc.candidates, tc.intN); got != tc.want {
-				t.Errorf("got %s, want %s", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestRandomReachesEveryVendor(t *testing.T) {
-	n := 0
-	turn := func(of int) int { n++; return n % of }
-	seen := map[string]bool{}
-	for range 3 {
-		seen[SelectVendor(storagev1alpha1.AlgRandom, []Candidate{{"a", 0}, {"b", 0}, {"c", 0}}, turn)] = true
-	}
-	if len(seen) != 3 {
-		t.Errorf("only %v", seen)
-	}
-}
 
 // Volumes that arrive together must not all go to one vendor because the
 // cache shows none of the choices yet.
 func TestChoicesNotYetInTheCacheCount(t *testing.T) {
 	c := kubetest.NewDPU(t)
 	policy := kubetest.StoragePolicy("gold", "a", "b")
-	r := &Reconciler{DPU: kube.Cluster{Client: c.Client}}
+	made := &choices{}
 	count := map[string]int{}
 	for _, name := range []string{"v1", "v2", "v3", "v4"} {
-		vendor, err := r.choose(context.Background(), kubetest.Volume(name, "gold"), policy)
+		vendor, err := (&pass{volume: kubetest.Volume(name, "gold"), cluster: c.Cluster, choices: made}).choose(t.Context(), policy)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,24 +32,11 @@ func TestAChoiceInTheCacheCountsOnce(t *testing.T) {
 	v := kubetest.Volume("v1", "gold")
 	v.Spec.Volume.StorageVendorName = "a"
 	c.Add(v)
-	r := &Reconciler{DPU: kube.Cluster{Client: c.Client}}
+	p := &pass{volume: v, cluster: c.Cluster}
 	made := map[types.NamespacedName]string{{Namespace: kubetest.DPUNamespace, Name: "v1"}: "a", {Namespace: kubetest.DPUNamespace, Name: "v2"}: "b"}
 	for vendor, want := range map[string]int{"a": 1, "b": 1, "c": 0} {
-		if n, err := r.countVolumes(context.Background(), kubetest.DPUNamespace, vendor, made); err != nil || n != want {
+		if n, err := p.countVolumes(t.Context(), vendor, made); err != nil || n != want {
 			t.Errorf("vendor %s: %d volumes, want %d (%v)", vendor, n, want, err)
 		}
-	}
-}
-
-func TestChoicesAreForgotten(t *testing.T) {
-	var c choices
-	key := types.NamespacedName{Name: "v"}
-	pick := func(map[types.NamespacedName]string) (string, error) { return "a", nil }
-	if _, err := c.choose(key, pick); err != nil || len(c.made) != 1 {
-		t.Fatalf("made %v, %v", c.made, err)
-	}
-	c.forget(key)
-	if len(c.made) != 0 {
-		t.Errorf("still remembers %v", c.made)
 	}
 }
