@@ -1,3 +1,3 @@
 // Package archtest holds the code to its form: imports go down the layers, and
-// files stay short.
+// files, functions and packages stay small.
 package archtest
