@@ -89,11 +89,6 @@ func known(n int64) *wrapperspb.Int64Value {
 	return wrapperspb.Int64(n)
 }
 
-// unsupported is the answer to a call that is not announced.
-func unsupported(format string, args ...any) error {
-	return fmt.Errorf(format+": this platform cannot do that: %w", append(args, provisioner.ErrUnsupported)...)
-}
-
 // list names a list: a token of one is no token of another.
 type list string
 

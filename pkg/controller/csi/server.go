@@ -8,6 +8,7 @@
 package csi
 
 import (
+	"fmt"
 	"strings"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
@@ -78,6 +79,11 @@ func New(o Options) *Server {
 		o.DefaultBytes = defaultBytes
 	}
 	return &Server{o: o}
+}
+
+// unsupported is the answer to a call that is not announced.
+func unsupported(format string, args ...any) error {
+	return fmt.Errorf(format+": this platform cannot do that: %w", append(args, provisioner.ErrUnsupported)...)
 }
 
 // platformsOwn returns the parameters without those that sidecars add
