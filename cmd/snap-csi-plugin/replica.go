@@ -54,7 +54,7 @@ func (o *options) manager(ctx context.Context) (ctrl.Manager, error) {
 			DefaultNamespaces: map[string]cache.Config{o.namespace: {}},
 		},
 		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{MaxConcurrentReconciles: 1},
+		Controller: config.Controller{MaxConcurrentReconciles: 1, CacheSyncTimeout: kube.CacheSyncTimeout},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the host cluster: %w", err)

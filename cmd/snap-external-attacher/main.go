@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/attacher"
 )
@@ -53,6 +54,9 @@ func (o *options) run(ctx context.Context) error {
 	}
 	mgr, err := o.manager(strings.ReplaceAll(name, "/", "-"))
 	if err != nil {
+		return err
+	}
+	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), index.Attacher()...); err != nil {
 		return err
 	}
 	r := &attacher.Reconciler{

@@ -2,6 +2,7 @@ package index
 
 import (
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -41,6 +42,9 @@ const (
 	SnapshotByVolume = "unasked.spec.volumeName"
 	// SnapshotByGroup finds StorageSnapshots by their group.
 	SnapshotByGroup = "spec.group.name"
+	// SVVolumeAttachmentByPersistentVolume finds SVVolumeAttachments by the
+	// PersistentVolume that they attach.
+	SVVolumeAttachmentByPersistentVolume = "spec.source.persistentVolumeName"
 )
 
 // DPU are the indexes of snap-controller's cache of the DPU cluster.
@@ -61,6 +65,13 @@ func DPU() []kube.Index {
 		kube.IndexOf(SnapshotByGroup, groupOf),
 		podvolume.IndexPersistentVolumesByClaim(),
 	}
+}
+
+// Attacher are the indexes of snap-external-attacher's cache of the DPU cluster.
+func Attacher() []kube.Index {
+	return []kube.Index{kube.IndexOf(SVVolumeAttachmentByPersistentVolume, func(a *storagev1alpha1.SVVolumeAttachment) []string {
+		return kube.Some(ptr.Deref(a.Spec.Source.PersistentVolumeName, ""))
+	})}
 }
 
 func withoutVendor(v *storagev1alpha1.Volume) []string {

@@ -50,8 +50,8 @@ type Clusters struct {
 	Host, DPU *Cluster
 }
 
-// New makes two empty clusters, with the indexes of snap-host-controller and of
-// snap-controller.
+// New makes two empty clusters, with the indexes of snap-host-controller, and of
+// snap-controller and snap-external-attacher.
 func New(t *testing.T) *Clusters {
 	t.Helper()
 	c := newControl()
@@ -64,7 +64,8 @@ func NewHost(t *testing.T, indexes []kube.Index) *Cluster {
 	return newHost(t, newControl(), indexes)
 }
 
-// NewDPU makes an empty DPU cluster, with the indexes of snap-controller.
+// NewDPU makes an empty DPU cluster, with the indexes of snap-controller and of
+// snap-external-attacher.
 func NewDPU(t *testing.T) *Cluster {
 	t.Helper()
 	return newDPU(t, newControl())
@@ -99,7 +100,7 @@ func newHost(t *testing.T, c *Control, indexes []kube.Index) *Cluster {
 func newDPU(t *testing.T, c *Control) *Cluster {
 	t.Helper()
 	s := scheme(t, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme, snapshotv1.AddToScheme, groupsnapshotv1beta2.AddToScheme)
-	return newCluster(t, c, DPUNamespace, index.DPU(), fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(
+	return newCluster(t, c, DPUNamespace, append(index.DPU(), index.Attacher()...), fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(
 		&storagev1alpha1.StoragePolicy{}, &storagev1alpha1.Volume{}, &storagev1alpha1.VolumeAttachment{}, &storagev1alpha1.SVVolumeAttachment{},
 		&moorv1alpha1.WriterClaim{}, &moorv1alpha1.DPUStorageNode{}, &moorv1alpha1.StorageSnapshot{},
 		&snapshotv1.VolumeSnapshot{}, &groupsnapshotv1beta2.VolumeGroupSnapshot{}))

@@ -1,6 +1,7 @@
 package attacher
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -12,9 +13,11 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
@@ -137,9 +140,20 @@ func TestWakesWhenTheVolumeAppears(t *testing.T) {
 	elsewhere := "pv-2"
 	other.Spec.Source.PersistentVolumeName = &elsewhere
 	w := newFixture(t, attachment(), other)
+	read := 0
+	w.r.DPU.Client = interceptor.NewClient(w.Direct, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, list, opts...)
+			read += meta.LenList(list)
+			return err
+		},
+	})
 	got := w.r.waitingFor(t.Context(), volume())
 	if diff := cmp.Diff([]ctrl.Request{{NamespacedName: key}}, got); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
+	}
+	if read != 1 {
+		t.Errorf("%d attachments were read for the one of the volume: at the start that grows with the square of the volumes", read)
 	}
 }
 

@@ -3,7 +3,6 @@ package attacher
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 )
 
@@ -34,7 +34,7 @@ func Finalizer(driver string) string {
 
 // Reconciler attaches and detaches the volumes of one CSI driver.
 type Reconciler struct {
-	// DPU is the cluster of the attachments. Those that are tried again are read
+	// DPU is the cluster of the attachments, with the indexes of index.Attacher. Those that are tried again are read
 	// live, since the cache may show a finalizer which is gone, and so are
 	// Secrets.
 	DPU kube.Cluster
@@ -85,15 +85,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, retry Retry) error {
 		Complete(kube.Retrying(r))
 }
 
-// waitingFor returns the attachments of a PersistentVolume that just appeared.
+// waitingFor returns the attachments of a PersistentVolume that just appeared. At
+// the start that is every one there is, so each must cost no more than its own
+// attachments.
 func (r *Reconciler) waitingFor(ctx context.Context, pv client.Object) []reconcile.Request {
 	var list storagev1alpha1.SVVolumeAttachmentList
-	if err := r.DPU.Client.List(ctx, &list); err != nil {
+	of := client.MatchingFields{index.SVVolumeAttachmentByPersistentVolume: pv.GetName()}
+	if err := r.DPU.Client.List(ctx, &list, of, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the retry of each attachment finds it, later
 	}
-	return kube.Requests(slices.DeleteFunc(list.Items, func(sv storagev1alpha1.SVVolumeAttachment) bool {
-		return volumeOf(&sv) != pv.GetName()
-	}))
+	return kube.Requests(list.Items)
 }
 
 func volumeOf(sv *storagev1alpha1.SVVolumeAttachment) string {
