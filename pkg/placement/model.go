@@ -1,7 +1,8 @@
 package placement
 
-// Warmth says how much of a volume's way to a node's host is walked already.
-// The greater, the better.
+// Warmth says how much of a volume's way to a node's host is walked already:
+// storagev1alpha1.Warmth as a rank, to compare and to count points by, with a
+// degree for nothing at all. The greater, the better.
 type Warmth uint8
 
 // The degrees of warmth.

@@ -112,7 +112,7 @@ var _ = Describe("replicas", func() {
 		now := attachment(ctx, warm, volume)
 		Expect(now.UID).To(Equal(replica.UID), "the replica was promoted, not made anew")
 		Expect(now.Spec.Role).To(Equal(storagev1alpha1.RolePrimary))
-		Expect(now.Status.Warmth).To(Equal(storagev1alpha1.AttachmentAttached))
+		Expect(now.Status.Warmth).To(Equal(storagev1alpha1.WarmthAttached))
 		Expect(now.Status.DPU.PCIAddress).To(Equal(replica.Status.DPU.PCIAddress), "the function made ready is the one that is used")
 
 		for kind, told := range map[string]func(context.Context) ([]string, error){
@@ -149,14 +149,14 @@ var _ = Describe("replicas", func() {
 		runs(ctx, first)
 		volume := volumeOf(ctx, shared)
 		var replica storagev1alpha1.DPUVolumeAttachment
-		Eventually(func(ctx context.Context) (storagev1alpha1.AttachmentWarmth, error) {
+		Eventually(func(ctx context.Context) (storagev1alpha1.Warmth, error) {
 			nodes, err := replicasOf(volume)(ctx)
 			if err != nil || len(nodes) == 0 {
 				return "", err
 			}
 			replica = *attachment(ctx, nodes[0], volume)
 			return replica.Status.Warmth, nil
-		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Equal(storagev1alpha1.AttachmentAttached))
+		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Equal(storagev1alpha1.WarmthAttached))
 		warm := replica.Spec.DPUNodeName
 		Expect(replica.Status.Epoch).To(BeZero(), "many writers have no claim")
 		Eventually(func() (string, error) { return hostDisks(warm) }).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring(replica.Status.DPU.NVMeAttrs.NamespaceUUID), "the host sees it, and no pod is there")

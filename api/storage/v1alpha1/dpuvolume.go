@@ -76,17 +76,20 @@ type DPUVolumeSource struct {
 	DPUVolumeSnapshotName string `json:"dpuVolumeSnapshotName,omitempty"`
 }
 
-// Warmth is how ready a replica is kept.
-// +kubebuilder:validation:Enum=PreEmulated;Attached
+// Warmth is how much of a volume's way to a host is walked: what a status says
+// of an attachment, and what a spec, by one of the two warmer degrees, wants of
+// a replica.
 type Warmth string
 
-// The warmths of a replica.
+// The degrees of warmth, the colder first.
 const (
+	// WarmthStorageAttached: the storage lets the DPU use the volume.
+	WarmthStorageAttached Warmth = "StorageAttached"
 	// WarmthPreEmulated: all is made but the attachment of the namespace;
 	// the host sees nothing, and promotion is one call.
 	WarmthPreEmulated Warmth = "PreEmulated"
-	// WarmthAttached: the host sees the device already; only for volumes
-	// that several hosts may have at once.
+	// WarmthAttached: the host sees the device; wanted of a replica only of
+	// volumes that several hosts may have at once.
 	WarmthAttached Warmth = "Attached"
 )
 
@@ -116,6 +119,7 @@ type Replication struct {
 	// +kubebuilder:default=0
 	MaxMountReplicaCount int32 `json:"maxMountReplicaCount"`
 	// Warmth of the replicas.
+	// +kubebuilder:validation:Enum=PreEmulated;Attached
 	// +kubebuilder:default=PreEmulated
 	// +optional
 	Warmth Warmth `json:"warmth,omitempty"`

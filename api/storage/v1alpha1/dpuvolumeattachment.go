@@ -30,6 +30,7 @@ type DPUVolumeAttachmentSpec struct {
 	// Warmth of a Replica: PreEmulated (default) or, for volumes that several
 	// hosts may have at once, Attached. Nothing to a Primary. An addition of
 	// Moor.
+	// +kubebuilder:validation:Enum=PreEmulated;Attached
 	// +optional
 	Warmth Warmth `json:"warmth,omitempty"`
 	// ReadOnly: the host uses the volume for reading only; its node service
@@ -75,20 +76,6 @@ type VirtioFSAttrs struct {
 	FilesystemTag string `json:"filesystemTag,omitempty"`
 }
 
-// AttachmentWarmth is how much of a volume's way to a host is walked.
-// +kubebuilder:validation:Enum=StorageAttached;PreEmulated;Attached
-type AttachmentWarmth string
-
-// The degrees of warmth of an attachment, the colder first.
-const (
-	// AttachmentStorageAttached: the storage lets the DPU use the volume.
-	AttachmentStorageAttached AttachmentWarmth = "StorageAttached"
-	// AttachmentPreEmulated: all is made but the attachment of the namespace.
-	AttachmentPreEmulated AttachmentWarmth = "PreEmulated"
-	// AttachmentAttached: the host sees the device.
-	AttachmentAttached AttachmentWarmth = "Attached"
-)
-
 // AttachedDPU is what the DPU shows to the host, or would show at once.
 type AttachedDPU struct {
 	// PCIAddress of the function on the host, "bus:device.function".
@@ -129,8 +116,9 @@ type DPUVolumeAttachmentStatus struct {
 	Epoch int64 `json:"epoch,omitempty"`
 	// Warmth: how much of the way to the host is walked. Empty: nothing. An
 	// addition of Moor.
+	// +kubebuilder:validation:Enum=StorageAttached;PreEmulated;Attached
 	// +optional
-	Warmth AttachmentWarmth `json:"warmth,omitempty"`
+	Warmth Warmth `json:"warmth,omitempty"`
 	// Message says what is waited for.
 	// +optional
 	Message string `json:"message,omitempty"`

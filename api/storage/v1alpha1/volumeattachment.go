@@ -39,6 +39,7 @@ type VolumeAttachmentSpec struct {
 	Role Role `json:"role,omitempty"`
 	// Warmth of a Replica: PreEmulated (default) or Attached; a single
 	// writer's is never shown. An addition of Moor.
+	// +kubebuilder:validation:Enum=PreEmulated;Attached
 	// +optional
 	Warmth Warmth `json:"warmth,omitempty"`
 	// Epoch of the WriterClaim under which this DPU may expose a

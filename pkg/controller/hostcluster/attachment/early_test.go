@@ -145,7 +145,7 @@ func ahead(t *testing.T) (*kubetest.Clusters, *Reconciler) {
 func TestAheadIsShown(t *testing.T) {
 	w, r := ahead(t)
 	got, _ := kubetest.Read(w.Host, user("b"))
-	if s := got.Status; s.DPUAttached == nil || !*s.DPUAttached || s.Epoch != 2 || s.Warmth != storagev1alpha1.AttachmentAttached || conditions(got)["Ready"] != "True" || conditions(got)["PreEmulated"] != "" {
+	if s := got.Status; s.DPUAttached == nil || !*s.DPUAttached || s.Epoch != 2 || s.Warmth != storagev1alpha1.WarmthAttached || conditions(got)["Ready"] != "True" || conditions(got)["PreEmulated"] != "" {
 		t.Errorf("status %+v, %v", s, conditions(got))
 	}
 	agree(t, got)

@@ -142,7 +142,7 @@ func (p *pass) hidden() bool {
 func (p *pass) statusAfter(now time.Time) time.Duration {
 	seen := observe(p)
 	was := p.attachment.Status.Warmth
-	if p.waiting != "" || seen.exhausted || seen.ready(p.hidden()) || was == storagev1alpha1.AttachmentAttached || was == storagev1alpha1.AttachmentPreEmulated {
+	if p.waiting != "" || seen.exhausted || seen.ready(p.hidden()) || was == storagev1alpha1.WarmthAttached || was == storagev1alpha1.WarmthPreEmulated {
 		return 0
 	}
 	return min(kube.StatusGrace, max(0, kube.StatusGrace-now.Sub(p.attachment.CreationTimestamp.Time)))

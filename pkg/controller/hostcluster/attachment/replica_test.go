@@ -69,7 +69,7 @@ func TestReplicaBesidePrimary(t *testing.T) {
 		t.Errorf("conditions (-want +got):\n%s", d)
 	}
 	s := got.Status
-	if *s.DPUAttached || s.Epoch != 0 || s.Message != "" || s.Warmth != storagev1alpha1.AttachmentPreEmulated || s.DPU == nil || s.DPU.PCIAddress != "3b:00.2" {
+	if *s.DPUAttached || s.Epoch != 0 || s.Message != "" || s.Warmth != storagev1alpha1.WarmthPreEmulated || s.DPU == nil || s.DPU.PCIAddress != "3b:00.2" {
 		t.Errorf("status %+v", s)
 	}
 	before := w.Writes()
@@ -83,13 +83,13 @@ func TestReplicaWords(t *testing.T) {
 	for name, tc := range map[string]struct {
 		dpu    func(*storagev1alpha1.VolumeAttachment)
 		words  string
-		warmth storagev1alpha1.AttachmentWarmth
+		warmth storagev1alpha1.Warmth
 	}{
 		"vendor silent": {func(*storagev1alpha1.VolumeAttachment) {}, "waiting for the vendor to attach the volume to DPU dpu-b", ""},
-		"DPU silent":    {stored, "waiting for snap-node-driver on DPU dpu-b to prepare the device", storagev1alpha1.AttachmentStorageAttached},
-		"DPU's words":   {func(m *storagev1alpha1.VolumeAttachment) { stored(m); m.Status.Message = "no function is free" }, "no function is free", storagev1alpha1.AttachmentStorageAttached},
-		"prepared":      {prepared, "", storagev1alpha1.AttachmentPreEmulated},
-		"shown, still":  {shown, "", storagev1alpha1.AttachmentAttached},
+		"DPU silent":    {stored, "waiting for snap-node-driver on DPU dpu-b to prepare the device", storagev1alpha1.WarmthStorageAttached},
+		"DPU's words":   {func(m *storagev1alpha1.VolumeAttachment) { stored(m); m.Status.Message = "no function is free" }, "no function is free", storagev1alpha1.WarmthStorageAttached},
+		"prepared":      {prepared, "", storagev1alpha1.WarmthPreEmulated},
+		"shown, still":  {shown, "", storagev1alpha1.WarmthAttached},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := open(t, corev1.ReadWriteMany)
@@ -122,14 +122,14 @@ func TestReplicaWarmth(t *testing.T) {
 	for _, step := range []struct {
 		dpu    func(*storagev1alpha1.VolumeAttachment)
 		wanted storagev1alpha1.Warmth
-		seen   storagev1alpha1.AttachmentWarmth
+		seen   storagev1alpha1.Warmth
 		ready  bool
 		words  string
 	}{
-		{prepared, storagev1alpha1.WarmthAttached, storagev1alpha1.AttachmentPreEmulated, false, "waiting for snap-node-driver on DPU dpu-b to show the device"},
-		{shown, storagev1alpha1.WarmthAttached, storagev1alpha1.AttachmentAttached, true, ""},
-		{shown, storagev1alpha1.WarmthPreEmulated, storagev1alpha1.AttachmentAttached, true, ""},
-		{prepared, storagev1alpha1.WarmthPreEmulated, storagev1alpha1.AttachmentPreEmulated, true, ""},
+		{prepared, storagev1alpha1.WarmthAttached, storagev1alpha1.WarmthPreEmulated, false, "waiting for snap-node-driver on DPU dpu-b to show the device"},
+		{shown, storagev1alpha1.WarmthAttached, storagev1alpha1.WarmthAttached, true, ""},
+		{shown, storagev1alpha1.WarmthPreEmulated, storagev1alpha1.WarmthAttached, true, ""},
+		{prepared, storagev1alpha1.WarmthPreEmulated, storagev1alpha1.WarmthPreEmulated, true, ""},
 	} {
 		kubetest.Change(w.Host, user("b"), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Spec.Warmth = step.wanted })
 		kubetest.Change(w.DPU, mirror("b"), step.dpu)
@@ -179,7 +179,7 @@ func TestPromotion(t *testing.T) {
 		t.Fatalf("before the claim is free: role %s, epoch %d", m.Spec.Role, m.Spec.Epoch)
 	}
 	waiting, _ := kubetest.Read(w.Host, user("b"))
-	if s := waiting.Status; !strings.Contains(s.Message, "DPU dpu-a holds it") || s.Warmth != storagev1alpha1.AttachmentPreEmulated || conditions(waiting)["Ready"] != "False" {
+	if s := waiting.Status; !strings.Contains(s.Message, "DPU dpu-a holds it") || s.Warmth != storagev1alpha1.WarmthPreEmulated || conditions(waiting)["Ready"] != "False" {
 		t.Errorf("message %q, warmth %s, %v", s.Message, s.Warmth, conditions(waiting))
 	}
 	kubetest.Change(w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
@@ -204,7 +204,7 @@ func TestPromotion(t *testing.T) {
 	})
 	w.MustReconcile(r, "b-vol")
 	got, _ := kubetest.Read(w.Host, user("b"))
-	if s := got.Status; !*s.DPUAttached || s.Epoch != 2 || s.Warmth != storagev1alpha1.AttachmentAttached || conditions(got)["Ready"] != "True" || conditions(got)["PreEmulated"] != "" {
+	if s := got.Status; !*s.DPUAttached || s.Epoch != 2 || s.Warmth != storagev1alpha1.WarmthAttached || conditions(got)["Ready"] != "True" || conditions(got)["PreEmulated"] != "" {
 		t.Errorf("status %+v, %v", s, conditions(got))
 	}
 	agree(t, got)

@@ -36,14 +36,14 @@ func observe(p *pass) observed {
 // ready reports whether it has come as far as it is to.
 func (o observed) ready(hidden bool) bool { return o.shown || hidden && o.prepared }
 
-func (o observed) warmth() storagev1alpha1.AttachmentWarmth {
+func (o observed) warmth() storagev1alpha1.Warmth {
 	switch {
 	case o.shown:
-		return storagev1alpha1.AttachmentAttached
+		return storagev1alpha1.WarmthAttached
 	case o.prepared:
-		return storagev1alpha1.AttachmentPreEmulated
+		return storagev1alpha1.WarmthPreEmulated
 	case o.stored:
-		return storagev1alpha1.AttachmentStorageAttached
+		return storagev1alpha1.WarmthStorageAttached
 	}
 	return ""
 }

@@ -142,7 +142,7 @@ func TestPromotionNeedsAPod(t *testing.T) {
 		if m, _ := kubetest.Read(w.DPU, mirror("a")); m.Spec.Role != storagev1alpha1.RoleReplica || m.Spec.Epoch != 0 {
 			t.Errorf("%s: promoted without a pod: %+v", mode, m.Spec)
 		}
-		if got, _ := kubetest.Read(w.Host, user("a")); got.Status.Warmth != storagev1alpha1.AttachmentPreEmulated {
+		if got, _ := kubetest.Read(w.Host, user("a")); got.Status.Warmth != storagev1alpha1.WarmthPreEmulated {
 			t.Errorf("%s: while it waits, it is %+v", mode, got.Status)
 		}
 		w.Host.Add(kubetest.Pod("pod", "a", "data"))

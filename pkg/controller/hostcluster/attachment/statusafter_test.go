@@ -24,7 +24,7 @@ func TestStatusAfter(t *testing.T) {
 		age     time.Duration
 		mirror  *storagev1alpha1.VolumeAttachment
 		role    storagev1alpha1.Role
-		was     storagev1alpha1.AttachmentWarmth
+		was     storagev1alpha1.Warmth
 		waiting string
 		want    time.Duration
 	}{
@@ -36,8 +36,8 @@ func TestStatusAfter(t *testing.T) {
 		"a primary that is only prepared":   {age: time.Second, mirror: mirror(false, true), want: time.Second},
 		"waits for what users have to know": {age: time.Second, waiting: "another holds it"},
 		"no function is left":               {age: time.Second, mirror: exhausted},
-		"shown no longer":                   {age: time.Second, mirror: mirror(false, false), was: storagev1alpha1.AttachmentAttached},
-		"prepared no longer":                {age: time.Second, mirror: mirror(false, false), was: storagev1alpha1.AttachmentPreEmulated},
+		"shown no longer":                   {age: time.Second, mirror: mirror(false, false), was: storagev1alpha1.WarmthAttached},
+		"prepared no longer":                {age: time.Second, mirror: mirror(false, false), was: storagev1alpha1.WarmthPreEmulated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &storagev1alpha1.DPUVolumeAttachment{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(born)}}

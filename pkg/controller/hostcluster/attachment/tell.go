@@ -15,7 +15,7 @@ type promotion struct {
 	host, dpu string
 	// replica: the host had one, and warmth is how far it had come.
 	replica bool
-	warmth  storagev1alpha1.AttachmentWarmth
+	warmth  storagev1alpha1.Warmth
 	// epoch granted; 0 for volumes with many writers.
 	epoch int64
 	// last is the receipt of the epoch before; nil if there is none.

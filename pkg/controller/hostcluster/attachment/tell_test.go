@@ -23,7 +23,7 @@ func TestPromotionWords(t *testing.T) {
 		want   string
 	}{
 		"from a replica, after a fence": {
-			of: replicated, p: promotion{replica: true, warmth: storagev1alpha1.AttachmentPreEmulated, epoch: 5, last: receipt},
+			of: replicated, p: promotion{replica: true, warmth: storagev1alpha1.WarmthPreEmulated, epoch: 5, last: receipt},
 			want: "host b has the volume now, from its replica, which was PreEmulated; DPU dpu-b may write under epoch 5. Epoch 4 of DPU dpu-a is over, receipt DPU: the DPU has retired it",
 		},
 		"from a replica that is not ready": {
@@ -31,7 +31,7 @@ func TestPromotionWords(t *testing.T) {
 			want: "host b has the volume now, from its replica, which was not ready; DPU dpu-b may write under epoch 2",
 		},
 		"of many writers": {
-			of: replicated, p: promotion{replica: true, warmth: storagev1alpha1.AttachmentAttached},
+			of: replicated, p: promotion{replica: true, warmth: storagev1alpha1.WarmthAttached},
 			want: "host b has the volume now, from its replica, which was Attached",
 		},
 		"cold": {
