@@ -74,8 +74,8 @@ func getIostat(_ context.Context, e *Emulator, p struct {
 	}
 	out := []iostat{}
 	for _, b := range bdevs {
-		s := e.stores[b.Name]
-		out = append(out, iostat{b.Name, s.BytesRead.Load(), s.Reads.Load(), s.BytesWritten.Load(), s.Writes.Load()})
+		io := e.stores[b.Name].Counts()
+		out = append(out, iostat{b.Name, io.BytesRead, io.Reads, io.BytesWritten, io.Writes})
 	}
 	return map[string]any{"tick_rate": 1_000_000_000, "ticks": e.ticks(), "bdevs": out}, nil
 }
@@ -117,15 +117,15 @@ func (e *Emulator) openFile(path string, readOnly bool) (*datapath.Store, int64,
 	if err != nil {
 		return nil, 0, refuseOpen(err)
 	}
-	s := &datapath.Store{Backing: file, Closer: file, Dpu: e.opts.Name}
 	if e.opts.WriteLogDir == "" {
-		return s, size, nil
+		return datapath.NewStore(file), size, nil
 	}
-	if s.Log, err = writelog.Open(e.opts.WriteLogDir, path); err != nil {
-		s.Close()
+	log, err := writelog.Open(e.opts.WriteLogDir, path)
+	if err != nil {
+		file.Close()
 		return nil, 0, err
 	}
-	return s, size, nil
+	return datapath.NewRecordedStore(file, log, e.opts.Name), size, nil
 }
 
 // refuseOpen tells the caller why the file behind a bdev cannot be had.
@@ -181,7 +181,7 @@ func mallocCreate(_ context.Context, e *Emulator, p sized) (any, error) {
 	if err != nil {
 		return nil, errors.Join(err, e.model.DeleteBdev(p.Name, model.Malloc))
 	}
-	e.stores[p.Name] = &datapath.Store{Backing: file, Closer: file}
+	e.stores[p.Name] = datapath.NewStore(file)
 	return p.Name, nil
 }
 
@@ -189,7 +189,7 @@ func nullCreate(_ context.Context, e *Emulator, p sized) (any, error) {
 	if p.Name == "" {
 		p.Name = e.freeName("Null")
 	}
-	return e.addBdev(p.bdev(model.Null), &datapath.Store{Backing: datapath.NullBacking{}})
+	return e.addBdev(p.bdev(model.Null), datapath.NewStore(datapath.NullBacking{}))
 }
 
 func deleteBdev(product string) func(context.Context, *Emulator, struct {

@@ -61,7 +61,7 @@ func targetCreate(ctx context.Context, e *Emulator, raw json.RawMessage) (any, e
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := &datapath.Store{Backing: d, Closer: d}
+	s := datapath.NewStore(d)
 	if e.closed {
 		s.Close()
 		return nil, model.Refuse(syscall.ESHUTDOWN, "the service ends")
@@ -97,7 +97,7 @@ func aioRescan(_ context.Context, e *Emulator, p rescanParams) (any, error) {
 	if s == nil {
 		return nil, model.Refuse(syscall.ENODEV, "bdev %s", p.Name)
 	}
-	file, ok := s.Backing.(datapath.FileBacking)
+	file, ok := s.Backing().(datapath.FileBacking)
 	if !ok {
 		return nil, model.Refuse(syscall.ENODEV, "bdev %s", p.Name)
 	}
@@ -127,7 +127,7 @@ func targetRescan(ctx context.Context, e *Emulator, raw json.RawMessage) (any, e
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if s := e.stores[p.Name]; s == nil || s.Backing != datapath.Backing(device) {
+	if s := e.stores[p.Name]; s == nil || s.Backing() != datapath.Backing(device) {
 		return nil, model.Refuse(syscall.ENODEV, "bdev %s", p.Name)
 	}
 	return e.resized(p.Name, model.MoorTarget, size)
@@ -146,7 +146,7 @@ func (e *Emulator) targetDevice(name string) *blocktarget.Device {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.stores[name]; s != nil {
-		device, _ := s.Backing.(*blocktarget.Device)
+		device, _ := s.Backing().(*blocktarget.Device)
 		return device
 	}
 	return nil

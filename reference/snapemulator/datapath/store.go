@@ -12,30 +12,52 @@ import (
 
 // Store is a bdev's storage with what the emulator counts and records of it.
 type Store struct {
-	Backing
-	Closer io.Closer
+	backing Backing
 	// log is nil where writes are not recorded; dpu is who it says wrote.
-	Log *writelog.Log
-	Dpu string
+	log *writelog.Log
+	dpu string
 
-	Reads, Writes, BytesRead, BytesWritten atomic.Int64
+	reads, writes, bytesRead, bytesWritten atomic.Int64
+}
+
+// NewStore returns the store of a backing whose writes are not recorded.
+func NewStore(backing Backing) *Store { return &Store{backing: backing} }
+
+// NewRecordedStore returns the store of a backing each write of which the log
+// records as the DPU's.
+func NewRecordedStore(backing Backing, log *writelog.Log, dpu string) *Store {
+	return &Store{backing: backing, log: log, dpu: dpu}
+}
+
+// Backing returns the storage itself, whose I/O is neither counted nor recorded.
+func (s *Store) Backing() Backing { return s.backing }
+
+// Counts of I/O: operations and bytes.
+type Counts struct{ Reads, Writes, BytesRead, BytesWritten int64 }
+
+// Counts returns the I/O so far.
+func (s *Store) Counts() Counts {
+	return Counts{
+		Reads: s.reads.Load(), Writes: s.writes.Load(),
+		BytesRead: s.bytesRead.Load(), BytesWritten: s.bytesWritten.Load(),
+	}
 }
 
 // ReadAt implements io.ReaderAt.
 func (s *Store) ReadAt(p []byte, off int64) (int, error) {
-	n, err := s.Backing.ReadAt(p, off)
-	s.Reads.Add(1)
-	s.BytesRead.Add(int64(n))
+	n, err := s.backing.ReadAt(p, off)
+	s.reads.Add(1)
+	s.bytesRead.Add(int64(n))
 	return n, err
 }
 
 // WriteAt writes and records the write. A write that cannot be recorded is
 // not acknowledged: the log would lie by leaving it out.
 func (s *Store) WriteAt(p []byte, off int64) (int, error) {
-	n, err := s.Backing.WriteAt(p, off)
+	n, err := s.backing.WriteAt(p, off)
 	if n > 0 {
-		s.Writes.Add(1)
-		s.BytesWritten.Add(int64(n))
+		s.writes.Add(1)
+		s.bytesWritten.Add(int64(n))
 		if lerr := s.record(off, int64(n)); lerr != nil {
 			return 0, lerr
 		}
@@ -43,19 +65,22 @@ func (s *Store) WriteAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
+// Sync makes every finished write durable.
+func (s *Store) Sync() error { return s.backing.Sync() }
+
 // Punch deallocates a range; in the log that is a write.
 func (s *Store) Punch(mode uint32, off, length int64) error {
-	if err := s.Backing.Punch(mode, off, length); err != nil {
+	if err := s.backing.Punch(mode, off, length); err != nil {
 		return err
 	}
 	return s.record(off, length)
 }
 
 func (s *Store) record(off, length int64) error {
-	if s.Log == nil {
+	if s.log == nil {
 		return nil
 	}
-	if err := s.Log.Append(s.Dpu, off, length); err != nil {
+	if err := s.log.Append(s.dpu, off, length); err != nil {
 		return fmt.Errorf("record a write of %d bytes at %d: %w", length, off, err)
 	}
 	return nil
@@ -63,7 +88,7 @@ func (s *Store) record(off, length int64) error {
 
 // Interrupt ends I/O that waits for a target out of reach.
 func (s *Store) Interrupt() {
-	if remote, ok := s.Backing.(interface{ Interrupt() }); ok {
+	if remote, ok := s.backing.(interface{ Interrupt() }); ok {
 		remote.Interrupt()
 	}
 }
@@ -71,7 +96,7 @@ func (s *Store) Interrupt() {
 // Settled returns nil unless a write of the host may arrive yet,
 // though it is no longer waited for.
 func (s *Store) Settled() error {
-	remote, ok := s.Backing.(interface{ Settled() error })
+	remote, ok := s.backing.(interface{ Settled() error })
 	if !ok {
 		return nil
 	}
@@ -81,12 +106,12 @@ func (s *Store) Settled() error {
 	return nil
 }
 
-// Close gives back the files.
+// Close gives back the files, the backing's too.
 func (s *Store) Close() {
-	if s.Closer != nil {
-		s.Closer.Close()
+	if closer, ok := s.backing.(io.Closer); ok {
+		closer.Close()
 	}
-	if s.Log != nil {
-		_ = s.Log.Close() // each record was written, or refused, when it was appended
+	if s.log != nil {
+		_ = s.log.Close() // each record was written, or refused, when it was appended
 	}
 }
