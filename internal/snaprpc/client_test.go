@@ -80,7 +80,7 @@ func TestCallAnswers(t *testing.T) {
 		{name: "array", text: `[1,2]`, unavailable: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := New(serve(t, reply(tc.text)), 5*time.Second)
+			c := New(serve(t, reply(tc.text)), time.Minute)
 			var got []string
 			err := c.Call(t.Context(), "m", nil, &got)
 			if errors.Is(err, ErrUnavailable) != tc.unavailable {
@@ -210,7 +210,7 @@ func TestRequestShapes(t *testing.T) {
 				}
 				fmt.Fprintf(conn, `{"jsonrpc":"2.0","id":%v,"result":%s}`, m["id"], tc.result)
 				seen <- m
-			}), time.Second)
+			}), time.Minute)
 			if err := tc.call(c); err != nil {
 				t.Fatal(err)
 			}
@@ -227,7 +227,7 @@ func TestRequestShapes(t *testing.T) {
 }
 
 func TestControllerWithoutIDIsAnError(t *testing.T) {
-	c := New(serve(t, reply(`{"jsonrpc":"2.0","id":ID,"result":{}}`)), time.Second)
+	c := New(serve(t, reply(`{"jsonrpc":"2.0","id":ID,"result":{}}`)), time.Minute)
 	if _, err := c.NvmeControllerCreate(t.Context(), ControllerSpec{NQN: "n"}); !errors.Is(err, ErrUnavailable) {
 		t.Fatalf("got %v", err)
 	}
@@ -235,7 +235,7 @@ func TestControllerWithoutIDIsAnError(t *testing.T) {
 
 func TestWeirdKeys(t *testing.T) {
 	text := `{"jsonrpc":"2.0","id":ID,"result":[{"nqn":"n","mn":"m","namespaces":[{"nsid":1,"bdev":"b","ready":"Yes","max inflights per weight":7,"controllers":[{"ctrl_id":"c"}]}]}]}`
-	got, err := New(serve(t, reply(text)), time.Second).NvmeSubsystemList(t.Context())
+	got, err := New(serve(t, reply(text)), time.Minute).NvmeSubsystemList(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

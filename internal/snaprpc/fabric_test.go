@@ -19,7 +19,7 @@ func TestAttachControllerAnswers(t *testing.T) {
 		{name: "another shape", result: `{"name":"nvme_vn1"}`, refused: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := New(serve(t, reply(`{"jsonrpc":"2.0","id":ID,"result":`+tc.result+`}`)), 5*time.Second)
+			c := New(serve(t, reply(`{"jsonrpc":"2.0","id":ID,"result":`+tc.result+`}`)), time.Minute)
 			got, err := c.BdevNvmeAttachController(t.Context(), "nvme_v", TransportID{})
 			if (err != nil) != tc.refused || !cmp.Equal(got, tc.want) {
 				t.Fatalf("got %q, %v; want %q", got, err, tc.want)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -210,15 +211,39 @@ func TestLimitsHold(t *testing.T) {
 	if took := write(); took < 500*time.Millisecond {
 		t.Errorf("4 writes at 4 a second took %s", took)
 	}
-	// Who waits for his turn is let go by a fence.
+}
+
+// TestRevokeEndsTheWaitForLimits: a revocation lets go what waits for its turn,
+// at one request a second for a minute, and does none of it.
+func TestRevokeEndsTheWaitForLimits(t *testing.T) {
+	b := newBench(t)
 	b.rights.set(func(r *rights) { r.limits = admission.Limits{IOPS: 1} })
-	if err := admin.Adjust(t.Context(), "v"); err != nil {
+	c, err := dialExport(t.Context(), b.address, b.rights.give("v", "dpu-1", "t1"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { _, _ = one.WriteAt(block(1), 0) }()
-	start := time.Now()
-	b.Revoke("v", "")
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("a revocation took %s", took)
+	var writers sync.WaitGroup
+	for range maxInFlight {
+		writers.Go(func() {
+			_ = c.roundTrip(request{command: cmdWrite, length: 3}, []byte("old"), nil, time.Hour)
+		})
+	}
+	eventually(t, "the second write had its turn", func() bool { return len(b.log.all()) > 1 })
+	b.rights.take("v", "dpu-1")
+	ended := make(chan struct{})
+	go func() {
+		b.Revoke("v", "dpu-1")
+		b.stop() // until nothing is left that could write
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(maxInFlight * time.Second / 2):
+		t.Fatal("what is revoked goes on waiting for its turn")
+	}
+	writers.Wait()
+	<-c.stopped
+	if n := len(b.log.all()); n >= maxInFlight/2 {
+		t.Errorf("%d of %d writes were done", n, maxInFlight)
 	}
 }

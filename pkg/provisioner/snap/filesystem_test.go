@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -175,35 +176,37 @@ func filesystemLife(t *testing.T, fault map[string]any, restarts bool) {
 // TestFilesystemOfASlowHost: a host that takes its time has the device in the
 // end, whether or not the process that asked is still there.
 func TestFilesystemOfASlowHost(t *testing.T) {
-	s := hotplugService(t, snapemulator.FamilySNAP, 300*time.Millisecond)
+	host := slowHost{enumerates: make(chan func(), 8)}
+	s := serviceWith(t, snapemulator.Options{Clock: host, Hotplug: snapemulator.Hotplug{Slots: 4, Family: snapemulator.FamilySNAP, Delay: time.Hour}})
 	s.addFS("vol")
 	d := New(s.rpc, service.Options{PlugWait: 50 * time.Millisecond})
 	_, err := d.Expose(t.Context(), shared("vol"))
 	if !errors.Is(err, provisioner.ErrUnavailable) {
 		t.Fatalf("got %v while the host enumerates", err)
 	}
-	var e provisioner.Exposure
-	s.inTime(func() (err error) { e, err = d.Expose(t.Context(), shared("vol")); return err })
-	if !e.Visible {
-		t.Fatalf("%+v", e)
+	(<-host.enumerates)()
+	if e, err := d.Expose(t.Context(), shared("vol")); err != nil || !e.Visible {
+		t.Fatalf("%+v, %v", e, err)
 	}
 	if err := d.Withdraw(t.Context(), "vol"); !errors.Is(err, provisioner.ErrUnavailable) {
 		t.Fatalf("withdrawn before the host has let go: %v", err)
 	}
-	s.inTime(func() error { return d.Withdraw(t.Context(), "vol") })
+	(<-host.enumerates)()
+	if err := d.Withdraw(t.Context(), "vol"); err != nil {
+		t.Fatal(err)
+	}
 	s.sweep(d)
 }
 
-// inTime repeats act, which waits by itself, until it succeeds.
-func (s *testService) inTime(act func() error) {
-	s.t.Helper()
-	err := act()
-	for until := time.Now().Add(30 * time.Second); err != nil && time.Now().Before(until); {
-		err = act()
-	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+// slowHost is the clock of a host that looks at its PCI switch when the test lets it.
+type slowHost struct {
+	clock.RealClock
+	enumerates chan func()
+}
+
+func (h slowHost) AfterFunc(d time.Duration, look func()) clock.Timer {
+	h.enumerates <- look
+	return h.NewTimer(d)
 }
 
 // TestFilesystemOfADeadHost: without power a host cannot hold a withdrawal up; a
