@@ -29,16 +29,16 @@ func writing(ctx context.Context, key client.ObjectKey) time.Duration {
 
 var _ = Describe("a volume with a VolumeAttributesClass", func() {
 	It("keeps to its limits from the moment when the class is in effect, without a restart of the pod", func(ctx context.Context) {
-		r := newRoom(ctx)
+		ns := newNamespace(ctx)
 		slow := &storagev1.VolumeAttributesClass{
-			ObjectMeta: metav1.ObjectMeta{Name: r.name + "-slow"}, DriverName: "csi.snap.nvidia.com",
+			ObjectMeta: metav1.ObjectMeta{Name: ns.name + "-slow"}, DriverName: "csi.snap.nvidia.com",
 			Parameters: map[string]string{"iops": "16"},
 		}
 		Expect(clients.Host.Create(ctx, slow)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { _ = clients.Host.Delete(ctx, slow) })
-		class := r.class(ctx, map[string]string{"policy": "local", "functionType": "vf"})
-		c := r.claim(ctx, claim{name: "block", class: class, size: "32Mi", mode: corev1.PersistentVolumeBlock})
-		key := r.pod(ctx, "user", "host-1", c)
+		class := ns.class(ctx, map[string]string{"policy": "local", "functionType": "vf"})
+		c := ns.claim(ctx, claim{name: "block", class: class, size: "32Mi", mode: corev1.PersistentVolumeBlock})
+		key := ns.pod(ctx, "user", "host-1", c)
 		runs(ctx, key)
 		free := writing(ctx, key)
 		volumeOf(ctx, c)

@@ -20,7 +20,7 @@ import (
 
 var _ = Describe("bad input", func() {
 	It("gets words that say what to do", func(ctx context.Context) {
-		r := newRoom(ctx)
+		ns := newNamespace(ctx)
 		for i, c := range []struct {
 			what       string
 			parameters map[string]string
@@ -33,21 +33,21 @@ var _ = Describe("bad input", func() {
 			{"a parameter that the vendor does not know", map[string]string{"policy": "local", "color": "red"}, ""},
 		} {
 			By(c.what)
-			class := r.class(ctx, c.parameters)
-			claim := r.claim(ctx, claim{name: fmt.Sprintf("claim-%d", i), class: class})
+			class := ns.class(ctx, c.parameters)
+			claim := ns.claim(ctx, claim{name: fmt.Sprintf("claim-%d", i), class: class})
 			if c.words == "" {
 				volumeOf(ctx, claim) // keys that are not ours go to the vendor's plugin, as in DPF
 			} else {
-				Eventually(eventsOf(r.name, claim.Name)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring(c.words))
+				Eventually(eventsOf(ns.name, claim.Name)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring(c.words))
 			}
 			remove(ctx, claim)
 		}
 	})
 
 	It("of a policy that does not exist is told on the volume, and mended when it appears", func(ctx context.Context) {
-		r := newRoom(ctx)
-		class := r.class(ctx, map[string]string{"policy": "nowhere", "a": "", "b": "", "c": "", "d": ""})
-		files := r.claim(ctx, claim{name: "files", class: class})
+		ns := newNamespace(ctx)
+		class := ns.class(ctx, map[string]string{"policy": "nowhere", "a": "", "b": "", "c": "", "d": ""})
+		files := ns.claim(ctx, claim{name: "files", class: class})
 		var name string
 		Eventually(func(ctx context.Context) (string, error) {
 			list, err := volumesOf(ctx, "nowhere")
@@ -64,9 +64,9 @@ var _ = Describe("bad input", func() {
 	})
 
 	It("of a claim that is deleted before its policy exists leaves nothing", func(ctx context.Context) {
-		r := newRoom(ctx)
-		class := r.class(ctx, map[string]string{"policy": "never", "a": "", "b": "", "c": "", "d": "", "e": ""})
-		files := r.claim(ctx, claim{name: "files", class: class})
+		ns := newNamespace(ctx)
+		class := ns.class(ctx, map[string]string{"policy": "never", "a": "", "b": "", "c": "", "d": "", "e": ""})
+		files := ns.claim(ctx, claim{name: "files", class: class})
 		made := func(ctx context.Context) (int, error) {
 			list, err := volumesOf(ctx, "never")
 			return len(list), err
@@ -77,12 +77,12 @@ var _ = Describe("bad input", func() {
 	})
 
 	It("of a host without a DPU is told in words", func(ctx context.Context) {
-		r := newRoom(ctx)
-		node := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: r.name}}
+		ns := newNamespace(ctx)
+		node := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: ns.name}}
 		Expect(clients.Host.Create(ctx, node)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { _ = clients.Host.Delete(ctx, node) })
-		files := r.claim(ctx, claim{name: "files"})
-		o := byHand(r.name, node.Name, volumeOf(ctx, files))
+		files := ns.claim(ctx, claim{name: "files"})
+		o := byHand(ns.name, node.Name, volumeOf(ctx, files))
 		Expect(clients.Host.Create(ctx, o)).To(Succeed())
 		Eventually(messageOf(o)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring("spec.dpuName"))
 		remove(ctx, o)
@@ -98,11 +98,11 @@ var _ = Describe("a sick DPU", func() {
 
 	DescribeTable("is told about on the attachment, and worked with again when it is well",
 		func(ctx context.Context, fault fault.Fault, words string) {
-			r := newRoom(ctx)
-			files := r.claim(ctx, claim{name: "files"})
+			ns := newNamespace(ctx)
+			files := ns.claim(ctx, claim{name: "files"})
 			volume := volumeOf(ctx, files)
 			inject(ctx, fault)
-			pod := r.pod(ctx, "pod", "host-1", files)
+			pod := ns.pod(ctx, "pod", "host-1", files)
 			o := byHand("host-1-"+volume, "host-1", volume)
 			Eventually(messageOf(o)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring(words))
 			Expect(kit.SNAP("dpu-1").Call(ctx, "moor_clear", nil, nil)).To(Succeed())
@@ -114,11 +114,11 @@ var _ = Describe("a sick DPU", func() {
 	)
 
 	It("with no function left says so, and shows the volume once one is free", func(ctx context.Context) {
-		r := newRoom(ctx)
+		ns := newNamespace(ctx)
 		var attachments []*storagev1alpha1.DPUVolumeAttachment
 		for i := 0; i <= bed.Options().VFs; i++ {
-			files := r.claim(ctx, claim{name: fmt.Sprintf("files-%d", i), size: "16Mi"})
-			o := byHand(fmt.Sprintf("%s-%d", r.name, i), "host-1", volumeOf(ctx, files))
+			files := ns.claim(ctx, claim{name: fmt.Sprintf("files-%d", i), size: "16Mi"})
+			o := byHand(fmt.Sprintf("%s-%d", ns.name, i), "host-1", volumeOf(ctx, files))
 			Expect(clients.Host.Create(ctx, o)).To(Succeed())
 			attachments = append(attachments, o)
 		}
@@ -147,11 +147,11 @@ var _ = Describe("a sick DPU", func() {
 	})
 
 	It("without its vendor plugin says so", func(ctx context.Context) {
-		r := newRoom(ctx)
-		files := r.claim(ctx, claim{name: "files"})
+		ns := newNamespace(ctx)
+		files := ns.claim(ctx, claim{name: "files"})
 		volume := volumeOf(ctx, files)
 		Expect(bed.Kill("local-vendor-dpu-1", syscall.SIGKILL)).To(Succeed())
-		pod := r.pod(ctx, "pod", "host-1", files)
+		pod := ns.pod(ctx, "pod", "host-1", files)
 		o := byHand("host-1-"+volume, "host-1", volume)
 		Eventually(messageOf(o)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring("local"))
 		Eventually(func(ctx context.Context) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/moor-storage/moor/test/kit"
 )
 
-// available is the room of the policy's vendors in bytes; -1 if none tells.
+// available is the capacity of the policy's vendors in bytes; -1 if none tells.
 func available(ctx context.Context) (int64, error) {
 	policy := &storagev1alpha1.DPUStoragePolicy{}
 	err := clients.Host.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: "local"}, policy)
@@ -44,14 +44,14 @@ func agrees(ctx context.Context) {
 	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeNumerically("~", 0, 128<<20))
 }
 
-var _ = Describe("the room of a policy", func() {
+var _ = Describe("the capacity of a policy", func() {
 	It("is told through both clusters, and shrinks by what is written", func(ctx context.Context) {
-		r := newRoom(ctx)
+		ns := newNamespace(ctx)
 		agrees(ctx)
 		before, err := left()
 		Expect(err).NotTo(HaveOccurred())
-		c := r.claim(ctx, claim{name: "full", size: "512Mi", mode: corev1.PersistentVolumeBlock})
-		pod := r.pod(ctx, "pod", "", c)
+		c := ns.claim(ctx, claim{name: "full", size: "512Mi", mode: corev1.PersistentVolumeBlock})
+		pod := ns.pod(ctx, "pod", "", c)
 		runs(ctx, pod)
 		sh(ctx, pod, "dd if=/dev/urandom of=/dev/full bs=1M count=384 conv=fsync 2>/dev/null")
 		after, err := left()

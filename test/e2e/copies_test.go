@@ -18,10 +18,10 @@ import (
 )
 
 // snapshot makes a VolumeSnapshot of a claim and waits until it is ready.
-func (r *room) snapshot(ctx context.Context, name, claim string) *corev1.TypedLocalObjectReference {
+func (ns *testNamespace) snapshot(ctx context.Context, name, claim string) *corev1.TypedLocalObjectReference {
 	GinkgoHelper()
 	o := &snapshotv1.VolumeSnapshot{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.name},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns.name},
 		Spec: snapshotv1.VolumeSnapshotSpec{
 			VolumeSnapshotClassName: ptr.To("snap"), Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: &claim},
 		},
@@ -36,17 +36,17 @@ func (r *room) snapshot(ctx context.Context, name, claim string) *corev1.TypedLo
 
 var _ = Describe("copies of volumes", func() {
 	It("keeps what a volume in use held, and gives it to new volumes on another host, also after the volume is gone", func(ctx context.Context) {
-		r := newRoom(ctx)
-		files := r.claim(ctx, claim{name: "files"})
-		first := r.pod(ctx, "first", "host-1", files)
+		ns := newNamespace(ctx)
+		files := ns.claim(ctx, claim{name: "files"})
+		first := ns.pod(ctx, "first", "host-1", files)
 		runs(ctx, first)
 		sh(ctx, first, "echo before | dd of=/data-files/text conv=fsync")
-		kept := r.snapshot(ctx, "kept", files.Name)
+		kept := ns.snapshot(ctx, "kept", files.Name)
 		sh(ctx, first, "echo after | dd of=/data-files/text conv=fsync")
 
-		restored := r.claim(ctx, claim{name: "restored", source: kept})
-		cloned := r.claim(ctx, claim{name: "cloned", source: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: files.Name}})
-		second := r.pod(ctx, "second", "host-2", restored, cloned)
+		restored := ns.claim(ctx, claim{name: "restored", source: kept})
+		cloned := ns.claim(ctx, claim{name: "cloned", source: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: files.Name}})
+		second := ns.pod(ctx, "second", "host-2", restored, cloned)
 		runs(ctx, second)
 		Expect(sh(ctx, second, "cat /data-restored/text /data-cloned/text")).To(Equal("before\nafter\n"))
 		sh(ctx, second, "echo mine | dd of=/data-restored/text conv=fsync && echo mine | dd of=/data-cloned/text conv=fsync")
@@ -54,14 +54,14 @@ var _ = Describe("copies of volumes", func() {
 
 		remove(ctx, podObject(first))
 		remove(ctx, files)
-		again := r.claim(ctx, claim{name: "again", source: kept})
-		third := r.pod(ctx, "third", "host-3", again)
+		again := ns.claim(ctx, claim{name: "again", source: kept})
+		third := ns.pod(ctx, "third", "host-3", again)
 		runs(ctx, third)
 		Expect(sh(ctx, third, "cat /data-again/text")).To(Equal("before\n"), "a snapshot outlives its volume")
 	})
 
 	It("says on the user's object what a snapshot waits for", func(ctx context.Context) {
-		newRoom(ctx)
+		newNamespace(ctx)
 		o := &moorv1alpha1.DPUVolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "of-nothing", Namespace: kit.Namespace}}
 		o.Spec.DPUVolumeName = "no-such-volume"
 		Expect(clients.Host.Create(ctx, o)).To(Succeed())

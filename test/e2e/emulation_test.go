@@ -37,13 +37,13 @@ func freeFunctions(host, kind string) func(context.Context) (int64, error) {
 
 var _ = Describe("every emulation method", func() {
 	DescribeTable("does the main job", func(ctx context.Context, parameters map[string]string, kind, address string) {
-		r := newRoom(ctx)
-		class := r.class(ctx, parameters)
+		ns := newNamespace(ctx)
+		class := ns.class(ctx, parameters)
 		Eventually(freeFunctions("host-1", kind)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeNumerically(">", 0))
 		free, err := freeFunctions("host-1", kind)(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		files := r.claim(ctx, claim{name: "files", class: class})
-		first := r.pod(ctx, "first", "host-1", files)
+		files := ns.claim(ctx, claim{name: "files", class: class})
+		first := ns.pod(ctx, "first", "host-1", files)
 		runs(ctx, first)
 		sh(ctx, first, "echo acknowledged | dd of=/data-files/text conv=fsync")
 		volume := volumeOf(ctx, files)
@@ -52,7 +52,7 @@ var _ = Describe("every emulation method", func() {
 		vendor := vendorVolume(ctx, volume)
 		remove(ctx, podObject(first))
 
-		second := r.pod(ctx, "second", "host-2", files)
+		second := ns.pod(ctx, "second", "host-2", files)
 		runs(ctx, second)
 		Expect(sh(ctx, second, "cat /data-files/text")).To(Equal("acknowledged\n"))
 		sh(ctx, second, "echo more | dd of=/data-files/more conv=fsync")
@@ -66,20 +66,20 @@ var _ = Describe("every emulation method", func() {
 	)
 
 	It("plugs a function in for each of several volumes, and serves them again after a restart of SNAP", func(ctx context.Context) {
-		r := newRoom(ctx)
-		class := r.class(ctx, plugged)
+		ns := newNamespace(ctx)
+		class := ns.class(ctx, plugged)
 		var claims []*corev1.PersistentVolumeClaim
 		for i := range 4 {
-			claims = append(claims, r.claim(ctx, claim{name: fmt.Sprintf("v%d", i), class: class, size: "32Mi", mode: corev1.PersistentVolumeBlock}))
+			claims = append(claims, ns.claim(ctx, claim{name: fmt.Sprintf("v%d", i), class: class, size: "32Mi", mode: corev1.PersistentVolumeBlock}))
 		}
-		pod := r.pod(ctx, "pod", "host-1", claims...)
+		pod := ns.pod(ctx, "pod", "host-1", claims...)
 		runs(ctx, pod)
 		for i := range claims {
 			sh(ctx, pod, "echo %d | dd of=/dev/v%d bs=4096 conv=sync,fsync", i, i)
 		}
 		restart(ctx, "snap-emulator-dpu-1")
 		remove(ctx, podObject(pod))
-		again := r.pod(ctx, "again", "host-1", claims...)
+		again := ns.pod(ctx, "again", "host-1", claims...)
 		runs(ctx, again)
 		for i, c := range claims {
 			Expect(sh(ctx, again, "head -n 1 /dev/v%d", i)).To(Equal(fmt.Sprintf("%d\n", i)))
@@ -88,13 +88,13 @@ var _ = Describe("every emulation method", func() {
 	})
 
 	It("brings volumes on hot-plugged functions back after a power cycle of host and DPU, each its own", func(ctx context.Context) {
-		r := newRoom(ctx)
-		class := r.class(ctx, plugged)
+		ns := newNamespace(ctx)
+		class := ns.class(ctx, plugged)
 		var claims []*corev1.PersistentVolumeClaim
 		for i := range 3 {
-			claims = append(claims, r.claim(ctx, claim{name: fmt.Sprintf("v%d", i), class: class, size: "32Mi"}))
+			claims = append(claims, ns.claim(ctx, claim{name: fmt.Sprintf("v%d", i), class: class, size: "32Mi"}))
 		}
-		pod := r.pod(ctx, "pod", "host-3", claims...)
+		pod := ns.pod(ctx, "pod", "host-3", claims...)
 		runs(ctx, pod)
 		before := map[string]*storagev1alpha1.AttachedDPU{}
 		for i, c := range claims {

@@ -42,11 +42,11 @@ func filesystemBytes(ctx context.Context, key client.ObjectKey, claim string) in
 
 var _ = Describe("a volume that grows", func() {
 	It("is larger for the pod that uses it, at once (xfs)", func(ctx context.Context) {
-		r := newRoom(ctx)
-		class := r.class(ctx, map[string]string{"policy": "local", "functionType": "vf", "csi.storage.k8s.io/fstype": "xfs"})
-		c := r.claim(ctx, claim{name: "files", class: class, size: "320Mi"})
-		block := r.claim(ctx, claim{name: "block", class: class, size: "32Mi", mode: corev1.PersistentVolumeBlock})
-		key := r.pod(ctx, "user", "host-1", c, block)
+		ns := newNamespace(ctx)
+		class := ns.class(ctx, map[string]string{"policy": "local", "functionType": "vf", "csi.storage.k8s.io/fstype": "xfs"})
+		c := ns.claim(ctx, claim{name: "files", class: class, size: "320Mi"})
+		block := ns.claim(ctx, claim{name: "block", class: class, size: "32Mi", mode: corev1.PersistentVolumeBlock})
+		key := ns.pod(ctx, "user", "host-1", c, block)
 		runs(ctx, key)
 		sh(ctx, key, "echo before > /data-files/x && sync /data-files/x")
 		was := filesystemBytes(ctx, key, "files")
@@ -69,10 +69,10 @@ var _ = Describe("a volume that grows", func() {
 	// In use, ext4 grows only for those who have CAP_SYS_RESOURCE, which machines
 	// of tests may lack; not in use, it grows for anybody.
 	It("is larger for the next pod, with what the first one wrote (ext4)", func(ctx context.Context) {
-		r := newRoom(ctx)
-		class := r.class(ctx, map[string]string{"policy": "local", "functionType": "vf"})
-		c := r.claim(ctx, claim{name: "files", class: class, size: "64Mi"})
-		first := r.pod(ctx, "first", "host-1", c)
+		ns := newNamespace(ctx)
+		class := ns.class(ctx, map[string]string{"policy": "local", "functionType": "vf"})
+		c := ns.claim(ctx, claim{name: "files", class: class, size: "64Mi"})
+		first := ns.pod(ctx, "first", "host-1", c)
 		runs(ctx, first)
 		sh(ctx, first, "echo before > /data-files/x && sync /data-files/x")
 		was := filesystemBytes(ctx, first, "files")
@@ -85,7 +85,7 @@ var _ = Describe("a volume that grows", func() {
 			have := pv.Spec.Capacity[corev1.ResourceStorage]
 			return have.Value(), err
 		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEquivalentTo(128 << 20))
-		second := r.pod(ctx, "second", "host-2", c)
+		second := ns.pod(ctx, "second", "host-2", c)
 		runs(ctx, second)
 		Expect(filesystemBytes(ctx, second, "files")).To(BeNumerically(">", was+48<<20))
 		Expect(sh(ctx, second, "cat /data-files/x")).To(Equal("before\n"))

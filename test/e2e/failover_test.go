@@ -26,17 +26,17 @@ import (
 )
 
 // moored makes a StatefulSet of one pod with one volume of the class.
-func (r *room) moored(ctx context.Context, class string) client.ObjectKey {
+func (ns *testNamespace) moored(ctx context.Context, class string) client.ObjectKey {
 	GinkgoHelper()
-	return r.mooredAt(ctx, "moored", class, "")
+	return ns.mooredAt(ctx, "moored", class, "")
 }
 
 // mooredAt is moored with a name, whose pod goes to host if it can.
-func (r *room) mooredAt(ctx context.Context, name, class, host string) client.ObjectKey {
+func (ns *testNamespace) mooredAt(ctx context.Context, name, class, host string) client.ObjectKey {
 	GinkgoHelper()
 	labels := map[string]string{"app": name}
 	set := &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.name},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns.name},
 		Spec: appsv1.StatefulSetSpec{
 			ServiceName: name, Replicas: ptr.To(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
@@ -59,7 +59,7 @@ func (r *room) mooredAt(ctx context.Context, name, class, host string) client.Ob
 		},
 	}
 	Expect(clients.Host.Create(ctx, set)).To(Succeed())
-	return client.ObjectKey{Namespace: r.name, Name: name + "-0"}
+	return client.ObjectKey{Namespace: ns.name, Name: name + "-0"}
 }
 
 // preferring prefers a host; "" is none.
@@ -151,12 +151,12 @@ var _ = Describe("failover", Ordered, bothModes, func() {
 	})
 
 	It("takes the storage's word when host and DPU lose power together", func(ctx context.Context) {
-		r := newRoom(ctx)
-		pod := r.moored(ctx, "snap-failover")
+		ns := newNamespace(ctx)
+		pod := ns.moored(ctx, "snap-failover")
 		first := runs(ctx, pod)
 		old := first.Spec.NodeName
 		dpu := "dpu-" + strings.TrimPrefix(old, "host-")
-		data := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-moored-0", Namespace: r.name}}
+		data := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-moored-0", Namespace: ns.name}}
 		volume := volumeOf(ctx, data)
 		record := recorded(ctx, volume)
 		Eventually(replicaOf(volume)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).ShouldNot(BeEmpty())
@@ -183,11 +183,11 @@ var _ = Describe("failover", Ordered, bothModes, func() {
 	})
 
 	It("runs the pod again at its replica when the host loses power, and loses no acknowledged write", func(ctx context.Context) {
-		r := newRoom(ctx)
-		pod := r.moored(ctx, "snap-failover")
+		ns := newNamespace(ctx)
+		pod := ns.moored(ctx, "snap-failover")
 		first := runs(ctx, pod)
 		old := first.Spec.NodeName
-		data := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-moored-0", Namespace: r.name}}
+		data := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-moored-0", Namespace: ns.name}}
 		volume := volumeOf(ctx, data)
 		record := recorded(ctx, volume)
 		var replica string
@@ -229,11 +229,11 @@ var _ = Describe("failover", Ordered, bothModes, func() {
 			storagev1alpha1.EventFailoverReleased, storagev1alpha1.EventPromoted, storagev1alpha1.EventAttached,
 		}
 		for _, told := range []func(context.Context) ([]string, error){
-			reasonsOf(kit.Namespace, "DPUVolume", volume), reasonsOf(r.name, "PersistentVolumeClaim", data.Name),
+			reasonsOf(kit.Namespace, "DPUVolume", volume), reasonsOf(ns.name, "PersistentVolumeClaim", data.Name),
 		} {
 			Eventually(told).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainElements(story))
 		}
-		Eventually(reasonsOf(r.name, "Pod", pod.Name, string(again.UID))).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(
+		Eventually(reasonsOf(ns.name, "Pod", pod.Name, string(again.UID))).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(
 			ContainElements(storagev1alpha1.EventPromoted, storagev1alpha1.EventAttached))
 		GinkgoWriter.Println(described(ctx, volume))
 

@@ -22,8 +22,8 @@ func joinLink(ctx context.Context, _ string) error { return bed.JoinLink(ctx, 1)
 // In all of these the old writer lives, and would write.
 var _ = Describe("an old writer that lives", slow, bothModes, func() {
 	It("stands still for long, with its whole host, and writes nothing when it goes on", func(ctx context.Context) {
-		r := faulty(ctx)
-		s := r.subject(ctx, "host-1")
+		ns := faulty(ctx)
+		s := ns.subject(ctx, "host-1")
 		By("freezing host-1, and cutting the link on which its DPU looks at it")
 		d := within(hostDead)
 		thaw := during(ctx, "host-1", bed.Freeze, bed.Thaw)
@@ -40,8 +40,8 @@ var _ = Describe("an old writer that lives", slow, bothModes, func() {
 	})
 
 	It("is cut off with its DPU, or its DPU stands still: the storage's word counts, and nothing lands after it", ci, func(ctx context.Context) {
-		r := faulty(ctx)
-		all := r.subjects(ctx, "host-1", "host-2")
+		ns := faulty(ctx)
+		all := ns.subjects(ctx, "host-1", "host-2")
 		cut, frozen := all[0], all[1]
 		By("cutting host-1 and dpu-1 off from the API servers; freezing SNAP and node driver of dpu-2 and cutting host-2 off")
 		d := within(bothDead)
@@ -72,8 +72,8 @@ var _ = Describe("an old writer that lives", slow, bothModes, func() {
 	})
 
 	It("only loses the link to its DPU: the pod runs, here or elsewhere, once the link is back", func(ctx context.Context) {
-		r := faulty(ctx)
-		s := r.subject(ctx, "host-1")
+		ns := faulty(ctx)
+		s := ns.subject(ctx, "host-1")
 		join := during(ctx, "host-1", cutLink, joinLink)
 		s.writer().ends(ctx)
 		d := within(bothDead)

@@ -55,8 +55,8 @@ const (
 
 var _ = Describe("a failover goes on", slow, bothModes, func() {
 	It("though SNAP hangs, fails, loses an answer and answers twice when it is to fence", func(ctx context.Context) {
-		r := faulty(ctx)
-		all := r.subjects(ctx, "host-1", "host-1", "host-1", "host-1")
+		ns := faulty(ctx)
+		all := ns.subjects(ctx, "host-1", "host-1", "host-1", "host-1")
 		inject(ctx, "dpu-1",
 			fault.Fault{Method: detachNS, Hang: true},
 			fault.Fault{Method: detachNS, Error: snapError(-5, "Input/output error")},
@@ -74,8 +74,8 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 	})
 
 	It("though SNAP is killed in the middle, on the old DPU and on the new one", ci, func(ctx context.Context) {
-		r := faulty(ctx)
-		s := r.subject(ctx, "host-1")
+		ns := faulty(ctx)
+		s := ns.subject(ctx, "host-1")
 		next := dpuIn(s.replica)
 		inject(ctx, s.dpu, fault.Fault{Method: detachNS, Hang: true, Count: -1})
 		inject(ctx, next, fault.Fault{Method: attachNS, Hang: true, Count: -1})
@@ -92,8 +92,8 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 	})
 
 	It("though every controller is killed with the host, and the vendor plugin of the old DPU stays dead", func(ctx context.Context) {
-		r := faulty(ctx)
-		s := r.subject(ctx, "host-1")
+		ns := faulty(ctx)
+		s := ns.subject(ctx, "host-1")
 		d := within(bothDead)
 		powerOff(ctx, s.host)
 		plugins := []string{"local-vendor-dpu-2", "local-vendor-dpu-3"}
@@ -111,8 +111,8 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 	})
 
 	It("and so does a planned move, though the vendor plugin of the old DPU is dead", func(ctx context.Context) {
-		r := faulty(ctx)
-		s := r.subject(ctx, "host-1")
+		ns := faulty(ctx)
+		s := ns.subject(ctx, "host-1")
 		By("killing the vendor plugin of " + s.dpu)
 		kill("local-vendor-" + s.dpu)
 		d := within(hostDead)
@@ -124,8 +124,8 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 	})
 
 	It("at the third host when the replica's dies in the middle of the promotion", func(ctx context.Context) {
-		r := faulty(ctx)
-		s := r.subject(ctx, "host-1")
+		ns := faulty(ctx)
+		s := ns.subject(ctx, "host-1")
 		next := dpuIn(s.replica)
 		inject(ctx, next, fault.Fault{Method: attachNS, Hang: true, Count: -1})
 		d := within(bothDead)
@@ -139,8 +139,8 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 	})
 
 	It("when the old host returns in the middle of its fence", func(ctx context.Context) {
-		r := faulty(ctx)
-		s := r.subject(ctx, "host-1")
+		ns := faulty(ctx)
+		s := ns.subject(ctx, "host-1")
 		inject(ctx, s.dpu, fault.Fault{Method: detachNS, Hang: true, Count: -1})
 		powerOff(ctx, s.host)
 		s.reaches(ctx, moorv1alpha1.ClaimFencing, s.dpu)

@@ -18,8 +18,8 @@ const outage = time.Minute
 
 var _ = Describe("a fault that leaves the host alive", slow, bothModes, func() {
 	It("is held and told: the host is cut off, its DPU is cut off, its DPU loses power", ci, func(ctx context.Context) {
-		r := faulty(ctx)
-		all := r.subjects(ctx, "host-1", "host-2", "host-3")
+		ns := faulty(ctx)
+		all := ns.subjects(ctx, "host-1", "host-2", "host-3")
 		hostCut, dpuCut, dpuOff := all[0], all[1], all[2]
 
 		By("cutting host-1 and dpu-2 off from the API servers, and powering dpu-3 off")
@@ -54,8 +54,8 @@ var _ = Describe("a fault that leaves the host alive", slow, bothModes, func() {
 	})
 
 	It("is not taken for one when the API servers stop: the pod goes on writing, and nothing fails over", func(ctx context.Context) {
-		r := faulty(ctx)
-		s := r.subject(ctx, "host-1")
+		ns := faulty(ctx)
+		s := ns.subject(ctx, "host-1")
 		before := s.writer().count()
 		goesOn := func() {
 			GinkgoHelper()

@@ -77,8 +77,8 @@ func (s *subject) granted(ctx context.Context) {
 
 var _ = Describe("a storm", slow, bothModes, func() {
 	It("of all hosts at once is held and told, and nothing is taken from them", ci, func(ctx context.Context) {
-		r := faulty(ctx)
-		s := r.subject(ctx, "host-1")
+		ns := faulty(ctx)
+		s := ns.subject(ctx, "host-1")
 		// Who is not there while they die learns of all at the same instant.
 		By("killing " + hostController)
 		kill(hostController)
@@ -100,8 +100,8 @@ var _ = Describe("a storm", slow, bothModes, func() {
 	})
 
 	It("beyond the budget waits its turn, and says so", func(ctx context.Context) {
-		r := faulty(ctx)
-		all := r.subjects(ctx, "host-1", "host-2")
+		ns := faulty(ctx)
+		all := ns.subjects(ctx, "host-1", "host-2")
 		first, second := all[0], all[1]
 		withFlag(ctx, "--failover-budget=1")
 		dues := []due{within(hostDead)}

@@ -46,9 +46,9 @@ func member(ctx context.Context, c *corev1.PersistentVolumeClaim, group string) 
 
 // snapshotGroup makes a VolumeGroupSnapshot of the claims of a group, waits until it is
 // ready, and returns it and the snapshots in it by their claims.
-func (r *room) snapshotGroup(ctx context.Context, name, group string) (*groupsnapshotv1beta2.VolumeGroupSnapshot, map[string]*corev1.TypedLocalObjectReference) {
+func (ns *testNamespace) snapshotGroup(ctx context.Context, name, group string) (*groupsnapshotv1beta2.VolumeGroupSnapshot, map[string]*corev1.TypedLocalObjectReference) {
 	GinkgoHelper()
-	o := &groupsnapshotv1beta2.VolumeGroupSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.name}}
+	o := &groupsnapshotv1beta2.VolumeGroupSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns.name}}
 	o.Spec.VolumeGroupSnapshotClassName = ptr.To("snap")
 	o.Spec.Source.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"group": group}}
 	Expect(clients.Host.Create(ctx, o)).To(Succeed())
@@ -57,7 +57,7 @@ func (r *room) snapshotGroup(ctx context.Context, name, group string) (*groupsna
 		return o.Status != nil && ptr.Deref(o.Status.ReadyToUse, false), err
 	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeTrue(), "the group is ready")
 	var list snapshotv1.VolumeSnapshotList
-	Expect(clients.Host.List(ctx, &list, client.InNamespace(r.name))).To(Succeed())
+	Expect(clients.Host.List(ctx, &list, client.InNamespace(ns.name))).To(Succeed())
 	out := map[string]*corev1.TypedLocalObjectReference{}
 	for i := range list.Items {
 		s := &list.Items[i]
@@ -96,25 +96,25 @@ func refused(since time.Time) ([]string, error) {
 
 var _ = Describe("snapshots of a group of volumes", func() {
 	It("are of one instant, while a pod writes to one volume after the other, and go together", func(ctx context.Context) {
-		r, begin := newRoom(ctx), time.Now()
-		left, right, other := r.claim(ctx, claim{name: "left"}), r.claim(ctx, claim{name: "right"}), r.claim(ctx, claim{name: "other"})
+		ns, begin := newNamespace(ctx), time.Now()
+		left, right, other := ns.claim(ctx, claim{name: "left"}), ns.claim(ctx, claim{name: "right"}), ns.claim(ctx, claim{name: "other"})
 		member(ctx, left, "pair")
 		member(ctx, right, "pair")
-		writer := r.pod(ctx, "writer", "host-1", left, right, other)
+		writer := ns.pod(ctx, "writer", "host-1", left, right, other)
 		runs(ctx, writer)
 		sh(ctx, writer, "for d in left right; do echo of $d | dd of=/data-$d/text conv=fsync; printf 00000000 | dd of=/data-$d/number conv=fsync; done")
 		sh(ctx, writer, inTurn)
 		Eventually(func() int { return number(ctx, writer, "right") }).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeNumerically(">", 3))
 
-		group, kept := r.snapshotGroup(ctx, "kept", "pair")
+		group, kept := ns.snapshotGroup(ctx, "kept", "pair")
 		Expect(kept).To(HaveLen(2))
 		Expect(kept).To(HaveKey("left"))
 		Expect(kept).To(HaveKey("right"))
 		taken := number(ctx, writer, "left")
 		Eventually(func() int { return number(ctx, writer, "right") }).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeNumerically(">", taken), "it writes on")
 
-		a, b := r.claim(ctx, claim{name: "a", source: kept["left"]}), r.claim(ctx, claim{name: "b", source: kept["right"]})
-		reader := r.pod(ctx, "reader", "host-2", a, b)
+		a, b := ns.claim(ctx, claim{name: "a", source: kept["left"]}), ns.claim(ctx, claim{name: "b", source: kept["right"]})
+		reader := ns.pod(ctx, "reader", "host-2", a, b)
 		runs(ctx, reader)
 		Expect(sh(ctx, reader, "cat /data-a/text /data-b/text")).To(Equal("of left\nof right\n"))
 		first, second := number(ctx, reader, "a"), number(ctx, reader, "b")
@@ -124,7 +124,7 @@ var _ = Describe("snapshots of a group of volumes", func() {
 
 		remove(ctx, group)
 		for _, s := range kept {
-			gone(ctx, &snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: r.name}})
+			gone(ctx, &snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: ns.name}})
 		}
 		Expect(number(ctx, reader, "a")).To(Equal(first), "a restored volume is a volume of its own")
 		Expect(refused(begin)).To(BeEmpty(), "every account has the rights that it uses")

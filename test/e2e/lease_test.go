@@ -22,7 +22,7 @@ import (
 const vendorDriver = "local.csi.moor.dev"
 
 // leased gives a DPU a watchdog and has its driver give a lease, until the test
-// ends. To be called before the room is made, which is cleared first.
+// ends. To be called before the namespace is made, which is cleared first.
 func leased(ctx context.Context, dpu string) *devcluster.Watchdog {
 	GinkgoHelper()
 	dog, err := bed.Watchdog(ctx, dpu, func(err error) { GinkgoWriter.Println("watchdog:", err) })
@@ -75,8 +75,8 @@ var _ = Describe("a DPU that gives a lease", slow, bothModes, func() {
 	It("withdraws when it is cut off from the API server, and the pod runs elsewhere once the bound has passed", func(ctx context.Context) {
 		dog := leased(ctx, "dpu-1")
 		unvouched(ctx)
-		r := faulty(ctx)
-		s := r.subject(ctx, "host-1")
+		ns := faulty(ctx)
+		s := ns.subject(ctx, "host-1")
 		By("cutting dpu-1 off from the API servers")
 		join := during(ctx, "dpu-1", bed.CutAPI, bed.JoinAPI)
 		cut, d := time.Now(), within(leaseOver)
@@ -95,8 +95,8 @@ var _ = Describe("a DPU that gives a lease", slow, bothModes, func() {
 	It("is reset by its watchdog when its driver stands still, and only then the other host writes", ci, func(ctx context.Context) {
 		dog := leased(ctx, "dpu-1")
 		unvouched(ctx)
-		r := faulty(ctx)
-		s := r.subject(ctx, "host-1")
+		ns := faulty(ctx)
+		s := ns.subject(ctx, "host-1")
 		DeferCleanup(func(ctx context.Context) { Expect(bed.PowerOn(ctx, "dpu-1")).To(Succeed()) })
 		By("stopping the driver of dpu-1 with SIGSTOP")
 		Expect(bed.Pause(ctx, "snap-node-driver-dpu-1")).To(Succeed())

@@ -18,17 +18,17 @@ import (
 
 var _ = Describe("the main job", func() {
 	It("writes through a DPU, moves to another host and reads everything back", bothModes, func(ctx context.Context) {
-		r := newRoom(ctx)
-		files := r.claim(ctx, claim{name: "files"})
-		block := r.claim(ctx, claim{name: "block", mode: corev1.PersistentVolumeBlock, size: "32Mi"})
-		first := r.pod(ctx, "first", "host-1", files, block)
+		ns := newNamespace(ctx)
+		files := ns.claim(ctx, claim{name: "files"})
+		block := ns.claim(ctx, claim{name: "block", mode: corev1.PersistentVolumeBlock, size: "32Mi"})
+		first := ns.pod(ctx, "first", "host-1", files, block)
 		runs(ctx, first)
 		sh(ctx, first, "echo acknowledged | dd of=/data-files/text conv=fsync && echo raw | dd of=/dev/block bs=4096 conv=sync,fsync")
 		volume := volumeOf(ctx, files)
 		vendor := vendorVolume(ctx, volume)
 		remove(ctx, podObject(first))
 
-		second := r.pod(ctx, "second", "host-2", files, block)
+		second := ns.pod(ctx, "second", "host-2", files, block)
 		runs(ctx, second)
 		Expect(sh(ctx, second, "cat /data-files/text")).To(Equal("acknowledged\n"))
 		Expect(sh(ctx, second, "head -n 1 /dev/block")).To(Equal("raw\n"))
@@ -41,22 +41,22 @@ var _ = Describe("the main job", func() {
 	})
 
 	It("makes xfs when the StorageClass says so", func(ctx context.Context) {
-		r := newRoom(ctx)
-		class := r.class(ctx, map[string]string{"policy": "local", "csi.storage.k8s.io/fstype": "xfs"})
-		files := r.claim(ctx, claim{name: "files", class: class, size: "400Mi"})
-		pod := r.pod(ctx, "pod", "", files)
+		ns := newNamespace(ctx)
+		class := ns.class(ctx, map[string]string{"policy": "local", "csi.storage.k8s.io/fstype": "xfs"})
+		files := ns.claim(ctx, claim{name: "files", class: class, size: "400Mi"})
+		pod := ns.pod(ctx, "pod", "", files)
 		runs(ctx, pod)
 		Expect(sh(ctx, pod, "grep ' /data-files ' /proc/mounts")).To(ContainSubstring(" xfs "))
 		sh(ctx, pod, "echo x | dd of=/data-files/x conv=fsync")
 	})
 
 	It("serves three pods on three hosts, two volumes each", func(ctx context.Context) {
-		r := newRoom(ctx)
+		ns := newNamespace(ctx)
 		var pods []client.ObjectKey
 		for i := 1; i <= 3; i++ {
-			a := r.claim(ctx, claim{name: fmt.Sprintf("a%d", i), size: "32Mi"})
-			b := r.claim(ctx, claim{name: fmt.Sprintf("b%d", i), size: "32Mi"})
-			pods = append(pods, r.pod(ctx, fmt.Sprintf("pod-%d", i), fmt.Sprintf("host-%d", i), a, b))
+			a := ns.claim(ctx, claim{name: fmt.Sprintf("a%d", i), size: "32Mi"})
+			b := ns.claim(ctx, claim{name: fmt.Sprintf("b%d", i), size: "32Mi"})
+			pods = append(pods, ns.pod(ctx, fmt.Sprintf("pod-%d", i), fmt.Sprintf("host-%d", i), a, b))
 		}
 		for i, pod := range pods {
 			runs(ctx, pod)
@@ -68,31 +68,31 @@ var _ = Describe("the main job", func() {
 	})
 
 	It("lets a second pod on the same host share a ReadWriteOnce volume, and refuses it a ReadWriteOncePod one", func(ctx context.Context) {
-		r := newRoom(ctx)
-		once := r.claim(ctx, claim{name: "once"})
-		pod := r.claim(ctx, claim{name: "pod", access: corev1.ReadWriteOncePod})
-		first := r.pod(ctx, "first", "host-1", once, pod)
+		ns := newNamespace(ctx)
+		once := ns.claim(ctx, claim{name: "once"})
+		pod := ns.claim(ctx, claim{name: "pod", access: corev1.ReadWriteOncePod})
+		first := ns.pod(ctx, "first", "host-1", once, pod)
 		runs(ctx, first)
-		sharing := r.pod(ctx, "sharing", "host-1", once)
+		sharing := ns.pod(ctx, "sharing", "host-1", once)
 		runs(ctx, sharing)
 		sh(ctx, sharing, "echo shared | dd of=/data-once/x conv=fsync")
 		Expect(sh(ctx, first, "cat /data-once/x")).To(Equal("shared\n"))
 
-		refused := r.pod(ctx, "refused", "host-1", pod)
-		Eventually(eventsOf(r.name, "refused")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
+		refused := ns.pod(ctx, "refused", "host-1", pod)
+		Eventually(eventsOf(ns.name, "refused")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
 			Should(ContainSubstring("ReadWriteOncePod"))
 		remove(ctx, podObject(first))
 		runs(ctx, refused)
 	})
 
 	It("shows a volume read-only to a pod that asks for no more", bothModes, func(ctx context.Context) {
-		r := newRoom(ctx)
-		files := r.claim(ctx, claim{name: "files"})
-		writer := r.pod(ctx, "writer", "host-1", files)
+		ns := newNamespace(ctx)
+		files := ns.claim(ctx, claim{name: "files"})
+		writer := ns.pod(ctx, "writer", "host-1", files)
 		runs(ctx, writer)
 		sh(ctx, writer, "echo x | dd of=/data-files/x conv=fsync")
 		remove(ctx, podObject(writer))
-		reader := podObject(client.ObjectKey{Namespace: r.name, Name: "reader"})
+		reader := podObject(client.ObjectKey{Namespace: ns.name, Name: "reader"})
 		reader.Spec = corev1.PodSpec{
 			Containers: []corev1.Container{{
 				Name: "main", Image: kit.Image, Command: []string{"sleep", "1000000"},

@@ -30,7 +30,7 @@ type claim struct {
 	source *corev1.TypedLocalObjectReference
 }
 
-func (r *room) claim(ctx context.Context, c claim) *corev1.PersistentVolumeClaim {
+func (ns *testNamespace) claim(ctx context.Context, c claim) *corev1.PersistentVolumeClaim {
 	GinkgoHelper()
 	if c.class == "" {
 		c.class = "snap-nvme"
@@ -45,7 +45,7 @@ func (r *room) claim(ctx context.Context, c claim) *corev1.PersistentVolumeClaim
 		c.size = "64Mi"
 	}
 	o := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: c.name, Namespace: r.name},
+		ObjectMeta: metav1.ObjectMeta{Name: c.name, Namespace: ns.name},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &c.class, VolumeMode: &c.mode,
 			AccessModes: []corev1.PersistentVolumeAccessMode{c.access}, DataSource: c.source,
@@ -57,9 +57,9 @@ func (r *room) claim(ctx context.Context, c claim) *corev1.PersistentVolumeClaim
 }
 
 // class makes a StorageClass of the test's own and removes it with the test.
-func (r *room) class(ctx context.Context, parameters map[string]string) string {
+func (ns *testNamespace) class(ctx context.Context, parameters map[string]string) string {
 	GinkgoHelper()
-	name := fmt.Sprintf("%s-%d", r.name, len(parameters))
+	name := fmt.Sprintf("%s-%d", ns.name, len(parameters))
 	o := &storagev1.StorageClass{
 		ObjectMeta:  metav1.ObjectMeta{Name: name},
 		Provisioner: "csi.snap.nvidia.com", Parameters: parameters,
@@ -72,11 +72,11 @@ func (r *room) class(ctx context.Context, parameters map[string]string) string {
 
 // pod makes a pod on node ("" is anywhere) that uses the claims: file systems
 // under /data-<claim>, block devices at /dev/<claim>.
-func (r *room) pod(ctx context.Context, name, node string, claims ...*corev1.PersistentVolumeClaim) client.ObjectKey {
+func (ns *testNamespace) pod(ctx context.Context, name, node string, claims ...*corev1.PersistentVolumeClaim) client.ObjectKey {
 	GinkgoHelper()
 	container := corev1.Container{Name: "main", Image: kit.Image, Command: []string{"sleep", "1000000"}}
 	o := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.name},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns.name},
 		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: ptr.To(int64(1))},
 	}
 	if node != "" {

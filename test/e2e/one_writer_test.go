@@ -42,11 +42,11 @@ func shown(o *storagev1alpha1.DPUVolumeAttachment) func(context.Context) (bool, 
 
 var _ = Describe("one writer", bothModes, func() {
 	It("makes a second primary wait, in words, until the first has gone", func(ctx context.Context) {
-		r := newRoom(ctx)
-		files := r.claim(ctx, claim{name: "files"})
-		pod := r.pod(ctx, "pod", "host-1", files)
+		ns := newNamespace(ctx)
+		files := ns.claim(ctx, claim{name: "files"})
+		pod := ns.pod(ctx, "pod", "host-1", files)
 		runs(ctx, pod)
-		second := byHand(r.name+"-second", "host-2", volumeOf(ctx, files))
+		second := byHand(ns.name+"-second", "host-2", volumeOf(ctx, files))
 		Expect(clients.Host.Create(ctx, second)).To(Succeed())
 		Eventually(messageOf(second)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
 			Should(And(ContainSubstring("single writer"), ContainSubstring("dpu-1")), "one writer: the second primary waits")
@@ -63,9 +63,9 @@ var _ = Describe("one writer", bothModes, func() {
 	})
 
 	It("does not delete a volume under a pod, in whatever order things are deleted", func(ctx context.Context) {
-		r := newRoom(ctx)
-		files := r.claim(ctx, claim{name: "files"})
-		pod := r.pod(ctx, "pod", "host-1", files)
+		ns := newNamespace(ctx)
+		files := ns.claim(ctx, claim{name: "files"})
+		pod := ns.pod(ctx, "pod", "host-1", files)
 		runs(ctx, pod)
 		volume := &storagev1alpha1.DPUVolume{ObjectMeta: metav1.ObjectMeta{Name: volumeOf(ctx, files), Namespace: kit.Namespace}}
 		Expect(clients.Host.Delete(ctx, volume)).To(Succeed())

@@ -87,12 +87,12 @@ func replicasOf(volume string) func(context.Context) ([]string, error) {
 var _ = Describe("replicas", func() {
 	It("carry a drained pod, are promoted, and go when the last primary is gone", bothModes, func(ctx context.Context) {
 		const outlive = 8 * time.Second
-		r := newRoom(ctx)
-		class := r.class(ctx, map[string]string{"policy": "local", "maxShares": "2", "replicaReleaseAfter": outlive.String()})
-		pod := r.moored(ctx, class)
+		ns := newNamespace(ctx)
+		class := ns.class(ctx, map[string]string{"policy": "local", "maxShares": "2", "replicaReleaseAfter": outlive.String()})
+		pod := ns.moored(ctx, class)
 		first := runs(ctx, pod)
 		old := first.Spec.NodeName
-		data := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-moored-0", Namespace: r.name}}
+		data := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-moored-0", Namespace: ns.name}}
 		volume := volumeOf(ctx, data)
 		record := recorded(ctx, volume)
 		Eventually(replicaOf(volume)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).ShouldNot(BeEmpty())
@@ -117,8 +117,8 @@ var _ = Describe("replicas", func() {
 
 		for kind, told := range map[string]func(context.Context) ([]string, error){
 			"volume": reasonsOf(kit.Namespace, "DPUVolume", volume),
-			"claim":  reasonsOf(r.name, "PersistentVolumeClaim", data.Name),
-			"pod":    reasonsOf(r.name, "Pod", pod.Name, string(second.UID)),
+			"claim":  reasonsOf(ns.name, "PersistentVolumeClaim", data.Name),
+			"pod":    reasonsOf(ns.name, "Pod", pod.Name, string(second.UID)),
 		} {
 			Eventually(told).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(
 				And(ContainElement(storagev1alpha1.EventPromoted), ContainElement(storagev1alpha1.EventAttached)), kind)
@@ -129,7 +129,7 @@ var _ = Describe("replicas", func() {
 
 		By("deleting the pod for good")
 		Eventually(replicasOf(volume)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(HaveLen(1), "a new replica elsewhere")
-		r.scale(ctx, 0)
+		ns.scale(ctx, 0)
 		gone(ctx, podObject(pod))
 		v := &storagev1alpha1.DPUVolume{ObjectMeta: metav1.ObjectMeta{Namespace: kit.Namespace, Name: volume}}
 		Eventually(func(ctx context.Context) (*storagev1alpha1.ReplicaState, error) {
@@ -142,10 +142,10 @@ var _ = Describe("replicas", func() {
 	})
 
 	It("of volumes that several hosts may have are seen by their hosts before a pod comes", func(ctx context.Context) {
-		r := newRoom(ctx)
-		class := r.class(ctx, map[string]string{"policy": "local", "maxShares": "2", "maxMountReplicaCount": "1", "replicaWarmth": "Attached"})
-		shared := r.claim(ctx, claim{name: "shared", class: class, mode: corev1.PersistentVolumeBlock, access: corev1.ReadWriteMany, size: "32Mi"})
-		first := r.pod(ctx, "first", "", shared)
+		ns := newNamespace(ctx)
+		class := ns.class(ctx, map[string]string{"policy": "local", "maxShares": "2", "maxMountReplicaCount": "1", "replicaWarmth": "Attached"})
+		shared := ns.claim(ctx, claim{name: "shared", class: class, mode: corev1.PersistentVolumeBlock, access: corev1.ReadWriteMany, size: "32Mi"})
+		first := ns.pod(ctx, "first", "", shared)
 		runs(ctx, first)
 		volume := volumeOf(ctx, shared)
 		var replica storagev1alpha1.DPUVolumeAttachment
@@ -162,7 +162,7 @@ var _ = Describe("replicas", func() {
 		Eventually(func() (string, error) { return hostDisks(warm) }).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring(replica.Status.DPU.NVMeAttrs.NamespaceUUID), "the host sees it, and no pod is there")
 
 		sh(ctx, first, "echo shared | dd of=/dev/shared bs=4096 conv=sync,fsync 2>/dev/null")
-		second := r.pod(ctx, "second", warm, shared)
+		second := ns.pod(ctx, "second", warm, shared)
 		runs(ctx, second)
 		Expect(sh(ctx, second, "head -n 1 /dev/shared")).To(Equal("shared\n"))
 		now := attachment(ctx, warm, volume)
@@ -171,10 +171,10 @@ var _ = Describe("replicas", func() {
 	})
 
 	It("of a single writer are refused as Attached, in words", func(ctx context.Context) {
-		r := newRoom(ctx)
-		class := r.class(ctx, map[string]string{"policy": "local", "maxShares": "2", "replicaWarmth": "Attached"})
-		c := r.claim(ctx, claim{name: "data", class: class})
-		Eventually(eventsOf(r.name, c.Name)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(
+		ns := newNamespace(ctx)
+		class := ns.class(ctx, map[string]string{"policy": "local", "maxShares": "2", "replicaWarmth": "Attached"})
+		c := ns.claim(ctx, claim{name: "data", class: class})
+		Eventually(eventsOf(ns.name, c.Name)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(
 			ContainSubstring("must stay hidden from its host until it is promoted"))
 	})
 })
@@ -189,11 +189,11 @@ func hostDisks(host string) (string, error) {
 	return string(out), err
 }
 
-// scale sets how many pods the room's StatefulSet has.
-func (r *room) scale(ctx context.Context, pods int32) {
+// scale sets how many pods the namespace's StatefulSet has.
+func (ns *testNamespace) scale(ctx context.Context, pods int32) {
 	GinkgoHelper()
 	set := &appsv1.StatefulSet{}
-	Expect(clients.Host.Get(ctx, client.ObjectKey{Namespace: r.name, Name: "moored"}, set)).To(Succeed())
+	Expect(clients.Host.Get(ctx, client.ObjectKey{Namespace: ns.name, Name: "moored"}, set)).To(Succeed())
 	before := set.DeepCopy()
 	set.Spec.Replicas = &pods
 	Expect(clients.Host.Patch(ctx, set, client.MergeFrom(before))).To(Succeed())

@@ -29,9 +29,9 @@ func restart(ctx context.Context, name string) {
 
 var _ = Describe("a process that is killed", func() {
 	It("disturbs no pod at rest: SNAP and its node driver keep identity and data", func(ctx context.Context) {
-		r := newRoom(ctx)
-		files := r.claim(ctx, claim{name: "files"})
-		pod := r.pod(ctx, "pod", "host-1", files)
+		ns := newNamespace(ctx)
+		files := ns.claim(ctx, claim{name: "files"})
+		pod := ns.pod(ctx, "pod", "host-1", files)
 		runs(ctx, pod)
 		volume := volumeOf(ctx, files)
 		before := attachment(ctx, "host-1", volume).Status.DPU.DeepCopy()
@@ -60,18 +60,18 @@ var _ = Describe("a process that is killed", func() {
 		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Equal(1), "the namespace is shown again")
 		Eventually(attachedDPU("host-1", volume)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Equal(before), "function, namespace id and UUID stay")
 		remove(ctx, podObject(pod))
-		again := r.pod(ctx, "again", "host-1", files)
+		again := ns.pod(ctx, "again", "host-1", files)
 		runs(ctx, again)
 		Expect(sh(ctx, again, "cat /data-files/x")).To(Equal("before\n"))
 	})
 
 	It("in the middle of an attach is made up for, whichever it is", func(ctx context.Context) {
-		r := newRoom(ctx)
+		ns := newNamespace(ctx)
 		for i, name := range ours {
 			By("killing " + name)
-			files := r.claim(ctx, claim{name: fmt.Sprintf("files-%d", i), size: "32Mi"})
+			files := ns.claim(ctx, claim{name: fmt.Sprintf("files-%d", i), size: "32Mi"})
 			volumeOf(ctx, files)
-			pod := r.pod(ctx, fmt.Sprintf("pod-%d", i), "host-1", files)
+			pod := ns.pod(ctx, fmt.Sprintf("pod-%d", i), "host-1", files)
 			Eventually(func(ctx context.Context) error {
 				return clients.Host.Get(ctx, attachmentKey("host-1", volumeOf(ctx, files)), byHand("", "", ""))
 			}).WithContext(ctx).WithTimeout(patience).WithPolling(tick / 10).Should(Succeed())

@@ -34,16 +34,16 @@ type subject struct {
 	writers   []*writer
 }
 
-// faulty makes a room for a test that breaks something: when it ends, the whole
+// faulty makes the namespace of a test that breaks something: when it ends, the whole
 // bed has to be well again by itself.
-func faulty(ctx context.Context) *room {
+func faulty(ctx context.Context) *testNamespace {
 	GinkgoHelper()
 	Expect(kit.Apply(ctx, clients.Host, filepath.Join(bed.Root(), "deploy", "examples", "storage-failover.yaml"))).To(Succeed())
-	r := newRoom(ctx)
+	ns := newNamespace(ctx)
 	DeferCleanup(func(ctx context.Context) {
 		Eventually(unwell).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty(), "all hosts are used again without a human")
 	})
-	return r
+	return ns
 }
 
 // unwell lists what is wrong with hosts and DPUs.
@@ -72,11 +72,11 @@ func unwell(ctx context.Context) ([]string, error) {
 
 // subjects makes one on each of the hosts, which may be the same, each with its
 // replica.
-func (r *room) subjects(ctx context.Context, hosts ...string) []*subject {
+func (ns *testNamespace) subjects(ctx context.Context, hosts ...string) []*subject {
 	GinkgoHelper()
 	var out []*subject
 	for i, host := range hosts {
-		out = append(out, &subject{key: r.mooredAt(ctx, fmt.Sprintf("subject-%d", i), "snap-failover", host), host: host})
+		out = append(out, &subject{key: ns.mooredAt(ctx, fmt.Sprintf("subject-%d", i), "snap-failover", host), host: host})
 	}
 	for _, s := range out {
 		s.begin(ctx)
@@ -84,9 +84,9 @@ func (r *room) subjects(ctx context.Context, hosts ...string) []*subject {
 	return out
 }
 
-func (r *room) subject(ctx context.Context, host string) *subject {
+func (ns *testNamespace) subject(ctx context.Context, host string) *subject {
 	GinkgoHelper()
-	return r.subjects(ctx, host)[0]
+	return ns.subjects(ctx, host)[0]
 }
 
 // begin waits until the pod has a replica and writes.

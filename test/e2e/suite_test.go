@@ -83,50 +83,50 @@ func policyReady(ctx context.Context) (metav1.ConditionStatus, error) {
 	return "", nil
 }
 
-// room is a namespace of one test, with what was there before it.
-type room struct {
+// testNamespace is the namespace of one test, with what was there before it.
+type testNamespace struct {
 	name   string
 	before kit.Inventory
 }
 
-var rooms int
+var namespaces int
 
-// newRoom makes the namespace; when the test ends it is removed, and whatever
+// newNamespace makes a namespace; when the test ends it is removed, and whatever
 // the test left anywhere fails it.
-func newRoom(ctx context.Context) *room {
+func newNamespace(ctx context.Context) *testNamespace {
 	GinkgoHelper()
-	rooms++
-	r := &room{name: fmt.Sprintf("e2e-%d-%d", GinkgoParallelProcess(), rooms)}
+	namespaces++
+	ns := &testNamespace{name: fmt.Sprintf("e2e-%d-%d", GinkgoParallelProcess(), namespaces)}
 	var err error
-	r.before, err = kit.Take(ctx, bed, clients)
+	ns.before, err = kit.Take(ctx, bed, clients)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(clients.Host.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.name}})).To(Succeed())
-	DeferCleanup(r.clear, NodeTimeout(patience))
-	return r
+	Expect(clients.Host.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.name}})).To(Succeed())
+	DeferCleanup(ns.clear, NodeTimeout(patience))
+	return ns
 }
 
-func (r *room) clear(ctx context.Context) {
+func (ns *testNamespace) clear(ctx context.Context) {
 	if CurrentSpecReport().Failed() {
-		r.tell(ctx)
+		ns.tell(ctx)
 	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.name}}
-	Expect(client.IgnoreNotFound(clients.Host.Delete(ctx, ns))).To(Succeed())
+	o := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.name}}
+	Expect(client.IgnoreNotFound(clients.Host.Delete(ctx, o))).To(Succeed())
 	Eventually(func(ctx context.Context) ([]string, error) {
 		now, err := kit.Take(ctx, bed, clients)
-		return now.Less(r.before), err
+		return now.Less(ns.before), err
 	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty(), "left behind")
 }
 
-// tell writes the stories of the room's pods and claims, for a failed test.
-func (r *room) tell(ctx context.Context) {
+// tell prints what happened to the namespace's pods and claims, for a failed test.
+func (ns *testNamespace) tell(ctx context.Context) {
 	var pods corev1.PodList
-	if err := clients.Host.List(ctx, &pods, client.InNamespace(r.name)); err == nil {
+	if err := clients.Host.List(ctx, &pods, client.InNamespace(ns.name)); err == nil {
 		for i := range pods.Items {
 			GinkgoWriter.Println(kit.Story(ctx, clients.Host, &pods.Items[i]))
 		}
 	}
 	var events corev1.EventList
-	if err := clients.Host.List(ctx, &events, client.InNamespace(r.name)); err == nil {
+	if err := clients.Host.List(ctx, &events, client.InNamespace(ns.name)); err == nil {
 		for i := range events.Items {
 			e := &events.Items[i]
 			GinkgoWriter.Printf("%s %s: %s: %s\n", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)

@@ -57,10 +57,10 @@ func reachedAt(ctx context.Context, volume, place string) {
 
 // lateClass is a StorageClass whose volumes are made once a host is chosen, of
 // those that it allows, with as many replicas as there are other hosts.
-func (r *room) lateClass(ctx context.Context, name string, allowed ...corev1.TopologySelectorTerm) string {
+func (ns *testNamespace) lateClass(ctx context.Context, name string, allowed ...corev1.TopologySelectorTerm) string {
 	GinkgoHelper()
 	o := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: r.name + "-" + name}, Provisioner: "csi.snap.nvidia.com", AllowedTopologies: allowed,
+		ObjectMeta: metav1.ObjectMeta{Name: ns.name + "-" + name}, Provisioner: "csi.snap.nvidia.com", AllowedTopologies: allowed,
 		Parameters:        map[string]string{"policy": "local", "maxShares": "3", "maxMountReplicaCount": "2", "failover": "Off"},
 		ReclaimPolicy:     ptr.To(corev1.PersistentVolumeReclaimDelete),
 		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
@@ -92,13 +92,13 @@ func unscheduled(ctx context.Context, key client.ObjectKey, words string) {
 var _ = Describe("storage that one DPU does not reach", Label("topology"), func() {
 	It("is used where it is reached alone, by pods and by replicas", func(ctx context.Context) {
 		placed()
-		r := newRoom(ctx)
+		ns := newNamespace(ctx)
 		moved(ctx, "host-3", "apart")
 
 		By("making a volume for the host of a pod")
-		near := r.lateClass(ctx, "near", at(kit.PlaceShared))
-		c := r.claim(ctx, claim{name: "data", class: near})
-		pod := r.pod(ctx, "pod", "", c)
+		near := ns.lateClass(ctx, "near", at(kit.PlaceShared))
+		c := ns.claim(ctx, claim{name: "data", class: near})
+		pod := ns.pod(ctx, "pod", "", c)
 		host := runs(ctx, pod).Spec.NodeName
 		Expect(host).To(BeElementOf("host-1", "host-2"))
 		other := map[string]string{"host-1": "host-2", "host-2": "host-1"}[host]
@@ -117,15 +117,15 @@ var _ = Describe("storage that one DPU does not reach", Label("topology"), func(
 
 		By("putting no pod where it is not reached")
 		remove(ctx, podObject(pod))
-		stray := r.pod(ctx, "stray", "host-3", c)
+		stray := ns.pod(ctx, "stray", "host-3", c)
 		unscheduled(ctx, stray, "didn't match PersistentVolume's node affinity")
 		remove(ctx, podObject(stray))
-		runs(ctx, r.pod(ctx, "moved", other, c))
+		runs(ctx, ns.pod(ctx, "moved", other, c))
 
 		By("making none for a host that does not reach it")
-		far := r.claim(ctx, claim{name: "far", class: r.lateClass(ctx, "any")})
-		lost := r.pod(ctx, "lost", "host-3", far)
-		Eventually(eventsOf(r.name, "far")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(
+		far := ns.claim(ctx, claim{name: "far", class: ns.lateClass(ctx, "any")})
+		lost := ns.pod(ctx, "lost", "host-3", far)
+		Eventually(eventsOf(ns.name, "far")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(
 			ContainSubstring("is reached from none of the places asked for"))
 		remove(ctx, podObject(lost))
 	})
@@ -135,21 +135,21 @@ var _ = Describe("storage at two places", Label("topology"), func() {
 	It("has each volume at the one where it is allowed, for the hosts there", func(ctx context.Context) {
 		placed()
 		moved(ctx, "host-3", kit.PlaceAnnex) // first, so that it moves back last, without a volume
-		r := newRoom(ctx)
+		ns := newNamespace(ctx)
 		for place, hosts := range map[string][]string{kit.PlaceShared: {"host-1", "host-2"}, kit.PlaceAnnex: {"host-3"}} {
 			By("making a volume at " + place)
-			c := r.claim(ctx, claim{name: place, class: r.lateClass(ctx, place, at(place))})
-			Expect(runs(ctx, r.pod(ctx, "at-"+place, "", c)).Spec.NodeName).To(BeElementOf(hosts))
+			c := ns.claim(ctx, claim{name: place, class: ns.lateClass(ctx, place, at(place))})
+			Expect(runs(ctx, ns.pod(ctx, "at-"+place, "", c)).Spec.NodeName).To(BeElementOf(hosts))
 			reachedAt(ctx, volumeOf(ctx, c), place)
 		}
-		By("telling how much room there is at both")
-		Eventually(roomAt).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(And(
+		By("telling the capacity of both")
+		Eventually(capacityAt).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(And(
 			HaveKeyWithValue(kit.PlaceShared, BeNumerically(">", 0)), HaveKeyWithValue(kit.PlaceAnnex, BeNumerically(">", 0))))
 	})
 })
 
-// roomAt is the room of the policy's vendors in bytes, by place.
-func roomAt(ctx context.Context) (map[string]int64, error) {
+// capacityAt is the capacity of the policy's vendors in bytes, by place.
+func capacityAt(ctx context.Context) (map[string]int64, error) {
 	policy := &storagev1alpha1.DPUStoragePolicy{}
 	err := clients.Host.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: "local"}, policy)
 	if err != nil || policy.Status.Capacity == nil {

@@ -22,9 +22,9 @@ var sharing = map[string]string{"policy": "local", "emulation": "virtiofs"}
 
 var _ = Describe("a file system shown by virtio-fs", bothModes, func() {
 	It("is one for pods on two hosts, and ends for a host alone from which it is taken", func(ctx context.Context) {
-		r := newRoom(ctx)
-		files := r.claim(ctx, claim{name: "files", class: r.class(ctx, sharing), access: corev1.ReadWriteMany})
-		a, b, same := r.pod(ctx, "a", "host-1", files), r.pod(ctx, "b", "host-2", files), r.pod(ctx, "same", "host-1", files)
+		ns := newNamespace(ctx)
+		files := ns.claim(ctx, claim{name: "files", class: ns.class(ctx, sharing), access: corev1.ReadWriteMany})
+		a, b, same := ns.pod(ctx, "a", "host-1", files), ns.pod(ctx, "b", "host-2", files), ns.pod(ctx, "same", "host-1", files)
 		for _, pod := range []client.ObjectKey{a, b, same} {
 			runs(ctx, pod)
 		}
@@ -51,13 +51,13 @@ var _ = Describe("a file system shown by virtio-fs", bothModes, func() {
 	})
 
 	It("keeps a ReadWriteOnce one to one host, and hands it on", func(ctx context.Context) {
-		r := newRoom(ctx)
-		files := r.claim(ctx, claim{name: "files", class: r.class(ctx, sharing)})
-		first := r.pod(ctx, "first", "host-1", files)
+		ns := newNamespace(ctx)
+		files := ns.claim(ctx, claim{name: "files", class: ns.class(ctx, sharing)})
+		first := ns.pod(ctx, "first", "host-1", files)
 		runs(ctx, first)
 		sh(ctx, first, "echo acknowledged > /data-files/text")
 		volume := volumeOf(ctx, files)
-		second := byHand(r.name+"-second", "host-2", volume)
+		second := byHand(ns.name+"-second", "host-2", volume)
 		second.Spec.FunctionTypeConfig = storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypePF, HotplugFunction: true}
 		Expect(clients.Host.Create(ctx, second)).To(Succeed())
 		Eventually(messageOf(second)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
@@ -66,21 +66,21 @@ var _ = Describe("a file system shown by virtio-fs", bothModes, func() {
 		remove(ctx, second)
 		remove(ctx, podObject(first))
 
-		next := r.pod(ctx, "next", "host-2", files)
+		next := ns.pod(ctx, "next", "host-2", files)
 		runs(ctx, next)
 		Expect(sh(ctx, next, "cat /data-files/text")).To(Equal("acknowledged\n"))
 		Expect(attachment(ctx, "host-2", volume).Status.Epoch).To(BeNumerically(">", 1))
 	})
 
 	It("comes back after a restart of SNAP for the pod that is made anew", func(ctx context.Context) {
-		r := newRoom(ctx)
-		files := r.claim(ctx, claim{name: "files", class: r.class(ctx, sharing)})
-		pod := r.pod(ctx, "pod", "host-1", files)
+		ns := newNamespace(ctx)
+		files := ns.claim(ctx, claim{name: "files", class: ns.class(ctx, sharing)})
+		pod := ns.pod(ctx, "pod", "host-1", files)
 		runs(ctx, pod)
 		sh(ctx, pod, "echo kept > /data-files/text")
 		restart(ctx, "snap-emulator-dpu-1")
 		remove(ctx, podObject(pod))
-		again := r.pod(ctx, "again", "host-1", files)
+		again := ns.pod(ctx, "again", "host-1", files)
 		runs(ctx, again)
 		Expect(sh(ctx, again, "cat /data-files/text")).To(Equal("kept\n"))
 	})

@@ -18,14 +18,14 @@ var _ = Describe("a kubelet that has put a pod off", bothModes, func() {
 	// The claim comes to its pod late, which puts the kubelet off as surely as
 	// the node authorizer does by chance.
 	It("is woken", func(ctx context.Context) {
-		r := newRoom(ctx)
+		ns := newNamespace(ctx)
 		late := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "late"}}
 		late.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeFilesystem)
-		pod := r.pod(ctx, "pod", "host-1", late)
+		pod := ns.pod(ctx, "pod", "host-1", late)
 		to := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "host-1"}}
 		Expect(clients.Host.SubResource("binding").Create(ctx, podObject(pod), to)).To(Succeed(), "no scheduler takes a pod without its claim")
 		Eventually(eventsOf(pod.Namespace, pod.Name)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring("failed to process volumes"))
-		r.claim(ctx, claim{name: "late"})
+		ns.claim(ctx, claim{name: "late"})
 		Expect(runs(ctx, pod).Annotations).To(HaveKey(storagev1alpha1.AnnotationKubeletWoken), "the kubelet itself would look again after ten seconds and more")
 	})
 })

@@ -121,7 +121,7 @@ func table(machine, text string) {
 
 var _ = Describe("hosts that hold no account at all", func() {
 	It("mount what their DPUs show, by moor-host alone, and hand a volume on", func(ctx context.Context) {
-		r := newRoom(ctx)
+		ns := newNamespace(ctx)
 		distrust(ctx)
 		Expect(kit.Apply(ctx, clients.Host, filepath.Join(bed.Root(), "deploy", "examples", "zero-trust.yaml"))).To(Succeed())
 		volume := &storagev1alpha1.DPUVolume{ObjectMeta: metav1.ObjectMeta{Name: "database", Namespace: kit.Namespace}}
@@ -142,7 +142,7 @@ var _ = Describe("hosts that hold no account at all", func() {
 		Expect(inside(ctx, "host-2", moorHost("list")...)).NotTo(ContainSubstring(id), "taken away")
 
 		By("reading it back on the second one, where no other file system is made of it")
-		second := byHand(r.name+"-second", "host-3", "database")
+		second := byHand(ns.name+"-second", "host-3", "database")
 		Expect(clients.Host.Create(ctx, second)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { remove(ctx, second) }, NodeTimeout(patience))
 		id = showsUUID(ctx, second)
@@ -171,7 +171,7 @@ var _ = Describe("hosts that hold no account at all", func() {
 		Eventually(mounts).WithContext(ctx).WithTimeout(patience).WithPolling(tick).ShouldNot(ContainSubstring(" " + mountpoint + " "))
 
 		By("sharing a file system that their DPUs show by virtio-fs")
-		tags := shareByHand(ctx, r.name+"-files")
+		tags := shareByHand(ctx, ns.name+"-files")
 		for host, tag := range tags {
 			Expect(inside(ctx, host, moorHost("list")...)).To(ContainSubstring("tag=" + tag))
 			inside(ctx, host, moorHost("mount", "tag="+tag, mountpoint)...)

@@ -44,23 +44,23 @@ func writerOf(volume string) func(context.Context) (moorv1alpha1.WriterClaimStat
 
 var _ = Describe("a replica whose pod is bound", bothModes, func() {
 	It("is shown before anybody asks, and taken back if nobody ever does", func(ctx context.Context) {
-		r := newRoom(ctx)
-		r.moored(ctx, r.class(ctx, map[string]string{"policy": "local", "maxShares": "2"}))
-		data := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-moored-0", Namespace: r.name}}
-		old := runs(ctx, client.ObjectKey{Namespace: r.name, Name: "moored-0"})
+		ns := newNamespace(ctx)
+		ns.moored(ctx, ns.class(ctx, map[string]string{"policy": "local", "maxShares": "2"}))
+		data := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-moored-0", Namespace: ns.name}}
+		old := runs(ctx, client.ObjectKey{Namespace: ns.name, Name: "moored-0"})
 		volume := volumeOf(ctx, data)
 		record := recorded(ctx, volume)
 		sh(ctx, client.ObjectKeyFromObject(old), "echo before | dd of=/data/journal conv=fsync 2>/dev/null")
 		Eventually(replicaOf(volume)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).ShouldNot(BeEmpty())
 		warm, err := replicaOf(volume)(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		r.scale(ctx, 0)
+		ns.scale(ctx, 0)
 		Eventually(writerOf(volume)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(HaveField("Phase", moorv1alpha1.ClaimFree))
 		gone(ctx, attachmentObject(old.Spec.NodeName, volume))
 
 		By("binding a pod to " + warm + ", where nothing asks for its volume")
 		kill(asker(warm))
-		waits := r.pod(ctx, "waits", warm, data)
+		waits := ns.pod(ctx, "waits", warm, data)
 		Eventually(func(ctx context.Context) (*bool, error) {
 			a := attachmentObject(warm, volume)
 			err := clients.Host.Get(ctx, client.ObjectKeyFromObject(a), a)
@@ -77,7 +77,7 @@ var _ = Describe("a replica whose pod is bound", bothModes, func() {
 
 		By("running one elsewhere")
 		start(ctx, asker(warm))
-		next := r.pod(ctx, "next", old.Spec.NodeName, data)
+		next := ns.pod(ctx, "next", old.Spec.NodeName, data)
 		runs(ctx, next)
 		Expect(sh(ctx, next, "cat /data-data-moored-0/journal")).To(Equal("before\n"))
 		proven(ctx, record, volume)
