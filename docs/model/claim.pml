@@ -34,12 +34,12 @@
 #define FREE 0
 #define GRANTED 1
 #define FENCING 2
-#define NOBODY 2
+#define NONE 2
 #define WILL (d == 0 -> va[d].uid < MADE : va[d].uid < MADE1)
 
 /* The WriterClaim. Phase and epoch together never return to what they were, so
    to compare them is to compare the resourceVersion. */
-byte phase, epoch, holder = NOBODY;
+byte phase, epoch, holder = NONE;
 /* Whom the storage's receipt speaks of: the highest epoch it ended. */
 byte revokedEpoch[2];
 
@@ -70,7 +70,7 @@ byte accepted;
 #define LETIN(d) (!revokes || svva[d])
 #endif
 
-/* SW, second half. With receipt B a DPU that nobody reaches goes on showing; the
+/* SW, second half. With receipt B a DPU that cannot be reached goes on showing; the
    storage lets it in no more. */
 inline onlyOne() {
 	assert(!(shown[0] && shown[1] && LETIN(0) && LETIN(1)))
@@ -200,7 +200,7 @@ idle:
 
 /* ---- pkg/controller/hostcluster/attachment: grant.go; pkg/writer: grant.go, claim.go ---- */
 
-proctype hostsync(bit d) {
+proctype hostcluster(bit d) {
 	byte ep;
 end:
 idle:
@@ -295,7 +295,7 @@ idle:
 	fi;
 #endif
 	if
-	:: atomic { phase != FREE && epoch == ep -> phase = FREE; holder = NOBODY; goto idle }
+	:: atomic { phase != FREE && epoch == ep -> phase = FREE; holder = NONE; goto idle }
 	:: atomic { !(phase != FREE && epoch == ep) -> goto idle }
 	FAIL
 	fi
@@ -311,7 +311,7 @@ idle:
 	atomic { b = 0; ep = 0 };
 	do
 	/* The host is judged to be dead, rightly or not. Its deletion of the
-	   attachment is the user's in hostsync: it may come or not. */
+	   attachment is the user's in hostcluster: it may come or not. */
 	:: atomic { phase == GRANTED LIVEFENCE -> phase = FENCING }
 	/* revoke: a DPU that is silent, or is taken to be */
 	:: atomic { phase == FENCING && REVOCABLE(holder) && svva[holder] -> svva[holder] = 0 }
@@ -328,7 +328,7 @@ idle:
 	if
 	:: atomic { phase == FENCING && epoch == ep ->
 		if :: b -> revokedEpoch[holder] = ep :: else fi;
-		phase = FREE; holder = NOBODY; goto idle }
+		phase = FREE; holder = NONE; goto idle }
 	:: atomic { !(phase == FENCING && epoch == ep) -> goto idle }
 	FAIL
 	fi
@@ -369,7 +369,7 @@ init {
 #else
 		if :: revokes = 0 :: revokes = 1 fi;
 #endif
-		run snap(0); run snap(1); run dpu(0); run dpu(1); run hostsync(0); run hostsync(1);
+		run snap(0); run snap(1); run dpu(0); run dpu(1); run hostcluster(0); run hostcluster(1);
 		run orderly(); run failover();
 		/* The storage's side matters only where it revokes. */
 		if :: revokes -> run storage(0); run storage(1) :: else fi

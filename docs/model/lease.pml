@@ -36,7 +36,7 @@
 byte claim;
 bit offered, unseen;
 /* Beats on their way: of this process (0 is none, 1 without a lease, 2 with one), and
-   one with a lease that nobody waits for any more. */
+   one with a lease that is waited for no longer. */
 byte sent;
 bit stray, answer;
 
@@ -114,7 +114,7 @@ active proctype death() {
 	do
 	:: atomic { !(dieK && dieH && dieP) ->
 		if :: open && dog > 0 -> dog = W :: else fi; forget() }
-	/* in order: the watchdog is stopped if nobody can be hurt */
+	/* in order: the watchdog is stopped if no writer can be hurt */
 #ifdef DISARMED
 	:: atomic { open -> dog = 0; forget() }
 #else

@@ -19,7 +19,7 @@ const (
 	fencing
 )
 
-const nobody = 2
+const none = 2
 
 var (
 	phases = []moorv1alpha1.ClaimPhase{moorv1alpha1.ClaimFree, moorv1alpha1.ClaimGranted, moorv1alpha1.ClaimFencing}
@@ -79,7 +79,7 @@ func claimStates() []claimState {
 		for r0 := range epoch + 1 {
 			for r1 := range epoch + 1 {
 				revoked := [2]int{r0, r1}
-				out = append(out, claimState{free, epoch, nobody, revoked})
+				out = append(out, claimState{free, epoch, none, revoked})
 				for holder := 0; holder < 2 && epoch > 0; holder++ {
 					if revoked[holder] < epoch {
 						out = append(out, claimState{granted, epoch, holder, revoked}, claimState{fencing, epoch, holder, revoked})
@@ -110,20 +110,20 @@ var claimSteps = []struct {
 		return []claimState{{fencing, s.epoch, s.holder, s.revokedEpoch}}
 	}},
 	// orderly, receipt A
-	{"phase != FREE && epoch == ep -> phase = FREE; holder = NOBODY", func(s claimState) []claimState {
+	{"phase != FREE && epoch == ep -> phase = FREE; holder = NONE", func(s claimState) []claimState {
 		if s.phase == free {
 			return nil
 		}
-		return []claimState{{free, s.epoch, nobody, s.revokedEpoch}}
+		return []claimState{{free, s.epoch, none, s.revokedEpoch}}
 	}},
 	// failover, receipts A and B
-	{"if :: b -> revokedEpoch[holder] = ep :: else fi;\n\t\tphase = FREE; holder = NOBODY", func(s claimState) []claimState {
+	{"if :: b -> revokedEpoch[holder] = ep :: else fi;\n\t\tphase = FREE; holder = NONE", func(s claimState) []claimState {
 		if s.phase != fencing {
 			return nil
 		}
 		revoked := s.revokedEpoch
 		revoked[s.holder] = s.epoch
-		return []claimState{{free, s.epoch, nobody, s.revokedEpoch}, {free, s.epoch, nobody, revoked}}
+		return []claimState{{free, s.epoch, none, s.revokedEpoch}, {free, s.epoch, none, revoked}}
 	}},
 }
 
