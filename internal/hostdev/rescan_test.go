@@ -82,7 +82,7 @@ func waiting(t *testing.T, clock *clocktesting.FakeClock) {
 		select {
 		case <-time.After(time.Millisecond):
 		case <-deadline:
-			t.Fatal("nobody waits")
+			t.Fatal("no goroutine waits for the clock")
 		}
 	}
 }

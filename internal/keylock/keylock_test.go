@@ -27,7 +27,7 @@ func TestTryLock(t *testing.T) {
 	}
 	unlock() // a second release by the first owner must not free the new one
 	if _, ok := l.TryLock("a"); ok {
-		t.Fatal("a late second unlock freed somebody else's lock")
+		t.Fatal("a late second unlock freed another's lock")
 	}
 	again()
 	if len(l.taken) != 0 {

@@ -153,7 +153,7 @@ func TestStale(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			if got := s.pod(t); got.Labels["other"] != "1" {
-				t.Errorf("somebody's label was lost: %v", got.Labels)
+				t.Errorf("another writer's label was lost: %v", got.Labels)
 			}
 		})
 	}

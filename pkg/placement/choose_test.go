@@ -85,7 +85,7 @@ func TestChoose(t *testing.T) {
 		"not counted is not refused": {
 			request: with(func(r *Request) { r.Nodes, r.Reserve = []Node{three[0], {Name: "n2", Free: UnknownFree()}}, 4 }), add: []string{"n2"},
 		},
-		"nobody fits": {
+		"no node fits": {
 			request: with(func(r *Request) { r.Fits = func(string) (bool, string) { return false, "" } }), missing: 1,
 			refused: []string{"n2: the pod could not run there", "n3: the pod could not run there"},
 		},

@@ -159,7 +159,7 @@ func TestVolumesGrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d.Size() != volumeSize {
-		t.Fatalf("size %d before anybody looked", d.Size())
+		t.Fatalf("size %d before the rescan", d.Size())
 	}
 	if n, err := d.Refresh(t.Context()); err != nil || n != 2*volumeSize || d.Size() != n {
 		t.Fatalf("size %d, %v", n, err)

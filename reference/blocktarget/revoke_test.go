@@ -104,7 +104,7 @@ func TestRevokeBehindACutLink(t *testing.T) {
 	d := open(t, k.address, b.rights.give("v", "dpu-1", "t1"), 2*time.Second)
 	revokedUnderLoad(t, b, d, k.cut)
 	if err := d.Settled(); err == nil {
-		t.Error("settled, with writes that nobody answered and a target that cannot be asked")
+		t.Error("settled, with unanswered writes and a target that cannot be asked")
 	}
 	writes := len(b.log.all())
 	k.join()

@@ -47,7 +47,7 @@ func TestCopyOfAVolumeInUse(t *testing.T) {
 	w := create(t, files, spec("two"))
 	_, err = files.Platform().Groups.Create(t.Context(), provisioner.GroupSpec{Name: "g", VolumeIDs: []string{v.ID, w.ID}})
 	if !errors.Is(err, provisioner.ErrPrecondition) || !strings.Contains(err.Error(), "detach") {
-		t.Fatalf("of volumes that nobody can hold up: %v", err)
+		t.Fatalf("of volumes whose writers cannot be held up: %v", err)
 	}
 	left, err := filepath.Glob(filepath.Join(files.dir, "*", ".new-*"))
 	if err != nil || len(left) != 0 {
@@ -87,7 +87,7 @@ func TestReadersNeedNoPause(t *testing.T) {
 		spec    provisioner.AttachSpec
 		written bool
 	}{
-		"nobody":       {},
+		"no users":     {},
 		"a writer":     {provisioner.AttachSpec{Node: "dpu-1"}, true},
 		"read-only":    {provisioner.AttachSpec{Node: "dpu-1", ReadOnly: true}, false},
 		"reader modes": {provisioner.AttachSpec{Node: "dpu-1", AccessModes: []provisioner.AccessMode{provisioner.ReadOnlyMany}}, false},

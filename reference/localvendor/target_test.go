@@ -79,7 +79,7 @@ func TestDetachFailsClosed(t *testing.T) {
 			t.Error("the target is asked before the right is gone")
 		}
 		if away.Load() {
-			return errors.New("nobody answers")
+			return errors.New("no answer")
 		}
 		return nil
 	})))
@@ -163,7 +163,7 @@ func TestFilesAndTargetsDoNotMix(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := (Grants{Dir: s.dir}).Grant("two", "dpu-1"); !errors.Is(err, blocktarget.ErrDenied) {
-		t.Fatalf("a right at the target that nobody gave: %v", err)
+		t.Fatalf("a right at the target that was never given: %v", err)
 	}
 	if _, err := (Grants{Dir: s.dir}).Grant("../one", "dpu-1"); !errors.Is(err, blocktarget.ErrDenied) {
 		t.Fatalf("a name that climbs: %v", err)

@@ -31,7 +31,7 @@ func TestFileGrows(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := bytesOf(t, s, "vol"); got != 1<<20 {
-		t.Fatalf("the bdev has %d bytes before anybody looked", got)
+		t.Fatalf("the bdev has %d bytes before the rescan", got)
 	}
 	for range 2 {
 		if err := s.BdevAioRescan(t.Context(), "vol"); err != nil {

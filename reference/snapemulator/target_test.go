@@ -114,7 +114,7 @@ func TestTargetRefusals(t *testing.T) {
 		"a stale token": {snaprpc.TargetSpec{Name: "vol", Address: address, Export: "v@dpu-1#stale"}, snaprpc.CodeDenied},
 		"another DPU":   {snaprpc.TargetSpec{Name: "vol", Address: address, Export: "v@dpu-2#t"}, snaprpc.CodeDenied},
 		"no form":       {snaprpc.TargetSpec{Name: "vol", Address: address, Export: "v"}, snaprpc.CodeInvalid},
-		"nobody there":  {snaprpc.TargetSpec{Name: "vol", Address: "127.0.0.1:1", Export: "v@dpu-1#t"}, snaprpc.CodeUnreachable},
+		"no target":     {snaprpc.TargetSpec{Name: "vol", Address: "127.0.0.1:1", Export: "v@dpu-1#t"}, snaprpc.CodeUnreachable},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -53,7 +53,7 @@ var _ = Describe("a volume with a VolumeAttributesClass", func() {
 		Expect(limited).To(BeNumerically(">", 3*time.Second), "64 writes at 16 a second")
 		Expect(limited).To(BeNumerically(">", free), "without the class it took %s", free)
 
-		By("leaving no class behind in the DPU cluster that nobody uses")
+		By("leaving no unused class behind in the DPU cluster")
 		remove(ctx, podObject(key))
 		remove(ctx, c)
 		Eventually(func(ctx context.Context) ([]string, error) {

@@ -43,7 +43,7 @@ func writerOf(volume string) func(context.Context) (moorv1alpha1.WriterClaimStat
 }
 
 var _ = Describe("a replica whose pod is bound", bothModes, func() {
-	It("is shown before anybody asks, and taken back if nobody ever does", func(ctx context.Context) {
+	It("is shown before its host asks, and taken back if it never does", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		ns.moored(ctx, ns.class(ctx, map[string]string{"policy": "local", "maxShares": "2"}))
 		data := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-moored-0", Namespace: ns.name}}
@@ -67,7 +67,7 @@ var _ = Describe("a replica whose pod is bound", bothModes, func() {
 			return a.Status.DPUAttached, err
 		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(HaveValue(BeTrue()))
 		Expect(writerOf(volume)(ctx)).To(And(HaveField("Phase", moorv1alpha1.ClaimGranted), HaveField("Holder", dpuIn(warm)), HaveField("Epoch", BeEquivalentTo(2))))
-		Expect(attachment(ctx, warm, volume).Spec.Role).To(Equal(storagev1alpha1.RoleReplica), "nobody has asked for it")
+		Expect(attachment(ctx, warm, volume).Spec.Role).To(Equal(storagev1alpha1.RoleReplica), "its host has not asked for it")
 
 		By("deleting that pod")
 		Expect(clients.Host.Delete(ctx, podObject(waits))).To(Succeed())

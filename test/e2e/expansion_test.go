@@ -67,7 +67,7 @@ var _ = Describe("a volume that grows", func() {
 	})
 
 	// In use, ext4 grows only for those who have CAP_SYS_RESOURCE, which machines
-	// of tests may lack; not in use, it grows for anybody.
+	// of tests may lack; not in use, it grows without that.
 	It("is larger for the next pod, with what the first one wrote (ext4)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		class := ns.class(ctx, map[string]string{"policy": "local", "functionType": "vf"})

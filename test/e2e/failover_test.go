@@ -131,7 +131,7 @@ func violations(ctx context.Context, record *proof.Recorder, volume string, jour
 		return nil, err
 	}
 	if len(writes) == 0 {
-		return nil, errors.New("nobody wrote to the medium")
+		return nil, errors.New("no writes reached the medium")
 	}
 	return proof.Check(proof.History{Volume: volume, States: states, Writes: writes, Below: below, Journals: journals}), nil
 }

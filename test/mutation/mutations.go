@@ -170,7 +170,7 @@ var mutations = []mutation{
 	{name: "a right of before the end counts after it", tests: lease, edits: []edit{
 		{leaseDecide, "	if !s.good(now) || term != s.term {", "	if !s.good(now) {"},
 	}},
-	{name: "what SNAP said counts though somebody shows", tests: lease, edits: []edit{
+	{name: "what SNAP said counts though the volume is shown", tests: lease, edits: []edit{
 		{leaseDecide, "	if s.running == 0 && asked == s.asked {", "	if asked == s.asked {"},
 	}},
 	{name: "a SNAP that does not answer shows nothing", tests: lease, edits: []edit{
@@ -226,7 +226,7 @@ var mutations = []mutation{
 	{name: "nothing is suspicious about many deaths at once", tests: fence, edits: []edit{
 		{fenceState, "	if message := in.Fleet.sick(); message != \"\" {", "	if message := in.Fleet.sick(); message == \"-\" {"},
 	}},
-	{name: "silence counts while the observer hears nobody", tests: "./pkg/nodehealth", edits: []edit{
+	{name: "silence counts while the observer hears no node", tests: "./pkg/nodehealth", edits: []edit{
 		{"pkg/nodehealth/observer.go", "	case silent >= o.timeout:", "	case now.Sub(from) >= o.timeout:"},
 	}},
 	{name: "a standstill of all counts as silence", tests: "./pkg/nodehealth", edits: []edit{
@@ -237,7 +237,7 @@ var mutations = []mutation{
 	}},
 
 	// The right to write is granted only if it is free.
-	{name: "the claim is granted while somebody holds it", tests: sync, edits: []edit{
+	{name: "the claim is granted while another holds it", tests: sync, edits: []edit{
 		{ruleGrant, "	case status.Phase == moorv1alpha1.ClaimFree:\n", "	case status.Attachment != h.Attachment:\n"},
 		{claimState, "	if Held(claim) {\n		return nil, fmt.Errorf(\"grant", "	if claim == nil {\n		return nil, fmt.Errorf(\"grant"},
 	}, focus: second, program: "snap-host-controller", words: "one writer: the second primary waits"},
@@ -251,23 +251,23 @@ var mutations = []mutation{
 	{name: "the claim is granted to an attachment that is going", tests: sync, edits: []edit{
 		{syncGrant, "	if !stays {\n", "	if !stays && p == nil {\n"},
 	}},
-	{name: "a replica goes ahead though a primary waits", tests: sync, edits: []edit{
+	{name: "a replica is promoted early though a primary waits", tests: sync, edits: []edit{
 		{syncEarly, "	return !rival, err\n", "	return rival || !rival, err\n"},
 	}},
-	{name: "a replica goes ahead for a pod that is being deleted", tests: sync, edits: []edit{
+	{name: "a replica is promoted early for a pod that is being deleted", tests: sync, edits: []edit{
 		{syncEarly, "	used, err := r.Users.known(ctx, spec.DPUNodeName, spec.DPUVolumeName)\n", "	used, err := r.Users.any(ctx, spec.DPUNodeName, spec.DPUVolumeName)\n"},
 		{syncGrant, "r.Users.lasting(ctx", "r.Users.any(ctx"},
 	}},
-	{name: "a replica goes ahead for a pod that the cache alone has", tests: sync, edits: []edit{
+	{name: "a replica is promoted early for a pod that the cache alone has", tests: sync, edits: []edit{
 		{syncGrant, "r.Users.lasting(ctx", "r.Users.known(ctx"},
 	}},
-	{name: "nobody takes back what nobody has asked for", tests: sync, edits: []edit{
+	{name: "an early promotion that was never asked for is not taken back", tests: sync, edits: []edit{
 		{syncEarly, "	p.orphaned, err = r.promotedEarly(ctx, p)\n", ""},
 	}},
 	{name: "it is taken back though its host has just asked", tests: sync, edits: []edit{
 		{"pkg/controller/hostcluster/attachment/reconciler.go", "kube.DeleteExact(ctx", "kube.Delete(ctx"},
 	}},
-	{name: "a replica that went ahead is not fenced", tests: fence, edits: []edit{
+	{name: "a replica that was promoted early is not fenced", tests: fence, edits: []edit{
 		{"pkg/controller/failover/observe.go", " && !t.promoted() && !t.held(p.dpu()) {", " {"},
 	}},
 
@@ -275,12 +275,12 @@ var mutations = []mutation{
 	{name: "a request is taken back though it was granted meanwhile", tests: "./pkg/provisioner/dpf", edits: []edit{
 		{"pkg/provisioner/dpf/attachment/exhausted.go", "kube.DeleteExact(ctx", "kube.Delete(ctx"},
 	}},
-	{name: "a request that somebody else has made is taken back", tests: "./pkg/provisioner/dpf", edits: []edit{
+	{name: "a request that another has made is taken back", tests: "./pkg/provisioner/dpf", edits: []edit{
 		{"pkg/provisioner/dpf/attachment/attachments.go", "asked.made && isExhausted(o)", "isExhausted(o)"},
 	}},
 
 	// A detach of the reference vendor is a revocation.
-	{name: "the target answers a revocation and drops nobody", tests: target, edits: []edit{
+	{name: "the target answers a revocation and drops no session", tests: target, edits: []edit{
 		{targetVolume, "		if node == \"\" || n == node {", "		if n == \"\" {"},
 	}, focus: cutOff, program: "local-vendor", words: "one writer: "},
 	{name: "the target answers a revocation while I/O is in flight", tests: target, edits: []edit{

@@ -159,7 +159,7 @@ func TestWakesWhenTheVolumeAppears(t *testing.T) {
 
 func TestDeletedBeforeAnyCall(t *testing.T) {
 	sv := attachment()
-	sv.Finalizers = []string{"somebody/else"}
+	sv.Finalizers = []string{"another/driver"}
 	w := newFixture(t, volume(), sv)
 	w.Remove(w.get())
 	w.mustReconcile()
@@ -171,13 +171,13 @@ func TestDeletedBeforeAnyCall(t *testing.T) {
 
 func TestOtherFinalizersSeeItDetached(t *testing.T) {
 	sv := attachment()
-	sv.Finalizers = []string{"somebody/else"}
+	sv.Finalizers = []string{"another/driver"}
 	w := newFixture(t, volume(), sv)
 	w.mustReconcile()
 	w.Remove(w.get())
 	w.mustReconcile()
 	got := w.get()
-	if got.Status.Attached || !cmp.Equal(got.Finalizers, []string{"somebody/else"}) {
+	if got.Status.Attached || !cmp.Equal(got.Finalizers, []string{"another/driver"}) {
 		t.Fatalf("status %+v, finalizers %v", got.Status, got.Finalizers)
 	}
 	w.mustReconcile()

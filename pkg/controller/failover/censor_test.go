@@ -39,7 +39,7 @@ func TestIllegal(t *testing.T) {
 		"storage still attached":       {law{before: held, after: receipt("Storage", 4), ended: true}, false},
 		"could be attached again":      {law{before: held, after: receipt("Storage", 4), storageGone: true}, false},
 		"storage without Fencing":      {law{before: as(held, granted), after: receipt("Storage", 4), storageGone: true, ended: true}, false},
-		"nobody vouches":               {law{before: held, after: receipt("Operator", 4)}, false},
+		"no operator vouches":          {law{before: held, after: receipt("Operator", 4)}, false},
 		"operator without Fencing":     {law{before: as(held, granted), after: receipt("Operator", 4), operator: vouched}, false},
 		"vouches for another epoch":    {law{before: held, after: receipt("Operator", 4), operator: &moorv1alpha1.OperatorReceipt{Epoch: 3}}, false},
 		"by the lease":                 {law{before: held, after: receipt("LeaseBound", 4), leaseOver: true}, true},

@@ -24,7 +24,7 @@ func TestOwnMirror(t *testing.T) {
 		"an attachment made by DPF":         {nil, owned(attachment, kubetest.HostNamespace+"/vol"), true},
 		"made by DPF for another":           {nil, owned(volume, kubetest.HostNamespace+"/other"), false},
 		"made by DPF for another namespace": {nil, owned(volume, "other/vol"), false},
-		"made by nobody known":              {nil, nil, false},
+		"of unknown origin":                 {nil, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := kubetest.New(t)

@@ -148,7 +148,7 @@ func TestWhoIsWoken(t *testing.T) {
 		pod  *corev1.Pod
 		want []string
 	}{
-		"whom nobody minds":          {someone("apps", "x", nil), nil},
+		"that no rule names":         {someone("apps", "x", nil), nil},
 		"whom the choosy one minds":  {someone("apps", "m", nil), []string{"vol"}},
 		"of another namespace":       {someone("other", "m", nil), nil},
 		"who minds the choosy one":   {someone("apps", "x", apart(corev1.PodAffinityTerm{TopologyKey: host, LabelSelector: &metav1.LabelSelector{}})), []string{"vol"}},

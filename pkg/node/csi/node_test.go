@@ -319,7 +319,7 @@ func TestNodeGetInfo(t *testing.T) {
 		"flag":         {7, func() (int64, error) { return 16, nil }, 7},
 		"functions":    {0, func() (int64, error) { return 16, nil }, 16},
 		"no functions": {0, func() (int64, error) { return 0, nil }, 30},
-		"nobody":       {0, nil, 30},
+		"not counted":  {0, nil, 30},
 		"error":        {0, func() (int64, error) { return 0, broken }, -1},
 	} {
 		t.Run(name, func(t *testing.T) {

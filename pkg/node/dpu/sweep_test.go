@@ -78,7 +78,7 @@ func TestForeignThingsAreNeverSwept(t *testing.T) {
 	m := newMachine(t, c, "dpu-1")
 	const nqn = "nqn.2014-08.org.example:mine"
 	c.must(m.rpc.NvmeSubsystemCreate(t.Context(), nqn))
-	for _, volume := range []string{"somebody-elses", "theirs"} {
+	for _, volume := range []string{"anothers", "theirs"} {
 		_, err := m.vendor.CreateDevice(t.Context(), provisioner.OpenSpec{VolumeID: volume})
 		c.must(err)
 	}

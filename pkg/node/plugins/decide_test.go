@@ -23,7 +23,7 @@ func TestRefused(t *testing.T) {
 		claims []ownName
 		want   map[string]string
 	}{
-		"nobody":        {nil, map[string]string{}},
+		"none":          {nil, map[string]string{}},
 		"different":     {[]ownName{{"a", "x", early}, {"b", "y", early}}, map[string]string{}},
 		"without names": {[]ownName{{"a", "", early}, {"b", "", early}}, map[string]string{}},
 		"older wins":    {[]ownName{{"a", "x", late}, {"b", "x", early}}, map[string]string{"a": "b"}},

@@ -74,13 +74,13 @@ func TestOverSockets(t *testing.T) {
 // TestSilentSocket: sockets that no process listens on, or one that never answers.
 func TestSilentSocket(t *testing.T) {
 	w := realWorld(t)
-	w.socket("nobody")
+	w.socket("deserted")
 	w.must(os.MkdirAll(filepath.Join(w.root, "mute"), 0o755))
 	l, err := net.Listen("unix", filepath.Join(w.root, "mute", socketName))
 	w.must(err)
 	defer l.Close()
 	w.start()
-	for name, words := range map[string]string{"nobody": "is its pod running", "mute": "did not answer"} {
+	for name, words := range map[string]string{"deserted": "is its pod running", "mute": "did not answer"} {
 		if s := w.ready(name, false); !strings.Contains(s.Message, words) {
 			t.Fatalf("%s: got %+v", name, s)
 		}

@@ -40,7 +40,7 @@ func TestExhausted(t *testing.T) {
 		"none left of another kind": {aNode: nodeWith(vf(16, 1), plug), hotplug: true, want: true},
 		"others are left":           {aNode: nodeWith(vf(16, 0), moorv1alpha1.FunctionCount{Type: "hotplug", Total: 31, Free: 1}), hotplug: true},
 		"it has one":                {aNode: nodeWith(vf(16, 0)), has: true},
-		"nobody counts":             {aNode: aNode("a")},
+		"not counted":               {aNode: aNode("a")},
 		"not this kind":             {aNode: nodeWith(plug)},
 		"there are none at all":     {aNode: nodeWith(vf(0, 0))},
 	} {
@@ -180,7 +180,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		if err := h.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil {
 			t.Fatal(err)
 		}
-		now.Labels = map[string]string{"of": "somebody"}
+		now.Labels = map[string]string{"of": "another"}
 		if err := h.WithWatch.Update(t.Context(), now); err != nil {
 			t.Fatal(err)
 		}

@@ -40,12 +40,12 @@ func TestCapacity(t *testing.T) {
 		want   provisioner.Capacity
 		err    error
 	}{
-		"of a policy":         {all, "small", provisioner.Capacity{Available: 1 << 30, Largest: 512 << 20}, nil},
-		"of a full one":       {all, "full", provisioner.Capacity{}, nil},
-		"of none":             {all, "", provisioner.Capacity{Available: 2 << 30}, nil},
-		"of an unknown one":   {all, "typo", provisioner.Capacity{}, provisioner.ErrInvalid},
-		"nobody tells of it":  {all, "silent", provisioner.Capacity{}, provisioner.ErrUnavailable},
-		"nobody tells of any": {all[:1], "", provisioner.Capacity{}, provisioner.ErrUnavailable},
+		"of a policy":       {all, "small", provisioner.Capacity{Available: 1 << 30, Largest: 512 << 20}, nil},
+		"of a full one":     {all, "full", provisioner.Capacity{}, nil},
+		"of none":           {all, "", provisioner.Capacity{Available: 2 << 30}, nil},
+		"of an unknown one": {all, "typo", provisioner.Capacity{}, provisioner.ErrInvalid},
+		"not told":          {all, "silent", provisioner.Capacity{}, provisioner.ErrUnavailable},
+		"none told":         {all[:1], "", provisioner.Capacity{}, provisioner.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, nil, c.there...)

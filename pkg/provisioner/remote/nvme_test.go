@@ -116,7 +116,7 @@ func TestNVMeUsesAConnectionThatIsThere(t *testing.T) {
 	spec := f.volume(t, "v")
 	f.elsewhere(t, "Nvme0", spec)
 	if all, err := f.host().List(t.Context()); err != nil || len(all) != 0 {
-		t.Fatalf("somebody else's connection is a volume's: %+v, %v", all, err)
+		t.Fatalf("a foreign connection is a volume's: %+v, %v", all, err)
 	}
 	d, err := f.host().Open(t.Context(), spec)
 	if err != nil || d.Name != "Nvme0n1" {

@@ -110,7 +110,7 @@ func TestFilter(t *testing.T) {
 			NodeNames:   &[]string{"n1", "n2", "full"},
 			FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"dead": dead, "none": noDPU},
 		}},
-		"nobody passes": {[]string{"a"}, []string{"none"}, extenderv1.ExtenderFilterResult{
+		"no node passes": {[]string{"a"}, []string{"none"}, extenderv1.ExtenderFilterResult{
 			NodeNames:   &[]string{},
 			FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"none": noDPU},
 		}},

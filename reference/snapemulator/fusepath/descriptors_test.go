@@ -38,7 +38,7 @@ func TestDescriptors(t *testing.T) {
 	d.close(one)
 	d.close(two)
 	if !isOpen(three) || !isOpen(four) {
-		t.Error("a descriptor of somebody else's was closed")
+		t.Error("a descriptor opened elsewhere was closed")
 	}
 	d.add(three)
 	if isOpen(three) {

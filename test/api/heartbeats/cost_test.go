@@ -68,7 +68,7 @@ func TestCost(t *testing.T) {
 			t.Errorf("%s cluster: %.1f writes/s, at most %d are allowed", cluster, whole, wholeWrites)
 		}
 		if whole < wholeNodes/heartbeat.DefaultPeriod.Seconds()*0.2 {
-			t.Errorf("%s cluster: %.1f writes/s are too few: hardly anybody beats", cluster, whole)
+			t.Errorf("%s cluster: %.1f writes/s are too few: hardly a node beats", cluster, whole)
 		}
 	}
 	f.stop(0)

@@ -168,7 +168,7 @@ func TestAttachments(t *testing.T) {
 			return h.a.Create(t.Context(), request("a", v+strings.Repeat("x", 252), func(o *object) { o.Name = "va-" + strings.Repeat("0f", 16) }))
 		}, ""},
 		{"asks for another node", func(v string) error { return h.a.Create(t.Context(), request("b", v)) }, others},
-		{"asks as nobody", func(v string) error { return h.nowhere.Create(t.Context(), request("a", v)) }, "must be bound to its node"},
+		{"asks from no node", func(v string) error { return h.nowhere.Create(t.Context(), request("a", v)) }, "must be bound to its node"},
 		{"asks as a user", func(v string) error { return h.a.Create(t.Context(), request("a", v, users)) }, shape},
 		{"asks as the controller", func(v string) error {
 			return h.a.Create(t.Context(), request("a", v, func(o *object) { o.Spec.Requester = storagev1alpha1.RequesterController }))
@@ -214,7 +214,7 @@ func TestAttachments(t *testing.T) {
 		{"gives its replica back", func(v string) error { return h.a.Delete(t.Context(), there(t, request("a", v, replica))) }, ""},
 		{"takes a user's away", func(v string) error { return h.a.Delete(t.Context(), there(t, request("a", v, users))) }, "no attachment of a user"},
 		{"takes another's away", func(v string) error { return h.a.Delete(t.Context(), there(t, request("b", v))) }, others},
-		{"takes it away as nobody", func(v string) error { return h.nowhere.Delete(t.Context(), there(t, request("a", v))) }, "must be bound to its node"},
+		{"takes it away from no node", func(v string) error { return h.nowhere.Delete(t.Context(), there(t, request("a", v))) }, "must be bound to its node"},
 		{"takes all away", func(string) error {
 			return h.a.DeleteAllOf(t.Context(), &object{}, client.InNamespace(kit.Namespace))
 		}, "cannot deletecollection"},
@@ -256,7 +256,7 @@ func TestHeartbeats(t *testing.T) {
 		{"beats", func() error { return beat(h.a, "a", alive) }, ""},
 		{"beats again", func() error { return beat(h.a, "a", alive) }, ""},
 		{"beats for another", func() error { return beat(h.a, "b", alive) }, "host a may not beat for node b"},
-		{"beats as nobody", func() error { return beat(h.nowhere, "a", alive) }, "must be bound to its node"},
+		{"beats from no node", func() error { return beat(h.nowhere, "a", alive) }, "must be bound to its node"},
 		{"speaks for its DPU", func() error { return beat(h.a, "a", dead) }, only},
 		{"writes conditions", func() error { return beat(h.a, "a", ready) }, only},
 		{"says where its DPU is", func() error { return beat(h.a, "a", moved) }, only},

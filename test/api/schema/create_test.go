@@ -135,7 +135,7 @@ func TestCreate(t *testing.T) {
 			{"empty volume", changes{"spec.volumeName": ""}, "should be at least 1 chars long"},
 			{"an operator's word", changes{"spec.operatorReceipt": yamlText("{epoch: 1, operator: jane, reason: pulled the plug}")}, ""},
 			{"an operator's word on no epoch", changes{"spec.operatorReceipt": yamlText("{epoch: 0, operator: jane, reason: x}")}, "should be greater than or equal to 1"},
-			{"nobody's word", changes{"spec.operatorReceipt": yamlText("{epoch: 1, operator: '', reason: x}")}, "should be at least 1 chars long"},
+			{"a word without an operator", changes{"spec.operatorReceipt": yamlText("{epoch: 1, operator: '', reason: x}")}, "should be at least 1 chars long"},
 			{"a word without a reason", changes{"spec.operatorReceipt": yamlText("{epoch: 1, operator: jane}")}, "reason: Required value"},
 		},
 		"DPUStorageNode": {

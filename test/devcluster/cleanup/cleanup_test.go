@@ -42,7 +42,7 @@ func TestOurs(t *testing.T) {
 		want  []string
 	}{
 		{name: "a file of the target", loops: []Loop{inner}, want: []string{"/dev/loop0"}},
-		{name: "somebody else's", loops: []Loop{{Device: "/dev/loop0", Number: 0x700, File: "/home/x/disk.img", BackingDevice: 1, Inode: 2}}},
+		{name: "of another program", loops: []Loop{{Device: "/dev/loop0", Number: 0x700, File: "/home/x/disk.img", BackingDevice: 1, Inode: 2}}},
 		{name: "a name that only begins alike", loops: []Loop{{Device: "/dev/loop0", Number: 0x700, File: "/var/lib/moor-devices/x"}}},
 		{name: "an emulator's file of a mount that is gone", loops: []Loop{{Device: "/dev/loop1", Number: 0x701, File: "/moor-snapemu.ns1 (deleted)"}}, want: []string{"/dev/loop1"}},
 		{name: "known by its label", loops: []Loop{{Device: "/dev/loop1", Number: 0x701, File: "/v1.img", Label: "/var/lib/moor-target/v1.img"}}, want: []string{"/dev/loop1"}},

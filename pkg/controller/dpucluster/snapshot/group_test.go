@@ -170,7 +170,7 @@ func TestWhatAGroupWaitsFor(t *testing.T) {
 			},
 			"the DPU cluster has no kind VolumeGroupSnapshot (groupsnapshot.storage.k8s.io/v1beta2)",
 		},
-		"somebody else's group": {
+		"a foreign group": {
 			func(m *fixture) {
 				m.Add(&groupsnapshotv1beta2.VolumeGroupSnapshot{ObjectMeta: kubetest.DPUObject("g"), Spec: groupsnapshotv1beta2.VolumeGroupSnapshotSpec{
 					Source: groupsnapshotv1beta2.VolumeGroupSnapshotSource{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}},

@@ -155,7 +155,7 @@ func TestWhatIsWaitedFor(t *testing.T) {
 			func(m *fixture) { m.Add(class("a-more", "a.csi", false)) },
 			"driver a.csi has the VolumeSnapshotClasses a-more, a-snapshots: mark exactly one",
 		},
-		"somebody else's VolumeSnapshot": {
+		"a foreign VolumeSnapshot": {
 			func(m *fixture) { m.Add(&snapshotv1.VolumeSnapshot{ObjectMeta: kubetest.DPUObject("s")}) },
 			"VolumeSnapshot s exists already and does not belong to this snapshot",
 		},
@@ -254,14 +254,14 @@ func TestDeletionInOrder(t *testing.T) {
 	}
 }
 
-func TestSomebodyElsesIsLeftAlone(t *testing.T) {
+func TestForeignSnapshotIsLeftAlone(t *testing.T) {
 	m := newFixture(t)
 	m.Add(&snapshotv1.VolumeSnapshot{ObjectMeta: kubetest.DPUObject("s")})
 	m.pass()
 	m.Remove(wanted("s", "v"))
 	m.pass()
 	if !m.Has(&snapshotv1.VolumeSnapshot{}, "s") || m.Has(&moorv1alpha1.StorageSnapshot{}, "s") {
-		t.Error("somebody else's VolumeSnapshot was deleted, or waited for")
+		t.Error("a foreign VolumeSnapshot was deleted, or waited for")
 	}
 }
 

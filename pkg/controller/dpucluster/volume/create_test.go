@@ -188,7 +188,7 @@ func TestWordsForWhatIsWaitedFor(t *testing.T) {
 		{"no size", func(m *fixture) {
 			m.edit(func(v *storagev1alpha1.Volume) { v.Spec.Request.CapacityRange.Request = nil })
 		}, "capacityRange.request is missing"},
-		{"claim of somebody else", func(m *fixture) {
+		{"foreign claim", func(m *fixture) {
 			m.Add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.DPUNamespace, Name: "v-pvc"}})
 		}, "does not belong to this Volume"},
 		{"claim going", func(m *fixture) {
@@ -214,7 +214,7 @@ func TestWordsForWhatIsWaitedFor(t *testing.T) {
 			m.Add(pv)
 			m.bindTo("v-pvc", "pv")
 		}, "is not a CSI volume"},
-		{"somebody else's PV", func(m *fixture) {
+		{"a foreign PV", func(m *fixture) {
 			m.pass("v")
 			m.Add(kubetest.VendorPV("pv", "other-pvc", "a.csi", corev1.PersistentVolumeReclaimDelete))
 			m.bindTo("v-pvc", "pv")

@@ -81,7 +81,7 @@ func TestDeletionWithNothingToWaitFor(t *testing.T) {
 			m.bind("v-pvc", "pv", corev1.PersistentVolumeReclaimRetain)
 			m.settle("v")
 		}},
-		{"claim of somebody else", func(m *fixture) {
+		{"foreign claim", func(m *fixture) {
 			m.Add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.DPUNamespace, Name: "v-pvc"}})
 			m.settle("v")
 		}},
@@ -96,8 +96,8 @@ func TestDeletionWithNothingToWaitFor(t *testing.T) {
 				t.Errorf("still there: %+v", m.volume("v").Status)
 			}
 			foreign := &corev1.PersistentVolumeClaim{}
-			if tc.name == "claim of somebody else" && !m.Has(foreign, "v-pvc") {
-				t.Error("somebody else's claim was deleted")
+			if tc.name == "foreign claim" && !m.Has(foreign, "v-pvc") {
+				t.Error("a foreign claim was deleted")
 			}
 		})
 	}

@@ -75,7 +75,7 @@ func TestPlacesOf(t *testing.T) {
 		})
 	}
 	if got, err := placesOf(affinity(all{in("zone", "x")}), racks()); !isUnreachable(err) {
-		t.Errorf("nobody is there: %v, %v", got, err)
+		t.Errorf("no node is there: %v, %v", got, err)
 	}
 }
 

@@ -42,8 +42,8 @@ func leave(w *kubetest.Clusters, node string) {
 	w.Host.Remove(kubetest.Pod("pod", node, "data"))
 }
 
-// wentAhead reports whether b may write although its host has not asked for it.
-func wentAhead(w *kubetest.Clusters) bool {
+// promotedEarly reports whether b may write although its host has not asked for it.
+func promotedEarly(w *kubetest.Clusters) bool {
 	claim, m := claimOf(w).Status, mirror("b")
 	m, _ = kubetest.Read(w.DPU, m)
 	a, _ := kubetest.Read(w.Host, user("b"))
@@ -51,16 +51,16 @@ func wentAhead(w *kubetest.Clusters) bool {
 	return granted && m.Spec.Role == storagev1alpha1.RolePrimary && m.Spec.Epoch == claim.Epoch && a.Spec.Role == storagev1alpha1.RoleReplica
 }
 
-// TestWhenAReplicaGoesAhead: once a pod is bound to its host that will use it, and
+// TestWhenAReplicaIsPromotedEarly: once a pod is bound to its host that will use it, and
 // nothing speaks against it.
-func TestWhenAReplicaGoesAhead(t *testing.T) {
+func TestWhenAReplicaIsPromotedEarly(t *testing.T) {
 	primary := func(w *kubetest.Clusters, _ *Reconciler) { w.Host.Add(user("a")) }
 	for name, tc := range map[string]struct {
 		pod   func(*kubetest.Clusters)
 		given func(*kubetest.Clusters, *Reconciler)
-		ahead bool
+		early bool
 	}{
-		"a pod is bound to its host":    {ahead: true},
+		"a pod is bound to its host":    {early: true},
 		"to another":                    {pod: func(w *kubetest.Clusters) { w.Host.Add(kubetest.Pod("pod", "a", "data")) }},
 		"to none yet":                   {pod: func(w *kubetest.Clusters) { w.Host.Add(kubetest.Pod("pod", "", "data")) }},
 		"no pod":                        {pod: func(*kubetest.Clusters) {}},
@@ -77,8 +77,8 @@ func TestWhenAReplicaGoesAhead(t *testing.T) {
 			primary(w, r)
 			kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = []string{"x/y"} })
 			w.DPU.Remove(mirror("a"))
-		}, ahead: true},
-		"somebody holds the claim": {given: func(w *kubetest.Clusters, _ *Reconciler) {
+		}, early: true},
+		"another holds the claim": {given: func(w *kubetest.Clusters, _ *Reconciler) {
 			kubetest.Change(w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
 				c.Status.Phase, c.Status.Holder, c.Status.Attachment = moorv1alpha1.ClaimGranted, "dpu-c", "c-vol"
 			})
@@ -108,12 +108,12 @@ func TestWhenAReplicaGoesAhead(t *testing.T) {
 				tc.given(w, r)
 			}
 			w.MustReconcile(r, "b-vol")
-			if got := wentAhead(w); got != tc.ahead {
-				t.Errorf("went ahead: %v, want %v", got, tc.ahead)
+			if got := promotedEarly(w); got != tc.early {
+				t.Errorf("promoted early: %v, want %v", got, tc.early)
 			}
 			a, found := kubetest.Read(w.Host, user("b"))
-			if !found || !a.DeletionTimestamp.IsZero() || !tc.ahead && (a.Status.Message != "" || conditions(a)["Ready"] != "True") {
-				t.Errorf("a replica that does not go ahead is one as before: found %v, %+v", found, a.Status)
+			if !found || !a.DeletionTimestamp.IsZero() || !tc.early && (a.Status.Message != "" || conditions(a)["Ready"] != "True") {
+				t.Errorf("a replica that is not promoted early is one as before: found %v, %+v", found, a.Status)
 			}
 			before := w.Writes()
 			w.MustReconcile(r, "b-vol")
@@ -124,8 +124,8 @@ func TestWhenAReplicaGoesAhead(t *testing.T) {
 	}
 }
 
-// ahead is a replica that has gone ahead and is shown.
-func ahead(t *testing.T) (*kubetest.Clusters, *Reconciler) {
+// earlyPrimary is a replica that was promoted early and is shown.
+func earlyPrimary(t *testing.T) (*kubetest.Clusters, *Reconciler) {
 	t.Helper()
 	w, r := moved(t)
 	w.Host.Add(kubetest.Pod("pod", "b", "data"))
@@ -134,7 +134,7 @@ func ahead(t *testing.T) (*kubetest.Clusters, *Reconciler) {
 		m.Status.DPU.Attached, m.Status.DPU.PreEmulated, m.Status.DPU.Epoch = true, false, m.Spec.Epoch
 	})
 	w.MustReconcile(r, "b-vol")
-	if !wentAhead(w) {
+	if !promotedEarly(w) {
 		t.Fatalf("claim %+v", claimOf(w).Status)
 	}
 	return w, r
@@ -143,7 +143,7 @@ func ahead(t *testing.T) (*kubetest.Clusters, *Reconciler) {
 // TestAheadIsShown: its status is that of a primary, and when its host asks, there
 // is nothing left to do.
 func TestAheadIsShown(t *testing.T) {
-	w, r := ahead(t)
+	w, r := earlyPrimary(t)
 	got, _ := kubetest.Read(w.Host, user("b"))
 	if s := got.Status; s.DPUAttached == nil || !*s.DPUAttached || s.Epoch != 2 || s.Warmth != storagev1alpha1.WarmthAttached || conditions(got)["Ready"] != "True" || conditions(got)["PreEmulated"] != "" {
 		t.Errorf("status %+v, %v", s, conditions(got))
@@ -184,7 +184,7 @@ func TestWhenItIsTakenBack(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, r := ahead(t)
+			w, r := earlyPrimary(t)
 			tc.given(w)
 			w.MustReconcile(r, "b-vol")
 			if back := !exists(w, user("b")); back != tc.back {
@@ -205,7 +205,7 @@ func TestWhenItIsTakenBack(t *testing.T) {
 // TestTakenBackAsItWasRead: where the host asks at that very moment, it keeps the
 // volume: it may have mounted it already.
 func TestTakenBackAsItWasRead(t *testing.T) {
-	w, r := ahead(t)
+	w, r := earlyPrimary(t)
 	w.Host.Remove(kubetest.Pod("pod", "b", "data"))
 	old, _ := kubetest.Read(w.Host, user("b"))
 	w.CacheShows(old)
@@ -289,7 +289,7 @@ func TestInterruptedOnTheWayAhead(t *testing.T) {
 					w.Host.Remove(kubetest.Pod("pod", "b", "data"))
 				}
 				w.MustReconcile(r, "b-vol")
-				if stays && !wentAhead(w) {
+				if stays && !promotedEarly(w) {
 					t.Errorf("write %d lost (late %v): claim %+v", n, late, claimOf(w).Status)
 				}
 				if kept := exists(w, user("b")); !stays && kept == granted {

@@ -96,12 +96,12 @@ func TestWhoIsTold(t *testing.T) {
 		"no pod that is over":         {about("DPUVolume", "Promoted"), []client.Object{pv, pod("p", time.Second, corev1.PodFailed, "data")}, []string{claim("Promoted")}},
 		"no pod of another claim":     {about("DPUVolume", "Promoted"), []client.Object{pv, pod("p", time.Second, corev1.PodRunning, "logs")}, []string{claim("Promoted")}},
 		"a release: the claim":        {about("DPUVolume", "FailoverReleased"), []client.Object{pv, pod("p", time.Second, corev1.PodRunning, "data")}, []string{claim("FailoverReleased")}},
-		"nobody of other reasons":     {about("DPUVolume", "ProvisioningFailed"), []client.Object{pv}, nil},
-		"nobody of other kinds":       {about("DPUStorageNode", "FailoverDetected"), []client.Object{pv}, nil},
-		"nobody without a volume":     {about("DPUVolume", "Promoted"), nil, nil},
-		"nobody if it is unbound":     {about("DPUVolume", "Promoted"), []client.Object{unbound}, nil},
-		"nobody if another's":         {about("DPUVolume", "Promoted"), []client.Object{persistent("vol", "vol", "other")}, nil},
-		"nobody if another volume":    {about("DPUVolume", "Promoted"), []client.Object{persistent("vol", "v2", driver)}, nil},
+		"none of other reasons":       {about("DPUVolume", "ProvisioningFailed"), []client.Object{pv}, nil},
+		"none of other kinds":         {about("DPUStorageNode", "FailoverDetected"), []client.Object{pv}, nil},
+		"none without a volume":       {about("DPUVolume", "Promoted"), nil, nil},
+		"none if it is unbound":       {about("DPUVolume", "Promoted"), []client.Object{unbound}, nil},
+		"none if another's":           {about("DPUVolume", "Promoted"), []client.Object{persistent("vol", "vol", "other")}, nil},
+		"none if another volume":      {about("DPUVolume", "Promoted"), []client.Object{persistent("vol", "v2", driver)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := kubetest.New(t)

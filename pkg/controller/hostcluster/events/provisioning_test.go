@@ -22,7 +22,7 @@ func TestRepeats(t *testing.T) {
 	}{
 		{"of a pending volume", "vol-pvc", false, "Warning ProvisioningFailed vendor claim vol-pvc in DPU cluster dpu-cluster: the array is full 3"},
 		{"of a bound volume", "vol-pvc", true, ""},
-		{"of somebody else's claim", "data", false, ""},
+		{"of another's claim", "data", false, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := kubetest.New(t)

@@ -146,7 +146,7 @@ func TestANamesakesMirrorIsLeftAlone(t *testing.T) {
 	w.Host.Remove(user())
 	w.MustReconcile(r, "snap")
 	if _, found := kubetest.Read(w.DPU, mirror()); !found {
-		t.Error("somebody else's StorageSnapshot was deleted")
+		t.Error("a foreign StorageSnapshot was deleted")
 	}
 }
 

@@ -77,7 +77,7 @@ func TestHolder(t *testing.T) {
 		asked, ownShown bool
 		want            string
 	}{
-		{"nobody", nil, false, false, ""},
+		{"no users", nil, false, false, ""},
 		{"we alone", []storagev1alpha1.DPUVolumeAttachment{user("me", false)}, true, false, ""},
 		{"another, not shown yet", []storagev1alpha1.DPUVolumeAttachment{user("b", false)}, false, false, "b"},
 		{"another", []storagev1alpha1.DPUVolumeAttachment{user("b", true)}, false, false, "b"},

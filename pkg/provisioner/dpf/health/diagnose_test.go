@@ -71,17 +71,17 @@ func TestDiagnose(t *testing.T) {
 		uses    []use
 		want    []string
 	}{
-		"unused":                          {volumeWith(""), nil, nil},
-		"in use":                          {volumeWith(""), using(sound, aNode(func(*moorv1alpha1.DPUStorageNode) {})), nil},
-		"on a node of which nobody knows": {volumeWith(""), using(sound, nil), nil},
-		"well again":                      {volumeWith(""), nil, nil},
-		"its claim is gone":               {volumeWith("the claim is gone"), nil, []string{"Inaccessible VendorVolumeUnusable: the claim is gone"}},
-		"on its way":                      {volumeWith(""), using(unshown(30*time.Second, 30*time.Second), nil), nil},
-		"just taken away":                 {volumeWith(""), using(unshown(time.Hour, 30*time.Second), nil), nil},
-		"never came":                      {volumeWith(""), using(unshown(2*time.Minute, 2*time.Minute), nil), []string{"Inaccessible DeviceNotShown: node n1 does not see the device: the DPU is busy"}},
-		"the host is dead":                {volumeWith(""), using(sound, says(moorv1alpha1.ConditionHostAlive, metav1.ConditionFalse)), []string{"Inaccessible HostDead: node n1, which uses the volume: words"}},
-		"nobody knows of the host":        {volumeWith(""), using(sound, says(moorv1alpha1.ConditionHostAlive, metav1.ConditionUnknown)), nil},
-		"the DPU is silent":               {volumeWith(""), using(sound, says(moorv1alpha1.ConditionDPUAlive, metav1.ConditionFalse)), []string{"Degraded DPUSilent: node n1, which uses the volume: words"}},
+		"unused":              {volumeWith(""), nil, nil},
+		"in use":              {volumeWith(""), using(sound, aNode(func(*moorv1alpha1.DPUStorageNode) {})), nil},
+		"on an unknown node":  {volumeWith(""), using(sound, nil), nil},
+		"well again":          {volumeWith(""), nil, nil},
+		"its claim is gone":   {volumeWith("the claim is gone"), nil, []string{"Inaccessible VendorVolumeUnusable: the claim is gone"}},
+		"on its way":          {volumeWith(""), using(unshown(30*time.Second, 30*time.Second), nil), nil},
+		"just taken away":     {volumeWith(""), using(unshown(time.Hour, 30*time.Second), nil), nil},
+		"never came":          {volumeWith(""), using(unshown(2*time.Minute, 2*time.Minute), nil), []string{"Inaccessible DeviceNotShown: node n1 does not see the device: the DPU is busy"}},
+		"the host is dead":    {volumeWith(""), using(sound, says(moorv1alpha1.ConditionHostAlive, metav1.ConditionFalse)), []string{"Inaccessible HostDead: node n1, which uses the volume: words"}},
+		"the host is unknown": {volumeWith(""), using(sound, says(moorv1alpha1.ConditionHostAlive, metav1.ConditionUnknown)), nil},
+		"the DPU is silent":   {volumeWith(""), using(sound, says(moorv1alpha1.ConditionDPUAlive, metav1.ConditionFalse)), []string{"Degraded DPUSilent: node n1, which uses the volume: words"}},
 		"SNAP is down": {
 			volumeWith(""), using(sound, aNode(func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.SNAPReady = false })),
 			[]string{"Inaccessible SNAPDown: node n1, which uses the volume: SNAP does not answer on DPU d1"},

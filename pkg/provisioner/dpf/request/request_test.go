@@ -53,7 +53,7 @@ func TestWaited(t *testing.T) {
 		want       string
 	}{
 		{"done", nil, said, ""},
-		{"nobody looked", context.DeadlineExceeded, nil, "make v: context deadline exceeded: " + idle},
+		{"not looked at", context.DeadlineExceeded, nil, "make v: context deadline exceeded: " + idle},
 		{"no words", context.DeadlineExceeded, ready, "make v: context deadline exceeded: " + idle},
 		{"words", context.DeadlineExceeded, said, "make v: context deadline exceeded: not ready: Bound: the array is full"},
 		{"given up", context.Canceled, said, "make v: context canceled: not ready: Bound: the array is full"},
