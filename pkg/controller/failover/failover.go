@@ -178,12 +178,17 @@ func observed(n *moorv1alpha1.DPUStorageNode) *moorv1alpha1.HostObservation {
 }
 
 // observedChanged passes changes of what DPUs report of their hosts. It sees each
-// heartbeat, and records it: a lease counts from when its renewal was seen.
+// heartbeat, and records it: a lease counts from when its renewal was seen. What a
+// DPU said that is gone is forgotten.
 func (r *Reconciler) observedChanged() predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode] {
 	return predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*moorv1alpha1.DPUStorageNode]) bool {
 			r.leases.heard(e.ObjectNew)
 			return !equality.Semantic.DeepEqual(observed(e.ObjectOld), observed(e.ObjectNew))
+		},
+		DeleteFunc: func(e event.TypedDeleteEvent[*moorv1alpha1.DPUStorageNode]) bool {
+			r.leases.seen.forget(e.Object.Name)
+			return true
 		},
 	}
 }

@@ -23,7 +23,8 @@ type renewal struct {
 }
 
 // renewals remembers when this process saw each DPU's renewal first, by its own
-// clock. What it forgets, by a restart for example, is seen anew. Safe for
+// clock, for as long as the DPU has an object. What it forgets, by a restart for
+// example, is seen anew, so that its lease is over later and not sooner. Safe for
 // concurrent use.
 type renewals struct {
 	mu   sync.Mutex
@@ -54,6 +55,13 @@ func (r *renewals) note(n *moorv1alpha1.DPUStorageNode, now time.Time) (writer.P
 	return p, r.last[n.Name].at, ok
 }
 
+// forget drops what is known of a DPU that has no object any more.
+func (r *renewals) forget(dpu string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.last, dpu)
+}
+
 // leases reads the leases of the DPUs, and remembers their renewals.
 type leases struct {
 	dpu   kube.Cluster
@@ -73,6 +81,7 @@ func (l *leases) read(ctx context.Context, from client.Reader, dpu string) (leas
 		return lease, 0, fmt.Errorf("read the lease of DPU %s: %w", dpu, err)
 	}
 	if !found {
+		l.seen.forget(dpu)
 		return lease, 0, nil
 	}
 	now := l.clock.Now()

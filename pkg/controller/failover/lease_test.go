@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -52,6 +53,31 @@ func TestNote(t *testing.T) {
 	n := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "dpu-b"}}
 	if _, _, given := r.note(n, start); given {
 		t.Error("a DPU that never beat gives a lease")
+	}
+}
+
+// TestForgetsWhoIsGone: what is remembered of DPUs does not grow with those that
+// ever were, and one that comes back begins anew.
+func TestForgetsWhoIsGone(t *testing.T) {
+	s := newLeaseStage(t)
+	remembers := func() int { return len(s.f.leases.seen.last) }
+	there, _ := kubetest.Read(s.DPU, kubetest.DPUStorageNode("dpu-a"))
+	for name, gone := range map[string]func(){
+		"a watch tells": func() {
+			s.f.observedChanged().Delete(event.TypedDeleteEvent[*moorv1alpha1.DPUStorageNode]{Object: there})
+		},
+		"a pass sees it": func() { s.DPU.Remove(kubetest.DPUStorageNode("dpu-a")); s.mustPass() },
+	} {
+		s.f.observedChanged().Update(event.TypedUpdateEvent[*moorv1alpha1.DPUStorageNode]{ObjectOld: there, ObjectNew: there})
+		if remembers() != 1 {
+			t.Fatalf("%s: %d DPUs are remembered before, want 1", name, remembers())
+		}
+		if gone(); remembers() != 0 {
+			t.Errorf("%s: %d DPUs are remembered that are gone", name, remembers())
+		}
+	}
+	if _, at, _ := s.f.leases.seen.note(there, s.Clock.Now()); !at.Equal(s.Clock.Now()) {
+		t.Errorf("the lease of a DPU that is back counts from %s, want from now", at)
 	}
 }
 
