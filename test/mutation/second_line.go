@@ -37,4 +37,7 @@ var secondLine = []mutation{
 	{name: "the DPU shows what the storage has taken back", tests: node, edits: []edit{
 		{nodePrepare, "	if p.attachment.Status.StorageAttached {\n		return nil", "	if p != nil {\n		return nil"},
 	}},
+	{name: "what is being taken from a host that is well is not looked for", tests: fence, edits: []edit{
+		{"pkg/controller/failover/observe.go", "err != nil || !ending {", "err != nil || ending || !ending {"},
+	}},
 }

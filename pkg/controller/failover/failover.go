@@ -118,7 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	silence := r.o.Observer.EarliestSilence(req.Name)
-	if err := r.targets.list(ctx, p); err != nil || !p.concerned() {
+	if err := r.targets.look(ctx, p); err != nil || !p.concerned() {
 		return ctrl.Result{RequeueAfter: silence}, err
 	}
 	if err := r.targets.readLive(ctx, p); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // observer begins a pass: it reads a host and says what has become of it.
@@ -130,14 +131,56 @@ type targetReader struct {
 	namespace, targetNamespace string
 }
 
+// look lists the volumes of a host that is not well, or of whose DPU the right to
+// write is being taken. It looks at the other hosts every few seconds too, so for
+// their sake nothing is copied and nothing of the volumes is read but the claims.
+func (r targetReader) look(ctx context.Context, p *pass) error {
+	if !p.begun() && !p.unwell() {
+		if ending, err := r.ending(ctx, p); err != nil || !ending {
+			return err
+		}
+	}
+	return r.list(ctx, p)
+}
+
+// ending reports whether the right to write of one of the host's attachments is being
+// taken, or an operator wants that. What it reads is the cache's own.
+func (r targetReader) ending(ctx context.Context, p *pass) (bool, error) {
+	list, err := r.attachments(ctx, p.node.Name, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return false, err
+	}
+	for i := range list {
+		key := client.ObjectKey{Namespace: r.targetNamespace, Name: list[i].Spec.DPUVolumeName}
+		claim, holder := &moorv1alpha1.WriterClaim{}, writer.Holder{DPU: p.dpu(), Attachment: list[i].Name}
+		if err := r.dpu.Client.Get(ctx, key, claim, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("read the claim of volume %s: %w", key.Name, err)
+		}
+		if writer.InFencing(claim, holder) || writer.Vouched(claim, holder) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// attachments are those of a host.
+func (r targetReader) attachments(ctx context.Context, host string, options ...client.ListOption) ([]storagev1alpha1.DPUVolumeAttachment, error) {
+	var list storagev1alpha1.DPUVolumeAttachmentList
+	of := []client.ListOption{client.InNamespace(r.namespace), client.MatchingFields{index.DPUVolumeAttachmentByNode: host}}
+	if err := r.host.Client.List(ctx, &list, append(of, options...)...); err != nil {
+		return nil, fmt.Errorf("list what is attached to host %s: %w", host, err)
+	}
+	return list.Items, nil
+}
+
 // list lists the primaries of the host, and what is one on its DPU.
 func (r targetReader) list(ctx context.Context, p *pass) error {
-	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := r.host.Client.List(ctx, &list, client.InNamespace(r.namespace), client.MatchingFields{index.DPUVolumeAttachmentByNode: p.node.Name}); err != nil {
-		return fmt.Errorf("list what is attached to host %s: %w", p.node.Name, err)
+	list, err := r.attachments(ctx, p.node.Name)
+	if err != nil {
+		return err
 	}
-	for i := range list.Items {
-		a := &list.Items[i]
+	for i := range list {
+		a := &list[i]
 		t := &target{attachment: a, volume: &storagev1alpha1.DPUVolume{}}
 		found, err := kube.Find(ctx, r.host.Client, client.ObjectKey{Namespace: a.Namespace, Name: a.Spec.DPUVolumeName}, t.volume)
 		if err != nil {

@@ -87,7 +87,7 @@ func (p *pass) waiting() bool {
 
 // concerned reports whether there is anything to do or to say.
 func (p *pass) concerned() bool {
-	if p.underway || tainted(p.core) || held(p.node) {
+	if p.begun() {
 		return true
 	}
 	for _, t := range p.targets {
@@ -95,9 +95,17 @@ func (p *pass) concerned() bool {
 			return true
 		}
 	}
-	unwell := p.observation.Host == nodehealth.Stale || p.api == APINotReady && !p.observation.ZeroTrust
-	said := p.state != Healthy && (p.state != Unknown || unwell)
-	return said && len(p.affected()) > 0
+	return p.unwell() && len(p.affected()) > 0
+}
+
+// begun reports whether something was begun on the host, or said of it, that is not
+// taken back yet.
+func (p *pass) begun() bool { return p.underway || tainted(p.core) || held(p.node) }
+
+// unwell reports whether there is something to say of the host, if it has volumes.
+func (p *pass) unwell() bool {
+	silent := p.observation.Host == nodehealth.Stale || p.api == APINotReady && !p.observation.ZeroTrust
+	return p.state != Healthy && (p.state != Unknown || silent)
 }
 
 func underway(node *moorv1alpha1.DPUStorageNode) bool {

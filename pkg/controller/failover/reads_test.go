@@ -1,0 +1,111 @@
+package failover
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+)
+
+// reads counts what is read from one reader: calls by kind, and objects that lists
+// returned. A read that copies from the cache counts in copies too.
+type reads struct {
+	mu      sync.Mutex
+	calls   map[string]int
+	objects map[string]int
+	copies  int
+}
+
+func (r *reads) add(kind string, objects int, shared *bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls[kind]++
+	r.objects[kind] += objects
+	if shared == nil || !*shared {
+		r.copies += objects
+	}
+}
+
+// all is the number of calls.
+func (r *reads) all() int {
+	sum := 0
+	for _, n := range r.calls {
+		sum += n
+	}
+	return sum
+}
+
+// of counts what is read through a client.
+func (r *reads) of(c client.Client) client.WithWatch {
+	return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, from client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			r.add(reflect.TypeOf(o).Elem().Name(), 1, (&client.GetOptions{}).ApplyOptions(opts).UnsafeDisableDeepCopy)
+			return from.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, from client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			err := from.List(ctx, l, opts...)
+			r.add(reflect.TypeOf(l).Elem().Name(), meta.LenList(l), (&client.ListOptions{}).ApplyOptions(opts).UnsafeDisableDeepCopy)
+			return err
+		},
+	})
+}
+
+// counted counts from now on what the reconciler reads: from both caches, and from
+// both API servers.
+func (s *fixture) counted() (cached, live *reads) {
+	cached = &reads{calls: map[string]int{}, objects: map[string]int{}}
+	live = &reads{calls: map[string]int{}, objects: map[string]int{}}
+	s.change(func(o *Options) {
+		o.Host = kube.Cluster{Client: cached.of(s.Host.Client), Live: live.of(s.Host.Direct)}
+		o.DPU = kube.Cluster{Client: cached.of(s.DPU.Client), Live: live.of(s.DPU.Direct)}
+	})
+	return cached, live
+}
+
+// TestAHostThatIsWellCostsLittle: of what is attached to it only the claims are looked
+// at, without copies, and nothing is read live or written.
+func TestAHostThatIsWellCostsLittle(t *testing.T) {
+	s := newFixture(t)
+	s.addVolume("more", "a")
+	cached, live := s.counted()
+	before := s.Writes()
+	s.mustPass()
+	if live.all() != 0 || s.Writes() != before {
+		t.Errorf("%v read live, %d writes", live.calls, s.Writes()-before)
+	}
+	if cached.calls["DPUVolume"] != 0 || cached.calls["VolumeAttachment"] != 0 {
+		t.Errorf("of a host that is well, %v was read", cached.calls)
+	}
+	// The host, its Node, and what its DPU says, as a heartbeat and as a lease.
+	if cached.copies != 4 {
+		t.Errorf("%d objects of %v were copied, want 4", cached.copies, cached.calls)
+	}
+}
+
+// TestAHostThatIsWellEndsWhatWasBegun: the right to write is taken to its end though
+// nothing but the claim tells of it: of a host that is well, if it is being taken; of
+// one that is not known yet, if an operator wants it.
+func TestAHostThatIsWellEndsWhatWasBegun(t *testing.T) {
+	s := newFixture(t)
+	fenced := s.claim()
+	kubetest.Change(s.DPU, fenced, func(c *moorv1alpha1.WriterClaim) { c.Status.Phase = moorv1alpha1.ClaimFencing })
+	s.claims["vol"] = *fenced.Status
+	s.mustPass()
+	s.retire()
+	s.mustPass()
+	s.wantPhase(freed)
+
+	s = newFixture(t)
+	s.restart()
+	s.operator(4)
+	s.mustPass()
+	s.wantPhase(freed)
+}
