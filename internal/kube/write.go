@@ -93,8 +93,8 @@ func remove(ctx context.Context, c client.Client, obj client.Object, as client.P
 }
 
 // Find reads an object by name; what does not exist is found == false.
-func Find(ctx context.Context, r client.Reader, key types.NamespacedName, obj client.Object) (found bool, err error) {
-	if err := r.Get(ctx, key, obj); err != nil {
+func Find(ctx context.Context, r client.Reader, key types.NamespacedName, obj client.Object, options ...client.GetOption) (found bool, err error) {
+	if err := r.Get(ctx, key, obj, options...); err != nil {
 		if apierrors.IsNotFound(err) {
 			return false, nil
 		}

@@ -13,13 +13,14 @@ import (
 // FromDPU puts the DPU's status, as the DPU itself wrote it in its cluster, into
 // a node of the host cluster that is to be observed: the mirror there is written
 // on changes only, not on each heartbeat. If the DPU's object is gone, the
-// mirrored status stays, and its heartbeat no longer changes.
-func FromDPU(ctx context.Context, dpu client.Reader, node *moorv1alpha1.DPUStorageNode) error {
+// mirrored status stays, and its heartbeat no longer changes. The node may end up
+// sharing memory with what was read, so neither is changed if that is a cache's own.
+func FromDPU(ctx context.Context, dpu client.Reader, node *moorv1alpha1.DPUStorageNode, options ...client.GetOption) error {
 	if node.Spec.DPUName == "" {
 		return nil
 	}
 	there := &moorv1alpha1.DPUStorageNode{}
-	err := dpu.Get(ctx, client.ObjectKey{Name: node.Spec.DPUName}, there)
+	err := dpu.Get(ctx, client.ObjectKey{Name: node.Spec.DPUName}, there, options...)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

@@ -40,4 +40,10 @@ var secondLine = []mutation{
 	{name: "what is being taken from a host that is well is not looked for", tests: fence, edits: []edit{
 		{"pkg/controller/failover/observe.go", "err != nil || !ending {", "err != nil || ending || !ending {"},
 	}},
+	{name: "a failover begins by what the fleet looked like a while ago", tests: fence, edits: []edit{
+		{"pkg/controller/failover/admit.go", "a.fleet.now(ctx)", "a.fleet.recent(ctx)"},
+	}},
+	{name: "what the fleet looked like counts for ever", tests: fence, edits: []edit{
+		{"pkg/controller/failover/observe.go", " && age >= 0 && age < fleetAge {", " && age >= 0 {"},
+	}},
 }

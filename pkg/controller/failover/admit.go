@@ -44,14 +44,16 @@ func (b Budget) refuse(all, zone int, name string) string {
 type admission struct {
 	mu        sync.Mutex
 	host      kube.Cluster
+	fleet     *fleetReader
 	clock     clock.PassiveClock
 	recorder  record.EventRecorder
 	budget    Budget
 	condition condition
 }
 
-// admit begins the failover of a host, on record, if the budget allows it. The
-// count comes from the API server itself, so that a restart forgets none.
+// admit begins the failover of a host, on record, if the budget allows it, and if the
+// fleet does not look sick at that moment. The count comes from the API server itself,
+// so that a restart forgets none.
 func (a *admission) admit(ctx context.Context, p *pass) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,6 +77,13 @@ func (a *admission) admit(ctx context.Context, p *pass) error {
 		}
 	}
 	if p.refused = a.budget.refuse(all, near, zone); p.refused != "" {
+		return nil
+	}
+	fleet, err := a.fleet.now(ctx)
+	if err != nil {
+		return err
+	}
+	if p.judge(fleet); !p.takes() {
 		return nil
 	}
 	p.underway = true

@@ -104,6 +104,17 @@ type Fleet struct {
 	Contradicted int
 }
 
+// add counts one host that serves.
+func (f *Fleet) add(seen nodehealth.Observation, api API) {
+	f.Nodes++
+	if seen.Host.Silent() || seen.HostSeen == nodehealth.SeenDead && seen.Host != nodehealth.Fresh {
+		f.Dead++
+	}
+	if api == APINotReady && !seen.ZeroTrust && seen.DPU.Heard() && seen.HostSeen == nodehealth.SeenAlive {
+		f.Contradicted++
+	}
+}
+
 // tooManyHosts and tooManyPercent say when it is too many at once: more hosts than
 // tooManyHosts, and more than tooManyPercent of all. Single failures, and a few in
 // a small cluster, stay below.

@@ -68,6 +68,7 @@ type Reconciler struct {
 	o Options
 
 	observer  observer
+	fleet     *fleetReader
 	targets   targetReader
 	leases    *leases
 	admission *admission
@@ -82,12 +83,13 @@ func New(o Options) *Reconciler {
 	r := &Reconciler{
 		o:         o,
 		targets:   targetReader{host: o.Host, dpu: o.DPU, namespace: o.Namespace, targetNamespace: o.TargetNamespace},
+		fleet:     &fleetReader{host: o.Host, dpu: o.DPU, heartbeats: o.Observer, clock: o.Clock},
 		leases:    &leases{dpu: o.DPU, clock: o.Clock},
 		pods:      podReader{host: o.Host, driver: o.Driver},
 		condition: condition{host: o.Host, clock: o.Clock, recorder: o.Recorder},
 	}
-	r.observer = observer{host: o.Host, dpu: o.DPU, heartbeats: o.Observer, leases: r.leases}
-	r.admission = &admission{host: o.Host, clock: o.Clock, recorder: o.Recorder, budget: o.Budget, condition: r.condition}
+	r.observer = observer{host: o.Host, dpu: o.DPU, heartbeats: o.Observer, fleet: r.fleet, leases: r.leases}
+	r.admission = &admission{host: o.Host, fleet: r.fleet, clock: o.Clock, recorder: o.Recorder, budget: o.Budget, condition: r.condition}
 	r.fencer = fencer{dpu: o.DPU, targetNamespace: o.TargetNamespace, targets: r.targets, leases: r.leases, clock: o.Clock, recorder: o.Recorder}
 	r.releaser = releaser{host: o.Host, driver: o.Driver, pods: r.pods, recorder: o.Recorder}
 	return r

@@ -3,9 +3,11 @@ package failover
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -21,6 +23,7 @@ import (
 type observer struct {
 	host, dpu  kube.Cluster
 	heartbeats *nodehealth.Observer
+	fleet      *fleetReader
 	leases     *leases
 }
 
@@ -39,24 +42,32 @@ func (o observer) observe(ctx context.Context, name string) (*pass, error) {
 		return nil, err
 	}
 	p.observation, p.api, p.underway = o.heartbeats.Observe(p.node), apiOf(p.core), underway(p.node)
-	in := Inputs{API: p.api, Host: p.observation.Host, Kubelet: p.observation.Kubelet, DPU: p.observation.DPU, HostSeen: p.observation.HostSeen, ZeroTrust: p.observation.ZeroTrust}
-	p.state, p.evidence = Classify(in)
-	if p.state != Healthy && p.state != Unknown {
-		if in.Fleet, err = o.fleet(ctx); err != nil {
-			return nil, err
-		}
-		p.state, p.evidence = Classify(in)
-	}
-	if p.observation.HostSeen == nodehealth.SeenDead && p.observation.Message != "" {
-		p.evidence += " (" + p.observation.Message + ")"
-	}
 	var again time.Duration
 	if p.lease, again, err = o.leases.read(ctx, o.dpu.Client, p.dpu()); err != nil {
 		return nil, err
 	}
 	p.retryBy(again)
-	p.decide()
+	if p.judge(Fleet{}); p.state == Healthy || p.state == Unknown {
+		return p, nil
+	}
+	fleet, err := o.fleet.recent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.judge(fleet)
 	return p, nil
+}
+
+// judge says what has become of the host, among the others, and what is done about it.
+func (p *pass) judge(fleet Fleet) {
+	p.state, p.evidence = Classify(Inputs{
+		API: p.api, Host: p.observation.Host, Kubelet: p.observation.Kubelet, DPU: p.observation.DPU,
+		HostSeen: p.observation.HostSeen, ZeroTrust: p.observation.ZeroTrust, Fleet: fleet,
+	})
+	if p.observation.HostSeen == nodehealth.SeenDead && p.observation.Message != "" {
+		p.evidence += " (" + p.observation.Message + ")"
+	}
+	p.decide()
 }
 
 // decide says what is done about the state. A DPU that is silent, and whose lease
@@ -75,35 +86,64 @@ func (p *pass) decide() {
 	p.evidence += "; its lease is over, so it withdraws by itself or is reset, and the host has lost its volumes"
 }
 
-// fleet is what all hosts look like now. It observes each itself: a
-// process that has just started may not have observed the others yet.
-func (o observer) fleet(ctx context.Context) (Fleet, error) {
+// fleetAge is how old the fleet may be that a pass looks at.
+const fleetAge = time.Second
+
+// fleetReader tells what all hosts look like, once for all passes: while many hosts
+// are not well, each asks for it again and again. Safe for concurrent use.
+type fleetReader struct {
+	host, dpu  kube.Cluster
+	heartbeats *nodehealth.Observer
+	clock      clock.PassiveClock
+
+	mu   sync.Mutex
+	last Fleet
+	at   time.Time
+}
+
+// recent is what all hosts look like, or looked like less than fleetAge ago. A host
+// that has died since may be missing among the dead, so nothing begins by it:
+// admission asks now.
+func (f *fleetReader) recent(ctx context.Context) (Fleet, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if age := f.clock.Since(f.at); !f.at.IsZero() && age >= 0 && age < fleetAge {
+		return f.last, nil
+	}
+	return f.look(ctx)
+}
+
+// now is what all hosts look like now, as far as the caches know.
+func (f *fleetReader) now(ctx context.Context) (Fleet, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.look(ctx)
+}
+
+// look looks at all hosts. It observes each itself: a process that has just started
+// may not have observed the others yet. It copies none: what it reads is the caches'
+// own.
+func (f *fleetReader) look(ctx context.Context) (Fleet, error) {
 	var list moorv1alpha1.DPUStorageNodeList
-	if err := o.host.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	out, at := Fleet{}, f.clock.Now()
+	if err := f.host.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return Fleet{}, fmt.Errorf("list all hosts: %w", err)
 	}
-	var out Fleet
 	for i := range list.Items {
-		n := list.Items[i] // a copy: the list is the cache's own
-		core, err := coreNode(ctx, o.host.Client, n.Name)
+		n := &list.Items[i] // its fields may be set; what they point to is the cache's
+		core, err := coreNode(ctx, f.host.Client, n.Name, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return Fleet{}, err
 		}
-		if !serves(&n, core) {
+		if !serves(n, core) {
 			continue
 		}
-		out.Nodes++
-		if err := nodehealth.FromDPU(ctx, o.dpu.Client, &n); err != nil {
+		if err := nodehealth.FromDPU(ctx, f.dpu.Client, n, client.UnsafeDisableDeepCopy); err != nil {
 			return Fleet{}, err
 		}
-		seen := o.heartbeats.Observe(&n)
-		if seen.Host.Silent() || seen.HostSeen == nodehealth.SeenDead && seen.Host != nodehealth.Fresh {
-			out.Dead++
-		}
-		if apiOf(core) == APINotReady && !seen.ZeroTrust && seen.DPU.Heard() && seen.HostSeen == nodehealth.SeenAlive {
-			out.Contradicted++
-		}
+		out.add(f.heartbeats.Observe(n), apiOf(core))
 	}
+	f.last, f.at = out, at
 	return out, nil
 }
 
@@ -114,9 +154,9 @@ func serves(n *moorv1alpha1.DPUStorageNode, core *corev1.Node) bool {
 }
 
 // coreNode is the Node of a host, nil if there is none.
-func coreNode(ctx context.Context, from client.Reader, name string) (*corev1.Node, error) {
+func coreNode(ctx context.Context, from client.Reader, name string, options ...client.GetOption) (*corev1.Node, error) {
 	node := &corev1.Node{}
-	found, err := kube.Find(ctx, from, client.ObjectKey{Name: name}, node)
+	found, err := kube.Find(ctx, from, client.ObjectKey{Name: name}, node, options...)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -153,8 +193,8 @@ func (r targetReader) ending(ctx context.Context, p *pass) (bool, error) {
 	for i := range list {
 		key := client.ObjectKey{Namespace: r.targetNamespace, Name: list[i].Spec.DPUVolumeName}
 		claim, holder := &moorv1alpha1.WriterClaim{}, writer.Holder{DPU: p.dpu(), Attachment: list[i].Name}
-		if err := r.dpu.Client.Get(ctx, key, claim, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("read the claim of volume %s: %w", key.Name, err)
+		if _, err := kube.Find(ctx, r.dpu.Client, key, claim, client.UnsafeDisableDeepCopy); err != nil {
+			return false, err
 		}
 		if writer.InFencing(claim, holder) || writer.Vouched(claim, holder) {
 			return true, nil
