@@ -189,7 +189,7 @@ func checkPod(t *testing.T, have map[string]bool, pod corev1.PodTemplateSpec, se
 // sidecars are the programs that are not ours; their flags are those that the
 // test bed gives them too.
 var sidecars = []string{
-	"--csi-address", "--timeout", "--kube-api-qps", "--kube-api-burst", "--worker-threads", "--workers", "--default-fstype", "--leader-election",
+	"--csi-address", "--timeout", "--kube-api-qps", "--kube-api-burst", "--worker-threads", "--workers", "--max-entries", "--default-fstype", "--leader-election",
 	"--enable-capacity", "--capacity-for-immediate-binding", "--capacity-ownerref-level",
 }
 

@@ -4,17 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/dpf/attachment"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf/volume"
 )
@@ -80,64 +84,146 @@ func TestInventoryTellsWhoHasAVolume(t *testing.T) {
 	}
 }
 
-// filled answers every list with the same objects, as an informer's cache does:
-// without a copy and without decoding. It counts the lists; other reads panic.
-type filled struct {
+// cached answers as an informer's cache does, by its indexes and without decoding,
+// and counts the objects that it was asked for.
+type cached struct {
 	client.Client
-	volumes     storagev1alpha1.DPUVolumeList
-	attachments storagev1alpha1.DPUVolumeAttachmentList
-	lists       map[string]int
+	volumes     map[string]*storagev1alpha1.DPUVolume
+	attachments map[string][]storagev1alpha1.DPUVolumeAttachment
+	listed, got int
 }
 
-func (f *filled) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	f.lists[fmt.Sprintf("%T", list)]++
+func (c *cached) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	v, ok := c.volumes[key.Name]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "dpuvolumes"}, key.Name)
+	}
+	c.got++
+	*o.(*storagev1alpha1.DPUVolume) = *v
+	return nil
+}
+
+func (c *cached) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	o := client.ListOptions{}
+	o.ApplyOptions(opts)
 	switch l := list.(type) {
 	case *storagev1alpha1.DPUVolumeList:
-		*l = f.volumes
+		for _, v := range c.volumes {
+			l.Items = append(l.Items, *v)
+		}
+		c.listed += len(l.Items)
 	case *storagev1alpha1.DPUVolumeAttachmentList:
-		*l = f.attachments
+		if o.FieldSelector == nil {
+			return errors.New("the attachments of all volumes are asked for")
+		}
+		of, _ := o.FieldSelector.RequiresExactMatch(attachment.IndexVolume)
+		l.Items = c.attachments[of]
+		c.got += len(l.Items)
 	}
 	return nil
 }
 
-// thousand is an inventory of 1,000 volumes, each with a primary and a replica,
-// and what it reads them from.
-func thousand() (*volume.Inventory, *filled) {
-	f := &filled{lists: map[string]int{}}
-	for i := range 1000 {
-		v := boundVolume(fmt.Sprintf("pvc-%04d", 999-i))
-		f.volumes.Items = append(f.volumes.Items, *v)
+// many is a cache of n volumes, each with a primary and a replica.
+func many(n int) *cached {
+	c := &cached{volumes: map[string]*storagev1alpha1.DPUVolume{}, attachments: map[string][]storagev1alpha1.DPUVolumeAttachment{}}
+	for i := range n {
+		v := boundVolume(fmt.Sprintf("pvc-%06d", i))
+		c.volumes[v.Name] = v
 		for _, node := range []string{"n1", "n2"} {
-			f.attachments.Items = append(f.attachments.Items, *attachmentOf(v.Name, node, func(a *storagev1alpha1.DPUVolumeAttachment) {
+			c.attachments[v.Name] = append(c.attachments[v.Name], *attachmentOf(v.Name, node, func(a *storagev1alpha1.DPUVolumeAttachment) {
 				if node == "n2" {
 					a.Spec.Role = storagev1alpha1.RoleReplica
 				}
 			}))
 		}
 	}
-	o := request.Options{Client: f, Namespace: namespace}
-	return volume.NewInventory(o), f
+	return c
 }
 
-// TestAThousandVolumesAreTwoReads: the volumes and their attachments are read once
-// each, however many there are.
-func TestAThousandVolumesAreTwoReads(t *testing.T) {
-	inventory, read := thousand()
-	entries, _, err := inventory.List(t.Context(), provisioner.Page{})
-	if err != nil || len(entries) != 1000 {
-		t.Fatalf("%d volumes: %v", len(entries), err)
+func (c *cached) inventory() *volume.Inventory {
+	return volume.NewInventory(request.Options{Client: c, Namespace: namespace})
+}
+
+// walk lists all volumes in pages, and calls between after each.
+func walk(tb testing.TB, i *volume.Inventory, most int, between func()) []string {
+	tb.Helper()
+	var out []string
+	for page := (provisioner.Page{Max: most}); ; {
+		entries, next, err := i.List(tb.Context(), page)
+		if err != nil || most > 0 && len(entries) > most {
+			tb.Fatalf("%d entries of %d: %v", len(entries), most, err)
+		}
+		for _, e := range entries {
+			if len(e.Nodes) != 1 || e.Nodes[0] != "n1" {
+				tb.Fatalf("volume %s is on %v", e.ID, e.Nodes)
+			}
+			out = append(out, e.ID)
+		}
+		if next == "" {
+			return out
+		}
+		page.After = next
+		between()
 	}
-	want := map[string]int{"*v1alpha1.DPUVolumeList": 1, "*v1alpha1.DPUVolumeAttachmentList": 1}
-	if diff := cmp.Diff(want, read.lists); diff != "" {
+}
+
+// TestAPageCostsWhatIsOnIt: a listing reads each volume twice, once to sort and
+// once to tell of it, and each attachment once, in however many pages.
+func TestAPageCostsWhatIsOnIt(t *testing.T) {
+	for _, most := range []int{0, 1, 100, 999, 1000, 2000} {
+		c := many(1000)
+		got := walk(t, c.inventory(), most, func() {})
+		if len(got) != 1000 || !slices.IsSorted(got) {
+			t.Errorf("pages of %d: %d volumes, in order %t", most, len(got), slices.IsSorted(got))
+		}
+		if c.listed != 1000 || c.got != 3000 {
+			t.Errorf("pages of %d: %d volumes were listed, want 1000; %d objects were read, want 3000", most, c.listed, c.got)
+		}
+	}
+}
+
+// TestVolumesComeAndGoBetweenPages: what is there throughout is met once, whoever
+// else lists meanwhile; what went is not told of.
+func TestVolumesComeAndGoBetweenPages(t *testing.T) {
+	c := many(10)
+	i, page := c.inventory(), 0
+	got := walk(t, i, 3, func() {
+		page++
+		switch page {
+		case 1: // beside the token, before it and after it
+			delete(c.volumes, "pvc-000002")
+			delete(c.volumes, "pvc-000000")
+			delete(c.volumes, "pvc-000007")
+		case 2:
+			extra := many(1).volumes["pvc-000000"]
+			c.volumes["pvc-000000"] = extra
+			walk(t, i, 4, func() {})
+		}
+	})
+	want := []string{"pvc-000000", "pvc-000001", "pvc-000002", "pvc-000003", "pvc-000004", "pvc-000005", "pvc-000006", "pvc-000008", "pvc-000009"}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
+// TestATokenOutlivesTheProcess: a page goes on where another process ended.
+func TestATokenOutlivesTheProcess(t *testing.T) {
+	c := many(5)
+	entries, next, err := c.inventory().List(t.Context(), provisioner.Page{After: "pvc-000002", Max: 5})
+	if err != nil || next != "" || len(entries) != 2 || entries[0].ID != "pvc-000003" {
+		t.Errorf("%v, next %q, %v", entries, next, err)
+	}
+}
+
 func BenchmarkInventory(b *testing.B) {
-	inventory, _ := thousand()
-	for b.Loop() {
-		if _, _, err := inventory.List(b.Context(), provisioner.Page{}); err != nil {
-			b.Fatal(err)
-		}
+	for _, most := range []int{0, 500} {
+		b.Run(fmt.Sprintf("volumes=50000/page=%d", most), func(b *testing.B) {
+			i := many(50_000).inventory()
+			for b.Loop() {
+				if n := len(walk(b, i, most, func() {})); n != 50_000 {
+					b.Fatal(n)
+				}
+			}
+		})
 	}
 }

@@ -248,7 +248,7 @@ func (a *Attachments) remove(ctx context.Context, name string) error {
 
 // of names the attachments of a volume.
 func (a *Attachments) of(ctx context.Context, volumeID string) ([]string, error) {
-	all, err := allOf(ctx, a.options, volumeID)
+	all, err := All(ctx, a.options, volumeID)
 	if err != nil {
 		return nil, err
 	}

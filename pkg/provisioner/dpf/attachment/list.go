@@ -24,9 +24,9 @@ func Index() kube.Index {
 	})
 }
 
-// allOf lists the attachments of a volume, replicas too. They are the
+// All lists the attachments of a volume, replicas too. They are the
 // cache's own: they must not be changed.
-func allOf(ctx context.Context, o request.Options, volumeID string) ([]storagev1alpha1.DPUVolumeAttachment, error) {
+func All(ctx context.Context, o request.Options, volumeID string) ([]storagev1alpha1.DPUVolumeAttachment, error) {
 	var list storagev1alpha1.DPUVolumeAttachmentList
 	err := o.Client.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingFields{IndexVolume: volumeID}, client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -56,7 +56,7 @@ func InUse(o *storagev1alpha1.DPUVolumeAttachment) bool {
 
 // Users lists the attachments through which nodes use the volume.
 func Users(ctx context.Context, o request.Options, volumeID string) ([]storagev1alpha1.DPUVolumeAttachment, error) {
-	all, err := allOf(ctx, o, volumeID)
+	all, err := All(ctx, o, volumeID)
 	if err != nil {
 		return nil, err
 	}

@@ -2,15 +2,17 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf/attachment"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
@@ -27,7 +29,16 @@ import (
 // and one that a fence took away until Kubernetes gives it back, or else
 // external-attacher would ask for it anew in the middle of a failover, and could
 // not give it back before that call ends.
-type Inventory struct{ options request.Options }
+//
+// A listing in pages sorts the volumes once, when it begins: a page costs what is
+// on it. A token is the name after which its page begins, so it is good for
+// whatever order is there: that of a later listing that began meanwhile has every
+// volume that is there throughout.
+type Inventory struct {
+	options request.Options
+	// order has the names of the volumes when the last listing began; nil if none has.
+	order atomic.Pointer[[]string]
+}
 
 var _ provisioner.Inventory = (*Inventory)(nil)
 
@@ -37,24 +48,47 @@ func NewInventory(o request.Options) *Inventory { return &Inventory{options: o} 
 // List returns a page of the volumes that are there, ordered by name. A volume
 // that its vendor has not made yet is none.
 func (i *Inventory) List(ctx context.Context, page provisioner.Page) ([]provisioner.Entry, string, error) {
-	there, err := Bound(ctx, i.options)
+	order, err := i.ordered(ctx, page)
 	if err != nil {
 		return nil, "", err
 	}
-	ids, next := page.Cut(slices.Sorted(maps.Keys(there)))
-	nodes, err := i.nodes(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	entries := make([]provisioner.Entry, 0, len(ids))
-	for _, id := range ids {
-		v, err := volumeOf(there[id], nil)
+	var entries []provisioner.Entry
+	for n, id := range order {
+		e, err := i.Look(ctx, id)
+		if errors.Is(err, provisioner.ErrNotFound) {
+			continue // it went since the listing began
+		}
 		if err != nil {
 			return nil, "", err
 		}
-		entries = append(entries, provisioner.Entry{Volume: v, Nodes: nodes[id]})
+		entries = append(entries, e)
+		if len(entries) == page.Max && n+1 < len(order) {
+			return entries, id, nil
+		}
 	}
-	return entries, next, nil
+	return entries, "", nil
+}
+
+// ordered are the names from which the page is taken.
+func (i *Inventory) ordered(ctx context.Context, page provisioner.Page) ([]string, error) {
+	order := i.order.Load()
+	if page.After == "" || order == nil {
+		there, err := Bound(ctx, i.options)
+		if err != nil {
+			return nil, err
+		}
+		order = ptr.To(slices.Sorted(maps.Keys(there)))
+		i.order.Store(order)
+	}
+	rest := *order
+	if page.After != "" {
+		from, found := slices.BinarySearch(rest, page.After)
+		if found {
+			from++
+		}
+		rest = rest[from:]
+	}
+	return rest, nil
 }
 
 // Bound are the volumes that their vendors have made, by name. They are the
@@ -76,36 +110,33 @@ func Bound(ctx context.Context, o request.Options) (map[string]*storagev1alpha1.
 // Look returns one volume; ErrNotFound for one that is not there, or not yet.
 func (i *Inventory) Look(ctx context.Context, id string) (provisioner.Entry, error) {
 	o := &storagev1alpha1.DPUVolume{}
-	found, err := kube.Find(ctx, i.options.Client, types.NamespacedName{Namespace: i.options.Namespace, Name: id}, o)
-	if err != nil {
+	err := i.options.Client.Get(ctx, types.NamespacedName{Namespace: i.options.Namespace, Name: id}, o, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
 		return provisioner.Entry{}, request.Refused("read volume "+id, err)
 	}
-	if !found || o.Status.Phase != storagev1alpha1.DPUVolumeBound {
+	if err != nil || o.Status.Phase != storagev1alpha1.DPUVolumeBound {
 		return provisioner.Entry{}, fmt.Errorf("volume %s: %w in namespace %s, or not made yet", id, provisioner.ErrNotFound, i.options.Namespace)
 	}
 	v, err := volumeOf(o, nil)
 	if err != nil {
 		return provisioner.Entry{}, err
 	}
-	nodes, err := i.nodes(ctx, client.MatchingFields{attachment.IndexVolume: id})
-	return provisioner.Entry{Volume: v, Nodes: nodes[id]}, err
+	nodes, err := i.nodes(ctx, id)
+	return provisioner.Entry{Volume: v, Nodes: nodes}, err
 }
 
-// nodes are those that have each volume, or each of those selected, in order.
-func (i *Inventory) nodes(ctx context.Context, of ...client.ListOption) (map[string][]string, error) {
-	var list storagev1alpha1.DPUVolumeAttachmentList
-	of = append(of, client.InNamespace(i.options.Namespace), client.UnsafeDisableDeepCopy)
-	if err := i.options.Client.List(ctx, &list, of...); err != nil {
-		return nil, request.Refused("list the attachments", err)
+// nodes are those that have a volume, in order.
+func (i *Inventory) nodes(ctx context.Context, id string) ([]string, error) {
+	all, err := attachment.All(ctx, i.options, id)
+	if err != nil {
+		return nil, err
 	}
-	out := map[string][]string{}
-	for n := range list.Items {
-		if a := &list.Items[n]; a.Spec.Role != storagev1alpha1.RoleReplica && (attachment.Shown(a) || attachment.TakenAway(a)) {
-			out[a.Spec.DPUVolumeName] = append(out[a.Spec.DPUVolumeName], a.Spec.DPUNodeName)
+	var out []string
+	for n := range all {
+		if a := &all[n]; a.Spec.Role != storagev1alpha1.RoleReplica && (attachment.Shown(a) || attachment.TakenAway(a)) {
+			out = append(out, a.Spec.DPUNodeName)
 		}
 	}
-	for _, nodes := range out {
-		slices.Sort(nodes)
-	}
+	slices.Sort(out)
 	return out, nil
 }
