@@ -5,7 +5,6 @@ package attachment
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,14 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/writer"
@@ -43,18 +39,21 @@ type Reconciler struct {
 }
 
 // SetupWithManager watches attachments, volumes, nodes and who uses them here,
-// and VolumeAttachments and WriterClaims there.
+// and VolumeAttachments and WriterClaims there. wakes.go says what of them counts.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	remote := r.Clusters.DPU.Cache
-	return r.watchUsers(ctrl.NewControllerManagedBy(mgr)).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("dpuvolumeattachment").
 		For(&storagev1alpha1.DPUVolumeAttachment{}).
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(rivalry)).
-		Watches(&storagev1alpha1.DPUVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume)).
-		Watches(&moorv1alpha1.DPUStorageNode{}, handler.EnqueueRequestsFromMapFunc(r.ofNode)).
+		Watches(&storagev1alpha1.DPUVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume), builder.WithPredicates(volumeChanged)).
+		Watches(&moorv1alpha1.DPUStorageNode{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(dpuChanged)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofUser), builder.WithPredicates(userChanged)).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofPersistent), builder.WithPredicates(bindingChanged)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(serviceChanged)).
 		WatchesRawSource(source.Kind(remote, &storagev1alpha1.VolumeAttachment{},
 			hostcluster.ToOwner[*storagev1alpha1.VolumeAttachment](storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment))).
-		WatchesRawSource(source.Kind(remote, &moorv1alpha1.WriterClaim{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofClaim))).
+		WatchesRawSource(source.Kind(remote, &moorv1alpha1.WriterClaim{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofClaim), claimChanged)).
 		Complete(kube.Retrying(r))
 }
 
@@ -208,51 +207,4 @@ func (r *Reconciler) findDPU(ctx context.Context, p *pass) error {
 	}
 	p.dpu = node.Spec.DPUName
 	return nil
-}
-
-func (r *Reconciler) ofVolume(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.by(ctx, index.DPUVolumeAttachmentByVolume, o.GetName())
-}
-
-func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.by(ctx, index.DPUVolumeAttachmentByNode, o.GetName())
-}
-
-// ofClaim maps to every attachment of the claim's volume: one may be waiting
-// for the right to write.
-func (r *Reconciler) ofClaim(ctx context.Context, o *moorv1alpha1.WriterClaim) []reconcile.Request {
-	return r.by(ctx, index.DPUVolumeAttachmentByVolume, o.Spec.VolumeName)
-}
-
-// ofUser maps to the attachments of the pod's volumes to its node.
-func (r *Reconciler) ofUser(ctx context.Context, o client.Object) []reconcile.Request {
-	pod := o.(*corev1.Pod)
-	volumes, err := r.Users.HandlesOf(ctx, pod)
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "look for the volumes of a pod", "pod", client.ObjectKeyFromObject(pod))
-	}
-	var out []reconcile.Request
-	for _, volume := range volumes {
-		out = append(out, kube.Requests(slices.DeleteFunc(r.list(ctx, index.DPUVolumeAttachmentByVolume, volume), func(a storagev1alpha1.DPUVolumeAttachment) bool {
-			return a.Spec.DPUNodeName != pod.Spec.NodeName
-		}))...)
-	}
-	return out
-}
-
-// ofPersistent maps to the attachments of the volume behind a PersistentVolume.
-func (r *Reconciler) ofPersistent(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.by(ctx, index.DPUVolumeAttachmentByVolume, podvolume.Handle(o.(*corev1.PersistentVolume)))
-}
-
-func (r *Reconciler) by(ctx context.Context, index, name string) []reconcile.Request {
-	return kube.Requests(r.list(ctx, index, name))
-}
-
-func (r *Reconciler) list(ctx context.Context, index, name string) []storagev1alpha1.DPUVolumeAttachment {
-	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := r.Clusters.Host.Client.List(ctx, &list, client.InNamespace(r.Clusters.Namespace), client.MatchingFields{index: name}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list attachments", "index", index, "name", name)
-	}
-	return list.Items
 }

@@ -5,11 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
@@ -82,33 +78,14 @@ func (u *Users) outOfService(ctx context.Context, name string) (string, error) {
 		return "", err
 	case !found:
 		return "node " + name + " does not exist", nil
-	case slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }):
+	case takenOutOfService(node):
 		return "node " + name + " is out of service", nil
 	}
 	return "", nil
 }
 
-// watchUsers starts a pass over what a node has asked for, and its replicas, when a
-// user comes or goes, or when the node itself does.
-func (r *Reconciler) watchUsers(b *builder.Builder) *builder.Builder {
-	return b.
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofUser), builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(e event.CreateEvent) bool { return len(podvolume.ClaimsInUse(e.Object.(*corev1.Pod))) > 0 },
-			UpdateFunc: func(e event.UpdateEvent) bool {
-				before, now := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
-				return len(podvolume.ClaimsInUse(before)) != len(podvolume.ClaimsInUse(now)) || before.DeletionTimestamp.IsZero() != now.DeletionTimestamp.IsZero() && len(podvolume.ClaimsInUse(now)) > 0
-			},
-			DeleteFunc: func(e event.DeleteEvent) bool { return len(podvolume.Claims(e.Object.(*corev1.Pod))) > 0 },
-		})).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofPersistent), builder.WithPredicates(predicate.Funcs{
-			UpdateFunc: func(e event.UpdateEvent) bool {
-				return e.ObjectOld.(*corev1.PersistentVolume).Status.Phase != e.ObjectNew.(*corev1.PersistentVolume).Status.Phase
-			},
-		})).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(event.CreateEvent) bool { return false },
-			UpdateFunc: func(e event.UpdateEvent) bool {
-				return len(e.ObjectOld.(*corev1.Node).Spec.Taints) != len(e.ObjectNew.(*corev1.Node).Spec.Taints)
-			},
-		}))
+// takenOutOfService reports whether an operator has said that the node is down for
+// good.
+func takenOutOfService(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
