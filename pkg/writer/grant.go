@@ -35,6 +35,13 @@ func Judge(claim *moorv1alpha1.WriterClaim, h Holder) Verdict {
 		claim.Spec.VolumeName, status.Holder, status.Attachment, status.Epoch)}
 }
 
+// Settled reports whether h has the right to write under this epoch, so that there is
+// nothing to grant. It may be asked of a claim that a cache has: an old one only
+// delays what follows.
+func Settled(claim *moorv1alpha1.WriterClaim, h Holder, epoch int64) bool {
+	return Holds(claim, h) && claim.Status.Phase == moorv1alpha1.ClaimGranted && claim.Status.Epoch == epoch
+}
+
 // LastReceipt is that of the epoch that ended last; nil if none did.
 func LastReceipt(claim *moorv1alpha1.WriterClaim) *moorv1alpha1.Receipt {
 	if claim.Status == nil || len(claim.Status.Receipts) == 0 {

@@ -48,6 +48,33 @@ func TestJudgeOfNewClaim(t *testing.T) {
 	}
 }
 
+func TestSettled(t *testing.T) {
+	me := Holder{"dpu-me", "me-vol"}
+	for name, tc := range map[string]struct {
+		phase moorv1alpha1.ClaimPhase
+		to    Holder
+		epoch int64
+		want  bool
+	}{
+		"granted, and told":        {moorv1alpha1.ClaimGranted, me, 7, true},
+		"not told":                 {moorv1alpha1.ClaimGranted, me, 0, false},
+		"told of an earlier one":   {moorv1alpha1.ClaimGranted, me, 6, false},
+		"being fenced":             {moorv1alpha1.ClaimFencing, me, 7, false},
+		"free":                     {moorv1alpha1.ClaimFree, me, 7, false},
+		"for another attachment":   {moorv1alpha1.ClaimGranted, Holder{"dpu-me", "other"}, 7, false},
+		"for another DPU's":        {moorv1alpha1.ClaimGranted, Holder{"other", "me-vol"}, 7, false},
+		"free, under the next one": {moorv1alpha1.ClaimFree, me, 8, false},
+	} {
+		claim := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: tc.phase, Holder: tc.to.DPU, Attachment: tc.to.Attachment, Epoch: 7}}
+		if got := Settled(claim, me, tc.epoch); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if Settled(&moorv1alpha1.WriterClaim{}, me, 0) {
+		t.Error("a new claim is settled")
+	}
+}
+
 func TestJudgeMessages(t *testing.T) {
 	claim := func(phase moorv1alpha1.ClaimPhase) *moorv1alpha1.WriterClaim {
 		return &moorv1alpha1.WriterClaim{

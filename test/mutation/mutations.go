@@ -248,6 +248,15 @@ var mutations = []mutation{
 	{name: "the claim is granted without compare-and-swap", tests: sync, edits: []edit{
 		{syncGrant, "		err = r.Clusters.DPU.Client.Status().Update(ctx, after)\n", "		after.ResourceVersion = \"\"\n		err = r.Clusters.DPU.Client.Status().Update(ctx, after)\n"},
 	}},
+	{name: "a cached claim counts though its epoch is not the DPU's", tests: sync, edits: []edit{
+		{ruleGrant, " && claim.Status.Epoch == epoch\n", " && epoch >= 0\n"},
+	}},
+	{name: "a cached claim counts for a replica", tests: sync, edits: []edit{
+		{syncGrant, "	return p.begun() && writer.Settled(", "	return writer.Settled("},
+	}},
+	{name: "a cached claim that is being fenced counts as granted", tests: right, edits: []edit{
+		{ruleGrant, "	return Holds(claim, h) && claim.Status.Phase == moorv1alpha1.ClaimGranted && ", "	return Holds(claim, h) && "},
+	}},
 	{name: "the claim is granted to an attachment that is going", tests: sync, edits: []edit{
 		{syncGrant, "	if !stays {\n", "	if !stays && p == nil {\n"},
 	}},

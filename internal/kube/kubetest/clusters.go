@@ -121,7 +121,7 @@ func newCluster(t *testing.T, c *Control, namespace string, indexes []kube.Index
 	}
 	direct := interceptor.NewClient(b.Build(), interceptor.Funcs{Create: c.stamp})
 	return &Cluster{
-		Cluster: kube.Cluster{Client: interceptor.NewClient(direct, c.funcs()), Live: direct},
+		Cluster: kube.Cluster{Client: interceptor.NewClient(direct, c.funcs()), Live: interceptor.NewClient(direct, c.liveFuncs())},
 		Control: c, Direct: direct, namespace: namespace, t: t,
 	}
 }

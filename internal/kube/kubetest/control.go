@@ -36,6 +36,7 @@ type Control struct {
 	made   map[string]int // how often an object was made, by kind and name
 	counts map[string]int // writes, by kind
 	writes int
+	reads  int // of the API servers themselves
 	lose   int
 	late   bool
 	after  func(verb string, o client.Object)
@@ -87,6 +88,13 @@ func (c *Control) WritesOn(kind client.Object) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.counts[kindOf(kind)]
+}
+
+// LiveReads counts the reads of reconcilers that no cache answered, so far.
+func (c *Control) LiveReads() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reads
 }
 
 // LoseWrite lets the n-th write from now on fail with ErrLost: without effect,
@@ -174,6 +182,27 @@ func (c *Control) list(ctx context.Context, from client.WithWatch, l client.Obje
 	}
 	reflect.ValueOf(l).Elem().Set(reflect.ValueOf(old.DeepCopyObject()).Elem())
 	return nil
+}
+
+// liveRead counts one read of an API server itself.
+func (c *Control) liveRead() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads++
+}
+
+// liveFuncs count what is read of an API server itself.
+func (c *Control) liveFuncs() interceptor.Funcs {
+	return interceptor.Funcs{
+		Get: func(ctx context.Context, from client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			c.liveRead()
+			return from.Get(ctx, k, o, opts...)
+		},
+		List: func(ctx context.Context, from client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			c.liveRead()
+			return from.List(ctx, l, opts...)
+		},
+	}
 }
 
 func (c *Control) funcs() interceptor.Funcs {

@@ -89,7 +89,7 @@ func (r *Reconciler) grant(ctx context.Context, p *pass) error {
 	if !p.single() {
 		return r.promote(ctx, p, promotion{})
 	}
-	claim, err := r.freeOrLive(ctx, p.volume)
+	claim, err := r.cachedOrLive(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -194,16 +194,23 @@ func (r *Reconciler) stays(ctx context.Context, p *pass) (bool, error) {
 	return found && live.UID == p.mirror.UID && live.DeletionTimestamp.IsZero(), err
 }
 
-// freeOrLive is the volume's claim as the cache has it, if it is free there: it is
-// granted with the resourceVersion that was read, which fails if it is not free by
-// now. Else it is the API server's.
-func (r *Reconciler) freeOrLive(ctx context.Context, volume *storagev1alpha1.DPUVolume) (*moorv1alpha1.WriterClaim, error) {
+// cachedOrLive is the volume's claim, from the cache where an old one does no harm.
+// One that is free there is granted with the resourceVersion that was read, which
+// fails if it is not free by now; under one that is settled nothing is granted or
+// promoted. All else is the API server's.
+func (r *Reconciler) cachedOrLive(ctx context.Context, p *pass) (*moorv1alpha1.WriterClaim, error) {
 	claim := &moorv1alpha1.WriterClaim{}
-	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(volume.Name), claim)
-	if err != nil || found && claim.Status != nil && !writer.Held(claim) {
+	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(p.volume.Name), claim)
+	if err != nil || found && (claim.Status != nil && !writer.Held(claim) || p.settled(claim)) {
 		return claim, err
 	}
-	return r.writerClaim(ctx, volume)
+	return r.writerClaim(ctx, p.volume)
+}
+
+// settled reports whether the claim is granted to this very holder, and its DPU has
+// been told so: the mirror is a primary with the epoch of the claim.
+func (p *pass) settled(claim *moorv1alpha1.WriterClaim) bool {
+	return p.begun() && writer.Settled(claim, p.holder(), p.mirror.Spec.Epoch)
 }
 
 // writerClaim reads the volume's claim from the API server itself, and makes it if
