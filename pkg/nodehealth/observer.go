@@ -86,6 +86,11 @@ type Observation struct {
 	HostSeen HostSeen
 	// Message says what the DPU concluded that from.
 	Message string
+	// HostUnheard and DPUUnheard: the heartbeat has not changed since it was read
+	// first, as after a start of the observer.
+	HostUnheard, DPUUnheard bool
+	// Young: both are watched for so short a time that this says nothing of them.
+	Young bool
 	// ZeroTrust: this host sends no heartbeats, so Host is always Unknown.
 	ZeroTrust bool
 }
@@ -171,6 +176,9 @@ func (o *Observer) observation(e *entry, now time.Time) Observation {
 		Host: o.beat(e.host, HostCluster, now), Kubelet: o.beat(e.kubelet, HostCluster, now),
 		DPU: o.beat(e.dpu, DPUCluster, now), HostSeen: e.seen, Message: e.message, ZeroTrust: e.zeroTrust,
 	}
+	out.HostUnheard, out.DPUUnheard = e.host.unheard(), e.dpu.unheard()
+	// Who is silent is Stale by then, if the observer can hear.
+	out.Young = now.Sub(later(e.host.first, e.dpu.first)) < o.timeout+o.silence/2
 	if e.seen == SeenDead && out.Host == Fresh && !e.host.last.After(e.deadAt) {
 		out.Host = Unknown
 	}
@@ -326,6 +334,8 @@ func (o *Observer) beat(w witness, c Cluster, now time.Time) Beat {
 	}
 	return Unknown
 }
+
+func (w witness) unheard() bool { return w.value != 0 && !w.changed }
 
 func later(first time.Time, more ...time.Time) time.Time {
 	for _, t := range more {

@@ -193,6 +193,28 @@ func TestRestart(t *testing.T) {
 	p.want(Unknown, Unknown)
 }
 
+// TestUnheard: until it changes, which says nothing until the timeout is over.
+func TestUnheard(t *testing.T) {
+	p := newPlayer(t)
+	is := func(host, dpu, young bool) {
+		t.Helper()
+		if got := p.o.Known("a"); got.HostUnheard != host || got.DPUUnheard != dpu || got.Young != young {
+			t.Errorf("host unheard %v, DPU unheard %v, young %v; want %v, %v, %v", got.HostUnheard, got.DPUUnheard, got.Young, host, dpu, young)
+		}
+	}
+	is(true, true, true)
+	p.pass(5, "a/host", "b/host")
+	is(false, true, true)
+	p.pass(25, "b/host")
+	is(false, true, true)
+	p.want(Stale, Stale)
+	p.pass(5, "b/host")
+	is(false, true, false)
+	if got := p.o.Known("c"); got.HostUnheard || got.DPUUnheard || got.Young {
+		t.Errorf("what never beat is %+v", got)
+	}
+}
+
 func TestNeverBeat(t *testing.T) {
 	p := newPlayer(t)
 	p.nodes["a"].Status = moorv1alpha1.DPUStorageNodeStatus{}

@@ -232,6 +232,15 @@ var mutations = []mutation{
 	{name: "a standstill of all counts as silence", tests: "./pkg/nodehealth", edits: []edit{
 		{"pkg/nodehealth/observer.go", "	if now.Sub(r.heard) > o.silence/2 {", "	if now.Sub(r.heard) > o.timeout {"},
 	}},
+	{name: "what was alive before a restart stays so unheard", tests: "./pkg/controller/nodelifecycle", edits: []edit{
+		{"pkg/nodehealth/observer.go", "(e.host.first, e.dpu.first)) < o.timeout+o.silence/2\n", "(e.host.first, e.dpu.first)) < 1000*o.timeout\n"},
+	}},
+	{name: "a host that was never heard is called alive", tests: "./pkg/controller/nodelifecycle", edits: []edit{
+		{"pkg/controller/nodelifecycle/decide.go", "	if unheard && b == nodehealth.Quiet {\n", "	if unheard && b == \"-\" {\n"},
+	}},
+	{name: "a host is called ready by what was not heard", tests: "./pkg/controller/nodelifecycle", edits: []edit{
+		{"pkg/controller/nodelifecycle/decide.go", "case (hostStands || dpuStands) && ", "case false && (hostStands || dpuStands) && "},
+	}},
 	{name: "one missed look is death", tests: "./pkg/node/hostprobe", edits: []edit{
 		{"pkg/node/hostprobe/decide.go", "since+Interval/2 >= limits.Timeout && o.misses >= limits.Misses", "since >= 0"},
 	}},

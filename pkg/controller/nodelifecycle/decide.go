@@ -3,6 +3,7 @@ package nodelifecycle
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -11,9 +12,13 @@ import (
 
 // conditions are what the observation says. The messages hold no times, so that they
 // change only when the state does. stays is what keeps the object of a removed
-// Node; nil if the Node is there.
+// Node; nil if the Node is there. What stands in status stays while the observer is
+// too young to say anything: after a start of this process nothing is known of hosts
+// that beat all the time.
 func conditions(s nodehealth.Observation, status moorv1alpha1.DPUStorageNodeStatus, stays []string) []metav1.Condition {
-	host, dpu := hostAlive(s), dpuAlive(s)
+	s.Host, s.DPU = unlessUnheard(s.Host, s.HostUnheard), unlessUnheard(s.DPU, s.DPUUnheard)
+	host, hostStands := stand(s.Young && (s.HostUnheard || s.ZeroTrust && s.DPUUnheard), hostAlive(s), status)
+	dpu, dpuStands := stand(s.Young && s.DPUUnheard, dpuAlive(s), status)
 	ready := metav1.Condition{Type: moorv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: moorv1alpha1.ReasonReady}
 	no := func(status metav1.ConditionStatus, reason, message string) {
 		ready.Status, ready.Reason, ready.Message = status, reason, message
@@ -31,8 +36,28 @@ func conditions(s nodehealth.Observation, status moorv1alpha1.DPUStorageNodeStat
 		no(metav1.ConditionUnknown, moorv1alpha1.ReasonNotKnown, host.Message)
 	case dpu.Status == metav1.ConditionUnknown:
 		no(metav1.ConditionUnknown, moorv1alpha1.ReasonNotKnown, dpu.Message)
+	case (hostStands || dpuStands) && !meta.IsStatusConditionTrue(status.Conditions, moorv1alpha1.ConditionReady):
+		no(metav1.ConditionUnknown, moorv1alpha1.ReasonNotKnown, "not all heartbeats were heard since snap-host-controller started")
 	}
 	return []metav1.Condition{host, dpu, ready}
+}
+
+// unlessUnheard is the heartbeat, but for one that is late and was never heard: it is
+// no sign of life.
+func unlessUnheard(b nodehealth.Beat, unheard bool) nodehealth.Beat {
+	if unheard && b == nodehealth.Quiet {
+		return nodehealth.Unknown
+	}
+	return b
+}
+
+// stand is the condition as it stands, if all that is known against it is that the
+// observer is young; it reports whether it is.
+func stand(young bool, c metav1.Condition, status moorv1alpha1.DPUStorageNodeStatus) (metav1.Condition, bool) {
+	if standing := meta.FindStatusCondition(status.Conditions, c.Type); young && c.Status == metav1.ConditionUnknown && standing != nil {
+		return *standing, standing.Status != metav1.ConditionUnknown
+	}
+	return c, false
 }
 
 func hostAlive(s nodehealth.Observation) metav1.Condition {

@@ -125,6 +125,15 @@ func (s fixture) pass(name string) ctrl.Result {
 	return result
 }
 
+// restart lets another snap-host-controller take over, which hears itself at once.
+func (s fixture) restart() {
+	s.r.Observer = nodehealth.New(s.Clock, 25*time.Second, 15*time.Second)
+	s.r.Observer.SelfHeartbeat(nodehealth.HostCluster)
+	s.r.Observer.SelfHeartbeat(nodehealth.DPUCluster)
+	s.pass("a")
+	s.pass("b")
+}
+
 // live lets 30 s pass in which a's host beats, or not, and b beats.
 func (s fixture) live(aBeats bool) {
 	s.t.Helper()
@@ -173,10 +182,91 @@ func TestLife(t *testing.T) {
 	if s.is("HostAlive") != "False/Silent" || s.is("DPUAlive") != "True/Beats" || s.is("Ready") != "False/NotReady" {
 		t.Errorf("silent: %s, DPU %s, ready %s", s.is("HostAlive"), s.is("DPUAlive"), s.is("Ready"))
 	}
-	s.r.Observer = nodehealth.New(s.Clock, 25*time.Second, 15*time.Second)
+}
+
+// TestRestart: what stands is neither taken back nor written again, and who died
+// meanwhile is found dead after the timeout.
+func TestRestart(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, after bool // whether a's host beats
+		want          string
+		writes        int
+	}{
+		"alive all the time": {true, true, "True/Beats", 0},
+		"dead all the time":  {false, false, "False/Silent", 0},
+		"dead since":         {true, false, "False/Silent", 1},
+		"alive again":        {false, true, "True/Beats", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t)
+			s.live(true)
+			s.live(tc.before)
+			stood, before := s.is("HostAlive"), s.Writes()
+			s.restart()
+			if is, n := s.is("HostAlive"), s.Writes()-before; is != stood || n != 0 {
+				t.Errorf("at the start %s became %s, %d writes", stood, is, n)
+			}
+			for range 4 {
+				s.Step(6 * time.Second)
+				s.r.Observer.SelfHeartbeat(nodehealth.HostCluster)
+				s.r.Observer.SelfHeartbeat(nodehealth.DPUCluster)
+				s.pass("a")
+				if is := s.is("HostAlive"); is != stood || s.is("DPUAlive") != "True/Beats" {
+					t.Fatalf("unheard, %s became %s; DPU %s", stood, is, s.is("DPUAlive"))
+				}
+			}
+			s.restart()
+			s.live(tc.after)
+			if is, n := s.is("HostAlive"), s.Writes()-before; is != tc.want || n != tc.writes {
+				t.Errorf("after the timeout %s, %d writes; want %s, %d", is, n, tc.want, tc.writes)
+			}
+		})
+	}
+}
+
+// TestRestartClaimsNothing: what was not heard is not called alive or ready, and what
+// stands does not stand for longer than the timeout.
+func TestRestartClaimsNothing(t *testing.T) {
+	s := newFixture(t)
+	s.restart()
+	if s.is("HostAlive") != "Unknown/NotKnown" || s.is("Ready") != "Unknown/NotKnown" {
+		t.Errorf("of a new host: %s, ready %s", s.is("HostAlive"), s.is("Ready"))
+	}
+	snap := func(ready bool) {
+		kubetest.Change(s.Host, kubetest.DPUStorageNode("a"), func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.SNAPReady = ready })
+	}
+	snap(false)
+	s.live(true)
+	snap(true)
+	s.restart()
+	if s.is("HostAlive") != "True/Beats" || s.is("Ready") != "Unknown/NotKnown" {
+		t.Errorf("SNAP is back, and nothing heard: %s, ready %s", s.is("HostAlive"), s.is("Ready"))
+	}
+	s.live(true)
+	s.restart()
+	s.Step(40 * time.Second)
+	s.pass("a")
+	if s.is("HostAlive") != "Unknown/NotKnown" || s.is("DPUAlive") != "Unknown/NotKnown" || s.is("Ready") != "Unknown/NotKnown" {
+		t.Errorf("nothing was heard for the timeout: %s, DPU %s, ready %s", s.is("HostAlive"), s.is("DPUAlive"), s.is("Ready"))
+	}
+}
+
+// TestRestartOfZeroTrust: its DPU's word stands as long as the DPU's beat does.
+func TestRestartOfZeroTrust(t *testing.T) {
+	s := newFixture(t)
+	kubetest.Change(s.Host, kubetest.DPUStorageNode("a"), func(n *moorv1alpha1.DPUStorageNode) {
+		n.Spec.HostMode, n.Status.DPU.Host = moorv1alpha1.ZeroTrust, &moorv1alpha1.HostObservation{Alive: true}
+	})
+	s.live(true)
+	before := s.Writes()
+	s.restart()
+	if n := s.Writes() - before; n != 0 || s.is("HostAlive") != "True/SeenAlive" {
+		t.Errorf("%s, %d writes", s.is("HostAlive"), n)
+	}
+	s.Step(40 * time.Second)
 	s.pass("a")
 	if s.is("HostAlive") != "Unknown/NotKnown" {
-		t.Errorf("after a restart: %s", s.is("HostAlive"))
+		t.Errorf("nothing was heard for the timeout: %s", s.is("HostAlive"))
 	}
 }
 
