@@ -98,6 +98,9 @@ const (
 	// time, by snap-host-controller's clock. It means nothing else, and may be
 	// removed.
 	AnnotationKubeletWoken = "storage.moor.dev/kubelet-woken"
+	// AnnotationMirrored on an event about a DPUVolume is the count under which it
+	// was repeated on its claim and pods, so that it is repeated once.
+	AnnotationMirrored = "storage.moor.dev/mirrored"
 	// AnnotationVolumeHandle on an SVVolumeAttachment keeps the volume's handle, for
 	// the day when the PersistentVolume is gone.
 	AnnotationVolumeHandle = "storage.moor.dev/volume-handle"

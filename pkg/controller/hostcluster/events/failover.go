@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,7 +54,7 @@ type FailoverReconciler struct {
 func (r *FailoverReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	ours := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		e, ok := o.(*corev1.Event)
-		return ok && concerns(e)
+		return ok && concerns(e) && !done(e)
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("failoverevents").
@@ -76,6 +77,20 @@ func later() handler.EventHandler {
 	}
 }
 
+// done reports whether the event was repeated as it is now. It is kept on the event:
+// the copies are in no cache, and a new leader sees all events of the last hour.
+func done(e *corev1.Event) bool {
+	return e.Annotations[storagev1alpha1.AnnotationMirrored] == strconv.Itoa(int(e.Count))
+}
+
+// keep notes that the event was repeated as it was read.
+func (r *FailoverReconciler) keep(ctx context.Context, e *corev1.Event) error {
+	_, err := kube.Patch(ctx, r.Host.Client, e, func(e *corev1.Event) {
+		metav1.SetMetaDataAnnotation(&e.ObjectMeta, storagev1alpha1.AnnotationMirrored, strconv.Itoa(int(e.Count)))
+	})
+	return client.IgnoreNotFound(err)
+}
+
 func concerns(e *corev1.Event) bool {
 	_, ok := mirrored[e.Reason]
 	return ok && e.InvolvedObject.Kind == "DPUVolume"
@@ -86,7 +101,7 @@ func concerns(e *corev1.Event) bool {
 func (r *FailoverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	e := &corev1.Event{}
 	found, err := kube.Find(ctx, r.Host.Client, req.NamespacedName, e)
-	if err != nil || !found || !concerns(e) {
+	if err != nil || !found || !concerns(e) || done(e) {
 		return ctrl.Result{}, err
 	}
 	claim, err := r.claimOf(ctx, e.InvolvedObject.Name)
@@ -103,11 +118,11 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		objects = append(objects, pods...)
 	}
 	for _, about := range objects {
-		if err := mirror(ctx, r.Host.Client, e, about, message); err != nil {
+		if err := mirror(ctx, r.Host.Client, copyOf(e, about, message)); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{}, r.keep(ctx, e)
 }
 
 // claimOf is the claim bound to a volume; nil if there is none.

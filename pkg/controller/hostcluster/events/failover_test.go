@@ -110,10 +110,15 @@ func TestWhoIsTold(t *testing.T) {
 			}
 			r := &FailoverReconciler{Host: w.Host.Cluster, Driver: driver}
 			// Once more, as after a restart: no event is written twice.
+			written := 0
 			for range 2 {
+				written = w.Writes()
 				if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tc.event)}); err != nil {
 					t.Fatal(err)
 				}
+			}
+			if n := w.Writes() - written; n != 0 {
+				t.Errorf("what was told already was written again: %d writes", n)
 			}
 			slices.Sort(tc.want)
 			if d := cmp.Diff(tc.want, heard(t, w)); d != "" {
@@ -141,6 +146,28 @@ func TestCountsOn(t *testing.T) {
 		got := heard(t, w)
 		if len(got) != 1 || !strings.Contains(got[0], fmt.Sprintf("FailoverHeld %d: ", n)) || !strings.HasSuffix(got[0], "...") {
 			t.Errorf("after %d: %q", n, got)
+		}
+	}
+}
+
+// TestInterruptedTelling: what was lost on the way is told by the next pass.
+func TestInterruptedTelling(t *testing.T) {
+	for n := 1; n <= 3; n++ {
+		for _, late := range []bool{false, true} {
+			w := kubetest.New(t)
+			e := about("DPUVolume", storagev1alpha1.EventPromoted)
+			w.Host.Add(e, persistent("vol", "vol", driver), pod("p", time.Second, corev1.PodPending, "data"))
+			r := &FailoverReconciler{Host: w.Host.Cluster, Driver: driver}
+			w.LoseWrite(n, late)
+			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e)}); err == nil {
+				t.Errorf("write %d was not lost", n)
+			}
+			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e)}); err != nil {
+				t.Fatal(err)
+			}
+			if got := heard(t, w); len(got) != 2 {
+				t.Errorf("write %d lost (late %v): %q", n, late, got)
+			}
 		}
 	}
 }

@@ -24,22 +24,26 @@ const (
 	messageAtMost = 1024
 )
 
-// mirror repeats an event on another object, with a message of its own. The name of
-// the copy is made of both, and its count and times are the event's own:
-// to repeat it again, also after a restart, changes nothing.
-func mirror(ctx context.Context, c client.Client, e *corev1.Event, about corev1.ObjectReference, message string) error {
+// copyOf is an event, repeated on another object with a message of its own. Its name
+// is made of both, and its count and times are the event's own: to repeat it
+// again changes nothing.
+func copyOf(e *corev1.Event, about corev1.ObjectReference, message string) *corev1.Event {
 	if len(message) > messageAtMost {
 		message = strings.ToValidUTF8(message[:messageAtMost-3], "") + "..."
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(string(e.UID) + "/" + e.Name + "/" + string(about.UID) + "/" + about.Name))
-	out := &corev1.Event{
+	return &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprintf("%.*s.%016x", nameAtMost, about.Name, h.Sum64())},
 		InvolvedObject: about, Type: e.Type, Reason: e.Reason, Message: message,
 		Source:              corev1.EventSource{Component: component},
 		ReportingController: component,
 		FirstTimestamp:      e.FirstTimestamp, LastTimestamp: e.LastTimestamp, Count: e.Count,
 	}
+}
+
+// mirror writes the copy of an event.
+func mirror(ctx context.Context, c client.Client, out *corev1.Event) error {
 	err := c.Create(ctx, out)
 	if apierrors.IsAlreadyExists(err) {
 		err = renew(ctx, c, out)
@@ -50,7 +54,13 @@ func mirror(ctx context.Context, c client.Client, e *corev1.Event, about corev1.
 	case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
 	}
-	return fmt.Errorf("tell %s on %s %s/%s: %w", e.Reason, about.Kind, about.Namespace, about.Name, err)
+	about := out.InvolvedObject
+	return fmt.Errorf("tell %s on %s %s/%s: %w", out.Reason, about.Kind, about.Namespace, about.Name, err)
+}
+
+// same reports whether a copy tells what the other does.
+func same(a, b *corev1.Event) bool {
+	return a.Count == b.Count && a.LastTimestamp.Equal(&b.LastTimestamp) && a.Message == b.Message
 }
 
 // renew brings what counts of an event up to date, without reading it.

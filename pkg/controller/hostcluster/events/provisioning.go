@@ -56,5 +56,10 @@ func (r *ProvisioningReconciler) Reconcile(ctx context.Context, req ctrl.Request
 		APIVersion: storagev1alpha1.GroupVersion.String(), Kind: "DPUVolume", Namespace: volume.Namespace, Name: volume.Name, UID: volume.UID,
 	}
 	message := fmt.Sprintf("vendor claim %s in DPU cluster %s: %s", claim, r.Clusters.DPUClusterName, event.Message)
-	return ctrl.Result{}, mirror(ctx, r.Clusters.Host.Client, event, about, message)
+	out, told := copyOf(event, about, message), &corev1.Event{}
+	found, err = kube.Find(ctx, r.Clusters.Host.Client, client.ObjectKeyFromObject(out), told)
+	if err != nil || found && same(told, out) {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, mirror(ctx, r.Clusters.Host.Client, out)
 }
