@@ -10,7 +10,8 @@ import (
 func TestFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate()
-		if !g.Enter() || !g.Enter() || g.Busy() != 2 {
+		first, second := g.Enter(), g.Enter()
+		if !first || !second || g.Busy() != 2 {
 			t.Fatal("an open gate lets nothing in")
 		}
 		fenced := false
