@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
@@ -132,12 +133,57 @@ func TestWithoutDPUOrNode(t *testing.T) {
 	}
 }
 
-func TestWakes(t *testing.T) {
+// TestWhatOfADPUWakes: no beat, but what it tells, and the beat that is due.
+func TestWhatOfADPUWakes(t *testing.T) {
 	w := kubetest.New(t)
-	w.Host.Add(kubetest.DPUStorageNode("a"), kubetest.DPUStorageNode("b"))
+	here := kubetest.DPUStorageNode("a")
+	here.Status.DPU = dpu(1).Status.DPU
+	w.Host.Add(here, kubetest.DPUStorageNode("b"))
 	r := &Reconciler{Clusters: hostclustertest.Clusters(w)}
-	if got := ofDPU[*moorv1alpha1.DPUStorageNode](r)(t.Context(), dpu(1)); len(got) != 1 || got[0].Name != "a" {
-		t.Errorf("dpu-a wakes %v", got)
+	for name, tc := range map[string]struct {
+		change func(*moorv1alpha1.DPUStorageNode)
+		want   int
+	}{
+		"the same":       {func(*moorv1alpha1.DPUStorageNode) {}, 0},
+		"a beat":         {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Sequence++ }, 0},
+		"the twelfth":    {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Sequence += 12 }, 1},
+		"it began anew":  {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Sequence = 0 }, 1},
+		"SNAP is down":   {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.SNAPReady = false }, 1},
+		"a function":     {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Functions[0].Free-- }, 1},
+		"no state":       {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU = nil }, 1},
+		"another's DPU":  {func(n *moorv1alpha1.DPUStorageNode) { n.Name, n.Status.DPU.SNAPReady = "dpu-c", false }, 0},
+		"of a new host":  {func(n *moorv1alpha1.DPUStorageNode) { n.Name = "dpu-b" }, 1},
+		"and nothing of": {func(n *moorv1alpha1.DPUStorageNode) { n.Name, n.Status.DPU = "dpu-b", nil }, 0},
+	} {
+		there := dpu(1)
+		tc.change(there)
+		if got := r.told(t.Context(), there); len(got) != tc.want {
+			t.Errorf("%s: wakes %v", name, got)
+		}
+	}
+	if got := ofDPU[*corev1.Node](r)(t.Context(), kubetest.Node("dpu-a", nil)); len(got) != 1 || got[0].Name != "a" {
+		t.Errorf("the Node of dpu-a wakes %v", got)
+	}
+}
+
+// TestWhatOfAHostWakes: what is copied to it, and its DPU's name, but no beat.
+func TestWhatOfAHostWakes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*moorv1alpha1.DPUStorageNode)
+		want   bool
+	}{
+		"a beat":         {func(n *moorv1alpha1.DPUStorageNode) { n.Status.Host = &moorv1alpha1.HostState{MaxVolumes: 1} }, false},
+		"a condition":    {func(n *moorv1alpha1.DPUStorageNode) { n.Status.Conditions = []metav1.Condition{{Type: "Ready"}} }, false},
+		"another DPU":    {func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName = "new" }, true},
+		"its DPU's half": {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU = dpu(2).Status.DPU }, true},
+		"its place":      {func(n *moorv1alpha1.DPUStorageNode) { n.Status.Topology = map[string]string{"rack": "7"} }, true},
+	} {
+		old := kubetest.DPUStorageNode("a")
+		now := old.DeepCopy()
+		tc.change(now)
+		if got := concerns(event.UpdateEvent{ObjectOld: old, ObjectNew: now}); got != tc.want {
+			t.Errorf("%s: wakes %v", name, got)
+		}
 	}
 }
 

@@ -5,12 +5,15 @@ package node
 
 import (
 	"context"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -27,13 +30,14 @@ type Reconciler struct {
 	Clusters hostcluster.Clusters
 }
 
-// SetupWithManager watches the nodes of both clusters.
+// SetupWithManager watches the nodes of both clusters. A beat alone wakes only when it
+// is due to be copied.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("dpustoragenode").
-		For(&moorv1alpha1.DPUStorageNode{}).
+		For(&moorv1alpha1.DPUStorageNode{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: concerns})).
 		WatchesRawSource(source.Kind(r.Clusters.DPU.Cache, &moorv1alpha1.DPUStorageNode{},
-			handler.TypedEnqueueRequestsFromMapFunc(ofDPU[*moorv1alpha1.DPUStorageNode](r)))).
+			handler.TypedEnqueueRequestsFromMapFunc(r.told))).
 		WatchesRawSource(source.Kind(r.Clusters.DPU.Cache, &corev1.Node{},
 			handler.TypedEnqueueRequestsFromMapFunc(ofDPU[*corev1.Node](r)), predicate.TypedFuncs[*corev1.Node]{UpdateFunc: relabelled})).
 		WatchesRawSource(source.Kind(r.Clusters.DPU.Cache, &storagev1.CSINode{},
@@ -83,6 +87,30 @@ func tells(here, there *moorv1alpha1.DPUState) bool {
 	a, b := *here, *there
 	a.Sequence, a.Time, a.Lease = b.Sequence, b.Time, b.Lease
 	return !equality.Semantic.DeepEqual(a, b)
+}
+
+// concerns lets pass a change of what a pass reads and writes: of what it wrote
+// too, as a cache that lacked that may have hidden from told what was to be copied.
+func concerns(e event.UpdateEvent) bool {
+	old, now := e.ObjectOld.(*moorv1alpha1.DPUStorageNode), e.ObjectNew.(*moorv1alpha1.DPUStorageNode)
+	return old.Spec.DPUName != now.Spec.DPUName || !maps.Equal(old.Status.Topology, now.Status.Topology) ||
+		!equality.Semantic.DeepEqual(old.Status.DPU, now.Status.DPU)
+}
+
+// told maps to the nodes of a DPU for which it tells something to copy.
+func (r *Reconciler) told(ctx context.Context, dpu *moorv1alpha1.DPUStorageNode) []reconcile.Request {
+	var nodes moorv1alpha1.DPUStorageNodeList
+	of := client.MatchingFields{index.DPUStorageNodeByDPU: dpu.Name}
+	if err := r.Clusters.Host.Client.List(ctx, &nodes, of, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list the nodes of a DPU", "dpu", dpu.Name)
+	}
+	var out []reconcile.Request
+	for i := range nodes.Items {
+		if n := &nodes.Items[i]; tells(n.Status.DPU, dpu.Status.DPU) {
+			out = append(out, kube.RequestFor("", n.Name))
+		}
+	}
+	return out
 }
 
 func ofDPU[T client.Object](r *Reconciler) handler.TypedMapFunc[T, reconcile.Request] {
