@@ -109,9 +109,9 @@ func TestNotBefore(t *testing.T) {
 	}
 }
 
-// TestAheadOfItsPromotion: a replica whose DPU may write, or had begun to be told
+// TestFencesAnEarlyPromotion: a replica whose DPU may write, or had begun to be told
 // so, is fenced as a primary is.
-func TestAheadOfItsPromotion(t *testing.T) {
+func TestFencesAnEarlyPromotion(t *testing.T) {
 	for name, told := range map[string]storagev1alpha1.Role{"its DPU knows": storagev1alpha1.RolePrimary, "it does not yet": storagev1alpha1.RoleReplica} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t)

@@ -140,9 +140,9 @@ func earlyPrimary(t *testing.T) (*kubetest.Clusters, *Reconciler) {
 	return w, r
 }
 
-// TestAheadIsShown: its status is that of a primary, and when its host asks, there
+// TestEarlyPromotionIsShown: its status is that of a primary, and when its host asks, there
 // is nothing left to do.
-func TestAheadIsShown(t *testing.T) {
+func TestEarlyPromotionIsShown(t *testing.T) {
 	w, r := earlyPrimary(t)
 	got, _ := kubetest.Read(w.Host, user("b"))
 	if s := got.Status; s.DPUAttached == nil || !*s.DPUAttached || s.Epoch != 2 || s.Warmth != storagev1alpha1.WarmthAttached || conditions(got)["Ready"] != "True" || conditions(got)["PreEmulated"] != "" {
@@ -218,8 +218,8 @@ func TestTakenBackAsItWasRead(t *testing.T) {
 	}
 }
 
-// TestManyWritersDoNotGoAhead: there is no right to write to wait for.
-func TestManyWritersDoNotGoAhead(t *testing.T) {
+// TestManyWritersAreNotPromotedEarly: there is no right to write to wait for.
+func TestManyWritersAreNotPromotedEarly(t *testing.T) {
 	w, r := open(t, corev1.ReadWriteMany)
 	w.Host.Add(host("b"), kubetest.PV("pv", "data", "vol"), replicaOn("b"), kubetest.Pod("pod", "b", "data"))
 	w.MustReconcile(r, "b-vol")
@@ -272,9 +272,9 @@ func TestClaimOfAnOldCache(t *testing.T) {
 	}
 }
 
-// TestInterruptedOnTheWayAhead: whatever write is lost, the next pass ends it; or, if
+// TestEarlyPromotionInterrupted: whatever write is lost, the next pass ends it; or, if
 // the pod has gone in between, gives back what was granted.
-func TestInterruptedOnTheWayAhead(t *testing.T) {
+func TestEarlyPromotionInterrupted(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		for n := 1; n <= 3; n++ {
 			for _, stays := range []bool{true, false} {
