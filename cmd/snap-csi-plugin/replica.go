@@ -47,10 +47,13 @@ func (o *options) manager(ctx context.Context) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	kinds := podvolume.CachePods()
+	kinds[&corev1.Node{}] = cache.ByObject{Transform: kube.SlimNode}
+	kinds[&corev1.PersistentVolume{}] = cache.ByObject{Transform: podvolume.SlimPersistentVolume}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme,
 		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(), ByObject: podvolume.CachePods(),
+			DefaultTransform: cache.TransformStripManagedFields(), ByObject: kinds,
 			DefaultNamespaces: map[string]cache.Config{o.namespace: {}},
 		},
 		Metrics:    metricsserver.Options{BindAddress: "0"},

@@ -64,8 +64,10 @@ func (o *options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
 		events[cache.AllNamespaces] = cache.Config{FieldSelector: podresync.BackOffEvents()}
 	}
 	hostCache.ByObject = map[client.Object]cache.ByObject{
-		&corev1.Event{}:         {Namespaces: events},
-		&coordinationv1.Lease{}: selfHeartbeats(o.namespace, corev1.NamespaceNodeLease),
+		&corev1.Event{}:            {Namespaces: events},
+		&coordinationv1.Lease{}:    selfHeartbeats(o.namespace, corev1.NamespaceNodeLease),
+		&corev1.Node{}:             {Transform: kube.SlimNode},
+		&corev1.PersistentVolume{}: {Transform: podvolume.SlimPersistentVolume},
 	}
 	maps.Copy(hostCache.ByObject, podvolume.CachePods())
 	maps.Copy(hostCache.ByObject, podvolume.CacheClaims())

@@ -5,13 +5,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SlimNode leaves of a Node what tells where it is. It is a cache transform: the
-// rest of a Node is large, and changes often.
+// SlimNode leaves of a Node what is read of it: where it is, whether it is ready and
+// takes pods, and which volumes Kubernetes says are attached, by which a host that
+// fails over is judged. It is a cache transform: the rest of a Node, the names of
+// its images above all, is large and changes often. What is left may be patched
+// and must not be written back whole.
 func SlimNode(o any) (any, error) {
-	if n, ok := o.(*corev1.Node); ok {
-		return &corev1.Node{TypeMeta: n.TypeMeta, ObjectMeta: metav1.ObjectMeta{
-			Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels, DeletionTimestamp: n.DeletionTimestamp,
-		}}, nil
+	n, ok := o.(*corev1.Node)
+	if !ok {
+		return o, nil
 	}
-	return o, nil
+	return &corev1.Node{
+		TypeMeta: n.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels,
+			CreationTimestamp: n.CreationTimestamp, DeletionTimestamp: n.DeletionTimestamp, Finalizers: n.Finalizers,
+		},
+		Spec:   corev1.NodeSpec{Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable},
+		Status: corev1.NodeStatus{Conditions: readiness(n.Status.Conditions), VolumesAttached: n.Status.VolumesAttached},
+	}, nil
+}
+
+// readiness is the Ready condition, without the time of the last heartbeat.
+func readiness(all []corev1.NodeCondition) []corev1.NodeCondition {
+	for _, c := range all {
+		if c.Type == corev1.NodeReady {
+			return []corev1.NodeCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime}}
+		}
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -93,18 +94,41 @@ func CachePods() map[client.Object]cache.ByObject { return everywhere(&corev1.Po
 // CacheClaims is how a cache holds claims: of all namespaces, with no more of
 // them than is read.
 func CacheClaims() map[client.Object]cache.ByObject {
-	return everywhere(&corev1.PersistentVolumeClaim{}, slimClaim)
+	return everywhere(&corev1.PersistentVolumeClaim{}, SlimClaim)
 }
 
 func everywhere(kind client.Object, slim toolscache.TransformFunc) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{kind: {Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}, Transform: slim}}
 }
 
-func slimClaim(o any) (any, error) {
+// SlimClaim is a cache transform that drops of a claim what is not read.
+func SlimClaim(o any) (any, error) {
 	if c, ok := o.(*corev1.PersistentVolumeClaim); ok {
 		c.ManagedFields, c.Annotations, c.Labels = nil, nil, nil
 	}
 	return o, nil
+}
+
+// SlimPersistentVolume is a cache transform that leaves of a PersistentVolume what
+// ties a volume to a claim.
+func SlimPersistentVolume(o any) (any, error) {
+	pv, ok := o.(*corev1.PersistentVolume)
+	if !ok {
+		return o, nil
+	}
+	out := &corev1.PersistentVolume{
+		TypeMeta: pv.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Name: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion,
+			CreationTimestamp: pv.CreationTimestamp, DeletionTimestamp: pv.DeletionTimestamp, Finalizers: pv.Finalizers,
+		},
+		Spec:   corev1.PersistentVolumeSpec{ClaimRef: pv.Spec.ClaimRef},
+		Status: corev1.PersistentVolumeStatus{Phase: pv.Status.Phase},
+	}
+	if csi := pv.Spec.CSI; csi != nil {
+		out.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: csi.VolumeHandle}
+	}
+	return out, nil
 }
 
 // Slim is a cache transform that drops of a pod what this package, and the

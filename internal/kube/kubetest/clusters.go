@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -21,6 +22,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/podvolume"
 )
 
 // Where Moor's objects are, and how statuses name the DPU cluster.
@@ -86,6 +88,13 @@ func (c *Clusters) MustReconcile(r reconcile.Reconciler, name string) {
 	}
 }
 
+// cuts are what the caches of the programs cut away, which reconcilers do not see
+// here either, by the namespace of the cluster.
+var cuts = map[string][]toolscache.TransformFunc{
+	HostNamespace: {kube.SlimNode, podvolume.Slim, podvolume.SlimClaim, podvolume.SlimPersistentVolume},
+	DPUNamespace:  {kube.SlimNode},
+}
+
 // The schemes have no more kinds than are used: the fake client goes through all of
 // them at every write.
 
@@ -121,7 +130,7 @@ func newCluster(t *testing.T, c *Control, namespace string, indexes []kube.Index
 	}
 	direct := interceptor.NewClient(b.Build(), interceptor.Funcs{Create: c.stamp})
 	return &Cluster{
-		Cluster: kube.Cluster{Client: interceptor.NewClient(direct, c.funcs()), Live: interceptor.NewClient(direct, c.liveFuncs())},
+		Cluster: kube.Cluster{Client: interceptor.NewClient(direct, c.funcs(cuts[namespace])), Live: interceptor.NewClient(direct, c.liveFuncs())},
 		Control: c, Direct: direct, namespace: namespace, t: t,
 	}
 }

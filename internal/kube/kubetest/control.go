@@ -10,9 +10,12 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -163,6 +166,18 @@ func (c *Control) write(verb string, o client.Object, do func() error) error {
 	return err
 }
 
+// cutBy is what caches keep of an object: reconcilers see no more of it.
+func cutBy(cut []toolscache.TransformFunc, o runtime.Object) (runtime.Object, error) {
+	for _, f := range cut {
+		slim, err := f(o)
+		if err != nil {
+			return o, err
+		}
+		o = slim.(runtime.Object)
+	}
+	return o, nil
+}
+
 func (c *Control) get(ctx context.Context, from client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	old, behind := c.old[key(o, k.Name)]
 	switch {
@@ -205,10 +220,28 @@ func (c *Control) liveFuncs() interceptor.Funcs {
 	}
 }
 
-func (c *Control) funcs() interceptor.Funcs {
+func (c *Control) funcs(cut []toolscache.TransformFunc) interceptor.Funcs {
 	return interceptor.Funcs{
-		Get:  c.get,
-		List: c.list,
+		Get: func(ctx context.Context, from client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if err := c.get(ctx, from, k, o, opts...); err != nil {
+				return err
+			}
+			slim, err := cutBy(cut, o)
+			reflect.ValueOf(o).Elem().Set(reflect.ValueOf(slim).Elem())
+			return err
+		},
+		List: func(ctx context.Context, from client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			if err := c.list(ctx, from, l, opts...); err != nil {
+				return err
+			}
+			items, err := meta.ExtractList(l)
+			for i := range items {
+				var lost error
+				items[i], lost = cutBy(cut, items[i])
+				err = errors.Join(err, lost)
+			}
+			return errors.Join(err, meta.SetList(l, items))
+		},
 		Create: func(ctx context.Context, to client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return c.write("create", o, func() error {
 				o.SetCreationTimestamp(metav1.NewTime(c.Clock.Now().Truncate(time.Second))) // as coarse as a server's
