@@ -234,7 +234,7 @@ func TestLifeOnAServer(t *testing.T) {
 	}
 	// The claim leaves what this DPU watches, and comes back.
 	w.claim(&moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 1})
-	until(w, "knows that it holds nothing", a, func(bool) bool { return strings.Contains(a.Status.Message, "nobody holds it") })
+	until(w, "knows that it holds nothing", a, func(bool) bool { return strings.Contains(a.Status.Message, "no DPU holds it") })
 	_, err = kube.Patch(t.Context(), w, a, func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Role = storagev1alpha1.RoleReplica })
 	w.must(err)
 	until(w, "made ready as a replica", a, func(bool) bool { return a.Status.DPU.PreEmulated && a.Status.Message == "" })

@@ -117,7 +117,7 @@ func (f *Formatter) Ensure(ctx context.Context, path, fsType string, readOnly bo
 // foreign says what is on the device and what to do about it.
 func foreign(path string, found Signature, want string) error {
 	return fmt.Errorf("%s holds %s, wanted %s; it is not formatted, lest data be lost: use the volume with the type it holds, "+
-		"or, if nobody needs what is on it, run wipefs -a on it: %w", path, found, want, ErrForeign)
+		"or, if what is on it is not needed, run wipefs -a on it: %w", path, found, want, ErrForeign)
 }
 
 func (f *Formatter) format(ctx context.Context, path, fsType string, m maker) error {
@@ -162,7 +162,7 @@ func claimBlank(ctx context.Context, path, fsType string) (size int64, err error
 	}
 	if at >= 0 {
 		return 0, fmt.Errorf("%s holds no known signature but is not blank (data at byte %d), wanted %s; it is not formatted, lest data be lost: "+
-			"if nobody needs what is on it, zero it with blkdiscard -z: %w", path, at, fsType, ErrForeign)
+			"if what is on it is not needed, zero it with blkdiscard -z: %w", path, at, fsType, ErrForeign)
 	}
 	return size, writeTail(d, size, mark(size, fsType))
 }

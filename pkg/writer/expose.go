@@ -32,7 +32,7 @@ func Refusal(dpu string, attachment *storagev1alpha1.VolumeAttachment, claim *mo
 	case attachment.IsReplica():
 		return fmt.Sprintf("a replica of volume %s: kept ready, not shown", volume)
 	case !Held(claim) || claim.Status.Phase == "":
-		return fmt.Sprintf("waits for snap-host-controller to grant the right to write volume %s: nobody holds it", volume)
+		return fmt.Sprintf("waits for snap-host-controller to grant the right to write volume %s: no DPU holds it", volume)
 	case claim.Status.Phase == moorv1alpha1.ClaimFencing:
 		return fmt.Sprintf("volume %s is being fenced from DPU %s (epoch %d): not shown until that ends", volume, claim.Status.Holder, claim.Status.Epoch)
 	case claim.Status.Phase != moorv1alpha1.ClaimGranted:

@@ -149,7 +149,7 @@ func (s *Storage) revoke(ctx context.Context, volumeID, node string, have record
 		return s.unopened(volumeID, nodes)
 	}
 	if err := s.target.Revoker.Revoke(ctx, volumeID, node); err != nil {
-		return fmt.Errorf("nobody new is let in, but who is in may write until the target answers, repeat: %w: %w",
+		return fmt.Errorf("no new client is let in, but those that are in may write until the target answers, repeat: %w: %w",
 			provisioner.ErrUnavailable, err)
 	}
 	return nil

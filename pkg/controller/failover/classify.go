@@ -187,11 +187,11 @@ func alone(in Inputs) (State, string) {
 func untrusted(in Inputs) (State, string) {
 	switch {
 	case in.DPU.Heard() && in.HostSeen == nodehealth.SeenDead:
-		return HostDead, "its DPU is alive and sees it dead; nobody else speaks for a ZeroTrust host"
+		return HostDead, "its DPU is alive and sees it dead; a ZeroTrust host has no other witness"
 	case in.DPU.Heard():
 		return Healthy, "its DPU is heard and does not see it dead"
 	case in.DPU == nodehealth.Stale:
-		return DPUDead, "its DPU is not heard, and nobody else speaks for a ZeroTrust host; the DPU may still serve it"
+		return DPUDead, "its DPU is not heard, and a ZeroTrust host has no other witness; the DPU may still serve it"
 	}
 	return Unknown, "the DPU is not known for long enough"
 }

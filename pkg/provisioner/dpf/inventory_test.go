@@ -182,7 +182,7 @@ func TestAPageCostsWhatIsOnIt(t *testing.T) {
 	}
 }
 
-// TestVolumesComeAndGoBetweenPages: what is there throughout is met once, whoever
+// TestVolumesComeAndGoBetweenPages: what is there throughout is met once, whatever
 // else lists meanwhile; what went is not told of.
 func TestVolumesComeAndGoBetweenPages(t *testing.T) {
 	c := many(10)

@@ -282,7 +282,7 @@ func (n *NFS) works(ctx context.Context, volumeID string) (bool, error) {
 }
 
 // errOthers: the device of that name is not of this platform.
-var errOthers = errors.New("somebody else's device")
+var errOthers = errors.New("the fsdev of another volume")
 
 // has reports whether the volume's fsdev is there; errOthers if one of its name
 // is not the volume's.

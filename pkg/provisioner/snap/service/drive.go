@@ -39,7 +39,7 @@ func Drive(ctx context.Context, next func(ctx context.Context) (*Step, error)) e
 		}
 		tried, failed = s.name, s.run(ctx)
 	}
-	return fmt.Errorf("not settled after %d steps, somebody else changes the same subsystem: %w", maxSteps, provisioner.ErrBusy)
+	return fmt.Errorf("not settled after %d steps, another client changes the same subsystem: %w", maxSteps, provisioner.ErrBusy)
 }
 
 // NewStep makes a step.
