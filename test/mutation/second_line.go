@@ -46,4 +46,10 @@ var secondLine = []mutation{
 	{name: "what the fleet looked like counts for ever", tests: fence, edits: []edit{
 		{"pkg/controller/failover/observe.go", " && age >= 0 && age < fleetAge {", " && age >= 0 {"},
 	}},
+	{name: "of two leaders both spend the budget", tests: fence, edits: []edit{
+		{"pkg/controller/failover/admit.go", "		err = a.host.Client.Update(ctx, lease)\n", "		lease.ResourceVersion = \"\"\n		err = a.host.Client.Update(ctx, lease)\n"},
+	}},
+	{name: "the list of who was admitted is not read", tests: fence, edits: []edit{
+		{"pkg/controller/failover/admit.go", "	if a.lease != nil {\n", "	if a.lease != nil || a.list == nil {\n		a.lease, a.list = &coordinationv1.Lease{}, failovers{}\n"},
+	}},
 }

@@ -101,6 +101,9 @@ const (
 	// AnnotationMirrored on an event about a DPUVolume is the count under which it
 	// was repeated on its claim and pods, so that it is repeated once.
 	AnnotationMirrored = "storage.moor.dev/mirrored"
+	// AnnotationFailovers on the Lease snap-host-controller-failovers lists the hosts
+	// whose failover was admitted within the last minute, with zone and time, as JSON.
+	AnnotationFailovers = "storage.moor.dev/failovers"
 	// AnnotationVolumeHandle on an SVVolumeAttachment keeps the volume's handle, for
 	// the day when the PersistentVolume is gone.
 	AnnotationVolumeHandle = "storage.moor.dev/volume-handle"

@@ -8,6 +8,7 @@ import (
 
 	groupsnapshotv1beta2 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1beta2"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -100,7 +101,7 @@ var cuts = map[string][]toolscache.TransformFunc{
 
 func newHost(t *testing.T, c *Control, indexes []kube.Index) *Cluster {
 	t.Helper()
-	s := scheme(t, storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme)
+	s := scheme(t, storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme, coordinationv1.AddToScheme)
 	return newCluster(t, c, HostNamespace, indexes, fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(
 		&storagev1alpha1.DPUStoragePolicy{}, &storagev1alpha1.DPUStorageVendor{}, &storagev1alpha1.DPUVolume{},
 		&storagev1alpha1.DPUVolumeAttachment{}, &moorv1alpha1.DPUStorageNode{}, &moorv1alpha1.DPUVolumeSnapshot{}))

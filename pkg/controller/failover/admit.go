@@ -2,15 +2,18 @@ package failover
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -40,51 +43,76 @@ func (b Budget) refuse(all, zone int, name string) string {
 	return ""
 }
 
-// admission begins failovers within a budget, one at a time.
+// failovers are hosts whose failover has begun, or has ended, with zone and time.
+type failovers map[string]failoverAt
+
+type failoverAt struct {
+	Zone string    `json:"zone,omitempty"`
+	At   time.Time `json:"at"`
+}
+
+// counts reports whether it was within the last minute.
+func (f failoverAt) counts(now time.Time) bool { return now.Sub(f.At) < time.Minute }
+
+// without are those that have not ended since they began.
+func (f failovers) without(ended failovers) failovers {
+	out := maps.Clone(f)
+	maps.DeleteFunc(out, func(host string, began failoverAt) bool {
+		end, ok := ended[host]
+		return ok && !end.At.Before(began.At)
+	})
+	return out
+}
+
+// exclude says why a host may not begin to fail over beside others that are known to
+// have begun; "" if it may. A host counts once, and does not stand in its own way.
+func (b Budget) exclude(host, zone string, now time.Time, known ...failovers) string {
+	all, near := map[string]bool{}, map[string]bool{}
+	for _, some := range known {
+		for other, f := range some {
+			if other == host || !f.counts(now) {
+				continue
+			}
+			all[other] = true
+			if f.Zone == zone {
+				near[other] = true
+			}
+		}
+	}
+	return b.refuse(len(all), len(near), zone)
+}
+
+// admission begins failovers within a budget.
 type admission struct {
-	mu        sync.Mutex
-	host      kube.Cluster
-	fleet     *fleetReader
 	clock     clock.PassiveClock
 	recorder  record.EventRecorder
 	budget    Budget
+	fleet     *fleetReader
+	admitted  *admitted
 	condition condition
 }
 
 // admit begins the failover of a host, on record, if the budget allows it, and if the
-// fleet does not look sick at that moment. The count comes from the API server itself,
-// so that a restart forgets none.
+// fleet does not look sick at that moment. A budget that is spent by what is known
+// already is spent: a host that waits its turn asks the API server for nothing.
 func (a *admission) admit(ctx context.Context, p *pass) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var list moorv1alpha1.DPUStorageNodeList
-	if err := a.host.Live.List(ctx, &list); err != nil {
-		return fmt.Errorf("count the failovers of the last minute: %w", err)
-	}
-	zone, all, near := zoneOf(p.core), 0, 0
-	for i := range list.Items {
-		c := meta.FindStatusCondition(list.Items[i].Status.Conditions, moorv1alpha1.ConditionFailover)
-		if c == nil || c.Status != metav1.ConditionTrue || a.clock.Since(c.LastTransitionTime.Time) >= time.Minute {
-			continue
-		}
-		all++
-		other, err := coreNode(ctx, a.host.Client, list.Items[i].Name)
-		if err != nil {
-			return err
-		}
-		if zoneOf(other) == zone {
-			near++
-		}
-	}
-	if p.refused = a.budget.refuse(all, near, zone); p.refused != "" {
-		return nil
-	}
-	fleet, err := a.fleet.now(ctx)
+	zone := zoneOf(p.core)
+	fleet, err := a.fleet.recent(ctx)
 	if err != nil {
 		return err
 	}
-	if p.judge(fleet); !p.takes() {
+	known := a.admitted.known().without(fleet.ended)
+	if p.refused = a.budget.exclude(p.node.Name, zone, a.clock.Now(), fleet.begun, known); p.refused != "" {
 		return nil
+	}
+	if fleet, err = a.fleet.now(ctx); err != nil {
+		return err
+	}
+	if p.judge(fleet.Fleet); !p.takes() {
+		return nil
+	}
+	if p.refused, err = a.admitted.enter(ctx, p.node.Name, zone, a.budget, fleet); err != nil || p.refused != "" {
+		return err
 	}
 	p.underway = true
 	if err := a.condition.write(ctx, p, metav1.ConditionTrue, moorv1alpha1.ReasonFencing, p.evidence); err != nil {
@@ -95,6 +123,104 @@ func (a *admission) admit(ctx context.Context, p *pass) error {
 	for _, t := range p.affected() {
 		a.recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverDetected, fmt.Sprintf("host %s is %s: %s", p.node.Name, p.state, p.evidence))
 	}
+	return nil
+}
+
+// AdmittedName is the Lease that lists whose failover was admitted.
+const AdmittedName = "snap-host-controller-failovers"
+
+// admitted are the hosts whose failover was admitted within the last minute. They are
+// listed in a Lease, which is written by compare-and-swap before a failover begins: so
+// of two leaders that know the same list one is turned back, and a leader that
+// crashes in between leaves a host that counts and may begin without counting twice.
+// If somebody deletes the Lease, the failovers that the cache shows still count, and
+// what this process knows. One entry takes some 80 bytes and an annotation holds 256
+// KiB; more admissions in a minute fail, and their hosts are held. Safe for concurrent
+// use.
+type admitted struct {
+	host      kube.Cluster
+	namespace string
+	clock     clock.PassiveClock
+
+	mu sync.Mutex
+	// lease is as this process read it or wrote it last, nil if it does not know;
+	// list is what it knows to be, or to have been, in it.
+	lease *coordinationv1.Lease
+	list  failovers
+}
+
+// known are those that this process knows of.
+func (a *admitted) known() failovers {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.list)
+}
+
+// enter enters a host, unless the budget refuses it beside all that are known.
+func (a *admitted) enter(ctx context.Context, host, zone string, budget Budget, fleet overview) (refused string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.clock.Now()
+	if err := a.read(ctx, now); err != nil {
+		return "", err
+	}
+	if refused := budget.exclude(host, zone, now, fleet.begun, a.list.without(fleet.ended)); refused != "" {
+		return refused, nil
+	}
+	return "", a.write(ctx, host, failoverAt{Zone: zone, At: now})
+}
+
+// read reads the Lease from the API server itself, if what is in it is not known. What
+// is stamped later than now, by a clock that is wrong, counts from now.
+func (a *admitted) read(ctx context.Context, now time.Time) error {
+	if a.lease != nil {
+		return nil
+	}
+	key, lease, list := client.ObjectKey{Namespace: a.namespace, Name: AdmittedName}, &coordinationv1.Lease{}, failovers{}
+	if _, err := kube.Find(ctx, a.host.Live, key, lease); err != nil {
+		return fmt.Errorf("count the failovers of the last minute: %w", err)
+	}
+	if text := lease.Annotations[storagev1alpha1.AnnotationFailovers]; text != "" {
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			return fmt.Errorf("count the failovers of the last minute: annotation %s of Lease %s, which may be deleted: %w", storagev1alpha1.AnnotationFailovers, key, err)
+		}
+	}
+	for host, f := range list {
+		if f.At.After(now) {
+			list[host] = failoverAt{Zone: f.Zone, At: now}
+		}
+	}
+	for host, f := range a.list {
+		if _, ok := list[host]; !ok {
+			list[host] = f
+		}
+	}
+	lease.Namespace, lease.Name = key.Namespace, key.Name
+	a.lease, a.list = lease, list
+	return nil
+}
+
+// write writes the list with one more host, if the Lease is still as it is known.
+func (a *admitted) write(ctx context.Context, host string, f failoverAt) error {
+	list, lease := failovers{}, a.lease.DeepCopy()
+	maps.Copy(list, a.list)
+	maps.DeleteFunc(list, func(_ string, other failoverAt) bool { return !other.counts(f.At) })
+	list[host] = f
+	text, err := json.Marshal(list)
+	if err != nil {
+		return fmt.Errorf("encode the failovers of the last minute: %w", err)
+	}
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, storagev1alpha1.AnnotationFailovers, string(text))
+	if lease.ResourceVersion == "" {
+		err = a.host.Client.Create(ctx, lease)
+	} else {
+		err = a.host.Client.Update(ctx, lease)
+	}
+	if err != nil {
+		a.lease = nil
+		return fmt.Errorf("record the failover of host %s in Lease %s/%s: %w", host, a.namespace, AdmittedName, err)
+	}
+	a.lease, a.list = lease, list
 	return nil
 }
 

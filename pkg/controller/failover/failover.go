@@ -89,7 +89,10 @@ func New(o Options) *Reconciler {
 		condition: condition{host: o.Host, clock: o.Clock, recorder: o.Recorder},
 	}
 	r.observer = observer{host: o.Host, dpu: o.DPU, heartbeats: o.Observer, fleet: r.fleet, leases: r.leases}
-	r.admission = &admission{host: o.Host, fleet: r.fleet, clock: o.Clock, recorder: o.Recorder, budget: o.Budget, condition: r.condition}
+	r.admission = &admission{
+		clock: o.Clock, recorder: o.Recorder, budget: o.Budget, fleet: r.fleet, condition: r.condition,
+		admitted: &admitted{host: o.Host, namespace: o.Namespace, clock: o.Clock},
+	}
 	r.fencer = fencer{dpu: o.DPU, targetNamespace: o.TargetNamespace, targets: r.targets, leases: r.leases, clock: o.Clock, recorder: o.Recorder}
 	r.releaser = releaser{host: o.Host, driver: o.Driver, pods: r.pods, recorder: o.Recorder}
 	return r

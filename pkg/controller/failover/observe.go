@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,7 +56,7 @@ func (o observer) observe(ctx context.Context, name string) (*pass, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.judge(fleet)
+	p.judge(fleet.Fleet)
 	return p, nil
 }
 
@@ -97,14 +99,37 @@ type fleetReader struct {
 	clock      clock.PassiveClock
 
 	mu   sync.Mutex
-	last Fleet
+	last overview
 	at   time.Time
+}
+
+// overview is what all hosts look like, and whose failover has begun or ended within
+// the minute before.
+type overview struct {
+	Fleet
+	begun, ended failovers
+}
+
+// note notes when the failover of a host began, or ended.
+func (o *overview) note(n *moorv1alpha1.DPUStorageNode, zone string, now time.Time) {
+	c := meta.FindStatusCondition(n.Status.Conditions, moorv1alpha1.ConditionFailover)
+	if c == nil {
+		return
+	}
+	f := failoverAt{Zone: zone, At: c.LastTransitionTime.Time}
+	switch {
+	case !f.counts(now):
+	case c.Status == metav1.ConditionTrue:
+		o.begun[n.Name] = f
+	default:
+		o.ended[n.Name] = f
+	}
 }
 
 // recent is what all hosts look like, or looked like less than fleetAge ago. A host
 // that has died since may be missing among the dead, so nothing begins by it:
 // admission asks now.
-func (f *fleetReader) recent(ctx context.Context) (Fleet, error) {
+func (f *fleetReader) recent(ctx context.Context) (overview, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if age := f.clock.Since(f.at); !f.at.IsZero() && age >= 0 && age < fleetAge {
@@ -114,7 +139,7 @@ func (f *fleetReader) recent(ctx context.Context) (Fleet, error) {
 }
 
 // now is what all hosts look like now, as far as the caches know.
-func (f *fleetReader) now(ctx context.Context) (Fleet, error) {
+func (f *fleetReader) now(ctx context.Context) (overview, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.look(ctx)
@@ -123,23 +148,24 @@ func (f *fleetReader) now(ctx context.Context) (Fleet, error) {
 // look looks at all hosts. It observes each itself: a process that has just started
 // may not have observed the others yet. It copies none: what it reads is the caches'
 // own.
-func (f *fleetReader) look(ctx context.Context) (Fleet, error) {
+func (f *fleetReader) look(ctx context.Context) (overview, error) {
 	var list moorv1alpha1.DPUStorageNodeList
-	out, at := Fleet{}, f.clock.Now()
+	out, at := overview{begun: failovers{}, ended: failovers{}}, f.clock.Now()
 	if err := f.host.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return Fleet{}, fmt.Errorf("list all hosts: %w", err)
+		return overview{}, fmt.Errorf("list all hosts: %w", err)
 	}
 	for i := range list.Items {
 		n := &list.Items[i] // its fields may be set; what they point to is the cache's
 		core, err := coreNode(ctx, f.host.Client, n.Name, client.UnsafeDisableDeepCopy)
 		if err != nil {
-			return Fleet{}, err
+			return overview{}, err
 		}
+		out.note(n, zoneOf(core), at)
 		if !serves(n, core) {
 			continue
 		}
 		if err := nodehealth.FromDPU(ctx, f.dpu.Client, n, client.UnsafeDisableDeepCopy); err != nil {
-			return Fleet{}, err
+			return overview{}, err
 		}
 		out.add(f.heartbeats.Observe(n), apiOf(core))
 	}
