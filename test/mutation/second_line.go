@@ -52,4 +52,10 @@ var secondLine = []mutation{
 	{name: "the list of who was admitted is not read", tests: fence, edits: []edit{
 		{"pkg/controller/failover/admit.go", "	if a.lease != nil {\n", "	if a.lease != nil || a.list == nil {\n		a.lease, a.list = &coordinationv1.Lease{}, failovers{}\n"},
 	}},
+	{name: "a leader forgets whom it has admitted", tests: fence, edits: []edit{
+		{"pkg/controller/failover/admit.go", "	for host, f := range a.list {\n", "	a.list = nil\n	for host, f := range a.list {\n"},
+	}},
+	{name: "a failover that only the cache shows costs nothing of the budget", tests: fence, edits: []edit{
+		{"pkg/controller/failover/observe.go", "		o.begun[n.Name] = f\n", ""},
+	}},
 }

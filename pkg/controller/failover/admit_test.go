@@ -279,6 +279,28 @@ func TestTwoLeadersKeepTheBudget(t *testing.T) {
 	}
 }
 
+// TestALeaseThatIsDeleted: it is made again, with those whom this process admitted.
+func TestALeaseThatIsDeleted(t *testing.T) {
+	s := newFixture(t)
+	a := &admitted{host: s.Host.Cluster, namespace: kubetest.HostNamespace, clock: s.Clock}
+	enter := func(host string) (string, error) {
+		return a.enter(t.Context(), host, "z", Budget{PerMinute: 2, PerZone: 2}, overview{})
+	}
+	if refused, err := enter("a"); err != nil || refused != "" {
+		t.Fatalf("the first: %q, %v", refused, err)
+	}
+	s.Host.Remove(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.HostNamespace, Name: AdmittedName}})
+	if _, err := enter("b"); err == nil {
+		t.Error("written over what is gone")
+	}
+	if refused, err := enter("b"); err != nil || refused != "" {
+		t.Errorf("the second: %q, %v", refused, err)
+	}
+	if refused, err := enter("c"); err != nil || refused == "" {
+		t.Errorf("the third: %q, %v", refused, err)
+	}
+}
+
 // TestAFailoverThatHasEndedCountsNoMore: its host may take part in another's.
 func TestAFailoverThatHasEndedCountsNoMore(t *testing.T) {
 	s := spent(t)
