@@ -100,7 +100,7 @@ var services = []mutation{
 	{name: "a superblock of an ext4 that is none is believed", tests: disk, edits: []edit{
 		{diskGrow, "		if binary.LittleEndian.Uint16(s[0x38:]) != ext4Magic {", "		if len(s) == ext4Magic {"},
 	}},
-	{name: "a thick volume grows over what is free", tests: vendor, edits: []edit{
+	{name: "a thick volume grows over what is free", tests: "./reference/localvendor/records", edits: []edit{
 		{"reference/localvendor/records/volume.go", "(r.Provisioning != Thick || size-r.CapacityBytes <= free)", "free >= 0"},
 	}},
 
