@@ -239,7 +239,7 @@ var mutations = []mutation{
 		{"pkg/controller/nodelifecycle/decide.go", "	if unheard && b == nodehealth.Quiet {\n", "	if unheard && b == \"-\" {\n"},
 	}},
 	{name: "a host is called ready by what was not heard", tests: "./pkg/controller/nodelifecycle", edits: []edit{
-		{"pkg/controller/nodelifecycle/decide.go", "case (hostStands || dpuStands) && ", "case false && (hostStands || dpuStands) && "},
+		{"pkg/controller/nodelifecycle/decide.go", " && (hostStands || dpuStands) && ", " && false && (hostStands || dpuStands) && "},
 	}},
 	{name: "one missed look is death", tests: "./pkg/node/hostprobe", edits: []edit{
 		{"pkg/node/hostprobe/decide.go", "since+Interval/2 >= limits.Timeout && o.misses >= limits.Misses", "since >= 0"},

@@ -19,27 +19,35 @@ func conditions(s nodehealth.Observation, status moorv1alpha1.DPUStorageNodeStat
 	s.Host, s.DPU = unlessUnheard(s.Host, s.HostUnheard), unlessUnheard(s.DPU, s.DPUUnheard)
 	host, hostStands := stand(s.Young && (s.HostUnheard || s.ZeroTrust && s.DPUUnheard), hostAlive(s), status)
 	dpu, dpuStands := stand(s.Young && s.DPUUnheard, dpuAlive(s), status)
-	ready := metav1.Condition{Type: moorv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: moorv1alpha1.ReasonReady}
-	no := func(status metav1.ConditionStatus, reason, message string) {
-		ready.Status, ready.Reason, ready.Message = status, reason, message
-	}
+	ready := readiness(s, status, host, dpu)
 	switch {
 	case len(stays) > 0:
-		no(metav1.ConditionFalse, moorv1alpha1.ReasonNodeRemoved, staysMessage(stays))
-	case host.Status == metav1.ConditionFalse:
-		no(metav1.ConditionFalse, moorv1alpha1.ReasonNotReady, host.Message)
-	case dpu.Status == metav1.ConditionFalse:
-		no(metav1.ConditionFalse, moorv1alpha1.ReasonNotReady, dpu.Message)
-	case status.DPU != nil && !status.DPU.SNAPReady:
-		no(metav1.ConditionFalse, moorv1alpha1.ReasonNotReady, "SNAP does not answer on the DPU")
-	case host.Status == metav1.ConditionUnknown && !s.ZeroTrust:
-		no(metav1.ConditionUnknown, moorv1alpha1.ReasonNotKnown, host.Message)
-	case dpu.Status == metav1.ConditionUnknown:
-		no(metav1.ConditionUnknown, moorv1alpha1.ReasonNotKnown, dpu.Message)
-	case (hostStands || dpuStands) && !meta.IsStatusConditionTrue(status.Conditions, moorv1alpha1.ConditionReady):
-		no(metav1.ConditionUnknown, moorv1alpha1.ReasonNotKnown, "not all heartbeats were heard since snap-host-controller started")
+		ready = readyIs(metav1.ConditionFalse, moorv1alpha1.ReasonNodeRemoved, staysMessage(stays))
+	case ready.Status == metav1.ConditionTrue && (hostStands || dpuStands) && !meta.IsStatusConditionTrue(status.Conditions, moorv1alpha1.ConditionReady):
+		ready = readyIs(metav1.ConditionUnknown, moorv1alpha1.ReasonNotKnown, "not all heartbeats were heard since snap-host-controller started")
 	}
 	return []metav1.Condition{host, dpu, ready}
+}
+
+// readiness is what host, DPU and SNAP say of Ready.
+func readiness(s nodehealth.Observation, status moorv1alpha1.DPUStorageNodeStatus, host, dpu metav1.Condition) metav1.Condition {
+	switch {
+	case host.Status == metav1.ConditionFalse:
+		return readyIs(metav1.ConditionFalse, moorv1alpha1.ReasonNotReady, host.Message)
+	case dpu.Status == metav1.ConditionFalse:
+		return readyIs(metav1.ConditionFalse, moorv1alpha1.ReasonNotReady, dpu.Message)
+	case status.DPU != nil && !status.DPU.SNAPReady:
+		return readyIs(metav1.ConditionFalse, moorv1alpha1.ReasonNotReady, "SNAP does not answer on the DPU")
+	case host.Status == metav1.ConditionUnknown && !s.ZeroTrust:
+		return readyIs(metav1.ConditionUnknown, moorv1alpha1.ReasonNotKnown, host.Message)
+	case dpu.Status == metav1.ConditionUnknown:
+		return readyIs(metav1.ConditionUnknown, moorv1alpha1.ReasonNotKnown, dpu.Message)
+	}
+	return readyIs(metav1.ConditionTrue, moorv1alpha1.ReasonReady, "")
+}
+
+func readyIs(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: moorv1alpha1.ConditionReady, Status: status, Reason: reason, Message: message}
 }
 
 // unlessUnheard is the heartbeat, but for one that is late and was never heard: it is
