@@ -121,7 +121,7 @@ func newBench(ctx context.Context, bed *devcluster.Cluster, o options) (*bench, 
 	if err != nil {
 		return nil, fmt.Errorf("reach the CSI controller at %s: %w", socket, err)
 	}
-	b := &bench{root: bed.Root(), bed: bed, clients: clients, options: o, conn: conn, driver: csispec.NewControllerClient(conn), invocation: newInvocation()}
+	b := &bench{root: bed.Root(), bed: bed, clients: clients, options: o, conn: conn, driver: csispec.NewControllerClient(conn), invocation: results.NewInvocation()}
 	if b.mode, err = findMode(ctx, clients.Host); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

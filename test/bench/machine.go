@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,27 +14,6 @@ import (
 	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/devcluster"
 )
-
-var modelName = regexp.MustCompile(`(?m)^model name\s*:\s*(.*)$`)
-
-// newInvocation names a run of the program, by when it began.
-func newInvocation() string { return time.Now().UTC().Format(time.RFC3339) }
-
-// defaultName is the name of a machine like this one; a host's own name
-// belongs in no public file.
-func defaultName() string { return fmt.Sprintf("%dcpu", runtime.NumCPU()) }
-
-// describeMachine says what the numbers are measured on.
-func describeMachine() string {
-	model := runtime.GOARCH
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		if m := modelName.FindSubmatch(text); m != nil {
-			model = strings.TrimSpace(string(m[1]))
-		}
-	}
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%d x %s, Linux %s", runtime.NumCPU(), model, strings.TrimSpace(string(kernel)))
-}
 
 // settings are those of the bed that change what is measured on it.
 func settings(o devcluster.Options) map[string]string {

@@ -57,7 +57,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.runs, "runs", 0, "runs of each measurement without its warm-up; 0 is each one's own number")
 	f.IntVar(&o.volumes, "volumes", 1000, "volumes that are present when the memory of the processes is measured")
 	f.StringVar(&o.out, "out", "", "directory of the results; empty is bench/results of the checkout")
-	f.StringVar(&o.name, "name", defaultName(), "name of the machine in the name of the file")
+	f.StringVar(&o.name, "name", results.DefaultName(), "name of the machine in the name of the file")
 	f.StringVar(&o.known, "known-misses", "", "file of targets that are known to be missed, with reasons; empty is bench/known-misses.json of the checkout")
 	f.BoolVar(&o.render, "render", false, "measure nothing: write the table of all files of results into docs/benchmarks.md")
 	f.BoolVar(&o.stale, "stale", false, "measure nothing: say of each result how many commits have changed what it measures since")
@@ -166,9 +166,9 @@ func stale(ctx context.Context, o options) error {
 // is measured.
 func prepare(ctx context.Context, o options, root string) (*bench, results.Invocation, error) {
 	source := devcluster.ReadSource(ctx, root)
-	of := results.Invocation{Commit: source.Commit, Dirty: source.Dirty, Machine: describeMachine()}
+	of := results.Invocation{Commit: source.Commit, Dirty: source.Dirty, Machine: results.DescribeMachine()}
 	if !o.matches(onBed()...) {
-		return &bench{root: root, options: o, invocation: newInvocation()}, of, nil
+		return &bench{root: root, options: o, invocation: results.NewInvocation()}, of, nil
 	}
 	bed, err := devcluster.Load()
 	if err != nil {

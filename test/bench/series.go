@@ -1,10 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/moor-storage/moor/test/bench/results"
@@ -38,23 +34,12 @@ func (s *series) add(values ...float64) {
 }
 
 func (s *series) addAt(at time.Time, value float64) {
-	s.Samples = append(s.Samples, results.Sample{Value: results.Round(value), At: stamp(at), Load: load(), In: s.in})
+	s.Samples = append(s.Samples, results.Measured(s.in, at, value))
 }
 
 // fail adds a run that failed.
 func (s *series) fail(err error) {
-	s.Samples = append(s.Samples, results.Sample{At: stamp(time.Now()), Load: load(), In: s.in, Failed: fmt.Sprintf("%.300s", err)})
-}
-
-// stamp is a time as the files hold it.
-func stamp(at time.Time) time.Time { return at.UTC().Truncate(time.Millisecond) }
-
-// load is the load average of the last minute; 0 if the kernel does not say.
-func load() float64 {
-	text, _ := os.ReadFile("/proc/loadavg")
-	minute, _, _ := strings.Cut(string(text), " ")
-	out, _ := strconv.ParseFloat(minute, 64)
-	return out
+	s.Samples = append(s.Samples, results.Failed(s.in, err))
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

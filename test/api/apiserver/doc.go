@@ -1,3 +1,3 @@
-// Package apiserver starts real API servers with Moor's CRDs for tests. It is
-// built with the tag api alone.
+// Package apiserver starts two real API servers with Moor's CRDs, for tests and
+// for the benchmark of scale.
 package apiserver

@@ -1,5 +1,3 @@
-//go:build api
-
 package apiserver
 
 import (
@@ -20,19 +18,28 @@ import (
 	"github.com/moor-storage/moor/test/kit"
 )
 
+// The names of the clusters, as directories of crds and deploy have them.
+const (
+	Host = "host"
+	DPU  = "dpu"
+)
+
+// Configure changes what the server of a cluster is started with.
+type Configure func(cluster string, env *envtest.Environment)
+
 // Clusters are two API servers: one with the CRDs of the host cluster, one
 // with those of the DPU cluster. Both have the namespace kit.Namespace.
 type Clusters struct {
 	HostConfig, DPUConfig *rest.Config
 	kit.Clients
 
-	servers []*envtest.Environment
+	servers map[string]*envtest.Environment
 }
 
 // Run starts the two API servers, sets *to, runs the tests and stops them. It
 // returns the exit code for TestMain.
 func Run(m *testing.M, to *Clusters) int {
-	clusters, err := Start(context.Background())
+	clusters, err := Start(context.Background(), nil)
 	defer clusters.Stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -42,11 +49,11 @@ func Run(m *testing.M, to *Clusters) int {
 	return m.Run()
 }
 
-// Start starts the two API servers side by side. Stop must be called even
-// after an error.
-func Start(ctx context.Context) (*Clusters, error) {
-	host, dpu := environment(), environment()
-	out := &Clusters{servers: []*envtest.Environment{host, dpu}}
+// Start starts the two API servers side by side, as configure (nil: not at all)
+// changes them. Stop must be called even after an error.
+func Start(ctx context.Context, configure Configure) (*Clusters, error) {
+	host, dpu := environment(Host, configure), environment(DPU, configure)
+	out := &Clusters{servers: map[string]*envtest.Environment{Host: host, DPU: dpu}}
 	var err error
 	started := make(chan error, 1)
 	go func() {
@@ -64,7 +71,7 @@ func Start(ctx context.Context) (*Clusters, error) {
 	if out.Clients, err = kit.NewClients(out.HostConfig, out.DPUConfig); err != nil {
 		return out, err
 	}
-	for name, c := range map[string]client.Client{"host": out.Host, "dpu": out.DPU} {
+	for name, c := range map[string]client.Client{Host: out.Host, DPU: out.DPU} {
 		if err := prepare(ctx, c, name); err != nil {
 			return out, err
 		}
@@ -81,8 +88,31 @@ func (c *Clusters) Stop() {
 	}
 }
 
-func environment() *envtest.Environment {
-	return &envtest.Environment{ControlPlaneStartTimeout: time.Minute, ControlPlaneStopTimeout: 20 * time.Second}
+// Server is the one of a cluster.
+func (c *Clusters) Server(cluster string) *envtest.Environment { return c.servers[cluster] }
+
+// Kubeconfig is one that acts as a ServiceAccount of kit.Namespace in a cluster.
+func (c *Clusters) Kubeconfig(cluster, account string) ([]byte, error) {
+	user, err := c.servers[cluster].AddUser(envtest.User{
+		Name:   "system:serviceaccount:" + kit.Namespace + ":" + account,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + kit.Namespace, "system:authenticated"},
+	}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate of %s in the %s cluster: %w", account, cluster, err)
+	}
+	config, err := user.KubeConfig()
+	if err != nil {
+		return nil, fmt.Errorf("write the kubeconfig of %s in the %s cluster: %w", account, cluster, err)
+	}
+	return config, nil
+}
+
+func environment(cluster string, configure Configure) *envtest.Environment {
+	out := &envtest.Environment{ControlPlaneStartTimeout: time.Minute, ControlPlaneStopTimeout: 20 * time.Second}
+	if configure != nil {
+		configure(cluster, out)
+	}
+	return out
 }
 
 // prepare applies the CRDs of one cluster and makes the namespace.

@@ -33,7 +33,9 @@ type Event struct {
 	ResponseStatus *struct {
 		Code int `json:"code"`
 	} `json:"responseStatus"`
-	RequestReceivedTimestamp time.Time `json:"requestReceivedTimestamp"`
+	// RequestObject is the body; only where the policy of the log asks for it.
+	RequestObject            json.RawMessage `json:"requestObject"`
+	RequestReceivedTimestamp time.Time       `json:"requestReceivedTimestamp"`
 }
 
 // uncounted are writes that go on whether volumes are attached or not, of
@@ -50,8 +52,15 @@ func (e Event) counts() bool {
 	return e.ObjectRef != nil && !uncounted[e.ObjectRef.Resource]
 }
 
-// resource is resource.group/subresource, as people write it.
-func (e Event) resource() string {
+// Account is the last part of the name of who asked: the account of a process.
+func (e Event) Account() string { return short(e.User.Username) }
+
+// Resource is resource.group/subresource, as people write it; "" for what is about
+// no object.
+func (e Event) Resource() string {
+	if e.ObjectRef == nil {
+		return ""
+	}
 	out := e.ObjectRef.Resource
 	if e.ObjectRef.APIGroup != "" {
 		out += "." + e.ObjectRef.APIGroup
@@ -83,7 +92,12 @@ func MarkEnd(path string) (Mark, error) {
 }
 
 // Since reads the writes that count from the mark to the end of the log.
-func (m Mark) Since() ([]Event, error) {
+func (m Mark) Since() ([]Event, error) { return m.read(Event.counts) }
+
+// All reads every event from the mark to the end of the log.
+func (m Mark) All() ([]Event, error) { return m.read(func(Event) bool { return true }) }
+
+func (m Mark) read(wanted func(Event) bool) ([]Event, error) {
 	f, err := os.Open(m.path)
 	if err != nil {
 		return nil, fmt.Errorf("read an audit log: %w", err)
@@ -92,7 +106,7 @@ func (m Mark) Since() ([]Event, error) {
 	if _, err := f.Seek(m.offset, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("read audit log %s: %w", m.path, err)
 	}
-	events, err := parse(f)
+	events, err := parse(f, wanted)
 	if err != nil {
 		return nil, fmt.Errorf("read audit log %s: %w", m.path, err)
 	}
@@ -101,7 +115,7 @@ func (m Mark) Since() ([]Event, error) {
 
 // parse reads whole lines; a last one without its newline is still being
 // written and is left.
-func parse(in io.Reader) ([]Event, error) {
+func parse(in io.Reader, wanted func(Event) bool) ([]Event, error) {
 	var out []Event
 	for lines := bufio.NewReader(in); ; {
 		line, err := lines.ReadBytes('\n')
@@ -115,7 +129,7 @@ func parse(in io.Reader) ([]Event, error) {
 		if err := json.Unmarshal(line, &e); err != nil {
 			return nil, fmt.Errorf("a line is not an audit event: %w", err)
 		}
-		if e.counts() {
+		if wanted(e) {
 			out = append(out, e)
 		}
 	}
@@ -147,7 +161,7 @@ type Row struct {
 func Tally(cluster string, events []Event) []Row {
 	rows := map[Row]*Row{}
 	for _, e := range events {
-		key := Row{Cluster: cluster, Who: short(e.User.Username), Verb: e.Verb, Resource: e.resource()}
+		key := Row{Cluster: cluster, Who: short(e.User.Username), Verb: e.Verb, Resource: e.Resource()}
 		row := rows[key]
 		if row == nil {
 			fresh := key

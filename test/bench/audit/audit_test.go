@@ -39,7 +39,7 @@ func log() string {
 
 func TestParseAudit(t *testing.T) {
 	// The last line is still being written.
-	events, err := parse(strings.NewReader(log() + `{"kind":"Ev`))
+	events, err := parse(strings.NewReader(log()+`{"kind":"Ev`), Event.counts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,13 +54,13 @@ func TestParseAudit(t *testing.T) {
 }
 
 func TestParseAuditRefusesGarbage(t *testing.T) {
-	if _, err := parse(strings.NewReader("garbage\n")); err == nil {
+	if _, err := parse(strings.NewReader("garbage\n"), Event.counts); err == nil {
 		t.Error("garbage is read as an event")
 	}
 }
 
 func TestPerRun(t *testing.T) {
-	events, err := parse(strings.NewReader(log()))
+	events, err := parse(strings.NewReader(log()), Event.counts)
 	if err != nil {
 		t.Fatal(err)
 	}
