@@ -74,6 +74,10 @@ conformance: ## Kubernetes' own storage suite on the test bed; FOCUS=regexp: onl
 bench: bin/moor-dev ## measure; BENCH=failover,rss: only that (root)
 	@hack/steps.sh bench
 
+.PHONY: scale
+scale: bin/moor-dev ## measure with SIZE=200 simulated hosts; FOR=10m: how long at rest, SLOW=1: slows all clocks
+	@hack/steps.sh scale
+
 .PHONY: model
 model: ## check the model of the writer claim (needs spin)
 	@hack/model.sh

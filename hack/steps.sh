@@ -152,6 +152,14 @@ bench() {
 	return $code
 }
 
+# scale measures with SIZE simulated hosts, which it watches at rest for FOR; SLOW
+# slows all clocks by that factor where the machine does not carry the beats.
+scale() {
+	KUBEBUILDER_ASSETS=$(kube_bin) || return
+	export KUBEBUILDER_ASSETS
+	hack/build.sh bin ./cmd/... && plain run ./test/scale --size="${SIZE:-200}" --for="${FOR:-10m}" --slow="${SLOW:-1}"
+}
+
 # measure runs the benchmarks with the names given on the bed that is up.
 measure() { plain run ./test/bench --only="$1"; }
 

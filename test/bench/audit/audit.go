@@ -21,8 +21,9 @@ import (
 // Event is what the benchmark reads of a line of an audit log
 // (audit.k8s.io/v1 Event).
 type Event struct {
-	Verb string `json:"verb"`
-	User struct {
+	Verb       string `json:"verb"`
+	RequestURI string `json:"requestURI"`
+	User       struct {
 		Username string `json:"username"`
 	} `json:"user"`
 	ObjectRef *struct {

@@ -64,9 +64,70 @@ var targets = []Target{
 	atLeast(100).of("extender.replica_node_chosen"),
 }
 
+// scale are the targets of test/scale, in worlds of 1,000 and of 5,000 hosts. The
+// first that fits counts.
+var scale = []struct {
+	name           string
+	small, large   float64 // the most
+	smallP, largeP float64 // the most of the 99th percentile; 0 is none
+}{
+	{name: "start.*.writes", small: 0, large: 0},
+	{name: "start.*.reads", small: -1, large: -1},
+	{name: "start.", small: 15_000, large: 60_000},
+	{name: "restart.writes", small: 0, large: 0},
+	{name: "restart", small: 15_000, large: 60_000},
+	{name: "settled.reads", small: 0, large: 0},
+	{name: "settled.writes", small: 0, large: 0},
+	{name: "cpu.snap-host-controller", small: 5, large: 25},
+	{name: "cpu.apiservers", small: 40, large: -1},
+	{name: "rss.snap-host-controller", small: 250, large: 1000},
+	{name: "rss.snap-controller", small: 200, large: 800},
+	{name: "rss.snap-csi-plugin", small: 200, large: 800},
+	{name: "rss.scheduler-extender", small: 200, large: 800},
+	{name: "list.pages", small: 300, large: 2000},
+	{name: "attach.grant", small: 100, large: 200, smallP: 500, largeP: 1000},
+	{name: "attach50.granted", small: 3000, large: 5000},
+	{name: "host.freed", small: 2000, large: 4000},
+	{name: "rack.freed", small: 15_000, large: 30_000},
+	{name: "extender.filter", small: 5, large: 15, smallP: 20, largeP: 40},
+	{name: "extender.prioritize", small: 5, large: 15, smallP: 20, largeP: 40},
+}
+
+// ofScale is the target of a result of test/scale, whose name is behind its size.
+func ofScale(name string) Target {
+	size, what, _ := strings.Cut(name, ".")
+	if size != "1000" && size != "5000" {
+		return Target{}
+	}
+	for _, t := range scale {
+		begin, end, star := strings.Cut(t.name, "*")
+		fits := what == t.name || strings.HasSuffix(t.name, ".") && strings.HasPrefix(what, t.name) ||
+			star && strings.HasPrefix(what, begin) && strings.HasSuffix(what, end)
+		if !fits {
+			continue
+		}
+		most, p99 := t.small, t.smallP
+		if size == "5000" {
+			most, p99 = t.large, t.largeP
+		}
+		out := Target{name: "scale." + name}
+		if most >= 0 {
+			out.most = &most
+		}
+		if p99 > 0 {
+			out.p99 = &p99
+		}
+		return out
+	}
+	return Target{}
+}
+
 // TargetOf finds the target of a result; without one it has no bounds. What has
 // no mode in its name has the same target in every mode.
 func TargetOf(name string) Target {
+	if what, found := strings.CutPrefix(name, "scale."); found {
+		return ofScale(what)
+	}
 	for _, t := range targets {
 		if name == t.name || strings.HasSuffix(t.name, ".") && strings.HasPrefix(name, t.name) || name == t.name+"."+ModeNode {
 			return t

@@ -165,3 +165,26 @@ func TestSignTest(t *testing.T) {
 		}
 	}
 }
+
+func TestTargetsOfScale(t *testing.T) {
+	for name, want := range map[string]string{
+		"scale.1000.start.snap-host-controller":        "<= 15000",
+		"scale.5000.start.snap-host-controller":        "<= 60000",
+		"scale.1000.start.snap-host-controller.writes": "<= 0",
+		"scale.1000.start.snap-host-controller.reads":  "",
+		"scale.5000.restart":                           "<= 60000",
+		"scale.5000.restart.writes":                    "<= 0",
+		"scale.1000.restart.reads":                     "",
+		"scale.1000.settled.reads":                     "<= 0",
+		"scale.1000.settled.beats":                     "",
+		"scale.1000.attach.grant":                      "<= 100, p99 <= 500",
+		"scale.5000.extender.filter":                   "<= 15, p99 <= 40",
+		"scale.1000.cpu.apiservers":                    "<= 40",
+		"scale.5000.cpu.apiservers":                    "",
+		"scale.200.rack.freed":                         "",
+	} {
+		if got := TargetOf(name).String(); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/moor-storage/moor/pkg/nodehealth"
+	"github.com/moor-storage/moor/test/api/apiserver"
+	"github.com/moor-storage/moor/test/kit"
+	"github.com/moor-storage/moor/test/scale/fleet"
+	"github.com/moor-storage/moor/test/scale/program"
+	"github.com/moor-storage/moor/test/scale/world"
+)
+
+// bench is one run.
+type bench struct {
+	o       options
+	record  *record
+	work    string
+	world   *world.Clusters
+	fleet   *fleet.Fleet
+	history *history
+	// programs in the order in which they start.
+	programs []*program.Program
+	user     *world.User
+	extender string
+}
+
+// measure makes the world, measures it, and takes it down.
+func measure(ctx context.Context, o options, r *record) (err error) {
+	b := &bench{o: o, record: r, work: o.work}
+	if b.work == "" {
+		if b.work, err = os.MkdirTemp("", "moor-scale-"); err != nil {
+			return fmt.Errorf("make a directory: %w", err)
+		}
+		defer os.RemoveAll(b.work)
+	}
+	if err := os.MkdirAll(b.work, 0o755); err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer func() {
+		stop(nil)
+		err = errors.Join(err, b.close())
+	}()
+	if err := b.begin(ctx, stop); err != nil {
+		return err
+	}
+	if err := b.load(ctx); err != nil {
+		return fmt.Errorf("load the world: %w", err)
+	}
+	if err := b.startAll(ctx); err != nil {
+		return err
+	}
+	if err := b.settled(ctx); err != nil {
+		return err
+	}
+	if !o.settledOnly {
+		b.operations(ctx)
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("the simulation ended early: %w", cause)
+	}
+	return nil
+}
+
+// begin starts API servers and all that is simulated but the hosts.
+func (b *bench) begin(ctx context.Context, stop context.CancelCauseFunc) (err error) {
+	b.say("starting two API servers")
+	if b.world, err = world.Start(ctx, b.work); err != nil {
+		return err
+	}
+	b.fleet, b.history = fleet.New(b.world.Unlimited, b.o.slow), newHistory()
+	vendor, driver := "unix://"+filepath.Join(b.work, "vendor.sock"), "unix://"+filepath.Join(b.work, "csi.sock")
+	conn, err := grpc.NewClient(driver, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(64<<20)))
+	if err != nil {
+		return fmt.Errorf("reach the CSI controller: %w", err)
+	}
+	b.user = &world.User{Clusters: b.world, Driver: csispec.NewControllerClient(conn)}
+	for _, play := range []func(context.Context) error{
+		b.fleet.Answer, b.fleet.Bind, b.user.Release, func(ctx context.Context) error { return fleet.ServeVendor(ctx, vendor) },
+		func(ctx context.Context) error { return b.history.watchClaims(ctx, b.world.Unlimited.DPU) },
+		func(ctx context.Context) error { return b.history.watchRequests(ctx, b.world.Unlimited.Host) },
+	} {
+		go func() {
+			if err := play(ctx); err != nil {
+				stop(err)
+			}
+		}()
+	}
+	return b.list(vendor, driver)
+}
+
+// close ends everything.
+func (b *bench) close() error {
+	var failed []error
+	for _, p := range b.programs {
+		failed = append(failed, p.Stop())
+	}
+	if b.fleet != nil {
+		b.fleet.Wait()
+	}
+	if b.world != nil {
+		b.world.Stop()
+	}
+	return errors.Join(failed...)
+}
+
+// list is the programs with their flags: those of deploy/, as far as they do not
+// depend on where they run.
+func (b *bench) list(vendor, driver string) error {
+	config := map[string]string{}
+	for _, of := range []struct{ cluster, account string }{
+		{apiserver.DPU, "snap-controller"}, {apiserver.DPU, "snap-external-attacher"}, {apiserver.DPU, "snap-host-controller"},
+		{apiserver.Host, "snap-csi-plugin-controller"}, {apiserver.Host, "scheduler-extender"}, {apiserver.Host, "snap-host-controller"},
+	} {
+		path, err := b.world.KubeconfigFile(of.cluster, of.account)
+		if err != nil {
+			return err
+		}
+		config[of.cluster+"/"+of.account] = path
+	}
+	var err error
+	if b.extender, err = program.FreeAddress(); err != nil {
+		return err
+	}
+	attachments := float64(b.o.hosts * b.o.volumes)
+	slow := func(d time.Duration) string { return time.Duration(float64(d) * b.o.slow).String() }
+	b.programs = []*program.Program{
+		{Name: "snap-controller", Account: "snap-controller", Reconciles: attachments, Args: []string{"--kubeconfig=" + config["dpu/snap-controller"], "--namespace=" + kit.Namespace}},
+		{Name: "snap-external-attacher", Account: "snap-external-attacher", Reconciles: attachments, Args: []string{
+			"--kubeconfig=" + config["dpu/snap-external-attacher"], "--namespace=" + kit.Namespace, "--csi-address=" + vendor,
+		}},
+		{Name: "snap-csi-plugin", Account: "snap-csi-plugin-controller", HealthIsMetrics: true, Args: []string{
+			"--mode=controller", "--kubeconfig=" + config["host/snap-csi-plugin-controller"], "--namespace=" + kit.Namespace, "--bind-address=" + driver,
+		}},
+		{Name: "scheduler-extender", Account: "scheduler-extender", Args: []string{
+			"--kubeconfig=" + config["host/scheduler-extender"], "--namespace=" + kit.Namespace, "--bind-address=" + b.extender,
+		}},
+		{Name: "snap-host-controller", Account: "snap-host-controller", Reconciles: attachments, Args: []string{
+			"--kubeconfig=" + config["host/snap-host-controller"], "--dpu-cluster-kubeconfig=" + config["dpu/snap-host-controller"],
+			"--namespace=" + kit.Namespace, "--target-namespace=" + kit.Namespace,
+			"--heartbeat-timeout=" + slow(nodehealth.DefaultTimeout), "--silence-timeout=" + slow(nodehealth.DefaultSilence),
+			"--failover-budget=" + strconv.Itoa(b.o.budget), "--failover-zone-budget=" + strconv.Itoa(b.o.budget),
+		}},
+	}
+	return nil
+}
+
+func (b *bench) say(format string, args ...any) {
+	fmt.Printf(time.Now().UTC().Format(time.TimeOnly)+" "+format+"\n", args...)
+}

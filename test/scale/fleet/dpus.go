@@ -1,0 +1,145 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+// workers is how many attachments, or claims, are worked on at once.
+const workers = 64
+
+// Queue is names whose objects have to be looked at.
+type Queue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
+
+// Answer plays all DPUs until ctx ends: each change of a VolumeAttachment, or of the
+// claim that it holds, is answered. One watch of each kind serves them all, where
+// real DPUs have one each; nothing is cached.
+func (f *Fleet) Answer(ctx context.Context) error {
+	return Serve(ctx, f.answer,
+		func(ctx context.Context, q Queue) error {
+			return Follow(ctx, f.clients.DPU, &storagev1alpha1.VolumeAttachmentList{}, func(o client.Object) { q.Add(client.ObjectKeyFromObject(o)) })
+		},
+		func(ctx context.Context, q Queue) error {
+			return Follow(ctx, f.clients.DPU, &moorv1alpha1.WriterClaimList{}, func(o client.Object) {
+				if c, ok := o.(*moorv1alpha1.WriterClaim); ok && c.Status != nil && c.Status.Attachment != "" {
+					q.Add(types.NamespacedName{Namespace: c.Namespace, Name: c.Status.Attachment})
+				}
+			})
+		})
+}
+
+// answer brings one attachment to where its DPU wants it.
+func (f *Fleet) answer(ctx context.Context, key types.NamespacedName) error {
+	a := &storagev1alpha1.VolumeAttachment{}
+	found, err := kube.Find(ctx, f.clients.DPU, key, a)
+	if err != nil || !found || a.Spec.Source.VolumeRef == nil {
+		return err
+	}
+	claim := &moorv1alpha1.WriterClaim{}
+	known, err := kube.Find(ctx, f.clients.DPU, types.NamespacedName{Namespace: a.Namespace, Name: a.Spec.Source.VolumeRef.Name}, claim)
+	if err != nil {
+		return err
+	}
+	if !known {
+		claim = nil
+	}
+	todo := answerTo(a, claim)
+	if todo.hold {
+		if _, err := kube.AddFinalizer(ctx, f.clients.DPU, a, storagev1alpha1.FinalizerDPUAttachment); err != nil {
+			return err
+		}
+	}
+	_, err = kube.PatchStatus(ctx, f.clients.DPU, a, func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU = todo.status })
+	if err == nil && todo.release {
+		err = kube.RemoveFinalizers(ctx, f.clients.DPU, a, storagev1alpha1.FinalizerDPUAttachment)
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// Serve runs sources that fill a queue, and works it off, until ctx ends or a source
+// fails.
+func Serve(ctx context.Context, do func(context.Context, types.NamespacedName) error, sources ...func(context.Context, Queue) error) error {
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](10*time.Millisecond, 5*time.Second))
+	ended := make(chan error, len(sources))
+	for _, source := range sources {
+		go func() { ended <- source(ctx, q) }()
+	}
+	for range workers {
+		go func() {
+			for {
+				key, over := q.Get()
+				if over {
+					return
+				}
+				if err := do(ctx, key); err != nil && ctx.Err() == nil {
+					if !apierrors.IsConflict(err) {
+						ctrl.LoggerFrom(ctx).Error(err, "play", "object", key)
+					}
+					q.AddRateLimited(key)
+				} else {
+					q.Forget(key)
+				}
+				q.Done(key)
+			}
+		}()
+	}
+	err := <-ended
+	q.ShutDown()
+	return err
+}
+
+// Follow tells of each object of a kind in kit.Namespace that changes from now on, until ctx ends. A
+// watch that ends goes on where it was.
+func Follow(ctx context.Context, c client.WithWatch, list client.ObjectList, seen func(client.Object)) error {
+	if err := c.List(ctx, list, client.InNamespace(kit.Namespace), client.Limit(1)); err != nil {
+		return ended(ctx, fmt.Errorf("list %T: %w", list, err))
+	}
+	for at := list.GetResourceVersion(); ctx.Err() == nil; {
+		w, err := c.Watch(ctx, list, client.InNamespace(kit.Namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: at, AllowWatchBookmarks: true}})
+		if err != nil {
+			return ended(ctx, fmt.Errorf("watch %T from %s: %w", list, at, err))
+		}
+		for e := range w.ResultChan() {
+			o, ok := e.Object.(client.Object)
+			if !ok || e.Type == watch.Error {
+				w.Stop()
+				return fmt.Errorf("watch %T from %s: %+v", list, at, e.Object)
+			}
+			at = o.GetResourceVersion()
+			if e.Type != watch.Bookmark {
+				seen(o)
+			}
+		}
+		w.Stop()
+	}
+	return nil
+}
+
+// ended is nil for what failed because ctx ended.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// spread is a random part of a period.
+func spread(period time.Duration) time.Duration {
+	return time.Duration(rand.Float64() * float64(period))
+}

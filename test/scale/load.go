@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/moor-storage/moor/test/api/apiserver"
+	"github.com/moor-storage/moor/test/bench/audit"
+	"github.com/moor-storage/moor/test/scale/fleet"
+	"github.com/moor-storage/moor/test/scale/program"
+	"github.com/moor-storage/moor/test/scale/world"
+)
+
+// load has the real programs bring one host to rest, ends them, and copies it.
+func (b *bench) load(ctx context.Context) error {
+	b.say("the real programs bring one host with %d volumes to rest", b.o.volumes)
+	if err := b.world.MakeHost(ctx, 0); err != nil {
+		return err
+	}
+	b.fleet.Start(ctx, 0, 1)
+	for _, p := range b.programs {
+		if err := p.Start(ctx, b.o.bin, b.work); err != nil {
+			return err
+		}
+	}
+	if err := b.world.AwaitHost(ctx, fleet.NamesOf(0).Host); err != nil {
+		return err
+	}
+	var pods errgroup.Group
+	for n := range b.o.volumes {
+		pods.Go(func() error { return b.user.Run(ctx, world.Volume(0, n), fleet.NamesOf(0).Host) })
+	}
+	if err := pods.Wait(); err != nil {
+		return err
+	}
+	if err := b.rest(ctx, 5*time.Second, time.Minute); err != nil {
+		return err
+	}
+	for _, p := range b.programs {
+		if err := p.Stop(); err != nil {
+			return err
+		}
+	}
+	begin := time.Now()
+	objects, err := b.world.Copy(ctx, b.o.hosts, b.o.volumes)
+	if err != nil {
+		return err
+	}
+	b.say("made %d hosts of it in %s, each of %d objects in the host cluster and %d in the DPU cluster",
+		b.o.hosts, time.Since(begin).Round(time.Second), objects[apiserver.Host], objects[apiserver.DPU])
+	b.fleet.Start(ctx, 0, b.o.hosts)
+	// Each sends its first beat within a period.
+	return sleep(ctx, b.fleet.Period()+time.Second)
+}
+
+// rest waits until nothing was written for a while but beats.
+func (b *bench) rest(ctx context.Context, quiet, timeout time.Duration) error {
+	for begin := time.Now(); ; {
+		marks, err := b.mark()
+		if err != nil {
+			return err
+		}
+		if err := sleep(ctx, quiet); err != nil {
+			return err
+		}
+		got, err := b.since(marks, "")
+		if err != nil {
+			return err
+		}
+		if got.Writes == 0 {
+			return nil
+		}
+		if time.Since(begin) > timeout {
+			return fmt.Errorf("wait until nothing is written: not after %s: in the last %s there were %s", timeout, quiet, got)
+		}
+	}
+}
+
+// mark is the ends of the audit logs now.
+func (b *bench) mark() ([]audit.Mark, error) {
+	var out []audit.Mark
+	for _, cluster := range []string{apiserver.Host, apiserver.DPU} {
+		m, err := audit.MarkEnd(b.world.AuditLog(cluster))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// since counts what an account, or all of Moor's, asked both API servers for since
+// then.
+func (b *bench) since(marks []audit.Mark, account string) (program.Requests, error) {
+	var all []audit.Event
+	for _, m := range marks {
+		events, err := m.All()
+		if err != nil {
+			return program.Requests{}, err
+		}
+		all = append(all, events...)
+	}
+	return program.Count(all, account), nil
+}
+
+// sleep lets time pass.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

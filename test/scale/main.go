@@ -1,0 +1,125 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/moor-storage/moor/test/bench/results"
+	"github.com/moor-storage/moor/test/devcluster"
+)
+
+// options are the flags.
+type options struct {
+	hosts, volumes int
+	lasting        time.Duration
+	slow           float64
+	budget         int
+	bin            string
+	work           string
+	out            string
+	name           string
+	known          string
+	// settledOnly leaves the operations out.
+	settledOnly bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctrl.SetLogger(funcr.New(func(prefix, args string) { fmt.Fprintln(os.Stderr, prefix, args) }, funcr.Options{}))
+	o, err := parse(os.Args[1:])
+	if err == nil {
+		err = run(ctx, o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "scale:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	f := flag.NewFlagSet("scale", flag.ContinueOnError)
+	f.IntVar(&o.hosts, "size", 200, "simulated hosts, each with a DPU")
+	f.IntVar(&o.volumes, "volumes", 10, "volumes that are attached to each host")
+	f.DurationVar(&o.lasting, "for", 10*time.Minute, "how long the settled world is watched")
+	f.Float64Var(&o.slow, "slow", 1, "slow all clocks by this factor: the periods of the beats, and the timeouts that go with them")
+	f.IntVar(&o.budget, "failover-budget", 1000, "hosts that may begin to fail over within a minute, also of one zone: as of snap-host-controller")
+	f.StringVar(&o.bin, "bin", "bin", "directory of Moor's programs")
+	f.StringVar(&o.work, "work", "", "directory of logs and kubeconfigs, which is left there; empty: one that is removed")
+	f.StringVar(&o.out, "out", "", "directory of the results; empty is bench/results of the checkout, none writes nothing")
+	f.StringVar(&o.name, "name", results.DefaultName(), "name of the machine in the name of the file")
+	f.StringVar(&o.known, "known-misses", "", "file of targets that are known to be missed, with reasons; empty is bench/known-misses.json of the checkout")
+	f.BoolVar(&o.settledOnly, "settled-only", false, "measure start and rest alone")
+	if err := f.Parse(args); err != nil {
+		return o, fmt.Errorf("read the flags: %w", err)
+	}
+	switch {
+	case f.NArg() > 0:
+		return o, fmt.Errorf("read the flags: %q is none", f.Arg(0))
+	case o.hosts < least || o.hosts > most:
+		return o, fmt.Errorf("read the flags: --size %d has to be from %d to %d", o.hosts, least, most)
+	case o.volumes < 1 || o.volumes > 10:
+		return o, fmt.Errorf("read the flags: --volumes %d has to be from 1 to 10", o.volumes)
+	case o.slow < leastSlow || o.lasting <= 0:
+		return o, fmt.Errorf("read the flags: --slow is at least %g, and --for more than nothing", leastSlow)
+	}
+	return o, nil
+}
+
+// The sizes: names have five digits, and the operations need some hosts each.
+const (
+	least = 10
+	most  = 99_999
+	// leastSlow keeps the timeout of silence above the least that is allowed
+	// (pkg/controller/failover/leases).
+	leastSlow = 0.4
+)
+
+// run measures, prints and writes. What could be measured is printed and written
+// also when something else could not, or is not good.
+func run(ctx context.Context, o options) error {
+	root, err := devcluster.FindRoot()
+	if err != nil {
+		return err
+	}
+	known, err := results.LoadKnownMisses(cmp.Or(o.known, filepath.Join(root, "bench", "known-misses.json")))
+	if err != nil {
+		return err
+	}
+	source := devcluster.ReadSource(ctx, root)
+	r := newRecord(o.hosts, results.Invocation{
+		Commit: source.Commit, Dirty: source.Dirty, Machine: results.DescribeMachine(),
+		Settings: map[string]string{
+			"hosts": strconv.Itoa(o.hosts), "volumes": strconv.Itoa(o.volumes), "slow": strconv.FormatFloat(o.slow, 'g', -1, 64),
+			"failover-budget": strconv.Itoa(o.budget), "for": o.lasting.String(), "etcd": "without fsync",
+		},
+	})
+	err = measure(ctx, o, r)
+	all := r.file.Summaries()
+	fmt.Println()
+	err = errors.Join(err, results.Print(os.Stdout, all, known), known.Problems(all))
+	if len(all) == 0 {
+		err = errors.Join(err, errors.New("nothing was measured"))
+	}
+	if o.out == "none" {
+		return err
+	}
+	path, saveErr := results.Save(cmp.Or(o.out, filepath.Join(root, "bench", "results")), o.name+"-scale", time.Now(), r.file)
+	if saveErr == nil {
+		fmt.Println("\nwritten to", path)
+	}
+	return errors.Join(err, saveErr)
+}

@@ -1,0 +1,169 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// endTimeout is how long a program may take to end after SIGTERM.
+const endTimeout = 15 * time.Second
+
+// Program is a program that can be started, again and again.
+type Program struct {
+	// Name is its file's, Account that of its account.
+	Name, Account string
+	// Args are its flags, but those of its metrics and its health, which Start adds.
+	Args []string
+	// HealthIsMetrics: it has one server for both.
+	HealthIsMetrics bool
+	// Reconciles is how many passes it makes at least before it has seen all: one for
+	// each object that it is about.
+	Reconciles float64
+
+	cmd             *exec.Cmd
+	ended           chan struct{}
+	began           time.Time
+	metrics, health string
+}
+
+// Start starts the program from a directory of programs; what it says goes to
+// <logs>/<name>.log.
+func (p *Program) Start(ctx context.Context, bin, logs string) (err error) {
+	if p.metrics, err = FreeAddress(); err != nil {
+		return err
+	}
+	args := append(p.Args, "--metrics-bind-address="+p.metrics)
+	if p.health = p.metrics; !p.HealthIsMetrics {
+		if p.health, err = FreeAddress(); err != nil {
+			return err
+		}
+		args = append(args, "--health-probe-bind-address="+p.health)
+	}
+	log, err := os.OpenFile(filepath.Join(logs, p.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	defer log.Close()
+	p.cmd = exec.CommandContext(ctx, filepath.Join(bin, p.Name), args...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	// It ends with this process, however that ends.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	p.began = time.Now()
+	if err := p.cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	p.ended = make(chan struct{})
+	go func(cmd *exec.Cmd, ended chan struct{}) { _ = cmd.Wait(); close(ended) }(p.cmd, p.ended)
+	return nil
+}
+
+// Stop ends the program, politely at first. One that does not run is left alone.
+func (p *Program) Stop() error {
+	if p.cmd == nil {
+		return nil
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(endTimeout):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+	p.cmd = nil
+	return nil
+}
+
+// PID is the number of the process.
+func (p *Program) PID() int { return p.cmd.Process.Pid }
+
+// Running is an error if the program has ended by itself.
+func (p *Program) Running() error {
+	select {
+	case <-p.ended:
+		return fmt.Errorf("%s ended by itself: its log says why", p.Name)
+	default:
+		return nil
+	}
+}
+
+// Ready reports whether its health says so.
+func (p *Program) Ready(ctx context.Context) bool {
+	_, err := get(ctx, "http://"+p.health+"/readyz")
+	return err == nil
+}
+
+// Metrics are what it says of itself.
+func (p *Program) Metrics(ctx context.Context) (Metrics, error) {
+	text, err := get(ctx, "http://"+p.metrics+"/metrics")
+	if err != nil {
+		return nil, fmt.Errorf("read the metrics of %s: %w", p.Name, err)
+	}
+	return parse(text), nil
+}
+
+func get(ctx context.Context, url string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	got, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
+	if err == nil && got.StatusCode != http.StatusOK {
+		err = errors.New(got.Status)
+	}
+	return string(text), err
+}
+
+// FreeAddress is one of this machine where nothing listens.
+func FreeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// Metrics are series with their labels, as Prometheus' text has them.
+type Metrics map[string]float64
+
+// parse reads the text; what is no number is left out.
+func parse(text string) Metrics {
+	out := Metrics{}
+	for line := range strings.Lines(text) {
+		at := strings.LastIndexByte(strings.TrimSpace(line), ' ')
+		if at < 0 || line[0] == '#' {
+			continue
+		}
+		if value, err := strconv.ParseFloat(strings.TrimSpace(line[at+1:]), 64); err == nil {
+			out[line[:at]] = value
+		}
+	}
+	return out
+}
+
+// Sum adds up all series of a name.
+func (m Metrics) Sum(name string) (out float64) {
+	for series, value := range m {
+		if of, _, _ := strings.Cut(series, "{"); of == name {
+			out += value
+		}
+	}
+	return out
+}

@@ -1,0 +1,77 @@
+package program
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/moor-storage/moor/test/bench/audit"
+)
+
+func TestMetrics(t *testing.T) {
+	m := parse("# HELP workqueue_depth x\nworkqueue_depth{name=\"a b\"} 3\nworkqueue_depth{name=\"c\"} 4\nworkqueue_depths 9\ngo_info{v=\"1\"} 1e+01\n\n")
+	if got := m.Sum("workqueue_depth"); got != 7 {
+		t.Errorf("got %v of %v", got, m)
+	}
+	if got := m.Sum("go_info"); got != 10 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestQuiet(t *testing.T) {
+	now := time.Unix(0, 0)
+	q := quiet{least: 10, few: 2}
+	look := func(ready bool, waiting, passes float64) bool {
+		now = now.Add(time.Second)
+		return q.look(ready, Load{Waiting: waiting, Passes: passes}, now)
+	}
+	for range 2 * looks {
+		if look(false, 0, 10) || look(true, 3, 10) || look(true, 0, 9) {
+			t.Fatal("not ready, busy, or not through, and settled")
+		}
+	}
+	for i := range looks {
+		if done := look(true, 2, 10); done != (i == looks-1) {
+			t.Errorf("after %d looks: %v", i+1, done)
+		}
+	}
+	if got := now.Sub(q.since); got != (looks-1)*time.Second {
+		t.Errorf("settled %s ago", got)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	got, err := processorTime("1 (a (b) c) S 1 1 1 0 -1 4194560 1 2 3 4 150 50 0 0 20 0")
+	if err != nil || got != 2*time.Second {
+		t.Errorf("got %s, %v", got, err)
+	}
+	if _, err := processorTime("1 (a) S"); err == nil {
+		t.Error("a short line is no error")
+	}
+}
+
+func TestCount(t *testing.T) {
+	var events []audit.Event
+	for _, line := range []string{
+		`{"verb": "get", "user": {"username": "system:serviceaccount:ns:a"}, "objectRef": {"resource": "writerclaims", "apiGroup": "storage.moor.dev"}}`,
+		`{"verb": "list", "requestURI": "/apis/storage.moor.dev/v1alpha1/dpustoragenodes?limit=1", "user": {"username": "system:serviceaccount:ns:b"}, "objectRef": {"resource": "dpustoragenodes", "apiGroup": "storage.moor.dev"}}`,
+		`{"verb": "watch", "user": {"username": "system:serviceaccount:ns:a"}, "objectRef": {"resource": "pods"}}`,
+		`{"verb": "patch", "user": {"username": "system:serviceaccount:ns:a"}, "objectRef": {"resource": "leases", "apiGroup": "coordination.k8s.io"}}`,
+		`{"verb": "patch", "user": {"username": "system:serviceaccount:ns:a"}, "objectRef": {"resource": "dpustoragenodes", "subresource": "status", "apiGroup": "storage.moor.dev"}, "requestObject": {"status": {"dpu": {"sequence": 2}}}}`,
+		`{"verb": "patch", "user": {"username": "system:serviceaccount:ns:a"}, "objectRef": {"resource": "dpustoragenodes", "subresource": "status", "apiGroup": "storage.moor.dev"}, "requestObject": {"status": {"conditions": []}}}`,
+		`{"verb": "create", "user": {"username": "system:serviceaccount:ns:b"}, "objectRef": {"resource": "events"}}`,
+		`{"verb": "create", "user": {"username": "system:serviceaccount:ns:b"}, "objectRef": {"resource": "subjectaccessreviews", "apiGroup": "authorization.k8s.io"}}`,
+	} {
+		var e audit.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	if got := Count(events, ""); got.Reads != 1 || got.Writes != 2 || got.Beats != 3 {
+		t.Errorf("all: %+v", got)
+	}
+	if got := Count(events, "a"); got.Reads != 1 || got.Writes != 1 || got.Beats != 2 {
+		t.Errorf("a: %+v", got)
+	}
+}

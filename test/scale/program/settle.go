@@ -1,0 +1,79 @@
+package program
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// How it is told that a program has settled: it looked at everything, and its queues
+// were as good as empty so many looks in a row.
+const (
+	lookEvery = 200 * time.Millisecond
+	looks     = 5
+)
+
+// Load is what a program has to do and has done.
+type Load struct {
+	// Waiting is how many objects wait in its queues, Passes how often it reconciled.
+	Waiting, Passes float64
+}
+
+// load reads both.
+func (p *Program) load(ctx context.Context) (Load, error) {
+	m, err := p.Metrics(ctx)
+	return Load{
+		Waiting: m.Sum("workqueue_depth") + m.Sum("controller_runtime_active_workers"),
+		Passes:  m.Sum("controller_runtime_reconcile_total"),
+	}, err
+}
+
+// quiet counts the looks in a row that show nothing to do.
+type quiet struct {
+	// least is how many passes it takes to have seen all, few how many objects may
+	// wait: those that beats put there.
+	least, few float64
+	row        int
+	since      time.Time
+}
+
+// look takes one more look; it reports whether these were enough.
+func (q *quiet) look(ready bool, l Load, now time.Time) bool {
+	if !ready || l.Passes < q.least || l.Waiting > q.few {
+		q.row = 0
+		return false
+	}
+	if q.row == 0 {
+		q.since = now
+	}
+	q.row++
+	return q.row >= looks
+}
+
+// Settled waits until the program is ready and has nothing to do, and returns how
+// long after its start that was so first. few is how many objects may wait.
+func (p *Program) Settled(ctx context.Context, few float64, timeout time.Duration) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	q := quiet{least: p.Reconciles, few: few}
+	var last Load
+	for ticker := time.NewTicker(lookEvery); ; {
+		ready := p.Ready(ctx)
+		if l, err := p.load(ctx); err == nil {
+			last = l
+			if q.look(ready, l, time.Now()) {
+				ticker.Stop()
+				return q.since.Sub(p.began), nil
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-p.ended:
+			return 0, p.Running()
+		case <-ctx.Done():
+			ticker.Stop()
+			return 0, fmt.Errorf("wait until %s has settled: not after %s: it is ready: %v, it made %.0f of %.0f passes, and %.0f objects wait",
+				p.Name, timeout, ready, last.Passes, p.Reconciles, last.Waiting)
+		}
+	}
+}

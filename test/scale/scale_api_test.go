@@ -1,0 +1,63 @@
+//go:build api
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/moor-storage/moor/test/bench/results"
+)
+
+// bounds are the most that may be counted in a world of so few hosts; what has a
+// star before it bounds every result that ends so. Times are not bounded: they are
+// of the machine.
+var bounds = map[string]float64{
+	"*.writes": 0,
+	"*.reads":  0,
+	// The mirrors of 50 hosts, one of twelve beats each, and Moor's own Leases.
+	"settled.copied_beats": 5,
+}
+
+// TestSettled starts the real programs on a settled world: they find out that there
+// is nothing to do without asking for single objects, and nothing wakes them later.
+func TestSettled(t *testing.T) {
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-o", bin, "../../cmd/snap-host-controller", "../../cmd/snap-controller", "../../cmd/snap-csi-plugin", "../../cmd/snap-external-attacher", "../../cmd/scheduler-extender")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	ctrl.SetLogger(logr.Discard())
+	const hosts = 50
+	r := newRecord(hosts, results.Invocation{})
+	if err := measure(t.Context(), options{hosts: hosts, volumes: 10, lasting: 8 * time.Second, slow: leastSlow, bin: bin, settledOnly: true}, r); err != nil {
+		t.Fatal(err)
+	}
+	bounded := 0
+	for _, s := range r.file.Summaries() {
+		name := strings.TrimPrefix(s.Name, r.prefix)
+		if s.Failed > 0 && name != "settled.beats" { // how fast this machine is
+			t.Errorf("%s: %v", name, r.series(result{name: name}).Samples)
+		}
+		for bound, most := range bounds {
+			end, star := strings.CutPrefix(bound, "*")
+			if name != bound && !(star && strings.HasSuffix(name, end)) {
+				continue
+			}
+			bounded++
+			if s.Value > most {
+				t.Errorf("%s is %g, at most %g is allowed", name, s.Value, most)
+			}
+		}
+	}
+	if bounded < 2*5+3 { // reads and writes of five starts and at rest, and the copies
+		t.Errorf("only %d results are bounded", bounded)
+	}
+}

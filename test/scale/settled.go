@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moor-storage/moor/test/bench/results"
+	"github.com/moor-storage/moor/test/scale/program"
+)
+
+const (
+	// startTimeout is how long a program may take to settle, at least; more hosts
+	// may take longer.
+	startTimeout = 2 * time.Minute
+	startPerHost = 60 * time.Millisecond
+	// leastBeats is how many of the beats that are due have to be answered: with
+	// fewer the machine does not carry the load, and what is measured is of another.
+	leastBeats = 0.95
+	// perSecond is the unit of a rate.
+	perSecond = "1/s"
+)
+
+// few is how many objects may wait in the queues of a program that has settled:
+// those that beats put there.
+func (b *bench) few() float64 { return 2 + float64(b.o.hosts)/100 }
+
+func (b *bench) startTimeout() time.Duration {
+	return startTimeout + time.Duration(b.o.hosts)*startPerHost
+}
+
+// startAll starts the programs one after the other, and measures until each has
+// settled, and what it asked for until then.
+func (b *bench) startAll(ctx context.Context) error {
+	for _, p := range b.programs {
+		if err := b.start(ctx, p, "start."+p.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start starts one program. One that does not settle is a failed run.
+func (b *bench) start(ctx context.Context, p *program.Program, name string) error {
+	marks, err := b.mark()
+	if err != nil {
+		return err
+	}
+	if err := p.Start(ctx, b.o.bin, b.work); err != nil {
+		return err
+	}
+	took, err := p.Settled(ctx, b.few(), b.startTimeout())
+	b.record.took(millis(name), took, err)
+	if running := p.Running(); running != nil || ctx.Err() != nil {
+		return errors.Join(running, context.Cause(ctx))
+	}
+	// The audit log is written a moment after the answer.
+	if err := sleep(ctx, time.Second); err != nil {
+		return err
+	}
+	got, err := b.since(marks, p.Account)
+	if err != nil {
+		return err
+	}
+	b.record.add(count(name+".reads"), float64(got.Reads))
+	b.record.add(count(name+".writes"), float64(got.Writes))
+	b.say("%s: settled after %s, %d reads, %d writes (%s)", p.Name, took.Round(10*time.Millisecond), got.Reads, got.Writes, got)
+	return nil
+}
+
+// settled watches the world at rest.
+func (b *bench) settled(ctx context.Context) error {
+	pids, err := b.world.Processes()
+	if err != nil {
+		return err
+	}
+	for _, p := range b.programs {
+		pids[p.Name] = p.PID()
+	}
+	// What a start leaves behind is over when an observer could have heard all for
+	// the longest timeout of the health of nodes.
+	if err := sleep(ctx, 3*b.fleet.Period()); err != nil {
+		return err
+	}
+	before, err := usages(pids)
+	if err != nil {
+		return err
+	}
+	marks, err := b.mark()
+	if err != nil {
+		return err
+	}
+	b.fleet.Beats()
+	b.say("watching the world at rest for %s", b.o.lasting)
+	begin := time.Now()
+	if err := sleep(ctx, b.o.lasting); err != nil {
+		return err
+	}
+	took := time.Since(begin)
+	b.beats("settled.beats")
+	after, err := usages(pids)
+	if err != nil {
+		return err
+	}
+	got, err := b.since(marks, "")
+	if err != nil {
+		return err
+	}
+	b.record.add(count("settled.reads"), float64(got.Reads))
+	b.record.add(count("settled.writes"), float64(got.Writes))
+	b.record.add(result{"settled.copied_beats", perSecond, results.Worst}, float64(got.Beats)/took.Seconds())
+	b.say("at rest: %d reads, %d writes, %.1f copies of beats and leases a second (%s)", got.Reads, got.Writes, float64(got.Beats)/took.Seconds(), got)
+	b.used(before, after, took)
+	return nil
+}
+
+// used records what the processes used meanwhile, in parts of one core, and how large
+// they are.
+func (b *bench) used(before, after map[string]program.Usage, took time.Duration) {
+	servers := 0.0
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		share := 100 * float64(after[name].CPU-before[name].CPU) / float64(took)
+		if strings.HasPrefix(name, "kube-apiserver-") {
+			servers += share
+		}
+		b.record.add(result{"cpu." + name, results.Share, results.Worst}, share)
+		b.record.add(result{"rss." + name, results.Megabytes, results.Worst}, after[name].RSS)
+	}
+	b.record.add(result{"cpu.apiservers", results.Share, results.Worst}, servers)
+}
+
+// beats judges whether the machine carried the beats since they were counted last.
+func (b *bench) beats(name string) {
+	answered, due := b.fleet.Beats()
+	of := result{name, results.Share, results.Least}
+	if share := answered / due; share < leastBeats {
+		b.record.fail(of, fmt.Errorf("only %.0f of %.0f beats were answered: this machine does not carry %d hosts at this rate: slow all clocks (--slow=%g)",
+			answered, due, b.o.hosts, 2*b.o.slow))
+		return
+	}
+	b.record.add(of, 100*answered/due)
+}
+
+// usages reads what processes have used.
+func usages(pids map[string]int) (map[string]program.Usage, error) {
+	out := map[string]program.Usage{}
+	for name, pid := range pids {
+		u, err := program.UsageOf(pid)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		out[name] = u
+	}
+	return out, nil
+}

@@ -1,0 +1,157 @@
+package world
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/moor-storage/moor/test/api/apiserver"
+	"github.com/moor-storage/moor/test/scale/fleet"
+)
+
+// rack is how many hosts share a zone.
+const rack = 40
+
+// Zone is where a host stands.
+func Zone(i int) string { return fmt.Sprintf("zone-%03d", i/rack) }
+
+// Volume is the name of a volume that host number i has from the beginning: its
+// claim, its pod and its DPUVolume are all called so.
+func Volume(i, n int) string { return fmt.Sprintf("vol-%05d-%d", i, n) }
+
+// VolumeAttachment is what Kubernetes calls the VolumeAttachment of a volume to a
+// node (getAttachmentName in pkg/volume/csi/csi_attacher.go of Kubernetes).
+func VolumeAttachment(handle, node string) string {
+	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
+}
+
+// names are the names of host number i's objects; those of two hosts have the same
+// lengths, so that they can be exchanged in any encoding.
+func names(i, volumes int) []string {
+	of := fleet.NamesOf(i)
+	out := []string{of.Host, of.DPU, fmt.Sprintf("vol-%05d-", i)}
+	for n := range volumes {
+		out = append(out, VolumeAttachment(Volume(i, n), of.Host))
+	}
+	return out
+}
+
+var uids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// template is the objects of host number 0.
+type template struct {
+	entries []Entry
+	// own are the UIDs that no other object knows.
+	own     []string
+	volumes int
+}
+
+// pick takes the objects of host number 0 from all.
+func pick(all []Entry, volumes int) template {
+	out := template{volumes: volumes}
+	others, own := map[string]bool{}, map[string]bool{}
+	for _, e := range all {
+		to := others
+		if isOf(e, names(0, volumes)) {
+			out.entries = append(out.entries, e)
+			to = own
+		}
+		for _, uid := range uids.FindAllString(string(e.Value), -1) {
+			to[uid] = true
+		}
+	}
+	for uid := range own {
+		if !others[uid] {
+			out.own = append(out.own, uid)
+		}
+	}
+	return out
+}
+
+// isOf reports whether an entry's object has one of the names. Events are nobody's:
+// they would be gone within the hour.
+func isOf(e Entry, names []string) bool {
+	if bytes.HasPrefix(e.Key, []byte(registry+"events/")) {
+		return false
+	}
+	for _, name := range names {
+		if bytes.Contains(e.Key, []byte(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// of are the objects of host number i: the same bytes, with its own names, zone and
+// UIDs.
+func (t template) of(i int) []Entry {
+	old, fresh := names(0, t.volumes), names(i, t.volumes)
+	pairs := []string{Zone(0), Zone(i)}
+	for n := range old {
+		pairs = append(pairs, old[n], fresh[n])
+	}
+	for _, uid := range t.own {
+		const random = 31 // of 36; the rest says whose it is
+		pairs = append(pairs, uid, fmt.Sprintf("%s%05x", uid[:random], i))
+	}
+	replacer := strings.NewReplacer(pairs...)
+	out := make([]Entry, len(t.entries))
+	for n, e := range t.entries {
+		out[n] = Entry{Key: []byte(replacer.Replace(string(e.Key))), Value: []byte(replacer.Replace(string(e.Value)))}
+		if bytes.Contains(e.Key, []byte("/dpustoragenodes/"+old[1])) {
+			out[n].Value = sequence.ReplaceAllFunc(out[n].Value, func(have []byte) []byte { return later(have, i) })
+		}
+	}
+	return out
+}
+
+// sequence is that of a beat, in JSON.
+var sequence = regexp.MustCompile(`"sequence":\d+`)
+
+// mirrorEvery is of how many beats of a DPU one is copied to the host cluster.
+const mirrorEvery = 12
+
+// later is a sequence that is some beats further, as those of machines are that did
+// not start together: else all their beats that are copied would be copied at once.
+func later(have []byte, i int) []byte {
+	name, number, _ := strings.Cut(string(have), ":")
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return have
+	}
+	return fmt.Appendf(nil, "%s:%d", name, n+i%mirrorEvery)
+}
+
+// Copy makes hosts 1 to hosts-1 with all that host number 0 has, which has so many
+// volumes, and returns how many objects there are of one host in each cluster.
+func (c *Clusters) Copy(ctx context.Context, hosts, volumes int) (map[string]int, error) {
+	out := map[string]int{}
+	for _, cluster := range []string{apiserver.Host, apiserver.DPU} {
+		store := c.store(cluster)
+		all, err := store.all(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read the %s cluster: %w", cluster, err)
+		}
+		t := pick(all, volumes)
+		if out[cluster] = len(t.entries); out[cluster] < volumes {
+			return nil, errors.New("copy a host: host number 0 has too few objects in the " + cluster + " cluster")
+		}
+		var loading errgroup.Group
+		loading.SetLimit(2 * runtime.NumCPU())
+		for i := 1; i < hosts; i++ {
+			loading.Go(func() error { return store.put(ctx, t.of(i)) })
+		}
+		if err := loading.Wait(); err != nil {
+			return nil, fmt.Errorf("load the %s cluster: %w", cluster, err)
+		}
+	}
+	return out, nil
+}
