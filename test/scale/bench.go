@@ -120,8 +120,12 @@ func (b *bench) close() error {
 func (b *bench) list(vendor, driver string) error {
 	config := map[string]string{}
 	for _, of := range []struct{ cluster, account string }{
-		{apiserver.DPU, "snap-controller"}, {apiserver.DPU, "snap-external-attacher"}, {apiserver.DPU, "snap-host-controller"},
-		{apiserver.Host, "snap-csi-plugin-controller"}, {apiserver.Host, "scheduler-extender"}, {apiserver.Host, "snap-host-controller"},
+		{apiserver.DPU, "snap-controller"},
+		{apiserver.DPU, "snap-external-attacher"},
+		{apiserver.DPU, "snap-host-controller"},
+		{apiserver.Host, "snap-csi-plugin-controller"},
+		{apiserver.Host, "scheduler-extender"},
+		{apiserver.Host, "snap-host-controller"},
 	} {
 		path, err := b.world.KubeconfigFile(of.cluster, of.account)
 		if err != nil {

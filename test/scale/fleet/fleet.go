@@ -148,6 +148,13 @@ func (f *Fleet) Beats() (answered, due float64) {
 	return float64(f.beats.Swap(0)), float64(senders) * float64(took) / float64(f.Period())
 }
 
+// Counted is how long beats have been counted.
+func (f *Fleet) Counted() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Since(f.since)
+}
+
 // Wait returns when all has stopped, after the context of Start has ended.
 func (f *Fleet) Wait() { f.done.Wait() }
 

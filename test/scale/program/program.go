@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,7 +44,7 @@ func (p *Program) Start(ctx context.Context, bin, logs string) (err error) {
 	if p.metrics, err = FreeAddress(); err != nil {
 		return err
 	}
-	args := append(p.Args, "--metrics-bind-address="+p.metrics)
+	args := append(slices.Clone(p.Args), "--metrics-bind-address="+p.metrics)
 	if p.health = p.metrics; !p.HealthIsMetrics {
 		if p.health, err = FreeAddress(); err != nil {
 			return err
@@ -115,7 +116,7 @@ func (p *Program) Metrics(ctx context.Context) (Metrics, error) {
 func get(ctx context.Context, url string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return "", err
 	}

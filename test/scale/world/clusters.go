@@ -72,7 +72,8 @@ func Start(ctx context.Context, dir string) (*Clusters, error) {
 	if out.Unlimited.DPU, err = unlimited(out.DPUConfig); err != nil {
 		return out, err
 	}
-	return out, out.deploy(ctx)
+	err = out.deploy(ctx)
+	return out, err
 }
 
 func unlimited(config *rest.Config) (client.WithWatch, error) {

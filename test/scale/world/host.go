@@ -49,8 +49,12 @@ func (c *Clusters) MakeHost(ctx context.Context, i int) error {
 		to client.Client
 		o  client.Object
 	}{
-		{c.Unlimited.Host, host}, {c.Unlimited.Host, lease}, {c.Unlimited.DPU, dpu},
-		{c.Unlimited.Host, csiNode(of.Host, driver)}, {c.Unlimited.DPU, csiNode(of.DPU, vendorDriver, kit.PlaceKey)}, {c.Unlimited.Host, storage},
+		{c.Unlimited.Host, host},
+		{c.Unlimited.Host, lease},
+		{c.Unlimited.DPU, dpu},
+		{c.Unlimited.Host, csiNode(of.Host, driver)},
+		{c.Unlimited.DPU, csiNode(of.DPU, vendorDriver, kit.PlaceKey)},
+		{c.Unlimited.Host, storage},
 	} {
 		if err := made.to.Create(ctx, made.o); err != nil {
 			return fmt.Errorf("make host %s: %w", of.Host, err)
