@@ -72,37 +72,36 @@ func (b *bench) start(ctx context.Context, p *program.Program, name string) erro
 	return nil
 }
 
+// look is what there was to see of the programs at one moment.
+type look struct {
+	at   time.Time
+	used map[string]program.Usage
+	// passes are reconciles by program and controller.
+	passes map[string]float64
+}
+
 // settled watches the world at rest.
 func (b *bench) settled(ctx context.Context) error {
-	pids, err := b.world.Processes()
-	if err != nil {
-		return err
-	}
-	for _, p := range b.programs {
-		pids[p.Name] = p.PID()
-	}
 	// What a start leaves behind is over when an observer could have heard all for
 	// the longest timeout of the health of nodes.
 	if err := sleep(ctx, 3*b.fleet.Period()); err != nil {
-		return err
-	}
-	before, err := usages(pids)
-	if err != nil {
 		return err
 	}
 	marks, err := b.mark()
 	if err != nil {
 		return err
 	}
+	before, err := b.look(ctx)
+	if err != nil {
+		return err
+	}
 	b.fleet.Beats()
 	b.say("watching the world at rest for %s", b.o.lasting)
-	begin := time.Now()
 	if err := sleep(ctx, b.o.lasting); err != nil {
 		return err
 	}
-	took := time.Since(begin)
 	b.beats("settled.beats")
-	after, err := usages(pids)
+	after, err := b.look(ctx)
 	if err != nil {
 		return err
 	}
@@ -110,12 +109,46 @@ func (b *bench) settled(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	took := after.at.Sub(before.at)
+	beats, passes := float64(got.Beats)/took.Seconds(), 0.0
+	for name, n := range after.passes {
+		if more := n - before.passes[name]; more > 0 {
+			passes += more / took.Seconds()
+			b.say("  %.1f passes a second of %s", more/took.Seconds(), name)
+		}
+	}
 	b.record.add(count("settled.reads"), float64(got.Reads))
 	b.record.add(count("settled.writes"), float64(got.Writes))
-	b.record.add(result{"settled.copied_beats", perSecond, results.Worst}, float64(got.Beats)/took.Seconds())
-	b.say("at rest: %d reads, %d writes, %.1f copies of beats and leases a second (%s)", got.Reads, got.Writes, float64(got.Beats)/took.Seconds(), got)
-	b.used(before, after, took)
+	b.record.add(result{"settled.copied_beats", perSecond, results.Worst}, beats)
+	b.record.add(result{"settled.passes", perSecond, results.Worst}, passes)
+	b.say("at rest: %d reads, %d writes; each second %.1f copies of beats and leases, and %.1f passes (%s)", got.Reads, got.Writes, beats, passes, got)
+	b.used(before.used, after.used, took)
 	return nil
+}
+
+// look looks at all programs, and at the API servers.
+func (b *bench) look(ctx context.Context) (look, error) {
+	pids, err := b.world.Processes()
+	if err != nil {
+		return look{}, err
+	}
+	out := look{at: time.Now(), used: map[string]program.Usage{}, passes: map[string]float64{}}
+	for _, p := range b.programs {
+		pids[p.Name] = p.PID()
+		load, err := p.Load(ctx)
+		if err != nil {
+			return look{}, err
+		}
+		for controller, n := range load.By {
+			out.passes[p.Name+", "+controller] = n
+		}
+	}
+	for name, pid := range pids {
+		if out.used[name], err = program.UsageOf(pid); err != nil {
+			return look{}, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return out, nil
 }
 
 // used records what the processes used meanwhile, in parts of one core, and how large
@@ -143,17 +176,4 @@ func (b *bench) beats(name string) {
 		return
 	}
 	b.record.add(of, 100*answered/due)
-}
-
-// usages reads what processes have used.
-func usages(pids map[string]int) (map[string]program.Usage, error) {
-	out := map[string]program.Usage{}
-	for name, pid := range pids {
-		u, err := program.UsageOf(pid)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		out[name] = u
-	}
-	return out, nil
 }

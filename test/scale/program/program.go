@@ -159,6 +159,19 @@ func parse(text string) Metrics {
 	return out
 }
 
+// by adds up the series of a name by the value of a label.
+func (m Metrics) by(name, label string) map[string]float64 {
+	out := map[string]float64{}
+	for series, value := range m {
+		of, labels, _ := strings.Cut(series, "{")
+		_, behind, found := strings.Cut(labels, label+`="`)
+		if which, _, ok := strings.Cut(behind, `"`); of == name && found && ok {
+			out[which] += value
+		}
+	}
+	return out
+}
+
 // Sum adds up all series of a name.
 func (m Metrics) Sum(name string) (out float64) {
 	for series, value := range m {

@@ -13,6 +13,9 @@ func TestMetrics(t *testing.T) {
 	if got := m.Sum("workqueue_depth"); got != 7 {
 		t.Errorf("got %v of %v", got, m)
 	}
+	if got := m.by("workqueue_depth", "name"); got["a b"] != 3 || got["c"] != 4 || len(got) != 2 {
+		t.Errorf("by name: %v", got)
+	}
 	if got := m.Sum("go_info"); got != 10 {
 		t.Errorf("got %v", got)
 	}

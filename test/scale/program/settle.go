@@ -17,14 +17,17 @@ const (
 type Load struct {
 	// Waiting is how many objects wait in its queues, Passes how often it reconciled.
 	Waiting, Passes float64
+	// By is Passes by the name of the controller.
+	By map[string]float64
 }
 
-// load reads both.
-func (p *Program) load(ctx context.Context) (Load, error) {
+// Load reads both.
+func (p *Program) Load(ctx context.Context) (Load, error) {
 	m, err := p.Metrics(ctx)
 	return Load{
 		Waiting: m.Sum("workqueue_depth") + m.Sum("controller_runtime_active_workers"),
 		Passes:  m.Sum("controller_runtime_reconcile_total"),
+		By:      m.by("controller_runtime_reconcile_total", "controller"),
 	}, err
 }
 
@@ -59,7 +62,7 @@ func (p *Program) Settled(ctx context.Context, few float64, timeout time.Duratio
 	var last Load
 	for ticker := time.NewTicker(lookEvery); ; {
 		ready := p.Ready(ctx)
-		if l, err := p.load(ctx); err == nil {
+		if l, err := p.Load(ctx); err == nil {
 			last = l
 			if q.look(ready, l, time.Now()) {
 				ticker.Stop()
