@@ -18,9 +18,6 @@ const (
 	// may take longer.
 	startTimeout = 2 * time.Minute
 	startPerHost = 60 * time.Millisecond
-	// leastBeats is how many of the beats that are due have to be answered: with
-	// fewer the machine does not carry the load, and what is measured is of another.
-	leastBeats = 0.95
 	// perSecond is the unit of a rate.
 	perSecond = "1/s"
 )
@@ -168,12 +165,12 @@ func (b *bench) used(before, after map[string]program.Usage, took time.Duration)
 
 // beats judges whether the machine carried the beats since they were counted last.
 func (b *bench) beats(name string) {
-	answered, due := b.fleet.Beats()
+	got := b.fleet.Beats()
 	of := result{name, results.Share, results.Least}
-	if share := answered / due; share < leastBeats {
+	if !got.Carried() {
 		b.record.fail(of, fmt.Errorf("only %.0f of %.0f beats were answered: this machine does not carry %d hosts at this rate: slow all clocks (--slow=%g)",
-			answered, due, b.o.hosts, 2*b.o.slow))
+			got.Answered, got.Due, b.o.hosts, 2*b.o.slow))
 		return
 	}
-	b.record.add(of, 100*answered/due)
+	b.record.add(of, 100*got.Answered/got.Due)
 }

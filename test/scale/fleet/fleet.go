@@ -133,19 +133,19 @@ func (f *Fleet) Kill(i int) {
 
 // Beats are how many beats of the two halves were answered since the fleet was
 // counted last, and how many were due.
-func (f *Fleet) Beats() (answered, due float64) {
+func (f *Fleet) Beats() Beats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	senders := 0
+	out := Beats{Answered: float64(f.beats.Swap(0))}
 	for _, h := range f.hosts {
-		senders++ // the DPU
+		out.senders++ // the DPU
 		if !h.dead.Load() {
-			senders++
+			out.senders++
 		}
 	}
-	took := time.Since(f.since)
+	out.Due = out.senders * float64(time.Since(f.since)) / float64(f.Period())
 	f.since = time.Now()
-	return float64(f.beats.Swap(0)), float64(senders) * float64(took) / float64(f.Period())
+	return out
 }
 
 // Counted is how long beats have been counted.
