@@ -60,7 +60,7 @@ func TestResults(t *testing.T) {
 }
 
 // TestOlderResultsAreNotQuoted: what was measured before samples were kept is no
-// claim of any page.
+// claim of any page. A newer file may have the name of an older one.
 func TestOlderResultsAreNotQuoted(t *testing.T) {
 	older, err := filepath.Glob(path("bench", "results", "older", "*.json"))
 	if err != nil {
@@ -68,7 +68,9 @@ func TestOlderResultsAreNotQuoted(t *testing.T) {
 	}
 	page := read(t, path("docs", "benchmarks.md"))
 	for _, file := range older {
-		if strings.Contains(page, filepath.Base(file)) {
+		name := filepath.Base(file)
+		_, err := os.Stat(path("bench", "results", name))
+		if strings.Contains(page, "older/"+name) || err != nil && strings.Contains(page, name) {
 			t.Errorf("docs/benchmarks.md quotes %s", file)
 		}
 	}
