@@ -23,6 +23,7 @@ import (
 	"github.com/moor-storage/moor/test/devcluster/moor"
 	"github.com/moor-storage/moor/test/kit"
 	"github.com/moor-storage/moor/test/skips"
+	"github.com/moor-storage/moor/test/specs"
 )
 
 const (
@@ -47,14 +48,7 @@ var (
 	clients kit.Clients
 )
 
-func TestE2E(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Moor end to end")
-}
-
-var _ = ReportAfterSuite("what was skipped", func(r Report) {
-	Expect(skips.Ginkgo(r, skips.EndToEnd)).To(Succeed())
-})
+func TestE2E(t *testing.T) { specs.Run(t, "Moor end to end", skips.EndToEnd) }
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	var err error

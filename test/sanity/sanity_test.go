@@ -17,7 +17,6 @@ import (
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
-	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/moor-storage/moor/test/kit"
 	"github.com/moor-storage/moor/test/skips"
+	"github.com/moor-storage/moor/test/specs"
 )
 
 var (
@@ -89,12 +89,8 @@ func TestSanity(t *testing.T) {
 	config.IdempotentCount = 2
 	config.TestNodeVolumeAttachLimit = true
 
-	ginkgo.ReportAfterSuite("what was skipped", func(r ginkgo.Report) {
-		gomega.Expect(skips.Ginkgo(r, skips.Sanity)).To(gomega.Succeed())
-	})
-	gomega.RegisterFailHandler(ginkgo.Fail)
 	gomega.SetDefaultEventuallyTimeout(driverTimeout)
 	suite := sanity.GinkgoTest(&config)
 	defer suite.Finalize()
-	ginkgo.RunSpecs(t, "csi-sanity, "+*access)
+	specs.Run(t, "csi-sanity, "+*access, skips.Sanity)
 }
