@@ -75,8 +75,9 @@ func unwell(ctx context.Context) ([]string, error) {
 func (ns *testNamespace) subjects(ctx context.Context, hosts ...string) []*subject {
 	GinkgoHelper()
 	var out []*subject
-	for i, host := range hosts {
-		out = append(out, &subject{key: ns.mooredAt(ctx, fmt.Sprintf("subject-%d", i), "snap-failover", host), host: host})
+	for _, host := range hosts {
+		out = append(out, &subject{key: ns.mooredAt(ctx, fmt.Sprintf("subject-%d", ns.subjectsMade), "snap-failover", host), host: host})
+		ns.subjectsMade++
 	}
 	for _, s := range out {
 		s.begin(ctx)

@@ -81,6 +81,8 @@ func policyReady(ctx context.Context) (metav1.ConditionStatus, error) {
 type testNamespace struct {
 	name   string
 	before kit.Inventory
+	// subjectsMade numbers them.
+	subjectsMade int
 }
 
 var namespaces int
