@@ -4,6 +4,8 @@
 package podvolume
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,6 +52,13 @@ func Handle(pv *corev1.PersistentVolume) string {
 		return ""
 	}
 	return pv.Spec.CSI.VolumeHandle
+}
+
+// AttachmentName is what Kubernetes calls the VolumeAttachment of a volume, by its
+// handle, to a node (getAttachmentName in pkg/volume/csi/csi_attacher.go of
+// Kubernetes; the kubelet finds it by that name).
+func AttachmentName(handle, driver, node string) string {
+	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
 }
 
 // HandleOf is the handle of a PersistentVolume of that CSI driver, "" if it is

@@ -65,3 +65,11 @@ func TestSlimPersistentVolume(t *testing.T) {
 		t.Errorf("one that is not of CSI became %v, %v", got, err)
 	}
 }
+
+// TestAttachmentName is held to a VolumeAttachment that Kubernetes 1.35 made.
+func TestAttachmentName(t *testing.T) {
+	const want = "csi-2f421207362050107387591f9aed4c54a2500b8398e7c8a81ce98be17eb35be7"
+	if got := AttachmentName("pvc-ede99d3a-809c-4130-91e2-f3444e4d64ee", "csi.snap.nvidia.com", "host-3"); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

@@ -2,7 +2,6 @@ package failover
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
@@ -117,19 +117,12 @@ func (r releaser) detach(ctx context.Context, p *pass, free, staying map[string]
 		if !free[volume] || staying[volume] || t.attachment.Spec.Requester == storagev1alpha1.RequesterNode || !t.attachment.DeletionTimestamp.IsZero() {
 			return nil
 		}
-		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName(volume, r.driver, p.node.Name)}}
+		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: podvolume.AttachmentName(volume, r.driver, p.node.Name)}}
 		if err := client.IgnoreNotFound(r.host.Client.Delete(ctx, va)); err != nil {
 			return fmt.Errorf("delete VolumeAttachment %s, of volume %s to host %s: %w", va.Name, volume, p.node.Name, err)
 		}
 		return nil
 	})
-}
-
-// attachmentName is what Kubernetes calls the VolumeAttachment of a volume to a
-// node (getAttachmentName in pkg/volume/csi/csi_attacher.go of Kubernetes; the
-// kubelet finds it by that name).
-func attachmentName(volume, driver, node string) string {
-	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(volume+driver+node)))
 }
 
 // taint puts the host out of service. Kubernetes asks for the key alone, and

@@ -8,24 +8,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/internal/podvolume"
 )
 
 func volumeAttachment(volume, host string) *storagev1.VolumeAttachment {
-	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName(volume, kubetest.Driver, host)}}
+	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: podvolume.AttachmentName(volume, kubetest.Driver, host)}}
 }
 
 func (s *fixture) attached(volume, host string) bool {
 	s.t.Helper()
 	_, found := kubetest.Read(s.Host, volumeAttachment(volume, host))
 	return found
-}
-
-// TestAttachmentName is held to a VolumeAttachment that Kubernetes 1.35 made.
-func TestAttachmentName(t *testing.T) {
-	const want = "csi-2f421207362050107387591f9aed4c54a2500b8398e7c8a81ce98be17eb35be7"
-	if got := attachmentName("pvc-ede99d3a-809c-4130-91e2-f3444e4d64ee", kubetest.Driver, "host-3"); got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
 }
 
 // TestDetach: only with a receipt, only of the dead host, and only of what no pod

@@ -3,7 +3,6 @@ package world
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"regexp"
@@ -13,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/test/api/apiserver"
 	"github.com/moor-storage/moor/test/scale/fleet"
 )
@@ -27,10 +27,9 @@ func Zone(i int) string { return fmt.Sprintf("zone-%03d", i/rack) }
 // claim, its pod and its DPUVolume are all called so.
 func Volume(i, n int) string { return fmt.Sprintf("vol-%05d-%d", i, n) }
 
-// VolumeAttachment is what Kubernetes calls the VolumeAttachment of a volume to a
-// node (getAttachmentName in pkg/volume/csi/csi_attacher.go of Kubernetes).
+// VolumeAttachment is the name of Kubernetes' VolumeAttachment of a volume to a node.
 func VolumeAttachment(handle, node string) string {
-	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
+	return podvolume.AttachmentName(handle, driver, node)
 }
 
 // names are the names of host number i's objects; those of two hosts have the same
@@ -76,8 +75,8 @@ func pick(all []Entry, volumes int) template {
 	return out
 }
 
-// isOf reports whether an entry's object has one of the names. Events are nobody's:
-// they would be gone within the hour.
+// isOf reports whether an entry's object has one of the names. Events are not
+// counted among them: they would be gone within the hour.
 func isOf(e Entry, names []string) bool {
 	if bytes.HasPrefix(e.Key, []byte(registry+"events/")) {
 		return false
