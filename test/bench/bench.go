@@ -211,23 +211,13 @@ func (b *bench) file(of results.Invocation) results.File {
 	return out
 }
 
-func (b *bench) print(f results.File, known results.KnownMisses) error {
-	if len(b.writes) > 0 {
-		fmt.Printf("\nAPI writes of an attach and detach, over %d of them\n\n", b.writeRuns)
-		if err := audit.Print(os.Stdout, b.writes, b.writeRuns); err != nil {
-			return err
-		}
+// printWrites tells who wrote what to the API servers.
+func (b *bench) printWrites() error {
+	if len(b.writes) == 0 {
+		return nil
 	}
-	of := f.Invocations[b.invocation]
-	fmt.Printf("\n%s, commit %s\n\n", of.Machine, of.Name())
-	all := f.Summaries()
-	if err := results.Print(os.Stdout, all, known); err != nil {
-		return err
-	}
-	for _, name := range known.Met(all) {
-		fmt.Printf("\n%s is a known miss, and was met: take it out of the list if that stays so\n", name)
-	}
-	return nil
+	fmt.Printf("\nAPI writes of an attach and detach, over %d of them\n\n", b.writeRuns)
+	return audit.Print(os.Stdout, b.writes, b.writeRuns)
 }
 
 func (b *bench) say(format string, args ...any) {

@@ -108,16 +108,6 @@ func TestEach(t *testing.T) {
 	}
 }
 
-func TestResident(t *testing.T) {
-	got, err := resident([]byte("Name:\tx\nVmHWM:\t   99999 kB\nVmRSS:\t   50000 kB\nThreads:\t3\n"))
-	if err != nil || got != 51.2 {
-		t.Errorf("%v MB, %v; want 51.2", got, err)
-	}
-	if _, err := resident([]byte("Name:\tkthread\n")); err == nil {
-		t.Error("a status without VmRSS is no error")
-	}
-}
-
 func TestGroup(t *testing.T) {
 	for process, want := range map[string]string{
 		"snap-csi-plugin":         "snap-csi-plugin",

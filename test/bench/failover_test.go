@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"slices"
 	"testing"
 
@@ -15,7 +16,7 @@ func TestASeriesTellsWhatFailed(t *testing.T) {
 	b := &bench{mode: results.ModeNode, invocation: "t1"}
 	s := b.series("clone.1gib", results.Millis, results.Median)
 	s.add(1, 2, 3.14159)
-	if err := judge(b.file(results.Invocation{Commit: "c"}), nil); err != nil {
+	if err := results.Judge(io.Discard, b.file(results.Invocation{Commit: "c"}), nil); err != nil {
 		t.Fatalf("good results: %v", err)
 	}
 	b.series("clone.1gib", results.Millis, results.Median).fail(errors.New("no pod"))
@@ -23,7 +24,7 @@ func TestASeriesTellsWhatFailed(t *testing.T) {
 	if len(f.Series) != 1 || len(f.Series[0].Samples) != 4 || f.Series[0].Samples[2].Value != 3.14 || f.Series[0].Samples[3].Failed != "no pod" {
 		t.Errorf("%+v", f.Series)
 	}
-	if judge(f, nil) == nil {
+	if results.Judge(io.Discard, f, nil) == nil {
 		t.Error("a failed run is no error")
 	}
 }
@@ -47,7 +48,7 @@ func TestJudge(t *testing.T) {
 		{"a missed target", func(b *bench) { b.series("clone.1gib", results.Millis, results.Median).add(1e9) }, false},
 		{"a known miss", func(b *bench) { b.series("attach.single", results.Millis, results.Median).add(1e9) }, true},
 	} {
-		err := judge(of(c.prepare), results.KnownMisses{"attach.single": "slow"})
+		err := results.Judge(io.Discard, of(c.prepare), results.KnownMisses{"attach.single": "slow"})
 		if (err == nil) != c.good {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/devcluster"
@@ -23,9 +22,7 @@ type options struct {
 	only    []string
 	runs    int
 	volumes int
-	out     string
-	name    string
-	known   string
+	output  results.Output
 	// render writes all results into docs/benchmarks.md, stale tells how old they
 	// are; both measure nothing.
 	render, stale bool
@@ -56,9 +53,7 @@ func parse(args []string) (options, error) {
 	only := f.String("only", "", "names of results to measure, separated by commas; the beginning of a name is enough")
 	f.IntVar(&o.runs, "runs", 0, "runs of each measurement without its warm-up; 0 is each one's own number")
 	f.IntVar(&o.volumes, "volumes", 1000, "volumes that are present when the memory of the processes is measured")
-	f.StringVar(&o.out, "out", "", "directory of the results; empty is bench/results of the checkout")
-	f.StringVar(&o.name, "name", results.DefaultName(), "name of the machine in the name of the file")
-	f.StringVar(&o.known, "known-misses", "", "file of targets that are known to be missed, with reasons; empty is bench/known-misses.json of the checkout")
+	o.output.Bind(f)
 	f.BoolVar(&o.render, "render", false, "measure nothing: write the table of all files of results into docs/benchmarks.md")
 	f.BoolVar(&o.stale, "stale", false, "measure nothing: say of each result how many commits have changed what it measures since")
 	if err := f.Parse(args); err != nil {
@@ -112,8 +107,7 @@ func (o options) places(ctx context.Context) (root string, _ options, err error)
 	if err != nil {
 		return "", o, fmt.Errorf("find the checkout (run this in it): %w", err)
 	}
-	o.out = cmp.Or(o.out, filepath.Join(root, "bench", "results"))
-	o.known = cmp.Or(o.known, filepath.Join(root, "bench", "known-misses.json"))
+	o.output = o.output.In(root)
 	return root, o, nil
 }
 
@@ -123,11 +117,11 @@ func render(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	known, err := results.LoadKnownMisses(o.known)
+	known, err := results.LoadKnownMisses(o.output.KnownMisses)
 	if err != nil {
 		return err
 	}
-	files, err := results.Files(o.out)
+	files, err := results.Files(o.output.Dir)
 	if err != nil {
 		return err
 	}
@@ -140,7 +134,7 @@ func stale(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	files, err := results.Files(o.out)
+	files, err := results.Files(o.output.Dir)
 	if err != nil {
 		return err
 	}
@@ -201,7 +195,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	known, err := results.LoadKnownMisses(o.known)
+	known, err := results.LoadKnownMisses(o.output.KnownMisses)
 	if err != nil {
 		return err
 	}
@@ -211,20 +205,5 @@ func run(ctx context.Context, o options) error {
 	}
 	defer b.close()
 	err = b.measure(ctx)
-	measured := b.file(of)
-	err = errors.Join(err, b.print(measured, known), judge(measured, known))
-	path, saveErr := results.Save(o.out, o.name, time.Now(), measured)
-	if saveErr == nil {
-		fmt.Println("\nwritten to", path)
-	}
-	return errors.Join(err, saveErr)
-}
-
-// judge is an error if the results are not good, or there are none.
-func judge(measured results.File, known results.KnownMisses) error {
-	all := measured.Summaries()
-	if len(all) == 0 {
-		return errors.New("nothing was measured")
-	}
-	return known.Problems(all)
+	return errors.Join(err, b.printWrites(), o.output.Publish(os.Stdout, b.file(of), known))
 }

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"time"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
@@ -20,6 +17,7 @@ import (
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/test/bench/results"
+	"github.com/moor-storage/moor/test/devcluster/procs"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -158,13 +156,9 @@ func (b *bench) readMemory(samples map[string][]float64) error {
 		if filepath.Dir(p.Argv[0]) != b.bed.BinDir() || !p.Identity.Alive() {
 			continue
 		}
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Identity.PID))
+		megabytes, err := procs.Resident(p.Identity.PID)
 		if err != nil {
-			return fmt.Errorf("read the memory of process %s: %w", p.Name, err)
-		}
-		megabytes, err := resident(status)
-		if err != nil {
-			return fmt.Errorf("read the memory of process %s: %w", p.Name, err)
+			return fmt.Errorf("process %s: %w", p.Name, err)
 		}
 		name := group(p.Name)
 		samples[name] = append(samples[name], megabytes)
@@ -172,20 +166,7 @@ func (b *bench) readMemory(samples map[string][]float64) error {
 	return nil
 }
 
-var (
-	vmRSS    = regexp.MustCompile(`(?m)^VmRSS:\s+(\d+) kB$`)
-	numbered = regexp.MustCompile(`-(host|dpu)-\d+$`)
-)
-
-// resident is VmRSS of the text of /proc/PID/status, in MB of 10^6 bytes.
-func resident(status []byte) (float64, error) {
-	m := vmRSS.FindSubmatch(status)
-	if m == nil {
-		return 0, errors.New("its status has no VmRSS")
-	}
-	kib, err := strconv.ParseFloat(string(m[1]), 64)
-	return kib * 1024 / 1e6, err
-}
+var numbered = regexp.MustCompile(`-(host|dpu)-\d+$`)
 
 // group is the name that the processes of a kind share: snap-csi-plugin-host-2
 // is one of snap-csi-plugin-host.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -48,10 +47,8 @@ func measure(ctx context.Context, o options, r *record) (err error) {
 		return fmt.Errorf("make a directory: %w", err)
 	}
 	ctx, stop := context.WithCancelCause(ctx)
-	defer func() {
-		stop(nil)
-		err = errors.Join(err, b.close())
-	}()
+	defer b.close()
+	defer stop(nil)
 	if err := b.begin(ctx, stop); err != nil {
 		return err
 	}
@@ -101,10 +98,9 @@ func (b *bench) begin(ctx context.Context, stop context.CancelCauseFunc) (err er
 }
 
 // close ends everything.
-func (b *bench) close() error {
-	var failed []error
+func (b *bench) close() {
 	for _, p := range b.programs {
-		failed = append(failed, p.Stop())
+		p.Stop()
 	}
 	if b.fleet != nil {
 		b.fleet.Wait()
@@ -112,7 +108,6 @@ func (b *bench) close() error {
 	if b.world != nil {
 		b.world.Stop()
 	}
-	return errors.Join(failed...)
 }
 
 // list is the programs with their flags: those of deploy/, as far as they do not

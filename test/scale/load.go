@@ -40,9 +40,7 @@ func (b *bench) load(ctx context.Context) error {
 		return err
 	}
 	for _, p := range b.programs {
-		if err := p.Stop(); err != nil {
-			return err
-		}
+		p.Stop()
 	}
 	begin := time.Now()
 	objects, err := b.world.Copy(ctx, b.o.hosts, b.o.volumes)
@@ -108,12 +106,8 @@ func (b *bench) since(marks []audit.Mark, account string) (program.Requests, err
 
 // sleep lets time pass.
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !fleet.Pause(ctx, d) {
 		return context.Cause(ctx)
 	}
+	return nil
 }

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -28,9 +26,7 @@ type options struct {
 	budget         int
 	bin            string
 	work           string
-	out            string
-	name           string
-	known          string
+	output         results.Output
 	// settledOnly leaves the operations out.
 	settledOnly bool
 }
@@ -59,9 +55,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.budget, "failover-budget", 1000, "hosts that may begin to fail over within a minute, also of one zone: as of snap-host-controller")
 	f.StringVar(&o.bin, "bin", "bin", "directory of Moor's programs")
 	f.StringVar(&o.work, "work", "", "directory of logs and kubeconfigs, which is left there; empty: one that is removed")
-	f.StringVar(&o.out, "out", "", "directory of the results; empty is bench/results of the checkout, none writes nothing")
-	f.StringVar(&o.name, "name", results.DefaultName(), "name of the machine in the name of the file")
-	f.StringVar(&o.known, "known-misses", "", "file of targets that are known to be missed, with reasons; empty is bench/known-misses.json of the checkout")
+	o.output.Bind(f)
 	f.BoolVar(&o.settledOnly, "settled-only", false, "measure start and rest alone")
 	if err := f.Parse(args); err != nil {
 		return o, fmt.Errorf("read the flags: %w", err)
@@ -95,7 +89,9 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	known, err := results.LoadKnownMisses(cmp.Or(o.known, filepath.Join(root, "bench", "known-misses.json")))
+	o.output = o.output.In(root)
+	o.output.Name += "-scale"
+	known, err := results.LoadKnownMisses(o.output.KnownMisses)
 	if err != nil {
 		return err
 	}
@@ -108,18 +104,5 @@ func run(ctx context.Context, o options) error {
 		},
 	})
 	err = measure(ctx, o, r)
-	all := r.file.Summaries()
-	fmt.Println()
-	err = errors.Join(err, results.Print(os.Stdout, all, known), known.Problems(all))
-	if len(all) == 0 {
-		err = errors.Join(err, errors.New("nothing was measured"))
-	}
-	if o.out == "none" {
-		return err
-	}
-	path, saveErr := results.Save(cmp.Or(o.out, filepath.Join(root, "bench", "results")), o.name+"-scale", time.Now(), r.file)
-	if saveErr == nil {
-		fmt.Println("\nwritten to", path)
-	}
-	return errors.Join(err, saveErr)
+	return errors.Join(err, o.output.Publish(os.Stdout, r.file, known))
 }

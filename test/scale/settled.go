@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/moor-storage/moor/test/bench/results"
+	"github.com/moor-storage/moor/test/devcluster/procs"
 	"github.com/moor-storage/moor/test/scale/program"
 )
 
@@ -72,9 +73,24 @@ func (b *bench) start(ctx context.Context, p *program.Program, name string) erro
 // look is what there was to see of the programs at one moment.
 type look struct {
 	at   time.Time
-	used map[string]program.Usage
+	used map[string]usage
 	// passes are reconciles by program and controller.
 	passes map[string]float64
+}
+
+// usage is what a process has used: processor time so far, and memory now in MB.
+type usage struct {
+	cpu time.Duration
+	rss float64
+}
+
+func usageOf(pid int) (usage, error) {
+	stat, err := procs.ReadStat(pid)
+	if err != nil {
+		return usage{}, err
+	}
+	rss, err := procs.Resident(pid)
+	return usage{cpu: stat.CPU, rss: rss}, err
 }
 
 // settled watches the world at rest.
@@ -129,7 +145,7 @@ func (b *bench) look(ctx context.Context) (look, error) {
 	if err != nil {
 		return look{}, err
 	}
-	out := look{at: time.Now(), used: map[string]program.Usage{}, passes: map[string]float64{}}
+	out := look{at: time.Now(), used: map[string]usage{}, passes: map[string]float64{}}
 	for _, p := range b.programs {
 		pids[p.Name] = p.PID()
 		load, err := p.Load(ctx)
@@ -141,7 +157,7 @@ func (b *bench) look(ctx context.Context) (look, error) {
 		}
 	}
 	for name, pid := range pids {
-		if out.used[name], err = program.UsageOf(pid); err != nil {
+		if out.used[name], err = usageOf(pid); err != nil {
 			return look{}, fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -150,15 +166,15 @@ func (b *bench) look(ctx context.Context) (look, error) {
 
 // used records what the processes used meanwhile, in parts of one core, and how large
 // they are.
-func (b *bench) used(before, after map[string]program.Usage, took time.Duration) {
+func (b *bench) used(before, after map[string]usage, took time.Duration) {
 	servers := 0.0
 	for _, name := range slices.Sorted(maps.Keys(after)) {
-		share := 100 * float64(after[name].CPU-before[name].CPU) / float64(took)
+		share := 100 * float64(after[name].cpu-before[name].cpu) / float64(took)
 		if strings.HasPrefix(name, "kube-apiserver-") {
 			servers += share
 		}
 		b.record.add(result{"cpu." + name, results.Share, results.Worst}, share)
-		b.record.add(result{"rss." + name, results.Megabytes, results.Worst}, after[name].RSS)
+		b.record.add(result{"rss." + name, results.Megabytes, results.Worst}, after[name].rss)
 	}
 	b.record.add(result{"cpu.apiservers", results.Share, results.Worst}, servers)
 }

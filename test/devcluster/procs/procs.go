@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Identity is one process for all time: its number, when it started (clock
@@ -22,12 +24,19 @@ type Identity struct {
 	Boot  string `json:"boot"`
 }
 
-// Stat is what the bed needs of /proc/PID/stat.
+// Stat is what is needed of /proc/PID/stat.
 type Stat struct {
 	State  byte
 	Parent int
-	Start  uint64
+	// CPU is the processor time that the process has used, in its own code and in the
+	// kernel.
+	CPU   time.Duration
+	Start uint64
 }
+
+// tick is the unit of processor time in /proc (USER_HZ, 100 on every Linux that Go
+// runs on).
+const tick = time.Second / 100
 
 // ParseStat reads the text of /proc/PID/stat. The command in it may contain
 // blanks and brackets, so the fields are counted from the last bracket.
@@ -44,11 +53,16 @@ func ParseStat(text []byte) (Stat, error) {
 	if err != nil {
 		return Stat{}, fmt.Errorf("read the parent in a process stat: %w", err)
 	}
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	system, systemErr := strconv.ParseInt(fields[12], 10, 64)
+	if err := errors.Join(err, systemErr); err != nil {
+		return Stat{}, fmt.Errorf("read the processor time in a process stat: %w", err)
+	}
 	start, err := strconv.ParseUint(fields[19], 10, 64)
 	if err != nil {
 		return Stat{}, fmt.Errorf("read the start time in a process stat: %w", err)
 	}
-	return Stat{State: fields[0][0], Parent: parent, Start: start}, nil
+	return Stat{State: fields[0][0], Parent: parent, CPU: time.Duration(user+system) * tick, Start: start}, nil
 }
 
 // ReadStat reads the stat of a process. The error wraps os.ErrNotExist when
@@ -62,6 +76,31 @@ func ReadStat(pid int) (Stat, error) {
 		return Stat{}, fmt.Errorf("read the state of process %d: %w", pid, err)
 	}
 	return ParseStat(text)
+}
+
+var vmRSS = regexp.MustCompile(`(?m)^VmRSS:\s+(\d+) kB$`)
+
+// Resident is the resident memory of a process, in MB of 10^6 bytes.
+func Resident(pid int) (float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
+	}
+	megabytes, err := parseResident(status)
+	if err != nil {
+		return 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
+	}
+	return megabytes, nil
+}
+
+// parseResident is VmRSS of the text of /proc/PID/status.
+func parseResident(status []byte) (float64, error) {
+	m := vmRSS.FindSubmatch(status)
+	if m == nil {
+		return 0, errors.New("its status has no VmRSS")
+	}
+	kib, err := strconv.ParseFloat(string(m[1]), 64)
+	return kib * 1024 / 1e6, err
 }
 
 // BootID is the identity of the running kernel's boot, or "" where the kernel

@@ -5,17 +5,18 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func TestParseStat(t *testing.T) {
-	rest := " 0 0 0 0 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 1 2"
+	rest := " 0 0 0 0 0 0 0 0 0 150 50 0 0 20 0 1 0 4711 1 2"
 	cases := []struct {
 		name, text string
 		want       Stat
 		wantErr    bool
 	}{
-		{name: "plain", text: "12 (sh) S 7" + rest, wantErr: false, want: Stat{'S', 7, 4711}},
-		{name: "command with brackets and blanks", text: "12 (a) b (c)) Z 1" + rest, want: Stat{'Z', 1, 4711}},
+		{name: "plain", text: "12 (sh) S 7" + rest, wantErr: false, want: Stat{'S', 7, 2 * time.Second, 4711}},
+		{name: "command with brackets and blanks", text: "12 (a) b (c)) Z 1" + rest, want: Stat{'Z', 1, 2 * time.Second, 4711}},
 		{name: "no command", text: "12 sh S 7", wantErr: true},
 		{name: "too short", text: "12 (sh) S 7 1 2", wantErr: true},
 		{name: "empty", text: "", wantErr: true},
@@ -30,6 +31,19 @@ func TestParseStat(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 		})
+	}
+}
+
+func TestResident(t *testing.T) {
+	got, err := parseResident([]byte("Name:\tx\nVmHWM:\t   99999 kB\nVmRSS:\t   50000 kB\nThreads:\t3\n"))
+	if err != nil || got != 51.2 {
+		t.Errorf("%v MB, %v; want 51.2", got, err)
+	}
+	if _, err := parseResident([]byte("Name:\tkthread\n")); err == nil {
+		t.Error("a status without VmRSS is no error")
+	}
+	if got, err := Resident(os.Getpid()); err != nil || got < 1 {
+		t.Errorf("this process has %v MB, %v", got, err)
 	}
 }
 

@@ -99,7 +99,7 @@ func (f *Fleet) options(c client.Client, name string, changed <-chan struct{}) h
 // beat runs a heart, from a moment of the first period on: machines do not start in
 // the same second.
 func (f *Fleet) beat(ctx context.Context, h *heartbeat.Heart) {
-	if pause(ctx, spread(f.Period())) {
+	if Pause(ctx, spread(f.Period())) {
 		_ = h.Start(ctx)
 	}
 }
@@ -158,8 +158,8 @@ func (f *Fleet) Counted() time.Duration {
 // Wait returns when all has stopped, after the context of Start has ended.
 func (f *Fleet) Wait() { f.done.Wait() }
 
-// pause waits; it returns false if ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
+// Pause waits; it returns false if ctx ended first.
+func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -29,7 +29,7 @@ func (f *Fleet) kubelet(ctx context.Context, name string) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}}
 	log := ctrl.LoggerFrom(ctx).WithName("kubelet")
 	next := time.Now().Add(spread(f.slowed(statusPeriod)))
-	for pause(ctx, spread(period)); ctx.Err() == nil; pause(ctx, period) {
+	for Pause(ctx, spread(period)); ctx.Err() == nil; Pause(ctx, period) {
 		if err := f.renew(ctx, lease); err != nil && ctx.Err() == nil {
 			log.Error(err, "renew", "node", name)
 			lease.ResourceVersion = ""

@@ -11,8 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -70,9 +68,9 @@ func (p *Program) Start(ctx context.Context, bin, logs string) (err error) {
 }
 
 // Stop ends the program, politely at first. One that does not run is left alone.
-func (p *Program) Stop() error {
+func (p *Program) Stop() {
 	if p.cmd == nil {
-		return nil
+		return
 	}
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -82,7 +80,6 @@ func (p *Program) Stop() error {
 		<-p.ended
 	}
 	p.cmd = nil
-	return nil
 }
 
 // PID is the number of the process.
@@ -102,15 +99,6 @@ func (p *Program) Running() error {
 func (p *Program) Ready(ctx context.Context) bool {
 	_, err := get(ctx, "http://"+p.health+"/readyz")
 	return err == nil
-}
-
-// Metrics are what it says of itself.
-func (p *Program) Metrics(ctx context.Context) (Metrics, error) {
-	text, err := get(ctx, "http://"+p.metrics+"/metrics")
-	if err != nil {
-		return nil, fmt.Errorf("read the metrics of %s: %w", p.Name, err)
-	}
-	return parse(text), nil
 }
 
 func get(ctx context.Context, url string) (string, error) {
@@ -139,45 +127,4 @@ func FreeAddress() (string, error) {
 		return "", fmt.Errorf("find a free port: %w", err)
 	}
 	return l.Addr().String(), l.Close()
-}
-
-// Metrics are series with their labels, as Prometheus' text has them.
-type Metrics map[string]float64
-
-// parse reads the text; what is no number is left out.
-func parse(text string) Metrics {
-	out := Metrics{}
-	for line := range strings.Lines(text) {
-		at := strings.LastIndexByte(strings.TrimSpace(line), ' ')
-		if at < 0 || line[0] == '#' {
-			continue
-		}
-		if value, err := strconv.ParseFloat(strings.TrimSpace(line[at+1:]), 64); err == nil {
-			out[line[:at]] = value
-		}
-	}
-	return out
-}
-
-// by adds up the series of a name by the value of a label.
-func (m Metrics) by(name, label string) map[string]float64 {
-	out := map[string]float64{}
-	for series, value := range m {
-		of, labels, _ := strings.Cut(series, "{")
-		_, behind, found := strings.Cut(labels, label+`="`)
-		if which, _, ok := strings.Cut(behind, `"`); of == name && found && ok {
-			out[which] += value
-		}
-	}
-	return out
-}
-
-// Sum adds up all series of a name.
-func (m Metrics) Sum(name string) (out float64) {
-	for series, value := range m {
-		if of, _, _ := strings.Cut(series, "{"); of == name {
-			out += value
-		}
-	}
-	return out
 }

@@ -9,15 +9,21 @@ import (
 )
 
 func TestMetrics(t *testing.T) {
-	m := parse("# HELP workqueue_depth x\nworkqueue_depth{name=\"a b\"} 3\nworkqueue_depth{name=\"c\"} 4\nworkqueue_depths 9\ngo_info{v=\"1\"} 1e+01\n\n")
-	if got := m.Sum("workqueue_depth"); got != 7 {
+	m, err := parse("# HELP workqueue_depth x\n# TYPE workqueue_depth gauge\nworkqueue_depth{name=\"a b\"} 3\nworkqueue_depth{name=\"c\"} 4\nworkqueue_depths 9\n# TYPE n counter\nn{v=\"1\"} 1e+01\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.sum("workqueue_depth"); got != 7 {
 		t.Errorf("got %v of %v", got, m)
 	}
 	if got := m.by("workqueue_depth", "name"); got["a b"] != 3 || got["c"] != 4 || len(got) != 2 {
 		t.Errorf("by name: %v", got)
 	}
-	if got := m.Sum("go_info"); got != 10 {
+	if got := m.sum("n"); got != 10 {
 		t.Errorf("got %v", got)
+	}
+	if _, err := parse("no metric"); err == nil {
+		t.Error("what is no text of metrics is no error")
 	}
 }
 
@@ -40,16 +46,6 @@ func TestQuiet(t *testing.T) {
 	}
 	if got := now.Sub(q.since); got != (looks-1)*time.Second {
 		t.Errorf("settled %s ago", got)
-	}
-}
-
-func TestUsage(t *testing.T) {
-	got, err := processorTime("1 (a (b) c) S 1 1 1 0 -1 4194560 1 2 3 4 150 50 0 0 20 0")
-	if err != nil || got != 2*time.Second {
-		t.Errorf("got %s, %v", got, err)
-	}
-	if _, err := processorTime("1 (a) S"); err == nil {
-		t.Error("a short line is no error")
 	}
 }
 

@@ -23,10 +23,14 @@ type Load struct {
 
 // Load reads both.
 func (p *Program) Load(ctx context.Context) (Load, error) {
-	m, err := p.Metrics(ctx)
+	text, err := get(ctx, "http://"+p.metrics+"/metrics")
+	if err != nil {
+		return Load{}, fmt.Errorf("read the metrics of %s: %w", p.Name, err)
+	}
+	m, err := parse(text)
 	return Load{
-		Waiting: m.Sum("workqueue_depth") + m.Sum("controller_runtime_active_workers"),
-		Passes:  m.Sum("controller_runtime_reconcile_total"),
+		Waiting: m.sum("workqueue_depth") + m.sum("controller_runtime_active_workers"),
+		Passes:  m.sum("controller_runtime_reconcile_total"),
 		By:      m.by("controller_runtime_reconcile_total", "controller"),
 	}, err
 }
