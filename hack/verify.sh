@@ -29,7 +29,7 @@ generated() {
 	}
 }
 
-# same_protoc says in advance why files may differ that nobody has changed.
+# same_protoc says in advance why files may differ without a change.
 same_protoc() {
 	local made here
 	made=$(sed -nE 's|^//[[:space:]-]*protoc +v||p' api/plugin/v1/*.pb.go | sort -u)

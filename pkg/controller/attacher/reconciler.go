@@ -34,9 +34,9 @@ func Finalizer(driver string) string {
 
 // Reconciler attaches and detaches the volumes of one CSI driver.
 type Reconciler struct {
-	// DPU is the cluster of the attachments, with the indexes of index.Attacher. Those that are tried again are read
-	// live, since the cache may show a finalizer which is gone, and so are
-	// Secrets.
+	// DPU is the cluster of the attachments, with the indexes of index.Attacher. Those
+	// that are tried again are read live, since the cache may show a finalizer which is
+	// gone, and so are Secrets.
 	DPU kube.Cluster
 	// Driver is the vendor's CSI controller, and DriverName its name.
 	Driver     Driver

@@ -133,8 +133,8 @@ const AdmittedName = "snap-host-controller-failovers"
 // listed in a Lease, which is written by compare-and-swap before a failover begins: so
 // of two leaders that know the same list one is turned back, and a leader that
 // crashes in between leaves a host that counts and may begin without counting twice.
-// If somebody deletes the Lease, the failovers that the cache shows still count, and
-// what this process knows. One entry takes some 80 bytes and an annotation holds 256
+// If the Lease is deleted, the failovers that the cache shows still count, and those
+// that this process knows. One entry takes some 80 bytes and an annotation holds 256
 // KiB; more admissions in a minute fail, and their hosts are held. Safe for concurrent
 // use.
 type admitted struct {
