@@ -7,21 +7,22 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/moor-storage/moor/pkg/controller/failover/leases"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/nodehealth"
+	"github.com/moor-storage/moor/pkg/nodehealth/listener"
 )
 
-// listen hears the kubelets, and itself in both clusters.
+// listen hears hosts, DPUs and kubelets, and itself in both clusters.
 func listen(mgr ctrl.Manager, c hostcluster.Clusters, observer *nodehealth.Observer) error {
-	for _, w := range []*leases.Watcher{
-		{Source: nodehealth.HostCluster, Cluster: c.Host, Namespace: c.Namespace},
-		{Source: nodehealth.DPUCluster, Cluster: c.DPU, Namespace: c.TargetNamespace},
+	for _, l := range []manager.Runnable{
+		&listener.Objects{Host: c.Host, DPU: c.DPU, Observer: observer, Clock: clock.RealClock{}},
+		&listener.Leases{Source: nodehealth.HostCluster, Cluster: c.Host, Namespace: c.Namespace, Observer: observer, Clock: clock.RealClock{}},
+		&listener.Leases{Source: nodehealth.DPUCluster, Cluster: c.DPU, Namespace: c.TargetNamespace, Observer: observer, Clock: clock.RealClock{}},
 	} {
-		w.Observer, w.Clock = observer, clock.RealClock{}
-		if err := mgr.Add(w); err != nil {
-			return fmt.Errorf("watch leases: %w", err)
+		if err := mgr.Add(l); err != nil {
+			return fmt.Errorf("listen for heartbeats: %w", err)
 		}
 	}
 	return nil
@@ -30,7 +31,7 @@ func listen(mgr ctrl.Manager, c hostcluster.Clusters, observer *nodehealth.Obser
 // selfHeartbeats watches this process's own Lease in a namespace, and all Leases of
 // the others.
 func selfHeartbeats(namespace string, all ...string) cache.ByObject {
-	own := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", leases.SelfHeartbeatName)}
+	own := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", listener.SelfHeartbeatName)}
 	out := cache.ByObject{Namespaces: map[string]cache.Config{namespace: own}}
 	for _, n := range all {
 		out.Namespaces[n] = cache.Config{}

@@ -15,8 +15,8 @@ import (
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/failover"
-	"github.com/moor-storage/moor/pkg/controller/failover/leases"
 	"github.com/moor-storage/moor/pkg/nodehealth"
+	"github.com/moor-storage/moor/pkg/nodehealth/listener"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 )
 
@@ -69,8 +69,8 @@ func (o *options) run(ctx context.Context) error {
 	if o.heartbeatTimeout < time.Second {
 		return fmt.Errorf("--heartbeat-timeout is %s: at least 1s is needed", o.heartbeatTimeout)
 	}
-	if o.silenceTimeout < leases.LeastSilence || o.silenceTimeout > o.heartbeatTimeout {
-		return fmt.Errorf("--silence-timeout is %s: %s to --heartbeat-timeout (%s) is possible", o.silenceTimeout, leases.LeastSilence, o.heartbeatTimeout)
+	if o.silenceTimeout < listener.LeastSilence || o.silenceTimeout > o.heartbeatTimeout {
+		return fmt.Errorf("--silence-timeout is %s: %s to --heartbeat-timeout (%s) is possible", o.silenceTimeout, listener.LeastSilence, o.heartbeatTimeout)
 	}
 	if o.dpuKubeconfig == "" {
 		return fmt.Errorf("--dpu-cluster-kubeconfig is required: it names the file with the credentials of the DPU cluster")

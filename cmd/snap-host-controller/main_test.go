@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/moor-storage/moor/pkg/controller/failover"
-	"github.com/moor-storage/moor/pkg/controller/failover/leases"
+	"github.com/moor-storage/moor/pkg/nodehealth/listener"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 )
 
@@ -35,7 +35,7 @@ func TestRefuses(t *testing.T) {
 	}{
 		"no DPU cluster":          {nil, "--dpu-cluster-kubeconfig is required"},
 		"heartbeats too short":    {[]string{dpu, "--heartbeat-timeout=500ms"}, "--heartbeat-timeout is 500ms: at least 1s is needed"},
-		"silence too short":       {[]string{dpu, "--silence-timeout=1s"}, "--silence-timeout is 1s: " + leases.LeastSilence.String()},
+		"silence too short":       {[]string{dpu, "--silence-timeout=1s"}, "--silence-timeout is 1s: " + listener.LeastSilence.String()},
 		"silence beyond a beat":   {[]string{dpu, "--heartbeat-timeout=20s", "--silence-timeout=21s"}, "--silence-timeout is 21s"},
 		"no such host kubeconfig": {[]string{dpu, "--kubeconfig=/nowhere"}, "host cluster: "},
 	} {
@@ -61,7 +61,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.attach != dpf.AttachController || o.budget != failover.DefaultBudget || o.silenceTimeout < leases.LeastSilence || o.silenceTimeout > o.heartbeatTimeout {
+	if o.attach != dpf.AttachController || o.budget != failover.DefaultBudget || o.silenceTimeout < listener.LeastSilence || o.silenceTimeout > o.heartbeatTimeout {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -99,7 +99,7 @@ func TestWatchedLeases(t *testing.T) {
 		t.Fatalf("watches %v", got.Namespaces)
 	}
 	own, kubelets := got.Namespaces["users"].FieldSelector, got.Namespaces[corev1.NamespaceNodeLease].FieldSelector
-	if own == nil || !own.Matches(fields.Set{"metadata.name": leases.SelfHeartbeatName}) || own.Matches(fields.Set{"metadata.name": "another"}) {
+	if own == nil || !own.Matches(fields.Set{"metadata.name": listener.SelfHeartbeatName}) || own.Matches(fields.Set{"metadata.name": "another"}) {
 		t.Errorf("of its own namespace: %v", own)
 	}
 	if kubelets != nil {

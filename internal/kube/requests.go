@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -23,6 +24,12 @@ func Requests[T any, P pointer[T]](items []T) []reconcile.Request {
 		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(P(&items[i]))})
 	}
 	return out
+}
+
+// Resync reports whether a watch tells of an object again that has not changed, as it
+// does every --sync-period: a predicate lets that pass.
+func Resync(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
 }
 
 // RequestsOf turns what a cache lists into requests, for watches in which an

@@ -102,9 +102,10 @@ type Observer struct {
 	clock            clock.PassiveClock
 	timeout, silence time.Duration
 
-	mu        sync.Mutex
-	nodes     map[string]*entry
-	reception [clusters]reception
+	mu          sync.Mutex
+	nodes       map[string]*entry
+	reception   [clusters]reception
+	subscribers []change
 }
 
 // reception is how well the observer hears through one API server.
@@ -115,6 +116,9 @@ type reception struct {
 }
 
 type entry struct {
+	// observed: there is a DPUStorageNode, and told is what the subscribers know of it.
+	observed bool
+	told     Observation
 	// zeroTrust: see Observation.
 	zeroTrust          bool
 	host, dpu, kubelet witness
@@ -160,8 +164,10 @@ func (o *Observer) Observe(node *moorv1alpha1.DPUStorageNode) Observation {
 	if reported.HostSeen == SeenDead && e.seen != SeenDead {
 		e.deadAt = now
 	}
-	e.seen, e.message = reported.HostSeen, reported.Message
-	return o.observation(e, now)
+	e.seen, e.message, e.observed = reported.HostSeen, reported.Message, true
+	out := o.observation(e, now)
+	o.tell(node.Name, e, out)
+	return out
 }
 
 // Known returns what is known of a node that was observed before.
@@ -190,7 +196,9 @@ func (o *Observer) observation(e *entry, now time.Time) Observation {
 func (o *Observer) Kubelet(name string, renewed time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.record(&o.entry(name).kubelet, HostCluster, renewed.UnixMicro(), o.clock.Now())
+	now, e := o.clock.Now(), o.entry(name)
+	o.record(&e.kubelet, HostCluster, renewed.UnixMicro(), now)
+	o.tell(name, e, o.observation(e, now))
 }
 
 // SelfHeartbeat records that a heartbeat of the observer's own process was
@@ -217,32 +225,9 @@ func (o *Observer) Forget(name string) {
 	delete(o.nodes, name)
 }
 
-// NextChange is after what time the observation of a node may change without an
-// event of that node; 0 if it cannot.
-func (o *Observer) NextChange(name string) time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	e := o.nodes[name]
-	if e == nil {
-		return 0
-	}
-	now, wait := o.clock.Now(), time.Duration(0)
-	for c, w := range map[Cluster]witness{HostCluster: e.host, DPUCluster: e.dpu} {
-		if w.value == 0 || o.beat(w, c, now) == Stale {
-			continue
-		}
-		left := max(o.timeout-now.Sub(later(w.last, w.first, o.reception[c].since)), o.timeout/10)
-		if wait == 0 || left < wait {
-			wait = left
-		}
-	}
-	return wait
-}
-
 // EarliestSilence is after what time all witnesses of a node may be silent
 // together; 0 if none was ever heard. Once they are late it returns a short time,
-// as silence counts as soon as a witness of another node is heard. After the
-// timeout other events report it.
+// as silence counts as soon as a witness of another node is heard.
 func (o *Observer) EarliestSilence(name string) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -258,7 +243,7 @@ func (o *Observer) EarliestSilence(name string) time.Duration {
 	case age < o.silence:
 		return o.silence - age
 	case age < 2*o.timeout:
-		return o.silence / 30
+		return o.ReviewPeriod()
 	}
 	return o.timeout
 }

@@ -221,9 +221,6 @@ func TestNeverBeat(t *testing.T) {
 	p.o.Forget("a")
 	p.pass(100, "b/host")
 	p.want(Unknown, Unknown)
-	if wait := p.o.NextChange("a"); wait != 0 {
-		t.Errorf("look again in %s", wait)
-	}
 }
 
 // TestDeadByItsDPU: a heartbeat from before the DPU's report does not contradict it.
@@ -240,18 +237,5 @@ func TestDeadByItsDPU(t *testing.T) {
 	p.nodes["a"].Status.DPU.Host.Alive = true
 	if got := p.o.Observe(p.nodes["a"]); got.HostSeen != SeenAlive || got.Host != Fresh {
 		t.Errorf("observed %+v", got)
-	}
-}
-
-func TestNextChange(t *testing.T) {
-	p := newPlayer(t)
-	p.pass(10, "a/host", "a/dpu")
-	if wait := p.o.NextChange("a"); wait != 25*time.Second {
-		t.Errorf("look again in %s", wait)
-	}
-	p.pass(30, "b/host")
-	p.want(Stale, Stale)
-	if wait := p.o.NextChange("a"); wait != 0 {
-		t.Errorf("look again in %s at what is stale", wait)
 	}
 }

@@ -232,6 +232,24 @@ var mutations = []mutation{
 	{name: "a standstill of all counts as silence", tests: "./pkg/nodehealth", edits: []edit{
 		{"pkg/nodehealth/observer.go", "	if now.Sub(r.heard) > o.silence/2 {", "	if now.Sub(r.heard) > o.timeout {"},
 	}},
+	{name: "silence wakes no pass", tests: "./pkg/nodehealth", edits: []edit{
+		{"pkg/nodehealth/changes.go", "		o.tell(name, e, o.observation(e, now))\n", "		o.entry(name).told = o.observation(e, now)\n"},
+	}},
+	{name: "what was not told of is taken for known", tests: "./pkg/nodehealth", edits: []edit{
+		{"pkg/nodehealth/changes.go", "e.observed && was != is {", "e.observed && was.HostSeen != is.HostSeen {"},
+	}},
+	{name: "the silence of the kubelet wakes no pass", tests: fence, edits: []edit{
+		{"pkg/controller/failover/failover.go", "	before.HostUnheard, before.DPUUnheard, before.Young = ", "	before.Kubelet = after.Kubelet\n	before.HostUnheard, before.DPUUnheard, before.Young = "},
+	}},
+	{name: "a host that is not well waits for an event", tests: fence, edits: []edit{
+		{"pkg/controller/failover/failover.go", "!p.concerned() && !p.unwell():", "!p.concerned():"},
+	}},
+	{name: "a heartbeat counts only if a reconciler looks", tests: "./pkg/nodehealth/listener", edits: []edit{
+		{"pkg/nodehealth/listener/objects.go", "	o.Observer.Observe(node)\n", ""},
+	}},
+	{name: "the report of a DPU waits until its host beats", tests: "./pkg/nodehealth/listener", edits: []edit{
+		{"pkg/nodehealth/listener/objects.go", "{o.hear, o.hearDPU}", "{o.hear, o.hear}"},
+	}},
 	{name: "what was alive before a restart stays so unheard", tests: "./pkg/controller/nodelifecycle", edits: []edit{
 		{"pkg/nodehealth/observer.go", "(e.host.first, e.dpu.first)) < o.timeout+o.silence/2\n", "(e.host.first, e.dpu.first)) < 1000*o.timeout\n"},
 	}},

@@ -78,7 +78,7 @@ const (
 	least = 10
 	most  = 99_999
 	// leastSlow keeps the timeout of silence above the least that is allowed
-	// (pkg/controller/failover/leases).
+	// (pkg/nodehealth/listener).
 	leastSlow = 0.4
 )
 

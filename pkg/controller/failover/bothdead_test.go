@@ -7,8 +7,6 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -31,11 +29,20 @@ func bothDead(t *testing.T) *fixture {
 // by itself.
 func TestBothDeadSoon(t *testing.T) {
 	s := newFixture(t)
-	result, err := s.f.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "a"}})
-	if err != nil || result.RequeueAfter != nodehealth.DefaultSilence {
-		t.Fatalf("looks again after %s, %v", result.RequeueAfter, err)
+	if after := s.looksAgain(); after != 0 {
+		t.Fatalf("looks again after %s: what changes wakes it", after)
 	}
-	s.live(15, "b", "dpu-b")
+	woken := s.woken()
+	s.live(10, "b", "dpu-b")
+	if s.f.o.Observer.Review(); woken["a"] != 0 {
+		t.Fatalf("woken by silence of 10 s: %v", woken)
+	}
+	s.Step(4 * time.Second)
+	s.f.o.Observer.SelfHeartbeat(nodehealth.HostCluster)
+	s.f.o.Observer.SelfHeartbeat(nodehealth.DPUCluster)
+	if s.f.o.Observer.Review(); woken["a"] == 0 {
+		t.Fatalf("not woken by silence of 14 s: %v", woken)
+	}
 	s.mustPass()
 	s.wantPhase(fencing)
 	s.wantSays("True/Fencing", "BothDead", "kubelet and DPU are all silent")

@@ -7,8 +7,7 @@
 // Each phase is a method of a small type with its own dependencies, and works on
 // what the pass knows of its host (pass.go). The Reconciler alone calls the phases.
 //
-// Its subpackages: detach ends the right to write in order, leases hears the
-// kubelets and the process itself.
+// Its subpackage detach ends the right to write in order.
 package failover
 
 import (
@@ -100,15 +99,15 @@ func New(o Options) *Reconciler {
 
 // SetupWithManager watches hosts, Nodes and attachments of the host cluster, and
 // attachments, claims and what DPUs report of their hosts in the DPU cluster.
-// Heartbeats alone start no pass: each host is looked at when all its witnesses
-// might be silent, and nodelifecycle turns the silence of one into conditions,
-// whose change starts a pass.
+// Heartbeats alone start no pass: a host is looked at when what is observed of it has
+// become something else, as when a witness falls silent.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("failover").
 		For(&moorv1alpha1.DPUStorageNode{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: hostChanged})).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment), builder.WithPredicates(detach.Going)).
+		WatchesRawSource(r.o.Observer.Source(matters)).
 		WatchesRawSource(source.Kind(r.o.DPU.Cache, &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofReport), r.observedChanged())).
 		WatchesRawSource(source.Kind(r.o.DPU.Cache, &storagev1alpha1.VolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofMirror))).
 		WatchesRawSource(source.Kind(r.o.DPU.Cache, &storagev1alpha1.SVVolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofRevoked))).
@@ -123,8 +122,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	silence := r.o.Observer.EarliestSilence(req.Name)
-	if err := r.targets.look(ctx, p); err != nil || !p.concerned() {
-		return ctrl.Result{RequeueAfter: silence}, err
+	switch err := r.targets.look(ctx, p); {
+	case err != nil || !p.concerned() && !p.unwell():
+		return ctrl.Result{}, err // what changes wakes it
+	case !p.concerned():
+		return ctrl.Result{RequeueAfter: silence}, nil // its volumes may come, and are not watched
 	}
 	if err := r.targets.readLive(ctx, p); err != nil {
 		return ctrl.Result{}, err
@@ -163,6 +165,13 @@ func (r *Reconciler) act(ctx context.Context, p *pass) error {
 	return first
 }
 
+// matters reports whether two observations may lead to different states: how long the
+// witnesses have been watched is told by the heartbeats themselves.
+func matters(before, after nodehealth.Observation) bool {
+	before.HostUnheard, before.DPUUnheard, before.Young = after.HostUnheard, after.DPUUnheard, after.Young
+	return before != after
+}
+
 // hostChanged passes anything but the next heartbeat.
 func hostChanged(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*moorv1alpha1.DPUStorageNode)
@@ -170,7 +179,7 @@ func hostChanged(e event.UpdateEvent) bool {
 	if !ok || !also {
 		return true
 	}
-	return before.Spec != after.Spec || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
+	return kube.Resync(e) || before.Spec != after.Spec || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
 		!equality.Semantic.DeepEqual(observed(before), observed(after))
 }
 

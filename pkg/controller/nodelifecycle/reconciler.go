@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,7 +50,9 @@ type Reconciler struct {
 	Recorder record.EventRecorder
 }
 
-// SetupWithManager watches DPUStorageNodes of both clusters, and Nodes that go.
+// SetupWithManager watches what is observed of hosts and DPUs, their DPUStorageNodes in
+// both clusters, and Nodes that go. A heartbeat that comes when it is due starts no
+// pass.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	goes := predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
@@ -57,10 +60,40 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("drivernode").
-		For(&moorv1alpha1.DPUStorageNode{}).
+		For(&moorv1alpha1.DPUStorageNode{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: changed})).
+		WatchesRawSource(r.Observer.Source(matters)).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(goes)).
-		WatchesRawSource(source.Kind(r.DPU.Cache, &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofDPU))).
+		WatchesRawSource(source.Kind(r.DPU.Cache, &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofDPU),
+			predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode]{UpdateFunc: snapChanged})).
 		Complete(kube.Retrying(r))
+}
+
+// matters reports whether two observations may lead to different conditions: no
+// condition is about the kubelet.
+func matters(before, after nodehealth.Observation) bool {
+	before.Kubelet = after.Kubelet
+	return before != after
+}
+
+// changed passes what a pass reads of a host's object beside the heartbeats, and the
+// conditions that it writes.
+func changed(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*moorv1alpha1.DPUStorageNode), e.ObjectNew.(*moorv1alpha1.DPUStorageNode)
+	return kube.Resync(e) || before.Generation != after.Generation || before.Spec != after.Spec || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+		snapReady(before) != snapReady(after) || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions)
+}
+
+// snapChanged passes what a pass reads of a DPU's object beside the heartbeats.
+func snapChanged(e event.TypedUpdateEvent[*moorv1alpha1.DPUStorageNode]) bool {
+	return snapReady(e.ObjectOld) != snapReady(e.ObjectNew)
+}
+
+// snapReady is what a DPU says of SNAP; "" if it has said nothing yet.
+func snapReady(n *moorv1alpha1.DPUStorageNode) string {
+	if n.Status.DPU == nil {
+		return ""
+	}
+	return strconv.FormatBool(n.Status.DPU.SNAPReady)
 }
 
 func (r *Reconciler) ofDPU(ctx context.Context, dpu *moorv1alpha1.DPUStorageNode) []reconcile.Request {
@@ -90,8 +123,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Recorder.Event(node, corev1.EventTypeNormal, moorv1alpha1.ReasonNodeRemoved, "the Node was removed and nothing is attached there: this object goes too")
 		return ctrl.Result{}, kube.Delete(ctx, r.Host.Client, node)
 	}
-	again := r.Observer.NextChange(node.Name)
-	if len(stays) > 0 && (again == 0 || again > retryAfter) {
+	var again time.Duration
+	if len(stays) > 0 {
 		again = retryAfter
 	}
 	return ctrl.Result{RequeueAfter: again}, r.write(ctx, node, observation, stays)

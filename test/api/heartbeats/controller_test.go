@@ -22,11 +22,11 @@ import (
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/failover"
-	"github.com/moor-storage/moor/pkg/controller/failover/leases"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/node"
 	"github.com/moor-storage/moor/pkg/controller/nodelifecycle"
 	"github.com/moor-storage/moor/pkg/nodehealth"
+	"github.com/moor-storage/moor/pkg/nodehealth/listener"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -81,8 +81,9 @@ func startController(t *testing.T) {
 	} {
 		must(t, r.SetupWithManager(mgr))
 	}
-	must(t, mgr.Add(&leases.Watcher{Source: nodehealth.HostCluster, Cluster: c.Host, Namespace: c.Namespace, Observer: observer, Clock: wrong()}))
-	must(t, mgr.Add(&leases.Watcher{Source: nodehealth.DPUCluster, Cluster: c.DPU, Namespace: c.TargetNamespace, Observer: observer, Clock: wrong()}))
+	must(t, mgr.Add(&listener.Leases{Source: nodehealth.HostCluster, Cluster: c.Host, Namespace: c.Namespace, Observer: observer, Clock: wrong()}))
+	must(t, mgr.Add(&listener.Leases{Source: nodehealth.DPUCluster, Cluster: c.DPU, Namespace: c.TargetNamespace, Observer: observer, Clock: wrong()}))
+	must(t, mgr.Add(&listener.Objects{Host: c.Host, DPU: c.DPU, Observer: observer, Clock: wrong()}))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

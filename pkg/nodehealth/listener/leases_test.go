@@ -1,4 +1,4 @@
-package leases
+package listener
 
 import (
 	"testing"
@@ -26,7 +26,7 @@ func lease(namespace, name string, renewed time.Time) *coordinationv1.Lease {
 func TestRecord(t *testing.T) {
 	clock := clocktesting.NewFakeClock(now)
 	o := nodehealth.New(clock, 0, 0)
-	w := &Watcher{Source: nodehealth.HostCluster, Namespace: "moor", Observer: o, Clock: clock}
+	w := &Leases{Source: nodehealth.HostCluster, Namespace: "moor", Observer: o, Clock: clock}
 	stamp := time.Unix(1, 0)
 	step := func(n int, leases ...*coordinationv1.Lease) {
 		for range n {
@@ -61,7 +61,7 @@ func TestRecord(t *testing.T) {
 func TestWriteSelfHeartbeat(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	clock := clocktesting.NewFakeClock(now)
-	w := &Watcher{Cluster: kube.Cluster{Client: c}, Namespace: "moor", Clock: clock}
+	w := &Leases{Cluster: kube.Cluster{Client: c}, Namespace: "moor", Clock: clock}
 	for range 3 {
 		clock.Step(time.Second)
 		if err := w.writeSelfHeartbeat(t.Context()); err != nil {

@@ -1,7 +1,7 @@
-// Package leases hears the kubelets, by their Leases, and snap-host-controller
-// itself, by a Lease that it writes in each cluster. What is heard goes to the
-// observer of heartbeats.
-package leases
+// Package listener hears the hosts and DPUs, by their DPUStorageNodes, the kubelets, by
+// their Leases, and snap-host-controller itself, by a Lease that it writes in each
+// cluster. What is heard goes to the observer of heartbeats; no reconciler runs for it.
+package listener
 
 import (
 	"context"
@@ -35,10 +35,10 @@ const selfHeartbeatPeriod = time.Second
 // several heartbeats of its own have to fall into that.
 const LeastSilence = 4 * selfHeartbeatPeriod
 
-// Watcher watches the Leases of one cluster, and writes and watches a heartbeat of
+// Leases watches the Leases of one cluster, and writes and watches a heartbeat of
 // this process in it: if the API server takes no writes, or a watch is stuck, all
 // are silent, and so is this process.
-type Watcher struct {
+type Leases struct {
 	// Source is what the observer calls the cluster.
 	Source nodehealth.Cluster
 	// Cluster is the cluster. Its cache holds the Leases of the kubelets and
@@ -51,14 +51,14 @@ type Watcher struct {
 
 // Start watches Leases and writes its own until ctx ends. It is a manager.Runnable of the
 // leader alone.
-func (w *Watcher) Start(ctx context.Context) error {
-	informer, err := w.Cluster.Cache.GetInformer(ctx, &coordinationv1.Lease{})
+func (l *Leases) Start(ctx context.Context) error {
+	informer, err := l.Cluster.Cache.GetInformer(ctx, &coordinationv1.Lease{})
 	if err != nil {
 		return fmt.Errorf("watch leases: %w", err)
 	}
 	record := func(o any) {
-		if l, ok := o.(*coordinationv1.Lease); ok {
-			w.record(l)
+		if lease, ok := o.(*coordinationv1.Lease); ok {
+			l.record(lease)
 		}
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -68,10 +68,10 @@ func (w *Watcher) Start(ctx context.Context) error {
 		return fmt.Errorf("watch leases: %w", err)
 	}
 	defer func() { _ = informer.RemoveEventHandler(registration) }()
-	ticker := w.Clock.NewTicker(selfHeartbeatPeriod)
+	ticker := l.Clock.NewTicker(selfHeartbeatPeriod)
 	defer ticker.Stop()
 	for {
-		if err := w.writeSelfHeartbeat(ctx); err != nil && ctx.Err() == nil {
+		if err := l.writeSelfHeartbeat(ctx); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).WithName("echo").Error(err, "silence will not be judged")
 		}
 		select {
@@ -84,33 +84,33 @@ func (w *Watcher) Start(ctx context.Context) error {
 
 // record passes a Lease to the observer. Its time is by the clock of another
 // machine; only that it changed counts.
-func (w *Watcher) record(l *coordinationv1.Lease) {
+func (l *Leases) record(lease *coordinationv1.Lease) {
 	switch {
-	case l.Spec.RenewTime == nil:
-	case l.Namespace == corev1.NamespaceNodeLease:
-		w.Observer.Kubelet(l.Name, l.Spec.RenewTime.Time)
-	case l.Namespace == w.Namespace && l.Name == SelfHeartbeatName:
-		w.Observer.SelfHeartbeat(w.Source)
+	case lease.Spec.RenewTime == nil:
+	case lease.Namespace == corev1.NamespaceNodeLease:
+		l.Observer.Kubelet(lease.Name, lease.Spec.RenewTime.Time)
+	case lease.Namespace == l.Namespace && lease.Name == SelfHeartbeatName:
+		l.Observer.SelfHeartbeat(l.Source)
 	}
 }
 
 // writeSelfHeartbeat writes the Lease of this process, without reading it.
-func (w *Watcher) writeSelfHeartbeat(ctx context.Context) error {
+func (l *Leases) writeSelfHeartbeat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, selfHeartbeatPeriod)
 	defer cancel()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: SelfHeartbeatName}}
-	renewed := metav1.NewMicroTime(w.Clock.Now())
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: SelfHeartbeatName}}
+	renewed := metav1.NewMicroTime(l.Clock.Now())
 	patch, err := json.Marshal(coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
 	if err != nil {
 		return fmt.Errorf("encode lease %s: %w", SelfHeartbeatName, err)
 	}
-	err = w.Cluster.Client.Patch(ctx, lease, client.RawPatch(types.MergePatchType, patch))
+	err = l.Cluster.Client.Patch(ctx, lease, client.RawPatch(types.MergePatchType, patch))
 	if apierrors.IsNotFound(err) {
 		lease.Spec.RenewTime = &renewed
-		err = w.Cluster.Client.Create(ctx, lease)
+		err = l.Cluster.Client.Create(ctx, lease)
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("write lease %s/%s to hear oneself: %w", w.Namespace, SelfHeartbeatName, err)
+		return fmt.Errorf("write lease %s/%s to hear oneself: %w", l.Namespace, SelfHeartbeatName, err)
 	}
 	return nil
 }
