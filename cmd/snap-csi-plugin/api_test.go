@@ -4,8 +4,12 @@ package main
 
 import (
 	"context"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,22 +42,34 @@ const (
 // with the rights of the manifest and no others.
 type bed struct {
 	client.Client
-	csi csispec.ControllerClient
-	t   *testing.T
+	csi      csispec.ControllerClient
+	identity csispec.IdentityClient
+	// health is the address of /healthz and /readyz.
+	health string
+	t      *testing.T
 }
 
 func start(t *testing.T) *bed {
 	b, env := connect(t)
-	host := filepath.Join("..", "..", "deploy", "host")
-	for _, manifest := range []string{"00-namespace.yaml", "snap-csi-plugin-rbac.yaml"} {
-		b.must(kit.Apply(t.Context(), b, filepath.Join(host, manifest)))
+	b.apply("00-namespace.yaml") // and no rights: no list is answered
+	b.run(env)
+	b.aliveOnly()
+	b.apply("snap-csi-plugin-rbac.yaml")
+	b.until("ready", b.ready)
+	if code, text := b.asked("/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz of a plugin that is ready: %d %s", code, text)
 	}
-	user, err := env.AddUser(envtest.User{Name: account}, nil)
+	_, err := b.csi.ListVolumes(t.Context(), &csispec.ListVolumesRequest{})
 	b.must(err)
-	config, err := user.KubeConfig()
-	b.must(err)
-	b.run(config)
 	return b
+}
+
+// apply applies manifests of the host cluster.
+func (b *bed) apply(manifests ...string) {
+	b.t.Helper()
+	for _, name := range manifests {
+		b.must(kit.Apply(b.t.Context(), b, filepath.Join("..", "..", "deploy", "host", name)))
+	}
 }
 
 // connect starts the API server.
@@ -80,25 +96,27 @@ func connect(t *testing.T) (*bed, *envtest.Environment) {
 }
 
 // run runs the process' whole wiring in this one, until the test ends.
-func (b *bed) run(config []byte) {
+func (b *bed) run(env *envtest.Environment) {
+	user, err := env.AddUser(envtest.User{Name: account}, nil)
+	b.must(err)
+	config, err := user.KubeConfig()
+	b.must(err)
 	dir, err := os.MkdirTemp("", "csi")
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	b.must(err)
 	b.t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.WriteFile(filepath.Join(dir, "kubeconfig"), config, 0o600); err != nil {
-		b.t.Fatal(err)
-	}
+	b.must(os.WriteFile(filepath.Join(dir, "kubeconfig"), config, 0o600))
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	b.must(err)
+	b.health = free.Addr().String()
+	b.must(free.Close())
 	var o options
 	var logs daemon.LogFlags
 	ctrl.SetLogger(logs.Logger())
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.bind(fs)
 	socket := "unix://" + filepath.Join(dir, "s")
-	err = fs.Parse([]string{"--mode=controller", "--kubeconfig=" + filepath.Join(dir, "kubeconfig"), "--bind-address=" + socket, "--metrics-bind-address=0"})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	err = fs.Parse([]string{"--mode=controller", "--kubeconfig=" + filepath.Join(dir, "kubeconfig"), "--bind-address=" + socket, "--metrics-bind-address=" + b.health})
+	b.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- o.run(ctx) }()
@@ -109,11 +127,50 @@ func (b *bed) run(config []byte) {
 		}
 	})
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	b.must(err)
 	b.t.Cleanup(func() { _ = conn.Close() })
-	b.csi = csispec.NewControllerClient(conn)
+	b.csi, b.identity = csispec.NewControllerClient(conn), csispec.NewIdentityClient(conn)
+}
+
+// ready asks as a sidecar does before it asks for anything else.
+func (b *bed) ready() bool {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	defer cancel()
+	answer, err := b.identity.Probe(ctx, &csispec.ProbeRequest{}, grpc.WaitForReady(true))
+	b.must(err)
+	return answer.GetReady().GetValue()
+}
+
+// asked is what the health server answers.
+func (b *bed) asked(path string) (code int, text string) {
+	b.t.Helper()
+	answer, err := http.Get("http://" + b.health + path)
+	b.must(err)
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	b.must(err)
+	return answer.StatusCode, string(body)
+}
+
+// aliveOnly checks that while a list is not answered the plugin lives, and says that
+// it is not ready and what it waits for.
+func (b *bed) aliveOnly() {
+	b.t.Helper()
+	if b.ready() {
+		b.t.Fatal("ready, and no list was answered")
+	}
+	if code, text := b.asked("/healthz"); code != http.StatusOK {
+		b.t.Errorf("/healthz: %d %s", code, text)
+	}
+	code, text := b.asked("/readyz")
+	if code != http.StatusServiceUnavailable || !strings.Contains(text, "the cache of ") || !strings.Contains(text, "is not filled yet") {
+		b.t.Errorf("/readyz: %d %s, want the cache that is waited for", code, text)
+	}
+	_, err := b.csi.ListVolumes(b.t.Context(), &csispec.ListVolumesRequest{})
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the cache of ") {
+		b.t.Errorf("ListVolumes: %v, want Unavailable with the cache that is waited for", err)
+	}
 }
 
 func (b *bed) must(err error) {

@@ -18,7 +18,7 @@ import (
 // nodeAttachments is how this host asks for volumes by itself. It watches its
 // own attachments alone, so that the cost of a change does not grow with the
 // number of hosts; volumes and its DPUStorageNode it reads when it needs them.
-func (o *options) nodeAttachments(ctx context.Context, cancel context.CancelCauseFunc) (*attachment.Attachments, error) {
+func (o *options) nodeAttachments(ctx context.Context, cancel context.CancelCauseFunc, informers *kube.Informers) (*attachment.Attachments, error) {
 	config, err := o.api.Config(o.kubeconfig)
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func (o *options) nodeAttachments(ctx context.Context, cancel context.CancelCaus
 	if err != nil {
 		return nil, err
 	}
-	own, err := cache.New(config, cache.Options{
+	own, err := informers.New(config, cache.Options{
 		Scheme: scheme, DefaultTransform: cache.TransformStripManagedFields(), DefaultNamespaces: map[string]cache.Config{o.namespace: {}},
 		ByObject: map[client.Object]cache.ByObject{
 			&storagev1alpha1.DPUVolumeAttachment{}: {Field: fields.OneTermEqualSelector("spec.dpuNodeName", o.node.id)},

@@ -18,6 +18,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/daemon/version"
+	"github.com/moor-storage/moor/internal/kube"
 	controllercsi "github.com/moor-storage/moor/pkg/controller/csi"
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -27,15 +28,10 @@ import (
 )
 
 func (o *options) runController(ctx context.Context) error {
-	host, err := o.manager(ctx)
+	informers := &kube.Informers{}
+	host, err := o.manager(ctx, informers)
 	if err != nil {
 		return err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() { cancel(host.Start(ctx)) }()
-	if !host.GetCache().WaitForCacheSync(ctx) {
-		return fmt.Errorf("read the host cluster's objects: %w", context.Cause(ctx))
 	}
 	platform, err := o.platform(ctx, host)
 	if err != nil {
@@ -44,17 +40,22 @@ func (o *options) runController(ctx context.Context) error {
 	if o.attach == dpf.AttachNode {
 		platform.Attachments = nil // the service then offers no publish
 	}
-	go func() { cancel(daemon.Serve(ctx, o.metrics, metrics.Registry, nil)) }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() { cancel(host.Start(ctx)) }()
+	filled := informers.ReadyWith(host)
+	go func() { cancel(daemon.Serve(ctx, o.metrics, metrics.Registry, filled)) }()
+	ready := func(context.Context) error { return filled() }
 	controller := controllercsi.Options{
 		Platform: platform, NodeExpands: true, Places: o.topology,
 		Normalize: storageclass.Normalize, BlockOnly: true, Shares: storageclass.SharesFilesystem,
 	}
 	server := controllercsi.New(controller)
 	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {
-		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Built().Version, nil, controllercsi.PluginCapabilities(controller)...))
+		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Built().Version, ready, controllercsi.PluginCapabilities(controller)...))
 		csispec.RegisterControllerServer(s, server)
 		csispec.RegisterGroupControllerServer(s, server)
-	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})
+	}, csiserver.Options{Logger: ctrl.Log, Ready: ready, Metrics: metrics.Registry})
 	return ended(ctx, err)
 }
 
@@ -64,10 +65,10 @@ func (o *options) platform(ctx context.Context, host cluster.Cluster) (provision
 	if err != nil {
 		return provisioner.Platform{}, err
 	}
-	// The first read of a kind waits for its watch: do that now.
-	for _, kind := range []client.ObjectList{&moorv1alpha1.DPUStorageNodeList{}, &storagev1alpha1.DPUStoragePolicyList{}} {
-		if err := host.GetClient().List(ctx, kind, client.Limit(1)); err != nil {
-			return provisioner.Platform{}, fmt.Errorf("read for the first time: %w", err)
+	// The first read of a kind would wait for its watch: watch it from the start.
+	for _, kind := range []client.Object{&moorv1alpha1.DPUStorageNode{}, &storagev1alpha1.DPUStoragePolicy{}} {
+		if _, err := host.GetCache().GetInformer(ctx, kind); err != nil {
+			return provisioner.Platform{}, fmt.Errorf("watch %T: %w", kind, err)
 		}
 	}
 	recorder, err := metered.New(prometheus.Registerer(metrics.Registry), clock.RealClock{})

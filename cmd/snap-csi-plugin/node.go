@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
@@ -18,6 +21,7 @@ import (
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/daemon/version"
 	"github.com/moor-storage/moor/internal/hostdev"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/csiserver"
 	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
 	"github.com/moor-storage/moor/pkg/node/registrar"
@@ -74,25 +78,27 @@ func (o *options) runNode(ctx context.Context) error {
 	if o.topology && !o.node.heartbeat {
 		return fmt.Errorf("--topology needs --heartbeat: with each heartbeat a host learns where its DPU is")
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	start := newNodeStart(o.attach)
+	go func() { cancel(daemon.Serve(ctx, o.metrics, metrics.Registry, start.ready)) }()
 	finder := &hostdev.Finder{Roots: o.node.roots, Bind: o.node.loadDriver, BindShared: o.node.loadVirtio}
 	if err := o.prepare(ctx, finder); err != nil {
-		return err
+		return cmp.Or(ended(ctx, nil), err)
 	}
+	start.prepared.Store(true)
 	limit, err := nodecsi.NewLimit(o.node.limitedBy, func() (int64, error) { return finder.VirtualFunctions(o.node.deviceID) })
 	if err != nil {
 		return fmt.Errorf("--volumes-limited-by: %w", err)
 	}
 	dpu := newDPUView(limit)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	server, err := o.nodeServer(ctx, cancel, finder, dpu)
+	server, err := o.nodeServer(ctx, cancel, finder, dpu, start)
 	if err != nil {
 		return err
 	}
 	if o.node.linkAddress != "" {
 		go func() { cancel(o.node.answerDPU(ctx)) }()
 	}
-	go func() { cancel(daemon.Serve(ctx, o.metrics, metrics.Registry, nil)) }()
 	if o.node.registry != "" {
 		go func() { cancel(o.register(ctx, dpu)) }()
 	}
@@ -109,6 +115,33 @@ func (o *options) runNode(ctx context.Context) error {
 		csispec.RegisterNodeServer(s, server)
 	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})
 	return ended(ctx, err)
+}
+
+// nodeStart is how far the node plugin has come. It is alive all the while.
+type nodeStart struct {
+	prepared atomic.Bool
+	// own are the informers of this host's attachments; nil if it does not watch them.
+	own *kube.Informers
+}
+
+func newNodeStart(mode dpf.AttachMode) *nodeStart {
+	s := &nodeStart{}
+	if mode == dpf.AttachNode {
+		s.own = &kube.Informers{}
+	}
+	return s
+}
+
+// ready says what is still waited for. The CSI calls wait by themselves: a volume
+// can be taken off a host that cannot reach the API server.
+func (s *nodeStart) ready() error {
+	switch {
+	case !s.prepared.Load():
+		return errors.New("the emulated functions of this host are not prepared yet")
+	case s.own != nil:
+		return s.own.Ready()
+	}
+	return nil
 }
 
 // prepare gets the emulated functions ready. A host may boot before its DPU
@@ -129,7 +162,7 @@ func (o *options) prepare(ctx context.Context, finder *hostdev.Finder) error {
 	return nil
 }
 
-func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc, finder *hostdev.Finder, dpu *dpuView) (*nodecsi.Server, error) {
+func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc, finder *hostdev.Finder, dpu *dpuView, start *nodeStart) (*nodecsi.Server, error) {
 	recorder, err := metered.New(metrics.Registry, clock.RealClock{})
 	if err != nil {
 		return nil, err
@@ -137,7 +170,7 @@ func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc
 	devices := devices.New(finder, o.node.deviceWindow)
 	platform := provisioner.Platform{Host: devices, Rescan: devices}
 	if o.attach == dpf.AttachNode {
-		if platform.Attachments, err = o.nodeAttachments(ctx, cancel); err != nil {
+		if platform.Attachments, err = o.nodeAttachments(ctx, cancel, start.own); err != nil {
 			return nil, err
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
@@ -66,7 +67,7 @@ func TestNodeAttach(t *testing.T) {
 	defer cancel(nil)
 	beating := make(chan error, 1)
 	go func() { beating <- o.beat(ctx, newDPUView(&nodecsi.Limit{})) }()
-	attachments, err := o.nodeAttachments(ctx, cancel)
+	attachments, err := o.nodeAttachments(ctx, cancel, &kube.Informers{})
 	b.must(err)
 	b.until("a beat", func() bool {
 		n := &moorv1alpha1.DPUStorageNode{}

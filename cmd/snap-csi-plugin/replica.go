@@ -37,8 +37,8 @@ func (o *replicaOptions) bind(fs *pflag.FlagSet) {
 }
 
 // manager connects to the host cluster; it runs the replica reconciler, and
-// its client and cache serve the CSI controller too.
-func (o *options) manager(ctx context.Context) (ctrl.Manager, error) {
+// its client and cache, with these informers, serve the CSI controller too.
+func (o *options) manager(ctx context.Context, informers *kube.Informers) (ctrl.Manager, error) {
 	cfg, err := o.api.Config(o.kubeconfig)
 	if err != nil {
 		return nil, err
@@ -56,6 +56,7 @@ func (o *options) manager(ctx context.Context) (ctrl.Manager, error) {
 			DefaultTransform: cache.TransformStripManagedFields(), ByObject: kinds,
 			DefaultNamespaces: map[string]cache.Config{o.namespace: {}},
 		},
+		NewCache:   informers.New,
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{MaxConcurrentReconciles: 1, CacheSyncTimeout: kube.CacheSyncTimeout},
 	})

@@ -13,7 +13,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -75,20 +74,15 @@ func (o *options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
 	if err != nil {
 		return nil, none, err
 	}
-	dpu, err := cluster.New(dpuConfig, func(c *cluster.Options) {
-		c.Scheme = dpuScheme
-		c.Cache = namespaced(o.targetNamespace)
-		c.Cache.ByObject = map[client.Object]cache.ByObject{
-			&corev1.Event{}:         {Field: about("PersistentVolumeClaim")},
-			&coordinationv1.Lease{}: selfHeartbeats(o.targetNamespace),
-			&corev1.Node{}:          {Transform: kube.SlimNode},
-		}
-	})
-	if err != nil {
-		return nil, none, fmt.Errorf("connect to the DPU cluster: %w", err)
+	dpuCache := namespaced(o.targetNamespace)
+	dpuCache.ByObject = map[client.Object]cache.ByObject{
+		&corev1.Event{}:         {Field: about("PersistentVolumeClaim")},
+		&coordinationv1.Lease{}: selfHeartbeats(o.targetNamespace),
+		&corev1.Node{}:          {Transform: kube.SlimNode},
 	}
-	if err := mgr.Add(dpu); err != nil {
-		return nil, none, fmt.Errorf("start with the DPU cluster: %w", err)
+	dpu, err := kube.AddCluster(mgr, "DPU cluster", dpuConfig, dpuScheme, dpuCache)
+	if err != nil {
+		return nil, none, err
 	}
 	return mgr, hostcluster.Clusters{
 		Host: kube.ClusterOf(mgr), DPU: kube.ClusterOf(dpu),

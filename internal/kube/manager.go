@@ -2,6 +2,9 @@ package kube
 
 import (
 	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -9,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -50,12 +54,15 @@ func (f *Flags) Validate() error {
 }
 
 // NewManager builds a manager with the flags, health checks and one cache for
-// the namespaces given (none: all).
+// the namespaces given (none: all). It is alive as soon as it runs, and ready once
+// its caches are filled.
 func NewManager(cfg *rest.Config, scheme *runtime.Scheme, flags Flags, lease string, caches cache.Options) (ctrl.Manager, error) {
 	caches.SyncPeriod = &flags.SyncPeriod
+	informers := &Informers{}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         caches,
+		NewCache:                      informers.New,
 		Metrics:                       metricsserver.Options{BindAddress: flags.MetricsBindAddress},
 		HealthProbeBindAddress:        flags.HealthProbeBindAddress,
 		LeaderElection:                flags.LeaderElect,
@@ -69,8 +76,47 @@ func NewManager(cfg *rest.Config, scheme *runtime.Scheme, flags Flags, lease str
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, fmt.Errorf("add health check: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
-		return nil, fmt.Errorf("add readiness check: %w", err)
+	// One that waits for its lease is ready without its controllers: a rolling
+	// update replaces the leader only then.
+	ready := informers.Ready
+	if !flags.LeaderElect {
+		ready = informers.ReadyWith(mgr)
 	}
-	return mgr, nil
+	return mgr, addReadyz(mgr, "caches", ready)
+}
+
+// AddCluster adds another cluster to a manager, which is ready only once the caches
+// of this one are filled too.
+func AddCluster(mgr ctrl.Manager, name string, cfg *rest.Config, scheme *runtime.Scheme, caches cache.Options) (cluster.Cluster, error) {
+	informers := &Informers{Cluster: name}
+	c, err := cluster.New(cfg, func(o *cluster.Options) {
+		o.Scheme, o.Cache, o.NewCache = scheme, caches, informers.New
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the %s: %w", name, err)
+	}
+	if err := mgr.Add(c); err != nil {
+		return nil, fmt.Errorf("start with the %s: %w", name, err)
+	}
+	return c, addReadyz(mgr, strings.ToLower(strings.ReplaceAll(name, " ", "-"))+"-caches", informers.Ready)
+}
+
+// addReadyz adds a check to /readyz. Its error is the answer of /readyz/<name>
+// alone: /readyz withholds it. So each new error is logged.
+func addReadyz(mgr ctrl.Manager, name string, ready func() error) error {
+	var last atomic.Pointer[string]
+	check := func(*http.Request) error {
+		err, text := ready(), "ready"
+		if err != nil {
+			text = err.Error()
+		}
+		if was := last.Swap(&text); was == nil || *was != text {
+			mgr.GetLogger().Info("asked whether it is ready", "check", name, "answer", text)
+		}
+		return err
+	}
+	if err := mgr.AddReadyzCheck(name, check); err != nil {
+		return fmt.Errorf("add readiness check %s: %w", name, err)
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,7 +66,7 @@ func (c *chain) intercept(ctx context.Context, req any, info *grpc.UnaryServerIn
 	ctx, cancel := context.WithTimeout(logr.NewContext(ctx, log), c.o.Timeout)
 	defer cancel()
 
-	resp, err := c.serialized(ctx, req, method, h)
+	resp, err := c.admitted(ctx, req, info.FullMethod, h)
 	code := Code(err)
 	took := time.Since(start)
 	c.took.WithLabelValues(method, code.String()).Observe(took.Seconds())
@@ -75,6 +76,18 @@ func (c *chain) intercept(ctx context.Context, req any, info *grpc.UnaryServerIn
 	}
 	log.V(2).Info("answer", "response", loggable{resp}, "took", took)
 	return resp, nil
+}
+
+// admitted lets calls through once the plugin is ready. The Identity service
+// answers before: a plugin that fills its caches is alive, and Probe says the rest
+// (CSI spec, Probe).
+func (c *chain) admitted(ctx context.Context, req any, method string, h grpc.UnaryHandler) (any, error) {
+	if c.o.Ready != nil && path.Dir(method) != "/"+csispec.Identity_ServiceDesc.ServiceName {
+		if err := c.o.Ready(ctx); err != nil {
+			return nil, fmt.Errorf("%w: not ready yet, repeat later: %w", provisioner.ErrUnavailable, err)
+		}
+	}
+	return c.serialized(ctx, req, path.Base(method), h)
 }
 
 // serialized lets one call per volume through at a time: CSI allows the CO to

@@ -35,6 +35,10 @@ type Options struct {
 	// Drain is how long calls under way may take to end after ctx is done
 	// before they are cut off. 0 means ten seconds.
 	Drain time.Duration
+	// Ready, if set, says whether the services can do their work; until it
+	// returns nil, every call is refused as Unavailable with its error, but those
+	// of the Identity service: these tell that the plugin lives.
+	Ready func(context.Context) error
 	// Metrics, if set, gets moor_csi_request_seconds{method,code}.
 	Metrics prometheus.Registerer
 }
@@ -52,7 +56,7 @@ func (o Options) withDefaults() Options {
 // Serve listens on endpoint (unix:///absolute/path or tcp://host:port), lets
 // register add its services, and serves until ctx is done; then it refuses new
 // calls, lets the others end (Options.Drain) and returns nil. A socket file that
-// that no process answers on is replaced; one that is answered is an error.
+// no process answers on is replaced; one that is answered is an error.
 func Serve(ctx context.Context, endpoint string, register func(*grpc.Server), o Options) error {
 	o = o.withDefaults()
 	l, err := Listen(ctx, endpoint)

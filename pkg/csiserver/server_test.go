@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,7 +55,7 @@ func serve(t *testing.T, c *controller, o Options) *grpc.ClientConn {
 	go func() {
 		done <- serveOn(ctx, l, func(s *grpc.Server) {
 			csispec.RegisterControllerServer(s, c)
-			csispec.RegisterIdentityServer(s, NewIdentity("d", "v", nil, csispec.PluginCapability_Service_CONTROLLER_SERVICE))
+			csispec.RegisterIdentityServer(s, NewIdentity("d", "v", o.Ready, csispec.PluginCapability_Service_CONTROLLER_SERVICE))
 		}, o.withDefaults())
 	}()
 	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -103,6 +104,38 @@ func TestOneCallPerVolume(t *testing.T) {
 	}
 	if _, err := client.DeleteVolume(t.Context(), &csispec.DeleteVolumeRequest{VolumeId: "v1"}); err != nil {
 		t.Errorf("call after the first ended: %v", err)
+	}
+}
+
+// TestNotReadyIsAlive: before it is ready the plugin says who it is and that it is
+// not ready, and refuses all else with the reason.
+func TestNotReadyIsAlive(t *testing.T) {
+	var ready atomic.Bool
+	c := &controller{remove: func(context.Context, *csispec.DeleteVolumeRequest) (*csispec.DeleteVolumeResponse, error) {
+		return &csispec.DeleteVolumeResponse{}, nil
+	}}
+	conn := serve(t, c, Options{Ready: func(context.Context) error {
+		if !ready.Load() {
+			return errors.New("the cache of DPUVolume is not filled yet")
+		}
+		return nil
+	}})
+	identity, client := csispec.NewIdentityClient(conn), csispec.NewControllerClient(conn)
+	for _, is := range []bool{false, true} {
+		ready.Store(is)
+		if info, err := identity.GetPluginInfo(t.Context(), &csispec.GetPluginInfoRequest{}); err != nil || info.GetName() != "d" {
+			t.Errorf("ready %v: its name is %q, error %v", is, info.GetName(), err)
+		}
+		if probe, err := identity.Probe(t.Context(), &csispec.ProbeRequest{}); err != nil || probe.GetReady().GetValue() != is {
+			t.Errorf("ready %v: Probe says %v, error %v", is, probe.GetReady(), err)
+		}
+		_, err := client.DeleteVolume(t.Context(), &csispec.DeleteVolumeRequest{VolumeId: "v"})
+		switch {
+		case is && err != nil:
+			t.Errorf("ready, and refused: %v", err)
+		case !is && (status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "DPUVolume")):
+			t.Errorf("not ready: %v, want Unavailable and what is waited for", err)
+		}
 	}
 }
 
