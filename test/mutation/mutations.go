@@ -209,6 +209,12 @@ var mutations = []mutation{
 	{name: "a renewal that the cache has not seen does not count", tests: fence, edits: []edit{
 		{fenceLease, "l.read(ctx, l.dpu.Live, p.dpu())", "l.read(ctx, l.dpu.Client, p.dpu())"},
 	}},
+	{name: "a fence goes on by a claim that the cache remembers", tests: fence, edits: []edit{
+		{"pkg/controller/failover/observe.go", "return r.read(ctx, r.dpu.Live, t) })", "return r.read(ctx, r.dpu.Client, t) })"},
+	}},
+	{name: "a failover begins though the DPU cluster cannot be read", tests: fence, edits: []edit{
+		{"pkg/controller/failover/failover.go", "r.targets.readLive(ctx, p); err != nil {", "r.targets.readLive(ctx, p); err != nil && p.underway {"},
+	}},
 	{name: "the lease of a DPU that gives none is over", tests: right, edits: []edit{
 		{ruleLease, "func (l Lease) Over() bool { return l.Given && l.Left <= 0 }", "func (l Lease) Over() bool { return l.Left <= 0 }"},
 	}},

@@ -92,20 +92,28 @@ type admission struct {
 	condition condition
 }
 
-// admit begins the failover of a host, on record, if the budget allows it, and if the
-// fleet does not look sick at that moment. A budget that is spent by what is known
-// already is spent: a host that waits its turn asks the API server for nothing.
-func (a *admission) admit(ctx context.Context, p *pass) error {
-	zone := zoneOf(p.core)
+// refuse says by what is known already why the failover of a host may not begin: a
+// budget that is spent by that is spent, and a host that waits its turn asks the API
+// server for nothing.
+func (a *admission) refuse(ctx context.Context, p *pass) error {
+	if !p.begins() {
+		return nil
+	}
 	fleet, err := a.fleet.recent(ctx)
 	if err != nil {
 		return err
 	}
 	known := a.admitted.known().without(fleet.ended)
-	if p.refused = a.budget.exclude(p.node.Name, zone, a.clock.Now(), fleet.begun, known); p.refused != "" {
-		return nil
-	}
-	if fleet, err = a.fleet.now(ctx); err != nil {
+	p.refused = a.budget.exclude(p.node.Name, zoneOf(p.core), a.clock.Now(), fleet.begun, known)
+	return nil
+}
+
+// admit begins the failover of a host, on record, if the budget allows it, and if the
+// fleet does not look sick at that moment.
+func (a *admission) admit(ctx context.Context, p *pass) error {
+	zone := zoneOf(p.core)
+	fleet, err := a.fleet.now(ctx)
+	if err != nil {
 		return err
 	}
 	if p.judge(fleet.Fleet); !p.takes() {

@@ -128,10 +128,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case !p.concerned():
 		return ctrl.Result{RequeueAfter: silence}, nil // its volumes may come, and are not watched
 	}
-	if err := r.targets.readLive(ctx, p); err != nil {
-		return ctrl.Result{}, err
+	if err = r.admission.refuse(ctx, p); err == nil && p.acts() {
+		if err := r.targets.readLive(ctx, p); err != nil {
+			return ctrl.Result{}, err
+		}
+		err = r.act(ctx, p)
 	}
-	err = r.act(ctx, p)
 	if reportErr := r.condition.report(ctx, p, err); err == nil {
 		err = reportErr
 	}
@@ -143,7 +145,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // act does what the state asks for, and brings what was begun to an end.
 func (r *Reconciler) act(ctx context.Context, p *pass) error {
-	if p.takes() && !p.underway && len(p.affected()) > 0 {
+	if p.begins() {
 		if err := r.admission.admit(ctx, p); err != nil {
 			return err
 		}

@@ -65,6 +65,23 @@ func (p *pass) takes() bool { return p.action == Fence || p.action == Evict }
 // restores reports whether there is a failover, or a taint, to be taken back.
 func (p *pass) restores() bool { return p.action == Restore && (p.underway || tainted(p.core)) }
 
+// begins reports whether a failover is to begin, if it may.
+func (p *pass) begins() bool {
+	return p.takes() && !p.underway && p.refused == "" && len(p.affected()) > 0
+}
+
+// acts reports whether there is anything to do beside saying how the host is. What the
+// cache does not show yet starts a pass of its own once it does.
+func (p *pass) acts() bool {
+	if p.underway || p.restores() || p.begins() {
+		return true
+	}
+	return slices.ContainsFunc(p.targets, func(t *target) bool {
+		let := !t.attachment.DeletionTimestamp.IsZero() && p.observation.DPU.Silent()
+		return let || t.inFencing(p.dpu()) || t.vouched(p.dpu())
+	})
+}
+
 // affected are the targets that fail over.
 func (p *pass) affected() []*target {
 	var out []*target

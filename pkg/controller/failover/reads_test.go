@@ -2,6 +2,7 @@ package failover
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"sync"
 	"testing"
@@ -87,6 +88,79 @@ func TestAHostThatIsWellCostsLittle(t *testing.T) {
 	// The host, its Node, and what its DPU says, as a heartbeat and as a lease.
 	if cached.copies != 4 {
 		t.Errorf("%d objects of %v were copied, want 4", cached.copies, cached.calls)
+	}
+}
+
+// TestAHostThatWaitsReadsNothing: a host that is held, and one that the budget refuses,
+// ask the API servers for nothing while nothing of theirs was begun. What an operator
+// vouches for is done by what the API server has.
+func TestAHostThatWaitsReadsNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		play func(s *fixture)
+		says string
+	}{
+		"held": {func(s *fixture) {
+			s.live(30, "dpu-a", "b", "dpu-b")
+			s.notReady("a")
+		}, "HostCutOff"},
+		"refused": {func(s *fixture) {
+			s.seenDead("a")
+			s.change(func(o *Options) { o.Budget = Budget{} })
+		}, "the budget of 0 failovers a minute is spent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t)
+			s.addVolume("more", "a")
+			tc.play(s)
+			_, live := s.counted()
+			s.mustPass()
+			s.wantSays("False/Held", tc.says)
+			before := s.Writes()
+			s.mustPass()
+			if live.all() != 0 || s.Writes() != before {
+				t.Errorf("%v read live, %d writes", live.calls, s.Writes()-before)
+			}
+			s.operator(4)
+			s.mustPass()
+			s.wantPhase(freed)
+			if want := 2 * len(s.claims); live.calls["WriterClaim"]+live.calls["VolumeAttachment"] < want {
+				t.Errorf("the right to write is taken by %v read live, want %d at least", live.calls, want)
+			}
+		})
+	}
+}
+
+// TestFencesByWhatTheAPIServerHas: what was begun is gone on with by the claim as the
+// API server has it, when the cache is older.
+func TestFencesByWhatTheAPIServerHas(t *testing.T) {
+	s := newFixture(t)
+	s.CacheShows(s.claim())
+	s.seenDead("a")
+	s.mustPass()
+	s.wantPhase(fencing)
+	s.retire()
+	s.mustPass()
+	s.wantPhase(freed)
+}
+
+// TestNothingBeginsUnread: while the API server of the DPU cluster does not answer, no
+// failover begins, and none is counted: what is heard through it may be old.
+func TestNothingBeginsUnread(t *testing.T) {
+	s := newFixture(t)
+	s.seenDead("a")
+	s.change(func(o *Options) {
+		o.DPU.Live = interceptor.NewClient(s.DPU.Direct, interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return errors.New("no answer")
+			},
+		})
+	})
+	before := s.Writes()
+	if err := s.pass("a"); err == nil {
+		t.Error("what could not be read is no error")
+	}
+	if state, _ := s.says(); state != "none" || s.Writes() != before {
+		t.Errorf("Failover is %s, %d writes", state, s.Writes()-before)
 	}
 }
 
