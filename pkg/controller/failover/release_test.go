@@ -1,12 +1,17 @@
 package failover
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/internal/podvolume"
 )
@@ -58,4 +63,51 @@ func TestDetach(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDetachIsAskedForOnce: an attacher that hangs holds the VolumeAttachments, and is
+// not asked again with each pass; it is after a while, and for another attachment.
+func TestDetachIsAskedForOnce(t *testing.T) {
+	s := newFixture(t)
+	s.addVolume("two", "a")
+	for _, volume := range []string{"vol", "two"} {
+		va := volumeAttachment(volume, "a")
+		va.Finalizers = []string{"external-attacher/hangs"}
+		s.Host.Add(va)
+	}
+	deletes := 0
+	s.change(func(o *Options) {
+		o.Host.Client = interceptor.NewClient(s.Host.Client.(client.WithWatch), interceptor.Funcs{
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				if _, ok := o.(*storagev1.VolumeAttachment); ok {
+					deletes++
+				}
+				return c.Delete(ctx, o, opts...)
+			},
+		})
+	})
+	s.seenDead("a")
+	s.mustPass()
+	s.retire()
+	want := func(n int) {
+		t.Helper()
+		for range 3 {
+			s.mustPass()
+		}
+		if deletes != n {
+			t.Errorf("%d deletions were asked for, want %d", deletes, n)
+		}
+	}
+	want(1) // of the volume whose epoch has ended
+
+	const step = 5 * time.Second // of live
+	s.live(int((askAgain-step)/time.Second), "dpu-a", "b", "dpu-b")
+	want(1)
+	s.live(int(step/time.Second), "dpu-a", "b", "dpu-b")
+	want(2)
+	a, _ := kubetest.Read(s.Host, kubetest.DPUVolumeAttachment("vol", "a"))
+	kubetest.Change(s.Host, a, func(a *storagev1alpha1.DPUVolumeAttachment) { a.Finalizers = nil })
+	s.Host.Remove(a)
+	s.Host.Add(kubetest.DPUVolumeAttachment("vol", "a"))
+	want(3)
 }
