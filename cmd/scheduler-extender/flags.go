@@ -13,6 +13,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	o.flags.Bind(fs)
 	// Every replica answers, and none reconciles: these have no meaning here.
 	_ = fs.MarkHidden("leader-elect")
+	_ = fs.MarkHidden("leader-election-namespace")
 	_ = fs.MarkHidden("concurrency")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the host cluster; empty: the pod's own account")
 	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of the DPUVolumeAttachments")

@@ -30,6 +30,7 @@ type Flags struct {
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
 	LeaderElect            bool
+	LeaseNamespace         string
 	Concurrency            int
 	SyncPeriod             time.Duration
 	Rate
@@ -40,6 +41,7 @@ func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.MetricsBindAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 turns it off")
 	fs.StringVar(&f.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 turns them off")
 	fs.BoolVar(&f.LeaderElect, "leader-elect", false, "take a lease before working, so that replicas of this process never work at once")
+	fs.StringVar(&f.LeaseNamespace, "leader-election-namespace", "", "namespace of that lease; empty: the pod's own, which a process outside of a pod does not have")
 	fs.IntVar(&f.Concurrency, "concurrency", 15, "objects worked on at once, per kind")
 	fs.DurationVar(&f.SyncPeriod, "sync-period", 10*time.Hour, "how often every object is looked at again without cause")
 	f.Rate.Bind(fs)
@@ -67,6 +69,7 @@ func NewManager(cfg *rest.Config, scheme *runtime.Scheme, flags Flags, lease str
 		HealthProbeBindAddress:        flags.HealthProbeBindAddress,
 		LeaderElection:                flags.LeaderElect,
 		LeaderElectionID:              lease,
+		LeaderElectionNamespace:       flags.LeaseNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		Controller:                    config.Controller{MaxConcurrentReconciles: flags.Concurrency, CacheSyncTimeout: CacheSyncTimeout},
 	})
