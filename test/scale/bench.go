@@ -9,13 +9,16 @@ import (
 	"time"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/go-logr/logr/funcr"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/test/api/apiserver"
 	"github.com/moor-storage/moor/test/kit"
 	"github.com/moor-storage/moor/test/scale/fleet"
+	"github.com/moor-storage/moor/test/scale/link"
 	"github.com/moor-storage/moor/test/scale/program"
 	"github.com/moor-storage/moor/test/scale/world"
 )
@@ -32,6 +35,9 @@ type bench struct {
 	programs []*program.Program
 	user     *world.User
 	extender string
+	// links are between the programs and the API servers; none unless they are
+	// disturbed.
+	links []*link.Link
 }
 
 // measure makes the world, measures it, and takes it down.
@@ -46,14 +52,32 @@ func measure(ctx context.Context, o options, r *record) (err error) {
 	if err := os.MkdirAll(b.work, 0o755); err != nil {
 		return fmt.Errorf("make a directory: %w", err)
 	}
+	log, err := os.Create(filepath.Join(b.work, "simulation.log"))
+	if err != nil {
+		return fmt.Errorf("make the log of the simulation: %w", err)
+	}
+	defer log.Close()
+	ctrl.SetLogger(funcr.New(func(prefix, args string) { fmt.Fprintln(log, time.Now().UTC().Format(time.TimeOnly), prefix, args) }, funcr.Options{}))
 	ctx, stop := context.WithCancelCause(ctx)
 	defer b.close()
 	defer stop(nil)
 	if err := b.begin(ctx, stop); err != nil {
 		return err
 	}
+	err = b.run(ctx)
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("the simulation ended early: %w", cause)
+	}
+	return err
+}
+
+// run loads the world and measures in it what is wanted.
+func (b *bench) run(ctx context.Context) error {
 	if err := b.load(ctx); err != nil {
 		return fmt.Errorf("load the world: %w", err)
+	}
+	if b.o.disturbed {
+		return b.disturbed(ctx)
 	}
 	if err := b.startAll(ctx); err != nil {
 		return err
@@ -61,11 +85,8 @@ func measure(ctx context.Context, o options, r *record) (err error) {
 	if err := b.settled(ctx); err != nil {
 		return err
 	}
-	if !o.settledOnly {
-		b.operations(ctx)
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		return fmt.Errorf("the simulation ended early: %w", cause)
+	if !b.o.settledOnly {
+		b.each(ctx, "operations", b.operations())
 	}
 	return nil
 }
@@ -94,7 +115,7 @@ func (b *bench) begin(ctx context.Context, stop context.CancelCauseFunc) (err er
 			}
 		}()
 	}
-	return b.list(vendor, driver)
+	return b.list(ctx, vendor, driver)
 }
 
 // close ends everything.
@@ -105,6 +126,9 @@ func (b *bench) close() {
 	if b.fleet != nil {
 		b.fleet.Wait()
 	}
+	for _, l := range b.links {
+		l.Close()
+	}
 	if b.world != nil {
 		b.world.Stop()
 	}
@@ -112,32 +136,23 @@ func (b *bench) close() {
 
 // list is the programs with their flags: those of deploy/, as far as they do not
 // depend on where they run.
-func (b *bench) list(vendor, driver string) error {
-	config := map[string]string{}
-	for _, of := range []struct{ cluster, account string }{
-		{apiserver.DPU, "snap-controller"},
-		{apiserver.DPU, "snap-external-attacher"},
-		{apiserver.DPU, "snap-host-controller"},
-		{apiserver.Host, "snap-csi-plugin-controller"},
-		{apiserver.Host, "scheduler-extender"},
-		{apiserver.Host, "snap-host-controller"},
-	} {
-		path, err := b.world.KubeconfigFile(of.cluster, of.account)
-		if err != nil {
-			return err
-		}
-		config[of.cluster+"/"+of.account] = path
+func (b *bench) list(ctx context.Context, vendor, driver string) error {
+	config, err := b.kubeconfigs(ctx)
+	if err != nil {
+		return err
 	}
-	var err error
 	if b.extender, err = program.FreeAddress(); err != nil {
 		return err
 	}
 	attachments := float64(b.o.hosts * b.o.volumes)
+	const leases = "--leader-election-namespace=" + kit.Namespace
 	slow := func(d time.Duration) string { return time.Duration(float64(d) * b.o.slow).String() }
 	b.programs = []*program.Program{
-		{Name: "snap-controller", Account: "snap-controller", Reconciles: attachments, Args: []string{"--kubeconfig=" + config["dpu/snap-controller"], "--namespace=" + kit.Namespace}},
+		{Name: "snap-controller", Account: "snap-controller", Reconciles: attachments, Args: []string{
+			"--kubeconfig=" + config["dpu/snap-controller"], "--namespace=" + kit.Namespace, "--leader-elect", leases,
+		}},
 		{Name: "snap-external-attacher", Account: "snap-external-attacher", Reconciles: attachments, Args: []string{
-			"--kubeconfig=" + config["dpu/snap-external-attacher"], "--namespace=" + kit.Namespace, "--csi-address=" + vendor,
+			"--kubeconfig=" + config["dpu/snap-external-attacher"], "--namespace=" + kit.Namespace, "--csi-address=" + vendor, "--leader-elect", leases,
 		}},
 		{Name: "snap-csi-plugin", Account: "snap-csi-plugin-controller", HealthIsMetrics: true, Args: []string{
 			"--mode=controller", "--kubeconfig=" + config["host/snap-csi-plugin-controller"], "--namespace=" + kit.Namespace, "--bind-address=" + driver,
@@ -147,12 +162,45 @@ func (b *bench) list(vendor, driver string) error {
 		}},
 		{Name: "snap-host-controller", Account: "snap-host-controller", Reconciles: attachments, Args: []string{
 			"--kubeconfig=" + config["host/snap-host-controller"], "--dpu-cluster-kubeconfig=" + config["dpu/snap-host-controller"],
-			"--namespace=" + kit.Namespace, "--target-namespace=" + kit.Namespace,
+			"--namespace=" + kit.Namespace, "--target-namespace=" + kit.Namespace, "--leader-elect", leases,
 			"--heartbeat-timeout=" + slow(nodehealth.DefaultTimeout), "--silence-timeout=" + slow(nodehealth.DefaultSilence),
 			"--failover-budget=" + strconv.Itoa(b.o.budget), "--failover-zone-budget=" + strconv.Itoa(b.o.budget),
 		}},
 	}
 	return nil
+}
+
+// kubeconfigs are files that act as the accounts of the programs, by cluster and
+// account. If the programs are disturbed, they lead over links.
+func (b *bench) kubeconfigs(ctx context.Context) (map[string]string, error) {
+	out, over := map[string]string{}, map[string]string{}
+	for _, cluster := range []string{apiserver.Host, apiserver.DPU} {
+		over[cluster] = b.world.Address(cluster)
+		if !b.o.disturbed {
+			continue
+		}
+		l, err := link.Start(ctx, over[cluster])
+		if err != nil {
+			return nil, err
+		}
+		b.links = append(b.links, l)
+		over[cluster] = l.Address()
+	}
+	for _, of := range []struct{ cluster, account string }{
+		{apiserver.DPU, "snap-controller"},
+		{apiserver.DPU, "snap-external-attacher"},
+		{apiserver.DPU, "snap-host-controller"},
+		{apiserver.Host, "snap-csi-plugin-controller"},
+		{apiserver.Host, "scheduler-extender"},
+		{apiserver.Host, "snap-host-controller"},
+	} {
+		path, err := b.world.KubeconfigFile(of.cluster, of.account, over[of.cluster])
+		if err != nil {
+			return nil, err
+		}
+		out[of.cluster+"/"+of.account] = path
+	}
+	return out, nil
 }
 
 func (b *bench) say(format string, args ...any) {

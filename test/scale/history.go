@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,12 +19,13 @@ import (
 type history struct {
 	mu      sync.Mutex
 	changed chan struct{}
-	// asked is when the attachment was there, granted and free when the claim was.
-	asked, granted, free map[string]time.Time
+	// asked is when the attachment was there, granted, fenced and free when the claim
+	// was, or began to be.
+	asked, granted, fenced, free map[string]time.Time
 }
 
 func newHistory() *history {
-	return &history{changed: make(chan struct{}), asked: map[string]time.Time{}, granted: map[string]time.Time{}, free: map[string]time.Time{}}
+	return &history{changed: make(chan struct{}), asked: map[string]time.Time{}, granted: map[string]time.Time{}, fenced: map[string]time.Time{}, free: map[string]time.Time{}}
 }
 
 // note notes when a volume came to be so, first.
@@ -44,6 +47,8 @@ func (h *history) watchClaims(ctx context.Context, dpu client.WithWatch) error {
 		case !ok || c.Status == nil:
 		case c.Status.Phase == moorv1alpha1.ClaimGranted:
 			h.note(h.granted, c.Name)
+		case c.Status.Phase == moorv1alpha1.ClaimFencing:
+			h.note(h.fenced, c.Name)
 		case c.Status.Phase == moorv1alpha1.ClaimFree && c.Status.Epoch > 0:
 			h.note(h.free, c.Name)
 		}
@@ -57,6 +62,22 @@ func (h *history) watchRequests(ctx context.Context, host client.WithWatch) erro
 			h.note(h.asked, a.Spec.DPUVolumeName)
 		}
 	})
+}
+
+// takenBack are the volumes whose grants ended, or are being ended, since a moment,
+// but for those that had to.
+func (h *history) takenBack(since time.Time, but []string) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := map[string]bool{}
+	for _, in := range []map[string]time.Time{h.fenced, h.free} {
+		for volume, at := range in {
+			if at.After(since) && !slices.Contains(but, volume) {
+				out[volume] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(out))
 }
 
 // last waits until all the volumes have come to be so, and returns when the last of

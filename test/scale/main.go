@@ -11,9 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/devcluster"
 )
@@ -27,14 +24,13 @@ type options struct {
 	bin            string
 	work           string
 	output         results.Output
-	// settledOnly leaves the operations out.
-	settledOnly bool
+	// settledOnly leaves the operations out, disturbed measures disturbances alone.
+	settledOnly, disturbed bool
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ctrl.SetLogger(funcr.New(func(prefix, args string) { fmt.Fprintln(os.Stderr, prefix, args) }, funcr.Options{}))
 	o, err := parse(os.Args[1:])
 	if err == nil {
 		err = run(ctx, o)
@@ -57,6 +53,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.work, "work", "", "directory of logs and kubeconfigs, which is left there; empty: one that is removed")
 	o.output.Bind(f)
 	f.BoolVar(&o.settledOnly, "settled-only", false, "measure start and rest alone")
+	f.BoolVar(&o.disturbed, "disturbed", false, "measure what happens while API servers and hosts misbehave, and nothing else")
 	if err := f.Parse(args); err != nil {
 		return o, fmt.Errorf("read the flags: %w", err)
 	}
@@ -96,13 +93,32 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	source := devcluster.ReadSource(ctx, root)
-	r := newRecord(o.hosts, results.Invocation{
-		Commit: source.Commit, Dirty: source.Dirty, Machine: results.DescribeMachine(),
-		Settings: map[string]string{
-			"hosts": strconv.Itoa(o.hosts), "volumes": strconv.Itoa(o.volumes), "slow": strconv.FormatFloat(o.slow, 'g', -1, 64),
-			"failover-budget": strconv.Itoa(o.budget), "for": o.lasting.String(), "etcd": "without fsync",
-		},
-	})
+	r := newRecord(o.hosts, results.Invocation{Commit: source.Commit, Dirty: source.Dirty, Machine: results.DescribeMachine(), Settings: o.settings()})
 	err = measure(ctx, o, r)
-	return errors.Join(err, o.output.Publish(os.Stdout, r.file, known))
+	return errors.Join(err, o.output.Publish(os.Stdout, r.file, known), o.growth())
+}
+
+// settings are what the results depend on.
+func (o options) settings() map[string]string {
+	out := map[string]string{
+		"hosts": strconv.Itoa(o.hosts), "volumes": strconv.Itoa(o.volumes), "slow": strconv.FormatFloat(o.slow, 'g', -1, 64),
+		"failover-budget": strconv.Itoa(o.budget), "for": o.lasting.String(), "etcd": "without fsync",
+	}
+	if o.disturbed {
+		out["disturbed"] = "yes"
+	}
+	return out
+}
+
+// growth prints how what was measured grows with the hosts, of all files of results.
+func (o options) growth() error {
+	files, err := results.Files(o.output.Dir)
+	if err != nil {
+		return err
+	}
+	all, err := results.LoadAll(files)
+	if err != nil {
+		return err
+	}
+	return results.PrintGrowth(os.Stdout, all.Growth())
 }

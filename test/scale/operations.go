@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/moor-storage/moor/test/api/apiserver"
+	"github.com/moor-storage/moor/test/bench/audit"
 	"github.com/moor-storage/moor/test/scale/fleet"
 	"github.com/moor-storage/moor/test/scale/world"
 )
@@ -25,23 +27,36 @@ const (
 	rackShare = 5
 	// patience bounds every operation.
 	patience = 2 * time.Minute
+	// attachAgain is how soon a call that failed is made again.
+	attachAgain = time.Second
 )
 
-// operations measures single operations in the world at rest, with all beats. One
-// that fails does not keep the others from being measured.
-func (b *bench) operations(ctx context.Context) {
-	for _, op := range []struct {
-		of  result
-		run func(context.Context) error
-	}{
+// operation is one that is measured in the world at rest, with all beats.
+type operation struct {
+	// of is the result that fails with it.
+	of  result
+	run func(context.Context) error
+}
+
+func (b *bench) operations() []operation {
+	return []operation{
 		{millis("attach.grant"), b.attachSingle},
 		{millis("attach50.granted"), b.attachTogether},
-		{millis("restart"), b.restart},
 		{millis("list.pages"), b.listVolumes},
 		{millis("extender.filter"), b.askExtender},
+		{millis("restart"), b.restart},
+		{millis("leader"), b.leaderDies},
+		{millis("server.host"), b.serverDies(apiserver.Host)},
+		{millis("server.dpu"), b.serverDies(apiserver.DPU)},
 		{millis("host.freed"), b.hostDead},
 		{millis("rack.freed"), b.rackDead},
-	} {
+	}
+}
+
+// each measures operations one after the other. One that fails does not keep the
+// others from being measured.
+func (b *bench) each(ctx context.Context, name string, operations []operation) {
+	for _, op := range operations {
 		if ctx.Err() != nil {
 			return
 		}
@@ -57,7 +72,7 @@ func (b *bench) operations(ctx context.Context) {
 		// In less than a period not everything has beaten: that is judged with what
 		// comes next.
 		if b.fleet.Counted() >= b.fleet.Period() {
-			b.beats("operations.beats")
+			b.beats(name + ".beats")
 		}
 	}
 }
@@ -92,6 +107,10 @@ func (b *bench) attachSingle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	marks, err := b.mark()
+	if err != nil {
+		return err
+	}
 	for i, v := range volumes {
 		begin := time.Now()
 		if _, err := b.user.Attach(ctx, v, b.host(i)); err != nil {
@@ -109,7 +128,19 @@ func (b *bench) attachSingle(ctx context.Context) error {
 		b.record.took(millis("attach.grant"), granted.Sub(asked), nil)
 		b.record.took(millis("attach.ready"), ready.Sub(begin), nil)
 	}
-	return nil
+	return b.cost(ctx, "attach", marks)
+}
+
+// cost records what an operation cost the API servers until the world was at rest
+// again.
+func (b *bench) cost(ctx context.Context, name string, marks []audit.Mark) error {
+	restless := b.rest(ctx, 2*time.Second, patience)
+	got, err := b.asked(ctx, name, marks, "")
+	if err != nil {
+		return err
+	}
+	b.say("  %d reads, %d writes: %s", got.Reads, got.Writes, got)
+	return restless
 }
 
 // attachTogether attaches many volumes at once, over all hosts.
@@ -118,34 +149,57 @@ func (b *bench) attachTogether(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	begin := time.Now()
-	var all errgroup.Group
-	for i, v := range volumes {
-		all.Go(func() error { _, err := b.user.Attach(ctx, v, b.host(i)); return err })
+	marks, err := b.mark()
+	if err != nil {
+		return err
 	}
-	if err := all.Wait(); err != nil {
+	begin := time.Now()
+	if err := b.attachAll(ctx, volumes); err != nil {
 		return err
 	}
 	b.record.took(millis("attach50.ready"), time.Since(begin), nil)
-	var names []string
-	for _, v := range volumes {
-		names = append(names, v.Name)
-	}
-	granted, err := b.history.last(ctx, b.history.granted, names, patience)
+	granted, err := b.history.last(ctx, b.history.granted, namesOf(volumes), patience)
 	if err != nil {
 		return err
 	}
 	b.record.took(millis("attach50.granted"), granted.Sub(begin), nil)
-	return nil
+	return b.cost(ctx, "attach50", marks)
+}
+
+// attachAll attaches volumes at once, over all hosts. What the driver refuses is asked
+// for again, as csi-attacher does.
+func (b *bench) attachAll(ctx context.Context, volumes []world.Made) error {
+	ctx, cancel := context.WithTimeout(ctx, b.patience())
+	defer cancel()
+	var all errgroup.Group
+	for i, v := range volumes {
+		all.Go(func() error {
+			for {
+				_, err := b.user.Attach(ctx, v, b.host(i))
+				if err == nil {
+					return nil
+				}
+				if sleep(ctx, attachAgain) != nil {
+					return err
+				}
+			}
+		})
+	}
+	return all.Wait()
+}
+
+func namesOf(volumes []world.Made) []string {
+	var out []string
+	for _, v := range volumes {
+		out = append(out, v.Name)
+	}
+	return out
 }
 
 // hostDead gives a host more volumes and takes its power away.
 func (b *bench) hostDead(ctx context.Context) error {
 	const victim = 1
-	var volumes []string
-	for n := range b.o.volumes {
-		volumes = append(volumes, world.Volume(victim, n))
-	}
+	volumes := b.volumesOf(victim)
 	var more errgroup.Group
 	for n := b.o.volumes; n < onOne; n++ {
 		volumes = append(volumes, fmt.Sprintf("more-%d", n))
@@ -154,37 +208,60 @@ func (b *bench) hostDead(ctx context.Context) error {
 	if err := errors.Join(more.Wait(), b.rest(ctx, 2*time.Second, patience)); err != nil {
 		return err
 	}
+	marks, err := b.mark()
+	if err != nil {
+		return err
+	}
 	begin := time.Now()
 	b.fleet.Kill(victim)
-	return b.freed(ctx, millis("host.freed"), volumes, begin)
+	return b.freed(ctx, "host", volumes, begin, marks)
 }
 
 // rackDead takes the power of the last hosts away.
 func (b *bench) rackDead(ctx context.Context) error {
+	marks, err := b.mark()
+	if err != nil {
+		return err
+	}
 	var volumes []string
 	begin := time.Now()
 	for i := b.o.hosts - b.rackHosts(); i < b.o.hosts; i++ {
-		for n := range b.o.volumes {
-			volumes = append(volumes, world.Volume(i, n))
-		}
+		volumes = append(volumes, b.volumesOf(i)...)
 		b.fleet.Kill(i)
 	}
-	return b.freed(ctx, millis("rack.freed"), volumes, begin)
+	return b.freed(ctx, "rack", volumes, begin, marks)
 }
 
-// freed waits until nothing holds the volumes any more.
-func (b *bench) freed(ctx context.Context, of result, volumes []string, begin time.Time) error {
-	last, err := b.history.last(ctx, b.history.free, volumes, time.Duration(float64(patience)*max(b.o.slow, 1)))
-	if err != nil {
-		return fmt.Errorf("wait until the claims of dead hosts are free: %w", err)
+// volumesOf are those that a host has from the beginning.
+func (b *bench) volumesOf(i int) []string {
+	var out []string
+	for n := range b.o.volumes {
+		out = append(out, world.Volume(i, n))
 	}
-	b.record.took(of, last.Sub(begin), nil)
+	return out
+}
+
+// freed waits until nothing holds the volumes any more. No others may be taken back.
+func (b *bench) freed(ctx context.Context, name string, volumes []string, begin time.Time, marks []audit.Mark) error {
+	last, err := b.history.last(ctx, b.history.free, volumes, b.patience())
+	if err == nil {
+		b.record.took(millis(name+".freed"), last.Sub(begin), nil)
+	} else {
+		err = fmt.Errorf("wait until the claims of dead hosts are free: %w", err)
+	}
+	return errors.Join(err, b.cost(ctx, name, marks), b.unharmed(begin, volumes))
+}
+
+// unharmed is an error if the right to write to any volumes but these was taken back
+// since a moment.
+func (b *bench) unharmed(since time.Time, but []string) error {
+	if taken := b.history.takenBack(since, but); len(taken) > 0 {
+		return fmt.Errorf("the right to write to %d volumes was taken back without cause, among them to %s", len(taken), taken[0])
+	}
 	return nil
 }
 
-// restart restarts the program that leads.
-func (b *bench) restart(ctx context.Context) error {
-	leader := b.programs[len(b.programs)-1]
-	leader.Stop()
-	return b.start(ctx, leader, "restart")
+// patience bounds an operation whose steps wait for beats.
+func (b *bench) patience() time.Duration {
+	return time.Duration(float64(patience) * max(b.o.slow, 1))
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/moor-storage/moor/test/bench/audit"
 	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/devcluster/procs"
 	"github.com/moor-storage/moor/test/scale/program"
@@ -19,8 +21,6 @@ const (
 	// may take longer.
 	startTimeout = 2 * time.Minute
 	startPerHost = 60 * time.Millisecond
-	// perSecond is the unit of a rate.
-	perSecond = "1/s"
 )
 
 // few is how many objects may wait in the queues of a program that has settled:
@@ -51,23 +51,34 @@ func (b *bench) start(ctx context.Context, p *program.Program, name string) erro
 	if err := p.Start(ctx, b.o.bin, b.work); err != nil {
 		return err
 	}
-	took, err := p.Settled(ctx, b.few(), b.startTimeout())
+	at, err := p.Settled(ctx, b.few(), b.startTimeout())
+	took := at.Sub(p.Began())
 	b.record.took(millis(name), took, err)
 	if running := p.Running(); running != nil || ctx.Err() != nil {
 		return errors.Join(running, context.Cause(ctx))
 	}
-	// The audit log is written a moment after the answer.
-	if err := sleep(ctx, time.Second); err != nil {
-		return err
-	}
-	got, err := b.since(marks, p.Account)
+	got, err := b.asked(ctx, name, marks, p.Account)
 	if err != nil {
 		return err
 	}
+	b.say("%s: settled after %s, %d reads, %d writes: %s", p.Name, took.Round(10*time.Millisecond), got.Reads, got.Writes, got)
+	return nil
+}
+
+// asked records what an account, or all of Moor's, asked for since the marks, as
+// reads and writes of what has the name.
+func (b *bench) asked(ctx context.Context, name string, marks []audit.Mark, account string) (program.Requests, error) {
+	// The audit log is written a moment after the answer.
+	if err := sleep(ctx, time.Second); err != nil {
+		return program.Requests{}, err
+	}
+	got, err := b.since(marks, account)
+	if err != nil {
+		return got, err
+	}
 	b.record.add(count(name+".reads"), float64(got.Reads))
 	b.record.add(count(name+".writes"), float64(got.Writes))
-	b.say("%s: settled after %s, %d reads, %d writes (%s)", p.Name, took.Round(10*time.Millisecond), got.Reads, got.Writes, got)
-	return nil
+	return got, nil
 }
 
 // look is what there was to see of the programs at one moment.
@@ -123,20 +134,14 @@ func (b *bench) settled(ctx context.Context) error {
 		return err
 	}
 	took := after.at.Sub(before.at)
-	beats, passes := float64(got.Beats)/took.Seconds(), 0.0
-	for name, n := range after.passes {
-		if more := n - before.passes[name]; more > 0 {
-			passes += more / took.Seconds()
-			b.say("  %.1f passes a second of %s", more/took.Seconds(), name)
-		}
-	}
+	beats, passes := float64(got.Beats)/took.Seconds(), b.passes(before, after)
 	b.record.add(count("settled.reads"), float64(got.Reads))
 	b.record.add(count("settled.writes"), float64(got.Writes))
-	b.record.add(result{"settled.copied_beats", perSecond, results.Worst}, beats)
-	b.record.add(result{"settled.passes", perSecond, results.Worst}, passes)
-	b.say("at rest: %d reads, %d writes; each second %.1f copies of beats and leases, and %.1f passes (%s)", got.Reads, got.Writes, beats, passes, got)
+	b.record.add(result{"settled.copied_beats", results.PerSecond, results.Worst}, beats)
+	b.record.add(result{"settled.passes", results.PerSecond, results.Worst}, passes)
+	b.say("at rest: %d reads, %d writes; each second %.1f copies of beats and leases, and %.1f passes", got.Reads, got.Writes, beats, passes)
 	b.used(before.used, after.used, took)
-	return nil
+	return got.Print(os.Stdout)
 }
 
 // look looks at all programs, and at the API servers.
@@ -162,6 +167,19 @@ func (b *bench) look(ctx context.Context) (look, error) {
 		}
 	}
 	return out, nil
+}
+
+// passes is how often all programs together reconciled anything, a second, between
+// two looks. It says which controllers did.
+func (b *bench) passes(before, after look) (all float64) {
+	took := after.at.Sub(before.at).Seconds()
+	for _, name := range slices.Sorted(maps.Keys(after.passes)) {
+		if more := after.passes[name] - before.passes[name]; more > 0 {
+			all += more / took
+			b.say("  %.1f passes a second of %s", more/took, name)
+		}
+	}
+	return all
 }
 
 // used records what the processes used meanwhile, in parts of one core, and how large

@@ -49,7 +49,7 @@ func Judge(out io.Writer, measured File, known KnownMisses) error {
 		return errors.New("nothing was measured")
 	}
 	for _, in := range measured.Invocations {
-		fmt.Fprintf(out, "\n%s, commit %s\n\n", in.Machine, in.Name())
+		fmt.Fprintf(out, "\n%s\n\n", describe(in))
 	}
 	if err := Print(out, all, known); err != nil {
 		return err

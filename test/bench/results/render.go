@@ -92,6 +92,7 @@ func markdown(files []string, all File, known KnownMisses) string {
 		fmt.Fprintf(&out, "| `%s` | %d | %s | %s | %s | %s | %s | %s | %s |\n", s.Name, s.Runs, s.percentile(s.P50), s.percentile(s.P99), s.value(),
 			TargetOf(s.Name), known.Verdict(s), s.days(), strings.Join(s.shortCommits(), ", "))
 	}
+	out.WriteString(growthTable(all.Growth()))
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		fmt.Fprintf(&out, "\nKnown miss, `%s`: %s\n", name, known[name])
 	}

@@ -31,6 +31,7 @@ const (
 	Megabytes   = "MB"
 	Allocations = "allocations"
 	Rate        = "pods/s"
+	PerSecond   = "1/s"
 	Share       = "%"
 	Count       = "count"
 	NoUnit      = "ratio"

@@ -75,6 +75,7 @@ var scale = []struct {
 	{name: "start.*.reads", small: -1, large: -1},
 	{name: "start.", small: 15_000, large: 60_000},
 	{name: "restart.writes", small: 0, large: 0},
+	{name: "leader.writes", small: 0, large: 0},
 	{name: "restart", small: 15_000, large: 60_000},
 	{name: "settled.reads", small: 0, large: 0},
 	{name: "settled.writes", small: 0, large: 0},

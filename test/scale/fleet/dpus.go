@@ -2,15 +2,11 @@ package fleet
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,7 +14,6 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/test/kit"
 )
 
 // workers is how many attachments, or claims, are worked on at once.
@@ -101,41 +96,6 @@ func Serve(ctx context.Context, do func(context.Context, types.NamespacedName) e
 	}
 	err := <-ended
 	q.ShutDown()
-	return err
-}
-
-// Follow tells of each object of a kind in kit.Namespace that changes from now on, until ctx ends. A
-// watch that ends goes on where it was.
-func Follow(ctx context.Context, c client.WithWatch, list client.ObjectList, seen func(client.Object)) error {
-	if err := c.List(ctx, list, client.InNamespace(kit.Namespace), client.Limit(1)); err != nil {
-		return ended(ctx, fmt.Errorf("list %T: %w", list, err))
-	}
-	for at := list.GetResourceVersion(); ctx.Err() == nil; {
-		w, err := c.Watch(ctx, list, client.InNamespace(kit.Namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: at, AllowWatchBookmarks: true}})
-		if err != nil {
-			return ended(ctx, fmt.Errorf("watch %T from %s: %w", list, at, err))
-		}
-		for e := range w.ResultChan() {
-			o, ok := e.Object.(client.Object)
-			if !ok || e.Type == watch.Error {
-				w.Stop()
-				return fmt.Errorf("watch %T from %s: %+v", list, at, e.Object)
-			}
-			at = o.GetResourceVersion()
-			if e.Type != watch.Bookmark {
-				seen(o)
-			}
-		}
-		w.Stop()
-	}
-	return nil
-}
-
-// ended is nil for what failed because ctx ended.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
-		return nil
-	}
 	return err
 }
 

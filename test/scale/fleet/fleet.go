@@ -42,8 +42,11 @@ type Fleet struct {
 // host is one host with its DPU.
 type host struct {
 	names Names
-	stop  context.CancelFunc
-	dead  atomic.Bool
+	// stop ends the host's half and its kubelet, stopDPU the DPU's.
+	stop, stopDPU context.CancelFunc
+	// rate is how often each half beats in a period; 0 is not at all.
+	rate float64
+	dead atomic.Bool
 	// word makes the DPU beat at once.
 	word chan struct{}
 }
@@ -76,30 +79,37 @@ func (f *Fleet) Start(ctx context.Context, first, last int) {
 
 func (f *Fleet) start(ctx context.Context, names Names) *host {
 	h := &host{names: names, word: make(chan struct{}, 1)}
-	onHost, stop := context.WithCancel(ctx)
-	h.stop = stop
-	hostHalf := heartbeat.Host(f.options(f.clients.Host, names.Host, nil), func(context.Context) (moorv1alpha1.HostState, error) {
-		return moorv1alpha1.HostState{MaxVolumes: functions}, nil
-	})
-	dpuHalf := heartbeat.DPU(f.options(f.clients.DPU, names.DPU, h.word), h.report)
-	f.done.Go(func() { f.beat(onHost, hostHalf) })
-	f.done.Go(func() { f.beat(ctx, dpuHalf) })
-	f.done.Go(func() { f.kubelet(onHost, names.Host) })
+	f.wake(ctx, h, 1, f.Period())
 	return h
 }
 
+// wake lets a host beat so often in each period, from a moment within a while on.
+func (f *Fleet) wake(ctx context.Context, h *host, rate float64, within time.Duration) {
+	onHost, stop := context.WithCancel(ctx)
+	onDPU, stopDPU := context.WithCancel(ctx)
+	h.stop, h.stopDPU, h.rate = stop, stopDPU, rate
+	period := time.Duration(float64(f.Period()) / rate)
+	hostHalf := heartbeat.Host(f.options(f.clients.Host, h.names.Host, period, nil), func(context.Context) (moorv1alpha1.HostState, error) {
+		return moorv1alpha1.HostState{MaxVolumes: functions}, nil
+	})
+	dpuHalf := heartbeat.DPU(f.options(f.clients.DPU, h.names.DPU, period, h.word), h.report)
+	f.done.Go(func() { f.beat(onHost, hostHalf, within) })
+	f.done.Go(func() { f.beat(onDPU, dpuHalf, within) })
+	f.done.Go(func() { f.kubelet(onHost, h.names.Host, within) })
+}
+
 // options of a heart: those of the real programs.
-func (f *Fleet) options(c client.Client, name string, changed <-chan struct{}) heartbeat.Options {
+func (f *Fleet) options(c client.Client, name string, period time.Duration, changed <-chan struct{}) heartbeat.Options {
 	return heartbeat.Options{
-		Client: c, Live: c, Name: name, Version: "scale", Period: f.Period(), Changed: changed, Clock: clock.RealClock{},
+		Client: c, Live: c, Name: name, Version: "scale", Period: period, Changed: changed, Clock: clock.RealClock{},
 		Seen: func(*moorv1alpha1.DPUStorageNode) { f.beats.Add(1) },
 	}
 }
 
-// beat runs a heart, from a moment of the first period on: machines do not start in
-// the same second.
-func (f *Fleet) beat(ctx context.Context, h *heartbeat.Heart) {
-	if Pause(ctx, spread(f.Period())) {
+// beat runs a heart, from a moment within a while on: machines do not start in the
+// same second.
+func (f *Fleet) beat(ctx context.Context, h *heartbeat.Heart, within time.Duration) {
+	if Pause(ctx, spread(within)) {
 		_ = h.Start(ctx)
 	}
 }
@@ -125,10 +135,45 @@ func (h *host) report(context.Context) (moorv1alpha1.DPUState, error) {
 func (f *Fleet) Kill(i int) {
 	f.mu.Lock()
 	h := f.hosts[i]
-	f.mu.Unlock()
 	h.dead.Store(true)
 	h.stop()
+	f.mu.Unlock()
 	h.word <- struct{}{}
+}
+
+// Hasten makes both halves of a host beat so many times too often, until ctx ends.
+func (f *Fleet) Hasten(ctx context.Context, i int, times float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := f.hosts[i]
+	h.stop()
+	h.stopDPU()
+	f.wake(ctx, h, times, f.slowed(heartbeat.DefaultPeriod/10))
+}
+
+// Silence makes hosts first to last-1 fall silent with their DPUs, as behind a
+// network that is gone: nothing dies.
+func (f *Fleet) Silence(first, last int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := first; i < last; i++ {
+		if h := f.hosts[i]; !h.dead.Load() {
+			h.stop()
+			h.stopDPU()
+			h.rate = 0
+		}
+	}
+}
+
+// Return lets all that are silent beat again, all at once, until ctx ends.
+func (f *Fleet) Return(ctx context.Context) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, h := range f.hosts {
+		if h.rate == 0 {
+			f.wake(ctx, h, 1, 0)
+		}
+	}
 }
 
 // Beats are how many beats of the two halves were answered since the fleet was
@@ -138,9 +183,9 @@ func (f *Fleet) Beats() Beats {
 	defer f.mu.Unlock()
 	out := Beats{Answered: float64(f.beats.Swap(0))}
 	for _, h := range f.hosts {
-		out.senders++ // the DPU
+		out.senders += h.rate // the DPU
 		if !h.dead.Load() {
-			out.senders++
+			out.senders += h.rate
 		}
 	}
 	out.Due = out.senders * float64(time.Since(f.since)) / float64(f.Period())

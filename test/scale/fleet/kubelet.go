@@ -22,14 +22,14 @@ const (
 	statusPeriod = 5 * time.Minute
 )
 
-// kubelet renews the Lease of a Node, and writes its status. Its first status comes
-// at a moment of the first period.
-func (f *Fleet) kubelet(ctx context.Context, name string) {
+// kubelet renews the Lease of a Node, and writes its status. It begins at a moment
+// within a while, and its first status comes at one of the first period.
+func (f *Fleet) kubelet(ctx context.Context, name string, within time.Duration) {
 	period := f.slowed(leasePeriod)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}}
 	log := ctrl.LoggerFrom(ctx).WithName("kubelet")
 	next := time.Now().Add(spread(f.slowed(statusPeriod)))
-	for Pause(ctx, spread(period)); ctx.Err() == nil; Pause(ctx, period) {
+	for Pause(ctx, spread(within)); ctx.Err() == nil; Pause(ctx, period) {
 		if err := f.renew(ctx, lease); err != nil && ctx.Err() == nil {
 			log.Error(err, "renew", "node", name)
 			lease.ResourceVersion = ""

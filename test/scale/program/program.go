@@ -20,8 +20,9 @@ const endTimeout = 15 * time.Second
 
 // Program is a program that can be started, again and again.
 type Program struct {
-	// Name is its file's, Account that of its account.
-	Name, Account string
+	// Name is its file's, Account that of its account. Replica tells replicas of one
+	// program apart.
+	Name, Account, Replica string
 	// Args are its flags, but those of its metrics and its health, which Start adds.
 	Args []string
 	// HealthIsMetrics: it has one server for both.
@@ -37,7 +38,7 @@ type Program struct {
 }
 
 // Start starts the program from a directory of programs; what it says goes to
-// <logs>/<name>.log.
+// <logs>/<name><replica>.log.
 func (p *Program) Start(ctx context.Context, bin, logs string) (err error) {
 	if p.metrics, err = FreeAddress(); err != nil {
 		return err
@@ -49,7 +50,7 @@ func (p *Program) Start(ctx context.Context, bin, logs string) (err error) {
 		}
 		args = append(args, "--health-probe-bind-address="+p.health)
 	}
-	log, err := os.OpenFile(filepath.Join(logs, p.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(logs, p.Name+p.Replica+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
@@ -65,6 +66,24 @@ func (p *Program) Start(ctx context.Context, bin, logs string) (err error) {
 	p.ended = make(chan struct{})
 	go func(cmd *exec.Cmd, ended chan struct{}) { _ = cmd.Wait(); close(ended) }(p.cmd, p.ended)
 	return nil
+}
+
+// Another is a replica of the program that does not run yet.
+func (p *Program) Another() *Program {
+	return &Program{
+		Name: p.Name, Account: p.Account, Replica: p.Replica + "-replica", Args: p.Args,
+		HealthIsMetrics: p.HealthIsMetrics, Reconciles: p.Reconciles,
+	}
+}
+
+// Began is when the program was started.
+func (p *Program) Began() time.Time { return p.began }
+
+// Kill ends the program at once, as a machine that loses its power does.
+func (p *Program) Kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+	p.cmd = nil
 }
 
 // Stop ends the program, politely at first. One that does not run is left alone.

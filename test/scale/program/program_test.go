@@ -2,6 +2,7 @@ package program
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +60,9 @@ func TestCount(t *testing.T) {
 		`{"verb": "patch", "user": {"username": "system:serviceaccount:ns:a"}, "objectRef": {"resource": "dpustoragenodes", "subresource": "status", "apiGroup": "storage.moor.dev"}, "requestObject": {"status": {"dpu": {"sequence": 2}}}}`,
 		`{"verb": "patch", "user": {"username": "system:serviceaccount:ns:a"}, "objectRef": {"resource": "dpustoragenodes", "subresource": "status", "apiGroup": "storage.moor.dev"}, "requestObject": {"status": {"conditions": []}}}`,
 		`{"verb": "create", "user": {"username": "system:serviceaccount:ns:b"}, "objectRef": {"resource": "events"}}`,
+		`{"verb": "create", "user": {"username": "system:serviceaccount:ns:b"}, "objectRef": {"resource": "events"}, "requestObject": {"involvedObject": {"kind": "Lease"}}}`,
+		`{"verb": "create", "user": {"username": "system:serviceaccount:ns:b"}, "objectRef": {"resource": "events", "apiGroup": "events.k8s.io"}, "requestObject": {"regarding": {"kind": "Lease"}}}`,
+		`{"verb": "create", "user": {"username": "system:serviceaccount:ns:b"}, "objectRef": {"resource": "events", "apiGroup": "events.k8s.io"}, "requestObject": {"regarding": {"kind": "Pod"}}}`,
 		`{"verb": "create", "user": {"username": "system:serviceaccount:ns:b"}, "objectRef": {"resource": "subjectaccessreviews", "apiGroup": "authorization.k8s.io"}}`,
 	} {
 		var e audit.Event
@@ -67,10 +71,30 @@ func TestCount(t *testing.T) {
 		}
 		events = append(events, e)
 	}
-	if got := Count(events, ""); got.Reads != 1 || got.Writes != 2 || got.Beats != 3 {
+	if got := Count(events, ""); got.Reads != 1 || got.Writes != 3 || got.Beats != 5 {
 		t.Errorf("all: %+v", got)
 	}
 	if got := Count(events, "a"); got.Reads != 1 || got.Writes != 1 || got.Beats != 2 {
 		t.Errorf("a: %+v", got)
+	}
+}
+
+// TestPrint: all is told, what is beats after what is not, the most frequent first.
+func TestPrint(t *testing.T) {
+	r := Requests{What: map[string]int{"a get pods": 2, "a list pods": 30}, Aside: map[string]int{"b patch leases": 99}}
+	var out strings.Builder
+	if err := r.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := "" +
+		"  requests  account, verb, resource        \n" +
+		"  30        a list pods                    \n" +
+		"  2         a get pods                     \n" +
+		"  99        b patch leases           beat  \n"
+	if out.String() != want {
+		t.Errorf("printed\n%s\nwant\n%s", out.String(), want)
+	}
+	if got := r.String(); got != "30 a list pods, 2 a get pods" {
+		t.Errorf("in one line: %s", got)
 	}
 }

@@ -57,9 +57,10 @@ func (q *quiet) look(ready bool, l Load, now time.Time) bool {
 	return q.row >= looks
 }
 
-// Settled waits until the program is ready and has nothing to do, and returns how
-// long after its start that was so first. few is how many objects may wait.
-func (p *Program) Settled(ctx context.Context, few float64, timeout time.Duration) (time.Duration, error) {
+// Settled waits until the program is ready, has looked at all since it was started,
+// and has nothing to do, and returns when that was so first. few is how many objects
+// may wait.
+func (p *Program) Settled(ctx context.Context, few float64, timeout time.Duration) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	q := quiet{least: p.Reconciles, few: few}
@@ -70,16 +71,17 @@ func (p *Program) Settled(ctx context.Context, few float64, timeout time.Duratio
 			last = l
 			if q.look(ready, l, time.Now()) {
 				ticker.Stop()
-				return q.since.Sub(p.began), nil
+				return q.since, nil
 			}
 		}
 		select {
 		case <-ticker.C:
 		case <-p.ended:
-			return 0, p.Running()
+			ticker.Stop()
+			return time.Time{}, p.Running()
 		case <-ctx.Done():
 			ticker.Stop()
-			return 0, fmt.Errorf("wait until %s has settled: not after %s: it is ready: %v, it made %.0f of %.0f passes, and %.0f objects wait",
+			return time.Time{}, fmt.Errorf("wait until %s has settled: not after %s: it is ready: %v, it made %.0f of %.0f passes, and %.0f objects wait",
 				p.Name, timeout, ready, last.Passes, p.Reconciles, last.Waiting)
 		}
 	}

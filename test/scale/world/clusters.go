@@ -1,6 +1,7 @@
 package world
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,11 +27,13 @@ type Clusters struct {
 	Unlimited fleet.Clients
 
 	dir string
+	// restarted are API servers that RestartAPIServer started.
+	restarted []*server
 }
 
 // auditPolicy has who reads and writes what, of all but the fleet, which is the
 // administrator. Of DPUStorageNodes the body is kept: it tells the copy of a beat
-// from a condition.
+// from a condition; of events too: it tells what they are about.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -42,6 +45,9 @@ rules:
 - level: Request
   verbs: [patch]
   resources: [{group: storage.moor.dev, resources: [dpustoragenodes/status]}]
+- level: Request
+  verbs: [create]
+  resources: [{group: "", resources: [events]}, {group: events.k8s.io, resources: [events]}]
 - level: Metadata
 `
 
@@ -109,12 +115,20 @@ func (c *Clusters) deploy(ctx context.Context) error {
 // AuditLog is the path of a cluster's.
 func (c *Clusters) AuditLog(cluster string) string { return filepath.Join(c.dir, cluster+"-audit.log") }
 
-// KubeconfigFile writes one that acts as an account, and returns its path.
-func (c *Clusters) KubeconfigFile(cluster, account string) (string, error) {
+// Address is where the API server of a cluster listens.
+func (c *Clusters) Address(cluster string) string {
+	serving := c.Server(cluster).ControlPlane.GetAPIServer().SecureServing
+	return serving.HostPort()
+}
+
+// KubeconfigFile writes one that acts as an account and reaches the API server at an
+// address, and returns its path.
+func (c *Clusters) KubeconfigFile(cluster, account, address string) (string, error) {
 	config, err := c.Kubeconfig(cluster, account)
 	if err != nil {
 		return "", err
 	}
+	config = bytes.ReplaceAll(config, []byte(c.Address(cluster)), []byte(address))
 	path := filepath.Join(c.dir, cluster+"-"+account+".kubeconfig")
 	if err := os.WriteFile(path, config, 0o600); err != nil {
 		return "", fmt.Errorf("write a kubeconfig: %w", err)
