@@ -33,9 +33,9 @@ func (b *bench) disturbed(ctx context.Context) error {
 		if err := p.Start(ctx, b.o.bin, b.work); err != nil {
 			return err
 		}
-		if _, err := p.Settled(ctx, b.few(), b.startTimeout()); err != nil {
-			return err
-		}
+	}
+	if _, _, err := b.settleAll(ctx); err != nil {
+		return err
 	}
 	// An observer is young until it could have heard all.
 	if err := sleep(ctx, 3*b.fleet.Period()); err != nil {

@@ -98,7 +98,9 @@ func (b *bench) settleAll(ctx context.Context) (last time.Time, ended int, _ err
 				return last, ended, err
 			}
 			b.say("  %v", err)
-			ended++
+			if ended++; ended > starts*len(b.programs) {
+				return last, ended, err
+			}
 			if err := p.Start(ctx, b.o.bin, b.work); err != nil {
 				return last, ended, err
 			}

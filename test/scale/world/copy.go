@@ -11,9 +11,15 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/test/api/apiserver"
+	"github.com/moor-storage/moor/test/kit"
 	"github.com/moor-storage/moor/test/scale/fleet"
 )
 
@@ -153,4 +159,29 @@ func (c *Clusters) Copy(ctx context.Context, hosts, volumes int) (map[string]int
 		}
 	}
 	return out, nil
+}
+
+// AwaitCopy returns when the caches of both API servers have what Copy wrote last: a
+// volume of the last host.
+func (c *Clusters) AwaitCopy(ctx context.Context, host, n int) error {
+	volume := Volume(host, n)
+	attachment := fleet.NamesOf(host).Host + "-" + volume
+	cached := &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
+	return kit.Until(ctx, "the API servers have taken all in", func(ctx context.Context) (bool, error) {
+		for _, of := range []struct {
+			from client.Client
+			o    client.Object
+			name string
+		}{
+			{c.Unlimited.Host, &storagev1alpha1.DPUVolumeAttachment{}, attachment},
+			{c.Unlimited.Host, &storagev1alpha1.DPUVolume{}, volume},
+			{c.Unlimited.DPU, &storagev1alpha1.VolumeAttachment{}, attachment},
+			{c.Unlimited.DPU, &moorv1alpha1.WriterClaim{}, volume},
+		} {
+			if found, err := kube.Find(ctx, of.from, client.ObjectKey{Namespace: kit.Namespace, Name: of.name}, of.o, cached); err != nil || !found {
+				return false, err
+			}
+		}
+		return true, nil
+	})
 }

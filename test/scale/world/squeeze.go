@@ -32,7 +32,7 @@ func (c *Clusters) Squeeze(ctx context.Context) error {
 	schema := &flowcontrolv1.FlowSchema{
 		ObjectMeta: metav1.ObjectMeta{Name: squeezed},
 		Spec: flowcontrolv1.FlowSchemaSpec{
-			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: squeezed}, MatchingPrecedence: 1,
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: squeezed}, MatchingPrecedence: 2,
 			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
 				Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindGroup, Group: &flowcontrolv1.GroupSubject{Name: "system:serviceaccounts:" + kit.Namespace}}},
 				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
