@@ -139,6 +139,12 @@ func (p *Pod) Score(n *Node) int {
 	return max(1, h.points/p.volumes)
 }
 
+// Near reports whether one of the volumes has its function on the node, which
+// can serve for sure: a replica, or the primary, that stands ready.
+func (p *Pod) Near(n *Node) bool {
+	return p.held[n.Name].taken != [kinds]int{} && p.Score(n) > 0
+}
+
 // Warm yields, in no order, the nodes that have anything of the pod's volumes:
 // every other node's score is 0.
 func (p *Pod) Warm() iter.Seq[string] {

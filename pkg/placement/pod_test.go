@@ -79,6 +79,35 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
+func TestNear(t *testing.T) {
+	on := func(w Warmth) Copy { return Copy{"n", w} }
+	for name, test := range map[string]struct {
+		volumes []Volume
+		node    Node
+		want    bool
+	}{
+		"attached":                     {[]Volume{volume("a", on(Attached))}, healthy("n"), true},
+		"pre-emulated":                 {[]Volume{volume("a", on(PreEmulated))}, healthy("n"), true},
+		"one of two":                   {[]Volume{volume("a"), volume("b", on(PreEmulated))}, healthy("n"), true},
+		"one of many":                  {[]Volume{volume("a", on(PreEmulated)), volume("b"), volume("c"), volume("d")}, healthy("n"), true},
+		"only the storage is attached": {[]Volume{volume("a", on(StorageAttached))}, healthy("n"), false},
+		"cold":                         {[]Volume{volume("a")}, healthy("n"), false},
+		"elsewhere":                    {[]Volume{volume("a", Copy{"m", Attached})}, healthy("n"), false},
+		"DPU in trouble":               {[]Volume{volume("a", on(Attached))}, Node{Name: "n", Trouble: "dead"}, false},
+		"doubt":                        {[]Volume{volume("a", on(Attached))}, Node{Name: "n", Doubt: "silent"}, false},
+		"no DPU":                       {[]Volume{volume("a", on(Attached))}, Node{Name: "n", NoDPU: "none"}, false},
+		"no function for the second":   {[]Volume{volume("a", on(Attached)), volume("b")}, Node{Name: "n", Free: Free{9, 0, 9}}, false},
+		"its own function is enough":   {[]Volume{volume("a", on(PreEmulated))}, Node{Name: "n", Free: Free{0, 0, 0}}, true},
+		"no volumes":                   {nil, healthy("n"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := NewPod(test.volumes).Near(&test.node); got != test.want {
+				t.Errorf("near %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
 func TestWarm(t *testing.T) {
 	p := NewPod([]Volume{volume("a", Copy{"n1", Attached}, Copy{"n2", Cold}), volume("b", Copy{"n3", StorageAttached}, Copy{"n1", PreEmulated})})
 	got := slices.Sorted(p.Warm())

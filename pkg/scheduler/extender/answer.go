@@ -4,7 +4,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
-	"github.com/moor-storage/moor/pkg/placement"
 	"github.com/moor-storage/moor/pkg/scheduler/state"
 )
 
@@ -12,14 +11,13 @@ import (
 // node goes among the unresolvable ones if no preemption would help there. It
 // answers in the form of the question, as names or as whole nodes.
 func filter(index *state.Index, args *extenderv1.ExtenderArgs) any {
-	volumes := index.Volumes(args.Pod)
-	if len(volumes) == 0 {
+	ranking, ours := index.Rank(args.Pod)
+	if !ours {
 		return &extenderv1.ExtenderFilterResult{Nodes: args.Nodes, NodeNames: args.NodeNames}
 	}
-	pod := placement.NewPod(volumes)
 	out := &extenderv1.ExtenderFilterResult{FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{}}
 	passes := func(name string) bool {
-		no := pod.Refuse(index.Node(name))
+		no := ranking.Refuse(name)
 		switch {
 		case no.Final:
 			out.FailedAndUnresolvableNodes[name] = no.Reason
@@ -52,19 +50,12 @@ func filter(index *state.Index, args *extenderv1.ExtenderArgs) any {
 // answer is sparse: kube-scheduler adds nothing to a node that is not in it.
 func prioritize(index *state.Index, args *extenderv1.ExtenderArgs) any {
 	out := extenderv1.HostPriorityList{}
-	volumes := index.Volumes(args.Pod)
-	if len(volumes) == 0 {
-		return out
-	}
-	pod := placement.NewPod(volumes)
-	if pod.WarmNodes() == 0 {
+	ranking, ours := index.Rank(args.Pod)
+	if !ours || !ranking.AnyWarm() {
 		return out
 	}
 	score := func(name string) {
-		if !pod.IsWarm(name) {
-			return
-		}
-		if s := pod.Score(index.Node(name)); s > 0 {
+		if s := ranking.Score(name); s > 0 {
 			out = append(out, extenderv1.HostPriority{Host: name, Score: int64(s)})
 		}
 	}
