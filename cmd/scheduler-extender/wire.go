@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -48,7 +49,7 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager) error {
 	if err := store.Follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	if err := store.Register(metrics.Registry); err != nil {
+	if err := errors.Join(store.Register(metrics.Registry, "extender"), store.RegisterAge(metrics.Registry, "extender")); err != nil {
 		return err
 	}
 	handler, err := extender.New(extender.Options{Source: store, Timeout: o.timeout, MaxBody: o.maxBodyBytes, Registerer: metrics.Registry})

@@ -1,4 +1,4 @@
-// Package state is what the scheduler extender knows: an immutable index of
+// Package state is what the scheduler extender and the scheduler plugin know: an immutable index of
 // claims, volumes, attachments and nodes of the host cluster, kept up to date
 // by watches and swapped atomically, so that questions are answered without a
 // lock and without the API server. When the API server is lost it serves on

@@ -101,3 +101,19 @@ func judge(n *placement.Node, conditions []metav1.Condition, kind, who string) {
 		n.Doubt = cmp.Or(n.Doubt, fmt.Sprintf("it is not known whether %s is alive (%s)", who, c.Reason))
 	}
 }
+
+// opens reports whether a node may serve, by what changed, a pod that it refused.
+func opens(old, now *placement.Node) bool {
+	if now.NoDPU != "" || now.Trouble != "" {
+		return false
+	}
+	if old.NoDPU != "" || old.Trouble != "" {
+		return true
+	}
+	for kind, free := range now.Free {
+		if old.Free[kind] != placement.Unknown && (free == placement.Unknown || free > old.Free[kind]) {
+			return true
+		}
+	}
+	return false
+}

@@ -222,10 +222,10 @@ func TestProbing(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	s, c := newStore(claim("a"), persistentVolume("a"))
 	registry := prometheus.NewPedanticRegistry()
-	if err := s.Register(registry); err != nil {
+	if err := errors.Join(s.Register(registry, "extender"), s.RegisterAge(registry, "extender")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Register(registry); err == nil {
+	if err := s.Register(registry, "extender"); err == nil {
 		t.Error("registered twice")
 	}
 	value := func(name, kind string) string {

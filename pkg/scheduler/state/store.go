@@ -28,6 +28,10 @@ type Store struct {
 	// be asked; nil before Follow.
 	feeds atomic.Pointer[[]feed]
 
+	// opened, if not nil, is told of each node that may serve, by a change, a
+	// pod that it refused.
+	opened func(Opened)
+
 	writing sync.Mutex
 	// owner leads from an attachment to the volume it is counted for, in case
 	// an object comes back under its name for another volume.
@@ -41,6 +45,18 @@ func New(driver string, c clock.WithTicker) *Store {
 	return s
 }
 
+// Opened is a change by which a node may serve a pod that it refused.
+type Opened struct {
+	Node string
+	// Before and After are the index without and with the change.
+	Before, After *Index
+}
+
+// OnOpened has a function told of each change by which a node may serve a pod
+// that it refused, when the change is in the index and before the next is. It
+// must not call the store. OnOpened is called before the first Set.
+func (s *Store) OnOpened(tell func(Opened)) { s.opened = tell }
+
 // Index is the state now. It is empty before the first lists have come.
 func (s *Store) Index() *Index { return s.index.Load() }
 
@@ -49,7 +65,9 @@ func (s *Store) Index() *Index { return s.index.Load() }
 func (s *Store) Set(o any) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	now := *s.index.Load()
+	before := s.index.Load()
+	now := *before
+	opened := ""
 	switch o := o.(type) {
 	case *corev1.PersistentVolumeClaim:
 		if o.Status.Phase == corev1.ClaimBound && o.Spec.VolumeName != "" {
@@ -65,13 +83,23 @@ func (s *Store) Set(o any) {
 		}
 	case *storagev1alpha1.DPUVolumeAttachment:
 		now.copies = s.countCopy(now.copies, o.Namespace+"/"+o.Name, o.Spec.DPUVolumeName, placement.Copy{Node: o.Spec.DPUNodeName, Warmth: warmthOf(o)})
+		if now.copies != before.copies {
+			opened = o.Spec.DPUNodeName // the volume may have its function now
+		}
 	case *moorv1alpha1.DPUStorageNode:
 		n := nodeOf(o)
-		if old, ok := now.nodes.get(o.Name); !ok || *old != *n {
+		old, ok := now.nodes.get(o.Name)
+		if !ok || *old != *n {
 			now.nodes = now.nodes.with(o.Name, n)
+		}
+		if !ok || opens(old, n) {
+			opened = o.Name
 		}
 	}
 	s.publish(&now)
+	if opened != "" && s.opened != nil {
+		s.opened(Opened{Node: opened, Before: before, After: &now})
+	}
 }
 
 // Remove forgets an object, also one whose deletion was missed and is only

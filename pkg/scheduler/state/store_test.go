@@ -191,6 +191,45 @@ func TestOrderOfEventsDoesNotMatter(t *testing.T) {
 }
 
 // Readers and writers at once; the race detector looks on.
+// What opens a node is told once, with the index before and after it.
+func TestOpened(t *testing.T) {
+	dead, empty, pfs := storageNode("n", 1), storageNode("n", 0), storageNode("n", 1)
+	dead.Status.DPU.SNAPReady = false
+	pfs.Status.DPU.Functions = pfs.Status.DPU.Functions[:1] // of vf nothing is known
+	for name, test := range map[string]struct {
+		before, now any
+		want        bool
+	}{
+		"a node comes":              {nil, storageNode("n", 1), true},
+		"it is healthy again":       {dead, storageNode("n", 1), true},
+		"it is healthy, and full":   {dead, empty, true},
+		"a function is free":        {empty, storageNode("n", 1), true},
+		"functions are not counted": {empty, pfs, true},
+		"a function is taken":       {storageNode("n", 1), empty, false},
+		"it is in trouble":          {storageNode("n", 1), dead, false},
+		"the same":                  {storageNode("n", 1), storageNode("n", 1), false},
+		"still in trouble":          {dead, dead, false},
+		"counted again":             {pfs, storageNode("n", 1), false},
+		"a volume is attached":      {attachment("n-a", "a", "n", false), attachment("n-a", "a", "n", true), true},
+		"an attachment is cold":     {nil, attachment("n-a", "a", "n", false), false},
+		"a volume":                  {nil, persistentVolume("a"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := newStore(test.before)
+			var told []Opened
+			s.OnOpened(func(o Opened) { told = append(told, o) })
+			before := s.Index()
+			s.Set(test.now)
+			if (len(told) == 1) != test.want {
+				t.Fatalf("told %v, want %t", told, test.want)
+			}
+			if test.want && told[0] != (Opened{Node: "n", Before: before, After: s.Index()}) {
+				t.Errorf("told %+v", told[0])
+			}
+		})
+	}
+}
+
 func TestReadWhileWritten(t *testing.T) {
 	s, _ := newStore(claim("a"), persistentVolume("a"))
 	var all sync.WaitGroup

@@ -73,6 +73,17 @@ func (c *Cluster) Dead(name string) *Cluster {
 	return c
 }
 
+// Doubtful adds a node of whose DPU it is not known whether it is alive.
+func (c *Cluster) Doubtful(name string) *Cluster {
+	n := Node(name, 4)
+	meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{Type: moorv1alpha1.ConditionDPUAlive, Status: metav1.ConditionUnknown, Reason: "Silent"})
+	c.store.Set(n)
+	return c
+}
+
+// OnOpened is the store's.
+func (c *Cluster) OnOpened(tell func(state.Opened)) { c.store.OnOpened(tell) }
+
 // Volume is a claim with the volume that it is bound to; the volume's handle
 // is "volume-" and the claim's name.
 func Volume(claim string) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
