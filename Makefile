@@ -18,9 +18,17 @@ help: ## list the targets
 build: ## build the programs into bin/, stamped with the version that git tells
 	@hack/build.sh bin ./cmd/... ./reference/cmd/... ./test/cmd/...
 
+.PHONY: scheduler
+scheduler: ## build bin/moor-scheduler, which is kube-scheduler with Moor's plugin
+	@hack/scheduler.sh bin
+
 .PHONY: image
 image: ## build the image with every program, and the licences of what they link (docker)
 	docker build -f deploy/image/Dockerfile --build-arg VERSION="$(VERSION)" --build-arg COMMIT="$(COMMIT)" -t $(IMAGE):$(or $(VERSION),dev) .
+
+.PHONY: image-scheduler
+image-scheduler: ## build the image of moor-scheduler (docker)
+	docker build -f deploy/image/scheduler.Dockerfile -t $(IMAGE)-scheduler:$(or $(VERSION),dev) .
 
 .PHONY: bin/moor-dev
 bin/moor-dev:

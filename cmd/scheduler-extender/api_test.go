@@ -49,6 +49,8 @@ type bed struct {
 	health  string
 	// line is the extender's way to the API server.
 	line *line
+	// simulated is true once there are the simulated nodes.
+	simulated bool
 }
 
 // The process registers its metrics once, so all that is tested on it is one
@@ -57,6 +59,7 @@ func TestExtender(t *testing.T) {
 	b := start(t)
 	t.Run("answers", b.answers)
 	t.Run("real scheduler", b.realScheduler)
+	t.Run("plugin", b.plugin)
 	t.Run("API server lost", b.lost)
 }
 
@@ -87,7 +90,7 @@ func start(t *testing.T) *bed {
 	}
 	b := &bed{Client: c, t: t, env: env, address: free(t), health: free(t), line: newLine(t, server.Host)}
 	b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: statetest.Namespace}})
-	for _, manifest := range []string{"rbac.yaml", "extender.yaml", "second-scheduler.yaml"} {
+	for _, manifest := range []string{"rbac.yaml", "extender.yaml", "second-scheduler.yaml", "plugin-scheduler.yaml", "plugin-scheduler-deployment.yaml"} {
 		if err := kit.Apply(t.Context(), c, filepath.Join(manifests, manifest)); err != nil {
 			t.Fatal(err)
 		}

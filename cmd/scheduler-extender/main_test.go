@@ -12,7 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
+
+	"github.com/moor-storage/moor/pkg/scheduler/framework"
 )
 
 var manifests = filepath.Join("..", "..", "deploy", "scheduler")
@@ -70,7 +73,7 @@ func TestShippedConfigurations(t *testing.T) {
 	if p := first.PercentageOfNodesToScore; p == nil || *p != 100 {
 		t.Error("the default scheduler samples nodes before it asks")
 	}
-	second := configuration(t, secondConfiguration(t))
+	second := configuration(t, inConfigMap(t, "second-scheduler.yaml"))
 	if len(second.Profiles) != 1 || *second.Profiles[0].SchedulerName != "moor-scheduler" || *second.Profiles[0].PercentageOfNodesToScore != 100 {
 		t.Errorf("the second scheduler's profiles: %+v", second.Profiles)
 	}
@@ -88,10 +91,45 @@ func TestShippedConfigurations(t *testing.T) {
 	}
 }
 
-// secondConfiguration is the one in the ConfigMap of the second scheduler.
-func secondConfiguration(t *testing.T) []byte {
+// The plugin scores at every point, is the first of the filters, so that holding
+// nodes back costs nothing more, and comes before preemption.
+func TestShippedConfigurationsOfThePlugin(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(manifests, "kube-scheduler-config-plugin.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := configuration(t, text)
+	second := configuration(t, inConfigMap(t, "plugin-scheduler.yaml"))
+	if second.LeaderElection.ResourceName != "moor-plugin-scheduler" {
+		t.Errorf("the second scheduler's lease is %q: it would wait for the first one's", second.LeaderElection.ResourceName)
+	}
+	first := schedulerv1.PluginSet{Enabled: []schedulerv1.Plugin{{Name: framework.Name}}}
+	want := schedulerv1.Plugins{
+		MultiPoint: schedulerv1.PluginSet{Enabled: []schedulerv1.Plugin{{Name: framework.Name, Weight: ptr.To[int32](10)}}},
+		Filter:     first, PostFilter: first,
+	}
+	for name, c := range map[string]schedulerv1.KubeSchedulerConfiguration{"moor": own, "moor-plugin-scheduler": second} {
+		p := c.Profiles[len(c.Profiles)-1]
+		if *p.SchedulerName != name || c.PercentageOfNodesToScore != nil || p.PercentageOfNodesToScore != nil || len(c.Extenders) > 0 {
+			t.Errorf("%s: %+v", name, c)
+		}
+		if diff := cmp.Diff(want, *p.Plugins); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	var args framework.Args
+	if err := yaml.UnmarshalStrict(own.Profiles[1].PluginConfig[0].Args.Raw, &args); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(framework.Args{DriverName: framework.DefaultDriverName, Namespace: framework.DefaultNamespace}, args); diff != "" {
+		t.Error("the defaults that are told:", diff)
+	}
+}
+
+// inConfigMap is the configuration in the ConfigMap of a manifest.
+func inConfigMap(t *testing.T, manifest string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(manifests, "second-scheduler.yaml"))
+	text, err := os.ReadFile(filepath.Join(manifests, manifest))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +139,6 @@ func secondConfiguration(t *testing.T) []byte {
 			return []byte(m.Data["config.yaml"])
 		}
 	}
-	t.Fatal("second-scheduler.yaml has no ConfigMap")
+	t.Fatalf("%s has no ConfigMap", manifest)
 	return nil
 }

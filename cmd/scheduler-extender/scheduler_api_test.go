@@ -3,6 +3,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,10 +23,11 @@ import (
 )
 
 const (
-	simulatedNodes = 1000
-	simulatedPods  = 200
-	replicasEach   = 3
+	simulatedPods = 200
+	replicasEach  = 3
 )
+
+var simulatedNodes = flag.Int("nodes", 1000, "how many nodes are simulated for the real scheduler")
 
 // The real kube-scheduler, with both of the shipped configurations at once, puts
 // every pod on a node that has a replica of its volume: 3 of 1,000. The second
@@ -35,7 +37,31 @@ func (b *bed) realScheduler(t *testing.T) {
 	if _, err := os.Stat(binary); err != nil {
 		needs.Missing(t, "no kube-scheduler beside kube-apiserver: %v", err)
 	}
-	b.inParallel(t, simulatedNodes, func(i int) []client.Object {
+	b.simulate(t)
+	b.until(t, "the extender knows the last replica", func() (bool, string) {
+		for i := range simulatedPods {
+			if got := b.ask("prioritize", claimName(i), replicasOf(i)...); strings.Count(got, `"Score":7`) != replicasEach {
+				return false, got
+			}
+		}
+		return true, ""
+	})
+	b.schedule(t, binary, b.defaultConfig(t))
+	b.schedule(t, binary, b.secondConfig(t))
+	hits := b.place(t, "pod", schedulers)
+	t.Logf("%d of %d pods are on a node with a replica, of %d nodes", hits, simulatedPods, *simulatedNodes)
+	if hits != simulatedPods {
+		t.Errorf("%d of %d pods are on no node with a replica", simulatedPods-hits, simulatedPods)
+	}
+}
+
+// simulate makes the nodes and the volumes with their replicas, once.
+func (b *bed) simulate(t *testing.T) {
+	if b.simulated {
+		return
+	}
+	b.simulated = true
+	b.inParallel(t, *simulatedNodes, func(i int) []client.Object {
 		capacity := corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
 		}
@@ -51,18 +77,6 @@ func (b *bed) realScheduler(t *testing.T) {
 		}
 		return out
 	})
-	b.until(t, "the extender knows the last replica", func() (bool, string) {
-		for i := range simulatedPods {
-			if got := b.ask("prioritize", claimName(i), replicasOf(i)...); strings.Count(got, `"Score":7`) != replicasEach {
-				return false, got
-			}
-		}
-		return true, ""
-	})
-	b.schedule(t, binary, b.defaultConfig(t))
-	b.schedule(t, binary, b.secondConfig(t))
-	b.inParallel(t, simulatedPods, func(i int) []client.Object { return []client.Object{workload(i)} })
-	b.checkPlaces(t)
 }
 
 func workerName(i int) string { return fmt.Sprintf("worker-%04d", i) }
@@ -70,16 +84,15 @@ func claimName(i int) string  { return fmt.Sprintf("data-%03d", i) }
 
 func replicasOf(pod int) (out []string) {
 	for r := range replicasEach {
-		out = append(out, workerName((pod*37+r*331)%simulatedNodes))
+		out = append(out, workerName((pod*37+r*331)%*simulatedNodes))
 	}
 	return out
 }
 
 // workload tolerates that the simulated nodes are never called ready.
-func workload(i int) *corev1.Pod {
+func workload(name string, i int, scheduler string) *corev1.Pod {
 	p := statetest.Pod(claimName(i))
-	p.Name = fmt.Sprintf("pod-%03d", i)
-	p.Spec.SchedulerName = schedulers[i%len(schedulers)]
+	p.Name, p.Spec.SchedulerName = name, scheduler
 	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	return p
@@ -177,33 +190,33 @@ func (b *bed) schedule(t *testing.T, binary, config string) {
 	})
 }
 
-func (b *bed) checkPlaces(t *testing.T) {
+// place has the schedulers, by turns, place one pod for each volume, and returns
+// how many are on a node with a replica.
+func (b *bed) place(t *testing.T, prefix string, schedulers []string) (hits int) {
 	t.Helper()
-	var pods corev1.PodList
+	name := func(i int) string { return fmt.Sprintf("%s-%03d", prefix, i) }
+	b.inParallel(t, simulatedPods, func(i int) []client.Object {
+		return []client.Object{workload(name(i), i, schedulers[i%len(schedulers)])}
+	})
+	on := map[string]string{}
 	b.until(t, "every pod has a node", func() (bool, string) {
+		var pods corev1.PodList
 		if err := b.List(t.Context(), &pods); err != nil {
 			return false, err.Error()
 		}
-		placed := 0
 		for i := range pods.Items {
-			if pods.Items[i].Spec.NodeName != "" {
-				placed++
+			if p := &pods.Items[i]; p.Spec.NodeName != "" && strings.HasPrefix(p.Name, prefix+"-") {
+				on[p.Name] = p.Spec.NodeName
 			}
 		}
-		return placed == simulatedPods, fmt.Sprintf("%d of %d pods have a node", placed, len(pods.Items))
+		return len(on) == simulatedPods, fmt.Sprintf("%d of %d pods have a node", len(on), simulatedPods)
 	})
-	byName := map[string]string{}
-	for i := range pods.Items {
-		byName[pods.Items[i].Name] = pods.Items[i].Spec.NodeName
-	}
-	hits := 0
 	for i := range simulatedPods {
-		name := workload(i).Name
-		if slices.Contains(replicasOf(i), byName[name]) {
+		if slices.Contains(replicasOf(i), on[name(i)]) {
 			hits++
 			continue
 		}
-		t.Errorf("%s is on %s, its replicas on %v", name, byName[name], replicasOf(i))
+		t.Logf("%s is on %s, its replicas on %v", name(i), on[name(i)], replicasOf(i))
 	}
-	t.Logf("%d of %d pods are on a node with a replica, of %d nodes", hits, simulatedPods, simulatedNodes)
+	return hits
 }

@@ -28,6 +28,9 @@ import (
 // image is the one of Moor's own programs.
 const image = "ghcr.io/moor-storage/moor:dev"
 
+// schedulerImage is that of kube-scheduler with Moor's plugin.
+const schedulerImage = "ghcr.io/moor-storage/moor-scheduler:dev"
+
 // decode reads every object of a file or text; an unknown or doubled field is
 // an error.
 func decode(t *testing.T, where, content string) []client.Object {
@@ -109,8 +112,9 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// schedulerConfig is no object of a cluster but a file of kube-scheduler.
-const schedulerConfig = "kube-scheduler-config.yaml"
+// schedulerConfig begins the names of those that are no objects of a cluster but
+// files of kube-scheduler.
+const schedulerConfig = "kube-scheduler-config"
 
 // TestSchedulerManifests does the same for deploy/scheduler, which goes into
 // the host cluster.
@@ -121,7 +125,7 @@ func TestSchedulerManifests(t *testing.T) {
 	}
 	files := map[string][]client.Object{}
 	for _, file := range found {
-		if filepath.Base(file) != schedulerConfig {
+		if !strings.HasPrefix(filepath.Base(file), schedulerConfig) {
 			files[file] = decode(t, file, read(t, file))
 		}
 	}
@@ -197,8 +201,8 @@ func checkContainer(t *testing.T, c corev1.Container) {
 	t.Helper()
 	known := sidecars
 	switch {
-	case strings.HasPrefix(c.Image, "registry.k8s.io/kube-scheduler:"):
-		return
+	case strings.HasPrefix(c.Image, "registry.k8s.io/kube-scheduler:"), c.Image == schedulerImage && c.Command[0] == "moor-scheduler":
+		return // its flags are kube-scheduler's
 	case c.Image == image:
 		if len(c.Command) != 1 || !slices.Contains(programs(t), c.Command[0]) {
 			t.Errorf("container %s: command %q is none of the programs", c.Name, c.Command)
