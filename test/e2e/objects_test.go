@@ -74,10 +74,16 @@ func (ns *testNamespace) class(ctx context.Context, parameters map[string]string
 // under /data-<claim>, block devices at /dev/<claim>.
 func (ns *testNamespace) pod(ctx context.Context, name, node string, claims ...*corev1.PersistentVolumeClaim) client.ObjectKey {
 	GinkgoHelper()
+	return ns.podBy(ctx, "", name, node, claims...)
+}
+
+// podBy makes a pod that a scheduler other than the cluster's own may place.
+func (ns *testNamespace) podBy(ctx context.Context, scheduler, name, node string, claims ...*corev1.PersistentVolumeClaim) client.ObjectKey {
+	GinkgoHelper()
 	container := corev1.Container{Name: "main", Image: kit.Image, Command: []string{"sleep", "1000000"}}
 	o := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns.name},
-		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: ptr.To(int64(1))},
+		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: ptr.To(int64(1)), SchedulerName: scheduler},
 	}
 	if node != "" {
 		o.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
