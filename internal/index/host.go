@@ -1,6 +1,8 @@
 package index
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -22,13 +24,21 @@ const (
 	// DPUVolumeMissingReplicas finds, by "true", volumes that have fewer replicas
 	// than are wanted.
 	DPUVolumeMissingReplicas = "status.replicas.missing"
-	// PodWithAffinity finds, by "true", pods that require other pods to be near,
-	// or not to be near.
+	// DPUVolumeAttachmentWithoutFunction finds, by "true", attachments that are to
+	// have a function and have none yet.
+	DPUVolumeAttachmentWithoutFunction = "status.dpu"
+	// PodWithAffinity finds pods that require other pods to be near, or not to be
+	// near: by their namespace those that speak of pods of it alone, by
+	// AnyNamespace the others.
 	PodWithAffinity = "spec.affinity"
 	// EventByBackedOffPod finds the events in which a kubelet says that it leaves a
 	// pod alone, by the UID of the pod.
 	EventByBackedOffPod = "involvedObject.uid,reason,message"
 )
+
+// AnyNamespace is the value of PodWithAffinity for a pod whose demands may speak of pods
+// of other namespaces.
+const AnyNamespace = "*"
 
 // Host are the indexes of snap-host-controller's cache of the host cluster.
 func Host() []kube.Index {
@@ -58,6 +68,7 @@ func Replicas() []kube.Index {
 		attachmentByVolume(),
 		attachmentByNode(),
 		kube.IndexOf(DPUVolumeMissingReplicas, missingReplicas),
+		kube.IndexOf(DPUVolumeAttachmentWithoutFunction, withoutFunction),
 		kube.IndexOf(PodWithAffinity, withAffinity),
 	)
 }
@@ -80,22 +91,36 @@ func missingReplicas(v *storagev1alpha1.DPUVolume) []string {
 	return nil
 }
 
-func withAffinity(pod *corev1.Pod) []string {
-	if HasPodAffinity(pod) {
+func withoutFunction(a *storagev1alpha1.DPUVolumeAttachment) []string {
+	if a.DeletionTimestamp.IsZero() && a.Status.DPU == nil {
 		return []string{"true"}
 	}
 	return nil
 }
 
-// HasPodAffinity reports whether a pod requires other pods to be near, or not to
-// be near.
-func HasPodAffinity(pod *corev1.Pod) bool {
+func withAffinity(pod *corev1.Pod) []string { return kube.Some(DemandsOn(pod)) }
+
+// DemandsOn is in which namespace a pod requires other pods to be near, or not to be
+// near: its own, or AnyNamespace; "" if it requires nothing.
+func DemandsOn(pod *corev1.Pod) string {
 	a := pod.Spec.Affinity
 	if a == nil {
-		return false
+		return ""
 	}
-	return a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 ||
-		a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0
+	var terms []corev1.PodAffinityTerm
+	if a.PodAffinity != nil {
+		terms = a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	if a.PodAntiAffinity != nil {
+		terms = slices.Concat(terms, a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	}
+	switch {
+	case len(terms) == 0:
+		return ""
+	case slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil }):
+		return AnyNamespace
+	}
+	return pod.Namespace
 }
 
 func backedOffPod(e *corev1.Event) []string { return kube.Some(string(podvolume.BackedOff(e))) }

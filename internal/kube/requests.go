@@ -6,9 +6,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -30,6 +34,18 @@ func Requests[T any, P pointer[T]](items []T) []reconcile.Request {
 // does every --sync-period: a predicate lets that pass.
 func Resync(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
+}
+
+// AddLast adds requests that may wait for all others, as those of the first list and of
+// a resync do.
+func AddLast(q workqueue.TypedRateLimitingInterface[reconcile.Request], all ...reconcile.Request) {
+	if p, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		p.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}, all...)
+		return
+	}
+	for _, r := range all {
+		q.Add(r)
+	}
 }
 
 // RequestsOf turns what a cache lists into requests, for watches in which an

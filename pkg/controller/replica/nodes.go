@@ -14,6 +14,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/placement"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -31,6 +32,7 @@ var passing = map[string]bool{
 // nodes are the nodes of one question.
 type nodes struct {
 	list []placement.Node
+	// kube are the cache's own: they must not be changed.
 	kube map[string]*corev1.Node
 	// again is when the first node in trouble has had its time; 0 if none.
 	again time.Duration
@@ -52,7 +54,7 @@ func (r *Reconciler) nodes(ctx context.Context, s *pass, u use, names []string) 
 	kind := functionOf(s.primary().Spec.FunctionTypeConfig)
 	for i := range dpus {
 		dpu, node := &dpus[i], &corev1.Node{}
-		found, err := kube.Find(ctx, r.Host.Client, client.ObjectKey{Name: dpu.Name}, node)
+		found, err := kube.Find(ctx, r.Host.Client, client.ObjectKey{Name: dpu.Name}, node, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return out, err
 		}
@@ -90,7 +92,7 @@ func (r *Reconciler) dpus(ctx context.Context, names []string) ([]moorv1alpha1.D
 	}
 	for _, name := range names {
 		var one moorv1alpha1.DPUStorageNode
-		found, err := kube.Find(ctx, r.Host.Client, client.ObjectKey{Name: name}, &one)
+		found, err := kube.Find(ctx, r.Host.Client, client.ObjectKey{Name: name}, &one, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return nil, err
 		}
@@ -105,14 +107,14 @@ func (r *Reconciler) dpus(ctx context.Context, names []string) ([]moorv1alpha1.D
 // volume's kind and have none yet: the DPU still counts it as free.
 func (r *Reconciler) pending(ctx context.Context, s *pass) (map[string]int, error) {
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	if err := r.Host.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list the attachments: %w", err)
+	waiting := client.MatchingFields{index.DPUVolumeAttachmentWithoutFunction: "true"}
+	if err := r.Host.Client.List(ctx, &list, client.InNamespace(r.Namespace), waiting, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the attachments without a function: %w", err)
 	}
 	kind, out := functionOf(s.primary().Spec.FunctionTypeConfig), map[string]int{}
 	for i := range list.Items {
 		a := &list.Items[i]
-		waits := a.DeletionTimestamp.IsZero() && a.Status.DPU == nil && a.Spec.DPUVolumeName != s.name
-		if waits && functionOf(a.Spec.FunctionTypeConfig) == kind {
+		if a.Spec.DPUVolumeName != s.name && functionOf(a.Spec.FunctionTypeConfig) == kind {
 			out[a.Spec.DPUNodeName]++
 		}
 	}
@@ -183,6 +185,11 @@ type complaint struct {
 }
 
 func complaints(dpu *moorv1alpha1.DPUStorageNode, node *corev1.Node) []complaint {
+	return append(ofDPU(dpu), ofKubelet(node)...)
+}
+
+// ofDPU is what speaks against a node by its DPUStorageNode.
+func ofDPU(dpu *moorv1alpha1.DPUStorageNode) []complaint {
 	var out []complaint
 	for _, kind := range []string{moorv1alpha1.ConditionDPUAlive, moorv1alpha1.ConditionHostAlive} {
 		c := meta.FindStatusCondition(dpu.Status.Conditions, kind)
@@ -200,6 +207,12 @@ func complaints(dpu *moorv1alpha1.DPUStorageNode, node *corev1.Node) []complaint
 	case !state.SNAPReady:
 		out = append(out, complaint{message: "the SNAP service of its DPU does not answer"})
 	}
+	return out
+}
+
+// ofKubelet is what speaks against a node by its Node.
+func ofKubelet(node *corev1.Node) []complaint {
+	var out []complaint
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
 			out = append(out, complaint{fmt.Sprintf("the node is not ready (%s)", c.Reason), c.LastTransitionTime.Time})
