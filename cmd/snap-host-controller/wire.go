@@ -75,6 +75,7 @@ func (o *options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
 		return nil, none, err
 	}
 	dpuCache := namespaced(o.targetNamespace)
+	dpuCache.SyncPeriod = &o.flags.SyncPeriod
 	dpuCache.ByObject = map[client.Object]cache.ByObject{
 		&corev1.Event{}:         {Field: about("PersistentVolumeClaim")},
 		&coordinationv1.Lease{}: selfHeartbeats(o.targetNamespace),

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -18,6 +19,10 @@ const conflictRetry = 100 * time.Millisecond
 // are repeated after a moment. To lose a compare-and-swap is no failure: the
 // pass rested on what was over, and the next one settles it. Every reconciler
 // is registered through it.
+//
+// A pass that a reconciler asks for at a time is an event of its own: without that it
+// would inherit the priority of the pass before, and a host that falls silent would wait
+// for first lists and resyncs because nothing else has happened to it since the start.
 func Retrying(r reconcile.Reconciler) reconcile.Reconciler { return retrying{r} }
 
 type retrying struct{ reconcile.Reconciler }
@@ -25,11 +30,14 @@ type retrying struct{ reconcile.Reconciler }
 // Reconcile makes one pass.
 func (r retrying) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	result, err := r.Reconciler.Reconcile(ctx, req)
-	if !onlyConflicts(err) {
-		return result, err
+	if onlyConflicts(err) {
+		ctrl.LoggerFrom(ctx).V(1).Info("lost a race for an object, looking again", "reason", err.Error())
+		result, err = reconcile.Result{RequeueAfter: conflictRetry}, nil
 	}
-	ctrl.LoggerFrom(ctx).V(1).Info("lost a race for an object, looking again", "reason", err.Error())
-	return reconcile.Result{RequeueAfter: conflictRetry}, nil
+	if result.RequeueAfter > 0 && result.Priority == nil {
+		result.Priority = ptr.To(0)
+	}
+	return result, err
 }
 
 // onlyConflicts reports whether err is a conflict, or several, and nothing else
