@@ -2,6 +2,7 @@ package attachment
 
 import (
 	"context"
+	"fmt"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -122,20 +123,38 @@ func (r *Reconciler) ask(ctx context.Context, a *storagev1alpha1.VolumeAttachmen
 	if err != nil {
 		return nil, err
 	}
-	if !found {
-		if err := r.cleared(ctx, a); err != nil {
-			return nil, err
-		}
-		sv = desired(a, pv)
-		if _, err := kube.CreateLive(ctx, r.DPU.Client, r.DPU.Live, sv); err != nil {
-			return nil, err
-		}
+	if found {
+		r.made.shown(a.UID)
+	} else if sv, err = r.make(ctx, a, pv); err != nil {
+		return nil, err
 	}
 	*attached = sv.Status.Attached && sv.DeletionTimestamp.IsZero() && asks(sv, a.Spec.NodeName, pv)
 	if *attached {
 		return sv, nil
 	}
 	return nil, r.waitForVendor(ctx, a, sv, pv)
+}
+
+// make makes the SVVolumeAttachment. One that was made a moment ago is waited for, until
+// the cache shows it.
+func (r *Reconciler) make(ctx context.Context, a *storagev1alpha1.VolumeAttachment, pv string) (*storagev1alpha1.SVVolumeAttachment, error) {
+	if sv, left := r.made.lately(a.UID, r.Clock); sv != nil && asks(sv, a.Spec.NodeName, pv) {
+		return nil, &kube.Waiting{Message: attaching(a, pv), Since: sv.CreationTimestamp.Time, RetryAfter: left}
+	}
+	if err := r.cleared(ctx, a); err != nil {
+		return nil, err
+	}
+	sv := desired(a, pv)
+	if _, err := kube.CreateLive(ctx, r.DPU.Client, r.DPU.Live, sv); err != nil {
+		return nil, err
+	}
+	r.made.expect(a.UID, sv, r.Clock.Now())
+	return sv, nil
+}
+
+// attaching is the message while the vendor attaches.
+func attaching(a *storagev1alpha1.VolumeAttachment, pv string) string {
+	return fmt.Sprintf("waiting for the vendor to attach PersistentVolume %s to DPU %s", pv, a.Spec.NodeName)
 }
 
 // cleared waits for a DPU from which the volume was taken without its own word:
@@ -169,7 +188,7 @@ func (r *Reconciler) waitForVendor(ctx context.Context, a *storagev1alpha1.Volum
 	case sv.Status.AttachError != nil:
 		return kube.WaitFor("the vendor could not attach PersistentVolume %s to DPU %s: %s", pv, a.Spec.NodeName, sv.Status.AttachError.Message)
 	}
-	return kube.WaitSince(sv.CreationTimestamp.Time, "waiting for the vendor to attach PersistentVolume %s to DPU %s", pv, a.Spec.NodeName)
+	return kube.WaitSince(sv.CreationTimestamp.Time, "%s", attaching(a, pv))
 }
 
 // persistentVolume returns the name of the vendor's volume: it stands in the

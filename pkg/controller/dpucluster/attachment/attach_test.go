@@ -3,11 +3,13 @@ package attachment_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
@@ -250,5 +252,46 @@ func TestARequestThatTheCacheDoesNotShowYetIsNoError(t *testing.T) {
 	m.CacheHides(sv)
 	if _, err := m.try(); err != nil || !m.x().Status.StorageAttached {
 		t.Errorf("attached %v, %v", m.x().Status.StorageAttached, err)
+	}
+}
+
+// TestTheVendorIsAskedOnce: a pass that comes before the cache shows what the one before
+// made waits for it, and asks the API server for nothing; not for ever, and not once the
+// cache has shown it.
+func TestTheVendorIsAskedOnce(t *testing.T) {
+	m := newFixture(t)
+	m.Add(kubetest.CSIDriver("a", nil))
+	sv := &storagev1alpha1.SVVolumeAttachment{ObjectMeta: kubetest.DPUObject("x")}
+	m.CacheHides(sv)
+	pass := func() ctrl.Result {
+		t.Helper()
+		result, err := m.try()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	pass()
+	live := m.LiveReads()
+	for range 3 {
+		if got := pass(); got.RequeueAfter <= 0 || got.RequeueAfter > 10*time.Second {
+			t.Errorf("the next pass comes after %s, want it within the time that the cache has", got.RequeueAfter)
+		}
+	}
+	if got := m.WritesOn(sv); got != 1 || m.LiveReads() != live {
+		t.Errorf("asked %d times, %d live reads more", got, m.LiveReads()-live)
+	}
+	m.Step(10 * time.Second)
+	pass()
+	if got := m.WritesOn(sv); got != 2 || m.LiveReads() == live {
+		t.Errorf("asked %d times, %d live reads more: the cache is believed for ever", got, m.LiveReads()-live)
+	}
+	m.wantMessage("waiting for the vendor to attach")
+	m.CacheIsCurrent()
+	pass()
+	m.Remove(sv)
+	pass()
+	if got := m.WritesOn(sv); got != 3 {
+		t.Errorf("asked %d times: what the cache has shown and shows no more is gone, and made anew", got)
 	}
 }

@@ -32,6 +32,8 @@ type Reconciler struct {
 	DPU kube.Cluster
 	// Clock tells how long a wait has lasted.
 	Clock clock.PassiveClock
+
+	made made
 }
 
 // notGone lets pass what appeared or changed.
