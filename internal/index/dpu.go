@@ -20,8 +20,6 @@ const (
 	// VolumeWithoutVendorByPolicy finds Volumes that have no vendor yet by the policy
 	// that they name.
 	VolumeWithoutVendorByPolicy = "unplaced.spec.storageParameters.policy"
-	// VolumeByVendor finds Volumes by the vendor chosen for them.
-	VolumeByVendor = "spec.volume.storageVendorName"
 	// VolumeByPVC finds Volumes by the name of the vendor's claim.
 	VolumeByPVC = "spec.volume.csiReference.pvcRef.name"
 	// VolumeByDriver finds Volumes by the vendor's CSI driver.
@@ -54,7 +52,6 @@ func DPU() []kube.Index {
 		kube.IndexOf(StorageVendorByClass, func(v *storagev1alpha1.StorageVendor) []string { return kube.Some(v.Spec.StorageClassName) }),
 		kube.IndexOf(CapacityByClass, func(c *storagev1.CSIStorageCapacity) []string { return kube.Some(c.StorageClassName) }),
 		kube.IndexOf(VolumeWithoutVendorByPolicy, withoutVendor),
-		kube.IndexOf(VolumeByVendor, func(v *storagev1alpha1.Volume) []string { return kube.Some(v.Spec.Volume.StorageVendorName) }),
 		kube.IndexOf(VolumeByPVC, func(v *storagev1alpha1.Volume) []string { return refName(v.Spec.Volume.CSIReference.PVCRef) }),
 		kube.IndexOf(VolumeByDriver, func(v *storagev1alpha1.Volume) []string { return kube.Some(v.Spec.Volume.CSIReference.CSIDriverName) }),
 		kube.IndexOf(VolumeUnreachable, unreachable),

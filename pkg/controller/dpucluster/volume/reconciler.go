@@ -82,7 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if !found {
-		r.choices.forget(req.NamespacedName)
+		r.choices.know(req.NamespacedName, "")
 		return ctrl.Result{}, nil
 	}
 	p := &pass{volume: v, cluster: r.DPU, choices: &r.choices, intN: r.IntN}

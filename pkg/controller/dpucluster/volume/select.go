@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
@@ -33,35 +34,63 @@ func SelectVendor(alg storagev1alpha1.StorageSelectionAlg, candidates []Candidat
 	return least.Name
 }
 
-// choices are the vendors chosen so recently that the cache may not show them
-// yet. They only keep volumes that arrive together from all going to the same
-// vendor; the truth is in the Volumes. The zero value is ready.
+// choices tells how many volumes each vendor has: those that passes have seen, and those
+// chosen so recently that the cache may not show them yet, so that volumes that arrive
+// together do not all go to the same vendor. It is made up of all volumes when it is first
+// asked, and kept by the passes over them; the truth is in the Volumes. The zero value is
+// ready; safe for concurrent use.
 type choices struct {
-	mu   sync.Mutex
-	made map[types.NamespacedName]string
+	mu     sync.Mutex
+	read   bool
+	vendor map[types.NamespacedName]string
+	count  map[types.NamespacedName]int // of volumes, by namespace and vendor
 }
 
-// choose calls pick with the choices made so far and remembers its answer for
-// the volume. Only one pick runs at a time.
-func (c *choices) choose(volume types.NamespacedName, pick func(made map[types.NamespacedName]string) (string, error)) (string, error) {
+// choose remembers for the volume which vendor pick takes, by how many volumes each has
+// beside this one; all lists the volumes that there are. Only one pick runs at a time.
+func (c *choices) choose(volume types.NamespacedName, all func() ([]storagev1alpha1.Volume, error), pick func(count func(vendor string) int) string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.made, volume)
-	vendor, err := pick(c.made)
-	if err != nil {
-		return "", err
+	if !c.read {
+		volumes, err := all()
+		if err != nil {
+			return "", err
+		}
+		for i := range volumes {
+			c.set(client.ObjectKeyFromObject(&volumes[i]), volumes[i].Spec.Volume.StorageVendorName)
+		}
+		c.read = true
 	}
-	if c.made == nil {
-		c.made = map[types.NamespacedName]string{}
-	}
-	c.made[volume] = vendor
+	c.set(volume, "")
+	vendor := pick(func(vendor string) int {
+		return c.count[types.NamespacedName{Namespace: volume.Namespace, Name: vendor}]
+	})
+	c.set(volume, vendor)
 	return vendor, nil
 }
 
-// forget drops the choice of a volume: it is written down, was lost, or the
-// volume is gone.
-func (c *choices) forget(volume types.NamespacedName) {
+// know notes the vendor that is written down for a volume; "" if there is none, or no such
+// volume.
+func (c *choices) know(volume types.NamespacedName, vendor string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.made, volume)
+	c.set(volume, vendor)
+}
+
+func (c *choices) set(volume types.NamespacedName, vendor string) {
+	was := c.vendor[volume]
+	if was == vendor {
+		return
+	}
+	if c.vendor == nil {
+		c.vendor, c.count = map[types.NamespacedName]string{}, map[types.NamespacedName]int{}
+	}
+	if was != "" {
+		delete(c.vendor, volume)
+		c.count[types.NamespacedName{Namespace: volume.Namespace, Name: was}]--
+	}
+	if vendor != "" {
+		c.vendor[volume] = vendor
+		c.count[types.NamespacedName{Namespace: volume.Namespace, Name: vendor}]++
+	}
 }

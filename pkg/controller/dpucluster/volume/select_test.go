@@ -51,12 +51,12 @@ func TestRandomReachesEveryVendor(t *testing.T) {
 func TestChoicesAreForgotten(t *testing.T) {
 	var c choices
 	key := types.NamespacedName{Name: "v"}
-	pick := func(map[types.NamespacedName]string) (string, error) { return "a", nil }
-	if _, err := c.choose(key, pick); err != nil || len(c.made) != 1 {
-		t.Fatalf("made %v, %v", c.made, err)
+	none := func() ([]storagev1alpha1.Volume, error) { return nil, nil }
+	if vendor, err := c.choose(key, none, func(func(string) int) string { return "a" }); err != nil || vendor != "a" || len(c.vendor) != 1 {
+		t.Fatalf("chosen is %q, %v, %v", vendor, c.vendor, err)
 	}
-	c.forget(key)
-	if len(c.made) != 0 {
-		t.Errorf("still remembers %v", c.made)
+	c.know(key, "")
+	if len(c.vendor) != 0 || c.count[types.NamespacedName{Name: "a"}] != 0 {
+		t.Errorf("still remembers %v, %v", c.vendor, c.count)
 	}
 }

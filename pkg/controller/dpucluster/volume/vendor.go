@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 )
 
@@ -21,7 +20,7 @@ import (
 func (p *pass) chooseVendor(ctx context.Context) error {
 	v := p.volume
 	if hasVendor(v) {
-		p.choices.forget(client.ObjectKeyFromObject(v))
+		p.choices.know(client.ObjectKeyFromObject(v), v.Spec.Volume.StorageVendorName)
 		_, err := kube.AddFinalizer(ctx, p.cluster.Client, v, storagev1alpha1.FinalizerVolume)
 		return err
 	}
@@ -38,7 +37,7 @@ func (p *pass) chooseVendor(ctx context.Context) error {
 		record(v, policy, vendor, class)
 	})
 	if err != nil {
-		p.choices.forget(client.ObjectKeyFromObject(v))
+		p.choices.know(client.ObjectKeyFromObject(v), "")
 	}
 	return err
 }
@@ -138,17 +137,22 @@ func (p *pass) choose(ctx context.Context, policy *storagev1alpha1.StoragePolicy
 	if err != nil {
 		return "", err
 	}
-	return p.choices.choose(client.ObjectKeyFromObject(p.volume), func(made map[types.NamespacedName]string) (string, error) {
+	return p.choices.choose(client.ObjectKeyFromObject(p.volume), func() ([]storagev1alpha1.Volume, error) { return p.volumes(ctx) }, func(count func(string) int) string {
 		candidates := make([]Candidate, len(vendors))
 		for i, name := range vendors {
-			n, err := p.countVolumes(ctx, name, made)
-			if err != nil {
-				return "", err
-			}
-			candidates[i] = Candidate{Name: name, Volumes: n}
+			candidates[i] = Candidate{Name: name, Volumes: count(name)}
 		}
-		return SelectVendor(policy.Spec.StorageSelectionAlg, candidates, p.intN), nil
+		return SelectVendor(policy.Spec.StorageSelectionAlg, candidates, p.intN)
 	})
+}
+
+// volumes are all that there are. They are the cache's own.
+func (p *pass) volumes(ctx context.Context) ([]storagev1alpha1.Volume, error) {
+	list := &storagev1alpha1.VolumeList{}
+	if err := p.cluster.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("count the volumes of each StorageVendor: %w", err)
+	}
+	return list.Items, nil
 }
 
 // ableVendors are those of a policy's vendors that can make the volume where it is to
@@ -177,31 +181,4 @@ func (p *pass) ableVendors(ctx context.Context, policy *storagev1alpha1.StorageP
 			policy.Name, describePlaces(v.Spec.Request.AccessibleFrom))
 	}
 	return out, nil
-}
-
-// countVolumes counts the volumes of a vendor: those which the cache shows,
-// and those chosen for it which the cache does not show yet.
-func (p *pass) countVolumes(ctx context.Context, vendor string, made map[types.NamespacedName]string) (int, error) {
-	list := &storagev1alpha1.VolumeList{}
-	err := p.cluster.Client.List(ctx, list, client.InNamespace(p.volume.Namespace),
-		client.MatchingFields{index.VolumeByVendor: vendor}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return 0, fmt.Errorf("count the volumes of StorageVendor %s: %w", vendor, err)
-	}
-	n := len(list.Items)
-	for volume, of := range made {
-		if of == vendor && !contains(list.Items, volume) {
-			n++
-		}
-	}
-	return n, nil
-}
-
-func contains(volumes []storagev1alpha1.Volume, key types.NamespacedName) bool {
-	for i := range volumes {
-		if client.ObjectKeyFromObject(&volumes[i]) == key {
-			return true
-		}
-	}
-	return false
 }
