@@ -3,15 +3,20 @@
 package main
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -27,11 +32,13 @@ const pluginScheduler = "moor-plugin-scheduler"
 // that it refused again when a node can serve it.
 func (b *bed) plugin(t *testing.T) {
 	b.simulate(t)
+	b.special(t)
 	bin := t.TempDir()
 	if err := kubebuild.Scheduler(t.Context(), filepath.Join("..", ".."), bin, t.Output()); err != nil {
 		t.Fatal(err)
 	}
-	b.schedule(t, filepath.Join(bin, kubebuild.SchedulerProgram), b.pluginConfig(t))
+	binary := filepath.Join(bin, kubebuild.SchedulerProgram)
+	b.schedule(t, binary, b.pluginConfig(t))
 	hits := b.place(t, "plugin", []string{pluginScheduler})
 	t.Logf("the plugin puts %d of %d pods on a node with a replica, of %d nodes", hits, simulatedPods, *simulatedNodes)
 	if hits != simulatedPods {
@@ -39,6 +46,7 @@ func (b *bed) plugin(t *testing.T) {
 	}
 	t.Run("replica on a closed node", b.replicaOnAClosedNode)
 	t.Run("refused everywhere", b.refusedEverywhere)
+	t.Run("replica's node refused by an extender", func(t *testing.T) { b.refusedByAnExtender(t, binary) })
 }
 
 // pluginConfig is that of the scheduler with the plugin, as its ConfigMap has it; a
@@ -62,16 +70,37 @@ func (b *bed) placed(t *testing.T, pod *corev1.Pod) string {
 	return pod.Spec.NodeName
 }
 
-// replicaOnAClosedNode: the nodes with replicas are healthy, and closed to pods.
-func (b *bed) replicaOnAClosedNode(t *testing.T) {
-	pvc, pv := volume("closed")
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "closed"}}
-	node.Spec.Unschedulable = true
-	for _, o := range []client.Object{pv, pvc, node, storageNode("closed", 4), statetest.Attachment("closed", "closed", statetest.PreEmulated)} {
+// special makes the volumes and nodes of the cases below before any scheduler with
+// the plugin starts, which then knows them when their pods come.
+func (b *bed) special(t *testing.T) {
+	closed, refusing, dead := worker("closed"), worker("refusing"), storageNode("refusing", 4)
+	closed.Spec.Unschedulable = true
+	refusing.Labels["only"] = "this"
+	meta.SetStatusCondition(&dead.Status.Conditions, metav1.Condition{Type: moorv1alpha1.ConditionDPUAlive, Status: metav1.ConditionFalse, Reason: "Silent"})
+	for _, o := range []client.Object{
+		closed, storageNode("closed", 4), statetest.Attachment("closed", "closed", statetest.PreEmulated),
+		worker("extended"), storageNode("extended", 4), statetest.Attachment("extended", "extended", statetest.PreEmulated),
+		refusing, dead,
+	} {
 		b.create(t, o)
 	}
-	pod := workload("closed", 0, pluginScheduler)
-	pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "closed"
+	for _, claim := range []string{"closed", "extended", "refused"} {
+		pvc, pv := volume(claim)
+		b.create(t, pv)
+		b.create(t, pvc)
+	}
+}
+
+// podOf is a pod with the claim of its name.
+func podOf(claim, scheduler string) *corev1.Pod {
+	pod := workload(claim, 0, scheduler)
+	pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = claim
+	return pod
+}
+
+// replicaOnAClosedNode: the node with the replica is healthy, and closed to pods.
+func (b *bed) replicaOnAClosedNode(t *testing.T) {
+	pod := podOf("closed", pluginScheduler)
 	pod.Spec.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists}}
 	b.create(t, pod)
 	if node := b.placed(t, pod); node == "closed" {
@@ -79,19 +108,38 @@ func (b *bed) replicaOnAClosedNode(t *testing.T) {
 	}
 }
 
+// refusedByAnExtender: every filter of the scheduler takes the node with the
+// replica, and an extender does not. All other nodes were held back for it.
+func (b *bed) refusedByAnExtender(t *testing.T, binary string) {
+	const name = "extended"
+	var asked atomic.Int32
+	extender := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var args extenderv1.ExtenderArgs
+		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if slices.Contains(*args.NodeNames, name) {
+			asked.Add(1)
+		}
+		left := slices.DeleteFunc(*args.NodeNames, func(n string) bool { return n == name })
+		_ = json.NewEncoder(w).Encode(extenderv1.ExtenderFilterResult{NodeNames: &left, FailedNodes: extenderv1.FailedNodesMap{name: "not this one"}})
+	}))
+	defer extender.Close()
+	config := strings.ReplaceAll(b.pluginConfig(t), pluginScheduler, name)
+	config = strings.Replace(config, "leaderElect: true", "leaderElect: false", 1)
+	b.schedule(t, binary, config+"extenders:\n- {urlPrefix: "+extender.URL+", filterVerb: filter, nodeCacheCapable: true}\n")
+	pod := podOf(name, name)
+	b.create(t, pod)
+	if node := b.placed(t, pod); node == name || asked.Load() == 0 {
+		t.Errorf("the pod is on %s; the extender was asked %d times about the replica's node", node, asked.Load())
+	}
+}
+
 // refusedEverywhere: the only node that the pod may have has a dead DPU, until it
 // is alive.
 func (b *bed) refusedEverywhere(t *testing.T) {
-	pvc, pv := volume("refused")
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "refusing", Labels: map[string]string{"only": "this"}}}
-	node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10Gi"), corev1.ResourceCPU: resource.MustParse("10Gi"), corev1.ResourceMemory: resource.MustParse("10Gi")}
-	dead := storageNode("refusing", 4)
-	meta.SetStatusCondition(&dead.Status.Conditions, metav1.Condition{Type: moorv1alpha1.ConditionDPUAlive, Status: metav1.ConditionFalse, Reason: "Silent"})
-	for _, o := range []client.Object{pv, pvc, node, dead} {
-		b.create(t, o)
-	}
-	pod := workload("refused", 0, pluginScheduler)
-	pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "refused"
+	pod := podOf("refused", pluginScheduler)
 	pod.Spec.NodeSelector = map[string]string{"only": "this"}
 	b.create(t, pod)
 	b.until(t, "the pod is refused for the DPU", func() (bool, string) {
@@ -106,7 +154,7 @@ func (b *bed) refusedEverywhere(t *testing.T) {
 		return false, pod.Status.String()
 	})
 	alive := []byte(`{"status":{"conditions":[]}}`)
-	if err := b.Status().Patch(t.Context(), dead, client.RawPatch(types.MergePatchType, alive)); err != nil {
+	if err := b.Status().Patch(t.Context(), storageNode("refusing", 4), client.RawPatch(types.MergePatchType, alive)); err != nil {
 		t.Fatal(err)
 	}
 	if node := b.placed(t, pod); node != "refusing" {

@@ -62,12 +62,7 @@ func (b *bed) simulate(t *testing.T) {
 	}
 	b.simulated = true
 	b.inParallel(t, *simulatedNodes, func(i int) []client.Object {
-		capacity := corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
-		}
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: workerName(i), Labels: map[string]string{corev1.LabelHostname: workerName(i)}}}
-		node.Status = corev1.NodeStatus{Capacity: capacity, Allocatable: capacity}
-		return []client.Object{node, storageNode(workerName(i), 32)}
+		return []client.Object{worker(workerName(i)), storageNode(workerName(i), 32)}
 	})
 	b.inParallel(t, simulatedPods, func(i int) []client.Object {
 		pvc, pv := volume(claimName(i))
@@ -77,6 +72,17 @@ func (b *bed) simulate(t *testing.T) {
 		}
 		return out
 	})
+}
+
+// worker is a node with room.
+func worker(name string) *corev1.Node {
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
+	}
 }
 
 func workerName(i int) string { return fmt.Sprintf("worker-%04d", i) }

@@ -142,13 +142,17 @@ func (p *Plugin) PreScore(_ context.Context, cycles fwk.CycleState, _ *corev1.Po
 	return nil
 }
 
+// maxScore is the framework's best: its constant is MaxNodeScore up to release
+// 1.35, and MaxScore from 1.36 on.
+const maxScore = 100
+
 // Score is the extender's, in the framework's range.
 func (p *Plugin) Score(_ context.Context, cycles fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	c, err := read(cycles)
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
-	return int64(c.ranking.Score(info.Node().Name)) * (fwk.MaxNodeScore / placement.MaxScore), nil
+	return int64(c.ranking.Score(info.Node().Name)) * (maxScore / placement.MaxScore), nil
 }
 
 // ScoreExtensions are none: scores are not relative to one another.

@@ -19,7 +19,6 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/moor-storage/moor/pkg/placement"
 	"github.com/moor-storage/moor/pkg/scheduler/extender"
 	"github.com/moor-storage/moor/pkg/scheduler/state/statetest"
 )
@@ -95,7 +94,7 @@ func TestSameAsTheExtender(t *testing.T) {
 				t.Error("refused for good (-extender, +plugin):", diff)
 			}
 			for _, node := range got.Nodes {
-				if got.Scores[node] != scores[node]*fwk.MaxNodeScore/placement.MaxScore {
+				if got.Scores[node] != scores[node]*10 {
 					t.Errorf("%s scores %d, at the extender %d", node, got.Scores[node], scores[node])
 				}
 			}
