@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/moor-storage/moor/pkg/nodehealth"
@@ -57,7 +58,9 @@ func measure(ctx context.Context, o options, r *record) (err error) {
 		return fmt.Errorf("make the log of the simulation: %w", err)
 	}
 	defer log.Close()
-	ctrl.SetLogger(funcr.New(func(prefix, args string) { fmt.Fprintln(log, time.Now().UTC().Format(time.TimeOnly), prefix, args) }, funcr.Options{}))
+	logger := funcr.New(func(prefix, args string) { fmt.Fprintln(log, time.Now().UTC().Format(time.TimeOnly), prefix, args) }, funcr.Options{})
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer b.close()
 	defer stop(nil)
@@ -83,7 +86,8 @@ func (b *bench) run(ctx context.Context) error {
 		return err
 	}
 	if err := b.settled(ctx); err != nil {
-		return err
+		b.say("  %v", err)
+		b.record.fail(count("settled.writes"), err)
 	}
 	if !b.o.settledOnly {
 		b.each(ctx, "operations", b.operations())

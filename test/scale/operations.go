@@ -62,7 +62,8 @@ func (b *bench) each(ctx context.Context, name string, operations []operation) {
 		}
 		b.say("measuring %s", op.of.name)
 		// What the one before left is not measured with it.
-		if err := b.rest(ctx, 2*time.Second, patience); err != nil {
+		_, _, err := b.settleAll(ctx)
+		if err := errors.Join(err, b.rest(ctx, 2*time.Second, patience)); err != nil {
 			b.say("  %v", err)
 		}
 		if err := op.run(ctx); err != nil {

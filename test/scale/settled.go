@@ -122,6 +122,9 @@ func (b *bench) settled(ctx context.Context) error {
 	if err := sleep(ctx, 3*b.fleet.Period()); err != nil {
 		return err
 	}
+	if _, _, err := b.settleAll(ctx); err != nil {
+		return err
+	}
 	marks, err := b.mark()
 	if err != nil {
 		return err
@@ -136,6 +139,11 @@ func (b *bench) settled(ctx context.Context) error {
 		return err
 	}
 	b.beats("settled.beats")
+	for _, p := range b.programs {
+		if err := p.Running(); err != nil {
+			return err
+		}
+	}
 	after, err := b.look(ctx)
 	if err != nil {
 		return err
