@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -149,27 +150,30 @@ func (b *bench) list(ctx context.Context, vendor, driver string) error {
 		return err
 	}
 	attachments := float64(b.o.hosts * b.o.volumes)
-	const leases = "--leader-election-namespace=" + kit.Namespace
+	var elect []string
+	if b.o.elect {
+		elect = []string{"--leader-elect", "--leader-election-namespace=" + kit.Namespace}
+	}
 	slow := func(d time.Duration) string { return time.Duration(float64(d) * b.o.slow).String() }
 	b.programs = []*program.Program{
-		{Name: "snap-controller", Account: "snap-controller", Reconciles: attachments, Args: []string{
-			"--kubeconfig=" + config["dpu/snap-controller"], "--namespace=" + kit.Namespace, "--leader-elect", leases,
-		}},
-		{Name: "snap-external-attacher", Account: "snap-external-attacher", Reconciles: attachments, Args: []string{
-			"--kubeconfig=" + config["dpu/snap-external-attacher"], "--namespace=" + kit.Namespace, "--csi-address=" + vendor, "--leader-elect", leases,
-		}},
+		{Name: "snap-controller", Account: "snap-controller", Reconciles: attachments, Args: slices.Concat(elect, []string{
+			"--kubeconfig=" + config["dpu/snap-controller"], "--namespace=" + kit.Namespace,
+		})},
+		{Name: "snap-external-attacher", Account: "snap-external-attacher", Reconciles: attachments, Args: slices.Concat(elect, []string{
+			"--kubeconfig=" + config["dpu/snap-external-attacher"], "--namespace=" + kit.Namespace, "--csi-address=" + vendor,
+		})},
 		{Name: "snap-csi-plugin", Account: "snap-csi-plugin-controller", HealthIsMetrics: true, Args: []string{
 			"--mode=controller", "--kubeconfig=" + config["host/snap-csi-plugin-controller"], "--namespace=" + kit.Namespace, "--bind-address=" + driver,
 		}},
 		{Name: "scheduler-extender", Account: "scheduler-extender", Args: []string{
 			"--kubeconfig=" + config["host/scheduler-extender"], "--namespace=" + kit.Namespace, "--bind-address=" + b.extender,
 		}},
-		{Name: "snap-host-controller", Account: "snap-host-controller", Reconciles: attachments, Args: []string{
+		{Name: "snap-host-controller", Account: "snap-host-controller", Reconciles: attachments, Args: slices.Concat(elect, []string{
 			"--kubeconfig=" + config["host/snap-host-controller"], "--dpu-cluster-kubeconfig=" + config["dpu/snap-host-controller"],
-			"--namespace=" + kit.Namespace, "--target-namespace=" + kit.Namespace, "--leader-elect", leases,
+			"--namespace=" + kit.Namespace, "--target-namespace=" + kit.Namespace,
 			"--heartbeat-timeout=" + slow(nodehealth.DefaultTimeout), "--silence-timeout=" + slow(nodehealth.DefaultSilence),
 			"--failover-budget=" + strconv.Itoa(b.o.budget), "--failover-zone-budget=" + strconv.Itoa(b.o.budget),
-		}},
+		})},
 	}
 	return nil
 }

@@ -29,6 +29,8 @@ type options struct {
 	output         results.Output
 	// settledOnly leaves the operations out, disturbed measures disturbances alone.
 	settledOnly, disturbed bool
+	// elect has the programs elect leaders, as deploy/ does.
+	elect bool
 }
 
 func main() {
@@ -45,7 +47,7 @@ func main() {
 }
 
 func parse(args []string) (options, error) {
-	var o options
+	o := options{elect: true}
 	f := flag.NewFlagSet("scale", flag.ContinueOnError)
 	f.IntVar(&o.hosts, "size", 200, "simulated hosts, each with a DPU")
 	f.IntVar(&o.volumes, "volumes", 10, "volumes that are attached to each host")

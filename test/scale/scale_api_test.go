@@ -38,9 +38,9 @@ func TestSettled(t *testing.T) {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	ctrl.SetLogger(logr.Discard())
-	const hosts = 50
+	const hosts = 200
 	r := newRecord(hosts, results.Invocation{})
-	if err := measure(t.Context(), options{hosts: hosts, volumes: 10, lasting: 8 * time.Second, slow: leastSlow, bin: bin, settledOnly: true}, r); err != nil {
+	if err := measure(t.Context(), options{hosts: hosts, volumes: 10, lasting: 15 * time.Second, slow: 1, bin: bin, settledOnly: true}, r); err != nil {
 		t.Fatal(err)
 	}
 	bounded := 0
