@@ -2,6 +2,8 @@ package dpf
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,6 +67,40 @@ func TestHealthIsOfThePrimariesAlone(t *testing.T) {
 	for _, id := range []string{"unmade", "nothing"} {
 		if _, err := h.Get(t.Context(), id); !errors.Is(err, provisioner.ErrNotFound) {
 			t.Errorf("of %s: %v", id, err)
+		}
+	}
+}
+
+// TestAPageOfHealthCostsWhatIsOnIt: a listing reads each volume twice, once to sort and
+// once to look at it, and those that begin a page once more, in however many pages.
+func TestAPageOfHealthCostsWhatIsOnIt(t *testing.T) {
+	for _, most := range []int{0, 1, 3, 10, 20} {
+		c := many(1000)
+		for i := 0; i < 1000; i += 100 {
+			v := ailing(fmt.Sprintf("pvc-%06d", i), "gone")
+			c.volumes[v.Name] = v
+		}
+		h, pages := health.New(request.Options{Client: c, Namespace: namespace}, clock.RealClock{}), 0
+		var got []string
+		for page := (provisioner.Page{Max: most}); ; {
+			unwell, next, err := h.List(t.Context(), page)
+			if err != nil || most > 0 && len(unwell) > most {
+				t.Fatalf("%d unwell of %d: %v", len(unwell), most, err)
+			}
+			for _, v := range unwell {
+				got = append(got, v.VolumeID)
+			}
+			pages++
+			if page.After = next; next == "" {
+				break
+			}
+		}
+		if len(got) != 10 || !slices.IsSorted(got) {
+			t.Errorf("pages of %d: unwell are %v", most, got)
+		}
+		const objects = 3 // a volume and its two attachments
+		if want := objects * (1000 + pages - 1); c.listed != 1000 || c.got != want {
+			t.Errorf("pages of %d: %d volumes were listed, want 1000; %d objects were read, want %d", most, c.listed, c.got, want)
 		}
 	}
 }

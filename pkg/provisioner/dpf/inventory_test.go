@@ -95,7 +95,7 @@ type cached struct {
 
 func (c *cached) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 	v, ok := c.volumes[key.Name]
-	if !ok {
+	if _, is := o.(*storagev1alpha1.DPUVolume); !is || !ok {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "dpuvolumes"}, key.Name)
 	}
 	c.got++
@@ -117,7 +117,7 @@ func (c *cached) List(_ context.Context, list client.ObjectList, opts ...client.
 			return errors.New("the attachments of all volumes are asked for")
 		}
 		of, _ := o.FieldSelector.RequiresExactMatch(attachment.IndexVolume)
-		l.Items = c.attachments[of]
+		l.Items = slices.Clone(c.attachments[of])
 		c.got += len(l.Items)
 	}
 	return nil

@@ -5,8 +5,8 @@ package health
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/utils/clock"
@@ -26,94 +26,97 @@ import (
 type Health struct {
 	options request.Options
 	clock   clock.PassiveClock
+	order   *volume.Order
 }
 
 var _ provisioner.Health = (*Health)(nil)
 
 // New reads the objects; what takes its time is late by the clock.
-func New(o request.Options, c clock.PassiveClock) *Health { return &Health{options: o, clock: c} }
+func New(o request.Options, c clock.PassiveClock) *Health {
+	return &Health{options: o, clock: c, order: volume.NewOrder(o)}
+}
 
 // Get returns what is wrong with one volume; ErrNotFound for one that is not
 // there, or not yet.
 func (h *Health) Get(ctx context.Context, id string) (provisioner.VolumeHealth, error) {
+	return h.look(ctx, id, nodes{})
+}
+
+// List returns a page of the volumes with which something is wrong. It looks from where
+// the page begins until that is full, and on to the next volume with which something is.
+func (h *Health) List(ctx context.Context, page provisioner.Page) ([]provisioner.VolumeHealth, string, error) {
+	order, err := h.order.From(ctx, page)
+	if err != nil {
+		return nil, "", err
+	}
+	out, known := []provisioner.VolumeHealth{}, nodes{}
+	for n, id := range order {
+		got, err := h.look(ctx, id, known)
+		switch {
+		case errors.Is(err, provisioner.ErrNotFound): // it went since the listing began
+		case err != nil:
+			return nil, "", err
+		case len(got.Problems) == 0:
+		case page.Max > 0 && len(out) == page.Max:
+			return out, order[n-1], nil // it begins the next page
+		default:
+			out = append(out, got)
+		}
+	}
+	return out, "", nil
+}
+
+// look says what is wrong with one volume. What it reads is the cache's own.
+func (h *Health) look(ctx context.Context, id string, known nodes) (provisioner.VolumeHealth, error) {
 	v := &storagev1alpha1.DPUVolume{}
-	found, err := kube.Find(ctx, h.options.Client, client.ObjectKey{Namespace: h.options.Namespace, Name: id}, v)
+	found, err := kube.Find(ctx, h.options.Client, client.ObjectKey{Namespace: h.options.Namespace, Name: id}, v, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return provisioner.VolumeHealth{}, request.Refused("read volume "+id, err)
 	}
 	if !found || v.Status.Phase != storagev1alpha1.DPUVolumeBound {
 		return provisioner.VolumeHealth{}, fmt.Errorf("volume %s: %w in namespace %s, or not made yet", id, provisioner.ErrNotFound, h.options.Namespace)
 	}
-	uses, err := h.uses(ctx, client.MatchingFields{attachment.IndexVolume: id})
+	uses, err := h.uses(ctx, id, known)
 	if err != nil {
 		return provisioner.VolumeHealth{}, err
 	}
-	return provisioner.VolumeHealth{VolumeID: id, Problems: diagnose(v, uses[id], h.clock.Now())}, nil
+	return provisioner.VolumeHealth{VolumeID: id, Problems: diagnose(v, uses, h.clock.Now())}, nil
 }
 
-// List returns a page of the volumes with which something is wrong.
-func (h *Health) List(ctx context.Context, page provisioner.Page) ([]provisioner.VolumeHealth, string, error) {
-	volumes, err := volume.Bound(ctx, h.options)
+// uses are the attachments through which nodes use a volume, ordered by node.
+func (h *Health) uses(ctx context.Context, id string, known nodes) ([]use, error) {
+	all, err := attachment.Users(ctx, h.options, id)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	uses, err := h.uses(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	wrong, now := map[string][]provisioner.Problem{}, h.clock.Now()
-	for id, v := range volumes {
-		if problems := diagnose(v, uses[id], now); len(problems) > 0 {
-			wrong[id] = problems
-		}
-	}
-	ids, next := page.Cut(slices.Sorted(maps.Keys(wrong)))
-	out := make([]provisioner.VolumeHealth, 0, len(ids))
-	for _, id := range ids {
-		out = append(out, provisioner.VolumeHealth{VolumeID: id, Problems: wrong[id]})
-	}
-	return out, next, nil
-}
-
-// uses are the attachments through which nodes use each volume, or each of those
-// selected, ordered by node.
-func (h *Health) uses(ctx context.Context, of ...client.ListOption) (map[string][]use, error) {
-	var list storagev1alpha1.DPUVolumeAttachmentList
-	of = append(of, client.InNamespace(h.options.Namespace), client.UnsafeDisableDeepCopy)
-	if err := h.options.Client.List(ctx, &list, of...); err != nil {
-		return nil, request.Refused("list the attachments", err)
-	}
-	out := map[string][]use{}
-	known := map[string]*moorv1alpha1.DPUStorageNode{}
-	for i := range list.Items {
-		a := &list.Items[i]
-		if !attachment.InUse(a) {
-			continue
-		}
-		if err := h.know(ctx, a.Spec.DPUNodeName, known); err != nil {
+	out := make([]use, 0, len(all))
+	for i := range all {
+		node, err := h.node(ctx, all[i].Spec.DPUNodeName, known)
+		if err != nil {
 			return nil, err
 		}
-		out[a.Spec.DPUVolumeName] = append(out[a.Spec.DPUVolumeName], use{a, known[a.Spec.DPUNodeName]})
+		out = append(out, use{&all[i], node})
 	}
-	for _, of := range out {
-		slices.SortFunc(of, byNode)
-	}
+	slices.SortFunc(out, byNode)
 	return out, nil
 }
 
-// know adds the node to those known, once; nil if it is not there.
-func (h *Health) know(ctx context.Context, name string, known map[string]*moorv1alpha1.DPUStorageNode) error {
-	if _, done := known[name]; done {
-		return nil
+// nodes are those that were read for one answer, by name; nil is one that is not there.
+type nodes map[string]*moorv1alpha1.DPUStorageNode
+
+// node reads a node, once.
+func (h *Health) node(ctx context.Context, name string, known nodes) (*moorv1alpha1.DPUStorageNode, error) {
+	if node, done := known[name]; done {
+		return node, nil
 	}
 	node := &moorv1alpha1.DPUStorageNode{}
-	found, err := kube.Find(ctx, h.options.Client, client.ObjectKey{Name: name}, node)
+	found, err := kube.Find(ctx, h.options.Client, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return request.Refused("read node "+name, err)
+		return nil, request.Refused("read node "+name, err)
 	}
 	if !found {
 		node = nil
 	}
 	known[name] = node
-	return nil
+	return node, nil
 }

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -29,26 +26,20 @@ import (
 // and one that a fence took away until Kubernetes gives it back, or else
 // external-attacher would ask for it anew in the middle of a failover, and could
 // not give it back before that call ends.
-//
-// A listing in pages sorts the volumes once, when it begins: a page costs what is
-// on it. A token is the name after which its page begins, so it is good for
-// whatever order is there: that of a later listing that began meanwhile has every
-// volume that is there throughout.
 type Inventory struct {
 	options request.Options
-	// order has the names of the volumes when the last listing began; nil if none has.
-	order atomic.Pointer[[]string]
+	order   *Order
 }
 
 var _ provisioner.Inventory = (*Inventory)(nil)
 
 // NewInventory reads the objects.
-func NewInventory(o request.Options) *Inventory { return &Inventory{options: o} }
+func NewInventory(o request.Options) *Inventory { return &Inventory{options: o, order: NewOrder(o)} }
 
 // List returns a page of the volumes that are there, ordered by name. A volume
 // that its vendor has not made yet is none.
 func (i *Inventory) List(ctx context.Context, page provisioner.Page) ([]provisioner.Entry, string, error) {
-	order, err := i.ordered(ctx, page)
+	order, err := i.order.From(ctx, page)
 	if err != nil {
 		return nil, "", err
 	}
@@ -67,44 +58,6 @@ func (i *Inventory) List(ctx context.Context, page provisioner.Page) ([]provisio
 		}
 	}
 	return entries, "", nil
-}
-
-// ordered are the names from which the page is taken.
-func (i *Inventory) ordered(ctx context.Context, page provisioner.Page) ([]string, error) {
-	order := i.order.Load()
-	if page.After == "" || order == nil {
-		there, err := Bound(ctx, i.options)
-		if err != nil {
-			return nil, err
-		}
-		order = ptr.To(slices.Sorted(maps.Keys(there)))
-		i.order.Store(order)
-	}
-	rest := *order
-	if page.After != "" {
-		from, found := slices.BinarySearch(rest, page.After)
-		if found {
-			from++
-		}
-		rest = rest[from:]
-	}
-	return rest, nil
-}
-
-// Bound are the volumes that their vendors have made, by name. They are the
-// cache's own: they must not be changed.
-func Bound(ctx context.Context, o request.Options) (map[string]*storagev1alpha1.DPUVolume, error) {
-	var list storagev1alpha1.DPUVolumeList
-	if err := o.Client.List(ctx, &list, client.InNamespace(o.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, request.Refused("list the volumes", err)
-	}
-	out := make(map[string]*storagev1alpha1.DPUVolume, len(list.Items))
-	for n := range list.Items {
-		if v := &list.Items[n]; v.Status.Phase == storagev1alpha1.DPUVolumeBound {
-			out[v.Name] = v
-		}
-	}
-	return out, nil
 }
 
 // Look returns one volume; ErrNotFound for one that is not there, or not yet.
