@@ -212,6 +212,9 @@ var mutations = []mutation{
 	{name: "a fence goes on by a claim that the cache remembers", tests: fence, edits: []edit{
 		{"pkg/controller/failover/observe.go", "return r.read(ctx, r.dpu.Live, t) })", "return r.read(ctx, r.dpu.Client, t) })"},
 	}},
+	{name: "a claim that could not be freed counts as freed", tests: fence, edits: []edit{
+		{fenceAct, "	if t.held(p.dpu()) {\n		return failure", "	if false && t.held(p.dpu()) {\n		return failure"},
+	}},
 	{name: "a failover begins though the DPU cluster cannot be read", tests: fence, edits: []edit{
 		{"pkg/controller/failover/failover.go", "r.targets.readLive(ctx, p); err != nil {", "r.targets.readLive(ctx, p); err != nil && p.underway {"},
 	}},

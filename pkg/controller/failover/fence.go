@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,10 +71,26 @@ func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 	}
 	freed, err := detach.Free(ctx, f.dpu.Client, t.claim, *receipt, f.clock.Now())
 	if err != nil {
-		return err
+		return f.freedBefore(ctx, p, t, err)
 	}
 	t.claim = freed
 	f.recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, detach.Message(*receipt))
+	return f.letGo(ctx, p, t)
+}
+
+// freedBefore goes on where a claim could not be freed because the orderly end of the
+// attachment, which the same word of the DPU starts, has freed it: that is no cause to
+// read all else of the host again. Any other failure stays one.
+func (f fencer) freedBefore(ctx context.Context, p *pass, t *target, failure error) error {
+	if !apierrors.IsConflict(failure) {
+		return failure
+	}
+	if err := f.targets.read(ctx, f.dpu.Live, t); err != nil {
+		return err
+	}
+	if t.held(p.dpu()) {
+		return failure
+	}
 	return f.letGo(ctx, p, t)
 }
 

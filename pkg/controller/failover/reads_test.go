@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -14,6 +15,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 )
 
 // reads counts what is read from one reader: calls by kind, and objects that lists
@@ -182,4 +184,51 @@ func TestAHostThatIsWellEndsWhatWasBegun(t *testing.T) {
 	s.operator(4)
 	s.mustPass()
 	s.wantPhase(freed)
+}
+
+// TestFreedBefore: a claim that the orderly end of the attachment frees at the same moment
+// is freed, and the pass goes on; one that has changed otherwise is a conflict still.
+func TestFreedBefore(t *testing.T) {
+	for name, tc := range map[string]struct {
+		first func(s *fixture, claim *moorv1alpha1.WriterClaim) error
+		done  bool
+	}{
+		"freed": {func(s *fixture, claim *moorv1alpha1.WriterClaim) error {
+			receipt := moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", Epoch: 4, Message: "released"}
+			_, err := detach.Free(s.t.Context(), s.DPU.Client, claim, receipt, s.Clock.Now())
+			return err
+		}, true},
+		"changed": {func(s *fixture, claim *moorv1alpha1.WriterClaim) error {
+			claim.Labels = map[string]string{"by": "another"}
+			return s.DPU.Direct.Update(s.t.Context(), claim)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t)
+			s.seenDead("a")
+			s.mustPass()
+			s.retire()
+			begun := false
+			s.change(func(o *Options) {
+				o.DPU.Client = interceptor.NewClient(s.DPU.Client.(client.WithWatch), interceptor.Funcs{
+					SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+						if _, ok := o.(*moorv1alpha1.WriterClaim); ok && !begun {
+							begun = true
+							if err := tc.first(s, s.claim()); err != nil {
+								t.Error(err)
+							}
+						}
+						return c.SubResource(sub).Update(ctx, o, opts...)
+					},
+				})
+			})
+			_, err := s.f.Reconcile(t.Context(), kube.RequestFor("", "a"))
+			if !begun || (err == nil) != tc.done || err != nil && !apierrors.IsConflict(err) {
+				t.Fatalf("the claim was written: %v; error %v", begun, err)
+			}
+			if s.tainted("a") != tc.done || s.hasPod("app") == tc.done {
+				t.Errorf("released: %v, want %v", s.tainted("a"), tc.done)
+			}
+		})
+	}
 }
