@@ -136,7 +136,7 @@ func TestServerAddressTaken(t *testing.T) {
 // A scheduler that stops in the middle of its body holds a connection for the
 // timeout, no longer.
 func TestSlowBody(t *testing.T) {
-	address := serve(t, &Server{Handler: handler(t, &source{index: cluster()}, func(o *Options) { o.Timeout = 50 * time.Millisecond })})
+	address := serve(t, &Server{Handler: handler(t, &source{index: cluster()}, func(o *Options) { o.Timeout = time.Second })})
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
