@@ -43,7 +43,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.name, "name", driverName, "name of the CSI driver")
 	fs.StringVar(&o.bindAddress, "bind-address", "unix:///csi/csi.sock", "where to serve CSI: unix:///absolute/path or tcp://host:port")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the host cluster; empty: the pod's own account")
-	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of DPUVolumes and DPUVolumeAttachments (controller)")
+	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of DPUVolumes and DPUVolumeAttachments, and of the hosts' Leases")
 	fs.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of /metrics, /healthz and /readyz; 0 turns them off")
 	o.api.Bind(fs)
 	fs.BoolVar(&o.topology, "topology", false, "tell Kubernetes from which hosts a volume is reached; the same in both modes, and csi-provisioner has to start anew when it changes")

@@ -24,6 +24,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/csiserver"
 	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
+	"github.com/moor-storage/moor/pkg/node/heartbeat"
 	"github.com/moor-storage/moor/pkg/node/registrar"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
@@ -76,7 +77,7 @@ func (o *options) runNode(ctx context.Context) error {
 		return fmt.Errorf("--node-id is required: the name of this node in Kubernetes")
 	}
 	if o.topology && !o.node.heartbeat {
-		return fmt.Errorf("--topology needs --heartbeat: with each heartbeat a host learns where its DPU is")
+		return fmt.Errorf("--topology needs --heartbeat: a host without credentials does not learn where its DPU is")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -92,6 +93,12 @@ func (o *options) runNode(ctx context.Context) error {
 		return fmt.Errorf("--volumes-limited-by: %w", err)
 	}
 	dpu := newDPUView(limit)
+	var heart *heartbeat.Heart
+	if o.node.heartbeat {
+		if heart, err = o.connectBeat(dpu); err != nil {
+			return err
+		}
+	}
 	server, err := o.nodeServer(ctx, cancel, finder, dpu, start)
 	if err != nil {
 		return err
@@ -102,8 +109,8 @@ func (o *options) runNode(ctx context.Context) error {
 	if o.node.registry != "" {
 		go func() { cancel(o.register(ctx, dpu)) }()
 	}
-	if o.node.heartbeat {
-		go func() { cancel(o.beat(ctx, dpu)) }()
+	if heart != nil {
+		go func() { cancel(heart.Start(ctx)) }()
 	}
 	// The sum of what all instances can do (CSI spec, GetPluginCapabilities).
 	services := []csispec.PluginCapability_Service_Type{csispec.PluginCapability_Service_CONTROLLER_SERVICE, csispec.PluginCapability_Service_GROUP_CONTROLLER_SERVICE}
@@ -180,7 +187,7 @@ func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc
 		Mounter: nodecsi.NewMounter(), Devices: nodecsi.HostDevices{},
 		Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
 		Shares:    storageclass.SharesFilesystem, SharedType: o.node.sharedType,
-		MaxVolumes: o.node.maxVolumes, Functions: dpu.limit.Count,
+		MaxVolumes: o.node.maxVolumes, Functions: func() (int64, error) { return dpu.functions(ctx) },
 	}
 	if o.node.heartbeat {
 		options.Storage = dpu.storage
@@ -194,12 +201,8 @@ func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc
 // register tells the kubelet of the driver; with topology not before it is known
 // where the DPU is: the kubelet asks for that once.
 func (o *options) register(ctx context.Context, dpu *dpuView) error {
-	if o.topology {
-		select {
-		case <-dpu.placed:
-		case <-ctx.Done():
-			return nil
-		}
+	if o.topology && !dpu.awaitPlace(ctx) {
+		return nil
 	}
 	endpoint := o.node.kubeletCSI
 	if endpoint == "" {

@@ -66,7 +66,9 @@ func TestNodeAttach(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	beating := make(chan error, 1)
-	go func() { beating <- o.beat(ctx, newDPUView(&nodecsi.Limit{})) }()
+	heart, err := o.connectBeat(newDPUView(&nodecsi.Limit{}))
+	b.must(err)
+	go func() { beating <- heart.Start(ctx) }()
 	attachments, err := o.nodeAttachments(ctx, cancel, &kube.Informers{})
 	b.must(err)
 	b.until("a beat", func() bool {

@@ -9,9 +9,10 @@ import (
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/pkg/controller/failover"
 	"github.com/moor-storage/moor/pkg/nodehealth/listener"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
@@ -91,18 +92,18 @@ func TestManifestsFlags(t *testing.T) {
 	}
 }
 
-// TestWatchedLeases: of its own namespace a cache holds its own Lease alone, of the
-// kubelets' every Lease.
+// TestWatchedLeases: of its own namespace a cache holds the Leases of heartbeats alone,
+// of the kubelets' every Lease.
 func TestWatchedLeases(t *testing.T) {
-	got := selfHeartbeats("users", corev1.NamespaceNodeLease)
+	got := heartbeats("users", corev1.NamespaceNodeLease)
 	if len(got.Namespaces) != 2 {
 		t.Fatalf("watches %v", got.Namespaces)
 	}
-	own, kubelets := got.Namespaces["users"].FieldSelector, got.Namespaces[corev1.NamespaceNodeLease].FieldSelector
-	if own == nil || !own.Matches(fields.Set{"metadata.name": listener.SelfHeartbeatName}) || own.Matches(fields.Set{"metadata.name": "another"}) {
-		t.Errorf("of its own namespace: %v", own)
+	own, kubelets := got.Namespaces["users"], got.Namespaces[corev1.NamespaceNodeLease]
+	if own.LabelSelector == nil || !own.LabelSelector.Matches(labels.Set{moorv1alpha1.LabelHeartbeat: ""}) || own.LabelSelector.Matches(labels.Set{}) {
+		t.Errorf("of its own namespace: %v", own.LabelSelector)
 	}
-	if kubelets != nil {
+	if kubelets.LabelSelector != nil || kubelets.FieldSelector != nil {
 		t.Errorf("of the kubelets: %v", kubelets)
 	}
 }

@@ -64,7 +64,7 @@ func (o *options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
 	}
 	hostCache.ByObject = map[client.Object]cache.ByObject{
 		&corev1.Event{}:            {Namespaces: events},
-		&coordinationv1.Lease{}:    selfHeartbeats(o.namespace, corev1.NamespaceNodeLease),
+		&coordinationv1.Lease{}:    heartbeats(o.namespace, corev1.NamespaceNodeLease),
 		&corev1.Node{}:             {Transform: kube.SlimNode},
 		&corev1.PersistentVolume{}: {Transform: podvolume.SlimPersistentVolume},
 	}
@@ -78,7 +78,7 @@ func (o *options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
 	dpuCache.SyncPeriod = &o.flags.SyncPeriod
 	dpuCache.ByObject = map[client.Object]cache.ByObject{
 		&corev1.Event{}:         {Field: about("PersistentVolumeClaim")},
-		&coordinationv1.Lease{}: selfHeartbeats(o.targetNamespace),
+		&coordinationv1.Lease{}: heartbeats(o.targetNamespace),
 		&corev1.Node{}:          {Transform: kube.SlimNode},
 	}
 	dpu, err := kube.AddCluster(mgr, "DPU cluster", dpuConfig, dpuScheme, dpuCache)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -173,6 +174,7 @@ func (o *options) heart(store *attachments.Store, reporter *report.Reporter, kee
 		Client: store.DPU.Client, Live: store.DPU.Live, Name: o.node, Version: version.Built().Version, Period: o.beat, Changed: reporter.Changed.C(),
 	}
 	if keeper == nil {
+		beat.Namespace = o.namespace
 		return heartbeat.DPU(beat, reporter.State)
 	}
 	beat.Seen, beat.Exact = keeper.Answered, true
@@ -185,7 +187,7 @@ func (o *options) manager() (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme, err := kube.NewScheme(storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme)
+	scheme, err := kube.NewScheme(coordinationv1.AddToScheme, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme)
 	if err != nil {
 		return nil, err
 	}

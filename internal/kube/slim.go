@@ -1,6 +1,7 @@
 package kube
 
 import (
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -34,4 +35,18 @@ func readiness(all []corev1.NodeCondition) []corev1.NodeCondition {
 		}
 	}
 	return nil
+}
+
+// SlimLease leaves of a Lease what is read of it: whose it is, and when its holder says
+// that it renewed it. It is a cache transform.
+func SlimLease(o any) (any, error) {
+	l, ok := o.(*coordinationv1.Lease)
+	if !ok {
+		return o, nil
+	}
+	return &coordinationv1.Lease{
+		TypeMeta:   l.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name, UID: l.UID, ResourceVersion: l.ResourceVersion},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: l.Spec.HolderIdentity, RenewTime: l.Spec.RenewTime},
+	}, nil
 }

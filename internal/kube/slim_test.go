@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // TestSlimNode: what the controllers read of a Node stays, each field by its name,
@@ -46,6 +48,23 @@ func TestSlimNode(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if other, err := SlimNode(&corev1.Pod{}); err != nil || other.(*corev1.Pod) == nil {
+		t.Errorf("another kind became %v, %v", other, err)
+	}
+}
+
+// TestSlimLease: whose it is and when it was renewed, and nothing else.
+func TestSlimLease(t *testing.T) {
+	spec := coordinationv1.LeaseSpec{HolderIdentity: ptr.To("n"), RenewTime: ptr.To(metav1.NewMicroTime(time.Unix(1000, 0)))}
+	whole := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "s", Name: "n", UID: "u", ResourceVersion: "7"}, Spec: spec}
+	want := whole.DeepCopy()
+	whole.Labels, whole.Annotations = map[string]string{"a": "b"}, map[string]string{"a": "b"}
+	whole.OwnerReferences, whole.ManagedFields = []metav1.OwnerReference{{Name: "n"}}, []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
+	whole.Spec.LeaseDurationSeconds = ptr.To(int32(40))
+	got, err := SlimLease(whole)
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
+	if other, err := SlimLease(&corev1.Pod{}); err != nil || other.(*corev1.Pod) == nil {
 		t.Errorf("another kind became %v, %v", other, err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package nodehealth tells from the heartbeats of a DPUStorageNode, and from the
-// Lease of the kubelet, who is heard.
+// Package nodehealth tells from the heartbeats of hosts and DPUs, in their Leases and
+// DPUStorageNodes, and from the Lease of the kubelet, who is heard.
 //
 // Only that a heartbeat changes counts, by the observer's own clock: the clocks
 // of hosts and DPUs never matter. What was watched for too short a time is
@@ -120,7 +120,9 @@ type entry struct {
 	observed bool
 	told     Observation
 	// zeroTrust: see Observation.
-	zeroTrust          bool
+	zeroTrust bool
+	// dpuName is the DPU that dpu is.
+	dpuName            string
 	host, dpu, kubelet witness
 	// seen and message are what the DPU reported last, deadAt when it began to
 	// report that the host is dead.
@@ -129,13 +131,28 @@ type entry struct {
 	deadAt  time.Time
 }
 
-// witness is one sender of heartbeats. Only that value changes counts; 0 is none.
+// carrier is where a heartbeat stands. Hosts and DPUs write theirs into a Lease, and now
+// and then into the DPUStorageNode; older ones, and DPUs that promise something with
+// each, into the latter alone.
+type carrier int
+
+const (
+	byObject carrier = iota
+	byLease
+	carriers
+)
+
+// witness is one sender of heartbeats. Only that a value changes counts, each for itself:
+// what one carrier repeats is no sign of life when the other has changed. 0 is none.
 type witness struct {
-	value int64
-	// first is when a value was read first, last when it changed last.
+	values [carriers]int64
+	// first is when a value was read first, last when one changed last.
 	first, last time.Time
 	changed     bool
 }
+
+// known reports whether the witness has ever beaten.
+func (w witness) known() bool { return w.values != [carriers]int64{} }
 
 // New returns an Observer. A timeout or silence that is not positive is the
 // default; silence is not longer than the timeout.
@@ -159,8 +176,11 @@ func (o *Observer) Observe(node *moorv1alpha1.DPUStorageNode) Observation {
 	if e.zeroTrust = reported.ZeroTrust; e.zeroTrust {
 		e.host, host = witness{}, 0 // an earlier heartbeat proves nothing, nor does its silence
 	}
-	o.record(&e.host, HostCluster, host, now)
-	o.record(&e.dpu, DPUCluster, dpu, now)
+	if e.dpuName != node.Spec.DPUName {
+		e.dpuName, e.dpu = node.Spec.DPUName, witness{} // another DPU's heartbeat proves nothing of this one
+	}
+	o.record(&e.host, HostCluster, byObject, host, now)
+	o.record(&e.dpu, DPUCluster, byObject, dpu, now)
 	if reported.HostSeen == SeenDead && e.seen != SeenDead {
 		e.deadAt = now
 	}
@@ -197,8 +217,24 @@ func (o *Observer) Kubelet(name string, renewed time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now, e := o.clock.Now(), o.entry(name)
-	o.record(&e.kubelet, HostCluster, renewed.UnixMicro(), now)
+	o.record(&e.kubelet, HostCluster, byLease, renewed.UnixMicro(), now)
 	o.tell(name, e, o.observation(e, now))
+}
+
+// Lease records the Lease of a host, or that of its DPU, by the cluster that it is in.
+// When it was renewed is by another machine's clock, so only that it changes counts. A
+// ZeroTrust host has none that counts.
+func (o *Observer) Lease(host string, in Cluster, renewed time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now, e := o.clock.Now(), o.entry(host)
+	switch {
+	case in == DPUCluster:
+		o.record(&e.dpu, in, byLease, renewed.UnixMicro(), now)
+	case !e.zeroTrust:
+		o.record(&e.host, in, byLease, renewed.UnixMicro(), now)
+	}
+	o.tell(host, e, o.observation(e, now))
 }
 
 // SelfHeartbeat records that a heartbeat of the observer's own process was
@@ -268,17 +304,20 @@ func read(node *moorv1alpha1.DPUStorageNode) (host, dpu int64, reported Observat
 	return host, d.Sequence, reported
 }
 
-// record records a heartbeat.
-func (o *Observer) record(w *witness, c Cluster, value int64, now time.Time) {
-	switch {
-	case value == 0 || value == w.value:
-		return
-	case w.value == 0:
-		w.value, w.first = value, now
+// record records a heartbeat. What a carrier has when it is read first may be of any
+// time.
+func (o *Observer) record(w *witness, c Cluster, by carrier, value int64, now time.Time) {
+	before := w.values[by]
+	if value == 0 || value == before {
 		return
 	}
-	w.value, w.last, w.changed = value, now, true
-	o.hear(c, now)
+	if !w.known() {
+		w.first = now
+	}
+	if w.values[by] = value; before != 0 {
+		w.last, w.changed = now, true
+		o.hear(c, now)
+	}
 }
 
 // hear records that something came through an API server. Its own heartbeat is
@@ -296,7 +335,7 @@ func (o *Observer) hear(c Cluster, now time.Time) {
 // beat is the state of a heartbeat. Silence is measured up to when anything was
 // last heard through that API server, not up to now.
 func (o *Observer) beat(w witness, c Cluster, now time.Time) Beat {
-	if w.value == 0 {
+	if !w.known() {
 		return Unknown
 	}
 	r := o.reception[c]
@@ -320,7 +359,7 @@ func (o *Observer) beat(w witness, c Cluster, now time.Time) Beat {
 	return Unknown
 }
 
-func (w witness) unheard() bool { return w.value != 0 && !w.changed }
+func (w witness) unheard() bool { return w.known() && !w.changed }
 
 func later(first time.Time, more ...time.Time) time.Time {
 	for _, t := range more {

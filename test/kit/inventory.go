@@ -10,6 +10,7 @@ import (
 
 	groupsnapshotv1beta2 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumegroupsnapshot/v1beta2"
 	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,7 +26,7 @@ import (
 // Inventory is everything that a volume leaves behind somewhere, by name.
 type Inventory []string
 
-// Take lists it: objects of both clusters, what each SNAP service has, loop
+// Take lists it: objects of both clusters, Leases of hosts and DPUs that are gone, what each SNAP service has, loop
 // devices and files of the storage target.
 func Take(ctx context.Context, bed *devcluster.Cluster, c Clients) (Inventory, error) {
 	var out Inventory
@@ -48,6 +49,13 @@ func Take(ctx context.Context, bed *devcluster.Cluster, c Clients) (Inventory, e
 			&groupsnapshotv1beta2.VolumeGroupSnapshotList{}, &groupsnapshotv1beta2.VolumeGroupSnapshotContentList{},
 		}},
 	} {
+		left, err := orphanedLeases(ctx, of.c)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range left {
+			out = append(out, fmt.Sprintf("%s: Lease %s", of.where, name))
+		}
 		for _, list := range of.lists {
 			names, err := names(ctx, of.c, list)
 			if err != nil {
@@ -85,8 +93,8 @@ func (i Inventory) Less(other Inventory) []string {
 	return out
 }
 
-func names(ctx context.Context, c client.Client, list client.ObjectList) ([]string, error) {
-	if err := c.List(ctx, list); err != nil {
+func names(ctx context.Context, c client.Client, list client.ObjectList, of ...client.ListOption) ([]string, error) {
+	if err := c.List(ctx, list, of...); err != nil {
 		return nil, fmt.Errorf("list %T: %w", list, err)
 	}
 	var out []string
@@ -95,6 +103,22 @@ func names(ctx context.Context, c client.Client, list client.ObjectList) ([]stri
 		return nil
 	})
 	return out, err
+}
+
+// orphanedLeases lists the Leases of heartbeats whose DPUStorageNode is gone.
+func orphanedLeases(ctx context.Context, c client.Client) ([]string, error) {
+	nodes, err := names(ctx, c, &moorv1alpha1.DPUStorageNodeList{})
+	if err != nil {
+		return nil, err
+	}
+	leases, err := names(ctx, c, &coordinationv1.LeaseList{}, client.InNamespace(Namespace))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(leases, func(lease string) bool {
+		node, ok := moorv1alpha1.LeaseOf(lease)
+		return !ok || slices.Contains(nodes, node)
+	}), nil
 }
 
 // devices lists subsystems, hot-plugged functions and bdevs of one DPU.

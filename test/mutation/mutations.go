@@ -254,10 +254,34 @@ var mutations = []mutation{
 		{"pkg/controller/failover/failover.go", "!p.concerned() && !p.unwell():", "!p.concerned():"},
 	}},
 	{name: "a heartbeat counts only if a reconciler looks", tests: "./pkg/nodehealth/listener", edits: []edit{
-		{"pkg/nodehealth/listener/objects.go", "	o.Observer.Observe(node)\n", ""},
+		{"pkg/nodehealth/listener/nodes.go", "	n.Observer.Observe(node)\n", ""},
 	}},
 	{name: "the report of a DPU waits until its host beats", tests: "./pkg/nodehealth/listener", edits: []edit{
-		{"pkg/nodehealth/listener/objects.go", "{o.hear, o.hearDPU}", "{o.hear, o.hear}"},
+		{"pkg/nodehealth/listener/nodes.go", "n.DPUNamespace, n.hearDPU}", "n.DPUNamespace, n.hear}"},
+	}},
+	{name: "what the Lease or the object repeats is a sign of life", tests: "./pkg/nodehealth", edits: []edit{
+		{"pkg/nodehealth/observer.go", "	before := w.values[by]\n", "	by = byObject\n	before := w.values[by]\n"},
+	}},
+	{name: "a Lease that is read first is a sign of life", tests: "./pkg/nodehealth", edits: []edit{
+		{"pkg/nodehealth/observer.go", "w.values[by] = value; before != 0 {", "w.values[by] = value; before != 0 || by == byLease {"},
+	}},
+	{name: "a ZeroTrust host beats by a Lease", tests: "./pkg/nodehealth", edits: []edit{
+		{"pkg/nodehealth/observer.go", "	case !e.zeroTrust:", "	default:"},
+	}},
+	{name: "the heartbeat of the DPU before is that of the next", tests: "./pkg/nodehealth", edits: []edit{
+		{"pkg/nodehealth/observer.go", "e.dpuName, e.dpu = node.Spec.DPUName, witness{}", "e.dpuName = node.Spec.DPUName"},
+	}},
+	{name: "a Lease counts whoever holds it", tests: "./pkg/nodehealth/listener", edits: []edit{
+		{"pkg/nodehealth/listener/nodes.go", "ptr.Deref(lease.Spec.HolderIdentity, \"\") != node {", "ptr.Deref(lease.Spec.HolderIdentity, node) == \"\" {"},
+	}},
+	{name: "a heartbeat with a promise stands in a Lease", tests: "./pkg/node/heartbeat", edits: []edit{
+		{"pkg/node/heartbeat/heartbeat.go", "h.o.Namespace != \"\" && !h.o.Exact\n", "h.o.Namespace != \"\"\n"},
+	}},
+	{name: "what changes waits for the sixth heartbeat", tests: "./pkg/node/heartbeat", edits: []edit{
+		{"pkg/node/heartbeat/heartbeat.go", "h.beats >= perObject || h.news(write); {", "h.beats >= perObject; {"},
+	}},
+	{name: "a heartbeat that its Lease cannot carry is lost", tests: "./pkg/node/heartbeat", edits: []edit{
+		{"pkg/node/heartbeat/heartbeat.go", "	case lost == nil && !due:\n", "	case !due:\n"},
 	}},
 	{name: "what was alive before a restart stays so unheard", tests: "./pkg/controller/nodelifecycle", edits: []edit{
 		{"pkg/nodehealth/observer.go", "(e.host.first, e.dpu.first)) < o.timeout+o.silence/2\n", "(e.host.first, e.dpu.first)) < 1000*o.timeout\n"},

@@ -21,7 +21,7 @@ import (
 var bounds = map[string]float64{
 	"*.writes": 0,
 	"*.reads":  0,
-	// The mirrors of 50 hosts, one of twelve beats each, and Moor's own Leases.
+	// The mirrors of 50 hosts, one each 45 s, and Moor's own Leases.
 	"settled.copied_beats": 5,
 	// The copies of those mirrors; and a beat of this machine may be late, when it is
 	// looked at.

@@ -1,5 +1,22 @@
 package v1alpha1
 
+import "strings"
+
+// LabelHeartbeat marks the Leases that carry heartbeats, also that which
+// snap-host-controller writes to hear itself.
+const LabelHeartbeat = "storage.moor.dev/heartbeat"
+
+// leasePrefix keeps the Leases of hosts and DPUs apart from all others in their
+// namespace.
+const leasePrefix = "dpustoragenode."
+
+// LeaseName is the name of the Lease that carries the heartbeat of a host or a DPU, in
+// the namespace of Moor's objects of its cluster. Its holder is the node itself.
+func LeaseName(node string) string { return leasePrefix + node }
+
+// LeaseOf is whose heartbeat a Lease carries, by its name; ok: it is one of those.
+func LeaseOf(name string) (node string, ok bool) { return strings.CutPrefix(name, leasePrefix) }
+
 // Condition types of a DPUStorageNode.
 const (
 	ConditionHostAlive = "HostAlive"

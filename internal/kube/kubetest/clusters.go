@@ -109,7 +109,7 @@ func newHost(t *testing.T, c *Control, indexes []kube.Index) *Cluster {
 
 func newDPU(t *testing.T, c *Control) *Cluster {
 	t.Helper()
-	s := scheme(t, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme, snapshotv1.AddToScheme, groupsnapshotv1beta2.AddToScheme)
+	s := scheme(t, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme, coordinationv1.AddToScheme, snapshotv1.AddToScheme, groupsnapshotv1beta2.AddToScheme)
 	return newCluster(t, c, DPUNamespace, append(index.DPU(), index.Attacher()...), fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(
 		&storagev1alpha1.StoragePolicy{}, &storagev1alpha1.Volume{}, &storagev1alpha1.VolumeAttachment{}, &storagev1alpha1.SVVolumeAttachment{},
 		&moorv1alpha1.WriterClaim{}, &moorv1alpha1.DPUStorageNode{}, &moorv1alpha1.StorageSnapshot{},

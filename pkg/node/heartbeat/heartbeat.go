@@ -1,18 +1,23 @@
-// Package heartbeat writes heartbeats: the DPU's half of a DPUStorageNode in
-// the DPU cluster, or the host's half in the host cluster.
+// Package heartbeat writes heartbeats: of a DPU in the DPU cluster, or of a host in
+// the host cluster. Each renews a Lease, which costs an API server little. The half of
+// the DPUStorageNode is written when what it says has changed, and with every sixth
+// heartbeat; with each one where there is no Lease, or the DPU promises something.
 //
-// Observers count only the change of the sequence number, by their own clock;
-// so a heartbeat is never skipped because nothing else has changed, and the
-// sequence goes on where an earlier process left it. The package never decides
-// whether a node is alive.
+// Observers count only that the Lease, or the sequence number in the object, has
+// changed, by their own clock; so a heartbeat is never skipped because nothing else has
+// changed, and the sequence goes on where an earlier process left it. The package never
+// decides whether a node is alive.
 package heartbeat
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,6 +40,8 @@ type Options struct {
 	Live client.Reader
 	// Name of the DPUStorageNode: the node's name in its cluster.
 	Name string
+	// Namespace of the Lease; empty: none is written.
+	Namespace string
 	// Version of this process.
 	Version string
 	// Period between beats, from begin to begin; DefaultPeriod if it is not
@@ -42,10 +49,13 @@ type Options struct {
 	Period time.Duration
 	// Exact heartbeats only follow the one before: one that was on its way while
 	// another was accepted is refused, and tried anew. For those that promise a
-	// lease.
+	// lease: number and promise stand in the object, so each heartbeat is written
+	// there, in one write, and there is no Lease.
 	Exact bool
-	// Seen, if not nil, is told of the object after each beat.
+	// Seen, if not nil, is told of the object whenever it was written.
 	Seen func(*moorv1alpha1.DPUStorageNode)
+	// Done, if not nil, is called after each beat that was answered.
+	Done func()
 	// Changed, if not nil, asks for a beat at once.
 	Changed <-chan struct{}
 	// Clock is the machine's if nil.
@@ -64,19 +74,29 @@ const (
 	retryWait, retrySpread   = 0.1, 0.1
 )
 
+// perObject is how many heartbeats there are from one write of the object to the next, if
+// nothing changes: at 10 s each, people see to within a minute when the last one was.
+const perObject = 6
+
+// half puts one half as it is now into the status, and returns the heartbeat in it.
+type half func(*moorv1alpha1.DPUStorageNodeStatus) *moorv1alpha1.Heartbeat
+
 // Heart beats until it is stopped. It is a manager.Runnable of every replica.
 type Heart struct {
 	o Options
 	// beat returns how to write the state as it is now.
-	beat func(context.Context) (func(*moorv1alpha1.DPUStorageNodeStatus) *moorv1alpha1.Heartbeat, error)
+	beat func(context.Context) (half, error)
 	// node is the object as last answered by the server; nil if not known.
 	node *moorv1alpha1.DPUStorageNode
+	// lease is likewise; beats is how many there were since the object was written.
+	lease *coordinationv1.Lease
+	beats int
 }
 
 // DPU returns the heart of a DPU: it writes status.dpu, with what state says.
 // A beat is left out while state fails.
 func DPU(o Options, state func(context.Context) (moorv1alpha1.DPUState, error)) *Heart {
-	return newHeart(o, func(ctx context.Context) (func(*moorv1alpha1.DPUStorageNodeStatus) *moorv1alpha1.Heartbeat, error) {
+	return newHeart(o, func(ctx context.Context) (half, error) {
 		now, err := state(ctx)
 		return func(s *moorv1alpha1.DPUStorageNodeStatus) *moorv1alpha1.Heartbeat {
 			if s.DPU != nil {
@@ -94,7 +114,7 @@ func DPU(o Options, state func(context.Context) (moorv1alpha1.DPUState, error)) 
 // Host returns the heart of a host: it writes status.host, with what state
 // says. A beat is left out while state fails.
 func Host(o Options, state func(context.Context) (moorv1alpha1.HostState, error)) *Heart {
-	return newHeart(o, func(ctx context.Context) (func(*moorv1alpha1.DPUStorageNodeStatus) *moorv1alpha1.Heartbeat, error) {
+	return newHeart(o, func(ctx context.Context) (half, error) {
 		now, err := state(ctx)
 		return func(s *moorv1alpha1.DPUStorageNodeStatus) *moorv1alpha1.Heartbeat {
 			if s.Host != nil {
@@ -106,7 +126,7 @@ func Host(o Options, state func(context.Context) (moorv1alpha1.HostState, error)
 	})
 }
 
-func newHeart(o Options, beat func(context.Context) (func(*moorv1alpha1.DPUStorageNodeStatus) *moorv1alpha1.Heartbeat, error)) *Heart {
+func newHeart(o Options, beat func(context.Context) (half, error)) *Heart {
 	if o.Period <= 0 {
 		o.Period = DefaultPeriod
 	}
@@ -149,8 +169,9 @@ func (h *Heart) wait(least, spread float64) time.Duration {
 	return time.Duration(float64(h.o.Period) * (least + spread*h.o.Random()))
 }
 
-// Beat writes one heartbeat; it takes half a period at most. A
-// DPUStorageNode that is missing is created.
+// Beat writes one heartbeat; it takes half a period at most. A DPUStorageNode or a
+// Lease that is missing is created. Where the Lease cannot be written the object carries
+// the heartbeat.
 func (h *Heart) Beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, h.o.Period/2)
 	defer cancel()
@@ -162,15 +183,65 @@ func (h *Heart) Beat(ctx context.Context) error {
 		return fmt.Errorf("find out the state to write into DPUStorageNode %s: %w", h.o.Name, err)
 	}
 	if h.node == nil {
+		h.beats = perObject
 		if h.node, err = h.read(ctx); err != nil {
 			return err
 		}
 	}
+	if err := h.carry(ctx, write); err != nil {
+		return err
+	}
+	if h.o.Done != nil {
+		h.o.Done()
+	}
+	return nil
+}
+
+// carry renews the Lease, and writes the object if there is something to tell or it is
+// due: what there is to tell does not hold the heartbeat up. Where the Lease cannot be
+// renewed, as without the right to it, the object carries this heartbeat and the next.
+func (h *Heart) carry(ctx context.Context, write half) error {
+	leased := h.o.Namespace != "" && !h.o.Exact
+	h.beats++
+	var lost error
+	if leased {
+		lost = h.renew(ctx, h.node)
+	}
+	switch due := !leased || h.beats >= perObject || h.news(write); {
+	case lost == nil && !due:
+		return nil
+	case lost != nil && ctx.Err() != nil:
+		return lost // no time is left for the object
+	}
+	if err := h.write(ctx, write); err != nil {
+		return err
+	}
+	if lost != nil {
+		ctrl.LoggerFrom(ctx).WithName("heartbeat").Error(lost, "the heartbeat stands in the DPUStorageNode alone")
+		h.beats = perObject
+	}
+	return nil
+}
+
+// news reports whether the state differs from what the object says. They are compared as
+// the server has them: times in seconds.
+func (h *Heart) news(write half) bool {
+	next := h.node.Status.DeepCopy()
+	if beat := write(next); beat.Version != h.o.Version {
+		return true
+	}
+	is, err := json.Marshal(next)
+	stands, also := json.Marshal(h.node.Status)
+	return err != nil || also != nil || !bytes.Equal(is, stands)
+}
+
+// write writes the object.
+func (h *Heart) write(ctx context.Context, write half) error {
 	patch := kube.PatchStatus[*moorv1alpha1.DPUStorageNode]
 	if h.o.Exact {
 		patch = kube.PatchStatusExact[*moorv1alpha1.DPUStorageNode]
 	}
-	_, err = patch(ctx, h.o.Client, h.node, func(n *moorv1alpha1.DPUStorageNode) {
+	_, err := patch(ctx, h.o.Client, h.node, func(n *moorv1alpha1.DPUStorageNode) {
 		beat := write(&n.Status)
 		beat.Sequence++
 		beat.Time = metav1.NewTime(h.o.Clock.Now())
@@ -180,7 +251,7 @@ func (h *Heart) Beat(ctx context.Context) error {
 		h.node = nil // perhaps it was deleted: the next beat looks
 		return err
 	}
-	if h.o.Seen != nil {
+	if h.beats = 0; h.o.Seen != nil {
 		h.o.Seen(h.node)
 	}
 	return nil
@@ -190,8 +261,11 @@ func (h *Heart) Beat(ctx context.Context) error {
 func (h *Heart) read(ctx context.Context) (*moorv1alpha1.DPUStorageNode, error) {
 	node := &moorv1alpha1.DPUStorageNode{}
 	found, err := kube.Find(ctx, h.o.Live, types.NamespacedName{Name: h.o.Name}, node)
-	if err != nil || found {
-		return node, err
+	switch {
+	case err != nil:
+		return nil, err
+	case found:
+		return node, nil
 	}
 	node.Name = h.o.Name
 	err = h.o.Client.Create(ctx, node)

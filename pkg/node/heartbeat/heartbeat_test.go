@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,8 +33,10 @@ type server struct {
 func newServer(t *testing.T, objects ...client.Object) *server {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := moorv1alpha1.AddDPUToScheme(scheme); err != nil {
-		t.Fatal(err)
+	for _, add := range []func(*runtime.Scheme) error{moorv1alpha1.AddDPUToScheme, coordinationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s := &server{writes: make(chan moorv1alpha1.DPUStorageNodeStatus, 100)}
 	s.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&moorv1alpha1.DPUStorageNode{}).

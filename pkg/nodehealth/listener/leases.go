@@ -1,6 +1,7 @@
-// Package listener hears the hosts and DPUs, by their DPUStorageNodes, the kubelets, by
-// their Leases, and snap-host-controller itself, by a Lease that it writes in each
-// cluster. What is heard goes to the observer of heartbeats; no reconciler runs for it.
+// Package listener hears the hosts and DPUs, by their Leases and DPUStorageNodes, the
+// kubelets, by their Leases, and snap-host-controller itself, by a Lease that it writes
+// in each cluster. What is heard goes to the observer of heartbeats; no reconciler runs
+// for it.
 package listener
 
 import (
@@ -19,6 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
@@ -41,8 +43,8 @@ const LeastSilence = 4 * selfHeartbeatPeriod
 type Leases struct {
 	// Source is what the observer calls the cluster.
 	Source nodehealth.Cluster
-	// Cluster is the cluster. Its cache holds the Leases of the kubelets and
-	// of this process, and no others; the latter is in Namespace.
+	// Cluster is the cluster. Its cache holds the Leases of the kubelets and, in
+	// Namespace, those with the label of heartbeats.
 	Cluster   kube.Cluster
 	Namespace string
 	Observer  *nodehealth.Observer
@@ -98,9 +100,10 @@ func (l *Leases) record(lease *coordinationv1.Lease) {
 func (l *Leases) writeSelfHeartbeat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, selfHeartbeatPeriod)
 	defer cancel()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: SelfHeartbeatName}}
+	marks := map[string]string{moorv1alpha1.LabelHeartbeat: ""}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: SelfHeartbeatName, Labels: marks}}
 	renewed := metav1.NewMicroTime(l.Clock.Now())
-	patch, err := json.Marshal(coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
+	patch, err := json.Marshal(coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Labels: marks}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
 	if err != nil {
 		return fmt.Errorf("encode lease %s: %w", SelfHeartbeatName, err)
 	}

@@ -83,7 +83,7 @@ func startController(t *testing.T) {
 	}
 	must(t, mgr.Add(&listener.Leases{Source: nodehealth.HostCluster, Cluster: c.Host, Namespace: c.Namespace, Observer: observer, Clock: wrong()}))
 	must(t, mgr.Add(&listener.Leases{Source: nodehealth.DPUCluster, Cluster: c.DPU, Namespace: c.TargetNamespace, Observer: observer, Clock: wrong()}))
-	must(t, mgr.Add(&listener.Objects{Host: c.Host, DPU: c.DPU, Observer: observer, Clock: wrong()}))
+	must(t, mgr.Add(&listener.Nodes{Host: c.Host, DPU: c.DPU, HostNamespace: c.Namespace, DPUNamespace: c.TargetNamespace, Observer: observer, Clock: wrong()}))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

@@ -27,12 +27,13 @@ import (
 	"github.com/moor-storage/moor/pkg/node/heartbeat"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/test/api/apiserver"
+	"github.com/moor-storage/moor/test/kit"
 )
 
 // 5,000 nodes may cost this many writes a second at each API server.
 const (
 	wholeNodes  = 5000
-	wholeWrites = 600
+	wholeWrites = 750 // a Lease each 10 s, and each minute an object and its mirror
 	// fixed is what does not grow with the nodes: the self-heartbeat each second.
 	fixed = 1.0
 )
@@ -153,11 +154,11 @@ func (f *fleet) beat(t *testing.T) {
 	for i := range f.nodes {
 		ctx, stop := context.WithCancel(t.Context())
 		f.stops = append(f.stops, stop)
-		host := heartbeat.Host(heartbeat.Options{Client: f.host, Live: f.host, Name: hostName(i), Version: "v1", Clock: wrong()},
+		host := heartbeat.Host(heartbeat.Options{Client: f.host, Live: f.host, Name: hostName(i), Namespace: kit.Namespace, Version: "v1", Clock: wrong()},
 			func(context.Context) (moorv1alpha1.HostState, error) {
 				return moorv1alpha1.HostState{MaxVolumes: 64}, nil
 			})
-		dpu := heartbeat.DPU(heartbeat.Options{Client: f.dpu, Live: f.dpu, Name: dpuName(i), Version: "v1", Clock: wrong()},
+		dpu := heartbeat.DPU(heartbeat.Options{Client: f.dpu, Live: f.dpu, Name: dpuName(i), Namespace: kit.Namespace, Version: "v1", Clock: wrong()},
 			func(context.Context) (moorv1alpha1.DPUState, error) { return *state.DeepCopy(), nil })
 		for _, h := range []*heartbeat.Heart{host, dpu} {
 			f.done.Go(func() {

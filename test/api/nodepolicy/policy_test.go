@@ -12,6 +12,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,7 +95,9 @@ func inForce(t *testing.T, a client.Client) {
 		err := a.Create(ctx, request("a", "probe", func(o *storagev1alpha1.DPUVolumeAttachment) { o.Spec.DPUNodeName = "b" }), client.DryRunAll)
 		beat := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
 		also := a.Create(ctx, beat, client.DryRunAll)
-		return apierrors.IsForbidden(err) && apierrors.IsForbidden(also), nil
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kit.Namespace, Name: "probe"}}
+		third := a.Create(ctx, lease, client.DryRunAll)
+		return apierrors.IsForbidden(err) && apierrors.IsForbidden(also) && apierrors.IsForbidden(third), nil
 	})
 	must(t, err)
 }
@@ -276,6 +279,80 @@ func TestHeartbeats(t *testing.T) {
 	refused(t, h.a.Create(t.Context(), forged), "which DPU sits in a host is for the installer to say")
 	own := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	refused(t, h.a.Create(t.Context(), own), "")
+}
+
+// TestLeases: a host renews the Lease of its own heartbeat, and writes no other.
+func TestLeases(t *testing.T) {
+	h := open(t)
+	lease := func(node string, change func(*coordinationv1.Lease)) *coordinationv1.Lease {
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: kit.Namespace, Name: moorv1alpha1.LeaseName(node), Labels: map[string]string{moorv1alpha1.LabelHeartbeat: ""},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: moorv1alpha1.GroupVersion.String(), Kind: "DPUStorageNode", Name: node, UID: "u"}},
+		}}
+		l.Spec.HolderIdentity = &node
+		if change != nil {
+			change(l)
+		}
+		return l
+	}
+	renew := func(c client.Client, node string, change func(*coordinationv1.Lease)) error {
+		l := &coordinationv1.Lease{}
+		must(t, clusters.Host.Get(t.Context(), client.ObjectKeyFromObject(lease(node, nil)), l))
+		at := metav1.NowMicro()
+		l.Spec.RenewTime = &at
+		if change != nil {
+			change(l)
+		}
+		return c.Update(t.Context(), l)
+	}
+	another := "b"
+	must(t, clusters.Host.Create(t.Context(), lease("b", nil)))
+	echo := lease("b", func(l *coordinationv1.Lease) { l.Name = "snap-host-controller-echo" })
+	must(t, clusters.Host.Create(t.Context(), echo))
+	for _, tc := range []struct {
+		name  string
+		act   func() error
+		words string
+	}{
+		{"makes it for another", func() error {
+			return h.a.Create(t.Context(), lease("a", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &another }))
+		}, "holds its Lease itself"},
+		{"holds on by a finalizer", func() error {
+			return h.a.Create(t.Context(), lease("a", func(l *coordinationv1.Lease) { l.Finalizers = []string{"x.example.com/y"} }))
+		}, "no finalizers"},
+		{"has another owner", func() error {
+			return h.a.Create(t.Context(), lease("a", func(l *coordinationv1.Lease) { l.OwnerReferences[0].Name = "b" }))
+		}, "no owner but its DPUStorageNode"},
+		{"makes it from no node", func() error { return h.nowhere.Create(t.Context(), lease("a", nil)) }, "must be bound to its node"},
+		{"makes it", func() error { return h.a.Create(t.Context(), lease("a", nil)) }, ""},
+		{"reads it", func() error {
+			return h.a.Get(t.Context(), client.ObjectKeyFromObject(lease("a", nil)), &coordinationv1.Lease{})
+		}, ""},
+		{"renews it", func() error { return renew(h.a, "a", nil) }, ""},
+		{"gives it to another", func() error {
+			return renew(h.a, "a", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &another })
+		}, "holds its Lease itself"},
+		{"renews another's", func() error { return renew(h.a, "b", nil) }, "host a may not write Lease dpustoragenode.b"},
+		{"renews another's as its own", func() error {
+			own := "a"
+			return renew(h.a, "b", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &own })
+		}, "host a may not write Lease dpustoragenode.b"},
+		{"speaks for the controller", func() error {
+			at := metav1.NowMicro()
+			echo.Spec.RenewTime = &at
+			return h.a.Update(t.Context(), echo)
+		}, "host a may not write Lease snap-host-controller-echo"},
+		{"takes the leadership", func() error {
+			return h.a.Create(t.Context(), lease("a", func(l *coordinationv1.Lease) { l.Name = "snap-host-controller.dpu.nvidia.com" }))
+		}, "may not write Lease"},
+		{"beats for a kubelet", func() error {
+			return h.a.Create(t.Context(), lease("a", func(l *coordinationv1.Lease) { l.Namespace, l.Name = corev1.NamespaceNodeLease, "a" }))
+		}, "cannot create resource"},
+		{"deletes it", func() error { return h.a.Delete(t.Context(), lease("a", nil)) }, "cannot delete resource"},
+		{"the other host does the same", func() error { return renew(h.b, "b", nil) }, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) { refused(t, tc.act(), tc.words) })
+	}
 }
 
 // TestOutOfReach: what a host has no business with at all.

@@ -13,6 +13,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/pkg/node/heartbeat"
+	"github.com/moor-storage/moor/test/kit"
 )
 
 // Clients reach both API servers, without caches and without limits.
@@ -101,8 +102,8 @@ func (f *Fleet) wake(ctx context.Context, h *host, rate float64, within time.Dur
 // options of a heart: those of the real programs.
 func (f *Fleet) options(c client.Client, name string, period time.Duration, changed <-chan struct{}) heartbeat.Options {
 	return heartbeat.Options{
-		Client: c, Live: c, Name: name, Version: "scale", Period: period, Changed: changed, Clock: clock.RealClock{},
-		Seen: func(*moorv1alpha1.DPUStorageNode) { f.beats.Add(1) },
+		Client: c, Live: c, Name: name, Namespace: kit.Namespace, Version: "scale", Period: period, Changed: changed, Clock: clock.RealClock{},
+		Done: func() { f.beats.Add(1) },
 	}
 }
 

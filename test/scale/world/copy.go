@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -111,28 +110,8 @@ func (t template) of(i int) []Entry {
 	out := make([]Entry, len(t.entries))
 	for n, e := range t.entries {
 		out[n] = Entry{Key: []byte(replacer.Replace(string(e.Key))), Value: []byte(replacer.Replace(string(e.Value)))}
-		if bytes.Contains(e.Key, []byte("/dpustoragenodes/"+old[1])) {
-			out[n].Value = sequence.ReplaceAllFunc(out[n].Value, func(have []byte) []byte { return later(have, i) })
-		}
 	}
 	return out
-}
-
-// sequence is that of a beat, in JSON.
-var sequence = regexp.MustCompile(`"sequence":\d+`)
-
-// mirrorEvery is of how many beats of a DPU one is copied to the host cluster.
-const mirrorEvery = 12
-
-// later is a sequence that is some beats further, as those of machines are that did
-// not start together: else all their beats that are copied would be copied at once.
-func later(have []byte, i int) []byte {
-	name, number, _ := strings.Cut(string(have), ":")
-	n, err := strconv.Atoi(number)
-	if err != nil {
-		return have
-	}
-	return fmt.Appendf(nil, "%s:%d", name, n+i%mirrorEvery)
 }
 
 // Copy makes hosts 1 to hosts-1 with all that host number 0 has, which has so many

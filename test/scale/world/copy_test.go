@@ -43,16 +43,6 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestBeatsAreSpread: the beats of copies are at other numbers.
-func TestBeatsAreSpread(t *testing.T) {
-	all := []Entry{{Key: []byte(registry + "storage.moor.dev/dpustoragenodes/dpu-00000"), Value: []byte(`{"dpu":{"sequence":98,"snapReady":true}}`)}}
-	for i, want := range map[int]string{1: `{"dpu":{"sequence":99,"snapReady":true}}`, 14: `{"dpu":{"sequence":100,"snapReady":true}}`, 24: `{"dpu":{"sequence":98,"snapReady":true}}`} {
-		if got := string(pick(all, 1).of(i)[0].Value); got != want {
-			t.Errorf("host %d has %s", i, got)
-		}
-	}
-}
-
 // TestCopiesDiffer: no two hosts share a key.
 func TestCopiesDiffer(t *testing.T) {
 	seen, template := map[string]bool{}, pick(entries(), 2)

@@ -30,7 +30,7 @@ func open(t *testing.T) (*kubetest.Clusters, func()) {
 func dpu(sequence int64) *moorv1alpha1.DPUStorageNode {
 	return &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "dpu-a"}, Status: moorv1alpha1.DPUStorageNodeStatus{
 		DPU: &moorv1alpha1.DPUState{
-			Heartbeat: moorv1alpha1.Heartbeat{Sequence: sequence}, SNAPReady: true,
+			Heartbeat: moorv1alpha1.Heartbeat{Sequence: sequence, Time: metav1.Unix(sequence*10, 0)}, SNAPReady: true,
 			Functions: []moorv1alpha1.FunctionCount{{Type: "vf", Total: 4, Free: 3}},
 		},
 	}}
@@ -48,7 +48,7 @@ func TestCopiesTheDPUsHalf(t *testing.T) {
 	w.DPU.Add(dpu(1))
 	pass()
 	for _, sequence := range []int64{1, 13} {
-		kubetest.Change(w.DPU, dpu(0), func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Sequence = sequence })
+		kubetest.Change(w.DPU, dpu(0), func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU = dpu(sequence).Status.DPU })
 		pass()
 		got, _ := kubetest.Read(w.Host, kubetest.DPUStorageNode("a"))
 		if diff := cmp.Diff(dpu(sequence).Status.DPU, got.Status.DPU); diff != "" {
@@ -79,7 +79,7 @@ func TestMereBeats(t *testing.T) {
 	beat := func(change func(*moorv1alpha1.DPUState)) {
 		kubetest.Change(w.DPU, dpu(0), func(n *moorv1alpha1.DPUStorageNode) {
 			n.Status.DPU.Sequence++
-			n.Status.DPU.Time = metav1.Unix(n.Status.DPU.Sequence*1000, 0)
+			n.Status.DPU.Time = metav1.Unix(n.Status.DPU.Sequence*10, 0)
 			if change != nil {
 				change(n.Status.DPU)
 			}
@@ -90,15 +90,26 @@ func TestMereBeats(t *testing.T) {
 	for range 60 {
 		beat(nil)
 	}
-	if n := w.Writes() - before; n != 5 {
+	if n := w.Writes() - before; n != 12 {
 		t.Errorf("60 beats were copied %d times", n)
 	}
 	if got := here(); got.Sequence != 61 {
 		t.Errorf("sequence %d", got.Sequence)
 	}
-	beat(nil)
+	beat(func(s *moorv1alpha1.DPUState) { s.Time = metav1.Unix(700, 0) })
+	if got := here(); got.Sequence != 62 {
+		t.Errorf("of a DPU that writes its object each minute, sequence %d", got.Sequence)
+	}
+	beat(func(s *moorv1alpha1.DPUState) { s.Time = metav1.Unix(600, 0) })
+	if got := here(); got.Sequence != 63 {
+		t.Errorf("of a DPU whose clock was set back, sequence %d", got.Sequence)
+	}
+	beat(func(s *moorv1alpha1.DPUState) { s.Time = metav1.Unix(620, 0) })
+	if got := here(); got.Sequence != 63 {
+		t.Errorf("a mere beat was copied: sequence %d", got.Sequence)
+	}
 	beat(func(s *moorv1alpha1.DPUState) { s.Host = &moorv1alpha1.HostObservation{Evidence: "no link"} })
-	if got := here(); got.Sequence != 63 || got.Host == nil {
+	if got := here(); got.Sequence != 65 || got.Host == nil {
 		t.Errorf("a change was not copied: %+v", got)
 	}
 	beat(func(s *moorv1alpha1.DPUState) { s.Sequence = 1 })
@@ -144,9 +155,11 @@ func TestWhatOfADPUWakes(t *testing.T) {
 		change func(*moorv1alpha1.DPUStorageNode)
 		want   int
 	}{
-		"the same":       {func(*moorv1alpha1.DPUStorageNode) {}, 0},
-		"a beat":         {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Sequence++ }, 0},
-		"the twelfth":    {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Sequence += 12 }, 1},
+		"the same": {func(*moorv1alpha1.DPUStorageNode) {}, 0},
+		"a beat":   {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Sequence++ }, 0},
+		"the fifth": {func(n *moorv1alpha1.DPUStorageNode) {
+			n.Status.DPU.Sequence, n.Status.DPU.Time = 6, metav1.Unix(60, 0)
+		}, 1},
 		"it began anew":  {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Sequence = 0 }, 1},
 		"SNAP is down":   {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.SNAPReady = false }, 1},
 		"a function":     {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Functions[0].Free-- }, 1},

@@ -6,6 +6,7 @@ package node
 import (
 	"context"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -70,10 +71,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, err
 }
 
-// mirrored is how many beats that tell nothing are left out of the mirror; at 10
-// s each, it says at least every two minutes when the DPU beat last. Whether
-// a DPU is alive is decided by its own object.
-const mirrored = 12
+// mirrored is how long beats that tell nothing are left out of the mirror, by the clock
+// of the DPU: it is for people. Most DPUs write their object each minute, and all of
+// those are copied; of those that write each beat into it, the fifth. Whether a DPU is
+// alive is decided by its own cluster.
+const mirrored = 45 * time.Second
 
 // tells reports whether there is something to copy: the state, or a beat that
 // is due, or one that is not of the same row.
@@ -81,7 +83,7 @@ func tells(here, there *moorv1alpha1.DPUState) bool {
 	if here == nil || there == nil {
 		return here != there
 	}
-	if ahead := there.Sequence - here.Sequence; ahead < 0 || ahead >= mirrored {
+	if since := there.Time.Sub(here.Time.Time); there.Sequence < here.Sequence || since < 0 || since >= mirrored {
 		return true
 	}
 	a, b := *here, *there

@@ -6,9 +6,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -21,9 +23,10 @@ import (
 type fixture struct {
 	*kubetest.Clusters
 	t *testing.T
-	o *Objects
+	o *Nodes
 	// host and dpu tell of changes, as a watch does.
-	host, dpu *controllertest.FakeInformer
+	host, dpu             *controllertest.FakeInformer
+	hostLeases, dpuLeases *controllertest.FakeInformer
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -32,9 +35,12 @@ func newFixture(t *testing.T) *fixture {
 	there := kubetest.DPUStorageNode("dpu-a")
 	there.Spec.DPUName = ""
 	s.DPU.Add(there)
-	s.o = &Objects{Host: s.Host.Cluster, DPU: s.DPU.Cluster, Observer: nodehealth.New(clock.RealClock{}, 0, 0), Clock: clock.RealClock{}}
-	informers := func(scheme *informertest.FakeInformers) *controllertest.FakeInformer {
-		got, err := scheme.FakeInformerFor(t.Context(), &moorv1alpha1.DPUStorageNode{})
+	s.o = &Nodes{
+		Host: s.Host.Cluster, DPU: s.DPU.Cluster, HostNamespace: kubetest.HostNamespace, DPUNamespace: kubetest.DPUNamespace,
+		Observer: nodehealth.New(clock.RealClock{}, 0, 0), Clock: clock.RealClock{},
+	}
+	informers := func(of *informertest.FakeInformers, kind client.Object) *controllertest.FakeInformer {
+		got, err := of.FakeInformerFor(t.Context(), kind)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +48,8 @@ func newFixture(t *testing.T) *fixture {
 	}
 	host, dpu := &informertest.FakeInformers{Scheme: s.Host.Client.Scheme()}, &informertest.FakeInformers{Scheme: s.DPU.Client.Scheme()}
 	s.o.Host.Cache, s.o.DPU.Cache = host, dpu
-	s.host, s.dpu = informers(host), informers(dpu)
+	s.host, s.dpu = informers(host, &moorv1alpha1.DPUStorageNode{}), informers(dpu, &moorv1alpha1.DPUStorageNode{})
+	s.hostLeases, s.dpuLeases = informers(host, &coordinationv1.Lease{}), informers(dpu, &coordinationv1.Lease{})
 	stop, err := s.o.listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +124,75 @@ func TestHearsTheMirrorOfADPUThatHasNoObject(t *testing.T) {
 	s.host.Delete(host)
 	if got := s.o.Observer.Known("a"); got.HostSeen != nodehealth.Unseen || got.DPUUnheard {
 		t.Errorf("of a host without an object: %+v", got)
+	}
+}
+
+// renew writes a Lease of a host or a DPU, in a namespace, as held by a node.
+func (s *fixture) renew(of, namespace, holder string, renewed time.Time) *coordinationv1.Lease {
+	s.t.Helper()
+	in, told := s.Host, s.hostLeases
+	if of == "dpu-a" {
+		in, told = s.DPU, s.dpuLeases
+	}
+	lease := lease(namespace, moorv1alpha1.LeaseName(of), renewed)
+	lease.Spec.HolderIdentity = &holder
+	if there, found := kubetest.Read(in, lease.DeepCopy()); found {
+		in.Remove(there)
+	}
+	in.Add(lease)
+	told.Update(lease, lease)
+	return lease
+}
+
+// TestHearsLeases: of the host in its cluster and of the DPU in its own, where they are
+// and by whom they are held.
+func TestHearsLeases(t *testing.T) {
+	for name, tc := range map[string]struct {
+		of, namespace, holder string
+		host, dpu             nodehealth.Beat
+	}{
+		"of the host":                {"a", kubetest.HostNamespace, "a", nodehealth.Fresh, nodehealth.Unknown},
+		"of the DPU":                 {"dpu-a", kubetest.DPUNamespace, "dpu-a", nodehealth.Unknown, nodehealth.Fresh},
+		"held by another host":       {"a", kubetest.HostNamespace, "b", nodehealth.Unknown, nodehealth.Unknown},
+		"held by its DPU":            {"a", kubetest.HostNamespace, "dpu-a", nodehealth.Unknown, nodehealth.Unknown},
+		"in another namespace":       {"a", "elsewhere", "a", nodehealth.Unknown, nodehealth.Unknown},
+		"of a DPU, held by the host": {"dpu-a", kubetest.DPUNamespace, "a", nodehealth.Unknown, nodehealth.Unknown},
+		"of a host that is unknown":  {"z", kubetest.HostNamespace, "z", nodehealth.Unknown, nodehealth.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t)
+			for i := range 3 {
+				s.renew(tc.of, tc.namespace, tc.holder, time.Unix(int64(1000-i), 0))
+			}
+			if got := s.o.Observer.Known("a"); got.Host != tc.host || got.DPU != tc.dpu {
+				t.Errorf("host %s, DPU %s; want %s, %s", got.Host, got.DPU, tc.host, tc.dpu)
+			}
+		})
+	}
+}
+
+// TestLeaseBeforeItsNode: a DPU whose Lease is there before its host is known is heard
+// with its next heartbeat, and a Lease that is deleted is no sign of life.
+func TestLeaseBeforeItsNode(t *testing.T) {
+	s := newFixture(t)
+	host, _ := kubetest.Read(s.Host, kubetest.DPUStorageNode("a"))
+	s.Host.Remove(host)
+	s.host.Delete(host)
+	s.renew("dpu-a", kubetest.DPUNamespace, "dpu-a", time.Unix(1, 0))
+	s.Host.Add(kubetest.DPUStorageNode("a"))
+	s.host.Add(host)
+	last := s.renew("dpu-a", kubetest.DPUNamespace, "dpu-a", time.Unix(1, 0))
+	if got := s.o.Observer.Known("a"); got.DPU != nodehealth.Unknown || !got.DPUUnheard {
+		t.Errorf("read, and not heard yet: %+v", got)
+	}
+	s.DPU.Remove(last)
+	s.dpuLeases.Delete(last)
+	if got := s.o.Observer.Known("a"); !got.DPUUnheard {
+		t.Errorf("heard by a Lease that was deleted: %+v", got)
+	}
+	s.renew("dpu-a", kubetest.DPUNamespace, "dpu-a", time.Unix(2, 0))
+	if got := s.o.Observer.Known("a"); got.DPU != nodehealth.Fresh {
+		t.Errorf("renewed: %+v", got)
 	}
 }
 
