@@ -72,7 +72,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	o.lease.bind(fs)
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "deadline of each call to SNAP and to a vendor plugin")
 	fs.DurationVar(&o.resync, "resync", 10*time.Second, "how often what SNAP shows is compared with what it should")
-	fs.DurationVar(&o.beat, "heartbeat-period", heartbeat.DefaultPeriod, "time between two heartbeats in the DPUStorageNode")
+	fs.DurationVar(&o.beat, "heartbeat-period", heartbeat.DefaultPeriod, "time between two heartbeats")
 }
 
 // validate says which flag is wrong.
