@@ -21,11 +21,11 @@ import (
 var bounds = map[string]float64{
 	"*.writes": 0,
 	"*.reads":  0,
-	// The mirrors of 50 hosts, one each 45 s, and Moor's own Leases.
-	"settled.copied_beats": 5,
-	// The copies of those mirrors; and a beat of this machine may be late, when it is
-	// looked at.
-	"settled.passes": 4,
+	// The mirrors of 200 hosts, one a minute each, and Moor's own two Leases a second.
+	"settled.copied_beats": 8,
+	// Two for each of those mirrors, and for nothing else; but a beat of this machine
+	// may be late, when its host is looked at.
+	"settled.passes": 10,
 }
 
 // TestSettled starts the real programs on a settled world: they find out that there
