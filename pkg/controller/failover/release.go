@@ -156,7 +156,10 @@ func (r releaser) detach(ctx context.Context, p *pass, free, staying map[string]
 			return nil
 		}
 		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: podvolume.AttachmentName(volume, r.driver, p.node.Name)}}
-		if err := client.IgnoreNotFound(r.host.Client.Delete(ctx, va)); err != nil {
+		switch err := r.host.Client.Delete(ctx, va); {
+		case apierrors.IsNotFound(err):
+			return nil // it may come yet, for a pod that was bound here in the last moment
+		case err != nil:
 			return fmt.Errorf("delete VolumeAttachment %s, of volume %s to host %s: %w", va.Name, volume, p.node.Name, err)
 		}
 		r.asked.note(t.attachment.UID)

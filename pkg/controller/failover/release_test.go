@@ -111,3 +111,21 @@ func TestDetachIsAskedForOnce(t *testing.T) {
 	s.Host.Add(kubetest.DPUVolumeAttachment("vol", "a"))
 	want(3)
 }
+
+// TestDetachOfAnAttachmentThatComesLate: Kubernetes may ask for the volume at a host after
+// the failover has looked, as for a pod that was bound in the very last moment, and waits
+// two minutes for an attachment that is neither there nor being deleted.
+func TestDetachOfAnAttachmentThatComesLate(t *testing.T) {
+	s := newFixture(t)
+	s.seenDead("a")
+	s.mustPass()
+	s.retire()
+	for range 3 {
+		s.mustPass()
+	}
+	s.Host.Add(volumeAttachment("vol", "a"))
+	s.mustPass()
+	if s.attached("vol", "a") {
+		t.Error("it stays")
+	}
+}
