@@ -43,6 +43,12 @@ var _ = Describe("an old writer that lives", slow, bothModes, func() {
 		ns := faulty(ctx)
 		all := ns.subjects(ctx, "host-1", "host-2")
 		cut, frozen := all[0], all[1]
+		// The first that is found dead must not have its pod placed on the other, in the
+		// moment before that is found dead too.
+		for _, s := range all {
+			cordon(ctx, s.host, true)
+			DeferCleanup(func(ctx context.Context) { cordon(ctx, s.host, false) })
+		}
 		By("cutting host-1 and dpu-1 off from the API servers; freezing SNAP and node driver of dpu-2 and cutting host-2 off")
 		d := within(bothDead)
 		var resume []func(context.Context)
