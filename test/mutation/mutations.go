@@ -271,7 +271,7 @@ var mutations = []mutation{
 	{name: "the heartbeat of the DPU before is that of the next", tests: "./pkg/nodehealth", edits: []edit{
 		{"pkg/nodehealth/observer.go", "e.dpuName, e.dpu = node.Spec.DPUName, witness{}", "e.dpuName = node.Spec.DPUName"},
 	}},
-	{name: "a Lease counts whoever holds it", tests: "./pkg/nodehealth/listener", edits: []edit{
+	{name: "a Lease of another holder counts", tests: "./pkg/nodehealth/listener", edits: []edit{
 		{"pkg/nodehealth/listener/nodes.go", "ptr.Deref(lease.Spec.HolderIdentity, \"\") != node {", "ptr.Deref(lease.Spec.HolderIdentity, node) == \"\" {"},
 	}},
 	{name: "a heartbeat with a promise stands in a Lease", tests: "./pkg/node/heartbeat", edits: []edit{
