@@ -16,7 +16,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -94,7 +93,7 @@ func New(o Options) *Reconciler {
 		admitted: &admitted{host: o.Host, namespace: o.Namespace, clock: o.Clock},
 	}
 	r.fencer = fencer{dpu: o.DPU, targetNamespace: o.TargetNamespace, targets: r.targets, leases: r.leases, clock: o.Clock, recorder: o.Recorder}
-	r.releaser = releaser{host: o.Host, driver: o.Driver, pods: r.pods, recorder: o.Recorder, asked: &asked{clock: o.Clock, at: map[types.UID]time.Time{}}}
+	r.releaser = releaser{host: o.Host, driver: o.Driver, pods: r.pods, recorder: o.Recorder, clock: o.Clock, asked: &kube.Recent[struct{}]{}}
 	return r
 }
 

@@ -3,17 +3,14 @@ package failover
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,40 +29,16 @@ type releaser struct {
 	driver   string
 	pods     podReader
 	recorder record.EventRecorder
-	asked    *asked
+	clock    clock.PassiveClock
+	// asked are the attachments whose VolumeAttachments were deleted within askAgain: an
+	// attacher that hangs holds them, and a host is looked at every few seconds. To ask a
+	// cache instead would take one of all VolumeAttachments.
+	asked *kube.Recent[struct{}]
 }
 
 // askAgain is after what time a VolumeAttachment is deleted again that may be there
 // still.
 const askAgain = time.Minute
-
-// asked are the attachments whose VolumeAttachments were deleted within askAgain: an
-// attacher that hangs holds them, and a host is looked at every few seconds. It only
-// spares requests. To ask a cache instead would take one of all VolumeAttachments.
-// Safe for concurrent use.
-type asked struct {
-	clock clock.PassiveClock
-
-	mu sync.Mutex
-	at map[types.UID]time.Time
-}
-
-// lately reports whether the deletion was asked for.
-func (a *asked) lately(attachment types.UID) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	at, ok := a.at[attachment]
-	return ok && a.clock.Since(at) < askAgain
-}
-
-// note notes that the deletion was asked for, and forgets what is over.
-func (a *asked) note(attachment types.UID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := a.clock.Now()
-	maps.DeleteFunc(a.at, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= askAgain })
-	a.at[attachment] = now
-}
 
 // release lets the pods of a dead host go whose volumes it can no longer
 // write to: the taint makes the attach-detach controller detach at once, and
@@ -152,7 +125,11 @@ func (r releaser) others(p *pass) string {
 func (r releaser) detach(ctx context.Context, p *pass, free, staying map[string]bool) error {
 	return forEach(p.targets, func(t *target) error {
 		volume := t.volume.Name
-		if !free[volume] || staying[volume] || t.attachment.Spec.Requester == storagev1alpha1.RequesterNode || !t.attachment.DeletionTimestamp.IsZero() || r.asked.lately(t.attachment.UID) {
+		if !free[volume] || staying[volume] || t.attachment.Spec.Requester == storagev1alpha1.RequesterNode || !t.attachment.DeletionTimestamp.IsZero() {
+			return nil
+		}
+		now := r.clock.Now()
+		if _, left := r.asked.Get(t.attachment.UID, now); left > 0 {
 			return nil
 		}
 		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: podvolume.AttachmentName(volume, r.driver, p.node.Name)}}
@@ -162,7 +139,7 @@ func (r releaser) detach(ctx context.Context, p *pass, free, staying map[string]
 		case err != nil:
 			return fmt.Errorf("delete VolumeAttachment %s, of volume %s to host %s: %w", va.Name, volume, p.node.Name, err)
 		}
-		r.asked.note(t.attachment.UID)
+		r.asked.Note(t.attachment.UID, struct{}{}, now, now.Add(askAgain))
 		return nil
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -124,7 +125,7 @@ func (r *Reconciler) ask(ctx context.Context, a *storagev1alpha1.VolumeAttachmen
 		return nil, err
 	}
 	if found {
-		r.made.shown(a.UID)
+		r.made.Forget(a.UID)
 	} else if sv, err = r.make(ctx, a, pv); err != nil {
 		return nil, err
 	}
@@ -135,10 +136,14 @@ func (r *Reconciler) ask(ctx context.Context, a *storagev1alpha1.VolumeAttachmen
 	return nil, r.waitForVendor(ctx, a, sv, pv)
 }
 
+// cacheLag is how long the cache is given to show what was made.
+const cacheLag = 10 * time.Second
+
 // make makes the SVVolumeAttachment. One that was made a moment ago is waited for, until
 // the cache shows it.
 func (r *Reconciler) make(ctx context.Context, a *storagev1alpha1.VolumeAttachment, pv string) (*storagev1alpha1.SVVolumeAttachment, error) {
-	if sv, left := r.made.lately(a.UID, r.Clock); sv != nil && asks(sv, a.Spec.NodeName, pv) {
+	now := r.Clock.Now()
+	if sv, left := r.made.Get(a.UID, now); left > 0 && asks(sv, a.Spec.NodeName, pv) {
 		return nil, &kube.Waiting{Message: attaching(a, pv), Since: sv.CreationTimestamp.Time, RetryAfter: left}
 	}
 	if err := r.cleared(ctx, a); err != nil {
@@ -148,7 +153,7 @@ func (r *Reconciler) make(ctx context.Context, a *storagev1alpha1.VolumeAttachme
 	if _, err := kube.CreateLive(ctx, r.DPU.Client, r.DPU.Live, sv); err != nil {
 		return nil, err
 	}
-	r.made.expect(a.UID, sv, r.Clock.Now())
+	r.made.Note(a.UID, sv.DeepCopy(), now, now.Add(cacheLag))
 	return sv, nil
 }
 
