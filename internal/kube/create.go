@@ -28,7 +28,7 @@ func CreateLive(ctx context.Context, c client.Client, live client.Reader, obj cl
 		return false, fmt.Errorf("create %s: %w", describe(obj), err)
 	}
 	err = live.Get(ctx, client.ObjectKeyFromObject(obj), obj)
-	if apierrors.IsNotFound(err) {
+	if IsNotFound(err) {
 		err = apierrors.NewConflict(schema.GroupResource{Resource: fmt.Sprintf("%T", obj)}, obj.GetName(), err)
 	}
 	if err != nil {

@@ -61,7 +61,7 @@ func RemoveFinalizers[T client.Object](ctx context.Context, c client.Client, obj
 			controllerutil.RemoveFinalizer(o, f)
 		}
 	})
-	return client.IgnoreNotFound(err)
+	return IgnoreNotFound(err)
 }
 
 // Delete deletes exactly the object that was read (its UID); one that is gone
@@ -86,7 +86,7 @@ func remove(ctx context.Context, c client.Client, obj client.Object, as client.P
 	if !obj.GetDeletionTimestamp().IsZero() {
 		return nil
 	}
-	if err := c.Delete(ctx, obj, as); err != nil && !apierrors.IsNotFound(err) {
+	if err := c.Delete(ctx, obj, as); err != nil && !IsNotFound(err) {
 		return fmt.Errorf("delete %s: %w", describe(obj), err)
 	}
 	return nil
@@ -95,7 +95,7 @@ func remove(ctx context.Context, c client.Client, obj client.Object, as client.P
 // Find reads an object by name; what does not exist is found == false.
 func Find(ctx context.Context, r client.Reader, key types.NamespacedName, obj client.Object, options ...client.GetOption) (found bool, err error) {
 	if err := r.Get(ctx, key, obj, options...); err != nil {
-		if apierrors.IsNotFound(err) {
+		if IsNotFound(err) {
 			return false, nil
 		}
 		return false, fmt.Errorf("read %T %s: %w", obj, key, err)

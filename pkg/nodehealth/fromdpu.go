@@ -2,12 +2,11 @@ package nodehealth
 
 import (
 	"context"
-	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 )
 
 // FromDPU puts the DPU's status, as the DPU itself wrote it in its cluster, into
@@ -20,14 +19,9 @@ func FromDPU(ctx context.Context, dpu client.Reader, node *moorv1alpha1.DPUStora
 		return nil
 	}
 	there := &moorv1alpha1.DPUStorageNode{}
-	err := dpu.Get(ctx, client.ObjectKey{Name: node.Spec.DPUName}, there, options...)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read the beat of DPU %s: %w", node.Spec.DPUName, err)
-	case there.Status.DPU != nil:
+	found, err := kube.Find(ctx, dpu, client.ObjectKey{Name: node.Spec.DPUName}, there, options...)
+	if found && there.Status.DPU != nil {
 		node.Status.DPU = there.Status.DPU
 	}
-	return nil
+	return err
 }

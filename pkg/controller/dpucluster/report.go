@@ -40,5 +40,5 @@ func (r Report[T]) Write(ctx context.Context, c client.Client, outcome error, no
 		return ctrl.Result{RequeueAfter: settled.StatusAfter}, nil
 	}
 	_, err := kube.PatchStatus(ctx, c, r.Object, func(o T) { r.Change(o, settled.Message) })
-	return ctrl.Result{RequeueAfter: settled.RetryAfter}, errors.Join(settled.Err, client.IgnoreNotFound(err))
+	return ctrl.Result{RequeueAfter: settled.RetryAfter}, errors.Join(settled.Err, kube.IgnoreNotFound(err))
 }

@@ -134,7 +134,7 @@ func (r releaser) detach(ctx context.Context, p *pass, free, staying map[string]
 		}
 		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: podvolume.AttachmentName(volume, r.driver, p.node.Name)}}
 		switch err := r.host.Client.Delete(ctx, va); {
-		case apierrors.IsNotFound(err):
+		case kube.IsNotFound(err):
 			return nil // it may come yet, for a pod that was bound here in the last moment
 		case err != nil:
 			return fmt.Errorf("delete VolumeAttachment %s, of volume %s to host %s: %w", va.Name, volume, p.node.Name, err)
@@ -197,7 +197,7 @@ func (r releaser) forceDelete(ctx context.Context, p *pass, pod *pod) error {
 
 func (r releaser) delete(ctx context.Context, pod *pod, options ...client.DeleteOption) error {
 	err := r.host.Client.Delete(ctx, &pod.Pod, append(options, client.Preconditions{UID: &pod.UID})...)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !kube.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete pod %s/%s of a host that lost its volumes: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil

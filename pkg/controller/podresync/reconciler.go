@@ -189,7 +189,7 @@ func (r *Reconciler) resync(ctx context.Context, pod *corev1.Pod, message string
 	// The cache keeps no annotations; the patch is of this one alone.
 	base := pod.DeepCopy()
 	base.Annotations = nil
-	if err := client.IgnoreNotFound(r.Host.Client.Patch(ctx, changed, client.MergeFrom(base))); err != nil {
+	if err := kube.IgnoreNotFound(r.Host.Client.Patch(ctx, changed, client.MergeFrom(base))); err != nil {
 		return fmt.Errorf("wake the kubelet of %s for pod %s/%s: %w", pod.Spec.NodeName, pod.Namespace, pod.Name, err)
 	}
 	r.Recorder.Eventf(pod, corev1.EventTypeNormal, storagev1alpha1.EventKubeletWoken,

@@ -100,7 +100,7 @@ func (r *Reconciler) apply(ctx context.Context, s *pass, p plan) error {
 		return nil
 	}
 	_, err := kube.PatchStatus(ctx, r.Host.Client, s.volume, func(v *storagev1alpha1.DPUVolume) { v.Status.Replicas = p.state })
-	return client.IgnoreNotFound(err)
+	return kube.IgnoreNotFound(err)
 }
 
 // remove deletes a replica as it was read: one that was promoted since is
@@ -116,7 +116,7 @@ func (r *Reconciler) remove(ctx context.Context, a *storagev1alpha1.DPUVolumeAtt
 // warm has a replica kept as the volume's replication says now.
 func (r *Reconciler) warm(ctx context.Context, a *storagev1alpha1.DPUVolumeAttachment, warmth storagev1alpha1.Warmth) error {
 	_, err := kube.Patch(ctx, r.Host.Client, a.DeepCopy(), func(a *storagev1alpha1.DPUVolumeAttachment) { a.Spec.Warmth = warmth })
-	if client.IgnoreNotFound(err) != nil {
+	if kube.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("keep replica %s %s: %w", a.Name, warmth, err)
 	}
 	return nil

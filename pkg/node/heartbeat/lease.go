@@ -24,10 +24,10 @@ const periodsPerLease = 4
 // update is tried once more. The Lease goes with the DPUStorageNode.
 func (h *Heart) renew(ctx context.Context, owner *moorv1alpha1.DPUStorageNode) error {
 	err := h.update(ctx, owner)
-	if apierrors.IsNotFound(err) {
+	if kube.IsNotFound(err) {
 		h.beats = perObject // perhaps its owner was deleted too: the next beat looks
 	}
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+	if apierrors.IsConflict(err) || kube.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 		h.lease = nil
 		err = h.update(ctx, owner)
 	}

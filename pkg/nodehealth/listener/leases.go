@@ -108,7 +108,7 @@ func (l *Leases) writeSelfHeartbeat(ctx context.Context) error {
 		return fmt.Errorf("encode lease %s: %w", SelfHeartbeatName, err)
 	}
 	err = l.Cluster.Client.Patch(ctx, lease, client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsNotFound(err) {
+	if kube.IsNotFound(err) {
 		lease.Spec.RenewTime = &renewed
 		err = l.Cluster.Client.Create(ctx, lease)
 	}

@@ -55,7 +55,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	_, err = kube.PatchStatus(ctx, r.DPU.Client, policy, func(p *storagev1alpha1.StoragePolicy) { p.Status = status })
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	return ctrl.Result{}, kube.IgnoreNotFound(err)
 }
 
 func (r *Reconciler) vendors(ctx context.Context, policy *storagev1alpha1.StoragePolicy) ([]Vendor, error) {

@@ -136,7 +136,7 @@ func (r *Reconciler) mark(ctx context.Context, s *moorv1alpha1.StorageSnapshot, 
 		}
 		c.Labels[labelOf(s)] = ""
 	})
-	return client.IgnoreNotFound(err)
+	return kube.IgnoreNotFound(err)
 }
 
 func desiredGroup(s *moorv1alpha1.StorageSnapshot) *groupsnapshotv1beta2.VolumeGroupSnapshot {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
@@ -38,5 +37,5 @@ func (r *Reconciler) remove(ctx context.Context, attachment *storagev1alpha1.DPU
 	_, err = kube.PatchStatus(ctx, r.Clusters.Host.Client, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
 		detaching(a, message)
 	})
-	return client.IgnoreNotFound(err)
+	return kube.IgnoreNotFound(err)
 }

@@ -88,7 +88,7 @@ func (r *FailoverReconciler) keep(ctx context.Context, e *corev1.Event) error {
 	_, err := kube.Patch(ctx, r.Host.Client, e, func(e *corev1.Event) {
 		metav1.SetMetaDataAnnotation(&e.ObjectMeta, storagev1alpha1.AnnotationMirrored, strconv.Itoa(int(e.Count)))
 	})
-	return client.IgnoreNotFound(err)
+	return kube.IgnoreNotFound(err)
 }
 
 func concerns(e *corev1.Event) bool {

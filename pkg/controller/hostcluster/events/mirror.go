@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/moor-storage/moor/internal/kube"
 )
 
 // component is the source of the events.
@@ -49,7 +51,7 @@ func mirror(ctx context.Context, c client.Client, out *corev1.Event) error {
 		err = renew(ctx, c, out)
 	}
 	switch {
-	case err == nil, apierrors.IsNotFound(err):
+	case err == nil, kube.IsNotFound(err):
 		return nil // a namespace that is gone needs no events
 	case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -132,5 +131,5 @@ func (r *Reconciler) remove(ctx context.Context, s *moorv1alpha1.DPUVolumeSnapsh
 		message = "waiting for the vendor's snapshot to be removed"
 	}
 	_, err = kube.PatchStatus(ctx, r.Clusters.Host.Client, s, func(s *moorv1alpha1.DPUVolumeSnapshot) { leaving(s, message) })
-	return client.IgnoreNotFound(err)
+	return kube.IgnoreNotFound(err)
 }

@@ -147,7 +147,7 @@ func (r *Reconciler) awaitDeletion(ctx context.Context, volume *storagev1alpha1.
 		conditions.False(storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ReasonAwaitingDeletion, message)
 		conditions.Summarize(storagev1alpha1.ConditionReady, storagev1alpha1.ConditionDPUVolumeReconciled)
 	})
-	return client.IgnoreNotFound(err)
+	return kube.IgnoreNotFound(err)
 }
 
 func ofAttachment(_ context.Context, o client.Object) []reconcile.Request {

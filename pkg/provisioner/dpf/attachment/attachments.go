@@ -199,7 +199,7 @@ func (a *Attachments) promote(ctx context.Context, have, want *storagev1alpha1.D
 	_, err := kube.Patch(ctx, a.options.Client, have, func(o *storagev1alpha1.DPUVolumeAttachment) {
 		o.Spec.Role, o.Spec.Requester = want.Spec.Role, want.Spec.Requester
 	})
-	if apierrors.IsNotFound(err) {
+	if kube.IsNotFound(err) {
 		return fmt.Errorf("%w: replica %s was released at this moment: ask again", provisioner.ErrBusy, want.Name)
 	}
 	if err != nil {
@@ -235,7 +235,7 @@ func (a *Attachments) remove(ctx context.Context, name string) error {
 	what := "remove attachment " + name
 	obj := &storagev1alpha1.DPUVolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: a.options.Namespace}}
 	if err := a.options.Client.Delete(ctx, obj); err != nil {
-		if apierrors.IsNotFound(err) {
+		if kube.IsNotFound(err) {
 			return nil
 		}
 		return request.Refused(what, err)

@@ -151,7 +151,7 @@ func (s *Snapshots) Delete(ctx context.Context, id string) error {
 func (s *Snapshots) delete(ctx context.Context, obj *moorv1alpha1.DPUVolumeSnapshot) error {
 	id := obj.Name
 	if err := s.options.Client.Delete(ctx, obj); err != nil {
-		if client.IgnoreNotFound(err) == nil {
+		if kube.IgnoreNotFound(err) == nil {
 			return nil
 		}
 		return request.Refused("delete snapshot "+id, err)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf/attachment"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
@@ -64,7 +65,7 @@ func (i *Inventory) List(ctx context.Context, page provisioner.Page) ([]provisio
 func (i *Inventory) Look(ctx context.Context, id string) (provisioner.Entry, error) {
 	o := &storagev1alpha1.DPUVolume{}
 	err := i.options.Client.Get(ctx, types.NamespacedName{Namespace: i.options.Namespace, Name: id}, o, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
+	if kube.IgnoreNotFound(err) != nil {
 		return provisioner.Entry{}, request.Refused("read volume "+id, err)
 	}
 	if err != nil || o.Status.Phase != storagev1alpha1.DPUVolumeBound {

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -145,7 +144,7 @@ func (v *Volumes) Delete(ctx context.Context, id string) error {
 	}
 	obj := &storagev1alpha1.DPUVolume{ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: v.options.Namespace}}
 	if err := v.options.Client.Delete(ctx, obj); err != nil {
-		if apierrors.IsNotFound(err) {
+		if kube.IsNotFound(err) {
 			return nil
 		}
 		return request.Refused("delete volume "+id, err)
