@@ -11,6 +11,7 @@ const (
 	snap   = "./pkg/provisioner/snap/service"
 	disk   = "./internal/hostdev"
 	lease  = "./pkg/node/selffence"
+	access = "./internal/kube"
 )
 
 // The files that are edited more than once.
@@ -127,6 +128,9 @@ var mutations = []mutation{
 	{name: "pods are released before the volume is free", tests: fence, edits: []edit{
 		{"pkg/controller/failover/release.go", "		if t.fails && !t.held(p.dpu()) && (", "		if t.fails && ("},
 	}},
+	{name: "a kind that is not served is taken for an object that is gone", tests: access, edits: []edit{
+		{"internal/kube/notfound.go", "!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)", "metav1.CauseTypeUnexpectedServerResponse != \"\""},
+	}},
 	{name: "a VolumeAttachment that comes late is taken for one that was deleted", tests: fence, edits: []edit{
 		{"pkg/controller/failover/release.go", "			return nil // it may come yet, for a pod that was bound here in the last moment\n", ""},
 	}},
@@ -213,7 +217,7 @@ var mutations = []mutation{
 		{fenceLease, "l.read(ctx, l.dpu.Live, p.dpu())", "l.read(ctx, l.dpu.Client, p.dpu())"},
 	}},
 	{name: "a fence goes on by a claim that the cache remembers", tests: fence, edits: []edit{
-		{"pkg/controller/failover/observe.go", "return r.read(ctx, r.dpu.Live, t) })", "return r.read(ctx, r.dpu.Client, t) })"},
+		{"pkg/controller/failover/observe.go", "if err := r.read(ctx, r.dpu.Live, t); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tr.note(p, t)", "if err := r.read(ctx, r.dpu.Client, t); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tr.note(p, t)"},
 	}},
 	{name: "a claim that could not be freed counts as freed", tests: fence, edits: []edit{
 		{fenceAct, "	if t.held(p.dpu()) {\n		return failure", "	if false && t.held(p.dpu()) {\n		return failure"},

@@ -7,7 +7,7 @@ var secondLine = []mutation{
 		{fenceAct, "	if !p.observation.DPU.Silent() || t.mirror == nil {\n", "	if t.mirror == nil {\n"},
 	}},
 	{name: "the holds of a DPU that is heard are taken off", tests: fence, edits: []edit{
-		{fenceAct, "t.attachment.DeletionTimestamp.IsZero() || !p.observation.DPU.Silent() ||", "t.attachment.DeletionTimestamp.IsZero() ||"},
+		{fenceAct, "!p.letsGo(t) ||", "t.attachment.DeletionTimestamp.IsZero() ||"},
 	}},
 	{name: "a pod is deleted that has come in the place of another", tests: fence, edits: []edit{
 		{"pkg/controller/failover/release.go", "append(options, client.Preconditions{UID: &pod.UID})...", "options..."},

@@ -81,7 +81,7 @@ type Reconciler struct {
 func New(o Options) *Reconciler {
 	r := &Reconciler{
 		o:         o,
-		targets:   targetReader{host: o.Host, dpu: o.DPU, namespace: o.Namespace, targetNamespace: o.TargetNamespace},
+		targets:   targetReader{host: o.Host, dpu: o.DPU, namespace: o.Namespace, targetNamespace: o.TargetNamespace, clock: o.Clock, asked: &kube.Recent[bool]{}},
 		fleet:     &fleetReader{host: o.Host, dpu: o.DPU, heartbeats: o.Observer, clock: o.Clock},
 		leases:    &leases{dpu: o.DPU, clock: o.Clock},
 		pods:      podReader{host: o.Host, driver: o.Driver},

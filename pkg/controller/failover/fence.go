@@ -54,6 +54,9 @@ func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 			return err
 		}
 	}
+	if t.missing != "" { // nothing is done by what a cache shows
+		return kube.WaitFor("%s", t.missing)
+	}
 	if err := f.end(ctx, p, t); err != nil {
 		return err
 	}
@@ -74,6 +77,7 @@ func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 		return f.freedBefore(ctx, p, t, err)
 	}
 	t.claim = freed
+	f.targets.note(p, t)
 	f.recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, detach.Message(*receipt))
 	return f.letGo(ctx, p, t)
 }
@@ -169,7 +173,7 @@ func (f fencer) revoke(ctx context.Context, p *pass, t *target) (writer.Revocati
 // epoch is over by another's word, once the host cluster lets go of it too.
 // The DPU looks after its own list of devices when it comes back.
 func (f fencer) letGo(ctx context.Context, p *pass, t *target) error {
-	if t.mirror == nil || t.attachment.DeletionTimestamp.IsZero() || !p.observation.DPU.Silent() || !writer.OverWithoutDPU(t.mirror, t.claim) {
+	if t.mirror == nil || !p.letsGo(t) || !writer.OverWithoutDPU(t.mirror, t.claim) {
 		return nil
 	}
 	return kube.RemoveFinalizers(ctx, f.dpu.Client, t.mirror, storagev1alpha1.FinalizerDPUAttachment, storagev1alpha1.FinalizerWriterClaim)

@@ -195,6 +195,10 @@ type targetReader struct {
 	host, dpu kube.Cluster
 	// namespace of the users' objects, and targetNamespace of their mirrors.
 	namespace, targetNamespace string
+	clock                      clock.PassiveClock
+	// asked are the attachments whose claim and VolumeAttachment were read live within
+	// retryAfter, and whether they were over then.
+	asked *kube.Recent[bool]
 }
 
 // look lists the volumes of a host that is not well, or of whose DPU the right to
@@ -268,9 +272,34 @@ func (r targetReader) list(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// readLive reads the claims and VolumeAttachments from the API server itself.
+// readLive reads the claims and VolumeAttachments from the API server itself, of those
+// targets for which something can be done. Each word of a DPU about one of its volumes
+// starts a pass over all of them: if that were to read all, what is read would grow with
+// the square of the volumes. The others are read again after retryAfter, should a watch
+// have stopped.
 func (r targetReader) readLive(ctx context.Context, p *pass) error {
-	return forEach(p.targets, func(t *target) error { return r.read(ctx, r.dpu.Live, t) })
+	return forEach(p.targets, func(t *target) error {
+		over, left := r.asked.Get(t.attachment.UID, r.clock.Now())
+		if left > 0 && p.takes() && !p.letsGo(t) {
+			if over && !t.held(p.dpu()) {
+				return nil
+			}
+			if t.missing = p.missing(t); t.missing != "" {
+				return nil
+			}
+		}
+		if err := r.read(ctx, r.dpu.Live, t); err != nil {
+			return err
+		}
+		r.note(p, t)
+		return nil
+	})
+}
+
+// note remembers that a target was read live, and whether it was over.
+func (r targetReader) note(p *pass, t *target) {
+	now := r.clock.Now()
+	r.asked.Note(t.attachment.UID, t.over(p.dpu()), now, now.Add(retryAfter))
 }
 
 func (r targetReader) read(ctx context.Context, from client.Reader, t *target) error {

@@ -77,9 +77,36 @@ func (p *pass) acts() bool {
 		return true
 	}
 	return slices.ContainsFunc(p.targets, func(t *target) bool {
-		let := !t.attachment.DeletionTimestamp.IsZero() && p.observation.DPU.Silent()
-		return let || t.inFencing(p.dpu()) || t.vouched(p.dpu())
+		return p.letsGo(t) || t.inFencing(p.dpu()) || t.vouched(p.dpu())
 	})
+}
+
+// letsGo reports whether the holds of a DPU that does not answer may have to be taken
+// off what was made for the target.
+func (p *pass) letsGo(t *target) bool {
+	return !t.attachment.DeletionTimestamp.IsZero() && p.observation.DPU.Silent()
+}
+
+// missing says what the caches lack of what ends the fence of a target; "" if it has not
+// begun as far as they know, or they lack nothing, or it may be found elsewhere.
+func (p *pass) missing(t *target) string {
+	if !t.inFencing(p.dpu()) || t.mirror == nil || t.mirror.DeletionTimestamp.IsZero() || p.observation.DPU.Silent() {
+		return ""
+	}
+	_, missing := writer.Prove(t.claim, writer.Evidence{Attachment: t.mirror, Lease: p.lease})
+	return missing
+}
+
+// fencing are the volumes of which it is certain that their fence does not end in this
+// pass.
+func (p *pass) fencing() map[string]bool {
+	out := map[string]bool{}
+	for _, t := range p.targets {
+		if t.missing != "" {
+			out[t.volume.Name] = true
+		}
+	}
+	return out
 }
 
 // affected are the targets that fail over.
@@ -156,9 +183,10 @@ type target struct {
 	// fails: the volume fails over.
 	fails bool
 	// claim and mirror are nil if there are none. They are the cache's until
-	// readLive.
-	claim  *moorv1alpha1.WriterClaim
-	mirror *storagev1alpha1.VolumeAttachment
+	// readLive, and after it if missing says why.
+	claim   *moorv1alpha1.WriterClaim
+	mirror  *storagev1alpha1.VolumeAttachment
+	missing string
 	// waits says what is waited for.
 	waits string
 }
@@ -176,6 +204,12 @@ func (t *target) held(dpu string) bool {
 
 func (t *target) inFencing(dpu string) bool {
 	return t.single && writer.InFencing(t.claim, t.holder(dpu))
+}
+
+// over reports whether the DPU does not have the right to write, and does not get it for
+// this attachment again: none is granted for what is being deleted.
+func (t *target) over(dpu string) bool {
+	return t.single && t.claim != nil && !t.held(dpu) && t.mirror != nil && !t.mirror.DeletionTimestamp.IsZero()
 }
 
 // vouched reports whether an operator wants the epoch to end.

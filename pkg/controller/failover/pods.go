@@ -21,17 +21,17 @@ type podReader struct {
 // with them. What it has found counts only if it is no error.
 func (r podReader) look(ctx context.Context, p *pass) error {
 	if p.underway && p.takes() && !p.observation.ZeroTrust { // no pod uses what a person attached
-		p.pods, p.podsErr = r.on(ctx, p.node.Name)
+		p.pods, p.podsErr = r.on(ctx, p.node.Name, p.fencing())
 	}
 	return p.podsErr
 }
 
 // on are the pods of a host that use our volumes: found in the cache, and each as the
 // API server itself has it, since what is deleted by force is not chosen by what a
-// cache remembers. (To list them there would take up to 100 ms: a list has to wait
+// cache remembers; but for those that use a volume which keeps them in this pass. (To list them there would take up to 100 ms: a list has to wait
 // until the API server's own cache has caught up, progressRequestPeriod in
 // k8s.io/apiserver; the reading of one object has not.)
-func (r podReader) on(ctx context.Context, node string) ([]*pod, error) {
+func (r podReader) on(ctx context.Context, node string, kept map[string]bool) ([]*pod, error) {
 	found, err := podvolume.Users{Host: r.host, Driver: r.driver}.AllPodsOnNode(ctx, node)
 	if err != nil {
 		return nil, err
@@ -40,15 +40,19 @@ func (r podReader) on(ctx context.Context, node string) ([]*pod, error) {
 	for i := range found {
 		all[i] = &pod{Pod: found[i]}
 	}
-	err = forEach(all, func(p *pod) error { return r.confirm(ctx, p) })
+	err = forEach(all, func(p *pod) error { return r.confirm(ctx, p, kept) })
 	return slices.DeleteFunc(all, func(p *pod) bool { return len(p.volumes) == 0 }), err
 }
 
 // confirm reads a pod that uses our volumes; it is left without volumes if it is gone.
-func (r podReader) confirm(ctx context.Context, p *pod) error {
+func (r podReader) confirm(ctx context.Context, p *pod, kept map[string]bool) error {
 	volumes, err := r.volumesOf(ctx, &p.Pod)
 	if err != nil || len(volumes) == 0 {
 		return err
+	}
+	if kept := (&pod{volumes: volumes}).uses(kept); kept {
+		p.volumes = volumes
+		return nil
 	}
 	uid := p.UID
 	found, err := kube.Find(ctx, r.host.Live, client.ObjectKeyFromObject(p), &p.Pod)

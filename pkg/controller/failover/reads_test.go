@@ -3,16 +3,19 @@ package failover
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
@@ -231,4 +234,58 @@ func TestFreedBefore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReadsGrowWithTheVolumes: a DPU's word about one volume makes that one be read
+// live, and its pod, not all of the host again.
+func TestReadsGrowWithTheVolumes(t *testing.T) {
+	const volumes = 20
+	s := newFixture(t)
+	for i := 1; i < volumes; i++ {
+		s.addVolume(fmt.Sprintf("vol%d", i), "a")
+		s.addPod(fmt.Sprintf("app%d", i), "a", fmt.Sprintf("vol%d", i))
+	}
+	_, live := s.counted()
+	s.seenDead("a")
+	s.mustPass()
+	for name := range s.claims {
+		kubetest.Change(s.DPU, kubetest.VolumeAttachment("a-"+name, name, "dpu-a"), func(m *storagev1alpha1.VolumeAttachment) {
+			m.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{RetiredEpoch: 4}
+		})
+		s.mustPass() // what the DPU says
+		s.mustPass() // that the claim is free
+	}
+	for name, c := range s.claims {
+		if c.Phase != moorv1alpha1.ClaimFree {
+			t.Errorf("volume %s is %s", name, c.Phase)
+		}
+	}
+	var pods corev1.PodList
+	if err := s.Host.Direct.List(t.Context(), &pods); err != nil || len(pods.Items) != 0 {
+		t.Errorf("%d pods are left, %v", len(pods.Items), err)
+	}
+	// Before the fence begins, after the VolumeAttachment is deleted, and when it ends.
+	for kind, most := range map[string]int{"WriterClaim": 3 * volumes, "VolumeAttachment": 3 * volumes, "Pod": 2 * volumes} {
+		if live.calls[kind] > most {
+			t.Errorf("%d times a %s was read live, want %d at most", live.calls[kind], kind, most)
+		}
+	}
+}
+
+// TestAWatchThatHasStopped: what the cache does not show is found out all the same, by
+// reading it live now and then.
+func TestAWatchThatHasStopped(t *testing.T) {
+	s := newFixture(t)
+	s.seenDead("a")
+	s.mustPass()
+	s.mustPass()
+	s.wantPhase(fencing)
+	before, _ := kubetest.Read(s.DPU, kubetest.VolumeAttachment("a-vol", "vol", "dpu-a"))
+	s.retire()
+	s.CacheShows(before)
+	s.MustReconcile(s.f, "a")
+	s.wantPhase(fencing)
+	s.live(5, "dpu-a", "b", "dpu-b")
+	s.MustReconcile(s.f, "a")
+	s.wantPhase(freed)
 }

@@ -219,7 +219,7 @@ func (r releaser) restore(ctx context.Context, p *pass) error {
 			}
 		}
 	}
-	pods, err := r.pods.on(ctx, p.node.Name)
+	pods, err := r.pods.on(ctx, p.node.Name, nil)
 	if err != nil {
 		return err
 	}
