@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -25,9 +24,11 @@ func (r *Reconciler) ensureMirror(ctx context.Context, p *pass) error {
 			return err
 		}
 		p.mirror = mirrorOf(p, r.Clusters)
-		if _, err := kube.Create(ctx, r.Clusters.DPU.Client, p.mirror); err != nil {
+		if _, err := kube.CreateLive(ctx, r.Clusters.DPU.Client, r.Clusters.DPU.Live, p.mirror); err != nil {
 			return err
 		}
+		now := r.clock().Now()
+		r.made.Note(p.attachment.UID, struct{}{}, now, now.Add(cacheLag))
 	}
 	switch {
 	case !hostcluster.OwnedBy(p.mirror, p.attachment):
@@ -48,11 +49,11 @@ func (r *Reconciler) mayMake(ctx context.Context, p *pass) error {
 	if err := r.mayAsk(ctx, p); err != nil || p.replica() || !p.single() {
 		return err
 	}
-	claim, err := r.writerClaim(ctx, p.volume)
-	if err != nil {
+	var err error
+	if p.claim, err = r.writerClaim(ctx, p.volume); err != nil {
 		return err
 	}
-	return refused(writer.Judge(claim, p.holder()))
+	return refused(writer.Judge(p.claim, p.holder()))
 }
 
 // refused is the wait for another who holds the claim; nil if none does.
@@ -197,8 +198,11 @@ func (r *Reconciler) stays(ctx context.Context, p *pass) (bool, error) {
 // cachedOrLive is the volume's claim, from the cache where an old one does no harm.
 // One that is free there is granted with the resourceVersion that was read, which
 // fails if it is not free by now; under one that is settled nothing is granted or
-// promoted. All else is the API server's.
+// promoted. All else is the API server's, read once in a pass.
 func (r *Reconciler) cachedOrLive(ctx context.Context, p *pass) (*moorv1alpha1.WriterClaim, error) {
+	if p.claim != nil {
+		return p.claim, nil
+	}
 	claim := &moorv1alpha1.WriterClaim{}
 	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(p.volume.Name), claim)
 	if err != nil || found && (claim.Status != nil && !writer.Held(claim) || p.settled(claim)) {
@@ -238,11 +242,8 @@ func (r *Reconciler) writerClaim(ctx context.Context, volume *storagev1alpha1.DP
 		},
 		Spec: moorv1alpha1.WriterClaimSpec{VolumeName: volume.Name},
 	}
-	if err := r.Clusters.DPU.Client.Create(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := kube.CreateLive(ctx, r.Clusters.DPU.Client, r.Clusters.DPU.Live, claim); err != nil {
 		return nil, fmt.Errorf("make the WriterClaim of volume %s: %w", volume.Name, err)
-	}
-	if _, err := kube.Find(ctx, r.Clusters.DPU.Live, key, claim); err != nil {
-		return nil, err
 	}
 	return claim, nil
 }

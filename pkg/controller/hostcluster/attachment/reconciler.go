@@ -36,7 +36,14 @@ type Reconciler struct {
 	Recorder record.EventRecorder
 	// Clock is the machine's if nil.
 	Clock clock.PassiveClock
+
+	// made are the attachments whose VolumeAttachments were made within cacheLag and have
+	// not been shown by the cache yet: to make one again would be refused.
+	made kube.Recent[struct{}]
 }
+
+// cacheLag is how long the cache is given to show what was made.
+const cacheLag = 10 * time.Second
 
 // SetupWithManager watches attachments, volumes, nodes and who uses them here,
 // and VolumeAttachments and WriterClaims there. wakes.go says what of them counts.
@@ -67,13 +74,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !attachment.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, r.remove(ctx, attachment)
 	}
-	mirror := &storagev1alpha1.VolumeAttachment{}
-	found, err = kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(attachment.Name), mirror)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if !found {
-		mirror = nil
+	mirror, left, err := r.mirror(ctx, attachment)
+	if err != nil || left > 0 {
+		return ctrl.Result{RequeueAfter: left}, err
 	}
 	if _, err := kube.AddFinalizer(ctx, r.Clusters.Host.Client, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment); err != nil {
 		return ctrl.Result{}, err
@@ -100,12 +103,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: outcome.RetryAfter}, outcome.Err
 }
 
+// mirror is the VolumeAttachment of an attachment, nil if there is none; or for how long
+// one is waited for that was just made.
+func (r *Reconciler) mirror(ctx context.Context, a *storagev1alpha1.DPUVolumeAttachment) (*storagev1alpha1.VolumeAttachment, time.Duration, error) {
+	mirror := &storagev1alpha1.VolumeAttachment{}
+	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(a.Name), mirror)
+	if err != nil {
+		return nil, 0, err
+	}
+	if found {
+		r.made.Forget(a.UID)
+		return mirror, 0, nil
+	}
+	_, left := r.made.Get(a.UID, r.clock().Now())
+	return nil, left, nil
+}
+
 // pass is what one pass knows of an attachment.
 type pass struct {
 	attachment *storagev1alpha1.DPUVolumeAttachment
 	mirror     *storagev1alpha1.VolumeAttachment
 	volume     *storagev1alpha1.DPUVolume
 	dpu        string
+	// claim is the volume's, if it was read before the mirror was made.
+	claim *moorv1alpha1.WriterClaim
 	// sound: the mirror is there, ours and to stay; what it says counts.
 	sound bool
 	// waiting is what the phases ended waiting for; "" if they did not.

@@ -2,7 +2,10 @@ package attachment
 
 import (
 	"testing"
+	"time"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
@@ -27,5 +30,78 @@ func TestAnEpochIsWrittenOnce(t *testing.T) {
 	w.MustReconcile(r, "a-vol")
 	if n := w.Writes() - before; n != 0 {
 		t.Errorf("%d writes, want none", n)
+	}
+}
+
+// TestAVolumeAttachmentIsMadeOnce: one that the cache does not show yet is not made
+// again, which the API server would refuse; but it is once the cache had time to.
+func TestAVolumeAttachmentIsMadeOnce(t *testing.T) {
+	w, r := open(t)
+	r.Clock = w.Clock
+	w.Host.Add(user("a"))
+	w.MustReconcile(r, "a-vol")
+	first, _ := kubetest.Read(w.DPU, mirror("a"))
+	w.CacheHides(mirror("a"))
+	before := w.Writes()
+	w.Step(cacheLag - time.Second)
+	w.MustReconcile(r, "a-vol")
+	if n := w.Writes() - before; n != 0 {
+		t.Errorf("%d writes, want none", n)
+	}
+	kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = nil })
+	w.DPU.Remove(mirror("a"))
+	w.Step(time.Second)
+	w.MustReconcile(r, "a-vol")
+	if second, found := kubetest.Read(w.DPU, mirror("a")); !found || second.UID == first.UID {
+		t.Error("what is gone and was never shown is not made again")
+	}
+}
+
+// TestOneThatWasShownIsMadeAgain: a VolumeAttachment that the cache has shown, and that is
+// gone, is not waited for.
+func TestOneThatWasShownIsMadeAgain(t *testing.T) {
+	w, r := open(t)
+	r.Clock = w.Clock
+	w.Host.Add(user("a"))
+	w.MustReconcile(r, "a-vol")
+	w.MustReconcile(r, "a-vol")
+	first, _ := kubetest.Read(w.DPU, mirror("a"))
+	kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = nil })
+	w.DPU.Remove(mirror("a"))
+	kubetest.Change(w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) { c.Status = nil })
+	w.MustReconcile(r, "a-vol")
+	if second, found := kubetest.Read(w.DPU, mirror("a")); !found || second.UID == first.UID {
+		t.Error("it is not made again")
+	}
+}
+
+// TestReadsOfAnAttach: of a volume that was used before, the claim is read live once,
+// before anything is made, and the VolumeAttachment once, before the grant.
+func TestReadsOfAnAttach(t *testing.T) {
+	for name, tc := range map[string]struct {
+		used bool
+		want int
+	}{
+		"a new volume":             {false, 3}, // there is no claim, but a Volume to make it of
+		"one that was used before": {true, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, r := open(t)
+			r.Clock = w.Clock
+			if tc.used {
+				c := kubetest.WriterClaim("vol", "", "", 3)
+				c.Status.Phase = moorv1alpha1.ClaimFree
+				w.DPU.Add(c)
+			}
+			w.Host.Add(user("a"))
+			before := w.LiveReads()
+			w.MustReconcile(r, "a-vol")
+			if n := w.LiveReads() - before; n != tc.want {
+				t.Errorf("%d reads, want %d", n, tc.want)
+			}
+			if c := claimOf(w); c.Status == nil || c.Status.Phase != moorv1alpha1.ClaimGranted {
+				t.Errorf("the claim is %+v", c.Status)
+			}
+		})
 	}
 }
