@@ -128,6 +128,9 @@ var mutations = []mutation{
 	{name: "pods are released before the volume is free", tests: fence, edits: []edit{
 		{"pkg/controller/failover/release.go", "		if t.fails && !t.held(p.dpu()) && (", "		if t.fails && ("},
 	}},
+	{name: "a short silence counts while others fall silent as well", tests: fence, edits: []edit{
+		{fenceState, "		message = in.unripe()\n", ""},
+	}},
 	{name: "a kind that is not served is taken for an object that is gone", tests: access, edits: []edit{
 		{"internal/kube/notfound.go", "!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)", "metav1.CauseTypeUnexpectedServerResponse != \"\""},
 	}},
@@ -240,7 +243,7 @@ var mutations = []mutation{
 		{fenceState, "	if in.Host == nodehealth.Fresh {\n		return HostHung, \"its DPU sees it dead", "	if in.API == \"-\" {\n		return HostHung, \"its DPU sees it dead"},
 	}},
 	{name: "nothing is suspicious about many deaths at once", tests: fence, edits: []edit{
-		{fenceState, "	if message := in.Fleet.sick(); message != \"\" {", "	if message := in.Fleet.sick(); message == \"-\" {"},
+		{fenceState, "	message := in.Fleet.sick()\n", "	message := \"\"\n"},
 	}},
 	{name: "silence counts while the observer hears no node", tests: "./pkg/nodehealth", edits: []edit{
 		{"pkg/nodehealth/observer.go", "	case silent >= o.timeout:", "	case now.Sub(from) >= o.timeout:"},

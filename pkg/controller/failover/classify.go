@@ -99,21 +99,34 @@ type Fleet struct {
 	Nodes int
 	// Dead is how many of them look dead: silent, or seen dead.
 	Dead int
+	// Late and JustHeard are how many of them are: what they have in common before it
+	// is known of any.
+	Late, JustHeard int
 	// Contradicted is how many the API calls NotReady while their DPUs see
 	// them alive.
 	Contradicted int
 }
 
 // add counts one host that serves.
-func (f *Fleet) add(seen nodehealth.Observation, api API) {
+func (f *Fleet) add(seen nodehealth.Observation, late nodehealth.Lateness, api API) {
 	f.Nodes++
 	if seen.Host.Silent() || seen.HostSeen == nodehealth.SeenDead && seen.Host != nodehealth.Fresh {
 		f.Dead++
+	}
+	switch late {
+	case nodehealth.Late:
+		f.Late++
+	case nodehealth.JustHeard:
+		f.JustHeard++
 	}
 	if api == APINotReady && !seen.ZeroTrust && seen.DPU.Heard() && seen.HostSeen == nodehealth.SeenAlive {
 		f.Contradicted++
 	}
 }
+
+// company is how many hosts there have to be for it to be no chance that none of them was
+// just heard.
+const company = 10
 
 // tooManyHosts and tooManyPercent say when it is too many at once: more hosts than
 // tooManyHosts, and more than tooManyPercent of all. Single failures, and a few in
@@ -128,11 +141,34 @@ func (f Fleet) sick() string {
 	many := func(n int) bool { return n > tooManyHosts && n*100 > f.Nodes*tooManyPercent }
 	switch {
 	case many(f.Contradicted):
-		return fmt.Sprintf("the API calls %d of %d hosts NotReady, but their DPUs see them alive", f.Contradicted, f.Nodes)
+		return fmt.Sprintf("the API calls %s NotReady, but their DPUs see them alive", f.share(f.Contradicted))
 	case many(f.Dead):
-		return fmt.Sprintf("%d of %d hosts look dead at once", f.Dead, f.Nodes)
+		return f.share(f.Dead) + " look dead at once"
 	}
 	return ""
+}
+
+// share says how many of the hosts these are: of many in tenths, as it stands in the
+// condition of each.
+func (f Fleet) share(n int) string {
+	if f.Nodes <= 20 {
+		return fmt.Sprintf("%d of %d hosts", n, f.Nodes)
+	}
+	return fmt.Sprintf("at least %d %% of the hosts", n*10/f.Nodes*10)
+}
+
+// unripe says why it is too early to judge a host whose witnesses are silent together; ""
+// if it is not. When many hosts fall silent at once, because what lies between them and
+// the API servers does, the first of them, whose witnesses had all beaten long before,
+// are silent while most of the others are merely late: they would be judged as if they
+// were alone. After the full timeout all are silent that are going to be.
+func (in Inputs) unripe() string {
+	short := in.Host == nodehealth.Quiet || in.Kubelet == nodehealth.Quiet || in.DPU == nodehealth.Quiet
+	hushed := in.Fleet.Nodes >= company && in.Fleet.JustHeard == 0
+	if !short || !hushed && in.Fleet.Late <= tooManyHosts {
+		return ""
+	}
+	return "other hosts have fallen silent as well, and who else will is known when this one has been silent for the full timeout"
 }
 
 // Inputs are the evidence about one host.
@@ -158,7 +194,11 @@ func Classify(in Inputs) (state State, evidence string) {
 	if state == Healthy || state == Unknown {
 		return state, evidence
 	}
-	if message := in.Fleet.sick(); message != "" {
+	message := in.Fleet.sick()
+	if message == "" && state == BothDead {
+		message = in.unripe()
+	}
+	if message != "" {
 		return ControlPlaneSick, message + "; for itself this host looks " + string(state) + ": " + evidence
 	}
 	return state, evidence

@@ -10,11 +10,15 @@ import (
 )
 
 var (
-	apis    = []API{APIReady, APINotReady, APIUnknown}
-	beats   = []nodehealth.Beat{nodehealth.Unknown, nodehealth.Fresh, nodehealth.Quiet, nodehealth.Stale}
-	seens   = []nodehealth.HostSeen{nodehealth.Unseen, nodehealth.SeenAlive, nodehealth.SeenDead}
-	fleets  = []Fleet{{Nodes: 100, Dead: 1}, {Nodes: 100, Dead: 31}, {Nodes: 100, Contradicted: 31}, {Nodes: 3, Dead: 2}}
+	apis   = []API{APIReady, APINotReady, APIUnknown}
+	beats  = []nodehealth.Beat{nodehealth.Unknown, nodehealth.Fresh, nodehealth.Quiet, nodehealth.Stale}
+	seens  = []nodehealth.HostSeen{nodehealth.Unseen, nodehealth.SeenAlive, nodehealth.SeenDead}
+	fleets = []Fleet{
+		{Nodes: 100, Dead: 1, Late: 2, JustHeard: 1}, {Nodes: 100, Dead: 31}, {Nodes: 100, Contradicted: 31}, {Nodes: 3, Dead: 2},
+		{Nodes: 100, Dead: 1, Late: 3, JustHeard: 1}, {Nodes: 100, Dead: 1},
+	}
 	sickest = map[Fleet]bool{fleets[1]: true, fleets[2]: true}
+	hushed  = map[Fleet]bool{fleets[4]: true, fleets[5]: true}
 )
 
 // each calls f with the whole product of the inputs.
@@ -91,6 +95,10 @@ func byHand(in Inputs) State {
 		if sickest[in.Fleet] && state != Healthy && state != Unknown {
 			return ControlPlaneSick
 		}
+		stale := in.Host == nodehealth.Stale && in.DPU == nodehealth.Stale && (in.Kubelet == nodehealth.Stale || in.Kubelet == nodehealth.Unknown)
+		if hushed[in.Fleet] && state == BothDead && !stale {
+			return ControlPlaneSick
+		}
 		return state
 	}
 	panic("the last line fits all")
@@ -137,6 +145,8 @@ func TestNeverFencesWithoutEvidence(t *testing.T) {
 			t.Errorf("%+v: fences without a witness", in)
 		case in.Fleet.sick() != "":
 			t.Errorf("%+v: fences though the control plane is sick", in)
+		case hushed[in.Fleet] && !witness && (in.Host == nodehealth.Quiet || in.Kubelet == nodehealth.Quiet || in.DPU == nodehealth.Quiet):
+			t.Errorf("%+v: fences by a short silence though others are late", in)
 		}
 	})
 }
@@ -158,6 +168,18 @@ func TestFleet(t *testing.T) {
 		if got := tc.fleet.sick(); (got != "") != tc.sick {
 			t.Errorf("%+v: %q, want sick %v", tc.fleet, got, tc.sick)
 		}
+	}
+}
+
+// TestFewWordsForMany: what is said of a large fleet does not change with each host, as
+// the condition of each would have to be written again.
+func TestFewWordsForMany(t *testing.T) {
+	said := map[string]bool{}
+	for dead := 1501; dead <= 5000; dead++ {
+		said[Fleet{Nodes: 5000, Dead: dead}.sick()] = true
+	}
+	if len(said) != 8 || !said["at least 30 % of the hosts look dead at once"] || !said["at least 100 % of the hosts look dead at once"] {
+		t.Errorf("%v", said)
 	}
 }
 

@@ -137,10 +137,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if reportErr := r.condition.report(ctx, p, err); err == nil {
 		err = reportErr
 	}
-	if p.underway || p.refused != "" || p.waiting() {
-		return p.within(retryAfter), err
+	return p.within(p.wait(silence)), err
+}
+
+// wait is after what time a host is looked at again about which nothing changes.
+func (p *pass) wait(silence time.Duration) time.Duration {
+	switch {
+	case p.underway || p.refused != "" || p.waiting():
+		return retryAfter
+	case p.early:
+		return fleetAge
+	case p.state == ControlPlaneSick: // many hosts are looked at then, each by itself
+		return retryAfter
 	}
-	return p.within(silence), err
+	return silence
 }
 
 // act does what the state asks for, and brings what was begun to an end.

@@ -62,10 +62,12 @@ func (o observer) observe(ctx context.Context, name string) (*pass, error) {
 
 // judge says what has become of the host, among the others, and what is done about it.
 func (p *pass) judge(fleet Fleet) {
-	p.state, p.evidence = Classify(Inputs{
+	in := Inputs{
 		API: p.api, Host: p.observation.Host, Kubelet: p.observation.Kubelet, DPU: p.observation.DPU,
 		HostSeen: p.observation.HostSeen, ZeroTrust: p.observation.ZeroTrust, Fleet: fleet,
-	})
+	}
+	p.state, p.evidence = Classify(in)
+	p.early = p.state == ControlPlaneSick && fleet.sick() == ""
 	if p.observation.HostSeen == nodehealth.SeenDead && p.observation.Message != "" {
 		p.evidence += " (" + p.observation.Message + ")"
 	}
@@ -167,7 +169,7 @@ func (f *fleetReader) look(ctx context.Context) (overview, error) {
 		if err := nodehealth.FromDPU(ctx, f.dpu.Client, n, client.UnsafeDisableDeepCopy); err != nil {
 			return overview{}, err
 		}
-		out.add(f.heartbeats.Observe(n), apiOf(core))
+		out.add(f.heartbeats.Observe(n), f.heartbeats.Lateness(n.Name), apiOf(core))
 	}
 	f.last, f.at = out, at
 	return out, nil

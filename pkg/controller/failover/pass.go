@@ -25,7 +25,9 @@ type pass struct {
 	state       State
 	action      Action
 	evidence    string
-	targets     []*target
+	// early: the host looks dead, and it is too early to tell it from many.
+	early   bool
+	targets []*target
 	// underway: the failover of this host has begun and has not ended.
 	underway bool
 	// refused says why a failover may not begin; "" if it may.
