@@ -40,7 +40,7 @@ func TestSettled(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	const hosts = 200
 	r := newRecord(hosts, results.Invocation{})
-	if err := measure(t.Context(), options{hosts: hosts, volumes: 10, lasting: 15 * time.Second, slow: 1, bin: bin, settledOnly: true}, r); err != nil {
+	if err := measure(t.Context(), options{hosts: hosts, volumes: 5, lasting: 15 * time.Second, slow: 1, bin: bin, settledOnly: true}, r); err != nil {
 		t.Fatal(err)
 	}
 	bounded := 0
