@@ -157,6 +157,19 @@ func (f Fleet) share(n int) string {
 	return fmt.Sprintf("at least %d %% of the hosts", n*10/f.Nodes*10)
 }
 
+// Inputs are the evidence about one host.
+type Inputs struct {
+	// API is what the host cluster's API says of the Node.
+	API API
+	// Host, Kubelet and DPU are the heartbeats; HostSeen is what the DPU reported last.
+	Host, Kubelet, DPU nodehealth.Beat
+	HostSeen           nodehealth.HostSeen
+	// ZeroTrust: this host sends no heartbeats, and it need not be a Node.
+	ZeroTrust bool
+	// Fleet is what all hosts look like.
+	Fleet Fleet
+}
+
 // unripe says why it is too early to judge a host whose witnesses are silent together; ""
 // if it is not. When many hosts fall silent at once, because what lies between them and
 // the API servers does, the first of them, whose witnesses had all beaten long before,
@@ -169,19 +182,6 @@ func (in Inputs) unripe() string {
 		return ""
 	}
 	return "other hosts have fallen silent as well, and who else will is known when this one has been silent for the full timeout"
-}
-
-// Inputs are the evidence about one host.
-type Inputs struct {
-	// API is what the host cluster's API says of the Node.
-	API API
-	// Host, Kubelet and DPU are the heartbeats; HostSeen is what the DPU reported last.
-	Host, Kubelet, DPU nodehealth.Beat
-	HostSeen           nodehealth.HostSeen
-	// ZeroTrust: this host sends no heartbeats, and it need not be a Node.
-	ZeroTrust bool
-	// Fleet is what all hosts look like.
-	Fleet Fleet
 }
 
 // Classify says what has become of a host, and by what evidence. No single

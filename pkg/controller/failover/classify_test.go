@@ -14,8 +14,12 @@ var (
 	beats  = []nodehealth.Beat{nodehealth.Unknown, nodehealth.Fresh, nodehealth.Quiet, nodehealth.Stale}
 	seens  = []nodehealth.HostSeen{nodehealth.Unseen, nodehealth.SeenAlive, nodehealth.SeenDead}
 	fleets = []Fleet{
-		{Nodes: 100, Dead: 1, Late: 2, JustHeard: 1}, {Nodes: 100, Dead: 31}, {Nodes: 100, Contradicted: 31}, {Nodes: 3, Dead: 2},
-		{Nodes: 100, Dead: 1, Late: 3, JustHeard: 1}, {Nodes: 100, Dead: 1},
+		{Nodes: 100, Dead: 1, Late: 2, JustHeard: 1},
+		{Nodes: 100, Dead: 31},
+		{Nodes: 100, Contradicted: 31},
+		{Nodes: 3, Dead: 2},
+		{Nodes: 100, Dead: 1, Late: 3, JustHeard: 1},
+		{Nodes: 100, Dead: 1},
 	}
 	sickest = map[Fleet]bool{fleets[1]: true, fleets[2]: true}
 	hushed  = map[Fleet]bool{fleets[4]: true, fleets[5]: true}
