@@ -18,8 +18,8 @@ import (
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
-// held keeps what is being deleted, as hostcluster's finalizer does.
-const held = "test/held"
+// held keeps what is being deleted: the finalizer of hostcluster.
+const held = storagev1alpha1.FinalizerDPUVolumeAttachment
 
 // fixture is a host cluster in memory, and its reconciler.
 type fixture struct {
@@ -34,12 +34,6 @@ func newFixture(t *testing.T, shares, replicas int32) *fixture {
 	t.Helper()
 	w := &fixture{Cluster: kubetest.NewHost(t, index.Replicas()), t: t}
 	w.Step(600 * time.Millisecond) // a server's stamps are coarser
-	w.AfterWrite(func(verb string, o client.Object) {
-		if verb == "create" {
-			o.SetFinalizers([]string{held})
-			w.must(w.Direct.Update(t.Context(), o))
-		}
-	})
 	w.r = &Reconciler{Options: Options{
 		Host: w.Cluster.Cluster, Clock: w.Clock, Namespace: kubetest.HostNamespace, Driver: kubetest.Driver,
 		Reserve: 1, ReleaseAfter: 5 * time.Minute, Patience: 2 * time.Minute, TopologyKey: corev1.LabelTopologyZone,

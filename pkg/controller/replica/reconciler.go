@@ -170,7 +170,8 @@ func (s *pass) replica(node string) *storagev1alpha1.DPUVolumeAttachment {
 	return &storagev1alpha1.DPUVolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: kube.AttachmentName(node, s.name), Namespace: s.volume.Namespace,
-			Labels: map[string]string{storagev1alpha1.LabelReplicaOf: kube.LabelValue(s.name)},
+			Labels:     map[string]string{storagev1alpha1.LabelReplicaOf: kube.LabelValue(s.name)},
+			Finalizers: []string{storagev1alpha1.FinalizerDPUVolumeAttachment}, // snap-host-controller would add it
 		},
 		Spec: storagev1alpha1.DPUVolumeAttachmentSpec{
 			DPUNodeName: node, DPUVolumeName: s.name, Role: storagev1alpha1.RoleReplica,

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -71,7 +72,7 @@ func TestHowMany(t *testing.T) {
 	}
 }
 
-// TestMadeLikeThePrimary: name, label, function.
+// TestMadeLikeThePrimary: name, label, function; and the finalizer of snap-host-controller.
 func TestMadeLikeThePrimary(t *testing.T) {
 	w := newFixture(t, 2, 1)
 	p := w.attach("vol", "a", primary)
@@ -85,6 +86,9 @@ func TestMadeLikeThePrimary(t *testing.T) {
 	want.DPUNodeName, want.Role, want.Warmth = node, replica, storagev1alpha1.WarmthPreEmulated
 	if d := cmp.Diff(want, got.Spec); d != "" || got.Labels[storagev1alpha1.LabelReplicaOf] != "vol" {
 		t.Errorf("labels %v, spec (-want +got):\n%s", got.Labels, d)
+	}
+	if !controllerutil.ContainsFinalizer(got, storagev1alpha1.FinalizerDPUVolumeAttachment) {
+		t.Errorf("finalizers %v", got.Finalizers)
 	}
 }
 

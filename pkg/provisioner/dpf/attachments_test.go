@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -80,7 +81,10 @@ func newHost(t *testing.T, play func(c client.Client, o client.Object), objects 
 				if h.beforeDelete != nil {
 					h.beforeDelete()
 				}
-				return c.Delete(ctx, o, opts...)
+				if err := c.Delete(ctx, o, opts...); err != nil {
+					return err
+				}
+				return letGo(ctx, c, o)
 			},
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 				h.patches++
@@ -94,6 +98,15 @@ func newHost(t *testing.T, play func(c client.Client, o client.Object), objects 
 		t.Fatal(err)
 	}
 	return h
+}
+
+// letGo takes off an object that is being deleted what snap-host-controller holds it by.
+func letGo(ctx context.Context, c client.Client, o client.Object) error {
+	now := o.DeepCopyObject().(client.Object)
+	if found, err := kube.Find(ctx, c, client.ObjectKeyFromObject(o), now); err != nil || !found {
+		return err
+	}
+	return kube.RemoveFinalizers(ctx, c, now, storagev1alpha1.FinalizerDPUVolumeAttachment, storagev1alpha1.FinalizerDPUVolume)
 }
 
 func aVolume() *storagev1alpha1.DPUVolume {
@@ -113,6 +126,24 @@ func anAttachment(role storagev1alpha1.Role) *storagev1alpha1.DPUVolumeAttachmen
 		},
 		Status: storagev1alpha1.DPUVolumeAttachmentStatus{DPU: &storagev1alpha1.AttachedDPU{PCIAddress: "3b:00.2"}},
 	}
+}
+
+// TestMadeWithTheHold: what this controller makes has snap-host-controller's finalizer
+// from the beginning; what a host asks for has none, which a policy demands.
+func TestMadeWithTheHold(t *testing.T) {
+	modes(t, func(t *testing.T, requester storagev1alpha1.Requester, open func(*hostCluster) *attachment.Attachments) {
+		h := newHost(t, show(t), aVolume(), aNode("a"))
+		if _, err := open(h).Attach(t.Context(), attachSpec()); err != nil {
+			t.Fatal(err)
+		}
+		made := anAttachment("")
+		if err := h.Get(t.Context(), client.ObjectKeyFromObject(made), made); err != nil {
+			t.Fatal(err)
+		}
+		if held := controllerutil.ContainsFinalizer(made, storagev1alpha1.FinalizerDPUVolumeAttachment); held == (requester == storagev1alpha1.RequesterNode) {
+			t.Errorf("finalizers %v", made.Finalizers)
+		}
+	})
 }
 
 // show is the DPU: it shows what has the role Primary, and nothing else.

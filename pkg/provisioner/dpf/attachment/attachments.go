@@ -286,13 +286,19 @@ func (a *Attachments) nodeHasDPU(ctx context.Context, node string) error {
 	return nil
 }
 
+// object is the attachment to make. It is made with the finalizer that
+// snap-host-controller would add first of all, which spares a write and a pass.
 func (a *Attachments) object(spec provisioner.AttachSpec) (*storagev1alpha1.DPUVolumeAttachment, error) {
 	f, err := storageclass.FunctionOf(spec.VolumeContext)
 	if err != nil {
 		return nil, err
 	}
+	var hold []string
+	if !a.byNode() { // a host's request has none
+		hold = []string{storagev1alpha1.FinalizerDPUVolumeAttachment}
+	}
 	return &storagev1alpha1.DPUVolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: kube.AttachmentName(spec.Node, spec.VolumeID), Namespace: a.options.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: kube.AttachmentName(spec.Node, spec.VolumeID), Namespace: a.options.Namespace, Finalizers: hold},
 		Spec: storagev1alpha1.DPUVolumeAttachmentSpec{
 			DPUNodeName: spec.Node, DPUVolumeName: spec.VolumeID, FunctionTypeConfig: f, ReadOnly: spec.ReadOnly, Requester: a.requester,
 		},

@@ -179,7 +179,10 @@ func (v *Volumes) object(spec provisioner.VolumeSpec, class storageclass.Class, 
 	}
 	mode := corev1.PersistentVolumeMode(spec.Mode)
 	obj := &storagev1alpha1.DPUVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: kube.ObjectName(spec.Name), Namespace: v.options.Namespace},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: kube.ObjectName(spec.Name), Namespace: v.options.Namespace,
+			Finalizers: []string{storagev1alpha1.FinalizerDPUVolume}, // snap-host-controller would add it
+		},
 		Spec: storagev1alpha1.DPUVolumeSpec{
 			DPUStoragePolicyName: class.Policy,
 			Parameters:           class.Vendor,
