@@ -26,6 +26,7 @@ const (
 	nodeFence    = "pkg/node/dpu/fence.go"
 	nodePrepare  = "pkg/node/dpu/prepare.go"
 	nodeDetach   = "pkg/node/dpu/detach.go"
+	nodePasses   = "pkg/node/dpu/reconciler.go"
 	nodeServices = "pkg/node/dpu/exposures/services.go"
 	leaseDecide  = "pkg/node/selffence/decide.go"
 	leaseKeeper  = "pkg/node/selffence/keeper.go"

@@ -30,6 +30,9 @@ var secondLine = []mutation{
 	{name: "the DPU leaves a granted device to another attachment", tests: node, edits: []edit{
 		{nodeDetach, " && !granted {", " && (granted || !granted) {"},
 	}},
+	{name: "a pass that has taken nothing away lets an attachment go", tests: node, edits: []edit{
+		{nodePasses, "	if failure == nil && p.deleting {", "	if failure == nil && !p.attachment.DeletionTimestamp.IsZero() {"},
+	}},
 	{name: "the DPU forgets a SNAP service that has lost its socket", tests: node, edits: []edit{
 		{nodeServices, "	out := slices.Collect(maps.Keys(s.used))\n", "	out := slices.Collect(maps.Keys(map[string]bool{}))\n"},
 		{nodeServices, "		if s.used[name] == nil {\n			out", "		if name != \"\" {\n			out"},

@@ -19,6 +19,9 @@ const staleRetry = time.Second
 // pass is what one pass over one attachment knows.
 type pass struct {
 	attachment *storagev1alpha1.VolumeAttachment
+	// deleting: the pass takes the device away, as the attachment was being deleted
+	// when it began.
+	deleting bool
 	// volume is nil if it is not known.
 	volume *storagev1alpha1.Volume
 	// volumeID is what the vendor's plugin calls the volume; "" if the attachment
@@ -40,7 +43,7 @@ type pass struct {
 }
 
 func newPass(attachment *storagev1alpha1.VolumeAttachment) *pass {
-	p := &pass{attachment: attachment, dpu: *attachment.Status.DPU.DeepCopy()}
+	p := &pass{attachment: attachment, deleting: !attachment.DeletionTimestamp.IsZero(), dpu: *attachment.Status.DPU.DeepCopy()}
 	p.dpu.Exhausted = false // each pass finds out anew
 	if volume := p.volumeName(); volume != "" {
 		p.volumeID = attachments.VolumeID(volume)

@@ -141,11 +141,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || !found || attachment.Spec.NodeName != r.o.Attachments.Node {
 		return ctrl.Result{}, err
 	}
-	deleting := !attachment.DeletionTimestamp.IsZero()
-	if deleting && !controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment) {
+	p := newPass(attachment)
+	if p.deleting && !controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment) {
 		return ctrl.Result{}, nil
 	}
-	p := newPass(attachment)
 	log := ctrl.LoggerFrom(ctx).WithValues(daemon.KeyVolume, p.volumeName(), daemon.KeyDPU, r.o.Attachments.Node)
 	ctx = ctrl.LoggerInto(ctx, log)
 	unlock, ok := r.o.Exposures.Lock(p.volumeID, p.dpu.DeviceName)
@@ -155,7 +154,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	defer unlock()
 	bounded, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
-	if deleting {
+	if p.deleting {
 		return r.finish(ctx, p, r.remover.detach(bounded, p))
 	}
 	r.o.Exposures.Begin(p.volumeID, cancel)
@@ -197,7 +196,9 @@ func (r *Reconciler) phases(ctx context.Context, p *pass) error {
 }
 
 // finish writes the status, even where the pass has used up its time, and then
-// lets an attachment go whose device is gone.
+// lets an attachment go whose device the pass has taken away. Where the API server's
+// answer tells of a deletion that came during the pass, the next pass takes the device
+// away.
 func (r *Reconciler) finish(ctx context.Context, p *pass, err error) (ctrl.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
@@ -205,7 +206,7 @@ func (r *Reconciler) finish(ctx context.Context, p *pass, err error) (ctrl.Resul
 	if err := r.status.write(ctx, p, message); err != nil {
 		return ctrl.Result{}, errors.Join(failure, err)
 	}
-	if failure == nil && !p.attachment.DeletionTimestamp.IsZero() {
+	if failure == nil && p.deleting {
 		failure = kube.RemoveFinalizers(ctx, r.o.Attachments.DPU.Client, p.attachment, storagev1alpha1.FinalizerDPUAttachment)
 	}
 	return ctrl.Result{RequeueAfter: retry}, failure
