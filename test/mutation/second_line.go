@@ -31,7 +31,13 @@ var secondLine = []mutation{
 		{nodeDetach, " && !granted {", " && (granted || !granted) {"},
 	}},
 	{name: "a pass that has taken nothing away lets an attachment go", tests: node, edits: []edit{
-		{nodePasses, "	if failure == nil && p.deleting {", "	if failure == nil && !p.attachment.DeletionTimestamp.IsZero() {"},
+		{nodePasses, "	case p.deleting:\n", "	case !p.attachment.DeletionTimestamp.IsZero():\n"},
+	}},
+	{name: "the DPU lets go though the API server says that the device is shown", tests: node, edits: []edit{
+		{nodePasses, "	case p.contradicted():\n", "	case false:\n"},
+	}},
+	{name: "an attachment that is said to be shown is left so without the finalizer", tests: node, edits: []edit{
+		{nodePasses, "	if p.deleting && !attachment.Status.DPU.Attached && ", "	if p.deleting && "},
 	}},
 	{name: "the DPU forgets a SNAP service that has lost its socket", tests: node, edits: []edit{
 		{nodeServices, "	out := slices.Collect(maps.Keys(s.used))\n", "	out := slices.Collect(maps.Keys(map[string]bool{}))\n"},

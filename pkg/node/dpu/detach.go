@@ -21,7 +21,10 @@ type remover struct {
 }
 
 // detach takes the device away from the host, and then has the vendor remove
-// it. The first half needs neither the API server nor the vendor.
+// it. The first half needs neither the API server nor the vendor. However old the
+// cache is: an attachment that it shows as being deleted names the device that was
+// shown last, since none is shown before the API server has said that it is on
+// record and the attachment there to stay.
 func (r remover) detach(ctx context.Context, p *pass) error {
 	other, err := r.attachments.Preceding(ctx, p.attachment)
 	if err != nil {

@@ -76,6 +76,30 @@ func recorded(t *testing.T) (*cluster, *machine, *storagev1alpha1.VolumeAttachme
 	return c, m, a
 }
 
+// TestDeletedWhileItIsShown: the pass that shows a device learns of the deletion by the
+// answer to its status alone. The pass after it starts at once, by a cache that has the
+// deletion and not yet what was written after it.
+func TestDeletedWhileItIsShown(t *testing.T) {
+	c, m, a := recorded(t)
+	then := c.deletedBefore(a.Name)
+	c.must(m.pass(a.Name))
+	cached := then()
+	if !c.get(a.Name).Status.DPU.Attached || cached.Status.DPU.Attached {
+		t.Fatalf("not the order that is meant: %+v, and the cache has %+v", c.get(a.Name).Status.DPU, cached.Status.DPU)
+	}
+	c.wantHeld(a.Name)
+	m.remembers(cached)
+	for range 3 {
+		c.must(m.pass(a.Name))
+		if c.get(a.Name).Status.DPU.Attached {
+			c.wantHeld(a.Name)
+		}
+	}
+	m.o.Attachments.DPU.Client = c.driver()
+	m.settle(a.Name)
+	m.wantReceipt(a.Name, 1)
+}
+
 // TestDeletedWhileItWaits: a device is shown, and that could not be written. The pass
 // that is under way when the attachment is deleted takes nothing away, so it lets
 // nothing go: without the finalizer the status, which says that nothing is shown, would
@@ -96,4 +120,37 @@ func TestDeletedWhileItWaits(t *testing.T) {
 	c.wantHeld(a.Name)
 	m.settle(a.Name)
 	m.wantReceipt(a.Name, 1)
+}
+
+// TestSaidToBeShownWithoutTheFinalizer: the status of an attachment that is being
+// deleted says that the host sees the device, and nothing of the DPU holds it. Every
+// other DPU waits for the DPU's word, so it makes that true.
+func TestSaidToBeShownWithoutTheFinalizer(t *testing.T) {
+	t.Run("and it is shown", func(t *testing.T) {
+		c, m, a := attached(t)
+		c.held(a.Name)
+		c.must(c.Delete(t.Context(), c.get(a.Name)))
+		now := c.get(a.Name)
+		controllerutil.RemoveFinalizer(now, storagev1alpha1.FinalizerDPUAttachment)
+		c.must(c.Update(t.Context(), now))
+		m.inject(map[string]any{"method": "nvme_controller_detach_ns", "count": -1, "error": map[string]any{"code": -5, "message": "no"}})
+		if err := m.pass(a.Name); err == nil || writer.Released(c.get(a.Name), nil) {
+			t.Fatalf("a receipt, and SNAP has not confirmed it: %v, %+v", err, c.get(a.Name).Status.DPU)
+		}
+		m.clear()
+		m.settle(a.Name)
+		m.wantReceipt(a.Name, 1)
+	})
+	t.Run("and it is not", func(t *testing.T) {
+		c, m, a := attached(t)
+		c.held(a.Name)
+		was := c.get(a.Name).Status.DPU
+		c.must(c.Delete(t.Context(), c.get(a.Name)))
+		now := m.settle(a.Name)
+		now.Status.DPU.Attached, now.Status.DPU.Epoch = was.Attached, was.Epoch
+		c.must(c.Status().Update(t.Context(), now))
+		m.restartDriver()
+		m.settle(a.Name)
+		m.wantReceipt(a.Name, 1)
+	})
 }

@@ -142,7 +142,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	p := newPass(attachment)
-	if p.deleting && !controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment) {
+	// One that is said to be shown, though it has lost the finalizer, is withdrawn all
+	// the same: what stands in the status keeps the volume from every other DPU.
+	if p.deleting && !attachment.Status.DPU.Attached && !controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment) {
 		return ctrl.Result{}, nil
 	}
 	log := ctrl.LoggerFrom(ctx).WithValues(daemon.KeyVolume, p.volumeName(), daemon.KeyDPU, r.o.Attachments.Node)
@@ -196,9 +198,9 @@ func (r *Reconciler) phases(ctx context.Context, p *pass) error {
 }
 
 // finish writes the status, even where the pass has used up its time, and then
-// lets an attachment go whose device the pass has taken away. Where the API server's
-// answer tells of a deletion that came during the pass, the next pass takes the device
-// away.
+// lets an attachment go whose device the pass has taken away, if the API server says
+// the same of it. Where its answer tells of a deletion that came during the pass, the
+// next pass takes the device away.
 func (r *Reconciler) finish(ctx context.Context, p *pass, err error) (ctrl.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
@@ -206,7 +208,11 @@ func (r *Reconciler) finish(ctx context.Context, p *pass, err error) (ctrl.Resul
 	if err := r.status.write(ctx, p, message); err != nil {
 		return ctrl.Result{}, errors.Join(failure, err)
 	}
-	if failure == nil && p.deleting {
+	switch {
+	case failure != nil:
+	case p.contradicted():
+		retry = staleRetry
+	case p.deleting:
 		failure = kube.RemoveFinalizers(ctx, r.o.Attachments.DPU.Client, p.attachment, storagev1alpha1.FinalizerDPUAttachment)
 	}
 	return ctrl.Result{RequeueAfter: retry}, failure

@@ -45,6 +45,16 @@ func (p *pass) correct(ctx context.Context, shown *exposures.Exposures) {
 	}
 }
 
+// contradicted reports whether the API server's answer to the status says something
+// else of the device than the pass has found. Only what differs from the cache was
+// written: where that was behind, the rest stands as an earlier pass wrote it. The
+// change is on its way, and the pass it brings writes all.
+func (p *pass) contradicted() bool {
+	said, found := p.attachment.Status.DPU, p.dpu
+	return said.Attached != found.Attached || said.PreEmulated != found.PreEmulated ||
+		said.Epoch != found.Epoch || said.RetiredEpoch != found.RetiredEpoch
+}
+
 // status writes what passes found out.
 type status struct {
 	client client.Client
