@@ -246,6 +246,48 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// TestKeysStayOffHosts: what has credentials for the DPU cluster does not run on a host
+// with a DPU, as snap-csi-plugin's DaemonSet selects them, and a second one takes over
+// when its node dies.
+func TestKeysStayOffHosts(t *testing.T) {
+	var hosts map[string]string
+	var holders []*appsv1.Deployment
+	for _, objects := range manifests(t, "host") {
+		for _, o := range objects {
+			switch o := o.(type) {
+			case *appsv1.DaemonSet:
+				hosts = o.Spec.Template.Spec.NodeSelector
+			case *appsv1.Deployment:
+				if slices.ContainsFunc(o.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil }) {
+					holders = append(holders, o)
+				}
+			}
+		}
+	}
+	if len(hosts) != 1 || len(holders) == 0 {
+		t.Fatalf("hosts are selected by %v, %d Deployments have a Secret", hosts, len(holders))
+	}
+	for _, d := range holders {
+		if *d.Spec.Replicas < 2 {
+			t.Errorf("%s: %d replicas", d.Name, *d.Spec.Replicas)
+		}
+		affinity := d.Spec.Template.Spec.Affinity
+		if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+			t.Errorf("%s may run anywhere", d.Name)
+			continue
+		}
+		for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			for label := range hosts {
+				if !slices.ContainsFunc(term.MatchExpressions, func(e corev1.NodeSelectorRequirement) bool {
+					return e.Key == label && e.Operator == corev1.NodeSelectorOpDoesNotExist
+				}) {
+					t.Errorf("%s may run on hosts with the label %s", d.Name, label)
+				}
+			}
+		}
+	}
+}
+
 // TestNoWorkloadsBesideAccounts: the test bed applies deploy/host/*.yaml and
 // deploy/dpu/*.yaml as they are, and starts the programs itself.
 func TestNoWorkloadsBesideAccounts(t *testing.T) {
