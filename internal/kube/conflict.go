@@ -2,11 +2,16 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -57,4 +62,21 @@ func onlyConflicts(err error) bool {
 		return onlyConflicts(e.Unwrap())
 	}
 	return apierrors.IsConflict(err)
+}
+
+// uidField is what a server refuses of a patch for an object that another has
+// replaced.
+const uidField = "metadata.uid"
+
+// refusesUID reports whether a server refused a patch because another object has the
+// name: to it that is an invalid change of the UID.
+func refusesUID(err error) bool {
+	cause, found := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
+	return apierrors.IsInvalid(err) && found && cause.Field == uidField
+}
+
+// replaced is the conflict of a write for an object in whose place there is another.
+func replaced(obj client.Object, uid types.UID) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: fmt.Sprintf("%T", obj)}, obj.GetName(),
+		fmt.Errorf("the one that was read, with UID %s, was replaced by another", uid))
 }

@@ -14,12 +14,15 @@ import (
 // Patch applies change to obj and writes the difference, if there is any, as
 // a merge patch. obj holds the server's answer afterwards. It reports whether
 // it wrote. Lists are replaced whole: use it on fields of which the caller is
-// the only writer.
+// the only writer. It fails with a conflict if another object has the name of the one
+// that was read (its UID).
 func Patch[T client.Object](ctx context.Context, c client.Client, obj T, change func(T)) (bool, error) {
 	return patch(obj, change, "", func(p client.Patch) error { return c.Patch(ctx, obj, p) })
 }
 
-// PatchStatus is Patch for the status subresource.
+// PatchStatus is Patch for the status subresource. There the server does not compare
+// UIDs: if another object has the name by now, it has the status, and what follows from
+// the write is stopped by the conflict.
 func PatchStatus[T client.Object](ctx context.Context, c client.Client, obj T, change func(T)) (bool, error) {
 	return patch(obj, change, "status of ", func(p client.Patch) error { return c.Status().Patch(ctx, obj, p) })
 }
@@ -42,7 +45,13 @@ func patch[T client.Object](obj T, change func(T), what string, write func(clien
 	if equality.Semantic.DeepEqual(before, obj) {
 		return false, nil
 	}
-	if err := write(client.MergeFromWithOptions(before, how...)); err != nil {
+	uid := before.GetUID()
+	before.SetUID("") // so the UID is part of the difference
+	err := write(client.MergeFromWithOptions(before, how...))
+	if refusesUID(err) || (err == nil && uid != "" && obj.GetUID() != uid) {
+		err = replaced(obj, uid)
+	}
+	if err != nil {
 		return false, fmt.Errorf("patch %s%s: %w", what, describe(obj), err)
 	}
 	return true, nil

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -60,7 +62,24 @@ func newServer(t *testing.T, objects ...client.Object) *server {
 			})
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return write(func() error { return c.Patch(ctx, o, p, opts...) })
+			return write(func() error {
+				// So does it the UID in a patch.
+				data, err := p.Data(o)
+				var patch metav1.PartialObjectMetadata
+				if err := errors.Join(err, json.Unmarshal(data, &patch)); err != nil {
+					return err
+				}
+				have := &corev1.Pod{}
+				if err := c.Get(ctx, client.ObjectKeyFromObject(o), have); err != nil {
+					return err
+				}
+				if patch.UID != "" && patch.UID != have.UID {
+					return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), o.GetName(), field.ErrorList{
+						field.Invalid(field.NewPath("metadata", "uid"), patch.UID, "field is immutable"),
+					})
+				}
+				return c.Patch(ctx, o, p, opts...)
+			})
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			return write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
@@ -157,6 +176,46 @@ func TestStale(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReplaced: an object that was removed and made anew since it was read is another
+// one. It is not written, or, as a server takes every status, the write fails all the
+// same.
+func TestReplaced(t *testing.T) {
+	for name, patch := range patchers {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, pod("old"))
+			old := s.pod(t)
+			if err := errors.Join(s.Delete(t.Context(), removable(t, s)), s.Create(t.Context(), pod("new"))); err != nil {
+				t.Fatal(err)
+			}
+			wrote, err := patch(t.Context(), s, old, func(p *corev1.Pod) { p.Labels["mine"], p.Status.Message = "1", "words" })
+			if wrote || !apierrors.IsConflict(err) {
+				t.Errorf("wrote %v, %v", wrote, err)
+			}
+			if got := s.pod(t); got.UID != "new" || got.Labels["mine"] != "" {
+				t.Errorf("it has UID %s and labels %v now", got.UID, got.Labels)
+			}
+		})
+	}
+	t.Run("another invalid field", func(t *testing.T) {
+		invalid := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "pod", field.ErrorList{
+			field.Invalid(field.NewPath("spec", "epoch"), 1, "never goes back"),
+		})
+		if refusesUID(invalid) {
+			t.Error("taken for another object")
+		}
+	})
+}
+
+// removable is the pod without what would keep it.
+func removable(t *testing.T, s *server) *corev1.Pod {
+	t.Helper()
+	p := s.pod(t)
+	if err := RemoveFinalizers(t.Context(), s, p, p.Finalizers...); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func TestFinalizers(t *testing.T) {

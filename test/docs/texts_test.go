@@ -58,7 +58,7 @@ func holds(file string, pieces []string) bool {
 func sources(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, dir := range []string{"cmd", "internal", "pkg", "reference", "test/cmd", "test/devcluster"} {
+	for _, dir := range []string{"api", "cmd", "internal", "pkg", "reference", "test/cmd", "test/devcluster"} {
 		err := filepath.WalkDir(path(dir), func(p string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
 				return err

@@ -1,5 +1,8 @@
 package main
 
+// kubeWrite is how objects are written.
+const kubeWrite = "internal/kube/write.go"
+
 // secondLine are checks that matter only while a cache is behind, while something
 // is replaced by its like, or behind another check.
 var secondLine = []mutation{
@@ -17,6 +20,12 @@ var secondLine = []mutation{
 	}},
 	{name: "the claim is granted to an attachment that was replaced", tests: sync, edits: []edit{
 		{syncGrant, "	return found && live.UID == p.mirror.UID && live", "	return found && live"},
+	}},
+	{name: "a patch is taken by an object that was made in the place of the one that was read", tests: sync, edits: []edit{
+		{kubeWrite, "	before.SetUID(\"\")", "	_ = before"},
+	}},
+	{name: "a status that another object took is taken for written", tests: access, edits: []edit{
+		{kubeWrite, "err == nil && uid != \"\" && obj.GetUID() != uid", "err == nil && uid == \"-\""},
 	}},
 	{name: "what SNAP said counts for what was shown since", tests: lease, edits: []edit{
 		{leaseKeeper, "	shown, err := k.o.Shown(ctx)\n", "	shown, err := k.o.Shown(ctx)\n	k.mu.Lock()\n	asked = k.state.asked\n	k.mu.Unlock()\n"},

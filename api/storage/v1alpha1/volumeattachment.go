@@ -16,6 +16,9 @@ type VolumeAttachmentSource struct {
 // VolumeAttachmentSpec says which DPU is to show which volume. Writer:
 // snap-host-controller; volumeAttachmentRef, parameters and capacity:
 // snap-controller.
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.nodeName) || size(oldSelf.nodeName) == 0 || (has(self.nodeName) && self.nodeName == oldSelf.nodeName)",message="nodeName is immutable once it is set: another DPU needs another attachment"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.source) || !has(oldSelf.source.volumeRef) || !has(oldSelf.source.volumeRef.name) || size(oldSelf.source.volumeRef.name) == 0 || (has(self.source) && has(self.source.volumeRef) && has(self.source.volumeRef.name) && self.source.volumeRef.name == oldSelf.source.volumeRef.name)",message="source.volumeRef.name is immutable once it is set: another volume needs another attachment"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.epoch) || oldSelf.epoch <= 0 || (has(self.epoch) && self.epoch >= oldSelf.epoch)",message="epoch never goes back"
 type VolumeAttachmentSpec struct {
 	// NodeName is the DPU: its node name in this cluster.
 	// +optional
@@ -132,6 +135,7 @@ type VolumeAttachmentStatus struct {
 
 // VolumeAttachment is a DPUVolumeAttachment as the DPU cluster knows it.
 // +kubebuilder:object:root=true
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.dpu) || !has(oldSelf.status.dpu.retiredEpoch) || oldSelf.status.dpu.retiredEpoch <= 0 || (has(self.status) && has(self.status.dpu) && has(self.status.dpu.retiredEpoch) && self.status.dpu.retiredEpoch >= oldSelf.status.dpu.retiredEpoch)",message="status.dpu.retiredEpoch never goes back: an epoch that is over stays over"
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:selectablefield:JSONPath=`.spec.nodeName`

@@ -129,7 +129,7 @@ func newCluster(t *testing.T, c *Control, namespace string, indexes []kube.Index
 	for _, i := range indexes {
 		b.WithIndex(i.Object, i.Field, i.Extract)
 	}
-	direct := interceptor.NewClient(b.Build(), interceptor.Funcs{Create: c.stamp})
+	direct := interceptor.NewClient(b.Build(), interceptor.Funcs{Create: c.stamp, Patch: sameUID})
 	return &Cluster{
 		Cluster: kube.Cluster{Client: interceptor.NewClient(direct, c.funcs(cuts[namespace])), Live: interceptor.NewClient(direct, c.liveFuncs())},
 		Control: c, Direct: direct, namespace: namespace, t: t,

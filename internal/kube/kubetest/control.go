@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -140,6 +142,32 @@ func (c *Control) stamp(ctx context.Context, to client.WithWatch, o client.Objec
 		c.mu.Unlock()
 	}
 	return err
+}
+
+// sameUID refuses a merge patch that names the UID of another object, as an API
+// server does.
+func sameUID(ctx context.Context, to client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	if p.Type() != types.MergePatchType {
+		return to.Patch(ctx, o, p, opts...)
+	}
+	data, err := p.Data(o)
+	if err != nil {
+		return err
+	}
+	var patch metav1.PartialObjectMetadata
+	if err := json.Unmarshal(data, &patch); err != nil {
+		return err
+	}
+	have := o.DeepCopyObject().(client.Object)
+	if err := to.Get(ctx, client.ObjectKeyFromObject(o), have); err != nil {
+		return err
+	}
+	if patch.UID != "" && patch.UID != have.GetUID() {
+		return apierrors.NewInvalid(schema.GroupKind{Kind: kindOf(o)}, o.GetName(), field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "uid"), patch.UID, "field is immutable"),
+		})
+	}
+	return to.Patch(ctx, o, p, opts...)
 }
 
 func kindOf(o client.Object) string { return reflect.TypeOf(o).Elem().Name() }

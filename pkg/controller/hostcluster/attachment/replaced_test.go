@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
@@ -40,6 +43,32 @@ func TestNoGrantForAMirrorThatWasReplaced(t *testing.T) {
 	w.MustReconcile(r, "a-vol")
 	if c := claimOf(w).Status; c.Phase != moorv1alpha1.ClaimGranted || c.Epoch != 2 {
 		t.Errorf("with a cache that has caught up: %+v", c)
+	}
+}
+
+// TestLatePromotion: between the grant and the promotion the pass stands still, until
+// another leader has granted the volume anew, to a VolumeAttachment that was made in
+// the place of the one the pass knows. The epoch there is that of the later grant.
+func TestLatePromotion(t *testing.T) {
+	w, r := open(t)
+	w.Host.Add(user("a"))
+	var anew *storagev1alpha1.VolumeAttachment
+	w.AfterWrite(func(verb string, o client.Object) {
+		if _, claim := o.(*moorv1alpha1.WriterClaim); !claim || verb == "create" || anew != nil {
+			return
+		}
+		old, _ := kubetest.Read(w.DPU, mirror("a"))
+		kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = nil })
+		w.DPU.Remove(mirror("a"))
+		anew = old.DeepCopy()
+		anew.UID, anew.ResourceVersion, anew.Spec.Epoch = "", "", 3
+		w.DPU.Add(anew)
+	})
+	if err := w.Reconcile(r, "a-vol"); !apierrors.IsConflict(err) {
+		t.Errorf("the pass ends with %v, want a conflict", err)
+	}
+	if now, found := kubetest.Read(w.DPU, mirror("a")); !found || anew == nil || now.UID != anew.UID || now.Spec.Epoch != 3 {
+		t.Errorf("the epoch of the new VolumeAttachment is %d", now.Spec.Epoch)
 	}
 }
 
