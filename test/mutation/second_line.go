@@ -36,6 +36,9 @@ var secondLine = []mutation{
 	{name: "the DPU shows for an attachment that was replaced", tests: right, edits: []edit{
 		{ruleExpose, "	return now.UID == known.UID && now.DeletionTimestamp.IsZero() &&", "	return now.DeletionTimestamp.IsZero() &&"},
 	}},
+	{name: "a deletion counts as seen that the cache does not have yet", tests: "./pkg/controller/dpucluster/attachment", edits: []edit{
+		{"pkg/controller/dpucluster/attachment/reconciler.go", "message, o.detaching\n", "message, o.detaching || !a.DeletionTimestamp.IsZero()\n"},
+	}},
 	{name: "the DPU leaves a granted device to another attachment", tests: node, edits: []edit{
 		{nodeDetach, " && !granted {", " && (granted || !granted) {"},
 	}},

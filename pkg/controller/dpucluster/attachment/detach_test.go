@@ -52,6 +52,31 @@ func TestDetachInOrder(t *testing.T) {
 	}
 }
 
+// TestNoticedByThePassThatKnows: a pass whose cache does not have the deletion yet learns
+// of it by the answer to a patch. It does not say that the deletion was seen: the pass
+// after it may have the same cache, and would ask the vendor to attach.
+func TestNoticedByThePassThatKnows(t *testing.T) {
+	m := newFixture(t)
+	m.Add(kubetest.CSIDriver("a", nil))
+	m.settle()
+	m.vendor(func(s *storagev1.VolumeAttachmentStatus) { s.Attached = true })
+	cached := m.x()
+	m.delete()
+	m.CacheShows(cached)
+	before := m.Writes()
+	if _, err := m.try(); err != nil || m.Writes() == before {
+		t.Fatalf("nothing was written, this tests nothing: %v", err)
+	}
+	if m.x().Status.StorageDetaching {
+		t.Error("a pass that attaches says that the vendor is not asked to attach any more")
+	}
+	m.CacheIsCurrent()
+	m.settle()
+	if !m.x().Status.StorageDetaching {
+		t.Error("the deletion was seen, and the status does not say so")
+	}
+}
+
 func TestDetachWithNothingToWaitFor(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

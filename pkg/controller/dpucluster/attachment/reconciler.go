@@ -63,25 +63,33 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
-	attached := a.Status.StorageAttached
-	if a.DeletionTimestamp.IsZero() {
-		err = r.attach(ctx, a, &attached)
+	o := outcome{attached: a.Status.StorageAttached, detaching: !a.DeletionTimestamp.IsZero()}
+	if o.detaching {
+		o.err = r.detach(ctx, a, &o.attached)
 	} else {
-		err = r.detach(ctx, a, &attached)
+		o.err = r.attach(ctx, a, &o.attached)
 	}
-	return r.report(ctx, a, attached, err)
+	return r.report(ctx, a, o)
+}
+
+// outcome is what became of a pass.
+type outcome struct {
+	attached bool
+	// detaching: the cache has the deletion, so no pass after this one asks the vendor
+	// to attach. That the answer to a patch tells of it is not enough.
+	detaching bool
+	err       error
 }
 
 // report writes into the status what became of the pass.
-func (r *Reconciler) report(ctx context.Context, a *storagev1alpha1.VolumeAttachment, attached bool, outcome error) (ctrl.Result, error) {
-	detaching := !a.DeletionTimestamp.IsZero()
+func (r *Reconciler) report(ctx context.Context, a *storagev1alpha1.VolumeAttachment, o outcome) (ctrl.Result, error) {
 	return dpucluster.Report[*storagev1alpha1.VolumeAttachment]{
 		Object: a, Finalizer: storagev1alpha1.FinalizerVolumeAttachment,
-		Urgent: attached != a.Status.StorageAttached || detaching != a.Status.StorageDetaching,
+		Urgent: o.attached != a.Status.StorageAttached || o.detaching != a.Status.StorageDetaching,
 		Change: func(a *storagev1alpha1.VolumeAttachment, message string) {
-			a.Status.StorageAttached, a.Status.StorageMessage, a.Status.StorageDetaching = attached, message, detaching
+			a.Status.StorageAttached, a.Status.StorageMessage, a.Status.StorageDetaching = o.attached, message, o.detaching
 		},
-	}.Write(ctx, r.DPU.Client, outcome, r.Clock.Now())
+	}.Write(ctx, r.DPU.Client, o.err, r.Clock.Now())
 }
 
 func (r *Reconciler) ofVolume(ctx context.Context, v client.Object) []reconcile.Request {
