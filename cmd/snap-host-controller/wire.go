@@ -127,7 +127,7 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 			Namespace: c.Namespace, Observer: observer, Recorder: recorder,
 		},
 		&detach.Reconciler{
-			Host: c.Host, DPU: c.DPU, Clock: clock.RealClock{}, TargetNamespace: c.TargetNamespace, Recorder: recorder,
+			Host: c.Host, DPU: c.DPU, Clock: clock.RealClock{}, TargetNamespace: c.TargetNamespace, Recorder: recorder, Heartbeats: observer,
 		},
 		failover.New(failover.Options{
 			Host: c.Host, DPU: c.DPU,

@@ -40,7 +40,8 @@
 /* The WriterClaim. Phase and epoch together never return to what they were, so
    to compare them is to compare the resourceVersion. */
 byte phase, epoch, holder = NONE;
-/* Whom the storage's receipt speaks of: the highest epoch it ended. */
+/* The highest epoch of each DPU that the storage's receipt ended, or that it has
+   retired and did not let go of: it has to clear up. */
 byte revokedEpoch[2];
 
 /* VolumeAttachments in the API server; 'uid' tells one from the next of its name. */
@@ -257,8 +258,11 @@ promote:	/* a merge patch, by name */
 #define NOTICED(n) va[n].noticed
 #endif
 #endif
-#define MAYLETGO(n) (revokes && va[n].here && va[n].deleting && va[n].claimFin && !(phase != FREE && holder == n) && \
+/* The DPU has retired its epoch, and did not let go. */
+#define OVER(n) (va[n].deleting && va[n].epoch > 0 && !va[n].attached && va[n].retired >= va[n].epoch && va[n].dpuFin && !va[n].claimFin)
+#define MAYLETGO(n) (va[n].here && va[n].deleting && (va[n].claimFin || OVER(n)) && !(phase != FREE && holder == n) && \
 	revokedEpoch[n] != 0 && revokedEpoch[n] >= va[n].epoch)
+#define MAYDISOWN(n) (va[n].here && OVER(n) && va[n].epoch <= epoch && !(phase != FREE && holder == n))
 
 /* What is read in one step here is read claim first. As the claim is compared
    when it is written, it was the same while the attachment was read. */
@@ -321,7 +325,11 @@ idle:
 #endif
 	:: atomic { phase == FENCING && ENDED(holder) -> ep = epoch; break }
 	:: atomic { phase == FENCING && REVOCABLE(holder) && !svva[holder] -> ep = epoch; b = 1; break }
-	/* letGo: an epoch that the storage ended, a DPU that is silent */
+	/* disown: a DPU that has retired its epoch, and is silent since. The claim is
+	   compared when it is written, and what OVER says of an attachment stays so. */
+	:: atomic { MAYDISOWN(0) && revokedEpoch[0] < va[0].epoch -> revokedEpoch[0] = va[0].epoch }
+	:: atomic { MAYDISOWN(1) && revokedEpoch[1] < va[1].epoch -> revokedEpoch[1] = va[1].epoch }
+	/* letGo: an epoch that is on record as ended so, or by the storage; a DPU that is silent */
 	:: atomic { MAYLETGO(0) -> va[0].dpuFin = 0; va[0].claimFin = 0; settle(0) }
 	:: atomic { MAYLETGO(1) -> va[1].dpuFin = 0; va[1].claimFin = 0; settle(1) }
 	od;

@@ -102,8 +102,11 @@ type Observer struct {
 	clock            clock.PassiveClock
 	timeout, silence time.Duration
 
-	mu          sync.Mutex
-	nodes       map[string]*entry
+	mu    sync.Mutex
+	nodes map[string]*entry
+	// dpus are the DPUs by their own names: the one that holds a volume need not be the
+	// one that a host has now.
+	dpus        map[string]*witness
 	reception   [clusters]reception
 	subscribers []change
 }
@@ -146,7 +149,8 @@ const (
 // what one carrier repeats is no sign of life when the other has changed. 0 is none.
 type witness struct {
 	values [carriers]int64
-	// first is when a value was read first, last when one changed last.
+	// first is when a value was read first, or since when one is waited for; last is when
+	// one changed last.
 	first, last time.Time
 	changed     bool
 }
@@ -163,7 +167,7 @@ func New(c clock.PassiveClock, timeout, silence time.Duration) *Observer {
 	if silence <= 0 {
 		silence = DefaultSilence
 	}
-	return &Observer{clock: c, timeout: timeout, silence: min(silence, timeout), nodes: map[string]*entry{}}
+	return &Observer{clock: c, timeout: timeout, silence: min(silence, timeout), nodes: map[string]*entry{}, dpus: map[string]*witness{}}
 }
 
 // Observe records the heartbeats in the node as it is now, and returns what is
@@ -335,7 +339,7 @@ func (o *Observer) hear(c Cluster, now time.Time) {
 // beat is the state of a heartbeat. Silence is measured up to when anything was
 // last heard through that API server, not up to now.
 func (o *Observer) beat(w witness, c Cluster, now time.Time) Beat {
-	if !w.known() {
+	if w.first.IsZero() {
 		return Unknown
 	}
 	r := o.reception[c]

@@ -125,6 +125,8 @@ var claimSteps = []struct {
 		revoked[s.holder] = s.epoch
 		return []claimState{{free, s.epoch, none, s.revokedEpoch}, {free, s.epoch, none, revoked}}
 	}},
+	{"MAYDISOWN(0) && revokedEpoch[0] < va[0].epoch -> revokedEpoch[0] = va[0].epoch", disowned(0)},
+	{"MAYDISOWN(1) && revokedEpoch[1] < va[1].epoch -> revokedEpoch[1] = va[1].epoch", disowned(1)},
 }
 
 // TestModelOfTheClaim: from each state the code goes wherever the model goes, and
@@ -144,6 +146,12 @@ func TestModelOfTheClaim(t *testing.T) {
 			}
 		}
 		for d := range 2 {
+			for epoch := range 4 {
+				// A claim that is written as it was is no step.
+				if c, err := Disown(s.claim(), overOf(d, epoch)); err == nil && epoch > s.revokedEpoch[d] {
+					add(c, nil)
+				}
+			}
 			add(Grant(s.claim(), Holder{dpus[d], names[d]}))
 			for _, kind := range kinds {
 				for epoch := range int64(4) {
@@ -219,6 +227,10 @@ func (w world) retiredAll() bool {
 
 func (w world) released() bool {
 	return w.here && w.deleting && !w.attached && (!w.dpuFin || w.retiredAll())
+}
+
+func (w world) over() bool {
+	return w.here && w.deleting && w.vaEpoch > 0 && !w.attached && w.retired >= w.vaEpoch && w.dpuFin && !w.claimFin
 }
 
 func (w world) ended() bool {
@@ -299,11 +311,22 @@ var rules = []struct {
 		func(w world) bool { return w.proved() == moorv1alpha1.ReceiptStorage },
 	},
 	{
-		"va[n].claimFin && !(phase != FREE && holder == n) && \\\n\trevokedEpoch[n] != 0 && revokedEpoch[n] >= va[n].epoch)",
+		"(va[n].claimFin || OVER(n)) && !(phase != FREE && holder == n) && \\\n\trevokedEpoch[n] != 0 && revokedEpoch[n] >= va[n].epoch)",
 		func(w world) bool {
-			return w.canGo() && !w.heldBy() && w.revokedEpoch[0] != 0 && w.revokedEpoch[0] >= w.vaEpoch
+			return (w.canGo() || w.over()) && !w.heldBy() && w.revokedEpoch[0] != 0 && w.revokedEpoch[0] >= w.vaEpoch
 		},
 		func(w world) bool { return w.here && OverWithoutDPU(w.attachment(), w.claim()) },
+	},
+	{
+		"#define MAYDISOWN(n) (va[n].here && OVER(n) && va[n].epoch <= epoch && !(phase != FREE && holder == n))",
+		func(w world) bool { return w.over() && w.vaEpoch <= w.epoch && !w.heldBy() },
+		func(w world) bool {
+			if !w.here {
+				return false
+			}
+			_, err := Disown(w.claim(), w.attachment())
+			return err == nil
+		},
 	},
 }
 
@@ -356,6 +379,7 @@ func TestModelIsTheModel(t *testing.T) {
 		"#define RETIRED(n) ((va[n].epoch > 0 || HELDBY(n)) && va[n].retired >= va[n].epoch && (!HELDBY(n) || va[n].retired >= epoch))",
 		"#define RELEASED(n) (va[n].here && va[n].deleting && !va[n].attached && (!va[n].dpuFin || RETIRED(n)))",
 		"#define ENDED(n) (va[n].here && ((!va[n].attached && va[n].retired >= epoch) || RELEASED(n)))",
+		"#define OVER(n) (va[n].deleting && va[n].epoch > 0 && !va[n].attached && va[n].retired >= va[n].epoch && va[n].dpuFin && !va[n].claimFin)",
 		"#define REVOCABLE(n) (revokes && va[n].here && va[n].deleting && va[n].storageFin && NOTICED(n))",
 	}
 	for _, s := range claimSteps {

@@ -3,8 +3,6 @@ package writer
 import (
 	"fmt"
 
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
@@ -137,25 +135,4 @@ func missing(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 		message += "; the DPU withdraws by itself, and the bound of its lease is waited for"
 	}
 	return message + fmt.Sprintf("; an operator who knows may write spec.operatorReceipt into WriterClaim %s", claim.Name)
-}
-
-// OverWithoutDPU reports whether another receipt than the DPU's own has ended the
-// epoch of the attachment, and its DPU holds nothing since: so the finalizers may
-// be taken off for a DPU that does not answer.
-func OverWithoutDPU(attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) bool {
-	if !Detaching(attachment) || claim == nil || claim.Status == nil || Holds(claim, HolderOf(attachment)) {
-		return false
-	}
-	for _, r := range claim.Status.Receipts {
-		if r.Kind != moorv1alpha1.ReceiptDPU && r.Holder == attachment.Spec.NodeName && r.Epoch >= attachment.Spec.Epoch {
-			return true
-		}
-	}
-	return false
-}
-
-// Detaching reports whether the attachment is on its way out and still tied to a
-// claim.
-func Detaching(a *storagev1alpha1.VolumeAttachment) bool {
-	return !a.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerWriterClaim)
 }

@@ -33,6 +33,7 @@ const (
 	fenceLease   = "pkg/controller/failover/lease.go"
 	fenceAct     = "pkg/controller/failover/fence.go"
 	detachFree   = "pkg/controller/failover/detach/free.go"
+	fenceLeave   = "pkg/controller/failover/detach/leave.go"
 	fenceState   = "pkg/controller/failover/classify.go"
 	syncGrant    = "pkg/controller/hostcluster/attachment/grant.go"
 	syncEarly    = "pkg/controller/hostcluster/attachment/early.go"

@@ -12,6 +12,18 @@ var secondLine = []mutation{
 	{name: "the holds of a DPU that is heard are taken off", tests: fence, edits: []edit{
 		{fenceAct, "!p.letsGo(t) ||", "t.attachment.DeletionTimestamp.IsZero() ||"},
 	}},
+	{name: "a DPU that is merely late is not waited for to let go", tests: fence, edits: []edit{
+		{fenceLeave, "r.Heartbeats.DPU(a.Spec.NodeName) == nodehealth.Stale", "r.Heartbeats.DPU(a.Spec.NodeName) != nodehealth.Fresh"},
+	}},
+	{name: "a DPU that did not let go has nothing to clear up", tests: fence, edits: []edit{
+		{fenceLeave, "	if !recorded {\n", "	if !recorded && a.Spec.Epoch == 0 {\n"},
+	}},
+	{name: "what the host cluster still wants is let go without its DPU", tests: fence, edits: []edit{
+		{fenceLeave, "err != nil || wanted {", "err != nil || wanted && !wanted {"},
+	}},
+	{name: "a DPU that holds the volume again has to clear up", tests: right, edits: []edit{
+		{"pkg/writer/silent.go", " || Held(claim) && claim.Status.Holder == dpu {", " {"},
+	}},
 	{name: "a pod is deleted that has come in the place of another", tests: fence, edits: []edit{
 		{"pkg/controller/failover/release.go", "append(options, client.Preconditions{UID: &pod.UID})...", "options..."},
 	}},

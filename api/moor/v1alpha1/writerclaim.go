@@ -98,7 +98,8 @@ type WriterClaimStatus struct {
 	// +optional
 	Receipts []Receipt `json:"receipts,omitempty"`
 	// Revoked are the DPUs whose epoch ended by the word of another: of the
-	// storage, or of an operator. Such a DPU may still show the volume, so
+	// storage, or of an operator; or that fell silent after they had ended it
+	// and before they let go. Such a DPU may still show the volume, so
 	// the storage is not opened to it again before it says that it has
 	// cleared up: by a status.dpu.retiredEpoch of its VolumeAttachment that
 	// is at least this epoch.

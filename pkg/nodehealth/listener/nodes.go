@@ -115,8 +115,14 @@ func handler[T client.Object](told func(T)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, now any) { tell(now) }, DeleteFunc: tell}
 }
 
-// hearDPU records what the caches have of the hosts of a DPU.
+// hearDPU records what the caches have of a DPU, and of the hosts that have it.
 func (n *Nodes) hearDPU(ctx context.Context, dpu string) {
+	n.mu.Lock()
+	err := n.recordDPU(ctx, dpu)
+	n.mu.Unlock()
+	if err != nil {
+		ctrl.LoggerFrom(ctx).WithName("listener").Error(err, "a heartbeat was not recorded", "dpu", dpu)
+	}
 	for _, host := range kube.RequestsOf(ctx, n.Host.Client, &moorv1alpha1.DPUStorageNodeList{}, client.MatchingFields{index.DPUStorageNodeByDPU: dpu}) {
 		n.hear(ctx, host.Name)
 	}
@@ -129,6 +135,23 @@ func (n *Nodes) hear(ctx context.Context, host string) {
 	if err := n.record(ctx, host); err != nil {
 		ctrl.LoggerFrom(ctx).WithName("listener").Error(err, "a heartbeat was not recorded", "host", host)
 	}
+}
+
+func (n *Nodes) recordDPU(ctx context.Context, dpu string) error {
+	node := &moorv1alpha1.DPUStorageNode{}
+	if _, err := kube.Find(ctx, n.DPU.Client, client.ObjectKey{Name: dpu}, node, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	renewed, err := renewed(ctx, n.DPU.Client, n.DPUNamespace, dpu)
+	if err != nil {
+		return err
+	}
+	var sequence int64
+	if node.Status.DPU != nil {
+		sequence = node.Status.DPU.Sequence
+	}
+	n.Observer.HearDPU(dpu, sequence, renewed)
+	return nil
 }
 
 func (n *Nodes) record(ctx context.Context, host string) error {

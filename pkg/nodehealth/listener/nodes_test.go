@@ -106,6 +106,26 @@ func TestHears(t *testing.T) {
 	}
 }
 
+// TestHearsADPUThatNoHostHas: as when another one has come in its place.
+func TestHearsADPUThatNoHostHas(t *testing.T) {
+	s := newFixture(t)
+	host, _ := kubetest.Read(s.Host, kubetest.DPUStorageNode("a"))
+	kubetest.Change(s.Host, host, func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName = "dpu-c" })
+	s.beat("dpu-a")
+	s.beat("dpu-a")
+	if got := s.o.Observer.DPU("dpu-a"); got != nodehealth.Fresh {
+		t.Errorf("by its object it is %s", got)
+	}
+	s = newFixture(t)
+	kubetest.Change(s.Host, kubetest.DPUStorageNode("a"), func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName = "dpu-c" })
+	for i := range 3 {
+		s.renew("dpu-a", kubetest.DPUNamespace, "dpu-a", time.Unix(int64(1000-i), 0))
+	}
+	if got := s.o.Observer.DPU("dpu-a"); got != nodehealth.Fresh {
+		t.Errorf("by its Lease it is %s", got)
+	}
+}
+
 // TestHearsTheMirrorOfADPUThatHasNoObject, which does not beat; and nothing of a host
 // that has none.
 func TestHearsTheMirrorOfADPUThatHasNoObject(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/pkg/writer"
 )
 
@@ -35,6 +36,8 @@ type Reconciler struct {
 	// ended from one that its user did; nil if there are no failovers.
 	Host  kube.Cluster
 	Clock clock.PassiveClock
+	// Heartbeats tell whether a DPU is silent. Nil: each is waited for.
+	Heartbeats *nodehealth.Observer
 	// TargetNamespace of the VolumeAttachments.
 	TargetNamespace string
 	// Recorder is for the event that a fence ended in order. Nil: no events.
@@ -58,12 +61,15 @@ func (r *Reconciler) ofOwner(_ context.Context, o client.Object) []reconcile.Req
 }
 
 // Reconcile frees the claim of an attachment that is being deleted, once
-// there is a receipt, and lets the attachment go.
+// there is a receipt, and lets the attachment go, in the end without its DPU.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	attachment := &storagev1alpha1.VolumeAttachment{}
 	found, err := kube.Find(ctx, r.DPU.Client, req.NamespacedName, attachment)
-	if err != nil || !found || !writer.Detaching(attachment) {
+	switch {
+	case err != nil || !found || !concerns(attachment):
 		return ctrl.Result{}, err
+	case !writer.Detaching(attachment) && !r.silent(attachment): // so nothing is read live
+		return r.lookAtSilence()
 	}
 	// The claim first: it is freed by compare-and-swap, so what is read of
 	// the attachment afterwards is newer than the claim that is written over.
@@ -75,12 +81,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	uid := attachment.UID
 	found, err = kube.Find(ctx, r.DPU.Live, req.NamespacedName, attachment)
-	if err != nil || !found || attachment.UID != uid || !writer.Detaching(attachment) {
+	if err != nil || !found || attachment.UID != uid || !concerns(attachment) {
 		return ctrl.Result{}, err
 	}
+	if !writer.Detaching(attachment) {
+		return r.leave(ctx, attachment, claim)
+	}
+	return r.detach(ctx, attachment, claim)
+}
+
+// detach frees the claim and lets the attachment go, as what the DPU has said allows it.
+func (r *Reconciler) detach(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) (ctrl.Result, error) {
 	step, receipt := writer.Detach(attachment, claim)
 	if step == writer.Wait {
-		return ctrl.Result{}, nil
+		return r.leave(ctx, attachment, claim)
 	}
 	if wait := writer.Early(attachment, r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil

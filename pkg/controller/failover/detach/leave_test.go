@@ -1,0 +1,178 @@
+package detach
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/nodehealth"
+)
+
+const owner = "a-vol"
+
+// newLeft is an attachment whose DPU has given its receipt, and whose vendor's plugin has
+// not removed the device: its owner is gone, and the volume is granted to another DPU.
+func newLeft(t *testing.T) fixture {
+	s := newFixture(t)
+	s.r.Host, s.r.Heartbeats = s.Host.Cluster, nodehealth.New(s.Clock, 0, 0)
+	kubetest.Change(s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) {
+		a.Spec.Epoch = 4
+		a.Finalizers = []string{storagev1alpha1.FinalizerVolumeAttachment, storagev1alpha1.FinalizerDPUAttachment}
+		a.Annotations = map[string]string{storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment: kubetest.HostNamespace + "/" + owner}
+		a.Labels = map[string]string{storagev1alpha1.LabelOwnerUID: "first"}
+		a.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{RetiredEpoch: 4}
+	})
+	s.DPU.Remove(s.attachment())
+	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
+		c.Status.Holder, c.Status.Attachment, c.Status.Epoch = "dpu-b", "b-vol", 5
+	})
+	s.beats(30, true)
+	return s
+}
+
+// beats lets seconds pass in which the DPU beats, or not.
+func (s fixture) beats(seconds int, beats bool) {
+	s.t.Helper()
+	for range seconds / 5 {
+		s.Step(5 * time.Second)
+		s.r.Heartbeats.SelfHeartbeat(nodehealth.DPUCluster)
+		if beats {
+			s.r.Heartbeats.HearDPU("dpu-a", 0, s.Clock.Now())
+		}
+	}
+}
+
+// waits checks that nothing is written, and left that the attachment is let go.
+func (s fixture) waits(when string) {
+	s.t.Helper()
+	before := s.Writes()
+	s.mustPass()
+	if n := s.Writes() - before; n != 0 {
+		s.t.Errorf("%s: %d writes", when, n)
+	}
+}
+
+func (s fixture) left(when string) {
+	s.t.Helper()
+	c := s.claim().Status
+	if c.RevokedEpoch("dpu-a") != 4 || c.Phase != moorv1alpha1.ClaimGranted || c.Holder != "dpu-b" || c.Epoch != 5 || len(c.Receipts) != 0 {
+		s.t.Errorf("%s: the claim is %+v", when, c)
+	}
+	if a, found := kubetest.Read(s.DPU, s.attachment()); !found || !slices.Equal(a.Finalizers, []string{storagev1alpha1.FinalizerVolumeAttachment}) {
+		s.t.Errorf("%s: finalizers %v, want the vendor's turn", when, a.Finalizers)
+	}
+}
+
+// TestADPUThatDiesAfterItsReceipt: it is not waited for without end, else the vendor is
+// never asked to detach. It is not asked before it has been silent for the whole timeout,
+// nor before it is on record that this DPU has to clear up.
+func TestADPUThatDiesAfterItsReceipt(t *testing.T) {
+	s := newLeft(t)
+	s.waits("heard")
+	s.beats(20, false)
+	s.waits("late")
+	s.beats(10, true)
+	s.beats(20, false)
+	s.waits("late again")
+	s.beats(5, false)
+	s.mustPass()
+	s.left("silent")
+	s.waits("done")
+}
+
+// TestLeftOnlyIf goes through what forbids it.
+func TestLeftOnlyIf(t *testing.T) {
+	for name, play := range map[string]func(s fixture){
+		"still shown":    func(s fixture) { s.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.Attached = true }) },
+		"epoch not over": func(s fixture) { s.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.RetiredEpoch = 3 }) },
+		"still wanted":   func(s fixture) { s.own("first") },
+		"holds it again": func(s fixture) {
+			s.grant(func(c *moorv1alpha1.WriterClaimStatus) { c.Holder, c.Attachment = "dpu-a", "c-vol" })
+		},
+		"an older claim":  func(s fixture) { s.grant(func(c *moorv1alpha1.WriterClaimStatus) { c.Epoch = 3 }) },
+		"no claim":        func(s fixture) { s.DPU.Remove(s.claim()) },
+		"silence unheard": func(s fixture) { s.r.Heartbeats = nil },
+		"after a restart": func(s fixture) { s.r.Heartbeats = nodehealth.New(s.Clock, 0, 0) },
+		"old cache": func(s fixture) {
+			a, _ := kubetest.Read(s.DPU, s.attachment())
+			s.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.Attached = true })
+			s.CacheShows(a)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newLeft(t)
+			s.beats(30, false)
+			play(s)
+			s.waits(name)
+		})
+	}
+}
+
+func (s fixture) edit(change func(*storagev1alpha1.VolumeAttachment)) {
+	s.t.Helper()
+	kubetest.Change(s.DPU, s.attachment(), change)
+}
+
+func (s fixture) grant(change func(*moorv1alpha1.WriterClaimStatus)) {
+	s.t.Helper()
+	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { change(c.Status) })
+}
+
+// own makes the owner in the host cluster.
+func (s fixture) own(uid types.UID) {
+	o := kubetest.DPUVolumeAttachment("vol", "a")
+	o.UID = uid
+	s.Host.Add(o)
+}
+
+// TestLeftForOneThatCameInItsPlace: who waits for the attachment to go does not keep it.
+func TestLeftForOneThatCameInItsPlace(t *testing.T) {
+	s := newLeft(t)
+	s.own("second")
+	s.beats(30, false)
+	s.mustPass()
+	s.left("another owner")
+}
+
+// TestLeftByTheWordOfAnother: where storage or operator ended the epoch, both holds go,
+// though the host has another DPU by now, or no failover.
+func TestLeftByTheWordOfAnother(t *testing.T) {
+	s := newLeft(t)
+	s.edit(func(a *storagev1alpha1.VolumeAttachment) {
+		a.Finalizers = append(a.Finalizers, storagev1alpha1.FinalizerWriterClaim)
+		a.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{Attached: true}
+	})
+	s.beats(30, false)
+	s.waits("nothing on record")
+	s.grant(func(c *moorv1alpha1.WriterClaimStatus) { c.Revoked = []moorv1alpha1.Revoked{{DPU: "dpu-a", Epoch: 4}} })
+	s.beats(10, true)
+	s.waits("heard")
+	s.beats(30, false)
+	s.mustPass()
+	s.left("on record")
+}
+
+// TestLeaveCrash loses each write in turn, with and without effect.
+func TestLeaveCrash(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		for k := 1; k <= 2; k++ {
+			s := newLeft(t)
+			s.beats(30, false)
+			s.LoseWrite(k, late)
+			if err := s.pass(); !errors.Is(err, kubetest.ErrLost) {
+				t.Fatalf("write %d: %v", k, err)
+			}
+			if a, found := kubetest.Read(s.DPU, s.attachment()); found && s.claim().Status.RevokedEpoch("dpu-a") == 0 && len(a.Finalizers) == 1 {
+				t.Error("let go, and nothing is on record")
+			}
+			s.mustPass()
+			s.left("after a crash")
+		}
+	}
+}

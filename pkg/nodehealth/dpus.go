@@ -1,0 +1,32 @@
+package nodehealth
+
+import "time"
+
+// HearDPU records the heartbeats of a DPU by its own name, as they stand in its object
+// and in its Lease. 0 and the zero time are none.
+func (o *Observer) HearDPU(name string, sequence int64, renewed time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now, w := o.clock.Now(), o.dpu(name)
+	o.record(w, DPUCluster, byObject, sequence, now)
+	if !renewed.IsZero() {
+		o.record(w, DPUCluster, byLease, renewed.UnixMicro(), now)
+	}
+}
+
+// DPU is the heartbeat of a DPU by its own name, whatever host has it, and if none has.
+// One that was never heard is watched since it was named first.
+func (o *Observer) DPU(name string) Beat {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.beat(*o.dpu(name), DPUCluster, o.clock.Now())
+}
+
+func (o *Observer) dpu(name string) *witness {
+	w := o.dpus[name]
+	if w == nil {
+		w = &witness{first: o.clock.Now()}
+		o.dpus[name] = w
+	}
+	return w
+}

@@ -1,0 +1,43 @@
+package writer
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+// OverWithoutDPU reports whether the epoch of the attachment is over, and on record that
+// its DPU has to clear up before the storage is opened to it again: so the finalizers may
+// be taken off for a DPU that does not answer. It is on record with each receipt that is
+// not the DPU's own, and where Disown has put it.
+func OverWithoutDPU(attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) bool {
+	if !Detaching(attachment) && !Over(attachment) || claim == nil || Holds(claim, HolderOf(attachment)) {
+		return false
+	}
+	epoch := claim.Status.RevokedEpoch(attachment.Spec.NodeName)
+	return epoch != 0 && epoch >= attachment.Spec.Epoch
+}
+
+// Disown is the claim after it is on record that a DPU has to clear up which has retired
+// the epoch of the attachment, and is silent since. By its own word it shows nothing, so
+// this adds nothing to the receipt; but its vendor's plugin may have the device still,
+// and the word goes with the attachment. A DPU that holds the claim again is not to
+// withdraw what it has now.
+func Disown(claim *moorv1alpha1.WriterClaim, attachment *storagev1alpha1.VolumeAttachment) (*moorv1alpha1.WriterClaim, error) {
+	dpu, epoch := attachment.Spec.NodeName, attachment.Spec.Epoch
+	if !Over(attachment) || claim.Status == nil || epoch > claim.Status.Epoch || Held(claim) && claim.Status.Holder == dpu {
+		return nil, fmt.Errorf("record that DPU %s has to clear up volume %s after epoch %d: %w", dpu, claim.Spec.VolumeName, epoch, ErrTransition)
+	}
+	out := claim.DeepCopy()
+	out.Status.Revoked = revoke(out.Status.Revoked, moorv1alpha1.Receipt{Holder: dpu, Epoch: epoch})
+	return out, nil
+}
+
+// Detaching reports whether the attachment is on its way out and still tied to a
+// claim.
+func Detaching(a *storagev1alpha1.VolumeAttachment) bool {
+	return !a.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerWriterClaim)
+}

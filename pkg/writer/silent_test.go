@@ -1,0 +1,75 @@
+package writer
+
+import (
+	"testing"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+// disowned is that step for an attachment of whatever epoch was granted.
+func disowned(dpu int) func(claimState) []claimState {
+	return func(s claimState) []claimState {
+		if s.holder == dpu {
+			return nil
+		}
+		var out []claimState
+		for epoch := s.revokedEpoch[dpu] + 1; epoch <= s.epoch; epoch++ {
+			next := s
+			next.revokedEpoch[dpu] = epoch
+			out = append(out, next)
+		}
+		return out
+	}
+}
+
+// overOf is an attachment of a DPU that has retired its epoch, and did not let go.
+func overOf(dpu, epoch int) *storagev1alpha1.VolumeAttachment {
+	a := world{here: true, deleting: true, dpuFin: true, vaEpoch: epoch, retired: epoch}.attachment()
+	a.Name, a.Spec.NodeName = names[dpu], dpus[dpu]
+	return a
+}
+
+// TestDisown: of a DPU that holds nothing of the volume, what its own word has ended, and
+// only that; and it is on record until a higher epoch is.
+func TestDisown(t *testing.T) {
+	for name, tc := range map[string]struct {
+		claim  claimState
+		change func(*storagev1alpha1.VolumeAttachment)
+		want   int64
+	}{
+		"free":                        {claimState{free, 2, none, [2]int{}}, nil, 1},
+		"another holds it":            {claimState{granted, 2, 1, [2]int{}}, nil, 1},
+		"a higher epoch is on record": {claimState{free, 2, none, [2]int{2, 0}}, nil, 2},
+		"the DPU holds it again":      {claimState{granted, 2, 0, [2]int{}}, nil, 0},
+		"it is being fenced from it":  {claimState{fencing, 2, 0, [2]int{}}, nil, 0},
+		"the claim is older":          {claimState{free, 0, none, [2]int{}}, nil, 0},
+		"still shown":                 {claimState{free, 2, none, [2]int{}}, func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.Attached = true }, 0},
+		"not retired":                 {claimState{free, 2, none, [2]int{}}, func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.RetiredEpoch = 0 }, 0},
+		"not being deleted":           {claimState{free, 2, none, [2]int{}}, func(a *storagev1alpha1.VolumeAttachment) { a.DeletionTimestamp = nil }, 0},
+		"the claim still holds it": {claimState{free, 2, none, [2]int{}}, func(a *storagev1alpha1.VolumeAttachment) {
+			a.Finalizers = append(a.Finalizers, storagev1alpha1.FinalizerWriterClaim)
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := overOf(0, 1)
+			if tc.change != nil {
+				tc.change(a)
+			}
+			before := tc.claim.claim()
+			after, err := Disown(before, a)
+			if (err == nil) != (tc.want != 0) {
+				t.Fatalf("error %v", err)
+			}
+			if err == nil && (after.Status.RevokedEpoch(dpus[0]) != tc.want || stateOf(t, before) != tc.claim) {
+				t.Errorf("on record is %+v; the claim that was given is %+v", after.Status, before.Status)
+			}
+			if err == nil && !OverWithoutDPU(a, after) {
+				t.Error("on record, and not over without its DPU")
+			}
+		})
+	}
+	if _, err := Disown(&moorv1alpha1.WriterClaim{}, overOf(0, 1)); err == nil {
+		t.Error("a claim that was never granted")
+	}
+}
