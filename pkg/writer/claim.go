@@ -37,6 +37,15 @@ func Holds(claim *moorv1alpha1.WriterClaim, h Holder) bool {
 	return Held(claim) && claim.Status.Holder == h.DPU && claim.Status.Attachment == h.Attachment
 }
 
+// HolderFor is the holder whose right to write is, or was, for the attachment of this
+// name, and of which there is no receipt yet; none if the claim is not held for it.
+func HolderFor(claim *moorv1alpha1.WriterClaim, attachment string) Holder {
+	if !Held(claim) || claim.Status.Attachment != attachment {
+		return Holder{}
+	}
+	return Holder{DPU: claim.Status.Holder, Attachment: attachment}
+}
+
 // GrantedFor reports whether the right to write is granted for the attachment of
 // this name, to whatever DPU.
 func GrantedFor(claim *moorv1alpha1.WriterClaim, attachment string) bool {

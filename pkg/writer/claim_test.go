@@ -152,7 +152,7 @@ func TestKeepsReceipts(t *testing.T) {
 func TestPredicates(t *testing.T) {
 	me := Holder{"dpu-a", "a-vol"}
 	for _, none := range []*moorv1alpha1.WriterClaim{nil, {}} {
-		if Held(none) || Holds(none, me) || InFencing(none, me) || FencedFrom(none, "dpu-a") || Vouched(none, me) || GrantedFor(none, "a-vol") {
+		if Held(none) || Holds(none, me) || InFencing(none, me) || FencedFrom(none, "dpu-a") || Vouched(none, me) || GrantedFor(none, "a-vol") || HolderFor(none, "a-vol") != (Holder{}) {
 			t.Errorf("%+v is held", none)
 		}
 	}
@@ -169,6 +169,9 @@ func TestPredicates(t *testing.T) {
 					want := [6]bool{
 						held, held && mine, phase == "Fencing" && mine, phase == "Fencing" && dpu == "dpu-a",
 						held && mine && vouches == 4, phase == "Granted" && attachment == "a-vol",
+					}
+					if by := HolderFor(c, "a-vol"); (by.DPU != "") != (held && attachment == "a-vol") || by.DPU != "" && !Holds(c, by) {
+						t.Errorf("%+v is held by %+v for a-vol", c.Status, by)
 					}
 					if got != want {
 						t.Errorf("%+v, vouched %d: %v, want %v", c.Status, vouches, got, want)

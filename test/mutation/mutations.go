@@ -101,7 +101,7 @@ var mutations = []mutation{
 	// The right to write is freed only with a receipt.
 	{name: "the fence needs no receipt", tests: fence, edits: []edit{
 		{ruleReceipt, "	return nil, missing(claim, e)\n", "	return receiptOf(claim, moorv1alpha1.ReceiptDPU, missing(claim, e)), \"\"\n"},
-		{fenceAct, "	if !p.observation.DPU.Silent() || t.mirror == nil {\n", "	if p.observation.DPU.Silent() || t.mirror == nil {\n"},
+		{fenceAct, "	if !p.silent(t.holder()) || t.mirror == nil ||", "	if p.silent(t.holder()) || t.mirror == nil ||"},
 	}, focus: cutOff, program: "snap-host-controller", words: "one writer: "},
 	{name: "an epoch counts as retired when an earlier one is", tests: right, edits: []edit{
 		{ruleReceipt, "	if dpu.Attached || dpu.RetiredEpoch < claim.Status.Epoch {", "	if dpu.Attached || dpu.RetiredEpoch < 0 {"},
@@ -128,7 +128,7 @@ var mutations = []mutation{
 		{detachFree, "		err = c.Status().Update(ctx, freed)\n", "		freed.ResourceVersion = \"\"\n		err = c.Status().Update(ctx, freed)\n"},
 	}},
 	{name: "pods are released before the volume is free", tests: fence, edits: []edit{
-		{"pkg/controller/failover/release.go", "		if t.fails && !t.held(p.dpu()) && (", "		if t.fails && ("},
+		{"pkg/controller/failover/release.go", "		if t.fails && !p.writable(t) && (", "		if t.fails && ("},
 	}},
 	{name: "a short silence counts while others fall silent as well", tests: fence, edits: []edit{
 		{fenceState, "		message = in.unripe()\n", ""},
@@ -219,13 +219,13 @@ var mutations = []mutation{
 		{fenceLease, "!known || was.renewal != is {", "!known || was.renewal == is && was.renewal != is {"},
 	}},
 	{name: "a renewal that the cache has not seen does not count", tests: fence, edits: []edit{
-		{fenceLease, "l.read(ctx, l.dpu.Live, p.dpu())", "l.read(ctx, l.dpu.Client, p.dpu())"},
+		{fenceLease, "l.read(ctx, l.dpu.Live, t.holder())", "l.read(ctx, l.dpu.Client, t.holder())"},
 	}},
 	{name: "a fence goes on by a claim that the cache remembers", tests: fence, edits: []edit{
-		{"pkg/controller/failover/observe.go", "if err := r.read(ctx, r.dpu.Live, t); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tr.note(p, t)", "if err := r.read(ctx, r.dpu.Client, t); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tr.note(p, t)"},
+		{"pkg/controller/failover/observe.go", "if err := r.read(ctx, r.dpu.Live, t); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tr.note(t)", "if err := r.read(ctx, r.dpu.Client, t); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tr.note(t)"},
 	}},
 	{name: "a claim that could not be freed counts as freed", tests: fence, edits: []edit{
-		{fenceAct, "	if t.held(p.dpu()) {\n		return failure", "	if false && t.held(p.dpu()) {\n		return failure"},
+		{fenceAct, "	if t.held() {\n		return failure", "	if false && t.held() {\n		return failure"},
 	}},
 	{name: "a failover begins though the DPU cluster cannot be read", tests: fence, edits: []edit{
 		{"pkg/controller/failover/failover.go", "r.targets.readLive(ctx, p); err != nil {", "r.targets.readLive(ctx, p); err != nil && p.underway {"},
@@ -349,7 +349,7 @@ var mutations = []mutation{
 		{"pkg/controller/hostcluster/attachment/reconciler.go", "kube.DeleteExact(ctx", "kube.Delete(ctx"},
 	}},
 	{name: "a replica that was promoted early is not fenced", tests: fence, edits: []edit{
-		{"pkg/controller/failover/observe.go", " && !t.promoted() && !t.held(p.dpu()) {", " {"},
+		{"pkg/controller/failover/observe.go", " && !t.promoted() && !t.held() {", " {"},
 	}},
 
 	// What is taken back is what was refused.

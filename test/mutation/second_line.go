@@ -7,7 +7,7 @@ const kubeWrite = "internal/kube/write.go"
 // is replaced by its like, or behind another check.
 var secondLine = []mutation{
 	{name: "the storage is asked to revoke a DPU that is heard", tests: fence, edits: []edit{
-		{fenceAct, "	if !p.observation.DPU.Silent() || t.mirror == nil {\n", "	if t.mirror == nil {\n"},
+		{fenceAct, "	if !p.silent(t.holder()) || t.mirror == nil ||", "	if t.mirror == nil ||"},
 	}},
 	{name: "the holds of a DPU that is heard are taken off", tests: fence, edits: []edit{
 		{fenceAct, "!p.letsGo(t) ||", "t.attachment.DeletionTimestamp.IsZero() ||"},
@@ -23,6 +23,21 @@ var secondLine = []mutation{
 	}},
 	{name: "a DPU that holds the volume again has to clear up", tests: right, edits: []edit{
 		{"pkg/writer/silent.go", " || Held(claim) && claim.Status.Holder == dpu {", " {"},
+	}},
+	{name: "a volume is free that a DPU holds which the host has no more", tests: fence, edits: []edit{
+		{"pkg/controller/failover/release.go", "!p.writable(t) && (", "t.holder() != p.dpu() && ("},
+	}},
+	{name: "a volume is free that the host's DPU holds for another attachment", tests: fence, edits: []edit{
+		{"pkg/controller/failover/release.go", "!p.writable(t) && (", "!t.held() && ("},
+	}},
+	{name: "the silence of the host's DPU counts for another that holds the volume", tests: fence, edits: []edit{
+		{"pkg/controller/failover/pass.go", "	if dpu == p.dpu() {\n", "	if dpu != \"\" {\n"},
+	}},
+	{name: "the lease of the host's DPU counts for another that holds the volume", tests: fence, edits: []edit{
+		{fenceLease, "	if p.strange(t) {\n", "	if p.strange(t) && p.dpu() == \"\" {\n"},
+	}},
+	{name: "an operator's word counts against a DPU that is heard, as its host is well", tests: fence, edits: []edit{
+		{fenceAct, "strange && p.silent(t.holder())) {", "strange) {"},
 	}},
 	{name: "a pod is deleted that has come in the place of another", tests: fence, edits: []edit{
 		{"pkg/controller/failover/release.go", "append(options, client.Preconditions{UID: &pod.UID})...", "options..."},

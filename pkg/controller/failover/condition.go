@@ -54,7 +54,7 @@ func (c condition) report(ctx context.Context, p *pass, failure error) error {
 
 // verdict is the condition that says how things are.
 func (p *pass) verdict(failure error) (metav1.ConditionStatus, string, string) {
-	waits := slices.Clone(p.waits)
+	waits := append(p.strangers(), p.waits...)
 	fencing := false
 	for _, t := range p.targets {
 		if t.waits != "" {

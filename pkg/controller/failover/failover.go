@@ -12,6 +12,7 @@ package failover
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	"github.com/moor-storage/moor/pkg/nodehealth"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // retryAfter is when the next pass over a host starts while a failover is under
@@ -241,21 +243,35 @@ func (r *Reconciler) ofMirror(ctx context.Context, a *storagev1alpha1.VolumeAtta
 	if a.DeletionTimestamp.IsZero() && a.Status.DPU.RetiredEpoch == 0 {
 		return nil
 	}
-	return r.ofDPU(ctx, a.Spec.NodeName)
+	return r.ofHolder(ctx, writer.HolderOf(a))
 }
 
 func (r *Reconciler) ofRevoked(ctx context.Context, a *storagev1alpha1.SVVolumeAttachment) []reconcile.Request {
 	if a.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	return r.ofDPU(ctx, a.Spec.NodeName)
+	return r.ofHolder(ctx, writer.Holder{DPU: a.Spec.NodeName, Attachment: a.Name})
 }
 
 func (r *Reconciler) ofClaim(ctx context.Context, c *moorv1alpha1.WriterClaim) []reconcile.Request {
 	if c.Status == nil || c.Status.Holder == "" || c.Status.Phase != moorv1alpha1.ClaimFencing && c.Spec.OperatorReceipt == nil {
 		return nil
 	}
-	return r.ofDPU(ctx, c.Status.Holder)
+	return r.ofHolder(ctx, writer.Holder{DPU: c.Status.Holder, Attachment: c.Status.Attachment})
+}
+
+// ofHolder are the hosts of a DPU, and the one that the attachment is for: it may have
+// another DPU by now.
+func (r *Reconciler) ofHolder(ctx context.Context, h writer.Holder) []reconcile.Request {
+	out, a := r.ofDPU(ctx, h.DPU), &storagev1alpha1.DPUVolumeAttachment{}
+	found, err := kube.Find(ctx, r.o.Host.Client, client.ObjectKey{Namespace: r.o.Namespace, Name: h.Attachment}, a, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "find the host of an attachment", "attachment", h.Attachment)
+	}
+	if host := kube.RequestFor("", a.Spec.DPUNodeName); found && !slices.Contains(out, host) {
+		out = append(out, host)
+	}
+	return out
 }
 
 func (r *Reconciler) ofDPU(ctx context.Context, dpu string) []reconcile.Request {

@@ -43,10 +43,10 @@ func (f fencer) fenceAll(ctx context.Context, p *pass) error {
 // fence takes the right to write to one volume back, as far as it can go now:
 // Granted -> Fencing -> (receipt) -> Free. Without a receipt it waits.
 func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
-	if !t.held(p.dpu()) {
+	if !t.held() {
 		return f.letGo(ctx, p, t)
 	}
-	if !t.inFencing(p.dpu()) {
+	if !t.inFencing() {
 		if !p.mayFence(t) {
 			return nil
 		}
@@ -57,7 +57,7 @@ func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 	if t.missing != "" { // nothing is done by what a cache shows
 		return kube.WaitFor("%s", t.missing)
 	}
-	if err := f.end(ctx, p, t); err != nil {
+	if err := f.end(ctx, t); err != nil {
 		return err
 	}
 	storage, err := f.revoke(ctx, p, t)
@@ -77,7 +77,7 @@ func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 		return f.freedBefore(ctx, p, t, err)
 	}
 	t.claim = freed
-	f.targets.note(p, t)
+	f.targets.note(t)
 	f.recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, detach.Message(*receipt))
 	return f.letGo(ctx, p, t)
 }
@@ -92,19 +92,21 @@ func (f fencer) freedBefore(ctx context.Context, p *pass, t *target, failure err
 	if err := f.targets.read(ctx, f.dpu.Live, t); err != nil {
 		return err
 	}
-	if t.held(p.dpu()) {
+	if t.held() {
 		return failure
 	}
 	return f.letGo(ctx, p, t)
 }
 
-// mayFence: the host is dead, or has lost its volumes, and its failover has begun;
-// or an operator vouches for a host that is not well.
+// mayFence: the host is dead, or its DPU has taken the volumes from it, and its failover
+// has begun; or an operator vouches for a host that is not well, or for a DPU that is not
+// the host's and is not heard: how that host is says nothing of it.
 func (p *pass) mayFence(t *target) bool {
-	if t.vouched(p.dpu()) && p.state != Healthy {
+	strange := p.strange(t)
+	if t.vouched() && (p.state != Healthy || strange && p.silent(t.holder())) {
 		return true
 	}
-	return t.fails && p.underway && p.takes()
+	return t.fails && p.underway && (p.action == Fence || p.action == Evict && !strange)
 }
 
 // beginFencing writes with the resourceVersion that was read: if the
@@ -115,18 +117,18 @@ func (f fencer) beginFencing(ctx context.Context, p *pass, t *target) error {
 		err = f.dpu.Client.Status().Update(ctx, fencing)
 	}
 	if err != nil {
-		return fmt.Errorf("begin to fence volume %s from DPU %s, epoch %d: %w", t.volume.Name, p.dpu(), t.claim.Status.Epoch, err)
+		return fmt.Errorf("begin to fence volume %s from DPU %s, epoch %d: %w", t.volume.Name, t.holder(), t.claim.Status.Epoch, err)
 	}
 	t.claim = fencing
 	f.recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverFencing,
-		fmt.Sprintf("host %s is %s: %s; the right to write is taken back from DPU %s (epoch %d)", p.node.Name, p.state, p.evidence, p.dpu(), t.claim.Status.Epoch))
+		fmt.Sprintf("host %s is %s: %s; the right to write is taken back from DPU %s (epoch %d)", p.node.Name, p.state, p.evidence, t.holder(), t.claim.Status.Epoch))
 	return nil
 }
 
 // end deletes the VolumeAttachment: the DPU withdraws, the right to write is
 // not granted for it again, and the vendor is not asked to attach for it again.
-func (f fencer) end(ctx context.Context, p *pass, t *target) error {
-	if t.mirror == nil || !t.mirror.DeletionTimestamp.IsZero() || t.mirror.Spec.NodeName != p.dpu() {
+func (f fencer) end(ctx context.Context, t *target) error {
+	if t.mirror == nil || !t.mirror.DeletionTimestamp.IsZero() || t.mirror.Spec.NodeName != t.holder() {
 		return nil
 	}
 	if err := kube.Delete(ctx, f.dpu.Client, t.mirror); err != nil {
@@ -138,7 +140,7 @@ func (f fencer) end(ctx context.Context, p *pass, t *target) error {
 // revoke asks the storage to revoke a DPU that is silent, once it is certain
 // that it is not asked to attach it again.
 func (f fencer) revoke(ctx context.Context, p *pass, t *target) (writer.Revocation, error) {
-	if !p.observation.DPU.Silent() || t.mirror == nil {
+	if !p.silent(t.holder()) || t.mirror == nil || t.mirror.Spec.NodeName != t.holder() {
 		return writer.Revocation{}, nil
 	}
 	volume, driver := &storagev1alpha1.Volume{}, &storagev1.CSIDriver{}

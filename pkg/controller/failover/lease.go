@@ -90,13 +90,20 @@ func (l *leases) read(ctx context.Context, from client.Reader, dpu string) (leas
 	return lease, lease.Again(p), nil
 }
 
-// confirm reads the lease again before it is a receipt, from the API server
+// confirm is the lease of the holder, which is read again before it is a receipt, from the API server
 // itself. The claim has to be in Fencing by then: a renewal that is accepted later
 // finds a claim from which nothing is shown.
 func (l *leases) confirm(ctx context.Context, p *pass, t *target) (writer.Lease, error) {
-	if !t.inFencing(p.dpu()) || !p.lease.Over() {
-		return p.lease, nil
+	lease := p.lease
+	if p.strange(t) {
+		var err error
+		if lease, _, err = l.read(ctx, l.dpu.Client, t.holder()); err != nil {
+			return lease, err
+		}
 	}
-	lease, _, err := l.read(ctx, l.dpu.Live, p.dpu())
+	if !t.inFencing() || !lease.Over() {
+		return lease, nil
+	}
+	lease, _, err := l.read(ctx, l.dpu.Live, t.holder())
 	return lease, err
 }

@@ -32,7 +32,7 @@ type observer struct {
 // observe reads the host and says what has become of it; nil if there is no
 // such host, or it is not known which DPU is in it.
 func (o observer) observe(ctx context.Context, name string) (*pass, error) {
-	p := &pass{node: &moorv1alpha1.DPUStorageNode{}}
+	p := &pass{node: &moorv1alpha1.DPUStorageNode{}, heartbeat: o.heartbeats.DPU}
 	found, err := kube.Find(ctx, o.host.Client, client.ObjectKey{Name: name}, p.node)
 	if err != nil || !found || p.dpu() == "" {
 		return nil, err
@@ -216,7 +216,8 @@ func (r targetReader) look(ctx context.Context, p *pass) error {
 }
 
 // ending reports whether the right to write of one of the host's attachments is being
-// taken, or an operator wants that. What it reads is the cache's own.
+// taken, or an operator wants that, or a DPU holds it that is not the host's. What it
+// reads is the cache's own.
 func (r targetReader) ending(ctx context.Context, p *pass) (bool, error) {
 	list, err := r.attachments(ctx, p.node.Name, client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -224,11 +225,12 @@ func (r targetReader) ending(ctx context.Context, p *pass) (bool, error) {
 	}
 	for i := range list {
 		key := client.ObjectKey{Namespace: r.targetNamespace, Name: list[i].Spec.DPUVolumeName}
-		claim, holder := &moorv1alpha1.WriterClaim{}, writer.Holder{DPU: p.dpu(), Attachment: list[i].Name}
+		claim := &moorv1alpha1.WriterClaim{}
 		if _, err := kube.Find(ctx, r.dpu.Client, key, claim, client.UnsafeDisableDeepCopy); err != nil {
 			return false, err
 		}
-		if writer.InFencing(claim, holder) || writer.Vouched(claim, holder) {
+		holder := writer.HolderFor(claim, list[i].Name)
+		if holder.DPU != "" && (holder.DPU != p.dpu() || writer.InFencing(claim, holder) || writer.Vouched(claim, holder)) {
 			return true, nil
 		}
 	}
@@ -266,7 +268,7 @@ func (r targetReader) list(ctx context.Context, p *pass) error {
 		if err := r.read(ctx, r.dpu.Client, t); err != nil {
 			return err
 		}
-		if a.Spec.Role == storagev1alpha1.RoleReplica && !t.promoted() && !t.held(p.dpu()) {
+		if a.Spec.Role == storagev1alpha1.RoleReplica && !t.promoted() && !t.held() {
 			continue
 		}
 		p.targets = append(p.targets, t)
@@ -283,7 +285,7 @@ func (r targetReader) readLive(ctx context.Context, p *pass) error {
 	return forEach(p.targets, func(t *target) error {
 		over, left := r.asked.Get(t.attachment.UID, r.clock.Now())
 		if left > 0 && p.takes() && !p.letsGo(t) {
-			if over && !t.held(p.dpu()) {
+			if over && !t.held() {
 				return nil
 			}
 			if t.missing = p.missing(t); t.missing != "" {
@@ -293,15 +295,15 @@ func (r targetReader) readLive(ctx context.Context, p *pass) error {
 		if err := r.read(ctx, r.dpu.Live, t); err != nil {
 			return err
 		}
-		r.note(p, t)
+		r.note(t)
 		return nil
 	})
 }
 
 // note remembers that a target was read live, and whether it was over.
-func (r targetReader) note(p *pass, t *target) {
+func (r targetReader) note(t *target) {
 	now := r.clock.Now()
-	r.asked.Note(t.attachment.UID, t.over(p.dpu()), now, now.Add(retryAfter))
+	r.asked.Note(t.attachment.UID, t.over(), now, now.Add(retryAfter))
 }
 
 func (r targetReader) read(ctx context.Context, from client.Reader, t *target) error {

@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -38,8 +39,10 @@ type pass struct {
 	// podsErr is why they are not known.
 	pods    []*pod
 	podsErr error
-	// lease is that of the DPU.
+	// lease is that of the host's DPU.
 	lease writer.Lease
+	// heartbeat is that of any DPU.
+	heartbeat func(dpu string) nodehealth.Beat
 	// soon is when to look again for its sake; 0: never.
 	soon time.Duration
 }
@@ -61,6 +64,15 @@ func (p *pass) within(wait time.Duration) ctrl.Result {
 
 func (p *pass) dpu() string { return p.node.Spec.DPUName }
 
+// silent reports whether a DPU counts as silent: that of the host beside its other
+// witnesses, any other one by itself.
+func (p *pass) silent(dpu string) bool {
+	if dpu == p.dpu() {
+		return p.observation.DPU.Silent()
+	}
+	return p.heartbeat(dpu) == nodehealth.Stale
+}
+
 // takes reports whether the volumes of the host are to be taken from it.
 func (p *pass) takes() bool { return p.action == Fence || p.action == Evict }
 
@@ -79,20 +91,20 @@ func (p *pass) acts() bool {
 		return true
 	}
 	return slices.ContainsFunc(p.targets, func(t *target) bool {
-		return p.letsGo(t) || t.inFencing(p.dpu()) || t.vouched(p.dpu())
+		return p.letsGo(t) || t.inFencing() || t.vouched()
 	})
 }
 
 // letsGo reports whether the holds of a DPU that does not answer may have to be taken
 // off what was made for the target.
 func (p *pass) letsGo(t *target) bool {
-	return !t.attachment.DeletionTimestamp.IsZero() && p.observation.DPU.Silent()
+	return !t.attachment.DeletionTimestamp.IsZero() && t.mirror != nil && p.silent(t.mirror.Spec.NodeName)
 }
 
 // missing says what the caches lack of what ends the fence of a target; "" if it has not
 // begun as far as they know, or they lack nothing, or it may be found elsewhere.
 func (p *pass) missing(t *target) string {
-	if !t.inFencing(p.dpu()) || t.mirror == nil || t.mirror.DeletionTimestamp.IsZero() || p.observation.DPU.Silent() {
+	if !t.inFencing() || p.strange(t) || t.mirror == nil || t.mirror.DeletionTimestamp.IsZero() || p.silent(t.holder()) {
 		return ""
 	}
 	_, missing := writer.Prove(t.claim, writer.Evidence{Attachment: t.mirror, Lease: p.lease})
@@ -137,7 +149,7 @@ func (p *pass) concerned() bool {
 		return true
 	}
 	for _, t := range p.targets {
-		if t.inFencing(p.dpu()) || t.vouched(p.dpu()) {
+		if t.inFencing() || t.vouched() || p.strange(t) {
 			return true
 		}
 	}
@@ -193,30 +205,55 @@ type target struct {
 	waits string
 }
 
-// holder is what the right to write is granted to, if the DPU has it for the target.
-func (t *target) holder(dpu string) writer.Holder {
-	return writer.Holder{DPU: dpu, Attachment: t.attachment.Name}
+// right is what the right to write is granted to for this attachment; of no DPU if it is
+// not held for it. The DPU need not be the one that the host has now.
+func (t *target) right() writer.Holder {
+	if !t.single {
+		return writer.Holder{}
+	}
+	return writer.HolderFor(t.claim, t.attachment.Name)
 }
 
-// held reports whether the DPU has the right to write, or had it and there is no
-// receipt yet.
-func (t *target) held(dpu string) bool {
-	return t.single && writer.Holds(t.claim, t.holder(dpu))
-}
+// holder is the DPU that has the right to write for this attachment, or had it and there
+// is no receipt yet; "" if none has.
+func (t *target) holder() string { return t.right().DPU }
 
-func (t *target) inFencing(dpu string) bool {
-	return t.single && writer.InFencing(t.claim, t.holder(dpu))
-}
+// held reports whether some DPU has the right to write for this attachment, or had it and
+// there is no receipt yet.
+func (t *target) held() bool { return t.holder() != "" }
 
-// over reports whether the DPU does not have the right to write, and does not get it for
-// this attachment again: none is granted for what is being deleted.
-func (t *target) over(dpu string) bool {
-	return t.single && t.claim != nil && !t.held(dpu) && t.mirror != nil && !t.mirror.DeletionTimestamp.IsZero()
+func (t *target) inFencing() bool { return t.held() && writer.InFencing(t.claim, t.right()) }
+
+// over reports whether no DPU has the right to write for this attachment, and none gets
+// it again: none is granted for what is being deleted.
+func (t *target) over() bool {
+	return t.single && t.claim != nil && !t.held() && t.mirror != nil && !t.mirror.DeletionTimestamp.IsZero()
 }
 
 // vouched reports whether an operator wants the epoch to end.
-func (t *target) vouched(dpu string) bool {
-	return t.single && writer.Vouched(t.claim, t.holder(dpu))
+func (t *target) vouched() bool { return t.held() && writer.Vouched(t.claim, t.right()) }
+
+// strange reports whether a DPU holds a volume for the host that is not the host's: its
+// card was replaced, or it was named another one.
+func (p *pass) strange(t *target) bool { return t.held() && t.holder() != p.dpu() }
+
+// strangers say of which volumes that is so, and what can be done, where no fence says
+// what it waits for.
+func (p *pass) strangers() []string {
+	var out []string
+	for _, t := range p.targets {
+		switch {
+		case t.waits != "":
+		case p.strange(t):
+			out = append(out, fmt.Sprintf("volume %s: DPU %s holds the right to write for this host (epoch %d), and the host's DPU is %s now: "+
+				"if %s is still in it, name it in spec.dpuName again; else delete attachment %s, and if it cannot withdraw the volume any more, write spec.operatorReceipt into WriterClaim %s, which counts once that DPU is silent",
+				t.volume.Name, t.holder(), t.claim.Status.Epoch, p.dpu(), t.holder(), t.attachment.Name, t.claim.Name))
+		case !t.held() && p.writable(t):
+			out = append(out, fmt.Sprintf("volume %s: DPU %s holds the right to write for attachment %s (epoch %d), which is not the host's %s: delete that one",
+				t.volume.Name, t.claim.Status.Holder, t.claim.Status.Attachment, t.claim.Status.Epoch, t.attachment.Name))
+		}
+	}
+	return out
 }
 
 // promoted reports whether the DPU has the attachment for a primary.

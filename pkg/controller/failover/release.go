@@ -3,6 +3,7 @@ package failover
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/nodehealth"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // releaser lets the pods of a host go that has lost its volumes, and gives a host
@@ -89,18 +91,26 @@ func (p *pass) part(free, kept map[string]bool) (going []*pod, staying map[strin
 func (p *pass) certain() bool { return p.observation.HostSeen == nodehealth.SeenDead }
 
 // divide says of which volumes the pods may go: a single-writer volume to
-// which the host can no longer write, or one with many writers if the host is
-// certainly dead.
+// which the host can no longer write, through whatever DPU, or one with many writers if
+// the host is certainly dead.
 func (p *pass) divide() (free, kept map[string]bool) {
 	free, kept = map[string]bool{}, map[string]bool{}
 	for _, t := range p.targets {
-		if t.fails && !t.held(p.dpu()) && (t.single || p.certain()) {
+		if t.fails && !p.writable(t) && (t.single || p.certain()) {
 			free[t.volume.Name] = true
 		} else {
 			kept[t.volume.Name] = true
 		}
 	}
+	// It may be attached to the host twice, by hand.
+	maps.DeleteFunc(free, func(volume string, _ bool) bool { return kept[volume] })
 	return free, kept
+}
+
+// writable reports whether the volume may still be written to by the host: any DPU holds
+// it for this attachment, or the host's DPU for whatever attachment.
+func (p *pass) writable(t *target) bool {
+	return t.held() || t.single && writer.Held(t.claim) && t.claim.Status.Holder == p.dpu()
 }
 
 // others says why the host may not be put out of service: the taint
@@ -210,7 +220,7 @@ func (r releaser) restore(ctx context.Context, p *pass) error {
 	lost := map[string]bool{}
 	for _, t := range p.targets {
 		switch {
-		case t.inFencing(p.dpu()):
+		case t.inFencing():
 			p.waits = append(p.waits, fmt.Sprintf("volume %s is still being fenced", t.volume.Name))
 		case t.mirror != nil && !t.mirror.DeletionTimestamp.IsZero():
 			lost[t.volume.Name] = true
