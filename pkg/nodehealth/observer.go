@@ -86,6 +86,9 @@ type Observation struct {
 	HostSeen HostSeen
 	// Message says what the DPU concluded that from.
 	Message string
+	// Attested: a DPU that was heard has reported that the host is dead, and no
+	// heartbeat of the host or its kubelet came since, though the DPU may be silent by now.
+	Attested bool
 	// HostUnheard and DPUUnheard: the heartbeat has not changed since it was read
 	// first, as after a start of the observer.
 	HostUnheard, DPUUnheard bool
@@ -209,6 +212,7 @@ func (o *Observer) observation(e *entry, now time.Time) Observation {
 	out.HostUnheard, out.DPUUnheard = e.host.unheard(), e.dpu.unheard()
 	// Who is silent is Stale by then, if the observer can hear.
 	out.Young = now.Sub(later(e.host.first, e.dpu.first)) < o.timeout+o.silence/2
+	out.Attested = e.seen == SeenDead && e.dpu.changed && !e.host.last.After(e.deadAt) && !e.kubelet.last.After(e.deadAt)
 	if e.seen == SeenDead && out.Host == Fresh && !e.host.last.After(e.deadAt) {
 		out.Host = Unknown
 	}

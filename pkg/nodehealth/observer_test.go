@@ -239,3 +239,49 @@ func TestDeadByItsDPU(t *testing.T) {
 		t.Errorf("observed %+v", got)
 	}
 }
+
+// TestAttested: that a DPU saw its host dead stands while nothing is heard of the host,
+// also when the DPU falls silent; and only if the DPU was heard.
+func TestAttested(t *testing.T) {
+	for name, tc := range map[string]struct {
+		play func(p *player)
+		want bool
+	}{
+		"while it is heard":       {func(p *player) { p.pass(5, "a/dpu", "b/host") }, true},
+		"it is silent":            {func(p *player) { p.pass(60, "b/host") }, true},
+		"the host beats after it": {func(p *player) { p.pass(5, "a/host"); p.pass(60, "b/host") }, false},
+		"the kubelet does":        {func(p *player) { p.pass(5, "a/kubelet"); p.pass(60, "b/host") }, false},
+		"it sees it alive again":  {func(p *player) { p.dead(false); p.pass(5, "a/dpu") }, false},
+		"and dead again": {func(p *player) {
+			p.pass(5, "a/host")
+			p.dead(false)
+			p.pass(5, "a/dpu")
+			p.dead(true)
+			p.pass(5, "a/dpu")
+		}, true},
+		"read, and never heard": {func(p *player) { p.o = New(p.clock, 25*time.Second, 15*time.Second); p.pass(60, "b/host") }, false},
+		"read, and then heard": {func(p *player) {
+			p.o = New(p.clock, 25*time.Second, 15*time.Second)
+			p.pass(5, "a/dpu")
+			p.pass(5, "a/dpu")
+		}, true},
+		"the word of another DPU": {func(p *player) { p.nodes["a"].Spec.DPUName = "another"; p.pass(60, "b/host") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlayer(t)
+			p.pass(30, "a/host", "a/dpu", "a/kubelet", "b/host")
+			p.dead(true)
+			p.pass(5, "b/host")
+			tc.play(p)
+			if got := p.o.Observe(p.nodes["a"]); got.Attested != tc.want {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// dead lets the DPU of a see its host dead, or alive.
+func (p *player) dead(dead bool) {
+	p.nodes["a"].Status.DPU.Host = &moorv1alpha1.HostObservation{Alive: !dead}
+	p.o.Observe(p.nodes["a"])
+}

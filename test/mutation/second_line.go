@@ -24,6 +24,12 @@ var secondLine = []mutation{
 	{name: "a DPU that holds the volume again has to clear up", tests: right, edits: []edit{
 		{"pkg/writer/silent.go", " || Held(claim) && claim.Status.Holder == dpu {", " {"},
 	}},
+	{name: "the last word of a silent DPU counts though the host was heard since", tests: fence, edits: []edit{
+		{"pkg/nodehealth/observer.go", " && !e.host.last.After(e.deadAt) && !e.kubelet.last.After(e.deadAt)\n", "\n"},
+	}},
+	{name: "the word of a DPU counts that was never heard", tests: fence, edits: []edit{
+		{"pkg/nodehealth/observer.go", "e.seen == SeenDead && e.dpu.changed && ", "e.seen == SeenDead && "},
+	}},
 	{name: "a volume is free that a DPU holds which the host has no more", tests: fence, edits: []edit{
 		{"pkg/controller/failover/release.go", "!p.writable(t) && (", "t.holder() != p.dpu() && ("},
 	}},

@@ -168,13 +168,15 @@ func TestPodOfTwoVolumes(t *testing.T) {
 	}
 }
 
+func manyWriters(v *storagev1alpha1.DPUVolume) {
+	v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+}
+
 // TestManyWriters: there is nothing to fence; the pods go if a DPU saw it.
 func TestManyWriters(t *testing.T) {
 	for _, certain := range []bool{true, false} {
 		s := newFixture(t)
-		kubetest.Change(s.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) {
-			v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
-		})
+		kubetest.Change(s.Host, kubetest.DPUVolume("vol"), manyWriters)
 		if certain {
 			s.seenDead("a")
 		} else {

@@ -20,7 +20,6 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
-	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/pkg/writer"
 )
 
@@ -87,8 +86,10 @@ func (p *pass) part(free, kept map[string]bool) (going []*pod, staying map[strin
 	return going, staying
 }
 
-// certain reports whether a DPU saw the host dead, which is more than silence.
-func (p *pass) certain() bool { return p.observation.HostSeen == nodehealth.SeenDead }
+// certain reports whether a DPU sees the host dead, which is more than silence; or saw it
+// dead before it fell silent, and nothing was heard of the host since: its word never
+// changes then, however well the host was meanwhile.
+func (p *pass) certain() bool { return p.state == HostDead || p.observation.Attested }
 
 // divide says of which volumes the pods may go: a single-writer volume to
 // which the host can no longer write, through whatever DPU, or one with many writers if
@@ -121,7 +122,7 @@ func (r releaser) others(p *pass) string {
 	}
 	for _, v := range p.core.Status.VolumesAttached {
 		if !strings.HasPrefix(string(v.Name), "kubernetes.io/csi/"+r.driver+"^") {
-			return fmt.Sprintf("no DPU saw the host dead, and volume %s of another driver is attached to it: an operator who knows that it is off may put the taint %s",
+			return fmt.Sprintf("no DPU saw the host dead since it was last heard, and volume %s of another driver is attached to it: an operator who knows that it is off may put the taint %s",
 				v.Name, corev1.TaintNodeOutOfService)
 		}
 	}
