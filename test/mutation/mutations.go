@@ -234,7 +234,7 @@ var mutations = []mutation{
 		{ruleLease, "func (l Lease) Over() bool { return l.Given && l.Left <= 0 }", "func (l Lease) Over() bool { return l.Left <= 0 }"},
 	}},
 	{name: "a beat that is late is accepted after a newer one", tests: "./pkg/node/heartbeat", edits: []edit{
-		{"pkg/node/heartbeat/heartbeat.go", "	if h.o.Exact {\n", "	if h.o.Exact && h == nil {\n"},
+		{"pkg/node/heartbeat/heartbeat.go", "	if h.sole || h.o.Exact {\n", "	if h == nil {\n"},
 	}},
 
 	// A host is taken for dead only by enough witnesses.

@@ -47,9 +47,8 @@ type Options struct {
 	// Period between beats, from begin to begin; DefaultPeriod if it is not
 	// positive. Each beat is bounded by half of it.
 	Period time.Duration
-	// Exact heartbeats only follow the one before: one that was on its way while
-	// another was accepted is refused, and tried anew. For those that promise a
-	// lease: number and promise stand in the object, so each heartbeat is written
+	// Exact heartbeats stand in the object, each in a write that only follows the one
+	// before. For those that promise a lease: number and promise stand in the object, so each heartbeat is written
 	// there, in one write, and there is no Lease.
 	Exact bool
 	// Seen, if not nil, is told of the object whenever it was written.
@@ -91,12 +90,16 @@ type Heart struct {
 	// lease is likewise; beats is how many there were since the object was written.
 	lease *coordinationv1.Lease
 	beats int
+	// sole: the heart alone writes the object's status. A write then only follows the
+	// one before: one that was on its way while another was accepted is refused, so that
+	// what a DPU saw of its host does not take back what it has seen since.
+	sole bool
 }
 
 // DPU returns the heart of a DPU: it writes status.dpu, with what state says.
 // A beat is left out while state fails.
 func DPU(o Options, state func(context.Context) (moorv1alpha1.DPUState, error)) *Heart {
-	return newHeart(o, func(ctx context.Context) (half, error) {
+	h := newHeart(o, func(ctx context.Context) (half, error) {
 		now, err := state(ctx)
 		return func(s *moorv1alpha1.DPUStorageNodeStatus) *moorv1alpha1.Heartbeat {
 			if s.DPU != nil {
@@ -109,6 +112,8 @@ func DPU(o Options, state func(context.Context) (moorv1alpha1.DPUState, error)) 
 			return &s.DPU.Heartbeat
 		}, err
 	})
+	h.sole = true
+	return h
 }
 
 // Host returns the heart of a host: it writes status.host, with what state
@@ -238,7 +243,7 @@ func (h *Heart) news(write half) bool {
 // write writes the object.
 func (h *Heart) write(ctx context.Context, write half) error {
 	patch := kube.PatchStatus[*moorv1alpha1.DPUStorageNode]
-	if h.o.Exact {
+	if h.sole || h.o.Exact {
 		patch = kube.PatchStatusExact[*moorv1alpha1.DPUStorageNode]
 	}
 	_, err := patch(ctx, h.o.Client, h.node, func(n *moorv1alpha1.DPUStorageNode) {

@@ -282,20 +282,34 @@ func TestLeaseNamesItsBeat(t *testing.T) {
 // TestExact: a beat that does not follow the last one is refused; the next one
 // does.
 func TestExact(t *testing.T) {
-	for _, exact := range []bool{false, true} {
-		s := newServer(t)
-		h := DPU(Options{Client: s, Live: s, Name: "n1", Exact: exact}, dpuState(true))
-		other := DPU(Options{Client: s, Live: s, Name: "n1", Exact: exact}, dpuState(false))
-		for _, heart := range []*Heart{h, other} {
-			if err := heart.Beat(t.Context()); err != nil {
+	host := func(o Options) *Heart {
+		return Host(o, func(context.Context) (moorv1alpha1.HostState, error) { return moorv1alpha1.HostState{}, nil })
+	}
+	dpu := func(o Options) *Heart { return DPU(o, dpuState(true)) }
+	for name, tc := range map[string]struct {
+		heart func(Options) *Heart
+		exact bool
+		want  bool
+	}{
+		"a host's, in whose object others write": {host, false, false},
+		"a DPU's":                                {dpu, false, true},
+		"a DPU's with a promise":                 {dpu, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			o := Options{Client: s, Live: s, Name: "n1", Exact: tc.exact}
+			h, other := tc.heart(o), tc.heart(o)
+			for _, heart := range []*Heart{h, other} {
+				if err := heart.Beat(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := h.Beat(t.Context()); (err != nil) != tc.want {
+				t.Fatalf("got %v", err)
+			}
+			if err := h.Beat(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-		}
-		if err := h.Beat(t.Context()); (err != nil) != exact {
-			t.Fatalf("exact %v: %v", exact, err)
-		}
-		if err := h.Beat(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		})
 	}
 }

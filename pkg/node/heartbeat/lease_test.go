@@ -22,6 +22,8 @@ type requests struct {
 	client.Client
 	objects, leases, reads int
 	refuse                 func(lease bool) error
+	// onPatch, if not nil, is called before a patch of the object, and may fail it.
+	onPatch func(client.Object, client.Patch) error
 	// unreadable is what reads fail with.
 	unreadable error
 }
@@ -56,6 +58,11 @@ func (s *server) counted() *requests {
 			r.objects++
 			if err := r.refuse(false); err != nil {
 				return err
+			}
+			if r.onPatch != nil {
+				if err := r.onPatch(o, p); err != nil {
+					return err
+				}
 			}
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
@@ -138,6 +145,55 @@ func TestBeatsByLease(t *testing.T) {
 	s.want("the next five again", 0, 5, 0)
 	if n := s.node(t); n.Status.DPU.Sequence != 13 || n.Status.DPU.SNAPReady {
 		t.Errorf("the object says %+v", n.Status.DPU)
+	}
+}
+
+// TestLateSight: what the DPU saw of its host was on its way for long, without an answer,
+// and lands when the DPU has said something else since. It does not stand.
+func TestLateSight(t *testing.T) {
+	for _, when := range []string{"before the next write", "after it"} {
+		t.Run(when, func(t *testing.T) {
+			s := newFixture(t, nil)
+			s.beat()
+			var land func()
+			s.onPatch = func(o client.Object, p client.Patch) error {
+				data, err := p.Data(o)
+				if err != nil {
+					return err
+				}
+				land = func() {
+					late := client.RawPatch(p.Type(), data)
+					if err := s.server.Status().Patch(t.Context(), s.node(t), late); err != nil && !apierrors.IsConflict(err) {
+						t.Error(err)
+					}
+				}
+				return context.DeadlineExceeded
+			}
+			alive := s.state.Host
+			s.state.Host = &moorv1alpha1.HostObservation{Alive: false, Since: metav1.NewTime(start)}
+			if err := s.h.Beat(t.Context()); err == nil || land == nil {
+				t.Fatalf("the write has an answer: %v", err)
+			}
+			s.onPatch, s.state.Host = nil, alive
+			if when == "after it" {
+				s.beat()
+			} else {
+				s.onPatch = func(client.Object, client.Patch) error { // what was read is over
+					s.onPatch = nil
+					land()
+					return nil
+				}
+				_ = s.h.Beat(t.Context()) // refused, and tried again
+				s.beat()
+			}
+			land()
+			for range perObject {
+				s.beat()
+			}
+			if host := s.node(t).Status.DPU.Host; host == nil || !host.Alive {
+				t.Errorf("the host is alive, and the object says %+v", host)
+			}
+		})
 	}
 }
 
