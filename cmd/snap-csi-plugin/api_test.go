@@ -30,6 +30,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -285,8 +286,7 @@ func TestReplica(t *testing.T) {
 		return there && c.Spec.Role == storagev1alpha1.RoleReplica && len(b.attachments()) == 2
 	})
 	was := b.attachments()["c"].UID
-	_, err := b.csi.ControllerUnpublishVolume(t.Context(), &csispec.ControllerUnpublishVolumeRequest{VolumeId: "vol", NodeId: "a"})
-	b.must(err)
+	b.unpublish("a")
 	b.until("the primary's going in the status", func() bool { s := b.read().Status.Replicas; return s != nil && s.PrimaryGoneSince != nil })
 	b.publish("c")
 	if got := b.attachments()["c"]; got.UID != was {
@@ -323,6 +323,26 @@ func (b *bed) refuse() {
 	if status.Code(err) != codes.InvalidArgument {
 		b.t.Errorf("maxShares=none: %v", err)
 	}
+}
+
+// unpublish detaches the volume from a node. There is no snap-host-controller, which lets
+// the attachment go.
+func (b *bed) unpublish(node string) {
+	b.t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.csi.ControllerUnpublishVolume(b.t.Context(), &csispec.ControllerUnpublishVolumeRequest{VolumeId: "vol", NodeId: node})
+		done <- err
+	}()
+	b.until("the attachment is to go", func() bool {
+		a, there := b.attachments()[node]
+		if !there || a.DeletionTimestamp.IsZero() {
+			return !there
+		}
+		b.must(kube.RemoveFinalizers(b.t.Context(), b.Client, &a, storagev1alpha1.FinalizerDPUVolumeAttachment))
+		return true
+	})
+	b.must(<-done)
 }
 
 // provision makes volume vol with one replica; the controllers behind bind it.

@@ -39,8 +39,9 @@ const (
 )
 
 var (
-	nodes   = flag.Int("heartbeat.nodes", 200, "simulated nodes; the cost is scaled to 5,000")
-	lasting = flag.Duration("heartbeat.for", 30*time.Second, "how long writes are counted")
+	nodes = flag.Int("heartbeat.nodes", 200, "simulated nodes; the cost is scaled to 5,000")
+	// All objects may be written in the same half of a minute.
+	lasting = flag.Duration("heartbeat.for", time.Minute, "how long writes are counted; each object is written once a minute")
 )
 
 var clusters apiserver.Clusters
