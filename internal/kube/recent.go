@@ -8,6 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// CacheLag is how long a cache is given to show what was made, until it is made again.
+const CacheLag = 10 * time.Second
+
 // Recent remembers for a while what was just asked for on behalf of an object, by its
 // UID, so that a pass whose cache does not show it yet does not ask again. It only
 // spares requests: what it forgets, as with the process, is asked for twice. The zero

@@ -90,8 +90,8 @@ func (l *leases) read(ctx context.Context, from client.Reader, dpu string) (leas
 	return lease, lease.Again(p), nil
 }
 
-// confirm is the lease of the holder, which is read again before it is a receipt, from the API server
-// itself. The claim has to be in Fencing by then: a renewal that is accepted later
+// confirm is the lease of the holder, which is read again before it is a receipt, from
+// the API server itself. The claim has to be in Fencing by then: a renewal that is accepted later
 // finds a claim from which nothing is shown.
 func (l *leases) confirm(ctx context.Context, p *pass, t *target) (writer.Lease, error) {
 	lease := p.lease

@@ -50,7 +50,7 @@ func (r podReader) confirm(ctx context.Context, p *pod, kept map[string]bool) er
 	if err != nil || len(volumes) == 0 {
 		return err
 	}
-	if kept := (&pod{volumes: volumes}).uses(kept); kept {
+	if (&pod{volumes: volumes}).uses(kept) {
 		p.volumes = volumes
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -136,9 +135,6 @@ func (r *Reconciler) ask(ctx context.Context, a *storagev1alpha1.VolumeAttachmen
 	return nil, r.waitForVendor(ctx, a, sv, pv)
 }
 
-// cacheLag is how long the cache is given to show what was made.
-const cacheLag = 10 * time.Second
-
 // make makes the SVVolumeAttachment. One that was made a moment ago is waited for, until
 // the cache shows it.
 func (r *Reconciler) make(ctx context.Context, a *storagev1alpha1.VolumeAttachment, pv string) (*storagev1alpha1.SVVolumeAttachment, error) {
@@ -153,7 +149,7 @@ func (r *Reconciler) make(ctx context.Context, a *storagev1alpha1.VolumeAttachme
 	if _, err := kube.CreateLive(ctx, r.DPU.Client, r.DPU.Live, sv); err != nil {
 		return nil, err
 	}
-	r.made.Note(a.UID, sv.DeepCopy(), now, now.Add(cacheLag))
+	r.made.Note(a.UID, sv.DeepCopy(), now, now.Add(kube.CacheLag))
 	return sv, nil
 }
 

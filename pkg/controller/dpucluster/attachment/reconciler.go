@@ -33,7 +33,7 @@ type Reconciler struct {
 	// Clock tells how long a wait has lasted.
 	Clock clock.PassiveClock
 
-	// made are the SVVolumeAttachments that were made within cacheLag and that the cache
+	// made are the SVVolumeAttachments that were made within kube.CacheLag and that the cache
 	// has not shown yet, by the attachment that asks: the write that precedes the making
 	// starts another pass, which would make it again and be refused.
 	made kube.Recent[*storagev1alpha1.SVVolumeAttachment]

@@ -28,7 +28,7 @@ func (r *Reconciler) ensureMirror(ctx context.Context, p *pass) error {
 			return err
 		}
 		now := r.clock().Now()
-		r.made.Note(p.attachment.UID, struct{}{}, now, now.Add(cacheLag))
+		r.made.Note(p.attachment.UID, struct{}{}, now, now.Add(kube.CacheLag))
 	}
 	switch {
 	case !hostcluster.OwnedBy(p.mirror, p.attachment):

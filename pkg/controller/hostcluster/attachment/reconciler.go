@@ -37,13 +37,10 @@ type Reconciler struct {
 	// Clock is the machine's if nil.
 	Clock clock.PassiveClock
 
-	// made are the attachments whose VolumeAttachments were made within cacheLag and have
+	// made are the attachments whose VolumeAttachments were made within kube.CacheLag and have
 	// not been shown by the cache yet: to make one again would be refused.
 	made kube.Recent[struct{}]
 }
-
-// cacheLag is how long the cache is given to show what was made.
-const cacheLag = 10 * time.Second
 
 // SetupWithManager watches attachments, volumes, nodes and who uses them here,
 // and VolumeAttachments and WriterClaims there. wakes.go says what of them counts.

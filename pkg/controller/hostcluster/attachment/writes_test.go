@@ -6,6 +6,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
@@ -43,7 +44,7 @@ func TestAVolumeAttachmentIsMadeOnce(t *testing.T) {
 	first, _ := kubetest.Read(w.DPU, mirror("a"))
 	w.CacheHides(mirror("a"))
 	before := w.Writes()
-	w.Step(cacheLag - time.Second)
+	w.Step(kube.CacheLag - time.Second)
 	w.MustReconcile(r, "a-vol")
 	if n := w.Writes() - before; n != 0 {
 		t.Errorf("%d writes, want none", n)
