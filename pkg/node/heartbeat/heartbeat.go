@@ -187,7 +187,8 @@ func (h *Heart) Beat(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find out the state to write into DPUStorageNode %s: %w", h.o.Name, err)
 	}
-	if h.node == nil {
+	first := h.node == nil
+	if first {
 		h.beats = perObject
 		if h.node, err = h.read(ctx); err != nil {
 			return err
@@ -195,6 +196,10 @@ func (h *Heart) Beat(ctx context.Context) error {
 	}
 	if err := h.carry(ctx, write); err != nil {
 		return err
+	}
+	if first {
+		// Else machines that start together would write their objects together for ever.
+		h.beats = max(h.beats, int(perObject*h.o.Random()))
 	}
 	if h.o.Done != nil {
 		h.o.Done()

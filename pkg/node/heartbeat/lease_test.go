@@ -85,7 +85,7 @@ func newFixture(t *testing.T, change func(*Options)) *fixture {
 	s.requests = s.counted()
 	// The DPU tells times of its own clock, which the server keeps in seconds.
 	s.state = moorv1alpha1.DPUState{SNAPReady: true, Host: &moorv1alpha1.HostObservation{Alive: true, Since: metav1.NewTime(start.Add(123456789))}}
-	o := Options{Client: s.requests.Client, Live: s.requests.Client, Name: "n1", Namespace: "moor", Version: "v1", Clock: s.clock}
+	o := Options{Client: s.requests.Client, Live: s.requests.Client, Name: "n1", Namespace: "moor", Version: "v1", Clock: s.clock, Random: func() float64 { return 0 }}
 	if change != nil {
 		change(&o)
 	}
@@ -145,6 +145,29 @@ func TestBeatsByLease(t *testing.T) {
 	s.want("the next five again", 0, 5, 0)
 	if n := s.node(t); n.Status.DPU.Sequence != 13 || n.Status.DPU.SNAPReady {
 		t.Errorf("the object says %+v", n.Status.DPU)
+	}
+}
+
+// TestObjectsAreSpread: hosts that start together do not write their objects together for
+// ever, though each beats six times from one write to the next.
+func TestObjectsAreSpread(t *testing.T) {
+	const hearts = 6
+	var at [1 + 3*perObject]int
+	for i := range hearts {
+		s := newFixture(t, func(o *Options) { o.Random = func() float64 { return (float64(i) + 0.5) / hearts } })
+		for beat := range at {
+			s.beat()
+			at[beat] += s.objects
+			s.objects = 0
+		}
+	}
+	if at[0] != hearts {
+		t.Errorf("the first heartbeat wrote %d objects of %d", at[0], hearts)
+	}
+	for beat, objects := range at[1:] {
+		if objects != hearts/perObject {
+			t.Errorf("%d objects were written with heartbeat %d; want %d", objects, beat+2, hearts/perObject)
+		}
 	}
 }
 
