@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"strconv"
 	"syscall"
 	"time"
@@ -29,6 +30,8 @@ type options struct {
 	output         results.Output
 	// settledOnly leaves the operations out, disturbed measures disturbances alone.
 	settledOnly, disturbed bool
+	// only the operations whose names match are measured, and rest is not; nil: all.
+	only *regexp.Regexp
 	// elect has the programs elect leaders, as deploy/ does.
 	elect bool
 }
@@ -57,6 +60,10 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.bin, "bin", "bin", "directory of Moor's programs")
 	f.StringVar(&o.work, "work", "", "directory of logs and kubeconfigs, which is left there; empty: one that is removed")
 	o.output.Bind(f)
+	f.Func("only", "measure start and those operations alone whose names match this regular expression", func(v string) (err error) {
+		o.only, err = regexp.Compile(v)
+		return err
+	})
 	f.BoolVar(&o.settledOnly, "settled-only", false, "measure start and rest alone")
 	f.BoolVar(&o.disturbed, "disturbed", false, "measure what happens while API servers and hosts misbehave, and nothing else")
 	if err := f.Parse(args); err != nil {

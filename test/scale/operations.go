@@ -60,6 +60,9 @@ func (b *bench) each(ctx context.Context, name string, operations []operation) {
 		if ctx.Err() != nil {
 			return
 		}
+		if b.o.only != nil && !b.o.only.MatchString(op.of.name) {
+			continue
+		}
 		b.say("measuring %s", op.of.name)
 		// What the one before left is not measured with it.
 		_, _, err := b.settleAll(ctx)
