@@ -71,11 +71,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case !writer.Detaching(attachment) && !r.silent(attachment): // so nothing is read live
 		return r.lookAtSilence()
 	}
+	if again, idle, err := r.idle(ctx, attachment); err != nil || idle {
+		return again, err
+	}
 	// The claim first: it is freed by compare-and-swap, so what is read of
 	// the attachment afterwards is newer than the claim that is written over.
 	// The other way round, one who paused in between could free the claim of a
 	// newer attachment of the same name.
-	claim, err := r.writerClaim(ctx, attachment)
+	claim, err := writerClaim(ctx, r.DPU.Live, attachment)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -88,6 +91,32 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.leave(ctx, attachment, claim)
 	}
 	return r.detach(ctx, attachment, claim)
+}
+
+// idle reports whether, as far as the caches know, there is nothing to be done about an
+// attachment now, and when to look again. Each change of one that goes starts a pass; were
+// all to read live, the volumes of a dead host would be read again and again.
+func (r *Reconciler) idle(ctx context.Context, a *storagev1alpha1.VolumeAttachment) (ctrl.Result, bool, error) {
+	if r.silent(a) {
+		return ctrl.Result{}, false, nil
+	}
+	claim, err := writerClaim(ctx, r.DPU.Client, a)
+	if err != nil {
+		return ctrl.Result{}, false, err
+	}
+	step, _ := writer.Detach(a, claim)
+	if step == writer.Wait {
+		again, err := r.lookAtSilence()
+		return again, true, err
+	}
+	if wait := writer.Early(a, r.Clock.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, true, nil
+	}
+	if step == writer.FreeClaim || r.Host.Client == nil {
+		return ctrl.Result{}, false, nil
+	}
+	kept, err := keep(ctx, r.Host.Client, a)
+	return ctrl.Result{RequeueAfter: retryAfter}, kept, err
 }
 
 // detach frees the claim and lets the attachment go, as what the DPU has said allows it.
@@ -104,7 +133,7 @@ func (r *Reconciler) detach(ctx context.Context, attachment *storagev1alpha1.Vol
 			return ctrl.Result{}, err
 		}
 	}
-	if kept, err := r.keep(ctx, attachment); err != nil || kept {
+	if kept, err := keep(ctx, r.Host.Live, attachment); err != nil || kept {
 		return ctrl.Result{RequeueAfter: retryAfter}, err
 	}
 	return ctrl.Result{}, r.letGo(ctx, attachment)
@@ -136,17 +165,17 @@ func (r *Reconciler) letGo(ctx context.Context, attachment *storagev1alpha1.Volu
 // keep reports whether the attachment has to stay for now: a failover ended it,
 // and its owner in the host cluster still wants it. If it went, it would be
 // made anew, and the dead host's DPU would get the right to write back.
-func (r *Reconciler) keep(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment) (bool, error) {
+func keep(ctx context.Context, host client.Reader, attachment *storagev1alpha1.VolumeAttachment) (bool, error) {
 	namespace, name, ok := strings.Cut(attachment.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment], "/")
-	if r.Host.Live == nil || !ok {
+	if host == nil || !ok {
 		return false, nil
 	}
 	owner, node := &storagev1alpha1.DPUVolumeAttachment{}, &moorv1alpha1.DPUStorageNode{}
-	found, err := kube.Find(ctx, r.Host.Live, client.ObjectKey{Namespace: namespace, Name: name}, owner)
+	found, err := kube.Find(ctx, host, client.ObjectKey{Namespace: namespace, Name: name}, owner)
 	if err != nil || !found || !owner.DeletionTimestamp.IsZero() {
 		return false, err
 	}
-	found, err = kube.Find(ctx, r.Host.Live, client.ObjectKey{Name: owner.Spec.DPUNodeName}, node)
+	found, err = kube.Find(ctx, host, client.ObjectKey{Name: owner.Spec.DPUNodeName}, node)
 	return found && meta.IsStatusConditionTrue(node.Status.Conditions, moorv1alpha1.ConditionFailover), err
 }
 
@@ -163,12 +192,12 @@ func (r *Reconciler) recordFenced(ctx context.Context, attachment *storagev1alph
 	}
 }
 
-func (r *Reconciler) writerClaim(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment) (*moorv1alpha1.WriterClaim, error) {
+func writerClaim(ctx context.Context, dpu client.Reader, attachment *storagev1alpha1.VolumeAttachment) (*moorv1alpha1.WriterClaim, error) {
 	if attachment.Spec.Source.VolumeRef == nil {
 		return nil, nil
 	}
 	claim := &moorv1alpha1.WriterClaim{}
-	found, err := kube.Find(ctx, r.DPU.Live, client.ObjectKey{Namespace: attachment.Namespace, Name: attachment.Spec.Source.VolumeRef.Name}, claim)
+	found, err := kube.Find(ctx, dpu, client.ObjectKey{Namespace: attachment.Namespace, Name: attachment.Spec.Source.VolumeRef.Name}, claim)
 	if err != nil || !found {
 		return nil, err
 	}

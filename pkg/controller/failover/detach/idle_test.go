@@ -1,0 +1,65 @@
+package detach
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/writer"
+)
+
+// quiet checks that a pass reads nothing live and writes nothing.
+func (s fixture) quiet(when string) {
+	s.t.Helper()
+	reads, writes := s.LiveReads(), s.Writes()
+	s.mustPass()
+	if r, w := s.LiveReads()-reads, s.Writes()-writes; r+w != 0 {
+		s.t.Errorf("%s: %d objects read live, %d writes", when, r, w)
+	}
+}
+
+// TestWaitsWithoutReading: while the caches show that there is nothing to do, nothing is
+// read live; and all is done when there is.
+func TestWaitsWithoutReading(t *testing.T) {
+	s := newFixture(t)
+	s.r.Host = s.Host.Cluster
+	host := kubetest.DPUStorageNode("a")
+	failover := func(status metav1.ConditionStatus) {
+		kubetest.Change(s.Host, host, func(n *moorv1alpha1.DPUStorageNode) {
+			meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{Type: moorv1alpha1.ConditionFailover, Status: status, Reason: "Test"})
+		})
+	}
+	s.Host.Add(host, kubetest.DPUVolumeAttachment("vol", "a"))
+	failover(metav1.ConditionTrue)
+	s.edit(func(a *storagev1alpha1.VolumeAttachment) {
+		a.Spec.Epoch = 4
+		a.Finalizers = []string{storagev1alpha1.FinalizerVolumeAttachment, storagev1alpha1.FinalizerDPUAttachment, storagev1alpha1.FinalizerWriterClaim}
+		a.Annotations = map[string]string{storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment: kubetest.HostNamespace + "/a-vol"}
+	})
+	s.DPU.Remove(s.attachment())
+	gone, _ := kubetest.Read(s.DPU, s.attachment())
+	s.Clock.SetTime(gone.DeletionTimestamp.Time)
+	s.quiet("the DPU still shows it")
+
+	s.edit(func(a *storagev1alpha1.VolumeAttachment) {
+		a.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{RetiredEpoch: 4}
+	})
+	s.quiet("the vendor has a moment")
+	s.Clock.SetTime(gone.DeletionTimestamp.Add(writer.VendorGrace + time.Second))
+	s.mustPass()
+	if c := s.claim().Status; c.Phase != moorv1alpha1.ClaimFree {
+		t.Fatalf("the claim is %+v, want it free", c)
+	}
+	s.quiet("the host fails over, and keeps the attachment")
+
+	failover(metav1.ConditionFalse)
+	s.mustPass()
+	if a, _ := kubetest.Read(s.DPU, s.attachment()); len(a.Finalizers) != 2 {
+		t.Errorf("finalizers %v, want the claim's hold to be off", a.Finalizers)
+	}
+}
