@@ -225,7 +225,7 @@ var _ = Describe("failover", Ordered, bothModes, func() {
 		Expect(writersInOrder(writes)).To(HaveLen(2), "no write of the old host after the first of the new one")
 		proven(ctx, record, volume, proof.Journal{Name: "/data/journal", Acknowledged: acknowledged, Read: got})
 		story := []string{
-			storagev1alpha1.EventFailoverDetected, storagev1alpha1.EventFailoverFencing, storagev1alpha1.EventFailoverFenced,
+			storagev1alpha1.EventFailoverFencing, storagev1alpha1.EventFailoverFenced,
 			storagev1alpha1.EventFailoverReleased, storagev1alpha1.EventPromoted, storagev1alpha1.EventAttached,
 		}
 		for _, told := range []func(context.Context) ([]string, error){

@@ -224,6 +224,12 @@ var mutations = []mutation{
 	{name: "a fence goes on by a claim that the cache remembers", tests: fence, edits: []edit{
 		{"pkg/controller/failover/observe.go", "if err := r.read(ctx, r.dpu.Live, t); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tr.note(t)", "if err := r.read(ctx, r.dpu.Client, t); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tr.note(t)"},
 	}},
+	{name: "a claim that the cache remembers as free is not read", tests: fence, edits: []edit{
+		{"pkg/controller/failover/pass.go", "t.fails && p.takes() && t.held() && !t.inFencing()", "t.fails && p.takes() && !t.inFencing()"},
+	}},
+	{name: "a fence that has just begun goes on by a VolumeAttachment that the cache remembers", tests: fence, edits: []edit{
+		{fenceAct, "	if !ends && !t.cached {\n", "	if !ends {\n"},
+	}},
 	{name: "a claim that could not be freed counts as freed", tests: fence, edits: []edit{
 		{fenceAct, "	if t.held() {\n		return failure", "	if false && t.held() {\n		return failure"},
 	}},

@@ -3,7 +3,8 @@ package v1alpha1
 // Reasons of the events on a DPUVolume that tell its failover, in the order of
 // the story. Those about a claim and about pods are the same. Additions of Moor.
 const (
-	// EventFailoverDetected: the host is dead, and by which evidence.
+	// EventFailoverDetected: the host is dead, and by which evidence. Of a volume that is
+	// fenced, EventFailoverFencing says so.
 	EventFailoverDetected = "FailoverDetected"
 	// EventFailoverFencing: the right to write is being taken back.
 	EventFailoverFencing = "FailoverFencing"

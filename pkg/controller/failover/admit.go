@@ -123,12 +123,15 @@ func (a *admission) admit(ctx context.Context, p *pass) error {
 		return err
 	}
 	p.underway = true
-	if err := a.condition.write(ctx, p, metav1.ConditionTrue, moorv1alpha1.ReasonFencing, p.evidence); err != nil {
+	if err := a.condition.write(ctx, p, metav1.ConditionTrue, moorv1alpha1.ReasonFencing, p.finding()); err != nil {
 		p.underway = false
 		return err
 	}
 	a.recorder.Event(p.node, corev1.EventTypeWarning, storagev1alpha1.EventFailoverDetected, fmt.Sprintf("%s: %s", p.state, p.evidence))
 	for _, t := range p.affected() {
+		if t.single { // that its fence begins says it too
+			continue
+		}
 		a.recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverDetected, fmt.Sprintf("host %s is %s: %s", p.node.Name, p.state, p.evidence))
 	}
 	return nil

@@ -70,6 +70,7 @@ func TestDeafInOneCluster(t *testing.T) {
 
 func TestBothDeadByStorage(t *testing.T) {
 	s := bothDead(t)
+	s.later()
 	s.wantSays("True/Fencing", "the DPU is silent")
 	s.vouch()
 	s.mustPass()
@@ -127,6 +128,7 @@ func TestStorageDoesNotVouch(t *testing.T) {
 		t.Error("the SVVolumeAttachment was deleted")
 	}
 	s.wantPhase(fencing)
+	s.later()
 	s.wantSays("True/Fencing", storagev1alpha1.AnnotationRevokes)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -29,27 +30,44 @@ type condition struct {
 	recorder record.EventRecorder
 }
 
-// report writes the condition, if it differs.
+// report writes the condition, if it differs, and tells of each volume that waits. What
+// a fence waits for is the normal course at first: it is told after kube.StatusGrace.
 func (c condition) report(ctx context.Context, p *pass, failure error) error {
 	status, reason, message := p.verdict(failure)
 	was := meta.FindStatusCondition(p.node.Status.Conditions, moorv1alpha1.ConditionFailover)
 	if was == nil && reason == moorv1alpha1.ReasonRecovered {
 		return nil
 	}
+	if left := c.grace(was); left > 0 && reason == moorv1alpha1.ReasonFencing && failure == nil {
+		p.retryBy(left)
+		return c.write(ctx, p, status, reason, p.finding())
+	}
 	fresh := was == nil || was.Reason != reason || was.Message != message
-	if err := c.write(ctx, p, status, reason, message); err != nil {
+	if err := c.write(ctx, p, status, reason, message); err != nil || !fresh {
 		return err
 	}
-	if fresh && (reason == moorv1alpha1.ReasonHeld || reason == moorv1alpha1.ReasonFencing) {
-		for _, t := range p.affected() {
-			told := message
-			if t.waits != "" {
-				told = t.waits
-			}
-			c.recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverHeld, fmt.Sprintf("host %s: %s", p.node.Name, told))
+	for _, t := range p.affected() {
+		told := ""
+		switch {
+		case t.waits != "":
+			told = t.waits
+		case reason == moorv1alpha1.ReasonHeld:
+			told = message
+		default:
+			continue
 		}
+		c.recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverHeld, fmt.Sprintf("host %s: %s", p.node.Name, told))
 	}
 	return nil
+}
+
+// grace is how long what is waited for is not told yet of a failover that has begun.
+func (c condition) grace(was *metav1.Condition) time.Duration {
+	if was == nil || was.Status != metav1.ConditionTrue {
+		return 0
+	}
+	// A condition of a clock that is ahead does not make it longer.
+	return min(kube.StatusGrace, kube.StatusGrace-c.clock.Since(was.LastTransitionTime.Time))
 }
 
 // verdict is the condition that says how things are.
@@ -69,7 +87,7 @@ func (p *pass) verdict(failure error) (metav1.ConditionStatus, string, string) {
 	if len(waits) > mostWaits {
 		waits = append(waits[:mostWaits], fmt.Sprintf("and %d more", len(waits)-mostWaits))
 	}
-	message := strings.Join(append([]string{string(p.state) + ": " + p.evidence}, waits...), "; ")
+	message := strings.Join(append([]string{p.finding()}, waits...), "; ")
 	switch {
 	case p.underway && fencing:
 		return metav1.ConditionTrue, moorv1alpha1.ReasonFencing, message
@@ -84,6 +102,9 @@ func (p *pass) verdict(failure error) (metav1.ConditionStatus, string, string) {
 	}
 	return metav1.ConditionFalse, moorv1alpha1.ReasonHeld, message
 }
+
+// finding is what has become of the host, and how that is known.
+func (p *pass) finding() string { return string(p.state) + ": " + p.evidence }
 
 // write writes the condition with the resourceVersion that was read: nodelifecycle
 // writes others in the same list.

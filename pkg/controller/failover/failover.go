@@ -74,7 +74,6 @@ type Reconciler struct {
 	leases    *leases
 	admission *admission
 	fencer    fencer
-	pods      podReader
 	releaser  releaser
 	condition condition
 }
@@ -86,7 +85,6 @@ func New(o Options) *Reconciler {
 		targets:   targetReader{host: o.Host, dpu: o.DPU, namespace: o.Namespace, targetNamespace: o.TargetNamespace, clock: o.Clock, asked: &kube.Recent[bool]{}},
 		fleet:     &fleetReader{host: o.Host, dpu: o.DPU, heartbeats: o.Observer, clock: o.Clock},
 		leases:    &leases{dpu: o.DPU, clock: o.Clock},
-		pods:      podReader{host: o.Host, driver: o.Driver},
 		condition: condition{host: o.Host, clock: o.Clock, recorder: o.Recorder},
 	}
 	r.observer = observer{host: o.Host, dpu: o.DPU, heartbeats: o.Observer, fleet: r.fleet, leases: r.leases}
@@ -95,7 +93,7 @@ func New(o Options) *Reconciler {
 		admitted: &admitted{host: o.Host, namespace: o.Namespace, clock: o.Clock},
 	}
 	r.fencer = fencer{dpu: o.DPU, targetNamespace: o.TargetNamespace, targets: r.targets, leases: r.leases, clock: o.Clock, recorder: o.Recorder}
-	r.releaser = releaser{host: o.Host, driver: o.Driver, pods: r.pods, recorder: o.Recorder, clock: o.Clock, asked: &kube.Recent[struct{}]{}}
+	r.releaser = releaser{host: o.Host, driver: o.Driver, pods: podReader{host: o.Host, driver: o.Driver}, recorder: o.Recorder, clock: o.Clock, asked: &kube.Recent[struct{}]{}}
 	return r
 }
 
@@ -162,10 +160,7 @@ func (r *Reconciler) act(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
-	first := atOnce(
-		func() error { return r.fencer.fenceAll(ctx, p) },
-		func() error { return r.pods.look(ctx, p) },
-	)
+	first := r.fencer.fenceAll(ctx, p)
 	switch {
 	case p.underway && p.action == Fence:
 		if err := r.releaser.release(ctx, p); err != nil && first == nil {

@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +29,10 @@ func TestHostDead(t *testing.T) {
 	s.seenDead("a")
 	s.mustPass()
 	s.wantPhase(fencing)
+	if _, message := s.says(); strings.Contains(message, "waiting") {
+		t.Errorf("that the DPU is asked is told at once: %s", message)
+	}
+	s.later()
 	s.wantSays("True/Fencing", "HostDead", "no answer", "waiting for proof that DPU dpu-a can no longer write under epoch 4")
 	writes := s.Writes()
 	for range 5 {
@@ -53,7 +58,7 @@ func TestHostDead(t *testing.T) {
 			t.Errorf("the taint's effect is %s: NoExecute has pods deleted by name, the new ones too", effect)
 		}
 	})
-	want := "FailoverDetected FailoverDetected FailoverFencing FailoverHeld FailoverFenced OutOfService FailoverReleased FailoverReleased"
+	want := "FailoverDetected FailoverFencing FailoverHeld FailoverFenced OutOfService FailoverReleased FailoverReleased"
 	if got := s.Reasons(); got != want {
 		t.Errorf("the events are %s\nwant %s", got, want)
 	}
@@ -158,6 +163,7 @@ func TestPodOfTwoVolumes(t *testing.T) {
 	if !s.hasPod("both") || s.hasPod("app") || !s.tainted("a") {
 		t.Error("the pod of two volumes went, or the other stayed")
 	}
+	s.later()
 	s.wantSays("True/Fencing", "also uses a volume that is not free", "volume two")
 	kubetest.Change(s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject("a-two")}, func(m *storagev1alpha1.VolumeAttachment) {
 		m.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{RetiredEpoch: 4}

@@ -50,7 +50,14 @@ func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 		if !p.mayFence(t) {
 			return nil
 		}
-		if err := f.beginFencing(ctx, p, t); err != nil {
+		err := f.beginFencing(ctx, p, t)
+		if apierrors.IsConflict(err) && t.cached {
+			if t.cached, err = false, f.targets.read(ctx, f.dpu.Live, t); err == nil {
+				err = f.fence(ctx, p, t)
+			}
+			return err
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -126,15 +133,24 @@ func (f fencer) beginFencing(ctx context.Context, p *pass, t *target) error {
 }
 
 // end deletes the VolumeAttachment: the DPU withdraws, the right to write is
-// not granted for it again, and the vendor is not asked to attach for it again.
+// not granted for it again, and the vendor is not asked to attach for it again. What is
+// gone on with was read after that.
 func (f fencer) end(ctx context.Context, t *target) error {
-	if t.mirror == nil || !t.mirror.DeletionTimestamp.IsZero() || t.mirror.Spec.NodeName != t.holder() {
+	ends := t.mirror != nil && t.mirror.DeletionTimestamp.IsZero() && t.mirror.Spec.NodeName == t.holder()
+	if ends {
+		if err := kube.Delete(ctx, f.dpu.Client, t.mirror); err != nil {
+			return err
+		}
+	}
+	if !ends && !t.cached {
 		return nil
 	}
-	if err := kube.Delete(ctx, f.dpu.Client, t.mirror); err != nil {
+	if err := f.targets.readMirror(ctx, f.dpu.Live, t); err != nil {
 		return err
 	}
-	return f.targets.read(ctx, f.dpu.Live, t)
+	t.cached = false
+	f.targets.note(t)
+	return nil
 }
 
 // revoke asks the storage to revoke a DPU that is silent, once it is certain

@@ -17,6 +17,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	"github.com/moor-storage/moor/pkg/nodehealth"
@@ -122,6 +123,13 @@ func (s *fixture) mustPass() {
 	if err := s.pass("a"); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// later is a pass when what is waited for is told.
+func (s *fixture) later() {
+	s.t.Helper()
+	s.Step(kube.StatusGrace)
+	s.mustPass()
 }
 
 // live lets seconds pass in which those named beat: a host with its kubelet, a

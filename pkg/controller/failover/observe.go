@@ -280,7 +280,9 @@ func (r targetReader) list(ctx context.Context, p *pass) error {
 // targets for which something can be done. Each word of a DPU about one of its volumes
 // starts a pass over all of them: if that were to read all, what is read would grow with
 // the square of the volumes. The others are read again after retryAfter, should a watch
-// have stopped.
+// have stopped. Where a fence is to begin, the first is read, so that none begins while
+// the API server does not answer: it begins by compare-and-swap, and what it goes on with
+// is read then.
 func (r targetReader) readLive(ctx context.Context, p *pass) error {
 	return forEach(p.targets, func(t *target) error {
 		over, left := r.asked.Get(t.attachment.UID, r.clock.Now())
@@ -291,6 +293,9 @@ func (r targetReader) readLive(ctx context.Context, p *pass) error {
 			if t.missing = p.missing(t); t.missing != "" {
 				return nil
 			}
+		}
+		if t.cached = p.granted(t) && t != p.targets[0]; t.cached {
+			return nil
 		}
 		if err := r.read(ctx, r.dpu.Live, t); err != nil {
 			return err
@@ -310,7 +315,7 @@ func (r targetReader) read(ctx context.Context, from client.Reader, t *target) e
 	if !t.single {
 		return nil
 	}
-	t.claim, t.mirror = &moorv1alpha1.WriterClaim{}, &storagev1alpha1.VolumeAttachment{}
+	t.claim = &moorv1alpha1.WriterClaim{}
 	found, err := kube.Find(ctx, from, client.ObjectKey{Namespace: r.targetNamespace, Name: t.volume.Name}, t.claim)
 	if err != nil {
 		return err
@@ -318,12 +323,14 @@ func (r targetReader) read(ctx context.Context, from client.Reader, t *target) e
 	if !found {
 		t.claim = nil
 	}
-	found, err = kube.Find(ctx, from, client.ObjectKey{Namespace: r.targetNamespace, Name: t.attachment.Name}, t.mirror)
-	if err != nil {
-		return err
-	}
-	if !found {
+	return r.readMirror(ctx, from, t)
+}
+
+func (r targetReader) readMirror(ctx context.Context, from client.Reader, t *target) error {
+	t.mirror = &storagev1alpha1.VolumeAttachment{}
+	found, err := kube.Find(ctx, from, client.ObjectKey{Namespace: r.targetNamespace, Name: t.attachment.Name}, t.mirror)
+	if err == nil && !found {
 		t.mirror = nil
 	}
-	return nil
+	return err
 }

@@ -35,10 +35,6 @@ type pass struct {
 	refused string
 	// waits says what else is waited for.
 	waits []string
-	// pods are those of the host that use our volumes, if they are to go;
-	// podsErr is why they are not known.
-	pods    []*pod
-	podsErr error
 	// lease is that of the host's DPU.
 	lease writer.Lease
 	// heartbeat is that of any DPU.
@@ -101,6 +97,12 @@ func (p *pass) letsGo(t *target) bool {
 	return !t.attachment.DeletionTimestamp.IsZero() && t.mirror != nil && p.silent(t.mirror.Spec.NodeName)
 }
 
+// granted reports whether, as far as the caches know, the fence of a target begins with
+// this pass: the host's DPU has the right to write.
+func (p *pass) granted(t *target) bool {
+	return t.fails && p.takes() && t.held() && !t.inFencing() && !t.vouched() && !p.strange(t)
+}
+
 // missing says what the caches lack of what ends the fence of a target; "" if it has not
 // begun as far as they know, or they lack nothing, or it may be found elsewhere.
 func (p *pass) missing(t *target) string {
@@ -109,18 +111,6 @@ func (p *pass) missing(t *target) string {
 	}
 	_, missing := writer.Prove(t.claim, writer.Evidence{Attachment: t.mirror, Lease: p.lease})
 	return missing
-}
-
-// fencing are the volumes of which it is certain that their fence does not end in this
-// pass.
-func (p *pass) fencing() map[string]bool {
-	out := map[string]bool{}
-	for _, t := range p.targets {
-		if t.missing != "" {
-			out[t.volume.Name] = true
-		}
-	}
-	return out
 }
 
 // affected are the targets that fail over.
@@ -197,10 +187,11 @@ type target struct {
 	// fails: the volume fails over.
 	fails bool
 	// claim and mirror are nil if there are none. They are the cache's until
-	// readLive, and after it if missing says why.
+	// readLive, and after it if missing says why, or if cached: then a fence is to begin.
 	claim   *moorv1alpha1.WriterClaim
 	mirror  *storagev1alpha1.VolumeAttachment
 	missing string
+	cached  bool
 	// waits says what is waited for.
 	waits string
 }

@@ -17,20 +17,12 @@ type podReader struct {
 	driver string
 }
 
-// look looks, while the receipts are asked for, which pods of the host may go
-// with them. What it has found counts only if it is no error.
-func (r podReader) look(ctx context.Context, p *pass) error {
-	if p.underway && p.takes() && !p.observation.ZeroTrust { // no pod uses what a person attached
-		p.pods, p.podsErr = r.on(ctx, p.node.Name, p.fencing())
-	}
-	return p.podsErr
-}
-
 // on are the pods of a host that use our volumes: found in the cache, and each as the
 // API server itself has it, since what is deleted by force is not chosen by what a
-// cache remembers; but for those that use a volume which keeps them in this pass. (To list them there would take up to 100 ms: a list has to wait
-// until the API server's own cache has caught up, progressRequestPeriod in
-// k8s.io/apiserver; the reading of one object has not.)
+// cache remembers; but for those that use one of the kept volumes, which stay. (To list
+// them there would take up to 100 ms: a list has to wait until the API server's own cache
+// has caught up, progressRequestPeriod in k8s.io/apiserver; the reading of one object has
+// not.)
 func (r podReader) on(ctx context.Context, node string, kept map[string]bool) ([]*pod, error) {
 	found, err := podvolume.Users{Host: r.host, Driver: r.driver}.AllPodsOnNode(ctx, node)
 	if err != nil {

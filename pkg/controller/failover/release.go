@@ -53,10 +53,11 @@ func (r releaser) release(ctx context.Context, p *pass) error {
 		p.waits = append(p.waits, reason)
 		return nil
 	}
-	if p.podsErr != nil {
-		return p.podsErr
+	pods, err := r.pods.on(ctx, p.node.Name, kept)
+	if err != nil {
+		return err
 	}
-	going, staying := p.part(free, kept)
+	going, staying := p.part(pods, free, kept)
 	// No new pod is to come in place of one that goes.
 	if err := r.taint(ctx, p); err != nil {
 		return err
@@ -69,9 +70,9 @@ func (r releaser) release(ctx context.Context, p *pass) error {
 
 // part tells the pods of the host that use a free volume. Those go that use no
 // other; the volumes of the others are staying.
-func (p *pass) part(free, kept map[string]bool) (going []*pod, staying map[string]bool) {
+func (p *pass) part(pods []*pod, free, kept map[string]bool) (going []*pod, staying map[string]bool) {
 	staying = map[string]bool{}
-	for _, pod := range p.pods {
+	for _, pod := range pods {
 		switch {
 		case !pod.uses(free):
 		case pod.uses(kept):
@@ -179,7 +180,11 @@ func (r releaser) evict(ctx context.Context, p *pass) error {
 	if len(free) == 0 || p.observation.ZeroTrust { // no pod uses what a person attached
 		return nil
 	}
-	going, _ := p.part(free, kept)
+	pods, err := r.pods.on(ctx, p.node.Name, kept)
+	if err != nil {
+		return err
+	}
+	going, _ := p.part(pods, free, kept)
 	return forEach(going, func(pod *pod) error {
 		if pod.DeletionTimestamp != nil {
 			return nil

@@ -47,6 +47,7 @@ func TestReplacedDPU(t *testing.T) {
 	s.mustPass()
 	s.wantPhase(fencing)
 	s.keeps("without a receipt")
+	s.later()
 	s.wantSays("True/Fencing", "DPU dpu-a can no longer write under epoch 4", "spec.operatorReceipt into WriterClaim vol")
 	m, _ := kubetest.Read(s.DPU, kubetest.VolumeAttachment("a-vol", "vol", "dpu-a"))
 	if m.DeletionTimestamp.IsZero() {
