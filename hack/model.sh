@@ -44,7 +44,9 @@ printf '%-60s %-10s %12s %5s\n' WHAT RESULT STATES TIME
 run holds "the protocol, receipt A" $dpu -DMADE1=2
 run holds "the protocol, receipts A and B, attached anew afterwards" $again
 run holds "progress: DPU 0 loses the claim, DPU 1 gets and shows it" $live
+run holds "receipt A, and a person takes the finalizers off once" -DREVOKES=0 -DEPOCHS=2 -DMADE=2 -DSTRIP
 echo "--- a check is dropped"
+run caught "an attachment is known by its name, and was made anew" -DREVOKES=0 -DEPOCHS=2 -DMADE=2 -DSTRIP -DBY_NAME
 run caught "the DPU trusts its cache, nothing is read live" $dpu -DNO_LIVE_READ
 run caught "epochs are not compared" $dpu -DNO_EPOCH
 run caught "a claim is freed without a receipt" $dpu -DNO_RECEIPT
@@ -63,6 +65,7 @@ echo "--- holes: the model without what README.md assumes"
 run caught "SNAP executes calls out of order" $dpu -DSNAP_REORDERS
 run caught "any words of snap-controller count as noticed" $storage -DNOTICED_BY_WORDS
 run caught "two leaders; fence reads the claim last" $dpu -DLEADERS -DCLAIM_READ_LAST
+run caught "finalizers are taken off while receipt B is written" $again -DSTRIP
 echo "--- the lease bound (lease.pml)"
 model=$models/lease.pml depth=2000000
 run holds "no write after the bound, whatever stands still"

@@ -40,6 +40,11 @@
 /* The WriterClaim. Phase and epoch together never return to what they were, so
    to compare them is to compare the resourceVersion. */
 byte phase, epoch, holder = NONE;
+#ifdef STRIP
+/* The attachment that it was granted to, and not another of its name. */
+byte object;
+bit stripped;
+#endif
 /* The highest epoch of each DPU that the storage's receipt ended, or that it has
    retired and did not let go of: it has to clear up. */
 byte revokedEpoch[2];
@@ -57,6 +62,18 @@ Attachment va[2];
 bit svva[2];
 /* The vendor vouches that ControllerUnpublish revokes. */
 bit revokes;
+
+/* SAME(n): the attachment is the one that the claim was granted to. Without STRIP an
+   attachment never goes while it holds the claim, so its name is enough. */
+#ifdef STRIP
+#ifdef BY_NAME
+#define SAME(n) true
+#else
+#define SAME(n) (object == va[n].uid)
+#endif
+#else
+#define SAME(n) true
+#endif
 
 /* SNAP: the epoch that is shown (0: nothing), and the call that it was sent. */
 byte shown[2], sent[2];
@@ -122,11 +139,11 @@ end:	do
 #define OPEN (va[d].epoch != 0)
 #else
 #define OPEN (va[d].epoch > va[d].retired)
-#define MINE (phase == GRANTED && holder == d && epoch == e)
+#define MINE (phase == GRANTED && holder == d && epoch == e && SAME(d))
 #endif
 
 #define MAYHIDE !(phase == GRANTED && holder == d && epoch == va[d].epoch && !va[d].deleting && shown[d] == epoch)
-#define RETIRES (ANSWERS && phase == FENCING && holder == d && va[d].here && (va[d].retired < epoch || va[d].attached))
+#define RETIRES (ANSWERS && phase == FENCING && holder == d && va[d].here && SAME(d) && (va[d].retired < epoch || va[d].attached))
 #ifdef SILENT
 #define ANSWERS (d == 1)	/* DPU 0 does nothing that would be a receipt */
 #else
@@ -181,6 +198,10 @@ idle:
 #endif
 	/* detach: withdrawn, noted, let go */
 	:: atomic { GOES && HIDEABLE && (shown[d] != 0 || va[d].attached || va[d].retired < va[d].epoch) -> shown[d] = 0; va[d].attached = 0; va[d].retired = (va[d].epoch > va[d].retired -> va[d].epoch : va[d].retired) }
+#ifdef STRIP
+	/* one that was made anew has no device on record */
+	:: atomic { GOES && va[d].uid != object && !va[d].attached -> va[d].dpuFin = 0; settle(d) }
+#endif
 	:: atomic { GOES && !va[d].attached && shown[d] == 0 && HIDEABLE -> va[d].dpuFin = 0; settle(d) }
 	od;
 #if !defined(NO_LIVE_CLAIM) && !defined(NO_LIVE_READ)
@@ -203,6 +224,9 @@ idle:
 
 proctype hostcluster(bit d) {
 	byte ep;
+#ifdef STRIP
+	byte uid;
+#endif
 end:
 idle:
 	ep = 0;
@@ -216,16 +240,29 @@ idle:
 #else
 	:: atomic { va[d].here && !va[d].deleting -> va[d].deleting = 1; settle(d) }
 #endif
+#ifdef STRIP
+	/* A person takes all finalizers off, once. */
+	:: atomic { d == 0 && !stripped && va[d].here && va[d].deleting ->
+		stripped = 1; va[d].dpuFin = 0; va[d].claimFin = 0; va[d].storageFin = 0; settle(d) }
+#endif
 	/* Judge, confirm: the claim is read, then the attachment */
-	:: atomic { va[d].here && !va[d].deleting && phase == FREE && epoch < EPOCHS LIVEFIRST -> ep = epoch; break }
+	:: atomic { va[d].here && !va[d].deleting && phase == FREE && epoch < EPOCHS LIVEFIRST -> ep = epoch;
+#ifdef STRIP
+		uid = va[d].uid;
+#endif
+		break }
 	/* granted, and the epoch not written yet */
-	:: atomic { va[d].here && !va[d].deleting && phase == GRANTED && holder == d && va[d].epoch != epoch -> ep = epoch; goto promote }
+	:: atomic { va[d].here && !va[d].deleting && phase == GRANTED && holder == d && SAME(d) && va[d].epoch != epoch -> ep = epoch; goto promote }
 	od;
 	if	/* compare and swap */
 #ifdef NO_CAS
 	:: atomic { phase = GRANTED; holder = d; epoch = ep + 1; goto idle }
 #else
-	:: atomic { phase == FREE && epoch == ep -> phase = GRANTED; holder = d; epoch = ep + 1; goto idle }
+	:: atomic { phase == FREE && epoch == ep -> phase = GRANTED; holder = d; epoch = ep + 1;
+#ifdef STRIP
+		object = uid; uid = 0;
+#endif
+		goto idle }
 	:: atomic { !(phase == FREE && epoch == ep) -> goto idle }
 #endif
 	FAIL
@@ -260,13 +297,13 @@ promote:	/* a merge patch, by name */
 #endif
 /* The DPU has retired its epoch, and did not let go. */
 #define OVER(n) (va[n].deleting && va[n].epoch > 0 && !va[n].attached && va[n].retired >= va[n].epoch && va[n].dpuFin && !va[n].claimFin)
-#define MAYLETGO(n) (va[n].here && va[n].deleting && (va[n].claimFin || OVER(n)) && !(phase != FREE && holder == n) && \
+#define MAYLETGO(n) (va[n].here && va[n].deleting && (va[n].claimFin || OVER(n)) && !HELDBY(n) && \
 	revokedEpoch[n] != 0 && revokedEpoch[n] >= va[n].epoch)
 #define MAYDISOWN(n) (va[n].here && OVER(n) && va[n].epoch <= epoch && !(phase != FREE && holder == n))
 
 /* What is read in one step here is read claim first. As the claim is compared
    when it is written, it was the same while the attachment was read. */
-#define HELDBY(n) (phase != FREE && holder == n)
+#define HELDBY(n) (phase != FREE && holder == n && SAME(n))
 #define CANGO(n) (va[n].here && va[n].deleting && va[n].claimFin)
 #ifdef NO_RECEIPT
 #define PROOF(n) true
@@ -323,7 +360,7 @@ idle:
 #ifdef NO_RECEIPT
 	:: atomic { phase == FENCING -> ep = epoch; break }
 #endif
-	:: atomic { phase == FENCING && ENDED(holder) -> ep = epoch; break }
+	:: atomic { phase == FENCING && ENDED(holder) && SAME(holder) -> ep = epoch; break }
 	:: atomic { phase == FENCING && REVOCABLE(holder) && !svva[holder] -> ep = epoch; b = 1; break }
 	/* disown: a DPU that has retired its epoch, and is silent since. The claim is
 	   compared when it is written, and what OVER says of an attachment stays so. */

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -19,11 +21,15 @@ const keepReceipts = 8
 
 // Holder is what the right to write is granted to: a DPU, for one
 // VolumeAttachment.
-type Holder struct{ DPU, Attachment string }
+type Holder struct {
+	DPU, Attachment string
+	// UID of the VolumeAttachment; "" if there is none.
+	UID types.UID
+}
 
 // HolderOf is the holder that an attachment can be.
 func HolderOf(a *storagev1alpha1.VolumeAttachment) Holder {
-	return Holder{DPU: a.Spec.NodeName, Attachment: a.Name}
+	return Holder{DPU: a.Spec.NodeName, Attachment: a.Name, UID: a.UID}
 }
 
 // Held reports whether a DPU has the right to write, or had it and there is no
@@ -32,10 +38,20 @@ func Held(claim *moorv1alpha1.WriterClaim) bool {
 	return claim != nil && claim.Status != nil && claim.Status.Phase != moorv1alpha1.ClaimFree
 }
 
-// Holds reports whether the claim is held by h.
+// Holds reports whether the claim is held by h. An attachment that was made in the
+// place of the one that holds it has its name, and not its UID.
 func Holds(claim *moorv1alpha1.WriterClaim, h Holder) bool {
+	return named(claim, h) && (!bound(claim) || claim.Status.AttachmentUID == h.UID)
+}
+
+// named reports whether the claim is held by the DPU, for an attachment of the name.
+func named(claim *moorv1alpha1.WriterClaim, h Holder) bool {
 	return Held(claim) && claim.Status.Holder == h.DPU && claim.Status.Attachment == h.Attachment
 }
+
+// bound reports whether the claim says to which object it was granted. One that was
+// granted before claims said that does not.
+func bound(claim *moorv1alpha1.WriterClaim) bool { return claim.Status.AttachmentUID != "" }
 
 // HolderFor is the holder whose right to write is, or was, for the attachment of this
 // name, and of which there is no receipt yet; none if the claim is not held for it.
@@ -43,7 +59,7 @@ func HolderFor(claim *moorv1alpha1.WriterClaim, attachment string) Holder {
 	if !Held(claim) || claim.Status.Attachment != attachment {
 		return Holder{}
 	}
-	return Holder{DPU: claim.Status.Holder, Attachment: attachment}
+	return Holder{DPU: claim.Status.Holder, Attachment: attachment, UID: claim.Status.AttachmentUID}
 }
 
 // GrantedFor reports whether the right to write is granted for the attachment of
@@ -67,8 +83,12 @@ func Vouched(claim *moorv1alpha1.WriterClaim, h Holder) bool {
 	return Holds(claim, h) && claim.Spec.OperatorReceipt != nil && claim.Spec.OperatorReceipt.Epoch == claim.Status.Epoch
 }
 
-// Grant is the claim after Free -> Granted, under the next epoch.
+// Grant is the claim after Free -> Granted, under the next epoch. The attachment has to
+// be there already: what is granted to is one object.
 func Grant(claim *moorv1alpha1.WriterClaim, to Holder) (*moorv1alpha1.WriterClaim, error) {
+	if to.UID == "" {
+		return nil, fmt.Errorf("grant volume %s to DPU %s: VolumeAttachment %s is not there: %w", claim.Spec.VolumeName, to.DPU, to.Attachment, ErrTransition)
+	}
 	if Held(claim) {
 		return nil, fmt.Errorf("grant volume %s to DPU %s in phase %q: %w", claim.Spec.VolumeName, to.DPU, claim.Status.Phase, ErrTransition)
 	}
@@ -77,8 +97,26 @@ func Grant(claim *moorv1alpha1.WriterClaim, to Holder) (*moorv1alpha1.WriterClai
 		out.Status = &moorv1alpha1.WriterClaimStatus{}
 	}
 	s := out.Status
-	s.Phase, s.Holder, s.Attachment = moorv1alpha1.ClaimGranted, to.DPU, to.Attachment
+	s.Phase, s.Holder, s.Attachment, s.AttachmentUID = moorv1alpha1.ClaimGranted, to.DPU, to.Attachment, to.UID
 	s.Epoch++
+	return out, nil
+}
+
+// Unbound reports whether the claim is granted to the attachment by its name alone, and
+// may be bound to it: its DPU has put its finalizer on it, so what is missing on it from
+// now on is the DPU's doing.
+func Unbound(claim *moorv1alpha1.WriterClaim, attachment *storagev1alpha1.VolumeAttachment) bool {
+	return named(claim, HolderOf(attachment)) && !bound(claim) && claim.Status.Phase == moorv1alpha1.ClaimGranted && attachment.UID != "" &&
+		attachment.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment)
+}
+
+// Bind is the claim after it says which object it was granted to.
+func Bind(claim *moorv1alpha1.WriterClaim, attachment *storagev1alpha1.VolumeAttachment) (*moorv1alpha1.WriterClaim, error) {
+	if !Unbound(claim, attachment) {
+		return nil, fmt.Errorf("bind the right to write volume %s to VolumeAttachment %s: %w", claim.Spec.VolumeName, attachment.Name, ErrTransition)
+	}
+	out := claim.DeepCopy()
+	out.Status.AttachmentUID = attachment.UID
 	return out, nil
 }
 
@@ -102,7 +140,7 @@ func Free(claim *moorv1alpha1.WriterClaim, receipt moorv1alpha1.Receipt, now tim
 	}
 	out := claim.DeepCopy()
 	s := out.Status
-	s.Phase, s.Holder, s.Attachment = moorv1alpha1.ClaimFree, "", ""
+	s.Phase, s.Holder, s.Attachment, s.AttachmentUID = moorv1alpha1.ClaimFree, "", "", ""
 	if receipt.Kind != moorv1alpha1.ReceiptDPU {
 		s.Revoked = revoke(s.Revoked, receipt)
 	}

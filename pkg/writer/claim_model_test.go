@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -25,6 +26,7 @@ var (
 	phases = []moorv1alpha1.ClaimPhase{moorv1alpha1.ClaimFree, moorv1alpha1.ClaimGranted, moorv1alpha1.ClaimFencing}
 	dpus   = []string{"dpu-0", "dpu-1", ""}
 	names  = []string{"va-0", "va-1", ""}
+	uids   = []types.UID{"uid-0", "uid-1", ""}
 )
 
 // claimState is the WriterClaim of the model.
@@ -35,7 +37,7 @@ type claimState struct {
 
 func (s claimState) claim() *moorv1alpha1.WriterClaim {
 	out := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{
-		Phase: phases[s.phase], Holder: dpus[s.holder], Attachment: names[s.holder], Epoch: int64(s.epoch),
+		Phase: phases[s.phase], Holder: dpus[s.holder], Attachment: names[s.holder], AttachmentUID: uids[s.holder], Epoch: int64(s.epoch),
 	}}
 	for d, epoch := range s.revokedEpoch {
 		if epoch != 0 {
@@ -152,7 +154,7 @@ func TestModelOfTheClaim(t *testing.T) {
 					add(c, nil)
 				}
 			}
-			add(Grant(s.claim(), Holder{dpus[d], names[d]}))
+			add(Grant(s.claim(), Holder{dpus[d], names[d], uids[d]}))
 			for _, kind := range kinds {
 				for epoch := range int64(4) {
 					add(Free(s.claim(), moorv1alpha1.Receipt{Kind: kind, Holder: dpus[d], Epoch: epoch}, clockNow))
@@ -178,7 +180,7 @@ func (w world) attachment() *storagev1alpha1.VolumeAttachment {
 	if !w.here {
 		return nil
 	}
-	out := &storagev1alpha1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: names[0]}}
+	out := &storagev1alpha1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: names[0], UID: uids[0]}}
 	out.Spec.NodeName, out.Spec.Epoch = dpus[0], int64(w.vaEpoch)
 	out.Status.DPU.Attached, out.Status.DPU.RetiredEpoch = w.attached, int64(w.retired)
 	if w.deleting {
@@ -248,25 +250,25 @@ var rules = []struct {
 	model, code func(world) bool
 }{
 	{
-		"phase == FREE && epoch < EPOCHS LIVEFIRST -> ep = epoch",
+		"phase == FREE && epoch < EPOCHS LIVEFIRST -> ep = epoch;",
 		func(w world) bool { return w.phase == free },
-		func(w world) bool { return Judge(w.claim(), Holder{dpus[0], names[0]}).Grant },
+		func(w world) bool { return Judge(w.claim(), Holder{dpus[0], names[0], uids[0]}).Grant },
 	},
 	{
-		"phase == GRANTED && holder == d && va[d].epoch != epoch -> ep = epoch; goto promote",
+		"phase == GRANTED && holder == d && SAME(d) && va[d].epoch != epoch -> ep = epoch; goto promote",
 		func(w world) bool { return w.phase == granted && w.holder == 0 },
 		func(w world) bool {
-			v := Judge(w.claim(), Holder{dpus[0], names[0]})
+			v := Judge(w.claim(), Holder{dpus[0], names[0], uids[0]})
 			return !v.Grant && v.Refused == "" && v.Epoch == int64(w.epoch)
 		},
 	},
 	{
-		"#define OPEN (va[d].epoch > va[d].retired)\n#define MINE (phase == GRANTED && holder == d && epoch == e)",
+		"#define OPEN (va[d].epoch > va[d].retired)\n#define MINE (phase == GRANTED && holder == d && epoch == e && SAME(d))",
 		func(w world) bool { return w.here && w.open() && w.mine() },
 		func(w world) bool { return w.here && Refusal(dpus[0], w.attachment(), w.claim()) == "" },
 	},
 	{
-		"phase == FENCING && holder == d && va[d].here && (va[d].retired < epoch || va[d].attached)",
+		"phase == FENCING && holder == d && va[d].here && SAME(d) && (va[d].retired < epoch || va[d].attached)",
 		func(w world) bool {
 			return w.phase == fencing && w.holder == 0 && w.here && (w.retired < w.epoch || w.attached)
 		},
@@ -299,7 +301,7 @@ var rules = []struct {
 		func(w world) bool { return w.step() == LetGo },
 	},
 	{
-		"phase == FENCING && ENDED(holder) -> ep = epoch; break",
+		"phase == FENCING && ENDED(holder) && SAME(holder) -> ep = epoch; break",
 		func(w world) bool { return w.phase == fencing && w.holder == 0 && w.ended() },
 		func(w world) bool { return w.proved() == moorv1alpha1.ReceiptDPU },
 	},
@@ -311,7 +313,7 @@ var rules = []struct {
 		func(w world) bool { return w.proved() == moorv1alpha1.ReceiptStorage },
 	},
 	{
-		"(va[n].claimFin || OVER(n)) && !(phase != FREE && holder == n) && \\\n\trevokedEpoch[n] != 0 && revokedEpoch[n] >= va[n].epoch)",
+		"(va[n].claimFin || OVER(n)) && !HELDBY(n) && \\\n\trevokedEpoch[n] != 0 && revokedEpoch[n] >= va[n].epoch)",
 		func(w world) bool {
 			return (w.canGo() || w.over()) && !w.heldBy() && w.revokedEpoch[0] != 0 && w.revokedEpoch[0] >= w.vaEpoch
 		},
@@ -374,7 +376,7 @@ func TestModelIsTheModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := []string{
-		"#define HELDBY(n) (phase != FREE && holder == n)",
+		"#define HELDBY(n) (phase != FREE && holder == n && SAME(n))",
 		"#define CANGO(n) (va[n].here && va[n].deleting && va[n].claimFin)",
 		"#define RETIRED(n) ((va[n].epoch > 0 || HELDBY(n)) && va[n].retired >= va[n].epoch && (!HELDBY(n) || va[n].retired >= epoch))",
 		"#define RELEASED(n) (va[n].here && va[n].deleting && !va[n].attached && (!va[n].dpuFin || RETIRED(n)))",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 )
@@ -20,7 +21,7 @@ func inPhase(phase moorv1alpha1.ClaimPhase) *moorv1alpha1.WriterClaim {
 		Status:     &moorv1alpha1.WriterClaimStatus{Phase: phase, Epoch: 4},
 	}
 	if phase != moorv1alpha1.ClaimFree {
-		c.Status.Holder, c.Status.Attachment = "dpu-a", "a-vol"
+		c.Status.Holder, c.Status.Attachment, c.Status.AttachmentUID = "dpu-a", "a-vol", "a"
 	}
 	return c
 }
@@ -54,14 +55,14 @@ func TestTransitions(t *testing.T) {
 	}{
 		"grant": {
 			func(c *moorv1alpha1.WriterClaim) (*moorv1alpha1.WriterClaim, error) {
-				return Grant(c, Holder{"dpu-b", "b-vol"})
+				return Grant(c, Holder{"dpu-b", "b-vol", "b"})
 			},
 			map[moorv1alpha1.ClaimPhase]*moorv1alpha1.WriterClaimStatus{
-				free: status(moorv1alpha1.WriterClaimStatus{Phase: granted, Holder: "dpu-b", Attachment: "b-vol", Epoch: 5}),
+				free: status(moorv1alpha1.WriterClaimStatus{Phase: granted, Holder: "dpu-b", Attachment: "b-vol", AttachmentUID: "b", Epoch: 5}),
 			},
 		},
 		"begin fencing": {BeginFencing, map[moorv1alpha1.ClaimPhase]*moorv1alpha1.WriterClaimStatus{
-			granted: status(moorv1alpha1.WriterClaimStatus{Phase: fencing, Holder: "dpu-a", Attachment: "a-vol", Epoch: 4}),
+			granted: status(moorv1alpha1.WriterClaimStatus{Phase: fencing, Holder: "dpu-a", Attachment: "a-vol", AttachmentUID: "a", Epoch: 4}),
 		}},
 		"free, by the DPU": {freeWith(receipt(moorv1alpha1.ReceiptDPU)), map[moorv1alpha1.ClaimPhase]*moorv1alpha1.WriterClaimStatus{
 			granted: {Phase: free, Epoch: 4, Receipts: stamped(receipt(moorv1alpha1.ReceiptDPU))},
@@ -104,8 +105,8 @@ func TestTransitions(t *testing.T) {
 
 // TestGrantOfNewClaim: the first epoch is 1.
 func TestGrantOfNewClaim(t *testing.T) {
-	got, err := Grant(&moorv1alpha1.WriterClaim{}, Holder{"dpu-a", "a-vol"})
-	if err != nil || got.Status.Epoch != 1 || !Holds(got, Holder{"dpu-a", "a-vol"}) {
+	got, err := Grant(&moorv1alpha1.WriterClaim{}, Holder{"dpu-a", "a-vol", "a"})
+	if err != nil || got.Status.Epoch != 1 || !Holds(got, Holder{"dpu-a", "a-vol", "a"}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -115,7 +116,7 @@ func TestGrantKeeps(t *testing.T) {
 	c := inPhase(moorv1alpha1.ClaimFree)
 	c.Status.Receipts = []moorv1alpha1.Receipt{{Kind: moorv1alpha1.ReceiptStorage, Holder: "dpu-a", Epoch: 4}}
 	c.Status.Revoked = []moorv1alpha1.Revoked{{DPU: "dpu-a", Epoch: 4}}
-	got, err := Grant(c, Holder{"dpu-b", "b-vol"})
+	got, err := Grant(c, Holder{"dpu-b", "b-vol", "b"})
 	if err != nil || got.Status.RevokedEpoch("dpu-a") != 4 || LastReceipt(got) == nil {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -150,7 +151,7 @@ func TestKeepsReceipts(t *testing.T) {
 
 // TestPredicates goes through every phase, DPU and attachment.
 func TestPredicates(t *testing.T) {
-	me := Holder{"dpu-a", "a-vol"}
+	me := Holder{"dpu-a", "a-vol", "a"}
 	for _, none := range []*moorv1alpha1.WriterClaim{nil, {}} {
 		if Held(none) || Holds(none, me) || InFencing(none, me) || FencedFrom(none, "dpu-a") || Vouched(none, me) || GrantedFor(none, "a-vol") || HolderFor(none, "a-vol") != (Holder{}) {
 			t.Errorf("%+v is held", none)
@@ -159,12 +160,13 @@ func TestPredicates(t *testing.T) {
 	for _, phase := range []moorv1alpha1.ClaimPhase{moorv1alpha1.ClaimFree, moorv1alpha1.ClaimGranted, moorv1alpha1.ClaimFencing} {
 		for _, dpu := range []string{"dpu-a", "dpu-b"} {
 			for _, attachment := range []string{"a-vol", "b-vol"} {
-				for _, vouches := range []int64{0, 3, 4} {
-					c := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: dpu, Attachment: attachment, Epoch: 4}}
+				for i, vouches := range []int64{0, 3, 4, 0, 3, 4, 0, 3, 4} {
+					uid := []types.UID{"", "a", "earlier"}[i/3]
+					c := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: dpu, Attachment: attachment, AttachmentUID: uid, Epoch: 4}}
 					if vouches != 0 {
 						c.Spec.OperatorReceipt = &moorv1alpha1.OperatorReceipt{Epoch: vouches}
 					}
-					held, mine := phase != "Free", dpu == "dpu-a" && attachment == "a-vol"
+					held, mine := phase != "Free", dpu == "dpu-a" && attachment == "a-vol" && uid != "earlier"
 					got := [6]bool{Held(c), Holds(c, me), InFencing(c, me), FencedFrom(c, "dpu-a"), Vouched(c, me), GrantedFor(c, "a-vol")}
 					want := [6]bool{
 						held, held && mine, phase == "Fencing" && mine, phase == "Fencing" && dpu == "dpu-a",

@@ -32,6 +32,8 @@ func Detach(attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.Wr
 		return Wait, moorv1alpha1.Receipt{}
 	case !Holds(claim, HolderOf(attachment)):
 		return LetGo, moorv1alpha1.Receipt{}
+	case !releases(attachment, claim):
+		return Wait, moorv1alpha1.Receipt{}
 	}
 	return FreeClaim, *receiptOf(claim, moorv1alpha1.ReceiptDPU, releasedMessage(claim, attachment))
 }
@@ -63,6 +65,27 @@ func Released(attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.
 		return retired(attachment, claim)
 	}
 	return true
+}
+
+// releases reports whether it is proof for the claim, which the attachment holds, that
+// it was let go of. Of a claim that is bound to no object, what is missing on the
+// attachment may never have been there: it may have been made in the place of the one
+// that the DPU showed. The epoch that its DPU has retired is the proof then.
+func releases(attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) bool {
+	return Released(attachment, claim) && (bound(claim) || retired(attachment, claim))
+}
+
+// Unproven says why the end of an attachment that was let go of is no receipt for the claim
+// that is held for its name; "" if it is one.
+func Unproven(attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) string {
+	switch h := HolderOf(attachment); {
+	case !named(claim, h) || releases(attachment, claim) && Holds(claim, h):
+		return ""
+	case !Holds(claim, h):
+		return Bereft(claim)
+	}
+	return fmt.Sprintf("the right to write volume %s was granted (epoch %d) before claims said for which VolumeAttachment, and DPU %s has not retired that epoch on this one: "+
+		"it may have been made anew, and proves nothing; %s", claim.Spec.VolumeName, claim.Status.Epoch, claim.Status.Holder, remedy(claim))
 }
 
 // retired reports whether the DPU has said that every epoch is over under which

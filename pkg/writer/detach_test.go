@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -16,18 +17,24 @@ import (
 func claims() map[string]struct {
 	claim *moorv1alpha1.WriterClaim
 	mine  bool
+	// bound: the claim says for which object it was granted.
+	bound bool
 } {
 	out := map[string]struct {
 		claim *moorv1alpha1.WriterClaim
 		mine  bool
+		bound bool
 	}{"nil": {}, "new": {claim: &moorv1alpha1.WriterClaim{}}}
 	for _, phase := range []moorv1alpha1.ClaimPhase{moorv1alpha1.ClaimFree, moorv1alpha1.ClaimGranted, moorv1alpha1.ClaimFencing} {
 		for _, attachment := range []string{"a-vol", "b-vol"} {
-			for _, holder := range []string{"dpu-a", "dpu-b"} {
-				c := out[fmt.Sprintf("%s of %s on %s", phase, attachment, holder)]
-				c.claim = &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Attachment: attachment, Holder: holder, Epoch: 4}}
-				c.mine = phase != moorv1alpha1.ClaimFree && attachment == "a-vol" && holder == "dpu-a"
-				out[fmt.Sprintf("%s of %s on %s", phase, attachment, holder)] = c
+			for i, holder := range []string{"dpu-a", "dpu-b", "dpu-a", "dpu-b", "dpu-a", "dpu-b"} {
+				uid := []types.UID{"a", "", "earlier"}[i/2]
+				name := fmt.Sprintf("%s of %s (%q) on %s", phase, attachment, uid, holder)
+				c := out[name]
+				c.claim = &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Attachment: attachment, AttachmentUID: uid, Holder: holder, Epoch: 4}}
+				c.mine = phase != moorv1alpha1.ClaimFree && attachment == "a-vol" && holder == "dpu-a" && uid != "earlier"
+				c.bound = uid != ""
+				out[name] = c
 			}
 		}
 	}
@@ -46,8 +53,9 @@ func TestDetach(t *testing.T) {
 						want := Wait
 						switch {
 						case !deleting || finalizer || attached:
-						case c.mine:
+						case c.mine && c.bound:
 							want = FreeClaim
+						case c.mine: // of another object, for all that is known
 						default:
 							want = LetGo
 						}
@@ -102,7 +110,7 @@ func TestDetachWithoutTheVendor(t *testing.T) {
 
 func attachment(deleting, finalizer, attached bool) *storagev1alpha1.VolumeAttachment {
 	a := &storagev1alpha1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: "a-vol", Finalizers: []string{storagev1alpha1.FinalizerWriterClaim}},
+		ObjectMeta: metav1.ObjectMeta{Name: "a-vol", UID: "a", Finalizers: []string{storagev1alpha1.FinalizerWriterClaim}},
 		Spec:       storagev1alpha1.VolumeAttachmentSpec{NodeName: "dpu-a", Source: storagev1alpha1.VolumeAttachmentSource{VolumeRef: &storagev1alpha1.ObjectRef{Name: "vol"}}},
 	}
 	if deleting {

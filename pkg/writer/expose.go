@@ -45,6 +45,8 @@ func Refusal(dpu string, attachment *storagev1alpha1.VolumeAttachment, claim *mo
 func refusalOfGrant(dpu string, attachment *storagev1alpha1.VolumeAttachment, s *moorv1alpha1.WriterClaimStatus) string {
 	volume, retired := attachment.VolumeName(), attachment.Status.DPU.RetiredEpoch
 	switch {
+	case s.Holder == dpu && s.Attachment == attachment.Name && s.AttachmentUID != "" && s.AttachmentUID != attachment.UID:
+		return fmt.Sprintf("the right to write volume %s is granted for an earlier VolumeAttachment %s (UID %s, epoch %d), and not for this one: not shown", volume, s.Attachment, s.AttachmentUID, s.Epoch)
 	case s.Holder != dpu || s.Attachment != attachment.Name:
 		return fmt.Sprintf("volume %s has a single writer, and DPU %s holds it (attachment %s, epoch %d): not shown here", volume, s.Holder, s.Attachment, s.Epoch)
 	case attachment.Spec.Epoch == 0 || s.Epoch == 0:
@@ -77,7 +79,7 @@ func sameRight(a, b *storagev1alpha1.VolumeAttachment) bool {
 // FencedEpoch is the epoch that is being taken from the DPU for this attachment; 0
 // if none is.
 func FencedEpoch(dpu string, attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) int64 {
-	if !InFencing(claim, Holder{DPU: dpu, Attachment: attachment.Name}) {
+	if !InFencing(claim, Holder{DPU: dpu, Attachment: attachment.Name, UID: attachment.UID}) {
 		return 0
 	}
 	return claim.Status.Epoch

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -14,7 +15,7 @@ import (
 // TestRefusal holds the decision to its rule over every combination.
 func TestRefusal(t *testing.T) {
 	shownBy := func(epoch int64) *storagev1alpha1.VolumeAttachment {
-		a := &storagev1alpha1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "a1"}}
+		a := &storagev1alpha1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "a1", UID: "u1"}}
 		a.Spec.Source.VolumeRef = &storagev1alpha1.ObjectRef{Name: "v1"}
 		a.Spec.Epoch = epoch
 		return a
@@ -27,13 +28,14 @@ func TestRefusal(t *testing.T) {
 	allowed := 0
 	for _, phase := range []moorv1alpha1.ClaimPhase{"", moorv1alpha1.ClaimFree, moorv1alpha1.ClaimGranted, moorv1alpha1.ClaimFencing, "Later"} {
 		for _, holder := range []string{"", "d1", "d2"} {
-			for _, name := range []string{"", "a1", "a2"} {
+			for i, name := range []string{"", "a1", "a2", "", "a1", "a2", "", "a1", "a2"} {
+				uid := []types.UID{"", "u1", "u0"}[i/3]
 				for _, epoch := range []int64{0, 1, 2} {
 					for _, mine := range []int64{0, 1, 2} {
 						for _, role := range []storagev1alpha1.Role{"", storagev1alpha1.RolePrimary, storagev1alpha1.RoleReplica} {
 							for _, retired := range []int64{0, 1, 2} {
-								claim := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: holder, Attachment: name, Epoch: epoch}}
-								want := phase == "Granted" && holder == "d1" && name == "a1" && epoch == mine && mine != 0 && role != "Replica" && epoch > retired
+								claim := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: holder, Attachment: name, AttachmentUID: uid, Epoch: epoch}}
+								want := phase == "Granted" && holder == "d1" && name == "a1" && uid != "u0" && epoch == mine && mine != 0 && role != "Replica" && epoch > retired
 								a := shownBy(mine)
 								a.Spec.Role, a.Status.DPU.RetiredEpoch = role, retired
 								got := Refusal("d1", a, claim)
@@ -41,7 +43,7 @@ func TestRefusal(t *testing.T) {
 									t.Errorf("%s: allowed is %v: %q", fmt.Sprint(*claim.Status, mine, role, retired), got == "", got)
 								}
 								fenced := FencedEpoch("d1", a, claim)
-								if wantFenced := phase == "Fencing" && holder == "d1" && name == "a1"; wantFenced != (fenced != 0 || epoch == 0 && wantFenced) || (fenced != 0 && fenced != epoch) {
+								if wantFenced := phase == "Fencing" && holder == "d1" && name == "a1" && uid != "u0"; wantFenced != (fenced != 0 || epoch == 0 && wantFenced) || (fenced != 0 && fenced != epoch) {
 									t.Errorf("%s: fenced epoch is %d", fmt.Sprint(*claim.Status), fenced)
 								}
 								if want {
@@ -55,9 +57,9 @@ func TestRefusal(t *testing.T) {
 		}
 	}
 	// Epoch 1 over no retired one, epoch 2 over none and over 1; each in
-	// two ways to say Primary.
-	if allowed != 6 {
-		t.Fatalf("%d combinations are allowed, want 6", allowed)
+	// two ways to say Primary; for this object, and for whatever has its name.
+	if allowed != 12 {
+		t.Fatalf("%d combinations are allowed, want 12", allowed)
 	}
 }
 

@@ -30,9 +30,20 @@ func Judge(claim *moorv1alpha1.WriterClaim, h Holder) Verdict {
 	case status.Phase == moorv1alpha1.ClaimFencing:
 		return Verdict{Refused: fmt.Sprintf("volume %s is being fenced from DPU %s (epoch %d); it waits for proof that the old host can no longer write",
 			claim.Spec.VolumeName, status.Holder, status.Epoch)}
+	case named(claim, h):
+		return Verdict{Refused: Bereft(claim)}
 	}
 	return Verdict{Refused: fmt.Sprintf("volume %s has a single writer, and DPU %s holds it (attachment %s, epoch %d): this attachment waits until that one is deleted",
 		claim.Spec.VolumeName, status.Holder, status.Attachment, status.Epoch)}
+}
+
+// Bereft says what is waited for while a claim is held for a VolumeAttachment that is gone,
+// or in whose place there is another: it can give no receipt any more.
+func Bereft(claim *moorv1alpha1.WriterClaim) string {
+	s := claim.Status
+	return fmt.Sprintf("DPU %s holds the right to write volume %s (epoch %d) for VolumeAttachment %s (UID %s), which is gone without a receipt: "+
+		"nothing is granted before it is proven that this DPU cannot write any more; %s",
+		s.Holder, claim.Spec.VolumeName, s.Epoch, s.Attachment, s.AttachmentUID, remedy(claim))
 }
 
 // Settled reports whether h has the right to write under this epoch, so that there is

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 )
 
@@ -14,19 +16,20 @@ func TestJudge(t *testing.T) {
 	phases := []moorv1alpha1.ClaimPhase{"", moorv1alpha1.ClaimFree, moorv1alpha1.ClaimGranted, moorv1alpha1.ClaimFencing}
 	for _, phase := range phases {
 		for _, holder := range []string{"", me, "dpu-other"} {
-			for _, attachment := range []string{"", mine, "other-vol"} {
-				t.Run(fmt.Sprintf("%s/%s/%s", phase, holder, attachment), func(t *testing.T) {
+			for i, attachment := range []string{"", mine, "other-vol", "", mine, "other-vol", "", mine, "other-vol"} {
+				uid := []types.UID{"", "me", "earlier"}[i/3]
+				t.Run(fmt.Sprintf("%s/%s/%s/%s", phase, holder, attachment, uid), func(t *testing.T) {
 					claim := &moorv1alpha1.WriterClaim{
 						Spec:   moorv1alpha1.WriterClaimSpec{VolumeName: "vol"},
-						Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: holder, Attachment: attachment, Epoch: epoch},
+						Status: &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: holder, Attachment: attachment, AttachmentUID: uid, Epoch: epoch},
 					}
-					got := Judge(claim, Holder{me, mine})
+					got := Judge(claim, Holder{me, mine, "me"})
 					switch {
 					case phase == moorv1alpha1.ClaimFree:
 						if !got.Grant || got.Epoch != epoch+1 || got.Refused != "" {
 							t.Errorf("a free claim: %+v", got)
 						}
-					case phase == moorv1alpha1.ClaimGranted && holder == me && attachment == mine:
+					case phase == moorv1alpha1.ClaimGranted && holder == me && attachment == mine && uid != "earlier":
 						if got.Grant || got.Epoch != epoch || got.Refused != "" {
 							t.Errorf("our own claim: %+v", got)
 						}
@@ -42,14 +45,14 @@ func TestJudge(t *testing.T) {
 }
 
 func TestJudgeOfNewClaim(t *testing.T) {
-	got := Judge(&moorv1alpha1.WriterClaim{}, Holder{"d", "a"})
+	got := Judge(&moorv1alpha1.WriterClaim{}, Holder{"d", "a", "u"})
 	if !got.Grant || got.Epoch != 1 {
 		t.Errorf("a claim without a status: %+v, want a grant of epoch 1", got)
 	}
 }
 
 func TestSettled(t *testing.T) {
-	me := Holder{"dpu-me", "me-vol"}
+	me := Holder{"dpu-me", "me-vol", "me"}
 	for name, tc := range map[string]struct {
 		phase moorv1alpha1.ClaimPhase
 		to    Holder
@@ -61,11 +64,13 @@ func TestSettled(t *testing.T) {
 		"told of an earlier one":   {moorv1alpha1.ClaimGranted, me, 6, false},
 		"being fenced":             {moorv1alpha1.ClaimFencing, me, 7, false},
 		"free":                     {moorv1alpha1.ClaimFree, me, 7, false},
-		"for another attachment":   {moorv1alpha1.ClaimGranted, Holder{"dpu-me", "other"}, 7, false},
-		"for another DPU's":        {moorv1alpha1.ClaimGranted, Holder{"other", "me-vol"}, 7, false},
+		"for another attachment":   {moorv1alpha1.ClaimGranted, Holder{"dpu-me", "other", "me"}, 7, false},
+		"for another DPU's":        {moorv1alpha1.ClaimGranted, Holder{"other", "me-vol", "me"}, 7, false},
+		"for an earlier one":       {moorv1alpha1.ClaimGranted, Holder{"dpu-me", "me-vol", "earlier"}, 7, false},
+		"for whatever object":      {moorv1alpha1.ClaimGranted, Holder{"dpu-me", "me-vol", ""}, 7, true},
 		"free, under the next one": {moorv1alpha1.ClaimFree, me, 8, false},
 	} {
-		claim := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: tc.phase, Holder: tc.to.DPU, Attachment: tc.to.Attachment, Epoch: 7}}
+		claim := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: tc.phase, Holder: tc.to.DPU, Attachment: tc.to.Attachment, AttachmentUID: tc.to.UID, Epoch: 7}}
 		if got := Settled(claim, me, tc.epoch); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -86,7 +91,7 @@ func TestJudgeMessages(t *testing.T) {
 		moorv1alpha1.ClaimGranted: "volume vol has a single writer, and DPU dpu-b holds it (attachment b-vol, epoch 3): this attachment waits until that one is deleted",
 		moorv1alpha1.ClaimFencing: "volume vol is being fenced from DPU dpu-b (epoch 3); it waits for proof that the old host can no longer write",
 	} {
-		if got := Judge(claim(phase), Holder{"dpu-a", "a-vol"}).Refused; got != want {
+		if got := Judge(claim(phase), Holder{"dpu-a", "a-vol", "a"}).Refused; got != want {
 			t.Errorf("%s: got %q, want %q", phase, got, want)
 		}
 	}

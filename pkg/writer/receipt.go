@@ -37,6 +37,12 @@ type Evidence struct {
 	Lease      Lease
 }
 
+// own reports whether the attachment is the one that holds the claim, so that what its
+// DPU says there counts.
+func (e Evidence) own(claim *moorv1alpha1.WriterClaim) bool {
+	return e.Attachment != nil && Holds(claim, HolderOf(e.Attachment))
+}
+
 // proof is one way to prove that a holder can no longer write. It returns the
 // message of the receipt; "" if it proves nothing.
 type proof struct {
@@ -59,7 +65,7 @@ func Prove(claim *moorv1alpha1.WriterClaim, e Evidence) (*moorv1alpha1.Receipt, 
 	if !Held(claim) || claim.Status.Phase != moorv1alpha1.ClaimFencing {
 		return nil, "the claim is not being fenced"
 	}
-	if e.Attachment != nil && !Holds(claim, HolderOf(e.Attachment)) {
+	if e.Attachment != nil && !named(claim, HolderOf(e.Attachment)) {
 		e.Attachment = nil
 	}
 	for _, p := range proofs {
@@ -75,7 +81,7 @@ func receiptOf(claim *moorv1alpha1.WriterClaim, kind moorv1alpha1.ReceiptKind, m
 }
 
 func retiredByDPU(claim *moorv1alpha1.WriterClaim, e Evidence) string {
-	if e.Attachment == nil || claim.Status.Epoch <= 0 {
+	if !e.own(claim) || claim.Status.Epoch <= 0 {
 		return ""
 	}
 	dpu := e.Attachment.Status.DPU
@@ -86,12 +92,14 @@ func retiredByDPU(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 }
 
 func releasedByDPU(claim *moorv1alpha1.WriterClaim, e Evidence) string {
-	if e.Attachment == nil || !Released(e.Attachment, claim) {
+	if !e.own(claim) || !releases(e.Attachment, claim) {
 		return ""
 	}
 	return releasedMessage(claim, e.Attachment)
 }
 
+// revokedByStorage is about the DPU and the volume: the storage knows no VolumeAttachments,
+// so one of the same name serves that was made in the place of the one that held the claim.
 func revokedByStorage(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 	if e.Attachment == nil || e.Attachment.DeletionTimestamp.IsZero() || !e.Storage.revoked() {
 		return ""
@@ -120,6 +128,8 @@ func missing(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 	switch storage := e.Storage; {
 	case e.Attachment == nil:
 		message += fmt.Sprintf("; VolumeAttachment %s is gone, which proves nothing", claim.Status.Attachment)
+	case !e.own(claim):
+		message += fmt.Sprintf("; VolumeAttachment %s was made anew (UID %s, not %s), so it proves nothing of its DPU", claim.Status.Attachment, e.Attachment.UID, claim.Status.AttachmentUID)
 	case storage.Driver == "":
 		message += "; the DPU is asked to withdraw"
 	case !storage.Vouched:
@@ -134,5 +144,10 @@ func missing(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 	if e.Lease.Given {
 		message += "; the DPU withdraws by itself, and the bound of its lease is waited for"
 	}
-	return message + fmt.Sprintf("; an operator who knows may write spec.operatorReceipt into WriterClaim %s", claim.Name)
+	return message + "; " + remedy(claim)
+}
+
+// remedy says what a person can do where no proof comes.
+func remedy(claim *moorv1alpha1.WriterClaim) string {
+	return fmt.Sprintf("an operator who knows may write spec.operatorReceipt into WriterClaim %s", claim.Name)
 }

@@ -12,7 +12,7 @@ import (
 // that is being fenced, and about its VolumeAttachment.
 func TestProve(t *testing.T) {
 	flags := []bool{false, true}
-	for _, mirrorIs := range []string{"gone", "mine", "another's", "of another name"} {
+	for _, mirrorIs := range []string{"gone", "mine", "of whatever object", "made anew", "another's", "of another name"} {
 		for _, deleting := range flags {
 			for _, finalizer := range flags {
 				for _, attached := range flags {
@@ -22,11 +22,14 @@ func TestProve(t *testing.T) {
 								storage := Revocation{Vouched: bits&1 != 0, Asked: bits&2 != 0, Noticed: bits&4 != 0, Gone: bits&8 != 0, Driver: "d"}
 								claim, mirror := facts(mirrorIs, deleting, finalizer, attached, retired, operator)
 								mine := mirrorIs == "mine"
+								named := mine || mirrorIs == "of whatever object" || mirrorIs == "made anew"
 								want := moorv1alpha1.ReceiptKind("")
 								switch {
 								case mine && !attached && (retired >= 4 || deleting && !finalizer):
 									want = moorv1alpha1.ReceiptDPU
-								case mine && deleting && bits == 15:
+								case mirrorIs == "of whatever object" && !attached && retired >= 4:
+									want = moorv1alpha1.ReceiptDPU
+								case named && deleting && bits == 15:
 									want = moorv1alpha1.ReceiptStorage
 								case operator == 4:
 									want = moorv1alpha1.ReceiptOperator
@@ -44,7 +47,7 @@ func TestProve(t *testing.T) {
 }
 
 func facts(mirrorIs string, deleting, finalizer, attached bool, retired, operator int64) (*moorv1alpha1.WriterClaim, *storagev1alpha1.VolumeAttachment) {
-	claim := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: "dpu-a", Attachment: "a-vol", Epoch: 4}}
+	claim := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: "dpu-a", Attachment: "a-vol", AttachmentUID: "a", Epoch: 4}}
 	if operator != 0 {
 		claim.Spec.OperatorReceipt = &moorv1alpha1.OperatorReceipt{Epoch: operator, Operator: "jo", Reason: "pulled the plug"}
 	}
@@ -53,6 +56,10 @@ func facts(mirrorIs string, deleting, finalizer, attached bool, retired, operato
 	switch mirrorIs {
 	case "gone":
 		return claim, nil
+	case "of whatever object":
+		claim.Status.AttachmentUID = ""
+	case "made anew":
+		mirror.UID = "anew"
 	case "another's":
 		mirror.Spec.NodeName = "dpu-b"
 	case "of another name":

@@ -324,7 +324,7 @@ var mutations = []mutation{
 		{claimState, "	s.Epoch++\n", "	s.Epoch = max(1, s.Epoch)\n"},
 	}},
 	{name: "the claim is granted without compare-and-swap", tests: sync, edits: []edit{
-		{syncGrant, "		err = r.Clusters.DPU.Client.Status().Update(ctx, after)\n", "		after.ResourceVersion = \"\"\n		err = r.Clusters.DPU.Client.Status().Update(ctx, after)\n"},
+		{syncGrant, "		// try at once, one fails.\n		err = r.Clusters.DPU.Client.Status().Update(ctx, after)\n", "		after.ResourceVersion = \"\"\n		err = r.Clusters.DPU.Client.Status().Update(ctx, after)\n"},
 	}},
 	{name: "a cached claim counts though its epoch is not the DPU's", tests: sync, edits: []edit{
 		{ruleGrant, " && claim.Status.Epoch == epoch\n", " && epoch >= 0\n"},

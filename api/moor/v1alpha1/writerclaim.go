@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // ClaimPhase is where the right to write is.
 // +kubebuilder:validation:Enum=Free;Granted;Fencing
@@ -79,6 +82,7 @@ type OperatorReceipt struct {
 // Writer: snap-host-controller, which grants, takes back and frees.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.epoch) || (has(self.epoch) && self.epoch >= oldSelf.epoch)",message="epoch never goes back"
 // +kubebuilder:validation:XValidation:rule="self.phase == 'Free' || (has(self.holder) && size(self.holder) > 0)",message="a claim that is not Free has a holder"
+// +kubebuilder:validation:XValidation:rule="self.phase == 'Free' || !has(self.epoch) || !has(oldSelf.epoch) || self.epoch != oldSelf.epoch || !has(self.attachmentUID) || !has(oldSelf.attachmentUID) || size(oldSelf.attachmentUID) == 0 || self.attachmentUID == oldSelf.attachmentUID",message="within an epoch the right to write stays with the attachment that it was granted to"
 type WriterClaimStatus struct {
 	// Phase: Free, Granted or Fencing.
 	// +kubebuilder:default=Free
@@ -89,6 +93,12 @@ type WriterClaimStatus struct {
 	// Attachment is the VolumeAttachment for which it was granted.
 	// +optional
 	Attachment string `json:"attachment,omitempty"`
+	// AttachmentUID is the UID of that VolumeAttachment: another one that was
+	// made by its name has no right, and what is missing on it proves
+	// nothing. A claim that was granted before this field existed has none:
+	// the name decides, until the DPU's finalizer is seen on the attachment.
+	// +optional
+	AttachmentUID types.UID `json:"attachmentUID,omitempty"`
 	// Epoch of the last grant, from 1; it only grows.
 	// +kubebuilder:validation:Minimum=0
 	// +optional

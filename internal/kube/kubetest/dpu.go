@@ -5,6 +5,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -69,13 +70,17 @@ func VolumeAttachment(name, volume, dpu string) *storagev1alpha1.VolumeAttachmen
 	}}
 }
 
-// WriterClaim is the writer claim of a volume, granted to a DPU's attachment.
+// WriterClaim is the writer claim of a volume, granted to a DPU's attachment: the first of
+// its name that is made.
 func WriterClaim(volume, dpu, attachment string, epoch int64) *moorv1alpha1.WriterClaim {
 	return &moorv1alpha1.WriterClaim{
 		ObjectMeta: DPUObject(volume), Spec: moorv1alpha1.WriterClaimSpec{VolumeName: volume},
-		Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: dpu, Attachment: attachment, Epoch: epoch},
+		Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: dpu, Attachment: attachment, AttachmentUID: AttachmentUID(attachment), Epoch: epoch},
 	}
 }
+
+// AttachmentUID is the UID of the first VolumeAttachment of a name that is made.
+func AttachmentUID(name string) types.UID { return types.UID("VolumeAttachment-" + name + "-1") }
 
 // VendorPV is what a vendor's CSI driver makes for a claim.
 func VendorPV(name, claim, driver string, reclaim corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolume {

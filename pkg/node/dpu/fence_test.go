@@ -19,7 +19,7 @@ import (
 func (c *cluster) fence(name string, epoch int64) *moorv1alpha1.WriterClaimStatus {
 	c.t.Helper()
 	a := c.get(name)
-	s := &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: a.Spec.NodeName, Attachment: name, Epoch: epoch}
+	s := &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: a.Spec.NodeName, Attachment: name, AttachmentUID: a.UID, Epoch: epoch}
 	c.claim(a.VolumeName(), s)
 	return s
 }
@@ -282,5 +282,16 @@ func TestClaimWakesPrimaries(t *testing.T) {
 		if got := len(m.attachmentsOf(t.Context(), claim)); got != want {
 			t.Errorf("%s: wakes %d", role, got)
 		}
+	}
+}
+
+// TestFenceOfAnEarlierAttachment: what is being taken from an attachment that is gone is
+// not retired on the one that was made in its place: what that one has not on record may
+// be shown.
+func TestFenceOfAnEarlierAttachment(t *testing.T) {
+	c, m, a := attached(t)
+	c.claim("v1", &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: "dpu-1", Attachment: a.Name, AttachmentUID: "earlier", Epoch: 1})
+	if now := m.settle(a.Name); now.Status.DPU.RetiredEpoch != 0 || now.Status.DPU.Attached {
+		t.Errorf("the DPU says %+v", now.Status.DPU)
 	}
 }

@@ -175,7 +175,7 @@ func (c *cluster) get(name string) *storagev1alpha1.VolumeAttachment {
 // snap-host-controller does.
 func (c *cluster) grant(a *storagev1alpha1.VolumeAttachment, epoch int64) {
 	c.t.Helper()
-	c.claim(a.VolumeName(), &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: a.Spec.NodeName, Attachment: a.Name, Epoch: epoch})
+	c.claim(a.VolumeName(), &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: a.Spec.NodeName, Attachment: a.Name, AttachmentUID: a.UID, Epoch: epoch})
 	now := c.get(a.Name)
 	now.Spec.Epoch = epoch
 	c.must(c.Update(c.t.Context(), now))

@@ -183,6 +183,7 @@ func TestClaimLost(t *testing.T) {
 		"free":           {Phase: moorv1alpha1.ClaimFree, Epoch: 1},
 		"another DPU":    {Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-2", Attachment: "dpu-2-v1", Epoch: 2},
 		"another epoch":  {Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-1", Attachment: "dpu-1-v1", Epoch: 2},
+		"made anew":      {Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-1", Attachment: "dpu-1-v1", AttachmentUID: "earlier", Epoch: 1},
 		"another object": {Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-1", Attachment: "dpu-1-v1-b", Epoch: 1},
 	}
 	for name, claim := range cases {

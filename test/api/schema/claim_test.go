@@ -28,6 +28,10 @@ func TestWriterClaimHistory(t *testing.T) {
 		{"epoch goes back to 0", []string{"{phase: Free, epoch: 1}"}, "{phase: Free, epoch: 0}", "epoch never goes back"},
 		{"epoch goes back over a free claim", []string{"{phase: Granted, holder: d, epoch: 2}", "{phase: Free, epoch: 2}"}, "{phase: Granted, holder: e, epoch: 1}", "epoch never goes back"},
 		{"phase is Free by default", nil, "{epoch: 0}", ""},
+		{"the attachment made anew", []string{"{phase: Granted, holder: d, epoch: 1, attachmentUID: u}"}, "{phase: Granted, holder: d, epoch: 1, attachmentUID: v}", "stays with the attachment"},
+		{"bound", []string{"{phase: Granted, holder: d, epoch: 1}"}, "{phase: Granted, holder: d, epoch: 1, attachmentUID: v}", ""},
+		{"another epoch, another attachment", []string{"{phase: Granted, holder: d, epoch: 1, attachmentUID: u}"}, "{phase: Granted, holder: d, epoch: 2, attachmentUID: v}", ""},
+		{"freed, and its attachment", []string{"{phase: Granted, holder: d, epoch: 1, attachmentUID: u}"}, "{phase: Free, epoch: 1}", ""},
 		{"eight receipts", nil, "{phase: Free, receipts: [" + strings.Repeat(receipt+", ", 7) + receipt + "]}", ""},
 		{"nine receipts", nil, "{phase: Free, receipts: [" + strings.Repeat(receipt+", ", 8) + receipt + "]}", "must have at most 8 items"},
 	} {

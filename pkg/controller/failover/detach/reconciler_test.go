@@ -268,3 +268,35 @@ func attachment(deleting, finalizer, attached bool) *storagev1alpha1.VolumeAttac
 	a.Status.DPU.Attached = attached
 	return a
 }
+
+// TestRebornFreesNothing: an attachment that was made in the place of the one that holds
+// the claim goes, and the claim stays.
+func TestRebornFreesNothing(t *testing.T) {
+	s := newFixture(t)
+	kubetest.Change(s.DPU, s.attachment(), released)
+	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status.AttachmentUID = "earlier" })
+	s.DPU.Remove(s.attachment())
+	s.mustPass()
+	if c := s.claim().Status; c.Phase != moorv1alpha1.ClaimGranted || len(c.Receipts) != 0 {
+		t.Errorf("the claim is %+v", c)
+	}
+	if _, found := kubetest.Read(s.DPU, s.attachment()); found {
+		t.Error("an attachment that nothing was granted to is held")
+	}
+}
+
+// TestUnboundNeedsTheRetiredEpoch: of a claim that does not say which object holds it, what
+// the attachment has not is no receipt; the epoch that its DPU has retired is.
+func TestUnboundNeedsTheRetiredEpoch(t *testing.T) {
+	s := newFixture(t)
+	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status.AttachmentUID = "" })
+	kubetest.Change(s.DPU, s.attachment(), released)
+	s.DPU.Remove(s.attachment())
+	s.mustPass()
+	s.held("blank")
+	kubetest.Change(s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Epoch, a.Status.DPU.RetiredEpoch = 4, 4 })
+	s.mustPass()
+	if c := s.claim().Status; c.Phase != moorv1alpha1.ClaimFree || len(c.Receipts) != 1 {
+		t.Errorf("the claim is %+v", c)
+	}
+}

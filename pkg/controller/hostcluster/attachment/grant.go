@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -23,6 +24,8 @@ func (r *Reconciler) ensureMirror(ctx context.Context, p *pass) error {
 		if err := r.mayMake(ctx, p); err != nil {
 			return err
 		}
+	}
+	if p.mirror == nil {
 		p.mirror = mirrorOf(p, r.Clusters)
 		if _, err := kube.CreateLive(ctx, r.Clusters.DPU.Client, r.Clusters.DPU.Live, p.mirror); err != nil {
 			return err
@@ -44,7 +47,8 @@ func (r *Reconciler) ensureMirror(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// mayMake waits until the VolumeAttachment may be made.
+// mayMake waits until the VolumeAttachment may be made. For one that holds the claim and
+// is gone none is made: it would be taken for it. One that only the cache lacks is found.
 func (r *Reconciler) mayMake(ctx context.Context, p *pass) error {
 	if err := r.mayAsk(ctx, p); err != nil || p.replica() || !p.single() {
 		return err
@@ -53,15 +57,50 @@ func (r *Reconciler) mayMake(ctx context.Context, p *pass) error {
 	if p.claim, err = r.writerClaim(ctx, p.volume); err != nil {
 		return err
 	}
-	return refused(writer.Judge(p.claim, p.holder()))
+	if writer.HolderFor(p.claim, p.attachment.Name).DPU != "" {
+		live := &storagev1alpha1.VolumeAttachment{}
+		found, err := kube.Find(ctx, r.Clusters.DPU.Live, r.Clusters.Target(p.attachment.Name), live)
+		if err != nil {
+			return err
+		}
+		if found {
+			p.mirror = live
+			return nil
+		}
+	}
+	return r.refused(ctx, p.claim, writer.Judge(p.claim, p.holder()))
 }
 
-// refused is the wait for another who holds the claim; nil if none does.
-func refused(v writer.Verdict) error {
+// refused is the wait for another who holds the claim; nil if none does. It says so if what
+// the claim is held for is gone, since no wait ends that.
+func (r *Reconciler) refused(ctx context.Context, claim *moorv1alpha1.WriterClaim, v writer.Verdict) error {
 	if v.Refused == "" {
 		return nil
 	}
+	bereft, err := r.bereft(ctx, claim)
+	if err != nil {
+		return err
+	}
+	if bereft {
+		return kube.WaitFor("%s", writer.Bereft(claim))
+	}
 	return kube.WaitFor("%s", v.Refused)
+}
+
+// bereft reports whether the VolumeAttachment is gone for which the claim is held. That it
+// is gone only the API server itself can say.
+func (r *Reconciler) bereft(ctx context.Context, claim *moorv1alpha1.WriterClaim) (bool, error) {
+	if !writer.Held(claim) {
+		return false, nil
+	}
+	holder := &storagev1alpha1.VolumeAttachment{}
+	for _, from := range []client.Reader{r.Clusters.DPU.Client, r.Clusters.DPU.Live} {
+		found, err := kube.Find(ctx, from, r.Clusters.Target(claim.Status.Attachment), holder)
+		if err != nil || found && writer.Holds(claim, writer.HolderOf(holder)) {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // warm tells the DPU how ready to keep a replica.
@@ -100,7 +139,7 @@ func (r *Reconciler) grant(ctx context.Context, p *pass) error {
 		if p.replica() { // its host has not asked for it, so it does not wait
 			return nil
 		}
-		return refused(verdict)
+		return r.refused(ctx, claim, verdict)
 	case verdict.Grant:
 		if granted, err := r.grantClaim(ctx, p, claim); err != nil || !granted {
 			return err
@@ -109,6 +148,9 @@ func (r *Reconciler) grant(ctx context.Context, p *pass) error {
 		if err := r.refresh(ctx, p); err != nil {
 			return err
 		}
+	}
+	if err := r.bind(ctx, p, claim); err != nil {
+		return err
 	}
 	return r.promote(ctx, p, promotion{epoch: verdict.Epoch, last: writer.LastReceipt(claim)})
 }
@@ -131,6 +173,25 @@ func (r *Reconciler) grantClaim(ctx context.Context, p *pass, claim *moorv1alpha
 		return false, fmt.Errorf("grant the right to write volume %s to DPU %s: %w", claim.Name, p.dpu, err)
 	}
 	return true, nil
+}
+
+// bind binds a claim to the VolumeAttachment that it was granted to before claims said
+// which object that was.
+func (r *Reconciler) bind(ctx context.Context, p *pass, claim *moorv1alpha1.WriterClaim) error {
+	if !writer.Unbound(claim, p.mirror) {
+		return nil
+	}
+	if stays, err := r.stays(ctx, p); err != nil || !stays {
+		return err
+	}
+	after, err := writer.Bind(claim, p.mirror)
+	if err == nil {
+		err = r.Clusters.DPU.Client.Status().Update(ctx, after)
+	}
+	if err != nil {
+		return fmt.Errorf("bind the right to write volume %s to its VolumeAttachment: %w", claim.Name, err)
+	}
+	return nil
 }
 
 // promote tells the DPU that the attachment is a primary, and under which
@@ -214,7 +275,7 @@ func (r *Reconciler) cachedOrLive(ctx context.Context, p *pass) (*moorv1alpha1.W
 // settled reports whether the claim is granted to this very holder, and its DPU has
 // been told so: the mirror is a primary with the epoch of the claim.
 func (p *pass) settled(claim *moorv1alpha1.WriterClaim) bool {
-	return p.begun() && writer.Settled(claim, p.holder(), p.mirror.Spec.Epoch)
+	return p.begun() && writer.Settled(claim, p.holder(), p.mirror.Spec.Epoch) && !writer.Unbound(claim, p.mirror)
 }
 
 // writerClaim reads the volume's claim from the API server itself, and makes it if

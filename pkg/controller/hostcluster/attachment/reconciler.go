@@ -145,7 +145,11 @@ func (p *pass) single() bool { return provisioner.SingleNode(p.volume.Spec.Acces
 
 // holder is what the right to write is granted to.
 func (p *pass) holder() writer.Holder {
-	return writer.Holder{DPU: p.dpu, Attachment: p.attachment.Name}
+	h := writer.Holder{DPU: p.dpu, Attachment: p.attachment.Name}
+	if p.mirror != nil {
+		h.UID = p.mirror.UID
+	}
+	return h
 }
 
 // hidden reports whether it is to be made ready, and not to be shown.

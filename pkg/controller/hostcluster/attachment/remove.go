@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
@@ -21,6 +23,9 @@ func (r *Reconciler) remove(ctx context.Context, attachment *storagev1alpha1.DPU
 		return err
 	}
 	if !found {
+		if held, err := r.waitsForProof(ctx, attachment); err != nil || held {
+			return err
+		}
 		return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
 	}
 	if err := kube.Delete(ctx, r.Clusters.DPU.Client, mirror); err != nil {
@@ -30,12 +35,60 @@ func (r *Reconciler) remove(ctx context.Context, attachment *storagev1alpha1.DPU
 		ctrl.LoggerFrom(ctx).Info("let go while the vendor's plugin still has its device", daemon.KeyDPU, mirror.Spec.NodeName, daemon.KeyEpoch, mirror.Spec.Epoch)
 		return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
 	}
-	message := mirror.Status.Message
+	message, err := r.unproven(ctx, attachment, mirror)
+	if err != nil {
+		return err
+	}
+	if message == "" {
+		message = mirror.Status.Message
+	}
 	if message == "" {
 		message = fmt.Sprintf("waiting for DPU %s to withdraw the device and for the vendor to detach it", mirror.Spec.NodeName)
 	}
-	_, err = kube.PatchStatus(ctx, r.Clusters.Host.Client, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
+	return r.keep(ctx, attachment, message)
+}
+
+// keep says why the attachment is not gone yet.
+func (r *Reconciler) keep(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment, message string) error {
+	_, err := kube.PatchStatus(ctx, r.Clusters.Host.Client, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
 		detaching(a, message)
 	})
 	return kube.IgnoreNotFound(err)
+}
+
+// waitsForProof reports whether the claim is still held for the VolumeAttachment, which is
+// gone: somebody took its finalizers off. The attachment stays and says so: failover looks
+// at what is attached, and ends the claim once there is a receipt.
+func (r *Reconciler) waitsForProof(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment) (bool, error) {
+	claim, err := r.heldFor(ctx, attachment)
+	if err != nil || claim == nil {
+		return false, err
+	}
+	return true, r.keep(ctx, attachment, writer.Bereft(claim))
+}
+
+// unproven says why the end of the VolumeAttachment is no receipt for the claim that it
+// holds; "" if it is, or the DPU has not let go.
+func (r *Reconciler) unproven(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment, mirror *storagev1alpha1.VolumeAttachment) (string, error) {
+	if !writer.Released(mirror, nil) {
+		return "", nil
+	}
+	claim, err := r.heldFor(ctx, attachment)
+	if err != nil || claim == nil {
+		return "", err
+	}
+	return writer.Unproven(mirror, claim), nil
+}
+
+// heldFor is the claim of the attachment's volume, if it is held for an attachment of this
+// name; nil if not. The API server itself confirms it.
+func (r *Reconciler) heldFor(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment) (*moorv1alpha1.WriterClaim, error) {
+	claim := &moorv1alpha1.WriterClaim{}
+	for _, from := range []client.Reader{r.Clusters.DPU.Client, r.Clusters.DPU.Live} {
+		found, err := kube.Find(ctx, from, r.Clusters.Target(attachment.Spec.DPUVolumeName), claim)
+		if err != nil || !found || writer.HolderFor(claim, attachment.Name).DPU == "" {
+			return nil, err
+		}
+	}
+	return claim, nil
 }

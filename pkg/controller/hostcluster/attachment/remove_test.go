@@ -34,6 +34,7 @@ func TestRemove(t *testing.T) {
 	expect("waiting for DPU dpu-a to withdraw the device and for the vendor to detach it")
 	kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Status.Message = "SNAP does not answer" })
 	expect("SNAP does not answer")
+	freeClaim(w)
 	kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = nil })
 	w.MustReconcile(r, "a-vol")
 	if _, found := kubetest.Read(w.Host, user("a")); found {

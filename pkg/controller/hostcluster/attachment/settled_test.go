@@ -60,7 +60,7 @@ func TestSettledCostsNothing(t *testing.T) {
 // courseOfClaim is what becomes of a claim, in this order.
 func courseOfClaim() []*moorv1alpha1.WriterClaimStatus {
 	held := func(phase moorv1alpha1.ClaimPhase, node string, epoch int64) *moorv1alpha1.WriterClaimStatus {
-		return &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: "dpu-" + node, Attachment: node + "-vol", Epoch: epoch}
+		return &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: "dpu-" + node, Attachment: node + "-vol", AttachmentUID: kubetest.AttachmentUID(node + "-vol"), Epoch: epoch}
 	}
 	free := func(epoch int64) *moorv1alpha1.WriterClaimStatus {
 		return &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: epoch}
@@ -154,7 +154,7 @@ func mirrorOn(w *kubetest.Clusters) *storagev1alpha1.VolumeAttachment {
 // were at the API server.
 func judgePass(t *testing.T, claim, claimAfter *moorv1alpha1.WriterClaim, m, after *storagev1alpha1.VolumeAttachment) (granted, promoted int) {
 	t.Helper()
-	a := writer.Holder{DPU: "dpu-a", Attachment: "a-vol"}
+	a := writer.Holder{DPU: "dpu-a", Attachment: "a-vol", UID: kubetest.AttachmentUID("a-vol")}
 	verdict := writer.Judge(claim, a)
 	if !cmp.Equal(claim.Status, claimAfter.Status) {
 		granted = 1

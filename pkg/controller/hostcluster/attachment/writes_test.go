@@ -49,6 +49,7 @@ func TestAVolumeAttachmentIsMadeOnce(t *testing.T) {
 	if n := w.Writes() - before; n != 0 {
 		t.Errorf("%d writes, want none", n)
 	}
+	freeClaim(w)
 	kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = nil })
 	w.DPU.Remove(mirror("a"))
 	w.Step(time.Second)

@@ -84,7 +84,7 @@ func mayShow(a *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClai
 		return true
 	}
 	return claim != nil && claim.Status != nil && claim.Status.Phase == moorv1alpha1.ClaimGranted &&
-		claim.Status.Holder == a.Spec.NodeName && claim.Status.Attachment == a.Name &&
+		claim.Status.Holder == a.Spec.NodeName && claim.Status.Attachment == a.Name && claim.Status.AttachmentUID == a.UID &&
 		claim.Status.Epoch == a.Spec.Epoch && a.Spec.Epoch != 0
 }
 

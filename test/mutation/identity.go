@@ -1,0 +1,27 @@
+package main
+
+// identity are the checks that tell one object from another of its name, and a claim from
+// one that was lost.
+var identity = []mutation{
+	{name: "the DPU shows what was granted for an earlier attachment", tests: right, edits: []edit{
+		{ruleExpose, "s.AttachmentUID != \"\" && s.AttachmentUID != attachment.UID:", "s.AttachmentUID == \"-\":"},
+	}},
+	{name: "an attachment that was made anew holds the claim", tests: right, edits: []edit{
+		{claimState, "(!bound(claim) || claim.Status.AttachmentUID == h.UID)", "(!bound(claim) || h.UID != \"-\")"},
+	}},
+	{name: "an attachment that was made anew is a receipt", tests: fence, edits: []edit{
+		{ruleReceipt, "	return e.Attachment != nil && Holds(claim, HolderOf(e.Attachment))\n", "	return e.Attachment != nil && named(claim, HolderOf(e.Attachment))\n"},
+	}},
+	{name: "what is missing on an attachment proves something of a claim of before", tests: right, edits: []edit{
+		{ruleDetach, "(bound(claim) || retired(attachment, claim))", "(bound(claim) || claim != nil)"},
+	}},
+	{name: "an attachment is made anew while the claim is held for its name", tests: sync, edits: []edit{
+		{syncGrant, "	return r.refused(ctx, p.claim, writer.Judge(p.claim, p.holder()))\n", "	if writer.HolderFor(p.claim, p.attachment.Name).DPU != \"\" {\n		return nil\n	}\n	return r.refused(ctx, p.claim, writer.Judge(p.claim, p.holder()))\n"},
+	}},
+	{name: "an attachment goes while the claim is held for what is gone", tests: sync, edits: []edit{
+		{"pkg/controller/hostcluster/attachment/remove.go", "err != nil || held {", "err != nil || held && !held {"},
+	}},
+	{name: "a claim of before is bound to what its DPU has not touched", tests: sync, edits: []edit{
+		{claimState, "attachment.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment)", "attachment.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(attachment, \"none\")"},
+	}},
+}
