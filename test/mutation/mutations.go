@@ -9,7 +9,6 @@ const (
 	target = "./reference/blocktarget"
 	vendor = "./reference/localvendor"
 	snap   = "./pkg/provisioner/snap/service"
-	disk   = "./internal/hostdev"
 	lease  = "./pkg/node/selffence"
 	access = "./internal/kube"
 )
@@ -39,7 +38,6 @@ const (
 	syncEarly    = "pkg/controller/hostcluster/attachment/early.go"
 	targetVolume = "reference/blocktarget/volume.go"
 	vendorTarget = "reference/localvendor/grants.go"
-	diskFormat   = "internal/hostdev/format.go"
 )
 
 // The end-to-end tests in which the proof has to see what is switched off.
@@ -391,16 +389,4 @@ var mutations = []mutation{
 	{name: "an attachment goes though the vendor has not detached", tests: "./pkg/controller/attacher", edits: []edit{
 		{"pkg/controller/attacher/detach.go", "		if err := r.unpublish(ctx, sv); err != nil {\n			return err\n		}\n", "		_ = r.unpublish(ctx, sv)\n"},
 	}},
-
-	// A used device is never formatted.
-	{name: "a device with a known signature is formatted", tests: disk, edits: []edit{
-		{diskFormat, "	case !found.None():\n		return false, foreign", "	case path == \"\":\n		return false, foreign"},
-	}},
-	{name: "a device with data is formatted", tests: disk, edits: []edit{
-		{diskFormat, "	if at >= 0 {\n", "	if at >= size {\n"},
-	}},
-	{name: "every device is formatted", tests: disk, edits: []edit{
-		{diskFormat, "	case found.Type == fsType && !begun:\n		return false, nil\n	case !found.None():\n		return false, foreign", "	case path == \"\":\n		return false, foreign"},
-		{diskFormat, "	if at >= 0 {\n", "	if at >= size {\n"},
-	}, focus: moves, program: "snap-csi-plugin", words: "every acknowledged write is read again"},
 }
