@@ -37,6 +37,7 @@ func TestRebornIsNoReceipt(t *testing.T) {
 			s.notReady("a")
 			for range 3 {
 				s.mustPass()
+				s.live(5, "b", "dpu-b")
 			}
 			s.wantPhase(fencing)
 			s.keeps("by what is not on an attachment")
