@@ -3,6 +3,7 @@ package audit
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -83,13 +84,28 @@ type Mark struct {
 	offset int64
 }
 
-// MarkEnd is the end of a log now.
+// MarkEnd is the end of a log now. A line that is still being written comes after it.
 func MarkEnd(path string) (Mark, error) {
-	info, err := os.Stat(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return Mark{}, fmt.Errorf("find the end of an audit log: %w", err)
 	}
-	return Mark{path: path, offset: info.Size()}, nil
+	defer f.Close()
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return Mark{}, fmt.Errorf("find the end of audit log %s: %w", path, err)
+	}
+	for block := make([]byte, 4096); end > 0; {
+		n := min(end, int64(len(block)))
+		if _, err := f.ReadAt(block[:n], end-n); err != nil {
+			return Mark{}, fmt.Errorf("find the end of audit log %s: %w", path, err)
+		}
+		if i := bytes.LastIndexByte(block[:n], '\n'); i >= 0 {
+			return Mark{path: path, offset: end - n + int64(i) + 1}, nil
+		}
+		end -= n
+	}
+	return Mark{path: path}, nil
 }
 
 // Since reads the writes that count from the mark to the end of the log.

@@ -118,6 +118,29 @@ func TestMark(t *testing.T) {
 	}
 }
 
+// TestMarkInALine: what is being written at the moment of the mark comes after it, whole.
+func TestMarkInALine(t *testing.T) {
+	last := line("delete", csiUser, attachmentRef, 200, "2026-01-02T03:04:07Z")
+	for _, before := range []string{"", log(), strings.Repeat(log(), 40)} {
+		for _, written := range []int{1, len(last) / 2, len(last) - 1} {
+			path := filepath.Join(t.TempDir(), "audit.log")
+			if err := os.WriteFile(path, []byte(before+last[:written]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			mark, err := MarkEnd(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(before+last), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if events, err := mark.All(); err != nil || len(events) != 1 || events[0].Verb != "delete" {
+				t.Errorf("%d bytes before, %d of the line: %d events, %v", len(before), written, len(events), err)
+			}
+		}
+	}
+}
+
 func TestPrintWrites(t *testing.T) {
 	var out strings.Builder
 	rows := []Row{{Cluster: "dpu", Who: "snap-controller", Verb: "update", Resource: "volumes/status", Count: 5, Refused: 1}}
