@@ -28,6 +28,8 @@ type condition struct {
 	host     kube.Cluster
 	clock    clock.PassiveClock
 	recorder record.EventRecorder
+	// told is what was told of attachments within askAgain.
+	told *kube.Recent[string]
 }
 
 // report writes the condition, if it differs, and tells of each volume that waits. What
@@ -56,6 +58,11 @@ func (c condition) report(ctx context.Context, p *pass, failure error) error {
 		default:
 			continue
 		}
+		now := c.clock.Now()
+		if last, left := c.told.Get(t.attachment.UID, now); left > 0 && last == told {
+			continue // another volume of the host has become different
+		}
+		c.told.Note(t.attachment.UID, told, now, now.Add(askAgain))
 		c.recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverHeld, fmt.Sprintf("host %s: %s", p.node.Name, told))
 	}
 	return nil

@@ -85,7 +85,7 @@ func New(o Options) *Reconciler {
 		targets:   targetReader{host: o.Host, dpu: o.DPU, namespace: o.Namespace, targetNamespace: o.TargetNamespace, clock: o.Clock, asked: &kube.Recent[bool]{}},
 		fleet:     &fleetReader{host: o.Host, dpu: o.DPU, heartbeats: o.Observer, clock: o.Clock},
 		leases:    &leases{dpu: o.DPU, clock: o.Clock},
-		condition: condition{host: o.Host, clock: o.Clock, recorder: o.Recorder},
+		condition: condition{host: o.Host, clock: o.Clock, recorder: o.Recorder, told: &kube.Recent[string]{}},
 	}
 	r.observer = observer{host: o.Host, dpu: o.DPU, heartbeats: o.Observer, fleet: r.fleet, leases: r.leases}
 	r.admission = &admission{

@@ -280,7 +280,7 @@ func (r targetReader) list(ctx context.Context, p *pass) error {
 // targets for which something can be done. Each word of a DPU about one of its volumes
 // starts a pass over all of them: if that were to read all, what is read would grow with
 // the square of the volumes. The others are read again after retryAfter, should a watch
-// have stopped. Where a fence is to begin, the first is read, so that none begins while
+// have stopped, and those that are over after askAgain. Where a fence is to begin, the first is read, so that none begins while
 // the API server does not answer: it begins by compare-and-swap, and what it goes on with
 // is read then.
 func (r targetReader) readLive(ctx context.Context, p *pass) error {
@@ -305,10 +305,13 @@ func (r targetReader) readLive(ctx context.Context, p *pass) error {
 	})
 }
 
-// note remembers that a target was read live, and whether it was over.
+// note remembers that a target was read live, and whether it was over, which it stays.
 func (r targetReader) note(t *target) {
-	now := r.clock.Now()
-	r.asked.Note(t.attachment.UID, t.over(), now, now.Add(retryAfter))
+	now, again := r.clock.Now(), retryAfter
+	if t.over() {
+		again = askAgain
+	}
+	r.asked.Note(t.attachment.UID, t.over(), now, now.Add(again))
 }
 
 func (r targetReader) read(ctx context.Context, from client.Reader, t *target) error {

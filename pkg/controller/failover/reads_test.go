@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 
@@ -350,4 +351,26 @@ func TestAWatchThatHasStopped(t *testing.T) {
 	s.live(5, "dpu-a", "b", "dpu-b")
 	s.MustReconcile(s.f, "a")
 	s.wantPhase(freed)
+}
+
+// TestWhatIsWaitedForIsToldOnce: of each volume, though what the others wait for changes.
+func TestWhatIsWaitedForIsToldOnce(t *testing.T) {
+	s := newFixture(t)
+	s.addVolume("more", "a")
+	s.seenDead("a")
+	s.mustPass()
+	held := func() int { return strings.Count(s.Reasons(), storagev1alpha1.EventFailoverHeld) }
+	if n := held(); n != 0 {
+		t.Errorf("%d volumes are told of at once", n)
+	}
+	s.later()
+	if n := held(); n != 2 {
+		t.Fatalf("%d volumes are told of after the grace, want 2", n)
+	}
+	s.retire()
+	s.mustPass()
+	s.wantPhase(freed)
+	if again := held(); again != 0 {
+		t.Errorf("%d are told of again when one is free", again)
+	}
 }

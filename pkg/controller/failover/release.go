@@ -38,7 +38,7 @@ type releaser struct {
 }
 
 // askAgain is after what time a VolumeAttachment is deleted again that may be there
-// still.
+// still, and is read again that was over.
 const askAgain = time.Minute
 
 // release lets the pods of a dead host go whose volumes it can no longer

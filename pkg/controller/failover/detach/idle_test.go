@@ -10,7 +10,6 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
-	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // quiet checks that a pass reads nothing live and writes nothing.
@@ -50,7 +49,10 @@ func TestWaitsWithoutReading(t *testing.T) {
 		a.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{RetiredEpoch: 4}
 	})
 	s.quiet("the vendor has a moment")
-	s.Clock.SetTime(gone.DeletionTimestamp.Add(writer.VendorGrace + time.Second))
+	s.grant(func(c *moorv1alpha1.WriterClaimStatus) { c.Phase = moorv1alpha1.ClaimFencing })
+	s.Clock.SetTime(gone.DeletionTimestamp.Add(failoverFirst - time.Second))
+	s.quiet("the failover frees the claim")
+	s.Clock.SetTime(gone.DeletionTimestamp.Add(failoverFirst))
 	s.mustPass()
 	if c := s.claim().Status; c.Phase != moorv1alpha1.ClaimFree {
 		t.Fatalf("the claim is %+v, want it free", c)

@@ -28,6 +28,10 @@ import (
 // retryAfter is when an attachment is looked at again that a failover keeps.
 const retryAfter = 5 * time.Second
 
+// failoverFirst is how long a claim that is being fenced is left to the failover of the
+// host, which then frees it by the same receipt: two who do it read everything twice.
+const failoverFirst = 30 * time.Second
+
 // Reconciler looks at VolumeAttachments of the DPU cluster.
 type Reconciler struct {
 	// DPU is the DPU cluster; its cache serves only to skip work.
@@ -112,7 +116,8 @@ func (r *Reconciler) idle(ctx context.Context, a *storagev1alpha1.VolumeAttachme
 	if wait := writer.Early(a, r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, true, nil
 	}
-	if step == writer.FreeClaim || r.Host.Client == nil {
+	fenced := writer.InFencing(claim, writer.HolderOf(a)) && r.Clock.Since(a.DeletionTimestamp.Time) < failoverFirst
+	if step == writer.FreeClaim && !fenced || r.Host.Client == nil {
 		return ctrl.Result{}, false, nil
 	}
 	kept, err := keep(ctx, r.Host.Client, a)

@@ -258,15 +258,15 @@ func (r *Reconciler) stays(ctx context.Context, p *pass) (bool, error) {
 
 // cachedOrLive is the volume's claim, from the cache where an old one does no harm.
 // One that is free there is granted with the resourceVersion that was read, which
-// fails if it is not free by now; under one that is settled nothing is granted or
-// promoted. All else is the API server's, read once in a pass.
+// fails if it is not free by now; under one that is settled, or is being fenced, nothing
+// is granted or promoted. All else is the API server's, read once in a pass.
 func (r *Reconciler) cachedOrLive(ctx context.Context, p *pass) (*moorv1alpha1.WriterClaim, error) {
 	if p.claim != nil {
 		return p.claim, nil
 	}
 	claim := &moorv1alpha1.WriterClaim{}
 	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(p.volume.Name), claim)
-	if err != nil || found && (claim.Status != nil && !writer.Held(claim) || p.settled(claim)) {
+	if err != nil || found && (claim.Status != nil && (!writer.Held(claim) || claim.Status.Phase == moorv1alpha1.ClaimFencing) || p.settled(claim)) {
 		return claim, err
 	}
 	return r.writerClaim(ctx, p.volume)

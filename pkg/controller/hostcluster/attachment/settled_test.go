@@ -41,6 +41,16 @@ func TestSettledCostsNothing(t *testing.T) {
 			w.MustReconcile(r, "b-vol")
 			return w, r
 		}},
+		"being fenced": {"a-vol", func() (*kubetest.Clusters, *Reconciler) {
+			w, r := open(t, corev1.ReadWriteOnce)
+			w.Host.Add(user("a"))
+			arrive(w, r)
+			kubetest.Change(w.DPU, &moorv1alpha1.WriterClaim{ObjectMeta: kubetest.DPUObject("vol")}, func(c *moorv1alpha1.WriterClaim) {
+				c.Status.Phase = moorv1alpha1.ClaimFencing
+			})
+			w.MustReconcile(r, "a-vol")
+			return w, r
+		}},
 		"one of many writers": {"a-vol", func() (*kubetest.Clusters, *Reconciler) {
 			w, r := open(t, corev1.ReadWriteMany)
 			w.Host.Add(user("a"))
