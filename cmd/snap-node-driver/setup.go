@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -134,7 +135,7 @@ func (o *options) drive(ctx context.Context, mgr ctrl.Manager, clients *vendorpl
 	changed := report.NewSignal()
 	store := &attachments.Store{DPU: kube.ClusterOf(mgr), Node: o.node, Namespace: o.namespace}
 	queue := attachments.NewQueue(store)
-	shown := exposures.New(exposures.Options{Root: o.providerRoot, Open: o.openSNAP(store), Attachments: store, Timeout: timeout})
+	shown := exposures.New(exposures.Options{Root: o.providerRoot, Boot: bootID(), Open: o.openSNAP(store), Attachments: store, Timeout: timeout})
 	keeper := o.lease.keeper(ctx, store, shown, changed.Ask)
 	registry := o.registry(clients, pluginsChanged(ctx, changed, queue))
 	made := devices.New(registry)
@@ -217,6 +218,16 @@ func (o *options) registry(clients *vendorplugin.Clients, changed func()) *plugi
 		Open:     func(name string) (plugins.Client, error) { return clients.Client(name) },
 		OnChange: changed,
 	})
+}
+
+// bootID tells this boot of the machine from all others; "" if the kernel does not
+// say, and then a SNAP service that has no socket is waited for.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		ctrl.Log.Info("a boot of this DPU cannot be told from the one before", "reason", err.Error())
+	}
+	return strings.TrimSpace(string(id))
 }
 
 // openSNAP calls the SNAP service on a socket, which has to give no volume a

@@ -83,7 +83,7 @@ var mutations = []mutation{
 
 	// A receipt of the DPU says the truth.
 	{name: "the DPU retires an epoch and shows the device on", tests: node, edits: []edit{
-		{nodeFence, "	for _, device := range recorded {\n", "	for _, device := range recorded[:0] {\n"},
+		{nodeFence, "	for i := range recorded {\n", "	for i := range recorded[:0] {\n"},
 		{nodeDetach, "	if device := p.dpu.DeviceName; device != \"\" {\n		if err := r.exposures.Withdraw", "	if device := p.dpu.DeviceName; device == \"-\" {\n		if err := r.exposures.Withdraw"},
 	}, focus: frozen, program: "snap-node-driver", words: "one writer: "},
 	{name: "the DPU lets an attachment go and shows the device on", tests: node, edits: []edit{

@@ -64,7 +64,7 @@ var secondLine = []mutation{
 		{leaseKeeper, "	shown, err := k.o.Shown(ctx)\n", "	shown, err := k.o.Shown(ctx)\n	k.mu.Lock()\n	asked = k.state.asked\n	k.mu.Unlock()\n"},
 	}},
 	{name: "a receipt does not cover the device that only the API server knows", tests: node, edits: []edit{
-		{nodeFence, "	if device := now.Status.DPU.DeviceName; device != p.dpu.DeviceName && device != \"\" {", "	if device := now.Status.DPU.DeviceName; device == \"-\" {"},
+		{nodeFence, "	if on := &now.Status.DPU; on.DeviceName != \"\" && (", "	if on := &now.Status.DPU; on.DeviceName == \"-\" && ("},
 	}},
 	{name: "the DPU shows for an attachment that was replaced", tests: right, edits: []edit{
 		{ruleExpose, "	return now.UID == known.UID && now.DeletionTimestamp.IsZero() &&", "	return now.DeletionTimestamp.IsZero() &&"},

@@ -80,6 +80,17 @@ type VolumeAttachmentDPU struct {
 	// DeviceName of the backing device on the DPU.
 	// +optional
 	DeviceName string `json:"deviceName,omitempty"`
+	// Provider: the SNAP service that shows the device, or is about to. It is
+	// on record before the device is shown, so that a withdrawal asks this
+	// service even if it has no socket now. Empty with a device: the driver that
+	// showed it did not record it. An addition of Moor.
+	// +optional
+	Provider string `json:"provider,omitempty"`
+	// Incarnation of that service; another one since means that it ended while it
+	// may have shown the device. Empty after a withdrawal that every service has
+	// confirmed. An addition of Moor.
+	// +optional
+	Incarnation string `json:"incarnation,omitempty"`
 	// Capacity of that device, when the DPU looked last. An addition of Moor.
 	// +optional
 	Capacity *resource.Quantity `json:"capacity,omitempty"`

@@ -42,6 +42,7 @@ func (r remover) detach(ctx context.Context, p *pass) error {
 		}
 	}
 	p.withdrawn()
+	p.dpu.Incarnation = ""
 	// It goes, so its epoch is over here whether the vendor answers or not.
 	p.dpu.RetiredEpoch = max(p.dpu.RetiredEpoch, p.attachment.Spec.Epoch)
 	r.hurryReceipt(ctx, p)

@@ -59,16 +59,26 @@ func (m maker) create(ctx context.Context, p *pass) error {
 		return err
 	}
 	if recorded != "" {
-		if err := m.exposures.WithdrawFrom(ctx, p.plugin.Service, recorded); err != nil {
+		if err := m.replaced(ctx, p, recorded); err != nil {
 			return fmt.Errorf("the vendor has made device %s in place of %s, which could not be taken away from the host: %w", device, recorded, err)
 		}
 		p.withdrawn()
 	}
 	p.dpu.DeviceName, p.dpu.Capacity = device, nil
+	p.dpu.Provider, p.dpu.Incarnation = p.plugin.Service, m.exposures.Incarnation(p.plugin.Service)
 	if p.refused != "" && !p.replica() {
 		return p.waitForRight()
 	}
 	return p.wait(0, "device %s is made, its function is being made ready", device)
+}
+
+// replaced takes a device away from the host that the vendor has made anew. Only the
+// service on record can show it.
+func (m maker) replaced(ctx context.Context, p *pass, device string) error {
+	if on := p.dpu.Provider; on == "" || on == p.plugin.Service {
+		return m.exposures.WithdrawFrom(ctx, p.plugin.Service, device)
+	}
+	return m.exposures.Withdraw(ctx, device)
 }
 
 // small reports whether the device has less than the volume, as far as is known.

@@ -8,6 +8,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/node/dpu/devices"
@@ -116,26 +117,34 @@ func (f fence) retire(ctx context.Context, p *pass, epoch int64) error {
 	if err != nil {
 		return err
 	}
-	for _, device := range recorded {
-		if err := f.withdraw(ctx, p, device); err != nil {
+	for i := range recorded {
+		if err := f.withdrawRecorded(ctx, p, &recorded[i]); err != nil {
 			return err
 		}
 	}
 	// A cache that was filled a moment ago may be behind what this DPU wrote
 	// before it restarted: for a receipt the API server itself has to say which
-	// device that was.
+	// device that was, and of which service.
 	now, err := f.attachments.Again(ctx, p.attachment)
 	if err != nil || now == nil {
 		return fmt.Errorf("volume %s is fenced from DPU %s, and its attachment cannot be read to confirm that: %w", p.volumeName(), f.attachments.Node, errors.Join(provisioner.ErrUnavailable, err))
 	}
-	if device := now.Status.DPU.DeviceName; device != p.dpu.DeviceName && device != "" {
-		if err := f.withdraw(ctx, p, device); err != nil {
+	if on := &now.Status.DPU; on.DeviceName != "" && (on.DeviceName != p.dpu.DeviceName || on.Provider != p.dpu.Provider) {
+		if err := f.withdrawRecorded(ctx, p, on); err != nil {
 			return err
 		}
 	}
 	p.withdrawn()
+	p.dpu.Incarnation = ""
 	p.dpu.RetiredEpoch = max(p.dpu.RetiredEpoch, epoch)
 	return p.wait(0, "volume %s was fenced from DPU %s: its host cannot reach it any more, epoch %d is over", p.volumeName(), f.attachments.Node, epoch)
+}
+
+// withdrawRecorded takes a device on record away from the host; the service by which
+// it was shown has to confirm that, too.
+func (f fence) withdrawRecorded(ctx context.Context, p *pass, on *storagev1alpha1.VolumeAttachmentDPU) error {
+	f.exposures.Remember(on)
+	return f.withdraw(ctx, p, on.DeviceName)
 }
 
 func (f fence) withdraw(ctx context.Context, p *pass, device string) error {
@@ -145,19 +154,19 @@ func (f fence) withdraw(ctx context.Context, p *pass, device string) error {
 	return nil
 }
 
-// recorded returns the devices on record of the attachment's volume.
-func (f fence) recorded(ctx context.Context, p *pass) ([]string, error) {
+// recorded returns what is on record of the devices of the attachment's volume.
+func (f fence) recorded(ctx context.Context, p *pass) ([]storagev1alpha1.VolumeAttachmentDPU, error) {
 	all, err := f.attachments.Cached(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var out []string
+	var out []storagev1alpha1.VolumeAttachmentDPU
 	if p.dpu.DeviceName != "" {
-		out = append(out, p.dpu.DeviceName)
+		out = append(out, p.dpu)
 	}
 	for i := range all {
-		if d := all[i].Status.DPU.DeviceName; d != "" && d != p.dpu.DeviceName && all[i].VolumeName() == p.volumeName() {
-			out = append(out, d)
+		if on := all[i].Status.DPU; on.DeviceName != "" && all[i].UID != p.attachment.UID && all[i].VolumeName() == p.volumeName() {
+			out = append(out, on)
 		}
 	}
 	return out, nil

@@ -35,6 +35,7 @@ func ready(t *testing.T) (*cluster, *machine, *storagev1alpha1.VolumeAttachment)
 	e := m.shown()["dev_v1-pvc"]
 	want := storagev1alpha1.VolumeAttachmentDPU{
 		PreEmulated: true, PCIDeviceAddress: e.PCIAddress, DeviceName: "dev_v1-pvc",
+		Provider: "nvidia", Incarnation: m.exposures.Incarnation("nvidia"),
 		BdevAttrs: &storagev1alpha1.BdevAttrs{NVMeNsID: 1, NVMeUUID: e.UUID},
 	}
 	if diff := cmp.Diff(want, a.Status.DPU); diff != "" || !e.Hidden || e.Visible || e.PCIAddress == "" || a.Status.Message != "" {

@@ -202,6 +202,8 @@ type machine struct {
 	vendor  *fakeVendor
 	clock   *clocktesting.FakeClock
 	watched func(provisioner.DPU) provisioner.DPU
+	// boot tells one boot of the machine from the next.
+	boot string
 	// lease is what the driver gives; none if nil.
 	lease Lease
 	parts
@@ -226,6 +228,7 @@ func newMachine(t *testing.T, c *cluster, node string) *machine {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	m := &machine{
 		t: t, c: c, node: node, dir: dir, socket: filepath.Join(dir, "s", "nvidia", "snap.sock"),
+		boot:  "first",
 		clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
 	}
 	for _, d := range []string{filepath.Dir(m.socket), filepath.Join(dir, "p", "local")} {
@@ -251,7 +254,7 @@ func (m *machine) restartDriver() {
 	m.changed = report.NewSignal()
 	m.queue = attachments.NewQueue(store)
 	m.exposures = exposures.New(exposures.Options{
-		Root: filepath.Join(m.dir, "s"), Attachments: store, Timeout: timeout,
+		Root: filepath.Join(m.dir, "s"), Attachments: store, Timeout: timeout, Boot: m.boot,
 		Open: func(socket string) provisioner.DPU {
 			d := provisioner.DPU(snap.New(snaprpc.New(socket, 2*time.Second), snap.Options{Reserved: store.Reserved, Recorded: store.Functions}))
 			if m.watched != nil {

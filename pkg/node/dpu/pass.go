@@ -82,6 +82,12 @@ func (p *pass) withdrawn() {
 	p.dpu.Attached, p.dpu.PreEmulated, p.dpu.Epoch = false, false, 0
 }
 
+// onRecord reports whether the service is on record as the one that shows the
+// device, so that a withdrawal asks it whatever else happens.
+func (p *pass) onRecord(service string) bool {
+	return p.dpu.Provider == service && p.dpu.Incarnation != ""
+}
+
 // observe notes what the host sees, or what stands ready for it.
 func (p *pass) observe(e provisioner.Exposure) {
 	p.withdrawn()

@@ -147,6 +147,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if p.deleting && !attachment.Status.DPU.Attached && !controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment) {
 		return ctrl.Result{}, nil
 	}
+	r.o.Exposures.Remember(&attachment.Status.DPU)
 	log := ctrl.LoggerFrom(ctx).WithValues(daemon.KeyVolume, p.volumeName(), daemon.KeyDPU, r.o.Attachments.Node)
 	ctx = ctrl.LoggerInto(ctx, log)
 	unlock, ok := r.o.Exposures.Lock(p.volumeID, p.dpu.DeviceName)

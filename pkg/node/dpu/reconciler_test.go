@@ -38,6 +38,7 @@ func TestLife(t *testing.T) {
 	e := m.shown()["dev_v1-pvc"]
 	want := storagev1alpha1.VolumeAttachmentDPU{
 		Attached: true, PCIDeviceAddress: e.PCIAddress, DeviceName: "dev_v1-pvc", Epoch: 1,
+		Provider: "nvidia", Incarnation: m.exposures.Incarnation("nvidia"),
 		BdevAttrs: &storagev1alpha1.BdevAttrs{NVMeNsID: 1, NVMeUUID: e.UUID},
 	}
 	if diff := cmp.Diff(want, a.Status.DPU); diff != "" || !e.Visible || e.PCIAddress == "" {

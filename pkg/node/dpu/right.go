@@ -128,7 +128,7 @@ func (r right) confirm(ctx context.Context, p *pass) error {
 	if err := both.Wait(); err != nil {
 		return err
 	}
-	if now == nil || !writer.Stands(p.attachment, now, p.dpu.DeviceName) {
+	if now == nil || now.Status.DPU.Provider != p.dpu.Provider || !writer.Stands(p.attachment, now, p.dpu.DeviceName) {
 		return p.outdated()
 	}
 	return r.checkClaim(ctx, p)

@@ -24,13 +24,13 @@ func (s shower) promote(ctx context.Context, p *pass) (shown bool, err error) {
 		return false, nil
 	}
 	all, _ := s.exposures.List(ctx)
-	if !all.Exposures[p.dpu.DeviceName].Hidden {
+	name := all.Service[p.dpu.DeviceName]
+	if !all.Exposures[p.dpu.DeviceName].Hidden || !p.onRecord(name) {
 		return false, nil
 	}
 	if err := s.confirm(ctx, p); err != nil || p.refused != "" {
 		return false, err
 	}
-	name := all.Service[p.dpu.DeviceName]
 	e, err := s.expose(ctx, p, s.exposures.Service(name))
 	if err != nil {
 		return false, fmt.Errorf("show the replica: SNAP service %s on DPU %s: %w", name, s.attachments.Node, err)
@@ -44,6 +44,9 @@ func (s shower) promote(ctx context.Context, p *pass) (shown bool, err error) {
 func (s shower) show(ctx context.Context, p *pass) error {
 	if p.refused != "" && !p.keepsReady() {
 		return p.waitForRight()
+	}
+	if err := s.record(ctx, p); err != nil {
+		return err
 	}
 	if err := s.confirm(ctx, p); err != nil {
 		return err
@@ -66,6 +69,31 @@ func (s shower) show(ctx context.Context, p *pass) error {
 	}
 	p.observe(e)
 	return nil
+}
+
+// record puts on record by which service the device will be shown. What is new there
+// has to be written before the device is shown: the pass ends, the next one goes on.
+// Another service than the one on record shows it only after that one has confirmed
+// that it does not.
+func (s shower) record(ctx context.Context, p *pass) error {
+	service := p.plugin.Service
+	now := s.exposures.Incarnation(service)
+	if now == "" {
+		return fmt.Errorf("SNAP service %s on DPU %s, which is to show device %s, has no socket: is its pod running? %w",
+			service, s.attachments.Node, p.dpu.DeviceName, provisioner.ErrUnavailable)
+	}
+	if p.onRecord(service) {
+		p.dpu.Incarnation = now
+		return nil
+	}
+	if was := p.dpu.Provider; was != "" && was != service {
+		if err := s.exposures.Withdraw(ctx, p.dpu.DeviceName); err != nil {
+			return fmt.Errorf("device %s is of SNAP service %s now and was of %s, which has to let go of it: %w", p.dpu.DeviceName, service, was, err)
+		}
+		p.withdrawn()
+	}
+	p.dpu.Provider, p.dpu.Incarnation = service, now
+	return p.outdated()
 }
 
 // exhausted reports whether the failure to show a device is one that no wait

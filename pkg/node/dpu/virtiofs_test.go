@@ -41,6 +41,7 @@ func TestFilesystemIsShown(t *testing.T) {
 	c, m, a := sharing(t, corev1.ReadWriteMany)
 	want := storagev1alpha1.VolumeAttachmentDPU{
 		Attached: true, PCIDeviceAddress: a.Status.DPU.PCIDeviceAddress, FuncVUID: a.Status.DPU.FuncVUID, DeviceName: "dev_v1-pvc",
+		Provider: "nvidia", Incarnation: m.exposures.Incarnation("nvidia"),
 		FsdevAttrs: &storagev1alpha1.FsdevAttrs{FilesystemTag: "dev_v1-pvctag"},
 	}
 	if diff := cmp.Diff(want, a.Status.DPU); diff != "" || want.FuncVUID == "" || want.PCIDeviceAddress == "" {
@@ -60,6 +61,7 @@ func TestFilesystemIsShown(t *testing.T) {
 	}
 	m.emu.Restart()
 	again := m.settle(a.Name)
+	a.Status.DPU.Incarnation = m.exposures.Incarnation("nvidia")
 	if diff := cmp.Diff(a.Status.DPU, again.Status.DPU); diff != "" {
 		t.Fatalf("after a restart of SNAP: %s", diff)
 	}

@@ -81,6 +81,12 @@ func (s *Service) Stop() {
 // functions are there, its controllers, namespaces and bdevs are gone.
 func (s *Service) Restart() {
 	s.tb.Helper()
+	// The new socket must not get the inode of the old one at the same moment, which
+	// only a restart within milliseconds could.
+	old := s.Options.Socket + ".old"
+	if err := os.Link(s.Options.Socket, old); err == nil {
+		defer os.Remove(old)
+	}
 	s.Stop()
 	s.run()
 }

@@ -14,6 +14,8 @@ type Options struct {
 	// its socket.
 	Root string
 	Open func(socket string) provisioner.DPU
+	// Boot tells this boot of the machine from the others; "" if it is not known.
+	Boot string
 	// Attachments are this DPU's.
 	Attachments *attachments.Store
 	// Timeout bounds what is done for the lease as a whole; each call to a service
@@ -32,7 +34,7 @@ type Exposures struct {
 // New returns the exposures of a DPU; it asks no service yet.
 func New(o Options) *Exposures {
 	return &Exposures{
-		services:    services{root: o.Root, open: o.Open, used: map[string]provisioner.DPU{}},
+		services:    services{root: o.Root, boot: o.Boot, open: o.Open, used: map[string]provisioner.DPU{}},
 		attachments: o.Attachments, timeout: o.Timeout,
 	}
 }

@@ -18,8 +18,8 @@ const socketName = "snap.sock"
 
 // services finds the SNAP services by their sockets. Safe for concurrent use.
 type services struct {
-	root string
-	open func(socket string) provisioner.DPU
+	root, boot string
+	open       func(socket string) provisioner.DPU
 
 	mu   sync.Mutex
 	used map[string]provisioner.DPU

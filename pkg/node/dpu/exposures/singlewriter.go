@@ -52,6 +52,9 @@ func (e *Exposures) singleWriter(ctx context.Context) ([]string, error) {
 	}
 	many := map[string]bool{}
 	all, unread := e.attachments.Cached(ctx)
+	if e.rememberAll(all) { // it may have no socket, and show a device nevertheless
+		shown, err = e.List(ctx)
+	}
 	for i := range all {
 		if device := all[i].Status.DPU.DeviceName; unread == nil && device != "" && !writer.SingleWriter(&all[i], nil) {
 			many[snap.NQN(device)] = true

@@ -1,0 +1,75 @@
+package exposures
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+// Incarnation tells one run of the service from every other: a SNAP service makes
+// its socket when it starts, so the socket's inode and the time when it was made
+// belong to one process, whatever that can tell of itself. With the boot of the
+// machine before it, as no process outlives that. "" if there is no socket now,
+// which proves nothing.
+func (e *Exposures) Incarnation(service string) string { return e.services.incarnation(service) }
+
+// Remember has the service asked by which the device is on record as shown, even if
+// it has no socket now: it may show the device nevertheless. One of an earlier boot
+// of the machine has ended. It reports whether the service was unknown until now.
+func (e *Exposures) Remember(shown *storagev1alpha1.VolumeAttachmentDPU) bool {
+	if shown.Provider == "" || shown.Incarnation == "" || e.services.endedByBoot(shown.Incarnation) {
+		return false
+	}
+	return e.services.add(shown.Provider)
+}
+
+func (e *Exposures) rememberAll(all []storagev1alpha1.VolumeAttachment) bool {
+	found := false
+	for i := range all {
+		found = e.Remember(&all[i].Status.DPU) || found
+	}
+	return found
+}
+
+// During runs act, which takes a device away, and reports whether the incarnation of
+// the service by which it is on record as shown was there from begin to end.
+func (e *Exposures) During(shown *storagev1alpha1.VolumeAttachmentDPU, act func() error) (same bool, err error) {
+	e.Remember(shown)
+	before := e.Incarnation(shown.Provider)
+	if err := act(); err != nil {
+		return false, err
+	}
+	return before == shown.Incarnation && before == e.Incarnation(shown.Provider), nil
+}
+
+func (s *services) incarnation(name string) string {
+	info, err := os.Stat(filepath.Join(s.root, name, socketName))
+	if err != nil {
+		return ""
+	}
+	inode := uint64(0)
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		inode = stat.Ino
+	}
+	// A chmod of the socket does not change the time of modification.
+	return fmt.Sprintf("%s/%d-%d", s.boot, inode, info.ModTime().UnixNano())
+}
+
+// endedByBoot reports whether the machine has booted since.
+func (s *services) endedByBoot(incarnation string) bool {
+	boot, _, known := strings.Cut(incarnation, "/")
+	return known && boot != "" && s.boot != "" && boot != s.boot
+}
+
+// add remembers the service, and reports whether it was unknown.
+func (s *services) add(name string) bool {
+	s.mu.Lock()
+	known := s.used[name] != nil
+	s.mu.Unlock()
+	s.get(name)
+	return !known
+}
