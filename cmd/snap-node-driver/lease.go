@@ -35,11 +35,13 @@ func (l *leaseFlags) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&l.watchdog, "watchdog", "", "watchdog device of this DPU, such as /dev/watchdog: with it, and never without it, the DPU gives a lease; empty: none")
 	fs.DurationVar(&l.duration, "lease-duration", 30*time.Second, "with --watchdog: how long the DPU shows single-writer volumes without a heartbeat that is answered; at least three periods of it")
 	fs.DurationVar(&l.timeout, "watchdog-timeout", 30*time.Second, "with --watchdog: after what time without being fed it resets the DPU; longer than a restart of this process takes")
-	fs.DurationVar(&l.drain, "lease-drain", 10*time.Second, "with --watchdog: how long the storage may take over what it had received from a DPU that was reset")
+	fs.DurationVar(&l.drain, "lease-drain", 10*time.Second, "how long the storage may take over what it had received from a DPU that was reset, or from a SNAP service that ended")
 }
 
 func (l *leaseFlags) validate(beat time.Duration) error {
 	switch {
+	case l.drain < time.Second:
+		return fmt.Errorf("--lease-drain is %s: at least 1s is needed", l.drain)
 	case l.watchdog == "":
 		return nil
 	case !filepath.IsAbs(l.watchdog):
@@ -48,8 +50,6 @@ func (l *leaseFlags) validate(beat time.Duration) error {
 		return fmt.Errorf("--lease-duration is %s: at least %d times --heartbeat-period (%s) is needed, so that a lost beat does not end it", l.duration, beatsPerLease, beat)
 	case l.timeout < time.Second || l.timeout%time.Second != 0:
 		return fmt.Errorf("--watchdog-timeout is %s: watchdogs count whole seconds", l.timeout)
-	case l.drain < time.Second:
-		return fmt.Errorf("--lease-drain is %s: at least 1s is needed", l.drain)
 	}
 	return nil
 }

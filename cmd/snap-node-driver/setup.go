@@ -135,7 +135,9 @@ func (o *options) drive(ctx context.Context, mgr ctrl.Manager, clients *vendorpl
 	changed := report.NewSignal()
 	store := &attachments.Store{DPU: kube.ClusterOf(mgr), Node: o.node, Namespace: o.namespace}
 	queue := attachments.NewQueue(store)
-	shown := exposures.New(exposures.Options{Root: o.providerRoot, Boot: bootID(), Open: o.openSNAP(store), Attachments: store, Timeout: timeout})
+	shown := exposures.New(exposures.Options{
+		Root: o.providerRoot, Boot: bootID(), Open: o.openSNAP(store), Attachments: store, Timeout: timeout, Drain: o.lease.drain,
+	})
 	keeper := o.lease.keeper(ctx, store, shown, changed.Ask)
 	registry := o.registry(clients, pluginsChanged(ctx, changed, queue))
 	made := devices.New(registry)

@@ -21,6 +21,9 @@ const (
 	// dead 3 to 14 s later (docs/failover.md, "Limits"; measured: 24 s), and for
 	// faults by which something of the failover has to be done twice.
 	bothDead = 60 * time.Second
+	// drained is how much later an epoch is retired whose SNAP service has died
+	// (--lease-drain, docs/failover.md).
+	drained = 10 * time.Second
 	// budgetSpent is for a host that waits until the budget of a minute allows it.
 	budgetSpent = time.Minute + hostDead
 	// leaseOver is for a DPU that gives a lease of 8 s, drains for 3 s and has a

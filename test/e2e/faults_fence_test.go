@@ -79,7 +79,7 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 		next := dpuIn(s.replica)
 		inject(ctx, s.dpu, fault.Fault{Method: detachNS, Hang: true, Count: -1})
 		inject(ctx, next, fault.Fault{Method: attachNS, Hang: true, Count: -1})
-		d := within(bothDead)
+		d := within(bothDead + drained)
 		powerOff(ctx, s.host)
 		s.reaches(ctx, moorv1alpha1.ClaimFencing, s.dpu)
 		By("killing SNAP of " + s.dpu)

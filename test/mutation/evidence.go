@@ -4,6 +4,7 @@ package main
 const (
 	nodeRecord = "pkg/node/dpu/exposures/incarnation.go"
 	nodeShow   = "pkg/node/dpu/show.go"
+	nodePass   = "pkg/node/dpu/pass.go"
 )
 
 // evidence are checks of what a receipt rests on beside the API: which process showed
@@ -18,5 +19,26 @@ var evidence = []mutation{
 	{name: "the DPU shows by a service that is not on record", tests: node, edits: []edit{
 		{nodeShow, "	return p.outdated()", "	return nil"},
 		{nodeRight, "now.Status.DPU.Provider != p.dpu.Provider || ", ""},
+	}},
+	{name: "the DPU retires an epoch right after a crash of SNAP", tests: node, edits: []edit{
+		{nodePass, "	if left <= 0 {", "	if left >= 0 {"},
+	}},
+	{name: "a SNAP service may end during the withdrawal", tests: node, edits: []edit{
+		{nodeRecord, " && before == e.Incarnation(shown.Provider), nil", ", nil"},
+	}},
+	{name: "what the next SNAP shows anew counts as drained", tests: node, edits: []edit{
+		{nodeShow, "		p.ended(&p.dpu, p.dpu.Incarnation == now)\n", ""},
+	}},
+	{name: "an attachment is let go while requests are on their way", tests: node, edits: []edit{
+		{nodePasses, "	case p.deleting && err == nil:", "	case p.deleting:"},
+	}},
+	{name: "a device of which no SNAP service is on record counts as drained", tests: node, edits: []edit{
+		{nodePass, "		p.undrained = append(p.undrained, unknown)", "		_ = unknown"},
+	}},
+	{name: "the drain counts from before a restart of the driver", tests: node, edits: []edit{
+		{"pkg/node/dpu/exposures/drain.go", "		since = now\n", "		since = now.Add(-d.bound)\n"},
+	}},
+	{name: "what another attachment has left on its way does not count", tests: node, edits: []edit{
+		{nodePass, "	if on.Undrained != \"\" {", "	if on.Undrained == \"-\" {"},
 	}},
 }

@@ -28,7 +28,9 @@ type mutation struct {
 }
 
 // all are the mutations.
-func all() []mutation { return slices.Concat(mutations, evidence, identity, format, secondLine, services) }
+func all() []mutation {
+	return slices.Concat(mutations, evidence, identity, format, secondLine, services)
+}
 
 // overlay writes the mutated files into dir, and what tells the go command to
 // take them in place of the real ones. It returns the path of the latter.

@@ -76,7 +76,7 @@ var secondLine = []mutation{
 		{nodeDetach, " && !granted {", " && (granted || !granted) {"},
 	}},
 	{name: "a pass that has taken nothing away lets an attachment go", tests: node, edits: []edit{
-		{nodePasses, "	case p.deleting:\n", "	case !p.attachment.DeletionTimestamp.IsZero():\n"},
+		{nodePasses, "	case p.deleting && err == nil:\n", "	case !p.attachment.DeletionTimestamp.IsZero():\n"},
 	}},
 	{name: "the DPU lets go though the API server says that the device is shown", tests: node, edits: []edit{
 		{nodePasses, "	case p.contradicted():\n", "	case false:\n"},

@@ -91,6 +91,11 @@ type VolumeAttachmentDPU struct {
 	// confirmed. An addition of Moor.
 	// +optional
 	Incarnation string `json:"incarnation,omitempty"`
+	// Undrained is an incarnation that ended while it may have shown the device:
+	// what it had sent may still reach the storage, so no epoch is retired before
+	// the drain time has passed. An addition of Moor.
+	// +optional
+	Undrained string `json:"undrained,omitempty"`
 	// Capacity of that device, when the DPU looked last. An addition of Moor.
 	// +optional
 	Capacity *resource.Quantity `json:"capacity,omitempty"`

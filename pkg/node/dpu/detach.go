@@ -34,15 +34,21 @@ func (r remover) detach(ctx context.Context, p *pass) error {
 	granted := p.dpu.Attached && writer.SingleWriter(p.attachment, nil)
 	if other != nil && other.Status.DPU.DeviceName != "" && !granted {
 		p.withdrawn() // the device is the other attachment's
-		return nil
+		p.ended(&p.dpu, p.dpu.Incarnation == r.exposures.Incarnation(p.dpu.Provider))
+		return p.drained(r.exposures)
 	}
 	if device := p.dpu.DeviceName; device != "" {
-		if err := r.exposures.Withdraw(ctx, device); err != nil {
+		orderly, err := r.exposures.During(&p.dpu, func() error { return r.exposures.Withdraw(ctx, device) })
+		if err != nil {
 			return fmt.Errorf("take device %s away from the host: %w", device, err)
 		}
+		p.ended(&p.dpu, orderly)
 	}
 	p.withdrawn()
 	p.dpu.Incarnation = ""
+	if err := p.drained(r.exposures); err != nil {
+		return err
+	}
 	// It goes, so its epoch is over here whether the vendor answers or not.
 	p.dpu.RetiredEpoch = max(p.dpu.RetiredEpoch, p.attachment.Spec.Epoch)
 	r.hurryReceipt(ctx, p)

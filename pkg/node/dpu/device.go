@@ -75,10 +75,16 @@ func (m maker) create(ctx context.Context, p *pass) error {
 // replaced takes a device away from the host that the vendor has made anew. Only the
 // service on record can show it.
 func (m maker) replaced(ctx context.Context, p *pass, device string) error {
-	if on := p.dpu.Provider; on == "" || on == p.plugin.Service {
-		return m.exposures.WithdrawFrom(ctx, p.plugin.Service, device)
+	orderly, err := m.exposures.During(&p.dpu, func() error {
+		if on := p.dpu.Provider; on == "" || on == p.plugin.Service {
+			return m.exposures.WithdrawFrom(ctx, p.plugin.Service, device)
+		}
+		return m.exposures.Withdraw(ctx, device)
+	})
+	if err == nil {
+		p.ended(&p.dpu, orderly)
 	}
-	return m.exposures.Withdraw(ctx, device)
+	return err
 }
 
 // small reports whether the device has less than the volume, as far as is known.

@@ -129,13 +129,16 @@ func (f fence) retire(ctx context.Context, p *pass, epoch int64) error {
 	if err != nil || now == nil {
 		return fmt.Errorf("volume %s is fenced from DPU %s, and its attachment cannot be read to confirm that: %w", p.volumeName(), f.attachments.Node, errors.Join(provisioner.ErrUnavailable, err))
 	}
-	if on := &now.Status.DPU; on.DeviceName != "" && (on.DeviceName != p.dpu.DeviceName || on.Provider != p.dpu.Provider) {
+	if on := &now.Status.DPU; on.DeviceName != "" && (on.DeviceName != p.dpu.DeviceName || on.Provider != p.dpu.Provider || on.Incarnation != p.dpu.Incarnation || on.Undrained != p.dpu.Undrained) {
 		if err := f.withdrawRecorded(ctx, p, on); err != nil {
 			return err
 		}
 	}
 	p.withdrawn()
 	p.dpu.Incarnation = ""
+	if err := p.drained(f.exposures); err != nil {
+		return err
+	}
 	p.dpu.RetiredEpoch = max(p.dpu.RetiredEpoch, epoch)
 	return p.wait(0, "volume %s was fenced from DPU %s: its host cannot reach it any more, epoch %d is over", p.volumeName(), f.attachments.Node, epoch)
 }
@@ -143,8 +146,11 @@ func (f fence) retire(ctx context.Context, p *pass, epoch int64) error {
 // withdrawRecorded takes a device on record away from the host; the service by which
 // it was shown has to confirm that, too.
 func (f fence) withdrawRecorded(ctx context.Context, p *pass, on *storagev1alpha1.VolumeAttachmentDPU) error {
-	f.exposures.Remember(on)
-	return f.withdraw(ctx, p, on.DeviceName)
+	orderly, err := f.exposures.During(on, func() error { return f.withdraw(ctx, p, on.DeviceName) })
+	if err == nil {
+		p.ended(on, orderly)
+	}
+	return err
 }
 
 func (f fence) withdraw(ctx context.Context, p *pass, device string) error {
@@ -165,7 +171,7 @@ func (f fence) recorded(ctx context.Context, p *pass) ([]storagev1alpha1.VolumeA
 		out = append(out, p.dpu)
 	}
 	for i := range all {
-		if on := all[i].Status.DPU; on.DeviceName != "" && all[i].UID != p.attachment.UID && all[i].VolumeName() == p.volumeName() {
+		if on := all[i].Status.DPU; on.DeviceName != "" && all[i].Name != p.attachment.Name && all[i].VolumeName() == p.volumeName() {
 			out = append(out, on)
 		}
 	}

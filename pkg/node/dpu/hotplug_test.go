@@ -188,6 +188,7 @@ func TestHotplugOverRestartOfSNAP(t *testing.T) {
 	if got := m.freePlugs(); got != 30 {
 		t.Fatalf("%d ports are free with one volume", got)
 	}
+	m.clock.Step(drainTime)
 	c.must(c.Delete(t.Context(), now))
 	c.must(m.pass(a.Name))
 	m.untilSwept()

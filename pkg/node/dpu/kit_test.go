@@ -43,6 +43,9 @@ import (
 	"github.com/moor-storage/moor/reference/snapemulator/snapemulatortest"
 )
 
+// drainTime is how long the storage may take over what it has received.
+const drainTime = 10 * time.Second
+
 const ns = "dpf-operator-system"
 
 func TestMain(m *testing.M) {
@@ -255,6 +258,7 @@ func (m *machine) restartDriver() {
 	m.queue = attachments.NewQueue(store)
 	m.exposures = exposures.New(exposures.Options{
 		Root: filepath.Join(m.dir, "s"), Attachments: store, Timeout: timeout, Boot: m.boot,
+		Drain: drainTime, Clock: m.clock,
 		Open: func(socket string) provisioner.DPU {
 			d := provisioner.DPU(snap.New(snaprpc.New(socket, 2*time.Second), snap.Options{Reserved: store.Reserved, Recorded: store.Functions}))
 			if m.watched != nil {

@@ -9,7 +9,9 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/node/dpu/devices"
+	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // staleRetry is when an attachment of which the cache is behind is looked at
@@ -40,11 +42,17 @@ type pass struct {
 
 	// dpu is the status to write.
 	dpu storagev1alpha1.VolumeAttachmentDPU
+	// undrained are the incarnations of SNAP services that ended while they may have
+	// shown the volume here.
+	undrained []string
 }
 
 func newPass(attachment *storagev1alpha1.VolumeAttachment) *pass {
 	p := &pass{attachment: attachment, deleting: !attachment.DeletionTimestamp.IsZero(), dpu: *attachment.Status.DPU.DeepCopy()}
 	p.dpu.Exhausted = false // each pass finds out anew
+	if p.dpu.Undrained != "" {
+		p.undrained = []string{p.dpu.Undrained}
+	}
 	if volume := p.volumeName(); volume != "" {
 		p.volumeID = attachments.VolumeID(volume)
 	}
@@ -86,6 +94,54 @@ func (p *pass) withdrawn() {
 // device, so that a withdrawal asks it whatever else happens.
 func (p *pass) onRecord(service string) bool {
 	return p.dpu.Provider == service && p.dpu.Incarnation != ""
+}
+
+// unknown is the incarnation of a device that a driver has shown which did not record
+// one.
+const unknown = "unknown"
+
+// ended notes what the end of an exposure leaves behind that is on record: nothing if it
+// was orderly, so that the incarnation which showed the device has taken it away; else
+// what it had sent may still be on its way.
+func (p *pass) ended(on *storagev1alpha1.VolumeAttachmentDPU, orderly bool) {
+	switch {
+	case on.DeviceName != "" && on.Provider == "":
+		p.undrained = append(p.undrained, unknown)
+	case !orderly && on.Incarnation != "":
+		p.undrained = append(p.undrained, on.Incarnation)
+	}
+	if on.Undrained != "" {
+		p.undrained = append(p.undrained, on.Undrained)
+	}
+}
+
+// drain returns how long it takes until nothing of what has ended is on its way to the
+// storage, and notes what is not drained. A volume with several writers waits for
+// nothing: it has no epoch.
+func (p *pass) drain(shown *exposures.Exposures) time.Duration {
+	var longest time.Duration
+	p.dpu.Undrained = ""
+	if !writer.SingleWriter(p.attachment, p.volume) {
+		return 0
+	}
+	for _, of := range p.undrained {
+		if left := shown.Undrained(string(p.attachment.UID), of); left > longest {
+			longest, p.dpu.Undrained = left, of
+		}
+	}
+	return longest
+}
+
+// drained ends the pass while something may be on its way to the storage: the epoch is
+// not retired before.
+func (p *pass) drained(shown *exposures.Exposures) error {
+	left := p.drain(shown)
+	if left <= 0 {
+		return nil
+	}
+	return &kube.Waiting{RetryAfter: left, Message: fmt.Sprintf(
+		"volume %s is withdrawn from the host, but SNAP service %s ended before while it may have shown it: what it had sent may reach the storage for up to %s yet (--lease-drain), and the epoch is retired after that",
+		p.volumeName(), p.dpu.Provider, shown.Drain())}
 }
 
 // observe notes what the host sees, or what stands ready for it.

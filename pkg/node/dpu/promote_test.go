@@ -175,7 +175,7 @@ func TestReplicaLivesOn(t *testing.T) {
 	if len(m.queue.Events()) != 1 {
 		t.Fatal("the round has not noticed that the replica is gone")
 	}
-	a.Status.DPU.Incarnation = m.exposures.Incarnation("nvidia")
+	a.Status.DPU.Incarnation, a.Status.DPU.Undrained = m.exposures.Incarnation("nvidia"), a.Status.DPU.Incarnation
 	if diff := cmp.Diff(a.Status.DPU, m.settle(a.Name).Status.DPU); diff != "" {
 		t.Fatalf("identity (-before +after):\n%s", diff)
 	}

@@ -205,7 +205,11 @@ func (r *Reconciler) phases(ctx context.Context, p *pass) error {
 func (r *Reconciler) finish(ctx context.Context, p *pass, err error) (ctrl.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
+	drained := p.drain(r.o.Exposures)
 	message, retry, failure := p.settle(err, r.o.Clock.Now())
+	if drained > 0 && (retry == 0 || drained < retry) {
+		retry = drained
+	}
 	if err := r.status.write(ctx, p, message); err != nil {
 		return ctrl.Result{}, errors.Join(failure, err)
 	}
@@ -213,7 +217,7 @@ func (r *Reconciler) finish(ctx context.Context, p *pass, err error) (ctrl.Resul
 	case failure != nil:
 	case p.contradicted():
 		retry = staleRetry
-	case p.deleting:
+	case p.deleting && err == nil:
 		failure = kube.RemoveFinalizers(ctx, r.o.Attachments.DPU.Client, p.attachment, storagev1alpha1.FinalizerDPUAttachment)
 	}
 	return ctrl.Result{RequeueAfter: retry}, failure

@@ -89,10 +89,9 @@ func TestServiceEndedWithTheMachine(t *testing.T) {
 	m.boot = "second"
 	m.restartDriver()
 	c.fence(a.Name, 1)
-	m.clock.Step(m.o.Timeout)
-	if err := m.pass(a.Name); err != nil {
-		t.Fatal(err)
-	}
+	c.must(m.pass(a.Name))
+	m.clock.Step(drainTime)
+	c.must(m.pass(a.Name))
 	if now := c.get(a.Name).Status; now.DPU.RetiredEpoch != 1 || now.DPU.Incarnation != "" {
 		t.Fatalf("no receipt: %+v", now)
 	}
@@ -157,7 +156,8 @@ func TestIncarnation(t *testing.T) {
 	if now.Incarnation == a.Status.DPU.Incarnation || now.Incarnation == "" {
 		t.Fatalf("%q after a restart of SNAP", now.Incarnation)
 	}
-	now.Incarnation = a.Status.DPU.Incarnation
+	now.Incarnation, now.Undrained = a.Status.DPU.Incarnation, ""
+	m.clock.Step(drainTime)
 	if diff := cmp.Diff(a.Status.DPU, now); diff != "" {
 		t.Error(diff)
 	}

@@ -34,7 +34,7 @@ func TestServiceRestartKeepsIdentity(t *testing.T) {
 	}
 	now := m.settle(a.Name)
 	want := a.Status.DPU
-	want.Incarnation = m.exposures.Incarnation("nvidia")
+	want.Incarnation, want.Undrained = m.exposures.Incarnation("nvidia"), want.Incarnation
 	if diff := cmp.Diff(want, now.Status.DPU); diff != "" {
 		t.Fatalf("identity (-before +after):\n%s", diff)
 	}
@@ -107,6 +107,7 @@ func TestDeviceRenamed(t *testing.T) {
 		now.Status.DPU.BdevAttrs.NVMeUUID != a.Status.DPU.BdevAttrs.NVMeUUID {
 		t.Fatalf("got %+v, shown %v", now.Status.DPU, m.shown())
 	}
+	m.clock.Step(drainTime)
 	c.must(c.Delete(t.Context(), now))
 	m.settle(a.Name)
 	m.wantEmpty()

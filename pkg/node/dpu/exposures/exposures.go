@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -21,19 +23,28 @@ type Options struct {
 	// Timeout bounds what is done for the lease as a whole; each call to a service
 	// has a deadline of its own within it.
 	Timeout time.Duration
+	// Drain is how long the storage may take over what it has received.
+	Drain time.Duration
+	// Clock is the machine's if nil.
+	Clock clock.PassiveClock
 }
 
 // Exposures is what one DPU shows to its host. Safe for concurrent use.
 type Exposures struct {
 	Work
 	services    services
+	drain       drain
 	attachments *attachments.Store
 	timeout     time.Duration
 }
 
 // New returns the exposures of a DPU; it asks no service yet.
 func New(o Options) *Exposures {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
 	return &Exposures{
+		drain:       drain{bound: o.Drain, clock: o.Clock, asked: map[string]time.Time{}},
 		services:    services{root: o.Root, boot: o.Boot, open: o.Open, used: map[string]provisioner.DPU{}},
 		attachments: o.Attachments, timeout: o.Timeout,
 	}
