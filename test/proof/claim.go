@@ -70,6 +70,8 @@ type epoch struct {
 	number int64
 	// holder is as the medium log names it.
 	holder string
+	// begin is before it began; 0 if nothing is known of that.
+	begin time.Duration
 	// end is when it was seen to be over, if ended.
 	end   time.Duration
 	ended bool
@@ -98,11 +100,28 @@ func checkHolders(f *findings, states []State) []epoch {
 	var out []epoch
 	for number, holder := range holders {
 		e := epoch{number: number, holder: writelog.Short(holder)}
+		e.begin = begins(states, number)
 		e.end, e.ended = ends(states, number)
 		out = append(out, e)
 	}
 	slices.SortFunc(out, func(a, b epoch) int { return cmp.Compare(a.number, b.number) })
+	for i := 1; i < len(out); i++ { // none begins before the one before it
+		out[i].begin = max(out[i].begin, out[i-1].begin)
+	}
 	return out
+}
+
+// accepts reports whether the medium may accept a write of the epoch at that time.
+func (e epoch) accepts(at time.Duration) bool { return at >= e.begin && !(e.ended && at > e.end) }
+
+// begins is a time at which the epoch had not begun yet; 0 if none is known.
+func begins(states []State, number int64) time.Duration {
+	for _, s := range states {
+		if s.held() && s.Epoch == number && s.NotBefore > 0 {
+			return s.NotBefore
+		}
+	}
+	return 0
 }
 
 // ends is when the epoch was first seen to be over, if that is known.

@@ -17,6 +17,10 @@ type State struct {
 	// At is CLOCK_MONOTONIC of the machine when the state was seen, which is
 	// after it began; 0 if that is not known.
 	At time.Duration
+	// NotBefore is CLOCK_MONOTONIC of the second in which the epoch before ended, by its
+	// receipt, if the claim is held: so the epoch had not begun earlier. 0 if that is not
+	// known.
+	NotBefore time.Duration
 }
 
 func (s State) held() bool { return s.Phase != moorv1alpha1.ClaimFree }
@@ -71,7 +75,7 @@ const (
 	// RuleHeld: every writer has held the claim.
 	RuleHeld Rule = "writers held the claim"
 	// RuleOneWriter: the writes form runs in the order of the epochs, and
-	// nothing is accepted of an epoch that is over.
+	// nothing is accepted of an epoch that is over, or has not begun.
 	RuleOneWriter Rule = "one writer"
 	// RuleLog: the medium log has no hole.
 	RuleLog Rule = "a whole log"

@@ -22,8 +22,8 @@ func checkLog(f *findings, of string, writes []writelog.Write) {
 }
 
 // checkWriters gives each write the first epoch of its writer that is not
-// before that of the write before it, and was not over when the medium
-// accepted it. If any way to share out the writes is lawful, this one is: to
+// before that of the write before it, and had begun and was not over when the
+// medium accepted it. If any way to share out the writes is lawful, this one is: to
 // take an earlier epoch never leaves less to the writes that follow.
 func checkWriters(f *findings, writes []writelog.Write, epochs []epoch) {
 	at, told := 0, ""
@@ -44,6 +44,9 @@ func checkWriters(f *findings, writes []writelog.Write, epochs []epoch) {
 		case last < at:
 			f.add(RuleOneWriter, "write %d of %s, which held epoch %d last, comes after a write of %s under epoch %d",
 				w.Seq, w.DPU, epochs[last].number, epochs[at].holder, epochs[at].number)
+		case w.Monotonic < epochs[last].begin:
+			f.add(RuleOneWriter, "write %d of %s was accepted at %s, before its epoch %d began (the epoch before ended at %s, or within a second after)",
+				w.Seq, w.DPU, w.Monotonic, epochs[last].number, epochs[last].begin)
 		default:
 			f.add(RuleOneWriter, "write %d of %s was accepted at %s, after its epoch %d was over (seen at %s)",
 				w.Seq, w.DPU, w.Monotonic, epochs[last].number, epochs[last].end)
@@ -55,7 +58,7 @@ func checkWriters(f *findings, writes []writelog.Write, epochs []epoch) {
 // if there is none.
 func place(w writelog.Write, epochs []epoch, at int) int {
 	for i := at; i < len(epochs); i++ {
-		if e := epochs[i]; e.holder == w.DPU && !(e.ended && w.Monotonic > e.end) {
+		if e := epochs[i]; e.holder == w.DPU && e.accepts(w.Monotonic) {
 			return i
 		}
 	}

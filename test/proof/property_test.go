@@ -65,7 +65,8 @@ func shareable(writes []writelog.Write, epochs []epoch, from int) bool {
 	}
 	for i := from; i < len(epochs); i++ {
 		over := epochs[i].ended && writes[0].Monotonic > epochs[i].end
-		if epochs[i].holder == writes[0].DPU && !over && shareable(writes[1:], epochs, i) {
+		early := writes[0].Monotonic < epochs[i].begin
+		if epochs[i].holder == writes[0].DPU && !over && !early && shareable(writes[1:], epochs, i) {
 			return true
 		}
 	}
@@ -80,7 +81,7 @@ func FuzzWriters(f *testing.F) {
 		name := func(b byte) string { return string(rune('a' + b%3)) }
 		var epochs []epoch
 		for i, b := range holders[:min(len(holders), 6)] {
-			epochs = append(epochs, epoch{number: int64(i + 1), holder: name(b), end: time.Duration(b >> 4), ended: b&8 != 0})
+			epochs = append(epochs, epoch{number: int64(i + 1), holder: name(b), begin: time.Duration(b >> 5), end: time.Duration(b >> 4), ended: b&8 != 0})
 		}
 		var names []string
 		for _, b := range by[:min(len(by), 8)] {

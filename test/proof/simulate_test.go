@@ -19,7 +19,9 @@ type simulator struct {
 	// epochs are the true epochs of the writes, by index.
 	epochs   []int64
 	receipts []moorv1alpha1.Receipt
-	lines    int
+	// ended is when the last epoch ended.
+	ended time.Duration
+	lines int
 }
 
 // lawful plays so many epochs among so many DPUs. The claim is watched from
@@ -43,6 +45,9 @@ func lawful(r *rand.Rand, dpus, epochs int) *simulator {
 func (s *simulator) play(number int64) {
 	holder := fmt.Sprintf("dpu-%d", s.rand.IntN(s.dpus))
 	held := State{Phase: moorv1alpha1.ClaimGranted, Holder: holder, Epoch: number}
+	if s.rand.IntN(4) != 0 {
+		held.NotBefore = max(0, s.ended-time.Duration(s.rand.IntN(2)))
+	}
 	s.see(held)
 	s.write(holder, number)
 	if s.rand.IntN(2) == 0 {
@@ -52,6 +57,8 @@ func (s *simulator) play(number int64) {
 	}
 	s.receipts = append(s.receipts, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: holder, Epoch: number})
 	s.receipts = s.receipts[max(0, len(s.receipts)-keptReceipts):]
+	s.now++
+	s.ended = s.now
 	s.see(State{Phase: moorv1alpha1.ClaimFree, Epoch: number})
 }
 
@@ -108,6 +115,7 @@ type corruption struct {
 var corruptions = []corruption{
 	{"swap two runs", swapRuns, []Rule{RuleOneWriter}},
 	{"late write", lateWrite, []Rule{RuleOneWriter}},
+	{"early write", earlyWrite, []Rule{RuleOneWriter}},
 	{"write of a stranger", strangersWrite, []Rule{RuleHeld}},
 	{"lose a record", loseRecord, []Rule{RuleLog}},
 	{"drop a receipt", dropReceipt, []Rule{RuleReceipt}},
@@ -218,6 +226,25 @@ func lateWrite(s *simulator) bool {
 		s.h.Writes[i].Seq = uint64(i + 1)
 	}
 	return true
+}
+
+// earlyWrite lets a DPU write before its first epoch, while the holder is idle.
+func earlyWrite(s *simulator) bool {
+	first, _ := s.spans()
+	for _, i := range s.rand.Perm(len(s.h.States)) {
+		state := s.h.States[i]
+		if !state.held() || state.NotBefore <= 1 || first[state.Holder] != state.Epoch {
+			continue
+		}
+		at := slices.IndexFunc(s.h.Writes, func(w writelog.Write) bool { return w.Monotonic >= state.NotBefore })
+		if at < 0 {
+			at = len(s.h.Writes)
+		}
+		s.h.Writes = slices.Insert(s.h.Writes, at, writelog.Write{DPU: state.Holder, Length: 4096, Monotonic: state.NotBefore - 1})
+		s.number(s.h.Writes)
+		return true
+	}
+	return false
 }
 
 func strangersWrite(s *simulator) bool {

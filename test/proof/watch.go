@@ -156,13 +156,26 @@ func (r *Recorder) note(claim *moorv1alpha1.WriterClaim, gone bool) {
 		s = State{Phase: c.Phase, Holder: c.Holder, Epoch: c.Epoch, Receipts: slices.Clone(c.Receipts)}
 	}
 	if last := len(r.states) - 1; last >= 0 {
-		s.At = r.states[last].At
+		s.At, s.NotBefore = r.states[last].At, r.states[last].NotBefore
 		if equality.Semantic.DeepEqual(s, r.states[last]) {
 			return
 		}
 	}
-	s.At = at
+	if s.At, s.NotBefore = at, 0; s.held() && at > 0 {
+		s.NotBefore = endOf(s.Epoch-1, s.Receipts, time.Now(), at)
+	}
 	r.states = append(r.states, s)
+}
+
+// endOf is CLOCK_MONOTONIC of the second in which an epoch ended, by its receipt, which
+// has the wall clock's time; 0 if there is none, or it is not of this boot.
+func endOf(epoch int64, receipts []moorv1alpha1.Receipt, wall time.Time, now time.Duration) time.Duration {
+	for _, r := range receipts {
+		if r.Epoch == epoch && !r.Time.IsZero() {
+			return max(0, now-wall.Sub(r.Time.Time.Truncate(time.Second)))
+		}
+	}
+	return 0
 }
 
 // States returns all states so far, once the recorder has seen what the API

@@ -175,3 +175,43 @@ func TestRecorderThatLags(t *testing.T) {
 		t.Errorf("%+v, %v", states, err)
 	}
 }
+
+// TestEndOf: an epoch is over from the second of its receipt on, by either clock.
+func TestEndOf(t *testing.T) {
+	wall := time.Date(2026, 1, 2, 3, 4, 5, 600_000_000, time.UTC)
+	at := func(ago time.Duration) metav1.Time { return metav1.NewTime(wall.Add(-ago)) }
+	receipts := []moorv1alpha1.Receipt{{Epoch: 3, Time: at(90 * time.Second)}, {Epoch: 4, Time: at(10 * time.Second)}, {Epoch: 5}}
+	for _, tc := range []struct {
+		epoch int64
+		now   time.Duration
+		want  time.Duration
+	}{
+		{epoch: 4, now: time.Minute, want: 49*time.Second + 400*time.Millisecond},
+		{epoch: 3, now: time.Minute, want: 0}, // before this boot
+		{epoch: 5, now: time.Minute, want: 0}, // no time
+		{epoch: 2, now: time.Minute, want: 0},
+	} {
+		if got := endOf(tc.epoch, receipts, wall, tc.now); got != tc.want {
+			t.Errorf("epoch %d ended at %s, want %s", tc.epoch, got, tc.want)
+		}
+	}
+}
+
+// TestRecordsWhenAnEpochMayBegin: a grant is recorded with the end of the epoch before,
+// and the next state of the same grant is no news for that.
+func TestRecordsWhenAnEpochMayBegin(t *testing.T) {
+	now := time.Now()
+	r := &Recorder{volume: "v", seen: map[string]bool{}, changed: make(chan struct{})}
+	granted := &moorv1alpha1.WriterClaimStatus{
+		Phase: moorv1alpha1.ClaimGranted, Holder: "d", Epoch: 2,
+		Receipts: []moorv1alpha1.Receipt{{Epoch: 1, Holder: "c", Time: metav1.NewTime(now)}},
+	}
+	r.note(claimNamed("v", "1", granted), false)
+	r.note(claimNamed("v", "2", granted), false)
+	if len(r.states) != 1 {
+		t.Fatalf("%d states, want one", len(r.states))
+	}
+	if s := r.states[0]; s.NotBefore <= 0 || s.NotBefore > s.At || s.At-s.NotBefore > time.Minute {
+		t.Errorf("seen at %s, not before %s", s.At, s.NotBefore)
+	}
+}
