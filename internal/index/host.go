@@ -14,13 +14,12 @@ import (
 // The field indexes of the host cluster, named by the kind that is found and by
 // what it is found. Those of pods and PersistentVolumes are in podvolume.
 const (
-	DPUStorageVendorByClass            = "spec.storageClassName"
-	DPUStoragePolicyByVendor           = "spec.dpuStorageVendors"
-	DPUVolumeByPolicy                  = "spec.dpuStoragePolicyName"
-	DPUVolumeAttachmentByVolume        = "spec.dpuVolumeName"
-	DPUVolumeAttachmentByNode          = "spec.dpuNodeName"
-	DPUVolumeAttachmentByNodeAndVolume = "spec.dpuNodeName,spec.dpuVolumeName"
-	DPUStorageNodeByDPU                = "spec.dpuName"
+	DPUStorageVendorByClass     = "spec.storageClassName"
+	DPUStoragePolicyByVendor    = "spec.dpuStorageVendors"
+	DPUVolumeByPolicy           = "spec.dpuStoragePolicyName"
+	DPUVolumeAttachmentByVolume = "spec.dpuVolumeName"
+	DPUVolumeAttachmentByNode   = "spec.dpuNodeName"
+	DPUStorageNodeByDPU         = "spec.dpuName"
 	// DPUVolumeMissingReplicas finds, by "true", volumes that have fewer replicas
 	// than are wanted.
 	DPUVolumeMissingReplicas = "status.replicas.missing"
@@ -52,9 +51,6 @@ func Host() []kube.Index {
 		kube.IndexOf(DPUStoragePolicyByVendor, func(p *storagev1alpha1.DPUStoragePolicy) []string { return p.Spec.DPUStorageVendors }),
 		kube.IndexOf(DPUVolumeByPolicy, func(v *storagev1alpha1.DPUVolume) []string { return []string{v.Spec.DPUStoragePolicyName} }),
 		kube.IndexOf(DPUStorageNodeByDPU, func(n *moorv1alpha1.DPUStorageNode) []string { return []string{n.Spec.DPUName} }),
-		kube.IndexOf(DPUVolumeAttachmentByNodeAndVolume, func(a *storagev1alpha1.DPUVolumeAttachment) []string {
-			return []string{NodeAndVolume(a.Spec.DPUNodeName, a.Spec.DPUVolumeName)}
-		}),
 		kube.IndexOf(EventByBackedOffPod, backedOffPod),
 	)
 }
@@ -72,9 +68,6 @@ func Replicas() []kube.Index {
 		kube.IndexOf(PodWithAffinity, withAffinity),
 	)
 }
-
-// NodeAndVolume is the value of DPUVolumeAttachmentByNodeAndVolume.
-func NodeAndVolume(node, volume string) string { return node + " " + volume }
 
 func attachmentByVolume() kube.Index {
 	return kube.IndexOf(DPUVolumeAttachmentByVolume, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUVolumeName} })

@@ -63,6 +63,7 @@ func NewManager(cfg *rest.Config, scheme *runtime.Scheme, flags Flags, lease str
 	informers := &Informers{}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:                        scheme,
+		MapperProvider:                newMapper,
 		Cache:                         caches,
 		NewCache:                      informers.New,
 		Metrics:                       metricsserver.Options{BindAddress: flags.MetricsBindAddress},
@@ -93,7 +94,7 @@ func NewManager(cfg *rest.Config, scheme *runtime.Scheme, flags Flags, lease str
 func AddCluster(mgr ctrl.Manager, name string, cfg *rest.Config, scheme *runtime.Scheme, caches cache.Options) (cluster.Cluster, error) {
 	informers := &Informers{Cluster: name}
 	c, err := cluster.New(cfg, func(o *cluster.Options) {
-		o.Scheme, o.Cache, o.NewCache = scheme, caches, informers.New
+		o.Scheme, o.Cache, o.NewCache, o.MapperProvider = scheme, caches, informers.New, newMapper
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the %s: %w", name, err)

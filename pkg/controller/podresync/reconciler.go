@@ -174,12 +174,12 @@ func (r *Reconciler) users() podvolume.Users {
 // does not count, nor does a replica.
 func (r *Reconciler) attached(ctx context.Context, node, volume string) (bool, error) {
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	err := r.Host.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByNodeAndVolume: index.NodeAndVolume(node, volume)})
+	err := r.Host.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByNode: node}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return false, fmt.Errorf("find the attachment of volume %s to %s: %w", volume, node, err)
 	}
 	return slices.ContainsFunc(list.Items, func(a storagev1alpha1.DPUVolumeAttachment) bool {
-		return a.DeletionTimestamp.IsZero() && a.Spec.Role != storagev1alpha1.RoleReplica
+		return a.Spec.DPUVolumeName == volume && a.DeletionTimestamp.IsZero() && a.Spec.Role != storagev1alpha1.RoleReplica
 	}), nil
 }
 
