@@ -53,6 +53,9 @@ func open(t *testing.T) hosts {
 		known := kubetest.DPUStorageNode(name)
 		must(t, client.IgnoreAlreadyExists(clusters.Host.Create(t.Context(), known)))
 	}
+	token := func(t *testing.T, node string) string {
+		return tokenOf(t, clusters.HostConfig, "snap-csi-plugin-node", node)
+	}
 	a := token(t, "a")
 	out := hosts{
 		a: as(t, clusters.HostConfig, clusters.Host, a), b: as(t, clusters.HostConfig, clusters.Host, token(t, "b")),
@@ -62,16 +65,16 @@ func open(t *testing.T) hosts {
 	return out
 }
 
-// token is one of the hosts' account, bound to the Node as that of a pod is.
-func token(t *testing.T, node string) string {
+// tokenOf is one of an account, bound to the Node as that of a pod is.
+func tokenOf(t *testing.T, server *rest.Config, account, node string) string {
 	t.Helper()
-	c, err := kubernetes.NewForConfig(clusters.HostConfig)
+	c, err := kubernetes.NewForConfig(server)
 	must(t, err)
 	request := &authenticationv1.TokenRequest{}
 	if node != "" {
 		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Node", APIVersion: "v1", Name: node}
 	}
-	got, err := c.CoreV1().ServiceAccounts(kit.Namespace).CreateToken(t.Context(), "snap-csi-plugin-node", request, metav1.CreateOptions{})
+	got, err := c.CoreV1().ServiceAccounts(kit.Namespace).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
 	must(t, err)
 	return got.Status.Token
 }

@@ -117,19 +117,22 @@ func registerVendor(ctx context.Context, c *devcluster.Cluster, dpu client.Clien
 // accounts are the ServiceAccounts of the processes, by cluster.
 var accounts = map[string][]string{
 	devcluster.HostCluster: {"snap-host-controller", "snap-csi-plugin-controller", "scheduler-extender"},
-	devcluster.DPUCluster:  {"snap-host-controller", "snap-controller", "snap-external-attacher", "snap-node-driver", "local-vendor-controller"},
+	devcluster.DPUCluster:  {"snap-host-controller", "snap-controller", "snap-external-attacher", "local-vendor-controller"},
 }
 
 // nodeAccount is that of the process on each host; its tokens are bound to
 // their Nodes.
 const nodeAccount = "snap-csi-plugin-node"
 
+// dpuAccount is what each DPU is in the DPU cluster.
+const dpuAccount = "snap-node-driver"
+
 // snapshotController is the account of Kubernetes' own snapshot-controller in
 // kube-system, in either cluster.
 const snapshotController = "snapshot-controller"
 
 // Kubeconfigs are the paths of kubeconfigs by cluster and account; those of
-// nodeAccount by the name of the host.
+// nodeAccount by the name of the host, and of dpuAccount by that of the DPU.
 type Kubeconfigs map[string]map[string]string
 
 func kubeconfigs(ctx context.Context, c *devcluster.Cluster) (Kubeconfigs, error) {
@@ -151,12 +154,17 @@ func kubeconfigs(ctx context.Context, c *devcluster.Cluster) (Kubeconfigs, error
 		}
 		out[cluster][snapshotController] = path
 	}
-	for _, host := range c.Nodes() {
-		path, err := c.WriteNodeKubeconfig(ctx, devcluster.HostCluster, kit.Namespace, nodeAccount, host)
-		if err != nil {
-			return nil, err
+	for cluster, on := range map[string]struct {
+		account string
+		nodes   []string
+	}{devcluster.HostCluster: {nodeAccount, c.Nodes()}, devcluster.DPUCluster: {dpuAccount, c.DPUs()}} {
+		for _, node := range on.nodes {
+			path, err := c.WriteNodeKubeconfig(ctx, cluster, kit.Namespace, on.account, node)
+			if err != nil {
+				return nil, err
+			}
+			out[cluster][node] = path
 		}
-		out[devcluster.HostCluster][host] = path
 	}
 	return out, nil
 }

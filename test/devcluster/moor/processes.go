@@ -103,7 +103,7 @@ func onDPU(c bed, dpu string, configs map[string]string) []devcluster.Process {
 			"--fuse-dir="+layout.MachineDataDir+"/fuse", "--medium-log-dir="+layout.TargetDir+"/log", "--metrics-bind-address=:9201"),
 		process(c, "local-vendor-"+dpu, dpu, "local-vendor", "--mode=plugin", "--plugin-root="+filepath.Join(snapRoot, "plugins"),
 			"--snap-socket="+snap, "--target-dir="+layout.TargetDir, "--metrics-bind-address=:9202"),
-		process(c, "snap-node-driver-"+dpu, dpu, "snap-node-driver", "--node-name="+dpu, "--kubeconfig="+configs["snap-node-driver"],
+		process(c, "snap-node-driver-"+dpu, dpu, "snap-node-driver", "--node-name="+dpu, "--kubeconfig="+configs[dpu],
 			"--namespace="+kit.Namespace, "--plugin-root="+filepath.Join(snapRoot, "plugins"),
 			"--provider-root="+filepath.Join(snapRoot, "providers"), "--host-link="+hostLink, "--metrics-bind-address=:9203", "--health-probe-bind-address=:9204"),
 	}
