@@ -203,6 +203,7 @@ func TestLife(t *testing.T) {
 	if n := len(f.CallsTo(provisionertest.FaceAttachments, "Attach")); n != 3 {
 		t.Errorf("%d attaches, want 3: a refusal, a failure, a success", n)
 	}
+	a := ending(t, c)
 	if err := c.Delete(t.Context(), sv); err != nil {
 		t.Fatal(err)
 	}
@@ -210,4 +211,30 @@ func TestLife(t *testing.T) {
 	if n := len(f.CallsTo(provisionertest.FaceAttachments, "Detach")); n != 2 {
 		t.Errorf("%d detaches, want 2: a failure, a success", n)
 	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(a), a); err != nil {
+		t.Fatal(err)
+	}
+	if w := a.Status.Revocation; w == nil || w.AttachmentUID != a.UID || w.NodeID != provisionertest.NodeA || w.Time.IsZero() {
+		t.Errorf("it does not say that it revoked: %+v", w)
+	}
+}
+
+// ending makes the VolumeAttachment of the request, which snap-controller has noticed to
+// end while its claim may be held.
+func ending(t *testing.T, c client.Client) *storagev1alpha1.VolumeAttachment {
+	t.Helper()
+	a := &storagev1alpha1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "va", Finalizers: []string{storagev1alpha1.FinalizerWriterClaim}},
+		Spec: storagev1alpha1.VolumeAttachmentSpec{
+			NodeName: provisionertest.NodeA, FunctionTypeConfig: storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypeVF},
+		},
+	}
+	create(t, c, a)
+	if err := c.Delete(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kube.PatchStatus(t.Context(), c, a, func(a *storagev1alpha1.VolumeAttachment) { a.Status.StorageDetaching = true }); err != nil {
+		t.Fatal(err)
+	}
+	return a
 }

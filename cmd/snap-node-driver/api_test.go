@@ -147,7 +147,7 @@ func (w *world) startDriver(flags ...string) {
 	o.bind(fs)
 	w.must(fs.Parse(append([]string{
 		"--node-name=" + node, "--kubeconfig=" + w.kubeconfig, "--plugin-root=" + filepath.Join(w.root, "p"),
-		"--provider-root=" + filepath.Join(w.root, "s"), "--resync=200ms", "--heartbeat-period=500ms", "--leader-elect=true",
+		"--provider-root=" + filepath.Join(w.root, "s"), "--resync=200ms", "--heartbeat-period=500ms", "--lease-drain=1s", "--leader-elect=true",
 		"--metrics-bind-address=0", "--health-probe-bind-address=0",
 	}, flags...)))
 	w.inBackground("snap-node-driver", o.run)
@@ -223,6 +223,10 @@ func TestLifeOnAServer(t *testing.T) {
 	w.startSNAP()
 	w.settled("shown again after a restart of SNAP", func() bool { return w.visible() == 1 })
 	until(w, "attached again", a, func(bool) bool { return a.Status.DPU.Attached && a.Status.Message == "" })
+	if a.Status.DPU.Incarnation == first.Incarnation || a.Status.DPU.Undrained != "" && a.Status.DPU.Undrained != first.Incarnation {
+		t.Fatalf("after a restart of SNAP: incarnation %s, then %+v", first.Incarnation, a.Status.DPU)
+	}
+	first.Incarnation, first.Undrained = a.Status.DPU.Incarnation, a.Status.DPU.Undrained
 	if diff := cmp.Diff(first, a.Status.DPU); diff != "" {
 		t.Fatalf("after a restart of SNAP (-before +after):\n%s", diff)
 	}

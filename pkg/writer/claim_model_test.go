@@ -183,6 +183,7 @@ func (w world) attachment() *storagev1alpha1.VolumeAttachment {
 	out := &storagev1alpha1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: names[0], UID: uids[0]}}
 	out.Spec.NodeName, out.Spec.Epoch = dpus[0], int64(w.vaEpoch)
 	out.Status.DPU.Attached, out.Status.DPU.RetiredEpoch = w.attached, int64(w.retired)
+	revokes(out, !w.svva, false) // the attacher has written that before it let go
 	if w.deleting {
 		out.DeletionTimestamp = &metav1.Time{Time: clockNow}
 	}

@@ -19,10 +19,18 @@ type Revocation struct {
 	// that it never asks the vendor to attach again for it.
 	Noticed bool
 	// Gone: the API server has no SVVolumeAttachment any more, which the
-	// vendor's attacher lets go only when ControllerUnpublish is done.
+	// vendor's attacher lets go only when ControllerUnpublish is done. It is no
+	// proof without the attacher's word, in the status of the attachment.
 	Gone bool
 	// Driver is the name of the CSIDriver; "" while the DPU is heard.
 	Driver string
+}
+
+// confirmed reports whether the vendor's attacher has written of this very attachment
+// that ControllerUnpublish is done: that the object of the request is gone is no word
+// of anybody, since its finalizer can be taken off by force.
+func confirmed(a *storagev1alpha1.VolumeAttachment) bool {
+	return a.Status.Revocation != nil && a.UID != "" && a.Status.Revocation.AttachmentUID == a.UID
 }
 
 // revoked reports whether the storage has revoked the DPU.
@@ -101,10 +109,10 @@ func releasedByDPU(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 // revokedByStorage is about the DPU and the volume: the storage knows no VolumeAttachments,
 // so one of the same name serves that was made in the place of the one that held the claim.
 func revokedByStorage(claim *moorv1alpha1.WriterClaim, e Evidence) string {
-	if e.Attachment == nil || e.Attachment.DeletionTimestamp.IsZero() || !e.Storage.revoked() {
+	if e.Attachment == nil || e.Attachment.DeletionTimestamp.IsZero() || !e.Storage.revoked() || !confirmed(e.Attachment) {
 		return ""
 	}
-	return fmt.Sprintf("the storage revoked DPU %s: ControllerUnpublish of %s is done", claim.Status.Holder, e.Storage.Driver)
+	return fmt.Sprintf("the storage revoked DPU %s: ControllerUnpublish of %s is done, of node %s", claim.Status.Holder, e.Storage.Driver, e.Attachment.Status.Revocation.NodeID)
 }
 
 func lapsed(claim *moorv1alpha1.WriterClaim, e Evidence) string {
@@ -138,6 +146,8 @@ func missing(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 		message += "; the DPU is silent, and the storage has nothing to revoke"
 	case !storage.Noticed:
 		message += "; the DPU is silent, and snap-controller has not noticed yet that the attachment ends"
+	case storage.Gone && !confirmed(e.Attachment):
+		message += fmt.Sprintf("; the DPU is silent, and SVVolumeAttachment %s is gone without the word of the attacher of CSIDriver %s that the volume was revoked, which proves nothing", claim.Status.Attachment, storage.Driver)
 	default:
 		message += fmt.Sprintf("; the DPU is silent, and CSIDriver %s is asked to revoke it", storage.Driver)
 	}

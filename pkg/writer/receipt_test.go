@@ -17,10 +17,11 @@ func TestProve(t *testing.T) {
 			for _, finalizer := range flags {
 				for _, attached := range flags {
 					for _, retired := range []int64{0, 3, 4, 5} {
-						for bits := range 16 {
+						for bits := range 64 {
 							for _, operator := range []int64{0, 3, 4, 5} {
 								storage := Revocation{Vouched: bits&1 != 0, Asked: bits&2 != 0, Noticed: bits&4 != 0, Gone: bits&8 != 0, Driver: "d"}
 								claim, mirror := facts(mirrorIs, deleting, finalizer, attached, retired, operator)
+								revokes(mirror, bits&16 != 0, bits&32 != 0)
 								mine := mirrorIs == "mine"
 								named := mine || mirrorIs == "of whatever object" || mirrorIs == "made anew"
 								want := moorv1alpha1.ReceiptKind("")
@@ -29,7 +30,7 @@ func TestProve(t *testing.T) {
 									want = moorv1alpha1.ReceiptDPU
 								case mirrorIs == "of whatever object" && !attached && retired >= 4:
 									want = moorv1alpha1.ReceiptDPU
-								case named && deleting && bits == 15:
+								case named && deleting && bits == 31:
 									want = moorv1alpha1.ReceiptStorage
 								case operator == 4:
 									want = moorv1alpha1.ReceiptOperator
@@ -68,6 +69,18 @@ func facts(mirrorIs string, deleting, finalizer, attached bool, retired, operato
 	return claim, mirror
 }
 
+// revokes has the attacher say of the attachment that the volume was revoked, or of one
+// that had the name before it.
+func revokes(mirror *storagev1alpha1.VolumeAttachment, says, ofAnother bool) {
+	if mirror == nil || !says && !ofAnother {
+		return
+	}
+	mirror.Status.Revocation = &storagev1alpha1.StorageRevocation{AttachmentUID: mirror.UID, NodeID: "node-a"}
+	if ofAnother {
+		mirror.Status.Revocation.AttachmentUID = "before"
+	}
+}
+
 func checkReceipt(t *testing.T, name string, got *moorv1alpha1.Receipt, message string, want moorv1alpha1.ReceiptKind) {
 	t.Helper()
 	switch {
@@ -99,6 +112,7 @@ func TestProveOnlyWhileFencing(t *testing.T) {
 func TestLeaseComesThird(t *testing.T) {
 	over := Lease{Given: true}
 	claim, mirror := facts("mine", true, true, true, 0, 4)
+	revokes(mirror, true, false)
 	for _, c := range []struct {
 		want    moorv1alpha1.ReceiptKind
 		retired int64

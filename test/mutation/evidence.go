@@ -5,6 +5,7 @@ const (
 	nodeRecord = "pkg/node/dpu/exposures/incarnation.go"
 	nodeShow   = "pkg/node/dpu/show.go"
 	nodePass   = "pkg/node/dpu/pass.go"
+	svDetach   = "pkg/controller/attacher/detach.go"
 )
 
 // evidence are checks of what a receipt rests on beside the API: which process showed
@@ -40,5 +41,18 @@ var evidence = []mutation{
 	}},
 	{name: "what another attachment has left on its way does not count", tests: node, edits: []edit{
 		{nodePass, "	if on.Undrained != \"\" {", "	if on.Undrained == \"-\" {"},
+	}},
+	{name: "that the vendor's request is gone counts as its word", tests: right, edits: []edit{
+		{ruleReceipt, " || !e.Storage.revoked() || !confirmed(e.Attachment) {", " || !e.Storage.revoked() {"},
+		{ruleReceipt, "claim.Status.Holder, e.Storage.Driver, e.Attachment.Status.Revocation.NodeID)", "claim.Status.Holder, e.Storage.Driver, e.Attachment.Name)"},
+	}},
+	{name: "the word of the vendor counts for an attachment made anew", tests: right, edits: []edit{
+		{ruleReceipt, " && a.UID != \"\" && a.Status.Revocation.AttachmentUID == a.UID", ""},
+	}},
+	{name: "the attacher says that it revoked, and may be asked to attach again", tests: attacher, edits: []edit{
+		{svDetach, " && a.Status.StorageDetaching", ""},
+	}},
+	{name: "the attacher lets go before it has said that it revoked", tests: attacher, edits: []edit{
+		{svDetach, "		if err := r.confirm(ctx, sv, nodeID); err != nil {\n			return err\n		}\n", "		defer func() { _ = r.confirm(ctx, sv, nodeID) }()\n"},
 	}},
 }

@@ -387,6 +387,6 @@ var mutations = []mutation{
 		{"pkg/controller/dpucluster/attachment/detach.go", "	if controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerDPUAttachment) {", "	if controllerutil.ContainsFinalizer(a, \"none\") {"},
 	}},
 	{name: "an attachment goes though the vendor has not detached", tests: "./pkg/controller/attacher", edits: []edit{
-		{"pkg/controller/attacher/detach.go", "		if err := r.unpublish(ctx, sv); err != nil {\n			return err\n		}\n", "		_ = r.unpublish(ctx, sv)\n"},
+		{"pkg/controller/attacher/detach.go", "		nodeID, err := r.unpublish(ctx, sv)\n		if err != nil {\n			return err\n		}\n", "		nodeID, _ := r.unpublish(ctx, sv)\n"},
 	}},
 }

@@ -4,6 +4,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // VolumeAttachmentSource names the volume.
@@ -144,9 +145,26 @@ type VolumeAttachmentStatus struct {
 	// snap-controller. An addition of Moor.
 	// +optional
 	StorageDetaching bool `json:"storageDetaching,omitempty"`
+	// Revocation is the word of the vendor's attacher that the DPU can no longer
+	// reach the volume, for an attachment that ends. Absent: there is no such
+	// word. Writer: snap-external-attacher. An addition of Moor.
+	// +optional
+	Revocation *StorageRevocation `json:"revocation,omitempty"`
 	// DPU is what the DPU shows.
 	// +optional
 	DPU VolumeAttachmentDPU `json:"dpu,omitempty"`
+}
+
+// StorageRevocation says that a ControllerUnpublish of the vendor is done, after
+// which the vendor is not asked to attach again for this attachment.
+type StorageRevocation struct {
+	// AttachmentUID is the UID of the VolumeAttachment for which that was done:
+	// of another one it says nothing.
+	AttachmentUID types.UID `json:"attachmentUID"`
+	// NodeID is what the vendor calls the DPU.
+	NodeID string `json:"nodeID"`
+	// Time when it was done, by the attacher's clock.
+	Time metav1.Time `json:"time"`
 }
 
 // VolumeAttachment is a DPUVolumeAttachment as the DPU cluster knows it.

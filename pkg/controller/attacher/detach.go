@@ -6,8 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
@@ -18,9 +20,15 @@ import (
 // detach has the driver take the volume back, and only then lets the object go:
 // other controllers take its disappearance for the vendor's confirmation that the
 // node can no longer write.
+//
+// Where a failover may wait for the vendor's word, the word is written before.
 func (r *Reconciler) detach(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachment) error {
 	if r.Features.Publish {
-		if err := r.unpublish(ctx, sv); err != nil {
+		nodeID, err := r.unpublish(ctx, sv)
+		if err != nil {
+			return err
+		}
+		if err := r.confirm(ctx, sv, nodeID); err != nil {
 			return err
 		}
 	}
@@ -39,11 +47,34 @@ func (r *Reconciler) detach(ctx context.Context, sv *storagev1alpha1.SVVolumeAtt
 	return nil
 }
 
-func (r *Reconciler) unpublish(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachment) error {
+// confirm writes into the VolumeAttachment, which has the same name, that the volume was
+// taken back, if the claim of that attachment may still be held. Nothing is written
+// unless snap-controller has noticed that the attachment ends: before that it may have
+// the vendor asked again. This object is still there, so no other can have been asked
+// for since.
+func (r *Reconciler) confirm(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachment, nodeID string) error {
+	a := &storagev1alpha1.VolumeAttachment{}
+	found, err := kube.Find(ctx, r.DPU.Live, types.NamespacedName{Namespace: sv.Namespace, Name: sv.Name}, a)
+	if err != nil {
+		return fmt.Errorf("find out for which attachment volume %s was taken back from node %s: %w", volumeOf(sv), sv.Spec.NodeName, err)
+	}
+	ends := found && !a.DeletionTimestamp.IsZero() && a.Status.StorageDetaching
+	if !ends || a.Spec.NodeName != sv.Spec.NodeName || !controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerWriterClaim) {
+		return nil
+	}
+	_, err = kube.PatchStatus(ctx, r.DPU.Client, a, func(a *storagev1alpha1.VolumeAttachment) {
+		a.Status.Revocation = &storagev1alpha1.StorageRevocation{AttachmentUID: a.UID, NodeID: nodeID, Time: metav1.NewTime(r.Clock.Now())}
+	})
+	return kube.IgnoreNotFound(err)
+}
+
+// unpublish has the driver take the volume back, and returns the driver's name for the
+// node.
+func (r *Reconciler) unpublish(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachment) (string, error) {
 	pv := &corev1.PersistentVolume{}
 	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Name: volumeOf(sv)}, pv)
 	if err != nil {
-		return err
+		return "", err
 	}
 	handle, nodeID := sv.Annotations[storagev1alpha1.AnnotationVolumeHandle], sv.Annotations[storagev1alpha1.AnnotationNodeID]
 	var ref *corev1.SecretReference
@@ -54,20 +85,21 @@ func (r *Reconciler) unpublish(ctx context.Context, sv *storagev1alpha1.SVVolume
 		}
 	}
 	if handle == "" {
-		return fmt.Errorf("PersistentVolume %s is gone, so the vendor's name of the volume is unknown: see to it by hand that "+
-			"node %s can no longer reach the volume, then remove finalizer %s: %w",
-			volumeOf(sv), sv.Spec.NodeName, Finalizer(r.DriverName), provisioner.ErrPrecondition)
+		return "", fmt.Errorf("PersistentVolume %s is gone, so the vendor's name of the volume is unknown: see to it by hand that "+
+			"node %s can no longer reach the volume, then remove finalizer %s. Without the word of this attacher the storage "+
+			"gives no receipt: a failover from %s then waits for that DPU, its lease or an operator: %w",
+			volumeOf(sv), sv.Spec.NodeName, Finalizer(r.DriverName), sv.Spec.NodeName, provisioner.ErrPrecondition)
 	}
 	if nodeID == "" {
 		if nodeID, err = r.nodeID(ctx, sv.Spec.NodeName); err != nil {
-			return err
+			return "", err
 		}
 	}
 	secrets, err := r.secrets(ctx, ref)
 	if err != nil {
-		return err
+		return "", err
 	}
 	bounded, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	return r.Driver.Unpublish(bounded, handle, nodeID, secrets)
+	return nodeID, r.Driver.Unpublish(bounded, handle, nodeID, secrets)
 }

@@ -114,6 +114,28 @@ func (s *fixture) letsGo(without bool) {
 	}
 }
 
+// TestAbsenceIsNoRevocation: the request of the vendor is gone, and nobody has said that
+// it was done: its finalizer was taken off by force, or the attacher's word is of an
+// attachment that had the name before.
+func TestAbsenceIsNoRevocation(t *testing.T) {
+	for name, word := range map[string]*storagev1alpha1.StorageRevocation{
+		"nothing is said": nil, "of another attachment": {AttachmentUID: "before", NodeID: "node-a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := bothDead(t)
+			s.vouch()
+			s.noticed()
+			s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Status.Revocation = word })
+			s.mustPass()
+			s.requestStripped()
+			s.mustPass()
+			s.wantPhase(fencing)
+			s.later()
+			s.wantSays("True/Fencing", "is gone without the word of the attacher of CSIDriver vendor", "spec.operatorReceipt")
+		})
+	}
+}
+
 func TestStorageDoesNotVouch(t *testing.T) {
 	s := bothDead(t)
 	s.vouch()

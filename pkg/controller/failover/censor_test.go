@@ -67,7 +67,7 @@ func (s *fixture) censor(_ string, o client.Object) {
 	before := s.claims[c.Name]
 	m, found := kubetest.Read(s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject(before.Attachment)})
 	_, attached := kubetest.Read(s.DPU, &storagev1alpha1.SVVolumeAttachment{ObjectMeta: kubetest.DPUObject(before.Attachment)})
-	l := law{before: before, after: *c.Status, ended: found && !m.DeletionTimestamp.IsZero(), storageGone: !attached, operator: c.Spec.OperatorReceipt}
+	l := law{before: before, after: *c.Status, ended: found && !m.DeletionTimestamp.IsZero(), storageGone: !attached && found && m.Status.Revocation != nil && m.Status.Revocation.AttachmentUID == m.UID, operator: c.Spec.OperatorReceipt}
 	l.leaseOver = s.leaseOver()
 	if found {
 		l.dpu, l.released = m.Status.DPU, len(m.Finalizers) == 0 || !strings.Contains(strings.Join(m.Finalizers, " "), storagev1alpha1.FinalizerDPUAttachment)
@@ -83,6 +83,7 @@ type law struct {
 	before, after moorv1alpha1.WriterClaimStatus
 	// ended: the VolumeAttachment is being deleted; released: without its
 	// DPU's hold.
+	// storageGone: the request is gone, and the attacher says that it was done.
 	ended, released, storageGone bool
 	dpu                          storagev1alpha1.VolumeAttachmentDPU
 	operator                     *moorv1alpha1.OperatorReceipt

@@ -275,8 +275,17 @@ func (s *fixture) sv() (*storagev1alpha1.SVVolumeAttachment, bool) {
 	return kubetest.Read(s.DPU, &storagev1alpha1.SVVolumeAttachment{ObjectMeta: kubetest.DPUObject("a-vol")})
 }
 
-// revoked is the vendor's ControllerUnpublish done.
+// revoked is the vendor's ControllerUnpublish done: its attacher says so, and lets go.
 func (s *fixture) revoked() {
+	s.t.Helper()
+	s.mirror(func(m *storagev1alpha1.VolumeAttachment) {
+		m.Status.Revocation = &storagev1alpha1.StorageRevocation{AttachmentUID: m.UID, NodeID: "node-a", Time: metav1.NewTime(s.Clock.Now())}
+	})
+	s.requestStripped()
+}
+
+// requestStripped takes the attacher's finalizer off.
+func (s *fixture) requestStripped() {
 	s.t.Helper()
 	sv, found := s.sv()
 	if !found || sv.DeletionTimestamp.IsZero() {
