@@ -103,6 +103,9 @@ func TestDPUsAttachments(t *testing.T) {
 		{"the other does", func() error { return retire(t.Context(), d.b, "b") }, ""},
 		{"speaks for the storage", on(d.a, "a", "status", func(a *storagev1alpha1.VolumeAttachment) { a.Status.StorageAttached = true }), "not what the storage says"},
 		{"ends it for the storage", on(d.a, "a", "status", func(a *storagev1alpha1.VolumeAttachment) { a.Status.StorageDetaching = true }), "not what the storage says"},
+		{"revokes for the storage", on(d.a, "a", "status", func(a *storagev1alpha1.VolumeAttachment) {
+			a.Status.Revocation = &storagev1alpha1.StorageRevocation{AttachmentUID: a.UID, Time: metav1.Now()}
+		}), "not what the storage says"},
 		{"holds", on(d.a, "a", "", hold), ""},
 		{"holds another's", on(d.a, "b", "", hold), others},
 		{"lets go", on(d.a, "a", "", drop), ""},
