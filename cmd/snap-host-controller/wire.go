@@ -108,6 +108,9 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), index.Host()...); err != nil {
 		return err
 	}
+	if err := kube.AddIndexes(ctx, c.DPU.Cache, index.Mirrors()...); err != nil {
+		return err
+	}
 	//lint:ignore SA1019 the events are about objects that come and go, which the new API does not count
 	recorder := mgr.GetEventRecorderFor("snap-host-controller")
 	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Driver: o.driver}}

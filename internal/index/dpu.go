@@ -55,13 +55,20 @@ func DPU() []kube.Index {
 		kube.IndexOf(VolumeByPVC, func(v *storagev1alpha1.Volume) []string { return refName(v.Spec.Volume.CSIReference.PVCRef) }),
 		kube.IndexOf(VolumeByDriver, func(v *storagev1alpha1.Volume) []string { return kube.Some(v.Spec.Volume.CSIReference.CSIDriverName) }),
 		kube.IndexOf(VolumeUnreachable, unreachable),
-		kube.IndexOf(VolumeAttachmentByVolume, func(a *storagev1alpha1.VolumeAttachment) []string { return refName(a.Spec.Source.VolumeRef) }),
+		attachmentByItsVolume(),
 		kube.IndexOf(CopyByVolume, func(v *storagev1alpha1.Volume) []string { return kube.Some(unmadeCopy(v).VolumeName) }),
 		kube.IndexOf(CopyBySnapshot, func(v *storagev1alpha1.Volume) []string { return kube.Some(unmadeCopy(v).SnapshotName) }),
 		kube.IndexOf(SnapshotByVolume, unaskedOf),
 		kube.IndexOf(SnapshotByGroup, groupOf),
 		podvolume.IndexPersistentVolumesByClaim(),
 	}
+}
+
+// Mirrors are the indexes of snap-host-controller's cache of the DPU cluster.
+func Mirrors() []kube.Index { return []kube.Index{attachmentByItsVolume()} }
+
+func attachmentByItsVolume() kube.Index {
+	return kube.IndexOf(VolumeAttachmentByVolume, func(a *storagev1alpha1.VolumeAttachment) []string { return refName(a.Spec.Source.VolumeRef) })
 }
 
 // Attacher are the indexes of snap-external-attacher's cache of the DPU cluster.

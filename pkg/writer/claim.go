@@ -3,6 +3,7 @@ package writer
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,8 +74,12 @@ func InFencing(claim *moorv1alpha1.WriterClaim, h Holder) bool {
 	return Holds(claim, h) && claim.Status.Phase == moorv1alpha1.ClaimFencing
 }
 
-// FencedFrom reports whether the right to write is being taken from the DPU.
+// FencedFrom reports whether the right to write is being taken from the DPU, also by a
+// claim that was lost.
 func FencedFrom(claim *moorv1alpha1.WriterClaim, dpu string) bool {
+	if IsLost(claim) {
+		return slices.ContainsFunc(claim.Status.Lost, func(h moorv1alpha1.LostHolder) bool { return h.DPU == dpu })
+	}
 	return Held(claim) && claim.Status.Phase == moorv1alpha1.ClaimFencing && claim.Status.Holder == dpu
 }
 
@@ -145,11 +150,13 @@ func Free(claim *moorv1alpha1.WriterClaim, receipt moorv1alpha1.Receipt, now tim
 		s.Revoked = revoke(s.Revoked, receipt)
 	}
 	receipt.Time = metav1.NewTime(now)
-	s.Receipts = append(s.Receipts, receipt)
-	if extra := len(s.Receipts) - keepReceipts; extra > 0 {
-		s.Receipts = s.Receipts[extra:]
-	}
+	s.Receipts = keep(append(s.Receipts, receipt))
 	return out, nil
+}
+
+// keep are the last receipts, as many as a claim keeps.
+func keep(receipts []moorv1alpha1.Receipt) []moorv1alpha1.Receipt {
+	return receipts[max(0, len(receipts)-keepReceipts):]
 }
 
 // ends reports whether the receipt is one of the claim's epoch, and of a kind that

@@ -28,7 +28,7 @@ const (
 // the API server itself.
 func Detach(attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) (Step, moorv1alpha1.Receipt) {
 	switch {
-	case !Released(attachment, claim):
+	case !Released(attachment, claim), lostHolder(claim, attachment.Name, attachment.UID) >= 0: // Recover comes first
 		return Wait, moorv1alpha1.Receipt{}
 	case !Holds(claim, HolderOf(attachment)):
 		return LetGo, moorv1alpha1.Receipt{}

@@ -33,6 +33,8 @@ func Refusal(dpu string, attachment *storagev1alpha1.VolumeAttachment, claim *mo
 		return fmt.Sprintf("a replica of volume %s: kept ready, not shown", volume)
 	case !Held(claim) || claim.Status.Phase == "":
 		return fmt.Sprintf("waits for snap-host-controller to grant the right to write volume %s: no DPU holds it", volume)
+	case IsLost(claim):
+		return fmt.Sprintf("WriterClaim %s was deleted or restored and has lost its record of who may write: not shown before a new grant", volume)
 	case claim.Status.Phase == moorv1alpha1.ClaimFencing:
 		return fmt.Sprintf("volume %s is being fenced from DPU %s (epoch %d): not shown until that ends", volume, claim.Status.Holder, claim.Status.Epoch)
 	case claim.Status.Phase != moorv1alpha1.ClaimGranted:

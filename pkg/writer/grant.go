@@ -30,6 +30,8 @@ func Judge(claim *moorv1alpha1.WriterClaim, h Holder) Verdict {
 	case status.Phase == moorv1alpha1.ClaimFencing:
 		return Verdict{Refused: fmt.Sprintf("volume %s is being fenced from DPU %s (epoch %d); it waits for proof that the old host can no longer write",
 			claim.Spec.VolumeName, status.Holder, status.Epoch)}
+	case IsLost(claim):
+		return Verdict{Refused: LostMessage(claim)}
 	case named(claim, h):
 		return Verdict{Refused: Bereft(claim)}
 	}
@@ -44,6 +46,11 @@ func Bereft(claim *moorv1alpha1.WriterClaim) string {
 	return fmt.Sprintf("DPU %s holds the right to write volume %s (epoch %d) for VolumeAttachment %s (UID %s), which is gone without a receipt: "+
 		"nothing is granted before it is proven that this DPU cannot write any more; %s",
 		s.Holder, claim.Spec.VolumeName, s.Epoch, s.Attachment, s.AttachmentUID, remedy(claim))
+}
+
+// Orphaned says what is waited for while a claim is held though its volume is gone.
+func Orphaned(claim *moorv1alpha1.WriterClaim) string {
+	return fmt.Sprintf("the Volume is gone, and DPU %s holds the right to write it (epoch %d) without a receipt: %s", claim.Status.Holder, claim.Status.Epoch, remedy(claim))
 }
 
 // Settled reports whether h has the right to write under this epoch, so that there is

@@ -24,4 +24,22 @@ var identity = []mutation{
 	{name: "a claim of before is bound to what its DPU has not touched", tests: sync, edits: []edit{
 		{claimState, "attachment.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment)", "attachment.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(attachment, \"none\")"},
 	}},
+	{name: "a claim that was lost is made anew and granted", tests: sync, edits: []edit{
+		{"pkg/controller/hostcluster/attachment/remember.go", "	if err != nil || !writer.Behind(claim, known.epoch()) {\n", "	if err != nil || !writer.Behind(claim, known.epoch()) || p != nil {\n"},
+	}},
+	{name: "the host cluster's word of an epoch does not count", tests: sync, edits: []edit{
+		{"pkg/controller/hostcluster/attachment/remember.go", "if a.Status.Epoch > 0 && !there {", "if a.Status.Epoch > 0 && there {"},
+	}},
+	{name: "a volume whose claim was lost is free", tests: fence, edits: []edit{
+		{"pkg/controller/failover/release.go", "t.held() || t.lost()", "t.held()"},
+	}},
+	{name: "a claim that was lost takes the retired epoch for a proof", tests: right, edits: []edit{
+		{"pkg/writer/lost.go", "a.Status.DPU.Attached || a.Status.DPU.ClearedEpoch <", "a.Status.DPU.Attached || a.Status.DPU.RetiredEpoch+a.Status.DPU.ClearedEpoch <"},
+	}},
+	{name: "a DPU clears up by what the attachment has on record", tests: node, edits: []edit{
+		{nodeFence, "		if err := f.clearAll(ctx, p, epoch); err != nil {\n			return err\n		}\n		if err := f.end(", "		if err := f.end("},
+	}},
+	{name: "a claim goes while it knows epochs", tests: sync, edits: []edit{
+		{syncGrant, "Finalizers: []string{storagev1alpha1.FinalizerEpochs},", ""},
+	}},
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // ClaimPhase is where the right to write is.
-// +kubebuilder:validation:Enum=Free;Granted;Fencing
+// +kubebuilder:validation:Enum=Free;Granted;Fencing;Lost
 type ClaimPhase string
 
 // The phases of a WriterClaim.
@@ -18,6 +18,10 @@ const (
 	// ClaimFencing: Holder's right is being taken back; no other DPU may
 	// write until a receipt shows that Holder cannot.
 	ClaimFencing ClaimPhase = "Fencing"
+	// ClaimLost: the claim was deleted and made anew, or restored, and others
+	// know of epochs that it does not. Nothing is granted before each of
+	// status.lost is proven to be over.
+	ClaimLost ClaimPhase = "Lost"
 )
 
 // ReceiptKind says who proved that the old holder can no longer write.
@@ -84,10 +88,11 @@ type OperatorReceipt struct {
 // +kubebuilder:validation:XValidation:rule="self.phase == 'Free' || (has(self.holder) && size(self.holder) > 0)",message="a claim that is not Free has a holder"
 // +kubebuilder:validation:XValidation:rule="self.phase == 'Free' || !has(self.epoch) || !has(oldSelf.epoch) || self.epoch != oldSelf.epoch || !has(self.attachmentUID) || !has(oldSelf.attachmentUID) || size(oldSelf.attachmentUID) == 0 || self.attachmentUID == oldSelf.attachmentUID",message="within an epoch the right to write stays with the attachment that it was granted to"
 type WriterClaimStatus struct {
-	// Phase: Free, Granted or Fencing.
+	// Phase: Free, Granted, Fencing or Lost.
 	// +kubebuilder:default=Free
 	Phase ClaimPhase `json:"phase"`
-	// Holder is the DPU's node name.
+	// Holder is the DPU's node name. While the phase is Lost it is the first of
+	// status.lost, which is woken by that.
 	// +optional
 	Holder string `json:"holder,omitempty"`
 	// Attachment is the VolumeAttachment for which it was granted.
@@ -103,6 +108,11 @@ type WriterClaimStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Epoch int64 `json:"epoch,omitempty"`
+	// Lost are those who may still write by what others know, while the phase
+	// is Lost.
+	// +kubebuilder:validation:MaxItems=1000
+	// +optional
+	Lost []LostHolder `json:"lost,omitempty"`
 	// Receipts of the last fence, newest last.
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
@@ -118,6 +128,20 @@ type WriterClaimStatus struct {
 	// +listMapKey=dpu
 	// +optional
 	Revoked []Revoked `json:"revoked,omitempty"`
+}
+
+// LostHolder is an attachment for which the right to write was granted, of which the
+// claim had no record.
+type LostHolder struct {
+	// DPU is its node name.
+	DPU string `json:"dpu"`
+	// Attachment is the VolumeAttachment.
+	Attachment string `json:"attachment"`
+	// AttachmentUID is its UID; none if only the host cluster knows of it.
+	// +optional
+	AttachmentUID types.UID `json:"attachmentUID,omitempty"`
+	// Epoch is the highest one that is known of it.
+	Epoch int64 `json:"epoch"`
 }
 
 // Revoked is the end of an epoch that its DPU did not confirm.

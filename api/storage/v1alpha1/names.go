@@ -74,6 +74,10 @@ const ReasonExhausted = "Exhausted"
 // An addition of Moor.
 const FinalizerWriterClaim = "storage.moor.dev/writer-claim"
 
+// FinalizerEpochs keeps a WriterClaim, which knows the epochs that were, until its volume
+// is gone. An addition of Moor.
+const FinalizerEpochs = "storage.moor.dev/epochs"
+
 // LabelReplicaOf marks the replicas that the replica controller made; its
 // value is the volume's name, or the hex FNV-128 of it where a label may not
 // have that. It stays when a replica is promoted. An addition of Moor.

@@ -121,6 +121,12 @@ type VolumeAttachmentDPU struct {
 	// of Moor.
 	// +optional
 	RetiredEpoch int64 `json:"retiredEpoch,omitempty"`
+	// ClearedEpoch: this DPU has looked at all that SNAP shows, has withdrawn what
+	// may be of this volume, for whatever attachment, and never again shows it
+	// under this epoch or an earlier one. It is asked for by a WriterClaim that
+	// was lost. An addition of Moor.
+	// +optional
+	ClearedEpoch int64 `json:"clearedEpoch,omitempty"`
 	// Exhausted: the DPU has no function left for the device, and none is on
 	// its way back. An addition of Moor.
 	// +optional
@@ -173,6 +179,7 @@ type StorageRevocation struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:selectablefield:JSONPath=`.spec.nodeName`
+// +kubebuilder:selectablefield:JSONPath=`.spec.source.volumeRef.name`
 // +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.spec.source.volumeRef.name`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
 // +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.spec.epoch`

@@ -73,8 +73,10 @@ func VolumeAttachment(name, volume, dpu string) *storagev1alpha1.VolumeAttachmen
 // WriterClaim is the writer claim of a volume, granted to a DPU's attachment: the first of
 // its name that is made.
 func WriterClaim(volume, dpu, attachment string, epoch int64) *moorv1alpha1.WriterClaim {
+	meta := DPUObject(volume)
+	meta.Finalizers = []string{storagev1alpha1.FinalizerEpochs}
 	return &moorv1alpha1.WriterClaim{
-		ObjectMeta: DPUObject(volume), Spec: moorv1alpha1.WriterClaimSpec{VolumeName: volume},
+		ObjectMeta: meta, Spec: moorv1alpha1.WriterClaimSpec{VolumeName: volume},
 		Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: dpu, Attachment: attachment, AttachmentUID: AttachmentUID(attachment), Epoch: epoch},
 	}
 }

@@ -215,10 +215,23 @@ func (t *target) held() bool { return t.holder() != "" }
 
 func (t *target) inFencing() bool { return t.held() && writer.InFencing(t.claim, t.right()) }
 
+// lost reports whether the claim has lost what it knew: it says so, or it is missing or
+// knows less than the attachment. That nobody holds it proves nothing then.
+func (t *target) lost() bool {
+	if !t.single {
+		return false
+	}
+	known := t.attachment.Status.Epoch
+	if t.mirror != nil {
+		known = max(known, writer.Seen(t.mirror))
+	}
+	return writer.IsLost(t.claim) || writer.Behind(t.claim, known)
+}
+
 // over reports whether no DPU has the right to write for this attachment, and none gets
 // it again: none is granted for what is being deleted.
 func (t *target) over() bool {
-	return t.single && t.claim != nil && !t.held() && t.mirror != nil && !t.mirror.DeletionTimestamp.IsZero()
+	return t.single && t.claim != nil && !t.held() && !t.lost() && t.mirror != nil && !t.mirror.DeletionTimestamp.IsZero()
 }
 
 // vouched reports whether an operator wants the epoch to end.
@@ -239,6 +252,9 @@ func (p *pass) strangers() []string {
 			out = append(out, fmt.Sprintf("volume %s: DPU %s holds the right to write for this host (epoch %d), and the host's DPU is %s now: "+
 				"if %s is still in it, name it in spec.dpuName again; else delete attachment %s, and if it cannot withdraw the volume any more, write spec.operatorReceipt into WriterClaim %s, which counts once that DPU is silent",
 				t.volume.Name, t.holder(), t.claim.Status.Epoch, p.dpu(), t.holder(), t.attachment.Name, t.claim.Name))
+		case t.lost():
+			out = append(out, fmt.Sprintf("volume %s: its WriterClaim was deleted or restored, and does not know who may write: nothing of it is released; "+
+				"the condition of attachment %s says what is waited for", t.volume.Name, t.attachment.Name))
 		case !t.held() && p.writable(t):
 			out = append(out, fmt.Sprintf("volume %s: DPU %s holds the right to write for attachment %s (epoch %d), which is not the host's %s: delete that one",
 				t.volume.Name, t.claim.Status.Holder, t.claim.Status.Attachment, t.claim.Status.Epoch, t.attachment.Name))

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
@@ -64,4 +65,38 @@ func TestRebornIsRevokedByTheStorage(t *testing.T) {
 	s.revoked()
 	s.mustPass()
 	s.wantPhase(freed)
+}
+
+// TestLostClaimReleasesNothing: that no claim says who may write does not mean that nobody may.
+func TestLostClaimReleasesNothing(t *testing.T) {
+	for name, lose := range map[string]func(*fixture){
+		"deleted": func(s *fixture) {
+			kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Finalizers = nil })
+			s.DPU.Remove(s.claim())
+		},
+		"made anew": func(s *fixture) {
+			kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status = nil })
+		},
+		"lost": func(s *fixture) {
+			kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
+				c.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimLost, Holder: "dpu-z", Epoch: 4}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t)
+			lose(s)
+			s.seenDead("a")
+			for range 3 {
+				s.mustPass()
+				s.live(5, "dpu-a", "b", "dpu-b")
+			}
+			if s.tainted("a") || !s.hasPod("app") {
+				t.Error("the pod was released")
+			}
+			if _, message := s.says(); !strings.Contains(message, "does not know who may write") {
+				t.Errorf("says %q", message)
+			}
+		})
+	}
 }

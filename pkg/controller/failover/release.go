@@ -110,9 +110,9 @@ func (p *pass) divide() (free, kept map[string]bool) {
 }
 
 // writable reports whether the volume may still be written to by the host: any DPU holds
-// it for this attachment, or the host's DPU for whatever attachment.
+// it for this attachment, or the host's DPU for whatever attachment; or its claim was lost.
 func (p *pass) writable(t *target) bool {
-	return t.held() || t.single && writer.Held(t.claim) && t.claim.Status.Holder == p.dpu()
+	return t.held() || t.lost() || t.single && writer.Held(t.claim) && t.claim.Status.Holder == p.dpu()
 }
 
 // others says why the host may not be put out of service: the taint

@@ -17,6 +17,7 @@ type remover struct {
 	attachments *attachments.Store
 	exposures   *exposures.Exposures
 	devices     *devices.Devices
+	fence       fence
 	status      status
 }
 
@@ -51,6 +52,9 @@ func (r remover) detach(ctx context.Context, p *pass) error {
 	}
 	// It goes, so its epoch is over here whether the vendor answers or not.
 	p.dpu.RetiredEpoch = max(p.dpu.RetiredEpoch, p.attachment.Spec.Epoch)
+	if err := r.fence.clearLost(ctx, p); err != nil {
+		return err
+	}
 	r.hurryReceipt(ctx, p)
 	return r.removeDevice(ctx, p)
 }
@@ -59,14 +63,10 @@ func (r remover) detach(ctx context.Context, p *pass) error {
 // it: a vendor that hangs must not hold up a failover. The end of the pass writes
 // it in any case, so a failure here only delays it.
 func (r remover) hurryReceipt(ctx context.Context, p *pass) {
-	if !writer.SingleWriter(p.attachment, nil) {
+	if !p.claimRead || writer.FencedEpoch(r.attachments.Node, p.attachment, p.writerClaim) == 0 {
 		return
 	}
-	claim, err := r.attachments.WriterClaim(ctx, p.volumeName())
-	if err == nil && writer.FencedEpoch(r.attachments.Node, p.attachment, claim) != 0 {
-		err = r.status.write(ctx, p, "")
-	}
-	if err != nil {
+	if err := r.status.write(ctx, p, ""); err != nil {
 		ctrl.LoggerFrom(ctx).V(1).Info("receipt is not written early", "reason", err.Error())
 	}
 }

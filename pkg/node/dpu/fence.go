@@ -38,6 +38,16 @@ func (f fence) obey(ctx context.Context, p *pass) error {
 	if err := f.clearUp(ctx, p); err != nil {
 		return err
 	}
+	if epoch := writer.LostEpoch(f.attachments.Node, p.attachment, p.writerClaim); epoch > p.dpu.ClearedEpoch || epoch > 0 && p.dpu.Attached {
+		if err := f.clearAll(ctx, p, epoch); err != nil {
+			return err
+		}
+		if err := f.end(ctx, p, epoch); err != nil {
+			return err
+		}
+		p.dpu.ClearedEpoch = epoch
+		return f.ended(p, epoch)
+	}
 	epoch := writer.FencedEpoch(f.attachments.Node, p.attachment, p.writerClaim)
 	if epoch == 0 || (epoch <= p.dpu.RetiredEpoch && !p.dpu.Attached) {
 		return nil
@@ -61,12 +71,41 @@ func (f fence) clearUp(ctx context.Context, p *pass) error {
 	if epoch == 0 {
 		return nil
 	}
+	if err := f.clearAll(ctx, p, epoch); err != nil {
+		return err
+	}
+	return f.retire(ctx, p, epoch)
+}
+
+// clearLost is obey for an attachment that goes, if its claim was lost: what the attachment
+// has on record, and was taken away, is not enough then.
+func (f fence) clearLost(ctx context.Context, p *pass) error {
+	if !writer.SingleWriter(p.attachment, nil) {
+		return nil
+	}
+	if err := f.readClaim(ctx, p); err != nil {
+		ctrl.LoggerFrom(ctx).V(1).Info("whether a fence waits is not known", "reason", err.Error())
+		return nil
+	}
+	epoch := writer.LostEpoch(f.attachments.Node, p.attachment, p.writerClaim)
+	if epoch <= p.dpu.ClearedEpoch {
+		return nil
+	}
+	if err := f.clearAll(ctx, p, epoch); err != nil {
+		return err
+	}
+	p.dpu.ClearedEpoch = epoch
+	return nil
+}
+
+// clearAll takes away all that this DPU shows and that is not known to be another volume's.
+func (f fence) clearAll(ctx context.Context, p *pass, epoch int64) error {
 	shown, err := f.exposures.List(ctx)
 	if err == nil && !shown.Complete {
 		err = provisioner.ErrUnavailable
 	}
 	if err != nil {
-		return fmt.Errorf("volume %s was taken from DPU %s under epoch %d while it was silent, and whether it still shows it cannot be told: %w", p.volumeName(), f.attachments.Node, epoch, err)
+		return fmt.Errorf("volume %s was taken from DPU %s under epoch %d, and whether it still shows it cannot be told: %w", p.volumeName(), f.attachments.Node, epoch, err)
 	}
 	others, err := f.ofOthers(ctx, p)
 	if err != nil {
@@ -79,7 +118,7 @@ func (f fence) clearUp(ctx context.Context, p *pass) error {
 			}
 		}
 	}
-	return f.retire(ctx, p, epoch)
+	return nil
 }
 
 // ofOthers returns the devices which are known to be other volumes': by the
@@ -108,9 +147,22 @@ func (f fence) ofOthers(ctx context.Context, p *pass) (map[string]bool, error) {
 	return out, nil
 }
 
-// retire withdraws the volume's devices, also those of other attachments of it,
-// and notes that the epoch is over.
+// retire ends the volume's devices and notes that the epoch is over.
 func (f fence) retire(ctx context.Context, p *pass, epoch int64) error {
+	if err := f.end(ctx, p, epoch); err != nil {
+		return err
+	}
+	return f.ended(p, epoch)
+}
+
+// ended notes that the epoch is over, and ends the pass.
+func (f fence) ended(p *pass, epoch int64) error {
+	p.dpu.RetiredEpoch = max(p.dpu.RetiredEpoch, epoch)
+	return p.wait(0, "volume %s was fenced from DPU %s: its host cannot reach it any more, epoch %d is over", p.volumeName(), f.attachments.Node, epoch)
+}
+
+// end withdraws the volume's devices, also those of other attachments of it.
+func (f fence) end(ctx context.Context, p *pass, epoch int64) error {
 	f.exposures.Finish(p.volumeID)
 	ctrl.LoggerFrom(ctx).Info("the volume is being fenced from this DPU, withdrawing", daemon.KeyEpoch, epoch)
 	recorded, err := f.recorded(ctx, p)
@@ -136,11 +188,7 @@ func (f fence) retire(ctx context.Context, p *pass, epoch int64) error {
 	}
 	p.withdrawn()
 	p.dpu.Incarnation = ""
-	if err := p.drained(f.exposures); err != nil {
-		return err
-	}
-	p.dpu.RetiredEpoch = max(p.dpu.RetiredEpoch, epoch)
-	return p.wait(0, "volume %s was fenced from DPU %s: its host cannot reach it any more, epoch %d is over", p.volumeName(), f.attachments.Node, epoch)
+	return p.drained(f.exposures)
 }
 
 // withdrawRecorded takes a device on record away from the host; the service by which

@@ -3,6 +3,7 @@ package dpu
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -294,5 +295,32 @@ func TestFenceOfAnEarlierAttachment(t *testing.T) {
 	c.claim("v1", &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: "dpu-1", Attachment: a.Name, AttachmentUID: "earlier", Epoch: 1})
 	if now := m.settle(a.Name); now.Status.DPU.RetiredEpoch != 0 || now.Status.DPU.Attached {
 		t.Errorf("the DPU says %+v", now.Status.DPU)
+	}
+}
+
+// TestClearsUpForALostClaim: by a claim that was lost the DPU withdraws what it shows of the
+// volume, also what the attachment has no record of, and says so; goes it, or stays.
+func TestClearsUpForALostClaim(t *testing.T) {
+	for _, deleting := range []bool{false, true} {
+		t.Run(fmt.Sprintf("deleting %v", deleting), func(t *testing.T) {
+			c, m, a := attached(t)
+			a.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{} // its record is lost as well
+			c.must(c.Status().Update(t.Context(), a))
+			c.claim("v1", &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimLost, Holder: "dpu-1", Epoch: 3, Lost: []moorv1alpha1.LostHolder{{DPU: "dpu-1", Attachment: a.Name, AttachmentUID: a.UID, Epoch: 3}}})
+			if deleting {
+				held := c.get(a.Name)
+				held.Finalizers = append(held.Finalizers, "example.com/held")
+				c.must(c.Update(t.Context(), held))
+				c.must(c.Delete(t.Context(), held))
+			}
+			now := c.get(a.Name)
+			for i := 0; i < 5 && now.Status.DPU.ClearedEpoch == 0; i++ {
+				c.must(m.pass(a.Name))
+				now = c.get(a.Name)
+			}
+			if now.Status.DPU.ClearedEpoch != 3 || now.Status.DPU.RetiredEpoch < 1 || now.Status.DPU.Attached || len(m.shown()) != 0 {
+				t.Errorf("the DPU says %+v, and shows %v", now, m.shown())
+			}
+		})
 	}
 }

@@ -149,7 +149,7 @@ func (c *cluster) volume(name string, mode corev1.PersistentVolumeAccessMode) *s
 func (c *cluster) attachment(volume, node string) *storagev1alpha1.VolumeAttachment {
 	c.t.Helper()
 	a := &storagev1alpha1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: node + "-" + volume, Namespace: ns},
+		ObjectMeta: metav1.ObjectMeta{Name: node + "-" + volume, Namespace: ns, UID: types.UID("uid-" + node + "-" + volume)},
 		Spec: storagev1alpha1.VolumeAttachmentSpec{
 			NodeName: node, Parameters: map[string]string{"published": "yes"},
 			Source:             storagev1alpha1.VolumeAttachmentSource{VolumeRef: &storagev1alpha1.ObjectRef{Name: volume, Namespace: ns}},

@@ -90,7 +90,7 @@ func New(o Options) *Reconciler {
 	}
 	r.fence = fence{right: r.right, devices: o.Devices}
 	r.shower = shower{right: r.right, maker: r.maker}
-	r.remover = remover{attachments: o.Attachments, exposures: o.Exposures, devices: o.Devices, status: r.status}
+	r.remover = remover{attachments: o.Attachments, exposures: o.Exposures, devices: o.Devices, fence: r.fence, status: r.status}
 	return r
 }
 

@@ -52,7 +52,7 @@ func (p *pass) correct(ctx context.Context, shown *exposures.Exposures) {
 func (p *pass) contradicted() bool {
 	said, found := p.attachment.Status.DPU, p.dpu
 	return said.Attached != found.Attached || said.PreEmulated != found.PreEmulated ||
-		said.Epoch != found.Epoch || said.RetiredEpoch != found.RetiredEpoch ||
+		said.Epoch != found.Epoch || said.RetiredEpoch != found.RetiredEpoch || said.ClearedEpoch != found.ClearedEpoch ||
 		said.Provider != found.Provider || said.Incarnation != found.Incarnation || said.Undrained != found.Undrained
 }
 

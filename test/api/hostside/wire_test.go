@@ -93,6 +93,7 @@ func startHostController(t *testing.T) {
 		DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace,
 	}
 	must(t, kube.AddIndexes(t.Context(), mgr.GetFieldIndexer(), index.Host()...))
+	must(t, kube.AddIndexes(t.Context(), c.DPU.Cache, index.Mirrors()...))
 	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Driver: kubetest.Driver}}
 	//lint:ignore SA1019 as in snap-host-controller
 	recorder := mgr.GetEventRecorderFor("test")

@@ -116,7 +116,7 @@ func TestBadStatus(t *testing.T) {
 		{"SVVolumeAttachment", "{attachError: {message: x}}", "status.attached: Required value"},
 		{"DPUStorageVendor", "{dpuClusters: [{name: x}]}", "status.dpuClusters[0].namespace: Required value"},
 		{"DPUStorageNode", "{dpu: {functions: [{type: vf, total: 1, free: 1}, {type: vf, total: 2, free: 2}]}}", "Duplicate value"},
-		{"WriterClaim", "{phase: Lost}", `Unsupported value: "Lost"`},
+		{"WriterClaim", "{phase: Gone}", `Unsupported value: "Gone"`},
 		{"WriterClaim", "{phase: Granted, epoch: -1, holder: d}", "should be greater than or equal to 0"},
 		{"WriterClaim", "{phase: Granted, epoch: 1}", "a claim that is not Free has a holder"},
 		{"WriterClaim", "{phase: Granted, epoch: 1, holder: ''}", "a claim that is not Free has a holder"},

@@ -95,8 +95,11 @@ func TestLeftOnlyIf(t *testing.T) {
 		"holds it again": func(s fixture) {
 			s.grant(func(c *moorv1alpha1.WriterClaimStatus) { c.Holder, c.Attachment = "dpu-a", "c-vol" })
 		},
-		"an older claim":  func(s fixture) { s.grant(func(c *moorv1alpha1.WriterClaimStatus) { c.Epoch = 3 }) },
-		"no claim":        func(s fixture) { s.DPU.Remove(s.claim()) },
+		"an older claim": func(s fixture) { s.grant(func(c *moorv1alpha1.WriterClaimStatus) { c.Epoch = 3 }) },
+		"no claim": func(s fixture) {
+			kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Finalizers = nil })
+			s.DPU.Remove(s.claim())
+		},
 		"silence unheard": func(s fixture) { s.r.Heartbeats = nil },
 		"after a restart": func(s fixture) { s.r.Heartbeats = nodehealth.New(s.Clock, 0, 0) },
 		"old cache": func(s fixture) {

@@ -4,6 +4,7 @@ package detach
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -108,6 +109,9 @@ func (r *Reconciler) idle(ctx context.Context, a *storagev1alpha1.VolumeAttachme
 	if err != nil {
 		return ctrl.Result{}, false, err
 	}
+	if writer.Recover(claim, a, r.Clock.Now()) != nil {
+		return ctrl.Result{}, false, nil
+	}
 	step, _ := writer.Detach(a, claim)
 	if step == writer.Wait {
 		again, err := r.lookAtSilence()
@@ -126,6 +130,12 @@ func (r *Reconciler) idle(ctx context.Context, a *storagev1alpha1.VolumeAttachme
 
 // detach frees the claim and lets the attachment go, as what the DPU has said allows it.
 func (r *Reconciler) detach(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) (ctrl.Result, error) {
+	if after := writer.Recover(claim, attachment, r.Clock.Now()); after != nil {
+		if err := r.DPU.Client.Status().Update(ctx, after); err != nil {
+			return ctrl.Result{}, fmt.Errorf("record that DPU %s has withdrawn volume %s, of which the claim was lost: %w", attachment.Spec.NodeName, claim.Name, err)
+		}
+		claim = after
+	}
 	step, receipt := writer.Detach(attachment, claim)
 	if step == writer.Wait {
 		return r.leave(ctx, attachment, claim)

@@ -300,3 +300,27 @@ func TestUnboundNeedsTheRetiredEpoch(t *testing.T) {
 		t.Errorf("the claim is %+v", c)
 	}
 }
+
+// TestRecordsWhatALostClaimWaitsFor: an attachment that goes is let go once it is on record
+// that its DPU has cleared up, and not before.
+func TestRecordsWhatALostClaimWaitsFor(t *testing.T) {
+	s := newFixture(t)
+	a, _ := kubetest.Read(s.DPU, s.attachment())
+	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
+		c.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimLost, Holder: "dpu-a", Epoch: 4, Lost: []moorv1alpha1.LostHolder{{DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: a.UID, Epoch: 4}}}
+	})
+	kubetest.Change(s.DPU, s.attachment(), released)
+	s.DPU.Remove(s.attachment())
+	s.mustPass()
+	if c := s.claim().Status; c.Phase != moorv1alpha1.ClaimLost {
+		t.Errorf("without a receipt the claim is %+v", c)
+	}
+	kubetest.Change(s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.ClearedEpoch = 4 })
+	s.mustPass()
+	if c := s.claim().Status; c.Phase != moorv1alpha1.ClaimFree || c.Epoch != 4 {
+		t.Errorf("the claim is %+v", c)
+	}
+	if _, found := kubetest.Read(s.DPU, s.attachment()); found {
+		t.Error("the attachment is held")
+	}
+}

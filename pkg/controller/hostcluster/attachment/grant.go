@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -57,6 +58,9 @@ func (r *Reconciler) mayMake(ctx context.Context, p *pass) error {
 	if p.claim, err = r.writerClaim(ctx, p.volume); err != nil {
 		return err
 	}
+	if p.claim, err = r.remember(ctx, p, p.claim); err != nil {
+		return err
+	}
 	if writer.HolderFor(p.claim, p.attachment.Name).DPU != "" {
 		live := &storagev1alpha1.VolumeAttachment{}
 		found, err := kube.Find(ctx, r.Clusters.DPU.Live, r.Clusters.Target(p.attachment.Name), live)
@@ -90,7 +94,7 @@ func (r *Reconciler) refused(ctx context.Context, claim *moorv1alpha1.WriterClai
 // bereft reports whether the VolumeAttachment is gone for which the claim is held. That it
 // is gone only the API server itself can say.
 func (r *Reconciler) bereft(ctx context.Context, claim *moorv1alpha1.WriterClaim) (bool, error) {
-	if !writer.Held(claim) {
+	if !writer.Held(claim) || writer.IsLost(claim) {
 		return false, nil
 	}
 	holder := &storagev1alpha1.VolumeAttachment{}
@@ -131,6 +135,9 @@ func (r *Reconciler) grant(ctx context.Context, p *pass) error {
 	}
 	claim, err := r.cachedOrLive(ctx, p)
 	if err != nil {
+		return err
+	}
+	if claim, err = r.remember(ctx, p, claim); err != nil {
 		return err
 	}
 	verdict := writer.Judge(claim, p.holder())
@@ -266,7 +273,8 @@ func (r *Reconciler) cachedOrLive(ctx context.Context, p *pass) (*moorv1alpha1.W
 	}
 	claim := &moorv1alpha1.WriterClaim{}
 	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(p.volume.Name), claim)
-	if err != nil || found && (claim.Status != nil && (!writer.Held(claim) || claim.Status.Phase == moorv1alpha1.ClaimFencing) || p.settled(claim)) {
+	kept := controllerutil.ContainsFinalizer(claim, storagev1alpha1.FinalizerEpochs)
+	if err != nil || found && kept && (claim.Status != nil && (!writer.Held(claim) || claim.Status.Phase == moorv1alpha1.ClaimFencing) || p.settled(claim)) {
 		return claim, err
 	}
 	return r.writerClaim(ctx, p.volume)
@@ -284,7 +292,13 @@ func (r *Reconciler) writerClaim(ctx context.Context, volume *storagev1alpha1.DP
 	key := r.Clusters.Target(volume.Name)
 	claim := &moorv1alpha1.WriterClaim{}
 	found, err := kube.Find(ctx, r.Clusters.DPU.Live, key, claim)
-	if err != nil || found {
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		if claim.DeletionTimestamp.IsZero() { // one of before has no finalizer
+			_, err = kube.AddFinalizer(ctx, r.Clusters.DPU.Client, claim, storagev1alpha1.FinalizerEpochs)
+		}
 		return claim, err
 	}
 	owner := &storagev1alpha1.Volume{}
@@ -296,7 +310,7 @@ func (r *Reconciler) writerClaim(ctx context.Context, volume *storagev1alpha1.DP
 	}
 	claim = &moorv1alpha1.WriterClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: volume.Name, Namespace: r.Clusters.TargetNamespace,
+			Name: volume.Name, Namespace: r.Clusters.TargetNamespace, Finalizers: []string{storagev1alpha1.FinalizerEpochs},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: storagev1alpha1.GroupVersion.String(), Kind: "Volume", Name: owner.Name, UID: owner.UID,
 			}},

@@ -166,6 +166,12 @@ func judgePass(t *testing.T, claim, claimAfter *moorv1alpha1.WriterClaim, m, aft
 	t.Helper()
 	a := writer.Holder{DPU: "dpu-a", Attachment: "a-vol", UID: kubetest.AttachmentUID("a-vol")}
 	verdict := writer.Judge(claim, a)
+	if writer.IsLost(claimAfter) { // it knows less than the mirror
+		if !writer.Behind(claim, writer.Seen(m)) || !cmp.Equal(m.Spec, after.Spec) {
+			t.Errorf("claim %+v of mirror %+v is lost, and the mirror became %+v", claim.Status, m.Spec, after.Spec)
+		}
+		return 0, 0
+	}
 	if !cmp.Equal(claim.Status, claimAfter.Status) {
 		granted = 1
 		if !verdict.Grant || !m.DeletionTimestamp.IsZero() || !writer.Holds(claimAfter, a) || claimAfter.Status.Epoch != verdict.Epoch {

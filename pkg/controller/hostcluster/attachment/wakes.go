@@ -67,7 +67,7 @@ func rightOf(c *moorv1alpha1.WriterClaim) any {
 	if c.Status == nil {
 		return nil
 	}
-	return []any{c.Status.Phase, c.Status.Holder, c.Status.Attachment, c.Status.AttachmentUID, c.Status.Epoch}
+	return []any{c.Status.Phase, c.Status.Holder, c.Status.Attachment, c.Status.AttachmentUID, c.Status.Epoch, len(c.Status.Lost)}
 }
 
 func (r *Reconciler) ofVolume(ctx context.Context, o client.Object) []reconcile.Request {

@@ -48,7 +48,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if !volume.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, r.remove(ctx, volume)
+		after, err := r.remove(ctx, volume)
+		return ctrl.Result{RequeueAfter: after}, err
 	}
 	mirror := &storagev1alpha1.Volume{}
 	found, err = kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(volume.Name), mirror)
@@ -109,36 +110,43 @@ func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolum
 }
 
 // remove deletes the Volume once it is attached nowhere, then lets the DPUVolume
-// go.
-func (r *Reconciler) remove(ctx context.Context, volume *storagev1alpha1.DPUVolume) error {
+// go. It says when to look again at what no watch tells of; 0: never.
+func (r *Reconciler) remove(ctx context.Context, volume *storagev1alpha1.DPUVolume) (time.Duration, error) {
 	var attachments storagev1alpha1.DPUVolumeAttachmentList
 	err := r.Clusters.Host.Client.List(ctx, &attachments, client.InNamespace(volume.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByVolume: volume.Name})
 	if err != nil {
-		return fmt.Errorf("list the attachments of volume %s: %w", volume.Name, err)
+		return 0, fmt.Errorf("list the attachments of volume %s: %w", volume.Name, err)
 	}
 	if len(attachments.Items) > 0 {
 		var names []string
 		for i := range attachments.Items {
 			names = append(names, attachments.Items[i].Name)
 		}
-		return r.awaitDeletion(ctx, volume, "volume is attached: "+strings.Join(names, ", "))
+		return 0, r.awaitDeletion(ctx, volume, "volume is attached: "+strings.Join(names, ", "))
 	}
 	mirror := &storagev1alpha1.Volume{}
 	found, err := r.Clusters.OwnMirror(ctx, volume, mirror)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if !found {
-		return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, volume, storagev1alpha1.FinalizerDPUVolume)
+		held, err := r.removeClaim(ctx, volume)
+		if err != nil {
+			return 0, err
+		}
+		if held != "" {
+			return claimAgain, r.awaitDeletion(ctx, volume, held)
+		}
+		return 0, kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, volume, storagev1alpha1.FinalizerDPUVolume)
 	}
 	if err := kube.Delete(ctx, r.Clusters.DPU.Client, mirror); err != nil {
-		return err
+		return 0, err
 	}
 	message := "waiting for the vendor's volume to be removed"
 	if mirror.Status.Message != "" {
 		message = mirror.Status.Message
 	}
-	return r.awaitDeletion(ctx, volume, message)
+	return 0, r.awaitDeletion(ctx, volume, message)
 }
 
 func (r *Reconciler) awaitDeletion(ctx context.Context, volume *storagev1alpha1.DPUVolume, message string) error {

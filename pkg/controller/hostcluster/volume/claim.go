@@ -1,0 +1,40 @@
+package volume
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/writer"
+)
+
+// claimAgain is when a claim is looked at again that is held though its volume is gone.
+const claimAgain = 10 * time.Second
+
+// removeClaim removes the WriterClaim of a volume that is gone, and with it the epochs that
+// were. One that is held stays: it says why. One of another Volume, that has the name since,
+// is not touched.
+func (r *Reconciler) removeClaim(ctx context.Context, volume *storagev1alpha1.DPUVolume) (held string, err error) {
+	key := r.Clusters.Target(volume.Name)
+	claim, owner := &moorv1alpha1.WriterClaim{}, &storagev1alpha1.Volume{}
+	found, err := kube.Find(ctx, r.Clusters.DPU.Live, key, claim)
+	if err != nil || !found {
+		return "", err
+	}
+	found, err = kube.Find(ctx, r.Clusters.DPU.Live, key, owner)
+	if err != nil || found && slices.ContainsFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner.UID }) {
+		return "", err
+	}
+	if writer.Held(claim) {
+		return writer.Orphaned(claim), nil
+	}
+	if err := kube.RemoveFinalizers(ctx, r.Clusters.DPU.Client, claim, storagev1alpha1.FinalizerEpochs); err != nil {
+		return "", err
+	}
+	return "", kube.Delete(ctx, r.Clusters.DPU.Client, claim)
+}
