@@ -11,11 +11,15 @@ import (
 
 	"golang.org/x/sys/unix"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/moor-storage/moor/pkg/node/dpu/journal"
 )
 
 const (
 	// lockName is the file that the one driver of a DPU holds locked.
 	lockName = ".snap-node-driver.lock"
+	// journalName is the file of the epochs that this DPU has shown and retired.
+	journalName = ".snap-node-driver.journal"
 	// lockRetry is how soon a driver that waits for its predecessor looks
 	// again: the kernel frees the lock when that ends, however it ends.
 	lockRetry = 100 * time.Millisecond
@@ -24,7 +28,7 @@ const (
 // lock waits until no other driver works on this DPU, so that one which is
 // being replaced cannot show what the next one has withdrawn.
 func (o *options) lock(ctx context.Context) (unlock func(), err error) {
-	path := filepath.Join(cmp.Or(o.stateDir, o.pluginRoot), lockName)
+	path := filepath.Join(o.state(), lockName)
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("make the directory of the driver's lock, see --state-dir: %w", err)
 	}
@@ -53,4 +57,17 @@ func (o *options) lock(ctx context.Context) (unlock func(), err error) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// state is the directory of what this process leaves for the next one.
+func (o *options) state() string { return cmp.Or(o.stateDir, o.pluginRoot) }
+
+// journal opens the journal; one that is broken is told at once, and to everybody whose
+// volume it keeps from being shown.
+func (o *options) journal() *journal.Journal {
+	j := journal.Open(filepath.Join(o.state(), journalName))
+	if err := j.Broken(); err != nil {
+		ctrl.Log.Error(err, "open the journal")
+	}
+	return j
 }

@@ -68,7 +68,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.node, "node-name", os.Getenv(nodeEnv), "this DPU's node name in the DPU cluster; default from $"+nodeEnv)
 	fs.StringVar(&o.pluginRoot, "plugin-root", vendorplugin.DefaultRoot, "directory with a <plugin>/dpu.sock for each vendor plugin")
 	fs.StringVar(&o.providerRoot, "provider-root", defaultProviders, "directory with a <provider>/snap.sock for each SNAP service")
-	fs.StringVar(&o.stateDir, "state-dir", "", "directory of the lock that keeps a second snap-node-driver off this DPU; empty: that of --plugin-root")
+	fs.StringVar(&o.stateDir, "state-dir", "", "directory of the lock that keeps a second snap-node-driver off this DPU, and of the journal of epochs, which has to survive reboots; empty: that of --plugin-root")
 	o.link.bind(fs)
 	o.lease.bind(fs)
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "deadline of each call to SNAP and to a vendor plugin")
@@ -145,6 +145,7 @@ func (o *options) drive(ctx context.Context, mgr ctrl.Manager, clients *vendorpl
 
 	driver := dpu.Options{
 		Attachments: store, Queue: queue, Exposures: shown, Devices: made, Changed: changed.Ask, Timeout: timeout,
+		Journal: o.journal(),
 	}
 	if keeper != nil {
 		driver.Lease = keeper

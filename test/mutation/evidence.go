@@ -2,10 +2,11 @@ package main
 
 // The files that are edited more than once.
 const (
-	nodeRecord = "pkg/node/dpu/exposures/incarnation.go"
-	nodeShow   = "pkg/node/dpu/show.go"
-	nodePass   = "pkg/node/dpu/pass.go"
-	svDetach   = "pkg/controller/attacher/detach.go"
+	nodeRecord  = "pkg/node/dpu/exposures/incarnation.go"
+	nodeShow    = "pkg/node/dpu/show.go"
+	nodePass    = "pkg/node/dpu/pass.go"
+	svDetach    = "pkg/controller/attacher/detach.go"
+	nodeJournal = "pkg/node/dpu/journal/journal.go"
 )
 
 // evidence are checks of what a receipt rests on beside the API: which process showed
@@ -54,5 +55,20 @@ var evidence = []mutation{
 	}},
 	{name: "the attacher lets go before it has said that it revoked", tests: attacher, edits: []edit{
 		{svDetach, "		if err := r.confirm(ctx, sv, nodeID); err != nil {\n			return err\n		}\n", "		defer func() { _ = r.confirm(ctx, sv, nodeID) }()\n"},
+	}},
+	{name: "the DPU shows an epoch that is over by its journal", tests: node, edits: []edit{
+		{nodeJournal, "	if epoch > e.Retired && epoch >= e.Shown {", "	if e.Name != \"-\" {"},
+	}},
+	{name: "a journal that cannot be read counts as an empty one", tests: node + "/journal", edits: []edit{
+		{nodeJournal, "		return j.broken\n", "		return nil\n"},
+	}},
+	{name: "a journal that was changed counts", tests: node + "/journal", edits: []edit{
+		{nodeJournal, "	case f.Sum != sum(f.Volumes):", "	case f.Sum == \"\":"},
+	}},
+	{name: "the DPU shows before its journal is on the disk", tests: node, edits: []edit{
+		{nodeRight, "p.attachment.Spec.Epoch); err != nil {", "p.attachment.Spec.Epoch); err != nil && err == nil {"},
+	}},
+	{name: "the journal does not learn what the DPU retires", tests: node, edits: []edit{
+		{nodeFence, "	if err := j.Retire(uid, p.volumeName(), p.dpu.RetiredEpoch); err != nil {", "	if err := j.Broken(); err != nil && uid == \"-\" {"},
 	}},
 }

@@ -55,6 +55,9 @@ func (r remover) detach(ctx context.Context, p *pass) error {
 	if err := r.fence.clearLost(ctx, p); err != nil {
 		return err
 	}
+	if p.attachment.Spec.Epoch != 0 {
+		noteRetired(ctx, r.fence.journal, p, volumeUID(p.writerClaim))
+	}
 	r.hurryReceipt(ctx, p)
 	return r.removeDevice(ctx, p)
 }

@@ -15,6 +15,9 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
+// drainTime is how long the storage may take over what it has received.
+const drainTime = 10 * time.Second
+
 // ways are how a volume is taken from a DPU.
 var ways = map[string]func(*cluster, *storagev1alpha1.VolumeAttachment){
 	"detach": func(c *cluster, a *storagev1alpha1.VolumeAttachment) { c.must(c.Delete(c.t.Context(), a)) },

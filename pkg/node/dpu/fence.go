@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -12,6 +13,7 @@ import (
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/node/dpu/devices"
+	"github.com/moor-storage/moor/pkg/node/dpu/journal"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/snap"
 	"github.com/moor-storage/moor/pkg/writer"
@@ -46,7 +48,7 @@ func (f fence) obey(ctx context.Context, p *pass) error {
 			return err
 		}
 		p.dpu.ClearedEpoch = epoch
-		return f.ended(p, epoch)
+		return f.ended(ctx, p, epoch)
 	}
 	epoch := writer.FencedEpoch(f.attachments.Node, p.attachment, p.writerClaim)
 	if epoch == 0 || (epoch <= p.dpu.RetiredEpoch && !p.dpu.Attached) {
@@ -152,12 +154,13 @@ func (f fence) retire(ctx context.Context, p *pass, epoch int64) error {
 	if err := f.end(ctx, p, epoch); err != nil {
 		return err
 	}
-	return f.ended(p, epoch)
+	return f.ended(ctx, p, epoch)
 }
 
 // ended notes that the epoch is over, and ends the pass.
-func (f fence) ended(p *pass, epoch int64) error {
+func (f fence) ended(ctx context.Context, p *pass, epoch int64) error {
 	p.dpu.RetiredEpoch = max(p.dpu.RetiredEpoch, epoch)
+	noteRetired(ctx, f.journal, p, volumeUID(p.writerClaim))
 	return p.wait(0, "volume %s was fenced from DPU %s: its host cannot reach it any more, epoch %d is over", p.volumeName(), f.attachments.Node, epoch)
 }
 
@@ -199,6 +202,27 @@ func (f fence) withdrawRecorded(ctx context.Context, p *pass, on *storagev1alpha
 		p.ended(on, orderly)
 	}
 	return err
+}
+
+// volumeUID is the UID of the volume that the claim is of, which owns it; "" if it is not
+// known.
+func volumeUID(claim *moorv1alpha1.WriterClaim) types.UID {
+	if claim != nil {
+		for _, owner := range claim.OwnerReferences {
+			if owner.Kind == "Volume" && owner.Name == claim.Name {
+				return owner.UID
+			}
+		}
+	}
+	return ""
+}
+
+// noteRetired puts the epoch that is over into the journal. The receipt does not wait for
+// that: it is true without it.
+func noteRetired(ctx context.Context, j *journal.Journal, p *pass, uid types.UID) {
+	if err := j.Retire(uid, p.volumeName(), p.dpu.RetiredEpoch); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "note that an epoch is over", daemon.KeyEpoch, p.dpu.RetiredEpoch)
+	}
 }
 
 func (f fence) withdraw(ctx context.Context, p *pass, device string) error {

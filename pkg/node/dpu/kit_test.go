@@ -34,6 +34,7 @@ import (
 	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/node/dpu/devices"
 	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
+	"github.com/moor-storage/moor/pkg/node/dpu/journal"
 	"github.com/moor-storage/moor/pkg/node/dpu/patrol"
 	"github.com/moor-storage/moor/pkg/node/dpu/report"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -42,9 +43,6 @@ import (
 	"github.com/moor-storage/moor/reference/snapemulator"
 	"github.com/moor-storage/moor/reference/snapemulator/snapemulatortest"
 )
-
-// drainTime is how long the storage may take over what it has received.
-const drainTime = 10 * time.Second
 
 const ns = "dpf-operator-system"
 
@@ -131,7 +129,7 @@ func (c *cluster) must(err error) {
 func (c *cluster) volume(name string, mode corev1.PersistentVolumeAccessMode) *storagev1alpha1.Volume {
 	c.t.Helper()
 	v := &storagev1alpha1.Volume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, UID: types.UID("uid-of-" + name)},
 		Spec: storagev1alpha1.VolumeSpec{
 			Request:           storagev1alpha1.VolumeRequest{AccessModes: []corev1.PersistentVolumeAccessMode{mode}, VolumeMode: ptr.To(corev1.PersistentVolumeBlock)},
 			StorageParameters: map[string]string{"policy": "p", "num_queues": "2", "color": "red"},
@@ -270,7 +268,7 @@ func (m *machine) restartDriver() {
 	made := devices.New(&onDemand{m: m})
 	m.reporter = &report.Reporter{Exposures: m.exposures, Devices: made, Changed: m.changed}
 	m.Reconciler = New(Options{
-		Attachments: store, Queue: m.queue, Exposures: m.exposures, Devices: made, Lease: m.lease,
+		Attachments: store, Queue: m.queue, Exposures: m.exposures, Devices: made, Lease: m.lease, Journal: journal.Open(m.journal()),
 		Changed: m.changed.Ask, Timeout: timeout, Clock: m.clock,
 	})
 	m.patrol = patrol.New(m.patrolOptions())

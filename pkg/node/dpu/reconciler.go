@@ -36,6 +36,7 @@ import (
 	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/node/dpu/devices"
 	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
+	"github.com/moor-storage/moor/pkg/node/dpu/journal"
 )
 
 // The waits between attempts at an attachment which cannot make progress.
@@ -52,6 +53,8 @@ type Options struct {
 	Queue     *attachments.Queue
 	Exposures *exposures.Exposures
 	Devices   *devices.Devices
+	// Journal remembers which epochs are over here.
+	Journal *journal.Journal
 	// Lease says whether this DPU may show single-writer volumes; nil: always.
 	Lease Lease
 	// Changed is told when what is free on this DPU may have changed.
@@ -85,7 +88,7 @@ func New(o Options) *Reconciler {
 		o:             o,
 		status:        status{client: o.Attachments.DPU.Client, changed: o.Changed},
 		prerequisites: prerequisites{attachments: o.Attachments, exposures: o.Exposures},
-		right:         right{attachments: o.Attachments, exposures: o.Exposures, lease: o.Lease},
+		right:         right{attachments: o.Attachments, exposures: o.Exposures, lease: o.Lease, journal: o.Journal},
 		maker:         maker{node: o.Attachments.Node, devices: o.Devices, exposures: o.Exposures},
 	}
 	r.fence = fence{right: r.right, devices: o.Devices}

@@ -12,6 +12,7 @@ import (
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
+	"github.com/moor-storage/moor/pkg/node/dpu/journal"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/writer"
 )
@@ -35,6 +36,7 @@ type Lease interface {
 type right struct {
 	attachments *attachments.Store
 	exposures   *exposures.Exposures
+	journal     *journal.Journal
 	// lease is nil if this DPU gives none.
 	lease Lease
 }
@@ -62,7 +64,11 @@ func (r right) checkClaim(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
-	if p.refused = writer.Refusal(r.attachments.Node, p.attachment, p.writerClaim); p.refused == "" {
+	p.refused = writer.Refusal(r.attachments.Node, p.attachment, p.writerClaim)
+	if p.refused == "" && p.volume != nil {
+		p.refused = r.journal.Refusal(p.volume.UID, p.attachment.Spec.Epoch)
+	}
+	if p.refused == "" {
 		return nil
 	}
 	return r.giveUp(ctx, p)
@@ -134,9 +140,15 @@ func (r right) confirm(ctx context.Context, p *pass) error {
 	return r.checkClaim(ctx, p)
 }
 
-// expose has SNAP show the device, if the lease still allows it.
+// expose has SNAP show the device, if the journal and the lease still allow it.
 func (r right) expose(ctx context.Context, p *pass, service provisioner.DPU) (provisioner.Exposure, error) {
-	if r.lease != nil && !p.keepsReady() && writer.SingleWriter(p.attachment, p.volume) {
+	granted := !p.keepsReady() && writer.SingleWriter(p.attachment, p.volume)
+	if granted {
+		if err := r.journal.Show(p.volume.UID, p.volumeName(), p.attachment.Spec.Epoch); err != nil {
+			return provisioner.Exposure{}, err
+		}
+	}
+	if r.lease != nil && granted {
 		leave, ok := r.lease.Enter(p.term)
 		if !ok {
 			return provisioner.Exposure{}, fmt.Errorf("the lease of DPU %s ended just now: %w", r.attachments.Node, provisioner.ErrUnavailable)

@@ -1,0 +1,119 @@
+package dpu
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+// journal is the file of the driver's journal.
+func (m *machine) journal() string { return filepath.Join(m.dir, "journal") }
+
+// TestRestoredEpochIsNotShown: the cluster of the DPUs was restored from a backup, and
+// tells of an epoch that this DPU has retired since as if it stood.
+func TestRestoredEpochIsNotShown(t *testing.T) {
+	for name, take := range ways {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			m := newMachine(t, c, "dpu-1")
+			c.volume("v1", corev1.ReadWriteOnce)
+			c.grant(c.attachment("v1", "dpu-1"), 1)
+			a := m.settle("dpu-1-v1")
+			if !a.Status.DPU.Attached {
+				t.Fatalf("not shown: %+v", a.Status)
+			}
+			take(c, a)
+			m.settle(a.Name)
+			if now := c.get(a.Name); now != nil { // fenced
+				c.must(c.Delete(t.Context(), now))
+				m.settle(a.Name)
+			}
+			m.restartDriver()
+			c.claim("v1", &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 1})
+			c.grant(c.attachment("v1", "dpu-1"), 1)
+			now := m.settle(a.Name)
+			if now.Status.DPU.Attached || m.shown()["dev_v1-pvc"].Visible || !strings.Contains(now.Status.Message, "restored from a backup") {
+				t.Fatalf("shown again: %+v, %v", now.Status, m.shown())
+			}
+			c.grant(now, 2)
+			if now = m.settle(a.Name); !now.Status.DPU.Attached || now.Status.DPU.Epoch != 2 {
+				t.Fatalf("not shown under a new epoch: %+v", now.Status)
+			}
+		})
+	}
+}
+
+// TestFencedAndNeverShown: an epoch that was retired before anything was shown under it
+// is over as well.
+func TestFencedAndNeverShown(t *testing.T) {
+	c := newCluster(t)
+	m := newMachine(t, c, "dpu-1")
+	c.volume("v1", corev1.ReadWriteOnce)
+	a := c.attachment("v1", "dpu-1")
+	c.grant(a, 1)
+	c.fence(a.Name, 1)
+	claim := &moorv1alpha1.WriterClaim{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: ns}}
+	c.must(c.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+	v := &storagev1alpha1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: ns}}
+	c.must(c.Get(t.Context(), client.ObjectKeyFromObject(v), v))
+	claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "x/v1", Kind: "Volume", Name: "v1", UID: v.UID}}
+	c.must(c.Update(t.Context(), claim))
+	if now := m.settle(a.Name); now.Status.DPU.RetiredEpoch != 1 {
+		t.Fatalf("not fenced: %+v", now.Status)
+	}
+	c.must(c.setDPU(a.Name, func(d *storagev1alpha1.VolumeAttachmentDPU) { *d = storagev1alpha1.VolumeAttachmentDPU{} }))
+	c.grant(a, 1)
+	m.restartDriver()
+	if now := m.settle(a.Name); now.Status.DPU.Attached || m.shown()["dev_v1-pvc"].Visible {
+		t.Fatalf("shown: %+v", now.Status)
+	}
+}
+
+// TestBrokenJournal: what is shown stays so, nothing is shown anew, and receipts are given.
+func TestBrokenJournal(t *testing.T) {
+	c, m, a := attached(t)
+	c.volume("v2", corev1.ReadWriteOnce)
+	c.must(os.WriteFile(m.journal(), []byte("{"), 0o600))
+	m.restartDriver()
+	c.grant(c.attachment("v2", "dpu-1"), 1)
+	for range 5 {
+		_ = m.pass("dpu-1-v2")
+		_ = m.pass(a.Name)
+	}
+	if now := c.get("dpu-1-v2"); now.Status.DPU.Attached || m.shown()["dev_v2-pvc"].Visible || !strings.Contains(now.Status.Message, "move the file away") {
+		t.Errorf("shown anew: %+v", now.Status)
+	}
+	if now := c.get(a.Name); !now.Status.DPU.Attached || !m.shown()["dev_v1-pvc"].Visible {
+		t.Errorf("withdrawn: %+v", now.Status)
+	}
+	c.fence(a.Name, 1)
+	c.must(m.pass(a.Name))
+	m.given(a.Name)
+}
+
+// TestJournalFirst: the epoch is in the journal before SNAP is told to show.
+func TestJournalFirst(t *testing.T) {
+	c := newCluster(t)
+	m := newMachine(t, c, "dpu-1")
+	c.volume("v1", corev1.ReadWriteOnce)
+	c.grant(c.attachment("v1", "dpu-1"), 3)
+	c.must(os.Mkdir(m.journal()+".new", 0o700)) // where it cannot be written
+	for range 5 {
+		_ = m.pass("dpu-1-v1")
+	}
+	if n := m.calls("nvme_controller_attach_ns"); n != 0 || !strings.Contains(c.get("dpu-1-v1").Status.Message, "--state-dir") {
+		t.Fatalf("shown %d times: %+v", n, c.get("dpu-1-v1").Status)
+	}
+	c.must(os.Remove(m.journal() + ".new"))
+	if now := m.settle("dpu-1-v1"); !now.Status.DPU.Attached {
+		t.Fatalf("not shown: %+v", now.Status)
+	}
+}
