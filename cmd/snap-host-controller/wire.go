@@ -121,7 +121,9 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 		&policy.Reconciler{Clusters: c},
 		&volume.Reconciler{Clusters: c},
 		&snapshot.Reconciler{Clusters: c},
-		&attachment.Reconciler{Clusters: c, Users: users, NodesAsk: nodesAsk, Recorder: recorder},
+		&attachment.Reconciler{Clusters: c, Users: users, NodesAsk: nodesAsk, Recorder: recorder, Silent: func(dpu string) bool {
+			return observer.DPU(dpu) == nodehealth.Stale
+		}},
 		&node.Reconciler{Clusters: c},
 		&events.ProvisioningReconciler{Clusters: c},
 		&events.FailoverReconciler{Host: c.Host, Driver: o.driver},

@@ -83,7 +83,8 @@ func FencedFrom(claim *moorv1alpha1.WriterClaim, dpu string) bool {
 	return Held(claim) && claim.Status.Phase == moorv1alpha1.ClaimFencing && claim.Status.Holder == dpu
 }
 
-// Vouched reports whether an operator vouches that h can no longer write.
+// Vouched reports whether there is an operator's word about the epoch of h. Whether it
+// counts says RefuseVouch.
 func Vouched(claim *moorv1alpha1.WriterClaim, h Holder) bool {
 	return Holds(claim, h) && claim.Spec.OperatorReceipt != nil && claim.Spec.OperatorReceipt.Epoch == claim.Status.Epoch
 }

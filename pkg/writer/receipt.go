@@ -43,6 +43,10 @@ type Evidence struct {
 	Attachment *storagev1alpha1.VolumeAttachment
 	Storage    Revocation
 	Lease      Lease
+	// Operator: the operator's word about the claim counts now, see RefuseVouch.
+	Operator bool
+	// Refused says why it does not; "" if it does, or there is none.
+	Refused string
 }
 
 // own reports whether the attachment is the one that holds the claim, so that what its
@@ -122,12 +126,11 @@ func lapsed(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 	return fmt.Sprintf("DPU %s has not renewed its lease for so long that it has withdrawn by itself, or was reset", claim.Status.Holder)
 }
 
-func vouchedByOperator(claim *moorv1alpha1.WriterClaim, _ Evidence) string {
-	o := claim.Spec.OperatorReceipt
-	if o == nil || o.Epoch != claim.Status.Epoch || o.Epoch <= 0 {
+func vouchedByOperator(claim *moorv1alpha1.WriterClaim, e Evidence) string {
+	if !e.Operator || claim.Spec.OperatorReceipt == nil || claim.Status.Epoch <= 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s vouches that DPU %s can no longer write: %s", o.Operator, claim.Status.Holder, o.Reason)
+	return vouchMessage(claim.Spec.OperatorReceipt, claim.Status.Holder)
 }
 
 // missing says what is waited for.
@@ -153,6 +156,9 @@ func missing(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 	}
 	if e.Lease.Given {
 		message += "; the DPU withdraws by itself, and the bound of its lease is waited for"
+	}
+	if e.Refused != "" {
+		return message + "; " + e.Refused
 	}
 	return message + "; " + remedy(claim)
 }

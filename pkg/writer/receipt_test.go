@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
@@ -35,7 +37,7 @@ func TestProve(t *testing.T) {
 								case operator == 4:
 									want = moorv1alpha1.ReceiptOperator
 								}
-								got, message := Prove(claim, Evidence{Attachment: mirror, Storage: storage})
+								got, message := Prove(claim, Evidence{Attachment: mirror, Storage: storage, Operator: operator == 4})
 								name := fmt.Sprintf("%s deleting=%v finalizer=%v attached=%v retired=%d storage=%+v operator=%d", mirrorIs, deleting, finalizer, attached, retired, storage, operator)
 								checkReceipt(t, name, got, message, want)
 							}
@@ -50,7 +52,7 @@ func TestProve(t *testing.T) {
 func facts(mirrorIs string, deleting, finalizer, attached bool, retired, operator int64) (*moorv1alpha1.WriterClaim, *storagev1alpha1.VolumeAttachment) {
 	claim := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: "dpu-a", Attachment: "a-vol", AttachmentUID: "a", Epoch: 4}}
 	if operator != 0 {
-		claim.Spec.OperatorReceipt = &moorv1alpha1.OperatorReceipt{Epoch: operator, Operator: "jo", Reason: "pulled the plug"}
+		claim.Spec.OperatorReceipt = &moorv1alpha1.OperatorReceipt{Epoch: operator, Time: &metav1.Time{Time: clockNow}, Operator: "jo", Reason: "pulled the plug"}
 	}
 	mirror := attachment(deleting, finalizer, attached)
 	mirror.Status.DPU.RetiredEpoch = retired
@@ -98,7 +100,7 @@ func TestProveOnlyWhileFencing(t *testing.T) {
 	for _, phase := range []moorv1alpha1.ClaimPhase{"", moorv1alpha1.ClaimFree, moorv1alpha1.ClaimGranted} {
 		claim, mirror := facts("mine", true, false, false, 4, 4)
 		claim.Status.Phase = phase
-		if got, _ := Prove(claim, Evidence{mirror, Revocation{true, true, true, true, "d"}, Lease{Given: true}}); got != nil {
+		if got, _ := Prove(claim, Evidence{Attachment: mirror, Storage: Revocation{true, true, true, true, "d"}, Lease: Lease{Given: true}, Operator: true}); got != nil {
 			t.Errorf("phase %q: receipt %+v", phase, got)
 		}
 	}
@@ -126,7 +128,7 @@ func TestLeaseComesThird(t *testing.T) {
 		{moorv1alpha1.ReceiptOperator, 0, Revocation{}, Lease{Left: -1}},
 	} {
 		mirror.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{Attached: c.retired == 0, RetiredEpoch: c.retired}
-		got, message := Prove(claim, Evidence{mirror, c.storage, c.lease})
+		got, message := Prove(claim, Evidence{Attachment: mirror, Storage: c.storage, Lease: c.lease, Operator: true})
 		checkReceipt(t, string(c.want), got, message, c.want)
 	}
 	// It does not matter what became of the attachment.

@@ -42,4 +42,13 @@ var identity = []mutation{
 	{name: "a claim goes while it knows epochs", tests: sync, edits: []edit{
 		{syncGrant, "Finalizers: []string{storagev1alpha1.FinalizerEpochs},", ""},
 	}},
+	{name: "an operator's word counts for ever", tests: right, edits: []edit{
+		{"pkg/writer/vouch.go", "	case age >= VouchLasts:", "	case age < 0 && age > 0:"},
+	}},
+	{name: "an operator's word beats a DPU that can answer", tests: fence, edits: []edit{
+		{"pkg/writer/vouch.go", "	case answers:", "	case age < 0 && answers:"},
+	}},
+	{name: "an operator's word need not say whom it is about", tests: fence, edits: []edit{
+		{"pkg/writer/vouch.go", "o.Holder != of.DPU || o.AttachmentUID != of.AttachmentUID:", "o.Holder == \"-\":"},
+	}},
 }

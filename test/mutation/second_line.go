@@ -42,9 +42,6 @@ var secondLine = []mutation{
 	{name: "the lease of the host's DPU counts for another that holds the volume", tests: fence, edits: []edit{
 		{fenceLease, "	if p.strange(t) {\n", "	if p.strange(t) && p.dpu() == \"\" {\n"},
 	}},
-	{name: "an operator's word counts against a DPU that is heard, as its host is well", tests: fence, edits: []edit{
-		{fenceAct, "strange && p.silent(t.holder())) {", "strange) {"},
-	}},
 	{name: "a pod is deleted that has come in the place of another", tests: fence, edits: []edit{
 		{"pkg/controller/failover/release.go", "append(options, client.Preconditions{UID: &pod.UID})...", "options..."},
 	}},

@@ -63,8 +63,9 @@ type WriterClaimSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="volumeName is immutable"
 	VolumeName string `json:"volumeName"`
 	// OperatorReceipt is a person's word that the holder can no longer
-	// write. It counts only while the claim is being fenced, and only for
-	// the epoch that it names.
+	// write. It counts only for the epoch, the holder and the attachment that
+	// it names, for 15 minutes from its time, and not while that DPU can
+	// answer for itself.
 	// +optional
 	OperatorReceipt *OperatorReceipt `json:"operatorReceipt,omitempty"`
 }
@@ -74,6 +75,17 @@ type OperatorReceipt struct {
 	// Epoch that is over.
 	// +kubebuilder:validation:Minimum=1
 	Epoch int64 `json:"epoch"`
+	// Holder is the DPU that can no longer write. Without it the word does
+	// not count.
+	// +optional
+	Holder string `json:"holder,omitempty"`
+	// AttachmentUID is that of status, or of the entry of status.lost.
+	// Without it the word does not count, unless there is none there.
+	// +optional
+	AttachmentUID types.UID `json:"attachmentUID,omitempty"`
+	// Time at which it is written. Without it the word does not count.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
 	// Operator is the name of the person.
 	// +kubebuilder:validation:MinLength=1
 	Operator string `json:"operator"`

@@ -173,7 +173,10 @@ func TestBothDeadByOperator(t *testing.T) {
 
 func (s *fixture) operator(epoch int64) {
 	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
-		c.Spec.OperatorReceipt = &moorv1alpha1.OperatorReceipt{Epoch: epoch, Operator: "jo", Reason: "pulled the plug"}
+		now := metav1.NewTime(s.Clock.Now())
+		c.Spec.OperatorReceipt = &moorv1alpha1.OperatorReceipt{
+			Epoch: epoch, Holder: c.Status.Holder, AttachmentUID: c.Status.AttachmentUID, Time: &now, Operator: "jo", Reason: "pulled the plug",
+		}
 	})
 }
 

@@ -75,7 +75,8 @@ func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 	if err != nil {
 		return err
 	}
-	receipt, missing := writer.Prove(t.claim, writer.Evidence{Attachment: t.mirror, Storage: storage, Lease: lease})
+	counts, refused := p.vouch(t)
+	receipt, missing := writer.Prove(t.claim, writer.Evidence{Attachment: t.mirror, Storage: storage, Lease: lease, Operator: counts, Refused: refused})
 	if receipt == nil {
 		return kube.WaitFor("%s", missing)
 	}
@@ -110,7 +111,7 @@ func (f fencer) freedBefore(ctx context.Context, p *pass, t *target, failure err
 // the host's and is not heard: how that host is says nothing of it.
 func (p *pass) mayFence(t *target) bool {
 	strange := p.strange(t)
-	if t.vouched() && (p.state != Healthy || strange && p.silent(t.holder())) {
+	if counts, _ := p.vouch(t); counts {
 		return true
 	}
 	return t.fails && p.underway && (p.action == Fence || p.action == Evict && !strange)

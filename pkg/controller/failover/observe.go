@@ -32,7 +32,7 @@ type observer struct {
 // observe reads the host and says what has become of it; nil if there is no
 // such host, or it is not known which DPU is in it.
 func (o observer) observe(ctx context.Context, name string) (*pass, error) {
-	p := &pass{node: &moorv1alpha1.DPUStorageNode{}, heartbeat: o.heartbeats.DPU}
+	p := &pass{node: &moorv1alpha1.DPUStorageNode{}, heartbeat: o.heartbeats.DPU, now: o.fleet.clock.Now()}
 	found, err := kube.Find(ctx, o.host.Client, client.ObjectKey{Name: name}, p.node)
 	if err != nil || !found || p.dpu() == "" {
 		return nil, err

@@ -22,6 +22,7 @@ type pass struct {
 	// core is nil if there is no Node.
 	core        *corev1.Node
 	observation nodehealth.Observation
+	now         time.Time
 	api         API
 	state       State
 	action      Action
@@ -106,7 +107,7 @@ func (p *pass) granted(t *target) bool {
 // missing says what the caches lack of what ends the fence of a target; "" if it has not
 // begun as far as they know, or they lack nothing, or it may be found elsewhere.
 func (p *pass) missing(t *target) string {
-	if !t.inFencing() || p.strange(t) || t.mirror == nil || t.mirror.DeletionTimestamp.IsZero() || p.silent(t.holder()) {
+	if !t.inFencing() || t.vouched() || p.strange(t) || t.mirror == nil || t.mirror.DeletionTimestamp.IsZero() || p.silent(t.holder()) {
 		return ""
 	}
 	_, missing := writer.Prove(t.claim, writer.Evidence{Attachment: t.mirror, Lease: p.lease})
@@ -237,6 +238,17 @@ func (t *target) over() bool {
 // vouched reports whether an operator wants the epoch to end.
 func (t *target) vouched() bool { return t.held() && writer.Vouched(t.claim, t.right()) }
 
+// vouch reports whether an operator's word about the target counts now, and if not, why. A
+// DPU that is not known to be silent, as after a restart, is asked itself.
+func (p *pass) vouch(t *target) (counts bool, refused string) {
+	if !t.vouched() {
+		return false, ""
+	}
+	answers := !p.silent(t.holder()) && t.mirror != nil && writer.Holds(t.claim, writer.HolderOf(t.mirror))
+	refused = writer.RefuseVouch(t.claim, p.now, answers)
+	return refused == "", refused
+}
+
 // strange reports whether a DPU holds a volume for the host that is not the host's: its
 // card was replaced, or it was named another one.
 func (p *pass) strange(t *target) bool { return t.held() && t.holder() != p.dpu() }
@@ -246,6 +258,9 @@ func (p *pass) strange(t *target) bool { return t.held() && t.holder() != p.dpu(
 func (p *pass) strangers() []string {
 	var out []string
 	for _, t := range p.targets {
+		if counts, refused := p.vouch(t); !counts && refused != "" && t.waits == "" {
+			out = append(out, fmt.Sprintf("volume %s: WriterClaim %s: %s", t.volume.Name, t.claim.Name, refused))
+		}
 		switch {
 		case t.waits != "":
 		case p.strange(t):

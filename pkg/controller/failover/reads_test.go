@@ -126,6 +126,7 @@ func TestAHostThatWaitsReadsNothing(t *testing.T) {
 			if live.all() != 0 || s.Writes() != before {
 				t.Errorf("%v read live, %d writes", live.calls, s.Writes()-before)
 			}
+			s.stripped()
 			s.operator(4)
 			s.mustPass()
 			s.wantPhase(freed)
@@ -185,6 +186,7 @@ func TestAHostThatIsWellEndsWhatWasBegun(t *testing.T) {
 
 	s = newFixture(t)
 	s.restart()
+	s.stripped()
 	s.operator(4)
 	s.mustPass()
 	s.wantPhase(freed)

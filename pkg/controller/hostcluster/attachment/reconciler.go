@@ -34,6 +34,8 @@ type Reconciler struct {
 	NodesAsk bool
 	// Recorder tells of promotions on the volume. Nil: no events.
 	Recorder record.EventRecorder
+	// Silent tells whether a DPU has not been heard for the whole timeout. Nil: none is.
+	Silent func(dpu string) bool
 	// Clock is the machine's if nil.
 	Clock clock.PassiveClock
 

@@ -129,14 +129,18 @@ func (r *Reconciler) recoverClaim(ctx context.Context, claim *moorv1alpha1.Write
 	if err != nil || !found || !writer.IsLost(live) {
 		return live, err
 	}
-	for _, h := range live.Status.Lost {
+	for i, h := range live.Status.Lost {
 		a := &storagev1alpha1.VolumeAttachment{}
 		found, err := kube.Find(ctx, r.Clusters.DPU.Live, r.Clusters.Target(h.Attachment), a)
 		if err != nil {
 			return nil, err
 		}
 		after := writer.Recover(live, a, r.clock().Now())
-		if !found || after == nil {
+		if after == nil {
+			answers := found && a.UID == h.AttachmentUID && (r.Silent == nil || !r.Silent(h.DPU))
+			after = writer.RecoverByVouch(live, i, r.clock().Now(), answers)
+		}
+		if after == nil {
 			continue
 		}
 		if err := r.Clusters.DPU.Client.Status().Update(ctx, after); err != nil {
