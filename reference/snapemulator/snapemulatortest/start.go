@@ -85,7 +85,7 @@ func (s *Service) Restart() {
 	// only a restart within milliseconds could.
 	old := s.Options.Socket + ".old"
 	if err := os.Link(s.Options.Socket, old); err == nil {
-		defer os.Remove(old)
+		defer func() { _ = os.Remove(old) }()
 	}
 	s.Stop()
 	s.run()

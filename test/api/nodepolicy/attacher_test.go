@@ -27,7 +27,7 @@ func TestAttachersWord(t *testing.T) {
 		a.Status.Revocation = &storagev1alpha1.StorageRevocation{AttachmentUID: a.UID, NodeID: "a", Time: metav1.Now()}
 	}
 	const only, ends = "and nothing else of them", "for the attachment that ends"
-	must(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	must(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		return apierrors.IsForbidden(write(retires)), nil
 	}))
 	refused(t, write(retires), only)

@@ -195,7 +195,7 @@ func replace(path string, text []byte) error {
 		return err
 	}
 	_, err = next.Write(text)
-	if err = errors.Join(err, next.Sync(), next.Close()); err != nil {
+	if err := errors.Join(err, next.Sync(), next.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(path+".new", path); err != nil {

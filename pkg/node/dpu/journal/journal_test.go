@@ -37,9 +37,14 @@ func TestEpochsThatAreOver(t *testing.T) {
 			epoch   int64
 			refused bool
 		}{
-			{"u1", 3, true}, {"u1", 4, true}, {"u1", 5, false},
-			{"u2", 7, true}, {"u2", 8, false},
-			{"u3", 4, true}, {"u3", 5, false}, {"u3", 6, false},
+			{"u1", 3, true},
+			{"u1", 4, true},
+			{"u1", 5, false},
+			{"u2", 7, true},
+			{"u2", 8, false},
+			{"u3", 4, true},
+			{"u3", 5, false},
+			{"u3", 6, false},
 			{"other", 1, false},
 		} {
 			if message := again.Refusal(c.uid, c.epoch); (message != "") != c.refused {
