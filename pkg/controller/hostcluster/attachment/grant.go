@@ -133,11 +133,8 @@ func (r *Reconciler) grant(ctx context.Context, p *pass) error {
 	if !p.single() {
 		return r.promote(ctx, p, promotion{})
 	}
-	claim, err := r.cachedOrLive(ctx, p)
+	claim, err := r.claimOf(ctx, p)
 	if err != nil {
-		return err
-	}
-	if claim, err = r.remember(ctx, p, claim); err != nil {
 		return err
 	}
 	verdict := writer.Judge(claim, p.holder())
@@ -261,6 +258,15 @@ func (r *Reconciler) stays(ctx context.Context, p *pass) (bool, error) {
 	live := &storagev1alpha1.VolumeAttachment{}
 	found, err := kube.Find(ctx, r.Clusters.DPU.Live, r.Clusters.Target(p.mirror.Name), live)
 	return found && live.UID == p.mirror.UID && live.DeletionTimestamp.IsZero(), err
+}
+
+// claimOf is the volume's claim, held against what others know.
+func (r *Reconciler) claimOf(ctx context.Context, p *pass) (*moorv1alpha1.WriterClaim, error) {
+	claim, err := r.cachedOrLive(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return r.remember(ctx, p, claim)
 }
 
 // cachedOrLive is the volume's claim, from the cache where an old one does no harm.
