@@ -62,8 +62,8 @@ func (o *options) lock(ctx context.Context) (unlock func(), err error) {
 // state is the directory of what this process leaves for the next one.
 func (o *options) state() string { return cmp.Or(o.stateDir, o.pluginRoot) }
 
-// journal opens the journal; one that is broken is told at once, and to everybody whose
-// volume it keeps from being shown.
+// journal opens the journal; one that is broken is logged at once, and told on each
+// attachment that it keeps from being shown.
 func (o *options) journal() *journal.Journal {
 	j := journal.Open(filepath.Join(o.state(), journalName))
 	if err := j.Broken(); err != nil {

@@ -47,7 +47,7 @@ func MayWrite(a *storagev1alpha1.VolumeAttachment) moorv1alpha1.LostHolder {
 
 // Lose is the claim after it has turned out that it does not know of an epoch that was
 // granted. Who may still write by what others know is on record, and with it the holder
-// that the claim knows of. If nobody may, it is free; the next grant gets the epoch above.
+// that the claim knows of. If none may, it is free; the next grant gets the epoch above.
 // What is being fenced stays so.
 func Lose(claim *moorv1alpha1.WriterClaim, epoch int64, holders []moorv1alpha1.LostHolder) (*moorv1alpha1.WriterClaim, error) {
 	if !Behind(claim, epoch) || Held(claim) && claim.Status.Phase != moorv1alpha1.ClaimGranted {

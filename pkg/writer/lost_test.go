@@ -94,7 +94,7 @@ func TestLoseKeepsWhoHeldIt(t *testing.T) {
 		t.Error("a claim that knows all is lost")
 	}
 	if free, err := Lose(inPhase(moorv1alpha1.ClaimFree), 6, nil); err != nil || Held(free) || free.Status.Epoch != 6 {
-		t.Errorf("nobody may write, and the claim is %+v, %v", free, err)
+		t.Errorf("no DPU may write, and the claim is %+v, %v", free, err)
 	}
 }
 

@@ -28,7 +28,7 @@ type Revocation struct {
 
 // confirmed reports whether the vendor's attacher has written of this very attachment
 // that ControllerUnpublish is done: that the object of the request is gone is no word
-// of anybody, since its finalizer can be taken off by force.
+// of the attacher, since its finalizer can be taken off by force.
 func confirmed(a *storagev1alpha1.VolumeAttachment) bool {
 	return a.Status.Revocation != nil && a.UID != "" && a.Status.Revocation.AttachmentUID == a.UID
 }

@@ -49,8 +49,8 @@ func refuseVouch(o *moorv1alpha1.OperatorReceipt, of moorv1alpha1.LostHolder, no
 	return ""
 }
 
-// lacking are the fields without which a word says of nobody in particular that they cannot
-// write, or counts for ever.
+// lacking are the fields without which a word does not say which DPU cannot write, or
+// counts for ever.
 func lacking(o *moorv1alpha1.OperatorReceipt, uid types.UID) string {
 	var out []string
 	if o.Holder == "" {

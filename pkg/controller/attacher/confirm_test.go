@@ -66,7 +66,7 @@ func TestSaysThatItRevoked(t *testing.T) {
 	w.wantCalls(1, 1)
 }
 
-// TestSaysNothingMore than what it knows, and where nobody waits for it.
+// TestSaysNothingMore: only what it knows, and only where a claim may wait for it.
 func TestSaysNothingMore(t *testing.T) {
 	for name, change := range map[string]func(*fixture, *storagev1alpha1.VolumeAttachment){
 		"the attachment stays":            nil,

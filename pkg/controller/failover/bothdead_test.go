@@ -114,7 +114,7 @@ func (s *fixture) letsGo(without bool) {
 	}
 }
 
-// TestAbsenceIsNoRevocation: the request of the vendor is gone, and nobody has said that
+// TestAbsenceIsNoRevocation: the request of the vendor is gone, and no attacher has said that
 // it was done: its finalizer was taken off by force, or the attacher's word is of an
 // attachment that had the name before.
 func TestAbsenceIsNoRevocation(t *testing.T) {

@@ -217,7 +217,7 @@ func (t *target) held() bool { return t.holder() != "" }
 func (t *target) inFencing() bool { return t.held() && writer.InFencing(t.claim, t.right()) }
 
 // lost reports whether the claim has lost what it knew: it says so, or it is missing or
-// knows less than the attachment. That nobody holds it proves nothing then.
+// knows less than the attachment. That it has no holder proves nothing then.
 func (t *target) lost() bool {
 	if !t.single {
 		return false

@@ -67,7 +67,7 @@ func TestRebornIsRevokedByTheStorage(t *testing.T) {
 	s.wantPhase(freed)
 }
 
-// TestLostClaimReleasesNothing: that no claim says who may write does not mean that nobody may.
+// TestLostClaimReleasesNothing: a claim that does not say who may write does not mean that no DPU can.
 func TestLostClaimReleasesNothing(t *testing.T) {
 	for name, lose := range map[string]func(*fixture){
 		"deleted": func(s *fixture) {

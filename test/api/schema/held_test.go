@@ -3,12 +3,14 @@
 package schema
 
 import (
+	"context"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/moor-storage/moor/test/kit"
@@ -27,12 +29,11 @@ func TestHeldClaimIsNotDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var err error
-	for range 100 { // a policy is in force some time after it was made
-		if err = clusters.DPU.Delete(t.Context(), o, client.DryRunAll); err != nil {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	// A policy is in force some time after it was made.
+	_ = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err = clusters.DPU.Delete(ctx, o, client.DryRunAll)
+		return err != nil, nil
+	})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "is Granted (DPU d)") {
 		t.Fatalf("deleting a claim that is held: %v", err)
 	}

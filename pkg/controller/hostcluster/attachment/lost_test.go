@@ -82,3 +82,34 @@ func TestNewClaimIsKept(t *testing.T) {
 		t.Errorf("one of before has finalizers %v", f)
 	}
 }
+
+// TestLostAgain: that the cache shows a claim as lost is not relied on: one that is gone or
+// made anew since is held against what others know as any other.
+func TestLostAgain(t *testing.T) {
+	for name, again := range map[string]func(*kubetest.Clusters){
+		"gone": func(*kubetest.Clusters) {},
+		"made anew": func(w *kubetest.Clusters) {
+			c := kubetest.WriterClaim("vol", "", "", 0)
+			c.UID, c.Status = "anew", &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree}
+			w.DPU.Add(c)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, r := open(t)
+			w.Host.Add(user("a"), user("b"))
+			w.MustReconcile(r, "a-vol")
+			kubetest.Change(w.DPU, mirror("a"), shown)
+			w.MustReconcile(r, "a-vol")
+			loseClaim(w)
+			w.MustReconcile(r, "b-vol")
+			lost := claimOf(w)
+			loseClaim(w)
+			again(w)
+			w.CacheShows(lost)
+			w.MustReconcile(r, "a-vol")
+			if c := claimOf(w).Status; c == nil || c.Phase != moorv1alpha1.ClaimLost || c.Epoch != 1 {
+				t.Errorf("the claim is %+v", c)
+			}
+		})
+	}
+}

@@ -122,13 +122,9 @@ func (r *Reconciler) confirmKnown(ctx context.Context, k *knowledge) error {
 }
 
 // recoverClaim takes those off a claim that was lost of which it is proven that they cannot
-// write any more. While one is left, it is waited for.
-func (r *Reconciler) recoverClaim(ctx context.Context, claim *moorv1alpha1.WriterClaim) (*moorv1alpha1.WriterClaim, error) {
-	live := &moorv1alpha1.WriterClaim{}
-	found, err := kube.Find(ctx, r.Clusters.DPU.Live, client.ObjectKeyFromObject(claim), live)
-	if err != nil || !found || !writer.IsLost(live) {
-		return live, err
-	}
+// write any more. While one is left, it is waited for. The claim was read from the API
+// server itself: one that is another by now makes the write fail.
+func (r *Reconciler) recoverClaim(ctx context.Context, live *moorv1alpha1.WriterClaim) (*moorv1alpha1.WriterClaim, error) {
 	for i, h := range live.Status.Lost {
 		a := &storagev1alpha1.VolumeAttachment{}
 		found, err := kube.Find(ctx, r.Clusters.DPU.Live, r.Clusters.Target(h.Attachment), a)
@@ -144,7 +140,7 @@ func (r *Reconciler) recoverClaim(ctx context.Context, claim *moorv1alpha1.Write
 			continue
 		}
 		if err := r.Clusters.DPU.Client.Status().Update(ctx, after); err != nil {
-			return nil, fmt.Errorf("record that DPU %s has withdrawn volume %s, of which the claim was lost: %w", h.DPU, claim.Name, err)
+			return nil, fmt.Errorf("record that DPU %s has withdrawn volume %s, of which the claim was lost: %w", h.DPU, live.Name, err)
 		}
 		return after, nil
 	}

@@ -57,7 +57,7 @@ func (r *Reconciler) keep(ctx context.Context, attachment *storagev1alpha1.DPUVo
 }
 
 // waitsForProof reports whether the claim is still held for the VolumeAttachment, which is
-// gone: somebody took its finalizers off. The attachment stays and says so: failover looks
+// gone: its finalizers were taken off by force. The attachment stays and says so: failover looks
 // at what is attached, and ends the claim once there is a receipt.
 func (r *Reconciler) waitsForProof(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment) (bool, error) {
 	claim, err := r.heldFor(ctx, attachment)

@@ -9,7 +9,7 @@ import (
 )
 
 // TestClaimGoesWithItsVolume: the claim, which its finalizer keeps, goes once the Volume is
-// gone and nobody holds it; one that is held stays, and the volume says for whom it waits.
+// gone and no DPU holds it; one that is held stays, and the volume says for whom it waits.
 func TestClaimGoesWithItsVolume(t *testing.T) {
 	w, r := open(t)
 	w.Host.Add(user())
