@@ -222,8 +222,11 @@ func TestLifeOnAServer(t *testing.T) {
 	until(w, "beats without SNAP", beat, func(bool) bool { return !beat.Status.DPU.SNAPReady })
 	w.startSNAP()
 	w.settled("shown again after a restart of SNAP", func() bool { return w.visible() == 1 })
-	until(w, "attached again", a, func(bool) bool { return a.Status.DPU.Attached && a.Status.Message == "" })
-	if a.Status.DPU.Incarnation == first.Incarnation || a.Status.DPU.Undrained != "" && a.Status.DPU.Undrained != first.Incarnation {
+	// The status says "attached" from before the restart too: the incarnation tells when it speaks of the new service.
+	until(w, "attached again", a, func(bool) bool {
+		return a.Status.DPU.Attached && a.Status.Message == "" && a.Status.DPU.Incarnation != first.Incarnation
+	})
+	if a.Status.DPU.Undrained != "" && a.Status.DPU.Undrained != first.Incarnation {
 		t.Fatalf("after a restart of SNAP: incarnation %s, then %+v", first.Incarnation, a.Status.DPU)
 	}
 	first.Incarnation, first.Undrained = a.Status.DPU.Incarnation, a.Status.DPU.Undrained
