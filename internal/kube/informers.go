@@ -36,9 +36,10 @@ type kindInformer struct {
 	kind schema.GroupVersionKind
 }
 
-// New makes a cache whose informers these are (cache.NewCacheFunc).
+// New makes a cache whose informers these are (cache.NewCacheFunc), and which holds once
+// what is equal in several objects.
 func (i *Informers) New(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
-	c, err := cache.New(cfg, o)
+	c, err := cache.New(cfg, sharing(o))
 	if err != nil {
 		return nil, err
 	}
