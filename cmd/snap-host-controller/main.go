@@ -7,7 +7,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -36,12 +35,7 @@ type options struct {
 	budget           failover.Budget
 }
 
-// gcPercent halves the room that the collector leaves to garbage: the caches of
-// two clusters live long, and what comes and goes is little beside them.
-const gcPercent = 50
-
 func main() {
-	debug.SetGCPercent(gcPercent)
 	var o options
 	daemon.Main("snap-host-controller", o.bind, o.run)
 }

@@ -68,7 +68,7 @@ func (o *options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
 		&corev1.Node{}:             {Transform: kube.SlimNode},
 		&corev1.PersistentVolume{}: {Transform: podvolume.SlimPersistentVolume},
 	}
-	maps.Copy(hostCache.ByObject, podvolume.CachePods())
+	maps.Copy(hostCache.ByObject, podvolume.CacheUsers())
 	maps.Copy(hostCache.ByObject, podvolume.CacheClaims())
 	mgr, err := kube.NewManager(hostConfig, hostScheme, o.flags, lease, hostCache)
 	if err != nil {
@@ -77,9 +77,10 @@ func (o *options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
 	dpuCache := namespaced(o.targetNamespace)
 	dpuCache.SyncPeriod = &o.flags.SyncPeriod
 	dpuCache.ByObject = map[client.Object]cache.ByObject{
-		&corev1.Event{}:         {Field: about("PersistentVolumeClaim")},
-		&coordinationv1.Lease{}: heartbeats(o.targetNamespace),
-		&corev1.Node{}:          {Transform: kube.SlimNode},
+		&corev1.Event{}:                       {Field: about("PersistentVolumeClaim")},
+		&coordinationv1.Lease{}:               heartbeats(o.targetNamespace),
+		&corev1.Node{}:                        {Transform: kube.SlimNode},
+		&storagev1alpha1.SVVolumeAttachment{}: {Transform: failover.SlimRevoked},
 	}
 	dpu, err := kube.AddCluster(mgr, "DPU cluster", dpuConfig, dpuScheme, dpuCache)
 	if err != nil {

@@ -44,7 +44,6 @@ func Host() []kube.Index {
 	return append(
 		podvolume.Indexes(),
 		podvolume.IndexPodsByNode(),
-		podvolume.IndexPodsByNodeAndClaim(),
 		attachmentByVolume(),
 		attachmentByNode(),
 		kube.IndexOf(DPUStorageVendorByClass, func(v *storagev1alpha1.DPUStorageVendor) []string { return []string{v.Spec.StorageClassName} }),

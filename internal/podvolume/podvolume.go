@@ -9,11 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // ClaimName is the name of the claim behind a volume of a pod, "" if there is
@@ -94,61 +90,4 @@ func BackedOff(e *corev1.Event) types.UID {
 		return ""
 	}
 	return e.InvolvedObject.UID
-}
-
-// CachePods is how a cache holds pods: of all namespaces, with no more of them
-// than is read.
-func CachePods() map[client.Object]cache.ByObject { return everywhere(&corev1.Pod{}, Slim) }
-
-// CacheClaims is how a cache holds claims: of all namespaces, with no more of
-// them than is read.
-func CacheClaims() map[client.Object]cache.ByObject {
-	return everywhere(&corev1.PersistentVolumeClaim{}, SlimClaim)
-}
-
-func everywhere(kind client.Object, slim toolscache.TransformFunc) map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{kind: {Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}, Transform: slim}}
-}
-
-// SlimClaim is a cache transform that drops of a claim what is not read.
-func SlimClaim(o any) (any, error) {
-	if c, ok := o.(*corev1.PersistentVolumeClaim); ok {
-		c.ManagedFields, c.Annotations, c.Labels = nil, nil, nil
-	}
-	return o, nil
-}
-
-// SlimPersistentVolume is a cache transform that leaves of a PersistentVolume what
-// ties a volume to a claim.
-func SlimPersistentVolume(o any) (any, error) {
-	pv, ok := o.(*corev1.PersistentVolume)
-	if !ok {
-		return o, nil
-	}
-	out := &corev1.PersistentVolume{
-		TypeMeta: pv.TypeMeta,
-		ObjectMeta: metav1.ObjectMeta{
-			Name: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion,
-			CreationTimestamp: pv.CreationTimestamp, DeletionTimestamp: pv.DeletionTimestamp, Finalizers: pv.Finalizers,
-		},
-		Spec:   corev1.PersistentVolumeSpec{ClaimRef: pv.Spec.ClaimRef},
-		Status: corev1.PersistentVolumeStatus{Phase: pv.Status.Phase},
-	}
-	if csi := pv.Spec.CSI; csi != nil {
-		out.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: csi.VolumeHandle}
-	}
-	return out, nil
-}
-
-// Slim is a cache transform that drops of a pod what this package, and the
-// placement of pods, never reads.
-func Slim(o any) (any, error) {
-	p, ok := o.(*corev1.Pod)
-	if !ok {
-		return o, nil
-	}
-	p.ManagedFields, p.Annotations = nil, nil
-	p.Spec.Containers, p.Spec.InitContainers, p.Spec.EphemeralContainers = nil, nil, nil
-	p.Status = corev1.PodStatus{Phase: p.Status.Phase}
-	return p, nil
 }

@@ -17,7 +17,7 @@ func TestClaims(t *testing.T) {
 	}
 	pod.Spec.Containers = []corev1.Container{{Name: "main"}}
 	pod.Status = corev1.PodStatus{Phase: corev1.PodFailed, Message: "x"}
-	slim, err := Slim(pod.DeepCopy())
+	slim, err := SlimUser(pod.DeepCopy())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,29 +40,6 @@ func TestPersistentVolume(t *testing.T) {
 	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "n", Name: "claim"}
 	if Handle(pv) != "vol" || HandleOf("driver", pv) != "vol" || HandleOf("other", pv) != "" || BoundTo(pv) != "n/claim" {
 		t.Errorf("%q, %q, %q, %q", Handle(pv), HandleOf("driver", pv), HandleOf("other", pv), BoundTo(pv))
-	}
-}
-
-// TestSlimPersistentVolume: what ties a volume to a claim stays, and nothing else.
-func TestSlimPersistentVolume(t *testing.T) {
-	claim := &corev1.ObjectReference{Namespace: "n", Name: "claim", UID: "c"}
-	kept := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pv", UID: "u", ResourceVersion: "7", Finalizers: []string{"f"}},
-		Spec: corev1.PersistentVolumeSpec{ClaimRef: claim, PersistentVolumeSource: corev1.PersistentVolumeSource{
-			CSI: &corev1.CSIPersistentVolumeSource{Driver: "driver", VolumeHandle: "vol"},
-		}},
-		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
-	}
-	whole := kept.DeepCopy()
-	whole.Annotations, whole.ManagedFields = map[string]string{"a": "b"}, []metav1.ManagedFieldsEntry{{Manager: "m"}}
-	whole.Spec.CSI.VolumeAttributes, whole.Spec.MountOptions = map[string]string{"k": "v"}, []string{"ro"}
-	whole.Status.Message = "long"
-	got, err := SlimPersistentVolume(whole)
-	if d := cmp.Diff(kept, got); err != nil || d != "" {
-		t.Errorf("%v (-want +got):\n%s", err, d)
-	}
-	if got, err := SlimPersistentVolume(&corev1.PersistentVolume{}); err != nil || got.(*corev1.PersistentVolume).Spec.CSI != nil {
-		t.Errorf("one that is not of CSI became %v, %v", got, err)
 	}
 }
 

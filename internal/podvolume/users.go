@@ -17,7 +17,6 @@ const (
 	PersistentVolumeByHandle = "spec.csi.volumeHandle"
 	PodByClaim               = "spec.volumes.claimName"
 	PodByNode                = "spec.nodeName"
-	PodByNodeAndClaim        = "spec.nodeName,spec.volumes.claimName"
 )
 
 // Indexes are what a cache needs for Users, but for those of pods by their node.
@@ -35,25 +34,10 @@ func IndexPersistentVolumesByClaim() kube.Index {
 	return kube.IndexOf(PersistentVolumeByClaim, func(pv *corev1.PersistentVolume) []string { return kube.Some(BoundTo(pv)) })
 }
 
-// IndexPodsByNode is what OnNode looks by.
+// IndexPodsByNode is what PodsOnNode and AllPodsOnNode look by.
 func IndexPodsByNode() kube.Index {
 	return kube.IndexOf(PodByNode, func(p *corev1.Pod) []string { return kube.Some(p.Spec.NodeName) })
 }
-
-// IndexPodsByNodeAndClaim is what OnNodeWith looks by.
-func IndexPodsByNodeAndClaim() kube.Index { return kube.IndexOf(PodByNodeAndClaim, usesOnNode) }
-
-// usesOnNode are the claims that a pod uses on its node, each as
-// "node namespace/name".
-func usesOnNode(p *corev1.Pod) []string {
-	var out []string
-	for _, claim := range ClaimsInUse(p) {
-		out = append(out, nodeAndClaim(p.Spec.NodeName, claim))
-	}
-	return out
-}
-
-func nodeAndClaim(node, claim string) string { return node + " " + claim }
 
 // ClaimsInUse are the claims that a pod uses: it is bound to a node and has not
 // finished.
@@ -81,13 +65,21 @@ func (u Users) Pods(ctx context.Context, claim string) ([]corev1.Pod, error) {
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return Finished(&p) }), nil
 }
 
-// PodsOnNode are the pods that use a claim, "namespace/name", on a node.
+// PodsOnNode are the pods that use a claim, "namespace/name", on a node. They are
+// looked for among those of the node, which are few, as those on a claim need not be; an
+// index of both would have an entry for each pod.
 func (u Users) PodsOnNode(ctx context.Context, node, claim string) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	if err := u.Host.Client.List(ctx, &list, client.MatchingFields{PodByNodeAndClaim: nodeAndClaim(node, claim)}); err != nil {
+	if err := u.Host.Client.List(ctx, &list, client.MatchingFields{PodByNode: node}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("find the pods of node %s on claim %s: %w", node, claim, err)
 	}
-	return list.Items, nil
+	var out []corev1.Pod
+	for i := range list.Items {
+		if p := &list.Items[i]; slices.Contains(ClaimsInUse(p), claim) {
+			out = append(out, *p.DeepCopy())
+		}
+	}
+	return out, nil
 }
 
 // AllPodsOnNode are the pods that are bound to a node.
@@ -149,7 +141,7 @@ func (u Users) BoundClaims(ctx context.Context, handle string) ([]string, error)
 // and uses the claim, "namespace/name", on the node.
 func (u Users) Confirm(ctx context.Context, pod *corev1.Pod, node, claim string) (bool, error) {
 	found, err := kube.Find(ctx, u.Host.Live, client.ObjectKeyFromObject(pod), pod)
-	return found && slices.Contains(usesOnNode(pod), nodeAndClaim(node, claim)), err
+	return found && pod.Spec.NodeName == node && slices.Contains(ClaimsInUse(pod), claim), err
 }
 
 func (u Users) persistent(ctx context.Context, by client.MatchingFields, of string) ([]corev1.PersistentVolume, error) {

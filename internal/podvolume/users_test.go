@@ -47,7 +47,7 @@ func ended(p *corev1.Pod) *corev1.Pod {
 // usersOf finds in a cluster with these objects, in which live ones may differ.
 func usersOf(cached, live []client.Object) Users {
 	b := fake.NewClientBuilder().WithObjects(cached...)
-	for _, i := range append(Indexes(), IndexPodsByNode(), IndexPodsByNodeAndClaim()) {
+	for _, i := range append(Indexes(), IndexPodsByNode()) {
 		b.WithIndex(i.Object, i.Field, i.Extract)
 	}
 	return Users{Host: kube.Cluster{Client: b.Build(), Live: fake.NewClientBuilder().WithObjects(live...).Build()}, Driver: ours}

@@ -58,13 +58,14 @@ type Clusters struct {
 func New(t *testing.T) *Clusters {
 	t.Helper()
 	c := newControl()
-	return &Clusters{Control: c, Host: newHost(t, c, index.Host()), DPU: newDPU(t, c)}
+	return &Clusters{Control: c, Host: newHost(t, c, index.Host(), hostCuts), DPU: newDPU(t, c)}
 }
 
-// NewHost makes an empty host cluster with these indexes.
+// NewHost makes an empty host cluster with these indexes, and what the cache of
+// snap-csi-plugin (controller) keeps of objects.
 func NewHost(t *testing.T, indexes []kube.Index) *Cluster {
 	t.Helper()
-	return newHost(t, newControl(), indexes)
+	return newHost(t, newControl(), indexes, replicaCuts)
 }
 
 // NewDPU makes an empty DPU cluster, with the indexes of snap-controller and of
@@ -89,31 +90,36 @@ func (c *Clusters) MustReconcile(r reconcile.Reconciler, name string) {
 	}
 }
 
-// cuts are what the caches of the programs cut away, which reconcilers do not see
-// here either, by the namespace of the cluster.
-var cuts = map[string][]toolscache.TransformFunc{
-	HostNamespace: {kube.SlimNode, podvolume.Slim, podvolume.SlimClaim, podvolume.SlimPersistentVolume},
-	DPUNamespace:  {kube.SlimNode},
-}
+// What the caches of snap-host-controller, of snap-csi-plugin (controller) and of the
+// programs of the DPU cluster cut away, which reconcilers do not see here either.
+var (
+	hostCuts    = []toolscache.TransformFunc{kube.SlimNode, podvolume.SlimUser, podvolume.SlimClaim, podvolume.SlimPersistentVolume}
+	replicaCuts = []toolscache.TransformFunc{kube.SlimNode, podvolume.SlimPod, podvolume.SlimPersistentVolume}
+	dpuCuts     = []toolscache.TransformFunc{kube.SlimNode}
+)
 
 // The schemes have no more kinds than are used: the fake client goes through all of
 // them at every write.
 
-func newHost(t *testing.T, c *Control, indexes []kube.Index) *Cluster {
+func newHost(t *testing.T, c *Control, indexes []kube.Index, cuts []toolscache.TransformFunc) *Cluster {
 	t.Helper()
 	s := scheme(t, storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme, coordinationv1.AddToScheme)
-	return newCluster(t, c, HostNamespace, indexes, fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(
+	out := newCluster(t, c, indexes, fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(
 		&storagev1alpha1.DPUStoragePolicy{}, &storagev1alpha1.DPUStorageVendor{}, &storagev1alpha1.DPUVolume{},
-		&storagev1alpha1.DPUVolumeAttachment{}, &moorv1alpha1.DPUStorageNode{}, &moorv1alpha1.DPUVolumeSnapshot{}))
+		&storagev1alpha1.DPUVolumeAttachment{}, &moorv1alpha1.DPUStorageNode{}, &moorv1alpha1.DPUVolumeSnapshot{}), cuts)
+	out.namespace = HostNamespace
+	return out
 }
 
 func newDPU(t *testing.T, c *Control) *Cluster {
 	t.Helper()
 	s := scheme(t, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme, coordinationv1.AddToScheme, snapshotv1.AddToScheme, groupsnapshotv1beta2.AddToScheme)
-	return newCluster(t, c, DPUNamespace, append(index.DPU(), index.Attacher()...), fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(
+	out := newCluster(t, c, append(index.DPU(), index.Attacher()...), fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(
 		&storagev1alpha1.StoragePolicy{}, &storagev1alpha1.Volume{}, &storagev1alpha1.VolumeAttachment{}, &storagev1alpha1.SVVolumeAttachment{},
 		&moorv1alpha1.WriterClaim{}, &moorv1alpha1.DPUStorageNode{}, &moorv1alpha1.StorageSnapshot{},
-		&snapshotv1.VolumeSnapshot{}, &groupsnapshotv1beta2.VolumeGroupSnapshot{}))
+		&snapshotv1.VolumeSnapshot{}, &groupsnapshotv1beta2.VolumeGroupSnapshot{}), dpuCuts)
+	out.namespace = DPUNamespace
+	return out
 }
 
 func scheme(t *testing.T, add ...func(*runtime.Scheme) error) *runtime.Scheme {
@@ -125,14 +131,14 @@ func scheme(t *testing.T, add ...func(*runtime.Scheme) error) *runtime.Scheme {
 	return s
 }
 
-func newCluster(t *testing.T, c *Control, namespace string, indexes []kube.Index, b *fake.ClientBuilder) *Cluster {
+func newCluster(t *testing.T, c *Control, indexes []kube.Index, b *fake.ClientBuilder, cuts []toolscache.TransformFunc) *Cluster {
 	for _, i := range indexes {
 		b.WithIndex(i.Object, i.Field, i.Extract)
 	}
 	direct := interceptor.NewClient(b.Build(), interceptor.Funcs{Create: c.stamp, Patch: sameUID})
 	return &Cluster{
-		Cluster: kube.Cluster{Client: interceptor.NewClient(direct, c.funcs(cuts[namespace])), Live: interceptor.NewClient(direct, c.liveFuncs())},
-		Control: c, Direct: direct, namespace: namespace, t: t,
+		Cluster: kube.Cluster{Client: interceptor.NewClient(direct, c.funcs(cuts)), Live: interceptor.NewClient(direct, c.liveFuncs())},
+		Control: c, Direct: direct, t: t,
 	}
 }
 
