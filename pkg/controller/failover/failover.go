@@ -16,7 +16,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -239,6 +241,21 @@ func (r *Reconciler) ofMirror(ctx context.Context, a *storagev1alpha1.VolumeAtta
 		return nil
 	}
 	return r.ofHolder(ctx, writer.HolderOf(a))
+}
+
+// SlimRevoked is the transform of the cache behind ofRevoked, which alone reads these
+// objects from a cache: where they are, and whether they are deleted, is what stays.
+func SlimRevoked(o any) (any, error) {
+	a, ok := o.(*storagev1alpha1.SVVolumeAttachment)
+	if !ok {
+		return o, nil
+	}
+	return &storagev1alpha1.SVVolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: a.Namespace, Name: a.Name, UID: a.UID, ResourceVersion: a.ResourceVersion, DeletionTimestamp: a.DeletionTimestamp,
+		},
+		Spec: storagev1.VolumeAttachmentSpec{NodeName: a.Spec.NodeName},
+	}, nil
 }
 
 func (r *Reconciler) ofRevoked(ctx context.Context, a *storagev1alpha1.SVVolumeAttachment) []reconcile.Request {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -142,5 +143,33 @@ func TestUnwellIsLookedAtAgain(t *testing.T) {
 	s.live(5, "dpu-a", "b", "dpu-b")
 	if again := s.looksAgain(); again <= 0 || again > retryAfter {
 		t.Errorf("looks again after %s while a failover is under way", again)
+	}
+}
+
+// TestSlimRevoked: what the cache leaves of an SVVolumeAttachment wakes the host of its
+// DPU as the whole does, once it is deleted.
+func TestSlimRevoked(t *testing.T) {
+	s := newFixture(t)
+	at := metav1.NewTime(time.Unix(1000, 0))
+	whole := &storagev1alpha1.SVVolumeAttachment{ObjectMeta: kubetest.DPUObject("a-vol")}
+	whole.UID, whole.Annotations, whole.Finalizers = "u", map[string]string{storagev1alpha1.AnnotationNodeID: "n"}, []string{"external-attacher/x"}
+	whole.Spec.NodeName, whole.Spec.Attacher = "dpu-a", "x"
+	for name, deleted := range map[string]*metav1.Time{"stands": nil, "deleted": &at} {
+		whole.DeletionTimestamp = deleted
+		got, err := SlimRevoked(whole.DeepCopy())
+		if err != nil {
+			t.Fatal(err)
+		}
+		slim := got.(*storagev1alpha1.SVVolumeAttachment)
+		if slim.Annotations != nil || slim.Finalizers != nil || slim.Spec.Attacher != "" || slim.UID != whole.UID || slim.Name != whole.Name {
+			t.Errorf("%s: left of it is %+v", name, slim)
+		}
+		want, woken := s.f.ofRevoked(t.Context(), whole), s.f.ofRevoked(t.Context(), slim)
+		if d := cmp.Diff(want, woken); d != "" || (len(woken) > 0) != (deleted != nil) {
+			t.Errorf("%s: wakes %v (-want +got):\n%s", name, woken, d)
+		}
+	}
+	if other, err := SlimRevoked(&moorv1alpha1.WriterClaim{}); err != nil || other.(*moorv1alpha1.WriterClaim) == nil {
+		t.Errorf("another kind became %v, %v", other, err)
 	}
 }
