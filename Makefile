@@ -83,7 +83,7 @@ bench: bin/moor-dev ## measure; BENCH=failover,rss: only that (root)
 	@hack/steps.sh bench
 
 .PHONY: scale
-scale: bin/moor-dev ## measure with SIZE=200 simulated hosts; FOR=10m: how long at rest, SLOW=1: slows all clocks, DISTURBED=yes: disturbances alone, ONLY=regexp: some operations alone
+scale: bin/moor-dev ## measure with SIZE=200 simulated hosts; FOR=10m: how long at rest, SLOW=1: slows all clocks, DISTURBED=yes: disturbances alone, TIMES=10: objects of that size, ONLY=regexp: some operations alone
 	@hack/steps.sh scale
 
 .PHONY: model

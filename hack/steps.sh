@@ -154,11 +154,12 @@ bench() {
 
 # scale measures with SIZE simulated hosts, which it watches at rest for FOR; SLOW
 # slows all clocks by that factor where the machine does not carry the beats.
-# DISTURBED=yes measures disturbances alone, ONLY=regexp those operations alone.
+# DISTURBED=yes measures disturbances alone, ONLY=regexp those operations alone. TIMES
+# makes objects that many times as large as they are.
 scale() {
 	KUBEBUILDER_ASSETS=$(kube_bin) || return
 	export KUBEBUILDER_ASSETS
-	hack/build.sh bin ./cmd/... && plain run ./test/scale --size="${SIZE:-200}" --for="${FOR:-10m}" --slow="${SLOW:-1}" ${DISTURBED:+--disturbed} ${ONLY:+--only="$ONLY"}
+	hack/build.sh bin ./cmd/... && plain run ./test/scale --size="${SIZE:-200}" --for="${FOR:-10m}" --slow="${SLOW:-1}" ${DISTURBED:+--disturbed} ${TIMES:+--times="$TIMES"} ${ONLY:+--only="$ONLY"}
 }
 
 # measure runs the benchmarks with the names given on the bed that is up.

@@ -42,6 +42,12 @@ func (b *bench) load(ctx context.Context) error {
 	for _, p := range b.programs {
 		p.Stop()
 	}
+	if b.o.times > 1 {
+		b.say("making each object %d times as large", b.o.times)
+		if err := b.world.Enlarge(ctx, b.o.times); err != nil {
+			return err
+		}
+	}
 	begin := time.Now()
 	objects, err := b.world.Copy(ctx, b.o.hosts, b.o.volumes)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/scale/world"
 )
 
 // options are the flags.
@@ -25,9 +26,11 @@ type options struct {
 	lasting        time.Duration
 	slow           float64
 	budget         int
-	bin            string
-	work           string
-	output         results.Output
+	// times is how large objects are, compared with what the programs make.
+	times  int
+	bin    string
+	work   string
+	output results.Output
 	// settledOnly leaves the operations out, disturbed measures disturbances alone.
 	settledOnly, disturbed bool
 	// only the operations whose names match are measured, and rest is not; nil: all.
@@ -57,6 +60,7 @@ func parse(args []string) (options, error) {
 	f.DurationVar(&o.lasting, "for", 10*time.Minute, "how long the settled world is watched")
 	f.Float64Var(&o.slow, "slow", 1, "slow all clocks by this factor: the periods of the beats, and the timeouts that go with them")
 	f.IntVar(&o.budget, "failover-budget", 1000, "hosts that may begin to fail over within a minute, also of one zone: as of snap-host-controller")
+	f.IntVar(&o.times, "times", 1, "how many times as large as usual each object is, by an annotation")
 	f.StringVar(&o.bin, "bin", "bin", "directory of Moor's programs")
 	f.StringVar(&o.work, "work", "", "directory of logs and kubeconfigs, which is left there; empty: one that is removed")
 	o.output.Bind(f)
@@ -76,6 +80,8 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("read the flags: --size %d has to be from %d to %d", o.hosts, least, most)
 	case o.volumes < 1 || o.volumes > 10:
 		return o, fmt.Errorf("read the flags: --volumes %d has to be from 1 to 10", o.volumes)
+	case o.times < 1 || o.times > world.MostTimes:
+		return o, fmt.Errorf("read the flags: --times %d has to be from 1 to %d", o.times, world.MostTimes)
 	case o.slow < leastSlow || o.lasting <= 0:
 		return o, fmt.Errorf("read the flags: --slow is at least %g, and --for more than nothing", leastSlow)
 	}
@@ -105,9 +111,18 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	source := devcluster.ReadSource(ctx, root)
-	r := newRecord(o.hosts, results.Invocation{Commit: source.Commit, Dirty: source.Dirty, Machine: results.DescribeMachine(), Settings: o.settings()})
+	r := newRecord(o.prefix(), results.Invocation{Commit: source.Commit, Dirty: source.Dirty, Machine: results.DescribeMachine(), Settings: o.settings()})
 	err = measure(ctx, o, r)
 	return errors.Join(err, o.output.Publish(os.Stdout, r.file, known), o.growth())
+}
+
+// prefix begins the names of all results. Those of enlarged objects have names of
+// their own, as the targets are for others.
+func (o options) prefix() string {
+	if o.times > 1 {
+		return fmt.Sprintf("scale.%d.times%d.", o.hosts, o.times)
+	}
+	return fmt.Sprintf("scale.%d.", o.hosts)
 }
 
 // settings are what the results depend on.
@@ -115,6 +130,9 @@ func (o options) settings() map[string]string {
 	out := map[string]string{
 		"hosts": strconv.Itoa(o.hosts), "volumes": strconv.Itoa(o.volumes), "slow": strconv.FormatFloat(o.slow, 'g', -1, 64),
 		"failover-budget": strconv.Itoa(o.budget), "for": o.lasting.String(), "etcd": "without fsync",
+	}
+	if o.times > 1 {
+		out["times"] = strconv.Itoa(o.times)
 	}
 	if o.disturbed {
 		out["disturbed"] = "yes"

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,13 +11,13 @@ import (
 type record struct {
 	file       results.File
 	invocation string
-	// prefix begins every name: scale.<hosts>.
+	// prefix begins every name.
 	prefix string
 }
 
-func newRecord(hosts int, of results.Invocation) *record {
+func newRecord(prefix string, of results.Invocation) *record {
 	in := results.NewInvocation()
-	return &record{invocation: in, prefix: fmt.Sprintf("scale.%d.", hosts), file: results.File{Invocations: map[string]results.Invocation{in: of}}}
+	return &record{invocation: in, prefix: prefix, file: results.File{Invocations: map[string]results.Invocation{in: of}}}
 }
 
 // result is what a series measures.

@@ -40,9 +40,9 @@ func TestSettled(t *testing.T) {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	ctrl.SetLogger(logr.Discard())
-	const hosts = 200
-	r := newRecord(hosts, results.Invocation{})
-	if err := measure(t.Context(), options{hosts: hosts, volumes: 5, lasting: 15 * time.Second, slow: 1, bin: bin, settledOnly: true}, r); err != nil {
+	o := options{hosts: 200, volumes: 5, times: 1, lasting: 15 * time.Second, slow: 1, bin: bin, settledOnly: true}
+	r := newRecord(o.prefix(), results.Invocation{})
+	if err := measure(t.Context(), o, r); err != nil {
 		t.Fatal(err)
 	}
 	bounded, values := 0, map[string]float64{}
