@@ -297,6 +297,17 @@ end_group() {
 	group=""
 }
 
+# end_strays ends what was started by a step and has left its process group: tests
+# start their API servers in groups of their own. All have the mark of this run in
+# their environment, but for this script's shells, which had none when they began.
+end_strays() {
+	local environ pid
+	grep -lsz "^MOOR_STEPS=$notes\$" /proc/[0-9]*/environ 2>/dev/null | while read -r environ; do
+		pid=${environ#/proc/}
+		kill -KILL "${pid%/environ}" 2>/dev/null
+	done
+}
+
 # take_down takes the bed down if one of the steps brought one up, after showing
 # what its processes said last, if a step failed.
 take_down() {
@@ -318,6 +329,7 @@ ended() {
 	end_group
 	[ -z "$step" ] || note "$step, interrupted" "$code" "$step_begin"
 	take_down "$code" || { code=1 && note "taking the test bed down" 1 $begin; }
+	end_strays
 	[ ! -s "$notes/failures" ] || { printf '\n--- what failed\n' && cat "$notes/failures"; }
 	printf '\n' && cat "$notes/times"
 	rm -rf "$notes"
@@ -330,6 +342,7 @@ ended() {
 run_all() {
 	local code=0
 	notes=$(mktemp -d) group="" step="" step_begin=0
+	export MOOR_STEPS=$notes
 	touch "$notes/times"
 	trap 'ended $?' EXIT
 	trap 'exit 129' HUP

@@ -16,12 +16,13 @@ import (
 type checkout struct{ dir string }
 
 // pretend is such a program. What it is told to build (-o FILE) is one as well.
-// If HANG matches the call, it starts a program and waits for it.
+// If HANG matches the call, it starts a program and waits for it; with APART set,
+// one in a process group of its own, as tests start their API servers.
 const pretend = `#!/bin/bash
 call="$(basename "$0") $*"
 echo "$call" >>"$CALLS"
 if [[ -n "${HANG:-}" && "$call" =~ $HANG ]]; then
-	sleep 1000 &
+	${APART:+setsid} sleep 1000 &
 	echo $! >"$CALLS.hung"
 	wait
 fi

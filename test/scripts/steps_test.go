@@ -139,20 +139,24 @@ func TestStepsInterrupted(t *testing.T) {
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(caught) })
-	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
-		t.Run(sig.String(), func(t *testing.T) {
+	for _, tt := range []struct {
+		sig   syscall.Signal
+		code  int
+		apart string
+	}{{syscall.SIGINT, 130, ""}, {syscall.SIGTERM, 143, ""}, {syscall.SIGHUP, 129, ""}, {syscall.SIGTERM, 143, "yes"}} {
+		t.Run(tt.sig.String()+" "+tt.apart, func(t *testing.T) {
 			c := newCheckout(t)
-			cmd := c.command(t, []string{"FOCUS=the main job", "HANG=^e2e.test"}, "hack/steps.sh", "e2e")
+			cmd := c.command(t, []string{"FOCUS=the main job", "HANG=^e2e.test", "APART=" + tt.apart}, "hack/steps.sh", "e2e")
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
 			hung := c.hung(t)
-			if err := cmd.Process.Signal(sig); err != nil {
+			if err := cmd.Process.Signal(tt.sig); err != nil {
 				t.Fatal(err)
 			}
 			_ = cmd.Wait() // the exit code says it
-			if code := cmd.ProcessState.ExitCode(); code != want {
-				t.Errorf("exit code %d, want %d", code, want)
+			if code := cmd.ProcessState.ExitCode(); code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
 			if err := syscall.Kill(hung, 0); err == nil && !zombie(t, hung) {
 				t.Error("what the step started goes on")
