@@ -47,6 +47,12 @@ func answerTo(a *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterCla
 	return out
 }
 
+// letGo reports whether the DPU of an attachment that goes has nothing to do with it any
+// more.
+func letGo(a *storagev1alpha1.VolumeAttachment) bool {
+	return !a.DeletionTimestamp.IsZero() && !a.Status.DPU.Attached && !slices.Contains(a.Finalizers, storagev1alpha1.FinalizerDPUAttachment)
+}
+
 // withdrawn is a status after the device was taken away and an epoch was retired.
 func withdrawn(s storagev1alpha1.VolumeAttachmentDPU, epoch int64) storagev1alpha1.VolumeAttachmentDPU {
 	return storagev1alpha1.VolumeAttachmentDPU{DeviceName: s.DeviceName, Capacity: s.Capacity, RetiredEpoch: max(s.RetiredEpoch, epoch)}

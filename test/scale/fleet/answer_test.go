@@ -69,6 +69,24 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
+// TestLetGo: a DPU has nothing to do with what it has let go of, and with nothing else.
+func TestLetGo(t *testing.T) {
+	going := func(a *storagev1alpha1.VolumeAttachment) { a.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
+	for name, c := range map[string]struct {
+		a    func(*storagev1alpha1.VolumeAttachment)
+		want bool
+	}{
+		"not yet held":                  {func(*storagev1alpha1.VolumeAttachment) {}, false},
+		"going, and held":               {func(a *storagev1alpha1.VolumeAttachment) { held(a); going(a) }, false},
+		"going, and said to be shown":   {func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.Attached = true; going(a) }, false},
+		"going, and neither of the two": {going, true},
+	} {
+		if got := letGo(attachment(c.a)); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // TestAnswersOnce: what was answered is not written again.
 func TestAnswersOnce(t *testing.T) {
 	granted := claim(moorv1alpha1.ClaimGranted, "dpu-1", 3)

@@ -24,11 +24,16 @@ type Queue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
 // Answer plays all DPUs until ctx ends: each change of a VolumeAttachment, or of the
 // claim that it holds, is answered. One watch of each kind serves them all, where
-// real DPUs have one each; nothing is cached.
+// real DPUs have one each; nothing is cached. Of one that was let go of, all else is
+// others' business, as to the real driver: it asks for nothing.
 func (f *Fleet) Answer(ctx context.Context) error {
 	return Serve(ctx, f.answer,
 		func(ctx context.Context, q Queue) error {
-			return Follow(ctx, f.clients.DPU, &storagev1alpha1.VolumeAttachmentList{}, func(o client.Object) { q.Add(client.ObjectKeyFromObject(o)) })
+			return Follow(ctx, f.clients.DPU, &storagev1alpha1.VolumeAttachmentList{}, func(o client.Object) {
+				if a, ok := o.(*storagev1alpha1.VolumeAttachment); ok && !letGo(a) {
+					q.Add(client.ObjectKeyFromObject(o))
+				}
+			})
 		},
 		func(ctx context.Context, q Queue) error {
 			return Follow(ctx, f.clients.DPU, &moorv1alpha1.WriterClaimList{}, func(o client.Object) {
@@ -43,16 +48,12 @@ func (f *Fleet) Answer(ctx context.Context) error {
 func (f *Fleet) answer(ctx context.Context, key types.NamespacedName) error {
 	a := &storagev1alpha1.VolumeAttachment{}
 	found, err := kube.Find(ctx, f.clients.DPU, key, a)
-	if err != nil || !found || a.Spec.Source.VolumeRef == nil {
+	if err != nil || !found || a.Spec.Source.VolumeRef == nil || letGo(a) {
 		return err
 	}
-	claim := &moorv1alpha1.WriterClaim{}
-	known, err := kube.Find(ctx, f.clients.DPU, types.NamespacedName{Namespace: a.Namespace, Name: a.Spec.Source.VolumeRef.Name}, claim)
+	claim, err := f.claim(ctx, a)
 	if err != nil {
 		return err
-	}
-	if !known {
-		claim = nil
 	}
 	todo := answerTo(a, claim)
 	if todo.hold {
@@ -65,6 +66,20 @@ func (f *Fleet) answer(ctx context.Context, key types.NamespacedName) error {
 		err = kube.RemoveFinalizers(ctx, f.clients.DPU, a, storagev1alpha1.FinalizerDPUAttachment)
 	}
 	return client.IgnoreNotFound(err)
+}
+
+// claim is the one of an attachment; nil if there is none, or if it does not matter, as
+// of an attachment that goes.
+func (f *Fleet) claim(ctx context.Context, a *storagev1alpha1.VolumeAttachment) (*moorv1alpha1.WriterClaim, error) {
+	if !a.DeletionTimestamp.IsZero() {
+		return nil, nil
+	}
+	claim := &moorv1alpha1.WriterClaim{}
+	known, err := kube.Find(ctx, f.clients.DPU, types.NamespacedName{Namespace: a.Namespace, Name: a.Spec.Source.VolumeRef.Name}, claim)
+	if err != nil || !known {
+		return nil, err
+	}
+	return claim, nil
 }
 
 // Serve runs sources that fill a queue, and works it off, until ctx ends or a source
