@@ -48,6 +48,44 @@ func AddLast(q workqueue.TypedRateLimitingInterface[reconcile.Request], all ...r
 	}
 }
 
+// Later is the priority of requests that go on with what was begun: they wait for those
+// of the same controller that begin something, and go ahead of the first list and of a
+// resync.
+const Later = -10
+
+// EnqueueLater enqueues what an object maps to with the priority Later.
+func EnqueueLater[T client.Object](toRequests handler.TypedMapFunc[T, reconcile.Request]) handler.TypedEventHandler[T, reconcile.Request] {
+	all := handler.TypedEnqueueRequestsFromMapFunc(toRequests)
+	return handler.TypedFuncs[T, reconcile.Request]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[T], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			all.Create(ctx, e, later(q))
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[T], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			all.Update(ctx, e, later(q))
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[T], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			all.Delete(ctx, e, later(q))
+		},
+	}
+}
+
+// later is a queue to which requests are added with the priority Later, unless they have
+// one; any other queue than one with priorities is left as it is.
+func later(q workqueue.TypedRateLimitingInterface[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	if p, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		return laterQueue{p}
+	}
+	return q
+}
+
+type laterQueue struct {
+	priorityqueue.PriorityQueue[reconcile.Request]
+}
+
+func (q laterQueue) Add(r reconcile.Request) {
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(Later)}, r)
+}
+
 // RequestsOf turns what a cache lists into requests, for watches in which an
 // event of one object concerns others. An error is logged: it can only be that
 // an index is missing, and the map function of a watch returns none.

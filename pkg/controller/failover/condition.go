@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,10 +31,37 @@ type condition struct {
 	recorder record.EventRecorder
 	// told is what was told of attachments within askAgain.
 	told *kube.Recent[string]
+	// progress is that of the fences of all hosts.
+	progress *progress
+}
+
+// busyGrace is how long a failover that has begun may wait without a word while fences
+// get on, be they of other hosts: those of a rack share the API servers, and to say of
+// each of hundreds of volumes that it waits would make all of them wait longer.
+const busyGrace = 15 * time.Second
+
+// progress is when a fence got further last. It is kept in memory, as it only puts off
+// what is told. Safe for concurrent use.
+type progress struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (p *progress) note(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at = now
+}
+
+func (p *progress) last() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.at
 }
 
 // report writes the condition, if it differs, and tells of each volume that waits. What
-// a fence waits for is the normal course at first: it is told after kube.StatusGrace.
+// a fence waits for is the normal course at first: it is told after kube.StatusGrace in
+// which no fence got further.
 func (c condition) report(ctx context.Context, p *pass, failure error) error {
 	status, reason, message := p.verdict(failure)
 	was := meta.FindStatusCondition(p.node.Status.Conditions, moorv1alpha1.ConditionFailover)
@@ -73,8 +101,12 @@ func (c condition) grace(was *metav1.Condition) time.Duration {
 	if was == nil || was.Status != metav1.ConditionTrue {
 		return 0
 	}
+	since := was.LastTransitionTime.Time
+	if last := c.progress.last(); c.clock.Since(since) < busyGrace && last.After(since) {
+		since = last
+	}
 	// A condition of a clock that is ahead does not make it longer.
-	return min(kube.StatusGrace, kube.StatusGrace-c.clock.Since(was.LastTransitionTime.Time))
+	return min(kube.StatusGrace, kube.StatusGrace-c.clock.Since(since))
 }
 
 // verdict is the condition that says how things are.

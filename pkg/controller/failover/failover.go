@@ -87,14 +87,17 @@ func New(o Options) *Reconciler {
 		targets:   targetReader{host: o.Host, dpu: o.DPU, namespace: o.Namespace, targetNamespace: o.TargetNamespace, clock: o.Clock, asked: &kube.Recent[bool]{}},
 		fleet:     &fleetReader{host: o.Host, dpu: o.DPU, heartbeats: o.Observer, clock: o.Clock},
 		leases:    &leases{dpu: o.DPU, clock: o.Clock},
-		condition: condition{host: o.Host, clock: o.Clock, recorder: o.Recorder, told: &kube.Recent[string]{}},
+		condition: condition{host: o.Host, clock: o.Clock, recorder: o.Recorder, told: &kube.Recent[string]{}, progress: &progress{}},
 	}
 	r.observer = observer{host: o.Host, dpu: o.DPU, heartbeats: o.Observer, fleet: r.fleet, leases: r.leases}
 	r.admission = &admission{
 		clock: o.Clock, recorder: o.Recorder, budget: o.Budget, fleet: r.fleet, condition: r.condition,
 		admitted: &admitted{host: o.Host, namespace: o.Namespace, clock: o.Clock},
 	}
-	r.fencer = fencer{dpu: o.DPU, targetNamespace: o.TargetNamespace, targets: r.targets, leases: r.leases, clock: o.Clock, recorder: o.Recorder}
+	r.fencer = fencer{
+		dpu: o.DPU, targetNamespace: o.TargetNamespace, targets: r.targets, leases: r.leases, clock: o.Clock, recorder: o.Recorder,
+		progress: r.condition.progress,
+	}
 	r.releaser = releaser{host: o.Host, driver: o.Driver, pods: podReader{host: o.Host, driver: o.Driver}, recorder: o.Recorder, clock: o.Clock, asked: &kube.Recent[struct{}]{}}
 	return r
 }
@@ -102,18 +105,21 @@ func New(o Options) *Reconciler {
 // SetupWithManager watches hosts, Nodes and attachments of the host cluster, and
 // attachments, claims and what DPUs report of their hosts in the DPU cluster.
 // Heartbeats alone start no pass: a host is looked at when what is observed of it has
-// become something else, as when a witness falls silent.
+// become something else, as when a witness falls silent. What goes on with a failover
+// that was begun waits for those that begin: each takes a volume from a host that may
+// still write, and of a rack that dies the first host alone has a dozen such events.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("failover").
-		For(&moorv1alpha1.DPUStorageNode{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: hostChanged})).
+		For(&moorv1alpha1.DPUStorageNode{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: hostChanged}, predicate.Not(begun))).
+		Watches(&moorv1alpha1.DPUStorageNode{}, kube.EnqueueLater(ofHost), builder.WithPredicates(predicate.Funcs{UpdateFunc: hostChanged}, begun)).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment), builder.WithPredicates(detach.Going)).
 		WatchesRawSource(r.o.Observer.Source(matters)).
 		WatchesRawSource(source.Kind(r.o.DPU.Cache, &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofReport), r.observedChanged())).
-		WatchesRawSource(source.Kind(r.o.DPU.Cache, &storagev1alpha1.VolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofMirror))).
-		WatchesRawSource(source.Kind(r.o.DPU.Cache, &storagev1alpha1.SVVolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofRevoked))).
-		WatchesRawSource(source.Kind(r.o.DPU.Cache, &moorv1alpha1.WriterClaim{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofClaim))).
+		WatchesRawSource(source.Kind(r.o.DPU.Cache, &storagev1alpha1.VolumeAttachment{}, kube.EnqueueLater(r.ofMirror))).
+		WatchesRawSource(source.Kind(r.o.DPU.Cache, &storagev1alpha1.SVVolumeAttachment{}, kube.EnqueueLater(r.ofRevoked))).
+		WatchesRawSource(source.Kind(r.o.DPU.Cache, &moorv1alpha1.WriterClaim{}, kube.EnqueueLater(r.ofClaim))).
 		Complete(kube.Retrying(r))
 }
 
@@ -181,6 +187,16 @@ func (r *Reconciler) act(ctx context.Context, p *pass) error {
 func matters(before, after nodehealth.Observation) bool {
 	before.HostUnheard, before.DPUUnheard, before.Young = after.HostUnheard, after.DPUUnheard, after.Young
 	return before != after
+}
+
+// begun passes hosts whose failover was begun.
+var begun = predicate.NewPredicateFuncs(func(o client.Object) bool {
+	n, ok := o.(*moorv1alpha1.DPUStorageNode)
+	return ok && underway(n)
+})
+
+func ofHost(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{kube.RequestFor("", o.GetName())}
 }
 
 // hostChanged passes anything but the next heartbeat.

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +26,7 @@ type fencer struct {
 	leases          *leases
 	clock           clock.PassiveClock
 	recorder        record.EventRecorder
+	progress        *progress
 }
 
 // fenceAll takes the right to write back of all volumes of the host, each as far as
@@ -64,7 +66,7 @@ func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 	if t.missing != "" { // nothing is done by what a cache shows
 		return kube.WaitFor("%s", t.missing)
 	}
-	if err := f.end(ctx, t); err != nil {
+	if err := f.end(ctx, p, t); err != nil {
 		return err
 	}
 	storage, err := f.revoke(ctx, p, t)
@@ -85,6 +87,7 @@ func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 		return f.freedBefore(ctx, p, t, err)
 	}
 	t.claim = freed
+	f.progress.note(f.clock.Now())
 	f.targets.note(t)
 	f.recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, detach.Message(*receipt))
 	return f.letGo(ctx, p, t)
@@ -128,6 +131,7 @@ func (f fencer) beginFencing(ctx context.Context, p *pass, t *target) error {
 		return fmt.Errorf("begin to fence volume %s from DPU %s, epoch %d: %w", t.volume.Name, t.holder(), t.claim.Status.Epoch, err)
 	}
 	t.claim = fencing
+	f.progress.note(f.clock.Now())
 	f.recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverFencing,
 		fmt.Sprintf("host %s is %s: %s; the right to write is taken back from DPU %s (epoch %d)", p.node.Name, p.state, p.evidence, t.holder(), t.claim.Status.Epoch))
 	return nil
@@ -135,12 +139,19 @@ func (f fencer) beginFencing(ctx context.Context, p *pass, t *target) error {
 
 // end deletes the VolumeAttachment: the DPU withdraws, the right to write is
 // not granted for it again, and the vendor is not asked to attach for it again. What is
-// gone on with was read after that.
-func (f fencer) end(ctx context.Context, t *target) error {
+// gone on with was read after that. A DPU that is heard has only then been told, so its
+// answer is waited for, which starts a pass: to read at once would find none.
+func (f fencer) end(ctx context.Context, p *pass, t *target) error {
 	ends := t.mirror != nil && t.mirror.DeletionTimestamp.IsZero() && t.mirror.Spec.NodeName == t.holder()
 	if ends {
 		if err := kube.Delete(ctx, f.dpu.Client, t.mirror); err != nil {
 			return err
+		}
+		now := metav1.NewTime(f.clock.Now())
+		t.mirror.DeletionTimestamp = &now
+		if t.missing = p.missing(t); t.missing != "" {
+			f.targets.note(t)
+			return kube.WaitFor("%s", t.missing)
 		}
 	}
 	if !ends && !t.cached {

@@ -199,7 +199,7 @@ type targetReader struct {
 	namespace, targetNamespace string
 	clock                      clock.PassiveClock
 	// asked are the attachments whose claim and VolumeAttachment were read live within
-	// retryAfter, and whether they were over then.
+	// readAgain, and whether they were over then.
 	asked *kube.Recent[bool]
 }
 
@@ -279,10 +279,10 @@ func (r targetReader) list(ctx context.Context, p *pass) error {
 // readLive reads the claims and VolumeAttachments from the API server itself, of those
 // targets for which something can be done. Each word of a DPU about one of its volumes
 // starts a pass over all of them: if that were to read all, what is read would grow with
-// the square of the volumes. The others are read again after retryAfter, should a watch
-// have stopped, and those that are over after askAgain. Where a fence is to begin, the first is read, so that none begins while
-// the API server does not answer: it begins by compare-and-swap, and what it goes on with
-// is read then.
+// the square of the volumes. The others are read again after readAgain, should a watch
+// have stopped, and those that are over after askAgain. Where a fence is to begin, the
+// first is read, so that none begins while the API server does not answer: it begins by
+// compare-and-swap, and what it goes on with is read then.
 func (r targetReader) readLive(ctx context.Context, p *pass) error {
 	return forEach(p.targets, func(t *target) error {
 		over, left := r.asked.Get(t.attachment.UID, r.clock.Now())
@@ -305,9 +305,14 @@ func (r targetReader) readLive(ctx context.Context, p *pass) error {
 	})
 }
 
-// note remembers that a target was read live, and whether it was over, which it stays.
+// readAgain is after what time a target is read again of which the cache shows no answer.
+// An API server that is overloaded takes seconds for an answer: what is read for nothing
+// meanwhile makes all answers later.
+const readAgain = 15 * time.Second
+
+// note remembers that a target was read live, or begun, and whether it was over, which it stays.
 func (r targetReader) note(t *target) {
-	now, again := r.clock.Now(), retryAfter
+	now, again := r.clock.Now(), readAgain
 	if t.over() {
 		again = askAgain
 	}

@@ -8,10 +8,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/pkg/writer"
 )
@@ -51,12 +53,16 @@ func (p *pass) retryBy(after time.Duration) {
 	}
 }
 
-// within bounds a wait by what the lease asks for.
+// within bounds a wait by what the lease asks for. What was begun waits for what begins.
 func (p *pass) within(wait time.Duration) ctrl.Result {
 	if p.soon > 0 && (wait <= 0 || p.soon < wait) {
 		wait = p.soon
 	}
-	return ctrl.Result{RequeueAfter: wait}
+	result := ctrl.Result{RequeueAfter: wait}
+	if p.underway {
+		result.Priority = ptr.To(kube.Later)
+	}
+	return result
 }
 
 func (p *pass) dpu() string { return p.node.Spec.DPUName }
