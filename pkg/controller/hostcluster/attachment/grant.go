@@ -3,6 +3,7 @@ package attachment
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -143,6 +144,9 @@ func (r *Reconciler) grant(ctx context.Context, p *pass) error {
 		if p.replica() { // its host has not asked for it, so it does not wait
 			return nil
 		}
+		if writer.InFencing(claim, p.holder()) {
+			return kube.WaitSince(r.fencedSince(p), "%s", verdict.Refused)
+		}
 		return r.refused(ctx, claim, verdict)
 	case verdict.Grant:
 		if granted, err := r.grantClaim(ctx, p, claim); err != nil || !granted {
@@ -157,6 +161,18 @@ func (r *Reconciler) grant(ctx context.Context, p *pass) error {
 		return err
 	}
 	return r.promote(ctx, p, promotion{epoch: verdict.Epoch, last: writer.LastReceipt(claim)})
+}
+
+// fencedSince is when the right to write was first seen being taken from the attachment. Its
+// VolumeAttachment is deleted a moment later, of which the status tells more.
+func (r *Reconciler) fencedSince(p *pass) time.Time {
+	now := r.clock().Now()
+	since, left := r.fenced.Get(p.attachment.UID, now)
+	if left <= 0 {
+		since = now
+	}
+	r.fenced.Note(p.attachment.UID, since, now, now.Add(kube.CacheLag))
+	return since
 }
 
 // grantClaim grants a claim that is free, unless what asks for it no longer does.

@@ -42,6 +42,8 @@ type Reconciler struct {
 	// made are the attachments whose VolumeAttachments were made within kube.CacheLag and have
 	// not been shown by the cache yet: to make one again would be refused.
 	made kube.Recent[struct{}]
+	// fenced are the attachments from which the right to write is being taken, and since when.
+	fenced kube.Recent[time.Time]
 }
 
 // SetupWithManager watches attachments, volumes, nodes and who uses them here,
@@ -71,7 +73,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if !attachment.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, r.remove(ctx, attachment)
+		return r.remove(ctx, attachment)
 	}
 	mirror, left, err := r.mirror(ctx, attachment)
 	if err != nil || left > 0 {
@@ -89,7 +91,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if outcome.Waits() {
 		p.waiting = outcome.Message
 	}
-	if after := p.statusAfter(now); outcome.Err == nil && after > 0 {
+	if after := max(p.statusAfter(now), outcome.StatusAfter); outcome.Err == nil && after > 0 {
 		return ctrl.Result{RequeueAfter: after}, nil
 	}
 	before := *attachment.Status.DeepCopy()

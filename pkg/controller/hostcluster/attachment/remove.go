@@ -1,8 +1,8 @@
 package attachment
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,15 +15,28 @@ import (
 )
 
 // remove deletes the VolumeAttachment, waits until it is gone, or until nothing
-// but the vendor's plugin holds it, then lets the DPUVolumeAttachment go.
-func (r *Reconciler) remove(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment) error {
+// but the vendor's plugin holds it, then lets the DPUVolumeAttachment go. What most
+// are through with in a moment is told only of those that are not.
+func (r *Reconciler) remove(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment) (ctrl.Result, error) {
+	outcome := kube.Settle(r.release(ctx, attachment), r.clock().Now())
+	if !outcome.Waits() || outcome.StatusAfter > 0 {
+		return ctrl.Result{RequeueAfter: outcome.StatusAfter}, outcome.Err
+	}
+	_, err := kube.PatchStatus(ctx, r.Clusters.Host.Client, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
+		detaching(a, outcome.Message)
+	})
+	return ctrl.Result{}, kube.IgnoreNotFound(err)
+}
+
+// release lets the attachment go, or waits for what keeps it.
+func (r *Reconciler) release(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment) error {
 	mirror := &storagev1alpha1.VolumeAttachment{}
 	found, err := r.Clusters.OwnMirror(ctx, attachment, mirror)
 	if err != nil {
 		return err
 	}
 	if !found {
-		if held, err := r.waitsForProof(ctx, attachment); err != nil || held {
+		if err := r.waitForProof(ctx, attachment); err != nil {
 			return err
 		}
 		return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
@@ -39,32 +52,21 @@ func (r *Reconciler) remove(ctx context.Context, attachment *storagev1alpha1.DPU
 	if err != nil {
 		return err
 	}
-	if message == "" {
-		message = mirror.Status.Message
+	if message = cmp.Or(message, mirror.Status.Message); message != "" {
+		return kube.WaitFor("%s", message)
 	}
-	if message == "" {
-		message = fmt.Sprintf("waiting for DPU %s to withdraw the device and for the vendor to detach it", mirror.Spec.NodeName)
-	}
-	return r.keep(ctx, attachment, message)
+	return kube.WaitSince(attachment.DeletionTimestamp.Time, "waiting for DPU %s to withdraw the device and for the vendor to detach it", mirror.Spec.NodeName)
 }
 
-// keep says why the attachment is not gone yet.
-func (r *Reconciler) keep(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment, message string) error {
-	_, err := kube.PatchStatus(ctx, r.Clusters.Host.Client, attachment, func(a *storagev1alpha1.DPUVolumeAttachment) {
-		detaching(a, message)
-	})
-	return kube.IgnoreNotFound(err)
-}
-
-// waitsForProof reports whether the claim is still held for the VolumeAttachment, which is
-// gone: its finalizers were taken off by force. The attachment stays and says so: failover looks
-// at what is attached, and ends the claim once there is a receipt.
-func (r *Reconciler) waitsForProof(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment) (bool, error) {
+// waitForProof waits while the claim is still held for the VolumeAttachment, which is gone:
+// its finalizers were taken off by force. The attachment stays and says so: failover looks at
+// what is attached, and ends the claim once there is a receipt.
+func (r *Reconciler) waitForProof(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment) error {
 	claim, err := r.heldFor(ctx, attachment)
 	if err != nil || claim == nil {
-		return false, err
+		return err
 	}
-	return true, r.keep(ctx, attachment, writer.Bereft(claim))
+	return kube.WaitFor("%s", writer.Bereft(claim))
 }
 
 // unproven says why the end of the VolumeAttachment is no receipt for the claim that it

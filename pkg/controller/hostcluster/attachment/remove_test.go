@@ -3,20 +3,26 @@ package attachment
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 func TestRemove(t *testing.T) {
 	w, r := open(t)
+	r.Clock = w.Clock
 	w.Host.Add(user("a"))
 	w.MustReconcile(r, "a-vol")
 	kubetest.Change(w.DPU, mirror("a"), shown)
 	w.MustReconcile(r, "a-vol")
-	w.Host.Remove(user("a"))
+	removed(w)
+	w.MustReconcile(r, "a-vol")
+	w.Step(kube.StatusGrace)
 	expect := func(words string) {
 		t.Helper()
 		w.MustReconcile(r, "a-vol")
@@ -41,6 +47,79 @@ func TestRemove(t *testing.T) {
 		t.Error("the attachment is still there")
 	}
 	w.MustReconcile(r, "a-vol")
+}
+
+// removed deletes the attachment, and returns it. The fake client stamps that by the real
+// time, from which the clock goes on.
+func removed(w *kubetest.Clusters) *storagev1alpha1.DPUVolumeAttachment {
+	w.Host.Remove(user("a"))
+	out, _ := kubetest.Read(w.Host, user("a"))
+	w.Clock.SetTime(out.DeletionTimestamp.Time)
+	return out
+}
+
+// asksAgain makes a pass, and says after what time it asks for another.
+func asksAgain(t *testing.T, r *Reconciler) time.Duration {
+	t.Helper()
+	result, err := r.Reconcile(t.Context(), kube.RequestFor(kubetest.HostNamespace, "a-vol"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.RequeueAfter
+}
+
+// TestRemoveIsNotTold: the way out that most take in a moment is not written into the
+// status, but what keeps an attachment is, at once.
+func TestRemoveIsNotTold(t *testing.T) {
+	w, r := open(t)
+	r.Clock = w.Clock
+	w.Host.Add(user("a"))
+	w.MustReconcile(r, "a-vol")
+	kubetest.Change(w.DPU, mirror("a"), shown)
+	w.MustReconcile(r, "a-vol")
+	before := removed(w)
+	if again := asksAgain(t, r); again <= 0 {
+		t.Errorf("it is looked at again after %s", again)
+	}
+	if now, _ := kubetest.Read(w.Host, user("a")); now.ResourceVersion != before.ResourceVersion {
+		t.Errorf("written: %+v", now.Status)
+	}
+	kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Status.Message = "SNAP does not answer" })
+	w.MustReconcile(r, "a-vol")
+	if now, _ := kubetest.Read(w.Host, user("a")); now.Status.Message != "SNAP does not answer" {
+		t.Errorf("message %q", now.Status.Message)
+	}
+}
+
+// TestAFenceIsOneStatus: that the right to write is being taken from an attachment is told
+// by the end of its VolumeAttachment, which follows at once; if it does not, by itself.
+func TestAFenceIsOneStatus(t *testing.T) {
+	w, r := open(t)
+	r.Clock = w.Clock
+	w.Host.Add(user("a"))
+	w.MustReconcile(r, "a-vol")
+	kubetest.Change(w.DPU, mirror("a"), shown)
+	w.MustReconcile(r, "a-vol")
+	kubetest.Change(w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) { c.Status.Phase = moorv1alpha1.ClaimFencing })
+	writes := w.Writes()
+	for range 2 {
+		if again := asksAgain(t, r); again <= 0 {
+			t.Errorf("it is looked at again after %s", again)
+		}
+	}
+	if n := w.Writes() - writes; n != 0 {
+		t.Errorf("%d writes at once, want none", n)
+	}
+	w.Step(kube.StatusGrace)
+	w.MustReconcile(r, "a-vol")
+	if got, _ := kubetest.Read(w.Host, user("a")); !strings.Contains(got.Status.Message, "is being fenced") {
+		t.Errorf("after the grace, message %q", got.Status.Message)
+	}
+	w.DPU.Remove(mirror("a"))
+	w.MustReconcile(r, "a-vol")
+	if got, _ := kubetest.Read(w.Host, user("a")); !strings.Contains(got.Status.Message, "is being deleted") || got.Status.DPUAttached == nil || *got.Status.DPUAttached {
+		t.Errorf("its end is not told at once: %+v", got.Status)
+	}
 }
 
 // TestRemoveWithoutTheVendor: the host cluster need not wait for a vendor's
