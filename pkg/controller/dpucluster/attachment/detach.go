@@ -2,6 +2,7 @@ package attachment
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -31,9 +32,18 @@ func (r *Reconciler) detach(ctx context.Context, a *storagev1alpha1.VolumeAttach
 		if words := detachWords(sv); words != "" {
 			return kube.WaitFor("waiting for the vendor to detach the volume from DPU %s%s", a.Spec.NodeName, words)
 		}
-		return kube.WaitSince(a.DeletionTimestamp.Time, "waiting for the vendor to detach the volume from DPU %s", a.Spec.NodeName)
+		return kube.WaitSince(r.askedSince(sv), "waiting for the vendor to detach the volume from DPU %s", a.Spec.NodeName)
 	}
 	return kube.RemoveFinalizers(ctx, r.DPU.Client, a, storagev1alpha1.FinalizerVolumeAttachment)
+}
+
+// askedSince is when the vendor was asked to detach: it was not before the DPU let go, which
+// may have taken long.
+func (r *Reconciler) askedSince(sv *storagev1alpha1.SVVolumeAttachment) time.Time {
+	if sv.DeletionTimestamp.IsZero() { // by this pass
+		return r.Clock.Now()
+	}
+	return sv.DeletionTimestamp.Time
 }
 
 // asked finds the SVVolumeAttachment. That it is gone is asked of the API

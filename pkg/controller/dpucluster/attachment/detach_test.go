@@ -52,6 +52,27 @@ func TestDetachInOrder(t *testing.T) {
 	}
 }
 
+// TestTheVendorsGraceIsItsOwn: what the vendor takes is of the normal course from when it
+// was asked, however long the DPU had taken before.
+func TestTheVendorsGraceIsItsOwn(t *testing.T) {
+	m := newAttached(t)
+	m.edit(func(a *storagev1alpha1.VolumeAttachment) {
+		a.Finalizers = append(a.Finalizers, storagev1alpha1.FinalizerDPUAttachment)
+	})
+	m.delete()
+	m.settle()
+	m.Clock.SetTime(m.Clock.Now().Add(kube.StatusGrace))
+	m.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Finalizers = []string{storagev1alpha1.FinalizerVolumeAttachment} })
+	before := m.Writes()
+	if _, err := m.try(); err != nil {
+		t.Fatal(err)
+	}
+	if n := m.Writes() - before; n != 1 {
+		t.Errorf("%d writes, want the request to detach alone", n)
+	}
+	m.wantMessage("waiting for DPU d1 to withdraw")
+}
+
 // TestNoticedByThePassThatKnows: a pass whose cache does not have the deletion yet learns
 // of it by the answer to a patch. It does not say that the deletion was seen: the pass
 // after it may have the same cache, and would ask the vendor to attach.
