@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,25 +38,6 @@ type condition struct {
 // get on, be they of other hosts: those of a rack share the API servers, and to say of
 // each of hundreds of volumes that it waits would make all of them wait longer.
 const busyGrace = 15 * time.Second
-
-// progress is when a fence got further last. It is kept in memory, as it only puts off
-// what is told. Safe for concurrent use.
-type progress struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func (p *progress) note(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.at = now
-}
-
-func (p *progress) last() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.at
-}
 
 // report writes the condition, if it differs, and tells of each volume that waits. What
 // a fence waits for is the normal course at first: it is told after kube.StatusGrace in
@@ -128,7 +108,7 @@ func (p *pass) verdict(failure error) (metav1.ConditionStatus, string, string) {
 	}
 	message := strings.Join(append([]string{p.finding()}, waits...), "; ")
 	switch {
-	case p.underway && fencing:
+	case p.underway && (fencing || p.yields):
 		return metav1.ConditionTrue, moorv1alpha1.ReasonFencing, message
 	case p.underway && p.action == Restore:
 		return metav1.ConditionTrue, moorv1alpha1.ReasonReturning, message

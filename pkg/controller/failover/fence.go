@@ -3,6 +3,7 @@ package failover
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -32,7 +33,7 @@ type fencer struct {
 // fenceAll takes the right to write back of all volumes of the host, each as far as
 // it can go now.
 func (f fencer) fenceAll(ctx context.Context, p *pass) error {
-	return forEach(p.targets, func(t *target) error {
+	err := forEach(p.targets, func(t *target) error {
 		outcome := kube.Settle(f.fence(ctx, p, t), f.clock.Now())
 		if outcome.Err != nil {
 			return fmt.Errorf("fail over volume %s from host %s: %w", t.attachment.Spec.DPUVolumeName, p.node.Name, outcome.Err)
@@ -40,6 +41,10 @@ func (f fencer) fenceAll(ctx context.Context, p *pass) error {
 		t.waits = outcome.Message
 		return nil
 	})
+	if !slices.ContainsFunc(p.targets, (*target).inFencing) {
+		f.progress.end(p.node.Name)
+	}
+	return err
 }
 
 // fence takes the right to write to one volume back, as far as it can go now:
@@ -87,7 +92,7 @@ func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 		return f.freedBefore(ctx, p, t, err)
 	}
 	t.claim = freed
-	f.progress.note(f.clock.Now())
+	f.progress.note(p.node.Name, f.clock.Now())
 	f.targets.note(t)
 	f.recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, detach.Message(*receipt))
 	return f.letGo(ctx, p, t)
@@ -131,7 +136,7 @@ func (f fencer) beginFencing(ctx context.Context, p *pass, t *target) error {
 		return fmt.Errorf("begin to fence volume %s from DPU %s, epoch %d: %w", t.volume.Name, t.holder(), t.claim.Status.Epoch, err)
 	}
 	t.claim = fencing
-	f.progress.note(f.clock.Now())
+	f.progress.note(p.node.Name, f.clock.Now())
 	f.recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverFencing,
 		fmt.Sprintf("host %s is %s: %s; the right to write is taken back from DPU %s (epoch %d)", p.node.Name, p.state, p.evidence, t.holder(), t.claim.Status.Epoch))
 	return nil

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -34,9 +35,7 @@ func TestOthersGetOn(t *testing.T) {
 	for i := range 20 {
 		s.Step(time.Second)
 		name := fmt.Sprintf("of-c-%d", i)
-		kubetest.Change(s.DPU, kubetest.VolumeAttachment("c-"+name, name, "dpu-c"), func(m *storagev1alpha1.VolumeAttachment) {
-			m.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{RetiredEpoch: 4}
-		})
+		s.retireOf("c", name)
 		s.MustReconcile(s.f, "c")
 		s.mustPass()
 		held += strings.Count(s.Reasons(), storagev1alpha1.EventFailoverHeld)
@@ -71,4 +70,60 @@ func TestBegunWaitsForWhatBegins(t *testing.T) {
 			t.Errorf("host %s has begun: %v, want %v", host, got, want)
 		}
 	}
+}
+
+// TestFencesGoBeforeReleases: while the fences of another host get on, a host whose volumes
+// are free is not released; it does not wait for one that is stuck, nor for long.
+func TestFencesGoBeforeReleases(t *testing.T) {
+	for name, tc := range map[string]struct {
+		meanwhile func(s *fixture)
+		released  bool
+	}{
+		"another gets on":        {func(*fixture) {}, false},
+		"another is stuck":       {func(s *fixture) { s.Step(stuckAfter) }, true},
+		"another has ended":      {func(s *fixture) { s.retireOf("c", "other"); s.MustReconcile(s.f, "c") }, true},
+		"another, for too long":  {func(s *fixture) { s.Step(yieldsFor); s.f.fencer.progress.note("c", s.Clock.Now()) }, true},
+		"begun before the other": {func(s *fixture) { s.core("a", func(n *corev1.Node) { n.Spec.Taints = outOfService() }) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t)
+			s.addHost("c")
+			s.addVolume("other", "c")
+			s.live(10, "a", "dpu-a", "b", "dpu-b", "c", "dpu-c")
+			s.seenDead("a")
+			s.seenDead("c")
+			for _, host := range []string{"a", "c"} {
+				s.MustReconcile(s.f, host)
+			}
+			s.retire()
+			tc.meanwhile(s)
+			result, err := s.f.Reconcile(t.Context(), kube.RequestFor("", "a"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.wantPhase(freed)
+			if s.hasPod("app") == tc.released {
+				t.Errorf("released: %v, want %v", !s.hasPod("app"), tc.released)
+			}
+			if tc.released {
+				return
+			}
+			if s.tainted("a") || result.RequeueAfter <= 0 || result.RequeueAfter > stuckAfter {
+				t.Errorf("tainted: %v, looked at again after %s", s.tainted("a"), result.RequeueAfter)
+			}
+			s.wantSays("True/Fencing")
+		})
+	}
+}
+
+// retireOf lets the DPU of a host retire the epoch of a volume.
+func (s *fixture) retireOf(host, volume string) {
+	s.t.Helper()
+	kubetest.Change(s.DPU, kubetest.VolumeAttachment(host+"-"+volume, volume, "dpu-"+host), func(m *storagev1alpha1.VolumeAttachment) {
+		m.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{RetiredEpoch: 4}
+	})
+}
+
+func outOfService() []corev1.Taint {
+	return []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Value: taintValue, Effect: corev1.TaintEffectNoSchedule}}
 }

@@ -36,6 +36,8 @@ type pass struct {
 	underway bool
 	// refused says why a failover may not begin; "" if it may.
 	refused string
+	// yields: the release of the host waits for the fences of others.
+	yields bool
 	// waits says what else is waited for.
 	waits []string
 	// lease is that of the host's DPU.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
@@ -31,6 +32,7 @@ type releaser struct {
 	pods     podReader
 	recorder record.EventRecorder
 	clock    clock.PassiveClock
+	progress *progress
 	// asked are the attachments whose VolumeAttachments were deleted within askAgain: an
 	// attacher that hangs holds them, and a host is looked at every few seconds. To ask a
 	// cache instead would take one of all VolumeAttachments.
@@ -47,6 +49,10 @@ const askAgain = time.Minute
 func (r releaser) release(ctx context.Context, p *pass) error {
 	free, kept := p.divide()
 	if len(free) == 0 || p.core == nil || p.observation.ZeroTrust { // no pod uses what a person attached
+		return nil
+	}
+	if p.yields = r.yields(p); p.yields {
+		p.retryBy(stuckAfter / 2)
 		return nil
 	}
 	if reason := r.others(p); reason != "" {
@@ -66,6 +72,16 @@ func (r releaser) release(ctx context.Context, p *pass) error {
 		func() error { return r.detach(ctx, p, free, staying) },
 		func() error { return forEach(going, func(pod *pod) error { return r.forceDelete(ctx, p, pod) }) },
 	)
+}
+
+// yields reports whether the release of a host waits for the fences of others that get on,
+// as when a rack dies: to release a volume costs ten times the requests that make it free,
+// and no host may keep another's volumes waiting by them. It does not wait for long, nor
+// for one that is stuck.
+func (r releaser) yields(p *pass) bool {
+	began := meta.FindStatusCondition(p.node.Status.Conditions, moorv1alpha1.ConditionFailover)
+	now := r.clock.Now()
+	return began != nil && now.Sub(began.LastTransitionTime.Time) < yieldsFor && !tainted(p.core) && r.progress.others(p.node.Name, now)
 }
 
 // part tells the pods of the host that use a free volume. Those go that use no

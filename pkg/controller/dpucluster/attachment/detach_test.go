@@ -62,7 +62,9 @@ func TestTheVendorsGraceIsItsOwn(t *testing.T) {
 	m.delete()
 	m.settle()
 	m.Clock.SetTime(m.Clock.Now().Add(kube.StatusGrace))
-	m.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Finalizers = []string{storagev1alpha1.FinalizerVolumeAttachment} })
+	m.edit(func(a *storagev1alpha1.VolumeAttachment) {
+		a.Finalizers = []string{storagev1alpha1.FinalizerVolumeAttachment}
+	})
 	before := m.Writes()
 	if _, err := m.try(); err != nil {
 		t.Fatal(err)
