@@ -19,7 +19,7 @@ var identity = []mutation{
 		{syncGrant, "	return r.refused(ctx, p.claim, writer.Judge(p.claim, p.holder()))\n", "	if writer.HolderFor(p.claim, p.attachment.Name).DPU != \"\" {\n		return nil\n	}\n	return r.refused(ctx, p.claim, writer.Judge(p.claim, p.holder()))\n"},
 	}},
 	{name: "an attachment goes while the claim is held for what is gone", tests: sync, edits: []edit{
-		{"pkg/controller/hostcluster/attachment/remove.go", "err != nil || held {", "err != nil || held && !held {"},
+		{"pkg/controller/hostcluster/attachment/remove.go", "r.waitForProof(ctx, attachment); err != nil {", "r.waitForProof(ctx, attachment); err != nil && false {"},
 	}},
 	{name: "a claim of before is bound to what its DPU has not touched", tests: sync, edits: []edit{
 		{claimState, "attachment.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment)", "attachment.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(attachment, \"none\")"},

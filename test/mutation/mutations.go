@@ -228,6 +228,9 @@ var mutations = []mutation{
 	{name: "a fence that has just begun goes on by a VolumeAttachment that the cache remembers", tests: fence, edits: []edit{
 		{fenceAct, "	if !ends && !t.cached {\n", "	if !ends {\n"},
 	}},
+	{name: "a fence that begins is ended by a VolumeAttachment that the cache remembers", tests: fence, edits: []edit{
+		{fenceAct, "f.targets.readMirror(ctx, f.dpu.Live, t)", "f.targets.readMirror(ctx, f.dpu.Client, t)"},
+	}},
 	{name: "a claim that could not be freed counts as freed", tests: fence, edits: []edit{
 		{fenceAct, "	if t.held() {\n		return failure", "	if false && t.held() {\n		return failure"},
 	}},
