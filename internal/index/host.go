@@ -44,7 +44,7 @@ func Host() []kube.Index {
 	return append(
 		podvolume.Indexes(),
 		podvolume.IndexPodsByNode(),
-		attachmentByVolume(),
+		AttachmentByVolume(),
 		attachmentByNode(),
 		kube.IndexOf(DPUStorageVendorByClass, func(v *storagev1alpha1.DPUStorageVendor) []string { return []string{v.Spec.StorageClassName} }),
 		kube.IndexOf(DPUStoragePolicyByVendor, func(p *storagev1alpha1.DPUStoragePolicy) []string { return p.Spec.DPUStorageVendors }),
@@ -60,7 +60,7 @@ func Host() []kube.Index {
 func Replicas() []kube.Index {
 	return append(
 		podvolume.Indexes(),
-		attachmentByVolume(),
+		AttachmentByVolume(),
 		attachmentByNode(),
 		kube.IndexOf(DPUVolumeMissingReplicas, missingReplicas),
 		kube.IndexOf(DPUVolumeAttachmentWithoutFunction, withoutFunction),
@@ -68,7 +68,8 @@ func Replicas() []kube.Index {
 	)
 }
 
-func attachmentByVolume() kube.Index {
+// AttachmentByVolume finds DPUVolumeAttachments by their volume.
+func AttachmentByVolume() kube.Index {
 	return kube.IndexOf(DPUVolumeAttachmentByVolume, func(a *storagev1alpha1.DPUVolumeAttachment) []string { return []string{a.Spec.DPUVolumeName} })
 }
 

@@ -103,6 +103,8 @@ type followed struct {
 	scheme    *runtime.Scheme
 	// noted has the Go types whose informers are known: a read costs one look.
 	noted sync.Map
+	// indexed has the indexes that were made, by kind and field.
+	indexed sync.Map
 }
 
 func (f *followed) Start(ctx context.Context) error {
@@ -138,9 +140,18 @@ func (f *followed) GetInformerForKind(ctx context.Context, kind schema.GroupVers
 	return f.Cache.GetInformerForKind(ctx, kind, opts...)
 }
 
+// IndexField makes an index, unless it is there: packages that look by the same index
+// need not know of one another, and a cache has it once.
 func (f *followed) IndexField(ctx context.Context, o client.Object, field string, extract client.IndexerFunc) error {
 	if err := f.note(ctx, o); err != nil {
 		return err
+	}
+	type index struct {
+		kind  reflect.Type
+		field string
+	}
+	if _, is := f.indexed.LoadOrStore(index{reflect.TypeOf(o), field}, true); is {
+		return nil
 	}
 	return f.Cache.IndexField(ctx, o, field, extract)
 }

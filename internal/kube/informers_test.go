@@ -75,6 +75,9 @@ func TestReadyNamesTheFirstInformer(t *testing.T) {
 	_, err := c.GetInformer(ctx, &corev1.Node{}, cache.BlockUntilSynced(false))
 	check(err)
 	check(c.IndexField(ctx, &corev1.Pod{}, "x", nil))
+	check(c.IndexField(ctx, &corev1.Pod{}, "x", nil)) // is there already
+	check(c.IndexField(ctx, &corev1.Pod{}, "y", nil))
+	check(c.IndexField(ctx, &corev1.Node{}, "x", nil))
 	check(c.List(ctx, &storagev1.StorageClassList{}))
 	_ = c.Get(ctx, client.ObjectKey{Name: "n"}, &storagev1.CSINode{})
 	_, err = c.GetInformerForKind(ctx, corev1.SchemeGroupVersion.WithKind("Secret"), cache.BlockUntilSynced(false))
@@ -96,7 +99,7 @@ func TestReadyNamesTheFirstInformer(t *testing.T) {
 	}
 	close(mgr.elected)
 	check(ready())
-	if inner.indexed != 1 {
-		t.Errorf("%d indexes were made, want 1", inner.indexed)
+	if inner.indexed != 3 {
+		t.Errorf("%d indexes were made, want 3", inner.indexed)
 	}
 }

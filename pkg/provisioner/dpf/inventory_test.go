@@ -116,7 +116,7 @@ func (c *cached) List(_ context.Context, list client.ObjectList, opts ...client.
 		if o.FieldSelector == nil {
 			return errors.New("the attachments of all volumes are asked for")
 		}
-		of, _ := o.FieldSelector.RequiresExactMatch(attachment.IndexVolume)
+		of, _ := o.FieldSelector.RequiresExactMatch(attachment.Index().Field)
 		l.Items = slices.Clone(c.attachments[of])
 		c.got += len(l.Items)
 	}

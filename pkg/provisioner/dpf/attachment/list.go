@@ -9,26 +9,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf/request"
 )
 
-// IndexVolume is by which field the cache finds the attachments of a volume. The
-// name is the platform's own: a cache has each only once, and others share it.
-const IndexVolume = "dpf.volume"
-
-// Index finds the attachments of a volume.
-func Index() kube.Index {
-	return kube.IndexOf(IndexVolume, func(o *storagev1alpha1.DPUVolumeAttachment) []string {
-		return kube.Some(o.Spec.DPUVolumeName)
-	})
-}
+// Index finds the attachments of a volume. The replica reconciler looks by it too.
+func Index() kube.Index { return index.AttachmentByVolume() }
 
 // All lists the attachments of a volume, replicas too. They are the
 // cache's own: they must not be changed.
 func All(ctx context.Context, o request.Options, volumeID string) ([]storagev1alpha1.DPUVolumeAttachment, error) {
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	err := o.Client.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingFields{IndexVolume: volumeID}, client.UnsafeDisableDeepCopy)
+	err := o.Client.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByVolume: volumeID}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, request.Refused("list the attachments of volume "+volumeID, err)
 	}
