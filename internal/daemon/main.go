@@ -24,8 +24,11 @@ const (
 // garbagePercent is how much garbage there may be before it is collected, in percent of
 // what lives; Go's own is 100. Most of what these processes hold are caches, which live
 // long, and at rest they make little garbage: memory is dearer than the collections.
+// With 2,000 attachments, snap-host-controller has 118 MB at 100, 101 MB at 50 and 92 MB
+// at 25, and uses 3.6, 4.1 and 4.3 % of a core at rest, all beside other work; its start
+// takes an eighth more processor time at 25 than at 50.
 // The environment variable GOGC overrides it.
-const garbagePercent = 50
+const garbagePercent = 25
 
 // Main is the main function of a daemon: bind adds its flags to those that all
 // have (-v, --version), and run works until its context ends, which a SIGTERM

@@ -39,6 +39,9 @@ type kindInformer struct {
 // New makes a cache whose informers these are (cache.NewCacheFunc), and which holds once
 // what is equal in several objects.
 func (i *Informers) New(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
+	if err := wholeLists(); err != nil {
+		return nil, fmt.Errorf("read first lists at once: %w", err)
+	}
 	c, err := cache.New(cfg, sharing(o))
 	if err != nil {
 		return nil, err
