@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ import (
 
 // Requests is what the accounts of Moor asked the API servers for.
 type Requests struct {
-	// Reads are gets and lists. Watches do not count.
+	// Reads are gets and lists. Watches do not count, nor the lists that they begin with.
 	Reads int
 	// Writes are all but beats.
 	Writes int
@@ -101,8 +102,11 @@ func kindOf(e audit.Event) kind {
 	resource := e.Resource()
 	switch e.Verb {
 	case "get", "list":
-		if strings.HasPrefix(resource, "leases.") || e.Verb == "list" && strings.HasSuffix(e.RequestURI, "?limit=1") {
+		switch {
+		case strings.HasPrefix(resource, "leases.") || e.Verb == "list" && strings.HasSuffix(e.RequestURI, "?limit=1"):
 			return beat
+		case e.Verb == "list" && beginsWatch(e.RequestURI):
+			return neither
 		}
 		return read
 	case "create", "update", "patch", "delete", "deletecollection":
@@ -116,6 +120,13 @@ func kindOf(e audit.Event) kind {
 		return write
 	}
 	return neither
+}
+
+// beginsWatch reports whether a list is an informer's: it alone says how old the answer
+// may be.
+func beginsWatch(uri string) bool {
+	asked, err := url.Parse(uri)
+	return err == nil && asked.Query().Has("resourceVersion")
 }
 
 // copiesBeat reports whether a patch writes the DPU's half alone.
