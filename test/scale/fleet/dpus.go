@@ -16,8 +16,9 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
-// workers is how many attachments, or claims, are worked on at once.
-const workers = 64
+// workers is how many attachments, or claims, are worked on at once: each real DPU works
+// on four (cmd/snap-node-driver), and a rack of forty does not share them.
+const workers = 160
 
 // Queue is names whose objects have to be looked at.
 type Queue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
