@@ -36,18 +36,14 @@ type condition struct {
 	progress *progress
 }
 
-// busyGrace is how long a failover that has begun may wait without a word while fences
-// get on, be they of other hosts: those of a rack share the API servers, and to say of
-// each of hundreds of volumes that it waits would make all of them wait longer.
+// busyGrace is for how long after its failover has begun a host waits for the fences of
+// others that get on, with what is not needed to fence: those of a rack share the API
+// servers, and to release hundreds of volumes, or to say of each that it waits, would make
+// all of them wait longer.
 const busyGrace = 15 * time.Second
 
-const (
-	// stuckAfter is after what time without progress a fence is not waited for.
-	stuckAfter = time.Second
-	// yieldsFor is how long after its failover has begun a host waits for the fences of
-	// others, at most.
-	yieldsFor = 10 * time.Second
-)
+// stuckAfter is after what time without progress a fence is not waited for.
+const stuckAfter = time.Second
 
 // progress is how the fences of all hosts get on. It is kept in memory, as it only puts
 // off what may wait for them. Safe for concurrent use.

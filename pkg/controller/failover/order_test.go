@@ -82,7 +82,7 @@ func TestFencesGoBeforeReleases(t *testing.T) {
 		"another gets on":        {func(*fixture) {}, false},
 		"another is stuck":       {func(s *fixture) { s.Step(stuckAfter) }, true},
 		"another has ended":      {func(s *fixture) { s.retireOf("c", "other"); s.MustReconcile(s.f, "c") }, true},
-		"another, for too long":  {func(s *fixture) { s.Step(yieldsFor); s.f.fencer.progress.note("c", s.Clock.Now()) }, true},
+		"another, for too long":  {func(s *fixture) { s.Step(busyGrace); s.f.fencer.progress.note("c", s.Clock.Now()) }, true},
 		"begun before the other": {func(s *fixture) { s.core("a", func(n *corev1.Node) { n.Spec.Taints = outOfService() }) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -81,7 +81,7 @@ func (r releaser) release(ctx context.Context, p *pass) error {
 func (r releaser) yields(p *pass) bool {
 	began := meta.FindStatusCondition(p.node.Status.Conditions, moorv1alpha1.ConditionFailover)
 	now := r.clock.Now()
-	return began != nil && now.Sub(began.LastTransitionTime.Time) < yieldsFor && !tainted(p.core) && r.progress.others(p.node.Name, now)
+	return began != nil && now.Sub(began.LastTransitionTime.Time) < busyGrace && !tainted(p.core) && r.progress.others(p.node.Name, now)
 }
 
 // part tells the pods of the host that use a free volume. Those go that use no
