@@ -35,9 +35,9 @@ type retrying struct{ reconcile.Reconciler }
 // Reconcile makes one pass.
 func (r retrying) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	result, err := r.Reconciler.Reconcile(ctx, req)
-	if onlyConflicts(err) {
+	if OnlyConflicts(err) {
 		ctrl.LoggerFrom(ctx).V(1).Info("lost a race for an object, looking again", "reason", err.Error())
-		result, err = reconcile.Result{RequeueAfter: conflictRetry}, nil
+		result, err = reconcile.Result{RequeueAfter: conflictRetry, Priority: result.Priority}, nil
 	}
 	if result.RequeueAfter > 0 && result.Priority == nil {
 		result.Priority = ptr.To(0)
@@ -45,21 +45,21 @@ func (r retrying) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	return result, err
 }
 
-// onlyConflicts reports whether err is a conflict, or several, and nothing else
+// OnlyConflicts reports whether err is a conflict, or several, and nothing else
 // that has to be reported.
-func onlyConflicts(err error) bool {
+func OnlyConflicts(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // it walks through what err wraps by itself
 	case nil:
 		return false
 	case interface{ Unwrap() []error }:
 		for _, each := range e.Unwrap() {
-			if !onlyConflicts(each) {
+			if !OnlyConflicts(each) {
 				return false
 			}
 		}
 		return true
 	case interface{ Unwrap() error }:
-		return onlyConflicts(e.Unwrap())
+		return OnlyConflicts(e.Unwrap())
 	}
 	return apierrors.IsConflict(err)
 }

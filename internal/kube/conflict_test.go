@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -22,25 +23,28 @@ func TestRetrying(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err   error
 		again bool
+		// priority that the pass asked for; nil: that of an event.
+		priority *int
 	}{
-		"none":                    {nil, false},
-		"conflict":                {conflict, true},
-		"wrapped":                 {fmt.Errorf("grant v1: %w", fmt.Errorf("update: %w", conflict)), true},
-		"several":                 {errors.Join(conflict, fmt.Errorf("patch: %w", conflict)), true},
-		"another":                 {other, false},
-		"another of the server":   {apierrors.NewInternalError(other), false},
-		"with another":            {errors.Join(conflict, other), false},
-		"wrapped with another":    {fmt.Errorf("%w: %w", other, conflict), false},
-		"exists, which is no CAS": {apierrors.NewAlreadyExists(schema.GroupResource{}, "v1"), false},
+		"none":                      {},
+		"conflict":                  {err: conflict, again: true},
+		"wrapped":                   {err: fmt.Errorf("grant v1: %w", fmt.Errorf("update: %w", conflict)), again: true},
+		"several":                   {err: errors.Join(conflict, fmt.Errorf("patch: %w", conflict)), again: true},
+		"another":                   {err: other},
+		"another of the server":     {err: apierrors.NewInternalError(other)},
+		"with another":              {err: errors.Join(conflict, other)},
+		"wrapped with another":      {err: fmt.Errorf("%w: %w", other, conflict)},
+		"exists, which is no CAS":   {err: apierrors.NewAlreadyExists(schema.GroupResource{}, "v1")},
+		"conflict of what may wait": {err: conflict, again: true, priority: ptr.To(Later)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var said []string
 			ctx := ctrl.LoggerInto(t.Context(), funcr.New(func(_, args string) { said = append(said, args) }, funcr.Options{Verbosity: 1}))
-			asked := reconcile.Result{RequeueAfter: time.Hour}
+			asked := reconcile.Result{RequeueAfter: time.Hour, Priority: tc.priority}
 			r := Retrying(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return asked, tc.err }))
 			got, err := r.Reconcile(ctx, reconcile.Request{})
-			if got.Priority == nil || *got.Priority != 0 {
-				t.Errorf("the next pass has the priority %v, want that of an event", got.Priority)
+			if want := ptr.Deref(tc.priority, 0); got.Priority == nil || *got.Priority != want {
+				t.Errorf("the next pass has the priority %v, want %d", got.Priority, want)
 			}
 			switch {
 			case tc.again && (err != nil || got.RequeueAfter <= 0 || got.RequeueAfter > time.Second || len(said) != 1):

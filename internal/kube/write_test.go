@@ -328,7 +328,7 @@ func TestCreateLive(t *testing.T) {
 		t.Errorf("made %v, got %v", made, err)
 	}
 	_, err := CreateLive(t.Context(), s, newServer(t), pod(""))
-	if !onlyConflicts(err) || err.Error() != `read *v1.Pod ns/pod, which exists: Operation cannot be fulfilled on *v1.Pod "pod": pods "pod" not found` {
+	if !OnlyConflicts(err) || err.Error() != `read *v1.Pod ns/pod, which exists: Operation cannot be fulfilled on *v1.Pod "pod": pods "pod" not found` {
 		t.Errorf("what exists and is not seen yet: %v, want a conflict", err)
 	}
 	other := pod("")

@@ -142,8 +142,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		err = r.act(ctx, p)
 	}
-	if reportErr := r.condition.report(ctx, p, err); err == nil {
-		err = reportErr
+	if !kube.OnlyConflicts(err) { // a race that was lost is nothing to tell: the next pass settles it
+		if reportErr := r.condition.report(ctx, p, err); err == nil {
+			err = reportErr
+		}
 	}
 	return p.within(p.wait(silence)), err
 }

@@ -1,14 +1,19 @@
 package failover
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
@@ -126,4 +131,29 @@ func (s *fixture) retireOf(host, volume string) {
 
 func outOfService() []corev1.Taint {
 	return []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Value: taintValue, Effect: corev1.TaintEffectNoSchedule}}
+}
+
+// TestALostRaceIsNotTold: a failover that could not begin because another has written of the
+// host begins with the next pass, and nothing is said of it.
+func TestALostRaceIsNotTold(t *testing.T) {
+	s := newFixture(t)
+	s.seenDead("a")
+	old, _ := kubetest.Read(s.Host, kubetest.DPUStorageNode("a"))
+	s.host("a", func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Sequence++ })
+	s.CacheShows(old)
+	tried := 0
+	s.change(func(o *Options) {
+		o.Host.Client = interceptor.NewClient(s.Host.Client.(client.WithWatch), interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				tried++
+				return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			},
+		})
+	})
+	if _, err := s.f.Reconcile(t.Context(), kube.RequestFor("", "a")); !apierrors.IsConflict(err) || tried != 1 {
+		t.Errorf("%d writes, %v", tried, err)
+	}
+	s.CacheIsCurrent()
+	s.mustPass()
+	s.wantSays("True/Fencing")
 }
