@@ -145,7 +145,7 @@ func (r *Reconciler) grant(ctx context.Context, p *pass) error {
 			return nil
 		}
 		if writer.InFencing(claim, p.holder()) {
-			return kube.WaitSince(r.fencedSince(p), "%s", verdict.Refused)
+			p.fenced = r.fencedFor(p)
 		}
 		return r.refused(ctx, claim, verdict)
 	case verdict.Grant:
@@ -163,16 +163,20 @@ func (r *Reconciler) grant(ctx context.Context, p *pass) error {
 	return r.promote(ctx, p, promotion{epoch: verdict.Epoch, last: writer.LastReceipt(claim)})
 }
 
-// fencedSince is when the right to write was first seen being taken from the attachment. Its
-// VolumeAttachment is deleted a moment later, of which the status tells more.
-func (r *Reconciler) fencedSince(p *pass) time.Time {
+// fencedGrace is how long it is not told that the right to write is being taken from an
+// attachment: its VolumeAttachment is deleted next, of which the status tells at once. API
+// servers that a rack's fences overload take seconds for that.
+const fencedGrace = 10 * time.Second
+
+// fencedFor is how much of that is left.
+func (r *Reconciler) fencedFor(p *pass) time.Duration {
 	now := r.clock().Now()
-	since, left := r.fenced.Get(p.attachment.UID, now)
-	if left <= 0 {
+	since, known := r.fenced.Get(p.attachment.UID, now)
+	if known <= 0 {
 		since = now
 	}
-	r.fenced.Note(p.attachment.UID, since, now, now.Add(kube.CacheLag))
-	return since
+	r.fenced.Note(p.attachment.UID, since, now, now.Add(2*fencedGrace))
+	return max(0, fencedGrace-now.Sub(since))
 }
 
 // grantClaim grants a claim that is free, unless what asks for it no longer does.

@@ -91,7 +91,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if outcome.Waits() {
 		p.waiting = outcome.Message
 	}
-	if after := max(p.statusAfter(now), outcome.StatusAfter); outcome.Err == nil && after > 0 {
+	if after := max(p.statusAfter(now), p.fenced); outcome.Err == nil && after > 0 {
 		return ctrl.Result{RequeueAfter: after}, nil
 	}
 	before := *attachment.Status.DeepCopy()
@@ -132,6 +132,8 @@ type pass struct {
 	sound bool
 	// waiting is what the phases ended waiting for; "" if they did not.
 	waiting string
+	// fenced is how long it is not told yet that the right to write is being taken.
+	fenced time.Duration
 	// going: the mirror is on its way out, and this attachment still stands.
 	going bool
 	// used: a pod of the node that asks uses the volume.

@@ -110,7 +110,7 @@ func TestAFenceIsOneStatus(t *testing.T) {
 	if n := w.Writes() - writes; n != 0 {
 		t.Errorf("%d writes at once, want none", n)
 	}
-	w.Step(kube.StatusGrace)
+	w.Step(fencedGrace)
 	w.MustReconcile(r, "a-vol")
 	if got, _ := kubetest.Read(w.Host, user("a")); !strings.Contains(got.Status.Message, "is being fenced") {
 		t.Errorf("after the grace, message %q", got.Status.Message)
