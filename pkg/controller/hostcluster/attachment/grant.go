@@ -144,9 +144,7 @@ func (r *Reconciler) grant(ctx context.Context, p *pass) error {
 		if p.replica() { // its host has not asked for it, so it does not wait
 			return nil
 		}
-		if writer.InFencing(claim, p.holder()) {
-			p.fenced = r.fencedFor(p)
-		}
+		p.fenced = r.fencedFor(p, claim)
 		return r.refused(ctx, claim, verdict)
 	case verdict.Grant:
 		if granted, err := r.grantClaim(ctx, p, claim); err != nil || !granted {
@@ -168,8 +166,11 @@ func (r *Reconciler) grant(ctx context.Context, p *pass) error {
 // servers that a rack's fences overload take seconds for that.
 const fencedGrace = 10 * time.Second
 
-// fencedFor is how much of that is left.
-func (r *Reconciler) fencedFor(p *pass) time.Duration {
+// fencedFor is how much of that is left; 0 if the right to write is another's.
+func (r *Reconciler) fencedFor(p *pass, claim *moorv1alpha1.WriterClaim) time.Duration {
+	if !writer.InFencing(claim, p.holder()) {
+		return 0
+	}
 	now := r.clock().Now()
 	since, known := r.fenced.Get(p.attachment.UID, now)
 	if known <= 0 {
