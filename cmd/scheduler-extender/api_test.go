@@ -35,6 +35,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/internal/freeport"
 	"github.com/moor-storage/moor/pkg/scheduler/state/statetest"
 	"github.com/moor-storage/moor/test/kit"
 )
@@ -101,12 +102,11 @@ func start(t *testing.T) *bed {
 
 // free is an address on which nothing listens.
 func free(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return address
 }
 
 // kubeconfig is a user's, over the line.

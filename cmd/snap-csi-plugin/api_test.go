@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,6 +29,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/internal/freeport"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/test/kit"
 )
@@ -106,10 +106,8 @@ func (b *bed) run(env *envtest.Environment) {
 	b.must(err)
 	b.t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	b.must(os.WriteFile(filepath.Join(dir, "kubeconfig"), config, 0o600))
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	b.health, err = freeport.Address()
 	b.must(err)
-	b.health = free.Addr().String()
-	b.must(free.Close())
 	var o options
 	var logs daemon.LogFlags
 	ctrl.SetLogger(logs.Logger())

@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr/testr"
 	"go.uber.org/goleak"
 
+	"github.com/moor-storage/moor/internal/freeport"
 	"github.com/moor-storage/moor/reference/blocktarget/admission"
 )
 
@@ -131,7 +132,11 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t, rights: &rights{dir: t.TempDir(), tokens: map[[2]string]string{}, ro: map[[2]string]bool{}}, log: &log{}}
 	b.volume("v")
-	b.start("127.0.0.1:0")
+	address, err := freeport.Address() // it is started again, with the same one
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.start(address)
 	t.Cleanup(func() { b.stop() })
 	return b
 }
@@ -152,7 +157,7 @@ func (b *bench) start(address string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.address = l.Addr().String()
+	b.address = address
 	b.Server = NewServer(Options{
 		Grants: b.rights, Log: testr.New(b.t), MaxConnections: b.max,
 		Record: func(string) (Recorder, error) { return b.log, nil },

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/moor-storage/moor/internal/freeport"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/test/api/apiserver"
 	"github.com/moor-storage/moor/test/kit"
@@ -148,7 +149,7 @@ func (b *bench) list(ctx context.Context, vendor, driver string) error {
 	if err != nil {
 		return err
 	}
-	if b.extender, err = program.FreeAddress(); err != nil {
+	if b.extender, err = freeport.Address(); err != nil {
 		return err
 	}
 	attachments := float64(b.o.hosts * b.o.volumes)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/moor-storage/moor/internal/freeport"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
 	"github.com/moor-storage/moor/pkg/vendorplugin"
@@ -210,12 +210,10 @@ func TestDevicesAfterSNAPRestarts(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
-	_ = l.Close()
 	dir, err := os.MkdirTemp("", "lv")
 	if err != nil {
 		t.Fatal(err)

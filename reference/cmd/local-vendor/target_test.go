@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/moor-storage/moor/internal/freeport"
 	"github.com/moor-storage/moor/pkg/vendorplugin"
 	"github.com/moor-storage/moor/reference/blocktarget"
 	"github.com/moor-storage/moor/reference/localvendor/records"
@@ -54,12 +55,11 @@ func newTargetSite(t *testing.T) *targetSite {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = l.Close()
-	s := &targetSite{address: l.Addr().String(), admin: filepath.Join(dir, "admin", "s")}
+	s := &targetSite{address: address, admin: filepath.Join(dir, "admin", "s")}
 	s.dir, s.target = dir, filepath.Join(dir, "target")
 	s.snap = snapemulatortest.Start(t, snapemulator.Options{})
 	s.startTarget(t)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,6 +12,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/moor-storage/moor/internal/freeport"
 )
 
 // endTimeout is how long a program may take to end after SIGTERM.
@@ -40,12 +41,12 @@ type Program struct {
 // Start starts the program from a directory of programs; what it says goes to
 // <logs>/<name><replica>.log.
 func (p *Program) Start(ctx context.Context, bin, logs string) (err error) {
-	if p.metrics, err = FreeAddress(); err != nil {
+	if p.metrics, err = freeport.Address(); err != nil {
 		return err
 	}
 	args := append(slices.Clone(p.Args), "--metrics-bind-address="+p.metrics)
 	if p.health = p.metrics; !p.HealthIsMetrics {
-		if p.health, err = FreeAddress(); err != nil {
+		if p.health, err = freeport.Address(); err != nil {
 			return err
 		}
 		args = append(args, "--health-probe-bind-address="+p.health)
@@ -137,13 +138,4 @@ func get(ctx context.Context, url string) (string, error) {
 		err = errors.New(got.Status)
 	}
 	return string(text), err
-}
-
-// FreeAddress is one of this machine where nothing listens.
-func FreeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	return l.Addr().String(), l.Close()
 }
