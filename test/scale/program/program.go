@@ -1,6 +1,7 @@
 package program
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,9 @@ import (
 // endTimeout is how long a program may take to end after SIGTERM.
 const endTimeout = 15 * time.Second
 
+// tailLines is how much of a log is shown of a program that ended by itself.
+const tailLines = 10
+
 // Program is a program that can be started, again and again.
 type Program struct {
 	// Name is its file's, Account that of its account. Replica tells replicas of one
@@ -32,6 +36,7 @@ type Program struct {
 	// each object that it is about.
 	Reconciles float64
 
+	log             string
 	cmd             *exec.Cmd
 	ended           chan struct{}
 	began           time.Time
@@ -51,7 +56,8 @@ func (p *Program) Start(ctx context.Context, bin, logs string) (err error) {
 		}
 		args = append(args, "--health-probe-bind-address="+p.health)
 	}
-	log, err := os.OpenFile(filepath.Join(logs, p.Name+p.Replica+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	p.log = filepath.Join(logs, p.Name+p.Replica+".log")
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
@@ -105,14 +111,24 @@ func (p *Program) Stop() {
 // PID is the number of the process.
 func (p *Program) PID() int { return p.cmd.Process.Pid }
 
-// Running is an error if the program has ended by itself.
+// Running is an error if the program has ended by itself, with the last that it said.
 func (p *Program) Running() error {
 	select {
 	case <-p.ended:
-		return fmt.Errorf("%s ended by itself: its log says why", p.Name)
+		return fmt.Errorf("%s ended by itself; the end of its log:\n%s", p.Name, tail(p.log))
 	default:
 		return nil
 	}
+}
+
+// tail is the last lines of a log, as far as it can be read.
+func tail(log string) string {
+	text, err := os.ReadFile(log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-tailLines):], []byte("\n")))
 }
 
 // Ready reports whether its health says so.

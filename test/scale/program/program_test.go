@@ -2,6 +2,8 @@ package program
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -98,5 +100,24 @@ func TestPrint(t *testing.T) {
 	}
 	if got := r.String(); got != "30 a list pods, 2 a get pods" {
 		t.Errorf("in one line: %s", got)
+	}
+}
+
+// TestEndedByItself: who reads that a program ended reads why, also where its log is
+// gone with the machine.
+func TestEndedByItself(t *testing.T) {
+	bin := t.TempDir()
+	script := "#!/bin/sh\nseq 1 20\necho address already in use >&2\nexit 1\n"
+	if err := os.WriteFile(filepath.Join(bin, "server"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := &Program{Name: "server"}
+	if err := p.Start(t.Context(), bin, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	<-p.ended
+	err := p.Running()
+	if err == nil || !strings.HasSuffix(err.Error(), "\n20\naddress already in use") || strings.Contains(err.Error(), "\n11\n") {
+		t.Errorf("%v; want the last %d lines of its log", err, tailLines)
 	}
 }
