@@ -39,12 +39,16 @@ run() { # run EXPECTED WORDS DEFINES...; EXPECTED is "holds" or "caught"
 dpu="-DREVOKES=0 -DEPOCHS=3 -DMADE=2"
 storage="-DREVOKES=1 -DEPOCHS=2 -DMADE=1"
 again="-DREVOKES=1 -DEPOCHS=2 -DMADE=2"
+late="-DREVOKES=0 -DEPOCHS=2 -DMADE=2 -DLATE"
+lose="-DREVOKES=0 -DEPOCHS=2 -DMADE=2 -DLOSE"
 live="-DLIVE -DREVOKES=0 -DEPOCHS=2 -DMADE=1"
 printf '%-60s %-10s %12s %5s\n' WHAT RESULT STATES TIME
 run holds "the protocol, receipt A" $dpu -DMADE1=2
 run holds "the protocol, receipts A and B, attached anew afterwards" $again
 run holds "progress: DPU 0 loses the claim, DPU 1 gets and shows it" $live
 run holds "receipt A, and a person takes the finalizers off once" -DREVOKES=0 -DEPOCHS=2 -DMADE=2 -DSTRIP
+run holds "receipt A, and SNAP dies with requests on their way" $late
+run holds "receipt A, and the claim is deleted by force once" $lose
 echo "--- a check is dropped"
 run caught "an attachment is known by its name, and was made anew" -DREVOKES=0 -DEPOCHS=2 -DMADE=2 -DSTRIP -DBY_NAME
 run caught "the DPU trusts its cache, nothing is read live" $dpu -DNO_LIVE_READ
@@ -55,6 +59,9 @@ run caught "the receipt is written before the device is withdrawn" $dpu -DRECEIP
 run caught "the claim is granted without compare-and-swap" $dpu -DNO_CAS
 run caught "receipt B though the storage does not revoke" $storage -DUNREVOKED
 run caught "receipt B though snap-controller may ask again" $storage -DNOT_NOTICED
+run caught "the epoch is retired while requests are on their way" $late -DUNDRAINED
+run caught "a claim that is made anew is free" $lose -DNOT_REMEMBERED
+run caught "a DPU clears up what was lost by its word alone" $lose -DCLEARED_UNSEEN
 run caught "the storage is reopened before the DPU has cleared up" $again -DREOPENED_EARLY
 run caught "the DPU says that it has cleared up, and has not" $again -DCLEARED_BY_WORD
 echo "--- a check that another one covers"

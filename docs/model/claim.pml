@@ -34,6 +34,7 @@
 #define FREE 0
 #define GRANTED 1
 #define FENCING 2
+#define LOST 3
 #define NONE 2
 #define WILL (d == 0 -> va[d].uid < MADE : va[d].uid < MADE1)
 
@@ -48,6 +49,52 @@ bit stripped;
 /* The highest epoch of each DPU that the storage's receipt ended, or that it has
    retired and did not let go of: it has to clear up. */
 byte revokedEpoch[2];
+
+#ifdef LOSE
+/* The claim was deleted by force and made anew. 'made' tells the two apart, as UID and
+   resourceVersion do. */
+bit made;
+/* Of whom it is not proven yet that they cannot write, by the uid of the attachment; what
+   each DPU has cleared up; and the epoch up to which nothing is known of revocations. */
+byte waits[2], cleared[2], lostEpoch;
+#define SEEN(n) (va[n].epoch > va[n].retired -> va[n].epoch : va[n].retired)
+#define KNOWN (SEEN(0) > SEEN(1) -> SEEN(0) : SEEN(1))
+#ifdef NOT_REMEMBERED
+#define BEHIND false
+#else
+#define BEHIND (KNOWN > epoch)
+#endif
+#define WRITABLE(n) (va[n].here && (va[n].attached || va[n].epoch > va[n].retired))
+#define WAITS(n) (phase == LOST && va[n].here && waits[n] == va[n].uid)
+/* A claim that has lost all may count from one again. So grants are counted beside it:
+   in all, by DPU of what was sent and is shown, and of the last write. */
+byte grants, sentOf[2], shownOf[2], lastWrite;
+#define UNCHANGED (made == was)
+#define READ was = made
+#define COUNT grants++
+#define NOTE grantOf = grants
+#define UNNOTE grantOf = 0
+#define SEND sentOf[d] = grantOf; grantOf = 0
+#define SHOW shownOf[d] = sentOf[d]; sentOf[d] = 0
+#define HIDE shown[d] = 0; shownOf[d] = 0
+#define UNSEND sent[d] = 0; sentOf[d] = 0
+#define UNWRITTEN (shownOf[d] != lastWrite)
+#define FORGET was = 0
+#else
+#define BEHIND false
+#define WAITS(n) false
+#define UNCHANGED true
+#define READ skip
+#define COUNT skip
+#define NOTE skip
+#define UNNOTE skip
+#define SEND skip
+#define SHOW skip
+#define HIDE shown[d] = 0
+#define UNSEND sent[d] = 0
+#define UNWRITTEN (shown[d] != accepted)
+#define FORGET skip
+#endif
 
 /* VolumeAttachments in the API server; 'uid' tells one from the next of its name. */
 typedef Attachment {
@@ -81,6 +128,14 @@ byte shown[2], sent[2];
 bit busy[2];
 /* The highest epoch of which the medium has accepted a write. */
 byte accepted;
+/* What a SNAP that died had sent, under this epoch, and the storage has not executed. */
+byte late[2];
+#ifdef UNDRAINED
+#define DRAINED(d) true
+#else
+/* --lease-drain has passed since */
+#define DRAINED(d) (late[d] == 0)
+#endif
 
 #ifdef UNREVOKED
 #define LETIN(d) true
@@ -99,7 +154,10 @@ inline settle(n) {
 	if
 	:: va[n].here && va[n].deleting && !va[n].dpuFin && !va[n].claimFin && !va[n].storageFin ->
 		va[n].here = 0; va[n].deleting = 0; va[n].epoch = 0; va[n].retired = 0;
-		va[n].attached = 0; va[n].noticed = 0; va[n].words = 0
+		va[n].attached = 0; va[n].noticed = 0; va[n].words = 0;
+#ifdef LOSE
+		cleared[n] = 0
+#endif
 	:: else
 	fi
 }
@@ -115,18 +173,31 @@ inline settle(n) {
 /* ---- SNAP and the medium, which outlive Moor's processes ---- */
 
 inline accept(n) {
+#ifdef LOSE
+	assert(shownOf[n] >= lastWrite);	/* SW */
+	lastWrite = shownOf[n]
+#else
 	assert(shown[n] >= accepted);	/* SW */
 	accepted = shown[n]
+#endif
 }
 
 proctype snap(bit d) {
 end:	do
-	:: atomic { sent[d] != 0 -> shown[d] = sent[d]; sent[d] = 0; onlyOne() }
+	:: atomic { sent[d] != 0 -> shown[d] = sent[d]; sent[d] = 0; SHOW; onlyOne() }
 	/* the host writes, and the storage lets it in */
-	:: atomic { shown[d] != 0 && shown[d] != accepted && LETIN(d) -> accept(d) }
+	:: atomic { shown[d] != 0 && UNWRITTEN && LETIN(d) -> accept(d) }
 #ifndef LIVE
 	/* SNAP or the whole DPU restarts */
-	:: atomic { shown[d] != 0 || sent[d] != 0 -> shown[d] = 0; sent[d] = 0 }
+	:: atomic { shown[d] != 0 || sent[d] != 0 ->
+#ifdef LATE
+		if :: late[d] == 0 -> late[d] = shown[d] :: else fi;
+#endif
+		HIDE; UNSEND }
+#endif
+#ifdef LATE
+	:: atomic { late[d] != 0 && LETIN(d) -> assert(late[d] >= accepted); accepted = late[d] }	/* SW */
+	:: atomic { late[d] != 0 -> late[d] = 0 }
 #endif
 	od
 }
@@ -149,7 +220,12 @@ end:	do
 #else
 #define ANSWERS true
 #endif
-#define LEFT (va[d].here && !va[d].deleting && va[d].retired < revokedEpoch[d])
+#if defined(LOSE) && !defined(REVOKED_FORGOTTEN)
+#define UNCLEARED(d) (revokedEpoch[d] > lostEpoch -> revokedEpoch[d] : lostEpoch)
+#else
+#define UNCLEARED(d) revokedEpoch[d]
+#endif
+#define LEFT (va[d].here && !va[d].deleting && va[d].retired < UNCLEARED(d))
 #define GOES (ANSWERS && va[d].here && va[d].deleting && va[d].dpuFin)
 
 /*
@@ -160,12 +236,15 @@ end:	do
  */
 proctype dpu(bit d) {
 	byte e;
+#ifdef LOSE
+	byte grantOf;
+#endif
 #ifdef NO_LIVE_READ
 	byte seen;	/* an epoch in the cache */
 #endif
 end:
 idle:
-	atomic { busy[d] = 0; e = 0 };
+	atomic { busy[d] = 0; e = 0; UNNOTE };
 	do
 	/* protect: before the first effect, and never on what is being deleted */
 	:: atomic { va[d].here && !va[d].deleting && !va[d].dpuFin -> va[d].dpuFin = 1 }
@@ -178,40 +257,49 @@ idle:
 		e = va[d].epoch; busy[d] = 1; break }
 #endif
 	/* giveUp, sweep: hidden; and that is noted, or the process dies before */
-	:: atomic { shown[d] != 0 && MAYHIDE && HIDEABLE -> shown[d] = 0 }
-	:: atomic { va[d].attached && MAYHIDE && HIDEABLE -> shown[d] = 0; va[d].attached = 0 }
+	:: atomic { shown[d] != 0 && MAYHIDE && HIDEABLE -> HIDE }
+	:: atomic { va[d].attached && MAYHIDE && HIDEABLE -> HIDE; va[d].attached = 0 }
 #ifdef RECEIPT_FIRST
 	:: atomic { RETIRES -> va[d].attached = 0; va[d].retired = epoch }
 #else
 	/* retire: withdrawn, then said; died in between is giveUp. Receipt A. */
-	:: atomic { RETIRES && HIDEABLE -> shown[d] = 0; va[d].attached = 0; va[d].retired = epoch }
+	:: atomic { RETIRES && HIDEABLE && DRAINED(d) -> HIDE; va[d].attached = 0; va[d].retired = epoch }
 #ifndef LIVE
 	/* a cache that is behind leaves 'attached' out of the merge patch */
-	:: atomic { RETIRES && HIDEABLE -> shown[d] = 0; va[d].retired = epoch }
+	:: atomic { RETIRES && HIDEABLE && DRAINED(d) -> HIDE; va[d].retired = epoch }
 #endif
 #endif
 	/* clearUp: what is left of an attachment that was let go, then said */
 #ifdef CLEARED_BY_WORD
-	:: atomic { LEFT -> va[d].attached = 0; va[d].retired = revokedEpoch[d] }
+	:: atomic { LEFT -> va[d].attached = 0; va[d].retired = UNCLEARED(d) }
 #else
-	:: atomic { LEFT && HIDEABLE -> shown[d] = 0; va[d].attached = 0; va[d].retired = revokedEpoch[d] }
+	:: atomic { LEFT && HIDEABLE && DRAINED(d) -> HIDE; va[d].attached = 0; va[d].retired = UNCLEARED(d) }
+#endif
+#ifdef LOSE
+	/* clearAll, for a claim that was lost */
+#ifdef CLEARED_UNSEEN
+	:: atomic { WAITS(d) && ANSWERS -> cleared[d] = KNOWN }
+#else
+	:: atomic { WAITS(d) && ANSWERS && HIDEABLE && DRAINED(d) -> HIDE; va[d].attached = 0; cleared[d] = epoch;
+		va[d].retired = (epoch > va[d].retired -> epoch : va[d].retired) }
+#endif
 #endif
 	/* detach: withdrawn, noted, let go */
-	:: atomic { GOES && HIDEABLE && (shown[d] != 0 || va[d].attached || va[d].retired < va[d].epoch) -> shown[d] = 0; va[d].attached = 0; va[d].retired = (va[d].epoch > va[d].retired -> va[d].epoch : va[d].retired) }
+	:: atomic { GOES && HIDEABLE && DRAINED(d) && (shown[d] != 0 || va[d].attached || va[d].retired < va[d].epoch) -> HIDE; va[d].attached = 0; va[d].retired = (va[d].epoch > va[d].retired -> va[d].epoch : va[d].retired) }
 #ifdef STRIP
 	/* one that was made anew has no device on record */
-	:: atomic { GOES && va[d].uid != object && !va[d].attached -> va[d].dpuFin = 0; settle(d) }
+	:: atomic { GOES && va[d].uid != object && !va[d].attached && DRAINED(d) -> va[d].dpuFin = 0; settle(d) }
 #endif
-	:: atomic { GOES && !va[d].attached && shown[d] == 0 && HIDEABLE -> va[d].dpuFin = 0; settle(d) }
+	:: atomic { GOES && !va[d].attached && shown[d] == 0 && HIDEABLE && DRAINED(d) && !WAITS(d) -> va[d].dpuFin = 0; settle(d) }
 	od;
 #if !defined(NO_LIVE_CLAIM) && !defined(NO_LIVE_READ)
 	if	/* ... and then the claim, last */
-	:: atomic { MINE }
+	:: atomic { MINE -> NOTE }
 	:: atomic { !MINE -> goto idle }
 	fi;
 #endif
 	if	/* a pause: anything may have happened since the claim was read */
-	:: atomic { sent[d] == 0 -> sent[d] = e }
+	:: atomic { sent[d] == 0 -> sent[d] = e; SEND }
 	FAIL
 	fi;
 	if	/* SNAP answers; or the call is broken off, and executed all the same */
@@ -224,12 +312,15 @@ idle:
 
 proctype hostcluster(bit d) {
 	byte ep;
+#ifdef LOSE
+	bit was;
+#endif
 #ifdef STRIP
 	byte uid;
 #endif
 end:
 idle:
-	ep = 0;
+	atomic { ep = 0; FORGET };
 	do
 	/* A mirror may come before the claim is free: it is a replica's then. */
 	:: atomic { !va[d].here && WILL ->
@@ -245,25 +336,38 @@ idle:
 	:: atomic { d == 0 && !stripped && va[d].here && va[d].deleting ->
 		stripped = 1; va[d].dpuFin = 0; va[d].claimFin = 0; va[d].storageFin = 0; settle(d) }
 #endif
+#ifdef LOSE
+	/* Once, the claim is deleted by force, and made anew. */
+	:: atomic { d == 0 && !made && epoch != 0 -> made = 1; phase = FREE; holder = NONE; epoch = 0; revokedEpoch[0] = 0; revokedEpoch[1] = 0 }
+#ifndef NOT_REMEMBERED
+	/* remember: it knows less than the attachments */
+	:: atomic { BEHIND && (phase == FREE || phase == GRANTED) -> epoch = KNOWN; lostEpoch = KNOWN; holder = NONE;
+		waits[0] = (WRITABLE(0) -> va[0].uid : 0); waits[1] = (WRITABLE(1) -> va[1].uid : 0);
+		phase = (waits[0] != 0 || waits[1] != 0 -> LOST : FREE) }
+	/* recoverClaim */
+	:: atomic { WAITS(d) && !va[d].attached && cleared[d] >= epoch ->
+		waits[d] = 0; phase = (waits[0] != 0 || waits[1] != 0 -> LOST : FREE) }
+#endif
+#endif
 	/* Judge, confirm: the claim is read, then the attachment */
-	:: atomic { va[d].here && !va[d].deleting && phase == FREE && epoch < EPOCHS LIVEFIRST -> ep = epoch;
+	:: atomic { !BEHIND && va[d].here && !va[d].deleting && phase == FREE && epoch < EPOCHS LIVEFIRST -> ep = epoch; READ;
 #ifdef STRIP
 		uid = va[d].uid;
 #endif
 		break }
 	/* granted, and the epoch not written yet */
-	:: atomic { va[d].here && !va[d].deleting && phase == GRANTED && holder == d && SAME(d) && va[d].epoch != epoch -> ep = epoch; goto promote }
+	:: atomic { !BEHIND && va[d].here && !va[d].deleting && phase == GRANTED && holder == d && SAME(d) && va[d].epoch != epoch -> ep = epoch; goto promote }
 	od;
 	if	/* compare and swap */
 #ifdef NO_CAS
 	:: atomic { phase = GRANTED; holder = d; epoch = ep + 1; goto idle }
 #else
-	:: atomic { phase == FREE && epoch == ep -> phase = GRANTED; holder = d; epoch = ep + 1;
+	:: atomic { UNCHANGED && phase == FREE && epoch == ep -> phase = GRANTED; holder = d; epoch = ep + 1; COUNT;
 #ifdef STRIP
 		object = uid; uid = 0;
 #endif
 		goto idle }
-	:: atomic { !(phase == FREE && epoch == ep) -> goto idle }
+	:: atomic { !(UNCHANGED && phase == FREE && epoch == ep) -> goto idle }
 #endif
 	FAIL
 	fi;
@@ -315,19 +419,22 @@ promote:	/* a merge patch, by name */
 
 proctype orderly() {
 	byte ep, n;
+#ifdef LOSE
+	bit was;
+#endif
 end:
 idle:
-	atomic { ep = 0; n = 0 };
+	atomic { ep = 0; n = 0; FORGET };
 	do
 #ifdef CLAIM_READ_LAST
 	:: atomic { CANGO(0) && RELEASED(0) -> n = 0; break }	/* as the code is: the attachment first ... */
 	:: atomic { CANGO(1) && RELEASED(1) -> n = 1; break }
 #else
-	:: atomic { CANGO(0) && PROOF(0) && HELDBY(0) -> ep = epoch; break }
-	:: atomic { CANGO(1) && PROOF(1) && HELDBY(1) -> ep = epoch; break }
+	:: atomic { CANGO(0) && PROOF(0) && HELDBY(0) -> ep = epoch; READ; break }
+	:: atomic { CANGO(1) && PROOF(1) && HELDBY(1) -> ep = epoch; READ; break }
 #endif
-	:: atomic { CANGO(0) && RELEASED(0) && !HELDBY(0) -> va[0].claimFin = 0; settle(0) }
-	:: atomic { CANGO(1) && RELEASED(1) && !HELDBY(1) -> va[1].claimFin = 0; settle(1) }
+	:: atomic { CANGO(0) && RELEASED(0) && !HELDBY(0) && !WAITS(0) -> va[0].claimFin = 0; settle(0) }
+	:: atomic { CANGO(1) && RELEASED(1) && !HELDBY(1) && !WAITS(1) -> va[1].claimFin = 0; settle(1) }
 	od;
 #ifdef CLAIM_READ_LAST
 	if	/* ... and then the claim */
@@ -336,8 +443,8 @@ idle:
 	fi;
 #endif
 	if
-	:: atomic { phase != FREE && epoch == ep -> phase = FREE; holder = NONE; goto idle }
-	:: atomic { !(phase != FREE && epoch == ep) -> goto idle }
+	:: atomic { UNCHANGED && phase != FREE && epoch == ep -> phase = FREE; holder = NONE; goto idle }
+	:: atomic { !(UNCHANGED && phase != FREE && epoch == ep) -> goto idle }
 	FAIL
 	fi
 }
@@ -347,9 +454,12 @@ idle:
 proctype failover() {
 	bit b;
 	byte ep;
+#ifdef LOSE
+	bit was;
+#endif
 end:
 idle:
-	atomic { b = 0; ep = 0 };
+	atomic { b = 0; ep = 0; FORGET };
 	do
 	/* The host is judged to be dead, rightly or not. Its deletion of the
 	   attachment is the user's in hostcluster: it may come or not. */
@@ -360,8 +470,8 @@ idle:
 #ifdef NO_RECEIPT
 	:: atomic { phase == FENCING -> ep = epoch; break }
 #endif
-	:: atomic { phase == FENCING && ENDED(holder) && SAME(holder) -> ep = epoch; break }
-	:: atomic { phase == FENCING && REVOCABLE(holder) && !svva[holder] -> ep = epoch; b = 1; break }
+	:: atomic { phase == FENCING && ENDED(holder) && SAME(holder) -> ep = epoch; READ; break }
+	:: atomic { phase == FENCING && REVOCABLE(holder) && !svva[holder] -> ep = epoch; b = 1; READ; break }
 	/* disown: a DPU that has retired its epoch, and is silent since. The claim is
 	   compared when it is written, and what OVER says of an attachment stays so. */
 	:: atomic { MAYDISOWN(0) && revokedEpoch[0] < va[0].epoch -> revokedEpoch[0] = va[0].epoch }
@@ -371,10 +481,10 @@ idle:
 	:: atomic { MAYLETGO(1) -> va[1].dpuFin = 0; va[1].claimFin = 0; settle(1) }
 	od;
 	if
-	:: atomic { phase == FENCING && epoch == ep ->
+	:: atomic { UNCHANGED && phase == FENCING && epoch == ep ->
 		if :: b -> revokedEpoch[holder] = ep :: else fi;
 		phase = FREE; holder = NONE; goto idle }
-	:: atomic { !(phase == FENCING && epoch == ep) -> goto idle }
+	:: atomic { !(UNCHANGED && phase == FENCING && epoch == ep) -> goto idle }
 	FAIL
 	fi
 }
@@ -386,7 +496,11 @@ idle:
 #ifdef REOPENED_EARLY
 #define CLEARED(d) true
 #else
-#define CLEARED(d) (va[d].retired >= revokedEpoch[d])
+#ifdef REOPENED_UNNOTICED
+#define CLEARED(d) (va[d].retired >= UNCLEARED(d))
+#else
+#define CLEARED(d) (!BEHIND && va[d].retired >= UNCLEARED(d))
+#endif
 #endif
 
 proctype storage(bit d) {

@@ -282,32 +282,32 @@ var rules = []struct {
 		},
 	},
 	{
-		"#define LEFT (va[d].here && !va[d].deleting && va[d].retired < revokedEpoch[d])",
+		"#define LEFT (va[d].here && !va[d].deleting && va[d].retired < UNCLEARED(d))",
 		func(w world) bool { return w.retired < w.revokedEpoch[0] },
 		func(w world) bool { return Uncleared(w.claim(), dpus[0], int64(w.retired)) != 0 },
 	},
 	{
-		"#define CLEARED(d) (va[d].retired >= revokedEpoch[d])",
+		"#define CLEARED(d) (!BEHIND && va[d].retired >= UNCLEARED(d))",
 		func(w world) bool { return w.retired >= w.revokedEpoch[0] },
 		func(w world) bool { return Uncleared(w.claim(), dpus[0], int64(w.retired)) == 0 },
 	},
 	{
-		"CANGO(0) && PROOF(0) && HELDBY(0) -> ep = epoch; break",
+		"CANGO(0) && PROOF(0) && HELDBY(0) -> ep = epoch; READ; break",
 		func(w world) bool { return w.canGo() && w.released() && w.heldBy() },
 		func(w world) bool { return w.step() == FreeClaim },
 	},
 	{
-		"CANGO(0) && RELEASED(0) && !HELDBY(0) -> va[0].claimFin = 0",
+		"CANGO(0) && RELEASED(0) && !HELDBY(0) && !WAITS(0) -> va[0].claimFin = 0",
 		func(w world) bool { return w.canGo() && w.released() && !w.heldBy() },
 		func(w world) bool { return w.step() == LetGo },
 	},
 	{
-		"phase == FENCING && ENDED(holder) && SAME(holder) -> ep = epoch; break",
+		"phase == FENCING && ENDED(holder) && SAME(holder) -> ep = epoch; READ; break",
 		func(w world) bool { return w.phase == fencing && w.holder == 0 && w.ended() },
 		func(w world) bool { return w.proved() == moorv1alpha1.ReceiptDPU },
 	},
 	{ // where both are true, the code takes the stronger one
-		"phase == FENCING && REVOCABLE(holder) && !svva[holder] -> ep = epoch; b = 1; break",
+		"phase == FENCING && REVOCABLE(holder) && !svva[holder] -> ep = epoch; b = 1; READ; break",
 		func(w world) bool {
 			return w.phase == fencing && w.holder == 0 && w.revocable() && !w.svva && !w.ended()
 		},

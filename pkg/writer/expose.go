@@ -87,14 +87,15 @@ func FencedEpoch(dpu string, attachment *storagev1alpha1.VolumeAttachment, claim
 	return claim.Status.Epoch
 }
 
-// Uncleared is the last epoch that was taken from the DPU by the word of another
-// and that it has not retired itself; 0 if there is none. It may still show the
-// volume: the storage is not opened to it before, and it withdraws what is left.
+// Uncleared is the last epoch that was taken from the DPU by the word of another, or
+// that may have been, since the claim lost its record of that; 0 if there is none, or if
+// the DPU has retired it itself. It may still show the volume: the storage is not
+// opened to it before, and it withdraws what is left.
 func Uncleared(claim *moorv1alpha1.WriterClaim, dpu string, retired int64) int64 {
-	if claim == nil {
+	if claim == nil || claim.Status == nil {
 		return 0
 	}
-	if epoch := claim.Status.RevokedEpoch(dpu); epoch > retired {
+	if epoch := max(claim.Status.RevokedEpoch(dpu), claim.Status.LostEpoch); epoch > retired {
 		return epoch
 	}
 	return 0

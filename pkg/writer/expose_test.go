@@ -127,6 +127,7 @@ func TestStands(t *testing.T) {
 // TestUncleared: a DPU has to clear up what another ended and it has not retired.
 func TestUncleared(t *testing.T) {
 	claim := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Revoked: []moorv1alpha1.Revoked{{DPU: "d1", Epoch: 4}}}}
+	lost := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{LostEpoch: 6, Revoked: []moorv1alpha1.Revoked{{DPU: "d1", Epoch: 7}}}}
 	for name, c := range map[string]struct {
 		claim   *moorv1alpha1.WriterClaim
 		dpu     string
@@ -140,6 +141,12 @@ func TestUncleared(t *testing.T) {
 		"an earlier one":      {claim, "d1", 3, 4},
 		"that very one":       {claim, "d1", 4, 0},
 		"a later one retired": {claim, "d1", 5, 0},
+
+		"the claim was lost":              {lost, "d2", 0, 6},
+		"lost, an earlier one is retired": {lost, "d2", 5, 6},
+		"lost, and cleared up since":      {lost, "d2", 6, 0},
+		"lost, and revoked since":         {lost, "d1", 6, 7},
+		"lost, revoked, cleared up since": {lost, "d1", 7, 0},
 	} {
 		if got := Uncleared(c.claim, c.dpu, c.retired); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)

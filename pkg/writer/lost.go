@@ -48,6 +48,8 @@ func MayWrite(a *storagev1alpha1.VolumeAttachment) moorv1alpha1.LostHolder {
 // Lose is the claim after it has turned out that it does not know of an epoch that was
 // granted. Who may still write by what others know is on record, and with it the holder
 // that the claim knows of. If none may, it is free; the next grant gets the epoch above.
+// From whom the volume was taken while he was silent is lost as well: LostEpoch is about
+// every DPU.
 // What is being fenced stays so.
 func Lose(claim *moorv1alpha1.WriterClaim, epoch int64, holders []moorv1alpha1.LostHolder) (*moorv1alpha1.WriterClaim, error) {
 	if !Behind(claim, epoch) || Held(claim) && claim.Status.Phase != moorv1alpha1.ClaimGranted {
@@ -62,7 +64,7 @@ func Lose(claim *moorv1alpha1.WriterClaim, epoch int64, holders []moorv1alpha1.L
 	if Held(claim) && !slices.ContainsFunc(holders, func(h moorv1alpha1.LostHolder) bool { return h.Attachment == s.Attachment }) {
 		holders = append(holders, moorv1alpha1.LostHolder{DPU: s.Holder, Attachment: s.Attachment, AttachmentUID: s.AttachmentUID, Epoch: s.Epoch})
 	}
-	s.Attachment, s.AttachmentUID, s.Epoch = "", "", epoch
+	s.Attachment, s.AttachmentUID, s.Epoch, s.LostEpoch = "", "", epoch, epoch
 	await(s, holders)
 	return out, nil
 }
@@ -95,7 +97,7 @@ func LostEpoch(dpu string, a *storagev1alpha1.VolumeAttachment, claim *moorv1alp
 	if i < 0 || claim.Status.Lost[i].DPU != dpu {
 		return 0
 	}
-	return max(claim.Status.Lost[i].Epoch, a.Spec.Epoch)
+	return max(claim.Status.Lost[i].Epoch, a.Spec.Epoch, claim.Status.LostEpoch)
 }
 
 // Recover is a claim that was lost after one of those who may write was proven to be over

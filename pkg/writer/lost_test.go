@@ -25,7 +25,7 @@ func TestLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := shows()
 			lost, err := Lose(claim, Seen(a), []moorv1alpha1.LostHolder{MayWrite(a)})
-			if err != nil || !IsLost(lost) || !Held(lost) || lost.Status.Epoch != 3 || lost.Status.Holder != "dpu-a" {
+			if err != nil || !IsLost(lost) || !Held(lost) || lost.Status.Epoch != 3 || lost.Status.LostEpoch != 3 || lost.Status.Holder != "dpu-a" {
 				t.Fatalf("%v: %+v", err, lost)
 			}
 			me := HolderOf(a)

@@ -36,6 +36,15 @@ var identity = []mutation{
 	{name: "a claim that was lost takes the retired epoch for a proof", tests: right, edits: []edit{
 		{"pkg/writer/lost.go", "a.Status.DPU.Attached || a.Status.DPU.ClearedEpoch <", "a.Status.DPU.Attached || a.Status.DPU.RetiredEpoch+a.Status.DPU.ClearedEpoch <"},
 	}},
+	{name: "the storage is opened for a claim that has not noticed that it was lost", tests: "./pkg/controller/dpucluster/attachment", edits: []edit{
+		{"pkg/controller/dpucluster/attachment/attach.go", "if writer.Behind(claim, known) {", "if writer.Behind(claim, known) && claim == nil {"},
+	}},
+	{name: "with a claim that was lost it is forgotten who was locked out", tests: right, edits: []edit{
+		{"pkg/writer/expose.go", "max(claim.Status.RevokedEpoch(dpu), claim.Status.LostEpoch)", "claim.Status.RevokedEpoch(dpu)"},
+	}},
+	{name: "a claim that was lost does not say up to which epoch", tests: right, edits: []edit{
+		{"pkg/writer/lost.go", "s.Epoch, s.LostEpoch = \"\", \"\", epoch, epoch", "s.Epoch = \"\", \"\", epoch"},
+	}},
 	{name: "a DPU clears up by what the attachment has on record", tests: node, edits: []edit{
 		{nodeFence, "		if err := f.clearAll(ctx, p, epoch); err != nil {\n			return err\n		}\n		if err := f.end(", "		if err := f.end("},
 	}},

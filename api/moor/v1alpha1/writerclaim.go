@@ -97,6 +97,7 @@ type OperatorReceipt struct {
 // WriterClaimStatus is the right to write. Only compare-and-swap changes it.
 // Writer: snap-host-controller, which grants, takes back and frees.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.epoch) || (has(self.epoch) && self.epoch >= oldSelf.epoch)",message="epoch never goes back"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.lostEpoch) || (has(self.lostEpoch) && self.lostEpoch >= oldSelf.lostEpoch)",message="lostEpoch never goes back"
 // +kubebuilder:validation:XValidation:rule="self.phase == 'Free' || (has(self.holder) && size(self.holder) > 0)",message="a claim that is not Free has a holder"
 // +kubebuilder:validation:XValidation:rule="self.phase == 'Free' || !has(self.epoch) || !has(oldSelf.epoch) || self.epoch != oldSelf.epoch || !has(self.attachmentUID) || !has(oldSelf.attachmentUID) || size(oldSelf.attachmentUID) == 0 || self.attachmentUID == oldSelf.attachmentUID",message="within an epoch the right to write stays with the attachment that it was granted to"
 type WriterClaimStatus struct {
@@ -125,6 +126,13 @@ type WriterClaimStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	// +optional
 	Lost []LostHolder `json:"lost,omitempty"`
+	// LostEpoch is the highest epoch that was known when the claim had lost its
+	// record, also of Revoked: any DPU may still show the volume under an epoch up to
+	// this one, and is let into the storage again when it has cleared up, as one of
+	// Revoked is. 0: nothing was ever lost.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	LostEpoch int64 `json:"lostEpoch,omitempty"`
 	// Receipts of the last fence, newest last.
 	// +kubebuilder:validation:MaxItems=8
 	// +optional

@@ -37,9 +37,6 @@ func (f fence) obey(ctx context.Context, p *pass) error {
 	if err := f.readClaim(ctx, p); err != nil {
 		return err
 	}
-	if err := f.clearUp(ctx, p); err != nil {
-		return err
-	}
 	if epoch := writer.LostEpoch(f.attachments.Node, p.attachment, p.writerClaim); epoch > p.dpu.ClearedEpoch || epoch > 0 && p.dpu.Attached {
 		if err := f.clearAll(ctx, p, epoch); err != nil {
 			return err
@@ -49,6 +46,9 @@ func (f fence) obey(ctx context.Context, p *pass) error {
 		}
 		p.dpu.ClearedEpoch = epoch
 		return f.ended(ctx, p, epoch)
+	}
+	if err := f.clearUp(ctx, p); err != nil {
+		return err
 	}
 	epoch := writer.FencedEpoch(f.attachments.Node, p.attachment, p.writerClaim)
 	if epoch == 0 || (epoch <= p.dpu.RetiredEpoch && !p.dpu.Attached) {

@@ -26,6 +26,8 @@ func TestWriterClaimHistory(t *testing.T) {
 		{"epoch goes back", []string{"{phase: Granted, holder: d, epoch: 5}"}, "{phase: Granted, holder: d, epoch: 4}", "epoch never goes back"},
 		{"epoch goes back to nothing", []string{"{phase: Granted, holder: d, epoch: 5}"}, "{phase: Free}", "epoch never goes back"},
 		{"epoch goes back to 0", []string{"{phase: Free, epoch: 1}"}, "{phase: Free, epoch: 0}", "epoch never goes back"},
+		{"lostEpoch goes back", []string{"{phase: Free, epoch: 5, lostEpoch: 5}"}, "{phase: Free, epoch: 5, lostEpoch: 4}", "lostEpoch never goes back"},
+		{"lostEpoch goes back to nothing", []string{"{phase: Free, epoch: 5, lostEpoch: 5}"}, "{phase: Free, epoch: 5}", "lostEpoch never goes back"},
 		{"epoch goes back over a free claim", []string{"{phase: Granted, holder: d, epoch: 2}", "{phase: Free, epoch: 2}"}, "{phase: Granted, holder: e, epoch: 1}", "epoch never goes back"},
 		{"phase is Free by default", nil, "{epoch: 0}", ""},
 		{"the attachment made anew", []string{"{phase: Granted, holder: d, epoch: 1, attachmentUID: u}"}, "{phase: Granted, holder: d, epoch: 1, attachmentUID: v}", "stays with the attachment"},

@@ -4,15 +4,18 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/writer"
 )
@@ -158,21 +161,46 @@ func attaching(a *storagev1alpha1.VolumeAttachment, pv string) string {
 	return fmt.Sprintf("waiting for the vendor to attach PersistentVolume %s to DPU %s", pv, a.Spec.NodeName)
 }
 
+// rememberedAgain is when a claim that has lost its record is looked at again: claims
+// wake no attachment here.
+const rememberedAgain = 5 * time.Second
+
 // cleared waits for a DPU from which the volume was taken without its own word:
 // it may still show the volume, and once the storage lets it in again its host
 // would write beside the new holder. It says itself, on this attachment, when
-// it shows nothing any more.
+// it shows nothing any more. A claim that does not know who that is lets none in.
 func (r *Reconciler) cleared(ctx context.Context, a *storagev1alpha1.VolumeAttachment) error {
 	claim := &moorv1alpha1.WriterClaim{}
-	found, err := kube.Find(ctx, r.DPU.Live, types.NamespacedName{Namespace: a.Namespace, Name: a.Spec.Source.VolumeRef.Name}, claim)
-	if err != nil || !found {
+	name := a.Spec.Source.VolumeRef.Name
+	if _, err := kube.Find(ctx, r.DPU.Live, types.NamespacedName{Namespace: a.Namespace, Name: name}, claim); err != nil {
 		return err
+	}
+	known, err := r.known(ctx, a.Namespace, name)
+	if err != nil {
+		return err
+	}
+	if writer.Behind(claim, known) {
+		return kube.WaitRetry(rememberedAgain, "WriterClaim %s was deleted or restored, and with it went who may not be let into the storage: waiting until snap-host-controller has noted that epoch %d was granted", name, known)
 	}
 	if epoch := writer.Uncleared(claim, a.Spec.NodeName, a.Status.DPU.RetiredEpoch); epoch != 0 {
 		return kube.WaitFor("waiting for DPU %s to confirm that it shows nothing of Volume %s any more: the volume was taken from it under epoch %d while it was silent",
 			a.Spec.NodeName, claim.Name, epoch)
 	}
 	return nil
+}
+
+// known is the highest epoch that the attachments of a volume know of.
+func (r *Reconciler) known(ctx context.Context, namespace, volume string) (int64, error) {
+	var list storagev1alpha1.VolumeAttachmentList
+	of := client.MatchingFields{index.VolumeAttachmentByVolume: volume}
+	if err := r.DPU.Client.List(ctx, &list, client.InNamespace(namespace), of, client.UnsafeDisableDeepCopy); err != nil {
+		return 0, fmt.Errorf("list the VolumeAttachments of Volume %s: %w", volume, err)
+	}
+	var out int64
+	for i := range list.Items {
+		out = max(out, writer.Seen(&list.Items[i]))
+	}
+	return out, nil
 }
 
 func (r *Reconciler) waitForVendor(ctx context.Context, a *storagev1alpha1.VolumeAttachment, sv *storagev1alpha1.SVVolumeAttachment, pv string) error {

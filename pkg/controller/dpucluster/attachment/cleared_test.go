@@ -36,3 +36,32 @@ func TestTheStorageStaysClosed(t *testing.T) {
 		t.Error("the DPU has cleared up, and the vendor is not asked")
 	}
 }
+
+// TestTheStorageStaysClosedIfTheClaimWasLost: with the claim went who was locked out, so
+// every DPU has to clear up first; and before snap-host-controller has noticed that,
+// no DPU is let in.
+func TestTheStorageStaysClosedIfTheClaimWasLost(t *testing.T) {
+	m := newFixture(t)
+	other := kubetest.VolumeAttachment("y", "v", "d2")
+	other.Spec.Epoch = 5
+	m.Add(kubetest.CSIDriver("a", nil), other)
+	closed := func(why string) {
+		t.Helper()
+		m.settle()
+		if _, asked := m.asked(); asked {
+			t.Fatalf("the storage was opened: %s", why)
+		}
+	}
+	closed("there is no claim, and another attachment has an epoch")
+	m.Add(&moorv1alpha1.WriterClaim{ObjectMeta: kubetest.DPUObject("v"), Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "v"}})
+	closed("the claim was made anew, and knows less than another attachment")
+	kubetest.Change(m.Cluster, &moorv1alpha1.WriterClaim{ObjectMeta: kubetest.DPUObject("v")}, func(c *moorv1alpha1.WriterClaim) {
+		c.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: "d2", Epoch: 6, LostEpoch: 5}
+	})
+	closed("the claim was lost, and this DPU has not cleared up since")
+	m.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.RetiredEpoch = 5 })
+	m.settle()
+	if _, asked := m.asked(); !asked {
+		t.Error("the DPU has cleared up, and the vendor is not asked")
+	}
+}

@@ -175,7 +175,7 @@ func TestAnOldCacheIsNoError(t *testing.T) {
 	m := newFixture(t)
 	m.Add(kubetest.CSIDriver("a", nil))
 	old := m.x()
-	m.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Epoch = 1 })
+	m.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Labels = map[string]string{"changed": "since"} })
 	m.CacheShows(old)
 	if _, err := m.try(); err != nil {
 		t.Fatal(err)
