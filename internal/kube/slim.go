@@ -7,8 +7,8 @@ import (
 )
 
 // SlimNode leaves of a Node what is read of it: where it is, whether it is ready and
-// takes pods, and which volumes Kubernetes says are attached, by which a host that
-// fails over is judged. It is a cache transform: the rest of a Node, the names of
+// takes pods, of which boot it is, and which volumes Kubernetes says are attached, by
+// which a host that fails over is judged. It is a cache transform: the rest of a Node, the names of
 // its images above all, is large and changes often. What is left may be patched
 // and must not be written back whole.
 func SlimNode(o any) (any, error) {
@@ -22,8 +22,11 @@ func SlimNode(o any) (any, error) {
 			Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels,
 			CreationTimestamp: n.CreationTimestamp, DeletionTimestamp: n.DeletionTimestamp, Finalizers: n.Finalizers,
 		},
-		Spec:   corev1.NodeSpec{Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable},
-		Status: corev1.NodeStatus{Conditions: readiness(n.Status.Conditions), VolumesAttached: n.Status.VolumesAttached},
+		Spec: corev1.NodeSpec{Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable},
+		Status: corev1.NodeStatus{
+			Conditions: readiness(n.Status.Conditions), VolumesAttached: n.Status.VolumesAttached,
+			NodeInfo: corev1.NodeSystemInfo{BootID: n.Status.NodeInfo.BootID},
+		},
 	}, nil
 }
 

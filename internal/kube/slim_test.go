@@ -33,7 +33,7 @@ func TestSlimNode(t *testing.T) {
 		Conditions:      []corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}, told},
 		Images:          []corev1.ContainerImage{{Names: []string{"large"}}},
 		VolumesAttached: volumes, VolumesInUse: []corev1.UniqueVolumeName{"in-use"},
-		NodeInfo: corev1.NodeSystemInfo{KernelVersion: "6"},
+		NodeInfo: corev1.NodeSystemInfo{KernelVersion: "6", BootID: "b"},
 	}
 	got, err := SlimNode(whole)
 	if err != nil {
@@ -42,7 +42,9 @@ func TestSlimNode(t *testing.T) {
 	want := &corev1.Node{
 		ObjectMeta: meta,
 		Spec:       corev1.NodeSpec{Taints: taints, Unschedulable: true},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{ready}, VolumesAttached: volumes},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{ready}, VolumesAttached: volumes, NodeInfo: corev1.NodeSystemInfo{BootID: "b"},
+		},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

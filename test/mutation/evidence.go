@@ -7,6 +7,8 @@ const (
 	nodePass    = "pkg/node/dpu/pass.go"
 	svDetach    = "pkg/controller/attacher/detach.go"
 	nodeJournal = "pkg/node/dpu/journal/journal.go"
+
+	failoverRequest = "pkg/controller/failover/request.go"
 )
 
 // evidence are checks of what a receipt rests on beside the API: which process showed
@@ -70,5 +72,35 @@ var evidence = []mutation{
 	}},
 	{name: "the journal does not learn what the DPU retires", tests: node, edits: []edit{
 		{nodeFence, "	if err := j.Retire(uid, p.volumeName(), p.dpu.RetiredEpoch); err != nil {", "	if err := j.Broken(); err != nil && uid == \"-\" {"},
+	}},
+}
+
+// requests are the checks that keep a person's request from being a proof, or from taking
+// another host than the one that was meant.
+var requests = []mutation{
+	{name: "a request counts for whatever card the host has", tests: fence, edits: []edit{
+		{failoverRequest, "	case r.DPUName != p.dpu():", "	case r.DPUName == \"\":"},
+	}},
+	{name: "a request counts for whatever boot of the host", tests: fence, edits: []edit{
+		{failoverRequest, "	case r.BootID != p.boot():", "	case r.BootID == \"-\":"},
+	}},
+	{name: "a request counts for ever", tests: fence, edits: []edit{
+		{failoverRequest, "	case age >= writer.VouchLasts && !p.begunBy(r):", "	case age < -writer.VouchLasts && !p.begunBy(r):"},
+	}},
+	{name: "a request counts for a host that is well", tests: fence, edits: []edit{
+		{failoverRequest, "	case p.state == Healthy:", "	case p.state == \"\":"},
+	}},
+	{name: "a request counts before the host is known", tests: fence, edits: []edit{
+		{failoverRequest, "p.state == Unknown && p.observation.Host != nodehealth.Stale", "p.state == Unknown && p.observation.Host == nodehealth.Beat(\"-\")"},
+	}},
+	{name: "a request that was begun expires", tests: fence, edits: []edit{
+		{failoverRequest, " && !p.begunBy(r):", ":"},
+	}},
+	{name: "a request is carried out twice", tests: fence, edits: []edit{
+		{failoverRequest, "	case p.carriedOut(r):", "	case p.carriedOut(r) && p.underway:"},
+	}},
+	{name: "a request is a receipt", tests: fence, edits: []edit{
+		{"pkg/controller/failover/fence.go", "Operator: counts, Refused: refused}", "Operator: counts || p.requested(), Refused: refused}"},
+		{"pkg/writer/receipt.go", "	if !e.Operator || claim.Spec.OperatorReceipt == nil || claim.Status.Epoch <= 0 {\n		return \"\"\n	}\n	return vouchMessage(claim.Spec.OperatorReceipt, claim.Status.Holder)", "	if !e.Operator || claim.Status.Epoch <= 0 {\n		return \"\"\n	}\n	return claim.Status.Holder"},
 	}},
 }

@@ -25,6 +25,32 @@ type DPUStorageNodeSpec struct {
 	// +kubebuilder:default=Trusted
 	// +optional
 	HostMode HostMode `json:"hostMode,omitempty"`
+	// Failover is a person's request that the host fails over now, in the normal
+	// way: its volumes go elsewhere with a receipt each, or not at all. It counts
+	// for the DPU and the boot of the host that it names, for 15 minutes from
+	// its time, and not while the host is Healthy.
+	// +optional
+	Failover *FailoverRequest `json:"failover,omitempty"`
+}
+
+// FailoverRequest is a person's request that a host fails over. It proves nothing.
+type FailoverRequest struct {
+	// DPUName is that of spec.
+	// +kubebuilder:validation:MinLength=1
+	DPUName string `json:"dpuName"`
+	// BootID is status.nodeInfo.bootID of the Node: for a host that has booted
+	// since, the request does not count. Empty only if the Node says none.
+	// +optional
+	BootID string `json:"bootID,omitempty"`
+	// Time at which it is written.
+	Time metav1.Time `json:"time"`
+	// RequestedBy is the user name of the person, as the API server knows it: a
+	// policy compares it.
+	// +kubebuilder:validation:MinLength=1
+	RequestedBy string `json:"requestedBy"`
+	// Reason says why.
+	// +kubebuilder:validation:MinLength=1
+	Reason string `json:"reason"`
 }
 
 // Heartbeat is one sign of life. Only the change of Sequence counts, measured
@@ -152,7 +178,8 @@ type DPUStorageNodeStatus struct {
 	// In the host cluster only. Writer: snap-host-controller.
 	// +optional
 	Topology map[string]string `json:"topology,omitempty"`
-	// Conditions: HostAlive, DPUAlive, Ready.
+	// Conditions: HostAlive, DPUAlive, Ready; Failover and FailoverRequested where
+	// there is something to say.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -170,6 +197,7 @@ type DPUStorageNodeStatus struct {
 // +kubebuilder:printcolumn:name="Plugins",type=string,JSONPath=`.status.dpu.plugins[*].name`
 // +kubebuilder:printcolumn:name="Host Beat",type=date,JSONPath=`.status.host.time`
 // +kubebuilder:printcolumn:name="DPU Beat",type=date,JSONPath=`.status.dpu.time`
+// +kubebuilder:printcolumn:name="Failover",type=string,JSONPath=`.status.conditions[?(@.type=='Failover')].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type DPUStorageNode struct {
 	metav1.TypeMeta   `json:",inline"`

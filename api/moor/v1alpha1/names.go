@@ -25,6 +25,9 @@ const (
 	// ConditionFailover is True while a failover of the host is under way: from its
 	// beginning until the host is back in service. Package failover alone writes it.
 	ConditionFailover = "Failover"
+	// ConditionFailoverRequested says what becomes of spec.failover. Package failover
+	// alone writes it.
+	ConditionFailoverRequested = "FailoverRequested"
 )
 
 // Reasons of the conditions HostAlive, DPUAlive and Ready of a DPUStorageNode.
@@ -63,8 +66,24 @@ const (
 	ReasonRecovered = "Recovered"
 )
 
+// Reasons of the condition FailoverRequested of a DPUStorageNode.
+const (
+	// ReasonAccepted: the request counts.
+	ReasonAccepted = "Accepted"
+	// ReasonRefused: what it names has changed, or the host is well.
+	ReasonRefused = "Refused"
+	// ReasonExpired: it was written too long ago.
+	ReasonExpired = "Expired"
+	// ReasonCarriedOut: the host has failed over since, and is back.
+	ReasonCarriedOut = "CarriedOut"
+)
+
 // Reasons of the events on a DPUStorageNode about a failover of its host.
 const (
+	// EventFailoverRequested: a person's request that the host fails over counts.
+	EventFailoverRequested = "FailoverRequested"
+	// EventFailoverRefused: it does not, and why.
+	EventFailoverRefused = "FailoverRefused"
 	// EventOutOfService: the Node was tainted out of service.
 	EventOutOfService = "OutOfService"
 	// EventBackInService: that taint was removed.

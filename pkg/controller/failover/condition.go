@@ -180,18 +180,24 @@ func (p *pass) finding() string { return string(p.state) + ": " + p.evidence }
 // write writes the condition with the resourceVersion that was read: nodelifecycle
 // writes others in the same list.
 func (c condition) write(ctx context.Context, p *pass, status metav1.ConditionStatus, reason, message string) error {
-	before := p.node.DeepCopy()
-	meta.SetStatusCondition(&p.node.Status.Conditions, metav1.Condition{
-		Type: moorv1alpha1.ConditionFailover, Status: status, Reason: reason, Message: message,
-		ObservedGeneration: p.node.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
+	return c.patch(ctx, p, func(list *[]metav1.Condition) {
+		meta.SetStatusCondition(list, metav1.Condition{
+			Type: moorv1alpha1.ConditionFailover, Status: status, Reason: reason, Message: message,
+			ObservedGeneration: p.node.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
+		})
 	})
+}
+
+func (c condition) patch(ctx context.Context, p *pass, change func(*[]metav1.Condition)) error {
+	before := p.node.DeepCopy()
+	change(&p.node.Status.Conditions)
 	if equality.Semantic.DeepEqual(before.Status.Conditions, p.node.Status.Conditions) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.host.Client.Status().Patch(ctx, p.node, patch); err != nil {
 		p.node = before
-		return fmt.Errorf("write the condition %s of DPUStorageNode %s: %w", moorv1alpha1.ConditionFailover, p.node.Name, err)
+		return fmt.Errorf("write the conditions of DPUStorageNode %s: %w", p.node.Name, err)
 	}
 	return nil
 }

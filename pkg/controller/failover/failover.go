@@ -130,9 +130,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	silence := r.o.Observer.EarliestSilence(req.Name)
-	switch err := r.targets.look(ctx, p); {
-	case err != nil || !p.concerned() && !p.unwell():
-		return ctrl.Result{}, err // what changes wakes it
+	if err := r.targets.look(ctx, p); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.condition.answer(ctx, p); err != nil {
+		return ctrl.Result{}, err
+	}
+	switch {
+	case !p.concerned() && !p.unwell():
+		return ctrl.Result{}, nil // what changes wakes it
 	case !p.concerned():
 		return ctrl.Result{RequeueAfter: silence}, nil // its volumes may come, and are not watched
 	}
@@ -208,7 +214,7 @@ func hostChanged(e event.UpdateEvent) bool {
 	if !ok || !also {
 		return true
 	}
-	return kube.Resync(e) || before.Spec != after.Spec || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
+	return kube.Resync(e) || !equality.Semantic.DeepEqual(before.Spec, after.Spec) || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
 		!equality.Semantic.DeepEqual(observed(before), observed(after))
 }
 

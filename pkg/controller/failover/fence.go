@@ -115,14 +115,14 @@ func (f fencer) freedBefore(ctx context.Context, p *pass, t *target, failure err
 }
 
 // mayFence: the host is dead, or its DPU has taken the volumes from it, and its failover
-// has begun; or an operator vouches for a host that is not well, or for a DPU that is not
+// has begun, as that of a host for which it was requested; or an operator vouches for a host that is not well, or for a DPU that is not
 // the host's and is not heard: how that host is says nothing of it.
 func (p *pass) mayFence(t *target) bool {
 	strange := p.strange(t)
 	if counts, _ := p.vouch(t); counts {
 		return true
 	}
-	return t.fails && p.underway && (p.action == Fence || p.action == Evict && !strange)
+	return t.fails && p.underway && (p.action == Fence || p.action == Evict && (!strange || p.requested()))
 }
 
 // beginFencing writes with the resourceVersion that was read: if the

@@ -72,6 +72,7 @@ func (p *pass) judge(fleet Fleet) {
 		p.evidence += " (" + p.observation.Message + ")"
 	}
 	p.decide()
+	p.heed()
 }
 
 // decide says what is done about the state. A DPU that is silent, and whose lease

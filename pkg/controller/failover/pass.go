@@ -29,6 +29,8 @@ type pass struct {
 	state       State
 	action      Action
 	evidence    string
+	// request is what becomes of a person's request that the host fails over.
+	request request
 	// early: the host looks dead, and it is too early to tell it from many.
 	early   bool
 	targets []*target

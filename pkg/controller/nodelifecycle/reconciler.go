@@ -79,7 +79,7 @@ func matters(before, after nodehealth.Observation) bool {
 // conditions that it writes.
 func changed(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*moorv1alpha1.DPUStorageNode), e.ObjectNew.(*moorv1alpha1.DPUStorageNode)
-	return kube.Resync(e) || before.Generation != after.Generation || before.Spec != after.Spec || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+	return kube.Resync(e) || before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.Spec, after.Spec) || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 		snapReady(before) != snapReady(after) || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions)
 }
 

@@ -135,7 +135,7 @@ func dpuBetter(e event.UpdateEvent) bool {
 	if len(ofDPU(is)) > 0 {
 		return false
 	}
-	return len(ofDPU(was)) > 0 || was.Spec != is.Spec || !maps.Equal(was.Status.Topology, is.Status.Topology) ||
+	return len(ofDPU(was)) > 0 || !equality.Semantic.DeepEqual(was.Spec, is.Spec) || !maps.Equal(was.Status.Topology, is.Status.Topology) ||
 		more(was.Status.DPU.Functions, is.Status.DPU.Functions)
 }
 

@@ -147,7 +147,7 @@ func TestTable(t *testing.T) {
 		"VolumeAttachment":    {"Name", "Volume", "Node", "Epoch", "Attached", "Age"},
 		"SVVolumeAttachment":  {"Name", "PV", "Node", "Attached", "Age"},
 		"WriterClaim":         {"Name", "Volume", "Phase", "Holder", "Epoch", "Age"},
-		"DPUStorageNode":      {"Name", "DPU", "SNAP", "Free VFs", "Plugins", "Host Beat", "DPU Beat", "Age"},
+		"DPUStorageNode":      {"Name", "DPU", "SNAP", "Free VFs", "Plugins", "Host Beat", "DPU Beat", "Failover", "Age"},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			o := object(t, kind)

@@ -1,0 +1,132 @@
+package failover
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/pkg/nodehealth"
+	"github.com/moor-storage/moor/pkg/writer"
+)
+
+// requestAhead is by how much the clock of who asks may be ahead.
+const requestAhead = time.Minute
+
+// request is what becomes of a person's request that a host fails over. It replaces what
+// is missing of the evidence that the host is dead, and no receipt.
+type request struct {
+	// counts: the host fails over by it.
+	counts bool
+	// reason and message are those of the condition; reason is "" if none was made.
+	reason, message string
+}
+
+func refuse(reason, format string, args ...any) request {
+	return request{reason: reason, message: "spec.failover does not count: " + fmt.Sprintf(format, args...)}
+}
+
+// judgeRequest says what becomes of the request. What is named has to be so still: a
+// request is not to lie in wait for another card, another boot or another day.
+func (p *pass) judgeRequest() request {
+	r := p.node.Spec.Failover
+	if r == nil {
+		return request{}
+	}
+	age := p.now.Sub(r.Time.Time)
+	switch at := r.Time.UTC().Format(time.RFC3339); {
+	case r.DPUName != p.dpu():
+		return refuse(moorv1alpha1.ReasonRefused, "it names DPU %s, and the host's DPU is %s now", r.DPUName, p.dpu())
+	case r.BootID != p.boot():
+		return refuse(moorv1alpha1.ReasonRefused, "it names boot %q of the host, and that is %q now", r.BootID, p.boot())
+	case age < -requestAhead:
+		return refuse(moorv1alpha1.ReasonRefused, "it was written at %s, which has not come yet", at)
+	case p.carriedOut(r):
+		return refuse(moorv1alpha1.ReasonCarriedOut, "the host has failed over since %s, and was given back", at)
+	case age >= writer.VouchLasts && !p.begunBy(r):
+		return refuse(moorv1alpha1.ReasonExpired, "it was written at %s and counts for %s: if it is still wanted, write it anew", at, writer.VouchLasts)
+	case p.state == Healthy && p.underway:
+		return refuse(moorv1alpha1.ReasonCarriedOut, "the host has failed over and is healthy again")
+	case p.state == Healthy:
+		return refuse(moorv1alpha1.ReasonRefused, "the host is healthy: drain it (kubectl drain %s)", p.node.Name)
+	case p.state == Unknown && p.observation.Host != nodehealth.Stale:
+		return refuse(moorv1alpha1.ReasonNotKnown, "too little is known of the host yet: %s", p.evidence)
+	}
+	return request{counts: true, reason: moorv1alpha1.ReasonAccepted, message: fmt.Sprintf("%s asked for it at %s: %s", r.RequestedBy, r.Time.UTC().Format(time.RFC3339), r.Reason)}
+}
+
+// boot is the host's boot; "" if its Node does not say, or there is none.
+func (p *pass) boot() string {
+	if p.core == nil {
+		return ""
+	}
+	return p.core.Status.NodeInfo.BootID
+}
+
+// begunBy reports whether the failover that is under way began while the request counted:
+// what was begun is brought to an end.
+func (p *pass) begunBy(r *moorv1alpha1.FailoverRequest) bool {
+	c := meta.FindStatusCondition(p.node.Status.Conditions, moorv1alpha1.ConditionFailover)
+	return p.underway && c != nil && c.LastTransitionTime.Sub(r.Time.Time) < writer.VouchLasts
+}
+
+// carriedOut reports whether a failover has ended since the request was made.
+func (p *pass) carriedOut(r *moorv1alpha1.FailoverRequest) bool {
+	c := meta.FindStatusCondition(p.node.Status.Conditions, moorv1alpha1.ConditionFailover)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == moorv1alpha1.ReasonRecovered && c.LastTransitionTime.After(r.Time.Time)
+}
+
+// heed lets a request that counts decide what is done. A host whose programs live lets its
+// pods go in order; of any other they are deleted by force.
+func (p *pass) heed() {
+	if p.request = p.judgeRequest(); !p.request.counts {
+		return
+	}
+	p.action, p.early = Fence, false
+	if p.observation.Host.Heard() && p.observation.Kubelet.Heard() && p.api == APIReady {
+		p.action = Evict
+	}
+	p.evidence += "; its failover was requested: " + p.request.message
+}
+
+// requested reports whether a failover that was requested is to begin, or has begun.
+func (p *pass) requested() bool { return p.request.counts }
+
+// answer writes what becomes of a request, and tells it once.
+func (c condition) answer(ctx context.Context, p *pass) error {
+	was := meta.FindStatusCondition(p.node.Status.Conditions, moorv1alpha1.ConditionFailoverRequested)
+	if p.requested() && !p.underway && len(p.affected()) == 0 {
+		p.request = refuse(moorv1alpha1.ReasonRefused, "nothing that fails over is attached to the host")
+	}
+	r := p.request
+	if was == nil && r.reason == "" || was != nil && was.Reason == r.reason && was.Message == r.message {
+		return nil
+	}
+	if err := c.patch(ctx, p, func(list *[]metav1.Condition) {
+		if r.reason == "" {
+			meta.RemoveStatusCondition(list, moorv1alpha1.ConditionFailoverRequested)
+			return
+		}
+		status := metav1.ConditionFalse
+		if r.counts {
+			status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(list, metav1.Condition{
+			Type: moorv1alpha1.ConditionFailoverRequested, Status: status, Reason: r.reason, Message: r.message,
+			ObservedGeneration: p.node.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
+		})
+	}); err != nil {
+		return err
+	}
+	switch {
+	case r.counts:
+		c.recorder.Event(p.node, corev1.EventTypeWarning, moorv1alpha1.EventFailoverRequested, r.message)
+	case r.reason == moorv1alpha1.ReasonRefused || r.reason == moorv1alpha1.ReasonExpired:
+		c.recorder.Event(p.node, corev1.EventTypeWarning, moorv1alpha1.EventFailoverRefused, r.message)
+	}
+	return nil
+}
