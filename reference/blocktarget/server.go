@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/moor-storage/moor/internal/listen"
 )
 
 // DefaultMaxConnections bounds the connections of a server.
@@ -82,9 +84,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	var handlers sync.WaitGroup
 	defer handlers.Wait()
 	defer s.shut()
-	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
-	defer stop()
-	defer func() { _ = l.Close() }()
+	defer listen.CloseWith(ctx, l)()
 	for {
 		nc, err := l.Accept()
 		switch {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/moor-storage/moor/internal/listen"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/reference/snapemulator/fault"
 	"github.com/moor-storage/moor/reference/snapemulator/model"
@@ -29,7 +30,7 @@ func (e *Emulator) serve(ctx context.Context, l net.Listener) error {
 	defer handlers.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { l.Close() })()
+	defer listen.CloseWith(ctx, l)()
 	for {
 		conn, err := l.Accept()
 		if ctx.Err() != nil {

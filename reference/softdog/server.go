@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/moor-storage/moor/internal/listen"
 	"github.com/moor-storage/moor/internal/watchdog"
 )
 
@@ -37,7 +38,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) {
 	if s.Clock == nil {
 		s.Clock = clock.RealClock{}
 	}
-	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	defer listen.CloseWith(ctx, l)()
 	var clients sync.WaitGroup
 	defer s.stop()
 	defer clients.Wait()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/moor-storage/moor/internal/listen"
 )
 
 const (
@@ -56,8 +58,7 @@ func ServeOn(ctx context.Context, listener net.Listener) {
 	defer peers.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
-	defer stop()
+	defer listen.CloseWith(ctx, listener)()
 	slots := make(chan struct{}, maxPeers)
 	for {
 		conn, err := listener.Accept()
@@ -65,7 +66,6 @@ func ServeOn(ctx context.Context, listener net.Listener) {
 			if ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
 				ctrl.LoggerFrom(ctx).Error(err, "accept the DPU's connection")
 			}
-			_ = listener.Close()
 			return
 		}
 		select {
