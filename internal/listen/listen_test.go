@@ -45,7 +45,7 @@ func TestCloseWithWaits(t *testing.T) {
 // TestTheAddressIsFree: whoever listens again after the end gets the address, however
 // the end came about.
 func TestTheAddressIsFree(t *testing.T) {
-	for name, cancelled := range map[string]bool{"its context ended": true, "it ended by itself": false} {
+	for name, canceled := range map[string]bool{"its context ended": true, "it ended by itself": false} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
@@ -54,7 +54,7 @@ func TestTheAddressIsFree(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			closed := CloseWith(ctx, l)
-			if cancelled {
+			if canceled {
 				cancel()
 				_, _ = l.Accept()
 			}
