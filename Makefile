@@ -48,15 +48,19 @@ down: bin/moor-dev ## take the test bed down; nothing of it stays (root)
 
 .PHONY: test
 test: ## every test: unit, API, root, sanity, end-to-end (root)
-	@hack/steps.sh unit api root bed
+	@hack/steps.sh unit simulate api root bed
 
 .PHONY: ci
 ci: ## what .ci/run calls: verify, every test, one slow fault of each kind (root)
-	@hack/steps.sh verify unit api root bed_of_ci
+	@hack/steps.sh verify unit simulate api root bed_of_ci
 
 .PHONY: unit
 unit: ## tests that need neither root nor an API server
 	@hack/steps.sh unit
+
+.PHONY: simulate
+simulate: ## play SEEDS=300 schedules of the safety core in virtual time, from SEED=1
+	@hack/steps.sh simulate
 
 .PHONY: api
 api: ## tests against real API servers

@@ -34,6 +34,11 @@ tested() {
 
 unit() { tested unit ./...; }
 
+# simulate plays SEEDS schedules, from SEED on.
+simulate() {
+	$GO test -count=1 -timeout=0 ./test/simulate -run='^TestSimulate$' -seeds="${SEEDS:-300}" -seed="${SEED:-1}"
+}
+
 api() {
 	local assets
 	assets=$(kube_bin) || return

@@ -21,6 +21,12 @@ var identity = []mutation{
 	{name: "an attachment goes while the claim is held for what is gone", tests: sync, edits: []edit{
 		{"pkg/controller/hostcluster/attachment/remove.go", "r.waitForProof(ctx, attachment); err != nil {", "r.waitForProof(ctx, attachment); err != nil && false {"},
 	}},
+	{name: "something is made for an attachment that is gone", tests: sync, edits: []edit{
+		{syncGrant, "		if err := r.stillAsked(ctx, p); err != nil {\n			return err\n		}\n		p.mirror = mirrorOf", "		p.mirror = mirrorOf"},
+	}},
+	{name: "a successor's VolumeAttachment is ended as one that was left behind", tests: sync, edits: []edit{
+		{"pkg/controller/hostcluster/attachment/request.go", "		if err := r.stillAsked(ctx, p); err != nil {\n			return err\n		}\n		if err := kube.Delete", "		if err := kube.Delete"},
+	}},
 	{name: "a claim of before is bound to what its DPU has not touched", tests: sync, edits: []edit{
 		{claimState, "attachment.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment)", "attachment.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(attachment, \"none\")"},
 	}},

@@ -28,6 +28,9 @@ func (r *Reconciler) ensureMirror(ctx context.Context, p *pass) error {
 		}
 	}
 	if p.mirror == nil {
+		if err := r.stillAsked(ctx, p); err != nil {
+			return err
+		}
 		p.mirror = mirrorOf(p, r.Clusters)
 		if _, err := kube.CreateLive(ctx, r.Clusters.DPU.Client, r.Clusters.DPU.Live, p.mirror); err != nil {
 			return err
@@ -37,7 +40,7 @@ func (r *Reconciler) ensureMirror(ctx context.Context, p *pass) error {
 	}
 	switch {
 	case !hostcluster.OwnedBy(p.mirror, p.attachment):
-		return kube.WaitFor("a VolumeAttachment %s of an earlier attachment of this name is still being removed", p.mirror.Name)
+		return r.succeed(ctx, p)
 	case !p.mirror.DeletionTimestamp.IsZero():
 		p.going = true
 		return kube.WaitFor("VolumeAttachment %s in the DPU cluster is being deleted", p.mirror.Name)

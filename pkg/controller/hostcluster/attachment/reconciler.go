@@ -88,6 +88,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if outcome.Err == nil && p.orphaned {
 		return ctrl.Result{}, kube.DeleteExact(ctx, r.Clusters.Host.Client, attachment)
 	}
+	if outcome.Err == nil && p.outdated {
+		return ctrl.Result{RequeueAfter: outcome.RetryAfter}, nil
+	}
 	if outcome.Waits() {
 		p.waiting = outcome.Message
 	}
@@ -140,6 +143,8 @@ type pass struct {
 	used bool
 	// early: it is a replica to promote before its host asks for it.
 	early bool
+	// outdated: the API server says that it goes, and the cache does not.
+	outdated bool
 	// orphaned: it was begun for a node that will not take it back.
 	orphaned bool
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 )
 
@@ -53,6 +56,39 @@ func (r *Reconciler) mayAsk(ctx context.Context, p *pass) error {
 	p.orphaned = left <= 0
 	return kube.WaitRetry(left, "node %s asks for volume %s, but no pod that is bound to it uses a claim that is bound to that volume: waiting for such a pod",
 		spec.DPUNodeName, spec.DPUVolumeName)
+}
+
+// outdatedAgain is when an attachment is looked at again that goes, as the API server says
+// and the cache does not.
+const outdatedAgain = time.Second
+
+// stillAsked asks the API server itself whether the attachment is there to stay, last before
+// something is made for it in the DPU cluster: what is made for one that is gone, nobody
+// would take back, and it would hold the right to write.
+func (r *Reconciler) stillAsked(ctx context.Context, p *pass) error {
+	live := &storagev1alpha1.DPUVolumeAttachment{}
+	found, err := kube.Find(ctx, r.Clusters.Host.Live, client.ObjectKeyFromObject(p.attachment), live)
+	if err != nil {
+		return err
+	}
+	if p.outdated = !found || live.UID != p.attachment.UID || !live.DeletionTimestamp.IsZero(); p.outdated {
+		return kube.WaitRetry(outdatedAgain, "DPUVolumeAttachment %s is gone, or on its way", p.attachment.Name)
+	}
+	return nil
+}
+
+// succeed ends what was made for an earlier attachment of this name, and waits until it is
+// gone. That one is gone itself, since this one stands: it was read after what it left.
+func (r *Reconciler) succeed(ctx context.Context, p *pass) error {
+	if _, ours := p.mirror.Labels[storagev1alpha1.LabelOwnerUID]; ours && p.mirror.DeletionTimestamp.IsZero() {
+		if err := r.stillAsked(ctx, p); err != nil {
+			return err
+		}
+		if err := kube.Delete(ctx, r.Clusters.DPU.Client, p.mirror); err != nil {
+			return err
+		}
+	}
+	return kube.WaitFor("a VolumeAttachment %s of an earlier attachment of this name is still being removed", p.mirror.Name)
 }
 
 // begun reports whether the DPU knows of the attachment as a primary.

@@ -78,14 +78,15 @@ func TestOneThatWasShownIsMadeAgain(t *testing.T) {
 }
 
 // TestReadsOfAnAttach: of a volume that was used before, the claim is read live once,
-// before anything is made, and the VolumeAttachment once, before the grant.
+// before anything is made, the attachment itself just before it is, and the VolumeAttachment
+// once, before the grant.
 func TestReadsOfAnAttach(t *testing.T) {
 	for name, tc := range map[string]struct {
 		used bool
 		want int
 	}{
-		"a new volume":             {false, 3}, // there is no claim, but a Volume to make it of
-		"one that was used before": {true, 2},
+		"a new volume":             {false, 4}, // there is no claim, but a Volume to make it of
+		"one that was used before": {true, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := open(t)

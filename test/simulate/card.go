@@ -1,0 +1,190 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/vendorplugin"
+	"github.com/moor-storage/moor/test/simulate/engine"
+	"github.com/moor-storage/moor/test/simulate/hardware"
+)
+
+// card is the DPU as its node driver calls it: SNAP and the vendor's plugin.
+type card struct {
+	life *life
+	dpu  *hardware.DPU
+}
+
+var (
+	_ provisioner.DPU     = card{}
+	_ vendorplugin.Plugin = card{}
+)
+
+// do has the DPU do something, and tells of it.
+func (c card) do(ctx context.Context, what string, do func() error) error {
+	return c.life.Call(ctx, engine.Device, what, func() error {
+		err := do()
+		if err != nil {
+			err = fmt.Errorf("%s: %w", what, err)
+			c.life.Tell("%v", err)
+			return err
+		}
+		c.life.Tell("%s", what)
+		return nil
+	})
+}
+
+// ask has the DPU tell something.
+func (c card) ask(ctx context.Context, what string, do func() error) error {
+	return c.life.Call(ctx, engine.Read, what, do)
+}
+
+// Expose is SNAP's.
+func (c card) Expose(ctx context.Context, spec provisioner.ExposeSpec) (provisioner.Exposure, error) {
+	what := "shows " + spec.Device
+	if spec.Hidden {
+		what = "prepares " + spec.Device
+	}
+	var shown provisioner.Exposure
+	err := c.do(ctx, what, func() (err error) {
+		shown, err = c.dpu.Expose(spec)
+		return err
+	})
+	if err != nil {
+		return provisioner.Exposure{}, unavailable(err)
+	}
+	return shown, nil
+}
+
+// Withdraw is SNAP's.
+func (c card) Withdraw(ctx context.Context, device string) error {
+	return unavailable(c.do(ctx, "withdraws "+device, func() error { return c.dpu.Withdraw(device) }))
+}
+
+// List is SNAP's.
+func (c card) List(ctx context.Context) ([]provisioner.Exposure, error) {
+	var out []provisioner.Exposure
+	err := c.ask(ctx, "lists what is shown", func() (err error) {
+		out, err = c.dpu.List()
+		return err
+	})
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return out, nil
+}
+
+// Functions is SNAP's.
+func (c card) Functions(context.Context) ([]provisioner.FunctionCount, error) {
+	return nil, provisioner.ErrUnsupported
+}
+
+// Size is SNAP's.
+func (c card) Size(context.Context, string) (int64, error) { return 0, provisioner.ErrUnsupported }
+
+// Info is the plugin's.
+func (card) Info(context.Context) (vendorplugin.Info, error) {
+	return vendorplugin.Info{Name: hardware.Plugin}, nil
+}
+
+// Probe is the plugin's.
+func (card) Probe(context.Context) error { return nil }
+
+// Capabilities are the plugin's.
+func (card) Capabilities(context.Context) (vendorplugin.Capabilities, error) {
+	return vendorplugin.Capabilities{Block: true, Get: true, List: true}, nil
+}
+
+// Provider is the plugin's.
+func (card) Provider(context.Context) (string, error) { return hardware.Service, nil }
+
+// CreateDevice is the plugin's.
+func (c card) CreateDevice(ctx context.Context, spec provisioner.OpenSpec) (string, error) {
+	var name string
+	err := c.do(ctx, "makes the device of "+spec.VolumeID, func() (err error) {
+		name, err = c.dpu.Create(spec.VolumeID)
+		return err
+	})
+	if err != nil {
+		return "", unavailable(err)
+	}
+	return name, nil
+}
+
+// DeleteDevice is the plugin's.
+func (c card) DeleteDevice(ctx context.Context, _, device string) error {
+	return unavailable(c.do(ctx, "removes "+device, func() error { return c.dpu.Delete(device) }))
+}
+
+// GetDevice is the plugin's.
+func (c card) GetDevice(ctx context.Context, id, device string) (provisioner.Device, error) {
+	all, err := c.ListDevices(ctx)
+	if err != nil {
+		return provisioner.Device{}, err
+	}
+	if !slices.Contains(all, provisioner.Device{VolumeID: id, Name: device}) {
+		return provisioner.Device{}, provisioner.ErrNotFound
+	}
+	return provisioner.Device{VolumeID: id, Name: device}, nil
+}
+
+// ListDevices is the plugin's.
+func (c card) ListDevices(ctx context.Context) ([]provisioner.Device, error) {
+	var out []provisioner.Device
+	err := c.ask(ctx, "lists devices", func() error {
+		all, err := c.dpu.Devices()
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			out = append(out, provisioner.Device{VolumeID: all[name], Name: name})
+		}
+		return err
+	})
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return out, nil
+}
+
+// unavailable is an error of a call on the same machine, as the clients of SNAP and of
+// plugins give it: what said nothing is not available.
+func unavailable(err error) error {
+	for _, known := range []error{provisioner.ErrNotFound, provisioner.ErrExhausted, provisioner.ErrPrecondition, provisioner.ErrUnsupported} {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
+}
+
+// plugins are the one vendor plugin of a DPU.
+type plugins struct{ card card }
+
+// Names of all plugins.
+func (plugins) Names() ([]string, error) { return []string{hardware.Plugin}, nil }
+
+// Get is the plugin.
+func (p plugins) Get(string) (vendorplugin.Vetted, error) {
+	return vendorplugin.Vet(context.Background(), p.card)
+}
+
+// Suspect does nothing: it is asked each time.
+func (plugins) Suspect(string) {}
+
+// States are not reported.
+func (plugins) States() []moorv1alpha1.PluginState { return nil }
+
+// ticking is the clock of a patrol, of which only the time is used.
+type ticking struct{ clock.RealClock }
+
+// Now is the virtual time.
+func (ticking) Now() time.Time { return time.Now() }

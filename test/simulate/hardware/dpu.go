@@ -1,0 +1,278 @@
+package hardware
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/test/simulate/engine"
+)
+
+// Names of the one SNAP service and the one vendor plugin of each DPU.
+const (
+	Service = "nvidia"
+	Plugin  = "local"
+)
+
+// functions is how many emulated functions a DPU has.
+const functions = 8
+
+// Lies are promises that a SNAP can break, to find out whether that is noticed.
+type Lies struct {
+	// Withdrawn: it says that it has taken a device away, and shows it on.
+	Withdrawn bool
+	// InFlight: it takes a device away while writes are on their way.
+	InFlight bool
+}
+
+// DPU is a DPU and its host.
+type DPU struct {
+	Name, Host string
+	// On, SNAP and HostOn: it has power, its SNAP service runs, its host runs.
+	On, SNAP, HostOn bool
+	// Boots and Starts count those of the DPU, and of its SNAP service.
+	Boots, Starts int
+	Lies          Lies
+
+	engine  *engine.Engine
+	dice    *rand.Rand
+	storage *Storage
+	judge   Judge
+	dir     string
+	devices map[string]string
+	shown   map[string]*shown
+}
+
+// shown is a device that SNAP has.
+type shown struct {
+	provisioner.Exposure
+	volume string
+	epoch  int64
+	flying []*flight
+}
+
+// NewDPU is a DPU that is off. Its sockets and what it keeps on disk are in dir.
+func NewDPU(e *engine.Engine, s *Storage, name, host, dir string) (*DPU, error) {
+	d := &DPU{Name: name, Host: host, HostOn: true, engine: e, dice: e.Dice("host " + host), storage: s, judge: s.judge, dir: dir, devices: map[string]string{}, shown: map[string]*shown{}}
+	if err := os.MkdirAll(filepath.Dir(d.socket()), 0o755); err != nil {
+		return nil, fmt.Errorf("make the directories of DPU %s: %w", name, err)
+	}
+	return d, nil
+}
+
+// Root holds the directories of the SNAP services.
+func (d *DPU) Root() string { return filepath.Join(d.dir, "snap") }
+
+// Journal is the file of the driver's journal.
+func (d *DPU) Journal() string { return filepath.Join(d.dir, "journal.json") }
+
+func (d *DPU) socket() string { return filepath.Join(d.Root(), Service, "snap.sock") }
+
+// Boot gives the DPU power, and starts SNAP.
+func (d *DPU) Boot() error {
+	d.On = true
+	d.Boots++
+	return d.StartSNAP()
+}
+
+// PowerOff ends all on the DPU.
+func (d *DPU) PowerOff() {
+	d.EndSNAP()
+	d.On = false
+}
+
+// StartSNAP starts the service. Its socket is another one each time.
+func (d *DPU) StartSNAP() error {
+	if d.SNAP || !d.On {
+		return nil
+	}
+	d.SNAP = true
+	d.Starts++
+	_ = os.Remove(d.socket()) // it mostly is not there
+	if err := os.WriteFile(d.socket(), nil, 0o600); err != nil {
+		return fmt.Errorf("start SNAP on DPU %s: %w", d.Name, err)
+	}
+	at := time.Unix(int64(d.Starts), 0)
+	return os.Chtimes(d.socket(), at, at)
+}
+
+// EndSNAP ends the service in the middle of all that it does: the host sees nothing any
+// more, and what was sent is on its way still.
+func (d *DPU) EndSNAP() {
+	if !d.SNAP {
+		return
+	}
+	d.SNAP = false
+	for _, device := range d.names() {
+		d.hide(d.shown[device])
+		delete(d.shown, device)
+	}
+	clear(d.devices)
+}
+
+// names of the devices that SNAP has, in order.
+func (d *DPU) names() []string {
+	var out []string
+	for name := range d.shown {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Shows is the epoch under which the host sees a volume; false if it does not.
+func (d *DPU) Shows(volume string) (int64, bool) {
+	for _, x := range d.shown {
+		if x.volume == volume && x.Visible {
+			return x.epoch, true
+		}
+	}
+	return 0, false
+}
+
+func (d *DPU) answers() error {
+	if d.SNAP {
+		return nil
+	}
+	return fmt.Errorf("connect to %s: %w", "snap.sock", provisioner.ErrUnavailable)
+}
+
+// Expose is SNAP's.
+func (d *DPU) Expose(spec provisioner.ExposeSpec) (provisioner.Exposure, error) {
+	if err := d.answers(); err != nil {
+		return provisioner.Exposure{}, err
+	}
+	id, made := d.devices[spec.Device]
+	if !made {
+		return provisioner.Exposure{}, fmt.Errorf("device %s: %w", spec.Device, provisioner.ErrNotFound)
+	}
+	x := d.shown[spec.Device]
+	if x == nil {
+		address, free := d.function(spec.PCIAddress)
+		if !free {
+			return provisioner.Exposure{}, provisioner.ErrExhausted
+		}
+		x = &shown{volume: strings.TrimSuffix(id, "-pvc"), Exposure: provisioner.Exposure{
+			Device: spec.Device, PCIAddress: address, NamespaceID: max(1, spec.NamespaceID), UUID: "uuid-" + spec.Device,
+		}}
+		d.shown[spec.Device] = x
+	}
+	if spec.Hidden {
+		d.land(x)
+		d.hide(x)
+		x.Hidden = true
+		return x.Exposure, nil
+	}
+	was := x.Visible
+	x.Visible, x.Hidden, x.epoch = true, false, d.judge.Shows(d.Name, x.volume)
+	if !was {
+		d.write(x)
+	}
+	return x.Exposure, nil
+}
+
+// function is one that is free; the one that is asked for, if it is.
+func (d *DPU) function(want string) (string, bool) {
+	taken := map[string]bool{}
+	for _, x := range d.shown {
+		taken[x.PCIAddress] = true
+	}
+	if want != "" && !taken[want] {
+		return want, true
+	}
+	for i := range functions {
+		if address := fmt.Sprintf("3b:00.%d", i); !taken[address] {
+			return address, true
+		}
+	}
+	return "", false
+}
+
+// Withdraw is SNAP's.
+func (d *DPU) Withdraw(device string) error {
+	if err := d.answers(); err != nil {
+		return err
+	}
+	x := d.shown[device]
+	if x == nil || d.Lies.Withdrawn {
+		return nil
+	}
+	d.land(x)
+	d.hide(x)
+	delete(d.shown, device)
+	return nil
+}
+
+// land lets everything land that is on its way: a namespace is detached when it is.
+func (d *DPU) land(x *shown) {
+	if d.Lies.InFlight {
+		return
+	}
+	for _, f := range x.flying {
+		d.storage.land(f)
+	}
+	x.flying = nil
+}
+
+func (d *DPU) hide(x *shown) {
+	if x.Visible {
+		d.judge.Hides(d.Name, x.volume)
+	}
+	x.Visible = false
+}
+
+// List is SNAP's.
+func (d *DPU) List() ([]provisioner.Exposure, error) {
+	if err := d.answers(); err != nil {
+		return nil, err
+	}
+	var out []provisioner.Exposure
+	for _, name := range d.names() {
+		out = append(out, d.shown[name].Exposure)
+	}
+	return out, nil
+}
+
+// write lets the host write while it sees the device.
+func (d *DPU) write(x *shown) {
+	d.engine.After(time.Duration(d.dice.Int64N(int64(700*time.Millisecond))), func() {
+		if !x.Visible || d.shown[x.Device] != x {
+			return
+		}
+		if d.HostOn {
+			x.flying = slices.DeleteFunc(x.flying, func(f *flight) bool { return f.over })
+			x.flying = append(x.flying, d.storage.send(Write{Volume: x.volume, DPU: d.Name, Epoch: x.epoch}))
+		}
+		d.write(x)
+	})
+}
+
+// Create is the plugin's: it makes the device of a volume.
+func (d *DPU) Create(id string) (string, error) {
+	if err := d.answers(); err != nil {
+		return "", err
+	}
+	name := "dev_" + id
+	d.devices[name] = id
+	return name, nil
+}
+
+// Delete is the plugin's: it removes a device.
+func (d *DPU) Delete(name string) error {
+	if err := d.answers(); err != nil {
+		return err
+	}
+	if d.shown[name] != nil && !d.Lies.Withdrawn {
+		return fmt.Errorf("device %s is in use: %w", name, provisioner.ErrPrecondition)
+	}
+	delete(d.devices, name)
+	return nil
+}
+
+// Devices are those that the plugin has made, with their volumes' ids.
+func (d *DPU) Devices() (map[string]string, error) { return d.devices, d.answers() }

@@ -1,0 +1,116 @@
+package simulate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/moor-storage/moor/test/simulate/engine"
+)
+
+// What can happen.
+const (
+	// Move wants a volume on a host, or nowhere if that is "".
+	Move = "move"
+	// Kill ends a process, which starts again by itself.
+	Kill = "kill"
+	// Stall lets a process stand still for a time.
+	Stall = "stall"
+	// Cut cuts a process, or a whole cluster's API server, off for a time.
+	Cut = "cut"
+	// EndSNAP ends the SNAP service of a DPU, which starts again after a time.
+	EndSNAP = "end SNAP"
+)
+
+// Event is something that happens from outside.
+type Event struct {
+	At         time.Duration
+	What       string
+	Who, Where string
+	For        time.Duration
+}
+
+// String is what happens.
+func (e Event) String() string {
+	out := e.What + " " + e.Who
+	if e.What == Move {
+		out += " to " + e.Where
+	}
+	if e.For > 0 {
+		out += fmt.Sprintf(" for %s", e.For)
+	}
+	return out
+}
+
+// Plan is what a schedule is made of, beside its seed.
+type Plan struct {
+	// Hosts and Volumes are how many there are.
+	Hosts, Volumes int
+	// Revokes: the vendor's storage revokes, and says so.
+	Revokes bool
+	// Eager: an attachment is asked for before the one before it is gone.
+	Eager bool
+	// Prompt: no watch is late.
+	Prompt bool
+	// Faults are those of calls.
+	Faults engine.Faults
+	// Length is the time after which all is healed.
+	Length time.Duration
+	Events []Event
+}
+
+// hostNames and volumeNames are names in the order in which they are used.
+var (
+	hostNames   = []string{"a", "b", "c"}
+	volumeNames = []string{"v1", "v2"}
+)
+
+// NewPlan is the plan of a seed.
+func NewPlan(seed uint64) Plan {
+	dice := rand.New(rand.NewPCG(seed, 0))
+	p := Plan{
+		Hosts: 2 + dice.IntN(2), Volumes: 1 + dice.IntN(2), Revokes: dice.IntN(2) == 0, Eager: dice.IntN(2) == 0,
+		Length: time.Duration(60+dice.IntN(90)) * time.Second,
+	}
+	if dice.IntN(5) > 0 {
+		p.Faults = engine.Faults{
+			LoseRequest: dice.IntN(20), LoseAnswer: dice.IntN(30), CrashBefore: dice.IntN(8), CrashAfter: dice.IntN(12),
+			Slow: dice.IntN(60), Stuck: dice.IntN(6),
+		}
+	}
+	for _, v := range volumeNames[:p.Volumes] {
+		p.add(Event{What: Move, Who: v, Where: hostNames[dice.IntN(p.Hosts)], At: time.Duration(dice.Int64N(int64(2 * time.Second)))})
+	}
+	for range 4 + dice.IntN(10) {
+		p.add(p.random(dice))
+	}
+	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
+	return p
+}
+
+func (p *Plan) add(e Event) { p.Events = append(p.Events, e) }
+
+// random is some event.
+func (p *Plan) random(dice *rand.Rand) Event {
+	e := Event{At: time.Duration(dice.Int64N(int64(p.Length))), For: time.Duration(dice.Int64N(int64(45 * time.Second)))}
+	host := hostNames[dice.IntN(p.Hosts)]
+	processes := []string{"hosts", "hosts", "storage", "attacher", "dpu-" + host, "dpu-" + host}
+	e.Who = processes[dice.IntN(len(processes))]
+	switch roll := dice.IntN(10); {
+	case roll < 4:
+		e.What, e.Who, e.Where, e.For = Move, volumeNames[dice.IntN(p.Volumes)], append([]string{""}, hostNames[:p.Hosts]...)[dice.IntN(p.Hosts+1)], 0
+	case roll < 6:
+		e.What, e.For = Kill, 0
+	case roll < 7:
+		e.What = Stall
+	case roll < 9:
+		e.What = Cut
+		if dice.IntN(4) == 0 {
+			e.Who = []string{"host cluster", "DPU cluster"}[dice.IntN(2)]
+		}
+	default:
+		e.What, e.Who = EndSNAP, "dpu-"+host
+	}
+	return e
+}

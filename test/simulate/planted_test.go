@@ -1,0 +1,128 @@
+package simulate
+
+import (
+	"testing"
+	"time"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/test/simulate/cluster"
+	"github.com/moor-storage/moor/test/simulate/engine"
+	"github.com/moor-storage/moor/test/simulate/hardware"
+	"github.com/moor-storage/moor/test/simulate/judge"
+)
+
+// moved is volume v1 on host a, and then on host b.
+func moved() Plan {
+	p := Plan{Hosts: 2, Volumes: 1, Length: 40 * time.Second, Prompt: true}
+	for i, host := range []string{"a", "b"} {
+		p.add(Event{What: Move, Who: "v1", Where: host, At: time.Duration(i) * 20 * time.Second})
+	}
+	return p
+}
+
+// TestPlanted: each kind of violation is found where a bug is planted that causes it, and
+// not where there is none.
+func TestPlanted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		plan  func(*Plan)
+		plant func(*World)
+		want  string
+	}{
+		"none": {},
+		"SNAP says that it has withdrawn, and shows on": {
+			plant: func(w *World) { w.Cards[0].Lies.Withdrawn = true },
+			want:  judge.LateWrite,
+		},
+		"both are shown, and the storage takes both": {
+			plant: func(w *World) {
+				w.Cards[0].Lies.Withdrawn = true
+				w.Judge.Ignore(judge.LateWrite, judge.OlderWrite)
+			},
+			want: judge.TwoShow,
+		},
+		"the storage revokes him who shows on": {
+			plan:  func(p *Plan) { p.Revokes = true },
+			plant: func(w *World) { w.Cards[0].Lies.Withdrawn = true },
+		},
+		"writes are on their way when the device is taken away": {
+			plant: func(w *World) {
+				slow(w)
+				w.Judge.Ignore(judge.LateWrite)
+			},
+			want: judge.OlderWrite,
+		},
+		"a claim is freed without a receipt": {
+			plant: func(w *World) { w.Engine.After(15*time.Second, func() { free(w) }) },
+			want:  judge.LateWrite,
+		},
+		"a DPU shows what was never granted to it": {
+			plant: func(w *World) {
+				w.Engine.After(10*time.Second, func() {
+					_, _ = w.Cards[1].Create("v1-pvc")
+					_, _ = w.Cards[1].Expose(provisioner.ExposeSpec{Device: "dev_v1-pvc"})
+				})
+				w.Judge.Ignore(judge.TwoShow)
+			},
+			want: judge.NoRight,
+		},
+		"nobody carries what is asked for": {
+			plant: func(w *World) { w.processOf("hosts").missing = true },
+			want:  judge.Stuck,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := moved()
+			if tc.plan != nil {
+				tc.plan(&p)
+			}
+			r := Run(t, 1, p, tc.plant)
+			if tc.want != "" && !r.Broken(tc.want) || tc.want == "" && len(r.Violations) > 0 {
+				t.Errorf("found %v, want %q", r.Violations, tc.want)
+			}
+		})
+	}
+}
+
+// slow lets SNAP of the first DPU leave writes on their way, for long.
+func slow(w *World) {
+	w.Cards[0].Lies.InFlight = true
+	w.Storage.Slow = map[string]time.Duration{w.Cards[0].Name: hardware.DrainBound}
+}
+
+// free frees a claim that is granted, as nobody may, of a DPU that learns of it too late.
+func free(w *World) {
+	w.down["dpu-a"] = true
+	claim, found := cluster.Find[*moorv1alpha1.WriterClaim](w.DPU, kubetest.DPUNamespace, "v1")
+	if !found || claim.Status == nil {
+		return
+	}
+	after := claim.DeepCopy()
+	after.Status.Phase, after.Status.Holder, after.Status.Attachment, after.Status.AttachmentUID = moorv1alpha1.ClaimFree, "", "", ""
+	w.must(w.DPU.UpdateStatus(after))
+}
+
+// TestShrink: what a plan does not need to fail is left out, and it still fails.
+func TestShrink(t *testing.T) {
+	plant := func(w *World) {
+		for _, card := range w.Cards {
+			card.Lies.Withdrawn = true
+		}
+	}
+	found := 0
+	for seed := uint64(1); found < 3; seed++ {
+		p := NewPlan(seed)
+		p.Revokes = false
+		r := Run(t, seed, p, plant)
+		if len(r.Violations) == 0 && seed < 20 { // nothing was moved
+			continue
+		}
+		found++
+		rule := r.Violations[0].Rule
+		less := Shrink(p, func(p Plan) bool { return Run(t, seed, p, plant).Broken(rule) })
+		if !Run(t, seed, less, plant).Broken(rule) || len(less.Events) > 2 || less.Faults != (engine.Faults{}) {
+			t.Errorf("seed %d: %d events of %d are left: %s", seed, len(less.Events), len(p.Events), less)
+		}
+	}
+}

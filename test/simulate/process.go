@@ -1,0 +1,249 @@
+package simulate
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/test/simulate/cluster"
+	"github.com/moor-storage/moor/test/simulate/engine"
+)
+
+// process is a program on a machine. It has many lives.
+type process struct {
+	name  string
+	world *World
+	dice  *rand.Rand
+	start func(*life)
+	// held: it is not started again by itself.
+	held bool
+	// missing: it is never started: a bug, planted.
+	missing bool
+	life    *life
+}
+
+// life is a process from its start to its end. It begins with empty memory.
+type life struct {
+	*engine.Actor
+	process *process
+	links   []*link
+	loops   []*loop
+	// queued asks for the passes that the process itself has asked for.
+	queued func()
+}
+
+// Tell adds a line to the story.
+func (l *life) Tell(format string, args ...any) {
+	l.process.world.Engine.Tell(l.Name, format, args...)
+}
+
+// link is the way of a process to one API server.
+type link struct {
+	server *cluster.Server
+	view   *cluster.View
+	life   *life
+	// kinds are those that are watched; none: all.
+	kinds []string
+	// due is when the last change that was sent arrives, by kind.
+	due map[string]time.Duration
+}
+
+// cut reports whether the server is not reached.
+func (k *link) cut() bool {
+	w := k.life.process.world
+	return w.down[k.server.Name] || w.down[k.life.Name]
+}
+
+// told is what the story says of an object after a write.
+func (k *link) told(key cluster.Key) string { return summary(k.server, key) }
+
+// begin starts the process, if it does not run.
+func (p *process) begin() {
+	if p.missing || p.life != nil && p.life.Alive() {
+		return
+	}
+	p.held = false
+	if p.world.down[p.name] || p.world.down[p.world.Host.Name] || p.world.down[p.world.DPU.Name] {
+		p.world.Engine.After(time.Second, p.again) // its caches do not fill
+		return
+	}
+	l := &life{process: p}
+	l.Actor = p.world.Engine.NewActor(p.name, p.dice, &p.world.faults, p.end)
+	p.life = l
+	p.start(l)
+	for _, k := range l.links {
+		for _, kind := range k.view.Kinds() {
+			for range k.view.Behind(kind) {
+				l.send(k, kind)
+			}
+			for _, o := range k.view.Objects(kind) {
+				l.wake(k, cluster.Event{Key: cluster.KeyOf(o), Object: o})
+			}
+		}
+	}
+}
+
+// end kills the process. It is started again after a while, unless it is held.
+func (p *process) end() {
+	if p.life == nil || !p.life.Alive() {
+		return
+	}
+	p.life.Kill()
+	p.world.Engine.After(time.Duration(p.dice.Int64N(int64(8*time.Second)))+100*time.Millisecond, p.again)
+}
+
+// again starts the process anew, if it is to run and does not.
+func (p *process) again() {
+	if !p.held && (p.life == nil || !p.life.Alive()) {
+		p.world.Engine.Tell(p.name, "starts")
+		p.begin()
+	}
+}
+
+// hold ends the process until it is begun.
+func (p *process) hold() {
+	p.end()
+	p.held = true
+}
+
+// watch gives the process a view of some kinds of a server, or all, some changes old.
+func (l *life) watch(s *cluster.Server, indexes []kube.Index, kinds ...string) *link {
+	behind := 0
+	if l.process.dice.IntN(4) == 0 {
+		behind = l.process.dice.IntN(6)
+	}
+	k := &link{server: s, view: s.NewView(behind, indexes), life: l, kinds: kinds, due: map[string]time.Duration{}}
+	l.links = append(l.links, k)
+	return k
+}
+
+// send lets the next change of a kind arrive at a process, later than all before it.
+func (l *life) send(k *link, kind string) {
+	if len(k.kinds) > 0 && !slices.Contains(k.kinds, kind) {
+		return
+	}
+	e, dice := l.process.world.Engine, l.process.dice
+	took := time.Duration(dice.Int64N(int64(50 * time.Millisecond)))
+	switch roll := dice.IntN(100); {
+	case l.process.world.calm:
+	case roll < 2:
+		took = time.Duration(dice.Int64N(int64(20 * time.Second)))
+	case roll < 10:
+		took = time.Duration(dice.Int64N(int64(2 * time.Second)))
+	}
+	k.due[kind] = max(k.due[kind]+1, e.Elapsed()+took)
+	e.After(k.due[kind]-e.Elapsed(), func() { l.deliver(k, kind) })
+}
+
+// deliver lets the process see the next change of a kind, once it is reached.
+func (l *life) deliver(k *link, kind string) {
+	if !l.Alive() {
+		return
+	}
+	if k.cut() {
+		l.process.world.Engine.After(500*time.Millisecond, func() { l.deliver(k, kind) })
+		return
+	}
+	if e, ok := k.view.Next(kind); ok {
+		l.wake(k, e)
+	}
+}
+
+// wake has the reconcilers look at what a change concerns.
+func (l *life) wake(k *link, e cluster.Event) {
+	for _, loop := range l.loops {
+		for _, r := range loop.of(k, e) {
+			loop.add(r, time.Duration(l.process.dice.Int64N(int64(5*time.Millisecond))))
+		}
+	}
+}
+
+// loop is a reconciler with its queue; it makes one pass at a time.
+type loop struct {
+	life *life
+	name string
+	r    reconcile.Reconciler
+	of   func(*link, cluster.Event) []reconcile.Request
+	// last is the longest pause after a failure.
+	last time.Duration
+
+	due      map[reconcile.Request]time.Duration
+	failures map[reconcile.Request]int
+	busy     bool
+}
+
+// run adds a reconciler to the process. of says which requests a change concerns.
+func (l *life) run(name string, r reconcile.Reconciler, of func(*link, cluster.Event) []reconcile.Request) *loop {
+	out := &loop{
+		life: l, name: name, r: kube.Retrying(r), of: of, last: 15 * time.Second,
+		due: map[reconcile.Request]time.Duration{}, failures: map[reconcile.Request]int{},
+	}
+	l.loops = append(l.loops, out)
+	return out
+}
+
+// add asks for a pass after a time, or sooner if that was asked for.
+func (o *loop) add(r reconcile.Request, after time.Duration) {
+	e := o.life.process.world.Engine
+	at := e.Elapsed() + after
+	if was, asked := o.due[r]; asked && was <= at {
+		return
+	}
+	o.due[r] = at
+	e.After(after, o.next)
+}
+
+// next begins the pass that is due first, if none is under way.
+func (o *loop) next() {
+	if o.busy || !o.life.Alive() {
+		return
+	}
+	var first reconcile.Request
+	at := o.life.process.world.Engine.Elapsed() + 1
+	for r, due := range o.due {
+		if due < at || due == at && r.String() < first.String() {
+			first, at = r, due
+		}
+	}
+	if first.Name == "" {
+		return
+	}
+	delete(o.due, first)
+	o.busy = true
+	var result ctrl.Result
+	var err error
+	ctx := ctrl.LoggerInto(context.Background(), logr.Discard())
+	o.life.Go(o.name+" "+first.Name, func() { result, err = o.r.Reconcile(ctx, first) }, func() {
+		o.busy = false
+		o.after(first, result, err)
+		if o.life.queued != nil {
+			o.life.queued()
+		}
+		o.next()
+	})
+}
+
+// after asks for the pass that follows one.
+func (o *loop) after(r reconcile.Request, result ctrl.Result, err error) {
+	if err != nil {
+		pause := min(o.last, 100*time.Millisecond<<min(o.failures[r], 10))
+		o.failures[r]++
+		o.add(r, pause)
+		return
+	}
+	delete(o.failures, r)
+	if result.RequeueAfter > 0 {
+		o.add(r, result.RequeueAfter)
+	}
+}
+
+func request(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}

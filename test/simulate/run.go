@@ -1,0 +1,127 @@
+package simulate
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/moor-storage/moor/test/simulate/engine"
+	"github.com/moor-storage/moor/test/simulate/judge"
+)
+
+// healing is how long everything may take to become as it is wanted once nothing goes
+// wrong any more.
+const healing = 10 * time.Minute
+
+// Result is what came of a schedule.
+type Result struct {
+	Violations []judge.Violation
+	Story      []string
+	// Accepted writes, and how long it took until all was as it was wanted.
+	Accepted int
+	Healed   time.Duration
+}
+
+// Broken reports whether a rule was broken.
+func (r Result) Broken(rule string) bool {
+	return slices.ContainsFunc(r.Violations, func(v judge.Violation) bool { return v.Rule == rule })
+}
+
+// Run plays the schedule of a seed and a plan. plant may change the world before it begins.
+func Run(t *testing.T, seed uint64, p Plan, plant func(*World)) Result {
+	t.Helper()
+	dir, err := os.MkdirTemp(memory(), "simulate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	var out Result
+	synctest.Test(t, func(t *testing.T) {
+		w, err := newWorld(seed, p, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plant != nil {
+			plant(w)
+		}
+		out = w.play()
+	})
+	return out
+}
+
+// memory is where files are that are synced all the time, and thrown away.
+func memory() string {
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		return "/dev/shm"
+	}
+	return ""
+}
+
+// play lets the plan happen, heals everything and waits until all is as it is wanted.
+func (w *World) play() Result {
+	for _, p := range w.processes {
+		p.begin()
+	}
+	for _, e := range w.plan.Events {
+		w.Engine.After(e.At, func() { w.happen(e) })
+	}
+	w.use()
+	broken := func() bool { return len(w.Judge.Violations()) > 0 }
+	w.Engine.Run(w.plan.Length, broken)
+	var healed time.Duration
+	if !broken() {
+		w.heal()
+		settled := time.Duration(0)
+		w.Engine.Every(time.Second, func() {
+			if settled++; len(w.lacking()) > 0 {
+				settled = 0
+			}
+		})
+		w.Engine.Run(w.plan.Length+healing, func() bool { return broken() || settled > 3 })
+		healed = w.Engine.Elapsed() - w.plan.Length
+	}
+	if !broken() {
+		w.judgeProgress()
+	}
+	for _, v := range w.Judge.Violations() {
+		w.Engine.Tell("JUDGE", "%s", v)
+	}
+	for _, p := range w.processes {
+		p.hold()
+	}
+	return Result{Violations: w.Judge.Violations(), Story: w.Engine.Story(), Accepted: w.Judge.Accept, Healed: healed}
+}
+
+// Shrink takes from a plan what is not needed for it to fail in the way that fails says:
+// the faults of calls at once, and events.
+func Shrink(p Plan, fails func(Plan) bool) Plan {
+	if less := p; less.Faults != (engine.Faults{}) {
+		if less.Faults = (engine.Faults{}); fails(less) {
+			p = less
+		}
+	}
+	for size := (len(p.Events) + 1) / 2; size > 0; size /= 2 {
+		for from := 0; from < len(p.Events); {
+			less := p
+			less.Events = slices.Delete(slices.Clone(p.Events), from, min(from+size, len(p.Events)))
+			if fails(less) {
+				p = less
+			} else {
+				from += size
+			}
+		}
+	}
+	return p
+}
+
+// String lists the plan.
+func (p Plan) String() string {
+	out := fmt.Sprintf("%d hosts, %d volumes, revokes: %t, eager: %t, faults %+v, healed after %s\n", p.Hosts, p.Volumes, p.Revokes, p.Eager, p.Faults, p.Length)
+	for _, e := range p.Events {
+		out += fmt.Sprintf("  %10.4fs %s\n", e.At.Seconds(), e)
+	}
+	return out
+}

@@ -1,0 +1,75 @@
+package simulate
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+var (
+	seeds = flag.Uint64("seeds", 16, "how many seeds to play")
+	first = flag.Uint64("seed", 1, "the first of them")
+	story = flag.Bool("story", false, "print the story of each")
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	m.Run()
+}
+
+// TestSimulate plays the seeds, on all processors.
+func TestSimulate(t *testing.T) {
+	workers := uint64(runtime.GOMAXPROCS(0))
+	for worker := range workers {
+		t.Run(fmt.Sprint(worker), func(t *testing.T) {
+			t.Parallel()
+			for seed := *first + worker; seed < *first+*seeds; seed += workers {
+				play(t, seed)
+			}
+		})
+	}
+}
+
+// play plays a seed, and tells the shortest story that fails as it does.
+func play(t *testing.T, seed uint64) {
+	t.Helper()
+	p := NewPlan(seed)
+	r := Run(t, seed, p, nil)
+	if *story {
+		t.Logf("seed %d: %s%s", seed, p, strings.Join(r.Story, "\n"))
+	}
+	if len(r.Violations) == 0 {
+		return
+	}
+	rule := r.Violations[0].Rule
+	p = Shrink(p, func(p Plan) bool { return Run(t, seed, p, nil).Broken(rule) })
+	r = Run(t, seed, p, nil)
+	t.Errorf("seed %d: %v\n%s%s", seed, r.Violations, p, strings.Join(r.Story, "\n"))
+}
+
+// TestSameSeedSameStory: a schedule is a function of its seed and its plan.
+func TestSameSeedSameStory(t *testing.T) {
+	for seed := uint64(1); seed <= 6; seed++ {
+		one, other := Run(t, seed, NewPlan(seed), nil), Run(t, seed, NewPlan(seed), nil)
+		if !slices.Equal(one.Story, other.Story) {
+			for i := range min(len(one.Story), len(other.Story)) {
+				if one.Story[i] != other.Story[i] {
+					t.Fatalf("seed %d: line %d is\n%s\nand then\n%s", seed, i, one.Story[i], other.Story[i])
+				}
+			}
+			t.Fatalf("seed %d: %d lines, and then %d", seed, len(one.Story), len(other.Story))
+		}
+		if one.Accepted == 0 {
+			t.Errorf("seed %d: nobody wrote", seed)
+		}
+	}
+	if a, b := Run(t, 1, NewPlan(1), nil), Run(t, 2, NewPlan(1), nil); slices.Equal(a.Story, b.Story) {
+		t.Error("two seeds tell the same story")
+	}
+}

@@ -1,0 +1,188 @@
+package simulate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/test/simulate/cluster"
+	"github.com/moor-storage/moor/test/simulate/engine"
+	"github.com/moor-storage/moor/test/simulate/hardware"
+	"github.com/moor-storage/moor/test/simulate/judge"
+)
+
+// World is everything that is played.
+type World struct {
+	Engine    *engine.Engine
+	Host, DPU *cluster.Server
+	Storage   *hardware.Storage
+	Judge     *judge.Judge
+	Cards     []*hardware.DPU
+
+	plan      Plan
+	dice      *rand.Rand
+	faults    engine.Faults
+	calm      bool
+	down      map[string]bool
+	processes []*process
+	// wanted is on which host a volume is wanted; "" for none.
+	wanted map[string]string
+}
+
+// newWorld is the world of a plan before anything happens. Files of DPUs are in dir.
+func newWorld(seed uint64, p Plan, dir string) (*World, error) {
+	e := engine.New(seed)
+	w := &World{
+		Engine: e, Host: cluster.New("host cluster", time.Now), DPU: cluster.New("DPU cluster", time.Now), Judge: judge.New(),
+		plan: p, dice: e.Dice("users"), faults: p.Faults, calm: p.Prompt, down: map[string]bool{}, wanted: map[string]string{},
+	}
+	w.Storage = hardware.NewStorage(e, w.Judge, p.Revokes)
+	for _, host := range hostNames[:p.Hosts] {
+		card, err := hardware.NewDPU(e, w.Storage, "dpu-"+host, host, filepath.Join(dir, host))
+		if err == nil {
+			err = card.Boot()
+		}
+		if err != nil {
+			return nil, err
+		}
+		w.Cards = append(w.Cards, card)
+	}
+	w.Judge.Writes = func(dpu, volume string) bool {
+		card := w.card(dpu)
+		return card.HostOn && w.Storage.Open(volume, dpu)
+	}
+	if err := w.populate(); err != nil {
+		return nil, err
+	}
+	w.Host.Changed = func(e cluster.Event) { w.changed(w.Host, e) }
+	w.DPU.Changed = func(e cluster.Event) {
+		w.Judge.Changed(e)
+		w.changed(w.DPU, e)
+	}
+	w.process("hosts", w.hostController)
+	w.process("storage", w.controller)
+	w.process("attacher", w.attacherOfVendor)
+	for _, card := range w.Cards {
+		w.process(card.Name, w.nodeDriver(card))
+	}
+	return w, nil
+}
+
+func (w *World) process(name string, start func(*life)) {
+	w.processes = append(w.processes, &process{name: name, world: w, dice: w.Engine.Dice(name), start: start})
+}
+
+func (w *World) card(name string) *hardware.DPU {
+	i := slices.IndexFunc(w.Cards, func(d *hardware.DPU) bool { return d.Name == name })
+	return w.Cards[i]
+}
+
+func (w *World) processOf(name string) *process {
+	i := slices.IndexFunc(w.processes, func(p *process) bool { return p.name == name })
+	return w.processes[i]
+}
+
+// changed has a change sent to each process that watches.
+func (w *World) changed(s *cluster.Server, e cluster.Event) {
+	for _, p := range w.processes {
+		if p.life == nil || !p.life.Alive() {
+			continue
+		}
+		for _, k := range p.life.links {
+			if k.server == s {
+				p.life.send(k, e.Key.Kind)
+			}
+		}
+	}
+}
+
+// populate makes what is there before anything is attached.
+func (w *World) populate() error {
+	var there []client.Object
+	vendor := kubetest.CSIDriver("vendor", nil)
+	if w.plan.Revokes {
+		vendor.Annotations = map[string]string{storagev1alpha1.AnnotationRevokes: "true"}
+	}
+	there = append(there, vendor)
+	var here []client.Object
+	for _, host := range hostNames[:w.plan.Hosts] {
+		here = append(here, kubetest.DPUStorageNode(host), kubetest.Node(host, nil))
+	}
+	for _, name := range volumeNames[:w.plan.Volumes] {
+		bound := kubetest.DPUVolume(name, corev1.ReadWriteOnce)
+		bound.Status.Phase = storagev1alpha1.DPUVolumeBound
+		here = append(here, bound)
+		v := kubetest.Volume(name, "policy")
+		v.Spec.Volume = storagev1alpha1.VolumeSource{
+			ID: name, StorageVendorName: "vendor", StorageVendorPluginName: hardware.Plugin, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			CSIReference: storagev1alpha1.CSIReference{CSIDriverName: driver, PVCRef: &storagev1alpha1.ObjectRef{Name: name + "-pvc"}},
+		}
+		v.Status.State = storagev1alpha1.VolumeAvailable
+		pvc := &corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject(name + "-pvc"), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-" + name}}
+		pv := kubetest.VendorPV("pv-"+name, pvc.Name, driver, corev1.PersistentVolumeReclaimDelete)
+		pv.Spec.AccessModes, pv.Spec.VolumeMode, pv.Spec.CSI.VolumeHandle = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, ptr.To(corev1.PersistentVolumeBlock), name
+		there = append(there, v, pvc, pv)
+	}
+	for s, objects := range map[*cluster.Server][]client.Object{w.Host: here, w.DPU: there} {
+		for _, o := range objects {
+			if err := s.Create(o); err != nil {
+				return fmt.Errorf("populate the %s: %w", s.Name, err)
+			}
+		}
+		s.Settle()
+	}
+	return nil
+}
+
+// happen lets an event of the plan happen.
+func (w *World) happen(e Event) {
+	w.Engine.Tell("", "%s", e)
+	switch e.What {
+	case Move:
+		w.wanted[e.Who] = e.Where
+	case Kill:
+		w.processOf(e.Who).end()
+	case Stall:
+		if l := w.processOf(e.Who).life; l != nil {
+			l.Stall(e.For)
+		}
+	case Cut:
+		w.down[e.Who] = true
+		w.Engine.After(e.For, func() { delete(w.down, e.Who) })
+	case EndSNAP:
+		card := w.card(e.Who)
+		card.EndSNAP()
+		w.Engine.After(e.For, func() { w.must(card.StartSNAP()) })
+	}
+}
+
+// must reports what keeps the world from being played.
+func (w *World) must(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("the simulation itself failed: %v", err))
+	}
+}
+
+// heal ends all that is wrong, for good.
+func (w *World) heal() {
+	w.Engine.Tell("", "all is healed")
+	w.calm, w.faults = true, engine.Faults{}
+	clear(w.down)
+	for _, card := range w.Cards {
+		w.must(card.StartSNAP())
+	}
+	for _, p := range w.processes {
+		if p.life != nil {
+			p.life.Stall(0)
+		}
+		p.begin()
+	}
+}
