@@ -21,6 +21,11 @@ const (
 	Cut = "cut"
 	// EndSNAP ends the SNAP service of a DPU, which starts again after a time.
 	EndSNAP = "end SNAP"
+	// HostDies and DPUDies take the power from a host, or from a DPU alone, for a time.
+	HostDies = "power off host"
+	DPUDies  = "power off"
+	// Twice lets a second snap-host-controller run beside the first for a time.
+	Twice = "a second"
 )
 
 // Event is something that happens from outside.
@@ -97,7 +102,7 @@ func (p *Plan) random(dice *rand.Rand) Event {
 	host := hostNames[dice.IntN(p.Hosts)]
 	processes := []string{"hosts", "hosts", "storage", "attacher", "dpu-" + host, "dpu-" + host}
 	e.Who = processes[dice.IntN(len(processes))]
-	switch roll := dice.IntN(10); {
+	switch roll := dice.IntN(14); {
 	case roll < 4:
 		e.What, e.Who, e.Where, e.For = Move, volumeNames[dice.IntN(p.Volumes)], append([]string{""}, hostNames[:p.Hosts]...)[dice.IntN(p.Hosts+1)], 0
 	case roll < 6:
@@ -106,9 +111,15 @@ func (p *Plan) random(dice *rand.Rand) Event {
 		e.What = Stall
 	case roll < 9:
 		e.What = Cut
-		if dice.IntN(4) == 0 {
-			e.Who = []string{"host cluster", "DPU cluster"}[dice.IntN(2)]
+		if dice.IntN(3) == 0 {
+			e.Who = []string{"host cluster", "DPU cluster", "host " + host}[dice.IntN(3)]
 		}
+	case roll < 11:
+		e.What, e.Who, e.For = HostDies, host, 2*e.For
+	case roll < 12:
+		e.What, e.Who, e.For = DPUDies, "dpu-"+host, 2*e.For
+	case roll < 13:
+		e.What, e.Who = Twice, "hosts"
 	default:
 		e.What, e.Who = EndSNAP, "dpu-"+host
 	}

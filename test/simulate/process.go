@@ -14,6 +14,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/test/simulate/cluster"
 	"github.com/moor-storage/moor/test/simulate/engine"
+	"github.com/moor-storage/moor/test/simulate/hardware"
 )
 
 // process is a program on a machine. It has many lives.
@@ -26,6 +27,8 @@ type process struct {
 	held bool
 	// missing: it is never started: a bug, planted.
 	missing bool
+	// machine is the DPU that it runs on; nil if that is always there.
+	machine *hardware.DPU
 	life    *life
 }
 
@@ -66,7 +69,7 @@ func (k *link) told(key cluster.Key) string { return summary(k.server, key) }
 
 // begin starts the process, if it does not run.
 func (p *process) begin() {
-	if p.missing || p.life != nil && p.life.Alive() {
+	if p.missing || p.machine != nil && !p.machine.On || p.life != nil && p.life.Alive() {
 		return
 	}
 	p.held = false

@@ -13,12 +13,8 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
-	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/attacher"
 	dpuattachment "github.com/moor-storage/moor/pkg/controller/dpucluster/attachment"
-	"github.com/moor-storage/moor/pkg/controller/failover/detach"
-	"github.com/moor-storage/moor/pkg/controller/hostcluster"
-	hostattachment "github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
 	"github.com/moor-storage/moor/pkg/node/dpu"
 	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/node/dpu/devices"
@@ -54,22 +50,6 @@ func (silent) Eventf(runtime.Object, string, string, string, ...any) {}
 
 // AnnotatedEventf is dropped.
 func (silent) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {}
-
-// hostController is snap-host-controller.
-func (w *World) hostController(l *life) {
-	host, there := l.watch(w.Host, index.Host()), l.watch(w.DPU, index.Mirrors())
-	clusters := hostcluster.Clusters{
-		Host: l.cluster(host), DPU: l.cluster(there), DPUClusterName: kubetest.DPUClusterName,
-		Namespace: kubetest.HostNamespace, TargetNamespace: kubetest.DPUNamespace,
-	}
-	users := &hostattachment.Users{Users: podvolume.Users{Host: clusters.Host, Driver: kubetest.Driver}}
-	l.run("attachment", &hostattachment.Reconciler{Clusters: clusters, Users: users, Recorder: silent{}, Clock: bubble{}},
-		func(_ *link, e cluster.Event) []reconcile.Request { return attachmentsOf(host, e) })
-	l.run("detach", &detach.Reconciler{DPU: clusters.DPU, Clock: bubble{}, TargetNamespace: kubetest.DPUNamespace, Recorder: silent{}},
-		func(_ *link, e cluster.Event) []reconcile.Request {
-			return named(e, kubetest.DPUNamespace, "VolumeAttachment", "DPUVolumeAttachment")
-		})
-}
 
 // named is the request for an object of this name, if the change is of one of the kinds.
 func named(e cluster.Event, namespace string, kinds ...string) []reconcile.Request {

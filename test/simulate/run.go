@@ -63,7 +63,13 @@ func memory() string {
 // play lets the plan happen, heals everything and waits until all is as it is wanted.
 func (w *World) play() Result {
 	for _, p := range w.processes {
-		p.begin()
+		if !p.held {
+			p.begin()
+		}
+	}
+	for _, d := range w.Cards {
+		w.beat(d)
+		w.look(d)
 	}
 	for _, e := range w.plan.Events {
 		w.Engine.After(e.At, func() { w.happen(e) })

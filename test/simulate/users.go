@@ -5,37 +5,95 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/test/simulate/cluster"
 	"github.com/moor-storage/moor/test/simulate/judge"
 )
 
-// use lets Kubernetes and its users ask for what is wanted, and give back what is not.
+// use plays Kubernetes: one pod for each volume, on the host where it is wanted or on
+// another one that is well; a VolumeAttachment for each host that has such a pod; and for
+// each of these, by the CSI controller, a DPUVolumeAttachment.
 func (w *World) use() {
-	for _, volume := range volumeNames[:w.plan.Volumes] {
-		others := false
-		for _, a := range w.attachments(volume) {
-			if a.Spec.DPUNodeName == w.wanted[volume] {
-				continue
-			}
-			others = true
-			if a.DeletionTimestamp.IsZero() {
-				w.Engine.Tell("kubernetes", "gives %s back", a.Name)
-				w.must(w.Host.Delete(a))
-			}
-		}
-		if host := w.wanted[volume]; host != "" && (!others || w.plan.Eager) {
-			a := kubetest.DPUVolumeAttachment(volume, host)
-			if _, found := w.Host.Object(cluster.KeyOf(a)); !found {
-				w.Engine.Tell("kubernetes", "asks for %s", a.Name)
-				w.must(w.Host.Create(a))
+	if !w.down[w.Host.Name] {
+		for _, volume := range volumeNames[:w.plan.Volumes] {
+			w.schedule(volume)
+			for _, d := range w.Cards {
+				w.attach(volume, d.Host)
 			}
 		}
 	}
 	w.Engine.After(time.Duration(w.dice.Int64N(int64(time.Second)))+200*time.Millisecond, w.use)
+}
+
+// schedule ends the pod of a volume that is wanted elsewhere, if its kubelet does, and
+// starts one.
+func (w *World) schedule(volume string) {
+	pod, found := cluster.Find[*corev1.Pod](w.Host, metav1.NamespaceDefault, "app-"+volume)
+	if found {
+		if pod.Spec.NodeName != w.wanted[volume] && w.runs(pod.Spec.NodeName) {
+			w.Engine.Tell("kubernetes", "ends %s on %s", pod.Name, pod.Spec.NodeName)
+			w.must(w.Host.Delete(pod))
+		}
+		return
+	}
+	host := w.wanted[volume]
+	if host == "" {
+		return
+	}
+	if !w.schedulable(host) {
+		i := slices.IndexFunc(hostNames[:w.plan.Hosts], w.schedulable)
+		if i < 0 {
+			return
+		}
+		host = hostNames[i]
+		w.wanted[volume] = host
+	}
+	w.Engine.Tell("kubernetes", "starts app-%s on %s", volume, host)
+	w.must(w.Host.Create(kubetest.Pod("app-"+volume, host, volume)))
+}
+
+// runs reports whether a host does what its kubelet is told.
+func (w *World) runs(host string) bool {
+	return w.card("dpu-"+host).HostOn && !w.down["host "+host]
+}
+
+func (w *World) schedulable(host string) bool {
+	node, found := cluster.Find[*corev1.Node](w.Host, "", host)
+	return found && len(node.Spec.Taints) == 0 && node.Status.Conditions[0].Status == corev1.ConditionTrue
+}
+
+// attach asks for a volume on a host, or gives it back, as the pods there want. A host
+// that does not unmount keeps it, until it is put out of service.
+func (w *World) attach(volume, host string) {
+	pod, found := cluster.Find[*corev1.Pod](w.Host, metav1.NamespaceDefault, "app-"+volume)
+	wanted := found && pod.Spec.NodeName == host
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: podvolume.AttachmentName(volume, kubetest.Driver, host)}}
+	_, asked := w.Host.Object(cluster.KeyOf(va))
+	a := kubetest.DPUVolumeAttachment(volume, host)
+	is, made := w.Host.Object(cluster.KeyOf(a))
+	switch {
+	case wanted && !asked && !made && (w.plan.Eager || len(w.attachments(volume)) == 0):
+		w.must(w.Host.Create(va))
+		w.Engine.Tell("kubernetes", "asks for %s", a.Name)
+		w.must(w.Host.Create(a))
+	case !wanted && asked && (w.runs(host) || !w.schedulable(host) && w.tainted(host)):
+		w.must(w.Host.Delete(va))
+	case !asked && made && is.GetDeletionTimestamp().IsZero():
+		w.Engine.Tell("kubernetes", "gives %s back", a.Name)
+		w.must(w.Host.Delete(a))
+	}
+}
+
+func (w *World) tainted(host string) bool {
+	node, found := cluster.Find[*corev1.Node](w.Host, "", host)
+	return found && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
 // attachments are those of a volume in the host cluster.

@@ -35,6 +35,7 @@ type World struct {
 	processes []*process
 	// wanted is on which host a volume is wanted; "" for none.
 	wanted map[string]string
+	beats  map[string]*beats
 }
 
 // newWorld is the world of a plan before anything happens. Files of DPUs are in dir.
@@ -42,7 +43,7 @@ func newWorld(seed uint64, p Plan, dir string) (*World, error) {
 	e := engine.New(seed)
 	w := &World{
 		Engine: e, Host: cluster.New("host cluster", time.Now), DPU: cluster.New("DPU cluster", time.Now), Judge: judge.New(),
-		plan: p, dice: e.Dice("users"), faults: p.Faults, calm: p.Prompt, down: map[string]bool{}, wanted: map[string]string{},
+		plan: p, dice: e.Dice("users"), faults: p.Faults, calm: p.Prompt, down: map[string]bool{}, wanted: map[string]string{}, beats: map[string]*beats{},
 	}
 	w.Storage = hardware.NewStorage(e, w.Judge, p.Revokes)
 	for _, host := range hostNames[:p.Hosts] {
@@ -54,6 +55,7 @@ func newWorld(seed uint64, p Plan, dir string) (*World, error) {
 			return nil, err
 		}
 		w.Cards = append(w.Cards, card)
+		w.beats[host] = &beats{}
 	}
 	w.Judge.Writes = func(dpu, volume string) bool {
 		card := w.card(dpu)
@@ -68,10 +70,13 @@ func newWorld(seed uint64, p Plan, dir string) (*World, error) {
 		w.changed(w.DPU, e)
 	}
 	w.process("hosts", w.hostController)
+	w.process("hosts-2", w.hostController)
+	w.processOf("hosts-2").held = true
 	w.process("storage", w.controller)
 	w.process("attacher", w.attacherOfVendor)
 	for _, card := range w.Cards {
 		w.process(card.Name, w.nodeDriver(card))
+		w.processOf(card.Name).machine = card
 	}
 	return w, nil
 }
@@ -113,13 +118,14 @@ func (w *World) populate() error {
 	}
 	there = append(there, vendor)
 	var here []client.Object
-	for _, host := range hostNames[:w.plan.Hosts] {
-		here = append(here, kubetest.DPUStorageNode(host), kubetest.Node(host, nil))
+	if err := w.populateHosts(); err != nil {
+		return err
 	}
 	for _, name := range volumeNames[:w.plan.Volumes] {
 		bound := kubetest.DPUVolume(name, corev1.ReadWriteOnce)
+		bound.Spec.Replication = &storagev1alpha1.Replication{MaxShares: 1, Failover: storagev1alpha1.FailoverFence}
 		bound.Status.Phase = storagev1alpha1.DPUVolumeBound
-		here = append(here, bound)
+		here = append(here, bound, kubetest.PVC(name, "pv-"+name), kubetest.PV("pv-"+name, name, name))
 		v := kubetest.Volume(name, "policy")
 		v.Spec.Volume = storagev1alpha1.VolumeSource{
 			ID: name, StorageVendorName: "vendor", StorageVendorPluginName: hardware.Plugin, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -157,6 +163,17 @@ func (w *World) happen(e Event) {
 	case Cut:
 		w.down[e.Who] = true
 		w.Engine.After(e.For, func() { delete(w.down, e.Who) })
+	case HostDies:
+		w.card("dpu-" + e.Who).HostOn = false
+		w.Engine.After(e.For, func() { w.bootHost(e.Who) })
+	case DPUDies:
+		card := w.card(e.Who)
+		card.PowerOff()
+		w.processOf(e.Who).end()
+		w.Engine.After(e.For, func() { w.bootDPU(card) })
+	case Twice:
+		w.processOf("hosts-2").begin()
+		w.Engine.After(e.For, w.processOf("hosts-2").hold)
 	case EndSNAP:
 		card := w.card(e.Who)
 		card.EndSNAP()
@@ -171,18 +188,51 @@ func (w *World) must(err error) {
 	}
 }
 
+// bootHost starts a host that has lost power.
+func (w *World) bootHost(name string) {
+	card := w.card("dpu-" + name)
+	if card.HostOn {
+		return
+	}
+	w.Engine.Tell("host "+name, "boots")
+	card.HostOn = true
+	if node, found := cluster.Find[*corev1.Node](w.Host, "", name); found {
+		next := node.DeepCopy()
+		next.Status.NodeInfo.BootID += "'"
+		w.must(w.Host.UpdateStatus(next))
+	}
+	for _, volume := range volumeNames[:w.plan.Volumes] {
+		w.Judge.Look(volume)
+	}
+}
+
+// bootDPU starts a DPU that has lost power.
+func (w *World) bootDPU(card *hardware.DPU) {
+	if card.On {
+		return
+	}
+	w.Engine.Tell(card.Name, "boots")
+	w.must(card.Boot())
+	w.processOf(card.Name).again()
+}
+
 // heal ends all that is wrong, for good.
 func (w *World) heal() {
 	w.Engine.Tell("", "all is healed")
 	w.calm, w.faults = true, engine.Faults{}
 	clear(w.down)
 	for _, card := range w.Cards {
+		w.bootHost(card.Host)
+		w.bootDPU(card)
 		w.must(card.StartSNAP())
 	}
+	w.processOf("hosts-2").hold()
 	for _, p := range w.processes {
 		if p.life != nil {
 			p.life.Stall(0)
 		}
-		p.begin()
+		if p.name != "hosts-2" {
+			p.begin()
+		}
 	}
 }
