@@ -54,6 +54,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.silenceTimeout, "silence-timeout", nodehealth.DefaultSilence, "when kubelet, host plugin and DPU are taken for dead if all three are silent; more than one period of the senders")
 	fs.IntVar(&o.budget.PerMinute, "failover-budget", failover.DefaultBudget.PerMinute, "hosts that may begin to fail over within a minute; 0: none")
 	fs.IntVar(&o.budget.PerZone, "failover-zone-budget", failover.DefaultBudget.PerZone, "the same, of one zone (topology.kubernetes.io/zone)")
+	fs.DurationVar(&o.budget.Window, "failover-window", failover.DefaultBudget.Window, "time within which no more than two hosts, or 30 % of them, may begin to fail over unless all witnesses agree; 0: no bound")
 }
 
 func (o *options) run(ctx context.Context) error {

@@ -80,7 +80,8 @@ type Observation struct {
 	Host Beat
 	// DPU is the heartbeat of the DPU's agent.
 	DPU Beat
-	// Kubelet is the Lease that the kubelet renews every 10 s.
+	// Kubelet is the Lease that the kubelet renews every 10 s. Of it, too, only what came
+	// after the DPU's report that the host is dead is Fresh.
 	Kubelet Beat
 	// HostSeen is what the DPU last reported of its host.
 	HostSeen HostSeen
@@ -213,10 +214,19 @@ func (o *Observer) observation(e *entry, now time.Time) Observation {
 	// Who is silent is Stale by then, if the observer can hear.
 	out.Young = now.Sub(later(e.host.first, e.dpu.first)) < o.timeout+o.silence/2
 	out.Attested = e.seen == SeenDead && e.dpu.changed && !e.host.last.After(e.deadAt) && !e.kubelet.last.After(e.deadAt)
-	if e.seen == SeenDead && out.Host == Fresh && !e.host.last.After(e.deadAt) {
-		out.Host = Unknown
+	if e.seen == SeenDead {
+		out.Host, out.Kubelet = e.since(e.host, out.Host), e.since(e.kubelet, out.Kubelet)
 	}
 	return out
+}
+
+// since is a heartbeat of the host beside the DPU's report that it is dead: one that came
+// before the report says nothing against it.
+func (e *entry) since(w witness, b Beat) Beat {
+	if b == Fresh && !w.last.After(e.deadAt) {
+		return Unknown
+	}
+	return b
 }
 
 // Kubelet records the Lease of a kubelet. When it was renewed is by the kubelet's

@@ -240,6 +240,32 @@ func TestDeadByItsDPU(t *testing.T) {
 	}
 }
 
+// TestAKubeletBesideTheWordOfItsDPU: as of the host, only what its kubelet renews after the
+// DPU's word that the host is dead is a sign of life.
+func TestAKubeletBesideTheWordOfItsDPU(t *testing.T) {
+	p := newPlayer(t)
+	p.pass(10, "a/host", "a/dpu")
+	p.o.Kubelet("a", p.clock.Now())
+	p.pass(5, "a/host", "a/dpu")
+	p.o.Kubelet("a", p.clock.Now())
+	if got := p.o.Observe(p.nodes["a"]); got.Kubelet != Fresh {
+		t.Fatalf("observed %+v", got)
+	}
+	p.nodes["a"].Status.DPU.Host = &moorv1alpha1.HostObservation{Evidence: "no link"}
+	if got := p.o.Observe(p.nodes["a"]); got.Kubelet != Unknown {
+		t.Errorf("the beat is from before the word: %+v", got)
+	}
+	p.pass(5, "a/dpu")
+	p.o.Kubelet("a", p.clock.Now())
+	if got := p.o.Observe(p.nodes["a"]); got.Kubelet != Fresh || got.Host != Unknown {
+		t.Errorf("the kubelet has beaten since, the host has not: %+v", got)
+	}
+	p.pass(15, "a/dpu")
+	if got := p.o.Observe(p.nodes["a"]); !got.Kubelet.Silent() || !got.Host.Silent() {
+		t.Errorf("nothing was heard for the silence: %+v", got)
+	}
+}
+
 // TestAttested: that a DPU saw its host dead stands while nothing is heard of the host,
 // also when the DPU falls silent; and only if the DPU was heard.
 func TestAttested(t *testing.T) {

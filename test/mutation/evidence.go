@@ -75,6 +75,36 @@ var evidence = []mutation{
 	}},
 }
 
+const failoverClassify, failoverAdmit = "pkg/controller/failover/classify.go", "pkg/controller/failover/admit.go"
+
+// living are the checks that spare hosts that live.
+var living = []mutation{
+	{name: "a kubelet that renews does not speak against the DPU's word", tests: fence, edits: []edit{
+		{failoverClassify, "	case in.Kubelet == nodehealth.Fresh:", "	case in.Kubelet == nodehealth.Beat(\"-\"):"},
+	}},
+	{name: "a beat of the kubelet from before the DPU's word counts", tests: "./pkg/nodehealth", edits: []edit{
+		{"pkg/nodehealth/observer.go", "out.Host, out.Kubelet = e.since(e.host, out.Host), e.since(e.kubelet, out.Kubelet)", "out.Host = e.since(e.host, out.Host)"},
+	}},
+	{name: "a rack is believed dead while its kubelets are heard", tests: fence, edits: []edit{
+		{failoverClassify, " && in.Host.Silent() && in.Kubelet.Silent()\n", " && in.Host.Silent()\n"},
+	}},
+	{name: "all hosts at once are believed dead", tests: fence, edits: []edit{
+		{failoverClassify, " && in.unanimous() && in.Fleet.Dead < in.Fleet.Nodes {", " && in.unanimous() {"},
+	}},
+	{name: "a rack is believed dead though the API contradicts DPUs", tests: fence, edits: []edit{
+		{failoverClassify, "		message = in.Fleet.contradicted()\n", "		message = \"\"\n"},
+	}},
+	{name: "a series of failovers is not stopped", tests: fence, edits: []edit{
+		{failoverAdmit, "	if b.Window <= 0 || !tooMany", "	if b.Window >= 0 || !tooMany"},
+	}},
+	{name: "whose failover has ended counts no more in a series", tests: fence, edits: []edit{
+		{failoverAdmit, "distinct(b.Window, now, fleet.begun, admitted)", "distinct(b.Window, now, fleet.begun, admitted.without(fleet.ended))"},
+	}},
+	{name: "a series is forgotten after a minute", tests: fence, edits: []edit{
+		{failoverAdmit, "max(time.Minute, budget.Window))", "time.Minute)"},
+	}},
+}
+
 // requests are the checks that keep a person's request from being a proof, or from taking
 // another host than the one that was meant.
 var requests = []mutation{

@@ -249,7 +249,7 @@ var mutations = []mutation{
 		{fenceState, "	case in.DPU.Silent() && in.Host.Silent() && in.Kubelet.Silent():", "	case in.DPU.Silent() && in.Host.Silent():"},
 	}},
 	{name: "the DPU's word counts though the host beats", tests: fence, edits: []edit{
-		{fenceState, "	if in.Host == nodehealth.Fresh {\n		return HostHung, \"its DPU sees it dead", "	if in.API == \"-\" {\n		return HostHung, \"its DPU sees it dead"},
+		{fenceState, "	case in.Host == nodehealth.Fresh:\n		return HostHung, \"its DPU sees it dead", "	case in.API == \"-\":\n		return HostHung, \"its DPU sees it dead"},
 	}},
 	{name: "nothing is suspicious about many deaths at once", tests: fence, edits: []edit{
 		{fenceState, "	message := in.Fleet.sick()\n", "	message := \"\"\n"},

@@ -20,17 +20,30 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
-// Budget bounds how many hosts may begin to fail over within a minute. A
-// failover that has begun is never stopped by it.
+// Budget bounds how many hosts may begin to fail over within a time. A failover that has
+// begun is never stopped by it.
 type Budget struct {
 	// PerMinute bounds all hosts; 0 or less: no failover begins.
 	PerMinute int
 	// PerZone bounds the hosts of one zone (topology.kubernetes.io/zone).
 	PerZone int
+	// Window is within what time no more hosts may begin than may look dead at once: what
+	// takes living hosts for dead one after the other, such as a rollout that cuts their
+	// links to their DPUs, is no failure of hosts. A host of which all witnesses agree, and
+	// one whose failover was requested, begin nevertheless, and count. 0: no bound.
+	Window time.Duration
 }
 
-// DefaultBudget lets ten hosts a minute fail over, five of one zone.
-var DefaultBudget = Budget{PerMinute: 10, PerZone: 5}
+// DefaultBudget lets ten hosts a minute fail over, five of one zone, and not more than
+// two or 30 % within ten minutes.
+var DefaultBudget = Budget{PerMinute: 10, PerZone: 5, Window: 10 * time.Minute}
+
+// candidate is a host that is to begin to fail over.
+type candidate struct {
+	host, zone string
+	// sure: all its witnesses agree that it is dead, or a person wants it.
+	sure bool
+}
 
 // refuse says why one more failover may not begin; "" if it may.
 func (b Budget) refuse(all, zone int, name string) string {
@@ -52,7 +65,9 @@ type failoverAt struct {
 }
 
 // counts reports whether it was within the last minute.
-func (f failoverAt) counts(now time.Time) bool { return now.Sub(f.At) < time.Minute }
+func (f failoverAt) counts(now time.Time) bool { return f.within(time.Minute, now) }
+
+func (f failoverAt) within(window time.Duration, now time.Time) bool { return now.Sub(f.At) < window }
 
 // without are those that have not ended since they began.
 func (f failovers) without(ended failovers) failovers {
@@ -64,22 +79,41 @@ func (f failovers) without(ended failovers) failovers {
 	return out
 }
 
-// exclude says why a host may not begin to fail over beside others that are known to
-// have begun; "" if it may. A host counts once, and does not stand in its own way.
-func (b Budget) exclude(host, zone string, now time.Time, known ...failovers) string {
-	all, near := map[string]bool{}, map[string]bool{}
+// exclude says why a host may not begin to fail over, by what the fleet looks like and
+// those that were admitted; "" if it may. A host counts once, and does not stand in its
+// own way.
+func (b Budget) exclude(c candidate, fleet overview, admitted failovers, now time.Time) string {
+	all := distinct(time.Minute, now, fleet.begun, admitted.without(fleet.ended))
+	delete(all, c.host)
+	near := 0
+	for _, zone := range all {
+		if zone == c.zone {
+			near++
+		}
+	}
+	if refused := b.refuse(len(all), near, c.zone); refused != "" || c.sure {
+		return refused
+	}
+	recent := distinct(b.Window, now, fleet.begun, admitted)
+	recent[c.host] = c.zone
+	if b.Window <= 0 || !tooMany(len(recent), fleet.hosts) {
+		return ""
+	}
+	return fmt.Sprintf("with this one %s would have failed over within %s, which points to what sees them dead: it begins once heartbeat, kubelet and DPU "+
+		"agree that this host is dead, or a person requests it (spec.failover)", share(len(recent), fleet.hosts), b.Window)
+}
+
+// distinct are the hosts of some failovers within a time, with their zones.
+func distinct(window time.Duration, now time.Time, known ...failovers) map[string]string {
+	out := map[string]string{}
 	for _, some := range known {
-		for other, f := range some {
-			if other == host || !f.counts(now) {
-				continue
-			}
-			all[other] = true
-			if f.Zone == zone {
-				near[other] = true
+		for host, f := range some {
+			if f.within(window, now) {
+				out[host] = f.Zone
 			}
 		}
 	}
-	return b.refuse(len(all), len(near), zone)
+	return out
 }
 
 // admission begins failovers within a budget.
@@ -103,15 +137,13 @@ func (a *admission) refuse(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	known := a.admitted.known().without(fleet.ended)
-	p.refused = a.budget.exclude(p.node.Name, zoneOf(p.core), a.clock.Now(), fleet.begun, known)
+	p.refused = a.budget.exclude(p.candidate(), fleet, a.admitted.known(), a.clock.Now())
 	return nil
 }
 
 // admit begins the failover of a host, on record, if the budget allows it, and if the
 // fleet does not look sick at that moment.
 func (a *admission) admit(ctx context.Context, p *pass) error {
-	zone := zoneOf(p.core)
 	fleet, err := a.fleet.now(ctx)
 	if err != nil {
 		return err
@@ -119,7 +151,7 @@ func (a *admission) admit(ctx context.Context, p *pass) error {
 	if p.judge(fleet.Fleet); !p.takes() {
 		return nil
 	}
-	if p.refused, err = a.admitted.enter(ctx, p.node.Name, zone, a.budget, fleet); err != nil || p.refused != "" {
+	if p.refused, err = a.admitted.enter(ctx, p.candidate(), a.budget, fleet); err != nil || p.refused != "" {
 		return err
 	}
 	p.underway = true
@@ -140,13 +172,14 @@ func (a *admission) admit(ctx context.Context, p *pass) error {
 // AdmittedName is the Lease that lists whose failover was admitted.
 const AdmittedName = "snap-host-controller-failovers"
 
-// admitted are the hosts whose failover was admitted within the last minute. They are
+// admitted are the hosts whose failover was admitted within the last minute, and within
+// the window of the budget. They are
 // listed in a Lease, which is written by compare-and-swap before a failover begins: so
 // of two leaders that know the same list one is turned back, and a leader that
 // crashes in between leaves a host that counts and may begin without counting twice.
 // If the Lease is deleted, the failovers that the cache shows still count, and those
 // that this process knows. One entry takes some 80 bytes and an annotation holds 256
-// KiB; more admissions in a minute fail, and their hosts are held. Safe for concurrent
+// KiB; more admissions in that time fail, and their hosts are held. Safe for concurrent
 // use.
 type admitted struct {
 	host      kube.Cluster
@@ -168,17 +201,17 @@ func (a *admitted) known() failovers {
 }
 
 // enter enters a host, unless the budget refuses it beside all that are known.
-func (a *admitted) enter(ctx context.Context, host, zone string, budget Budget, fleet overview) (refused string, err error) {
+func (a *admitted) enter(ctx context.Context, c candidate, budget Budget, fleet overview) (refused string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.clock.Now()
 	if err := a.read(ctx, now); err != nil {
 		return "", err
 	}
-	if refused := budget.exclude(host, zone, now, fleet.begun, a.list.without(fleet.ended)); refused != "" {
+	if refused := budget.exclude(c, fleet, a.list, now); refused != "" {
 		return refused, nil
 	}
-	return "", a.write(ctx, host, failoverAt{Zone: zone, At: now})
+	return "", a.write(ctx, c.host, failoverAt{Zone: c.zone, At: now}, max(time.Minute, budget.Window))
 }
 
 // read reads the Lease from the API server itself, if what is in it is not known. What
@@ -189,11 +222,11 @@ func (a *admitted) read(ctx context.Context, now time.Time) error {
 	}
 	key, lease, list := client.ObjectKey{Namespace: a.namespace, Name: AdmittedName}, &coordinationv1.Lease{}, failovers{}
 	if _, err := kube.Find(ctx, a.host.Live, key, lease); err != nil {
-		return fmt.Errorf("count the failovers of the last minute: %w", err)
+		return fmt.Errorf("count the failovers of late: %w", err)
 	}
 	if text := lease.Annotations[storagev1alpha1.AnnotationFailovers]; text != "" {
 		if err := json.Unmarshal([]byte(text), &list); err != nil {
-			return fmt.Errorf("count the failovers of the last minute: annotation %s of Lease %s, which may be deleted: %w", storagev1alpha1.AnnotationFailovers, key, err)
+			return fmt.Errorf("count the failovers of late: annotation %s of Lease %s, which may be deleted: %w", storagev1alpha1.AnnotationFailovers, key, err)
 		}
 	}
 	for host, f := range list {
@@ -211,15 +244,16 @@ func (a *admitted) read(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// write writes the list with one more host, if the Lease is still as it is known.
-func (a *admitted) write(ctx context.Context, host string, f failoverAt) error {
+// write writes the list with one more host, if the Lease is still as it is known. What is
+// older than kept is left out.
+func (a *admitted) write(ctx context.Context, host string, f failoverAt, kept time.Duration) error {
 	list, lease := failovers{}, a.lease.DeepCopy()
 	maps.Copy(list, a.list)
-	maps.DeleteFunc(list, func(_ string, other failoverAt) bool { return !other.counts(f.At) })
+	maps.DeleteFunc(list, func(_ string, other failoverAt) bool { return !other.within(kept, f.At) })
 	list[host] = f
 	text, err := json.Marshal(list)
 	if err != nil {
-		return fmt.Errorf("encode the failovers of the last minute: %w", err)
+		return fmt.Errorf("encode the failovers of late: %w", err)
 	}
 	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, storagev1alpha1.AnnotationFailovers, string(text))
 	if lease.ResourceVersion == "" {

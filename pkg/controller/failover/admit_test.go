@@ -244,7 +244,7 @@ func TestAListThatCannotBeRead(t *testing.T) {
 		t.Error("it is no error")
 	}
 	s.wantPhase(granted)
-	s.wantSays("False/Held", "count the failovers of the last minute", "may be deleted")
+	s.wantSays("False/Held", "count the failovers of late", "may be deleted")
 }
 
 // TestTwoLeadersKeepTheBudget: of two who know the same list one is turned back, and
@@ -257,7 +257,7 @@ func TestTwoLeadersKeepTheBudget(t *testing.T) {
 		{host: s.Host.Cluster, namespace: kubetest.HostNamespace, clock: s.Clock},
 	}
 	enter := func(leader int, host string) (string, error) {
-		return leaders[leader].enter(t.Context(), host, "z", one, other)
+		return leaders[leader].enter(t.Context(), candidate{host: host, zone: "z"}, one, other)
 	}
 	if refused, err := enter(0, "a"); err != nil || refused != "" {
 		t.Fatalf("the first: %q, %v", refused, err)
@@ -284,7 +284,7 @@ func TestALeaseThatIsDeleted(t *testing.T) {
 	s := newFixture(t)
 	a := &admitted{host: s.Host.Cluster, namespace: kubetest.HostNamespace, clock: s.Clock}
 	enter := func(host string) (string, error) {
-		return a.enter(t.Context(), host, "z", Budget{PerMinute: 2, PerZone: 2}, overview{})
+		return a.enter(t.Context(), candidate{host: host, zone: "z"}, Budget{PerMinute: 2, PerZone: 2}, overview{})
 	}
 	if refused, err := enter("a"); err != nil || refused != "" {
 		t.Fatalf("the first: %q, %v", refused, err)

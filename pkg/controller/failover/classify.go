@@ -110,7 +110,7 @@ type Fleet struct {
 // add counts one host that serves.
 func (f *Fleet) add(seen nodehealth.Observation, late nodehealth.Lateness, api API) {
 	f.Nodes++
-	if seen.Host.Silent() || seen.HostSeen == nodehealth.SeenDead && seen.Host != nodehealth.Fresh {
+	if seen.Host.Silent() || seen.HostSeen == nodehealth.SeenDead && seen.Host != nodehealth.Fresh && seen.Kubelet != nodehealth.Fresh {
 		f.Dead++
 	}
 	switch late {
@@ -138,23 +138,33 @@ const (
 
 // sick says why the control plane is the sick one; "" if it is not.
 func (f Fleet) sick() string {
-	many := func(n int) bool { return n > tooManyHosts && n*100 > f.Nodes*tooManyPercent }
-	switch {
-	case many(f.Contradicted):
-		return fmt.Sprintf("the API calls %s NotReady, but their DPUs see them alive", f.share(f.Contradicted))
-	case many(f.Dead):
-		return f.share(f.Dead) + " look dead at once"
+	if message := f.contradicted(); message != "" {
+		return message
+	}
+	if tooMany(f.Dead, f.Nodes) {
+		return share(f.Dead, f.Nodes) + " look dead at once"
 	}
 	return ""
 }
 
+// contradicted says that too many hosts live by the words of their DPUs and not by the
+// API's; "" if not.
+func (f Fleet) contradicted() string {
+	if !tooMany(f.Contradicted, f.Nodes) {
+		return ""
+	}
+	return fmt.Sprintf("the API calls %s NotReady, but their DPUs see them alive", share(f.Contradicted, f.Nodes))
+}
+
+func tooMany(n, of int) bool { return n > tooManyHosts && n*100 > of*tooManyPercent }
+
 // share says how many of the hosts these are: of many in tenths, as it stands in the
 // condition of each.
-func (f Fleet) share(n int) string {
-	if f.Nodes <= 20 {
-		return fmt.Sprintf("%d of %d hosts", n, f.Nodes)
+func share(n, of int) string {
+	if of <= 20 {
+		return fmt.Sprintf("%d of %d hosts", n, of)
 	}
-	return fmt.Sprintf("at least %d %% of the hosts", n*10/f.Nodes*10)
+	return fmt.Sprintf("at least %d %% of the hosts", n*10/of*10)
 }
 
 // Inputs are the evidence about one host.
@@ -184,6 +194,15 @@ func (in Inputs) unripe() string {
 	return "other hosts have fallen silent as well, and who else will is known when this one has been silent for the full timeout"
 }
 
+// unanimous reports whether all witnesses of a host agree that it is dead: its living DPU
+// says so, and heartbeat and kubelet are silent. That many look dead at once is a reason to
+// doubt silence, which may be the observer's own; what a DPU sees over a link of its own
+// is no silence, and that the kubelet has stopped tells a dead host from a link that is cut.
+// Of hosts that all look dead nothing is taken nevertheless: no other could use it.
+func (in Inputs) unanimous() bool {
+	return !in.ZeroTrust && in.DPU == nodehealth.Fresh && in.HostSeen == nodehealth.SeenDead && in.Host.Silent() && in.Kubelet.Silent()
+}
+
 // Classify says what has become of a host, and by what evidence. No single
 // silent witness makes a host dead: that takes a living DPU that sees it, or
 // the silence of three that beat on their own (kubelet, host plugin, DPU),
@@ -195,6 +214,9 @@ func Classify(in Inputs) (state State, evidence string) {
 		return state, evidence
 	}
 	message := in.Fleet.sick()
+	if state == HostDead && in.unanimous() && in.Fleet.Dead < in.Fleet.Nodes {
+		message = in.Fleet.contradicted()
+	}
 	if message == "" && state == BothDead {
 		message = in.unripe()
 	}
@@ -237,10 +259,13 @@ func untrusted(in Inputs) (State, string) {
 }
 
 func seenDead(in Inputs) (State, string) {
-	if in.Host == nodehealth.Fresh {
+	switch {
+	case in.Host == nodehealth.Fresh:
 		return HostHung, "its DPU sees it dead, but its heartbeat goes on: perhaps only the link between them is cut"
+	case in.Kubelet == nodehealth.Fresh:
+		return HostHung, "its DPU sees it dead, but its kubelet renews its Lease: perhaps only the link between them is cut"
 	}
-	return HostDead, "its DPU is alive and sees it dead, and no heartbeat came since"
+	return HostDead, "its DPU is alive and sees it dead, and neither its heartbeat nor its kubelet was heard since"
 }
 
 func underLivingDPU(in Inputs) (State, string) {

@@ -20,9 +20,10 @@ var (
 		{Nodes: 3, Dead: 2},
 		{Nodes: 100, Dead: 1, Late: 3, JustHeard: 1},
 		{Nodes: 100, Dead: 1},
+		{Nodes: 100, Dead: 100},
 	}
-	sickest = map[Fleet]bool{fleets[1]: true, fleets[2]: true}
-	hushed  = map[Fleet]bool{fleets[4]: true, fleets[5]: true}
+	sickest = map[Fleet]bool{fleets[1]: true, fleets[2]: true, fleets[6]: true}
+	hushed  = map[Fleet]bool{fleets[4]: true, fleets[5]: true, fleets[6]: true}
 )
 
 // each calls f with the whole product of the inputs.
@@ -59,6 +60,7 @@ var zeroTrust = []string{
 var states = []string{
 	"silent *     silent silent  *        BothDead",
 	"heard  Dead  Fresh  *       *        HostHung",
+	"heard  Dead  *      Fresh   *        HostHung",
 	"heard  Dead  *      *       *        HostDead",
 	"heard  *     heard  *       Ready    Healthy",
 	"heard  *     heard  *       NotReady HostHung",
@@ -96,7 +98,9 @@ func byHand(in Inputs) State {
 			continue
 		}
 		state := State(w[5])
-		if sickest[in.Fleet] && state != Healthy && state != Unknown {
+		// All three agree: that others die too is no doubt, only that the API contradicts DPUs.
+		unanimous := state == HostDead && !in.ZeroTrust && in.DPU == nodehealth.Fresh && fits("silent", string(in.Host)) && fits("silent", string(in.Kubelet))
+		if sickest[in.Fleet] && state != Healthy && state != Unknown && !(unanimous && in.Fleet == fleets[1]) {
 			return ControlPlaneSick
 		}
 		stale := in.Host == nodehealth.Stale && in.DPU == nodehealth.Stale && (in.Kubelet == nodehealth.Stale || in.Kubelet == nodehealth.Unknown)
@@ -143,11 +147,11 @@ func TestNeverFencesWithoutEvidence(t *testing.T) {
 		// with the long silence of the others.
 		slow := in.DPU == nodehealth.Stale && in.Host == nodehealth.Stale && in.Kubelet == nodehealth.Unknown && in.API == APINotReady
 		switch {
-		case in.Host == nodehealth.Fresh && !in.ZeroTrust:
+		case (in.Host == nodehealth.Fresh || in.Kubelet == nodehealth.Fresh) && !in.ZeroTrust:
 			t.Errorf("%+v: fences a host that beats", in)
 		case !witness && !silence && !slow:
 			t.Errorf("%+v: fences without a witness", in)
-		case in.Fleet.sick() != "":
+		case in.Fleet.contradicted() != "", in.Fleet.Dead == in.Fleet.Nodes, in.Fleet.sick() != "" && !(witness && in.Host.Silent() && in.Kubelet.Silent()):
 			t.Errorf("%+v: fences though the control plane is sick", in)
 		case hushed[in.Fleet] && !witness && (in.Host == nodehealth.Quiet || in.Kubelet == nodehealth.Quiet || in.DPU == nodehealth.Quiet):
 			t.Errorf("%+v: fences by a short silence though others are late", in)

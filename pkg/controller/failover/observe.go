@@ -67,6 +67,7 @@ func (p *pass) judge(fleet Fleet) {
 		HostSeen: p.observation.HostSeen, ZeroTrust: p.observation.ZeroTrust, Fleet: fleet,
 	}
 	p.state, p.evidence = Classify(in)
+	p.unanimous = in.unanimous()
 	p.early = p.state == ControlPlaneSick && fleet.sick() == ""
 	if p.observation.HostSeen == nodehealth.SeenDead && p.observation.Message != "" {
 		p.evidence += " (" + p.observation.Message + ")"
@@ -106,10 +107,12 @@ type fleetReader struct {
 	at   time.Time
 }
 
-// overview is what all hosts look like, and whose failover has begun or ended within
-// the minute before.
+// overview is what all hosts look like, whose failover has begun, and whose has ended
+// within the minute before.
 type overview struct {
 	Fleet
+	// hosts is how many have a DPU, whether they serve or not.
+	hosts        int
 	begun, ended failovers
 }
 
@@ -121,10 +124,9 @@ func (o *overview) note(n *moorv1alpha1.DPUStorageNode, zone string, now time.Ti
 	}
 	f := failoverAt{Zone: zone, At: c.LastTransitionTime.Time}
 	switch {
-	case !f.counts(now):
 	case c.Status == metav1.ConditionTrue:
 		o.begun[n.Name] = f
-	default:
+	case f.counts(now):
 		o.ended[n.Name] = f
 	}
 }
@@ -164,6 +166,9 @@ func (f *fleetReader) look(ctx context.Context) (overview, error) {
 			return overview{}, err
 		}
 		out.note(n, zoneOf(core), at)
+		if n.Spec.DPUName != "" {
+			out.hosts++
+		}
 		if !serves(n, core) {
 			continue
 		}

@@ -29,6 +29,8 @@ type pass struct {
 	state       State
 	action      Action
 	evidence    string
+	// unanimous: all witnesses agree that the host is dead.
+	unanimous bool
 	// request is what becomes of a person's request that the host fails over.
 	request request
 	// early: the host looks dead, and it is too early to tell it from many.
@@ -67,6 +69,11 @@ func (p *pass) within(wait time.Duration) ctrl.Result {
 		result.Priority = ptr.To(kube.Later)
 	}
 	return result
+}
+
+// candidate is the host as one that is to fail over.
+func (p *pass) candidate() candidate {
+	return candidate{host: p.node.Name, zone: zoneOf(p.core), sure: p.unanimous || p.requested()}
 }
 
 func (p *pass) dpu() string { return p.node.Spec.DPUName }

@@ -81,7 +81,8 @@ func hostControl(c bed, configs Kubeconfigs) []devcluster.Process {
 			"--namespace="+kit.Namespace, "--bind-address=:8888", "--metrics-bind-address=:9109", "--health-probe-bind-address=:9110"),
 		process(c, "snap-host-controller", layout.Hub, "snap-host-controller", "--kubeconfig="+host["snap-host-controller"], attachMode(c),
 			"--dpu-cluster-kubeconfig="+dpu["snap-host-controller"], "--namespace="+kit.Namespace, "--target-namespace="+kit.Namespace,
-			"--metrics-bind-address=:9106", "--health-probe-bind-address=:9107"),
+			// Three hosts that fail over again and again are a series that it would stop.
+			"--failover-window=0s", "--metrics-bind-address=:9106", "--health-probe-bind-address=:9107"),
 		process(c, "snap-csi-plugin", layout.Hub, "snap-csi-plugin", append(placed(c, "--topology"), "--mode=controller", "--bind-address=unix://"+driverSocket,
 			"--kubeconfig="+host["snap-csi-plugin-controller"], attachMode(c), "--namespace="+kit.Namespace, "--metrics-bind-address=:9108")...),
 		c.hostProvisioner(host["snap-csi-plugin-controller"]),
