@@ -8,6 +8,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 )
@@ -53,6 +58,39 @@ var _ = Describe("a fault that leaves the host alive", slow, bothModes, func() {
 		dpuOff.judge(ctx)
 	})
 
+	It("and is held fails over when a person requests it, with the receipt of its DPU, once", func(ctx context.Context) {
+		ns := faulty(ctx)
+		s := ns.subject(ctx, "host-1")
+		join := during(ctx, s.host, bed.CutNetwork, bed.JoinNetwork)
+		told(ctx, s.host, "Held", "HostCutOff")
+		s.writer().more(ctx)
+
+		By("requesting it for a card that is not in the host")
+		DeferCleanup(func(ctx context.Context) { request(ctx, s.host, nil) })
+		r := requestFor(ctx, s.host)
+		stranger := *r
+		stranger.DPUName = "dpu-of-before"
+		request(ctx, s.host, &stranger)
+		Eventually(requested(s.host)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
+			Should(HaveValue(And(HaveField("Reason", moorv1alpha1.ReasonRefused), HaveField("Message", ContainSubstring("dpu-of-before")))))
+		Expect(s.claim(ctx).Status).To(HaveValue(HaveField("Phase", moorv1alpha1.ClaimGranted)))
+
+		By("requesting it as it is")
+		d := within(bothDead)
+		request(ctx, s.host, r)
+		s.again(ctx, d)
+		Expect(s.pod.Spec.NodeName).NotTo(Equal(s.host))
+		Expect(s.claim(ctx).Status.Receipts).To(ContainElement(HaveField("Kind", moorv1alpha1.ReceiptDPU)))
+
+		By("letting the host come back")
+		join(ctx)
+		Eventually(requested(s.host)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
+			Should(HaveValue(HaveField("Reason", moorv1alpha1.ReasonCarriedOut)))
+		Eventually(unwell).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty())
+		s.writer().more(ctx)
+		s.judge(ctx)
+	})
+
 	It("is not taken for one when the API servers stop: the pod goes on writing, and nothing fails over", func(ctx context.Context) {
 		ns := faulty(ctx)
 		s := ns.subject(ctx, "host-1")
@@ -77,3 +115,34 @@ var _ = Describe("a fault that leaves the host alive", slow, bothModes, func() {
 		s.judge(ctx)
 	})
 })
+
+// requestFor is a request that the host fails over, as it is now, by who runs the tests.
+func requestFor(ctx context.Context, host string) *moorv1alpha1.FailoverRequest {
+	GinkgoHelper()
+	core, me := &corev1.Node{}, &authenticationv1.SelfSubjectReview{}
+	Expect(clients.Host.Get(ctx, client.ObjectKey{Name: host}, core)).To(Succeed())
+	Expect(clients.Host.Create(ctx, me)).To(Succeed())
+	return &moorv1alpha1.FailoverRequest{
+		DPUName: dpuIn(host), BootID: core.Status.NodeInfo.BootID, Time: metav1.Now(),
+		RequestedBy: me.Status.UserInfo.Username, Reason: "it does not come back",
+	}
+}
+
+// request writes a request, or withdraws it.
+func request(ctx context.Context, host string, r *moorv1alpha1.FailoverRequest) {
+	GinkgoHelper()
+	node := &moorv1alpha1.DPUStorageNode{}
+	Expect(clients.Host.Get(ctx, client.ObjectKey{Name: host}, node)).To(Succeed())
+	before := node.DeepCopy()
+	node.Spec.Failover = r
+	Expect(clients.Host.Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
+}
+
+// requested reads what became of a request.
+func requested(host string) func(context.Context) (*metav1.Condition, error) {
+	return func(ctx context.Context) (*metav1.Condition, error) {
+		node := &moorv1alpha1.DPUStorageNode{}
+		err := clients.Host.Get(ctx, client.ObjectKey{Name: host}, node)
+		return meta.FindStatusCondition(node.Status.Conditions, moorv1alpha1.ConditionFailoverRequested), err
+	}
+}
