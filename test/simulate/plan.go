@@ -24,6 +24,17 @@ const (
 	// HostDies and DPUDies take the power from a host, or from a DPU alone, for a time.
 	HostDies = "power off host"
 	DPUDies  = "power off"
+	// Strip and StripOwner take the VolumeAttachment of a volume to a host away by force,
+	// or the DPUVolumeAttachment; LetGo takes the finalizer of the node driver off.
+	Strip      = "strip"
+	StripOwner = "strip the owner of"
+	LetGo      = "take the finalizer off"
+	// LoseClaim deletes the claim of a volume by force.
+	LoseClaim = "lose the claim of"
+	// Ask is a person's request that a host fails over, Vouch an operator's word about who
+	// holds a volume and cannot say that it is over.
+	Ask   = "request a failover of"
+	Vouch = "vouch for"
 	// Twice lets a second snap-host-controller run beside the first for a time.
 	Twice = "a second"
 )
@@ -39,7 +50,7 @@ type Event struct {
 // String is what happens.
 func (e Event) String() string {
 	out := e.What + " " + e.Who
-	if e.What == Move {
+	if e.Where != "" || e.What == Move {
 		out += " to " + e.Where
 	}
 	if e.For > 0 {
@@ -102,7 +113,7 @@ func (p *Plan) random(dice *rand.Rand) Event {
 	host := hostNames[dice.IntN(p.Hosts)]
 	processes := []string{"hosts", "hosts", "storage", "attacher", "dpu-" + host, "dpu-" + host}
 	e.Who = processes[dice.IntN(len(processes))]
-	switch roll := dice.IntN(14); {
+	switch roll := dice.IntN(18); {
 	case roll < 4:
 		e.What, e.Who, e.Where, e.For = Move, volumeNames[dice.IntN(p.Volumes)], append([]string{""}, hostNames[:p.Hosts]...)[dice.IntN(p.Hosts+1)], 0
 	case roll < 6:
@@ -120,8 +131,22 @@ func (p *Plan) random(dice *rand.Rand) Event {
 		e.What, e.Who, e.For = DPUDies, "dpu-"+host, 2*e.For
 	case roll < 13:
 		e.What, e.Who = Twice, "hosts"
-	default:
+	case roll < 14:
 		e.What, e.Who = EndSNAP, "dpu-"+host
+	default:
+		return byPersons(dice, Event{At: e.At, Who: volumeNames[dice.IntN(p.Volumes)], Where: host})
+	}
+	return e
+}
+
+// byPersons is what people do, of a volume or of a host.
+func byPersons(dice *rand.Rand, e Event) Event {
+	e.What = []string{Strip, StripOwner, LetGo, LoseClaim, Ask, Ask, Vouch}[dice.IntN(7)]
+	switch e.What {
+	case Ask:
+		e.Who, e.Where = e.Where, ""
+	case LoseClaim, Vouch:
+		e.Where = ""
 	}
 	return e
 }

@@ -141,7 +141,7 @@ func (w *World) lacks(volume string) string {
 }
 
 // whoms are those for whom an attachment may wait.
-var whoms = []string{"DPU ", "vendor", "operator", "storage"}
+var whoms = []string{"DPU", "vendor", "operator", "storage"}
 
 // judgeProgress finds what is stuck without a word for whom it waits.
 func (w *World) judgeProgress() {

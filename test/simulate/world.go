@@ -178,6 +178,8 @@ func (w *World) happen(e Event) {
 		card := w.card(e.Who)
 		card.EndSNAP()
 		w.Engine.After(e.For, func() { w.must(card.StartSNAP()) })
+	default:
+		w.happenByPersons(e)
 	}
 }
 
@@ -208,7 +210,7 @@ func (w *World) bootHost(name string) {
 
 // bootDPU starts a DPU that has lost power.
 func (w *World) bootDPU(card *hardware.DPU) {
-	if card.On {
+	if card.On || card.Pulled {
 		return
 	}
 	w.Engine.Tell(card.Name, "boots")
@@ -227,6 +229,7 @@ func (w *World) heal() {
 		w.must(card.StartSNAP())
 	}
 	w.processOf("hosts-2").hold()
+	w.operate()
 	for _, p := range w.processes {
 		if p.life != nil {
 			p.life.Stall(0)

@@ -38,6 +38,8 @@ type DPU struct {
 	// Boots and Starts count those of the DPU, and of its SNAP service.
 	Boots, Starts int
 	Lies          Lies
+	// Pulled: a person has it, and it gets no power.
+	Pulled bool
 
 	engine  *engine.Engine
 	dice    *rand.Rand

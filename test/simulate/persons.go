@@ -1,0 +1,161 @@
+package simulate
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/internal/podvolume"
+	"github.com/moor-storage/moor/test/simulate/cluster"
+	"github.com/moor-storage/moor/test/simulate/hardware"
+)
+
+const (
+	// operatorPeriod is how often an operator looks at what does not get on by itself.
+	operatorPeriod = 4 * time.Minute
+	// patience is how long an operator keeps a DPU that was pulled.
+	patience = 90 * time.Second
+)
+
+// happenByPersons lets an event of the plan happen that people cause.
+func (w *World) happenByPersons(e Event) {
+	switch e.What {
+	case Strip:
+		w.strip(e.Who, e.Where)
+	case StripOwner:
+		w.stripOwner(e.Who, e.Where)
+	case LetGo:
+		w.letGo(e.Who, e.Where)
+	case LoseClaim:
+		w.loseClaim(e.Who)
+	case Ask:
+		w.ask(e.Who)
+	case Vouch:
+		w.vouch(e.Who)
+	}
+}
+
+// strip takes the VolumeAttachment of a volume to a host away by force.
+func (w *World) strip(volume, host string) {
+	w.DPU.Strip(cluster.Key{Kind: "VolumeAttachment", Namespace: kubetest.DPUNamespace, Name: host + "-" + volume})
+}
+
+// stripOwner takes the DPUVolumeAttachment away, with the request of Kubernetes that it is
+// for.
+func (w *World) stripOwner(volume, host string) {
+	w.Host.Strip(cluster.Key{Kind: "VolumeAttachment", Name: podvolume.AttachmentName(volume, kubetest.Driver, host)})
+	w.Host.Strip(cluster.Key{Kind: "DPUVolumeAttachment", Namespace: kubetest.HostNamespace, Name: host + "-" + volume})
+}
+
+// letGo takes the node driver's finalizer off the VolumeAttachment of a device that is on
+// record as shown.
+func (w *World) letGo(volume, host string) {
+	a, found := cluster.Find[*storagev1alpha1.VolumeAttachment](w.DPU, kubetest.DPUNamespace, host+"-"+volume)
+	if !found || !a.Status.DPU.Attached {
+		return
+	}
+	next := a.DeepCopy()
+	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == storagev1alpha1.FinalizerDPUAttachment })
+	w.must(w.DPU.Update(next))
+}
+
+// loseClaim deletes a WriterClaim by force.
+func (w *World) loseClaim(volume string) {
+	w.DPU.Strip(cluster.Key{Kind: "WriterClaim", Namespace: kubetest.DPUNamespace, Name: volume})
+}
+
+// ask writes a person's request that a host fails over.
+func (w *World) ask(host string) {
+	node, found := cluster.Find[*corev1.Node](w.Host, "", host)
+	n, also := cluster.Find[*moorv1alpha1.DPUStorageNode](w.Host, "", host)
+	if !found || !also {
+		return
+	}
+	next := n.DeepCopy()
+	next.Spec.Failover = &moorv1alpha1.FailoverRequest{
+		DPUName: n.Spec.DPUName, BootID: node.Status.NodeInfo.BootID, Time: metav1.NewTime(time.Now().Truncate(time.Second)),
+		RequestedBy: "jane", Reason: "it looks odd",
+	}
+	w.must(w.Host.Update(next))
+}
+
+// vouch lets an operator see to it that a claim ends whose holder cannot say so: it pulls
+// the DPU, waits until nothing of it is on its way, gives its word, and puts the DPU back
+// when the claim is not held for it any more, or when that has taken too long.
+func (w *World) vouch(volume string) {
+	dpu, uid, epoch := w.unproven(volume)
+	if dpu == "" || slices.ContainsFunc(w.Cards, func(d *hardware.DPU) bool { return d.Pulled }) {
+		return
+	}
+	card := w.card(dpu)
+	w.Engine.Tell("operator", "pulls %s, which holds %s", dpu, volume)
+	card.Pulled = true
+	card.PowerOff()
+	w.processOf(dpu).end()
+	w.Engine.After(hardware.DrainBound, func() { w.write(volume, moorv1alpha1.OperatorReceipt{Holder: dpu, AttachmentUID: uid, Epoch: epoch}) })
+	w.Engine.After(hardware.DrainBound+time.Second, func() { w.putBack(card, volume, w.Engine.Elapsed()+patience) })
+}
+
+// unproven is who holds a claim for a VolumeAttachment that is not there, or is on record
+// as one who may write of a claim that was lost.
+func (w *World) unproven(volume string) (dpu string, uid types.UID, epoch int64) {
+	claim, found := cluster.Find[*moorv1alpha1.WriterClaim](w.DPU, kubetest.DPUNamespace, volume)
+	if !found || claim.Status == nil {
+		return "", "", 0
+	}
+	s := claim.Status
+	if len(s.Lost) > 0 {
+		return s.Lost[0].DPU, s.Lost[0].AttachmentUID, s.Epoch
+	}
+	a, found := cluster.Find[*storagev1alpha1.VolumeAttachment](w.DPU, kubetest.DPUNamespace, s.Attachment)
+	if s.Holder == "" || found && a.UID == s.AttachmentUID {
+		return "", "", 0
+	}
+	return s.Holder, s.AttachmentUID, s.Epoch
+}
+
+// write writes an operator's word, if what it is about is still so.
+func (w *World) write(volume string, word moorv1alpha1.OperatorReceipt) {
+	dpu, uid, epoch := w.unproven(volume)
+	if dpu != word.Holder || uid != word.AttachmentUID || epoch != word.Epoch {
+		return
+	}
+	claim, _ := cluster.Find[*moorv1alpha1.WriterClaim](w.DPU, kubetest.DPUNamespace, volume)
+	next, now := claim.DeepCopy(), metav1.NewTime(time.Now().Truncate(time.Second))
+	word.Time, word.Operator, word.Reason = &now, "joe", "I have the card in my hand"
+	next.Spec.OperatorReceipt = &word
+	w.Engine.Tell("operator", "vouches that %s cannot write %s under epoch %d", dpu, volume, epoch)
+	w.must(w.DPU.Update(next))
+}
+
+// putBack puts a DPU back that an operator has pulled, once nobody waits for it.
+func (w *World) putBack(card *hardware.DPU, volume string, until time.Duration) {
+	dpu, _, _ := w.unproven(volume)
+	if dpu == card.Name && w.Engine.Elapsed() < until {
+		w.Engine.After(time.Second, func() { w.putBack(card, volume, until) })
+		return
+	}
+	if claim, found := cluster.Find[*moorv1alpha1.WriterClaim](w.DPU, kubetest.DPUNamespace, volume); found && claim.Spec.OperatorReceipt != nil {
+		next := claim.DeepCopy()
+		next.Spec.OperatorReceipt = nil
+		w.must(w.DPU.Update(next))
+	}
+	w.Engine.Tell("operator", "puts %s back", card.Name)
+	card.Pulled = false
+	w.bootDPU(card)
+}
+
+// operate lets an operator look at all volumes, again and again.
+func (w *World) operate() {
+	w.Engine.Every(operatorPeriod, func() {
+		for _, volume := range volumeNames[:w.plan.Volumes] {
+			w.vouch(volume)
+		}
+	})
+}
