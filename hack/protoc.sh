@@ -1,5 +1,5 @@
 #!/bin/sh
-# Generates the Go code of api/plugin/v1 from its proto. Needs protoc (Debian:
+# Generates the Go code of api/plugin/v1 and api/epoch/v1 from their protos. Needs protoc (Debian:
 # protobuf-compiler); the Go generators are built at the versions of hack/tools.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -13,4 +13,4 @@ cd "$root"
 PATH="$bin:$PATH" protoc -I . \
 	--go_out=. --go_opt=paths=source_relative \
 	--go-grpc_out=. --go-grpc_opt=paths=source_relative \
-	api/plugin/v1/storage_plugin.proto
+	api/plugin/v1/storage_plugin.proto api/epoch/v1/epoch.proto

@@ -106,11 +106,17 @@ func startDriver(t *testing.T, f *provisionertest.Fake) (endpoint string) {
 			csispec.RegisterControllerServer(s, controllercsi.New(controllercsi.Options{
 				Platform: provisioner.Platform{Volumes: f.Platform().Volumes, Attachments: f.Platform().Attachments}, BlockOnly: true,
 			}))
+			controllercsi.RegisterFencing(s, willing{})
 		}, csiserver.Options{})
 	})
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return endpoint
 }
+
+// willing is a storage that fences whatever it is asked to.
+type willing struct{}
+
+func (willing) Fence(context.Context, string, int64) error { return nil }
 
 func background(t *testing.T, run func(context.Context) error) {
 	t.Helper()
@@ -203,7 +209,8 @@ func TestLife(t *testing.T) {
 	if n := len(f.CallsTo(provisionertest.FaceAttachments, "Attach")); n != 3 {
 		t.Errorf("%d attaches, want 3: a refusal, a failure, a success", n)
 	}
-	a := ending(t, c)
+	a := fenced(t, c)
+	end(t, c, a)
 	if err := c.Delete(t.Context(), sv); err != nil {
 		t.Fatal(err)
 	}
@@ -219,22 +226,38 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// ending makes the VolumeAttachment of the request, which snap-controller has noticed to
-// end while its claim may be held.
-func ending(t *testing.T, c client.Client) *storagev1alpha1.VolumeAttachment {
+// fenced makes the VolumeAttachment of the request, whose device is opened under epochs,
+// and returns when the attacher says that the storage has fenced its epoch.
+func fenced(t *testing.T, c client.Client) *storagev1alpha1.VolumeAttachment {
 	t.Helper()
 	a := &storagev1alpha1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "va", Finalizers: []string{storagev1alpha1.FinalizerWriterClaim}},
 		Spec: storagev1alpha1.VolumeAttachmentSpec{
-			NodeName: provisionertest.NodeA, FunctionTypeConfig: storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypeVF},
+			Epoch: 3, NodeName: provisionertest.NodeA, FunctionTypeConfig: storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypeVF},
 		},
 	}
 	create(t, c, a)
+	if _, err := kube.PatchStatus(t.Context(), c, a, func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.OpenEpoch = new(int64) }); err != nil {
+		t.Fatal(err)
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(a), a)
+		return err == nil && a.Status.Fence != nil && a.Status.Fence.Epoch == 3 && a.Status.Fence.AttachmentUID == a.UID, err
+	})
+	if err != nil {
+		t.Fatalf("not in time: fenced below epoch 3; the VolumeAttachment is %+v", a.Status)
+	}
+	return a
+}
+
+// end deletes the VolumeAttachment while its claim may be held; snap-controller has
+// noticed that.
+func end(t *testing.T, c client.Client, a *storagev1alpha1.VolumeAttachment) {
+	t.Helper()
 	if err := c.Delete(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := kube.PatchStatus(t.Context(), c, a, func(a *storagev1alpha1.VolumeAttachment) { a.Status.StorageDetaching = true }); err != nil {
 		t.Fatal(err)
 	}
-	return a
 }

@@ -50,3 +50,10 @@ func (c *Client) BdevMoorTargetDelete(ctx context.Context, name string) error {
 func (c *Client) BdevMoorTargetRescan(ctx context.Context, name string) error {
 	return c.Call(ctx, "bdev_moor_target_rescan", params{"name": name}, nil)
 }
+
+// BdevMoorTargetEpoch opens the volume of a bdev made by BdevMoorTargetCreate under an
+// epoch: after it nothing that the bdev sent before reaches the volume. It is refused
+// with EACCES if the epoch is over, or lower than the bdev's.
+func (c *Client) BdevMoorTargetEpoch(ctx context.Context, name string, epoch int64) error {
+	return c.Call(ctx, "bdev_moor_target_epoch", params{"name": name, "epoch": epoch}, nil)
+}

@@ -19,6 +19,9 @@ type Platform struct {
 	Change    Change
 	Health    Health
 	Rescan    Rescan
+
+	Fencing Fencing
+	Epochs  Epochs
 }
 
 // Volumes makes and removes volumes.
@@ -82,4 +85,28 @@ type DPU interface {
 	// Size returns how large a block device is now, in bytes; it is what the
 	// host sees of it once it is exposed. ErrNotFound if it does not exist.
 	Size(ctx context.Context, device string) (int64, error)
+}
+
+// Fencing ends the epochs of a single-writer volume at the storage itself.
+type Fencing interface {
+	// Fence has the storage accept no change of the volume any more under an epoch
+	// below the one named, nor from a device that was opened without one. When it
+	// returns nil, that is so for ever, also after a restart of the storage, and
+	// what was in flight is done or refused. It never goes back: a lower epoch than
+	// an earlier call's changes nothing, and is nil. ErrNotFound if there is no such
+	// volume; ErrInvalid if epoch is not positive; ErrUnsupported if this volume
+	// cannot be fenced.
+	Fence(ctx context.Context, volumeID string, epoch int64) error
+}
+
+// Epochs opens the devices of a Host under epochs.
+type Epochs interface {
+	// OpenAtEpoch opens the device, which Host.Open has made, at the storage under
+	// the epoch: when it returns nil, all that is sent for the device is under this
+	// epoch, and nothing that was sent before, under another one or none, reaches
+	// the storage any more. It is repeated, also with a higher epoch. ErrPrecondition
+	// if the storage has fenced the epoch, or the device is open at a higher one:
+	// then nothing has changed. ErrNotFound if there is no such device; ErrUnsupported
+	// if a device of its kind takes no epoch.
+	OpenAtEpoch(ctx context.Context, volumeID, deviceName string, epoch int64) error
 }

@@ -2,6 +2,7 @@ package vendorplugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/connectivity"
 
+	epochv1 "github.com/moor-storage/moor/api/epoch/v1"
 	pluginv1 "github.com/moor-storage/moor/api/plugin/v1"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -36,6 +38,8 @@ type Capabilities struct {
 	Block, Filesystem bool
 	// Get and List: it serves GetDevice and ListDevices.
 	Get, List bool
+	// Epochs: it serves EpochService, an addition of Moor. Vet finds it out.
+	Epochs bool
 }
 
 // Supports reports whether the plugin makes devices of that mode.
@@ -189,6 +193,30 @@ func (c *Client) CreateDevice(ctx context.Context, spec provisioner.OpenSpec) (s
 		return "", fmt.Errorf("create the device of volume %s: %w", spec.VolumeID, err)
 	}
 	return r.GetDeviceName(), nil
+}
+
+// Epochs reports whether the plugin opens devices under epochs: a plugin that does not
+// serve EpochService does not.
+func (c *Client) Epochs(ctx context.Context) (bool, error) {
+	_, err := call(ctx, c, "GetEpochInfo", func(ctx context.Context, s *services) (*epochv1.GetEpochInfoResponse, error) {
+		return s.epochs.GetEpochInfo(ctx, &epochv1.GetEpochInfoRequest{})
+	})
+	if errors.Is(err, provisioner.ErrUnsupported) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// OpenAtEpoch opens a device at the storage under an epoch. Idempotent; what the plugin
+// refuses has changed nothing. See provisioner.Epochs.
+func (c *Client) OpenAtEpoch(ctx context.Context, volumeID, deviceName string, epoch int64) error {
+	_, err := call(ctx, c, "OpenAtEpoch", func(ctx context.Context, s *services) (*epochv1.OpenAtEpochResponse, error) {
+		return s.epochs.OpenAtEpoch(ctx, &epochv1.OpenAtEpochRequest{VolumeId: volumeID, DeviceName: deviceName, Epoch: epoch})
+	})
+	if err != nil {
+		return fmt.Errorf("open device %s of volume %s at epoch %d: %w", deviceName, volumeID, epoch, err)
+	}
+	return nil
 }
 
 // DeleteDevice removes a device; one that is gone is success, whether the

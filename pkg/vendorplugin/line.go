@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	epochv1 "github.com/moor-storage/moor/api/epoch/v1"
 	pluginv1 "github.com/moor-storage/moor/api/plugin/v1"
 )
 
@@ -21,6 +22,7 @@ import (
 type services struct {
 	identity pluginv1.IdentityServiceClient
 	storage  pluginv1.StoragePluginServiceClient
+	epochs   epochv1.EpochServiceClient
 }
 
 // line keeps one connection to a socket. It belongs to the file that the socket
@@ -130,6 +132,7 @@ func (l *line) dial(file os.FileInfo) (*wire, error) {
 		services: services{
 			identity: pluginv1.NewIdentityServiceClient(conn),
 			storage:  pluginv1.NewStoragePluginServiceClient(conn),
+			epochs:   epochv1.NewEpochServiceClient(conn),
 		},
 		conn: conn, file: file, uses: 1,
 	}, nil

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -93,6 +94,67 @@ func TestKeepsTheContractOverTheWire(t *testing.T) {
 			},
 		}
 	})
+}
+
+// heldEpochs opens the devices of a Host under epochs, in memory.
+type heldEpochs struct {
+	provisioner.Host
+	mu   sync.Mutex
+	open map[string]int64
+}
+
+func (e *heldEpochs) OpenAtEpoch(ctx context.Context, volumeID, deviceName string, epoch int64) error {
+	d, err := e.Lookup(ctx, volumeID)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case d.Name != deviceName:
+		return fmt.Errorf("device %s: %w", deviceName, provisioner.ErrNotFound)
+	case epoch < e.open[d.Name]:
+		return fmt.Errorf("it is at epoch %d: %w", e.open[d.Name], provisioner.ErrPrecondition)
+	}
+	e.open[d.Name] = epoch
+	return nil
+}
+
+func TestKeepsTheContractOfEpochsOverTheWire(t *testing.T) {
+	provisionertest.TestEpochs(t, func(t *testing.T) provisionertest.EpochsUnderTest {
+		dir, h := root(t), provisionertest.NewFake().Platform().Host
+		o := fakeOptions(h)
+		o.Epochs = &heldEpochs{Host: h, open: map[string]int64{}}
+		start(t, dir, o)
+		c := client(t, dir, time.Minute)
+		v, err := Vet(t.Context(), c)
+		if err != nil || !v.Can.Epochs {
+			t.Fatalf("vetted %+v, %v", v.Can, err)
+		}
+		return provisionertest.EpochsUnderTest{Epochs: c, HostUnderTest: provisionertest.HostUnderTest{
+			Host: HostOf(c),
+			Prepare: func(_ *testing.T, name string) provisioner.OpenSpec {
+				return provisioner.OpenSpec{VolumeID: name, Mode: provisioner.Block}
+			},
+		}}
+	})
+}
+
+// TestPluginsWithoutEpochs are those of DPF: fit, and asked for no epoch.
+func TestPluginsWithoutEpochs(t *testing.T) {
+	dir := root(t)
+	stop := start(t, dir, fakeOptions(provisionertest.NewFake().Platform().Host))
+	c := client(t, dir, time.Minute)
+	if v, err := Vet(t.Context(), c); err != nil || v.Can.Epochs {
+		t.Fatalf("vetted %+v, %v", v.Can, err)
+	}
+	if err := c.OpenAtEpoch(t.Context(), "v", "dev", 1); !errors.Is(err, provisioner.ErrUnsupported) {
+		t.Errorf("open at an epoch: %v", err)
+	}
+	stop()
+	if _, err := c.Epochs(t.Context()); !errors.Is(err, provisioner.ErrUnavailable) {
+		t.Errorf("a plugin that does not answer: %v", err)
+	}
 }
 
 // recordHost keeps what Open was asked.

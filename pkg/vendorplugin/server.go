@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	epochv1 "github.com/moor-storage/moor/api/epoch/v1"
 	pluginv1 "github.com/moor-storage/moor/api/plugin/v1"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -31,6 +32,8 @@ type Options struct {
 	Capabilities Capabilities
 	// Host makes the devices.
 	Host provisioner.Host
+	// Epochs, if set, opens them under epochs: then EpochService is served, too.
+	Epochs provisioner.Epochs
 	// Ready, if set, says whether the plugin can work: false while it starts,
 	// an error if it is ill.
 	Ready func(context.Context) (bool, error)
@@ -44,6 +47,7 @@ type Options struct {
 type Server struct {
 	pluginv1.UnimplementedIdentityServiceServer
 	pluginv1.UnimplementedStoragePluginServiceServer
+	epochv1.UnimplementedEpochServiceServer
 	o Options
 }
 
@@ -70,6 +74,9 @@ func (s *Server) serveOn(ctx context.Context, l net.Listener) error {
 	g := grpc.NewServer(grpc.UnaryInterceptor(s.intercept))
 	pluginv1.RegisterIdentityServiceServer(g, s)
 	pluginv1.RegisterStoragePluginServiceServer(g, s)
+	if s.o.Epochs != nil {
+		epochv1.RegisterEpochServiceServer(g, s)
+	}
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()
 	s.o.Logger.Info("serving", "socket", l.Addr().String())
@@ -222,4 +229,20 @@ func (s *Server) ListDevices(ctx context.Context, req *pluginv1.ListDevicesReque
 		return nil, err
 	}
 	return page(all, after, int(req.GetMaxEntries())), nil
+}
+
+// GetEpochInfo implements EpochService.
+func (s *Server) GetEpochInfo(context.Context, *epochv1.GetEpochInfoRequest) (*epochv1.GetEpochInfoResponse, error) {
+	return &epochv1.GetEpochInfoResponse{}, nil
+}
+
+// OpenAtEpoch implements EpochService by Epochs.OpenAtEpoch.
+func (s *Server) OpenAtEpoch(ctx context.Context, req *epochv1.OpenAtEpochRequest) (*epochv1.OpenAtEpochResponse, error) {
+	if req.GetVolumeId() == "" || req.GetDeviceName() == "" || req.GetEpoch() < 1 {
+		return nil, fmt.Errorf("volume_id or device_name is empty, or epoch %d is not positive: %w", req.GetEpoch(), provisioner.ErrInvalid)
+	}
+	if err := s.o.Epochs.OpenAtEpoch(ctx, req.GetVolumeId(), req.GetDeviceName(), req.GetEpoch()); err != nil {
+		return nil, err
+	}
+	return &epochv1.OpenAtEpochResponse{}, nil
 }

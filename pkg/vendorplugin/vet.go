@@ -14,6 +14,7 @@ type Identity interface {
 	Probe(ctx context.Context) error
 	Capabilities(ctx context.Context) (Capabilities, error)
 	Provider(ctx context.Context) (string, error)
+	Epochs(ctx context.Context) (bool, error)
 }
 
 // Devices are what a vendor plugin makes.
@@ -22,6 +23,7 @@ type Devices interface {
 	DeleteDevice(ctx context.Context, volumeID, deviceName string) error
 	GetDevice(ctx context.Context, volumeID, deviceName string) (provisioner.Device, error)
 	ListDevices(ctx context.Context) ([]provisioner.Device, error)
+	provisioner.Epochs
 }
 
 // Plugin is a vendor plugin on this DPU; Client is one.
@@ -44,7 +46,8 @@ type Vetted struct {
 // Vet asks a plugin what DPF asks before the first use of a connection, in its
 // order: who it is, whether it is ready, what it can do, and which SNAP service
 // it works with. A plugin that does not serve GetSNAPProvider means the default
-// one; one that can make no kind of device is ErrUnsupported.
+// one; one that can make no kind of device is ErrUnsupported. Whether it opens devices
+// under epochs is asked after all that.
 func Vet(ctx context.Context, p Plugin) (Vetted, error) {
 	v := Vetted{Plugin: p}
 	var err error
@@ -65,6 +68,10 @@ func Vet(ctx context.Context, p Plugin) (Vetted, error) {
 		v.Provider, err = DefaultProvider, nil
 	}
 	if err != nil {
+		return Vetted{}, err
+	}
+	// Asked last, so that what DPF asks comes in DPF's order.
+	if v.Can.Epochs, err = p.Epochs(ctx); err != nil {
 		return Vetted{}, err
 	}
 	return v, nil

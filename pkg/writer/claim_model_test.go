@@ -134,7 +134,7 @@ var claimSteps = []struct {
 // TestModelOfTheClaim: from each state the code goes wherever the model goes, and
 // nowhere else, whatever it is asked for.
 func TestModelOfTheClaim(t *testing.T) {
-	kinds := []moorv1alpha1.ReceiptKind{moorv1alpha1.ReceiptDPU, moorv1alpha1.ReceiptStorage, moorv1alpha1.ReceiptLeaseBound, moorv1alpha1.ReceiptOperator}
+	kinds := []moorv1alpha1.ReceiptKind{moorv1alpha1.ReceiptMedium, moorv1alpha1.ReceiptDPU, moorv1alpha1.ReceiptStorage, moorv1alpha1.ReceiptLeaseBound, moorv1alpha1.ReceiptOperator}
 	for _, s := range claimStates() {
 		want, got := map[claimState]bool{}, map[claimState]bool{}
 		for _, step := range claimSteps {

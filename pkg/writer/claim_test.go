@@ -69,6 +69,7 @@ func TestTransitions(t *testing.T) {
 			fencing: {Phase: free, Epoch: 4, Receipts: stamped(receipt(moorv1alpha1.ReceiptDPU))},
 		}},
 		"free, by the storage":       {freeWith(receipt(moorv1alpha1.ReceiptStorage)), byOther(moorv1alpha1.ReceiptStorage)},
+		"free, by the medium":        {freeWith(receipt(moorv1alpha1.ReceiptMedium)), byOther(moorv1alpha1.ReceiptMedium)},
 		"free, by the lease's bound": {freeWith(receipt(moorv1alpha1.ReceiptLeaseBound)), byOther(moorv1alpha1.ReceiptLeaseBound)},
 		"free, by an operator":       {freeWith(receipt(moorv1alpha1.ReceiptOperator)), byOther(moorv1alpha1.ReceiptOperator)},
 		"free, of another epoch":     {freeWith(later), nil},

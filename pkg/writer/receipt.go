@@ -62,10 +62,12 @@ type proof struct {
 	of   func(*moorv1alpha1.WriterClaim, Evidence) string
 }
 
-// proofs are those of rule 3, strongest first.
+// proofs are those of rule 3. The storage's word about the epoch is the strongest, and
+// the DPU's comes before it since it leaves nothing for that DPU to clear up.
 var proofs = []proof{
 	{moorv1alpha1.ReceiptDPU, retiredByDPU},
 	{moorv1alpha1.ReceiptDPU, releasedByDPU},
+	{moorv1alpha1.ReceiptMedium, fencedAtMedium},
 	{moorv1alpha1.ReceiptStorage, revokedByStorage},
 	{moorv1alpha1.ReceiptLeaseBound, lapsed},
 	{moorv1alpha1.ReceiptOperator, vouchedByOperator},
@@ -110,6 +112,16 @@ func releasedByDPU(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 	return releasedMessage(claim, e.Attachment)
 }
 
+// fencedAtMedium is about the volume and the epoch, not about a DPU: it holds whatever
+// the DPU does, so it needs not be silent. The storage knows no VolumeAttachments, so
+// that of one which was made anew by the name serves as well.
+func fencedAtMedium(claim *moorv1alpha1.WriterClaim, e Evidence) string {
+	if e.Attachment == nil || claim.Status.Epoch <= 0 || FencedBelow(e.Attachment) <= claim.Status.Epoch {
+		return ""
+	}
+	return fmt.Sprintf("the storage accepts nothing of volume %s below epoch %d any more", claim.Spec.VolumeName, FencedBelow(e.Attachment))
+}
+
 // revokedByStorage is about the DPU and the volume: the storage knows no VolumeAttachments,
 // so one of the same name serves that was made in the place of the one that held the claim.
 func revokedByStorage(claim *moorv1alpha1.WriterClaim, e Evidence) string {
@@ -143,6 +155,9 @@ func missing(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 		message += fmt.Sprintf("; VolumeAttachment %s was made anew (UID %s, not %s), so it proves nothing of its DPU", claim.Status.Attachment, e.Attachment.UID, claim.Status.AttachmentUID)
 	case storage.Driver == "":
 		message += "; the DPU is asked to withdraw"
+		if e.Attachment.Spec.FenceEpoch > claim.Status.Epoch {
+			message += ", and the storage to accept nothing of this epoch"
+		}
 	case !storage.Vouched:
 		message += fmt.Sprintf("; the DPU is silent, and CSIDriver %s does not carry %s=true, so the storage's word does not count", storage.Driver, storagev1alpha1.AnnotationRevokes)
 	case !storage.Asked:

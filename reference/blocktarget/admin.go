@@ -24,6 +24,7 @@ var ErrUnreachable = errors.New("target cannot be asked")
 // The paths of the admin socket; JSON over HTTP.
 const (
 	pathRevoke   = "/v1/revoke"
+	pathFence    = "/v1/fence"
 	pathSessions = "/v1/sessions"
 	pathStats    = "/v1/stats"
 )
@@ -40,7 +41,16 @@ type revocation struct {
 	Store string `json:"store"`
 }
 
-// receipt is the answer to a revocation.
+// fencing is the body of pathFence.
+type fencing struct {
+	Volume string `json:"volume"`
+	// Epoch: those below it are over. From 1.
+	Epoch int64 `json:"epoch"`
+	// Store is whose volume it is; a target of another store refuses.
+	Store string `json:"store"`
+}
+
+// receipt is the answer to a revocation, and to a fencing.
 type receipt struct {
 	Store    string `json:"store"`
 	Sessions int    `json:"sessions"`
@@ -121,11 +131,30 @@ func (s *Server) AdminHandler(store string) http.Handler {
 		}
 		writeJSON(w, receipt{Store: store, Sessions: s.Revoke(q.Volume, q.Node)})
 	})
+	mux.HandleFunc("POST "+pathFence, s.serveFence(store))
 	mux.HandleFunc("POST "+pathPause, s.servePause(store))
 	mux.HandleFunc("POST "+pathAdjust, s.serveAdjust(store))
 	mux.HandleFunc("GET "+pathSessions, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Sessions()) })
 	mux.HandleFunc("GET "+pathStats, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Stats()) })
 	return mux
+}
+
+// serveFence answers pathFence.
+func (s *Server) serveFence(store string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var q fencing
+		err := json.NewDecoder(io.LimitReader(r.Body, maxAdminBody)).Decode(&q)
+		switch {
+		case err != nil:
+			http.Error(w, "the body is no fencing: "+err.Error(), http.StatusBadRequest)
+		case q.Volume == "" || q.Epoch < 1:
+			http.Error(w, "no volume is named, or no epoch", http.StatusBadRequest)
+		case q.Store != store:
+			http.Error(w, fmt.Sprintf("this target serves store %q, not %q", store, q.Store), http.StatusConflict)
+		default:
+			writeJSON(w, receipt{Store: store, Sessions: s.Fence(q.Volume, q.Epoch)})
+		}
+	}
 }
 
 func writeJSON(w http.ResponseWriter, body any) {
@@ -196,6 +225,24 @@ func (a *Admin) Revoke(ctx context.Context, volume, node string) error {
 	}
 	if got.Store != a.store {
 		return fmt.Errorf("take volume %s back from %q at the target: it answers for store %q: %w", volume, node, got.Store, ErrUnreachable)
+	}
+	return nil
+}
+
+// Fence asks the target to refuse every change of the volume under an epoch below the
+// one named, or without one. When it returns nil, none of them reaches the volume any
+// more. ErrUnreachable otherwise. The grants have to say so before.
+func (a *Admin) Fence(ctx context.Context, volume string, epoch int64) error {
+	body, err := json.Marshal(fencing{Volume: volume, Epoch: epoch, Store: a.store})
+	if err != nil {
+		return err
+	}
+	var got receipt
+	if err := a.call(ctx, http.MethodPost, pathFence, body, &got); err != nil {
+		return fmt.Errorf("fence volume %s below epoch %d at the target: %w", volume, epoch, err)
+	}
+	if got.Store != a.store {
+		return fmt.Errorf("fence volume %s below epoch %d at the target: it answers for store %q: %w", volume, epoch, got.Store, ErrUnreachable)
 	}
 	return nil
 }

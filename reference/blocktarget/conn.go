@@ -25,6 +25,7 @@ var errLost = errors.New("connection to the target lost")
 type conn struct {
 	nc    net.Conn
 	shape shape
+	epoch int64 // under which the volume is open; 0: none
 
 	send sync.Mutex
 
@@ -48,11 +49,15 @@ type call struct {
 // dialExport connects to the address and opens the export. ErrDenied if the
 // target says so; every other error may pass.
 func dialExport(ctx context.Context, address, export string) (*conn, error) {
+	e, err := ParseExport(export)
+	if err != nil {
+		return nil, err
+	}
 	nc, s, err := dialFor(ctx, optGo, address, export)
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{nc: nc, shape: s, pending: map[uint64]*call{}, gone: make(chan struct{}), stopped: make(chan struct{})}
+	c := &conn{nc: nc, shape: s, epoch: e.Epoch, pending: map[uint64]*call{}, gone: make(chan struct{}), stopped: make(chan struct{})}
 	go c.receive()
 	return c, nil
 }

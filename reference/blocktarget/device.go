@@ -41,16 +41,18 @@ type DeviceOptions struct {
 // that is lost is made anew, and what was not answered is sent again; while
 // there is none, I/O waits up to the timeout and then fails with EIO. Once the
 // target says that there is no right to the volume (any more), all I/O fails
-// with EIO for ever. It is safe for concurrent use.
+// with EIO until Raise opens it under a later epoch. It is safe for concurrent use.
 type Device struct {
-	o      DeviceOptions
-	shape  shape
-	log    logr.Logger
-	cancel context.CancelFunc
-	kept   chan struct{} // closed when keep has ended
+	o       DeviceOptions
+	shape   shape
+	log     logr.Logger
+	keeping context.Context // ends with the device
+	cancel  context.CancelFunc
 
 	mu      sync.Mutex
+	export  Export        // what is opened, under the epoch that it has by now
 	conn    *conn         // nil while there is none
+	kept    chan struct{} // closed when keep has ended
 	final   error         // why there will be none any more
 	doubt   bool          // a change that was not answered may be done yet
 	changed chan struct{} // closed at every change of the above
@@ -73,10 +75,10 @@ func OpenDevice(ctx context.Context, o DeviceOptions) (*Device, error) {
 	}
 	keeping, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	d := &Device{
-		o: o, shape: first.shape, cancel: cancel, kept: make(chan struct{}), conn: first, changed: make(chan struct{}), stopped: make(chan struct{}),
+		o: o, shape: first.shape, export: e, keeping: keeping, cancel: cancel, kept: make(chan struct{}), conn: first, changed: make(chan struct{}), stopped: make(chan struct{}),
 		log: o.Log.WithValues("volume", e.Volume, "target", o.Address),
 	}
-	go d.keep(keeping, first)
+	go d.keep(keeping, first, d.kept)
 	return d, nil
 }
 
@@ -91,7 +93,7 @@ func (d *Device) Size() int64 {
 // Refresh asks the target for the size of the volume again, and returns it in
 // bytes.
 func (d *Device) Refresh(ctx context.Context) (int64, error) {
-	now, err := peek(ctx, d.o.Address, d.o.Export)
+	now, err := peek(ctx, d.o.Address, d.opens().String())
 	if err != nil {
 		return 0, err
 	}
@@ -103,23 +105,80 @@ func (d *Device) Refresh(ctx context.Context) (int64, error) {
 	return d.shape.size, nil
 }
 
+// opens is what a connection that is made now opens.
+func (d *Device) opens() Export {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.export
+}
+
+// Raise opens the volume anew under a later epoch: when it returns nil, all that is
+// sent is under this epoch, and nothing that was sent before reaches the volume any
+// more; I/O that was not answered is sent again. ErrDenied if the device is at a later
+// epoch, or the target says that this one is over: then nothing has changed. Any other
+// error leaves open whether it was done, and the call may be repeated. ctx bounds it.
+func (d *Device) Raise(ctx context.Context, epoch int64) error {
+	to := d.opens()
+	if epoch < max(to.Epoch, 1) {
+		return fmt.Errorf("open volume %s at epoch %d: the device is at epoch %d: %w", to.Volume, epoch, to.Epoch, ErrDenied)
+	}
+	if d.isAt(epoch) {
+		return nil
+	}
+	if _, err := peek(ctx, d.o.Address, to.At(epoch).String()); err != nil {
+		return fmt.Errorf("open volume %s at epoch %d: %w", to.Volume, epoch, err)
+	}
+	d.reopen(epoch)
+	for {
+		c, err := d.await(time.Now().Add(d.o.IOTimeout), ctx.Done())
+		if err != nil {
+			return fmt.Errorf("open volume %s at epoch %d: %w", to.Volume, epoch, err)
+		}
+		if c.epoch >= epoch {
+			return nil
+		}
+		c.fail(fmt.Errorf("%w: the device is opened at epoch %d", errLost, epoch))
+	}
+}
+
+// isAt reports whether there is a connection under the epoch.
+func (d *Device) isAt(epoch int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.final == nil && d.conn != nil && d.conn.epoch == epoch && !isClosed(d.conn.gone)
+}
+
+// reopen has connections that are made from now on open the volume under the epoch,
+// also where the target had said no for good: that was of an earlier epoch.
+func (d *Device) reopen(epoch int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.export.Epoch = max(d.export.Epoch, epoch)
+	if d.final != nil && !errors.Is(d.final, errClosed) {
+		d.final, d.kept = nil, make(chan struct{})
+		go d.keep(d.keeping, nil, d.kept)
+	}
+}
+
 // ReadOnly reports whether the target takes no changes.
 func (d *Device) ReadOnly() bool { return d.shape.readOnly }
 
-// keep makes the connection anew whenever it is lost, until ctx ends or the
-// target says no.
-func (d *Device) keep(ctx context.Context, c *conn) {
-	defer close(d.kept)
+// keep makes the connection anew whenever it is lost, or if there is none, until ctx
+// ends or the target says no.
+func (d *Device) keep(ctx context.Context, c *conn, kept chan struct{}) {
+	defer close(kept)
 	for {
-		select {
-		case <-c.gone:
-		case <-ctx.Done():
-			c.part()
-			d.settle(nil, errClosed)
-			return
+		if c != nil {
+			select {
+			case <-c.gone:
+			case <-ctx.Done():
+				c.part()
+				d.settle(nil, errClosed)
+				return
+			}
+			<-c.stopped
+			d.lose(c)
 		}
-		<-c.stopped
-		d.lose(c)
 		next, err := d.redial(ctx)
 		d.settle(next, err)
 		if err != nil {
@@ -169,7 +228,7 @@ func (d *Device) notify() {
 func (d *Device) redial(ctx context.Context) (*conn, error) {
 	for {
 		attempt, cancel := context.WithTimeout(ctx, dialTimeout)
-		c, err := dialExport(attempt, d.o.Address, d.o.Export)
+		c, err := dialExport(attempt, d.o.Address, d.opens().String())
 		cancel()
 		switch {
 		case err == nil && (c.shape.readOnly != d.shape.readOnly || c.shape.size < d.Size()):
@@ -320,6 +379,9 @@ func (d *Device) Settled() error {
 // Close ends the device: I/O that waits fails. It does not fail itself.
 func (d *Device) Close() error {
 	d.cancel()
-	<-d.kept
+	d.mu.Lock()
+	kept := d.kept
+	d.mu.Unlock()
+	<-kept
 	return nil
 }

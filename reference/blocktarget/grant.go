@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/moor-storage/moor/reference/blocktarget/admission"
@@ -25,6 +26,9 @@ type Grant struct {
 	ReadOnly bool
 	// Limits bound the volume, over all its users.
 	Limits admission.Limits
+	// Fenced: every epoch below it is over, and what is opened without an epoch
+	// changes nothing. 0: the volume was never fenced.
+	Fenced int64
 }
 
 // The least limits that leave all I/O that a Device can have waiting at once
@@ -45,13 +49,29 @@ type Grants interface {
 // Export is what a DPU opens. Its text holds a secret: it never goes into a log.
 type Export struct {
 	Volume, Node, Token string
+	// Epoch under which it is opened; 0: none.
+	Epoch int64
 }
 
-// String is the name by which the export is asked for, "<volume>@<node>#<token>".
-func (e Export) String() string { return e.Volume + "@" + e.Node + "#" + e.Token }
+// String is the name by which the export is asked for, "<volume>@<node>#<token>", and
+// "!<epoch>" after it if there is one.
+func (e Export) String() string {
+	name := e.Volume + "@" + e.Node + "#" + e.Token
+	if e.Epoch > 0 {
+		name += "!" + strconv.FormatInt(e.Epoch, 10)
+	}
+	return name
+}
 
-// Fingerprint tells exports apart without telling the token.
-func (e Export) Fingerprint() string { return digest("export", e.String())[:16] }
+// At is the export under another epoch.
+func (e Export) At(epoch int64) Export {
+	e.Epoch = epoch
+	return e
+}
+
+// Fingerprint tells exports apart without telling the token. It is the same under
+// every epoch.
+func (e Export) Fingerprint() string { return digest("export", e.At(0).String())[:16] }
 
 // ParseExport reads the name of an export. The error does not repeat it.
 func ParseExport(name string) (Export, error) {
@@ -60,7 +80,14 @@ func ParseExport(name string) (Export, error) {
 	if !ok || at < 0 {
 		return Export{}, fmt.Errorf("the name of an export is <volume>@<dpu>#<token>")
 	}
-	e := Export{Volume: volume, Node: rest[:at], Token: rest[at+1:]}
+	token, under, has := strings.Cut(rest[at+1:], "!")
+	e := Export{Volume: volume, Node: rest[:at], Token: token}
+	if has {
+		var err error
+		if e.Epoch, err = strconv.ParseInt(under, 10, 64); err != nil || e.Epoch <= 0 {
+			return Export{}, fmt.Errorf("the epoch of an export is a number from 1")
+		}
+	}
 	if e.Volume == "" || e.Node == "" || e.Token == "" {
 		return Export{}, fmt.Errorf("the name of an export is <volume>@<dpu>#<token>, none of them empty")
 	}

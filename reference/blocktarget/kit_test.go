@@ -28,6 +28,7 @@ type rights struct {
 	tokens map[[2]string]string
 	ro     map[[2]string]bool
 	limits admission.Limits
+	fenced map[string]int64
 	broken error
 }
 
@@ -41,7 +42,7 @@ func (r *rights) Grant(volume, node string) (Grant, error) {
 	if !ok {
 		return Grant{}, fmt.Errorf("%s has no right to volume %s: %w", node, volume, ErrDenied)
 	}
-	return Grant{File: filepath.Join(r.dir, volume+".img"), TokenHash: HashToken(token), ReadOnly: r.ro[[2]string{volume, node}], Limits: r.limits}, nil
+	return Grant{File: filepath.Join(r.dir, volume+".img"), TokenHash: HashToken(token), ReadOnly: r.ro[[2]string{volume, node}], Limits: r.limits, Fenced: r.fenced[volume]}, nil
 }
 
 // give grants, and returns the name of the export.
@@ -50,6 +51,16 @@ func (r *rights) give(volume, node, token string) string {
 	defer r.mu.Unlock()
 	r.tokens[[2]string{volume, node}] = token
 	return Export{Volume: volume, Node: node, Token: token}.String()
+}
+
+// fence says that the epochs below one are over, as the record of a volume does.
+func (r *rights) fence(volume string, epoch int64) {
+	r.set(func(r *rights) {
+		if r.fenced == nil {
+			r.fenced = map[string]int64{}
+		}
+		r.fenced[volume] = max(r.fenced[volume], epoch)
+	})
 }
 
 func (r *rights) take(volume, node string) {

@@ -42,9 +42,12 @@ type session struct {
 	file     *os.File
 	recorder Recorder // may be nil
 	gate     *admission.Gate
-	barrier  *admission.Barrier
-	limiter  *admission.Limiter
-	stats    *counters
+	// changes admits what changes the volume, inside the gate: shut once the epoch
+	// is over.
+	changes *admission.Gate
+	barrier *admission.Barrier
+	limiter *admission.Limiter
+	stats   *counters
 	// size is that of the file in bytes, when it was looked at last.
 	size atomic.Int64
 
@@ -141,6 +144,12 @@ func (s *session) admitted(q request, data []byte) (reply []byte, ok bool, err e
 		return nil, false, nil
 	}
 	defer s.gate.Leave()
+	if q.changes() {
+		if !s.changes.Enter() {
+			return nil, true, syscall.EPERM
+		}
+		defer s.changes.Leave()
+	}
 	reply, err = s.perform(q, data)
 	return reply, true, err
 }

@@ -68,6 +68,9 @@ func (s *Server) granted(e Export) (Grant, error) {
 		return g, fmt.Errorf("%s has the use of volume %s under another token, this one was taken back or never given: %w",
 			e.Node, e.Volume, ErrDenied)
 	}
+	if e.Epoch > 0 && e.Epoch < g.Fenced {
+		return g, fmt.Errorf("epoch %d of volume %s is over, it is fenced up to epoch %d: %w", e.Epoch, e.Volume, g.Fenced, ErrDenied)
+	}
 	return g, nil
 }
 
@@ -86,12 +89,13 @@ func (s *Server) look(e Export) (shape, error) {
 // open opens a volume for a DPU. A session that this DPU has is ended first,
 // with its I/O: a client that lost its connection sends again what was not
 // answered, and nothing old may come after that. The same goes for one whose
-// right is gone, so that a refusal means that no I/O of it is left.
+// right is gone, or whose epoch is over, so that a refusal means that no I/O of it
+// is left.
 func (s *Server) open(e Export, nc net.Conn) (*session, error) {
 	v := s.hold(e.Volume)
 	defer s.let(e.Volume, v)
 	g, denied := s.granted(e)
-	if old := v.sessions[e.Node]; old != nil && (denied == nil || !g.opens(old.export.Token)) {
+	if old := v.sessions[e.Node]; old != nil && (denied == nil || !g.opens(old.export.Token) || old.export.Epoch < g.Fenced) {
 		old.end("opened anew")
 		old.gate.Fence()
 		delete(v.sessions, e.Node)
@@ -125,9 +129,12 @@ func (s *Server) newSession(v *volume, e Export, g Grant, nc net.Conn) (*session
 	}
 	opened := &session{
 		export: e, shape: shape{size: size, readOnly: g.ReadOnly}, conn: nc, file: f, stats: &s.stats,
-		gate: admission.NewGate(), barrier: v.barrier, limiter: v.limiter, over: make(chan struct{}),
+		gate: admission.NewGate(), changes: admission.NewGate(), barrier: v.barrier, limiter: v.limiter, over: make(chan struct{}),
 	}
 	opened.size.Store(size)
+	if e.Epoch < g.Fenced {
+		opened.changes.Shut()
+	}
 	if s.o.Record != nil && !g.ReadOnly {
 		if opened.recorder, err = s.o.Record(g.File); err != nil {
 			_ = f.Close()
@@ -172,6 +179,37 @@ func (s *Server) Revoke(volumeName, node string) int {
 	}
 	s.o.Log.Info("right taken back", "volume", volumeName, "dpu", node, "sessions", len(gone))
 	return len(gone)
+}
+
+// Fence refuses every change under an epoch below the one named, and of what was
+// opened without an epoch; it returns when those that were in flight have ended, and
+// how many sessions it concerned. Sessions of earlier epochs are dropped; those
+// without an epoch go on reading, until they are opened anew at an epoch. The grants
+// have to say so before it is called, or a session is opened that it does not see.
+// It can be repeated.
+func (s *Server) Fence(volumeName string, epoch int64) int {
+	v := s.hold(volumeName)
+	defer s.let(volumeName, v)
+	var over []*session
+	for _, x := range v.sessions {
+		if x.export.Epoch >= epoch {
+			continue
+		}
+		if x.export.Epoch > 0 {
+			x.end(fmt.Sprintf("epoch %d is over", x.export.Epoch))
+		}
+		x.changes.Shut()
+		over = append(over, x)
+	}
+	for _, x := range over {
+		x.changes.Fence()
+		if x.export.Epoch > 0 {
+			x.gate.Fence()
+			delete(v.sessions, x.export.Node)
+		}
+	}
+	s.o.Log.Info("fenced", "volume", volumeName, "epoch", epoch, "sessions", len(over))
+	return len(over)
 }
 
 // Pause makes the changes of all DPUs to the volumes wait, calls during with

@@ -139,12 +139,12 @@ func FuzzServe(f *testing.F) {
 }
 
 func TestExportNames(t *testing.T) {
-	for _, e := range []Export{{"v", "n", "t"}, {"pvc-1", "a@b#c", "t"}} {
+	for _, e := range []Export{{Volume: "v", Node: "n", Token: "t"}, {Volume: "pvc-1", Node: "a@b#c", Token: "t"}} {
 		got, err := ParseExport(e.String())
 		if err != nil || got != e {
 			t.Errorf("%+v reads back as %+v, %v", e, got, err)
 		}
-		if e.Fingerprint() == (Export{e.Volume, e.Node, "u"}).Fingerprint() {
+		if e.Fingerprint() == (Export{Volume: e.Volume, Node: e.Node, Token: "u"}).Fingerprint() {
 			t.Error("two tokens have one fingerprint")
 		}
 	}

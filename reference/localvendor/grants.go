@@ -19,6 +19,13 @@ import (
 	"github.com/moor-storage/moor/reference/localvendor/records"
 )
 
+// Fencer has a target refuse every change under an epoch below the one named, or
+// without one. When it returns nil none of them reaches the volume any more;
+// *blocktarget.Admin is one.
+type Fencer interface {
+	Fence(ctx context.Context, volumeID string, epoch int64) error
+}
+
 // Revoker ends what a node, or every node if it is empty, does with a volume at
 // the target. When it returns nil no write of theirs reaches the volume any
 // more; *blocktarget.Admin is one.
@@ -31,6 +38,8 @@ type Target struct {
 	// Address is where the nodes reach it, "host:port".
 	Address string
 	Revoker Revoker
+	// Fencer, if set, is how volumes are fenced by epochs.
+	Fencer Fencer
 	// Data reaches into what flows there; without it, volumes in use cannot
 	// be copied by every file system, and none be limited.
 	Data DataPath
@@ -194,5 +203,51 @@ func (g Grants) Grant(volume, node string) (blocktarget.Grant, error) {
 	return blocktarget.Grant{
 		File: filepath.Join(g.Dir, volume+".img"), TokenHash: h.Grant.TokenHash,
 		ReadOnly: h.ReadOnly || records.ReadOnlyModes(h.AccessModes), Limits: admission.Limits(have.Limits),
+		Fenced: have.Fenced,
 	}, nil
+}
+
+// Fence has the target refuse every change of the volume under an epoch below the one
+// named, or without one. First the record says so, for good: from then on the target
+// opens nothing under such an epoch, also after a restart; then the target ends what
+// is open. See provisioner.Fencing.
+func (s *Storage) Fence(ctx context.Context, volumeID string, epoch int64) error {
+	if err := s.fence(ctx, volumeID, epoch); err != nil {
+		return fmt.Errorf("fence volume %q below epoch %d: %w", volumeID, epoch, err)
+	}
+	return nil
+}
+
+func (s *Storage) fence(ctx context.Context, volumeID string, epoch int64) error {
+	if epoch < 1 {
+		return fmt.Errorf("epochs begin at 1: %w", provisioner.ErrInvalid)
+	}
+	unlock, err := s.lock(volumeID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	have, found, err := s.load(volumeID)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return fmt.Errorf("the volume does not exist: %w", provisioner.ErrNotFound)
+	case have.Shared():
+		return fmt.Errorf("it is a directory, before which no target stands: %w", provisioner.ErrUnsupported)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if epoch > have.Fenced {
+		have.Fenced = epoch
+		if err := s.save(volumeID, have); err != nil {
+			return err
+		}
+	}
+	if err := s.target.Fencer.Fence(ctx, volumeID, epoch); err != nil {
+		return fmt.Errorf("nothing is opened under an epoch that is over, but what is open may change it until the target answers, repeat: %w: %w",
+			provisioner.ErrUnavailable, err)
+	}
+	return nil
 }

@@ -176,7 +176,7 @@ func (s *Storage) lock(id string) (unlock func(), err error) {
 
 // Platform returns every interface that this storage has, but Host, which is its
 // nodes'. Change is one of them only if the volumes' data flows through a target
-// that can hold them to limits.
+// that can hold them to limits, Fencing only if through one that knows epochs.
 func (s *Storage) Platform() provisioner.Platform {
 	p := provisioner.Platform{
 		Volumes: s, Attachments: s, Copies: s, Snapshots: snapshots{s}, Groups: groups{s},
@@ -184,6 +184,9 @@ func (s *Storage) Platform() provisioner.Platform {
 	}
 	if s.limitable() {
 		p.Change = s
+	}
+	if s.target != nil && s.target.Fencer != nil {
+		p.Fencing = s
 	}
 	return p
 }

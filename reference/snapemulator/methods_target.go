@@ -26,6 +26,7 @@ func targetMethods() map[string]handler {
 		"bdev_moor_target_create": targetCreate,
 		"bdev_moor_target_delete": method(deleteBdev(model.MoorTarget)),
 		"bdev_moor_target_rescan": targetRescan,
+		"bdev_moor_target_epoch":  targetEpoch,
 	}
 }
 
@@ -131,6 +132,36 @@ func targetRescan(ctx context.Context, e *Emulator, raw json.RawMessage) (any, e
 		return nil, model.Refuse(syscall.ENODEV, "bdev %s", p.Name)
 	}
 	return e.resized(p.Name, model.MoorTarget, size)
+}
+
+// epochParams are what bdev_moor_target_epoch is asked for.
+type epochParams struct {
+	Name  string `json:"name" snap:"must"`
+	Epoch int64  `json:"epoch" snap:"must"`
+}
+
+// targetEpoch opens a bdev's volume at its target under an epoch, without the
+// emulator's lock: a target that is out of reach must not hold up others.
+func targetEpoch(ctx context.Context, e *Emulator, raw json.RawMessage) (any, error) {
+	p, err := wire.Decode[epochParams](raw)
+	if err != nil {
+		return nil, &snaprpc.Error{Code: snaprpc.CodeInvalidParams, Message: "Invalid parameters: " + err.Error()}
+	}
+	device := e.targetDevice(p.Name)
+	if device == nil {
+		return nil, model.Refuse(syscall.ENODEV, "bdev %s", p.Name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, targetOpenTimeout)
+	defer cancel()
+	if err := device.Raise(ctx, p.Epoch); err != nil {
+		return nil, refuseTarget(err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.stores[p.Name]; s == nil || s.Backing() != datapath.Backing(device) {
+		return nil, model.Refuse(syscall.ENODEV, "bdev %s", p.Name)
+	}
+	return true, nil
 }
 
 // nullResize gives a bdev that keeps nothing another size, in MiB.

@@ -134,3 +134,85 @@ var requests = []mutation{
 		{"pkg/writer/receipt.go", "	if !e.Operator || claim.Spec.OperatorReceipt == nil || claim.Status.Epoch <= 0 {\n		return \"\"\n	}\n	return vouchMessage(claim.Spec.OperatorReceipt, claim.Status.Holder)", "	if !e.Operator || claim.Status.Epoch <= 0 {\n		return \"\"\n	}\n	return claim.Status.Holder"},
 	}},
 }
+
+// The files of the epoch's way to the medium that are edited more than once.
+const (
+	ruleMedium   = "pkg/writer/medium.go"
+	targetIO     = "reference/blocktarget/session.go"
+	attacherWord = "pkg/controller/attacher/fence.go"
+	nodeDevice   = "pkg/node/dpu/device.go"
+)
+
+// medium are the checks by which the storage itself keeps epochs apart, each switched
+// off.
+var medium = []mutation{
+	// The rules.
+	{name: "the storage's word about the epoch itself is a receipt", tests: right, edits: []edit{
+		{ruleReceipt, "FencedBelow(e.Attachment) <= claim.Status.Epoch {", "FencedBelow(e.Attachment) < claim.Status.Epoch {"},
+	}},
+	{name: "the storage's word about another attachment counts", tests: right, edits: []edit{
+		{ruleMedium, "a.UID != \"\" && f.AttachmentUID == a.UID {", "a.UID != \"\" {"},
+	}},
+	{name: "a receipt of the medium ends what is not being fenced", tests: right, edits: []edit{
+		{claimState, "	case moorv1alpha1.ReceiptDPU:\n		return claim", "	case moorv1alpha1.ReceiptDPU, \"Medium\":\n		return claim"},
+		{claimState, "	case moorv1alpha1.ReceiptMedium, moorv1alpha1.ReceiptStorage,", "	case moorv1alpha1.ReceiptStorage,"},
+	}},
+	{name: "a grant is usable by the storage's word about an earlier epoch", tests: right, edits: []edit{
+		{ruleMedium, "FencedBelow(a) >= a.Spec.Epoch {", "FencedBelow(a) > 0 {"},
+	}},
+	{name: "the storage is asked to shut out a device that is shown and not open under its epoch", tests: right, edits: []edit{
+		{ruleMedium, " && (!dpu.Attached || *dpu.OpenEpoch >= a.Spec.Epoch) {", " && dpu.OpenEpoch != nil {"},
+	}},
+	{name: "the storage is asked to shut out who has the right to write", tests: right, edits: []edit{
+		{ruleMedium, " || claim.Status.Phase != moorv1alpha1.ClaimFencing || ", " || "},
+	}},
+
+	// Those who act by them.
+	{name: "the attachment goes before the storage is asked", tests: fence, edits: []edit{
+		{fenceAct, "	if err := f.ask(ctx, t); err != nil {\n		return err\n	}\n", "	defer func() { _ = f.ask(ctx, t) }()\n"},
+	}},
+	{name: "the attacher writes that the storage has fenced before it was asked", tests: attacher, edits: []edit{
+		{attacherWord, "	if err := r.Driver.Fence(bounded, handle, epoch); err != nil {\n		return err\n	}\n", "	_ = r.Driver.Fence(bounded, handle, epoch)\n"},
+	}},
+	{name: "the attacher fences by what the cache shows", tests: attacher, edits: []edit{
+		{attacherWord, "kube.Find(ctx, r.DPU.Live, ", "kube.Find(ctx, r.DPU.Client, "},
+	}},
+	{name: "the DPU shows before the storage has fenced", tests: node, edits: []edit{
+		{nodeRight, "		p.refused = writer.Unfenced(now)\n", "		_ = writer.Unfenced(now)\n"},
+	}},
+	{name: "the DPU shows a replica that was not opened under the epoch", tests: node, edits: []edit{
+		{"pkg/node/dpu/show.go", " || p.small() || p.behind() {", " || p.small() {"},
+	}},
+	{name: "the DPU withdraws what was shown before its vendor knew epochs", tests: node, edits: []edit{
+		{nodeRight, " && !p.shown() {", " {"},
+	}},
+	{name: "a device that was made anew is taken for open under its epoch", tests: node, edits: []edit{
+		{nodeDevice, "	if p.refused != \"\" || p.replica() {\n		return nil\n	}\n	epoch :=", "	if p.refused != \"\" || p.replica() || *p.dpu.OpenEpoch == p.attachment.Spec.Epoch {\n		return nil\n	}\n	epoch :="},
+		{nodeDevice, "		p.dpu.OpenEpoch = new(int64) // it may be a new one, of the same name\n", "		_ = p.dpu.OpenEpoch\n"},
+	}},
+
+	// The reference storage.
+	{name: "the target opens a volume under an epoch that is over", tests: target, edits: []edit{
+		{targetVolume, "	if e.Epoch > 0 && e.Epoch < g.Fenced {", "	if e.Epoch < 0 {"},
+	}},
+	{name: "what has no epoch changes a volume that was fenced", tests: target, edits: []edit{
+		{targetVolume, "	if e.Epoch < g.Fenced {\n", "	if e.Epoch < 0 {\n"},
+	}},
+	{name: "the target answers a fence while a change is in flight", tests: target, edits: []edit{
+		{targetVolume, "		x.changes.Fence()\n", ""},
+		{targetVolume, "			x.gate.Fence()\n			delete", "			delete"},
+	}},
+	{name: "the target answers a fence and lets what is open go on", tests: target, edits: []edit{
+		{targetVolume, "		x.changes.Shut()\n		over", "		over"},
+		{targetVolume, "		x.changes.Fence()\n", ""},
+	}},
+	{name: "changes pass the fence of what has no epoch", tests: target, edits: []edit{
+		{targetIO, "		if !s.changes.Enter() {\n			return nil, true, syscall.EPERM\n		}\n", "		_ = s.changes.Enter()\n"},
+	}},
+	{name: "the vendor asks the target before the epoch is on record", tests: vendor, edits: []edit{
+		{vendorTarget, "	if epoch > have.Fenced {\n", "	if epoch > have.Fenced && epoch < 0 {\n"},
+	}},
+	{name: "a fence of an earlier epoch takes a later one back", tests: vendor, edits: []edit{
+		{vendorTarget, "	if epoch > have.Fenced {\n", "	if epoch != have.Fenced {\n"},
+	}},
+}

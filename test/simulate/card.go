@@ -152,6 +152,14 @@ func (c card) ListDevices(ctx context.Context) ([]provisioner.Device, error) {
 	return out, nil
 }
 
+// Epochs is the plugin's: the storage that is simulated knows none.
+func (card) Epochs(context.Context) (bool, error) { return false, nil }
+
+// OpenAtEpoch is refused, and not asked for.
+func (card) OpenAtEpoch(context.Context, string, string, int64) error {
+	return provisioner.ErrUnsupported
+}
+
 // unavailable is an error of a call on the same machine, as the clients of SNAP and of
 // plugins give it: what said nothing is not available.
 func unavailable(err error) error {

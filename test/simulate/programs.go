@@ -115,6 +115,9 @@ func (v vendor) Unpublish(ctx context.Context, volume, node string, _ map[string
 	})
 }
 
+// Fence is refused, and not asked for: the storage knows no epochs.
+func (vendor) Fence(context.Context, string, int64) error { return provisioner.ErrUnsupported }
+
 // attacherOfVendor is snap-external-attacher.
 func (w *World) attacherOfVendor(l *life) {
 	there := l.watch(w.DPU, index.Attacher())

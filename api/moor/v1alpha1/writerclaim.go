@@ -25,11 +25,13 @@ const (
 )
 
 // ReceiptKind says who proved that the old holder can no longer write.
-// +kubebuilder:validation:Enum=DPU;Storage;LeaseBound;Operator
+// +kubebuilder:validation:Enum=Medium;DPU;Storage;LeaseBound;Operator
 type ReceiptKind string
 
 // The kinds of receipt, strongest first.
 const (
+	// ReceiptMedium: the storage itself accepts nothing of the epoch any more.
+	ReceiptMedium ReceiptKind = "Medium"
 	// ReceiptDPU: the old DPU detached the namespace and ended its I/O.
 	ReceiptDPU ReceiptKind = "DPU"
 	// ReceiptStorage: the storage revoked the old DPU.

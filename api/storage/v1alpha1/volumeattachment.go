@@ -20,6 +20,7 @@ type VolumeAttachmentSource struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.nodeName) || size(oldSelf.nodeName) == 0 || (has(self.nodeName) && self.nodeName == oldSelf.nodeName)",message="nodeName is immutable once it is set: another DPU needs another attachment"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.source) || !has(oldSelf.source.volumeRef) || !has(oldSelf.source.volumeRef.name) || size(oldSelf.source.volumeRef.name) == 0 || (has(self.source) && has(self.source.volumeRef) && has(self.source.volumeRef.name) && self.source.volumeRef.name == oldSelf.source.volumeRef.name)",message="source.volumeRef.name is immutable once it is set: another volume needs another attachment"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.epoch) || oldSelf.epoch <= 0 || (has(self.epoch) && self.epoch >= oldSelf.epoch)",message="epoch never goes back"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.fenceEpoch) || oldSelf.fenceEpoch <= 0 || (has(self.fenceEpoch) && self.fenceEpoch >= oldSelf.fenceEpoch)",message="fenceEpoch never goes back"
 type VolumeAttachmentSpec struct {
 	// NodeName is the DPU: its node name in this cluster.
 	// +optional
@@ -50,6 +51,11 @@ type VolumeAttachmentSpec struct {
 	// single-writer volume; 0 if none was granted. An addition of Moor.
 	// +optional
 	Epoch int64 `json:"epoch,omitempty"`
+	// FenceEpoch asks for the storage's word that it accepts nothing of the volume
+	// any more under an epoch below this one: the right to write is being taken from
+	// this attachment. 0: it is not asked for. An addition of Moor.
+	// +optional
+	FenceEpoch int64 `json:"fenceEpoch,omitempty"`
 }
 
 // BdevAttrs identifies an NVMe namespace.
@@ -112,6 +118,10 @@ type VolumeAttachmentDPU struct {
 	// Epoch under which the device is shown. An addition of Moor.
 	// +optional
 	Epoch int64 `json:"epoch,omitempty"`
+	// OpenEpoch is the epoch under which the device is open at the storage; 0 if under
+	// none yet. Absent: its vendor opens devices under no epochs. An addition of Moor.
+	// +optional
+	OpenEpoch *int64 `json:"openEpoch,omitempty"`
 	// PreEmulated: all is made but the namespace is not attached; the host
 	// sees nothing. An addition of Moor.
 	// +optional
@@ -156,6 +166,11 @@ type VolumeAttachmentStatus struct {
 	// word. Writer: snap-external-attacher. An addition of Moor.
 	// +optional
 	Revocation *StorageRevocation `json:"revocation,omitempty"`
+	// Fence is the word of the vendor's attacher that the storage accepts nothing of
+	// the volume any more under an epoch below one. Absent: there is no such word.
+	// Writer: snap-external-attacher. An addition of Moor.
+	// +optional
+	Fence *StorageFence `json:"fence,omitempty"`
 	// DPU is what the DPU shows.
 	// +optional
 	DPU VolumeAttachmentDPU `json:"dpu,omitempty"`
@@ -173,9 +188,22 @@ type StorageRevocation struct {
 	Time metav1.Time `json:"time"`
 }
 
+// StorageFence says that a Fence of the vendor's FencingService was answered.
+type StorageFence struct {
+	// AttachmentUID is the UID of the VolumeAttachment for which that was asked: on
+	// another one the word does not count.
+	AttachmentUID types.UID `json:"attachmentUID"`
+	// Epoch below which the storage accepts nothing.
+	// +kubebuilder:validation:Minimum=1
+	Epoch int64 `json:"epoch"`
+	// Time when it was answered, by the attacher's clock; for people.
+	Time metav1.Time `json:"time"`
+}
+
 // VolumeAttachment is a DPUVolumeAttachment as the DPU cluster knows it.
 // +kubebuilder:object:root=true
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.dpu) || !has(oldSelf.status.dpu.retiredEpoch) || oldSelf.status.dpu.retiredEpoch <= 0 || (has(self.status) && has(self.status.dpu) && has(self.status.dpu.retiredEpoch) && self.status.dpu.retiredEpoch >= oldSelf.status.dpu.retiredEpoch)",message="status.dpu.retiredEpoch never goes back: an epoch that is over stays over"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.fence) || (has(self.status) && has(self.status.fence) && self.status.fence.epoch >= oldSelf.status.fence.epoch)",message="status.fence never goes back: what the storage refuses it refuses for ever"
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:selectablefield:JSONPath=`.spec.nodeName`

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 
+	epochv1 "github.com/moor-storage/moor/api/epoch/v1"
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -32,6 +33,9 @@ type Driver interface {
 	Publish(ctx context.Context, req PublishRequest) (map[string]string, error)
 	// Unpublish takes it back; what is gone already is success.
 	Unpublish(ctx context.Context, volumeHandle, nodeID string, secrets map[string]string) error
+	// Fence has the storage accept nothing of the volume below the epoch any more. It
+	// can be repeated, and is asked only of a driver that has Features.Fence.
+	Fence(ctx context.Context, volumeHandle string, epoch int64) error
 }
 
 // Features are what a driver says that it can do.
@@ -42,6 +46,10 @@ type Features struct {
 	ReadOnly bool
 	// SingleNodeMultiWriter: it knows the newer single-node access modes.
 	SingleNodeMultiWriter bool
+	// Fence: it fences volumes by epochs, by FencingService beside CSI's services. One
+	// that does not publish is not asked: there is nothing of an attachment that says
+	// which volume of the vendor's it is.
+	Fence bool
 }
 
 // Connection is a Driver over gRPC.
@@ -49,6 +57,7 @@ type Connection struct {
 	conn       *grpc.ClientConn
 	identity   csispec.IdentityClient
 	controller csispec.ControllerClient
+	fencing    epochv1.FencingServiceClient
 }
 
 // Connect returns a Driver that calls the endpoint (unix:///path, a bare path
@@ -77,7 +86,9 @@ func Connect(endpoint string) (*Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the CSI driver at %s: %w", endpoint, err)
 	}
-	return &Connection{conn: conn, identity: csispec.NewIdentityClient(conn), controller: csispec.NewControllerClient(conn)}, nil
+	return &Connection{
+		conn: conn, identity: csispec.NewIdentityClient(conn), controller: csispec.NewControllerClient(conn), fencing: epochv1.NewFencingServiceClient(conn),
+	}, nil
 }
 
 // Close ends the connection; calls under way fail.
@@ -116,11 +127,29 @@ func (c *Connection) Features(ctx context.Context) (Features, error) {
 			return c.GetRpc().GetType() == want
 		})
 	}
+	fence, err := c.fences(ctx)
+	if err != nil {
+		return Features{}, err
+	}
+	publish := has(csispec.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME)
 	return Features{
-		Publish:               has(csispec.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME),
+		Publish:               publish,
+		Fence:                 publish && fence,
 		ReadOnly:              has(csispec.ControllerServiceCapability_RPC_PUBLISH_READONLY),
 		SingleNodeMultiWriter: has(csispec.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER),
 	}, nil
+}
+
+// fences asks the driver whether it fences by epochs. Most have no such service.
+func (c *Connection) fences(ctx context.Context) (bool, error) {
+	_, err := c.fencing.GetFencingInfo(ctx, &epochv1.GetFencingInfoRequest{})
+	if err = csiserver.FromStatus(err); errors.Is(err, provisioner.ErrUnsupported) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("ask the CSI driver whether it fences by epochs: %w", err)
+	}
+	return true, nil
 }
 
 // Publish implements Driver.
@@ -133,6 +162,15 @@ func (c *Connection) Publish(ctx context.Context, req PublishRequest) (map[strin
 		return nil, fmt.Errorf("publish volume %s to node %s: %w", req.VolumeHandle, req.NodeID, csiserver.FromStatus(err))
 	}
 	return r.GetPublishContext(), nil
+}
+
+// Fence implements Driver.
+func (c *Connection) Fence(ctx context.Context, volumeHandle string, epoch int64) error {
+	_, err := c.fencing.Fence(ctx, &epochv1.FenceRequest{VolumeId: volumeHandle, Epoch: epoch})
+	if err != nil {
+		return fmt.Errorf("fence volume %s below epoch %d: %w", volumeHandle, epoch, csiserver.FromStatus(err))
+	}
+	return nil
 }
 
 // Unpublish implements Driver.

@@ -63,6 +63,14 @@ func TestFeatures(t *testing.T) {
 	if f, err := c.Features(t.Context()); err != nil || f != (Features{Publish: true, ReadOnly: true, SingleNodeMultiWriter: true}) {
 		t.Fatalf("with everything: %+v, %v", f, err)
 	}
+	d.fences = true
+	if f, err := c.Features(t.Context()); err != nil || !f.Fence {
+		t.Fatalf("with epochs: %+v, %v", f, err)
+	}
+	d.caps = d.caps[1:]
+	if f, err := c.Features(t.Context()); err != nil || f.Fence {
+		t.Fatalf("one that does not publish has nothing to fence: %+v, %v", f, err)
+	}
 }
 
 func TestConnectRefusesAddresses(t *testing.T) {

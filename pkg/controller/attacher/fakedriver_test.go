@@ -10,12 +10,15 @@ import (
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+
+	epochv1 "github.com/moor-storage/moor/api/epoch/v1"
 )
 
 // fakeDriver is a vendor's CSI driver on a unix socket.
 type fakeDriver struct {
 	csispec.UnimplementedIdentityServer
 	csispec.UnimplementedControllerServer
+	epochv1.UnimplementedFencingServiceServer
 
 	mu        sync.Mutex
 	publish   []error // the next answers; nil or none: success
@@ -24,6 +27,9 @@ type fakeDriver struct {
 	undone    []*csispec.ControllerUnpublishVolumeRequest
 	caps      []csispec.ControllerServiceCapability_RPC_Type
 	hang      bool
+	fences    bool    // serves FencingService
+	fence     []error // the next answers to Fence
+	fenced    []*epochv1.FenceRequest
 	onPublish func()
 }
 
@@ -86,6 +92,23 @@ func (d *fakeDriver) ControllerUnpublishVolume(_ context.Context, req *csispec.C
 	return &csispec.ControllerUnpublishVolumeResponse{}, nil
 }
 
+func (d *fakeDriver) GetFencingInfo(ctx context.Context, req *epochv1.GetFencingInfoRequest) (*epochv1.GetFencingInfoResponse, error) {
+	if !d.fences {
+		return d.UnimplementedFencingServiceServer.GetFencingInfo(ctx, req)
+	}
+	return &epochv1.GetFencingInfoResponse{}, nil
+}
+
+func (d *fakeDriver) Fence(_ context.Context, req *epochv1.FenceRequest) (*epochv1.FenceResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fenced = append(d.fenced, req)
+	if err := next(&d.fence); err != nil {
+		return nil, err
+	}
+	return &epochv1.FenceResponse{}, nil
+}
+
 // serve puts the driver on a socket and returns a connection to it.
 func (d *fakeDriver) serve(t *testing.T) (c *Connection, stop func()) {
 	t.Helper()
@@ -101,6 +124,7 @@ func (d *fakeDriver) serve(t *testing.T) (c *Connection, stop func()) {
 	g := grpc.NewServer()
 	csispec.RegisterIdentityServer(g, d)
 	csispec.RegisterControllerServer(g, d)
+	epochv1.RegisterFencingServiceServer(g, d)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = g.Serve(l) }()
 	stop = func() { g.Stop(); <-done }

@@ -2,6 +2,7 @@ package attacher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -60,7 +61,7 @@ type Retry struct {
 }
 
 // SetupWithManager watches SVVolumeAttachments, and the PersistentVolumes that
-// they wait for.
+// they wait for; for a driver that fences by epochs also VolumeAttachments.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, retry Retry) error {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retry.Start, retry.Max)
 	// Its own writes must not wake the reconciler, or a failing attachment
@@ -73,7 +74,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, retry Retry) error {
 		UpdateFunc: func(event.UpdateEvent) bool { return false },
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("svvolumeattachment").
 		For(&storagev1alpha1.SVVolumeAttachment{}, builder.WithPredicates(changed)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.waitingFor), builder.WithPredicates(created)).
@@ -81,8 +82,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, retry Retry) error {
 			MaxConcurrentReconciles: retry.Workers, RateLimiter: limiter,
 			// The name labels metrics only; attachers of two drivers may share it.
 			SkipNameValidation: ptr.To(true),
-		}).
-		Complete(kube.Retrying(r))
+		})
+	if r.Features.Fence {
+		b = b.Watches(&storagev1alpha1.VolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(toFence))
+	}
+	return b.Complete(kube.Retrying(r))
 }
 
 // waitingFor returns the attachments of a PersistentVolume that just appeared. At
@@ -111,23 +115,33 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || !found {
 		return ctrl.Result{}, err
 	}
+	if !r.holds(sv) {
+		return ctrl.Result{}, r.carry(ctx, sv)
+	}
+	// What fails here holds up nothing else: the vendor's other word may come.
+	fenced := r.fence(ctx, sv)
+	return ctrl.Result{}, errors.Join(r.carry(ctx, sv), fenced)
+}
+
+// carry has the driver attach or detach, as the attachment asks.
+func (r *Reconciler) carry(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachment) error {
 	if !sv.DeletionTimestamp.IsZero() {
 		if !r.holds(sv) {
-			return ctrl.Result{}, nil
+			return nil
 		}
-		return ctrl.Result{}, r.told(ctx, sv, r.detach(ctx, sv), detachError)
+		return r.told(ctx, sv, r.detach(ctx, sv), detachError)
 	}
 	if sv.Status.Attached || (sv.Spec.Attacher != "" && sv.Spec.Attacher != r.DriverName) {
-		return ctrl.Result{}, nil
+		return nil
 	}
 	pv, err := r.volume(ctx, sv)
 	if err == nil && !r.ours(sv, pv) {
-		return ctrl.Result{}, nil
+		return nil
 	}
 	if err == nil {
 		err = r.attach(ctx, sv, pv)
 	}
-	return ctrl.Result{}, r.told(ctx, sv, err, attachError)
+	return r.told(ctx, sv, err, attachError)
 }
 
 // holds reports whether the finalizer is there.

@@ -6,7 +6,9 @@ import (
 	"fmt"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
 
+	epochv1 "github.com/moor-storage/moor/api/epoch/v1"
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -63,4 +65,34 @@ func (s *Server) ControllerUnpublishVolume(ctx context.Context, req *csispec.Con
 		return nil, fmt.Errorf("unpublish volume %q from node %q: %w", id, node, err)
 	}
 	return &csispec.ControllerUnpublishVolumeResponse{}, nil
+}
+
+// RegisterFencing has the server of a vendor's CSI controller serve FencingService over
+// the platform's Fencing; nothing if it has none, so that callers get UNIMPLEMENTED.
+func RegisterFencing(s grpc.ServiceRegistrar, f provisioner.Fencing) {
+	if f != nil {
+		epochv1.RegisterFencingServiceServer(s, fencing{fencing: f})
+	}
+}
+
+// fencing is FencingService over a platform.
+type fencing struct {
+	epochv1.UnimplementedFencingServiceServer
+	fencing provisioner.Fencing
+}
+
+// GetFencingInfo implements FencingService.
+func (f fencing) GetFencingInfo(context.Context, *epochv1.GetFencingInfoRequest) (*epochv1.GetFencingInfoResponse, error) {
+	return &epochv1.GetFencingInfoResponse{}, nil
+}
+
+// Fence implements FencingService.
+func (f fencing) Fence(ctx context.Context, req *epochv1.FenceRequest) (*epochv1.FenceResponse, error) {
+	if req.GetVolumeId() == "" || req.GetEpoch() < 1 {
+		return nil, fmt.Errorf("volume_id is empty, or epoch %d is not positive: %w", req.GetEpoch(), provisioner.ErrInvalid)
+	}
+	if err := f.fencing.Fence(ctx, req.GetVolumeId(), req.GetEpoch()); err != nil {
+		return nil, err
+	}
+	return &epochv1.FenceResponse{}, nil
 }

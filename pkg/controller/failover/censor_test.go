@@ -30,6 +30,9 @@ func TestIllegal(t *testing.T) {
 		"fence":                        {law{before: as(held, granted), after: held}, true},
 		"by the DPU":                   {law{before: held, after: receipt("DPU", 4), dpu: retired}, true},
 		"by the storage":               {law{before: held, after: receipt("Storage", 4), storageGone: true, ended: true}, true},
+		"by the medium":                {law{before: held, after: receipt("Medium", 4), fencedBelow: 5}, true},
+		"the medium takes the epoch":   {law{before: held, after: receipt("Medium", 4), fencedBelow: 4}, false},
+		"medium without Fencing":       {law{before: as(held, granted), after: receipt("Medium", 4), fencedBelow: 5}, false},
 		"by an operator":               {law{before: held, after: receipt("Operator", 4), operator: vouched}, true},
 		"no receipt":                   {law{before: held, after: moorv1alpha1.WriterClaimStatus{Phase: freed, Epoch: 4}, dpu: retired}, false},
 		"not retired":                  {law{before: held, after: receipt("DPU", 4)}, false},
@@ -69,6 +72,9 @@ func (s *fixture) censor(_ string, o client.Object) {
 	_, attached := kubetest.Read(s.DPU, &storagev1alpha1.SVVolumeAttachment{ObjectMeta: kubetest.DPUObject(before.Attachment)})
 	l := law{before: before, after: *c.Status, ended: found && !m.DeletionTimestamp.IsZero(), storageGone: !attached && found && m.Status.Revocation != nil && m.Status.Revocation.AttachmentUID == m.UID, operator: c.Spec.OperatorReceipt}
 	l.leaseOver = s.leaseOver()
+	if found && m.Status.Fence != nil && m.Status.Fence.AttachmentUID == m.UID {
+		l.fencedBelow = m.Status.Fence.Epoch
+	}
 	if found {
 		l.dpu, l.released = m.Status.DPU, len(m.Finalizers) == 0 || !strings.Contains(strings.Join(m.Finalizers, " "), storagev1alpha1.FinalizerDPUAttachment)
 	}
@@ -89,6 +95,8 @@ type law struct {
 	operator                     *moorv1alpha1.OperatorReceipt
 	// leaseOver: the DPU gives a lease, whose bound passed since it was renewed.
 	leaseOver bool
+	// fencedBelow: the storage accepts nothing below this epoch.
+	fencedBelow int64
 }
 
 // broken says which rule the change breaks; it shares no code with
@@ -114,6 +122,7 @@ func (l law) broken() string {
 	}
 	proved := map[moorv1alpha1.ReceiptKind]bool{
 		moorv1alpha1.ReceiptDPU:        !l.dpu.Attached && (l.dpu.RetiredEpoch >= b.Epoch || l.ended && l.released),
+		moorv1alpha1.ReceiptMedium:     b.Phase == moorv1alpha1.ClaimFencing && l.fencedBelow > b.Epoch,
 		moorv1alpha1.ReceiptStorage:    b.Phase == moorv1alpha1.ClaimFencing && l.storageGone && l.ended,
 		moorv1alpha1.ReceiptLeaseBound: b.Phase == moorv1alpha1.ClaimFencing && l.leaseOver,
 		moorv1alpha1.ReceiptOperator:   b.Phase == moorv1alpha1.ClaimFencing && l.operator != nil && l.operator.Epoch == b.Epoch,

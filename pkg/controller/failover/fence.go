@@ -68,6 +68,9 @@ func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 			return err
 		}
 	}
+	if err := f.ask(ctx, t); err != nil {
+		return err
+	}
 	if t.missing != "" { // nothing is done by what a cache shows
 		return kube.WaitFor("%s", t.missing)
 	}
@@ -139,6 +142,23 @@ func (f fencer) beginFencing(ctx context.Context, p *pass, t *target) error {
 	f.progress.note(p.node.Name, f.clock.Now())
 	f.recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverFencing,
 		fmt.Sprintf("host %s is %s: %s; the right to write is taken back from DPU %s (epoch %d)", p.node.Name, p.state, p.evidence, t.holder(), t.claim.Status.Epoch))
+	return nil
+}
+
+// ask asks the storage by the VolumeAttachment to accept nothing more of the epoch that
+// is being taken, if it knows epochs. It needs neither the DPU nor its silence. It is
+// asked before the attachment is deleted, by which the vendor's attacher may let go of
+// it; what a cache shows is enough for that, as it asks for what the claim says, which
+// was written as Fencing or read so.
+func (f fencer) ask(ctx context.Context, t *target) error {
+	epoch := writer.FenceFor(t.claim, t.mirror)
+	if epoch == 0 {
+		return nil
+	}
+	_, err := kube.Patch(ctx, f.dpu.Client, t.mirror, func(a *storagev1alpha1.VolumeAttachment) { a.Spec.FenceEpoch = epoch })
+	if err = kube.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("ask the storage to accept nothing of volume %s below epoch %d: %w", t.volume.Name, epoch, err)
+	}
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/moor-storage/moor/pkg/node/dpu/devices"
 	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // maker has the vendor make the device of a volume, and lets it grow.
@@ -55,8 +56,14 @@ func (m maker) make(ctx context.Context, p *pass) error {
 func (m maker) create(ctx context.Context, p *pass) error {
 	recorded := p.dpu.DeviceName
 	device, err := p.plugin.Create(ctx, openSpec(p))
-	if err != nil || device == recorded {
+	if err != nil {
 		return err
+	}
+	if p.dpu.OpenEpoch != nil {
+		p.dpu.OpenEpoch = new(int64) // it may be a new one, of the same name
+	}
+	if device == recorded {
+		return nil
 	}
 	if recorded != "" {
 		if err := m.replaced(ctx, p, recorded); err != nil {
@@ -65,11 +72,51 @@ func (m maker) create(ctx context.Context, p *pass) error {
 		p.withdrawn()
 	}
 	p.dpu.DeviceName, p.dpu.Capacity = device, nil
+	p.dpu.OpenEpoch = p.opens(p.plugin)
 	p.dpu.Provider, p.dpu.Incarnation = p.plugin.Service, m.exposures.Incarnation(p.plugin.Service)
 	if p.refused != "" && !p.replica() {
 		return p.waitForRight()
 	}
 	return p.wait(0, "device %s is made, its function is being made ready", device)
+}
+
+// opens is the epoch of a device that was just made: none, of a plugin that opens devices
+// under epochs; nil if it does not, or the volume has no epochs.
+func (p *pass) opens(plugin *devices.Plugin) *int64 {
+	if !plugin.Can.Epochs || volumeMode(p.volume) != provisioner.Block || !writer.SingleWriter(p.attachment, p.volume) {
+		return nil
+	}
+	return new(int64)
+}
+
+// open has the vendor open the device at the storage under the epoch of the attachment,
+// each time before it is shown: what was made anew by the same name has none. A device
+// that is shown already is opened under its epoch as well, so that the storage can be
+// asked to refuse earlier ones. A replica's has no epoch: it writes nothing.
+func (m maker) open(ctx context.Context, p *pass) error {
+	if p.opens(p.plugin) == nil {
+		p.dpu.OpenEpoch = nil
+		return nil
+	}
+	if p.dpu.OpenEpoch == nil {
+		p.dpu.OpenEpoch = new(int64) // made before its vendor knew epochs
+	}
+	if p.refused != "" || p.replica() {
+		return nil
+	}
+	epoch := p.attachment.Spec.Epoch
+	if err := p.plugin.OpenAtEpoch(ctx, p.volumeID, p.dpu.DeviceName, epoch); err != nil {
+		switch {
+		case errors.Is(err, provisioner.ErrUnsupported):
+			p.dpu.OpenEpoch = nil
+			return nil
+		case errors.Is(err, provisioner.ErrUnavailable) && p.shown() && *p.dpu.OpenEpoch == epoch:
+			return nil // nothing is to be done but to confirm it
+		}
+		return err
+	}
+	p.dpu.OpenEpoch = &epoch
+	return nil
 }
 
 // replaced takes a device away from the host that the vendor has made anew. Only the

@@ -29,6 +29,10 @@ type fakeVendor struct {
 	suspected int
 	// mib is what volumes have grown to, in MiB; 0 is not at all.
 	mib int
+	// epochs are those under which devices are open.
+	epochs map[string]int64
+	// noEpochs: its devices are of a kind that takes none.
+	noEpochs bool
 	// hang, if set, is what GetDevice does.
 	hang func(context.Context) error
 }
@@ -67,6 +71,32 @@ func (v *fakeVendor) Capabilities(context.Context) (vendorplugin.Capabilities, e
 
 func (v *fakeVendor) Provider(context.Context) (string, error) {
 	return "nvidia", v.do("Provider", func() error { return nil })
+}
+
+func (v *fakeVendor) Epochs(context.Context) (bool, error) {
+	return v.can.Epochs, v.do("Epochs", func() error { return nil })
+}
+
+// OpenAtEpoch opens a device that SNAP has under an epoch; one that SNAP lost has none.
+func (v *fakeVendor) OpenAtEpoch(ctx context.Context, _, device string, epoch int64) error {
+	return v.do("OpenAtEpoch", func() error {
+		if v.noEpochs {
+			return provisioner.ErrUnsupported
+		}
+		if _, err := v.rpc.BdevGetBdevs(ctx, device); err != nil {
+			return fmt.Errorf("%w: %w", provisioner.ErrNotFound, err)
+		}
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if v.epochs == nil {
+			v.epochs = map[string]int64{}
+		}
+		if epoch < v.epochs[device] {
+			return fmt.Errorf("device %s is at epoch %d: %w", device, v.epochs[device], provisioner.ErrPrecondition)
+		}
+		v.epochs[device] = epoch
+		return nil
+	})
 }
 
 func (v *fakeVendor) CreateDevice(ctx context.Context, spec provisioner.OpenSpec) (string, error) {

@@ -65,6 +65,10 @@ func (p *pass) volumeName() string { return p.attachment.VolumeName() }
 // replica reports whether the attachment only keeps the volume ready here.
 func (p *pass) replica() bool { return p.attachment.IsReplica() }
 
+// shown reports whether the host sees the device under the epoch of the attachment, as
+// far as is known.
+func (p *pass) shown() bool { return p.dpu.Attached && p.dpu.Epoch == p.attachment.Spec.Epoch }
+
 // keepsReady reports whether the device is made ready without being shown.
 func (p *pass) keepsReady() bool { return p.refused != "" && p.replica() }
 

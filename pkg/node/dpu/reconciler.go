@@ -198,7 +198,7 @@ func (r *Reconciler) phases(ctx context.Context, p *pass) error {
 	if shown, err := r.shower.promote(ctx, p); shown || err != nil {
 		return err
 	}
-	return run(r.maker.findPlugin, r.maker.make, r.maker.grow, r.shower.show)
+	return run(r.maker.findPlugin, r.maker.make, r.maker.grow, r.maker.open, r.shower.show)
 }
 
 // finish writes the status, even where the pass has used up its time, and then

@@ -137,7 +137,13 @@ func (r right) confirm(ctx context.Context, p *pass) error {
 	if now == nil || now.Status.DPU.Provider != p.dpu.Provider || !writer.Stands(p.attachment, now, p.dpu.DeviceName) {
 		return p.outdated()
 	}
-	return r.checkClaim(ctx, p)
+	if err := r.checkClaim(ctx, p); err != nil || p.refused != "" {
+		return err
+	}
+	if p.dpu.OpenEpoch != nil && !p.replica() && !p.shown() {
+		p.refused = writer.Unfenced(now)
+	}
+	return nil
 }
 
 // expose has SNAP show the device, if the journal and the lease still allow it.

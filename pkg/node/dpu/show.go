@@ -18,9 +18,10 @@ type shower struct {
 
 // promote shows what stands ready, without the vendor: it has done its part, and
 // the pass ends (shown). Nothing that stands ready is no error; the phases after
-// it make everything. So do they with a device that has to grow first.
+// it make everything. So do they with a device that has to grow first, or that the
+// vendor has to open under the new epoch.
 func (s shower) promote(ctx context.Context, p *pass) (shown bool, err error) {
-	if p.refused != "" || !p.dpu.PreEmulated || p.volume == nil || p.small() {
+	if p.refused != "" || !p.dpu.PreEmulated || p.volume == nil || p.small() || p.behind() {
 		return false, nil
 	}
 	all, _ := s.exposures.List(ctx)
@@ -37,6 +38,11 @@ func (s shower) promote(ctx context.Context, p *pass) (shown bool, err error) {
 	}
 	p.observe(e)
 	return true, nil
+}
+
+// behind reports whether the device is to be opened under a later epoch than it is.
+func (p *pass) behind() bool {
+	return p.dpu.OpenEpoch != nil && !p.replica() && *p.dpu.OpenEpoch < p.attachment.Spec.Epoch
 }
 
 // show exposes the device, if that is allowed at this very moment; that of a
@@ -59,6 +65,9 @@ func (s shower) show(ctx context.Context, p *pass) error {
 	if errors.Is(err, provisioner.ErrNotFound) {
 		// The plugin knows the device, SNAP does not: it has restarted.
 		if err := s.maker.create(ctx, p); err != nil {
+			return err
+		}
+		if err := s.maker.open(ctx, p); err != nil {
 			return err
 		}
 		e, err = s.expose(ctx, p, service)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,7 +54,8 @@ func (p *pass) contradicted() bool {
 	said, found := p.attachment.Status.DPU, p.dpu
 	return said.Attached != found.Attached || said.PreEmulated != found.PreEmulated ||
 		said.Epoch != found.Epoch || said.RetiredEpoch != found.RetiredEpoch || said.ClearedEpoch != found.ClearedEpoch ||
-		said.Provider != found.Provider || said.Incarnation != found.Incarnation || said.Undrained != found.Undrained
+		said.Provider != found.Provider || said.Incarnation != found.Incarnation || said.Undrained != found.Undrained ||
+		!ptr.Equal(said.OpenEpoch, found.OpenEpoch)
 }
 
 // status writes what passes found out.

@@ -223,3 +223,9 @@ func (p *plugin) AwaitLoss(ctx context.Context) error {
 		return nil
 	}
 }
+
+func (p *plugin) Epochs(context.Context) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.can.Epochs, nil
+}

@@ -181,3 +181,17 @@ func (r rescan) Rescan(ctx context.Context, volumeID string, atLeast int64) (_ i
 	defer r.end("Rescan", &err)()
 	return r.next.Rescan(ctx, volumeID, atLeast)
 }
+
+type fencing decorator[provisioner.Fencing]
+
+func (f fencing) Fence(ctx context.Context, volumeID string, epoch int64) (err error) {
+	defer f.end("Fence", &err)()
+	return f.next.Fence(ctx, volumeID, epoch)
+}
+
+type epochs decorator[provisioner.Epochs]
+
+func (e epochs) OpenAtEpoch(ctx context.Context, volumeID, deviceName string, epoch int64) (err error) {
+	defer e.end("OpenAtEpoch", &err)()
+	return e.next.OpenAtEpoch(ctx, volumeID, deviceName, epoch)
+}

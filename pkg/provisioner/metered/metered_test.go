@@ -104,6 +104,8 @@ func TestMeasuresEveryVerb(t *testing.T) {
 		Change:      struct{ provisioner.Change }{},
 		Health:      struct{ provisioner.Health }{},
 		Rescan:      struct{ rescanner }{},
+		Fencing:     struct{ provisioner.Fencing }{},
+		Epochs:      struct{ provisioner.Epochs }{},
 	}))
 	var want []string
 	for i := range p.NumField() {

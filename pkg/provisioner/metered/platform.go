@@ -19,6 +19,8 @@ func (r *Recorder) Platform(name string, p provisioner.Platform) provisioner.Pla
 	decorate[change](&p.Change, of("Change"))
 	decorate[health](&p.Health, of("Health"))
 	decorate[rescan](&p.Rescan, of("Rescan"))
+	decorate[fencing](&p.Fencing, of("Fencing"))
+	decorate[epochs](&p.Epochs, of("Epochs"))
 	return p
 }
 

@@ -54,6 +54,7 @@ func (o *options) controllerServices(storage *localvendor.Storage, c controllerc
 		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Built().Version, ready, controllercsi.PluginCapabilities(c)...))
 		csispec.RegisterControllerServer(s, server)
 		csispec.RegisterGroupControllerServer(s, server)
+		controllercsi.RegisterFencing(s, c.Platform.Fencing)
 	}
 }
 
@@ -67,12 +68,17 @@ func (o *options) runPlugin(ctx context.Context) error {
 		o.stateDir = filepath.Join(filepath.Dir(socket), "devices")
 	}
 	snap := snaprpc.New(o.snapSocket, o.timeout)
-	platform, err := measured(provisioner.Platform{Host: devices.NewHost(snap, o.targetDir, o.stateDir)})
+	host := devices.NewHost(snap, o.targetDir, o.stateDir)
+	platform := provisioner.Platform{Host: host}
+	if o.epochs {
+		platform.Epochs = host
+	}
+	platform, err = measured(platform)
 	if err != nil {
 		return err
 	}
 	server := vendorplugin.NewServer(vendorplugin.Options{
-		Name: o.name, Version: version.Built().Version, Provider: o.provider, Host: platform.Host,
+		Name: o.name, Version: version.Built().Version, Provider: o.provider, Host: platform.Host, Epochs: platform.Epochs,
 		Capabilities: vendorplugin.Capabilities{Block: true, Filesystem: true, Get: true, List: true},
 		// SNAP may start after the plugin: until then the plugin is starting.
 		Ready:   func(ctx context.Context) (bool, error) { return reaches(ctx, snap) == nil, nil },

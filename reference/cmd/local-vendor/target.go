@@ -20,18 +20,24 @@ import (
 // targetOptions are the flags about the target.
 type targetOptions struct {
 	targetAddress, targetAdmin, targetListen, mediumLogDir string
+
+	epochs bool
 }
 
 func (o *targetOptions) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.targetAddress, "target-address", "", "host:port at which DPUs reach the target; empty: they use the files of --target-dir (controller)")
 	fs.StringVar(&o.targetAdmin, "target-admin", "", "unix socket by which the controller has the target take rights back: goes with --target-address (controller), required (target)")
 	fs.StringVar(&o.targetListen, "target-listen", fmt.Sprintf(":%d", blocktarget.DefaultPort), "address to serve volumes on, by NBD (target)")
+	fs.BoolVar(&o.epochs, "epochs", false, "have the target know under which epoch each DPU writes: fence volumes by epochs, and open devices under them; give it to both or to neither (controller, plugin)")
 	fs.StringVar(&o.mediumLogDir, "medium-log-dir", "", "directory for the logs of accepted writes; empty records none (target, driver)")
 }
 
 // target is what the controller knows of the target; nil if DPUs use the files.
 func (o *options) target() (*localvendor.Target, error) {
 	if o.targetAddress == "" && o.targetAdmin == "" {
+		if o.epochs {
+			return nil, errors.New("--epochs needs --target-address and --target-admin: a file knows no epochs")
+		}
 		return nil, nil
 	}
 	if o.targetAddress == "" || o.targetAdmin == "" {
@@ -45,7 +51,11 @@ func (o *options) target() (*localvendor.Target, error) {
 		return nil, err
 	}
 	admin := blocktarget.NewAdmin(o.targetAdmin, store, o.timeout)
-	return &localvendor.Target{Address: o.targetAddress, Revoker: admin, Data: admin}, nil
+	t := &localvendor.Target{Address: o.targetAddress, Revoker: admin, Data: admin}
+	if o.epochs {
+		t.Fencer = admin
+	}
+	return t, nil
 }
 
 // runTarget serves the volumes of the target directory over TCP.

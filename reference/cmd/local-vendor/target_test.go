@@ -21,7 +21,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	epochv1 "github.com/moor-storage/moor/api/epoch/v1"
 	"github.com/moor-storage/moor/internal/freeport"
+	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/vendorplugin"
 	"github.com/moor-storage/moor/reference/blocktarget"
 	"github.com/moor-storage/moor/reference/localvendor/records"
@@ -45,10 +47,11 @@ func TestMain(m *testing.M) {
 type targetSite struct {
 	site
 	address, admin string
+	fencing        epochv1.FencingServiceClient
 	kill           func()
 }
 
-func newTargetSite(t *testing.T) *targetSite {
+func newTargetSite(t *testing.T, flags ...string) *targetSite {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "lv")
 	if err != nil {
@@ -64,17 +67,17 @@ func newTargetSite(t *testing.T) *targetSite {
 	s.snap = snapemulatortest.Start(t, snapemulator.Options{})
 	s.startTarget(t)
 	endpoint := "unix://" + filepath.Join(dir, "csi.sock")
-	run(t, "--mode=controller", "--endpoint="+endpoint, "--target-dir="+s.target, "--metrics-bind-address=0",
-		"--target-address="+s.address, "--target-admin="+s.admin)
+	run(t, append(flags, "--mode=controller", "--endpoint="+endpoint, "--target-dir="+s.target, "--metrics-bind-address=0",
+		"--target-address="+s.address, "--target-admin="+s.admin)...)
 	// The plugin is told of a directory that is not there: a DPU needs none.
-	run(t, "--mode=plugin", "--plugin-root="+dir, "--snap-socket="+s.snap.Options.Socket, "--target-dir="+dir+"/absent", "--metrics-bind-address=0")
+	run(t, append(flags, "--mode=plugin", "--plugin-root="+dir, "--snap-socket="+s.snap.Options.Socket, "--target-dir="+dir+"/absent", "--metrics-bind-address=0")...)
 	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	s.csi = csispec.NewControllerClient(conn)
+	s.csi, s.fencing = csispec.NewControllerClient(conn), epochv1.NewFencingServiceClient(conn)
 	if s.plugin, err = vendorplugin.New(dir, "local", time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -144,6 +147,62 @@ func TestDeviceOverATarget(t *testing.T) {
 	}
 	if _, err := s.csi.DeleteVolume(ctx, &csispec.DeleteVolumeRequest{VolumeId: id}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestEpochs: the vendor's processes, by their sockets alone: a device is opened under an
+// epoch, a fence shuts it out, also after the target was killed, and it comes back under
+// the next one.
+func TestEpochs(t *testing.T) {
+	s, ctx := newTargetSite(t, "--epochs"), t.Context()
+	if epochs, err := s.plugin.Epochs(ctx); err != nil || !epochs {
+		t.Fatalf("the plugin opens devices under epochs: %t, %v", epochs, err)
+	}
+	if _, err := s.fencing.GetFencingInfo(ctx, &epochv1.GetFencingInfoRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	id, spec := s.attached(t, "one")
+	name, err := s.plugin.CreateDevice(ctx, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fence := func(epoch int64) error {
+		_, err := s.fencing.Fence(ctx, &epochv1.FenceRequest{VolumeId: id, Epoch: epoch})
+		return err
+	}
+	if err := errors.Join(s.plugin.OpenAtEpoch(ctx, spec.VolumeID, name, 1), fence(1), fence(2)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.plugin.OpenAtEpoch(ctx, spec.VolumeID, name, 1); !errors.Is(err, provisioner.ErrPrecondition) {
+			t.Fatalf("opened under an epoch that is over: %v", err)
+		}
+		s.kill()
+		s.startTarget(t)
+	}
+	if err := s.plugin.OpenAtEpoch(ctx, spec.VolumeID, name, 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.plugin.OpenAtEpoch(ctx, spec.VolumeID, "other", 2); !errors.Is(err, provisioner.ErrNotFound) {
+		t.Errorf("open a device that is not there: %v", err)
+	}
+	for want, req := range map[codes.Code]*epochv1.FenceRequest{
+		codes.InvalidArgument: {VolumeId: id}, codes.NotFound: {VolumeId: "none", Epoch: 1},
+	} {
+		if _, err := s.fencing.Fence(ctx, req); status.Code(err) != want {
+			t.Errorf("fence %v: %v, want %s", req, err, want)
+		}
+	}
+}
+
+// TestWithoutEpochs: what is not served is answered as any service that is not there.
+func TestWithoutEpochs(t *testing.T) {
+	s := newTargetSite(t)
+	if epochs, err := s.plugin.Epochs(t.Context()); err != nil || epochs {
+		t.Errorf("the plugin opens devices under epochs: %t, %v", epochs, err)
+	}
+	if _, err := s.fencing.GetFencingInfo(t.Context(), &epochv1.GetFencingInfoRequest{}); status.Code(err) != codes.Unimplemented {
+		t.Errorf("the controller fences: %v", err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 // fakeSNAP is the part of a SNAP service that Host uses.
 type fakeSNAP struct {
+	epochs map[string]int64
 	mu     sync.Mutex
 	bdevs  map[string]snaprpc.Bdev
 	fsdevs map[string]string
@@ -118,6 +119,22 @@ func (f *fakeSNAP) BdevAioRescan(ctx context.Context, name string) error {
 
 func (f *fakeSNAP) BdevMoorTargetRescan(ctx context.Context, name string) error {
 	return f.BdevAioRescan(ctx, name)
+}
+
+func (f *fakeSNAP) BdevMoorTargetEpoch(ctx context.Context, name string, epoch int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.next(ctx, "epoch"); err != nil {
+		return err
+	}
+	if f.epochs == nil {
+		f.epochs = map[string]int64{}
+	}
+	if epoch < f.epochs[name] {
+		return &snaprpc.Error{Code: snaprpc.CodeDenied, Message: "Permission denied"}
+	}
+	f.epochs[name] = epoch
+	return nil
 }
 
 func aioBdev(name, file string) snaprpc.Bdev {

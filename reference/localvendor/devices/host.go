@@ -32,6 +32,7 @@ type rpc interface {
 	BdevMoorTargetCreate(ctx context.Context, spec snaprpc.TargetSpec) (string, error)
 	BdevMoorTargetDelete(ctx context.Context, name string) error
 	BdevMoorTargetRescan(ctx context.Context, name string) error
+	BdevMoorTargetEpoch(ctx context.Context, name string, epoch int64) error
 	FsdevGetFsdevs(ctx context.Context) ([]snaprpc.FSDev, error)
 	FsdevAioCreate(ctx context.Context, name, rootPath string) error
 	FsdevAioDelete(ctx context.Context, name string) error

@@ -90,3 +90,34 @@ func TestHostThroughATarget(t *testing.T) {
 		t.Fatalf("open without an address: %v", err)
 	}
 }
+
+func TestKeepsTheContractOfEpochs(t *testing.T) {
+	provisionertest.TestEpochs(t, func(t *testing.T) provisionertest.EpochsUnderTest {
+		s := openVendor(t, localvendor.Options{Target: &localvendor.Target{Address: "target:10809", Revoker: willingTarget{}}})
+		h := NewHost(newFakeSNAP(), t.TempDir(), t.TempDir())
+		return provisionertest.EpochsUnderTest{Epochs: h, HostUnderTest: provisionertest.HostUnderTest{
+			Host:    h,
+			Prepare: func(t *testing.T, name string) provisioner.OpenSpec { return attachedImage(t, s, name) },
+		}}
+	})
+}
+
+// TestOnlyATargetKnowsEpochs: a device over a file, and a directory, take none.
+func TestOnlyATargetKnowsEpochs(t *testing.T) {
+	s, snap := openVendor(t, localvendor.Options{}), newFakeSNAP()
+	h, ctx := NewHost(snap, s.dir, t.TempDir()), t.Context()
+	spec := attachedImage(t, s, "one")
+	d, err := h.Open(ctx, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for volume, device := range map[string]string{spec.VolumeID: d.Name, "two": snaprpc.FSDevName("two")} {
+		if err := h.OpenAtEpoch(ctx, volume, device, 1); !errors.Is(err, provisioner.ErrUnsupported) {
+			t.Errorf("open %s at an epoch: %v", device, err)
+		}
+	}
+	snap.fail["list"] = []error{snaprpc.ErrUnavailable}
+	if err := h.OpenAtEpoch(ctx, spec.VolumeID, d.Name, 1); !errors.Is(err, provisioner.ErrUnavailable) {
+		t.Errorf("without SNAP: %v", err)
+	}
+}

@@ -74,3 +74,42 @@ func (h *Host) remove(ctx context.Context, b snaprpc.Bdev) error {
 	}
 	return nil
 }
+
+// OpenAtEpoch opens the device of a volume under an epoch at its target. A device over
+// a file takes none. See provisioner.Epochs.
+func (h *Host) OpenAtEpoch(ctx context.Context, volumeID, deviceName string, epoch int64) error {
+	if err := h.openAtEpoch(ctx, volumeID, deviceName, epoch); err != nil {
+		return fmt.Errorf("open device %s of volume %q at epoch %d: %w", deviceName, volumeID, epoch, err)
+	}
+	return nil
+}
+
+func (h *Host) openAtEpoch(ctx context.Context, volumeID, deviceName string, epoch int64) error {
+	name := records.Device(volumeID)
+	switch {
+	case epoch < 1 || volumeID == "":
+		return fmt.Errorf("no volume is named, or no epoch: %w", provisioner.ErrInvalid)
+	case deviceName == snaprpc.FSDevName(volumeID):
+		return fmt.Errorf("a directory takes no epoch: %w", provisioner.ErrUnsupported)
+	case deviceName != name:
+		return fmt.Errorf("it is no device of that volume: %w", provisioner.ErrNotFound)
+	}
+	unlock, ok := h.locks.TryLock(volumeID)
+	if !ok {
+		return fmt.Errorf("another operation on it is under way: %w", provisioner.ErrBusy)
+	}
+	defer unlock()
+	b, err := h.find(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case b == nil:
+		return fmt.Errorf("it does not exist: %w", provisioner.ErrNotFound)
+	case b.DriverSpecific.MoorTarget == nil:
+		return fmt.Errorf("it is over a file, which takes no epoch: %w", provisioner.ErrUnsupported)
+	}
+	if err := h.rpc.BdevMoorTargetEpoch(ctx, name, epoch); err != nil {
+		return kind(err)
+	}
+	return nil
+}

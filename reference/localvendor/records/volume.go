@@ -28,6 +28,8 @@ type Volume struct {
 	Source *Source `json:"source,omitempty"`
 	// Limits bound its data path, where that is a target.
 	Limits Limits `json:"limits,omitzero"`
+	// Fenced: every epoch below it is over. It only grows.
+	Fenced int64 `json:"fenced,omitempty"`
 	// Attachments are the nodes that have the volume.
 	Attachments map[string]Holder `json:"attachments,omitempty"`
 }

@@ -3,6 +3,7 @@
 package schema
 
 import (
+	"fmt"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +18,7 @@ import (
 func TestVolumeAttachmentHistory(t *testing.T) {
 	const (
 		epoch  = "epoch never goes back"
+		fence  = "fenceEpoch never goes back"
 		node   = "nodeName is immutable once it is set"
 		volume = "source.volumeRef.name is immutable once it is set"
 	)
@@ -31,6 +33,9 @@ func TestVolumeAttachmentHistory(t *testing.T) {
 		{"a late grant", changes{"spec.epoch": 3}, changes{"spec.epoch": 2}, epoch},
 		{"epoch is taken back to 0", changes{"spec.epoch": 3}, changes{"spec.epoch": 0}, epoch},
 		{"epoch is removed", changes{"spec.epoch": 3}, changes{"spec.epoch": nil}, epoch},
+		{"being taken", changes{"spec.epoch": 3}, changes{"spec.fenceEpoch": 4}, ""},
+		{"an earlier fence", changes{"spec.fenceEpoch": 4}, changes{"spec.fenceEpoch": 3}, fence},
+		{"the fence is removed", changes{"spec.fenceEpoch": 4}, changes{"spec.fenceEpoch": nil}, fence},
 		{"none is removed", changes{"spec.epoch": 0}, changes{"spec.epoch": nil}, ""},
 		{"promoted", changes{"spec.role": "Replica"}, changes{"spec.role": "Primary", "spec.epoch": 1}, ""},
 		{"another DPU", nil, changes{"spec.nodeName": "node-2"}, node},
@@ -59,9 +64,13 @@ func TestVolumeAttachmentHistory(t *testing.T) {
 	}
 }
 
-// TestRetiredEpochStays: an epoch that is over on a DPU stays over there.
-func TestRetiredEpochStays(t *testing.T) {
-	const back = "status.dpu.retiredEpoch never goes back"
+// TestEpochsThatAreOverStay: an epoch that is over on a DPU, or at the storage, stays
+// over there.
+func TestEpochsThatAreOverStay(t *testing.T) {
+	const (
+		back  = "status.dpu.retiredEpoch never goes back"
+		fence = "status.fence never goes back"
+	)
 	for _, row := range []struct {
 		name         string
 		before, last any
@@ -74,6 +83,11 @@ func TestRetiredEpochStays(t *testing.T) {
 		{"none", yamlText("{dpu: {retiredEpoch: 2}}"), yamlText("{dpu: {attached: true}}"), back},
 		{"no DPU", yamlText("{dpu: {retiredEpoch: 2}}"), yamlText("{storageAttached: true}"), back},
 		{"no status", yamlText("{dpu: {retiredEpoch: 2}}"), nil, back},
+		{"fenced", yamlText("{dpu: {attached: true}}"), yamlText("{dpu: {attached: true}, fence: {attachmentUID: u, epoch: 1, time: '2026-01-02T03:04:05Z'}}"), ""},
+		{"fenced again", fenceText(1), fenceText(2), ""},
+		{"an earlier fence", fenceText(2), fenceText(1), fence},
+		{"no fence any more", fenceText(2), yamlText("{storageAttached: true}"), fence},
+		{"no epoch", nil, fenceText(0), "should be greater than or equal to 1"},
 		{"nothing was retired", yamlText("{storageAttached: true, dpu: {retiredEpoch: 0}}"), yamlText("{storageAttached: true}"), ""},
 		{"of DPF's driver", yamlText("{storageAttached: true, dpu: {attached: true, deviceName: d}}"), yamlText("{dpu: {}}"), ""},
 	} {
@@ -88,6 +102,11 @@ func TestRetiredEpochStays(t *testing.T) {
 			check(t, clusters.DPU.Status().Update(t.Context(), o), row.want)
 		})
 	}
+}
+
+// fenceText is a status in which the storage accepts nothing below an epoch.
+func fenceText(epoch int) any {
+	return yamlText(fmt.Sprintf("{storageAttached: true, fence: {attachmentUID: u, epoch: %d, time: '2026-01-02T03:04:05Z'}}", epoch))
 }
 
 // TestPatchOfAnotherObject: a merge patch is for the object that was read. The server

@@ -57,6 +57,12 @@ func (p *Plugin) Knows(ctx context.Context, volumeID, device string) error {
 	return p.suspect(err)
 }
 
+// OpenAtEpoch opens a device at the storage under an epoch, if it Can.Epochs. See
+// provisioner.Epochs.
+func (p *Plugin) OpenAtEpoch(ctx context.Context, volumeID, device string, epoch int64) error {
+	return p.suspect(p.calls.OpenAtEpoch(ctx, volumeID, device, epoch))
+}
+
 // Delete removes a device; one that is gone is success.
 func (p *Plugin) Delete(ctx context.Context, volumeID, device string) error {
 	return p.suspect(p.calls.DeleteDevice(ctx, volumeID, device))
