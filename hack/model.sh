@@ -49,6 +49,7 @@ run holds "progress: DPU 0 loses the claim, DPU 1 gets and shows it" $live
 run holds "receipt A, and a person takes the finalizers off once" -DREVOKES=0 -DEPOCHS=2 -DMADE=2 -DSTRIP
 run holds "receipt A, and SNAP dies with requests on their way" $late
 run holds "receipt A, and the claim is deleted by force once" $lose
+run holds "receipt A, force takes finalizers off, and the claim" $lose -DSTRIP
 echo "--- a check is dropped"
 run caught "an attachment is known by its name, and was made anew" -DREVOKES=0 -DEPOCHS=2 -DMADE=2 -DSTRIP -DBY_NAME
 run caught "the DPU trusts its cache, nothing is read live" $dpu -DNO_LIVE_READ
@@ -61,6 +62,7 @@ run caught "receipt B though the storage does not revoke" $storage -DUNREVOKED
 run caught "receipt B though snap-controller may ask again" $storage -DNOT_NOTICED
 run caught "the epoch is retired while requests are on their way" $late -DUNDRAINED
 run caught "a claim that is made anew is free" $lose -DNOT_REMEMBERED
+run caught "the host cluster does not remember the last grant" $lose -DSTRIP -DUNMARKED
 run caught "a DPU clears up what was lost by its word alone" $lose -DCLEARED_UNSEEN
 run caught "the storage is reopened before the DPU has cleared up" $again -DREOPENED_EARLY
 run caught "the DPU says that it has cleared up, and has not" $again -DCLEARED_BY_WORD

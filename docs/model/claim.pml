@@ -58,7 +58,19 @@ bit made;
    each DPU has cleared up; and the epoch up to which nothing is known of revocations. */
 byte waits[2], cleared[2], lostEpoch;
 #define SEEN(n) (va[n].epoch > va[n].retired -> va[n].epoch : va[n].retired)
-#define KNOWN (SEEN(0) > SEEN(1) -> SEEN(0) : SEEN(1))
+#define SHOWN (SEEN(0) > SEEN(1) -> SEEN(0) : SEEN(1))
+#ifdef UNMARKED
+#define KNOWN SHOWN
+#else
+/* What the host cluster remembers of the last grant, and which nothing takes away: epoch,
+   DPU, uid of the attachment, and that there was a receipt. */
+byte mark, markD = NONE, markU;
+bit markOver;
+#define KNOWN (SHOWN > mark -> SHOWN : mark)
+/* Its attachment is there, and says for itself. */
+#define SPEAKS(n) (va[n].here && va[n].uid == markU && SEEN(n) >= mark)
+#define MARKS(n) (markD == n && !markOver && !SPEAKS(n))
+#endif
 #ifdef NOT_REMEMBERED
 #define BEHIND false
 #else
@@ -343,10 +355,20 @@ idle:
 	/* remember: it knows less than the attachments */
 	:: atomic { BEHIND && (phase == FREE || phase == GRANTED) -> epoch = KNOWN; lostEpoch = KNOWN; holder = NONE;
 		waits[0] = (WRITABLE(0) -> va[0].uid : 0); waits[1] = (WRITABLE(1) -> va[1].uid : 0);
+#ifndef UNMARKED
+		/* Remembered */
+		if :: MARKS(0) && waits[0] == 0 -> waits[0] = markU :: MARKS(1) && waits[1] == 0 -> waits[1] = markU :: else fi;
+#endif
 		phase = (waits[0] != 0 || waits[1] != 0 -> LOST : FREE) }
 	/* recoverClaim */
 	:: atomic { WAITS(d) && !va[d].attached && cleared[d] >= epoch ->
 		waits[d] = 0; phase = (waits[0] != 0 || waits[1] != 0 -> LOST : FREE) }
+#ifndef UNMARKED
+	/* Adopt: the DPU is asked by another attachment of the name */
+	:: atomic { phase == LOST && waits[d] != 0 && va[d].here && !va[d].deleting && waits[d] != va[d].uid -> waits[d] = va[d].uid }
+	/* endMark, of a volume that is attached nowhere */
+	:: atomic { d == 0 && phase == FREE && mark != 0 && epoch == mark && !markOver && !va[0].here && !va[1].here -> markOver = 1 }
+#endif
 #endif
 #endif
 	/* Judge, confirm: the claim is read, then the attachment */
@@ -371,8 +393,16 @@ idle:
 #endif
 	FAIL
 	fi;
-promote:	/* a merge patch, by name */
-	if
+promote:
+#if defined(LOSE) && !defined(UNMARKED)
+	if	/* mark: the API server refuses one that goes back, and another of the same epoch */
+	:: atomic { ep > mark -> mark = ep; markD = d; markU = va[d].uid; markOver = 0 }
+	:: atomic { ep == mark && markD == d && markU == va[d].uid -> skip }
+	:: atomic { !(ep > mark || (ep == mark && markD == d && markU == va[d].uid)) -> goto idle }
+	FAIL
+	fi;
+#endif
+	if	/* a merge patch, by name */
 	:: atomic { if :: va[d].here -> va[d].epoch = ep :: else fi; goto idle }
 	FAIL
 	fi

@@ -54,6 +54,12 @@ func named(claim *moorv1alpha1.WriterClaim, h Holder) bool {
 // granted before claims said that does not.
 func bound(claim *moorv1alpha1.WriterClaim) bool { return claim.Status.AttachmentUID != "" }
 
+// Nameless reports whether the claim was granted before claims said to which object, and
+// has not been bound to one since.
+func Nameless(claim *moorv1alpha1.WriterClaim) bool {
+	return Held(claim) && !IsLost(claim) && !bound(claim)
+}
+
 // HolderFor is the holder whose right to write is, or was, for the attachment of this
 // name, and of which there is no receipt yet; none if the claim is not held for it.
 func HolderFor(claim *moorv1alpha1.WriterClaim, attachment string) Holder {
@@ -97,6 +103,10 @@ func Grant(claim *moorv1alpha1.WriterClaim, to Holder) (*moorv1alpha1.WriterClai
 	}
 	if Held(claim) {
 		return nil, fmt.Errorf("grant volume %s to DPU %s in phase %q: %w", claim.Spec.VolumeName, to.DPU, claim.Status.Phase, ErrTransition)
+	}
+	if Behind(claim, 0) {
+		return nil, fmt.Errorf("grant volume %s to DPU %s: epochs up to %d were granted before the claim was made, and it has not been noted of whom: %w",
+			claim.Spec.VolumeName, to.DPU, claim.Spec.AfterEpoch, ErrTransition)
 	}
 	out := claim.DeepCopy()
 	if out.Status == nil {

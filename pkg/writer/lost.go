@@ -19,9 +19,14 @@ func Seen(a *storagev1alpha1.VolumeAttachment) int64 {
 }
 
 // Behind reports whether the claim does not know of an epoch that was granted: it was
-// deleted and made anew, or restored from a backup.
+// deleted and made anew, or restored from a backup. One that was made anew says itself
+// after which epoch.
 func Behind(claim *moorv1alpha1.WriterClaim, epoch int64) bool {
-	if claim == nil || claim.Status == nil {
+	if claim == nil {
+		return epoch > 0
+	}
+	epoch = max(epoch, claim.Spec.AfterEpoch)
+	if claim.Status == nil {
 		return epoch > 0
 	}
 	return epoch > claim.Status.Epoch
@@ -55,13 +60,14 @@ func Lose(claim *moorv1alpha1.WriterClaim, epoch int64, holders []moorv1alpha1.L
 	if !Behind(claim, epoch) || Held(claim) && claim.Status.Phase != moorv1alpha1.ClaimGranted {
 		return nil, fmt.Errorf("record that WriterClaim %s lost epoch %d: %w", claim.Name, epoch, ErrTransition)
 	}
+	epoch = max(epoch, claim.Spec.AfterEpoch)
 	out := claim.DeepCopy()
 	if out.Status == nil {
 		out.Status = &moorv1alpha1.WriterClaimStatus{}
 	}
 	s := out.Status
 	holders = slices.Clone(holders)
-	if Held(claim) && !slices.ContainsFunc(holders, func(h moorv1alpha1.LostHolder) bool { return h.Attachment == s.Attachment }) {
+	if Held(claim) && !slices.ContainsFunc(holders, func(h moorv1alpha1.LostHolder) bool { return h.Attachment == s.Attachment && h.DPU == s.Holder }) {
 		holders = append(holders, moorv1alpha1.LostHolder{DPU: s.Holder, Attachment: s.Attachment, AttachmentUID: s.AttachmentUID, Epoch: s.Epoch})
 	}
 	s.Attachment, s.AttachmentUID, s.Epoch, s.LostEpoch = "", "", epoch, epoch
@@ -128,6 +134,96 @@ func proven(claim *moorv1alpha1.WriterClaim, i int, receipt moorv1alpha1.Receipt
 	}
 	receipt.Time = metav1.NewTime(now)
 	s.Receipts = keep(append(s.Receipts, receipt))
+	return out
+}
+
+// Mark is what the host cluster remembers of a grant: it is written after the claim was
+// granted, and before the epoch is written where a DPU reads it. So no epoch is shown that
+// is above the mark, and the mark is never above a claim that has kept its record.
+func Mark(to Holder, epoch int64) *storagev1alpha1.LastGrant {
+	return &storagev1alpha1.LastGrant{Epoch: epoch, DPU: to.DPU, Attachment: to.Attachment, AttachmentUID: to.UID}
+}
+
+// Marked reports whether the mark says of this very grant. One that says of another grant
+// of the same epoch, or of a later one, is not to be written over: the API server refuses it.
+func Marked(last *storagev1alpha1.LastGrant, to Holder, epoch int64) bool {
+	return last != nil && last.Epoch == epoch && last.DPU == to.DPU && last.Attachment == to.Attachment && last.AttachmentUID == to.UID
+}
+
+// MarkedEpoch is the highest epoch that the mark stands for beside this claim; 0 if there
+// is no mark. A claim that has granted the epoch of the mark to another has lost its record
+// too, and that epoch was granted twice: both are over with the one above.
+func MarkedEpoch(last *storagev1alpha1.LastGrant, claim *moorv1alpha1.WriterClaim) int64 {
+	switch {
+	case last == nil:
+		return 0
+	case Held(claim) && bound(claim) && claim.Status.Epoch == last.Epoch && claim.Status.AttachmentUID != last.AttachmentUID:
+		return last.Epoch + 1
+	}
+	return last.Epoch
+}
+
+// Remembered are those who may write by what others know, and with them the DPU of the
+// mark, unless its epoch is over, or its attachment is there and speaks for itself. It is
+// the only one that the mark has to name: it was granted the epoch after those before it
+// were proven to be over.
+func Remembered(holders []moorv1alpha1.LostHolder, mirrors []storagev1alpha1.VolumeAttachment, last *storagev1alpha1.LastGrant) []moorv1alpha1.LostHolder {
+	if last == nil || last.Over || slices.ContainsFunc(mirrors, func(m storagev1alpha1.VolumeAttachment) bool {
+		return m.UID == last.AttachmentUID && Seen(&m) >= last.Epoch
+	}) {
+		return holders
+	}
+	marked := moorv1alpha1.LostHolder{DPU: last.DPU, Attachment: last.Attachment, AttachmentUID: last.AttachmentUID, Epoch: last.Epoch}
+	i := slices.IndexFunc(holders, func(h moorv1alpha1.LostHolder) bool { return h.DPU == marked.DPU && h.Attachment == marked.Attachment })
+	if i < 0 {
+		return append(slices.Clone(holders), marked)
+	}
+	out := slices.Clone(holders)
+	out[i].Epoch = max(out[i].Epoch, marked.Epoch)
+	if out[i].AttachmentUID == "" {
+		out[i].AttachmentUID = marked.AttachmentUID
+	}
+	return out
+}
+
+// EndMark is the mark after its epoch is over for good: the claim is free, and of the same
+// epoch, so there was a receipt and no grant since. It is nil if it is not, or the mark says
+// so already. The claim has to be read from the API server itself.
+func EndMark(last *storagev1alpha1.LastGrant, claim *moorv1alpha1.WriterClaim) *storagev1alpha1.LastGrant {
+	if last == nil || last.Over || claim == nil || claim.Status == nil || Held(claim) || claim.Status.Epoch != last.Epoch {
+		return nil
+	}
+	out := *last
+	out.Over = true
+	return &out
+}
+
+// Asks reports whether a claim that was lost waits for the DPU of this attachment, whose
+// VolumeAttachment is gone or was never there as far as the DPU cluster knows: another may
+// be made, by which the DPU can say that it has cleared up. It gives no right.
+func Asks(claim *moorv1alpha1.WriterClaim, h Holder) bool { return asked(claim, h) >= 0 }
+
+// asked is the place of the entry that a DPU can answer by an attachment of this name; -1
+// if there is none.
+func asked(claim *moorv1alpha1.WriterClaim, h Holder) int {
+	if !IsLost(claim) {
+		return -1
+	}
+	return slices.IndexFunc(claim.Status.Lost, func(l moorv1alpha1.LostHolder) bool {
+		return l.Attachment == h.Attachment && l.DPU == h.DPU && (h.UID == "" || l.AttachmentUID != h.UID)
+	})
+}
+
+// Adopt is a claim that was lost after the DPU of one of those who may write is asked by
+// another VolumeAttachment of the name: what the DPU says there is about all that it shows,
+// and about no attachment, so it serves. nil if nothing is asked by it.
+func Adopt(claim *moorv1alpha1.WriterClaim, a *storagev1alpha1.VolumeAttachment) *moorv1alpha1.WriterClaim {
+	i := asked(claim, HolderOf(a))
+	if i < 0 || a.UID == "" || !a.DeletionTimestamp.IsZero() || lostHolder(claim, a.Name, a.UID) >= 0 {
+		return nil
+	}
+	out := claim.DeepCopy()
+	out.Status.Lost[i].AttachmentUID = a.UID
 	return out
 }
 

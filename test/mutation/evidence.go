@@ -37,7 +37,7 @@ var evidence = []mutation{
 		{nodePasses, "	case p.deleting && err == nil:", "	case p.deleting:"},
 	}},
 	{name: "a device of which no SNAP service is on record counts as drained", tests: node, edits: []edit{
-		{nodePass, "		p.undrained = append(p.undrained, unknown)", "		_ = unknown"},
+		{nodePass, "on.Provider == \"\":\n		p.undrained = append(p.undrained, unknown)", "on.Provider == \"\":\n		_ = unknown"},
 	}},
 	{name: "the drain counts from before a restart of the driver", tests: node, edits: []edit{
 		{"pkg/node/dpu/exposures/drain.go", "		since = now\n", "		since = now.Add(-d.bound)\n"},

@@ -31,7 +31,7 @@ var identity = []mutation{
 		{claimState, "attachment.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment)", "attachment.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(attachment, \"none\")"},
 	}},
 	{name: "a claim that was lost is made anew and granted", tests: sync, edits: []edit{
-		{"pkg/controller/hostcluster/attachment/remember.go", "	if err != nil || !writer.Behind(claim, known.epoch()) {\n", "	if err != nil || !writer.Behind(claim, known.epoch()) || p != nil {\n"},
+		{"pkg/controller/hostcluster/attachment/remember.go", "	if err != nil || !writer.Behind(claim, known.epoch(claim)) {\n", "	if err != nil || !writer.Behind(claim, known.epoch(claim)) || p != nil {\n"},
 	}},
 	{name: "the host cluster's word of an epoch does not count", tests: sync, edits: []edit{
 		{"pkg/controller/hostcluster/attachment/remember.go", "if a.Status.Epoch > 0 && !there {", "if a.Status.Epoch > 0 && there {"},
@@ -40,7 +40,7 @@ var identity = []mutation{
 		{"pkg/controller/failover/release.go", "t.held() || t.lost()", "t.held()"},
 	}},
 	{name: "a claim that was lost takes the retired epoch for a proof", tests: right, edits: []edit{
-		{"pkg/writer/lost.go", "a.Status.DPU.Attached || a.Status.DPU.ClearedEpoch <", "a.Status.DPU.Attached || a.Status.DPU.RetiredEpoch+a.Status.DPU.ClearedEpoch <"},
+		{ruleLost, "a.Status.DPU.Attached || a.Status.DPU.ClearedEpoch <", "a.Status.DPU.Attached || a.Status.DPU.RetiredEpoch+a.Status.DPU.ClearedEpoch <"},
 	}},
 	{name: "the storage is opened for a claim that has not noticed that it was lost", tests: "./pkg/controller/dpucluster/attachment", edits: []edit{
 		{"pkg/controller/dpucluster/attachment/attach.go", "if writer.Behind(claim, known) {", "if writer.Behind(claim, known) && claim == nil {"},
@@ -49,7 +49,7 @@ var identity = []mutation{
 		{"pkg/writer/expose.go", "max(claim.Status.RevokedEpoch(dpu), claim.Status.LostEpoch)", "claim.Status.RevokedEpoch(dpu)"},
 	}},
 	{name: "a claim that was lost does not say up to which epoch", tests: right, edits: []edit{
-		{"pkg/writer/lost.go", "s.Epoch, s.LostEpoch = \"\", \"\", epoch, epoch", "s.Epoch = \"\", \"\", epoch"},
+		{ruleLost, "s.Epoch, s.LostEpoch = \"\", \"\", epoch, epoch", "s.Epoch = \"\", \"\", epoch"},
 	}},
 	{name: "a DPU clears up by what the attachment has on record", tests: node, edits: []edit{
 		{nodeFence, "		if err := f.clearAll(ctx, p, epoch); err != nil {\n			return err\n		}\n		if err := f.end(", "		if err := f.end("},
@@ -65,5 +65,51 @@ var identity = []mutation{
 	}},
 	{name: "an operator's word need not say whom it is about", tests: fence, edits: []edit{
 		{"pkg/writer/vouch.go", "o.Holder != of.DPU || o.AttachmentUID != of.AttachmentUID:", "o.Holder == \"-\":"},
+	}},
+}
+
+// marks are the checks around what the host cluster remembers of the last grant.
+var marks = []mutation{
+	{name: "a DPU learns of a grant that the host cluster does not remember", tests: sync, edits: []edit{
+		{"pkg/controller/hostcluster/attachment/remember.go", "	return r.mark(ctx, p, epoch)\n", "	return nil\n"},
+	}},
+	{name: "what the host cluster remembers of the last grant does not count", tests: right, edits: []edit{
+		{ruleLost, "	case last == nil:\n", "	case last == nil || last != nil:\n"},
+	}},
+	{name: "an epoch that was granted twice is not noticed", tests: right, edits: []edit{
+		{ruleLost, "		return last.Epoch + 1\n", "		return last.Epoch\n"},
+	}},
+	{name: "the DPU of the last grant is not waited for", tests: right, edits: []edit{
+		{ruleLost, "last == nil || last.Over || slices", "last == nil || last != nil || slices"},
+	}},
+	{name: "a restored attachment speaks for a later epoch", tests: right, edits: []edit{
+		{ruleLost, "m.UID == last.AttachmentUID && Seen(&m) >= last.Epoch", "m.UID == last.AttachmentUID"},
+	}},
+	{name: "the last grant is over without a receipt", tests: right, edits: []edit{
+		{ruleLost, "Held(claim) || claim.Status.Epoch != last.Epoch", "claim.Status.Epoch != last.Epoch"},
+	}},
+	{name: "the last grant is over by the receipt of an epoch before", tests: right, edits: []edit{
+		{ruleLost, "Held(claim) || claim.Status.Epoch != last.Epoch", "Held(claim)"},
+	}},
+	{name: "another DPU answers for the one that may write", tests: right, edits: []edit{
+		{ruleLost, "l.Attachment == h.Attachment && l.DPU == h.DPU &&", "l.Attachment == h.Attachment &&"},
+	}},
+	{name: "a claim that was made anew is granted before it is noted who may write", tests: right, edits: []edit{
+		{claimState, "	if Behind(claim, 0) {\n", "	if Behind(claim, 0) && to.UID == \"\" {\n"},
+	}},
+	{name: "a claim that is made anew does not say after which epoch", tests: sync, edits: []edit{
+		{syncGrant, ", AfterEpoch: writer.MarkedEpoch(volume.Status.LastGrant, nil)}", "}"},
+	}},
+	{name: "a replica is made before the claim says that it was lost", tests: sync, edits: []edit{
+		{syncGrant, "		_, err := r.claimOf(ctx, p)\n		return err\n", "		return nil\n"},
+	}},
+	{name: "the storage is opened while there is no claim", tests: "./pkg/controller/dpucluster/attachment", edits: []edit{
+		{"pkg/controller/dpucluster/attachment/attach.go", "if !found && writer.SingleWriter(a, nil) {", "if !found && a == nil {"},
+	}},
+	{name: "a claim that knows less than the host cluster is free", tests: fence, edits: []edit{
+		{"pkg/controller/failover/pass.go", "max(t.attachment.Status.Epoch, writer.MarkedEpoch(t.volume.Status.LastGrant, nil))", "t.attachment.Status.Epoch"},
+	}},
+	{name: "a DPU clears up while requests may be on their way of which nothing is on record", tests: node, edits: []edit{
+		{"pkg/node/dpu/pass.go", "	if p.attachment.Status.DPU.Incarnation == \"\" {\n", "	if p.volumeID == \"\" {\n"},
 	}},
 }

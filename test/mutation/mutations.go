@@ -18,6 +18,7 @@ const (
 	claimState   = "pkg/writer/claim.go"
 	ruleGrant    = "pkg/writer/grant.go"
 	ruleExpose   = "pkg/writer/expose.go"
+	ruleLost     = "pkg/writer/lost.go"
 	ruleReceipt  = "pkg/writer/receipt.go"
 	ruleDetach   = "pkg/writer/detach.go"
 	ruleLease    = "pkg/writer/lease.go"

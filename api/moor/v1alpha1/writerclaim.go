@@ -64,6 +64,13 @@ type WriterClaimSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="volumeName is immutable"
 	VolumeName string `json:"volumeName"`
+	// AfterEpoch is the epoch of the last grant that the host cluster knew of when the
+	// claim was made; 0 if there was none. A claim that is made anew says by it, from its
+	// first moment, that it has lost its record up to there.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="afterEpoch is immutable"
+	// +optional
+	AfterEpoch int64 `json:"afterEpoch,omitempty"`
 	// OperatorReceipt is a person's word that the holder can no longer
 	// write. It counts only for the epoch, the holder and the attachment that
 	// it names, for 15 minutes from its time, and not while that DPU can

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // DPUVolumeSpec is what is wanted of a volume. Its size can grow, and its mutable
@@ -217,6 +218,27 @@ type ReplicaState struct {
 	Message string `json:"message,omitempty"`
 }
 
+// LastGrant is the last grant of the right to write a single-writer volume, as the host
+// cluster has it. It outlives the attachments, and the DPU cluster.
+// +kubebuilder:validation:XValidation:rule="self.epoch >= oldSelf.epoch",message="epoch never goes back"
+// +kubebuilder:validation:XValidation:rule="self.epoch != oldSelf.epoch || (self.dpu == oldSelf.dpu && self.attachment == oldSelf.attachment && self.attachmentUID == oldSelf.attachmentUID)",message="an epoch is granted once: its DPU and attachment do not change"
+// +kubebuilder:validation:XValidation:rule="self.epoch != oldSelf.epoch || !has(oldSelf.over) || !oldSelf.over || (has(self.over) && self.over)",message="an epoch that is over stays so"
+type LastGrant struct {
+	// Epoch that was granted.
+	// +kubebuilder:validation:Minimum=1
+	Epoch int64 `json:"epoch"`
+	// DPU is the node name of the DPU that it was granted to.
+	DPU string `json:"dpu"`
+	// Attachment is the VolumeAttachment in the DPU cluster that it was granted for.
+	Attachment string `json:"attachment"`
+	// AttachmentUID is its UID.
+	AttachmentUID types.UID `json:"attachmentUID"`
+	// Over: there was a receipt, and no other grant since. It is written of volumes that
+	// are attached nowhere; of others it is not known here whether the epoch is over.
+	// +optional
+	Over bool `json:"over,omitempty"`
+}
+
 // DPUVolumeStatus is what the host controller sees. Writer:
 // snap-host-controller; replicas: snap-csi-plugin in controller mode.
 type DPUVolumeStatus struct {
@@ -230,6 +252,11 @@ type DPUVolumeStatus struct {
 	// wanted. An addition of Moor.
 	// +optional
 	Replicas *ReplicaState `json:"replicas,omitempty"`
+	// LastGrant is the last grant of the right to write; absent if there was none. It is
+	// written before a DPU can learn of the epoch, so none is shown under a later one. An
+	// addition of Moor.
+	// +optional
+	LastGrant *LastGrant `json:"lastGrant,omitempty"`
 	// Conditions: Ready, DPUVolumeReconciled, Scheduled, Bound; Expanded and
 	// Modified once the volume was to grow, or to change; Healthy once something
 	// was wrong with what the vendor had made; Accessible is False if it cannot
@@ -245,6 +272,7 @@ type DPUVolumeStatus struct {
 // request to grow that the vendor cannot meet may be taken back, to more than
 // what the volume has.
 // +kubebuilder:validation:XValidation:rule="!quantity(string(self.spec.resources.requests['storage'])).isLessThan(quantity(string(oldSelf.spec.resources.requests['storage']))) || (has(self.status) && has(self.status.state) && has(self.status.state.volumeInfo) && has(self.status.state.volumeInfo.capacity) && 'storage' in self.status.state.volumeInfo.capacity && quantity(string(self.spec.resources.requests['storage'])).isGreaterThan(quantity(string(self.status.state.volumeInfo.capacity['storage']))))",message="spec.resources.requests.storage can be lowered only while it stays above what the volume has"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.lastGrant) || (has(self.status) && has(self.status.lastGrant))",message="status.lastGrant never goes away: it holds the epoch that was"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"

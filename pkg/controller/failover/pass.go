@@ -239,7 +239,7 @@ func (t *target) lost() bool {
 	if !t.single {
 		return false
 	}
-	known := t.attachment.Status.Epoch
+	known := max(t.attachment.Status.Epoch, writer.MarkedEpoch(t.volume.Status.LastGrant, nil))
 	if t.mirror != nil {
 		known = max(known, writer.Seen(t.mirror))
 	}

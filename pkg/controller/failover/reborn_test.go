@@ -77,6 +77,15 @@ func TestLostClaimReleasesNothing(t *testing.T) {
 		"made anew": func(s *fixture) {
 			kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status = nil })
 		},
+		"restored with its attachment": func(s *fixture) {
+			kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
+				c.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 3}
+			})
+			s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Spec.Epoch, m.Status.DPU.Epoch = 3, 3 })
+			kubetest.Change(s.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) {
+				v.Status.LastGrant = &storagev1alpha1.LastGrant{Epoch: 4, DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: kubetest.AttachmentUID("a-vol")}
+			})
+		},
 		"lost": func(s *fixture) {
 			kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
 				c.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimLost, Holder: "dpu-z", Epoch: 4}

@@ -38,6 +38,7 @@ func (f fence) obey(ctx context.Context, p *pass) error {
 		return err
 	}
 	if epoch := writer.LostEpoch(f.attachments.Node, p.attachment, p.writerClaim); epoch > p.dpu.ClearedEpoch || epoch > 0 && p.dpu.Attached {
+		p.unrecorded()
 		if err := f.clearAll(ctx, p, epoch); err != nil {
 			return err
 		}
@@ -93,7 +94,11 @@ func (f fence) clearLost(ctx context.Context, p *pass) error {
 	if epoch <= p.dpu.ClearedEpoch {
 		return nil
 	}
+	p.unrecorded()
 	if err := f.clearAll(ctx, p, epoch); err != nil {
+		return err
+	}
+	if err := p.drained(f.exposures); err != nil {
 		return err
 	}
 	p.dpu.ClearedEpoch = epoch

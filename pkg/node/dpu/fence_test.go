@@ -313,10 +313,19 @@ func TestClearsUpForALostClaim(t *testing.T) {
 				c.must(c.Update(t.Context(), held))
 				c.must(c.Delete(t.Context(), held))
 			}
-			now := c.get(a.Name)
+			now, begin := c.get(a.Name), m.clock.Now()
 			for i := 0; i < 5 && now.Status.DPU.ClearedEpoch == 0; i++ {
+				if m.clock.Since(begin) < drainTime && i > 0 {
+					if len(m.shown()) != 0 || now.Status.DPU.Undrained == "" {
+						t.Errorf("while requests may be on their way, the DPU says %+v, and shows %v", now.Status.DPU, m.shown())
+					}
+					m.clock.Step(drainTime)
+				}
 				c.must(m.pass(a.Name))
 				now = c.get(a.Name)
+			}
+			if m.clock.Since(begin) < drainTime {
+				t.Error("nothing is on record of who showed it, and what was sent was not waited for")
 			}
 			if now.Status.DPU.ClearedEpoch != 3 || now.Status.DPU.RetiredEpoch < 1 || now.Status.DPU.Attached || len(m.shown()) != 0 {
 				t.Errorf("the DPU says %+v, and shows %v", now, m.shown())

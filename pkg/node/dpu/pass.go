@@ -119,6 +119,15 @@ func (p *pass) ended(on *storagev1alpha1.VolumeAttachmentDPU, orderly bool) {
 	}
 }
 
+// unrecorded notes that it is not on record which incarnation has shown the volume: the
+// attachment by which it was shown may be lost, and that service may have ended since. So
+// what it had sent may be on its way.
+func (p *pass) unrecorded() {
+	if p.attachment.Status.DPU.Incarnation == "" {
+		p.undrained = append(p.undrained, unknown)
+	}
+}
+
 // drain returns how long it takes until nothing of what has ended is on its way to the
 // storage, and notes what is not drained. A volume with several writers waits for
 // nothing: it has no epoch.

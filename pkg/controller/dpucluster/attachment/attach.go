@@ -172,8 +172,12 @@ const rememberedAgain = 5 * time.Second
 func (r *Reconciler) cleared(ctx context.Context, a *storagev1alpha1.VolumeAttachment) error {
 	claim := &moorv1alpha1.WriterClaim{}
 	name := a.Spec.Source.VolumeRef.Name
-	if _, err := kube.Find(ctx, r.DPU.Live, types.NamespacedName{Namespace: a.Namespace, Name: name}, claim); err != nil {
+	found, err := kube.Find(ctx, r.DPU.Live, types.NamespacedName{Namespace: a.Namespace, Name: name}, claim)
+	if err != nil {
 		return err
+	}
+	if !found && writer.SingleWriter(a, nil) { // it was there before the attachment
+		return kube.WaitRetry(rememberedAgain, "WriterClaim %s is gone, and with it who may not be let into the storage: waiting until snap-host-controller has made it anew", name)
 	}
 	known, err := r.known(ctx, a.Namespace, name)
 	if err != nil {

@@ -65,3 +65,34 @@ func TestTheStorageStaysClosedIfTheClaimWasLost(t *testing.T) {
 		t.Error("the DPU has cleared up, and the vendor is not asked")
 	}
 }
+
+// TestTheStorageStaysClosedWithoutAClaim: a claim of a single writer was there before its
+// attachments. If it is gone, who may not be let in has gone with it; and one that is made
+// anew says after which epoch, before anything else is noted.
+func TestTheStorageStaysClosedWithoutAClaim(t *testing.T) {
+	m := newFixture(t)
+	m.Add(kubetest.CSIDriver("a", nil))
+	m.edit(func(a *storagev1alpha1.VolumeAttachment) {
+		a.Finalizers = append(a.Finalizers, storagev1alpha1.FinalizerWriterClaim)
+	})
+	closed := func(why string) {
+		t.Helper()
+		m.settle()
+		if _, asked := m.asked(); asked {
+			t.Fatalf("the storage was opened: %s", why)
+		}
+	}
+	closed("there is no claim")
+	anew := &moorv1alpha1.WriterClaim{ObjectMeta: kubetest.DPUObject("v"), Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "v", AfterEpoch: 5}}
+	m.Add(anew)
+	closed("the claim was made anew, and has not noted who may write")
+	kubetest.Change(m.Cluster, anew, func(c *moorv1alpha1.WriterClaim) {
+		c.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 5, LostEpoch: 5}
+	})
+	closed("this DPU has not cleared up")
+	m.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.RetiredEpoch = 5 })
+	m.settle()
+	if _, asked := m.asked(); !asked {
+		t.Error("the DPU has cleared up, and the vendor is not asked")
+	}
+}

@@ -54,8 +54,14 @@ func (r *Reconciler) ensureMirror(ctx context.Context, p *pass) error {
 
 // mayMake waits until the VolumeAttachment may be made. For one that holds the claim and
 // is gone none is made: it would be taken for it. One that only the cache lacks is found.
+// For a replica too there is a claim by then which has its record, or says that it has lost
+// it: the storage is opened for what is made, also to a DPU from which the volume was taken.
 func (r *Reconciler) mayMake(ctx context.Context, p *pass) error {
-	if err := r.mayAsk(ctx, p); err != nil || p.replica() || !p.single() {
+	if err := r.mayAsk(ctx, p); err != nil || !p.single() {
+		return err
+	}
+	if p.replica() {
+		_, err := r.claimOf(ctx, p)
 		return err
 	}
 	var err error
@@ -63,6 +69,9 @@ func (r *Reconciler) mayMake(ctx context.Context, p *pass) error {
 		return err
 	}
 	if p.claim, err = r.remember(ctx, p, p.claim); err != nil {
+		if writer.Asks(p.claim, p.holder()) {
+			return nil
+		}
 		return err
 	}
 	if writer.HolderFor(p.claim, p.attachment.Name).DPU != "" {
@@ -158,7 +167,7 @@ func (r *Reconciler) grant(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
-	if err := r.bind(ctx, p, claim); err != nil {
+	if err := r.record(ctx, p, claim, verdict.Epoch); err != nil {
 		return err
 	}
 	return r.promote(ctx, p, promotion{epoch: verdict.Epoch, last: writer.LastReceipt(claim)})
@@ -345,7 +354,7 @@ func (r *Reconciler) writerClaim(ctx context.Context, volume *storagev1alpha1.DP
 				APIVersion: storagev1alpha1.GroupVersion.String(), Kind: "Volume", Name: owner.Name, UID: owner.UID,
 			}},
 		},
-		Spec: moorv1alpha1.WriterClaimSpec{VolumeName: volume.Name},
+		Spec: moorv1alpha1.WriterClaimSpec{VolumeName: volume.Name, AfterEpoch: writer.MarkedEpoch(volume.Status.LastGrant, nil)},
 	}
 	if _, err := kube.CreateLive(ctx, r.Clusters.DPU.Client, r.Clusters.DPU.Live, claim); err != nil {
 		return nil, fmt.Errorf("make the WriterClaim of volume %s: %w", volume.Name, err)

@@ -19,31 +19,59 @@ import (
 // wakes the attachments that they are of, and not those that wait.
 const recoverAgain = 5 * time.Second
 
+// record has both clusters remember which object the right to write is granted to. The host
+// cluster does not before the claim says it.
+func (r *Reconciler) record(ctx context.Context, p *pass, claim *moorv1alpha1.WriterClaim, epoch int64) error {
+	if writer.Nameless(claim) {
+		return r.bind(ctx, p, claim)
+	}
+	return r.mark(ctx, p, epoch)
+}
+
+// mark has the host cluster remember the grant, before the DPU can learn of it: the claim
+// is in the DPU cluster, whose etcd may be lost or restored. Where the cache is behind the
+// mark, the API server refuses to let it go back, and nothing is shown.
+func (r *Reconciler) mark(ctx context.Context, p *pass, epoch int64) error {
+	if writer.Marked(p.volume.Status.LastGrant, p.holder(), epoch) {
+		return nil
+	}
+	if _, err := kube.PatchStatus(ctx, r.Clusters.Host.Client, p.volume, func(v *storagev1alpha1.DPUVolume) {
+		v.Status.LastGrant = writer.Mark(p.holder(), epoch)
+	}); err != nil {
+		return fmt.Errorf("have the host cluster remember that epoch %d of the right to write is of DPU %s: %w", epoch, p.dpu, err)
+	}
+	if p.volume.Status.LastGrant == nil {
+		return kube.WaitFor("DPUVolume %s does not keep the epoch of the last grant: apply crds/host", p.volume.Name)
+	}
+	return nil
+}
+
 // remember holds a claim against what others know of epochs that were granted: the
-// VolumeAttachments of the volume, and what the host cluster says of its attachments. One
-// that knows less was deleted or restored, and grants nothing before it is proven of each
-// who may write that it cannot. What the caches show raises the suspicion; the API server
-// itself has to confirm it. It returns the claim as it is then.
+// VolumeAttachments of the volume, and what the host cluster says of its attachments and
+// of the last grant. One that knows less was deleted or restored, and grants nothing before
+// it is proven of each who may write that it cannot. What the caches show raises the
+// suspicion; the API server itself has to confirm it. It returns the claim as it is then,
+// also with the error while it waits.
 func (r *Reconciler) remember(ctx context.Context, p *pass, claim *moorv1alpha1.WriterClaim) (*moorv1alpha1.WriterClaim, error) {
 	if writer.IsLost(claim) {
 		return r.recoverClaim(ctx, claim)
 	}
-	known, err := r.known(ctx, p.volume.Name)
-	if err != nil || !writer.Behind(claim, known.epoch()) {
+	known, err := r.known(ctx, p.volume)
+	if err != nil || !writer.Behind(claim, known.epoch(claim)) {
 		return claim, err
 	}
 	if claim, err = r.writerClaim(ctx, p.volume); err != nil {
 		return nil, err
 	}
-	if err := r.confirmKnown(ctx, &known); err != nil || !writer.Behind(claim, known.epoch()) || writer.IsLost(claim) {
+	if err := r.confirmKnown(ctx, p.volume, &known); err != nil || !writer.Behind(claim, known.epoch(claim)) || writer.IsLost(claim) {
 		return claim, err
 	}
-	after, err := writer.Lose(claim, known.epoch(), known.holders())
+	after, err := writer.Lose(claim, known.epoch(claim), known.holders())
 	if err != nil {
 		return claim, nil // it is being fenced, and grants nothing
 	}
 	if err := r.Clusters.DPU.Client.Status().Update(ctx, after); err != nil {
-		return nil, fmt.Errorf("record that WriterClaim %s had lost epoch %d: %w", claim.Name, known.epoch(), err)
+		return nil, fmt.Errorf("record that WriterClaim %s had lost epoch %d: %w", claim.Name, known.epoch(claim), err)
 	}
 	return after, nil
 }
@@ -53,11 +81,13 @@ type knowledge struct {
 	mirrors []storagev1alpha1.VolumeAttachment
 	// elsewhere are attachments of the host cluster for which there is none.
 	elsewhere []moorv1alpha1.LostHolder
+	// last is the last grant that the host cluster remembers; nil if there is none.
+	last *storagev1alpha1.LastGrant
 }
 
-// epoch is the highest that is known.
-func (k knowledge) epoch() int64 {
-	var out int64
+// epoch is the highest that is known beside this claim.
+func (k knowledge) epoch(claim *moorv1alpha1.WriterClaim) int64 {
+	out := writer.MarkedEpoch(k.last, claim)
 	for i := range k.mirrors {
 		out = max(out, writer.Seen(&k.mirrors[i]))
 	}
@@ -75,18 +105,18 @@ func (k knowledge) holders() []moorv1alpha1.LostHolder {
 			out = append(out, writer.MayWrite(&k.mirrors[i]))
 		}
 	}
-	return append(out, k.elsewhere...)
+	return writer.Remembered(append(out, k.elsewhere...), k.mirrors, k.last)
 }
 
 // known is what the caches know.
-func (r *Reconciler) known(ctx context.Context, volume string) (knowledge, error) {
+func (r *Reconciler) known(ctx context.Context, volume *storagev1alpha1.DPUVolume) (knowledge, error) {
 	var list storagev1alpha1.VolumeAttachmentList
-	of := client.MatchingFields{index.VolumeAttachmentByVolume: volume}
+	of := client.MatchingFields{index.VolumeAttachmentByVolume: volume.Name}
 	if err := r.Clusters.DPU.Client.List(ctx, &list, client.InNamespace(r.Clusters.TargetNamespace), of); err != nil {
-		return knowledge{}, fmt.Errorf("list the VolumeAttachments of volume %s: %w", volume, err)
+		return knowledge{}, fmt.Errorf("list the VolumeAttachments of volume %s: %w", volume.Name, err)
 	}
-	out := knowledge{mirrors: list.Items}
-	for _, a := range r.list(ctx, index.DPUVolumeAttachmentByVolume, volume) {
+	out := knowledge{mirrors: list.Items, last: volume.Status.LastGrant}
+	for _, a := range r.list(ctx, index.DPUVolumeAttachmentByVolume, volume.Name) {
 		there := slices.ContainsFunc(list.Items, func(m storagev1alpha1.VolumeAttachment) bool { return m.Name == a.Name })
 		if a.Status.Epoch > 0 && !there {
 			node := &moorv1alpha1.DPUStorageNode{}
@@ -103,9 +133,18 @@ func (r *Reconciler) known(ctx context.Context, volume string) (knowledge, error
 	return out, nil
 }
 
-// confirmKnown reads the VolumeAttachments from the API server itself. One that is gone in
-// the meantime has gone in order: its claim was there.
-func (r *Reconciler) confirmKnown(ctx context.Context, k *knowledge) error {
+// confirmKnown reads the VolumeAttachments, and the last grant that the host cluster
+// remembers, from the API servers themselves. A VolumeAttachment that is gone in the
+// meantime has gone in order: its claim was there.
+func (r *Reconciler) confirmKnown(ctx context.Context, volume *storagev1alpha1.DPUVolume, k *knowledge) error {
+	live := &storagev1alpha1.DPUVolume{}
+	found, err := kube.Find(ctx, r.Clusters.Host.Live, client.ObjectKeyFromObject(volume), live)
+	if err != nil {
+		return err
+	}
+	if k.last = nil; found && live.UID == volume.UID {
+		k.last = live.Status.LastGrant
+	}
 	var out []storagev1alpha1.VolumeAttachment
 	for i := range k.mirrors {
 		live := &storagev1alpha1.VolumeAttachment{}
@@ -132,6 +171,9 @@ func (r *Reconciler) recoverClaim(ctx context.Context, live *moorv1alpha1.Writer
 			return nil, err
 		}
 		after := writer.Recover(live, a, r.clock().Now())
+		if found && after == nil {
+			after = writer.Adopt(live, a)
+		}
 		if after == nil {
 			answers := found && a.UID == h.AttachmentUID && (r.Silent == nil || !r.Silent(h.DPU))
 			after = writer.RecoverByVouch(live, i, r.clock().Now(), answers)
@@ -140,9 +182,9 @@ func (r *Reconciler) recoverClaim(ctx context.Context, live *moorv1alpha1.Writer
 			continue
 		}
 		if err := r.Clusters.DPU.Client.Status().Update(ctx, after); err != nil {
-			return nil, fmt.Errorf("record that DPU %s has withdrawn volume %s, of which the claim was lost: %w", h.DPU, live.Name, err)
+			return nil, fmt.Errorf("record of DPU %s how far it has withdrawn volume %s, of which the claim was lost: %w", h.DPU, live.Name, err)
 		}
 		return after, nil
 	}
-	return nil, kube.WaitRetry(recoverAgain, "%s", writer.LostMessage(live))
+	return live, kube.WaitRetry(recoverAgain, "%s", writer.LostMessage(live))
 }

@@ -144,9 +144,11 @@ func behind(going bool, try func(claimWas, claim *moorv1alpha1.WriterClaimStatus
 	}
 }
 
-// put writes what the API server has of claim and mirror.
+// put writes what the API server has of claim and mirror. The host cluster remembers no
+// grant: another claim is put in the place of the one that was granted.
 func put(t *testing.T, w *kubetest.Clusters, status *moorv1alpha1.WriterClaimStatus, change func(*storagev1alpha1.VolumeAttachment)) {
 	t.Helper()
+	kubetest.Change(w.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) { v.Status.LastGrant = nil })
 	claim, m := claimOf(w), mirrorOn(w)
 	claim.Status = status.DeepCopy()
 	change(m)

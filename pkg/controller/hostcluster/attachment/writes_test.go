@@ -70,7 +70,7 @@ func TestOneThatWasShownIsMadeAgain(t *testing.T) {
 	first, _ := kubetest.Read(w.DPU, mirror("a"))
 	kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = nil })
 	w.DPU.Remove(mirror("a"))
-	kubetest.Change(w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) { c.Status = nil })
+	freeClaim(w)
 	w.MustReconcile(r, "a-vol")
 	if second, found := kubetest.Read(w.DPU, mirror("a")); !found || second.UID == first.UID {
 		t.Error("it is not made again")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -25,6 +26,11 @@ import (
 // Reconciler keeps one DPUVolume and its Volume in step.
 type Reconciler struct {
 	Clusters hostcluster.Clusters
+	// Clock is the machine's if nil.
+	Clock clock.PassiveClock
+
+	// idle are the volumes that are attached nowhere, and since when.
+	idle kube.Recent[time.Time]
 }
 
 // SetupWithManager watches volumes, attachments and policies here, and
@@ -70,7 +76,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}); statusErr != nil {
 		return ctrl.Result{}, statusErr
 	}
-	return ctrl.Result{}, p.outcome.Err
+	if p.outcome.Err != nil {
+		return ctrl.Result{}, p.outcome.Err
+	}
+	again, err := r.endMark(ctx, volume)
+	return ctrl.Result{RequeueAfter: again}, err
 }
 
 // carry makes the Volume if it is not there, lets it ask for what the DPUVolume
