@@ -22,6 +22,7 @@ var whole = map[string]string{
 	"pkg/controller/failover":               "the status of WriterClaims, and the Lease of those admitted, which is read live",
 	"pkg/controller/failover/detach":        "the status of WriterClaims",
 	"pkg/controller/hostcluster/attachment": "the status of WriterClaims",
+	"pkg/controller/hostcluster/volume":     "the status of WriterClaims, which are read live",
 	"pkg/node/heartbeat":                    "the sender's own Lease, which no cache keeps",
 }
 

@@ -50,6 +50,9 @@ func Bereft(claim *moorv1alpha1.WriterClaim) string {
 
 // Orphaned says what is waited for while a claim is held though its volume is gone.
 func Orphaned(claim *moorv1alpha1.WriterClaim) string {
+	if IsLost(claim) {
+		return "the Volume is gone; " + LostMessage(claim)
+	}
 	return fmt.Sprintf("the Volume is gone, and DPU %s holds the right to write it (epoch %d) without a receipt: %s", claim.Status.Holder, claim.Status.Epoch, remedy(claim))
 }
 

@@ -227,12 +227,19 @@ func Adopt(claim *moorv1alpha1.WriterClaim, a *storagev1alpha1.VolumeAttachment)
 	return out
 }
 
-// LostMessage says for whom a claim waits that was lost, and what to do.
+// LostMessage says for whom a claim waits that was lost, and what to do. An operator can
+// vouch for one at a time: the word of the first is told.
 func LostMessage(claim *moorv1alpha1.WriterClaim) string {
 	var who []string
 	for _, h := range claim.Status.Lost {
 		who = append(who, fmt.Sprintf("DPU %s (VolumeAttachment %s, epoch %d)", h.DPU, h.Attachment, h.Epoch))
 	}
+	do := ""
+	if len(claim.Status.Lost) > 0 {
+		first := claim.Status.Lost[0]
+		first.Epoch = claim.Status.Epoch
+		do = vouchCommand(claim, first)
+	}
 	return fmt.Sprintf("WriterClaim %s was deleted or restored and had lost its record of epoch %d: nothing is granted before these have withdrawn the volume: %s; "+
-		"delete the pods that use it there; %s", claim.Name, claim.Status.Epoch, strings.Join(who, ", "), remedy(claim))
+		"delete the pods that use it there; %s", claim.Name, claim.Status.Epoch, strings.Join(who, ", "), do)
 }

@@ -178,7 +178,8 @@ func missing(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 	return message + "; " + remedy(claim)
 }
 
-// remedy says what a person can do where no proof comes.
+// remedy says what a person can do where no proof comes of the holder.
 func remedy(claim *moorv1alpha1.WriterClaim) string {
-	return fmt.Sprintf("an operator who knows may write spec.operatorReceipt into WriterClaim %s", claim.Name)
+	s := claim.Status
+	return vouchCommand(claim, moorv1alpha1.LostHolder{DPU: s.Holder, AttachmentUID: s.AttachmentUID, Epoch: s.Epoch})
 }

@@ -82,6 +82,48 @@ func RecoverByVouch(claim *moorv1alpha1.WriterClaim, i int, now time.Time, answe
 	}, now)
 }
 
+// vouchCommand is what a person can do who knows that this DPU cannot write any more: it
+// names holder, attachment and epoch as they have to be named, and the moment at which it is
+// run. Only the reason is left to write.
+func vouchCommand(claim *moorv1alpha1.WriterClaim, of moorv1alpha1.LostHolder) string {
+	return fmt.Sprintf("an operator who knows that DPU %s cannot write may write spec.operatorReceipt into WriterClaim %s, in the DPU cluster: "+
+		`kubectl -n %s patch writerclaim %s --type merge -p '{"spec":{"operatorReceipt":{"epoch":%d,"holder":"%s","attachmentUID":"%s","time":"'$(date -u +%%FT%%TZ)'","operator":"'$USER'","reason":"WHY"}}}'`,
+		of.DPU, claim.Name, claim.Namespace, claim.Name, of.Epoch, of.DPU, of.AttachmentUID)
+}
+
+// FreeByVouch is a claim that is held for an attachment which is gone from both clusters,
+// after an operator has vouched for its holder; of a claim that was lost, for the first of
+// those who may write. No fence is begun for it: there is no host of which one could be
+// told, and the DPU has nothing by which it could answer. It is nil if the word does not
+// count; then refused says why, "" if there is none.
+func FreeByVouch(claim *moorv1alpha1.WriterClaim, now time.Time) (freed *moorv1alpha1.WriterClaim, refused string) {
+	if !Held(claim) || claim.Spec.OperatorReceipt == nil {
+		return nil, ""
+	}
+	if IsLost(claim) {
+		return RecoverByVouch(claim, 0, now, false), ""
+	}
+	if refused = RefuseVouch(claim, now, false); refused != "" {
+		return nil, refused
+	}
+	fencing := claim.DeepCopy()
+	fencing.Status.Phase = moorv1alpha1.ClaimFencing
+	freed, err := Free(fencing, *receiptOf(claim, moorv1alpha1.ReceiptOperator, vouchMessage(claim.Spec.OperatorReceipt, claim.Status.Holder)), now)
+	if err != nil {
+		return nil, err.Error()
+	}
+	return freed, ""
+}
+
+// HeldAttachment is the VolumeAttachment by which the holder of a claim can answer, or the
+// first of those who may write.
+func HeldAttachment(claim *moorv1alpha1.WriterClaim) string {
+	if IsLost(claim) && len(claim.Status.Lost) > 0 {
+		return claim.Status.Lost[0].Attachment
+	}
+	return claim.Status.Attachment
+}
+
 func vouchMessage(o *moorv1alpha1.OperatorReceipt, dpu string) string {
 	return fmt.Sprintf("%s vouches, at %s, that DPU %s can no longer write: %s", o.Operator, o.Time.UTC().Format(time.RFC3339), dpu, o.Reason)
 }

@@ -67,3 +67,60 @@ func TestRecoverByVouch(t *testing.T) {
 		t.Fatalf("%+v", after)
 	}
 }
+
+// TestFreeByVouch: of a holder whose attachment is gone from both clusters, the word that
+// names it ends the epoch, and no other; the DPU has to clear up afterwards.
+func TestFreeByVouch(t *testing.T) {
+	for _, phase := range []moorv1alpha1.ClaimPhase{moorv1alpha1.ClaimGranted, moorv1alpha1.ClaimFencing} {
+		claim := inPhase(phase)
+		if freed, refused := FreeByVouch(claim, clockNow); freed != nil || refused != "" {
+			t.Errorf("%s: freed without a word: %+v, %q", phase, freed, refused)
+		}
+		claim.Spec.OperatorReceipt = vouches()
+		claim.Spec.OperatorReceipt.Epoch = 3
+		if freed, refused := FreeByVouch(claim, clockNow); freed != nil || !strings.Contains(refused, "names epoch 3") {
+			t.Errorf("%s: freed by a word about another epoch: %+v, %q", phase, freed, refused)
+		}
+		claim.Spec.OperatorReceipt = vouches()
+		if freed, refused := FreeByVouch(claim, clockNow.Add(VouchLasts)); freed != nil || refused == "" {
+			t.Errorf("%s: freed by an old word", phase)
+		}
+		freed, refused := FreeByVouch(claim, clockNow)
+		if refused != "" || freed == nil || Held(freed) || freed.Status.RevokedEpoch("dpu-a") != 4 || LastReceipt(freed).Kind != moorv1alpha1.ReceiptOperator {
+			t.Errorf("%s: %q, %+v", phase, refused, freed)
+		}
+	}
+	if freed, _ := FreeByVouch(&moorv1alpha1.WriterClaim{Spec: moorv1alpha1.WriterClaimSpec{OperatorReceipt: vouches()}}, clockNow); freed != nil {
+		t.Error("a claim that nothing holds is freed")
+	}
+}
+
+// TestFreeByVouchOfALostClaim: the first of those who may write is who is vouched for.
+func TestFreeByVouchOfALostClaim(t *testing.T) {
+	lost, err := Lose(&moorv1alpha1.WriterClaim{}, 4, []moorv1alpha1.LostHolder{{DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: "a", Epoch: 2}})
+	if err != nil || HeldAttachment(lost) != "a-vol" {
+		t.Fatal(err, lost)
+	}
+	lost.Spec.OperatorReceipt = vouches()
+	if freed, _ := FreeByVouch(lost, clockNow); freed == nil || Held(freed) || freed.Status.Epoch != 4 {
+		t.Errorf("%+v", freed)
+	}
+}
+
+// TestWordsSayTheCommand: whoever waits for an operator's word is told the command which
+// writes one that counts.
+func TestWordsSayTheCommand(t *testing.T) {
+	claim := inPhase(moorv1alpha1.ClaimGranted)
+	claim.Name, claim.Namespace = "vol", "ns"
+	lost, err := Lose(&moorv1alpha1.WriterClaim{}, 4, []moorv1alpha1.LostHolder{{DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: "a", Epoch: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost.Name, lost.Namespace = "vol", "ns"
+	const command = `kubectl -n ns patch writerclaim vol --type merge -p '{"spec":{"operatorReceipt":{"epoch":4,"holder":"dpu-a","attachmentUID":"a","time":"'$(date -u +%FT%TZ)'","operator":"'$USER'","reason":"WHY"}}}'`
+	for name, words := range map[string]string{"the attachment is gone": Bereft(claim), "the volume is gone": Orphaned(claim), "it was lost": LostMessage(lost), "both": Orphaned(lost)} {
+		if !strings.Contains(words, command) {
+			t.Errorf("%s: %s", name, words)
+		}
+	}
+}

@@ -112,4 +112,13 @@ var marks = []mutation{
 	{name: "a DPU clears up while requests may be on their way of which nothing is on record", tests: node, edits: []edit{
 		{"pkg/node/dpu/pass.go", "	if p.attachment.Status.DPU.Incarnation == \"\" {\n", "	if p.volumeID == \"\" {\n"},
 	}},
+	{name: "an operator's word ends an orphan whomever it is about", tests: right, edits: []edit{
+		{"pkg/writer/vouch.go", "	if refused = RefuseVouch(claim, now, false); refused != \"\" {\n", "	if refused = RefuseVouch(claim, now, false); refused == \"-\" {\n"},
+	}},
+	{name: "an operator's word ends an orphan beside failover", tests: sync, edits: []edit{
+		{"pkg/controller/hostcluster/attachment/remove.go", "	if found {\n		return kube.WaitFor(\"%s\", writer.Bereft(claim))\n	}\n	freed", "	if found && claim == nil {\n		return kube.WaitFor(\"%s\", writer.Bereft(claim))\n	}\n	freed"},
+	}},
+	{name: "a volume goes by an operator's word about a DPU that can answer", tests: "./pkg/controller/hostcluster/volume", edits: []edit{
+		{"pkg/controller/hostcluster/volume/claim.go", "if freed == nil || found {", "if freed == nil {"},
+	}},
 }

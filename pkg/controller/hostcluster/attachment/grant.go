@@ -99,7 +99,7 @@ func (r *Reconciler) refused(ctx context.Context, claim *moorv1alpha1.WriterClai
 		return err
 	}
 	if bereft {
-		return kube.WaitFor("%s", writer.Bereft(claim))
+		return r.endByVouch(ctx, claim)
 	}
 	return kube.WaitFor("%s", v.Refused)
 }

@@ -3,6 +3,7 @@ package attachment
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,6 +68,28 @@ func (r *Reconciler) waitForProof(ctx context.Context, attachment *storagev1alph
 		return err
 	}
 	return kube.WaitFor("%s", writer.Bereft(claim))
+}
+
+// endByVouch ends the right to write of a holder whose VolumeAttachment is gone, by an
+// operator's word, if its DPUVolumeAttachment is gone too; one that is there is looked at by
+// failover. Until then it waits.
+func (r *Reconciler) endByVouch(ctx context.Context, claim *moorv1alpha1.WriterClaim) error {
+	left := &storagev1alpha1.DPUVolumeAttachment{}
+	found, err := kube.Find(ctx, r.Clusters.Host.Live, client.ObjectKey{Namespace: r.Clusters.Namespace, Name: claim.Status.Attachment}, left)
+	if err != nil {
+		return err
+	}
+	if found {
+		return kube.WaitFor("%s", writer.Bereft(claim))
+	}
+	freed, refused := writer.FreeByVouch(claim, r.clock().Now())
+	if freed == nil {
+		return kube.WaitRetry(recoverAgain, "%s", cmp.Or(refused, writer.Bereft(claim)))
+	}
+	if err := r.Clusters.DPU.Client.Status().Update(ctx, freed); err != nil {
+		return fmt.Errorf("free volume %s by an operator's word: %w", claim.Name, err)
+	}
+	return kube.WaitFor("an operator has vouched that DPU %s cannot write volume %s any more", claim.Status.Holder, claim.Name)
 }
 
 // unproven says why the end of the VolumeAttachment is no receipt for the claim that it

@@ -1,7 +1,9 @@
 package volume
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -30,11 +32,35 @@ func (r *Reconciler) removeClaim(ctx context.Context, volume *storagev1alpha1.DP
 	if err != nil || found && slices.ContainsFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner.UID }) {
 		return "", err
 	}
-	if writer.Held(claim) {
-		return writer.Orphaned(claim), nil
+	if claim, held, err = r.vouched(ctx, claim); err != nil || held != "" {
+		return held, err
 	}
 	if err := kube.RemoveFinalizers(ctx, r.Clusters.DPU.Client, claim, storagev1alpha1.FinalizerEpochs); err != nil {
 		return "", err
 	}
 	return "", kube.Delete(ctx, r.Clusters.DPU.Client, claim)
+}
+
+// vouched is the claim after what an operator has vouched for, and for whom it is held
+// still; "" if for none. A DPU that has the attachment can answer itself.
+func (r *Reconciler) vouched(ctx context.Context, claim *moorv1alpha1.WriterClaim) (*moorv1alpha1.WriterClaim, string, error) {
+	if !writer.Held(claim) {
+		return claim, "", nil
+	}
+	a := &storagev1alpha1.VolumeAttachment{}
+	found, err := kube.Find(ctx, r.Clusters.DPU.Live, r.Clusters.Target(writer.HeldAttachment(claim)), a)
+	if err != nil {
+		return nil, "", err
+	}
+	freed, refused := writer.FreeByVouch(claim, r.clock().Now())
+	if freed == nil || found {
+		return claim, cmp.Or(refused, writer.Orphaned(claim)), nil
+	}
+	if err := r.Clusters.DPU.Client.Status().Update(ctx, freed); err != nil {
+		return nil, "", fmt.Errorf("free the claim of volume %s by an operator's word: %w", claim.Name, err)
+	}
+	if writer.Held(freed) {
+		return freed, writer.Orphaned(freed), nil
+	}
+	return freed, "", nil
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
@@ -34,5 +36,40 @@ func TestClaimGoesWithItsVolume(t *testing.T) {
 	}
 	if _, found := kubetest.Read(w.Host, user()); found {
 		t.Error("the volume is left")
+	}
+}
+
+// TestClaimOfAVolumeIsVouchedFor: of a claim that is held though its volume is gone, an
+// operator can vouch for the holder, unless its attachment is there, so that it can answer.
+func TestClaimOfAVolumeIsVouchedFor(t *testing.T) {
+	for name, there := range map[string]bool{"its attachment is gone": false, "its attachment is there": true} {
+		t.Run(name, func(t *testing.T) {
+			w, r := open(t)
+			r.Clock = w.Clock
+			w.Host.Add(user())
+			w.MustReconcile(r, "vol")
+			if m, found := kubetest.Read(w.DPU, mirror()); found {
+				w.DPU.Remove(m)
+			}
+			claim := kubetest.WriterClaim("vol", "dpu-a", "a-vol", 4)
+			w.DPU.Add(claim)
+			if there {
+				w.DPU.Add(kubetest.VolumeAttachment("a-vol", "vol", "dpu-a"))
+			}
+			w.Host.Remove(user())
+			w.MustReconcile(r, "vol")
+			if got, _ := kubetest.Read(w.Host, user()); !strings.Contains(said(got)[0], "patch writerclaim vol --type merge") {
+				t.Errorf("says %q", said(got))
+			}
+			kubetest.Change(w.DPU, claim, func(c *moorv1alpha1.WriterClaim) {
+				c.Spec.OperatorReceipt = &moorv1alpha1.OperatorReceipt{
+					Epoch: 4, Holder: "dpu-a", AttachmentUID: c.Status.AttachmentUID, Time: &metav1.Time{Time: w.Clock.Now()}, Operator: "jo", Reason: "it was scrapped",
+				}
+			})
+			w.MustReconcile(r, "vol")
+			if _, found := kubetest.Read(w.Host, user()); found != there {
+				t.Errorf("the volume is left: %v", found)
+			}
+		})
 	}
 }
