@@ -79,7 +79,7 @@ var secondLine = []mutation{
 		{nodePasses, "	case p.contradicted():\n", "	case false:\n"},
 	}},
 	{name: "an attachment that is said to be shown is left so without the finalizer", tests: node, edits: []edit{
-		{nodePasses, "	if p.deleting && !attachment.Status.DPU.Attached && ", "	if p.deleting && "},
+		{nodePasses, "released := p.deleting && !attachment.Status.DPU.Attached && ", "released := p.deleting && "},
 	}},
 	{name: "the DPU forgets a SNAP service that has lost its socket", tests: node, edits: []edit{
 		{nodeServices, "	out := slices.Collect(maps.Keys(s.used))\n", "	out := slices.Collect(maps.Keys(map[string]bool{}))\n"},

@@ -11,6 +11,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/node/dpu/devices"
 	"github.com/moor-storage/moor/pkg/node/dpu/journal"
@@ -103,6 +104,19 @@ func (f fence) clearLost(ctx context.Context, p *pass) error {
 	}
 	p.dpu.ClearedEpoch = epoch
 	return nil
+}
+
+// awaited reports whether a claim that was lost waits for the word of this DPU about an
+// attachment that goes, as far as the cache knows. Nobody else can give it, also if this DPU
+// has never touched the attachment.
+func (f fence) awaited(ctx context.Context, a *storagev1alpha1.VolumeAttachment) bool {
+	claim := &moorv1alpha1.WriterClaim{}
+	key := types.NamespacedName{Namespace: a.Namespace, Name: a.VolumeName()}
+	found, err := kube.Find(ctx, f.attachments.DPU.Client, key, claim)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).V(1).Info("whether a claim that was lost waits is not known", "reason", err.Error())
+	}
+	return found && writer.LostEpoch(f.attachments.Node, a, claim) > a.Status.DPU.ClearedEpoch
 }
 
 // clearAll takes away all that this DPU shows and that is not known to be another volume's.

@@ -147,7 +147,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	p := newPass(attachment)
 	// One that is said to be shown, though it has lost the finalizer, is withdrawn all
 	// the same: what stands in the status keeps the volume from every other DPU.
-	if p.deleting && !attachment.Status.DPU.Attached && !controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment) {
+	released := p.deleting && !attachment.Status.DPU.Attached && !controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment)
+	if released && !r.fence.awaited(ctx, attachment) {
 		return ctrl.Result{}, nil
 	}
 	r.o.Exposures.Remember(&attachment.Status.DPU)
