@@ -32,7 +32,7 @@ generated() {
 # same_protoc says in advance why files may differ without a change.
 same_protoc() {
 	local made here
-	made=$(sed -nE 's|^//[[:space:]-]*protoc +v||p' api/plugin/v1/*.pb.go api/epoch/v1/*.pb.go | sort -u)
+	made=$(find api -name '*.pb.go' -exec sed -nE 's|^//[[:space:]-]*protoc +v||p' {} + | sort -u)
 	here=$(protoc --version)
 	[ "libprotoc $made" = "$here" ] || echo "note: *.pb.go was made by protoc $made, and here is $here: that alone makes them differ"
 }

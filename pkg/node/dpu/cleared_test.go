@@ -30,8 +30,13 @@ func TestClearsUpForWhatItNeverTouched(t *testing.T) {
 			lost := &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimLost, Holder: tc.of, Epoch: 3, Lost: []moorv1alpha1.LostHolder{{DPU: tc.of, Attachment: a.Name, AttachmentUID: a.UID, Epoch: 3}}}
 			c.claim("v1", lost)
 			c.must(c.Delete(t.Context(), c.get(a.Name)))
-			c.must(m.pass(a.Name))
 			claim := &moorv1alpha1.WriterClaim{Status: lost}
+			c.must(m.pass(a.Name))
+			if writer.Recover(claim, c.get(a.Name), m.clock.Now()) != nil {
+				t.Error("nothing is on record of who showed it, and what was sent was not waited for")
+			}
+			m.clock.Step(drainTime)
+			c.must(m.pass(a.Name))
 			if proven := writer.Recover(claim, c.get(a.Name), m.clock.Now()) != nil; proven != tc.want {
 				t.Errorf("proven: %v, want %v: %+v", proven, tc.want, c.get(a.Name).Status.DPU)
 			}
