@@ -305,11 +305,18 @@ end_group() {
 # end_strays ends what was started by a step and has left its process group: tests
 # start their API servers in groups of their own. All have the mark of this run in
 # their environment, but for this script's shells, which had none when they began.
+# It returns when they are gone, as a killed process still has its ports for a moment.
 end_strays() {
-	local environ pid
-	grep -lsz "^MOOR_STEPS=$notes\$" /proc/[0-9]*/environ 2>/dev/null | while read -r environ; do
-		pid=${environ#/proc/}
-		kill -KILL "${pid%/environ}" 2>/dev/null
+	local marked environ pid
+	for _ in {1..100}; do
+		# What looks must not have the mark itself.
+		marked=$(env -u MOOR_STEPS grep -lsz "^MOOR_STEPS=$notes\$" /proc/[0-9]*/environ) || true
+		[ -n "$marked" ] || return 0
+		for environ in $marked; do
+			pid=${environ#/proc/}
+			kill -KILL "${pid%/environ}" 2>/dev/null
+		done
+		sleep 0.1
 	done
 }
 
