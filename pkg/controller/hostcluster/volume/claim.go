@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -18,11 +19,27 @@ import (
 // claimAgain is when a claim is looked at again that is held though its volume is gone.
 const claimAgain = 10 * time.Second
 
+// clearUp removes the claim of a Volume that went after its DPUVolume, as a person deletes
+// one that a restore has brought back. It says when to look again at one that is held; 0:
+// there is none.
+func (r *Reconciler) clearUp(ctx context.Context, volume string) (time.Duration, error) {
+	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(volume), &moorv1alpha1.WriterClaim{})
+	if err != nil || !found {
+		return 0, err
+	}
+	held, err := r.removeClaim(ctx, volume)
+	if err != nil || held == "" {
+		return 0, err
+	}
+	ctrl.LoggerFrom(ctx).Info("the claim of a volume that is gone is held", "reason", held)
+	return claimAgain, nil
+}
+
 // removeClaim removes the WriterClaim of a volume that is gone, and with it the epochs that
 // were. One that is held stays: it says why. One of another Volume, that has the name since,
 // is not touched.
-func (r *Reconciler) removeClaim(ctx context.Context, volume *storagev1alpha1.DPUVolume) (held string, err error) {
-	key := r.Clusters.Target(volume.Name)
+func (r *Reconciler) removeClaim(ctx context.Context, volume string) (held string, err error) {
+	key := r.Clusters.Target(volume)
 	claim, owner := &moorv1alpha1.WriterClaim{}, &storagev1alpha1.Volume{}
 	found, err := kube.Find(ctx, r.Clusters.DPU.Live, key, claim)
 	if err != nil || !found {

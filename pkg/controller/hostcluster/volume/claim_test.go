@@ -3,10 +3,12 @@ package volume
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
@@ -72,4 +74,33 @@ func TestClaimOfAVolumeIsVouchedFor(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestClaimGoesThoughTheDPUVolumeWentFirst: a Volume that a restore brought back is deleted
+// by hand; its claim goes too, once nothing holds it, and not before the Volume.
+func TestClaimGoesThoughTheDPUVolumeWentFirst(t *testing.T) {
+	w, r := open(t)
+	claim, volume := kubetest.WriterClaim("vol", "dpu-a", "a-vol", 4), mirror()
+	w.DPU.Add(volume)
+	volume, _ = kubetest.Read(w.DPU, volume)
+	claim.OwnerReferences = []metav1.OwnerReference{{Kind: "Volume", Name: volume.Name, UID: volume.UID}}
+	w.DPU.Add(claim)
+	step := func(what string, gone bool, again time.Duration) {
+		t.Helper()
+		result, err := r.Reconcile(t.Context(), kube.RequestFor(kubetest.HostNamespace, "vol"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, found := kubetest.Read(w.DPU, claim); found == gone || result.RequeueAfter != again {
+			t.Errorf("%s: the claim is there: %v; looked at again after %s", what, found, result.RequeueAfter)
+		}
+	}
+	step("its Volume is there", false, 0)
+	w.DPU.Remove(mirror())
+	step("it is held", false, claimAgain)
+	kubetest.Change(w.DPU, claim, func(c *moorv1alpha1.WriterClaim) {
+		c.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 4}
+	})
+	step("it is free", true, 0)
+	step("it is gone", true, 0)
 }

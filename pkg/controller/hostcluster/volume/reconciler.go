@@ -50,8 +50,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	volume := &storagev1alpha1.DPUVolume{}
 	found, err := kube.Find(ctx, r.Clusters.Host.Client, req.NamespacedName, volume)
-	if err != nil || !found {
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if !found {
+		after, err := r.clearUp(ctx, req.Name)
+		return ctrl.Result{RequeueAfter: after}, err
 	}
 	if !volume.DeletionTimestamp.IsZero() {
 		after, err := r.remove(ctx, volume)
@@ -83,9 +87,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
-// carry makes the Volume if it is not there, lets it ask for what the DPUVolume
-// asks for now, and returns it; nil if it is not there or belongs to another.
+// carry makes the Volume if it was never there, lets it ask for what the DPUVolume
+// asks for now, and returns it; nil if it is not there or belongs to another. One that
+// was there is not made again: it would be empty, and the data may still be somewhere.
 func (r *Reconciler) carry(ctx context.Context, volume *storagev1alpha1.DPUVolume, mirror *storagev1alpha1.Volume) (*storagev1alpha1.Volume, error) {
+	if mirror == nil && volume.Status.Phase == storagev1alpha1.DPUVolumeBound {
+		return nil, kube.WaitFor("Volume %s is not in DPU cluster %s any more, and a new one would be empty: bring it back there, or delete this volume",
+			volume.Name, r.Clusters.DPUClusterName)
+	}
 	if mirror == nil {
 		policy := client.ObjectKey{Namespace: volume.Namespace, Name: volume.Spec.DPUStoragePolicyName}
 		found, err := kube.Find(ctx, r.Clusters.Host.Client, policy, &storagev1alpha1.DPUStoragePolicy{})
@@ -140,7 +149,7 @@ func (r *Reconciler) remove(ctx context.Context, volume *storagev1alpha1.DPUVolu
 		return 0, err
 	}
 	if !found {
-		held, err := r.removeClaim(ctx, volume)
+		held, err := r.removeClaim(ctx, volume.Name)
 		if err != nil {
 			return 0, err
 		}

@@ -209,6 +209,33 @@ func TestMirrorBeingDeleted(t *testing.T) {
 	}
 }
 
+// TestLostMirrorIsNotMadeAnew: a Volume that was there and is not any more is missed, and
+// no empty one stands in its place; nothing keeps the user's from being deleted.
+func TestLostMirrorIsNotMadeAnew(t *testing.T) {
+	w, r := open(t)
+	w.Host.Add(user(), kubetest.DPUStoragePolicy("policy"))
+	w.MustReconcile(r, "vol")
+	kubetest.Change(w.DPU, mirror(), available)
+	w.MustReconcile(r, "vol")
+	w.DPU.Remove(mirror())
+	for range 2 {
+		w.MustReconcile(r, "vol")
+	}
+	if _, found := kubetest.Read(w.DPU, mirror()); found {
+		t.Error("an empty Volume was made in the place of one with data")
+	}
+	got, _ := kubetest.Read(w.Host, user())
+	const words = "Volume vol is not in DPU cluster dpu-cluster any more, and a new one would be empty: bring it back there, or delete this volume"
+	if line := said(got)[0]; line != "DPUVolumeReconciled=False/Pending: "+words {
+		t.Errorf("got %q", line)
+	}
+	w.Host.Remove(user())
+	w.MustReconcile(r, "vol")
+	if _, found := kubetest.Read(w.Host, user()); found {
+		t.Error("the DPUVolume cannot be deleted")
+	}
+}
+
 // TestRemoveInOrder: attachments first, then the Volume, then the DPUVolume.
 func TestRemoveInOrder(t *testing.T) {
 	w, r := open(t)
