@@ -274,16 +274,38 @@ func TestSilentServiceClearsNothing(t *testing.T) {
 	}
 }
 
-// TestClaimWakesPrimaries alone: a replica hears of its promotion by itself.
+// TestClaimWakesPrimaries and no replicas, which hear of their promotion by themselves; but for
+// a claim that was lost, and waits for the word of this DPU about what is a replica again since
+// the DPU cluster was restored.
 func TestClaimWakesPrimaries(t *testing.T) {
-	for role, want := range map[storagev1alpha1.Role]int{storagev1alpha1.RolePrimary: 1, storagev1alpha1.RoleReplica: 0} {
-		c, m, a := attached(t)
-		c.role(a.Name, role)
-		claim := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-1", Attachment: a.Name, Epoch: 2}}
-		claim.Name = "v1"
-		if got := len(m.attachmentsOf(t.Context(), claim)); got != want {
-			t.Errorf("%s: wakes %d", role, got)
-		}
+	granted := moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-1", Attachment: "dpu-1-v1", Epoch: 2}
+	lost := func(dpu string) moorv1alpha1.WriterClaimStatus {
+		return moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimLost, Holder: dpu, Epoch: 2, Lost: []moorv1alpha1.LostHolder{{DPU: dpu, Epoch: 2}}}
+	}
+	for _, tc := range []struct {
+		name   string
+		role   storagev1alpha1.Role
+		status moorv1alpha1.WriterClaimStatus
+		want   int
+	}{
+		{"a primary, granted", storagev1alpha1.RolePrimary, granted, 1},
+		{"a replica, granted", storagev1alpha1.RoleReplica, granted, 0},
+		{"a primary, lost", storagev1alpha1.RolePrimary, lost("dpu-1"), 1},
+		{"a replica, lost", storagev1alpha1.RoleReplica, lost("dpu-1"), 1},
+		{"a replica, lost by another DPU", storagev1alpha1.RoleReplica, lost("dpu-2"), 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, m, a := attached(t)
+			c.role(a.Name, tc.role)
+			claim := &moorv1alpha1.WriterClaim{Status: &tc.status}
+			claim.Name = "v1"
+			for i := range tc.status.Lost {
+				tc.status.Lost[i].Attachment, tc.status.Lost[i].AttachmentUID = a.Name, a.UID
+			}
+			if got := len(m.attachmentsOf(t.Context(), claim)); got != tc.want {
+				t.Errorf("wakes %d, want %d", got, tc.want)
+			}
+		})
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -37,6 +38,7 @@ import (
 	"github.com/moor-storage/moor/pkg/node/dpu/devices"
 	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
 	"github.com/moor-storage/moor/pkg/node/dpu/journal"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // The waits between attempts at an attachment which cannot make progress.
@@ -119,22 +121,21 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // attachmentsOf maps a claim, which is named after its volume, to the attachments of
 // that volume here. A replica is not concerned: when it is promoted it changes itself,
 // right after the grant, and a pass that has begun meanwhile would only be in the way.
-func (r *Reconciler) attachmentsOf(ctx context.Context, claim client.Object) []reconcile.Request {
-	if c, ok := claim.(*moorv1alpha1.WriterClaim); ok {
-		r.fence.interrupt(c)
+// One about which a claim that was lost waits for this DPU's word is.
+func (r *Reconciler) attachmentsOf(ctx context.Context, o client.Object) []reconcile.Request {
+	claim, ok := o.(*moorv1alpha1.WriterClaim)
+	if !ok {
+		return nil
 	}
+	r.fence.interrupt(claim)
 	all, err := r.o.Attachments.Cached(ctx)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list attachments")
 		return nil
 	}
-	var out []reconcile.Request
-	for i := range all {
-		if all[i].VolumeName() == claim.GetName() && !all[i].IsReplica() {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all[i])})
-		}
-	}
-	return out
+	return kube.Requests(slices.DeleteFunc(all, func(a storagev1alpha1.VolumeAttachment) bool {
+		return a.VolumeName() != claim.Name || a.IsReplica() && writer.LostEpoch(r.o.Attachments.Node, &a, claim) == 0
+	}))
 }
 
 // Reconcile makes one pass over an attachment.
