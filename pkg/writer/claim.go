@@ -185,8 +185,13 @@ func ends(claim *moorv1alpha1.WriterClaim, receipt moorv1alpha1.Receipt) bool {
 	return false
 }
 
-// revoke notes a DPU that did not confirm the end of its epoch itself.
+// revoke notes a DPU that did not confirm the end of its epoch itself. Of one that showed
+// the volume under no epoch there is none to note: the API server would refuse it, and with
+// it the receipt.
 func revoke(list []moorv1alpha1.Revoked, receipt moorv1alpha1.Receipt) []moorv1alpha1.Revoked {
+	if receipt.Epoch <= 0 {
+		return list
+	}
 	for i := range list {
 		if list[i].DPU == receipt.Holder {
 			list[i].Epoch = max(list[i].Epoch, receipt.Epoch)

@@ -2,14 +2,18 @@ package writer
 
 import (
 	"errors"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
 var clockNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -182,5 +186,140 @@ func TestPredicates(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestNewClaim: of a claim that was never granted nothing is taken, ended or bound.
+func TestNewClaim(t *testing.T) {
+	for name, do := range map[string]func(*moorv1alpha1.WriterClaim) (*moorv1alpha1.WriterClaim, error){
+		"begin fencing": BeginFencing,
+		"free": func(c *moorv1alpha1.WriterClaim) (*moorv1alpha1.WriterClaim, error) {
+			return Free(c, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU}, clockNow)
+		},
+		"bind": func(c *moorv1alpha1.WriterClaim) (*moorv1alpha1.WriterClaim, error) {
+			return Bind(c, attachment(false, true, false))
+		},
+	} {
+		if got, err := do(&moorv1alpha1.WriterClaim{}); !errors.Is(err, ErrTransition) || got != nil {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// TestGrantSaysWhyNot: an attachment that is not there, a claim that is held, and one of
+// which it is not noted yet who may write.
+func TestGrantSaysWhyNot(t *testing.T) {
+	to := Holder{DPU: "dpu-b", Attachment: "b-vol", UID: "b"}
+	anew := &moorv1alpha1.WriterClaim{Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "vol", AfterEpoch: 5}}
+	for name, tc := range map[string]struct {
+		claim *moorv1alpha1.WriterClaim
+		to    Holder
+		want  string
+	}{
+		"no attachment": {inPhase(moorv1alpha1.ClaimFree), Holder{DPU: "dpu-b", Attachment: "b-vol"}, "grant volume vol to DPU dpu-b: VolumeAttachment b-vol is not there: "},
+		"held":          {inPhase(moorv1alpha1.ClaimGranted), to, `grant volume vol to DPU dpu-b in phase "Granted": `},
+		"made anew":     {anew, to, "grant volume vol to DPU dpu-b: epochs up to 5 were granted before the claim was made, and it has not been noted of whom: "},
+	} {
+		got, err := Grant(tc.claim, tc.to)
+		if want := tc.want + ErrTransition.Error(); got != nil || !errors.Is(err, ErrTransition) || err.Error() != want {
+			t.Errorf("%s: %+v, %v, want %q", name, got, err, want)
+		}
+	}
+}
+
+// TestNameless: only a claim that is held by a name alone. One that was lost names who may
+// write in its list.
+func TestNameless(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*moorv1alpha1.WriterClaimStatus)
+		want   bool
+	}{
+		"granted to an object":  {func(*moorv1alpha1.WriterClaimStatus) {}, false},
+		"granted by name":       {func(s *moorv1alpha1.WriterClaimStatus) { s.AttachmentUID = "" }, true},
+		"being fenced, by name": {func(s *moorv1alpha1.WriterClaimStatus) { s.Phase, s.AttachmentUID = moorv1alpha1.ClaimFencing, "" }, true},
+		"lost":                  {func(s *moorv1alpha1.WriterClaimStatus) { s.Phase, s.AttachmentUID = moorv1alpha1.ClaimLost, "" }, false},
+		"free":                  {func(s *moorv1alpha1.WriterClaimStatus) { s.Phase, s.AttachmentUID = moorv1alpha1.ClaimFree, "" }, false},
+	} {
+		claim := inPhase(moorv1alpha1.ClaimGranted)
+		tc.change(claim.Status)
+		if got := Nameless(claim); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if Nameless(nil) {
+		t.Error("no claim is held by name")
+	}
+}
+
+// TestBind: a claim of before gets the UID of the attachment that holds it by name once the
+// DPU's finalizer is on it, and only while nothing is being taken away.
+func TestBind(t *testing.T) {
+	for name, tc := range map[string]struct {
+		claim  func(*moorv1alpha1.WriterClaimStatus)
+		change func(*storagev1alpha1.VolumeAttachment)
+		want   bool
+	}{
+		"granted by name":        {want: true},
+		"granted to an object":   {claim: func(s *moorv1alpha1.WriterClaimStatus) { s.AttachmentUID = "before" }},
+		"being fenced":           {claim: func(s *moorv1alpha1.WriterClaimStatus) { s.Phase = moorv1alpha1.ClaimFencing }},
+		"of another DPU":         {claim: func(s *moorv1alpha1.WriterClaimStatus) { s.Holder = "dpu-b" }},
+		"for another attachment": {claim: func(s *moorv1alpha1.WriterClaimStatus) { s.Attachment = "b-vol" }},
+		"without the finalizer": {change: func(a *storagev1alpha1.VolumeAttachment) {
+			a.Finalizers = []string{storagev1alpha1.FinalizerWriterClaim}
+		}},
+		"on its way out":           {change: func(a *storagev1alpha1.VolumeAttachment) { a.DeletionTimestamp = &metav1.Time{Time: clockNow} }},
+		"an attachment without ID": {change: func(a *storagev1alpha1.VolumeAttachment) { a.UID = "" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claim, a := inPhase(moorv1alpha1.ClaimGranted), attachment(false, true, true)
+			claim.Status.AttachmentUID = ""
+			if tc.claim != nil {
+				tc.claim(claim.Status)
+			}
+			if tc.change != nil {
+				tc.change(a)
+			}
+			before := claim.DeepCopy()
+			got, err := Bind(claim, a)
+			if d := cmp.Diff(before, claim); d != "" {
+				t.Errorf("it changes its argument: %s", d)
+			}
+			if !tc.want {
+				if want := "bind the right to write volume vol to VolumeAttachment a-vol: " + ErrTransition.Error(); got != nil || !errors.Is(err, ErrTransition) || err.Error() != want {
+					t.Errorf("%+v, %v, want %q", got, err, want)
+				}
+				return
+			}
+			before.Status.AttachmentUID = "a"
+			if d := cmp.Diff(before, got); err != nil || d != "" {
+				t.Errorf("%v: %s", err, d)
+			}
+		})
+	}
+}
+
+// TestReceiptsFitTheSchema: a claim never has more receipts than the API server takes, nor an
+// epoch on record that it refuses: a claim that it refuses would stay held for good.
+func TestReceiptsFitTheSchema(t *testing.T) {
+	text, err := os.ReadFile("../../crds/dpu/storage.moor.dev_writerclaims.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(text, &crd); err != nil {
+		t.Fatal(err)
+	}
+	status := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties
+	if got := status["receipts"].MaxItems; got == nil || *got != keepReceipts {
+		t.Errorf("the schema takes %v receipts, and a claim keeps %d", got, keepReceipts)
+	}
+	if got := status["revoked"].Items.Schema.Properties["epoch"].Minimum; got == nil || *got != 1 {
+		t.Errorf("the schema takes revoked epochs from %v on", got)
+	}
+	first := moorv1alpha1.Revoked{DPU: "dpu-a", Epoch: 1}
+	list := revoke(nil, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptOperator, Holder: "dpu-a", Epoch: 1})
+	list = revoke(list, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptOperator, Holder: "dpu-b"})
+	if d := cmp.Diff([]moorv1alpha1.Revoked{first}, list); d != "" {
+		t.Errorf("one of the first epoch is on record, and one of none is not: %s", d)
 	}
 }

@@ -2,6 +2,7 @@ package writer
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,4 +123,93 @@ func attachment(deleting, finalizer, attached bool) *storagev1alpha1.VolumeAttac
 	}
 	a.Status.DPU.Attached = attached
 	return a
+}
+
+// TestDetachOfALostClaim: an attachment whose DPU may still write, as the claim has it on
+// record, waits until that DPU has cleared up, whatever place it has there; another is let go.
+func TestDetachOfALostClaim(t *testing.T) {
+	mine := moorv1alpha1.LostHolder{DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: "a", Epoch: 4}
+	other := moorv1alpha1.LostHolder{DPU: "dpu-b", Attachment: "b-vol", AttachmentUID: "b", Epoch: 3}
+	changed := func(change func(*moorv1alpha1.LostHolder)) []moorv1alpha1.LostHolder {
+		h := mine
+		change(&h)
+		return []moorv1alpha1.LostHolder{h}
+	}
+	for name, tc := range map[string]struct {
+		lost []moorv1alpha1.LostHolder
+		want Step
+	}{
+		"it alone":       {[]moorv1alpha1.LostHolder{mine}, Wait},
+		"it is second":   {[]moorv1alpha1.LostHolder{other, mine}, Wait},
+		"another":        {[]moorv1alpha1.LostHolder{other}, LetGo},
+		"another object": {changed(func(h *moorv1alpha1.LostHolder) { h.AttachmentUID = "before" }), LetGo},
+		"another name":   {changed(func(h *moorv1alpha1.LostHolder) { h.Attachment = "b-vol" }), LetGo},
+	} {
+		claim := inPhase(moorv1alpha1.ClaimLost)
+		claim.Status.Attachment, claim.Status.AttachmentUID, claim.Status.Lost = "", "", tc.lost
+		if got, receipt := Detach(attachment(true, false, false), claim); got != tc.want || receipt != (moorv1alpha1.Receipt{}) {
+			t.Errorf("%s: step %d with receipt %+v, want %d", name, got, receipt, tc.want)
+		}
+	}
+}
+
+// TestUnproven: what an attachment that was let go of does not prove for the claim that is
+// held for its name, in the words that people read.
+func TestUnproven(t *testing.T) {
+	const (
+		gone    = "DPU dpu-a holds the right to write volume vol (epoch 4) for VolumeAttachment a-vol (UID before), which is gone without a receipt: nothing is granted before it is proven that this DPU cannot write any more; an operator "
+		unnamed = "the right to write volume vol was granted (epoch 4) before claims said for which VolumeAttachment, and DPU dpu-a has not retired that epoch on this one: it may have been made anew, and proves nothing; an operator "
+	)
+	for name, tc := range map[string]struct {
+		uid    types.UID
+		change func(*moorv1alpha1.WriterClaim, *storagev1alpha1.VolumeAttachment)
+		want   string
+	}{
+		"its own":                       {uid: "a"},
+		"another object's":              {uid: "before", want: gone},
+		"another object's, and retired": {"before", func(_ *moorv1alpha1.WriterClaim, a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.RetiredEpoch = 4 }, gone},
+		"of no object":                  {uid: "", want: unnamed},
+		"of no object, and retired":     {uid: "", change: func(_ *moorv1alpha1.WriterClaim, a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.RetiredEpoch = 4 }},
+		"of no object, earlier retired": {"", func(_ *moorv1alpha1.WriterClaim, a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.RetiredEpoch = 3 }, unnamed},
+		"another DPU's":                 {uid: "before", change: func(c *moorv1alpha1.WriterClaim, _ *storagev1alpha1.VolumeAttachment) { c.Status.Holder = "dpu-b" }},
+		"free": {uid: "before", change: func(c *moorv1alpha1.WriterClaim, _ *storagev1alpha1.VolumeAttachment) {
+			c.Status.Phase = moorv1alpha1.ClaimFree
+		}},
+	} {
+		claim, a := inPhase(moorv1alpha1.ClaimGranted), attachment(true, false, false)
+		claim.Status.AttachmentUID = tc.uid
+		if tc.change != nil {
+			tc.change(claim, a)
+		}
+		if got := Unproven(a, claim); (got == "") != (tc.want == "") || !strings.HasPrefix(got, tc.want) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+	if got := Unproven(attachment(true, false, false), nil); got != "" {
+		t.Errorf("without a claim: %q", got)
+	}
+}
+
+// TestEarly: the vendor's plugin has two seconds from the deletion on, by whatever clock; then
+// nothing more is waited for.
+func TestEarly(t *testing.T) {
+	deleted := attachment(true, true, false).DeletionTimestamp.Time
+	for name, tc := range map[string]struct {
+		deleting, finalizer bool
+		after               time.Duration
+		want                time.Duration
+	}{
+		"just deleted":               {true, true, 0, 2 * time.Second},
+		"a moment later":             {true, true, 500 * time.Millisecond, 1500 * time.Millisecond},
+		"in the last moment":         {true, true, 2*time.Second - 1, 1},
+		"it has waited":              {true, true, 2 * time.Second, 0},
+		"long ago":                   {true, true, time.Hour, 0},
+		"a server that is ahead":     {true, true, -time.Hour, 2 * time.Second},
+		"the node driver has let go": {true, false, 0, 0},
+		"it is not being deleted":    {false, true, 0, 0},
+	} {
+		if got := Early(attachment(tc.deleting, tc.finalizer, false), deleted.Add(tc.after)); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
 }

@@ -153,3 +153,63 @@ func TestUncleared(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusalSays: what a DPU says of a volume that it does not show.
+func TestRefusalSays(t *testing.T) {
+	const me = "dpu-a"
+	for want, change := range map[string]func(*moorv1alpha1.WriterClaimStatus, *storagev1alpha1.VolumeAttachment){
+		"": func(*moorv1alpha1.WriterClaimStatus, *storagev1alpha1.VolumeAttachment) {},
+		"a replica of volume vol: kept ready, not shown": func(_ *moorv1alpha1.WriterClaimStatus, a *storagev1alpha1.VolumeAttachment) {
+			a.Spec.Role = storagev1alpha1.RoleReplica
+		},
+		"waits for snap-host-controller to grant the right to write volume vol: no DPU holds it": func(s *moorv1alpha1.WriterClaimStatus, _ *storagev1alpha1.VolumeAttachment) {
+			s.Phase = moorv1alpha1.ClaimFree
+		},
+		"WriterClaim vol was deleted or restored and has lost its record of who may write: not shown before a new grant": func(s *moorv1alpha1.WriterClaimStatus, _ *storagev1alpha1.VolumeAttachment) {
+			s.Phase = moorv1alpha1.ClaimLost
+		},
+		"volume vol is being fenced from DPU dpu-a (epoch 4): not shown until that ends": func(s *moorv1alpha1.WriterClaimStatus, _ *storagev1alpha1.VolumeAttachment) {
+			s.Phase = moorv1alpha1.ClaimFencing
+		},
+		`WriterClaim vol is in phase "Later", which this version does not know: not shown`: func(s *moorv1alpha1.WriterClaimStatus, _ *storagev1alpha1.VolumeAttachment) {
+			s.Phase = "Later"
+		},
+		"the right to write volume vol is granted for an earlier VolumeAttachment a-vol (UID before, epoch 4), and not for this one: not shown": func(s *moorv1alpha1.WriterClaimStatus, _ *storagev1alpha1.VolumeAttachment) {
+			s.AttachmentUID = "before"
+		},
+		"volume vol has a single writer, and DPU dpu-b holds it (attachment a-vol, epoch 4): not shown here": func(s *moorv1alpha1.WriterClaimStatus, _ *storagev1alpha1.VolumeAttachment) {
+			s.Holder, s.AttachmentUID = "dpu-b", "before"
+		},
+		"volume vol has a single writer, and DPU dpu-a holds it (attachment b-vol, epoch 4): not shown here": func(s *moorv1alpha1.WriterClaimStatus, _ *storagev1alpha1.VolumeAttachment) {
+			s.Attachment, s.AttachmentUID = "b-vol", "b"
+		},
+		"volume vol has a single writer, and DPU dpu-b holds it (attachment b-vol, epoch 4): not shown here": func(s *moorv1alpha1.WriterClaimStatus, _ *storagev1alpha1.VolumeAttachment) {
+			s.Holder, s.Attachment, s.AttachmentUID = "dpu-b", "b-vol", ""
+		},
+		"the right to write volume vol is granted under epoch 4, this attachment is of epoch 3: not shown": func(_ *moorv1alpha1.WriterClaimStatus, a *storagev1alpha1.VolumeAttachment) {
+			a.Spec.Epoch = 3
+		},
+		"epoch 4 of volume vol is over on DPU dpu-a, which has retired epoch 5: not shown before a new grant": func(_ *moorv1alpha1.WriterClaimStatus, a *storagev1alpha1.VolumeAttachment) {
+			a.Status.DPU.RetiredEpoch = 5
+		},
+	} {
+		claim, a := inPhase(moorv1alpha1.ClaimGranted), attachment(false, true, false)
+		a.Spec.Epoch = 4
+		change(claim.Status, a)
+		if got := Refusal(me, a, claim); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	const waits = "the right to write volume vol is granted to this DPU: waits for snap-host-controller to write the epoch"
+	for _, epochs := range [][2]int64{{4, 0}, {0, 4}, {0, 0}} {
+		claim, a := inPhase(moorv1alpha1.ClaimGranted), attachment(false, true, false)
+		claim.Status.Epoch, a.Spec.Epoch = epochs[0], epochs[1]
+		if got := Refusal(me, a, claim); got != waits {
+			t.Errorf("epoch %d of the claim, %d of the attachment: %q", epochs[0], epochs[1], got)
+		}
+	}
+	fresh := inPhase("")
+	if got := Refusal(me, attachment(false, true, false), fresh); got != "waits for snap-host-controller to grant the right to write volume vol: no DPU holds it" {
+		t.Errorf("a claim without a phase: %q", got)
+	}
+}

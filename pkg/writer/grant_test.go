@@ -96,3 +96,27 @@ func TestJudgeMessages(t *testing.T) {
 		}
 	}
 }
+
+// TestJudgeOfAnEarlierAttachment: a claim that is held for an attachment whose place another
+// has taken says so, and does not wait for the end of what is gone already.
+func TestJudgeOfAnEarlierAttachment(t *testing.T) {
+	got := Judge(inPhase(moorv1alpha1.ClaimGranted), Holder{"dpu-a", "a-vol", "anew"}).Refused
+	if !strings.HasPrefix(got, "DPU dpu-a holds the right to write volume vol (epoch 4) for VolumeAttachment a-vol (UID a), which is gone without a receipt: ") {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestLastReceipt: that of the epoch that ended last.
+func TestLastReceipt(t *testing.T) {
+	none, two := inPhase(moorv1alpha1.ClaimFree), inPhase(moorv1alpha1.ClaimFree)
+	two.Status.Receipts = []moorv1alpha1.Receipt{{Epoch: 3}, {Epoch: 4}}
+	one := two.DeepCopy()
+	one.Status.Receipts = one.Status.Receipts[:1]
+	for want, claims := range map[int64][]*moorv1alpha1.WriterClaim{0: {{}, none}, 3: {one}, 4: {two}} {
+		for _, claim := range claims {
+			if got := LastReceipt(claim); (got == nil) != (want == 0) || got != nil && got.Epoch != want {
+				t.Errorf("%+v: %+v, want that of epoch %d", claim.Status, got, want)
+			}
+		}
+	}
+}

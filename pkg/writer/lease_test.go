@@ -63,3 +63,42 @@ func TestJudgeLease(t *testing.T) {
 		}
 	}
 }
+
+// TestPromise: what the lease of the last beat says, also of the very first one.
+func TestPromise(t *testing.T) {
+	p, ok := Promised(&moorv1alpha1.DPUState{
+		Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}, Lease: &moorv1alpha1.DPULease{Sequence: 1, DurationMillis: 30000, GraceMillis: 40000},
+	})
+	if !ok || p != (Promise{leaseDuration, leaseGrace}) {
+		t.Errorf("%+v, %t", p, ok)
+	}
+}
+
+// TestLeaseToTheNanosecond: when a lease has ended, when nothing is written any more, and when
+// to look again, just before and at each bound.
+func TestLeaseToTheNanosecond(t *testing.T) {
+	p, at := Promise{leaseDuration, leaseGrace}, time.Unix(1e9, 0)
+	for name, tc := range map[string]struct {
+		since       time.Duration
+		ended, over bool
+		again       time.Duration
+	}{
+		"renewed":        {0, false, false, p.End()},
+		"before the end": {p.End() - 1, false, false, 1},
+		"at the end":     {p.End(), true, false, p.Bound() - p.End()},
+		"before it":      {p.Bound() - 1, true, false, 1},
+		"at the bound":   {p.Bound(), true, true, 0},
+		"long after it":  {p.Bound() + time.Hour, true, true, 0},
+	} {
+		l := JudgeLease(p, true, at, at.Add(tc.since))
+		if l.Ended != tc.ended || l.Over() != tc.over || l.Again(p) != tc.again {
+			t.Errorf("%s: ended %t, over %t, looks again after %s", name, l.Ended, l.Over(), l.Again(p))
+		}
+		if none := JudgeLease(p, false, at, at.Add(tc.since)); none.Ended || none.Over() || none.Again(p) != 0 {
+			t.Errorf("%s, not given: %+v", name, none)
+		}
+	}
+	if over := (Lease{Given: true}); over.Again(p) != 0 {
+		t.Errorf("what is over is looked at again after %s", over.Again(p))
+	}
+}

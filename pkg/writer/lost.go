@@ -40,8 +40,7 @@ func IsLost(claim *moorv1alpha1.WriterClaim) bool {
 // Writable reports whether the attachment's DPU may be able to write, for all that it
 // says itself: it was granted an epoch, and has not given the receipt for it.
 func Writable(a *storagev1alpha1.VolumeAttachment) bool {
-	over := a.Status.DPU.RetiredEpoch >= a.Spec.Epoch && a.Status.DPU.RetiredEpoch >= a.Status.DPU.Epoch
-	return a.Status.DPU.Attached || Seen(a) > 0 && !over
+	return a.Status.DPU.Attached || a.Status.DPU.RetiredEpoch < max(a.Spec.Epoch, a.Status.DPU.Epoch)
 }
 
 // MayWrite is the entry of a claim that was lost for an attachment whose DPU may be able
@@ -115,7 +114,7 @@ func Recover(claim *moorv1alpha1.WriterClaim, a *storagev1alpha1.VolumeAttachmen
 		return nil
 	}
 	h := claim.Status.Lost[i]
-	if a.Status.DPU.Attached || a.Status.DPU.ClearedEpoch < max(h.Epoch, a.Spec.Epoch) {
+	if a.Status.DPU.Attached || a.Status.DPU.ClearedEpoch < LostEpoch(h.DPU, a, claim) {
 		return nil
 	}
 	return proven(claim, i, moorv1alpha1.Receipt{

@@ -61,7 +61,7 @@ func TestMarked(t *testing.T) {
 	if !Marked(marked(false), h, 5) || !Marked(marked(true), h, 5) {
 		t.Error("it is written again")
 	}
-	for name, last := range map[string]*storagev1alpha1.LastGrant{"none": nil, "another epoch": Mark(h, 4), "another DPU": Mark(Holder{DPU: "dpu-b", Attachment: "a-vol", UID: "u-5"}, 5), "another object": Mark(Holder{DPU: "dpu-a", Attachment: "a-vol", UID: "u"}, 5)} {
+	for name, last := range map[string]*storagev1alpha1.LastGrant{"none": nil, "another epoch": Mark(h, 4), "another DPU": Mark(Holder{DPU: "dpu-b", Attachment: "a-vol", UID: "u-5"}, 5), "another object": Mark(Holder{DPU: "dpu-a", Attachment: "a-vol", UID: "u"}, 5), "another attachment": Mark(Holder{DPU: "dpu-a", Attachment: "b-vol", UID: "u-5"}, 5)} {
 		if Marked(last, h, 5) {
 			t.Errorf("%s: it is not written", name)
 		}
@@ -164,5 +164,35 @@ func TestEndMark(t *testing.T) {
 	}
 	if got := EndMark(marked(false), end); got == nil || !got.Over || !cmp.Equal(marked(true), got) {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestRememberedIsOneOfThem: the DPU of the mark is the one of the list that has its name and
+// its attachment's; another with one of the two is another.
+func TestRememberedIsOneOfThem(t *testing.T) {
+	mine := moorv1alpha1.LostHolder{DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: "u-5", Epoch: 5}
+	for name, other := range map[string]moorv1alpha1.LostHolder{
+		"its attachment, on another DPU": {DPU: "dpu-b", Attachment: "a-vol", AttachmentUID: "u", Epoch: 4},
+		"its DPU, for another":           {DPU: "dpu-a", Attachment: "b-vol", AttachmentUID: "u", Epoch: 4},
+	} {
+		if diff := cmp.Diff([]moorv1alpha1.LostHolder{other, mine}, Remembered([]moorv1alpha1.LostHolder{other}, nil, marked(false))); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// TestAdoptOnce: an attachment that has an entry of its own is not asked for another one too:
+// its word would count for both.
+func TestAdoptOnce(t *testing.T) {
+	mine := moorv1alpha1.LostHolder{DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: "a", Epoch: 4}
+	earlier := moorv1alpha1.LostHolder{DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: "before", Epoch: 3}
+	for _, holders := range [][]moorv1alpha1.LostHolder{{mine, earlier}, {earlier, mine}} {
+		lost, err := Lose(&moorv1alpha1.WriterClaim{}, 4, holders)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Adopt(lost, attachment(false, true, false)); got != nil {
+			t.Errorf("%+v", got.Status.Lost)
+		}
 	}
 }

@@ -169,3 +169,24 @@ func TestFenceFor(t *testing.T) {
 		t.Errorf("without a claim: %d", got)
 	}
 }
+
+// TestFirstEpochAtTheMedium: the first epoch is fenced below as any other, and no word is
+// none about it.
+func TestFirstEpochAtTheMedium(t *testing.T) {
+	a := attachment(false, true, false)
+	a.Spec.Epoch, a.Status.DPU.OpenEpoch = 1, new(int64)
+	const waits = "waits for snap-external-attacher: the storage has not said yet that it accepts nothing of volume vol below epoch 1"
+	if got := Unfenced(a); got != waits || FencedBelow(a) != 0 || ToFence(a) != 1 {
+		t.Errorf("%q, fenced below %d, to fence %d", got, FencedBelow(a), ToFence(a))
+	}
+	saysFenced(a, 1, false)
+	if got := Unfenced(a); got != "" || FencedBelow(a) != 1 || ToFence(a) != 0 {
+		t.Errorf("%q, fenced below %d, to fence %d", got, FencedBelow(a), ToFence(a))
+	}
+	claim := inPhase(moorv1alpha1.ClaimFencing)
+	for epoch, want := range map[int64]int64{0: 0, 1: 2} {
+		if claim.Status.Epoch = epoch; FenceFor(claim, a) != want {
+			t.Errorf("epoch %d: the storage is asked to fence below %d, want %d", epoch, FenceFor(claim, a), want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package writer
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -135,4 +136,95 @@ func TestLeaseComesThird(t *testing.T) {
 	claim.Spec.OperatorReceipt = nil
 	got, message := Prove(claim, Evidence{Lease: over})
 	checkReceipt(t, "no attachment", got, message, moorv1alpha1.ReceiptLeaseBound)
+}
+
+// TestProveFirstEpoch: each proof ends the first epoch as any other, and a claim without an
+// epoch is ended by none: there is nothing that the next grant could be above.
+func TestProveFirstEpoch(t *testing.T) {
+	for kind, of := range map[moorv1alpha1.ReceiptKind]func(*storagev1alpha1.VolumeAttachment) Evidence{
+		moorv1alpha1.ReceiptDPU: func(a *storagev1alpha1.VolumeAttachment) Evidence {
+			a.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{RetiredEpoch: 1}
+			return Evidence{Attachment: a}
+		},
+		moorv1alpha1.ReceiptMedium: func(a *storagev1alpha1.VolumeAttachment) Evidence {
+			saysFenced(a, 2, false)
+			return Evidence{Attachment: a}
+		},
+		moorv1alpha1.ReceiptLeaseBound: func(*storagev1alpha1.VolumeAttachment) Evidence { return Evidence{Lease: Lease{Given: true}} },
+		moorv1alpha1.ReceiptOperator:   func(*storagev1alpha1.VolumeAttachment) Evidence { return Evidence{Operator: true} },
+	} {
+		for _, epoch := range []int64{0, 1} {
+			claim, a := facts("mine", false, true, true, 0, epoch)
+			claim.Status.Epoch = epoch
+			claim.Spec.OperatorReceipt = vouches()
+			got, message := Prove(claim, of(a))
+			if (got != nil) != (epoch == 1) || got != nil && (got.Kind != kind || got.Epoch != 1) || (got == nil) != (message != "") {
+				t.Errorf("%s of epoch %d: %+v, %q", kind, epoch, got, message)
+			}
+		}
+	}
+}
+
+// TestNoWordIsNoProof: neither an operator's that is not there, nor an attacher's that was
+// written of no object.
+func TestNoWordIsNoProof(t *testing.T) {
+	claim, mirror := facts("mine", true, true, true, 0, 0)
+	if got, _ := Prove(claim, Evidence{Attachment: mirror, Operator: true}); got != nil {
+		t.Errorf("without an operator's word: %+v", got)
+	}
+	claim.Status.AttachmentUID, mirror.UID = "", ""
+	revokes(mirror, true, false)
+	if got, _ := Prove(claim, Evidence{Attachment: mirror, Storage: Revocation{true, true, true, true, "d"}}); got != nil {
+		t.Errorf("of no object: %+v", got)
+	}
+	if got, message := Prove(nil, Evidence{Operator: true}); got != nil || message != "the claim is not being fenced" {
+		t.Errorf("without a claim: %+v, %q", got, message)
+	}
+}
+
+// TestMissing: what is waited for while nothing is proven, in the words that people read.
+func TestMissing(t *testing.T) {
+	silent := func(r Revocation) Evidence { r.Driver = "csi.d"; return Evidence{Storage: r} }
+	for name, tc := range map[string]struct {
+		mirrorIs string
+		evidence Evidence
+		change   func(*storagev1alpha1.VolumeAttachment)
+		want     string
+	}{
+		"gone":             {mirrorIs: "gone", want: "; VolumeAttachment a-vol is gone, which proves nothing"},
+		"another's":        {mirrorIs: "another's", want: "; VolumeAttachment a-vol is gone, which proves nothing"},
+		"made anew":        {mirrorIs: "made anew", want: "; VolumeAttachment a-vol was made anew (UID anew, not a), so it proves nothing of its DPU"},
+		"made anew, heard": {mirrorIs: "made anew", evidence: silent(Revocation{}), want: "; VolumeAttachment a-vol was made anew (UID anew, not a), so it proves nothing of its DPU"},
+		"heard":            {mirrorIs: "mine", want: "; the DPU is asked to withdraw"},
+		"heard, and the storage is asked": {
+			mirrorIs: "mine", change: func(a *storagev1alpha1.VolumeAttachment) { a.Spec.FenceEpoch = 5 },
+			want: "; the DPU is asked to withdraw, and the storage to accept nothing of this epoch",
+		},
+		"heard, and an earlier fence was asked": {mirrorIs: "mine", change: func(a *storagev1alpha1.VolumeAttachment) { a.Spec.FenceEpoch = 4 }, want: "; the DPU is asked to withdraw"},
+		"the storage does not revoke": {
+			mirrorIs: "mine", evidence: silent(Revocation{Asked: true, Noticed: true, Gone: true}),
+			want: "; the DPU is silent, and CSIDriver csi.d does not carry storage.moor.dev/revokes=true, so the storage's word does not count",
+		},
+		"nothing to revoke":   {mirrorIs: "mine", evidence: silent(Revocation{Vouched: true, Noticed: true, Gone: true}), want: "; the DPU is silent, and the storage has nothing to revoke"},
+		"not noticed":         {mirrorIs: "mine", evidence: silent(Revocation{Vouched: true, Asked: true, Gone: true}), want: "; the DPU is silent, and snap-controller has not noticed yet that the attachment ends"},
+		"without its word":    {mirrorIs: "mine", evidence: silent(Revocation{Vouched: true, Asked: true, Noticed: true, Gone: true}), want: "; the DPU is silent, and SVVolumeAttachment a-vol is gone without the word of the attacher of CSIDriver csi.d that the volume was revoked, which proves nothing"},
+		"being revoked":       {mirrorIs: "mine", evidence: silent(Revocation{Vouched: true, Asked: true, Noticed: true}), want: "; the DPU is silent, and CSIDriver csi.d is asked to revoke it"},
+		"revoked, not ending": {mirrorIs: "mine", evidence: silent(Revocation{Vouched: true, Asked: true, Noticed: true, Gone: true}), change: func(a *storagev1alpha1.VolumeAttachment) { revokes(a, true, false) }, want: "; the DPU is silent, and CSIDriver csi.d is asked to revoke it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claim, mirror := facts(tc.mirrorIs, false, true, true, 0, 0)
+			if tc.change != nil {
+				tc.change(mirror)
+			}
+			const begin, lease, word = "waiting for proof that DPU dpu-a can no longer write under epoch 4", "; the DPU withdraws by itself, and the bound of its lease is waited for", "; an operator who knows that DPU dpu-a cannot write may write spec.operatorReceipt "
+			tc.evidence.Attachment = mirror
+			if _, got := Prove(claim, tc.evidence); !strings.HasPrefix(got, begin+tc.want+word) {
+				t.Errorf("%q, want %q", got, begin+tc.want)
+			}
+			tc.evidence.Lease, tc.evidence.Refused = Lease{Given: true, Left: 1}, "the word is old"
+			if _, got := Prove(claim, tc.evidence); got != begin+tc.want+lease+"; the word is old" {
+				t.Errorf("with a lease, and a word that does not count: %q", got)
+			}
+		})
+	}
 }

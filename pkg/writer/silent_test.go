@@ -41,6 +41,7 @@ func TestDisown(t *testing.T) {
 		"free":                        {claimState{free, 2, none, [2]int{}}, nil, 1},
 		"another holds it":            {claimState{granted, 2, 1, [2]int{}}, nil, 1},
 		"a higher epoch is on record": {claimState{free, 2, none, [2]int{2, 0}}, nil, 2},
+		"its name is left behind":     {claimState{free, 2, 0, [2]int{}}, nil, 1},
 		"the DPU holds it again":      {claimState{granted, 2, 0, [2]int{}}, nil, 0},
 		"it is being fenced from it":  {claimState{fencing, 2, 0, [2]int{}}, nil, 0},
 		"the claim is older":          {claimState{free, 0, none, [2]int{}}, nil, 0},
@@ -71,5 +72,14 @@ func TestDisown(t *testing.T) {
 	}
 	if _, err := Disown(&moorv1alpha1.WriterClaim{}, overOf(0, 1)); err == nil {
 		t.Error("a claim that was never granted")
+	}
+}
+
+// TestOverWithoutAClaim: while nothing is on record of the DPU, its finalizers stay.
+func TestOverWithoutAClaim(t *testing.T) {
+	for _, claim := range []*moorv1alpha1.WriterClaim{nil, {}} {
+		if OverWithoutDPU(overOf(0, 1), claim) {
+			t.Errorf("claim %+v", claim)
+		}
 	}
 }

@@ -124,3 +124,55 @@ func TestWordsSayTheCommand(t *testing.T) {
 		}
 	}
 }
+
+// TestRefuseVouchSays: a claim that names no object is vouched for without one, and what
+// is missing is told together.
+func TestRefuseVouchSays(t *testing.T) {
+	const none = "spec.operatorReceipt does not count: "
+	nameless := func(c *moorv1alpha1.WriterClaim) { c.Status.AttachmentUID = "" }
+	for name, tc := range map[string]struct {
+		change func(*moorv1alpha1.WriterClaim)
+		age    time.Duration
+		want   string
+	}{
+		"no word":                    {func(c *moorv1alpha1.WriterClaim) { c.Spec.OperatorReceipt = nil }, 0, none + "there is none"},
+		"of a claim of before":       {func(c *moorv1alpha1.WriterClaim) { nameless(c); c.Spec.OperatorReceipt.AttachmentUID = "" }, 0, ""},
+		"a UID that it has not":      {nameless, 0, none + `it names DPU dpu-a and attachment UID "a", and DPU dpu-a holds the right to write for ""`},
+		"the epoch alone":            {func(c *moorv1alpha1.WriterClaim) { c.Spec.OperatorReceipt = &moorv1alpha1.OperatorReceipt{Epoch: 4} }, 0, none + `it lacks holder, attachmentUID, time; it has to name holder dpu-a, attachmentUID "a" and the time at which it is written`},
+		"after a quarter of an hour": {func(*moorv1alpha1.WriterClaim) {}, 15 * time.Minute, none + "it was written at 2026-01-02T03:04:05Z and counts for 15m0s: if it is still so, write it anew"},
+		"the moment before":          {func(*moorv1alpha1.WriterClaim) {}, 15*time.Minute - 1, ""},
+	} {
+		claim := inPhase(moorv1alpha1.ClaimFencing)
+		claim.Spec.OperatorReceipt = vouches()
+		tc.change(claim)
+		if got := RefuseVouch(claim, clockNow.Add(tc.age), false); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// TestVouchForAFreeClaim: a word that was left on a claim that is free ends nothing, and
+// nothing is said of it.
+func TestVouchForAFreeClaim(t *testing.T) {
+	claim := inPhase(moorv1alpha1.ClaimFree)
+	claim.Spec.OperatorReceipt = vouches()
+	if freed, refused := FreeByVouch(claim, clockNow); freed != nil || refused != "" {
+		t.Errorf("%+v, %q", freed, refused)
+	}
+}
+
+// TestVouchForOneOfNoEpoch: a DPU that showed the volume under no epoch can be vouched for as
+// well. There is no epoch to put on record, which the API server would refuse: it has to clear
+// up for the epoch that was lost.
+func TestVouchForOneOfNoEpoch(t *testing.T) {
+	shown := attachment(false, true, true)
+	lost, err := Lose(&moorv1alpha1.WriterClaim{}, 4, []moorv1alpha1.LostHolder{MayWrite(shown)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost.Spec.OperatorReceipt = vouches()
+	got := RecoverByVouch(lost, 0, clockNow, false)
+	if got == nil || Held(got) || len(got.Status.Revoked) != 0 || Uncleared(got, "dpu-a", 0) != 4 {
+		t.Errorf("%+v", got)
+	}
+}
