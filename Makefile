@@ -102,6 +102,10 @@ mutation: ## switch each safety check off in turn: a test has to catch it (slow)
 mutation-bed: ## the same where the proof on the test bed has to catch it (root, slower)
 	@$(GO) run ./test/mutation --bed
 
+.PHONY: mutants
+mutants: ## make mutants of all code of PACKAGES=pkg/writer: the package's own tests have to catch them (slow)
+	@hack/steps.sh mutants
+
 .PHONY: generate
 generate: ## generate deep copies, CRDs and gRPC code
 	@hack/protoc.sh && hack/generate.sh

@@ -64,6 +64,10 @@ fuzz() {
 	return $code
 }
 
+# mutants makes mutants of all code of PACKAGES, with commas between them, which the
+# packages' own tests have to catch.
+mutants() { $GO run ./test/mutation --generate="${PACKAGES:-pkg/writer}" ${ONLY:+--only="$ONLY"}; }
+
 verify() { hack/apt/install.sh hack/apt/verify.txt && hack/verify.sh; }
 
 # with_tag lists the packages that have files with the build tag given.

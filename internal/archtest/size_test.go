@@ -94,6 +94,7 @@ var manyFiles = map[string]string{
 	"pkg/writer":                      "a file for each rule, and for each thing that can be a proof",
 	"test/bench":                      "a file for each measurement",
 	"test/devcluster":                 "a file for each part of the bed",
+	"test/mutation":                   "a file for each group of mutations, and for what generates, tries and sums them up",
 }
 
 func TestPackagesAreSmall(t *testing.T) {

@@ -119,6 +119,6 @@ var marks = []mutation{
 		{"pkg/controller/hostcluster/attachment/remove.go", "	if found {\n		return kube.WaitFor(\"%s\", writer.Bereft(claim))\n	}\n	freed", "	if found && claim == nil {\n		return kube.WaitFor(\"%s\", writer.Bereft(claim))\n	}\n	freed"},
 	}},
 	{name: "a volume goes by an operator's word about a DPU that can answer", tests: "./pkg/controller/hostcluster/volume", edits: []edit{
-		{"pkg/controller/hostcluster/volume/claim.go", "if freed == nil || found {", "if freed == nil {"},
+		{"pkg/controller/hostcluster/volume/claim.go", "if freed == nil || found {", "if freed == nil || found && freed == nil {"},
 	}},
 }

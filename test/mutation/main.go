@@ -1,8 +1,9 @@
 // Command mutation switches the safety checks of the product off, one at a
 // time, and reports which tests catch it. A mutation that nothing catches is a
 // check that no test watches. With --bed it runs those that the proof from
-// outside has to see on the test bed too, and needs root. The same tests run
-// first with nothing switched off, and have to pass.
+// outside has to see on the test bed too, and needs root. With --generate it
+// makes mutants of all code of a package, which the package's own tests have to
+// catch. The same tests run first with nothing switched off, and have to pass.
 package main
 
 import (
@@ -13,73 +14,149 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/moor-storage/moor/test/devcluster"
 )
 
+// options say which mutations are tried, and how.
+type options struct {
+	// bed: those that name an end-to-end test, on test beds of their own.
+	bed bool
+	// only those whose names match.
+	only string
+	// generate are packages, with commas between them.
+	generate string
+}
+
 func main() {
-	onBed := flag.Bool("bed", false, "run those that name an end-to-end test, on test beds of their own, in place of the others")
-	only := flag.String("only", "", "run those whose names match this regular expression")
+	var o options
+	flag.BoolVar(&o.bed, "bed", false, "run those that name an end-to-end test, on test beds of their own, in place of the others")
+	flag.StringVar(&o.only, "only", "", "run those whose names match this regular expression")
+	flag.StringVar(&o.generate, "generate", "", "make mutants of all code of these packages, such as pkg/writer, with commas between them, in place of the others")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	escaped, err := run(ctx, *onBed, *only)
-	if escaped > 0 {
-		err = errors.Join(err, fmt.Errorf("%d mutations were caught by nothing", escaped))
-	}
-	if err != nil {
+	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "mutation:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-// run prints a line for each mutation that is chosen, and returns how many
-// escaped. One that cannot be tried, as it does not compile, is an error, and
-// the others are tried all the same.
-func run(ctx context.Context, onBed bool, only string) (escaped int, err error) {
-	names, err := regexp.Compile(only)
-	if err != nil {
-		return 0, fmt.Errorf("read --only: %w", err)
-	}
+// run tries the mutations that are chosen. It is an error if one escaped.
+func run(ctx context.Context, o options) error {
 	root, err := devcluster.FindRoot()
 	if err != nil {
-		return 0, err
+		return err
+	}
+	made, packages := all(), []string(nil)
+	if o.generate != "" {
+		packages = strings.Split(o.generate, ",")
+		if made, err = generate(root, packages); err != nil {
+			return err
+		}
+	}
+	chosen, err := o.choose(made)
+	if err != nil {
+		return err
+	}
+	results, err := o.tryAll(ctx, root, chosen)
+	if err != nil {
+		return err
+	}
+	if o.generate == "" {
+		return escaped(results)
+	}
+	s := sumUp(results, survivors)
+	fmt.Println(s)
+	return errors.Join(s.err(o.only == ""), listed(packages, made, survivors))
+}
+
+func (o options) choose(made []mutation) ([]mutation, error) {
+	names, err := regexp.Compile(o.only)
+	if err != nil {
+		return nil, fmt.Errorf("read --only: %w", err)
+	}
+	if o.bed && o.generate != "" {
+		return nil, errors.New("--bed is about mutations that name an end-to-end test: --generate makes none")
 	}
 	var chosen []mutation
-	for _, m := range all() {
-		if names.MatchString(m.name) && (!onBed || m.focus != "") {
+	for _, m := range made {
+		if names.MatchString(m.name) && (!o.bed || m.focus != "") {
 			chosen = append(chosen, m)
 		}
 	}
 	if len(chosen) == 0 {
-		return 0, fmt.Errorf("no mutation has a name that matches %q", only)
+		return nil, fmt.Errorf("no mutation has a name that matches %q", o.only)
 	}
+	return chosen, nil
+}
+
+// outcome is how it went with a mutation: what caught it, if anything, or why it was
+// not tried.
+type outcome struct {
+	mutation
+	by  string
+	err error
+}
+
+// tryAll prints a line for each mutation. One that cannot be tried does not keep the
+// others from being tried.
+func (o options) tryAll(ctx context.Context, root string, chosen []mutation) ([]outcome, error) {
 	try, control := inTests, controlTests
-	if onBed {
+	if o.bed {
 		try, control = inBed, controlBed
 	}
 	fmt.Printf("%-75s %5s  %s\n", "SWITCHED OFF", "TIME", "CAUGHT BY")
 	begin := time.Now()
 	if err := control(ctx, root, chosen); err != nil {
-		return 0, fmt.Errorf("nothing is switched off, and yet: %w", err)
+		return nil, fmt.Errorf("nothing is switched off, and yet: %w", err)
 	}
 	fmt.Printf("%-75s %4ds  %s\n", "nothing", int(time.Since(begin).Seconds()), "nothing, as it has to be")
-	var untried []error
+	var out []outcome
 	for _, m := range chosen {
 		begin := time.Now()
 		by, err := try(ctx, root, m)
-		switch {
-		case ctx.Err() != nil:
-			return escaped, err
-		case err != nil:
-			untried, by = append(untried, err), "NOT TRIED"
-		case by == "":
-			escaped, by = escaped+1, "NOTHING"
+		if ctx.Err() != nil {
+			return nil, err
 		}
-		fmt.Printf("%-75s %4ds  %s\n", m.name, int(time.Since(begin).Seconds()), by)
+		result := outcome{m, by, err}
+		fmt.Printf("%-75s %4ds  %s\n", m.name, int(time.Since(begin).Seconds()), result.words())
+		out = append(out, result)
 	}
-	return escaped, errors.Join(untried...)
+	return out, nil
+}
+
+func (o outcome) words() string {
+	switch {
+	case o.at > 0 && errors.Is(o.err, errStillborn):
+		return "stillborn: it does not compile"
+	case o.err != nil:
+		return "NOT TRIED"
+	case o.by == "" && reason(o.mutation, survivors) != "":
+		return "nothing, as is known"
+	case o.by == "":
+		return "NOTHING"
+	}
+	return o.by
+}
+
+// escaped says how many mutations nothing has caught, and which could not be tried.
+func escaped(results []outcome) error {
+	var errs []error
+	n := 0
+	for _, o := range results {
+		if o.err != nil {
+			errs = append(errs, o.err)
+		} else if o.by == "" {
+			n++
+		}
+	}
+	if n > 0 {
+		errs = append(errs, fmt.Errorf("%d mutations were caught by nothing", n))
+	}
+	return errors.Join(errs...)
 }

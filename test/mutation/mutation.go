@@ -20,6 +20,9 @@ type mutation struct {
 	name string
 	// edits of the source, relative to the root.
 	edits []edit
+	// at, if not 0, is where in its file the only edit replaces what may stand there
+	// several times. Mutants that are generated have it.
+	at int
 	// tests are the packages that have to catch it.
 	tests string
 	// focus, if not empty, is an end-to-end test that has to catch it on the
@@ -45,10 +48,13 @@ func (m mutation) overlay(root, dir string) (string, error) {
 			}
 			texts[path] = string(text)
 		}
-		if n := strings.Count(texts[path], e.old); n != 1 {
+		if n := strings.Count(texts[path], e.old); m.at == 0 && n != 1 {
 			return "", fmt.Errorf("mutation %q: %s holds what is to be replaced %d times: write it anew in test/mutation\n%s", m.name, e.file, n, e.old)
 		}
-		texts[path] = strings.Replace(texts[path], e.old, e.new, 1)
+		if len(texts[path]) < m.at || !strings.Contains(texts[path][m.at:], e.old) {
+			return "", fmt.Errorf("mutation %q: %s has changed since it was read", m.name, e.file)
+		}
+		texts[path] = texts[path][:m.at] + strings.Replace(texts[path][m.at:], e.old, e.new, 1)
 	}
 	replace, i := map[string]string{}, 0
 	for path, text := range texts {

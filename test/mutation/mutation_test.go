@@ -36,11 +36,11 @@ func TestEveryMutationApplies(t *testing.T) {
 // TestRunChoosesSomething: a name that is misspelled is no success.
 func TestRunChoosesSomething(t *testing.T) {
 	for _, onBed := range []bool{false, true} {
-		if _, err := run(t.Context(), onBed, "no such mutation"); err == nil || !strings.Contains(err.Error(), "no such mutation") {
+		if err := run(t.Context(), options{bed: onBed, only: "no such mutation"}); err == nil || !strings.Contains(err.Error(), "no such mutation") {
 			t.Errorf("on the bed %t: %v", onBed, err)
 		}
 	}
-	if _, err := run(t.Context(), true, "^the DPU shows a replica$"); err == nil {
+	if err := run(t.Context(), options{bed: true, only: "^the DPU shows a replica$"}); err == nil {
 		t.Error("a mutation without an end-to-end test was run on the bed")
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,9 @@ import (
 
 // failed finds the names of the outermost tests that failed.
 var failed = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
+
+// errStillborn is of a mutation that does not compile, so that no test has tried it.
+var errStillborn = errors.New("it does not compile")
 
 const testTimeout = 5 * time.Minute
 
@@ -31,16 +35,24 @@ func inTests(ctx context.Context, root string, m mutation) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
-	out, err := tests(ctx, root, strings.Fields(m.tests), "-overlay="+overlay).CombinedOutput()
+	flags := []string{"-overlay=" + overlay}
+	if m.at > 0 { // there are hundreds, which link sooner without what a debugger reads
+		flags = append(flags, "-failfast", "-ldflags=-s -w")
+	}
+	out, err := tests(ctx, root, strings.Fields(m.tests), flags...).CombinedOutput()
 	found := failed.FindAllSubmatch(out, -1)
 	switch {
 	case err == nil:
 		return "", nil
-	case len(found) == 0 && !bytes.Contains(out, []byte("panic: test timed out")):
-		return "", fmt.Errorf("mutation %q: its tests did not run: %w\n%s", m.name, err, out)
-	}
-	if len(found) == 0 {
+	case bytes.Contains(out, []byte("[build failed]")):
+		return "", fmt.Errorf("mutation %q: %w\n%s", m.name, errStillborn, out)
+	case len(found) > 0:
+	case bytes.Contains(out, []byte("panic: test timed out")):
 		return m.tests + ": they hang", nil
+	case bytes.Contains(out, []byte("panic: ")): // outside of a test's own goroutine
+		return m.tests + ": they panic", nil
+	default:
+		return "", fmt.Errorf("mutation %q: its tests did not run: %w\n%s", m.name, err, out)
 	}
 	var names []string
 	for _, f := range found {
