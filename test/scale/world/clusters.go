@@ -16,6 +16,7 @@ import (
 	"github.com/moor-storage/moor/test/api/apiserver"
 	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/devcluster/procs"
+	"github.com/moor-storage/moor/test/etcdkv"
 	"github.com/moor-storage/moor/test/kit"
 	"github.com/moor-storage/moor/test/scale/fleet"
 )
@@ -162,6 +163,6 @@ func (c *Clusters) Processes() (map[string]int, error) {
 }
 
 // store is the etcd of a cluster.
-func (c *Clusters) store(cluster string) *etcd {
-	return &etcd{url: c.Server(cluster).ControlPlane.Etcd.URL.String()}
+func (c *Clusters) store(cluster string) *etcdkv.Client {
+	return &etcdkv.Client{URL: c.Server(cluster).ControlPlane.Etcd.URL.String()}
 }

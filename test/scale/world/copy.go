@@ -18,6 +18,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/test/api/apiserver"
+	"github.com/moor-storage/moor/test/etcdkv"
 	"github.com/moor-storage/moor/test/kit"
 	"github.com/moor-storage/moor/test/scale/fleet"
 )
@@ -48,18 +49,21 @@ func names(i, volumes int) []string {
 	return out
 }
 
+// registry is the prefix under which an API server keeps all.
+const registry = "/registry/"
+
 var uids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 // template is the objects of host number 0.
 type template struct {
-	entries []Entry
+	entries []etcdkv.Entry
 	// own are the UIDs that no other object knows.
 	own     []string
 	volumes int
 }
 
 // pick takes the objects of host number 0 from all.
-func pick(all []Entry, volumes int) template {
+func pick(all []etcdkv.Entry, volumes int) template {
 	out := template{volumes: volumes}
 	others, own := map[string]bool{}, map[string]bool{}
 	for _, e := range all {
@@ -82,7 +86,7 @@ func pick(all []Entry, volumes int) template {
 
 // isOf reports whether an entry's object has one of the names. Events are not
 // counted among them: they would be gone within the hour.
-func isOf(e Entry, names []string) bool {
+func isOf(e etcdkv.Entry, names []string) bool {
 	if bytes.HasPrefix(e.Key, []byte(registry+"events/")) {
 		return false
 	}
@@ -96,7 +100,7 @@ func isOf(e Entry, names []string) bool {
 
 // of are the objects of host number i: the same bytes, with its own names, zone and
 // UIDs.
-func (t template) of(i int) []Entry {
+func (t template) of(i int) []etcdkv.Entry {
 	old, fresh := names(0, t.volumes), names(i, t.volumes)
 	pairs := []string{Zone(0), Zone(i)}
 	for n := range old {
@@ -107,9 +111,9 @@ func (t template) of(i int) []Entry {
 		pairs = append(pairs, uid, fmt.Sprintf("%s%05x", uid[:random], i))
 	}
 	replacer := strings.NewReplacer(pairs...)
-	out := make([]Entry, len(t.entries))
+	out := make([]etcdkv.Entry, len(t.entries))
 	for n, e := range t.entries {
-		out[n] = Entry{Key: []byte(replacer.Replace(string(e.Key))), Value: []byte(replacer.Replace(string(e.Value)))}
+		out[n] = etcdkv.Entry{Key: []byte(replacer.Replace(string(e.Key))), Value: []byte(replacer.Replace(string(e.Value)))}
 	}
 	return out
 }
@@ -120,7 +124,7 @@ func (c *Clusters) Copy(ctx context.Context, hosts, volumes int) (map[string]int
 	out := map[string]int{}
 	for _, cluster := range []string{apiserver.Host, apiserver.DPU} {
 		store := c.store(cluster)
-		all, err := store.all(ctx)
+		all, err := store.All(ctx, registry)
 		if err != nil {
 			return nil, fmt.Errorf("read the %s cluster: %w", cluster, err)
 		}
@@ -131,7 +135,7 @@ func (c *Clusters) Copy(ctx context.Context, hosts, volumes int) (map[string]int
 		var loading errgroup.Group
 		loading.SetLimit(2 * runtime.NumCPU())
 		for i := 1; i < hosts; i++ {
-			loading.Go(func() error { return store.put(ctx, t.of(i)) })
+			loading.Go(func() error { return store.Put(ctx, t.of(i)) })
 		}
 		if err := loading.Wait(); err != nil {
 			return nil, fmt.Errorf("load the %s cluster: %w", cluster, err)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/moor-storage/moor/test/etcdkv"
 )
 
 const (
@@ -13,9 +15,11 @@ const (
 	other = "99999999-2222-3333-4444-555555555555"
 )
 
-func entries() []Entry {
-	of := func(key, value string) Entry { return Entry{Key: []byte(registry + key), Value: []byte(value)} }
-	return []Entry{
+func entries() []etcdkv.Entry {
+	of := func(key, value string) etcdkv.Entry {
+		return etcdkv.Entry{Key: []byte(registry + key), Value: []byte(value)}
+	}
+	return []etcdkv.Entry{
 		of("minions/host-00000", "host-00000 in zone-000, "+own),
 		of("vols/vol-00000-1", "vol-00000-1 on dpu-00000 of policy "+other),
 		of("volumeattachments/"+VolumeAttachment("vol-00000-0", "host-00000"), "of "+own),
@@ -28,7 +32,7 @@ func entries() []Entry {
 // before, and is as long as the original.
 func TestCopy(t *testing.T) {
 	got := pick(entries(), 2).of(0x2a)
-	want := []Entry{
+	want := []etcdkv.Entry{
 		{Key: []byte("/registry/minions/host-00042"), Value: []byte("host-00042 in zone-001, 11111111-2222-3333-4444-55555550002a")},
 		{Key: []byte("/registry/vols/vol-00042-1"), Value: []byte("vol-00042-1 on dpu-00042 of policy " + other)},
 		{Key: []byte(registry + "volumeattachments/" + VolumeAttachment("vol-00042-0", "host-00042")), Value: []byte("of 11111111-2222-3333-4444-55555550002a")},
