@@ -161,14 +161,21 @@ func (s *subject) receipt(ctx context.Context) moorv1alpha1.ReceiptKind {
 // that nothing acknowledged is missing.
 func (s *subject) judge(ctx context.Context) {
 	GinkgoHelper()
+	j := s.journal(ctx)
+	proven(ctx, s.record, s.volume, j)
+	GinkgoWriter.Printf("%s: %d lines acknowledged, none lost, by %d writers\n", s.key.Name, len(j.Acknowledged), len(s.writers))
+}
+
+// journal ends the writers, and is what they were acknowledged and what is read back.
+func (s *subject) journal(ctx context.Context) proof.Journal {
+	GinkgoHelper()
 	j := proof.Journal{Name: journal}
 	for _, w := range s.writers {
 		w.stop(ctx)
 		j.Acknowledged = append(j.Acknowledged, w.acknowledged()...)
 	}
 	j.Read = strings.Fields(sh(ctx, s.key, "cat "+journal))
-	proven(ctx, s.record, s.volume, j)
-	GinkgoWriter.Printf("%s: %d lines acknowledged, none lost, by %d writers\n", s.key.Name, len(j.Acknowledged), len(s.writers))
+	return j
 }
 
 // told waits until the host's object says why nothing is done, in these words.
