@@ -139,27 +139,32 @@ SUITE_CORE='provisioning|volume-expand|snapshottable |volume-modify |read-write-
 # some on a bed that records beneath its storage target. What fails in one does
 # not keep the others from being measured.
 bench() {
-	local wanted="${BENCH:-}" code=0 mode
+	local wanted="${BENCH:-}" code=0 name mode recorded="" bedless=() controller=() node=()
 	KUBEBUILDER_ASSETS=$(kube_bin) || return
 	export KUBEBUILDER_ASSETS
-	case "$wanted" in
-	failover.recorded*) ;;
-	extender*) measure "$wanted" || code=1 ;;
-	*) up stock --vfs=64 && measure "$wanted" || code=1 ;;
-	esac
-	case "${wanted:-failover}" in
-	failover.recorded*) ;;
-	failover* | safety*) up stock --vfs=64 --attach-mode=node && measure "${wanted:-failover}" || code=1 ;;
-	esac
-	case "${wanted:-failover}" in
-	failover | failover.recorded* | safety*)
-		for mode in controller node; do
-			up stock --attach-mode="$mode" --record-below && measure failover.recorded_below || code=1
-		done
-		;;
-	esac
+	[ -n "$wanted" ] || { controller=("") node=(failover) recorded=yes; }
+	for name in ${wanted//,/ }; do
+		case "$name" in
+		extender*) bedless+=("$name") ;;
+		failover.recorded*) recorded=yes ;;
+		failover*) controller+=("$name") node+=("$name") ;;
+		safety*) controller+=("$name") node+=("$name") recorded=yes ;;
+		*) controller+=("$name") ;;
+		esac
+		[ "$name" != failover ] || recorded=yes
+	done
+	[ ${#bedless[@]} = 0 ] || measure "${bedless[@]}" || code=1
+	[ ${#controller[@]} = 0 ] || bench_on controller "${controller[@]}" || code=1
+	[ ${#node[@]} = 0 ] || bench_on node "${node[@]}" || code=1
+	[ -n "$recorded" ] || return $code
+	for mode in controller node; do
+		up stock --attach-mode="$mode" --record-below && measure failover.recorded_below || code=1
+	done
 	return $code
 }
+
+# bench_on MODE NAMES... measures on a bed with that mode of attaching.
+bench_on() { up stock --vfs=64 --attach-mode="$1" && measure "${@:2}"; }
 
 # scale measures with SIZE simulated hosts, which it watches at rest for FOR; SLOW
 # slows all clocks by that factor where the machine does not carry the beats.
@@ -171,8 +176,11 @@ scale() {
 	hack/build.sh bin ./cmd/... && plain run ./test/scale --size="${SIZE:-200}" --for="${FOR:-10m}" --slow="${SLOW:-1}" ${DISTURBED:+--disturbed} ${TIMES:+--times="$TIMES"} ${ONLY:+--only="$ONLY"}
 }
 
-# measure runs the benchmarks with the names given on the bed that is up.
-measure() { plain run ./test/bench --only="$1"; }
+# measure NAMES... runs the benchmarks with these names on the bed that is up.
+measure() {
+	local IFS=,
+	plain run ./test/bench --only="$*"
+}
 
 # kube_bin builds Kubernetes' programs, if need be, and says where they are.
 kube_bin() {

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestStepsOnBed(t *testing.T) {
@@ -97,6 +99,48 @@ func TestStepsTellWhatFailed(t *testing.T) {
 			said, _, _ := strings.Cut(end, "\n\n  ")
 			if said != tt.want || found != (tt.want != "") {
 				t.Errorf("the end of %s tells %q, want %q", out, said, tt.want)
+			}
+		})
+	}
+}
+
+// Whatever is asked for is measured, on each bed that it needs and once on each.
+func TestStepsBench(t *testing.T) {
+	const controller, node = "up --kubelet-profile=stock --vfs=64 --attach-mode=controller", "up --kubelet-profile=stock --vfs=64 --attach-mode=node"
+	below := []string{
+		"up --kubelet-profile=stock --attach-mode=controller --record-below", "--only=failover.recorded_below",
+		"up --kubelet-profile=stock --attach-mode=node --record-below", "--only=failover.recorded_below",
+	}
+	for _, tt := range []struct {
+		bench string
+		want  []string
+	}{
+		{"", append([]string{controller, "--only=", node, "--only=failover"}, below...)},
+		{"rss", []string{controller, "--only=rss"}},
+		{"extender", []string{"--only=extender"}},
+		{"extender.http,attach", []string{"--only=extender.http", controller, "--only=attach"}},
+		{"failover.fence", []string{controller, "--only=failover.fence", node, "--only=failover.fence"}},
+		{"rss,failover", append([]string{controller, "--only=rss,failover", node, "--only=failover"}, below...)},
+		{"failover,rss", append([]string{controller, "--only=failover,rss", node, "--only=failover"}, below...)},
+		{"safety", append([]string{controller, "--only=safety", node, "--only=safety"}, below...)},
+		{"failover.recorded_below", below},
+	} {
+		t.Run(tt.bench, func(t *testing.T) {
+			c := newCheckout(t)
+			if out, code := c.run(t, []string{"BENCH=" + tt.bench}, "hack/steps.sh", "bench"); code != 0 {
+				t.Fatalf("exit code %d: %s", code, out)
+			}
+			var got []string
+			for line := range strings.Lines(c.calls(t)) {
+				if call, found := strings.CutPrefix(strings.TrimSpace(line), "moor-dev up"); found {
+					got = append(got, "up"+call)
+				}
+				if _, only, found := strings.Cut(strings.TrimSpace(line), "./test/bench "); found {
+					got = append(got, only)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("beds and what is measured there (-want +got):\n%s", diff)
 			}
 		})
 	}
