@@ -151,7 +151,7 @@ func (d *demo) testify(ctx context.Context, witnesses []witness) error {
 	late := 0
 	for _, w := range witnesses {
 		// The log is read first: it must not know more than the record.
-		writes, err := kit.MediumLog(w.vendorVolume)
+		writes, err := kit.TargetLog(w.vendorVolume)
 		if err != nil {
 			return err
 		}

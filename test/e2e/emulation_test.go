@@ -57,7 +57,7 @@ var _ = Describe("every emulation method", func() {
 		Expect(sh(ctx, second, "cat /data-files/text")).To(Equal("acknowledged\n"))
 		sh(ctx, second, "echo more | dd of=/data-files/more conv=fsync")
 		Eventually(freeFunctions("host-1", kind)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Equal(free))
-		writes, err := kit.MediumLog(vendor)
+		writes, err := kit.TargetLog(vendor)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(writersInOrder(writes)).To(Equal([]string{"dpu-1", "dpu-2"}))
 	},

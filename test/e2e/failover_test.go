@@ -220,7 +220,7 @@ var _ = Describe("failover", Ordered, bothModes, func() {
 		Expect(clients.DPU.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: volume}, claim)).To(Succeed())
 		Expect(claim.Status.Epoch).To(BeNumerically(">", epoch))
 		Expect(claim.Status.Receipts).To(ContainElement(HaveField("Epoch", epoch)), "the old epoch ended with a receipt")
-		writes, err := kit.MediumLog(vendorVolume(ctx, volume))
+		writes, err := kit.TargetLog(vendorVolume(ctx, volume))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(writersInOrder(writes)).To(HaveLen(2), "no write of the old host after the first of the new one")
 		proven(ctx, record, volume, proof.Journal{Name: "/data/journal", Acknowledged: acknowledged, Read: got})

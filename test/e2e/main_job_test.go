@@ -35,7 +35,7 @@ var _ = Describe("the main job", func() {
 		sh(ctx, second, "echo more | dd of=/data-files/more conv=fsync")
 		Expect(attachment(ctx, "host-2", volume).Status.Epoch).To(BeNumerically("==", 2), "the second writer has the second epoch")
 
-		writes, err := kit.MediumLog(vendor)
+		writes, err := kit.TargetLog(vendor)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(writersInOrder(writes)).To(Equal([]string{"dpu-1", "dpu-2"}), "no write of the old host after the first of the new one")
 	})

@@ -152,7 +152,7 @@ var _ = Describe("hosts that hold no account at all", func() {
 		Expect(inside(ctx, "host-3", "cat", mountpoint+"/text")).To(Equal("acknowledged\n"))
 		inside(ctx, "host-3", "sh", "-c", "echo more | dd of="+mountpoint+"/more conv=fsync")
 		inside(ctx, "host-3", moorHost("umount", mountpoint)...)
-		writes, err := kit.MediumLog(vendor)
+		writes, err := kit.TargetLog(vendor)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(writersInOrder(writes)).To(Equal([]string{"dpu-2", "dpu-3"}), "one writer after the other")
 

@@ -32,9 +32,9 @@ func VendorVolume(ctx context.Context, dpu client.Client, volume string) (string
 	return pv.Spec.CSI.VolumeHandle, nil
 }
 
-// MediumLog reads what the medium accepted of a volume, in order, from every
+// TargetLog reads what the medium accepted of a volume, in order, from every
 // DPU. The id is that of the vendor's volume.
-func MediumLog(vendorVolume string) ([]writelog.Write, error) {
+func TargetLog(vendorVolume string) ([]writelog.Write, error) {
 	return writelog.Read(writelog.Path(filepath.Join(layout.TargetSource(), "log"), vendorVolume+".img"))
 }
 
@@ -47,7 +47,7 @@ const underWay = 5 * time.Second
 // less.
 func WriteLogs(ctx context.Context, bed *devcluster.Cluster, vendorVolume string) ([]writelog.Write, *proof.Below, error) {
 	if !bed.Options().RecordBelow {
-		logged, err := MediumLog(vendorVolume)
+		logged, err := TargetLog(vendorVolume)
 		return logged, nil, err
 	}
 	var now unix.Timespec
@@ -64,7 +64,7 @@ func WriteLogs(ctx context.Context, bed *devcluster.Cluster, vendorVolume string
 	var logged []writelog.Write
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, underWay, true, func(context.Context) (bool, error) {
 		var err error
-		logged, err = MediumLog(vendorVolume)
+		logged, err = TargetLog(vendorVolume)
 		return err == nil && len(below.Unlogged(logged)) == 0, err
 	})
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
