@@ -5,15 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-// The reasons of conditions in DPF's vocabulary.
-const (
-	reasonSuccess          = "Success"
-	reasonPending          = "Pending"
-	reasonFailure          = "Failure"
-	reasonError            = "Error"
-	reasonAwaitingDeletion = "AwaitingDeletion"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
 // Conditions is a list of conditions being built for one generation.
@@ -25,7 +18,9 @@ type Conditions struct {
 }
 
 // True sets a condition to True with reason Success and no message.
-func (c Conditions) True(kind string) { c.set(kind, metav1.ConditionTrue, reasonSuccess, "") }
+func (c Conditions) True(kind string) {
+	c.set(kind, metav1.ConditionTrue, storagev1alpha1.ReasonSuccess, "")
+}
 
 // False sets a condition to False, with the reason and what is waited for.
 func (c Conditions) False(kind, reason, message string) {
@@ -39,14 +34,14 @@ func (c Conditions) Whether(kind string, ok bool, message string) {
 		c.True(kind)
 		return
 	}
-	c.False(kind, reasonPending, message)
+	c.False(kind, storagev1alpha1.ReasonPending, message)
 }
 
 // Reconciled sets the condition that says how a pass went: it failed, it waits
 // for something, or it has done what there is to do.
 func (c Conditions) Reconciled(kind string, outcome Outcome) {
 	if outcome.Err != nil {
-		c.False(kind, reasonError, outcome.Message)
+		c.False(kind, storagev1alpha1.ReasonError, outcome.Message)
 		return
 	}
 	c.Whether(kind, outcome.Message == "", outcome.Message)
@@ -56,7 +51,7 @@ func (c Conditions) Reconciled(kind string, outcome Outcome) {
 func (c Conditions) Init(kinds ...string) {
 	for _, k := range kinds {
 		if meta.FindStatusCondition(*c.List, k) == nil {
-			c.set(k, metav1.ConditionUnknown, reasonPending, "")
+			c.set(k, metav1.ConditionUnknown, storagev1alpha1.ReasonPending, "")
 		}
 	}
 }
@@ -71,7 +66,7 @@ func (c Conditions) set(kind string, status metav1.ConditionStatus, reason, mess
 // are; else False with the gravest reason (AwaitingDeletion, Failure, Pending)
 // and the names and messages of those that are not True.
 func (c Conditions) Summarize(summary string, of ...string) {
-	worst, missing := reasonPending, []string{}
+	worst, missing := storagev1alpha1.ReasonPending, []string{}
 	for _, kind := range of {
 		cond := meta.FindStatusCondition(*c.List, kind)
 		if cond != nil && cond.Status == metav1.ConditionTrue {
@@ -95,4 +90,4 @@ func (c Conditions) Summarize(summary string, of ...string) {
 	c.False(summary, worst, "not ready: "+strings.Join(missing, "; "))
 }
 
-var gravity = map[string]int{reasonPending: 1, reasonFailure: 2, reasonAwaitingDeletion: 3}
+var gravity = map[string]int{storagev1alpha1.ReasonPending: 1, storagev1alpha1.ReasonFailure: 2, storagev1alpha1.ReasonAwaitingDeletion: 3}

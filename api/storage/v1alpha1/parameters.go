@@ -30,6 +30,11 @@ const (
 	ParameterFailover = "failover"
 )
 
+// ParameterRequestQueues is the one parameter of a virtio-fs device that a StorageClass can
+// set: the number of its request queues, from 1 on; default 8. It is named as in the call
+// by which SNAP makes the device.
+const ParameterRequestQueues = "num_request_queues"
+
 // The values of ParameterEmulation.
 const (
 	// EmulationNVMe: the host sees a block device.

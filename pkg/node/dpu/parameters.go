@@ -19,7 +19,7 @@ var controllerParameters = []string{
 }
 
 // deviceParameters are those of virtio_fs_device_create.
-var deviceParameters = []string{"num_request_queues"}
+var deviceParameters = []string{storagev1alpha1.ParameterRequestQueues}
 
 // parameters are the volume's and those of its policy; the volume's own win.
 func parameters(volume *storagev1alpha1.Volume) map[string]string {

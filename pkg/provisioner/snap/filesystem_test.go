@@ -13,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
 	"github.com/moor-storage/moor/pkg/provisioner/snap/service"
-	"github.com/moor-storage/moor/pkg/provisioner/snap/virtiofs"
 	"github.com/moor-storage/moor/reference/snapemulator"
 )
 
@@ -315,7 +315,9 @@ func TestFilesystemRefusals(t *testing.T) {
 		"static function":  {func(s *provisioner.ExposeSpec) { s.Hotplug = false }, provisioner.ErrInvalid},
 		"virtual function": {func(s *provisioner.ExposeSpec) { s.FunctionType, s.Hotplug = provisioner.VF, false }, provisioner.ErrInvalid},
 		"long name":        {func(s *provisioner.ExposeSpec) { s.Device = strings.Repeat("x", 18) }, provisioner.ErrInvalid},
-		"no queues":        {func(s *provisioner.ExposeSpec) { s.Parameters = map[string]string{virtiofs.ParameterQueues: "0"} }, provisioner.ErrInvalid},
+		"no queues": {func(s *provisioner.ExposeSpec) {
+			s.Parameters = map[string]string{storagev1alpha1.ParameterRequestQueues: "0"}
+		}, provisioner.ErrInvalid},
 		"no fsdev":         {func(s *provisioner.ExposeSpec) { s.Device = "none" }, provisioner.ErrNotFound},
 		"another's device": {func(s *provisioner.ExposeSpec) { s.Device = "theirs" }, provisioner.ErrPrecondition},
 	} {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/snap/service"
@@ -17,9 +18,6 @@ const (
 	defaultQueues  = 8
 	queueSize      = 256
 	driverPlatform = "x86_64"
-	// parameterQueues is the one parameter of a device that a StorageClass
-	// can set: the number of its request queues.
-	ParameterQueues = "num_request_queues"
 )
 
 // maxTries is how often a device is made within one call.
@@ -42,9 +40,9 @@ func (d *Emulation) Expose(ctx context.Context, spec provisioner.ExposeSpec) (pr
 	if err := check(spec); err != nil {
 		return provisioner.Exposure{}, err
 	}
-	queues, err := strconv.ParseInt(cmp.Or(spec.Parameters[ParameterQueues], strconv.Itoa(defaultQueues)), 10, 32)
+	queues, err := strconv.ParseInt(cmp.Or(spec.Parameters[storagev1alpha1.ParameterRequestQueues], strconv.Itoa(defaultQueues)), 10, 32)
 	if err != nil || queues < 1 {
-		return provisioner.Exposure{}, fmt.Errorf("parameter %s is %q: a number from 1 on is wanted: %w", ParameterQueues, spec.Parameters[ParameterQueues], provisioner.ErrInvalid)
+		return provisioner.Exposure{}, fmt.Errorf("parameter %s is %q: a number from 1 on is wanted: %w", storagev1alpha1.ParameterRequestQueues, spec.Parameters[storagev1alpha1.ParameterRequestQueues], provisioner.ErrInvalid)
 	}
 	b := &build{d: d, spec: spec, queues: queues}
 	err = service.Drive(ctx, d.nextService)
