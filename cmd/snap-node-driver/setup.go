@@ -199,7 +199,7 @@ func (o *options) manager() (ctrl.Manager, error) {
 		DefaultNamespaces: map[string]cache.Config{o.namespace: {}},
 		DefaultTransform:  cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&storagev1alpha1.VolumeAttachment{}: {Field: fields.OneTermEqualSelector("spec.nodeName", o.node)},
+			&storagev1alpha1.VolumeAttachment{}: {Field: fields.OneTermEqualSelector(attachments.NodeField, o.node)},
 			&moorv1alpha1.WriterClaim{}:         {Field: fields.OneTermEqualSelector("status.holder", o.node)},
 		},
 	})

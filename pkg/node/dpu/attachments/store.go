@@ -14,8 +14,8 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-// nodeField selects the attachments of one DPU.
-const nodeField = "spec.nodeName"
+// NodeField selects the VolumeAttachments of one DPU: the CRD has it among its selectableFields.
+const NodeField = "spec.nodeName"
 
 // Store reads the attachments of one DPU. Safe for concurrent use.
 type Store struct {
@@ -31,7 +31,7 @@ func (s *Store) Cached(ctx context.Context) ([]storagev1alpha1.VolumeAttachment,
 
 // Live lists this DPU's attachments from the API server itself.
 func (s *Store) Live(ctx context.Context) ([]storagev1alpha1.VolumeAttachment, error) {
-	return s.list(ctx, s.DPU.Live, client.MatchingFields{nodeField: s.Node})
+	return s.list(ctx, s.DPU.Live, client.MatchingFields{NodeField: s.Node})
 }
 
 func (s *Store) list(ctx context.Context, from client.Reader, more ...client.ListOption) ([]storagev1alpha1.VolumeAttachment, error) {
