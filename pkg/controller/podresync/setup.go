@@ -24,7 +24,7 @@ import (
 // when the time is over.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
-		Named("wake").
+		Named("podresync").
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(e event.CreateEvent) bool {
