@@ -36,7 +36,7 @@ const (
 	fenceLeave   = "pkg/controller/failover/detach/leave.go"
 	fenceState   = "pkg/controller/failover/classify.go"
 	syncGrant    = "pkg/controller/hostcluster/attachment/grant.go"
-	syncEarly    = "pkg/controller/hostcluster/attachment/early.go"
+	syncPromote  = "pkg/controller/hostcluster/attachment/promote.go"
 	targetVolume = "reference/blocktarget/volume.go"
 	vendorTarget = "reference/localvendor/grants.go"
 )
@@ -341,17 +341,17 @@ var mutations = []mutation{
 		{syncGrant, "	if !stays {\n", "	if !stays && p == nil {\n"},
 	}},
 	{name: "a replica is promoted early though a primary waits", tests: sync, edits: []edit{
-		{syncEarly, "	return !rival, err\n", "	return rival || !rival, err\n"},
+		{syncPromote, "	return !rival, err\n", "	return rival || !rival, err\n"},
 	}},
 	{name: "a replica is promoted early for a pod that is being deleted", tests: sync, edits: []edit{
-		{syncEarly, "	used, err := r.Users.known(ctx, spec.DPUNodeName, spec.DPUVolumeName)\n", "	used, err := r.Users.any(ctx, spec.DPUNodeName, spec.DPUVolumeName)\n"},
+		{syncPromote, "	used, err := r.Users.known(ctx, spec.DPUNodeName, spec.DPUVolumeName)\n", "	used, err := r.Users.any(ctx, spec.DPUNodeName, spec.DPUVolumeName)\n"},
 		{syncGrant, "r.Users.lasting(ctx", "r.Users.any(ctx"},
 	}},
 	{name: "a replica is promoted early for a pod that the cache alone has", tests: sync, edits: []edit{
 		{syncGrant, "r.Users.lasting(ctx", "r.Users.known(ctx"},
 	}},
 	{name: "an early promotion that was never asked for is not taken back", tests: sync, edits: []edit{
-		{syncEarly, "	p.orphaned, err = r.promotedEarly(ctx, p)\n", ""},
+		{syncPromote, "	p.orphaned, err = r.promotedEarly(ctx, p)\n", ""},
 	}},
 	{name: "it is taken back though its host has just asked", tests: sync, edits: []edit{
 		{"pkg/controller/hostcluster/attachment/reconciler.go", "kube.DeleteExact(ctx", "kube.Delete(ctx"},

@@ -197,7 +197,7 @@ func (r *Reconciler) phases(ctx context.Context, p *pass) error {
 	if err := run(r.fence.obey, before.awaitStorage, before.findVolume, before.protect, before.yield, r.right.checkClaim, before.stillStored); err != nil {
 		return err
 	}
-	if shown, err := r.shower.promote(ctx, p); shown || err != nil {
+	if shown, err := r.shower.showReady(ctx, p); shown || err != nil {
 		return err
 	}
 	return run(r.maker.findPlugin, r.maker.make, r.maker.grow, r.maker.open, r.shower.show)

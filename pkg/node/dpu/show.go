@@ -16,11 +16,11 @@ type shower struct {
 	maker maker
 }
 
-// promote shows what stands ready, without the vendor: it has done its part, and
+// showReady shows what stands ready, without the vendor: it has done its part, and
 // the pass ends (shown). Nothing that stands ready is no error; the phases after
 // it make everything. So do they with a device that has to grow first, or that the
 // vendor has to open under the new epoch.
-func (s shower) promote(ctx context.Context, p *pass) (shown bool, err error) {
+func (s shower) showReady(ctx context.Context, p *pass) (shown bool, err error) {
 	if p.refused != "" || !p.dpu.PreEmulated || p.volume == nil || p.small() || p.behind() {
 		return false, nil
 	}

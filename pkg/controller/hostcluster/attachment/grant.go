@@ -231,22 +231,6 @@ func (r *Reconciler) bind(ctx context.Context, p *pass, claim *moorv1alpha1.Writ
 	return nil
 }
 
-// promote tells the DPU that the attachment is a primary, and under which
-// epoch.
-func (r *Reconciler) promote(ctx context.Context, p *pass, to promotion) error {
-	to.replica, to.warmth = p.mirror.IsReplica(), observe(p).warmth()
-	wrote, err := kube.Patch(ctx, r.Clusters.DPU.Client, p.mirror, func(m *storagev1alpha1.VolumeAttachment) {
-		if m.IsReplica() {
-			m.Spec.Role = storagev1alpha1.RolePrimary
-		}
-		m.Spec.Epoch = to.epoch
-	})
-	if wrote {
-		r.tellPromoted(p, to)
-	}
-	return err
-}
-
 // refresh reads the VolumeAttachment from the API server itself, where the
 // cache shows one without the epoch that was granted: mostly only the cache
 // lacks it, and the write would be for nothing.

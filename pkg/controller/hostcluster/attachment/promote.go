@@ -17,6 +17,22 @@ import (
 	"github.com/moor-storage/moor/pkg/writer"
 )
 
+// promote tells the DPU that the attachment is a primary, and under which
+// epoch.
+func (r *Reconciler) promote(ctx context.Context, p *pass, to promotion) error {
+	to.replica, to.warmth = p.mirror.IsReplica(), observe(p).warmth()
+	wrote, err := kube.Patch(ctx, r.Clusters.DPU.Client, p.mirror, func(m *storagev1alpha1.VolumeAttachment) {
+		if m.IsReplica() {
+			m.Spec.Role = storagev1alpha1.RolePrimary
+		}
+		m.Spec.Epoch = to.epoch
+	})
+	if wrote {
+		r.tellPromoted(p, to)
+	}
+	return err
+}
+
 // promoteEarly decides whether the replica of a single-writer volume gets what a
 // primary gets before its host asks for it: once the scheduler has put a pod on
 // its host, the host will. One that was promoted early for a pod that came to

@@ -189,13 +189,13 @@ func (a *Attachments) ask(ctx context.Context, want *storagev1alpha1.DPUVolumeAt
 	case asked != want.Spec:
 		return asking{}, fmt.Errorf("%w: attachment %s asks for another volume, node or function, or not for read-only alike", provisioner.ErrExists, want.Name)
 	case replica:
-		err = a.promote(ctx, have, want)
+		err = a.requestPromotion(ctx, have, want)
 	}
 	return out, err
 }
 
-// promote makes the replica the primary that is wanted.
-func (a *Attachments) promote(ctx context.Context, have, want *storagev1alpha1.DPUVolumeAttachment) error {
+// requestPromotion asks that the replica becomes the primary that is wanted.
+func (a *Attachments) requestPromotion(ctx context.Context, have, want *storagev1alpha1.DPUVolumeAttachment) error {
 	_, err := kube.Patch(ctx, a.options.Client, have, func(o *storagev1alpha1.DPUVolumeAttachment) {
 		o.Spec.Role, o.Spec.Requester = want.Spec.Role, want.Spec.Requester
 	})
