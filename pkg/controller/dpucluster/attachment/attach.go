@@ -231,15 +231,15 @@ func (r *Reconciler) persistentVolume(ctx context.Context, v *storagev1alpha1.Vo
 	if ref == nil {
 		return "", kube.WaitFor("Volume %s is Available, yet names no PersistentVolumeClaim", v.Name)
 	}
-	claim := &corev1.PersistentVolumeClaim{}
-	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Namespace: v.Namespace, Name: ref.Name}, claim)
+	pvc := &corev1.PersistentVolumeClaim{}
+	found, err := kube.Find(ctx, r.DPU.Client, types.NamespacedName{Namespace: v.Namespace, Name: ref.Name}, pvc)
 	switch {
 	case err != nil:
 		return "", err
-	case !found || claim.Spec.VolumeName == "":
+	case !found || pvc.Spec.VolumeName == "":
 		return "", kube.WaitFor("Volume %s is Available, yet its PersistentVolumeClaim %s is gone or not bound", v.Name, ref.Name)
 	}
-	return claim.Spec.VolumeName, nil
+	return pvc.Spec.VolumeName, nil
 }
 
 func desired(a *storagev1alpha1.VolumeAttachment, pv string) *storagev1alpha1.SVVolumeAttachment {
