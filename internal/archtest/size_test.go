@@ -81,6 +81,56 @@ func TestFunctionsAreShort(t *testing.T) {
 	})
 }
 
+// maxBranches is how complex a function of pkg/writer may be, by McCabe's count: who may
+// write has to be seen at a glance. For all other code the linter's limit holds.
+const maxBranches = 12
+
+func TestWriterIsPlain(t *testing.T) {
+	most := 0
+	eachFile(t, func(path string, text []byte) {
+		if filepath.Base(filepath.Dir(path)) != "writer" || strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				n := branches(fn)
+				most = max(most, n)
+				if n > maxBranches {
+					t.Errorf("%s: %s has a cyclomatic complexity of %d, more than %d: split it", path, fn.Name.Name, n, maxBranches)
+				}
+			}
+		}
+	})
+	if most < 5 {
+		t.Errorf("the most complex function has %d: the count is wrong", most)
+	}
+}
+
+// branches is the cyclomatic complexity of a function.
+func branches(fn *ast.FuncDecl) int {
+	n := 1
+	ast.Inspect(fn, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt:
+			n++
+		case *ast.CaseClause:
+			if node.List != nil {
+				n++
+			}
+		case *ast.BinaryExpr:
+			if node.Op == token.LAND || node.Op == token.LOR {
+				n++
+			}
+		}
+		return true
+	})
+	return n
+}
+
 // maxFiles is how many source files a package may have, tests and generated ones
 // not counted: beyond that it owns more than one thing.
 const maxFiles = 10
