@@ -27,7 +27,8 @@ func TestWholeLists(t *testing.T) {
 	}
 }
 
-// TestCachesReadWholeLists: whoever makes a cache has the feature of this client-go off.
+// TestCachesReadWholeLists: every program that makes a cache has the feature of this
+// client-go off.
 func TestCachesReadWholeLists(t *testing.T) {
 	if err := wholeLists(); err != nil {
 		t.Fatal(err)

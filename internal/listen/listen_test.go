@@ -42,8 +42,8 @@ func TestCloseWithWaits(t *testing.T) {
 	})
 }
 
-// TestTheAddressIsFree: whoever listens again after the end gets the address, however
-// the end came about.
+// TestTheAddressIsFree: the next listener gets the address after the end, however the
+// end came about.
 func TestTheAddressIsFree(t *testing.T) {
 	for name, canceled := range map[string]bool{"its context ended": true, "it ended by itself": false} {
 		t.Run(name, func(t *testing.T) {

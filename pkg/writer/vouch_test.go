@@ -107,8 +107,8 @@ func TestFreeByVouchOfALostClaim(t *testing.T) {
 	}
 }
 
-// TestWordsSayTheCommand: whoever waits for an operator's word is told the command which
-// writes one that counts.
+// TestWordsSayTheCommand: a message that asks for an operator's word has the command
+// which writes one that counts.
 func TestWordsSayTheCommand(t *testing.T) {
 	claim := inPhase(moorv1alpha1.ClaimGranted)
 	claim.Name, claim.Namespace = "vol", "ns"

@@ -134,7 +134,7 @@ func (w *World) write(volume string, word moorv1alpha1.OperatorReceipt) {
 	w.must(w.DPU.Update(next))
 }
 
-// putBack puts a DPU back that an operator has pulled, once nobody waits for it.
+// putBack puts a DPU back that an operator has pulled, once nothing waits for it.
 func (w *World) putBack(card *hardware.DPU, volume string, until time.Duration) {
 	dpu, _, _ := w.unproven(volume)
 	if dpu == card.Name && w.Engine.Elapsed() < until {

@@ -72,7 +72,7 @@ func TestPlanted(t *testing.T) {
 			plant: func(w *World) { w.Storage.Revokes = false },
 			want:  judge.LateWrite,
 		},
-		"nobody carries what is asked for": {
+		"nothing carries what is asked for": {
 			plant: func(w *World) { w.processOf("hosts").missing = true },
 			want:  judge.Stuck,
 		},
@@ -103,7 +103,7 @@ func slow(w *World) {
 	w.Storage.Slow = map[string]time.Duration{w.Cards[0].Name: hardware.DrainBound}
 }
 
-// free frees a claim that is granted, as nobody may, of a DPU that learns of it too late.
+// free frees a claim that is granted, as no program may, of a DPU that learns of it too late.
 func free(w *World) {
 	w.down["dpu-a"] = true
 	claim, found := cluster.Find[*moorv1alpha1.WriterClaim](w.DPU, kubetest.DPUNamespace, "v1")

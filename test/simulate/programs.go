@@ -39,7 +39,7 @@ func (bubble) Now() time.Time { return time.Now() }
 // Since is how long ago a virtual time was.
 func (bubble) Since(t time.Time) time.Duration { return time.Since(t) }
 
-// silent is a recorder of events that nobody reads.
+// silent is a recorder of events that are not read.
 type silent struct{}
 
 // Event is dropped.

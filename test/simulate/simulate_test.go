@@ -66,7 +66,7 @@ func TestSameSeedSameStory(t *testing.T) {
 			t.Fatalf("seed %d: %d lines, and then %d", seed, len(one.Story), len(other.Story))
 		}
 		if one.Accepted == 0 {
-			t.Errorf("seed %d: nobody wrote", seed)
+			t.Errorf("seed %d: no host wrote", seed)
 		}
 	}
 	if a, b := Run(t, 1, NewPlan(1), nil), Run(t, 2, NewPlan(1), nil); slices.Equal(a.Story, b.Story) {

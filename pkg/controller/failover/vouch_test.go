@@ -30,9 +30,9 @@ func TestAnOldWordTakesNothing(t *testing.T) {
 	s.wantPhase(freed)
 }
 
-// TestAWordOfNobody: one in the old form is told what it lacks, and one that names another
+// TestAWordHasToFit: one in the old form is told what it lacks, and one that names another
 // object is no word about this one.
-func TestAWordOfNobody(t *testing.T) {
+func TestAWordHasToFit(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*moorv1alpha1.OperatorReceipt)
 		says   string

@@ -107,7 +107,7 @@ func (f fence) clearLost(ctx context.Context, p *pass) error {
 }
 
 // awaited reports whether a claim that was lost waits for the word of this DPU about an
-// attachment that goes, as far as the cache knows. Nobody else can give it, also if this DPU
+// attachment that goes, as far as the cache knows. No other DPU can give it, also if this DPU
 // has never touched the attachment.
 func (f fence) awaited(ctx context.Context, a *storagev1alpha1.VolumeAttachment) bool {
 	claim := &moorv1alpha1.WriterClaim{}

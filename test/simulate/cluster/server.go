@@ -32,7 +32,7 @@ func kindOf(o any) string { return reflect.TypeOf(o).Elem().Name() }
 // Event is one change of an object.
 type Event struct {
 	Key Key
-	// Object is what it is since; nil if it is gone. It is shared: nobody changes it.
+	// Object is what it is since; nil if it is gone. It is shared: no reader changes it.
 	Object client.Object
 	// Before is what it was; nil if there was none.
 	Before client.Object
@@ -42,7 +42,7 @@ type Event struct {
 type Server struct {
 	// Name of the cluster, for stories.
 	Name string
-	// Changed is called after each change, in order. Nil: nobody is told.
+	// Changed is called after each change, in order. It may be nil.
 	Changed func(Event)
 
 	now     func() time.Time
@@ -69,7 +69,7 @@ func (s *Server) List(list client.ObjectList, options ...client.ListOption) erro
 }
 
 // All are the objects of a kind as they are now, in the order of their names. They are
-// shared: nobody changes them.
+// shared: no reader changes them.
 func All[T client.Object](s *Server) []T {
 	var out []T
 	var zero T

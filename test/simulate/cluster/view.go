@@ -78,5 +78,5 @@ func (v *View) List(list client.ObjectList, options ...client.ListOption) error 
 }
 
 // Objects are those of a kind that the view knows, in the order of their names. They are
-// shared: nobody changes them.
+// shared: no reader changes them.
 func (v *View) Objects(kind string) []client.Object { return sorted(v.objects[kind]) }

@@ -70,7 +70,7 @@ func (a *Actor) Kill() {
 	a.killed = true
 	for _, c := range a.orphan {
 		if c.kind == Device && !c.over && a.dice.IntN(2) == 0 {
-			_ = c.do() // nobody is left to be told
+			_ = c.do() // its caller is gone
 		}
 		c.over = c.over || c.kind != Write
 	}

@@ -35,7 +35,7 @@ type Engine struct {
 // New is an engine at which nothing happens yet. It has to be called in a bubble.
 func New(seed uint64) *Engine { return &Engine{seed: seed, begin: time.Now()} }
 
-// Dice are those of a name: the same for the same seed, whoever else has some.
+// Dice are those of a name: the same for the same seed, whatever others there are.
 func (e *Engine) Dice(name string) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // it never fails

@@ -9,7 +9,7 @@ import (
 )
 
 // TestNothingIsMadeForWhatIsGone: an attachment that only an old cache has, as after a
-// start, gets nothing made in the DPU cluster. There would be nobody who takes it back, and
+// start, gets nothing made in the DPU cluster. Nothing would take it back, and
 // it would hold the right to write for ever.
 func TestNothingIsMadeForWhatIsGone(t *testing.T) {
 	for name, end := range map[string]func(*kubetest.Clusters){
@@ -55,7 +55,7 @@ func TestDeletedIsNotBegun(t *testing.T) {
 }
 
 // TestSuccessorEndsWhatIsLeft: what was made for an earlier attachment of the name, which is
-// gone, is deleted, since nobody else does; but only if it is the earlier one's.
+// gone, is deleted, since nothing else does that; but only if it is the earlier one's.
 func TestSuccessorEndsWhatIsLeft(t *testing.T) {
 	for name, tc := range map[string]struct {
 		labels map[string]string

@@ -15,8 +15,8 @@ func loseClaim(w *kubetest.Clusters) {
 	w.DPU.Remove(claimOf(w))
 }
 
-// TestClaimIsLost: a claim that is gone while a DPU shows the volume is not free. Whoever
-// waits is told; the next epoch is above the one that was.
+// TestClaimIsLost: a claim that is gone while a DPU shows the volume is not free. An
+// attachment that waits says so; the next epoch is above the one that was.
 func TestClaimIsLost(t *testing.T) {
 	for name, lose := range map[string]func(*kubetest.Clusters){
 		"deleted": loseClaim,

@@ -31,7 +31,7 @@ const bereft = "for VolumeAttachment a-vol (UID VolumeAttachment-a-vol-1), which
 
 // TestStrippedIsNotMadeAnew: a VolumeAttachment that was taken away by force is not made
 // again while the claim is held for it: the new one would say nothing of what its DPU
-// shows. Whoever waits is told for whom, and what to do.
+// shows. An attachment that waits says for whom, and what to do.
 func TestStrippedIsNotMadeAnew(t *testing.T) {
 	w, r := open(t)
 	w.Host.Add(user("a"), user("b"))

@@ -63,8 +63,8 @@ func (r *Reconciler) mayAsk(ctx context.Context, p *pass) error {
 const outdatedAgain = time.Second
 
 // stillAsked asks the API server itself whether the attachment is there to stay, last before
-// something is made for it in the DPU cluster: what is made for one that is gone, nobody
-// would take back, and it would hold the right to write.
+// something is made for it in the DPU cluster: what is made for one that is gone,
+// nothing would take back, and it would hold the right to write.
 func (r *Reconciler) stillAsked(ctx context.Context, p *pass) error {
 	live := &storagev1alpha1.DPUVolumeAttachment{}
 	found, err := kube.Find(ctx, r.Clusters.Host.Live, client.ObjectKeyFromObject(p.attachment), live)
