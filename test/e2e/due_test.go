@@ -15,11 +15,10 @@ import (
 // even if it ends well: something was waited for that need not be waited for.
 const (
 	// hostDead is for a host without power whose DPU says so, within 1.5 s
-	// (docs/failover.md; measured with the stock kubelet: p99 16 s).
+	// (docs/failover.md).
 	hostDead = 30 * time.Second
 	// bothDead is for a host that is silent together with its DPU, which counts as
-	// dead 3 to 14 s later (docs/failover.md, "Limits"; measured: 24 s), and for
-	// faults by which something of the failover has to be done twice.
+	// dead 3 to 14 s later (docs/failover.md, "Limits"), and for faults by which something of the failover has to be done twice.
 	bothDead = 60 * time.Second
 	// drained is how much later an epoch is retired whose SNAP service has died
 	// (--lease-drain, docs/failover.md).
