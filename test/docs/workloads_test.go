@@ -1,0 +1,75 @@
+package docs
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// unlisted are the workloads that README's table of processes leaves out, with the reason.
+var unlisted = map[string]string{
+	"snap-emulator":                "SNAP itself is in its place on real hardware",
+	"local-vendor-controller":      "each vendor has a CSI controller of its own",
+	"fs-storage-vendor-dpu-plugin": "the row is that of block-storage-vendor-dpu-plugin",
+}
+
+// TestReadmeHasTheWorkloads: README's table says how often each process runs, as the
+// manifests have it; the table of the components says the same of what is counted.
+func TestReadmeHasTheWorkloads(t *testing.T) {
+	readme, components := read(t, path("README.md")), read(t, path("docs", "components", "README.md"))
+	found := map[string]bool{}
+	for _, cluster := range []string{"host", "dpu"} {
+		for _, objects := range manifests(t, cluster) {
+			for _, o := range objects {
+				switch o := o.(type) {
+				case *appsv1.Deployment:
+					if found[o.Name] = true; unlisted[o.Name] == "" {
+						times := replicas(*o.Spec.Replicas)
+						checkRow(t, readme, o.Spec.Template.Spec, times)
+						checkRow(t, components, o.Spec.Template.Spec, times)
+					}
+				case *appsv1.DaemonSet:
+					if found[o.Name] = true; unlisted[o.Name] == "" {
+						checkRow(t, readme, o.Spec.Template.Spec, "every "+map[string]string{"host": "host", "dpu": "DPU"}[cluster])
+					}
+				}
+			}
+		}
+	}
+	if len(found) < 8 {
+		t.Errorf("only %v found: the search is wrong", found)
+	}
+	for name := range unlisted {
+		if !found[name] {
+			t.Errorf("there is no workload %s: it is in the list for nothing", name)
+		}
+	}
+}
+
+func replicas(n int32) string {
+	if n == 1 {
+		return "1 replica"
+	}
+	return fmt.Sprintf("%d replicas", n)
+}
+
+// checkRow looks for the row of the pod's first program, in its mode.
+func checkRow(t *testing.T, page string, pod corev1.PodSpec, times string) {
+	t.Helper()
+	c := pod.Containers[0]
+	link, mode := "["+c.Command[0]+"](", ""
+	for _, arg := range c.Args {
+		if m, ok := strings.CutPrefix(arg, "--mode="); ok {
+			mode = "`--mode " + m + "`"
+		}
+	}
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "|") && strings.Contains(line, link) && strings.Contains(line, mode) && strings.Contains(line, times) {
+			return
+		}
+	}
+	t.Errorf("no row of the table says that %s %s runs on %q, as its manifest has it", c.Command[0], mode, times)
+}
