@@ -111,7 +111,7 @@ generate: ## generate deep copies, CRDs and gRPC code
 	@hack/protoc.sh && hack/generate.sh
 
 .PHONY: verify
-verify: ## generated files, go.mod, vet, lint, scripts, layers
+verify: ## generated files, build tags, go.mod, licenses, vet, lint, scripts, layers
 	@hack/steps.sh verify
 
 .PHONY: fuzz

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Checks what no test checks: that generated files are what the generators make,
-# that go.mod is tidy, that the licenses of what is linked permit it, that code and scripts pass vet and the linters, and that
+# that no file has a build tag unknown here, that go.mod is tidy, that the licenses of
+# what is linked permit it, that code and scripts pass vet and the linters, and that
 # imports keep to the layers. Checks can be named: hack/verify.sh lint
 # The tools are those of hack/tools and hack/lint, and of hack/apt/verify.txt.
 set -euo pipefail

@@ -3,6 +3,8 @@ package archtest
 import (
 	"flag"
 	"fmt"
+	"go/parser"
+	"go/token"
 	"maps"
 	"os"
 	"path/filepath"
@@ -39,7 +41,7 @@ func TestPage(t *testing.T) {
 	}
 	all := list(t)
 	want := string(text)
-	for name, part := range map[string]string{"drawing": drawing(all), "layers": layerTable(), "packages": packageTable(all), "processes": processTable(all)} {
+	for name, part := range map[string]string{"drawing": drawing(all), "layers": layerTable(), "packages": packageTable(all), "processes": processTable(t, all)} {
 		begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->"
 		head, rest, found := strings.Cut(want, begin)
 		_, tail, closed := strings.Cut(rest, end)
@@ -100,16 +102,19 @@ func packageTable(all []pkg) string {
 }
 
 // processTable lists the programs of the product with the actors in each.
-func processTable(all []pkg) string {
+func processTable(t *testing.T, all []pkg) string {
+	t.Helper()
+	imports := map[string][]string{"moor-scheduler": scheduler(t)}
+	for _, p := range all {
+		if name, program := strings.CutPrefix(p.ImportPath, module+"cmd/"); program {
+			imports[name] = p.Imports
+		}
+	}
 	var b strings.Builder
 	b.WriteString("| Process | Packages that act in it |\n|---|---|\n")
-	for _, p := range all {
-		name, program := strings.CutPrefix(p.ImportPath, module+"cmd/")
-		if !program {
-			continue
-		}
+	for _, name := range slices.Sorted(maps.Keys(imports)) {
 		var acting []string
-		for _, i := range p.Imports {
+		for _, i := range imports[name] {
 			if _, layer, ok := layerOf(i); ok && layer == actors {
 				acting = append(acting, "`"+strings.TrimPrefix(i, module)+"`")
 			}
@@ -119,6 +124,21 @@ func processTable(all []pkg) string {
 		}
 	}
 	return b.String()
+}
+
+// scheduler are the imports of moor-scheduler, which is in a module of its own: go list
+// does not see it from here.
+func scheduler(t *testing.T) []string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "hack", "kube", "scheduler", "main.go"), nil, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, i := range f.Imports {
+		out = append(out, strings.Trim(i.Path.Value, `"`))
+	}
+	return out
 }
 
 // owns is what the first sentence of a package's comment says of it.
