@@ -19,6 +19,11 @@ const (
 	renderEnd   = "<!-- end results -->"
 )
 
+// age stands above the table. How many commits are since is not there: that would be
+// wrong with the next one.
+const age = "**Each row tells of the commit in its last column, and not of this checkout:** what it measures may have changed since. " +
+	"`go run ./test/bench --stale` says of each row how many commits have changed it."
+
 // Files are the files of results in a directory, the oldest first.
 func Files(dir string) ([]string, error) {
 	out, err := filepath.Glob(filepath.Join(dir, "*.json"))
@@ -87,7 +92,7 @@ func markdown(files []string, all File, known KnownMisses) string {
 	for _, in := range slices.Sorted(maps.Keys(all.Invocations)) {
 		fmt.Fprintf(&out, "* %s: %s\n", in, describe(all.Invocations[in]))
 	}
-	out.WriteString("\n| Name | Runs | p50 | p99 | Value | Target | Verdict | Measured | Commit |\n|---|---|---|---|---|---|---|---|---|\n")
+	out.WriteString("\n" + age + "\n\n| Name | Runs | p50 | p99 | Value | Target | Verdict | Measured | Commit |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, s := range all.Summaries() {
 		fmt.Fprintf(&out, "| `%s` | %d | %s | %s | %s | %s | %s | %s | %s |\n", s.Name, s.Runs, s.percentile(s.P50), s.percentile(s.P99), s.value(),
 			TargetOf(s.Name), known.Verdict(s), s.days(), strings.Join(s.shortCommits(), ", "))

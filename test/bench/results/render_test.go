@@ -32,7 +32,7 @@ func TestRender(t *testing.T) {
 	}
 	want := "head\n" + renderBegin + "\nFrom `bench/results/2026-01-02-x.json`, `bench/results/2026-01-03-x.json`, measured by\n\n" +
 		"* 2026-01-01T00:00:00Z: commit bbbbbbbbbbbb, m\n" +
-		"* 2026-01-02T00:00:00Z: commit cccccccccccc-dirty, m, hosts 3, profile stock, an fsync takes 1.5 ms\n\n" +
+		"* 2026-01-02T00:00:00Z: commit cccccccccccc-dirty, m, hosts 3, profile stock, an fsync takes 1.5 ms\n\n" + age + "\n\n" +
 		"| Name | Runs | p50 | p99 | Value | Target | Verdict | Measured | Commit |\n|---|---|---|---|---|---|---|---|---|\n" +
 		"| `attach.single` | 5 | 700 | 700 | 700 ms | <= 600 | missed as known | 2026-01-02 | ccccccc-dirty |\n" +
 		"| `safety.violations.node` | 3 |  |  | 1 count | <= 0 | MISSED | 2026-01-02 | bbbbbbb, ccccccc-dirty |\n" +
