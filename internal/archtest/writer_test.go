@@ -69,25 +69,7 @@ func product(t *testing.T) []string {
 // where it assigns to it or to a part of it, takes an address of it, or makes one.
 func changes(t *testing.T, p compiled, all map[string]compiled) []string {
 	t.Helper()
-	fset := token.NewFileSet()
-	var files []*ast.File
-	for _, name := range p.GoFiles {
-		f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, f)
-	}
-	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
-	config := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
-		if all[path].Export == "" {
-			return nil, fmt.Errorf("no export data of %s", path)
-		}
-		return os.Open(all[path].Export)
-	})}
-	if _, err := config.Check(p.ImportPath, fset, files, info); err != nil {
-		t.Fatal(err)
-	}
+	fset, files, info := checked(t, p, all)
 	var out []string
 	note := func(n ast.Node, e ast.Expr) {
 		if ofStatus(info, e) {
@@ -118,6 +100,31 @@ func changes(t *testing.T, p compiled, all map[string]compiled) []string {
 		})
 	}
 	return out
+}
+
+// checked parses the package and has the compiler say what each expression is.
+func checked(t *testing.T, p compiled, all map[string]compiled) (*token.FileSet, []*ast.File, *types.Info) {
+	t.Helper()
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range p.GoFiles {
+		f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}}
+	config := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
+		if all[path].Export == "" {
+			return nil, fmt.Errorf("no export data of %s", path)
+		}
+		return os.Open(all[path].Export)
+	})}
+	if _, err := config.Check(p.ImportPath, fset, files, info); err != nil {
+		t.Fatal(err)
+	}
+	return fset, files, info
 }
 
 // ofStatus reports whether the expression is a part of the status of a

@@ -37,7 +37,7 @@ var identity = []mutation{
 		{"pkg/controller/hostcluster/attachment/remember.go", "if a.Status.Epoch > 0 && !there {", "if a.Status.Epoch > 0 && there {"},
 	}},
 	{name: "a volume whose claim was lost is free", tests: fence, edits: []edit{
-		{"pkg/controller/failover/release.go", "t.held() || t.lost()", "t.held()"},
+		{"pkg/controller/failover/pass.go", "t.held() || t.lost()", "t.held()"},
 	}},
 	{name: "a claim that was lost takes the retired epoch for a proof", tests: right, edits: []edit{
 		{ruleLost, "a.Status.DPU.Attached || a.Status.DPU.ClearedEpoch <", "a.Status.DPU.Attached || a.Status.DPU.RetiredEpoch+a.Status.DPU.ClearedEpoch <"},

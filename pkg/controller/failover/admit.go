@@ -45,6 +45,11 @@ type candidate struct {
 	sure bool
 }
 
+// candidate is the host as one that is to fail over.
+func (p *pass) candidate() candidate {
+	return candidate{host: p.node.Name, zone: zoneOf(p.core), sure: p.unanimous || p.requested()}
+}
+
 // refuse says why one more failover may not begin; "" if it may.
 func (b Budget) refuse(all, zone int, name string) string {
 	switch {
@@ -54,29 +59,6 @@ func (b Budget) refuse(all, zone int, name string) string {
 		return fmt.Sprintf("the budget of %d failovers a minute in zone %q is spent", b.PerZone, name)
 	}
 	return ""
-}
-
-// failovers are hosts whose failover has begun, or has ended, with zone and time.
-type failovers map[string]failoverAt
-
-type failoverAt struct {
-	Zone string    `json:"zone,omitempty"`
-	At   time.Time `json:"at"`
-}
-
-// counts reports whether it was within the last minute.
-func (f failoverAt) counts(now time.Time) bool { return f.within(time.Minute, now) }
-
-func (f failoverAt) within(window time.Duration, now time.Time) bool { return now.Sub(f.At) < window }
-
-// without are those that have not ended since they began.
-func (f failovers) without(ended failovers) failovers {
-	out := maps.Clone(f)
-	maps.DeleteFunc(out, func(host string, began failoverAt) bool {
-		end, ok := ended[host]
-		return ok && !end.At.Before(began.At)
-	})
-	return out
 }
 
 // exclude says why a host may not begin to fail over, by what the fleet looks like and
@@ -267,11 +249,4 @@ func (a *admitted) write(ctx context.Context, host string, f failoverAt, kept ti
 	}
 	a.lease, a.list = lease, list
 	return nil
-}
-
-func zoneOf(node *corev1.Node) string {
-	if node == nil {
-		return ""
-	}
-	return node.Labels[corev1.LabelTopologyZone]
 }

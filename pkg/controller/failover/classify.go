@@ -39,6 +39,14 @@ func apiOf(node *corev1.Node) API {
 	return APIUnknown
 }
 
+// zoneOf is where a Node is, by its label topology.kubernetes.io/zone; "" if it does not say.
+func zoneOf(node *corev1.Node) string {
+	if node == nil {
+		return ""
+	}
+	return node.Labels[corev1.LabelTopologyZone]
+}
+
 // State is what has become of a host and its DPU.
 type State string
 

@@ -201,3 +201,38 @@ func (c condition) patch(ctx context.Context, p *pass, change func(*[]metav1.Con
 	}
 	return nil
 }
+
+// answer writes what becomes of a request, and tells it once.
+func (c condition) answer(ctx context.Context, p *pass) error {
+	was := meta.FindStatusCondition(p.node.Status.Conditions, moorv1alpha1.ConditionFailoverRequested)
+	if p.requested() && !p.underway && len(p.affected()) == 0 {
+		p.request = refuse(moorv1alpha1.ReasonRefused, "nothing that fails over is attached to the host")
+	}
+	r := p.request
+	if was == nil && r.reason == "" || was != nil && was.Reason == r.reason && was.Message == r.message {
+		return nil
+	}
+	if err := c.patch(ctx, p, func(list *[]metav1.Condition) {
+		if r.reason == "" {
+			meta.RemoveStatusCondition(list, moorv1alpha1.ConditionFailoverRequested)
+			return
+		}
+		status := metav1.ConditionFalse
+		if r.counts {
+			status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(list, metav1.Condition{
+			Type: moorv1alpha1.ConditionFailoverRequested, Status: status, Reason: r.reason, Message: r.message,
+			ObservedGeneration: p.node.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
+		})
+	}); err != nil {
+		return err
+	}
+	switch {
+	case r.counts:
+		c.recorder.Event(p.node, corev1.EventTypeWarning, moorv1alpha1.EventFailoverRequested, r.message)
+	case r.reason == moorv1alpha1.ReasonRefused || r.reason == moorv1alpha1.ReasonExpired:
+		c.recorder.Event(p.node, corev1.EventTypeWarning, moorv1alpha1.EventFailoverRefused, r.message)
+	}
+	return nil
+}

@@ -3,6 +3,7 @@ package failover
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -73,7 +74,7 @@ func (p *pass) judge(fleet Fleet) {
 		p.evidence += " (" + p.observation.Message + ")"
 	}
 	p.decide()
-	p.heed()
+	p.follow()
 }
 
 // decide says what is done about the state. A DPU that is silent, and whose lease
@@ -105,6 +106,29 @@ type fleetReader struct {
 	mu   sync.Mutex
 	last overview
 	at   time.Time
+}
+
+// failovers are hosts whose failover has begun, or has ended, with zone and time.
+type failovers map[string]failoverAt
+
+type failoverAt struct {
+	Zone string    `json:"zone,omitempty"`
+	At   time.Time `json:"at"`
+}
+
+// counts reports whether it was within the last minute.
+func (f failoverAt) counts(now time.Time) bool { return f.within(time.Minute, now) }
+
+func (f failoverAt) within(window time.Duration, now time.Time) bool { return now.Sub(f.At) < window }
+
+// without are those that have not ended since they began.
+func (f failovers) without(ended failovers) failovers {
+	out := maps.Clone(f)
+	maps.DeleteFunc(out, func(host string, began failoverAt) bool {
+		end, ok := ended[host]
+		return ok && !end.At.Before(began.At)
+	})
+	return out
 }
 
 // overview is what all hosts look like, whose failover has begun, and whose has ended

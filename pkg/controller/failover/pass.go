@@ -71,11 +71,6 @@ func (p *pass) within(wait time.Duration) ctrl.Result {
 	return result
 }
 
-// candidate is the host as one that is to fail over.
-func (p *pass) candidate() candidate {
-	return candidate{host: p.node.Name, zone: zoneOf(p.core), sure: p.unanimous || p.requested()}
-}
-
 func (p *pass) dpu() string { return p.node.Spec.DPUName }
 
 // silent reports whether a DPU counts as silent: that of the host beside its other
@@ -293,6 +288,12 @@ func (p *pass) strangers() []string {
 		}
 	}
 	return out
+}
+
+// writable reports whether the volume may still be written to by the host: any DPU holds
+// it for this attachment, or the host's DPU for whatever attachment; or its claim was lost.
+func (p *pass) writable(t *target) bool {
+	return t.held() || t.lost() || t.single && writer.Held(t.claim) && t.claim.Status.Holder == p.dpu()
 }
 
 // promoted reports whether the DPU has the attachment for a primary.

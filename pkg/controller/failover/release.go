@@ -21,7 +21,6 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
-	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // releaser lets the pods of a host go that has lost its volumes, and gives a host
@@ -123,12 +122,6 @@ func (p *pass) divide() (free, kept map[string]bool) {
 	// It may be attached to the host twice, by hand.
 	maps.DeleteFunc(free, func(volume string, _ bool) bool { return kept[volume] })
 	return free, kept
-}
-
-// writable reports whether the volume may still be written to by the host: any DPU holds
-// it for this attachment, or the host's DPU for whatever attachment; or its claim was lost.
-func (p *pass) writable(t *target) bool {
-	return t.held() || t.lost() || t.single && writer.Held(t.claim) && t.claim.Status.Holder == p.dpu()
 }
 
 // others says why the host may not be put out of service: the taint

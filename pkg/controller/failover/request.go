@@ -1,11 +1,9 @@
 package failover
 
 import (
-	"context"
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -80,9 +78,9 @@ func (p *pass) carriedOut(r *moorv1alpha1.FailoverRequest) bool {
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == moorv1alpha1.ReasonRecovered && c.LastTransitionTime.After(r.Time.Time)
 }
 
-// heed lets a request that counts decide what is done. A host whose programs live lets its
+// follow lets a request that counts decide what is done. A host whose programs live lets its
 // pods go in order; of any other they are deleted by force.
-func (p *pass) heed() {
+func (p *pass) follow() {
 	if p.request = p.judgeRequest(); !p.request.counts {
 		return
 	}
@@ -95,38 +93,3 @@ func (p *pass) heed() {
 
 // requested reports whether a failover that was requested is to begin, or has begun.
 func (p *pass) requested() bool { return p.request.counts }
-
-// answer writes what becomes of a request, and tells it once.
-func (c condition) answer(ctx context.Context, p *pass) error {
-	was := meta.FindStatusCondition(p.node.Status.Conditions, moorv1alpha1.ConditionFailoverRequested)
-	if p.requested() && !p.underway && len(p.affected()) == 0 {
-		p.request = refuse(moorv1alpha1.ReasonRefused, "nothing that fails over is attached to the host")
-	}
-	r := p.request
-	if was == nil && r.reason == "" || was != nil && was.Reason == r.reason && was.Message == r.message {
-		return nil
-	}
-	if err := c.patch(ctx, p, func(list *[]metav1.Condition) {
-		if r.reason == "" {
-			meta.RemoveStatusCondition(list, moorv1alpha1.ConditionFailoverRequested)
-			return
-		}
-		status := metav1.ConditionFalse
-		if r.counts {
-			status = metav1.ConditionTrue
-		}
-		meta.SetStatusCondition(list, metav1.Condition{
-			Type: moorv1alpha1.ConditionFailoverRequested, Status: status, Reason: r.reason, Message: r.message,
-			ObservedGeneration: p.node.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
-		})
-	}); err != nil {
-		return err
-	}
-	switch {
-	case r.counts:
-		c.recorder.Event(p.node, corev1.EventTypeWarning, moorv1alpha1.EventFailoverRequested, r.message)
-	case r.reason == moorv1alpha1.ReasonRefused || r.reason == moorv1alpha1.ReasonExpired:
-		c.recorder.Event(p.node, corev1.EventTypeWarning, moorv1alpha1.EventFailoverRefused, r.message)
-	}
-	return nil
-}
