@@ -11,6 +11,12 @@ import (
 // then need one write instead of several.
 const StatusGrace = 2 * time.Second
 
+// GraceLeft is what is left of StatusGrace for a wait that began at since: from 0 to
+// StatusGrace, also where since was taken from a clock that is ahead.
+func GraceLeft(since, now time.Time) time.Duration {
+	return min(StatusGrace, max(0, StatusGrace-now.Sub(since)))
+}
+
 // Waiting is what a phase returns when it can go no further until something
 // in the cluster changes. It is not a failure: a watch starts the next pass.
 type Waiting struct {
@@ -73,8 +79,7 @@ func Settle(err error, now time.Time) Outcome {
 	}
 	out := Outcome{Message: w.Message, RetryAfter: w.RetryAfter}
 	if !w.Since.IsZero() {
-		// The bound holds if the API server's clock is ahead of ours.
-		out.StatusAfter = min(StatusGrace, max(0, StatusGrace-now.Sub(w.Since)))
+		out.StatusAfter = GraceLeft(w.Since, now)
 	}
 	return out
 }

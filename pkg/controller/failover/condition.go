@@ -137,8 +137,7 @@ func (c condition) grace(was *metav1.Condition) time.Duration {
 	if last := c.progress.last(); c.clock.Since(since) < busyGrace && last.After(since) {
 		since = last
 	}
-	// A condition of a clock that is ahead does not make it longer.
-	return min(kube.StatusGrace, kube.StatusGrace-c.clock.Since(since))
+	return kube.GraceLeft(since, c.clock.Now())
 }
 
 // verdict is the condition that says how things are.

@@ -177,7 +177,7 @@ func (p *pass) statusAfter(now time.Time) time.Duration {
 	if p.waiting != "" || seen.exhausted || seen.ready(p.hidden()) || was == storagev1alpha1.WarmthAttached || was == storagev1alpha1.WarmthPreEmulated {
 		return 0
 	}
-	return min(kube.StatusGrace, max(0, kube.StatusGrace-now.Sub(p.attachment.CreationTimestamp.Time)))
+	return kube.GraceLeft(p.attachment.CreationTimestamp.Time, now)
 }
 
 func (r *Reconciler) clock() clock.PassiveClock {
