@@ -42,7 +42,8 @@ type pass struct {
 	refused string
 	// yields: the release of the host waits for the fences of others.
 	yields bool
-	// waits says what else is waited for.
+	// waits says what else is waited for. It is a list and no kube.Waiting, which ends a
+	// walk of phases: the pass goes on with the host's other volumes and pods.
 	waits []string
 	// lease is that of the host's DPU.
 	lease writer.Lease
