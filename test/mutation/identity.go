@@ -63,6 +63,9 @@ var identity = []mutation{
 	{name: "an operator's word beats a DPU that can answer", tests: fence, edits: []edit{
 		{"pkg/writer/vouch.go", "	case answers:", "	case age < 0 && answers:"},
 	}},
+	{name: "an operator's word counts beside a living host while the DPU is late", tests: fence, edits: []edit{
+		{"pkg/controller/failover/pass.go", "p.silent(dpu) && (dpu != p.dpu() || p.state == BothDead || p.observation.DPU == nodehealth.Stale)", "p.silent(dpu)"},
+	}},
 	{name: "an operator's word need not say whom it is about", tests: fence, edits: []edit{
 		{"pkg/writer/vouch.go", "o.Holder != of.DPU || o.AttachmentUID != of.AttachmentUID:", "o.Holder == \"-\":"},
 	}},

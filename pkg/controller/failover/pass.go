@@ -83,6 +83,12 @@ func (p *pass) silent(dpu string) bool {
 	return p.heartbeat(dpu) == nodehealth.Stale
 }
 
+// mute reports whether a DPU counts as silent for an operator's word, which is about that
+// DPU alone: a heartbeat that is late is silence only beside a host that is silent too.
+func (p *pass) mute(dpu string) bool {
+	return p.silent(dpu) && (dpu != p.dpu() || p.state == BothDead || p.observation.DPU == nodehealth.Stale)
+}
+
 // takes reports whether the volumes of the host are to be taken from it.
 func (p *pass) takes() bool { return p.action == Fence || p.action == Evict }
 
@@ -257,7 +263,7 @@ func (p *pass) vouch(t *target) (counts bool, refused string) {
 	if !t.vouched() {
 		return false, ""
 	}
-	answers := !p.silent(t.holder()) && t.mirror != nil && writer.Holds(t.claim, writer.HolderOf(t.mirror))
+	answers := !p.mute(t.holder()) && t.mirror != nil && writer.Holds(t.claim, writer.HolderOf(t.mirror))
 	refused = writer.RefuseVouch(t.claim, p.now, answers)
 	return refused == "", refused
 }

@@ -52,3 +52,17 @@ func TestAWordHasToFit(t *testing.T) {
 		})
 	}
 }
+
+// TestAWordWaitsForSilence: a DPU whose heartbeat is late, and whose host lives, can still
+// answer; one that is silent cannot.
+func TestAWordWaitsForSilence(t *testing.T) {
+	s := newFixture(t)
+	s.live(15, "a", "b", "dpu-b")
+	s.operator(4)
+	s.mustPass()
+	s.wantPhase(granted)
+	s.wantSays("False/Held", "DPU dpu-a is not silent")
+	s.live(15, "a", "b", "dpu-b")
+	s.mustPass()
+	s.wantPhase(freed)
+}
