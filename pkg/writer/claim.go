@@ -170,10 +170,11 @@ func keep(receipts []moorv1alpha1.Receipt) []moorv1alpha1.Receipt {
 	return receipts[max(0, len(receipts)-keepReceipts):]
 }
 
-// ends reports whether the receipt is one of the claim's epoch, and of a kind that
-// counts in its phase.
+// ends reports whether the receipt is one of the claim's epoch and of the object that it was
+// granted to, and of a kind that counts in its phase.
 func ends(claim *moorv1alpha1.WriterClaim, receipt moorv1alpha1.Receipt) bool {
-	if !Held(claim) || receipt.Holder != claim.Status.Holder || receipt.Epoch != claim.Status.Epoch {
+	s := claim.Status
+	if !Held(claim) || receipt.Holder != s.Holder || receipt.AttachmentUID != s.AttachmentUID || receipt.Epoch != s.Epoch {
 		return false
 	}
 	switch receipt.Kind {

@@ -157,7 +157,7 @@ func TestModelOfTheClaim(t *testing.T) {
 			add(Grant(s.claim(), Holder{dpus[d], names[d], uids[d]}))
 			for _, kind := range kinds {
 				for epoch := range int64(4) {
-					add(Free(s.claim(), moorv1alpha1.Receipt{Kind: kind, Holder: dpus[d], Epoch: epoch}, clockNow))
+					add(Free(s.claim(), moorv1alpha1.Receipt{Kind: kind, Holder: dpus[d], AttachmentUID: uids[d], Epoch: epoch}, clockNow))
 				}
 			}
 		}

@@ -35,7 +35,7 @@ func inPhase(phase moorv1alpha1.ClaimPhase) *moorv1alpha1.WriterClaim {
 func TestTransitions(t *testing.T) {
 	const free, granted, fencing = moorv1alpha1.ClaimFree, moorv1alpha1.ClaimGranted, moorv1alpha1.ClaimFencing
 	receipt := func(kind moorv1alpha1.ReceiptKind) moorv1alpha1.Receipt {
-		return moorv1alpha1.Receipt{Kind: kind, Holder: "dpu-a", Epoch: 4, Message: "m"}
+		return moorv1alpha1.Receipt{Kind: kind, Holder: "dpu-a", AttachmentUID: "a", Epoch: 4, Message: "m"}
 	}
 	freeWith := func(r moorv1alpha1.Receipt) func(*moorv1alpha1.WriterClaim) (*moorv1alpha1.WriterClaim, error) {
 		return func(c *moorv1alpha1.WriterClaim) (*moorv1alpha1.WriterClaim, error) { return Free(c, r, clockNow) }
@@ -44,8 +44,8 @@ func TestTransitions(t *testing.T) {
 		r.Time = metav1.NewTime(clockNow)
 		return []moorv1alpha1.Receipt{r}
 	}
-	later, other := receipt(moorv1alpha1.ReceiptDPU), receipt(moorv1alpha1.ReceiptDPU)
-	later.Epoch, other.Holder = 5, "dpu-b"
+	later, other, reborn, bare := receipt(moorv1alpha1.ReceiptDPU), receipt(moorv1alpha1.ReceiptDPU), receipt(moorv1alpha1.ReceiptDPU), receipt(moorv1alpha1.ReceiptDPU)
+	later.Epoch, other.Holder, reborn.AttachmentUID, bare.AttachmentUID = 5, "dpu-b", "a2", ""
 	status := func(s moorv1alpha1.WriterClaimStatus) *moorv1alpha1.WriterClaimStatus { return &s }
 	revoked := []moorv1alpha1.Revoked{{DPU: "dpu-a", Epoch: 4}}
 	byOther := func(k moorv1alpha1.ReceiptKind) map[moorv1alpha1.ClaimPhase]*moorv1alpha1.WriterClaimStatus {
@@ -78,6 +78,8 @@ func TestTransitions(t *testing.T) {
 		"free, by an operator":       {freeWith(receipt(moorv1alpha1.ReceiptOperator)), byOther(moorv1alpha1.ReceiptOperator)},
 		"free, of another epoch":     {freeWith(later), nil},
 		"free, of another DPU":       {freeWith(other), nil},
+		"free, of another object":    {freeWith(reborn), nil},
+		"free, of no object":         {freeWith(bare), nil},
 		"free, of an unknown kind":   {freeWith(receipt("Later")), nil},
 		"free, without a receipt":    {freeWith(moorv1alpha1.Receipt{}), nil},
 	} {
@@ -145,7 +147,7 @@ func TestKeepsReceipts(t *testing.T) {
 	for e := range int64(keepReceipts) {
 		c.Status.Receipts = append(c.Status.Receipts, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "x", Epoch: e - 10})
 	}
-	got, err := Free(c, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", Epoch: 4}, clockNow)
+	got, err := Free(c, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", AttachmentUID: "a", Epoch: 4}, clockNow)
 	if err != nil {
 		t.Fatal(err)
 	}

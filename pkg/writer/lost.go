@@ -118,7 +118,7 @@ func Recover(claim *moorv1alpha1.WriterClaim, a *storagev1alpha1.VolumeAttachmen
 		return nil
 	}
 	return proven(claim, i, moorv1alpha1.Receipt{
-		Kind: moorv1alpha1.ReceiptDPU, Holder: h.DPU, Epoch: h.Epoch,
+		Kind: moorv1alpha1.ReceiptDPU, Holder: h.DPU, AttachmentUID: h.AttachmentUID, Epoch: h.Epoch,
 		Message: fmt.Sprintf("DPU %s withdrew the device of attachment %s, of which the claim had lost its record", h.DPU, h.Attachment),
 	}, now)
 }

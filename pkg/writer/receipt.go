@@ -91,7 +91,7 @@ func Prove(claim *moorv1alpha1.WriterClaim, e Evidence) (*moorv1alpha1.Receipt, 
 }
 
 func receiptOf(claim *moorv1alpha1.WriterClaim, kind moorv1alpha1.ReceiptKind, message string) *moorv1alpha1.Receipt {
-	return &moorv1alpha1.Receipt{Kind: kind, Holder: claim.Status.Holder, Epoch: claim.Status.Epoch, Message: message}
+	return &moorv1alpha1.Receipt{Kind: kind, Holder: claim.Status.Holder, AttachmentUID: claim.Status.AttachmentUID, Epoch: claim.Status.Epoch, Message: message}
 }
 
 func retiredByDPU(claim *moorv1alpha1.WriterClaim, e Evidence) string {

@@ -78,7 +78,7 @@ func RecoverByVouch(claim *moorv1alpha1.WriterClaim, i int, now time.Time, answe
 		return nil
 	}
 	return proven(claim, i, moorv1alpha1.Receipt{
-		Kind: moorv1alpha1.ReceiptOperator, Holder: h.DPU, Epoch: h.Epoch, Message: vouchMessage(claim.Spec.OperatorReceipt, h.DPU),
+		Kind: moorv1alpha1.ReceiptOperator, Holder: h.DPU, AttachmentUID: h.AttachmentUID, Epoch: h.Epoch, Message: vouchMessage(claim.Spec.OperatorReceipt, h.DPU),
 	}, now)
 }
 

@@ -147,7 +147,10 @@ var mutations = []mutation{
 		{claimState, "	if !Held(claim) || claim.Status.Phase != moorv1alpha1.ClaimGranted {\n", "	if claim.Status == nil {\n"},
 	}},
 	{name: "a claim can be freed with the receipt of another epoch", tests: right, edits: []edit{
-		{claimState, " || receipt.Epoch != claim.Status.Epoch {", " {"},
+		{claimState, " || receipt.Epoch != s.Epoch {", " {"},
+	}},
+	{name: "a claim can be freed with the receipt of another object", tests: right, edits: []edit{
+		{claimState, " || receipt.AttachmentUID != s.AttachmentUID", ""},
 	}},
 	{name: "another's word frees a claim that is not being fenced", tests: right, edits: []edit{
 		{claimState, "		return claim.Status.Phase == moorv1alpha1.ClaimFencing\n	}", "		return true\n	}"},

@@ -48,6 +48,10 @@ type Receipt struct {
 	Kind ReceiptKind `json:"kind"`
 	// Holder whose right ended.
 	Holder string `json:"holder"`
+	// AttachmentUID is that of the VolumeAttachment that the epoch was granted to; "" if the
+	// grant did not name one.
+	// +optional
+	AttachmentUID types.UID `json:"attachmentUID,omitempty"`
 	// Epoch that ended.
 	Epoch int64 `json:"epoch"`
 	// Time when it was recorded; for people, no decision uses it.

@@ -75,7 +75,7 @@ func TestTwoLeaders(t *testing.T) {
 	s.seenDead("a")
 	s.mustPass()
 	stale := s.claim()
-	receipt := moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", Epoch: 4}
+	receipt := moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", AttachmentUID: stale.Status.AttachmentUID, Epoch: 4}
 	s.retire()
 	s.mustPass()
 	s.wantPhase(freed)

@@ -200,7 +200,7 @@ func TestFreedBefore(t *testing.T) {
 		done  bool
 	}{
 		"freed": {func(s *fixture, claim *moorv1alpha1.WriterClaim) error {
-			receipt := moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", Epoch: 4, Message: "released"}
+			receipt := moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", AttachmentUID: claim.Status.AttachmentUID, Epoch: 4, Message: "released"}
 			_, err := detach.Free(s.t.Context(), s.DPU.Client, claim, receipt, s.Clock.Now())
 			return err
 		}, true},

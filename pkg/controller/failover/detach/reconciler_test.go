@@ -175,7 +175,8 @@ func TestRaceForClaim(t *testing.T) {
 	kubetest.Change(s.DPU, s.attachment(), released)
 	stale := s.claim()
 	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status.Phase = moorv1alpha1.ClaimFencing })
-	if _, err := Free(t.Context(), s.r.DPU.Client, stale, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", Epoch: 4}, kubetest.Begin); !apierrors.IsConflict(err) {
+	receipt := moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: "dpu-a", AttachmentUID: stale.Status.AttachmentUID, Epoch: 4}
+	if _, err := Free(t.Context(), s.r.DPU.Client, stale, receipt, kubetest.Begin); !apierrors.IsConflict(err) {
 		t.Fatalf("got %v, want a conflict", err)
 	}
 	if c := s.claim().Status; c.Phase != moorv1alpha1.ClaimFencing {
