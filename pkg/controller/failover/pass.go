@@ -53,6 +53,19 @@ type pass struct {
 	soon time.Duration
 }
 
+// request is what becomes of a person's request that a host fails over. It replaces what
+// is missing of the evidence that the host is dead, and no receipt.
+type request struct {
+	// counts: the host fails over by it.
+	counts bool
+	// reason and message are those of the condition; reason is "" if none was made.
+	reason, message string
+}
+
+// askAgain is after what time a VolumeAttachment is deleted again that may be there
+// still, and is read again that was over.
+const askAgain = time.Minute
+
 // retryBy asks to look again after a time; 0 or less asks nothing.
 func (p *pass) retryBy(after time.Duration) {
 	if after > 0 && (p.soon == 0 || after < p.soon) {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -37,10 +36,6 @@ type releaser struct {
 	// cache instead would take one of all VolumeAttachments.
 	asked *kube.Recent[struct{}]
 }
-
-// askAgain is after what time a VolumeAttachment is deleted again that may be there
-// still, and is read again that was over.
-const askAgain = time.Minute
 
 // release lets the pods of a dead host go whose volumes it can no longer
 // write to: the taint makes the attach-detach controller detach at once, and

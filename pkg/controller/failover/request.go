@@ -15,15 +15,6 @@ import (
 // requestAhead is by how much the clock of who asks may be ahead.
 const requestAhead = time.Minute
 
-// request is what becomes of a person's request that a host fails over. It replaces what
-// is missing of the evidence that the host is dead, and no receipt.
-type request struct {
-	// counts: the host fails over by it.
-	counts bool
-	// reason and message are those of the condition; reason is "" if none was made.
-	reason, message string
-}
-
 func refuse(reason, format string, args ...any) request {
 	return request{reason: reason, message: "spec.failover does not count: " + fmt.Sprintf(format, args...)}
 }
