@@ -23,29 +23,25 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/freeport"
 	"github.com/moor-storage/moor/pkg/scheduler/state/statetest"
+	"github.com/moor-storage/moor/test/api/apiserver"
 	"github.com/moor-storage/moor/test/kit"
 )
 
 // bed is an API server with the host cluster's kinds and the extender on it,
 // whose account has the rights of the manifest and no others.
 type bed struct {
-	client.Client
+	*apiserver.One
 	t       *testing.T
-	env     *envtest.Environment
 	address string
 	health  string
 	// line is the extender's way to the API server.
@@ -65,38 +61,18 @@ func TestExtender(t *testing.T) {
 }
 
 func start(t *testing.T) *bed {
-	env := &envtest.Environment{
-		CRDDirectoryPaths: []string{filepath.Join("..", "..", "crds", "host")}, ErrorIfCRDPathMissing: true,
-		ControlPlaneStartTimeout: time.Minute, ControlPlaneStopTimeout: 20 * time.Second,
-	}
-	cfg, err := env.Start()
-	t.Cleanup(func() { _ = env.Stop() })
-	if err != nil {
-		t.Fatalf("start the API server (KUBEBUILDER_ASSETS=%q must hold kube-apiserver and etcd): %v", os.Getenv("KUBEBUILDER_ASSETS"), err)
-	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cfg.QPS = -1
-	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	one := apiserver.StartOne(t, apiserver.Host)
+	server, err := url.Parse(one.Config.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := url.Parse(cfg.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bed{Client: c, t: t, env: env, address: free(t), health: free(t), line: newLine(t, server.Host)}
-	b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: statetest.Namespace}})
+	b := &bed{One: one, t: t, address: free(t), health: free(t), line: newLine(t, server.Host)}
 	for _, manifest := range []string{"rbac.yaml", "extender.yaml", "second-scheduler.yaml", "plugin-scheduler.yaml", "plugin-scheduler-deployment.yaml"} {
-		if err := kit.Apply(t.Context(), c, filepath.Join(manifests, manifest)); err != nil {
+		if err := kit.Apply(t.Context(), b, filepath.Join(manifests, manifest)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.run(b.kubeconfig("system:serviceaccount:" + statetest.Namespace + ":scheduler-extender"))
+	b.run(b.kubeconfig("scheduler-extender"))
 	return b
 }
 
@@ -109,17 +85,13 @@ func free(t *testing.T) string {
 	return address
 }
 
-// kubeconfig is a user's, over the line.
-func (b *bed) kubeconfig(user string) string {
-	account, err := b.env.AddUser(envtest.User{Name: user}, nil)
+// kubeconfig is that of a ServiceAccount, over the line.
+func (b *bed) kubeconfig(account string) string {
+	path := b.Kubeconfig(account)
+	config, err := os.ReadFile(path)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	config, err := account.KubeConfig()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	path := filepath.Join(b.t.TempDir(), "kubeconfig")
 	config = bytes.ReplaceAll(config, []byte(b.line.to), []byte(b.line.address()))
 	if !bytes.Contains(config, []byte(b.line.address())) {
 		b.t.Fatalf("the kubeconfig does not lead to %s", b.line.to)
@@ -144,15 +116,7 @@ func (b *bed) run(kubeconfig string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- o.run(ctx) }()
-	b.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			b.t.Error("run:", err)
-		}
-	})
+	apiserver.InBackground(b.t, "scheduler-extender", o.run)
 	b.until(b.t, "ready", func() (bool, string) {
 		answer, err := http.Get("http://" + b.health + "/readyz")
 		if err != nil {

@@ -56,7 +56,7 @@ func (b *bed) pluginConfig(t *testing.T) string {
 	if err := b.Get(t.Context(), client.ObjectKey{Namespace: statetest.Namespace, Name: pluginScheduler}, shipped); err != nil {
 		t.Fatal(err)
 	}
-	account := b.kubeconfig("system:serviceaccount:" + statetest.Namespace + ":" + pluginScheduler)
+	account := b.kubeconfig(pluginScheduler)
 	return strings.Replace(shipped.Data["config.yaml"], "leaderElection:", "clientConnection: {kubeconfig: "+account+"}\nleaderElection:", 1)
 }
 

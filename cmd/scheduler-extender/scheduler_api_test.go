@@ -137,7 +137,7 @@ func (b *bed) defaultConfig(t *testing.T) string {
 		t.Fatal(err)
 	}
 	admin := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(admin, b.env.KubeConfig, 0o600); err != nil {
+	if err := os.WriteFile(admin, b.AdminKubeconfig(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return b.change(t, string(text), [2]string{"/etc/kubernetes/scheduler.conf", admin}, [2]string{"leaderElect: true", "leaderElect: false"})
@@ -150,7 +150,7 @@ func (b *bed) secondConfig(t *testing.T) string {
 	if err := b.Get(t.Context(), client.ObjectKey{Namespace: statetest.Namespace, Name: "moor-scheduler"}, shipped); err != nil {
 		t.Fatal(err)
 	}
-	account := b.kubeconfig("system:serviceaccount:" + statetest.Namespace + ":moor-scheduler")
+	account := b.kubeconfig("moor-scheduler")
 	return b.change(t, shipped.Data["config.yaml"], [2]string{"leaderElection:", "clientConnection: {kubeconfig: " + account + "}\nleaderElection:"})
 }
 

@@ -24,25 +24,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/freeport"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/test/api/apiserver"
 	"github.com/moor-storage/moor/test/kit"
 )
 
-const (
-	namespace = "dpf-operator-system"
-	account   = "system:serviceaccount:" + namespace + ":snap-csi-plugin-controller"
-)
+const namespace = kit.Namespace
 
 // bed is an API server with the host cluster's kinds, and the controller on it
 // with the rights of the manifest and no others.
 type bed struct {
-	client.Client
+	*apiserver.One
 	csi      csispec.ControllerClient
 	identity csispec.IdentityClient
 	// health is the address of /healthz and /readyz.
@@ -51,11 +48,10 @@ type bed struct {
 }
 
 func start(t *testing.T) *bed {
-	b, env := connect(t)
-	b.apply("00-namespace.yaml") // and no rights: no list is answered
-	b.run(env)
+	b := &bed{One: apiserver.StartOne(t, apiserver.Host), t: t}
+	b.run() // without rights: no list is answered
 	b.aliveOnly()
-	b.apply("snap-csi-plugin-rbac.yaml")
+	b.Deploy("snap-csi-plugin-rbac.yaml")
 	b.until("ready", b.ready)
 	if code, text := b.asked("/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz of a plugin that is ready: %d %s", code, text)
@@ -65,47 +61,12 @@ func start(t *testing.T) *bed {
 	return b
 }
 
-// apply applies manifests of the host cluster.
-func (b *bed) apply(manifests ...string) {
-	b.t.Helper()
-	for _, name := range manifests {
-		b.must(kit.Apply(b.t.Context(), b, filepath.Join("..", "..", "deploy", "host", name)))
-	}
-}
-
-// connect starts the API server.
-func connect(t *testing.T) (*bed, *envtest.Environment) {
-	t.Helper()
-	env := &envtest.Environment{
-		CRDDirectoryPaths: []string{filepath.Join("..", "..", "crds", "host")}, ErrorIfCRDPathMissing: true,
-		ControlPlaneStartTimeout: time.Minute, ControlPlaneStopTimeout: 20 * time.Second,
-	}
-	cfg, err := env.Start()
-	t.Cleanup(func() { _ = env.Stop() })
-	if err != nil {
-		t.Fatalf("start the API server (KUBEBUILDER_ASSETS=%q must hold kube-apiserver and etcd): %v", os.Getenv("KUBEBUILDER_ASSETS"), err)
-	}
-	scheme, err := kit.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bed{t: t}
-	if b.Client, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
-		t.Fatal(err)
-	}
-	return b, env
-}
-
 // run runs the process' whole wiring in this one, until the test ends.
-func (b *bed) run(env *envtest.Environment) {
-	user, err := env.AddUser(envtest.User{Name: account}, nil)
-	b.must(err)
-	config, err := user.KubeConfig()
-	b.must(err)
+func (b *bed) run() {
+	b.t.Helper()
 	dir, err := os.MkdirTemp("", "csi")
 	b.must(err)
 	b.t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	b.must(os.WriteFile(filepath.Join(dir, "kubeconfig"), config, 0o600))
 	b.health, err = freeport.Address()
 	b.must(err)
 	var o options
@@ -114,17 +75,9 @@ func (b *bed) run(env *envtest.Environment) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.bind(fs)
 	socket := "unix://" + filepath.Join(dir, "s")
-	err = fs.Parse([]string{"--mode=controller", "--kubeconfig=" + filepath.Join(dir, "kubeconfig"), "--bind-address=" + socket, "--metrics-bind-address=" + b.health})
+	err = fs.Parse([]string{"--mode=controller", "--kubeconfig=" + b.Kubeconfig("snap-csi-plugin-controller"), "--bind-address=" + socket, "--metrics-bind-address=" + b.health})
 	b.must(err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- o.run(ctx) }()
-	b.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			b.t.Error("run:", err)
-		}
-	})
+	apiserver.InBackground(b.t, "snap-csi-plugin", o.run)
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	b.must(err)
 	b.t.Cleanup(func() { _ = conn.Close() })
@@ -337,7 +290,7 @@ func (b *bed) unpublish(node string) {
 		if !there || a.DeletionTimestamp.IsZero() {
 			return !there
 		}
-		b.must(kube.RemoveFinalizers(b.t.Context(), b.Client, &a, storagev1alpha1.FinalizerDPUVolumeAttachment))
+		b.must(kube.RemoveFinalizers(b.t.Context(), b, &a, storagev1alpha1.FinalizerDPUVolumeAttachment))
 		return true
 	})
 	b.must(<-done)

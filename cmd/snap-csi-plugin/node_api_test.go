@@ -24,7 +24,7 @@ import (
 	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
-	"github.com/moor-storage/moor/test/kit"
+	"github.com/moor-storage/moor/test/api/apiserver"
 )
 
 const nodeAccount = "snap-csi-plugin-node"
@@ -51,16 +51,15 @@ func (b *bed) nodeKubeconfig(config *rest.Config, node string) string {
 // node beats, asks for a volume, promotes its replica, gives both back, and
 // gets nothing of another node.
 func TestNodeAttach(t *testing.T) {
-	b, env := connect(t)
-	host := filepath.Join("..", "..", "deploy", "host")
-	b.must(kit.Apply(t.Context(), b, host, filepath.Join(host, "attach-node")))
+	b := &bed{One: apiserver.StartOne(t, apiserver.Host), t: t}
+	b.Deploy(".", "attach-node")
 	b.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	b.must(b.Create(t.Context(), &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "dpu-a"}}))
 	b.must(b.Create(t.Context(), &storagev1alpha1.DPUVolume{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "vol"}, Spec: storagev1alpha1.DPUVolumeSpec{
 		DPUStoragePolicyName: "p", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 	}}))
-	o := options{namespace: namespace, kubeconfig: b.nodeKubeconfig(env.Config, "a"), attach: dpf.AttachNode}
+	o := options{namespace: namespace, kubeconfig: b.nodeKubeconfig(b.Config, "a"), attach: dpf.AttachNode}
 	o.api.QPS, o.api.Burst = 100, 200
 	o.node.id, o.node.maxVolumes, o.node.beatEvery = "a", 16, 100*time.Millisecond
 	ctx, cancel := context.WithCancelCause(t.Context())

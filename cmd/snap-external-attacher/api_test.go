@@ -3,10 +3,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,14 +17,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
@@ -35,61 +27,23 @@ import (
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
+	"github.com/moor-storage/moor/test/api/apiserver"
+	"github.com/moor-storage/moor/test/kit"
 )
 
 const (
-	namespace = "dpf-operator-system"
+	namespace = kit.Namespace
 	driver    = "vendor.example.com"
 )
 
-// startServer runs an API server with the kinds of the DPU cluster, and returns
-// an administrator's client and the kubeconfig of the manifest's account.
+// startServer runs an API server of the DPU cluster, and returns an administrator's client and
+// the kubeconfig of the manifest's account.
 func startServer(t *testing.T) (client.Client, string) {
 	t.Helper()
-	env := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "crds", "dpu")},
-		ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: time.Minute,
-	}
-	cfg, err := env.Start()
-	t.Cleanup(func() { _ = env.Stop() })
-	if err != nil {
-		t.Fatalf("start the API server (KUBEBUILDER_ASSETS=%q must hold kube-apiserver and etcd): %v", os.Getenv("KUBEBUILDER_ASSETS"), err)
-	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), storagev1alpha1.AddDPUToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(cfg, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	manifest, err := os.ReadFile(filepath.Join("..", "..", "deploy", "dpu", "snap-external-attacher-rbac.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096); ; {
-		obj := &unstructured.Unstructured{}
-		if err := decoder.Decode(obj); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		create(t, c, obj)
-	}
-	user, err := env.AddUser(envtest.User{Name: "system:serviceaccount:" + namespace + ":snap-external-attacher"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig, err := user.KubeConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return c, path
+	s := apiserver.StartOne(t, apiserver.DPU)
+	s.Deploy("snap-external-attacher-rbac.yaml")
+	kubeconfig := s.Kubeconfig("snap-external-attacher")
+	return s, kubeconfig
 }
 
 // startDriver serves a CSI controller over a platform in memory.
@@ -100,7 +54,7 @@ func startDriver(t *testing.T, f *provisionertest.Fake) (endpoint string) {
 		t.Fatal(err)
 	}
 	endpoint = "unix://" + filepath.Join(dir, "csi.sock")
-	background(t, func(ctx context.Context) error {
+	apiserver.InBackground(t, "the driver", func(ctx context.Context) error {
 		return csiserver.Serve(ctx, endpoint, func(s *grpc.Server) {
 			csispec.RegisterIdentityServer(s, csiserver.NewIdentity(driver, "1", nil, csispec.PluginCapability_Service_CONTROLLER_SERVICE))
 			csispec.RegisterControllerServer(s, controllercsi.New(controllercsi.Options{
@@ -117,19 +71,6 @@ func startDriver(t *testing.T, f *provisionertest.Fake) (endpoint string) {
 type willing struct{}
 
 func (willing) Fence(context.Context, string, int64) error { return nil }
-
-func background(t *testing.T, run func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("ended with %v", err)
-		}
-	})
-}
 
 func create(t *testing.T, c client.Client, o client.Object) {
 	t.Helper()
@@ -188,7 +129,7 @@ func TestLife(t *testing.T) {
 		flags: kube.Flags{MetricsBindAddress: "0", HealthProbeBindAddress: "0", Concurrency: 5, SyncPeriod: 10 * time.Hour, Rate: kube.Rate{QPS: 100, Burst: 200}},
 	}
 	o.retry.Start, o.retry.Max = 200*time.Millisecond, time.Second
-	background(t, o.run)
+	apiserver.InBackground(t, "snap-external-attacher", o.run)
 
 	pv := "pv"
 	sv := &storagev1alpha1.SVVolumeAttachment{

@@ -16,13 +16,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -31,18 +28,19 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/vendorplugin"
 	"github.com/moor-storage/moor/reference/snapemulator"
+	"github.com/moor-storage/moor/test/api/apiserver"
 	"github.com/moor-storage/moor/test/kit"
 )
 
 const (
-	ns   = "dpf-operator-system"
+	ns   = kit.Namespace
 	node = "dpu-1"
 )
 
 // world is an API server with the rights of the manifest, an emulated SNAP
 // service, a vendor's plugin behind a real socket, and the whole process.
 type world struct {
-	client.WithWatch
+	*apiserver.One
 	t          *testing.T
 	kubeconfig string
 	root       string
@@ -65,7 +63,7 @@ func newWorld(t *testing.T) *world {
 		Name: "local", Capabilities: vendorplugin.Capabilities{Block: true, Get: true, List: true},
 		Host: nullHost{snaprpc.New(w.snapSocket(), time.Second)}, Logger: logr.Discard(),
 	})
-	w.inBackground("plugin", func(ctx context.Context) error {
+	apiserver.InBackground(w.t, "plugin", func(ctx context.Context) error {
 		return plugin.Serve(ctx, filepath.Join(root, "p", "local", "dpu.sock"))
 	})
 	return w
@@ -82,34 +80,9 @@ func (w *world) must(err error) {
 
 func (w *world) startServer() {
 	w.t.Helper()
-	crds := filepath.Join("..", "..", "crds", "dpu")
-	env := &envtest.Environment{ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: time.Minute}
-	for _, kind := range []string{"storage.dpu.nvidia.com_volumes", "storage.dpu.nvidia.com_volumeattachments", "storage.moor.dev_writerclaims", "storage.moor.dev_dpustoragenodes"} {
-		env.CRDDirectoryPaths = append(env.CRDDirectoryPaths, filepath.Join(crds, kind+".yaml"))
-	}
-	cfg, err := env.Start()
-	w.t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			w.t.Log("stop the API server:", err)
-		}
-	})
-	if err != nil {
-		w.t.Fatalf("start the API server (KUBEBUILDER_ASSETS=%q must hold kube-apiserver and etcd): %v", os.Getenv("KUBEBUILDER_ASSETS"), err)
-	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddDPUToScheme} {
-		w.must(add(scheme))
-	}
-	w.WithWatch, err = client.NewWithWatch(cfg, client.Options{Scheme: scheme})
-	w.must(err)
-	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
-	w.must(kit.Apply(w.t.Context(), w, filepath.Join("..", "..", "deploy", "dpu", "snap-node-driver-rbac.yaml")))
-	user, err := env.AddUser(envtest.User{Name: "system:serviceaccount:" + ns + ":snap-node-driver"}, nil)
-	w.must(err)
-	config, err := user.KubeConfig()
-	w.must(err)
-	w.kubeconfig = filepath.Join(w.root, "kubeconfig")
-	w.must(os.WriteFile(w.kubeconfig, config, 0o600))
+	w.One = apiserver.StartOne(w.t, apiserver.DPU)
+	w.Deploy("snap-node-driver-rbac.yaml")
+	w.kubeconfig = w.Kubeconfig("snap-node-driver")
 }
 
 func (w *world) startSNAP() {
@@ -128,18 +101,6 @@ func (w *world) startSNAP() {
 	}
 }
 
-func (w *world) inBackground(what string, run func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- run(ctx) }()
-	w.t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			w.t.Errorf("%s: %v", what, err)
-		}
-	})
-}
-
 func (w *world) startDriver(flags ...string) {
 	w.t.Helper()
 	var o options
@@ -150,7 +111,7 @@ func (w *world) startDriver(flags ...string) {
 		"--provider-root=" + filepath.Join(w.root, "s"), "--resync=200ms", "--heartbeat-period=500ms", "--lease-drain=1s", "--leader-elect=true",
 		"--metrics-bind-address=0", "--health-probe-bind-address=0",
 	}, flags...)))
-	w.inBackground("snap-node-driver", o.run)
+	apiserver.InBackground(w.t, "snap-node-driver", o.run)
 }
 
 func (w *world) create(obj client.Object) {

@@ -19,6 +19,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/unixsocket"
 	"github.com/moor-storage/moor/reference/softdog"
+	"github.com/moor-storage/moor/test/api/apiserver"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -42,7 +43,7 @@ func TestLeaseOnAServer(t *testing.T) {
 	w.must(err)
 	var resets atomic.Int32
 	dog := &softdog.Server{Reset: func() { resets.Add(1) }}
-	w.inBackground("watchdog", func(ctx context.Context) error { dog.Serve(ctx, listener); return nil })
+	apiserver.InBackground(w.t, "watchdog", func(ctx context.Context) error { dog.Serve(ctx, listener); return nil })
 	w.startDriver("--watchdog="+socket, "--watchdog-timeout=60s", "--lease-duration=4s", "--lease-drain=1s")
 
 	beat := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}

@@ -66,7 +66,7 @@ func Start(ctx context.Context, configure Configure) (*Clusters, error) {
 		err = dpuErr
 	}
 	if err != nil {
-		return out, fmt.Errorf("start the API servers (KUBEBUILDER_ASSETS=%q must hold kube-apiserver and etcd): %w", os.Getenv("KUBEBUILDER_ASSETS"), err)
+		return out, notStarted(err)
 	}
 	if out.Clients, err = kit.NewClients(out.HostConfig, out.DPUConfig); err != nil {
 		return out, err
@@ -93,7 +93,16 @@ func (c *Clusters) Server(cluster string) *envtest.Environment { return c.server
 
 // Kubeconfig is one that acts as a ServiceAccount of kit.Namespace in a cluster.
 func (c *Clusters) Kubeconfig(cluster, account string) ([]byte, error) {
-	user, err := c.servers[cluster].AddUser(envtest.User{
+	return kubeconfig(c.servers[cluster], cluster, account)
+}
+
+// notStarted says what a start that failed needs.
+func notStarted(err error) error {
+	return fmt.Errorf("start the API servers (KUBEBUILDER_ASSETS=%q must hold kube-apiserver and etcd): %w", os.Getenv("KUBEBUILDER_ASSETS"), err)
+}
+
+func kubeconfig(server *envtest.Environment, cluster, account string) ([]byte, error) {
+	user, err := server.AddUser(envtest.User{
 		Name:   "system:serviceaccount:" + kit.Namespace + ":" + account,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + kit.Namespace, "system:authenticated"},
 	}, nil)
