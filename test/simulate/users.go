@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/internal/podvolume"
@@ -140,17 +140,25 @@ func (w *World) lacks(volume string) string {
 	return ""
 }
 
-// whoms are those for whom an attachment may wait.
-var whoms = []string{"DPU", "vendor", "operator", "storage"}
-
-// judgeProgress finds what is stuck without a word for whom it waits.
+// judgeProgress finds what is stuck. Everything is well by now, and an operator does what he
+// is asked for: what still waits, waits for ever.
 func (w *World) judgeProgress() {
 	lacking := w.lacking()
 	for _, volume := range volumeNames[:w.plan.Volumes] {
-		reason := lacking[volume]
-		_, said, _ := strings.Cut(reason, ": ")
-		if reason != "" && !slices.ContainsFunc(whoms, func(whom string) bool { return strings.Contains(said, whom) }) {
-			w.Judge.Find(judge.Stuck, "volume %s, wanted on %q: %s", volume, w.wanted[volume], reason)
+		if reason := lacking[volume]; reason != "" {
+			w.Judge.Find(judge.Stuck, "volume %s, wanted on %q: %s%s", volume, w.wanted[volume], reason, w.saidOf(w.wanted[volume]))
 		}
 	}
+}
+
+// saidOf is what is said of a host that fails over.
+func (w *World) saidOf(host string) string {
+	n, found := cluster.Find[*moorv1alpha1.DPUStorageNode](w.Host, "", host)
+	if !found {
+		return ""
+	}
+	if c := meta.FindStatusCondition(n.Status.Conditions, moorv1alpha1.ConditionFailover); c != nil && c.Status == metav1.ConditionTrue {
+		return "; host " + host + " fails over: " + c.Message
+	}
+	return ""
 }

@@ -78,6 +78,10 @@ const (
 	ReasonCarriedOut = "CarriedOut"
 )
 
+// TaintReturning (NoSchedule) keeps new pods off a Node that comes back from a failover,
+// until the pods are gone that had the volumes which were taken.
+const TaintReturning = "storage.moor.dev/returning"
+
 // Reasons of the events on a DPUStorageNode about a failover of its host.
 const (
 	// EventFailoverRequested: a person's request that the host fails over counts.

@@ -207,7 +207,7 @@ func tainted(node *corev1.Node) bool {
 }
 
 func ours(t corev1.Taint) bool {
-	return t.Key == corev1.TaintNodeOutOfService && t.Value == taintValue
+	return t.Key == moorv1alpha1.TaintReturning || t.Key == corev1.TaintNodeOutOfService && t.Value == taintValue
 }
 
 // target is one primary attachment of a host, or a replica that is promoted early: its

@@ -229,7 +229,9 @@ func (r releaser) delete(ctx context.Context, pod *pod, options ...client.Delete
 
 // restore gives a host back that is healthy again, once nothing of before is
 // left on it: no claim in the middle of a fence, no pod whose volume was taken.
-// Such a pod is deleted in order: its kubelet is there to clean up.
+// Such a pod is deleted in order: its kubelet is there to clean up. None is to come in its
+// place meanwhile: it would find the file system of before, whose device is gone, which
+// the kubelet unmounts once no pod of the host uses the volume, and would be deleted as well.
 func (r releaser) restore(ctx context.Context, p *pass) error {
 	lost := map[string]bool{}
 	for _, t := range p.targets {
@@ -252,6 +254,9 @@ func (r releaser) restore(ctx context.Context, p *pass) error {
 			continue
 		}
 		p.waits = append(p.waits, fmt.Sprintf("pod %s/%s, whose volume was taken, is still there", pod.Namespace, pod.Name))
+		if err := r.keepOff(ctx, p); err != nil {
+			return err
+		}
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
@@ -264,6 +269,17 @@ func (r releaser) restore(ctx context.Context, p *pass) error {
 		return nil
 	}
 	return r.untaint(ctx, p)
+}
+
+// keepOff keeps new pods off a host until it is given back.
+func (r releaser) keepOff(ctx context.Context, p *pass) error {
+	if p.core == nil || tainted(p.core) {
+		return nil
+	}
+	_, err := kube.PatchExact(ctx, r.host.Client, p.core, func(n *corev1.Node) {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: moorv1alpha1.TaintReturning, Effect: corev1.TaintEffectNoSchedule})
+	})
+	return err
 }
 
 func (r releaser) untaint(ctx context.Context, p *pass) error {

@@ -31,19 +31,48 @@ func TestReturnInTheMiddle(t *testing.T) {
 	s.retire()
 	s.mustPass()
 	s.wantPhase(freed)
-	s.mustPass()
 	if s.hasPod("app") {
 		t.Error("the pod that lost its volume stays")
 	}
-	if s.tainted("a") {
-		t.Error("a healthy host was put out of service")
+	if got := s.taints("a"); len(got) != 1 || got[0] != returning {
+		t.Errorf("a healthy host has the taints %+v, want only that no pod comes in the place of one that goes", got)
 	}
 	s.mustPass()
 	s.wantSays("False/Recovered")
+	if got := s.taints("a"); len(got) != 0 {
+		t.Errorf("a host that was given back has the taints %+v", got)
+	}
 	s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = m.Finalizers[2:] }) // DPU and snap-controller are done
 	s.mustPass()
 	if _, found := kubetest.Read(s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject("a-vol")}); found {
 		t.Error("the attachment that was taken is not made anew")
+	}
+}
+
+var returning = corev1.Taint{Key: moorv1alpha1.TaintReturning, Effect: corev1.TaintEffectNoSchedule}
+
+func (s *fixture) taints(host string) []corev1.Taint {
+	n, _ := kubetest.Read(s.Host, kubetest.Node(host, nil))
+	return n.Spec.Taints
+}
+
+// TestReturnEndsThoughPodsComeBack: a pod that can run on the host alone comes back at once
+// each time it is deleted, as a StatefulSet's does. It has to wait until the host is given back.
+func TestReturnEndsThoughPodsComeBack(t *testing.T) {
+	s := newFixture(t)
+	s.seenDead("a")
+	s.mustPass()
+	s.back()
+	s.retire()
+	for range 5 {
+		s.mustPass()
+		if !s.hasPod("app") && len(s.taints("a")) == 0 {
+			s.Host.Add(kubetest.Pod("app", "a", "vol"))
+		}
+	}
+	s.wantSays("False/Recovered")
+	if !s.hasPod("app") {
+		t.Error("the pod that came after the host was given back is deleted")
 	}
 }
 
