@@ -87,14 +87,14 @@ func RecoverByVouch(claim *moorv1alpha1.WriterClaim, i int, now time.Time, answe
 // run. Only the reason is left to write.
 func vouchCommand(claim *moorv1alpha1.WriterClaim, of moorv1alpha1.LostHolder) string {
 	return fmt.Sprintf("an operator who knows that DPU %s cannot write may write spec.operatorReceipt into WriterClaim %s, in the DPU cluster: "+
-		`kubectl -n %s patch writerclaim %s --type merge -p '{"spec":{"operatorReceipt":{"epoch":%d,"holder":"%s","attachmentUID":"%s","time":"'$(date -u +%%FT%%TZ)'","operator":"'$USER'","reason":"WHY"}}}'`,
+		`kubectl -n %s patch writerclaim %s --type merge -p '{"spec":{"operatorReceipt":{"epoch":%d,"holder":"%s","attachmentUID":"%s","time":"'$(date -u +%%FT%%TZ)'","operator":"'$(kubectl auth whoami -o jsonpath='{.status.userInfo.username}')'","reason":"WHY"}}}'`,
 		of.DPU, claim.Name, claim.Namespace, claim.Name, of.Epoch, of.DPU, of.AttachmentUID)
 }
 
-// FreeByVouch is a claim that is held for an attachment which is gone from both clusters,
-// after an operator has vouched for its holder; of a claim that was lost, for the first of
-// those who may write. No fence is begun for it: there is no host of which one could be
-// told, and the DPU has nothing by which it could answer. It is nil if the word does not
+// FreeByVouch is a claim that is held for an attachment which is gone from both clusters, or
+// from the host cluster while its DPU is silent, after an operator has vouched for its holder;
+// of a claim that was lost, for the first of those who may write. No fence is begun for it:
+// there is no host of which one could be told, and the DPU does not answer. It is nil if the word does not
 // count; then refused says why, "" if there is none.
 func FreeByVouch(claim *moorv1alpha1.WriterClaim, now time.Time) (freed *moorv1alpha1.WriterClaim, refused string) {
 	if !Held(claim) || claim.Spec.OperatorReceipt == nil {

@@ -117,7 +117,7 @@ func TestWordsSayTheCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost.Name, lost.Namespace = "vol", "ns"
-	const command = `kubectl -n ns patch writerclaim vol --type merge -p '{"spec":{"operatorReceipt":{"epoch":4,"holder":"dpu-a","attachmentUID":"a","time":"'$(date -u +%FT%TZ)'","operator":"'$USER'","reason":"WHY"}}}'`
+	const command = `kubectl -n ns patch writerclaim vol --type merge -p '{"spec":{"operatorReceipt":{"epoch":4,"holder":"dpu-a","attachmentUID":"a","time":"'$(date -u +%FT%TZ)'","operator":"'$(kubectl auth whoami -o jsonpath='{.status.userInfo.username}')'","reason":"WHY"}}}'`
 	for name, words := range map[string]string{"the attachment is gone": Bereft(claim), "the volume is gone": Orphaned(claim), "it was lost": LostMessage(lost), "both": Orphaned(lost)} {
 		if !strings.Contains(words, command) {
 			t.Errorf("%s: %s", name, words)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -46,7 +47,7 @@ func TestFailoverRequests(t *testing.T) {
 		return err != nil, nil
 	})
 	refused(t, err, "spec.failover.requestedBy must be your user name, ")
-	self := selfName(t)
+	self := userName(t, clusters.HostConfig)
 	must(t, write(func(s *moorv1alpha1.DPUStorageNodeSpec) { s.Failover = ask(self) }))
 	must(t, write(func(s *moorv1alpha1.DPUStorageNodeSpec) { s.HostMode = moorv1alpha1.ZeroTrust }))
 	if err := write(func(s *moorv1alpha1.DPUStorageNodeSpec) { s.Failover.Reason = "" }); !apierrors.IsInvalid(err) {
@@ -58,10 +59,10 @@ func TestFailoverRequests(t *testing.T) {
 	refused(t, h.a.Create(t.Context(), own, client.DryRunAll), "a host does not request its failover")
 }
 
-// selfName is the user name by which the tests speak to the API server.
-func selfName(t *testing.T) string {
+// userName is that by which an API server knows who has this configuration.
+func userName(t *testing.T, config *rest.Config) string {
 	t.Helper()
-	c, err := kubernetes.NewForConfig(clusters.HostConfig)
+	c, err := kubernetes.NewForConfig(config)
 	must(t, err)
 	got, err := c.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	must(t, err)
