@@ -99,7 +99,8 @@ type OperatorReceipt struct {
 	// Time at which it is written. Without it the word does not count.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
-	// Operator is the name of the person.
+	// Operator is the user name of the person, by which the API server knows who writes this:
+	// a policy refuses any other.
 	// +kubebuilder:validation:MinLength=1
 	Operator string `json:"operator"`
 	// Reason says how they know.
@@ -112,6 +113,7 @@ type OperatorReceipt struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.epoch) || (has(self.epoch) && self.epoch >= oldSelf.epoch)",message="epoch never goes back"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.lostEpoch) || (has(self.lostEpoch) && self.lostEpoch >= oldSelf.lostEpoch)",message="lostEpoch never goes back"
 // +kubebuilder:validation:XValidation:rule="self.phase == 'Free' || (has(self.holder) && size(self.holder) > 0)",message="a claim that is not Free has a holder"
+// +kubebuilder:validation:XValidation:rule="self.phase != 'Granted' || oldSelf.phase == 'Free' || (oldSelf.phase == 'Granted' && self.holder == oldSelf.holder && (has(self.epoch) ? self.epoch : 0) == (has(oldSelf.epoch) ? oldSelf.epoch : 0))",message="the right to write is granted once it is Free: one that is held ends first"
 // +kubebuilder:validation:XValidation:rule="self.phase == 'Free' || !has(self.epoch) || !has(oldSelf.epoch) || self.epoch != oldSelf.epoch || !has(self.attachmentUID) || !has(oldSelf.attachmentUID) || size(oldSelf.attachmentUID) == 0 || self.attachmentUID == oldSelf.attachmentUID",message="within an epoch the right to write stays with the attachment that it was granted to"
 type WriterClaimStatus struct {
 	// Phase: Free, Granted, Fencing or Lost.

@@ -69,6 +69,7 @@ func TestVolumeAttachmentHistory(t *testing.T) {
 func TestEpochsThatAreOverStay(t *testing.T) {
 	const (
 		back  = "status.dpu.retiredEpoch never goes back"
+		kept  = "status.dpu.clearedEpoch never goes back"
 		fence = "status.fence never goes back"
 	)
 	for _, row := range []struct {
@@ -83,6 +84,9 @@ func TestEpochsThatAreOverStay(t *testing.T) {
 		{"none", yamlText("{dpu: {retiredEpoch: 2}}"), yamlText("{dpu: {attached: true}}"), back},
 		{"no DPU", yamlText("{dpu: {retiredEpoch: 2}}"), yamlText("{storageAttached: true}"), back},
 		{"no status", yamlText("{dpu: {retiredEpoch: 2}}"), nil, back},
+		{"cleared up", yamlText("{dpu: {attached: true, epoch: 1}}"), yamlText("{dpu: {clearedEpoch: 1}}"), ""},
+		{"cleared up less", yamlText("{dpu: {clearedEpoch: 2}}"), yamlText("{dpu: {clearedEpoch: 1}}"), kept},
+		{"not cleared up", yamlText("{dpu: {clearedEpoch: 2}}"), yamlText("{storageAttached: true}"), kept},
 		{"fenced", yamlText("{dpu: {attached: true}}"), yamlText("{dpu: {attached: true}, fence: {attachmentUID: u, epoch: 1, time: '2026-01-02T03:04:05Z'}}"), ""},
 		{"fenced again", fenceText(1), fenceText(2), ""},
 		{"an earlier fence", fenceText(2), fenceText(1), fence},

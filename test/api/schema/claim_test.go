@@ -11,6 +11,7 @@ import (
 
 // TestWriterClaimHistory writes one status after another to one claim.
 func TestWriterClaimHistory(t *testing.T) {
+	const ends = "one that is held ends first"
 	receipt := "{kind: DPU, holder: d, epoch: 1}"
 	for _, row := range []struct {
 		name   string
@@ -32,7 +33,12 @@ func TestWriterClaimHistory(t *testing.T) {
 		{"phase is Free by default", nil, "{epoch: 0}", ""},
 		{"the attachment made anew", []string{"{phase: Granted, holder: d, epoch: 1, attachmentUID: u}"}, "{phase: Granted, holder: d, epoch: 1, attachmentUID: v}", "stays with the attachment"},
 		{"bound", []string{"{phase: Granted, holder: d, epoch: 1}"}, "{phase: Granted, holder: d, epoch: 1, attachmentUID: v}", ""},
-		{"another epoch, another attachment", []string{"{phase: Granted, holder: d, epoch: 1, attachmentUID: u}"}, "{phase: Granted, holder: d, epoch: 2, attachmentUID: v}", ""},
+		{"another epoch, another attachment", []string{"{phase: Granted, holder: d, epoch: 1, attachmentUID: u}", "{phase: Free, epoch: 1}"}, "{phase: Granted, holder: d, epoch: 2, attachmentUID: v}", ""},
+		{"granted while it is granted", []string{"{phase: Granted, holder: d, epoch: 1, attachmentUID: u}"}, "{phase: Granted, holder: d, epoch: 2, attachmentUID: v}", ends},
+		{"granted to another meanwhile", []string{"{phase: Granted, holder: d, epoch: 1}"}, "{phase: Granted, holder: e, epoch: 1}", ends},
+		{"granted again while it is fenced", []string{"{phase: Granted, holder: d, epoch: 1}", "{phase: Fencing, holder: d, epoch: 1}"}, "{phase: Granted, holder: d, epoch: 1}", ends},
+		{"granted anew while it is fenced", []string{"{phase: Granted, holder: d, epoch: 1}", "{phase: Fencing, holder: d, epoch: 1}"}, "{phase: Granted, holder: e, epoch: 2}", ends},
+		{"granted while it is lost", []string{"{phase: Lost, holder: d, epoch: 1, lostEpoch: 1}"}, "{phase: Granted, holder: d, epoch: 2, lostEpoch: 1}", ends},
 		{"freed, and its attachment", []string{"{phase: Granted, holder: d, epoch: 1, attachmentUID: u}"}, "{phase: Free, epoch: 1}", ""},
 		{"eight receipts", nil, "{phase: Free, receipts: [" + strings.Repeat(receipt+", ", 7) + receipt + "]}", ""},
 		{"nine receipts", nil, "{phase: Free, receipts: [" + strings.Repeat(receipt+", ", 8) + receipt + "]}", "must have at most 8 items"},
