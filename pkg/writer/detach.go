@@ -126,3 +126,23 @@ func Over(attachment *storagev1alpha1.VolumeAttachment) bool {
 		controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment) &&
 		!controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerWriterClaim)
 }
+
+// Surrendered is the receipt of a DPU that has retired the epoch under which the claim is
+// granted to it, though it is neither fenced nor deleted: its journal tells of that epoch as
+// over, so the cluster of the DPUs was restored from a backup. nil if it has not. Both were
+// read from the API server itself, the claim first.
+func Surrendered(attachment *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) *moorv1alpha1.Receipt {
+	if !Surrenders(attachment) || !Holds(claim, HolderOf(attachment)) || claim.Status.Phase != moorv1alpha1.ClaimGranted || !bound(claim) ||
+		claim.Status.Epoch <= 0 || attachment.Status.DPU.RetiredEpoch < claim.Status.Epoch {
+		return nil
+	}
+	return receiptOf(claim, moorv1alpha1.ReceiptDPU,
+		fmt.Sprintf("DPU %s does not show the volume under epoch %d, since it has retired epoch %d before", claim.Status.Holder, claim.Status.Epoch, attachment.Status.DPU.RetiredEpoch))
+}
+
+// Surrenders reports whether the attachment may have such a receipt, for all that it says
+// itself: it stands, and its DPU has retired its epoch.
+func Surrenders(attachment *storagev1alpha1.VolumeAttachment) bool {
+	return attachment.DeletionTimestamp.IsZero() && attachment.Spec.Epoch > 0 && !attachment.Status.DPU.Attached &&
+		attachment.Status.DPU.RetiredEpoch >= attachment.Spec.Epoch
+}

@@ -213,3 +213,37 @@ func TestEarly(t *testing.T) {
 		}
 	}
 }
+
+// TestSurrendered: of an attachment that stands, the DPU's word that the epoch is over ends
+// the claim that is granted for that very object under it, and no other.
+func TestSurrendered(t *testing.T) {
+	stands := func() *storagev1alpha1.VolumeAttachment {
+		a := attachment(false, true, false)
+		a.Spec.Epoch, a.Status.DPU.RetiredEpoch = 4, 4
+		return a
+	}
+	for name, c := range claims() {
+		got := Surrendered(stands(), c.claim)
+		want := c.mine && c.bound && c.claim.Status.Phase == moorv1alpha1.ClaimGranted
+		if (got != nil) != want {
+			t.Errorf("claim %s: %+v, want one: %v", name, got, want)
+		}
+		if got != nil && (got.Kind != moorv1alpha1.ReceiptDPU || got.Epoch != 4 || got.AttachmentUID != "a" || !ends(c.claim, *got)) {
+			t.Errorf("claim %s: %+v", name, got)
+		}
+	}
+	for name, change := range map[string]func(*storagev1alpha1.VolumeAttachment){
+		"it is shown":         func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.Attached = true },
+		"it goes":             func(a *storagev1alpha1.VolumeAttachment) { a.DeletionTimestamp = &metav1.Time{Time: clockNow} },
+		"less was retired":    func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Epoch, a.Status.DPU.RetiredEpoch = 3, 3 },
+		"a later one counts":  func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Epoch = 5 },
+		"it was given no one": func(a *storagev1alpha1.VolumeAttachment) { a.Spec.Epoch = 0 },
+		"it is another":       func(a *storagev1alpha1.VolumeAttachment) { a.UID = "other" },
+	} {
+		a := stands()
+		change(a)
+		if got := Surrendered(a, inPhase(moorv1alpha1.ClaimGranted)); got != nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

@@ -46,10 +46,13 @@ func (f fence) obey(ctx context.Context, p *pass) error {
 		if err := f.end(ctx, p, epoch); err != nil {
 			return err
 		}
-		p.dpu.ClearedEpoch = epoch
+		p.dpu.ClearedEpoch = max(p.dpu.ClearedEpoch, epoch)
 		return f.ended(ctx, p, epoch)
 	}
 	if err := f.clearUp(ctx, p); err != nil {
+		return err
+	}
+	if err := f.overtaken(ctx, p); err != nil {
 		return err
 	}
 	epoch := writer.FencedEpoch(f.attachments.Node, p.attachment, p.writerClaim)
@@ -79,6 +82,27 @@ func (f fence) clearUp(ctx context.Context, p *pass) error {
 		return err
 	}
 	return f.retire(ctx, p, epoch)
+}
+
+// overtaken retires all epochs that the journal tells of, if the one that is granted now is
+// among them: the cluster of the DPUs was restored from a backup. snap-host-controller, which
+// may know of none of them, reads that and grants anew, above.
+func (f fence) overtaken(ctx context.Context, p *pass) error {
+	uid := volumeUID(p.writerClaim)
+	if uid == "" || writer.Refusal(f.attachments.Node, p.attachment, p.writerClaim) != "" {
+		return nil
+	}
+	refused := f.journal.Refusal(uid, p.attachment.Spec.Epoch)
+	if refused == "" {
+		return nil
+	}
+	epoch := f.journal.Highest(uid)
+	if err := f.end(ctx, p, epoch); err != nil {
+		return err
+	}
+	p.dpu.RetiredEpoch = max(p.dpu.RetiredEpoch, epoch)
+	noteRetired(ctx, f.journal, p, uid)
+	return p.wait(0, "%s", refused)
 }
 
 // clearLost is obey for an attachment that goes, if its claim was lost: what the attachment
@@ -186,7 +210,7 @@ func (f fence) ended(ctx context.Context, p *pass, epoch int64) error {
 // end withdraws the volume's devices, also those of other attachments of it.
 func (f fence) end(ctx context.Context, p *pass, epoch int64) error {
 	f.exposures.Finish(p.volumeID)
-	ctrl.LoggerFrom(ctx).Info("the volume is being fenced from this DPU, withdrawing", daemon.KeyEpoch, epoch)
+	ctrl.LoggerFrom(ctx).Info("the volume is being taken from this DPU, withdrawing", daemon.KeyEpoch, epoch)
 	recorded, err := f.recorded(ctx, p)
 	if err != nil {
 		return err

@@ -17,6 +17,17 @@ import (
 // journal is the file of the driver's journal.
 func (m *machine) journal() string { return filepath.Join(m.dir, "journal") }
 
+// own has the claim of a volume say which volume it is of, as one that Moor made does.
+func (c *cluster) own(volume string) {
+	c.t.Helper()
+	claim, v := &moorv1alpha1.WriterClaim{}, &storagev1alpha1.Volume{}
+	key := client.ObjectKey{Namespace: ns, Name: volume}
+	c.must(c.Get(c.t.Context(), key, claim))
+	c.must(c.Get(c.t.Context(), key, v))
+	claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "x/v1", Kind: "Volume", Name: volume, UID: v.UID}}
+	c.must(c.Update(c.t.Context(), claim))
+}
+
 // TestRestoredEpochIsNotShown: the cluster of the DPUs was restored from a backup, and
 // tells of an epoch that this DPU has retired since as if it stood.
 func TestRestoredEpochIsNotShown(t *testing.T) {
@@ -51,6 +62,39 @@ func TestRestoredEpochIsNotShown(t *testing.T) {
 	}
 }
 
+// TestRestoredEpochIsGivenBack: a DPU whose journal tells of more epochs than the claim under
+// which it is granted the volume says so by retiring them all, so that the next grant is above.
+func TestRestoredEpochIsGivenBack(t *testing.T) {
+	for name, journal := range map[string]string{"retired": "retire", "shown": ""} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			m := newMachine(t, c, "dpu-1")
+			c.volume("v1", corev1.ReadWriteOnce)
+			a := c.attachment("v1", "dpu-1")
+			c.grant(a, 7)
+			c.own("v1")
+			if now := m.settle(a.Name); !now.Status.DPU.Attached {
+				t.Fatalf("not shown: %+v", now.Status)
+			}
+			if journal == "retire" {
+				c.fence(a.Name, 7)
+				m.settle(a.Name)
+			}
+			c.must(c.setDPU(a.Name, func(d *storagev1alpha1.VolumeAttachmentDPU) { d.RetiredEpoch, d.Epoch = 0, 0 }))
+			c.grant(c.get(a.Name), 3) // as the backup has it
+			m.restartDriver()
+			now := m.settle(a.Name)
+			if d := now.Status.DPU; d.Attached || d.RetiredEpoch != 7 || m.shown()["dev_v1-pvc"].Visible {
+				t.Fatalf("not given back: %+v, %v", d, m.shown())
+			}
+			c.grant(now, 8)
+			if now = m.settle(a.Name); !now.Status.DPU.Attached || now.Status.DPU.Epoch != 8 {
+				t.Fatalf("not shown under a new epoch: %+v", now.Status)
+			}
+		})
+	}
+}
+
 // TestFencedAndNeverShown: an epoch that was retired before anything was shown under it
 // is over as well.
 func TestFencedAndNeverShown(t *testing.T) {
@@ -60,12 +104,7 @@ func TestFencedAndNeverShown(t *testing.T) {
 	a := c.attachment("v1", "dpu-1")
 	c.grant(a, 1)
 	c.fence(a.Name, 1)
-	claim := &moorv1alpha1.WriterClaim{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: ns}}
-	c.must(c.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
-	v := &storagev1alpha1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: ns}}
-	c.must(c.Get(t.Context(), client.ObjectKeyFromObject(v), v))
-	claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "x/v1", Kind: "Volume", Name: "v1", UID: v.UID}}
-	c.must(c.Update(t.Context(), claim))
+	c.own("v1")
 	if now := m.settle(a.Name); now.Status.DPU.RetiredEpoch != 1 {
 		t.Fatalf("not fenced: %+v", now.Status)
 	}

@@ -71,11 +71,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	attachment := &storagev1alpha1.VolumeAttachment{}
 	found, err := kube.Find(ctx, r.DPU.Client, req.NamespacedName, attachment)
 	switch {
-	case err != nil || !found || !concerns(attachment):
+	case err != nil || !found:
 		return ctrl.Result{}, err
+	case writer.Surrenders(attachment):
+		return ctrl.Result{}, r.acceptSurrender(ctx, attachment)
+	case !concerns(attachment):
+		return ctrl.Result{}, nil
 	case !writer.Detaching(attachment) && !r.silent(attachment): // so nothing is read live
 		return r.lookAtSilence()
 	}
+	return r.end(ctx, attachment)
+}
+
+// end ends an attachment that is being deleted, or whose DPU did not let go.
+func (r *Reconciler) end(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment) (ctrl.Result, error) {
 	if again, idle, err := r.idle(ctx, attachment); err != nil || idle {
 		return again, err
 	}
@@ -88,7 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	uid := attachment.UID
-	found, err = kube.Find(ctx, r.DPU.Live, req.NamespacedName, attachment)
+	found, err := kube.Find(ctx, r.DPU.Live, client.ObjectKeyFromObject(attachment), attachment)
 	if err != nil || !found || attachment.UID != uid || !concerns(attachment) {
 		return ctrl.Result{}, err
 	}

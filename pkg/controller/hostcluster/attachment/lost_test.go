@@ -113,3 +113,19 @@ func TestLostAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestGivenBackIsGrantedAbove: a DPU has retired, by its journal, more epochs than the claim and
+// the host cluster know of. The next grant is above them all.
+func TestGivenBackIsGrantedAbove(t *testing.T) {
+	w, r := open(t)
+	w.Host.Add(user("a"))
+	w.MustReconcile(r, "a-vol")
+	kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Status.DPU.RetiredEpoch = 7 })
+	freeClaim(w) // as detach does by that receipt
+	for range 3 {
+		w.MustReconcile(r, "a-vol")
+	}
+	if c := claimOf(w).Status; c.Phase != moorv1alpha1.ClaimGranted || c.Epoch != 8 {
+		t.Errorf("the claim is %+v", c)
+	}
+}

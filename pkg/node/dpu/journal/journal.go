@@ -108,6 +108,14 @@ func (j *Journal) Refusal(uid types.UID, epoch int64) string {
 		epoch, e.Name, max(e.Retired, e.Shown), e.Name, max(e.Retired, e.Shown))
 }
 
+// Highest is the highest epoch that is known of the volume; 0 if none is.
+func (j *Journal) Highest(uid types.UID) int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.volumes[uid]
+	return max(e.Retired, e.Shown)
+}
+
 // Show notes that the volume is about to be shown under the epoch. It may be shown only
 // if that is nil: then it is on the disk.
 func (j *Journal) Show(uid types.UID, name string, epoch int64) error {
