@@ -117,14 +117,13 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Driver: o.driver}}
 	nodesAsk := o.attach == dpf.AttachNode
 	observer := nodehealth.New(clock.RealClock{}, o.heartbeatTimeout, o.silenceTimeout)
+	silent := func(dpu string) bool { return observer.DPU(dpu) == nodehealth.Stale }
 	reconcilers := []interface{ SetupWithManager(ctrl.Manager) error }{
 		&vendor.Reconciler{Clusters: c},
 		&policy.Reconciler{Clusters: c},
-		&volume.Reconciler{Clusters: c},
+		&volume.Reconciler{Clusters: c, Silent: silent},
 		&snapshot.Reconciler{Clusters: c},
-		&attachment.Reconciler{Clusters: c, Users: users, NodesAsk: nodesAsk, Recorder: recorder, Silent: func(dpu string) bool {
-			return observer.DPU(dpu) == nodehealth.Stale
-		}},
+		&attachment.Reconciler{Clusters: c, Users: users, NodesAsk: nodesAsk, Recorder: recorder, Silent: silent},
 		&node.Reconciler{Clusters: c},
 		&events.ProvisioningReconciler{Clusters: c},
 		&events.FailoverReconciler{Host: c.Host, Driver: o.driver},

@@ -21,6 +21,7 @@ var (
 var whole = map[string]string{
 	"pkg/controller/failover":               "the status of WriterClaims, and the Lease of those admitted, which is read live",
 	"pkg/controller/failover/detach":        "the status of WriterClaims",
+	"pkg/controller/hostcluster":            "the status of WriterClaims, which are read live",
 	"pkg/controller/hostcluster/attachment": "the status of WriterClaims",
 	"pkg/controller/hostcluster/volume":     "the status of WriterClaims, which are read live",
 	"pkg/node/heartbeat":                    "the sender's own Lease, which no cache keeps",

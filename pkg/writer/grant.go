@@ -1,9 +1,11 @@
 package writer
 
 import (
+	"cmp"
 	"fmt"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
 // Verdict is what Judge says of a claim.
@@ -46,6 +48,18 @@ func Bereft(claim *moorv1alpha1.WriterClaim) string {
 	return fmt.Sprintf("DPU %s holds the right to write volume %s (epoch %d) for VolumeAttachment %s (UID %s), which is gone without a receipt: "+
 		"nothing is granted before it is proven that this DPU cannot write any more; %s",
 		s.Holder, claim.Spec.VolumeName, s.Epoch, s.Attachment, s.AttachmentUID, remedy(claim))
+}
+
+// Abandoned says what is waited for while the VolumeAttachment of a DPUVolumeAttachment that
+// was taken away by force goes.
+func Abandoned(a *storagev1alpha1.VolumeAttachment) string {
+	return fmt.Sprintf("DPUVolumeAttachment %s was taken away by force, and its VolumeAttachment in the DPU cluster is deleted: waiting for DPU %s to withdraw the volume", a.Name, a.Spec.NodeName)
+}
+
+// AbandonedBySilent is Abandoned of a holder whose DPU is silent; refused is why an operator's
+// word does not count, "" if there is none.
+func AbandonedBySilent(a *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim, refused string) string {
+	return fmt.Sprintf("%s, which is silent; %s", Abandoned(a), cmp.Or(refused, remedy(claim)))
 }
 
 // Orphaned says what is waited for while a claim is held though its volume is gone.

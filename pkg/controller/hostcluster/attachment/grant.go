@@ -89,35 +89,47 @@ func (r *Reconciler) mayMake(ctx context.Context, p *pass) error {
 }
 
 // refused is the wait for another who holds the claim; nil if none does. It says so if what
-// the claim is held for is gone, since no wait ends that.
+// the claim is held for is gone, or is wanted by no DPUVolumeAttachment, since no wait for
+// a user ends that.
 func (r *Reconciler) refused(ctx context.Context, claim *moorv1alpha1.WriterClaim, v writer.Verdict) error {
 	if v.Refused == "" {
 		return nil
 	}
-	bereft, err := r.bereft(ctx, claim)
+	if !writer.Held(claim) || writer.IsLost(claim) {
+		return kube.WaitFor("%s", v.Refused)
+	}
+	holder, err := r.holderOf(ctx, claim)
 	if err != nil {
 		return err
 	}
-	if bereft {
+	if holder == nil {
 		return r.endByVouch(ctx, claim)
+	}
+	silent := r.Silent != nil && r.Silent(holder.Spec.NodeName)
+	waits, err := r.Clusters.TakeBack(ctx, holder, silent, r.clock().Now())
+	if err != nil {
+		return err
+	}
+	if waits != "" {
+		return kube.WaitRetry(recoverAgain, "%s", waits)
 	}
 	return kube.WaitFor("%s", v.Refused)
 }
 
-// bereft reports whether the VolumeAttachment is gone for which the claim is held. That it
-// is gone only the API server itself can say.
-func (r *Reconciler) bereft(ctx context.Context, claim *moorv1alpha1.WriterClaim) (bool, error) {
-	if !writer.Held(claim) || writer.IsLost(claim) {
-		return false, nil
-	}
+// holderOf is the VolumeAttachment for which the claim is held; nil if it is gone, which only
+// the API server itself can say.
+func (r *Reconciler) holderOf(ctx context.Context, claim *moorv1alpha1.WriterClaim) (*storagev1alpha1.VolumeAttachment, error) {
 	holder := &storagev1alpha1.VolumeAttachment{}
 	for _, from := range []client.Reader{r.Clusters.DPU.Client, r.Clusters.DPU.Live} {
 		found, err := kube.Find(ctx, from, r.Clusters.Target(claim.Status.Attachment), holder)
-		if err != nil || found && writer.Holds(claim, writer.HolderOf(holder)) {
-			return false, err
+		if err != nil {
+			return nil, err
+		}
+		if found && writer.Holds(claim, writer.HolderOf(holder)) {
+			return holder, nil
 		}
 	}
-	return true, nil
+	return nil, nil
 }
 
 // warm tells the DPU how ready to keep a replica.

@@ -3,6 +3,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,6 +27,8 @@ import (
 // Reconciler keeps one DPUVolume and its Volume in step.
 type Reconciler struct {
 	Clusters hostcluster.Clusters
+	// Silent tells whether a DPU has not been heard for the whole timeout. Nil: none is.
+	Silent func(dpu string) bool
 	// Clock is the machine's if nil.
 	Clock clock.PassiveClock
 
@@ -161,11 +164,37 @@ func (r *Reconciler) remove(ctx context.Context, volume *storagev1alpha1.DPUVolu
 	if err := kube.Delete(ctx, r.Clusters.DPU.Client, mirror); err != nil {
 		return 0, err
 	}
-	message := "waiting for the vendor's volume to be removed"
-	if mirror.Status.Message != "" {
-		message = mirror.Status.Message
+	abandoned, err := r.takeBack(ctx, volume.Name)
+	if err != nil {
+		return 0, err
 	}
-	return 0, r.awaitDeletion(ctx, volume, message)
+	if abandoned != "" {
+		return claimAgain, r.awaitDeletion(ctx, volume, abandoned)
+	}
+	return 0, r.awaitDeletion(ctx, volume, cmp.Or(mirror.Status.Message, "waiting for the vendor's volume to be removed"))
+}
+
+// takeBack ends the VolumeAttachments of a volume whose DPUVolumeAttachments were taken away
+// by force, and says what is waited for; "" if there are none.
+func (r *Reconciler) takeBack(ctx context.Context, volume string) (string, error) {
+	var attachments storagev1alpha1.VolumeAttachmentList
+	err := r.Clusters.DPU.Client.List(ctx, &attachments, client.InNamespace(r.Clusters.TargetNamespace), client.MatchingFields{index.VolumeAttachmentByVolume: volume})
+	if err != nil {
+		return "", fmt.Errorf("list the VolumeAttachments of volume %s: %w", volume, err)
+	}
+	var waits []string
+	for i := range attachments.Items {
+		a := &attachments.Items[i]
+		silent := r.Silent != nil && r.Silent(a.Spec.NodeName)
+		wait, err := r.Clusters.TakeBack(ctx, a, silent, r.clock().Now())
+		if err != nil {
+			return "", err
+		}
+		if wait != "" {
+			waits = append(waits, wait)
+		}
+	}
+	return strings.Join(waits, "; "), nil
 }
 
 func (r *Reconciler) awaitDeletion(ctx context.Context, volume *storagev1alpha1.DPUVolume, message string) error {
