@@ -61,9 +61,14 @@ func (b *bench) load(ctx context.Context) error {
 	}
 	b.say("the API servers have it after %s", time.Since(begin).Round(time.Second))
 	b.fleet.Start(ctx, 0, b.o.hosts)
-	// Each sends its first beat within a period.
-	return sleep(ctx, b.fleet.Period()+time.Second)
+	b.say("the hosts begin to beat")
+	return sleep(ctx, regularAfter*b.fleet.Period())
 }
+
+// regularAfter is after how many periods beats are regular: within the first each host and
+// each DPU makes its Lease and writes its whole state, which it does with each sixth beat
+// from then on (pkg/node/heartbeat).
+const regularAfter = 7
 
 // rest waits until nothing was written for a while but beats.
 func (b *bench) rest(ctx context.Context, quiet, timeout time.Duration) error {
