@@ -1,0 +1,35 @@
+package main
+
+// surrenders are the checks of a DPU that gives an epoch back which its journal knows to be
+// over, and of attachments that no DPUVolumeAttachment asks for any more.
+var surrenders = []mutation{
+	{name: "a DPU that shows the volume is taken to have given its epoch back", tests: right, edits: []edit{
+		{ruleDetach, "attachment.Spec.Epoch > 0 && !attachment.Status.DPU.Attached &&\n		attachment.Status.DPU.RetiredEpoch >= attachment.Spec.Epoch\n}", "attachment.Spec.Epoch > 0 &&\n		attachment.Status.DPU.RetiredEpoch >= attachment.Spec.Epoch\n}"},
+	}},
+	{name: "an earlier epoch that a DPU has retired frees the claim", tests: right, edits: []edit{
+		{ruleDetach, "claim.Status.Epoch <= 0 || attachment.Status.DPU.RetiredEpoch < claim.Status.Epoch", "claim.Status.Epoch <= 0"},
+	}},
+	{name: "what a cache shows of a DPU frees the claim", tests: fence, edits: []edit{
+		{"pkg/controller/failover/detach/surrender.go", "kube.Find(ctx, r.DPU.Live, client.ObjectKeyFromObject(attachment), attachment)", "kube.Find(ctx, r.DPU.Client, client.ObjectKeyFromObject(attachment), attachment)"},
+	}},
+	{name: "a DPU gives an epoch back and shows the volume", tests: node, edits: []edit{
+		{nodeFence, "	epoch := f.journal.Highest(uid)\n	if err := f.end(ctx, p, epoch); err != nil {\n		return err\n	}\n", "	epoch := f.journal.Highest(uid)\n"},
+	}},
+	{name: "a DPU gives back less than its journal tells of", tests: node, edits: []edit{
+		{nodeFence, "	epoch := f.journal.Highest(uid)\n", "	epoch := p.attachment.Spec.Epoch\n"},
+	}},
+	{name: "a VolumeAttachment is taken back whose owner only a cache lacks", tests: sync, edits: []edit{
+		{abandoned, "[]client.Reader{c.Host.Client, c.Host.Live}", "[]client.Reader{c.Host.Client}"},
+	}},
+	{name: "a VolumeAttachment is taken back that no DPUVolumeAttachment asked for", tests: sync, edits: []edit{
+		{abandoned, "a.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment] != c.Namespace+\"/\"+a.Name", "c.Namespace == \"\""},
+	}},
+	{name: "an operator's word counts of a DPU that can withdraw what no DPUVolumeAttachment wants", tests: sync, edits: []edit{
+		{abandoned, "	if !silent {\n", "	if !silent && a == nil {\n"},
+	}},
+	{name: "a pod comes to a host in the place of one that goes, for ever", tests: fence, edits: []edit{
+		{"pkg/controller/failover/release.go", "	if p.core == nil || tainted(p.core) {\n		return nil\n	}\n	_, err := kube.PatchExact(ctx, r.host.Client, p.core, func(n *corev1.Node) {\n		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: moorv1alpha1.TaintReturning", "	if p.core != nil {\n		return nil\n	}\n	_, err := kube.PatchExact(ctx, r.host.Client, p.core, func(n *corev1.Node) {\n		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: moorv1alpha1.TaintReturning"},
+	}},
+}
+
+const abandoned = "pkg/controller/hostcluster/abandoned.go"
