@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 )
@@ -75,6 +76,28 @@ var _ = Describe("an old writer that lives", slow, bothModes, func() {
 			s.writer().more(ctx)
 			s.judge(ctx)
 		}
+	})
+
+	It("is heard again in the middle of its fence: a pod that can run there alone gets its volume back", func(ctx context.Context) {
+		ns := faulty(ctx)
+		s := ns.subject(ctx, "host-1")
+		for _, other := range []string{"host-2", "host-3"} {
+			cordon(ctx, other, true)
+			DeferCleanup(func(ctx context.Context) { cordon(ctx, other, false) })
+		}
+		By("letting SNAP of dpu-1 stand still, so that it withdraws nothing, and cutting the link on which the DPU looks at host-1")
+		resume := during(ctx, "snap-emulator-dpu-1", bed.Pause, bed.Resume)
+		join := during(ctx, "host-1", cutLink, joinLink)
+		s.reaches(ctx, moorv1alpha1.ClaimFencing, s.dpu)
+		By("joining the link, and then letting SNAP go on")
+		join(ctx)
+		Eventually(conditionOf("host-1", moorv1alpha1.ConditionFailover)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
+			Should(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Message", HavePrefix("Healthy")))))
+		d := within(bothDead)
+		resume(ctx)
+		s.again(ctx, d)
+		Expect(s.pod.Spec.NodeName).To(Equal(s.host))
+		s.judge(ctx)
 	})
 
 	It("only loses the link to its DPU: the pod runs, here or elsewhere, once the link is back", func(ctx context.Context) {

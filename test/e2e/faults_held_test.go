@@ -71,7 +71,7 @@ var _ = Describe("a fault that leaves the host alive", slow, bothModes, func() {
 		stranger := *r
 		stranger.DPUName = "dpu-of-before"
 		request(ctx, s.host, &stranger)
-		Eventually(requested(s.host)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
+		Eventually(conditionOf(s.host, moorv1alpha1.ConditionFailoverRequested)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
 			Should(HaveValue(And(HaveField("Reason", moorv1alpha1.ReasonRefused), HaveField("Message", ContainSubstring("dpu-of-before")))))
 		Expect(s.claim(ctx).Status).To(HaveValue(HaveField("Phase", moorv1alpha1.ClaimGranted)))
 
@@ -84,7 +84,7 @@ var _ = Describe("a fault that leaves the host alive", slow, bothModes, func() {
 
 		By("letting the host come back")
 		join(ctx)
-		Eventually(requested(s.host)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
+		Eventually(conditionOf(s.host, moorv1alpha1.ConditionFailoverRequested)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
 			Should(HaveValue(HaveField("Reason", moorv1alpha1.ReasonCarriedOut)))
 		Eventually(unwell).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty())
 		s.writer().more(ctx)
@@ -138,11 +138,11 @@ func request(ctx context.Context, host string, r *moorv1alpha1.FailoverRequest) 
 	Expect(clients.Host.Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
 }
 
-// requested reads what became of a request.
-func requested(host string) func(context.Context) (*metav1.Condition, error) {
+// conditionOf reads a condition of a host's DPUStorageNode.
+func conditionOf(host, kind string) func(context.Context) (*metav1.Condition, error) {
 	return func(ctx context.Context) (*metav1.Condition, error) {
 		node := &moorv1alpha1.DPUStorageNode{}
 		err := clients.Host.Get(ctx, client.ObjectKey{Name: host}, node)
-		return meta.FindStatusCondition(node.Status.Conditions, moorv1alpha1.ConditionFailoverRequested), err
+		return meta.FindStatusCondition(node.Status.Conditions, kind), err
 	}
 }
