@@ -12,6 +12,9 @@ var identity = []mutation{
 	{name: "an attachment that was made anew is a receipt", tests: fence, edits: []edit{
 		{ruleReceipt, "	return e.Attachment != nil && Holds(claim, HolderOf(e.Attachment))\n", "	return e.Attachment != nil && named(claim, HolderOf(e.Attachment))\n"},
 	}},
+	{name: "an attachment that came in the place of one that goes is taken for it", tests: fence, edits: []edit{
+		{"pkg/controller/failover/detach/reconciler.go", "found, err := kube.Find(ctx, r.DPU.Live, client.ObjectKeyFromObject(attachment), attachment)\n	if err != nil || !found || attachment.UID != uid || !concerns(attachment) {", "found, err := kube.Find(ctx, r.DPU.Live, client.ObjectKeyFromObject(attachment), attachment)\n	if err != nil || !found || uid == \"\" || !concerns(attachment) {"},
+	}},
 	{name: "what is missing on an attachment proves something of a claim of before", tests: right, edits: []edit{
 		{ruleDetach, "(bound(claim) || retired(attachment, claim))", "(bound(claim) || claim != nil)"},
 	}},

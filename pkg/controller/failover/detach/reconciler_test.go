@@ -1,6 +1,7 @@
 package detach
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -367,4 +369,48 @@ func TestSurrenderAsTheServerHasIt(t *testing.T) {
 	s.CacheShows(old)
 	s.mustPass()
 	s.held("as the API server has it, it is shown")
+}
+
+// afterClaim lets something happen once after a WriterClaim was read.
+type afterClaim struct {
+	client.Reader
+	happens func()
+}
+
+func (a *afterClaim) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	err := a.Reader.Get(ctx, key, o, opts...)
+	if _, claim := o.(*moorv1alpha1.WriterClaim); claim && a.happens != nil {
+		happens := a.happens
+		a.happens = nil
+		happens()
+	}
+	return err
+}
+
+// TestAnotherCameMeanwhile: between the reading of the claim, which is free, and that of the
+// attachment, another has come in its place, was granted the claim, and goes. It is not let go
+// by what the claim said before: then nothing could end the right to write.
+func TestAnotherCameMeanwhile(t *testing.T) {
+	s := newFixture(t)
+	kubetest.Change(s.DPU, s.attachment(), released)
+	s.DPU.Remove(s.attachment())
+	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
+		c.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 4}
+	})
+	was, _ := kubetest.Read(s.DPU, s.attachment())
+	s.r.DPU.Live = &afterClaim{Reader: s.DPU.Live, happens: func() {
+		kubetest.Change(s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) { a.Finalizers = nil })
+		another := attachment(false, false, false)
+		another.UID = "another"
+		s.DPU.Add(another)
+		kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
+			c.Status.Phase, c.Status.Holder, c.Status.Attachment, c.Status.AttachmentUID, c.Status.Epoch = moorv1alpha1.ClaimGranted, "dpu-a", "a-vol", "another", 5
+		})
+		s.DPU.Remove(another)
+	}}
+	s.CacheShows(was)
+	s.mustPass()
+	if _, found := kubetest.Read(s.DPU, s.attachment()); !found {
+		t.Error("the other attachment was let go, and the claim is held for it")
+	}
 }
