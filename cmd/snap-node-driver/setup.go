@@ -143,9 +143,10 @@ func (o *options) drive(ctx context.Context, mgr ctrl.Manager, clients *vendorpl
 	made := devices.New(registry)
 	probe := o.link.watcher(changed.AskOfHost)
 
+	memory := o.journal()
 	driver := dpu.Options{
 		Attachments: store, Queue: queue, Exposures: shown, Devices: made, Changed: changed.Ask, Timeout: timeout,
-		Journal: o.journal(),
+		Journal: memory,
 	}
 	if keeper != nil {
 		driver.Lease = keeper
@@ -155,7 +156,7 @@ func (o *options) drive(ctx context.Context, mgr ctrl.Manager, clients *vendorpl
 	}
 	parts := []manager.Runnable{
 		patrol.New(patrol.Options{
-			Attachments: store, Queue: queue, Exposures: shown, Devices: made, Changed: changed.Ask, Period: o.resync, Timeout: timeout,
+			Attachments: store, Queue: queue, Exposures: shown, Devices: made, Journal: memory, Changed: changed.Ask, Period: o.resync, Timeout: timeout,
 		}),
 		registry,
 	}

@@ -18,6 +18,12 @@ var surrenders = []mutation{
 	{name: "a DPU gives back less than its journal tells of", tests: node, edits: []edit{
 		{nodeFence, "	epoch := f.journal.Highest(uid)\n", "	epoch := p.attachment.Spec.Epoch\n"},
 	}},
+	{name: "a DPU does not note what was taken from it while it was away", tests: node, edits: []edit{
+		{"pkg/node/dpu/patrol/patrol.go", "	left := without(p.o.Journal.Standing(), cached)\n	if len(left) == 0 {", "	left := without(p.o.Journal.Standing(), cached)\n	if len(left) >= 0 {"},
+	}},
+	{name: "a DPU notes by a cache that what it shows is over", tests: node, edits: []edit{
+		{"pkg/node/dpu/patrol/patrol.go", "	for _, volume := range without(left, live) {", "	for _, volume := range without(left, live[:0]) {"},
+	}},
 	{name: "a VolumeAttachment is taken back whose owner only a cache lacks", tests: sync, edits: []edit{
 		{abandoned, "[]client.Reader{c.Host.Client, c.Host.Live}", "[]client.Reader{c.Host.Client}"},
 	}},

@@ -139,13 +139,13 @@ func (w *World) nodeDriver(d *hardware.DPU) func(*life) {
 			Root: d.Root(), Attachments: store, Timeout: passTimeout, Boot: fmt.Sprintf("boot-%d", d.Boots), Drain: hardware.DrainBound, Clock: bubble{},
 			Open: func(string) provisioner.DPU { return card },
 		})
-		made := devices.New(plugins{card})
+		made, memory := devices.New(plugins{card}), journal.Open(d.Journal())
 		passes := l.run("driver", dpu.New(dpu.Options{
-			Attachments: store, Queue: queue, Exposures: shown, Devices: made, Journal: journal.Open(d.Journal()),
+			Attachments: store, Queue: queue, Exposures: shown, Devices: made, Journal: memory,
 			Changed: func() {}, Timeout: passTimeout, Clock: bubble{},
 		}), func(k *link, e cluster.Event) []reconcile.Request { return ofDPU(d.Name, k, e) })
 		rounds := patrol.New(patrol.Options{
-			Attachments: store, Queue: queue, Exposures: shown, Devices: made, Changed: func() {}, Period: patrolPeriod, Timeout: passTimeout, Clock: ticking{},
+			Attachments: store, Queue: queue, Exposures: shown, Devices: made, Journal: memory, Changed: func() {}, Period: patrolPeriod, Timeout: passTimeout, Clock: ticking{},
 		})
 		l.run("patrol", reconcile.Func(func(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 			err := rounds.Round(ctx)

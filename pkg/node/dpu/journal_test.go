@@ -12,6 +12,9 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
+	"github.com/moor-storage/moor/pkg/node/dpu/patrol"
 )
 
 // journal is the file of the driver's journal.
@@ -98,6 +101,49 @@ func TestRestoredEpochIsGivenBack(t *testing.T) {
 				t.Fatalf("not shown under a new epoch: %+v", now.Status)
 			}
 		})
+	}
+}
+
+// TestTakenWhileAwayIsNotShown: a volume was taken from a DPU that had lost power, by the
+// storage's word, and nothing of it is left here. The DPU came back before the cluster of the
+// DPUs was restored from a backup of when it had the volume.
+func TestTakenWhileAwayIsNotShown(t *testing.T) {
+	c := newCluster(t)
+	m := newMachine(t, c, "dpu-1")
+	c.volume("v1", corev1.ReadWriteOnce)
+	a := c.attachment("v1", "dpu-1")
+	c.grant(a, 1)
+	if now := m.settle(a.Name); !now.Status.DPU.Attached {
+		t.Fatalf("not shown: %+v", now.Status)
+	}
+	backup := c.get(a.Name)
+	m.emu.Restart()
+	taken := c.get(a.Name) // the holds were taken off without this DPU
+	taken.Finalizers = nil
+	c.must(c.Update(t.Context(), taken))
+	c.must(c.Delete(t.Context(), taken))
+	m.boot = "another"
+	m.restartDriver()
+	c.must(m.patrol.Round(t.Context()))
+	restored := backup.DeepCopy()
+	restored.ResourceVersion = ""
+	c.must(c.Create(t.Context(), restored))
+	restored.Status = backup.Status
+	c.must(c.Status().Update(t.Context(), restored))
+	now := m.settle(a.Name)
+	if now.Status.DPU.Attached || m.shown()["dev_v1-pvc"].Visible || !strings.Contains(now.Status.Message, "restored from a backup") {
+		t.Fatalf("shown again: %+v, %v", now.Status, m.shown())
+	}
+}
+
+// TestWhatOnlyACacheLacksIsNotOver: what a cache does not show yet is not taken for gone.
+func TestWhatOnlyACacheLacksIsNotOver(t *testing.T) {
+	c, m, a := attached(t)
+	o := m.patrolOptions()
+	o.Attachments = &attachments.Store{DPU: kube.Cluster{Client: newCluster(t).driver(), Live: c.driver()}, Node: m.node, Namespace: ns}
+	c.must(patrol.New(o).Round(t.Context()))
+	if now := m.settle(a.Name); !now.Status.DPU.Attached || !m.shown()["dev_v1-pvc"].Visible {
+		t.Errorf("withdrawn: %+v, %v", now.Status, m.shown())
 	}
 }
 

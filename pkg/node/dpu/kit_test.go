@@ -276,7 +276,7 @@ func (m *machine) restartDriver() {
 
 func (m *machine) patrolOptions() patrol.Options {
 	return patrol.Options{
-		Attachments: m.o.Attachments, Queue: m.queue, Exposures: m.exposures, Devices: m.o.Devices,
+		Attachments: m.o.Attachments, Queue: m.queue, Exposures: m.exposures, Devices: m.o.Devices, Journal: m.o.Journal,
 		Changed: m.changed.Ask, Period: 10 * time.Second, Timeout: m.o.Timeout, Clock: m.clock,
 		Jitter: func(d time.Duration) time.Duration { return d },
 	}

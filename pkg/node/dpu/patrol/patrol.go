@@ -3,7 +3,9 @@ package patrol
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -14,6 +16,7 @@ import (
 	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/node/dpu/devices"
 	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
+	"github.com/moor-storage/moor/pkg/node/dpu/journal"
 )
 
 // Options of a Patrol.
@@ -23,6 +26,8 @@ type Options struct {
 	Queue     *attachments.Queue
 	Exposures *exposures.Exposures
 	Devices   *devices.Devices
+	// Journal remembers under which epochs this DPU has shown volumes.
+	Journal *journal.Journal
 	// Changed is told when what is free or answers on this DPU may have changed.
 	Changed func()
 	// Period is the time between two rounds, Timeout bounds each of them.
@@ -104,7 +109,33 @@ func (p *Patrol) Round(ctx context.Context) error {
 			p.requeue(ctx, a)
 		}
 	}
-	return errors.Join(failed, err, p.sweep(ctx, found{shown: shown, made: made}, cached))
+	return errors.Join(failed, err, p.sweep(ctx, found{shown: shown, made: made}, cached), p.retire(ctx, cached))
+}
+
+// retire notes in the journal that the epochs are over of volumes that have no attachment
+// here any more: another's word has ended them while this DPU was away, and took its holds
+// off. An attachment is not made again, so nothing that it was granted counts any more,
+// unless a restored cluster tells of it.
+func (p *Patrol) retire(ctx context.Context, cached []storagev1alpha1.VolumeAttachment) error {
+	left := without(p.o.Journal.Standing(), cached)
+	if len(left) == 0 {
+		return nil
+	}
+	live, err := p.o.Attachments.Live(ctx)
+	if err != nil {
+		return fmt.Errorf("nothing is retired: %w", err)
+	}
+	for _, volume := range without(left, live) {
+		err = errors.Join(err, p.o.Journal.RetireShown(volume))
+	}
+	return err
+}
+
+// without are the volumes that have none of the attachments.
+func without(volumes []string, attachments []storagev1alpha1.VolumeAttachment) []string {
+	return slices.DeleteFunc(volumes, func(volume string) bool {
+		return slices.ContainsFunc(attachments, func(a storagev1alpha1.VolumeAttachment) bool { return a.VolumeName() == volume })
+	})
 }
 
 // unmade reports whether the device of an attachment exists no more.
