@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"time"
 
@@ -83,11 +84,7 @@ func (s *Server) patch(o client.Object, data []byte, status bool) error {
 	if err := preconditions(k, now, change, status); err != nil {
 		return err
 	}
-	if status {
-		change = map[string]any{"status": change["status"]}
-	} else {
-		delete(change, "status")
-	}
+	maps.DeleteFunc(change, func(name string, _ any) bool { return (name == "status") != status })
 	next, err := merged(now, change)
 	if err != nil {
 		return err
