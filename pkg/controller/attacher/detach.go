@@ -62,6 +62,9 @@ func (r *Reconciler) confirm(ctx context.Context, sv *storagev1alpha1.SVVolumeAt
 	if !ends || a.Spec.NodeName != sv.Spec.NodeName || !controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerWriterClaim) {
 		return nil
 	}
+	if said := a.Status.Revocation; said != nil && said.AttachmentUID == a.UID && said.NodeID == nodeID {
+		return nil // the answer was lost
+	}
 	_, err = kube.PatchStatus(ctx, r.DPU.Client, a, func(a *storagev1alpha1.VolumeAttachment) {
 		a.Status.Revocation = &storagev1alpha1.StorageRevocation{AttachmentUID: a.UID, NodeID: nodeID, Time: metav1.NewTime(r.Clock.Now())}
 	})
