@@ -33,6 +33,15 @@ var surrenders = []mutation{
 	{name: "an operator's word counts of a DPU that can withdraw what no DPUVolumeAttachment wants", tests: sync, edits: []edit{
 		{abandoned, "	if !silent {\n", "	if !silent && a == nil {\n"},
 	}},
+	{name: "what an earlier attachment of this name has left is not ended", tests: sync, edits: []edit{
+		{"pkg/controller/hostcluster/attachment/remove.go", "		if err := r.endPredecessor(ctx, attachment); err != nil {", "		if err := r.endPredecessor(ctx, attachment); err != nil && found {"},
+	}},
+	{name: "what was made for a later attachment of this name is ended as what an earlier one left", tests: sync, edits: []edit{
+		{"pkg/controller/hostcluster/attachment/remove.go", "	if err != nil || !found || now.UID != attachment.UID {\n		return err\n	}\n	if err := kube.Delete(ctx, r.Clusters.DPU.Client, left)", "	if err != nil || !found {\n		return err\n	}\n	if err := kube.Delete(ctx, r.Clusters.DPU.Client, left)"},
+	}},
+	{name: "an attachment whose DPU is silent is not looked at again", tests: fence, edits: []edit{
+		{"pkg/controller/failover/detach/leave.go", "return ctrl.Result{RequeueAfter: silenceAgain}, nil // no change", "return ctrl.Result{}, nil // no change"},
+	}},
 	{name: "a pod comes to a host in the place of one that goes, for ever", tests: fence, edits: []edit{
 		{"pkg/controller/failover/release.go", "	if p.core == nil || tainted(p.core) {\n		return nil\n	}\n	_, err := kube.PatchExact(ctx, r.host.Client, p.core, func(n *corev1.Node) {\n		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: moorv1alpha1.TaintReturning", "	if p.core != nil {\n		return nil\n	}\n	_, err := kube.PatchExact(ctx, r.host.Client, p.core, func(n *corev1.Node) {\n		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: moorv1alpha1.TaintReturning"},
 	}},

@@ -36,6 +36,17 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
+// TestSeedsThatFailed plays seeds again that once found something.
+func TestSeedsThatFailed(t *testing.T) {
+	for seed, found := range map[uint64]string{
+		40479:  "a pod that can run on one host alone was deleted again and again while that host came back",
+		103644: "an attachment whose DPU is silent was not looked at again when an operator's word had freed its claim",
+		109161: "an attachment that goes did not end what an earlier one of its name had left",
+	} {
+		t.Run(found, func(t *testing.T) { play(t, seed) })
+	}
+}
+
 // play plays a seed, and tells the shortest story that fails as it does.
 func play(t *testing.T, seed uint64) {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -177,5 +178,26 @@ func TestLeaveCrash(t *testing.T) {
 			s.mustPass()
 			s.left("after a crash")
 		}
+	}
+}
+
+// TestSilentIsLookedAtAgain: an attachment that goes, whose DPU is silent and which holds what
+// was lost, is looked at again: when another's word has freed the claim, nothing else wakes it.
+func TestSilentIsLookedAtAgain(t *testing.T) {
+	s := newLeft(t)
+	kubetest.Change(s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) {
+		a.Finalizers = []string{storagev1alpha1.FinalizerWriterClaim}
+		a.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{}
+	})
+	kubetest.Change(s.DPU, s.claim(), func(c *moorv1alpha1.WriterClaim) {
+		c.Status = &moorv1alpha1.WriterClaimStatus{
+			Phase: moorv1alpha1.ClaimLost, Holder: "dpu-a", Epoch: 4, LostEpoch: 4,
+			Lost: []moorv1alpha1.LostHolder{{DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: kubetest.AttachmentUID("a-vol"), Epoch: 4}},
+		}
+	})
+	s.beats(60, false)
+	result, err := s.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kubetest.DPUNamespace, Name: "a-vol"}})
+	if err != nil || result.RequeueAfter <= 0 {
+		t.Errorf("looked at again after %s: %v", result.RequeueAfter, err)
 	}
 }

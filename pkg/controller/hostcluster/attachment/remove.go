@@ -37,6 +37,9 @@ func (r *Reconciler) release(ctx context.Context, attachment *storagev1alpha1.DP
 		return err
 	}
 	if !found {
+		if err := r.endPredecessor(ctx, attachment); err != nil {
+			return err
+		}
 		if err := r.waitForProof(ctx, attachment); err != nil {
 			return err
 		}
@@ -57,6 +60,25 @@ func (r *Reconciler) release(ctx context.Context, attachment *storagev1alpha1.DP
 		return kube.WaitFor("%s", message)
 	}
 	return kube.WaitSince(attachment.DeletionTimestamp.Time, "waiting for DPU %s to withdraw the device and for the vendor to detach it", mirror.Spec.NodeName)
+}
+
+// endPredecessor ends the VolumeAttachment of an earlier attachment of this name, which was
+// taken away by force, and waits until it is gone: after this attachment there is none that
+// would. That this one stands the API server itself has to say, or a later one has its name.
+func (r *Reconciler) endPredecessor(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment) error {
+	left, now := &storagev1alpha1.VolumeAttachment{}, &storagev1alpha1.DPUVolumeAttachment{}
+	found, err := kube.Find(ctx, r.Clusters.DPU.Live, r.Clusters.Target(attachment.Name), left)
+	if _, ours := left.Labels[storagev1alpha1.LabelOwnerUID]; err != nil || !found || !ours {
+		return err
+	}
+	found, err = kube.Find(ctx, r.Clusters.Host.Live, client.ObjectKeyFromObject(attachment), now)
+	if err != nil || !found || now.UID != attachment.UID {
+		return err
+	}
+	if err := kube.Delete(ctx, r.Clusters.DPU.Client, left); err != nil {
+		return err
+	}
+	return kube.WaitRetry(recoverAgain, "a VolumeAttachment %s of an earlier attachment of this name is still being removed: waiting for DPU %s to withdraw the device", left.Name, left.Spec.NodeName)
 }
 
 // waitForProof waits while the claim is still held for the VolumeAttachment, which is gone:
