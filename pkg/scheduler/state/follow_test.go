@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,8 +36,10 @@ type informers struct {
 	t      *testing.T
 	// run starts an informer; a kind in held is not started.
 	held map[string]chan struct{}
-	stop chan struct{}
-	all  sync.WaitGroup
+	// watching is how many watches have begun.
+	watching atomic.Int32
+	stop     chan struct{}
+	all      sync.WaitGroup
 }
 
 func newInformers(t *testing.T, objects ...client.Object) *informers {
@@ -73,7 +76,9 @@ func (f *informers) GetInformer(_ context.Context, obj client.Object, _ ...cache
 			if err != nil {
 				return nil, err
 			}
-			return f.client.Watch(ctx, l)
+			w, err := f.client.Watch(ctx, l)
+			f.watching.Add(1)
+			return w, err
 		},
 	}, noWatchList{}), obj, 0, toolscache.Indexers{})
 	if err := informer.SetTransform(Slim); err != nil {
@@ -144,6 +149,8 @@ func TestFollow(t *testing.T) {
 func (f *informers) change(s *Store) {
 	f.t.Helper()
 	ctx := f.t.Context()
+	// The fake client does not tell a watch of what came between the list and it.
+	eventually(f.t, "all four are watched", func() bool { return f.watching.Load() == 4 })
 	for _, o := range []client.Object{claim("b"), persistentVolume("b"), attachment("at2", "b", "n2", true), storageNode("n2", 0)} {
 		if err := f.client.Create(ctx, o); err != nil {
 			f.t.Fatal(err)
