@@ -86,7 +86,8 @@ func (f fence) clearUp(ctx context.Context, p *pass) error {
 
 // overtaken retires all epochs that the journal tells of, if the one that is granted now is
 // among them: the cluster of the DPUs was restored from a backup. snap-host-controller, which
-// may know of none of them, reads that and grants anew, above.
+// may know of none of them, reads that and grants anew, above. What is on record of the
+// devices may be lost as well, so all that is shown is looked at.
 func (f fence) overtaken(ctx context.Context, p *pass) error {
 	uid := volumeUID(p.writerClaim)
 	if uid == "" || writer.Refusal(f.attachments.Node, p.attachment, p.writerClaim) != "" {
@@ -97,6 +98,10 @@ func (f fence) overtaken(ctx context.Context, p *pass) error {
 		return nil
 	}
 	epoch := f.journal.Highest(uid)
+	p.unrecorded()
+	if err := f.clearAll(ctx, p, epoch); err != nil {
+		return err
+	}
 	if err := f.end(ctx, p, epoch); err != nil {
 		return err
 	}

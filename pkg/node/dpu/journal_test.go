@@ -91,6 +91,7 @@ func TestRestoredEpochIsGivenBack(t *testing.T) {
 				if d := c.get(a.Name).Status.DPU; d.RetiredEpoch > 0 && (d.Attached || m.shown()["dev_v1-pvc"].Visible) {
 					t.Fatalf("given back while it is shown: %+v, %v", d, m.shown())
 				}
+				m.clock.Step(drainTime)
 			}
 			now := m.settle(a.Name)
 			if d := now.Status.DPU; d.Attached || d.RetiredEpoch != 7 {
@@ -101,6 +102,36 @@ func TestRestoredEpochIsGivenBack(t *testing.T) {
 				t.Fatalf("not shown under a new epoch: %+v", now.Status)
 			}
 		})
+	}
+}
+
+// TestGivenBackIsWithdrawn: an epoch is given back of a volume that is shown for an attachment
+// of which nothing is on record any more.
+func TestGivenBackIsWithdrawn(t *testing.T) {
+	c := newCluster(t)
+	m := newMachine(t, c, "dpu-1")
+	c.volume("v1", corev1.ReadWriteOnce)
+	a := c.attachment("v1", "dpu-1")
+	c.grant(a, 7)
+	c.own("v1")
+	if now := m.settle(a.Name); !now.Status.DPU.Attached {
+		t.Fatalf("not shown: %+v", now.Status)
+	}
+	taken := c.get(a.Name)
+	taken.Finalizers = nil
+	c.must(c.Update(t.Context(), taken))
+	c.must(c.Delete(t.Context(), taken))
+	c.grant(c.attachment("v1", "dpu-1"), 3)
+	m.restartDriver()
+	for range 5 {
+		_ = m.pass(a.Name)
+		if d := c.get(a.Name).Status.DPU; d.RetiredEpoch > 0 && m.shown()["dev_v1-pvc"].Visible {
+			t.Fatalf("given back while it is shown: %+v, %v", d, m.shown())
+		}
+		m.clock.Step(drainTime)
+	}
+	if d := c.get(a.Name).Status.DPU; d.RetiredEpoch != 7 {
+		t.Errorf("not given back: %+v", d)
 	}
 }
 
