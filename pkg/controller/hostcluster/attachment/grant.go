@@ -40,16 +40,28 @@ func (r *Reconciler) ensureMirror(ctx context.Context, p *pass) error {
 	}
 	switch {
 	case !hostcluster.OwnedBy(p.mirror, p.attachment):
-		return r.succeed(ctx, p)
+		return r.meanwhile(ctx, p, r.succeed(ctx, p))
 	case !p.mirror.DeletionTimestamp.IsZero():
 		p.going = true
-		return kube.WaitFor("VolumeAttachment %s in the DPU cluster is being deleted", p.mirror.Name)
+		return r.meanwhile(ctx, p, kube.WaitFor("VolumeAttachment %s in the DPU cluster is being deleted", p.mirror.Name))
 	case p.mirror.Spec.NodeName != p.dpu:
 		return kube.WaitFor("it was made for DPU %s, but node %s now has DPU %s: delete the attachment to move it",
 			p.mirror.Spec.NodeName, p.attachment.Spec.DPUNodeName, p.dpu)
 	}
 	p.sound = true
 	return nil
+}
+
+// meanwhile holds the claim against what others know while the end of a VolumeAttachment is
+// waited for: after a restore that may wait for what is started only when each claim knows
+// what the host cluster does.
+func (r *Reconciler) meanwhile(ctx context.Context, p *pass, wait error) error {
+	if p.single() {
+		if _, err := r.claimOf(ctx, p); err != nil {
+			return err
+		}
+	}
+	return wait
 }
 
 // mayMake waits until the VolumeAttachment may be made. For one that holds the claim and
@@ -343,6 +355,11 @@ func (r *Reconciler) writerClaim(ctx context.Context, volume *storagev1alpha1.DP
 	if !found {
 		return nil, fmt.Errorf("volume %s does not exist in DPU cluster %s, though it is bound: was it deleted there by hand?", volume.Name, r.Clusters.DPUClusterName)
 	}
+	// A cache may lack the mark of the last grant, and the claim would begin below it.
+	marked := &storagev1alpha1.DPUVolume{}
+	if _, err := kube.Find(ctx, r.Clusters.Host.Live, client.ObjectKeyFromObject(volume), marked); err != nil {
+		return nil, err
+	}
 	claim = &moorv1alpha1.WriterClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: volume.Name, Namespace: r.Clusters.TargetNamespace, Finalizers: []string{storagev1alpha1.FinalizerEpochs},
@@ -350,7 +367,7 @@ func (r *Reconciler) writerClaim(ctx context.Context, volume *storagev1alpha1.DP
 				APIVersion: storagev1alpha1.GroupVersion.String(), Kind: "Volume", Name: owner.Name, UID: owner.UID,
 			}},
 		},
-		Spec: moorv1alpha1.WriterClaimSpec{VolumeName: volume.Name, AfterEpoch: writer.MarkedEpoch(volume.Status.LastGrant, nil)},
+		Spec: moorv1alpha1.WriterClaimSpec{VolumeName: volume.Name, AfterEpoch: writer.MarkedEpoch(marked.Status.LastGrant, nil)},
 	}
 	if _, err := kube.CreateLive(ctx, r.Clusters.DPU.Client, r.Clusters.DPU.Live, claim); err != nil {
 		return nil, fmt.Errorf("make the WriterClaim of volume %s: %w", volume.Name, err)

@@ -129,3 +129,19 @@ func TestGivenBackIsGrantedAbove(t *testing.T) {
 		t.Errorf("the claim is %+v", c)
 	}
 }
+
+// TestMarkThatACacheLacks: a claim that is made anew begins after the last grant that the API
+// server of the host cluster knows of, also if the cache does not show it.
+func TestMarkThatACacheLacks(t *testing.T) {
+	w, r := open(t)
+	w.Host.Add(user("a"))
+	old, _ := kubetest.Read(w.Host, kubetest.DPUVolume("vol"))
+	kubetest.Change(w.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) {
+		v.Status.LastGrant = &storagev1alpha1.LastGrant{Epoch: 5, DPU: "dpu-b", Attachment: "b-vol", AttachmentUID: "b"}
+	})
+	w.CacheShows(old)
+	_ = w.Reconcile(r, "a-vol")
+	if got := claimOf(w).Spec.AfterEpoch; got != 5 {
+		t.Errorf("the claim begins after epoch %d, want 5", got)
+	}
+}

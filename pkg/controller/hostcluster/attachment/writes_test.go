@@ -85,7 +85,7 @@ func TestReadsOfAnAttach(t *testing.T) {
 		used bool
 		want int
 	}{
-		"a new volume":             {false, 4}, // there is no claim, but a Volume to make it of
+		"a new volume":             {false, 5}, // there is no claim, but a Volume to make it of, and a DPUVolume with a mark
 		"one that was used before": {true, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
