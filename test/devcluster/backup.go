@@ -35,6 +35,13 @@ func (c *Cluster) Backup(ctx context.Context, cluster string) (*Backup, error) {
 	return &Backup{cluster, all}, nil
 }
 
+// Without is the backup without one object, as after `etcdctl del` before the API servers
+// start: path is its key under the prefix of the API server.
+func (b *Backup) Without(path string) *Backup {
+	key := []byte(prefixOf(b.cluster) + path)
+	return &Backup{b.cluster, slices.DeleteFunc(slices.Clone(b.entries), func(e etcdkv.Entry) bool { return bytes.Equal(e.Key, key) })}
+}
+
 // Restore makes the clusters what they were at the time of their backups: it ends their API
 // servers, replaces what etcd holds, starts the API servers, and returns when they are ready.
 // Controller managers and scheduler are started anew, as Kubernetes wants it after a restore:

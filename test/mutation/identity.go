@@ -104,7 +104,7 @@ var marks = []mutation{
 		{claimState, "	if Behind(claim, 0) {\n", "	if Behind(claim, 0) && to.UID == \"\" {\n"},
 	}},
 	{name: "a claim that is made anew does not say after which epoch", tests: sync, edits: []edit{
-		{syncGrant, ", AfterEpoch: writer.MarkedEpoch(volume.Status.LastGrant, nil)}", "}"},
+		{syncGrant, ", AfterEpoch: writer.MarkedEpoch(marked.Status.LastGrant, nil)}", "}"},
 	}},
 	{name: "a replica is made before the claim says that it was lost", tests: sync, edits: []edit{
 		{syncGrant, "		_, err := r.claimOf(ctx, p)\n		return err\n", "		return nil\n"},

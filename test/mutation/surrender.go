@@ -13,7 +13,10 @@ var surrenders = []mutation{
 		{"pkg/controller/failover/detach/surrender.go", "kube.Find(ctx, r.DPU.Live, client.ObjectKeyFromObject(attachment), attachment)", "kube.Find(ctx, r.DPU.Client, client.ObjectKeyFromObject(attachment), attachment)"},
 	}},
 	{name: "a DPU gives an epoch back and shows the volume", tests: node, edits: []edit{
-		{nodeFence, "	epoch := f.journal.Highest(uid)\n	if err := f.end(ctx, p, epoch); err != nil {\n		return err\n	}\n", "	epoch := f.journal.Highest(uid)\n"},
+		{nodeFence, "	p.unrecorded()\n	if err := f.clearAll(ctx, p, epoch); err != nil {\n		return err\n	}\n	if err := f.end(ctx, p, epoch); err != nil {\n		return err\n	}\n	p.dpu.RetiredEpoch", "	p.dpu.RetiredEpoch"},
+	}},
+	{name: "a DPU gives an epoch back and looks only at what is on record", tests: node, edits: []edit{
+		{nodeFence, "	epoch := f.journal.Highest(uid)\n	p.unrecorded()\n	if err := f.clearAll(ctx, p, epoch); err != nil {\n		return err\n	}\n", "	epoch := f.journal.Highest(uid)\n"},
 	}},
 	{name: "a DPU gives back less than its journal tells of", tests: node, edits: []edit{
 		{nodeFence, "	epoch := f.journal.Highest(uid)\n", "	epoch := p.attachment.Spec.Epoch\n"},

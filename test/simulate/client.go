@@ -64,8 +64,9 @@ func (l live) List(ctx context.Context, list client.ObjectList, options ...clien
 
 // call has the server asked, if it is reached then.
 func (a api) call(ctx context.Context, kind engine.Kind, what string, do func() error) error {
+	sent := a.link.server.Restores()
 	return a.life.Call(ctx, kind, what, func() error {
-		if a.link.cut() {
+		if a.link.cut() || a.link.server.Restores() != sent {
 			return errCutOff
 		}
 		return do()

@@ -151,11 +151,14 @@ func (w *World) putBack(card *hardware.DPU, volume string, until time.Duration) 
 	w.bootDPU(card)
 }
 
-// operate lets an operator look at all volumes, again and again.
+// operate lets an operator look at the volumes that are not as they are wanted, again and again.
 func (w *World) operate() {
 	w.Engine.Every(operatorPeriod, func() {
+		lacking := w.lacking()
 		for _, volume := range volumeNames[:w.plan.Volumes] {
-			w.vouch(volume)
+			if lacking[volume] != "" {
+				w.vouch(volume)
+			}
 		}
 	})
 }

@@ -35,6 +35,8 @@ const (
 	// holds a volume and cannot say that it is over.
 	Ask   = "request a failover of"
 	Vouch = "vouch for"
+	// Restore lets persons restore the DPU cluster, after a time, from a backup of now.
+	Restore = "take a backup, which is restored after"
 	// Twice lets a second snap-host-controller run beside the first for a time.
 	Twice = "a second"
 )
@@ -52,6 +54,9 @@ func (e Event) String() string {
 	out := e.What + " " + e.Who
 	if e.Where != "" || e.What == Move {
 		out += " to " + e.Where
+	}
+	if e.What == Restore {
+		return fmt.Sprintf("%s %s", e.What, e.For)
 	}
 	if e.For > 0 {
 		out += fmt.Sprintf(" for %s", e.For)
@@ -100,6 +105,10 @@ func NewPlan(seed uint64) Plan {
 	}
 	for range 4 + dice.IntN(10) {
 		p.add(p.random(dice))
+	}
+	if dice.IntN(6) == 0 { // drawn last, so that the other events are what they were
+		at := time.Duration(dice.Int64N(int64(p.Length / 2)))
+		p.add(Event{What: Restore, At: at, For: time.Duration(dice.Int64N(int64(p.Length/2 - 10*time.Second)))})
 	}
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p

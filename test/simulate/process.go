@@ -61,7 +61,8 @@ type link struct {
 // cut reports whether the server is not reached.
 func (k *link) cut() bool {
 	w := k.life.process.world
-	return w.down[k.server.Name] || w.down[k.life.Name]
+	barred := w.barred && k.life.process.machine != nil
+	return w.down[k.server.Name] || w.down[k.life.Name] || barred
 }
 
 // told is what the story says of an object after a write.

@@ -85,6 +85,11 @@ func (w *World) play() Result {
 	w.use()
 	broken := func() bool { return len(w.Judge.Violations()) > 0 }
 	w.Engine.Run(w.plan.Length, broken)
+	w.Engine.Run(w.plan.Length+healing, func() bool { return broken() || !w.restoring })
+	if w.restoring && !broken() {
+		w.Judge.Find(judge.Stuck, "the steps of a restore do not come to an end")
+	}
+	ended := w.Engine.Elapsed()
 	var healed time.Duration
 	if !broken() {
 		w.heal()
@@ -94,8 +99,8 @@ func (w *World) play() Result {
 				settled = 0
 			}
 		})
-		w.Engine.Run(w.plan.Length+healing, func() bool { return broken() || settled > 3 })
-		healed = w.Engine.Elapsed() - w.plan.Length
+		w.Engine.Run(ended+healing, func() bool { return broken() || settled > 3 })
+		healed = w.Engine.Elapsed() - ended
 	}
 	if !broken() {
 		w.judgeProgress()

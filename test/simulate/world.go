@@ -36,6 +36,10 @@ type World struct {
 	// wanted is on which host a volume is wanted; "" for none.
 	wanted map[string]string
 	beats  map[string]*beats
+	// restoring: persons restore a cluster, and are not through with the steps.
+	restoring bool
+	// barred: DPUs may neither read nor write in their cluster.
+	barred bool
 }
 
 // newWorld is the world of a plan before anything happens. Files of DPUs are in dir.
@@ -172,12 +176,18 @@ func (w *World) happen(e Event) {
 		w.processOf(e.Who).end()
 		w.Engine.After(e.For, func() { w.bootDPU(card) })
 	case Twice:
+		if w.restoring {
+			return // what grants is stopped
+		}
 		w.processOf("hosts-2").begin()
 		w.Engine.After(e.For, w.processOf("hosts-2").hold)
 	case EndSNAP:
 		card := w.card(e.Who)
 		card.EndSNAP()
 		w.Engine.After(e.For, func() { w.must(card.StartSNAP()) })
+	case Restore:
+		backup := w.DPU.Backup()
+		w.Engine.After(e.For, func() { w.restore(backup) })
 	default:
 		w.happenByPersons(e)
 	}

@@ -45,12 +45,13 @@ type Server struct {
 	// Changed is called after each change, in order. It may be nil.
 	Changed func(Event)
 
-	now     func() time.Time
-	version int64
-	objects map[string]map[Key]client.Object
-	log     map[string][]Event
-	made    map[Key]int
-	settled map[string]int
+	now      func() time.Time
+	version  int64
+	restores int
+	objects  map[string]map[Key]client.Object
+	log      map[string][]Event
+	made     map[Key]int
+	settled  map[string]int
 }
 
 // New is an empty server whose stamps are by now.

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/test/simulate/cluster"
 	"github.com/moor-storage/moor/test/simulate/hardware"
@@ -46,9 +49,10 @@ type Judge struct {
 	// Accept counts the writes that were accepted.
 	Accept int
 
-	volumes map[string]*volume
-	found   []Violation
-	ignored []string
+	volumes   map[string]*volume
+	found     []Violation
+	ignored   []string
+	restoring bool
 }
 
 // volume is what is known of one. Its tenures are numbered from 1, in the order of the
@@ -58,6 +62,8 @@ type volume struct {
 	tenures []tenure
 	highest int64
 	showing map[string]bool
+	// restored is a grant that the claim tells of since it was restored: none of now.
+	restored tenure
 }
 
 // tenure is the time of one grant.
@@ -65,6 +71,9 @@ type tenure struct {
 	dpu   string
 	epoch int64
 	over  bool
+	// unknown: the claim was restored, and does not tell of it. It lasts until it is on
+	// record as that of one who may write and no more, or until another begins.
+	unknown, listed bool
 }
 
 // New is a judge of volumes whose claims are new.
@@ -96,17 +105,69 @@ func (j *Judge) of(name string) *volume {
 // Changed takes notice of a change in the DPU cluster. That a claim is gone ends nothing.
 func (j *Judge) Changed(e cluster.Event) {
 	claim, ok := e.Object.(*moorv1alpha1.WriterClaim)
-	if !ok || claim.Status == nil {
+	if j.restoring && e.Key.Kind == "WriterClaim" {
+		j.of(e.Key.Name).restore(claim)
+		return
+	}
+	if !ok || claim.Status == nil || unchanged(e.Before, claim) {
 		return
 	}
 	v, s := j.of(e.Key.Name), claim.Status
+	granted := s.Phase == moorv1alpha1.ClaimGranted && (s.Holder != v.restored.dpu || s.Epoch != v.restored.epoch)
 	for i := range v.tenures {
 		t := &v.tenures[i]
-		t.over = t.over || !holds(s, *t)
+		if t.unknown && !t.over && granted && holds(s, *t) { // the claim tells of it again
+			t.unknown = false
+		}
+		if t.unknown {
+			t.over = t.over || granted || t.gone(s)
+		} else {
+			t.over = t.over || !holds(s, *t)
+		}
 	}
-	if s.Phase == moorv1alpha1.ClaimGranted && !slices.ContainsFunc(v.tenures, func(t tenure) bool { return !t.over }) {
+	if granted && !slices.ContainsFunc(v.tenures, func(t tenure) bool { return !t.over }) {
 		v.tenures = append(v.tenures, tenure{dpu: s.Holder, epoch: s.Epoch})
 	}
+}
+
+// Restore takes notice of a restore of the DPU cluster, which ends no right to write and
+// gives none.
+func (j *Judge) Restore(restore func()) {
+	j.restoring = true
+	defer func() { j.restoring = false }()
+	restore()
+}
+
+// restore notes what the claim, nil if it is gone, tells of since it was restored. The grant
+// that was the last of all counts again.
+func (v *volume) restore(claim *moorv1alpha1.WriterClaim) {
+	v.restored = tenure{}
+	if claim != nil && claim.Status != nil {
+		v.restored = tenure{dpu: claim.Status.Holder, epoch: claim.Status.Epoch}
+	}
+	if n := len(v.tenures); n > 0 && v.restored.dpu != "" && claim.Status.Phase != moorv1alpha1.ClaimLost && holds(claim.Status, v.tenures[n-1]) {
+		v.restored = tenure{}
+		if v.tenures[n-1].over {
+			v.tenures = append(v.tenures, tenure{dpu: claim.Status.Holder, epoch: claim.Status.Epoch})
+		}
+		return
+	}
+	for i := range v.tenures {
+		v.tenures[i].unknown = true
+	}
+}
+
+// gone reports whether a claim that had lost its record has it as one that may write no more.
+func (t *tenure) gone(s *moorv1alpha1.WriterClaimStatus) bool {
+	listed := s.Phase == moorv1alpha1.ClaimLost && holds(s, *t)
+	t.listed = t.listed || listed
+	return t.listed && !listed
+}
+
+// unchanged reports whether a claim says the same of the right to write as before.
+func unchanged(before client.Object, claim *moorv1alpha1.WriterClaim) bool {
+	was, ok := before.(*moorv1alpha1.WriterClaim)
+	return ok && equality.Semantic.DeepEqual(was.Status, claim.Status)
 }
 
 // holds reports whether the claim is held for the DPU of a tenure as it was then.
