@@ -112,21 +112,29 @@ func (j *Judge) Changed(e cluster.Event) {
 	if !ok || claim.Status == nil || unchanged(e.Before, claim) {
 		return
 	}
-	v, s := j.of(e.Key.Name), claim.Status
+	j.of(e.Key.Name).follow(claim.Status)
+}
+
+// follow notes which tenures are over by what the claim says now, and whether one begins.
+func (v *volume) follow(s *moorv1alpha1.WriterClaimStatus) {
 	granted := s.Phase == moorv1alpha1.ClaimGranted && (s.Holder != v.restored.dpu || s.Epoch != v.restored.epoch)
 	for i := range v.tenures {
-		t := &v.tenures[i]
-		if t.unknown && !t.over && granted && holds(s, *t) { // the claim tells of it again
-			t.unknown = false
-		}
-		if t.unknown {
-			t.over = t.over || granted || t.gone(s)
-		} else {
-			t.over = t.over || !holds(s, *t)
-		}
+		v.tenures[i].follow(s, granted)
 	}
 	if granted && !slices.ContainsFunc(v.tenures, func(t tenure) bool { return !t.over }) {
 		v.tenures = append(v.tenures, tenure{dpu: s.Holder, epoch: s.Epoch})
+	}
+}
+
+func (t *tenure) follow(s *moorv1alpha1.WriterClaimStatus, granted bool) {
+	switch {
+	case t.over:
+	case !t.unknown:
+		t.over = !holds(s, *t)
+	case granted && holds(s, *t): // the claim tells of it again
+		t.unknown = false
+	default:
+		t.over = granted || t.gone(s)
 	}
 }
 
