@@ -38,6 +38,7 @@ func TestWriterClaimHistory(t *testing.T) {
 		{"granted to another meanwhile", []string{"{phase: Granted, holder: d, epoch: 1}"}, "{phase: Granted, holder: e, epoch: 1}", ends},
 		{"granted again while it is fenced", []string{"{phase: Granted, holder: d, epoch: 1}", "{phase: Fencing, holder: d, epoch: 1}"}, "{phase: Granted, holder: d, epoch: 1}", ends},
 		{"granted anew while it is fenced", []string{"{phase: Granted, holder: d, epoch: 1}", "{phase: Fencing, holder: d, epoch: 1}"}, "{phase: Granted, holder: e, epoch: 2}", ends},
+		{"lost by a person, after a restore", []string{"{phase: Granted, holder: d, epoch: 1, attachment: a, attachmentUID: u}"}, "{phase: Lost, holder: d, epoch: 1, lostEpoch: 1, lost: [{dpu: d, attachment: a, attachmentUID: u, epoch: 1}]}", ""},
 		{"granted while it is lost", []string{"{phase: Lost, holder: d, epoch: 1, lostEpoch: 1}"}, "{phase: Granted, holder: d, epoch: 2, lostEpoch: 1}", ends},
 		{"freed, and its attachment", []string{"{phase: Granted, holder: d, epoch: 1, attachmentUID: u}"}, "{phase: Free, epoch: 1}", ""},
 		{"eight receipts", nil, "{phase: Free, receipts: [" + strings.Repeat(receipt+", ", 7) + receipt + "]}", ""},
