@@ -86,13 +86,24 @@ func (w *World) hostController(l *life) {
 	l.run("detach", &detach.Reconciler{
 		DPU: clusters.DPU, Host: clusters.Host, Clock: bubble{}, TargetNamespace: kubetest.DPUNamespace, Recorder: silent{}, Heartbeats: observer,
 	}, func(_ *link, e cluster.Event) []reconcile.Request {
-		return named(e, kubetest.DPUNamespace, "VolumeAttachment", "DPUVolumeAttachment")
+		return append(named(e, kubetest.DPUNamespace, "VolumeAttachment", "DPUVolumeAttachment"), claimed(e)...)
 	})
 	passes := l.run("failover", failover.New(failover.Options{
 		Host: clusters.Host, DPU: clusters.DPU, Namespace: kubetest.HostNamespace, TargetNamespace: kubetest.DPUNamespace,
 		Driver: kubetest.Driver, Observer: observer, Clock: bubble{}, Recorder: silent{}, Budget: failover.DefaultBudget,
 	}), func(_ *link, e cluster.Event) []reconcile.Request { return w.hostsOf(e) })
 	w.Engine.After(0, func() { l.hear(observer, passes, clusters) })
+}
+
+// claimed are the VolumeAttachments that a claim names, or named before it changed.
+func claimed(e cluster.Event) []reconcile.Request {
+	var out []reconcile.Request
+	for _, o := range []any{e.Before, e.Object} {
+		if claim, ok := o.(*moorv1alpha1.WriterClaim); ok {
+			out = append(out, detach.OfClaim(context.Background(), claim)...)
+		}
+	}
+	return out
 }
 
 // hostsOf are the hosts that a change concerns: by name, by the DPU, or by the attachment,

@@ -33,7 +33,7 @@ func concerns(a *storagev1alpha1.VolumeAttachment) bool { return writer.Detachin
 func (r *Reconciler) leave(ctx context.Context, a *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) (ctrl.Result, error) {
 	recorded := writer.OverWithoutDPU(a, claim)
 	if !recorded && (!writer.Over(a) || claim == nil) {
-		return ctrl.Result{RequeueAfter: silenceAgain}, nil // no change of the claim starts a pass
+		return ctrl.Result{}, nil // what the DPU says starts a pass, and what becomes of the claim
 	}
 	if !r.silent(a) {
 		return r.lookAtSilence()

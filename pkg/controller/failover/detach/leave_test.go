@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -181,9 +182,10 @@ func TestLeaveCrash(t *testing.T) {
 	}
 }
 
-// TestSilentIsLookedAtAgain: an attachment that goes, whose DPU is silent and which holds what
-// was lost, is looked at again: when another's word has freed the claim, nothing else wakes it.
-func TestSilentIsLookedAtAgain(t *testing.T) {
+// TestClaimWakes: an attachment that goes, whose DPU is silent and which is on record as one
+// that may write of a claim that was lost, is woken when another's word has freed the claim:
+// nothing else does. A claim that says the same as before wakes nothing.
+func TestClaimWakes(t *testing.T) {
 	s := newLeft(t)
 	kubetest.Change(s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) {
 		a.Finalizers = []string{storagev1alpha1.FinalizerWriterClaim}
@@ -196,8 +198,17 @@ func TestSilentIsLookedAtAgain(t *testing.T) {
 		}
 	})
 	s.beats(60, false)
-	result, err := s.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: kubetest.DPUNamespace, Name: "a-vol"}})
-	if err != nil || result.RequeueAfter <= 0 {
-		t.Errorf("looked at again after %s: %v", result.RequeueAfter, err)
+	s.waits("while the claim is lost")
+	lost, free := s.claim(), s.claim()
+	free.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 4}
+	want := []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: kubetest.DPUNamespace, Name: "a-vol"}}}
+	if got := OfClaim(t.Context(), lost); !slices.Equal(got, want) || !claimChanged.Update(event.TypedUpdateEvent[*moorv1alpha1.WriterClaim]{ObjectOld: lost, ObjectNew: free}) {
+		t.Errorf("a claim that was lost wakes %v, want %v, and when it is freed", got, want)
+	}
+	if got := OfClaim(t.Context(), kubetest.WriterClaim("vol", "dpu-a", "a-vol", 4)); !slices.Equal(got, want) {
+		t.Errorf("a claim that is held wakes %v, want %v", got, want)
+	}
+	if claimChanged.Update(event.TypedUpdateEvent[*moorv1alpha1.WriterClaim]{ObjectOld: lost, ObjectNew: s.claim()}) {
+		t.Error("a claim that says the same wakes")
 	}
 }

@@ -9,13 +9,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -49,15 +52,39 @@ type Reconciler struct {
 	Recorder record.EventRecorder
 }
 
-// SetupWithManager watches the VolumeAttachments of the DPU cluster, and
-// their owners that go.
+// SetupWithManager watches the VolumeAttachments of the DPU cluster, what becomes of the
+// claims that are held for them, and their owners that go.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("fence").
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofOwner), builder.WithPredicates(Going)).
 		WatchesRawSource(source.Kind(r.DPU.Cache, &storagev1alpha1.VolumeAttachment{},
 			&handler.TypedEnqueueRequestForObject[*storagev1alpha1.VolumeAttachment]{})).
+		WatchesRawSource(source.Kind(r.DPU.Cache, &moorv1alpha1.WriterClaim{}, handler.TypedEnqueueRequestsFromMapFunc(OfClaim), claimChanged)).
 		Complete(kube.Retrying(r))
+}
+
+// claimChanged passes claims that say something else of the right to write, and those that go.
+var claimChanged = predicate.TypedFuncs[*moorv1alpha1.WriterClaim]{
+	CreateFunc: func(event.TypedCreateEvent[*moorv1alpha1.WriterClaim]) bool { return false },
+	UpdateFunc: func(e event.TypedUpdateEvent[*moorv1alpha1.WriterClaim]) bool {
+		return !equality.Semantic.DeepEqual(e.ObjectOld.Status, e.ObjectNew.Status)
+	},
+}
+
+// OfClaim maps to the VolumeAttachments for which the claim is held, or may be.
+func OfClaim(_ context.Context, claim *moorv1alpha1.WriterClaim) []reconcile.Request {
+	if claim.Status == nil {
+		return nil
+	}
+	var out []reconcile.Request
+	if a := claim.Status.Attachment; a != "" {
+		out = append(out, kube.RequestFor(claim.Namespace, a))
+	}
+	for _, h := range claim.Status.Lost {
+		out = append(out, kube.RequestFor(claim.Namespace, h.Attachment))
+	}
+	return out
 }
 
 // ofOwner maps to the VolumeAttachment of an owner: it has the same name.
