@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -47,7 +48,15 @@ func patch[T client.Object](obj T, change func(T), what string, write func(clien
 	}
 	uid := before.GetUID()
 	before.SetUID("") // so the UID is part of the difference
-	err := write(client.MergeFromWithOptions(before, how...))
+	p := client.MergeFromWithOptions(before, how...)
+	data, err := p.Data(obj)
+	if err != nil {
+		return false, fmt.Errorf("work out a patch of %s%s: %w", what, describe(obj), err)
+	}
+	if identifiesOnly(data) {
+		return false, nil
+	}
+	err = write(client.RawPatch(p.Type(), data))
 	if refusesUID(err) || (err == nil && uid != "" && obj.GetUID() != uid) {
 		err = replaced(obj, uid)
 	}
@@ -55,6 +64,23 @@ func patch[T client.Object](obj T, change func(T), what string, write func(clien
 		return false, fmt.Errorf("patch %s%s: %w", what, describe(obj), err)
 	}
 	return true, nil
+}
+
+// identifiesOnly reports whether a patch names an object and changes nothing of it: what
+// differed is not told in JSON, such as fractions of a second.
+func identifiesOnly(patch []byte) bool {
+	var p map[string]any
+	if json.Unmarshal(patch, &p) != nil {
+		return false
+	}
+	if about, ok := p["metadata"].(map[string]any); ok {
+		delete(about, "uid")
+		delete(about, "resourceVersion")
+		if len(about) == 0 {
+			delete(p, "metadata")
+		}
+	}
+	return len(p) == 0
 }
 
 // AddFinalizer adds the finalizer, and reports whether it had to.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -357,6 +358,39 @@ func TestDeleteExact(t *testing.T) {
 		}
 		if found, err := Find(t.Context(), s, client.ObjectKeyFromObject(now), &corev1.Pod{}); found || err != nil {
 			t.Errorf("%s: found %v, %v", what, found, err)
+		}
+	}
+}
+
+// TestPatchOfWhatIsNotTold: a difference that JSON does not tell is not written.
+func TestPatchOfWhatIsNotTold(t *testing.T) {
+	there := pod("u")
+	at := metav1.NewTime(time.Unix(1e9, 0))
+	there.Status.StartTime = &at
+	s := newServer(t, there)
+	later := metav1.NewTime(at.Add(time.Millisecond))
+	for name, write := range map[string]func(*corev1.Pod) (bool, error){
+		"patched": func(p *corev1.Pod) (bool, error) {
+			return PatchStatus(t.Context(), s, p, func(p *corev1.Pod) { p.Status.StartTime = &later })
+		},
+		"patched if it is as it was read": func(p *corev1.Pod) (bool, error) {
+			return PatchStatusExact(t.Context(), s, p, func(p *corev1.Pod) { p.Status.StartTime = &later })
+		},
+	} {
+		before := s.pod(t)
+		if wrote, err := write(s.pod(t)); wrote || err != nil {
+			t.Errorf("%s: wrote %v, %v", name, wrote, err)
+		}
+		if now := s.pod(t); now.ResourceVersion != before.ResourceVersion {
+			t.Errorf("%s: resourceVersion %s, then %s", name, before.ResourceVersion, now.ResourceVersion)
+		}
+	}
+	for text, want := range map[string]bool{
+		`{}`: true, `{"metadata":{"uid":"u"}}`: true, `{"metadata":{"resourceVersion":"1","uid":"u"}}`: true,
+		`{"metadata":{"labels":null,"uid":"u"}}`: false, `{"metadata":{"uid":"u"},"spec":{}}`: false, `{"status":null}`: false, `[]`: false,
+	} {
+		if got := identifiesOnly([]byte(text)); got != want {
+			t.Errorf("%s changes nothing: %v, want %v", text, got, want)
 		}
 	}
 }
