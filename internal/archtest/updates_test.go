@@ -23,7 +23,6 @@ var whole = map[string]string{
 	"pkg/controller/failover/detach":        "the status of WriterClaims",
 	"pkg/controller/hostcluster":            "the status of WriterClaims, which are read live",
 	"pkg/controller/hostcluster/attachment": "the status of WriterClaims",
-	"pkg/controller/hostcluster/volume":     "the status of WriterClaims, which are read live",
 	"pkg/node/heartbeat":                    "the sender's own Lease, which no cache keeps",
 }
 

@@ -2,9 +2,9 @@ package hostcluster
 
 import (
 	"context"
-	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -16,16 +16,16 @@ import (
 // TakeBack ends a VolumeAttachment whose DPUVolumeAttachment was taken away by force. No user
 // gives it back, and failover, which looks at DPUVolumeAttachments, does not see it, so that
 // an attachment which waits for the volume would wait for ever. It asks for its deletion: the DPU
-// withdraws the volume and gives the receipt. If the DPU is silent, an operator's word ends the right to
-// write. It returns what is waited for; "" if the DPUVolumeAttachment is there, which only the
+// withdraws the volume and gives the receipt. If the DPU is silent, an operator's word ends the
+// right to write. It returns what is waited for; "" if the DPUVolumeAttachment is there, which only the
 // API server itself can deny. One that no DPUVolumeAttachment asked for is left alone.
 func (c Clusters) TakeBack(ctx context.Context, a *storagev1alpha1.VolumeAttachment, silent bool, now time.Time) (waits string, err error) {
-	if a.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment] != c.Namespace+"/"+a.Name {
+	owner := &storagev1alpha1.DPUVolumeAttachment{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: a.Name}}
+	if a.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment] != OwnerValue(owner) {
 		return "", nil
 	}
-	owner := &storagev1alpha1.DPUVolumeAttachment{}
 	for _, from := range []client.Reader{c.Host.Client, c.Host.Live} {
-		found, err := kube.Find(ctx, from, client.ObjectKey{Namespace: c.Namespace, Name: a.Name}, owner)
+		found, err := kube.Find(ctx, from, client.ObjectKeyFromObject(owner), owner)
 		if err != nil || found {
 			return "", err
 		}
@@ -43,19 +43,13 @@ func (c Clusters) TakeBack(ctx context.Context, a *storagev1alpha1.VolumeAttachm
 // is waited for. One that has no such right has nothing to end.
 func (c Clusters) endAbandoned(ctx context.Context, a *storagev1alpha1.VolumeAttachment, now time.Time) (string, error) {
 	claim := &moorv1alpha1.WriterClaim{}
-	if a.Spec.Source.VolumeRef == nil {
-		return writer.Abandoned(a), nil
-	}
-	found, err := kube.Find(ctx, c.DPU.Live, c.Target(a.Spec.Source.VolumeRef.Name), claim)
+	found, err := kube.Find(ctx, c.DPU.Live, c.Target(a.VolumeName()), claim)
 	if err != nil || !found || writer.IsLost(claim) || !writer.Holds(claim, writer.HolderOf(a)) {
 		return writer.Abandoned(a), err
 	}
-	freed, refused := writer.FreeByVouch(claim, now)
-	if freed == nil {
-		return writer.AbandonedBySilent(a, claim, refused), nil
+	freed, refused, err := c.FreeByVouch(ctx, claim, now)
+	if err != nil || freed != nil {
+		return Vouched(claim), err
 	}
-	if err := c.DPU.Client.Status().Update(ctx, freed); err != nil {
-		return "", fmt.Errorf("free volume %s by an operator's word: %w", claim.Name, err)
-	}
-	return fmt.Sprintf("an operator has vouched that DPU %s cannot write volume %s any more", a.Spec.NodeName, claim.Name), nil
+	return writer.AbandonedBySilent(a, claim, refused), nil
 }

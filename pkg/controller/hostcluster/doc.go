@@ -60,9 +60,10 @@ func namedBy(mirror, owner client.Object) bool {
 	return false
 }
 
-// OwnMirror reads the mirror of owner, which is on its way out, into mirror and reports whether there is
-// one. That there is none only the API server itself can say: the cache may
-// not show yet what was made a moment ago.
+// OwnMirror reads the mirror of owner, which is on its way out, into mirror and reports whether
+// there is one. That there is none only the API server itself can say: the cache may not show
+// yet what was made a moment ago. Without one, mirror is what else has its name; it has no UID
+// if nothing has.
 func (c Clusters) OwnMirror(ctx context.Context, owner, mirror client.Object) (bool, error) {
 	for _, reader := range []client.Reader{c.DPU.Client, c.DPU.Live} {
 		found, err := kube.Find(ctx, reader, c.Target(owner.GetName()), mirror)
@@ -71,6 +72,9 @@ func (c Clusters) OwnMirror(ctx context.Context, owner, mirror client.Object) (b
 		}
 		if found && (OwnedBy(mirror, owner) || namedBy(mirror, owner)) {
 			return true, nil
+		}
+		if !found {
+			mirror.SetUID("")
 		}
 	}
 	return false, nil

@@ -3,7 +3,6 @@ package attachment
 import (
 	"cmp"
 	"context"
-	"fmt"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,6 +11,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/writer"
 )
 
@@ -37,7 +37,7 @@ func (r *Reconciler) release(ctx context.Context, attachment *storagev1alpha1.DP
 		return err
 	}
 	if !found {
-		if err := r.endPredecessor(ctx, attachment); err != nil {
+		if err := r.endPredecessor(ctx, attachment, mirror); err != nil {
 			return err
 		}
 		if err := r.waitForProof(ctx, attachment); err != nil {
@@ -65,13 +65,13 @@ func (r *Reconciler) release(ctx context.Context, attachment *storagev1alpha1.DP
 // endPredecessor ends the VolumeAttachment of an earlier attachment of this name, which was
 // taken away by force, and waits until it is gone: after this attachment there is none that
 // would. That this one stands the API server itself has to say, or a later one has its name.
-func (r *Reconciler) endPredecessor(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment) error {
-	left, now := &storagev1alpha1.VolumeAttachment{}, &storagev1alpha1.DPUVolumeAttachment{}
-	found, err := kube.Find(ctx, r.Clusters.DPU.Live, r.Clusters.Target(attachment.Name), left)
-	if _, ours := left.Labels[storagev1alpha1.LabelOwnerUID]; err != nil || !found || !ours {
-		return err
+// left is what else has its name; without a UID if nothing has.
+func (r *Reconciler) endPredecessor(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment, left *storagev1alpha1.VolumeAttachment) error {
+	if _, ours := left.Labels[storagev1alpha1.LabelOwnerUID]; left.UID == "" || !ours {
+		return nil
 	}
-	found, err = kube.Find(ctx, r.Clusters.Host.Live, client.ObjectKeyFromObject(attachment), now)
+	now := &storagev1alpha1.DPUVolumeAttachment{}
+	found, err := kube.Find(ctx, r.Clusters.Host.Live, client.ObjectKeyFromObject(attachment), now)
 	if err != nil || !found || now.UID != attachment.UID {
 		return err
 	}
@@ -104,14 +104,14 @@ func (r *Reconciler) endByVouch(ctx context.Context, claim *moorv1alpha1.WriterC
 	if found {
 		return kube.WaitFor("%s", writer.Bereft(claim))
 	}
-	freed, refused := writer.FreeByVouch(claim, r.clock().Now())
-	if freed == nil {
+	freed, refused, err := r.Clusters.FreeByVouch(ctx, claim, r.clock().Now())
+	switch {
+	case err != nil:
+		return err
+	case freed == nil:
 		return kube.WaitRetry(recoverAgain, "%s", cmp.Or(refused, writer.Bereft(claim)))
 	}
-	if err := r.Clusters.DPU.Client.Status().Update(ctx, freed); err != nil {
-		return fmt.Errorf("free volume %s by an operator's word: %w", claim.Name, err)
-	}
-	return kube.WaitFor("an operator has vouched that DPU %s cannot write volume %s any more", claim.Status.Holder, claim.Name)
+	return kube.WaitFor("%s", hostcluster.Vouched(claim))
 }
 
 // unproven says why the end of the VolumeAttachment is no receipt for the claim that it

@@ -3,7 +3,6 @@ package volume
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -69,14 +68,17 @@ func (r *Reconciler) vouched(ctx context.Context, claim *moorv1alpha1.WriterClai
 	if err != nil {
 		return nil, "", err
 	}
-	freed, refused := writer.FreeByVouch(claim, r.clock().Now())
-	if freed == nil || found {
+	if found {
+		_, refused := writer.FreeByVouch(claim, r.clock().Now())
 		return claim, cmp.Or(refused, writer.Orphaned(claim)), nil
 	}
-	if err := r.Clusters.DPU.Client.Status().Update(ctx, freed); err != nil {
-		return nil, "", fmt.Errorf("free the claim of volume %s by an operator's word: %w", claim.Name, err)
-	}
-	if writer.Held(freed) {
+	freed, refused, err := r.Clusters.FreeByVouch(ctx, claim, r.clock().Now())
+	switch {
+	case err != nil:
+		return nil, "", err
+	case freed == nil:
+		return claim, cmp.Or(refused, writer.Orphaned(claim)), nil
+	case writer.Held(freed):
 		return freed, writer.Orphaned(freed), nil
 	}
 	return freed, "", nil
