@@ -39,11 +39,7 @@ func (f fence) obey(ctx context.Context, p *pass) error {
 		return err
 	}
 	if epoch := writer.LostEpoch(f.attachments.Node, p.attachment, p.writerClaim); epoch > p.dpu.ClearedEpoch || epoch > 0 && p.dpu.Attached {
-		p.unrecorded()
-		if err := f.clearAll(ctx, p, epoch); err != nil {
-			return err
-		}
-		if err := f.end(ctx, p, epoch); err != nil {
+		if err := f.endAll(ctx, p, epoch); err != nil {
 			return err
 		}
 		p.dpu.ClearedEpoch = max(p.dpu.ClearedEpoch, epoch)
@@ -98,16 +94,20 @@ func (f fence) overtaken(ctx context.Context, p *pass) error {
 		return nil
 	}
 	epoch := f.journal.Highest(uid)
+	if err := f.endAll(ctx, p, epoch); err != nil {
+		return err
+	}
+	f.note(ctx, p, epoch)
+	return p.wait(0, "%s", refused)
+}
+
+// endAll is end where what is on record of the volume's devices may be lost.
+func (f fence) endAll(ctx context.Context, p *pass, epoch int64) error {
 	p.unrecorded()
 	if err := f.clearAll(ctx, p, epoch); err != nil {
 		return err
 	}
-	if err := f.end(ctx, p, epoch); err != nil {
-		return err
-	}
-	p.dpu.RetiredEpoch = max(p.dpu.RetiredEpoch, epoch)
-	noteRetired(ctx, f.journal, p, uid)
-	return p.wait(0, "%s", refused)
+	return f.end(ctx, p, epoch)
 }
 
 // clearLost is obey for an attachment that goes, if its claim was lost: what the attachment
@@ -207,9 +207,14 @@ func (f fence) retire(ctx context.Context, p *pass, epoch int64) error {
 
 // ended notes that the epoch is over, and ends the pass.
 func (f fence) ended(ctx context.Context, p *pass, epoch int64) error {
+	f.note(ctx, p, epoch)
+	return p.wait(0, "volume %s was fenced from DPU %s: its host cannot reach it any more, epoch %d is over", p.volumeName(), f.attachments.Node, epoch)
+}
+
+// note notes that the epoch is over, for the status and in the journal.
+func (f fence) note(ctx context.Context, p *pass, epoch int64) {
 	p.dpu.RetiredEpoch = max(p.dpu.RetiredEpoch, epoch)
 	noteRetired(ctx, f.journal, p, volumeUID(p.writerClaim))
-	return p.wait(0, "volume %s was fenced from DPU %s: its host cannot reach it any more, epoch %d is over", p.volumeName(), f.attachments.Node, epoch)
 }
 
 // end withdraws the volume's devices, also those of other attachments of it.

@@ -31,6 +31,15 @@ func (c *cluster) own(volume string) {
 	c.must(c.Update(c.t.Context(), claim))
 }
 
+// strip takes an attachment away without its DPU, by taking the holds off.
+func (c *cluster) strip(name string) {
+	c.t.Helper()
+	a := c.get(name)
+	a.Finalizers = nil
+	c.must(c.Update(c.t.Context(), a))
+	c.must(c.Delete(c.t.Context(), a))
+}
+
 // TestRestoredEpochIsNotShown: the cluster of the DPUs was restored from a backup, and
 // tells of an epoch that this DPU has retired since as if it stood.
 func TestRestoredEpochIsNotShown(t *testing.T) {
@@ -117,10 +126,7 @@ func TestGivenBackIsWithdrawn(t *testing.T) {
 	if now := m.settle(a.Name); !now.Status.DPU.Attached {
 		t.Fatalf("not shown: %+v", now.Status)
 	}
-	taken := c.get(a.Name)
-	taken.Finalizers = nil
-	c.must(c.Update(t.Context(), taken))
-	c.must(c.Delete(t.Context(), taken))
+	c.strip(a.Name)
 	c.grant(c.attachment("v1", "dpu-1"), 3)
 	m.restartDriver()
 	for range 5 {
@@ -139,20 +145,10 @@ func TestGivenBackIsWithdrawn(t *testing.T) {
 // storage's word, and nothing of it is left here. The DPU came back before the cluster of the
 // DPUs was restored from a backup of when it had the volume.
 func TestTakenWhileAwayIsNotShown(t *testing.T) {
-	c := newCluster(t)
-	m := newMachine(t, c, "dpu-1")
-	c.volume("v1", corev1.ReadWriteOnce)
-	a := c.attachment("v1", "dpu-1")
-	c.grant(a, 1)
-	if now := m.settle(a.Name); !now.Status.DPU.Attached {
-		t.Fatalf("not shown: %+v", now.Status)
-	}
+	c, m, a := attached(t)
 	backup := c.get(a.Name)
 	m.emu.Restart()
-	taken := c.get(a.Name) // the holds were taken off without this DPU
-	taken.Finalizers = nil
-	c.must(c.Update(t.Context(), taken))
-	c.must(c.Delete(t.Context(), taken))
+	c.strip(a.Name)
 	m.boot = "another"
 	m.restartDriver()
 	c.must(m.patrol.Round(t.Context()))

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -144,36 +143,18 @@ func (j *Journal) Show(uid types.UID, name string, epoch int64) error {
 	return err
 }
 
-// Standing are the volumes, by name, of which an epoch was shown and has not been retired.
-func (j *Journal) Standing() []string {
+// Standing are the volumes, by name, of which an epoch was shown and has not been retired, and
+// that epoch.
+func (j *Journal) Standing() map[string]int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var out []string
+	out := map[string]int64{}
 	for _, e := range j.volumes {
 		if !e.over() {
-			out = append(out, e.Name)
+			out[e.Name] = max(out[e.Name], e.Shown)
 		}
 	}
 	return out
-}
-
-// RetireShown notes that all epochs are over under which volumes of this name were shown.
-func (j *Journal) RetireShown(name string) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.broken != nil {
-		return nil // nothing is shown anew
-	}
-	for id, e := range maps.Clone(j.volumes) {
-		if e.Name != name || e.over() {
-			continue
-		}
-		e.Retired = e.Shown
-		if err := j.write(id, e); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Retire notes that the epoch of a volume is over. uid is "" if it is not known: then it

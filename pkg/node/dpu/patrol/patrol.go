@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -117,7 +116,8 @@ func (p *Patrol) Round(ctx context.Context) error {
 // off. An attachment is not made again, so nothing that it was granted counts any more,
 // unless a restored cluster tells of it.
 func (p *Patrol) retire(ctx context.Context, cached []storagev1alpha1.VolumeAttachment) error {
-	left := without(p.o.Journal.Standing(), cached)
+	left := p.o.Journal.Standing()
+	spare(left, cached)
 	if len(left) == 0 {
 		return nil
 	}
@@ -125,17 +125,18 @@ func (p *Patrol) retire(ctx context.Context, cached []storagev1alpha1.VolumeAtta
 	if err != nil {
 		return fmt.Errorf("nothing is retired: %w", err)
 	}
-	for _, volume := range without(left, live) {
-		err = errors.Join(err, p.o.Journal.RetireShown(volume))
+	spare(left, live)
+	for volume, epoch := range left {
+		err = errors.Join(err, p.o.Journal.Retire("", volume, epoch))
 	}
 	return err
 }
 
-// without are the volumes that have none of the attachments.
-func without(volumes []string, attachments []storagev1alpha1.VolumeAttachment) []string {
-	return slices.DeleteFunc(volumes, func(volume string) bool {
-		return slices.ContainsFunc(attachments, func(a storagev1alpha1.VolumeAttachment) bool { return a.VolumeName() == volume })
-	})
+// spare takes out the volumes that have an attachment.
+func spare(volumes map[string]int64, all []storagev1alpha1.VolumeAttachment) {
+	for i := range all {
+		delete(volumes, all[i].VolumeName())
+	}
 }
 
 // unmade reports whether the device of an attachment exists no more.
