@@ -55,7 +55,7 @@ var identity = []mutation{
 		{ruleLost, "s.Epoch, s.LostEpoch = \"\", \"\", epoch, epoch", "s.Epoch = \"\", \"\", epoch"},
 	}},
 	{name: "a DPU clears up by what the attachment has on record", tests: node, edits: []edit{
-		{nodeFence, "		if err := f.clearAll(ctx, p, epoch); err != nil {\n			return err\n		}\n		if err := f.end(", "		if err := f.end("},
+		{nodeFence, "		if err := f.endAll(ctx, p, epoch); err != nil {\n			return err\n		}\n		p.dpu.ClearedEpoch", "		if err := f.end(ctx, p, epoch); err != nil {\n			return err\n		}\n		p.dpu.ClearedEpoch"},
 	}},
 	{name: "a claim goes while it knows epochs", tests: sync, edits: []edit{
 		{syncGrant, "Finalizers: []string{storagev1alpha1.FinalizerEpochs},", ""},
@@ -125,6 +125,6 @@ var marks = []mutation{
 		{"pkg/controller/hostcluster/attachment/remove.go", "	if found {\n		return kube.WaitFor(\"%s\", writer.Bereft(claim))\n	}\n	freed", "	if found && claim == nil {\n		return kube.WaitFor(\"%s\", writer.Bereft(claim))\n	}\n	freed"},
 	}},
 	{name: "a volume goes by an operator's word about a DPU that can answer", tests: "./pkg/controller/hostcluster/volume", edits: []edit{
-		{"pkg/controller/hostcluster/volume/claim.go", "if freed == nil || found {", "if freed == nil || found && freed == nil {"},
+		{"pkg/controller/hostcluster/volume/claim.go", "	if found {\n		_, refused", "	if found && false {\n		_, refused"},
 	}},
 }

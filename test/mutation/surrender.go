@@ -13,37 +13,37 @@ var surrenders = []mutation{
 		{"pkg/controller/failover/detach/surrender.go", "kube.Find(ctx, r.DPU.Live, client.ObjectKeyFromObject(attachment), attachment)", "kube.Find(ctx, r.DPU.Client, client.ObjectKeyFromObject(attachment), attachment)"},
 	}},
 	{name: "a DPU gives an epoch back and shows the volume", tests: node, edits: []edit{
-		{nodeFence, "	p.unrecorded()\n	if err := f.clearAll(ctx, p, epoch); err != nil {\n		return err\n	}\n	if err := f.end(ctx, p, epoch); err != nil {\n		return err\n	}\n	p.dpu.RetiredEpoch", "	p.dpu.RetiredEpoch"},
+		{nodeFence, "	if err := f.endAll(ctx, p, epoch); err != nil {\n		return err\n	}\n	f.note(ctx, p, epoch)\n	return p.wait(0, \"%s\", refused)", "	f.note(ctx, p, epoch)\n	return p.wait(0, \"%s\", refused)"},
 	}},
 	{name: "a DPU gives an epoch back and looks only at what is on record", tests: node, edits: []edit{
-		{nodeFence, "	epoch := f.journal.Highest(uid)\n	p.unrecorded()\n	if err := f.clearAll(ctx, p, epoch); err != nil {\n		return err\n	}\n", "	epoch := f.journal.Highest(uid)\n"},
+		{nodeFence, "	epoch := f.journal.Highest(uid)\n	if err := f.endAll(ctx, p, epoch); err != nil {", "	epoch := f.journal.Highest(uid)\n	if err := f.end(ctx, p, epoch); err != nil {"},
 	}},
 	{name: "a DPU gives back less than its journal tells of", tests: node, edits: []edit{
 		{nodeFence, "	epoch := f.journal.Highest(uid)\n", "	epoch := p.attachment.Spec.Epoch\n"},
 	}},
 	{name: "a DPU does not note what was taken from it while it was away", tests: node, edits: []edit{
-		{"pkg/node/dpu/patrol/patrol.go", "	left := without(p.o.Journal.Standing(), cached)\n	if len(left) == 0 {", "	left := without(p.o.Journal.Standing(), cached)\n	if len(left) >= 0 {"},
+		{"pkg/node/dpu/patrol/patrol.go", "	spare(left, cached)\n	if len(left) == 0 {", "	spare(left, cached)\n	if len(left) >= 0 {"},
 	}},
 	{name: "a DPU notes by a cache that what it shows is over", tests: node, edits: []edit{
-		{"pkg/node/dpu/patrol/patrol.go", "	for _, volume := range without(left, live) {", "	for _, volume := range without(left, live[:0]) {"},
+		{"pkg/node/dpu/patrol/patrol.go", "	spare(left, live)\n", "	spare(left, live[:0])\n"},
 	}},
 	{name: "a VolumeAttachment is taken back whose owner only a cache lacks", tests: sync, edits: []edit{
 		{abandoned, "[]client.Reader{c.Host.Client, c.Host.Live}", "[]client.Reader{c.Host.Client}"},
 	}},
 	{name: "a VolumeAttachment is taken back that no DPUVolumeAttachment asked for", tests: sync, edits: []edit{
-		{abandoned, "a.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment] != c.Namespace+\"/\"+a.Name", "c.Namespace == \"\""},
+		{abandoned, "a.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment] != OwnerValue(owner)", "owner == nil"},
 	}},
 	{name: "an operator's word counts of a DPU that can withdraw what no DPUVolumeAttachment wants", tests: sync, edits: []edit{
 		{abandoned, "	if !silent {\n", "	if !silent && a == nil {\n"},
 	}},
 	{name: "what an earlier attachment of this name has left is not ended", tests: sync, edits: []edit{
-		{"pkg/controller/hostcluster/attachment/remove.go", "		if err := r.endPredecessor(ctx, attachment); err != nil {", "		if err := r.endPredecessor(ctx, attachment); err != nil && found {"},
+		{"pkg/controller/hostcluster/attachment/remove.go", "		if err := r.endPredecessor(ctx, attachment, mirror); err != nil {", "		if err := r.endPredecessor(ctx, attachment, mirror); err != nil && found {"},
 	}},
 	{name: "what was made for a later attachment of this name is ended as what an earlier one left", tests: sync, edits: []edit{
 		{"pkg/controller/hostcluster/attachment/remove.go", "	if err != nil || !found || now.UID != attachment.UID {\n		return err\n	}\n	if err := kube.Delete(ctx, r.Clusters.DPU.Client, left)", "	if err != nil || !found {\n		return err\n	}\n	if err := kube.Delete(ctx, r.Clusters.DPU.Client, left)"},
 	}},
-	{name: "an attachment whose DPU is silent is not looked at again", tests: fence, edits: []edit{
-		{"pkg/controller/failover/detach/leave.go", "return ctrl.Result{RequeueAfter: silenceAgain}, nil // no change", "return ctrl.Result{}, nil // no change"},
+	{name: "a claim that was lost does not wake those who may write", tests: fence, edits: []edit{
+		{"pkg/controller/failover/detach/reconciler.go", "	for _, h := range claim.Status.Lost {\n", "	for _, h := range claim.Status.Lost[:0] {\n"},
 	}},
 	{name: "a pod comes to a host in the place of one that goes, for ever", tests: fence, edits: []edit{
 		{"pkg/controller/failover/release.go", "	if p.core == nil || tainted(p.core) {\n		return nil\n	}\n	_, err := kube.PatchExact(ctx, r.host.Client, p.core, func(n *corev1.Node) {\n		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: moorv1alpha1.TaintReturning", "	if p.core != nil {\n		return nil\n	}\n	_, err := kube.PatchExact(ctx, r.host.Client, p.core, func(n *corev1.Node) {\n		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: moorv1alpha1.TaintReturning"},

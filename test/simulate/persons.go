@@ -12,6 +12,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/internal/podvolume"
+	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/test/simulate/cluster"
 	"github.com/moor-storage/moor/test/simulate/hardware"
 )
@@ -163,13 +164,8 @@ func (w *World) operate() {
 	})
 }
 
-const (
-	// silentAfter is after how long a DPU that has not beaten is called silent, as the
-	// condition DPUAlive calls it.
-	silentAfter = 13 * time.Second
-	// restoring is how long the API server of a cluster is down while its etcd is restored.
-	restoring = 3 * time.Second
-)
+// restoring is how long the API server of a cluster is down while its etcd is restored.
+const restoring = 3 * time.Second
 
 // restore lets persons restore the DPU cluster from a backup, by the steps of docs/restore.md.
 func (w *World) restore(backup cluster.Backup) {
@@ -205,12 +201,9 @@ func (w *World) restore(backup cluster.Backup) {
 // touched when the backup was made.
 func (w *World) doubt() {
 	for _, claim := range cluster.All[*moorv1alpha1.WriterClaim](w.DPU) {
-		if claim.Status == nil || claim.Status.AttachmentUID == "" {
-			continue
-		}
 		s := claim.Status
-		if w.behind(claim.Name) {
-			continue // that is noticed
+		if s == nil || s.AttachmentUID == "" || w.behind(claim.Name) { // that is noticed
+			continue
 		}
 		a, found := cluster.Find[*storagev1alpha1.VolumeAttachment](w.DPU, kubetest.DPUNamespace, s.Attachment)
 		if !found || a.UID != s.AttachmentUID || slices.Contains(a.Finalizers, storagev1alpha1.FinalizerDPUAttachment) {
@@ -228,7 +221,7 @@ func (w *World) doubt() {
 func (w *World) silent() []*hardware.DPU {
 	return slices.DeleteFunc(slices.Clone(w.Cards), func(d *hardware.DPU) bool {
 		l := w.processOf(d.Name).life
-		return d.On && l != nil && l.Alive() && !w.down[d.Name] && time.Since(w.beats[d.Host].dpu) < silentAfter
+		return d.On && l != nil && l.Alive() && !w.down[d.Name] && time.Since(w.beats[d.Host].dpu) < nodehealth.DefaultSilence
 	})
 }
 

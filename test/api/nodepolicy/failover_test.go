@@ -41,12 +41,7 @@ func TestFailoverRequests(t *testing.T) {
 		return err
 	}
 	forged := func(s *moorv1alpha1.DPUStorageNodeSpec) { s.Failover = ask("someone else") }
-	var err error
-	_ = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		err = write(forged, client.DryRunAll)
-		return err != nil, nil
-	})
-	refused(t, err, "spec.failover.requestedBy must be your user name, ")
+	soonRefused(t, func() error { return write(forged, client.DryRunAll) }, "spec.failover.requestedBy must be your user name, ")
 	self := userName(t, clusters.HostConfig)
 	must(t, write(func(s *moorv1alpha1.DPUStorageNodeSpec) { s.Failover = ask(self) }))
 	must(t, write(func(s *moorv1alpha1.DPUStorageNodeSpec) { s.HostMode = moorv1alpha1.ZeroTrust }))
@@ -57,6 +52,17 @@ func TestFailoverRequests(t *testing.T) {
 	honest := ask("system:serviceaccount:dpf-operator-system:snap-csi-plugin-node") // or two policies refuse it
 	own := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: moorv1alpha1.DPUStorageNodeSpec{Failover: honest}}
 	refused(t, h.a.Create(t.Context(), own, client.DryRunAll), "a host does not request its failover")
+}
+
+// soonRefused tries until a policy that was just applied refuses, with these words.
+func soonRefused(t *testing.T, try func() error, words string) {
+	t.Helper()
+	var err error
+	_ = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		err = try()
+		return err != nil, nil
+	})
+	refused(t, err, words)
 }
 
 // userName is that by which an API server knows who has this configuration.
