@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -126,6 +127,35 @@ func TestOnlyTheMarkKnows(t *testing.T) {
 	w.MustReconcile(r, "a-vol")
 	if c := claimOf(w).Status; c.Phase != moorv1alpha1.ClaimGranted || c.Epoch != 6 || volumeOf(w).Status.LastGrant.Epoch != 6 || volumeOf(w).Status.LastGrant.Over {
 		t.Errorf("the claim is %+v, it is remembered %+v", c, volumeOf(w).Status.LastGrant)
+	}
+}
+
+// TestMarkIsNotMixed: a cache that is several grants behind shows a mark of the same DPU. What
+// differs from that alone does not name the holder: the mark is written whole, or not at all.
+func TestMarkIsNotMixed(t *testing.T) {
+	w, r := open(t)
+	w.Host.Add(user("a"))
+	before := storagev1alpha1.LastGrant{Epoch: 5, DPU: "dpu-b", Attachment: "b-vol", AttachmentUID: "b", Over: true}
+	kubetest.Change(w.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) {
+		v.Status.LastGrant = &storagev1alpha1.LastGrant{Epoch: 4, DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: "a"}
+	})
+	w.CacheShows(volumeOf(w))
+	kubetest.Change(w.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) { v.Status.LastGrant = &before })
+	free := kubetest.WriterClaim("vol", "", "", 5)
+	free.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 5}
+	w.DPU.Add(free)
+	err := w.Reconcile(r, "a-vol")
+	if last := volumeOf(w).Status.LastGrant; *last != before || !apierrors.IsConflict(err) {
+		t.Errorf("it is remembered %+v, the pass ended with %v", last, err)
+	}
+	if m, found := kubetest.Read(w.DPU, mirror("a")); found && m.Spec.Epoch != 0 {
+		t.Errorf("the DPU learns of epoch %d", m.Spec.Epoch)
+	}
+	w.CacheIsCurrent()
+	w.MustReconcile(r, "a-vol")
+	want := storagev1alpha1.LastGrant{Epoch: 6, DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: kubetest.AttachmentUID("a-vol")}
+	if last := volumeOf(w).Status.LastGrant; *last != want {
+		t.Errorf("it is remembered %+v", last)
 	}
 }
 

@@ -30,12 +30,13 @@ func (r *Reconciler) record(ctx context.Context, p *pass, claim *moorv1alpha1.Wr
 
 // mark has the host cluster remember the grant, before the DPU can learn of it: the claim
 // is in the DPU cluster, whose etcd may be lost or restored. Where the cache is behind the
-// mark, the API server refuses to let it go back, and nothing is shown.
+// mark, the API server refuses the write, and nothing is shown: what differs from a mark of
+// before is not the mark.
 func (r *Reconciler) mark(ctx context.Context, p *pass, epoch int64) error {
 	if writer.Marked(p.volume.Status.LastGrant, p.holder(), epoch) {
 		return nil
 	}
-	if _, err := kube.PatchStatus(ctx, r.Clusters.Host.Client, p.volume, func(v *storagev1alpha1.DPUVolume) {
+	if _, err := kube.PatchStatusExact(ctx, r.Clusters.Host.Client, p.volume, func(v *storagev1alpha1.DPUVolume) {
 		v.Status.LastGrant = writer.Mark(p.holder(), epoch)
 	}); err != nil {
 		return fmt.Errorf("have the host cluster remember that epoch %d of the right to write is of DPU %s: %w", epoch, p.dpu, err)

@@ -54,7 +54,8 @@ func (r *Reconciler) endMark(ctx context.Context, volume *storagev1alpha1.DPUVol
 	if ended == nil {
 		return 0, nil
 	}
-	if _, err := kube.PatchStatus(ctx, r.Clusters.Host.Client, volume, func(v *storagev1alpha1.DPUVolume) { v.Status.LastGrant = ended }); err != nil {
+	// A grant since the claim was read has changed the mark, and the volume with it.
+	if _, err := kube.PatchStatusExact(ctx, r.Clusters.Host.Client, volume, func(v *storagev1alpha1.DPUVolume) { v.Status.LastGrant = ended }); err != nil {
 		return 0, fmt.Errorf("mark epoch %d of volume %s as over: %w", ended.Epoch, volume.Name, err)
 	}
 	return 0, nil

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
@@ -54,5 +56,28 @@ func TestLastGrantIsOver(t *testing.T) {
 			w.Step(time.Second)
 			is(tc.want)
 		})
+	}
+}
+
+// TestAGrantIsNotOver: a grant that comes between the look at the claim and the mark is not
+// marked as over.
+func TestAGrantIsNotOver(t *testing.T) {
+	w, r := open(t)
+	r.Clock = w.Clock
+	v := user()
+	v.Status.LastGrant = &storagev1alpha1.LastGrant{Epoch: 4, DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: "a"}
+	w.Host.Add(v)
+	free := kubetest.WriterClaim("vol", "", "", 4)
+	free.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 4}
+	w.DPU.Add(free)
+	w.MustReconcile(r, "vol")
+	shown, _ := kubetest.Read(w.Host, user())
+	w.CacheShows(shown)
+	next := storagev1alpha1.LastGrant{Epoch: 5, DPU: "dpu-b", Attachment: "b-vol", AttachmentUID: "b"}
+	kubetest.Change(w.Host, user(), func(v *storagev1alpha1.DPUVolume) { v.Status.LastGrant = &next })
+	w.Step(idleAfter)
+	err := w.Reconcile(r, "vol")
+	if got, _ := kubetest.Read(w.Host, user()); *got.Status.LastGrant != next || !apierrors.IsConflict(err) {
+		t.Errorf("it is remembered as %+v, the pass ended with %v", got.Status.LastGrant, err)
 	}
 }
