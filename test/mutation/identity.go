@@ -76,6 +76,12 @@ var identity = []mutation{
 
 // marks are the checks around what the host cluster remembers of the last grant.
 var marks = []mutation{
+	{name: "the mark of a grant is mixed with that of another", tests: sync, edits: []edit{
+		{"pkg/controller/hostcluster/attachment/remember.go", "kube.PatchStatusExact(", "kube.PatchStatus("},
+	}},
+	{name: "a grant is marked as over that came after the look at the claim", tests: "./pkg/controller/hostcluster/volume", edits: []edit{
+		{"pkg/controller/hostcluster/volume/mark.go", "kube.PatchStatusExact(", "kube.PatchStatus("},
+	}},
 	{name: "a DPU learns of a grant that the host cluster does not remember", tests: sync, edits: []edit{
 		{"pkg/controller/hostcluster/attachment/remember.go", "	return r.mark(ctx, p, epoch)\n", "	return nil\n"},
 	}},

@@ -27,6 +27,15 @@ var surrenders = []mutation{
 	{name: "a DPU notes by a cache that what it shows is over", tests: node, edits: []edit{
 		{"pkg/node/dpu/patrol/patrol.go", "	spare(left, live)\n", "	spare(left, live[:0])\n"},
 	}},
+	{name: "a DPU lets go of an attachment by a record that lacks what it shows", tests: node, edits: []edit{
+		{nodeFence, "	if p.attachment.Spec.Epoch == 0 || p.dpu.DeviceName != \"\" && epoch <= p.attachment.Spec.Epoch {\n		return 0\n	}\n	return epoch", "	return epoch * 0"},
+	}},
+	{name: "a DPU lets go of a forgotten device before what it had sent is drained", tests: node, edits: []edit{
+		{nodeFence, "	if err := p.drained(f.exposures); err != nil {\n		return err\n	}\n	f.note(ctx, p, epoch)\n	return nil", "	f.note(ctx, p, epoch)\n	return nil"},
+	}},
+	{name: "what a DPU has forgotten of one attachment is withdrawn from another", tests: node, edits: []edit{
+		{nodeFence, "a.Name != p.attachment.Name && a.VolumeName() == p.volumeName() && a.Spec.Epoch >= epoch {", "a.Name != p.attachment.Name && a.VolumeName() == p.volumeName() && a.Spec.Epoch < epoch {"},
+	}},
 	{name: "a VolumeAttachment is taken back whose owner only a cache lacks", tests: sync, edits: []edit{
 		{abandoned, "[]client.Reader{c.Host.Client, c.Host.Live}", "[]client.Reader{c.Host.Client}"},
 	}},

@@ -44,6 +44,8 @@ func TestSeedsThatFailed(t *testing.T) {
 		109161: "an attachment that goes did not end what an earlier one of its name had left",
 		311991: "after a restore a DPU showed what it had been granted before the backup, and had never shown",
 		310158: "after a restore a finalizer that was missing in the backup was a DPU's word",
+		503115: "the host cluster remembered a grant as that of another DPU",
+		503234: "after a restore a DPU let go by a record that lacked the device it showed",
 		333752: "a DPU gave an epoch back while it showed the volume for an attachment that is gone",
 	} {
 		t.Run(found, func(t *testing.T) { play(t, seed) })

@@ -31,6 +31,7 @@ func (r remover) detach(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
+	forgotten := r.fence.forgotten(p) // before this pass changes either record
 	// What was shown by a right of this attachment is not left to the other.
 	granted := p.dpu.Attached && writer.SingleWriter(p.attachment, nil)
 	if other != nil && other.Status.DPU.DeviceName != "" && !granted {
@@ -48,6 +49,9 @@ func (r remover) detach(ctx context.Context, p *pass) error {
 	p.withdrawn()
 	p.dpu.Incarnation = ""
 	if err := p.drained(r.exposures); err != nil {
+		return err
+	}
+	if err := r.fence.clearForgotten(ctx, p, forgotten); err != nil {
 		return err
 	}
 	// It goes, so its epoch is over here whether the vendor answers or not.

@@ -135,6 +135,43 @@ func (f fence) clearLost(ctx context.Context, p *pass) error {
 	return nil
 }
 
+// forgotten returns the epoch under which the volume was shown here, as the journal tells, and
+// of which the attachment that goes has no device on record, or none of that epoch; 0 if there
+// is none. The cluster of the DPUs was restored from a backup of before.
+func (f fence) forgotten(p *pass) int64 {
+	epoch := f.journal.Standing()[p.volumeName()]
+	if p.attachment.Spec.Epoch == 0 || p.dpu.DeviceName != "" && epoch <= p.attachment.Spec.Epoch {
+		return 0
+	}
+	return epoch
+}
+
+// clearForgotten is clearLost for an epoch that was forgotten, unless another attachment of
+// the volume has it: then the device is that one's.
+func (f fence) clearForgotten(ctx context.Context, p *pass, epoch int64) error {
+	if epoch == 0 {
+		return nil
+	}
+	all, err := f.attachments.Live(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if a := &all[i]; a.Name != p.attachment.Name && a.VolumeName() == p.volumeName() && a.Spec.Epoch >= epoch {
+			return nil
+		}
+	}
+	p.unrecorded()
+	if err := f.clearAll(ctx, p, epoch); err != nil {
+		return err
+	}
+	if err := p.drained(f.exposures); err != nil {
+		return err
+	}
+	f.note(ctx, p, epoch)
+	return nil
+}
+
 // awaited reports whether a claim that was lost waits for the word of this DPU about an
 // attachment that goes, as far as the cache knows. No other DPU can give it, also if this DPU
 // has never touched the attachment.

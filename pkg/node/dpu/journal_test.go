@@ -141,6 +141,83 @@ func TestGivenBackIsWithdrawn(t *testing.T) {
 	}
 }
 
+// TestForgottenDeviceIsWithdrawn: an attachment goes whose record is of a backup that is older
+// than what is shown by it. Its epoch is not given back while the host sees the device.
+func TestForgottenDeviceIsWithdrawn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		record func(*storagev1alpha1.VolumeAttachmentDPU)
+		epoch  int64
+		drains bool // it is not on record by which incarnation of SNAP it was shown
+	}{
+		"of before it was shown":    {func(d *storagev1alpha1.VolumeAttachmentDPU) { *d = storagev1alpha1.VolumeAttachmentDPU{} }, 7, true},
+		"of before the last grants": {func(d *storagev1alpha1.VolumeAttachmentDPU) { d.RetiredEpoch, d.Epoch = 0, 3 }, 3, false},
+		"of both, and a device is not": {func(d *storagev1alpha1.VolumeAttachmentDPU) {
+			*d = storagev1alpha1.VolumeAttachmentDPU{DeviceName: "dev_x"}
+		}, 3, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			m := newMachine(t, c, "dpu-1")
+			c.volume("v1", corev1.ReadWriteOnce)
+			a := c.attachment("v1", "dpu-1")
+			c.grant(a, 7)
+			c.own("v1")
+			if now := m.settle(a.Name); !now.Status.DPU.Attached {
+				t.Fatalf("not shown: %+v", now.Status)
+			}
+			c.must(c.setDPU(a.Name, tc.record))
+			c.grant(c.get(a.Name), tc.epoch)
+			c.must(c.Delete(t.Context(), c.get(a.Name)))
+			m.restartDriver()
+			waited := false
+			for now := c.get(a.Name); now != nil && now.Status.DPU.RetiredEpoch == 0; now = c.get(a.Name) {
+				_ = m.pass(a.Name)
+				waited = waited || c.get(a.Name) != nil && c.get(a.Name).Status.DPU.RetiredEpoch == 0
+				m.clock.Step(drainTime)
+			}
+			if waited != tc.drains {
+				t.Errorf("what it had sent was waited for: %t", waited)
+			}
+			if m.shown()["dev_v1-pvc"].Visible {
+				t.Errorf("given back while it is shown: %+v", c.get(a.Name))
+			}
+			if now := c.get(a.Name); now != nil && now.Status.DPU.RetiredEpoch != 7 || len(m.fence.journal.Standing()) > 0 {
+				t.Errorf("not given back: %+v", now)
+			}
+		})
+	}
+}
+
+// TestForgottenIsAnothers: a device that was shown for a later attachment of the volume is not
+// withdrawn with an earlier one that goes.
+func TestForgottenIsAnothers(t *testing.T) {
+	c := newCluster(t)
+	m := newMachine(t, c, "dpu-1")
+	c.volume("v1", corev1.ReadWriteOnce)
+	earlier := c.attachment("v1", "dpu-1").DeepCopy()
+	c.strip(earlier.Name)
+	earlier.Name, earlier.UID, earlier.ResourceVersion = "earlier", "earlier", ""
+	earlier.Finalizers = []string{storagev1alpha1.FinalizerDPUAttachment}
+	a := c.attachment("v1", "dpu-1")
+	c.grant(a, 7)
+	c.own("v1")
+	if now := m.settle(a.Name); !now.Status.DPU.Attached {
+		t.Fatalf("not shown: %+v", now.Status)
+	}
+	earlier.Spec.Epoch, earlier.Status = 3, storagev1alpha1.VolumeAttachmentStatus{StorageAttached: true}
+	c.must(c.Create(t.Context(), earlier))
+	c.must(c.Delete(t.Context(), c.get("earlier")))
+	// So that the earlier one goes first.
+	c.must(c.setDPU(a.Name, func(d *storagev1alpha1.VolumeAttachmentDPU) { *d = storagev1alpha1.VolumeAttachmentDPU{} }))
+	for range 3 {
+		_ = m.pass("earlier")
+		m.clock.Step(drainTime)
+	}
+	if !m.shown()["dev_v1-pvc"].Visible {
+		t.Error("withdrawn")
+	}
+}
+
 // TestTakenWhileAwayIsNotShown: a volume was taken from a DPU that had lost power, by the
 // storage's word, and nothing of it is left here. The DPU came back before the cluster of the
 // DPUs was restored from a backup of when it had the volume.

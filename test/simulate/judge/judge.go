@@ -131,8 +131,8 @@ func (t *tenure) follow(s *moorv1alpha1.WriterClaimStatus, granted bool) {
 	case t.over:
 	case !t.unknown:
 		t.over = !holds(s, *t)
-	case granted && holds(s, *t): // the claim tells of it again
-		t.unknown = false
+	case granted && s.Holder == t.dpu: // the claim tells of it again, or of another number of the same DPU
+		t.unknown, t.epoch = false, s.Epoch
 	default:
 		t.over = granted || t.gone(s)
 	}
