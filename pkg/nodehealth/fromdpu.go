@@ -2,6 +2,9 @@ package nodehealth
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,4 +27,14 @@ func FromDPU(ctx context.Context, dpu client.Reader, node *moorv1alpha1.DPUStora
 		node.Status.DPU = there.Status.DPU
 	}
 	return err
+}
+
+// Shared says that several hosts name one DPU, and what to do; "" if at most one does. It sits
+// in one of them: what it shows and what it sees is of that host, and which that is is not known.
+func Shared(dpu string, hosts []string) string {
+	if len(hosts) < 2 {
+		return ""
+	}
+	hosts = slices.Sorted(slices.Values(hosts))
+	return fmt.Sprintf("DPUStorageNodes %s all name DPU %s, which sits in one of these hosts alone: correct spec.dpuName of the others", strings.Join(hosts, ", "), dpu)
 }

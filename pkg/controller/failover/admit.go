@@ -18,6 +18,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
 // Budget bounds how many hosts may begin to fail over within a time. A failover that has
@@ -40,14 +41,14 @@ var DefaultBudget = Budget{PerMinute: 10, PerZone: 5, Window: 10 * time.Minute}
 
 // candidate is a host that is to begin to fail over.
 type candidate struct {
-	host, zone string
+	host, zone, dpu string
 	// sure: all its witnesses agree that it is dead, or a person wants it.
 	sure bool
 }
 
 // candidate is the host as one that is to fail over.
 func (p *pass) candidate() candidate {
-	return candidate{host: p.node.Name, zone: zoneOf(p.core), sure: p.unanimous || p.requested()}
+	return candidate{host: p.node.Name, zone: zoneOf(p.core), dpu: p.dpu(), sure: p.unanimous || p.requested()}
 }
 
 // refuse says why one more failover may not begin; "" if it may.
@@ -63,8 +64,12 @@ func (b Budget) refuse(all, zone int, name string) string {
 
 // exclude says why a host may not begin to fail over, by what the fleet looks like and
 // those that were admitted; "" if it may. A host counts once, and does not stand in its
-// own way.
+// own way. Where several hosts name its DPU none begins, also if a person wants it: what that
+// DPU sees may be another host, and what it shows another's.
 func (b Budget) exclude(c candidate, fleet overview, admitted failovers, now time.Time) string {
+	if refused := nodehealth.Shared(c.dpu, fleet.shared[c.dpu]); refused != "" {
+		return refused
+	}
 	all := distinct(time.Minute, now, fleet.begun, admitted.without(fleet.ended))
 	delete(all, c.host)
 	near := 0

@@ -349,3 +349,20 @@ func TestHostsAreAdmittedSideBySide(t *testing.T) {
 		t.Errorf("%d begun with %d writes and %d reads of the Lease, want %d, %d and 1", begun, s.WritesOn(&coordinationv1.Lease{}), live.calls["Lease"], want, want)
 	}
 }
+
+// TestADPUThatTwoHostsName: what such a DPU says may be of either host, so neither is taken
+// its volumes by that, nor by a person's request.
+func TestADPUThatTwoHostsName(t *testing.T) {
+	s := newFixture(t)
+	s.addHost("c")
+	s.live(10, "a", "dpu-a", "b", "dpu-b", "c", "dpu-c")
+	s.host("c", func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName = "dpu-a" })
+	s.seenDead("a")
+	s.mustPass()
+	s.wantPhase(granted)
+	s.wantSays("False/Held", "DPUStorageNodes a, c all name DPU dpu-a")
+	s.host("c", func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName = "dpu-c" })
+	s.Step(fleetAge)
+	s.mustPass()
+	s.wantPhase(fencing)
+}

@@ -304,3 +304,39 @@ func TestWakes(t *testing.T) {
 		}
 	}
 }
+
+// TestADPUThatTwoHostsName: nothing is made, or granted, on a DPU that several hosts name, and
+// what has been granted stays. The attachments of all of them look again once that is over.
+func TestADPUThatTwoHostsName(t *testing.T) {
+	w, r := open(t)
+	w.Host.Add(user("a"))
+	w.MustReconcile(r, "a-vol")
+	other := kubetest.DPUVolume("other", corev1.ReadWriteOnce)
+	other.Status.Phase = storagev1alpha1.DPUVolumeBound
+	w.Host.Add(other, kubetest.DPUVolumeAttachment("other", "a"), kubetest.DPUVolumeAttachment("other", "b"))
+	w.DPU.Add(&storagev1alpha1.Volume{ObjectMeta: kubetest.DPUObject("other")})
+	kubetest.Change(w.Host, kubetest.DPUStorageNode("b"), func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName = "dpu-a" })
+	for _, host := range []string{"a", "b"} {
+		w.MustReconcile(r, host+"-other")
+		a, _ := kubetest.Read(w.Host, kubetest.DPUVolumeAttachment("other", host))
+		if !strings.Contains(a.Status.Message, "DPUStorageNodes a, b all name DPU dpu-a, which sits in one of these hosts alone: correct spec.dpuName") {
+			t.Errorf("host %s: says %q", host, a.Status.Message)
+		}
+		if _, found := kubetest.Read(w.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject(host + "-other")}); found {
+			t.Errorf("host %s: it is made", host)
+		}
+	}
+	w.MustReconcile(r, "a-vol")
+	if c := claimOf(w).Status; c.Phase != moorv1alpha1.ClaimGranted {
+		t.Errorf("what was granted does not stay: %+v", c)
+	}
+	b, _ := kubetest.Read(w.Host, kubetest.DPUStorageNode("b"))
+	if n := len(r.ofNode(t.Context(), b)); n != 3 {
+		t.Errorf("host b wakes %d attachments, want its own and the two of host a", n)
+	}
+	kubetest.Change(w.Host, kubetest.DPUStorageNode("b"), func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName = "dpu-b" })
+	w.MustReconcile(r, "a-other")
+	if _, found := kubetest.Read(w.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject("a-other")}); !found {
+		t.Error("nothing is made once that is over")
+	}
+}

@@ -5,6 +5,7 @@ package attachment
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,8 +19,10 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
+	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/writer"
 )
@@ -47,7 +50,7 @@ type Reconciler struct {
 }
 
 // SetupWithManager watches attachments, volumes, nodes and who uses them here,
-// and VolumeAttachments and WriterClaims there. wakes.go says what of them counts.
+// and VolumeAttachments and WriterClaims there. watches.go says what of them counts.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	remote := r.Clusters.DPU.Cache
 	return ctrl.NewControllerManagedBy(mgr).
@@ -239,5 +242,25 @@ func (r *Reconciler) findDPU(ctx context.Context, p *pass) error {
 		return kube.WaitFor("spec.dpuName of DPUStorageNode %s is empty: set it to the name of that host's DPU in the DPU cluster", name)
 	}
 	p.dpu = node.Spec.DPUName
+	return r.unshared(ctx, p)
+}
+
+// unshared waits while another host names the DPU: one of the two would see, and write, what is
+// the other's. What has been granted stays.
+func (r *Reconciler) unshared(ctx context.Context, p *pass) error {
+	if p.mirror != nil && p.mirror.Spec.Epoch != 0 {
+		return nil
+	}
+	var nodes moorv1alpha1.DPUStorageNodeList
+	if err := r.Clusters.Host.Client.List(ctx, &nodes, client.MatchingFields{index.DPUStorageNodeByDPU: p.dpu}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the hosts that name DPU %s: %w", p.dpu, err)
+	}
+	var hosts []string
+	for i := range nodes.Items {
+		hosts = append(hosts, nodes.Items[i].Name)
+	}
+	if shared := nodehealth.Shared(p.dpu, hosts); shared != "" {
+		return kube.WaitFor("%s", shared)
+	}
 	return nil
 }

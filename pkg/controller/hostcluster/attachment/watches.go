@@ -74,8 +74,21 @@ func (r *Reconciler) ofVolume(ctx context.Context, o client.Object) []reconcile.
 	return r.by(ctx, index.DPUVolumeAttachmentByVolume, o.GetName())
 }
 
+// ofNode maps to the attachments of the node, and of all others that name its DPU: while
+// several do, theirs wait.
 func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.by(ctx, index.DPUVolumeAttachmentByNode, o.GetName())
+	out := r.by(ctx, index.DPUVolumeAttachmentByNode, o.GetName())
+	n, ok := o.(*moorv1alpha1.DPUStorageNode)
+	if !ok || n.Spec.DPUName == "" {
+		return out
+	}
+	named := client.MatchingFields{index.DPUStorageNodeByDPU: n.Spec.DPUName}
+	for _, other := range kube.RequestsOf(ctx, r.Clusters.Host.Client, &moorv1alpha1.DPUStorageNodeList{}, named) {
+		if other.Name != n.Name {
+			out = append(out, r.by(ctx, index.DPUVolumeAttachmentByNode, other.Name)...)
+		}
+	}
+	return out
 }
 
 // ofClaim maps to every attachment of the claim's volume: one may be waiting
