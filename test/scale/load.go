@@ -62,6 +62,9 @@ func (b *bench) load(ctx context.Context) error {
 	b.say("the API servers have it after %s", time.Since(begin).Round(time.Second))
 	b.fleet.Start(ctx, 0, b.o.hosts)
 	b.say("the hosts begin to beat")
+	if b.o.early {
+		return sleep(ctx, b.fleet.Period()+time.Second)
+	}
 	return sleep(ctx, regularAfter*b.fleet.Period())
 }
 

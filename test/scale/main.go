@@ -33,6 +33,9 @@ type options struct {
 	output results.Output
 	// settledOnly leaves the operations out, disturbed measures disturbances alone.
 	settledOnly, disturbed bool
+	// early starts the programs when each host has beaten once: for what is counted, and
+	// not timed.
+	early bool
 	// only the operations whose names match are measured, and rest is not; nil: all.
 	only *regexp.Regexp
 	// elect has the programs elect leaders, as deploy/ does.

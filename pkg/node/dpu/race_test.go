@@ -140,6 +140,7 @@ func TestOnlyOneWriter(t *testing.T) {
 }
 
 func compete(t *testing.T, step func(*authority, []string, string)) {
+	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 1))
