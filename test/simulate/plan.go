@@ -35,8 +35,11 @@ const (
 	// holds a volume and cannot say that it is over.
 	Ask   = "request a failover of"
 	Vouch = "vouch for"
-	// Restore lets persons restore the DPU cluster, after a time, from a backup of now.
-	Restore = "take a backup, which is restored after"
+	// Restore lets persons restore the DPU cluster, after a time, from a backup of now;
+	// RestoreHosts the host cluster, and RestoreBoth both, from backups of different times.
+	Restore      = "take a backup, which is restored after"
+	RestoreHosts = "take a backup of the host cluster, which is restored after"
+	RestoreBoth  = "take backups of both clusters, which are restored after"
 	// Twice lets a second snap-host-controller run beside the first for a time.
 	Twice = "a second"
 )
@@ -55,7 +58,7 @@ func (e Event) String() string {
 	if e.Where != "" || e.What == Move {
 		out += " to " + e.Where
 	}
-	if e.What == Restore {
+	if e.Who == "" {
 		return fmt.Sprintf("%s %s", e.What, e.For)
 	}
 	if e.For > 0 {
@@ -72,6 +75,8 @@ type Plan struct {
 	Revokes bool
 	// Eager: an attachment is asked for before the one before it is gone.
 	Eager bool
+	// Replicas: each volume has one on every host where it is not.
+	Replicas bool
 	// Prompt: no watch is late.
 	Prompt bool
 	// Faults are those of calls.
@@ -106,10 +111,20 @@ func NewPlan(seed uint64) Plan {
 	for range 4 + dice.IntN(10) {
 		p.add(p.random(dice))
 	}
-	if dice.IntN(6) == 0 { // drawn last, so that the other events are what they were
-		at := time.Duration(dice.Int64N(int64(p.Length / 2)))
-		p.add(Event{What: Restore, At: at, For: time.Duration(dice.Int64N(int64(p.Length/2 - 10*time.Second)))})
+	restore := ""
+	switch roll := dice.IntN(18); { // drawn last, so that the other events are what they were
+	case roll < 3:
+		restore = Restore
+	case roll < 6:
+		restore = RestoreHosts
+	case roll < 8:
+		restore = RestoreBoth
 	}
+	if restore != "" {
+		at := time.Duration(dice.Int64N(int64(p.Length / 2)))
+		p.add(Event{What: restore, At: at, For: time.Duration(dice.Int64N(int64(p.Length/2 - 10*time.Second)))})
+	}
+	p.Replicas = dice.IntN(3) == 0
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
 }

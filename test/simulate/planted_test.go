@@ -56,6 +56,10 @@ func TestPlanted(t *testing.T) {
 			plant: func(w *World) { w.Engine.After(15*time.Second, func() { free(w) }) },
 			want:  judge.LateWrite,
 		},
+		"a claim is freed, and leaves an epoch out": {
+			plant: func(w *World) { w.Engine.After(15*time.Second, func() { leap(w) }) },
+			want:  judge.Transition,
+		},
 		"a DPU shows what was never granted to it": {
 			plant: func(w *World) {
 				w.Engine.After(10*time.Second, func() {
@@ -104,7 +108,12 @@ func slow(w *World) {
 }
 
 // free frees a claim that is granted, as no program may, of a DPU that learns of it too late.
-func free(w *World) {
+func free(w *World) { freeAt(w, 0) }
+
+// leap is free, and an epoch is left out, as no program may.
+func leap(w *World) { freeAt(w, 1) }
+
+func freeAt(w *World, more int64) {
 	w.down["dpu-a"] = true
 	claim, found := cluster.Find[*moorv1alpha1.WriterClaim](w.DPU, kubetest.DPUNamespace, "v1")
 	if !found || claim.Status == nil {
@@ -112,6 +121,7 @@ func free(w *World) {
 	}
 	after := claim.DeepCopy()
 	after.Status.Phase, after.Status.Holder, after.Status.Attachment, after.Status.AttachmentUID = moorv1alpha1.ClaimFree, "", "", ""
+	after.Status.Epoch += more
 	w.must(w.DPU.UpdateStatus(after))
 }
 

@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -62,7 +63,8 @@ func named(e cluster.Event, namespace string, kinds ...string) []reconcile.Reque
 }
 
 // attachmentsOf are the DPUVolumeAttachments that a change concerns: its own, that of the
-// VolumeAttachment, those of the volume of a claim, those of a host.
+// VolumeAttachment, those of the volume of a claim, those of a host, those of a pod's volume,
+// and the replicas beside an attachment.
 func attachmentsOf(host *link, e cluster.Event) []reconcile.Request {
 	of := func(concerned func(*storagev1alpha1.DPUVolumeAttachment) bool) []reconcile.Request {
 		var out []reconcile.Request
@@ -74,8 +76,15 @@ func attachmentsOf(host *link, e cluster.Event) []reconcile.Request {
 		return out
 	}
 	switch e.Key.Kind {
-	case "DPUVolumeAttachment", "VolumeAttachment":
+	case "VolumeAttachment":
 		return []reconcile.Request{request(kubetest.HostNamespace, e.Key.Name)}
+	case "DPUVolumeAttachment":
+		own := request(kubetest.HostNamespace, e.Key.Name)
+		return append(of(func(a *storagev1alpha1.DPUVolumeAttachment) bool {
+			return a.Spec.Role == storagev1alpha1.RoleReplica && a.Name != e.Key.Name && strings.HasSuffix(e.Key.Name, "-"+a.Spec.DPUVolumeName)
+		}), own)
+	case "Pod":
+		return of(func(a *storagev1alpha1.DPUVolumeAttachment) bool { return e.Key.Name == podOf(a.Spec.DPUVolumeName) })
 	case "WriterClaim", "DPUVolume":
 		return of(func(a *storagev1alpha1.DPUVolumeAttachment) bool { return a.Spec.DPUVolumeName == e.Key.Name })
 	case "DPUStorageNode", "Node":

@@ -138,7 +138,7 @@ func Shrink(p Plan, fails func(Plan) bool) Plan {
 
 // String lists the plan.
 func (p Plan) String() string {
-	out := fmt.Sprintf("%d hosts, %d volumes, revokes: %t, eager: %t, faults %+v, healed after %s\n", p.Hosts, p.Volumes, p.Revokes, p.Eager, p.Faults, p.Length)
+	out := fmt.Sprintf("%d hosts, %d volumes, revokes: %t, eager: %t, replicas: %t, faults %+v, healed after %s\n", p.Hosts, p.Volumes, p.Revokes, p.Eager, p.Replicas, p.Faults, p.Length)
 	for _, e := range p.Events {
 		out += fmt.Sprintf("  %10.4fs %s\n", e.At.Seconds(), e)
 	}

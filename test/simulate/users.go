@@ -27,15 +27,19 @@ func (w *World) use() {
 			for _, d := range w.Cards {
 				w.attach(volume, d.Host)
 			}
+			w.replicate(volume)
 		}
 	}
 	w.Engine.After(time.Duration(w.dice.Int64N(int64(time.Second)))+200*time.Millisecond, w.use)
 }
 
+// podOf is the pod of a volume.
+func podOf(volume string) string { return "app-" + volume }
+
 // schedule ends the pod of a volume that is wanted elsewhere, if its kubelet does, and
 // starts one.
 func (w *World) schedule(volume string) {
-	pod, found := cluster.Find[*corev1.Pod](w.Host, metav1.NamespaceDefault, "app-"+volume)
+	pod, found := cluster.Find[*corev1.Pod](w.Host, metav1.NamespaceDefault, podOf(volume))
 	if found {
 		if pod.Spec.NodeName != w.wanted[volume] && w.runs(pod.Spec.NodeName) {
 			w.Engine.Tell("kubernetes", "ends %s on %s", pod.Name, pod.Spec.NodeName)
@@ -55,8 +59,8 @@ func (w *World) schedule(volume string) {
 		host = hostNames[i]
 		w.wanted[volume] = host
 	}
-	w.Engine.Tell("kubernetes", "starts app-%s on %s", volume, host)
-	w.must(w.Host.Create(kubetest.Pod("app-"+volume, host, volume)))
+	w.Engine.Tell("kubernetes", "starts %s on %s", podOf(volume), host)
+	w.must(w.Host.Create(kubetest.Pod(podOf(volume), host, volume)))
 }
 
 // runs reports whether a host does what its kubelet is told.
@@ -72,22 +76,51 @@ func (w *World) schedulable(host string) bool {
 // attach asks for a volume on a host, or gives it back, as the pods there want. A host
 // that does not unmount keeps it, until it is put out of service.
 func (w *World) attach(volume, host string) {
-	pod, found := cluster.Find[*corev1.Pod](w.Host, metav1.NamespaceDefault, "app-"+volume)
+	pod, found := cluster.Find[*corev1.Pod](w.Host, metav1.NamespaceDefault, podOf(volume))
 	wanted := found && pod.Spec.NodeName == host
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: podvolume.AttachmentName(volume, kubetest.Driver, host)}}
 	_, asked := w.Host.Object(cluster.KeyOf(va))
 	a := kubetest.DPUVolumeAttachment(volume, host)
-	is, made := w.Host.Object(cluster.KeyOf(a))
+	is, made := cluster.Find[*storagev1alpha1.DPUVolumeAttachment](w.Host, a.Namespace, a.Name)
+	replica := made && is.Spec.Role == storagev1alpha1.RoleReplica
 	switch {
-	case wanted && !asked && !made && (w.plan.Eager || len(w.attachments(volume)) == 0):
+	case wanted && !asked && (!made || replica && is.DeletionTimestamp.IsZero()) && (w.plan.Eager || len(w.primaries(volume)) == 0):
 		w.must(w.Host.Create(va))
 		w.Engine.Tell("kubernetes", "asks for %s", a.Name)
-		w.must(w.Host.Create(a))
+		if !made {
+			w.must(w.Host.Create(a))
+			return
+		}
+		promoted := is.DeepCopy()
+		promoted.Spec.Role = storagev1alpha1.RolePrimary
+		w.must(w.Host.Update(promoted))
 	case !wanted && asked && (w.runs(host) || !w.schedulable(host) && w.tainted(host)):
 		w.must(w.Host.Delete(va))
-	case !asked && made && is.GetDeletionTimestamp().IsZero():
+	case !asked && made && !replica && is.DeletionTimestamp.IsZero():
 		w.Engine.Tell("kubernetes", "gives %s back", a.Name)
 		w.must(w.Host.Delete(a))
+	}
+}
+
+// replicate keeps replicas of a volume that is attached, on all hosts that have nothing of it,
+// and gives one up at times.
+func (w *World) replicate(volume string) {
+	if !w.plan.Replicas {
+		return
+	}
+	attached := len(w.primaries(volume)) > 0
+	for _, d := range w.Cards {
+		a := kubetest.DPUVolumeAttachment(volume, d.Host)
+		is, made := cluster.Find[*storagev1alpha1.DPUVolumeAttachment](w.Host, a.Namespace, a.Name)
+		switch {
+		case !made && attached && w.schedulable(d.Host) && w.wanted[volume] != d.Host:
+			a.Spec.Role, a.Spec.Warmth = storagev1alpha1.RoleReplica, storagev1alpha1.WarmthPreEmulated
+			w.Engine.Tell("kubernetes", "has replica %s made", a.Name)
+			w.must(w.Host.Create(a))
+		case made && is.Spec.Role == storagev1alpha1.RoleReplica && is.DeletionTimestamp.IsZero() && w.dice.IntN(60) == 0:
+			w.Engine.Tell("kubernetes", "gives replica %s up", a.Name)
+			w.must(w.Host.Delete(is.DeepCopy()))
+		}
 	}
 }
 
@@ -103,6 +136,11 @@ func (w *World) attachments(volume string) []*storagev1alpha1.DPUVolumeAttachmen
 	})
 }
 
+// primaries are the attachments of a volume that are no replicas.
+func (w *World) primaries(volume string) []*storagev1alpha1.DPUVolumeAttachment {
+	return slices.DeleteFunc(w.attachments(volume), func(a *storagev1alpha1.DPUVolumeAttachment) bool { return a.Spec.Role == storagev1alpha1.RoleReplica })
+}
+
 // lacking says what is not as it is wanted, by volume: nothing of one that is.
 func (w *World) lacking() map[string]string {
 	out := map[string]string{}
@@ -116,7 +154,7 @@ func (w *World) lacking() map[string]string {
 
 func (w *World) lacks(volume string) string {
 	host := w.wanted[volume]
-	for _, a := range w.attachments(volume) {
+	for _, a := range w.primaries(volume) {
 		if a.Spec.DPUNodeName != host {
 			return "attachment " + a.Name + " does not go: " + a.Status.Message
 		}

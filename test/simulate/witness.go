@@ -48,13 +48,16 @@ func (w *World) beat(d *hardware.DPU) {
 	w.Engine.After(beatPeriod+time.Duration(w.dice.Int64N(int64(200*time.Millisecond))), func() { w.beat(d) })
 }
 
-// look lets the control plane judge a Node, and a DPU its host.
+// look lets a kubelet and the control plane speak of a Node, and a DPU of its host.
 func (w *World) look(d *hardware.DPU) {
 	if node, found := cluster.Find[*corev1.Node](w.Host, "", d.Host); found && !w.down[w.Host.Name] {
 		next := node.DeepCopy()
 		next.Status.Conditions[0].Status = corev1.ConditionTrue
 		if time.Since(w.beats[d.Host].host) > nodeGrace {
 			next.Status.Conditions[0].Status = corev1.ConditionUnknown
+		}
+		if w.runs(d.Host) { // what its kubelet says, also after a restore
+			next.Status.NodeInfo.BootID = boot(d.Host, w.boots[d.Host])
 		}
 		if !equality.Semantic.DeepEqual(node, next) {
 			w.Engine.Tell("kubernetes", "Node %s is Ready: %s", d.Host, next.Status.Conditions[0].Status)
@@ -165,7 +168,7 @@ func (l *life) hear(o *nodehealth.Observer, passes *loop, clusters hostcluster.C
 func (w *World) populateHosts() error {
 	for _, d := range w.Cards {
 		node := kubetest.Node(d.Host, nil)
-		node.Status.NodeInfo.BootID = boot(d.Host, 1)
+		node.Status.NodeInfo.BootID = boot(d.Host, 0)
 		here, there := kubetest.DPUStorageNode(d.Host), kubetest.DPUStorageNode(d.Name)
 		there.Spec = moorv1alpha1.DPUStorageNodeSpec{}
 		there.Status.DPU = &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}, Host: &moorv1alpha1.HostObservation{Alive: true}}

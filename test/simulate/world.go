@@ -40,6 +40,10 @@ type World struct {
 	restoring bool
 	// barred: DPUs may neither read nor write in their cluster.
 	barred bool
+	// dark: hosts and DPUs stay off.
+	dark bool
+	// boots is how often each host has started.
+	boots map[string]int
 }
 
 // newWorld is the world of a plan before anything happens. Files of DPUs are in dir.
@@ -47,7 +51,7 @@ func newWorld(seed uint64, p Plan, dir string) (*World, error) {
 	e := engine.New(seed)
 	w := &World{
 		Engine: e, Host: cluster.New("host cluster", time.Now), DPU: cluster.New("DPU cluster", time.Now), Judge: judge.New(),
-		plan: p, dice: e.Dice("users"), faults: p.Faults, calm: p.Prompt, down: map[string]bool{}, wanted: map[string]string{}, beats: map[string]*beats{},
+		plan: p, dice: e.Dice("users"), faults: p.Faults, calm: p.Prompt, down: map[string]bool{}, wanted: map[string]string{}, beats: map[string]*beats{}, boots: map[string]int{},
 	}
 	w.Storage = hardware.NewStorage(e, w.Judge, p.Revokes)
 	for _, host := range hostNames[:p.Hosts] {
@@ -127,7 +131,7 @@ func (w *World) populate() error {
 	}
 	for _, name := range volumeNames[:w.plan.Volumes] {
 		bound := kubetest.DPUVolume(name, corev1.ReadWriteOnce)
-		bound.Spec.Replication = &storagev1alpha1.Replication{MaxShares: 1, Failover: storagev1alpha1.FailoverFence}
+		bound.Spec.Replication = &storagev1alpha1.Replication{MaxShares: int32(w.plan.Hosts), Failover: storagev1alpha1.FailoverFence}
 		bound.Status.Phase = storagev1alpha1.DPUVolumeBound
 		here = append(here, bound, kubetest.PVC(name, "pv-"+name), kubetest.PV("pv-"+name, name, name))
 		v := kubetest.Volume(name, "policy")
@@ -185,9 +189,8 @@ func (w *World) happen(e Event) {
 		card := w.card(e.Who)
 		card.EndSNAP()
 		w.Engine.After(e.For, func() { w.must(card.StartSNAP()) })
-	case Restore:
-		backup := w.DPU.Backup()
-		w.Engine.After(e.For, func() { w.restore(backup) })
+	case Restore, RestoreHosts, RestoreBoth:
+		w.backUp(e)
 	default:
 		w.happenByPersons(e)
 	}
@@ -203,16 +206,12 @@ func (w *World) must(err error) {
 // bootHost starts a host that has lost power.
 func (w *World) bootHost(name string) {
 	card := w.card("dpu-" + name)
-	if card.HostOn {
+	if card.HostOn || w.dark {
 		return
 	}
 	w.Engine.Tell("host "+name, "boots")
 	card.HostOn = true
-	if node, found := cluster.Find[*corev1.Node](w.Host, "", name); found {
-		next := node.DeepCopy()
-		next.Status.NodeInfo.BootID += "'"
-		w.must(w.Host.UpdateStatus(next))
-	}
+	w.boots[name]++
 	for _, volume := range volumeNames[:w.plan.Volumes] {
 		w.Judge.Look(volume)
 	}
@@ -220,7 +219,7 @@ func (w *World) bootHost(name string) {
 
 // bootDPU starts a DPU that has lost power.
 func (w *World) bootDPU(card *hardware.DPU) {
-	if card.On || card.Pulled {
+	if card.On || card.Pulled || w.dark {
 		return
 	}
 	w.Engine.Tell(card.Name, "boots")

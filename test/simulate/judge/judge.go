@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/test/simulate/cluster"
@@ -109,9 +108,11 @@ func (j *Judge) Changed(e cluster.Event) {
 		j.of(e.Key.Name).restore(claim)
 		return
 	}
-	if !ok || claim.Status == nil || unchanged(e.Before, claim) {
+	before, _ := e.Before.(*moorv1alpha1.WriterClaim)
+	if !ok || claim.Status == nil || unchanged(before, claim) {
 		return
 	}
+	j.trace(e.Key.Name, before, claim)
 	j.of(e.Key.Name).follow(claim.Status)
 }
 
@@ -173,9 +174,8 @@ func (t *tenure) gone(s *moorv1alpha1.WriterClaimStatus) bool {
 }
 
 // unchanged reports whether a claim says the same of the right to write as before.
-func unchanged(before client.Object, claim *moorv1alpha1.WriterClaim) bool {
-	was, ok := before.(*moorv1alpha1.WriterClaim)
-	return ok && equality.Semantic.DeepEqual(was.Status, claim.Status)
+func unchanged(before, claim *moorv1alpha1.WriterClaim) bool {
+	return before != nil && equality.Semantic.DeepEqual(before.Status, claim.Status)
 }
 
 // holds reports whether the claim is held for the DPU of a tenure as it was then.
