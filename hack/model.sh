@@ -41,6 +41,7 @@ storage="-DREVOKES=1 -DEPOCHS=2 -DMADE=1"
 again="-DREVOKES=1 -DEPOCHS=2 -DMADE=2"
 late="-DREVOKES=0 -DEPOCHS=2 -DMADE=2 -DLATE"
 lose="-DREVOKES=0 -DEPOCHS=2 -DMADE=2 -DLOSE"
+vouch="-DREVOKES=0 -DEPOCHS=2 -DMADE=2 -DVOUCH"
 live="-DLIVE -DREVOKES=0 -DEPOCHS=2 -DMADE=1"
 printf '%-60s %-10s %12s %5s\n' WHAT RESULT STATES TIME
 run holds "the protocol, receipt A" $dpu -DMADE1=2
@@ -50,6 +51,8 @@ run holds "receipt A, and a person takes the finalizers off once" -DREVOKES=0 -D
 run holds "receipt A, and SNAP dies with requests on their way" $late
 run holds "receipt A, and the claim is deleted by force once" $lose
 run holds "receipt A, force takes finalizers off, and the claim" $lose -DSTRIP
+run holds "receipt A, and a person pulls a DPU and vouches for it" $vouch
+run holds "the same, and takes the finalizers off once" $vouch -DSTRIP
 echo "--- a check is dropped"
 run caught "an attachment is known by its name, and was made anew" -DREVOKES=0 -DEPOCHS=2 -DMADE=2 -DSTRIP -DBY_NAME
 run caught "the DPU trusts its cache, nothing is read live" $dpu -DNO_LIVE_READ
@@ -66,6 +69,7 @@ run caught "the host cluster does not remember the last grant" $lose -DSTRIP -DU
 run caught "a DPU clears up what was lost by its word alone" $lose -DCLEARED_UNSEEN
 run caught "the storage is reopened before the DPU has cleared up" $again -DREOPENED_EARLY
 run caught "the DPU says that it has cleared up, and has not" $again -DCLEARED_BY_WORD
+run caught "the DPU is put back while the operator's word counts" $vouch -DWORD_KEPT
 echo "--- a check that another one covers"
 run holds "the attachment is read live, the claim is not" $dpu -DNO_LIVE_CLAIM
 echo "--- fail closed: no receipt, no progress"

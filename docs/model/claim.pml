@@ -149,6 +149,19 @@ byte late[2];
 #define DRAINED(d) (late[d] == 0)
 #endif
 
+#ifdef VOUCH
+/* Once, a person pulls the DPU that the claim is held for: nothing of it is shown, or on
+   its way, until it is put back. Meanwhile its epoch is vouched for. */
+bit vouched, pulled[2];
+byte wordD = NONE, wordEpoch, boots[2];
+#define POWERED (!pulled[d] && boot == boots[d])
+#define BOOT boot = boots[d]
+#define WORD (wordD == holder && wordEpoch == epoch && (phase == FENCING || (phase == GRANTED && !(va[holder].here && SAME(holder)))))
+#else
+#define POWERED true
+#define BOOT skip
+#endif
+
 #ifdef UNREVOKED
 #define LETIN(d) true
 #else
@@ -254,9 +267,12 @@ proctype dpu(bit d) {
 #ifdef NO_LIVE_READ
 	byte seen;	/* an epoch in the cache */
 #endif
+#ifdef VOUCH
+	byte boot;
+#endif
 end:
 idle:
-	atomic { busy[d] = 0; e = 0; UNNOTE };
+	atomic { busy[d] = 0; e = 0; UNNOTE; BOOT };
 	do
 	/* protect: before the first effect, and never on what is being deleted */
 	:: atomic { va[d].here && !va[d].deleting && !va[d].dpuFin -> va[d].dpuFin = 1 }
@@ -311,11 +327,11 @@ idle:
 	fi;
 #endif
 	if	/* a pause: anything may have happened since the claim was read */
-	:: atomic { sent[d] == 0 -> sent[d] = e; SEND }
+	:: atomic { sent[d] == 0 && POWERED -> sent[d] = e; SEND }
 	FAIL
 	fi;
 	if	/* SNAP answers; or the call is broken off, and executed all the same */
-	:: atomic { sent[d] == 0 -> va[d].attached = va[d].here; goto idle }
+	:: atomic { sent[d] == 0 && POWERED -> va[d].attached = va[d].here; goto idle }
 	FAIL
 	fi
 }
@@ -502,6 +518,10 @@ idle:
 #endif
 	:: atomic { phase == FENCING && ENDED(holder) && SAME(holder) -> ep = epoch; READ; break }
 	:: atomic { phase == FENCING && REVOCABLE(holder) && !svva[holder] -> ep = epoch; b = 1; READ; break }
+#ifdef VOUCH
+	/* an operator's word */
+	:: atomic { WORD -> ep = epoch; b = 1; READ; break }
+#endif
 	/* disown: a DPU that has retired its epoch, and is silent since. The claim is
 	   compared when it is written, and what OVER says of an attachment stays so. */
 	:: atomic { MAYDISOWN(0) && revokedEpoch[0] < va[0].epoch -> revokedEpoch[0] = va[0].epoch }
@@ -514,6 +534,9 @@ idle:
 	:: atomic { UNCHANGED && phase == FENCING && epoch == ep ->
 		if :: b -> revokedEpoch[holder] = ep :: else fi;
 		phase = FREE; holder = NONE; goto idle }
+#ifdef VOUCH
+	:: atomic { phase == GRANTED && epoch == ep && b && !(va[holder].here && SAME(holder)) -> revokedEpoch[holder] = ep; phase = FREE; holder = NONE; goto idle }
+#endif
 	:: atomic { !(UNCHANGED && phase == FENCING && epoch == ep) -> goto idle }
 	FAIL
 	fi
@@ -551,6 +574,25 @@ end:
 	od
 }
 
+#ifdef VOUCH
+/* ---- a person, by docs/failover.md; pkg/writer: vouch.go ---- */
+
+proctype operator() {
+	byte d;
+end:	do
+	/* pulled; what it had sent is waited for; and vouched for */
+	:: atomic { !vouched && phase != FREE && holder != NONE -> vouched = 1; d = holder; pulled[d] = 1;
+		HIDE; UNSEND; late[d] = 0; wordD = d; wordEpoch = epoch; break }
+	od;
+	/* put back */
+#ifdef WORD_KEPT
+	atomic { pulled[d] = 0; boots[d]++ }
+#else
+	atomic { wordD = NONE; wordEpoch = 0; pulled[d] = 0; boots[d]++ }
+#endif
+}
+#endif
+
 init {
 	atomic {
 #ifdef REVOKES
@@ -564,6 +606,9 @@ init {
 		if :: revokes -> run storage(0); run storage(1) :: else fi
 #ifdef LEADERS
 		; run orderly()
+#endif
+#ifdef VOUCH
+		; run operator()
 #endif
 	}
 }
