@@ -102,17 +102,17 @@ e2e() {
 	if [ -n "${FOCUS:-}${MODE:-}" ]; then e2e_focused; else e2e_whole; fi
 }
 
-e2e_whole() { up fast && conformance_ready && suite nvme "$SUITE_CORE" && e2e_on_bed "attach mode controller" && by_node && by_topology; }
+e2e_whole() { up fast && conformance_ready && suite nvme "$SUITE_CORE" && e2e_on_bed "attach mode controller" && by_node && by_topology && by_epochs; }
 
 # e2e_focused runs the specs whose names match the regular expression FOCUS on a bed
-# of one MODE: controller (the default), node or topology. One has to match.
+# of one MODE: controller (the default), node, topology or epochs. One has to match.
 e2e_focused() {
 	local mode=${MODE:-controller}
 	case "$mode" in
 	controller) up fast ;;
 	node) up fast --attach-mode=node ;;
-	topology) up fast --topology ;;
-	*) echo "MODE is controller, node or topology, not $mode" >&2 && return 2 ;;
+	topology | epochs) up fast "--$mode" ;;
+	*) echo "MODE is controller, node, topology or epochs, not $mode" >&2 && return 2 ;;
 	esac && e2e_on_bed "$mode" -ginkgo.focus="${FOCUS:-}"
 }
 
@@ -126,6 +126,9 @@ by_topology() {
 	up fast --topology && e2e_on_bed topology -ginkgo.label-filter=topology && sanity_on_bed -ginkgo.focus='accessibility|CreateVolume|NodeGetInfo|Identity'
 }
 
+# by_epochs makes the bed anew with storage that knows epochs, and runs what is about them.
+by_epochs() { up fast --epochs && e2e_on_bed epochs -ginkgo.label-filter=epochs; }
+
 # What of that even the quickest run has to try.
 NODE_MODE_CORE='asks for its volumes by itself|when the host loses power'
 
@@ -134,19 +137,20 @@ NODE_MODE_CORE='asks for its volumes by itself|when the host loses power'
 SUITE_CORE='provisioning|volume-expand|snapshottable |volume-modify |read-write-once|volumeMode|fsgroup'
 
 # bench measures. BENCH, if set, is the beginning of the names of the results to
-# measure, or several with commas between them. What the extender takes needs no
-# bed; failovers are measured on a bed of each mode of attaching, and in each mode
-# some on a bed that records beneath its storage target. What fails in one does
-# not keep the others from being measured.
+# measure, or several with commas between them. What the extender and the journal take
+# needs no bed; failovers are measured on a bed of each mode of attaching, and in each mode
+# some on a bed that records beneath its storage target; epochs on one whose storage knows
+# them. What fails in one does not keep the others from being measured.
 bench() {
-	local wanted="${BENCH:-}" code=0 name mode recorded="" bedless=() controller=() node=()
+	local wanted="${BENCH:-}" code=0 name mode recorded="" bedless=() controller=() node=() epochs=()
 	KUBEBUILDER_ASSETS=$(kube_bin) || return
 	export KUBEBUILDER_ASSETS
-	[ -n "$wanted" ] || { controller=("") node=(failover) recorded=yes; }
+	[ -n "$wanted" ] || { controller=("") node=(failover) recorded=yes epochs=(epochs); }
 	for name in ${wanted//,/ }; do
 		case "$name" in
-		extender*) bedless+=("$name") ;;
+		extender* | journal*) bedless+=("$name") ;;
 		failover.recorded*) recorded=yes ;;
+		epochs*) epochs+=("$name") ;;
 		failover*) controller+=("$name") node+=("$name") ;;
 		safety*) controller+=("$name") node+=("$name") recorded=yes ;;
 		*) controller+=("$name") ;;
@@ -156,6 +160,7 @@ bench() {
 	[ ${#bedless[@]} = 0 ] || measure "${bedless[@]}" || code=1
 	[ ${#controller[@]} = 0 ] || bench_on controller "${controller[@]}" || code=1
 	[ ${#node[@]} = 0 ] || bench_on node "${node[@]}" || code=1
+	[ ${#epochs[@]} = 0 ] || { up stock --epochs && measure "${epochs[@]}"; } || code=1
 	[ -n "$recorded" ] || return $code
 	for mode in controller node; do
 		up stock --attach-mode="$mode" --record-below && measure failover.recorded_below || code=1

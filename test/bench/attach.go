@@ -26,33 +26,60 @@ const (
 // attachSingle attaches and detaches new volumes one at a time: a volume's
 // first attachment is what a new pod waits for.
 func (b *bench) attachSingle(ctx context.Context) error {
-	runs := b.options.times(100)
-	volumes, err := b.create(ctx, warmups+runs, plain())
+	volumes, err := b.warmedUp(ctx)
 	if err != nil {
 		return err
-	}
-	for i, v := range volumes[:warmups] {
-		if _, _, err := b.attachDetach(ctx, v, b.turn(i)); err != nil {
-			return err
-		}
 	}
 	count, err := b.countWrites(ctx)
 	if err != nil {
 		return err
 	}
-	attached := b.series("attach.single", results.Millis, results.Median)
-	detached := b.series("detach.single", results.Millis, results.Median)
-	var starts []time.Time
-	for i, v := range volumes[warmups:] {
+	starts, err := b.attachInTurn(ctx, "", volumes)
+	if err != nil {
+		return err
+	}
+	return count.finish(ctx, b, starts)
+}
+
+// attachUnderEpochs is attachSingle on a bed whose storage knows epochs: it fences each
+// volume for each grant before the host sees the device.
+func (b *bench) attachUnderEpochs(ctx context.Context) error {
+	volumes, err := b.warmedUp(ctx)
+	if err == nil {
+		_, err = b.attachInTurn(ctx, "epochs.", volumes)
+	}
+	return err
+}
+
+// warmedUp makes the volumes to attach, after a few that do not count.
+func (b *bench) warmedUp(ctx context.Context) ([]volume, error) {
+	volumes, err := b.create(ctx, warmups+b.options.times(100), plain())
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range volumes[:warmups] {
+		if _, _, err := b.attachDetach(ctx, v, b.turn(i)); err != nil {
+			return nil, err
+		}
+	}
+	return volumes[warmups:], nil
+}
+
+// attachInTurn attaches and detaches volumes, and returns when each attach began. The names of
+// the results begin with prefix.
+func (b *bench) attachInTurn(ctx context.Context, prefix string, volumes []volume) (starts []time.Time, err error) {
+	attached := b.series(prefix+"attach.single", results.Millis, results.Median)
+	detached := b.series(prefix+"detach.single", results.Millis, results.Median)
+	for i, v := range volumes {
 		starts = append(starts, time.Now())
 		in, out, err := b.attachDetach(ctx, v, b.turn(i))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		attached.add(millis(in))
 		detached.add(millis(out))
 	}
-	return count.finish(ctx, b, starts)
+	return starts, nil
 }
 
 // turn is the host whose turn it is.

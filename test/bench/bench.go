@@ -26,9 +26,29 @@ type suite struct {
 	// names of its results; one that ends in a dot is the beginning of them.
 	names []string
 	run   func(*bench, context.Context) error
-	// below is whether it is for beds that record beneath their target; all others
-	// are not.
-	below bool
+	// on is the kind of bed that it is for.
+	on kind
+}
+
+// kind is what a suite has to know of a bed.
+type kind int
+
+// The kinds of beds: as shipped, one that records beneath its target, and one whose storage
+// knows epochs.
+const (
+	usual kind = iota
+	recording
+	fencing
+)
+
+func kindOf(o devcluster.Options) kind {
+	switch {
+	case o.RecordBelow:
+		return recording
+	case o.Epochs:
+		return fencing
+	}
+	return usual
 }
 
 // recordedName is the one result of beds that record beneath their target.
@@ -37,8 +57,11 @@ const recordedName = "failover.recorded_below"
 // measures are the parts of the checkout that a result depends on, as paths for
 // git.
 func measures(result string) []string {
-	if strings.HasPrefix(result, "extender.") {
+	switch {
+	case strings.HasPrefix(result, "extender."):
 		return []string{"go.mod", "pkg/scheduler", "pkg/placement", "cmd/scheduler-extender", "deploy/scheduler"}
+	case strings.HasPrefix(result, "journal."):
+		return []string{"go.mod", "pkg/node/dpu/journal"}
 	}
 	return []string{"go.mod", "api", "cmd", "crds", "deploy", "hack/kube", "internal", "pkg", "reference", "test/devcluster"}
 }
@@ -52,6 +75,7 @@ func inProcess() []suite {
 		{names: []string{"extender.prioritize.", "extender.allocations."}, run: (*bench).prioritize},
 		{names: []string{"extender.http.5000", "extender.http.5000.rate"}, run: (*bench).overHTTP},
 		{names: []string{"extender.replica_node_chosen"}, run: (*bench).replicaNode},
+		{names: []string{"journal.write"}, run: (*bench).journalWrite},
 	}
 }
 
@@ -75,7 +99,8 @@ func onBed() []suite {
 		{names: []string{"failover.host_off.controllers_killed"}, run: (*bench).controllersKilled},
 		{names: []string{"failover.volumes20"}, run: (*bench).volumes20},
 		{names: []string{"failover.host_and_dpu_off"}, run: (*bench).hostAndDPUOff},
-		{names: []string{recordedName}, run: (*bench).recordedBelow, below: true},
+		{names: []string{recordedName}, run: (*bench).recordedBelow, on: recording},
+		{names: []string{"epochs.attach.single", "epochs.detach.single"}, run: (*bench).attachUnderEpochs, on: fencing},
 		{names: []string{"rss.", "list.volumes1000"}, run: (*bench).many},
 	}
 }
@@ -161,7 +186,7 @@ func (b *bench) measure(ctx context.Context) error {
 
 // fitting are the suites that this bed is for.
 func (b *bench) fitting() []suite {
-	return slices.DeleteFunc(onBed(), func(s suite) bool { return s.below != b.bed.Options().RecordBelow })
+	return slices.DeleteFunc(onBed(), func(s suite) bool { return s.on != kindOf(b.bed.Options()) })
 }
 
 // runAll runs those of the suites that are wanted. Each is cleaned up after,

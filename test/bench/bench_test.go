@@ -139,6 +139,7 @@ func TestSettings(t *testing.T) {
 		{Nodes: 3, VFs: 16, KubeletProfile: devcluster.ProfileStock},
 		{Nodes: 3, VFs: 64, KubeletProfile: devcluster.ProfileStock, Topology: true},
 		{Nodes: 3, VFs: 64, KubeletProfile: devcluster.ProfileStock, RecordBelow: true},
+		{Nodes: 3, VFs: 64, KubeletProfile: devcluster.ProfileStock, Epochs: true},
 	} {
 		if cmp.Equal(stock, settings(o)) {
 			t.Errorf("%+v has the settings of the stock bed", o)

@@ -30,6 +30,9 @@ func settings(o devcluster.Options) map[string]string {
 	if o.RecordBelow {
 		out["target"] = "recorded beneath"
 	}
+	if o.Epochs {
+		out["storage"] = "knows epochs"
+	}
 	return out
 }
 

@@ -61,6 +61,9 @@ type Options struct {
 	// Topology is whether the vendor's storage is at places, and Kubernetes is
 	// told of it. The bed only keeps it for the deployment of Moor.
 	Topology bool `json:"topology"`
+	// Epochs is whether the vendor's storage knows under which epoch each DPU writes. The
+	// bed only keeps it for the deployment of Moor.
+	Epochs bool `json:"epochs"`
 	// RecordBelow is whether a process of its own records each write beneath the
 	// storage target's directory; see recordfs.
 	RecordBelow bool `json:"recordBelow"`

@@ -107,6 +107,7 @@ func TestStepsTellWhatFailed(t *testing.T) {
 // Whatever is asked for is measured, on each bed that it needs and once on each.
 func TestStepsBench(t *testing.T) {
 	const controller, node = "up --kubelet-profile=stock --vfs=64 --attach-mode=controller", "up --kubelet-profile=stock --vfs=64 --attach-mode=node"
+	const epochs = "up --kubelet-profile=stock --epochs"
 	below := []string{
 		"up --kubelet-profile=stock --attach-mode=controller --record-below", "--only=failover.recorded_below",
 		"up --kubelet-profile=stock --attach-mode=node --record-below", "--only=failover.recorded_below",
@@ -115,9 +116,11 @@ func TestStepsBench(t *testing.T) {
 		bench string
 		want  []string
 	}{
-		{"", append([]string{controller, "--only=", node, "--only=failover"}, below...)},
+		{"", append([]string{controller, "--only=", node, "--only=failover", epochs, "--only=epochs"}, below...)},
+		{"epochs", []string{epochs, "--only=epochs"}},
 		{"rss", []string{controller, "--only=rss"}},
 		{"extender", []string{"--only=extender"}},
+		{"journal", []string{"--only=journal"}},
 		{"extender.http,attach", []string{"--only=extender.http", controller, "--only=attach"}},
 		{"failover.fence", []string{controller, "--only=failover.fence", node, "--only=failover.fence"}},
 		{"rss,failover", append([]string{controller, "--only=rss,failover", node, "--only=failover"}, below...)},

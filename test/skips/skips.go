@@ -37,10 +37,11 @@ var GoTests = []Reason{
 }
 
 // EndToEnd are the reasons of test/e2e. Each bed has one mode of attaching, and
-// storage that is at places or everywhere; make e2e runs a bed of each kind.
+// storage that is at places or everywhere, and knows epochs or not; make e2e runs a bed of each kind.
 var EndToEnd = []Reason{
 	{anything, regexp.MustCompile(`^the bed attaches by the controller`), "make e2e runs it on a bed with --attach-mode=node"},
 	{anything, regexp.MustCompile(`^the storage of this bed is reached from everywhere`), "make e2e runs it on a bed with --topology"},
+	{anything, regexp.MustCompile(`^the storage of this bed knows no epochs`), "make e2e runs it on a bed with --epochs"},
 }
 
 // Sanity are the reasons of csi-sanity on the test bed.

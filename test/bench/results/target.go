@@ -54,6 +54,7 @@ var targets = []Target{
 	value(0).of(SafetyViolations + "."),
 	value(0).of(SafetyLost),
 	value(0).of(SafetyLost + "."),
+	value(5).of("journal.write"),
 	// 50 us, and 0.05 us for each node.
 	value(55).of("extender.prioritize.100."),
 	value(100).of("extender.prioritize.1000."),

@@ -33,6 +33,7 @@ func up() *cobra.Command {
 	cmd.Flags().StringVar(&o.KubeletProfile, "kubelet-profile", devcluster.ProfileStock, "stock: node status every 10 s, an etcd that syncs, sidecars as shipped; fast: every second, no syncs, short retries")
 	o.AttachMode = dpf.AttachController
 	cmd.Flags().BoolVar(&o.Topology, "topology", false, "put the vendor's storage at two places, at one of which all DPUs are, and tell Kubernetes from which hosts volumes are reached")
+	cmd.Flags().BoolVar(&o.Epochs, "epochs", false, "have the vendor's storage know under which epoch each DPU writes, and fence volumes by epochs")
 	cmd.Flags().Var(&o.AttachMode, "attach-mode", "who asks for a volume on a host: controller or node")
 	cmd.Flags().BoolVar(&o.RecordBelow, "record-below", false, "record each write beneath the storage target's directory too, in a process of its own; this makes the storage slower")
 	cmd.Flags().BoolVar(&o.Bare, "bare", false, "do not build and deploy Moor itself")

@@ -48,6 +48,14 @@ func placed(c bed, args ...string) []string {
 	return args
 }
 
+// epochs is the argument of the vendor's programs on a bed whose storage knows epochs.
+func epochs(c bed) []string {
+	if !c.Options().Epochs {
+		return nil
+	}
+	return []string{"--epochs"}
+}
+
 func attachMode(c bed) string {
 	return "--attach-mode=" + string(c.Options().AttachMode)
 }
@@ -55,7 +63,7 @@ func attachMode(c bed) string {
 // dpuControl is what runs for the DPU cluster: Moor's controller, the vendor
 // and what stands beside it.
 func dpuControl(c bed, configs map[string]string) []devcluster.Process {
-	vendor := placed(c, "--topology="+kit.PlaceKey+"="+kit.PlaceShared, "--topology="+kit.PlaceKey+"="+kit.PlaceAnnex)
+	vendor := append(placed(c, "--topology="+kit.PlaceKey+"="+kit.PlaceShared, "--topology="+kit.PlaceKey+"="+kit.PlaceAnnex), epochs(c)...)
 	out := []devcluster.Process{
 		process(c, "moor-target", layout.Hub, "local-vendor", "--mode=target", "--target-dir="+layout.TargetDir,
 			"--target-admin="+targetAdmin, "--medium-log-dir="+layout.TargetDir+"/log", "--metrics-bind-address=:9100"),
@@ -102,8 +110,8 @@ func onDPU(c bed, dpu string, configs map[string]string) []devcluster.Process {
 		process(c, "snap-emulator-"+dpu, dpu, "snap-emulator", "--name="+dpu, "--socket="+snap,
 			fmt.Sprintf("--vfs=%d", c.Options().VFs), "--pfs=2", "--hotplug-state=/run/moor/functions.json", "--sysfs-root="+layout.PCIeDir+"/sys", "--dev-root="+layout.PCIeDir+"/dev",
 			"--fuse-dir="+layout.MachineDataDir+"/fuse", "--medium-log-dir="+layout.TargetDir+"/log", "--metrics-bind-address=:9201"),
-		process(c, "local-vendor-"+dpu, dpu, "local-vendor", "--mode=plugin", "--plugin-root="+filepath.Join(snapRoot, "plugins"),
-			"--snap-socket="+snap, "--target-dir="+layout.TargetDir, "--metrics-bind-address=:9202"),
+		process(c, "local-vendor-"+dpu, dpu, "local-vendor", append(epochs(c), "--mode=plugin", "--plugin-root="+filepath.Join(snapRoot, "plugins"),
+			"--snap-socket="+snap, "--target-dir="+layout.TargetDir, "--metrics-bind-address=:9202")...),
 		process(c, "snap-node-driver-"+dpu, dpu, "snap-node-driver", "--node-name="+dpu, "--kubeconfig="+configs[dpu],
 			"--namespace="+kit.Namespace, "--plugin-root="+filepath.Join(snapRoot, "plugins"),
 			"--provider-root="+filepath.Join(snapRoot, "providers"), "--host-link="+hostLink, "--metrics-bind-address=:9203", "--health-probe-bind-address=:9204"),
