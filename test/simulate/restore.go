@@ -117,13 +117,15 @@ func (w *World) restoreBoth(host, there cluster.Backup) {
 		d.PowerOff()
 		w.processOf(d.Name).hold()
 	}
-	w.fromBackup(map[*cluster.Server]cluster.Backup{w.Host: host, w.DPU: there}, func() { // step 2
-		w.stopSoon("hosts", "hosts-2", "storage", "attacher") // step 3
-		w.Engine.After(2*time.Second, func() {
-			w.raise()                    // step 4
-			w.processOf("hosts").begin() // step 5: as steps 6 to 8 after a restore of the DPU cluster
-			w.Engine.After(3*time.Second, w.endUnwanted)
-			w.Engine.After(5*time.Second, func() { w.caughtUp(w.lighten) })
+	w.Engine.After(hardware.DrainBound, func() {
+		w.fromBackup(map[*cluster.Server]cluster.Backup{w.Host: host, w.DPU: there}, func() { // step 2
+			w.stopSoon("hosts", "hosts-2", "storage", "attacher") // step 3
+			w.Engine.After(2*time.Second, func() {
+				w.raise()                    // step 4
+				w.processOf("hosts").begin() // step 5: as steps 6 to 8 after a restore of the DPU cluster
+				w.Engine.After(3*time.Second, w.endUnwanted)
+				w.Engine.After(5*time.Second, func() { w.caughtUp(w.lighten) })
+			})
 		})
 	})
 }
