@@ -132,11 +132,11 @@ func (o *options) run(ctx context.Context) error {
 // drive builds the driver, each part from those before it, and runs it.
 func (o *options) drive(ctx context.Context, mgr ctrl.Manager, clients *vendorplugin.Clients) error {
 	timeout := callsPerPass * o.timeout
-	changed := report.NewSignal()
+	changed, withdrawn := report.NewSignal(), report.NewSignal()
 	store := &attachments.Store{DPU: kube.ClusterOf(mgr), Node: o.node, Namespace: o.namespace}
 	queue := attachments.NewQueue(store)
 	shown := exposures.New(exposures.Options{
-		Root: o.providerRoot, Boot: bootID(), Open: o.openSNAP(store), Attachments: store, Timeout: timeout, Drain: o.lease.drain,
+		Root: o.providerRoot, Boot: bootID(), Open: o.openSNAP(store), Attachments: store, Timeout: timeout, Drain: o.lease.drain, Withdrawn: withdrawn.Ask,
 	})
 	keeper := o.lease.keeper(ctx, store, shown, changed.Ask)
 	registry := o.registry(clients, pluginsChanged(ctx, changed, queue))
@@ -157,6 +157,7 @@ func (o *options) drive(ctx context.Context, mgr ctrl.Manager, clients *vendorpl
 	parts := []manager.Runnable{
 		patrol.New(patrol.Options{
 			Attachments: store, Queue: queue, Exposures: shown, Devices: made, Journal: memory, Changed: changed.Ask, Period: o.resync, Timeout: timeout,
+			Withdrawn: withdrawn.C(),
 		}),
 		registry,
 	}

@@ -78,6 +78,10 @@ type DPU interface {
 	// further read or write of the host reaches the device. One that is not
 	// exposed is success.
 	Withdraw(ctx context.Context, deviceName string) error
+	// Tidy removes what withdrawals have left on the machine, as far as the host has let go of
+	// it: functions that were plugged in. It returns of how many devices nothing is left now,
+	// and of how many something is, which a later call may remove. What is exposed stays.
+	Tidy(ctx context.Context) (removed, left int, err error)
 	// List returns what is exposed now, whole or in part, ordered by device.
 	List(ctx context.Context) ([]Exposure, error)
 	// Functions counts the functions of each type.

@@ -69,6 +69,9 @@ func (c card) Withdraw(ctx context.Context, device string) error {
 	return unavailable(c.do(ctx, "withdraws "+device, func() error { return c.dpu.Withdraw(device) }))
 }
 
+// Tidy is SNAP's: its functions are not plugged in.
+func (card) Tidy(context.Context) (removed, left int, err error) { return 0, 0, nil }
+
 // List is SNAP's.
 func (c card) List(ctx context.Context) ([]provisioner.Exposure, error) {
 	var out []provisioner.Exposure

@@ -1,6 +1,7 @@
 package dpu
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -204,4 +205,45 @@ func (m *machine) freePlugs() int64 {
 		}
 	}
 	return -1
+}
+
+// TestWhatTheHostLetsGoOfIsRemoved: a function that was withdrawn goes as soon as the host lets
+// go of it, long before the next round, and that one is free is told.
+func TestWhatTheHostLetsGoOfIsRemoved(t *testing.T) {
+	c, m, a := plugged(t)
+	m.steer("moor_host", map[string]any{"answers": false})
+	c.must(c.Delete(t.Context(), a))
+	if now := m.settle(a.Name); now != nil || m.freePlugs() != 30 {
+		t.Fatalf("%d ports are free, and the attachment is %+v", m.freePlugs(), now)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- m.patrol.Start(ctx) }()
+	defer func() {
+		cancel()
+		c.must(<-done)
+	}()
+	step := func() {
+		for !m.clock.HasWaiters() {
+		}
+		m.clock.Step(200 * time.Millisecond)
+	}
+	for range 10 {
+		step()
+	}
+	if got := m.freePlugs(); got != 30 {
+		t.Fatalf("%d ports are free, and the host has the function", got)
+	}
+	select {
+	case <-m.changed.C(): // that of the withdrawal
+	default:
+	}
+	m.steer("moor_host", map[string]any{"answers": true})
+	for left := 35; m.freePlugs() != 31; left-- { // less than a round
+		if left == 0 {
+			t.Fatal("the function stays")
+		}
+		step()
+	}
+	<-m.changed.C()
 }

@@ -218,6 +218,7 @@ type parts struct {
 	patrol    *patrol.Patrol
 	reporter  *report.Reporter
 	changed   *report.Signal
+	withdrawn *report.Signal
 }
 
 func newMachine(t *testing.T, c *cluster, node string) *machine {
@@ -252,11 +253,11 @@ func (m *machine) pluginSocket() string { return filepath.Join(m.dir, "p", "loca
 func (m *machine) restartDriver() {
 	const timeout = 20 * time.Second
 	store := &attachments.Store{DPU: kube.Cluster{Client: m.c.driver(), Live: m.c.driver()}, Node: m.node, Namespace: ns}
-	m.changed = report.NewSignal()
+	m.changed, m.withdrawn = report.NewSignal(), report.NewSignal()
 	m.queue = attachments.NewQueue(store)
 	m.exposures = exposures.New(exposures.Options{
 		Root: filepath.Join(m.dir, "s"), Attachments: store, Timeout: timeout, Boot: m.boot,
-		Drain: drainTime, Clock: m.clock,
+		Drain: drainTime, Clock: m.clock, Withdrawn: m.withdrawn.Ask,
 		Open: func(socket string) provisioner.DPU {
 			d := provisioner.DPU(snap.New(snaprpc.New(socket, 2*time.Second), snap.Options{Reserved: store.Reserved, Recorded: store.Functions}))
 			if m.watched != nil {
@@ -277,7 +278,7 @@ func (m *machine) restartDriver() {
 func (m *machine) patrolOptions() patrol.Options {
 	return patrol.Options{
 		Attachments: m.o.Attachments, Queue: m.queue, Exposures: m.exposures, Devices: m.o.Devices, Journal: m.o.Journal,
-		Changed: m.changed.Ask, Period: 10 * time.Second, Timeout: m.o.Timeout, Clock: m.clock,
+		Changed: m.changed.Ask, Period: 10 * time.Second, Timeout: m.o.Timeout, Clock: m.clock, Withdrawn: m.withdrawn.C(),
 		Jitter: func(d time.Duration) time.Duration { return d },
 	}
 }

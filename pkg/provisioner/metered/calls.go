@@ -69,6 +69,11 @@ func (d dpu) Withdraw(ctx context.Context, deviceName string) (err error) {
 	return d.next.Withdraw(ctx, deviceName)
 }
 
+func (d dpu) Tidy(ctx context.Context) (_, _ int, err error) {
+	defer d.end("Tidy", &err)()
+	return d.next.Tidy(ctx)
+}
+
 func (d dpu) List(ctx context.Context) (_ []provisioner.Exposure, err error) {
 	defer d.end("List", &err)()
 	return d.next.List(ctx)

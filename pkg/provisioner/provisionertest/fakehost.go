@@ -131,6 +131,12 @@ func (d fakeDPU) Withdraw(ctx context.Context, deviceName string) error {
 	return err
 }
 
+// Tidy has nothing to do: a host lets go at once.
+func (d fakeDPU) Tidy(ctx context.Context) (removed, left int, err error) {
+	_, err = do(ctx, d.f, Call{Face: FaceDPU, Verb: "Tidy"}, func() (struct{}, error) { return struct{}{}, nil })
+	return 0, 0, err
+}
+
 func (d fakeDPU) List(ctx context.Context) ([]provisioner.Exposure, error) {
 	return do(ctx, d.f, Call{Face: FaceDPU, Verb: "List"}, func() ([]provisioner.Exposure, error) {
 		var out []provisioner.Exposure

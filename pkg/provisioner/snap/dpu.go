@@ -46,7 +46,10 @@ func New(rpc *snaprpc.Client, options Options) *DPU {
 	s := service.New(rpc, options)
 	d := &DPU{service: s, nvme: nvme.New(s, options.NewUUID), shared: virtiofs.New(s)}
 	s.CleanBy(d.shared.Tidy)
-	s.CleanBy(d.nvme.Tidy)
+	s.CleanBy(func(ctx context.Context) int {
+		removed, _, _ := d.nvme.Tidy(ctx)
+		return removed
+	})
 	return d
 }
 
@@ -98,6 +101,15 @@ func (d *DPU) Withdraw(ctx context.Context, device string) error {
 		return fmt.Errorf("withdraw device %s: %w", device, err)
 	}
 	return nil
+}
+
+// Tidy removes what withdrawals have left of hot-plugged functions, as far as the host has let
+// go of it.
+func (d *DPU) Tidy(ctx context.Context) (removed, left int, err error) {
+	if removed, left, err = d.nvme.Tidy(ctx); err != nil {
+		err = fmt.Errorf("remove what withdrawn devices have left: %w", err)
+	}
+	return removed, left, err
 }
 
 // alone runs act while no other call works on the device.

@@ -1,6 +1,7 @@
 package snap
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -282,5 +283,42 @@ func TestHotplugAllAtOnce(t *testing.T) {
 	all, err := d.List(t.Context())
 	if err != nil || len(all) != slots || len(s.hotplugged()) != slots {
 		t.Fatalf("%d exposures, %v", len(all), err)
+	}
+}
+
+// TestTidySparesWhatIsShownAgain: a device is shown again while another call makes room, and
+// had listed it among what the host has let go of. It stays.
+func TestTidySparesWhatIsShownAgain(t *testing.T) {
+	s := hotplugService(t, snapemulator.FamilySNAP, 0)
+	d := New(s.rpc, service.Options{})
+	s.call("moor_host", map[string]any{"answers": true})
+	s.exposeAll(d, plugged, "a", "b")
+	s.call("moor_host", map[string]any{"answers": false})
+	for _, name := range []string{"a", "b"} {
+		if err := d.Withdraw(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.call("moor_host", map[string]any{"answers": true})
+	s.inject(map[string]any{"method": "nvme_controller_destroy", "delay_ms": 300})
+	left := make(chan int)
+	go func() {
+		_, n, err := d.Tidy(context.Background())
+		if err != nil {
+			t.Error(err)
+		}
+		left <- n
+	}()
+	for s.calls()["nvme_controller_destroy"] == 0 { // until it has listed both
+	}
+	if _, err := d.Expose(t.Context(), plugged("b")); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-left; n != 0 {
+		t.Errorf("%d are left", n)
+	}
+	all, err := d.List(t.Context())
+	if err != nil || len(all) != 1 || all[0].Device != "b" || !all[0].Visible {
+		t.Errorf("got %+v, %v", all, err)
 	}
 }

@@ -2,6 +2,7 @@ package exposures
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -23,6 +24,8 @@ type Options struct {
 	// Timeout bounds what is done for the lease as a whole; each call to a service
 	// has a deadline of its own within it.
 	Timeout time.Duration
+	// Withdrawn is told when something was withdrawn; nil: nothing is.
+	Withdrawn func()
 	// Drain is how long the storage may take over what it has received.
 	Drain time.Duration
 	// Clock is the machine's if nil.
@@ -36,6 +39,7 @@ type Exposures struct {
 	drain       drain
 	attachments *attachments.Store
 	timeout     time.Duration
+	withdrawn   func()
 }
 
 // New returns the exposures of a DPU; it asks no service yet.
@@ -43,7 +47,11 @@ func New(o Options) *Exposures {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if o.Withdrawn == nil {
+		o.Withdrawn = func() {}
+	}
 	return &Exposures{
+		withdrawn:   o.Withdrawn,
 		drain:       drain{bound: o.Drain, clock: o.Clock, asked: map[string]time.Time{}},
 		services:    services{root: o.Root, boot: o.Boot, open: o.Open, used: map[string]provisioner.DPU{}},
 		attachments: o.Attachments, timeout: o.Timeout,
@@ -69,13 +77,27 @@ func (e *Exposures) List(ctx context.Context) (Listing, error) { return e.servic
 // Withdraw takes a device away from the host. Nil means that every SNAP service
 // has confirmed it.
 func (e *Exposures) Withdraw(ctx context.Context, device string) error {
-	return e.services.withdraw(ctx, device, "")
+	return e.WithdrawFrom(ctx, "", device)
 }
 
 // WithdrawFrom is Withdraw for a device that only the service called known can
 // show: others need not answer.
 func (e *Exposures) WithdrawFrom(ctx context.Context, known, device string) error {
-	return e.services.withdraw(ctx, device, known)
+	err := e.services.withdraw(ctx, device, known)
+	if err == nil {
+		e.withdrawn()
+	}
+	return err
+}
+
+// Tidy has every SNAP service remove what withdrawals have left, and adds up what it says.
+func (e *Exposures) Tidy(ctx context.Context) (removed, left int, err error) {
+	names, err := e.services.names()
+	for _, name := range names {
+		gone, still, failed := e.services.get(name).Tidy(ctx)
+		removed, left, err = removed+gone, left+still, errors.Join(err, failed)
+	}
+	return removed, left, err
 }
 
 // Functions adds up the functions of all SNAP services, by type; ready is whether

@@ -29,6 +29,8 @@ type Options struct {
 	Journal *journal.Journal
 	// Changed is told when what is free or answers on this DPU may have changed.
 	Changed func()
+	// Withdrawn tells that something was withdrawn. Nil: it is not told.
+	Withdrawn <-chan struct{}
 	// Period is the time between two rounds, Timeout bounds each of them.
 	Period, Timeout time.Duration
 	// Clock is the machine's if nil.
@@ -69,12 +71,8 @@ func (p *Patrol) Start(ctx context.Context) error {
 		if err := p.Round(ctx); err != nil && ctx.Err() == nil {
 			log.Error(err, "round")
 		}
-		timer := p.o.Clock.NewTimer(p.o.Jitter(p.o.Period))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !p.await(ctx) {
 			return nil
-		case <-timer.C():
 		}
 	}
 }
