@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/moor-storage/moor/reference/writelog"
@@ -94,6 +95,7 @@ var _ = Describe("the main job", func() {
 		remove(ctx, podObject(writer))
 		reader := podObject(client.ObjectKey{Namespace: ns.name, Name: "reader"})
 		reader.Spec = corev1.PodSpec{
+			TerminationGracePeriodSeconds: ptr.To(int64(1)),
 			Containers: []corev1.Container{{
 				Name: "main", Image: kit.Image, Command: []string{"sleep", "1000000"},
 				VolumeMounts: []corev1.VolumeMount{{Name: "files", MountPath: "/data", ReadOnly: true}},

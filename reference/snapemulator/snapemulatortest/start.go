@@ -113,10 +113,15 @@ func File(tb testing.TB, size int64) string {
 }
 
 // shortDir is a temporary directory whose path leaves room for a socket:
-// TempDir holds the test's name, which can be long.
+// TempDir holds the test's name, which can be long. It is in memory, where there is
+// such a file system: a service makes many small files there.
 func shortDir(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "snapemu")
+	parent := "/dev/shm"
+	if _, err := os.Stat(parent); err != nil {
+		parent = ""
+	}
+	dir, err := os.MkdirTemp(parent, "snapemu")
 	if err != nil {
 		tb.Fatal(err)
 	}
