@@ -6,6 +6,9 @@ const kubeWrite = "internal/kube/write.go"
 // secondLine are checks that matter only while a cache is behind, while something
 // is replaced by its like, or behind another check.
 var secondLine = []mutation{
+	{name: "what is shown again goes with what was left of it", tests: "./pkg/provisioner/snap", edits: []edit{
+		{"pkg/provisioner/snap/nvme/sweep.go", "p.subsystem == nil || !remains(*p.subsystem) {", "p.subsystem == nil {"},
+	}},
 	{name: "the storage is asked to revoke a DPU that is heard", tests: fence, edits: []edit{
 		{fenceAct, "	if !p.silent(t.holder()) || t.mirror == nil ||", "	if t.mirror == nil ||"},
 	}},
