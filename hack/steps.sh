@@ -35,9 +35,9 @@ tested() {
 # in_memory runs a command whose temporary files are in memory, where there is room; what Go
 # builds is not.
 in_memory() {
-	local room
+	local room build=${GOTMPDIR:-${TMPDIR:-/tmp}}
 	room=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)
-	if [ "${room:-0}" -lt 4000000 ]; then "$@"; else GOTMPDIR="${GOTMPDIR:-${TMPDIR:-/tmp}}" TMPDIR=/dev/shm "$@"; fi
+	if [ "${room:-0}" -lt 4000000 ]; then "$@"; else GOTMPDIR=$build TMPDIR=/dev/shm "$@"; fi
 }
 
 unit() { in_memory tested unit ./...; }

@@ -84,22 +84,35 @@ func (w *World) attach(volume, host string) {
 	is, made := cluster.Find[*storagev1alpha1.DPUVolumeAttachment](w.Host, a.Namespace, a.Name)
 	replica := made && is.Spec.Role == storagev1alpha1.RoleReplica
 	switch {
-	case wanted && !asked && (!made || replica && is.DeletionTimestamp.IsZero()) && (w.plan.Eager || len(w.primaries(volume)) == 0):
-		w.must(w.Host.Create(va))
-		w.Engine.Tell("kubernetes", "asks for %s", a.Name)
-		if !made {
-			w.must(w.Host.Create(a))
-			return
-		}
-		promoted := is.DeepCopy()
-		promoted.Spec.Role = storagev1alpha1.RolePrimary
-		w.must(w.Host.Update(promoted))
-	case !wanted && asked && (w.runs(host) || !w.schedulable(host) && w.tainted(host)):
+	case wanted && !asked && (!made || replica):
+		w.askFor(va, a, is)
+	case !wanted && asked && w.detaches(host):
 		w.must(w.Host.Delete(va))
 	case !asked && made && !replica && is.DeletionTimestamp.IsZero():
 		w.Engine.Tell("kubernetes", "gives %s back", a.Name)
 		w.must(w.Host.Delete(a))
 	}
+}
+
+// askFor asks for an attachment, or that the replica is becomes it, if nothing is in the way.
+func (w *World) askFor(va *storagev1.VolumeAttachment, a, is *storagev1alpha1.DPUVolumeAttachment) {
+	if is != nil && !is.DeletionTimestamp.IsZero() || !w.plan.Eager && len(w.primaries(a.Spec.DPUVolumeName)) > 0 {
+		return
+	}
+	w.must(w.Host.Create(va))
+	w.Engine.Tell("kubernetes", "asks for %s", a.Name)
+	if is == nil {
+		w.must(w.Host.Create(a))
+		return
+	}
+	promoted := is.DeepCopy()
+	promoted.Spec.Role = storagev1alpha1.RolePrimary
+	w.must(w.Host.Update(promoted))
+}
+
+// detaches reports whether a host unmounts, or is out of service.
+func (w *World) detaches(host string) bool {
+	return w.runs(host) || !w.schedulable(host) && w.tainted(host)
 }
 
 // replicate keeps replicas of a volume that is attached, on all hosts that have nothing of it,

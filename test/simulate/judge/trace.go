@@ -7,7 +7,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 )
 
-// Transition: a claim was changed in a way that the model does not have.
+// Transition is broken by a change of a claim that the model does not have.
 const Transition = "transition"
 
 // right is what the model knows of a WriterClaim.
