@@ -191,6 +191,7 @@ type DPUStorageNodeStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster
+// +kubebuilder:selectablefield:JSONPath=`.spec.dpuName`
 // +kubebuilder:printcolumn:name="DPU",type=string,JSONPath=`.spec.dpuName`
 // +kubebuilder:printcolumn:name="SNAP",type=boolean,JSONPath=`.status.dpu.snapReady`
 // +kubebuilder:printcolumn:name="Free VFs",type=integer,JSONPath=`.status.dpu.functions[?(@.type=='vf')].free`
