@@ -3,6 +3,7 @@ package localvendor
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"path/filepath"
 	"sync"
@@ -118,6 +119,8 @@ type epochSite struct {
 	dir, address string
 	s            *Storage
 	stop         func()
+	// opened are the devices, by volume and node.
+	opened map[string]io.Closer
 }
 
 func (e *epochSite) start() {
@@ -152,7 +155,8 @@ func (e *epochSite) start() {
 	})
 }
 
-// open opens the volume at the target as a DPU does, once more if it lost the target.
+// open opens the volume at the target as a DPU does: instead of what it has open. A device that
+// it left open would come back whenever it lost the target, and take the place of the next one.
 func (e *epochSite) open(t *testing.T, id, node string, epoch int64) (func() error, error) {
 	modes := []provisioner.AccessMode{provisioner.ReadWriteMany} // several nodes beside each other
 	a, err := e.s.Attach(t.Context(), provisioner.AttachSpec{VolumeID: id, Node: node, AccessModes: modes})
@@ -163,10 +167,14 @@ func (e *epochSite) open(t *testing.T, id, node string, epoch int64) (func() err
 	if err != nil {
 		return nil, err
 	}
+	if before := e.opened[id+"@"+node]; before != nil {
+		_ = before.Close()
+	}
 	d, err := blocktarget.OpenDevice(t.Context(), blocktarget.DeviceOptions{Address: e.address, Export: export.At(epoch).String()})
 	if err != nil {
 		return nil, err
 	}
+	e.opened[id+"@"+node] = d
 	t.Cleanup(func() { _ = d.Close() })
 	return func() error {
 		_, err := d.WriteAt([]byte("x"), 0)
@@ -181,7 +189,7 @@ func TestKeepsTheFencingContract(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := &epochSite{t: t, dir: t.TempDir(), address: address}
+		e := &epochSite{t: t, dir: t.TempDir(), address: address, opened: map[string]io.Closer{}}
 		e.start()
 		t.Cleanup(func() { e.stop() })
 		return provisionertest.FencingUnderTest{
