@@ -88,6 +88,9 @@ var marks = []mutation{
 	{name: "the mark of a grant is mixed with that of another", tests: sync, edits: []edit{
 		{"pkg/controller/hostcluster/attachment/remember.go", "kube.PatchStatusExact(", "kube.PatchStatus("},
 	}},
+	{name: "the mark of a grant is written over a later one", tests: sync, edits: []edit{
+		{"pkg/controller/hostcluster/attachment/remember.go", " || writer.MarkedEpoch(live.Status.LastGrant, nil) >= epoch {", " {"},
+	}},
 	{name: "a grant is marked as over that came after the look at the claim", tests: "./pkg/controller/hostcluster/volume", edits: []edit{
 		{"pkg/controller/hostcluster/volume/mark.go", "kube.PatchStatusExact(", "kube.PatchStatus("},
 	}},

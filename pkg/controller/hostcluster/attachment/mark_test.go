@@ -133,29 +133,34 @@ func TestOnlyTheMarkKnows(t *testing.T) {
 // TestMarkIsNotMixed: a cache that is several grants behind shows a mark of the same DPU. What
 // differs from that alone does not name the holder: the mark is written whole, or not at all.
 func TestMarkIsNotMixed(t *testing.T) {
-	w, r := open(t)
-	w.Host.Add(user("a"))
-	before := storagev1alpha1.LastGrant{Epoch: 5, DPU: "dpu-b", Attachment: "b-vol", AttachmentUID: "b", Over: true}
-	kubetest.Change(w.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) {
-		v.Status.LastGrant = &storagev1alpha1.LastGrant{Epoch: 4, DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: "a"}
-	})
-	w.CacheShows(volumeOf(w))
-	kubetest.Change(w.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) { v.Status.LastGrant = &before })
-	free := kubetest.WriterClaim("vol", "", "", 5)
-	free.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 5}
-	w.DPU.Add(free)
-	err := w.Reconcile(r, "a-vol")
-	if last := volumeOf(w).Status.LastGrant; *last != before || !apierrors.IsConflict(err) {
-		t.Errorf("it is remembered %+v, the pass ended with %v", last, err)
-	}
-	if m, found := kubetest.Read(w.DPU, mirror("a")); found && m.Spec.Epoch != 0 {
-		t.Errorf("the DPU learns of epoch %d", m.Spec.Epoch)
-	}
-	w.CacheIsCurrent()
-	w.MustReconcile(r, "a-vol")
 	want := storagev1alpha1.LastGrant{Epoch: 6, DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: kubetest.AttachmentUID("a-vol")}
-	if last := volumeOf(w).Status.LastGrant; *last != want {
-		t.Errorf("it is remembered %+v", last)
+	for name, tc := range map[string]struct {
+		epoch int64
+		told  bool
+	}{"over an earlier one": {5, true}, "not over one of the same epoch": {6, false}, "not over a later one": {7, false}} {
+		t.Run(name, func(t *testing.T) {
+			w, r := open(t)
+			w.Host.Add(user("a"))
+			remember := func(last storagev1alpha1.LastGrant) {
+				kubetest.Change(w.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) { v.Status.LastGrant = &last })
+			}
+			remember(storagev1alpha1.LastGrant{Epoch: 4, DPU: "dpu-a", Attachment: "a-vol", AttachmentUID: "a"})
+			w.CacheShows(volumeOf(w))
+			before := storagev1alpha1.LastGrant{Epoch: tc.epoch, DPU: "dpu-b", Attachment: "b-vol", AttachmentUID: "b", Over: true}
+			remember(before)
+			free := kubetest.WriterClaim("vol", "", "", 5)
+			free.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 5}
+			w.DPU.Add(free)
+			err := w.Reconcile(r, "a-vol")
+			last := *volumeOf(w).Status.LastGrant
+			m, found := kubetest.Read(w.DPU, mirror("a"))
+			switch told := found && m.Spec.Epoch != 0; {
+			case tc.told && (err != nil || last != want || m.Spec.Epoch != 6):
+				t.Errorf("it is remembered %+v, the DPU learns of epoch %d, the pass ended with %v", last, m.Spec.Epoch, err)
+			case !tc.told && (!apierrors.IsConflict(err) || last != before || told):
+				t.Errorf("it is remembered %+v, the DPU learns of it: %t, the pass ended with %v", last, told, err)
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -29,22 +30,42 @@ func (r *Reconciler) record(ctx context.Context, p *pass, claim *moorv1alpha1.Wr
 }
 
 // mark has the host cluster remember the grant, before the DPU can learn of it: the claim
-// is in the DPU cluster, whose etcd may be lost or restored. Where the cache is behind the
-// mark, the API server refuses the write, and nothing is shown: what differs from a mark of
-// before is not the mark.
+// is in the DPU cluster, whose etcd may be lost or restored. It is written against the volume
+// as it was read: what differs from a mark of several grants before is not the mark.
 func (r *Reconciler) mark(ctx context.Context, p *pass, epoch int64) error {
 	if writer.Marked(p.volume.Status.LastGrant, p.holder(), epoch) {
 		return nil
 	}
-	if _, err := kube.PatchStatusExact(ctx, r.Clusters.Host.Client, p.volume, func(v *storagev1alpha1.DPUVolume) {
-		v.Status.LastGrant = writer.Mark(p.holder(), epoch)
-	}); err != nil {
+	write := func() error {
+		_, err := kube.PatchStatusExact(ctx, r.Clusters.Host.Client, p.volume, func(v *storagev1alpha1.DPUVolume) {
+			v.Status.LastGrant = writer.Mark(p.holder(), epoch)
+		})
+		return err
+	}
+	err := write()
+	if apierrors.IsConflict(err) && r.reread(ctx, p, epoch) {
+		err = write()
+	}
+	if err != nil {
 		return fmt.Errorf("have the host cluster remember that epoch %d of the right to write is of DPU %s: %w", epoch, p.dpu, err)
 	}
 	if p.volume.Status.LastGrant == nil {
 		return kube.WaitFor("DPUVolume %s does not keep the epoch of the last grant: apply crds/host", p.volume.Name)
 	}
 	return nil
+}
+
+// reread reads the volume of the pass from the API server itself, after something of it was
+// written by another: mostly what is said of its replicas, which has no part in a grant. It
+// returns false if it is another volume by now, or remembers a grant that is no earlier one.
+func (r *Reconciler) reread(ctx context.Context, p *pass, epoch int64) bool {
+	live := &storagev1alpha1.DPUVolume{}
+	found, err := kube.Find(ctx, r.Clusters.Host.Live, client.ObjectKeyFromObject(p.volume), live)
+	if err != nil || !found || live.UID != p.volume.UID || writer.MarkedEpoch(live.Status.LastGrant, nil) >= epoch {
+		return false
+	}
+	p.volume = live
+	return true
 }
 
 // remember holds a claim against what others know of epochs that were granted: the
