@@ -32,8 +32,8 @@ tested() {
 	return $code
 }
 
-# in_memory runs a command whose temporary files are in memory, where there is room; what Go
-# builds is not.
+# in_memory runs a command whose temporary files are in memory, where there are 4 GB of room;
+# what Go builds is not.
 in_memory() {
 	local room build=${GOTMPDIR:-${TMPDIR:-/tmp}}
 	room=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 )
 
@@ -31,10 +32,19 @@ func FromDPU(ctx context.Context, dpu client.Reader, node *moorv1alpha1.DPUStora
 
 // Shared says that several hosts name one DPU, and what to do; "" if at most one does. It sits
 // in one of them: what it shows and what it sees is of that host, and which that is is not known.
-func Shared(dpu string, hosts []string) string {
-	if len(hosts) < 2 {
-		return ""
+// host is the cache of the host cluster, with its indexes.
+func Shared(ctx context.Context, host client.Reader, dpu string) (string, error) {
+	var nodes moorv1alpha1.DPUStorageNodeList
+	if err := host.List(ctx, &nodes, client.MatchingFields{index.DPUStorageNodeByDPU: dpu}, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("list the hosts that name DPU %s: %w", dpu, err)
 	}
-	hosts = slices.Sorted(slices.Values(hosts))
-	return fmt.Sprintf("DPUStorageNodes %s all name DPU %s, which sits in one of these hosts alone: correct spec.dpuName of the others", strings.Join(hosts, ", "), dpu)
+	if len(nodes.Items) < 2 {
+		return "", nil
+	}
+	var hosts []string
+	for i := range nodes.Items {
+		hosts = append(hosts, nodes.Items[i].Name)
+	}
+	slices.Sort(hosts)
+	return fmt.Sprintf("DPUStorageNodes %s all name DPU %s, which sits in one of these hosts alone: correct spec.dpuName of the others", strings.Join(hosts, ", "), dpu), nil
 }

@@ -80,10 +80,10 @@ var marks = []mutation{
 		{"pkg/controller/hostcluster/attachment/reconciler.go", "	return r.unshared(ctx, p)\n", "	return nil\n"},
 	}},
 	{name: "what waits for a DPU that several hosts name is not woken", tests: sync, edits: []edit{
-		{"pkg/controller/hostcluster/attachment/watches.go", "		if other.Name != n.Name {\n", "		if other.Name != n.Name && !ok {\n"},
+		{"pkg/controller/hostcluster/attachment/watches.go", "		if other.Name != o.GetName() {\n", "		if other.Name == o.GetName() {\n"},
 	}},
 	{name: "a host is failed over by the word of a DPU that several hosts name", tests: fence, edits: []edit{
-		{"pkg/controller/failover/admit.go", "nodehealth.Shared(c.dpu, fleet.shared[c.dpu]); refused", "nodehealth.Shared(c.dpu, nil); refused"},
+		{"pkg/controller/failover/admit.go", "err != nil || p.refused != \"\" {\n		return err\n	}\n	fleet, err := a.fleet.recent", "err != nil {\n		return err\n	}\n	fleet, err := a.fleet.recent"},
 	}},
 	{name: "the mark of a grant is mixed with that of another", tests: sync, edits: []edit{
 		{"pkg/controller/hostcluster/attachment/remember.go", "kube.PatchStatusExact(", "kube.PatchStatus("},

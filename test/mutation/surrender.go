@@ -31,7 +31,7 @@ var surrenders = []mutation{
 		{nodeFence, "	if p.attachment.Spec.Epoch == 0 || p.dpu.DeviceName != \"\" && epoch <= p.attachment.Spec.Epoch {\n		return 0\n	}\n	return epoch", "	return epoch * 0"},
 	}},
 	{name: "a DPU lets go of a forgotten device before what it had sent is drained", tests: node, edits: []edit{
-		{nodeFence, "	if err := p.drained(f.exposures); err != nil {\n		return err\n	}\n	f.note(ctx, p, epoch)\n	return nil", "	f.note(ctx, p, epoch)\n	return nil"},
+		{nodeFence, "	if err := f.clearAll(ctx, p, epoch); err != nil {\n		return err\n	}\n	return p.drained(f.exposures)", "	return f.clearAll(ctx, p, epoch)"},
 	}},
 	{name: "what a DPU has forgotten of one attachment is withdrawn from another", tests: node, edits: []edit{
 		{nodeFence, "a.Name != p.attachment.Name && a.VolumeName() == p.volumeName() && a.Spec.Epoch >= epoch {", "a.Name != p.attachment.Name && a.VolumeName() == p.volumeName() && a.Spec.Epoch < epoch {"},

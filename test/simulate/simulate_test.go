@@ -36,7 +36,9 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// TestSeedsThatFailed plays seeds again that once found something.
+// TestSeedsThatFailed plays seeds again that once found something. What they play changes with
+// each call that a program makes more or less, and with what a plan draws: each mend is held by
+// a unit test of its own.
 func TestSeedsThatFailed(t *testing.T) {
 	for seed, found := range map[uint64]string{
 		40479:  "a pod that can run on one host alone was deleted again and again while that host came back",

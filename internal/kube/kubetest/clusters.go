@@ -134,6 +134,7 @@ func scheme(t *testing.T, add ...func(*runtime.Scheme) error) *runtime.Scheme {
 func newCluster(t *testing.T, c *Control, indexes []kube.Index, b *fake.ClientBuilder, cuts []toolscache.TransformFunc) *Cluster {
 	for _, i := range indexes {
 		b.WithIndex(i.Object, i.Field, i.Extract)
+		c.indexes[indexKey(i.Object, i.Field)] = i.Extract
 	}
 	direct := interceptor.NewClient(b.Build(), interceptor.Funcs{Create: c.stamp, Patch: sameUID})
 	return &Cluster{

@@ -57,6 +57,22 @@ func TestOldCache(t *testing.T) {
 	if err := c.Client.List(t.Context(), list); err != nil || len(list.Items) != 0 {
 		t.Errorf("listed %d: %v", len(list.Items), err)
 	}
+	c.CacheLists(&storagev1alpha1.DPUVolumeList{Items: []storagev1alpha1.DPUVolume{*v, *DPUVolume("other")}})
+	for _, o := range []client.ListOption{client.MatchingFields{index.DPUVolumeByPolicy: "policy"}, client.InNamespace(HostNamespace)} {
+		if err := c.Client.List(t.Context(), list, o); err != nil || len(list.Items) != 2 {
+			t.Errorf("%v: listed %d: %v", o, len(list.Items), err)
+		}
+	}
+	for _, o := range []client.ListOption{
+		client.MatchingFields{index.DPUVolumeByPolicy: "another"}, client.InNamespace("another"), client.MatchingLabels{"a": "b"},
+	} {
+		if err := c.Client.List(t.Context(), list, o); err != nil || len(list.Items) != 0 {
+			t.Errorf("%v: listed %d: %v", o, len(list.Items), err)
+		}
+	}
+	if err := c.Client.List(t.Context(), list, client.MatchingFields{"no": "index"}); err == nil {
+		t.Error("a list by a field without an index was answered")
+	}
 	old := v.DeepCopy()
 	c.CacheShows(old)
 	Change(c, v, func(v *storagev1alpha1.DPUVolume) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,12 +49,15 @@ type Control struct {
 	after  func(verb string, o client.Object)
 	old    map[string]client.Object
 	lists  map[string]client.ObjectList
+
+	indexes map[string]client.IndexerFunc // of the caches, by kind and field
 }
 
 func newControl() *Control {
 	return &Control{
 		Clock: clocktesting.NewFakePassiveClock(Begin), Recorder: record.NewFakeRecorder(1000),
 		made: map[string]int{}, counts: map[string]int{}, old: map[string]client.Object{}, lists: map[string]client.ObjectList{},
+		indexes: map[string]client.IndexerFunc{},
 	}
 }
 
@@ -118,7 +123,7 @@ func (c *Control) CacheShows(o client.Object) {
 // CacheHides lets reconcilers not find the object, from now on.
 func (c *Control) CacheHides(o client.Object) { c.old[key(o, o.GetName())] = nil }
 
-// CacheLists lets reconcilers list a kind as it is given here, from now on.
+// CacheLists lets reconcilers list a kind as it is given here, from now on, selected as they ask.
 func (c *Control) CacheLists(l client.ObjectList) {
 	c.lists[fmt.Sprintf("%T", l)] = l.DeepCopyObject().(client.ObjectList)
 }
@@ -224,8 +229,50 @@ func (c *Control) list(ctx context.Context, from client.WithWatch, l client.Obje
 		return from.List(ctx, l, opts...)
 	}
 	reflect.ValueOf(l).Elem().Set(reflect.ValueOf(old.DeepCopyObject()).Elem())
-	return nil
+	items, err := meta.ExtractList(l)
+	if err != nil {
+		return err
+	}
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	var out []runtime.Object
+	for _, item := range items {
+		ok, err := c.selects(&o, item.(client.Object))
+		if err != nil {
+			return err
+		}
+		if ok {
+			out = append(out, item)
+		}
+	}
+	return meta.SetList(l, out)
 }
+
+// selects reports whether a cache that is asked with these options lists an object. A field
+// is one of the cache's indexes.
+func (c *Control) selects(o *client.ListOptions, object client.Object) (bool, error) {
+	if o.Namespace != "" && o.Namespace != object.GetNamespace() {
+		return false, nil
+	}
+	if o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(object.GetLabels())) {
+		return false, nil
+	}
+	if o.FieldSelector == nil {
+		return true, nil
+	}
+	for _, r := range o.FieldSelector.Requirements() {
+		extract := c.indexes[indexKey(object, r.Field)]
+		if extract == nil {
+			return false, fmt.Errorf("list %T by %s: there is no such index", object, r.Field)
+		}
+		if !slices.Contains(extract(object), r.Value) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func indexKey(o client.Object, field string) string { return fmt.Sprintf("%T by %s", o, field) }
 
 // liveRead counts one read of an API server itself.
 func (c *Control) liveRead() {

@@ -41,14 +41,14 @@ var DefaultBudget = Budget{PerMinute: 10, PerZone: 5, Window: 10 * time.Minute}
 
 // candidate is a host that is to begin to fail over.
 type candidate struct {
-	host, zone, dpu string
+	host, zone string
 	// sure: all its witnesses agree that it is dead, or a person wants it.
 	sure bool
 }
 
 // candidate is the host as one that is to fail over.
 func (p *pass) candidate() candidate {
-	return candidate{host: p.node.Name, zone: zoneOf(p.core), dpu: p.dpu(), sure: p.unanimous || p.requested()}
+	return candidate{host: p.node.Name, zone: zoneOf(p.core), sure: p.unanimous || p.requested()}
 }
 
 // refuse says why one more failover may not begin; "" if it may.
@@ -64,12 +64,8 @@ func (b Budget) refuse(all, zone int, name string) string {
 
 // exclude says why a host may not begin to fail over, by what the fleet looks like and
 // those that were admitted; "" if it may. A host counts once, and does not stand in its
-// own way. Where several hosts name its DPU none begins, also if a person wants it: what that
-// DPU sees may be another host, and what it shows another's.
+// own way.
 func (b Budget) exclude(c candidate, fleet overview, admitted failovers, now time.Time) string {
-	if refused := nodehealth.Shared(c.dpu, fleet.shared[c.dpu]); refused != "" {
-		return refused
-	}
 	all := distinct(time.Minute, now, fleet.begun, admitted.without(fleet.ended))
 	delete(all, c.host)
 	near := 0
@@ -115,10 +111,14 @@ type admission struct {
 
 // refuse says by what is known already why the failover of a host may not begin: a
 // budget that is spent by that is spent, and a host that waits its turn asks the API
-// server for nothing.
-func (a *admission) refuse(ctx context.Context, p *pass) error {
+// server for nothing. Where several hosts name its DPU none begins, also if a person wants it:
+// what that DPU sees may be another host, and what it shows another's.
+func (a *admission) refuse(ctx context.Context, p *pass) (err error) {
 	if !p.begins() {
 		return nil
+	}
+	if p.refused, err = nodehealth.Shared(ctx, a.fleet.host.Client, p.dpu()); err != nil || p.refused != "" {
+		return err
 	}
 	fleet, err := a.fleet.recent(ctx)
 	if err != nil {

@@ -155,7 +155,7 @@ func (s *fixture) try(name string, begun map[string]bool) {
 func TestWhoIsSureBeginsInASeries(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	admitted := failovers{"x": {At: now.Add(-5 * time.Minute)}, "y": {At: now.Add(-9 * time.Minute)}, "old": {At: now.Add(-10 * time.Minute)}}
-	known := overview{hosts: 9, begun: failovers{"y": {At: now.Add(-9 * time.Minute)}}, ended: failovers{"x": {At: now}}, shared: map[string][]string{"dpu-x": {"c", "a"}}}
+	known := overview{hosts: 9, begun: failovers{"y": {At: now.Add(-9 * time.Minute)}}, ended: failovers{"x": {At: now}}}
 	for name, c := range map[string]struct {
 		who     candidate
 		window  time.Duration
@@ -167,7 +167,6 @@ func TestWhoIsSureBeginsInASeries(t *testing.T) {
 		"the third of nine, sure":      {candidate{host: "a", sure: true}, 10 * time.Minute, 9, ""},
 		"one of those that have begun": {candidate{host: "x"}, 10 * time.Minute, 9, ""},
 		"the third of nine, later":     {candidate{host: "a"}, 6 * time.Minute, 9, ""},
-		"its DPU is another's too":     {candidate{host: "a", dpu: "dpu-x", sure: true}, 0, 9, "DPUStorageNodes a, c all name DPU dpu-x"},
 		"no bound":                     {candidate{host: "a"}, 0, 9, ""},
 		"of many, in words for all":    {candidate{host: "a"}, 20 * time.Minute, 10, "4 of 10 hosts"},
 	} {

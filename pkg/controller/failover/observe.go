@@ -135,29 +135,9 @@ func (f failovers) without(ended failovers) failovers {
 // within the minute before.
 type overview struct {
 	Fleet
-	// hosts is how many have a DPU, whether they serve or not; paired is the first host that
-	// names each DPU, and shared are all those that name one, if there are several.
+	// hosts is how many have a DPU, whether they serve or not.
 	hosts        int
-	paired       map[string]string
-	shared       map[string][]string
 	begun, ended failovers
-}
-
-// pair notes which DPU a host names.
-func (o *overview) pair(n *moorv1alpha1.DPUStorageNode) {
-	dpu := n.Spec.DPUName
-	first, named := o.paired[dpu]
-	switch {
-	case dpu == "":
-		return
-	case !named:
-		o.paired[dpu] = n.Name
-	case len(o.shared[dpu]) == 0:
-		o.shared[dpu] = []string{first, n.Name}
-	default:
-		o.shared[dpu] = append(o.shared[dpu], n.Name)
-	}
-	o.hosts++
 }
 
 // note notes when the failover of a host began, or ended.
@@ -199,7 +179,7 @@ func (f *fleetReader) now(ctx context.Context) (overview, error) {
 // own.
 func (f *fleetReader) look(ctx context.Context) (overview, error) {
 	var list moorv1alpha1.DPUStorageNodeList
-	out, at := overview{begun: failovers{}, ended: failovers{}, paired: map[string]string{}, shared: map[string][]string{}}, f.clock.Now()
+	out, at := overview{begun: failovers{}, ended: failovers{}}, f.clock.Now()
 	if err := f.host.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return overview{}, fmt.Errorf("list all hosts: %w", err)
 	}
@@ -210,7 +190,9 @@ func (f *fleetReader) look(ctx context.Context) (overview, error) {
 			return overview{}, err
 		}
 		out.note(n, zoneOf(core), at)
-		out.pair(n)
+		if n.Spec.DPUName != "" {
+			out.hosts++
+		}
 		if !serves(n, core) {
 			continue
 		}

@@ -110,6 +110,16 @@ func (f fence) endAll(ctx context.Context, p *pass, epoch int64) error {
 	return f.end(ctx, p, epoch)
 }
 
+// clearUnrecorded takes away all that is shown where what is on record of the volume's devices
+// may be lost, and waits until nothing of it is on its way.
+func (f fence) clearUnrecorded(ctx context.Context, p *pass, epoch int64) error {
+	p.unrecorded()
+	if err := f.clearAll(ctx, p, epoch); err != nil {
+		return err
+	}
+	return p.drained(f.exposures)
+}
+
 // clearLost is obey for an attachment that goes, if its claim was lost: what the attachment
 // has on record, and was taken away, is not enough then.
 func (f fence) clearLost(ctx context.Context, p *pass) error {
@@ -124,11 +134,7 @@ func (f fence) clearLost(ctx context.Context, p *pass) error {
 	if epoch <= p.dpu.ClearedEpoch {
 		return nil
 	}
-	p.unrecorded()
-	if err := f.clearAll(ctx, p, epoch); err != nil {
-		return err
-	}
-	if err := p.drained(f.exposures); err != nil {
+	if err := f.clearUnrecorded(ctx, p, epoch); err != nil {
 		return err
 	}
 	p.dpu.ClearedEpoch = epoch
@@ -161,11 +167,7 @@ func (f fence) clearForgotten(ctx context.Context, p *pass, epoch int64) error {
 			return nil
 		}
 	}
-	p.unrecorded()
-	if err := f.clearAll(ctx, p, epoch); err != nil {
-		return err
-	}
-	if err := p.drained(f.exposures); err != nil {
+	if err := f.clearUnrecorded(ctx, p, epoch); err != nil {
 		return err
 	}
 	f.note(ctx, p, epoch)

@@ -31,6 +31,22 @@ func (c *cluster) own(volume string) {
 	c.must(c.Update(c.t.Context(), claim))
 }
 
+// shownUnderSeven is volume v1, which is shown under epoch 7, and whose claim says which volume
+// it is of.
+func shownUnderSeven(t *testing.T) (*cluster, *machine, *storagev1alpha1.VolumeAttachment) {
+	t.Helper()
+	c := newCluster(t)
+	m := newMachine(t, c, "dpu-1")
+	c.volume("v1", corev1.ReadWriteOnce)
+	a := c.attachment("v1", "dpu-1")
+	c.grant(a, 7)
+	c.own("v1")
+	if now := m.settle(a.Name); !now.Status.DPU.Attached {
+		t.Fatalf("not shown: %+v", now.Status)
+	}
+	return c, m, a
+}
+
 // strip takes an attachment away without its DPU, by taking the holds off.
 func (c *cluster) strip(name string) {
 	c.t.Helper()
@@ -79,15 +95,7 @@ func TestRestoredEpochIsNotShown(t *testing.T) {
 func TestRestoredEpochIsGivenBack(t *testing.T) {
 	for name, journal := range map[string]string{"retired": "retire", "shown": ""} {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t)
-			m := newMachine(t, c, "dpu-1")
-			c.volume("v1", corev1.ReadWriteOnce)
-			a := c.attachment("v1", "dpu-1")
-			c.grant(a, 7)
-			c.own("v1")
-			if now := m.settle(a.Name); !now.Status.DPU.Attached {
-				t.Fatalf("not shown: %+v", now.Status)
-			}
+			c, m, a := shownUnderSeven(t)
 			if journal == "retire" {
 				c.fence(a.Name, 7)
 				m.settle(a.Name)
@@ -117,15 +125,7 @@ func TestRestoredEpochIsGivenBack(t *testing.T) {
 // TestGivenBackIsWithdrawn: an epoch is given back of a volume that is shown for an attachment
 // of which nothing is on record any more.
 func TestGivenBackIsWithdrawn(t *testing.T) {
-	c := newCluster(t)
-	m := newMachine(t, c, "dpu-1")
-	c.volume("v1", corev1.ReadWriteOnce)
-	a := c.attachment("v1", "dpu-1")
-	c.grant(a, 7)
-	c.own("v1")
-	if now := m.settle(a.Name); !now.Status.DPU.Attached {
-		t.Fatalf("not shown: %+v", now.Status)
-	}
+	c, m, a := shownUnderSeven(t)
 	c.strip(a.Name)
 	c.grant(c.attachment("v1", "dpu-1"), 3)
 	m.restartDriver()
@@ -156,15 +156,7 @@ func TestForgottenDeviceIsWithdrawn(t *testing.T) {
 		}, 3, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t)
-			m := newMachine(t, c, "dpu-1")
-			c.volume("v1", corev1.ReadWriteOnce)
-			a := c.attachment("v1", "dpu-1")
-			c.grant(a, 7)
-			c.own("v1")
-			if now := m.settle(a.Name); !now.Status.DPU.Attached {
-				t.Fatalf("not shown: %+v", now.Status)
-			}
+			c, m, a := shownUnderSeven(t)
 			c.must(c.setDPU(a.Name, tc.record))
 			c.grant(c.get(a.Name), tc.epoch)
 			c.must(c.Delete(t.Context(), c.get(a.Name)))

@@ -2,6 +2,7 @@ package provisionertest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,6 +28,7 @@ func TestDPU(t *testing.T, open func(t *testing.T) DPUUnderTest) {
 		"expose wrongly":       dpuExposeWrongly,
 		"expose until no more": dpuExhaust,
 		"withdraw":             dpuWithdraw,
+		"tidy up":              dpuTidy,
 		"list":                 dpuList,
 		"expose at once":       dpuExposeAtOnce,
 		"hide and show":        dpuHideAndShow,
@@ -106,6 +108,29 @@ func dpuExhaust(t *testing.T, d DPUUnderTest) {
 	}
 	_, err := d.DPU.Expose(ctx, first)
 	wantError(t, "expose with no function left", err, provisioner.ErrExhausted)
+}
+
+// dpuTidy: what is exposed stays; of what was withdrawn nothing is left once the host has let go.
+func dpuTidy(t *testing.T, d DPUUnderTest) {
+	ctx, spec := suiteContext(t), d.Prepare(t, "tidied")
+	free := dpuFree(t, d.DPU, spec)
+	_, err := d.DPU.Expose(ctx, spec)
+	wantNil(t, "expose", err)
+	removed, left, err := d.DPU.Tidy(ctx)
+	wantNil(t, "tidy up", err)
+	all, err := d.DPU.List(ctx)
+	wantNil(t, "list", err)
+	if removed != 0 || left != 0 || !slices.ContainsFunc(all, func(e provisioner.Exposure) bool { return e.Device == spec.Device && e.Visible }) {
+		t.Fatalf("%d are removed and %d left while one is exposed: %+v", removed, left, all)
+	}
+	wantNil(t, "withdraw", d.DPU.Withdraw(ctx, spec.Device))
+	for left = 1; left > 0; {
+		_, left, err = d.DPU.Tidy(ctx)
+		wantNil(t, "tidy up", err)
+	}
+	if now := dpuFree(t, d.DPU, spec); now != free {
+		t.Errorf("%d functions are free, %d were before", now, free)
+	}
 }
 
 func dpuWithdraw(t *testing.T, d DPUUnderTest) {

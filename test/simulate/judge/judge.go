@@ -25,6 +25,8 @@ const (
 	NoRight = "no right"
 	// TwoShow: two DPUs show the volume to hosts that run, and the storage takes both.
 	TwoShow = "two show"
+	// Transition: a claim was changed in a way that the model does not have.
+	Transition = "transition"
 	// Stuck: all is well, and an attachment is not ready and does not say for whom it waits.
 	Stuck = "stuck"
 )

@@ -7,9 +7,6 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 )
 
-// Transition is broken by a change of a claim that the model does not have.
-const Transition = "transition"
-
 // right is what the model knows of a WriterClaim.
 type right struct {
 	phase        moorv1alpha1.ClaimPhase

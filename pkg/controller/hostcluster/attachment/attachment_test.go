@@ -296,7 +296,7 @@ func TestWakes(t *testing.T) {
 	w.Host.Add(user("a"), user("b"), kubetest.DPUVolumeAttachment("other", "a"))
 	for name, n := range map[string]int{
 		"volume": len(r.ofVolume(t.Context(), kubetest.DPUVolume("vol"))),
-		"node":   len(r.ofNode(t.Context(), kubetest.DPUStorageNode("a"))),
+		"node":   len(r.ofHost(t.Context(), kubetest.DPUStorageNode("a"))),
 		"claim":  len(r.ofClaim(t.Context(), &moorv1alpha1.WriterClaim{Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "vol"}})),
 	} {
 		if n != 2 {
@@ -331,7 +331,7 @@ func TestADPUThatTwoHostsName(t *testing.T) {
 		t.Errorf("what was granted does not stay: %+v", c)
 	}
 	b, _ := kubetest.Read(w.Host, kubetest.DPUStorageNode("b"))
-	if n := len(r.ofNode(t.Context(), b)); n != 3 {
+	if n := len(r.ofHost(t.Context(), b)); n != 3 {
 		t.Errorf("host b wakes %d attachments, want its own and the two of host a", n)
 	}
 	kubetest.Change(w.Host, kubetest.DPUStorageNode("b"), func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName = "dpu-b" })

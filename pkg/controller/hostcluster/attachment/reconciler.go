@@ -5,7 +5,6 @@ package attachment
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +18,6 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/nodehealth"
@@ -58,7 +56,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&storagev1alpha1.DPUVolumeAttachment{}).
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(rivalry)).
 		Watches(&storagev1alpha1.DPUVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume), builder.WithPredicates(volumeChanged)).
-		Watches(&moorv1alpha1.DPUStorageNode{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(dpuChanged)).
+		Watches(&moorv1alpha1.DPUStorageNode{}, handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(dpuChanged)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofUser), builder.WithPredicates(userChanged)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofPersistent), builder.WithPredicates(bindingChanged)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(serviceChanged)).
@@ -251,16 +249,9 @@ func (r *Reconciler) unshared(ctx context.Context, p *pass) error {
 	if p.mirror != nil && p.mirror.Spec.Epoch != 0 {
 		return nil
 	}
-	var nodes moorv1alpha1.DPUStorageNodeList
-	if err := r.Clusters.Host.Client.List(ctx, &nodes, client.MatchingFields{index.DPUStorageNodeByDPU: p.dpu}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list the hosts that name DPU %s: %w", p.dpu, err)
-	}
-	var hosts []string
-	for i := range nodes.Items {
-		hosts = append(hosts, nodes.Items[i].Name)
-	}
-	if shared := nodehealth.Shared(p.dpu, hosts); shared != "" {
+	shared, err := nodehealth.Shared(ctx, r.Clusters.Host.Client, p.dpu)
+	if shared != "" {
 		return kube.WaitFor("%s", shared)
 	}
-	return nil
+	return err
 }

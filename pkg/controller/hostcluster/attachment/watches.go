@@ -74,17 +74,20 @@ func (r *Reconciler) ofVolume(ctx context.Context, o client.Object) []reconcile.
 	return r.by(ctx, index.DPUVolumeAttachmentByVolume, o.GetName())
 }
 
-// ofNode maps to the attachments of the node, and of all others that name its DPU: while
-// several do, theirs wait.
 func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
-	out := r.by(ctx, index.DPUVolumeAttachmentByNode, o.GetName())
-	n, ok := o.(*moorv1alpha1.DPUStorageNode)
-	if !ok || n.Spec.DPUName == "" {
+	return r.by(ctx, index.DPUVolumeAttachmentByNode, o.GetName())
+}
+
+// ofHost maps to the attachments of a DPUStorageNode, and of all others that name its DPU:
+// while several do, theirs wait.
+func (r *Reconciler) ofHost(ctx context.Context, o client.Object) []reconcile.Request {
+	out, dpu := r.ofNode(ctx, o), o.(*moorv1alpha1.DPUStorageNode).Spec.DPUName
+	if dpu == "" {
 		return out
 	}
-	named := client.MatchingFields{index.DPUStorageNodeByDPU: n.Spec.DPUName}
+	named := client.MatchingFields{index.DPUStorageNodeByDPU: dpu}
 	for _, other := range kube.RequestsOf(ctx, r.Clusters.Host.Client, &moorv1alpha1.DPUStorageNodeList{}, named) {
-		if other.Name != n.Name {
+		if other.Name != o.GetName() {
 			out = append(out, r.by(ctx, index.DPUVolumeAttachmentByNode, other.Name)...)
 		}
 	}
