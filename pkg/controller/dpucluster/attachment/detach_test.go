@@ -29,7 +29,8 @@ func TestDetachInOrder(t *testing.T) {
 		a.Finalizers, a.Status.DPU.Attached = []string{storagev1alpha1.FinalizerVolumeAttachment}, false
 	})
 	m.settle()
-	if sv, found := m.asked(); !found || sv.DeletionTimestamp == nil || !m.exists() {
+	sv, found := m.asked()
+	if !found || sv.DeletionTimestamp == nil || !m.exists() {
 		t.Fatal("want the vendor asked to detach, and the attachment still there")
 	}
 	before := m.Writes()
@@ -37,7 +38,8 @@ func TestDetachInOrder(t *testing.T) {
 	if m.Writes() != before {
 		t.Error("words for a wait that every attachment goes through")
 	}
-	m.Clock.SetTime(m.Clock.Now().Add(kube.StatusGrace))
+	// This deletion too is stamped by the machine's clock, which may have gone on by a second.
+	m.Clock.SetTime(sv.DeletionTimestamp.Add(kube.StatusGrace))
 	m.settle()
 	m.wantMessage("waiting for the vendor to detach the volume from DPU d1")
 	m.vendor(func(s *storagev1.VolumeAttachmentStatus) {
