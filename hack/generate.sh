@@ -1,20 +1,22 @@
 #!/bin/sh
-# Generates what is generated: deep copies and the CRDs of both clusters.
+# Generates what is generated: deep copies and the CRDs of both clusters, and of pods as
+# volumes, which either can have.
 # The tools come from hack/tools/go.mod; nothing else is needed.
 set -eu
 cd "$(dirname "$0")/.."
 controller_gen() { go tool -modfile=hack/tools/go.mod controller-gen "$@"; }
 
-controller_gen object paths=./api/storage/... paths=./api/moor/...
+controller_gen object paths=./api/storage/... paths=./api/moor/... paths=./api/pav/...
 
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-controller_gen crd paths=./api/storage/... paths=./api/moor/... output:crd:dir="$out"
+controller_gen crd paths=./api/storage/... paths=./api/moor/... paths=./api/pav/... output:crd:dir="$out"
 
-rm -rf crds/host crds/dpu
-mkdir -p crds/host crds/dpu
+rm -rf crds/host crds/dpu crds/pav
+mkdir -p crds/host crds/dpu crds/pav
 for f in "$out"/*.yaml; do
 	case "$f" in
+	*_pavprovisioners.yaml | *_podvolumes.yaml | *_podstagings.yaml) mv "$f" crds/pav/ ;;
 	*_dpustoragenodes.yaml) cp "$f" crds/host/ && mv "$f" crds/dpu/ ;;
 	*_dpu*.yaml) mv "$f" crds/host/ ;;
 	*) mv "$f" crds/dpu/ ;;

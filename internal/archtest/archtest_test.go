@@ -26,7 +26,7 @@ const (
 // layers places every package in a layer; the longest prefix counts. Packages
 // under the same prefix may import one another.
 var layers = map[string]int{
-	"api/storage/v1alpha1": api, "api/moor/v1alpha1": api, "api/plugin/v1": api, "api/epoch/v1": api,
+	"api/storage/v1alpha1": api, "api/moor/v1alpha1": api, "api/pav/v1alpha1": api, "api/plugin/v1": api, "api/epoch/v1": api,
 	"internal/kube": tools, "internal/daemon": tools, "internal/keylock": tools, "internal/snaprpc": tools,
 	"internal/hostdev": tools, "internal/archtest": tools, "internal/freeport": tools, "internal/listen": tools, "internal/podvolume": tools, "internal/index": tools,
 	"internal/unixsocket": tools, "internal/watchdog": tools, "internal/kube/kubetest": tools,

@@ -25,3 +25,10 @@ func AddDPUToScheme(s *runtime.Scheme) error {
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
+
+// AddPodsToScheme registers the kinds of pods as volumes, which either cluster can serve.
+func AddPodsToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &PodVolume{}, &PodVolumeList{}, &PodStaging{}, &PodStagingList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
