@@ -31,7 +31,7 @@ var layers = map[string]int{
 	"internal/hostdev": tools, "internal/archtest": tools, "internal/freeport": tools, "internal/listen": tools, "internal/podvolume": tools, "internal/index": tools, "internal/jinja": tools,
 	"internal/unixsocket": tools, "internal/watchdog": tools, "internal/kube/kubetest": tools,
 	"pkg/provisioner": core, "pkg/placement": core, "pkg/writer": core,
-	"pkg/provisioner/dpf": mechanisms, "pkg/provisioner/snap": mechanisms, "pkg/provisioner/remote": mechanisms,
+	"pkg/provisioner/dpf": mechanisms, "pkg/provisioner/snap": mechanisms, "pkg/provisioner/remote": mechanisms, "pkg/provisioner/pods": mechanisms,
 	"pkg/provisioner/metered": mechanisms, "pkg/provisioner/provisionertest": mechanisms,
 	"pkg/csiserver": mechanisms, "pkg/vendorplugin": mechanisms, "pkg/nodehealth": mechanisms,
 	"pkg/controller/csi": actors, "pkg/controller/hostcluster": actors, "pkg/controller/failover": actors,
