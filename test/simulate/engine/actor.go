@@ -69,7 +69,7 @@ func (a *Actor) Kill() {
 	}
 	a.killed = true
 	for _, c := range a.orphan {
-		if c.kind == Device && !c.over && a.dice.IntN(2) == 0 {
+		if c.kind == Device && !c.over && c.ctx.Err() == nil && a.dice.IntN(2) == 0 {
 			_ = c.do() // its caller is gone
 		}
 		c.over = c.over || c.kind != Write
