@@ -34,10 +34,10 @@ var identity = []mutation{
 		{claimState, "attachment.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(attachment, storagev1alpha1.FinalizerDPUAttachment)", "attachment.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(attachment, \"none\")"},
 	}},
 	{name: "a claim that was lost is made anew and granted", tests: sync, edits: []edit{
-		{"pkg/controller/hostcluster/attachment/remember.go", "	if err != nil || !writer.Behind(claim, known.epoch(claim)) {\n", "	if err != nil || !writer.Behind(claim, known.epoch(claim)) || p != nil {\n"},
+		{syncRemember, "	if err != nil || !writer.Behind(claim, known.epoch(claim)) {\n", "	if err != nil || !writer.Behind(claim, known.epoch(claim)) || p != nil {\n"},
 	}},
 	{name: "the host cluster's word of an epoch does not count", tests: sync, edits: []edit{
-		{"pkg/controller/hostcluster/attachment/remember.go", "if a.Status.Epoch > 0 && !there {", "if a.Status.Epoch > 0 && there {"},
+		{syncRemember, "if a.Status.Epoch > 0 && !there {", "if a.Status.Epoch > 0 && there {"},
 	}},
 	{name: "a volume whose claim was lost is free", tests: fence, edits: []edit{
 		{"pkg/controller/failover/pass.go", "t.held() || t.lost()", "t.held()"},
@@ -58,7 +58,7 @@ var identity = []mutation{
 		{nodeFence, "		if err := f.endAll(ctx, p, epoch); err != nil {\n			return err\n		}\n		p.dpu.ClearedEpoch", "		if err := f.end(ctx, p, epoch); err != nil {\n			return err\n		}\n		p.dpu.ClearedEpoch"},
 	}},
 	{name: "a claim goes while it knows epochs", tests: sync, edits: []edit{
-		{syncGrant, "Finalizers: []string{storagev1alpha1.FinalizerEpochs},", ""},
+		{syncRemember, "Finalizers: []string{storagev1alpha1.FinalizerEpochs},", ""},
 	}},
 	{name: "an operator's word counts for ever", tests: right, edits: []edit{
 		{"pkg/writer/vouch.go", "	case age >= VouchLasts:", "	case age < 0 && age > 0:"},
@@ -86,16 +86,25 @@ var marks = []mutation{
 		{"pkg/controller/failover/admit.go", "err != nil || p.refused != \"\" {\n		return err\n	}\n	fleet, err := a.fleet.recent", "err != nil {\n		return err\n	}\n	fleet, err := a.fleet.recent"},
 	}},
 	{name: "the mark of a grant is mixed with that of another", tests: sync, edits: []edit{
-		{"pkg/controller/hostcluster/attachment/remember.go", "kube.PatchStatusExact(", "kube.PatchStatus("},
+		{syncRemember, "kube.PatchStatusExact(", "kube.PatchStatus("},
 	}},
 	{name: "the mark of a grant is written over a later one", tests: sync, edits: []edit{
-		{"pkg/controller/hostcluster/attachment/remember.go", " || writer.MarkedEpoch(live.Status.LastGrant, nil) >= epoch {", " {"},
+		{syncRemember, "case writer.MarkedEpoch(last, nil) < epoch:", "default:"},
+	}},
+	{name: "a grant goes by the mark that a cache has", tests: sync, edits: []edit{
+		{syncRemember, "	p.volume = live\n	return nil\n", "	_ = live\n	return nil\n"},
+	}},
+	{name: "a volume that is another by now is granted", tests: sync, edits: []edit{
+		{syncRemember, "	case !found || live.UID != p.volume.UID:\n", "	case !found:\n"},
+	}},
+	{name: "a claim that was found behind just before its grant is granted", tests: sync, edits: []edit{
+		{syncGrant, "	if now.ResourceVersion != claim.ResourceVersion {\n", "	if false {\n"},
 	}},
 	{name: "a grant is marked as over that came after the look at the claim", tests: "./pkg/controller/hostcluster/volume", edits: []edit{
 		{"pkg/controller/hostcluster/volume/mark.go", "kube.PatchStatusExact(", "kube.PatchStatus("},
 	}},
 	{name: "a DPU learns of a grant that the host cluster does not remember", tests: sync, edits: []edit{
-		{"pkg/controller/hostcluster/attachment/remember.go", "	return r.mark(ctx, p, epoch)\n", "	return nil\n"},
+		{syncRemember, "	return r.mark(ctx, p, epoch)\n", "	return nil\n"},
 	}},
 	{name: "what the host cluster remembers of the last grant does not count", tests: right, edits: []edit{
 		{ruleLost, "	case last == nil:\n", "	case last == nil || last != nil:\n"},
@@ -122,7 +131,7 @@ var marks = []mutation{
 		{claimState, "	if Behind(claim, 0) {\n", "	if Behind(claim, 0) && to.UID == \"\" {\n"},
 	}},
 	{name: "a claim that is made anew does not say after which epoch", tests: sync, edits: []edit{
-		{syncGrant, ", AfterEpoch: writer.MarkedEpoch(marked.Status.LastGrant, nil)}", "}"},
+		{syncRemember, ", AfterEpoch: writer.MarkedEpoch(marked.Status.LastGrant, nil)}", "}"},
 	}},
 	{name: "a replica is made before the claim says that it was lost", tests: sync, edits: []edit{
 		{syncGrant, "		_, err := r.claimOf(ctx, p)\n		return err\n", "		return nil\n"},

@@ -36,6 +36,7 @@ const (
 	fenceLeave   = "pkg/controller/failover/detach/leave.go"
 	fenceState   = "pkg/controller/failover/classify.go"
 	syncGrant    = "pkg/controller/hostcluster/attachment/grant.go"
+	syncRemember = "pkg/controller/hostcluster/attachment/remember.go"
 	syncPromote  = "pkg/controller/hostcluster/attachment/promote.go"
 	targetVolume = "reference/blocktarget/volume.go"
 	vendorTarget = "reference/localvendor/grants.go"

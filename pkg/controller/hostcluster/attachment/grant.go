@@ -216,13 +216,24 @@ func (r *Reconciler) fencedFor(p *pass, claim *moorv1alpha1.WriterClaim) time.Du
 	return max(0, fencedGrace-now.Sub(since))
 }
 
-// grantClaim grants a claim that is free, unless what asks for it no longer does.
+// grantClaim grants a claim that is free, unless what asks for it no longer does, or the host
+// cluster remembers a later grant than the caches have shown.
 func (r *Reconciler) grantClaim(ctx context.Context, p *pass, claim *moorv1alpha1.WriterClaim) (granted bool, err error) {
 	if err := r.mayAsk(ctx, p); err != nil {
 		return false, err
 	}
 	if err := r.confirm(ctx, p); err != nil || p.replica() && !p.early {
 		return false, err
+	}
+	now, err := r.remember(ctx, p, claim)
+	if err != nil {
+		return false, err
+	}
+	if now.ResourceVersion != claim.ResourceVersion {
+		if err := r.refused(ctx, now, writer.Judge(now, p.holder())); err != nil {
+			return false, err
+		}
+		return false, kube.WaitRetry(recoverAgain, "WriterClaim %s was behind what the host cluster remembers of its grants, and is read again", now.Name)
 	}
 	after, err := writer.Grant(claim, p.holder())
 	if err == nil {
@@ -268,21 +279,23 @@ func (r *Reconciler) refresh(ctx context.Context, p *pass) error {
 }
 
 // confirm asks the API servers themselves, last before a grant, whether the
-// VolumeAttachment is there to stay and, of a replica, whether its pod is.
+// VolumeAttachment is there to stay, of a replica, whether its pod is, and what the host
+// cluster remembers of the last grant: no cache of it is young enough after a restore.
 func (r *Reconciler) confirm(ctx context.Context, p *pass) error {
-	var both errgroup.Group
+	var all errgroup.Group
 	stays := false
-	both.Go(func() (err error) {
+	all.Go(func() (err error) {
 		stays, err = r.stays(ctx, p)
 		return err
 	})
+	all.Go(func() error { return r.readVolume(ctx, p) })
 	if p.replica() {
-		both.Go(func() (err error) {
+		all.Go(func() (err error) {
 			p.early, err = r.Users.lasting(ctx, p.attachment.Spec.DPUNodeName, p.attachment.Spec.DPUVolumeName)
 			return err
 		})
 	}
-	if err := both.Wait(); err != nil {
+	if err := all.Wait(); err != nil {
 		return err
 	}
 	if !stays {
@@ -331,48 +344,6 @@ func (r *Reconciler) cachedOrLive(ctx context.Context, p *pass) (*moorv1alpha1.W
 // been told so: the mirror is a primary with the epoch of the claim.
 func (p *pass) settled(claim *moorv1alpha1.WriterClaim) bool {
 	return p.begun() && writer.Settled(claim, p.holder(), p.mirror.Spec.Epoch) && !writer.Unbound(claim, p.mirror)
-}
-
-// writerClaim reads the volume's claim from the API server itself, and makes it if
-// there is none.
-func (r *Reconciler) writerClaim(ctx context.Context, volume *storagev1alpha1.DPUVolume) (*moorv1alpha1.WriterClaim, error) {
-	key := r.Clusters.Target(volume.Name)
-	claim := &moorv1alpha1.WriterClaim{}
-	found, err := kube.Find(ctx, r.Clusters.DPU.Live, key, claim)
-	if err != nil {
-		return nil, err
-	}
-	if found {
-		if claim.DeletionTimestamp.IsZero() { // one of before has no finalizer
-			_, err = kube.AddFinalizer(ctx, r.Clusters.DPU.Client, claim, storagev1alpha1.FinalizerEpochs)
-		}
-		return claim, err
-	}
-	owner := &storagev1alpha1.Volume{}
-	if found, err = kube.Find(ctx, r.Clusters.DPU.Live, key, owner); err != nil {
-		return nil, err
-	}
-	if !found {
-		return nil, fmt.Errorf("volume %s does not exist in DPU cluster %s, though it is bound: was it deleted there by hand?", volume.Name, r.Clusters.DPUClusterName)
-	}
-	// A cache may lack the mark of the last grant, and the claim would begin below it.
-	marked := &storagev1alpha1.DPUVolume{}
-	if _, err := kube.Find(ctx, r.Clusters.Host.Live, client.ObjectKeyFromObject(volume), marked); err != nil {
-		return nil, err
-	}
-	claim = &moorv1alpha1.WriterClaim{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: volume.Name, Namespace: r.Clusters.TargetNamespace, Finalizers: []string{storagev1alpha1.FinalizerEpochs},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: storagev1alpha1.GroupVersion.String(), Kind: "Volume", Name: owner.Name, UID: owner.UID,
-			}},
-		},
-		Spec: moorv1alpha1.WriterClaimSpec{VolumeName: volume.Name, AfterEpoch: writer.MarkedEpoch(marked.Status.LastGrant, nil)},
-	}
-	if _, err := kube.CreateLive(ctx, r.Clusters.DPU.Client, r.Clusters.DPU.Live, claim); err != nil {
-		return nil, fmt.Errorf("make the WriterClaim of volume %s: %w", volume.Name, err)
-	}
-	return claim, nil
 }
 
 // mirrorOf is the VolumeAttachment that a DPUVolumeAttachment asks for.

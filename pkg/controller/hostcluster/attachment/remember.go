@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -43,8 +44,13 @@ func (r *Reconciler) mark(ctx context.Context, p *pass, epoch int64) error {
 		return err
 	}
 	err := write()
-	if apierrors.IsConflict(err) && r.reread(ctx, p, epoch) {
-		err = write()
+	if apierrors.IsConflict(err) && r.readVolume(ctx, p) == nil {
+		switch last := p.volume.Status.LastGrant; {
+		case writer.Marked(last, p.holder(), epoch):
+			return nil
+		case writer.MarkedEpoch(last, nil) < epoch: // what another wrote is mostly about replicas
+			err = write()
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("have the host cluster remember that epoch %d of the right to write is of DPU %s: %w", epoch, p.dpu, err)
@@ -55,17 +61,18 @@ func (r *Reconciler) mark(ctx context.Context, p *pass, epoch int64) error {
 	return nil
 }
 
-// reread reads the volume of the pass from the API server itself, after something of it was
-// written by another: mostly what is said of its replicas, which has no part in a grant. It
-// returns false if it is another volume by now, or remembers a grant that is no earlier one.
-func (r *Reconciler) reread(ctx context.Context, p *pass, epoch int64) bool {
+// readVolume reads the volume of the pass from the API server itself.
+func (r *Reconciler) readVolume(ctx context.Context, p *pass) error {
 	live := &storagev1alpha1.DPUVolume{}
 	found, err := kube.Find(ctx, r.Clusters.Host.Live, client.ObjectKeyFromObject(p.volume), live)
-	if err != nil || !found || live.UID != p.volume.UID || writer.MarkedEpoch(live.Status.LastGrant, nil) >= epoch {
-		return false
+	switch {
+	case err != nil:
+		return err
+	case !found || live.UID != p.volume.UID:
+		return kube.WaitRetry(recoverAgain, "DPUVolume %s is gone, or is another one by now", p.volume.Name)
 	}
 	p.volume = live
-	return true
+	return nil
 }
 
 // remember holds a claim against what others know of epochs that were granted: the
@@ -209,4 +216,46 @@ func (r *Reconciler) recoverClaim(ctx context.Context, live *moorv1alpha1.Writer
 		return after, nil
 	}
 	return live, kube.WaitRetry(recoverAgain, "%s", writer.LostMessage(live))
+}
+
+// writerClaim reads the volume's claim from the API server itself, and makes it if
+// there is none.
+func (r *Reconciler) writerClaim(ctx context.Context, volume *storagev1alpha1.DPUVolume) (*moorv1alpha1.WriterClaim, error) {
+	key := r.Clusters.Target(volume.Name)
+	claim := &moorv1alpha1.WriterClaim{}
+	found, err := kube.Find(ctx, r.Clusters.DPU.Live, key, claim)
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		if claim.DeletionTimestamp.IsZero() { // one of before has no finalizer
+			_, err = kube.AddFinalizer(ctx, r.Clusters.DPU.Client, claim, storagev1alpha1.FinalizerEpochs)
+		}
+		return claim, err
+	}
+	owner := &storagev1alpha1.Volume{}
+	if found, err = kube.Find(ctx, r.Clusters.DPU.Live, key, owner); err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("volume %s does not exist in DPU cluster %s, though it is bound: was it deleted there by hand?", volume.Name, r.Clusters.DPUClusterName)
+	}
+	// A cache may lack the mark of the last grant, and the claim would begin below it.
+	marked := &storagev1alpha1.DPUVolume{}
+	if _, err := kube.Find(ctx, r.Clusters.Host.Live, client.ObjectKeyFromObject(volume), marked); err != nil {
+		return nil, err
+	}
+	claim = &moorv1alpha1.WriterClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: volume.Name, Namespace: r.Clusters.TargetNamespace, Finalizers: []string{storagev1alpha1.FinalizerEpochs},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: storagev1alpha1.GroupVersion.String(), Kind: "Volume", Name: owner.Name, UID: owner.UID,
+			}},
+		},
+		Spec: moorv1alpha1.WriterClaimSpec{VolumeName: volume.Name, AfterEpoch: writer.MarkedEpoch(marked.Status.LastGrant, nil)},
+	}
+	if _, err := kube.CreateLive(ctx, r.Clusters.DPU.Client, r.Clusters.DPU.Live, claim); err != nil {
+		return nil, fmt.Errorf("make the WriterClaim of volume %s: %w", volume.Name, err)
+	}
+	return claim, nil
 }

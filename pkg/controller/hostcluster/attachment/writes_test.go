@@ -79,14 +79,14 @@ func TestOneThatWasShownIsMadeAgain(t *testing.T) {
 
 // TestReadsOfAnAttach: of a volume that was used before, the claim is read live once,
 // before anything is made, the attachment itself just before it is, and the VolumeAttachment
-// once, before the grant.
+// and the mark of the last grant once each, before the grant.
 func TestReadsOfAnAttach(t *testing.T) {
 	for name, tc := range map[string]struct {
 		used bool
 		want int
 	}{
-		"a new volume":             {false, 5}, // there is no claim, but a Volume to make it of, and a DPUVolume with a mark
-		"one that was used before": {true, 3},
+		"a new volume":             {false, 6}, // there is no claim, but a Volume to make it of, and a DPUVolume with a mark
+		"one that was used before": {true, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := open(t)
