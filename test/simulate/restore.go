@@ -183,10 +183,14 @@ func (w *World) endUnwanted() {
 	}
 }
 
-// caughtUp waits until no claim of a volume that is attached knows less than the host cluster.
+// caughtUp waits until no claim of a volume that is attached knows less than the host cluster:
+// one whose attachment goes in the host cluster is, until it goes in the DPU cluster too.
 func (w *World) caughtUp(then func()) {
 	for _, volume := range volumeNames[:w.plan.Volumes] {
-		stays := slices.ContainsFunc(w.attachments(volume), func(a *storagev1alpha1.DPUVolumeAttachment) bool { return a.DeletionTimestamp.IsZero() })
+		stays := slices.ContainsFunc(w.attachments(volume), func(a *storagev1alpha1.DPUVolumeAttachment) bool { return a.DeletionTimestamp.IsZero() }) ||
+			slices.ContainsFunc(cluster.All[*storagev1alpha1.VolumeAttachment](w.DPU), func(a *storagev1alpha1.VolumeAttachment) bool {
+				return a.Spec.Source.VolumeRef.Name == volume && a.DeletionTimestamp.IsZero()
+			})
 		if stays && w.behind(volume) {
 			w.Engine.After(time.Second, func() { w.caughtUp(then) })
 			return
