@@ -101,7 +101,7 @@ func TestP2BadObjects(t *testing.T) {
 		"unknown mode":                    {"provisioningModes", list("Dynamic", "Magic"), `spec.provisioningModes[1]: Unsupported value: "Magic"`},
 		"modes of another type":           {"provisioningModes", "Dynamic", "spec.provisioningModes: Invalid"},
 		"unknown part":                    {"volumeExpansion", map[string]any{}, "spec.volumeExpansion: Forbidden"},
-		"misspelt part":                   {"volumestaging", map[string]any{}, "spec.volumestaging: Forbidden"},
+		"misspelled part":                 {"volumestaging", map[string]any{}, "spec.volumestaging: Forbidden"},
 		"unknown field of validation":     {"volumeValidation.volumeMode", "Block", "spec.volumeValidation.volumeMode: Forbidden"},
 		"unknown field of creation":       {"volumeCreation.size", "1", "spec.volumeCreation.size: Forbidden"},
 		"unknown field of deletion":       {"volumeDeletion.handle", "1", "spec.volumeDeletion.handle: Forbidden"},

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -61,8 +60,10 @@ func (c *claims) Claim(_ context.Context, namespace, name string) (*corev1.Persi
 func dumper(t *testing.T) *Provisioner {
 	t.Helper()
 	const dump = `{% set yaml = true %}spec: {containers: [{name: c, env: [{name: X, value: %s}]}]}`
-	names := []string{"requestedVolumeMode", "requestedAccessModes", "requestedMinCapacity", "requestedMaxCapacity", "params", "handle", "sc", "pvc", "pv", "node",
-		"defaultHandle", "volumeMode", "accessModes", "capacity", "readOnly"}
+	names := []string{
+		"requestedVolumeMode", "requestedAccessModes", "requestedMinCapacity", "requestedMaxCapacity", "params", "handle", "sc", "pvc", "pv", "node",
+		"defaultHandle", "volumeMode", "accessModes", "capacity", "readOnly",
+	}
 	var text strings.Builder
 	text.WriteString("{% set all = {")
 	for _, n := range names {
@@ -103,10 +104,14 @@ func TestP28Contexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	kind := func(o any) any { m, _ := o.(map[string]any); return m["kind"] }
-	requested := map[string]any{"requestedVolumeMode": "Filesystem", "requestedAccessModes": []any{"ReadWriteOnce", "ReadOnlyMany"}, "requestedMinCapacity": 1048576.0,
-		"requestedMaxCapacity": 2097152.0, "params": map[string]any{"a": "b"}, "sc": "StorageClass", "pvc": "PersistentVolumeClaim", "defaultHandle": "pvc-1-2"}
-	staged := map[string]any{"volumeMode": "Filesystem", "accessModes": []any{"ReadWriteOnce", "ReadOnlyMany"}, "capacity": 1073741824.0, "params": map[string]any{"k": "v"},
-		"handle": "h'1", "readOnly": true, "pvc": "PersistentVolumeClaim", "pv": "PersistentVolume", "node": "Node"}
+	requested := map[string]any{
+		"requestedVolumeMode": "Filesystem", "requestedAccessModes": []any{"ReadWriteOnce", "ReadOnlyMany"}, "requestedMinCapacity": 1048576.0,
+		"requestedMaxCapacity": 2097152.0, "params": map[string]any{"a": "b"}, "sc": "StorageClass", "pvc": "PersistentVolumeClaim", "defaultHandle": "pvc-1-2",
+	}
+	staged := map[string]any{
+		"volumeMode": "Filesystem", "accessModes": []any{"ReadWriteOnce", "ReadOnlyMany"}, "capacity": 1073741824.0, "params": map[string]any{"k": "v"},
+		"handle": "h'1", "readOnly": true, "pvc": "PersistentVolumeClaim", "pv": "PersistentVolume", "node": "Node",
+	}
 	for name, c := range map[string]struct {
 		pod  func() (*corev1.PodTemplateSpec, error)
 		want map[string]any
@@ -116,7 +121,8 @@ func TestP28Contexts(t *testing.T) {
 		}, requested},
 		"validation of a static volume": {func() (*corev1.PodTemplateSpec, error) { return p.Validate(t.Context(), nil, static, fixed) }, map[string]any{
 			"requestedVolumeMode": "Filesystem", "requestedAccessModes": []any{"ReadWriteOnce"}, "requestedMinCapacity": 1073741824.0, "requestedMaxCapacity": 1073741824.0,
-			"params": map[string]any{"k": "v"}, "handle": "h'1", "pv": "PersistentVolume"}},
+			"params": map[string]any{"k": "v"}, "handle": "h'1", "pv": "PersistentVolume",
+		}},
 		"creation": {func() (*corev1.PodTemplateSpec, error) {
 			m, err := p.Create(t.Context(), nil, dynamic)
 			return m.Pod, err
@@ -334,64 +340,6 @@ func TestExamplesRun(t *testing.T) {
 				t.Errorf("%s: %+v", name, made.Pod)
 			}
 		}
-	}
-}
-
-// TestPod: rows P16 and P29.
-func TestPod(t *testing.T) {
-	template := &corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Name: "mine", GenerateName: "mine-", Namespace: "ns", Labels: map[string]string{"a": "b", "l": "theirs"}, Annotations: map[string]string{"c": "d"}, Finalizers: []string{"f"}},
-		Spec: corev1.PodSpec{
-			NodeName: "other", Volumes: []corev1.Volume{{Name: "v"}},
-			InitContainers: []corev1.Container{{Name: "i"}},
-			Containers:     []corev1.Container{{Name: "c", VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}, SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}},
-		},
-	}
-	before := template.DeepCopy()
-	h := Helper{Phase: Staging, Name: StagingPodName(Staging, "x"), Root: "/root", Directory: StagingName("x"), NodeName: "n", Labels: map[string]string{"l": "ours"}, Owner: metav1.OwnerReference{UID: "o"}}
-	pod, err := Pod(template, h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if pod.Name != "pav-volume-staging-pod-x" || pod.GenerateName != "" || pod.Namespace != "ns" || pod.Labels["l"] != "ours" || pod.Labels["a"] != "b" || pod.Annotations["c"] != "d" || len(pod.Finalizers) > 0 || pod.OwnerReferences[0].UID != "o" {
-		t.Errorf("%+v", pod.ObjectMeta)
-	}
-	s := pod.Spec
-	if s.NodeName != "n" || s.RestartPolicy != corev1.RestartPolicyNever || s.Volumes[0].HostPath.Path != "/root/pav-volume-stage-x" || *s.Volumes[0].HostPath.Type != corev1.HostPathDirectoryOrCreate {
-		t.Errorf("%+v", s)
-	}
-	if m := s.InitContainers[0].VolumeMounts; len(m) != 1 || m[0].MountPath != "/pav" || m[0].MountPropagation != nil {
-		t.Errorf("the init container mounts %+v", m)
-	}
-	if m := s.Containers[0].VolumeMounts; len(m) != 2 || m[0].MountPath != "/pav" || *m[0].MountPropagation != corev1.MountPropagationBidirectional || m[1].MountPath != "/v" {
-		t.Errorf("the container mounts %+v", m)
-	}
-	if !reflect.DeepEqual(template, before) {
-		t.Error("the template was changed")
-	}
-	h.Phase, h.NodeName, template.Namespace, template.Spec.RestartPolicy = Creation, "", "", corev1.RestartPolicyOnFailure
-	if pod, err = Pod(template, h); err != nil || pod.Namespace != "default" || pod.Spec.NodeName != "other" || pod.Spec.Containers[0].VolumeMounts[0].MountPropagation != nil || pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
-		t.Errorf("%v: %+v", err, pod)
-	}
-	for name, change := range map[string]func(*corev1.PodSpec){
-		"a volume named pav": func(s *corev1.PodSpec) { s.Volumes = append(s.Volumes, corev1.Volume{Name: "pav"}) },
-		"a mount at /pav": func(s *corev1.PodSpec) {
-			s.InitContainers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/pav/"}}
-		},
-	} {
-		other := template.DeepCopy()
-		change(&other.Spec)
-		if _, err := Pod(other, h); err == nil || !strings.Contains(err.Error(), "choose another") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	for _, phase := range []Phase{Validation, Creation, Deletion} {
-		if name := PodName(phase, "12345678-1234-1234-1234-123456789012"); len(name) > 63 {
-			t.Errorf("%s is too long for a host name", name)
-		}
-	}
-	if names := []Phase{Validation, Creation, Deletion, Staging, Unstaging}; len(slices.Compact(names)) != 5 {
-		t.Error("two phases have one name")
 	}
 }
 
