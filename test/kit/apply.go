@@ -78,6 +78,11 @@ func Apply(ctx context.Context, c client.Client, paths ...string) error {
 	if err != nil {
 		return err
 	}
+	return ApplyObjects(ctx, c, objects)
+}
+
+// ApplyObjects is Apply for what was read already, and changed.
+func ApplyObjects(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
 	for _, o := range objects {
 		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), fieldOwner, client.ForceOwnership); err != nil {
 			return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
@@ -89,6 +94,31 @@ func Apply(ctx context.Context, c client.Client, paths ...string) error {
 		}
 		if err := established(ctx, c, o.GetName()); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// WebhooksAt has API servers call the webhooks among the objects at an address, "host:port", where
+// they do not reach Services. The path stays.
+func WebhooksAt(address string, objects []*unstructured.Unstructured) error {
+	for _, o := range objects {
+		if o.GetKind() != "ValidatingWebhookConfiguration" {
+			continue
+		}
+		webhooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
+		if err != nil {
+			return fmt.Errorf("read the webhooks of %s: %w", o.GetName(), err)
+		}
+		for _, w := range webhooks {
+			path, _, err := unstructured.NestedString(w.(map[string]any), "clientConfig", "service", "path")
+			if err != nil {
+				return fmt.Errorf("read the path of a webhook of %s: %w", o.GetName(), err)
+			}
+			w.(map[string]any)["clientConfig"] = map[string]any{"url": "https://" + address + path}
+		}
+		if err := unstructured.SetNestedSlice(o.Object, webhooks, "webhooks"); err != nil {
+			return fmt.Errorf("change the webhooks of %s: %w", o.GetName(), err)
 		}
 	}
 	return nil

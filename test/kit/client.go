@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/snaprpc"
@@ -22,6 +23,9 @@ import (
 
 // Namespace of Moor's objects in both clusters.
 const Namespace = "dpf-operator-system"
+
+// PodsNamespace is that of pods as volumes.
+const PodsNamespace = "moor-pods"
 
 // Clients reach both clusters, without caches, and can watch.
 type Clients struct {
@@ -56,6 +60,7 @@ func Scheme() (*runtime.Scheme, error) {
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
 		storagev1alpha1.AddHostToScheme, storagev1alpha1.AddDPUToScheme,
 		moorv1alpha1.AddHostToScheme, moorv1alpha1.AddDPUToScheme, snapshotv1.AddToScheme, groupsnapshotv1beta2.AddToScheme,
+		moorv1alpha1.AddPodsToScheme, pavv1alpha1.AddToScheme,
 	)
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/moor-storage/moor/test/kit"
 )
 
-// One is the API server of one cluster, with its CRDs and the namespace kit.Namespace, for
+// One is the API server of one cluster, with its CRDs and the namespace of Moor's objects, for
 // the test of one program. Its client is an administrator's, without a limit of requests.
 type One struct {
 	client.WithWatch
@@ -58,7 +58,7 @@ func (o *One) Deploy(manifests ...string) {
 	}
 }
 
-// Kubeconfig writes the file of one that acts as a ServiceAccount of kit.Namespace, with the
+// Kubeconfig writes the file of one that acts as a ServiceAccount of that namespace, with the
 // rights that Deploy has given it and no others, and returns its path.
 func (o *One) Kubeconfig(account string) string {
 	o.t.Helper()

@@ -18,11 +18,21 @@ import (
 	"github.com/moor-storage/moor/test/kit"
 )
 
-// The names of the clusters, as directories of crds and deploy have them.
+// The names of the clusters, as directories of crds and deploy have them. Pods is one that
+// has pods as volumes and nothing else of Moor's.
 const (
 	Host = "host"
 	DPU  = "dpu"
+	Pods = "pav"
 )
+
+// namespaceOf is the namespace of Moor's objects in a cluster.
+func namespaceOf(cluster string) string {
+	if cluster == Pods {
+		return kit.PodsNamespace
+	}
+	return kit.Namespace
+}
 
 // Configure changes what the server of a cluster is started with.
 type Configure func(cluster string, env *envtest.Environment)
@@ -103,8 +113,8 @@ func notStarted(err error) error {
 
 func kubeconfig(server *envtest.Environment, cluster, account string) ([]byte, error) {
 	user, err := server.AddUser(envtest.User{
-		Name:   "system:serviceaccount:" + kit.Namespace + ":" + account,
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + kit.Namespace, "system:authenticated"},
+		Name:   "system:serviceaccount:" + namespaceOf(cluster) + ":" + account,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespaceOf(cluster), "system:authenticated"},
 	}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate of %s in the %s cluster: %w", account, cluster, err)
@@ -133,7 +143,7 @@ func prepare(ctx context.Context, c client.Client, cluster string) error {
 	if err := kit.Apply(ctx, c, filepath.Join(root, "crds", cluster)); err != nil {
 		return fmt.Errorf("CRDs of the %s cluster: %w", cluster, err)
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kit.Namespace}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(cluster)}}
 	if err := c.Create(ctx, namespace); err != nil {
 		return fmt.Errorf("namespace in the %s cluster: %w", cluster, err)
 	}
