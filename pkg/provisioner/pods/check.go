@@ -3,6 +3,7 @@ package pods
 import (
 	"fmt"
 	"regexp"
+	"time"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -18,10 +19,13 @@ func Check(object []byte) field.ErrorList {
 	if err := utiljson.Unmarshal(object, &all); err != nil {
 		return field.ErrorList{field.Invalid(nil, field.OmitValueType{}, "the object is no JSON: "+err.Error())}
 	}
-	errs := unknown(all)
+	errs, wrong := unknown(all), durations(all)
 	p := &pavv1alpha1.PavProvisioner{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(object, p); err != nil {
-		return append(errs, mistyped(err))
+		if len(wrong) == 0 {
+			wrong = field.ErrorList{mistyped(err)}
+		}
+		return append(errs, wrong...)
 	}
 	_, more := Compile(p)
 	return append(errs, more...)
@@ -44,6 +48,19 @@ func unknown(object map[string]any) field.ErrorList {
 	for _, part := range known[""] {
 		within, _ := spec[part].(map[string]any)
 		errs = append(errs, strangers(path.Child(part), within, known[part])...)
+	}
+	return errs
+}
+
+// durations finds timeouts that are none: the decoder does not say where they are.
+func durations(object map[string]any) (errs field.ErrorList) {
+	spec, _ := object["spec"].(map[string]any)
+	for _, part := range known[""] {
+		within, _ := spec[part].(map[string]any)
+		text, ok := within["timeout"].(string)
+		if _, err := time.ParseDuration(text); ok && err != nil {
+			errs = append(errs, field.Invalid(field.NewPath("spec", part, "timeout"), text, "is no duration, such as 90s or 5m"))
+		}
 	}
 	return errs
 }

@@ -128,7 +128,7 @@ func TestP2BadObjects(t *testing.T) {
 		"nothing says how large":          {"volumeCreation", map[string]any{"handle": "h"}, "spec.volumeCreation.capacity: Required"},
 		"no staging":                      {"volumeStaging", map[string]any{}, "spec.volumeStaging.podTemplate: Required"},
 		"timeout of nothing":              {"volumeStaging.timeout", "0s", "spec.volumeStaging.timeout: Invalid"},
-		"timeout that is none":            {"volumeCreation.timeout", "soon", "spec"},
+		"timeout that is none":            {"volumeCreation.timeout", "soon", "spec.volumeCreation.timeout: Invalid"},
 		"pod template of another type":    {"volumeStaging.podTemplate", list(), "spec.volumeStaging.podTemplate: Invalid"},
 		"pod template that is a text":     {"volumeStaging.podTemplate", "spec: {}", "spec.volumeStaging.podTemplate: Invalid"},
 		"pod template with a status":      {"volumeStaging.podTemplate", map[string]any{"spec": map[string]any{}, "status": map[string]any{}}, "spec.volumeStaging.podTemplate.status: Forbidden"},
