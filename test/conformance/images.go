@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
-	"strings"
 
 	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/devcluster/ociimage"
@@ -32,7 +30,8 @@ func load(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	debian, err := withDebian(ctx, files)
+	// Its shell is Debian's too: busybox's would take its own dd.
+	debian, err := devcluster.WithPrograms(ctx, files, map[string]string{"/bin/dd": "dd", "/bin/sh": "dash"})
 	if err != nil {
 		return fmt.Errorf("make the image of jessie: %w", err)
 	}
@@ -53,49 +52,4 @@ func load(ctx context.Context, path string) error {
 		}
 	}
 	return nil
-}
-
-// fromDebian are the programs that busybox's do not do for, by their place in the
-// image. Its shell is one: it would take its own dd.
-var fromDebian = map[string]string{"/bin/dd": "dd", "/bin/sh": "dash"}
-
-// withDebian is busybox with those programs of this machine instead, and the
-// libraries that they are linked to.
-func withDebian(ctx context.Context, busybox []ociimage.File) ([]ociimage.File, error) {
-	copied := map[string]string{}
-	for place, program := range fromDebian {
-		path, err := exec.LookPath(program)
-		if err != nil {
-			return nil, fmt.Errorf("find this machine's %s: %w", program, err)
-		}
-		copied[place] = path
-		list, err := exec.CommandContext(ctx, "ldd", path).Output()
-		if err != nil {
-			return nil, fmt.Errorf("list the libraries of %s: %w", path, err)
-		}
-		for _, library := range libraries(string(list)) {
-			copied[library] = library
-		}
-	}
-	files := slices.DeleteFunc(slices.Clone(busybox), func(f ociimage.File) bool { return copied[f.Path] != "" })
-	for place, path := range copied {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("copy %s: %w", path, err)
-		}
-		files = append(files, ociimage.File{Path: place, Content: content, Mode: 0o755})
-	}
-	slices.SortFunc(files, func(a, b ociimage.File) int { return strings.Compare(a.Path, b.Path) })
-	return files, nil
-}
-
-// libraries finds the paths in what ldd prints.
-func libraries(list string) []string {
-	var out []string
-	for _, word := range strings.Fields(list) {
-		if strings.HasPrefix(word, "/") {
-			out = append(out, word)
-		}
-	}
-	return out
 }

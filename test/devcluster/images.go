@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/moor-storage/moor/test/devcluster/layout"
@@ -92,4 +93,45 @@ func writeImage(name string, image ociimage.Image) error {
 		return fmt.Errorf("write image %s: %w", name, err)
 	}
 	return nil
+}
+
+// WithPrograms is an image's files with programs of this machine beside them, or in the place
+// of its own, and the libraries that they are linked to; programs are by their place in the image.
+func WithPrograms(ctx context.Context, files []ociimage.File, programs map[string]string) ([]ociimage.File, error) {
+	copied := map[string]string{}
+	for place, program := range programs {
+		path, err := exec.LookPath(program)
+		if err != nil {
+			return nil, fmt.Errorf("find this machine's %s: %w", program, err)
+		}
+		copied[place] = path
+		list, err := exec.CommandContext(ctx, "ldd", path).Output()
+		if err != nil {
+			return nil, fmt.Errorf("list the libraries of %s: %w", path, err)
+		}
+		for _, library := range libraries(string(list)) {
+			copied[library] = library
+		}
+	}
+	out := slices.DeleteFunc(slices.Clone(files), func(f ociimage.File) bool { return copied[f.Path] != "" })
+	for place, path := range copied {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("copy %s: %w", path, err)
+		}
+		out = append(out, ociimage.File{Path: place, Content: content, Mode: 0o755})
+	}
+	slices.SortFunc(out, func(a, b ociimage.File) int { return strings.Compare(a.Path, b.Path) })
+	return out, nil
+}
+
+// libraries finds the paths in what ldd prints.
+func libraries(list string) []string {
+	var out []string
+	for _, word := range strings.Fields(list) {
+		if strings.HasPrefix(word, "/") {
+			out = append(out, word)
+		}
+	}
+	return out
 }

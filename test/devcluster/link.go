@@ -87,7 +87,7 @@ func lockPair(pair int) (unlock func(), err error) {
 // setPCIe tells the emulated SNAP service in the DPU of a pair whether its host
 // is there. Without a service there is no PCIe link either, which is no error.
 func (c *Cluster) setPCIe(ctx context.Context, pair int, up bool) error {
-	socket := filepath.Join(dirOf(layout.DPUName(pair), layout.MachineDataDir), layout.SNAPSocket[len(layout.MachineDataDir):])
+	socket := filepath.Join(layout.MachinePath(layout.DPUName(pair), layout.MachineDataDir), layout.SNAPSocket[len(layout.MachineDataDir):])
 	if _, err := os.Stat(socket); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (c *Cluster) matchPCIe(ctx context.Context, b box) error {
 	if host.Identity.Alive() || !c.Running("snap-emulator-"+b.name) {
 		return nil
 	}
-	socket := filepath.Join(dirOf(b.name, layout.MachineDataDir), layout.SNAPSocket[len(layout.MachineDataDir):])
+	socket := filepath.Join(layout.MachinePath(b.name, layout.MachineDataDir), layout.SNAPSocket[len(layout.MachineDataDir):])
 	ctx, cancel := context.WithTimeout(ctx, pciePatience)
 	defer cancel()
 	return poll(ctx, 20*time.Millisecond, func(ctx context.Context) (bool, error) {

@@ -72,11 +72,6 @@ func machineDirs() []string {
 	}
 }
 
-// dirOf is the directory of this machine behind a path of a machine.
-func dirOf(name, path string) string {
-	return filepath.Join(layout.MachineDir(name), strings.ReplaceAll(strings.Trim(path, "/"), "/", "-"))
-}
-
 func (c *Cluster) specOf(b box) (machine.Spec, error) {
 	dir := layout.MachineDir(b.name)
 	spec := machine.Spec{
@@ -86,7 +81,7 @@ func (c *Cluster) specOf(b box) (machine.Spec, error) {
 		Settings: map[string]string{"net/ipv4/ip_forward": "1", "net/bridge/bridge-nf-call-iptables": "1"},
 	}
 	for _, path := range machineDirs() {
-		spec.Binds = append(spec.Binds, machine.Bind{Source: dirOf(b.name, path), Target: path})
+		spec.Binds = append(spec.Binds, machine.Bind{Source: layout.MachinePath(b.name, path), Target: path})
 	}
 	if b.target {
 		spec.Binds = append(spec.Binds, machine.Bind{Source: layout.TargetSource(), Target: layout.TargetDir})

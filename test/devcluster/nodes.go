@@ -61,10 +61,10 @@ func (c *Cluster) writeNodeFiles(i int) error {
 		"CgroupRoot":      "/" + layout.CgroupParent + "/" + name,
 		"StatusFrequency": frequency, "SyncFrequency": sync,
 	}
-	kubernetes := dirOf(name, "/etc/kubernetes")
+	kubernetes := layout.MachinePath(name, "/etc/kubernetes")
 	for template, path := range map[string]string{
-		"containerd.toml": filepath.Join(dirOf(name, "/etc/containerd"), "config.toml"),
-		"cni.conflist":    filepath.Join(dirOf(name, "/etc/cni"), "net.d", "10-bridge.conflist"),
+		"containerd.toml": filepath.Join(layout.MachinePath(name, "/etc/containerd"), "config.toml"),
+		"cni.conflist":    filepath.Join(layout.MachinePath(name, "/etc/cni"), "net.d", "10-bridge.conflist"),
 		"kubelet.yaml":    filepath.Join(kubernetes, "kubelet.yaml"),
 	} {
 		if err := render(template, path, values); err != nil {

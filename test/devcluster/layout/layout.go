@@ -74,6 +74,11 @@ func PodSubnet(i int) string { return fmt.Sprintf("10.77.%d.0/24", 128+i) }
 // MachineDir is the directory on the real machine that backs a bed's machine.
 func MachineDir(name string) string { return filepath.Join(DataDir, "machines", name) }
 
+// MachinePath is the directory on the real machine behind a durable directory of a bed's machine.
+func MachinePath(name, path string) string {
+	return filepath.Join(MachineDir(name), strings.ReplaceAll(strings.Trim(path, "/"), "/", "-"))
+}
+
 // SharedDir is the directory that host i and its DPU share as PCIeDir. It lies
 // under DataDir since StateDir is often a file system without device nodes.
 func SharedDir(i int) string { return filepath.Join(DataDir, "pairs", fmt.Sprint(i), "shared") }

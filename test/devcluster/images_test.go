@@ -1,4 +1,4 @@
-package main
+package devcluster
 
 import (
 	"slices"
@@ -20,16 +20,17 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// TestWithDebian: the programs are files of their own, once, with what they need.
-func TestWithDebian(t *testing.T) {
-	got, err := withDebian(t.Context(), []ociimage.File{{Path: "/bin/busybox"}, {Path: "/bin/dd", Link: "/bin/busybox"}, {Path: "/bin/ls", Link: "/bin/busybox"}})
+// TestWithPrograms: the programs are files of their own, once, with what they need.
+func TestWithPrograms(t *testing.T) {
+	programs := map[string]string{"/bin/dd": "dd", "/bin/sh": "dash"}
+	got, err := WithPrograms(t.Context(), []ociimage.File{{Path: "/bin/busybox"}, {Path: "/bin/dd", Link: "/bin/busybox"}, {Path: "/bin/ls", Link: "/bin/busybox"}}, programs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	times := map[string]int{}
 	for _, f := range got {
 		times[f.Path]++
-		if fromDebian[f.Path] != "" && (f.Link != "" || len(f.Content) == 0) {
+		if programs[f.Path] != "" && (f.Link != "" || len(f.Content) == 0) {
 			t.Errorf("%s is not this machine's", f.Path)
 		}
 	}
