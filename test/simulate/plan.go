@@ -77,6 +77,10 @@ type Plan struct {
 	Eager bool
 	// Replicas: each volume has one on every host where it is not.
 	Replicas bool
+	// Nodes: nodes ask for their volumes by themselves.
+	Nodes bool
+	// Leases: DPUs promise to stop by themselves.
+	Leases bool
 	// Prompt: no watch is late.
 	Prompt bool
 	// Faults are those of calls.
@@ -125,6 +129,7 @@ func NewPlan(seed uint64) Plan {
 		p.add(Event{What: restore, At: at, For: time.Duration(dice.Int64N(int64(p.Length/2 - 10*time.Second)))})
 	}
 	p.Replicas = dice.IntN(3) == 0
+	p.Nodes, p.Leases = dice.IntN(4) == 0, dice.IntN(3) == 0
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
 }

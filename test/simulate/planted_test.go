@@ -76,6 +76,18 @@ func TestPlanted(t *testing.T) {
 			plant: func(w *World) { w.Storage.Revokes = false },
 			want:  judge.LateWrite,
 		},
+		"a DPU that is cut off with its host stops when its lease ends": {plan: leased},
+		"SNAP goes on when the lease has ended, and the watchdog ends it": {
+			plan:  leased,
+			plant: func(w *World) { w.Cards[0].Lies.Withdrawn = true },
+		},
+		"SNAP goes on when the lease has ended, and nothing ends it": {
+			plan: leased,
+			plant: func(w *World) {
+				w.Cards[0].Lies.Withdrawn, w.Cards[0].Lies.Undying = true, true
+			},
+			want: judge.LateWrite,
+		},
 		"nothing carries what is asked for": {
 			plant: func(w *World) { w.processOf("hosts").missing = true },
 			want:  judge.Stuck,
@@ -99,6 +111,15 @@ func cutOff(p *Plan) {
 	p.Revokes, p.Length, p.Events = true, 3*time.Minute, p.Events[:1]
 	p.add(Event{What: Cut, Who: "dpu-a", At: 20 * time.Second, For: 2 * time.Minute})
 	p.add(Event{What: Cut, Who: "host a", At: 20 * time.Second, For: 2 * time.Minute})
+}
+
+// leased is cutOff for longer, of DPUs that promise to stop, and a storage that does not revoke.
+func leased(p *Plan) {
+	cutOff(p)
+	p.Revokes, p.Leases, p.Length = false, true, 6*time.Minute
+	for i := range p.Events {
+		p.Events[i].For *= 2
+	}
 }
 
 // slow lets SNAP of the first DPU leave writes on their way, for long.

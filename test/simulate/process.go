@@ -103,6 +103,9 @@ func (p *process) end() {
 		return
 	}
 	p.life.Kill()
+	if p.machine != nil && p.machine.Watched() { // Linux closes its device
+		p.machine.Feed(p.world.Engine.Elapsed() + watchdogTimeout)
+	}
 	p.world.Engine.After(time.Duration(p.dice.Int64N(int64(8*time.Second)))+100*time.Millisecond, p.again)
 }
 

@@ -149,10 +149,14 @@ func (w *World) nodeDriver(d *hardware.DPU) func(*life) {
 			Open: func(string) provisioner.DPU { return card },
 		})
 		made, memory := devices.New(plugins{card}), journal.Open(d.Journal())
-		passes := l.run("driver", dpu.New(dpu.Options{
+		options := dpu.Options{
 			Attachments: store, Queue: queue, Exposures: shown, Devices: made, Journal: memory,
 			Changed: func() {}, Timeout: passTimeout, Clock: bubble{},
-		}), func(k *link, e cluster.Event) []reconcile.Request { return ofDPU(d.Name, k, e) })
+		}
+		if w.plan.Leases {
+			options.Lease = l.keepLease(d, store, shown)
+		}
+		passes := l.run("driver", dpu.New(options), func(k *link, e cluster.Event) []reconcile.Request { return ofDPU(d.Name, k, e) })
 		rounds := patrol.New(patrol.Options{
 			Attachments: store, Queue: queue, Exposures: shown, Devices: made, Journal: memory, Changed: func() {}, Period: patrolPeriod, Timeout: passTimeout, Clock: ticking{},
 		})

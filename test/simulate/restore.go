@@ -167,8 +167,11 @@ func (w *World) doubt() {
 // silent are the DPUs that do not beat.
 func (w *World) silent() []*hardware.DPU {
 	return slices.DeleteFunc(slices.Clone(w.Cards), func(d *hardware.DPU) bool {
-		l := w.processOf(d.Name).life
-		return d.On && l != nil && l.Alive() && !w.down[d.Name] && time.Since(w.beats[d.Host].dpu) < nodehealth.DefaultSilence
+		l, last := w.processOf(d.Name).life, w.beats[d.Host].dpu
+		if own, found := cluster.Find[*moorv1alpha1.DPUStorageNode](w.DPU, "", d.Name); w.plan.Leases && found {
+			last = own.Status.DPU.Time.Time
+		}
+		return d.On && l != nil && l.Alive() && !w.down[d.Name] && time.Since(last) < nodehealth.DefaultSilence
 	})
 }
 

@@ -78,6 +78,7 @@ func (w *World) play() Result {
 	for _, d := range w.Cards {
 		w.beat(d)
 		w.look(d)
+		w.guard(d)
 	}
 	for _, e := range w.plan.Events {
 		w.Engine.After(e.At, func() { w.happen(e) })
@@ -138,7 +139,7 @@ func Shrink(p Plan, fails func(Plan) bool) Plan {
 
 // String lists the plan.
 func (p Plan) String() string {
-	out := fmt.Sprintf("%d hosts, %d volumes, revokes: %t, eager: %t, replicas: %t, faults %+v, healed after %s\n", p.Hosts, p.Volumes, p.Revokes, p.Eager, p.Replicas, p.Faults, p.Length)
+	out := fmt.Sprintf("%d hosts, %d volumes, revokes: %t, eager: %t, replicas: %t, nodes ask: %t, leases: %t, faults %+v, healed after %s\n", p.Hosts, p.Volumes, p.Revokes, p.Eager, p.Replicas, p.Nodes, p.Leases, p.Faults, p.Length)
 	for _, e := range p.Events {
 		out += fmt.Sprintf("  %10.4fs %s\n", e.At.Seconds(), e)
 	}

@@ -83,6 +83,10 @@ func (w *World) attach(volume, host string) {
 	a := kubetest.DPUVolumeAttachment(volume, host)
 	is, made := cluster.Find[*storagev1alpha1.DPUVolumeAttachment](w.Host, a.Namespace, a.Name)
 	replica := made && is.Spec.Role == storagev1alpha1.RoleReplica
+	if w.plan.Nodes {
+		w.stage(wanted, a, is)
+		return
+	}
 	switch {
 	case wanted && !asked && (!made || replica):
 		w.askFor(va, a, is)
@@ -91,6 +95,26 @@ func (w *World) attach(volume, host string) {
 	case !asked && made && !replica && is.DeletionTimestamp.IsZero():
 		w.Engine.Tell("kubernetes", "gives %s back", a.Name)
 		w.must(w.Host.Delete(a))
+	}
+}
+
+// stage is attach where nodes ask by themselves: a kubelet that runs has its node plugin ask,
+// whatever else is attached, and give back what it has asked for.
+func (w *World) stage(wanted bool, a, is *storagev1alpha1.DPUVolumeAttachment) {
+	switch {
+	case !w.runs(a.Spec.DPUNodeName):
+	case wanted && is == nil:
+		a.Spec.Requester = storagev1alpha1.RequesterNode
+		w.Engine.Tell("node "+a.Spec.DPUNodeName, "asks for %s", a.Name)
+		w.must(w.Host.Create(a))
+	case wanted && is.Spec.Role == storagev1alpha1.RoleReplica && is.DeletionTimestamp.IsZero():
+		promoted := is.DeepCopy()
+		promoted.Spec.Role, promoted.Spec.Requester = storagev1alpha1.RolePrimary, storagev1alpha1.RequesterNode
+		w.Engine.Tell("node "+a.Spec.DPUNodeName, "asks for %s", a.Name)
+		w.must(w.Host.Update(promoted))
+	case !wanted && is != nil && is.Spec.OfNode() && is.DeletionTimestamp.IsZero():
+		w.Engine.Tell("node "+a.Spec.DPUNodeName, "gives %s back", a.Name)
+		w.must(w.Host.Delete(is.DeepCopy()))
 	}
 }
 

@@ -42,7 +42,7 @@ func (w *World) beat(d *hardware.DPU) {
 		b.host = time.Now()
 	}
 	p := w.processOf(d.Name)
-	if d.On && p.life != nil && p.life.Alive() && !w.down[d.Name] && !w.down[w.DPU.Name] {
+	if !w.plan.Leases && d.On && p.life != nil && p.life.Alive() && !w.down[d.Name] && !w.down[w.DPU.Name] {
 		b.dpu = time.Now()
 	}
 	w.Engine.After(beatPeriod+time.Duration(w.dice.Int64N(int64(200*time.Millisecond))), func() { w.beat(d) })
@@ -65,7 +65,7 @@ func (w *World) look(d *hardware.DPU) {
 		}
 	}
 	there, found := cluster.Find[*moorv1alpha1.DPUStorageNode](w.DPU, "", d.Name)
-	if p := w.processOf(d.Name); found && d.On && p.life != nil && p.life.Alive() && !w.down[d.Name] && !w.down[w.DPU.Name] && there.Status.DPU.Host.Alive != d.HostOn {
+	if p := w.processOf(d.Name); !w.plan.Leases && found && d.On && p.life != nil && p.life.Alive() && !w.down[d.Name] && !w.down[w.DPU.Name] && there.Status.DPU.Host.Alive != d.HostOn {
 		next := there.DeepCopy()
 		next.Status.DPU.Host.Alive = d.HostOn
 		w.Engine.Tell(d.Name, "sees its host alive: %t", d.HostOn)
@@ -84,7 +84,7 @@ func (w *World) hostController(l *life) {
 	observer := nodehealth.New(bubble{}, 0, 0)
 	users := &hostattachment.Users{Users: podvolume.Users{Host: clusters.Host, Driver: kubetest.Driver}}
 	silence := func(dpu string) bool { return observer.DPU(dpu) == nodehealth.Stale }
-	l.run("attachment", &hostattachment.Reconciler{Clusters: clusters, Users: users, Recorder: silent{}, Silent: silence, Clock: bubble{}},
+	l.run("attachment", &hostattachment.Reconciler{Clusters: clusters, Users: users, NodesAsk: w.plan.Nodes, Recorder: silent{}, Silent: silence, Clock: bubble{}},
 		func(_ *link, e cluster.Event) []reconcile.Request { return attachmentsOf(host, e) })
 	l.run("detach", &detach.Reconciler{
 		DPU: clusters.DPU, Host: clusters.Host, Clock: bubble{}, TargetNamespace: kubetest.DPUNamespace, Recorder: silent{}, Heartbeats: observer,
@@ -148,6 +148,12 @@ func (l *life) hear(o *nodehealth.Observer, passes *loop, clusters hostcluster.C
 		if here && !b.host.IsZero() {
 			o.Kubelet(d.Host, b.host)
 			o.Lease(d.Host, nodehealth.HostCluster, b.host)
+		}
+		if there && w.plan.Leases {
+			own := kubetest.DPUStorageNode(d.Name)
+			if clusters.DPU.Client.Get(context.Background(), request("", d.Name).NamespacedName, own) == nil && own.Status.DPU != nil {
+				o.HearDPU(d.Name, own.Status.DPU.Sequence, time.Time{})
+			}
 		}
 		if there && !b.dpu.IsZero() {
 			o.Lease(d.Host, nodehealth.DPUCluster, b.dpu)

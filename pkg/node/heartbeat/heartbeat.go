@@ -154,6 +154,10 @@ func (h *Heart) Start(ctx context.Context) error {
 	wait := h.wait(firstWait, firstSpread)
 	for ctx.Err() == nil {
 		timer := h.o.Clock.NewTimer(wait)
+		select {
+		case <-h.o.Changed: // what it is about is in this beat
+		default:
+		}
 		if err := h.Beat(ctx); err != nil && ctx.Err() == nil {
 			log.Error(err, "beat")
 			timer.Stop()

@@ -112,6 +112,25 @@ func TestBeats(t *testing.T) {
 	}
 }
 
+// TestAskedBefore: what was asked for before a beat began is in that beat, and costs none of its
+// own: so the same events give the same beats, whatever was ready first.
+func TestAskedBefore(t *testing.T) {
+	s, clock, changed := newServer(t), clocktesting.NewFakeClock(start), make(chan struct{}, 1)
+	changed <- struct{}{}
+	h := DPU(Options{Client: s, Live: s, Name: "n1", Period: 7 * time.Second, Clock: clock, Changed: changed, Random: middle}, dpuState(true))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.Start(ctx) }()
+	s.next(t)
+	if len(changed) != 0 {
+		t.Error("what was asked for before the beat is still to come")
+	}
+	cancel()
+	if err := <-done; err != nil || len(s.writes) != 0 {
+		t.Errorf("stopped with %v, %d beats too many", err, len(s.writes))
+	}
+}
+
 // TestSeen: who wants to know is told what the other half of the object says,
 // after each beat and after no failure.
 func TestSeen(t *testing.T) {

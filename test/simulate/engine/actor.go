@@ -47,6 +47,8 @@ type Actor struct {
 	faults *Faults
 	crash  func()
 	dead   chan struct{}
+	ctx    context.Context
+	cancel context.CancelFunc
 	killed bool
 	stalls time.Duration
 	orphan []*call
@@ -55,8 +57,12 @@ type Actor struct {
 // NewActor is a process that runs. dice are those of its name; they outlive it. faults may
 // change while it runs. crash is called when a fault has killed it.
 func (e *Engine) NewActor(name string, dice *rand.Rand, faults *Faults, crash func()) *Actor {
-	return &Actor{Name: name, engine: e, dice: dice, faults: faults, crash: crash, dead: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Actor{Name: name, engine: e, dice: dice, faults: faults, crash: crash, dead: make(chan struct{}), ctx: ctx, cancel: cancel}
 }
+
+// Context ends with the process.
+func (a *Actor) Context() context.Context { return a.ctx }
 
 // Alive reports whether it was not killed.
 func (a *Actor) Alive() bool { return !a.killed }
@@ -75,6 +81,7 @@ func (a *Actor) Kill() {
 		c.over = c.over || c.kind != Write
 	}
 	close(a.dead)
+	a.cancel()
 }
 
 // Stall lets nothing that the process asks for happen for a time.

@@ -28,6 +28,8 @@ type Lies struct {
 	Withdrawn bool
 	// InFlight: it takes a device away while writes are on their way.
 	InFlight bool
+	// Undying: its watchdog does not reset it.
+	Undying bool
 }
 
 // DPU is a DPU and its host.
@@ -48,6 +50,8 @@ type DPU struct {
 	dir     string
 	devices map[string]string
 	shown   map[string]*shown
+	// fed is until when the watchdog leaves the DPU alone; 0: it does not run.
+	fed time.Duration
 }
 
 // shown is a device that SNAP has.
@@ -82,8 +86,18 @@ func (d *DPU) Boot() error {
 	return d.StartSNAP()
 }
 
+// Feed has the watchdog leave the DPU alone until a time; 0: for ever.
+func (d *DPU) Feed(until time.Duration) { d.fed = until }
+
+// Watched reports whether the watchdog runs.
+func (d *DPU) Watched() bool { return d.On && d.fed > 0 }
+
+// Bitten reports whether the watchdog resets the DPU now.
+func (d *DPU) Bitten(now time.Duration) bool { return d.Watched() && now > d.fed && !d.Lies.Undying }
+
 // PowerOff ends all on the DPU.
 func (d *DPU) PowerOff() {
+	d.fed = 0
 	d.EndSNAP()
 	d.On = false
 }
