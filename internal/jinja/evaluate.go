@@ -244,47 +244,19 @@ func (s subscript) eval(r *run, f *frame) (any, error) {
 	return r.item(of, index, s.line)
 }
 
-// item is an element, by its key or by its place, which counts from the end if it is negative.
+// item is an element, or else the attribute that the index names.
 func (r *run) item(of, index any, line int) (any, error) {
-	if u, ok := index.(value.Undefined); ok {
-		return nil, fail(line, "%s", u.What)
-	}
-	switch of := of.(type) {
-	case value.Undefined:
-		return nil, fail(line, "%s", of.What)
-	case *value.Dict:
-		key, _ := index.(string)
-		if err := r.at(line, r.Scan(key)); err != nil {
-			return nil, err
-		}
-		if v, ok := of.Get(index); ok {
-			return v, nil
-		}
-	case *value.List:
-		if i, ok := value.Integer(index); ok {
-			if i < 0 {
-				i += int64(len(of.Items))
-			}
-			if i >= 0 && i < int64(len(of.Items)) {
-				return value.Take(of.Items[i]), nil
-			}
-		}
-	case string:
-		if i, ok := value.Integer(index); ok {
-			all := []rune(of)
-			if err := r.at(line, r.Scan(of)); err != nil {
-				return nil, err
-			}
-			if i < 0 {
-				i += int64(len(all))
-			}
-			if i >= 0 && i < int64(len(all)) {
-				return string(all[i]), nil
-			}
+	for _, v := range []any{index, of} {
+		if u, ok := v.(value.Undefined); ok {
+			return nil, fail(line, "%s", u.What)
 		}
 	}
-	if key, ok := index.(string); ok {
-		return r.attribute(of, key, line)
+	v, ok, err := r.Element(of, index)
+	if ok || err != nil {
+		return v, r.at(line, err)
+	}
+	if name, ok := index.(string); ok {
+		return r.attribute(of, name, line)
 	}
 	shown, err := r.Text(index)
 	if err != nil {
@@ -322,68 +294,6 @@ func (c cut) eval(r *run, f *frame) (any, error) {
 		}
 		bounds[i] = &n
 	}
-	switch of := of.(type) {
-	case string:
-		all := []rune(of)
-		places, err := places(len(all), bounds, c.line)
-		if err != nil {
-			return nil, err
-		}
-		out := make([]rune, len(places))
-		for i, p := range places {
-			out[i] = all[p]
-		}
-		return string(out), r.at(c.line, r.Grow(len(out)))
-	case *value.List:
-		places, err := places(len(of.Items), bounds, c.line)
-		if err != nil {
-			return nil, err
-		}
-		out := &value.List{Tuple: of.Tuple}
-		for _, p := range places {
-			out.Items = append(out.Items, of.Items[p])
-		}
-		return out, r.at(c.line, r.Pay(len(places)))
-	case value.Undefined:
-		return nil, fail(c.line, "%s", of.What)
-	}
-	return nil, fail(c.line, "%s cannot be sliced", value.TypeName(of))
-}
-
-// places are the elements of a slice, as in Python.
-func places(n int, bounds [3]*int64, line int) ([]int, error) {
-	step := int64(1)
-	if bounds[2] != nil {
-		step = *bounds[2]
-	}
-	if step == 0 {
-		return nil, fail(line, "the step of a slice cannot be 0")
-	}
-	low, high := int64(0), int64(n)
-	if step < 0 {
-		low, high = -1, int64(n)-1
-	}
-	at := func(b *int64, otherwise int64) int64 {
-		if b == nil {
-			return otherwise
-		}
-		i := *b
-		if i < 0 {
-			i += int64(n)
-		}
-		return min(max(i, low), high)
-	}
-	begin, end := low, high
-	if step < 0 {
-		begin, end = high, low
-	}
-	begin, end = at(bounds[0], begin), at(bounds[1], end)
-	var out []int
-	for i := begin; step > 0 && i < end || step < 0 && i > end; i += step {
-		out = append(out, int(i))
-		if step > int64(n) || step < -int64(n) {
-			break
-		}
-	}
-	return out, nil
+	out, err := r.Slice(of, bounds)
+	return out, r.at(c.line, err)
 }

@@ -1,8 +1,8 @@
 package jinja
 
 import (
+	"slices"
 	"strconv"
-	"strings"
 )
 
 // tuple reads an expression, or several with commas between them, which make a tuple.
@@ -28,13 +28,16 @@ func (p *parser) tupleOf(read func() (expression, error)) (expression, error) {
 	return out, nil
 }
 
+// openers are the operators that an expression can begin with.
+var openers = []string{"(", "[", "{", "+", "-"}
+
 // begins reports whether an expression can begin here.
 func (p *parser) begins() bool {
 	switch t := p.now(); t.kind {
 	case tokenVariableEnd, tokenBlockEnd, tokenEnd:
 		return false
 	case tokenOperator:
-		return strings.Contains("( [ { + -", t.text)
+		return slices.Contains(openers, t.text)
 	case tokenName:
 		return t.text != "in" && t.text != "if" && t.text != "recursive"
 	}

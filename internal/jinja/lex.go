@@ -72,13 +72,12 @@ func (l *lexer) emit(k kind, text string) {
 	l.out = append(l.out, token{kind: k, text: text, line: l.line})
 }
 
-// skip takes n bytes.
-func (l *lexer) skip(n int) string {
+// skip goes n bytes on.
+func (l *lexer) skip(n int) {
 	taken := l.rest[:n]
 	l.line += strings.Count(taken, "\n")
 	l.fresh = strings.HasSuffix(taken, "\n")
 	l.rest = l.rest[n:]
-	return taken
 }
 
 // opening finds the first opening delimiter.
@@ -302,22 +301,7 @@ func (l *lexer) bracket(c byte) error {
 }
 
 func (l *lexer) number() error {
-	end := strings.IndexFunc(l.rest, func(r rune) bool {
-		return r != '_' && r != '.' && !(r >= '0' && r <= '9') && !(r >= 'a' && r <= 'z') && !(r >= 'A' && r <= 'Z')
-	})
-	if end < 0 {
-		end = len(l.rest)
-	}
-	text := l.rest[:end]
-	// A dot that no digit follows belongs to what comes next.
-	if dot := strings.IndexByte(text, '.'); dot >= 0 && (dot+1 == len(text) || text[dot+1] < '0' || text[dot+1] > '9') {
-		text = text[:dot]
-	}
-	if e := len(text); e < len(l.rest) && strings.HasSuffix(strings.ToLower(text), "e") && !strings.HasPrefix(strings.ToLower(text), "0x") && (l.rest[e] == '-' || l.rest[e] == '+') {
-		for e++; e < len(l.rest) && l.rest[e] >= '0' && l.rest[e] <= '9'; e++ {
-		}
-		text = l.rest[:e]
-	}
+	text := numeral(l.rest)
 	if _, err := strconv.ParseInt(text, 0, 64); err == nil && !octal(text) {
 		l.emit(tokenInteger, text)
 	} else if _, err := strconv.ParseFloat(text, 64); err == nil && strings.ContainsAny(text, ".eE") {
@@ -327,6 +311,36 @@ func (l *lexer) number() error {
 	}
 	l.skip(len(text))
 	return nil
+}
+
+// numeral is what a text begins with that is to be a number, with its fraction and exponent. A dot
+// that no digit follows belongs to what comes next.
+func numeral(rest string) string {
+	end := strings.IndexFunc(rest, func(r rune) bool { return r != '_' && r != '.' && !alphanumeric(r) })
+	if end < 0 {
+		end = len(rest)
+	}
+	if dot := strings.IndexByte(rest[:end], '.'); dot >= 0 && (dot+1 == end || !digit(rest[dot+1])) {
+		end = dot
+	}
+	if !exponent(rest[:end]) || end == len(rest) || rest[end] != '-' && rest[end] != '+' {
+		return rest[:end]
+	}
+	for end++; end < len(rest) && digit(rest[end]); end++ {
+	}
+	return rest[:end]
+}
+
+func digit(c byte) bool { return c >= '0' && c <= '9' }
+
+func alphanumeric(r rune) bool {
+	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+}
+
+// exponent reports a number that an exponent with a sign may follow.
+func exponent(text string) bool {
+	lower := strings.ToLower(text)
+	return strings.HasSuffix(lower, "e") && !strings.HasPrefix(lower, "0x")
 }
 
 // octal reports a number with zeros before it, which would be read in another base.

@@ -119,7 +119,7 @@ func (p *parser) statements() ([]statement, error) {
 			if _, err := p.wantsKind(tokenVariableEnd); err != nil {
 				return nil, err
 			}
-			out = append(out, print{e, t.line})
+			out = append(out, output{e, t.line})
 		case tokenBlock:
 			if slices.Contains(closers, p.tokens[p.at+1].text) {
 				return out, nil

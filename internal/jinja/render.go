@@ -92,7 +92,7 @@ func (f *frame) get(name string) (any, bool) {
 	return nil, false
 }
 
-// statement does something; text and print write.
+// statement does something; text and output write.
 type statement interface {
 	do(r *run, f *frame) error
 }
@@ -126,15 +126,15 @@ func (t text) do(r *run, _ *frame) error {
 	return nil
 }
 
-// print writes the value of an expression, which has to be a string or a number: lists, mappings,
+// output writes the value of an expression, which has to be a string or a number: lists, mappings,
 // none and what is not defined are mistakes where text is made for a field.
-type print struct {
+type output struct {
 	value expression
 	line  int
 }
 
-func (p print) do(r *run, f *frame) error {
-	v, err := p.value.eval(r, f)
+func (o output) do(r *run, f *frame) error {
+	v, err := o.value.eval(r, f)
 	if err != nil {
 		return err
 	}
@@ -142,17 +142,17 @@ func (p print) do(r *run, f *frame) error {
 	case string, bool, int64, float64:
 		s, err := r.Text(v)
 		if err != nil {
-			return r.at(p.line, err)
+			return r.at(o.line, err)
 		}
-		if err := r.at(p.line, r.Grow(len(s))); err != nil {
+		if err := r.at(o.line, r.Grow(len(s))); err != nil {
 			return err
 		}
 		r.out.WriteString(s)
 		return nil
 	case value.Undefined:
-		return fail(p.line, "%s", v.What)
+		return fail(o.line, "%s", v.What)
 	}
-	return fail(p.line, "an expression has to be a string or a number, and this is %s: use the filter tojson", value.TypeName(v))
+	return fail(o.line, "an expression has to be a string or a number, and this is %s: use the filter tojson", value.TypeName(v))
 }
 
 type condition struct {
@@ -351,7 +351,7 @@ func (b filterBlock) do(r *run, f *frame) error {
 	if err != nil {
 		return err
 	}
-	return print{constant{v}, b.line}.do(r, f)
+	return output{constant{v}, b.line}.do(r, f)
 }
 
 type macro struct {

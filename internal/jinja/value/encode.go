@@ -255,13 +255,8 @@ func optional(v any) bool {
 
 // field is one value in a format.
 func (m *Meter) field(flags string, verb byte, v any) (string, error) {
-	for _, number := range strings.FieldsFunc(flags, func(c rune) bool { return c < '0' || c > '9' }) {
-		if n, err := strconv.Atoi(number); err != nil || n > MaxWidth {
-			return "", fmt.Errorf("a field of a format is wider than %d", MaxWidth)
-		}
-	}
-	if strings.Count(flags, ".") > 1 {
-		return "", errors.New("a field of a format has two precisions")
+	if err := bounded(flags); err != nil {
+		return "", err
 	}
 	switch verb {
 	case 's', 'r':
@@ -272,25 +267,40 @@ func (m *Meter) field(flags string, verb byte, v any) (string, error) {
 			return "", err
 		}
 		return fmt.Sprintf("%"+flags+"s", shown.String()), nil
-	case 'd', 'i', 'x', 'X', 'o':
-		f, ok := Float(v)
-		if !ok {
-			return "", fmt.Errorf("the format needs a number, and this is %s", TypeName(v))
-		}
-		n, exact := Integer(v)
-		if !exact {
-			n = int64(f)
-		}
-		if verb == 'i' {
-			verb = 'd'
-		}
-		return fmt.Sprintf("%"+flags+string(verb), n), nil
-	case 'f', 'F', 'e', 'E', 'g', 'G':
-		f, ok := Float(v)
-		if !ok {
-			return "", fmt.Errorf("the format needs a number, and this is %s", TypeName(v))
-		}
-		return fmt.Sprintf("%"+flags+string(verb), f), nil
+	case 'd', 'i', 'x', 'X', 'o', 'f', 'F', 'e', 'E', 'g', 'G':
+		return numeric(flags, verb, v)
 	}
 	return "", fmt.Errorf("a format has no field %%%c", verb)
+}
+
+// bounded is an error if a field is too wide.
+func bounded(flags string) error {
+	for _, number := range strings.FieldsFunc(flags, func(c rune) bool { return c < '0' || c > '9' }) {
+		if n, err := strconv.Atoi(number); err != nil || n > MaxWidth {
+			return fmt.Errorf("a field of a format is wider than %d", MaxWidth)
+		}
+	}
+	if strings.Count(flags, ".") > 1 {
+		return errors.New("a field of a format has two precisions")
+	}
+	return nil
+}
+
+// numeric is a number in a format.
+func numeric(flags string, verb byte, v any) (string, error) {
+	f, ok := Float(v)
+	if !ok {
+		return "", fmt.Errorf("the format needs a number, and this is %s", TypeName(v))
+	}
+	switch verb {
+	case 'i':
+		verb = 'd'
+	case 'f', 'F', 'e', 'E', 'g', 'G':
+		return fmt.Sprintf("%"+flags+string(verb), f), nil
+	}
+	n, whole := Integer(v)
+	if !whole {
+		n = int64(f)
+	}
+	return fmt.Sprintf("%"+flags+string(verb), n), nil
 }

@@ -138,24 +138,34 @@ func (m *Meter) Operate(operator string, a, b any) (any, error) {
 		return whole(operator, i, j)
 	}
 	if x, y, ok := floats(a, b); ok {
-		return real(operator, x, y)
+		return fractional(operator, x, y)
 	}
 	switch operator {
 	case "+":
-		if x, ok := a.(string); ok {
-			if y, ok := b.(string); ok {
-				return m.join(x, y)
-			}
-		}
-		if x, ok := a.(*List); ok {
-			if y, ok := b.(*List); ok && x.Tuple == y.Tuple {
-				return &List{Tuple: x.Tuple, Items: slices.Concat(x.Items, y.Items)}, m.Pay(len(x.Items) + len(y.Items))
-			}
-		}
+		return m.concatenate(a, b)
 	case "*":
 		return m.repeat(a, b)
 	}
-	return nil, fmt.Errorf("'%s' of %s and %s is not possible", operator, TypeName(a), TypeName(b))
+	return nil, impossible(operator, a, b)
+}
+
+// impossible is the error of an operation that there is not for these values.
+func impossible(operator string, a, b any) error {
+	return fmt.Errorf("'%s' of %s and %s is not possible", operator, TypeName(a), TypeName(b))
+}
+
+func (m *Meter) concatenate(a, b any) (any, error) {
+	switch x := a.(type) {
+	case string:
+		if y, ok := b.(string); ok {
+			return m.join(x, y)
+		}
+	case *List:
+		if y, ok := b.(*List); ok && x.Tuple == y.Tuple {
+			return &List{Tuple: x.Tuple, Items: slices.Concat(x.Items, y.Items)}, m.Pay(len(x.Items) + len(y.Items))
+		}
+	}
+	return nil, impossible("+", a, b)
 }
 
 func (m *Meter) join(a, b any) (any, error) {
@@ -198,7 +208,7 @@ func (m *Meter) repeat(a, b any) (any, error) {
 		}
 		return &List{Tuple: v.Tuple, Items: slices.Repeat(v.Items, int(n))}, nil
 	}
-	return nil, fmt.Errorf("'*' of %s and %s is not possible", TypeName(a), TypeName(b))
+	return nil, impossible("*", a, b)
 }
 
 // whole is arithmetic of whole numbers, which round down as in Python.
@@ -267,7 +277,7 @@ func divide(operator string, a, b int64) (any, error) {
 
 func power(a, b int64) (any, error) {
 	if b < 0 {
-		return real("**", float64(a), float64(b))
+		return fractional("**", float64(a), float64(b))
 	}
 	if magnitude(a) <= 1 { // a large exponent changes the sign at most
 		if a == -1 && b%2 == 1 || a == 1 || b == 0 {
@@ -275,8 +285,9 @@ func power(a, b int64) (any, error) {
 		}
 		return a * a, nil
 	}
-	out, ok := int64(1), true
+	out := int64(1)
 	for range b {
+		var ok bool
 		if out, ok = multiply(out, a); !ok {
 			return nil, errors.New("the result has more than 64 bits")
 		}
@@ -284,8 +295,8 @@ func power(a, b int64) (any, error) {
 	return out, nil
 }
 
-// real is arithmetic of numbers with fractions.
-func real(operator string, a, b float64) (any, error) {
+// fractional is arithmetic of numbers with fractions.
+func fractional(operator string, a, b float64) (any, error) {
 	switch operator {
 	case "+":
 		return a + b, nil

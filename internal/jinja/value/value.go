@@ -232,20 +232,7 @@ func (m *Meter) Write(out *strings.Builder, v any, depth int) error {
 	case *List:
 		return m.writeList(out, v, depth)
 	case *Dict:
-		out.WriteByte('{')
-		for i, k := range v.Keys {
-			if i > 0 {
-				out.WriteString(", ")
-			}
-			if err := m.Write(out, k, depth+1); err != nil {
-				return err
-			}
-			out.WriteString(": ")
-			if err := m.Write(out, Take(v.Values[k]), depth+1); err != nil {
-				return err
-			}
-		}
-		out.WriteByte('}')
+		return m.writeDict(out, v, depth)
 	case Undefined:
 		return errors.New(v.What)
 	default:
@@ -275,6 +262,24 @@ func (m *Meter) writeList(out *strings.Builder, v *List, depth int) error {
 	return nil
 }
 
+func (m *Meter) writeDict(out *strings.Builder, v *Dict, depth int) error {
+	out.WriteByte('{')
+	for i, k := range v.Keys {
+		if i > 0 {
+			out.WriteString(", ")
+		}
+		if err := m.Write(out, k, depth+1); err != nil {
+			return err
+		}
+		out.WriteString(": ")
+		if err := m.Write(out, Take(v.Values[k]), depth+1); err != nil {
+			return err
+		}
+	}
+	out.WriteByte('}')
+	return nil
+}
+
 // Equal compares two values as Python's == does.
 func (m *Meter) Equal(a, b any, depth int) (bool, error) {
 	if err := m.Step(); err != nil || depth > MaxDepth {
@@ -289,30 +294,16 @@ func (m *Meter) Equal(a, b any, depth int) (bool, error) {
 	switch a := a.(type) {
 	case *List:
 		b, ok := b.(*List)
-		if !ok || len(a.Items) != len(b.Items) || a.Tuple != b.Tuple {
+		if !ok {
 			return false, nil
 		}
-		for i := range a.Items {
-			if same, err := m.Equal(Take(a.Items[i]), Take(b.Items[i]), depth+1); !same || err != nil {
-				return false, err
-			}
-		}
-		return true, nil
+		return m.sameLists(a, b, depth+1)
 	case *Dict:
 		b, ok := b.(*Dict)
-		if !ok || len(a.Keys) != len(b.Keys) {
+		if !ok {
 			return false, nil
 		}
-		for _, k := range a.Keys {
-			other, there := b.Values[k]
-			if !there {
-				return false, nil
-			}
-			if same, err := m.Equal(Take(a.Values[k]), Take(other), depth+1); !same || err != nil {
-				return false, err
-			}
-		}
-		return true, nil
+		return m.sameDicts(a, b, depth+1)
 	case Undefined:
 		_, both := b.(Undefined)
 		return both, nil
@@ -324,13 +315,42 @@ func (m *Meter) Equal(a, b any, depth int) (bool, error) {
 	return false, nil
 }
 
-// integers are two values as whole numbers; a boolean is one.
+func (m *Meter) sameLists(a, b *List, depth int) (bool, error) {
+	if len(a.Items) != len(b.Items) || a.Tuple != b.Tuple {
+		return false, nil
+	}
+	for i := range a.Items {
+		if same, err := m.Equal(Take(a.Items[i]), Take(b.Items[i]), depth); !same || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (m *Meter) sameDicts(a, b *Dict, depth int) (bool, error) {
+	if len(a.Keys) != len(b.Keys) {
+		return false, nil
+	}
+	for _, k := range a.Keys {
+		other, there := b.Values[k]
+		if !there {
+			return false, nil
+		}
+		if same, err := m.Equal(Take(a.Values[k]), Take(other), depth); !same || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// integers are two values as whole numbers.
 func integers(a, b any) (x, y int64, ok bool) {
 	x, one := Integer(a)
 	y, two := Integer(b)
 	return x, y, one && two
 }
 
+// Integer is a value as a whole number, of which a boolean is one; false if it is none.
 func Integer(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int64:
@@ -351,6 +371,7 @@ func floats(a, b any) (x, y float64, ok bool) {
 	return x, y, one && two
 }
 
+// Float is a value as a number; false if it is none.
 func Float(v any) (float64, bool) {
 	if f, ok := v.(float64); ok {
 		return f, true

@@ -61,9 +61,17 @@ func modulo(z, x, y *big.Int) *big.Int {
 func TestPowers(t *testing.T) {
 	m := NewMeter(t.Context())
 	for _, c := range []struct{ base, exponent, want any }{
-		{int64(2), int64(62), int64(1) << 62}, {int64(-2), int64(63), int64(math.MinInt64)}, {int64(2), int64(63), nil}, {int64(0), int64(0), int64(1)},
-		{int64(1), int64(math.MaxInt64), int64(1)}, {int64(-1), int64(math.MaxInt64), int64(-1)}, {int64(-1), int64(math.MaxInt64 - 1), int64(1)},
-		{int64(0), int64(math.MaxInt64), int64(0)}, {int64(2), int64(-1), 0.5}, {int64(0), int64(-1), nil}, {true, int64(3), int64(1)},
+		{int64(2), int64(62), int64(1) << 62},
+		{int64(-2), int64(63), int64(math.MinInt64)},
+		{int64(2), int64(63), nil},
+		{int64(0), int64(0), int64(1)},
+		{int64(1), int64(math.MaxInt64), int64(1)},
+		{int64(-1), int64(math.MaxInt64), int64(-1)},
+		{int64(-1), int64(math.MaxInt64 - 1), int64(1)},
+		{int64(0), int64(math.MaxInt64), int64(0)},
+		{int64(2), int64(-1), 0.5},
+		{int64(0), int64(-1), nil},
+		{true, int64(3), int64(1)},
 	} {
 		got, err := m.Operate("**", c.base, c.exponent)
 		if (err != nil) != (c.want == nil) || err == nil && got != c.want {
@@ -78,8 +86,17 @@ func TestTaken(t *testing.T) {
 		given any
 		want  string
 	}{
-		{nil, "none"}, {true, "a boolean"}, {3, "a number"}, {int32(3), "a number"}, {"", "a string"}, {[]any{}, "a list"}, {[]string{}, "a list"},
-		{map[string]any{}, "a mapping"}, {map[string]string{}, "a mapping"}, {&List{Tuple: true}, "a tuple"}, {&Namespace{}, "a namespace"},
+		{nil, "none"},
+		{true, "a boolean"},
+		{3, "a number"},
+		{int32(3), "a number"},
+		{"", "a string"},
+		{[]any{}, "a list"},
+		{[]string{}, "a list"},
+		{map[string]any{}, "a mapping"},
+		{map[string]string{}, "a mapping"},
+		{&List{Tuple: true}, "a tuple"},
+		{&Namespace{}, "a namespace"},
 		{struct{}{}, "nothing: a value of type struct {} cannot be used in a template"},
 	} {
 		if got := TypeName(Take(c.given)); got != c.want {
