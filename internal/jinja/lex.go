@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/moor-storage/moor/internal/jinja/value"
 )
 
 // kind is what a token is.
@@ -209,7 +211,7 @@ func (l *lexer) raw(body string) error {
 			continue
 		}
 		l.text(l.before(l.rest[:at], '%', sign))
-		closing := strings.TrimSuffix(l.rest, after)
+		closing := l.rest[:len(l.rest)-len(after)]
 		l.skip(len(closing))
 		if !strings.HasSuffix(strings.TrimRightFunc(closing, unicode.IsSpace), "+%}") {
 			l.after(0, true)
@@ -256,6 +258,10 @@ func (l *lexer) closes(closing string) (sign byte, ok bool) {
 	return 0, false
 }
 
+// maxName is how long a name may be, and a number: each look-up of a name costs as much as the name is
+// long.
+const maxName = 256
+
 // operators, the longest first.
 var operators = []string{"**", "//", "==", "!=", ">=", "<=", "+", "-", "*", "/", "%", "~", "<", ">", "=", "(", ")", "[", "]", "{", "}", ".", ":", ",", "|", ";"}
 
@@ -270,6 +276,9 @@ func (l *lexer) token() error {
 		end := strings.IndexFunc(l.rest, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 		if end < 0 {
 			end = len(l.rest)
+		}
+		if end > maxName {
+			return fail(l.line, "the name %s is longer than %d bytes", value.Short(l.rest[:end]), maxName)
 		}
 		l.emit(tokenName, l.rest[:end])
 		l.skip(end)
@@ -302,6 +311,9 @@ func (l *lexer) bracket(c byte) error {
 
 func (l *lexer) number() error {
 	text := numeral(l.rest)
+	if len(text) > maxName {
+		return fail(l.line, "a number is longer than %d bytes", maxName)
+	}
 	if _, err := strconv.ParseInt(text, 0, 64); err == nil && !octal(text) {
 		l.emit(tokenInteger, text)
 	} else if _, err := strconv.ParseFloat(text, 64); err == nil && strings.ContainsAny(text, ".eE") {
@@ -316,14 +328,14 @@ func (l *lexer) number() error {
 // numeral is what a text begins with that is to be a number, with its fraction and exponent. A dot
 // that no digit follows belongs to what comes next.
 func numeral(rest string) string {
-	end := strings.IndexFunc(rest, func(r rune) bool { return r != '_' && r != '.' && !alphanumeric(r) })
-	if end < 0 {
-		end = len(rest)
+	end := 0
+	for ; end < len(rest) && end <= maxName; end++ {
+		if c := rest[end]; c != '_' && !alphanumeric(c) && !(c == '.' && end+1 < len(rest) && digit(rest[end+1])) {
+			break
+		}
 	}
-	if dot := strings.IndexByte(rest[:end], '.'); dot >= 0 && (dot+1 == end || !digit(rest[dot+1])) {
-		end = dot
-	}
-	if !exponent(rest[:end]) || end == len(rest) || rest[end] != '-' && rest[end] != '+' {
+	lower := strings.ToLower(rest[:end])
+	if !strings.HasSuffix(lower, "e") || strings.HasPrefix(lower, "0x") || end == len(rest) || rest[end] != '-' && rest[end] != '+' {
 		return rest[:end]
 	}
 	for end++; end < len(rest) && digit(rest[end]); end++ {
@@ -333,15 +345,7 @@ func numeral(rest string) string {
 
 func digit(c byte) bool { return c >= '0' && c <= '9' }
 
-func alphanumeric(r rune) bool {
-	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
-}
-
-// exponent reports a number that an exponent with a sign may follow.
-func exponent(text string) bool {
-	lower := strings.ToLower(text)
-	return strings.HasSuffix(lower, "e") && !strings.HasPrefix(lower, "0x")
-}
+func alphanumeric(c byte) bool { return digit(c) || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
 // octal reports a number with zeros before it, which would be read in another base.
 func octal(text string) bool {
