@@ -21,21 +21,17 @@ func Short(s string) string {
 	return s[:offset(s, shownText)] + "..."
 }
 
-// Changed is a text that a function makes of another, which is not much longer.
-func (m *Meter) Changed(s string, by func(string) string) (string, error) {
-	if err := m.Scan(s); err != nil {
-		return "", err
-	}
-	out := by(s)
-	return out, m.Grow(len(out))
-}
-
 // Folded is a string without the difference of cases, and any other value as it is.
 func (m *Meter) Folded(v any) (any, error) {
-	if s, ok := v.(string); ok {
-		return m.Changed(s, strings.ToLower)
+	s, ok := v.(string)
+	if !ok {
+		return v, nil
 	}
-	return v, nil
+	if err := m.Scan(s); err != nil {
+		return nil, err
+	}
+	out := strings.ToLower(s)
+	return out, m.Grow(len(out))
 }
 
 // Cased reports a text with letters that have a case, all of which are as a function makes them.
