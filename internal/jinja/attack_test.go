@@ -80,7 +80,7 @@ func attacks() []attack {
 		{"a stack of conditions", "{% macro m(x) %}{{ m(x)" + strings.Repeat(" if 1", 20_000) + " }}{% endmacro %}{{ m(1) }}", tooManySteps},
 		{"a stack of elif", "{% macro m(x) %}{% if 0 %}" + strings.Repeat("{%elif 0%}", 20_000) + "{%else%}{{ m(x) }}{% endif %}{% endmacro %}{{ m(1) }}", tooManySteps},
 		{"a stack of map", "{{ 'a' | map(" + strings.Repeat("'map',", 40_000) + ") | list | length }}", "deeper than"},
-		{"a stack of select", "{% macro m(x) %}{{ 'a' | map(" + strings.Repeat("'map',", 1000) + "'upper') | list | length }}{{ m(x) }}{% endmacro %}{{ m(1) }}", "deeper than"},
+		{"a stack of map in macros", "{% macro m(x) %}{{ 'a' | map(" + strings.Repeat("'map',", 1000) + "'upper') | list | length }}{{ m(x) }}{% endmacro %}{{ m(1) }}", "deeper than"},
 
 		// Text that is looked through or made.
 		{"slices of text", "{% set s = 'a' * 900000 %}" + again("{% set x = s[:1] %}"), tooManySteps},
