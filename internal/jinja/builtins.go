@@ -3,7 +3,6 @@ package jinja
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -28,7 +27,7 @@ var tests map[string]testFunction
 func init() {
 	filters = map[string]filterFunction{
 		"upper": onText(strings.ToUpper), "lower": onText(strings.ToLower), "title": onText(title),
-		"capitalize": onText(capitalize), "string": stringFilter, "e": escape, "escape": escape,
+		"capitalize": onText(capitalize), "string": stringFilter, "e": onText(escaper.Replace), "escape": onText(escaper.Replace),
 		"trim": trim, "replace": replace, "format": format, "indent": indent, "center": center, "truncate": truncate,
 		"wordcount": wordcount, "urlencode": urlencode, "tojson": toJSON, "tobash": toBash,
 		"int": toInt, "float": toFloat, "abs": abs, "round": round,
@@ -54,8 +53,8 @@ func init() {
 			return false, nil
 		},
 		"callable": is[callable],
-		"odd":      divisible(2, 1), "even": divisible(2, 0), "divisibleby": divisibleBy,
-		"lower": cased(strings.ToLower), "upper": cased(strings.ToUpper),
+		"odd":      divisible(2, false), "even": divisible(2, true), "divisibleby": divisibleBy,
+		"lower": cased(unicode.ToLower), "upper": cased(unicode.ToUpper),
 		"in": func(r *run, v any, a values) (bool, error) {
 			given, err := one(a)
 			if err != nil {
@@ -77,11 +76,8 @@ func init() {
 func is[T any](_ *run, v any, _ values) (bool, error) { _, ok := v.(T); return ok, nil }
 
 // cased is a text with letters that have a case, all of which have this one.
-func cased(to func(string) string) testFunction {
-	return func(r *run, v any, _ values) (bool, error) {
-		s, err := r.Text(v)
-		return s == to(s) && strings.ToLower(s) != strings.ToUpper(s), err
-	}
+func cased(to func(rune) rune) testFunction {
+	return func(r *run, v any, _ values) (bool, error) { return r.Cased(v, to) }
 }
 
 // one is the only argument of a test.
@@ -102,13 +98,14 @@ func compared(operator string) testFunction {
 	}
 }
 
-func divisible(by, rest int64) testFunction {
+// divisible is a whole number that leaves no rest, or one that leaves a rest.
+func divisible(by int64, wanted bool) testFunction {
 	return func(_ *run, v any, _ values) (bool, error) {
 		n, ok := value.Integer(v)
 		if !ok {
 			return false, fmt.Errorf("this is %s, and no whole number", value.TypeName(v))
 		}
-		return (n%by+by)%by == rest, nil
+		return (n%by == 0) == wanted, nil
 	}
 }
 
@@ -121,7 +118,7 @@ func divisibleBy(r *run, v any, a values) (bool, error) {
 	if !ok || by == 0 {
 		return false, errors.New("it needs a whole number that is not 0")
 	}
-	return divisible(by, 0)(r, v, a)
+	return divisible(by, true)(r, v, a)
 }
 
 // globals are the functions that all templates have.
@@ -133,10 +130,7 @@ func numbers(r *run, a values) (any, error) {
 		return nil, err
 	}
 	bounds := [3]int64{0, 0, 1}
-	for i, v := range given {
-		if i >= len(a.positional) {
-			break
-		}
+	for i, v := range given[:len(a.positional)] {
 		n, ok := value.Integer(v)
 		if !ok {
 			return nil, fmt.Errorf("%s is no whole number", value.TypeName(v))
@@ -144,7 +138,7 @@ func numbers(r *run, a values) (any, error) {
 		bounds[i] = n
 	}
 	switch {
-	case len(a.positional) == 0 || bounds[2] == 0:
+	case len(a.positional) == 0 || len(a.names) > 0 || bounds[2] == 0:
 		return nil, errors.New("it needs one to three whole numbers, the third of which is not 0")
 	case len(a.positional) == 1:
 		bounds[0], bounds[1] = 0, bounds[0]
@@ -210,13 +204,13 @@ func method(of any, name string) func(*run, values) (any, error) {
 func dictMethod(of *value.Dict, name string) func(*run, values) (any, error) {
 	switch name {
 	case "get":
-		return func(_ *run, a values) (any, error) {
+		return func(r *run, a values) (any, error) {
 			given, err := a.bind("key", "default")
 			if err != nil {
 				return nil, err
 			}
-			if v, ok := of.Get(given[0]); ok {
-				return v, nil
+			if v, ok, err := r.Get(of, given[0]); ok || err != nil {
+				return v, err
 			}
 			return given[1], nil
 		}
@@ -257,21 +251,18 @@ func stringMethod(s, name string) func(*run, values) (any, error) {
 	}
 	switch name {
 	case "strip", "lstrip", "rstrip":
-		return func(_ *run, a values) (any, error) {
+		side := map[string]value.Side{"strip": value.Both, "lstrip": value.Left, "rstrip": value.Right}[name]
+		return func(r *run, a values) (any, error) {
 			given, err := a.bind("chars")
 			if err != nil {
 				return nil, err
 			}
-			switch name {
-			case "lstrip":
-				return trimmed(s, given[0], strings.TrimLeftFunc, strings.TrimLeft)
-			case "rstrip":
-				return trimmed(s, given[0], strings.TrimRightFunc, strings.TrimRight)
-			}
-			return trimmed(s, given[0], strings.TrimFunc, strings.Trim)
+			return r.Trim(s, given[0], side)
 		}
-	case "startswith", "endswith":
-		return func(_ *run, a values) (any, error) { return hasAffix(s, name, a) }
+	case "startswith":
+		return func(r *run, a values) (any, error) { return affix(r, s, strings.HasPrefix, a) }
+	case "endswith":
+		return func(r *run, a values) (any, error) { return affix(r, s, strings.HasSuffix, a) }
 	case "split", "rsplit", "splitlines":
 		return func(r *run, a values) (any, error) { return split(r, s, name, a) }
 	case "join":
@@ -307,26 +298,13 @@ func search(s, name string, a values) (any, error) {
 	return int64(at), nil
 }
 
-// hasAffix is startswith and endswith, which take a tuple of strings too.
-func hasAffix(s, name string, a values) (any, error) {
+// affix is startswith and endswith, which take a tuple of strings too.
+func affix(r *run, s string, has func(s, part string) bool, a values) (any, error) {
 	given, err := one(a)
 	if err != nil {
 		return nil, err
 	}
-	all := []any{given}
-	if l, ok := given.(*value.List); ok && l.Tuple {
-		all = l.Items
-	}
-	for _, v := range all {
-		part, ok := v.(string)
-		switch {
-		case !ok:
-			return nil, fmt.Errorf("%s is no string", value.TypeName(v))
-		case name == "startswith" && strings.HasPrefix(s, part), name == "endswith" && strings.HasSuffix(s, part):
-			return true, nil
-		}
-	}
-	return false, nil
+	return r.Affix(s, given, has)
 }
 
 // split is split, rsplit and splitlines of strings.
@@ -339,44 +317,16 @@ func split(r *run, s, name string, a values) (any, error) {
 	if !ok || most < 0 {
 		most = MaxBytes
 	}
-	var parts []string
 	separator, ok := given[0].(string)
 	switch {
 	case name == "splitlines":
-		parts = strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+		return r.Parts(strings.TrimSuffix(s, "\n"), "\n", value.MaxBytes)
 	case given[0] == nil:
-		parts = words(s, int(most))
+		return r.Words(s, most)
 	case !ok || separator == "":
 		return nil, errors.New("the separator has to be a string that is not empty")
 	case name == "rsplit":
-		for at := strings.LastIndex(s, separator); most > 0 && at >= 0; at = strings.LastIndex(s, separator) {
-			parts, s = append(parts, s[at+len(separator):]), s[:at]
-			most--
-		}
-		parts = append(parts, s)
-		slices.Reverse(parts)
-	default:
-		parts = strings.SplitN(s, separator, int(most)+1)
+		return r.LastParts(s, separator, most)
 	}
-	out := &value.List{}
-	for _, p := range parts {
-		out.Items = append(out.Items, p)
-	}
-	return out, r.Pay(len(parts))
-}
-
-// spaces are what separates words.
-const spaces = " \t\n\r\v\f"
-
-// words are those between white space, the last of which is all that is left after most of them.
-func words(s string, most int) []string {
-	var out []string
-	for s = strings.Trim(s, spaces); s != ""; s = strings.TrimLeft(s, spaces) {
-		end := strings.IndexAny(s, spaces)
-		if end < 0 || len(out) == most {
-			end = len(s)
-		}
-		out, s = append(out, s[:end]), s[end:]
-	}
-	return out
+	return r.Parts(s, separator, most)
 }

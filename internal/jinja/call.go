@@ -22,14 +22,14 @@ type values struct {
 func (a arguments) eval(r *run, f *frame) (values, error) {
 	out := values{names: a.names}
 	for _, e := range a.positional {
-		v, err := e.eval(r, f)
+		v, err := r.eval(e, f)
 		if err != nil {
 			return out, err
 		}
 		out.positional = append(out.positional, v)
 	}
 	for _, e := range a.named {
-		v, err := e.eval(r, f)
+		v, err := r.eval(e, f)
 		if err != nil {
 			return out, err
 		}
@@ -67,10 +67,7 @@ type call struct {
 }
 
 func (c call) eval(r *run, f *frame) (any, error) {
-	if err := r.at(c.line, r.Step()); err != nil {
-		return nil, err
-	}
-	v, err := c.function.eval(r, f)
+	v, err := r.eval(c.function, f)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +86,7 @@ func (c call) eval(r *run, f *frame) (any, error) {
 	if err != nil {
 		return nil, r.in("call of", function.name, c.line, err)
 	}
-	return value.Take(out), nil
+	return out, nil
 }
 
 type filter struct {
@@ -101,7 +98,7 @@ type filter struct {
 }
 
 func (a *filter) eval(r *run, f *frame) (any, error) {
-	v, err := a.of.eval(r, f)
+	v, err := r.eval(a.of, f)
 	if err != nil {
 		return nil, err
 	}
@@ -109,9 +106,6 @@ func (a *filter) eval(r *run, f *frame) (any, error) {
 }
 
 func (a *filter) on(r *run, f *frame, v any) (any, error) {
-	if err := r.at(a.line, r.Step()); err != nil {
-		return nil, err
-	}
 	given, err := a.arguments.eval(r, f)
 	if err != nil {
 		return nil, err
@@ -138,10 +132,7 @@ type test struct {
 }
 
 func (t test) eval(r *run, f *frame) (any, error) {
-	if err := r.at(t.line, r.Step()); err != nil {
-		return nil, err
-	}
-	v, err := t.of.eval(r, f)
+	v, err := r.eval(t.of, f)
 	if err != nil {
 		return nil, err
 	}
@@ -165,21 +156,93 @@ type callable struct {
 // Kind is what it is called in errors.
 func (callable) Kind() string { return "a function" }
 
+// outsideSteps is what a call of a function that was given counts: it may look things up.
+const outsideSteps = 500
+
 // outside is a function that was given to the rendering.
 func outside(name string, function Function) callable {
 	return callable{name, func(r *run, a values) (any, error) {
-		positional, ok := value.Give(&value.List{Items: a.positional})
-		named := map[string]any{}
+		if err := r.Pay(outsideSteps); err != nil {
+			return nil, err
+		}
+		positional, named := make([]any, len(a.positional)), map[string]any{}
+		var err error
+		for i, v := range a.positional {
+			if positional[i], err = r.passed(v); err != nil {
+				return nil, err
+			}
+		}
 		for i, n := range a.names {
-			var good bool
-			named[n], good = value.Give(a.named[i])
-			ok = ok && good
+			if named[n], err = r.passed(a.named[i]); err != nil {
+				return nil, err
+			}
 		}
-		if !ok {
-			return nil, errors.New("an argument is not defined, or none that can be passed on")
+		out, err := function(r.ctx, positional, named)
+		if err != nil {
+			return nil, err
 		}
-		return function(r.ctx, positional.([]any), named)
+		return r.Take(out)
 	}}
+}
+
+// passed is an argument as a function gets it.
+func (r *run) passed(v any) (any, error) {
+	out, ok, err := r.Give(v)
+	if err == nil && !ok {
+		err = errors.New("an argument is not defined, or none that can be passed on")
+	}
+	return out, err
+}
+
+// deeper bounds how deep macros and filters call one another; what it returns undoes it.
+func (r *run) deeper() (func(), error) {
+	if r.depth++; r.depth > MaxDepth {
+		return nil, fmt.Errorf("macros and filters call one another deeper than %d", MaxDepth)
+	}
+	return func() { r.depth-- }, nil
+}
+
+type macro struct {
+	name      string
+	arguments []string
+	defaults  []expression
+	body      []placed
+}
+
+func (m *macro) do(_ *run, f *frame) error {
+	f.set(m.name, callable{m.name, func(r *run, a values) (any, error) { return m.call(r, f, a) }})
+	return nil
+}
+
+// call is a call of a macro that was defined within a frame.
+func (m *macro) call(r *run, f *frame, a values) (any, error) {
+	up, err := r.deeper()
+	if err != nil {
+		return nil, err
+	}
+	defer up()
+	// Each argument is looked for among those with names.
+	if err := r.Pay(len(m.arguments) * (1 + len(a.names)/8)); err != nil {
+		return nil, err
+	}
+	given, err := a.bind(m.arguments...)
+	if err != nil {
+		return nil, err
+	}
+	inner := &frame{above: f}
+	for i, name := range m.arguments {
+		switch {
+		case given[i] != nil || a.has(i, name):
+		case m.defaults[i] != nil:
+			if given[i], err = r.eval(m.defaults[i], inner); err != nil {
+				return nil, err
+			}
+		default:
+			given[i] = value.Undefined{What: fmt.Sprintf("argument '%s' of macro '%s' is not given", name, m.name)}
+		}
+		inner.set(name, given[i])
+	}
+	return r.captured(m.body, inner)
 }
 
 // arguments reads those of a call, with the brackets.
@@ -188,11 +251,16 @@ func (p *parser) arguments() (arguments, error) {
 	if err := p.wants("("); err != nil {
 		return out, err
 	}
+	there := map[string]bool{}
 	for !p.takes(")") {
 		named := ""
 		if p.now().kind == tokenName && p.tokens[p.at+1].kind == tokenOperator && p.tokens[p.at+1].text == "=" {
 			named = p.next().text
 			p.next()
+			if there[named] {
+				return out, fail(p.now().line, "argument '%s' is there twice", named)
+			}
+			there[named] = true
 		} else if len(out.named) > 0 {
 			return out, fail(p.now().line, "an argument without a name follows one with a name")
 		}
@@ -244,7 +312,7 @@ func (p *parser) filter(of expression) (*filter, error) {
 	}
 	out := &filter{of: of, name: name, line: line, apply: filters[name]}
 	if out.apply == nil {
-		return nil, fail(line, "no filter named '%s'", name)
+		return nil, fail(line, "no filter named '%s'", value.Short(name))
 	}
 	if p.sees("(") {
 		out.arguments, err = p.arguments()
@@ -261,7 +329,7 @@ func (p *parser) test(of expression) (expression, error) {
 	}
 	out := test{of: of, name: name, not: not, line: line, check: tests[name]}
 	if out.check == nil {
-		return nil, fail(line, "no test named '%s'", name)
+		return nil, fail(line, "no test named '%s'", value.Short(name))
 	}
 	switch t := p.now(); {
 	case p.sees("("):
@@ -280,8 +348,11 @@ func (p *parser) test(of expression) (expression, error) {
 // through applies filters to a value.
 func through(r *run, f *frame, filters []*filter, v any) (any, error) {
 	for _, one := range filters {
-		var err error
-		if v, err = one.on(r, f, v); err != nil {
+		err := r.Step()
+		if err == nil {
+			v, err = one.on(r, f, v)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

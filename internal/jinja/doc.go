@@ -23,10 +23,13 @@ import (
 const (
 	// MaxSource is the length of a template in bytes; an object of the API has 1.5 MiB at most.
 	MaxSource = 256 << 10
-	// MaxDepth is how deep expressions and statements may nest, calls of macros included.
+	// MaxDepth is how deep expressions and statements may nest, and how deep macros and filters may
+	// call one another.
 	MaxDepth = 100
-	// MaxSteps and MaxBytes are of one rendering, see package value: operations, elements gone
-	// through included, and bytes of text made, in between and in the end.
+	// MaxSteps and MaxBytes are of one rendering, see package value: statements, expressions,
+	// elements gone through and text looked through; and bytes of text made, in between and in the
+	// end. A variable counts as many steps as it has elements when it is named first, and a call of
+	// a function that is given counts 500.
 	MaxSteps = value.MaxSteps
 	MaxBytes = value.MaxBytes
 	// MaxRange is how many numbers range gives. Jinja's sandbox has 100,000, which MaxSteps would

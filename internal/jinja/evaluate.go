@@ -6,29 +6,32 @@ import (
 	"github.com/moor-storage/moor/internal/jinja/value"
 )
 
-// expression has a value.
+// expression has a value. It is evaluated by run.eval.
 type expression interface {
 	eval(r *run, f *frame) (any, error)
+}
+
+// eval evaluates an expression. It counts that before it does: so the stack cannot grow further than
+// steps last, however deep expressions nest.
+func (r *run) eval(e expression, f *frame) (any, error) {
+	if err := r.Step(); err != nil {
+		return nil, err
+	}
+	return e.eval(r, f)
 }
 
 type constant struct{ value any }
 
 func (c constant) eval(*run, *frame) (any, error) { return c.value, nil }
 
-type name struct {
-	name string
-	line int
-}
+type name struct{ name string }
 
 func (n name) eval(r *run, f *frame) (any, error) {
-	if err := r.at(n.line, r.Step()); err != nil {
-		return nil, err
-	}
 	if v, ok := f.get(n.name); ok {
 		return v, nil
 	}
-	if v, ok := r.given[n.name]; ok {
-		return value.Take(v), nil
+	if v, ok, err := r.variable(n.name); ok || err != nil {
+		return v, err
 	}
 	if function, ok := r.functions[n.name]; ok {
 		return outside(n.name, function), nil
@@ -39,21 +42,37 @@ func (n name) eval(r *run, f *frame) (any, error) {
 	return value.Undefined{What: fmt.Sprintf("'%s' is undefined", n.name)}, nil
 }
 
+// variable is one that was given; it is made a value once.
+func (r *run) variable(name string) (any, bool, error) {
+	if v, ok := r.taken[name]; ok {
+		return v, true, nil
+	}
+	given, ok := r.given[name]
+	if !ok {
+		return nil, false, nil
+	}
+	v, err := r.Take(given)
+	if err != nil {
+		return nil, false, err
+	}
+	r.taken[name] = v
+	return v, true, nil
+}
+
 type sequence struct {
 	items []expression
 	tuple bool
-	line  int
 }
 
 func (s sequence) eval(r *run, f *frame) (any, error) {
 	out := &value.List{Tuple: s.tuple, Items: make([]any, len(s.items))}
 	for i, e := range s.items {
 		var err error
-		if out.Items[i], err = e.eval(r, f); err != nil {
+		if out.Items[i], err = r.eval(e, f); err != nil {
 			return nil, err
 		}
 	}
-	return out, r.at(s.line, r.Pay(len(s.items)))
+	return out, nil
 }
 
 type mapping struct {
@@ -64,37 +83,37 @@ type mapping struct {
 func (m mapping) eval(r *run, f *frame) (any, error) {
 	out := &value.Dict{Values: map[any]any{}}
 	for i := range m.keys {
-		k, err := m.keys[i].eval(r, f)
+		k, err := r.eval(m.keys[i], f)
 		if err != nil {
 			return nil, err
 		}
-		key, ok := value.Hashable(k)
+		key, ok, err := r.Key(k)
+		if err != nil {
+			return nil, r.at(m.line, err)
+		}
 		if !ok {
 			return nil, fail(m.line, "%s cannot be a key", value.TypeName(k))
 		}
-		v, err := m.values[i].eval(r, f)
+		v, err := r.eval(m.values[i], f)
 		if err != nil {
 			return nil, err
 		}
 		out.Set(key, v)
 	}
-	return out, r.at(m.line, r.Pay(len(m.keys)))
+	return out, nil
 }
 
-type choice struct {
-	test, then, otherwise expression
-	line                  int
-}
+type choice struct{ test, then, otherwise expression }
 
 func (c choice) eval(r *run, f *frame) (any, error) {
-	v, err := c.test.eval(r, f)
+	v, err := r.eval(c.test, f)
 	switch {
 	case err != nil:
 		return nil, err
 	case value.Truth(v):
-		return c.then.eval(r, f)
+		return r.eval(c.then, f)
 	case c.otherwise != nil:
-		return c.otherwise.eval(r, f)
+		return r.eval(c.otherwise, f)
 	}
 	return value.Undefined{What: "the condition is false, and there is no else"}, nil
 }
@@ -105,17 +124,17 @@ type logical struct {
 }
 
 func (l logical) eval(r *run, f *frame) (any, error) {
-	v, err := l.left.eval(r, f)
+	v, err := r.eval(l.left, f)
 	if err != nil || value.Truth(v) != l.and {
 		return v, err
 	}
-	return l.right.eval(r, f)
+	return r.eval(l.right, f)
 }
 
 type negation struct{ of expression }
 
 func (n negation) eval(r *run, f *frame) (any, error) {
-	v, err := n.of.eval(r, f)
+	v, err := r.eval(n.of, f)
 	return !value.Truth(v), err
 }
 
@@ -127,12 +146,12 @@ type comparison struct {
 }
 
 func (c comparison) eval(r *run, f *frame) (any, error) {
-	left, err := c.first.eval(r, f)
+	left, err := r.eval(c.first, f)
 	if err != nil {
 		return nil, err
 	}
 	for i, operator := range c.operators {
-		right, err := c.rest[i].eval(r, f)
+		right, err := r.eval(c.rest[i], f)
 		if err != nil {
 			return nil, err
 		}
@@ -152,14 +171,11 @@ type binary struct {
 }
 
 func (b binary) eval(r *run, f *frame) (any, error) {
-	if err := r.at(b.line, r.Step()); err != nil {
-		return nil, err
-	}
-	left, err := b.left.eval(r, f)
+	left, err := r.eval(b.left, f)
 	if err != nil {
 		return nil, err
 	}
-	right, err := b.right.eval(r, f)
+	right, err := r.eval(b.right, f)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +190,7 @@ type unary struct {
 }
 
 func (u unary) eval(r *run, f *frame) (any, error) {
-	v, err := u.of.eval(r, f)
+	v, err := r.eval(u.of, f)
 	if err != nil {
 		return nil, err
 	}
@@ -189,10 +205,7 @@ type attribute struct {
 }
 
 func (a attribute) eval(r *run, f *frame) (any, error) {
-	if err := r.at(a.line, r.Step()); err != nil {
-		return nil, err
-	}
-	of, err := a.of.eval(r, f)
+	of, err := r.eval(a.of, f)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +222,7 @@ func (r *run) attribute(of any, name string, line int) (any, error) {
 	}
 	switch of := of.(type) {
 	case *value.Dict:
-		if v, ok := of.Get(name); ok {
+		if v, ok := of.Values[name]; ok {
 			return v, nil
 		}
 	case *value.Namespace:
@@ -221,7 +234,7 @@ func (r *run) attribute(of any, name string, line int) (any, error) {
 			return v, nil
 		}
 	}
-	return value.Undefined{What: fmt.Sprintf("%s has no attribute '%s'", value.TypeName(of), name)}, nil
+	return value.Undefined{What: fmt.Sprintf("%s has no attribute '%s'", value.TypeName(of), value.Short(name))}, nil
 }
 
 type subscript struct {
@@ -230,67 +243,39 @@ type subscript struct {
 }
 
 func (s subscript) eval(r *run, f *frame) (any, error) {
-	if err := r.at(s.line, r.Step()); err != nil {
-		return nil, err
-	}
-	of, err := s.of.eval(r, f)
+	of, err := r.eval(s.of, f)
 	if err != nil {
 		return nil, err
 	}
-	index, err := s.index.eval(r, f)
+	index, err := r.eval(s.index, f)
 	if err != nil {
 		return nil, err
 	}
 	return r.item(of, index, s.line)
 }
 
-// item is an element, by its key or by its place, which counts from the end if it is negative.
+// item is an element, or else the attribute that the index names.
 func (r *run) item(of, index any, line int) (any, error) {
-	if u, ok := index.(value.Undefined); ok {
-		return nil, fail(line, "%s", u.What)
-	}
-	switch of := of.(type) {
-	case value.Undefined:
-		return nil, fail(line, "%s", of.What)
-	case *value.Dict:
-		key, _ := index.(string)
-		if err := r.at(line, r.Scan(key)); err != nil {
-			return nil, err
-		}
-		if v, ok := of.Get(index); ok {
-			return v, nil
-		}
-	case *value.List:
-		if i, ok := value.Integer(index); ok {
-			if i < 0 {
-				i += int64(len(of.Items))
-			}
-			if i >= 0 && i < int64(len(of.Items)) {
-				return value.Take(of.Items[i]), nil
-			}
-		}
-	case string:
-		if i, ok := value.Integer(index); ok {
-			all := []rune(of)
-			if err := r.at(line, r.Scan(of)); err != nil {
-				return nil, err
-			}
-			if i < 0 {
-				i += int64(len(all))
-			}
-			if i >= 0 && i < int64(len(all)) {
-				return string(all[i]), nil
-			}
+	for _, v := range []any{index, of} {
+		if u, ok := v.(value.Undefined); ok {
+			return nil, fail(line, "%s", u.What)
 		}
 	}
-	if key, ok := index.(string); ok {
-		return r.attribute(of, key, line)
+	v, ok, err := r.Element(of, index)
+	if ok || err != nil {
+		return v, r.at(line, err)
+	}
+	if name, ok := index.(string); ok {
+		if err := r.Scan(name); err != nil {
+			return nil, r.at(line, err)
+		}
+		return r.attribute(of, name, line)
 	}
 	shown, err := r.Text(index)
 	if err != nil {
 		return nil, r.at(line, err)
 	}
-	return value.Undefined{What: fmt.Sprintf("%s has no element %s", value.TypeName(of), shown)}, nil
+	return value.Undefined{What: fmt.Sprintf("%s has no element %s", value.TypeName(of), value.Short(shown))}, nil
 }
 
 type cut struct {
@@ -300,7 +285,7 @@ type cut struct {
 }
 
 func (c cut) eval(r *run, f *frame) (any, error) {
-	of, err := c.of.eval(r, f)
+	of, err := r.eval(c.of, f)
 	if err != nil {
 		return nil, err
 	}
@@ -309,7 +294,7 @@ func (c cut) eval(r *run, f *frame) (any, error) {
 		if b == nil {
 			continue
 		}
-		v, err := b.eval(r, f)
+		v, err := r.eval(b, f)
 		if err != nil {
 			return nil, err
 		}
@@ -322,68 +307,6 @@ func (c cut) eval(r *run, f *frame) (any, error) {
 		}
 		bounds[i] = &n
 	}
-	switch of := of.(type) {
-	case string:
-		all := []rune(of)
-		places, err := places(len(all), bounds, c.line)
-		if err != nil {
-			return nil, err
-		}
-		out := make([]rune, len(places))
-		for i, p := range places {
-			out[i] = all[p]
-		}
-		return string(out), r.at(c.line, r.Grow(len(out)))
-	case *value.List:
-		places, err := places(len(of.Items), bounds, c.line)
-		if err != nil {
-			return nil, err
-		}
-		out := &value.List{Tuple: of.Tuple}
-		for _, p := range places {
-			out.Items = append(out.Items, of.Items[p])
-		}
-		return out, r.at(c.line, r.Pay(len(places)))
-	case value.Undefined:
-		return nil, fail(c.line, "%s", of.What)
-	}
-	return nil, fail(c.line, "%s cannot be sliced", value.TypeName(of))
-}
-
-// places are the elements of a slice, as in Python.
-func places(n int, bounds [3]*int64, line int) ([]int, error) {
-	step := int64(1)
-	if bounds[2] != nil {
-		step = *bounds[2]
-	}
-	if step == 0 {
-		return nil, fail(line, "the step of a slice cannot be 0")
-	}
-	low, high := int64(0), int64(n)
-	if step < 0 {
-		low, high = -1, int64(n)-1
-	}
-	at := func(b *int64, otherwise int64) int64 {
-		if b == nil {
-			return otherwise
-		}
-		i := *b
-		if i < 0 {
-			i += int64(n)
-		}
-		return min(max(i, low), high)
-	}
-	begin, end := low, high
-	if step < 0 {
-		begin, end = high, low
-	}
-	begin, end = at(bounds[0], begin), at(bounds[1], end)
-	var out []int
-	for i := begin; step > 0 && i < end || step < 0 && i > end; i += step {
-		out = append(out, int(i))
-		if step > int64(n) || step < -int64(n) {
-			break
-		}
-	}
-	return out, nil
+	out, err := r.Slice(of, bounds)
+	return out, r.at(c.line, err)
 }

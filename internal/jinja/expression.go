@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -9,12 +10,11 @@ import (
 func (p *parser) tuple() (expression, error) { return p.tupleOf(p.expression) }
 
 func (p *parser) tupleOf(read func() (expression, error)) (expression, error) {
-	line := p.now().line
 	first, err := read()
 	if err != nil || !p.sees(",") {
 		return first, err
 	}
-	out := sequence{items: []expression{first}, tuple: true, line: line}
+	out := sequence{items: []expression{first}, tuple: true}
 	for p.takes(",") {
 		if !p.begins() {
 			break
@@ -28,13 +28,16 @@ func (p *parser) tupleOf(read func() (expression, error)) (expression, error) {
 	return out, nil
 }
 
+// openers are the operators that an expression can begin with.
+var openers = []string{"(", "[", "{", "+", "-"}
+
 // begins reports whether an expression can begin here.
 func (p *parser) begins() bool {
 	switch t := p.now(); t.kind {
 	case tokenVariableEnd, tokenBlockEnd, tokenEnd:
 		return false
 	case tokenOperator:
-		return strings.Contains("( [ { + -", t.text)
+		return slices.Contains(openers, t.text)
 	case tokenName:
 		return t.text != "in" && t.text != "if" && t.text != "recursive"
 	}
@@ -48,10 +51,9 @@ func (p *parser) expression() (expression, error) {
 		return nil, err
 	}
 	defer up()
-	line := p.now().line
 	e, err := p.logical()
 	for err == nil && p.takesWord("if") {
-		choice := choice{then: e, line: line}
+		choice := choice{then: e}
 		if choice.test, err = p.logical(); err != nil {
 			return nil, err
 		}
@@ -203,12 +205,9 @@ func (p *parser) primary() (expression, error) {
 		if value, ok := literals[t.text]; ok {
 			return constant{value}, nil
 		}
-		return name{t.text, t.line}, nil
+		return name{t.text}, nil
 	case tokenString:
-		for p.now().kind == tokenString {
-			t.text += p.next().text
-		}
-		return constant{t.text}, nil
+		return constant{p.adjacent(t)}, nil
 	case tokenInteger:
 		n, err := strconv.ParseInt(t.text, 0, 64)
 		if err != nil {
@@ -224,10 +223,10 @@ func (p *parser) primary() (expression, error) {
 	case tokenOperator:
 		switch t.text {
 		case "(":
-			return p.bracketed(t.line)
+			return p.bracketed()
 		case "[":
 			items, err := p.items("]")
-			return sequence{items: items, line: t.line}, err
+			return sequence{items: items}, err
 		case "{":
 			return p.mapping(t.line)
 		}
@@ -235,9 +234,22 @@ func (p *parser) primary() (expression, error) {
 	return nil, fail(t.line, "expected an expression, and there is %s", t)
 }
 
-func (p *parser) bracketed(line int) (expression, error) {
+// adjacent is a string with those that follow it, which are one with it.
+func (p *parser) adjacent(t token) string {
+	if p.now().kind != tokenString {
+		return t.text
+	}
+	var out strings.Builder
+	out.WriteString(t.text)
+	for p.now().kind == tokenString {
+		out.WriteString(p.next().text)
+	}
+	return out.String()
+}
+
+func (p *parser) bracketed() (expression, error) {
 	if p.takes(")") {
-		return sequence{tuple: true, line: line}, nil
+		return sequence{tuple: true}, nil
 	}
 	e, err := p.tuple()
 	if err != nil {

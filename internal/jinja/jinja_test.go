@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 )
 
 func render(ctx context.Context, source string, variables map[string]any) (string, error) {
@@ -46,6 +45,10 @@ func TestErrors(t *testing.T) {
 		"{{ [] | tobash }}":                   "line 1: filter tobash: this is a list, and no string or number",
 		"{{ 'a\\0b' | tobash }}":              "line 1: filter tobash: no word of a shell can have a NUL character in it",
 		"{{ 'a' | replace('b') }}":            "line 1: filter replace: replace needs two strings, and may have a number",
+		"\n{{ ['a'] | map('abs') }}":          "line 2: filter abs: this is a string, and no number",
+		"\n{{ [1] | map(attribute='a.b') }}":  "line 2: a number has no attribute 'a'",
+		"{{ '%.-1s' % 'a' }}":                 "line 1: the flags of a field of a format are '.-1', which cannot be read",
+		"{{ dict(a=1, a=2) }}":                "line 1: argument 'a' is there twice",
 		"{{ 'a' | upper(1) }}":                "line 1: filter upper: 0 arguments at most, and there are 1",
 		"{{ 3 is divisibleby 0 }}":            "line 1: test divisibleby: it needs a whole number that is not 0",
 		"{{ 'a'.nosuch() }}":                  "line 1: a string has no attribute 'nosuch'",
@@ -135,15 +138,15 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestDeepValues: a value that nests without end cannot be made, nor written.
+// TestDeepValues: a value that nests without end is not gone through.
 func TestDeepValues(t *testing.T) {
 	var deep any = "x"
 	for range 500 {
 		deep = []any{deep}
 	}
-	for _, source := range []string{"{{ deep | tojson }}", "{{ deep | string }}", "{{ deep == deep }}", "{{ deep ~ 'a' }}", "{{ [deep, deep] | sort | length }}"} {
-		if out, err := render(t.Context(), source, map[string]any{"deep": deep}); err == nil && strings.Contains(source, "|") && !strings.Contains(source, "sort") {
-			t.Errorf("%s gives %d bytes", source, len(out))
+	for _, source := range []string{"{{ deep | tojson }}", "{{ deep | string }}", "{{ deep == other }}", "{{ deep in [other] }}", "{{ deep < other }}", "{{ deep ~ 'a' }}", "{{ [deep, other] | sort | length }}"} {
+		if out, err := render(t.Context(), source, map[string]any{"deep": deep, "other": deep}); err == nil || !strings.Contains(err.Error(), "nests deeper") {
+			t.Errorf("%s gives %d bytes, %v", source, len(out), err)
 		}
 	}
 }
@@ -272,19 +275,34 @@ func seeds(f *testing.F) {
 // patient is far above what the limits let a rendering take.
 const patient = 5 * time.Second
 
-// FuzzRender: no template panics, and none goes on for long.
+// FuzzRender: no template panics, and none goes on for long or makes much.
 func FuzzRender(f *testing.F) {
 	seeds(f)
+	for _, a := range attacks() {
+		if len(a.source) < 1000 {
+			f.Add(a.source)
+		}
+	}
 	f.Fuzz(func(t *testing.T, source string) {
 		ctx, cancel := context.WithTimeout(t.Context(), patient)
 		defer cancel()
-		variables := map[string]any{"a": "abc", "n": int64(7), "f": 2.5, "t": true, "u": nil, "l": []any{int64(3), "x"}, "d": map[string]any{"k": "v", "y": []any{int64(1)}}}
+		variables := map[string]any{
+			"a": "abc", "n": int64(7), "f": 2.5, "t": true, "u": nil, "l": []any{int64(3), "x"}, "d": map[string]any{"k": "v", "y": []any{int64(1)}},
+			"crowd": crowd(100),
+		}
+		before := allocated()
 		out, err := render(ctx, source, variables)
 		if ctx.Err() != nil {
 			t.Fatalf("%q went on for %v", source, patient)
 		}
-		if err == nil && utf8.ValidString(source) && len(out) > MaxBytes {
+		if made := allocated() - before; made > attackBytes {
+			t.Errorf("%q makes %d MiB", source, made>>20)
+		}
+		if err == nil && len(out) > MaxBytes {
 			t.Errorf("%q gives %d bytes", source, len(out))
+		}
+		if err != nil && len(err.Error()) > attackError {
+			t.Errorf("%q gives an error of %d bytes", source, len(err.Error()))
 		}
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/moor-storage/moor/internal/jinja/value"
 )
 
 // kind is what a token is.
@@ -72,13 +74,12 @@ func (l *lexer) emit(k kind, text string) {
 	l.out = append(l.out, token{kind: k, text: text, line: l.line})
 }
 
-// skip takes n bytes.
-func (l *lexer) skip(n int) string {
+// skip goes n bytes on.
+func (l *lexer) skip(n int) {
 	taken := l.rest[:n]
 	l.line += strings.Count(taken, "\n")
 	l.fresh = strings.HasSuffix(taken, "\n")
 	l.rest = l.rest[n:]
-	return taken
 }
 
 // opening finds the first opening delimiter.
@@ -210,7 +211,7 @@ func (l *lexer) raw(body string) error {
 			continue
 		}
 		l.text(l.before(l.rest[:at], '%', sign))
-		closing := strings.TrimSuffix(l.rest, after)
+		closing := l.rest[:len(l.rest)-len(after)]
 		l.skip(len(closing))
 		if !strings.HasSuffix(strings.TrimRightFunc(closing, unicode.IsSpace), "+%}") {
 			l.after(0, true)
@@ -257,6 +258,10 @@ func (l *lexer) closes(closing string) (sign byte, ok bool) {
 	return 0, false
 }
 
+// maxName is how long a name may be, and a number: each look-up of a name costs as much as the name is
+// long.
+const maxName = 256
+
 // operators, the longest first.
 var operators = []string{"**", "//", "==", "!=", ">=", "<=", "+", "-", "*", "/", "%", "~", "<", ">", "=", "(", ")", "[", "]", "{", "}", ".", ":", ",", "|", ";"}
 
@@ -271,6 +276,9 @@ func (l *lexer) token() error {
 		end := strings.IndexFunc(l.rest, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 		if end < 0 {
 			end = len(l.rest)
+		}
+		if end > maxName {
+			return fail(l.line, "the name %s is longer than %d bytes", value.Short(l.rest[:end]), maxName)
 		}
 		l.emit(tokenName, l.rest[:end])
 		l.skip(end)
@@ -302,21 +310,9 @@ func (l *lexer) bracket(c byte) error {
 }
 
 func (l *lexer) number() error {
-	end := strings.IndexFunc(l.rest, func(r rune) bool {
-		return r != '_' && r != '.' && !(r >= '0' && r <= '9') && !(r >= 'a' && r <= 'z') && !(r >= 'A' && r <= 'Z')
-	})
-	if end < 0 {
-		end = len(l.rest)
-	}
-	text := l.rest[:end]
-	// A dot that no digit follows belongs to what comes next.
-	if dot := strings.IndexByte(text, '.'); dot >= 0 && (dot+1 == len(text) || text[dot+1] < '0' || text[dot+1] > '9') {
-		text = text[:dot]
-	}
-	if e := len(text); e < len(l.rest) && strings.HasSuffix(strings.ToLower(text), "e") && !strings.HasPrefix(strings.ToLower(text), "0x") && (l.rest[e] == '-' || l.rest[e] == '+') {
-		for e++; e < len(l.rest) && l.rest[e] >= '0' && l.rest[e] <= '9'; e++ {
-		}
-		text = l.rest[:e]
+	text := numeral(l.rest)
+	if len(text) > maxName {
+		return fail(l.line, "a number is longer than %d bytes", maxName)
 	}
 	if _, err := strconv.ParseInt(text, 0, 64); err == nil && !octal(text) {
 		l.emit(tokenInteger, text)
@@ -328,6 +324,28 @@ func (l *lexer) number() error {
 	l.skip(len(text))
 	return nil
 }
+
+// numeral is what a text begins with that is to be a number, with its fraction and exponent. A dot
+// that no digit follows belongs to what comes next.
+func numeral(rest string) string {
+	end := 0
+	for ; end < len(rest) && end <= maxName; end++ {
+		if c := rest[end]; c != '_' && !alphanumeric(c) && !(c == '.' && end+1 < len(rest) && digit(rest[end+1])) {
+			break
+		}
+	}
+	lower := strings.ToLower(rest[:end])
+	if !strings.HasSuffix(lower, "e") || strings.HasPrefix(lower, "0x") || end == len(rest) || rest[end] != '-' && rest[end] != '+' {
+		return rest[:end]
+	}
+	for end++; end < len(rest) && digit(rest[end]); end++ {
+	}
+	return rest[:end]
+}
+
+func digit(c byte) bool { return c >= '0' && c <= '9' }
+
+func alphanumeric(c byte) bool { return digit(c) || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
 // octal reports a number with zeros before it, which would be read in another base.
 func octal(text string) bool {

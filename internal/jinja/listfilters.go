@@ -14,7 +14,7 @@ func first(r *run, v any, _ values) (any, error) {
 	if err != nil || len(all) == 0 {
 		return value.Undefined{What: "there is no first element, it is empty"}, err
 	}
-	return value.Take(all[0]), nil
+	return all[0], nil
 }
 
 func last(r *run, v any, _ values) (any, error) {
@@ -22,7 +22,7 @@ func last(r *run, v any, _ values) (any, error) {
 	if err != nil || len(all) == 0 {
 		return value.Undefined{What: "there is no last element, it is empty"}, err
 	}
-	return value.Take(all[len(all)-1]), nil
+	return all[len(all)-1], nil
 }
 
 func join(r *run, v any, a values) (any, error) {
@@ -42,7 +42,7 @@ func join(r *run, v any, a values) (any, error) {
 	}
 	parts := make([]string, len(all))
 	for i, item := range all {
-		if item, err = r.path(value.Take(item), given[1]); err != nil {
+		if item, err = r.path(item, given[1]); err != nil {
 			return nil, err
 		}
 		if parts[i], err = r.Text(item); err != nil {
@@ -85,9 +85,15 @@ func (r *run) path(v, attribute any) (any, error) {
 	case nil:
 		return v, nil
 	case string:
+		if err := r.Scan(attribute); err != nil {
+			return nil, err
+		}
 		for name := range strings.SplitSeq(attribute, ".") {
-			var err error
-			if v, err = r.item(v, name, 0); err != nil {
+			err := r.Step()
+			if err == nil {
+				v, err = r.item(v, name, 0)
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -96,12 +102,16 @@ func (r *run) path(v, attribute any) (any, error) {
 	return r.item(v, attribute, 0)
 }
 
-// folded is a string without the difference of cases, unless that counts.
-func folded(v any, sensitive bool) any {
-	if s, ok := v.(string); ok && !sensitive {
-		return strings.ToLower(s)
+// key is what elements are compared by: an attribute of each, or each itself, without the difference of
+// cases unless that counts.
+func (r *run) key(attribute, sensitive any) func(any) (any, error) {
+	return func(item any) (any, error) {
+		v, err := r.path(item, attribute)
+		if err != nil || value.Truth(sensitive) {
+			return v, err
+		}
+		return r.Folded(v)
 	}
-	return v
 }
 
 // ordered sorts elements by what by makes of each.
@@ -110,7 +120,7 @@ func ordered(r *run, all []any, by func(any) (any, error), reversed bool) ([]any
 	var failed error
 	sorting := make([]keyed, len(all))
 	for i, item := range all {
-		key, err := by(value.Take(item))
+		key, err := by(item)
 		if err != nil {
 			return nil, err
 		}
@@ -143,10 +153,7 @@ func sorted(r *run, v any, a values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := ordered(r, all, func(item any) (any, error) {
-		key, err := r.path(item, given[2])
-		return folded(key, value.Truth(given[1])), err
-	}, value.Truth(given[0]))
+	out, err := ordered(r, all, r.key(given[2], given[1]), value.Truth(given[0]))
 	return &value.List{Items: out}, err
 }
 
@@ -159,13 +166,16 @@ func unique(r *run, v any, a values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, seen := &value.List{}, map[any]bool{}
+	out, seen, by := &value.List{}, map[any]bool{}, r.key(given[1], given[0])
 	for _, item := range all {
-		key, err := r.path(value.Take(item), given[1])
+		key, err := by(item)
 		if err != nil {
 			return nil, err
 		}
-		key, ok := value.Hashable(folded(key, value.Truth(given[0])))
+		key, ok, err := r.Key(key)
+		if err != nil {
+			return nil, err
+		}
 		if !ok {
 			return nil, errors.New("the elements have to be strings, numbers or none")
 		}
@@ -191,14 +201,11 @@ func extreme(sign int) filterFunction {
 		if len(all) == 0 {
 			return value.Undefined{What: "there is no element, it is empty"}, nil
 		}
-		out, err := ordered(r, all, func(item any) (any, error) {
-			key, err := r.path(item, given[1])
-			return folded(key, value.Truth(given[0])), err
-		}, sign > 0)
+		out, err := ordered(r, all, r.key(given[1], given[0]), sign > 0)
 		if err != nil {
 			return nil, err
 		}
-		return value.Take(out[0]), nil
+		return out[0], nil
 	}
 }
 
@@ -216,7 +223,7 @@ func sum(r *run, v any, a values) (any, error) {
 		out = int64(0)
 	}
 	for _, item := range all {
-		if item, err = r.path(value.Take(item), given[0]); err != nil {
+		if item, err = r.path(item, given[0]); err != nil {
 			return nil, err
 		}
 		if out, err = r.Operate("+", out, item); err != nil {
@@ -253,7 +260,7 @@ func dictsort(r *run, v any, a values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := 0
+	at := int64(0)
 	switch given[1] {
 	case nil, "key":
 	case "value":
@@ -261,9 +268,7 @@ func dictsort(r *run, v any, a values) (any, error) {
 	default:
 		return nil, errors.New("it sorts by key or by value")
 	}
-	out, err := ordered(r, pairs.(*value.List).Items, func(pair any) (any, error) {
-		return folded(value.Take(pair.(*value.List).Items[at]), value.Truth(given[0])), nil
-	}, value.Truth(given[2]))
+	out, err := ordered(r, pairs.(*value.List).Items, r.key(at, given[0]), value.Truth(given[2]))
 	return &value.List{Items: out}, err
 }
 
@@ -283,7 +288,6 @@ func mapped(r *run, v any, a values) (any, error) {
 	}
 	out := &value.List{}
 	for _, item := range all {
-		item = value.Take(item)
 		if len(a.positional) == 0 {
 			item, err = r.attributeOr(item, a)
 		} else {
@@ -313,8 +317,13 @@ func (r *run) attributeOr(item any, a values) (any, error) {
 func (r *run) filtered(item any, a values) (any, error) {
 	name, _ := a.positional[0].(string)
 	if filters[name] == nil {
-		return nil, fmt.Errorf("no filter named '%s'", name)
+		return nil, fmt.Errorf("no filter named '%s'", value.Short(name))
 	}
+	up, err := r.deeper()
+	if err != nil {
+		return nil, err
+	}
+	defer up()
 	return r.filter(name, filters[name], item, values{a.positional[1:], a.named, a.names}, 0)
 }
 
@@ -338,13 +347,13 @@ func chosen(wanted, attribute bool) filterFunction {
 		if len(rest) > 0 {
 			name, _ := rest[0].(string)
 			if check = tests[name]; check == nil {
-				return nil, fmt.Errorf("no test named '%s'", name)
+				return nil, fmt.Errorf("no test named '%s'", value.Short(name))
 			}
 			rest = rest[1:]
 		}
 		out := &value.List{}
 		for _, item := range all {
-			tested, err := r.path(value.Take(item), of)
+			tested, err := r.path(item, of)
 			if err != nil {
 				return nil, err
 			}

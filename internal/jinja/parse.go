@@ -7,7 +7,7 @@ import (
 
 // Template is a compiled template. It does not change, and can be rendered by several
 // goroutines at once.
-type Template struct{ body []statement }
+type Template struct{ body []placed }
 
 // Compile reads a template. What is wrong with it is an *Error; filters and tests that do not
 // exist are found here, what is not defined when it is rendered.
@@ -99,17 +99,17 @@ func (p *parser) deeper() (func(), error) {
 }
 
 // statements reads until the end, or until a block that is none of its own, which is left.
-func (p *parser) statements() ([]statement, error) {
+func (p *parser) statements() ([]placed, error) {
 	up, err := p.deeper()
 	if err != nil {
 		return nil, err
 	}
 	defer up()
-	var out []statement
+	var out []placed
 	for {
 		switch t := p.now(); t.kind {
 		case tokenData:
-			out = append(out, text(p.next().text))
+			out = append(out, placed{text(p.next().text), t.line})
 		case tokenVariable:
 			p.next()
 			e, err := p.tuple()
@@ -119,17 +119,18 @@ func (p *parser) statements() ([]statement, error) {
 			if _, err := p.wantsKind(tokenVariableEnd); err != nil {
 				return nil, err
 			}
-			out = append(out, print{e, t.line})
+			out = append(out, placed{output{e}, t.line})
 		case tokenBlock:
 			if slices.Contains(closers, p.tokens[p.at+1].text) {
 				return out, nil
 			}
 			p.next()
+			line := p.now().line
 			s, err := p.statement()
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, s)
+			out = append(out, placed{s, line})
 		default:
 			return out, nil
 		}
@@ -167,7 +168,7 @@ func (p *parser) ends() error {
 
 // body reads statements up to one of the words, and takes it. begun is the line of what it is
 // the body of.
-func (p *parser) body(begun int, of string, words ...string) (body []statement, word string, err error) {
+func (p *parser) body(begun int, of string, words ...string) (body []placed, word string, err error) {
 	if err := p.ends(); err != nil {
 		return nil, "", err
 	}
@@ -186,30 +187,28 @@ func (p *parser) body(begun int, of string, words ...string) (body []statement, 
 }
 
 func (p *parser) condition(line int) (statement, error) {
-	test, err := p.tuple()
-	if err != nil {
-		return nil, err
-	}
-	body, word, err := p.body(line, "if", "elif", "else", "endif")
-	if err != nil {
-		return nil, err
-	}
-	out := condition{test: test, then: body, line: line}
-	switch word {
-	case "elif":
-		other, err := p.condition(line)
-		out.otherwise = []statement{other}
-		return out, err
-	case "else":
-		if out.otherwise, _, err = p.body(line, "if", "endif"); err != nil {
+	var out condition
+	for word := "elif"; word == "elif"; {
+		test, err := p.tuple()
+		if err != nil {
 			return nil, err
+		}
+		b := branch{test: test}
+		if b.body, word, err = p.body(line, "if", "elif", "else", "endif"); err != nil {
+			return nil, err
+		}
+		out.branches = append(out.branches, b)
+		if word == "else" {
+			if out.otherwise, _, err = p.body(line, "if", "endif"); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return out, p.ends()
 }
 
 func (p *parser) loop(line int) (statement, error) {
-	out := loop{line: line}
+	var out loop
 	var err error
 	if out.target, err = p.targets(); err != nil {
 		return nil, err
@@ -272,7 +271,7 @@ func (p *parser) targets() ([]string, error) {
 }
 
 func (p *parser) set(line int) (statement, error) {
-	out := set{line: line}
+	var out set
 	var err error
 	if out.target, err = p.targets(); err != nil {
 		return nil, err
@@ -307,7 +306,7 @@ func (p *parser) set(line int) (statement, error) {
 }
 
 func (p *parser) with(line int) (statement, error) {
-	out := with{line: line}
+	var out with
 	for p.now().kind == tokenName {
 		name, err := p.name()
 		if err != nil {
@@ -337,7 +336,7 @@ func (p *parser) filterBlock(line int) (statement, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := filterBlock{filters: []*filter{f}, line: line}
+	out := filterBlock{filters: []*filter{f}}
 	for p.takes("|") {
 		if f, err = p.filter(nil); err != nil {
 			return nil, err
@@ -355,7 +354,7 @@ func (p *parser) macro(line int) (statement, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &macro{name: name, line: line}
+	out := &macro{name: name}
 	if err := p.wants("("); err != nil {
 		return nil, err
 	}

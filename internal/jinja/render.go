@@ -25,7 +25,7 @@ type Result struct {
 // []any, []string, map[string]any and map[string]string of such; they are not changed. The
 // error is an *Error, or that of ctx.
 func (t *Template) Render(ctx context.Context, variables map[string]any, functions map[string]Function) (Result, error) {
-	r := &run{Meter: value.NewMeter(ctx), ctx: ctx, functions: functions, given: variables}
+	r := &run{Meter: value.NewMeter(ctx), ctx: ctx, functions: functions, given: variables, taken: map[string]any{}}
 	top := &frame{}
 	if err := r.all(t.body, top); err != nil {
 		return Result{}, err
@@ -46,28 +46,36 @@ type run struct {
 	ctx       context.Context
 	functions map[string]Function
 	given     map[string]any
-	out       strings.Builder
-	// depth is of macros that are being called.
+	// taken are the variables given that were named, as values.
+	taken map[string]any
+	out   strings.Builder
+	// depth is of macros and filters that are being called.
 	depth int
 }
 
-// at gives an error the line where it happened, if it has none.
+// at gives an error the line where it happened, if it has none. Line 0 is of what an expression is
+// evaluated for more than once, such as the elements of a list.
 func (r *run) at(line int, err error) error {
 	var already *Error
-	if err == nil || errors.As(err, &already) {
-		return err
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &already):
+		return &Error{Line: line, Cause: err}
+	case already.Line == 0:
+		already.Line = line
 	}
-	return &Error{Line: line, Cause: err}
+	return err
 }
 
 // in says in which function, filter or test an error happened, and in which line, if it does not
 // say that already.
 func (r *run) in(what, name string, line int, err error) error {
 	var already *Error
-	if errors.As(err, &already) {
-		return err
+	if !errors.As(err, &already) {
+		err = fmt.Errorf("%s %s: %w", what, name, err)
 	}
-	return r.at(line, fmt.Errorf("%s %s: %w", what, name, err))
+	return r.at(line, err)
 }
 
 // frame is one scope of names.
@@ -92,22 +100,33 @@ func (f *frame) get(name string) (any, bool) {
 	return nil, false
 }
 
-// statement does something; text and print write.
+// statement does something; text and output write. Its errors get the line where it begins, if they
+// have none.
 type statement interface {
 	do(r *run, f *frame) error
 }
 
-func (r *run) all(body []statement, f *frame) error {
+// placed is a statement, and where it begins.
+type placed struct {
+	statement
+	line int
+}
+
+func (r *run) all(body []placed, f *frame) error {
 	for _, s := range body {
-		if err := s.do(r, f); err != nil {
-			return err
+		err := r.Step()
+		if err == nil {
+			err = s.do(r, f)
+		}
+		if err != nil {
+			return r.at(s.line, err)
 		}
 	}
 	return nil
 }
 
 // captured is the text that a body writes.
-func (r *run) captured(body []statement, f *frame) (string, error) {
+func (r *run) captured(body []placed, f *frame) (string, error) {
 	outer := r.out
 	r.out = strings.Builder{}
 	err := r.all(body, f)
@@ -119,22 +138,19 @@ func (r *run) captured(body []statement, f *frame) (string, error) {
 type text string
 
 func (t text) do(r *run, _ *frame) error {
-	if err := r.at(0, r.Grow(len(t))); err != nil {
+	if err := r.Grow(len(t)); err != nil {
 		return err
 	}
 	r.out.WriteString(string(t))
 	return nil
 }
 
-// print writes the value of an expression, which has to be a string or a number: lists, mappings,
+// output writes the value of an expression, which has to be a string or a number: lists, mappings,
 // none and what is not defined are mistakes where text is made for a field.
-type print struct {
-	value expression
-	line  int
-}
+type output struct{ value expression }
 
-func (p print) do(r *run, f *frame) error {
-	v, err := p.value.eval(r, f)
+func (o output) do(r *run, f *frame) error {
+	v, err := r.eval(o.value, f)
 	if err != nil {
 		return err
 	}
@@ -142,32 +158,39 @@ func (p print) do(r *run, f *frame) error {
 	case string, bool, int64, float64:
 		s, err := r.Text(v)
 		if err != nil {
-			return r.at(p.line, err)
+			return err
 		}
-		if err := r.at(p.line, r.Grow(len(s))); err != nil {
+		if err := r.Grow(len(s)); err != nil {
 			return err
 		}
 		r.out.WriteString(s)
 		return nil
 	case value.Undefined:
-		return fail(p.line, "%s", v.What)
+		return errors.New(v.What)
 	}
-	return fail(p.line, "an expression has to be a string or a number, and this is %s: use the filter tojson", value.TypeName(v))
+	return fmt.Errorf("an expression has to be a string or a number, and this is %s: use the filter tojson", value.TypeName(v))
 }
 
+// condition does the first of its branches whose test is true.
 type condition struct {
-	test            expression
-	then, otherwise []statement
-	line            int
+	branches  []branch
+	otherwise []placed
+}
+
+type branch struct {
+	test expression
+	body []placed
 }
 
 func (c condition) do(r *run, f *frame) error {
-	v, err := c.test.eval(r, f)
-	if err != nil {
-		return err
-	}
-	if value.Truth(v) {
-		return r.all(c.then, f)
+	for _, b := range c.branches {
+		v, err := r.eval(b.test, f)
+		if err != nil {
+			return err
+		}
+		if value.Truth(v) {
+			return r.all(b.body, f)
+		}
 	}
 	return r.all(c.otherwise, f)
 }
@@ -175,18 +198,17 @@ func (c condition) do(r *run, f *frame) error {
 type loop struct {
 	target          []string
 	over, filter    expression
-	body, otherwise []statement
-	line            int
+	body, otherwise []placed
 }
 
 func (l loop) do(r *run, f *frame) error {
-	over, err := l.over.eval(r, f)
+	over, err := r.eval(l.over, f)
 	if err != nil {
 		return err
 	}
 	items, err := r.Iterate(over)
 	if err != nil {
-		return r.at(l.line, err)
+		return err
 	}
 	if l.filter != nil {
 		if items, err = l.filtered(r, f, items); err != nil {
@@ -197,12 +219,12 @@ func (l loop) do(r *run, f *frame) error {
 		return r.all(l.otherwise, &frame{above: f})
 	}
 	for i, item := range items {
-		if err := r.at(l.line, r.Step()); err != nil {
+		if err := r.Step(); err != nil {
 			return err
 		}
 		inner := &frame{above: f}
 		inner.set("loop", state{items, i})
-		if err := bind(inner, l.target, item, l.line); err != nil {
+		if err := r.bind(inner, l.target, item); err != nil {
 			return err
 		}
 		if err := r.all(l.body, inner); err != nil {
@@ -216,10 +238,10 @@ func (l loop) filtered(r *run, f *frame, items []any) ([]any, error) {
 	var out []any
 	for _, item := range items {
 		inner := &frame{above: f}
-		if err := bind(inner, l.target, item, l.line); err != nil {
+		if err := r.bind(inner, l.target, item); err != nil {
 			return nil, err
 		}
-		v, err := l.filter.eval(r, inner)
+		v, err := r.eval(l.filter, inner)
 		if err != nil {
 			return nil, err
 		}
@@ -259,30 +281,30 @@ func (s state) attribute(name string) (any, bool) {
 		return n, true
 	case "previtem":
 		if i > 0 {
-			return value.Take(s.items[i-1]), true
+			return s.items[i-1], true
 		}
 	case "nextitem":
 		if i < n-1 {
-			return value.Take(s.items[i+1]), true
+			return s.items[i+1], true
 		}
 	}
 	return nil, false
 }
 
 // bind gives a value to one name, or its elements to several.
-func bind(f *frame, target []string, v any, line int) error {
+func (r *run) bind(f *frame, target []string, v any) error {
 	if len(target) == 1 {
-		f.set(target[0], value.Take(v))
+		f.set(target[0], v)
 		return nil
 	}
-	l, ok := value.Take(v).(*value.List)
+	l, ok := v.(*value.List)
 	if !ok || len(l.Items) != len(target) {
-		return fail(line, "%s cannot be given to %d names", value.TypeName(value.Take(v)), len(target))
+		return fmt.Errorf("%s cannot be given to %d names", value.TypeName(v), len(target))
 	}
 	for i, name := range target {
-		f.set(name, value.Take(l.Items[i]))
+		f.set(name, l.Items[i])
 	}
-	return nil
+	return r.Pay(len(target))
 }
 
 type set struct {
@@ -290,15 +312,14 @@ type set struct {
 	attribute string
 	value     expression
 	filters   []*filter
-	body      []statement
-	line      int
+	body      []placed
 }
 
 func (s set) do(r *run, f *frame) error {
 	var v any
 	var err error
 	if s.value != nil {
-		v, err = s.value.eval(r, f)
+		v, err = r.eval(s.value, f)
 	} else if v, err = r.captured(s.body, &frame{above: f}); err == nil {
 		v, err = through(r, f, s.filters, v)
 	}
@@ -306,12 +327,12 @@ func (s set) do(r *run, f *frame) error {
 		return err
 	}
 	if s.attribute == "" {
-		return bind(f, s.target, v, s.line)
+		return r.bind(f, s.target, v)
 	}
 	of, _ := f.get(s.target[0])
 	n, ok := of.(*value.Namespace)
 	if !ok {
-		return fail(s.line, "only attributes of a namespace() can be set, and '%s' is none", s.target[0])
+		return fmt.Errorf("only attributes of a namespace() can be set, and '%s' is none", s.target[0])
 	}
 	n.Attributes[s.attribute] = v
 	return nil
@@ -320,14 +341,13 @@ func (s set) do(r *run, f *frame) error {
 type with struct {
 	names  []string
 	values []expression
-	body   []statement
-	line   int
+	body   []placed
 }
 
 func (w with) do(r *run, f *frame) error {
 	inner := &frame{above: f}
 	for i, name := range w.names {
-		v, err := w.values[i].eval(r, f)
+		v, err := r.eval(w.values[i], f)
 		if err != nil {
 			return err
 		}
@@ -338,8 +358,7 @@ func (w with) do(r *run, f *frame) error {
 
 type filterBlock struct {
 	filters []*filter
-	body    []statement
-	line    int
+	body    []placed
 }
 
 func (b filterBlock) do(r *run, f *frame) error {
@@ -351,42 +370,5 @@ func (b filterBlock) do(r *run, f *frame) error {
 	if err != nil {
 		return err
 	}
-	return print{constant{v}, b.line}.do(r, f)
-}
-
-type macro struct {
-	name      string
-	arguments []string
-	defaults  []expression
-	body      []statement
-	line      int
-}
-
-func (m *macro) do(_ *run, f *frame) error {
-	f.set(m.name, callable{name: m.name, call: func(r *run, a values) (any, error) {
-		if r.depth++; r.depth > MaxDepth {
-			return nil, fmt.Errorf("macros are called deeper than %d", MaxDepth)
-		}
-		defer func() { r.depth-- }()
-		given, err := a.bind(m.arguments...)
-		if err != nil {
-			return nil, err
-		}
-		inner := &frame{above: f}
-		for i, name := range m.arguments {
-			switch {
-			case given[i] != nil || a.has(i, name):
-				inner.set(name, given[i])
-			case m.defaults[i] != nil:
-				if given[i], err = m.defaults[i].eval(r, inner); err != nil {
-					return nil, err
-				}
-				inner.set(name, given[i])
-			default:
-				inner.set(name, value.Undefined{What: fmt.Sprintf("argument '%s' of macro '%s' is not given", name, m.name)})
-			}
-		}
-		return r.captured(m.body, inner)
-	}})
-	return nil
+	return output{constant{v}}.do(r, f)
 }

@@ -47,14 +47,8 @@ func title(s string) string {
 	}, s)
 }
 
-func escape(r *run, v any, _ values) (any, error) {
-	s, err := r.Text(v)
-	if err != nil {
-		return nil, err
-	}
-	out := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "'", "&#39;", `"`, "&#34;").Replace(s)
-	return out, r.Grow(len(out))
-}
+// escaper writes what has a meaning in HTML so that it has none.
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "'", "&#39;", `"`, "&#34;")
 
 // textual reads a text and arguments of a filter, with what they are if they are missing.
 func textual(r *run, v any, a values, names []string, missing ...any) (string, []any, error) {
@@ -79,18 +73,7 @@ func trim(r *run, v any, a values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return trimmed(s, given[0], strings.TrimFunc, strings.Trim)
-}
-
-// trimmed takes white space away, or the characters that are given.
-func trimmed(s string, chars any, space func(string, func(rune) bool) string, of func(string, string) string) (any, error) {
-	switch chars := chars.(type) {
-	case nil:
-		return space(s, unicode.IsSpace), nil
-	case string:
-		return of(s, chars), nil
-	}
-	return nil, fmt.Errorf("the characters to trim are %s", value.TypeName(chars))
+	return r.Trim(s, given[0], value.Both)
 }
 
 func replace(r *run, v any, a values) (any, error) {
@@ -104,18 +87,7 @@ func replace(r *run, v any, a values) (any, error) {
 	if !one || !two || !three {
 		return nil, errors.New("replace needs two strings, and may have a number")
 	}
-	return r.replaced(s, old, with, n)
-}
-
-func (r *run) replaced(s, old, with string, n int64) (any, error) {
-	times := strings.Count(s, old)
-	if n >= 0 {
-		times = min(times, int(min(n, value.MaxBytes)))
-	}
-	if err := r.Grow(len(s) + times*len(with)); err != nil {
-		return nil, err
-	}
-	return strings.Replace(s, old, with, times), nil
+	return r.Replace(s, old, with, n)
 }
 
 func format(r *run, v any, a values) (any, error) {
@@ -142,16 +114,7 @@ func indent(r *run, v any, a values) (any, error) {
 		}
 		margin = strings.Repeat(" ", int(n))
 	}
-	if err := r.Grow(len(s) + (strings.Count(s, "\n")+1)*len(margin)); err != nil {
-		return nil, err
-	}
-	lines := strings.Split(s, "\n")
-	for i := range lines {
-		if i == 0 && value.Truth(given[1]) || i > 0 && (lines[i] != "" || value.Truth(given[2])) {
-			lines[i] = margin + lines[i]
-		}
-	}
-	return strings.Join(lines, "\n"), nil
+	return r.Indent(s, margin, value.Truth(given[1]), value.Truth(given[2]))
 }
 
 func center(r *run, v any, a values) (any, error) {
@@ -163,12 +126,7 @@ func center(r *run, v any, a values) (any, error) {
 	if !ok || n > value.MaxWidth {
 		return nil, fmt.Errorf("the width has to be a number up to %d", value.MaxWidth)
 	}
-	room := int(n) - utf8.RuneCountInString(s)
-	if room <= 0 {
-		return s, nil
-	}
-	left := room/2 + room&int(n)&1
-	return strings.Repeat(" ", left) + s + strings.Repeat(" ", room-left), r.Grow(len(s) + room)
+	return r.Center(s, n)
 }
 
 func truncate(r *run, v any, a values) (any, error) {
@@ -182,24 +140,18 @@ func truncate(r *run, v any, a values) (any, error) {
 	n, one := value.Integer(given[0])
 	end, two := given[2].(string)
 	leeway, three := value.Integer(given[3])
-	all := []rune(s)
-	if !one || !two || !three || n < int64(utf8.RuneCountInString(end)) || leeway < 0 {
-		return nil, errors.New("truncate needs a length that is not less than that of its end, and a leeway")
+	if !one || !two || !three || leeway < 0 {
+		return nil, errors.New("truncate needs a length, a text for the end, and a leeway")
 	}
-	if int64(len(all)) <= n+min(leeway, value.MaxBytes) {
-		return s, nil
-	}
-	kept := string(all[:int(n)-utf8.RuneCountInString(end)])
-	if i := strings.LastIndexByte(kept, ' '); i >= 0 && !value.Truth(given[1]) {
-		kept = kept[:i]
-	}
-	return kept + end, nil
+	return r.Truncate(s, n, end, leeway, value.Truth(given[1]))
 }
 
 func wordcount(r *run, v any, _ values) (any, error) {
 	s, err := r.Text(v)
-	all := strings.FieldsFunc(s, func(c rune) bool { return c != '_' && !unicode.IsLetter(c) && !unicode.IsDigit(c) })
-	return int64(len(all)), err
+	if err != nil {
+		return nil, err
+	}
+	return r.CountWords(s)
 }
 
 func urlencode(r *run, v any, _ values) (any, error) {
@@ -239,14 +191,10 @@ func toBash(r *run, v any, a values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := value.Bash(s)
-	if err != nil {
-		return nil, err
-	}
-	return out, r.Grow(len(out))
+	return r.Bash(s)
 }
 
-func toInt(_ *run, v any, a values) (any, error) {
+func toInt(r *run, v any, a values) (any, error) {
 	if u, ok := v.(value.Undefined); ok {
 		return nil, errors.New(u.What)
 	}
@@ -265,12 +213,8 @@ func toInt(_ *run, v any, a values) (any, error) {
 		return int64(f), nil
 	}
 	if s, ok := v.(string); ok {
-		s = strings.TrimSpace(s)
-		if n, err := strconv.ParseInt(prefixed(s, base), int(base), 64); err == nil {
-			return n, nil
-		}
-		if f, err := strconv.ParseFloat(s, 64); err == nil && math.Abs(f) < 1<<62 {
-			return int64(f), nil
+		if n, ok, err := r.Whole(s, int(base)); ok || err != nil {
+			return n, err
 		}
 	}
 	if a.has(0, "default") {
@@ -279,16 +223,7 @@ func toInt(_ *run, v any, a values) (any, error) {
 	return int64(0), nil
 }
 
-// prefixed is a number without the prefix that its base may have.
-func prefixed(s string, base int64) string {
-	prefix := map[int64]string{2: "0b", 8: "0o", 16: "0x"}[base]
-	if prefix == "" {
-		return strings.TrimPrefix(s, "+")
-	}
-	return strings.TrimPrefix(strings.ToLower(s), prefix)
-}
-
-func toFloat(_ *run, v any, a values) (any, error) {
+func toFloat(r *run, v any, a values) (any, error) {
 	if u, ok := v.(value.Undefined); ok {
 		return nil, errors.New(u.What)
 	}
@@ -300,8 +235,8 @@ func toFloat(_ *run, v any, a values) (any, error) {
 		return f, nil
 	}
 	if s, ok := v.(string); ok {
-		if f, err := strconv.ParseFloat(strings.TrimSpace(s), 64); err == nil {
-			return f, nil
+		if f, ok, err := r.Number(s); ok || err != nil {
+			return f, err
 		}
 	}
 	if a.has(0, "default") {
@@ -342,11 +277,13 @@ func round(_ *run, v any, a values) (any, error) {
 	scale := math.Pow(10, float64(precision))
 	switch given[1] {
 	case nil, "common":
-		if precision >= 0 {
-			out, err := strconv.ParseFloat(strconv.FormatFloat(f, 'f', int(precision), 64), 64)
-			return out, err
+		switch {
+		case precision < 0:
+			return math.RoundToEven(f*scale) / scale, nil
+		case math.Abs(f) >= 1<<53: // it is whole
+			return f, nil
 		}
-		return math.RoundToEven(f*scale) / scale, nil
+		return strconv.ParseFloat(strconv.FormatFloat(f, 'f', int(precision), 64), 64)
 	case "ceil":
 		return math.Ceil(f*scale) / scale, nil
 	case "floor":

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 )
 
 // JSON writes a value on one line, with its keys sorted, in ASCII, and without what has a meaning
@@ -18,29 +19,29 @@ func (m *Meter) json(out *strings.Builder, v any, depth int) error {
 		return err
 	}
 	if depth > MaxDepth {
-		return errors.New("the value nests too deep")
+		return errDeep
 	}
 	switch v := v.(type) {
 	case nil:
 		out.WriteString("null")
+		return m.Grow(len("null"))
 	case bool:
 		out.WriteString(strconv.FormatBool(v))
+		return m.Grow(len("false"))
 	case int64, float64:
-		if err := m.Write(out, v, depth); err != nil {
-			return err
-		}
+		return m.write(out, v, depth)
 	case string:
-		if err := m.Grow(len(v)); err != nil {
+		return m.spell(out, v, jsonString)
+	case *List:
+		if err := m.between(len(v.Items)); err != nil {
 			return err
 		}
-		jsonString(out, v)
-	case *List:
 		out.WriteByte('[')
 		for i, item := range v.Items {
 			if i > 0 {
 				out.WriteString(", ")
 			}
-			if err := m.json(out, Take(item), depth+1); err != nil {
+			if err := m.json(out, item, depth+1); err != nil {
 				return err
 			}
 		}
@@ -54,6 +55,9 @@ func (m *Meter) json(out *strings.Builder, v any, depth int) error {
 }
 
 func (m *Meter) jsonMapping(out *strings.Builder, v *Dict, depth int) error {
+	if err := m.between(len(v.Keys)); err != nil {
+		return err
+	}
 	keys := map[string]any{}
 	var sorted []string
 	for _, k := range v.Keys {
@@ -74,12 +78,11 @@ func (m *Meter) jsonMapping(out *strings.Builder, v *Dict, depth int) error {
 		if i > 0 {
 			out.WriteString(", ")
 		}
-		if err := m.Grow(len(name)); err != nil {
+		if err := m.spell(out, name, jsonString); err != nil {
 			return err
 		}
-		jsonString(out, name)
 		out.WriteString(": ")
-		if err := m.json(out, Take(keys[name]), depth+1); err != nil {
+		if err := m.json(out, keys[name], depth+1); err != nil {
 			return err
 		}
 	}
@@ -106,10 +109,11 @@ func jsonString(out *strings.Builder, s string) {
 		case c == '\f':
 			out.WriteString(`\f`)
 		case c < ' ' || c > '~' && c <= 0xffff || strings.ContainsRune("<>&'", c):
-			fmt.Fprintf(out, `\u%04x`, c)
+			jsonUnit(out, c)
 		case c > 0xffff:
-			c -= 0x10000
-			fmt.Fprintf(out, `\u%04x\u%04x`, 0xd800+c>>10, 0xdc00+c&0x3ff)
+			high, low := utf16.EncodeRune(c)
+			jsonUnit(out, high)
+			jsonUnit(out, low)
 		default:
 			out.WriteRune(c)
 		}
@@ -117,9 +121,21 @@ func jsonString(out *strings.Builder, s string) {
 	out.WriteByte('"')
 }
 
+// jsonUnit writes 16 bits of a character.
+func jsonUnit(out *strings.Builder, unit rune) {
+	const digits = "0123456789abcdef"
+	out.WriteString(`\u`)
+	for shift := 12; shift >= 0; shift -= 4 {
+		out.WriteByte(digits[unit>>shift&0xf])
+	}
+}
+
 // Bash writes a string so that a shell takes it as one word, on one line: as Python's shlex.quote
 // does, with newlines as ANSI-C quotes.
-func Bash(s string) (string, error) {
+func (m *Meter) Bash(s string) (string, error) {
+	if err := m.Scan(s); err != nil {
+		return "", err
+	}
 	if strings.ContainsRune(s, 0) {
 		return "", errors.New("no word of a shell can have a NUL character in it")
 	}
@@ -127,17 +143,23 @@ func Bash(s string) (string, error) {
 		return "''", nil
 	}
 	var out strings.Builder
-	for i, part := range strings.Split(s, "\n") {
-		if i > 0 {
+	err := m.spell(&out, s, bashWord)
+	return out.String(), err
+}
+
+func bashWord(out *strings.Builder, s string) {
+	first := true
+	for part := range strings.SplitSeq(s, "\n") {
+		if !first {
 			out.WriteString(`$'\n'`)
 		}
+		first = false
 		if strings.IndexFunc(part, func(c rune) bool { return c > '~' || !safe[byte(c)] }) < 0 {
 			out.WriteString(part)
 			continue
 		}
 		out.WriteString("'" + strings.ReplaceAll(part, "'", `'"'"'`) + "'")
 	}
-	return out.String(), nil
 }
 
 // safe are the characters that mean themselves to a shell, as in Python's shlex.
@@ -148,13 +170,12 @@ var safe = func() (out [128]bool) {
 	return out
 }()
 
-// quote is a string as Python's repr writes it.
-func quote(s string) string {
+// quote writes a string as Python's repr does.
+func quote(out *strings.Builder, s string) {
 	mark := byte('\'')
 	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
 		mark = '"'
 	}
-	var out strings.Builder
 	out.WriteByte(mark)
 	for _, c := range s {
 		switch {
@@ -168,13 +189,12 @@ func quote(s string) string {
 		case c == '\t':
 			out.WriteString(`\t`)
 		case c < ' ' || c == 0x7f:
-			fmt.Fprintf(&out, `\x%02x`, c)
+			fmt.Fprintf(out, `\x%02x`, c)
 		default:
 			out.WriteRune(c)
 		}
 	}
 	out.WriteByte(mark)
-	return out.String()
 }
 
 // floatText is a number as Python writes it.
@@ -194,103 +214,4 @@ func floatText(f float64) string {
 		s += ".0"
 	}
 	return s
-}
-
-// MaxWidth bounds the width of one field of a format.
-const MaxWidth = 1000
-
-// Format is Python's % of a string, for s, r, d, i, x, X, o, f, e, g and %.
-func (m *Meter) Format(s string, v any) (any, error) {
-	given := []any{v}
-	if l, ok := v.(*List); ok && l.Tuple {
-		given = l.Items
-	}
-	var out strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			out.WriteByte(s[i])
-			continue
-		}
-		end := i + 1
-		for end < len(s) && strings.IndexByte("0123456789.+- #", s[end]) >= 0 {
-			end++
-		}
-		if end == len(s) {
-			return nil, errors.New("the format ends within a field")
-		}
-		if s[end] == '%' {
-			out.WriteByte('%')
-			i = end
-			continue
-		}
-		if len(given) == 0 {
-			return nil, errors.New("the format has more fields than there are values")
-		}
-		field, err := m.field(s[i+1:end], s[end], Take(given[0]))
-		if err != nil {
-			return nil, err
-		}
-		if err := m.Grow(len(field)); err != nil {
-			return nil, err
-		}
-		out.WriteString(field)
-		given, i = given[1:], end
-	}
-	if len(given) > 0 && !optional(v) {
-		return nil, errors.New("the format has fewer fields than there are values")
-	}
-	return out.String(), m.Grow(out.Len())
-}
-
-// optional reports a value that a format need not use: Python takes it for one that has elements.
-func optional(v any) bool {
-	switch v := v.(type) {
-	case *Dict, Undefined:
-		return true
-	case *List:
-		return !v.Tuple
-	}
-	return false
-}
-
-// field is one value in a format.
-func (m *Meter) field(flags string, verb byte, v any) (string, error) {
-	for _, number := range strings.FieldsFunc(flags, func(c rune) bool { return c < '0' || c > '9' }) {
-		if n, err := strconv.Atoi(number); err != nil || n > MaxWidth {
-			return "", fmt.Errorf("a field of a format is wider than %d", MaxWidth)
-		}
-	}
-	if strings.Count(flags, ".") > 1 {
-		return "", errors.New("a field of a format has two precisions")
-	}
-	switch verb {
-	case 's', 'r':
-		var shown strings.Builder
-		if s, ok := v.(string); ok && verb == 's' {
-			shown.WriteString(s)
-		} else if err := m.Write(&shown, v, 0); err != nil {
-			return "", err
-		}
-		return fmt.Sprintf("%"+flags+"s", shown.String()), nil
-	case 'd', 'i', 'x', 'X', 'o':
-		f, ok := Float(v)
-		if !ok {
-			return "", fmt.Errorf("the format needs a number, and this is %s", TypeName(v))
-		}
-		n, exact := Integer(v)
-		if !exact {
-			n = int64(f)
-		}
-		if verb == 'i' {
-			verb = 'd'
-		}
-		return fmt.Sprintf("%"+flags+string(verb), n), nil
-	case 'f', 'F', 'e', 'E', 'g', 'G':
-		f, ok := Float(v)
-		if !ok {
-			return "", fmt.Errorf("the format needs a number, and this is %s", TypeName(v))
-		}
-		return fmt.Sprintf("%"+flags+string(verb), f), nil
-	}
-	return "", fmt.Errorf("a format has no field %%%c", verb)
 }

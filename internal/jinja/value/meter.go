@@ -27,7 +27,12 @@ var (
 	ErrEnded = errors.New("rendering was ended")
 )
 
-// Meter bounds what one rendering does. It is not for several goroutines.
+// errDeep is what is said of values that nest too deep.
+var errDeep = fmt.Errorf("the value nests deeper than %d", MaxDepth)
+
+// Meter bounds what one rendering does. It is not for several goroutines. What is counted is paid
+// before it is done, or where that is not known before, at once after it, so that what goes beyond a
+// limit does so once.
 type Meter struct {
 	ctx          context.Context
 	steps, bytes int
@@ -45,7 +50,7 @@ func (m *Meter) Step() error { return m.Pay(1) }
 // Pay counts n operations.
 func (m *Meter) Pay(n int) error {
 	before := m.steps
-	if m.steps += n; m.steps > MaxSteps || n > MaxSteps {
+	if m.steps = counted(m.steps, n, MaxSteps); m.steps > MaxSteps {
 		return ErrSteps
 	}
 	if before/often != m.steps/often && m.ctx.Err() != nil {
@@ -54,16 +59,20 @@ func (m *Meter) Pay(n int) error {
 	return nil
 }
 
-// Grow counts n bytes of text, before they are made where that is known.
+// Grow counts n bytes of text.
 func (m *Meter) Grow(n int) error {
-	if m.bytes += n; m.bytes > MaxBytes || n > MaxBytes {
+	if m.bytes = counted(m.bytes, n, MaxBytes); m.bytes > MaxBytes {
 		return ErrBytes
 	}
 	return nil
 }
 
+// counted is a sum that does not go far beyond a limit: what is beyond it stays beyond it, however
+// large n is, and nothing is given back by an n below 0.
+func counted(sum, n, limit int) int { return min(sum+min(max(n, 0), limit+1), limit+1) }
+
 // stride is how many bytes of text that is looked through count as one operation.
-const stride = 256
+const stride = 64
 
 // Scan counts that a text is looked through.
 func (m *Meter) Scan(s string) error { return m.Pay(len(s) / stride) }

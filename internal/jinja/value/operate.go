@@ -14,7 +14,7 @@ import (
 func (m *Meter) Compare(operator string, a, b any) (bool, error) {
 	switch operator {
 	case "==", "!=":
-		same, err := m.Equal(a, b, 0)
+		same, err := m.equal(a, b, 0)
 		return same == (operator == "=="), err
 	case "in", "not in":
 		in, err := m.Contains(b, a)
@@ -36,9 +36,14 @@ func (m *Meter) Compare(operator string, a, b any) (bool, error) {
 }
 
 // Order compares numbers with numbers, strings with strings, and lists by their elements.
-func (m *Meter) Order(a, b any) (int, error) {
+func (m *Meter) Order(a, b any) (int, error) { return m.order(a, b, 0) }
+
+func (m *Meter) order(a, b any, depth int) (int, error) {
 	if err := m.Step(); err != nil {
 		return 0, err
+	}
+	if depth > MaxDepth {
+		return 0, errDeep
 	}
 	if i, j, ok := integers(a, b); ok {
 		return cmp.Compare(i, j), nil
@@ -57,7 +62,7 @@ func (m *Meter) Order(a, b any) (int, error) {
 			break
 		}
 		for i := range min(len(a.Items), len(b.Items)) {
-			if o, err := m.Order(Take(a.Items[i]), Take(b.Items[i])); o != 0 || err != nil {
+			if o, err := m.order(a.Items[i], b.Items[i], depth+1); o != 0 || err != nil {
 				return o, err
 			}
 		}
@@ -74,13 +79,13 @@ func (m *Meter) Contains(in, what any) (bool, error) {
 		if !ok {
 			return false, fmt.Errorf("'in' a string needs a string before it, and this is %s", TypeName(what))
 		}
-		return strings.Contains(in, s), m.Pay(len(in) / often)
+		return strings.Contains(in, s), m.Scan(in)
 	case *Dict:
-		_, ok := in.Get(what)
-		return ok, m.key(what)
+		_, ok, err := m.Get(in, what)
+		return ok, err
 	case *List:
 		for _, item := range in.Items {
-			if same, err := m.Equal(Take(item), what, 0); same || err != nil {
+			if same, err := m.equal(item, what, 0); same || err != nil {
 				return same, err
 			}
 		}
@@ -89,12 +94,6 @@ func (m *Meter) Contains(in, what any) (bool, error) {
 		return false, nil
 	}
 	return false, fmt.Errorf("'in' needs a list, a mapping or a string after it, and this is %s", TypeName(in))
-}
-
-// key counts that a key is looked up.
-func (m *Meter) key(k any) error {
-	s, _ := k.(string)
-	return m.Scan(s)
 }
 
 // Iterate are the elements that a loop goes through: of a mapping its keys, of a string its
@@ -110,6 +109,7 @@ func (m *Meter) Iterate(v any) ([]any, error) {
 		if err := m.Pay(len(v)); err != nil {
 			return nil, err
 		}
+		out = make([]any, 0, len(v))
 		for _, c := range v {
 			out = append(out, string(c))
 		}
@@ -138,24 +138,37 @@ func (m *Meter) Operate(operator string, a, b any) (any, error) {
 		return whole(operator, i, j)
 	}
 	if x, y, ok := floats(a, b); ok {
-		return real(operator, x, y)
+		return fractional(operator, x, y)
 	}
 	switch operator {
 	case "+":
-		if x, ok := a.(string); ok {
-			if y, ok := b.(string); ok {
-				return m.join(x, y)
-			}
-		}
-		if x, ok := a.(*List); ok {
-			if y, ok := b.(*List); ok && x.Tuple == y.Tuple {
-				return &List{Tuple: x.Tuple, Items: slices.Concat(x.Items, y.Items)}, m.Pay(len(x.Items) + len(y.Items))
-			}
-		}
+		return m.concatenate(a, b)
 	case "*":
 		return m.repeat(a, b)
 	}
-	return nil, fmt.Errorf("'%s' of %s and %s is not possible", operator, TypeName(a), TypeName(b))
+	return nil, impossible(operator, a, b)
+}
+
+// impossible is the error of an operation that there is not for these values.
+func impossible(operator string, a, b any) error {
+	return fmt.Errorf("'%s' of %s and %s is not possible", operator, TypeName(a), TypeName(b))
+}
+
+func (m *Meter) concatenate(a, b any) (any, error) {
+	switch x := a.(type) {
+	case string:
+		if y, ok := b.(string); ok {
+			return m.join(x, y)
+		}
+	case *List:
+		if y, ok := b.(*List); ok && x.Tuple == y.Tuple {
+			if err := m.Pay(len(x.Items) + len(y.Items)); err != nil {
+				return nil, err
+			}
+			return &List{Tuple: x.Tuple, Items: slices.Concat(x.Items, y.Items)}, nil
+		}
+	}
+	return nil, impossible("+", a, b)
 }
 
 func (m *Meter) join(a, b any) (any, error) {
@@ -167,7 +180,10 @@ func (m *Meter) join(a, b any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return x + y, m.Grow(len(x) + len(y))
+	if err := m.Grow(len(x) + len(y)); err != nil {
+		return nil, err
+	}
+	return x + y, nil
 }
 
 func (m *Meter) repeat(a, b any) (any, error) {
@@ -182,23 +198,22 @@ func (m *Meter) repeat(a, b any) (any, error) {
 		if !ok {
 			break
 		}
-		if n > MaxBytes || len(v)*int(n) > MaxBytes {
-			return nil, m.Grow(MaxBytes + 1)
+		n = min(n, MaxBytes+1)
+		if err := m.Grow(len(v) * int(n)); err != nil {
+			return nil, err
 		}
-		return strings.Repeat(v, int(n)), m.Grow(len(v) * int(n))
+		return strings.Repeat(v, int(n)), nil
 	case *List:
 		if !ok {
 			break
 		}
-		if n > MaxSteps {
-			n = MaxSteps + 1
-		}
+		n = min(n, MaxSteps+1)
 		if err := m.Pay((len(v.Items) + 1) * int(n)); err != nil {
 			return nil, err
 		}
 		return &List{Tuple: v.Tuple, Items: slices.Repeat(v.Items, int(n))}, nil
 	}
-	return nil, fmt.Errorf("'*' of %s and %s is not possible", TypeName(a), TypeName(b))
+	return nil, impossible("*", a, b)
 }
 
 // whole is arithmetic of whole numbers, which round down as in Python.
@@ -267,7 +282,7 @@ func divide(operator string, a, b int64) (any, error) {
 
 func power(a, b int64) (any, error) {
 	if b < 0 {
-		return real("**", float64(a), float64(b))
+		return fractional("**", float64(a), float64(b))
 	}
 	if magnitude(a) <= 1 { // a large exponent changes the sign at most
 		if a == -1 && b%2 == 1 || a == 1 || b == 0 {
@@ -275,8 +290,9 @@ func power(a, b int64) (any, error) {
 		}
 		return a * a, nil
 	}
-	out, ok := int64(1), true
+	out := int64(1)
 	for range b {
+		var ok bool
 		if out, ok = multiply(out, a); !ok {
 			return nil, errors.New("the result has more than 64 bits")
 		}
@@ -284,8 +300,8 @@ func power(a, b int64) (any, error) {
 	return out, nil
 }
 
-// real is arithmetic of numbers with fractions.
-func real(operator string, a, b float64) (any, error) {
+// fractional is arithmetic of numbers with fractions.
+func fractional(operator string, a, b float64) (any, error) {
 	switch operator {
 	case "+":
 		return a + b, nil

@@ -1,27 +1,23 @@
 package value
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 )
 
 // Values are nil, bool, int64, float64, string, *List, *Dict, *Namespace, Undefined and Opaque.
-// What is given is taken in as it is reached: a map is a *Dict of its sorted keys. Lists and
-// mappings do not change.
+// Lists and mappings do not change, so several may share what is in them.
 
-// List is a list, or a tuple. Its elements are taken in by Take.
+// List is a list, or a tuple.
 type List struct {
 	Items []any
 	Tuple bool
 }
 
-// Dict is a mapping that knows the order of its keys, which are Hashable.
+// Dict is a mapping that knows the order of its keys, which are made by Key.
 type Dict struct {
 	Keys   []any
 	Values map[any]any
@@ -39,77 +35,7 @@ type Opaque interface {
 	Kind() string
 }
 
-// Take makes a value of what is given. Its elements are made when they are reached.
-func Take(v any) any {
-	switch v := v.(type) {
-	case nil, bool, int64, float64, string, *List, *Dict, *Namespace, Undefined, Opaque:
-		return v
-	case int:
-		return int64(v)
-	case int32:
-		return int64(v)
-	case json.Number:
-		if n, err := v.Int64(); err == nil {
-			return n
-		}
-		f, _ := v.Float64()
-		return f
-	case []any:
-		return &List{Items: v}
-	case []string:
-		out := &List{}
-		for _, s := range v {
-			out.Items = append(out.Items, s)
-		}
-		return out
-	case map[string]string:
-		out := &Dict{Values: map[any]any{}}
-		for _, k := range slices.Sorted(maps.Keys(v)) {
-			out.Set(k, v[k])
-		}
-		return out
-	case map[string]any:
-		out := &Dict{Values: map[any]any{}}
-		for _, k := range slices.Sorted(maps.Keys(v)) {
-			out.Set(k, v[k])
-		}
-		return out
-	}
-	return Undefined{fmt.Sprintf("a value of type %T cannot be used in a template", v)}
-}
-
-// Give makes what functions get of a value; nil, false if it has no such form.
-func Give(v any) (any, bool) {
-	switch v := v.(type) {
-	case *List:
-		out := make([]any, len(v.Items))
-		for i := range v.Items {
-			item, ok := Give(Take(v.Items[i]))
-			if !ok {
-				return nil, false
-			}
-			out[i] = item
-		}
-		return out, true
-	case *Dict:
-		out := map[string]any{}
-		for _, k := range v.Keys {
-			name, ok := k.(string)
-			if !ok {
-				return nil, false
-			}
-			if out[name], ok = Give(Take(v.Values[k])); !ok {
-				return nil, false
-			}
-		}
-		return out, true
-	case *Namespace, Undefined, Opaque:
-		return nil, false
-	}
-	return v, true
-}
-
-// Set sets the value of a key, which has to be Hashable.
+// Set sets the value of a key that Key has made.
 func (d *Dict) Set(k, v any) {
 	if _, there := d.Values[k]; !there {
 		d.Keys = append(d.Keys, k)
@@ -117,33 +43,33 @@ func (d *Dict) Set(k, v any) {
 	d.Values[k] = v
 }
 
-// Get returns the value of a key that can be one.
-func (d *Dict) Get(k any) (any, bool) {
-	key, ok := Hashable(k)
-	if !ok {
-		return nil, false
+// Get returns the value of a key.
+func (m *Meter) Get(d *Dict, k any) (any, bool, error) {
+	key, ok, err := m.Key(k)
+	if !ok || err != nil {
+		return nil, false, err
 	}
 	v, ok := d.Values[key]
-	return Take(v), ok
+	return v, ok, nil
 }
 
-// Hashable is the form of a value as a key: numbers that are equal are one key.
-func Hashable(k any) (any, bool) {
+// Key is the form of a value as a key: numbers that are equal are one key. False if it can be none.
+func (m *Meter) Key(k any) (any, bool, error) {
 	switch k := k.(type) {
-	case string, nil, int64:
-		return k, true
+	case string:
+		return k, true, m.Scan(k)
+	case nil, int64:
+		return k, true, nil
 	case bool:
-		if k {
-			return int64(1), true
-		}
-		return int64(0), true
+		n, ok := Integer(k)
+		return n, ok, nil
 	case float64:
 		if k == math.Trunc(k) && math.Abs(k) < 1<<53 {
-			return int64(k), true
+			return int64(k), true, nil
 		}
-		return k, !math.IsNaN(k)
+		return k, !math.IsNaN(k), nil
 	}
-	return nil, false
+	return nil, false, nil
 }
 
 // TypeName is how a value is called in errors.
@@ -203,21 +129,24 @@ func (m *Meter) Text(v any) (string, error) {
 	case Undefined:
 		return "", nil // as in Jinja; what is printed is looked at before
 	}
-	var out strings.Builder
-	if err := m.Write(&out, v, 0); err != nil {
-		return "", err
-	}
-	return out.String(), m.Grow(out.Len())
+	return m.written(v)
 }
 
-// Write is a value as Python's repr writes it.
-func (m *Meter) Write(out *strings.Builder, v any, depth int) error {
+// written is a value as Python's repr writes it.
+func (m *Meter) written(v any) (string, error) {
+	var out strings.Builder
+	err := m.write(&out, v, 0)
+	return out.String(), err
+}
+
+func (m *Meter) write(out *strings.Builder, v any, depth int) error {
 	if err := m.Step(); err != nil {
 		return err
 	}
-	if depth > MaxDepth || out.Len() > MaxBytes {
-		return errors.New("the value is too large to be written")
+	if depth > MaxDepth {
+		return errDeep
 	}
+	before := out.Len()
 	switch v := v.(type) {
 	case nil:
 		out.WriteString("None")
@@ -228,33 +157,36 @@ func (m *Meter) Write(out *strings.Builder, v any, depth int) error {
 	case float64:
 		out.WriteString(floatText(v))
 	case string:
-		out.WriteString(quote(v))
+		return m.spell(out, v, quote)
 	case *List:
 		return m.writeList(out, v, depth)
 	case *Dict:
-		out.WriteByte('{')
-		for i, k := range v.Keys {
-			if i > 0 {
-				out.WriteString(", ")
-			}
-			if err := m.Write(out, k, depth+1); err != nil {
-				return err
-			}
-			out.WriteString(": ")
-			if err := m.Write(out, Take(v.Values[k]), depth+1); err != nil {
-				return err
-			}
-		}
-		out.WriteByte('}')
+		return m.writeDict(out, v, depth)
 	case Undefined:
 		return errors.New(v.What)
 	default:
 		return fmt.Errorf("%s cannot be written", TypeName(v))
 	}
-	return nil
+	return m.Grow(out.Len() - before)
 }
 
+// spell writes a string by a function that makes it longer, if it changes it.
+func (m *Meter) spell(out *strings.Builder, s string, by func(*strings.Builder, string)) error {
+	if err := m.Grow(len(s)); err != nil {
+		return err
+	}
+	before := out.Len()
+	by(out, s)
+	return m.Grow(out.Len() - before - len(s))
+}
+
+// between are the brackets, commas and colons of n elements.
+func (m *Meter) between(n int) error { return m.Grow(2 + 4*n) }
+
 func (m *Meter) writeList(out *strings.Builder, v *List, depth int) error {
+	if err := m.between(len(v.Items)); err != nil {
+		return err
+	}
 	brackets := "[]"
 	if v.Tuple {
 		brackets = "()"
@@ -264,7 +196,7 @@ func (m *Meter) writeList(out *strings.Builder, v *List, depth int) error {
 		if i > 0 {
 			out.WriteString(", ")
 		}
-		if err := m.Write(out, Take(item), depth+1); err != nil {
+		if err := m.write(out, item, depth+1); err != nil {
 			return err
 		}
 	}
@@ -275,10 +207,34 @@ func (m *Meter) writeList(out *strings.Builder, v *List, depth int) error {
 	return nil
 }
 
-// Equal compares two values as Python's == does.
-func (m *Meter) Equal(a, b any, depth int) (bool, error) {
-	if err := m.Step(); err != nil || depth > MaxDepth {
+func (m *Meter) writeDict(out *strings.Builder, v *Dict, depth int) error {
+	if err := m.between(len(v.Keys)); err != nil {
+		return err
+	}
+	out.WriteByte('{')
+	for i, k := range v.Keys {
+		if i > 0 {
+			out.WriteString(", ")
+		}
+		if err := m.write(out, k, depth+1); err != nil {
+			return err
+		}
+		out.WriteString(": ")
+		if err := m.write(out, v.Values[k], depth+1); err != nil {
+			return err
+		}
+	}
+	out.WriteByte('}')
+	return nil
+}
+
+// equal compares two values as Python's == does.
+func (m *Meter) equal(a, b any, depth int) (bool, error) {
+	if err := m.Step(); err != nil {
 		return false, err
+	}
+	if depth > MaxDepth {
+		return false, errDeep
 	}
 	if x, y, ok := floats(a, b); ok {
 		if i, j, both := integers(a, b); both {
@@ -289,30 +245,16 @@ func (m *Meter) Equal(a, b any, depth int) (bool, error) {
 	switch a := a.(type) {
 	case *List:
 		b, ok := b.(*List)
-		if !ok || len(a.Items) != len(b.Items) || a.Tuple != b.Tuple {
+		if !ok {
 			return false, nil
 		}
-		for i := range a.Items {
-			if same, err := m.Equal(Take(a.Items[i]), Take(b.Items[i]), depth+1); !same || err != nil {
-				return false, err
-			}
-		}
-		return true, nil
+		return m.sameLists(a, b, depth+1)
 	case *Dict:
 		b, ok := b.(*Dict)
-		if !ok || len(a.Keys) != len(b.Keys) {
+		if !ok {
 			return false, nil
 		}
-		for _, k := range a.Keys {
-			other, there := b.Values[k]
-			if !there {
-				return false, nil
-			}
-			if same, err := m.Equal(Take(a.Values[k]), Take(other), depth+1); !same || err != nil {
-				return false, err
-			}
-		}
-		return true, nil
+		return m.sameDicts(a, b, depth+1)
 	case Undefined:
 		_, both := b.(Undefined)
 		return both, nil
@@ -324,13 +266,42 @@ func (m *Meter) Equal(a, b any, depth int) (bool, error) {
 	return false, nil
 }
 
-// integers are two values as whole numbers; a boolean is one.
+func (m *Meter) sameLists(a, b *List, depth int) (bool, error) {
+	if len(a.Items) != len(b.Items) || a.Tuple != b.Tuple {
+		return false, nil
+	}
+	for i := range a.Items {
+		if same, err := m.equal(a.Items[i], b.Items[i], depth); !same || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (m *Meter) sameDicts(a, b *Dict, depth int) (bool, error) {
+	if len(a.Keys) != len(b.Keys) {
+		return false, nil
+	}
+	for _, k := range a.Keys {
+		other, there, err := m.Get(b, k)
+		if !there || err != nil {
+			return false, err
+		}
+		if same, err := m.equal(a.Values[k], other, depth); !same || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// integers are two values as whole numbers.
 func integers(a, b any) (x, y int64, ok bool) {
 	x, one := Integer(a)
 	y, two := Integer(b)
 	return x, y, one && two
 }
 
+// Integer is a value as a whole number, of which a boolean is one; false if it is none.
 func Integer(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int64:
@@ -351,6 +322,7 @@ func floats(a, b any) (x, y float64, ok bool) {
 	return x, y, one && two
 }
 
+// Float is a value as a number; false if it is none.
 func Float(v any) (float64, bool) {
 	if f, ok := v.(float64); ok {
 		return f, true

@@ -1,10 +1,14 @@
 package value
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // TestWholeNumbers: arithmetic is that of numbers without a limit, or says that there is one.
@@ -61,9 +65,17 @@ func modulo(z, x, y *big.Int) *big.Int {
 func TestPowers(t *testing.T) {
 	m := NewMeter(t.Context())
 	for _, c := range []struct{ base, exponent, want any }{
-		{int64(2), int64(62), int64(1) << 62}, {int64(-2), int64(63), int64(math.MinInt64)}, {int64(2), int64(63), nil}, {int64(0), int64(0), int64(1)},
-		{int64(1), int64(math.MaxInt64), int64(1)}, {int64(-1), int64(math.MaxInt64), int64(-1)}, {int64(-1), int64(math.MaxInt64 - 1), int64(1)},
-		{int64(0), int64(math.MaxInt64), int64(0)}, {int64(2), int64(-1), 0.5}, {int64(0), int64(-1), nil}, {true, int64(3), int64(1)},
+		{int64(2), int64(62), int64(1) << 62},
+		{int64(-2), int64(63), int64(math.MinInt64)},
+		{int64(2), int64(63), nil},
+		{int64(0), int64(0), int64(1)},
+		{int64(1), int64(math.MaxInt64), int64(1)},
+		{int64(-1), int64(math.MaxInt64), int64(-1)},
+		{int64(-1), int64(math.MaxInt64 - 1), int64(1)},
+		{int64(0), int64(math.MaxInt64), int64(0)},
+		{int64(2), int64(-1), 0.5},
+		{int64(0), int64(-1), nil},
+		{true, int64(3), int64(1)},
 	} {
 		got, err := m.Operate("**", c.base, c.exponent)
 		if (err != nil) != (c.want == nil) || err == nil && got != c.want {
@@ -74,19 +86,120 @@ func TestPowers(t *testing.T) {
 
 // TestTaken: what is given is taken in by its kind, and what a template cannot use is not there.
 func TestTaken(t *testing.T) {
+	m := NewMeter(t.Context())
 	for _, c := range []struct {
 		given any
 		want  string
 	}{
-		{nil, "none"}, {true, "a boolean"}, {3, "a number"}, {int32(3), "a number"}, {"", "a string"}, {[]any{}, "a list"}, {[]string{}, "a list"},
-		{map[string]any{}, "a mapping"}, {map[string]string{}, "a mapping"}, {&List{Tuple: true}, "a tuple"}, {&Namespace{}, "a namespace"},
+		{nil, "none"},
+		{true, "a boolean"},
+		{3, "a number"},
+		{int32(3), "a number"},
+		{"", "a string"},
+		{[]any{}, "a list"},
+		{[]string{}, "a list"},
+		{map[string]any{}, "a mapping"},
+		{map[string]string{}, "a mapping"},
 		{struct{}{}, "nothing: a value of type struct {} cannot be used in a template"},
 	} {
-		if got := TypeName(Take(c.given)); got != c.want {
-			t.Errorf("%T is %s, want %s", c.given, got, c.want)
+		if got, err := m.Take(c.given); err != nil || TypeName(got) != c.want {
+			t.Errorf("%T is %s, %v, want %s", c.given, TypeName(got), err, c.want)
 		}
 	}
-	if _, ok := Give(&List{Items: []any{Undefined{}}}); ok {
+	if _, ok, err := m.Give(&List{Items: []any{Undefined{}}}); ok || err != nil {
 		t.Error("a list with what is not defined in it was given on")
 	}
+}
+
+// TestNothingIsGivenBack: what is counted stays counted, whatever is counted after it.
+func TestNothingIsGivenBack(t *testing.T) {
+	for _, n := range []int{-1, math.MinInt, math.MaxInt, math.MaxInt - MaxSteps} {
+		m := NewMeter(t.Context())
+		if err := m.Pay(MaxSteps); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Grow(MaxBytes); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = m.Pay(n), m.Grow(n)
+		if err := m.Step(); !errors.Is(err, ErrSteps) {
+			t.Errorf("a step after %d: %v", n, err)
+		}
+		if err := m.Grow(1); !errors.Is(err, ErrBytes) {
+			t.Errorf("a byte after %d: %v", n, err)
+		}
+	}
+}
+
+// TestSlices: a slice has the places that Python's has, of lists and of texts.
+func TestSlices(t *testing.T) {
+	m := NewMeter(t.Context())
+	const letters = "aéb😀"
+	for n := range utf8.RuneCountInString(letters) + 1 {
+		of := &List{}
+		for _, c := range []rune(letters)[:n] {
+			of.Items = append(of.Items, string(c))
+		}
+		text := string([]rune(letters)[:n])
+		bounds := []*int64{nil}
+		for _, i := range []int64{math.MinInt64, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, math.MaxInt64} {
+			bounds = append(bounds, &i)
+		}
+		for _, begin := range bounds {
+			for _, end := range bounds {
+				for _, step := range bounds {
+					if step != nil && *step == 0 {
+						continue
+					}
+					m.steps, m.bytes = 0, 0
+					b := [3]*int64{begin, end, step}
+					want := python(of.Items, b)
+					list, err := m.Slice(of, b)
+					if err != nil || fmt.Sprint(list.(*List).Items) != fmt.Sprint(want) {
+						t.Fatalf("%v of %d elements: %v, %v, want %v", b, n, list, err, want)
+					}
+					if got, err := m.Slice(text, b); err != nil || got != strings.ReplaceAll(strings.Trim(fmt.Sprint(want), "[]"), " ", "") {
+						t.Fatalf("%v of %q: %q, %v, want %v", b, text, got, err, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// python is a slice as Python's documentation defines it.
+func python(of []any, bounds [3]*int64) (out []any) {
+	n, step := int64(len(of)), int64(1)
+	if bounds[2] != nil {
+		step = *bounds[2]
+	}
+	low, high := int64(0), n
+	if step < 0 {
+		low, high = -1, n-1
+	}
+	limit := [2]int64{low, high}
+	if step < 0 {
+		limit = [2]int64{high, low}
+	}
+	for i := range limit {
+		if b := bounds[i]; b != nil && *b < 0 {
+			limit[i] = max(*b+n, low)
+		} else if b != nil {
+			limit[i] = min(*b, high)
+		}
+	}
+	for i := range n {
+		at := i
+		if step < 0 {
+			at = n - 1 - i
+		}
+		inside := at >= limit[0] && at < limit[1]
+		if step < 0 {
+			inside = at <= limit[0] && at > limit[1]
+		}
+		if inside && (at-limit[0])%step == 0 {
+			out = append(out, of[at])
+		}
+	}
+	return out
 }
