@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/yaml"
 
 	"github.com/moor-storage/moor/internal/jinja"
 )
@@ -108,6 +108,16 @@ type evaluation struct {
 	Context
 }
 
+// evaluationTime bounds the evaluation of all templates of a phase together: each is bounded by itself,
+// and an object has room for thousands.
+const evaluationTime = 10 * time.Second
+
+// evaluate begins an evaluation; end has to be called.
+func evaluate(ctx context.Context, claims Claims, c Context) (e evaluation, end context.CancelFunc) {
+	ctx, end = context.WithTimeoutCause(ctx, evaluationTime, fmt.Errorf("the templates take longer than %s", evaluationTime))
+	return evaluation{ctx, claims, c}, end
+}
+
 // of evaluates a field: strings, and what a string stands for that has set yaml, replace the
 // templates. The result is not evaluated again. nil if the field is absent.
 func (e evaluation) of(t *tree) (any, error) {
@@ -156,12 +166,8 @@ func (e evaluation) render(t *jinja.Template) (any, error) {
 	case v != true:
 		return nil, fmt.Errorf("the variable yaml has to be true or false, and is %v", v)
 	}
-	content, err := yaml.YAMLToJSON([]byte(result.Text))
+	out, err := readYAML(result.Text)
 	if err != nil {
-		return nil, fmt.Errorf("the result is no YAML: %w", err)
-	}
-	var out any
-	if err := utiljson.Unmarshal(content, &out); err != nil {
 		return nil, fmt.Errorf("the result is no YAML: %w", err)
 	}
 	return out, nil

@@ -26,7 +26,8 @@ func refuse(format string, args ...any) error { return &Refused{fmt.Sprintf(form
 // pass. The template is of the validation pod; nil: there is none. It runs for dynamic volumes
 // only.
 func (p *Provisioner) Validate(ctx context.Context, claims Claims, r Request, c Context) (*corev1.PodTemplateSpec, error) {
-	e := evaluation{ctx, claims, c}
+	e, end := evaluate(ctx, claims, c)
+	defer end()
 	if err := p.admits(e, r); err != nil {
 		return nil, err
 	}
@@ -136,7 +137,8 @@ type Made struct {
 
 // Create evaluates volumeCreation.
 func (p *Provisioner) Create(ctx context.Context, claims Claims, c Context) (Made, error) {
-	e := evaluation{ctx, claims, c}
+	e, end := evaluate(ctx, claims, c)
+	defer end()
 	var out Made
 	var err error
 	if out.CapacityBytes, err = p.bytes(e, p.capacity, ceiling); err != nil {
@@ -191,17 +193,23 @@ func (m Made) Resolve(r Request, report *moorv1alpha1.PodReport, defaultHandle s
 
 // Delete evaluates volumeDeletion: the template of the deletion pod; nil: there is none.
 func (p *Provisioner) Delete(ctx context.Context, claims Claims, c Context) (*corev1.PodTemplateSpec, error) {
-	return p.pod(evaluation{ctx, claims, c}, Deletion)
+	e, end := evaluate(ctx, claims, c)
+	defer end()
+	return p.pod(e, Deletion)
 }
 
 // Stage evaluates volumeStaging: the template of the staging pod.
 func (p *Provisioner) Stage(ctx context.Context, claims Claims, c Context) (*corev1.PodTemplateSpec, error) {
-	return p.pod(evaluation{ctx, claims, c}, Staging)
+	e, end := evaluate(ctx, claims, c)
+	defer end()
+	return p.pod(e, Staging)
 }
 
 // Unstage evaluates volumeUnstaging: the template of the unstaging pod; nil: there is none.
 func (p *Provisioner) Unstage(ctx context.Context, claims Claims, c Context) (*corev1.PodTemplateSpec, error) {
-	return p.pod(evaluation{ctx, claims, c}, Unstaging)
+	e, end := evaluate(ctx, claims, c)
+	defer end()
+	return p.pod(e, Unstaging)
 }
 
 func (p *Provisioner) pod(e evaluation, phase Phase) (*corev1.PodTemplateSpec, error) {
