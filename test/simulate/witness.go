@@ -11,6 +11,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/failover"
@@ -149,15 +150,8 @@ func (l *life) hear(o *nodehealth.Observer, passes *loop, clusters hostcluster.C
 			o.Kubelet(d.Host, b.host)
 			o.Lease(d.Host, nodehealth.HostCluster, b.host)
 		}
-		if there && w.plan.Leases {
-			own := kubetest.DPUStorageNode(d.Name)
-			if clusters.DPU.Client.Get(context.Background(), request("", d.Name).NamespacedName, own) == nil && own.Status.DPU != nil {
-				o.HearDPU(d.Name, own.Status.DPU.Sequence, time.Time{})
-			}
-		}
-		if there && !b.dpu.IsZero() {
-			o.Lease(d.Host, nodehealth.DPUCluster, b.dpu)
-			o.HearDPU(d.Name, 0, b.dpu)
+		if there {
+			w.hearDPU(o, clusters.DPU, d, b.dpu)
 		}
 		node := kubetest.DPUStorageNode(d.Host)
 		if clusters.Host.Client.Get(context.Background(), request("", d.Host).NamespacedName, node) != nil {
@@ -168,6 +162,18 @@ func (l *life) hear(o *nodehealth.Observer, passes *loop, clusters hostcluster.C
 		}
 	}
 	w.Engine.After(lookPeriod, func() { l.hear(o, passes, clusters) })
+}
+
+// hearDPU lets a controller hear a DPU: one that promises to stop by its object, another by its Lease.
+func (w *World) hearDPU(o *nodehealth.Observer, there kube.Cluster, d *hardware.DPU, renewed time.Time) {
+	own := kubetest.DPUStorageNode(d.Name)
+	switch {
+	case !w.plan.Leases && !renewed.IsZero():
+		o.Lease(d.Host, nodehealth.DPUCluster, renewed)
+		o.HearDPU(d.Name, 0, renewed)
+	case w.plan.Leases && there.Client.Get(context.Background(), request("", d.Name).NamespacedName, own) == nil && own.Status.DPU != nil:
+		o.HearDPU(d.Name, own.Status.DPU.Sequence, time.Time{})
+	}
 }
 
 // populateHosts makes the hosts and their DPUs, as the clusters know them.
