@@ -179,7 +179,7 @@ func (w *World) silent() []*hardware.DPU {
 func (w *World) endUnwanted() {
 	for _, a := range cluster.All[*storagev1alpha1.VolumeAttachment](w.DPU) {
 		owner, found := cluster.Find[*storagev1alpha1.DPUVolumeAttachment](w.Host, kubetest.HostNamespace, a.Name)
-		if !found || a.Labels[storagev1alpha1.LabelOwnerUID] != string(owner.UID) {
+		if a.DeletionTimestamp.IsZero() && (!found || a.Labels[storagev1alpha1.LabelOwnerUID] != string(owner.UID)) {
 			w.Engine.Tell("operator", "deletes VolumeAttachment %s, which no DPUVolumeAttachment wants", a.Name)
 			w.must(w.DPU.Delete(a.DeepCopy()))
 		}
@@ -195,6 +195,7 @@ func (w *World) caughtUp(then func()) {
 				return a.Spec.Source.VolumeRef.Name == volume && a.DeletionTimestamp.IsZero()
 			})
 		if stays && w.behind(volume) {
+			w.endUnwanted() // what goes while one waits
 			w.Engine.After(time.Second, func() { w.caughtUp(then) })
 			return
 		}
