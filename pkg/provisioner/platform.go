@@ -51,8 +51,9 @@ type Attachments interface {
 }
 
 // Host turns an attached volume into a device on the machine that asks. On a
-// host it is a block device in /dev; on a DPU, asked by the SNAP node driver,
-// it is the name of an SPDK block device.
+// host it is a block device in /dev, a file system that is mounted by its tag, or a
+// directory; on a DPU, asked by the SNAP node driver, it is the name of an SPDK
+// block device.
 type Host interface {
 	// Open makes the device appear and returns it; repeated, it returns the
 	// same device, which then has the size that the volume has.

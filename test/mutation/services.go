@@ -65,10 +65,10 @@ var services = []mutation{
 		{nodePublish, "	if c.Access == provisioner.ReadWriteOncePod {", "	if c.Access == \"-\" {"},
 	}},
 	{name: "a volume is published for writing where it was read-only", tests: nodeService, edits: []edit{
-		{nodePublish, "	case readOnly(mp) != ro && mode == provisioner.Filesystem && !s.stagedReadOnly(source):", "	case mode == \"-\":"},
+		{nodePublish, "	case readOnly(mp) != ro && mode == provisioner.Filesystem && !readOnly(staged):", "	case mode == \"-\":"},
 	}},
 	{name: "another volume's mount counts as this one's", tests: nodeService, edits: []edit{
-		{nodePublish, "	case haveErr != nil || have != want:", "	case haveErr != nil || have != want && mode == \"-\":"},
+		{nodePublish, "	case haveErr != nil || have != want || mode == provisioner.Filesystem && mp.Root != staged.Root:", "	case haveErr != nil || (have != want || mp.Root != staged.Root) && mode == \"-\":"},
 	}},
 
 	// A file system grows with its volume, or there are words.
