@@ -67,6 +67,18 @@ type Host interface {
 	List(ctx context.Context) ([]Device, error)
 }
 
+// Ephemeral makes volumes that live as long as the pod that they are made for, on
+// the machine that asks.
+type Ephemeral interface {
+	// Make makes the volume spec.Name and opens it; repeated, it returns the same
+	// device. After an error that is final nothing is left. Errors: those of Create
+	// and of Open.
+	Make(ctx context.Context, spec VolumeSpec) (Device, error)
+	// Remove closes the volume of that name and removes it, with its data. One that
+	// is gone is success; one that Make did not make is left alone, with success.
+	Remove(ctx context.Context, name string) error
+}
+
 // DPU shows a device to the host as an emulated PCI function.
 type DPU interface {
 	// Expose shows spec.Device to the host and returns where; with

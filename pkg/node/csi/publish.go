@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -18,7 +19,11 @@ import (
 // NodePublishVolume shows the staged volume to a pod: a bind mount of the
 // staging directory, or of the device file of a block volume.
 func (s *Server) NodePublishVolume(ctx context.Context, req *csispec.NodePublishVolumeRequest) (*csispec.NodePublishVolumeResponse, error) {
-	if err := s.publish(ctx, req); err != nil {
+	publish := s.publish
+	if req.GetVolumeContext()[contextEphemeral] == "true" {
+		publish = s.publishEphemeral
+	}
+	if err := publish(ctx, req); err != nil {
 		return nil, fmt.Errorf("publish volume %q on %q: %w", req.GetVolumeId(), req.GetTargetPath(), err)
 	}
 	return &csispec.NodePublishVolumeResponse{}, nil
@@ -143,9 +148,92 @@ func makeTarget(target string, mode provisioner.VolumeMode) error {
 	return f.Close()
 }
 
+// What the kubelet adds to the attributes of a volume.
+const (
+	contextReserved  = "csi.storage.k8s.io/"
+	contextEphemeral = contextReserved + "ephemeral"
+)
+
+// attributeSize is the attribute of an ephemeral volume that says how large it is to
+// be, as a quantity of Kubernetes. All others are the platform's parameters.
+const attributeSize = "size"
+
+// publishEphemeral makes a volume that the pod itself describes, and mounts it on the
+// target. It has no staging directory, and no other call than NodeUnpublishVolume ends
+// it.
+func (s *Server) publishEphemeral(ctx context.Context, req *csispec.NodePublishVolumeRequest) error {
+	id, target := req.GetVolumeId(), req.GetTargetPath()
+	if err := checkTarget(id, "target path", target); err != nil {
+		return err
+	}
+	c, err := csiserver.ParseCapability(req.GetVolumeCapability())
+	if err != nil {
+		return err
+	}
+	if s.o.Ephemeral == nil {
+		return csiserver.Invalid("this driver has no inline volumes: use a PersistentVolumeClaim, or a generic ephemeral volume")
+	}
+	c.ReadOnly = c.ReadOnly || req.GetReadonly()
+	spec, err := ephemeralSpec(id, req.GetVolumeContext(), c)
+	if err != nil {
+		return err
+	}
+	dev, err := s.o.Ephemeral.Make(ctx, spec)
+	if err != nil {
+		return err
+	}
+	what, err := s.contentOf(dev, c.Mode)
+	if err == nil {
+		err = what.refuses(c)
+	}
+	if err == nil {
+		err = s.place(ctx, what, target, c)
+	}
+	return s.unmake(ctx, id, target, err)
+}
+
+// unmake removes an ephemeral volume whose publish failed for good: the kubelet takes
+// a final error to mean that nothing was left behind, and asks for no unpublish.
+func (s *Server) unmake(ctx context.Context, id, target string, failure error) error {
+	if failure == nil || provisioner.Uncertain(failure) {
+		return failure
+	}
+	if mp, mounted, err := s.mounts.at(target); err != nil || mounted {
+		return fmt.Errorf("%v; %s is mounted, so the volume stays until it is unpublished: %w", failure, mp.Path, provisioner.ErrBusy)
+	}
+	if err := s.o.Ephemeral.Remove(ctx, id); err != nil {
+		return fmt.Errorf("%v; and remove the volume: %v: %w", failure, err, provisioner.ErrBusy)
+	}
+	return failure
+}
+
+// ephemeralSpec reads what is wanted of a volume in the attributes that the pod gives
+// it. What the kubelet adds about the pod is no parameter.
+func ephemeralSpec(name string, attributes map[string]string, c csiserver.Capability) (provisioner.VolumeSpec, error) {
+	spec := provisioner.VolumeSpec{Name: name, Mode: c.Mode, AccessModes: []provisioner.AccessMode{c.Access}}
+	for key, value := range attributes {
+		switch {
+		case strings.HasPrefix(key, contextReserved):
+		case key == attributeSize:
+			q, err := resource.ParseQuantity(value)
+			bytes, whole := q.AsInt64()
+			if err != nil || !whole || bytes <= 0 {
+				return provisioner.VolumeSpec{}, csiserver.Invalid("attribute %s is %q: a size in bytes is wanted, such as 64Mi", attributeSize, value)
+			}
+			spec.CapacityBytes = bytes
+		default:
+			if spec.Parameters == nil {
+				spec.Parameters = map[string]string{}
+			}
+			spec.Parameters[key] = value
+		}
+	}
+	return spec, nil
+}
+
 // NodeUnpublishVolume undoes NodePublishVolume and removes the target, also if
 // the device is dead. What is not published is success.
-func (s *Server) NodeUnpublishVolume(_ context.Context, req *csispec.NodeUnpublishVolumeRequest) (*csispec.NodeUnpublishVolumeResponse, error) {
+func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csispec.NodeUnpublishVolumeRequest) (*csispec.NodeUnpublishVolumeResponse, error) {
 	id, target := req.GetVolumeId(), req.GetTargetPath()
 	err := checkTarget(id, "target path", target)
 	if err == nil {
@@ -153,6 +241,9 @@ func (s *Server) NodeUnpublishVolume(_ context.Context, req *csispec.NodeUnpubli
 	}
 	if err == nil {
 		err = remove(target)
+	}
+	if err == nil && s.o.Ephemeral != nil {
+		err = s.o.Ephemeral.Remove(ctx, id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("unpublish volume %q from %q: %w", id, target, err)
