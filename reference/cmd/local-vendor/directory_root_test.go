@@ -25,8 +25,9 @@ import (
 type program struct {
 	csispec.ControllerClient
 	csispec.NodeClient
-	dir string
-	cmd *exec.Cmd
+	groups csispec.GroupControllerClient
+	dir    string
+	cmd    *exec.Cmd
 }
 
 func newProgram(t *testing.T) *program {
@@ -41,6 +42,7 @@ func newProgram(t *testing.T) *program {
 		t.Fatal(err)
 	}
 	p.ControllerClient, p.NodeClient = csispec.NewControllerClient(conn), csispec.NewNodeClient(conn)
+	p.groups = csispec.NewGroupControllerClient(conn)
 	t.Cleanup(func() {
 		p.end(t, syscall.SIGTERM)
 		for _, mp := range slices.Backward(p.mounts(t)) {
@@ -128,22 +130,27 @@ func mountCapability() *csispec.VolumeCapability {
 	return c
 }
 
-// publish repeats what the kubelet and csi-attacher do for a pod.
-func (p *program) publish(t *testing.T, v *csispec.Volume, target string) {
+// stage repeats what csi-attacher and the kubelet do before the first pod.
+func (p *program) stage(t *testing.T, v *csispec.Volume, staging string) {
 	t.Helper()
 	ctx, c, id := t.Context(), mountCapability(), v.GetVolumeId()
 	a := ok[*csispec.ControllerPublishVolumeResponse](t)(p.ControllerPublishVolume(ctx, &csispec.ControllerPublishVolumeRequest{
 		VolumeId: id, NodeId: "n", VolumeCapability: c, VolumeContext: v.GetVolumeContext(),
 	}))
-	staging := p.path("staging")
 	if err := os.MkdirAll(staging, 0o750); err != nil {
 		t.Fatal(err)
 	}
 	ok[*csispec.NodeStageVolumeResponse](t)(p.NodeStageVolume(ctx, &csispec.NodeStageVolumeRequest{
 		VolumeId: id, StagingTargetPath: staging, VolumeCapability: c, PublishContext: a.GetPublishContext(), VolumeContext: v.GetVolumeContext(),
 	}))
-	ok[*csispec.NodePublishVolumeResponse](t)(p.NodePublishVolume(ctx, &csispec.NodePublishVolumeRequest{
-		VolumeId: id, StagingTargetPath: staging, TargetPath: target, VolumeCapability: c, PublishContext: a.GetPublishContext(), VolumeContext: v.GetVolumeContext(),
+}
+
+// publish is stage, and what the kubelet does for a pod.
+func (p *program) publish(t *testing.T, v *csispec.Volume, target string) {
+	t.Helper()
+	p.stage(t, v, p.path("staging"))
+	ok[*csispec.NodePublishVolumeResponse](t)(p.NodePublishVolume(t.Context(), &csispec.NodePublishVolumeRequest{
+		VolumeId: v.GetVolumeId(), StagingTargetPath: p.path("staging"), TargetPath: target, VolumeCapability: mountCapability(), VolumeContext: v.GetVolumeContext(),
 	}))
 }
 
@@ -275,5 +282,46 @@ func TestUnpublishKeepsVolumesOfClaims(t *testing.T) {
 	ok[*csispec.NodeUnpublishVolumeResponse](t)(p.NodeUnpublishVolume(ctx, &csispec.NodeUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), TargetPath: p.path("target")}))
 	if got := p.images(t); len(got) != 1 {
 		t.Errorf("images %v, want the claim's", got)
+	}
+}
+
+// A group is of one instant over devices and directories alike.
+func TestGroupOfBothSorts(t *testing.T) {
+	p, ctx := newProgram(t), t.Context()
+	var ids []string
+	for name, parameters := range map[string]map[string]string{"dir": {"kind": "directory"}, "dev": nil} {
+		v := ok[*csispec.CreateVolumeResponse](t)(p.CreateVolume(ctx, &csispec.CreateVolumeRequest{
+			Name: name, CapacityRange: &csispec.CapacityRange{RequiredBytes: 16 << 20}, Parameters: parameters,
+			VolumeCapabilities: []*csispec.VolumeCapability{mountCapability()},
+		})).GetVolume()
+		ids = append(ids, v.GetVolumeId())
+		p.stage(t, v, p.path("staging-"+name))
+		if err := os.WriteFile(filepath.Join(p.path("staging-"+name), "f"), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	group := ok[*csispec.CreateVolumeGroupSnapshotResponse](t)(p.groups.CreateVolumeGroupSnapshot(ctx, &csispec.CreateVolumeGroupSnapshotRequest{Name: "group", SourceVolumeIds: ids}))
+	for _, s := range group.GetGroupSnapshot().GetSnapshots() {
+		if s.GetSourceVolumeId() != "dir" {
+			continue
+		}
+		v := ok[*csispec.CreateVolumeResponse](t)(p.CreateVolume(ctx, &csispec.CreateVolumeRequest{
+			Name: "restored", CapacityRange: &csispec.CapacityRange{RequiredBytes: 16 << 20}, Parameters: map[string]string{"kind": "directory"},
+			VolumeCapabilities: []*csispec.VolumeCapability{mountCapability()},
+			VolumeContentSource: &csispec.VolumeContentSource{Type: &csispec.VolumeContentSource_Snapshot{
+				Snapshot: &csispec.VolumeContentSource_SnapshotSource{SnapshotId: s.GetSnapshotId()},
+			}},
+		})).GetVolume()
+		p.stage(t, v, p.path("staging-restored"))
+		if got, err := os.ReadFile(filepath.Join(p.path("staging-restored"), "f")); err != nil || string(got) != "dir" {
+			t.Errorf("restored %q, %v", got, err)
+		}
+		ids = append(ids, v.GetVolumeId())
+	}
+	if len(ids) != 3 {
+		t.Fatalf("the group has no snapshot of the directory: %v", group)
+	}
+	for _, id := range ids {
+		ok[*csispec.NodeUnstageVolumeResponse](t)(p.NodeUnstageVolume(ctx, &csispec.NodeUnstageVolumeRequest{VolumeId: id, StagingTargetPath: p.path("staging-" + id)}))
 	}
 }
