@@ -130,10 +130,17 @@ func mountCapability() *csispec.VolumeCapability {
 	return c
 }
 
+// manyWriters is ReadWriteMany.
+func manyWriters() *csispec.VolumeCapability {
+	c := mountCapability()
+	c.AccessMode.Mode = csispec.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	return c
+}
+
 // stage repeats what csi-attacher and the kubelet do before the first pod.
-func (p *program) stage(t *testing.T, v *csispec.Volume, staging string) {
+func (p *program) stage(t *testing.T, v *csispec.Volume, c *csispec.VolumeCapability, staging string) {
 	t.Helper()
-	ctx, c, id := t.Context(), mountCapability(), v.GetVolumeId()
+	ctx, id := t.Context(), v.GetVolumeId()
 	a := ok[*csispec.ControllerPublishVolumeResponse](t)(p.ControllerPublishVolume(ctx, &csispec.ControllerPublishVolumeRequest{
 		VolumeId: id, NodeId: "n", VolumeCapability: c, VolumeContext: v.GetVolumeContext(),
 	}))
@@ -148,9 +155,9 @@ func (p *program) stage(t *testing.T, v *csispec.Volume, staging string) {
 // publish is stage, and what the kubelet does for a pod.
 func (p *program) publish(t *testing.T, v *csispec.Volume, target string) {
 	t.Helper()
-	p.stage(t, v, p.path("staging"))
+	p.stage(t, v, manyWriters(), p.path("staging"))
 	ok[*csispec.NodePublishVolumeResponse](t)(p.NodePublishVolume(t.Context(), &csispec.NodePublishVolumeRequest{
-		VolumeId: v.GetVolumeId(), StagingTargetPath: p.path("staging"), TargetPath: target, VolumeCapability: mountCapability(), VolumeContext: v.GetVolumeContext(),
+		VolumeId: v.GetVolumeId(), StagingTargetPath: p.path("staging"), TargetPath: target, VolumeCapability: manyWriters(), VolumeContext: v.GetVolumeContext(),
 	}))
 }
 
@@ -159,7 +166,7 @@ func TestDirectoryOutlivesTheDriver(t *testing.T) {
 	p, ctx := newProgram(t), t.Context()
 	v := ok[*csispec.CreateVolumeResponse](t)(p.CreateVolume(ctx, &csispec.CreateVolumeRequest{
 		Name: "vol", CapacityRange: &csispec.CapacityRange{RequiredBytes: 16 << 20}, Parameters: map[string]string{"kind": "directory"},
-		VolumeCapabilities: []*csispec.VolumeCapability{mountCapability()},
+		VolumeCapabilities: []*csispec.VolumeCapability{manyWriters()},
 	})).GetVolume()
 	target := p.path("target")
 	p.publish(t, v, target)
@@ -295,7 +302,7 @@ func TestGroupOfBothSorts(t *testing.T) {
 			VolumeCapabilities: []*csispec.VolumeCapability{mountCapability()},
 		})).GetVolume()
 		ids = append(ids, v.GetVolumeId())
-		p.stage(t, v, p.path("staging-"+name))
+		p.stage(t, v, mountCapability(), p.path("staging-"+name))
 		if err := os.WriteFile(filepath.Join(p.path("staging-"+name), "f"), []byte(name), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -312,7 +319,7 @@ func TestGroupOfBothSorts(t *testing.T) {
 				Snapshot: &csispec.VolumeContentSource_SnapshotSource{SnapshotId: s.GetSnapshotId()},
 			}},
 		})).GetVolume()
-		p.stage(t, v, p.path("staging-restored"))
+		p.stage(t, v, mountCapability(), p.path("staging-restored"))
 		if got, err := os.ReadFile(filepath.Join(p.path("staging-restored"), "f")); err != nil || string(got) != "dir" {
 			t.Errorf("restored %q, %v", got, err)
 		}
