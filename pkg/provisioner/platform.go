@@ -13,6 +13,7 @@ type Platform struct {
 	Copies    Copies
 	Snapshots Snapshots
 	Groups    Groups
+	Blocks    Blocks
 	Inventory Inventory
 	Room      Room
 	Expansion Expansion

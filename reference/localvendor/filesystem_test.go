@@ -148,6 +148,9 @@ func TestFilesystemStandsStillForACopy(t *testing.T) {
 	if _, err := s.Platform().Snapshots.Create(ctx, provisioner.SnapshotSpec{Name: "snap", VolumeID: "vol"}); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.Platform().Blocks.Allocated(ctx, "snap", 0, nil); !errors.Is(err, provisioner.ErrInvalid) {
+		t.Errorf("blocks of a file system's snapshot: %v", err)
+	}
 	raw := spec("raw")
 	if _, err := s.CreateFrom(ctx, raw, provisioner.Source{SnapshotID: "snap"}); !errors.Is(err, provisioner.ErrInvalid) {
 		t.Errorf("a device made of a file system's snapshot: %v", err)

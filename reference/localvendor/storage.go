@@ -184,7 +184,7 @@ func (s *Storage) lock(id string) (unlock func(), err error) {
 // that can hold them to limits, Fencing only if through one that knows epochs.
 func (s *Storage) Platform() provisioner.Platform {
 	p := provisioner.Platform{
-		Volumes: s, Attachments: s, Copies: s, Snapshots: snapshots{s}, Groups: groups{s},
+		Volumes: s, Attachments: s, Copies: s, Snapshots: snapshots{s}, Groups: groups{s}, Blocks: blocks{s},
 		Inventory: inventory{s}, Room: room{s}, Expansion: s, Health: health{s},
 	}
 	if s.limitable() {

@@ -190,7 +190,7 @@ var services = []mutation{
 		{vendorTarget, "	if !have.ByTarget() {\n		return s.unopened", "	if have.Shared() {\n		return s.unopened"},
 	}},
 	{name: "a claim's volume is removed as an ephemeral one", tests: vendor + "/ephemeral", edits: []edit{
-		{"reference/localvendor/ephemeral/ephemeral.go", " || !have.Ephemeral || have.Name != name {", " {"},
+		{"reference/localvendor/ephemeral/ephemeral.go", " || !have.Ephemeral || have.Name != name {", " || have.Name != name {"},
 	}},
 	{name: "a copy ends where its data ends", tests: vendor, edits: []edit{
 		{"reference/localvendor/files/copy.go", "	if err := dst.Truncate(st.Size()); err != nil {", "	if err := dst.Truncate(0); err != nil {"},

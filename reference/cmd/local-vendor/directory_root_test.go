@@ -26,6 +26,7 @@ type program struct {
 	csispec.ControllerClient
 	csispec.NodeClient
 	groups csispec.GroupControllerClient
+	blocks csispec.SnapshotMetadataClient
 	dir    string
 	cmd    *exec.Cmd
 }
@@ -42,7 +43,7 @@ func newProgram(t *testing.T) *program {
 		t.Fatal(err)
 	}
 	p.ControllerClient, p.NodeClient = csispec.NewControllerClient(conn), csispec.NewNodeClient(conn)
-	p.groups = csispec.NewGroupControllerClient(conn)
+	p.groups, p.blocks = csispec.NewGroupControllerClient(conn), csispec.NewSnapshotMetadataClient(conn)
 	t.Cleanup(func() {
 		p.end(t, syscall.SIGTERM)
 		for _, mp := range slices.Backward(p.mounts(t)) {
