@@ -169,7 +169,7 @@ type blocks struct{ s *Storage }
 // Allocated tells where the image of a snapshot is no hole.
 func (f blocks) Allocated(ctx context.Context, id string, from int64, found func(provisioner.Range) error) error {
 	err := f.s.withSnapshots(func(have []records.Snapshot, images []*os.File) error {
-		return files.Allocated(ctx, images[0], have[0].SizeBytes, from, asRange(found))
+		return files.Allocated(ctx, images[0], files.Part{From: from, Size: have[0].SizeBytes}, asRange(found))
 	}, id)
 	if err != nil {
 		return fmt.Errorf("find the data of snapshot %q: %w", id, err)
@@ -183,7 +183,7 @@ func (f blocks) Changed(ctx context.Context, base, target string, from int64, fo
 		if have[0].Volume != have[1].Volume {
 			return fmt.Errorf("they are of the volumes %s and %s: %w", have[0].Volume, have[1].Volume, provisioner.ErrInvalid)
 		}
-		return files.Changed(ctx, images[0], images[1], have[1].SizeBytes, from, asRange(found))
+		return files.Changed(ctx, images[0], images[1], files.Part{From: from, Size: have[1].SizeBytes}, asRange(found))
 	}, base, target)
 	if err != nil {
 		return fmt.Errorf("compare snapshots %q and %q: %w", base, target, err)

@@ -24,7 +24,11 @@ func newRealDirectory(t *testing.T, root bool) *bed {
 	b := newBed(t)
 	top := filepath.Join(b.dir, "storage")
 	noError(t, os.Mkdir(top, 0o750))
-	noError(t, unix.Mount("tmpfs", top, "tmpfs", 0, "size=1m"))
+	other := filepath.Join(b.dir, "other") // is listed as the same device, and is not
+	noError(t, os.Mkdir(other, 0o750))
+	for _, path := range []string{top, other} {
+		noError(t, unix.Mount("tmpfs", path, "tmpfs", 0, "size=1m"))
+	}
 	t.Cleanup(func() {
 		list, _ := NewMounter().List()
 		for _, mp := range slices.Backward(list) {
@@ -49,15 +53,15 @@ func newRealDirectory(t *testing.T, root bool) *bed {
 func TestRootDirectory(t *testing.T) {
 	for name, root := range map[string]bool{"in a file system": false, "of a whole file system": true} {
 		t.Run(name, func(t *testing.T) {
-			b, c := newRealDirectory(t, root), fsCap(snw, "", "nosuid")
+			b, c := newRealDirectory(t, root), fsCap(snsw, "", "nosuid")
 			second := filepath.Join(b.dir, "p2")
 			for range 2 {
 				noError(t, b.stageV(t, "v1", c))
 				noError(t, b.publishV(t, b.target, c, false))
-				noError(t, b.publishV(t, second, c, true))
+				noError(t, b.publishV(t, second, fsCap(snw, "", "nosuid"), true))
 			}
-			if n := b.mounted(t); n != 4 { // the tmpfs, staging, and two targets
-				t.Errorf("%d mounts, want 4", n)
+			if n := b.mounted(t); n != 5 { // two of tmpfs, staging, and two targets
+				t.Errorf("%d mounts, want 5", n)
 			}
 			noError(t, os.WriteFile(filepath.Join(b.target, "f"), []byte("kept"), 0o600))
 			if got, err := os.ReadFile(filepath.Join(b.h.dirs["v1"], "f")); err != nil || string(got) != "kept" {
@@ -73,14 +77,14 @@ func TestRootDirectory(t *testing.T) {
 			if err != nil || len(usage.GetUsage()) != 2 || usage.GetUsage()[0].GetTotal() != 1<<20 || usage.GetUsage()[0].GetUsed() == 0 {
 				t.Errorf("usage %v, %v, want that of 1 MiB", usage, err)
 			}
-			wantError(t, b.publishV(t, filepath.Join(b.dir, "p3"), fsCap(snsw, ""), false), provisioner.ErrInUse, "is shown on")
+			wantError(t, b.publishV(t, filepath.Join(b.dir, "p3"), c, false), provisioner.ErrInUse, "is shown on "+b.target)
 			for range 2 {
 				noError(t, b.unpublishV(t, b.target))
 				noError(t, b.unpublishV(t, second))
 				noError(t, b.unstageV(t))
 			}
-			if n := b.mounted(t); n != 1 {
-				t.Errorf("%d mounts left, want the tmpfs alone", n)
+			if n := b.mounted(t); n != 2 {
+				t.Errorf("%d mounts left, want those of tmpfs alone", n)
 			}
 			if got, err := os.ReadFile(filepath.Join(b.h.dirs["v1"], "f")); err != nil || string(got) != "kept" {
 				t.Errorf("after unstage the volume holds %q, %v", got, err)

@@ -60,11 +60,11 @@ func TestInlineVolumesOfEachSort(t *testing.T) {
 			platform := &inline{dev: tc.dev(b)}
 			b.o.Ephemeral = platform
 			for range 2 {
-				noError(t, b.publishInline(t, fsCap(snw, "", "noatime"), true, map[string]string{"size": "64Mi", "colour": "blue"}))
+				noError(t, b.publishInline(t, fsCap(snw, "", "noatime"), true, map[string]string{"size": "64Mi", "color": "blue"}))
 			}
 			want := provisioner.VolumeSpec{
 				Name: "csi-1", Mode: provisioner.Filesystem, CapacityBytes: 64 << 20, AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOnce},
-				Parameters: map[string]string{"colour": "blue"},
+				Parameters: map[string]string{"color": "blue"},
 			}
 			if d := cmp.Diff(want, platform.spec); d != "" {
 				t.Error(d)

@@ -46,6 +46,12 @@ func (s *Server) expand(ctx context.Context, req *csispec.NodeExpandVolumeReques
 	case s.shared(req, mp):
 		return want, nil
 	}
+	return s.expandDevice(ctx, req, mp)
+}
+
+// expandDevice has the size of a block device read again, and lets the file system
+// that this service has made on it have it all.
+func (s *Server) expandDevice(ctx context.Context, req *csispec.NodeExpandVolumeRequest, mp Mount) (int64, error) {
 	size, err := s.rescan(ctx, req, mp)
 	if err != nil {
 		return 0, err

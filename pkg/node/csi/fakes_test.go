@@ -103,7 +103,11 @@ func (m *machine) Detach(target string) error {
 func (m *machine) List() ([]Mount, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.table), nil
+	out := slices.Clone(m.table)
+	for i := range out {
+		out[i].Filesystem = out[i].Device
+	}
+	return out, nil
 }
 
 // Number is that of a device file, which a bound one is, too; what a file system

@@ -34,6 +34,9 @@ type Mount struct {
 	// Root is what is shown of the file system: "/" is all of it, anything else a
 	// directory or a file in it, which was bound.
 	Root string
+	// Filesystem is the number of the file system, as "8:1": many may have the same
+	// Device, such as "tmpfs".
+	Filesystem string
 }
 
 // whole says whether all of a file system is shown.
@@ -45,7 +48,7 @@ const deleted = "//deleted"
 
 // shows says whether the mount shows all or a part of what other shows.
 func (m Mount) shows(other Mount) bool {
-	return m.Device == other.Device && (other.whole() || m.Root == other.Root || strings.HasPrefix(m.Root, other.Root+"/"))
+	return m.Filesystem == other.Filesystem && (other.whole() || m.Root == other.Root || strings.HasPrefix(m.Root, other.Root+"/"))
 }
 
 // NewMounter is the Mounter of the machine.
@@ -62,7 +65,7 @@ func (realMounter) List() ([]Mount, error) {
 	}
 	out := make([]Mount, 0, len(infos))
 	for _, i := range infos {
-		out = append(out, Mount{Root: i.Root, MountPoint: mount.MountPoint{
+		out = append(out, Mount{Root: i.Root, Filesystem: fmt.Sprintf("%d:%d", i.Major, i.Minor), MountPoint: mount.MountPoint{
 			Device: i.Source, Path: i.MountPoint, Type: i.FsType, Opts: slices.Concat(i.MountOptions, i.SuperOptions),
 		}})
 	}

@@ -114,7 +114,7 @@ func (s *Server) soleTarget(ctx context.Context, id, source, target string, mode
 		if slices.Contains([]string{staged.Path, target, dev.Directory}, mp.Path) {
 			continue
 		}
-		if mp.Device != staged.Device || mode == provisioner.Block && !s.sameNumber(source, mp.Path) || mode == provisioner.Filesystem && !mp.shows(staged) {
+		if mp.Filesystem != staged.Filesystem || mode == provisioner.Block && !s.sameNumber(source, mp.Path) || mode == provisioner.Filesystem && !mp.shows(staged) {
 			continue
 		}
 		return fmt.Errorf("the volume is for one pod alone (ReadWriteOncePod) and is shown on %s already: %w", mp.Path, provisioner.ErrInUse)

@@ -235,7 +235,7 @@ func TestInlineVolume(t *testing.T) {
 		t.Helper()
 		ok[*csispec.NodeUnpublishVolumeResponse](t)(p.NodeUnpublishVolume(ctx, &csispec.NodeUnpublishVolumeRequest{VolumeId: id, TargetPath: target}))
 	}
-	for words, attributes := range map[string]map[string]string{"a size in bytes is wanted": {"size": "much"}, "unknown parameter": {"colour": "blue"}} {
+	for words, attributes := range map[string]map[string]string{"a size in bytes is wanted": {"size": "much"}, "unknown parameter": {"color": "blue"}} {
 		if err := publish(attributes); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), words) {
 			t.Errorf("publish with %v: %v, want %q", attributes, err, words)
 		}

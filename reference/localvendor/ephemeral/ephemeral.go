@@ -4,6 +4,7 @@ package ephemeral
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -62,10 +63,15 @@ func (v Volumes) open(ctx context.Context, made provisioner.Volume) (provisioner
 	})
 }
 
-// Remove closes, detaches and deletes the volume. See provisioner.Ephemeral.
+// Remove closes, detaches and deletes the volume. One whose record is damaged is left
+// alone: it may be a claim's, whose pods have to be able to end. See
+// provisioner.Ephemeral.
 func (v Volumes) Remove(ctx context.Context, name string) error {
 	id := records.ID(name)
 	have, found, err := records.Load(v.TargetDir, id)
+	if errors.Is(err, provisioner.ErrPrecondition) {
+		return nil
+	}
 	if err != nil || !found || !have.Ephemeral || have.Name != name {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -101,7 +102,7 @@ func TestMakeThatFails(t *testing.T) {
 			h.open, h.close = provisioner.ErrInvalid, errors.New("stuck")
 		}, provisioner.ErrBusy, 1},
 		"raw block":   {func(_ *host, s *provisioner.VolumeSpec) { s.Mode = provisioner.Block }, provisioner.ErrInvalid, 0},
-		"a parameter": {func(_ *host, s *provisioner.VolumeSpec) { s.Parameters = map[string]string{"colour": "blue"} }, provisioner.ErrInvalid, 0},
+		"a parameter": {func(_ *host, s *provisioner.VolumeSpec) { s.Parameters = map[string]string{"color": "blue"} }, provisioner.ErrInvalid, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, h := volumes(t)
@@ -128,6 +129,12 @@ func TestVolumesOfClaimsAreLeftAlone(t *testing.T) {
 	}
 	if err := v.Remove(t.Context(), "claim"); err != nil || len(h.log) != 0 || len(left(t, v)) != 1 {
 		t.Errorf("remove: %v, calls %v, images %v", err, h.log, left(t, v))
+	}
+	if err := os.WriteFile(filepath.Join(v.TargetDir, "damaged.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Remove(t.Context(), "damaged"); err != nil {
+		t.Errorf("remove what may be a claim's: %v", err)
 	}
 	if _, err := v.Make(t.Context(), spec("inline")); err != nil {
 		t.Fatal(err)

@@ -19,12 +19,23 @@ const (
 	comparePiece = 256 * BlockBytes
 )
 
-// Allocated calls found with the stretches of the first size bytes of f that hold data,
-// from an offset on: whole blocks, those that touch as one. What it leaves out are
-// holes.
-func Allocated(ctx context.Context, f *os.File, size, from int64, found func(start, end int64) error) error {
+// Part is a part of a file, in bytes: from one byte on, up to before another.
+type Part struct{ From, Size int64 }
+
+// first is where the block of the first byte begins; Size, if there is no such byte.
+func (p Part) first() int64 {
+	if p.From >= p.Size {
+		return p.Size
+	}
+	return floor(p.From)
+}
+
+// Allocated calls found with the stretches of a part of f that hold data: whole blocks,
+// those that touch as one. What it leaves out are holes.
+func Allocated(ctx context.Context, f *os.File, part Part, found func(start, end int64) error) error {
+	size := part.Size
 	m := merger{size: size, found: found}
-	for at := first(from, size); at < size; {
+	for at := part.first(); at < size; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -43,13 +54,14 @@ func Allocated(ctx context.Context, f *os.File, size, from int64, found func(sta
 	return m.flush()
 }
 
-// Changed calls found with the stretches of the first size bytes of target that differ
-// from base, from an offset on: whole blocks, those that touch as one. Beyond its end,
-// base is as if it held zeros. Where both have a hole nothing is read.
-func Changed(ctx context.Context, base, target *os.File, size, from int64, found func(start, end int64) error) error {
+// Changed calls found with the stretches of a part of target that differ from base:
+// whole blocks, those that touch as one. Beyond its end, base is as if it held zeros.
+// Where both have a hole nothing is read.
+func Changed(ctx context.Context, base, target *os.File, part Part, found func(start, end int64) error) error {
+	size := part.Size
 	m := merger{size: size, found: found}
 	a, b := make([]byte, comparePiece), make([]byte, comparePiece)
-	for at := first(from, size); at < size; at += comparePiece {
+	for at := part.first(); at < size; at += comparePiece {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -114,14 +126,6 @@ func differing(a, b []byte, at int64, add func(start, end int64) error) error {
 		}
 	}
 	return nil
-}
-
-// first is where the block of an offset begins; size, if there is no byte at it.
-func first(from, size int64) int64 {
-	if from >= size {
-		return size
-	}
-	return floor(from)
 }
 
 func floor(n int64) int64   { return n / BlockBytes * BlockBytes }

@@ -65,7 +65,7 @@ func TestAllocated(t *testing.T) {
 			if tc.size%kib64 != 0 {
 				f = sparse(t, tc.size, tc.texts)
 			}
-			if err := Allocated(t.Context(), f, tc.size, tc.from, collect(&got)); err != nil {
+			if err := Allocated(t.Context(), f, Part{tc.from, tc.size}, collect(&got)); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -102,7 +102,7 @@ func TestChanged(t *testing.T) {
 				tc.baseSize = size
 			}
 			var got []stretch
-			if err := Changed(t.Context(), sparse(t, tc.baseSize, tc.base), sparse(t, size, tc.target), size, tc.from, collect(&got)); err != nil {
+			if err := Changed(t.Context(), sparse(t, tc.baseSize, tc.base), sparse(t, size, tc.target), Part{tc.from, size}, collect(&got)); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -118,26 +118,26 @@ func TestBlocksStop(t *testing.T) {
 	stop, calls := errors.New("stop"), 0
 	found := func(int64, int64) error { calls++; return stop }
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := Allocated(ctx, f, kib64*16, 0, found); !errors.Is(err, stop) || calls != 1 {
+	if err := Allocated(ctx, f, Part{0, kib64 * 16}, found); !errors.Is(err, stop) || calls != 1 {
 		t.Errorf("allocated: %v, after %d calls", err, calls)
 	}
-	if err := Changed(ctx, empty, f, kib64*16, 0, found); !errors.Is(err, stop) || calls != 2 {
+	if err := Changed(ctx, empty, f, Part{0, kib64 * 16}, found); !errors.Is(err, stop) || calls != 2 {
 		t.Errorf("changed: %v, after %d calls", err, calls)
 	}
 	cancel()
-	if err := Allocated(ctx, f, kib64*16, 0, found); !errors.Is(err, context.Canceled) {
+	if err := Allocated(ctx, f, Part{0, kib64 * 16}, found); !errors.Is(err, context.Canceled) {
 		t.Errorf("allocated: %v", err)
 	}
-	if err := Changed(ctx, empty, f, kib64*16, 0, found); !errors.Is(err, context.Canceled) {
+	if err := Changed(ctx, empty, f, Part{0, kib64 * 16}, found); !errors.Is(err, context.Canceled) {
 		t.Errorf("changed: %v", err)
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := Allocated(t.Context(), f, 1, 0, found); !errors.Is(err, os.ErrClosed) {
+	if err := Allocated(t.Context(), f, Part{0, 1}, found); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("allocated of a closed file: %v", err)
 	}
-	if err := Changed(t.Context(), empty, f, 1, 0, found); !errors.Is(err, os.ErrClosed) {
+	if err := Changed(t.Context(), empty, f, Part{0, 1}, found); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("changed of a closed file: %v", err)
 	}
 }
@@ -204,7 +204,7 @@ func FuzzBlocks(f *testing.F) {
 		base, target := spread(a), spread(b)
 		var changed, allocated []stretch
 		fileA, fileB := memory(t, base), memory(t, target)
-		if err := errors.Join(Changed(t.Context(), fileA, fileB, size, int64(from), collect(&changed)), Allocated(t.Context(), fileB, size, int64(from), collect(&allocated))); err != nil {
+		if err := errors.Join(Changed(t.Context(), fileA, fileB, Part{int64(from), size}, collect(&changed)), Allocated(t.Context(), fileB, Part{int64(from), size}, collect(&allocated))); err != nil {
 			t.Fatal(err)
 		}
 		want := plainly(size, int64(from), func(start, end int64) bool { return !bytes.Equal(base[start:end], target[start:end]) })

@@ -20,8 +20,16 @@ const (
 
 // Standstill lets the file systems of volumes stand still while during runs, with all
 // that was written in their images: writers wait meanwhile. A volume that is not
-// mounted stands still by itself.
+// mounted stands still by itself. None of them is opened, closed or resized meanwhile:
+// a file system that is unmounted while it stands still can never go on.
 func (h *Host) Standstill(ctx context.Context, volumeIDs []string, during func(context.Context) error) (err error) {
+	for _, id := range volumeIDs {
+		unlock, ok := h.locks.TryLock(id)
+		if !ok {
+			return fmt.Errorf("volume %s has another operation under way: %w", id, provisioner.ErrBusy)
+		}
+		defer unlock()
+	}
 	mounted, err := h.mounted()
 	if err != nil {
 		return err
@@ -30,30 +38,29 @@ func (h *Host) Standstill(ctx context.Context, volumeIDs []string, during func(c
 		if mounted[id] == "" {
 			continue
 		}
-		path := h.path(id)
-		if err := request(path, freezeRequest); err != nil {
-			if errors.Is(err, unix.EBUSY) {
-				err = fmt.Errorf("another process has it stand still: %w", provisioner.ErrBusy)
-			}
-			return fmt.Errorf("have the file system of volume %s stand still: %w", id, err)
+		// Kept open, it cannot be unmounted, and is let go on where it stands still.
+		root, failed := os.Open(h.path(id))
+		if failed == nil {
+			defer func() { _ = root.Close() }()
+			failed = request(root, freezeRequest)
 		}
-		defer func() { err = errors.Join(err, thaw(path)) }()
+		if errors.Is(failed, unix.EBUSY) {
+			failed = fmt.Errorf("another process has it stand still: %w", provisioner.ErrBusy)
+		}
+		if failed != nil {
+			return fmt.Errorf("have the file system of volume %s stand still: %w", id, failed)
+		}
+		defer func() { err = errors.Join(err, thaw(root)) }()
 	}
 	return during(ctx)
 }
 
 // thaw lets a file system go on; one that does not stand still is left as it is.
-func thaw(path string) error {
-	if err := request(path, thawRequest); err != nil && !errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("let the file system on %s go on: %w", path, err)
+func thaw(root *os.File) error {
+	if err := request(root, thawRequest); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("let the file system on %s go on: %w", root.Name(), err)
 	}
 	return nil
 }
 
-func request(path string, what uint) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.IoctlSetInt(int(d.Fd()), what, 0), d.Close())
-}
+func request(root *os.File, what uint) error { return unix.IoctlSetInt(int(root.Fd()), what, 0) }

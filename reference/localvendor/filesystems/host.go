@@ -82,7 +82,11 @@ func (h *Host) recover() error {
 		return err
 	}
 	for id := range mounted {
-		if err := thaw(h.path(id)); err != nil {
+		root, err := os.Open(h.path(id))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(thaw(root), root.Close()); err != nil {
 			return err
 		}
 	}

@@ -298,11 +298,26 @@ func TestStandstill(t *testing.T) {
 			t.Errorf("written while it stands still: %v", err)
 		default:
 		}
+		wantError(t, m.Host.Close(ctx, "vol", ""), provisioner.ErrBusy, "under way")
+		if err := unix.Unmount(m.path("vol"), 0); !errors.Is(err, unix.EBUSY) {
+			t.Errorf("unmounted while it stands still: %v", err)
+		}
+		other, err := New(m.o) // which lets it go on
+		noError(t, err)
+		noError(t, <-wrote)
+		root, err := os.Open(m.path("vol"))
+		noError(t, err)
+		defer root.Close()
+		noError(t, request(root, freezeRequest))
+		err = other.Standstill(ctx, []string{"vol"}, func(context.Context) error { return nil })
+		wantError(t, err, provisioner.ErrBusy, "another process has it stand still")
 		return m.Standstill(ctx, []string{"vol"}, func(context.Context) error { return nil })
 	})
-	wantError(t, err, provisioner.ErrBusy, "stand still")
-	noError(t, <-wrote)
-	noError(t, request(m.path("vol"), freezeRequest))
+	wantError(t, err, provisioner.ErrBusy, "under way")
+	noError(t, os.WriteFile(file, []byte("after"), 0o600))
+	root, err := os.Open(m.path("vol"))
+	noError(t, err)
+	noError(t, errors.Join(request(root, freezeRequest), root.Close()))
 	m.restart(t)
 	noError(t, os.WriteFile(file, []byte("again"), 0o600))
 }

@@ -37,7 +37,7 @@ func (s *Server) GetMetadataAllocated(req *csispec.GetMetadataAllocatedRequest, 
 	ctx, id, from := stream.Context(), req.GetSnapshotId(), req.GetStartingOffset()
 	err := csiserver.Require("snapshot id", id)
 	if err == nil {
-		err = s.tell(ctx, id, from, req.GetMaxResults(), func(size int64, list []*csispec.BlockMetadata) error {
+		err = s.tell(ctx, question{id, from, req.GetMaxResults()}, func(size int64, list []*csispec.BlockMetadata) error {
 			return stream.Send(&csispec.GetMetadataAllocatedResponse{
 				BlockMetadataType: csispec.BlockMetadataType_VARIABLE_LENGTH, VolumeCapacityBytes: size, BlockMetadata: list,
 			})
@@ -54,7 +54,7 @@ func (s *Server) GetMetadataDelta(req *csispec.GetMetadataDeltaRequest, stream c
 	ctx, base, target, from := stream.Context(), req.GetBaseSnapshotId(), req.GetTargetSnapshotId(), req.GetStartingOffset()
 	err := csiserver.Require("base snapshot id", base, "target snapshot id", target)
 	if err == nil {
-		err = s.tell(ctx, target, from, req.GetMaxResults(), func(size int64, list []*csispec.BlockMetadata) error {
+		err = s.tell(ctx, question{target, from, req.GetMaxResults()}, func(size int64, list []*csispec.BlockMetadata) error {
 			return stream.Send(&csispec.GetMetadataDeltaResponse{
 				BlockMetadataType: csispec.BlockMetadataType_VARIABLE_LENGTH, VolumeCapacityBytes: size, BlockMetadata: list,
 			})
@@ -68,25 +68,31 @@ func (s *Server) GetMetadataDelta(req *csispec.GetMetadataDeltaRequest, stream c
 	return nil
 }
 
-// tell sends what look finds in the snapshot, in messages of most ranges. One is sent
-// if there is nothing too, since it tells the size.
-func (s *Server) tell(ctx context.Context, id string, from int64, most int32, send func(size int64, list []*csispec.BlockMetadata) error,
-	look func(found func(provisioner.Range) error) error,
-) error {
+// question is what is asked about a snapshot: from which byte on, and how many ranges
+// a message may have.
+type question struct {
+	id   string
+	from int64
+	most int32
+}
+
+// tell sends what look finds in the snapshot, in messages of so many ranges. One is
+// sent if there is nothing too, since it tells the size.
+func (s *Server) tell(ctx context.Context, q question, send func(size int64, list []*csispec.BlockMetadata) error, look func(found func(provisioner.Range) error) error) error {
 	if s.snapshots == nil || s.blocks == nil {
 		return fmt.Errorf("this platform does not know the blocks of its snapshots: %w", provisioner.ErrUnsupported)
 	}
-	if most < 0 {
-		return csiserver.Invalid("max results is %d: a number of ranges is wanted, or 0", most)
+	if q.most < 0 {
+		return csiserver.Invalid("max results is %d: a number of ranges is wanted, or 0", q.most)
 	}
-	have, err := s.snapshots.Get(ctx, id)
+	have, err := s.snapshots.Get(ctx, q.id)
 	if err != nil {
 		return err
 	}
-	if from < 0 || from > have.SizeBytes {
+	if q.from < 0 || q.from > have.SizeBytes {
 		return fmt.Errorf("the snapshot has %d bytes: %w", have.SizeBytes, provisioner.ErrOutOfRange)
 	}
-	limit := min(int(most), mostRanges)
+	limit := min(int(q.most), mostRanges)
 	if limit == 0 {
 		limit = defaultRanges
 	}
