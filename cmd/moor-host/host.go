@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/mount-utils"
 
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/node/csi"
@@ -44,7 +45,7 @@ func (h *host) withAgent(ctx context.Context, act func(context.Context, *zerotru
 	defer stop()
 	mounter := csi.NewMounter()
 	return act(ctx, zerotrust.New(zerotrust.Options{
-		Finder: h.finder(), Watcher: watcher, Mounts: mounter.List, Period: h.period, SharedType: h.shared,
+		Finder: h.finder(), Watcher: watcher, Mounts: mount.New("").List, Period: h.period, SharedType: h.shared,
 		Node: csi.New(csi.Options{
 			NodeID: "host", Host: zerotrust.NewHost(h.finder()), Mounter: mounter, Devices: csi.HostDevices{},
 			Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}}, SharedType: h.shared,

@@ -1,6 +1,7 @@
 package csiserver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,6 +22,8 @@ type Capability struct {
 	ReadOnly bool
 	// FSType is one of FSTypes; empty for Block.
 	FSType string
+	// NamedFSType is FSType if the request names one, and empty if it is the default.
+	NamedFSType string
 	// MountFlags are for mount(8) -o; empty for Block.
 	MountFlags []string
 }
@@ -41,9 +44,8 @@ func ParseCapability(c *csispec.VolumeCapability) (Capability, error) {
 	case *csispec.VolumeCapability_Mount:
 		out.Mode = provisioner.Filesystem
 		out.MountFlags = t.Mount.GetMountFlags()
-		if out.FSType = t.Mount.GetFsType(); out.FSType == "" {
-			out.FSType = FSTypes[0]
-		}
+		out.NamedFSType = t.Mount.GetFsType()
+		out.FSType = cmp.Or(out.NamedFSType, FSTypes[0])
 		if !slices.Contains(FSTypes, out.FSType) {
 			return Capability{}, Invalid("fsType %q is not supported, allowed are %v and \"\" (%s)",
 				out.FSType, FSTypes, FSTypes[0])

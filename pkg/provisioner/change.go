@@ -15,7 +15,8 @@ type Expansion interface {
 type Rescan interface {
 	// Rescan looks at the size of the open device of a volume again, and
 	// returns it in bytes. ErrNotFound if the volume is not open here;
-	// ErrUnavailable if it has not grown to atLeast bytes yet.
+	// ErrUnavailable if it has not grown to atLeast bytes yet. Of a directory, the
+	// file system has that size when it returns.
 	Rescan(ctx context.Context, volumeID string, atLeast int64) (int64, error)
 }
 

@@ -13,6 +13,7 @@ type Platform struct {
 	Copies    Copies
 	Snapshots Snapshots
 	Groups    Groups
+	Blocks    Blocks
 	Inventory Inventory
 	Room      Room
 	Expansion Expansion
@@ -51,8 +52,9 @@ type Attachments interface {
 }
 
 // Host turns an attached volume into a device on the machine that asks. On a
-// host it is a block device in /dev; on a DPU, asked by the SNAP node driver,
-// it is the name of an SPDK block device.
+// host it is a block device in /dev, a file system that is mounted by its tag, or a
+// directory; on a DPU, asked by the SNAP node driver, it is the name of an SPDK
+// block device.
 type Host interface {
 	// Open makes the device appear and returns it; repeated, it returns the
 	// same device, which then has the size that the volume has.
@@ -64,6 +66,18 @@ type Host interface {
 	Lookup(ctx context.Context, volumeID string) (Device, error)
 	// List returns every open device, ordered by volume.
 	List(ctx context.Context) ([]Device, error)
+}
+
+// Ephemeral makes volumes that live as long as the pod that they are made for, on
+// the machine that asks.
+type Ephemeral interface {
+	// Make makes the volume spec.Name and opens it; repeated, it returns the same
+	// device. After an error that is final nothing is left. Errors: those of Create
+	// and of Open.
+	Make(ctx context.Context, spec VolumeSpec) (Device, error)
+	// Remove closes the volume of that name and removes it, with its data. One that
+	// is gone is success; one that Make did not make is left alone, with success.
+	Remove(ctx context.Context, name string) error
 }
 
 // DPU shows a device to the host as an emulated PCI function.

@@ -97,7 +97,8 @@ type OpenSpec struct {
 	Parameters     map[string]string
 }
 
-// Device is an open device.
+// Device is an open device: a block device, a file system with a tag, or a
+// directory.
 type Device struct {
 	VolumeID string
 	// Name is the platform's own: an SPDK bdev on a DPU, "nvme0n1" on a host.
@@ -107,6 +108,10 @@ type Device struct {
 	// Tag is what a host mounts, of a device that is a file system; it has no
 	// Path.
 	Tag string
+	// Directory is the root of the volume, of a device that is a directory of
+	// this machine: its absolute path. It has neither Path nor Tag; its file
+	// system is the platform's, which sees to its size.
+	Directory string
 	// Mode is how it was opened.
 	Mode VolumeMode
 }

@@ -58,7 +58,7 @@ func (s *Storage) attach(ctx context.Context, spec provisioner.AttachSpec) (prov
 			return provisioner.Attachment{}, err
 		}
 	}
-	if granted := s.target != nil && !have.Shared() && s.granted(spec.VolumeID, spec.Node, &h); !done || granted {
+	if granted := s.target != nil && have.ByTarget() && s.granted(spec.VolumeID, spec.Node, &h); !done || granted {
 		if err := ctx.Err(); err != nil {
 			return provisioner.Attachment{}, err
 		}
@@ -152,6 +152,8 @@ func (s *Storage) attachment(spec provisioner.AttachSpec, have records.Volume, h
 	switch {
 	case have.Shared():
 		publish = map[string]string{records.ContextDirectory: s.directoryPath(spec.VolumeID), records.ContextNode: spec.Node}
+	case have.Contained():
+		publish = map[string]string{records.ContextFilesystem: s.imagePath(spec.VolumeID), records.ContextNode: spec.Node}
 	case s.target != nil:
 		export := blocktarget.Export{Volume: spec.VolumeID, Node: spec.Node, Token: s.token(spec.VolumeID, spec.Node, h.Grant)}
 		publish = map[string]string{records.ContextTargetAddress: s.target.Address, records.ContextTargetExport: export.String()}
@@ -168,8 +170,8 @@ func (s *Storage) attachment(spec provisioner.AttachSpec, have records.Volume, h
 // the volume any more, wherever the node is; a target that cannot be asked is
 // ErrUnavailable, and the node counts as having the volume until it could be.
 //
-// So it is for a directory, which no target can serve: while the node's plugin has
-// it open, Detach fails with ErrUnavailable.
+// So it is for a directory, or a file system in an image, which no target can serve:
+// while the node has it open, Detach fails with ErrUnavailable.
 //
 // An image without a target is only kept in the books: files cannot be taken from a process that
 // has them open, so a node loses the volume when the plugin there closes its

@@ -117,15 +117,18 @@ type pair struct {
 
 // copyAll fills the drafts with what their images hold at one instant. Volumes
 // that no node may write to hold still. Of the others, a reflink is of one
-// instant, if there is one only; else the target has to hold the writers up.
+// instant, if there is one only; else the target has to hold the writers up. A file
+// system always holds still for it, so that what was written is in the image.
 func (s *Storage) copyAll(ctx context.Context, pairs ...pair) error {
 	var written []string
+	cached := false
 	for _, p := range pairs {
 		if p.have.Written() {
 			written = append(written, p.volume)
+			cached = cached || p.have.Contained()
 		}
 	}
-	if len(pairs) == 1 || len(written) == 0 {
+	if len(pairs) == 1 && !cached || len(written) == 0 {
 		if done, err := s.reflinkAll(pairs); done || err != nil {
 			return err
 		}

@@ -68,6 +68,7 @@ func TestDataKeepsTheContract(t *testing.T) {
 			open := func(t *testing.T) provisionertest.DataUnderTest { o.TargetDir = t.TempDir(); return underTest(t, o) }
 			provisionertest.TestSnapshots(t, open)
 			provisionertest.TestInventory(t, open)
+			provisionertest.TestBlocks(t, open)
 		})
 	}
 }

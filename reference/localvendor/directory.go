@@ -32,12 +32,12 @@ func (s *Storage) dataPath(id string, r records.Volume) string {
 // checkDirectory refuses what a directory cannot have.
 func checkDirectory(r records.Volume) error {
 	switch {
-	case !r.Shared():
+	case r.ByTarget():
 		return nil
-	case r.Provisioning == records.Thick:
+	case r.Shared() && r.Provisioning == records.Thick:
 		return fmt.Errorf("a directory reserves no room, use %s=%s: %w", records.ParameterProvisioning, records.Thin, provisioner.ErrInvalid)
 	case r.Limits != records.Limits{}:
-		return fmt.Errorf("limits do not apply to a directory: %w", provisioner.ErrInvalid)
+		return fmt.Errorf("limits do not apply to a directory, to which no target leads: %w", provisioner.ErrInvalid)
 	}
 	return nil
 }

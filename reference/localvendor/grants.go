@@ -139,7 +139,7 @@ func (s *Storage) granted(volumeID, node string, h *records.Holder) bool {
 // the target has confirmed that it put out those that were, the nodes count as
 // having the volume.
 func (s *Storage) revoke(ctx context.Context, volumeID, node string, have records.Volume, nodes []string) error {
-	if s.target == nil && !have.Shared() {
+	if s.target == nil && have.ByTarget() {
 		return needsTarget(have, nodes)
 	}
 	changed := false
@@ -154,7 +154,7 @@ func (s *Storage) revoke(ctx context.Context, volumeID, node string, have record
 			return err
 		}
 	}
-	if have.Shared() {
+	if !have.ByTarget() {
 		return s.unopened(volumeID, nodes)
 	}
 	if err := s.target.Revoker.Revoke(ctx, volumeID, node); err != nil {
@@ -233,7 +233,7 @@ func (s *Storage) fence(ctx context.Context, volumeID string, epoch int64) error
 		return err
 	case !found:
 		return fmt.Errorf("the volume does not exist: %w", provisioner.ErrNotFound)
-	case have.Shared():
+	case !have.ByTarget():
 		return fmt.Errorf("it is a directory, before which no target stands: %w", provisioner.ErrUnsupported)
 	}
 	if err := ctx.Err(); err != nil {

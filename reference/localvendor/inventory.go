@@ -41,11 +41,16 @@ func (f inventory) Look(_ context.Context, id string) (provisioner.Entry, error)
 // Capacity returns the free room of the directory's file system, which all places
 // share; none where there is no storage.
 func (f room) Capacity(_ context.Context, parameters map[string]string, from provisioner.Place) (provisioner.Capacity, error) {
+	mode := provisioner.Block
+	if parameters[records.ParameterKind] == records.KindDirectory {
+		mode = provisioner.Filesystem
+	}
 	probe := provisioner.VolumeSpec{
-		Name: "probe", CapacityBytes: Granularity, Mode: provisioner.Block,
+		Name: "probe", CapacityBytes: Granularity, Mode: mode,
 		AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOnce}, Parameters: parameters,
 	}
-	if _, err := f.s.parse(probe); err != nil {
+	least, err := f.s.parse(probe)
+	if err != nil {
 		return provisioner.Capacity{}, fmt.Errorf("room for such volumes: %w", err)
 	}
 	if from != nil && !f.s.places.Offer(from) {
@@ -56,7 +61,7 @@ func (f room) Capacity(_ context.Context, parameters map[string]string, from pro
 		return provisioner.Capacity{}, err
 	}
 	free = free / Granularity * Granularity
-	return provisioner.Capacity{Available: free, Largest: min(free, f.s.maxBytes), Smallest: Granularity}, nil
+	return provisioner.Capacity{Available: free, Largest: min(free, f.s.maxBytes), Smallest: least.CapacityBytes}, nil
 }
 
 // walk returns a page of what load finds under ids, which are in order; ok is

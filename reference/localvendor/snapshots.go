@@ -163,6 +163,61 @@ func (f snapshots) List(ctx context.Context, filter provisioner.SnapshotFilter, 
 	})
 }
 
+// blocks is the Blocks interface of a Storage.
+type blocks struct{ s *Storage }
+
+// Allocated tells where the image of a snapshot is no hole.
+func (f blocks) Allocated(ctx context.Context, id string, from int64, found func(provisioner.Range) error) error {
+	err := f.s.withSnapshots(func(have []records.Snapshot, images []*os.File) error {
+		return files.Allocated(ctx, images[0], files.Part{From: from, Size: have[0].SizeBytes}, asRange(found))
+	}, id)
+	if err != nil {
+		return fmt.Errorf("find the data of snapshot %q: %w", id, err)
+	}
+	return nil
+}
+
+// Changed compares the images of two snapshots.
+func (f blocks) Changed(ctx context.Context, base, target string, from int64, found func(provisioner.Range) error) error {
+	err := f.s.withSnapshots(func(have []records.Snapshot, images []*os.File) error {
+		if have[0].Volume != have[1].Volume {
+			return fmt.Errorf("they are of the volumes %s and %s: %w", have[0].Volume, have[1].Volume, provisioner.ErrInvalid)
+		}
+		return files.Changed(ctx, images[0], images[1], files.Part{From: from, Size: have[1].SizeBytes}, asRange(found))
+	}, base, target)
+	if err != nil {
+		return fmt.Errorf("compare snapshots %q and %q: %w", base, target, err)
+	}
+	return nil
+}
+
+func asRange(found func(provisioner.Range) error) func(start, end int64) error {
+	return func(start, end int64) error { return found(provisioner.Range{Offset: start, Length: end - start}) }
+}
+
+// withSnapshots opens the images of snapshots, which stay as they are while they are
+// read, also if they are deleted meanwhile.
+func (s *Storage) withSnapshots(act func([]records.Snapshot, []*os.File) error, ids ...string) (err error) {
+	var have []records.Snapshot
+	var images []*os.File
+	for _, id := range ids {
+		r, err := s.snapshot(id)
+		if err != nil {
+			return err
+		}
+		if r.Mode != provisioner.Block {
+			return fmt.Errorf("snapshot %s is of a file system, whose blocks are its own: %w", id, provisioner.ErrInvalid)
+		}
+		image, err := os.Open(s.snapshotPath(id, ".img"))
+		if err != nil {
+			return fmt.Errorf("snapshot %s: %w: %w", id, provisioner.ErrPrecondition, err)
+		}
+		defer func() { _ = image.Close() }()
+		have, images = append(have, r), append(images, image)
+	}
+	return act(have, images)
+}
+
 // Where snapshots and groups are, in the target directory.
 const (
 	snapshotDir = "snapshots"

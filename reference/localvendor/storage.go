@@ -2,8 +2,8 @@
 // files in one directory, which the controller and every DPU reach by the same
 // name (a local disk on one machine, a shared file system on several).
 //
-// Storage owns the directory: <id>.img, or <id>.dir for a volume of mode
-// Filesystem, holds a volume's data, <id>.json what it is and which nodes have
+// Storage owns the directory: <id>.img, or <id>.dir for a directory that several
+// nodes share, holds a volume's data, <id>.json what it is and which nodes have
 // it. Host, used on each DPU, turns an image into an SPDK AIO bdev of the SNAP
 // service there, and a directory into an fsdev. Neither keeps truth in memory:
 // both may be restarted between any two steps.
@@ -59,6 +59,10 @@ type Options struct {
 	// reached from there. None: there are no places, and it is reached from
 	// everywhere. What was made without a place is at the first.
 	Places []provisioner.Place
+	// FSType is the type of the file systems that images hold, for volumes of mode
+	// Filesystem, on the one machine that may use this storage then; "" makes such
+	// volumes directories beside the images, which have no size of their own.
+	FSType string
 	// Clock says when snapshots were made; nil is the machine's.
 	Clock clock.PassiveClock
 }
@@ -76,6 +80,7 @@ type Storage struct {
 	maxPerNode int
 	counting   sync.Mutex // while the volumes of a node are counted
 	places     places.Places
+	fsType     string
 	clock      clock.PassiveClock
 	reflink    func(dst, src *os.File) (bool, error)
 	locks      keylock.Locks
@@ -97,7 +102,7 @@ func Open(o Options) (*Storage, error) {
 	}
 	s := &Storage{
 		dir: o.TargetDir, maxBytes: o.MaxBytes, nodeExists: o.NodeExists, manyNodes: o.ManyNodes, target: o.Target,
-		maxPerNode: o.MaxPerNode, places: o.Places, clock: o.Clock, reflink: files.Reflink, held: held,
+		maxPerNode: o.MaxPerNode, places: o.Places, fsType: o.FSType, clock: o.Clock, reflink: files.Reflink, held: held,
 	}
 	if s.clock == nil {
 		s.clock = clock.RealClock{}
@@ -179,7 +184,7 @@ func (s *Storage) lock(id string) (unlock func(), err error) {
 // that can hold them to limits, Fencing only if through one that knows epochs.
 func (s *Storage) Platform() provisioner.Platform {
 	p := provisioner.Platform{
-		Volumes: s, Attachments: s, Copies: s, Snapshots: snapshots{s}, Groups: groups{s},
+		Volumes: s, Attachments: s, Copies: s, Snapshots: snapshots{s}, Groups: groups{s}, Blocks: blocks{s},
 		Inventory: inventory{s}, Room: room{s}, Expansion: s, Health: health{s},
 	}
 	if s.limitable() {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/reference/localvendor/files"
 	"github.com/moor-storage/moor/reference/localvendor/places"
@@ -21,10 +22,20 @@ import (
 // Create makes the image and then the record of a volume, which is what makes
 // it exist. See provisioner.Volumes.
 func (s *Storage) Create(ctx context.Context, spec provisioner.VolumeSpec) (provisioner.Volume, error) {
+	return s.createEmpty(ctx, spec, false)
+}
+
+// CreateEphemeral is Create for a volume that goes with its pod.
+func (s *Storage) CreateEphemeral(ctx context.Context, spec provisioner.VolumeSpec) (provisioner.Volume, error) {
+	return s.createEmpty(ctx, spec, true)
+}
+
+func (s *Storage) createEmpty(ctx context.Context, spec provisioner.VolumeSpec, ephemeral bool) (provisioner.Volume, error) {
 	want, err := s.parse(spec)
 	if err != nil {
 		return provisioner.Volume{}, fmt.Errorf("create volume %q: %w", spec.Name, err)
 	}
+	want.Ephemeral = ephemeral
 	id := records.ID(spec.Name)
 	v, err := s.create(ctx, id, spec, want, func(ctx context.Context) (records.Volume, error) {
 		var err error
@@ -86,10 +97,8 @@ func (s *Storage) parse(spec provisioner.VolumeSpec) (records.Volume, error) {
 	case spec.Mode != provisioner.Block && spec.Mode != provisioner.Filesystem:
 		return invalid("volume mode %q is not Block or Filesystem", spec.Mode)
 	}
-	for key := range spec.Parameters {
-		if key != records.ParameterProvisioning {
-			return invalid("unknown parameter %q: only %q (thin or thick) is known", key, records.ParameterProvisioning)
-		}
+	if err := s.checkParameters(spec); err != nil {
+		return records.Volume{}, err
 	}
 	provisioning := records.Thin
 	if p, ok := spec.Parameters[records.ParameterProvisioning]; ok {
@@ -102,6 +111,14 @@ func (s *Storage) parse(spec provisioner.VolumeSpec) (records.Volume, error) {
 	if err != nil {
 		return records.Volume{}, err
 	}
+	fsType := ""
+	if spec.Mode == provisioner.Filesystem {
+		fsType = s.fsType
+		size = max(size, hostdev.LeastBytes(fsType)) // a smaller one could be made, and never mounted
+		if spec.LimitBytes > 0 && size > spec.LimitBytes {
+			return records.Volume{}, fmt.Errorf("%s needs %d bytes, more than the limit of %d: %w", fsType, size, spec.LimitBytes, provisioner.ErrOutOfRange)
+		}
+	}
 	bounds, err := s.limitsOf(records.Limits{}, spec.Mutable)
 	if err != nil {
 		return records.Volume{}, err
@@ -109,9 +126,29 @@ func (s *Storage) parse(spec provisioner.VolumeSpec) (records.Volume, error) {
 	out := records.Volume{
 		Name: spec.Name, CapacityBytes: size, AccessModes: slices.Clone(spec.AccessModes),
 		Mode: spec.Mode, Provisioning: provisioning, Parameters: maps.Clone(spec.Parameters),
-		Limits: bounds,
+		Limits: bounds, FSType: fsType,
 	}
 	return out, checkDirectory(out)
+}
+
+// checkParameters refuses those of a StorageClass that are not known, or mean
+// another sort of volume.
+func (s *Storage) checkParameters(spec provisioner.VolumeSpec) error {
+	known := map[string]string{records.ParameterProvisioning: "thin or thick"}
+	if s.fsType != "" {
+		known[records.ParameterKind] = "device or directory"
+	}
+	for key := range spec.Parameters {
+		if known[key] == "" {
+			return fmt.Errorf("unknown parameter %q: known are %v: %w", key, known, provisioner.ErrInvalid)
+		}
+	}
+	kind, has := spec.Parameters[records.ParameterKind]
+	want := map[provisioner.VolumeMode]string{provisioner.Block: records.KindDevice, provisioner.Filesystem: records.KindDirectory}[spec.Mode]
+	if has && kind != want {
+		return fmt.Errorf("parameter %s is %q, and a volume of mode %s is a %s: %w", records.ParameterKind, kind, spec.Mode, want, provisioner.ErrInvalid)
+	}
+	return nil
 }
 
 // sizeOf chooses the size of a volume in bytes: the least one asked for,
@@ -147,6 +184,10 @@ func differs(have records.Volume, spec provisioner.VolumeSpec, want records.Volu
 		return fmt.Sprintf("a size of %d bytes", have.CapacityBytes)
 	case have.Mode != want.Mode:
 		return fmt.Sprintf("volume mode %s", have.Mode)
+	case have.FSType != want.FSType:
+		return fmt.Sprintf("file system %q", have.FSType)
+	case have.Ephemeral != want.Ephemeral:
+		return fmt.Sprintf("ephemeral=%t", have.Ephemeral)
 	case !sameModes(have.AccessModes, want.AccessModes):
 		return fmt.Sprintf("access modes %v", have.AccessModes)
 	case have.Provisioning != want.Provisioning:

@@ -16,6 +16,7 @@ const (
 const (
 	nodeExpand   = "pkg/node/csi/expand.go"
 	nodePublish  = "pkg/node/csi/publish.go"
+	nodeContent  = "pkg/node/csi/content.go"
 	csiPublish   = "pkg/controller/csi/publish.go"
 	csiValidate  = "pkg/controller/csi/validate.go"
 	csiVolume    = "pkg/controller/csi/volume.go"
@@ -65,10 +66,23 @@ var services = []mutation{
 		{nodePublish, "	if c.Access == provisioner.ReadWriteOncePod {", "	if c.Access == \"-\" {"},
 	}},
 	{name: "a volume is published for writing where it was read-only", tests: nodeService, edits: []edit{
-		{nodePublish, "	case readOnly(mp) != ro && mode == provisioner.Filesystem && !s.stagedReadOnly(source):", "	case mode == \"-\":"},
+		{nodePublish, "	case readOnly(mp) != ro && mode == provisioner.Filesystem && !readOnly(staged):", "	case mode == \"-\":"},
 	}},
 	{name: "another volume's mount counts as this one's", tests: nodeService, edits: []edit{
-		{nodePublish, "	case haveErr != nil || have != want:", "	case haveErr != nil || have != want && mode == \"-\":"},
+		{nodePublish, "	case haveErr != nil || have != want || mode == provisioner.Filesystem && mp.Root != staged.Root:", "	case haveErr != nil || (have != want || mp.Root != staged.Root) && mode == \"-\":"},
+	}},
+
+	{name: "a bind has not the options of its volume", tests: nodeService, edits: []edit{
+		{nodePublish, "mountOptions(ofMounts(c.MountFlags), ro)", "mountOptions(nil, ro)"},
+	}},
+	{name: "a directory that was removed is mounted as it was", tests: nodeService, edits: []edit{
+		{nodePublish, "	if strings.HasSuffix(staged.Root, deleted) {", "	if s == nil {"},
+	}},
+	{name: "a directory is shown as a device", tests: nodeService, edits: []edit{
+		{nodeContent, "	case c.Mode == provisioner.Block:\n		return csiserver", "	case c.Mode == \"-\":\n		return csiserver"},
+	}},
+	{name: "an inline volume whose publish failed is left behind", tests: nodeService, edits: []edit{
+		{nodePublish, "	if err := s.o.Ephemeral.Remove(ctx, id); err != nil {", "	if err := error(nil); err != nil {"},
 	}},
 
 	// A file system grows with its volume, or there are words.
@@ -167,7 +181,16 @@ var services = []mutation{
 
 	// A copy is of one instant, and holds up only who writes.
 	{name: "a group is copied while its volumes are written", tests: vendor, edits: []edit{
-		{vendorCopy, "	if len(pairs) == 1 || len(written) == 0 {", "	if len(pairs) > 0 {"},
+		{vendorCopy, "	if len(pairs) == 1 && !cached || len(written) == 0 {", "	if len(pairs) > 0 {"},
+	}},
+	{name: "a file system in use is copied while it does not stand still", tests: vendor, edits: []edit{
+		{vendorCopy, "			cached = cached || p.have.Contained()", "			cached = false"},
+	}},
+	{name: "a file system is taken from a node that has it open", tests: vendor, edits: []edit{
+		{vendorTarget, "	if !have.ByTarget() {\n		return s.unopened", "	if have.Shared() {\n		return s.unopened"},
+	}},
+	{name: "a claim's volume is removed as an ephemeral one", tests: vendor + "/ephemeral", edits: []edit{
+		{"reference/localvendor/ephemeral/ephemeral.go", " || !have.Ephemeral || have.Name != name {", " || have.Name != name {"},
 	}},
 	{name: "a copy ends where its data ends", tests: vendor, edits: []edit{
 		{"reference/localvendor/files/copy.go", "	if err := dst.Truncate(st.Size()); err != nil {", "	if err := dst.Truncate(0); err != nil {"},

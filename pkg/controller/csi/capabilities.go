@@ -61,6 +61,9 @@ func PluginCapabilities(o Options) []csispec.PluginCapability_Service_Type {
 	if o.Groups != nil {
 		out = append(out, csispec.PluginCapability_Service_GROUP_CONTROLLER_SERVICE)
 	}
+	if o.Blocks != nil && o.Snapshots != nil {
+		out = append(out, csispec.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE)
+	}
 	if o.constrained() {
 		out = append(out, csispec.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
 		if o.Snapshots != nil {

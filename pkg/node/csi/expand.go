@@ -9,7 +9,6 @@ import (
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/go-logr/logr"
-	"k8s.io/mount-utils"
 
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/csiserver"
@@ -37,9 +36,22 @@ func (s *Server) expand(ctx context.Context, req *csispec.NodeExpandVolumeReques
 	if err != nil {
 		return 0, err
 	}
-	if s.shared(req, mp) {
-		return req.GetCapacityRange().GetRequiredBytes(), nil
+	want := req.GetCapacityRange().GetRequiredBytes()
+	dev, err := s.o.Host.Lookup(ctx, req.GetVolumeId())
+	switch {
+	case err != nil && !errors.Is(err, provisioner.ErrNotFound):
+		return 0, err
+	case dev.Directory != "": // the file system under it is the platform's
+		return s.o.Rescan.Rescan(ctx, req.GetVolumeId(), want)
+	case s.shared(req, mp):
+		return want, nil
 	}
+	return s.expandDevice(ctx, req, mp)
+}
+
+// expandDevice has the size of a block device read again, and lets the file system
+// that this service has made on it have it all.
+func (s *Server) expandDevice(ctx context.Context, req *csispec.NodeExpandVolumeRequest, mp Mount) (int64, error) {
 	size, err := s.rescan(ctx, req, mp)
 	if err != nil {
 		return 0, err
@@ -68,7 +80,7 @@ func (s *Server) expand(ctx context.Context, req *csispec.NodeExpandVolumeReques
 
 // shared says whether what is mounted is a file system that the platform shares:
 // its source is a tag and not a file, and the platform sees to its size.
-func (s *Server) shared(req *csispec.NodeExpandVolumeRequest, mp mount.MountPoint) bool {
+func (s *Server) shared(req *csispec.NodeExpandVolumeRequest, mp Mount) bool {
 	isDevice := s.isDevice(req.GetVolumePath())
 	return !isDevice && req.GetVolumeCapability().GetBlock() == nil &&
 		!slices.Contains(csiserver.FSTypes, mp.Type) && !filepath.IsAbs(mp.Device)
@@ -77,7 +89,7 @@ func (s *Server) shared(req *csispec.NodeExpandVolumeRequest, mp mount.MountPoin
 // rescan has the size of the device read again. After a restart the platform may
 // not know which device a volume has, since no call before this one tells it: then
 // the device that is mounted is asked.
-func (s *Server) rescan(ctx context.Context, req *csispec.NodeExpandVolumeRequest, mp mount.MountPoint) (int64, error) {
+func (s *Server) rescan(ctx context.Context, req *csispec.NodeExpandVolumeRequest, mp Mount) (int64, error) {
 	want := req.GetCapacityRange().GetRequiredBytes()
 	size, err := s.o.Rescan.Rescan(ctx, req.GetVolumeId(), want)
 	if !errors.Is(err, provisioner.ErrNotFound) {
@@ -98,7 +110,7 @@ func (s *Server) rescan(ctx context.Context, req *csispec.NodeExpandVolumeReques
 
 // mountOf is the mount on a path where a volume is staged or published;
 // ErrNotFound if there is none.
-func (s *Server) mountOf(path string) (mount.MountPoint, error) {
+func (s *Server) mountOf(path string) (Mount, error) {
 	mp, mounted, err := s.mounts.at(path)
 	if err == nil && !mounted {
 		err = fmt.Errorf("nothing is mounted on %s: %w", path, provisioner.ErrNotFound)

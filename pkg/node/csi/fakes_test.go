@@ -17,10 +17,13 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
+// disk is what the directories of this machine are on.
+const disk = "/dev/vda1"
+
 // machine is a Mounter, Devices and Formatter without a kernel.
 type machine struct {
 	mu    sync.Mutex
-	table []mount.MountPoint
+	table []Mount
 	// devices maps a device file to its number; dead ones do not answer.
 	devices map[string]uint64
 	dead    map[string]bool
@@ -46,12 +49,17 @@ func newMachine(devices ...string) *machine {
 func (m *machine) Mount(source, target, fstype string, options []string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	root, shown := "/", source
 	if slices.Contains(options, "bind") {
 		if i := m.index(source); i >= 0 {
-			source, fstype = m.table[i].Device, m.table[i].Type
+			source, fstype, root = m.table[i].Device, m.table[i].Type, m.table[i].Root
+			shown = source
+		} else if _, isDevice := m.devices[source]; !isDevice {
+			source, fstype, root = disk, "ext4", source
 		}
 	}
-	m.table = append(m.table, mount.MountPoint{Device: source, Path: target, Type: fstype, Opts: options})
+	m.table = append(m.table, Mount{Root: root, MountPoint: mount.MountPoint{Device: source, Path: target, Type: fstype, Opts: options}})
+	source = shown
 	m.log = append(m.log, fmt.Sprintf("mount %s %s %v", filepath.Base(source), fstype, options))
 	return m.mountErr
 }
@@ -92,10 +100,14 @@ func (m *machine) Detach(target string) error {
 	return nil
 }
 
-func (m *machine) List() ([]mount.MountPoint, error) {
+func (m *machine) List() ([]Mount, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.table), nil
+	out := slices.Clone(m.table)
+	for i := range out {
+		out[i].Filesystem = out[i].Device
+	}
+	return out, nil
 }
 
 // Number is that of a device file, which a bound one is, too; what a file system
@@ -126,6 +138,19 @@ func (m *machine) Below(path string) (uint64, error) {
 		path = m.table[i].Device
 	}
 	return m.number(path)
+}
+
+// Same compares what is shown of which device.
+func (m *machine) Same(a, b string) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	shown := func(path string) string {
+		if i := m.index(path); i >= 0 {
+			return m.table[i].Device + " " + m.table[i].Root
+		}
+		return disk + " " + path
+	}
+	return shown(a) == shown(b), nil
 }
 
 func (m *machine) Readable(path string) error {
@@ -182,6 +207,8 @@ type host struct {
 	paths map[string]string
 	// tags are those of volumes that are file systems.
 	tags map[string]string
+	// dirs are those of volumes that are directories.
+	dirs map[string]string
 	open map[string]bool
 	err  error
 	last provisioner.OpenSpec
@@ -193,15 +220,23 @@ func (h *host) Open(_ context.Context, s provisioner.OpenSpec) (provisioner.Devi
 	if h.err != nil {
 		return provisioner.Device{}, h.err
 	}
-	p, ok := h.paths[s.VolumeID]
-	if !ok {
+	if _, ok := h.paths[s.VolumeID]; !ok {
 		return provisioner.Device{}, fmt.Errorf("volume %s: %w", s.VolumeID, provisioner.ErrNotFound)
 	}
 	h.open[s.VolumeID] = true
-	if tag := h.tags[s.VolumeID]; tag != "" {
-		return provisioner.Device{VolumeID: s.VolumeID, Name: tag, Tag: tag, Mode: provisioner.Filesystem}, nil
+	d := h.device(s.VolumeID)
+	d.Mode = s.Mode
+	return d, nil
+}
+
+func (h *host) device(id string) provisioner.Device {
+	if tag := h.tags[id]; tag != "" {
+		return provisioner.Device{VolumeID: id, Name: tag, Tag: tag}
 	}
-	return provisioner.Device{VolumeID: s.VolumeID, Name: filepath.Base(p), Path: p, Mode: s.Mode}, nil
+	if dir := h.dirs[id]; dir != "" {
+		return provisioner.Device{VolumeID: id, Name: id, Directory: dir}
+	}
+	return provisioner.Device{VolumeID: id, Name: filepath.Base(h.paths[id]), Path: h.paths[id]}
 }
 
 func (h *host) Close(_ context.Context, id, name string) error {
@@ -214,10 +249,7 @@ func (h *host) Lookup(_ context.Context, id string) (provisioner.Device, error) 
 	if !h.open[id] {
 		return provisioner.Device{}, provisioner.ErrNotFound
 	}
-	if tag := h.tags[id]; tag != "" {
-		return provisioner.Device{VolumeID: id, Name: tag, Tag: tag}, nil
-	}
-	return provisioner.Device{VolumeID: id, Name: filepath.Base(h.paths[id]), Path: h.paths[id]}, nil
+	return h.device(id), nil
 }
 
 func (h *host) List(context.Context) ([]provisioner.Device, error) {

@@ -13,10 +13,11 @@ import (
 
 // The reasons of problems that a node sees.
 const (
-	reasonNotOpen    = "DeviceNotOpen"
-	reasonDeviceDead = "DeviceDead"
-	reasonMountDead  = "MountDead"
-	reasonStorage    = "StorageUnreachable"
+	reasonNotOpen       = "DeviceNotOpen"
+	reasonDeviceDead    = "DeviceDead"
+	reasonDirectoryGone = "DirectoryGone"
+	reasonMountDead     = "MountDead"
+	reasonStorage       = "StorageUnreachable"
 )
 
 // NodeGetVolumeHealth says what is wrong with a volume as this node sees it: its
@@ -26,7 +27,7 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csispec.NodeGetVo
 	if err := csiserver.Require("volume id", id); err != nil {
 		return nil, fmt.Errorf("find out the health of a volume: %w", err)
 	}
-	problems, err := s.deviceProblems(ctx, id)
+	problems, err := s.openProblems(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("find out the health of volume %q: %w", id, err)
 	}
@@ -45,20 +46,19 @@ func (s *Server) NodeGetVolumeHealth(ctx context.Context, req *csispec.NodeGetVo
 	}, nil
 }
 
-func (s *Server) deviceProblems(ctx context.Context, id string) ([]provisioner.Problem, error) {
+func (s *Server) openProblems(ctx context.Context, id string) ([]provisioner.Problem, error) {
 	dev, err := s.o.Host.Lookup(ctx, id)
 	switch {
 	case errors.Is(err, provisioner.ErrNotFound):
 		return inaccessible(reasonNotOpen, "the volume is not open on this node"), nil
 	case err != nil:
 		return nil, err
-	case dev.Tag != "":
-		return nil, nil // a file system answers by its mounts
 	}
-	if err := s.o.Devices.Readable(dev.Path); err != nil {
-		return inaccessible(reasonDeviceDead, "the device does not answer: "+err.Error()), nil
+	what, err := s.contentOf(dev, dev.Mode)
+	if err != nil {
+		return nil, err
 	}
-	return nil, nil
+	return what.problems(), nil
 }
 
 func (s *Server) mountProblems(path string) ([]provisioner.Problem, error) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/mount-utils"
@@ -21,16 +22,55 @@ import (
 type Mounter interface {
 	Mount(source, target, fstype string, options []string) error
 	Unmount(target string) error
-	List() ([]mount.MountPoint, error)
+	List() ([]Mount, error)
 	// Detach takes the mount out of the tree at once and leaves the rest to
 	// the kernel, which ends it when its last user goes (MNT_DETACH).
 	Detach(target string) error
+}
+
+// Mount is a line of the mount table.
+type Mount struct {
+	mount.MountPoint
+	// Root is what is shown of the file system: "/" is all of it, anything else a
+	// directory or a file in it, which was bound.
+	Root string
+	// Filesystem is the number of the file system, as "8:1": many may have the same
+	// Device, such as "tmpfs".
+	Filesystem string
+}
+
+// whole says whether all of a file system is shown.
+func (m Mount) whole() bool { return m.Root == "/" }
+
+// deleted is how the kernel marks the root of a mount that was removed since
+// (proc_pid_mountinfo(5)).
+const deleted = "//deleted"
+
+// shows says whether the mount shows all or a part of what other shows.
+func (m Mount) shows(other Mount) bool {
+	return m.Filesystem == other.Filesystem && (other.whole() || m.Root == other.Root || strings.HasPrefix(m.Root, other.Root+"/"))
 }
 
 // NewMounter is the Mounter of the machine.
 func NewMounter() Mounter { return realMounter{mount.New("")} }
 
 type realMounter struct{ mount.Interface }
+
+// List reads the table from mountinfo, since /proc/mounts does not tell what is
+// shown of a file system.
+func (realMounter) List() ([]Mount, error) {
+	infos, err := mount.ParseMountInfo("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Mount, 0, len(infos))
+	for _, i := range infos {
+		out = append(out, Mount{Root: i.Root, Filesystem: fmt.Sprintf("%d:%d", i.Major, i.Minor), MountPoint: mount.MountPoint{
+			Device: i.Source, Path: i.MountPoint, Type: i.FsType, Opts: slices.Concat(i.MountOptions, i.SuperOptions),
+		}})
+	}
+	return out, nil
+}
 
 func (realMounter) Detach(target string) error {
 	return unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
@@ -42,6 +82,8 @@ type Devices interface {
 	Number(path string) (uint64, error)
 	// Below is the number of the device that the file system at path is on.
 	Below(path string) (uint64, error)
+	// Same says whether both paths are one and the same directory.
+	Same(a, b string) (bool, error)
 	// Readable says whether the device at path still answers.
 	Readable(path string) error
 	// Size is the size of the device at path, in bytes.
@@ -59,6 +101,19 @@ func (HostDevices) Number(path string) (uint64, error) { return hostdev.DeviceNu
 // Below implements Devices.
 func (HostDevices) Below(path string) (uint64, error) { return hostdev.FilesystemDevice(path) }
 
+// Same implements Devices.
+func (HostDevices) Same(a, b string) (bool, error) {
+	first, err := os.Stat(a)
+	if err != nil {
+		return false, fmt.Errorf("look at %s: %w", a, err)
+	}
+	second, err := os.Stat(b)
+	if err != nil {
+		return false, fmt.Errorf("look at %s: %w", b, err)
+	}
+	return os.SameFile(first, second), nil
+}
+
 // Readable implements Devices.
 func (HostDevices) Readable(path string) error { return hostdev.Readable(path) }
 
@@ -70,10 +125,10 @@ type mounts struct {
 
 // at is the topmost mount on path, and whether there is one. It reads the table
 // and does not touch path, which may lie on a device that no longer answers.
-func (t mounts) at(path string) (mount.MountPoint, bool, error) {
+func (t mounts) at(path string) (Mount, bool, error) {
 	list, err := t.m.List()
 	if err != nil {
-		return mount.MountPoint{}, false, fmt.Errorf("read the mount table: %w", err)
+		return Mount{}, false, fmt.Errorf("read the mount table: %w", err)
 	}
 	names := []string{filepath.Clean(path)}
 	if parent, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
@@ -84,7 +139,7 @@ func (t mounts) at(path string) (mount.MountPoint, bool, error) {
 			return mp, true, nil
 		}
 	}
-	return mount.MountPoint{}, false, nil
+	return Mount{}, false, nil
 }
 
 // maxStacked bounds how many mounts on top of one another clear removes.
@@ -106,7 +161,7 @@ func (t mounts) clear(path string) error {
 	return fmt.Errorf("unmount %s: more than %d mounts lie on it: %w", path, maxStacked, provisioner.ErrBusy)
 }
 
-func (t mounts) unmount(path string, mp mount.MountPoint) error {
+func (t mounts) unmount(path string, mp Mount) error {
 	err := t.m.Unmount(path)
 	if err == nil {
 		return nil
@@ -121,11 +176,19 @@ func (t mounts) unmount(path string, mp mount.MountPoint) error {
 	return nil
 }
 
-// dead says why the device under the mount does not answer; nil if it does.
-func (t mounts) dead(path string, mp mount.MountPoint) error {
+// dead says why what is under the mount does not answer; nil if it does. A
+// directory that was bound is dead once it was removed: the disk that it was on,
+// which others use too, says nothing about it.
+func (t mounts) dead(path string, mp Mount) error {
 	fi, err := os.Stat(path)
 	if err != nil && mount.IsCorruptedMnt(err) {
 		return err
+	}
+	if strings.HasSuffix(mp.Root, deleted) {
+		return fmt.Errorf("the directory %s, which was mounted on %s, was removed", strings.TrimSuffix(mp.Root, deleted), path)
+	}
+	if err == nil && fi.IsDir() && !mp.whole() {
+		return nil
 	}
 	bound := err == nil && fi.Mode()&os.ModeDevice != 0
 	if bound || !filepath.IsAbs(mp.Device) {
@@ -143,7 +206,7 @@ func (t mounts) dead(path string, mp mount.MountPoint) error {
 // renamed says that the device mounted on path is gone and that its name has
 // gone to another one since. ext4 and xfs only: others may show a number that
 // belongs to no device.
-func (t mounts) renamed(path string, mp mount.MountPoint) error {
+func (t mounts) renamed(path string, mp Mount) error {
 	if !slices.Contains(csiserver.FSTypes, mp.Type) {
 		return nil
 	}
@@ -151,6 +214,19 @@ func (t mounts) renamed(path string, mp mount.MountPoint) error {
 	below, belowErr := t.d.Below(path)
 	if nameErr == nil && belowErr == nil && named != below {
 		return fmt.Errorf("the device mounted on %s is gone, %s is another one now", path, mp.Device)
+	}
+	return nil
+}
+
+// bind shows source on target too, with the options of a mount. mount-utils binds
+// first and remounts with the options after, as one mount(2) cannot do both.
+func (t mounts) bind(source, target string, options []string) error {
+	if err := t.m.Mount(source, target, "", append([]string{"bind"}, options...)); err != nil {
+		// A bind whose remount failed would be writable: take it back.
+		if undo := t.clear(target); undo != nil {
+			return fmt.Errorf("bind %s: %w; and take it back: %w", source, err, undo)
+		}
+		return fmt.Errorf("bind %s: %w", source, err)
 	}
 	return nil
 }
@@ -165,7 +241,7 @@ func remove(path string) error {
 }
 
 // sameDevice says whether the file system mounted on path lies on device.
-func (t mounts) sameDevice(path string, mp mount.MountPoint, device string) (bool, error) {
+func (t mounts) sameDevice(path string, mp Mount, device string) (bool, error) {
 	want, err := t.d.Number(device)
 	if err != nil {
 		return false, err
@@ -177,5 +253,5 @@ func (t mounts) sameDevice(path string, mp mount.MountPoint, device string) (boo
 	return have == want, nil
 }
 
-// readOnly says whether a mount forbids writing.
-func readOnly(mp mount.MountPoint) bool { return slices.Contains(mp.Opts, "ro") }
+// readOnly says whether a mount, or the file system under it, forbids writing.
+func readOnly(mp Mount) bool { return slices.Contains(mp.Opts, "ro") }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,13 +72,16 @@ func TestRootFilesystem(t *testing.T) {
 	for _, fs := range []string{"ext4", "xfs"} {
 		t.Run(fs, func(t *testing.T) {
 			needs.Program(t, "mkfs."+fs)
-			b, c := newRealBed(t), fsCap(snw, fs, "noatime")
+			b, c := newRealBed(t), fsCap(snw, fs, "noatime", "nosuid")
 			for range 2 {
 				noError(t, b.stageV(t, "v1", c))
 				noError(t, b.publishV(t, b.target, c, false))
 			}
 			if n := b.mounted(t); n != 2 {
 				t.Errorf("%d mounts, want 2", n)
+			}
+			if mp, _, err := b.mounts.at(b.target); err != nil || !slices.Contains(mp.Opts, "nosuid") || !slices.Contains(mp.Opts, "noatime") {
+				t.Errorf("published with the options %v, %v: those of the volume are missing", mp.Opts, err)
 			}
 			file := filepath.Join(b.target, "f")
 			noError(t, os.WriteFile(file, []byte("kept"), 0o600))

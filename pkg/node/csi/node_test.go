@@ -46,7 +46,7 @@ func TestLifeOfAFilesystem(t *testing.T) {
 		noError(t, b.unstageV(t))
 	}
 	want := []string{
-		"format nvme0n1 ext4 false", "mount nvme0n1 ext4 [noatime]", "mount nvme0n1 ext4 [bind]", "unmount", "unmount",
+		"format nvme0n1 ext4 false", "mount nvme0n1 ext4 [noatime]", "mount nvme0n1 ext4 [bind noatime]", "unmount", "unmount",
 	}
 	if d := cmp.Diff(want, b.m.log); d != "" {
 		t.Errorf("-want +got:\n%s", d)
@@ -94,7 +94,7 @@ func TestReadOnly(t *testing.T) {
 		c := fsCap(mnro, "xfs", "rw", "noatime")
 		noError(t, b.stageV(t, "v1", c))
 		noError(t, b.publishV(t, b.target, c, false))
-		if d := cmp.Diff([]string{"mount nvme0n1 xfs [noatime nouuid ro]", "mount nvme0n1 xfs [bind ro]"}, b.m.log); d != "" {
+		if d := cmp.Diff([]string{"mount nvme0n1 xfs [noatime nouuid ro]", "mount nvme0n1 xfs [bind noatime ro]"}, b.m.log); d != "" {
 			t.Error(d)
 		}
 	})
@@ -144,7 +144,7 @@ func TestStageRefuses(t *testing.T) {
 		},
 		"another device bound there": {
 			func(b *bed) { _ = b.m.Mount("/dev/nvme0n2", blockFile(b.staging, "v1"), "", nil) },
-			"v1", blockCap(snw), provisioner.ErrPrecondition, "another device is bound",
+			"v1", blockCap(snw), provisioner.ErrPrecondition, "/dev/nvme0n2 is mounted there already",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -303,7 +303,7 @@ func TestSymlinkedParent(t *testing.T) {
 	target, link := filepath.Join(b.dir, "target"), filepath.Join(b.dir, "link")
 	noError(t, os.Mkdir(target, 0o750))
 	noError(t, os.Symlink(target, link))
-	b.m.table = []mount.MountPoint{{Device: "/dev/nvme0n1", Path: filepath.Join(target, "s")}}
+	b.m.table = []Mount{{MountPoint: mount.MountPoint{Device: "/dev/nvme0n1", Path: filepath.Join(target, "s")}}}
 	if _, mounted, err := b.mounts.at(filepath.Join(link, "s")); err != nil || !mounted {
 		t.Errorf("a mount was not found through a link: %v", err)
 	}

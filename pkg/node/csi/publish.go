@@ -2,11 +2,15 @@ package csi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -14,14 +18,18 @@ import (
 
 // NodePublishVolume shows the staged volume to a pod: a bind mount of the
 // staging directory, or of the device file of a block volume.
-func (s *Server) NodePublishVolume(_ context.Context, req *csispec.NodePublishVolumeRequest) (*csispec.NodePublishVolumeResponse, error) {
-	if err := s.publish(req); err != nil {
+func (s *Server) NodePublishVolume(ctx context.Context, req *csispec.NodePublishVolumeRequest) (*csispec.NodePublishVolumeResponse, error) {
+	publish := s.publish
+	if req.GetVolumeContext()[contextEphemeral] == "true" {
+		publish = s.publishEphemeral
+	}
+	if err := publish(ctx, req); err != nil {
 		return nil, fmt.Errorf("publish volume %q on %q: %w", req.GetVolumeId(), req.GetTargetPath(), err)
 	}
 	return &csispec.NodePublishVolumeResponse{}, nil
 }
 
-func (s *Server) publish(req *csispec.NodePublishVolumeRequest) error {
+func (s *Server) publish(ctx context.Context, req *csispec.NodePublishVolumeRequest) error {
 	id, staging, target := req.GetVolumeId(), req.GetStagingTargetPath(), req.GetTargetPath()
 	if err := checkTarget(id, "staging target path", staging, "target path", target); err != nil {
 		return err
@@ -30,32 +38,38 @@ func (s *Server) publish(req *csispec.NodePublishVolumeRequest) error {
 	if err != nil {
 		return err
 	}
-	ro := c.ReadOnly || req.GetReadonly()
-	source := staging
-	if c.Mode == provisioner.Block {
-		source = blockFile(staging, id)
-	}
-	if _, mounted, err := s.mounts.at(source); err != nil || !mounted {
-		if err == nil {
-			err = fmt.Errorf("the volume is not staged on %s: %w", source, provisioner.ErrPrecondition)
-		}
+	ro := readers(c) || req.GetReadonly()
+	source := stagedOn(staging, id, c.Mode)
+	staged, mounted, err := s.mounts.at(source)
+	if err != nil {
 		return err
 	}
-	done, err := s.alreadyPublished(source, target, c.Mode, ro)
+	if !mounted {
+		return fmt.Errorf("the volume is not staged on %s: %w", source, provisioner.ErrPrecondition)
+	}
+	if strings.HasSuffix(staged.Root, deleted) {
+		return fmt.Errorf("the directory that is staged on %s was removed: restore it and stage the volume anew: %w", source, provisioner.ErrPrecondition)
+	}
+	done, err := s.alreadyPublished(source, staged, target, c.Mode, ro)
 	if err != nil || done {
 		return err
 	}
 	if c.Access == provisioner.ReadWriteOncePod {
-		if err := s.soleTarget(source, target, c.Mode); err != nil {
+		if err := s.soleTarget(ctx, id, source, target, c.Mode); err != nil {
 			return err
 		}
 	}
-	return s.bind(source, target, c.Mode, ro)
+	if err := makeTarget(target, c.Mode); err != nil {
+		return err
+	}
+	// A bind has none of the options of what is bound: without ro it could be
+	// written, without nosuid be used against it.
+	return s.mounts.bind(source, target, mountOptions(ofMounts(c.MountFlags), ro))
 }
 
 // alreadyPublished says whether source is bound to target as asked. A dead
 // mount there is cleared away.
-func (s *Server) alreadyPublished(source, target string, mode provisioner.VolumeMode, ro bool) (bool, error) {
+func (s *Server) alreadyPublished(source string, staged Mount, target string, mode provisioner.VolumeMode, ro bool) (bool, error) {
 	mp, mounted, err := s.mounts.at(target)
 	if err != nil || !mounted {
 		return false, err
@@ -69,20 +83,25 @@ func (s *Server) alreadyPublished(source, target string, mode provisioner.Volume
 	switch {
 	case wantErr != nil:
 		return false, fmt.Errorf("which device is staged: %w", wantErr)
-	case haveErr != nil || have != want:
+	case haveErr != nil || have != want || mode == provisioner.Filesystem && mp.Root != staged.Root:
 		if haveErr == nil && s.mounts.dead(target, mp) == nil {
 			return false, fmt.Errorf("%s is mounted there already: %w", mp.Device, provisioner.ErrExists)
 		}
 		return false, s.mounts.clear(target)
-	case readOnly(mp) != ro && mode == provisioner.Filesystem && !s.stagedReadOnly(source):
+	case readOnly(mp) != ro && mode == provisioner.Filesystem && !readOnly(staged):
 		return false, fmt.Errorf("it is published there with read-only %t, asked was %t: %w", readOnly(mp), ro, provisioner.ErrExists)
 	}
 	return true, nil
 }
 
-// soleTarget checks that the volume is shown nowhere but at source and target:
-// CSI spec "NodePublishVolume", SINGLE_NODE_SINGLE_WRITER.
-func (s *Server) soleTarget(source, target string, mode provisioner.VolumeMode) error {
+// soleTarget checks that the volume is shown nowhere but at source and target, and
+// where the platform itself has its directory: CSI spec "NodePublishVolume",
+// SINGLE_NODE_SINGLE_WRITER.
+func (s *Server) soleTarget(ctx context.Context, id, source, target string, mode provisioner.VolumeMode) error {
+	dev, err := s.o.Host.Lookup(ctx, id)
+	if err != nil && !errors.Is(err, provisioner.ErrNotFound) {
+		return err
+	}
 	staged, _, err := s.mounts.at(source)
 	if err != nil {
 		return err
@@ -92,10 +111,10 @@ func (s *Server) soleTarget(source, target string, mode provisioner.VolumeMode) 
 		return fmt.Errorf("read the mount table: %w", err)
 	}
 	for _, mp := range list {
-		if mp.Device != staged.Device || mp.Path == staged.Path || mp.Path == target {
+		if slices.Contains([]string{staged.Path, target, dev.Directory}, mp.Path) {
 			continue
 		}
-		if mode == provisioner.Block && !s.sameNumber(source, mp.Path) {
+		if mp.Filesystem != staged.Filesystem || mode == provisioner.Block && !s.sameNumber(source, mp.Path) || mode == provisioner.Filesystem && !mp.shows(staged) {
 			continue
 		}
 		return fmt.Errorf("the volume is for one pod alone (ReadWriteOncePod) and is shown on %s already: %w", mp.Path, provisioner.ErrInUse)
@@ -110,49 +129,111 @@ func (s *Server) sameNumber(a, b string) bool {
 	return errX == nil && errY == nil && x == y
 }
 
-// stagedReadOnly says whether the staged file system is itself read-only, so
-// that every publish of it is.
-func (s *Server) stagedReadOnly(staging string) bool {
-	mp, mounted, err := s.mounts.at(staging)
-	return err == nil && mounted && readOnly(mp)
-}
-
-func (s *Server) bind(source, target string, mode provisioner.VolumeMode, ro bool) error {
-	if err := makeTarget(target, mode); err != nil {
-		return err
-	}
-	options := []string{"bind"}
-	if ro {
-		// mount-utils binds first and remounts read-only after, as one
-		// mount(2) cannot do both.
-		options = append(options, "ro")
-	}
-	if err := s.o.Mounter.Mount(source, target, "", options); err != nil {
-		// A bind whose remount failed would be writable: take it back.
-		if undo := s.mounts.clear(target); undo != nil {
-			return fmt.Errorf("bind %s: %w; and take it back: %w", source, err, undo)
-		}
-		return fmt.Errorf("bind %s: %w", source, err)
-	}
-	return nil
-}
-
+// makeTarget makes what a mount is to lie on, unless it is there: a directory, or
+// an empty file for a device to be bound on.
 func makeTarget(target string, mode provisioner.VolumeMode) error {
 	if mode == provisioner.Filesystem {
 		if err := os.MkdirAll(target, 0o750); err != nil {
-			return fmt.Errorf("make the target directory: %w", err)
+			return fmt.Errorf("make the directory %s: %w", target, err)
 		}
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
-		return fmt.Errorf("make the directory of the target: %w", err)
+		return fmt.Errorf("make the directory of %s: %w", target, err)
 	}
-	return touch(target)
+	f, err := os.OpenFile(target, os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("make %s: %w", target, err)
+	}
+	return f.Close()
+}
+
+// What the kubelet adds to the attributes of a volume.
+const (
+	contextReserved  = "csi.storage.k8s.io/"
+	contextEphemeral = contextReserved + "ephemeral"
+)
+
+// attributeSize is the attribute of an ephemeral volume that says how large it is to
+// be, as a quantity of Kubernetes. All others are the platform's parameters.
+const attributeSize = "size"
+
+// publishEphemeral makes a volume that the pod itself describes, and mounts it on the
+// target. It has no staging directory, and no other call than NodeUnpublishVolume ends
+// it.
+func (s *Server) publishEphemeral(ctx context.Context, req *csispec.NodePublishVolumeRequest) error {
+	id, target := req.GetVolumeId(), req.GetTargetPath()
+	if err := checkTarget(id, "target path", target); err != nil {
+		return err
+	}
+	c, err := csiserver.ParseCapability(req.GetVolumeCapability())
+	if err != nil {
+		return err
+	}
+	if s.o.Ephemeral == nil {
+		return csiserver.Invalid("this driver has no inline volumes: use a PersistentVolumeClaim, or a generic ephemeral volume")
+	}
+	c.ReadOnly = c.ReadOnly || req.GetReadonly()
+	spec, err := ephemeralSpec(id, req.GetVolumeContext(), c)
+	if err != nil {
+		return err
+	}
+	dev, err := s.o.Ephemeral.Make(ctx, spec)
+	if err != nil {
+		return err
+	}
+	what, err := s.contentOf(dev, c.Mode)
+	if err == nil {
+		err = what.refuses(c)
+	}
+	if err == nil {
+		err = s.place(ctx, what, target, c)
+	}
+	return s.unmake(ctx, id, target, err)
+}
+
+// unmake removes an ephemeral volume whose publish failed for good: the kubelet takes
+// a final error to mean that nothing was left behind, and asks for no unpublish.
+func (s *Server) unmake(ctx context.Context, id, target string, failure error) error {
+	if failure == nil || provisioner.Uncertain(failure) {
+		return failure
+	}
+	if mp, mounted, err := s.mounts.at(target); err != nil || mounted {
+		return fmt.Errorf("%v; %s is mounted, so the volume stays until it is unpublished: %w", failure, mp.Path, provisioner.ErrBusy)
+	}
+	if err := s.o.Ephemeral.Remove(ctx, id); err != nil {
+		return fmt.Errorf("%v; and remove the volume: %v: %w", failure, err, provisioner.ErrBusy)
+	}
+	return failure
+}
+
+// ephemeralSpec reads what is wanted of a volume in the attributes that the pod gives
+// it. What the kubelet adds about the pod is no parameter.
+func ephemeralSpec(name string, attributes map[string]string, c csiserver.Capability) (provisioner.VolumeSpec, error) {
+	spec := provisioner.VolumeSpec{Name: name, Mode: c.Mode, AccessModes: []provisioner.AccessMode{c.Access}}
+	for key, value := range attributes {
+		switch {
+		case strings.HasPrefix(key, contextReserved):
+		case key == attributeSize:
+			q, err := resource.ParseQuantity(value)
+			bytes, whole := q.AsInt64()
+			if err != nil || !whole || bytes <= 0 {
+				return provisioner.VolumeSpec{}, csiserver.Invalid("attribute %s is %q: a size in bytes is wanted, such as 64Mi", attributeSize, value)
+			}
+			spec.CapacityBytes = bytes
+		default:
+			if spec.Parameters == nil {
+				spec.Parameters = map[string]string{}
+			}
+			spec.Parameters[key] = value
+		}
+	}
+	return spec, nil
 }
 
 // NodeUnpublishVolume undoes NodePublishVolume and removes the target, also if
 // the device is dead. What is not published is success.
-func (s *Server) NodeUnpublishVolume(_ context.Context, req *csispec.NodeUnpublishVolumeRequest) (*csispec.NodeUnpublishVolumeResponse, error) {
+func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csispec.NodeUnpublishVolumeRequest) (*csispec.NodeUnpublishVolumeResponse, error) {
 	id, target := req.GetVolumeId(), req.GetTargetPath()
 	err := checkTarget(id, "target path", target)
 	if err == nil {
@@ -160,6 +241,9 @@ func (s *Server) NodeUnpublishVolume(_ context.Context, req *csispec.NodeUnpubli
 	}
 	if err == nil {
 		err = remove(target)
+	}
+	if err == nil && s.o.Ephemeral != nil {
+		err = s.o.Ephemeral.Remove(ctx, id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("unpublish volume %q from %q: %w", id, target, err)

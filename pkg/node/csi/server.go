@@ -49,6 +49,9 @@ type Options struct {
 	Mounter   Mounter
 	Devices   Devices
 	Formatter Formatter
+	// Ephemeral makes volumes that a pod describes itself, and that go with it; nil:
+	// there are none.
+	Ephemeral provisioner.Ephemeral
 	// MaxVolumes is how many volumes the node takes; 0 asks Functions.
 	MaxVolumes int64
 	// Functions counts the functions that can hold a volume each; nil, or

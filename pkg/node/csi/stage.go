@@ -2,22 +2,17 @@ package csi
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/go-logr/logr"
-	"k8s.io/mount-utils"
 
-	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-// NodeStageVolume opens the device of the volume and mounts it on the staging
-// directory, or binds it to a file in there if it is a block volume.
+// NodeStageVolume opens the volume and mounts what it is on the staging directory,
+// or binds its device to a file in there if it is a block volume.
 func (s *Server) NodeStageVolume(ctx context.Context, req *csispec.NodeStageVolumeRequest) (*csispec.NodeStageVolumeResponse, error) {
 	id, staging := req.GetVolumeId(), req.GetStagingTargetPath()
 	if err := s.stage(ctx, req); err != nil {
@@ -54,101 +49,57 @@ func (s *Server) openAndMount(ctx context.Context, req *csispec.NodeStageVolumeR
 	if err != nil {
 		return err
 	}
-	if dev.Tag != "" {
-		return s.stageShared(dev.Tag, staging, c)
+	what, err := s.contentOf(dev, c.Mode)
+	if err == nil {
+		err = what.refuses(c)
 	}
-	if dev.Path == "" {
-		return fmt.Errorf("the platform opened device %q, which has no file in /dev", dev.Name)
-	}
-	if err := os.MkdirAll(staging, 0o750); err != nil && !mount.IsCorruptedMnt(err) {
-		return fmt.Errorf("make the staging directory: %w", err)
-	}
-	if c.Mode == provisioner.Block {
-		return s.stageBlock(dev.Path, blockFile(staging, id))
-	}
-	return s.stageFilesystem(ctx, dev.Path, staging, c)
-}
-
-// stageFilesystem formats the device if it is blank and mounts it.
-func (s *Server) stageFilesystem(ctx context.Context, device, staging string, c csiserver.Capability) error {
-	done, err := s.alreadyStaged(device, staging)
-	if err != nil || done {
+	if err != nil {
 		return err
 	}
-	ro := c.ReadOnly || slices.Contains(c.MountFlags, "ro")
-	made, err := s.o.Formatter.Ensure(ctx, device, c.FSType, ro)
+	return s.place(ctx, what, stagedOn(staging, id, c.Mode), c)
+}
+
+// stagedOn is where a volume is staged: the staging directory, or a file in it
+// for a block volume.
+func stagedOn(staging, id string, mode provisioner.VolumeMode) string {
+	if mode == provisioner.Block {
+		return blockFile(staging, id)
+	}
+	return staging
+}
+
+// place mounts what a volume is on path, unless that is done. A dead mount there,
+// left by a device or directory that is gone, is cleared away; a live one of
+// something else is an error.
+func (s *Server) place(ctx context.Context, what content, path string, c csiserver.Capability) error {
+	mp, mounted, err := s.mounts.at(path)
 	if err != nil {
-		return deviceError(err)
+		return err
 	}
-	if made {
-		logr.FromContextOrDiscard(ctx).Info("made a file system", "device", device, "type", c.FSType)
-	}
-	if !ro && !made {
-		if err := s.o.Formatter.Check(ctx, device, c.FSType); err != nil {
-			return deviceError(err)
-		}
-		if err := s.grow(ctx, device, c.FSType, ""); err != nil {
+	if mounted {
+		same, err := what.isOn(path, mp)
+		switch {
+		case err == nil && same:
+			return nil
+		case s.mounts.dead(path, mp) != nil:
+			if err := s.mounts.clear(path); err != nil {
+				return err
+			}
+		case err != nil:
 			return err
+		default:
+			return fmt.Errorf("%s is mounted there already, not %s: unstage that volume first: %w", mp.Device, what, provisioner.ErrPrecondition)
 		}
 	}
-	if err := s.o.Mounter.Mount(device, staging, c.FSType, mountOptions(flags(c), ro)); err != nil {
-		return fmt.Errorf("mount %s as %s: %w", device, c.FSType, err)
+	if err := makeTarget(path, c.Mode); err != nil {
+		return err
 	}
-	if !ro && !made {
-		return s.grow(ctx, device, c.FSType, staging)
-	}
-	return nil
+	return what.mount(ctx, path, c)
 }
 
-// grow lets a file system have a device that is larger than it: a copy into a
-// larger volume, or one that grew while it was not in use. Some grow while they
-// are mounted, some while they are not, so it is tried both ways; one that
-// cannot grow is used as it is.
-func (s *Server) grow(ctx context.Context, device, fsType, mounted string) error {
-	grown, err := s.o.Formatter.Grow(ctx, device, fsType, mounted)
-	if errors.Is(err, hostdev.ErrPrivilege) {
-		logr.FromContextOrDiscard(ctx).Info("the file system stays smaller than its device", "device", device, "reason", err.Error())
-		return nil
-	}
-	if err != nil {
-		return deviceError(err)
-	}
-	if grown {
-		logr.FromContextOrDiscard(ctx).Info("the file system grew", "device", device, "type", fsType)
-	}
-	return nil
-}
-
-// alreadyStaged says whether the device is mounted on staging. A dead mount
-// there, left by a device that is gone, is cleared away; a live one of another
-// device is an error.
-func (s *Server) alreadyStaged(device, staging string) (bool, error) {
-	mp, mounted, err := s.mounts.at(staging)
-	if err != nil || !mounted {
-		return false, err
-	}
-	same, err := s.mounts.sameDevice(staging, mp, device)
-	if err == nil && same {
-		return true, nil
-	}
-	if s.mounts.dead(staging, mp) != nil {
-		return false, s.mounts.clear(staging)
-	}
-	if err != nil {
-		return false, err
-	}
-	return false, fmt.Errorf("%s is mounted there already, not %s: unstage that volume first: %w", mp.Device, device, provisioner.ErrPrecondition)
-}
-
-// flags are those of the volume, with what its file system needs. A copy has the
-// UUID of its source, and xfs mounts no second one with the same unless it is told
-// not to compare (xfs(5), nouuid); ext4 never compares.
-func flags(c csiserver.Capability) []string {
-	if c.FSType == "xfs" {
-		return append(slices.Clone(c.MountFlags), "nouuid")
-	}
-	return c.MountFlags
-}
+// readers says whether the volume is for reading alone, by its access mode or by
+// its mount options.
+func readers(c csiserver.Capability) bool { return c.ReadOnly || slices.Contains(c.MountFlags, "ro") }
 
 // mountOptions are the flags of the volume, with ro if it is to be read-only.
 func mountOptions(flags []string, ro bool) []string {
@@ -162,46 +113,6 @@ func mountOptions(flags []string, ro bool) []string {
 		out = append(out, "ro")
 	}
 	return out
-}
-
-// stageBlock binds the device file to file.
-func (s *Server) stageBlock(device, file string) error {
-	want, err := s.o.Devices.Number(device)
-	if err != nil {
-		return err
-	}
-	_, mounted, err := s.mounts.at(file)
-	if err != nil {
-		return err
-	}
-	if mounted {
-		have, err := s.o.Devices.Number(file)
-		if err == nil && have == want {
-			return nil
-		}
-		if err == nil && s.o.Devices.Readable(file) == nil {
-			return fmt.Errorf("another device is bound to %s: unstage that volume first: %w", file, provisioner.ErrPrecondition)
-		}
-		if err := s.mounts.clear(file); err != nil {
-			return err
-		}
-	}
-	if err := touch(file); err != nil {
-		return err
-	}
-	if err := s.o.Mounter.Mount(device, file, "", []string{"bind"}); err != nil {
-		return fmt.Errorf("bind %s to %s: %w", device, file, err)
-	}
-	return nil
-}
-
-// touch makes an empty file for a device to be bound on, if there is none.
-func touch(file string) error {
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("make %s: %w", file, err)
-	}
-	return f.Close()
 }
 
 // NodeUnstageVolume undoes NodeStageVolume, also if the device is dead or gone.

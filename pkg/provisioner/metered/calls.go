@@ -118,6 +118,18 @@ func (s snapshots) List(ctx context.Context, filter provisioner.SnapshotFilter, 
 	return s.next.List(ctx, filter, page)
 }
 
+type blocks decorator[provisioner.Blocks]
+
+func (b blocks) Allocated(ctx context.Context, snapshotID string, from int64, found func(provisioner.Range) error) (err error) {
+	defer b.end("Allocated", &err)()
+	return b.next.Allocated(ctx, snapshotID, from, found)
+}
+
+func (b blocks) Changed(ctx context.Context, baseID, targetID string, from int64, found func(provisioner.Range) error) (err error) {
+	defer b.end("Changed", &err)()
+	return b.next.Changed(ctx, baseID, targetID, from, found)
+}
+
 type groups decorator[provisioner.Groups]
 
 func (g groups) Create(ctx context.Context, spec provisioner.GroupSpec) (_ provisioner.Group, err error) {

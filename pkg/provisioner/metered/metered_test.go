@@ -98,6 +98,7 @@ func TestMeasuresEveryVerb(t *testing.T) {
 		Copies:      struct{ provisioner.Copies }{},
 		Snapshots:   struct{ provisioner.Snapshots }{},
 		Groups:      struct{ provisioner.Groups }{},
+		Blocks:      struct{ provisioner.Blocks }{},
 		Inventory:   struct{ provisioner.Inventory }{},
 		Room:        struct{ provisioner.Room }{},
 		Expansion:   struct{ provisioner.Expansion }{},

@@ -13,6 +13,7 @@ func (r *Recorder) Platform(name string, p provisioner.Platform) provisioner.Pla
 	decorate[copies](&p.Copies, of("Copies"))
 	decorate[snapshots](&p.Snapshots, of("Snapshots"))
 	decorate[groups](&p.Groups, of("Groups"))
+	decorate[blocks](&p.Blocks, of("Blocks"))
 	decorate[inventory](&p.Inventory, of("Inventory"))
 	decorate[room](&p.Room, of("Room"))
 	decorate[expansion](&p.Expansion, of("Expansion"))

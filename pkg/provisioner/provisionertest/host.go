@@ -15,6 +15,9 @@ type HostUnderTest struct {
 	// Prepare makes and attaches a volume, and returns how to open it. The
 	// name is unique within a case.
 	Prepare func(t *testing.T, name string) provisioner.OpenSpec
+	// Restart returns the Host of a process that began anew on the same machine;
+	// nil: its devices end with the process.
+	Restart func(t *testing.T) provisioner.Host
 }
 
 // TestHost checks the contract of provisioner.Host. Each case calls open for a
@@ -27,6 +30,9 @@ func TestHost(t *testing.T, open func(t *testing.T) HostUnderTest) {
 		"close is tolerant": hostClose,
 		"list":              hostList,
 		"open at once":      hostOpenAtOnce,
+		"one sort":          hostOneSort,
+		"directory":         hostDirectory,
+		"restart":           hostRestart,
 	}
 	for name, run := range cases {
 		t.Run(name, func(t *testing.T) { run(t, open(t)) })

@@ -24,6 +24,9 @@ import (
 	"github.com/moor-storage/moor/reference/blocktarget"
 	"github.com/moor-storage/moor/reference/localvendor"
 	"github.com/moor-storage/moor/reference/localvendor/devices"
+	"github.com/moor-storage/moor/reference/localvendor/ephemeral"
+	"github.com/moor-storage/moor/reference/localvendor/filesystems"
+	"github.com/moor-storage/moor/reference/localvendor/records"
 	"github.com/moor-storage/moor/reference/snapemulator/datapath"
 	"github.com/moor-storage/moor/reference/snapemulator/fusepath"
 )
@@ -59,24 +62,30 @@ func (o *options) runDriver(ctx context.Context) (err error) {
 	}
 	target := blocktarget.NewServer(blocktarget.Options{Grants: localvendor.Grants{Dir: o.targetDir}, Record: o.recorder(), Log: ctrl.Log.WithName("target")})
 	inside := inProcess{target}
-	storage, err := localvendor.Open(localvendor.Options{
-		TargetDir: o.targetDir, MaxBytes: o.maxBytes, MaxPerNode: o.maxPerNode,
-		NodeExists: func(node string) bool { return node == o.nodeID },
-		Target:     &localvendor.Target{Address: volumes.Addr().String(), Revoker: inside, Data: inside},
-	})
-	if err != nil {
-		return errors.Join(err, volumes.Close())
-	}
-	defer func() { err = errors.Join(err, storage.Close()) }()
 	path, machine, err := o.devices()
 	if err != nil {
 		return errors.Join(err, volumes.Close())
 	}
 	defer func() { err = errors.Join(err, machine.CloseAll(), path.Close()) }()
-	return o.serveDriver(ctx, storage, machine, func(ctx context.Context) error { return target.Serve(ctx, volumes) })
+	local := devices.Local{Devices: machine, Target: inside}
+	if local.Filesystems, err = filesystems.New(filesystems.Options{
+		TargetDir: o.targetDir, Dir: filepath.Join(o.deviceDir, "directories"), Node: o.nodeID, Log: ctrl.Log,
+	}); err != nil {
+		return errors.Join(err, volumes.Close())
+	}
+	storage, err := localvendor.Open(localvendor.Options{
+		TargetDir: o.targetDir, MaxBytes: o.maxBytes, MaxPerNode: o.maxPerNode, FSType: filesystems.Type,
+		NodeExists: func(node string) bool { return node == o.nodeID },
+		Target:     &localvendor.Target{Address: volumes.Addr().String(), Revoker: inside, Data: local},
+	})
+	if err != nil {
+		return errors.Join(err, volumes.Close())
+	}
+	defer func() { err = errors.Join(err, storage.Close()) }()
+	return o.serveDriver(ctx, storage, local, func(ctx context.Context) error { return target.Serve(ctx, volumes) })
 }
 
-// devices opens the data path by which this machine sees its volumes.
+// devices opens the data path by which this machine sees the volumes that are devices.
 func (o *options) devices() (*fusepath.Path, *devices.Machine, error) {
 	path, err := fusepath.Open("local-"+o.nodeID, filepath.Join(o.deviceDir, "fuse"), ctrl.Log)
 	if err != nil {
@@ -94,18 +103,19 @@ func (o *options) devices() (*fusepath.Path, *devices.Machine, error) {
 
 // serveDriver serves CSI until ctx ends, and the target a little longer: what
 // the devices still hold has to reach it.
-func (o *options) serveDriver(ctx context.Context, storage *localvendor.Storage, machine *devices.Machine, target func(context.Context) error) error {
+func (o *options) serveDriver(ctx context.Context, storage *localvendor.Storage, local devices.Local, target func(context.Context) error) error {
 	platform, err := measured(storage.Platform())
 	if err != nil {
 		return err
 	}
 	place := map[string]string{topologyKey: o.nodeID}
-	controller := o.controllerServices(storage, controllercsi.Options{Platform: platform, BlockOnly: true, Topology: place, NodeExpands: true})
+	controller := o.controllerServices(storage, controllercsi.Options{Platform: platform, BlockOnly: true, Shares: isDirectory, Topology: place, NodeExpands: true})
 	node := nodecsi.New(nodecsi.Options{
-		NodeID: o.nodeID, Host: machine, Rescan: machine, MaxVolumes: int64(o.maxPerNode),
+		NodeID: o.nodeID, Host: local, Rescan: local, MaxVolumes: int64(o.maxPerNode),
 		Topology: func() (provisioner.Place, error) { return place, nil },
 		Mounter:  nodecsi.NewMounter(), Devices: nodecsi.HostDevices{}, Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
-		Storage: func(context.Context) error { return storage.Ready() },
+		Storage:   func(context.Context) error { return storage.Ready() },
+		Ephemeral: ephemeral.Volumes{Storage: storage, Host: local, TargetDir: o.targetDir, Node: o.nodeID},
 	})
 	register := func(s *grpc.Server) {
 		controller(s)
@@ -122,9 +132,15 @@ func (o *options) serveDriver(ctx context.Context, storage *localvendor.Storage,
 		}
 		return csiserver.Serve(ctx, o.endpoint, register, csiserver.Options{Logger: ctrl.Log, Timeout: o.timeout, Metrics: metrics.Registry})
 	})
-	err = errors.Join(err, machine.CloseAll())
+	err = errors.Join(err, local.Devices.CloseAll())
 	stop()
 	return errors.Join(err, <-served)
+}
+
+// isDirectory says by its parameters, or by its context, whether a volume is a
+// directory with a file system of its own.
+func isDirectory(keys map[string]string) bool {
+	return keys[records.ParameterKind] == records.KindDirectory || keys[records.ContextFilesystem] != ""
 }
 
 func (o *options) register(ctx context.Context) error {

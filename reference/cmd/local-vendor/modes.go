@@ -14,6 +14,7 @@ import (
 	"github.com/moor-storage/moor/internal/daemon/version"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	controllercsi "github.com/moor-storage/moor/pkg/controller/csi"
+	"github.com/moor-storage/moor/pkg/controller/csi/blocks"
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/metered"
@@ -46,7 +47,8 @@ func (o *options) runController(ctx context.Context) error {
 	})
 }
 
-// controllerServices registers CSI Identity, Controller and GroupController.
+// controllerServices registers CSI Identity, Controller, GroupController and
+// SnapshotMetadata.
 func (o *options) controllerServices(storage *localvendor.Storage, c controllercsi.Options) func(*grpc.Server) {
 	ready := func(context.Context) error { return storage.Ready() }
 	server := controllercsi.New(c)
@@ -54,6 +56,7 @@ func (o *options) controllerServices(storage *localvendor.Storage, c controllerc
 		csispec.RegisterIdentityServer(s, csiserver.NewIdentity(o.name, version.Built().Version, ready, controllercsi.PluginCapabilities(c)...))
 		csispec.RegisterControllerServer(s, server)
 		csispec.RegisterGroupControllerServer(s, server)
+		csispec.RegisterSnapshotMetadataServer(s, blocks.New(c.Platform.Snapshots, c.Platform.Blocks))
 		controllercsi.RegisterFencing(s, c.Platform.Fencing)
 	}
 }

@@ -21,13 +21,17 @@ import (
 // runs.
 const specsOfSanity = 103
 
-// TestSanity holds the driver of one machine to csi-sanity, as file systems and
-// as block devices: everything is announced, so nothing is skipped.
+// TestSanity holds the driver of one machine to csi-sanity, as file systems, as block
+// devices and as directories: everything is announced, so nothing is skipped.
 func TestSanity(t *testing.T) {
-	modes := []string{"mount", "block"}
-	for _, access := range modes {
-		config := sanityDriver(t, access)
-		ginkgo.Describe(access, func() { sanity.GinkgoTest(config) })
+	modes := []string{"mount", "block", "directory"}
+	for _, mode := range modes {
+		config := sanityDriver(t, mode)
+		if mode == "directory" {
+			config.TestVolumeAccessType, config.TestVolumeParameters = "mount", map[string]string{"kind": mode}
+			config.TestVolumeMutableParameters = map[string]string{"iops": "0"} // it has no limits, and 0 is none
+		}
+		ginkgo.Describe(mode, func() { sanity.GinkgoTest(config) })
 	}
 	states := map[types.SpecState]int{}
 	ginkgo.ReportAfterEach(func(r ginkgo.SpecReport) {

@@ -7,7 +7,10 @@ const (
 	// ContextDirectory takes the place of ContextImage and ContextPath for a
 	// volume that is a directory.
 	ContextDirectory = "moor.dev/directory"
-	// ContextNode is the node that a directory was attached to.
+	// ContextFilesystem takes the place of ContextImage and ContextPath for a
+	// volume that is the file system in its image.
+	ContextFilesystem = "moor.dev/filesystem"
+	// ContextNode is the node that a directory or file system was attached to.
 	ContextNode = "moor.dev/node"
 	// ContextPath is the path of the image as the controller knows it.
 	ContextPath = "moor.dev/image-path"
@@ -22,10 +25,15 @@ const (
 	ContextTargetExport = "targetExport"
 )
 
-// ParameterProvisioning is the only parameter of a volume. Thin (the default)
-// takes room as it is written, thick when it is made.
+// The parameters of a volume. Of ParameterProvisioning, Thin (the default) takes
+// room as it is written, Thick when it is made. ParameterKind is known where images
+// hold file systems: KindDevice (the default) is a block device, KindDirectory the
+// directory of such a file system.
 const (
 	ParameterProvisioning = "provisioning"
 	Thin                  = "thin"
 	Thick                 = "thick"
+	ParameterKind         = "kind"
+	KindDevice            = "device"
+	KindDirectory         = "directory"
 )

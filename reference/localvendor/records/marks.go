@@ -11,7 +11,8 @@ import (
 )
 
 // A volume of mode Filesystem is a directory, <id>.dir, which every node that
-// has the volume uses at the same time. No target stands before it, so a node
+// has the volume uses at the same time, or the file system in <id>.img, which a
+// node has mounted. No target stands before it, so a node
 // cannot be turned away; in place of that, the plugin of a node leaves a mark in
 // <id>.users as long as it has the directory open, and the volume is not taken
 // from a node that has a mark: fail closed.

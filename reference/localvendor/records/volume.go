@@ -30,6 +30,11 @@ type Volume struct {
 	Limits Limits `json:"limits,omitzero"`
 	// Fenced: every epoch below it is over. It only grows.
 	Fenced int64 `json:"fenced,omitempty"`
+	// FSType is the type of the file system in its image, of a volume of mode
+	// Filesystem that has one; its root is what the volume shows.
+	FSType string `json:"fsType,omitempty"`
+	// Ephemeral: it was made for one pod, and goes with it.
+	Ephemeral bool `json:"ephemeral,omitempty"`
 	// Attachments are the nodes that have the volume.
 	Attachments map[string]Holder `json:"attachments,omitempty"`
 }
@@ -62,8 +67,11 @@ func (r Volume) Volume(id string) provisioner.Volume {
 		Context:            map[string]string{ContextImage: id + ".img"},
 		AccessibleTopology: places.Reach(r.Place),
 	}
-	if r.Shared() {
+	switch {
+	case r.Shared():
 		v.Context = map[string]string{ContextDirectory: id + DirectorySuffix}
+	case r.Contained():
+		v.Context = map[string]string{ContextFilesystem: id + ".img"}
 	}
 	if r.Source != nil {
 		v.Source = provisioner.Source{SnapshotID: r.Source.Snapshot, VolumeID: r.Source.Volume}
@@ -92,8 +100,15 @@ type Limits struct {
 	IOPS           int64 `json:"iops,omitempty"`
 }
 
-// Shared reports whether the volume is a directory.
-func (r Volume) Shared() bool { return r.Mode == provisioner.Filesystem }
+// Shared reports whether the volume is a directory beside the images.
+func (r Volume) Shared() bool { return r.Mode == provisioner.Filesystem && r.FSType == "" }
+
+// Contained reports whether the volume is the file system in its image.
+func (r Volume) Contained() bool { return r.Mode == provisioner.Filesystem && r.FSType != "" }
+
+// ByTarget reports whether nodes can reach the volume through a target: a file
+// system is used where it is.
+func (r Volume) ByTarget() bool { return r.Mode != provisioner.Filesystem }
 
 // Written reports whether any node may write to the volume.
 func (r Volume) Written() bool {

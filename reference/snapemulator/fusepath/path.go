@@ -15,6 +15,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/moor-storage/moor/reference/loopdev"
 	"github.com/moor-storage/moor/reference/snapemulator/datapath"
 )
 
@@ -105,7 +106,7 @@ func lockSoon(f *os.File) error {
 // clean removes what an emulator that was killed left: its loop devices first,
 // since they hold the file system.
 func (p *Path) clean() error {
-	errs := detachAll(p.prefix)
+	errs := loopdev.DetachAll(p.prefix)
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		return errors.Join(errs, fmt.Errorf("list the mounts: %w", err))
@@ -161,7 +162,7 @@ func (p *Path) Attach(ctx context.Context, t datapath.Target) (datapath.Device, 
 	f := &file{target: t, gate: newGate()}
 	f.size.Store(t.Size)
 	p.root.AddChild(name, p.root.NewPersistentInode(ctx, f, fs.StableAttr{Mode: fuse.S_IFREG}), true)
-	l, err := attachLoop(filepath.Join(p.dir, name), name, t.ReadOnly)
+	l, err := loopdev.Attach(filepath.Join(p.dir, name), name, loopdev.Options{ReadOnly: t.ReadOnly, Bypass: true, BlockSize: 512})
 	if err != nil {
 		f.gate.fence()
 		p.remove(name, f)
@@ -222,14 +223,14 @@ type device struct {
 	path *Path
 	name string
 	file *file
-	loop *loop
+	loop *loopdev.Device
 }
 
 // Node implements snapemulator.Device.
-func (d *device) Node(path string) error { return d.loop.node(path) }
+func (d *device) Node(path string) error { return d.loop.Node(path) }
 
 // Number implements snapemulator.Device.
-func (d *device) Number() string { return d.loop.number() }
+func (d *device) Number() string { return d.loop.Number() }
 
 // Pause implements snapemulator.Device.
 func (d *device) Pause(paused bool) { d.file.gate.pause(paused) }
@@ -241,7 +242,7 @@ func (d *device) Resize(bytes int64) error {
 		return fmt.Errorf("resize %s from %d to %d bytes: it cannot shrink", d.name, have, bytes)
 	}
 	d.file.size.Store(bytes)
-	return d.loop.refresh()
+	return d.loop.Refresh()
 }
 
 // Fence implements snapemulator.Device.
@@ -258,7 +259,7 @@ func (d *device) Detach() error {
 	delete(d.path.devices, d.name)
 	d.path.mu.Unlock()
 	done := make(chan error, 1)
-	go func() { done <- d.loop.detach() }()
+	go func() { done <- d.loop.Detach() }()
 	d.path.remove(d.name, d.file)
 	timer := time.NewTimer(detachWait)
 	defer timer.Stop()
@@ -266,7 +267,7 @@ func (d *device) Detach() error {
 	case err := <-done:
 		return err
 	case <-timer.C:
-		d.path.log.Info("loop device is still being flushed", "device", d.loop.path)
+		d.path.log.Info("loop device is still being flushed", "device", d.loop.Path)
 		return nil
 	}
 }

@@ -1,4 +1,7 @@
-package fusepath
+// Package loopdev makes block devices of files: the kernel's loop devices, each
+// with a label by which it is known again after a restart of the process that made
+// it. It knows no volume, and mounts nothing.
+package loopdev
 
 import (
 	"bytes"
@@ -11,12 +14,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loop is a loop device over a file of the emulator.
-type loop struct {
-	path string
+// Device is a loop device.
+type Device struct {
+	// Path is its file in /dev.
+	Path string
 	// label is what the kernel keeps as the device's lo_file_name.
 	label        string
 	major, minor uint32
+	hold         int
+}
+
+// Options say how a file becomes a device.
+type Options struct {
+	// ReadOnly refuses writes.
+	ReadOnly bool
+	// Bypass opens the file with O_DIRECT, and without the Go poller: for files of
+	// the caller's own file system, which the poller would ask about readiness.
+	Bypass bool
+	// BlockSize of the device in bytes; 0 is the kernel's choice.
+	BlockSize uint32
+	// Passing has the kernel give the device back when its last user closes it. Until
+	// Release the process that made it is one.
+	Passing bool
 }
 
 // loopTries bounds the race for a free loop device with others.
@@ -25,21 +44,26 @@ const loopTries = 64
 // labelOf cuts name to what lo_file_name holds with its final NUL.
 func labelOf(name string) string { return name[:min(len(name), 63)] }
 
-// attachLoop makes a loop device over the file at path, with direct I/O and
-// blocks of 512 bytes. It opens the file without the Go poller, which would ask
-// our own file system about readiness.
-func attachLoop(path, name string, readOnly bool) (*loop, error) {
+// Attach makes a loop device over the file at path, with direct I/O where the file
+// system has it.
+func Attach(path, label string, o Options) (*Device, error) {
 	access, flags := unix.O_RDWR, uint32(unix.LO_FLAGS_DIRECT_IO)
-	if readOnly {
+	if o.ReadOnly {
 		access, flags = unix.O_RDONLY, flags|unix.LO_FLAGS_READ_ONLY
 	}
-	fd, err := retryEINTR(func() (int, error) { return unix.Open(path, access|unix.O_CLOEXEC|unix.O_DIRECT, 0) })
+	if o.Bypass {
+		access |= unix.O_DIRECT
+	}
+	if o.Passing {
+		flags |= unix.LO_FLAGS_AUTOCLEAR
+	}
+	fd, err := retryEINTR(func() (int, error) { return unix.Open(path, access|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return nil, fmt.Errorf("open %s for a loop device: %w", path, err)
 	}
 	defer unix.Close(fd)
-	config := &unix.LoopConfig{Fd: uint32(fd), Size: 512, Info: unix.LoopInfo64{Flags: flags}}
-	copy(config.Info.File_name[:63], labelOf(name))
+	config := &unix.LoopConfig{Fd: uint32(fd), Size: o.BlockSize, Info: unix.LoopInfo64{Flags: flags}}
+	copy(config.Info.File_name[:63], labelOf(label))
 	for range loopTries {
 		l, err := tryLoop(config)
 		// EBUSY: another process took the device between the two calls.
@@ -49,13 +73,26 @@ func attachLoop(path, name string, readOnly bool) (*loop, error) {
 		if err != nil {
 			return nil, fmt.Errorf("make a loop device over %s: %w", path, err)
 		}
-		l.label = labelOf(name)
+		l.label = labelOf(label)
+		if !o.Passing {
+			l.Release()
+		}
 		return l, nil
 	}
 	return nil, fmt.Errorf("make a loop device over %s: lost the race for a free one %d times", path, loopTries)
 }
 
-func tryLoop(config *unix.LoopConfig) (*loop, error) {
+// Release ends the use of the device by the process that made it; see
+// Options.Passing. Repeated, it does nothing.
+func (l *Device) Release() {
+	if l.hold >= 0 {
+		unix.Close(l.hold)
+		l.hold = -1
+	}
+}
+
+// tryLoop returns a device that is open.
+func tryLoop(config *unix.LoopConfig) (*Device, error) {
 	control, err := unix.Open("/dev/loop-control", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open /dev/loop-control: %w", err)
@@ -70,15 +107,15 @@ func tryLoop(config *unix.LoopConfig) (*loop, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	defer unix.Close(fd)
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, fmt.Errorf("stat %s: %w", path, err)
+	if err = unix.Fstat(fd, &st); err == nil {
+		err = unix.IoctlLoopConfigure(fd, config)
 	}
-	if err := unix.IoctlLoopConfigure(fd, config); err != nil {
+	if err != nil {
+		unix.Close(fd)
 		return nil, fmt.Errorf("configure %s: %w", path, err)
 	}
-	return &loop{path: path, major: unix.Major(st.Rdev), minor: unix.Minor(st.Rdev)}, nil
+	return &Device{Path: path, major: unix.Major(st.Rdev), minor: unix.Minor(st.Rdev), hold: fd}, nil
 }
 
 // openLoop opens a loop device, making its file where no devtmpfs does (a
@@ -95,11 +132,11 @@ func openLoop(path string, number int) (int, error) {
 	return unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 }
 
-// number is the device's number as sysfs writes it.
-func (l *loop) number() string { return fmt.Sprintf("%d:%d", l.major, l.minor) }
+// Number is the device's number as sysfs writes it.
+func (l *Device) Number() string { return fmt.Sprintf("%d:%d", l.major, l.minor) }
 
-// node makes a block device file of the loop device at path.
-func (l *loop) node(path string) error {
+// Node makes a block device file of the loop device at path.
+func (l *Device) Node(path string) error {
 	if err := unix.Unlink(path); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("replace %s: %w", path, err)
 	}
@@ -109,39 +146,39 @@ func (l *loop) node(path string) error {
 	return nil
 }
 
-// refresh has the loop device take the size of its file.
-func (l *loop) refresh() error {
-	fd, err := retryEINTR(func() (int, error) { return unix.Open(l.path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+// Refresh has the loop device take the size of its file.
+func (l *Device) Refresh() error {
+	fd, err := retryEINTR(func() (int, error) { return unix.Open(l.Path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
-		return fmt.Errorf("open %s to resize it: %w", l.path, err)
+		return fmt.Errorf("open %s to resize it: %w", l.Path, err)
 	}
 	defer unix.Close(fd)
-	if label, err := loopLabel(l.path, fd); err != nil || label != l.label {
-		return fmt.Errorf("resize %s: it is no longer the device of %s (%v)", l.path, l.label, err)
+	if label, err := loopLabel(l.Path, fd); err != nil || label != l.label {
+		return fmt.Errorf("resize %s: it is no longer the device of %s (%v)", l.Path, l.label, err)
 	}
 	if _, err := retryEINTR(func() (int, error) { return 0, unix.IoctlSetInt(fd, unix.LOOP_SET_CAPACITY, 0) }); err != nil {
-		return fmt.Errorf("resize %s: %w", l.path, err)
+		return fmt.Errorf("resize %s: %w", l.Path, err)
 	}
 	return nil
 }
 
-// detach gives the device back: at once, or, if it is open, when the
+// Detach gives the device back: at once, or, if it is open, when the
 // last one closes it. A device that is no longer ours is left alone.
-func (l *loop) detach() error {
-	fd, err := retryEINTR(func() (int, error) { return unix.Open(l.path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+func (l *Device) Detach() error {
+	fd, err := retryEINTR(func() (int, error) { return unix.Open(l.Path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENXIO) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("open %s to detach it: %w", l.path, err)
+		return fmt.Errorf("open %s to detach it: %w", l.Path, err)
 	}
 	defer unix.Close(fd)
-	if label, err := loopLabel(l.path, fd); err != nil || label != l.label {
+	if label, err := loopLabel(l.Path, fd); err != nil || label != l.label {
 		return nil
 	}
 	_, err = unix.IoctlRetInt(fd, unix.LOOP_CLR_FD)
 	if err != nil && !errors.Is(err, unix.ENXIO) {
-		return fmt.Errorf("detach %s: %w", l.path, err)
+		return fmt.Errorf("detach %s: %w", l.Path, err)
 	}
 	return nil
 }
@@ -162,25 +199,40 @@ func loopLabel(path string, fd int) (string, error) {
 	return labelOf(filepath.Base(name)), nil
 }
 
-// detachAll gives back every loop device whose label begins with prefix.
-func detachAll(prefix string) error {
+// All returns every loop device whose label begins with prefix; the one of a label
+// of 63 bytes or less is found by it.
+func All(prefix string) ([]*Device, error) {
 	paths, err := filepath.Glob("/dev/loop[0-9]*")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var errs error
+	var out []*Device
 	for _, path := range paths {
 		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			continue // not a device that we could have made
 		}
+		var st unix.Stat_t
 		label, err := loopLabel(path, fd)
+		err = errors.Join(err, unix.Fstat(fd, &st))
 		unix.Close(fd)
 		if err == nil && strings.HasPrefix(label, prefix) {
-			errs = errors.Join(errs, (&loop{path: path, label: label}).detach())
+			out = append(out, &Device{Path: path, label: label, major: unix.Major(st.Rdev), minor: unix.Minor(st.Rdev), hold: -1})
 		}
 	}
-	return errs
+	return out, nil
+}
+
+// Label is the label of the device, cut to what the kernel keeps of it.
+func (l *Device) Label() string { return l.label }
+
+// DetachAll gives back every loop device whose label begins with prefix.
+func DetachAll(prefix string) error {
+	all, err := All(prefix)
+	for _, l := range all {
+		err = errors.Join(err, l.Detach())
+	}
+	return err
 }
 
 // retryEINTR repeats a call that a signal of the Go runtime interrupted; FUSE

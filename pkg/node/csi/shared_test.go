@@ -47,7 +47,7 @@ func TestLifeOfASharedFilesystem(t *testing.T) {
 	for range 2 {
 		noError(t, b.unstageV(t))
 	}
-	want := []string{"mount tag virtiofs [noatime]", "mount tag virtiofs [bind]", "mount tag virtiofs [bind ro]", "unmount", "unmount", "unmount"}
+	want := []string{"mount tag virtiofs [noatime]", "mount tag virtiofs [bind noatime]", "mount tag virtiofs [bind noatime ro]", "unmount", "unmount", "unmount"}
 	if d := cmp.Diff(want, b.m.log); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}

@@ -1,0 +1,125 @@
+package filesystems
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/moor-storage/moor/internal/hostdev"
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/reference/localvendor/files"
+	"github.com/moor-storage/moor/reference/loopdev"
+)
+
+// label is how the loop device of an image is known: no two images of this machine
+// have the same.
+func label(image string) string {
+	sum := sha256.Sum256([]byte(image))
+	return "moor-fs." + hex.EncodeToString(sum[:16])
+}
+
+// loopOf returns the loop device of an image, nil if it has none.
+func loopOf(image string) (*loopdev.Device, error) {
+	all, err := loopdev.All(label(image))
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// mount makes the file system of a volume if its image is blank, checks it, lets it
+// have all of the image, and mounts it.
+func (h *Host) mount(ctx context.Context, id string, readOnly bool) error {
+	d, err := loopdev.Attach(h.image(id), label(h.image(id)), loopdev.Options{Passing: true})
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("its image is gone, restore it from a snapshot or a backup: %w: %w", provisioner.ErrPrecondition, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Release()
+	made, err := h.formatter.Ensure(ctx, d.Path, Type, readOnly)
+	options := []string{"ro"}
+	if err == nil && !readOnly {
+		options = nil
+		if err = h.formatter.Check(ctx, d.Path, Type); err == nil {
+			_, err = h.formatter.Grow(ctx, d.Path, Type, "")
+		}
+	}
+	if err != nil {
+		return kind(err)
+	}
+	path := h.path(id)
+	if err := files.MakeDir(path); err != nil {
+		return err
+	}
+	if err := h.mounter.Mount(d.Path, path, Type, options); err != nil {
+		return fmt.Errorf("mount its file system: %w", err)
+	}
+	if !made {
+		return nil
+	}
+	h.o.Log.Info("made a file system", "volume", id, "type", Type)
+	return rootOf(path)
+}
+
+// kind gives an error of package hostdev the sentinel that callers act on.
+func kind(err error) error {
+	for _, row := range []struct{ from, to error }{
+		{hostdev.ErrForeign, provisioner.ErrPrecondition},
+		{hostdev.ErrBlankReadOnly, provisioner.ErrPrecondition},
+		{hostdev.ErrPrivilege, provisioner.ErrPrecondition},
+		{hostdev.ErrBusy, provisioner.ErrBusy},
+	} {
+		if errors.Is(err, row.from) {
+			return fmt.Errorf("%w: %w", err, row.to)
+		}
+	}
+	return err
+}
+
+// fit lets the mounted file system of a volume have all of its image, and returns the
+// size of that in bytes, if it is atLeast that large. One that is mounted for reading
+// grows when it is mounted for writing next.
+func (h *Host) fit(ctx context.Context, id string, atLeast int64) (int64, error) {
+	d, err := loopOf(h.image(id))
+	if err != nil {
+		return 0, err
+	}
+	mounted, err := h.mounted()
+	if err != nil {
+		return 0, err
+	}
+	if d == nil || mounted[id] != d.Path {
+		return 0, fmt.Errorf("%s is mounted on %s, and is not the device of its image: unmount it there: %w", mounted[id], h.path(id), provisioner.ErrPrecondition)
+	}
+	if err := d.Refresh(); err != nil {
+		return 0, err
+	}
+	size, err := hostdev.Size(d.Path)
+	if err == nil && size < atLeast {
+		err = fmt.Errorf("its image has %d bytes yet, not %d: %w", size, atLeast, provisioner.ErrUnavailable)
+	}
+	if err != nil {
+		return 0, err
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(h.path(id), &st); err != nil {
+		return 0, fmt.Errorf("look at its file system: %w", err)
+	}
+	if st.Flags&unix.ST_RDONLY == 0 {
+		grown, err := h.formatter.Grow(ctx, d.Path, Type, h.path(id))
+		if err != nil {
+			return 0, kind(err)
+		}
+		if grown {
+			h.o.Log.Info("the file system grew", "volume", id)
+		}
+	}
+	return size, nil
+}
