@@ -292,6 +292,12 @@ const (
 	// AnnotationRetry, on a PodVolume or PodStaging whose deletion or unstaging has failed, begins it
 	// again, each time that its value is another.
 	AnnotationRetry = "storage.moor.dev/retry"
+	// AnnotationTarget, on a PodStaging, is the path at which the kubelet wants the volume, by which
+	// it is found again when the volume is to go from there. Writer: pod-provisioner (node).
+	AnnotationTarget = "storage.moor.dev/target"
+	// AnnotationBoot, on a PodStaging, is the boot of the node for which it was made: after another
+	// one nothing of it is mounted any more. Writer: pod-provisioner (node).
+	AnnotationBoot = "storage.moor.dev/boot"
 	// LabelPodVolume is the UID of the PodVolume that a pod works for.
 	LabelPodVolume = "storage.moor.dev/podvolume"
 	// LabelPodStaging is the UID of the PodStaging that a pod works for.

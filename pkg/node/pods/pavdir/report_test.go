@@ -100,14 +100,14 @@ func TestHostileFiles(t *testing.T) {
 		put  func(path string) error
 		want string
 	}{
-		"symlink":          {func(p string) error { return os.Symlink("/etc/shadow", p) }, "is a symbolic link"},
-		"symlink inside":   {func(p string) error { return os.Symlink("other", p) }, "is a symbolic link"},
-		"magic link":       {func(p string) error { return os.Symlink("/proc/self/environ", p) }, "is a symbolic link"},
-		"FIFO":             {func(p string) error { return unix.Mkfifo(p, 0o600) }, "is a FIFO"},
-		"directory":        {func(p string) error { return os.Mkdir(p, 0o700) }, "is a directory"},
-		"hard link":        {func(p string) error { return os.Link(secret, p) }, "hard links"},
-		"socket":           {func(p string) error { return listen(p) }, "is a socket"},
-		"symlink outside":  {func(p string) error { return os.Symlink(secret, p) }, "is a symbolic link"},
+		"symlink":         {func(p string) error { return os.Symlink("/etc/shadow", p) }, "is a symbolic link"},
+		"symlink inside":  {func(p string) error { return os.Symlink("other", p) }, "is a symbolic link"},
+		"magic link":      {func(p string) error { return os.Symlink("/proc/self/environ", p) }, "is a symbolic link"},
+		"FIFO":            {func(p string) error { return unix.Mkfifo(p, 0o600) }, "is a FIFO"},
+		"directory":       {func(p string) error { return os.Mkdir(p, 0o700) }, "is a directory"},
+		"hard link":       {func(p string) error { return os.Link(secret, p) }, "hard links"},
+		"socket":          {func(p string) error { return listen(p) }, "is a socket"},
+		"symlink outside": {func(p string) error { return os.Symlink(secret, p) }, "is a symbolic link"},
 	} {
 		for _, file := range []string{"handle", "capacity", "error", "ready"} {
 			t.Run(name+" "+file, func(t *testing.T) {
