@@ -145,7 +145,7 @@ func (s *Server) staged(ctx context.Context, of *moorv1alpha1.PodStaging) (*moor
 			return nil, fmt.Errorf("the staging failed: %s; remove it: %w: %w", words(last), provisioner.ErrUnavailable, err)
 		}
 		return nil, fmt.Errorf("the staging failed: %s", words(last))
-	case ctx.Err() != nil:
+	case timeOver(err):
 		return nil, fmt.Errorf("it is not staged yet: %s: %w", words(last), provisioner.ErrUnavailable)
 	}
 	return got, err
@@ -170,12 +170,17 @@ func (s *Server) remove(ctx context.Context, p *moorv1alpha1.PodStaging) error {
 		return !found || live.UID != p.UID, err
 	})
 	switch {
-	case ctx.Err() != nil:
+	case timeOver(err):
 		return fmt.Errorf("it is not unstaged yet: %s: %w", words(last), provisioner.ErrUnavailable)
 	case err != nil:
 		return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
 	}
 	return nil
+}
+
+// timeOver reports whether a wait ended because the time of the call was over.
+func timeOver(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // words is what a PodStaging waits for.
