@@ -36,9 +36,22 @@ func (r *Root) Clear(ctx context.Context, directory string, lazily bool) (detach
 		return nil, err
 	}
 	c := clearing{ctx: ctx, lazily: lazily}
-	if err = r.setAside(&c, directory); err == nil {
-		err = r.purgeAll(&c, directory)
+	if err := r.setAside(&c, directory); err != nil {
+		return c.detached, fmt.Errorf("clear %s: %w", r.Path(directory), err)
 	}
+	return r.finish(&c, directory)
+}
+
+// Finish goes on with what Clear has begun for a directory, and leaves one alone that has its name by now.
+func (r *Root) Finish(ctx context.Context, directory string, lazily bool) (detached []string, err error) {
+	if err := CheckName(directory); err != nil {
+		return nil, err
+	}
+	return r.finish(&clearing{ctx: ctx, lazily: lazily}, directory)
+}
+
+func (r *Root) finish(c *clearing, directory string) (detached []string, err error) {
+	err = r.purgeAll(c, directory)
 	if err != nil {
 		return c.detached, fmt.Errorf("clear %s: %w", r.Path(directory), err)
 	}
@@ -64,6 +77,15 @@ func (r *Root) Entries() (directories, removed []string, err error) {
 		}
 	}
 	return directories, removed, nil
+}
+
+// Has reports whether there is a directory, or another file in its place.
+func (r *Root) Has(directory string) (bool, error) {
+	if CheckName(directory) != nil {
+		return false, nil
+	}
+	_, err := os.Lstat(r.Path(directory))
+	return err == nil, absentRoot(err)
 }
 
 // nameBefore is the name that a directory had that is being removed; empty if it is none.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 	"unicode/utf8"
@@ -16,7 +17,7 @@ const rereads = 3
 
 // pin names a file of a pod that has to be a regular one, without opening it: to open a device, or a
 // FIFO, has effects of its own.
-func pin(dir *os.File, name string, since time.Time) (*os.File, unix.Stat_t, error) {
+func pin(dir *os.File, name string, since Since) (*os.File, unix.Stat_t, error) {
 	var st unix.Stat_t
 	f, err := openIn(dir, name, unix.O_PATH, inside)
 	if p, wrong := errors.AsType[Problem](err); wrong {
@@ -39,21 +40,23 @@ func pin(dir *os.File, name string, since time.Time) (*os.File, unix.Stat_t, err
 
 // regular returns what is wrong with a file. The time of its last change is the kernel's, which the pod
 // cannot set.
-func regular(name string, st *unix.Stat_t, since time.Time) error {
+func regular(name string, st *unix.Stat_t, since Since) error {
 	changed := time.Unix(st.Ctim.Unix())
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return aboutFile(name, "is "+kind(st.Mode)+", and has to be a regular file")
 	case st.Nlink > 1:
 		return aboutFile(name, "has other names as well (hard links): what it holds may be another's")
-	case changed.Before(since):
-		return aboutFile(name, fmt.Sprintf("was written at %s, and the pod began at %s: another has left it", changed.UTC().Format(time.RFC3339), since.UTC().Format(time.RFC3339)))
+	case changed.Before(since.Time) && since.Shared:
+		return fs.ErrNotExist
+	case changed.Before(since.Time):
+		return aboutFile(name, fmt.Sprintf("was written at %s, and the pod began at %s: another has left it", changed.UTC().Format(time.RFC3339), since.Time.UTC().Format(time.RFC3339)))
 	}
 	return nil
 }
 
 // size is that of a regular file.
-func size(dir *os.File, name string, since time.Time) (int64, error) {
+func size(dir *os.File, name string, since Since) (int64, error) {
 	f, st, err := pin(dir, name, since)
 	if err != nil {
 		return 0, err
@@ -64,7 +67,7 @@ func size(dir *os.File, name string, since time.Time) (int64, error) {
 
 // content is what a file holds, or the beginning of it that is longer than the most characters that
 // count.
-func content(dir *os.File, name string, most int, since time.Time) (string, error) {
+func content(dir *os.File, name string, most int, since Since) (string, error) {
 	for range rereads {
 		text, steady, err := once(dir, name, most, since)
 		if err != nil || steady {
@@ -75,7 +78,7 @@ func content(dir *os.File, name string, most int, since time.Time) (string, erro
 }
 
 // once reads a file; steady is false if it changed meanwhile.
-func once(dir *os.File, name string, most int, since time.Time) (text string, steady bool, err error) {
+func once(dir *os.File, name string, most int, since Since) (text string, steady bool, err error) {
 	f, before, err := pin(dir, name, since)
 	if err != nil {
 		return "", false, err

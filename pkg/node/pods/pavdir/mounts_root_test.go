@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -73,11 +72,11 @@ func TestRootMountInTheWay(t *testing.T) {
 	b := newRootBed(t)
 	handle := b.write("handle", "h")
 	b.must(unix.Mount("/etc/hostname", handle, "", unix.MS_BIND, ""))
-	if got := b.pod(time.Time{}); got.Handle != nil || got.Problem != "/pav/handle is hidden by a mount that lies on it" {
+	if got := b.pod(Since{}); got.Handle != nil || got.Problem != "/pav/handle is hidden by a mount that lies on it" {
 		t.Errorf("%+v", got)
 	}
 	b.tmpfs(".")
-	if got := b.pod(time.Time{}); got.Problem != "/pav is hidden by a mount that lies on it" {
+	if got := b.pod(Since{}); got.Problem != "/pav is hidden by a mount that lies on it" {
 		t.Errorf("%+v", got)
 	}
 	if _, err := b.Volume(directory); err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -96,7 +95,7 @@ func TestRootAnotherUser(t *testing.T) {
 	b.must(os.Chmod(filepath.Join(b.dir, "handle"), 0))
 	b.must(os.Chown(b.dir, 1000, 1000))
 	b.must(os.Chmod(b.dir, 0))
-	if got := b.pod(time.Time{}); got.Problem != "" || got.Handle == nil || *got.Handle != "h" {
+	if got := b.pod(Since{}); got.Problem != "" || got.Handle == nil || *got.Handle != "h" {
 		t.Errorf("%+v", got)
 	}
 	b.clear(false)
@@ -127,7 +126,7 @@ func TestRootStaged(t *testing.T) {
 			b := newRootBed(t)
 			b.write("ready", "")
 			c.put(b, filepath.Join(b.dir, "volume"))
-			got, err := b.Staged(directory, time.Time{})
+			got, err := b.Staged(directory, Since{})
 			b.must(err)
 			if !got.Ready || got.VolumeMode != c.mode || got.SizeBytes != c.size || got.Problem != c.problem {
 				t.Errorf("%+v", got)

@@ -22,9 +22,18 @@ const (
 	maxProblem  = 1024
 )
 
-// Pod reads what a pod has left that began at since. What is older was left by another pod, and is a
-// problem, since it could be taken for what this one says. An error means that it could not be read now.
-func (r *Root) Pod(directory string, since time.Time) (moorv1alpha1.PodReport, error) {
+// Since is from when on what is written in a directory is the pod's. What is older was left by another
+// pod, and could be taken for what this one says.
+type Since struct {
+	// Time is when the pod began; zero: all is the pod's.
+	Time time.Time
+	// Shared is whether another pod has worked there before by rights: what that has left is then not
+	// there for this one. Otherwise it is a problem.
+	Shared bool
+}
+
+// Pod reads what a pod has left. An error means that it could not be read now.
+func (r *Root) Pod(directory string, since Since) (moorv1alpha1.PodReport, error) {
 	dir, err := r.open(directory)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = problem("the directory %s is not there on the node: the pod has never begun, or it was removed by hand", r.Path(directory))
@@ -38,7 +47,7 @@ func (r *Root) Pod(directory string, since time.Time) (moorv1alpha1.PodReport, e
 }
 
 // Staged is Pod for a pod that stages, and says what is at /pav/volume.
-func (r *Root) Staged(directory string, since time.Time) (moorv1alpha1.StagingReport, error) {
+func (r *Root) Staged(directory string, since Since) (moorv1alpha1.StagingReport, error) {
 	pod, err := r.Pod(directory, since)
 	out := moorv1alpha1.StagingReport{PodReport: pod}
 	if err != nil || pod.Problem != "" {
@@ -61,7 +70,7 @@ func (r *Root) Ready(directory string) (bool, error) {
 	dir, err := r.open(directory)
 	if err == nil {
 		defer dir.Close()
-		_, err = size(dir, pods.FileReady, time.Time{})
+		_, err = size(dir, pods.FileReady, Since{})
 	}
 	if _, wrong := errors.AsType[Problem](err); wrong {
 		return true, nil // Pod says what is wrong
@@ -73,7 +82,7 @@ func (r *Root) Ready(directory string) (bool, error) {
 }
 
 // read reads all files of a directory. What is wrong with one keeps no other from being read.
-func read(dir *os.File, since time.Time) (moorv1alpha1.PodReport, error) {
+func read(dir *os.File, since Since) (moorv1alpha1.PodReport, error) {
 	var out moorv1alpha1.PodReport
 	_, ready := size(dir, pods.FileReady, since)
 	out.Ready = ready == nil
@@ -109,7 +118,7 @@ func note(to *moorv1alpha1.PodReport, err error) error {
 }
 
 // line is what a file holds that is taken as it is, nil if there is none.
-func line(dir *os.File, name string, most int, since time.Time) (*string, error) {
+func line(dir *os.File, name string, most int, since Since) (*string, error) {
 	text, err := content(dir, name, most, since)
 	if err != nil {
 		return nil, err

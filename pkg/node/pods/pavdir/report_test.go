@@ -52,7 +52,7 @@ func (b *bed) write(name, text string) string {
 	return path
 }
 
-func (b *bed) pod(since time.Time) moorv1alpha1.PodReport {
+func (b *bed) pod(since Since) moorv1alpha1.PodReport {
 	b.t.Helper()
 	got, err := b.Pod(directory, since)
 	b.must(err)
@@ -83,7 +83,7 @@ func TestPod(t *testing.T) {
 			for file, text := range c.files {
 				b.write(file, text)
 			}
-			if d := cmp.Diff(c.want, b.pod(time.Time{})); d != "" {
+			if d := cmp.Diff(c.want, b.pod(Since{})); d != "" {
 				t.Error(d)
 			}
 		})
@@ -116,7 +116,7 @@ func TestHostileFiles(t *testing.T) {
 				b.write("other", "other")
 				_ = os.Remove(filepath.Join(b.dir, file))
 				b.must(c.put(filepath.Join(b.dir, file)))
-				got := b.pod(time.Time{})
+				got := b.pod(Since{})
 				if !strings.HasPrefix(got.Problem, "/pav/"+file+" ") || !strings.Contains(got.Problem, c.want) {
 					t.Errorf("problem %q, want one of /pav/%s that %s", got.Problem, file, c.want)
 				}
@@ -152,17 +152,20 @@ func TestLeftByAnother(t *testing.T) {
 	b.write("handle", "old")
 	b.must(os.Chtimes(filepath.Join(b.dir, "handle"), time.Now().Add(time.Hour), time.Now().Add(time.Hour))) // a pod can set these
 	later := time.Now().Add(time.Minute)
-	if got := b.pod(later); got.Handle != nil || !strings.Contains(got.Problem, "/pav/handle was written at ") || !strings.Contains(got.Problem, "another has left it") {
+	if got := b.pod(Since{Time: later}); got.Handle != nil || !strings.Contains(got.Problem, "/pav/handle was written at ") || !strings.Contains(got.Problem, "another has left it") {
 		t.Errorf("%+v", got)
 	}
-	if got := b.pod(time.Now().Truncate(time.Second)); got.Problem != "" || *got.Handle != "old" {
+	if got := b.pod(Since{Time: later, Shared: true}); got.Handle != nil || got.Problem != "" {
+		t.Errorf("%+v", got)
+	}
+	if got := b.pod(Since{Time: time.Now().Truncate(time.Second)}); got.Problem != "" || *got.Handle != "old" {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestDirectory(t *testing.T) {
 	b := newBed(t)
-	if _, err := b.Pod("../etc", time.Time{}); !errors.Is(err, ErrName) {
+	if _, err := b.Pod("../etc", Since{}); !errors.Is(err, ErrName) {
 		t.Errorf("a name that leads out: %v", err)
 	}
 	for name, c := range map[string]struct {
@@ -175,7 +178,7 @@ func TestDirectory(t *testing.T) {
 	} {
 		_ = os.Remove(b.Path("d"))
 		b.must(c.put())
-		got, err := b.Staged("d", time.Time{})
+		got, err := b.Staged("d", Since{})
 		if err != nil || !strings.Contains(got.Problem, c.want) {
 			t.Errorf("%s: %q, %v, want %q", name, got.Problem, err, c.want)
 		}
@@ -183,7 +186,7 @@ func TestDirectory(t *testing.T) {
 			t.Errorf("%s: ready %t, %v", name, ready, err)
 		}
 	}
-	if got, err := NewRoot(filepath.Join(b.dir, "none")).Pod("d", time.Time{}); err != nil || !strings.Contains(got.Problem, "is not there on the node") {
+	if got, err := NewRoot(filepath.Join(b.dir, "none")).Pod("d", Since{}); err != nil || !strings.Contains(got.Problem, "is not there on the node") {
 		t.Errorf("without a root: %q, %v", got.Problem, err)
 	}
 }
@@ -208,7 +211,7 @@ func TestReplacedWhileRead(t *testing.T) {
 		}
 	}()
 	for range 500 {
-		got := b.pod(time.Time{})
+		got := b.pod(Since{})
 		if got.Handle == nil || *got.Handle != texts[0] && *got.Handle != texts[1] {
 			t.Errorf("read %+v", got)
 			break

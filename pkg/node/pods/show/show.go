@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/moor-storage/moor/internal/keylock"
 	"github.com/moor-storage/moor/pkg/node/pods/mountinfo"
 	"github.com/moor-storage/moor/pkg/node/pods/pavdir"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -34,7 +35,8 @@ type Want struct {
 
 // Targets shows volumes of the directories of a root.
 type Targets struct {
-	root *pavdir.Root
+	root  *pavdir.Root
+	locks keylock.Locks
 }
 
 // New shows volumes of the directories of root.
@@ -52,6 +54,11 @@ func (t *Targets) Show(w Want) error {
 func (t *Targets) Renew(w Want) (bool, error) { return t.show(w, true) }
 
 func (t *Targets) show(w Want, again bool) (changed bool, err error) {
+	unlock, err := t.lock(w.Target)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
 	v, err := t.root.Volume(w.Directory)
 	if err != nil {
 		return false, fmt.Errorf("open the staged volume: %w", err)
@@ -90,6 +97,15 @@ func (t *Targets) show(w Want, again bool) (changed bool, err error) {
 	return true, nil
 }
 
+// lock takes a target: what is shown anew there must not be hidden meanwhile.
+func (t *Targets) lock(target string) (unlock func(), err error) {
+	unlock, ok := t.locks.TryLock(target)
+	if !ok {
+		return nil, fmt.Errorf("another call works on target %s: %w", target, provisioner.ErrBusy)
+	}
+	return unlock, nil
+}
+
 // shows reports whether a mount shows the volume as it is wanted.
 func shows(v *pavdir.Volume, m mountinfo.Mount, all []mountinfo.Mount, w Want) (bool, error) {
 	if w.ReadOnly && v.Mode == corev1.PersistentVolumeBlock {
@@ -101,6 +117,11 @@ func shows(v *pavdir.Volume, m mountinfo.Mount, all []mountinfo.Mount, w Want) (
 
 // Hide undoes Show and removes the target. What is not there is success.
 func (t *Targets) Hide(target string) error {
+	unlock, err := t.lock(target)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	path, err := resolved(target)
 	if err != nil {
 		return err
