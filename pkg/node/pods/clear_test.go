@@ -76,7 +76,6 @@ func TestClear(t *testing.T) {
 			s.Status.Report = read.DeepCopy()
 			b.add(b.pod("other", ofStaging, "other", corev1.PodRunning))
 		}, cleared},
-		"no directory":    {func(_ *bed, s *moorv1alpha1.PodStaging) { s.Status.Report, s.Status.Directory = read.DeepCopy(), "" }, read},
 		"on another node": {func(_ *bed, s *moorv1alpha1.PodStaging) { s.Status.Report, s.Spec.NodeName = read.DeepCopy(), "n2" }, read},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,6 +92,17 @@ func TestClear(t *testing.T) {
 				t.Errorf("the directory is there: %t", b.there(staging))
 			}
 		})
+	}
+}
+
+// Of a staging that ended before its directory was recorded there is nothing to clear.
+func TestClearWithoutDirectory(t *testing.T) {
+	b := newBed(t)
+	s := podStaging(moorv1alpha1.PodStagingUnstaging, "")
+	s.Status.Directory = ""
+	b.add(s)
+	if b.reconcileStaging(); b.stagingReport() == nil || !b.stagingReport().Cleared {
+		t.Errorf("%+v", b.stagingReport())
 	}
 }
 

@@ -85,7 +85,7 @@ var clearing = []moorv1alpha1.PodStagingPhase{
 // clears reports whether a PodStaging waits for its directory to be cleared. While a pod is recorded that
 // was not seen yet, it is about to be made.
 func clears(s *moorv1alpha1.PodStaging) bool {
-	if !slices.Contains(clearing, s.Status.Phase) || s.Status.Directory == "" {
+	if !slices.Contains(clearing, s.Status.Phase) {
 		return false
 	}
 	pod, report := s.Status.Pod, s.Status.Report
@@ -97,18 +97,12 @@ func clears(s *moorv1alpha1.PodStaging) bool {
 
 // clear clears the directory if no pod has it, and says so.
 func (r stagings) clear(ctx context.Context, s *moorv1alpha1.PodStaging) (reconcile.Result, error) {
-	used, err := r.used(ctx, s.Status.Directory)
-	if err != nil || used {
-		return reconcile.Result{}, err // the pod's end starts the next pass
+	if s.Status.Directory != "" { // it is recorded before the first pod is made
+		if done, after, err := r.cleared(ctx, s); err != nil || !done {
+			return reconcile.Result{RequeueAfter: after}, err
+		}
 	}
-	after, detached, err := r.empty(ctx, s.Status.Directory, r.root.Clear)
-	if len(detached) > 0 {
-		r.events.Eventf(s, corev1.EventTypeWarning, "UnmountedLazily", "%s was still in use after %s and was taken out of sight: the kernel ends it when its last user goes", strings.Join(detached, ", "), r.o.Patience)
-	}
-	if err != nil || after > 0 {
-		return reconcile.Result{RequeueAfter: after}, err
-	}
-	_, err = kube.PatchStatusExact(ctx, r.cluster.Client, s, func(s *moorv1alpha1.PodStaging) {
+	_, err := kube.PatchStatusExact(ctx, r.cluster.Client, s, func(s *moorv1alpha1.PodStaging) {
 		was := s.Status.Report
 		if was == nil || s.Status.Pod != nil && s.Status.Pod.UID != was.PodUID {
 			was = &moorv1alpha1.StagingReport{}
@@ -120,6 +114,20 @@ func (r stagings) clear(ctx context.Context, s *moorv1alpha1.PodStaging) (reconc
 		s.Status.Report = was
 	})
 	return reconcile.Result{}, err
+}
+
+// cleared clears the directory, if no pod has it: done says whether it is. A pod that has it starts the
+// next pass by its end.
+func (r stagings) cleared(ctx context.Context, s *moorv1alpha1.PodStaging) (done bool, after time.Duration, err error) {
+	used, err := r.used(ctx, s.Status.Directory)
+	if err != nil || used {
+		return false, 0, err
+	}
+	after, detached, err := r.empty(ctx, s.Status.Directory, r.root.Clear)
+	if len(detached) > 0 {
+		r.events.Eventf(s, corev1.EventTypeWarning, "UnmountedLazily", "%s was still in use after %s and was taken out of sight: the kernel ends it when its last user goes", strings.Join(detached, ", "), r.o.Patience)
+	}
+	return err == nil && after == 0, after, err
 }
 
 // empty clears a directory. Mounts in use are given some time, and then unmounted lazily; after is when

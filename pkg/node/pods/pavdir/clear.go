@@ -85,7 +85,7 @@ func (r *Root) Has(directory string) (bool, error) {
 		return false, nil
 	}
 	_, err := os.Lstat(r.Path(directory))
-	return err == nil, absentRoot(err)
+	return err == nil, ignoreAbsent(err)
 }
 
 // nameBefore is the name that a directory had that is being removed; empty if it is none.
@@ -108,7 +108,7 @@ type clearing struct {
 func (r *Root) setAside(c *clearing, directory string) error {
 	path, err := r.resolved(directory)
 	if err != nil {
-		return absentRoot(err)
+		return ignoreAbsent(err)
 	}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -129,8 +129,8 @@ func (r *Root) resolved(name string) (string, error) {
 	return filepath.Join(root, name), err
 }
 
-// absentRoot takes it for no error that there is no root, and so nothing in it.
-func absentRoot(err error) error {
+// ignoreAbsent takes it for no error that something is not there: it is gone, or never was.
+func ignoreAbsent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -141,7 +141,7 @@ func absentRoot(err error) error {
 func (r *Root) purgeAll(c *clearing, directory string) error {
 	all, err := os.ReadDir(r.path)
 	if err != nil {
-		return absentRoot(err)
+		return ignoreAbsent(err)
 	}
 	var errs []error
 	for _, e := range all {
@@ -163,16 +163,16 @@ func (r *Root) purge(c *clearing, name string) error {
 	top, err := r.openAny(name)
 	if p, wrong := errors.AsType[Problem](err); wrong && p.words != hidden {
 		// It is no directory: no pod had it.
-		return os.Remove(path)
+		return ignoreAbsent(os.Remove(path))
 	}
 	if err != nil {
-		return err
+		return ignoreAbsent(err)
 	}
 	defer top.Close()
 	if err := c.empty(top); err != nil {
 		return err
 	}
-	return os.Remove(path)
+	return ignoreAbsent(os.Remove(path))
 }
 
 // rounds bounds how often the mount table is read again because something was mounted meanwhile, or lay

@@ -4,6 +4,7 @@ package pavdir
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -136,6 +137,52 @@ func TestRootStaged(t *testing.T) {
 				t.Errorf("left: %v %v", left, mounts)
 			}
 		})
+	}
+}
+
+// fuse mounts a file system whose server does not answer at /pav/volume, or, if it is dead, has gone.
+func (b *bed) fuse(dead bool) {
+	b.t.Helper()
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		needs.Missing(b.t, "there is no FUSE: %v", err)
+	}
+	path := filepath.Join(b.dir, "volume")
+	b.must(os.Mkdir(path, 0o755))
+	b.must(unix.Mount("silent", path, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)))
+	if dead {
+		unix.Close(fd)
+		return
+	}
+	b.t.Cleanup(func() { unix.Close(fd) })
+}
+
+// Nothing is asked of a file system that does not answer: neither to tell that it is there, nor to clear
+// it.
+func TestRootSilentVolume(t *testing.T) {
+	for _, dead := range []bool{false, true} {
+		b := newRootBed(t)
+		b.fuse(dead)
+		got, err := b.Staged(directory, Since{})
+		b.must(err)
+		if got.VolumeMode != corev1.PersistentVolumeFilesystem || got.Problem != "" {
+			t.Errorf("dead %t: %+v", dead, got)
+		}
+		b.clear(false)
+		if left, mounts := b.left(), b.mounts(); len(left)+len(mounts) != 0 {
+			t.Errorf("dead %t: left %v %v", dead, left, mounts)
+		}
+	}
+}
+
+// To open a device has effects of its own: one in the place of a file is not opened.
+func TestRootDeviceInTheWay(t *testing.T) {
+	b := newRootBed(t)
+	b.must(unix.Mknod(filepath.Join(b.dir, "handle"), unix.S_IFCHR|0o600, int(unix.Mkdev(240, 77))))
+	b.must(unix.Mknod(filepath.Join(b.dir, "ready"), unix.S_IFBLK|0o600, int(unix.Mkdev(240, 77))))
+	want := "/pav/ready is a block device, and has to be a regular file; /pav/handle is a character device, and has to be a regular file"
+	if got := b.pod(Since{}); got.Problem != want || got.Ready || got.Handle != nil {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -54,7 +54,7 @@ func flatten(top *os.File, name string, aside *int) error {
 	}
 	dir, err := openIn(top, name, unix.O_RDONLY|unix.O_DIRECTORY, inside)
 	if err != nil {
-		return fmt.Errorf("remove directory %s of %s: %w", name, top.Name(), err)
+		return ignoreAbsent(fmt.Errorf("remove directory %s of %s: %w", name, top.Name(), err))
 	}
 	defer dir.Close()
 	for {
@@ -101,7 +101,7 @@ func moveUp(dir *os.File, name string, top *os.File, aside *int) error {
 	for {
 		*aside++
 		err := unix.Renameat2(int(dir.Fd()), name, int(top.Fd()), strconv.Itoa(*aside), unix.RENAME_NOREPLACE)
-		if err == nil {
+		if err == nil || errors.Is(err, unix.ENOENT) {
 			return nil
 		}
 		if !errors.Is(err, unix.EEXIST) {

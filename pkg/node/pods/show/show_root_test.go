@@ -4,6 +4,7 @@ package show
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -294,4 +295,48 @@ func TestRootMountedLater(t *testing.T) {
 	if n := len(b.mounts(b.volume)); n != 2 {
 		t.Errorf("%d mounts of the staging pod, want both", n)
 	}
+}
+
+// A file system that does not answer is shown, shown again, replaced and hidden without being asked.
+func TestRootSilent(t *testing.T) {
+	b := newBed(t)
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		needs.Missing(t, "there is no FUSE: %v", err)
+	}
+	defer unix.Close(fd)
+	b.must(os.Mkdir(b.volume, 0o755))
+	b.must(unix.Mount("silent", b.volume, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)))
+	w := b.want(corev1.PersistentVolumeFilesystem, true)
+	for range 2 {
+		b.must(b.Show(w))
+	}
+	if changed, err := b.Renew(w); err != nil || changed {
+		t.Errorf("of the same volume: %t, %v", changed, err)
+	}
+	b.must(unix.Unmount(b.volume, 0))
+	b.must(os.WriteFile(filepath.Join(b.volume, "new"), nil, 0o600))
+	if changed, err := b.Renew(w); err != nil || !changed {
+		t.Errorf("of another volume: %t, %v", changed, err)
+	}
+	if _, err := os.Stat(filepath.Join(b.target, "new")); err != nil {
+		t.Error(err)
+	}
+	b.must(b.Hide(b.target))
+}
+
+// Two calls for one target do not work at once.
+func TestRootTargetTaken(t *testing.T) {
+	b := newBed(t)
+	unlock, err := b.lock(b.target)
+	b.must(err)
+	w := b.want(corev1.PersistentVolumeFilesystem, false)
+	_, renew := b.Renew(w)
+	for what, err := range map[string]error{"show": b.Show(w), "renew": renew, "hide": b.Hide(b.target)} {
+		if !errors.Is(err, provisioner.ErrBusy) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	unlock()
+	b.must(b.Hide(b.target))
 }
