@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -376,32 +375,5 @@ func TestIdentity(t *testing.T) {
 	err = notReady
 	if p, _ := i.Probe(t.Context(), nil); p.GetReady().GetValue() {
 		t.Error("not ready, but Probe says yes")
-	}
-}
-
-// With a key of their own, calls on one volume go through side by side.
-func TestOneCallPerKey(t *testing.T) {
-	both := make(chan struct{}, 2)
-	c := &controller{create: func(context.Context, *csispec.CreateVolumeRequest) (*csispec.CreateVolumeResponse, error) {
-		both <- struct{}{}
-		for len(both) < 2 && t.Context().Err() == nil {
-			runtime.Gosched() // the other one has to come in before this one leaves
-		}
-		return &csispec.CreateVolumeResponse{}, nil
-	}}
-	client := csispec.NewControllerClient(serve(t, c, Options{Logger: logr.Discard(), Key: func(req any) string {
-		return req.(*csispec.CreateVolumeRequest).GetParameters()["key"]
-	}}))
-	done := make(chan error, 2)
-	for _, key := range []string{"a", "b"} {
-		go func() {
-			_, err := client.CreateVolume(t.Context(), &csispec.CreateVolumeRequest{Name: "v", Parameters: map[string]string{"key": key}})
-			done <- err
-		}()
-	}
-	for range 2 {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
 	}
 }
