@@ -223,6 +223,11 @@ type StagingReport struct {
 	// SizeBytes of the block device; 0 of a directory.
 	// +optional
 	SizeBytes int64 `json:"sizeBytes,omitempty"`
+	// BootID is the boot of the node in which it was read: what was mounted then is gone after
+	// another one.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	BootID string `json:"bootID,omitempty"`
 	// Cleared is true once nothing of /pav is left on the node: no mount and no file. Only said
 	// when no pod of the staging is there any more.
 	// +optional
@@ -292,12 +297,6 @@ const (
 	// AnnotationRetry, on a PodVolume or PodStaging whose deletion or unstaging has failed, begins it
 	// again, each time that its value is another.
 	AnnotationRetry = "storage.moor.dev/retry"
-	// AnnotationTarget, on a PodStaging, is the path at which the kubelet wants the volume, by which
-	// it is found again when the volume is to go from there. Writer: pod-provisioner (node).
-	AnnotationTarget = "storage.moor.dev/target"
-	// AnnotationBoot, on a PodStaging, is the boot of the node for which it was made: after another
-	// one nothing of it is mounted any more. Writer: pod-provisioner (node).
-	AnnotationBoot = "storage.moor.dev/boot"
 	// LabelPodVolume is the UID of the PodVolume that a pod works for.
 	LabelPodVolume = "storage.moor.dev/podvolume"
 	// LabelPodStaging is the UID of the PodStaging that a pod works for.

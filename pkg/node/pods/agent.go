@@ -117,13 +117,13 @@ func New(o Options) (*Agent, error) {
 }
 
 // ByObject is how the cache of a manager has to hold what an agent watches: what concerns the node alone,
-// and no more of it than is read. To be set as cache.Options.ByObject; PavProvisioners are held as they are.
+// and no more of it than is read. To be set as cache.Options.ByObject; PavProvisioners are held as they are,
+// PodVolumes and PersistentVolumes in no cache.
 func ByObject(node string) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&corev1.Pod{}:              {Field: fields.OneTermEqualSelector(podvolume.PodByNode, node), Transform: slimPod},
 		&corev1.Node{}:             {Field: fields.OneTermEqualSelector("metadata.name", node), Transform: kube.SlimNode},
 		&moorv1alpha1.PodStaging{}: {Field: fields.OneTermEqualSelector(endpoint.FieldNode, node)},
-		&corev1.PersistentVolume{}: {Transform: podvolume.SlimPersistentVolume},
 	}
 }
 
@@ -135,9 +135,7 @@ func ByObject(node string) map[client.Object]cache.ByObject {
 // what is mounted stays, and the next agent goes on with it.
 func (a *Agent) SetupWithManager(mgr ctrl.Manager) error {
 	ctx := context.Background()
-	err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), endpoint.IndexByNode(),
-		kube.IndexOf(podvolume.PersistentVolumeByHandle, func(pv *corev1.PersistentVolume) []string { return kube.Some(podvolume.Handle(pv)) }))
-	if err != nil {
+	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), endpoint.IndexByNode()); err != nil {
 		return err
 	}
 	a.cluster, a.log, a.events = kube.ClusterOf(mgr), mgr.GetLogger(), mgr.GetEventRecorderFor("pod-provisioner")

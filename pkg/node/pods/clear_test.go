@@ -155,39 +155,30 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-const kubeletTarget = "/pods/uid-u/volumes/kubernetes.io~csi/pv-1/mount"
-
 func TestRenew(t *testing.T) {
+	fs, block := "pods/uid-u/volumes/kubernetes.io~csi/pv-1/mount", "plugins/kubernetes.io/csi/volumeDevices/publish/pv-1/uid-u"
 	for name, c := range map[string]struct {
-		change func(b *bed, s *moorv1alpha1.PodStaging)
-		want   bool
+		change func(s *moorv1alpha1.PodStaging)
+		want   string
 	}{
-		"staged":       {func(*bed, *moorv1alpha1.PodStaging) {}, true},
-		"broken":       {func(_ *bed, s *moorv1alpha1.PodStaging) { s.Status.Phase = moorv1alpha1.PodStagingBroken }, false},
-		"another boot": {func(_ *bed, s *moorv1alpha1.PodStaging) { s.Annotations[moorv1alpha1.AnnotationBoot] = "boot-1" }, false},
-		"no target":    {func(_ *bed, s *moorv1alpha1.PodStaging) { delete(s.Annotations, moorv1alpha1.AnnotationTarget) }, false},
-		"elsewhere": {func(_ *bed, s *moorv1alpha1.PodStaging) {
-			s.Annotations[moorv1alpha1.AnnotationTarget] = "/etc/uid-u/pv-1"
-		}, false},
-		"out of it": {func(b *bed, s *moorv1alpha1.PodStaging) {
-			s.Annotations[moorv1alpha1.AnnotationTarget] = b.o.Kubelet + "/uid-u/pv-1/../../../../etc"
-		}, false},
-		"of another pod":   {func(_ *bed, s *moorv1alpha1.PodStaging) { s.Spec.User.UID = "uid-w" }, false},
-		"of another PV":    {func(_ *bed, s *moorv1alpha1.PodStaging) { s.Spec.VolumeName = "pv-2" }, false},
-		"nothing was read": {func(_ *bed, s *moorv1alpha1.PodStaging) { s.Status.Report = nil }, false},
+		"staged":           {func(*moorv1alpha1.PodStaging) {}, fs},
+		"block":            {func(s *moorv1alpha1.PodStaging) { s.Status.Report.VolumeMode = corev1.PersistentVolumeBlock }, block},
+		"broken":           {func(s *moorv1alpha1.PodStaging) { s.Status.Phase = moorv1alpha1.PodStagingBroken }, ""},
+		"another boot":     {func(s *moorv1alpha1.PodStaging) { s.Status.Report.BootID = "boot-1" }, ""},
+		"nothing was read": {func(s *moorv1alpha1.PodStaging) { s.Status.Report = nil }, ""},
+		"another node":     {func(s *moorv1alpha1.PodStaging) { s.Spec.NodeName = "n2" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
 			s := podStaging(moorv1alpha1.PodStagingStaged, stagingPod)
 			s.Spec.ReadOnly = true
-			s.Annotations[moorv1alpha1.AnnotationTarget] = b.o.Kubelet + kubeletTarget
-			s.Status.Report = &moorv1alpha1.StagingReport{VolumeMode: corev1.PersistentVolumeFilesystem}
-			c.change(b, s)
+			s.Status.Report = &moorv1alpha1.StagingReport{VolumeMode: corev1.PersistentVolumeFilesystem, BootID: boot}
+			c.change(s)
 			b.add(s)
 			b.reconcileStaging()
 			var want []show.Want
-			if c.want {
-				want = []show.Want{{Directory: staging, Target: b.o.Kubelet + kubeletTarget, Mode: corev1.PersistentVolumeFilesystem, ReadOnly: true}}
+			if c.want != "" {
+				want = []show.Want{{Directory: staging, Target: b.o.Kubelet + "/" + c.want, Mode: s.Status.Report.VolumeMode, ReadOnly: true}}
 				if len(b.events.Events) != 1 {
 					t.Error("no event")
 				}
@@ -248,11 +239,10 @@ func TestForgotten(t *testing.T) {
 		"in no cache":          {func(b *bed, _ *moorv1alpha1.PodStaging, _ *corev1.Pod) { b.hidden["*v1.Pod"] = true }, false},
 		"another has its name": {func(_ *bed, _ *moorv1alpha1.PodStaging, user *corev1.Pod) { user.UID = "other" }, true},
 		"gone":                 {func(_ *bed, _ *moorv1alpha1.PodStaging, user *corev1.Pod) { user.Name = "other" }, true},
-		"gone, and no target": {func(_ *bed, s *moorv1alpha1.PodStaging, user *corev1.Pod) {
+		"gone, and shown": {func(b *bed, _ *moorv1alpha1.PodStaging, user *corev1.Pod) {
 			user.Name = "other"
-			delete(s.Annotations, moorv1alpha1.AnnotationTarget)
-		}, true},
-		"gone, and shown": {func(b *bed, _ *moorv1alpha1.PodStaging, user *corev1.Pod) { user.Name = "other"; b.shown["/t"] = true }, false},
+			b.shown[b.o.Kubelet+"/pods/uid-u/volumes/kubernetes.io~csi/pv-1/mount"] = true
+		}, false},
 		"gone, on another node": {func(_ *bed, s *moorv1alpha1.PodStaging, user *corev1.Pod) {
 			user.Name = "other"
 			s.Spec.NodeName = "n2"
@@ -261,7 +251,6 @@ func TestForgotten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
 			s, user := podStaging(moorv1alpha1.PodStagingStaged, stagingPod), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "user", UID: "uid-u"}}
-			s.Annotations[moorv1alpha1.AnnotationTarget] = "/t"
 			c.change(b, s, user)
 			b.add(s, user)
 			b.must(sweeper{b.Agent}.forgotten(t.Context()))

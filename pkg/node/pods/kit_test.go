@@ -71,7 +71,7 @@ func newBed(t *testing.T) *bed {
 	scheme, err := kube.NewScheme(moorv1alpha1.AddPodsToScheme, pavv1alpha1.AddToScheme, corev1.AddToScheme)
 	b.must(err)
 	build := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&moorv1alpha1.PodStaging{}, &moorv1alpha1.PodVolume{}, &corev1.Pod{})
-	for _, i := range append(podvolume.Indexes(), endpoint.IndexByNode(), podvolume.IndexPodsByNode()) {
+	for _, i := range []kube.Index{endpoint.IndexByNode(), podvolume.IndexPodsByNode()} {
 		build.WithIndex(i.Object, i.Field, i.Extract)
 	}
 	b.direct = build.Build()
@@ -231,14 +231,14 @@ var (
 func podVolume(pod string) *moorv1alpha1.PodVolume {
 	return &moorv1alpha1.PodVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: volume, UID: ofVolume.uid},
-		Status:     moorv1alpha1.PodVolumeStatus{Phase: moorv1alpha1.PodVolumeCreating, Pod: &moorv1alpha1.HelperPod{Namespace: "default", Name: pod}},
+		Status:     moorv1alpha1.PodVolumeStatus{Phase: moorv1alpha1.PodVolumeCreating, Pod: &moorv1alpha1.HelperPod{Namespace: "default", Name: pod, NodeName: node}},
 	}
 }
 
 // podStaging is one of this node in a phase, with a pod.
 func podStaging(phase moorv1alpha1.PodStagingPhase, pod string) *moorv1alpha1.PodStaging {
 	out := &moorv1alpha1.PodStaging{
-		ObjectMeta: metav1.ObjectMeta{Name: staging, UID: ofStaging.uid, Finalizers: []string{moorv1alpha1.FinalizerPodStaging}, Annotations: map[string]string{moorv1alpha1.AnnotationBoot: boot}},
+		ObjectMeta: metav1.ObjectMeta{Name: staging, UID: ofStaging.uid, Finalizers: []string{moorv1alpha1.FinalizerPodStaging}},
 		Spec:       moorv1alpha1.PodStagingSpec{ProvisionerName: "crypt", VolumeName: "pv-1", NodeName: node, User: moorv1alpha1.PodUser{Namespace: "ns", Name: "user", UID: "uid-u"}},
 		Status:     moorv1alpha1.PodStagingStatus{Phase: phase, Directory: staging},
 	}

@@ -17,12 +17,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -41,25 +40,13 @@ import (
 	"github.com/moor-storage/moor/test/kit/needs"
 )
 
-// rights are those of the agent's account. Which objects of a kind it may write is up to an admission
-// policy.
-var rights = []rbacv1.PolicyRule{
-	{APIGroups: []string{""}, Resources: []string{"pods", "nodes", "persistentvolumes"}, Verbs: []string{"get", "list", "watch"}},
-	{APIGroups: []string{"pav.albertofaria.github.io"}, Resources: []string{"pavprovisioners"}, Verbs: []string{"get", "list", "watch"}},
-	{APIGroups: []string{"storage.moor.dev"}, Resources: []string{"podvolumes"}, Verbs: []string{"get"}},
-	{APIGroups: []string{"storage.moor.dev"}, Resources: []string{"podstagings"}, Verbs: []string{"get", "list", "watch", "create", "delete"}},
-	{APIGroups: []string{"storage.moor.dev"}, Resources: []string{"podvolumes/status", "podstagings/status"}, Verbs: []string{"patch"}},
-	{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
-}
-
 // life is a node with the agent on it, whose API server is a real one. The test plays the controller and
 // the kubelet.
 type life struct {
 	client.Client
-	t       *testing.T
-	api     *apiserver.One
-	account string
-	dir     string
+	t   *testing.T
+	api *apiserver.One
+	dir string
 }
 
 func newLife(t *testing.T) *life {
@@ -71,7 +58,10 @@ func newLife(t *testing.T) *life {
 	root, err := devcluster.FindRoot()
 	l.must(err)
 	l.must(kit.Apply(t.Context(), l.api, filepath.Join(root, "crds", "pav")))
-	scheme, err := kube.NewScheme(corev1.AddToScheme, moorv1alpha1.AddPodsToScheme, pavv1alpha1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme)
+	for _, manifest := range []string{"00-namespace", "pod-provisioner-rbac", "pod-provisioner-node-policy"} {
+		l.must(kit.Apply(t.Context(), l.api, filepath.Join(root, "deploy", "pav", manifest+".yaml")))
+	}
+	scheme, err := kube.NewScheme(corev1.AddToScheme, moorv1alpha1.AddPodsToScheme, pavv1alpha1.AddToScheme)
 	l.must(err)
 	l.Client, err = client.New(l.api.Config, client.Options{Scheme: scheme})
 	l.must(err)
@@ -83,13 +73,7 @@ func newLife(t *testing.T) *life {
 			_ = unix.Unmount(m.Path, unix.MNT_DETACH)
 		}
 	})
-	l.account = l.api.Kubeconfig("pod-provisioner-node")
 	l.create(
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Rules: rights},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "agent"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "agent"},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: kit.Namespace, Name: "pod-provisioner-node"}},
-		},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}},
 	)
@@ -119,11 +103,14 @@ func (l *life) mounts(at string) []mountinfo.Mount {
 	return mountinfo.Beneath(all, at)
 }
 
-// agent starts the agent, with its rights alone, and returns what stops it.
+// agent starts the agent, with the rights of the manifests alone, and returns what stops it.
 func (l *life) agent() (stop func()) {
 	l.t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", l.account)
-	l.must(err)
+	config := rest.CopyConfig(l.api.Config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:moor-pods:pod-provisioner-node", Groups: []string{"system:serviceaccounts", "system:authenticated"},
+		Extra: map[string][]string{"authentication.kubernetes.io/node-name": {node}}, // as a token of a pod has it
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: l.Scheme(), Cache: cache.Options{ByObject: ByObject(node)}, Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: ctrlconfig.Controller{MaxConcurrentReconciles: 4, SkipNameValidation: ptr.To(true)}, // the second agent is in the same process
@@ -194,7 +181,7 @@ func (l *life) phase(phase moorv1alpha1.PodStagingPhase, pod *corev1.Pod) {
 	_, err := kube.PatchStatus(l.t.Context(), l.Client, s, func(s *moorv1alpha1.PodStaging) {
 		s.Status.Phase, s.Status.Directory, s.Status.Pod = phase, s.Name, nil
 		if pod != nil {
-			s.Status.Pod = &moorv1alpha1.HelperPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Since: metav1.Now()}
+			s.Status.Pod = &moorv1alpha1.HelperPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, NodeName: node, Since: metav1.Now()}
 		}
 	})
 	l.must(err)
@@ -204,6 +191,8 @@ func (l *life) phase(phase moorv1alpha1.PodStagingPhase, pod *corev1.Pod) {
 func (l *life) helper() *corev1.Pod {
 	l.t.Helper()
 	s := l.staging("a PodStaging", nil)
+	_, err := kube.AddFinalizer(l.t.Context(), l.Client, s, moorv1alpha1.FinalizerPodStaging)
+	l.must(err)
 	pod, err := helperpods.Pod(&corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}, helperpods.Helper{
 		Phase: helperpods.Staging, Name: helperpods.StagingPodName(helperpods.Staging, "1"), Root: l.path("pav"), Directory: s.Name, NodeName: node,
 		Labels: map[string]string{moorv1alpha1.LabelPodStaging: string(s.UID)},
@@ -244,7 +233,7 @@ func cleared(s *moorv1alpha1.PodStaging) bool {
 	return s.Status.Report != nil && s.Status.Report.Cleared
 }
 
-// TestLife goes through the life of a volume on a node with a real API server and the agent's rights: it
+// TestLife goes through the life of a volume on a node with a real API server and the rights of the manifests: it
 // is staged, shown, its pod dies, it is staged and shown again by another agent, and goes.
 func TestLife(t *testing.T) {
 	l := newLife(t)
@@ -318,7 +307,7 @@ func (l *life) end(pod *corev1.Pod) {
 		})
 	}()
 	l.staging("that it is to be unstaged", func(s *moorv1alpha1.PodStaging) bool { return !s.DeletionTimestamp.IsZero() })
-	l.phase(moorv1alpha1.PodStagingUnstaging, pod)
+	l.phase(moorv1alpha1.PodStagingUnstaging, nil)
 	l.kill(pod)
 	s := l.staging("that the directory was cleared", cleared)
 	l.must(kube.RemoveFinalizers(l.t.Context(), l.Client, s, moorv1alpha1.FinalizerPodStaging))
@@ -342,7 +331,7 @@ func TestVolumeLife(t *testing.T) {
 	})
 	l.must(err)
 	_, err = kube.PatchStatus(t.Context(), l.Client, v, func(v *moorv1alpha1.PodVolume) {
-		v.Status.Phase, v.Status.Pod = moorv1alpha1.PodVolumeCreating, &moorv1alpha1.HelperPod{Namespace: "default", Name: creation, Since: metav1.Now()}
+		v.Status.Phase, v.Status.Pod = moorv1alpha1.PodVolumeCreating, &moorv1alpha1.HelperPod{Namespace: "default", Name: creation, NodeName: node, Since: metav1.Now()}
 	})
 	l.must(err)
 	l.create(pod)

@@ -48,32 +48,37 @@ func (r reports) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		return reconcile.Result{}, nil
 	}
 	if h.kind == kindVolume {
-		return reconcile.Result{}, r.volume(ctx, h, &pod)
+		return r.volume(ctx, h, &pod)
 	}
 	return r.staging(ctx, h, &pod)
 }
 
-// volume tells of a pod that works for a PodVolume. Its directory has the name of the pod.
-func (r reports) volume(ctx context.Context, h helper, pod *corev1.Pod) error {
+// soon is when to look again for a record that the controller is about to write. A node does not watch
+// PodVolumes, which are not of nodes.
+const soon = time.Second
+
+// volume tells of a pod that works for a PodVolume. Its directory has the name of the pod. A node may
+// tell only of a pod that is recorded to be there.
+func (r reports) volume(ctx context.Context, h helper, pod *corev1.Pod) (reconcile.Result, error) {
 	if !podvolume.Finished(pod) {
-		return nil
+		return reconcile.Result{}, nil
 	}
 	var v moorv1alpha1.PodVolume
 	found, err := kube.Find(ctx, r.cluster.Live, client.ObjectKey{Name: h.name}, &v)
-	if err != nil || !found || v.UID != h.uid || !works(v.Status.Pod, pod) {
-		return err
+	if err != nil || !found || v.UID != h.uid || !works(v.Status.Pod, pod) || v.Status.Report != nil && v.Status.Report.PodUID == pod.UID {
+		return reconcile.Result{}, err
 	}
-	if v.Status.Report != nil && v.Status.Report.PodUID == pod.UID {
-		return nil
+	if v.Status.Pod.NodeName != r.o.Node {
+		return reconcile.Result{RequeueAfter: soon}, nil
 	}
 	report, err := r.root.Pod(pod.Name, pavdir.Since{Time: began(pod)})
 	if err != nil {
-		return fmt.Errorf("read what pod %s/%s has left: %w", pod.Namespace, pod.Name, err)
+		return reconcile.Result{}, fmt.Errorf("read what pod %s/%s has left: %w", pod.Namespace, pod.Name, err)
 	}
 	report = r.vouched(report, pod, pod.Name)
 	_, err = kube.PatchStatusExact(ctx, r.cluster.Client, &v, func(v *moorv1alpha1.PodVolume) { v.Status.Report = &report })
 	r.counted(ctx, h.kind, &report, err)
-	return err
+	return reconcile.Result{}, err
 }
 
 // staging tells of a pod that works for a PodStaging.
@@ -100,7 +105,7 @@ func (r reports) staging(ctx context.Context, h helper, pod *corev1.Pod) (reconc
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("read what pod %s/%s has left: %w", pod.Namespace, pod.Name, err)
 	}
-	report.PodReport = r.vouched(report.PodReport, pod, directory)
+	report.PodReport, report.BootID = r.vouched(report.PodReport, pod, directory), r.o.Boot
 	_, err = kube.PatchStatusExact(ctx, r.cluster.Client, s, func(s *moorv1alpha1.PodStaging) { s.Status.Report = &report })
 	r.counted(ctx, h.kind, &report.PodReport, err)
 	return reconcile.Result{}, err

@@ -43,18 +43,19 @@ func TestReportOfVolume(t *testing.T) {
 		"after another": {volume: func(v *moorv1alpha1.PodVolume) {
 			v.Status.Report = &moorv1alpha1.PodReport{PodUID: "before", Problem: "p", Ready: true}
 		}, want: full},
-		"runs":                {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }},
-		"on another node":     {pod: func(p *corev1.Pod) { p.Spec.NodeName = "n2" }},
-		"label of another":    {pod: func(p *corev1.Pod) { p.Labels[moorv1alpha1.LabelPodVolume] = "other" }},
-		"no owner":            {pod: func(p *corev1.Pod) { p.OwnerReferences = nil }},
-		"another kind":        {pod: func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "v1" }},
-		"another volume":      {volume: func(v *moorv1alpha1.PodVolume) { v.UID = "other" }},
-		"another pod's turn":  {volume: func(v *moorv1alpha1.PodVolume) { v.Status.Pod.Name = "other" }},
-		"another pod's name":  {volume: func(v *moorv1alpha1.PodVolume) { v.Status.Pod.UID = "other" }},
-		"another namespace":   {volume: func(v *moorv1alpha1.PodVolume) { v.Status.Pod.Namespace = "other" }},
-		"no pod's turn":       {volume: func(v *moorv1alpha1.PodVolume) { v.Status.Pod = nil }},
-		"another root of all": {pod: func(p *corev1.Pod) { p.Spec.Volumes[0].HostPath.Path = "/elsewhere" }, want: &moorv1alpha1.PodReport{PodUID: full.PodUID, Problem: "ROOT"}},
-		"left by another":     {pod: func(p *corev1.Pod) { p.Status.StartTime = ptr.To(metav1.NewTime(time.Now().Add(time.Hour))) }, want: &moorv1alpha1.PodReport{PodUID: full.PodUID, Problem: "another has left it"}},
+		"runs":                 {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }},
+		"on another node":      {pod: func(p *corev1.Pod) { p.Spec.NodeName = "n2" }},
+		"label of another":     {pod: func(p *corev1.Pod) { p.Labels[moorv1alpha1.LabelPodVolume] = "other" }},
+		"no owner":             {pod: func(p *corev1.Pod) { p.OwnerReferences = nil }},
+		"another kind":         {pod: func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "v1" }},
+		"another volume":       {volume: func(v *moorv1alpha1.PodVolume) { v.UID = "other" }},
+		"another pod's turn":   {volume: func(v *moorv1alpha1.PodVolume) { v.Status.Pod.Name = "other" }},
+		"another pod's name":   {volume: func(v *moorv1alpha1.PodVolume) { v.Status.Pod.UID = "other" }},
+		"another namespace":    {volume: func(v *moorv1alpha1.PodVolume) { v.Status.Pod.Namespace = "other" }},
+		"not known to be here": {volume: func(v *moorv1alpha1.PodVolume) { v.Status.Pod.NodeName = "" }},
+		"no pod's turn":        {volume: func(v *moorv1alpha1.PodVolume) { v.Status.Pod = nil }},
+		"another root of all":  {pod: func(p *corev1.Pod) { p.Spec.Volumes[0].HostPath.Path = "/elsewhere" }, want: &moorv1alpha1.PodReport{PodUID: full.PodUID, Problem: "ROOT"}},
+		"left by another":      {pod: func(p *corev1.Pod) { p.Status.StartTime = ptr.To(metav1.NewTime(time.Now().Add(time.Hour))) }, want: &moorv1alpha1.PodReport{PodUID: full.PodUID, Problem: "another has left it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
@@ -122,7 +123,7 @@ func TestReportOfStaging(t *testing.T) {
 	if got := b.reconcilePod(stagingPod); got.RequeueAfter != 0 {
 		t.Errorf("%+v, want that all is done", got)
 	}
-	want := &moorv1alpha1.StagingReport{PodReport: moorv1alpha1.PodReport{PodUID: "uid-of-" + stagingPod, Ready: true, Handle: ptr.To("x")}, VolumeMode: corev1.PersistentVolumeFilesystem}
+	want := &moorv1alpha1.StagingReport{PodReport: moorv1alpha1.PodReport{PodUID: "uid-of-" + stagingPod, Ready: true, Handle: ptr.To("x")}, VolumeMode: corev1.PersistentVolumeFilesystem, BootID: boot}
 	if d := cmp.Diff(want, b.stagingReport()); d != "" {
 		t.Error(d)
 	}
@@ -170,7 +171,7 @@ func TestReportBehindCache(t *testing.T) {
 	b.add(b.pod(stagingPod, ofStaging, staging, corev1.PodSucceeded), s)
 	b.hidden["*v1alpha1.PodStaging"] = true
 	b.reconcilePod(stagingPod)
-	want := &moorv1alpha1.StagingReport{PodReport: moorv1alpha1.PodReport{PodUID: "uid-of-" + stagingPod, Ready: true}}
+	want := &moorv1alpha1.StagingReport{PodReport: moorv1alpha1.PodReport{PodUID: "uid-of-" + stagingPod, Ready: true}, BootID: boot}
 	if d := cmp.Diff(want, b.stagingReport()); d != "" {
 		t.Error(d)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +19,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/node/pods/endpoint"
 	"github.com/moor-storage/moor/pkg/node/pods/pavdir"
 	"github.com/moor-storage/moor/pkg/node/pods/show"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -56,7 +56,7 @@ func (r stagings) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if err != nil || !found || s.Spec.NodeName != r.o.Node {
 		return reconcile.Result{}, err // what one that is gone has left is found by the sweeper
 	}
-	if shownAnew(&s) {
+	if r.shownAnew(&s) {
 		err := r.renew(ctx, &s)
 		if errors.Is(err, provisioner.ErrBusy) { // by a call of the kubelet for the target
 			return reconcile.Result{RequeueAfter: time.Second}, nil
@@ -162,18 +162,15 @@ func (a *Agent) empty(ctx context.Context, directory string, how func(ctx contex
 }
 
 // shownAnew reports whether the volume of a PodStaging has to be seen at its target.
-func shownAnew(s *moorv1alpha1.PodStaging) bool {
+func (r stagings) shownAnew(s *moorv1alpha1.PodStaging) bool {
 	return s.Status.Phase == moorv1alpha1.PodStagingStaged && s.DeletionTimestamp.IsZero() &&
-		s.Status.Directory != "" && s.Status.Report != nil && s.Status.Report.VolumeMode != ""
+		s.Status.Directory != "" && s.Status.Report != nil && s.Status.Report.VolumeMode != "" && s.Status.Report.BootID == r.o.Boot
 }
 
 // renew shows the volume at the target if another is seen there: the one that was there before the staging
 // pod died.
 func (r stagings) renew(ctx context.Context, s *moorv1alpha1.PodStaging) error {
-	target := s.Annotations[moorv1alpha1.AnnotationTarget]
-	if !r.kubelets(target, s) || s.Annotations[moorv1alpha1.AnnotationBoot] != r.o.Boot {
-		return nil
-	}
+	target := endpoint.Target(r.o.Kubelet, s, s.Status.Report.VolumeMode)
 	changed, err := r.targets.Renew(show.Want{Directory: s.Status.Directory, Target: target, Mode: s.Status.Report.VolumeMode, ReadOnly: s.Spec.ReadOnly})
 	if err != nil {
 		return fmt.Errorf("show the volume anew at %s: %w", target, err)
@@ -184,11 +181,4 @@ func (r stagings) renew(ctx context.Context, s *moorv1alpha1.PodStaging) error {
 		ctrl.LoggerFrom(ctx).Info("a volume was shown anew", "target", target)
 	}
 	return nil
-}
-
-// kubelets reports whether a target is a place where a kubelet has volumes of that pod. It is read from
-// an object that others can write, and what is mounted at it is unmounted.
-func (r stagings) kubelets(target string, s *moorv1alpha1.PodStaging) bool {
-	rest, beneath := strings.CutPrefix(filepath.Clean(target), filepath.Clean(r.o.Kubelet)+"/")
-	return beneath && slices.Contains(strings.Split(rest, "/"), string(s.Spec.User.UID)) && slices.Contains(strings.Split(rest, "/"), s.Spec.VolumeName)
 }

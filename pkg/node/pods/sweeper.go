@@ -13,6 +13,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/node/pods/endpoint"
 )
 
 // sweeper finds what is left of what is gone: directories whose pods, or stagings, went while no agent ran,
@@ -139,10 +140,10 @@ func (s sweeper) userGone(ctx context.Context, p *moorv1alpha1.PodStaging) (bool
 			return false, err
 		}
 	}
-	target := p.Annotations[moorv1alpha1.AnnotationTarget]
-	if target == "" {
-		return true, nil
+	for _, mode := range []corev1.PersistentVolumeMode{corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock} {
+		if shown, err := s.targets.Shown(endpoint.Target(s.o.Kubelet, p, mode)); err != nil || shown {
+			return false, err
+		}
 	}
-	shown, err := s.targets.Shown(target)
-	return !shown && err == nil, err
+	return true, nil
 }

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -29,7 +30,7 @@ func (s *Server) usage(ctx context.Context, id, path string) ([]*csispec.VolumeU
 	if err := csiserver.Require("volume id", id, "volume path", path); err != nil {
 		return nil, err
 	}
-	all, err := s.at(ctx, path)
+	all, err := s.at(ctx, id, path)
 	switch {
 	case err != nil:
 		return nil, err
@@ -67,8 +68,8 @@ func (s *Server) problems(ctx context.Context, id, path string) ([]provisioner.P
 	var out []provisioner.Problem
 	for i := range list.Items {
 		p := &list.Items[i]
-		if p.Spec.ProvisionerName == s.o.Driver && broken(p) && p.Name == Name(s.o.Driver, id, s.o.Node, p.Spec.User.UID) &&
-			(path == "" || p.Annotations[moorv1alpha1.AnnotationTarget] == path) {
+		at := cmp.Or(path, string(p.Spec.User.UID))
+		if broken(p) && s.of(p, id, at) {
 			out = append(out, provisioner.Problem{Severity: provisioner.Inaccessible, Reason: reasonDied, Message: words(p)})
 		}
 	}

@@ -20,7 +20,6 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/node/pods/show"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -48,6 +47,8 @@ type bed struct {
 	// before is called before each request of the service, by its verb.
 	before func(verb string)
 	serves error
+	// boot is that of the node when the report was read.
+	boot string
 
 	mu    sync.Mutex
 	shown map[string]show.Want
@@ -57,13 +58,12 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	b := &bed{t: t, shown: map[string]show.Want{}, before: func(string) {}}
+	b := &bed{t: t, boot: boot, shown: map[string]show.Want{}, before: func(string) {}}
 	scheme, err := kube.NewScheme(moorv1alpha1.AddPodsToScheme, corev1.AddToScheme)
 	b.must(err)
 	build := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&moorv1alpha1.PodStaging{})
-	for _, i := range append(podvolume.Indexes(), IndexByNode()) {
-		build.WithIndex(i.Object, i.Field, i.Extract)
-	}
+	byNode := IndexByNode()
+	build.WithIndex(byNode.Object, byNode.Field, byNode.Extract)
 	b.direct = interceptor.NewClient(build.Build(), interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 		b.mu.Lock()
 		b.uids++
@@ -227,6 +227,7 @@ func (b *bed) status(phase moorv1alpha1.PodStagingPhase, message string) {
 	b.t.Helper()
 	p := b.staging()
 	p.Status.Phase, p.Status.Message, p.Status.Directory = phase, message, "dir-"+string(p.UID)
+	p.Status.Report = &moorv1alpha1.StagingReport{BootID: b.boot}
 	b.must(b.direct.Status().Update(context.Background(), p))
 }
 
@@ -250,6 +251,8 @@ func (b *bed) play() {
 			for i := range list.Items {
 				p := &list.Items[i]
 				switch {
+				case len(p.Finalizers) == 0:
+					_, _ = kube.AddFinalizer(ctx, b.direct, p, moorv1alpha1.FinalizerPodStaging)
 				case !p.DeletionTimestamp.IsZero():
 					_ = kube.RemoveFinalizers(ctx, b.direct, p, moorv1alpha1.FinalizerPodStaging)
 				case p.Status.Phase == "":

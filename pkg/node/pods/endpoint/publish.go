@@ -53,7 +53,7 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csispec.NodeUnpub
 	id, target := req.GetVolumeId(), req.GetTargetPath()
 	err := csiserver.Require("volume id", id, "target path", target)
 	if err == nil {
-		err = s.unpublish(ctx, target)
+		err = s.unpublish(ctx, id, target)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("volume %q: %w", id, err)
@@ -61,13 +61,13 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csispec.NodeUnpub
 	return &csispec.NodeUnpublishVolumeResponse{}, nil
 }
 
-func (s *Server) unpublish(ctx context.Context, target string) error {
+func (s *Server) unpublish(ctx context.Context, id, target string) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if err := s.o.Targets.Hide(target); err != nil {
 		return fmt.Errorf("take it from %s: %w", target, err)
 	}
-	stagings, err := s.at(ctx, target)
+	stagings, err := s.at(ctx, id, target)
 	if err != nil {
 		return err
 	}

@@ -45,8 +45,7 @@ type Options struct {
 	Driver, Node string
 	// Boot is what this boot of the node is called: of another one nothing is mounted any more.
 	Boot string
-	// Client reads PodStagings of this node, and PersistentVolumes by their handles, from a cache; Live
-	// reads from the API server itself.
+	// Client reads PodStagings of this node from a cache; Live reads from the API server itself.
 	Client client.Client
 	Live   client.Reader
 	// Stagings waits for what the cache of Client shows.

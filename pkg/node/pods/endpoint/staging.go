@@ -14,39 +14,34 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
+	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-// volume is the PersistentVolume of a request. If several have its handle, it is the one whose name
-// the target has.
+// volume is the PersistentVolume of a request. The kubelet has its name in the target, so that no node has
+// to watch all of them; what has that name has to have the driver and the handle.
 func (s *Server) volume(ctx context.Context, r request) (*corev1.PersistentVolume, error) {
-	var list corev1.PersistentVolumeList
-	if err := s.o.Client.List(ctx, &list, client.MatchingFields{podvolume.PersistentVolumeByHandle: r.handle}); err != nil {
-		return nil, fmt.Errorf("find its PersistentVolume: %w", err)
+	name := volumeOf(r.target)
+	if name == "" {
+		return nil, csiserver.Invalid("target path %q is not one of a kubelet: it does not name a PersistentVolume", r.target)
 	}
-	found := slices.DeleteFunc(list.Items, func(pv corev1.PersistentVolume) bool { return podvolume.HandleOf(s.o.Driver, &pv) != r.handle })
-	if len(found) > 1 {
-		elements := strings.Split(r.target, "/")
-		found = slices.DeleteFunc(found, func(pv corev1.PersistentVolume) bool { return !slices.Contains(elements, pv.Name) })
+	var pv corev1.PersistentVolume
+	found, err := kube.Find(ctx, s.o.Live, client.ObjectKey{Name: name}, &pv)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
 	}
-	switch len(found) {
-	case 0:
-		return nil, fmt.Errorf("no PersistentVolume of driver %s has this handle, or it is not seen here yet: %w", s.o.Driver, provisioner.ErrUnavailable)
-	case 1:
-		return &found[0], nil
+	if !found || podvolume.HandleOf(s.o.Driver, &pv) != r.handle {
+		return nil, fmt.Errorf("there is no PersistentVolume %s of driver %s with this handle: %w", name, s.o.Driver, provisioner.ErrUnavailable)
 	}
-	return nil, fmt.Errorf("PersistentVolumes %s and %s have the same handle: %w", found[0].Name, found[1].Name, provisioner.ErrPrecondition)
+	return &pv, nil
 }
 
-// wanted is the PodStaging of a request.
+// wanted is the PodStaging of a request. Its finalizer is the controller's, which adds it before it makes
+// the first pod: until then there is nothing to undo.
 func (s *Server) wanted(r request, volume string) *moorv1alpha1.PodStaging {
 	return &moorv1alpha1.PodStaging{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        Name(s.o.Driver, r.handle, s.o.Node, r.user.UID),
-			Finalizers:  []string{moorv1alpha1.FinalizerPodStaging},
-			Annotations: map[string]string{moorv1alpha1.AnnotationTarget: r.target, moorv1alpha1.AnnotationBoot: s.o.Boot},
-		},
-		Spec: moorv1alpha1.PodStagingSpec{ProvisionerName: s.o.Driver, VolumeName: volume, NodeName: s.o.Node, User: r.user, ReadOnly: r.readOnly},
+		ObjectMeta: metav1.ObjectMeta{Name: Name(s.o.Driver, r.handle, s.o.Node, r.user.UID)},
+		Spec:       moorv1alpha1.PodStagingSpec{ProvisionerName: s.o.Driver, VolumeName: volume, NodeName: s.o.Node, User: r.user, ReadOnly: r.readOnly},
 	}
 }
 
@@ -108,16 +103,16 @@ func (s *Server) sole(ctx context.Context, r request, volume string) error {
 }
 
 // over reports whether a PodStaging cannot serve a request any more, so that it has to be made anew:
-// it is being removed, or is of another volume with this handle, or of another boot of the node, after
-// which nothing is mounted any more.
+// it is being removed, or is of another volume with this handle, or was staged in another boot of the node,
+// after which nothing is mounted any more.
 func (s *Server) over(r request, volume string, have *moorv1alpha1.PodStaging) (bool, error) {
-	switch at := have.Annotations[moorv1alpha1.AnnotationTarget]; {
-	case !have.DeletionTimestamp.IsZero(), have.Spec.VolumeName != volume, have.Annotations[moorv1alpha1.AnnotationBoot] != s.o.Boot:
+	switch report := have.Status.Report; {
+	case !have.DeletionTimestamp.IsZero(), have.Spec.VolumeName != volume:
+		return true, nil
+	case have.Status.Phase == moorv1alpha1.PodStagingStaged && report != nil && report.BootID != s.o.Boot:
 		return true, nil
 	case have.Spec.ReadOnly != r.readOnly:
 		return false, fmt.Errorf("the pod has it with read-only %t, asked was %t: %w", have.Spec.ReadOnly, r.readOnly, provisioner.ErrExists)
-	case at != r.target:
-		return false, fmt.Errorf("the pod has it at %s already: %w", at, provisioner.ErrInUse)
 	}
 	return false, nil
 }
@@ -194,22 +189,27 @@ func words(p *moorv1alpha1.PodStaging) string {
 	return fmt.Sprintf("PodStaging %s was not looked at yet (does pod-provisioner --mode=controller run?)", p.Name)
 }
 
-// at are the PodStagings of this provisioner that a target is for. A cache that has none is no evidence:
-// the one that was just made may not be in it.
-func (s *Server) at(ctx context.Context, target string) ([]moorv1alpha1.PodStaging, error) {
+// at are the PodStagings of a volume, by its handle, that a target is for. A cache that has none is no
+// evidence: the one that was just made may not be in it.
+func (s *Server) at(ctx context.Context, handle, target string) ([]moorv1alpha1.PodStaging, error) {
 	for _, from := range []client.Reader{s.o.Client, s.o.Live} {
 		var list moorv1alpha1.PodStagingList
 		if err := from.List(ctx, &list, client.MatchingFields{FieldNode: s.o.Node}); err != nil {
 			return nil, fmt.Errorf("find what is staged for the target: %w: %w", provisioner.ErrUnavailable, err)
 		}
 		list.Items = slices.DeleteFunc(list.Items, func(p moorv1alpha1.PodStaging) bool {
-			return p.Spec.ProvisionerName != s.o.Driver || p.Spec.NodeName != s.o.Node || p.Annotations[moorv1alpha1.AnnotationTarget] != target
+			return !s.of(&p, handle, target)
 		})
 		if len(list.Items) > 0 {
 			return list.Items, nil
 		}
 	}
 	return nil, nil
+}
+
+// of reports whether a PodStaging is that of a volume for the pod that a target belongs to.
+func (s *Server) of(p *moorv1alpha1.PodStaging, handle, target string) bool {
+	return p.Name == Name(s.o.Driver, handle, s.o.Node, p.Spec.User.UID) && slices.Contains(strings.Split(target, "/"), string(p.Spec.User.UID))
 }
 
 // FieldNode is the field of PodStagings by which API servers, and caches with IndexByNode, list those of a

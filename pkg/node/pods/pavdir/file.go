@@ -55,14 +55,13 @@ func regular(name string, st *unix.Stat_t, since Since) error {
 	return nil
 }
 
-// size is that of a regular file.
-func size(dir *os.File, name string, since Since) (int64, error) {
-	f, st, err := pin(dir, name, since)
+// look returns nil if a file is there and is regular.
+func look(dir *os.File, name string, since Since) error {
+	f, _, err := pin(dir, name, since)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	f.Close()
-	return st.Size, nil
+	return f.Close()
 }
 
 // content is what a file holds, or the beginning of it that is longer than the most characters that

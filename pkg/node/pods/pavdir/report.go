@@ -40,7 +40,8 @@ func (r *Root) Pod(directory string, since Since) (moorv1alpha1.PodReport, error
 	}
 	if err != nil {
 		out := moorv1alpha1.PodReport{}
-		return out, note(&out, err)
+		err = note(&out, err)
+		return out, err
 	}
 	defer dir.Close()
 	return read(dir, since)
@@ -58,7 +59,8 @@ func (r *Root) Staged(directory string, since Since) (moorv1alpha1.StagingReport
 	case errors.Is(err, fs.ErrNotExist):
 		return out, nil
 	case err != nil:
-		return out, note(&out.PodReport, err)
+		err = note(&out.PodReport, err)
+		return out, err
 	}
 	defer v.Close()
 	out.VolumeMode, out.SizeBytes = v.Mode, v.SizeBytes
@@ -70,7 +72,7 @@ func (r *Root) Ready(directory string) (bool, error) {
 	dir, err := r.open(directory)
 	if err == nil {
 		defer dir.Close()
-		_, err = size(dir, pods.FileReady, Since{})
+		err = look(dir, pods.FileReady, Since{})
 	}
 	if _, wrong := errors.AsType[Problem](err); wrong {
 		return true, nil // Pod says what is wrong
@@ -84,7 +86,7 @@ func (r *Root) Ready(directory string) (bool, error) {
 // read reads all files of a directory. What is wrong with one keeps no other from being read.
 func read(dir *os.File, since Since) (moorv1alpha1.PodReport, error) {
 	var out moorv1alpha1.PodReport
-	_, ready := size(dir, pods.FileReady, since)
+	ready := look(dir, pods.FileReady, since)
 	out.Ready = ready == nil
 	handle, wrongHandle := line(dir, pods.FileHandle, maxHandle, since)
 	capacity, wrongCapacity := line(dir, pods.FileCapacity, maxCapacity, since)

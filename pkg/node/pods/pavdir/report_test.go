@@ -106,7 +106,7 @@ func TestHostileFiles(t *testing.T) {
 		"FIFO":            {func(p string) error { return unix.Mkfifo(p, 0o600) }, "is a FIFO"},
 		"directory":       {func(p string) error { return os.Mkdir(p, 0o700) }, "is a directory"},
 		"hard link":       {func(p string) error { return os.Link(secret, p) }, "hard links"},
-		"socket":          {func(p string) error { return listen(p) }, "is a socket"},
+		"socket":          {listen, "is a socket"},
 		"symlink outside": {func(p string) error { return os.Symlink(secret, p) }, "is a symbolic link"},
 	} {
 		for _, file := range []string{"handle", "capacity", "error", "ready"} {
