@@ -35,7 +35,7 @@ import (
 // DefaultRoot is the directory beneath which each helper pod has its own, which is its /pav.
 const DefaultRoot = "/var/lib/moor/pav"
 
-// Registrar tells the kubelet of CSI drivers.
+// Registrar tells the kubelet of CSI drivers, as registrar.Kubelet does.
 type Registrar interface {
 	// Run has the kubelet know a driver until ctx ends, which is no error.
 	Run(ctx context.Context, driver, endpoint string) error

@@ -16,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -67,7 +69,7 @@ func (d *drivers) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("poddriver").
 		For(&pavv1alpha1.PavProvisioner{}).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(d.all)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(d.all), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&moorv1alpha1.PodStaging{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			return []reconcile.Request{kube.RequestFor("", o.(*moorv1alpha1.PodStaging).Spec.ProvisionerName)}
 		})).

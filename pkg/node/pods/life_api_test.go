@@ -12,6 +12,7 @@ import (
 	"time"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
@@ -22,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -33,6 +35,7 @@ import (
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/node/pods/mountinfo"
+	"github.com/moor-storage/moor/pkg/node/registrar"
 	helperpods "github.com/moor-storage/moor/pkg/provisioner/pods"
 	"github.com/moor-storage/moor/test/api/apiserver"
 	"github.com/moor-storage/moor/test/devcluster"
@@ -116,7 +119,7 @@ func (l *life) agent() (stop func()) {
 		Controller: ctrlconfig.Controller{MaxConcurrentReconciles: 4, SkipNameValidation: ptr.To(true)}, // the second agent is in the same process
 	})
 	l.must(err)
-	a, err := New(Options{Node: node, Boot: boot, Root: l.path("pav"), Kubelet: l.path("kubelet"), Registrar: noKubelet{}, Metrics: prometheus.NewPedanticRegistry()})
+	a, err := New(Options{Node: node, Boot: boot, Root: l.path("pav"), Kubelet: l.path("kubelet"), Registrar: registrar.Kubelet{Directory: l.path("registry"), Logger: logr.Discard()}, Metrics: prometheus.NewPedanticRegistry()})
 	l.must(err)
 	l.must(a.SetupWithManager(mgr))
 	ctx, cancel := context.WithCancel(l.t.Context())
@@ -124,12 +127,6 @@ func (l *life) agent() (stop func()) {
 	go func() { done <- mgr.Start(ctx) }()
 	return func() { l.t.Helper(); cancel(); l.must(<-done) }
 }
-
-// noKubelet takes each driver.
-type noKubelet struct{}
-
-func (noKubelet) Run(ctx context.Context, _, _ string) error { <-ctx.Done(); return nil }
-func (noKubelet) Forget(string) error                        { return nil }
 
 func (l *life) path(name ...string) string { return filepath.Join(append([]string{l.dir}, name...)...) }
 
@@ -161,6 +158,19 @@ func (l *life) publish() error {
 		}, grpc.WaitForReady(true))
 		return err
 	})
+}
+
+// registered looks for the driver as the kubelet does.
+func (l *life) registered() {
+	l.t.Helper()
+	conn, err := grpc.NewClient("unix://"+registrar.SocketPath(l.path("registry"), "crypt"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	l.must(err)
+	defer conn.Close()
+	info, err := registerapi.NewRegistrationClient(conn).GetInfo(l.t.Context(), &registerapi.InfoRequest{}, grpc.WaitForReady(true))
+	l.must(err)
+	if info.Name != "crypt" || info.Endpoint != l.path("kubelet", "plugins", "crypt", "csi.sock") {
+		l.t.Errorf("the kubelet is told of %v", info)
+	}
 }
 
 // staging is the PodStaging that the agent has made, when it is as it is wanted.
@@ -247,6 +257,7 @@ func TestLife(t *testing.T) {
 		VolumeStaging:     pavv1alpha1.VolumeStaging{PodTemplate: &apiextensionsv1.JSON{Raw: []byte(`{"spec":{}}`)}},
 	}}
 	l.create(p)
+	l.registered()
 	published := make(chan error, 1)
 	go func() { published <- l.publish() }()
 	first := l.helper()
@@ -291,6 +302,9 @@ func TestLife(t *testing.T) {
 	stop()
 	left, err := os.ReadDir(l.path("pav"))
 	l.must(err)
+	sockets, err := os.ReadDir(l.path("registry"))
+	l.must(err)
+	left = append(left, sockets...)
 	if n := len(l.mounts(l.dir)); n != 1 || len(left) != 0 {
 		t.Errorf("left: mounts %v, directories %v", l.mounts(l.dir), left)
 	}

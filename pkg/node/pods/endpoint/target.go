@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 )
@@ -33,9 +34,9 @@ func volumeOf(target string) string {
 	above, last := filepath.Split(filepath.Clean(target))
 	above, volume := filepath.Split(filepath.Clean(above))
 	above = filepath.Clean(above)
-	switch {
-	case last == mountName && strings.HasSuffix(above, "/"+mounts), strings.HasSuffix(above, "/"+publishes):
-		return volume
+	mounted := last == mountName && strings.HasSuffix(above, "/"+mounts)
+	if !mounted && !strings.HasSuffix(above, "/"+publishes) || len(validation.IsDNS1123Subdomain(volume)) > 0 {
+		return ""
 	}
-	return ""
+	return volume
 }
