@@ -39,6 +39,7 @@ var layers = map[string]int{
 	"pkg/controller/nodelifecycle": actors, "pkg/controller/podresync": actors, "pkg/controller/pods": actors,
 	"pkg/node/csi": actors, "pkg/node/dpu": actors, "pkg/node/heartbeat": actors, "pkg/node/hostprobe": actors,
 	"pkg/node/registrar": actors, "pkg/node/plugins": actors, "pkg/node/zerotrust": actors, "pkg/node/selffence": actors,
+	"pkg/node/pods":   actors,
 	"pkg/scheduler":   actors,
 	"cmd":             programs,
 	"hack/kube/pause": programs,

@@ -90,15 +90,14 @@ func (c *chain) admitted(ctx context.Context, req any, method string, h grpc.Una
 	return c.serialized(ctx, req, path.Base(method), h)
 }
 
-// serialized lets one call per volume through at a time: CSI allows the CO to
+// serialized lets one call per key, which is the volume mostly, through at a time: CSI allows the CO to
 // repeat a call whose answer it lost, while the first is still at work.
 func (c *chain) serialized(ctx context.Context, req any, method string, h grpc.UnaryHandler) (any, error) {
-	key := volumeOf(req)
-	if key != "" {
+	if key := c.o.Key(req); key != "" {
 		unlock, ok := c.locks.TryLock(key)
 		if !ok {
 			return nil, fmt.Errorf("%s of volume %q: another call on this volume is pending, repeat later: %w",
-				method, key, provisioner.ErrBusy)
+				method, volumeOf(req), provisioner.ErrBusy)
 		}
 		defer unlock()
 	}

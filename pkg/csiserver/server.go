@@ -39,6 +39,9 @@ type Options struct {
 	// returns nil, every call is refused as Unavailable with its error, but those
 	// of the Identity service: these tell that the plugin lives.
 	Ready func(context.Context) error
+	// Key is what a request is about: of the calls with the same key one is let
+	// through at a time; those with none are not held back. nil: the volume.
+	Key func(req any) string
 	// Metrics, if set, gets moor_csi_request_seconds{method,code}.
 	Metrics prometheus.Registerer
 }
@@ -49,6 +52,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Drain <= 0 {
 		o.Drain = defaultDrain
+	}
+	if o.Key == nil {
+		o.Key = volumeOf
 	}
 	return o
 }

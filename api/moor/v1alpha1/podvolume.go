@@ -223,6 +223,11 @@ type StagingReport struct {
 	// SizeBytes of the block device; 0 of a directory.
 	// +optional
 	SizeBytes int64 `json:"sizeBytes,omitempty"`
+	// BootID is the boot of the node in which it was read: what was mounted then is gone after
+	// another one.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	BootID string `json:"bootID,omitempty"`
 	// Cleared is true once nothing of /pav is left on the node: no mount and no file. Only said
 	// when no pod of the staging is there any more.
 	// +optional

@@ -1,0 +1,115 @@
+// Package endpoint is the CSI node service of one PavProvisioner: it has a volume staged by a pod on this
+// node, and shown to the pod that uses it, and undoes both.
+//
+// It keeps nothing in memory. What is to be staged is a PodStaging, one for each volume and pod, whose name
+// follows from both; what is shown is in the mount table. So each call can be repeated after a restart at
+// any instant. It runs no pod and mounts nothing by itself.
+package endpoint
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/pkg/node/pods/show"
+)
+
+// Stagings waits for PodStagings; *kube.Awaiter is the real one.
+type Stagings interface {
+	Await(ctx context.Context, key types.NamespacedName, done func(s *moorv1alpha1.PodStaging, found bool) (bool, error)) (*moorv1alpha1.PodStaging, error)
+}
+
+// Targets shows volumes; *show.Targets is the real one.
+type Targets interface {
+	Show(w show.Want) error
+	Hide(target string) error
+	Usage(target string) ([]*csispec.VolumeUsage, error)
+}
+
+const (
+	// defaultWait is how long a call waits for a pod. What the user's pod waits for is told when it
+	// ends, so it is shorter than the two minutes of the kubelet; the staging goes on meanwhile.
+	defaultWait = time.Minute
+	// margin is what is left of the caller's time for its answer: a call that is over tells no words.
+	margin = 3 * time.Second
+)
+
+// Options is what the service works on.
+type Options struct {
+	// Driver is the name of the PavProvisioner, and Node that of this node.
+	Driver, Node string
+	// Boot is what this boot of the node is called: of another one nothing is mounted any more.
+	Boot string
+	// Client reads PodStagings of this node from a cache; Live reads from the API server itself.
+	Client client.Client
+	Live   client.Reader
+	// Stagings waits for what the cache of Client shows.
+	Stagings Stagings
+	// Targets shows volumes.
+	Targets Targets
+	// Serves returns why no more volumes of this provisioner are staged here; nil if they are.
+	Serves func(ctx context.Context) error
+	// Wait is how long a call waits for a pod; 0: one minute.
+	Wait time.Duration
+}
+
+// Server is the CSI node service of a provisioner.
+type Server struct {
+	csispec.UnimplementedNodeServer
+	o Options
+}
+
+// New makes the service.
+func New(o Options) *Server {
+	o.Wait = cmp.Or(o.Wait, defaultWait)
+	return &Server{o: o}
+}
+
+// NodeGetInfo names the node. It takes as many volumes as its pods have.
+func (s *Server) NodeGetInfo(context.Context, *csispec.NodeGetInfoRequest) (*csispec.NodeGetInfoResponse, error) {
+	return &csispec.NodeGetInfoResponse{NodeId: s.o.Node}, nil
+}
+
+// NodeGetCapabilities lists what this node can do. A volume is staged for each pod, so there is nothing
+// that is staged for a node.
+func (s *Server) NodeGetCapabilities(context.Context, *csispec.NodeGetCapabilitiesRequest) (*csispec.NodeGetCapabilitiesResponse, error) {
+	out := &csispec.NodeGetCapabilitiesResponse{}
+	for _, t := range []csispec.NodeServiceCapability_RPC_Type{
+		csispec.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+		csispec.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+		csispec.NodeServiceCapability_RPC_GET_VOLUME_HEALTH,
+	} {
+		out.Capabilities = append(out.Capabilities, &csispec.NodeServiceCapability{
+			Type: &csispec.NodeServiceCapability_Rpc{Rpc: &csispec.NodeServiceCapability_RPC{Type: t}},
+		})
+	}
+	return out, nil
+}
+
+// Key is what calls are serialized by: where the volume is seen. Several pods of a node can use one
+// volume, and one of them must not wait for the staging of another.
+func Key(req any) string {
+	if r, ok := req.(interface{ GetTargetPath() string }); ok {
+		return r.GetTargetPath()
+	}
+	if r, ok := req.(interface{ GetVolumePath() string }); ok {
+		return r.GetVolumePath()
+	}
+	return ""
+}
+
+// bounded is a context that ends before the call does, so that words can be told.
+func (s *Server) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	wait := s.o.Wait
+	if end, ok := ctx.Deadline(); ok {
+		if left := time.Until(end); left > 2*margin {
+			wait = min(wait, left-margin)
+		}
+	}
+	return context.WithTimeout(ctx, wait)
+}
