@@ -44,7 +44,8 @@ type Order struct {
 	Record   *moorv1alpha1.HelperPod
 	Template *corev1.PodTemplateSpec
 	// NodeName is empty where the scheduler chooses.
-	NodeName  string
+	NodeName string
+	// Directory is the name of the directory that is /pav of it.
 	Directory string
 }
 

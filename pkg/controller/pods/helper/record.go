@@ -6,7 +6,6 @@ package helper
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,12 +54,6 @@ func (w Work) owns(pod *corev1.Pod) bool {
 // Record is what a status says of a pod of a template before it is made.
 func Record(t *corev1.PodTemplateSpec, name string, now time.Time) *moorv1alpha1.HelperPod {
 	return &moorv1alpha1.HelperPod{Namespace: pods.Namespace(t), Name: name, Since: metav1.NewTime(now.Truncate(time.Second))}
-}
-
-// Directory is the name of the directory that is /pav of a pod that has one of its own. It is
-// another for each pod, so that no pod finds what an earlier one of the same name has left.
-func Directory(of types.UID, pod *moorv1alpha1.HelperPod) string {
-	return pod.Name + "-" + Short(fmt.Sprintf("%s/%d", of, pod.Since.Unix()))
 }
 
 // Short is a short name for a text, of letters and digits.

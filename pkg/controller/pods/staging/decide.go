@@ -98,7 +98,7 @@ func decide(p *moorv1alpha1.PodStaging, s seen) step {
 	case s.nodeGone && p.Status.Phase != isUnstaged:
 		return lost(p)
 	case deleted && p.Status.Pod != nil && (p.Status.Phase == isStaging || p.Status.Phase == isStaged || p.Status.Phase == isBroken):
-		return become(p, isUnstaging, "the volume is being unstaged")
+		return leaves(p, isUnstaging, "the volume is being unstaged")
 	case works:
 		return ofPod(p, s, phase)
 	case p.Status.Phase == isStaged && !deleted && p.Status.Pod != nil:
@@ -210,7 +210,7 @@ func ofEnd(p *moorv1alpha1.PodStaging, s seen, j helper.Judgement) step {
 	failed := j.Verdict == helper.Failed
 	switch {
 	case p.Status.Phase == isStaging && failed:
-		out = become(p, isReverting, j.Words)
+		out = leaves(p, isReverting, j.Words)
 		out.tells = fmt.Sprintf("volume %s cannot be staged on node %s: %s", p.Spec.VolumeName, p.Spec.NodeName, j.Words)
 	case p.Status.Phase == isStaging:
 		if out = become(p, isStaged, ""); j.Verdict == helper.Succeeded {
@@ -259,6 +259,15 @@ func become(p *moorv1alpha1.PodStaging, phase moorv1alpha1.PodStagingPhase, mess
 	next := p.Status.DeepCopy()
 	next.Phase, next.Message = phase, message
 	return step{do: write, next: *next}
+}
+
+// leaves is a write of a phase in which the unstaging pod runs once the staging pod is gone. That is
+// recorded without its UID, as one that is about to be made: its node does not clear /pav then,
+// which the unstaging pod is to find as it was left.
+func leaves(p *moorv1alpha1.PodStaging, phase moorv1alpha1.PodStagingPhase, message string) step {
+	out := become(p, phase, message)
+	out.next.Pod.UID = ""
+	return out
 }
 
 // says is a write of a message, or a wait if the status has it.

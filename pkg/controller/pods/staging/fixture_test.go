@@ -53,12 +53,14 @@ type fixture struct {
 	does  behavior
 	made  []string // phases of the pods that were made, in their order
 	clear bool     // the node clears what is left
+	// unstages: there is an unstaging pod, which has to find what the staging pod has left.
+	unstages bool
 }
 
 func newFixture(t *testing.T, spec string, does behavior) *fixture {
 	t.Helper()
 	c := kubetest.NewPods(t)
-	s := &fixture{Cluster: c, t: t, does: does, clear: true}
+	s := &fixture{Cluster: c, t: t, does: does, clear: true, unstages: strings.Contains(spec, "image: unstages")}
 	s.restart()
 	c.AfterWrite(func(verb string, o client.Object) {
 		if pod, is := o.(*corev1.Pod); is && verb == "create" {
@@ -156,12 +158,28 @@ func (s *fixture) world(name string) (did bool) {
 		})
 		kubetest.Change(s.Cluster, s.get(name), func(p *moorv1alpha1.PodStaging) { p.Status.Report = report })
 	}
-	clears := slices.Contains([]moorv1alpha1.PodStagingPhase{isUnstaging, isFailed, isBroken}, p.Status.Phase) && p.Status.Pod == nil && len(all) == 0
-	if s.clear && clears && (p.Status.Report == nil || !p.Status.Report.Cleared) {
-		kubetest.Change(s.Cluster, s.get(name), func(p *moorv1alpha1.PodStaging) { p.Status.Report = &moorv1alpha1.StagingReport{Cleared: true} })
+	if p = s.get(name); s.clear && clears(p) && len(s.list()) == 0 {
+		report := &moorv1alpha1.StagingReport{Cleared: true}
+		if p.Status.Pod != nil {
+			report.PodUID = p.Status.Pod.UID
+		}
+		if undoes := p.Status.Phase == isReverting || p.Status.Phase == isUnstaging; undoes && s.unstages && !slices.Contains(s.made, string(pods.Unstaging)) {
+			s.t.Errorf("/pav is cleared before the unstaging pod: %+v", p.Status)
+		}
+		kubetest.Change(s.Cluster, p, func(p *moorv1alpha1.PodStaging) { p.Status.Report = report })
 		return true
 	}
 	return did
+}
+
+// clears is when a node clears /pav, if no pod has it: nothing is needed of it any more, and no pod is
+// about to be made.
+func clears(p *moorv1alpha1.PodStaging) bool {
+	pod, report := p.Status.Pod, p.Status.Report
+	if !slices.Contains([]moorv1alpha1.PodStagingPhase{isBroken, isReverting, isFailed, isUnstaging, isUnstaged}, p.Status.Phase) || p.Status.Directory == "" || pod != nil && pod.UID == "" {
+		return false
+	}
+	return report == nil || !report.Cleared || pod != nil && pod.UID != report.PodUID
 }
 
 func left(does string) *moorv1alpha1.StagingReport {

@@ -20,7 +20,7 @@ func NameOf(claim *corev1.PersistentVolumeClaim) string { return pods.DefaultHan
 
 // podName is the name of the pod of a phase.
 func podName(v *moorv1alpha1.PodVolume, phase pods.Phase) string {
-	return pods.PodName(phase, claimUID(v))
+	return pods.PodName(phase, ClaimUID(v))
 }
 
 // asked is what a volume was asked for with.
@@ -121,7 +121,7 @@ func resolved(v *moorv1alpha1.PodVolume, e evaluated, report *moorv1alpha1.PodRe
 	return unbegun(v, pods.Creation, e.err)
 }
 
-// claimUID is the UID of the claim of a volume.
-func claimUID(v *moorv1alpha1.PodVolume) types.UID {
+// ClaimUID is the UID of the claim of a volume.
+func ClaimUID(v *moorv1alpha1.PodVolume) types.UID {
 	return types.UID(strings.TrimPrefix(v.Name, "pvc-"))
 }

@@ -79,7 +79,7 @@ func decide(v *moorv1alpha1.PodVolume, s seen) step {
 	phase := working[v.Status.Phase]
 	works := phase != "" && helper.Is(v.Status.Pod, podName(v, phase))
 	switch {
-	case !deleted && s.abandoned && retires(v.Status.Phase):
+	case !deleted && retires(v.Status.Phase) && (s.abandoned || s.provisioner.Deleting && v.Status.Phase != moorv1alpha1.PodVolumeCreated):
 		return step{do: retire}
 	case deleted && v.Status.Phase == moorv1alpha1.PodVolumeValidating, deleted && v.Status.Phase == moorv1alpha1.PodVolumeCreating && !works:
 		return become(v, moorv1alpha1.PodVolumeDeleted, "")
@@ -97,8 +97,8 @@ func decide(v *moorv1alpha1.PodVolume, s seen) step {
 	return atRest(v, s, deleted)
 }
 
-// retires are the phases in which a volume without a claim is given up. In others a deletion
-// pod runs, or a person is waited for.
+// retires are the phases in which a volume without a claim, or one that its provisioner will not
+// make any more, is given up. In others a deletion pod runs, or a person is waited for.
 func retires(p moorv1alpha1.PodVolumePhase) bool {
 	switch p {
 	case "", moorv1alpha1.PodVolumeValidating, moorv1alpha1.PodVolumeCreating, moorv1alpha1.PodVolumeCreated, moorv1alpha1.PodVolumeFailed:
@@ -109,7 +109,7 @@ func retires(p moorv1alpha1.PodVolumePhase) bool {
 
 // beginning is the beginning of a phase, if there are templates for it.
 func beginning(v *moorv1alpha1.PodVolume, s seen, phase pods.Phase) step {
-	if s.provisioner.Provisioner == nil || s.provisioner.Deleting && phase != pods.Deletion {
+	if s.provisioner.Provisioner == nil {
 		return awaits(v, s.provisioner.Words, 0)
 	}
 	return step{do: begin, phase: phase}

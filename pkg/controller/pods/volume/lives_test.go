@@ -3,13 +3,16 @@ package volume
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/provisioner/pods"
 )
@@ -207,6 +210,114 @@ func TestRetry(t *testing.T) {
 				t.Errorf("%+v is left, and %d pods", s.get(), s.pods())
 			}
 		})
+	}
+}
+
+// TestProvisionerGoes: a provisioner that is being deleted makes no volume any more, and removes those
+// that are there.
+func TestProvisionerGoes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		does behavior
+		want moorv1alpha1.PodVolumePhase
+	}{
+		"while a volume is being made": {behavior{pods.Creation: "hang"}, ""},
+		"a volume has failed":          {behavior{pods.Creation: "fail"}, ""},
+		"a volume is there":            {nil, "Created"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t, all, tt.does)
+			s.Add(podVolume())
+			s.settle()
+			p := &pavv1alpha1.PavProvisioner{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+			kubetest.Change(s.Cluster, p, func(p *pavv1alpha1.PavProvisioner) { p.Finalizers = []string{pavv1alpha1.FinalizerProvisioner} })
+			s.Remove(p)
+			s.settle()
+			if s.wantPhase(tt.want); tt.want == "" && s.get() != nil {
+				t.Errorf("%+v is left", s.get().Status)
+			}
+			if tt.want != "" {
+				s.remove()
+				s.settle()
+			}
+			if s.get() != nil || s.ran() != "validation creation deletion" {
+				t.Errorf("%+v is left; pods %q", s.get(), s.ran())
+			}
+		})
+	}
+}
+
+// TestProvisionerMissing: without its provisioner a volume waits in words, and goes on when it is back.
+func TestProvisionerMissing(t *testing.T) {
+	s := newFixture(t, all, nil)
+	p, _ := kubetest.Read(s.Cluster, &pavv1alpha1.PavProvisioner{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
+	s.Remove(p)
+	s.Add(podVolume())
+	s.settle()
+	if v := s.get(); v.Status.Phase != "" || !strings.Contains(v.Status.Message, "PavProvisioner p does not exist") {
+		t.Errorf("%+v", v.Status)
+	}
+	s.Add(&pavv1alpha1.PavProvisioner{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: p.Spec})
+	s.settle()
+	s.wantPhase(moorv1alpha1.PodVolumeCreated)
+}
+
+// TestStagedIsKept: a volume that is staged is not removed under its pod.
+func TestStagedIsKept(t *testing.T) {
+	s := newFixture(t, all, nil)
+	s.Add(podVolume())
+	s.settle()
+	staging := &moorv1alpha1.PodStaging{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: moorv1alpha1.PodStagingSpec{
+		ProvisionerName: "p", VolumeName: volume, NodeName: "n", User: moorv1alpha1.PodUser{Namespace: "users", Name: "app", UID: "1"},
+	}}
+	s.Add(staging)
+	s.remove()
+	s.settle()
+	if v := s.get(); v.Status.Phase != moorv1alpha1.PodVolumeCreated || v.Status.Message != "the volume is in use: pod users/app has it on node n" {
+		t.Errorf("%+v", v.Status)
+	}
+	s.Remove(staging)
+	s.settle()
+	if s.get() != nil || s.ran() != "validation creation deletion" {
+		t.Errorf("%+v is left; pods %q", s.get(), s.ran())
+	}
+}
+
+// TestTimeout: a pod that does not come to an end has failed after the time of its phase, in words.
+func TestTimeout(t *testing.T) {
+	s := newFixture(t, all, behavior{pods.Creation: "hang"})
+	s.Add(podVolume())
+	s.settle()
+	if result, err := s.pass(); err != nil || result.RequeueAfter != 2*time.Minute {
+		t.Errorf("looks again after %s: %v", result.RequeueAfter, err)
+	}
+	s.Step(2 * time.Minute)
+	s.settle()
+	if v := s.get(); v.Status.Phase != moorv1alpha1.PodVolumeFailed || !strings.Contains(v.Status.Message, "has not ended within 2m0s: it is not scheduled") {
+		t.Errorf("%+v", v.Status)
+	}
+}
+
+// TestOldCache: by an old reading of a volume no pod is made, and none is deleted.
+func TestOldCache(t *testing.T) {
+	s := newFixture(t, all, behavior{pods.Creation: "hang"})
+	s.Add(podVolume())
+	var old []*moorv1alpha1.PodVolume
+	for range 12 {
+		if _, err := s.pass(); err != nil {
+			t.Fatal(err)
+		}
+		old = append(old, s.get())
+		s.world()
+	}
+	made, there := len(s.made), s.pods()
+	for _, v := range old {
+		s.CacheShows(v)
+		if _, err := s.pass(); err != nil && !apierrors.IsConflict(err) {
+			t.Error(err)
+		}
+	}
+	if len(s.made) != made || s.pods() != there || made != 2 || there != 1 {
+		t.Errorf("pods %q were made, and %d are there", s.made, s.pods())
 	}
 }
 

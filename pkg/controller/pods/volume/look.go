@@ -77,7 +77,7 @@ func (r *Reconciler) owned(ctx context.Context, from client.Reader, v *moorv1alp
 	}
 	claim := &corev1.PersistentVolumeClaim{}
 	found, err := kube.Find(ctx, from, client.ObjectKeyFromObject(of.claim), claim)
-	if err != nil || found && claim.UID == claimUID(v) {
+	if err != nil || found && claim.UID == ClaimUID(v) {
 		return true, err
 	}
 	return kube.Find(ctx, from, types.NamespacedName{Name: v.Name}, &corev1.PersistentVolume{})

@@ -141,10 +141,10 @@ func (r *Reconciler) evaluate(ctx context.Context, v *moorv1alpha1.PodVolume, s 
 	return out, nil
 }
 
-// make makes the pod that the status records.
+// make makes the pod that the status records. Its directory has its name, by which its node finds it.
 func (r *Reconciler) make(ctx context.Context, v *moorv1alpha1.PodVolume, phase pods.Phase, e evaluated) error {
 	err := r.Pods.Make(ctx, helper.OfVolume(v), helper.Order{
-		Phase: phase, Record: v.Status.Pod, Template: e.template, Directory: helper.Directory(v.UID, v.Status.Pod),
+		Phase: phase, Record: v.Status.Pod, Template: e.template, Directory: v.Status.Pod.Name,
 	})
 	var refused *helper.Refused
 	if !errors.As(err, &refused) {
