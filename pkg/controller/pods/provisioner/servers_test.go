@@ -3,6 +3,7 @@ package provisioner
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -89,7 +90,7 @@ func TestServers(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- s.Start(ctx) }()
 	for s.serve("p") != nil {
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 	if err := s.serve("q"); err != nil {
 		t.Fatal(err)
