@@ -68,37 +68,19 @@ func Judge(c Case) Judgement {
 	pod := c.Seen.Pod
 	left := c.Record.Since.Add(c.Timeout).Sub(c.Now)
 	switch {
-	case c.Seen.Foreign && left > 0:
-		return Judgement{Waits, The(c.Phase, c.Record) + " cannot be made: another pod has its name, delete that one", left}
-	case pod == nil && c.Record.UID == "" && left > 0:
-		return Judgement{Unmade, "", left}
-	case c.Seen.Foreign:
-		return c.failed("could not be made", "another pod has its name, delete that one")
-	case pod == nil && c.Record.UID == "":
-		return c.failed(fmt.Sprintf("has not ended within %s", c.Timeout), stands(nil))
 	case pod == nil:
-		return c.failed("was deleted by another before it had done its work")
+		return c.absent(left)
 	case c.Record.UID != pod.UID || c.Record.NodeName != pod.Spec.NodeName:
 		return Judgement{Verdict: Unnoted, Again: left}
 	}
 	report := c.report()
 	switch {
-	case over(pod) && report == nil && !c.Seen.NodeGone:
-		if wait := c.awaits(); wait > 0 {
-			return Judgement{Waits, fmt.Sprintf("%s has ended, and pod-provisioner of node %s is to read what it has left", The(c.Phase, c.Record), pod.Spec.NodeName), wait}
-		}
+	case over(pod):
+		return c.over(report)
 	case report != nil && report.Problem != "":
-		return c.failed("has left something in /pav that cannot be used", report.Problem)
-	}
-	switch {
-	case pod.Status.Phase == corev1.PodFailed:
-		return c.failed("failed", c.said(), failure(pod))
-	case pod.Status.Phase == corev1.PodSucceeded && report != nil:
-		return Judgement{Verdict: Succeeded}
+		return c.unusable(report)
 	case c.Seen.NodeGone:
-		return c.failed(fmt.Sprintf("is lost: its node %s is gone", pod.Spec.NodeName))
-	case pod.Status.Phase == corev1.PodSucceeded:
-		return c.failed(fmt.Sprintf("has ended, but pod-provisioner of node %s does not say what it has left: is it running there?", pod.Spec.NodeName))
+		return c.lost()
 	case !pod.DeletionTimestamp.IsZero():
 		return c.failed("is being deleted by another before it has done its work", c.said())
 	case c.Phase == pods.Staging && report != nil && report.Ready:
@@ -111,6 +93,48 @@ func Judge(c Case) Judgement {
 		out.Words = because(The(c.Phase, c.Record)+" does not run", wants)
 	}
 	return out
+}
+
+// absent judges a pod that is not there.
+func (c Case) absent(left time.Duration) Judgement {
+	switch {
+	case c.Record.UID != "":
+		return c.failed("was deleted by another before it had done its work")
+	case c.Seen.Foreign && left > 0:
+		return Judgement{Waits, The(c.Phase, c.Record) + " cannot be made: another pod has its name, delete that one", left}
+	case c.Seen.Foreign:
+		return c.failed("could not be made", "another pod has its name, delete that one")
+	case left > 0:
+		return Judgement{Unmade, "", left}
+	}
+	return c.failed(fmt.Sprintf("has not ended within %s", c.Timeout), stands(nil))
+}
+
+// over judges a pod that runs no more.
+func (c Case) over(report *moorv1alpha1.PodReport) Judgement {
+	pod := c.Seen.Pod
+	if wait := c.awaits(); report == nil && !c.Seen.NodeGone && wait > 0 {
+		return Judgement{Waits, fmt.Sprintf("%s has ended, and pod-provisioner of node %s is to read what it has left", The(c.Phase, c.Record), pod.Spec.NodeName), wait}
+	}
+	switch {
+	case report != nil && report.Problem != "":
+		return c.unusable(report)
+	case pod.Status.Phase == corev1.PodFailed:
+		return c.failed("failed", c.said(), failure(pod))
+	case report != nil:
+		return Judgement{Verdict: Succeeded}
+	case c.Seen.NodeGone:
+		return c.lost()
+	}
+	return c.failed(fmt.Sprintf("has ended, but pod-provisioner of node %s does not say what it has left: is it running there?", pod.Spec.NodeName))
+}
+
+func (c Case) unusable(report *moorv1alpha1.PodReport) Judgement {
+	return c.failed("has left something in /pav that cannot be used", report.Problem)
+}
+
+func (c Case) lost() Judgement {
+	return c.failed(fmt.Sprintf("is lost: its node %s is gone", c.Seen.Pod.Spec.NodeName))
 }
 
 func (c Case) failed(how string, words ...string) Judgement {

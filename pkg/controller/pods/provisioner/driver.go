@@ -181,13 +181,8 @@ func (d *driver) offer(ctx context.Context, v *moorv1alpha1.PodVolume, o control
 // Delete removes the volume of a PersistentVolume, and waits until it is gone. Of one that a person has
 // made there is nothing to remove.
 func (d *driver) Delete(ctx context.Context, pv *corev1.PersistentVolume) error {
-	v := &moorv1alpha1.PodVolume{}
-	key := types.NamespacedName{Name: pv.Name}
-	found, err := kube.Find(ctx, d.Client, key, v)
-	if err == nil && !found {
-		found, err = kube.Find(ctx, d.Live, key, v)
-	}
-	if err != nil || !found || v.Spec.ProvisionerName != d.name || pv.Spec.CSI == nil || pv.Spec.CSI.VolumeHandle != v.Status.Handle {
+	v, err := d.behind(ctx, pv)
+	if err != nil || v == nil {
 		return err
 	}
 	if err := kube.Delete(ctx, d.Client, v); err != nil {
@@ -195,20 +190,32 @@ func (d *driver) Delete(ctx context.Context, pv *corev1.PersistentVolume) error 
 	}
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var last *moorv1alpha1.PodVolume
+	last := v
 	err = d.await(waiting, v.Name, func(now *moorv1alpha1.PodVolume) bool {
 		last = now
 		return now == nil || now.UID != v.UID || now.Status.Phase == moorv1alpha1.PodVolumeDeletionFailed
 	})
 	switch {
-	case err == nil && (last == nil || last.UID != v.UID):
-		return nil
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
 		return err
-	case last != nil && last.Status.Phase == moorv1alpha1.PodVolumeDeletionFailed:
+	case last == nil || last.UID != v.UID:
+		return nil
+	case last.Status.Phase == moorv1alpha1.PodVolumeDeletionFailed:
 		return errors.New(stuck(last))
-	case last != nil && last.Status.Message != "":
-		return fmt.Errorf("volume %s is being removed: %s", v.Name, last.Status.Message)
 	}
-	return fmt.Errorf("volume %s is being removed", v.Name)
+	return fmt.Errorf("volume %s is being removed: %s", v.Name, orElse(last.Status.Message, "that has just begun"))
+}
+
+// behind is the PodVolume of a PersistentVolume; nil if there is none.
+func (d *driver) behind(ctx context.Context, pv *corev1.PersistentVolume) (*moorv1alpha1.PodVolume, error) {
+	v := &moorv1alpha1.PodVolume{}
+	key := types.NamespacedName{Name: pv.Name}
+	found, err := kube.Find(ctx, d.Client, key, v)
+	if err == nil && !found {
+		found, err = kube.Find(ctx, d.Live, key, v)
+	}
+	if err != nil || !found || v.Spec.ProvisionerName != d.name || pv.Spec.CSI == nil || pv.Spec.CSI.VolumeHandle != v.Status.Handle {
+		return nil, err
+	}
+	return v, nil
 }

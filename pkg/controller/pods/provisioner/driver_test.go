@@ -54,7 +54,7 @@ func newFixture(t *testing.T, spec string) *fixture {
 }
 
 // await lets happen what happens meanwhile, and ends as if its time were over if that is not enough.
-func (s *fixture) await(ctx context.Context, name string, done func(*moorv1alpha1.PodVolume) bool) error {
+func (s *fixture) await(ctx context.Context, _ string, done func(*moorv1alpha1.PodVolume) bool) error {
 	if _, limited := ctx.Deadline(); !limited {
 		s.t.Error("a call waits without end")
 	}

@@ -57,20 +57,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !p.DeletionTimestamp.IsZero() && holdsUp(s) == "" {
 		return r.release(ctx, p, s)
 	}
-	if s.driver == nil && len(s.errs) == 0 {
-		if s.driver = csiDriver(p); p.DeletionTimestamp.IsZero() {
-			if _, err := kube.CreateLive(ctx, r.Client, r.Live, s.driver); err != nil {
-				return ctrl.Result{}, err
-			}
+	if s.driver == nil && len(s.errs) == 0 && p.DeletionTimestamp.IsZero() {
+		s.driver = csiDriver(p)
+		if _, err := kube.CreateLive(ctx, r.Client, r.Live, s.driver); err != nil {
+			return ctrl.Result{}, err
 		}
 	}
+	return ctrl.Result{}, r.serve(ctx, p, s)
+}
+
+// serve has a controller run for a provisioner, and reports what is seen.
+func (r *Reconciler) serve(ctx context.Context, p *pavv1alpha1.PavProvisioner, s seen) error {
 	if s.driver != nil && !ours(p, s.driver) {
 		r.serves.stop(p.Name) // claims of this name are another's
 	} else if err := r.serves.serve(p.Name); err != nil {
-		return ctrl.Result{}, err
+		return err
 	}
-	_, err = kube.PatchStatus(ctx, r.Client, p, func(p *pavv1alpha1.PavProvisioner) { report(p, s) })
-	return ctrl.Result{}, err
+	_, err := kube.PatchStatus(ctx, r.Client, p, func(p *pavv1alpha1.PavProvisioner) { report(p, s) })
+	return err
 }
 
 // look sees what a pass needs to know, in caches alone.

@@ -93,11 +93,9 @@ func decide(p *moorv1alpha1.PodStaging, s seen) step {
 	phase := working[p.Status.Phase]
 	works := phase != "" && helper.Is(p.Status.Pod, podName(p, phase))
 	switch {
-	case s.nodeGone && !deleted:
-		return step{do: retire}
 	case s.nodeGone && p.Status.Phase != isUnstaged:
-		return lost(p)
-	case deleted && p.Status.Pod != nil && (p.Status.Phase == isStaging || p.Status.Phase == isStaged || p.Status.Phase == isBroken):
+		return lost(p, deleted)
+	case deleted && p.Status.Pod != nil && has(p):
 		return leaves(p, isUnstaging, "the volume is being unstaged")
 	case works:
 		return ofPod(p, s, phase)
@@ -111,10 +109,13 @@ func decide(p *moorv1alpha1.PodStaging, s seen) step {
 	return alone(p, s, deleted)
 }
 
+// has reports whether the volume is staged, or about to be.
+func has(p *moorv1alpha1.PodStaging) bool {
+	return p.Status.Phase == isStaging || p.Status.Phase == isStaged || p.Status.Phase == isBroken
+}
+
 // alone is the step of a staging for which no pod works and none has to go.
 func alone(p *moorv1alpha1.PodStaging, s seen, deleted bool) step {
-	cleared := p.Status.Report != nil && p.Status.Report.Cleared
-	retry := p.Annotations[moorv1alpha1.AnnotationRetry]
 	switch phase := p.Status.Phase; {
 	case phase == isUnstaged:
 		return step{do: release}
@@ -122,14 +123,34 @@ func alone(p *moorv1alpha1.PodStaging, s seen, deleted bool) step {
 		return become(p, isUnstaged, "")
 	case phase == "":
 		return step{do: begin, phase: pods.Staging} // what refuses it is said by those who evaluate it
-	case phase == isReverting, phase == isUnstaging && p.Status.Pod != nil, deleted && (phase == isStaged || phase == isBroken):
-		return beginning(p, s, pods.Unstaging)
-	case phase == isStuck && retry != "" && retry != p.Status.Retried:
+	case undoes(p, deleted):
 		return beginning(p, s, pods.Unstaging)
 	case p.Status.Pod != nil: // its pod is gone
 		out := become(p, phase, p.Status.Message)
 		out.next.Pod, out.next.Report = nil, nil
 		return out
+	}
+	return clearing(p, s, deleted)
+}
+
+// undoes reports whether the unstaging pod is to run.
+func undoes(p *moorv1alpha1.PodStaging, deleted bool) bool {
+	retry := p.Annotations[moorv1alpha1.AnnotationRetry]
+	switch p.Status.Phase {
+	case isReverting:
+		return true
+	case isUnstaging:
+		return p.Status.Pod != nil // else it has run
+	case isStuck:
+		return retry != "" && retry != p.Status.Retried
+	}
+	return deleted && has(p)
+}
+
+// clearing is the step of a staging of which the node has something to clear, and of one at rest.
+func clearing(p *moorv1alpha1.PodStaging, s seen, deleted bool) step {
+	cleared := p.Status.Report != nil && p.Status.Report.Cleared
+	switch phase := p.Status.Phase; {
 	case phase == isBroken && cleared:
 		return beginning(p, s, pods.Staging)
 	case deleted && (phase == isUnstaging || phase == isFailed) && cleared:
@@ -149,8 +170,11 @@ func beginning(p *moorv1alpha1.PodStaging, s seen, phase pods.Phase) step {
 }
 
 // lost is the end of a staging whose node is gone: what is left there cannot be cleared, and is gone
-// with it.
-func lost(p *moorv1alpha1.PodStaging) step {
+// with it. Its node would have deleted it.
+func lost(p *moorv1alpha1.PodStaging, deleted bool) step {
+	if !deleted {
+		return step{do: retire}
+	}
 	words := fmt.Sprintf("node %s is gone: volume %s is unstaged without it, and what was left there is not cleared", p.Spec.NodeName, p.Spec.VolumeName)
 	out := become(p, isUnstaged, words)
 	out.tells = words

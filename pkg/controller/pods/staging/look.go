@@ -42,15 +42,22 @@ func (r *Reconciler) look(ctx context.Context, p *moorv1alpha1.PodStaging) (s se
 	if s.provisioner, err = r.Provisioners.Find(ctx, r.Client, p.Spec.ProvisionerName); err != nil || p.Status.Phase != isStaging {
 		return s, strays, err
 	}
-	a, err := r.around(ctx, p)
-	if err == nil && a.pv != nil {
-		s.expected.mode = ptr.Deref(a.pv.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
-		if a.volume != nil {
-			capacity := a.pv.Spec.Capacity[corev1.ResourceStorage]
-			s.expected.bytes = capacity.Value()
-		}
-	}
+	s.expected, err = r.expects(ctx, p)
 	return s, strays, err
+}
+
+// expects is what the staged volume has to be. If the PersistentVolume is gone, nothing is right.
+func (r *Reconciler) expects(ctx context.Context, p *moorv1alpha1.PodStaging) (expected, error) {
+	a, err := r.around(ctx, p)
+	if err != nil || a.pv == nil {
+		return expected{}, err
+	}
+	out := expected{mode: ptr.Deref(a.pv.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)}
+	if a.volume != nil {
+		capacity := a.pv.Spec.Capacity[corev1.ResourceStorage]
+		out.bytes = capacity.Value()
+	}
+	return out, nil
 }
 
 // around is what a staging is about, but for its node.

@@ -79,12 +79,10 @@ func decide(v *moorv1alpha1.PodVolume, s seen) step {
 	phase := working[v.Status.Phase]
 	works := phase != "" && helper.Is(v.Status.Pod, podName(v, phase))
 	switch {
-	case !deleted && retires(v.Status.Phase) && (s.abandoned || s.provisioner.Deleting && v.Status.Phase != moorv1alpha1.PodVolumeCreated):
+	case !deleted && givenUp(v.Status.Phase, s):
 		return step{do: retire}
-	case deleted && v.Status.Phase == moorv1alpha1.PodVolumeValidating, deleted && v.Status.Phase == moorv1alpha1.PodVolumeCreating && !works:
-		return become(v, moorv1alpha1.PodVolumeDeleted, "")
-	case deleted && v.Status.Phase == moorv1alpha1.PodVolumeCreating:
-		return become(v, moorv1alpha1.PodVolumeDeleting, "deleted while it was being made: what there is of it is to be removed")
+	case deleted && (v.Status.Phase == moorv1alpha1.PodVolumeValidating || v.Status.Phase == moorv1alpha1.PodVolumeCreating):
+		return interrupted(v, works)
 	case works:
 		return ofPod(v, s, phase)
 	case v.Status.Pod != nil && s.pod.Pod != nil:
@@ -97,14 +95,25 @@ func decide(v *moorv1alpha1.PodVolume, s seen) step {
 	return atRest(v, s, deleted)
 }
 
-// retires are the phases in which a volume without a claim, or one that its provisioner will not
-// make any more, is given up. In others a deletion pod runs, or a person is waited for.
-func retires(p moorv1alpha1.PodVolumePhase) bool {
-	switch p {
-	case "", moorv1alpha1.PodVolumeValidating, moorv1alpha1.PodVolumeCreating, moorv1alpha1.PodVolumeCreated, moorv1alpha1.PodVolumeFailed:
-		return true
+// givenUp reports whether a volume is of no use: it has no claim, or its provisioner will not make it any
+// more. Not so while a deletion pod runs, or a person is waited for.
+func givenUp(phase moorv1alpha1.PodVolumePhase, s seen) bool {
+	switch phase {
+	case "", moorv1alpha1.PodVolumeValidating, moorv1alpha1.PodVolumeCreating, moorv1alpha1.PodVolumeFailed:
+		return s.abandoned || s.provisioner.Deleting
+	case moorv1alpha1.PodVolumeCreated:
+		return s.abandoned
 	}
 	return false
+}
+
+// interrupted is the step of a volume that is deleted before it is there. Once the creation pod is
+// recorded, there may be something of it.
+func interrupted(v *moorv1alpha1.PodVolume, works bool) step {
+	if works && v.Status.Phase == moorv1alpha1.PodVolumeCreating {
+		return become(v, moorv1alpha1.PodVolumeDeleting, "deleted while it was being made: what there is of it is to be removed")
+	}
+	return become(v, moorv1alpha1.PodVolumeDeleted, "")
 }
 
 // beginning is the beginning of a phase, if there are templates for it.
@@ -180,18 +189,25 @@ func atRest(v *moorv1alpha1.PodVolume, s seen, deleted bool) step {
 		return beginning(v, s, pods.Validation)
 	case phase == moorv1alpha1.PodVolumeDeletionFailed && retry != "" && retry != v.Status.Retried:
 		return beginning(v, s, pods.Deletion)
-	case deleted && phase == moorv1alpha1.PodVolumeCreated && len(s.staged) > 0:
-		return says(v, "the volume is in use: "+strings.Join(s.staged, ", "))
 	case deleted && phase == moorv1alpha1.PodVolumeCreated:
+		if len(s.staged) > 0 {
+			return says(v, "the volume is in use: "+strings.Join(s.staged, ", "))
+		}
 		return beginning(v, s, pods.Deletion)
 	case v.Status.Pod != nil:
 		return become(v, phase, v.Status.Message)
-	case phase == moorv1alpha1.PodVolumeCreated && s.kept:
-		return says(v, fmt.Sprintf("its PersistentVolume and its claim are gone, and the data is kept: delete this PodVolume to have the volume %s removed", v.Status.Handle))
 	case phase == moorv1alpha1.PodVolumeCreated:
-		return says(v, "")
+		return there(v, s)
 	}
 	return step{}
+}
+
+// there is the step of a volume that is there.
+func there(v *moorv1alpha1.PodVolume, s seen) step {
+	if s.kept {
+		return says(v, fmt.Sprintf("its PersistentVolume and its claim are gone, and the data is kept: delete this PodVolume to have the volume %s removed", v.Status.Handle))
+	}
+	return says(v, "")
 }
 
 // become is a write of a phase and a message. A pod that is recorded stays so until it is gone.

@@ -50,8 +50,10 @@ var lives = map[string]life{
 	"an access mode that is not supported is refused without a pod": {all, nil, func(c *corev1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
 		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
 	}, "Failed", "ReadWriteOncePod is asked for", "", "", ""},
-	"mount options are refused without a pod": {all, nil, func(_ *corev1.PersistentVolumeClaim, c *storagev1.StorageClass) { c.MountOptions = []string{"ro"} },
-		"Failed", "mountOptions are not for it", "", "", ""},
+	"mount options are refused without a pod": {
+		all, nil, func(_ *corev1.PersistentVolumeClaim, c *storagev1.StorageClass) { c.MountOptions = []string{"ro"} },
+		"Failed", "mountOptions are not for it", "", "", "",
+	},
 	"templates of validation that fail end it":                         {strings.Replace(all, "image: validates", "image: '{{ nothing.there }}'", 1), nil, nil, "Failed", "volumeValidation", "", "", ""},
 	"templates of creation that fail are followed by the deletion pod": {strings.Replace(all, "image: creates", "image: '{{ nothing.there }}'", 1), nil, nil, "Failed", "the volume cannot be made: ", "", "", "validation deletion"},
 	"templates of deletion that fail wait for a person":                {strings.Replace(all, "image: deletes", "image: '{{ nothing.there }}'", 1), nil, nil, "Created", "", volume, "DeletionFailed", "validation creation"},

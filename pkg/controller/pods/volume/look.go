@@ -34,7 +34,8 @@ func (r *Reconciler) look(ctx context.Context, v *moorv1alpha1.PodVolume) (s see
 		s.staged, err = r.staged(ctx, v.Name)
 		return s, strays, err
 	}
-	return s, strays, r.owners(ctx, v, &s)
+	s.abandoned, s.kept, err = r.orphaned(ctx, v)
+	return s, strays, err
 }
 
 // staged are the places where a volume is staged, in words.
@@ -51,10 +52,10 @@ func (r *Reconciler) staged(ctx context.Context, name string) ([]string, error) 
 	return out, nil
 }
 
-// owners sees whether the claim of a volume and its PersistentVolume are there. That no
-// PersistentVolume was made is believed of the API server alone, and only of a volume that
-// was never offered for one.
-func (r *Reconciler) owners(ctx context.Context, v *moorv1alpha1.PodVolume, s *seen) error {
+// orphaned sees whether the claim of a volume and its PersistentVolume are gone: if none was made, it is
+// abandoned, and else it is kept. That none was made is believed of the API server alone, and only of a
+// volume that was never offered for one.
+func (r *Reconciler) orphaned(ctx context.Context, v *moorv1alpha1.PodVolume) (abandoned, kept bool, err error) {
 	from := []client.Reader{r.Client, r.Live}
 	offered := v.Annotations[moorv1alpha1.AnnotationOffered] != ""
 	if offered {
@@ -63,11 +64,10 @@ func (r *Reconciler) owners(ctx context.Context, v *moorv1alpha1.PodVolume, s *s
 	for _, reader := range from {
 		there, err := r.owned(ctx, reader, v)
 		if there || err != nil {
-			return err
+			return false, false, err
 		}
 	}
-	s.abandoned, s.kept = !offered, offered
-	return nil
+	return !offered, offered, nil
 }
 
 func (r *Reconciler) owned(ctx context.Context, from client.Reader, v *moorv1alpha1.PodVolume) (bool, error) {
