@@ -63,7 +63,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, err
 		}
 	}
-	return ctrl.Result{}, r.serve(ctx, p, s)
+	err = r.serve(ctx, p, s)
+	if errors.Is(err, errNotStarted) { // it is at the same time
+		return ctrl.Result{RequeueAfter: 100 * time.Millisecond}, nil
+	}
+	return ctrl.Result{}, err
 }
 
 // serve has a controller run for a provisioner, and reports what is seen.

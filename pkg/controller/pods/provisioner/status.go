@@ -36,8 +36,10 @@ func ours(p *pavv1alpha1.PavProvisioner, d *storagev1.CSIDriver) bool {
 // csiDriver is the CSIDriver of a provisioner. Nothing is attached, the node is told which pod it
 // mounts for, and owners of files are left to the pods that stage.
 func csiDriver(p *pavv1alpha1.PavProvisioner) *storagev1.CSIDriver {
+	owner := *metav1.NewControllerRef(p, pavv1alpha1.GroupVersion.WithKind("PavProvisioner"))
+	owner.BlockOwnerDeletion = ptr.To(false) // the finalizer of the provisioner does that
 	return &storagev1.CSIDriver{
-		ObjectMeta: metav1.ObjectMeta{Name: p.Name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p, pavv1alpha1.GroupVersion.WithKind("PavProvisioner"))}},
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name, OwnerReferences: []metav1.OwnerReference{owner}},
 		Spec: storagev1.CSIDriverSpec{
 			AttachRequired: ptr.To(false), PodInfoOnMount: ptr.To(true), VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent},
 			FSGroupPolicy: ptr.To(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy),

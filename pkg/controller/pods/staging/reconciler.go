@@ -73,7 +73,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case write:
 		err = r.write(ctx, p, next)
 	}
-	return ctrl.Result{RequeueAfter: next.after}, err
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: next.after}, nil
 }
 
 // begin records the pod of a phase, and makes it right after.

@@ -61,7 +61,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	default:
 		err = r.goOn(ctx, v, s, next)
 	}
-	return ctrl.Result{RequeueAfter: next.after}, err
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: next.after}, nil
 }
 
 // goOn takes a step for which templates may have to be evaluated, or writes the status. The pod that
