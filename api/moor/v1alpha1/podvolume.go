@@ -301,4 +301,11 @@ const (
 	LabelPodVolume = "storage.moor.dev/podvolume"
 	// LabelPodStaging is the UID of the PodStaging that a pod works for.
 	LabelPodStaging = "storage.moor.dev/podstaging"
+	// LabelHelperPhase is on each pod that works for a PodVolume or PodStaging: its phase
+	// (validation, creation, deletion, staging or unstaging). By it all of them can be watched.
+	LabelHelperPhase = "storage.moor.dev/helper-phase"
+	// AnnotationOffered, on a PodVolume that is Created, says that a PersistentVolume is made of it:
+	// from then on the reclaim policy of that one decides what becomes of the volume, even if it is
+	// gone itself. Writer: pod-provisioner (controller).
+	AnnotationOffered = "storage.moor.dev/offered"
 )

@@ -1,0 +1,20 @@
+package kubetest
+
+import (
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
+)
+
+// NewPods makes an empty cluster for pods as volumes, with the indexes of pod-provisioner
+// (controller). Its cache keeps all of each object: templates see them.
+func NewPods(t *testing.T) *Cluster {
+	t.Helper()
+	s := scheme(t, moorv1alpha1.AddPodsToScheme, pavv1alpha1.AddToScheme)
+	return newCluster(t, newControl(), index.Pods(), fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(
+		&moorv1alpha1.PodVolume{}, &moorv1alpha1.PodStaging{}, &pavv1alpha1.PavProvisioner{}), nil)
+}

@@ -1,0 +1,125 @@
+package helper
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/pkg/provisioner/pods"
+)
+
+var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func recordOf(uid types.UID) *moorv1alpha1.HelperPod {
+	return &moorv1alpha1.HelperPod{Namespace: "ns", Name: "p", UID: uid, NodeName: "n", Since: metav1.NewTime(begin)}
+}
+
+// podIn is pod p with UID u on node n.
+func podIn(phase corev1.PodPhase, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}, Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: phase}}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+func terminated(code int32, reason, message string, after time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: code, Reason: reason, Message: message, FinishedAt: metav1.NewTime(begin.Add(after)),
+		}}}}
+	}
+}
+
+func waiting(reason, message string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+	}
+}
+
+func unscheduled(p *corev1.Pod) {
+	p.Spec.NodeName = ""
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"}}
+}
+
+func deleted(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: begin} }
+
+// TestJudge: what a pod has come to, and the words for it.
+func TestJudge(t *testing.T) {
+	free := recordOf("u")
+	free.NodeName = ""
+	mine, others := &moorv1alpha1.PodReport{PodUID: "u"}, &moorv1alpha1.PodReport{PodUID: "another", Error: "old"}
+	for name, tt := range map[string]struct {
+		phase  pods.Phase
+		record *moorv1alpha1.HelperPod
+		seen   Seen
+		report *moorv1alpha1.PodReport
+		at     time.Duration
+		want   Verdict
+		words  string
+		again  time.Duration
+	}{
+		"recorded and not made":                      {pods.Creation, recordOf(""), Seen{}, nil, 0, Unmade, "", time.Minute},
+		"could not be made in time":                  {pods.Creation, recordOf(""), Seen{}, nil, time.Minute, Failed, "the creation pod ns/p has not ended within 1m0s: it could not be made", 0},
+		"another pod has its name":                   {pods.Creation, recordOf(""), Seen{Foreign: true}, nil, 0, Waits, "another pod has its name", time.Minute},
+		"another pod keeps its name":                 {pods.Creation, recordOf(""), Seen{Foreign: true}, nil, time.Minute, Failed, "could not be made: another pod has its name", 0},
+		"made and not noted":                         {pods.Creation, recordOf(""), Seen{Pod: podIn("Pending")}, nil, 0, Unnoted, "", time.Minute},
+		"scheduled and not noted":                    {pods.Creation, free, Seen{Pod: podIn("Pending")}, nil, 0, Unnoted, "", time.Minute},
+		"deleted by another, gone":                   {pods.Creation, recordOf("u"), Seen{}, mine, 0, Failed, "was deleted by another", 0},
+		"deleted by another, going":                  {pods.Creation, recordOf("u"), Seen{Pod: podIn("Running", deleted)}, nil, 0, Failed, "is being deleted by another", 0},
+		"runs":                                       {pods.Creation, recordOf("u"), Seen{Pod: podIn("Running")}, nil, 20 * time.Second, Waits, "the creation pod ns/p runs", 40 * time.Second},
+		"a report of another pod counts for nothing": {pods.Creation, recordOf("u"), Seen{Pod: podIn("Succeeded", terminated(0, "", "", 0))}, others, 0, Waits, "has ended, and pod-provisioner of node n is to read", time.Minute},
+		"succeeded and read":                         {pods.Creation, recordOf("u"), Seen{Pod: podIn("Succeeded")}, mine, 0, Succeeded, "", 0},
+		"succeeded, read, and its node is gone":      {pods.Creation, recordOf("u"), Seen{Pod: podIn("Succeeded"), NodeGone: true}, mine, 0, Succeeded, "", 0},
+		"succeeded, unread, and its node is gone":    {pods.Creation, recordOf("u"), Seen{Pod: podIn("Succeeded"), NodeGone: true}, nil, 0, Failed, "is lost: its node n is gone", 0},
+		"succeeded and never read":                   {pods.Creation, recordOf("u"), Seen{Pod: podIn("Succeeded", terminated(0, "", "", 50*time.Second))}, nil, 80 * time.Second, Failed, "does not say what it has left", 0},
+		"succeeded late, read a moment later":        {pods.Creation, recordOf("u"), Seen{Pod: podIn("Succeeded", terminated(0, "", "", 50*time.Second))}, nil, 70 * time.Second, Waits, "is to read", 10 * time.Second},
+		"left something that cannot be used":         {pods.Creation, recordOf("u"), Seen{Pod: podIn("Succeeded")}, &moorv1alpha1.PodReport{PodUID: "u", Problem: "/pav/handle is a directory"}, 0, Failed, "/pav/handle is a directory", 0},
+		"failed, and its words are awaited":          {pods.Validation, recordOf("u"), Seen{Pod: podIn("Failed", terminated(1, "Error", "", time.Second))}, nil, 2 * time.Second, Waits, "is to read", 29 * time.Second},
+		"failed with words in /pav/error":            {pods.Validation, recordOf("u"), Seen{Pod: podIn("Failed", terminated(3, "Error", "log line", 0))}, &moorv1alpha1.PodReport{PodUID: "u", Error: "no such bucket"}, 0, Failed, "the validation pod ns/p failed: no such bucket: container c ended with exit code 3: log line", 0},
+		"failed and never read":                      {pods.Validation, recordOf("u"), Seen{Pod: podIn("Failed", terminated(137, "OOMKilled", "", 0))}, nil, 31 * time.Second, Failed, "the validation pod ns/p failed: container c ended with exit code 137 (OOMKilled)", 0},
+		"evicted":                                    {pods.Validation, recordOf("u"), Seen{Pod: podIn("Failed", func(p *corev1.Pod) { p.Status.Reason, p.Status.Message = "Evicted", "low on disk" })}, mine, 0, Failed, "failed: Evicted: low on disk", 0},
+		"its node is gone while it runs":             {pods.Creation, recordOf("u"), Seen{Pod: podIn("Running"), NodeGone: true}, nil, 0, Failed, "its node n is gone", 0},
+		"cannot be scheduled":                        {pods.Creation, free, Seen{Pod: podIn("Pending", unscheduled)}, nil, 0, Waits, "does not run: it is not scheduled: 0/3 nodes are available", time.Minute},
+		"was never scheduled":                        {pods.Creation, free, Seen{Pod: podIn("Pending", unscheduled)}, nil, time.Minute, Failed, "has not ended within 1m0s: it is not scheduled: 0/3 nodes are available", 0},
+		"its image cannot be pulled":                 {pods.Creation, recordOf("u"), Seen{Pod: podIn("Pending", waiting("ErrImagePull", "no such image"))}, nil, time.Minute, Failed, "its container c waits: ErrImagePull: no such image", 0},
+		"its container is being created":             {pods.Creation, recordOf("u"), Seen{Pod: podIn("Pending", waiting("ContainerCreating", ""))}, nil, 0, Waits, "the creation pod ns/p runs", time.Minute},
+		"hangs": {pods.Creation, recordOf("u"), Seen{Pod: podIn("Running", func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		})}, nil, time.Minute, Failed, "has not ended within 1m0s: its container c runs on node n", 0},
+		"stages and runs on":         {pods.Staging, recordOf("u"), Seen{Pod: podIn("Running")}, &moorv1alpha1.PodReport{PodUID: "u", Ready: true}, time.Hour, Ready, "", 0},
+		"ready is for staging alone": {pods.Unstaging, recordOf("u"), Seen{Pod: podIn("Running")}, &moorv1alpha1.PodReport{PodUID: "u", Ready: true}, 0, Waits, "runs", time.Minute},
+		"was ready, and has failed":  {pods.Staging, recordOf("u"), Seen{Pod: podIn("Failed")}, &moorv1alpha1.PodReport{PodUID: "u", Ready: true}, 0, Failed, "the staging pod ns/p failed", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Judge(Case{Phase: tt.phase, Record: tt.record, Seen: tt.seen, Report: tt.report, Timeout: time.Minute, Now: begin.Add(tt.at)})
+			if got.Verdict != tt.want || got.Again != tt.again || !strings.Contains(got.Words, tt.words) || (tt.words == "") != (got.Words == "") {
+				t.Errorf("got %+v, want %d after %s: %s", got, tt.want, tt.again, tt.words)
+			}
+		})
+	}
+}
+
+// TestLost: a staged pod is lost unless it runs on or has ended well.
+func TestLost(t *testing.T) {
+	for name, tt := range map[string]struct {
+		seen Seen
+		want string
+	}{
+		"runs":                {Seen{Pod: podIn("Running")}, ""},
+		"has ended well":      {Seen{Pod: podIn("Succeeded", deleted)}, ""},
+		"failed":              {Seen{Pod: podIn("Failed", terminated(9, "Error", "broken pipe", 0))}, "failed: container c ended with exit code 9: broken pipe"},
+		"gone":                {Seen{}, "was deleted by another"},
+		"is being deleted":    {Seen{Pod: podIn("Running", deleted)}, "is being deleted by another"},
+		"its kubelet is lost": {Seen{Pod: podIn("Unknown")}, ""},
+	} {
+		if got := Lost(pods.Staging, recordOf("u"), tt.seen); !strings.Contains(got, tt.want) || (tt.want == "") != (got == "") {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package staging
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+)
+
+// TestExcludes: each access mode against another staging of the volume.
+func TestExcludes(t *testing.T) {
+	const none, pod, node = "", "volume pv is ReadWriteOncePod, and pod default/other on node ", "volume pv is ReadWriteOnce, and pod default/other has it on node m"
+	rwo, rox, rwx, rwop := corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOncePod
+	for name, tt := range map[string]struct {
+		modes     []corev1.PersistentVolumeAccessMode
+		node, pod string
+		readOnly  bool
+		want      string
+	}{
+		"one writer, the same node":                  {[]corev1.PersistentVolumeAccessMode{rwo}, "n", "other", false, none},
+		"one writer, another node":                   {[]corev1.PersistentVolumeAccessMode{rwo}, "m", "other", false, node},
+		"one writer, another node, both read":        {[]corev1.PersistentVolumeAccessMode{rwo}, "m", "other", true, node},
+		"one writer or readers, both read":           {[]corev1.PersistentVolumeAccessMode{rwo, rox}, "m", "other", true, none},
+		"one writer or readers, both write":          {[]corev1.PersistentVolumeAccessMode{rwo, rox}, "m", "other", false, node},
+		"readers":                                    {[]corev1.PersistentVolumeAccessMode{rox}, "m", "other", true, none},
+		"many writers":                               {[]corev1.PersistentVolumeAccessMode{rwo, rwx}, "m", "other", false, none},
+		"one pod, the same node":                     {[]corev1.PersistentVolumeAccessMode{rwop}, "n", "other", false, pod + "n has it"},
+		"one pod, another node":                      {[]corev1.PersistentVolumeAccessMode{rwop}, "m", "other", false, pod + "m has it"},
+		"one pod, which asks again on the same node": {[]corev1.PersistentVolumeAccessMode{rwop}, "n", "user", false, none},
+	} {
+		p, o := stagingOf("p", "n", "user"), stagingOf("o", tt.node, tt.pod)
+		p.Spec.ReadOnly, o.Spec.ReadOnly = tt.readOnly, tt.readOnly
+		if got := excludes(p, tt.modes, []moorv1alpha1.PodStaging{*o}); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+		if got := excludes(p, tt.modes, nil); got != "" {
+			t.Errorf("%s, alone: %q", name, got)
+		}
+	}
+}
+
+// TestRefused: what is refused is said in words, to the status and to the user's pod, and leaves
+// nothing to undo.
+func TestRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spec   string
+		change func(*fixture)
+		words  string
+	}{
+		"no such volume": {both, func(s *fixture) { s.Remove(kubetest.PV(volume, "", "")) }, "PersistentVolume pv does not exist"},
+		"a volume of another driver": {both, func(s *fixture) {
+			kubetest.Change(s.Cluster, kubetest.PV(volume, "", ""), func(v *corev1.PersistentVolume) { v.Spec.CSI.Driver = "q" })
+		}, "PersistentVolume pv is none of provisioner p"},
+		"no such claim":           {both, func(s *fixture) { s.Remove(kubetest.PVC("claim", "")) }, "is not bound to a claim that is there"},
+		"the provisioner is gone": {both, func(s *fixture) { s.Remove(&pavv1alpha1.PavProvisioner{ObjectMeta: metav1.ObjectMeta{Name: "p"}}) }, "PavProvisioner p does not exist"},
+		"the provisioner is deleted": {both, func(s *fixture) {
+			p := &pavv1alpha1.PavProvisioner{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+			kubetest.Change(s.Cluster, p, func(p *pavv1alpha1.PavProvisioner) { p.Finalizers = []string{pavv1alpha1.FinalizerProvisioner} })
+			s.Remove(p)
+		}, "PavProvisioner p is being deleted"},
+		"a static volume of a provisioner that has none": {bare, (*fixture).static, "its provisioningModes are without Static"},
+		"a static volume that breaks the rules": {both, func(s *fixture) {
+			s.static()
+			kubetest.Change(s.Cluster, kubetest.PV(volume, "", ""), func(v *corev1.PersistentVolume) { v.Spec.MountOptions = []string{"ro"} })
+		}, "mountOptions are not for it"},
+		"a node without the labels": {bare, func(s *fixture) {
+			kubetest.Change(s.Cluster, kubetest.Node("n", nil), func(n *corev1.Node) { n.Labels = nil })
+		}, "provisioner p does not stage volumes on node n"},
+		"a volume that is being removed": {both, func(s *fixture) {
+			kubetest.Change(s.Cluster, &moorv1alpha1.PodVolume{ObjectMeta: metav1.ObjectMeta{Name: volume}}, func(v *moorv1alpha1.PodVolume) { v.Status.Phase = moorv1alpha1.PodVolumeDeleting })
+		}, "volume pv is not there"},
+		"a pod of another namespace": {both, func(s *fixture) {
+			s.Remove(s.get(name))
+			p := stagingOf(name, "n", "user")
+			p.Spec.User.Namespace = "elsewhere"
+			s.Add(p)
+		}, "bound to a claim in namespace default, and pod user is in elsewhere"},
+		"another node has it": {both, func(s *fixture) {
+			s.Add(stagingOf("first", "m", "other"))
+			s.settle("first")
+		}, "volume pv is ReadWriteOnce, and pod default/other has it on node m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t, tt.spec, nil)
+			s.Add(stagingOf("s", "n", "user"))
+			tt.change(s)
+			before := len(s.made)
+			s.settle("s")
+			s.wants("s", isFailed, tt.words)
+			if got := s.Reasons(); got != "VolumeFailed" || len(s.made) != before {
+				t.Errorf("the pod was told %q, and %d pods were made", got, len(s.made)-before)
+			}
+			s.delete("s")
+			s.clear = false // the node has nothing to clear
+			s.settle("s")
+			if s.get("s") != nil {
+				t.Errorf("%+v is left", s.get("s").Status)
+			}
+		})
+	}
+}
+
+// TestOneBegins: of two stagings of a volume for one node one begins, also if the cache shows neither.
+func TestOneBegins(t *testing.T) {
+	s := newFixture(t, both, behavior{"staging": "hang"})
+	s.Add(stagingOf("one", "n", "user"), stagingOf("two", "m", "other"))
+	for _, name := range []string{"one", "two"} {
+		if _, err := s.pass(name); err != nil { // the finalizer
+			t.Fatal(err)
+		}
+	}
+	var old moorv1alpha1.PodStagingList
+	if err := s.Direct.List(t.Context(), &old); err != nil {
+		t.Fatal(err)
+	}
+	s.CacheLists(&old)
+	s.settle("one")
+	s.settle("two")
+	s.wants("one", isStaging, "")
+	s.wants("two", isFailed, "volume pv is ReadWriteOnce, and pod default/user has it on node n")
+}
+
+// TestStatic: a static volume is staged, and a block device may have any size.
+func TestStatic(t *testing.T) {
+	s := newFixture(t, both, behavior{"staging": "small"})
+	s.static()
+	kubetest.Change(s.Cluster, kubetest.PV(volume, "", ""), func(v *corev1.PersistentVolume) {
+		v.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("7Gi")}
+	})
+	s.Add(stagingOf(name, "n", "user"))
+	s.settle(name)
+	s.wants(name, isStaged, "")
+}
