@@ -95,7 +95,7 @@ bed_of_ci() { bed_without 'slow && !ci'; }
 # bed_without LABELS is everything on the bed, but for the specs with these labels;
 # and the core of it with hosts that ask for volumes by themselves.
 bed_without() {
-	part "the bed itself" bed_itself && up fast && sanity_on_bed && e2e_on_bed "attach mode controller" -ginkgo.label-filter="!($1)" && by_node -ginkgo.focus="$NODE_MODE_CORE"
+	part "the bed itself" bed_itself && up fast --pods && sanity_on_bed && e2e_on_bed "attach mode controller" -ginkgo.label-filter="!($1)" && by_node -ginkgo.focus="$NODE_MODE_CORE"
 }
 
 # bed_itself tests the bed, which its tests bring up and take down.
@@ -110,14 +110,14 @@ e2e() {
 	if [ -n "${FOCUS:-}${MODE:-}" ]; then e2e_focused; else e2e_whole; fi
 }
 
-e2e_whole() { up fast && conformance_ready && suite nvme "$SUITE_CORE" && e2e_on_bed "attach mode controller" && by_node && by_topology && by_epochs; }
+e2e_whole() { up fast --pods && conformance_ready && suite nvme "$SUITE_CORE" && e2e_on_bed "attach mode controller" && by_node && by_topology && by_epochs; }
 
 # e2e_focused runs the specs whose names match the regular expression FOCUS on a bed
 # of one MODE: controller (the default), node, topology or epochs. One has to match.
 e2e_focused() {
 	local mode=${MODE:-controller}
 	case "$mode" in
-	controller) up fast ;;
+	controller) up fast --pods ;;
 	node) up fast --attach-mode=node ;;
 	topology | epochs) up fast "--$mode" ;;
 	*) echo "MODE is controller, node, topology or epochs, not $mode" >&2 && return 2 ;;

@@ -64,6 +64,9 @@ type Options struct {
 	// Epochs is whether the vendor's storage knows under which epoch each DPU writes. The
 	// bed only keeps it for the deployment of Moor.
 	Epochs bool `json:"epochs"`
+	// Pods is whether pods as volumes are deployed on the host cluster. The bed only keeps it for
+	// the deployment of Moor.
+	Pods bool `json:"pods"`
 	// RecordBelow is whether a process of its own records each write beneath the
 	// storage target's directory; see recordfs.
 	RecordBelow bool `json:"recordBelow"`

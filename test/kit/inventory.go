@@ -66,6 +66,22 @@ func Take(ctx context.Context, bed *devcluster.Cluster, c Clients) (Inventory, e
 			}
 		}
 	}
+	if bed.Options().Pods {
+		for _, list := range []client.ObjectList{&moorv1alpha1.PodVolumeList{}, &moorv1alpha1.PodStagingList{}} {
+			names, err := names(ctx, c.Host, list)
+			if err != nil {
+				return nil, err
+			}
+			for _, name := range names {
+				out = append(out, fmt.Sprintf("host: %T %s", list, name))
+			}
+		}
+		left, err := podDirectories(bed)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, left...)
+	}
 	for _, dpu := range bed.DPUs() {
 		devices, err := devices(ctx, dpu)
 		if err != nil {
@@ -91,6 +107,21 @@ func (i Inventory) Less(other Inventory) []string {
 		}
 	}
 	return out
+}
+
+// podDirectories lists what pods that work for volumes share with their nodes.
+func podDirectories(bed *devcluster.Cluster) ([]string, error) {
+	var out []string
+	for _, host := range bed.Nodes() {
+		found, err := filepath.Glob(filepath.Join(layout.MachinePath(host, layout.MachineDataDir), "pav", "*"))
+		if err != nil {
+			return nil, fmt.Errorf("list what pods left on %s: %w", host, err)
+		}
+		for _, path := range found {
+			out = append(out, fmt.Sprintf("%s: /pav of %s", host, filepath.Base(path)))
+		}
+	}
+	return out, nil
 }
 
 func names(ctx context.Context, c client.Client, list client.ObjectList, of ...client.ListOption) ([]string, error) {

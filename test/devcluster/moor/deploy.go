@@ -47,7 +47,21 @@ func Deploy(ctx context.Context, c *devcluster.Cluster, progress io.Writer) erro
 	if err != nil {
 		return err
 	}
-	for _, p := range processes(b, configs) {
+	if err := start(ctx, c, processes(b, configs)); err != nil {
+		return err
+	}
+	if c.Options().Pods {
+		if err := deployPods(ctx, c, clients, progress); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(progress, "waiting until every DPU reports and every host knows the driver")
+	return awaitReady(ctx, c, clients)
+}
+
+// start starts those processes that do not run.
+func start(ctx context.Context, c *devcluster.Cluster, all []devcluster.Process) error {
+	for _, p := range all {
 		if c.Running(p.Name) {
 			continue
 		}
@@ -55,8 +69,7 @@ func Deploy(ctx context.Context, c *devcluster.Cluster, progress io.Writer) erro
 			return fmt.Errorf("start %s in %s: %w", p.Name, p.Machine, err)
 		}
 	}
-	fmt.Fprintln(progress, "waiting until every DPU reports and every host knows the driver")
-	return awaitReady(ctx, c, clients)
+	return nil
 }
 
 func applyManifests(ctx context.Context, c *devcluster.Cluster, clients kit.Clients) error {
