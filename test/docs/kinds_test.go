@@ -20,7 +20,7 @@ type schema = apiextensionsv1.JSONSchemaProps
 func definitions(t *testing.T) (map[string]*apiextensionsv1.CustomResourceDefinition, map[string][]string) {
 	t.Helper()
 	crds, clusters := map[string]*apiextensionsv1.CustomResourceDefinition{}, map[string][]string{}
-	for _, cluster := range []string{"host", "dpu"} {
+	for _, cluster := range []string{"host", "dpu", "pav"} {
 		files, err := filepath.Glob(path("crds", cluster, "*.yaml"))
 		if err != nil {
 			t.Fatal(err)
@@ -32,7 +32,7 @@ func definitions(t *testing.T) (map[string]*apiextensionsv1.CustomResourceDefini
 			}
 			kind := crd.Spec.Names.Kind
 			crds[kind] = crd
-			clusters[kind] = append(clusters[kind], map[string]string{"host": "host cluster", "dpu": "DPU cluster"}[cluster])
+			clusters[kind] = append(clusters[kind], map[string]string{"host": "host cluster", "dpu": "DPU cluster", "pav": "any cluster"}[cluster])
 		}
 	}
 	return crds, clusters
@@ -43,8 +43,8 @@ func kindPage(kind string) string { return path("docs", "kinds", strings.ToLower
 // TestKinds holds the page of every kind to its CRD.
 func TestKinds(t *testing.T) {
 	crds, clusters := definitions(t)
-	if len(crds) != 13 {
-		t.Errorf("%d kinds, want 13", len(crds))
+	if len(crds) != 16 {
+		t.Errorf("%d kinds, want 16", len(crds))
 	}
 	for kind, crd := range crds {
 		t.Run(kind, func(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
@@ -37,7 +38,7 @@ func decode(t *testing.T, where, content string) []client.Object {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, storagev1alpha1.AddHostToScheme, storagev1alpha1.AddDPUToScheme,
+		clientgoscheme.AddToScheme, storagev1alpha1.AddHostToScheme, storagev1alpha1.AddDPUToScheme, moorv1alpha1.AddPodsToScheme, pavv1alpha1.AddToScheme,
 		moorv1alpha1.AddHostToScheme, moorv1alpha1.AddDPUToScheme, snapshotv1.AddToScheme, groupsnapshotv1beta2.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
@@ -96,7 +97,7 @@ func names(files map[string][]client.Object) map[string]bool {
 
 // TestManifests decodes all of deploy/, and checks what each object refers to.
 func TestManifests(t *testing.T) {
-	for _, cluster := range []string{"host", "dpu"} {
+	for _, cluster := range []string{"host", "dpu", "pav"} {
 		files := manifests(t, cluster)
 		have := names(files)
 		for file, objects := range files {
@@ -107,7 +108,7 @@ func TestManifests(t *testing.T) {
 			})
 		}
 	}
-	for _, name := range []string{"storage.yaml", "statefulset.yaml"} {
+	for _, name := range []string{"storage.yaml", "statefulset.yaml", "pods/greeting.yaml"} {
 		decode(t, name, read(t, path("deploy", "examples", name)))
 	}
 }
@@ -291,7 +292,7 @@ func TestKeysStayOffHosts(t *testing.T) {
 // TestNoWorkloadsBesideAccounts: the test bed applies deploy/host/*.yaml and
 // deploy/dpu/*.yaml as they are, and starts the programs itself.
 func TestNoWorkloadsBesideAccounts(t *testing.T) {
-	for _, cluster := range []string{"host", "dpu"} {
+	for _, cluster := range []string{"host", "dpu", "pav"} {
 		for file, objects := range manifests(t, cluster) {
 			for _, o := range objects {
 				switch o.(type) {

@@ -21,7 +21,7 @@ var unlisted = map[string]string{
 func TestReadmeHasTheWorkloads(t *testing.T) {
 	readme, components := read(t, path("README.md")), read(t, path("docs", "components", "README.md"))
 	found := map[string]bool{}
-	for _, cluster := range []string{"host", "dpu"} {
+	for _, cluster := range []string{"host", "dpu", "pav"} {
 		for _, objects := range manifests(t, cluster) {
 			for _, o := range objects {
 				switch o := o.(type) {
@@ -33,7 +33,7 @@ func TestReadmeHasTheWorkloads(t *testing.T) {
 					}
 				case *appsv1.DaemonSet:
 					if found[o.Name] = true; unlisted[o.Name] == "" {
-						checkRow(t, readme, o.Spec.Template.Spec, "every "+map[string]string{"host": "host", "dpu": "DPU"}[cluster])
+						checkRow(t, readme, o.Spec.Template.Spec, "every "+map[string]string{"host": "host", "dpu": "DPU", "pav": "node"}[cluster])
 					}
 				}
 			}
