@@ -5,14 +5,25 @@ import (
 	"fmt"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/pods/admission"
+	"github.com/moor-storage/moor/pkg/controller/pods/compiled"
+	"github.com/moor-storage/moor/pkg/controller/pods/helper"
+	"github.com/moor-storage/moor/pkg/controller/pods/provisioner"
+	"github.com/moor-storage/moor/pkg/controller/pods/staging"
+	"github.com/moor-storage/moor/pkg/controller/pods/volume"
 	"github.com/moor-storage/moor/pkg/provisioner/pods"
 )
 
@@ -35,13 +46,16 @@ func (o *options) runController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hook := o.hook()
-	if err := hook.SetupWithManager(mgr, pods.Check); err != nil {
+	if err := o.hook().SetupWithManager(mgr, pods.Check); err != nil {
+		return err
+	}
+	if err := o.setUp(ctx, mgr); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
 }
 
+// hook is the webhook, as the manifests name its objects.
 func (o *options) hook() admission.Options {
 	return admission.Options{Port: o.control.webhook, Namespace: o.control.namespace, Secret: admission.Secret, Configuration: admission.Configuration}
 }
@@ -55,6 +69,36 @@ func (o *options) controllerManager() (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	helpers, err := labels.NewRequirement(moorv1alpha1.LabelHelperPhase, selection.Exists, nil)
+	if err != nil {
+		return nil, fmt.Errorf("select helper pods: %w", err)
+	}
 	caches := cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: o.hook().Caches()}
+	caches.ByObject[&corev1.Pod{}] = cache.ByObject{Label: labels.NewSelector().Add(*helpers)} // users' pods are asked for one by one
 	return kube.NewManager(config, scheme, o.flags, lease, caches)
+}
+
+// setUp registers indexes and reconcilers.
+func (o *options) setUp(ctx context.Context, mgr ctrl.Manager) error {
+	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), index.Pods()...); err != nil {
+		return err
+	}
+	counts, err := helper.NewMetrics(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	//lint:ignore SA1019 the events are about objects that come and go, which the new API does not count
+	recorder := mgr.GetEventRecorderFor("pod-provisioner")
+	cluster, provisioners := kube.ClusterOf(mgr), &compiled.Store{}
+	helpers := helper.Pods{Cluster: cluster, Root: o.root, Metrics: counts}
+	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
+		&provisioner.Reconciler{Cluster: cluster, Provisioners: provisioners},
+		&volume.Reconciler{Cluster: cluster, Pods: helpers, Provisioners: provisioners, Clock: clock.RealClock{}, Recorder: recorder},
+		&staging.Reconciler{Cluster: cluster, Pods: helpers, Provisioners: provisioners, Clock: clock.RealClock{}, Recorder: recorder},
+	} {
+		if err := r.SetupWithManager(mgr); err != nil {
+			return fmt.Errorf("set up %T: %w", r, err)
+		}
+	}
+	return nil
 }

@@ -3,8 +3,24 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon/version"
+	"github.com/moor-storage/moor/internal/kube"
+	nodepods "github.com/moor-storage/moor/pkg/node/pods"
+	"github.com/moor-storage/moor/pkg/node/registrar"
 )
 
 // nodeOptions are the flags of --mode node.
@@ -18,9 +34,65 @@ func (n *nodeOptions) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&n.kubelet, "kubelet-directory", "/var/lib/kubelet", "the kubelet's directory, with plugins and plugins_registry (node)")
 }
 
-func (o *options) runNode(context.Context) error {
-	if o.node.name == "" {
+func (o *options) runNode(ctx context.Context) error {
+	switch {
+	case o.node.name == "":
 		return errors.New("--node-name is required: the name of this node in Kubernetes")
+	case !filepath.IsAbs(o.node.kubelet):
+		return fmt.Errorf("--kubelet-directory is %q: give an absolute path", o.node.kubelet)
 	}
-	return errors.New("not here yet")
+	o.flags.LeaderElect = false // each node works for itself
+	boot, err := bootID()
+	if err != nil {
+		return err
+	}
+	config, err := o.flags.Config(o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("connect to the cluster: %w", err)
+	}
+	scheme, err := kube.NewScheme(corev1.AddToScheme, moorv1alpha1.AddPodsToScheme, pavv1alpha1.AddToScheme)
+	if err != nil {
+		return err
+	}
+	caches := cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: nodepods.ByObject(o.node.name)}
+	mgr, err := kube.NewManager(config, scheme, o.flags, "", caches)
+	if err != nil {
+		return err
+	}
+	agent, err := nodepods.New(nodepods.Options{
+		Node: o.node.name, Boot: boot, Version: version.Built().Version, Root: o.root, Kubelet: o.node.kubelet,
+		Registrar: registry(filepath.Join(o.node.kubelet, "plugins_registry")), Metrics: metrics.Registry,
+	})
+	if err != nil {
+		return err
+	}
+	if err := agent.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// registry is the kubelet's plugin registry.
+type registry string
+
+// Run has the kubelet know a driver until ctx ends.
+func (r registry) Run(ctx context.Context, driver, endpoint string) error {
+	return registrar.Run(ctx, registrar.Options{Driver: driver, Endpoint: endpoint, Directory: string(r), Logger: ctrl.Log})
+}
+
+// Forget removes the registration that a process which died has left of a driver.
+func (r registry) Forget(driver string) error {
+	if err := os.Remove(registrar.SocketPath(string(r), driver)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("take driver %s from the kubelet: %w", driver, err)
+	}
+	return nil
+}
+
+// bootID is what this boot of the node is called.
+func bootID() (string, error) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("find out which boot of the node this is: %w", err)
+	}
+	return strings.TrimSpace(string(id)), nil
 }

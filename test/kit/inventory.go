@@ -2,6 +2,7 @@ package kit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,7 +30,10 @@ type Inventory []string
 // Take lists it: objects of both clusters, Leases of hosts and DPUs that are gone, what each SNAP service has, loop
 // devices and files of the storage target.
 func Take(ctx context.Context, bed *devcluster.Cluster, c Clients) (Inventory, error) {
-	var out Inventory
+	out, err := ofPods(ctx, bed, c.Host)
+	if err != nil {
+		return nil, err
+	}
 	for _, of := range []struct {
 		where string
 		c     client.Client
@@ -66,22 +70,6 @@ func Take(ctx context.Context, bed *devcluster.Cluster, c Clients) (Inventory, e
 			}
 		}
 	}
-	if bed.Options().Pods {
-		for _, list := range []client.ObjectList{&moorv1alpha1.PodVolumeList{}, &moorv1alpha1.PodStagingList{}} {
-			names, err := names(ctx, c.Host, list)
-			if err != nil {
-				return nil, err
-			}
-			for _, name := range names {
-				out = append(out, fmt.Sprintf("host: %T %s", list, name))
-			}
-		}
-		left, err := podDirectories(bed)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, left...)
-	}
 	for _, dpu := range bed.DPUs() {
 		devices, err := devices(ctx, dpu)
 		if err != nil {
@@ -93,9 +81,7 @@ func Take(ctx context.Context, bed *devcluster.Cluster, c Clients) (Inventory, e
 	if err != nil {
 		return nil, err
 	}
-	out = append(out, files...)
-	slices.Sort(out)
-	return out, nil
+	return slices.Sorted(slices.Values(append(out, files...))), nil
 }
 
 // Less lists what is here and not in other.
@@ -109,9 +95,25 @@ func (i Inventory) Less(other Inventory) []string {
 	return out
 }
 
+// ofPods lists what there is of pods as volumes, where they are deployed.
+func ofPods(ctx context.Context, bed *devcluster.Cluster, host client.Client) (Inventory, error) {
+	if !bed.Options().Pods {
+		return nil, nil
+	}
+	out, err := podDirectories(bed)
+	for _, list := range []client.ObjectList{&moorv1alpha1.PodVolumeList{}, &moorv1alpha1.PodStagingList{}} {
+		found, failed := names(ctx, host, list)
+		err = errors.Join(err, failed)
+		for _, name := range found {
+			out = append(out, fmt.Sprintf("host: %T %s", list, name))
+		}
+	}
+	return out, err
+}
+
 // podDirectories lists what pods that work for volumes share with their nodes.
-func podDirectories(bed *devcluster.Cluster) ([]string, error) {
-	var out []string
+func podDirectories(bed *devcluster.Cluster) (Inventory, error) {
+	var out Inventory
 	for _, host := range bed.Nodes() {
 		found, err := filepath.Glob(filepath.Join(layout.MachinePath(host, layout.MachineDataDir), "pav", "*"))
 		if err != nil {
