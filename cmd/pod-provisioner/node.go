@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,7 +60,7 @@ func (o *options) runNode(ctx context.Context) error {
 	}
 	agent, err := nodepods.New(nodepods.Options{
 		Node: o.node.name, Boot: boot, Version: version.Built().Version, Root: o.root, Kubelet: o.node.kubelet,
-		Registrar: registry(filepath.Join(o.node.kubelet, "plugins_registry")), Metrics: metrics.Registry,
+		Registrar: registrar.Kubelet{Directory: filepath.Join(o.node.kubelet, "plugins_registry"), Logger: ctrl.Log}, Metrics: metrics.Registry,
 	})
 	if err != nil {
 		return err
@@ -70,22 +69,6 @@ func (o *options) runNode(ctx context.Context) error {
 		return err
 	}
 	return mgr.Start(ctx)
-}
-
-// registry is the kubelet's plugin registry.
-type registry string
-
-// Run has the kubelet know a driver until ctx ends.
-func (r registry) Run(ctx context.Context, driver, endpoint string) error {
-	return registrar.Run(ctx, registrar.Options{Driver: driver, Endpoint: endpoint, Directory: string(r), Logger: ctrl.Log})
-}
-
-// Forget removes the registration that a process which died has left of a driver.
-func (r registry) Forget(driver string) error {
-	if err := os.Remove(registrar.SocketPath(string(r), driver)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("take driver %s from the kubelet: %w", driver, err)
-	}
-	return nil
 }
 
 // bootID is what this boot of the node is called.

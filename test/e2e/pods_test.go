@@ -45,16 +45,16 @@ func (ns *testNamespace) provisioner(ctx context.Context, name string, j jobs, c
 	p := &pavv1alpha1.PavProvisioner{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	s := &p.Spec
 	s.ProvisioningModes = []pavv1alpha1.ProvisioningMode{pavv1alpha1.Dynamic}
-	s.VolumeCreation = &pavv1alpha1.VolumeCreation{Capacity: asJSON("{{ requestedMinCapacity }}"), PodPhase: ns.job(j.create)}
+	s.VolumeCreation = &pavv1alpha1.VolumeCreation{Capacity: asJSON("{{ requestedMinCapacity }}"), PodPhase: job(j.create)}
 	if j.validate != "" {
-		s.VolumeValidation = &pavv1alpha1.VolumeValidation{PodPhase: ns.job(j.validate)}
+		s.VolumeValidation = &pavv1alpha1.VolumeValidation{PodPhase: job(j.validate)}
 	}
 	if j.remove != "" {
-		s.VolumeDeletion = ptr.To(ns.job(j.remove))
+		s.VolumeDeletion = ptr.To(job(j.remove))
 	}
-	s.VolumeStaging.PodTemplate = ns.job(j.stage).PodTemplate
+	s.VolumeStaging.PodTemplate = job(j.stage).PodTemplate
 	if j.unstage != "" {
-		s.VolumeUnstaging = ptr.To(ns.job(j.unstage))
+		s.VolumeUnstaging = ptr.To(job(j.unstage))
 	}
 	for _, f := range change {
 		f(p)
@@ -64,7 +64,7 @@ func (ns *testNamespace) provisioner(ctx context.Context, name string, j jobs, c
 	Expect(clients.Host.Create(ctx, class)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(clients.Host.Delete(ctx, class))).To(Succeed())
-		remove(ctx, p)
+		Expect(client.IgnoreNotFound(clients.Host.Delete(ctx, p))).To(Succeed())
 	}, NodeTimeout(patience))
 	Eventually(readyOf(name)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeTrue())
 	return name
@@ -78,13 +78,12 @@ func readyOf(name string) func(context.Context) (bool, error) {
 	}
 }
 
-// job is a pod in the test's namespace that runs a command.
-func (ns *testNamespace) job(command string) pavv1alpha1.PodPhase {
+// job is a pod that runs a command. It is in no namespace of the test's, which goes with the test.
+func job(command string) pavv1alpha1.PodPhase {
 	if command == "" {
 		return pavv1alpha1.PodPhase{}
 	}
 	return pavv1alpha1.PodPhase{PodTemplate: asJSON(map[string]any{
-		"metadata": map[string]any{"namespace": ns.name},
 		"spec": map[string]any{"terminationGracePeriodSeconds": 1, "containers": []any{map[string]any{
 			"name": "job", "image": kit.Image, "command": []any{"sh", "-ec", command}, "securityContext": map[string]any{"privileged": true},
 		}}},
@@ -115,16 +114,17 @@ func (ns *testNamespace) told(ctx context.Context, name, words string) {
 // killedAtEachStep kills the processes whenever a volume of a provisioner, or its staging, is seen
 // at another step, until ended is called, which returns the phases that were seen.
 func killedAtEachStep(ctx context.Context, provisioner string, processes ...string) (ended func() []string) {
-	ctx, cancel := context.WithCancel(ctx)
+	watched, cancel := context.WithCancel(ctx)
+	DeferCleanup(cancel)
 	seen := make(chan []string, 1)
 	go func() {
 		defer GinkgoRecover()
 		var phases []string
 		at := ""
 		defer func() { seen <- phases }()
-		for ctx.Err() == nil {
-			now, phase := stepOf(ctx, provisioner)
-			if now == at || ctx.Err() != nil {
+		for watched.Err() == nil {
+			now, phase := stepOf(watched, provisioner)
+			if now == at || watched.Err() != nil {
 				time.Sleep(tick / 2)
 				continue
 			}
@@ -179,7 +179,7 @@ var _ = Describe("pods as volumes", func() {
 		pod := client.ObjectKey{Namespace: ns.name, Name: "greeting"}
 		runs(ctx, pod)
 		Expect(sh(ctx, pod, "cat /greeting/greeting")).To(Equal("Good morning, greeting\n"))
-		Expect(sh(ctx, pod, "echo x >/greeting/x 2>&1 || true")).To(ContainSubstring("Read-only file system"), "a volume that is read by many is written by none")
+		Expect(sh(ctx, pod, "(echo x >/greeting/x) 2>&1 || true")).To(ContainSubstring("Read-only file system"), "a volume that is read by many is written by none")
 	})
 
 	It("makes, stages, unstages and removes a volume by pods, and keeps what was written", func(ctx context.Context) {
@@ -245,8 +245,10 @@ var _ = Describe("pods as volumes", func() {
 		pod := ns.pod(ctx, "pod", "host-1", c)
 		runs(ctx, pod)
 		Expect(sh(ctx, pod, "cat /data-data/x")).To(Equal("here\n"))
+		pv := bound(ctx, c)
 		remove(ctx, podObject(pod))
 		remove(ctx, c)
+		gone(ctx, pv)
 		Expect(ended()).To(And(ContainElement("Validating"), ContainElement("Creating"), ContainElement("Deleting"), ContainElement("Staging"), ContainElement("Unstaging")))
 	})
 

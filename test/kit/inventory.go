@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/devcluster/layout"
@@ -101,7 +102,7 @@ func ofPods(ctx context.Context, bed *devcluster.Cluster, host client.Client) (I
 		return nil, nil
 	}
 	out, err := podDirectories(bed)
-	for _, list := range []client.ObjectList{&moorv1alpha1.PodVolumeList{}, &moorv1alpha1.PodStagingList{}} {
+	for _, list := range []client.ObjectList{&pavv1alpha1.PavProvisionerList{}, &moorv1alpha1.PodVolumeList{}, &moorv1alpha1.PodStagingList{}} {
 		found, failed := names(ctx, host, list)
 		err = errors.Join(err, failed)
 		for _, name := range found {

@@ -80,6 +80,18 @@ func TestRefused(t *testing.T) {
 			p.Spec.User.Namespace = "elsewhere"
 			s.Add(p)
 		}, "bound to a claim in namespace default, and pod user is in elsewhere"},
+		"a pod that is not there": {both, func(s *fixture) { s.Remove(kubetest.Pod("user", "n", "claim")) }, "pod default/user, for which the volume is asked for, does not exist"},
+		"a pod that is another one by now": {both, func(s *fixture) {
+			s.Remove(kubetest.Pod("user", "n", "claim"))
+			s.Add(kubetest.Pod("user", "n", "claim"))
+		}, "or is another one by now"},
+		"a pod of another node": {both, func(s *fixture) {
+			s.Remove(s.get(name))
+			s.Add(stagingOf(name, "n", "other"))
+		}, `pod default/other is on node "m", and node n asks for its volume`},
+		"a pod that does not use it": {both, func(s *fixture) {
+			kubetest.Change(s.Cluster, kubetest.Pod("user", "n", "claim"), func(p *corev1.Pod) { p.Spec.Volumes = nil })
+		}, "pod default/user does not use claim default/claim"},
 		"another node has it": {both, func(s *fixture) {
 			s.Add(stagingOf("first", "m", "other"))
 			s.settle("first")

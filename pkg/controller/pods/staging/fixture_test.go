@@ -86,6 +86,12 @@ func newFixture(t *testing.T, spec string, does behavior) *fixture {
 		pv.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
 	}
 	c.Add(pv)
+	for name, node := range map[string]string{"user": "n", "other": "m", "beside": "n"} {
+		pod := kubetest.Pod(name, node, "claim")
+		pod.UID = types.UID(name)
+		c.Add(pod)
+	}
+	s.made = nil
 	return s
 }
 
@@ -122,7 +128,7 @@ func (s *fixture) get(name string) *moorv1alpha1.PodStaging {
 
 func (s *fixture) list() []corev1.Pod {
 	var all corev1.PodList
-	if err := s.Direct.List(s.t.Context(), &all); err != nil {
+	if err := s.Direct.List(s.t.Context(), &all, client.HasLabels{moorv1alpha1.LabelHelperPhase}); err != nil {
 		s.t.Fatal(err)
 	}
 	return all.Items

@@ -51,7 +51,14 @@ func (t *Targets) Show(w Want) error {
 
 // Renew is Show where a volume is seen already: if that is another one, which has been at the place of
 // this one before, this one takes its place. It reports whether it did.
-func (t *Targets) Renew(w Want) (bool, error) { return t.show(w, true) }
+//
+// Where nothing is seen it does nothing, and stands in no call's way.
+func (t *Targets) Renew(w Want) (bool, error) {
+	if seen, err := t.Shown(w.Target); err != nil || !seen {
+		return false, err
+	}
+	return t.show(w, true)
+}
 
 func (t *Targets) show(w Want, again bool) (changed bool, err error) {
 	unlock, err := t.lock(w.Target)
