@@ -17,6 +17,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -309,5 +310,65 @@ var _ = Describe("pods as volumes", func() {
 		Expect(v.DeletionTimestamp).To(BeNil(), "what is kept is removed by its admin alone")
 		remove(ctx, pv)
 		remove(ctx, v)
+	})
+
+	It("takes PaV's own first example as it stands", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		objects, err := kit.ReadManifests(filepath.Join(bed.Root(), "pkg", "provisioner", "pods", "testdata", "1-hello-world.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(kit.ApplyObjects(ctx, clients.Host, objects)).To(Succeed())
+		name := objects[0].GetName()
+		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: name}
+		Expect(clients.Host.Create(ctx, class)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(clients.Host.Delete(ctx, class)).To(Succeed())
+			Expect(clients.Host.Delete(ctx, objects[0])).To(Succeed())
+		})
+		c := ns.claim(ctx, claim{name: "data", class: class.Name, access: corev1.ReadOnlyMany, size: "1Gi"})
+		pod := ns.pod(ctx, "pod", "", c)
+		runs(ctx, pod)
+		Expect(sh(ctx, pod, "cat /data-data/greeting")).To(Equal("Hello world!\n"))
+	})
+
+	It("heals a volume whose staging pod has died, and tells the pod that uses it", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		class := ns.provisioner(ctx, "mortal", jobs{
+			stage: "mkdir /pav/volume; mount -t tmpfs none /pav/volume; cat /proc/sys/kernel/random/uuid >/pav/volume/made; touch /pav/ready; while true; do sleep 1; done",
+		})
+		c := ns.claim(ctx, claim{name: "data", class: class, size: "1Mi"})
+		pod := ns.pod(ctx, "pod", "host-1", c)
+		runs(ctx, pod)
+		first := sh(ctx, pod, "cat /data-data/made")
+		var helpers corev1.PodList
+		Expect(clients.Host.List(ctx, &helpers, client.HasLabels{moorv1alpha1.LabelPodStaging})).To(Succeed())
+		Expect(helpers.Items).To(HaveLen(1))
+		Expect(clients.Host.Delete(ctx, &helpers.Items[0], client.GracePeriodSeconds(0))).To(Succeed())
+		ns.told(ctx, pod.Name, "staging pod")
+		remove(ctx, podObject(pod))
+		again := ns.pod(ctx, "again", "host-1", c)
+		runs(ctx, again)
+		Expect(sh(ctx, again, "cat /data-data/made")).NotTo(Equal(first))
+	})
+
+	It("keeps what could not be removed, says so, and tries it again when it is asked to", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		class := ns.provisioner(ctx, "stubborn", jobs{create: "true", remove: "echo the drawer is locked >/pav/error; false", stage: "mkdir /pav/volume"})
+		c := ns.claim(ctx, claim{name: "data", class: class, size: "1Mi"})
+		pv := bound(ctx, c)
+		remove(ctx, c)
+		v := &moorv1alpha1.PodVolume{}
+		phase := func(ctx context.Context) (string, error) {
+			err := clients.Host.Get(ctx, client.ObjectKey{Name: pv.Name}, v)
+			return string(v.Status.Phase) + ": " + v.Status.Message, err
+		}
+		Eventually(phase).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(And(HavePrefix("DeletionFailed"), ContainSubstring("the drawer is locked")))
+		p := &pavv1alpha1.PavProvisioner{}
+		Expect(clients.Host.Get(ctx, client.ObjectKey{Name: class}, p)).To(Succeed())
+		p.Spec.VolumeDeletion.PodTemplate = job("true").PodTemplate
+		Expect(clients.Host.Update(ctx, p)).To(Succeed())
+		retry := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"storage.moor.dev/retry": "1"}}}`))
+		Expect(clients.Host.Patch(ctx, v, retry)).To(Succeed())
+		gone(ctx, v)
+		gone(ctx, pv)
 	})
 })
