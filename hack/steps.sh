@@ -150,15 +150,16 @@ SUITE_CORE='provisioning|volume-expand|snapshottable |volume-modify |read-write-
 # some on a bed that records beneath its storage target; epochs on one whose storage knows
 # them. What fails in one does not keep the others from being measured.
 bench() {
-	local wanted="${BENCH:-}" code=0 name mode recorded="" bedless=() controller=() node=() epochs=()
+	local wanted="${BENCH:-}" code=0 name mode recorded="" bedless=() controller=() node=() epochs=() pods=()
 	KUBEBUILDER_ASSETS=$(kube_bin) || return
 	export KUBEBUILDER_ASSETS
-	[ -n "$wanted" ] || { controller=("") node=(failover) recorded=yes epochs=(epochs); }
+	[ -n "$wanted" ] || { controller=("") node=(failover) recorded=yes epochs=(epochs) pods=(podvolumes); }
 	for name in ${wanted//,/ }; do
 		case "$name" in
 		extender* | journal*) bedless+=("$name") ;;
 		failover.recorded*) recorded=yes ;;
 		epochs*) epochs+=("$name") ;;
+		podvolumes*) pods+=("$name") ;;
 		failover*) controller+=("$name") node+=("$name") ;;
 		safety*) controller+=("$name") node+=("$name") recorded=yes ;;
 		*) controller+=("$name") ;;
@@ -169,6 +170,7 @@ bench() {
 	[ ${#controller[@]} = 0 ] || bench_on controller "${controller[@]}" || code=1
 	[ ${#node[@]} = 0 ] || bench_on node "${node[@]}" || code=1
 	[ ${#epochs[@]} = 0 ] || { up stock --epochs && measure "${epochs[@]}"; } || code=1
+	[ ${#pods[@]} = 0 ] || { up stock --pods && measure "${pods[@]}"; } || code=1
 	[ -n "$recorded" ] || return $code
 	for mode in controller node; do
 		up stock --attach-mode="$mode" --record-below && measure failover.recorded_below || code=1

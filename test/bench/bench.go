@@ -33,12 +33,13 @@ type suite struct {
 // kind is what a suite has to know of a bed.
 type kind int
 
-// The kinds of beds: as shipped, one that records beneath its target, and one whose storage
-// knows epochs.
+// The kinds of beds: as shipped, one that records beneath its target, one whose storage
+// knows epochs, and one with pods as volumes.
 const (
 	usual kind = iota
 	recording
 	fencing
+	podded
 )
 
 func kindOf(o devcluster.Options) kind {
@@ -47,6 +48,8 @@ func kindOf(o devcluster.Options) kind {
 		return recording
 	case o.Epochs:
 		return fencing
+	case o.Pods:
+		return podded
 	}
 	return usual
 }
@@ -101,6 +104,7 @@ func onBed() []suite {
 		{names: []string{"failover.host_and_dpu_off"}, run: (*bench).hostAndDPUOff},
 		{names: []string{recordedName}, run: (*bench).recordedBelow, on: recording},
 		{names: []string{"epochs.attach.single", "epochs.detach.single"}, run: (*bench).attachUnderEpochs, on: fencing},
+		{names: []string{"podvolumes.new_volume", "podvolumes.bound50.all"}, run: (*bench).podVolumes, on: podded},
 		{names: []string{"rss.", "list.volumes1000"}, run: (*bench).many},
 	}
 }

@@ -29,11 +29,13 @@ func (b *bench) makeNamespace(ctx context.Context) error {
 	})
 }
 
-func claim(name string) *corev1.PersistentVolumeClaim {
+func claim(name string) *corev1.PersistentVolumeClaim { return claimOf(name, storageClass) }
+
+func claimOf(name, class string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To(storageClass),
+			StorageClassName: ptr.To(class),
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")}},
 		},
@@ -101,7 +103,7 @@ func (b *bench) pods(ctx context.Context) error {
 		if err := pause(ctx, untilPhase(time.Since(begin), i)); err != nil {
 			return err
 		}
-		d, err := b.startPod(ctx, fmt.Sprintf("pod-%d", i))
+		d, err := b.startPod(ctx, fmt.Sprintf("pod-%d", i), storageClass)
 		if err != nil {
 			return err
 		}
@@ -136,14 +138,14 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // startPod times a pod and removes it with its volume.
-func (b *bench) startPod(ctx context.Context, name string) (time.Duration, error) {
+func (b *bench) startPod(ctx context.Context, name, class string) (time.Duration, error) {
 	d, err := b.timeUntil(ctx, kit.Hop{
 		Name: name + " runs", Where: b.clients.Host, Kind: &corev1.PodList{},
 		Seen: func(o client.Object) bool {
 			p, ok := o.(*corev1.Pod)
 			return ok && p.Name == name && p.Namespace == namespace && kit.Ready(p)
 		},
-	}, claim(name), pod(name))
+	}, claimOf(name, class), pod(name))
 	if err != nil {
 		return 0, fmt.Errorf("%w: %s", err, kit.Story(ctx, b.clients.Host, pod(name)))
 	}
@@ -152,7 +154,12 @@ func (b *bench) startPod(ctx context.Context, name string) (time.Duration, error
 			return 0, fmt.Errorf("remove %s: %w", name, err)
 		}
 	}
-	return d, kit.Until(ctx, name+" and its volume are gone", func(ctx context.Context) (bool, error) {
+	return d, b.volumesGone(ctx, name+" and its volume are gone")
+}
+
+// volumesGone waits until no volume of a claim is left.
+func (b *bench) volumesGone(ctx context.Context, what string) error {
+	return kit.Until(ctx, what, func(ctx context.Context) (bool, error) {
 		var volumes corev1.PersistentVolumeList
 		err := b.clients.Host.List(ctx, &volumes)
 		for i := range volumes.Items {

@@ -37,6 +37,8 @@ var targets = []Target{
 	value(10_000).of("expand.pod"),
 	value(200).of("list.volumes1000"),
 	value(9_000).of("pod.new_volume"),
+	value(4_000).of("podvolumes.new_volume"),
+	value(30_000).of("podvolumes.bound50.all"),
 	value(80).of("rss."),
 	value(10_000).andP99(16_000).of("failover.host_off.statefulset." + ModeController),
 	value(10_000).andP99(16_000).of("failover.host_off.deployment." + ModeController),

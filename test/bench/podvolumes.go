@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
+	"github.com/moor-storage/moor/test/bench/results"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+// podClass is the provisioner whose volumes are made by pods, and its StorageClass.
+const podClass = "bench-pods"
+
+// podVolumes measures volumes that pods stage: from the creation of a claim and a pod until the pod
+// runs with it, and from the creation of many claims until all have a volume.
+func (b *bench) podVolumes(ctx context.Context) error {
+	if err := b.makeNamespace(ctx); err != nil {
+		return err
+	}
+	remove, err := b.podProvisioner(ctx)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	took := b.series("podvolumes.new_volume", results.Millis, results.Median)
+	for i := range warmups + b.options.times(30) {
+		d, err := b.startPod(ctx, fmt.Sprintf("pod-%d", i), podClass)
+		if err != nil {
+			return err
+		}
+		if i >= warmups {
+			took.add(millis(d))
+		}
+	}
+	all := b.series("podvolumes.bound50.all", results.Millis, results.Worst)
+	for round := range 1 + b.options.times(3) {
+		d, err := b.bindCrowd(ctx)
+		if err != nil {
+			return err
+		}
+		if round > 0 {
+			all.add(millis(d))
+		}
+	}
+	return nil
+}
+
+// podProvisioner makes a provisioner whose staging pod makes a directory.
+func (b *bench) podProvisioner(ctx context.Context) (remove func(), err error) {
+	p := &pavv1alpha1.PavProvisioner{ObjectMeta: metav1.ObjectMeta{Name: podClass}}
+	template, err := json.Marshal(map[string]any{"spec": map[string]any{"terminationGracePeriodSeconds": 1, "containers": []any{
+		map[string]any{"name": "stage", "image": kit.Image, "command": []string{"sh", "-ec", "mkdir /pav/volume; echo hello >/pav/volume/greeting"}},
+	}}})
+	if err != nil {
+		return nil, fmt.Errorf("write a pod template: %w", err)
+	}
+	p.Spec.ProvisioningModes = []pavv1alpha1.ProvisioningMode{pavv1alpha1.Dynamic}
+	p.Spec.VolumeCreation = &pavv1alpha1.VolumeCreation{Capacity: &apiextensionsv1.JSON{Raw: []byte(`"{{ requestedMinCapacity }}"`)}}
+	p.Spec.VolumeStaging.PodTemplate = &apiextensionsv1.JSON{Raw: template}
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: podClass}, Provisioner: podClass}
+	for _, o := range []client.Object{p, class} {
+		if err := b.clients.Host.Create(ctx, o); err != nil {
+			return nil, fmt.Errorf("make provisioner %s: %w", podClass, err)
+		}
+	}
+	remove = func() {
+		for _, o := range []client.Object{p, class} {
+			_ = b.clients.Host.Delete(context.WithoutCancel(ctx), o)
+		}
+	}
+	return remove, kit.Until(ctx, "provisioner "+podClass+" is ready", func(ctx context.Context) (bool, error) {
+		err := b.clients.Host.Get(ctx, client.ObjectKeyFromObject(p), p)
+		return meta.IsStatusConditionTrue(p.Status.Conditions, pavv1alpha1.ConditionReady), err
+	})
+}
+
+// bindCrowd measures until a crowd of claims that are made at once have their volumes, and removes them.
+func (b *bench) bindCrowd(ctx context.Context) (time.Duration, error) {
+	begin := time.Now()
+	if err := each(crowd, func(i int) error { return b.clients.Host.Create(ctx, claimOf(fmt.Sprintf("crowd-%d", i), podClass)) }); err != nil {
+		return 0, fmt.Errorf("make %d claims: %w", crowd, err)
+	}
+	err := kit.Until(ctx, fmt.Sprintf("%d claims are bound", crowd), func(ctx context.Context) (bool, error) {
+		var list corev1.PersistentVolumeClaimList
+		err := b.clients.Host.List(ctx, &list, client.InNamespace(namespace))
+		bound := 0
+		for i := range list.Items {
+			if list.Items[i].Status.Phase == corev1.ClaimBound {
+				bound++
+			}
+		}
+		return bound == crowd, err
+	})
+	took := time.Since(begin)
+	if err != nil {
+		return 0, err
+	}
+	if err := b.clients.Host.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(namespace)); err != nil {
+		return 0, fmt.Errorf("remove the claims: %w", err)
+	}
+	return took, b.volumesGone(ctx, "the volumes of the claims are gone")
+}
