@@ -24,7 +24,7 @@ func TestStepsOnBed(t *testing.T) {
 	}{
 		{
 			name: "passes", env: []string{"FOCUS=the main job"},
-			calls: []string{"moor-dev up --kubelet-profile=fast\n", "e2e.test ", "moor-dev down\n", "moor-dev leftovers\n"}, end: "all steps passed",
+			calls: []string{"moor-dev up --kubelet-profile=fast --pods\n", "e2e.test ", "moor-dev down\n", "moor-dev leftovers\n"}, end: "all steps passed",
 		},
 		{
 			name: "in the other mode", env: []string{"MODE=node"},
@@ -68,7 +68,7 @@ func TestStepsTellTimes(t *testing.T) {
 	out, _ := newCheckout(t).run(t, []string{"FAIL=^e2e.test", "SAY=a line\n\n/root/is/a/path"}, "hack/steps.sh", "unit", "bed", "root")
 	end := out[strings.LastIndex(out, "\n\n"):]
 	for _, want := range []string{
-		` ok +\d+ s  unit\n`, ` ok +\d+ s    the bed itself\n`, ` ok +\d+ s    bed up\n`, ` ok +\d+ s    csi-sanity, block\n`,
+		` ok +\d+ s  unit\n`, ` ok +\d+ s    the bed itself\n`, ` ok +\d+ s    bed up --pods\n`, ` ok +\d+ s    csi-sanity, block\n`,
 		` FAILED +\d+ s    e2e, attach mode controller\n`, ` FAILED +\d+ s  bed\n`,
 	} {
 		if !regexp.MustCompile(want).MatchString(end) {
@@ -107,7 +107,7 @@ func TestStepsTellWhatFailed(t *testing.T) {
 // Whatever is asked for is measured, on each bed that it needs and once on each.
 func TestStepsBench(t *testing.T) {
 	const controller, node = "up --kubelet-profile=stock --vfs=64 --attach-mode=controller", "up --kubelet-profile=stock --vfs=64 --attach-mode=node"
-	const epochs = "up --kubelet-profile=stock --epochs"
+	const epochs, pods = "up --kubelet-profile=stock --epochs", "up --kubelet-profile=stock --pods"
 	below := []string{
 		"up --kubelet-profile=stock --attach-mode=controller --record-below", "--only=failover.recorded_below",
 		"up --kubelet-profile=stock --attach-mode=node --record-below", "--only=failover.recorded_below",
@@ -116,8 +116,9 @@ func TestStepsBench(t *testing.T) {
 		bench string
 		want  []string
 	}{
-		{"", append([]string{controller, "--only=", node, "--only=failover", epochs, "--only=epochs"}, below...)},
+		{"", append([]string{controller, "--only=", node, "--only=failover", epochs, "--only=epochs", pods, "--only=podvolumes"}, below...)},
 		{"epochs", []string{epochs, "--only=epochs"}},
+		{"podvolumes.new_volume", []string{pods, "--only=podvolumes.new_volume"}},
 		{"rss", []string{controller, "--only=rss"}},
 		{"extender", []string{"--only=extender"}},
 		{"journal", []string{"--only=journal"}},
