@@ -77,8 +77,8 @@ func changed(t testing.TB, path string, v any) []byte {
 	return out
 }
 
-// TestP2BadObjects: each mistake is told with the path of its field.
-func TestP2BadObjects(t *testing.T) {
+// TestBadObjects: each mistake is told with the path of its field.
+func TestBadObjects(t *testing.T) {
 	list := func(all ...any) []any { return append([]any{}, all...) }
 	spec := func(pod map[string]any) map[string]any { return map[string]any{"spec": pod} }
 	container := func(more map[string]any) map[string]any {

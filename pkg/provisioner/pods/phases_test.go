@@ -87,8 +87,8 @@ func (p *Provisioner) with(t *testing.T, pod string) *Provisioner {
 	return p
 }
 
-// TestP28Contexts: each phase has its variables, of their types, and no others.
-func TestP28Contexts(t *testing.T) {
+// TestContexts: each phase has its variables, of their types, and no others.
+func TestContexts(t *testing.T) {
 	p := dumper(t)
 	pv, claim, node := volumeOf("1Gi"), claimOf("1Mi", "2Mi", corev1.ReadWriteOnce, corev1.ReadOnlyMany), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	_, dynamic, err := OfClaim(claim, classOf(map[string]string{"a": "b"}))
@@ -153,7 +153,7 @@ func TestP28Contexts(t *testing.T) {
 	}
 }
 
-// TestRequests: rows P4 to P6 and P33.
+// TestRequests: a request is held against modes and bounds, and file systems and mount options are refused.
 func TestRequests(t *testing.T) {
 	bounded := func(low, high any) *Provisioner {
 		return compiled(t, "volumeValidation", map[string]any{"minCapacity": low, "maxCapacity": high})
@@ -204,7 +204,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestResolve: rows P10 and P11.
+// TestResolve: a file goes before the field, and the field before the default.
 func TestResolve(t *testing.T) {
 	r := Request{MinBytes: 10, MaxBytes: ptr.To[int64](1 << 30)}
 	file := func(handle, capacity string) *moorv1alpha1.PodReport {
@@ -247,9 +247,9 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestP24P25Fields: every string is a template, keys are none, the result is not evaluated again, and one
+// TestFields: every string is a template, keys are none, the result is not evaluated again, and one
 // that sets yaml stands for a value of any type.
-func TestP24P25Fields(t *testing.T) {
+func TestFields(t *testing.T) {
 	for field, want := range map[string]any{
 		`"a{{ 1 + 1 }}"`: "a2",
 		`"line\n"`:       "line",

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// TestPod: rows P16 and P29.
+// TestPod: where a pod runs, what it is called, and how it gets /pav.
 func TestPod(t *testing.T) {
 	template := &corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Name: "mine", GenerateName: "mine-", Namespace: "ns", Labels: map[string]string{"a": "b", "l": "theirs"}, Annotations: map[string]string{"c": "d"}, Finalizers: []string{"f"}},
