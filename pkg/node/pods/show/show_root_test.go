@@ -325,12 +325,21 @@ func TestRootSilent(t *testing.T) {
 	b.must(b.Hide(b.target))
 }
 
-// Two calls for one target do not work at once.
+// Two calls for one target do not work at once. What would be shown anew waits for nothing, and stands
+// in no call's way, where nothing is shown.
 func TestRootTargetTaken(t *testing.T) {
 	b := newBed(t)
+	w := b.want(corev1.PersistentVolumeFilesystem, false)
 	unlock, err := b.lock(b.target)
 	b.must(err)
-	w := b.want(corev1.PersistentVolumeFilesystem, false)
+	if changed, err := b.Renew(w); err != nil || changed {
+		t.Errorf("where nothing is shown: %t, %v", changed, err)
+	}
+	unlock()
+	b.must(os.Mkdir(b.volume, 0o755))
+	b.must(b.Show(w))
+	unlock, err = b.lock(b.target)
+	b.must(err)
 	_, renew := b.Renew(w)
 	for what, err := range map[string]error{"show": b.Show(w), "renew": renew, "hide": b.Hide(b.target)} {
 		if !errors.Is(err, provisioner.ErrBusy) {
