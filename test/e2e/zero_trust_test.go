@@ -47,8 +47,13 @@ func distrust(ctx context.Context) {
 	}
 }
 
+// withAccounts are the processes of a host that hold one.
 func withAccounts(host string) []string {
-	return []string{"snap-csi-plugin-" + host, "kubelet-" + host}
+	out := []string{"snap-csi-plugin-" + host, "kubelet-" + host}
+	if bed.Options().Pods {
+		out = append(out, "pod-provisioner-"+host)
+	}
+	return out
 }
 
 func mode(ctx context.Context, host string, to moorv1alpha1.HostMode) {
