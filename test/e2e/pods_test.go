@@ -278,7 +278,7 @@ var _ = Describe("pods as volumes", func() {
 		loop := func(size string) jobs {
 			return jobs{
 				stage:   fmt.Sprintf("truncate -s %s /pav/backing; dev=$(losetup -f); losetup $dev /pav/backing; cp -a $dev /pav/volume", size),
-				unstage: "for l in $(losetup -a | grep /pav-volume-stage- | grep -v deleted | cut -d: -f1); do [ $(stat -c %t:%T $l) != $(stat -c %t:%T /pav/volume) ] || losetup -d $l; done",
+				unstage: "[ ! -b /pav/volume ] || losetup -d /dev/loop$((0x$(stat -c %T /pav/volume)))",
 			}
 		}
 		class := ns.provisioner(ctx, "loop", loop("4194304"), block)
