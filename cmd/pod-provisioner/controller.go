@@ -91,8 +91,10 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager) error {
 	recorder := mgr.GetEventRecorderFor("pod-provisioner")
 	cluster, provisioners := kube.ClusterOf(mgr), &compiled.Store{}
 	helpers := helper.Pods{Cluster: cluster, Root: o.root, Metrics: counts}
+	if err := (&provisioner.Reconciler{Cluster: cluster, Provisioners: provisioners}).SetupWithManager(ctx, mgr); err != nil {
+		return fmt.Errorf("set up provisioners: %w", err)
+	}
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
-		&provisioner.Reconciler{Cluster: cluster, Provisioners: provisioners},
 		&volume.Reconciler{Cluster: cluster, Pods: helpers, Provisioners: provisioners, Clock: clock.RealClock{}, Recorder: recorder},
 		&staging.Reconciler{Cluster: cluster, Pods: helpers, Provisioners: provisioners, Clock: clock.RealClock{}, Recorder: recorder},
 	} {

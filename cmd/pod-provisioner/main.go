@@ -12,6 +12,7 @@ import (
 
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/provisioner/pods"
 )
 
 // options are the flags.
@@ -33,7 +34,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	o.flags.Bind(fs)
 	fs.StringVar(&o.mode, "mode", "", "controller or node; required")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty: the pod's own account")
-	fs.StringVar(&o.root, "root", "/var/lib/moor/pav", "directory of the nodes beneath which each helper pod has its /pav; the same in both modes")
+	fs.StringVar(&o.root, "root", pods.DefaultRoot, "directory of the nodes beneath which each helper pod has its /pav; the same in both modes")
 	o.control.bind(fs)
 	o.node.bind(fs)
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +14,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/daemon/version"
 	"github.com/moor-storage/moor/internal/kube"
 	nodepods "github.com/moor-storage/moor/pkg/node/pods"
@@ -41,7 +40,7 @@ func (o *options) runNode(ctx context.Context) error {
 		return fmt.Errorf("--kubelet-directory is %q: give an absolute path", o.node.kubelet)
 	}
 	o.flags.LeaderElect = false // each node works for itself
-	boot, err := bootID()
+	boot, err := daemon.BootID()
 	if err != nil {
 		return err
 	}
@@ -65,17 +64,8 @@ func (o *options) runNode(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := agent.SetupWithManager(mgr); err != nil {
+	if err := agent.SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
-}
-
-// bootID is what this boot of the node is called.
-func bootID() (string, error) {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return "", fmt.Errorf("find out which boot of the node this is: %w", err)
-	}
-	return strings.TrimSpace(string(id)), nil
 }

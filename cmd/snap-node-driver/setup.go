@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -18,6 +17,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/daemon/version"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/snaprpc"
@@ -228,11 +228,11 @@ func (o *options) registry(clients *vendorplugin.Clients, changed func()) *plugi
 // bootID tells this boot of the machine from all others; "" if the kernel does not
 // say, and then a SNAP service that has no socket is waited for.
 func bootID() string {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	id, err := daemon.BootID()
 	if err != nil {
 		ctrl.Log.Info("a boot of this DPU cannot be told from the one before", "reason", err.Error())
 	}
-	return strings.TrimSpace(string(id))
+	return id
 }
 
 // openSNAP calls the SNAP service on a socket, which has to give no volume a

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -23,6 +22,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/test/kit"
 )
 
@@ -112,21 +112,30 @@ func (ns *testNamespace) told(ctx context.Context, name, words string) {
 	Eventually(eventsOf(ns.name, name)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring(words))
 }
 
-// killedAtEachStep kills the processes whenever a volume of a provisioner, or its staging, is seen
-// at another step, until ended is called, which returns the phases that were seen.
+// killedAtEachStep kills the processes whenever a volume of a provisioner, or its staging, is at
+// another step, until ended is called, which returns the phases that were seen.
 func killedAtEachStep(ctx context.Context, provisioner string, processes ...string) (ended func() []string) {
+	GinkgoHelper()
 	watched, cancel := context.WithCancel(ctx)
 	DeferCleanup(cancel)
+	volumes, err := clients.Host.Watch(watched, &moorv1alpha1.PodVolumeList{})
+	Expect(err).NotTo(HaveOccurred())
+	stagings, err := clients.Host.Watch(watched, &moorv1alpha1.PodStagingList{})
+	Expect(err).NotTo(HaveOccurred())
 	seen := make(chan []string, 1)
 	go func() {
 		defer GinkgoRecover()
 		var phases []string
-		at := ""
 		defer func() { seen <- phases }()
-		for watched.Err() == nil {
+		for at := ""; ; {
+			select {
+			case <-watched.Done():
+				return
+			case <-volumes.ResultChan():
+			case <-stagings.ResultChan():
+			}
 			now, phase := stepOf(watched, provisioner)
-			if now == at || watched.Err() != nil {
-				time.Sleep(tick / 2)
+			if now == at || watched.Err() != nil { // what changed meanwhile was seen with what was before
 				continue
 			}
 			at, phases = now, append(phases, phase...)
@@ -146,7 +155,7 @@ func killedAtEachStep(ctx context.Context, provisioner string, processes ...stri
 func stepOf(ctx context.Context, provisioner string) (step string, phases []string) {
 	var volumes moorv1alpha1.PodVolumeList
 	var stagings moorv1alpha1.PodStagingList
-	of := client.MatchingFields{"spec.provisionerName": provisioner}
+	of := client.MatchingFields{index.PodVolumeByProvisioner: provisioner} // both kinds have the field
 	if clients.Host.List(ctx, &volumes, of) != nil || clients.Host.List(ctx, &stagings, of) != nil {
 		return "", nil
 	}

@@ -223,7 +223,7 @@ const (
 // through the API server. Both end with the process.
 func (l *life) keepLease(d *hardware.DPU, store *attachments.Store, shown *exposures.Exposures) *selffence.Keeper {
 	w := l.process.world
-	dice := rand.New(rand.NewPCG(uint64(w.Engine.Elapsed()), uint64(d.Boots))) // of this goroutine alone
+	dice := rand.New(rand.NewPCG(l.process.dice.Uint64(), 0)) // of the heart's goroutine alone
 	rate := 1 + skew*(2*l.process.dice.Float64()-1)
 	changed := make(chan struct{}, 1)
 	ask := func() {

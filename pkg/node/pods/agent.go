@@ -32,9 +32,6 @@ import (
 	"github.com/moor-storage/moor/pkg/node/pods/show"
 )
 
-// DefaultRoot is the directory beneath which each helper pod has its own, which is its /pav.
-const DefaultRoot = "/var/lib/moor/pav"
-
 // Registrar tells the kubelet of CSI drivers, as registrar.Kubelet does.
 type Registrar interface {
 	// Run has the kubelet know a driver until ctx ends, which is no error.
@@ -51,7 +48,7 @@ type Options struct {
 	Boot string
 	// Version that drivers tell.
 	Version string
-	// Root is where the directories of helper pods are, as the controller has it; "": DefaultRoot.
+	// Root is where the directories of helper pods are, as the controller has it; required.
 	Root string
 	// Kubelet is the directory of the kubelet, such as /var/lib/kubelet; required.
 	Kubelet string
@@ -97,12 +94,12 @@ type targets interface {
 
 // New makes the agent.
 func New(o Options) (*Agent, error) {
-	for what, is := range map[string]string{"name of the node": o.Node, "boot of the node": o.Boot, "directory of the kubelet": o.Kubelet} {
+	for what, is := range map[string]string{"name of the node": o.Node, "boot of the node": o.Boot, "directory of helper pods": o.Root, "directory of the kubelet": o.Kubelet} {
 		if is == "" {
 			return nil, fmt.Errorf("make the agent of pods as volumes: the %s is not given", what)
 		}
 	}
-	o.Root, o.Look, o.Patience = cmp.Or(o.Root, DefaultRoot), cmp.Or(o.Look, defaultLook), cmp.Or(o.Patience, defaultPatience)
+	o.Look, o.Patience = cmp.Or(o.Look, defaultLook), cmp.Or(o.Patience, defaultPatience)
 	counts, err := newCounts(o.Metrics)
 	if err != nil {
 		return nil, err
@@ -132,9 +129,9 @@ func ByObject(node string) map[client.Object]cache.ByObject {
 // options are ByObject(node), in which all namespaces are (DefaultNamespaces unset).
 //
 // When the manager ends, the endpoints finish the calls under way and take their drivers from the kubelet;
-// what is mounted stays, and the next agent goes on with it.
-func (a *Agent) SetupWithManager(mgr ctrl.Manager) error {
-	ctx := context.Background()
+// what is mounted stays, and the next agent goes on with it. ctx is that of the manager.
+func (a *Agent) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	a.drivers.within(ctx)
 	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), endpoint.IndexByNode()); err != nil {
 		return err
 	}

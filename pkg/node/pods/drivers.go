@@ -60,10 +60,11 @@ const (
 const marker = ".moor-pods"
 
 func newDrivers(a *Agent) *drivers {
-	d := &drivers{Agent: a, running: map[string]*driver{}}
-	d.base, d.stop = context.WithCancel(context.Background())
-	return d
+	return &drivers{Agent: a, running: map[string]*driver{}}
 }
+
+// within has all endpoints end with ctx.
+func (d *drivers) within(ctx context.Context) { d.base, d.stop = context.WithCancel(ctx) }
 
 func (d *drivers) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).

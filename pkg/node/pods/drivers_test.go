@@ -237,7 +237,10 @@ func TestWatcher(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
-	for name, o := range map[string]Options{"node": {Boot: boot, Kubelet: "/k"}, "boot": {Node: node, Kubelet: "/k"}, "kubelet": {Node: node, Boot: boot}} {
+	for name, o := range map[string]Options{
+		"node": {Boot: boot, Root: "/r", Kubelet: "/k"}, "boot": {Node: node, Root: "/r", Kubelet: "/k"},
+		"kubelet": {Node: node, Boot: boot, Root: "/r"}, "helper pods": {Node: node, Boot: boot, Kubelet: "/k"},
+	} {
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -77,6 +77,7 @@ func newBed(t *testing.T) *bed {
 	b.direct = build.Build()
 	b.Agent, err = New(Options{Node: node, Boot: boot, Root: filepath.Join(t.TempDir(), "pav"), Kubelet: short(t), Registrar: b, Metrics: prometheus.NewPedanticRegistry()})
 	b.must(err)
+	b.drivers.within(context.Background()) // Start ends them, as with the agent
 	t.Cleanup(b.drivers.stop)
 	b.cluster = kube.Cluster{Client: b.cached(), Live: b.direct}
 	b.Agent.clock, b.Agent.events, b.targets = b.clock, b.events, b

@@ -121,8 +121,8 @@ func (l *life) agent() (stop func()) {
 	l.must(err)
 	a, err := New(Options{Node: node, Boot: boot, Root: l.path("pav"), Kubelet: l.path("kubelet"), Registrar: registrar.Kubelet{Directory: l.path("registry"), Logger: logr.Discard()}, Metrics: prometheus.NewPedanticRegistry()})
 	l.must(err)
-	l.must(a.SetupWithManager(mgr))
 	ctx, cancel := context.WithCancel(l.t.Context())
+	l.must(a.SetupWithManager(ctx, mgr))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	return func() { l.t.Helper(); cancel(); l.must(<-done) }

@@ -12,9 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -33,10 +31,7 @@ func (a *Agent) setupStagings(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("podstagingnode").
 		For(&moorv1alpha1.PodStaging{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofHelper), builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(event.CreateEvent) bool { return false },
-			UpdateFunc: func(event.UpdateEvent) bool { return false },
-		})).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofHelper), builder.WithPredicates(kube.Removed)).
 		Complete(kube.Retrying(stagings{a}))
 }
 

@@ -12,6 +12,8 @@ import (
 )
 
 const (
+	// DefaultRoot is the directory of the nodes beneath which all helper pods have theirs.
+	DefaultRoot = "/var/lib/moor/pav"
 	// MountPath is where the containers of a helper pod find the directory by which they speak with
 	// Moor.
 	MountPath = "/pav"

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -65,6 +66,14 @@ type Found struct {
 	// Deleting is true of one that is being deleted: it does away with what there is, and begins
 	// nothing.
 	Deleting bool
+}
+
+// Timeout is how long the pod of a phase may need, also of a provisioner that cannot be used.
+func (f Found) Timeout(phase pods.Phase) time.Duration {
+	if f.Provisioner == nil {
+		return pods.DefaultTimeout
+	}
+	return f.Provisioner.Timeout(phase)
 }
 
 // Find looks for a provisioner in a cache.

@@ -18,9 +18,6 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner/pods"
 )
 
-// DefaultRoot is the directory of the nodes beneath which the helper pods have theirs.
-const DefaultRoot = "/var/lib/moor/pav"
-
 // Pods are the helper pods of a cluster.
 type Pods struct {
 	kube.Cluster

@@ -26,8 +26,7 @@ import (
 
 // SetupWithManager watches provisioners and what there is of them, and has their controllers run in the
 // manager, over its informers.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	ctx := context.Background() // of what is set up before anything runs
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	s, err := r.over(ctx, mgr)
 	if err != nil {
 		return err

@@ -199,14 +199,11 @@ func keeps(p *moorv1alpha1.PodStaging, s seen) step {
 
 // ofPod is the step that the pod of the phase asks for.
 func ofPod(p *moorv1alpha1.PodStaging, s seen, phase pods.Phase) step {
-	timeout, report := pods.DefaultTimeout, (*moorv1alpha1.PodReport)(nil)
-	if s.provisioner.Provisioner != nil {
-		timeout = s.provisioner.Provisioner.Timeout(phase)
-	}
+	var report *moorv1alpha1.PodReport
 	if p.Status.Report != nil {
 		report = &p.Status.Report.PodReport
 	}
-	j := helper.Judge(helper.Case{Phase: phase, Record: p.Status.Pod, Seen: s.pod, Report: report, Timeout: timeout, Now: s.now})
+	j := helper.Judge(helper.Case{Phase: phase, Record: p.Status.Pod, Seen: s.pod, Report: report, Timeout: s.provisioner.Timeout(phase), Now: s.now})
 	switch j.Verdict {
 	case helper.Unmade:
 		if s.provisioner.Provisioner == nil {

@@ -8,7 +8,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,15 +22,11 @@ import (
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	node := &metav1.PartialObjectMetadata{}
 	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
-	gone := predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(event.UpdateEvent) bool { return false },
-	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("podstaging").
 		For(&moorv1alpha1.PodStaging{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &moorv1alpha1.PodStaging{}, handler.OnlyControllerOwner())).
-		Watches(node, handler.EnqueueRequestsFromMapFunc(r.onNode), builder.WithPredicates(gone)).
+		Watches(node, handler.EnqueueRequestsFromMapFunc(r.onNode), builder.WithPredicates(kube.Removed)).
 		Watches(&pavv1alpha1.PavProvisioner{}, handler.EnqueueRequestsFromMapFunc(r.ofProvisioner), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(kube.Retrying(r))
 }

@@ -126,11 +126,7 @@ func beginning(v *moorv1alpha1.PodVolume, s seen, phase pods.Phase) step {
 
 // ofPod is the step that the pod of the phase asks for.
 func ofPod(v *moorv1alpha1.PodVolume, s seen, phase pods.Phase) step {
-	timeout := pods.DefaultTimeout
-	if s.provisioner.Provisioner != nil {
-		timeout = s.provisioner.Provisioner.Timeout(phase)
-	}
-	j := helper.Judge(helper.Case{Phase: phase, Record: v.Status.Pod, Seen: s.pod, Report: v.Status.Report, Timeout: timeout, Now: s.now})
+	j := helper.Judge(helper.Case{Phase: phase, Record: v.Status.Pod, Seen: s.pod, Report: v.Status.Report, Timeout: s.provisioner.Timeout(phase), Now: s.now})
 	switch j.Verdict {
 	case helper.Unmade:
 		if s.provisioner.Provisioner == nil {

@@ -8,7 +8,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -27,20 +26,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("podvolume").
 		For(&moorv1alpha1.PodVolume{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &moorv1alpha1.PodVolume{}, handler.OnlyControllerOwner())).
-		Watches(node, handler.EnqueueRequestsFromMapFunc(r.onNode), builder.WithPredicates(removed)).
+		Watches(node, handler.EnqueueRequestsFromMapFunc(r.onNode), builder.WithPredicates(kube.Removed)).
 		Watches(&pavv1alpha1.PavProvisioner{}, handler.EnqueueRequestsFromMapFunc(r.ofProvisioner), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim), builder.WithPredicates(removed)).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.named), builder.WithPredicates(removed)).
-		Watches(&moorv1alpha1.PodStaging{}, handler.EnqueueRequestsFromMapFunc(ofStaging), builder.WithPredicates(removed)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim), builder.WithPredicates(kube.Removed)).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.named), builder.WithPredicates(kube.Removed)).
+		Watches(&moorv1alpha1.PodStaging{}, handler.EnqueueRequestsFromMapFunc(ofStaging), builder.WithPredicates(kube.Removed)).
 		Complete(kube.Retrying(r))
-}
-
-// removed lets pass that an object was removed.
-var removed = predicate.Funcs{
-	CreateFunc:  func(event.CreateEvent) bool { return false },
-	UpdateFunc:  func(event.UpdateEvent) bool { return false },
-	DeleteFunc:  func(event.DeleteEvent) bool { return true },
-	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
 func (r *Reconciler) onNode(ctx context.Context, o client.Object) []reconcile.Request {

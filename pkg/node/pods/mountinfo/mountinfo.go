@@ -2,6 +2,10 @@
 //
 // Pods that are not trusted can mount, in directories with any name: a line is split as the
 // kernel writes it, at single spaces, and never at other white space.
+//
+// No library is used for that. mount-utils splits at all white space, and leaves the kernel's escapes in
+// paths. moby/sys/mountinfo reads the fields that a file system writes of itself as well, and gives the whole
+// table up for one that it does not understand: a pod could keep a node from clearing up.
 package mountinfo
 
 import (
