@@ -13,7 +13,6 @@ import (
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -28,6 +27,7 @@ import (
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/node/pods/endpoint"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	helperpods "github.com/moor-storage/moor/pkg/provisioner/pods"
 )
 
 // drivers serves a CSI endpoint for each PavProvisioner that this node stages volumes of, or has staged
@@ -168,7 +168,7 @@ func (d *drivers) serves(ctx context.Context, name string) error {
 	if found, err = kube.Find(ctx, d.cluster.Client, client.ObjectKey{Name: d.o.Node}, &node); err != nil {
 		return err
 	}
-	if selector := p.Spec.VolumeStaging.NodeSelector; !found || !labels.SelectorFromSet(selector).Matches(labels.Set(node.Labels)) {
+	if selector := p.Spec.VolumeStaging.NodeSelector; !found || !helperpods.StagesOn(selector, node.Labels) {
 		return fmt.Errorf("PavProvisioner %s stages volumes on nodes with the labels %v (volumeStaging.nodeSelector), and node %s is none: let its pods have the same nodeSelector: %w", name, selector, d.o.Node, provisioner.ErrPrecondition)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
@@ -53,13 +54,13 @@ func (p *Provisioner) Provides(mode pavv1alpha1.ProvisioningMode) bool {
 func (p *Provisioner) NodeSelector() map[string]string { return p.nodeSelector }
 
 // StagesOn reports whether a node with these labels may stage volumes.
-func (p *Provisioner) StagesOn(labels map[string]string) bool {
-	for k, v := range p.nodeSelector {
-		if have, ok := labels[k]; !ok || have != v {
-			return false
-		}
-	}
-	return true
+func (p *Provisioner) StagesOn(of map[string]string) bool {
+	return StagesOn(p.nodeSelector, of)
+}
+
+// StagesOn reports whether a volumeStaging.nodeSelector lets a node with these labels stage.
+func StagesOn(selector, of map[string]string) bool {
+	return labels.SelectorFromSet(selector).Matches(labels.Set(of))
 }
 
 // Timeout is how long the pod of a phase may need.

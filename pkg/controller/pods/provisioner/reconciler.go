@@ -27,7 +27,7 @@ type Reconciler struct {
 
 	// serves runs the controllers of provisioners.
 	serves interface {
-		serve(name string) error
+		serve(ctx context.Context, name string) error
 		stop(name string)
 	}
 }
@@ -63,18 +63,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, err
 		}
 	}
-	err = r.serve(ctx, p, s)
-	if errors.Is(err, errNotStarted) { // it is at the same time
-		return ctrl.Result{RequeueAfter: 100 * time.Millisecond}, nil
-	}
-	return ctrl.Result{}, err
+	return ctrl.Result{}, r.serve(ctx, p, s)
 }
 
 // serve has a controller run for a provisioner, and reports what is seen.
 func (r *Reconciler) serve(ctx context.Context, p *pavv1alpha1.PavProvisioner, s seen) error {
 	if s.driver != nil && !ours(p, s.driver) {
 		r.serves.stop(p.Name) // claims of this name are another's
-	} else if err := r.serves.serve(p.Name); err != nil {
+	} else if err := r.serves.serve(ctx, p.Name); err != nil {
 		return err
 	}
 	_, err := kube.PatchStatus(ctx, r.Client, p, func(p *pavv1alpha1.PavProvisioner) { report(p, s) })

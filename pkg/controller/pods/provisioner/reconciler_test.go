@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ import (
 // served notes which provisioners have a controller.
 type served map[string]bool
 
-func (s served) serve(name string) error { s[name] = true; return nil }
+func (s served) serve(_ context.Context, name string) error { s[name] = true; return nil }
 
 func (s served) stop(name string) { delete(s, name) }
 

@@ -37,8 +37,11 @@ type servers struct {
 	// driver makes what a controller works with.
 	driver func(name string) controller.Provisioner
 
-	mu      sync.Mutex
+	// started is closed once this process may act, which is while ctx lasts.
+	started chan struct{}
 	ctx     context.Context
+
+	mu      sync.Mutex
 	indexed bool
 	running map[string]*server
 }
@@ -52,9 +55,8 @@ type server struct {
 
 // Start lets controllers run until ctx ends, and returns once all have.
 func (s *servers) Start(ctx context.Context) error {
-	s.mu.Lock()
 	s.ctx = ctx
-	s.mu.Unlock()
+	close(s.started)
 	<-ctx.Done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,16 +67,17 @@ func (s *servers) Start(ctx context.Context) error {
 	return nil
 }
 
-// errNotStarted is told before this process may act.
-var errNotStarted = errors.New("this process does not serve provisioners yet")
-
-// serve has a provision controller run for a provisioner.
-func (s *servers) serve(name string) error {
+// serve has a provision controller run for a provisioner. It waits until this process may act, which the
+// manager has it do at the same time as the reconcilers.
+func (s *servers) serve(ctx context.Context, name string) error {
+	select {
+	case <-s.started:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.ctx == nil:
-		return errNotStarted
 	case s.ctx.Err() != nil:
 		return s.ctx.Err()
 	case s.running[name] != nil:

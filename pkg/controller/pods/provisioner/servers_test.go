@@ -2,8 +2,8 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -81,21 +81,23 @@ func TestServers(t *testing.T) {
 	all := informers.NewSharedInformerFactory(clients, 0)
 	both := &storage{ready: map[string]bool{}, asked: make(chan string, 100)}
 	s := &servers{
-		client: clients, claims: all.Core().V1().PersistentVolumeClaims().Informer(), volumes: all.Core().V1().PersistentVolumes().Informer(),
+		started: make(chan struct{}), client: clients, claims: all.Core().V1().PersistentVolumeClaims().Informer(), volumes: all.Core().V1().PersistentVolumes().Informer(),
 		classes: all.Storage().V1().StorageClasses().Informer(), driver: func(string) controller.Provisioner { return both },
 	}
-	if err := s.serve("p"); err == nil {
-		t.Error("served before the process may act")
+	early, give := context.WithCancel(ctx)
+	give()
+	if err := s.serve(early, "p"); !errors.Is(err, context.Canceled) {
+		t.Errorf("served before the process may act: %v", err)
 	}
 	ended := make(chan error)
 	go func() { ended <- s.Start(ctx) }()
-	for s.serve("p") != nil {
-		runtime.Gosched()
-	}
-	if err := s.serve("q"); err != nil {
+	if err := s.serve(ctx, "p"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.serve("q"); err != nil || len(s.running) != 2 {
+	if err := s.serve(ctx, "q"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.serve(ctx, "q"); err != nil || len(s.running) != 2 {
 		t.Errorf("%d run: %v", len(s.running), err)
 	}
 	all.Start(ctx.Done())
@@ -136,7 +138,7 @@ func TestServers(t *testing.T) {
 	if len(s.running) != 1 || len(stopped.claims.handles)+len(stopped.volumes.handles) != 0 {
 		t.Errorf("%d run", len(s.running))
 	}
-	if err := s.serve("q"); err != nil { // it is back
+	if err := s.serve(ctx, "q"); err != nil { // it is back
 		t.Fatal(err)
 	}
 	if got := <-both.asked; got != "pvc-2" {
@@ -146,7 +148,7 @@ func TestServers(t *testing.T) {
 	if err := <-ended; err != nil || len(s.running) != 0 {
 		t.Errorf("%d run: %v", len(s.running), err)
 	}
-	if err := s.serve("p"); err == nil || !strings.Contains(err.Error(), "canceled") {
+	if err := s.serve(t.Context(), "p"); err == nil || !strings.Contains(err.Error(), "canceled") {
 		t.Errorf("served after the end: %v", err)
 	}
 	all.Shutdown()

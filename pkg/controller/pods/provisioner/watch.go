@@ -51,7 +51,7 @@ func (r *Reconciler) over(ctx context.Context, mgr ctrl.Manager) (*servers, erro
 	if err != nil {
 		return nil, fmt.Errorf("make a client for the controllers of provisioners: %w", err)
 	}
-	s := &servers{client: clients}
+	s := &servers{client: clients, started: make(chan struct{})}
 	for _, i := range []struct {
 		kind client.Object
 		into *toolscache.SharedIndexInformer
