@@ -77,7 +77,7 @@ func (o *options) run(ctx context.Context) error {
 	dpu, now := kube.ClusterOf(mgr), clock.RealClock{}
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
 		&policy.Reconciler{DPU: dpu},
-		&volume.Reconciler{DPU: dpu, Clock: now, IntN: rand.IntN},
+		&volume.Reconciler{DPU: dpu, Clock: now, IntN: rand.IntN, Recorder: mgr.GetEventRecorderFor("snap-controller")},
 		&attachment.Reconciler{DPU: dpu, Clock: now},
 		&snapshot.Reconciler{DPU: dpu, Mapper: mgr.GetRESTMapper(), Clock: now},
 	} {

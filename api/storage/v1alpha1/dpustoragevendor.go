@@ -14,7 +14,7 @@ type DPUStorageVendorSpec struct {
 
 // DPUStorageVendorStatus is what the host controller sees of the vendor.
 type DPUStorageVendorStatus struct {
-	// Conditions: Ready, DPUStorageVendorReconciled, Valid.
+	// Conditions: Ready, DPUStorageVendorReconciled, Valid, AsRecommended.
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// ObservedGeneration is the generation that Conditions speak of.

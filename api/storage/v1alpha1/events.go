@@ -21,3 +21,7 @@ const (
 	// EventKubeletWoken: a kubelet that had put the pod off looks at it again.
 	EventKubeletWoken = "KubeletWoken"
 )
+
+// EventVolumeRetained, on a Volume that goes: the vendor keeps what it had made of it. An addition of
+// Moor.
+const EventVolumeRetained = "VolumeRetained"

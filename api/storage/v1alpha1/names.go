@@ -56,6 +56,11 @@ const ConditionHealthy = "Healthy"
 // not be Bound. An addition of Moor.
 const ConditionAccessible = "Accessible"
 
+// ConditionAsRecommended is False on a DPUStorageVendor that works, but is set up in a way that
+// is seldom meant; the message says what follows from it. Ready does not depend on it. An addition
+// of Moor.
+const ConditionAsRecommended = "AsRecommended"
+
 // Condition reasons, DPF's vocabulary.
 const (
 	ReasonSuccess          = "Success"
@@ -64,6 +69,9 @@ const (
 	ReasonFailure          = "Failure"
 	ReasonAwaitingDeletion = "AwaitingDeletion"
 )
+
+// ReasonWarning of AsRecommended. An addition of Moor.
+const ReasonWarning = "Warning"
 
 // ReasonExhausted of DPUAttached: the DPU has no function left for the device,
 // and none is on its way back. An addition of Moor.

@@ -31,7 +31,7 @@ func newFixture(t *testing.T) *fixture {
 	c.Clock.SetTime(time.Now()) // the fake client stamps deletions by the real time
 	return &fixture{
 		Cluster: c, t: t,
-		r: &volume.Reconciler{DPU: c.Cluster, Clock: c.Clock, IntN: func(int) int { return 0 }},
+		r: &volume.Reconciler{DPU: c.Cluster, Clock: c.Clock, IntN: func(int) int { return 0 }, Recorder: c.Recorder},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -19,7 +20,8 @@ type pass struct {
 	cluster kube.Cluster
 	choices *choices
 	// intN returns a random number of 0..n-1.
-	intN func(n int) int
+	intN     func(n int) int
+	recorder record.EventRecorder
 }
 
 // dpus reads the DPUs. They are not to be changed.

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -39,15 +40,10 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 	// IntN returns a random number of 0..n-1; safe for concurrent use.
 	IntN func(n int) int
+	// Recorder tells of what stays with a vendor.
+	Recorder record.EventRecorder
 
 	choices choices
-}
-
-// goneOnly lets pass what has been deleted.
-var goneOnly = predicate.Funcs{
-	CreateFunc:  func(event.CreateEvent) bool { return false },
-	UpdateFunc:  func(event.UpdateEvent) bool { return false },
-	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
 // SetupWithManager registers the reconciler and its watches.
@@ -66,7 +62,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofPV)).
 		Watches(&storagev1alpha1.VolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment),
-			builder.WithPredicates(goneOnly)).
+			builder.WithPredicates(kube.Removed)).
 		Watches(&storagev1alpha1.Volume{}, handler.EnqueueRequestsFromMapFunc(r.ofSource))
 	if snapshots {
 		b = b.Watches(&moorv1alpha1.StorageSnapshot{}, handler.EnqueueRequestsFromMapFunc(r.ofStorageSnapshot))
@@ -85,7 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.choices.know(req.NamespacedName, "")
 		return ctrl.Result{}, nil
 	}
-	p := &pass{volume: v, cluster: r.DPU, choices: &r.choices, intN: r.IntN}
+	p := &pass{volume: v, cluster: r.DPU, choices: &r.choices, intN: r.IntN, recorder: r.Recorder}
 	now, outcome := p.advance(ctx)
 	return r.report(ctx, v, now, outcome)
 }

@@ -76,15 +76,17 @@ func (p *pass) removePVC(ctx context.Context) error {
 
 // awaitPVs waits until the vendor has deleted what it made for the claim. A
 // PersistentVolume that is to be retained is kept on purpose: it is not
-// waited for.
+// waited for, and told of, since nothing else names it once the Volume is gone.
 func (p *pass) awaitPVs(ctx context.Context) error {
 	list := &corev1.PersistentVolumeList{}
 	if err := p.cluster.Client.List(ctx, list, client.MatchingFields{podvolume.PersistentVolumeByClaim: pvcKey(p.volume).String()}); err != nil {
 		return fmt.Errorf("find the PersistentVolumes of claim %s: %w", pvcKey(p.volume), err)
 	}
+	var kept []string
 	for i := range list.Items {
 		pv := &list.Items[i]
 		if pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
+			kept = append(kept, pv.Name)
 			continue
 		}
 		message := fmt.Sprintf("waiting for the vendor to delete PersistentVolume %s", pv.Name)
@@ -92,6 +94,11 @@ func (p *pass) awaitPVs(ctx context.Context) error {
 			message += ", which failed: " + pv.Status.Message
 		}
 		return kube.WaitFor("%s", message)
+	}
+	if len(kept) > 0 {
+		slices.Sort(kept)
+		p.recorder.Eventf(p.volume, corev1.EventTypeWarning, storagev1alpha1.EventVolumeRetained,
+			"the Volume is deleted, and the vendor keeps its data, as the reclaimPolicy is Retain: delete PersistentVolume %s, and the data at the vendor, when it is not wanted any more", strings.Join(kept, ", "))
 	}
 	return nil
 }

@@ -120,6 +120,24 @@ func TestDeletionAsksTheServerForTheClaim(t *testing.T) {
 	}
 }
 
+// What stays with the vendor is told of, once, by its name.
+func TestDeletionTellsOfWhatIsKept(t *testing.T) {
+	m := newFixture(t)
+	m.Add(kubetest.Volume("v", "gold"))
+	m.pass("v")
+	m.bind("v-pvc", "pv", corev1.PersistentVolumeReclaimRetain)
+	m.settle("v")
+	if told := m.Events(); len(told) > 0 {
+		t.Fatalf("told of a volume that is there: %q", told)
+	}
+	m.delete()
+	m.settle("v")
+	want := "Warning VolumeRetained the Volume is deleted, and the vendor keeps its data, as the reclaimPolicy is Retain: delete PersistentVolume pv, and the data at the vendor, when it is not wanted any more"
+	if told := m.Events(); m.exists() || len(told) != 1 || told[0] != want {
+		t.Errorf("told: %q\nwant: %q", told, want)
+	}
+}
+
 func TestForeignFinalizersAreLeftAlone(t *testing.T) {
 	m := newFixture(t)
 	v := kubetest.Volume("v", "gold")

@@ -34,7 +34,7 @@ func (p *pass) chooseVendor(ctx context.Context) error {
 	}
 	_, err = kube.PatchExact(ctx, p.cluster.Client, v, func(v *storagev1alpha1.Volume) {
 		controllerutil.AddFinalizer(v, storagev1alpha1.FinalizerVolume)
-		record(v, policy, vendor, class)
+		writeChoice(v, policy, vendor, class)
 	})
 	if err != nil {
 		p.choices.know(client.ObjectKeyFromObject(v), "")
@@ -46,7 +46,7 @@ func hasVendor(v *storagev1alpha1.Volume) bool {
 	return v.Spec.Volume.StorageVendorName != "" && v.Spec.Volume.CSIReference.PVCRef != nil
 }
 
-func record(v *storagev1alpha1.Volume, policy *storagev1alpha1.StoragePolicy, vendor *storagev1alpha1.StorageVendor, class *storagev1.StorageClass) {
+func writeChoice(v *storagev1alpha1.Volume, policy *storagev1alpha1.StoragePolicy, vendor *storagev1alpha1.StorageVendor, class *storagev1.StorageClass) {
 	v.Spec.StoragePolicyRef = &storagev1alpha1.ObjectRef{
 		Kind: "StoragePolicy", APIVersion: storagev1alpha1.GroupVersion.String(), Name: policy.Name, Namespace: policy.Namespace,
 	}

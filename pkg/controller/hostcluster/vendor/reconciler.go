@@ -1,5 +1,6 @@
 // Package vendor mirrors DPUStorageVendors to the DPU cluster and says whether
-// the vendor is really there: its StorageClass and that class's CSIDriver.
+// the vendor is really there: its StorageClass and that class's CSIDriver; and
+// whether it is set up as is recommended.
 package vendor
 
 import (
@@ -10,8 +11,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -33,6 +36,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("dpustoragevendor").
 		For(&storagev1alpha1.DPUStorageVendor{}).
+		Watches(&storagev1alpha1.DPUStorageVendor{}, handler.EnqueueRequestsFromMapFunc(r.others), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&storagev1alpha1.DPUStoragePolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy)).
 		WatchesRawSource(source.Kind(remote, &storagev1alpha1.StorageVendor{}, r.byName())).
 		WatchesRawSource(source.Kind(remote, &storagev1.StorageClass{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofClass))).
@@ -54,12 +58,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	mirrorErr := r.mirror(ctx, vendor)
-	missing, err := r.missing(ctx, vendor)
+	class, err := r.class(ctx, vendor)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	missing, err := r.missing(ctx, vendor, class)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	warnings, err := r.warnings(ctx, vendor, class)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	_, err = kube.PatchStatus(ctx, r.Clusters.Host.Client, vendor, func(v *storagev1alpha1.DPUStorageVendor) {
-		r.status(v, missing, mirrorErr)
+		r.status(v, missing, warnings, mirrorErr)
 	})
 	if mirrorErr != nil {
 		return ctrl.Result{}, mirrorErr
@@ -96,19 +108,24 @@ func (r *Reconciler) mirror(ctx context.Context, vendor *storagev1alpha1.DPUStor
 	return err
 }
 
-// missing says what the vendor lacks in the DPU cluster; "" if
-// nothing.
-func (r *Reconciler) missing(ctx context.Context, vendor *storagev1alpha1.DPUStorageVendor) (string, error) {
+// class is the vendor's StorageClass in the DPU cluster; nil if there is none.
+func (r *Reconciler) class(ctx context.Context, vendor *storagev1alpha1.DPUStorageVendor) (*storagev1.StorageClass, error) {
 	class := &storagev1.StorageClass{}
 	found, err := kube.Find(ctx, r.Clusters.DPU.Client, client.ObjectKey{Name: vendor.Spec.StorageClassName}, class)
-	if err != nil {
-		return "", err
+	if err != nil || !found {
+		return nil, err
 	}
-	if !found {
+	return class, nil
+}
+
+// missing says what the vendor lacks in the DPU cluster; "" if
+// nothing.
+func (r *Reconciler) missing(ctx context.Context, vendor *storagev1alpha1.DPUStorageVendor, class *storagev1.StorageClass) (string, error) {
+	if class == nil {
 		return fmt.Sprintf("StorageClass %s does not exist in DPU cluster %s: install the vendor's CSI controller there, or correct spec.storageClassName",
 			vendor.Spec.StorageClassName, r.Clusters.DPUClusterName), nil
 	}
-	found, err = kube.Find(ctx, r.Clusters.DPU.Client, client.ObjectKey{Name: class.Provisioner}, &storagev1.CSIDriver{})
+	found, err := kube.Find(ctx, r.Clusters.DPU.Client, client.ObjectKey{Name: class.Provisioner}, &storagev1.CSIDriver{})
 	if err != nil {
 		return "", err
 	}
@@ -119,7 +136,7 @@ func (r *Reconciler) missing(ctx context.Context, vendor *storagev1alpha1.DPUSto
 	return "", nil
 }
 
-func (r *Reconciler) status(v *storagev1alpha1.DPUStorageVendor, missing string, mirrorErr error) {
+func (r *Reconciler) status(v *storagev1alpha1.DPUStorageVendor, missing string, warnings []string, mirrorErr error) {
 	conditions := kube.Conditions{List: &v.Status.Conditions, Generation: v.Generation}
 	v.Status.ObservedGeneration = v.Generation
 	v.Status.DPUClusters = nil
@@ -128,6 +145,11 @@ func (r *Reconciler) status(v *storagev1alpha1.DPUStorageVendor, missing string,
 		v.Status.DPUClusters = []storagev1alpha1.ObjectReference{{Name: r.Clusters.DPUClusterName, Namespace: r.Clusters.TargetNamespace}}
 	} else {
 		conditions.False(storagev1alpha1.ConditionValid, storagev1alpha1.ReasonError, missing)
+	}
+	if len(warnings) == 0 {
+		conditions.True(storagev1alpha1.ConditionAsRecommended)
+	} else {
+		conditions.False(storagev1alpha1.ConditionAsRecommended, storagev1alpha1.ReasonWarning, strings.Join(warnings, "; "))
 	}
 	if mirrorErr == nil {
 		conditions.True(storagev1alpha1.ConditionDPUStorageVendorReconciled)

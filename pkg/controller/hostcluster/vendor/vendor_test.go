@@ -1,11 +1,15 @@
 package vendor
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -59,6 +63,66 @@ func TestStatus(t *testing.T) {
 				t.Errorf("a pass over what has not changed wrote %d times", n)
 			}
 		})
+	}
+}
+
+// TestWarnings: what works and is seldom meant is said, and leaves the vendor ready.
+func TestWarnings(t *testing.T) {
+	const (
+		retain = "StorageClass v-class in DPU cluster dpu-cluster has reclaimPolicy Retain, DPF wants Delete: of a volume that a user deletes, the vendor keeps the data and the PersistentVolume, until an administrator removes both"
+		class  = "DPUStorageVendor w names StorageClass v-class too: the two are one storage, also to a policy that names both"
+		plugin = "DPUStorageVendor w names plugin v-plugin too: while that does not answer on a DPU, neither vendor's volumes are attached there"
+	)
+	keeps := kubetest.StorageClass("v")
+	keeps.ReclaimPolicy = ptr.To(corev1.PersistentVolumeReclaimRetain)
+	other := func(class, plugin string) *storagev1alpha1.DPUStorageVendor {
+		w := kubetest.DPUStorageVendor("w")
+		w.Spec.StorageClassName, w.Spec.PluginName = class, plugin
+		return w
+	}
+	for _, tc := range []struct {
+		name  string
+		class *storagev1.StorageClass
+		other *storagev1alpha1.DPUStorageVendor
+		want  string
+	}{
+		{"as recommended", kubetest.StorageClass("v"), other("w-class", "w-plugin"), "AsRecommended=True/Success"},
+		{"no class yet", nil, other("w-class", "w-plugin"), "AsRecommended=True/Success"},
+		{"retained", keeps, other("w-class", "w-plugin"), "AsRecommended=False/Warning: " + retain},
+		{"one class", kubetest.StorageClass("v"), other("v-class", "w-plugin"), "AsRecommended=False/Warning: " + class},
+		{"one plugin", kubetest.StorageClass("v"), other("w-class", "v-plugin"), "AsRecommended=False/Warning: " + plugin},
+		{"all of it", keeps, other("v-class", "v-plugin"), "AsRecommended=False/Warning: " + retain + "; " + class + "; " + plugin},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w, r := open(t)
+			w.Host.Add(kubetest.DPUStorageVendor("v"), tc.other)
+			w.DPU.Add(kubetest.CSIDriver("v", nil))
+			if tc.class != nil {
+				w.DPU.Add(tc.class.DeepCopy())
+			}
+			w.MustReconcile(r, "v")
+			got, _ := kubetest.Read(w.Host, kubetest.DPUStorageVendor("v"))
+			if said := kubetest.Conditions(got.Status.Conditions, storagev1alpha1.ConditionAsRecommended); said[0] != tc.want {
+				t.Errorf("said: %s\nwant: %s", said[0], tc.want)
+			}
+			if ready := meta.IsStatusConditionTrue(got.Status.Conditions, storagev1alpha1.ConditionReady); ready != (tc.class != nil) {
+				t.Errorf("ready: %t", ready)
+			}
+		})
+	}
+}
+
+// TestOthersAreWoken: what a vendor shares with another is said of both, whichever comes last.
+func TestOthersAreWoken(t *testing.T) {
+	w, r := open(t)
+	w.Host.Add(kubetest.DPUStorageVendor("v"), kubetest.DPUStorageVendor("w"), kubetest.DPUStorageVendor("x"))
+	var names []string
+	for _, q := range r.others(t.Context(), kubetest.DPUStorageVendor("w")) {
+		names = append(names, q.Name)
+	}
+	slices.Sort(names)
+	if diff := cmp.Diff([]string{"v", "x"}, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
