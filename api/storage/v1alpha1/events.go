@@ -22,6 +22,6 @@ const (
 	EventKubeletWoken = "KubeletWoken"
 )
 
-// EventVolumeRetained, on a Volume that goes: the vendor keeps what it had made of it. An addition of
+// EventVolumeRetained is on a Volume that goes: the vendor keeps what it had made of it. An addition of
 // Moor.
 const EventVolumeRetained = "VolumeRetained"
