@@ -201,6 +201,25 @@ func TestServerKnowsOfACrash(t *testing.T) {
 	}
 }
 
+// TestAnotherCard: one that takes the place of another under its name, with a SNAP and a disk that know
+// of nothing, gives the receipt for what the other has shown as after a reset: once that has drained.
+func TestAnotherCard(t *testing.T) {
+	for name, take := range ways {
+		t.Run(name, func(t *testing.T) {
+			c, _, a := attached(t)
+			card := newMachine(t, c, "dpu-1")
+			card.boot = "of another card"
+			card.restartDriver()
+			take(c, a)
+			c.must(card.pass(a.Name))
+			card.withheld(a.Name)
+			card.clock.Step(drainTime)
+			c.must(card.pass(a.Name))
+			card.given(a.Name)
+		})
+	}
+}
+
 // TestManyWritersWaitForNothing: their volume has no epoch that could be retired.
 func TestManyWritersWaitForNothing(t *testing.T) {
 	c := newCluster(t)
