@@ -116,17 +116,19 @@ func (d *Device) opens() Export {
 // sent is under this epoch, and nothing that was sent before reaches the volume any
 // more; I/O that was not answered is sent again. ErrDenied if the device is at a later
 // epoch, or the target says that this one is over: then nothing has changed. Any other
-// error leaves open whether it was done, and the call may be repeated. ctx bounds it.
+// error leaves open whether it was done, and the call may be repeated. The target is asked
+// also if the device is at the epoch: that it is over may not have been noticed yet. ctx
+// bounds it.
 func (d *Device) Raise(ctx context.Context, epoch int64) error {
 	to := d.opens()
 	if epoch < max(to.Epoch, 1) {
 		return fmt.Errorf("open volume %s at epoch %d: the device is at epoch %d: %w", to.Volume, epoch, to.Epoch, ErrDenied)
 	}
-	if d.isAt(epoch) {
-		return nil
-	}
 	if _, err := peek(ctx, d.o.Address, to.At(epoch).String()); err != nil {
 		return fmt.Errorf("open volume %s at epoch %d: %w", to.Volume, epoch, err)
+	}
+	if d.isAt(epoch) {
+		return nil
 	}
 	d.reopen(epoch)
 	for {

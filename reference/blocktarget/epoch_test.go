@@ -196,6 +196,20 @@ func TestRaise(t *testing.T) {
 	}
 }
 
+// TestRaiseAsksTheTarget: that the device is at an epoch whose end it has not noticed yet is no answer.
+func TestRaiseAsksTheTarget(t *testing.T) {
+	b := newBench(t)
+	b.rights.give("v", "dpu-1", "t-dpu-1")
+	d := open(t, b.address, b.at("dpu-1", 0), 0)
+	if err := d.Raise(t.Context(), 5); err != nil {
+		t.Fatal(err)
+	}
+	b.rights.fence("v", 6) // its connection stands yet
+	if err := d.Raise(t.Context(), 5); !errors.Is(err, ErrDenied) {
+		t.Errorf("raise to an epoch that is over: %v", err)
+	}
+}
+
 // TestRaiseEndsWhatWasSent: what the device had sent before is done before the epoch
 // counts, and nothing of it arrives later.
 func TestRaiseEndsWhatWasSent(t *testing.T) {
