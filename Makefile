@@ -48,11 +48,11 @@ down: bin/moor-dev ## take the test bed down; nothing of it stays (root)
 
 .PHONY: test
 test: ## every test: unit, API, root, sanity, end-to-end (root)
-	@hack/steps.sh unit simulate api root bed
+	@hack/steps.sh root bed+unit,simulate,api
 
 .PHONY: ci
 ci: ## what .ci/run calls: verify, every test, one slow fault of each kind (root)
-	@hack/steps.sh verify unit simulate api root bed_of_ci
+	@hack/steps.sh verify root bed_of_ci+unit,simulate,api
 
 .PHONY: unit
 unit: ## tests that need neither root nor an API server

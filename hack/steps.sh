@@ -3,6 +3,9 @@
 # of it went and how long it took. Ends at the first that fails. However it ends,
 # and if it is interrupted too, what it started is ended, and a bed that it brought
 # up is taken down.
+#
+# "bed+unit,api" are lanes: bed runs, and beside it, with less right to the
+# processors, unit and then api, whose output is shown when both lanes have ended.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 export GOTOOLCHAIN="${GOTOOLCHAIN:-local}" GOFLAGS="${GOFLAGS:--buildvcs=false -trimpath}"
@@ -291,42 +294,110 @@ part() {
 # end of those that failed for the end of this script: much is said in between.
 failures_of() {
 	local code
-	"$@" 2>&1 | tee "$notes/output"
+	"$@" 2>&1 | tee "$notes/$lane/output"
 	code=${PIPESTATUS[0]}
-	[ "$code" = 0 ] || sed -n '/^=== Failed/,/^DONE /p; /^Summarizing .* Failure/,/^Ran /p' "$notes/output" >>"$notes/failures"
+	[ "$code" = 0 ] || sed -n '/^=== Failed/,/^DONE /p; /^Summarizing .* Failure/,/^Ran /p' "$notes/$lane/output" >>"$notes/$lane/failures"
 	return "$code"
 }
 
-# note NAME CODE BEGIN leaves a line for the end of this script.
+# note NAME CODE BEGIN leaves a line of this lane for the end of this script.
 note() {
 	local outcome=ok
 	[ "$2" = 0 ] || outcome=FAILED
-	printf '  %-7s %5d s  %s\n' $outcome $((SECONDS - $3)) "$1" >>"$notes/times"
+	printf '  %-7s %5d s  %s\n' $outcome $((SECONDS - $3)) "$1" >>"$notes/$lane/times"
+}
+
+# open_lane makes room for what the next lane leaves for the end of this script.
+open_lane() {
+	lane=$((lane + 1))
+	mkdir "$notes/$lane"
+}
+
+# in_order STEPS runs steps with commas between them, to the first that fails.
+in_order() {
+	local code=0 step begin
+	for step in ${1//,/ }; do
+		echo "=== $step"
+		begin=$SECONDS
+		echo "$step $begin" >"$notes/$lane/step"
+		"$step" || code=$?
+		rm "$notes/$lane/step"
+		note "$step" $code $begin
+		[ $code = 0 ] || return $code
+	done
+}
+
+# yielding runs a command that has processors when others leave them.
+yielding() {
+	renice -n 15 -p "$BASHPID" >/dev/null
+	"$@"
+}
+
+# in_lanes LANES runs lanes with + between them at the same time. When one fails
+# the others are ended.
+in_lanes() {
+	local code=0 steps beside=""
+	for steps in ${1//+/ }; do
+		open_lane
+		if [ -z "$beside" ]; then start in_order "$steps"; else start yielding in_order "$steps" >"$notes/$lane/log" 2>&1; fi
+		beside=yes
+	done
+	while [ ${#groups[@]} -gt 0 ] && [ $code = 0 ]; do wait_any || code=$?; done
+	end_groups
+	show_logs
+	return $code
+}
+
+# show_logs shows the output of lanes that has not been shown.
+show_logs() {
+	local log
+	for log in "$notes"/*/log; do
+		[ ! -e "$log" ] || { cat "$log" && rm "$log"; }
+	done
 }
 
 # in_group runs a command in a process group of its own, so that what it leaves
 # running can be ended. A signal to this script is seen at once, as it only waits.
 in_group() {
 	local code=0
-	set -m
-	"$@" </dev/null &
-	group=$!
-	set +m
-	wait $group || code=$?
-	end_group
+	start "$@"
+	wait_any || code=$?
 	return $code
 }
 
-# end_group ends what is left of the process group, with SIGKILL after ten seconds.
+# start starts a command in a process group of its own.
+start() {
+	set -m
+	"$@" </dev/null &
+	groups+=($!)
+	set +m
+}
+
+# wait_any waits for one of the commands that were started, ends what is left of its
+# group, and returns what it returned.
+wait_any() {
+	local code=0 group
+	wait -n -p group "${groups[@]}" || code=$?
+	end_group "$group"
+	return $code
+}
+
+# end_group ends what is left of a process group, with SIGKILL after ten seconds.
 end_group() {
-	[ -n "$group" ] || return 0
-	kill -TERM -- "-$group" 2>/dev/null || { group="" && return 0; }
+	local group=$1 other left=()
+	for other in "${groups[@]}"; do [ "$other" = "$group" ] || left+=("$other"); done
+	groups=("${left[@]}")
+	kill -TERM -- "-$group" 2>/dev/null || return 0
 	for _ in {1..100}; do
-		kill -0 -- "-$group" 2>/dev/null || { group="" && return 0; }
+		kill -0 -- "-$group" 2>/dev/null || return 0
 		sleep 0.1
 	done
 	kill -KILL -- "-$group" 2>/dev/null
-	group=""
+}
+
+end_groups() {
+	local group
+	for group in "${groups[@]}"; do end_group "$group"; done
 }
 
 # end_strays ends what was started by a step and has left its process group: tests
@@ -360,41 +431,54 @@ take_down() {
 	in_group bin/moor-dev down && in_group bin/moor-dev leftovers
 }
 
+# note_interrupted leaves a line for each step that was at work when it was ended.
+note_interrupted() {
+	local file step begin
+	for file in "$notes"/*/step; do
+		[ -e "$file" ] || continue
+		read -r step begin <"$file"
+		lane=$(basename "$(dirname "$file")") note "$step, interrupted" 1 "$begin"
+	done
+}
+
 # ended is the end of this script, whatever ends it.
 ended() {
 	local code=$1 begin=$SECONDS
 	trap '' HUP INT TERM
 	trap - EXIT
-	end_group
-	[ -z "$step" ] || note "$step, interrupted" "$code" "$step_begin"
+	end_groups
+	show_logs
+	note_interrupted
+	open_lane
 	take_down "$code" || { code=1 && note "taking the test bed down" 1 $begin; }
 	end_strays
-	[ ! -s "$notes/failures" ] || { printf '\n--- what failed\n' && cat "$notes/failures"; }
-	printf '\n' && cat "$notes/times"
+	of_lanes failures | sed '1s/^/\n--- what failed\n/'
+	printf '\n' && of_lanes times
 	rm -rf "$notes"
 	[ "$code" = 0 ] && echo "all steps passed"
 	exit "$code"
 }
 
+# of_lanes NAME is what the lanes left under a name, in their order.
+of_lanes() {
+	local of
+	for of in $(seq "$lane"); do [ ! -e "$notes/$of/$1" ] || cat "$notes/$of/$1"; done
+}
+
 # run_all is a function so that bash has read the whole file before it begins:
 # a checkout that changes meanwhile must not change what runs.
 run_all() {
-	local code=0
-	notes=$(mktemp -d) group="" step="" step_begin=0
+	local code=0 lanes
+	notes=$(mktemp -d) lane=0 groups=()
 	export MOOR_STEPS=$notes
-	touch "$notes/times"
 	trap 'ended $?' EXIT
 	trap 'exit 129' HUP
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
-	for step in "$@"; do
-		echo "=== $step"
-		step_begin=$SECONDS
-		in_group "$step" || code=$?
-		note "$step" $code $step_begin
+	for lanes in "$@"; do
+		in_lanes "$lanes" || code=$?
 		[ $code = 0 ] || break
 	done
-	step=""
 	exit $code
 }
 

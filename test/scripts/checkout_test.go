@@ -15,7 +15,8 @@ import (
 // a file that they were called, and fail if FAIL matches the call.
 type checkout struct{ dir string }
 
-// pretend is such a program. What it is told to build (-o FILE) is one as well.
+// pretend is such a program. What it is told to build (-o FILE) is one as well, and
+// replaces what ran under that name, as go build does.
 // If HANG matches the call, it starts a program and waits for it; with APART set,
 // one in a process group of its own, as tests start their API servers.
 const pretend = `#!/bin/bash
@@ -27,7 +28,7 @@ if [[ -n "${HANG:-}" && "$call" =~ $HANG ]]; then
 	wait
 fi
 while [ $# -gt 0 ]; do
-	if [ "$1" = -o ]; then mkdir -p "$(dirname "$2")" && cp "$0" "$2"; fi
+	if [ "$1" = -o ]; then mkdir -p "$(dirname "$2")" && cp "$0" "$2.$$" && mv "$2.$$" "$2"; fi
 	shift
 done
 if [[ -n "${FAIL:-}" && "$call" =~ $FAIL ]]; then

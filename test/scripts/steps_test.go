@@ -104,6 +104,42 @@ func TestStepsTellWhatFailed(t *testing.T) {
 	}
 }
 
+// Lanes run at the same time. One that fails ends the other, and what each of them
+// said and took is told, that of the first one first.
+func TestStepsInLanes(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		env  []string
+		code int
+		end  []string
+	}{
+		{"both pass", nil, 0, []string{` ok +\d+ s  root\n`, ` ok +\d+ s    e2e, attach mode node\n`, ` ok +\d+ s  bed\n`, ` ok +\d+ s  unit\n`, ` ok +\d+ s  api\n`, `all steps passed\n`}},
+		{"the first fails", []string{"FAIL=^e2e.test", "HANG=-shuffle=7 .* ./\\.\\.\\.", "SEED=7"}, 2, []string{` FAILED +\d+ s  bed\n`, ` FAILED +\d+ s  unit, interrupted\n`}},
+		{"the second fails", []string{"FAIL=-shuffle=7 .* ./\\.\\.\\.", "HANG=^e2e.test", "SEED=7"}, 1, []string{` FAILED +\d+ s  bed, interrupted\n`, ` FAILED +\d+ s  unit\n`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out, code := newCheckout(t).run(t, tt.env, "hack/steps.sh", "root", "bed+unit,api")
+			if code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			if strings.Count(out, "=== unit\n") != 1 || strings.Index(out, "=== bed\n") > strings.Index(out, "=== unit\n") {
+				t.Errorf("the output is not that of the first lane and then that of the second: %s", out)
+			}
+			end := out[strings.LastIndex(out, "\n\n"):]
+			for _, want := range tt.end {
+				if at := regexp.MustCompile(want).FindStringIndex(end); at != nil {
+					end = end[at[1]-1:]
+				} else {
+					t.Errorf("the end lacks %q, or has it too early: %s", want, out)
+				}
+			}
+			if code != 0 && strings.Contains(out, "s  api") {
+				t.Error("a step after the one that failed was run")
+			}
+		})
+	}
+}
+
 // Whatever is asked for is measured, on each bed that it needs and once on each.
 func TestStepsBench(t *testing.T) {
 	const controller, node = "up --kubelet-profile=stock --vfs=64 --attach-mode=controller", "up --kubelet-profile=stock --vfs=64 --attach-mode=node"
