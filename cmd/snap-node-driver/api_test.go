@@ -60,7 +60,7 @@ func newWorld(t *testing.T) *world {
 	w.startSNAP()
 	t.Cleanup(func() { w.stopSNAP() })
 	plugin := vendorplugin.NewServer(vendorplugin.Options{
-		Name: "local", Capabilities: vendorplugin.Capabilities{Block: true, Get: true, List: true},
+		Info: vendorplugin.Info{Name: "local", Version: "1.0"}, Capabilities: vendorplugin.Capabilities{Block: true, Get: true, List: true},
 		Host: nullHost{snaprpc.New(w.snapSocket(), time.Second)}, Logger: logr.Discard(),
 	})
 	apiserver.InBackground(w.t, "plugin", func(ctx context.Context) error {

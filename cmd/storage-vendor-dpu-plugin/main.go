@@ -71,8 +71,10 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	ready := func() error { _, err := snap.BdevGetBdevs(ctx, ""); return err }
+	built := version.Built()
 	server := vendorplugin.NewServer(vendorplugin.Options{
-		Name: "storage.dpu." + o.pluginName + ".com", Version: version.Built().Version, Provider: o.provider, Capabilities: can,
+		Info:     vendorplugin.Info{Name: "storage.dpu." + o.pluginName + ".com", Version: built.Version, Manifest: built.Manifest()},
+		Provider: o.provider, Capabilities: can, Records: filepath.Join(o.stateDir, "requests"),
 		Host: recorder.Platform(o.kind, provisioner.Platform{Host: host}).Host,
 		// SNAP may start after the plugin: until then the plugin is starting.
 		Ready:   func(context.Context) (bool, error) { return ready() == nil, nil },

@@ -15,7 +15,7 @@ import (
 // plugin offers the devices as a StoragePlugin of DPF's gRPC API.
 func plugin(h host) *vendorplugin.Server {
 	return vendorplugin.NewServer(vendorplugin.Options{
-		Name: "example.csi.moor.dev", Version: "v0.1.0", Host: h,
+		Info: vendorplugin.Info{Name: "example.csi.moor.dev", Version: "v0.1.0"}, Host: h,
 		Capabilities: vendorplugin.Capabilities{Block: true, Get: true, List: true},
 	})
 }

@@ -26,12 +26,6 @@ const (
 	maxPages = 1000
 )
 
-// Info says who a plugin is.
-type Info struct {
-	Name, Version string
-	Manifest      map[string]string
-}
-
 // Capabilities are what a plugin can do.
 type Capabilities struct {
 	// Block and Filesystem: it makes and removes such devices.
@@ -236,7 +230,8 @@ func (c *Client) DeleteDevice(ctx context.Context, volumeID, deviceName string) 
 }
 
 // GetDevice returns the device, or ErrNotFound; ErrUnsupported if the plugin
-// cannot tell.
+// cannot tell. What else the plugin answers, the request that the device was made by,
+// is for people who ask it themselves.
 func (c *Client) GetDevice(ctx context.Context, volumeID, deviceName string) (provisioner.Device, error) {
 	r, err := call(ctx, c, "GetDevice", func(ctx context.Context, s *services) (*pluginv1.GetDeviceResponse, error) {
 		return s.storage.GetDevice(ctx, &pluginv1.GetDeviceRequest{VolumeId: volumeID, DeviceName: deviceName})

@@ -80,7 +80,7 @@ func client(t *testing.T, dir string, timeout time.Duration) *Client {
 var all = Capabilities{Block: true, Filesystem: true, Get: true, List: true}
 
 func fakeOptions(h provisioner.Host) Options {
-	return Options{Name: "fake.moor.dev", Version: "1.0", Capabilities: all, Host: h}
+	return Options{Info: Info{Name: "fake.moor.dev", Version: "1.0"}, Capabilities: all, Host: h}
 }
 
 func TestKeepsTheContractOverTheWire(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -21,10 +22,8 @@ const drain = 10 * time.Second
 
 // Options describe a plugin.
 type Options struct {
-	// Name in domain notation, at most 63 bytes, and Version of the plugin.
-	Name, Version string
-	// Manifest is opaque to everybody.
-	Manifest map[string]string
+	// Info is who the plugin is.
+	Info
 	// Provider names the SNAP process that Host uses; empty means "nvidia".
 	Provider string
 	// Capabilities are what the plugin says that it can do. GetDevice and
@@ -37,6 +36,11 @@ type Options struct {
 	// Ready, if set, says whether the plugin can work: false while it starts,
 	// an error if it is ill.
 	Ready func(context.Context) (bool, error)
+	// Records is a directory, made when needed, where the requests are kept that devices
+	// were made by, so that GetDevice answers all its fields, after a restart too. They
+	// may hold credentials: the files are the owner's alone. Empty: it answers the volume
+	// mode alone.
+	Records string
 	// Timeout is the deadline of a call; 0 means DefaultTimeout.
 	Timeout time.Duration
 	// Logger receives one line per failed call.
@@ -61,8 +65,12 @@ func NewServer(o Options) *Server {
 
 // Serve serves on the unix socket until ctx is done, lets the calls under way
 // end, and returns nil. The socket's directory is made with mode 0755; a socket
-// left behind is replaced, one that is served by another process is ErrInUse.
+// left behind is replaced, one that is served by another process is ErrInUse. ErrInvalid
+// if the plugin's Info is not what the plugin API allows.
 func (s *Server) Serve(ctx context.Context, socket string) error {
+	if faults := s.o.faults(); len(faults) > 0 {
+		return fmt.Errorf("serve a vendor plugin on %s: %s: %w", socket, strings.Join(faults, "; "), provisioner.ErrInvalid)
+	}
 	l, err := listen(socket)
 	if err != nil {
 		return fmt.Errorf("serve vendor plugin %s: %w", s.o.Name, err)
@@ -179,6 +187,9 @@ func (s *Server) CreateDevice(ctx context.Context, req *pluginv1.CreateDeviceReq
 	if err != nil {
 		return nil, err
 	}
+	if err := s.record(req); err != nil {
+		return nil, err
+	}
 	return &pluginv1.CreateDeviceResponse{DeviceName: d.Name}, nil
 }
 
@@ -189,6 +200,9 @@ func (s *Server) DeleteDevice(ctx context.Context, req *pluginv1.DeleteDeviceReq
 	}
 	err := s.o.Host.Close(ctx, req.GetVolumeId(), req.GetDeviceName())
 	if err != nil && !errors.Is(err, provisioner.ErrNotFound) {
+		return nil, err
+	}
+	if err := s.forget(req.GetVolumeId()); err != nil {
 		return nil, err
 	}
 	return &pluginv1.DeleteDeviceResponse{}, nil
@@ -207,7 +221,14 @@ func (s *Server) GetDevice(ctx context.Context, req *pluginv1.GetDeviceRequest) 
 	if req.GetDeviceName() != "" && req.GetDeviceName() != d.Name {
 		return nil, fmt.Errorf("volume %s has device %s, not %s: %w", d.VolumeID, d.Name, req.GetDeviceName(), provisioner.ErrNotFound)
 	}
-	return &pluginv1.GetDeviceResponse{VolumeMode: string(d.Mode)}, nil
+	made, err := s.recall(req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	return &pluginv1.GetDeviceResponse{
+		VolumeMode: string(d.Mode), AccessModes: made.GetAccessModes(),
+		PublishContext: made.GetPublishContext(), VolumeContext: made.GetVolumeContext(), StorageParameters: made.GetStorageParameters(),
+	}, nil
 }
 
 // ListDevices implements StoragePluginService by Host.List. A page starts

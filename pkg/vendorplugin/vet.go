@@ -41,6 +41,9 @@ type Vetted struct {
 	Can  Capabilities
 	// Provider is the SNAP service that it works with, never empty.
 	Provider string
+	// Remarks say what it tells of itself that the plugin API does not allow. DPF uses
+	// such a plugin, and so does Moor.
+	Remarks []string
 }
 
 // Vet asks a plugin what DPF asks before the first use of a connection, in its
@@ -54,6 +57,7 @@ func Vet(ctx context.Context, p Plugin) (Vetted, error) {
 	if v.Info, err = p.Info(ctx); err != nil {
 		return Vetted{}, err
 	}
+	v.Remarks = v.Info.faults()
 	if err := p.Probe(ctx); err != nil {
 		return Vetted{}, err
 	}

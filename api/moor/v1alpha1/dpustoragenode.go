@@ -102,7 +102,8 @@ type PluginState struct {
 	Provider string `json:"provider,omitempty"`
 	// Ready: it answers, is fit, and says that it is ready.
 	Ready bool `json:"ready"`
-	// Message says why it is not ready.
+	// Message says why it is not ready; of one that is, what it tells of itself that the
+	// plugin API does not allow.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -10,6 +10,13 @@ type DPUStorageVendorSpec struct {
 	// PluginName is the vendor's StoragePlugin on each DPU.
 	// +kubebuilder:validation:MinLength=1
 	PluginName string `json:"pluginName"`
+	// MaxShares is the most hosts that may have one of the vendor's volumes, replicas
+	// included: volumes with a higher maxShares are made by another vendor of their
+	// policy, or not at all. It is looked at when the vendor of a volume is chosen. Not
+	// set: there is no bound. An addition of Moor.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	MaxShares *int32 `json:"maxShares,omitempty"`
 }
 
 // DPUStorageVendorStatus is what the host controller sees of the vendor.

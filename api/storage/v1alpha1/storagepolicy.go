@@ -115,6 +115,11 @@ type StorageVendorSpec struct {
 	// PluginName is the vendor's StoragePlugin on each DPU.
 	// +kubebuilder:validation:MinLength=1
 	PluginName string `json:"pluginName"`
+	// MaxShares is the most hosts that may have one of the vendor's volumes. Not set:
+	// there is no bound. An addition of Moor.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	MaxShares *int32 `json:"maxShares,omitempty"`
 }
 
 // StorageVendor is a DPUStorageVendor as the DPU cluster knows it.

@@ -37,6 +37,10 @@ type VolumeRequest struct {
 	// MutableParameters wanted. An addition of Moor.
 	// +optional
 	MutableParameters map[string]string `json:"mutableParameters,omitempty"`
+	// MaxShares is how many hosts may have the volume, replicas included. Not set: one.
+	// An addition of Moor.
+	// +optional
+	MaxShares int32 `json:"maxShares,omitempty"`
 }
 
 // CopySource names, in the same namespace, what a volume begins as a copy of:

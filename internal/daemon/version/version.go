@@ -25,6 +25,11 @@ func (b Build) String() string {
 	return fmt.Sprintf("%s (commit %s, %s)", b.Version, b.Commit, b.Go)
 }
 
+// Manifest is what a plugin tells of its build beside its version.
+func (b Build) Manifest() map[string]string {
+	return map[string]string{"commit": b.Commit, "go": b.Go}
+}
+
 // LogStart is the first line that a program logs.
 func LogStart(log logr.Logger, program string) {
 	b := Built()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -172,7 +173,7 @@ func (r *Registry) states() []moorv1alpha1.PluginState {
 		e := r.entries[name]
 		state := moorv1alpha1.PluginState{Name: name, Ready: true}
 		if v := e.vetted; v != nil {
-			state.Version, state.Provider = v.Info.Version, v.Provider
+			state.Version, state.Provider, state.Message = v.Info.Version, v.Provider, strings.Join(v.Remarks, "; ")
 		}
 		if err := r.fault(name, e); err != nil {
 			state.Ready, state.Message = false, err.Error()

@@ -50,6 +50,9 @@ func TestCheck(t *testing.T) {
 			w.start()
 			state := w.ready("block", c.fails == nil)
 			got, err := w.Get("block")
+			if named := p.info.Name != ""; named == strings.Contains(state.Message, "gives itself no name") {
+				t.Errorf("told: %s", state.Message)
+			}
 			if !errors.Is(err, c.fails) || state.Provider != c.want || got.Provider != c.want {
 				t.Fatalf("got %+v, %v, want provider %q and %v", state, err, c.want, c.fails)
 			}

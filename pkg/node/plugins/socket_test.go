@@ -31,7 +31,7 @@ func realWorld(t *testing.T) *world {
 func (w *world) serve(name, version string) (stop func()) {
 	w.t.Helper()
 	server := vendorplugin.NewServer(vendorplugin.Options{
-		Name: name + ".moor.dev", Version: version, Capabilities: vendorplugin.Capabilities{Block: true},
+		Info: vendorplugin.Info{Name: name + ".moor.dev", Version: version}, Capabilities: vendorplugin.Capabilities{Block: true},
 		Logger: logr.Discard(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -36,7 +36,7 @@ type NFS struct {
 // dir, which SNAP sees at the same path; stateDir, made when needed, remembers
 // whose a device is. Both are this DPU's alone.
 func NewNFS(r fsdevs, m Mounts, dir, stateDir string) *NFS {
-	return &NFS{rpc: r, mounts: m, dir: filepath.Clean(dir), owners: owners{stateDir}}
+	return &NFS{rpc: r, mounts: m, dir: filepath.Clean(dir), owners: ownersIn(stateDir)}
 }
 
 func (n *NFS) root(device string) string { return filepath.Join(n.dir, device) }

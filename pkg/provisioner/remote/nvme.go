@@ -30,7 +30,7 @@ type NVMe struct {
 
 // NewNVMe returns the Host over the SNAP service r. stateDir, made when
 // needed, remembers whose a device is, and is this DPU's alone.
-func NewNVMe(r fabric, stateDir string) *NVMe { return &NVMe{rpc: r, owners: owners{stateDir}} }
+func NewNVMe(r fabric, stateDir string) *NVMe { return &NVMe{rpc: r, owners: ownersIn(stateDir)} }
 
 // opened is a device that is there.
 type opened struct {

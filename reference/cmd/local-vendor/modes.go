@@ -80,8 +80,10 @@ func (o *options) runPlugin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	built := version.Built()
 	server := vendorplugin.NewServer(vendorplugin.Options{
-		Name: o.name, Version: version.Built().Version, Provider: o.provider, Host: platform.Host, Epochs: platform.Epochs,
+		Info:     vendorplugin.Info{Name: o.name, Version: built.Version, Manifest: built.Manifest()},
+		Provider: o.provider, Host: platform.Host, Epochs: platform.Epochs, Records: filepath.Join(o.stateDir, "requests"),
 		Capabilities: vendorplugin.Capabilities{Block: true, Filesystem: true, Get: true, List: true},
 		// SNAP may start after the plugin: until then the plugin is starting.
 		Ready:   func(ctx context.Context) (bool, error) { return reaches(ctx, snap) == nil, nil },

@@ -57,6 +57,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&storagev1alpha1.Volume{}).
 		Owns(&corev1.PersistentVolumeClaim{}).
 		Watches(&storagev1alpha1.StoragePolicy{}, handler.EnqueueRequestsFromMapFunc(r.ofPolicy)).
+		Watches(&storagev1alpha1.StorageVendor{}, handler.EnqueueRequestsFromMapFunc(r.ofVendor)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofDPU), builder.WithPredicates(relabelled)).
 		Watches(&storagev1.CSINode{}, handler.EnqueueRequestsFromMapFunc(r.ofDPU), builder.WithPredicates(relabelled)).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass)).
@@ -136,6 +137,16 @@ func sameDrivers(a, b client.Object) bool {
 
 func (r *Reconciler) ofPolicy(ctx context.Context, policy client.Object) []reconcile.Request {
 	return r.volumes(ctx, policy.GetNamespace(), index.VolumeWithoutVendorByPolicy, policy.GetName())
+}
+
+// ofVendor finds the volumes that may wait for the vendor to let more hosts have one.
+func (r *Reconciler) ofVendor(ctx context.Context, vendor client.Object) (out []reconcile.Request) {
+	policies := kube.RequestsOf(ctx, r.DPU.Client, &storagev1alpha1.StoragePolicyList{},
+		client.InNamespace(vendor.GetNamespace()), client.MatchingFields{index.StoragePolicyByVendor: vendor.GetName()})
+	for _, policy := range policies {
+		out = append(out, r.volumes(ctx, policy.Namespace, index.VolumeWithoutVendorByPolicy, policy.Name)...)
+	}
+	return out
 }
 
 func (r *Reconciler) ofPV(ctx context.Context, o client.Object) []reconcile.Request {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -117,7 +118,11 @@ func (p *pass) vendorOfSource(ctx context.Context, policy *storagev1alpha1.Stora
 		return "", kube.WaitFor("%s is of StorageVendor %s, which StoragePolicy %s does not name: a copy is made by the vendor of its source; "+
 			"ask for it under a policy that names that vendor", from.message, from.vendor, policy.Name)
 	}
-	return from.vendor, nil
+	shared, err := p.sharing(ctx, []string{from.vendor})
+	if err != nil {
+		return "", err
+	}
+	return shared[0], nil
 }
 
 // classOf reads a vendor and its StorageClass.
@@ -146,6 +151,30 @@ func (p *pass) choose(ctx context.Context, policy *storagev1alpha1.StoragePolicy
 	})
 }
 
+// sharing are those of the vendors that let as many hosts have the volume as it may have.
+// One that does not exist is left to those who read it next.
+func (p *pass) sharing(ctx context.Context, vendors []string) ([]string, error) {
+	want := max(1, p.volume.Spec.Request.MaxShares)
+	var out, bounds []string
+	for _, name := range vendors {
+		vendor := &storagev1alpha1.StorageVendor{}
+		found, err := kube.Find(ctx, p.cluster.Client, types.NamespacedName{Namespace: p.volume.Namespace, Name: name}, vendor)
+		if err != nil {
+			return nil, err
+		}
+		if most := vendor.Spec.MaxShares; found && most != nil && *most < want {
+			bounds = append(bounds, fmt.Sprintf("StorageVendor %s at most %d", name, *most))
+			continue
+		}
+		out = append(out, name)
+	}
+	if len(out) == 0 {
+		return nil, kube.WaitFor("the volume may be had by %d hosts (maxShares), which no vendor that may make it allows: %s; ask with a lower maxShares, or for another policy",
+			want, strings.Join(bounds, ", "))
+	}
+	return out, nil
+}
+
 // volumes are all that there are. They are the cache's own.
 func (p *pass) volumes(ctx context.Context) ([]storagev1alpha1.Volume, error) {
 	list := &storagev1alpha1.VolumeList{}
@@ -155,19 +184,20 @@ func (p *pass) volumes(ctx context.Context) ([]storagev1alpha1.Volume, error) {
 	return list.Items, nil
 }
 
-// ableVendors are those of a policy's vendors that can make the volume where it is to
-// be reached from: all of them, if that is anywhere.
+// ableVendors are those of a policy's vendors that let enough hosts have the volume and can
+// make it where it is to be reached from, if that is not anywhere.
 func (p *pass) ableVendors(ctx context.Context, policy *storagev1alpha1.StoragePolicy) ([]string, error) {
 	v := p.volume
-	if len(v.Spec.Request.AccessibleFrom) == 0 {
-		return policy.Spec.StorageVendors, nil
+	sharing, err := p.sharing(ctx, policy.Spec.StorageVendors)
+	if err != nil || len(v.Spec.Request.AccessibleFrom) == 0 {
+		return sharing, err
 	}
 	dpus, err := p.dpus(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, name := range policy.Spec.StorageVendors {
+	for _, name := range sharing {
 		_, class, err := p.classOf(ctx, name, policy)
 		if err != nil {
 			return nil, err

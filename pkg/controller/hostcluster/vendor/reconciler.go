@@ -80,7 +80,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 func (r *Reconciler) mirror(ctx context.Context, vendor *storagev1alpha1.DPUStorageVendor) error {
-	want := storagev1alpha1.StorageVendorSpec{StorageClassName: vendor.Spec.StorageClassName, PluginName: vendor.Spec.PluginName}
+	want := storagev1alpha1.StorageVendorSpec{
+		StorageClassName: vendor.Spec.StorageClassName, PluginName: vendor.Spec.PluginName, MaxShares: vendor.Spec.MaxShares,
+	}
 	mirror := &storagev1alpha1.StorageVendor{}
 	found, err := kube.Find(ctx, r.Clusters.DPU.Client, r.Clusters.Target(vendor.Name), mirror)
 	if err != nil {

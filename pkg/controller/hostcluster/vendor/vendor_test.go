@@ -143,10 +143,12 @@ func TestDriverLeaves(t *testing.T) {
 
 func TestMirrorFollows(t *testing.T) {
 	w, r := open(t)
-	w.Host.Add(kubetest.DPUStorageVendor("v"))
+	vendor := kubetest.DPUStorageVendor("v")
+	vendor.Spec.MaxShares = ptr.To(int32(2))
+	w.Host.Add(vendor)
 	w.MustReconcile(r, "v")
 	mirror, found := kubetest.Read(w.DPU, &storagev1alpha1.StorageVendor{ObjectMeta: kubetest.DPUObject("v")})
-	if !found || mirror.Spec.StorageClassName != "v-class" || mirror.Spec.PluginName != "v-plugin" {
+	if !found || mirror.Spec.StorageClassName != "v-class" || mirror.Spec.PluginName != "v-plugin" || ptr.Deref(mirror.Spec.MaxShares, 0) != 2 {
 		t.Fatalf("mirror: found %v, spec %+v", found, mirror.Spec)
 	}
 	kubetest.Change(w.DPU, mirror, func(m *storagev1alpha1.StorageVendor) { m.Spec.PluginName, m.Labels = "by-hand", nil })

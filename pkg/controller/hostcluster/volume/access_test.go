@@ -17,6 +17,7 @@ func TestAccess(t *testing.T) {
 	volume := user()
 	wanted := []map[string]string{{"rack": "2"}, {"rack": "1"}}
 	volume.Spec.AccessibleFrom = wanted
+	volume.Spec.Replication = &storagev1alpha1.Replication{MaxShares: 3}
 	w.Host.Add(volume, kubetest.DPUStoragePolicy("policy"))
 	accessible := func() string {
 		t.Helper()
@@ -30,6 +31,9 @@ func TestAccess(t *testing.T) {
 	m, _ := kubetest.Read(w.DPU, mirror())
 	if diff := cmp.Diff(wanted, m.Spec.Request.AccessibleFrom); diff != "" {
 		t.Errorf("wanted there (-want +got):\n%s", diff)
+	}
+	if m.Spec.Request.MaxShares != 3 {
+		t.Errorf("it is to be had by %d hosts there", m.Spec.Request.MaxShares)
 	}
 	kubetest.Change(w.DPU, mirror(), func(m *storagev1alpha1.Volume) { m.Status.Unreachable, m.Status.Message = true, "no vendor is there" })
 	if got, want := accessible(), "Accessible=False/Failure: no vendor is there"; got != want {

@@ -37,6 +37,9 @@ func mirrorOf(volume *storagev1alpha1.DPUVolume, c hostcluster.Clusters) *storag
 		},
 	}
 	out.Spec.Request.Source = sourceOf(volume)
+	if volume.Spec.Replication != nil {
+		out.Spec.Request.MaxShares = volume.Spec.Replication.MaxShares
+	}
 	if q, ok := volume.Spec.Resources.Requests[corev1.ResourceStorage]; ok {
 		out.Spec.Request.CapacityRange.Request = &q
 	}
