@@ -16,6 +16,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/pods/admission"
@@ -65,7 +66,7 @@ func (o *options) controllerManager() (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	scheme, err := kube.NewScheme(clientgoscheme.AddToScheme, moorv1alpha1.AddPodsToScheme, pavv1alpha1.AddToScheme)
+	scheme, err := kube.NewScheme(clientgoscheme.AddToScheme, moorv1alpha1.AddPodsToScheme, pavv1alpha1.AddToScheme, storagev1alpha1.AddDPUToScheme)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/daemon/version"
 	"github.com/moor-storage/moor/internal/kube"
@@ -25,11 +26,13 @@ import (
 type nodeOptions struct {
 	name    string
 	kubelet string
+	dpu     dpuOptions
 }
 
 func (n *nodeOptions) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&n.name, "node-name", "", "name of this node (node; required)")
 	fs.StringVar(&n.kubelet, "kubelet-directory", "/var/lib/kubelet", "the kubelet's directory, with plugins and plugins_registry (node)")
+	n.dpu.bind(fs)
 }
 
 func (o *options) runNode(ctx context.Context) error {
@@ -40,6 +43,10 @@ func (o *options) runNode(ctx context.Context) error {
 		return fmt.Errorf("--kubelet-directory is %q: give an absolute path", o.node.kubelet)
 	}
 	o.flags.LeaderElect = false // each node works for itself
+	dpu, err := o.node.dpu.open()
+	if err != nil {
+		return err
+	}
 	boot, err := daemon.BootID()
 	if err != nil {
 		return err
@@ -48,7 +55,7 @@ func (o *options) runNode(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to the cluster: %w", err)
 	}
-	scheme, err := kube.NewScheme(corev1.AddToScheme, moorv1alpha1.AddPodsToScheme, pavv1alpha1.AddToScheme)
+	scheme, err := kube.NewScheme(corev1.AddToScheme, moorv1alpha1.AddPodsToScheme, pavv1alpha1.AddToScheme, storagev1alpha1.AddDPUToScheme)
 	if err != nil {
 		return err
 	}
@@ -59,7 +66,7 @@ func (o *options) runNode(ctx context.Context) error {
 	}
 	agent, err := nodepods.New(nodepods.Options{
 		Node: o.node.name, Boot: boot, Version: version.Built().Version, Root: o.root, Kubelet: o.node.kubelet,
-		Registrar: registrar.Kubelet{Directory: filepath.Join(o.node.kubelet, "plugins_registry"), Logger: ctrl.Log}, Metrics: metrics.Registry,
+		DPU: dpu, Registrar: registrar.Kubelet{Directory: filepath.Join(o.node.kubelet, "plugins_registry"), Logger: ctrl.Log}, Metrics: metrics.Registry,
 	})
 	if err != nil {
 		return err

@@ -24,8 +24,11 @@ type Store[T any] struct {
 // file is named by a hash: a key may be no file name.
 func (s Store[T]) file(key string) string {
 	sum := sha256.Sum256([]byte(key))
-	return filepath.Join(s.Dir, hex.EncodeToString(sum[:16])+".json")
+	return filepath.Join(s.Dir, hex.EncodeToString(sum[:16])+suffix)
 }
+
+// suffix is that of the names of records.
+const suffix = ".json"
 
 // Put keeps the record of a key in place of the one before.
 func (s Store[T]) Put(key string, record T) (err error) {
@@ -58,18 +61,47 @@ func (s Store[T]) Put(key string, record T) (err error) {
 // Get returns the record of a key, and whether there is one. A damaged one is none: it
 // has to be told from a failure to read, which is an error.
 func (s Store[T]) Get(key string) (record T, found bool, err error) {
-	raw, err := os.ReadFile(s.file(key))
+	if record, found, err = read[T](s.file(key)); err != nil {
+		return record, false, fmt.Errorf("read the record of %s: %w", key, err)
+	}
+	return record, found, nil
+}
+
+func read[T any](path string) (record T, found bool, err error) {
+	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return record, false, nil
 	}
 	if err != nil {
-		return record, false, fmt.Errorf("read the record of %s: %w", key, err)
+		return record, false, err
 	}
 	if json.Unmarshal(raw, &record) != nil {
 		var none T
 		return none, false, nil
 	}
 	return record, true, nil
+}
+
+// All returns the records of all keys, but for damaged ones, in no order.
+func (s Store[T]) All() ([]T, error) {
+	files, err := os.ReadDir(s.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list records: %w", err)
+	}
+	var out []T
+	for _, file := range files {
+		if filepath.Ext(file.Name()) != suffix {
+			continue // one that is being written
+		}
+		record, found, err := read[T](filepath.Join(s.Dir, file.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("list records: %w", err)
+		}
+		if found {
+			out = append(out, record)
+		}
+	}
+	return out, nil
 }
 
 // Delete forgets the record of a key; one that is not there is success.

@@ -43,9 +43,15 @@ func TestKeep(t *testing.T) {
 	put("a", record{A: "3"})
 	want("a", record{A: "3"}, true)
 	want("../a/b\x00", record{A: "2"}, true)
+	if all, err := s.All(); err != nil || len(all) != 2 {
+		t.Errorf("all are %+v, %v", all, err)
+	}
 	forget("a")
 	want("a", record{}, false)
 	want("../a/b\x00", record{A: "2"}, true)
+	if all, err := s.All(); err != nil || len(all) != 1 || all[0].A != "2" {
+		t.Errorf("all are %+v, %v", all, err)
+	}
 	if files, _ := os.ReadDir(s.Dir); len(files) != 1 {
 		t.Errorf("%d files for one record", len(files))
 	}
@@ -63,6 +69,9 @@ func TestDamage(t *testing.T) {
 		}
 		if got, found, err := s.Get("a"); found || err != nil || !cmp.Equal(got, record{}) {
 			t.Errorf("%q: %+v, %v, %v", text, got, found, err)
+		}
+		if all, err := s.All(); len(all) != 0 || err != nil {
+			t.Errorf("%q: all are %+v, %v", text, all, err)
 		}
 	}
 	if err := s.Delete("a"); err != nil {

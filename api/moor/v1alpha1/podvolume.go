@@ -176,7 +176,7 @@ const (
 	PodStagingUnstaged PodStagingPhase = "Unstaged"
 )
 
-// PodStagingSpec is what is to be staged, where, and for which pod. It does not change. Writer:
+// PodStagingSpec is what is to be staged, where, and for whom. It does not change. Writer:
 // pod-provisioner (node) of that node.
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the spec of a PodStaging is immutable"
 type PodStagingSpec struct {
@@ -192,25 +192,53 @@ type PodStagingSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName"`
-	// User is the pod that uses the volume there.
-	User PodUser `json:"user"`
-	// ReadOnly is how the pod uses it.
+	// User is what uses the volume there.
+	User StagingUser `json:"user"`
+	// ReadOnly is how it is used.
 	// +optional
 	ReadOnly bool `json:"readOnly,omitempty"`
 }
 
-// PodUser is the pod that uses a volume.
-type PodUser struct {
-	// Namespace of the pod.
+// StagingUserKind is a kind of objects that use staged volumes.
+// +kubebuilder:validation:Enum=Pod;VolumeAttachment
+type StagingUserKind string
+
+// The kinds of users.
+const (
+	// PodUser is a pod of the node.
+	PodUser StagingUserKind = "Pod"
+	// AttachmentUser is a VolumeAttachment of group storage.dpu.nvidia.com: the node is a DPU, which
+	// shows the volume to its host.
+	AttachmentUser StagingUserKind = "VolumeAttachment"
+)
+
+// StagingUser is what uses a volume.
+type StagingUser struct {
+	// Kind of the user. Not set: Pod.
+	// +kubebuilder:default=Pod
+	// +optional
+	Kind StagingUserKind `json:"kind,omitempty"`
+	// Namespace of the user.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
-	// Name of the pod.
+	// Name of the user.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// UID of the pod.
+	// UID of the user.
 	UID types.UID `json:"uid"`
+}
+
+// IsPod reports whether a pod uses the volume.
+func (u StagingUser) IsPod() bool { return u.Kind == "" || u.Kind == PodUser }
+
+// String names the user in words.
+func (u StagingUser) String() string {
+	if u.IsPod() {
+		return "pod " + u.Namespace + "/" + u.Name
+	}
+	return string(u.Kind) + " " + u.Namespace + "/" + u.Name
 }
 
 // StagingReport is a PodReport with what the node found at /pav/volume.
@@ -258,7 +286,7 @@ type PodStagingStatus struct {
 	Retried string `json:"retried,omitempty"`
 }
 
-// PodStaging is a volume of a PavProvisioner on a node, for one pod. It is deleted when the pod has no
+// PodStaging is a volume of a PavProvisioner on a node, for one user. It is deleted when that has no
 // use for it any more.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -304,6 +332,11 @@ const (
 	// LabelHelperPhase is on each pod that works for a PodVolume or PodStaging: its phase
 	// (validation, creation, deletion, staging or unstaging). By it all of them can be watched.
 	LabelHelperPhase = "storage.moor.dev/helper-phase"
+	// AnnotationConcurrentStaging, on a PavProvisioner, is "true" if its staging pods may run on several
+	// DPUs at once also for volumes that one node may write at a time: they change nothing of the volume by
+	// themselves, and what a DPU does not show to its host is not written. With it such volumes have
+	// replicas. Writer: the admin.
+	AnnotationConcurrentStaging = "storage.moor.dev/concurrent-staging"
 	// AnnotationOffered, on a PodVolume that is Created, says that a PersistentVolume is made of it:
 	// from then on the reclaim policy of that one decides what becomes of the volume, even if it is
 	// gone itself. Writer: pod-provisioner (controller).

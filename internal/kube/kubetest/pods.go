@@ -7,6 +7,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
 )
 
@@ -14,7 +15,7 @@ import (
 // (controller). Its cache keeps all of each object: templates see them.
 func NewPods(t *testing.T) *Cluster {
 	t.Helper()
-	s := scheme(t, moorv1alpha1.AddPodsToScheme, pavv1alpha1.AddToScheme)
+	s := scheme(t, moorv1alpha1.AddPodsToScheme, pavv1alpha1.AddToScheme, storagev1alpha1.AddDPUToScheme)
 	return newCluster(t, newControl(), index.Pods(), fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(
 		&moorv1alpha1.PodVolume{}, &moorv1alpha1.PodStaging{}, &pavv1alpha1.PavProvisioner{}), nil)
 }

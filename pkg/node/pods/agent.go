@@ -30,6 +30,7 @@ import (
 	"github.com/moor-storage/moor/pkg/node/pods/endpoint"
 	"github.com/moor-storage/moor/pkg/node/pods/pavdir"
 	"github.com/moor-storage/moor/pkg/node/pods/show"
+	"github.com/moor-storage/moor/pkg/node/pods/vendor"
 )
 
 // Registrar tells the kubelet of CSI drivers, as registrar.Kubelet does.
@@ -54,6 +55,8 @@ type Options struct {
 	Kubelet string
 	// Registrar tells the kubelet of the drivers; required.
 	Registrar Registrar
+	// DPU has the agent serve the DPU that it is on; nil: it is on none.
+	DPU *DPU
 	// Metrics gets the metrics of the agent and of the CSI calls; required.
 	Metrics prometheus.Registerer
 	// Look is how often what events should have told is looked at; 0: 30 seconds.
@@ -78,7 +81,9 @@ type Agent struct {
 	counts  *counts
 	ready   *watcher
 	drivers *drivers
-	log     logr.Logger
+	// vendor is nil where there is no DPU.
+	vendor *vendor.Host
+	log    logr.Logger
 
 	mu sync.Mutex
 	// busy is since when a directory has mounts in use.
@@ -149,7 +154,7 @@ func (a *Agent) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 			return fmt.Errorf("add the agent of pods as volumes: %w", err)
 		}
 	}
-	for _, add := range []func(ctrl.Manager) error{a.setupReports, a.setupStagings, a.drivers.setup} {
+	for _, add := range []func(ctrl.Manager) error{a.setupReports, a.setupStagings, a.drivers.setup, a.setupDPU} {
 		if err := add(mgr); err != nil {
 			return fmt.Errorf("add the agent of pods as volumes: %w", err)
 		}

@@ -25,6 +25,7 @@ import (
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/csiserver"
+	"github.com/moor-storage/moor/pkg/node/pods/ask"
 	"github.com/moor-storage/moor/pkg/node/pods/endpoint"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	helperpods "github.com/moor-storage/moor/pkg/provisioner/pods"
@@ -34,7 +35,7 @@ import (
 // volumes of.
 type drivers struct {
 	*Agent
-	stagings endpoint.Stagings
+	stagings ask.Awaiter
 	// base ends with the agent: an endpoint outlives the pass that started it.
 	base context.Context
 	stop context.CancelFunc

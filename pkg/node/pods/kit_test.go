@@ -240,7 +240,7 @@ func podVolume(pod string) *moorv1alpha1.PodVolume {
 func podStaging(phase moorv1alpha1.PodStagingPhase, pod string) *moorv1alpha1.PodStaging {
 	out := &moorv1alpha1.PodStaging{
 		ObjectMeta: metav1.ObjectMeta{Name: staging, UID: ofStaging.uid, Finalizers: []string{moorv1alpha1.FinalizerPodStaging}},
-		Spec:       moorv1alpha1.PodStagingSpec{ProvisionerName: "crypt", VolumeName: "pv-1", NodeName: node, User: moorv1alpha1.PodUser{Namespace: "ns", Name: "user", UID: "uid-u"}},
+		Spec:       moorv1alpha1.PodStagingSpec{ProvisionerName: "crypt", VolumeName: "pv-1", NodeName: node, User: moorv1alpha1.StagingUser{Namespace: "ns", Name: "user", UID: "uid-u"}},
 		Status:     moorv1alpha1.PodStagingStatus{Phase: phase, Directory: staging},
 	}
 	if pod != "" {

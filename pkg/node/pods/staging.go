@@ -156,9 +156,10 @@ func (a *Agent) empty(ctx context.Context, directory string, how func(ctx contex
 	return 0, detached, nil
 }
 
-// shownAnew reports whether the volume of a PodStaging has to be seen at its target.
+// shownAnew reports whether the volume of a PodStaging has to be seen at its target. That of a DPU is not:
+// the next call of snap-node-driver makes its device anew.
 func (r stagings) shownAnew(s *moorv1alpha1.PodStaging) bool {
-	return s.Status.Phase == moorv1alpha1.PodStagingStaged && s.DeletionTimestamp.IsZero() &&
+	return s.Spec.User.IsPod() && s.Status.Phase == moorv1alpha1.PodStagingStaged && s.DeletionTimestamp.IsZero() &&
 		s.Status.Directory != "" && s.Status.Report != nil && s.Status.Report.VolumeMode != "" && s.Status.Report.BootID == r.o.Boot
 }
 

@@ -57,6 +57,9 @@ func (s sweeper) sweep(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
+	if s.vendor != nil {
+		errs = append(errs, s.vendor.Sweep(ctx))
+	}
 	return errors.Join(append(errs, s.forgotten(ctx))...)
 }
 
@@ -117,7 +120,7 @@ func (s sweeper) forgotten(ctx context.Context) error {
 	var errs []error
 	for i := range list.Items {
 		p := &list.Items[i]
-		if !p.DeletionTimestamp.IsZero() || p.Spec.NodeName != s.o.Node {
+		if !p.DeletionTimestamp.IsZero() || p.Spec.NodeName != s.o.Node || !p.Spec.User.IsPod() {
 			continue
 		}
 		gone, err := s.userGone(ctx, p)

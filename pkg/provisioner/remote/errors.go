@@ -30,8 +30,8 @@ var outOfReach = map[syscall.Errno]bool{
 	syscall.EIO: true, syscall.ETIMEDOUT: true, syscall.ECONNREFUSED: true, syscall.EHOSTUNREACH: true, syscall.ENETUNREACH: true,
 }
 
-// kind gives an error of the SNAP service the sentinel that callers act on.
-func kind(err error) error {
+// Kind gives an error of the SNAP service the sentinel that callers act on.
+func Kind(err error) error {
 	code, refused := snaprpc.Code(err)
 	switch {
 	case errors.Is(err, snaprpc.ErrUnavailable), refused && outOfReach[syscall.Errno(-code)]:

@@ -154,7 +154,7 @@ func (n *NFS) make(ctx context.Context, volumeID string, want share, mounted boo
 	if there, again := n.exists(ctx, name); again == nil && there {
 		return nil
 	}
-	err = fmt.Errorf("make device %s over %s: %w", name, want.source, kind(err))
+	err = fmt.Errorf("make device %s over %s: %w", name, want.source, Kind(err))
 	if provisioner.Uncertain(err) {
 		return err
 	}
@@ -190,14 +190,14 @@ func (n *NFS) exists(ctx context.Context, name string) (bool, error) {
 func (n *NFS) list(ctx context.Context) ([]snaprpc.FSDev, error) {
 	all, err := n.rpc.FsdevGetFsdevs(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list the file systems of the snap service: %w", kind(err))
+		return nil, fmt.Errorf("list the file systems of the snap service: %w", Kind(err))
 	}
 	return all, nil
 }
 
 func (n *NFS) remove(ctx context.Context, name string) error {
 	if err := n.rpc.FsdevAioDelete(ctx, name); err != nil && !snaprpc.IsNotFound(err) {
-		return kind(err)
+		return Kind(err)
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func (n *NVMe) connect(ctx context.Context, volumeID string, target snaprpc.Tran
 	name := controllerOf(volumeID)
 	_, err := n.rpc.BdevNvmeAttachController(ctx, name, target)
 	if code, _ := snaprpc.Code(err); err != nil && code != snaprpc.CodeExists && code != snaprpc.CodeInAlready {
-		return opened{}, fmt.Errorf("connect controller %s to %s: %w", name, target, kind(err))
+		return opened{}, fmt.Errorf("connect controller %s to %s: %w", name, target, Kind(err))
 	}
 	d, again := n.claim(ctx, volumeID, target)
 	switch {
@@ -115,7 +115,7 @@ func (n *NVMe) connect(ctx context.Context, volumeID string, target snaprpc.Tran
 		return opened{}, fmt.Errorf("connect controller %s to %s: %w: %w", name, target, provisioner.ErrExists, err)
 	}
 	if err := n.rpc.BdevNvmeDetachController(ctx, name); err != nil && !snaprpc.IsNotFound(err) {
-		return opened{}, fmt.Errorf("disconnect controller %s, which shows no namespace: %w", name, kind(err))
+		return opened{}, fmt.Errorf("disconnect controller %s, which shows no namespace: %w", name, Kind(err))
 	}
 	return opened{}, fmt.Errorf("%s has no namespace that is active: %w", target, provisioner.ErrPrecondition)
 }
@@ -125,7 +125,7 @@ func (n *NVMe) connect(ctx context.Context, volumeID string, target snaprpc.Tran
 func (n *NVMe) list(ctx context.Context) ([]opened, error) {
 	bdevs, err := n.rpc.BdevGetBdevs(ctx, "")
 	if err != nil {
-		return nil, fmt.Errorf("list the devices of the snap service: %w", kind(err))
+		return nil, fmt.Errorf("list the devices of the snap service: %w", Kind(err))
 	}
 	var out []opened
 	for _, b := range bdevs {
@@ -190,7 +190,7 @@ func (n *NVMe) close(ctx context.Context, volumeID, deviceName string) error {
 	}
 	if name == controllerOf(d.volume) {
 		if err := n.rpc.BdevNvmeDetachController(ctx, name); err != nil && !snaprpc.IsNotFound(err) {
-			return fmt.Errorf("disconnect controller %s from %s: %w", name, d.reaches, kind(err))
+			return fmt.Errorf("disconnect controller %s from %s: %w", name, d.reaches, Kind(err))
 		}
 	}
 	return n.owners.forget(d.bdev)
@@ -201,7 +201,7 @@ func (n *NVMe) close(ctx context.Context, volumeID, deviceName string) error {
 func (n *NVMe) controller(ctx context.Context, d opened) (string, error) {
 	all, err := n.rpc.BdevNvmeGetControllers(ctx)
 	if err != nil {
-		return "", fmt.Errorf("list the controllers of the snap service: %w", kind(err))
+		return "", fmt.Errorf("list the controllers of the snap service: %w", Kind(err))
 	}
 	for _, c := range all {
 		if c.Name == ofController(d.bdev) && slices.ContainsFunc(c.Paths, func(p snaprpc.NVMeBdev) bool { return p.TrID.Same(d.reaches) }) {

@@ -92,7 +92,7 @@ func TestKind(t *testing.T) {
 		{&snaprpc.Error{Code: -1, Message: "bad state"}, provisioner.ErrPrecondition},
 		{snaprpc.ErrUnavailable, provisioner.ErrUnavailable},
 	} {
-		if got := kind(tc.err); !errors.Is(got, tc.want) || !errors.Is(got, tc.err) {
+		if got := Kind(tc.err); !errors.Is(got, tc.want) || !errors.Is(got, tc.err) {
 			t.Errorf("%v became %v, want %v", tc.err, got, tc.want)
 		}
 	}

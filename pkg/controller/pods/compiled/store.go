@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner/pods"
@@ -66,6 +67,8 @@ type Found struct {
 	// Deleting is true of one that is being deleted: it does away with what there is, and begins
 	// nothing.
 	Deleting bool
+	// Concurrent is AnnotationConcurrentStaging.
+	Concurrent bool
 }
 
 // Timeout is how long the pod of a phase may need, also of a provisioner that cannot be used.
@@ -87,7 +90,7 @@ func (s *Store) Find(ctx context.Context, from client.Reader, name string) (Foun
 		return Found{Words: fmt.Sprintf("PavProvisioner %s does not exist: create it again, its volumes need it", name)}, nil
 	}
 	compiled, errs := s.Of(p)
-	out := Found{Provisioner: compiled, Deleting: !p.DeletionTimestamp.IsZero()}
+	out := Found{Provisioner: compiled, Deleting: !p.DeletionTimestamp.IsZero(), Concurrent: p.Annotations[moorv1alpha1.AnnotationConcurrentStaging] == "true"}
 	switch {
 	case len(errs) > 0:
 		out.Words = fmt.Sprintf("PavProvisioner %s cannot be used: %v", name, errs.ToAggregate())

@@ -45,7 +45,7 @@ func refuses(p *moorv1alpha1.PodStaging, a surroundings, by compiled.Found, othe
 	case by.Provisioner == nil || by.Deleting:
 		return by.Words
 	case a.claim.Namespace != p.Spec.User.Namespace:
-		return fmt.Sprintf("PersistentVolume %s is bound to a claim in namespace %s, and pod %s is in %s", p.Spec.VolumeName, a.claim.Namespace, p.Spec.User.Name, p.Spec.User.Namespace)
+		return fmt.Sprintf("PersistentVolume %s is bound to a claim in namespace %s, which %s is not in", p.Spec.VolumeName, a.claim.Namespace, p.Spec.User)
 	case a.volume != nil && (!a.volume.DeletionTimestamp.IsZero() || a.volume.Status.Phase != moorv1alpha1.PodVolumeCreated):
 		return fmt.Sprintf("volume %s is not there: its PodVolume is being removed", p.Spec.VolumeName)
 	case a.volume == nil && !by.Provisioner.Provides(pavv1alpha1.Static):
@@ -53,22 +53,27 @@ func refuses(p *moorv1alpha1.PodStaging, a surroundings, by compiled.Found, othe
 	case !by.Provisioner.StagesOn(a.node.Labels):
 		return fmt.Sprintf("provisioner %s does not stage volumes on node %s, which has not the labels that its nodeSelector asks for", p.Spec.ProvisionerName, p.Spec.NodeName)
 	}
-	return excludes(p, a.pv.Spec.AccessModes, others)
+	return excludes(p, a.pv.Spec.AccessModes, by.Concurrent, others)
 }
 
 // excludes holds a staging against the others of the volume, by the volume's access modes.
-func excludes(p *moorv1alpha1.PodStaging, modes []corev1.PersistentVolumeAccessMode, others []moorv1alpha1.PodStaging) string {
+// DPUs may have it at once if its pods are concurrent: which of them shows it to its host is
+// decided by the WriterClaim.
+func excludes(p *moorv1alpha1.PodStaging, modes []corev1.PersistentVolumeAccessMode, concurrent bool, others []moorv1alpha1.PodStaging) string {
 	if slices.Contains(modes, corev1.ReadWriteMany) {
 		return ""
 	}
 	for i := range others {
+		if concurrent && !p.Spec.User.IsPod() && !others[i].Spec.User.IsPod() {
+			continue
+		}
 		o := &others[i].Spec
 		readers := p.Spec.ReadOnly && o.ReadOnly && slices.Contains(modes, corev1.ReadOnlyMany)
 		switch {
 		case slices.Contains(modes, corev1.ReadWriteOncePod) && o.User.UID != p.Spec.User.UID:
-			return fmt.Sprintf("volume %s is ReadWriteOncePod, and pod %s/%s on node %s has it", p.Spec.VolumeName, o.User.Namespace, o.User.Name, o.NodeName)
+			return fmt.Sprintf("volume %s is ReadWriteOncePod, and %s on node %s has it", p.Spec.VolumeName, o.User, o.NodeName)
 		case slices.Contains(modes, corev1.ReadWriteOnce) && o.NodeName != p.Spec.NodeName && !readers:
-			return fmt.Sprintf("volume %s is ReadWriteOnce, and pod %s/%s has it on node %s", p.Spec.VolumeName, o.User.Namespace, o.User.Name, o.NodeName)
+			return fmt.Sprintf("volume %s is ReadWriteOnce, and %s has it on node %s", p.Spec.VolumeName, o.User, o.NodeName)
 		}
 	}
 	return ""

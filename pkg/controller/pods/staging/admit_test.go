@@ -6,9 +6,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
@@ -35,12 +37,100 @@ func TestExcludes(t *testing.T) {
 	} {
 		p, o := stagingOf("p", "n", "user"), stagingOf("o", tt.node, tt.pod)
 		p.Spec.ReadOnly, o.Spec.ReadOnly = tt.readOnly, tt.readOnly
-		if got := excludes(p, tt.modes, []moorv1alpha1.PodStaging{*o}); got != tt.want {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		for _, concurrent := range []bool{false, true} { // which is about DPUs alone
+			if got := excludes(p, tt.modes, concurrent, []moorv1alpha1.PodStaging{*o}); got != tt.want {
+				t.Errorf("%s: %q, want %q", name, got, tt.want)
+			}
 		}
-		if got := excludes(p, tt.modes, nil); got != "" {
+		if got := excludes(p, tt.modes, false, nil); got != "" {
 			t.Errorf("%s, alone: %q", name, got)
 		}
+	}
+}
+
+// TestExcludesDPUs: DPUs have a volume of one writer at once if its pods are concurrent, and no pod has it
+// beside a DPU.
+func TestExcludesDPUs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		asks, has  moorv1alpha1.StagingUserKind
+		concurrent bool
+		want       string
+	}{
+		"two DPUs":               {moorv1alpha1.AttachmentUser, moorv1alpha1.AttachmentUser, false, "volume pv is ReadWriteOnce, and VolumeAttachment default/other has it on node m"},
+		"two DPUs, concurrently": {moorv1alpha1.AttachmentUser, moorv1alpha1.AttachmentUser, true, ""},
+		"a DPU beside a pod":     {moorv1alpha1.AttachmentUser, moorv1alpha1.PodUser, true, "volume pv is ReadWriteOnce, and pod default/other has it on node m"},
+		"a pod beside a DPU":     {moorv1alpha1.PodUser, moorv1alpha1.AttachmentUser, true, "volume pv is ReadWriteOnce, and VolumeAttachment default/other has it on node m"},
+		"pods that say no kind":  {"", "", true, "volume pv is ReadWriteOnce, and pod default/other has it on node m"},
+	} {
+		p, o := stagingOf("p", "n", "user"), stagingOf("o", "m", "other")
+		p.Spec.User.Kind, o.Spec.User.Kind = tt.asks, tt.has
+		if got := excludes(p, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, tt.concurrent, []moorv1alpha1.PodStaging{*o}); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// attach attaches the volume to a DPU: VolumeAttachment attachment of Volume v, whose claim it is.
+func (s *fixture) attach(dpu string) {
+	v, a := kubetest.Volume("v", "gold"), kubetest.VolumeAttachment("attachment", "v", dpu)
+	v.Spec.Volume.CSIReference.PVCRef = &storagev1alpha1.ObjectRef{Name: "claim"}
+	v.Namespace, a.Namespace, a.UID = metav1.NamespaceDefault, metav1.NamespaceDefault, "attachment"
+	s.Add(v, a)
+}
+
+// attached is a staging for that.
+func attached(name string) *moorv1alpha1.PodStaging {
+	p := stagingOf(name, "n", "attachment")
+	p.Spec.User.Kind = moorv1alpha1.AttachmentUser
+	return p
+}
+
+// TestDPU: a volume is staged on a DPU for a VolumeAttachment that is there, and for no other.
+func TestDPU(t *testing.T) {
+	change := func(o client.Object, s *fixture, how func(client.Object)) { kubetest.Change(s.Cluster, o, how) }
+	a, v := kubetest.VolumeAttachment("attachment", "", ""), kubetest.Volume("v", "")
+	a.Namespace, v.Namespace = metav1.NamespaceDefault, metav1.NamespaceDefault
+	for name, tt := range map[string]struct {
+		change func(*fixture)
+		words  string
+	}{
+		"all well":           {func(*fixture) {}, ""},
+		"no such attachment": {func(s *fixture) { s.Remove(a) }, "VolumeAttachment default/attachment, for which the volume is asked for, does not exist"},
+		"another one by now": {func(s *fixture) {
+			s.Remove(a)
+			other := kubetest.VolumeAttachment("attachment", "v", "n")
+			other.Namespace = metav1.NamespaceDefault
+			s.Add(other)
+		}, "or is another one by now"},
+		"of another DPU": {func(s *fixture) {
+			change(a, s, func(o client.Object) { o.(*storagev1alpha1.VolumeAttachment).Spec.NodeName = "m" })
+		}, `is on node "m", and node n asks for its volume`},
+		"of no Volume": {func(s *fixture) {
+			change(a, s, func(o client.Object) { o.(*storagev1alpha1.VolumeAttachment).Spec.Source.VolumeRef = nil })
+		}, "names no Volume"},
+		"of a Volume that is gone": {func(s *fixture) { s.Remove(v) }, "is of Volume v, whose claim is not default/claim"},
+		"of a Volume without claim": {func(s *fixture) {
+			change(v, s, func(o client.Object) { o.(*storagev1alpha1.Volume).Spec.Volume.CSIReference.PVCRef = nil })
+		}, "is of Volume v, whose claim is not default/claim"},
+		"of a Volume of another one": {func(s *fixture) {
+			change(v, s, func(o client.Object) { o.(*storagev1alpha1.Volume).Spec.Volume.CSIReference.PVCRef.Name = "other" })
+		}, "is of Volume v, whose claim is not default/claim"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t, both, nil)
+			s.attach("n")
+			tt.change(s)
+			s.Add(attached("s"))
+			s.settle("s")
+			if tt.words == "" {
+				s.wants("s", isStaged, "")
+				return
+			}
+			s.wants("s", isFailed, tt.words)
+			if got := s.Reasons(); got != "VolumeFailed" {
+				t.Errorf("told %q", got)
+			}
+		})
 	}
 }
 
@@ -79,7 +169,7 @@ func TestRefused(t *testing.T) {
 			p := stagingOf(name, "n", "user")
 			p.Spec.User.Namespace = "elsewhere"
 			s.Add(p)
-		}, "bound to a claim in namespace default, and pod user is in elsewhere"},
+		}, "bound to a claim in namespace default, which pod elsewhere/user is not in"},
 		"a pod that is not there": {both, func(s *fixture) { s.Remove(kubetest.Pod("user", "n", "claim")) }, "pod default/user, for which the volume is asked for, does not exist"},
 		"a pod that is another one by now": {both, func(s *fixture) {
 			s.Remove(kubetest.Pod("user", "n", "claim"))

@@ -110,7 +110,7 @@ func (s *fixture) static() {
 // staged is a staging of the volume on a node for a pod.
 func stagingOf(name, node, pod string) *moorv1alpha1.PodStaging {
 	return &moorv1alpha1.PodStaging{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: moorv1alpha1.PodStagingSpec{
-		ProvisionerName: "p", VolumeName: volume, NodeName: node, User: moorv1alpha1.PodUser{Namespace: metav1.NamespaceDefault, Name: pod, UID: types.UID(pod)},
+		ProvisionerName: "p", VolumeName: volume, NodeName: node, User: moorv1alpha1.StagingUser{Namespace: metav1.NamespaceDefault, Name: pod, UID: types.UID(pod)},
 	}}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +14,6 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/pods/helper"
 	"github.com/moor-storage/moor/pkg/provisioner/pods"
 )
@@ -144,7 +142,7 @@ func (r *Reconciler) stage(ctx context.Context, p *moorv1alpha1.PodStaging, s se
 		if words := refuses(p, a, by, others); words != "" {
 			return nil, errors.New(words)
 		}
-		if err := r.confirmUser(ctx, p, a.claim.Namespace+"/"+a.claim.Name); err != nil {
+		if err := r.confirmUser(ctx, p, a.claim); err != nil {
 			return nil, err
 		}
 	} else if missing := a.about(p); missing != "" {
@@ -164,28 +162,6 @@ func (r *Reconciler) stage(ctx context.Context, p *moorv1alpha1.PodStaging, s se
 		return nil, err
 	}
 	return s.provisioner.Provisioner.Stage(ctx, claims, variables)
-}
-
-// confirmUser asks the API server itself whether the pod that a volume is to be staged for is on that
-// node and uses the claim: a node has no right to what its pods do not use. Of what is healed the pod is
-// known.
-func (r *Reconciler) confirmUser(ctx context.Context, p *moorv1alpha1.PodStaging, claim string) error {
-	if p.Status.Phase == isBroken {
-		return nil
-	}
-	u, pod := p.Spec.User, &corev1.Pod{}
-	found, err := kube.Find(ctx, r.Live, client.ObjectKey{Namespace: u.Namespace, Name: u.Name}, pod)
-	switch {
-	case err != nil:
-		return passes{err}
-	case !found || pod.UID != u.UID:
-		return fmt.Errorf("pod %s/%s, for which the volume is asked for, does not exist, or is another one by now", u.Namespace, u.Name)
-	case pod.Spec.NodeName != p.Spec.NodeName:
-		return fmt.Errorf("pod %s/%s is on node %q, and node %s asks for its volume", u.Namespace, u.Name, pod.Spec.NodeName, p.Spec.NodeName)
-	case !slices.Contains(podvolume.ClaimsInUse(pod), claim):
-		return fmt.Errorf("pod %s/%s does not use claim %s", u.Namespace, u.Name, claim)
-	}
-	return nil
 }
 
 // unstage is the template of the unstaging pod. If what it is about is gone, there has to be none.

@@ -28,7 +28,7 @@ type Reconciler struct {
 	Pods         helper.Pods
 	Provisioners *compiled.Store
 	Clock        clock.PassiveClock
-	// Recorder tells the users' pods.
+	// Recorder tells the users.
 	Recorder record.EventRecorder
 
 	// admission has stagings of volumes begin one at a time, so that two of a volume that may have
@@ -138,7 +138,7 @@ func (r *Reconciler) unmade(ctx context.Context, p *moorv1alpha1.PodStaging, pha
 	return r.write(ctx, p, ofEnd(p, seen{}, helper.Judgement{Verdict: helper.Failed, Words: words}))
 }
 
-// write writes the status, if it was not changed since it was read, and tells the user's pod.
+// write writes the status, if it was not changed since it was read, and tells its user.
 func (r *Reconciler) write(ctx context.Context, p *moorv1alpha1.PodStaging, next step) error {
 	before := p.Status.DeepCopy()
 	if _, err := kube.PatchStatusExact(ctx, r.Client, p, func(p *moorv1alpha1.PodStaging) { p.Status = next.next }); err != nil {
@@ -151,12 +151,11 @@ func (r *Reconciler) write(ctx context.Context, p *moorv1alpha1.PodStaging, next
 		r.Pods.Metrics.Lost()
 	}
 	if next.tells != "" {
-		kind, u := corev1.EventTypeWarning, p.Spec.User
+		kind := corev1.EventTypeWarning
 		if p.Status.Phase == isStaged {
 			kind = corev1.EventTypeNormal
 		}
-		pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: u.Namespace, Name: u.Name, UID: u.UID}
-		r.Recorder.Event(pod, kind, "Volume"+string(p.Status.Phase), next.tells)
+		r.Recorder.Event(userOf(p.Spec.User), kind, "Volume"+string(p.Status.Phase), next.tells)
 	}
 	return nil
 }

@@ -269,7 +269,7 @@ func TestStagedIsKept(t *testing.T) {
 	s.Add(podVolume())
 	s.settle()
 	staging := &moorv1alpha1.PodStaging{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: moorv1alpha1.PodStagingSpec{
-		ProvisionerName: "p", VolumeName: volume, NodeName: "n", User: moorv1alpha1.PodUser{Namespace: "users", Name: "app", UID: "1"},
+		ProvisionerName: "p", VolumeName: volume, NodeName: "n", User: moorv1alpha1.StagingUser{Namespace: "users", Name: "app", UID: "1"},
 	}}
 	s.Add(staging)
 	s.remove()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -49,7 +48,7 @@ func TestPublish(t *testing.T) {
 			}
 			want := moorv1alpha1.PodStagingSpec{
 				ProvisionerName: driver, VolumeName: "pv-1", NodeName: node, ReadOnly: c.readOnly,
-				User: moorv1alpha1.PodUser{Namespace: "ns", Name: "user", UID: "uid-1"},
+				User: moorv1alpha1.StagingUser{Namespace: "ns", Name: "user", UID: "uid-1"},
 			}
 			if d := cmp.Diff(want, first.Spec); d != "" {
 				t.Error(d)
@@ -325,21 +324,5 @@ func TestInfo(t *testing.T) {
 		if got := Key(c.req); got != c.want {
 			t.Errorf("key of %T: %q", c.req, got)
 		}
-	}
-}
-
-// A call that has little time left uses what there is.
-func TestBounded(t *testing.T) {
-	b := newBed(t)
-	for left, want := range map[time.Duration]time.Duration{time.Hour: time.Minute, 20 * time.Second: 17 * time.Second, 4 * time.Second: 4 * time.Second} {
-		b.o.Wait = time.Minute
-		ctx, cancel := context.WithTimeout(t.Context(), left)
-		bounded, end := b.bounded(ctx)
-		got, _ := bounded.Deadline()
-		if d := time.Until(got) - want; d > 0 || d < -time.Second {
-			t.Errorf("of %s: %s, want %s", left, time.Until(got), want)
-		}
-		end()
-		cancel()
 	}
 }

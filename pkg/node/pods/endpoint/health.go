@@ -9,6 +9,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/pkg/csiserver"
+	"github.com/moor-storage/moor/pkg/node/pods/ask"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -37,7 +38,7 @@ func (s *Server) usage(ctx context.Context, id, path string) ([]*csispec.VolumeU
 	case len(all) == 0:
 		return nil, fmt.Errorf("it is not published there: %w", provisioner.ErrNotFound)
 	case broken(&all[0]):
-		return nil, fmt.Errorf("%s: %w", words(&all[0]), provisioner.ErrUnavailable)
+		return nil, fmt.Errorf("%s: %w", ask.Words(&all[0]), provisioner.ErrUnavailable)
 	}
 	return s.o.Targets.Usage(path)
 }
@@ -70,7 +71,7 @@ func (s *Server) problems(ctx context.Context, id, path string) ([]provisioner.P
 		p := &list.Items[i]
 		at := cmp.Or(path, string(p.Spec.User.UID))
 		if broken(p) && s.of(p, id, at) {
-			out = append(out, provisioner.Problem{Severity: provisioner.Inaccessible, Reason: reasonDied, Message: words(p)})
+			out = append(out, provisioner.Problem{Severity: provisioner.Inaccessible, Reason: reasonDied, Message: ask.Words(p)})
 		}
 	}
 	return out, nil

@@ -46,7 +46,7 @@ func FuzzName(f *testing.F) {
 }
 
 func TestTarget(t *testing.T) {
-	p := &moorv1alpha1.PodStaging{Spec: moorv1alpha1.PodStagingSpec{VolumeName: "pv-1", User: moorv1alpha1.PodUser{UID: "uid-1"}}}
+	p := &moorv1alpha1.PodStaging{Spec: moorv1alpha1.PodStagingSpec{VolumeName: "pv-1", User: moorv1alpha1.StagingUser{UID: "uid-1"}}}
 	for mode, want := range map[corev1.PersistentVolumeMode]string{
 		corev1.PersistentVolumeFilesystem: target,
 		corev1.PersistentVolumeBlock:      "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pv-1/uid-1",

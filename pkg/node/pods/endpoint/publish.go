@@ -7,6 +7,7 @@ import (
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
+	"github.com/moor-storage/moor/pkg/node/pods/ask"
 	"github.com/moor-storage/moor/pkg/node/pods/show"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -25,17 +26,17 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csispec.NodePublish
 }
 
 func (s *Server) publish(ctx context.Context, r request) error {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := ask.Bounded(ctx, s.o.Wait)
 	defer cancel()
 	pv, err := s.volume(ctx, r)
 	if err != nil {
 		return err
 	}
-	staging, err := s.ensure(ctx, r, pv.Name)
+	staging, err := s.stagings.Ensure(ctx, s.wanted(r, pv.Name), func(ctx context.Context) error { return s.mayStage(ctx, r, pv.Name) })
 	if err != nil {
 		return err
 	}
-	staging, err = s.staged(ctx, staging)
+	staging, err = s.stagings.Staged(ctx, staging)
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csispec.NodeUnpub
 }
 
 func (s *Server) unpublish(ctx context.Context, id, target string) error {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := ask.Bounded(ctx, s.o.Wait)
 	defer cancel()
 	if err := s.o.Targets.Hide(target); err != nil {
 		return fmt.Errorf("take it from %s: %w", target, err)
@@ -72,7 +73,7 @@ func (s *Server) unpublish(ctx context.Context, id, target string) error {
 		return err
 	}
 	for i := range stagings {
-		if err := s.remove(ctx, &stagings[i]); err != nil {
+		if err := s.stagings.Remove(ctx, &stagings[i]); err != nil {
 			return err
 		}
 	}

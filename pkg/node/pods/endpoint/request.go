@@ -38,7 +38,7 @@ const idBytes = 16
 // request is a NodePublishVolumeRequest that was checked.
 type request struct {
 	handle, target string
-	user           moorv1alpha1.PodUser
+	user           moorv1alpha1.StagingUser
 	mode           corev1.PersistentVolumeMode
 	readOnly       bool
 	// alone is whether no other pod may use the volume.
@@ -50,7 +50,7 @@ func parse(req *csispec.NodePublishVolumeRequest) (request, error) {
 	about := req.GetVolumeContext()
 	out := request{
 		handle: req.GetVolumeId(), target: req.GetTargetPath(),
-		user: moorv1alpha1.PodUser{Namespace: about[podNamespace], Name: about[podName], UID: types.UID(about[podUID])},
+		user: moorv1alpha1.StagingUser{Namespace: about[podNamespace], Name: about[podName], UID: types.UID(about[podUID])},
 	}
 	if err := csiserver.Require("volume id", out.handle, "target path", out.target); err != nil {
 		return request{}, err

@@ -7,22 +7,15 @@
 package endpoint
 
 import (
-	"cmp"
 	"context"
 	"time"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/pkg/node/pods/ask"
 	"github.com/moor-storage/moor/pkg/node/pods/show"
 )
-
-// Stagings waits for PodStagings; *kube.Awaiter is the real one.
-type Stagings interface {
-	Await(ctx context.Context, key types.NamespacedName, done func(s *moorv1alpha1.PodStaging, found bool) (bool, error)) (*moorv1alpha1.PodStaging, error)
-}
 
 // Targets shows volumes; *show.Targets is the real one.
 type Targets interface {
@@ -30,14 +23,6 @@ type Targets interface {
 	Hide(target string) error
 	Usage(target string) ([]*csispec.VolumeUsage, error)
 }
-
-const (
-	// defaultWait is how long a call waits for a pod. What the user's pod waits for is told when it
-	// ends, so it is shorter than the two minutes of the kubelet; the staging goes on meanwhile.
-	defaultWait = time.Minute
-	// margin is what is left of the caller's time for its answer: a call that is over tells no words.
-	margin = 3 * time.Second
-)
 
 // Options is what the service works on.
 type Options struct {
@@ -49,25 +34,25 @@ type Options struct {
 	Client client.Client
 	Live   client.Reader
 	// Stagings waits for what the cache of Client shows.
-	Stagings Stagings
+	Stagings ask.Awaiter
 	// Targets shows volumes.
 	Targets Targets
 	// Serves returns why no more volumes of this provisioner are staged here; nil if they are.
 	Serves func(ctx context.Context) error
-	// Wait is how long a call waits for a pod; 0: one minute.
+	// Wait is how long a call waits for a pod; 0: as ask.Bounded has it.
 	Wait time.Duration
 }
 
 // Server is the CSI node service of a provisioner.
 type Server struct {
 	csispec.UnimplementedNodeServer
-	o Options
+	o        Options
+	stagings ask.Stagings
 }
 
 // New makes the service.
 func New(o Options) *Server {
-	o.Wait = cmp.Or(o.Wait, defaultWait)
-	return &Server{o: o}
+	return &Server{o: o, stagings: ask.Stagings{Boot: o.Boot, Client: o.Client, Live: o.Live, Awaiter: o.Stagings}}
 }
 
 // NodeGetInfo names the node. It takes as many volumes as its pods have.
@@ -101,15 +86,4 @@ func Key(req any) string {
 		return r.GetVolumePath()
 	}
 	return ""
-}
-
-// bounded is a context that ends before the call does, so that words can be told.
-func (s *Server) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	wait := s.o.Wait
-	if end, ok := ctx.Deadline(); ok {
-		if left := time.Until(end); left > 2*margin {
-			wait = min(wait, left-margin)
-		}
-	}
-	return context.WithTimeout(ctx, wait)
 }

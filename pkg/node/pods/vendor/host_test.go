@@ -1,0 +1,165 @@
+package vendor
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
+)
+
+func TestContract(t *testing.T) {
+	for _, mode := range []provisioner.VolumeMode{provisioner.Block, provisioner.Filesystem} {
+		t.Run(string(mode), func(t *testing.T) {
+			provisionertest.TestHost(t, func(t *testing.T) provisionertest.HostUnderTest {
+				m := newMachine(t)
+				return provisionertest.HostUnderTest{
+					Host:    m,
+					Prepare: func(_ *testing.T, name string) provisioner.OpenSpec { return m.volume(name, mode) },
+					Restart: func(*testing.T) provisioner.Host { m.restart(); return m.Host },
+				}
+			})
+		})
+	}
+}
+
+func (m *machine) open(spec provisioner.OpenSpec) provisioner.Device {
+	m.t.Helper()
+	d, err := m.Open(m.t.Context(), spec)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return d
+}
+
+// TestStagedFor: what is asked of the controller, and what SNAP is told.
+func TestStagedFor(t *testing.T) {
+	m := newMachine(t)
+	spec := m.volume("a", provisioner.Block)
+	spec.AccessModes = []provisioner.AccessMode{provisioner.ReadOnlyMany}
+	d := m.open(spec)
+	attachment := spec.PublishContext[storagev1alpha1.PublishContextAttachment]
+	want := moorv1alpha1.PodStagingSpec{
+		ProvisionerName: "crypt", VolumeName: "pv-a", NodeName: dpu, ReadOnly: true,
+		User: moorv1alpha1.StagingUser{Kind: moorv1alpha1.AttachmentUser, Namespace: namespace, Name: attachment, UID: m.stagings()[0].Spec.User.UID},
+	}
+	if diff := cmp.Diff(want, m.stagings()[0].Spec); diff != "" {
+		t.Errorf("asked for (-want +got):\n%s", diff)
+	}
+	shown := m.shown[m.target("a-pvc")]
+	if diff := cmp.Diff(snaprpc.AIOSpec{Name: d.Name, Filename: m.target("a-pvc"), ReadOnly: true}, m.bdevs[d.Name]); diff != "" || !shown.ReadOnly || shown.Mode != corev1.PersistentVolumeBlock {
+		t.Errorf("shown is %+v, and to SNAP (-want +got):\n%s", shown, diff)
+	}
+	if err := m.Close(t.Context(), spec.VolumeID, d.Name); err != nil {
+		t.Fatal(err)
+	}
+	m.bare()
+}
+
+// TestDies: a device whose staging pod has died is not there any more, and the next Open makes it of what
+// is staged again.
+func TestDies(t *testing.T) {
+	m := newMachine(t)
+	spec := m.volume("a", provisioner.Filesystem)
+	d := m.open(spec)
+	p := m.stagings()[0]
+	m.staged(&p, moorv1alpha1.PodStagingBroken)
+	_, err := m.Lookup(t.Context(), spec.VolumeID)
+	m.wants(err, provisioner.ErrNotFound, "a-pvc")
+	if all, err := m.List(t.Context()); err != nil || len(all) != 1 {
+		t.Errorf("a device that is to be closed is not listed: %v, %v", all, err)
+	}
+	_, err = m.Open(t.Context(), spec)
+	m.wants(err, provisioner.ErrUnavailable, "it is not staged yet: words of Broken")
+	m.staged(&p, moorv1alpha1.PodStagingStaged)
+	_, err = m.Lookup(t.Context(), spec.VolumeID)
+	m.wants(err, provisioner.ErrNotFound, "a-pvc") // the device is still that of the dead pod
+	delete(m.fsdevs, d.Name)
+	m.fsdevs[d.Name] = "what the dead pod had"
+	m.open(spec)
+	if m.fsdevs[d.Name] != m.target(spec.VolumeID) {
+		t.Error("the device of the dead pod was kept")
+	}
+	if got, err := m.Lookup(t.Context(), spec.VolumeID); err != nil || got != d {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestAttachedAnew: what was staged for an attachment that is gone is not used for another.
+func TestAttachedAnew(t *testing.T) {
+	m := newMachine(t)
+	m.open(m.volume("a", provisioner.Block))
+	before := m.stagings()[0]
+	m.open(m.attach("a", provisioner.Block))
+	after := m.stagings()
+	if len(after) != 1 || after[0].Spec.User.UID == before.Spec.User.UID {
+		t.Errorf("staged are %+v", after)
+	}
+}
+
+// TestRefused: what cannot be opened is said in words, and leaves nothing if that is certain.
+func TestRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*machine, *provisioner.OpenSpec)
+		kind   error
+		words  string
+		left   bool
+	}{
+		"no such claim": {func(_ *machine, s *provisioner.OpenSpec) { s.VolumeID = "b-pvc" }, provisioner.ErrPrecondition, "claim moor/b-pvc is not there", false},
+		"a claim that is not bound": {func(m *machine, s *provisioner.OpenSpec) {
+			s.VolumeID = "b-pvc"
+			m.add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b-pvc"}})
+		}, provisioner.ErrPrecondition, "or not bound to a volume of a CSI driver", false},
+		"another mode":  {func(_ *machine, s *provisioner.OpenSpec) { s.Mode = provisioner.Filesystem }, provisioner.ErrPrecondition, "is of mode Block, and Filesystem is asked for", false},
+		"no attachment": {func(_ *machine, s *provisioner.OpenSpec) { s.PublishContext = nil }, provisioner.ErrPrecondition, "nv-volumeAttachmentName", false},
+		"an attachment of before": {func(_ *machine, s *provisioner.OpenSpec) {
+			s.PublishContext = map[string]string{storagev1alpha1.PublishContextAttachment: "gone"}
+		}, provisioner.ErrPrecondition, `VolumeAttachment "gone"`, false},
+		"the staging fails":      {func(m *machine, _ *provisioner.OpenSpec) { m.stages = moorv1alpha1.PodStagingFailed }, nil, "the staging failed: words of Failed", false},
+		"the staging takes long": {func(m *machine, _ *provisioner.OpenSpec) { m.stages = moorv1alpha1.PodStagingStaging }, provisioner.ErrUnavailable, "it is not staged yet: words of Staging", true},
+		"no controller":          {func(m *machine, _ *provisioner.OpenSpec) { m.stages = "" }, provisioner.ErrUnavailable, "does pod-provisioner --mode=controller run?", true},
+		"it cannot be shown":     {func(m *machine, _ *provisioner.OpenSpec) { m.fails = provisioner.ErrPrecondition }, provisioner.ErrUnavailable, "", true},
+		"SNAP refuses": {func(m *machine, _ *provisioner.OpenSpec) {
+			m.refuses = &snaprpc.Error{Code: -22, Message: "Invalid parameters"}
+		}, provisioner.ErrInvalid, "Invalid parameters", false},
+		"SNAP does not answer":        {func(m *machine, _ *provisioner.OpenSpec) { m.silent = true }, provisioner.ErrUnavailable, "", true},
+		"the disk of records is full": {func(m *machine, _ *provisioner.OpenSpec) { m.records.Dir = "/dev/null/records" }, nil, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			spec := m.volume("a", provisioner.Block)
+			tt.change(m, &spec)
+			_, err := m.Open(t.Context(), spec)
+			if tt.kind == nil {
+				tt.kind = err // any
+			}
+			m.wants(err, tt.kind, tt.words)
+			if !tt.left {
+				m.bare()
+			}
+			if provisioner.Uncertain(err) != tt.left && name != "the disk of records is full" {
+				t.Errorf("%v is uncertain: %v", err, !tt.left)
+			}
+		})
+	}
+}
+
+// TestLostRecords: a device of which nothing is known any more is removed before what is under it.
+func TestLostRecords(t *testing.T) {
+	m := newMachine(t)
+	spec := m.volume("a", provisioner.Filesystem)
+	d := m.open(spec)
+	if err := m.records.Delete(d.Name); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Close(t.Context(), spec.VolumeID, d.Name); err != nil {
+		t.Fatal(err)
+	}
+	m.bare()
+}
