@@ -4,8 +4,8 @@
 # and if it is interrupted too, what it started is ended, and a bed that it brought
 # up is taken down.
 #
-# "bed+unit,api" are lanes: bed runs, and beside it, with less right to the
-# processors, unit and then api, whose output is shown when both lanes have ended.
+# "bed+unit,api" are lanes: bed runs, and beside it unit and then api, whose output
+# is shown when both lanes have ended.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 export GOTOOLCHAIN="${GOTOOLCHAIN:-local}" GOFLAGS="${GOFLAGS:--buildvcs=false -trimpath}"
@@ -327,19 +327,13 @@ in_order() {
 	done
 }
 
-# yielding runs a command that has processors when others leave them.
-yielding() {
-	renice -n 15 -p "$BASHPID" >/dev/null
-	"$@"
-}
-
 # in_lanes LANES runs lanes with + between them at the same time. When one fails
 # the others are ended.
 in_lanes() {
 	local code=0 steps beside=""
 	for steps in ${1//+/ }; do
 		open_lane
-		if [ -z "$beside" ]; then start in_order "$steps"; else start yielding in_order "$steps" >"$notes/$lane/log" 2>&1; fi
+		if [ -z "$beside" ]; then start in_order "$steps"; else start in_order "$steps" >"$notes/$lane/log" 2>&1; fi
 		beside=yes
 	done
 	while [ ${#groups[@]} -gt 0 ] && [ $code = 0 ]; do wait_any || code=$?; done
