@@ -80,6 +80,22 @@ func TestGroupOfAVolumeInUse(t *testing.T) {
 	}
 }
 
+// TestSnapshotsHaveNoParameters: one that is asked for is refused, and nothing is kept.
+func TestSnapshotsHaveNoParameters(t *testing.T) {
+	s := openStorage(t, Options{})
+	v, p, parameters := create(t, s, spec("one")), s.Platform(), map[string]string{"ignoreFailedRead": "true"}
+	_, alone := p.Snapshots.Create(t.Context(), provisioner.SnapshotSpec{Name: "s", VolumeID: v.ID, Parameters: parameters})
+	_, group := p.Groups.Create(t.Context(), provisioner.GroupSpec{Name: "g", VolumeIDs: []string{v.ID}, Parameters: parameters})
+	for what, err := range map[string]error{"snapshot": alone, "group": group} {
+		if !errors.Is(err, provisioner.ErrInvalid) || !strings.Contains(err.Error(), `"ignoreFailedRead"`) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if left, _, err := p.Snapshots.List(t.Context(), provisioner.SnapshotFilter{}, provisioner.Page{}); err != nil || len(left) != 0 {
+		t.Errorf("kept: %v, %v", left, err)
+	}
+}
+
 // TestReadersNeedNoPause: who only reads, by the attachment or by its modes, is
 // not held up, nor stands in the way if it cannot be.
 func TestReadersNeedNoPause(t *testing.T) {
@@ -107,6 +123,47 @@ func TestReadersNeedNoPause(t *testing.T) {
 			}
 			if held := len(d.paused) > 0; held != c.written {
 				t.Errorf("held up %v, want %t", d.paused, c.written)
+			}
+		})
+	}
+}
+
+// TestCopyThatFails leaves no volume and no file behind.
+func TestCopyThatFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(*Storage, *dataPath, *provisioner.VolumeSpec, *provisioner.Source)
+		want    error
+	}{
+		"no such source": {func(_ *Storage, _ *dataPath, _ *provisioner.VolumeSpec, from *provisioner.Source) {
+			from.VolumeID = "none"
+		}, provisioner.ErrNotFound},
+		"too small": {func(_ *Storage, _ *dataPath, want *provisioner.VolumeSpec, _ *provisioner.Source) {
+			want.CapacityBytes, want.LimitBytes = mib, mib
+		}, provisioner.ErrOutOfRange},
+		"its image is gone": {func(s *Storage, _ *dataPath, _ *provisioner.VolumeSpec, _ *provisioner.Source) {
+			_ = os.Remove(s.imagePath("one"))
+		}, provisioner.ErrPrecondition},
+		"cut off half way": {func(_ *Storage, d *dataPath, _ *provisioner.VolumeSpec, _ *provisioner.Source) {
+			d.err = context.Canceled
+		}, context.Canceled},
+		"its writers write on": {func(_ *Storage, d *dataPath, _ *provisioner.VolumeSpec, _ *provisioner.Source) {
+			d.err = blocktarget.ErrUnreachable
+		}, provisioner.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &dataPath{}
+			s := openStorage(t, withData(d))
+			attach(t, s, create(t, s, spec("one")).ID, "dpu-1")
+			want, from := spec("two"), provisioner.Source{VolumeID: "one"}
+			c.prepare(s, d, &want, &from)
+			if _, err := s.CreateFrom(t.Context(), want, from); !errors.Is(err, c.want) {
+				t.Errorf("error %v, want %v", err, c.want)
+			}
+			if _, err := s.Get(t.Context(), "two"); !errors.Is(err, provisioner.ErrNotFound) {
+				t.Errorf("the volume is there: %v", err)
+			}
+			if left, err := filepath.Glob(filepath.Join(s.dir, "*two*")); err != nil || len(left) != 0 {
+				t.Errorf("left behind: %v, %v", left, err)
 			}
 		})
 	}

@@ -1,42 +1,66 @@
 package docs
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 var (
-	promise = regexp.MustCompile(`^\| P\d+ \|`)
+	promise = regexp.MustCompile(`^\| ([A-Z]\d+) \|`)
 	// holders are tests, or one spec, of a package.
-	holders = regexp.MustCompile("`((?:pkg|internal|cmd|test)/[a-z0-9/-]+)` (\"[^\"]+\"|Test\\w+(?:, Test\\w+)*)")
+	holders = regexp.MustCompile("`((?:pkg|internal|cmd|reference|test)/[a-z0-9/-]+)` (\"[^\"]+\"|Test\\w+(?:, Test\\w+)*)")
 )
 
-// TestPromises: each test that the page of promises names is there, and no row names none.
+// TestPromises: each test that a page of promises names is there, and no row names none,
+// but for those that say why.
 func TestPromises(t *testing.T) {
-	rows := 0
-	for line := range strings.Lines(read(t, path("docs", "pods-as-volumes-promises.md"))) {
-		if !promise.MatchString(line) {
-			continue
-		}
-		rows++
-		found := holders.FindAllStringSubmatch(line, -1)
-		if len(found) == 0 {
-			t.Errorf("no test is named: %s", line)
-		}
-		for _, m := range found {
-			code := testsIn(t, path(m[1]))
-			for _, want := range declarations(m[2]) {
-				if !strings.Contains(code, want) {
-					t.Errorf("%s has no %s", m[1], want)
+	for page, c := range map[string]struct {
+		letter  string
+		rows    int
+		without []string
+	}{
+		"pods-as-volumes-promises.md": {"P", 34, nil},
+		"local-driver-promises.md":    {"H", 27, []string{"H11", "H25"}},
+	} {
+		t.Run(page, func(t *testing.T) {
+			rows := 0
+			for line := range strings.Lines(read(t, path("docs", page))) {
+				row := promise.FindStringSubmatch(line)
+				if row == nil {
+					continue
 				}
+				rows++
+				if want := fmt.Sprint(c.letter, rows); row[1] != want {
+					t.Errorf("row %s, want %s", row[1], want)
+				}
+				found := holders.FindAllStringSubmatch(line, -1)
+				if (len(found) == 0) != slices.Contains(c.without, row[1]) {
+					t.Errorf("%d tests are named: %s", len(found), line)
+				}
+				wantTests(t, found)
+			}
+			if rows != c.rows {
+				t.Errorf("%d rows, want %d", rows, c.rows)
+			}
+		})
+	}
+}
+
+// wantTests: what holders has found is declared in the tests of its package.
+func wantTests(t *testing.T, found [][]string) {
+	t.Helper()
+	for _, m := range found {
+		code := testsIn(t, path(m[1]))
+		for _, want := range declarations(m[2]) {
+			if !strings.Contains(code, want) {
+				t.Errorf("%s has no %s", m[1], want)
 			}
 		}
-	}
-	if rows != 34 {
-		t.Errorf("%d rows, want 34", rows)
 	}
 }
 

@@ -126,7 +126,7 @@ func TestPlacesOfSnapshots(t *testing.T) {
 // wanted elsewhere only.
 func TestOnePlace(t *testing.T) {
 	p := &platform{volume: provisioner.Volume{ID: "v", CapacityBytes: 1 << 30}}
-	server := New(Options{Platform: provisioner.Platform{Volumes: p}, Topology: provisioner.Place{"rack": "1"}})
+	server := New(Options{Platform: provisioner.Platform{Volumes: p, Room: &shelf{}}, Topology: provisioner.Place{"rack": "1"}})
 	for rack, want := range map[string]error{"1": nil, "2": provisioner.ErrExhausted} {
 		got, err := server.CreateVolume(t.Context(), &csispec.CreateVolumeRequest{
 			Name: "v", VolumeCapabilities: caps(blockCap(snw)),
@@ -137,6 +137,10 @@ func TestOnePlace(t *testing.T) {
 		}
 		if err == nil && (len(p.spec.AccessibleFrom) != 0 || got.GetVolume().GetAccessibleTopology()[0].GetSegments()["rack"] != "1") {
 			t.Errorf("asked for %v, told %v", p.spec.AccessibleFrom, got)
+		}
+		room, err := server.GetCapacity(t.Context(), &csispec.GetCapacityRequest{AccessibleTopology: place("rack", rack)})
+		if err != nil || (room.GetAvailableCapacity() == 7) != (want == nil) {
+			t.Errorf("room of rack %s: %v, %v", rack, room, err)
 		}
 	}
 }

@@ -3,10 +3,12 @@ package csi
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -68,5 +70,41 @@ func TestStorageHealth(t *testing.T) {
 	h := resp.GetBackendHealth()[0]
 	if h.GetStatus() != csispec.StorageHealthErrorType_STORAGE_UNREACHABLE || h.GetReason() != reasonStorage || h.GetMessage() != "no route" {
 		t.Errorf("storage out of reach: %v", h)
+	}
+}
+
+// TestStats: a file system tells its bytes and inodes, a raw device its size.
+func TestStats(t *testing.T) {
+	const bytes, inodes = csispec.VolumeUsage_BYTES, csispec.VolumeUsage_INODES
+	files := []*csispec.VolumeUsage{{Unit: bytes, Total: 100, Available: 60, Used: 30}, {Unit: inodes, Total: 10, Available: 9, Used: 1}}
+	for name, c := range map[string]struct {
+		cap   *csispec.VolumeCapability
+		spoil func(*bed, *csispec.NodeGetVolumeStatsRequest)
+		want  []*csispec.VolumeUsage
+		err   error
+		words string
+	}{
+		"a file system":   {cap: fsCap(snw, ""), want: files},
+		"a raw device":    {cap: blockCap(snw), want: []*csispec.VolumeUsage{{Unit: bytes, Total: deviceSize}}},
+		"where it is not": {fsCap(snw, ""), func(_ *bed, r *csispec.NodeGetVolumeStatsRequest) { r.VolumePath += "/not" }, nil, provisioner.ErrNotFound, "nothing is mounted"},
+		"of no volume":    {fsCap(snw, ""), func(_ *bed, r *csispec.NodeGetVolumeStatsRequest) { r.VolumeId = "" }, nil, provisioner.ErrInvalid, "volume id is missing"},
+		"a dead device":   {fsCap(snw, ""), func(b *bed, _ *csispec.NodeGetVolumeStatsRequest) { b.m.dead["/dev/nvme0n1"] = true }, nil, nil, "input/output error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			noError(t, b.stageV(t, "v1", c.cap))
+			noError(t, b.publishV(t, b.target, c.cap, false))
+			req := &csispec.NodeGetVolumeStatsRequest{VolumeId: "v1", VolumePath: b.target}
+			if c.spoil != nil {
+				c.spoil(b, req)
+			}
+			got, err := b.NodeGetVolumeStats(t.Context(), req)
+			if c.words != "" && (err == nil || c.err != nil && !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.words)) || c.words == "" && err != nil {
+				t.Errorf("error %v, want %v with %q", err, c.err, c.words)
+			}
+			if d := cmp.Diff(c.want, got.GetUsage(), protocmp.Transform()); d != "" {
+				t.Errorf("-want +got:\n%s", d)
+			}
+		})
 	}
 }

@@ -224,6 +224,14 @@ func TestPublishRefuses(t *testing.T) {
 		wantError(t, b.publishV(t, b.target, fsCap(snw, ""), false), provisioner.ErrPrecondition, "not staged")
 		wantError(t, b.publishV(t, b.target, blockCap(snw), false), provisioner.ErrPrecondition, "not staged")
 	})
+	t.Run("staged elsewhere", func(t *testing.T) {
+		for _, c := range []*csispec.VolumeCapability{fsCap(snw, ""), blockCap(snw)} {
+			b := newBed(t)
+			noError(t, b.stageV(t, "v1", c))
+			b.staging = filepath.Join(b.dir, "elsewhere")
+			wantError(t, b.publishV(t, b.target, c, false), provisioner.ErrPrecondition, "not staged on "+b.staging)
+		}
+	})
 	t.Run("another volume on the target", func(t *testing.T) {
 		b := newBed(t)
 		noError(t, b.stageV(t, "v1", fsCap(snw, "")))

@@ -212,16 +212,23 @@ func restores(t *testing.T, d DataUnderTest) {
 		t.Fatalf("got %+v", made)
 	}
 	d.write(t, made.ID, "mine")
+	d.wantSameCopy(t, made.ID, blockSpec("copy"), from)
 	wantNil(t, "delete the snapshot of a copy", d.Snapshots.Delete(ctx, s.ID))
-	// What is there is returned, also if its source is gone meanwhile.
-	again, err := d.Copies.CreateFrom(ctx, blockSpec("copy"), from)
-	wantNil(t, "restore again", err)
-	if again.ID != made.ID {
-		t.Fatalf("got %s, want %s", again.ID, made.ID)
-	}
+	d.wantSameCopy(t, made.ID, blockSpec("copy"), from)
 	d.wantText(t, made.ID, "mine")
 	_, err = d.Copies.CreateFrom(ctx, blockSpec("another"), from)
 	wantError(t, "restore what is deleted", err, provisioner.ErrNotFound)
+}
+
+// wantSameCopy asks again for a copy that is there, which is returned, also if its
+// source is gone meanwhile.
+func (d DataUnderTest) wantSameCopy(t *testing.T, id string, spec provisioner.VolumeSpec, from provisioner.Source) {
+	t.Helper()
+	again, err := d.Copies.CreateFrom(suiteContext(t), spec, from)
+	wantNil(t, "ask for a copy again", err)
+	if again.ID != id {
+		t.Fatalf("asked again, the copy is %s, was %s", again.ID, id)
+	}
 }
 
 func copies(t *testing.T, d DataUnderTest) {
@@ -235,7 +242,9 @@ func copies(t *testing.T, d DataUnderTest) {
 	}
 	d.write(t, v.ID, "after!")
 	d.wantText(t, made.ID, "before")
+	d.wantSameCopy(t, made.ID, larger, provisioner.Source{VolumeID: v.ID})
 	wantNil(t, "delete the source of a copy", d.Volumes.Delete(ctx, v.ID))
+	d.wantSameCopy(t, made.ID, larger, provisioner.Source{VolumeID: v.ID})
 	d.wantText(t, made.ID, "before")
 	smaller := blockSpec("small")
 	smaller.CapacityBytes = mib

@@ -11,9 +11,12 @@ import (
 	"time"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/moor-storage/moor/internal/freeport"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -28,6 +31,7 @@ import (
 // site is a vendor with its controller and the plugin of one DPU.
 type site struct {
 	dir, target string
+	conn        *grpc.ClientConn
 	csi         csispec.ControllerClient
 	plugin      *vendorplugin.Client
 	snap        *snapemulatortest.Service
@@ -70,7 +74,7 @@ func newSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	s.csi = csispec.NewControllerClient(conn)
+	s.conn, s.csi = conn, csispec.NewControllerClient(conn)
 	if s.plugin, err = vendorplugin.New(dir, "local", time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -183,6 +187,69 @@ func TestHostOverTheEmulator(t *testing.T) {
 		}
 		return provisionertest.HostUnderTest{Host: devices.NewHost(s.snap.Client, dir, t.TempDir()), Prepare: prepare}
 	})
+}
+
+// TestSnapshotsByCSI: the snapshots of a volume are listed all, page by page, while
+// others come and go, and a group is known by its snapshots.
+func TestSnapshotsByCSI(t *testing.T) {
+	s, ctx := newSite(t), t.Context()
+	groups := csispec.NewGroupControllerClient(s.conn)
+	one, _ := s.attached(t, "one")
+	two, _ := s.attached(t, "two")
+	for _, id := range []string{one, two} { // no target can hold writers up
+		if _, err := s.csi.ControllerUnpublishVolume(ctx, &csispec.ControllerUnpublishVolumeRequest{VolumeId: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	snap := func(name, volume string) {
+		t.Helper()
+		got, err := s.csi.CreateSnapshot(ctx, &csispec.CreateSnapshotRequest{Name: name, SourceVolumeId: volume})
+		if err != nil || !got.GetSnapshot().GetReadyToUse() {
+			t.Fatalf("%v, %v", got, err)
+		}
+	}
+	for _, name := range []string{"b", "d", "f", "h", "j"} {
+		snap(name, one)
+		snap("of-two-"+name, two)
+	}
+	var got []string
+	for token, last := "", ""; len(got) == 0 || token != ""; {
+		page, err := s.csi.ListSnapshots(ctx, &csispec.ListSnapshotsRequest{SourceVolumeId: one, MaxEntries: 2, StartingToken: token})
+		if err != nil || len(page.GetEntries()) > 2 {
+			t.Fatalf("%v, %v", page, err)
+		}
+		for _, e := range page.GetEntries() {
+			last = e.GetSnapshot().GetSnapshotId()
+			got = append(got, last)
+		}
+		if token = page.GetNextToken(); token != "" { // which stands on one that goes
+			if _, err := s.csi.DeleteSnapshot(ctx, &csispec.DeleteSnapshotRequest{SnapshotId: last}); err != nil {
+				t.Fatal(err)
+			}
+			snap("a-"+last, one)
+		}
+	}
+	if diff := cmp.Diff([]string{"b", "d", "f", "h", "j"}, got); diff != "" {
+		t.Errorf("listed (-want +got):\n%s", diff)
+	}
+	made, err := groups.CreateVolumeGroupSnapshot(ctx, &csispec.CreateVolumeGroupSnapshotRequest{Name: "g", SourceVolumeIds: []string{one, two}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, members := made.GetGroupSnapshot().GetGroupSnapshotId(), []string{}
+	for _, m := range made.GetGroupSnapshot().GetSnapshots() {
+		members = append(members, m.GetSnapshotId())
+	}
+	for _, c := range []struct {
+		named []string
+		want  codes.Code
+	}{{members[:1], codes.InvalidArgument}, {[]string{members[0], "h"}, codes.InvalidArgument}, {members, codes.OK}} {
+		_, got := groups.GetVolumeGroupSnapshot(ctx, &csispec.GetVolumeGroupSnapshotRequest{GroupSnapshotId: id, SnapshotIds: c.named})
+		_, gone := groups.DeleteVolumeGroupSnapshot(ctx, &csispec.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: id, SnapshotIds: c.named})
+		if status.Code(got) != c.want || status.Code(gone) != c.want {
+			t.Errorf("with the snapshots %v: get %v, delete %v; want %s", c.named, got, gone, c.want)
+		}
+	}
 }
 
 func TestDevicesAfterSNAPRestarts(t *testing.T) {
