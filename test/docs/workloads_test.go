@@ -13,6 +13,7 @@ import (
 var unlisted = map[string]string{
 	"snap-emulator":                "SNAP itself is in its place on real hardware",
 	"local-vendor-controller":      "each vendor has a CSI controller of its own",
+	"pod-provisioner-dpu":          "the row is that of pod-provisioner-node",
 	"fs-storage-vendor-dpu-plugin": "the row is that of block-storage-vendor-dpu-plugin",
 }
 

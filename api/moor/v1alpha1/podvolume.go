@@ -176,7 +176,7 @@ const (
 	PodStagingUnstaged PodStagingPhase = "Unstaged"
 )
 
-// PodStagingSpec is what is to be staged, where, and for whom. It does not change. Writer:
+// PodStagingSpec is what is to be staged, where, and what for. It does not change. Writer:
 // pod-provisioner (node) of that node.
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the spec of a PodStaging is immutable"
 type PodStagingSpec struct {

@@ -71,7 +71,10 @@ func (d device) problems() []provisioner.Problem {
 // rawDevice is a block device that is shown as it is.
 type rawDevice struct{ device }
 
-func (d rawDevice) isOn(file string, _ Mount) (bool, error) {
+func (d rawDevice) isOn(file string, mp Mount) (bool, error) {
+	if strings.HasSuffix(mp.Root, deleted) {
+		return false, nil // of the same number, perhaps, but no pod can have it
+	}
 	want, err := d.o.Devices.Number(d.path)
 	if err != nil {
 		return false, err

@@ -124,6 +124,17 @@ func (b *bed) removed(t *testing.T, path string) {
 	b.m.table[i].Root += deleted
 }
 
+// A device whose file was made anew, also with the same number, is staged anew: what the mount shows is the
+// file that was removed, which can be bound to no pod.
+func TestRemovedDevice(t *testing.T) {
+	b, c := newBed(t), blockCap(snw)
+	noError(t, b.stageV(t, "v1", c))
+	b.removed(t, blockFile(b.staging, "v1"))
+	wantError(t, b.publishV(t, b.target, c, false), provisioner.ErrPrecondition, "was removed: restore it")
+	noError(t, b.stageV(t, "v1", c))
+	noError(t, b.publishV(t, b.target, c, false))
+}
+
 func TestRemovedDirectory(t *testing.T) {
 	b, c := directoryBed(t), fsCap(snw, "")
 	noError(t, b.stageV(t, "v1", c))

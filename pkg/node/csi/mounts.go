@@ -185,7 +185,7 @@ func (t mounts) dead(path string, mp Mount) error {
 		return err
 	}
 	if strings.HasSuffix(mp.Root, deleted) {
-		return fmt.Errorf("the directory %s, which was mounted on %s, was removed", strings.TrimSuffix(mp.Root, deleted), path)
+		return fmt.Errorf("%s, which was mounted on %s, was removed", strings.TrimSuffix(mp.Root, deleted), path)
 	}
 	if err == nil && fi.IsDir() && !mp.whole() {
 		return nil

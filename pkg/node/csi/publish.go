@@ -48,7 +48,7 @@ func (s *Server) publish(ctx context.Context, req *csispec.NodePublishVolumeRequ
 		return fmt.Errorf("the volume is not staged on %s: %w", source, provisioner.ErrPrecondition)
 	}
 	if strings.HasSuffix(staged.Root, deleted) {
-		return fmt.Errorf("the directory that is staged on %s was removed: restore it and stage the volume anew: %w", source, provisioner.ErrPrecondition)
+		return fmt.Errorf("what is staged on %s was removed: restore it and stage the volume anew: %w", source, provisioner.ErrPrecondition)
 	}
 	done, err := s.alreadyPublished(source, staged, target, c.Mode, ro)
 	if err != nil || done {

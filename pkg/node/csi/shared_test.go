@@ -33,8 +33,8 @@ func TestLifeOfASharedFilesystem(t *testing.T) {
 		noError(t, b.publishV(t, other, c, true))
 	}
 	stats, err := b.NodeGetVolumeStats(t.Context(), &csispec.NodeGetVolumeStatsRequest{VolumeId: "v1", VolumePath: b.target})
-	if err == nil && len(stats.GetUsage()) == 0 {
-		t.Error("no usage is told")
+	if err != nil || len(stats.GetUsage()) == 0 {
+		t.Errorf("usage %v, %v", stats, err)
 	}
 	health, err := b.NodeGetVolumeHealth(t.Context(), &csispec.NodeGetVolumeHealthRequest{VolumeId: "v1"})
 	if err != nil || len(health.GetVolumeHealth().GetHealthStatuses()) != 0 {

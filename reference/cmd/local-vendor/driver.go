@@ -87,7 +87,8 @@ func (o *options) runDriver(ctx context.Context) (err error) {
 
 // devices opens the data path by which this machine sees the volumes that are devices.
 func (o *options) devices() (*fusepath.Path, *devices.Machine, error) {
-	path, err := fusepath.Open("local-"+o.nodeID, filepath.Join(o.deviceDir, "fuse"), ctrl.Log)
+	// A driver clears what an earlier process of its name has left, and nothing of another driver on the node.
+	path, err := fusepath.Open(o.name+"-"+o.nodeID, filepath.Join(o.deviceDir, "fuse"), ctrl.Log)
 	if err != nil {
 		return nil, nil, err
 	}
