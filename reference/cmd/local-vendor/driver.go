@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net"
 	"path/filepath"
 	"strings"
@@ -85,10 +86,17 @@ func (o *options) runDriver(ctx context.Context) (err error) {
 	return o.serveDriver(ctx, storage, local, func(ctx context.Context) error { return target.Serve(ctx, volumes) })
 }
 
+// dataPath is the name of this driver's data path: it clears what an earlier process of its name has left, and
+// nothing of another driver on the node. Labels of loop devices are short, so it is a hash.
+func (o *options) dataPath() string {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q", []string{o.name, o.nodeID})
+	return fmt.Sprintf("local-%016x", h.Sum64())
+}
+
 // devices opens the data path by which this machine sees the volumes that are devices.
 func (o *options) devices() (*fusepath.Path, *devices.Machine, error) {
-	// A driver clears what an earlier process of its name has left, and nothing of another driver on the node.
-	path, err := fusepath.Open(o.name+"-"+o.nodeID, filepath.Join(o.deviceDir, "fuse"), ctrl.Log)
+	path, err := fusepath.Open(o.dataPath(), filepath.Join(o.deviceDir, "fuse"), ctrl.Log)
 	if err != nil {
 		return nil, nil, err
 	}
