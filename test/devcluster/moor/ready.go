@@ -3,6 +3,7 @@ package moor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -55,18 +56,14 @@ func notReady(ctx context.Context, c *devcluster.Cluster, clients kit.Clients) s
 		if err := clients.Host.Get(ctx, client.ObjectKey{Name: name}, csiNode); err != nil {
 			return err.Error()
 		}
-		if !registered(csiNode) {
+		if !registered(csiNode, driver) {
 			return "the kubelet of " + name + " does not know driver " + driver
 		}
 	}
 	return ""
 }
 
-func registered(n *storagev1.CSINode) bool {
-	for _, d := range n.Spec.Drivers {
-		if d.Name == driver {
-			return true
-		}
-	}
-	return false
+// registered reports whether a node lists a driver.
+func registered(n *storagev1.CSINode, driver string) bool {
+	return slices.ContainsFunc(n.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == driver })
 }
