@@ -49,14 +49,16 @@ func Deploy(ctx context.Context, c *devcluster.Cluster, progress io.Writer) erro
 	if err != nil {
 		return err
 	}
-	if err := start(ctx, c, processes(b, configs)); err != nil {
+	all := processes(b, configs)
+	if err := start(ctx, c, all); err != nil {
 		return err
 	}
-	if err := deployPods(ctx, c, clients, progress); err != nil {
+	pods, err := deployPods(ctx, c, clients, progress)
+	if err != nil {
 		return err
 	}
 	fmt.Fprintln(progress, "waiting until every DPU reports and every host knows the driver")
-	return awaitReady(ctx, c, clients)
+	return awaitReady(ctx, c, clients, append(all, pods...))
 }
 
 // start starts those processes that do not run.

@@ -61,23 +61,26 @@ func podSites(c cluster) []podSite {
 }
 
 // deployPods deploys pods as volumes on the clusters that are to have them, and brings the image
-// of its examples to their nodes.
-func deployPods(ctx context.Context, c *devcluster.Cluster, clients kit.Clients, progress io.Writer) error {
+// of its examples to their nodes. It returns the processes that it has started.
+func deployPods(ctx context.Context, c *devcluster.Cluster, clients kit.Clients, progress io.Writer) ([]devcluster.Process, error) {
 	sites := podSites(c)
 	if len(sites) == 0 {
-		return nil
+		return nil, nil
 	}
 	if err := loadUbuntu(ctx, c); err != nil {
-		return fmt.Errorf("make the image %s: %w", ubuntu, err)
+		return nil, fmt.Errorf("make the image %s: %w", ubuntu, err)
 	}
+	var out []devcluster.Process
 	in := map[string]client.Client{devcluster.HostCluster: clients.Host, devcluster.DPUCluster: clients.DPU}
 	for _, site := range sites {
 		fmt.Fprintf(progress, "deploying pods as volumes on the %s cluster\n", site.cluster)
-		if err := site.deploy(ctx, c, in[site.cluster]); err != nil {
-			return fmt.Errorf("pods as volumes on the %s cluster: %w", site.cluster, err)
+		started, err := site.deploy(ctx, c, in[site.cluster])
+		if err != nil {
+			return nil, fmt.Errorf("pods as volumes on the %s cluster: %w", site.cluster, err)
 		}
+		out = append(out, started...)
 	}
-	return nil
+	return out, nil
 }
 
 // loadUbuntu brings the image of PaV's examples to all machines with a kubelet.
@@ -93,8 +96,8 @@ func loadUbuntu(ctx context.Context, c *devcluster.Cluster) error {
 	return c.LoadImage(ctx, "ubuntu", ociimage.Image{Names: []string{ubuntu}, Command: []string{"bash"}, Files: files})
 }
 
-// deploy applies the manifests and starts the processes.
-func (s podSite) deploy(ctx context.Context, c *devcluster.Cluster, in client.Client) error {
+// deploy applies the manifests and starts the processes, which it returns.
+func (s podSite) deploy(ctx context.Context, c *devcluster.Cluster, in client.Client) ([]devcluster.Process, error) {
 	objects, err := kit.ReadManifests(filepath.Join(c.Root(), "crds", "pav"), filepath.Join(c.Root(), "deploy", "pav"))
 	if err == nil { // the API servers of the bed reach no Services
 		err = kit.WebhooksAt(net.JoinHostPort(layout.HubIP, s.webhookPort), objects)
@@ -103,19 +106,20 @@ func (s podSite) deploy(ctx context.Context, c *devcluster.Cluster, in client.Cl
 		err = kit.ApplyObjects(ctx, in, objects)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	control, err := c.WriteKubeconfig(ctx, s.cluster, kit.PodsNamespace, podsController)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	on := map[string]string{}
 	for _, node := range s.nodes {
 		if on[node], err = c.WriteNodeKubeconfig(ctx, s.cluster, kit.PodsNamespace, podsNode, node); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return start(ctx, c, s.processes(c.BinDir(), control, on))
+	out := s.processes(c.BinDir(), control, on)
+	return out, start(ctx, c, out)
 }
 
 // processes are one for the cluster and one on each node, with the kubeconfig of the first and
