@@ -33,6 +33,9 @@ func settings(o devcluster.Options) map[string]string {
 	if o.Epochs {
 		out["storage"] = "knows epochs"
 	}
+	if o.DPUPods {
+		out["dpus"] = "with kubelets"
+	}
 	return out
 }
 

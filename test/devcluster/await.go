@@ -87,15 +87,18 @@ func (c *Cluster) awaitServiceAccount(ctx context.Context, p plane) error {
 	})
 }
 
-// awaitNodes watches until every host is Ready.
-func (c *Cluster) awaitNodes(ctx context.Context) error {
+// awaitNodes watches until every node of a cluster that has a kubelet is Ready.
+func (c *Cluster) awaitNodes(ctx context.Context, p plane) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	client, err := c.client(HostCluster)
+	client, err := c.client(p.name)
 	if err != nil {
 		return err
 	}
-	waiting := c.Nodes()
+	var waiting []string
+	for _, b := range p.kubelets {
+		waiting = append(waiting, b.name)
+	}
 	for ctx.Err() == nil && len(waiting) > 0 {
 		if waiting, err = c.watchNodes(ctx, client, waiting); err != nil {
 			break
@@ -104,11 +107,11 @@ func (c *Cluster) awaitNodes(ctx context.Context) error {
 	if len(waiting) == 0 {
 		return nil
 	}
-	processes := []string{"host-apiserver"}
+	processes := []string{p.apiserver()}
 	for _, name := range waiting {
 		processes = append(processes, kubeletName(name))
 	}
-	return c.explain(fmt.Errorf("wait for nodes %v to be Ready: %w", waiting, errors.Join(err, ctx.Err())), processes)
+	return c.explain(fmt.Errorf("wait for nodes %v of the %s cluster to be Ready: %w", waiting, p.name, errors.Join(err, ctx.Err())), processes)
 }
 
 // watchNodes returns the nodes still waited for when the watch ended or a look

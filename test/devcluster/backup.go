@@ -75,10 +75,10 @@ func (c *Cluster) restartPlane(ctx context.Context, p plane) error {
 	if err := c.awaitAPI(ctx, p); err != nil {
 		return err
 	}
-	if err := c.Restart(ctx, p.controllerManager()); err != nil || !p.nodes {
+	if err := c.Restart(ctx, p.controllerManager()); err != nil || len(p.kubelets) == 0 {
 		return err
 	}
-	return c.Restart(ctx, SchedulerProcess)
+	return c.Restart(ctx, p.scheduler())
 }
 
 // replace puts what a backup holds in the place of what etcd does.

@@ -7,6 +7,7 @@ package devcluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,9 +15,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 
 	"github.com/moor-storage/moor/test/devcluster/cleanup"
 	"github.com/moor-storage/moor/test/devcluster/layout"
@@ -25,7 +28,7 @@ import (
 func TestBed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
-	if _, err := Up(ctx, Options{Nodes: 1, KubeletProfile: ProfileFast, Bare: true}, os.Stderr); err != nil {
+	if _, err := Up(ctx, Options{Nodes: 1, KubeletProfile: ProfileFast, DPUPods: true, Bare: true}, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { down(t) })
@@ -36,6 +39,7 @@ func TestBed(t *testing.T) {
 	t.Run("processes", func(t *testing.T) { processes(ctx, t, c) })
 	t.Run("the pair shares a directory", func(t *testing.T) { shared(ctx, t, c) })
 	t.Run("link", func(t *testing.T) { link(ctx, t, c) })
+	t.Run("a pod on the DPU", func(t *testing.T) { podOnDPU(ctx, t, c) })
 	t.Run("power", func(t *testing.T) { power(ctx, t, c) })
 	t.Run("kubeconfig", func(t *testing.T) { kubeconfig(ctx, t, c) })
 }
@@ -120,7 +124,7 @@ func power(ctx context.Context, t *testing.T, c *Cluster) {
 	if err := c.PowerOff(ctx, "host-1"); err != nil {
 		t.Fatal(err)
 	}
-	if c.Running("kubelet-host-1") || !c.Running("host-apiserver") {
+	if c.Running("kubelet-host-1") || !c.Running("host-apiserver") || !c.Running("kubelet-dpu-1") || !c.Running("containerd-dpu-1") {
 		t.Error("a power-off ends the processes of that machine and no others")
 	}
 	if _, err := c.Exec(ctx, "host-1", "true"); err == nil {
@@ -133,7 +137,7 @@ func power(ctx context.Context, t *testing.T, c *Cluster) {
 	if err != nil || string(after) == string(before) {
 		t.Errorf("boot identity %q after %q, %v; want a new one", after, before, err)
 	}
-	if err := c.awaitNodes(ctx); err != nil {
+	if err := c.awaitNodes(ctx, c.plane(HostCluster)); err != nil {
 		t.Error(err)
 	}
 	pings(ctx, t, c, "after a power-off of the host", true)
@@ -148,6 +152,9 @@ func power(ctx context.Context, t *testing.T, c *Cluster) {
 	if err := c.PowerOff(ctx, "dpu-1"); err != nil {
 		t.Fatal(err)
 	}
+	if c.Running("kubelet-dpu-1") || c.Running("containerd-dpu-1") || !c.Running("kubelet-host-1") {
+		t.Error("a power-off of a DPU ends its kubelet and containerd, and not those of its host")
+	}
 	if err := c.PowerOn(ctx, "dpu-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -158,6 +165,60 @@ func power(ctx context.Context, t *testing.T, c *Cluster) {
 		t.Errorf("remove a process once more: %v", err)
 	}
 	pings(ctx, t, c, "after a power-off of the DPU", true)
+	awaitMount(ctx, t, c, "after a power-off of the DPU")
+}
+
+// mounted is where the pod on the DPU mounts a file system of its own, as the DPU sees it.
+const mounted = layout.MachineDataDir + "/bed-test"
+
+// podOnDPU has the DPU cluster's scheduler place a pod, which mounts something for the DPU.
+func podOnDPU(ctx context.Context, t *testing.T, c *Cluster) {
+	client, err := c.client(DPUCluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := corev1.MountPropagationBidirectional
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "mounts"},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: "mounts", Image: BusyboxImage, ImagePullPolicy: corev1.PullNever,
+				Command:         []string{"sh", "-c", "mkdir -p /shared/fs && mount -t tmpfs none /shared/fs && echo here >/shared/fs/word && echo mounted && exec sleep 1000"},
+				SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
+				VolumeMounts:    []corev1.VolumeMount{{Name: "shared", MountPath: "/shared", MountPropagation: &both}},
+			}},
+			Volumes: []corev1.Volume{{Name: "shared", VolumeSource: corev1.VolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: mounted, Type: ptr.To(corev1.HostPathDirectoryOrCreate)},
+			}}},
+		},
+	}
+	if _, err := client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitMount(ctx, t, c, "at first")
+	placed, err := client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, pod.Name, metav1.GetOptions{})
+	if err != nil || placed.Spec.NodeName != "dpu-1" {
+		t.Errorf("the pod is on %q, %v; want dpu-1", placed.Spec.NodeName, err)
+	}
+	log, err := client.CoreV1().Pods(metav1.NamespaceDefault).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+	if err != nil || string(log) != "mounted\n" {
+		t.Errorf("the log of the pod is %q, %v", log, err)
+	}
+}
+
+// awaitMount waits until processes of the DPU see what the pod mounts, which ends with the power.
+func awaitMount(ctx context.Context, t *testing.T, c *Cluster, when string) {
+	t.Helper()
+	err := c.await(ctx, "mount of a pod on dpu-1", []string{"kubelet-dpu-1", "containerd-dpu-1", "dpu-scheduler"}, func(ctx context.Context) error {
+		word, err := c.Exec(ctx, "dpu-1", "cat", mounted+"/fs/word")
+		if err == nil && string(word) != "here\n" {
+			err = fmt.Errorf("it has the word %q", word)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%s the DPU does not see what a pod on it mounts: %v", when, err)
+	}
 }
 
 // link cuts the link between host and DPU, and no other.

@@ -136,7 +136,7 @@ func (c *Cluster) writeFiles(ctx context.Context) error {
 
 func (c *Cluster) writePKI(p plane) error {
 	dir := p.pkiDir()
-	if err := pki.Generate(dir, p.pki(c.meta.Options.Nodes), time.Now()); err != nil {
+	if err := pki.Generate(dir, p.pki(), time.Now()); err != nil {
 		return fmt.Errorf("make the keys of the %s cluster: %w", p.name, err)
 	}
 	admin, err := os.ReadFile(filepath.Join(dir, "admin.kubeconfig"))
@@ -158,13 +158,12 @@ func (c *Cluster) startMachines(ctx context.Context, log *reporter) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.startControlPlanes(ctx, log) })
-	for i := 1; i <= c.meta.Options.Nodes; i++ {
-		g.Go(func() error { return c.bootMachine(ctx, c.dpu(i)) })
+	for _, b := range c.pairs() {
 		g.Go(func() error {
-			if err := c.bootMachine(ctx, c.host(i)); err != nil {
+			if err := c.bootMachine(ctx, b); err != nil || b.cluster == "" {
 				return err
 			}
-			return c.startContainerd(ctx, i)
+			return c.startContainerd(ctx, b)
 		})
 	}
 	return g.Wait()
@@ -174,21 +173,20 @@ func (c *Cluster) startMachines(ctx context.Context, log *reporter) error {
 // used.
 func (c *Cluster) startNodes(ctx context.Context, log *reporter) error {
 	starts, startCtx := errgroup.WithContext(ctx)
-	for i := 1; i <= c.meta.Options.Nodes; i++ {
-		starts.Go(func() error { return c.startKubelet(startCtx, i) })
-		starts.Go(func() error { return c.registerDPU(startCtx, i) })
+	for _, b := range c.pairs() {
+		starts.Go(func() error { return c.join(startCtx, b) })
 	}
 	if err := starts.Wait(); err != nil {
 		return err
 	}
 	waits, waitCtx := errgroup.WithContext(ctx)
-	waits.Go(func() error { return c.awaitNodes(waitCtx) })
 	for _, p := range c.planes() {
+		waits.Go(func() error { return c.awaitNodes(waitCtx, p) })
 		waits.Go(func() error { return c.awaitServiceAccount(waitCtx, p) })
 	}
 	if err := waits.Wait(); err != nil {
 		return err
 	}
-	log.say("%d nodes are Ready", c.meta.Options.Nodes)
+	log.say("%d nodes are Ready", len(c.kubelets()))
 	return nil
 }

@@ -23,7 +23,7 @@ var files embed.FS
 // Names of the processes of the control planes.
 const (
 	EtcdProcess      = "etcd"
-	SchedulerProcess = "host-scheduler"
+	SchedulerProcess = HostCluster + "-scheduler"
 )
 
 const etcdAddress = "127.0.0.1:2379"
@@ -31,31 +31,47 @@ const etcdAddress = "127.0.0.1:2379"
 // plane is the control plane of one cluster.
 type plane struct {
 	name string
-	// port is the API server's, managerPort the controller-manager's.
-	port, managerPort int
-	// services is the range of service addresses, service its first one.
-	services, service string
+	// port is the API server's, managerPort the controller-manager's, schedulerPort the
+	// scheduler's.
+	port, managerPort, schedulerPort int
+	// services is the range of service addresses, service its first one, dns that of which
+	// pods are told.
+	services, service, dns string
 	// controllers is the flag of the controller-manager.
 	controllers string
 	// managerRate is how many requests a second each part of the
 	// controller-manager may send; "" is Kubernetes' default, 20.
 	managerRate string
-	// nodes says whether real nodes join.
-	nodes bool
+	// extender is the URL of the scheduler's extender, if it has one.
+	extender string
+	// kubelets are the machines that join by themselves. Without any there is no scheduler.
+	kubelets []box
 }
 
 func (c *Cluster) planes() []plane {
 	return []plane{
-		{name: HostCluster, port: 6443, managerPort: 10257, services: "10.77.64.0/20", service: "10.77.64.1", controllers: "*", nodes: true},
 		{
-			name: DPUCluster, port: 7443, managerPort: 10357, services: "10.77.80.0/20", service: "10.77.80.1",
-			// No kubelet renews the lease of a DPU's node.
-			controllers: "*,-node-lifecycle-controller,-taint-eviction-controller,-pod-garbage-collector-controller",
+			name: HostCluster, port: 6443, managerPort: 10257, schedulerPort: 10259,
+			services: "10.77.64.0/20", service: "10.77.64.1", dns: "10.77.64.10",
+			controllers: "*", extender: "http://127.0.0.1:8888", kubelets: c.kubeletsOf(HostCluster),
+		},
+		{
+			name: DPUCluster, port: 7443, managerPort: 10357, schedulerPort: 10359,
+			services: "10.77.80.0/20", service: "10.77.80.1", dns: "10.77.80.10",
+			controllers: c.dpuControllers(), kubelets: c.kubeletsOf(DPUCluster),
 			// A vendor's claims come and go by the thousand here, several
 			// writes each.
 			managerRate: "200",
 		},
 	}
+}
+
+// dpuControllers leaves out what waits for kubelets where none renews the lease of a DPU's node.
+func (c *Cluster) dpuControllers() string {
+	if c.meta.Options.DPUPods {
+		return "*"
+	}
+	return "*,-node-lifecycle-controller,-taint-eviction-controller,-pod-garbage-collector-controller"
 }
 
 func (p plane) pkiDir() string { return filepath.Join(layout.DataDir, "pki", p.name) }
@@ -68,7 +84,13 @@ func (p plane) apiserver() string { return p.name + "-apiserver" }
 
 func (p plane) controllerManager() string { return p.name + "-controller-manager" }
 
-func (p plane) pki(nodes int) pki.Cluster {
+func (p plane) scheduler() string { return p.name + "-scheduler" }
+
+func (p plane) schedulerConfig() string {
+	return filepath.Join(layout.DataDir, p.scheduler()+".yaml")
+}
+
+func (p plane) pki() pki.Cluster {
 	keys := pki.Cluster{
 		Server: p.server(),
 		Clients: []pki.Identity{
@@ -81,11 +103,10 @@ func (p plane) pki(nodes int) pki.Cluster {
 			Hosts: []string{layout.HubIP, "127.0.0.1", p.service, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
 		}},
 	}
-	for i := 1; p.nodes && i <= nodes; i++ {
-		name := layout.HostName(i)
-		user, groups := "system:node:"+name, []string{"system:nodes"}
-		keys.Clients = append(keys.Clients, pki.Identity{File: "kubelet-" + name, Name: user, Groups: groups})
-		keys.Servers = append(keys.Servers, pki.Identity{File: "kubelet-" + name, Name: user, Groups: groups, Hosts: []string{layout.HostIP(i), name}})
+	for _, b := range p.kubelets {
+		user, groups := "system:node:"+b.name, []string{"system:nodes"}
+		keys.Clients = append(keys.Clients, pki.Identity{File: "kubelet-" + b.name, Name: user, Groups: groups})
+		keys.Servers = append(keys.Servers, pki.Identity{File: "kubelet-" + b.name, Name: user, Groups: groups, Hosts: []string{b.ip, b.name}})
 	}
 	return keys
 }
@@ -96,8 +117,16 @@ func (c *Cluster) writeControlPlaneFiles() error {
 	if err := render("audit.yaml", auditPolicy(), nil); err != nil {
 		return err
 	}
-	scheduler := filepath.Join(c.planes()[0].pkiDir(), "scheduler.kubeconfig")
-	return render("scheduler.yaml", c.SchedulerConfig(), map[string]string{"Kubeconfig": scheduler})
+	for _, p := range c.planes() {
+		if len(p.kubelets) == 0 {
+			continue
+		}
+		values := map[string]string{"Kubeconfig": filepath.Join(p.pkiDir(), "scheduler.kubeconfig"), "Extender": p.extender}
+		if err := render("scheduler.yaml", p.schedulerConfig(), values); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // render writes an embedded file with its blanks filled in.
@@ -134,13 +163,10 @@ func (c *Cluster) startControlPlanes(ctx context.Context, log *reporter) error {
 				return err
 			}
 			log.say("API server of the %s cluster is ready", p.name)
-			if err := c.Start(ctx, p.controllerManagerProcess()); err != nil || !p.nodes {
+			if err := c.Start(ctx, p.controllerManagerProcess()); err != nil || len(p.kubelets) == 0 {
 				return err
 			}
-			return c.Start(ctx, Process{
-				Name: SchedulerProcess, Machine: layout.Hub,
-				Argv: []string{"kube-scheduler", "--config=" + c.SchedulerConfig(), "--bind-address=127.0.0.1"},
-			})
+			return c.Start(ctx, p.schedulerProcess())
 		})
 	}
 	return g.Wait()
@@ -197,4 +223,10 @@ func (p plane) controllerManagerProcess() Process {
 		argv = append(argv, "--kube-api-qps="+p.managerRate, "--kube-api-burst="+p.managerRate)
 	}
 	return Process{Name: p.controllerManager(), Machine: layout.Hub, Argv: argv}
+}
+
+func (p plane) schedulerProcess() Process {
+	return Process{Name: p.scheduler(), Machine: layout.Hub, Argv: []string{
+		"kube-scheduler", "--config=" + p.schedulerConfig(), "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(p.schedulerPort),
+	}}
 }

@@ -67,6 +67,9 @@ type Options struct {
 	// Pods is whether pods as volumes are deployed on the host cluster. The bed only keeps it for
 	// the deployment of Moor.
 	Pods bool `json:"pods"`
+	// DPUPods is whether the DPUs have a kubelet and containerd each, and the DPU cluster a
+	// scheduler. Unless the bed is Bare, pods as volumes are deployed there too.
+	DPUPods bool `json:"dpuPods"`
 	// RecordBelow is whether a process of its own records each write beneath the
 	// storage target's directory; see recordfs.
 	RecordBelow bool `json:"recordBelow"`
@@ -224,7 +227,7 @@ func (c *Cluster) AuditLog(cluster string) string {
 
 // SchedulerConfig is the configuration file of the host cluster's scheduler,
 // the process SchedulerProcess; write it anew and Restart that.
-func (c *Cluster) SchedulerConfig() string { return filepath.Join(layout.DataDir, "scheduler.yaml") }
+func (c *Cluster) SchedulerConfig() string { return c.plane(HostCluster).schedulerConfig() }
 
 // Root is the checkout from which the bed was made.
 func (c *Cluster) Root() string { return c.meta.Root }

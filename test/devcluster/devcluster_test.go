@@ -69,13 +69,17 @@ func TestMachinesAreFoundByName(t *testing.T) {
 
 func TestNoTwoMachinesShareAnAddress(t *testing.T) {
 	c := bed(t, layout.MaxNodes)
+	c.meta.Options.DPUPods = true
 	seen := map[string]string{layout.RootIP: "root"}
 	for _, name := range slices.Concat([]string{layout.Hub}, c.Nodes(), c.DPUs()) {
 		b, err := c.boxOf(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, address := range []string{b.ip, mac(b.ip)} {
+		for _, address := range []string{b.ip, mac(b.ip), b.pods} {
+			if address == "" {
+				continue // a machine without pods
+			}
 			if other, ok := seen[address]; ok {
 				t.Errorf("%s and %s share %s", name, other, address)
 			}
@@ -88,7 +92,10 @@ func TestNoTwoMachinesShareAnAddress(t *testing.T) {
 }
 
 func TestTemplatesFillIn(t *testing.T) {
-	values := map[string]string{"PodSubnet": "10.0.0.0/24", "CgroupRoot": "/x", "StatusFrequency": "1s", "SyncFrequency": "1m", "Kubeconfig": "/k"}
+	values := map[string]string{
+		"PodSubnet": "10.0.0.0/24", "CgroupRoot": "/x", "ClusterDNS": "10.0.1.10", "StatusFrequency": "1s", "SyncFrequency": "1m",
+		"Kubeconfig": "/k", "Extender": "http://127.0.0.1:1",
+	}
 	for _, name := range []string{"audit.yaml", "cni.conflist", "containerd.toml", "kubelet.yaml", "scheduler.yaml"} {
 		path := filepath.Join(t.TempDir(), "sub", name)
 		if err := render(name, path, values); err != nil {
@@ -137,24 +144,81 @@ func TestNodeReady(t *testing.T) {
 	}
 }
 
-func TestOnlyTheHostClusterHasKeysOfKubelets(t *testing.T) {
-	planes := bed(t, 2).planes()
+func TestNoTwoControlPlanesShareAPort(t *testing.T) {
 	ports := map[int]string{}
-	for _, p := range planes {
-		for _, port := range []int{p.port, p.managerPort} {
+	for _, p := range bed(t, 1).planes() {
+		for _, port := range []int{p.port, p.managerPort, p.schedulerPort} {
 			if other, ok := ports[port]; ok {
 				t.Errorf("%s and %s share port %d", p.name, other, port)
 			}
 			ports[port] = p.name
 		}
-		kubelets := 0
-		for _, client := range p.pki(2).Clients {
-			if slices.Contains(client.Groups, "system:nodes") {
-				kubelets++
+	}
+}
+
+// TestKubelets: those that are to join a cluster have its keys, and it then has what runs pods.
+func TestKubelets(t *testing.T) {
+	hosts, dpus := []string{"kubelet-host-1", "kubelet-host-2"}, []string{"kubelet-dpu-1", "kubelet-dpu-2"}
+	for _, c := range []struct {
+		name    string
+		dpuPods bool
+		want    map[string][]string
+	}{
+		{name: "on hosts", want: map[string][]string{HostCluster: hosts}},
+		{name: "on DPUs too", dpuPods: true, want: map[string][]string{HostCluster: hosts, DPUCluster: dpus}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cluster := bed(t, 2)
+			cluster.meta.Options.DPUPods = c.dpuPods
+			for _, p := range cluster.planes() {
+				if got := kubeletKeys(p); !slices.Equal(got, c.want[p.name]) {
+					t.Errorf("the %s cluster has keys of %v, want %v", p.name, got, c.want[p.name])
+				}
+				evicts := !strings.Contains(p.controllers, "-taint-eviction-controller")
+				if runs := len(c.want[p.name]) > 0; evicts != runs {
+					t.Errorf("pods of dead nodes of the %s cluster are evicted: %v, want %v", p.name, evicts, runs)
+				}
 			}
+		})
+	}
+}
+
+// kubeletKeys are the files with the kubeconfigs of kubelets.
+func kubeletKeys(p plane) []string {
+	var out []string
+	for _, client := range p.pki().Clients {
+		if slices.Contains(client.Groups, "system:nodes") {
+			out = append(out, client.File)
 		}
-		if want := map[string]int{HostCluster: 2, DPUCluster: 0}[p.name]; kubelets != want {
-			t.Errorf("the %s cluster has keys of %d kubelets, want %d", p.name, kubelets, want)
+	}
+	return out
+}
+
+// TestSchedulerWithoutExtender: that of the DPU cluster has none.
+func TestSchedulerWithoutExtender(t *testing.T) {
+	for url, want := range map[string]int{"": 0, "http://127.0.0.1:1": 1} {
+		path := filepath.Join(t.TempDir(), "scheduler.yaml")
+		if err := render("scheduler.yaml", path, map[string]string{"Kubeconfig": "/k", "Extender": url}); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var config struct{ Extenders []any }
+		if err := yaml.Unmarshal(text, &config); err != nil || len(config.Extenders) != want {
+			t.Errorf("with the extender %q the scheduler has %v, %v; want %d", url, config.Extenders, err, want)
+		}
+	}
+}
+
+// TestHostsAloneHaveTheFSHelper: a DPU mounts no virtio-fs.
+func TestHostsAloneHaveTheFSHelper(t *testing.T) {
+	c := bed(t, 1)
+	c.meta.Options.DPUPods = true
+	for b, want := range map[box]bool{c.hub(): false, c.host(1): true, c.dpu(1): false} {
+		if b.isHost() != want {
+			t.Errorf("%s is a host: %v", b.name, b.isHost())
 		}
 	}
 }

@@ -48,13 +48,13 @@ func (c *Cluster) writeImages(ctx context.Context) error {
 	return writeImage("busybox", ociimage.Image{Names: []string{BusyboxImage}, Command: []string{"sh"}, Files: files})
 }
 
-// LoadImage brings an image to every host of a bed that is up.
+// LoadImage brings an image to every machine that runs pods, of a bed that is up.
 func (c *Cluster) LoadImage(ctx context.Context, name string, image ociimage.Image) error {
 	if err := writeImage(name, image); err != nil {
 		return err
 	}
-	for _, host := range c.Nodes() {
-		if err := c.importImage(ctx, host, imageFile(name)); err != nil {
+	for _, b := range c.kubelets() {
+		if err := c.importImage(ctx, b.name, imageFile(name)); err != nil {
 			return err
 		}
 	}

@@ -31,18 +31,45 @@ type box struct {
 	index int
 	// target and pcie say which shared directories it sees.
 	target, pcie bool
-	// pods is the range of its pods, if it runs any.
-	pods string
+	// cluster is the one whose node its kubelet makes it, and pods the range of its
+	// pods; both are empty without a kubelet.
+	cluster, pods string
 }
+
+// isHost reports whether it is the host of its pair.
+func (b box) isHost() bool { return b.index > 0 && b.name == layout.HostName(b.index) }
 
 func (c *Cluster) hub() box { return box{name: layout.Hub, ip: layout.HubIP, target: true} }
 
 func (c *Cluster) host(i int) box {
-	return box{name: layout.HostName(i), ip: layout.HostIP(i), index: i, pcie: true, pods: layout.PodSubnet(i)}
+	return box{name: layout.HostName(i), ip: layout.HostIP(i), index: i, pcie: true, cluster: HostCluster, pods: layout.PodSubnet(i)}
 }
 
 func (c *Cluster) dpu(i int) box {
-	return box{name: layout.DPUName(i), ip: layout.DPUIP(i), index: i, pcie: true, target: true}
+	b := box{name: layout.DPUName(i), ip: layout.DPUIP(i), index: i, pcie: true, target: true}
+	if c.meta.Options.DPUPods {
+		b.cluster, b.pods = DPUCluster, layout.DPUPodSubnet(i)
+	}
+	return b
+}
+
+// pairs lists every host and every DPU.
+func (c *Cluster) pairs() []box {
+	var all []box
+	for i := 1; i <= c.meta.Options.Nodes; i++ {
+		all = append(all, c.host(i), c.dpu(i))
+	}
+	return all
+}
+
+// kubelets lists the machines that have a kubelet.
+func (c *Cluster) kubelets() []box {
+	return slices.DeleteFunc(c.pairs(), func(b box) bool { return b.cluster == "" })
+}
+
+// kubeletsOf lists those of one cluster.
+func (c *Cluster) kubeletsOf(cluster string) []box {
+	return slices.DeleteFunc(c.kubelets(), func(b box) bool { return b.cluster != cluster })
 }
 
 // boxOf finds a machine by name.
@@ -99,7 +126,7 @@ func (c *Cluster) specOf(b box) (machine.Spec, error) {
 		return spec, err
 	}
 	spec.Binds = append(spec.Binds, identity...)
-	if b.pods != "" {
+	if b.isHost() {
 		spec.Binds = append(spec.Binds, machine.Bind{Source: filepath.Join(c.meta.BinDir, "moor-dev"), Target: FSHelper})
 	}
 	spec.Cgroups, err = cgroup.ProcsFiles(b.name)
@@ -194,7 +221,7 @@ func (c *Cluster) PowerOff(ctx context.Context, name string) error {
 		return fmt.Errorf("power off machine %s: %w", name, err)
 	}
 	var uncut error
-	if b, err := c.boxOf(name); err == nil && b.index > 0 && b.name == layout.HostName(b.index) && m.Identity.Alive() {
+	if b, err := c.boxOf(name); err == nil && b.isHost() && m.Identity.Alive() {
 		uncut = c.setPCIe(ctx, b.index, false)
 	}
 	if err := m.Identity.Signal(syscall.SIGKILL); err != nil {
@@ -233,7 +260,7 @@ func (c *Cluster) PowerOn(ctx context.Context, name string) error {
 	if err := c.bootMachine(ctx, b); err != nil {
 		return fmt.Errorf("power on machine %s: %w", name, err)
 	}
-	if b.index > 0 && b.name == layout.HostName(b.index) {
+	if b.isHost() {
 		if err := c.setPCIe(ctx, b.index, true); err != nil {
 			return fmt.Errorf("power on machine %s: %w", name, err)
 		}

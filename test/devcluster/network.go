@@ -75,8 +75,8 @@ func (c *Cluster) connect(ctx context.Context, b box, pid, hub int) error {
 		"link set eth0 up",
 		"route add default via " + layout.HubIP,
 	}
-	for i := 1; i <= c.meta.Options.Nodes; i++ {
-		if other := c.host(i); other.name != b.name {
+	for _, other := range c.kubelets() {
+		if other.name != b.name {
 			commands = append(commands, fmt.Sprintf("route add %s via %s", other.pods, other.ip))
 		}
 	}

@@ -25,24 +25,23 @@ func containerdName(machine string) string { return "containerd-" + machine }
 
 func kubeletName(machine string) string { return "kubelet-" + machine }
 
-// startContainerd starts the runtime of host i and loads the images into it.
-func (c *Cluster) startContainerd(ctx context.Context, i int) error {
-	name := layout.HostName(i)
-	if err := c.writeNodeFiles(i); err != nil {
+// startContainerd starts the runtime of a machine and loads the images into it.
+func (c *Cluster) startContainerd(ctx context.Context, b box) error {
+	if err := c.writeNodeFiles(b); err != nil {
 		return err
 	}
 	err := c.Start(ctx, Process{
-		Name: containerdName(name), Machine: name,
+		Name: containerdName(b.name), Machine: b.name,
 		Argv: []string{"containerd", "--config", "/etc/containerd/config.toml"},
 	})
 	if err != nil {
 		return err
 	}
-	if err := c.awaitContainerd(ctx, name); err != nil {
+	if err := c.awaitContainerd(ctx, b.name); err != nil {
 		return err
 	}
 	for _, image := range imageFiles() {
-		if err := c.importImage(ctx, name, image); err != nil {
+		if err := c.importImage(ctx, b.name, image); err != nil {
 			return err
 		}
 	}
@@ -50,15 +49,16 @@ func (c *Cluster) startContainerd(ctx context.Context, i int) error {
 }
 
 // writeNodeFiles writes what the machine sees below /etc.
-func (c *Cluster) writeNodeFiles(i int) error {
-	name, keys := layout.HostName(i), c.planes()[0].pkiDir()
+func (c *Cluster) writeNodeFiles(b box) error {
+	name, p := b.name, c.plane(b.cluster)
 	frequency, sync := "10s", "1m"
 	if c.meta.Options.KubeletProfile == ProfileFast {
 		frequency, sync = "1s", "5s"
 	}
 	values := map[string]string{
-		"PodSubnet":       layout.PodSubnet(i),
+		"PodSubnet":       b.pods,
 		"CgroupRoot":      "/" + layout.CgroupParent + "/" + name,
+		"ClusterDNS":      p.dns,
 		"StatusFrequency": frequency, "SyncFrequency": sync,
 	}
 	kubernetes := layout.MachinePath(name, "/etc/kubernetes")
@@ -75,7 +75,7 @@ func (c *Cluster) writeNodeFiles(i int) error {
 		"ca.crt": "ca.crt", "kubelet.kubeconfig": "kubelet-" + name + ".kubeconfig",
 		"kubelet.crt": "kubelet-" + name + ".crt", "kubelet.key": "kubelet-" + name + ".key",
 	} {
-		text, err := os.ReadFile(filepath.Join(keys, source))
+		text, err := os.ReadFile(filepath.Join(p.pkiDir(), source))
 		if err != nil {
 			return fmt.Errorf("give keys to %s: %w", name, err)
 		}
@@ -83,7 +83,7 @@ func (c *Cluster) writeNodeFiles(i int) error {
 			return fmt.Errorf("give keys to %s: %w", name, err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(kubernetes, "resolv.conf"), []byte("nameserver 10.77.64.10\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(kubernetes, "resolv.conf"), []byte("nameserver "+p.dns+"\n"), 0o644); err != nil {
 		return fmt.Errorf("write resolv.conf of %s: %w", name, err)
 	}
 	return nil
@@ -124,33 +124,35 @@ func (c *Cluster) importImage(ctx context.Context, name, image string) error {
 	})
 }
 
-func (c *Cluster) startKubelet(ctx context.Context, i int) error {
-	name := layout.HostName(i)
-	return c.Start(ctx, Process{Name: kubeletName(name), Machine: name, Argv: []string{
+// join makes a machine a node of its cluster.
+func (c *Cluster) join(ctx context.Context, b box) error {
+	if b.cluster == "" {
+		return c.registerDPU(ctx, b)
+	}
+	return c.Start(ctx, Process{Name: kubeletName(b.name), Machine: b.name, Argv: []string{
 		"kubelet", "--config=/etc/kubernetes/kubelet.yaml", "--kubeconfig=/etc/kubernetes/kubelet.kubeconfig",
-		"--hostname-override=" + name, "--node-ip=" + layout.HostIP(i), "--root-dir=/var/lib/kubelet", "--v=2",
+		"--hostname-override=" + b.name, "--node-ip=" + b.ip, "--root-dir=/var/lib/kubelet", "--v=2",
 	}})
 }
 
-// registerDPU makes the node object of DPU i, which has no kubelet.
-func (c *Cluster) registerDPU(ctx context.Context, i int) error {
+// registerDPU makes the node object of a DPU that has no kubelet.
+func (c *Cluster) registerDPU(ctx context.Context, b box) error {
 	client, err := c.client(DPUCluster)
 	if err != nil {
 		return err
 	}
-	name := layout.DPUName(i)
-	return c.await(ctx, "node object of "+name, []string{"dpu-apiserver"}, func(ctx context.Context) error {
+	return c.await(ctx, "node object of "+b.name, []string{"dpu-apiserver"}, func(ctx context.Context) error {
 		node, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name:   name,
-			Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux"},
+			Name:   b.name,
+			Labels: map[string]string{corev1.LabelHostname: b.name, corev1.LabelOSStable: "linux"},
 		}}, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			node, err = client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			node, err = client.CoreV1().Nodes().Get(ctx, b.name, metav1.GetOptions{})
 		}
 		if err != nil {
 			return err
 		}
-		node.Status = dpuStatus(name, layout.DPUIP(i), metav1.Now())
+		node.Status = dpuStatus(b.name, b.ip, metav1.Now())
 		if node, err = client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
 			return err
 		}

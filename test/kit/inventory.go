@@ -31,7 +31,7 @@ type Inventory []string
 // Take lists it: objects of both clusters, Leases of hosts and DPUs that are gone, what each SNAP service has, loop
 // devices and files of the storage target.
 func Take(ctx context.Context, bed *devcluster.Cluster, c Clients) (Inventory, error) {
-	out, err := ofPods(ctx, bed, c.Host)
+	out, err := ofPods(ctx, bed, c)
 	if err != nil {
 		return nil, err
 	}
@@ -96,32 +96,50 @@ func (i Inventory) Less(other Inventory) []string {
 	return out
 }
 
-// ofPods lists what there is of pods as volumes, where they are deployed.
-func ofPods(ctx context.Context, bed *devcluster.Cluster, host client.Client) (Inventory, error) {
-	if !bed.Options().Pods {
-		return nil, nil
+// ofPods lists what there is of pods as volumes, in the clusters where they are deployed.
+func ofPods(ctx context.Context, bed *devcluster.Cluster, c Clients) (Inventory, error) {
+	var out Inventory
+	var failed error
+	for _, of := range []struct {
+		deployed bool
+		where    string
+		c        client.Client
+		nodes    []string
+	}{{bed.Options().Pods, "host", c.Host, bed.Nodes()}, {bed.Options().DPUPods, "dpu", c.DPU, bed.DPUs()}} {
+		if !of.deployed {
+			continue
+		}
+		directories, err := podDirectories(of.nodes)
+		objects, more := podObjects(ctx, of.where, of.c)
+		out, failed = append(append(out, directories...), objects...), errors.Join(failed, err, more)
 	}
-	out, err := podDirectories(bed)
+	return out, failed
+}
+
+// podObjects lists the objects of pods as volumes of one cluster.
+func podObjects(ctx context.Context, where string, c client.Client) (Inventory, error) {
+	var out Inventory
+	var failed error
 	for _, list := range []client.ObjectList{&pavv1alpha1.PavProvisionerList{}, &moorv1alpha1.PodVolumeList{}, &moorv1alpha1.PodStagingList{}} {
-		found, failed := names(ctx, host, list)
-		err = errors.Join(err, failed)
+		found, err := names(ctx, c, list)
+		failed = errors.Join(failed, err)
 		for _, name := range found {
-			out = append(out, fmt.Sprintf("host: %T %s", list, name))
+			out = append(out, fmt.Sprintf("%s: %T %s", where, list, name))
 		}
 	}
-	return out, err
+	return out, failed
 }
 
 // podDirectories lists what pods that work for volumes share with their nodes.
-func podDirectories(bed *devcluster.Cluster) (Inventory, error) {
+func podDirectories(nodes []string) (Inventory, error) {
 	var out Inventory
-	for _, host := range bed.Nodes() {
-		found, err := filepath.Glob(filepath.Join(layout.MachinePath(host, layout.MachineDataDir), "pav", "*"))
+	for _, node := range nodes {
+		found, err := filepath.Glob(filepath.Join(layout.MachinePath(node, layout.MachineDataDir), "pav", "*"))
 		if err != nil {
-			return nil, fmt.Errorf("list what pods left on %s: %w", host, err)
+			return nil, fmt.Errorf("list what pods left on %s: %w", node, err)
 		}
 		for _, path := range found {
-			out = append(out, fmt.Sprintf("%s: /pav of %s", host, filepath.Base(path)))
+			out = append(out, fmt.Sprintf("%s: /pav of %s", node, filepath.Base(path)))
 		}
 	}
 	return out, nil

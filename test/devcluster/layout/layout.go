@@ -71,6 +71,9 @@ func DPUIP(i int) string { return fmt.Sprintf("10.77.0.%d", 100+i) }
 // PodSubnet is the range of the pods of host i.
 func PodSubnet(i int) string { return fmt.Sprintf("10.77.%d.0/24", 128+i) }
 
+// DPUPodSubnet is the range of the pods of the DPU in host i.
+func DPUPodSubnet(i int) string { return PodSubnet(MaxNodes + i) }
+
 // MachineDir is the directory on the real machine that backs a bed's machine.
 func MachineDir(name string) string { return filepath.Join(DataDir, "machines", name) }
 

@@ -14,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/test/devcluster"
@@ -47,16 +49,16 @@ func Deploy(ctx context.Context, c *devcluster.Cluster, progress io.Writer) erro
 	if err != nil {
 		return err
 	}
-	if err := start(ctx, c, processes(b, configs)); err != nil {
+	all := processes(b, configs)
+	if err := start(ctx, c, all); err != nil {
 		return err
 	}
-	if c.Options().Pods {
-		if err := deployPods(ctx, c, clients, progress); err != nil {
-			return err
-		}
+	pods, err := deployPods(ctx, c, clients, progress)
+	if err != nil {
+		return err
 	}
 	fmt.Fprintln(progress, "waiting until every DPU reports and every host knows the driver")
-	return awaitReady(ctx, c, clients)
+	return awaitReady(ctx, c, clients, append(all, pods...))
 }
 
 // start starts those processes that do not run.
@@ -100,8 +102,8 @@ func pairNodes(ctx context.Context, c *devcluster.Cluster, host client.Client) e
 	return nil
 }
 
-// registerVendor says that every DPU has the vendor's driver, which is what a
-// kubelet of a DPU says: csi-provisioner tells of the room in such places only.
+// registerVendor says that every DPU has the vendor's driver, as a kubelet says it of
+// drivers that register with it: csi-provisioner tells of the room in such places only.
 // All are at the same place until one is moved, also where the vendor's storage is
 // at none: csi-provisioner does not know its own CSIStorageCapacity again where a
 // driver has no such label.
@@ -116,15 +118,35 @@ func registerVendor(ctx context.Context, c *devcluster.Cluster, dpu client.Clien
 		if err := dpu.Patch(ctx, node, client.MergeFrom(before)); err != nil {
 			return fmt.Errorf("say what storage %s reaches: %w", name, err)
 		}
-		known := &storagev1.CSINode{
-			ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(node, corev1.SchemeGroupVersion.WithKind("Node"))}},
-			Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: vendorDriver, NodeID: name, TopologyKeys: []string{kit.PlaceKey}}}},
-		}
-		if err := client.IgnoreAlreadyExists(dpu.Create(ctx, known)); err != nil {
+		if err := listVendor(ctx, dpu, node); err != nil {
 			return fmt.Errorf("say that %s has driver %s: %w", name, vendorDriver, err)
 		}
 	}
 	return nil
+}
+
+// listVendor has the vendor's driver in the CSINode of a DPU, beside the drivers that a kubelet
+// lists there.
+func listVendor(ctx context.Context, dpu client.Client, node *corev1.Node) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		known := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+		_, err := controllerutil.CreateOrUpdate(ctx, dpu, known, func() error {
+			withVendor(known, node)
+			return nil
+		})
+		return err
+	})
+}
+
+// withVendor adds the vendor's driver to a CSINode that lacks it. A kubelet deletes a CSINode that
+// its Node does not own.
+func withVendor(known *storagev1.CSINode, node *corev1.Node) {
+	if len(known.OwnerReferences) == 0 {
+		known.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(node, corev1.SchemeGroupVersion.WithKind("Node"))}
+	}
+	if !registered(known, vendorDriver) {
+		known.Spec.Drivers = append(known.Spec.Drivers, storagev1.CSINodeDriver{Name: vendorDriver, NodeID: node.Name, TopologyKeys: []string{kit.PlaceKey}})
+	}
 }
 
 // accounts are the ServiceAccounts of the processes, by cluster.

@@ -7,6 +7,8 @@ import (
 	"net"
 	"path/filepath"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/devcluster/layout"
 	"github.com/moor-storage/moor/test/devcluster/ociimage"
@@ -19,63 +21,118 @@ const (
 	podsNode       = "pod-provisioner-node"
 )
 
-// podsWebhookPort is where API servers have PavProvisioners checked.
-const podsWebhookPort = "9443"
-
 // ubuntu is the image of PaV's examples: what its commands use of it.
 const ubuntu = "docker.io/library/ubuntu:20.04"
 
-// deployPods deploys pods as volumes on the host cluster, and brings the image of its
-// examples to the hosts.
-func deployPods(ctx context.Context, c *devcluster.Cluster, clients kit.Clients, progress io.Writer) error {
-	fmt.Fprintln(progress, "deploying pods as volumes on the host cluster")
-	objects, err := kit.ReadManifests(filepath.Join(c.Root(), "crds", "pav"), filepath.Join(c.Root(), "deploy", "pav"))
-	if err == nil { // the API servers of the bed reach no Services
-		err = kit.WebhooksAt(net.JoinHostPort(layout.HubIP, podsWebhookPort), objects)
+// podSite is a cluster with pods as volumes.
+type podSite struct {
+	cluster string
+	nodes   []string
+	// control is the name of the process for the cluster; the names of those on the nodes
+	// end with the node.
+	control string
+	// webhookPort is where API servers have PavProvisioners checked.
+	webhookPort string
+	// controlArgs and nodeArgs are what the processes of the site have of their own.
+	controlArgs, nodeArgs []string
+}
+
+// podSites are the clusters of a bed on which pods as volumes are deployed.
+func podSites(c cluster) []podSite {
+	var out []podSite
+	if c.Options().Pods {
+		out = append(out, podSite{
+			cluster: devcluster.HostCluster, nodes: c.Nodes(), control: "pod-provisioner", webhookPort: "9443",
+			controlArgs: []string{"--metrics-bind-address=:9111", "--health-probe-bind-address=:9112"},
+			nodeArgs:    []string{"--metrics-bind-address=:9302", "--health-probe-bind-address=:9303"},
+		})
 	}
-	if err == nil {
-		err = kit.ApplyObjects(ctx, clients.Host, objects)
+	if c.Options().DPUPods {
+		out = append(out, podSite{
+			cluster: devcluster.DPUCluster, nodes: c.DPUs(), control: "pod-provisioner-dpu", webhookPort: "9444",
+			controlArgs: []string{"--metrics-bind-address=:9113", "--health-probe-bind-address=:9114"},
+			nodeArgs: []string{
+				"--metrics-bind-address=:9205", "--health-probe-bind-address=:9206",
+				"--dpu-plugin-name=pav", "--dpu-plugin-root=" + pluginRoot, "--snap-socket=" + layout.SNAPSocket, "--dpu-namespace=" + kit.Namespace,
+			},
+		})
 	}
-	if err != nil {
-		return fmt.Errorf("pods as volumes: %w", err)
+	return out
+}
+
+// deployPods deploys pods as volumes on the clusters that are to have them, and brings the image
+// of its examples to their nodes. It returns the processes that it has started.
+func deployPods(ctx context.Context, c *devcluster.Cluster, clients kit.Clients, progress io.Writer) ([]devcluster.Process, error) {
+	sites := podSites(c)
+	if len(sites) == 0 {
+		return nil, nil
 	}
+	if err := loadUbuntu(ctx, c); err != nil {
+		return nil, fmt.Errorf("make the image %s: %w", ubuntu, err)
+	}
+	var out []devcluster.Process
+	in := map[string]client.Client{devcluster.HostCluster: clients.Host, devcluster.DPUCluster: clients.DPU}
+	for _, site := range sites {
+		fmt.Fprintf(progress, "deploying pods as volumes on the %s cluster\n", site.cluster)
+		started, err := site.deploy(ctx, c, in[site.cluster])
+		if err != nil {
+			return nil, fmt.Errorf("pods as volumes on the %s cluster: %w", site.cluster, err)
+		}
+		out = append(out, started...)
+	}
+	return out, nil
+}
+
+// loadUbuntu brings the image of PaV's examples to all machines with a kubelet.
+func loadUbuntu(ctx context.Context, c *devcluster.Cluster) error {
 	files, err := devcluster.BusyboxFiles(ctx)
 	if err != nil {
 		return err
 	}
 	files, err = devcluster.WithPrograms(ctx, files, map[string]string{"/bin/bash": "bash"})
 	if err != nil {
-		return fmt.Errorf("make the image %s: %w", ubuntu, err)
-	}
-	if err := c.LoadImage(ctx, "ubuntu", ociimage.Image{Names: []string{ubuntu}, Command: []string{"bash"}, Files: files}); err != nil {
 		return err
 	}
-	control, err := c.WriteKubeconfig(ctx, devcluster.HostCluster, kit.PodsNamespace, podsController)
-	if err != nil {
-		return err
-	}
-	on := map[string]string{}
-	for _, host := range c.Nodes() {
-		if on[host], err = c.WriteNodeKubeconfig(ctx, devcluster.HostCluster, kit.PodsNamespace, podsNode, host); err != nil {
-			return err
-		}
-	}
-	return start(ctx, c, podProcesses(c, control, on))
+	return c.LoadImage(ctx, "ubuntu", ociimage.Image{Names: []string{ubuntu}, Command: []string{"bash"}, Files: files})
 }
 
-// podProcesses are those of pods as volumes: one for the cluster, and one on each host; on has
-// the kubeconfigs of these.
-func podProcesses(c cluster, control string, on map[string]string) []devcluster.Process {
-	program := filepath.Join(c.BinDir(), "pod-provisioner")
-	out := []devcluster.Process{{Name: "pod-provisioner", Machine: layout.Hub, Argv: []string{
-		program, "--mode=controller", "--kubeconfig=" + control, "--namespace=" + kit.PodsNamespace, "--webhook-port=" + podsWebhookPort,
-		"--metrics-bind-address=:9111", "--health-probe-bind-address=:9112",
-	}}}
-	for _, host := range c.Nodes() {
-		out = append(out, devcluster.Process{Name: "pod-provisioner-" + host, Machine: host, Argv: []string{
-			program, "--mode=node", "--node-name=" + host, "--kubeconfig=" + on[host],
-			"--metrics-bind-address=:9302", "--health-probe-bind-address=:9303",
-		}})
+// deploy applies the manifests and starts the processes, which it returns.
+func (s podSite) deploy(ctx context.Context, c *devcluster.Cluster, in client.Client) ([]devcluster.Process, error) {
+	objects, err := kit.ReadManifests(filepath.Join(c.Root(), "crds", "pav"), filepath.Join(c.Root(), "deploy", "pav"))
+	if err == nil { // the API servers of the bed reach no Services
+		err = kit.WebhooksAt(net.JoinHostPort(layout.HubIP, s.webhookPort), objects)
+	}
+	if err == nil {
+		err = kit.ApplyObjects(ctx, in, objects)
+	}
+	if err != nil {
+		return nil, err
+	}
+	control, err := c.WriteKubeconfig(ctx, s.cluster, kit.PodsNamespace, podsController)
+	if err != nil {
+		return nil, err
+	}
+	on := map[string]string{}
+	for _, node := range s.nodes {
+		if on[node], err = c.WriteNodeKubeconfig(ctx, s.cluster, kit.PodsNamespace, podsNode, node); err != nil {
+			return nil, err
+		}
+	}
+	out := s.processes(c.BinDir(), control, on)
+	return out, start(ctx, c, out)
+}
+
+// processes are one for the cluster and one on each node, with the kubeconfig of the first and
+// those of the others by node.
+func (s podSite) processes(bin, control string, on map[string]string) []devcluster.Process {
+	program := filepath.Join(bin, "pod-provisioner")
+	out := []devcluster.Process{{Name: s.control, Machine: layout.Hub, Argv: append([]string{
+		program, "--mode=controller", "--kubeconfig=" + control, "--namespace=" + kit.PodsNamespace, "--webhook-port=" + s.webhookPort,
+	}, s.controlArgs...)}}
+	for _, node := range s.nodes {
+		out = append(out, devcluster.Process{Name: "pod-provisioner-" + node, Machine: node, Argv: append([]string{
+			program, "--mode=node", "--node-name=" + node, "--kubeconfig=" + on[node],
+		}, s.nodeArgs...)})
 	}
 	return out
 }

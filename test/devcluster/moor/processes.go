@@ -16,6 +16,7 @@ const (
 	vendorSocket = layout.MachineDataDir + "/vendor.sock"
 	targetAdmin  = layout.MachineDataDir + "/target.sock"
 	snapRoot     = layout.MachineDataDir + "/snap"
+	pluginRoot   = snapRoot + "/plugins"
 	// hostLink is where a host answers its DPU, on the link between the two.
 	hostLink = layout.LinkHost + ":9400"
 	// targetAddress is where the DPUs find the storage target.
@@ -110,10 +111,10 @@ func onDPU(c bed, dpu string, configs map[string]string) []devcluster.Process {
 		process(c, "snap-emulator-"+dpu, dpu, "snap-emulator", "--name="+dpu, "--socket="+snap,
 			fmt.Sprintf("--vfs=%d", c.Options().VFs), "--pfs=2", "--hotplug-state=/run/moor/functions.json", "--sysfs-root="+layout.PCIeDir+"/sys", "--dev-root="+layout.PCIeDir+"/dev",
 			"--fuse-dir="+layout.MachineDataDir+"/fuse", "--medium-log-dir="+layout.TargetDir+"/log", "--metrics-bind-address=:9201"),
-		process(c, "local-vendor-"+dpu, dpu, "local-vendor", append(epochs(c), "--mode=plugin", "--plugin-root="+filepath.Join(snapRoot, "plugins"),
+		process(c, "local-vendor-"+dpu, dpu, "local-vendor", append(epochs(c), "--mode=plugin", "--plugin-root="+pluginRoot,
 			"--snap-socket="+snap, "--target-dir="+layout.TargetDir, "--metrics-bind-address=:9202")...),
 		process(c, "snap-node-driver-"+dpu, dpu, "snap-node-driver", "--node-name="+dpu, "--kubeconfig="+configs[dpu],
-			"--namespace="+kit.Namespace, "--plugin-root="+filepath.Join(snapRoot, "plugins"),
+			"--namespace="+kit.Namespace, "--plugin-root="+pluginRoot,
 			"--provider-root="+filepath.Join(snapRoot, "providers"), "--host-link="+hostLink, "--metrics-bind-address=:9203", "--health-probe-bind-address=:9204"),
 	}
 }

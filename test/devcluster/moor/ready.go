@@ -3,6 +3,7 @@ package moor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -23,15 +24,26 @@ const (
 )
 
 // awaitReady returns once every DPU has reported a working SNAP service and
-// plugin, and every kubelet has registered the driver.
-func awaitReady(ctx context.Context, c *devcluster.Cluster, clients kit.Clients) error {
+// plugin, and every kubelet has registered the driver. A process that has ended does not
+// come back: it is not waited for.
+func awaitReady(ctx context.Context, c *devcluster.Cluster, clients kit.Clients, all []devcluster.Process) error {
 	var missing string
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
 		missing = notReady(ctx, c, clients)
-		return missing == "", nil
+		return missing == "", ended(c, all)
 	})
 	if err != nil {
 		return fmt.Errorf("wait for Moor: %w: %s; see the logs with `moor-dev logs`", err, missing)
+	}
+	return nil
+}
+
+// ended is an error if one of the processes does not run.
+func ended(c *devcluster.Cluster, all []devcluster.Process) error {
+	for _, p := range all {
+		if !c.Running(p.Name) {
+			return fmt.Errorf("process %s in %s has ended", p.Name, p.Machine)
+		}
 	}
 	return nil
 }
@@ -55,18 +67,14 @@ func notReady(ctx context.Context, c *devcluster.Cluster, clients kit.Clients) s
 		if err := clients.Host.Get(ctx, client.ObjectKey{Name: name}, csiNode); err != nil {
 			return err.Error()
 		}
-		if !registered(csiNode) {
+		if !registered(csiNode, driver) {
 			return "the kubelet of " + name + " does not know driver " + driver
 		}
 	}
 	return ""
 }
 
-func registered(n *storagev1.CSINode) bool {
-	for _, d := range n.Spec.Drivers {
-		if d.Name == driver {
-			return true
-		}
-	}
-	return false
+// registered reports whether a node lists a driver.
+func registered(n *storagev1.CSINode, driver string) bool {
+	return slices.ContainsFunc(n.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == driver })
 }
