@@ -113,17 +113,17 @@ e2e() {
 	if [ -n "${FOCUS:-}${MODE:-}" ]; then e2e_focused; else e2e_whole; fi
 }
 
-e2e_whole() { up fast --pods && conformance_ready && suite nvme "$SUITE_CORE" && e2e_on_bed "attach mode controller" && by_node && by_topology && by_epochs; }
+e2e_whole() { up fast --pods && conformance_ready && suite nvme "$SUITE_CORE" && e2e_on_bed "attach mode controller" && by_node && by_topology && by_epochs && by_dpu_pods; }
 
 # e2e_focused runs the specs whose names match the regular expression FOCUS on a bed
-# of one MODE: controller (the default), node, topology or epochs. One has to match.
+# of one MODE: controller (the default), node, topology, epochs or dpu-pods. One has to match.
 e2e_focused() {
 	local mode=${MODE:-controller}
 	case "$mode" in
 	controller) up fast --pods ;;
 	node) up fast --attach-mode=node ;;
-	topology | epochs) up fast "--$mode" ;;
-	*) echo "MODE is controller, node, topology or epochs, not $mode" >&2 && return 2 ;;
+	topology | epochs | dpu-pods) up fast "--$mode" ;;
+	*) echo "MODE is controller, node, topology, epochs or dpu-pods, not $mode" >&2 && return 2 ;;
 	esac && e2e_on_bed "$mode" -ginkgo.focus="${FOCUS:-}"
 }
 
@@ -139,6 +139,9 @@ by_topology() {
 
 # by_epochs makes the bed anew with storage that knows epochs, and runs what is about them.
 by_epochs() { up fast --epochs && e2e_on_bed epochs -ginkgo.label-filter=epochs; }
+
+# by_dpu_pods makes the bed anew with DPUs that run pods, and runs what is about them.
+by_dpu_pods() { up fast --dpu-pods && e2e_on_bed dpu-pods -ginkgo.label-filter=dpu-pods; }
 
 # What of that even the quickest run has to try.
 NODE_MODE_CORE='asks for its volumes by itself|when the host loses power'

@@ -42,6 +42,12 @@ type jobs struct{ validate, create, remove, stage, unstage string }
 // with the test.
 func (ns *testNamespace) provisioner(ctx context.Context, name string, j jobs, change ...func(*pavv1alpha1.PavProvisioner)) string {
 	GinkgoHelper()
+	return ns.provisionerIn(ctx, clients.Host, name, j, change...)
+}
+
+// provisionerIn is provisioner in one of the clusters.
+func (ns *testNamespace) provisionerIn(ctx context.Context, cluster client.Client, name string, j jobs, change ...func(*pavv1alpha1.PavProvisioner)) string {
+	GinkgoHelper()
 	name = ns.name + "-" + name
 	p := &pavv1alpha1.PavProvisioner{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	s := &p.Spec
@@ -60,21 +66,21 @@ func (ns *testNamespace) provisioner(ctx context.Context, name string, j jobs, c
 	for _, f := range change {
 		f(p)
 	}
-	Expect(clients.Host.Create(ctx, p)).To(Succeed())
+	Expect(cluster.Create(ctx, p)).To(Succeed())
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: name}
-	Expect(clients.Host.Create(ctx, class)).To(Succeed())
+	Expect(cluster.Create(ctx, class)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
-		Expect(client.IgnoreNotFound(clients.Host.Delete(ctx, class))).To(Succeed())
-		Expect(client.IgnoreNotFound(clients.Host.Delete(ctx, p))).To(Succeed())
+		Expect(client.IgnoreNotFound(cluster.Delete(ctx, class))).To(Succeed())
+		Expect(client.IgnoreNotFound(cluster.Delete(ctx, p))).To(Succeed())
 	}, NodeTimeout(patience))
-	Eventually(readyOf(name)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeTrue())
+	Eventually(readyOf(cluster, name)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeTrue())
 	return name
 }
 
-func readyOf(name string) func(context.Context) (bool, error) {
+func readyOf(cluster client.Client, name string) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		p := &pavv1alpha1.PavProvisioner{}
-		err := clients.Host.Get(ctx, client.ObjectKey{Name: name}, p)
+		err := cluster.Get(ctx, client.ObjectKey{Name: name}, p)
 		return meta.IsStatusConditionTrue(p.Status.Conditions, pavv1alpha1.ConditionReady), err
 	}
 }
