@@ -200,9 +200,16 @@ func podOnDPU(ctx context.Context, t *testing.T, c *Cluster) {
 	if err != nil || placed.Spec.NodeName != "dpu-1" {
 		t.Errorf("the pod is on %q, %v; want dpu-1", placed.Spec.NodeName, err)
 	}
-	log, err := client.CoreV1().Pods(metav1.NamespaceDefault).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
-	if err != nil || string(log) != "mounted\n" {
-		t.Errorf("the log of the pod is %q, %v", log, err)
+	// The mount is there before the kubelet has told the API server that the container runs.
+	err = c.await(ctx, "log of a pod on dpu-1", []string{"kubelet-dpu-1", "containerd-dpu-1"}, func(ctx context.Context) error {
+		log, err := client.CoreV1().Pods(metav1.NamespaceDefault).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+		if err == nil && string(log) != "mounted\n" {
+			err = fmt.Errorf("it is %q", log)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
