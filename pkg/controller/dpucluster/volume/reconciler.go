@@ -193,6 +193,9 @@ func (r *Reconciler) ofClass(ctx context.Context, class client.Object) []reconci
 	}))
 }
 
+// volumes are those of a namespace. A PersistentVolume may be for a claim of any other, which the cache
+// does not have and refuses to be asked for.
 func (r *Reconciler) volumes(ctx context.Context, namespace, field, value string) []reconcile.Request {
-	return kube.RequestsOf(ctx, r.DPU.Client, &storagev1alpha1.VolumeList{}, client.InNamespace(namespace), client.MatchingFields{field: value})
+	all := kube.RequestsOf(ctx, r.DPU.Client, &storagev1alpha1.VolumeList{}, client.MatchingFields{field: value})
+	return slices.DeleteFunc(all, func(q reconcile.Request) bool { return q.Namespace != namespace })
 }
