@@ -10,6 +10,8 @@ const (
 	hostPolicy        = "./pkg/controller/hostcluster/policy"
 	choice            = "./pkg/placement"
 	probe             = "./pkg/node/hostprobe"
+	podStaging        = "./pkg/controller/pods/staging"
+	podVendor         = "./pkg/node/pods/vendor"
 )
 
 // Their files that are edited more than once.
@@ -26,6 +28,9 @@ const (
 	diskNVMe     = "internal/hostdev/nvme.go"
 	vendorCopy   = "reference/localvendor/copies.go"
 	vendorJudged = "pkg/controller/dpucluster/policy/reconciler.go"
+	stagingUser  = "pkg/controller/pods/staging/user.go"
+	stagingAdmit = "pkg/controller/pods/staging/admit.go"
+	podHost      = "pkg/node/pods/vendor/host.go"
 )
 
 // services are checks of the CSI services, of expansion, host devices, the
@@ -177,6 +182,38 @@ var services = []mutation{
 	}},
 	{name: "more nodes than allowed have a volume", tests: choice, edits: []edit{
 		{"pkg/placement/choose.go", "	want := max(0, min(r.Replicas, r.MaxShares-1))\n", "	want := max(0, r.Replicas)\n"},
+	}},
+
+	// A volume is staged on a DPU for what is attached to it, and for nothing else.
+	{name: "a volume is staged on a DPU for an attachment that is gone", tests: podStaging, edits: []edit{
+		{stagingUser, "	case !found || a.UID != u.UID:", "	case !found:"},
+	}},
+	{name: "a volume is staged on a DPU for the attachment of another", tests: podStaging, edits: []edit{
+		{stagingUser, "	case a.Spec.NodeName != p.Spec.NodeName:", "	case a.Spec.NodeName == \"-\":"},
+	}},
+	{name: "a DPU has a claim's volume staged for the attachment of another claim", tests: podStaging, edits: []edit{
+		{stagingUser, " || ref.Name != claim.Name {", " {"},
+	}},
+	{name: "a pod and a DPU have a volume of one writer at once", tests: podStaging, edits: []edit{
+		{stagingAdmit, "		if concurrent && !p.Spec.User.IsPod() && !others[i].Spec.User.IsPod() {", "		if concurrent {"},
+	}},
+	{name: "two DPUs have a volume of one writer staged without a word", tests: podStaging, edits: []edit{
+		{stagingAdmit, "		if concurrent && !p.Spec.User.IsPod() && !others[i].Spec.User.IsPod() {", "		if !p.Spec.User.IsPod() {"},
+	}},
+	{name: "the device of a dead staging pod counts as there", tests: podVendor, edits: []edit{
+		{podHost, " && r.Pod == p.Status.Report.PodUID\n", "\n"},
+	}},
+	{name: "the device of a dead staging pod is kept for the next", tests: podVendor, edits: []edit{
+		{podHost, "		err = h.replace(ctx, r)\n", "		err = h.records.Put(deviceOf(r.Volume), r)\n"},
+	}},
+	{name: "a volume is unstaged under a device of which nothing is known", tests: podVendor, edits: []edit{
+		{podHost, "	if err := (devices{h.o.SNAP}).remove(ctx, deviceOf(volume)); err != nil {\n		return err\n	}\n	if err := h.o.Targets", "	if err := h.o.Targets"},
+	}},
+	{name: "a vendor makes a volume for more hosts than it allows", tests: "./pkg/controller/dpucluster/volume", edits: []edit{
+		{"pkg/controller/dpucluster/volume/vendor.go", "most != nil && *most < want {", "most != nil && *most < 1 {"},
+	}},
+	{name: "a device whose file was removed counts as staged", tests: nodeService, edits: []edit{
+		{nodeContent, "		return false, nil // of the same number, perhaps, but no pod can have it\n", "		_ = d.path // of the same number\n"},
 	}},
 
 	// A copy is of one instant, and holds up only who writes.
