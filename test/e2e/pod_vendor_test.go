@@ -72,6 +72,7 @@ func atStore(p *pavv1alpha1.PavProvisioner) {
 	p.Spec.VolumeDeletion.PodTemplate = store(loops.remove).PodTemplate
 	p.Spec.VolumeStaging.PodTemplate = store(loops.stage).PodTemplate
 	p.Spec.VolumeUnstaging.PodTemplate = store(loops.unstage).PodTemplate
+	p.Spec.VolumeValidation = &pavv1alpha1.VolumeValidation{VolumeModes: asJSON([]corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock})}
 	p.Annotations = map[string]string{moorv1alpha1.AnnotationConcurrentStaging: "true"}
 }
 
