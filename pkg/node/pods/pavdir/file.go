@@ -38,18 +38,23 @@ func pin(dir *os.File, name string, since Since) (*os.File, unix.Stat_t, error) 
 	return f, st, nil
 }
 
+// tick is how far the clock by which the kernel stamps files can be behind the one that tells the time:
+// a tick of its timer, at CONFIG_HZ=100 (ktime_get_coarse_real_ts64 in Documentation/core-api/timekeeping.rst).
+const tick = 10 * time.Millisecond
+
 // regular returns what is wrong with a file. The time of its last change is the kernel's, which the pod
 // cannot set.
 func regular(name string, st *unix.Stat_t, since Since) error {
 	changed := time.Unix(st.Ctim.Unix())
+	old := changed.Add(tick).Before(since.Time)
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return aboutFile(name, "is "+kind(st.Mode)+", and has to be a regular file")
 	case st.Nlink > 1:
 		return aboutFile(name, "has other names as well (hard links): what it holds may be another's")
-	case changed.Before(since.Time) && since.Shared:
+	case old && since.Shared:
 		return fs.ErrNotExist
-	case changed.Before(since.Time):
+	case old:
 		return aboutFile(name, fmt.Sprintf("was written at %s, and the pod began at %s: another has left it", changed.UTC().Format(time.RFC3339), since.Time.UTC().Format(time.RFC3339)))
 	}
 	return nil

@@ -158,6 +158,14 @@ func TestLeftByAnother(t *testing.T) {
 	if got := b.pod(Since{Time: later, Shared: true}); got.Handle != nil || got.Problem != "" {
 		t.Errorf("%+v", got)
 	}
+	var st unix.Stat_t
+	b.must(unix.Stat(filepath.Join(b.dir, "handle"), &st))
+	// The kernel stamps files by a clock that may be a tick behind the one that pods are timed by.
+	for ahead, old := range map[time.Duration]bool{0: false, tick: false, tick + 1: true} {
+		if got := b.pod(Since{Time: time.Unix(st.Ctim.Unix()).Add(ahead)}); (got.Problem != "") != old {
+			t.Errorf("written %s before the pod began: %+v", ahead, got)
+		}
+	}
 	if got := b.pod(Since{Time: time.Now().Truncate(time.Second)}); got.Problem != "" || *got.Handle != "old" {
 		t.Errorf("%+v", got)
 	}
