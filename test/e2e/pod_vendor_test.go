@@ -47,7 +47,7 @@ func stagedOn(ctx context.Context, provisioner string) ([]moorv1alpha1.PodStagin
 // device where it is staged.
 var loops = jobs{
 	create: "truncate -s {{ requestedMinCapacity }} /store/pav-{{ defaultHandle }}",
-	remove: "rm /store/pav-{{ handle }}",
+	remove: "rm /store/pav-{{ defaultHandle }}",
 	stage: `for try in 1 2 3 4 5; do
   d=$(losetup -f); n=${d#/dev/loop}; [ -b $d ] || mknod $d b 7 $n
   losetup $d /store/pav-{{ handle }} && mknod /pav/volume b 7 $n && exit 0
@@ -96,11 +96,13 @@ var _ = Describe("a PavProvisioner behind DPUs", Label("dpu-pods"), func() {
 		Eventually(stagedOn).WithContext(ctx).WithArguments(policy).WithTimeout(patience).WithPolling(tick).Should(ConsistOf(And(
 			HaveField("Status.Phase", moorv1alpha1.PodStagingStaged), HaveField("Status.Report.PodUID", Not(Equal(stagings[0].Status.Report.PodUID))),
 		)))
+		held := attachment(ctx, "host-1", volumeOf(ctx, files))
 		remove(ctx, podObject(pod))
+		gone(ctx, held) // what is still attached shows what the dead pod had
 		again := ns.pod(ctx, "again", "host-1", files)
 		runs(ctx, again)
-		Expect(sh(ctx, again, "cat /data-files/greeting")).To(Equal(greeting))
-		Expect(sh(ctx, again, "ls /data-files")).To(Equal("greeting\n"), "what was in the directory of the pod that is gone")
+		Expect(sh(ctx, again, "cat /data-files/greeting")).To(And(HavePrefix("of pav-volume-staging-pod-"), Not(Equal(greeting))))
+		Expect(sh(ctx, again, "ls /data-files")).To(Equal("greeting\n"), "not what was in the directory of the pod that is gone")
 	})
 
 	It("shows a block device that pods made on two DPUs, and a pod fails over with it", func(ctx context.Context) {

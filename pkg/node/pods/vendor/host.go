@@ -87,8 +87,8 @@ func (r record) device() provisioner.Device {
 	return provisioner.Device{VolumeID: r.Volume, Name: deviceOf(r.Volume), Mode: r.Mode}
 }
 
-// deviceOf is the name of a volume's device. SNAP takes short names alone.
-func deviceOf(volume string) string { return "pav" + snaprpc.FSDevName(volume) }
+// deviceOf is the name of a volume's device: that of an fsdev may have 17 bytes to be shown.
+func deviceOf(volume string) string { return "p" + snaprpc.FSDevName(volume) }
 
 func (h *Host) target(volume string) string { return filepath.Join(h.o.Volumes, deviceOf(volume)) }
 

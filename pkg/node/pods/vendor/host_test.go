@@ -1,6 +1,7 @@
 package vendor
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,6 +27,15 @@ func TestContract(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A name that is longer is made, and never shown.
+func TestNamesAreShort(t *testing.T) {
+	for _, volume := range []string{"", "a", strings.Repeat("v", 253)} {
+		if name := deviceOf(volume); len(name) > 17 {
+			t.Errorf("%q has %d bytes", name, len(name))
+		}
 	}
 }
 
