@@ -1,7 +1,9 @@
 package vendor
 
 import (
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -172,4 +174,104 @@ func TestLostRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.bare()
+}
+
+// TestClosedInOrder: while SNAP has the device, or may have it, nothing of what is under it is undone.
+func TestClosedInOrder(t *testing.T) {
+	busy := &snaprpc.Error{Code: -int(syscall.EBUSY), Message: "Device or resource busy"}
+	for _, mode := range []provisioner.VolumeMode{provisioner.Block, provisioner.Filesystem} {
+		for name, tt := range map[string]struct {
+			change func(*machine, bool)
+			kind   error
+		}{
+			"SNAP does not answer": {func(m *machine, on bool) { m.silent = on }, provisioner.ErrUnavailable},
+			"SNAP keeps it": {func(m *machine, on bool) {
+				if m.keeps = nil; on {
+					m.keeps = busy
+				}
+			}, provisioner.ErrInUse},
+		} {
+			t.Run(string(mode)+", "+name, func(t *testing.T) {
+				m := newMachine(t)
+				spec := m.volume("a", mode)
+				d := m.open(spec)
+				tt.change(m, true)
+				m.wants(m.Close(t.Context(), spec.VolumeID, d.Name), tt.kind, "a-pvc")
+				if len(m.stagings()) != 1 || len(m.shown) != 1 {
+					t.Errorf("left are stagings %v, shown %v", m.stagings(), m.shown)
+				}
+				if m.silent {
+					_, err := m.Lookup(t.Context(), spec.VolumeID)
+					m.wants(err, provisioner.ErrUnavailable, "a-pvc")
+					_, err = m.List(t.Context())
+					m.wants(err, provisioner.ErrUnavailable, "list devices")
+				}
+				tt.change(m, false)
+				if got, err := m.Lookup(t.Context(), spec.VolumeID); err != nil || got != d {
+					t.Errorf("%+v, %v", got, err)
+				}
+				if err := m.Close(t.Context(), spec.VolumeID, d.Name); err != nil {
+					t.Fatal(err)
+				}
+				m.bare()
+			})
+		}
+	}
+}
+
+// TestOfWhat: a device is of one pod of one staging, while that is staged.
+func TestOfWhat(t *testing.T) {
+	now := metav1.Now()
+	for name, tt := range map[string]struct {
+		change func(*moorv1alpha1.PodStaging)
+		want   bool
+	}{
+		"that":                   {func(*moorv1alpha1.PodStaging) {}, true},
+		"another staging":        {func(p *moorv1alpha1.PodStaging) { p.UID = "t" }, false},
+		"another pod":            {func(p *moorv1alpha1.PodStaging) { p.Status.Report.PodUID = "q" }, false},
+		"no word of a pod":       {func(p *moorv1alpha1.PodStaging) { p.Status.Report = nil }, false},
+		"it is being removed":    {func(p *moorv1alpha1.PodStaging) { p.DeletionTimestamp = &now }, false},
+		"its pod has died":       {func(p *moorv1alpha1.PodStaging) { p.Status.Phase = moorv1alpha1.PodStagingBroken }, false},
+		"it is not staged again": {func(p *moorv1alpha1.PodStaging) { p.Status.Phase = moorv1alpha1.PodStagingStaging }, false},
+	} {
+		p := &moorv1alpha1.PodStaging{ObjectMeta: metav1.ObjectMeta{UID: "s"}}
+		p.Status.Phase, p.Status.Report = moorv1alpha1.PodStagingStaged, &moorv1alpha1.StagingReport{PodReport: moorv1alpha1.PodReport{PodUID: "p"}}
+		tt.change(p)
+		if got := (record{Staging: "s", Pod: "p"}).is(p); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestSwept: what is staged for an attachment that is gone, and of which there is no device, is unstaged.
+func TestSwept(t *testing.T) {
+	m := newMachine(t)
+	held := m.volume("held", provisioner.Block)
+	m.open(held)
+	m.stages = moorv1alpha1.PodStagingStaging
+	waits, lost := m.volume("waits", provisioner.Block), m.volume("lost", provisioner.Block)
+	for _, spec := range []provisioner.OpenSpec{waits, lost} {
+		_, err := m.Open(t.Context(), spec)
+		m.wants(err, provisioner.ErrUnavailable, "it is not staged yet")
+	}
+	m.add(&moorv1alpha1.PodStaging{ObjectMeta: metav1.ObjectMeta{Name: "of-a-pod"}, Spec: moorv1alpha1.PodStagingSpec{
+		ProvisionerName: "crypt", VolumeName: "pv", NodeName: dpu, User: moorv1alpha1.StagingUser{Namespace: "ns", Name: "pod", UID: "u"},
+	}})
+	for _, spec := range []provisioner.OpenSpec{held, lost} {
+		a := &storagev1alpha1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: spec.PublishContext[storagev1alpha1.PublishContextAttachment]}}
+		if err := m.api.Delete(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, p := range m.stagings() {
+		left = append(left, p.Spec.VolumeName)
+	}
+	slices.Sort(left)
+	if d := cmp.Diff([]string{"pv", "pv-held", "pv-waits"}, left); d != "" {
+		t.Errorf("left (-want +got):\n%s", d)
+	}
 }

@@ -1,6 +1,7 @@
 package vendor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -48,7 +50,9 @@ type machine struct {
 	fsdevs map[string]string
 	// refuses is what SNAP says when a device is to be made.
 	refuses error
-	silent  bool
+	// keeps is what SNAP says when a device is to be removed.
+	keeps  error
+	silent bool
 }
 
 func newMachine(t *testing.T) *machine {
@@ -59,9 +63,14 @@ func newMachine(t *testing.T) *machine {
 	}
 	m := &machine{
 		t: t, dir: t.TempDir(), stages: moorv1alpha1.PodStagingStaged,
-		api:   fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&moorv1alpha1.PodStaging{}).Build(),
 		shown: map[string]show.Want{}, bdevs: map[string]snaprpc.AIOSpec{}, fsdevs: map[string]string{},
 	}
+	m.api = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&moorv1alpha1.PodStaging{}).Build(), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			o.SetUID(types.UID(fmt.Sprintf("uid-%d", m.next())))
+			return c.Create(ctx, o, opts...)
+		},
+	})
 	m.restart()
 	return m
 }
@@ -90,7 +99,7 @@ func (m *machine) volume(name string, mode provisioner.VolumeMode) provisioner.O
 func (m *machine) attach(name string, mode provisioner.VolumeMode) provisioner.OpenSpec {
 	m.t.Helper()
 	attachment := fmt.Sprintf("%s-on-%s-%d", name, dpu, m.next())
-	m.add(&storagev1alpha1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: attachment, UID: types.UID(attachment)}})
+	m.add(&storagev1alpha1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: attachment}})
 	return provisioner.OpenSpec{
 		VolumeID: name + "-pvc", Mode: mode, AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOnce},
 		PublishContext: map[string]string{storagev1alpha1.PublishContextAttachment: attachment},
@@ -240,8 +249,11 @@ func (m *machine) BdevAioCreate(_ context.Context, spec snaprpc.AIOSpec) (string
 func (m *machine) BdevAioDelete(_ context.Context, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := cmp.Or(m.answers(), m.keeps); err != nil {
+		return err
+	}
 	delete(m.bdevs, name)
-	return m.answers()
+	return nil
 }
 
 func (m *machine) FsdevGetFsdevs(context.Context) ([]snaprpc.FSDev, error) {
@@ -267,8 +279,11 @@ func (m *machine) FsdevAioCreate(_ context.Context, name, root string) error {
 func (m *machine) FsdevAioDelete(_ context.Context, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := cmp.Or(m.answers(), m.keeps); err != nil {
+		return err
+	}
 	delete(m.fsdevs, name)
-	return m.answers()
+	return nil
 }
 
 // bare fails unless nothing of a volume is left.
