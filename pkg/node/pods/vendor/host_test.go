@@ -103,6 +103,25 @@ func TestDies(t *testing.T) {
 	}
 }
 
+// TestNotReplaced: while SNAP keeps the device of a dead staging pod, it does not pass for that of the next.
+func TestNotReplaced(t *testing.T) {
+	m := newMachine(t)
+	spec := m.volume("a", provisioner.Block)
+	m.open(spec)
+	p := m.stagings()[0]
+	m.staged(&p, moorv1alpha1.PodStagingStaged) // by another pod
+	m.keeps = &snaprpc.Error{Code: -int(syscall.EBUSY), Message: "Device or resource busy"}
+	_, err := m.Open(t.Context(), spec)
+	m.wants(err, provisioner.ErrUnavailable, "Device or resource busy")
+	_, err = m.Lookup(t.Context(), spec.VolumeID)
+	m.wants(err, provisioner.ErrNotFound, "a-pvc")
+	m.keeps = nil
+	d := m.open(spec)
+	if got, err := m.Lookup(t.Context(), spec.VolumeID); err != nil || got != d {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // TestAttachedAnew: what was staged for an attachment that is gone is not used for another.
 func TestAttachedAnew(t *testing.T) {
 	m := newMachine(t)
