@@ -10,8 +10,12 @@ import (
 func TestDataPath(t *testing.T) {
 	seen := map[string]string{}
 	for _, of := range []struct{ name, node string }{
-		{"local.csi.moor.dev", "n1"}, {"local.csi.moor.dev", "n2"}, {"fast.csi.moor.dev", "n1"},
-		{"a", "b-c"}, {"a-b", "c"}, {"a", strings.Repeat("n", 253)},
+		{"local.csi.moor.dev", "n1"},
+		{"local.csi.moor.dev", "n2"},
+		{"fast.csi.moor.dev", "n1"},
+		{"a", "b-c"},
+		{"a-b", "c"},
+		{"a", strings.Repeat("n", 253)},
 	} {
 		path := dataPathOf(of.name, of.node)
 		if other, taken := seen[path]; taken {
