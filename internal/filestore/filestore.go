@@ -58,8 +58,8 @@ func (s Store[T]) Put(key string, record T) (err error) {
 	return nil
 }
 
-// Get returns the record of a key, and whether there is one. A damaged one is none: it
-// has to be told from a failure to read, which is an error.
+// Get returns the record of a key, and whether there is one. A damaged one is none; one
+// that cannot be read now is an error.
 func (s Store[T]) Get(key string) (record T, found bool, err error) {
 	if record, found, err = read[T](s.file(key)); err != nil {
 		return record, false, fmt.Errorf("read the record of %s: %w", key, err)

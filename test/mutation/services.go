@@ -206,6 +206,9 @@ var services = []mutation{
 	{name: "the device of a dead staging pod is kept for the next", tests: podVendor, edits: []edit{
 		{podHost, "		err = h.replace(ctx, r)\n", "		err = h.records.Put(deviceOf(r.Volume), r)\n"},
 	}},
+	{name: "a volume is staged for another attachment under the device of the one before", tests: podVendor, edits: []edit{
+		{podHost, "		err = h.leave(bounded, spec.VolumeID, want)\n", "		_ = h.leave\n"},
+	}},
 	{name: "a volume is unstaged under a device of which nothing is known", tests: podVendor, edits: []edit{
 		{podHost, "	if err := (devices{h.o.SNAP}).remove(ctx, deviceOf(volume)); err != nil {\n		return err\n	}\n	if err := h.o.Targets", "	if err := h.o.Targets"},
 	}},

@@ -132,6 +132,9 @@ func (h *Host) open(ctx context.Context, spec provisioner.OpenSpec) (provisioner
 	bounded, cancel := ask.Bounded(ctx, 0)
 	defer cancel()
 	want, err := h.want(bounded, spec)
+	if err == nil {
+		err = h.leave(bounded, spec.VolumeID, want)
+	}
 	if err != nil {
 		return provisioner.Device{}, err
 	}
@@ -152,6 +155,20 @@ func (h *Host) mine(volume string) error {
 		err = fmt.Errorf("device %s is that of volume %s: %w", deviceOf(volume), r.Volume, provisioner.ErrInUse)
 	}
 	return err
+}
+
+// leave takes back what was made for another attachment, from above: what is staged is not undone under a
+// device.
+func (h *Host) leave(ctx context.Context, volume string, want *moorv1alpha1.PodStaging) error {
+	have := &moorv1alpha1.PodStaging{}
+	found, err := kube.Find(ctx, h.o.Stagings.Live, client.ObjectKeyFromObject(want), have)
+	if err != nil {
+		return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
+	}
+	if !found || have.Spec.User.UID == want.Spec.User.UID {
+		return nil
+	}
+	return h.remove(ctx, volume)
 }
 
 // want is the PodStaging that a volume needs here.
@@ -338,17 +355,26 @@ func (h *Host) Sweep(ctx context.Context) error {
 	}
 	var errs []error
 	for i := range list.Items {
-		p := &list.Items[i]
-		has := slices.ContainsFunc(known, func(r record) bool { return r.Staging == p.UID })
-		if has || p.Spec.User.IsPod() || p.Spec.NodeName != h.o.Node || !p.DeletionTimestamp.IsZero() {
-			continue
+		if p := &list.Items[i]; !p.Spec.User.IsPod() && p.Spec.NodeName == h.o.Node && p.DeletionTimestamp.IsZero() {
+			errs = append(errs, h.sweep(ctx, p, known))
 		}
-		a := &storagev1alpha1.VolumeAttachment{}
-		found, err := kube.Find(ctx, h.o.Stagings.Live, client.ObjectKey{Namespace: p.Spec.User.Namespace, Name: p.Spec.User.Name}, a)
-		if err == nil && (!found || a.UID != p.Spec.User.UID) {
-			err = kube.DeleteExact(ctx, h.o.Stagings.Client, p)
-		}
-		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+func (h *Host) sweep(ctx context.Context, p *moorv1alpha1.PodStaging, known []record) error {
+	a := &storagev1alpha1.VolumeAttachment{}
+	found, err := kube.Find(ctx, h.o.Stagings.Live, client.ObjectKey{Namespace: p.Spec.User.Namespace, Name: p.Spec.User.Name}, a)
+	if err != nil || found && a.UID == p.Spec.User.UID {
+		return err
+	}
+	i := slices.IndexFunc(known, func(r record) bool { return r.Staging == p.UID })
+	if i < 0 {
+		return kube.DeleteExact(ctx, h.o.Stagings.Client, p)
+	}
+	there, err := devices{h.o.SNAP}.exists(ctx, deviceOf(known[i].Volume), known[i].Mode)
+	if err != nil || there {
+		return err
+	}
+	return h.Close(ctx, known[i].Volume, "")
 }

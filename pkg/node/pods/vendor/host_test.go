@@ -276,7 +276,10 @@ func TestSwept(t *testing.T) {
 	m.add(&moorv1alpha1.PodStaging{ObjectMeta: metav1.ObjectMeta{Name: "of-a-pod"}, Spec: moorv1alpha1.PodStagingSpec{
 		ProvisionerName: "crypt", VolumeName: "pv", NodeName: dpu, User: moorv1alpha1.StagingUser{Namespace: "ns", Name: "pod", UID: "u"},
 	}})
-	for _, spec := range []provisioner.OpenSpec{held, lost} {
+	m.stages = moorv1alpha1.PodStagingStaged
+	forgotten := m.volume("forgotten", provisioner.Block)
+	delete(m.bdevs, m.open(forgotten).Name) // by a restart of SNAP
+	for _, spec := range []provisioner.OpenSpec{held, lost, forgotten} {
 		a := &storagev1alpha1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: spec.PublishContext[storagev1alpha1.PublishContextAttachment]}}
 		if err := m.api.Delete(t.Context(), a); err != nil {
 			t.Fatal(err)

@@ -70,6 +70,12 @@ func newMachine(t *testing.T) *machine {
 			o.SetUID(types.UID(fmt.Sprintf("uid-%d", m.next())))
 			return c.Create(ctx, o, opts...)
 		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if p, is := o.(*moorv1alpha1.PodStaging); is {
+				m.undone(p)
+			}
+			return c.Delete(ctx, o, opts...)
+		},
 	})
 	m.restart()
 	return m
@@ -187,10 +193,21 @@ func (m *machine) Hide(target string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.over(target) {
-		return errors.New("target is busy: a device is over it")
+		m.t.Errorf("%s is hidden under a device", target)
 	}
 	delete(m.shown, target)
 	return nil
+}
+
+// undone fails the test if a volume is unstaged while it is shown.
+func (m *machine) undone(p *moorv1alpha1.PodStaging) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for target, w := range m.shown {
+		if w.Directory == p.Name {
+			m.t.Errorf("%s is unstaged while it is shown at %s", p.Name, target)
+		}
+	}
 }
 
 // over reports whether SNAP has a device over a path.
