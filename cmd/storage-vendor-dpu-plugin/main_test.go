@@ -125,7 +125,8 @@ func TestBlock(t *testing.T) {
 }
 
 func TestKindIsRequired(t *testing.T) {
-	o := options{pluginRoot: t.TempDir()}
+	var o options
+	o.bind(pflag.NewFlagSet("", pflag.ContinueOnError))
 	if err := o.run(t.Context()); err == nil || !strings.Contains(err.Error(), "--kind") {
 		t.Fatalf("got %v", err)
 	}

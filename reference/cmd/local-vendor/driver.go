@@ -139,7 +139,7 @@ func (o *options) serveDriver(ctx context.Context, storage *localvendor.Storage,
 		if o.registry != "" {
 			go func() { cancel(o.register(ctx)) }()
 		}
-		return csiserver.Serve(ctx, o.endpoint, register, csiserver.Options{Logger: ctrl.Log, Timeout: o.timeout, Metrics: metrics.Registry})
+		return csiserver.Serve(ctx, o.endpoint, register, csiserver.Options{Logger: ctrl.Log, Timeout: o.plugin.Timeout, Metrics: metrics.Registry})
 	})
 	err = errors.Join(err, local.Devices.CloseAll())
 	stop()

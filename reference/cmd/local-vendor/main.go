@@ -8,12 +8,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/moor-storage/moor/internal/daemon"
-	"github.com/moor-storage/moor/pkg/vendorplugin"
+	"github.com/moor-storage/moor/pkg/vendorplugin/pluginflags"
 )
 
 // options are the flags.
@@ -27,12 +26,7 @@ type options struct {
 	maxPerNode int
 	manyNodes  bool
 	places     places
-	pluginRoot string
-	pluginName string
-	provider   string
-	snapSocket string
-	stateDir   string
-	timeout    time.Duration
+	plugin     pluginflags.Flags
 	targetOptions
 	driverOptions
 }
@@ -47,17 +41,13 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.name, "name", "local.csi.moor.dev", "name of the CSI driver, and of the plugin in its own words")
 	fs.StringVar(&o.targetDir, "target-dir", "/var/lib/moor/local", "directory of the volumes; the controller and the target, or without one every DPU, must see the same one at the same path")
 	fs.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of /metrics, /healthz and /readyz; 0 turns them off")
-	fs.DurationVar(&o.timeout, "timeout", time.Minute, "how long one call may take")
 	fs.StringVar(&o.endpoint, "endpoint", "unix:///csi/csi.sock", "where to serve CSI: unix:///absolute/path or tcp://host:port (controller, driver)")
 	fs.Int64Var(&o.maxBytes, "max-volume-bytes", 1<<40, "size of the largest volume in bytes (controller, driver)")
 	fs.IntVar(&o.maxPerNode, "max-volumes-per-node", 0, "how many volumes a node may have; 0: no limit (controller, driver)")
 	fs.BoolVar(&o.manyNodes, "many-nodes", false, "let several DPUs have a single-node volume at once, for warm replicas: writer claims keep it to one writer (controller)")
 	fs.Var(&o.places, "topology", "labels (key=value,...) of the nodes from which the volumes are reached; given several times, storage is at several places; empty: from all (controller)")
-	fs.StringVar(&o.pluginRoot, "plugin-root", vendorplugin.DefaultRoot, "directory of the vendor plugins' directories (plugin)")
-	fs.StringVar(&o.pluginName, "plugin-name", "local", "name of the plugin: it serves on <plugin-root>/<plugin-name>/dpu.sock (plugin)")
-	fs.StringVar(&o.provider, "provider", "", "name of the SNAP process that --snap-socket belongs to; empty: nvidia (plugin)")
-	fs.StringVar(&o.snapSocket, "snap-socket", "/var/lib/nvidia/storage/snap/providers/nvidia/snap.sock", "JSON-RPC socket of SNAP (plugin)")
-	fs.StringVar(&o.stateDir, "state-dir", "", "directory for what this DPU's plugin remembers; empty: devices beside its socket (plugin)")
+	o.plugin.Name = "local"
+	o.plugin.Bind(fs, "", " (plugin)")
 	o.targetOptions.bind(fs)
 	o.driverOptions.bind(fs)
 }

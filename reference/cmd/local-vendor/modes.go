@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"path/filepath"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/daemon/version"
-	"github.com/moor-storage/moor/internal/snaprpc"
 	controllercsi "github.com/moor-storage/moor/pkg/controller/csi"
 	"github.com/moor-storage/moor/pkg/controller/csi/blocks"
 	"github.com/moor-storage/moor/pkg/csiserver"
@@ -43,7 +41,7 @@ func (o *options) runController(ctx context.Context) error {
 	}
 	register := o.controllerServices(storage, controllercsi.Options{Platform: platform, SharedFilesystem: true, Places: len(o.places) > 0})
 	return daemon.Beside(ctx, o.metrics, metrics.Registry, storage.Ready, func(ctx context.Context) error {
-		return csiserver.Serve(ctx, o.endpoint, register, csiserver.Options{Logger: ctrl.Log, Timeout: o.timeout, Metrics: metrics.Registry})
+		return csiserver.Serve(ctx, o.endpoint, register, csiserver.Options{Logger: ctrl.Log, Timeout: o.plugin.Timeout, Metrics: metrics.Registry})
 	})
 }
 
@@ -63,15 +61,11 @@ func (o *options) controllerServices(storage *localvendor.Storage, c controllerc
 
 // runPlugin serves the StoragePlugin API on this DPU.
 func (o *options) runPlugin(ctx context.Context) error {
-	socket, err := vendorplugin.SocketPath(o.pluginRoot, o.pluginName)
+	site, err := o.plugin.Site(o.name)
 	if err != nil {
 		return err
 	}
-	if o.stateDir == "" {
-		o.stateDir = filepath.Join(filepath.Dir(socket), "devices")
-	}
-	snap := snaprpc.New(o.snapSocket, o.timeout)
-	host := devices.NewHost(snap, o.targetDir, o.stateDir)
+	host := devices.NewHost(site.SNAP, o.targetDir, site.State)
 	platform := provisioner.Platform{Host: host}
 	if o.epochs {
 		platform.Epochs = host
@@ -80,23 +74,12 @@ func (o *options) runPlugin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	built := version.Built()
-	server := vendorplugin.NewServer(vendorplugin.Options{
-		Info:     vendorplugin.Info{Name: o.name, Version: built.Version, Manifest: built.Manifest()},
-		Provider: o.provider, Host: platform.Host, Epochs: platform.Epochs, Records: filepath.Join(o.stateDir, "requests"),
-		Capabilities: vendorplugin.Capabilities{Block: true, Filesystem: true, Get: true, List: true},
-		// SNAP may start after the plugin: until then the plugin is starting.
-		Ready:   func(ctx context.Context) (bool, error) { return reaches(ctx, snap) == nil, nil },
-		Timeout: o.timeout, Logger: ctrl.Log,
-	})
-	ready := func() error { return reaches(ctx, snap) }
-	return daemon.Beside(ctx, o.metrics, metrics.Registry, ready, func(ctx context.Context) error { return server.Serve(ctx, socket) })
-}
-
-// reaches asks SNAP for something small.
-func reaches(ctx context.Context, snap *snaprpc.Client) error {
-	_, err := snap.BdevGetBdevs(ctx, "")
-	return err
+	plugin := site.Options
+	plugin.Host, plugin.Epochs, plugin.Logger = platform.Host, platform.Epochs, ctrl.Log
+	plugin.Capabilities = vendorplugin.Capabilities{Block: true, Filesystem: true, Get: true, List: true}
+	server := vendorplugin.NewServer(plugin)
+	ready := func() error { return site.Reaches(ctx) }
+	return daemon.Beside(ctx, o.metrics, metrics.Registry, ready, func(ctx context.Context) error { return server.Serve(ctx, site.Socket) })
 }
 
 func measured(p provisioner.Platform) (provisioner.Platform, error) {

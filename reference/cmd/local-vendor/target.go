@@ -50,7 +50,7 @@ func (o *options) target() (*localvendor.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	admin := blocktarget.NewAdmin(o.targetAdmin, store, o.timeout)
+	admin := blocktarget.NewAdmin(o.targetAdmin, store, o.plugin.Timeout)
 	t := &localvendor.Target{Address: o.targetAddress, Revoker: admin, Data: admin}
 	if o.epochs {
 		t.Fencer = admin

@@ -53,7 +53,7 @@ func podSites(c cluster) []podSite {
 			controlArgs: []string{"--metrics-bind-address=:9113", "--health-probe-bind-address=:9114"},
 			nodeArgs: []string{
 				"--metrics-bind-address=:9205", "--health-probe-bind-address=:9206",
-				"--dpu-plugin-name=pav", "--dpu-plugin-root=" + pluginRoot, "--snap-socket=" + layout.SNAPSocket, "--dpu-namespace=" + kit.Namespace,
+				"--plugin-name=pav", "--plugin-root=" + pluginRoot, "--snap-socket=" + layout.SNAPSocket, "--volume-namespace=" + kit.Namespace,
 			},
 		})
 	}

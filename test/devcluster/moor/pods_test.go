@@ -59,8 +59,8 @@ func TestPodProvisionerOfADPUIsAPlugin(t *testing.T) {
 	}
 	provisioner, vendor := all["pod-provisioner-dpu-1"], all["local-vendor-dpu-1"]
 	for flag, want := range map[string]string{
-		"--kubeconfig": "/on-dpu-1", "--node-name": "dpu-1", "--dpu-plugin-name": "pav", "--dpu-plugin-root": last(vendor, "--plugin-root"),
-		"--snap-socket": last(vendor, "--snap-socket"), "--dpu-namespace": last(all["snap-controller"], "--namespace"),
+		"--kubeconfig": "/on-dpu-1", "--node-name": "dpu-1", "--plugin-name": "pav", "--plugin-root": last(vendor, "--plugin-root"),
+		"--snap-socket": last(vendor, "--snap-socket"), "--volume-namespace": last(all["snap-controller"], "--namespace"),
 	} {
 		if got := last(provisioner, flag); got == "" || got != want {
 			t.Errorf("%s is %q, want %q", flag, got, want)
