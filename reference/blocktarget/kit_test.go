@@ -79,6 +79,7 @@ func (r *rights) set(change func(*rights)) {
 type log struct {
 	mu     sync.Mutex
 	writes []string // who wrote, in order
+	reads  []string // and who read
 	// stuck, if set, holds every write up in the medium until it is closed.
 	stuck chan struct{}
 	held  int
@@ -95,6 +96,13 @@ func (l *log) Append(node string, _, _ int64) error {
 		l.held--
 	}
 	l.writes = append(l.writes, node)
+	return nil
+}
+
+func (l *log) Read(node string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reads = append(l.reads, node)
 	return nil
 }
 

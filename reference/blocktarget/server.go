@@ -40,9 +40,10 @@ const (
 	acceptPause = 100 * time.Millisecond
 )
 
-// Recorder takes note of accepted writes, in bytes. It is for one volume.
+// Recorder takes note of accepted writes, in bytes, and of reads. It is for one volume.
 type Recorder interface {
 	Append(node string, offset, length int64) error
+	Read(node string) error
 	Close() error
 }
 
@@ -50,7 +51,7 @@ type Recorder interface {
 type Options struct {
 	Grants Grants
 	// Record, if set, opens the recorder of a volume whose data is in file. A
-	// write that cannot be recorded is not acknowledged.
+	// write that cannot be recorded is not acknowledged, and a read not answered.
 	Record func(file string) (Recorder, error)
 	// MaxConnections is how many clients may be connected; more are sent
 	// away. 0 means DefaultMaxConnections.

@@ -167,6 +167,9 @@ func (s *session) perform(q request, data []byte) (reply []byte, err error) {
 		_, err = s.file.ReadAt(reply[replyLength:], offset)
 		s.stats.reads.Add(1)
 		s.stats.bytesRead.Add(length)
+		if s.recorder != nil {
+			err = errors.Join(err, s.recorder.Read(s.export.Node))
+		}
 		return reply, err
 	case cmdWrite:
 		_, err = s.file.WriteAt(data, offset)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -49,6 +50,11 @@ func TestReadsWhatWasWritten(t *testing.T) {
 	}
 	if st, err := os.Stat(b.file("v")); err != nil || st.Size() != volumeSize {
 		t.Fatalf("the file has %d bytes, %v", st.Size(), err)
+	}
+	b.log.mu.Lock()
+	defer b.log.mu.Unlock()
+	if readers := slices.Compact(slices.Clone(b.log.reads)); !slices.Equal(readers, []string{"dpu-1"}) {
+		t.Fatalf("on record as readers: %q", readers)
 	}
 }
 

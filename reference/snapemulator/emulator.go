@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"regexp"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/moor-storage/moor/internal/unixsocket"
+	"github.com/moor-storage/moor/reference/showlog"
 	"github.com/moor-storage/moor/reference/snapemulator/datapath"
 	"github.com/moor-storage/moor/reference/snapemulator/fault"
 	"github.com/moor-storage/moor/reference/snapemulator/hosttree"
@@ -50,8 +52,9 @@ type Options struct {
 	// SysfsRoot and DevRoot are the directories of the host's view; either
 	// may be empty, then that half of the view is not made.
 	SysfsRoot, DevRoot string
-	// MediumLogDir holds the logs of accepted writes; empty records none.
-	WriteLogDir string
+	// MediumLogDir holds the logs of accepted writes, of reads, and of what is shown to the
+	// host; empty records none.
+	MediumLogDir string
 	// FabricDir holds what can be reached by NVMe over Fabrics: the file
 	// <nqn>.img is the one namespace of that subsystem. All emulators that are
 	// given the same directory reach the same storage; empty: none is there.
@@ -95,11 +98,13 @@ func (o *Options) complete() error {
 
 // Emulator is one emulated DPU's SNAP service.
 type Emulator struct {
-	opts     Options
-	log      logr.Logger
-	methods  map[string]handler
-	faults   *fault.Set
-	metrics  *metrics
+	opts    Options
+	log     logr.Logger
+	methods map[string]handler
+	faults  *fault.Set
+	metrics *metrics
+	// showLog is nil where what is shown is not recorded.
+	showLog  *showlog.Log
 	started  time.Time
 	listener *net.UnixListener
 
@@ -140,7 +145,13 @@ func New(o Options) (*Emulator, error) {
 	if e.listener, err = unixsocket.Listen(o.Socket); err != nil {
 		return nil, err
 	}
-	if e.tree, err = hosttree.New(o.SysfsRoot, o.DevRoot, m); err != nil {
+	if o.MediumLogDir != "" {
+		e.showLog, err = showlog.Open(o.MediumLogDir, o.Name)
+	}
+	if err == nil {
+		e.tree, err = hosttree.New(o.SysfsRoot, o.DevRoot, m)
+	}
+	if err != nil {
 		e.listener.Close()
 		return nil, err
 	}
@@ -178,6 +189,9 @@ func (e *Emulator) Close() error {
 	err := errors.Join(e.tree.Clear(), e.opts.DataPath.Close())
 	for _, s := range e.stores {
 		s.Close()
+	}
+	if e.showLog != nil {
+		err = errors.Join(err, e.showLog.Close())
 	}
 	return err
 }
@@ -252,12 +266,15 @@ func (e *Emulator) wanted() map[*model.Namespace]model.Visible {
 
 func (e *Emulator) show(ctx context.Context, v model.Visible) (*hosttree.Shown, error) {
 	b := v.Namespace.Bdev
+	if err := e.recordShown(b); err != nil {
+		return nil, err
+	}
 	device, err := e.opts.DataPath.Attach(ctx, datapath.Target{
 		Name: b.Name, Size: b.Size(), ReadOnly: b.ReadOnly,
 		Backing: e.stores[b.Name], File: b.Filename,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("show bdev %s at %s: %w", b.Name, v.Function.BDF, err)
+		return nil, errors.Join(fmt.Errorf("show bdev %s at %s: %w", b.Name, v.Function.BDF, err), e.recordHidden(b))
 	}
 	e.log.Info("namespace shown", "device", b.Name, "function", v.Function.BDF, "nsid", v.Namespace.NSID)
 	return &hosttree.Shown{Visible: v, Device: device}, nil
@@ -267,12 +284,37 @@ func (e *Emulator) show(ctx context.Context, v model.Visible) (*hosttree.Shown, 
 func (e *Emulator) hide(gone []*hosttree.Shown) {
 	e.fence(gone)
 	for _, s := range gone {
+		if err := e.recordHidden(s.Namespace.Bdev); err != nil {
+			e.log.Error(err, "record that a namespace is not shown any more")
+		}
 		e.log.Info("namespace fenced", "device", s.Namespace.Bdev.Name, "function", s.Function.BDF)
 		if err := s.Device.Detach(); err != nil {
 			// The fence holds; a device that lingers is found at the next start.
 			e.log.Error(err, "give back a fenced device", "device", s.Namespace.Bdev.Name)
 		}
 	}
+}
+
+// subject is how the log of what is shown names the volume behind a bdev.
+func subject(b *model.Bdev) string {
+	if b.Target != nil {
+		return b.Target.Volume
+	}
+	return filepath.Base(b.Filename)
+}
+
+func (e *Emulator) recordShown(b *model.Bdev) error {
+	if e.showLog == nil {
+		return nil
+	}
+	return e.showLog.Shown(subject(b))
+}
+
+func (e *Emulator) recordHidden(b *model.Bdev) error {
+	if e.showLog == nil {
+		return nil
+	}
+	return e.showLog.Hidden(subject(b))
 }
 
 // fenceGrace is how long the fence lets I/O in flight end by itself. Only a

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/reference/showlog"
 	"github.com/moor-storage/moor/reference/snapemulator"
 	"github.com/moor-storage/moor/reference/snapemulator/datapath"
 	"github.com/moor-storage/moor/reference/snapemulator/fault"
@@ -313,7 +315,7 @@ func TestFaultCountsAndState(t *testing.T) {
 // TestConcurrentClients: many clients fight over few functions and bdevs; the
 // rules hold, and all is free in the end.
 func TestConcurrentClients(t *testing.T) {
-	s := snapemulatortest.Start(t, snapemulator.Options{VFs: 2, WriteLogDir: t.TempDir()})
+	s := snapemulatortest.Start(t, snapemulator.Options{VFs: 2, MediumLogDir: t.TempDir()})
 	files := []string{snapemulatortest.File(t, 1<<20), snapemulatortest.File(t, 1<<20)}
 	var clients sync.WaitGroup
 	for i := range 8 {
@@ -361,9 +363,10 @@ func (brokenPath) Attach(context.Context, datapath.Target) (datapath.Device, err
 func (brokenPath) Close() error { return nil }
 
 func TestAttachThatFailsLeavesNothing(t *testing.T) {
-	s := snapemulatortest.Start(t, snapemulator.Options{DataPath: brokenPath{}})
+	file, logs := snapemulatortest.File(t, 4096), t.TempDir()
+	s := snapemulatortest.Start(t, snapemulator.Options{DataPath: brokenPath{}, MediumLogDir: logs})
 	ctx, nqn := t.Context(), "nqn.a"
-	_, err := s.BdevAioCreate(ctx, snaprpc.AIOSpec{Name: "b", Filename: snapemulatortest.File(t, 4096)})
+	_, err := s.BdevAioCreate(ctx, snaprpc.AIOSpec{Name: "b", Filename: file})
 	err = errors.Join(err, s.NvmeSubsystemCreate(ctx, nqn), s.NvmeNamespaceCreate(ctx, snaprpc.NamespaceSpec{NQN: nqn, NSID: 1, BdevName: "b"}))
 	if err != nil {
 		t.Fatal(err)
@@ -377,5 +380,8 @@ func TestAttachThatFailsLeavesNothing(t *testing.T) {
 	}
 	if err := s.NvmeNamespaceDestroy(ctx, nqn, 1); err != nil {
 		t.Errorf("the namespace is held: %v", err)
+	}
+	if shown, err := showlog.Read(logs, filepath.Base(file)); err != nil || slices.ContainsFunc(shown, func(x showlog.Exposure) bool { return !x.Ended }) {
+		t.Errorf("on record as shown: %+v, %v", shown, err)
 	}
 }

@@ -117,10 +117,10 @@ func (e *Emulator) openFile(path string, readOnly bool) (*datapath.Store, int64,
 	if err != nil {
 		return nil, 0, refuseOpen(err)
 	}
-	if e.opts.WriteLogDir == "" {
+	if e.opts.MediumLogDir == "" {
 		return datapath.NewStore(file), size, nil
 	}
-	log, err := writelog.Open(e.opts.WriteLogDir, path)
+	log, err := writelog.Open(e.opts.MediumLogDir, path)
 	if err != nil {
 		file.Close()
 		return nil, 0, err

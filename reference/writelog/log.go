@@ -1,8 +1,8 @@
 // Package writelog records which writes a storage medium accepted: one log for
 // each volume, one sequence in it over all who write, so that a test can prove
-// from outside of hosts and DPUs who wrote after whom. Who logs is the one who
-// accepts, and may be under test itself: see test/devcluster/recordfs for a log
-// from beneath.
+// from outside of hosts and DPUs who wrote after whom; and, in a second one, when
+// there were reads. Who logs is the one who accepts, and may be under test itself:
+// see test/devcluster/recordfs for a log from beneath.
 //
 // It never decides who may write.
 package writelog
@@ -68,15 +68,17 @@ func Short(name string) string {
 	return head[:min(len(head), MaxName-1-len(hash))] + "~" + hash
 }
 
-// Log appends accepted writes to the log of one volume. It is safe for
+// Log appends accepted writes, and reads, to the logs of one volume. It is safe for
 // concurrent use: the lock of the file orders processes, the mutex the writers
 // of this one (flock(2) does not stop a second holder of the same open file).
 type Log struct {
-	mu   sync.Mutex
-	file *os.File
+	mu          sync.Mutex
+	file, reads *os.File
+	// lastRead is when the last read of a DPU was recorded.
+	lastRead map[string]time.Duration
 }
 
-// Open opens the log of the volume in file below dir; both are made if they are
+// Open opens the logs of the volume in file below dir; all are made if they are
 // missing. Several logs of one volume may be open at once, in one process or
 // in many.
 func Open(dir, file string) (*Log, error) {
@@ -87,7 +89,11 @@ func Open(dir, file string) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the medium log: %w", err)
 	}
-	return &Log{file: f}, nil
+	reads, err := os.OpenFile(ReadsPath(dir, file), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the log of reads: %w", err), f.Close())
+	}
+	return &Log{file: f, reads: reads, lastRead: map[string]time.Duration{}}, nil
 }
 
 // Append records one accepted write, in bytes. It is not made durable: the log
@@ -107,12 +113,21 @@ func (l *Log) Append(dpu string, offset, length int64) error {
 	if torn := st.Size % lineLength; torn != 0 {
 		return fmt.Errorf("medium log ends with a torn record of %d bytes: a writer died in it; remove it", torn)
 	}
+	now, err := monotonic()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(l.file, lineForm, st.Size/lineLength+1, Short(dpu), offset, length, now)
+	return err
+}
+
+// monotonic is CLOCK_MONOTONIC of the machine.
+func monotonic() (time.Duration, error) {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return fmt.Errorf("read the monotonic clock: %w", err)
+		return 0, fmt.Errorf("read the monotonic clock: %w", err)
 	}
-	_, err := fmt.Fprintf(l.file, lineForm, st.Size/lineLength+1, Short(dpu), offset, length, now.Nano())
-	return err
+	return time.Duration(now.Nano()), nil
 }
 
 // flock waits for the lock of fd. The runtime's signals interrupt it.
@@ -124,5 +139,5 @@ func flock(fd int) error {
 	}
 }
 
-// Close gives the file back; the log stays.
-func (l *Log) Close() error { return l.file.Close() }
+// Close gives the files back; the logs stay.
+func (l *Log) Close() error { return errors.Join(l.file.Close(), l.reads.Close()) }

@@ -150,16 +150,15 @@ func (d *demo) witness(ctx context.Context, volume string) (witness, error) {
 func (d *demo) testify(ctx context.Context, witnesses []witness) error {
 	late := 0
 	for _, w := range witnesses {
-		// The log is read first: it must not know more than the record.
-		writes, err := kit.TargetLog(w.vendorVolume)
+		// The logs are read first: they must not know more than the record.
+		h, err := kit.Recorded(ctx, d.bed, w.vendorVolume)
 		if err != nil {
 			return err
 		}
-		states, err := w.record.States(ctx)
-		if err != nil {
+		h.Volume = w.volume
+		if h.States, err = w.record.States(ctx); err != nil {
 			return err
 		}
-		h := proof.History{Volume: w.volume, States: states, Writes: writes}
 		n, err := h.After(w.old.Holder, w.old.Epoch)
 		if err != nil {
 			return err

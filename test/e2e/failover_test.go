@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -121,19 +120,19 @@ func tellViolations(ctx context.Context, record *proof.Recorder, volume string) 
 
 // violations is what the proof finds wrong with a volume's history.
 func violations(ctx context.Context, record *proof.Recorder, volume string, journals ...proof.Journal) ([]proof.Violation, error) {
-	// The log is read first: it must not know more than the record.
-	writes, below, err := kit.WriteLogs(ctx, bed, vendorVolume(ctx, volume))
+	// The logs are read first: they must not know more than the record.
+	h, err := kit.Recorded(ctx, bed, vendorVolume(ctx, volume))
 	if err != nil {
 		return nil, err
 	}
-	states, err := record.States(ctx)
-	if err != nil {
+	if h.States, err = record.States(ctx); err != nil {
 		return nil, err
 	}
-	if len(writes) == 0 {
-		return nil, errors.New("no writes reached the medium")
+	if len(h.Writes) == 0 || len(h.Reads) == 0 || len(h.Exposures) == 0 {
+		return nil, fmt.Errorf("%d writes and %d reads reached the medium, and the volume was shown %d times: none may be 0", len(h.Writes), len(h.Reads), len(h.Exposures))
 	}
-	return proof.Check(proof.History{Volume: volume, States: states, Writes: writes, Below: below, Journals: journals}), nil
+	h.Volume, h.Journals = volume, journals
+	return proof.Check(h), nil
 }
 
 // proven expects that the volume had one writer at a time from its beginning,

@@ -244,11 +244,11 @@ func (s *subject) oneWriter(ctx context.Context) {
 	for _, w := range s.writers {
 		wrote = append(wrote, dpuIn(w.node))
 	}
-	writes, _, err := kit.WriteLogs(ctx, bed, vendorVolume(ctx, s.volume))
+	recorded, err := kit.Recorded(ctx, bed, vendorVolume(ctx, s.volume))
 	Expect(err).NotTo(HaveOccurred())
 	wrote = slices.Compact(wrote)
-	Expect(writersInOrder(writes)).To(Equal(wrote), "who wrote to volume "+s.volume)
-	for _, v := range proof.Check(proof.History{Volume: s.volume, Writes: writes, Journals: []proof.Journal{j}}) {
+	Expect(writersInOrder(recorded.Writes)).To(Equal(wrote), "who wrote to volume "+s.volume)
+	for _, v := range proof.Check(proof.History{Volume: s.volume, Writes: recorded.Writes, Journals: []proof.Journal{j}}) {
 		Expect(v.Rule).To(Equal(proof.RuleHeld), v.String())
 	}
 	GinkgoWriter.Printf("%s: %d lines acknowledged, none lost, by %v\n", s.key.Name, len(j.Acknowledged), wrote)

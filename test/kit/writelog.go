@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/reference/showlog"
 	"github.com/moor-storage/moor/reference/writelog"
 	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/devcluster/layout"
@@ -41,11 +42,27 @@ func TargetLog(vendorVolume string) ([]writelog.Write, error) {
 // underWay is how long the target may take between a write and its record.
 const underWay = 5 * time.Second
 
-// WriteLogs reads the target's write log of a volume, and what was recorded
-// beneath the target, nil if the bed does not record there. The id is that of
-// the vendor's volume. Read the claim's record after this: it must not know
-// less.
-func WriteLogs(ctx context.Context, bed *devcluster.Cluster, vendorVolume string) ([]writelog.Write, *proof.Below, error) {
+// Recorded is what was recorded of a volume outside of Moor: writes and reads by the target,
+// which hosts saw it, and what was recorded beneath the target, nil if the bed does not record
+// there. The id is that of the vendor's volume. Read the claim's record after this: it must
+// not know less.
+func Recorded(ctx context.Context, bed *devcluster.Cluster, vendorVolume string) (proof.History, error) {
+	h := proof.History{Volume: vendorVolume}
+	var err error
+	if h.Writes, h.Below, err = writeLogs(ctx, bed, vendorVolume); err != nil {
+		return h, err
+	}
+	logs := filepath.Join(layout.TargetSource(), "log")
+	if h.Reads, err = writelog.Reads(writelog.ReadsPath(logs, vendorVolume+".img")); err != nil {
+		return h, fmt.Errorf("read when volume %s was read: %w", vendorVolume, err)
+	}
+	if h.Exposures, err = showlog.Read(logs, vendorVolume); err != nil {
+		return h, fmt.Errorf("read who was shown volume %s: %w", vendorVolume, err)
+	}
+	return h, nil
+}
+
+func writeLogs(ctx context.Context, bed *devcluster.Cluster, vendorVolume string) ([]writelog.Write, *proof.Below, error) {
 	if !bed.Options().RecordBelow {
 		logged, err := TargetLog(vendorVolume)
 		return logged, nil, err

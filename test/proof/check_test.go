@@ -7,6 +7,7 @@ import (
 	"time"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/reference/showlog"
 	"github.com/moor-storage/moor/reference/writelog"
 )
 
@@ -110,6 +111,48 @@ func TestCheck(t *testing.T) {
 				if !strings.HasPrefix(v.String(), string(v.Rule)+": ") || len(v.Words) < 20 {
 					t.Errorf("words: %q", v)
 				}
+			}
+		})
+	}
+}
+
+// TestCheckShown: who may read the volume, and who may show it when, in a failover from a to b that a
+// ended by its own word, or another for it.
+func TestCheckShown(t *testing.T) {
+	storage := failedOver()
+	for i := range storage {
+		for k := range storage[i].Receipts {
+			storage[i].Receipts[k].Kind = moorv1alpha1.ReceiptStorage
+		}
+	}
+	dated := failedOver()
+	dated[4].NotBefore = 2
+	shown := func(dpu string, begin, end time.Duration) showlog.Exposure {
+		return showlog.Exposure{DPU: dpu, Begin: begin, End: end, Ended: end > 0}
+	}
+	for _, c := range []struct {
+		name   string
+		states []State
+		shown  []showlog.Exposure
+		reads  []writelog.Access
+		want   []Rule
+	}{
+		{name: "one after the other", states: failedOver(), shown: []showlog.Exposure{shown("a", 1, 2), shown("b", 3, 0)}, reads: []writelog.Access{{DPU: "a", Monotonic: 2}, {DPU: "b", Monotonic: 4}, {DPU: "b", Monotonic: 3}}},
+		{name: "shown again and again", states: failedOver(), shown: []showlog.Exposure{shown("a", 1, 1), shown("a", 1, 2), shown("b", 3, 4), shown("b", 4, 5)}},
+		{name: "the storage turns a away, which shows it on", states: storage, shown: []showlog.Exposure{shown("a", 1, 0), shown("b", 3, 0)}},
+		{name: "a shows it on after its word", states: failedOver(), shown: []showlog.Exposure{shown("a", 1, 0), shown("b", 3, 0)}, want: []Rule{RuleWithdrawn}},
+		{name: "a shows it for longer than its word", states: failedOver(), shown: []showlog.Exposure{shown("a", 1, 3)}, want: []Rule{RuleWithdrawn}},
+		{name: "a shows it again", states: storage, shown: []showlog.Exposure{shown("a", 3, 4)}, want: []Rule{RuleShown}},
+		{name: "b shows it too early", states: dated, shown: []showlog.Exposure{shown("b", 1, 0)}, want: []Rule{RuleShown}},
+		{name: "another shows it", states: failedOver(), shown: []showlog.Exposure{shown("x", 1, 2)}, want: []Rule{RuleShown}},
+		{name: "a reads on", states: failedOver(), reads: []writelog.Access{{DPU: "a", Monotonic: 3}}, want: []Rule{RuleReaders}},
+		{name: "b reads too early", states: dated, reads: []writelog.Access{{DPU: "b", Monotonic: 1}}, want: []Rule{RuleReaders}},
+		{name: "another reads", states: failedOver(), reads: []writelog.Access{{DPU: "x", Monotonic: 1}, {DPU: "x", Monotonic: 2}}, want: []Rule{RuleReaders}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := Check(History{Volume: "v", States: c.states, Exposures: c.shown, Reads: c.reads})
+			if rules := broken(got); !slices.Equal(rules, c.want) || len(got) != len(c.want) {
+				t.Errorf("broken: %q, want %q\n%v", rules, c.want, got)
 			}
 		})
 	}

@@ -75,12 +75,14 @@ type epoch struct {
 	// end is when it was seen to be over, if ended.
 	end   time.Duration
 	ended bool
+	// receipt is by which proof it ended, if that is known.
+	receipt moorv1alpha1.ReceiptKind
 }
 
 // checkHolders gathers who held which epoch, from the states and from the
 // receipts, in the order of the epochs. The first that is named counts.
 func checkHolders(f *findings, states []State) []epoch {
-	holders := map[int64]string{}
+	holders, receipts := map[int64]string{}, map[int64]moorv1alpha1.ReceiptKind{}
 	note := func(number int64, holder string) {
 		switch was, known := holders[number]; {
 		case !known:
@@ -92,6 +94,7 @@ func checkHolders(f *findings, states []State) []epoch {
 	for _, s := range states {
 		for _, r := range s.Receipts {
 			note(r.Epoch, r.Holder)
+			receipts[r.Epoch] = r.Kind
 		}
 		if s.held() {
 			note(s.Epoch, s.Holder)
@@ -99,7 +102,7 @@ func checkHolders(f *findings, states []State) []epoch {
 	}
 	var out []epoch
 	for number, holder := range holders {
-		e := epoch{number: number, holder: writelog.Short(holder)}
+		e := epoch{number: number, holder: writelog.Short(holder), receipt: receipts[number]}
 		e.begin = begins(states, number)
 		e.end, e.ended = ends(states, number)
 		out = append(out, e)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/reference/showlog"
 	"github.com/moor-storage/moor/reference/writelog"
 )
 
@@ -54,6 +55,10 @@ type History struct {
 	States []State
 	// Writes that the medium accepted, all of them since the volume was made.
 	Writes []writelog.Write
+	// Reads are when DPUs read, and Exposures when their hosts saw the volume, of all of its
+	// life; nil if that was not recorded. They are read before the States, as Writes are.
+	Reads     []writelog.Access
+	Exposures []showlog.Exposure
 	// Below is what was recorded beneath the target, nil if nothing was.
 	Below    *Below
 	Journals []Journal
@@ -77,6 +82,13 @@ const (
 	// RuleOneWriter: the writes form runs in the order of the epochs, and
 	// nothing is accepted of an epoch that is over, or has not begun.
 	RuleOneWriter Rule = "one writer"
+	// RuleReaders: every read was under an epoch of its DPU, that had begun and was not over.
+	RuleReaders Rule = "readers held the claim"
+	// RuleShown: a DPU began to show the volume under an epoch of its own, that had begun and
+	// was not over.
+	RuleShown Rule = "shown by the holder"
+	// RuleWithdrawn: what a DPU's own receipt ended is not shown any more.
+	RuleWithdrawn Rule = "withdrawn before the receipt"
 	// RuleLog: the medium log has no hole.
 	RuleLog Rule = "a whole log"
 	// RuleBelow: the target's log tells of what reached the file, of no more and
@@ -115,6 +127,8 @@ func Check(h History) []Violation {
 	epochs := checkHolders(f, h.States)
 	checkLog(f, "the medium log", h.Writes)
 	checkWriters(f, h.Writes, epochs)
+	checkReaders(f, h.Reads, epochs)
+	checkExposures(f, h.Exposures, epochs)
 	if h.Below != nil {
 		checkBelow(f, h.Writes, *h.Below)
 	}

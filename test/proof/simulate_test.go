@@ -16,9 +16,10 @@ type simulator struct {
 	dpus int
 	now  time.Duration
 	h    History
-	// epochs are the true epochs of the writes, by index.
-	epochs   []int64
-	receipts []moorv1alpha1.Receipt
+	// epochs are the true epochs of the writes, and shownUnder those of the exposures, by index.
+	epochs     []int64
+	shownUnder []int64
+	receipts   []moorv1alpha1.Receipt
 	// ended is when the last epoch ended.
 	ended time.Duration
 	lines int
@@ -49,13 +50,14 @@ func (s *simulator) play(number int64) {
 		held.NotBefore = max(0, s.ended-time.Duration(s.rand.IntN(2)))
 	}
 	s.see(held)
+	s.show(holder, number)
 	s.write(holder, number)
 	if s.rand.IntN(2) == 0 {
 		held.Phase = moorv1alpha1.ClaimFencing
 		s.see(held)
 		s.write(holder, number)
 	}
-	s.receipts = append(s.receipts, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptDPU, Holder: holder, Epoch: number})
+	s.receipts = append(s.receipts, moorv1alpha1.Receipt{Kind: s.leave(), Holder: holder, Epoch: number})
 	s.receipts = s.receipts[max(0, len(s.receipts)-keptReceipts):]
 	s.now++
 	s.ended = s.now
@@ -72,6 +74,7 @@ func (s *simulator) see(state State) {
 
 func (s *simulator) write(holder string, number int64) {
 	for range s.rand.IntN(4) {
+		s.read(holder)
 		s.now++
 		s.h.Writes = append(s.h.Writes, writelog.Write{Seq: uint64(len(s.h.Writes) + 1), DPU: holder, Offset: int64(s.rand.IntN(3)) * 4096, Length: 4096, Monotonic: s.now})
 		s.epochs = append(s.epochs, number)
@@ -126,6 +129,12 @@ var corruptions = []corruption{
 	{"swap two lines", swapLines, []Rule{RuleOrder}},
 	{"write beneath the log", hiddenWrite, []Rule{RuleBelow}},
 	{"write that never came", inventedWrite, []Rule{RuleBelow}},
+	{"read of a stranger", strangersRead, []Rule{RuleReaders}},
+	{"late read", lateRead, []Rule{RuleReaders}},
+	{"shown by a stranger", shownByStranger, []Rule{RuleShown}},
+	{"shown early", shownEarly, []Rule{RuleShown}},
+	{"shown late", shownLate, []Rule{RuleShown}},
+	{"shown on", shownOn, []Rule{RuleWithdrawn}},
 }
 
 // spans are the first and the last epoch of each DPU.

@@ -29,7 +29,7 @@ func (o *targetOptions) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.targetAdmin, "target-admin", "", "unix socket by which the controller has the target take rights back: goes with --target-address (controller), required (target)")
 	fs.StringVar(&o.targetListen, "target-listen", fmt.Sprintf(":%d", blocktarget.DefaultPort), "address to serve volumes on, by NBD (target)")
 	fs.BoolVar(&o.epochs, "epochs", false, "have the target know under which epoch each DPU writes: fence volumes by epochs, and open devices under them; give it to both or to neither (controller, plugin)")
-	fs.StringVar(&o.mediumLogDir, "medium-log-dir", "", "directory for the logs of accepted writes; empty records none (target, driver)")
+	fs.StringVar(&o.mediumLogDir, "medium-log-dir", "", "directory for the logs of accepted writes and of reads; empty records none (target, driver)")
 }
 
 // target is what the controller knows of the target; nil if DPUs use the files.

@@ -43,7 +43,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Hotplug.StateFile, "hotplug-state", "", "file that keeps hot-plugged functions over a restart; must not outlive a power failure of the DPU; empty keeps none")
 	fs.StringVar(&o.SysfsRoot, "sysfs-root", "", "directory for the host's sysfs tree; empty makes none")
 	fs.StringVar(&o.DevRoot, "dev-root", "", "directory for the host's device files; empty makes none")
-	fs.StringVar(&o.WriteLogDir, "medium-log-dir", "", "directory for the logs of accepted writes; empty records none")
+	fs.StringVar(&o.MediumLogDir, "medium-log-dir", "", "directory for the logs of accepted writes, of reads, and of what is shown to the host; empty records none")
 	fs.StringVar(&o.FabricDir, "fabric-dir", "", "directory of the subsystems that bdev_nvme_attach_controller reaches, at any address: <nqn>.img is the namespace of one; empty: none can be reached")
 	fs.DurationVar(&o.IOTimeout, "io-timeout", blocktarget.DefaultIOTimeout, "how long I/O of a bdev over a block target waits while the target is out of reach, before it fails")
 	fs.StringVar(&o.fuseDir, "fuse-dir", "/run/moor/snap-emulator/fuse", "mount point of the data path; empty shows the files themselves, needs no root and cannot fence")

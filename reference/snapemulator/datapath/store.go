@@ -20,11 +20,11 @@ type Store struct {
 	reads, writes, bytesRead, bytesWritten atomic.Int64
 }
 
-// NewStore returns the store of a backing whose writes are not recorded.
+// NewStore returns the store of a backing whose I/O is not recorded.
 func NewStore(backing Backing) *Store { return &Store{backing: backing} }
 
-// NewRecordedStore returns the store of a backing each write of which the log
-// records as the DPU's.
+// NewRecordedStore returns the store of a backing of which the log records each
+// write, and when there were reads, as the DPU's.
 func NewRecordedStore(backing Backing, log *writelog.Log, dpu string) *Store {
 	return &Store{backing: backing, log: log, dpu: dpu}
 }
@@ -43,11 +43,16 @@ func (s *Store) Counts() Counts {
 	}
 }
 
-// ReadAt implements io.ReaderAt.
+// ReadAt reads and records the read. One that cannot be recorded is not answered.
 func (s *Store) ReadAt(p []byte, off int64) (int, error) {
 	n, err := s.backing.ReadAt(p, off)
 	s.reads.Add(1)
 	s.bytesRead.Add(int64(n))
+	if s.log != nil {
+		if lerr := s.log.Read(s.dpu); lerr != nil {
+			return 0, lerr
+		}
+	}
 	return n, err
 }
 

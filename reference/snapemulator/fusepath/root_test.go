@@ -45,7 +45,7 @@ func start(t *testing.T, dir, name string) dpu {
 	socket := filepath.Join(root, "snap.sock")
 	e, err := snapemulator.New(snapemulator.Options{
 		Name: name, Socket: socket, VFs: 4, SysfsRoot: filepath.Join(root, "sys"),
-		DevRoot: filepath.Join(root, "dev"), WriteLogDir: filepath.Join(dir, "medium"), DataPath: path,
+		DevRoot: filepath.Join(root, "dev"), MediumLogDir: filepath.Join(dir, "medium"), DataPath: path,
 	})
 	if err != nil {
 		t.Fatal(err, path.Close())

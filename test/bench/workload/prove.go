@@ -60,7 +60,7 @@ func count(violations []proof.Violation) (broken, lost int) {
 
 func (w *Workload) judge(ctx context.Context, v *Volume) ([]proof.Violation, error) {
 	// What was acknowledged is taken first, and must be found afterwards. The
-	// write log is read before the record: it must not know more.
+	// logs are read before the record: they must not know more.
 	acks, err := v.log.Acks()
 	if err != nil {
 		return nil, err
@@ -69,20 +69,20 @@ func (w *Workload) judge(ctx context.Context, v *Volume) ([]proof.Violation, err
 	if err != nil {
 		return nil, err
 	}
-	writes, below, err := kit.WriteLogs(ctx, w.o.Bed, v.vendorVolume)
+	h, err := kit.Recorded(ctx, w.o.Bed, v.vendorVolume)
 	if err != nil {
 		return nil, fmt.Errorf("read what the medium accepted of volume %s: %w", v.Name, err)
 	}
-	states, err := v.Record.States(ctx)
-	if err != nil {
+	if h.States, err = v.Record.States(ctx); err != nil {
 		return nil, err
 	}
 	journal := proof.Journal{Name: journalFile, Read: strings.Fields(text)}
 	for _, a := range append(slices.Clone(v.Past), acks...) {
 		journal.Acknowledged = append(journal.Acknowledged, a.Line)
 	}
-	if len(writes) == 0 || len(journal.Acknowledged) == 0 {
+	if len(h.Writes) == 0 || len(journal.Acknowledged) == 0 {
 		return nil, fmt.Errorf("prove volume %s: nothing was written", v.Name)
 	}
-	return proof.Check(proof.History{Volume: v.Name, States: states, Writes: writes, Below: below, Journals: []proof.Journal{journal}}), nil
+	h.Volume, h.Journals = v.Name, []proof.Journal{journal}
+	return proof.Check(h), nil
 }

@@ -1,0 +1,168 @@
+// Package showlog records which volumes a SNAP service shows to its host, and from when
+// till when, so that a test can prove from outside that a host saw a volume only while it
+// had the right to it.
+//
+// It never decides who may see a volume.
+package showlog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// suffix is that of the logs' names.
+const suffix = ".shown"
+
+// The events. Each is recorded so that what it tells was not shorter than it says:
+// Shown before the host can see the volume, Hidden after it has ended to.
+const (
+	// began: the service starts, and shows nothing of before.
+	began  = "began"
+	shown  = "shown"
+	hidden = "hidden"
+)
+
+// event is one line of a log.
+type event struct {
+	// Monotonic is CLOCK_MONOTONIC of the machine.
+	Monotonic time.Duration `json:"monotonic"`
+	Event     string        `json:"event"`
+	Volume    string        `json:"volume,omitempty"`
+}
+
+// Log is that of one DPU. It is safe for concurrent use; no two may be open of one DPU.
+type Log struct {
+	mu   sync.Mutex
+	file *os.File
+}
+
+// Open opens the log of a DPU, whose SNAP service starts, in the directory dir, which is
+// made if it is missing. The name has to be one element of a path.
+func Open(dir, dpu string) (*Log, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the directory of the log of what is shown: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, dpu+suffix), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of what %s shows: %w", dpu, err)
+	}
+	l := &Log{file: f}
+	if err := l.append(event{Event: began}); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return l, nil
+}
+
+// Shown records that the host will see a volume. It is not made durable: the log outlives
+// the process, not the machine.
+func (l *Log) Shown(volume string) error { return l.append(event{Event: shown, Volume: volume}) }
+
+// Hidden records that the host does not see a volume any more.
+func (l *Log) Hidden(volume string) error { return l.append(event{Event: hidden, Volume: volume}) }
+
+func (l *Log) append(e event) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return fmt.Errorf("read the monotonic clock: %w", err)
+	}
+	e.Monotonic = time.Duration(now.Nano())
+	line, err := json.Marshal(e)
+	if err == nil {
+		_, err = l.file.Write(append(line, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("record what is shown: %w", err)
+	}
+	return nil
+}
+
+// Close gives the file back; the log stays.
+func (l *Log) Close() error { return l.file.Close() }
+
+// Exposure is a time in which a host saw a volume.
+type Exposure struct {
+	DPU string
+	// Begin and End are CLOCK_MONOTONIC of the machine; the host did not see the volume
+	// before the one, or after the other.
+	Begin, End time.Duration
+	// Ended is false if no end is on record: it may go on, or its service was killed and has
+	// not started again.
+	Ended bool
+}
+
+// Read returns when hosts saw a volume, by all logs of the directory, in the order in which
+// it began. A record that is not of the form, or not in its order, is an error.
+func Read(dir, volume string) ([]Exposure, error) {
+	files, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("look for logs of what is shown: %w", err)
+	}
+	var out []Exposure
+	for _, file := range files {
+		dpu, is := strings.CutSuffix(file.Name(), suffix)
+		if !is {
+			continue
+		}
+		f, err := os.Open(filepath.Join(dir, file.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("read what %s shows: %w", dpu, err)
+		}
+		of, err := parse(f, dpu, volume)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, fmt.Errorf("read what %s shows: %w", dpu, err)
+		}
+		out = append(out, of...)
+	}
+	slices.SortStableFunc(out, func(a, b Exposure) int { return int(a.Begin - b.Begin) })
+	return out, nil
+}
+
+// parse reads the log of a DPU.
+func parse(r io.Reader, dpu, volume string) ([]Exposure, error) {
+	var out []Exposure
+	lines := json.NewDecoder(r)
+	lines.DisallowUnknownFields()
+	times := 0 // it may be shown at several places
+	for at, last := 1, time.Duration(0); ; at++ {
+		var e event
+		switch err := lines.Decode(&e); {
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
+			return nil, fmt.Errorf("record %d: %w", at, err)
+		case e.Monotonic < last:
+			return nil, fmt.Errorf("record %d is of %s, the one before it of %s", at, e.Monotonic, last)
+		case at == 1 && e.Event != began:
+			return nil, fmt.Errorf("the first record is %q, not %q", e.Event, began)
+		}
+		last = e.Monotonic
+		if e.Event != began && e.Volume != volume {
+			continue
+		}
+		switch {
+		case e.Event == began && times > 0, e.Event == hidden && times == 1:
+			out[len(out)-1].End, out[len(out)-1].Ended, times = e.Monotonic, true, 0
+		case e.Event == shown && times == 0:
+			out, times = append(out, Exposure{DPU: dpu, Begin: e.Monotonic}), 1
+		case e.Event == shown:
+			times++
+		case e.Event == hidden && times > 1:
+			times--
+		case e.Event != began:
+			return nil, fmt.Errorf("record %d: volume %s is %s, and was not shown", at, volume, e.Event)
+		}
+	}
+}
