@@ -75,7 +75,7 @@ sanity: ## csi-sanity against the whole chain (root)
 	@hack/steps.sh sanity
 
 .PHONY: e2e
-e2e: ## end-to-end tests; FOCUS=regexp MODE=controller|node|topology|epochs|dpu-pods: only those (root)
+e2e: ## end-to-end tests; FOCUS=regexp MODE=controller|node|topology|epochs|dpu-pods|local-driver: only those (root)
 	@hack/steps.sh e2e
 
 .PHONY: conformance

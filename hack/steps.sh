@@ -113,17 +113,17 @@ e2e() {
 	if [ -n "${FOCUS:-}${MODE:-}" ]; then e2e_focused; else e2e_whole; fi
 }
 
-e2e_whole() { up fast --pods && conformance_ready && suite nvme "$SUITE_CORE" && e2e_on_bed "attach mode controller" && by_node && by_topology && by_epochs && by_dpu_pods; }
+e2e_whole() { up fast --pods && conformance_ready && suite nvme "$SUITE_CORE" && e2e_on_bed "attach mode controller" && by_node && by_topology && by_epochs && by_dpu_pods && by_local_driver; }
 
 # e2e_focused runs the specs whose names match the regular expression FOCUS on a bed
-# of one MODE: controller (the default), node, topology, epochs or dpu-pods. One has to match.
+# of one MODE: controller (the default), node, topology, epochs, dpu-pods or local-driver. One has to match.
 e2e_focused() {
 	local mode=${MODE:-controller}
 	case "$mode" in
 	controller) up fast --pods ;;
 	node) up fast --attach-mode=node ;;
-	topology | epochs | dpu-pods) up fast "--$mode" ;;
-	*) echo "MODE is controller, node, topology, epochs or dpu-pods, not $mode" >&2 && return 2 ;;
+	topology | epochs | dpu-pods | local-driver) up fast "--$mode" ;;
+	*) echo "MODE is controller, node, topology, epochs, dpu-pods or local-driver, not $mode" >&2 && return 2 ;;
 	esac && e2e_on_bed "$mode" -ginkgo.focus="${FOCUS:-}"
 }
 
@@ -142,6 +142,12 @@ by_epochs() { up fast --epochs && e2e_on_bed epochs -ginkgo.label-filter=epochs;
 
 # by_dpu_pods makes the bed anew with DPUs that run pods, and runs what is about them.
 by_dpu_pods() { up fast --dpu-pods && e2e_on_bed dpu-pods -ginkgo.label-filter=dpu-pods; }
+
+# by_local_driver makes the bed anew with the driver of one machine, and runs what is about it:
+# csi-sanity too, on its one socket.
+by_local_driver() {
+	up fast --local-driver && local_sanity && e2e_on_bed local-driver -ginkgo.label-filter=local-driver
+}
 
 # What of that even the quickest run has to try.
 NODE_MODE_CORE='asks for its volumes by itself|when the host loses power'
@@ -219,6 +225,17 @@ sanity_on_bed() {
 	done
 }
 
+# local_sanity holds the driver of one machine, as it is deployed, to csi-sanity.
+local_sanity() {
+	plain test -c -tags=sanity -o bin/sanity.test ./test/sanity || return
+	local socket=unix:///var/lib/kubelet/plugins/local.csi.moor.dev/csi.sock form access parameter iops
+	for form in "mount kind=device 1000" "block kind=device 1000" "mount kind=directory 0"; do
+		read -r access parameter iops <<<"$form"
+		part "csi-sanity of the local driver, $access, $parameter" failures_of bin/moor-dev exec host-1 -- "$PWD/bin/sanity.test" -test.timeout=$LIMIT -ginkgo.no-color \
+			-ginkgo.fail-on-empty -ginkgo.skip='what csi-sanity does not try' -access="$access" -parameter="$parameter" -iops="$iops" -limited=false -controller="$socket" -node="$socket" || return
+	done
+}
+
 # e2e_on_bed NAME FLAGS... runs the end-to-end tests on the bed that is up.
 e2e_on_bed() {
 	plain test -c -tags=e2e -o bin/e2e.test ./test/e2e || return
@@ -233,9 +250,10 @@ in_directory() { (cd "$1" && "${@:2}"); }
 # at a time.
 conformance() {
 	local code=0 definition bed="" wanted
-	for definition in ${DEFINITIONS:-virtiofs xfs block nvme topology capacity}; do
+	for definition in ${DEFINITIONS:-virtiofs xfs block nvme topology capacity local local-directory}; do
 		case "$definition" in
 		topology | capacity) wanted=conformance_bed_with_places ;;
+		local | local-directory) wanted=conformance_bed_of_local ;;
 		*) wanted=conformance_bed ;;
 		esac
 		[ "$bed" = "$wanted" ] || "$wanted" || return
@@ -254,6 +272,9 @@ conformance_bed() { up fast && conformance_ready; }
 
 # conformance_bed_with_places has hosts at two places with storage.
 conformance_bed_with_places() { up fast --topology && conformance_ready && bin/conformance place host-3 annex; }
+
+# conformance_bed_of_local has the driver of one machine.
+conformance_bed_of_local() { up fast --local-driver && conformance_ready && plain run ./test/kit/apply host deploy/examples/local-driver.yaml; }
 
 # conformance_ready builds the suite, and gives the bed what it asks for.
 conformance_ready() {

@@ -70,6 +70,9 @@ type Options struct {
 	// DPUPods is whether the DPUs have a kubelet and containerd each, and the DPU cluster a
 	// scheduler. Unless the bed is Bare, pods as volumes are deployed there too.
 	DPUPods bool `json:"dpuPods"`
+	// LocalDriver is whether the driver of one machine, without a DPU, is deployed on the first
+	// host. The bed only keeps it for the deployment of Moor.
+	LocalDriver bool `json:"localDriver"`
 	// RecordBelow is whether a process of its own records each write beneath the
 	// storage target's directory; see recordfs.
 	RecordBelow bool `json:"recordBelow"`

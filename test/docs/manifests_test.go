@@ -98,7 +98,7 @@ func names(files map[string][]client.Object) map[string]bool {
 
 // TestManifests decodes all of deploy/, and checks what each object refers to.
 func TestManifests(t *testing.T) {
-	for _, cluster := range []string{"host", "dpu", "pav"} {
+	for _, cluster := range []string{"host", "dpu", "pav", "local"} {
 		files := manifests(t, cluster)
 		have := names(files)
 		if cluster == "dpu" { // which has those of pods as volumes too, if these are a vendor
@@ -112,7 +112,7 @@ func TestManifests(t *testing.T) {
 			})
 		}
 	}
-	for _, name := range []string{"storage.yaml", "statefulset.yaml", "pods/greeting.yaml"} {
+	for _, name := range []string{"storage.yaml", "statefulset.yaml", "local-driver.yaml", "pods/greeting.yaml"} {
 		decode(t, name, read(t, path("deploy", "examples", name)))
 	}
 }
@@ -199,7 +199,7 @@ func checkPod(t *testing.T, have map[string]bool, pod corev1.PodTemplateSpec, se
 // test bed gives them too.
 var sidecars = []string{
 	"--csi-address", "--timeout", "--kube-api-qps", "--kube-api-burst", "--worker-threads", "--workers", "--max-entries", "--default-fstype", "--leader-election",
-	"--enable-capacity", "--capacity-for-immediate-binding", "--capacity-ownerref-level",
+	"--enable-capacity", "--capacity-for-immediate-binding", "--capacity-ownerref-level", "--strict-topology", "--immediate-topology",
 }
 
 func checkContainer(t *testing.T, c corev1.Container) {
@@ -296,7 +296,7 @@ func TestKeysStayOffHosts(t *testing.T) {
 // TestNoWorkloadsBesideAccounts: the test bed applies deploy/host/*.yaml and
 // deploy/dpu/*.yaml as they are, and starts the programs itself.
 func TestNoWorkloadsBesideAccounts(t *testing.T) {
-	for _, cluster := range []string{"host", "dpu", "pav"} {
+	for _, cluster := range []string{"host", "dpu", "pav", "local"} {
 		for file, objects := range manifests(t, cluster) {
 			for _, o := range objects {
 				switch o.(type) {

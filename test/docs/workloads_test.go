@@ -13,6 +13,7 @@ import (
 var unlisted = map[string]string{
 	"snap-emulator":                "SNAP itself is in its place on real hardware",
 	"local-vendor-controller":      "each vendor has a CSI controller of its own",
+	"local-driver":                 "it is for one machine without a DPU, and has a page of its own",
 	"pod-provisioner-dpu":          "the row is that of pod-provisioner-node",
 	"fs-storage-vendor-dpu-plugin": "the row is that of block-storage-vendor-dpu-plugin",
 }
@@ -22,7 +23,7 @@ var unlisted = map[string]string{
 func TestReadmeHasTheWorkloads(t *testing.T) {
 	readme, components := read(t, path("README.md")), read(t, path("docs", "components", "README.md"))
 	found := map[string]bool{}
-	for _, cluster := range []string{"host", "dpu", "pav"} {
+	for _, cluster := range []string{"host", "dpu", "pav", "local"} {
 		for _, objects := range manifests(t, cluster) {
 			for _, o := range objects {
 				switch o := o.(type) {

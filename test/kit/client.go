@@ -27,6 +27,9 @@ const Namespace = "dpf-operator-system"
 // PodsNamespace is that of pods as volumes.
 const PodsNamespace = "moor-pods"
 
+// LocalNamespace is that of the driver of one machine.
+const LocalNamespace = "moor-local"
+
 // Clients reach both clusters, without caches, and can watch.
 type Clients struct {
 	Host client.WithWatch

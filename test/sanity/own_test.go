@@ -52,7 +52,7 @@ func capability() *csispec.VolumeCapability {
 
 func named(name string) *csispec.CreateVolumeRequest {
 	return &csispec.CreateVolumeRequest{
-		Name: name, CapacityRange: &csispec.CapacityRange{RequiredBytes: size}, Parameters: parameters,
+		Name: name, CapacityRange: &csispec.CapacityRange{RequiredBytes: size}, Parameters: parameters(),
 		VolumeCapabilities: []*csispec.VolumeCapability{capability()},
 	}
 }

@@ -3,7 +3,8 @@
 // Package sanity runs csi-test's csi-sanity, and what that leaves out, against the
 // whole chain: the CSI controller over both API servers and every controller, the
 // emulated DPU, and the node service of one host. It runs in that host's
-// namespaces, where the node service mounts.
+// namespaces, where the node service mounts. By its flags it tries another driver
+// of that host.
 package sanity
 
 import (
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,13 +33,19 @@ var (
 	controller = flag.String("controller", "", "CSI endpoint of the controller service")
 	node       = flag.String("node", "", "CSI endpoint of the node service")
 	access     = flag.String("access", "mount", "access type: mount or block")
+	parameter  = flag.String("parameter", "policy=local", "what the StorageClass says of volumes: key=value")
+	iops       = flag.String("iops", "1000", "a limit that volumes can be changed to")
+	limited    = flag.Bool("limited", true, "the driver announces how many volumes a node may have")
 )
 
 // size of a volume, in bytes.
 const size = 32 << 20
 
 // parameters are those of the StorageClass.
-var parameters = map[string]string{"policy": "local"}
+func parameters() map[string]string {
+	key, value, _ := strings.Cut(*parameter, "=")
+	return map[string]string{key: value}
+}
 
 // tells waits until the vendor has told how much room it has: a policy that was
 // made a moment ago does not know yet.
@@ -83,11 +91,11 @@ func TestSanity(t *testing.T) {
 	config.StagingPath = filepath.Join(work, "staging")
 	config.TestVolumeSize = size
 	config.TestVolumeAccessType = *access
-	config.TestVolumeParameters = parameters
+	config.TestVolumeParameters = parameters()
 	config.TestVolumeExpandSize = 48 << 20
-	config.TestVolumeMutableParameters = map[string]string{"iops": "1000"}
+	config.TestVolumeMutableParameters = map[string]string{"iops": *iops}
 	config.IdempotentCount = 2
-	config.TestNodeVolumeAttachLimit = true
+	config.TestNodeVolumeAttachLimit = *limited
 
 	gomega.SetDefaultEventuallyTimeout(driverTimeout)
 	suite := sanity.GinkgoTest(&config)

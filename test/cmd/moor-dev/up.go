@@ -36,6 +36,7 @@ func up() *cobra.Command {
 	cmd.Flags().BoolVar(&o.Epochs, "epochs", false, "have the vendor's storage know under which epoch each DPU writes, and fence volumes by epochs")
 	cmd.Flags().BoolVar(&o.Pods, "pods", false, "deploy pods as volumes on the hosts too: volumes whose work is done by pods")
 	cmd.Flags().BoolVar(&o.DPUPods, "dpu-pods", false, "give each DPU a kubelet and containerd, the DPU cluster a scheduler, and deploy pods as volumes there")
+	cmd.Flags().BoolVar(&o.LocalDriver, "local-driver", false, "deploy the driver of volumes of one machine, without a DPU, on the first host too")
 	cmd.Flags().Var(&o.AttachMode, "attach-mode", "who asks for a volume on a host: controller or node")
 	cmd.Flags().BoolVar(&o.RecordBelow, "record-below", false, "record each write beneath the storage target's directory too, in a process of its own; this makes the storage slower")
 	cmd.Flags().BoolVar(&o.Bare, "bare", false, "do not build and deploy Moor itself")

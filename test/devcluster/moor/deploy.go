@@ -57,8 +57,12 @@ func Deploy(ctx context.Context, c *devcluster.Cluster, progress io.Writer) erro
 	if err != nil {
 		return err
 	}
+	local, err := deployLocal(ctx, c, b, clients)
+	if err != nil {
+		return fmt.Errorf("deploy the local driver: %w", err)
+	}
 	fmt.Fprintln(progress, "waiting until every DPU reports and every host knows the driver")
-	return awaitReady(ctx, c, clients, append(all, pods...))
+	return awaitReady(ctx, c, clients, slices.Concat(all, pods, local))
 }
 
 // start starts those processes that do not run.

@@ -20,7 +20,7 @@ func withPods(t *testing.T, o devcluster.Options) []devcluster.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := processes(b, Kubeconfigs{})
+	out := append(processes(b, Kubeconfigs{}), localProcesses(b, "/local")...)
 	for _, site := range podSites(b) {
 		out = append(out, site.processes("/bin", "/control", map[string]string{"host-1": "/on-host-1", "dpu-1": "/on-dpu-1"})...)
 	}
@@ -76,7 +76,7 @@ func TestPodProvisionerOfADPUIsAPlugin(t *testing.T) {
 // TestNoTwoProcessesOfAMachineShareAPort: all that a bed can have runs at once.
 func TestNoTwoProcessesOfAMachineShareAPort(t *testing.T) {
 	taken := map[string]string{}
-	for _, p := range withPods(t, devcluster.Options{Pods: true, DPUPods: true}) {
+	for _, p := range withPods(t, devcluster.Options{Pods: true, DPUPods: true, LocalDriver: true}) {
 		for _, flag := range []string{"--metrics-bind-address", "--health-probe-bind-address", "--webhook-port", "--bind-address"} {
 			port := strings.TrimPrefix(last(p.Argv, flag), ":")
 			if port == "" || strings.HasPrefix(port, "unix:") {

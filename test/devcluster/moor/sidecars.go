@@ -44,6 +44,13 @@ const (
 	attacherHost    = "csi-attacher"
 	provisionerDPU  = "csi-provisioner-dpu"
 	resizerDPU      = "csi-resizer-dpu"
+
+	provisionerLocal = "csi-provisioner-local"
+	attacherLocal    = "csi-attacher-local"
+	resizerLocal     = "csi-resizer-local"
+	snapshotterLocal = "csi-snapshotter-local"
+
+	localManifest = "deploy/local/workloads/local-driver.yaml"
 )
 
 // manifests has those manifests, by process.
@@ -53,10 +60,14 @@ var manifests = map[string]string{
 	attacherHost:    "deploy/host/workloads/snap-csi-plugin-controller.yaml",
 	provisionerDPU:  "deploy/dpu/workloads/local-vendor-controller.yaml",
 	resizerDPU:      "deploy/dpu/workloads/local-vendor-controller.yaml",
+
+	provisionerLocal: localManifest, attacherLocal: localManifest, resizerLocal: localManifest, snapshotterLocal: localManifest,
 }
 
-// program of a process: the name without the cluster.
-func program(process string) string { return strings.TrimSuffix(process, "-dpu") }
+// program of a process: the name without the cluster, or the driver that it is for.
+func program(process string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(process, "-dpu"), "-local")
+}
 
 // newBed reads the manifests.
 func newBed(c cluster) (bed, error) {

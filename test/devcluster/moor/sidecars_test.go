@@ -23,12 +23,12 @@ func (fake) DPUs() []string                { return []string{"dpu-1"} }
 // sidecars are those of a bed, by name.
 func sidecars(t *testing.T, profile string) map[string][]string {
 	t.Helper()
-	b, err := newBed(fake{devcluster.Options{Nodes: 1, VFs: 1, KubeletProfile: profile, AttachMode: dpf.AttachController}})
+	b, err := newBed(fake{devcluster.Options{Nodes: 1, VFs: 1, KubeletProfile: profile, AttachMode: dpf.AttachController, LocalDriver: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[string][]string{}
-	for _, p := range processes(b, Kubeconfigs{}) {
+	for _, p := range append(processes(b, Kubeconfigs{}), localProcesses(b, "/local")...) {
 		if strings.HasPrefix(p.Name, "csi-") {
 			out[p.Name] = p.Argv
 		}
