@@ -24,7 +24,10 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain leaves out what ginkgo starts once for signals, and never ends.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler.(*InterruptHandler).registerForInterrupts.func2"))
+}
 
 const (
 	driver = "crypt"
