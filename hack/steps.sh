@@ -250,10 +250,11 @@ in_directory() { (cd "$1" && "${@:2}"); }
 # at a time.
 conformance() {
 	local code=0 definition bed="" wanted
-	for definition in ${DEFINITIONS:-virtiofs xfs block nvme topology capacity local local-directory}; do
+	for definition in ${DEFINITIONS:-virtiofs xfs block nvme topology capacity local local-directory pods}; do
 		case "$definition" in
 		topology | capacity) wanted=conformance_bed_with_places ;;
 		local | local-directory) wanted=conformance_bed_of_local ;;
+		pods) wanted=conformance_bed_of_pods ;;
 		*) wanted=conformance_bed ;;
 		esac
 		[ "$bed" = "$wanted" ] || "$wanted" || return
@@ -275,6 +276,9 @@ conformance_bed_with_places() { up fast --topology && conformance_ready && bin/c
 
 # conformance_bed_of_local has the driver of one machine.
 conformance_bed_of_local() { up fast --local-driver && conformance_ready && plain run ./test/kit/apply host deploy/examples/local-driver.yaml; }
+
+# conformance_bed_of_pods has pods as volumes, and a provisioner for the suite.
+conformance_bed_of_pods() { up fast --pods && conformance_ready && plain run ./test/kit/apply host test/conformance/pods-provisioner.yaml; }
 
 # conformance_ready builds the suite, and gives the bed what it asks for.
 conformance_ready() {
