@@ -135,16 +135,21 @@ func alone(p *moorv1alpha1.PodStaging, s seen, deleted bool) step {
 
 // undoes reports whether the unstaging pod is to run.
 func undoes(p *moorv1alpha1.PodStaging, deleted bool) bool {
-	retry := p.Annotations[moorv1alpha1.AnnotationRetry]
 	switch p.Status.Phase {
 	case isReverting:
 		return true
 	case isUnstaging:
 		return p.Status.Pod != nil // else it has run
 	case isStuck:
-		return retry != "" && retry != p.Status.Retried
+		return retries(p)
 	}
 	return deleted && has(p)
+}
+
+// retries reports whether an unstaging that failed is to be tried again.
+func retries(p *moorv1alpha1.PodStaging) bool {
+	retry := p.Annotations[moorv1alpha1.AnnotationRetry]
+	return p.Status.Phase == isStuck && retry != "" && retry != p.Status.Retried
 }
 
 // clearing is the step of a staging of which the node has something to clear, and of one at rest.

@@ -7,8 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/provisioner/pods"
 )
@@ -168,6 +170,37 @@ func TestRetry(t *testing.T) {
 			retry("2")
 			s.wants(name, "", "")
 		})
+	}
+}
+
+// TestRetryAfterAMend: a person mends the provisioner, and asks for another try. The cache may show the one
+// before the other.
+func TestRetryAfterAMend(t *testing.T) {
+	s := newFixture(t, both, behavior{pods.Unstaging: "fail"})
+	s.Add(stagingOf(name, "n", "user"))
+	s.settle(name)
+	s.delete(name)
+	s.settle(name)
+	s.wants(name, isStuck, "words of unstaging")
+	old := &pavv1alpha1.PavProvisioner{}
+	s.Get(old, "p")
+	kubetest.Change(s.Cluster, old.DeepCopy(), func(p *pavv1alpha1.PavProvisioner) {
+		p.Spec.VolumeUnstaging.PodTemplate.Raw = []byte(`{"spec": {"containers": [{"name": "c", "image": "mended"}]}}`)
+		p.Generation++
+	})
+	kubetest.Change(s.Cluster, s.get(name), func(p *moorv1alpha1.PodStaging) {
+		p.Annotations = map[string]string{moorv1alpha1.AnnotationRetry: "1"}
+	})
+	s.CacheShows(old)
+	if _, err := s.pass(name); err != nil {
+		t.Fatal(err)
+	}
+	var made corev1.PodList
+	if err := s.Direct.List(t.Context(), &made, client.HasLabels{moorv1alpha1.LabelHelperPhase}); err != nil {
+		t.Fatal(err)
+	}
+	if len(made.Items) != 1 || made.Items[0].Spec.Containers[0].Image != "mended" {
+		t.Errorf("the pods that try again: %+v", made.Items)
 	}
 }
 

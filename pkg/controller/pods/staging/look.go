@@ -39,7 +39,11 @@ func (r *Reconciler) look(ctx context.Context, p *moorv1alpha1.PodStaging) (s se
 		}
 	}
 	s.strays = len(strays)
-	if s.provisioner, err = r.Provisioners.Find(ctx, r.Client, p.Spec.ProvisionerName); err != nil || p.Status.Phase != isStaging {
+	from := client.Reader(r.Client)
+	if retries(p) { // who asks for it may have mended the provisioner just before
+		from = r.Live
+	}
+	if s.provisioner, err = r.Provisioners.Find(ctx, from, p.Spec.ProvisionerName); err != nil || p.Status.Phase != isStaging {
 		return s, strays, err
 	}
 	s.expected, err = r.expects(ctx, p)

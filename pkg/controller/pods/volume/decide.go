@@ -175,7 +175,6 @@ func ofEnd(v *moorv1alpha1.PodVolume, s seen, j helper.Judgement) step {
 
 // atRest is the step of a volume for which no pod works and none has to go.
 func atRest(v *moorv1alpha1.PodVolume, s seen, deleted bool) step {
-	retry := v.Annotations[moorv1alpha1.AnnotationRetry]
 	switch phase := v.Status.Phase; {
 	case phase == moorv1alpha1.PodVolumeDeleted:
 		return step{do: release}
@@ -183,7 +182,7 @@ func atRest(v *moorv1alpha1.PodVolume, s seen, deleted bool) step {
 		return become(v, moorv1alpha1.PodVolumeDeleted, "")
 	case phase == "":
 		return beginning(v, s, pods.Validation)
-	case phase == moorv1alpha1.PodVolumeDeletionFailed && retry != "" && retry != v.Status.Retried:
+	case retries(v):
 		return beginning(v, s, pods.Deletion)
 	case deleted && phase == moorv1alpha1.PodVolumeCreated:
 		if len(s.staged) > 0 {
@@ -196,6 +195,12 @@ func atRest(v *moorv1alpha1.PodVolume, s seen, deleted bool) step {
 		return there(v, s)
 	}
 	return step{}
+}
+
+// retries reports whether a deletion that failed is to be tried again.
+func retries(v *moorv1alpha1.PodVolume) bool {
+	retry := v.Annotations[moorv1alpha1.AnnotationRetry]
+	return v.Status.Phase == moorv1alpha1.PodVolumeDeletionFailed && retry != "" && retry != v.Status.Retried
 }
 
 // there is the step of a volume that is there.

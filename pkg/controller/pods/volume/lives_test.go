@@ -215,6 +215,37 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// TestRetryAfterAMend: a person mends the provisioner, and asks for another try. The cache may show the one
+// before the other.
+func TestRetryAfterAMend(t *testing.T) {
+	s := newFixture(t, all, behavior{pods.Deletion: "fail"})
+	s.Add(podVolume())
+	s.settle()
+	s.remove()
+	s.settle()
+	s.wantPhase(moorv1alpha1.PodVolumeDeletionFailed)
+	old := &pavv1alpha1.PavProvisioner{}
+	s.Get(old, "p")
+	kubetest.Change(s.Cluster, old.DeepCopy(), func(p *pavv1alpha1.PavProvisioner) {
+		p.Spec.VolumeDeletion.PodTemplate.Raw = []byte(`{"spec": {"containers": [{"name": "c", "image": "mended"}]}}`)
+		p.Generation++
+	})
+	kubetest.Change(s.Cluster, s.get(), func(v *moorv1alpha1.PodVolume) {
+		v.Annotations = map[string]string{moorv1alpha1.AnnotationRetry: "1"}
+	})
+	s.CacheShows(old)
+	if _, err := s.pass(); err != nil {
+		t.Fatal(err)
+	}
+	var made corev1.PodList
+	if err := s.Direct.List(t.Context(), &made); err != nil {
+		t.Fatal(err)
+	}
+	if len(made.Items) != 1 || made.Items[0].Spec.Containers[0].Image != "mended" {
+		t.Errorf("the pods that try again: %+v", made.Items)
+	}
+}
+
 // TestProvisionerGoes: a provisioner that is being deleted makes no volume any more, and removes those
 // that are there.
 func TestProvisionerGoes(t *testing.T) {

@@ -27,7 +27,11 @@ func (r *Reconciler) look(ctx context.Context, v *moorv1alpha1.PodVolume) (s see
 		return s, nil, err
 	}
 	s.strays = len(strays)
-	if s.provisioner, err = r.Provisioners.Find(ctx, r.Client, v.Spec.ProvisionerName); err != nil {
+	from := client.Reader(r.Client)
+	if retries(v) { // who asks for it may have mended the provisioner just before
+		from = r.Live
+	}
+	if s.provisioner, err = r.Provisioners.Find(ctx, from, v.Spec.ProvisionerName); err != nil {
 		return s, nil, err
 	}
 	if !v.DeletionTimestamp.IsZero() {
