@@ -232,7 +232,7 @@ local_sanity() {
 	for form in "mount kind=device 1000" "block kind=device 1000" "mount kind=directory 0"; do
 		read -r access parameter iops <<<"$form"
 		part "csi-sanity of the local driver, $access, $parameter" failures_of bin/moor-dev exec host-1 -- "$PWD/bin/sanity.test" -test.timeout=$LIMIT -ginkgo.no-color \
-			-ginkgo.fail-on-empty -ginkgo.skip='what csi-sanity does not try' -access="$access" -parameter="$parameter" -iops="$iops" -limited=false -controller="$socket" -node="$socket" || return
+			-ginkgo.fail-on-empty -ginkgo.skip='what csi-sanity does not try' -access="$access" -parameter="$parameter" -iops="$iops" -controller="$socket" -node="$socket" || return
 	done
 }
 

@@ -25,16 +25,23 @@ const (
 	localDirectory = "local-directory"
 )
 
-// withLocalDriver skips a test where the driver of one machine is not deployed, and applies its example,
-// whose pod goes with the test.
-func withLocalDriver(ctx context.Context) {
+// withLocalDriver skips a test where the driver of one machine is not deployed. Else it makes a namespace, and
+// applies the driver's example there.
+func withLocalDriver(ctx context.Context) *testNamespace {
 	GinkgoHelper()
 	if !bed.Options().LocalDriver {
 		Skip("this bed has no local driver: bring it up with --local-driver")
 	}
-	scratch := podObject(client.ObjectKey{Namespace: "default", Name: "scratch"})
-	DeferCleanup(func(ctx context.Context) { remove(ctx, scratch) }, NodeTimeout(patience))
-	Expect(kit.Apply(ctx, clients.Host, filepath.Join(bed.Root(), "deploy", "examples", "local-driver.yaml"))).To(Succeed())
+	ns := newNamespace(ctx)
+	objects, err := kit.ReadManifests(filepath.Join(bed.Root(), "deploy", "examples", "local-driver.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	for _, o := range objects {
+		if o.GetKind() == "Pod" {
+			o.SetNamespace(ns.name)
+		}
+	}
+	Expect(kit.ApplyObjects(ctx, clients.Host, objects)).To(Succeed())
+	return ns
 }
 
 // localVolumes are the names of the images of the driver's volumes, on its host.
@@ -44,10 +51,8 @@ func localVolumes() ([]string, error) {
 
 var _ = Describe("the driver of volumes of one machine, without a DPU", Label("local-driver"), func() {
 	It("has pods run on the machine of its volumes, of either kind and raw, which are gone with their claims", func(ctx context.Context) {
-		withLocalDriver(ctx)
-		ns := newNamespace(ctx)
-		before, err := localVolumes()
-		Expect(err).NotTo(HaveOccurred())
+		ns := withLocalDriver(ctx)
+		remove(ctx, podObject(client.ObjectKey{Namespace: ns.name, Name: "scratch"}))
 		files := ns.claim(ctx, claim{name: "files", class: localDirectory})
 		device := ns.claim(ctx, claim{name: "device", class: localDevice})
 		raw := ns.claim(ctx, claim{name: "raw", class: localDevice, mode: corev1.PersistentVolumeBlock})
@@ -65,12 +70,11 @@ var _ = Describe("the driver of volumes of one machine, without a DPU", Label("l
 		for _, c := range []*corev1.PersistentVolumeClaim{files, device, raw} {
 			remove(ctx, c)
 		}
-		Eventually(localVolumes).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ConsistOf(before))
+		Eventually(localVolumes).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty())
 	})
 
 	It("keeps a directory in use while it is killed and started again", func(ctx context.Context) {
-		withLocalDriver(ctx)
-		ns := newNamespace(ctx)
+		ns := withLocalDriver(ctx)
 		files := ns.claim(ctx, claim{name: "files", class: localDirectory})
 		key := ns.pod(ctx, "user", "", files)
 		pod := runs(ctx, key)
@@ -90,8 +94,7 @@ var _ = Describe("the driver of volumes of one machine, without a DPU", Label("l
 	})
 
 	It("grows, keeps snapshots, and makes volumes of them", func(ctx context.Context) {
-		withLocalDriver(ctx)
-		ns := newNamespace(ctx)
+		ns := withLocalDriver(ctx)
 		device := ns.claim(ctx, claim{name: "device", class: localDevice, mode: corev1.PersistentVolumeBlock})
 		first := ns.pod(ctx, "first", "", device)
 		runs(ctx, first)
@@ -125,15 +128,13 @@ var _ = Describe("the driver of volumes of one machine, without a DPU", Label("l
 	})
 
 	It("makes a volume for a pod that describes it, as the example has it, and removes it with the pod", func(ctx context.Context) {
-		before, err := localVolumes()
-		Expect(err).NotTo(HaveOccurred())
-		withLocalDriver(ctx)
-		scratch := podObject(client.ObjectKey{Namespace: "default", Name: "scratch"})
+		ns := withLocalDriver(ctx)
+		scratch := podObject(client.ObjectKey{Namespace: ns.name, Name: "scratch"})
 		Eventually(func(ctx context.Context) (corev1.PodPhase, error) {
 			err := clients.Host.Get(ctx, client.ObjectKeyFromObject(scratch), scratch)
 			return scratch.Status.Phase, err
 		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Equal(corev1.PodSucceeded))
 		remove(ctx, scratch)
-		Eventually(localVolumes).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ConsistOf(before))
+		Eventually(localVolumes).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty())
 	})
 })

@@ -35,7 +35,6 @@ var (
 	access     = flag.String("access", "mount", "access type: mount or block")
 	parameter  = flag.String("parameter", "policy=local", "what the StorageClass says of volumes: key=value")
 	iops       = flag.String("iops", "1000", "a limit that volumes can be changed to")
-	limited    = flag.Bool("limited", true, "the driver announces how many volumes a node may have")
 )
 
 // size of a volume, in bytes.
@@ -95,7 +94,7 @@ func TestSanity(t *testing.T) {
 	config.TestVolumeExpandSize = 48 << 20
 	config.TestVolumeMutableParameters = map[string]string{"iops": *iops}
 	config.IdempotentCount = 2
-	config.TestNodeVolumeAttachLimit = *limited
+	config.TestNodeVolumeAttachLimit = true
 
 	gomega.SetDefaultEventuallyTimeout(driverTimeout)
 	suite := sanity.GinkgoTest(&config)

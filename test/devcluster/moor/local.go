@@ -32,10 +32,14 @@ func localProcesses(c bed, kubeconfig string) []devcluster.Process {
 	}
 	host := localHost(c)
 	out := []devcluster.Process{process(c, "local-driver", host, "local-vendor", "--mode=driver", "--node-id="+host, "--endpoint=unix://"+localSocket,
-		"--plugin-registry=/var/lib/kubelet/plugins_registry", "--metrics-bind-address=:9304")}
+		"--plugin-registry=/var/lib/kubelet/plugins_registry", "--max-volumes-per-node=100", "--metrics-bind-address=:9304")}
 	for _, name := range []string{provisionerLocal, attacherLocal, resizerLocal, snapshotterLocal} {
 		p := c.sidecar(name, localSocket, kubeconfig)
-		if p.Machine = host; name == provisionerLocal {
+		p.Machine = host
+		switch name {
+		case snapshotterLocal: // which is built beside Moor's programs
+			p.Argv[0] = filepath.Join(c.BinDir(), program(name))
+		case provisionerLocal:
 			// There is no pod here that could own what it tells.
 			p.Argv = append(p.Argv, "--capacity-ownerref-level=-1")
 			p.Env = []string{"NAMESPACE=" + kit.LocalNamespace}
