@@ -117,8 +117,12 @@ e2e_whole() { up fast --pods && conformance_ready && suite nvme "$SUITE_CORE" &&
 
 # e2e_focused runs the specs whose names match the regular expression FOCUS on a bed
 # of one MODE: controller (the default), node, topology, epochs, dpu-pods or local-driver. One has to match.
+# Without FOCUS it runs what e2e_whole runs in that mode.
 e2e_focused() {
 	local mode=${MODE:-controller}
+	case "$mode" in
+	node | topology | epochs | dpu-pods | local-driver) [ -n "${FOCUS:-}" ] || { "by_${mode//-/_}"; return; } ;;
+	esac
 	case "$mode" in
 	controller) up fast --pods ;;
 	node) up fast --attach-mode=node ;;

@@ -30,6 +30,14 @@ func TestStepsOnBed(t *testing.T) {
 			name: "in the other mode", env: []string{"MODE=node"},
 			calls: []string{"moor-dev up --kubelet-profile=fast --attach-mode=node\n", "e2e.test ", "moor-dev down\n"}, end: "all steps passed",
 		},
+		{
+			name: "all of a mode", env: []string{"MODE=dpu-pods"},
+			calls: []string{"moor-dev up --kubelet-profile=fast --dpu-pods\n", "e2e.test -test.timeout=40m -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.v -ginkgo.label-filter=dpu-pods\n", "moor-dev down\n"}, end: "all steps passed",
+		},
+		{
+			name: "all of a mode, one of which fails", env: []string{"MODE=dpu-pods", "FAIL=^e2e.test"}, code: 2,
+			calls: []string{"moor-dev up", "e2e.test ", "moor-dev down\n"}, end: "e2e",
+		},
 		{name: "no such mode", env: []string{"MODE=both"}, code: 2, end: "e2e"},
 		{
 			name: "a spec fails", env: []string{"FOCUS=the main job", "FAIL=^e2e.test"}, code: 2,
