@@ -132,37 +132,67 @@ func Read(dir, volume string) ([]Exposure, error) {
 
 // parse reads the log of a DPU.
 func parse(r io.Reader, dpu, volume string) ([]Exposure, error) {
-	var out []Exposure
+	of := reading{dpu: dpu, volume: volume}
 	lines := json.NewDecoder(r)
 	lines.DisallowUnknownFields()
-	times := 0 // it may be shown at several places
-	for at, last := 1, time.Duration(0); ; at++ {
+	last := time.Duration(0)
+	for at := 1; ; at++ {
 		var e event
-		switch err := lines.Decode(&e); {
+		err := lines.Decode(&e)
+		switch {
 		case errors.Is(err, io.EOF):
-			return out, nil
+			return of.out, nil
 		case err != nil:
-			return nil, fmt.Errorf("record %d: %w", at, err)
 		case e.Monotonic < last:
-			return nil, fmt.Errorf("record %d is of %s, the one before it of %s", at, e.Monotonic, last)
+			err = fmt.Errorf("it is of %s, the one before it of %s", e.Monotonic, last)
 		case at == 1 && e.Event != began:
-			return nil, fmt.Errorf("the first record is %q, not %q", e.Event, began)
+			err = fmt.Errorf("the first record is %q, not %q", e.Event, began)
+		default:
+			err = of.take(e)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("record %d: %w", at, err)
 		}
 		last = e.Monotonic
-		if e.Event != began && e.Volume != volume {
-			continue
-		}
-		switch {
-		case e.Event == began && times > 0, e.Event == hidden && times == 1:
-			out[len(out)-1].End, out[len(out)-1].Ended, times = e.Monotonic, true, 0
-		case e.Event == shown && times == 0:
-			out, times = append(out, Exposure{DPU: dpu, Begin: e.Monotonic}), 1
-		case e.Event == shown:
-			times++
-		case e.Event == hidden && times > 1:
-			times--
-		case e.Event != began:
-			return nil, fmt.Errorf("record %d: volume %s is %s, and was not shown", at, volume, e.Event)
-		}
 	}
+}
+
+// reading is what was read of a log so far.
+type reading struct {
+	dpu, volume string
+	out         []Exposure
+	// places are at how many the host sees the volume now.
+	places int
+}
+
+func (r *reading) take(e event) error {
+	switch {
+	case e.Event == began:
+		r.end(e.Monotonic)
+		return nil
+	case e.Event != shown && e.Event != hidden:
+		return fmt.Errorf("the event %q is not known", e.Event)
+	case e.Volume != r.volume:
+		return nil
+	case e.Event == hidden && r.places == 0:
+		return fmt.Errorf("volume %s is hidden, and was not shown", r.volume)
+	case e.Event == hidden && r.places == 1:
+		r.end(e.Monotonic)
+		return nil
+	case e.Event == hidden:
+		r.places--
+		return nil
+	}
+	if r.places++; r.places == 1 {
+		r.out = append(r.out, Exposure{DPU: r.dpu, Begin: e.Monotonic})
+	}
+	return nil
+}
+
+// end ends the time in which the host sees the volume, if it does.
+func (r *reading) end(at time.Duration) {
+	if r.places > 0 {
+		r.out[len(r.out)-1].End, r.out[len(r.out)-1].Ended = at, true
+	}
+	r.places = 0
 }

@@ -183,69 +183,6 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestRetry: each new value of the annotation begins a deletion that failed again, once.
-func TestRetry(t *testing.T) {
-	for name, does := range map[string]behavior{"of a volume": {pods.Deletion: "fail"}, "of a failed creation": {pods.Creation: "fail", pods.Deletion: "fail"}} {
-		t.Run(name, func(t *testing.T) {
-			s := newFixture(t, all, does)
-			s.Add(podVolume())
-			s.settle()
-			s.remove()
-			s.settle()
-			s.wantPhase(moorv1alpha1.PodVolumeDeletionFailed)
-			retry := func(value string) {
-				kubetest.Change(s.Cluster, s.get(), func(v *moorv1alpha1.PodVolume) {
-					v.Annotations = map[string]string{moorv1alpha1.AnnotationRetry: value}
-				})
-				s.settle()
-			}
-			n := len(s.made)
-			retry("1")
-			retry("1")
-			s.wantPhase(moorv1alpha1.PodVolumeDeletionFailed)
-			if len(s.made) != n+1 {
-				t.Errorf("%d deletion pods for one value", len(s.made)-n)
-			}
-			delete(s.does, pods.Deletion)
-			retry("2")
-			if s.get() != nil || s.pods() != 0 {
-				t.Errorf("%+v is left, and %d pods", s.get(), s.pods())
-			}
-		})
-	}
-}
-
-// TestRetryAfterAMend: a person mends the provisioner, and asks for another try. The cache may show the one
-// before the other.
-func TestRetryAfterAMend(t *testing.T) {
-	s := newFixture(t, all, behavior{pods.Deletion: "fail"})
-	s.Add(podVolume())
-	s.settle()
-	s.remove()
-	s.settle()
-	s.wantPhase(moorv1alpha1.PodVolumeDeletionFailed)
-	old := &pavv1alpha1.PavProvisioner{}
-	s.Get(old, "p")
-	kubetest.Change(s.Cluster, old.DeepCopy(), func(p *pavv1alpha1.PavProvisioner) {
-		p.Spec.VolumeDeletion.PodTemplate.Raw = []byte(`{"spec": {"containers": [{"name": "c", "image": "mended"}]}}`)
-		p.Generation++
-	})
-	kubetest.Change(s.Cluster, s.get(), func(v *moorv1alpha1.PodVolume) {
-		v.Annotations = map[string]string{moorv1alpha1.AnnotationRetry: "1"}
-	})
-	s.CacheShows(old)
-	if _, err := s.pass(); err != nil {
-		t.Fatal(err)
-	}
-	var made corev1.PodList
-	if err := s.Direct.List(t.Context(), &made); err != nil {
-		t.Fatal(err)
-	}
-	if len(made.Items) != 1 || made.Items[0].Spec.Containers[0].Image != "mended" {
-		t.Errorf("the pods that try again: %+v", made.Items)
-	}
-}
-
 // TestProvisionerGoes: a provisioner that is being deleted makes no volume any more, and removes those
 // that are there.
 func TestProvisionerGoes(t *testing.T) {
