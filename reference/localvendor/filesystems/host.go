@@ -1,6 +1,9 @@
 // Package filesystems makes directories of the volumes whose images hold a file
-// system: an image gets a loop device, which is mounted, and the root of that mount
-// is the volume. A file system ends where its image does, so its size is kept.
+// system: an image gets a loop device, which is mounted, and a directory in it is the
+// volume. A file system ends where its image does, so its size is kept.
+//
+// It is not the root of the file system: a kubelet does not have a volume unstaged whose
+// very directory it finds mounted elsewhere, and here it always is.
 //
 // It keeps nothing in memory. The kernel has the mounts, and gives a loop device back
 // with its last one: a restart at any point finds what is mounted, and what was begun
@@ -29,9 +32,12 @@ import (
 // Type is the type of the file systems.
 const Type = "ext4"
 
-// rootMode is that of the root of a new file system: pods run as any user, and who
-// may see the volume at all is decided elsewhere.
-const rootMode = 0o777
+// content is the directory in a file system that is the volume, and contentMode that of a
+// new one: pods run as any user, and who may see the volume at all is decided elsewhere.
+const (
+	content     = "volume"
+	contentMode = 0o777
+)
 
 // Options say where things are.
 type Options struct {
@@ -169,10 +175,11 @@ func (h *Host) mayOpen(id string) error {
 
 func (h *Host) image(id string) string { return filepath.Join(h.o.TargetDir, id+".img") }
 
+// path is where the file system of a volume is mounted.
 func (h *Host) path(id string) string { return filepath.Join(h.o.Dir, id) }
 
 func (h *Host) device(id string) provisioner.Device {
-	return provisioner.Device{VolumeID: id, Name: id, Directory: h.path(id), Mode: provisioner.Filesystem}
+	return provisioner.Device{VolumeID: id, Name: id, Directory: filepath.Join(h.path(id), content), Mode: provisioner.Filesystem}
 }
 
 // mounted are the volumes that are mounted here, each with its device.
@@ -285,12 +292,4 @@ func (h *Host) Rescan(ctx context.Context, volumeID string, atLeast int64) (int6
 		return 0, fmt.Errorf("resize volume %q: %w", volumeID, err)
 	}
 	return size, nil
-}
-
-// rootOf gives the root of a new file system the mode that it is to have.
-func rootOf(path string) error {
-	if err := os.Chmod(path, rootMode); err != nil {
-		return fmt.Errorf("open the new file system to every user: %w", err)
-	}
-	return nil
 }

@@ -141,7 +141,7 @@ func TestSizeIsKept(t *testing.T) {
 	m := newMachine(t)
 	o := m.made(t, "vol")
 	dir := m.opened(t, o)
-	if fi, err := os.Stat(dir); err != nil || fi.Mode().Perm() != rootMode {
+	if fi, err := os.Stat(dir); err != nil || fi.Mode().Perm() != contentMode {
 		t.Errorf("root of a new volume: %v, %v", fi.Mode(), err)
 	}
 	small := fill(t, filepath.Join(dir, "small"))
@@ -202,7 +202,7 @@ func TestDetachIsAProof(t *testing.T) {
 	held, err := os.Create(filepath.Join(dir, "held"))
 	noError(t, err)
 	wantError(t, m.Host.Close(ctx, "vol", "vol"), provisioner.ErrBusy, "a process may still use it")
-	noError(t, unix.Unmount(dir, unix.MNT_DETACH)) // behind the driver's back
+	noError(t, unix.Unmount(m.path("vol"), unix.MNT_DETACH)) // behind the driver's back
 	wantError(t, m.Host.Close(ctx, "vol", "vol"), provisioner.ErrBusy, "left behind")
 	m.restart(t)
 	wantError(t, m.Detach(ctx, "vol", node), provisioner.ErrUnavailable, "has its directory open")
@@ -211,7 +211,7 @@ func TestDetachIsAProof(t *testing.T) {
 	noError(t, m.Detach(ctx, "vol", node))
 	_, err = m.Open(ctx, o)
 	wantError(t, err, provisioner.ErrPrecondition, "not attached")
-	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(m.path("vol")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("left of the volume: %v", err)
 	}
 	noError(t, m.Delete(ctx, "vol"))
@@ -230,7 +230,7 @@ func TestReboot(t *testing.T) {
 	o := m.made(t, "vol")
 	dir := m.opened(t, o)
 	noError(t, os.WriteFile(filepath.Join(dir, "f"), []byte("kept"), 0o600))
-	noError(t, unix.Unmount(dir, 0))
+	noError(t, unix.Unmount(m.path("vol"), 0))
 	m.restart(t)
 	if open, err := m.Host.List(ctx); err != nil || len(open) != 0 {
 		t.Errorf("open after a reboot: %v, %v", open, err)
@@ -238,7 +238,7 @@ func TestReboot(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(m.opened(t, o), "f")); err != nil || string(got) != "kept" {
 		t.Errorf("after a reboot the volume holds %q, %v", got, err)
 	}
-	noError(t, unix.Unmount(dir, 0))
+	noError(t, unix.Unmount(m.path("vol"), 0))
 	m.restart(t)
 	noError(t, m.Detach(ctx, "vol", node))
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -61,11 +62,48 @@ func (h *Host) mount(ctx context.Context, id string, readOnly bool) error {
 	if err := h.mounter.Mount(d.Path, path, Type, options); err != nil {
 		return fmt.Errorf("mount its file system: %w", err)
 	}
-	if !made {
-		return nil
+	if made {
+		h.o.Log.Info("made a file system", "volume", id, "type", Type)
 	}
-	h.o.Log.Info("made a file system", "volume", id, "type", Type)
-	return rootOf(path)
+	if err := contentIn(path, readOnly); err != nil {
+		return errors.Join(err, h.mounter.Unmount(path))
+	}
+	return nil
+}
+
+// unfinished is the directory of the volume before it has its mode.
+const unfinished = content + ".new"
+
+// contentIn makes the directory that is the volume in a file system, if it is missing: the
+// file system is new, or a process ended before it had made it.
+func contentIn(path string, readOnly bool) error {
+	dir := filepath.Join(path, content)
+	st, err := os.Lstat(dir)
+	switch {
+	case err == nil && st.IsDir():
+		return nil
+	case err == nil:
+		return fmt.Errorf("%s of its file system is no directory: %w", content, provisioner.ErrPrecondition)
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	case readOnly:
+		return fmt.Errorf("it holds no directory yet, use the volume once for writing: %w", provisioner.ErrPrecondition)
+	}
+	found, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, e := range found {
+		if e.Name() != "lost+found" && e.Name() != unfinished {
+			return fmt.Errorf("its file system has %q at its root, and no directory %q for the files of users, as an earlier version made them: move them there: %w", e.Name(), content, provisioner.ErrPrecondition)
+		}
+	}
+	// The name is there only with its mode.
+	whole := filepath.Join(path, unfinished)
+	if err := errors.Join(os.MkdirAll(whole, 0o700), os.Chmod(whole, contentMode)); err != nil {
+		return fmt.Errorf("make the directory of the volume: %w", err)
+	}
+	return os.Rename(whole, dir)
 }
 
 // kind gives an error of package hostdev the sentinel that callers act on.
