@@ -33,15 +33,26 @@ func TestEveryMutationApplies(t *testing.T) {
 	}
 }
 
-// TestRunChoosesSomething: a name that is misspelled is no success.
-func TestRunChoosesSomething(t *testing.T) {
-	for _, onBed := range []bool{false, true} {
-		if err := run(t.Context(), options{bed: onBed, only: "no such mutation"}); err == nil || !strings.Contains(err.Error(), "no such mutation") {
-			t.Errorf("on the bed %t: %v", onBed, err)
+// TestChoosesSomething: a name that is misspelled is no success, nor is one that is not for the bed. Nothing is run.
+func TestChoosesSomething(t *testing.T) {
+	made := []mutation{{name: "in the unit tests"}, {name: "on the bed too", focus: "a spec"}}
+	for _, tc := range []struct {
+		o    options
+		want int
+	}{
+		{options{}, 2},
+		{options{only: "unit"}, 1},
+		{options{bed: true}, 1},
+		{options{bed: true, only: "unit"}, 0},
+		{options{only: "no such mutation"}, 0},
+		{options{bed: true, only: "no such mutation"}, 0},
+		{options{only: "("}, 0},
+		{options{bed: true, generate: "pkg/writer"}, 0},
+	} {
+		got, err := tc.o.choose(made)
+		if len(got) != tc.want || (err == nil) != (tc.want > 0) {
+			t.Errorf("%+v: chosen %v, %v", tc.o, got, err)
 		}
-	}
-	if err := run(t.Context(), options{bed: true, only: "^the DPU shows a replica$"}); err == nil {
-		t.Error("a mutation without an end-to-end test was run on the bed")
 	}
 }
 

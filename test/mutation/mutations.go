@@ -71,7 +71,7 @@ var mutations = []mutation{
 	}},
 	{name: "the DPU shows a replica", tests: node, edits: []edit{
 		{"pkg/node/dpu/parameters.go", "		Hidden:       p.keepsReady(),", "		Hidden:       false,"},
-	}, focus: moves, program: "snap-node-driver", words: "shown by the holder: "},
+	}},
 	{name: "the DPU reads the claim from its cache", tests: node, edits: []edit{
 		{"pkg/node/dpu/attachments/store.go", "kube.Find(ctx, s.DPU.Live, types.NamespacedName{Namespace: s.Namespace, Name: volume}, claim)", "kube.Find(ctx, s.DPU.Client, types.NamespacedName{Namespace: s.Namespace, Name: volume}, claim)"},
 	}},
