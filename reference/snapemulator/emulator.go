@@ -153,7 +153,7 @@ func New(o Options) (*Emulator, error) {
 	}
 	if err != nil {
 		e.listener.Close()
-		return nil, err
+		return nil, errors.Join(err, e.closeShowLog())
 	}
 	return e, nil
 }
@@ -190,10 +190,7 @@ func (e *Emulator) Close() error {
 	for _, s := range e.stores {
 		s.Close()
 	}
-	if e.showLog != nil {
-		err = errors.Join(err, e.showLog.Close())
-	}
-	return err
+	return errors.Join(err, e.closeShowLog())
 }
 
 // changed applies a change of the model to the host's view, unless err.
@@ -301,6 +298,13 @@ func subject(b *model.Bdev) string {
 		return b.Target.Volume
 	}
 	return filepath.Base(b.Filename)
+}
+
+func (e *Emulator) closeShowLog() error {
+	if e.showLog == nil {
+		return nil
+	}
+	return e.showLog.Close()
 }
 
 func (e *Emulator) recordShown(b *model.Bdev) error {

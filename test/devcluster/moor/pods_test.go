@@ -67,7 +67,7 @@ func TestPodProvisionerOfADPUIsAPlugin(t *testing.T) {
 		}
 	}
 	for _, arg := range all["pod-provisioner-host-1"] {
-		if strings.HasPrefix(arg, "--dpu-") || strings.HasPrefix(arg, "--snap-") {
+		if strings.HasPrefix(arg, "--plugin-") || strings.HasPrefix(arg, "--snap-") {
 			t.Errorf("on a host it has %s", arg)
 		}
 	}
