@@ -10,11 +10,17 @@ import (
 	"github.com/moor-storage/moor/test/devcluster"
 )
 
-// sidecars are Kubernetes' own processes beside a CSI driver.
-var sidecars = []string{"csi-provisioner", attacher, "csi-provisioner-dpu", "csi-snapshotter", "csi-snapshotter-dpu", "csi-resizer", "csi-resizer-dpu"}
-
-// attacher is not there where hosts ask for volumes by themselves.
-const attacher = "csi-attacher"
+// sidecars are Kubernetes' own processes beside the CSI drivers of a bed.
+func sidecars(o devcluster.Options) []string {
+	out := []string{"csi-provisioner", "csi-provisioner-dpu", "csi-snapshotter", "csi-snapshotter-dpu", "csi-resizer", "csi-resizer-dpu"}
+	if o.AttachMode != dpf.AttachNode { // else hosts ask for volumes by themselves
+		out = append(out, "csi-attacher")
+	}
+	if o.LocalDriver {
+		out = append(out, "csi-provisioner-local", "csi-attacher-local", "csi-resizer-local", "csi-snapshotter-local")
+	}
+	return out
+}
 
 // sidecarLook is how often they are looked at, sidecarPause how long at most one is
 // left alone that did not start.
@@ -35,8 +41,8 @@ func KeepSidecars(ctx context.Context, bed *devcluster.Cluster, report func(form
 			return
 		case <-ticker.C:
 		}
-		for _, name := range sidecars {
-			if bed.Running(name) || name == attacher && bed.Options().AttachMode == dpf.AttachNode || pause.IsInBackOffSinceUpdate(name, time.Now()) {
+		for _, name := range sidecars(bed.Options()) {
+			if bed.Running(name) || pause.IsInBackOffSinceUpdate(name, time.Now()) {
 				continue
 			}
 			if err := bed.Restart(ctx, name); err != nil && ctx.Err() == nil {

@@ -7,7 +7,10 @@ import (
 	"path/filepath"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -57,6 +60,11 @@ func deployLocal(ctx context.Context, c *devcluster.Cluster, b bed, clients kit.
 	}
 	if err := kit.Apply(ctx, clients.Host, filepath.Join(c.Root(), "deploy", "local"), filepath.Join(c.Root(), "deploy", "local", "snapshots")); err != nil {
 		return nil, err
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: localHost(b)}}
+	label := []byte(`{"metadata": {"labels": {"storage.moor.dev/local-driver": "true"}}}`)
+	if err := clients.Host.Patch(ctx, node, client.RawPatch(types.MergePatchType, label)); err != nil {
+		return nil, fmt.Errorf("say that %s has the driver: %w", node.Name, err)
 	}
 	kubeconfig, err := c.WriteKubeconfig(ctx, devcluster.HostCluster, kit.LocalNamespace, localAccount)
 	if err != nil {
