@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/moor-storage/moor/reference/writelog"
 )
 
 // suffix is that of the logs' names.
@@ -74,11 +74,10 @@ func (l *Log) Hidden(volume string) error { return l.append(event{Event: hidden,
 func (l *Log) append(e event) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return fmt.Errorf("read the monotonic clock: %w", err)
+	var err error
+	if e.Monotonic, err = writelog.Now(); err != nil {
+		return err
 	}
-	e.Monotonic = time.Duration(now.Nano())
 	line, err := json.Marshal(e)
 	if err == nil {
 		_, err = l.file.Write(append(line, '\n'))

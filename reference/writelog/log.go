@@ -113,7 +113,7 @@ func (l *Log) Append(dpu string, offset, length int64) error {
 	if torn := st.Size % lineLength; torn != 0 {
 		return fmt.Errorf("medium log ends with a torn record of %d bytes: a writer died in it; remove it", torn)
 	}
-	now, err := monotonic()
+	now, err := Now()
 	if err != nil {
 		return err
 	}
@@ -121,8 +121,8 @@ func (l *Log) Append(dpu string, offset, length int64) error {
 	return err
 }
 
-// monotonic is CLOCK_MONOTONIC of the machine.
-func monotonic() (time.Duration, error) {
+// Now is CLOCK_MONOTONIC of the machine: the clock of all records of a test bed.
+func Now() (time.Duration, error) {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return 0, fmt.Errorf("read the monotonic clock: %w", err)

@@ -29,7 +29,7 @@ func ReadsPath(dir, file string) string { return Path(dir, file) + ".reads" }
 func (l *Log) Read(dpu string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, err := monotonic()
+	now, err := Now()
 	if err != nil {
 		return err
 	}

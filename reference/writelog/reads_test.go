@@ -22,7 +22,7 @@ func TestReads(t *testing.T) {
 		t.Fatalf("with no reads: %v, %v", got, err)
 	}
 	now := func() time.Duration {
-		at, err := monotonic()
+		at, err := Now()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,10 +32,13 @@ func VendorVolume(ctx context.Context, dpu client.Client, volume string) (string
 	return pv.Spec.CSI.VolumeHandle, nil
 }
 
+// mediumLogs is the directory of the logs of the target and of all emulators.
+func mediumLogs() string { return filepath.Join(layout.TargetSource(), "log") }
+
 // TargetLog reads what the medium accepted of a volume, in order, from every
 // DPU. The id is that of the vendor's volume.
 func TargetLog(vendorVolume string) ([]writelog.Write, error) {
-	return writelog.Read(writelog.Path(filepath.Join(layout.TargetSource(), "log"), vendorVolume+".img"))
+	return writelog.Read(writelog.Path(mediumLogs(), vendorVolume+".img"))
 }
 
 // underWay is how long the target may take between a write and its record.
@@ -52,7 +54,7 @@ func Recorded(ctx context.Context, bed *devcluster.Cluster, vendorVolume string)
 	if h.Writes, h.Below, err = writeLogs(ctx, bed, vendorVolume); err != nil {
 		return h, err
 	}
-	logs := filepath.Join(layout.TargetSource(), "log")
+	logs := mediumLogs()
 	if h.Reads, err = writelog.Reads(writelog.ReadsPath(logs, vendorVolume+".img")); err != nil {
 		return h, fmt.Errorf("read when volume %s was read: %w", vendorVolume, err)
 	}
@@ -67,15 +69,15 @@ func writeLogs(ctx context.Context, bed *devcluster.Cluster, vendorVolume string
 		logged, err := TargetLog(vendorVolume)
 		return logged, nil, err
 	}
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return nil, nil, fmt.Errorf("read the monotonic clock: %w", err)
+	now, err := writelog.Now()
+	if err != nil {
+		return nil, nil, err
 	}
 	writes, err := writelog.Read(writelog.Path(layout.BelowLogs(), vendorVolume+".img"))
 	if err != nil {
 		return nil, nil, fmt.Errorf("read what was recorded beneath the target of volume %s: %w", vendorVolume, err)
 	}
-	below := &proof.Below{Writes: writes, ReadAt: time.Duration(now.Nano())}
+	below := &proof.Below{Writes: writes, ReadAt: now}
 	// A write may be between the recorder and the target's log. One that stays
 	// away from the log is for the proof to tell.
 	var logged []writelog.Write

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/reference/writelog"
 )
 
 const (
@@ -207,12 +207,11 @@ func (r *Recorder) States(ctx context.Context) ([]State, error) {
 	}
 }
 
-// monotonic is CLOCK_MONOTONIC of the machine, the clock of the medium log. It
-// is 0, not known, if the kernel does not say.
+// monotonic is the clock of the medium log. It is 0, not known, if the kernel does not say.
 func monotonic() time.Duration {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+	now, err := writelog.Now()
+	if err != nil {
 		return 0
 	}
-	return time.Duration(now.Nano())
+	return now
 }

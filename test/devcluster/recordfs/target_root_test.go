@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr/testr"
 	"golang.org/x/sys/unix"
@@ -76,11 +75,11 @@ func (m mounted) serve(t *testing.T) *blocktarget.Device {
 // history is what the proof judges: one DPU that has held the volume all along.
 func (m mounted) history(t *testing.T) proof.History {
 	t.Helper()
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+	now, err := writelog.Now()
+	if err != nil {
 		t.Fatal(err)
 	}
-	below := proof.Below{Writes: m.recorded(t, volumeFile), ReadAt: time.Duration(now.Nano())}
+	below := proof.Below{Writes: m.recorded(t, volumeFile), ReadAt: now}
 	logged, err := writelog.Read(writelog.Path(filepath.Join(m.dir, "log"), volumeFile))
 	if err != nil {
 		t.Fatal(err)
