@@ -47,7 +47,7 @@ func (h *host) withAgent(ctx context.Context, act func(context.Context, *zerotru
 	return act(ctx, zerotrust.New(zerotrust.Options{
 		Finder: h.finder(), Watcher: watcher, Mounts: mount.New("").List, Period: h.period, SharedType: h.shared,
 		Node: csi.New(csi.Options{
-			NodeID: "host", Host: zerotrust.NewHost(h.finder()), Mounter: mounter, Devices: csi.HostDevices{},
+			NodeID: "host", Host: zerotrust.NewHost(h.finder()), Mounter: mounter, Devices: csi.NewHostDevices(),
 			Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}}, SharedType: h.shared,
 		}),
 	}))

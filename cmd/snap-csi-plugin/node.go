@@ -184,7 +184,7 @@ func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc
 	platform = recorder.Platform("dpf", platform)
 	options := nodecsi.Options{
 		NodeID: o.node.id, Host: platform.Host, Attachments: platform.Attachments, Rescan: platform.Rescan,
-		Mounter: nodecsi.NewMounter(), Devices: nodecsi.HostDevices{},
+		Mounter: nodecsi.NewMounter(), Devices: nodecsi.NewHostDevices(),
 		Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
 		Shares:    storageclass.SharesFilesystem, SharedType: o.node.sharedType,
 		MaxVolumes: o.node.maxVolumes, Functions: func() (int64, error) { return dpu.functions(ctx) },

@@ -44,7 +44,7 @@ func newRealDirectory(t *testing.T, root bool) *bed {
 	}
 	b.h.dirs = map[string]string{"v1": volume}
 	b.Server = New(Options{
-		NodeID: "n1", Host: b.h, Mounter: NewMounter(), Devices: HostDevices{},
+		NodeID: "n1", Host: b.h, Mounter: NewMounter(), Devices: NewHostDevices(),
 		Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
 	})
 	return b
@@ -115,7 +115,7 @@ func TestRootDirectoryReadOnly(t *testing.T) {
 }
 
 // A directory that is removed below its mounts is told of, and once it is there
-// again stage and publish mend the mounts.
+// again publish mends the mounts.
 func TestRootRemovedDirectory(t *testing.T) {
 	b, c := newRealDirectory(t, false), fsCap(snw, "")
 	noError(t, b.stageV(t, "v1", c))
@@ -125,9 +125,8 @@ func TestRootRemovedDirectory(t *testing.T) {
 	if got := resp.GetVolumeHealth().GetHealthStatuses(); err != nil || len(got) != 2 || got[0].GetReason() != reasonDirectoryGone || got[1].GetReason() != reasonMountDead {
 		t.Errorf("health %v, %v", got, err)
 	}
-	wantError(t, b.publishV(t, b.target, c, false), provisioner.ErrPrecondition, "was removed: restore it")
+	wantError(t, b.publishV(t, b.target, c, false), provisioner.ErrPrecondition, "the directory of the volume is gone, restore it")
 	noError(t, os.Mkdir(b.h.dirs["v1"], 0o777))
-	noError(t, b.stageV(t, "v1", c))
 	noError(t, b.publishV(t, b.target, c, false))
 	noError(t, os.WriteFile(filepath.Join(b.target, "f"), []byte("new"), 0o600))
 	if got, err := os.ReadFile(filepath.Join(b.h.dirs["v1"], "f")); err != nil || string(got) != "new" {

@@ -29,6 +29,10 @@ type machine struct {
 	dead    map[string]bool
 	// below overrides the number under a mount: its device was replaced.
 	below map[string]uint64
+	// super are options of the file system on a device, which the kernel keeps while it
+	// is mounted anywhere, or held.
+	super map[string][]string
+	held  bool
 	// unmountErr fails Unmount; mountErr fails Mount after it has mounted.
 	unmountErr, mountErr error
 	ensureErr, checkErr  error
@@ -39,7 +43,7 @@ type machine struct {
 }
 
 func newMachine(devices ...string) *machine {
-	m := &machine{devices: map[string]uint64{}, dead: map[string]bool{}, below: map[string]uint64{}, formatted: map[string]string{}, smaller: map[string]bool{}}
+	m := &machine{devices: map[string]uint64{}, dead: map[string]bool{}, super: map[string][]string{}, below: map[string]uint64{}, formatted: map[string]string{}, smaller: map[string]bool{}}
 	for i, d := range devices {
 		m.devices[d] = uint64(i + 1)
 	}
@@ -83,7 +87,11 @@ func (m *machine) Unmount(target string) error {
 	if i < 0 {
 		return errors.New("not mounted")
 	}
+	device := m.table[i].Device
 	m.table = slices.Delete(slices.Clone(m.table), i, i+1)
+	if !m.held && !slices.ContainsFunc(m.table, func(mp Mount) bool { return mp.Device == device }) {
+		delete(m.super, device)
+	}
 	m.log = append(m.log, "unmount")
 	return nil
 }
@@ -105,7 +113,7 @@ func (m *machine) List() ([]Mount, error) {
 	defer m.mu.Unlock()
 	out := slices.Clone(m.table)
 	for i := range out {
-		out[i].Filesystem = out[i].Device
+		out[i].Filesystem, out[i].Super = out[i].Device, m.super[out[i].Device]
 	}
 	return out, nil
 }

@@ -66,10 +66,12 @@ func (s *Server) mountProblems(path string) ([]provisioner.Problem, error) {
 	if err != nil || !mounted {
 		return nil, err // what is not mounted yet has no mount to be wrong
 	}
-	if dead := s.mounts.dead(path, mp); dead != nil {
-		return inaccessible(reasonMountDead, "what is mounted on "+path+" does not answer: "+dead.Error()), nil
+	broken := s.mounts.broken(path, mp)
+	if broken == nil {
+		return nil, nil
 	}
-	return nil, nil
+	return inaccessible(reasonMountDead, "what is mounted on "+path+" is of no use any more: "+broken.Error()+
+		"; a pod gets the volume back by being deleted and made anew: its containers alone do not"), nil
 }
 
 func inaccessible(reason, message string) []provisioner.Problem {

@@ -37,6 +37,8 @@ type Mount struct {
 	// Filesystem is the number of the file system, as "8:1": many may have the same
 	// Device, such as "tmpfs".
 	Filesystem string
+	// Super are those of the options that are of the file system, and so of all its mounts.
+	Super []string
 }
 
 // whole says whether all of a file system is shown.
@@ -65,9 +67,10 @@ func (realMounter) List() ([]Mount, error) {
 	}
 	out := make([]Mount, 0, len(infos))
 	for _, i := range infos {
-		out = append(out, Mount{Root: i.Root, Filesystem: fmt.Sprintf("%d:%d", i.Major, i.Minor), MountPoint: mount.MountPoint{
-			Device: i.Source, Path: i.MountPoint, Type: i.FsType, Opts: slices.Concat(i.MountOptions, i.SuperOptions),
-		}})
+		out = append(out, Mount{
+			Root: i.Root, Filesystem: fmt.Sprintf("%d:%d", i.Major, i.Minor), Super: i.SuperOptions,
+			MountPoint: mount.MountPoint{Device: i.Source, Path: i.MountPoint, Type: i.FsType, Opts: i.MountOptions},
+		})
 	}
 	return out, nil
 }
@@ -84,7 +87,8 @@ type Devices interface {
 	Below(path string) (uint64, error)
 	// Same says whether both paths are one and the same directory.
 	Same(a, b string) (bool, error)
-	// Readable says whether the device at path still answers.
+	// Readable says whether the device at path still answers: hostdev.ErrHung if it
+	// has not for some seconds.
 	Readable(path string) error
 	// Size is the size of the device at path, in bytes.
 	Size(path string) (int64, error)
@@ -93,7 +97,10 @@ type Devices interface {
 }
 
 // HostDevices is the Devices of the machine.
-type HostDevices struct{}
+type HostDevices struct{ reads *hostdev.Reads }
+
+// NewHostDevices are the devices of the machine.
+func NewHostDevices() HostDevices { return HostDevices{&hostdev.Reads{}} }
 
 // Number implements Devices.
 func (HostDevices) Number(path string) (uint64, error) { return hostdev.DeviceNumber(path) }
@@ -115,7 +122,7 @@ func (HostDevices) Same(a, b string) (bool, error) {
 }
 
 // Readable implements Devices.
-func (HostDevices) Readable(path string) error { return hostdev.Readable(path) }
+func (d HostDevices) Readable(path string) error { return d.reads.Readable(path) }
 
 // mounts reads and changes the mount table.
 type mounts struct {
@@ -147,7 +154,8 @@ const maxStacked = 16
 
 // clear unmounts everything on path; nothing there is success. A mount in use
 // is ErrBusy, unless its device is dead: then it is detached lazily, since no
-// user of it can succeed any more.
+// user of it can succeed any more. A file system that the kernel has given up on a device
+// that lives is not: it would stay, and be what the next mount of the device shows.
 func (t mounts) clear(path string) error {
 	for range maxStacked {
 		mp, mounted, err := t.at(path)
@@ -167,7 +175,7 @@ func (t mounts) unmount(path string, mp Mount) error {
 		return nil
 	}
 	dead := t.dead(path, mp)
-	if dead == nil {
+	if dead == nil || errors.Is(dead, hostdev.ErrHung) {
 		return fmt.Errorf("unmount %s: %v; a process may still use it: end it, then it is tried again: %w", path, err, provisioner.ErrBusy)
 	}
 	if lazy := t.m.Detach(path); lazy != nil {
@@ -254,4 +262,17 @@ func (t mounts) sameDevice(path string, mp Mount, device string) (bool, error) {
 }
 
 // readOnly says whether a mount, or the file system under it, forbids writing.
-func readOnly(mp Mount) bool { return slices.Contains(mp.Opts, "ro") }
+func readOnly(mp Mount) bool { return slices.Contains(mp.Opts, "ro") || slices.Contains(mp.Super, "ro") }
+
+// broken says why what is mounted on path is of no use, so that it has to be mounted anew:
+// its device is dead, or the kernel has given the file system up. nil if neither is known.
+// A device that hangs is not broken.
+func (t mounts) broken(path string, mp Mount) error {
+	if why := hostdev.GivenUp(mp.Opts, mp.Super); why != "" {
+		return fmt.Errorf("%s, which is mounted on %s: %s", mp.Device, path, why)
+	}
+	if dead := t.dead(path, mp); !errors.Is(dead, hostdev.ErrHung) {
+		return dead
+	}
+	return nil
+}

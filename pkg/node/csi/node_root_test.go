@@ -49,7 +49,7 @@ func newRealBed(t *testing.T) *realBed {
 	})
 	b.h.paths["v1"] = link
 	b.Server = New(Options{
-		NodeID: "n1", Host: b.h, Mounter: NewMounter(), Devices: HostDevices{},
+		NodeID: "n1", Host: b.h, Mounter: NewMounter(), Devices: NewHostDevices(),
 		Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
 	})
 	return r
@@ -204,4 +204,41 @@ func TestRootStagingHeldByAnotherDevice(t *testing.T) {
 	noError(t, unix.Unmount(b.staging, 0))
 	noError(t, b.stageV(t, "v1", fsCap(snw, "")))
 	noError(t, b.unstageV(t))
+}
+
+// TestRootGivenUp: a file system that the kernel has shut down is staged anew, on the same
+// device, for the next pod, and not before the last one has gone.
+func TestRootGivenUp(t *testing.T) {
+	for _, fsType := range []string{"ext4", "xfs"} {
+		t.Run(fsType, func(t *testing.T) {
+			b, c := newRealBed(t), fsCap(snw, fsType)
+			noError(t, b.stageV(t, "v1", c))
+			noError(t, b.publishV(t, b.target, c, false))
+			noError(t, os.WriteFile(filepath.Join(b.target, "f"), []byte("kept"), 0o600))
+			unix.Sync()
+			shutDown(t, b.target)
+			next := filepath.Join(b.dir, "pods", "next", "mount")
+			wantError(t, b.publishV(t, next, c, false), provisioner.ErrBusy, b.target+" still shows it")
+			noError(t, b.unpublishV(t, b.target))
+			noError(t, b.publishV(t, next, c, false))
+			got, err := os.ReadFile(filepath.Join(next, "f"))
+			if err != nil || string(got) != "kept" {
+				t.Errorf("the volume holds %q, %v", got, err)
+			}
+			noError(t, os.WriteFile(filepath.Join(next, "g"), []byte("new"), 0o600))
+			noError(t, b.unpublishV(t, next))
+			noError(t, b.unstageV(t))
+		})
+	}
+}
+
+// shutDown has the kernel give a file system up, without a word to its device (ext4 and xfs,
+// "going down" without a flush of the log).
+func shutDown(t *testing.T, path string) {
+	t.Helper()
+	const goingDown, noFlush = 0x8004587d, uint32(2)
+	dir, err := os.Open(path)
+	noError(t, err)
+	defer dir.Close()
+	noError(t, unix.IoctlSetPointerInt(int(dir.Fd()), goingDown, int(noFlush)))
 }

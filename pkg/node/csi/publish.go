@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/moor-storage/moor/pkg/csiserver"
@@ -40,15 +41,9 @@ func (s *Server) publish(ctx context.Context, req *csispec.NodePublishVolumeRequ
 	}
 	ro := readers(c) || req.GetReadonly()
 	source := stagedOn(staging, id, c.Mode)
-	staged, mounted, err := s.mounts.at(source)
+	staged, err := s.staged(ctx, req, source)
 	if err != nil {
 		return err
-	}
-	if !mounted {
-		return fmt.Errorf("the volume is not staged on %s: %w", source, provisioner.ErrPrecondition)
-	}
-	if strings.HasSuffix(staged.Root, deleted) {
-		return fmt.Errorf("what is staged on %s was removed: restore it and stage the volume anew: %w", source, provisioner.ErrPrecondition)
 	}
 	done, err := s.alreadyPublished(source, staged, target, c.Mode, ro)
 	if err != nil || done {
@@ -65,6 +60,60 @@ func (s *Server) publish(ctx context.Context, req *csispec.NodePublishVolumeRequ
 	// A bind has none of the options of what is bound: without ro it could be
 	// written, without nosuid be used against it.
 	return s.mounts.bind(source, target, mountOptions(ofMounts(c.MountFlags), ro))
+}
+
+// staged is what is staged on source. The kubelet stages a volume once for all pods of the
+// node, so a pod that comes before the last one has gone would be given what is staged
+// although it is of no use any more: then it is staged anew, once no other pod has it. So
+// is what the kubelet has staged, by its directory, and is not mounted: after a machine
+// that went down uncleanly, or where that was interrupted.
+func (s *Server) staged(ctx context.Context, req *csispec.NodePublishVolumeRequest, source string) (Mount, error) {
+	mp, mounted, err := s.mounts.at(source)
+	if err != nil {
+		return Mount{}, err
+	}
+	why := fmt.Errorf("the volume is not staged on %s", source)
+	if mounted {
+		why = s.mounts.broken(source, mp)
+	} else if _, gone := os.Lstat(req.GetStagingTargetPath()); gone != nil {
+		return Mount{}, fmt.Errorf("%w: %w", why, provisioner.ErrPrecondition)
+	}
+	if why == nil {
+		return mp, nil
+	}
+	logr.FromContextOrDiscard(ctx).Info("stage the volume anew", "volume", req.GetVolumeId(), "reason", why.Error())
+	if err := s.unshown(mp, source, req.GetTargetPath()); err != nil {
+		return Mount{}, fmt.Errorf("%w: %w", why, err)
+	}
+	if _, err := s.NodeStageVolume(ctx, &csispec.NodeStageVolumeRequest{
+		VolumeId: req.GetVolumeId(), StagingTargetPath: req.GetStagingTargetPath(), VolumeCapability: req.GetVolumeCapability(),
+		PublishContext: req.GetPublishContext(), VolumeContext: req.GetVolumeContext(), Secrets: req.GetSecrets(),
+	}); err != nil {
+		return Mount{}, fmt.Errorf("%w: %w", why, err)
+	}
+	mp, mounted, err = s.mounts.at(source)
+	if err == nil && !mounted {
+		err = fmt.Errorf("%w: %w", why, provisioner.ErrUnavailable)
+	}
+	return mp, err
+}
+
+// unshown checks that what is mounted on source is shown nowhere else but on target. A
+// removed directory, whose disk others are on too, counts as shown nowhere.
+func (s *Server) unshown(staged Mount, source, target string) error {
+	if staged.Path == "" || strings.HasSuffix(staged.Root, deleted) {
+		return nil
+	}
+	list, err := s.o.Mounter.List()
+	if err != nil {
+		return fmt.Errorf("read the mount table: %w", err)
+	}
+	for _, mp := range list {
+		if mp.Filesystem == staged.Filesystem && mp.shows(staged) && mp.Path != source && mp.Path != target {
+			return fmt.Errorf("%s still shows it: delete that pod, then the volume is staged anew: %w", mp.Path, provisioner.ErrBusy)
+		}
+	}
+	return nil
 }
 
 // alreadyPublished says whether source is bound to target as asked. A dead
@@ -84,7 +133,7 @@ func (s *Server) alreadyPublished(source string, staged Mount, target string, mo
 	case wantErr != nil:
 		return false, fmt.Errorf("which device is staged: %w", wantErr)
 	case haveErr != nil || have != want || mode == provisioner.Filesystem && mp.Root != staged.Root:
-		if haveErr == nil && s.mounts.dead(target, mp) == nil {
+		if haveErr == nil && s.mounts.broken(target, mp) == nil {
 			return false, fmt.Errorf("%s is mounted there already: %w", mp.Device, provisioner.ErrExists)
 		}
 		return false, s.mounts.clear(target)

@@ -7,6 +7,7 @@ import (
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -68,9 +69,9 @@ func stagedOn(staging, id string, mode provisioner.VolumeMode) string {
 	return staging
 }
 
-// place mounts what a volume is on path, unless that is done. A dead mount there,
-// left by a device or directory that is gone, is cleared away; a live one of
-// something else is an error.
+// place mounts what a volume is on path, unless that is done. A mount there that is of no
+// use, left by a device or directory that is gone or given up by the kernel, is cleared
+// away; a live one of something else is an error.
 func (s *Server) place(ctx context.Context, what content, path string, c csiserver.Capability) error {
 	mp, mounted, err := s.mounts.at(path)
 	if err != nil {
@@ -79,14 +80,14 @@ func (s *Server) place(ctx context.Context, what content, path string, c csiserv
 	if mounted {
 		same, err := what.isOn(path, mp)
 		switch {
-		case err == nil && same:
-			return nil
-		case s.mounts.dead(path, mp) != nil:
+		case s.mounts.broken(path, mp) != nil:
 			if err := s.mounts.clear(path); err != nil {
 				return err
 			}
 		case err != nil:
 			return err
+		case same:
+			return nil
 		default:
 			return fmt.Errorf("%s is mounted there already, not %s: unstage that volume first: %w", mp.Device, what, provisioner.ErrPrecondition)
 		}
@@ -94,7 +95,28 @@ func (s *Server) place(ctx context.Context, what content, path string, c csiserv
 	if err := makeTarget(path, c.Mode); err != nil {
 		return err
 	}
-	return what.mount(ctx, path, c)
+	if err := what.mount(ctx, path, c); err != nil {
+		return err
+	}
+	return s.fresh(path)
+}
+
+// fresh takes a mount back that shows the file system of before, which the kernel has given
+// up: it holds that while any mount of it is left, in a container too, or any open file.
+func (s *Server) fresh(path string) error {
+	mp, mounted, err := s.mounts.at(path)
+	if err != nil || !mounted {
+		return err
+	}
+	why := hostdev.GivenUp(mp.Opts, mp.Super)
+	if why == "" {
+		return nil
+	}
+	if err := s.mounts.clear(path); err != nil {
+		return err
+	}
+	return fmt.Errorf("mount %s anew: %s, and holds it until all that use it have ended: delete the pods that have the volume on this node; it is tried again: %w",
+		mp.Device, why, provisioner.ErrBusy)
 }
 
 // readers says whether the volume is for reading alone, by its access mode or by

@@ -122,7 +122,7 @@ func (o *options) serveDriver(ctx context.Context, storage *localvendor.Storage,
 	node := nodecsi.New(nodecsi.Options{
 		NodeID: o.nodeID, Host: local, Rescan: local, MaxVolumes: int64(o.maxPerNode),
 		Topology: func() (provisioner.Place, error) { return place, nil },
-		Mounter:  nodecsi.NewMounter(), Devices: nodecsi.HostDevices{}, Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
+		Mounter:  nodecsi.NewMounter(), Devices: nodecsi.NewHostDevices(), Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
 		Storage:   func(context.Context) error { return storage.Ready() },
 		Ephemeral: ephemeral.Volumes{Storage: storage, Host: local, TargetDir: o.targetDir, Node: o.nodeID},
 	})
