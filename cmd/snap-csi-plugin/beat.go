@@ -19,13 +19,14 @@ import (
 	"github.com/moor-storage/moor/internal/daemon/version"
 	"github.com/moor-storage/moor/internal/kube"
 	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
+	"github.com/moor-storage/moor/pkg/node/csi/deadmounts"
 	"github.com/moor-storage/moor/pkg/node/heartbeat"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 // connectBeat lets the host read its own DPUStorageNode, and returns what writes its
-// heartbeats.
-func (o *options) connectBeat(dpu *dpuView) (*heartbeat.Heart, error) {
+// heartbeats, and which mounts are dead.
+func (o *options) connectBeat(dpu *dpuView, mounts *deadmounts.Watcher) (*heartbeat.Heart, error) {
 	config, err := o.api.Config(o.kubeconfig)
 	if err != nil {
 		return nil, err
@@ -47,6 +48,7 @@ func (o *options) connectBeat(dpu *dpuView) (*heartbeat.Heart, error) {
 	}
 	return heartbeat.Host(heartbeat.Options{
 		Client: c, Live: c, Name: o.node.id, Namespace: o.namespace, Version: version.Built().Version, Period: o.node.beatEvery, Seen: dpu.observe,
+		Changed: mounts.Changed(),
 	}, func(context.Context) (moorv1alpha1.HostState, error) {
 		volumes := o.node.maxVolumes
 		if volumes == 0 {
@@ -55,7 +57,7 @@ func (o *options) connectBeat(dpu *dpuView) (*heartbeat.Heart, error) {
 				return moorv1alpha1.HostState{}, err
 			}
 		}
-		return moorv1alpha1.HostState{MaxVolumes: volumes}, nil
+		return moorv1alpha1.HostState{MaxVolumes: volumes, DeadMounts: mounts.Dead()}, nil
 	}), nil
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/csiserver"
 	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
+	"github.com/moor-storage/moor/pkg/node/csi/deadmounts"
 	"github.com/moor-storage/moor/pkg/node/heartbeat"
 	"github.com/moor-storage/moor/pkg/node/registrar"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -93,15 +94,17 @@ func (o *options) runNode(ctx context.Context) error {
 		return fmt.Errorf("--volumes-limited-by: %w", err)
 	}
 	dpu := newDPUView(limit)
-	var heart *heartbeat.Heart
-	if o.node.heartbeat {
-		if heart, err = o.connectBeat(dpu); err != nil {
-			return err
-		}
-	}
 	server, err := o.nodeServer(ctx, cancel, finder, dpu, start)
 	if err != nil {
 		return err
+	}
+	var heart *heartbeat.Heart
+	if o.node.heartbeat {
+		watcher := deadmounts.New(deadmounts.Options{Driver: o.name, Mounts: nodecsi.NewMounter().List, Broken: server.Broken})
+		if heart, err = o.connectBeat(dpu, watcher); err != nil {
+			return err
+		}
+		go watcher.Run(ctrl.LoggerInto(ctx, ctrl.Log.WithName("deadmounts")))
 	}
 	if o.node.linkAddress != "" {
 		go func() { cancel(o.node.answerDPU(ctx)) }()

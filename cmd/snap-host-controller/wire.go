@@ -19,6 +19,7 @@ import (
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
+	"github.com/moor-storage/moor/pkg/controller/deadmount"
 	"github.com/moor-storage/moor/pkg/controller/failover"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
@@ -139,6 +140,7 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 			Namespace: c.Namespace, TargetNamespace: c.TargetNamespace, Driver: o.driver,
 			Observer: observer, Clock: clock.RealClock{}, Recorder: recorder, Budget: o.budget,
 		}),
+		&deadmount.Reconciler{Host: c.Host, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder},
 		&podresync.Reconciler{
 			Host: c.Host, NodesAsk: nodesAsk, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder,
 		},

@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // HostMode is what the host is trusted with.
 // +kubebuilder:validation:Enum=Trusted;ZeroTrust
@@ -73,6 +76,31 @@ type HostState struct {
 	// MaxVolumes that this host can have attached.
 	// +optional
 	MaxVolumes int64 `json:"maxVolumes,omitempty"`
+	// DeadMounts are the volumes whose mounts on this host are of no use any more.
+	// +optional
+	// +listType=map
+	// +listMapKey=volume
+	// +kubebuilder:validation:MaxItems=1024
+	DeadMounts []DeadMount `json:"deadMounts,omitempty"`
+}
+
+// DeadMount is a volume that is mounted on a host and can be used through that mount no
+// more: its device is gone or another one, or the kernel has given the file system up.
+// The containers of a pod keep its mount when they are started again, so only a new pod
+// gets the volume back.
+type DeadMount struct {
+	// Volume is the DPUVolume.
+	Volume string `json:"volume"`
+	// Since when, by the host's clock.
+	Since metav1.Time `json:"since"`
+	// Pods that have the mount, by their UIDs.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1024
+	Pods []types.UID `json:"pods,omitempty"`
+	// Message says what is wrong.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // FunctionHotplug is the type in FunctionCount of functions that are plugged in

@@ -61,6 +61,10 @@ type DPUVolumeSpec struct {
 	// what happens when one dies. An addition of Moor.
 	// +optional
 	Replication *Replication `json:"replication,omitempty"`
+	// DeadMount says what happens to pods whose mount of the volume is of no use any
+	// more. Empty: Restart if replication.failover is Fence, else Tell. An addition of Moor.
+	// +optional
+	DeadMount DeadMountMode `json:"deadMount,omitempty"`
 }
 
 // DPUVolumeSource is what a volume begins as a copy of: a volume or a snapshot,
@@ -106,6 +110,30 @@ const (
 	// FailoverOff: nothing happens by itself.
 	FailoverOff FailoverMode = "Off"
 )
+
+// DeadMountMode says what happens to pods whose mount of a volume is of no use any more.
+// +kubebuilder:validation:Enum=Restart;Tell
+type DeadMountMode string
+
+// What happens to pods with dead mounts.
+const (
+	// DeadMountRestart: those that a controller makes anew are deleted, in order, so that
+	// the volume is mounted anew.
+	DeadMountRestart DeadMountMode = "Restart"
+	// DeadMountTell: it is told of, and nothing else.
+	DeadMountTell DeadMountMode = "Tell"
+)
+
+// OnDeadMount is DeadMount, or what holds where it is empty.
+func (s *DPUVolumeSpec) OnDeadMount() DeadMountMode {
+	switch {
+	case s.DeadMount != "":
+		return s.DeadMount
+	case s.Replication != nil && s.Replication.Failover == FailoverFence:
+		return DeadMountRestart
+	}
+	return DeadMountTell
+}
 
 // Replication says how many hosts hold a volume ready.
 // +kubebuilder:validation:XValidation:rule="self.maxMountReplicaCount < self.maxShares",message="maxMountReplicaCount must be less than maxShares"
@@ -239,6 +267,16 @@ type LastGrant struct {
 	Over bool `json:"over,omitempty"`
 }
 
+// RestartState is how often pods were deleted because their mount of a volume was dead.
+type RestartState struct {
+	// Count of the times within an hour of one another.
+	// +optional
+	Count int32 `json:"count,omitempty"`
+	// Last of them.
+	// +optional
+	Last *metav1.Time `json:"last,omitempty"`
+}
+
 // DPUVolumeStatus is what the host controller sees. Writer:
 // snap-host-controller; replicas: snap-csi-plugin in controller mode.
 type DPUVolumeStatus struct {
@@ -257,6 +295,9 @@ type DPUVolumeStatus struct {
 	// addition of Moor.
 	// +optional
 	LastGrant *LastGrant `json:"lastGrant,omitempty"`
+	// Restarts is how often pods were deleted to mount the volume anew. An addition of Moor.
+	// +optional
+	Restarts *RestartState `json:"restarts,omitempty"`
 	// Conditions: Ready, DPUVolumeReconciled, Scheduled, Bound; Expanded and
 	// Modified once the volume was to grow, or to change; Healthy once something
 	// was wrong with what the vendor had made; Accessible is False if it cannot

@@ -20,6 +20,10 @@ const (
 	EventAttached = "Attached"
 	// EventKubeletWoken: a kubelet that had put the pod off looks at it again.
 	EventKubeletWoken = "KubeletWoken"
+	// EventMountDead: a pod's mount of the volume is of no use any more, and what is done.
+	EventMountDead = "MountDead"
+	// EventMountDeadReleased: a pod was deleted, so that the volume is mounted anew.
+	EventMountDeadReleased = "MountDeadReleased"
 )
 
 // EventVolumeRetained is on a Volume that goes: the vendor keeps what it had made of it. An addition of

@@ -51,6 +51,13 @@ const (
 // vendor had made of it, such as a claim that is gone. An addition of Moor.
 const ConditionHealthy = "Healthy"
 
+// ConditionMountHealthy is on a DPUVolumeAttachment once a mount of the volume on its host
+// was of no use any more. An addition of Moor.
+const ConditionMountHealthy = "MountHealthy"
+
+// ReasonMountDead of ConditionMountHealthy.
+const ReasonMountDead = "MountDead"
+
 // ConditionAccessible is False on a DPUVolume that no vendor makes, or that was
 // made elsewhere, for the places of spec.accessibleFrom: as things are it will
 // not be Bound. An addition of Moor.

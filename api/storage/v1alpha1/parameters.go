@@ -28,6 +28,9 @@ const (
 	// ParameterFailover is a FailoverMode; Fence is the default if maxShares is
 	// greater than 1.
 	ParameterFailover = "failover"
+	// ParameterDeadMount is a DeadMountMode; default Restart with failover Fence, else
+	// Tell.
+	ParameterDeadMount = "deadMount"
 )
 
 // ParameterRequestQueues is the one parameter of a virtio-fs device that a StorageClass can

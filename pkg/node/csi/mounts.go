@@ -264,6 +264,10 @@ func (t mounts) sameDevice(path string, mp Mount, device string) (bool, error) {
 // readOnly says whether a mount, or the file system under it, forbids writing.
 func readOnly(mp Mount) bool { return slices.Contains(mp.Opts, "ro") || slices.Contains(mp.Super, "ro") }
 
+// Broken says why what a mount shows is of no use, so that only a new mount helps; nil if
+// that is not known. It may take seconds where a device hangs.
+func (s *Server) Broken(path string, m Mount) error { return s.mounts.broken(path, m) }
+
 // broken says why what is mounted on path is of no use, so that it has to be mounted anew:
 // its device is dead, or the kernel has given the file system up. nil if neither is known.
 // A device that hangs is not broken.

@@ -5,6 +5,7 @@ package attachment
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -148,6 +149,21 @@ type pass struct {
 	outdated bool
 	// orphaned: it was begun for a node that will not take it back.
 	orphaned bool
+	// mount is what the host says of its mounts of the volume; nil if it was not looked at.
+	mount *mount
+}
+
+// mount is what a host says of its mounts of a volume: dead says what is wrong, "" if nothing is.
+type mount struct{ dead string }
+
+// mountOf is what the host says of its mounts of a volume.
+func mountOf(n *moorv1alpha1.DPUStorageNode, volume string) *mount {
+	for _, d := range deadMounts(n) {
+		if d.Volume == volume {
+			return &mount{fmt.Sprintf("%s; pods with this mount: %d", d.Message, len(d.Pods))}
+		}
+	}
+	return &mount{}
 }
 
 func (p *pass) replica() bool { return p.attachment.Spec.Role == storagev1alpha1.RoleReplica }
@@ -239,7 +255,7 @@ func (r *Reconciler) findDPU(ctx context.Context, p *pass) error {
 	case node.Spec.DPUName == "":
 		return kube.WaitFor("spec.dpuName of DPUStorageNode %s is empty: set it to the name of that host's DPU in the DPU cluster", name)
 	}
-	p.dpu = node.Spec.DPUName
+	p.dpu, p.mount = node.Spec.DPUName, mountOf(node, p.attachment.Spec.DPUVolumeName)
 	return r.unshared(ctx, p)
 }
 

@@ -79,6 +79,7 @@ func report(a *storagev1alpha1.DPUVolumeAttachment, p *pass, outcome kube.Outcom
 	} else {
 		meta.RemoveStatusCondition(&a.Status.Conditions, storagev1alpha1.ConditionPreEmulated)
 	}
+	reportMount(a, p, conditions)
 	if p.going {
 		conditions.False(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, storagev1alpha1.ReasonAwaitingDeletion, p.waiting)
 	} else {
@@ -90,6 +91,17 @@ func report(a *storagev1alpha1.DPUVolumeAttachment, p *pass, outcome kube.Outcom
 	}
 	conditions.Summarize(storagev1alpha1.ConditionReady, storagev1alpha1.ConditionDPUVolumeAttachmentReconciled,
 		storagev1alpha1.ConditionControllerAttached, last)
+}
+
+// reportMount says how the host's mounts of the volume are, once one was dead.
+func reportMount(a *storagev1alpha1.DPUVolumeAttachment, p *pass, conditions kube.Conditions) {
+	switch {
+	case p.mount == nil:
+	case p.mount.dead != "":
+		conditions.False(storagev1alpha1.ConditionMountHealthy, storagev1alpha1.ReasonMountDead, p.mount.dead)
+	case meta.FindStatusCondition(a.Status.Conditions, storagev1alpha1.ConditionMountHealthy) != nil:
+		conditions.True(storagev1alpha1.ConditionMountHealthy)
+	}
 }
 
 // messageOf says what the attachment waits for; "" once it is ready.

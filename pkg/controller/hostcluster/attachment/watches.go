@@ -29,7 +29,7 @@ var (
 		return []any{v.DeletionTimestamp.IsZero(), v.Status.Phase, v.Spec.AccessModes}
 	})
 	// dpuChanged: findDPU depends on it.
-	dpuChanged = changed(func(n *moorv1alpha1.DPUStorageNode) any { return n.Spec.DPUName })
+	dpuChanged = changed(func(n *moorv1alpha1.DPUStorageNode) any { return []any{n.Spec.DPUName, deadMounts(n)} })
 	// claimChanged: writer.Judge and promotedEarly depend on it.
 	claimChanged = predicate.TypedFuncs[*moorv1alpha1.WriterClaim]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*moorv1alpha1.WriterClaim]) bool {
@@ -60,6 +60,14 @@ func changed[T client.Object](fact func(T) any) predicate.Funcs {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !equality.Semantic.DeepEqual(fact(e.ObjectOld.(T)), fact(e.ObjectNew.(T)))
 	}}
+}
+
+// deadMounts are those of a host, by its own word.
+func deadMounts(n *moorv1alpha1.DPUStorageNode) []moorv1alpha1.DeadMount {
+	if n.Status.Host == nil {
+		return nil
+	}
+	return n.Status.Host.DeadMounts
 }
 
 // rightOf is what a claim says of the right to write.

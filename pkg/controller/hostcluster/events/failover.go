@@ -31,6 +31,7 @@ var mirrored = map[string]struct{ pods bool }{
 	storagev1alpha1.EventFailoverReleased: {}, // its pod has an event of its own
 	storagev1alpha1.EventPromoted:         {pods: true},
 	storagev1alpha1.EventAttached:         {pods: true},
+	storagev1alpha1.EventMountDead:        {}, // and of its pod
 }
 
 // delay keeps the copies out of the way of the failover itself: its first second

@@ -17,6 +17,7 @@ const (
 	reasonVendorVolume    = "VendorVolumeUnusable"
 	reasonReplicasMissing = "ReplicasMissing"
 	reasonNotShown        = "DeviceNotShown"
+	reasonMountDead       = storagev1alpha1.ReasonMountDead
 	reasonHostDead        = "HostDead"
 	reasonDPUSilent       = "DPUSilent"
 	reasonSNAPDown        = "SNAPDown"
@@ -49,6 +50,11 @@ func diagnose(v *storagev1alpha1.DPUVolume, uses []use, now time.Time) (out []pr
 		if overdue(u.attachment, now) {
 			add(provisioner.Inaccessible, reasonNotShown, "node %s does not see the device: %s",
 				u.attachment.Spec.DPUNodeName, cmp.Or(u.attachment.Status.Message, "is snap-host-controller running?"))
+		}
+	}
+	for _, u := range uses {
+		if c := request.False(u.attachment.Status.Conditions, storagev1alpha1.ConditionMountHealthy); c != nil {
+			add(provisioner.Inaccessible, reasonMountDead, "on node %s: %s", u.attachment.Spec.DPUNodeName, c.Message)
 		}
 	}
 	for _, u := range uses {

@@ -79,6 +79,10 @@ func TestDiagnose(t *testing.T) {
 		"on its way":          {volumeWith(""), using(unshown(30*time.Second, 30*time.Second), nil), nil},
 		"just taken away":     {volumeWith(""), using(unshown(time.Hour, 30*time.Second), nil), nil},
 		"never came":          {volumeWith(""), using(unshown(2*time.Minute, 2*time.Minute), nil), []string{"Inaccessible DeviceNotShown: node n1 does not see the device: the DPU is busy"}},
+		"its mount is dead": {volumeWith(""), using(func(a *storagev1alpha1.DPUVolumeAttachment) {
+			a.Spec.DPUNodeName = "n1"
+			a.Status.Conditions = []metav1.Condition{{Type: storagev1alpha1.ConditionMountHealthy, Status: metav1.ConditionFalse, Message: "words"}}
+		}, nil), []string{"Inaccessible MountDead: on node n1: words"}},
 		"the host is dead":    {volumeWith(""), using(sound, says(moorv1alpha1.ConditionHostAlive, metav1.ConditionFalse)), []string{"Inaccessible HostDead: node n1, which uses the volume: words"}},
 		"the host is unknown": {volumeWith(""), using(sound, says(moorv1alpha1.ConditionHostAlive, metav1.ConditionUnknown)), nil},
 		"the DPU is silent":   {volumeWith(""), using(sound, says(moorv1alpha1.ConditionDPUAlive, metav1.ConditionFalse)), []string{"Degraded DPUSilent: node n1, which uses the volume: words"}},

@@ -26,6 +26,8 @@ type Class struct {
 	Emulation string
 	// Vendor are the parameters for the vendor's plugin.
 	Vendor map[string]string
+	// DeadMount is what happens to pods with dead mounts; "" if the class does not say.
+	DeadMount storagev1alpha1.DeadMountMode
 
 	replication replication
 }
@@ -34,7 +36,7 @@ type Class struct {
 var ours = []string{
 	storagev1alpha1.ParameterPolicy, storagev1alpha1.ParameterFunctionType, storagev1alpha1.ParameterHotplug, storagev1alpha1.ParameterEmulation,
 	storagev1alpha1.ParameterMaxShares, storagev1alpha1.ParameterReplicas, storagev1alpha1.ParameterWarmth,
-	storagev1alpha1.ParameterReleaseAfter, storagev1alpha1.ParameterFailover,
+	storagev1alpha1.ParameterReleaseAfter, storagev1alpha1.ParameterFailover, storagev1alpha1.ParameterDeadMount,
 }
 
 // Parse reads the parameters of a StorageClass; an empty value counts as none.
@@ -55,6 +57,10 @@ func Parse(parameters map[string]string) (Class, error) {
 		return Class{}, err
 	}
 	if out.replication, err = parseReplication(parameters); err != nil {
+		return Class{}, err
+	}
+	deadMount := storagev1alpha1.DeadMountMode(parameters[storagev1alpha1.ParameterDeadMount])
+	if out.DeadMount, err = oneOf(storagev1alpha1.ParameterDeadMount, deadMount, storagev1alpha1.DeadMountRestart, storagev1alpha1.DeadMountTell); err != nil {
 		return Class{}, err
 	}
 	return out, nil

@@ -22,6 +22,7 @@ func TestReplicationParameters(t *testing.T) {
 		"odd numbers":        {params{"maxShares": "+03"}, params{"maxShares": "3"}, ""},
 		"empty is none":      {params{"maxShares": "", "maxMountReplicaCount": "", "replicaWarmth": "", "failover": ""}, params{}, ""},
 		"failover alone":     {params{"failover": "Fence"}, params{"failover": "Fence"}, ""},
+		"deadMount":          {params{"deadMount": "Tell"}, params{"deadMount": "Tell"}, ""},
 
 		"release":         {params{"replicaReleaseAfter": "90s"}, params{"replicaReleaseAfter": "1m30s"}, ""},
 		"release at once": {params{"replicaReleaseAfter": "0s"}, params{"replicaReleaseAfter": "0s"}, ""},
@@ -42,6 +43,8 @@ func TestReplicationParameters(t *testing.T) {
 		"replicas no number":   {params{"maxShares": "2", "maxMountReplicaCount": "x"}, nil, `maxMountReplicaCount is "x"`},
 		"warmth":               {params{"replicaWarmth": "Hot"}, nil, `replicaWarmth is "Hot", allowed are PreEmulated and Attached`},
 		"warmth in lower case": {params{"replicaWarmth": "attached"}, nil, "allowed are PreEmulated and Attached"},
+		"deadMount off":        {params{"deadMount": "Off"}, nil, `deadMount is "Off", allowed are Restart and Tell`},
+		"deadmount":            {params{"deadmount": "Tell"}, nil, `did you mean "deadMount"`},
 		"failover":             {params{"failover": "On"}, nil, `failover is "On", allowed are Fence and Off`},
 		"maxShare":             {params{"maxShare": "2"}, nil, `did you mean "maxShares"`},
 		"maxshares":            {params{"maxshares": "2"}, nil, `did you mean "maxShares"`},

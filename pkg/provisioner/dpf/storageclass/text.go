@@ -24,6 +24,9 @@ func Normalize(parameters map[string]string) (map[string]string, error) {
 	out[storagev1alpha1.ParameterPolicy] = c.Policy
 	maps.Copy(out, c.functions())
 	maps.Copy(out, c.replication.parameters())
+	if c.DeadMount != "" {
+		out[storagev1alpha1.ParameterDeadMount] = string(c.DeadMount)
+	}
 	return out, nil
 }
 
@@ -79,6 +82,9 @@ func ParametersOf(spec *storagev1alpha1.DPUVolumeSpec) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, spec.Parameters)
 	out[storagev1alpha1.ParameterPolicy] = spec.DPUStoragePolicyName
+	if spec.DeadMount != "" {
+		out[storagev1alpha1.ParameterDeadMount] = string(spec.DeadMount)
+	}
 	if spec.Replication == nil {
 		out[storagev1alpha1.ParameterMaxShares], out[storagev1alpha1.ParameterReplicas] = "1", "0"
 		return out

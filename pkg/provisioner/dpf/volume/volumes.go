@@ -188,6 +188,7 @@ func (v *Volumes) object(spec provisioner.VolumeSpec, class storageclass.Class, 
 			Parameters:           class.Vendor,
 			VolumeMode:           &mode,
 			Replication:          replicas,
+			DeadMount:            class.DeadMount,
 			Source:               source,
 			AccessibleFrom:       spec.AccessibleFrom[:min(len(spec.AccessibleFrom), storagev1alpha1.MostPlaces)],
 			MutableParameters:    maps.Clone(spec.Mutable),
@@ -246,7 +247,7 @@ func sameRequest(a, b storagev1alpha1.DPUVolumeSpec) bool {
 	return a.DPUStoragePolicyName == b.DPUStoragePolicyName &&
 		equality.Semantic.DeepEqual(a.AccessModes, b.AccessModes) &&
 		equality.Semantic.DeepEqual(a.VolumeMode, b.VolumeMode) &&
-		equality.Semantic.DeepEqual(a.Replication, b.Replication) &&
+		equality.Semantic.DeepEqual(a.Replication, b.Replication) && a.DeadMount == b.DeadMount &&
 		equality.Semantic.DeepEqual(a.Source, b.Source) &&
 		maps.Equal(a.Parameters, b.Parameters)
 }

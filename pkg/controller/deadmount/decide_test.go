@@ -1,0 +1,85 @@
+package deadmount
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+)
+
+var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func volume(mode storagev1alpha1.DeadMountMode, r *storagev1alpha1.Replication, count int32, ago time.Duration) *storagev1alpha1.DPUVolume {
+	v := &storagev1alpha1.DPUVolume{Spec: storagev1alpha1.DPUVolumeSpec{DeadMount: mode, Replication: r}}
+	if count > 0 {
+		v.Status.Restarts = &storagev1alpha1.RestartState{Count: count, Last: &metav1.Time{Time: now.Add(-ago)}}
+	}
+	return v
+}
+
+func TestDecide(t *testing.T) {
+	const restart, tell = storagev1alpha1.DeadMountRestart, storagev1alpha1.DeadMountTell
+	fence, off := &storagev1alpha1.Replication{Failover: storagev1alpha1.FailoverFence}, &storagev1alpha1.Replication{Failover: storagev1alpha1.FailoverOff}
+	for name, c := range map[string]struct {
+		v         *storagev1alpha1.DPUVolume
+		returning int
+		count     int32 // 0: nothing is deleted
+		again     time.Duration
+		words     string
+	}{
+		"told alone":                 {volume(tell, fence, 0, 0), 1, 0, 0, "deadMount is Tell"},
+		"by default":                 {volume("", nil, 0, 0), 1, 0, 0, "deadMount is Tell"},
+		"by default, failover off":   {volume("", off, 0, 0), 1, 0, 0, "deadMount is Tell"},
+		"by default, failover":       {volume("", fence, 0, 0), 1, 1, 0, "are deleted"},
+		"asked for":                  {volume(restart, nil, 0, 0), 1, 1, 0, "are deleted"},
+		"a bare pod":                 {volume(restart, nil, 0, 0), 0, 0, 0, "no controller would make the pod anew"},
+		"again, too soon":            {volume(restart, nil, 1, 4*time.Second), 1, 0, 6 * time.Second, "once more"},
+		"again":                      {volume(restart, nil, 1, 10*time.Second), 1, 2, 0, "are deleted"},
+		"the fifth, too soon":        {volume(restart, nil, 4, time.Minute), 1, 0, time.Minute, "once more"},
+		"the fifth":                  {volume(restart, nil, 4, 2*time.Minute), 1, 5, 0, "are deleted"},
+		"a sixth":                    {volume(restart, nil, 5, 20*time.Minute), 1, 0, 40 * time.Minute, "deleted 5 times within an hour"},
+		"an hour later":              {volume(restart, nil, 5, time.Hour), 1, 1, 0, "are deleted"},
+		"a clock that has gone back": {volume(restart, nil, 1, -time.Minute), 1, 0, 70 * time.Second, "once more"},
+		"told alone, after restarts": {volume(tell, fence, 3, time.Second), 1, 0, 0, "deadMount is Tell"},
+		"nothing known of when it was": {&storagev1alpha1.DPUVolume{
+			Spec: storagev1alpha1.DPUVolumeSpec{DeadMount: restart}, Status: storagev1alpha1.DPUVolumeStatus{Restarts: &storagev1alpha1.RestartState{Count: 5}},
+		}, 1, 1, 0, "are deleted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := decide(c.v, c.returning, now)
+			count := int32(0)
+			if got.restart != nil {
+				if count = got.restart.Count; !got.restart.Last.Time.Equal(now) {
+					t.Errorf("counted at %s", got.restart.Last)
+				}
+			}
+			if count != c.count || got.again != c.again || !strings.Contains(got.words, c.words) {
+				t.Errorf("%d, again after %s: %s", count, got.again, got.words)
+			}
+		})
+	}
+}
+
+func TestReturns(t *testing.T) {
+	owned := func(kind string, controller bool) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: kind, Controller: ptr.To(controller)}}}}
+	}
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"a StatefulSet's":          {owned("StatefulSet", true), true},
+		"owned, not controlled":    {owned("Thing", false), false},
+		"bare":                     {&corev1.Pod{}, false},
+		"the copy of a static pod": {owned("Node", true), false},
+	} {
+		if got := returns(c.pod); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

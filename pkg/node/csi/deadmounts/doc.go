@@ -1,0 +1,7 @@
+// Package deadmounts finds the mounts of pods that are of no use any more: their device
+// is gone or another one, or the kernel has given their file system up. Nothing else
+// notices: the pod runs or crashes, and its mount stays.
+//
+// It keeps nothing on disk. Which mounts are pods' is read from the mount table, and of
+// which volume from what the kubelet keeps beside them.
+package deadmounts

@@ -1,0 +1,222 @@
+package deadmounts
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/pkg/node/csi"
+)
+
+// Period is the time between two looks at all mounts. One look reads the mount table and
+// 4 KiB of each device.
+const Period = 2 * time.Second
+
+// inARow is how many looks must find a mount dead before it is told: the kubelet may be
+// taking it away, or a device may have been lost for a moment.
+const inARow = 2
+
+// Options is what a Watcher works on.
+type Options struct {
+	// Driver is the name of the CSI driver.
+	Driver string
+	// Mounts is the mount table.
+	Mounts func() ([]csi.Mount, error)
+	// Broken says why what is mounted on path is of no use; nil if it is not known to be.
+	// It may take long where a device hangs.
+	Broken func(path string, m csi.Mount) error
+	// Clock is the machine's if nil.
+	Clock clock.WithTicker
+}
+
+// Watcher looks at the mounts of all pods.
+type Watcher struct {
+	o       Options
+	changed chan struct{}
+	// found are the dead ones by path, of the looks before. Only look uses it.
+	found map[string]finding
+
+	mu   sync.Mutex
+	dead []moorv1alpha1.DeadMount
+	// asked are the paths that Broken has not answered for yet.
+	asked map[string]bool
+}
+
+// finding is a mount that was found dead.
+type finding struct {
+	shown
+	volume, why string
+	since       time.Time
+	looks       int
+}
+
+// New makes a Watcher.
+func New(o Options) *Watcher {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Watcher{o: o, changed: make(chan struct{}, 1), asked: map[string]bool{}}
+}
+
+// Changed gets a value when what Dead returns has changed.
+func (w *Watcher) Changed() <-chan struct{} { return w.changed }
+
+// Dead are the volumes with dead mounts, ordered by volume; pods by UID.
+func (w *Watcher) Dead() []moorv1alpha1.DeadMount {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.dead)
+}
+
+// Run looks every Period until ctx ends.
+func (w *Watcher) Run(ctx context.Context) {
+	ticker := w.o.Clock.NewTicker(Period)
+	defer ticker.Stop()
+	for {
+		if err := w.look(ctx); err != nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "look for dead mounts")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+	}
+}
+
+// look looks at all mounts once. What cannot be found out stays as it was.
+func (w *Watcher) look(ctx context.Context) error {
+	list, err := w.o.Mounts()
+	if err != nil {
+		return fmt.Errorf("read the mount table: %w", err)
+	}
+	top := map[string]csi.Mount{} // what lies on another mount hides it
+	for _, m := range list {
+		top[m.Path] = m
+	}
+	next := map[string]finding{}
+	for path, m := range top {
+		if s, ok := parse(path); ok {
+			if f, dead := w.judge(ctx, s, m); dead {
+				next[path] = f
+			}
+		}
+	}
+	w.found = next
+	w.tell(ctx, next)
+	return nil
+}
+
+// judge says what is found of one mount, and whether it is dead. While nothing is answered
+// about it, it is what it was.
+func (w *Watcher) judge(ctx context.Context, s shown, m csi.Mount) (finding, bool) {
+	volume := w.volume(s)
+	if volume == "" {
+		return finding{}, false
+	}
+	before, known := w.found[m.Path]
+	known = known && before.pod == s.pod && before.volume == volume
+	why, answered := w.ask(ctx, m)
+	switch {
+	case !answered:
+		return before, known
+	case why == nil:
+		return finding{}, false
+	case known:
+		before.why, before.looks = why.Error(), min(before.looks+1, inARow)
+		return before, true
+	}
+	return finding{shown: s, volume: volume, why: why.Error(), since: w.o.Clock.Now(), looks: 1}, true
+}
+
+func (w *Watcher) volume(s shown) string {
+	raw, err := os.ReadFile(s.data)
+	if err != nil {
+		return "" // the kubelet is making it, or taking it away
+	}
+	return volumeOf(raw, w.o.Driver)
+}
+
+// patience is how long one look waits for the answer about one mount.
+const patience = 100 * time.Millisecond
+
+// ask asks about one mount, and waits for no answer that takes long: what hangs holds up
+// neither the other mounts nor itself a second time.
+func (w *Watcher) ask(ctx context.Context, m csi.Mount) (why error, answered bool) {
+	w.mu.Lock()
+	if w.asked[m.Path] {
+		w.mu.Unlock()
+		return nil, false
+	}
+	w.asked[m.Path] = true
+	w.mu.Unlock()
+	answer := make(chan error, 1)
+	go func() {
+		why := w.o.Broken(m.Path, m)
+		w.mu.Lock()
+		delete(w.asked, m.Path)
+		w.mu.Unlock()
+		answer <- why
+	}()
+	timer := w.o.Clock.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case why = <-answer:
+		return why, true
+	case <-timer.C():
+	case <-ctx.Done():
+	}
+	return nil, false
+}
+
+// tell keeps what was found often enough, and says so if it is news.
+func (w *Watcher) tell(ctx context.Context, found map[string]finding) {
+	byVolume := map[string]*moorv1alpha1.DeadMount{}
+	for _, f := range found {
+		if f.looks < inARow {
+			continue
+		}
+		d := byVolume[f.volume]
+		if d == nil {
+			d = &moorv1alpha1.DeadMount{Volume: f.volume, Since: metav1.NewTime(f.since), Message: f.why}
+			byVolume[f.volume] = d
+		}
+		if f.since.Before(d.Since.Time) {
+			d.Since = metav1.NewTime(f.since)
+		}
+		d.Message = min(d.Message, f.why) // the same at each look
+		d.Pods = append(d.Pods, f.pod)
+	}
+	dead := make([]moorv1alpha1.DeadMount, 0, len(byVolume))
+	for _, d := range byVolume {
+		slices.Sort(d.Pods)
+		d.Pods = slices.Compact(d.Pods)
+		d.Since = metav1.NewTime(d.Since.Truncate(time.Second)) // as the API server has it
+		dead = append(dead, *d)
+	}
+	slices.SortFunc(dead, func(a, b moorv1alpha1.DeadMount) int { return cmp.Compare(a.Volume, b.Volume) })
+	w.mu.Lock()
+	news := len(dead) != len(w.dead) || len(dead) > 0 && !reflect.DeepEqual(dead, w.dead)
+	w.dead = dead
+	w.mu.Unlock()
+	if !news {
+		return
+	}
+	for _, d := range dead {
+		logr.FromContextOrDiscard(ctx).Info("a mount is dead", "volume", d.Volume, "pods", d.Pods, "reason", d.Message)
+	}
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}

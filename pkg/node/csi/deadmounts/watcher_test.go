@@ -1,0 +1,213 @@
+package deadmounts
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/mount-utils"
+
+	"github.com/moor-storage/moor/pkg/node/csi"
+)
+
+// kubelet is a kubelet's directory with what it keeps of volumes, and a mount table.
+type kubelet struct {
+	t     *testing.T
+	dir   string
+	table []csi.Mount
+	// mu is for what follows: broken are the paths whose mounts are of no use; hung are
+	// those about which nothing is answered, until the channel is closed.
+	mu     sync.Mutex
+	broken map[string]error
+	hung   map[string]chan struct{}
+	asked  int
+	*Watcher
+}
+
+// set changes what is answered about the mounts.
+func (k *kubelet) set(change func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change()
+}
+
+// answer answers about a mount.
+func (k *kubelet) answer(path string, _ csi.Mount) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked++
+	if c := k.hung[path]; c != nil {
+		k.mu.Unlock()
+		<-c
+		k.mu.Lock()
+	}
+	return k.broken[path]
+}
+
+func newKubelet(t *testing.T) *kubelet {
+	k := &kubelet{t: t, dir: t.TempDir(), broken: map[string]error{}, hung: map[string]chan struct{}{}}
+	k.Watcher = New(Options{
+		Driver: "ours",
+		Mounts: func() ([]csi.Mount, error) { return k.table, nil },
+		Broken: k.answer,
+	})
+	return k
+}
+
+// show shows a volume to a pod, as a file system or as a block device, and returns the path.
+func (k *kubelet) show(pod, driver, volume string, block bool) string {
+	k.t.Helper()
+	path := filepath.Join(k.dir, "pods", pod, "volumes", "kubernetes.io~csi", "pv-"+volume, "mount")
+	data := filepath.Join(filepath.Dir(path), volumeData)
+	if block {
+		devices := filepath.Join(k.dir, "plugins", "kubernetes.io", "csi", "volumeDevices")
+		path, data = filepath.Join(devices, "publish", "pv-"+volume, pod), filepath.Join(devices, "pv-"+volume, "data", volumeData)
+	}
+	if err := os.MkdirAll(filepath.Dir(data), 0o750); err != nil {
+		k.t.Fatal(err)
+	}
+	if err := os.WriteFile(data, fmt.Appendf(nil, `{"driverName":%q,"volumeHandle":%q,"specVolID":"pv"}`, driver, volume), 0o600); err != nil {
+		k.t.Fatal(err)
+	}
+	k.mount(path)
+	return path
+}
+
+func (k *kubelet) mount(path string) {
+	k.table = append(k.table, csi.Mount{MountPoint: mount.MountPoint{Path: path}})
+}
+
+// looks looks n times, and returns what is dead then: "volume: pods" each.
+func (k *kubelet) looks(n int) string {
+	k.t.Helper()
+	for range n {
+		if err := k.look(k.t.Context()); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+	var out []string
+	for _, d := range k.Dead() {
+		out = append(out, fmt.Sprintf("%s: %v", d.Volume, d.Pods))
+	}
+	return strings.Join(out, "; ")
+}
+
+func (k *kubelet) news() bool {
+	select {
+	case <-k.Changed():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestDead(t *testing.T) {
+	dead := errors.New("the device is gone")
+	k := newKubelet(t)
+	a, b, block := k.show("pod-a", "ours", "v1", false), k.show("pod-b", "ours", "v1", false), k.show("pod-b", "ours", "v2", true)
+	k.broken[k.show("pod-a", "theirs", "v3", false)] = dead
+	k.mount("/var/lib/kubelet/plugins/kubernetes.io/csi/ours/x/globalmount")
+	for _, step := range []struct {
+		name  string
+		do    func()
+		looks int
+		want  string
+		news  bool
+	}{
+		{"all are well", func() {}, 3, "", false},
+		{"seen once", func() { k.broken[a], k.broken[b] = dead, dead }, 1, "", false},
+		{"seen twice", func() {}, 1, "v1: [pod-a pod-b]", true},
+		{"no news", func() {}, 5, "v1: [pod-a pod-b]", false},
+		{"a device too", func() { k.broken[block] = dead }, 2, "v1: [pod-a pod-b]; v2: [pod-b]", true},
+		{"the pod has gone", func() { k.table = slices.DeleteFunc(k.table, func(m csi.Mount) bool { return m.Path == a }) }, 1, "v1: [pod-b]; v2: [pod-b]", true},
+		{"another mount lies on it", func() { k.mount(b); delete(k.broken, b) }, 1, "v2: [pod-b]", true},
+		{"well again for a moment", func() { delete(k.broken, block) }, 1, "", true},
+		{"seen once again", func() { k.broken[block] = dead }, 1, "", false},
+	} {
+		step.do()
+		if got := k.looks(step.looks); got != step.want || k.news() != step.news {
+			t.Errorf("%s: dead are %q", step.name, got)
+		}
+	}
+}
+
+// TestHung: a mount about which nothing is answered is what it was, holds nothing up, and is
+// asked about no second time.
+func TestHung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKubelet(t)
+		path, other := k.show("pod-a", "ours", "v1", false), k.show("pod-b", "ours", "v2", false)
+		hang := make(chan struct{})
+		k.set(func() { k.hung[path], k.broken[other] = hang, errors.New("gone") })
+		began := time.Now()
+		if got := k.looks(3); got != "v2: [pod-b]" || time.Since(began) > 3*patience {
+			t.Errorf("after %s dead are %q", time.Since(began), got)
+		}
+		k.set(func() {
+			if k.asked != 4 {
+				t.Errorf("asked %d times", k.asked)
+			}
+			k.broken[path] = errors.New("input/output error")
+			delete(k.hung, path)
+		})
+		close(hang)
+		synctest.Wait()
+		if got := k.looks(2); got != "v1: [pod-a]; v2: [pod-b]" {
+			t.Errorf("dead are %q", got)
+		}
+		hang = make(chan struct{})
+		defer close(hang)
+		k.set(func() { k.hung[path] = hang })
+		if got := k.looks(2); got != "v1: [pod-a]; v2: [pod-b]" {
+			t.Errorf("dead are %q", got)
+		}
+	})
+}
+
+// TestRun: it looks at once, and each period.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKubelet(t)
+		k.broken[k.show("pod", "ours", "v", false)] = errors.New("gone")
+		began := time.Now()
+		go k.Run(t.Context())
+		<-k.Changed()
+		if since := time.Since(began); since < Period || since > Period+patience {
+			t.Errorf("told after %s", since)
+		}
+	})
+}
+
+// TestParse is held to paths that a kubelet of Kubernetes 1.35 made.
+func TestParse(t *testing.T) {
+	for path, want := range map[string]string{
+		"/var/lib/kubelet/pods/66ec/volumes/kubernetes.io~csi/pvc-1/mount":                "66ec /var/lib/kubelet/pods/66ec/volumes/kubernetes.io~csi/pvc-1/vol_data.json",
+		"/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pvc-1/66ec":     "66ec /var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/pvc-1/data/vol_data.json",
+		"/var/lib/kubelet/plugins/kubernetes.io/csi/csi.snap.nvidia.com/00ff/globalmount": "",
+		"/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/staging/pvc-1/v":        "",
+		"/var/lib/kubelet/pods/66ec/volumes/kubernetes.io~empty-dir/x":                    "",
+		"/var/lib/kubelet/pods/66ec/volumes/kubernetes.io~csi/pvc-1/mount/mount":          "",
+	} {
+		got := ""
+		if s, ok := parse(path); ok {
+			got = string(s.pod) + " " + s.data
+		}
+		if got != want {
+			t.Errorf("%s: %q", path, got)
+		}
+	}
+	for raw, want := range map[string]string{
+		`{"driverName":"ours","volumeHandle":"v1"}`: "v1", `{"driverName":"theirs","volumeHandle":"v1"}`: "", `{"driverName":"ours"`: "", ``: "",
+	} {
+		if got := volumeOf([]byte(raw), "ours"); got != want {
+			t.Errorf("%s: %q", raw, got)
+		}
+	}
+}
