@@ -1,0 +1,84 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/test/kit"
+)
+
+// deadMounts are those that a host tells of, by volume.
+func deadMounts(host string) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) (out []string, err error) {
+		node := &moorv1alpha1.DPUStorageNode{}
+		if err := clients.Host.Get(ctx, client.ObjectKey{Name: host}, node); err != nil || node.Status.Host == nil {
+			return nil, err
+		}
+		for _, d := range node.Status.Host.DeadMounts {
+			out = append(out, d.Volume)
+		}
+		return out, nil
+	}
+}
+
+// dpuVolume reads a volume.
+func dpuVolume(ctx context.Context, name string) *storagev1alpha1.DPUVolume {
+	GinkgoHelper()
+	v := &storagev1alpha1.DPUVolume{}
+	Expect(clients.Host.Get(ctx, client.ObjectKey{Namespace: kit.Namespace, Name: name}, v)).To(Succeed())
+	return v
+}
+
+var _ = Describe("a pod whose mount died with SNAP", bothModes, func() {
+	It("is made anew without a human, and loses nothing", func(ctx context.Context) {
+		ns := faulty(ctx)
+		s := ns.subject(ctx, "host-1")
+		for n := range 2 {
+			restart(ctx, "snap-emulator-"+dpuIn(s.pod.Spec.NodeName))
+			s.writer().ends(ctx)
+			s.again(ctx, within(hostDead+drained))
+			Expect(dpuVolume(ctx, s.volume).Status.Restarts).To(HaveValue(HaveField("Count", int32(n+1))))
+		}
+		Eventually(deadMounts("host-1")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty())
+		s.judge(ctx)
+	})
+
+	It("is told of, on attachment and pod, where it is to be told alone, and runs once it was deleted", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		files := ns.claim(ctx, claim{name: "files", class: ns.class(ctx, map[string]string{"policy": "local", "deadMount": "Tell"})})
+		pod := ns.pod(ctx, "pod", "host-1", files)
+		before := runs(ctx, pod)
+		volume := volumeOf(ctx, files)
+		sh(ctx, pod, "echo kept | dd of=/data-files/x conv=fsync")
+		restart(ctx, "snap-emulator-dpu-1")
+		Eventually(deadMounts("host-1")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ConsistOf(volume))
+		Eventually(func(ctx context.Context) bool {
+			return meta.IsStatusConditionFalse(attachment(ctx, "host-1", volume).Status.Conditions, storagev1alpha1.ConditionMountHealthy)
+		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeTrue())
+		Eventually(func(ctx context.Context) (string, error) {
+			var events corev1.EventList
+			err := clients.Host.List(ctx, &events, client.InNamespace(ns.name))
+			for _, e := range events.Items {
+				if e.Reason == storagev1alpha1.EventMountDead && e.InvolvedObject.UID == before.UID {
+					return e.Message, err
+				}
+			}
+			return "", err
+		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(And(ContainSubstring("delete the pod"), ContainSubstring("deadMount is Tell")))
+		Expect(runs(ctx, pod).UID).To(Equal(before.UID))
+		remove(ctx, podObject(pod))
+		again := ns.pod(ctx, "again", "host-1", files)
+		runs(ctx, again)
+		Expect(sh(ctx, again, "cat /data-files/x")).To(Equal("kept\n"))
+		Eventually(deadMounts("host-1")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty())
+	})
+})
