@@ -4,7 +4,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,21 +17,44 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/mount-utils"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
+	"github.com/moor-storage/moor/pkg/node/csi/deadmounts"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/test/api/apiserver"
 )
 
 const nodeAccount = "snap-csi-plugin-node"
+
+// deadMount is a mount of a volume that a pod has, and that is dead.
+func deadMount(t *testing.T, volume, pod string) deadmounts.Options {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "pods", pod, "volumes", "kubernetes.io~csi", "pv", "mount")
+	if err := os.MkdirAll(path, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	data := fmt.Appendf(nil, `{"driverName":"d","volumeHandle":%q}`, volume)
+	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "vol_data.json"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return deadmounts.Options{
+		Driver: "d",
+		Mounts: func() ([]nodecsi.Mount, error) {
+			return []nodecsi.Mount{{MountPoint: mount.MountPoint{Path: path}}}, nil
+		},
+		Broken: func(string, nodecsi.Mount) error { return errors.New("the device is gone") },
+	}
+}
 
 // nodeKubeconfig writes one that acts as the hosts' account on a node.
 func (b *bed) nodeKubeconfig(config *rest.Config, node string) string {
@@ -65,7 +92,9 @@ func TestNodeAttach(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	beating := make(chan error, 1)
-	heart, err := o.connectBeat(newDPUView(&nodecsi.Limit{}))
+	mounts := deadmounts.New(deadMount(t, "vol", "pod-uid"))
+	go mounts.Run(ctx)
+	heart, err := o.connectBeat(newDPUView(&nodecsi.Limit{}), mounts)
 	b.must(err)
 	go func() { beating <- heart.Start(ctx) }()
 	attachments, err := o.nodeAttachments(ctx, cancel, &kube.Informers{})
@@ -73,6 +102,14 @@ func TestNodeAttach(t *testing.T) {
 	b.until("a beat", func() bool {
 		n := &moorv1alpha1.DPUStorageNode{}
 		return b.Get(t.Context(), client.ObjectKey{Name: "a"}, n) == nil && n.Status.Host != nil && n.Status.Host.Sequence > 1
+	})
+	b.until("the dead mount is told", func() bool {
+		n := &moorv1alpha1.DPUStorageNode{}
+		if b.Get(t.Context(), client.ObjectKey{Name: "a"}, n) != nil || len(n.Status.Host.DeadMounts) != 1 {
+			return false
+		}
+		d := n.Status.Host.DeadMounts[0]
+		return d.Volume == "vol" && slices.Equal(d.Pods, []types.UID{"pod-uid"}) && !d.Since.IsZero()
 	})
 	spec := provisioner.AttachSpec{VolumeID: "vol", Node: "a", AccessModes: []provisioner.AccessMode{provisioner.ReadWriteOnce}}
 	b.asks(attachments, spec)
