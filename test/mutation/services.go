@@ -81,7 +81,7 @@ var services = []mutation{
 		{nodePublish, "mountOptions(ofMounts(c.MountFlags), ro)", "mountOptions(nil, ro)"},
 	}},
 	{name: "a directory that was removed is mounted as it was", tests: nodeService, edits: []edit{
-		{nodePublish, "	if strings.HasSuffix(staged.Root, deleted) {", "	if s == nil {"},
+		{nodeMounts, "	if strings.HasSuffix(mp.Root, deleted) {\n		return fmt", "	if t.m == nil {\n		return fmt"},
 	}},
 	{name: "a directory is shown as a device", tests: nodeService, edits: []edit{
 		{nodeContent, "	case c.Mode == provisioner.Block:\n		return csiserver", "	case c.Mode == \"-\":\n		return csiserver"},
