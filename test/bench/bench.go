@@ -102,6 +102,7 @@ func onBed() []suite {
 		{names: []string{"failover.host_off.controllers_killed"}, run: (*bench).controllersKilled},
 		{names: []string{"failover.volumes20"}, run: (*bench).volumes20},
 		{names: []string{"failover.host_and_dpu_off"}, run: (*bench).hostAndDPUOff},
+		{names: []string{"failover.snap_killed"}, run: (*bench).snapKilled},
 		{names: []string{recordedName}, run: (*bench).recordedBelow, on: recording},
 		{names: []string{"epochs.attach.single", "epochs.detach.single"}, run: (*bench).attachUnderEpochs, on: fencing},
 		{names: []string{"podvolumes.new_volume", "podvolumes.bound50.all"}, run: (*bench).podVolumes, on: podded},

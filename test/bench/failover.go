@@ -70,6 +70,24 @@ func (b *bench) hostAndDPUOff(ctx context.Context) error {
 	return b.lose(ctx, incident{name: "failover.host_and_dpu_off", workload: small(workload.StatefulSet), runs: 10, strike: bothOff, kind: results.Median})
 }
 
+// snapKilled is a dead mount: SNAP comes back without its state, and the pod has to be made
+// anew. Each run has a volume of its own, since pods of one are made anew five times within
+// an hour at most.
+func (b *bench) snapKilled(ctx context.Context) error {
+	return b.lose(ctx, incident{name: "failover.snap_killed", workload: small(workload.StatefulSet), runs: 20, strike: snapAway, anew: true, kind: results.Median})
+}
+
+// snapAwayFor is how long SNAP is away.
+const snapAwayFor = 2 * time.Second
+
+func snapAway(ctx context.Context, b *bench, host string) error {
+	name := "snap-emulator-" + dpuOf(host)
+	if err := b.bed.Kill(name, syscall.SIGKILL); err != nil {
+		return err
+	}
+	return errors.Join(pause(ctx, snapAwayFor), b.bed.Restart(ctx, name))
+}
+
 // manyVolumes is how many volumes failover.volumes20 has on the host that dies.
 const manyVolumes = 20
 

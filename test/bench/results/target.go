@@ -29,7 +29,7 @@ func atLeast(least float64) Target          { return Target{least: &least} }
 // targets of Moor, in the units of the results. The first that fits counts.
 var targets = []Target{
 	value(600).of("attach.single"),
-	value(10_000).of("attach.parallel50.all"),
+	value(5_000).of("attach.parallel50.all"),
 	value(1_000).of("hotplug.attach"),
 	value(30_000).of("hotplug.parallel31"),
 	value(1_000).of("snapshot.1gib"),
@@ -50,7 +50,9 @@ var targets = []Target{
 	value(0.6).of("failover.drain.ratio"),
 	value(0.6).of("failover.drain.storage2s.ratio"),
 	value(0.6).of("failover.drain.storage10s.ratio"),
+	value(8_000).of("failover.volumes20." + ModeNode),
 	value(25_000).of("failover.volumes20"),
+	value(15_000).andP99(25_000).of("failover.snap_killed"),
 	value(25_000).of("failover.host_off.controllers_killed"),
 	value(0).of(SafetyViolations),
 	value(0).of(SafetyViolations + "."),
