@@ -40,7 +40,9 @@ func (r *Reconciler) look(ctx context.Context, p *moorv1alpha1.PodStaging) (s se
 	}
 	s.strays = len(strays)
 	from := client.Reader(r.Client)
-	if retries(p) { // who asks for it may have mended the provisioner just before
+	// Who asks for another try may have mended the provisioner just before; so may who did when a
+	// pod was recorded that is still to be made.
+	if retries(p) || p.Status.Pod != nil && s.pod.Pod == nil {
 		from = r.Live
 	}
 	if s.provisioner, err = r.Provisioners.Find(ctx, from, p.Spec.ProvisionerName); err != nil || p.Status.Phase != isStaging {

@@ -28,7 +28,9 @@ func (r *Reconciler) look(ctx context.Context, v *moorv1alpha1.PodVolume) (s see
 	}
 	s.strays = len(strays)
 	from := client.Reader(r.Client)
-	if retries(v) { // who asks for it may have mended the provisioner just before
+	// Who asks for another try may have mended the provisioner just before; so may who did when a
+	// pod was recorded that is still to be made.
+	if retries(v) || v.Status.Pod != nil && s.pod.Pod == nil {
 		from = r.Live
 	}
 	if s.provisioner, err = r.Provisioners.Find(ctx, from, v.Spec.ProvisionerName); err != nil {

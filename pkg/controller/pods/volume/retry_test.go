@@ -46,30 +46,40 @@ func TestRetry(t *testing.T) {
 // TestRetryAfterAMend: a person mends the provisioner, and asks for another try. The cache may show the one
 // before the other.
 func TestRetryAfterAMend(t *testing.T) {
-	s := newFixture(t, all, behavior{pods.Deletion: "fail"})
-	s.Add(podVolume())
-	s.settle()
-	s.remove()
-	s.settle()
-	s.wantPhase(moorv1alpha1.PodVolumeDeletionFailed)
-	old := &pavv1alpha1.PavProvisioner{}
-	s.Get(old, "p")
-	kubetest.Change(s.Cluster, old.DeepCopy(), func(p *pavv1alpha1.PavProvisioner) {
-		p.Spec.VolumeDeletion.PodTemplate.Raw = []byte(`{"spec": {"containers": [{"name": "c", "image": "mended"}]}}`)
-		p.Generation++
-	})
-	kubetest.Change(s.Cluster, s.get(), func(v *moorv1alpha1.PodVolume) {
-		v.Annotations = map[string]string{moorv1alpha1.AnnotationRetry: "1"}
-	})
-	s.CacheShows(old)
-	if _, err := s.pass(); err != nil {
-		t.Fatal(err)
-	}
-	var made corev1.PodList
-	if err := s.Direct.List(t.Context(), &made); err != nil {
-		t.Fatal(err)
-	}
-	if len(made.Items) != 1 || made.Items[0].Spec.Containers[0].Image != "mended" {
-		t.Errorf("the pods that try again: %+v", made.Items)
+	for title, crash := range map[string]bool{"at once": false, "after a crash before its pod was made": true} {
+		t.Run(title, func(t *testing.T) {
+			s := newFixture(t, all, behavior{pods.Deletion: "fail"})
+			s.Add(podVolume())
+			s.settle()
+			s.remove()
+			s.settle()
+			s.wantPhase(moorv1alpha1.PodVolumeDeletionFailed)
+			old := &pavv1alpha1.PavProvisioner{}
+			s.Get(old, "p")
+			kubetest.Change(s.Cluster, old.DeepCopy(), func(p *pavv1alpha1.PavProvisioner) {
+				p.Spec.VolumeDeletion.PodTemplate.Raw = []byte(`{"spec": {"containers": [{"name": "c", "image": "mended"}]}}`)
+				p.Generation++
+			})
+			kubetest.Change(s.Cluster, s.get(), func(v *moorv1alpha1.PodVolume) {
+				v.Annotations = map[string]string{moorv1alpha1.AnnotationRetry: "1"}
+			})
+			s.CacheShows(old)
+			if crash {
+				s.LoseWrite(2, false) // of its record and its pod, the latter
+				if _, err := s.pass(); err == nil {
+					t.Fatal("nothing was lost")
+				}
+			}
+			if _, err := s.pass(); err != nil {
+				t.Fatal(err)
+			}
+			var made corev1.PodList
+			if err := s.Direct.List(t.Context(), &made); err != nil {
+				t.Fatal(err)
+			}
+			if len(made.Items) != 1 || made.Items[0].Spec.Containers[0].Image != "mended" {
+				t.Errorf("the pods that try again: %+v", made.Items)
+			}
+		})
 	}
 }
