@@ -100,7 +100,7 @@ func (o *options) runNode(ctx context.Context) error {
 	}
 	var heart *heartbeat.Heart
 	if o.node.heartbeat {
-		watcher := deadmounts.New(deadmounts.Options{Driver: o.name, Mounts: nodecsi.NewMounter().List, Broken: server.Broken})
+		watcher := deadmounts.New(deadmounts.Options{Driver: o.name, Mounts: nodecsi.NewMounter().List, Broken: server.Broken, Ready: server.Ready})
 		if heart, err = o.connectBeat(dpu, watcher); err != nil {
 			return err
 		}

@@ -53,6 +53,7 @@ func deadMount(t *testing.T, volume, pod string) deadmounts.Options {
 			return []nodecsi.Mount{{MountPoint: mount.MountPoint{Path: path}}}, nil
 		},
 		Broken: func(string, nodecsi.Mount) error { return errors.New("the device is gone") },
+		Ready:  func(context.Context, string) bool { return true },
 	}
 }
 

@@ -98,6 +98,10 @@ type DeadMount struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1024
 	Pods []types.UID `json:"pods,omitempty"`
+	// DeviceReady: the device of the volume answers on the host, so that a new pod can have
+	// it there.
+	// +optional
+	DeviceReady bool `json:"deviceReady,omitempty"`
 	// Message says what is wrong.
 	// +optional
 	Message string `json:"message,omitempty"`

@@ -27,15 +27,18 @@ type decision struct {
 	words string
 }
 
-// decide says what to do about the dead mounts of a volume; so many of the pods come back
-// if they are deleted.
-func decide(v *storagev1alpha1.DPUVolume, returning int, now time.Time) decision {
+// decide says what to do about the dead mounts of a volume, whose device is ready for a new
+// pod or not; so many of the pods come back if they are deleted.
+func decide(v *storagev1alpha1.DPUVolume, ready bool, returning int, now time.Time) decision {
 	const byHand = "delete the pod to have the volume mounted anew: its containers keep the dead mount when they are started again"
 	switch {
 	case v.Spec.OnDeadMount() != storagev1alpha1.DeadMountRestart:
 		return decision{words: fmt.Sprintf("%s (nothing is done by itself: deadMount is %s)", byHand, storagev1alpha1.DeadMountTell)}
 	case returning == 0:
 		return decision{words: byHand + " (nothing is done by itself: no controller would make the pod anew)"}
+	}
+	if !ready {
+		return decision{words: "its pods are deleted, to have it mounted anew, once its device answers on the host again"}
 	}
 	count, last := int32(0), time.Time{}
 	if r := v.Status.Restarts; r != nil && r.Last != nil && now.Sub(r.Last.Time) < forgetAfter {

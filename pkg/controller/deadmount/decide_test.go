@@ -31,27 +31,30 @@ func TestDecide(t *testing.T) {
 		count     int32 // 0: nothing is deleted
 		again     time.Duration
 		words     string
+		away      bool // its device is
 	}{
-		"told alone":                 {volume(tell, fence, 0, 0), 1, 0, 0, "deadMount is Tell"},
-		"by default":                 {volume("", nil, 0, 0), 1, 0, 0, "deadMount is Tell"},
-		"by default, failover off":   {volume("", off, 0, 0), 1, 0, 0, "deadMount is Tell"},
-		"by default, failover":       {volume("", fence, 0, 0), 1, 1, 0, "are deleted"},
-		"asked for":                  {volume(restart, nil, 0, 0), 1, 1, 0, "are deleted"},
-		"a bare pod":                 {volume(restart, nil, 0, 0), 0, 0, 0, "no controller would make the pod anew"},
-		"again, too soon":            {volume(restart, nil, 1, 4*time.Second), 1, 0, 6 * time.Second, "once more"},
-		"again":                      {volume(restart, nil, 1, 10*time.Second), 1, 2, 0, "are deleted"},
-		"the fifth, too soon":        {volume(restart, nil, 4, time.Minute), 1, 0, time.Minute, "once more"},
-		"the fifth":                  {volume(restart, nil, 4, 2*time.Minute), 1, 5, 0, "are deleted"},
-		"a sixth":                    {volume(restart, nil, 5, 20*time.Minute), 1, 0, 40 * time.Minute, "deleted 5 times within an hour"},
-		"an hour later":              {volume(restart, nil, 5, time.Hour), 1, 1, 0, "are deleted"},
-		"a clock that has gone back": {volume(restart, nil, 1, -time.Minute), 1, 0, 70 * time.Second, "once more"},
-		"told alone, after restarts": {volume(tell, fence, 3, time.Second), 1, 0, 0, "deadMount is Tell"},
+		"its device is away":          {volume(restart, nil, 0, 0), 1, 0, 0, "once its device answers", true},
+		"told alone, its device away": {volume(tell, nil, 0, 0), 1, 0, 0, "deadMount is Tell", true},
+		"told alone":                  {volume(tell, fence, 0, 0), 1, 0, 0, "deadMount is Tell", false},
+		"by default":                  {volume("", nil, 0, 0), 1, 0, 0, "deadMount is Tell", false},
+		"by default, failover off":    {volume("", off, 0, 0), 1, 0, 0, "deadMount is Tell", false},
+		"by default, failover":        {volume("", fence, 0, 0), 1, 1, 0, "are deleted", false},
+		"asked for":                   {volume(restart, nil, 0, 0), 1, 1, 0, "are deleted", false},
+		"a bare pod":                  {volume(restart, nil, 0, 0), 0, 0, 0, "no controller would make the pod anew", false},
+		"again, too soon":             {volume(restart, nil, 1, 4*time.Second), 1, 0, 6 * time.Second, "once more", false},
+		"again":                       {volume(restart, nil, 1, 10*time.Second), 1, 2, 0, "are deleted", false},
+		"the fifth, too soon":         {volume(restart, nil, 4, time.Minute), 1, 0, time.Minute, "once more", false},
+		"the fifth":                   {volume(restart, nil, 4, 2*time.Minute), 1, 5, 0, "are deleted", false},
+		"a sixth":                     {volume(restart, nil, 5, 20*time.Minute), 1, 0, 40 * time.Minute, "deleted 5 times within an hour", false},
+		"an hour later":               {volume(restart, nil, 5, time.Hour), 1, 1, 0, "are deleted", false},
+		"a clock that has gone back":  {volume(restart, nil, 1, -time.Minute), 1, 0, 70 * time.Second, "once more", false},
+		"told alone, after restarts":  {volume(tell, fence, 3, time.Second), 1, 0, 0, "deadMount is Tell", false},
 		"nothing known of when it was": {&storagev1alpha1.DPUVolume{
 			Spec: storagev1alpha1.DPUVolumeSpec{DeadMount: restart}, Status: storagev1alpha1.DPUVolumeStatus{Restarts: &storagev1alpha1.RestartState{Count: 5}},
-		}, 1, 1, 0, "are deleted"},
+		}, 1, 1, 0, "are deleted", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := decide(c.v, c.returning, now)
+			got := decide(c.v, !c.away, c.returning, now)
 			count := int32(0)
 			if got.restart != nil {
 				if count = got.restart.Count; !got.restart.Last.Time.Equal(now) {

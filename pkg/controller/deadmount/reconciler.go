@@ -122,7 +122,7 @@ func (r *Reconciler) cure(ctx context.Context, node string, d moorv1alpha1.DeadM
 		return 0, err
 	}
 	returning := slices.DeleteFunc(slices.Clone(users), func(p *corev1.Pod) bool { return !returns(p) })
-	what := decide(volume, len(returning), r.Clock.Now())
+	what := decide(volume, d.DeviceReady, len(returning), r.Clock.Now())
 	if what.restart == nil {
 		r.tell(node, d, volume, users, what.words)
 		return what.again, nil

@@ -73,7 +73,7 @@ func (f *fixture) pass() time.Duration {
 }
 
 func dead(pods ...types.UID) moorv1alpha1.DeadMount {
-	return moorv1alpha1.DeadMount{Volume: "vol", Pods: pods, Message: "the device is gone"}
+	return moorv1alpha1.DeadMount{Volume: "vol", Pods: pods, DeviceReady: true, Message: "the device is gone"}
 }
 
 func (f *fixture) stands(name string) bool {
@@ -125,6 +125,7 @@ func TestLeftAlone(t *testing.T) {
 		"it is to be told alone":       {func(_ *corev1.Pod, v *storagev1alpha1.DPUVolume) { v.Spec.DeadMount = storagev1alpha1.DeadMountTell }, nil, 2},
 		"a bare pod":                   {func(p *corev1.Pod, _ *storagev1alpha1.DPUVolume) { p.OwnerReferences = nil }, nil, 2},
 		"another pod":                  {nil, func(types.UID) moorv1alpha1.DeadMount { return dead("other") }, 0},
+		"a device that is not back":    {nil, func(uid types.UID) moorv1alpha1.DeadMount { d := dead(uid); d.DeviceReady = false; return d }, 2},
 		"a pod that is being deleted":  {func(p *corev1.Pod, _ *storagev1alpha1.DPUVolume) { p.Finalizers = []string{"x/y"} }, nil, 0},
 		"a pod on another host":        {func(p *corev1.Pod, _ *storagev1alpha1.DPUVolume) { p.Spec.NodeName = "n2" }, nil, 0},
 		"a pod without the volume":     {func(p *corev1.Pod, _ *storagev1alpha1.DPUVolume) { p.Spec.Volumes = nil }, nil, 0},

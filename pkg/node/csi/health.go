@@ -61,6 +61,13 @@ func (s *Server) openProblems(ctx context.Context, id string) ([]provisioner.Pro
 	return what.problems(), nil
 }
 
+// Ready reports whether the volume is open on this node and its device answers. It may take
+// seconds where that hangs.
+func (s *Server) Ready(ctx context.Context, volume string) bool {
+	problems, err := s.openProblems(ctx, volume)
+	return err == nil && len(problems) == 0
+}
+
 func (s *Server) mountProblems(path string) ([]provisioner.Problem, error) {
 	mp, mounted, err := s.mounts.at(path)
 	if err != nil || !mounted {

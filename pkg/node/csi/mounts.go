@@ -262,7 +262,9 @@ func (t mounts) sameDevice(path string, mp Mount, device string) (bool, error) {
 }
 
 // readOnly says whether a mount, or the file system under it, forbids writing.
-func readOnly(mp Mount) bool { return slices.Contains(mp.Opts, "ro") || slices.Contains(mp.Super, "ro") }
+func readOnly(mp Mount) bool {
+	return slices.Contains(mp.Opts, "ro") || slices.Contains(mp.Super, "ro")
+}
 
 // Broken says why what a mount shows is of no use, so that only a new mount helps; nil if
 // that is not known. It may take seconds where a device hangs.

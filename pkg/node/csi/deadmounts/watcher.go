@@ -3,6 +3,7 @@ package deadmounts
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -35,6 +36,9 @@ type Options struct {
 	// Broken says why what is mounted on path is of no use; nil if it is not known to be.
 	// It may take long where a device hangs.
 	Broken func(path string, m csi.Mount) error
+	// Ready reports whether the device of a volume answers, so that it can be mounted anew.
+	// It may take as long.
+	Ready func(ctx context.Context, volume string) bool
 	// Clock is the machine's if nil.
 	Clock clock.WithTicker
 }
@@ -48,7 +52,7 @@ type Watcher struct {
 
 	mu   sync.Mutex
 	dead []moorv1alpha1.DeadMount
-	// asked are the paths that Broken has not answered for yet.
+	// asked are the paths and volumes about which nothing has been answered yet.
 	asked map[string]bool
 }
 
@@ -126,7 +130,7 @@ func (w *Watcher) judge(ctx context.Context, s shown, m csi.Mount) (finding, boo
 	}
 	before, known := w.found[m.Path]
 	known = known && before.pod == s.pod && before.volume == volume
-	why, answered := w.ask(ctx, m)
+	why, answered := w.ask(ctx, m.Path, func() error { return w.o.Broken(m.Path, m) })
 	switch {
 	case !answered:
 		return before, known
@@ -150,21 +154,21 @@ func (w *Watcher) volume(s shown) string {
 // patience is how long one look waits for the answer about one mount.
 const patience = 100 * time.Millisecond
 
-// ask asks about one mount, and waits for no answer that takes long: what hangs holds up
-// neither the other mounts nor itself a second time.
-func (w *Watcher) ask(ctx context.Context, m csi.Mount) (why error, answered bool) {
+// ask asks about one mount or volume, and waits for no answer that takes long: what hangs
+// holds up neither the others nor itself a second time.
+func (w *Watcher) ask(ctx context.Context, about string, find func() error) (why error, answered bool) {
 	w.mu.Lock()
-	if w.asked[m.Path] {
+	if w.asked[about] {
 		w.mu.Unlock()
 		return nil, false
 	}
-	w.asked[m.Path] = true
+	w.asked[about] = true
 	w.mu.Unlock()
 	answer := make(chan error, 1)
 	go func() {
-		why := w.o.Broken(m.Path, m)
+		why := find()
 		w.mu.Lock()
-		delete(w.asked, m.Path)
+		delete(w.asked, about)
 		w.mu.Unlock()
 		answer <- why
 	}()
@@ -177,6 +181,24 @@ func (w *Watcher) ask(ctx context.Context, m csi.Mount) (why error, answered boo
 	case <-ctx.Done():
 	}
 	return nil, false
+}
+
+// errNotReady is the answer about a volume whose device is not ready.
+var errNotReady = errors.New("not ready")
+
+// ready reports whether the device of a volume is known to answer; while nothing is answered
+// about it, what it was.
+func (w *Watcher) ready(ctx context.Context, volume string) bool {
+	why, answered := w.ask(ctx, volume, func() error {
+		if !w.o.Ready(ctx, volume) {
+			return errNotReady
+		}
+		return nil
+	})
+	if answered {
+		return why == nil
+	}
+	return slices.ContainsFunc(w.Dead(), func(d moorv1alpha1.DeadMount) bool { return d.Volume == volume && d.DeviceReady })
 }
 
 // tell keeps what was found often enough, and says so if it is news.
@@ -201,6 +223,7 @@ func (w *Watcher) tell(ctx context.Context, found map[string]finding) {
 	for _, d := range byVolume {
 		slices.Sort(d.Pods)
 		d.Pods = slices.Compact(d.Pods)
+		d.DeviceReady = w.ready(ctx, d.Volume)
 		d.Since = metav1.NewTime(d.Since.Truncate(time.Second)) // as the API server has it
 		dead = append(dead, *d)
 	}

@@ -1,6 +1,7 @@
 package deadmounts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -28,6 +29,8 @@ type kubelet struct {
 	broken map[string]error
 	hung   map[string]chan struct{}
 	asked  int
+	// ready are the volumes whose devices answer.
+	ready map[string]bool
 	*Watcher
 }
 
@@ -52,11 +55,12 @@ func (k *kubelet) answer(path string, _ csi.Mount) error {
 }
 
 func newKubelet(t *testing.T) *kubelet {
-	k := &kubelet{t: t, dir: t.TempDir(), broken: map[string]error{}, hung: map[string]chan struct{}{}}
+	k := &kubelet{t: t, dir: t.TempDir(), broken: map[string]error{}, hung: map[string]chan struct{}{}, ready: map[string]bool{}}
 	k.Watcher = New(Options{
 		Driver: "ours",
 		Mounts: func() ([]csi.Mount, error) { return k.table, nil },
 		Broken: k.answer,
+		Ready:  func(_ context.Context, volume string) bool { k.mu.Lock(); defer k.mu.Unlock(); return k.ready[volume] },
 	})
 	return k
 }
@@ -94,7 +98,11 @@ func (k *kubelet) looks(n int) string {
 	}
 	var out []string
 	for _, d := range k.Dead() {
-		out = append(out, fmt.Sprintf("%s: %v", d.Volume, d.Pods))
+		one := fmt.Sprintf("%s: %v", d.Volume, d.Pods)
+		if d.DeviceReady {
+			one += " ready"
+		}
+		out = append(out, one)
 	}
 	return strings.Join(out, "; ")
 }
@@ -125,6 +133,8 @@ func TestDead(t *testing.T) {
 		{"seen once", func() { k.broken[a], k.broken[b] = dead, dead }, 1, "", false},
 		{"seen twice", func() {}, 1, "v1: [pod-a pod-b]", true},
 		{"no news", func() {}, 5, "v1: [pod-a pod-b]", false},
+		{"its device is back", func() { k.ready["v1"] = true }, 1, "v1: [pod-a pod-b] ready", true},
+		{"its device is gone", func() { k.ready["v1"] = false }, 1, "v1: [pod-a pod-b]", true},
 		{"a device too", func() { k.broken[block] = dead }, 2, "v1: [pod-a pod-b]; v2: [pod-b]", true},
 		{"the pod has gone", func() { k.table = slices.DeleteFunc(k.table, func(m csi.Mount) bool { return m.Path == a }) }, 1, "v1: [pod-b]; v2: [pod-b]", true},
 		{"another mount lies on it", func() { k.mount(b); delete(k.broken, b) }, 1, "v2: [pod-b]", true},
