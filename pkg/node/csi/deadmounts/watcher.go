@@ -130,7 +130,7 @@ func (w *Watcher) judge(ctx context.Context, s shown, m csi.Mount) (finding, boo
 	}
 	before, known := w.found[m.Path]
 	known = known && before.pod == s.pod && before.volume == volume
-	why, answered := w.ask(ctx, m.Path, func() error { return w.o.Broken(m.Path, m) })
+	answered, why := w.ask(ctx, m.Path, func() error { return w.o.Broken(m.Path, m) })
 	switch {
 	case !answered:
 		return before, known
@@ -156,11 +156,11 @@ const patience = 100 * time.Millisecond
 
 // ask asks about one mount or volume, and waits for no answer that takes long: what hangs
 // holds up neither the others nor itself a second time.
-func (w *Watcher) ask(ctx context.Context, about string, find func() error) (why error, answered bool) {
+func (w *Watcher) ask(ctx context.Context, about string, find func() error) (answered bool, why error) {
 	w.mu.Lock()
 	if w.asked[about] {
 		w.mu.Unlock()
-		return nil, false
+		return false, nil
 	}
 	w.asked[about] = true
 	w.mu.Unlock()
@@ -176,11 +176,11 @@ func (w *Watcher) ask(ctx context.Context, about string, find func() error) (why
 	defer timer.Stop()
 	select {
 	case why = <-answer:
-		return why, true
+		return true, why
 	case <-timer.C():
 	case <-ctx.Done():
 	}
-	return nil, false
+	return false, nil
 }
 
 // errNotReady is the answer about a volume whose device is not ready.
@@ -189,7 +189,7 @@ var errNotReady = errors.New("not ready")
 // ready reports whether the device of a volume is known to answer; while nothing is answered
 // about it, what it was.
 func (w *Watcher) ready(ctx context.Context, volume string) bool {
-	why, answered := w.ask(ctx, volume, func() error {
+	answered, why := w.ask(ctx, volume, func() error {
 		if !w.o.Ready(ctx, volume) {
 			return errNotReady
 		}

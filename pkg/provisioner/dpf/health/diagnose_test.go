@@ -71,14 +71,14 @@ func TestDiagnose(t *testing.T) {
 		uses    []use
 		want    []string
 	}{
-		"unused":              {volumeWith(""), nil, nil},
-		"in use":              {volumeWith(""), using(sound, aNode(func(*moorv1alpha1.DPUStorageNode) {})), nil},
-		"on an unknown node":  {volumeWith(""), using(sound, nil), nil},
-		"well again":          {volumeWith(""), nil, nil},
-		"its claim is gone":   {volumeWith("the claim is gone"), nil, []string{"Inaccessible VendorVolumeUnusable: the claim is gone"}},
-		"on its way":          {volumeWith(""), using(unshown(30*time.Second, 30*time.Second), nil), nil},
-		"just taken away":     {volumeWith(""), using(unshown(time.Hour, 30*time.Second), nil), nil},
-		"never came":          {volumeWith(""), using(unshown(2*time.Minute, 2*time.Minute), nil), []string{"Inaccessible DeviceNotShown: node n1 does not see the device: the DPU is busy"}},
+		"unused":             {volumeWith(""), nil, nil},
+		"in use":             {volumeWith(""), using(sound, aNode(func(*moorv1alpha1.DPUStorageNode) {})), nil},
+		"on an unknown node": {volumeWith(""), using(sound, nil), nil},
+		"well again":         {volumeWith(""), nil, nil},
+		"its claim is gone":  {volumeWith("the claim is gone"), nil, []string{"Inaccessible VendorVolumeUnusable: the claim is gone"}},
+		"on its way":         {volumeWith(""), using(unshown(30*time.Second, 30*time.Second), nil), nil},
+		"just taken away":    {volumeWith(""), using(unshown(time.Hour, 30*time.Second), nil), nil},
+		"never came":         {volumeWith(""), using(unshown(2*time.Minute, 2*time.Minute), nil), []string{"Inaccessible DeviceNotShown: node n1 does not see the device: the DPU is busy"}},
 		"its mount is dead": {volumeWith(""), using(func(a *storagev1alpha1.DPUVolumeAttachment) {
 			a.Spec.DPUNodeName = "n1"
 			a.Status.Conditions = []metav1.Condition{{Type: storagev1alpha1.ConditionMountHealthy, Status: metav1.ConditionFalse, Message: "words"}}
