@@ -27,6 +27,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/kubelet"
 	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
 	"github.com/moor-storage/moor/pkg/node/csi/deadmounts"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -39,18 +40,18 @@ const nodeAccount = "snap-csi-plugin-node"
 // deadMount is a mount of a volume that a pod has, and that is dead.
 func deadMount(t *testing.T, volume, pod string) deadmounts.Options {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "pods", pod, "volumes", "kubernetes.io~csi", "pv", "mount")
-	if err := os.MkdirAll(path, 0o750); err != nil {
+	at := kubelet.Target{Root: t.TempDir(), Volume: "pv", Pod: types.UID(pod)}
+	if err := os.MkdirAll(at.Path(), 0o750); err != nil {
 		t.Fatal(err)
 	}
 	data := fmt.Appendf(nil, `{"driverName":"d","volumeHandle":%q}`, volume)
-	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "vol_data.json"), data, 0o600); err != nil {
+	if err := os.WriteFile(at.Data(), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return deadmounts.Options{
 		Driver: "d",
 		Mounts: func() ([]nodecsi.Mount, error) {
-			return []nodecsi.Mount{{MountPoint: mount.MountPoint{Path: path}}}, nil
+			return []nodecsi.Mount{{MountPoint: mount.MountPoint{Path: at.Path()}}}, nil
 		},
 		Broken: func(string, nodecsi.Mount) error { return errors.New("the device is gone") },
 		Ready:  func(context.Context, string) bool { return true },

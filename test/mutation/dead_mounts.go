@@ -42,7 +42,7 @@ var deadMounts = []mutation{
 		{mountWatcherGo, "		if f.looks < inARow {", "		if f.looks < 1 {"},
 	}},
 	{name: "another driver's mounts are told", tests: mountWatcher, edits: []edit{
-		{"pkg/node/csi/deadmounts/kubelet.go", "|| data.DriverName != driver {", "|| driver == \"-\" {"},
+		{mountWatcherGo, "ok && d.Driver == w.o.Driver {", "ok {"},
 	}},
 	{name: "a mount about which nothing is answered is well", tests: mountWatcher, edits: []edit{
 		{mountWatcherGo, "		return before, known\n", "		return before, false\n"},

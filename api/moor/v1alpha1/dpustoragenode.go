@@ -219,6 +219,14 @@ type DPUStorageNodeStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
+// DeadMounts are those that the host tells of.
+func (s *DPUStorageNodeStatus) DeadMounts() []DeadMount {
+	if s.Host == nil {
+		return nil
+	}
+	return s.Host.DeadMounts
+}
+
 // DPUStorageNode is the heartbeat of a host and of the DPU in it. In the host
 // cluster its name is the host's node name, in the DPU cluster the DPU's.
 // +kubebuilder:object:root=true

@@ -270,11 +270,9 @@ type LastGrant struct {
 // RestartState is how often pods were deleted because their mount of a volume was dead.
 type RestartState struct {
 	// Count of the times within an hour of one another.
-	// +optional
-	Count int32 `json:"count,omitempty"`
+	Count int32 `json:"count"`
 	// Last of them.
-	// +optional
-	Last *metav1.Time `json:"last,omitempty"`
+	Last metav1.Time `json:"last"`
 }
 
 // DPUVolumeStatus is what the host controller sees. Writer:

@@ -17,6 +17,12 @@ var pauses = []time.Duration{0, 10 * time.Second, 30 * time.Second, time.Minute,
 // forgetAfter is when earlier times no longer count.
 const forgetAfter = time.Hour
 
+// byHand is what a person can do.
+const byHand = "delete the pod to have the volume mounted anew: its containers keep the dead mount when they are started again"
+
+// bare is said of a pod that does not come back by itself.
+const bare = byHand + " (nothing is done by itself: no controller would make the pod anew)"
+
 // decision is what is to be done about the dead mounts of a volume on a host.
 type decision struct {
 	// restart: its pods are deleted now, and this is the state to be written before.
@@ -30,18 +36,17 @@ type decision struct {
 // decide says what to do about the dead mounts of a volume, whose device is ready for a new
 // pod or not; so many of the pods come back if they are deleted.
 func decide(v *storagev1alpha1.DPUVolume, ready bool, returning int, now time.Time) decision {
-	const byHand = "delete the pod to have the volume mounted anew: its containers keep the dead mount when they are started again"
 	switch {
 	case v.Spec.OnDeadMount() != storagev1alpha1.DeadMountRestart:
 		return decision{words: fmt.Sprintf("%s (nothing is done by itself: deadMount is %s)", byHand, storagev1alpha1.DeadMountTell)}
 	case returning == 0:
-		return decision{words: byHand + " (nothing is done by itself: no controller would make the pod anew)"}
+		return decision{words: bare}
 	}
 	if !ready {
 		return decision{words: "its pods are deleted, to have it mounted anew, once its device answers on the host again"}
 	}
 	count, last := int32(0), time.Time{}
-	if r := v.Status.Restarts; r != nil && r.Last != nil && now.Sub(r.Last.Time) < forgetAfter {
+	if r := v.Status.Restarts; r != nil && now.Sub(r.Last.Time) < forgetAfter {
 		count, last = r.Count, r.Last.Time
 	}
 	if int(count) >= len(pauses) {
@@ -54,8 +59,7 @@ func decide(v *storagev1alpha1.DPUVolume, ready bool, returning int, now time.Ti
 	if wait := pauses[count] - now.Sub(last); count > 0 && wait > 0 {
 		return decision{words: fmt.Sprintf("its pods are deleted once more, to have it mounted anew, %s after the last time", pauses[count]), again: wait}
 	}
-	at := metav1.NewTime(now)
-	return decision{restart: &storagev1alpha1.RestartState{Count: count + 1, Last: &at}, words: "its pods are deleted, to have it mounted anew"}
+	return decision{restart: &storagev1alpha1.RestartState{Count: count + 1, Last: metav1.NewTime(now)}, words: "its pods are deleted, to have it mounted anew"}
 }
 
 // returns reports whether a pod comes back by itself if it is deleted.

@@ -17,10 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
 )
@@ -42,7 +45,8 @@ type Reconciler struct {
 	told map[[2]string]string
 }
 
-// SetupWithManager watches what hosts tell of dead mounts.
+// SetupWithManager watches what hosts tell of dead mounts, what is to be done about them, and
+// pods, which a cache may show later than the host has told of them.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("deadmount").
@@ -53,14 +57,54 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 				return !equality.Semantic.DeepEqual(deadMounts(e.ObjectOld), deadMounts(e.ObjectNew)) || hostAlive(e.ObjectOld) != hostAlive(e.ObjectNew)
 			},
 		})).
+		Watches(&storagev1alpha1.DPUVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false },
+			UpdateFunc: func(e event.UpdateEvent) bool {
+				before, now := e.ObjectOld.(*storagev1alpha1.DPUVolume), e.ObjectNew.(*storagev1alpha1.DPUVolume)
+				return before.Spec.OnDeadMount() != now.Spec.OnDeadMount()
+			},
+			DeleteFunc: func(event.DeleteEvent) bool { return false },
+		})).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(predicate.Funcs{
+			UpdateFunc: func(e event.UpdateEvent) bool {
+				return e.ObjectOld.(*corev1.Pod).Spec.NodeName != e.ObjectNew.(*corev1.Pod).Spec.NodeName
+			},
+			DeleteFunc: func(event.DeleteEvent) bool { return false },
+		})).
 		Complete(kube.Retrying(r))
 }
 
-func deadMounts(o client.Object) []moorv1alpha1.DeadMount {
-	if host := o.(*moorv1alpha1.DPUStorageNode).Status.Host; host != nil {
-		return host.DeadMounts
+// ofVolume maps to the hosts to which the volume is attached.
+func (r *Reconciler) ofVolume(ctx context.Context, o client.Object) []reconcile.Request {
+	var list storagev1alpha1.DPUVolumeAttachmentList
+	if err := r.Host.Client.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByVolume: o.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list the attachments of a volume", "volume", o.GetName())
 	}
-	return nil
+	var out []reconcile.Request
+	for i := range list.Items {
+		out = append(out, kube.RequestFor("", list.Items[i].Spec.DPUNodeName))
+	}
+	return out
+}
+
+// ofPod maps to the pod's host, if that tells of a dead mount of it.
+func (r *Reconciler) ofPod(ctx context.Context, o client.Object) []reconcile.Request {
+	host, node := o.(*corev1.Pod).Spec.NodeName, &moorv1alpha1.DPUStorageNode{}
+	if host == "" {
+		return nil
+	}
+	found, err := kube.Find(ctx, r.Host.Client, client.ObjectKey{Name: host}, node, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "read the host of a pod", "pod", client.ObjectKeyFromObject(o))
+	}
+	if !found || !slices.ContainsFunc(deadMounts(node), func(d moorv1alpha1.DeadMount) bool { return slices.Contains(d.Pods, o.GetUID()) }) {
+		return nil
+	}
+	return []reconcile.Request{kube.RequestFor("", host)}
+}
+
+func deadMounts(o client.Object) []moorv1alpha1.DeadMount {
+	return o.(*moorv1alpha1.DPUStorageNode).Status.DeadMounts()
 }
 
 // hostAlive is false of a host that is known to be dead: what it said last is old, and its
@@ -181,7 +225,11 @@ func (r *Reconciler) tell(node string, d moorv1alpha1.DeadMount, volume *storage
 	const message = "the mount on host %s is dead: %s: %s"
 	r.Recorder.Eventf(volume, corev1.EventTypeWarning, storagev1alpha1.EventMountDead, message, node, d.Message, words)
 	for _, p := range users {
-		r.Recorder.Eventf(p, corev1.EventTypeWarning, storagev1alpha1.EventMountDead, "volume %s: "+message, d.Volume, node, d.Message, words)
+		its := words
+		if !returns(p) {
+			its = bare
+		}
+		r.Recorder.Eventf(p, corev1.EventTypeWarning, storagev1alpha1.EventMountDead, "volume %s: "+message, d.Volume, node, d.Message, its)
 	}
 }
 

@@ -198,3 +198,46 @@ func TestCountedFirst(t *testing.T) {
 		t.Error("not tried again")
 	}
 }
+
+// TestBarePodBeside: what is done is done to those that come back, and each is told what is so of it.
+func TestBarePodBeside(t *testing.T) {
+	f := newFixture(t, nil)
+	other := f.pod("bare")
+	other.OwnerReferences = nil
+	f.Host.Add(other)
+	f.says(dead(f.uid("pod"), f.uid("bare")))
+	if f.stands("pod") || !f.stands("bare") {
+		t.Errorf("pod stands: %t, bare stands: %t", f.stands("pod"), f.stands("bare"))
+	}
+	all := strings.Join(f.Events(), "\n")
+	for words, times := range map[string]int{"its pods are deleted": 2, "no controller would make the pod anew": 1} {
+		if got := strings.Count(all, words); got != times {
+			t.Errorf("told %d times, want %d: %s\n%s", got, times, words, all)
+		}
+	}
+}
+
+// TestWakes: a host is looked at when its pod comes after its word, and when what is to be done is
+// changed.
+func TestWakes(t *testing.T) {
+	f := newFixture(t, nil)
+	f.Host.Add(kubetest.DPUVolumeAttachment("vol", "n1"), kubetest.DPUVolumeAttachment("other", "n2"))
+	pod, _ := kubetest.Read(f.Host, f.pod("pod"))
+	f.says(dead(pod.UID))
+	unbound, stranger := pod.DeepCopy(), pod.DeepCopy()
+	unbound.Spec.NodeName, stranger.UID = "", "other"
+	for name, c := range map[string]struct {
+		got  []ctrl.Request
+		want int
+	}{
+		"the pod":        {f.r.ofPod(t.Context(), pod), 1},
+		"one unbound":    {f.r.ofPod(t.Context(), unbound), 0},
+		"another":        {f.r.ofPod(t.Context(), stranger), 0},
+		"the volume":     {f.r.ofVolume(t.Context(), kubetest.DPUVolume("vol")), 1},
+		"another volume": {f.r.ofVolume(t.Context(), kubetest.DPUVolume("third")), 0},
+	} {
+		if len(c.got) != c.want || c.want > 0 && c.got[0].Name != "n1" {
+			t.Errorf("%s: %v", name, c.got)
+		}
+	}
+}

@@ -91,10 +91,7 @@ func (s *Server) staged(ctx context.Context, req *csispec.NodePublishVolumeReque
 	}); err != nil {
 		return Mount{}, fmt.Errorf("%w: %w", why, err)
 	}
-	mp, mounted, err = s.mounts.at(source)
-	if err == nil && !mounted {
-		err = fmt.Errorf("%w: %w", why, provisioner.ErrUnavailable)
-	}
+	mp, _, err = s.mounts.at(source)
 	return mp, err
 }
 
@@ -109,7 +106,7 @@ func (s *Server) unshown(staged Mount, source, target string) error {
 		return fmt.Errorf("read the mount table: %w", err)
 	}
 	for _, mp := range list {
-		if mp.Filesystem == staged.Filesystem && mp.shows(staged) && mp.Path != source && mp.Path != target {
+		if mp.shows(staged) && mp.Path != source && mp.Path != target {
 			return fmt.Errorf("%s still shows it: delete that pod, then the volume is staged anew: %w", mp.Path, provisioner.ErrBusy)
 		}
 	}

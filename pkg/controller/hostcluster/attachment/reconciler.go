@@ -5,7 +5,6 @@ package attachment
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,6 +57,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofRival), builder.WithPredicates(rivalry)).
 		Watches(&storagev1alpha1.DPUVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume), builder.WithPredicates(volumeChanged)).
 		Watches(&moorv1alpha1.DPUStorageNode{}, handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(dpuChanged)).
+		Watches(&moorv1alpha1.DPUStorageNode{}, handler.EnqueueRequestsFromMapFunc(r.ofMounts), builder.WithPredicates(mountsChanged)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofUser), builder.WithPredicates(userChanged)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofPersistent), builder.WithPredicates(bindingChanged)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(serviceChanged)).
@@ -149,21 +149,8 @@ type pass struct {
 	outdated bool
 	// orphaned: it was begun for a node that will not take it back.
 	orphaned bool
-	// mount is what the host says of its mounts of the volume; nil if it was not looked at.
-	mount *mount
-}
-
-// mount is what a host says of its mounts of a volume: dead says what is wrong, "" if nothing is.
-type mount struct{ dead string }
-
-// mountOf is what the host says of its mounts of a volume.
-func mountOf(n *moorv1alpha1.DPUStorageNode, volume string) *mount {
-	for _, d := range deadMounts(n) {
-		if d.Volume == volume {
-			return &mount{fmt.Sprintf("%s; pods with this mount: %d", d.Message, len(d.Pods))}
-		}
-	}
-	return &mount{}
+	// node is the host's; nil if it was not looked at.
+	node *moorv1alpha1.DPUStorageNode
 }
 
 func (p *pass) replica() bool { return p.attachment.Spec.Role == storagev1alpha1.RoleReplica }
@@ -255,7 +242,7 @@ func (r *Reconciler) findDPU(ctx context.Context, p *pass) error {
 	case node.Spec.DPUName == "":
 		return kube.WaitFor("spec.dpuName of DPUStorageNode %s is empty: set it to the name of that host's DPU in the DPU cluster", name)
 	}
-	p.dpu, p.mount = node.Spec.DPUName, mountOf(node, p.attachment.Spec.DPUVolumeName)
+	p.dpu, p.node = node.Spec.DPUName, node
 	return r.unshared(ctx, p)
 }
 

@@ -2,10 +2,13 @@ package attachment
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 )
@@ -95,13 +98,24 @@ func report(a *storagev1alpha1.DPUVolumeAttachment, p *pass, outcome kube.Outcom
 
 // reportMount says how the host's mounts of the volume are, once one was dead.
 func reportMount(a *storagev1alpha1.DPUVolumeAttachment, p *pass, conditions kube.Conditions) {
-	switch {
-	case p.mount == nil:
-	case p.mount.dead != "":
-		conditions.False(storagev1alpha1.ConditionMountHealthy, storagev1alpha1.ReasonMountDead, p.mount.dead)
+	if p.node == nil {
+		return
+	}
+	switch dead := deadMountOf(p.node.Status.DeadMounts(), a.Spec.DPUVolumeName); {
+	case dead != nil:
+		conditions.False(storagev1alpha1.ConditionMountHealthy, storagev1alpha1.ReasonMountDead, fmt.Sprintf("%s; pods with this mount: %d", dead.Message, len(dead.Pods)))
 	case meta.FindStatusCondition(a.Status.Conditions, storagev1alpha1.ConditionMountHealthy) != nil:
 		conditions.True(storagev1alpha1.ConditionMountHealthy)
 	}
+}
+
+// deadMountOf is that of a volume; nil if there is none.
+func deadMountOf(all []moorv1alpha1.DeadMount, volume string) *moorv1alpha1.DeadMount {
+	i := slices.IndexFunc(all, func(d moorv1alpha1.DeadMount) bool { return d.Volume == volume })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
 }
 
 // messageOf says what the attachment waits for; "" once it is ready.

@@ -29,7 +29,9 @@ var (
 		return []any{v.DeletionTimestamp.IsZero(), v.Status.Phase, v.Spec.AccessModes}
 	})
 	// dpuChanged: findDPU depends on it.
-	dpuChanged = changed(func(n *moorv1alpha1.DPUStorageNode) any { return []any{n.Spec.DPUName, deadMounts(n)} })
+	dpuChanged = changed(func(n *moorv1alpha1.DPUStorageNode) any { return n.Spec.DPUName })
+	// mountsChanged: reportMount depends on it.
+	mountsChanged = changed(func(n *moorv1alpha1.DPUStorageNode) any { return n.Status.DeadMounts() })
 	// claimChanged: writer.Judge and promotedEarly depend on it.
 	claimChanged = predicate.TypedFuncs[*moorv1alpha1.WriterClaim]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*moorv1alpha1.WriterClaim]) bool {
@@ -62,14 +64,6 @@ func changed[T client.Object](fact func(T) any) predicate.Funcs {
 	}}
 }
 
-// deadMounts are those of a host, by its own word.
-func deadMounts(n *moorv1alpha1.DPUStorageNode) []moorv1alpha1.DeadMount {
-	if n.Status.Host == nil {
-		return nil
-	}
-	return n.Status.Host.DeadMounts
-}
-
 // rightOf is what a claim says of the right to write.
 func rightOf(c *moorv1alpha1.WriterClaim) any {
 	if c.Status == nil {
@@ -84,6 +78,18 @@ func (r *Reconciler) ofVolume(ctx context.Context, o client.Object) []reconcile.
 
 func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.by(ctx, index.DPUVolumeAttachmentByNode, o.GetName())
+}
+
+// ofMounts maps to the attachments of the volumes whose mounts a host calls dead. It is asked
+// of a host as it was and as it is.
+func (r *Reconciler) ofMounts(ctx context.Context, o client.Object) []reconcile.Request {
+	dead := o.(*moorv1alpha1.DPUStorageNode).Status.DeadMounts()
+	if len(dead) == 0 {
+		return nil
+	}
+	return kube.Requests(slices.DeleteFunc(r.list(ctx, index.DPUVolumeAttachmentByNode, o.GetName()), func(a storagev1alpha1.DPUVolumeAttachment) bool {
+		return deadMountOf(dead, a.Spec.DPUVolumeName) == nil
+	}))
 }
 
 // ofHost maps to the attachments of a DPUStorageNode, and of all others that name its DPU:

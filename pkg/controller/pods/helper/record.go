@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner/pods"
 )
 
@@ -54,6 +55,15 @@ func (w Work) owns(pod *corev1.Pod) bool {
 // Record is what a status says of a pod of a template before it is made.
 func Record(t *corev1.PodTemplateSpec, name string, now time.Time) *moorv1alpha1.HelperPod {
 	return &moorv1alpha1.HelperPod{Namespace: pods.Namespace(t), Name: name, Since: metav1.NewTime(now.Truncate(time.Second))}
+}
+
+// ProvisionerFrom is from where the provisioner is read. Who asks for another try may have mended
+// it just before; so may who did when a pod was recorded that is still to be made.
+func ProvisionerFrom(c kube.Cluster, retries bool, record *moorv1alpha1.HelperPod, seen Seen) client.Reader {
+	if retries || record != nil && seen.Pod == nil {
+		return c.Live
+	}
+	return c.Client
 }
 
 // Short is a short name for a text, of letters and digits.

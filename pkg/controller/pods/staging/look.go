@@ -39,20 +39,11 @@ func (r *Reconciler) look(ctx context.Context, p *moorv1alpha1.PodStaging) (s se
 		}
 	}
 	s.strays = len(strays)
-	if s.provisioner, err = r.Provisioners.Find(ctx, r.provisionersFor(p, s), p.Spec.ProvisionerName); err != nil || p.Status.Phase != isStaging {
+	if s.provisioner, err = r.Provisioners.Find(ctx, helper.ProvisionerFrom(r.Cluster, retries(p), p.Status.Pod, s.pod), p.Spec.ProvisionerName); err != nil || p.Status.Phase != isStaging {
 		return s, strays, err
 	}
 	s.expected, err = r.expects(ctx, p)
 	return s, strays, err
-}
-
-// provisionersFor is from where the provisioner is read. Who asks for another try may have mended
-// it just before; so may who did when a pod was recorded that is still to be made.
-func (r *Reconciler) provisionersFor(p *moorv1alpha1.PodStaging, s seen) client.Reader {
-	if retries(p) || p.Status.Pod != nil && s.pod.Pod == nil {
-		return r.Live
-	}
-	return r.Client
 }
 
 // expects is what the staged volume has to be. If the PersistentVolume is gone, nothing is right.

@@ -27,13 +27,7 @@ func (r *Reconciler) look(ctx context.Context, v *moorv1alpha1.PodVolume) (s see
 		return s, nil, err
 	}
 	s.strays = len(strays)
-	from := client.Reader(r.Client)
-	// Who asks for another try may have mended the provisioner just before; so may who did when a
-	// pod was recorded that is still to be made.
-	if retries(v) || v.Status.Pod != nil && s.pod.Pod == nil {
-		from = r.Live
-	}
-	if s.provisioner, err = r.Provisioners.Find(ctx, from, v.Spec.ProvisionerName); err != nil {
+	if s.provisioner, err = r.Provisioners.Find(ctx, helper.ProvisionerFrom(r.Cluster, retries(v), v.Status.Pod, s.pod), v.Spec.ProvisionerName); err != nil {
 		return s, nil, err
 	}
 	if !v.DeletionTimestamp.IsZero() {

@@ -6,16 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/kubelet"
 	"github.com/moor-storage/moor/pkg/node/csi"
 )
 
@@ -58,7 +60,7 @@ type Watcher struct {
 
 // finding is a mount that was found dead.
 type finding struct {
-	shown
+	pod         types.UID
 	volume, why string
 	since       time.Time
 	looks       int
@@ -110,8 +112,8 @@ func (w *Watcher) look(ctx context.Context) error {
 	}
 	next := map[string]finding{}
 	for path, m := range top {
-		if s, ok := parse(path); ok {
-			if f, dead := w.judge(ctx, s, m); dead {
+		if at, ok := kubelet.Parse(path); ok {
+			if f, dead := w.judge(ctx, at, m); dead {
 				next[path] = f
 			}
 		}
@@ -123,13 +125,13 @@ func (w *Watcher) look(ctx context.Context) error {
 
 // judge says what is found of one mount, and whether it is dead. While nothing is answered
 // about it, it is what it was.
-func (w *Watcher) judge(ctx context.Context, s shown, m csi.Mount) (finding, bool) {
-	volume := w.volume(s)
+func (w *Watcher) judge(ctx context.Context, at kubelet.Target, m csi.Mount) (finding, bool) {
+	volume := w.volume(at)
 	if volume == "" {
 		return finding{}, false
 	}
 	before, known := w.found[m.Path]
-	known = known && before.pod == s.pod && before.volume == volume
+	known = known && before.pod == at.Pod && before.volume == volume
 	answered, why := w.ask(ctx, m.Path, func() error { return w.o.Broken(m.Path, m) })
 	switch {
 	case !answered:
@@ -140,15 +142,20 @@ func (w *Watcher) judge(ctx context.Context, s shown, m csi.Mount) (finding, boo
 		before.why, before.looks = why.Error(), min(before.looks+1, inARow)
 		return before, true
 	}
-	return finding{shown: s, volume: volume, why: why.Error(), since: w.o.Clock.Now(), looks: 1}, true
+	return finding{pod: at.Pod, volume: volume, why: why.Error(), since: w.o.Clock.Now(), looks: 1}, true
 }
 
-func (w *Watcher) volume(s shown) string {
-	raw, err := os.ReadFile(s.data)
+// volume is the handle of the volume that is shown there; "" if it is another driver's, or not
+// known: the kubelet is making it, or taking it away.
+func (w *Watcher) volume(at kubelet.Target) string {
+	raw, err := os.ReadFile(at.Data())
 	if err != nil {
-		return "" // the kubelet is making it, or taking it away
+		return ""
 	}
-	return volumeOf(raw, w.o.Driver)
+	if d, ok := kubelet.ParseData(raw); ok && d.Driver == w.o.Driver {
+		return d.Handle
+	}
+	return ""
 }
 
 // patience is how long one look waits for the answer about one mount.
@@ -229,7 +236,7 @@ func (w *Watcher) tell(ctx context.Context, found map[string]finding) {
 	}
 	slices.SortFunc(dead, func(a, b moorv1alpha1.DeadMount) int { return cmp.Compare(a.Volume, b.Volume) })
 	w.mu.Lock()
-	news := len(dead) != len(w.dead) || len(dead) > 0 && !reflect.DeepEqual(dead, w.dead)
+	news := !equality.Semantic.DeepEqual(dead, w.dead)
 	w.dead = dead
 	w.mu.Unlock()
 	if !news {

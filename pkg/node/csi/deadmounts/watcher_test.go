@@ -13,13 +13,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/mount-utils"
 
+	"github.com/moor-storage/moor/internal/kubelet"
 	"github.com/moor-storage/moor/pkg/node/csi"
 )
 
-// kubelet is a kubelet's directory with what it keeps of volumes, and a mount table.
-type kubelet struct {
+// host is a host with a kubelet's directory with what it keeps of volumes, and a mount table.
+type host struct {
 	t     *testing.T
 	dir   string
 	table []csi.Mount
@@ -35,14 +37,14 @@ type kubelet struct {
 }
 
 // set changes what is answered about the mounts.
-func (k *kubelet) set(change func()) {
+func (k *host) set(change func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	change()
 }
 
 // answer answers about a mount.
-func (k *kubelet) answer(path string, _ csi.Mount) error {
+func (k *host) answer(path string, _ csi.Mount) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.asked++
@@ -54,8 +56,8 @@ func (k *kubelet) answer(path string, _ csi.Mount) error {
 	return k.broken[path]
 }
 
-func newKubelet(t *testing.T) *kubelet {
-	k := &kubelet{t: t, dir: t.TempDir(), broken: map[string]error{}, hung: map[string]chan struct{}{}, ready: map[string]bool{}}
+func newHost(t *testing.T) *host {
+	k := &host{t: t, dir: t.TempDir(), broken: map[string]error{}, hung: map[string]chan struct{}{}, ready: map[string]bool{}}
 	k.Watcher = New(Options{
 		Driver: "ours",
 		Mounts: func() ([]csi.Mount, error) { return k.table, nil },
@@ -66,14 +68,10 @@ func newKubelet(t *testing.T) *kubelet {
 }
 
 // show shows a volume to a pod, as a file system or as a block device, and returns the path.
-func (k *kubelet) show(pod, driver, volume string, block bool) string {
+func (k *host) show(pod, driver, volume string, block bool) string {
 	k.t.Helper()
-	path := filepath.Join(k.dir, "pods", pod, "volumes", "kubernetes.io~csi", "pv-"+volume, "mount")
-	data := filepath.Join(filepath.Dir(path), volumeData)
-	if block {
-		devices := filepath.Join(k.dir, "plugins", "kubernetes.io", "csi", "volumeDevices")
-		path, data = filepath.Join(devices, "publish", "pv-"+volume, pod), filepath.Join(devices, "pv-"+volume, "data", volumeData)
-	}
+	at := kubelet.Target{Root: k.dir, Volume: "pv-" + volume, Pod: types.UID(pod), Block: block}
+	path, data := at.Path(), at.Data()
 	if err := os.MkdirAll(filepath.Dir(data), 0o750); err != nil {
 		k.t.Fatal(err)
 	}
@@ -84,12 +82,12 @@ func (k *kubelet) show(pod, driver, volume string, block bool) string {
 	return path
 }
 
-func (k *kubelet) mount(path string) {
+func (k *host) mount(path string) {
 	k.table = append(k.table, csi.Mount{MountPoint: mount.MountPoint{Path: path}})
 }
 
 // looks looks n times, and returns what is dead then: "volume: pods" each.
-func (k *kubelet) looks(n int) string {
+func (k *host) looks(n int) string {
 	k.t.Helper()
 	for range n {
 		if err := k.look(k.t.Context()); err != nil {
@@ -107,7 +105,7 @@ func (k *kubelet) looks(n int) string {
 	return strings.Join(out, "; ")
 }
 
-func (k *kubelet) news() bool {
+func (k *host) news() bool {
 	select {
 	case <-k.Changed():
 		return true
@@ -118,7 +116,7 @@ func (k *kubelet) news() bool {
 
 func TestDead(t *testing.T) {
 	dead := errors.New("the device is gone")
-	k := newKubelet(t)
+	k := newHost(t)
 	a, b, block := k.show("pod-a", "ours", "v1", false), k.show("pod-b", "ours", "v1", false), k.show("pod-b", "ours", "v2", true)
 	k.broken[k.show("pod-a", "theirs", "v3", false)] = dead
 	k.mount("/var/lib/kubelet/plugins/kubernetes.io/csi/ours/x/globalmount")
@@ -152,7 +150,7 @@ func TestDead(t *testing.T) {
 // asked about no second time.
 func TestHung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newKubelet(t)
+		k := newHost(t)
 		path, other := k.show("pod-a", "ours", "v1", false), k.show("pod-b", "ours", "v2", false)
 		hang := make(chan struct{})
 		k.set(func() { k.hung[path], k.broken[other] = hang, errors.New("gone") })
@@ -184,7 +182,7 @@ func TestHung(t *testing.T) {
 // TestRun: it looks at once, and each period.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newKubelet(t)
+		k := newHost(t)
 		k.broken[k.show("pod", "ours", "v", false)] = errors.New("gone")
 		began := time.Now()
 		go k.Run(t.Context())
@@ -193,31 +191,4 @@ func TestRun(t *testing.T) {
 			t.Errorf("told after %s", since)
 		}
 	})
-}
-
-// TestParse is held to paths that a kubelet of Kubernetes 1.35 made.
-func TestParse(t *testing.T) {
-	for path, want := range map[string]string{
-		"/var/lib/kubelet/pods/66ec/volumes/kubernetes.io~csi/pvc-1/mount":                "66ec /var/lib/kubelet/pods/66ec/volumes/kubernetes.io~csi/pvc-1/vol_data.json",
-		"/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pvc-1/66ec":     "66ec /var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/pvc-1/data/vol_data.json",
-		"/var/lib/kubelet/plugins/kubernetes.io/csi/csi.snap.nvidia.com/00ff/globalmount": "",
-		"/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/staging/pvc-1/v":        "",
-		"/var/lib/kubelet/pods/66ec/volumes/kubernetes.io~empty-dir/x":                    "",
-		"/var/lib/kubelet/pods/66ec/volumes/kubernetes.io~csi/pvc-1/mount/mount":          "",
-	} {
-		got := ""
-		if s, ok := parse(path); ok {
-			got = string(s.pod) + " " + s.data
-		}
-		if got != want {
-			t.Errorf("%s: %q", path, got)
-		}
-	}
-	for raw, want := range map[string]string{
-		`{"driverName":"ours","volumeHandle":"v1"}`: "v1", `{"driverName":"theirs","volumeHandle":"v1"}`: "", `{"driverName":"ours"`: "", ``: "",
-	} {
-		if got := volumeOf([]byte(raw), "ours"); got != want {
-			t.Errorf("%s: %q", raw, got)
-		}
-	}
 }

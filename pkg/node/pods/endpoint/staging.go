@@ -12,6 +12,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/kubelet"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -20,17 +21,17 @@ import (
 // volume is the PersistentVolume of a request. The kubelet has its name in the target, so that no node has
 // to watch all of them; what has that name has to have the driver and the handle.
 func (s *Server) volume(ctx context.Context, r request) (*corev1.PersistentVolume, error) {
-	name := volumeOf(r.target)
-	if name == "" {
+	at, ok := kubelet.Parse(r.target)
+	if !ok {
 		return nil, csiserver.Invalid("target path %q is not one of a kubelet: it does not name a PersistentVolume", r.target)
 	}
 	var pv corev1.PersistentVolume
-	found, err := kube.Find(ctx, s.o.Live, client.ObjectKey{Name: name}, &pv)
+	found, err := kube.Find(ctx, s.o.Live, client.ObjectKey{Name: at.Volume}, &pv)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
 	}
 	if !found || podvolume.HandleOf(s.o.Driver, &pv) != r.handle {
-		return nil, fmt.Errorf("there is no PersistentVolume %s of driver %s with this handle: %w", name, s.o.Driver, provisioner.ErrUnavailable)
+		return nil, fmt.Errorf("there is no PersistentVolume %s of driver %s with this handle: %w", at.Volume, s.o.Driver, provisioner.ErrUnavailable)
 	}
 	return &pv, nil
 }
