@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,19 +42,20 @@ func TestReads(t *testing.T) {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		asked, answer := 0, make(chan error)
-		r := &Reads{Within: 5 * time.Second, Read: func(string) error { asked++; return <-answer }}
+		var asked atomic.Int32
+		answer := make(chan error)
+		r := &Reads{Within: 5 * time.Second, Read: func(string) error { asked.Add(1); return <-answer }}
 		began := time.Now()
 		for _, want := range []time.Duration{5 * time.Second, 5 * time.Second} {
-			if err := r.Readable(path); !errors.Is(err, ErrHung) || time.Since(began) != want || asked != 1 {
-				t.Fatalf("after %s, asked %d times: %v", time.Since(began), asked, err)
+			if err := r.Readable(path); !errors.Is(err, ErrHung) || time.Since(began) != want || asked.Load() != 1 {
+				t.Fatalf("after %s, asked %d times: %v", time.Since(began), asked.Load(), err)
 			}
 		}
 		answer <- errors.New("input/output error")
 		synctest.Wait()
 		go func() { answer <- nil }()
-		if err := r.Readable(path); err != nil || asked != 2 {
-			t.Errorf("asked %d times: %v", asked, err)
+		if err := r.Readable(path); err != nil || asked.Load() != 2 {
+			t.Errorf("asked %d times: %v", asked.Load(), err)
 		}
 		if err := r.Readable(filepath.Join(t.TempDir(), "none")); err == nil {
 			t.Error("a device that is not there answers")

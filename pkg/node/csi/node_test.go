@@ -224,6 +224,16 @@ func TestPublishRefuses(t *testing.T) {
 		wantError(t, b.publishV(t, b.target, fsCap(snw, ""), false), provisioner.ErrPrecondition, "not staged")
 		wantError(t, b.publishV(t, b.target, blockCap(snw), false), provisioner.ErrPrecondition, "not staged")
 	})
+	t.Run("not staged, and the request cannot be staged with", func(t *testing.T) {
+		b := newBed(t)
+		noError(t, os.MkdirAll(b.staging, 0o750))
+		b.h.err = fmt.Errorf("was it attached by this driver? %w", provisioner.ErrInvalid)
+		err := b.publishV(t, b.target, fsCap(snw, ""), false)
+		wantError(t, err, provisioner.ErrPrecondition, "with what this request has: ")
+		if errors.Is(err, provisioner.ErrInvalid) {
+			t.Errorf("%v is an invalid request", err)
+		}
+	})
 	t.Run("staged elsewhere", func(t *testing.T) {
 		for _, c := range []*csispec.VolumeCapability{fsCap(snw, ""), blockCap(snw)} {
 			b := newBed(t)

@@ -85,10 +85,15 @@ func (s *Server) staged(ctx context.Context, req *csispec.NodePublishVolumeReque
 	if err := s.unshown(mp, source, req.GetTargetPath()); err != nil {
 		return Mount{}, fmt.Errorf("%w: %w", why, err)
 	}
-	if _, err := s.NodeStageVolume(ctx, &csispec.NodeStageVolumeRequest{
+	_, err = s.NodeStageVolume(ctx, &csispec.NodeStageVolumeRequest{
 		VolumeId: req.GetVolumeId(), StagingTargetPath: req.GetStagingTargetPath(), VolumeCapability: req.GetVolumeCapability(),
 		PublishContext: req.GetPublishContext(), VolumeContext: req.GetVolumeContext(), Secrets: req.GetSecrets(),
-	}); err != nil {
+	})
+	if errors.Is(err, provisioner.ErrInvalid) {
+		// It is no error of this request, which needs not carry what staging does.
+		return Mount{}, fmt.Errorf("%w, and cannot be with what this request has: %s: %w", why, err.Error(), provisioner.ErrPrecondition)
+	}
+	if err != nil {
 		return Mount{}, fmt.Errorf("%w: %w", why, err)
 	}
 	mp, _, err = s.mounts.at(source)
