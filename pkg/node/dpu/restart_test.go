@@ -113,6 +113,28 @@ func TestDeviceRenamed(t *testing.T) {
 	m.wantEmpty()
 }
 
+// TestDeviceReplaced: a vendor has lost what a device was made of while the host sees it, and
+// makes another beside it. The host loses the one before it sees the other.
+func TestDeviceReplaced(t *testing.T) {
+	c, m, a := attached(t)
+	m.vendor.suffix, m.vendor.fail["GetDevice"] = "x", provisioner.ErrNotFound
+	c.must(m.patrol.Round(t.Context()))
+	if got := m.queue.Events(); len(got) != 1 {
+		t.Fatalf("looked at again: %v", got)
+	}
+	m.vendor.fail["GetDevice"] = provisioner.ErrNotFound
+	if err := m.pass(a.Name); len(m.shown()) != 0 {
+		t.Errorf("shown beside the other: %v (%v)", m.shown(), err)
+	}
+	if now := c.get(a.Name); now.Status.DPU.Attached || now.Status.DPU.DeviceName != "dev_v1-pvcx" {
+		t.Errorf("recorded is %+v", now.Status.DPU)
+	}
+	now := m.settle(a.Name)
+	if now.Status.DPU.DeviceName != "dev_v1-pvcx" || !now.Status.DPU.Attached || len(m.shown()) != 1 {
+		t.Errorf("got %+v, shown %v", now.Status.DPU, m.shown())
+	}
+}
+
 // TestUnrecordedDevice: the attachment is deleted right after the vendor made
 // the device, before its name was written down.
 func TestUnrecordedDevice(t *testing.T) {

@@ -197,7 +197,9 @@ func TestLiveness(t *testing.T) {
 		get  error
 		want int
 	}{
-		"listed":          {vendorplugin.Capabilities{Block: true, List: true}, errors.New("not asked"), 0},
+		"listed":          {vendorplugin.Capabilities{Block: true, List: true}, nil, 0},
+		"listed, gone":    {vendorplugin.Capabilities{Block: true, List: true}, provisioner.ErrNotFound, 1},
+		"listed, silent":  {vendorplugin.Capabilities{Block: true, List: true}, errors.New("broken"), 0},
 		"not listed":      {vendorplugin.Capabilities{Block: true}, nil, 0},
 		"gone":            {vendorplugin.Capabilities{Block: true}, provisioner.ErrNotFound, 1},
 		"cannot tell":     {vendorplugin.Capabilities{Block: true}, provisioner.ErrUnsupported, 0},

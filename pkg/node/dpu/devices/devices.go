@@ -55,16 +55,16 @@ func (d *Devices) List(ctx context.Context) ([]Made, error) {
 	return out, failed
 }
 
-// Unmade reports whether every plugin says that it does not have the device. As in
-// DPF plugins are asked whatever they announce; here only for devices that none of
-// them lists. In doubt the device exists.
+// Unmade reports whether the plugin that lists the device, or if none does every plugin,
+// says that it does not have it: what a plugin still lists may be of no use any more. As
+// in DPF plugins are asked whatever they announce. In doubt the device exists.
 func (d *Devices) Unmade(ctx context.Context, volumeID, device string, listed []Made) bool {
-	if slices.ContainsFunc(listed, func(m Made) bool { return m.Device == device && m.VolumeID == volumeID }) {
-		return false
-	}
 	names, err := d.plugins.Names()
 	if err != nil {
 		return false
+	}
+	if i := slices.IndexFunc(listed, func(m Made) bool { return m.Device == device && m.VolumeID == volumeID }); i >= 0 {
+		names = []string{listed[i].Plugin}
 	}
 	for _, name := range names {
 		p, err := d.Plugin(name)

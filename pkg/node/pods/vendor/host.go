@@ -3,7 +3,8 @@
 //
 // SNAP opens no path that a pod has written: the staged volume is shown at a place of its own first, as it is
 // to pods. What a device was made of is recorded, so that one whose staging pod has died is known not to be
-// there any more, and is made anew by the next Open.
+// there any more. The next Open makes another in its place, by another name: snap-node-driver takes the one
+// that the host sees away before it shows that, and until then SNAP has both.
 package vendor
 
 import (
@@ -68,9 +69,11 @@ func New(o Options) *Host {
 	return &Host{o: o, records: filestore.Store[record]{Dir: o.Records}}
 }
 
-// record is what the device of a volume was made of.
+// record is the device of a volume, and what it was made of.
 type record struct {
-	Volume string                 `json:"volume"`
+	Volume string `json:"volume"`
+	// Device is one of the two names of the volume's devices (namesOf).
+	Device string                 `json:"device"`
 	Mode   provisioner.VolumeMode `json:"mode"`
 	// Staging is the PodStaging, and Pod the pod of it that has made what is there.
 	Staging types.UID `json:"staging"`
@@ -84,13 +87,18 @@ func (r record) is(p *moorv1alpha1.PodStaging) bool {
 }
 
 func (r record) device() provisioner.Device {
-	return provisioner.Device{VolumeID: r.Volume, Name: deviceOf(r.Volume), Mode: r.Mode}
+	return provisioner.Device{VolumeID: r.Volume, Name: r.Device, Mode: r.Mode}
 }
 
-// deviceOf is the name of a volume's device: that of an fsdev may have 17 bytes to be shown.
-func deviceOf(volume string) string { return "p" + snaprpc.FSDevName(volume) }
+// keyOf is the name of what is recorded of a volume.
+func keyOf(volume string) string { return snaprpc.FSDevName(volume) }
 
-func (h *Host) target(volume string) string { return filepath.Join(h.o.Volumes, deviceOf(volume)) }
+// namesOf are the names that a volume's device has in turn: the first, and the second if the host may still
+// see the first. That of an fsdev may have 17 bytes to be shown.
+func namesOf(volume string) [2]string { return [2]string{"p" + keyOf(volume), "q" + keyOf(volume)} }
+
+// target is where what a device is made of is shown.
+func (h *Host) target(device string) string { return filepath.Join(h.o.Volumes, device) }
 
 // staging is the name of the PodStaging of a volume on this DPU: it has one user at a time.
 func (h *Host) staging(volume string) string {
@@ -100,7 +108,7 @@ func (h *Host) staging(volume string) string {
 
 // lock has calls for a volume exclude each other.
 func (h *Host) lock(volume string) (unlock func(), err error) {
-	unlock, ok := h.locks.TryLock(deviceOf(volume))
+	unlock, ok := h.locks.TryLock(keyOf(volume))
 	if !ok {
 		return nil, fmt.Errorf("another operation on it is under way: %w", provisioner.ErrBusy)
 	}
@@ -148,11 +156,11 @@ func (h *Host) open(ctx context.Context, spec provisioner.OpenSpec) (provisioner
 	return h.made(ctx, spec, p)
 }
 
-// mine is ErrInUse if the device is another volume's, whose name has the same hash.
+// mine is ErrInUse if the record is another volume's, whose name has the same hash.
 func (h *Host) mine(volume string) error {
-	r, found, err := h.records.Get(deviceOf(volume))
+	r, found, err := h.records.Get(keyOf(volume))
 	if err == nil && found && r.Volume != volume {
-		err = fmt.Errorf("device %s is that of volume %s: %w", deviceOf(volume), r.Volume, provisioner.ErrInUse)
+		err = fmt.Errorf("devices %v are those of volume %s: %w", namesOf(volume), r.Volume, provisioner.ErrInUse)
 	}
 	return err
 }
@@ -215,35 +223,53 @@ func (h *Host) volume(ctx context.Context, claim string) (*corev1.PersistentVolu
 	return pv, nil
 }
 
-// made makes the device of what is staged, in place of one of what was staged before. After a refusal nothing
-// is left.
+// made makes the device of what is staged, beside one of what was staged before that the host may still see.
+// After a refusal nothing is left.
 func (h *Host) made(ctx context.Context, spec provisioner.OpenSpec, p *moorv1alpha1.PodStaging) (provisioner.Device, error) {
-	r := record{Volume: spec.VolumeID, Mode: spec.Mode, Staging: p.UID, Pod: p.Status.Report.PodUID}
-	have, known, err := h.records.Get(deviceOf(r.Volume))
-	if err == nil && (!known || have != r) {
-		err = h.replace(ctx, r)
+	r, known, err := h.records.Get(keyOf(spec.VolumeID))
+	if err == nil && (!known || !r.is(p) || r.Mode != spec.Mode) {
+		r, err = h.replace(ctx, record{Volume: spec.VolumeID, Mode: spec.Mode, Staging: p.UID, Pod: p.Status.Report.PodUID})
 	}
 	if err == nil {
 		err = h.o.Targets.Show(show.Want{
-			Directory: p.Status.Directory, Target: h.target(r.Volume), Mode: corev1.PersistentVolumeMode(r.Mode), ReadOnly: p.Spec.ReadOnly,
+			Directory: p.Status.Directory, Target: h.target(r.Device), Mode: corev1.PersistentVolumeMode(r.Mode), ReadOnly: p.Spec.ReadOnly,
 		})
 	}
 	if err != nil {
 		return provisioner.Device{}, fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
 	}
-	err = devices{h.o.SNAP}.create(ctx, r.device(), h.target(r.Volume), p.Spec.ReadOnly)
+	err = devices{h.o.SNAP}.create(ctx, r.device(), h.target(r.Device), p.Spec.ReadOnly)
 	if err != nil && !provisioner.Uncertain(err) {
 		return provisioner.Device{}, errors.Join(err, h.remove(ctx, r.Volume))
 	}
 	return r.device(), err
 }
 
-// replace removes the device of what was staged before, and records what the next one is made of.
-func (h *Host) replace(ctx context.Context, r record) error {
-	if err := (devices{h.o.SNAP}).remove(ctx, deviceOf(r.Volume)); err != nil {
+// replace records the next device of a volume, by the first of its names that SNAP lets go of. One of the two
+// is not shown: the host sees one device of a volume at a time.
+func (h *Host) replace(ctx context.Context, r record) (record, error) {
+	var kept error
+	for _, r.Device = range namesOf(r.Volume) {
+		err := h.removeDevice(ctx, r.Device)
+		if err == nil {
+			return r, h.records.Put(keyOf(r.Volume), r)
+		}
+		if kept = errors.Join(kept, err); !errors.Is(err, provisioner.ErrInUse) {
+			break
+		}
+	}
+	return r, kept
+}
+
+// removeDevice removes a device, and then what it was made of from where that is shown.
+func (h *Host) removeDevice(ctx context.Context, device string) error {
+	if err := (devices{h.o.SNAP}).remove(ctx, device); err != nil {
 		return err
 	}
-	return h.records.Put(deviceOf(r.Volume), r)
+	if err := h.o.Targets.Hide(h.target(device)); err != nil {
+		return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
+	}
+	return nil
 }
 
 // Close removes the device, and has the volume unstaged. See provisioner.Host.
@@ -252,7 +278,7 @@ func (h *Host) Close(ctx context.Context, volume, _ string) error {
 	if err == nil {
 		defer unlock()
 		var r record
-		if r, _, err = h.records.Get(deviceOf(volume)); err == nil && (r.Volume == "" || r.Volume == volume) {
+		if r, _, err = h.records.Get(keyOf(volume)); err == nil && (r.Volume == "" || r.Volume == volume) {
 			err = h.remove(ctx, volume)
 		}
 	}
@@ -264,11 +290,10 @@ func (h *Host) Close(ctx context.Context, volume, _ string) error {
 
 // remove undoes what open did, in the other order.
 func (h *Host) remove(ctx context.Context, volume string) error {
-	if err := (devices{h.o.SNAP}).remove(ctx, deviceOf(volume)); err != nil {
-		return err
-	}
-	if err := h.o.Targets.Hide(h.target(volume)); err != nil {
-		return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
+	for _, device := range namesOf(volume) {
+		if err := h.removeDevice(ctx, device); err != nil {
+			return err
+		}
 	}
 	bounded, cancel := ask.Bounded(ctx, 0)
 	defer cancel()
@@ -282,13 +307,13 @@ func (h *Host) remove(ctx context.Context, volume string) error {
 			return err
 		}
 	}
-	return h.records.Delete(deviceOf(volume))
+	return h.records.Delete(keyOf(volume))
 }
 
 // Lookup returns the device of a volume if it is there, and what it was made of is still staged. See
 // provisioner.Host.
 func (h *Host) Lookup(ctx context.Context, volume string) (provisioner.Device, error) {
-	r, known, err := h.records.Get(deviceOf(volume))
+	r, known, err := h.records.Get(keyOf(volume))
 	if err == nil && known && r.Volume == volume {
 		known, err = h.stands(ctx, r)
 	}
@@ -304,7 +329,7 @@ func (h *Host) Lookup(ctx context.Context, volume string) (provisioner.Device, e
 // stands reports whether a device is there, and what it was made of is still staged. The API server itself
 // is asked where the cache says that it is not.
 func (h *Host) stands(ctx context.Context, r record) (bool, error) {
-	there, err := devices{h.o.SNAP}.exists(ctx, deviceOf(r.Volume), r.Mode)
+	there, err := devices{h.o.SNAP}.exists(ctx, r.Device, r.Mode)
 	if err != nil || !there {
 		return false, err
 	}
@@ -330,7 +355,7 @@ func (h *Host) List(ctx context.Context) ([]provisioner.Device, error) {
 	}
 	var out []provisioner.Device
 	for _, r := range all {
-		there, err := devices{h.o.SNAP}.exists(ctx, deviceOf(r.Volume), r.Mode)
+		there, err := devices{h.o.SNAP}.exists(ctx, r.Device, r.Mode)
 		if err != nil {
 			return nil, fmt.Errorf("list devices: %w", err)
 		}
@@ -340,41 +365,4 @@ func (h *Host) List(ctx context.Context) ([]provisioner.Device, error) {
 	}
 	slices.SortFunc(out, func(a, b provisioner.Device) int { return strings.Compare(a.VolumeID, b.VolumeID) })
 	return out, nil
-}
-
-// Sweep has volumes unstaged whose VolumeAttachment is gone and of which there is no device: no call of
-// snap-node-driver names those. Such are left by a call that was given up before there was a device.
-func (h *Host) Sweep(ctx context.Context) error {
-	var list moorv1alpha1.PodStagingList
-	if err := h.o.Stagings.Client.List(ctx, &list); err != nil {
-		return fmt.Errorf("list what is staged here: %w", err)
-	}
-	known, err := h.records.All()
-	if err != nil {
-		return fmt.Errorf("list devices: %w", err)
-	}
-	var errs []error
-	for i := range list.Items {
-		if p := &list.Items[i]; !p.Spec.User.IsPod() && p.Spec.NodeName == h.o.Node && p.DeletionTimestamp.IsZero() {
-			errs = append(errs, h.sweep(ctx, p, known))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (h *Host) sweep(ctx context.Context, p *moorv1alpha1.PodStaging, known []record) error {
-	a := &storagev1alpha1.VolumeAttachment{}
-	found, err := kube.Find(ctx, h.o.Stagings.Live, client.ObjectKey{Namespace: p.Spec.User.Namespace, Name: p.Spec.User.Name}, a)
-	if err != nil || found && a.UID == p.Spec.User.UID {
-		return err
-	}
-	i := slices.IndexFunc(known, func(r record) bool { return r.Staging == p.UID })
-	if i < 0 {
-		return kube.DeleteExact(ctx, h.o.Stagings.Client, p)
-	}
-	there, err := devices{h.o.SNAP}.exists(ctx, deviceOf(known[i].Volume), known[i].Mode)
-	if err != nil || there {
-		return err
-	}
-	return h.Close(ctx, known[i].Volume, "")
 }

@@ -1,6 +1,7 @@
 package vendor
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"syscall"
@@ -35,8 +36,10 @@ func TestContract(t *testing.T) {
 // A name that is longer is made, and never shown.
 func TestNamesAreShort(t *testing.T) {
 	for _, volume := range []string{"", "a", strings.Repeat("v", 253)} {
-		if name := deviceOf(volume); len(name) > 17 {
-			t.Errorf("%q has %d bytes", name, len(name))
+		for _, name := range namesOf(volume) {
+			if len(name) > 17 {
+				t.Errorf("%q has %d bytes", name, len(name))
+			}
 		}
 	}
 }
@@ -64,8 +67,8 @@ func TestStagedFor(t *testing.T) {
 	if diff := cmp.Diff(want, m.stagings()[0].Spec); diff != "" {
 		t.Errorf("asked for (-want +got):\n%s", diff)
 	}
-	shown := m.shown[m.target("a-pvc")]
-	if diff := cmp.Diff(snaprpc.AIOSpec{Name: d.Name, Filename: m.target("a-pvc"), ReadOnly: true}, m.bdevs[d.Name]); diff != "" || !shown.ReadOnly || shown.Mode != corev1.PersistentVolumeBlock {
+	shown := m.shown[m.target(d.Name)]
+	if diff := cmp.Diff(snaprpc.AIOSpec{Name: d.Name, Filename: m.target(d.Name), ReadOnly: true}, m.bdevs[d.Name]); diff != "" || !shown.ReadOnly || shown.Mode != corev1.PersistentVolumeBlock {
 		t.Errorf("shown is %+v, and to SNAP (-want +got):\n%s", shown, diff)
 	}
 	if err := m.Close(t.Context(), spec.VolumeID, d.Name); err != nil {
@@ -79,7 +82,7 @@ func TestStagedFor(t *testing.T) {
 func TestDies(t *testing.T) {
 	m := newMachine(t)
 	spec := m.volume("a", provisioner.Filesystem)
-	d := m.open(spec)
+	m.open(spec)
 	p := m.stagings()[0]
 	m.staged(&p, moorv1alpha1.PodStagingBroken)
 	_, err := m.Lookup(t.Context(), spec.VolumeID)
@@ -92,30 +95,75 @@ func TestDies(t *testing.T) {
 	m.staged(&p, moorv1alpha1.PodStagingStaged)
 	_, err = m.Lookup(t.Context(), spec.VolumeID)
 	m.wants(err, provisioner.ErrNotFound, "a-pvc") // the device is still that of the dead pod
-	delete(m.fsdevs, d.Name)
-	m.fsdevs[d.Name] = "what the dead pod had"
 	m.open(spec)
-	if m.fsdevs[d.Name] != m.target(spec.VolumeID) {
-		t.Error("the device of the dead pod was kept")
-	}
-	if got, err := m.Lookup(t.Context(), spec.VolumeID); err != nil || got != d {
-		t.Errorf("%+v, %v", got, err)
+	if got, err := m.Lookup(t.Context(), spec.VolumeID); err != nil || m.fsdevs[got.Name] != m.target(got.Name) {
+		t.Errorf("%+v, %v, SNAP has %v", got, err, m.fsdevs)
 	}
 }
 
-// TestNotReplaced: while SNAP keeps the device of a dead staging pod, it does not pass for that of the next.
+// TestReplaced: while the host sees the device of a dead staging pod, another is made beside it, by the
+// volume's other name; the old one goes once the host does not see it any more, and not before.
+func TestReplaced(t *testing.T) {
+	for _, mode := range []provisioner.VolumeMode{provisioner.Block, provisioner.Filesystem} {
+		t.Run(string(mode), func(t *testing.T) {
+			m := newMachine(t)
+			spec := m.volume("a", mode)
+			seen := m.open(spec)
+			for range 3 {
+				m.claimed = seen.Name
+				p := m.stagings()[0]
+				m.staged(&p, moorv1alpha1.PodStagingStaged) // by another pod
+				_, err := m.Lookup(t.Context(), spec.VolumeID)
+				m.wants(err, provisioner.ErrNotFound, "a-pvc")
+				again := m.open(spec)
+				if again.Name == seen.Name {
+					t.Fatal("the device that the host sees was made anew")
+				}
+				m.staged(&p, moorv1alpha1.PodStagingStaged) // and by yet another, before the host saw that
+				if got := m.open(spec); got != again {
+					t.Errorf("%+v, want %+v", got, again)
+				}
+				m.swept(2)
+				m.claimed = again.Name
+				m.swept(1)
+				seen = again
+			}
+			if err := m.Close(t.Context(), spec.VolumeID, seen.Name); err != nil && !errors.Is(err, provisioner.ErrInUse) {
+				t.Fatal(err)
+			}
+			m.claimed = ""
+			if err := m.Close(t.Context(), spec.VolumeID, seen.Name); err != nil {
+				t.Fatal(err)
+			}
+			m.bare()
+		})
+	}
+}
+
+// swept fails unless SNAP has so many devices after a sweep, each over a place of its own.
+func (m *machine) swept(want int) {
+	m.t.Helper()
+	if err := m.Sweep(m.t.Context()); err != nil {
+		m.t.Fatal(err)
+	}
+	if got := len(m.bdevs) + len(m.fsdevs); got != want || len(m.shown) != want {
+		m.t.Errorf("%d devices, want %d: %v %v, shown %v", got, want, m.bdevs, m.fsdevs, m.shown)
+	}
+}
+
+// TestNotReplaced: while SNAP keeps all devices of a volume, none passes for that of the next staging pod.
 func TestNotReplaced(t *testing.T) {
 	m := newMachine(t)
 	spec := m.volume("a", provisioner.Block)
 	m.open(spec)
 	p := m.stagings()[0]
 	m.staged(&p, moorv1alpha1.PodStagingStaged) // by another pod
-	m.keeps = &snaprpc.Error{Code: -int(syscall.EBUSY), Message: "Device or resource busy"}
+	m.silent = true
 	_, err := m.Open(t.Context(), spec)
-	m.wants(err, provisioner.ErrUnavailable, "Device or resource busy")
+	m.wants(err, provisioner.ErrUnavailable, "snap service unavailable")
+	m.silent = false
 	_, err = m.Lookup(t.Context(), spec.VolumeID)
 	m.wants(err, provisioner.ErrNotFound, "a-pvc")
-	m.keeps = nil
 	d := m.open(spec)
 	if got, err := m.Lookup(t.Context(), spec.VolumeID); err != nil || got != d {
 		t.Errorf("%+v, %v", got, err)
@@ -186,7 +234,7 @@ func TestLostRecords(t *testing.T) {
 	m := newMachine(t)
 	spec := m.volume("a", provisioner.Filesystem)
 	d := m.open(spec)
-	if err := m.records.Delete(d.Name); err != nil {
+	if err := m.records.Delete(keyOf(spec.VolumeID)); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Close(t.Context(), spec.VolumeID, d.Name); err != nil {

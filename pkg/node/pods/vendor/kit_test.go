@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,7 +52,9 @@ type machine struct {
 	// refuses is what SNAP says when a device is to be made.
 	refuses error
 	// keeps is what SNAP says when a device is to be removed.
-	keeps  error
+	keeps error
+	// claimed is the device that the host sees.
+	claimed string
 	silent bool
 }
 
@@ -234,6 +237,13 @@ func (m *machine) answers() error {
 	return nil
 }
 
+func (m *machine) claims(device string) error {
+	if m.claimed == device {
+		return &snaprpc.Error{Code: -int(syscall.EBUSY), Message: "Device or resource busy"}
+	}
+	return nil
+}
+
 func (m *machine) makes(path string) error {
 	if err := m.answers(); err != nil {
 		return err
@@ -266,7 +276,7 @@ func (m *machine) BdevAioCreate(_ context.Context, spec snaprpc.AIOSpec) (string
 func (m *machine) BdevAioDelete(_ context.Context, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := cmp.Or(m.answers(), m.keeps); err != nil {
+	if err := cmp.Or(m.answers(), m.keeps, m.claims(name)); err != nil {
 		return err
 	}
 	delete(m.bdevs, name)
@@ -296,7 +306,7 @@ func (m *machine) FsdevAioCreate(_ context.Context, name, root string) error {
 func (m *machine) FsdevAioDelete(_ context.Context, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := cmp.Or(m.answers(), m.keeps); err != nil {
+	if err := cmp.Or(m.answers(), m.keeps, m.claims(name)); err != nil {
 		return err
 	}
 	delete(m.fsdevs, name)
