@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -54,11 +55,10 @@ var _ = Describe("a pod whose mount died with SNAP", bothModes, func() {
 
 	It("is told of, on attachment and pod, where it is to be told alone, and runs once it was deleted", func(ctx context.Context) {
 		ns := newNamespace(ctx)
-		files := ns.claim(ctx, claim{name: "files", class: ns.class(ctx, map[string]string{"policy": "local", "deadMount": "Tell"})})
-		pod := ns.pod(ctx, "pod", "host-1", files)
+		pod := ns.mooredAt(ctx, "told", ns.class(ctx, map[string]string{"policy": "local", "deadMount": "Tell"}), "host-1")
 		before := runs(ctx, pod)
-		volume := volumeOf(ctx, files)
-		sh(ctx, pod, "echo kept | dd of=/data-files/x conv=fsync")
+		volume := volumeOf(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-told-0", Namespace: ns.name}})
+		sh(ctx, pod, "echo kept | dd of=/data/x conv=fsync")
 		restart(ctx, "snap-emulator-dpu-1")
 		Eventually(deadMounts("host-1")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ConsistOf(volume))
 		Eventually(func(ctx context.Context) bool {
@@ -75,10 +75,10 @@ var _ = Describe("a pod whose mount died with SNAP", bothModes, func() {
 			return "", err
 		}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(And(ContainSubstring("delete the pod"), ContainSubstring("deadMount is Tell")))
 		Expect(runs(ctx, pod).UID).To(Equal(before.UID))
-		remove(ctx, podObject(pod))
-		again := ns.pod(ctx, "again", "host-1", files)
-		runs(ctx, again)
-		Expect(sh(ctx, again, "cat /data-files/x")).To(Equal("kept\n"))
+		Expect(clients.Host.Delete(ctx, podObject(pod))).To(Succeed())
+		_, err := kit.AwaitRunning(ctx, clients.Host, pod, string(before.UID), patience)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(sh(ctx, pod, "cat /data/x")).To(Equal("kept\n"))
 		Eventually(deadMounts("host-1")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty())
 	})
 })
