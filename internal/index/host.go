@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -26,6 +27,11 @@ const (
 	// DPUVolumeAttachmentWithoutFunction finds, by "true", attachments that are to
 	// have a function and have none yet.
 	DPUVolumeAttachmentWithoutFunction = "status.dpu"
+	// DPUVolumeAttachmentAwaited finds, by "true", primaries that are to be attached and are
+	// not: pods wait for them.
+	DPUVolumeAttachmentAwaited = "status.dpuAttached"
+	// PodStarting finds, by "true", pods with claims that are on a node and do not run yet.
+	PodStarting = "status.phase"
 	// PodWithAffinity finds pods that require other pods to be near, or not to be
 	// near: by their namespace those that speak of pods of it alone, by
 	// AnyNamespace the others.
@@ -64,6 +70,8 @@ func Replicas() []kube.Index {
 		attachmentByNode(),
 		kube.IndexOf(DPUVolumeMissingReplicas, missingReplicas),
 		kube.IndexOf(DPUVolumeAttachmentWithoutFunction, withoutFunction),
+		kube.IndexOf(DPUVolumeAttachmentAwaited, awaited),
+		kube.IndexOf(PodStarting, starting),
 		kube.IndexOf(PodWithAffinity, withAffinity),
 	)
 }
@@ -86,6 +94,21 @@ func missingReplicas(v *storagev1alpha1.DPUVolume) []string {
 
 func withoutFunction(a *storagev1alpha1.DPUVolumeAttachment) []string {
 	if a.DeletionTimestamp.IsZero() && a.Status.DPU == nil {
+		return []string{"true"}
+	}
+	return nil
+}
+
+func awaited(a *storagev1alpha1.DPUVolumeAttachment) []string {
+	if a.Spec.Role != storagev1alpha1.RoleReplica && a.DeletionTimestamp.IsZero() && !ptr.Deref(a.Status.DPUAttached, false) {
+		return []string{"true"}
+	}
+	return nil
+}
+
+func starting(pod *corev1.Pod) []string {
+	claims := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
+	if claims && pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp.IsZero() {
 		return []string{"true"}
 	}
 	return nil

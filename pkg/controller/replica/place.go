@@ -2,12 +2,19 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/pkg/placement"
 )
 
@@ -28,14 +35,53 @@ func (r *Reconciler) place(ctx context.Context, s *pass, want int) (plan, error)
 		return plan{}, err
 	}
 	chosen := choose(request, known, use)
-	hold := s.hold(use)
-	if (chosen.Missing > 0 || len(chosen.Unsuited) > 0) && hold == "" {
-		if known, err = r.nodes(ctx, s, use, nil); err != nil {
-			return plan{}, err
-		}
-		chosen = choose(request, known, use)
+	hold, again := s.hold(use), known.again
+	if hold != "" || chosen.Missing == 0 && len(chosen.Unsuited) == 0 {
+		return s.planned(chosen, hold, again), nil
 	}
-	return s.planned(chosen, hold, known.again), nil
+	wait, err := r.yields(ctx, s)
+	switch {
+	case err != nil:
+		return plan{}, err
+	case wait > 0:
+		return s.planned(chosen, podsFirst, wait), nil
+	}
+	if known, err = r.nodes(ctx, s, use, nil); err != nil {
+		return plan{}, err
+	}
+	return s.planned(choose(request, known, use), hold, known.again), nil
+}
+
+// yieldFor is how long after its primary was attached a volume's replicas may wait for pods
+// that are started with volumes, so that one which never starts holds up no replica for long.
+const yieldFor = 30 * time.Second
+
+// yields is how long the replicas of a volume wait until they look again, as pods are being
+// started with volumes, this one or others; 0 if they need not. Making a replica costs as much as an attach, and when a
+// host dies with many volumes, all of them want one just then.
+func (r *Reconciler) yields(ctx context.Context, s *pass) (time.Duration, error) {
+	own := meta.FindStatusCondition(s.primary().Status.Conditions, storagev1alpha1.ConditionDPUAttached)
+	if own == nil || own.Status != metav1.ConditionTrue {
+		return 0, nil // it is said to be attached by one who tells no time
+	}
+	left := yieldFor - r.Clock.Now().Sub(own.LastTransitionTime.Time)
+	if left <= 0 {
+		return 0, nil
+	}
+	var awaited storagev1alpha1.DPUVolumeAttachmentList
+	var starting corev1.PodList
+	if err := errors.Join(
+		r.Host.Client.List(ctx, &awaited, client.InNamespace(r.Namespace), client.MatchingFields{index.DPUVolumeAttachmentAwaited: "true"}),
+		r.Host.Client.List(ctx, &starting, client.MatchingFields{index.PodStarting: "true"}),
+	); err != nil {
+		return 0, fmt.Errorf("list what pods wait for: %w", err)
+	}
+	waiting := len(awaited.Items) + len(starting.Items)
+	if waiting == 0 {
+		return 0, nil
+	}
+	// All who wait look again at a rate that does not depend on how many there are.
+	return min(left, time.Second+time.Duration(waiting)*50*time.Millisecond), nil
 }
 
 func choose(request placement.Request, known nodes, use use) placement.Placement {
@@ -71,13 +117,17 @@ func (s *pass) request(want int) placement.Request {
 	return out
 }
 
+// podsFirst is why a volume has no replica yet whose primary is not attached, or while pods
+// are being started: one message, so that it is written once.
+const podsFirst = "pods that are being started with their volumes go first"
+
 // hold says why no replica may be made now; "" if one may.
 func (s *pass) hold(use use) string {
 	switch {
 	case s.volume.Status.Phase != storagev1alpha1.DPUVolumeBound:
 		return "the volume is not bound yet"
 	case !attached(s.primary()):
-		return "the primary is not attached yet, and goes first"
+		return podsFirst
 	case use.claimed && len(use.pods) == 0:
 		return "no pod uses the volume now, so it is not known where one could run"
 	}

@@ -36,7 +36,7 @@ func TestHowMany(t *testing.T) {
 		"one":                       {3, 1, nil, 1, ""},
 		"none wanted":               {3, 0, nil, 0, ""},
 		"more than nodes":           {8, 7, nil, 3, "there are not enough nodes with a DPU"},
-		"primary not attached":      {3, 2, func(w *fixture) { w.unattached() }, 0, "the primary is not attached yet, and goes first"},
+		"primary not attached":      {3, 2, func(w *fixture) { w.unattached() }, 0, podsFirst},
 		"a user's own replica":      {4, 2, func(w *fixture) { w.attach("vol", "d", replica) }, 2, ""},
 		"two primaries":             {3, 2, func(w *fixture) { w.attach("vol", "d", primary) }, 1, ""},
 		"share of one that goes":    {3, 2, func(w *fixture) { w.Remove(w.attach("vol", "d", primary)) }, 1, "attachments that are being removed still have their shares of the volume"},
@@ -67,6 +67,45 @@ func TestHowMany(t *testing.T) {
 			}
 			if events := w.state("vol"); events.PrimaryGoneSince != nil {
 				t.Error("the primary is there, but its going is recorded")
+			}
+		})
+	}
+}
+
+// TestYields: while pods are being started with volumes no replica is made, for a while.
+func TestYields(t *testing.T) {
+	starts := func(p *corev1.Pod) { p.Status.Phase, p.Spec.NodeName = corev1.PodPending, "a" }
+	for name, tc := range map[string]struct {
+		other func(*fixture)
+		since time.Duration
+		want  int
+	}{
+		"nothing waits":                   {func(w *fixture) { w.attach("other", "b", primary) }, 0, 2},
+		"a pod is being started":          {func(w *fixture) { w.pod("p", starts, "vol") }, 0, 0},
+		"a pod is being started for long": {func(w *fixture) { w.pod("p", starts, "vol") }, yieldFor, 2},
+		"a pod that has no node":          {func(w *fixture) { w.pod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, "vol") }, 0, 2},
+		"a pod waits":                     {func(w *fixture) { w.ordered("other", "b") }, 0, 0},
+		"it has waited for long":          {func(w *fixture) { w.ordered("other", "b") }, yieldFor, 2},
+		"what waits is a replica":         {func(w *fixture) { w.attach("other", "b", replica) }, 0, 2},
+		"what waits is about to be gone":  {func(w *fixture) { w.ordered("other", "b"); w.Remove(w.attachment("other", "b")) }, 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t, 3, 2)
+			own := w.attach("vol", "a", primary)
+			own.Status.Conditions = []metav1.Condition{{Type: storagev1alpha1.ConditionDPUAttached, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(w.Clock.Now().Add(-tc.since))}}
+			w.must(w.Direct.Status().Update(t.Context(), own))
+			tc.other(w)
+			again := w.pass("vol")
+			if got := w.replicas("vol"); len(got) != tc.want {
+				t.Errorf("replicas on %v, want %d", got, tc.want)
+			}
+			if s := w.state("vol"); tc.want == 0 && (s.Message != podsFirst || s.Missing != 2 || again <= 0 || again > 2*time.Second) {
+				t.Errorf("state %+v, looked at again after %s", s, again)
+			}
+			w.Step(yieldFor)
+			w.pass("vol")
+			if got := w.replicas("vol"); len(got) != 2 {
+				t.Errorf("after %s replicas on %v", yieldFor, got)
 			}
 		})
 	}

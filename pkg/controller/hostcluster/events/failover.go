@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -38,6 +39,14 @@ var mirrored = map[string]struct{ pods bool }{
 // is the API server's busiest. A pod that is gone by then needs no event.
 const delay = time.Second
 
+// Each event is up to four writes. Those of a few volumes are repeated at once, and those of
+// a host with many one after the other: else a third of all that is written while their pods
+// wait are words about it.
+const (
+	perSecond = 2
+	burst     = 12
+)
+
 // FailoverReconciler repeats the events of a DPUVolume that report its failover on
 // the PersistentVolumeClaim and on the pods that use it. A pod gets the events of
 // its own lifetime; the message of Promoted sums up what came before. A
@@ -63,10 +72,11 @@ func (r *FailoverReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(kube.Retrying(r))
 }
 
-// later enqueues events when the delay is over.
+// later enqueues events when the delay is over and it is their turn.
 func later() handler.EventHandler {
+	turns := rate.NewLimiter(perSecond, burst)
 	enqueue := func(o client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}, delay)
+		queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}, delay+turns.Reserve().Delay())
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {

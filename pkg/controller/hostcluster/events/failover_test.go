@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -199,4 +200,19 @@ func TestLater(t *testing.T) {
 	if d := cmp.Diff([]string{"users/e after 1s", "users/e after 1s"}, q.got); d != "" {
 		t.Error(d)
 	}
+}
+
+// TestTurns: of many events the first are told at once, and the others a few a second.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, q, h := about("DPUVolume", "Promoted"), &queue{}, later()
+		for range burst + 2*perSecond {
+			h.Create(t.Context(), event.CreateEvent{Object: e}, q)
+		}
+		for i, want := range map[int]string{0: "1s", burst - 1: "1s", burst: "1.5s", burst + 2*perSecond - 1: "3s"} {
+			if got := q.got[i]; got != "users/e after "+want {
+				t.Errorf("event %d is put off as %s, want %s", i, got, want)
+			}
+		}
+	})
 }
