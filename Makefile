@@ -95,8 +95,8 @@ model: ## check the model of the writer claim (needs spin)
 	@hack/model.sh
 
 .PHONY: mutation
-mutation: ## switch each safety check off in turn: a test has to catch it (slow)
-	@$(GO) run ./test/mutation
+mutation: ## switch each safety check off in turn: a test has to catch it (slow); SHARD=1/4: a part of them
+	@$(GO) run ./test/mutation $(if $(SHARD),--shard=$(SHARD))
 
 .PHONY: mutation-bed
 mutation-bed: ## the same where the proof on the test bed has to catch it (root, slower)

@@ -27,6 +27,8 @@ type options struct {
 	bed bool
 	// only those whose names match.
 	only string
+	// shard is "I/N" for the Ith of N parts of these; all if empty.
+	shard string
 	// generate are packages, with commas between them.
 	generate string
 }
@@ -35,6 +37,7 @@ func main() {
 	var o options
 	flag.BoolVar(&o.bed, "bed", false, "run those that name an end-to-end test, on test beds of their own, in place of the others")
 	flag.StringVar(&o.only, "only", "", "run those whose names match this regular expression")
+	flag.StringVar(&o.shard, "shard", "", "run the first of three parts of them if it is 1/3, and so on")
 	flag.StringVar(&o.generate, "generate", "", "make mutants of all code of these packages, such as pkg/writer, with commas between them, in place of the others")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -72,7 +75,7 @@ func run(ctx context.Context, o options) error {
 	}
 	s := sumUp(results, survivors)
 	fmt.Println(s)
-	return errors.Join(s.err(o.only == ""), listed(packages, made, survivors))
+	return errors.Join(s.err(o.only == "" && o.shard == ""), listed(packages, made, survivors))
 }
 
 func (o options) choose(made []mutation) ([]mutation, error) {
@@ -92,7 +95,19 @@ func (o options) choose(made []mutation) ([]mutation, error) {
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("no mutation has a name that matches %q", o.only)
 	}
-	return chosen, nil
+	return o.part(chosen)
+}
+
+// part is the part of what is chosen that --shard names: each is in one of them.
+func (o options) part(chosen []mutation) ([]mutation, error) {
+	if o.shard == "" {
+		return chosen, nil
+	}
+	var i, n int
+	if _, err := fmt.Sscanf(o.shard, "%d/%d", &i, &n); err != nil || i < 1 || i > n || n > len(chosen) || o.shard != fmt.Sprintf("%d/%d", i, n) {
+		return nil, fmt.Errorf("read --shard %q: want I/N, from 1/N to N/N, of %d mutations at most", o.shard, len(chosen))
+	}
+	return chosen[len(chosen)*(i-1)/n : len(chosen)*i/n], nil
 }
 
 // outcome is how it went with a mutation: what caught it, if anything, or why it was

@@ -2,9 +2,11 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,10 +50,37 @@ func TestChoosesSomething(t *testing.T) {
 		{options{bed: true, only: "no such mutation"}, 0},
 		{options{only: "("}, 0},
 		{options{bed: true, generate: "pkg/writer"}, 0},
+		{options{shard: "1/1"}, 2},
+		{options{shard: "2/2"}, 1},
+		{options{shard: "1/3"}, 0},
+		{options{shard: "0/2"}, 0},
+		{options{shard: "3/2"}, 0},
+		{options{shard: "1/2x"}, 0},
+		{options{shard: "half"}, 0},
 	} {
 		got, err := tc.o.choose(made)
 		if len(got) != tc.want || (err == nil) != (tc.want > 0) {
 			t.Errorf("%+v: chosen %v, %v", tc.o, got, err)
+		}
+	}
+}
+
+// TestShards: each mutation is in one part, whatever their number.
+func TestShards(t *testing.T) {
+	made := all()
+	for n := 1; n < 8; n++ {
+		var got []string
+		for i := 1; i <= n; i++ {
+			part, err := options{shard: fmt.Sprintf("%d/%d", i, n)}.choose(made)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range part {
+				got = append(got, m.name)
+			}
+		}
+		if !slices.EqualFunc(made, got, func(m mutation, name string) bool { return m.name == name }) {
+			t.Errorf("%d parts have %d mutations, want %d in their order", n, len(got), len(made))
 		}
 	}
 }

@@ -204,13 +204,22 @@ var services = []mutation{
 		{podHost, " && r.Pod == p.Status.Report.PodUID\n", "\n"},
 	}},
 	{name: "the device of a dead staging pod is kept for the next", tests: podVendor, edits: []edit{
-		{podHost, "		err = h.replace(ctx, r)\n", "		err = h.records.Put(deviceOf(r.Volume), r)\n"},
+		{podHost, "		r, err = h.replace(ctx, record{Volume: spec.VolumeID, Mode: spec.Mode, Staging: p.UID, Pod: p.Status.Report.PodUID})\n", "		r = record{Volume: spec.VolumeID, Device: namesOf(spec.VolumeID)[0], Mode: spec.Mode, Staging: p.UID, Pod: p.Status.Report.PodUID}\n		err = h.records.Put(keyOf(r.Volume), r)\n"},
 	}},
 	{name: "a volume is staged for another attachment under the device of the one before", tests: podVendor, edits: []edit{
 		{podHost, "		err = h.leave(bounded, spec.VolumeID, want)\n", "		_ = h.leave\n"},
 	}},
 	{name: "a volume is unstaged under a device of which nothing is known", tests: podVendor, edits: []edit{
-		{podHost, "	if err := (devices{h.o.SNAP}).remove(ctx, deviceOf(volume)); err != nil {\n		return err\n	}\n	if err := h.o.Targets", "	if err := h.o.Targets"},
+		{podHost, "	if err := (devices{h.o.SNAP}).remove(ctx, device); err != nil {\n		return err\n	}\n	if err := h.o.Targets", "	if err := h.o.Targets"},
+	}},
+	{name: "a device in whose place another is stays for ever", tests: podVendor, edits: []edit{
+		{"pkg/node/pods/vendor/sweep.go", "		if device == r.Device {\n", "		if device != \"\" {\n"},
+	}},
+	{name: "a device that its plugin lists is there, whatever it says of it", tests: "./pkg/node/dpu", edits: []edit{
+		{"pkg/node/dpu/devices/devices.go", "		names = []string{listed[i].Plugin}\n", "		return false\n"},
+	}},
+	{name: "replicas are made while pods are being started", tests: "./pkg/controller/replica", edits: []edit{
+		{"pkg/controller/replica/place.go", "	case wait > 0:\n", "	case wait > yieldFor:\n"},
 	}},
 	{name: "a vendor makes a volume for more hosts than it allows", tests: "./pkg/controller/dpucluster/volume", edits: []edit{
 		{"pkg/controller/dpucluster/volume/vendor.go", "most != nil && *most < want {", "most != nil && *most < 1 {"},

@@ -55,7 +55,7 @@ type machine struct {
 	keeps error
 	// claimed is the device that the host sees.
 	claimed string
-	silent bool
+	silent  bool
 }
 
 func newMachine(t *testing.T) *machine {
