@@ -35,9 +35,9 @@ func (r *Reconciler) place(ctx context.Context, s *pass, want int) (plan, error)
 		return plan{}, err
 	}
 	chosen := choose(request, known, use)
-	hold, again := s.hold(use), known.again
+	hold := s.hold(use)
 	if hold != "" || chosen.Missing == 0 && len(chosen.Unsuited) == 0 {
-		return s.planned(chosen, hold, again), nil
+		return s.planned(chosen, hold, known.again), nil
 	}
 	wait, err := r.yields(ctx, s)
 	switch {
@@ -57,8 +57,8 @@ func (r *Reconciler) place(ctx context.Context, s *pass, want int) (plan, error)
 const yieldFor = 30 * time.Second
 
 // yields is how long the replicas of a volume wait until they look again, as pods are being
-// started with volumes, this one or others; 0 if they need not. Making a replica costs as much as an attach, and when a
-// host dies with many volumes, all of them want one just then.
+// started with volumes, this one or others; 0 if they need not. Making a replica costs as much
+// as an attach, and when a host dies with many volumes, all of them want one just then.
 func (r *Reconciler) yields(ctx context.Context, s *pass) (time.Duration, error) {
 	own := meta.FindStatusCondition(s.primary().Status.Conditions, storagev1alpha1.ConditionDPUAttached)
 	if own == nil || own.Status != metav1.ConditionTrue {
