@@ -167,12 +167,20 @@ func (c writeCount) finish(ctx context.Context, b *bench, starts []time.Time) er
 	return nil
 }
 
+// wantFunctions refuses a bed whose hosts have fewer virtual functions than one of them gets
+// volumes.
+func (b *bench) wantFunctions(volumes int) error {
+	if have := b.bed.Options().VFs; have < volumes {
+		return fmt.Errorf("a host gets %d volumes, each needs a virtual function, and it has %d: run make bench, or moor-dev up --vfs=64", volumes, have)
+	}
+	return nil
+}
+
 // attachParallel attaches a crowd of new volumes at once over all hosts. The
 // first round is a warm-up.
 func (b *bench) attachParallel(ctx context.Context) error {
-	if most := (crowd + len(b.bed.Nodes()) - 1) / len(b.bed.Nodes()); most > b.bed.Options().VFs {
-		return fmt.Errorf("attach %d volumes to %d hosts at once: each needs %d virtual functions and has %d; run make bench, or moor-dev up --vfs=64",
-			crowd, len(b.bed.Nodes()), most, b.bed.Options().VFs)
+	if err := b.wantFunctions((crowd + len(b.bed.Nodes()) - 1) / len(b.bed.Nodes())); err != nil {
+		return err
 	}
 	single := b.series("attach.parallel50", results.Millis, results.Median)
 	all := b.series("attach.parallel50.all", results.Millis, results.Worst)

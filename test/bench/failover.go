@@ -92,8 +92,8 @@ func snapAway(ctx context.Context, b *bench, host string) error {
 const manyVolumes = 20
 
 func (b *bench) volumes20(ctx context.Context) error {
-	if have := b.bed.Options().VFs; have < manyVolumes {
-		return fmt.Errorf("%d volumes on a host need as many virtual functions, and it has %d; run make bench, or moor-dev up --vfs=64", manyVolumes, have)
+	if err := b.wantFunctions(manyVolumes); err != nil {
+		return err
 	}
 	// Twenty pods that write as often as one would keep a small machine busy.
 	many := workload.Spec{Kind: workload.StatefulSet, Class: failoverClass, Pods: manyVolumes, PauseMicros: 1_000_000}

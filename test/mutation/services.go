@@ -213,7 +213,7 @@ var services = []mutation{
 		{podHost, "	if err := (devices{h.o.SNAP}).remove(ctx, device); err != nil {\n		return err\n	}\n	if err := h.o.Targets", "	if err := h.o.Targets"},
 	}},
 	{name: "a device in whose place another is stays for ever", tests: podVendor, edits: []edit{
-		{"pkg/node/pods/vendor/sweep.go", "		if device == r.Device {\n", "		if device != \"\" {\n"},
+		{"pkg/node/pods/vendor/sweep.go", "	if r.Before == \"\" {\n", "	if r.Volume != \"\" {\n"},
 	}},
 	{name: "a device that its plugin lists is there, whatever it says of it", tests: "./pkg/node/dpu", edits: []edit{
 		{"pkg/node/dpu/devices/devices.go", "		names = []string{listed[i].Plugin}\n", "		return false\n"},

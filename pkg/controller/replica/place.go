@@ -62,7 +62,7 @@ const yieldFor = 30 * time.Second
 func (r *Reconciler) yields(ctx context.Context, s *pass) (time.Duration, error) {
 	own := meta.FindStatusCondition(s.primary().Status.Conditions, storagev1alpha1.ConditionDPUAttached)
 	if own == nil || own.Status != metav1.ConditionTrue {
-		return 0, nil // it is said to be attached by one who tells no time
+		return 0, nil // not known since when
 	}
 	left := yieldFor - r.Clock.Now().Sub(own.LastTransitionTime.Time)
 	if left <= 0 {
@@ -71,8 +71,8 @@ func (r *Reconciler) yields(ctx context.Context, s *pass) (time.Duration, error)
 	var awaited storagev1alpha1.DPUVolumeAttachmentList
 	var starting corev1.PodList
 	if err := errors.Join(
-		r.Host.Client.List(ctx, &awaited, client.InNamespace(r.Namespace), client.MatchingFields{index.DPUVolumeAttachmentAwaited: "true"}),
-		r.Host.Client.List(ctx, &starting, client.MatchingFields{index.PodStarting: "true"}),
+		r.Host.Client.List(ctx, &awaited, client.InNamespace(r.Namespace), client.MatchingFields{index.DPUVolumeAttachmentAwaited: "true"}, client.UnsafeDisableDeepCopy),
+		r.Host.Client.List(ctx, &starting, client.MatchingFields{index.PodStarting: "true"}, client.UnsafeDisableDeepCopy),
 	); err != nil {
 		return 0, fmt.Errorf("list what pods wait for: %w", err)
 	}

@@ -229,7 +229,7 @@ func TestPublishRefuses(t *testing.T) {
 		noError(t, os.MkdirAll(b.staging, 0o750))
 		b.h.err = fmt.Errorf("was it attached by this driver? %w", provisioner.ErrInvalid)
 		err := b.publishV(t, b.target, fsCap(snw, ""), false)
-		wantError(t, err, provisioner.ErrPrecondition, "with what this request has: ")
+		wantError(t, err, provisioner.ErrPrecondition, "it cannot be staged with what this request has: ")
 		if errors.Is(err, provisioner.ErrInvalid) {
 			t.Errorf("%v is an invalid request", err)
 		}

@@ -91,7 +91,7 @@ func (s *Server) staged(ctx context.Context, req *csispec.NodePublishVolumeReque
 	})
 	if errors.Is(err, provisioner.ErrInvalid) {
 		// It is no error of this request, which needs not carry what staging does.
-		return Mount{}, fmt.Errorf("%w, and cannot be with what this request has: %s: %w", why, err.Error(), provisioner.ErrPrecondition)
+		return Mount{}, fmt.Errorf("%w: it cannot be staged with what this request has: %s: %w", why, err.Error(), provisioner.ErrPrecondition)
 	}
 	if err != nil {
 		return Mount{}, fmt.Errorf("%w: %w", why, err)

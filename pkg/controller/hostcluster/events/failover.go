@@ -40,11 +40,12 @@ var mirrored = map[string]struct{ pods bool }{
 const delay = time.Second
 
 // Each event is up to four writes. Those of a few volumes are repeated at once, and those of
-// a host with many one after the other: else a third of all that is written while their pods
-// wait are words about it.
+// a host with many one after the other, but within a minute: else a third of all that is
+// written while their pods wait are words about it.
 const (
 	perSecond = 2
 	burst     = 12
+	atMost    = time.Minute
 )
 
 // FailoverReconciler repeats the events of a DPUVolume that report its failover on
@@ -75,8 +76,17 @@ func (r *FailoverReconciler) SetupWithManager(mgr ctrl.Manager) error {
 // later enqueues events when the delay is over and it is their turn.
 func later() handler.EventHandler {
 	turns := rate.NewLimiter(perSecond, burst)
+	turn := func() time.Duration {
+		r := turns.Reserve()
+		wait := r.Delay()
+		if wait > atMost {
+			r.Cancel() // so that the next ones do not wait for it
+			return atMost
+		}
+		return wait
+	}
 	enqueue := func(o client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}, delay+turns.Reserve().Delay())
+		queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}, delay+turn())
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {

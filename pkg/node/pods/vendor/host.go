@@ -8,6 +8,7 @@
 package vendor
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -72,8 +73,10 @@ func New(o Options) *Host {
 // record is the device of a volume, and what it was made of.
 type record struct {
 	Volume string `json:"volume"`
-	// Device is one of the two names of the volume's devices (namesOf).
+	// Device is one of the two names of the volume's devices (namesOf). Before is the other, while SNAP may
+	// have the device in whose place this one is.
 	Device string                 `json:"device"`
+	Before string                 `json:"before,omitempty"`
 	Mode   provisioner.VolumeMode `json:"mode"`
 	// Staging is the PodStaging, and Pod the pod of it that has made what is there.
 	Staging types.UID `json:"staging"`
@@ -245,20 +248,24 @@ func (h *Host) made(ctx context.Context, spec provisioner.OpenSpec, p *moorv1alp
 	return r.device(), err
 }
 
-// replace records the next device of a volume, by the first of its names that SNAP lets go of. One of the two
-// is not shown: the host sees one device of a volume at a time.
+// replace removes what devices of a volume SNAP lets go of, and records the next one by a name that is free:
+// one is, as the host sees one device of a volume at a time.
 func (h *Host) replace(ctx context.Context, r record) (record, error) {
 	var kept error
-	for _, r.Device = range namesOf(r.Volume) {
-		err := h.removeDevice(ctx, r.Device)
-		if err == nil {
-			return r, h.records.Put(keyOf(r.Volume), r)
-		}
-		if kept = errors.Join(kept, err); !errors.Is(err, provisioner.ErrInUse) {
-			break
+	for _, device := range namesOf(r.Volume) {
+		switch err := h.removeDevice(ctx, device); {
+		case err == nil:
+			r.Device = cmp.Or(r.Device, device)
+		case errors.Is(err, provisioner.ErrInUse):
+			r.Before, kept = device, err
+		default:
+			return r, err
 		}
 	}
-	return r, kept
+	if r.Device == "" {
+		return r, kept
+	}
+	return r, h.records.Put(keyOf(r.Volume), r)
 }
 
 // removeDevice removes a device, and then what it was made of from where that is shown.

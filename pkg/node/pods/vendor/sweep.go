@@ -40,6 +40,9 @@ func (h *Host) Sweep(ctx context.Context) error {
 
 // tidy removes the device in whose place another is, unless the host may see it yet.
 func (h *Host) tidy(ctx context.Context, r record) error {
+	if r.Before == "" {
+		return nil
+	}
 	unlock, err := h.lock(r.Volume)
 	if err != nil {
 		return nil // what goes on with the volume may be just that
@@ -49,15 +52,14 @@ func (h *Host) tidy(ctx context.Context, r record) error {
 	if err != nil || !known || now != r {
 		return err
 	}
-	for _, device := range namesOf(r.Volume) {
-		if device == r.Device {
-			continue
-		}
-		if err := h.removeDevice(ctx, device); err != nil && !errors.Is(err, provisioner.ErrInUse) {
-			return err
-		}
+	switch err := h.removeDevice(ctx, r.Before); {
+	case errors.Is(err, provisioner.ErrInUse):
+		return nil
+	case err != nil:
+		return err
 	}
-	return nil
+	r.Before = ""
+	return h.records.Put(keyOf(r.Volume), r)
 }
 
 func (h *Host) sweep(ctx context.Context, p *moorv1alpha1.PodStaging, known []record) error {
