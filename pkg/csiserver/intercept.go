@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
@@ -80,9 +81,11 @@ func (c *chain) intercept(ctx context.Context, req any, info *grpc.UnaryServerIn
 
 // admitted lets calls through once the plugin is ready. The Identity service
 // answers before: a plugin that fills its caches is alive, and Probe says the rest
-// (CSI spec, Probe).
+// (CSI spec, Probe). So do the calls that ask what a service can do, which depends on no
+// cache: sidecars end if they are refused it, right after Probe.
 func (c *chain) admitted(ctx context.Context, req any, method string, h grpc.UnaryHandler) (any, error) {
-	if c.o.Ready != nil && path.Dir(method) != "/"+csispec.Identity_ServiceDesc.ServiceName {
+	static := path.Dir(method) == "/"+csispec.Identity_ServiceDesc.ServiceName || strings.HasSuffix(method, "GetCapabilities")
+	if c.o.Ready != nil && !static {
 		if err := c.o.Ready(ctx); err != nil {
 			return nil, fmt.Errorf("%w: not ready yet, repeat later: %w", provisioner.ErrUnavailable, err)
 		}

@@ -129,6 +129,9 @@ func TestNotReadyIsAlive(t *testing.T) {
 		if probe, err := identity.Probe(t.Context(), &csispec.ProbeRequest{}); err != nil || probe.GetReady().GetValue() != is {
 			t.Errorf("ready %v: Probe says %v, error %v", is, probe.GetReady(), err)
 		}
+		if _, err := client.ControllerGetCapabilities(t.Context(), &csispec.ControllerGetCapabilitiesRequest{}); status.Code(err) == codes.Unavailable {
+			t.Errorf("ready %v: what it can do is not told: %v", is, err)
+		}
 		_, err := client.DeleteVolume(t.Context(), &csispec.DeleteVolumeRequest{VolumeId: "v"})
 		switch {
 		case is && err != nil:
