@@ -77,13 +77,14 @@ func atStore(p *pavv1alpha1.PavProvisioner) {
 }
 
 var _ = Describe("a PavProvisioner behind DPUs", Label("dpu-pods"), func() {
-	It("shows a directory that a pod made on the DPU by virtio-fs, and makes it and the pod that uses it anew when that pod is gone", func(ctx context.Context) {
+	It("shows a directory that a pod made on the DPU by virtio-fs, and makes it anew when that pod is gone", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		policy := ns.podVendor(ctx, "directory", jobs{stage: "mkdir /pav/volume; echo of $HOSTNAME >/pav/volume/greeting; touch /pav/ready; sleep 1000000"})
-		pod := ns.mooredAt(ctx, "moored", ns.class(ctx, map[string]string{"policy": policy, "emulation": "virtiofs", "deadMount": "Restart"}), "host-1")
-		first := runs(ctx, pod)
-		greeting := sh(ctx, pod, "cat /data/greeting")
-		sh(ctx, pod, "echo from the host >/data/answer && sync")
+		files := ns.claim(ctx, claim{name: "files", class: ns.class(ctx, map[string]string{"policy": policy, "emulation": "virtiofs"})})
+		pod := ns.pod(ctx, "pod", "host-1", files)
+		runs(ctx, pod)
+		greeting := sh(ctx, pod, "cat /data-files/greeting")
+		sh(ctx, pod, "echo from the host >/data-files/answer && sync")
 		stagings, err := stagedOn(ctx, policy)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(stagings).To(HaveLen(1))
@@ -95,11 +96,13 @@ var _ = Describe("a PavProvisioner behind DPUs", Label("dpu-pods"), func() {
 		Eventually(stagedOn).WithContext(ctx).WithArguments(policy).WithTimeout(patience).WithPolling(tick).Should(ConsistOf(And(
 			HaveField("Status.Phase", moorv1alpha1.PodStagingStaged), HaveField("Status.Report.PodUID", Not(Equal(stagings[0].Status.Report.PodUID))),
 		)))
-		second, err := kit.AwaitRunning(ctx, clients.Host, pod, string(first.UID), patience)
-		Expect(err).NotTo(HaveOccurred(), "nothing but Moor makes the pod anew")
-		Expect(second.Spec.NodeName).To(Equal("host-1"))
-		Expect(sh(ctx, pod, "cat /data/greeting")).To(And(HavePrefix("of pav-volume-staging-pod-"), Not(Equal(greeting))))
-		Expect(sh(ctx, pod, "ls /data")).To(Equal("greeting\n"), "not what was in the directory of the pod that is gone")
+		held := attachment(ctx, "host-1", volumeOf(ctx, files))
+		remove(ctx, podObject(pod))
+		gone(ctx, held) // what is still attached shows what the dead pod had
+		again := ns.pod(ctx, "again", "host-1", files)
+		runs(ctx, again)
+		Expect(sh(ctx, again, "cat /data-files/greeting")).To(And(HavePrefix("of pav-volume-staging-pod-"), Not(Equal(greeting))))
+		Expect(sh(ctx, again, "ls /data-files")).To(Equal("greeting\n"), "not what was in the directory of the pod that is gone")
 	})
 
 	It("shows a block device that pods made on two DPUs, and a pod fails over with it", func(ctx context.Context) {

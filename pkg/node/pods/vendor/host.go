@@ -3,8 +3,10 @@
 //
 // SNAP opens no path that a pod has written: the staged volume is shown at a place of its own first, as it is
 // to pods. What a device was made of is recorded, so that one whose staging pod has died is known not to be
-// there any more. The next Open makes another in its place, by another name: snap-node-driver takes the one
-// that the host sees away before it shows that, and until then SNAP has both.
+// there any more. The next Open makes another in its place. A block device that the host sees is replaced by one
+// of another name: snap-node-driver takes the one away before it shows the other, and until then SNAP has both.
+// A file system that the host sees is replaced once it does not see it any more: its tag has the device's name
+// in it, and Kubernetes gives the tag of the first to each pod until the volume is attached anew.
 package vendor
 
 import (
@@ -252,7 +254,8 @@ func (h *Host) made(ctx context.Context, spec provisioner.OpenSpec, p *moorv1alp
 // one is, as the host sees one device of a volume at a time.
 func (h *Host) replace(ctx context.Context, r record) (record, error) {
 	var kept error
-	for _, device := range namesOf(r.Volume) {
+	names := namesOf(r.Volume)
+	for _, device := range names {
 		switch err := h.removeDevice(ctx, device); {
 		case err == nil:
 			r.Device = cmp.Or(r.Device, device)
@@ -262,7 +265,7 @@ func (h *Host) replace(ctx context.Context, r record) (record, error) {
 			return r, err
 		}
 	}
-	if r.Device == "" {
+	if r.Device == "" || r.Mode == provisioner.Filesystem && r.Device != names[0] {
 		return r, kept
 	}
 	return r, h.records.Put(keyOf(r.Volume), r)

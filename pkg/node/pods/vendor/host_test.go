@@ -101,43 +101,58 @@ func TestDies(t *testing.T) {
 	}
 }
 
-// TestReplaced: while the host sees the device of a dead staging pod, another is made beside it, by the
+// TestReplaced: while the host sees the block device of a dead staging pod, another is made beside it, by the
 // volume's other name; the old one goes once the host does not see it any more, and not before.
 func TestReplaced(t *testing.T) {
-	for _, mode := range []provisioner.VolumeMode{provisioner.Block, provisioner.Filesystem} {
-		t.Run(string(mode), func(t *testing.T) {
-			m := newMachine(t)
-			spec := m.volume("a", mode)
-			seen := m.open(spec)
-			for range 3 {
-				m.claimed = seen.Name
-				p := m.stagings()[0]
-				m.staged(&p, moorv1alpha1.PodStagingStaged) // by another pod
-				_, err := m.Lookup(t.Context(), spec.VolumeID)
-				m.wants(err, provisioner.ErrNotFound, "a-pvc")
-				again := m.open(spec)
-				if again.Name == seen.Name {
-					t.Fatal("the device that the host sees was made anew")
-				}
-				m.staged(&p, moorv1alpha1.PodStagingStaged) // and by yet another, before the host saw that
-				if got := m.open(spec); got != again {
-					t.Errorf("%+v, want %+v", got, again)
-				}
-				m.swept(2)
-				m.claimed = again.Name
-				m.swept(1)
-				seen = again
-			}
-			if err := m.Close(t.Context(), spec.VolumeID, seen.Name); err != nil && !errors.Is(err, provisioner.ErrInUse) {
-				t.Fatal(err)
-			}
-			m.claimed = ""
-			if err := m.Close(t.Context(), spec.VolumeID, seen.Name); err != nil {
-				t.Fatal(err)
-			}
-			m.bare()
-		})
+	m := newMachine(t)
+	spec := m.volume("a", provisioner.Block)
+	seen := m.open(spec)
+	for range 3 {
+		m.claimed = seen.Name
+		p := m.stagings()[0]
+		m.staged(&p, moorv1alpha1.PodStagingStaged) // by another pod
+		_, err := m.Lookup(t.Context(), spec.VolumeID)
+		m.wants(err, provisioner.ErrNotFound, "a-pvc")
+		again := m.open(spec)
+		if again.Name == seen.Name {
+			t.Fatal("the device that the host sees was made anew")
+		}
+		m.staged(&p, moorv1alpha1.PodStagingStaged) // and by yet another, before the host saw that
+		if got := m.open(spec); got != again {
+			t.Errorf("%+v, want %+v", got, again)
+		}
+		m.swept(2)
+		m.claimed = again.Name
+		m.swept(1)
+		seen = again
 	}
+	if err := m.Close(t.Context(), spec.VolumeID, seen.Name); err != nil && !errors.Is(err, provisioner.ErrInUse) {
+		t.Fatal(err)
+	}
+	m.claimed = ""
+	if err := m.Close(t.Context(), spec.VolumeID, seen.Name); err != nil {
+		t.Fatal(err)
+	}
+	m.bare()
+}
+
+// TestSeenFileSystemStays: a file system that the host sees has a tag that pods are told once, so it is
+// replaced by none of another name.
+func TestSeenFileSystemStays(t *testing.T) {
+	m := newMachine(t)
+	spec := m.volume("a", provisioner.Filesystem)
+	m.claimed = m.open(spec).Name
+	p := m.stagings()[0]
+	m.staged(&p, moorv1alpha1.PodStagingStaged) // by another pod
+	_, err := m.Open(t.Context(), spec)
+	m.wants(err, provisioner.ErrUnavailable, "Device or resource busy")
+	m.swept(1)
+	seen := m.claimed
+	m.claimed = ""
+	if d := m.open(spec); d.Name != seen {
+		t.Errorf("it is %s now, and was %s", d.Name, seen)
+	}
+	m.swept(1)
 }
 
 // swept fails unless SNAP has so many devices after a sweep, each over a place of its own.
