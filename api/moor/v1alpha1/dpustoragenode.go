@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -161,10 +163,29 @@ type DPUState struct {
 	// not the cluster network. Absent: the DPU does not look.
 	// +optional
 	Host *HostObservation `json:"host,omitempty"`
+	// LostPaths are the volumes of this DPU whose way to the storage is lost.
+	// +optional
+	// +listType=map
+	// +listMapKey=volume
+	// +kubebuilder:validation:MaxItems=1024
+	LostPaths []LostPath `json:"lostPaths,omitempty"`
 	// Lease is what the DPU promises about the time after this beat. Absent: it
 	// promises nothing, and shows volumes until it is told to withdraw them.
 	// +optional
 	Lease *DPULease `json:"lease,omitempty"`
+}
+
+// LostPath is a volume that a DPU has a device of, and cannot reach at the storage: I/O of
+// the host waits, or fails. That the DPU says so proves nothing about what the storage has
+// received of it.
+type LostPath struct {
+	// Volume is the Volume, and so the DPUVolume of that name.
+	Volume string `json:"volume"`
+	// Since when, by the DPU's clock; for people.
+	Since metav1.Time `json:"since"`
+	// Message says by what it is known.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // DPULease is a DPU's promise that nothing of a single-writer volume is written
@@ -225,6 +246,24 @@ func (s *DPUStorageNodeStatus) DeadMounts() []DeadMount {
 		return nil
 	}
 	return s.Host.DeadMounts
+}
+
+// LostPaths are those that the DPU tells of.
+func (s *DPUStorageNodeStatus) LostPaths() []LostPath {
+	if s.DPU == nil {
+		return nil
+	}
+	return s.DPU.LostPaths
+}
+
+// LostPath is that of a volume, nil if the DPU tells of none.
+func (s *DPUStorageNodeStatus) LostPath(volume string) *LostPath {
+	all := s.LostPaths()
+	i := slices.IndexFunc(all, func(l LostPath) bool { return l.Volume == volume })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
 }
 
 // DPUStorageNode is the heartbeat of a host and of the DPU in it. In the host

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -161,6 +163,24 @@ type Replication struct {
 	// +kubebuilder:default=Fence
 	// +optional
 	Failover FailoverMode `json:"failover,omitempty"`
+	// PathTimeoutSeconds is for how long the way of the primary's DPU to the storage may
+	// be lost, while that of another host's DPU is not, before the volume moves there
+	// with failover Fence, in seconds. 0: it does not move by itself. Empty: 15.
+	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 10 && self <= 3600",message="pathTimeoutSeconds is 0, or from 10 to 3600"
+	// +optional
+	PathTimeoutSeconds *int32 `json:"pathTimeoutSeconds,omitempty"`
+}
+
+// PathTimeout is PathTimeoutSeconds, or what holds where it is empty; 0: the volume does
+// not move by itself when a path is lost.
+func (r *Replication) PathTimeout() time.Duration {
+	switch {
+	case r == nil || r.Failover != FailoverFence:
+		return 0
+	case r.PathTimeoutSeconds == nil:
+		return DefaultPathTimeoutSeconds * time.Second
+	}
+	return time.Duration(*r.PathTimeoutSeconds) * time.Second
 }
 
 // DPUVolumePhase is where a volume is in its life.

@@ -20,6 +20,11 @@ const (
 	EventAttached = "Attached"
 	// EventKubeletWoken: a kubelet that had put the pod off looks at it again.
 	EventKubeletWoken = "KubeletWoken"
+	// EventPathLost: the DPU of the volume's host does not reach the storage any more, and
+	// what is done.
+	EventPathLost = "PathLost"
+	// EventPathFound: it does again.
+	EventPathFound = "PathFound"
 	// EventMountDead: a pod's mount of the volume is of no use any more, and what is done.
 	EventMountDead = "MountDead"
 	// EventMountDeadReleased: a pod was deleted, so that the volume is mounted anew.

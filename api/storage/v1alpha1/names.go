@@ -58,6 +58,19 @@ const ConditionMountHealthy = "MountHealthy"
 // ReasonMountDead of ConditionMountHealthy.
 const ReasonMountDead = "MountDead"
 
+// ConditionPathHealthy is on a DPUVolumeAttachment once the way of its DPU to the storage of
+// the volume was lost, and on a DPUVolume once that was so of one of its DPUs. An addition of
+// Moor.
+const ConditionPathHealthy = "PathHealthy"
+
+// Reasons of ConditionPathHealthy.
+const (
+	// ReasonPathLost: of this attachment; of a DPUVolume: of some of its DPUs.
+	ReasonPathLost = "PathLost"
+	// ReasonAllPathsLost of a DPUVolume: no DPU that has it reaches the storage.
+	ReasonAllPathsLost = "AllPathsLost"
+)
+
 // ConditionAccessible is False on a DPUVolume that no vendor makes, or that was
 // made elsewhere, for the places of spec.accessibleFrom: as things are it will
 // not be Bound. An addition of Moor.

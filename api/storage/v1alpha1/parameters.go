@@ -28,9 +28,23 @@ const (
 	// ParameterFailover is a FailoverMode; Fence is the default if maxShares is
 	// greater than 1.
 	ParameterFailover = "failover"
+	// ParameterPathTimeout is for how long the way of the primary's DPU to the storage may be
+	// lost before the volume moves to another host: a duration of whole seconds from
+	// MinPathTimeoutSeconds to MaxPathTimeoutSeconds, or 0s: it does not. Default:
+	// DefaultPathTimeoutSeconds.
+	ParameterPathTimeout = "pathTimeout"
 	// ParameterDeadMount is a DeadMountMode; default Restart with failover Fence, else
 	// Tell.
 	ParameterDeadMount = "deadMount"
+)
+
+// The bounds of ParameterPathTimeout and its default, in seconds. The shortest is twice as
+// long as snap-node-driver takes to notice a loss, so that a replica's DPU has noticed, too,
+// where the storage itself is away.
+const (
+	MinPathTimeoutSeconds     = 10
+	MaxPathTimeoutSeconds     = 3600
+	DefaultPathTimeoutSeconds = 15
 )
 
 // ParameterRequestQueues is the one parameter of a virtio-fs device that a StorageClass can

@@ -36,7 +36,7 @@ type Class struct {
 var ours = []string{
 	storagev1alpha1.ParameterPolicy, storagev1alpha1.ParameterFunctionType, storagev1alpha1.ParameterHotplug, storagev1alpha1.ParameterEmulation,
 	storagev1alpha1.ParameterMaxShares, storagev1alpha1.ParameterReplicas, storagev1alpha1.ParameterWarmth,
-	storagev1alpha1.ParameterReleaseAfter, storagev1alpha1.ParameterFailover, storagev1alpha1.ParameterDeadMount,
+	storagev1alpha1.ParameterReleaseAfter, storagev1alpha1.ParameterFailover, storagev1alpha1.ParameterPathTimeout, storagev1alpha1.ParameterDeadMount,
 }
 
 // Parse reads the parameters of a StorageClass; an empty value counts as none.

@@ -18,6 +18,7 @@ type replication struct {
 	warmth              storagev1alpha1.Warmth
 	releaseAfterSeconds *int32
 	failover            storagev1alpha1.FailoverMode
+	pathTimeoutSeconds  *int32
 }
 
 func parseReplication(parameters map[string]string) (out replication, err error) {
@@ -30,6 +31,9 @@ func parseReplication(parameters map[string]string) (out replication, err error)
 		return out, err
 	}
 	if out.releaseAfterSeconds, err = parseSeconds(parameters, storagev1alpha1.ParameterReleaseAfter); err != nil {
+		return out, err
+	}
+	if out.pathTimeoutSeconds, err = parsePathTimeout(parameters); err != nil {
 		return out, err
 	}
 	if out.shares, err = parseCount(parameters, storagev1alpha1.ParameterMaxShares); err != nil {
@@ -45,7 +49,16 @@ func parseReplication(parameters map[string]string) (out replication, err error)
 		return out, invalid("parameter %s is %d, allowed are 0 to %d: %s is %d, and one share is the primary's",
 			storagev1alpha1.ParameterReplicas, *n, out.maxShares()-1, storagev1alpha1.ParameterMaxShares, out.maxShares())
 	}
+	if s := out.pathTimeoutSeconds; s != nil && *s > 0 && !out.fences() {
+		return out, invalid("parameter %s is %s: a volume moves by itself only with %s=%s", storagev1alpha1.ParameterPathTimeout,
+			parameters[storagev1alpha1.ParameterPathTimeout], storagev1alpha1.ParameterFailover, storagev1alpha1.FailoverFence)
+	}
 	return out, nil
+}
+
+// fences reports whether the volume fails over.
+func (r replication) fences() bool {
+	return r.failover == storagev1alpha1.FailoverFence || r.failover == "" && r.maxShares() > 1
 }
 
 func oneOf[T ~string](key string, value T, allowed ...T) (T, error) {
@@ -66,6 +79,18 @@ func parseSeconds(parameters map[string]string, key string) (*int32, error) {
 	}
 	out := int32(d / time.Second)
 	return &out, nil
+}
+
+func parsePathTimeout(parameters map[string]string) (*int32, error) {
+	const key = storagev1alpha1.ParameterPathTimeout
+	out, err := parseSeconds(parameters, key)
+	if err != nil || out == nil {
+		return nil, err
+	}
+	if s := *out; s != 0 && (s < storagev1alpha1.MinPathTimeoutSeconds || s > storagev1alpha1.MaxPathTimeoutSeconds) {
+		return nil, invalid("parameter %s is %q, allowed are %ds to %ds, and 0s for never", key, parameters[key], storagev1alpha1.MinPathTimeoutSeconds, storagev1alpha1.MaxPathTimeoutSeconds)
+	}
+	return out, nil
 }
 
 func parseCount(parameters map[string]string, key string) (*int32, error) {
@@ -96,7 +121,7 @@ func (c Class) Replication(modes []provisioner.AccessMode) (*storagev1alpha1.Rep
 	r, single := c.replication, provisioner.SingleNode(modes)
 	out := &storagev1alpha1.Replication{
 		MaxShares: r.maxShares(), Warmth: storagev1alpha1.WarmthPreEmulated,
-		ReleaseAfterSeconds: r.releaseAfterSeconds, Failover: storagev1alpha1.FailoverFence,
+		ReleaseAfterSeconds: r.releaseAfterSeconds, Failover: storagev1alpha1.FailoverFence, PathTimeoutSeconds: r.pathTimeoutSeconds,
 	}
 	switch {
 	case r.replicas != nil:
@@ -133,8 +158,10 @@ func (r replication) parameters() map[string]string {
 			out[key] = text
 		}
 	}
-	if s := r.releaseAfterSeconds; s != nil {
-		out[storagev1alpha1.ParameterReleaseAfter] = (time.Duration(*s) * time.Second).String()
+	for key, s := range map[string]*int32{storagev1alpha1.ParameterReleaseAfter: r.releaseAfterSeconds, storagev1alpha1.ParameterPathTimeout: r.pathTimeoutSeconds} {
+		if s != nil {
+			out[key] = (time.Duration(*s) * time.Second).String()
+		}
 	}
 	return out
 }

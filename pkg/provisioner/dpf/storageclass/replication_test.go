@@ -27,6 +27,16 @@ func TestReplicationParameters(t *testing.T) {
 		"release":         {params{"replicaReleaseAfter": "90s"}, params{"replicaReleaseAfter": "1m30s"}, ""},
 		"release at once": {params{"replicaReleaseAfter": "0s"}, params{"replicaReleaseAfter": "0s"}, ""},
 
+		"path timeout":            {params{"maxShares": "2", "pathTimeout": "90s"}, params{"maxShares": "2", "pathTimeout": "1m30s"}, ""},
+		"path timeout, alone":     {params{"failover": "Fence", "pathTimeout": "10s"}, params{"failover": "Fence", "pathTimeout": "10s"}, ""},
+		"moves never":             {params{"pathTimeout": "0s"}, params{"pathTimeout": "0s"}, ""},
+		"path timeout, too short": {params{"maxShares": "2", "pathTimeout": "9s"}, nil, `pathTimeout is "9s", allowed are 10s to 3600s, and 0s for never`},
+		"path timeout, too long":  {params{"maxShares": "2", "pathTimeout": "2h"}, nil, "allowed are 10s to 3600s"},
+		"path timeout, no unit":   {params{"maxShares": "2", "pathTimeout": "15"}, nil, "a duration of whole seconds"},
+		"path timeout, one share": {params{"pathTimeout": "15s"}, nil, "moves by itself only with failover=Fence"},
+		"path timeout, off":       {params{"maxShares": "2", "failover": "Off", "pathTimeout": "15s"}, nil, "moves by itself only with failover=Fence"},
+		"pathtimeout":             {params{"pathtimeout": "15s"}, nil, `did you mean "pathTimeout"`},
+
 		"release without unit": {params{"replicaReleaseAfter": "90"}, nil, `replicaReleaseAfter is "90": a duration of whole seconds`},
 		"release before":       {params{"replicaReleaseAfter": "-1s"}, nil, "a duration of whole seconds"},
 		"release too exact":    {params{"replicaReleaseAfter": "1.5s"}, nil, "a duration of whole seconds"},

@@ -92,7 +92,7 @@ func ParametersOf(spec *storagev1alpha1.DPUVolumeSpec) map[string]string {
 	r := spec.Replication
 	given := replication{
 		shares: &r.MaxShares, replicas: &r.MaxMountReplicaCount,
-		warmth: r.Warmth, failover: r.Failover, releaseAfterSeconds: r.ReleaseAfterSeconds,
+		warmth: r.Warmth, failover: r.Failover, releaseAfterSeconds: r.ReleaseAfterSeconds, pathTimeoutSeconds: r.PathTimeoutSeconds,
 	}
 	maps.Copy(out, given.parameters())
 	return out
