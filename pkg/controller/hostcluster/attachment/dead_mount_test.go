@@ -61,7 +61,7 @@ func TestDeadMountsWake(t *testing.T) {
 	w.Host.Add(user("a"), user("b"), kubetest.DPUVolumeAttachment("second", "a"))
 	for volumes, want := range map[string][]string{"": nil, "vol": {"a-vol"}, "none": nil, "second vol": {"a-second", "a-vol"}} {
 		var got []string
-		for _, q := range r.ofMounts(t.Context(), tells(w, strings.Fields(volumes)...)) {
+		for _, q := range r.ofTold(t.Context(), tells(w, strings.Fields(volumes)...)) {
 			got = append(got, q.Name)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

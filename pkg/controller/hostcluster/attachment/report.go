@@ -83,6 +83,7 @@ func report(a *storagev1alpha1.DPUVolumeAttachment, p *pass, outcome kube.Outcom
 		meta.RemoveStatusCondition(&a.Status.Conditions, storagev1alpha1.ConditionPreEmulated)
 	}
 	reportMount(a, p, conditions)
+	reportPath(a, p, conditions)
 	if p.going {
 		conditions.False(storagev1alpha1.ConditionDPUVolumeAttachmentReconciled, storagev1alpha1.ReasonAwaitingDeletion, p.waiting)
 	} else {
@@ -106,6 +107,19 @@ func reportMount(a *storagev1alpha1.DPUVolumeAttachment, p *pass, conditions kub
 		conditions.False(storagev1alpha1.ConditionMountHealthy, storagev1alpha1.ReasonMountDead, fmt.Sprintf("%s; pods with this mount: %d", dead.Message, len(dead.Pods)))
 	case meta.FindStatusCondition(a.Status.Conditions, storagev1alpha1.ConditionMountHealthy) != nil:
 		conditions.True(storagev1alpha1.ConditionMountHealthy)
+	}
+}
+
+// reportPath says how the way of the host's DPU to the storage is, once it was lost.
+func reportPath(a *storagev1alpha1.DPUVolumeAttachment, p *pass, conditions kube.Conditions) {
+	if p.node == nil {
+		return
+	}
+	switch lost := p.node.Status.LostPath(a.Spec.DPUVolumeName); {
+	case lost != nil:
+		conditions.False(storagev1alpha1.ConditionPathHealthy, storagev1alpha1.ReasonPathLost, fmt.Sprintf("DPU %s: %s", p.dpu, lost.Message))
+	case meta.FindStatusCondition(a.Status.Conditions, storagev1alpha1.ConditionPathHealthy) != nil:
+		conditions.True(storagev1alpha1.ConditionPathHealthy)
 	}
 }
 

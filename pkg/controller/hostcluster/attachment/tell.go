@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -67,4 +69,23 @@ func (r *Reconciler) tellAttached(p *pass, before, now storagev1alpha1.DPUVolume
 		message += fmt.Sprintf(" (epoch %d)", now.Epoch)
 	}
 	r.Recorder.Event(p.volume, corev1.EventTypeNormal, storagev1alpha1.EventAttached, message)
+}
+
+// tellPath tells when the way of the DPU to the storage of the volume is lost, and when it is
+// found again. Of a replica, which no pod uses, the condition says it.
+func (r *Reconciler) tellPath(p *pass, before, now []metav1.Condition) {
+	was, is := meta.IsStatusConditionFalse(before, storagev1alpha1.ConditionPathHealthy), meta.FindStatusCondition(now, storagev1alpha1.ConditionPathHealthy)
+	lost := is != nil && is.Status == metav1.ConditionFalse
+	if r.Recorder == nil || p.volume == nil || p.replica() && !p.begun() || was == lost {
+		return
+	}
+	if !lost {
+		r.Recorder.Event(p.volume, corev1.EventTypeNormal, storagev1alpha1.EventPathFound, fmt.Sprintf("DPU %s of host %s reaches the storage again", p.dpu, p.attachment.Spec.DPUNodeName))
+		return
+	}
+	follows := "nothing is done by itself: I/O waits until it does, or fails"
+	if timeout := p.volume.Spec.Replication.PathTimeout(); timeout > 0 && p.single() {
+		follows = fmt.Sprintf("if that lasts for %s, the volume moves to another host whose DPU reaches it; where none does, I/O waits", timeout)
+	}
+	r.Recorder.Event(p.volume, corev1.EventTypeWarning, storagev1alpha1.EventPathLost, fmt.Sprintf("host %s does not reach the storage, %s; %s", p.attachment.Spec.DPUNodeName, is.Message, follows))
 }

@@ -30,8 +30,8 @@ var (
 	})
 	// dpuChanged: findDPU depends on it.
 	dpuChanged = changed(func(n *moorv1alpha1.DPUStorageNode) any { return n.Spec.DPUName })
-	// mountsChanged: reportMount depends on it.
-	mountsChanged = changed(func(n *moorv1alpha1.DPUStorageNode) any { return n.Status.DeadMounts() })
+	// toldChanged: reportMount and reportPath depend on it.
+	toldChanged = changed(func(n *moorv1alpha1.DPUStorageNode) any { return []any{n.Status.DeadMounts(), n.Status.LostPaths()} })
 	// claimChanged: writer.Judge and promotedEarly depend on it.
 	claimChanged = predicate.TypedFuncs[*moorv1alpha1.WriterClaim]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*moorv1alpha1.WriterClaim]) bool {
@@ -80,15 +80,16 @@ func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Re
 	return r.by(ctx, index.DPUVolumeAttachmentByNode, o.GetName())
 }
 
-// ofMounts maps to the attachments of the volumes whose mounts a host calls dead. It is asked
-// of a host as it was and as it is.
-func (r *Reconciler) ofMounts(ctx context.Context, o client.Object) []reconcile.Request {
-	dead := o.(*moorv1alpha1.DPUStorageNode).Status.DeadMounts()
-	if len(dead) == 0 {
+// ofTold maps to the attachments of the volumes whose mounts a host calls dead, and of those
+// whose way to the storage its DPU calls lost. It is asked of a host as it was and as it is.
+func (r *Reconciler) ofTold(ctx context.Context, o client.Object) []reconcile.Request {
+	told := &o.(*moorv1alpha1.DPUStorageNode).Status
+	dead := told.DeadMounts()
+	if len(dead) == 0 && len(told.LostPaths()) == 0 {
 		return nil
 	}
 	return kube.Requests(slices.DeleteFunc(r.list(ctx, index.DPUVolumeAttachmentByNode, o.GetName()), func(a storagev1alpha1.DPUVolumeAttachment) bool {
-		return deadMountOf(dead, a.Spec.DPUVolumeName) == nil
+		return deadMountOf(dead, a.Spec.DPUVolumeName) == nil && told.LostPath(a.Spec.DPUVolumeName) == nil
 	}))
 }
 

@@ -32,6 +32,8 @@ var mirrored = map[string]struct{ pods bool }{
 	storagev1alpha1.EventFailoverReleased: {}, // its pod has an event of its own
 	storagev1alpha1.EventPromoted:         {pods: true},
 	storagev1alpha1.EventAttached:         {pods: true},
+	storagev1alpha1.EventPathLost:         {pods: true},
+	storagev1alpha1.EventPathFound:        {pods: true},
 	storagev1alpha1.EventMountDead:        {}, // and of its pod
 }
 

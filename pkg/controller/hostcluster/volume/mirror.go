@@ -64,6 +64,8 @@ type pass struct {
 	mirror *storagev1alpha1.Volume
 	// outcome is what carrying it came to.
 	outcome kube.Outcome
+	// paths are the ways to its storage.
+	paths paths
 }
 
 // report rebuilds the status.
@@ -97,6 +99,7 @@ func report(v *storagev1alpha1.DPUVolume, p pass, c hostcluster.Clusters) {
 		tellHealth(conditions, p.mirror.Status.Message)
 	}
 	tellAccess(conditions, v, p.mirror)
+	p.paths.tell(conditions)
 	conditions.Reconciled(storagev1alpha1.ConditionDPUVolumeReconciled, p.outcome)
 	conditions.Summarize(storagev1alpha1.ConditionReady,
 		storagev1alpha1.ConditionDPUVolumeReconciled, storagev1alpha1.ConditionScheduled, storagev1alpha1.ConditionBound)

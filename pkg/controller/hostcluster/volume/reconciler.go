@@ -76,6 +76,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	p := pass{}
+	if p.paths, err = r.pathsOf(ctx, volume); err != nil {
+		return ctrl.Result{}, err
+	}
 	p.mirror, err = r.carry(ctx, volume, mirror)
 	p.outcome = kube.Settle(err, time.Time{}) // no wait here is of the normal course
 	if _, statusErr := kube.PatchStatus(ctx, r.Clusters.Host.Client, volume, func(v *storagev1alpha1.DPUVolume) {

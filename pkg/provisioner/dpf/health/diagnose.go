@@ -18,6 +18,7 @@ const (
 	reasonReplicasMissing = "ReplicasMissing"
 	reasonNotShown        = "DeviceNotShown"
 	reasonMountDead       = storagev1alpha1.ReasonMountDead
+	reasonPathLost        = storagev1alpha1.ReasonPathLost
 	reasonHostDead        = "HostDead"
 	reasonDPUSilent       = "DPUSilent"
 	reasonSNAPDown        = "SNAPDown"
@@ -55,6 +56,11 @@ func diagnose(v *storagev1alpha1.DPUVolume, uses []use, now time.Time) (out []pr
 	for _, u := range uses {
 		if c := request.False(u.attachment.Status.Conditions, storagev1alpha1.ConditionMountHealthy); c != nil {
 			add(provisioner.Inaccessible, reasonMountDead, "on node %s: %s", u.attachment.Spec.DPUNodeName, c.Message)
+		}
+	}
+	for _, u := range uses {
+		if c := request.False(u.attachment.Status.Conditions, storagev1alpha1.ConditionPathHealthy); c != nil {
+			add(provisioner.Inaccessible, reasonPathLost, "node %s does not reach the storage: %s", u.attachment.Spec.DPUNodeName, c.Message)
 		}
 	}
 	for _, u := range uses {

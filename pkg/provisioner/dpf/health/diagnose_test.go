@@ -83,6 +83,10 @@ func TestDiagnose(t *testing.T) {
 			a.Spec.DPUNodeName = "n1"
 			a.Status.Conditions = []metav1.Condition{{Type: storagev1alpha1.ConditionMountHealthy, Status: metav1.ConditionFalse, Message: "words"}}
 		}, nil), []string{"Inaccessible MountDead: on node n1: words"}},
+		"its path is lost": {volumeWith(""), using(func(a *storagev1alpha1.DPUVolumeAttachment) {
+			a.Spec.DPUNodeName = "n1"
+			a.Status.Conditions = []metav1.Condition{{Type: storagev1alpha1.ConditionPathHealthy, Status: metav1.ConditionFalse, Message: "words"}}
+		}, nil), []string{"Inaccessible PathLost: node n1 does not reach the storage: words"}},
 		"the host is dead":    {volumeWith(""), using(sound, says(moorv1alpha1.ConditionHostAlive, metav1.ConditionFalse)), []string{"Inaccessible HostDead: node n1, which uses the volume: words"}},
 		"the host is unknown": {volumeWith(""), using(sound, says(moorv1alpha1.ConditionHostAlive, metav1.ConditionUnknown)), nil},
 		"the DPU is silent":   {volumeWith(""), using(sound, says(moorv1alpha1.ConditionDPUAlive, metav1.ConditionFalse)), []string{"Degraded DPUSilent: node n1, which uses the volume: words"}},
