@@ -265,3 +265,40 @@ func (c *conn) part() {
 	c.fail(fmt.Errorf("%w: it was closed here", errLost))
 	<-c.stopped
 }
+
+// State is how a Device stands to its target.
+type State int
+
+// The states of a Device.
+const (
+	// Connected: there is a connection, and nothing has shown that it is broken. A
+	// network that swallows everything is noticed by what is sent, not before.
+	Connected State = iota
+	// Reconnecting: the connection was lost, and a new one is tried until there is one.
+	Reconnecting
+	// GivenUp: there will be no connection any more, unless Raise opens the volume
+	// under a later epoch.
+	GivenUp
+)
+
+// State returns how the device stands to its target now, and of one that was given
+// up why. It asks no target.
+func (d *Device) State() (State, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.final != nil:
+		return GivenUp, d.final
+	case d.conn != nil && !isClosed(d.conn.gone):
+		return Connected, nil
+	}
+	return Reconnecting, nil
+}
+
+// Probe returns nil if the target answers now, by a connection of its own, and lets the
+// device have the volume; it opens nothing and changes nothing. ErrDenied if the target
+// refuses, else the target is out of reach. ctx bounds it.
+func (d *Device) Probe(ctx context.Context) error {
+	_, err := peek(ctx, d.o.Address, d.opens().String())
+	return err
+}
