@@ -199,6 +199,18 @@ func TestRequestShapes(t *testing.T) {
 				return err
 			},
 		},
+		{"iostat", `{"bdevs":[]}`, `{"method":"bdev_get_iostat"}`, func(c *Client) error { _, err := c.BdevGetIostat(ctx, ""); return err }},
+		{"iostat of one", `{"bdevs":[]}`, `{"method":"bdev_get_iostat","params":{"name":"b"}}`, func(c *Client) error { _, err := c.BdevGetIostat(ctx, "b"); return err }},
+		{
+			"sampling", `true`, `{"method":"bdev_set_qd_sampling_period","params":{"name":"b","period":100000}}`,
+			func(c *Client) error { return c.BdevSetQDSamplingPeriod(ctx, "b", 100*time.Millisecond) },
+		},
+		{"no sampling", `true`, `{"method":"bdev_set_qd_sampling_period","params":{"name":"b","period":0}}`, func(c *Client) error { return c.BdevSetQDSamplingPeriod(ctx, "b", 0) }},
+		{"controllers", `[]`, `{"method":"bdev_nvme_get_controllers"}`, func(c *Client) error { _, err := c.BdevNvmeGetControllers(ctx); return err }},
+		{
+			"health", `{"traddr":"192.0.2.1"}`, `{"method":"bdev_nvme_get_controller_health_info","params":{"name":"c"}}`,
+			func(c *Client) error { _, err := c.BdevNvmeGetControllerHealthInfo(ctx, "c"); return err },
+		},
 		{"disconnect", `true`, `{"method":"bdev_nvme_detach_controller","params":{"name":"c"}}`, func(c *Client) error { return c.BdevNvmeDetachController(ctx, "c") }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

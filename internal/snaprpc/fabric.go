@@ -39,7 +39,37 @@ type NVMeBdev struct {
 // NVMeController is a connection to a subsystem, by one path or several.
 type NVMeController struct {
 	Name  string     `json:"name"`
-	Paths []NVMeBdev `json:"ctrlrs"`
+	Paths []NVMePath `json:"ctrlrs"`
+}
+
+// The words of NVMePath.State. The service tells the first that fits, in this order.
+const (
+	PathDeleting = "deleting"
+	// PathFailed: given up; nothing but a reset that is asked for brings it back.
+	PathFailed             = "failed"
+	PathResetting          = "resetting"
+	PathReconnectIsDelayed = "reconnect_is_delayed"
+	PathDisabled           = "disabled"
+	// PathEnabled says that nothing wrong was noticed yet, no more than that.
+	PathEnabled = "enabled"
+)
+
+// NVMePath is one path of a connection.
+type NVMePath struct {
+	// State is one of the words above; empty if the service tells none.
+	State string      `json:"state"`
+	TrID  TransportID `json:"trid"`
+}
+
+// ControllerHealth is what a controller tells of itself; its counters, which have 128
+// bits, are left out.
+type ControllerHealth struct {
+	ModelNumber      string `json:"model_number"`
+	SerialNumber     string `json:"serial_number"`
+	FirmwareRevision string `json:"firmware_revision"`
+	TrAddr           string `json:"traddr"`
+	// PercentageUsed is how much of the life of its medium is used, which may be above 100.
+	PercentageUsed uint64 `json:"percentage_used"`
 }
 
 // BdevNvmeAttachController connects to a subsystem and returns the bdevs of its
@@ -58,6 +88,17 @@ func (c *Client) BdevNvmeAttachController(ctx context.Context, name string, to T
 func (c *Client) BdevNvmeGetControllers(ctx context.Context) ([]NVMeController, error) {
 	var out []NVMeController
 	err := c.Call(ctx, "bdev_nvme_get_controllers", nil, &out)
+	return out, err
+}
+
+// BdevNvmeGetControllerHealthInfo reads the health page of the controller called name. The
+// storage itself has to answer, so that an answer shows that it is in reach; while a
+// network swallows what is sent, there is none until ctx or the client's timeout ends. SPDK
+// refuses with CodeInternal, whether it has no such controller, storage is out of reach or
+// does not know the command.
+func (c *Client) BdevNvmeGetControllerHealthInfo(ctx context.Context, name string) (ControllerHealth, error) {
+	var out ControllerHealth
+	err := c.Call(ctx, "bdev_nvme_get_controller_health_info", params{"name": name}, &out)
 	return out, err
 }
 

@@ -48,3 +48,49 @@ func TestSameTransportID(t *testing.T) {
 		}
 	}
 }
+
+// TestGetControllersAnswer is an answer of SPDK with two paths, of which one is gone.
+func TestGetControllersAnswer(t *testing.T) {
+	text := `[{"name":"c","ctrlrs":[
+		{"state":"failed","trid":{"trtype":"TCP","adrfam":"IPv4","traddr":"192.0.2.1","trsvcid":"4420","subnqn":"nqn.a"},"cntlid":1,"host":{"nqn":"nqn.h","addr":"","svcid":""}},
+		{"state":"enabled","trid":{"trtype":"TCP","adrfam":"IPv4","traddr":"192.0.2.2","trsvcid":"4420","subnqn":"nqn.a"},"cntlid":2}]},
+		{"name":"old","trid":{"trtype":"PCIe","traddr":"0000:00:04.0"}}]`
+	got, err := New(serve(t, reply(`{"jsonrpc":"2.0","id":ID,"result":`+text+`}`)), time.Minute).BdevNvmeGetControllers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := func(state, address string) NVMePath {
+		return NVMePath{State: state, TrID: TransportID{TrType: "TCP", AdrFam: "IPv4", TrAddr: address, TrSvcID: "4420", SubNQN: "nqn.a"}}
+	}
+	want := []NVMeController{{Name: "c", Paths: []NVMePath{path(PathFailed, "192.0.2.1"), path(PathEnabled, "192.0.2.2")}}, {Name: "old"}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestIostatAnswers(t *testing.T) {
+	for _, tc := range []struct {
+		name, bdev       string
+		completed, depth int64
+		sampled          bool
+	}{
+		{name: "nothing but a name", bdev: `{"name":"b"}`},
+		{name: "not sampled", bdev: `{"name":"b","num_read_ops":1,"num_write_ops":2,"num_unmap_ops":4,"num_copy_ops":8,"io_error":{}}`, completed: 15},
+		{name: "errors", bdev: `{"name":"b","num_read_ops":1,"io_error":{"nvme_error":2,"aborted":4}}`, completed: 7},
+		{name: "sampled", bdev: `{"name":"b","queue_depth_polling_period":100000,"queue_depth":3,"io_time":7}`, depth: 3, sampled: true},
+		{name: "idle", bdev: `{"name":"b","queue_depth_polling_period":100000,"queue_depth":0}`, sampled: true},
+		{name: "before the first sample", bdev: `{"name":"b","queue_depth_polling_period":100000,"queue_depth":18446744073709551615}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := New(serve(t, reply(`{"jsonrpc":"2.0","id":ID,"result":{"tick_rate":1,"ticks":2,"bdevs":[`+tc.bdev+`]}}`)), time.Minute)
+			got, err := c.BdevGetIostat(t.Context(), "")
+			if err != nil || len(got) != 1 || got[0].Name != "b" {
+				t.Fatalf("got %+v, %v", got, err)
+			}
+			depth, sampled := got[0].QueueDepth()
+			if n := got[0].Completed(); n != uint64(tc.completed) || depth != tc.depth || sampled != tc.sampled {
+				t.Errorf("%d ended, %d in flight, sampled is %v", n, depth, sampled)
+			}
+		})
+	}
+}

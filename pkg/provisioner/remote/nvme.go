@@ -204,7 +204,7 @@ func (n *NVMe) controller(ctx context.Context, d opened) (string, error) {
 		return "", fmt.Errorf("list the controllers of the snap service: %w", Kind(err))
 	}
 	for _, c := range all {
-		if c.Name == ofController(d.bdev) && slices.ContainsFunc(c.Paths, func(p snaprpc.NVMeBdev) bool { return p.TrID.Same(d.reaches) }) {
+		if c.Name == ofController(d.bdev) && slices.ContainsFunc(c.Paths, func(p snaprpc.NVMePath) bool { return p.TrID.Same(d.reaches) }) {
 			return c.Name, nil
 		}
 	}
