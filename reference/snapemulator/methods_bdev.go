@@ -14,16 +14,17 @@ import (
 
 func bdevMethods() map[string]handler {
 	return map[string]handler{
-		"bdev_get_bdevs":     method(getBdevs),
-		"bdev_get_iostat":    method(getIostat),
-		"bdev_aio_create":    method(aioCreate),
-		"bdev_aio_delete":    method(deleteBdev(model.AIO)),
-		"bdev_aio_rescan":    method(aioRescan),
-		"bdev_malloc_create": method(mallocCreate),
-		"bdev_malloc_delete": method(deleteBdev(model.Malloc)),
-		"bdev_null_create":   method(nullCreate),
-		"bdev_null_delete":   method(deleteBdev(model.Null)),
-		"bdev_null_resize":   method(nullResize),
+		"bdev_get_bdevs":              method(getBdevs),
+		"bdev_get_iostat":             method(getIostat),
+		"bdev_set_qd_sampling_period": method(setQDSamplingPeriod),
+		"bdev_aio_create":             method(aioCreate),
+		"bdev_aio_delete":             method(deleteBdev(model.AIO)),
+		"bdev_aio_rescan":             method(aioRescan),
+		"bdev_malloc_create":          method(mallocCreate),
+		"bdev_malloc_delete":          method(deleteBdev(model.Malloc)),
+		"bdev_null_create":            method(nullCreate),
+		"bdev_null_delete":            method(deleteBdev(model.Null)),
+		"bdev_null_resize":            method(nullResize),
 	}
 }
 
@@ -55,13 +56,35 @@ func getBdevs(_ context.Context, e *Emulator, p struct {
 	return out, nil
 }
 
-// iostat is one bdev in the answer to bdev_get_iostat.
+// iostat is one bdev in the answer to bdev_get_iostat. The queue depth is told only of
+// a bdev that has a sampling period, and is that of the moment.
 type iostat struct {
-	Name         string `json:"name"`
-	BytesRead    int64  `json:"bytes_read"`
-	ReadOps      int64  `json:"num_read_ops"`
-	BytesWritten int64  `json:"bytes_written"`
-	WriteOps     int64  `json:"num_write_ops"`
+	Name          string           `json:"name"`
+	BytesRead     int64            `json:"bytes_read"`
+	ReadOps       int64            `json:"num_read_ops"`
+	BytesWritten  int64            `json:"bytes_written"`
+	WriteOps      int64            `json:"num_write_ops"`
+	BytesUnmapped int64            `json:"bytes_unmapped"`
+	UnmapOps      int64            `json:"num_unmap_ops"`
+	IOError       map[string]int64 `json:"io_error"`
+	QDPeriod      uint64           `json:"queue_depth_polling_period,omitempty"`
+	QueueDepth    *int64           `json:"queue_depth,omitempty"`
+}
+
+func (e *Emulator) iostatOf(b *model.Bdev) iostat {
+	s := e.stores[b.Name]
+	depth, io := s.InFlight(), s.Counts() // in this order: what ends in between is told twice, not left out
+	out := iostat{
+		Name: b.Name, BytesRead: io.BytesRead, ReadOps: io.Reads, BytesWritten: io.BytesWritten, WriteOps: io.Writes,
+		BytesUnmapped: io.BytesUnmapped, UnmapOps: io.Unmaps, IOError: map[string]int64{}, QDPeriod: b.QDPeriod,
+	}
+	if io.Errors > 0 {
+		out.IOError["failed"] = io.Errors
+	}
+	if b.QDPeriod > 0 {
+		out.QueueDepth = &depth
+	}
+	return out
 }
 
 func getIostat(_ context.Context, e *Emulator, p struct {
@@ -74,10 +97,23 @@ func getIostat(_ context.Context, e *Emulator, p struct {
 	}
 	out := []iostat{}
 	for _, b := range bdevs {
-		io := e.stores[b.Name].Counts()
-		out = append(out, iostat{b.Name, io.BytesRead, io.Reads, io.BytesWritten, io.Writes})
+		out = append(out, e.iostatOf(b))
 	}
 	return map[string]any{"tick_rate": 1_000_000_000, "ticks": e.ticks(), "bdevs": out}, nil
+}
+
+// setQDSamplingPeriod has bdev_get_iostat tell the queue depth of a bdev, or not any more.
+func setQDSamplingPeriod(_ context.Context, e *Emulator, p struct {
+	Name   string `json:"name" snap:"must"`
+	Period uint64 `json:"period" snap:"must"`
+},
+) (any, error) {
+	b := e.model.Bdev(p.Name)
+	if b == nil {
+		return nil, model.Refuse(syscall.ENODEV, "bdev %s", p.Name)
+	}
+	b.QDPeriod = p.Period
+	return true, nil
 }
 
 func aioCreate(_ context.Context, e *Emulator, p struct {

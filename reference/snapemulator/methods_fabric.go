@@ -2,11 +2,16 @@ package snapemulator
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"syscall"
 
 	"github.com/google/uuid"
 
+	"github.com/moor-storage/moor/internal/snaprpc"
+	"github.com/moor-storage/moor/reference/blocktarget"
+	"github.com/moor-storage/moor/reference/snapemulator/datapath"
 	"github.com/moor-storage/moor/reference/snapemulator/model"
 	"github.com/moor-storage/moor/reference/snapemulator/wire"
 )
@@ -15,9 +20,10 @@ import (
 // behind it: any address reaches the files of one directory.
 func fabricMethods() map[string]handler {
 	return map[string]handler{
-		"bdev_nvme_attach_controller": method(fabricAttach),
-		"bdev_nvme_get_controllers":   method(fabricList),
-		"bdev_nvme_detach_controller": method(fabricDetach),
+		"bdev_nvme_attach_controller":          method(fabricAttach),
+		"bdev_nvme_get_controllers":            method(fabricList),
+		"bdev_nvme_get_controller_health_info": fabricHealth,
+		"bdev_nvme_detach_controller":          method(fabricDetach),
 	}
 }
 
@@ -77,19 +83,93 @@ func fabricAttach(_ context.Context, e *Emulator, p fabricParams) (any, error) {
 	return []any{name}, nil
 }
 
+// fabricList lists the controllers, and every bdev over a block target as the controller
+// that it stands for, with the bdev's name: to a client it is lost and found as one is.
 func fabricList(_ context.Context, e *Emulator, p name0) (any, error) {
 	out := []any{}
 	for _, b := range e.model.Bdevs {
-		if f := b.Fabric; f != nil && (p.Name == "" || p.Name == f.Controller) {
-			out = append(out, map[string]any{
-				"name": f.Controller, "ctrlrs": []any{map[string]any{"state": "enabled", "cntlid": 1, "trid": wire.TridOf(f)}},
-			})
+		name, trid := controllerOf(b)
+		if name == "" || p.Name != "" && p.Name != name {
+			continue
 		}
+		out = append(out, map[string]any{
+			"name": name, "ctrlrs": []any{map[string]any{"state": e.controllerState(b), "cntlid": 1, "trid": trid}},
+		})
 	}
 	if p.Name != "" && len(out) == 0 {
 		return nil, model.Refuse(syscall.EINVAL, "controller %s", p.Name)
 	}
 	return out, nil
+}
+
+// controllerOf is the controller that a bdev is reached by; no name if there is none.
+func controllerOf(b *model.Bdev) (name string, trid snaprpc.TransportID) {
+	switch {
+	case b.Fabric != nil:
+		return b.Fabric.Controller, wire.TridOf(b.Fabric)
+	case b.Target != nil:
+		return b.Name, wire.TridOfTarget(b.Target)
+	}
+	return "", trid
+}
+
+// controllerStates are SPDK's words for the states of a connection to a target.
+var controllerStates = map[blocktarget.State]string{
+	blocktarget.Connected: "enabled", blocktarget.Reconnecting: "reconnect_is_delayed", blocktarget.GivenUp: "failed",
+}
+
+// controllerState is the state of the controller that a bdev is reached by.
+func (e *Emulator) controllerState(b *model.Bdev) string {
+	state := blocktarget.Connected // files are always there
+	if device, ok := e.stores[b.Name].Backing().(*blocktarget.Device); ok {
+		state, _ = device.State()
+	}
+	return controllerStates[state]
+}
+
+// healthParams are what bdev_nvme_get_controller_health_info is asked for.
+type healthParams struct {
+	Name string `json:"name" snap:"must"`
+}
+
+// fabricHealth reads a controller's health page, which is a command that the storage
+// has to answer; without the emulator's lock: a target that is out of reach must not
+// hold up others. SPDK refuses with these words, and the code of an internal error.
+func fabricHealth(ctx context.Context, e *Emulator, raw json.RawMessage) (any, error) {
+	p, err := wire.Decode[healthParams](raw)
+	if err != nil {
+		return nil, &snaprpc.Error{Code: snaprpc.CodeInvalidParams, Message: "Invalid parameters: " + err.Error()}
+	}
+	trid, store := e.controllerStore(p.Name)
+	if store == nil {
+		return nil, &snaprpc.Error{Code: snaprpc.CodeInternal, Message: "Device not found"}
+	}
+	if device, ok := store.Backing().(*blocktarget.Device); ok {
+		ctx, cancel := context.WithTimeout(ctx, targetOpenTimeout)
+		defer cancel()
+		if err := device.Probe(ctx); err != nil {
+			return nil, fmt.Errorf("%w: %w", &snaprpc.Error{Code: snaprpc.CodeInternal, Message: "Internal error."}, err)
+		}
+	}
+	io := store.Counts()
+	return map[string]any{
+		"model_number": "Moor emulated storage", "serial_number": trid.SubNQN, "firmware_revision": "1", "traddr": trid.TrAddr,
+		"available_spare_percentage": 100, "available_spare_threshold_percentage": 10, "percentage_used": 0,
+		"host_read_commands": io.Reads, "host_write_commands": io.Writes, "media_errors": 0, "num_err_log_entries": io.Errors,
+	}, nil
+}
+
+// controllerStore is the path of the controller called name, and the storage behind it;
+// nil if there is no such controller.
+func (e *Emulator) controllerStore(name string) (snaprpc.TransportID, *datapath.Store) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, b := range e.model.Bdevs {
+		if have, trid := controllerOf(b); have != "" && have == name {
+			return trid, e.stores[b.Name]
+		}
+	}
+	return snaprpc.TransportID{}, nil
 }
 
 func fabricDetach(ctx context.Context, e *Emulator, p struct {

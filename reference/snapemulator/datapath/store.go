@@ -17,7 +17,9 @@ type Store struct {
 	log *writelog.Log
 	dpu string
 
-	reads, writes, bytesRead, bytesWritten atomic.Int64
+	reads, writes, unmaps, errors          atomic.Int64
+	bytesRead, bytesWritten, bytesUnmapped atomic.Int64
+	inFlight                               atomic.Int64
 }
 
 // NewStore returns the store of a backing whose I/O is not recorded.
@@ -32,21 +34,44 @@ func NewRecordedStore(backing Backing, log *writelog.Log, dpu string) *Store {
 // Backing returns the storage itself, whose I/O is neither counted nor recorded.
 func (s *Store) Backing() Backing { return s.backing }
 
-// Counts of I/O: operations and bytes.
-type Counts struct{ Reads, Writes, BytesRead, BytesWritten int64 }
+// Counts of I/O that ended, as SPDK counts it: operations that succeeded, their bytes,
+// and operations of any kind that failed. What makes writes durable counts if it fails.
+type Counts struct {
+	Reads, Writes, Unmaps, Errors          int64
+	BytesRead, BytesWritten, BytesUnmapped int64
+}
 
 // Counts returns the I/O so far.
 func (s *Store) Counts() Counts {
 	return Counts{
-		Reads: s.reads.Load(), Writes: s.writes.Load(),
-		BytesRead: s.bytesRead.Load(), BytesWritten: s.bytesWritten.Load(),
+		Reads: s.reads.Load(), Writes: s.writes.Load(), Unmaps: s.unmaps.Load(), Errors: s.errors.Load(),
+		BytesRead: s.bytesRead.Load(), BytesWritten: s.bytesWritten.Load(), BytesUnmapped: s.bytesUnmapped.Load(),
+	}
+}
+
+// InFlight is how many operations have begun and not ended.
+func (s *Store) InFlight() int64 { return s.inFlight.Load() }
+
+// begin counts an operation as in flight until the function that it returns is deferred
+// to its end: then it counts by how it ended. ops is nil for one that SPDK counts only
+// if it fails. The end of the storage is no failure.
+func (s *Store) begin(ops *atomic.Int64, err *error) func() {
+	s.inFlight.Add(1)
+	return func() {
+		switch {
+		case *err != nil && *err != io.EOF:
+			s.errors.Add(1)
+		case ops != nil:
+			ops.Add(1)
+		}
+		s.inFlight.Add(-1) // last, so that what is not in flight any more is counted
 	}
 }
 
 // ReadAt reads and records the read. One that cannot be recorded is not answered.
-func (s *Store) ReadAt(p []byte, off int64) (int, error) {
-	n, err := s.backing.ReadAt(p, off)
-	s.reads.Add(1)
+func (s *Store) ReadAt(p []byte, off int64) (n int, err error) {
+	defer s.begin(&s.reads, &err)()
+	n, err = s.backing.ReadAt(p, off)
 	s.bytesRead.Add(int64(n))
 	if s.log != nil {
 		if lerr := s.log.Read(s.dpu); lerr != nil {
@@ -58,10 +83,10 @@ func (s *Store) ReadAt(p []byte, off int64) (int, error) {
 
 // WriteAt writes and records the write. A write that cannot be recorded is
 // not acknowledged: the log would lie by leaving it out.
-func (s *Store) WriteAt(p []byte, off int64) (int, error) {
-	n, err := s.backing.WriteAt(p, off)
+func (s *Store) WriteAt(p []byte, off int64) (n int, err error) {
+	defer s.begin(&s.writes, &err)()
+	n, err = s.backing.WriteAt(p, off)
 	if n > 0 {
-		s.writes.Add(1)
 		s.bytesWritten.Add(int64(n))
 		if lerr := s.record(off, int64(n)); lerr != nil {
 			return 0, lerr
@@ -71,13 +96,18 @@ func (s *Store) WriteAt(p []byte, off int64) (int, error) {
 }
 
 // Sync makes every finished write durable.
-func (s *Store) Sync() error { return s.backing.Sync() }
+func (s *Store) Sync() (err error) {
+	defer s.begin(nil, &err)()
+	return s.backing.Sync()
+}
 
 // Punch deallocates a range; in the log that is a write.
-func (s *Store) Punch(mode uint32, off, length int64) error {
+func (s *Store) Punch(mode uint32, off, length int64) (err error) {
+	defer s.begin(&s.unmaps, &err)()
 	if err := s.backing.Punch(mode, off, length); err != nil {
 		return err
 	}
+	s.bytesUnmapped.Add(length)
 	return s.record(off, length)
 }
 

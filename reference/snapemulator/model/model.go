@@ -129,6 +129,8 @@ type Bdev struct {
 	Target *Target
 	// Fabric is the subsystem of NVMe over Fabrics behind it, or nil.
 	Fabric *Fabric
+	// QDPeriod is how often its queue depth is sampled, in microseconds; 0: never.
+	QDPeriod uint64
 	// Claim is the namespace that holds it, or nil.
 	Claim *Namespace
 }

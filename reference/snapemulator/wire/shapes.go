@@ -1,6 +1,9 @@
 package wire
 
 import (
+	"net"
+	"strings"
+
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/reference/snapemulator/model"
 )
@@ -136,4 +139,20 @@ func BdevOf(b *model.Bdev) BdevShape {
 // TridOf is the transport ID of a fabric path, as SPDK writes it.
 func TridOf(f *model.Fabric) snaprpc.TransportID {
 	return snaprpc.TransportID{TrType: f.TrType, AdrFam: f.AdrFam, TrAddr: f.TrAddr, TrSvcID: f.TrSvcID, SubNQN: f.SubNQN}
+}
+
+// targetNQN begins the name of the subsystem that a volume of a block target stands for.
+const targetNQN = "nqn.2022-10.io.moor:target:"
+
+// TridOfTarget is the transport ID that a volume of a block target would have, were it
+// reached by NVMe over Fabrics.
+func TridOfTarget(t *model.Target) snaprpc.TransportID {
+	out := snaprpc.TransportID{TrType: "TCP", AdrFam: "IPv4", TrAddr: t.Address, SubNQN: targetNQN + t.Volume}
+	if host, port, err := net.SplitHostPort(t.Address); err == nil {
+		out.TrAddr, out.TrSvcID = host, port
+	}
+	if strings.Contains(out.TrAddr, ":") {
+		out.AdrFam = "IPv6"
+	}
+	return out
 }
