@@ -103,6 +103,16 @@ type DPU interface {
 	// Size returns how large a block device is now, in bytes; it is what the
 	// host sees of it once it is exposed. ErrNotFound if it does not exist.
 	Size(ctx context.Context, device string) (int64, error)
+	// Paths tells of the ways of block devices to their storage, of those named
+	// that exist, ordered by device. It asks no storage, only the DPU: a path is
+	// connected as long as nothing has noticed that it is not.
+	Paths(ctx context.Context, devices []string) ([]Path, error)
+	// ProbePath asks the storage of a device to answer, by a command that changes
+	// nothing: nil if it answered. ErrUnsupported if this device cannot be asked;
+	// ErrNotFound if it does not exist; else ErrUnavailable, also if storage
+	// refused the command, which not every service tells apart. It may take as
+	// long as ctx lets it.
+	ProbePath(ctx context.Context, device string) error
 }
 
 // Fencing ends the epochs of a single-writer volume at the storage itself.

@@ -176,3 +176,35 @@ type FunctionCount struct {
 	Type        FunctionType
 	Total, Free int
 }
+
+// PathState says what a DPU has noticed of a device's way to its storage.
+type PathState string
+
+// The states of a path.
+const (
+	// PathUnknown: the device has no connection of its own, such as one over a file
+	// of the DPU, or the DPU does not tell.
+	PathUnknown PathState = ""
+	// PathConnected: nothing wrong was noticed yet. While nothing is sent, a network
+	// that swallows everything is not noticed.
+	PathConnected PathState = "Connected"
+	// PathReconnecting: the connection is lost, and is tried again.
+	PathReconnecting PathState = "Reconnecting"
+	// PathFailed: the connection is lost, and the DPU does not try again by itself.
+	PathFailed PathState = "Failed"
+)
+
+// Path is the way of a block device of a DPU to its storage. Of a device with several
+// ways the best counts.
+type Path struct {
+	Device string
+	State  PathState
+	// Detail is the DPU's own word for the state, for people; empty if it has none.
+	Detail string
+	// InFlight is how many operations the device has begun and not ended, a short time
+	// ago; -1 if that is not known, or not yet.
+	InFlight int64
+	// Completed is how many operations of the device ended, errors included. Only
+	// that it changes means something: it may begin anew, and is 0 if it is not known.
+	Completed int64
+}

@@ -100,6 +100,18 @@ func (c card) Functions(context.Context) ([]provisioner.FunctionCount, error) {
 // Size is SNAP's.
 func (c card) Size(context.Context, string) (int64, error) { return 0, provisioner.ErrUnsupported }
 
+// Paths is SNAP's: the storage that is simulated is in reach of every DPU.
+func (card) Paths(_ context.Context, devices []string) ([]provisioner.Path, error) {
+	var out []provisioner.Path
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(devices))) {
+		out = append(out, provisioner.Path{Device: name, State: provisioner.PathConnected, InFlight: -1})
+	}
+	return out, nil
+}
+
+// ProbePath is SNAP's.
+func (card) ProbePath(context.Context, string) error { return nil }
+
 // Info is the plugin's.
 func (card) Info(context.Context) (vendorplugin.Info, error) {
 	return vendorplugin.Info{Name: hardware.Plugin}, nil

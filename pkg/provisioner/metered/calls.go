@@ -89,6 +89,16 @@ func (d dpu) Size(ctx context.Context, device string) (_ int64, err error) {
 	return d.next.Size(ctx, device)
 }
 
+func (d dpu) Paths(ctx context.Context, devices []string) (_ []provisioner.Path, err error) {
+	defer d.end("Paths", &err)()
+	return d.next.Paths(ctx, devices)
+}
+
+func (d dpu) ProbePath(ctx context.Context, device string) (err error) {
+	defer d.end("ProbePath", &err)()
+	return d.next.ProbePath(ctx, device)
+}
+
 type copies decorator[provisioner.Copies]
 
 func (c copies) CreateFrom(ctx context.Context, spec provisioner.VolumeSpec, source provisioner.Source) (_ provisioner.Volume, err error) {

@@ -33,6 +33,8 @@ func TestDPU(t *testing.T, open func(t *testing.T) DPUUnderTest) {
 		"expose at once":       dpuExposeAtOnce,
 		"hide and show":        dpuHideAndShow,
 		"size":                 dpuSize,
+		"paths":                dpuPaths,
+		"ask the storage":      dpuProbePath,
 	}
 	for name, run := range cases {
 		t.Run(name, func(t *testing.T) { run(t, open(t)) })
@@ -246,4 +248,48 @@ func dpuSize(t *testing.T, d DPUUnderTest) {
 	}
 	_, err = d.DPU.Size(ctx, "no-such-device")
 	wantError(t, "an unknown device", err, provisioner.ErrNotFound)
+}
+
+// dpuPaths: what is healthy is not reported as lost, shown or not, and what does not
+// exist is left out.
+func dpuPaths(t *testing.T, d DPUUnderTest) {
+	ctx, b, a := suiteContext(t), d.Prepare(t, "b"), d.Prepare(t, "a")
+	none, err := d.DPU.Paths(ctx, nil)
+	wantNil(t, "paths of nothing", err)
+	unknown, err := d.DPU.Paths(ctx, []string{"no-such-device"})
+	wantNil(t, "paths of an unknown device", err)
+	if len(none) != 0 || len(unknown) != 0 {
+		t.Fatalf("paths of nothing: %+v, %+v", none, unknown)
+	}
+	_, err = d.DPU.Expose(ctx, b)
+	wantNil(t, "expose", err)
+	want := slices.Sorted(slices.Values([]string{a.Device, b.Device}))
+	for range 3 { // the first call may know less than the next
+		all, err := d.DPU.Paths(ctx, []string{b.Device, "no-such-device", a.Device, b.Device})
+		wantNil(t, "paths", err)
+		var got []string
+		for _, p := range all {
+			got = append(got, p.Device)
+			if p.State != provisioner.PathUnknown && p.State != provisioner.PathConnected || p.InFlight < -1 || p.Completed < 0 {
+				t.Fatalf("a healthy device has the path %+v", p)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("paths of devices (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// dpuProbePath: storage in reach answers, where it can be asked.
+func dpuProbePath(t *testing.T, d DPUUnderTest) {
+	ctx, spec := suiteContext(t), d.Prepare(t, "one")
+	_, err := d.DPU.Expose(ctx, spec)
+	wantNil(t, "expose", err)
+	for range 2 {
+		if err := d.DPU.ProbePath(ctx, spec.Device); err != nil {
+			wantError(t, "ask healthy storage", err, provisioner.ErrUnsupported)
+		}
+	}
+	err = d.DPU.ProbePath(ctx, "no-such-device")
+	wantError(t, "ask the storage of an unknown device", err, provisioner.ErrNotFound, provisioner.ErrUnsupported)
 }

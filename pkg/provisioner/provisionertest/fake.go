@@ -58,6 +58,7 @@ type Fake struct {
 	// sizes are those of volumes that grew, deviceSizes what devices have of it.
 	sizes, deviceSizes map[string]int64
 	functions          map[provisioner.FunctionType]int
+	paths              map[string]provisioner.Path
 }
 
 type fakeVolume struct {
@@ -84,6 +85,7 @@ func NewFake(nodes ...string) *Fake {
 		exposures:   map[string]fakeExposure{},
 		sizes:       map[string]int64{},
 		deviceSizes: map[string]int64{},
+		paths:       map[string]provisioner.Path{},
 		functions:   map[provisioner.FunctionType]int{provisioner.PF: 4, provisioner.VF: 16},
 	}
 	for _, n := range nodes {
@@ -114,6 +116,14 @@ func (f *Fake) Grow(volumeID string, bytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sizes[volumeID] = bytes
+}
+
+// SetPath sets what Paths tells of a device from now on, and with it how ProbePath ends.
+// Until then the device is connected, with nothing in flight.
+func (f *Fake) SetPath(p provisioner.Path) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.paths[p.Device] = p
 }
 
 // SetFunctions sets how many functions of a type there are.

@@ -79,3 +79,24 @@ func TestFakeHookEndsACall(t *testing.T) {
 		t.Fatalf("a call ended by the hook had an effect: %v", got)
 	}
 }
+
+func TestFakePaths(t *testing.T) {
+	f := NewFake()
+	f.AddDevice("one")
+	d := f.Platform().DPU
+	for state, probe := range map[provisioner.PathState]error{
+		provisioner.PathConnected: nil, provisioner.PathUnknown: provisioner.ErrUnsupported,
+		provisioner.PathReconnecting: provisioner.ErrUnavailable, provisioner.PathFailed: provisioner.ErrUnavailable,
+	} {
+		want := provisioner.Path{Device: "one", State: state, InFlight: 3, Completed: 7}
+		f.SetPath(want)
+		got, err := d.Paths(t.Context(), []string{"one"})
+		wantNil(t, "paths", err)
+		if len(got) != 1 || got[0] != want {
+			t.Fatalf("got %+v, want %+v", got, want)
+		}
+		if err := d.ProbePath(t.Context(), "one"); !errors.Is(err, probe) {
+			t.Errorf("ask over a path that is %q: %v, want %v", state, err, probe)
+		}
+	}
+}

@@ -171,3 +171,41 @@ func (d fakeDPU) Size(ctx context.Context, device string) (int64, error) {
 		return max(d.f.deviceSizes[device], mib), nil
 	})
 }
+
+func (d fakeDPU) Paths(ctx context.Context, devices []string) ([]provisioner.Path, error) {
+	return do(ctx, d.f, Call{Face: FaceDPU, Verb: "Paths"}, func() ([]provisioner.Path, error) {
+		var out []provisioner.Path
+		for _, name := range slices.Compact(slices.Sorted(slices.Values(devices))) {
+			if d.f.hasDevice(name) {
+				out = append(out, d.f.path(name))
+			}
+		}
+		return out, nil
+	})
+}
+
+func (f *Fake) path(device string) provisioner.Path {
+	if p, ok := f.paths[device]; ok {
+		return p
+	}
+	return provisioner.Path{Device: device, State: provisioner.PathConnected, Detail: "enabled"}
+}
+
+// ProbePath has an answer over a path that is connected.
+func (d fakeDPU) ProbePath(ctx context.Context, device string) error {
+	call := Call{Face: FaceDPU, Verb: "ProbePath", Object: device}
+	_, err := do(ctx, d.f, call, func() (struct{}, error) {
+		if !d.f.hasDevice(device) {
+			return struct{}{}, fmt.Errorf("no device %q: %w", device, provisioner.ErrNotFound)
+		}
+		switch p := d.f.path(device); p.State {
+		case provisioner.PathConnected:
+			return struct{}{}, nil
+		case provisioner.PathUnknown:
+			return struct{}{}, provisioner.ErrUnsupported
+		default:
+			return struct{}{}, fmt.Errorf("the path is %s: %w", p.State, provisioner.ErrUnavailable)
+		}
+	})
+	return err
+}

@@ -23,6 +23,7 @@ import (
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/snap/nvme"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/paths"
 	"github.com/moor-storage/moor/pkg/provisioner/snap/service"
 	"github.com/moor-storage/moor/pkg/provisioner/snap/virtiofs"
 )
@@ -37,6 +38,7 @@ type DPU struct {
 	service *service.Service
 	nvme    *nvme.Emulation
 	shared  *virtiofs.Emulation
+	paths   *paths.Paths
 }
 
 var _ provisioner.DPU = (*DPU)(nil)
@@ -44,7 +46,7 @@ var _ provisioner.DPU = (*DPU)(nil)
 // New returns the DPU over the service that rpc calls. Nothing is called.
 func New(rpc *snaprpc.Client, options Options) *DPU {
 	s := service.New(rpc, options)
-	d := &DPU{service: s, nvme: nvme.New(s, options.NewUUID), shared: virtiofs.New(s)}
+	d := &DPU{service: s, nvme: nvme.New(s, options.NewUUID), shared: virtiofs.New(s), paths: paths.New(s)}
 	s.CleanBy(d.shared.Tidy)
 	s.CleanBy(func(ctx context.Context) int {
 		removed, _, _ := d.nvme.Tidy(ctx)
@@ -162,6 +164,20 @@ func (d *DPU) Size(ctx context.Context, device string) (int64, error) {
 		return 0, fmt.Errorf("%s: the service tells of %d devices: %w", what, len(all), provisioner.ErrNotFound)
 	}
 	return all[0].SizeBytes(), nil
+}
+
+// Paths tells of the ways of block devices to their storage. A device of NVMe over Fabrics has
+// that of its controller; of an fsdev, and of a bdev over a file, nothing is known. The first
+// call for a device does not know what is in flight: it begins the sampling of that.
+func (d *DPU) Paths(ctx context.Context, devices []string) ([]provisioner.Path, error) {
+	return d.paths.List(ctx, devices)
+}
+
+// ProbePath reads the health page of a device's controller, a command that the storage has to
+// answer. SPDK does not tell storage that is out of reach from storage that refuses to
+// tell its health: either is ErrUnavailable.
+func (d *DPU) ProbePath(ctx context.Context, device string) error {
+	return d.paths.Probe(ctx, device)
 }
 
 // NQN returns the name of the subsystem that shows a device by NVMe.
