@@ -7,23 +7,22 @@ import (
 	"time"
 )
 
-func wantState(t *testing.T, d *Device, want State) error {
+func wantState(t *testing.T, d *Device, want State, why error) {
 	t.Helper()
 	got, reason := d.State()
-	if got != want || (reason != nil) != (want == GivenUp) {
-		t.Fatalf("state %d because of %v, want %d", got, reason, want)
+	if got != want || !errors.Is(reason, why) {
+		t.Fatalf("state %d because of %v, want %d because of %v", got, reason, want, why)
 	}
-	return reason
 }
 
 func TestStateFollowsTheServer(t *testing.T) {
 	b := newBench(t)
 	d := open(t, b.address, b.rights.give("v", "dpu-1", "t1"), 0)
-	wantState(t, d, Connected)
+	wantState(t, d, Connected, nil)
 	for range 2 {
 		b.stop()
 		eventually(t, "the loss is noticed", func() bool { s, _ := d.State(); return s != Connected })
-		wantState(t, d, Reconnecting)
+		wantState(t, d, Reconnecting, nil)
 		if err := d.Probe(t.Context()); err == nil || errors.Is(err, ErrDenied) {
 			t.Fatalf("a server that ended answers: %v", err)
 		}
@@ -47,7 +46,7 @@ func TestStateOfABlackHole(t *testing.T) {
 	if err := d.Probe(ctx); err == nil || errors.Is(err, ErrDenied) {
 		t.Fatalf("the target answers over a cut link: %v", err)
 	}
-	wantState(t, d, Connected)
+	wantState(t, d, Connected, nil)
 	k.join()
 	if err := errors.Join(d.Probe(t.Context()), d.Sync()); err != nil {
 		t.Fatal(err)
@@ -67,11 +66,14 @@ func TestStateAfterARefusal(t *testing.T) {
 	b.stop()
 	b.start(b.address)
 	eventually(t, "the target is given up", func() bool { s, _ := d.State(); return s == GivenUp })
-	if reason := wantState(t, d, GivenUp); !errors.Is(reason, ErrDenied) {
-		t.Fatal(reason)
-	}
+	wantState(t, d, GivenUp, ErrDenied)
+}
+
+func TestStateOfAClosedDevice(t *testing.T) {
+	b := newBench(t)
+	d := open(t, b.address, b.rights.give("v", "dpu-1", "t1"), 0)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wantState(t, d, GivenUp)
+	wantState(t, d, GivenUp, errClosed)
 }

@@ -22,6 +22,10 @@ var errStillborn = errors.New("it does not compile")
 
 const testTimeout = 5 * time.Minute
 
+// Tests that run longer hang, if something is switched off. With nothing switched off they
+// may take longer, as on a busy machine: that they do is no mistake.
+const hangs, mayTake = 2 * time.Minute, 10 * time.Minute
+
 // inTests runs the tests of a mutation and returns which caught it.
 func inTests(ctx context.Context, root string, m mutation) (string, error) {
 	dir, err := os.MkdirTemp("", "moor-mutation-")
@@ -39,7 +43,7 @@ func inTests(ctx context.Context, root string, m mutation) (string, error) {
 	if m.at > 0 { // there are hundreds, which link sooner without what a debugger reads
 		flags = append(flags, "-failfast", "-ldflags=-s -w")
 	}
-	out, err := tests(ctx, root, strings.Fields(m.tests), flags...).CombinedOutput()
+	out, err := tests(ctx, root, hangs, strings.Fields(m.tests), flags...).CombinedOutput()
 	found := failed.FindAllSubmatch(out, -1)
 	switch {
 	case err == nil:
@@ -64,9 +68,9 @@ func inTests(ctx context.Context, root string, m mutation) (string, error) {
 	return m.tests + ": " + strings.Join(names, ", "), nil
 }
 
-// tests is a run of the packages' tests.
-func tests(ctx context.Context, root string, packages []string, flags ...string) *exec.Cmd {
-	cmd := command(ctx, root, "go", "test", "-count=1", "-vet=off", "-timeout=2m")
+// tests is a run of the packages' tests, each of which ends after the limit.
+func tests(ctx context.Context, root string, limit time.Duration, packages []string, flags ...string) *exec.Cmd {
+	cmd := command(ctx, root, "go", "test", "-count=1", "-vet=off", "-timeout="+limit.String())
 	cmd.Args = append(append(cmd.Args, flags...), packages...)
 	return cmd
 }
@@ -79,7 +83,7 @@ func controlTests(ctx context.Context, root string, chosen []mutation) error {
 		packages = append(packages, strings.Fields(m.tests)...)
 	}
 	slices.Sort(packages)
-	return say(tests(ctx, root, slices.Compact(packages), "-p=1"))
+	return say(tests(ctx, root, mayTake, slices.Compact(packages), "-p=1"))
 }
 
 func command(ctx context.Context, root, name string, args ...string) *exec.Cmd {

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -59,7 +60,7 @@ func (s *Store) begin(ops *atomic.Int64, err *error) func() {
 	s.inFlight.Add(1)
 	return func() {
 		switch {
-		case *err != nil && *err != io.EOF:
+		case *err != nil && !errors.Is(*err, io.EOF):
 			s.errors.Add(1)
 		case ops != nil:
 			ops.Add(1)
@@ -104,7 +105,7 @@ func (s *Store) Sync() (err error) {
 // Punch deallocates a range; in the log that is a write.
 func (s *Store) Punch(mode uint32, off, length int64) (err error) {
 	defer s.begin(&s.unmaps, &err)()
-	if err := s.backing.Punch(mode, off, length); err != nil {
+	if err = s.backing.Punch(mode, off, length); err != nil {
 		return err
 	}
 	s.bytesUnmapped.Add(length)
