@@ -25,6 +25,7 @@ import (
 	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/node/dpu/devices"
 	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
+	"github.com/moor-storage/moor/pkg/node/dpu/paths"
 	"github.com/moor-storage/moor/pkg/node/dpu/patrol"
 	"github.com/moor-storage/moor/pkg/node/dpu/report"
 	"github.com/moor-storage/moor/pkg/node/heartbeat"
@@ -53,6 +54,7 @@ type options struct {
 	pluginRoot, providerRoot string
 	stateDir                 string
 	timeout, resync, beat    time.Duration
+	pathGrace                time.Duration
 	link                     hostLink
 	lease                    leaseFlags
 }
@@ -73,6 +75,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	o.lease.bind(fs)
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "deadline of each call to SNAP and to a vendor plugin")
 	fs.DurationVar(&o.resync, "resync", 10*time.Second, "how often what SNAP shows is compared with what it should")
+	fs.DurationVar(&o.pathGrace, "path-grace", 3*time.Second, "for how long the way of a device to its storage has to look lost before it counts as lost, and then well before it counts as found")
 	fs.DurationVar(&o.beat, "heartbeat-period", heartbeat.DefaultPeriod, "time between two heartbeats")
 }
 
@@ -86,7 +89,7 @@ func (o *options) validate() error {
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
-	}{{"--timeout", o.timeout}, {"--resync", o.resync}, {"--heartbeat-period", o.beat}} {
+	}{{"--timeout", o.timeout}, {"--resync", o.resync}, {"--heartbeat-period", o.beat}, {"--path-grace", o.pathGrace}} {
 		if d.value < 100*time.Millisecond {
 			return fmt.Errorf("%s is %s: at least 100ms is needed", d.flag, d.value)
 		}
@@ -135,8 +138,10 @@ func (o *options) drive(ctx context.Context, mgr ctrl.Manager, clients *vendorpl
 	changed, withdrawn := report.NewSignal(), report.NewSignal()
 	store := &attachments.Store{DPU: kube.ClusterOf(mgr), Node: o.node, Namespace: o.namespace}
 	queue := attachments.NewQueue(store)
+	ways := paths.NewWays(o.lease.drain, nil)
 	shown := exposures.New(exposures.Options{
 		Root: o.providerRoot, Boot: bootID(), Open: o.openSNAP(store), Attachments: store, Timeout: timeout, Drain: o.lease.drain, Withdrawn: withdrawn.Ask,
+		Loss: ways.Loss,
 	})
 	keeper := o.lease.keeper(ctx, store, shown, changed.Ask)
 	registry := o.registry(clients, pluginsChanged(ctx, changed, queue))
@@ -161,7 +166,10 @@ func (o *options) drive(ctx context.Context, mgr ctrl.Manager, clients *vendorpl
 		}),
 		registry,
 	}
-	reporter := &report.Reporter{Exposures: shown, Devices: made, Changed: changed}
+	parts = append(parts, paths.New(paths.Options{
+		Devices: store.Devices, Services: shown, Ways: ways, Grace: o.pathGrace, Timeout: o.timeout, Changed: changed.Ask,
+	}))
+	reporter := &report.Reporter{Exposures: shown, Devices: made, LostPaths: ways.Lost, Changed: changed}
 	if probe != nil {
 		reporter.Host = probe.Observed
 		parts = append(parts, probe)

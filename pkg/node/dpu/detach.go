@@ -36,15 +36,15 @@ func (r remover) detach(ctx context.Context, p *pass) error {
 	granted := p.dpu.Attached && writer.SingleWriter(p.attachment, nil)
 	if other != nil && other.Status.DPU.DeviceName != "" && !granted {
 		p.withdrawn() // the device is the other attachment's
-		p.ended(&p.dpu, p.dpu.Incarnation == r.exposures.Incarnation(p.dpu.Provider))
+		p.ended(&p.dpu, p.leftBy(r.exposures.Incarnation(p.dpu.Provider)))
 		return p.drained(r.exposures)
 	}
 	if device := p.dpu.DeviceName; device != "" {
-		orderly, err := r.exposures.During(&p.dpu, func() error { return r.exposures.Withdraw(ctx, device) })
+		undrained, err := r.exposures.During(&p.dpu, func() error { return r.exposures.Withdraw(ctx, device) })
 		if err != nil {
 			return fmt.Errorf("take device %s away from the host: %w", device, err)
 		}
-		p.ended(&p.dpu, orderly)
+		p.ended(&p.dpu, undrained)
 	}
 	p.withdrawn()
 	p.dpu.Incarnation = ""

@@ -122,14 +122,14 @@ func (m maker) open(ctx context.Context, p *pass) error {
 // replaced takes a device away from the host that the vendor has made anew. Only the
 // service on record can show it.
 func (m maker) replaced(ctx context.Context, p *pass, device string) error {
-	orderly, err := m.exposures.During(&p.dpu, func() error {
+	undrained, err := m.exposures.During(&p.dpu, func() error {
 		if on := p.dpu.Provider; on == "" || on == p.plugin.Service {
 			return m.exposures.WithdrawFrom(ctx, p.plugin.Service, device)
 		}
 		return m.exposures.Withdraw(ctx, device)
 	})
 	if err == nil {
-		p.ended(&p.dpu, orderly)
+		p.ended(&p.dpu, undrained)
 	}
 	return err
 }

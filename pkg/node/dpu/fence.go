@@ -289,9 +289,9 @@ func (f fence) end(ctx context.Context, p *pass, epoch int64) error {
 // withdrawRecorded takes a device on record away from the host; the service by which
 // it was shown has to confirm that, too.
 func (f fence) withdrawRecorded(ctx context.Context, p *pass, on *storagev1alpha1.VolumeAttachmentDPU) error {
-	orderly, err := f.exposures.During(on, func() error { return f.withdraw(ctx, p, on.DeviceName) })
+	undrained, err := f.exposures.During(on, func() error { return f.withdraw(ctx, p, on.DeviceName) })
 	if err == nil {
-		p.ended(on, orderly)
+		p.ended(on, undrained)
 	}
 	return err
 }

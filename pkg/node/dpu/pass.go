@@ -43,7 +43,7 @@ type pass struct {
 	// dpu is the status to write.
 	dpu storagev1alpha1.VolumeAttachmentDPU
 	// undrained are the incarnations of SNAP services that ended while they may have
-	// shown the volume here.
+	// shown the volume here, or whose way to the storage was lost meanwhile.
 	undrained []string
 }
 
@@ -104,19 +104,27 @@ func (p *pass) onRecord(service string) bool {
 // one.
 const unknown = "unknown"
 
-// ended notes what the end of an exposure leaves behind that is on record: nothing if it
-// was orderly, so that the incarnation which showed the device has taken it away; else
-// what it had sent may still be on its way.
-func (p *pass) ended(on *storagev1alpha1.VolumeAttachmentDPU, orderly bool) {
+// ended notes what the end of an exposure that is on record leaves behind: what it had sent
+// and may still be on its way, as Exposures.During names it; "" if nothing is.
+func (p *pass) ended(on *storagev1alpha1.VolumeAttachmentDPU, undrained string) {
 	switch {
 	case on.DeviceName != "" && on.Provider == "":
 		p.undrained = append(p.undrained, unknown)
-	case !orderly && on.Incarnation != "":
-		p.undrained = append(p.undrained, on.Incarnation)
+	case undrained != "":
+		p.undrained = append(p.undrained, undrained)
 	}
 	if on.Undrained != "" {
 		p.undrained = append(p.undrained, on.Undrained)
 	}
+}
+
+// leftBy is what the incarnation on record leaves behind, if now is the service's: nothing
+// if it is the same.
+func (p *pass) leftBy(now string) string {
+	if p.dpu.Incarnation == now {
+		return ""
+	}
+	return p.dpu.Incarnation
 }
 
 // unrecorded notes that it is not on record which incarnation has shown the volume: the
@@ -153,7 +161,7 @@ func (p *pass) drained(shown *exposures.Exposures) error {
 		return nil
 	}
 	return &kube.Waiting{RetryAfter: left, Message: fmt.Sprintf(
-		"volume %s is withdrawn from the host, but SNAP service %s ended before while it may have shown it: what it had sent may reach the storage for up to %s yet (--lease-drain), and the epoch is retired after that",
+		"volume %s is withdrawn from the host, but SNAP service %s had ended, or lost its way to the storage, while it may have shown it: what it had sent may reach the storage for up to %s yet (--lease-drain), and the epoch is retired after that",
 		p.volumeName(), p.dpu.Provider, shown.Drain())}
 }
 

@@ -92,19 +92,19 @@ func (s shower) record(ctx context.Context, p *pass) error {
 			service, s.attachments.Node, p.dpu.DeviceName, provisioner.ErrUnavailable)
 	}
 	if p.onRecord(service) {
-		p.ended(&p.dpu, p.dpu.Incarnation == now)
+		p.ended(&p.dpu, p.leftBy(now))
 		p.dpu.Incarnation = now
 		return nil
 	}
-	orderly := false
+	undrained := p.dpu.Incarnation
 	if was := p.dpu.Provider; was != "" && was != service {
 		var err error
-		if orderly, err = s.exposures.During(&p.dpu, func() error { return s.exposures.Withdraw(ctx, p.dpu.DeviceName) }); err != nil {
+		if undrained, err = s.exposures.During(&p.dpu, func() error { return s.exposures.Withdraw(ctx, p.dpu.DeviceName) }); err != nil {
 			return fmt.Errorf("device %s is of SNAP service %s now and was of %s, which has to let go of it: %w", p.dpu.DeviceName, service, was, err)
 		}
 		p.withdrawn()
 	}
-	p.ended(&p.dpu, orderly)
+	p.ended(&p.dpu, undrained)
 	p.dpu.Provider, p.dpu.Incarnation = service, now
 	return p.outdated()
 }

@@ -101,6 +101,22 @@ func (s *Store) Reserved(ctx context.Context) map[string]string {
 	return out
 }
 
+// Devices returns the devices of this DPU's attachments that are on record, with the volume
+// of each. It reads the cache.
+func (s *Store) Devices(ctx context.Context) (map[string]string, error) {
+	all, err := s.Cached(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for i := range all {
+		if device, volume := all[i].Status.DPU.DeviceName, all[i].VolumeName(); device != "" && volume != "" {
+			out[device] = volume
+		}
+	}
+	return out, nil
+}
+
 // Functions returns the VUIDs of the functions that the devices of this DPU were
 // given, by device, as far as they are on record. It reads the cache.
 func (s *Store) Functions(ctx context.Context) map[string]string {

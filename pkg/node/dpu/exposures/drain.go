@@ -13,9 +13,9 @@ import (
 const forgetAfter = time.Hour
 
 // drain tells when nothing is on its way to the storage any more that was sent by an
-// incarnation of a SNAP service which ended without taking its devices away. It ended
-// before this process was first asked, so the time counts from there, by this process's
-// clock alone; a restart of the driver counts anew.
+// incarnation of a SNAP service which ended without taking its devices away, or over a way
+// that was lost. That was before this process was first asked, so the time counts from
+// there, by this process's clock alone; a restart of the driver counts anew.
 type drain struct {
 	bound time.Duration
 	clock clock.PassiveClock
@@ -37,10 +37,10 @@ func (d *drain) left(what string) time.Duration {
 	return max(0, d.bound-now.Sub(since))
 }
 
-// Undrained is how long it takes until nothing is on its way to the storage any more
-// of what the incarnation, which has ended, had sent for an attachment.
-func (e *Exposures) Undrained(attachment, incarnation string) time.Duration {
-	return e.drain.left(attachment + "/" + incarnation)
+// Undrained is how long it takes until nothing is on its way to the storage any more of
+// what had been sent for an attachment, as During names it.
+func (e *Exposures) Undrained(attachment, sent string) time.Duration {
+	return e.drain.left(attachment + "/" + sent)
 }
 
 // Drain is how long the storage may take over what it has received.

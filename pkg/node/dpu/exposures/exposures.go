@@ -26,6 +26,9 @@ type Options struct {
 	Timeout time.Duration
 	// Withdrawn is told when something was withdrawn; nil: nothing is.
 	Withdrawn func()
+	// Loss names the loss of a device's way to the storage that there is, or was within
+	// Drain; "" if there is none. Nil: none is known of.
+	Loss func(device string) string
 	// Drain is how long the storage may take over what it has received.
 	Drain time.Duration
 	// Clock is the machine's if nil.
@@ -40,6 +43,7 @@ type Exposures struct {
 	attachments *attachments.Store
 	timeout     time.Duration
 	withdrawn   func()
+	loss        func(device string) string
 }
 
 // New returns the exposures of a DPU; it asks no service yet.
@@ -50,8 +54,12 @@ func New(o Options) *Exposures {
 	if o.Withdrawn == nil {
 		o.Withdrawn = func() {}
 	}
+	if o.Loss == nil {
+		o.Loss = func(string) string { return "" }
+	}
 	return &Exposures{
 		withdrawn:   o.Withdrawn,
+		loss:        o.Loss,
 		drain:       drain{bound: o.Drain, clock: o.Clock, asked: map[string]time.Time{}},
 		services:    services{root: o.Root, boot: o.Boot, open: o.Open, used: map[string]provisioner.DPU{}},
 		attachments: o.Attachments, timeout: o.Timeout,

@@ -1,6 +1,7 @@
 package exposures
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -35,15 +36,23 @@ func (e *Exposures) rememberAll(all []storagev1alpha1.VolumeAttachment) bool {
 	return found
 }
 
-// During runs act, which takes a device away, and reports whether the incarnation of
-// the service by which it is on record as shown was there from begin to end.
-func (e *Exposures) During(shown *storagev1alpha1.VolumeAttachmentDPU, act func() error) (same bool, err error) {
+// During runs act, which takes a device away, and names what had been sent for the device
+// and may be on its way yet, for Undrained; "" if nothing is: the incarnation of the service
+// by which it is on record as shown was there from begin to end, and so was its way to the
+// storage.
+func (e *Exposures) During(shown *storagev1alpha1.VolumeAttachmentDPU, act func() error) (undrained string, err error) {
 	e.Remember(shown)
-	before := e.Incarnation(shown.Provider)
+	before, loss := e.Incarnation(shown.Provider), e.loss(shown.DeviceName)
 	if err := act(); err != nil {
-		return false, err
+		return "", err
 	}
-	return before == shown.Incarnation && before == e.Incarnation(shown.Provider), nil
+	if before != shown.Incarnation || before != e.Incarnation(shown.Provider) {
+		return shown.Incarnation, nil
+	}
+	if loss = cmp.Or(loss, e.loss(shown.DeviceName)); loss == "" {
+		return "", nil
+	}
+	return shown.Incarnation + " " + loss, nil
 }
 
 func (s *services) incarnation(name string) string {

@@ -51,6 +51,9 @@ type Reporter struct {
 	Devices   *devices.Devices
 	// Host says what this DPU observes of its host; nil if it does not probe it.
 	Host func() *moorv1alpha1.HostObservation
+	// LostPaths are the volumes whose ways to the storage are lost; nil: they are not
+	// watched.
+	LostPaths func() []moorv1alpha1.LostPath
 	// Changed says when a report is due.
 	Changed *Signal
 
@@ -72,6 +75,9 @@ func (r *Reporter) State(ctx context.Context) (moorv1alpha1.DPUState, error) {
 	defer cancel()
 	out := moorv1alpha1.DPUState{Plugins: r.Devices.States()}
 	out.Functions, out.SNAPReady = r.functions(ctx)
+	if r.LostPaths != nil {
+		out.LostPaths = r.LostPaths()
+	}
 	if r.Host != nil {
 		out.Host = r.Host()
 		r.last.Store(out.DeepCopy())

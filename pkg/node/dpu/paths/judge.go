@@ -1,0 +1,85 @@
+package paths
+
+import (
+	"time"
+
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// track is what is known of the way of one device, over time.
+type track struct {
+	volume string
+	// sign is the sign of a loss at the last look; "" if there was none. It has no number
+	// that changes from look to look: it is written into an object.
+	sign string
+	// since is when the sign came, or went; zero if there never was one. begun is when it
+	// came last.
+	since, begun time.Time
+	// lost: the way counts as lost, since begun and for the reason why.
+	lost bool
+	why  string
+
+	// completed is how many operations had ended at the last look, and movedAt when that
+	// had changed, or nothing was in flight.
+	completed int64
+	movedAt   time.Time
+	// asked is when the storage was asked to answer last. open: it has not yet.
+	asked time.Time
+	open  bool
+	// silent: the last question was not answered in time, or was refused.
+	silent bool
+	// answers: a question was answered before. A storage that has always refused the question
+	// may not know it: SNAP does not tell that from a storage that is out of reach.
+	answers bool
+	// mute: this device cannot be asked.
+	mute bool
+}
+
+// look judges a way by what SNAP tells of it now, and reports whether it has become lost,
+// or is found again: either only after a sign of it, or none, for as long as grace.
+func (t *track) look(path provisioner.Path, now time.Time, grace time.Duration) bool {
+	if path.Completed != t.completed || path.InFlight <= 0 || t.movedAt.IsZero() {
+		t.completed, t.movedAt = path.Completed, now
+	}
+	sign := t.signOf(path, now, grace)
+	if (sign == "") != (t.sign == "") {
+		if t.since = now; sign != "" && !t.lost {
+			t.begun = now
+		}
+	}
+	if t.sign = sign; t.lost && sign != "" {
+		t.why = sign
+	}
+	if lost := sign != ""; lost == t.lost || now.Sub(t.since) < grace {
+		return false
+	}
+	t.lost, t.why = sign != "", sign
+	return true
+}
+
+// signOf is what speaks against a way now; "" if nothing does.
+func (t *track) signOf(path provisioner.Path, now time.Time, grace time.Duration) string {
+	switch {
+	case path.State == provisioner.PathFailed:
+		return "SNAP has given up its connection to the storage (" + path.Detail + ")"
+	case path.State == provisioner.PathReconnecting:
+		return "SNAP has lost its connection to the storage, and tries to make it anew (" + path.Detail + ")"
+	case now.Sub(t.movedAt) >= grace:
+		return "I/O is in flight, and none of it ends"
+	case t.silent && t.answers || t.open && now.Sub(t.asked) >= grace:
+		return "the storage does not answer"
+	}
+	return ""
+}
+
+// due reports whether the storage is to be asked now: I/O that is going on shows by itself
+// whether it answers, and what looks lost is asked at each look.
+func (t *track) due(path provisioner.Path, now time.Time, period time.Duration) bool {
+	switch {
+	case t.mute || t.open || path.State == "":
+		return false
+	case t.silent && t.answers || t.lost:
+		return true
+	}
+	return path.InFlight <= 0 && now.Sub(t.asked) >= period
+}

@@ -1,0 +1,114 @@
+package paths
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+const grace = 3 * time.Second
+
+// moment is what SNAP tells at a second, and what is known of the storage's answers.
+type moment struct {
+	at     int
+	path   provisioner.Path
+	silent bool
+	// open since so many seconds; 0: no question is open.
+	open int
+	lost bool
+}
+
+func connected(inFlight, completed int64) provisioner.Path {
+	return provisioner.Path{Device: "d", State: provisioner.PathConnected, Detail: "enabled", InFlight: inFlight, Completed: completed}
+}
+
+func TestLook(t *testing.T) {
+	well, busy := connected(0, 0), connected(4, 0)
+	again, given := well, well
+	again.State, again.Detail = provisioner.PathReconnecting, "reconnect_is_delayed"
+	given.State, given.Detail = provisioner.PathFailed, "failed"
+	file := provisioner.Path{Device: "d", InFlight: -1}
+	hung := file
+	hung.InFlight = 2
+	for name, c := range map[string]struct {
+		moments []moment
+		words   string
+	}{
+		"well":                 {[]moment{{at: 0, path: well}, {at: 60, path: well}}, ""},
+		"a file, without I/O":  {[]moment{{at: 0, path: file}, {at: 60, path: file}}, ""},
+		"lost for a moment":    {[]moment{{at: 0, path: well}, {at: 1, path: again}, {at: 3, path: again}, {at: 4, path: well}, {at: 9, path: well}}, ""},
+		"lost":                 {[]moment{{at: 0, path: well}, {at: 1, path: again}, {at: 4, path: again, lost: true}}, "reconnect_is_delayed"},
+		"lost from the start":  {[]moment{{at: 0, path: again}, {at: 2, path: again}, {at: 3, path: again, lost: true}}, "anew"},
+		"given up":             {[]moment{{at: 0, path: well}, {at: 1, path: given}, {at: 4, path: given, lost: true}}, "given up"},
+		"found again":          {[]moment{{at: 0, path: again}, {at: 3, path: again, lost: true}, {at: 4, path: well, lost: true}, {at: 7, path: well}}, ""},
+		"not found, a moment":  {[]moment{{at: 0, path: again}, {at: 3, path: again, lost: true}, {at: 4, path: well, lost: true}, {at: 6, path: again, lost: true}, {at: 8, path: well, lost: true}, {at: 10, path: well, lost: true}, {at: 11, path: well}}, ""},
+		"flaps":                {[]moment{{at: 0, path: again}, {at: 2, path: well}, {at: 4, path: again}, {at: 6, path: well}, {at: 8, path: again}}, ""},
+		"another sign":         {[]moment{{at: 0, path: again}, {at: 2, path: given}, {at: 3, path: given, lost: true}}, "given up"},
+		"I/O goes on":          {[]moment{{at: 0, path: connected(4, 1)}, {at: 2, path: connected(4, 2)}, {at: 4, path: connected(4, 3)}, {at: 6, path: connected(4, 4)}}, ""},
+		"I/O hangs":            {[]moment{{at: 0, path: busy}, {at: 3, path: busy}, {at: 5, path: busy}, {at: 6, path: busy, lost: true}}, "none of it ends"},
+		"I/O of a file hangs":  {[]moment{{at: 0, path: hung}, {at: 3, path: hung}, {at: 6, path: hung, lost: true}}, "none of it ends"},
+		"I/O hung, and ended":  {[]moment{{at: 0, path: busy}, {at: 3, path: busy}, {at: 6, path: busy, lost: true}, {at: 7, path: connected(4, 9), lost: true}, {at: 9, path: connected(4, 10), lost: true}, {at: 10, path: connected(4, 11)}}, ""},
+		"a count that is less": {[]moment{{at: 0, path: connected(1, 9)}, {at: 3, path: connected(1, 2)}, {at: 5, path: connected(1, 3)}}, ""},
+		"a failed question":    {[]moment{{at: 0, path: well}, {at: 1, path: well, silent: true}, {at: 4, path: well, silent: true, lost: true}}, "does not answer"},
+		"a slow answer":        {[]moment{{at: 0, path: well}, {at: 2, path: well, open: 2}, {at: 3, path: well}}, ""},
+		"no answer":            {[]moment{{at: 0, path: well}, {at: 3, path: well, open: 3}, {at: 6, path: well, open: 6, lost: true}}, "does not answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start, w := time.Unix(1000, 0), &track{answers: true}
+			for _, m := range c.moments {
+				now := start.Add(time.Duration(m.at) * time.Second)
+				w.silent, w.open, w.asked = m.silent, m.open > 0, now.Add(-time.Duration(m.open)*time.Second)
+				before := w.lost
+				turned := w.look(m.path, now, grace)
+				if w.lost != m.lost || turned != (before != m.lost) {
+					t.Fatalf("after %d s: lost %t (%s), told %t", m.at, w.lost, w.why, turned)
+				}
+			}
+			if !strings.Contains(w.why, c.words) || w.lost != (c.words != "") {
+				t.Errorf("in the end: lost %t, %q", w.lost, w.why)
+			}
+		})
+	}
+}
+
+// TestSince is when the first sign came, not when it counted.
+func TestSince(t *testing.T) {
+	start, w := time.Unix(1000, 0), &track{}
+	again := provisioner.Path{State: provisioner.PathReconnecting}
+	w.look(connected(0, 0), start, grace)
+	w.look(again, start.Add(time.Second), grace)
+	w.look(again, start.Add(5*time.Second), grace)
+	if !w.lost || !w.begun.Equal(start.Add(time.Second)) {
+		t.Errorf("lost %t since %s", w.lost, w.begun)
+	}
+}
+
+func TestDue(t *testing.T) {
+	now := time.Unix(1000, 0)
+	long, short := now.Add(-askPeriod), now.Add(-askPeriod+time.Second)
+	for name, c := range map[string]struct {
+		track track
+		path  provisioner.Path
+		want  bool
+	}{
+		"never asked":               {track{}, connected(0, 0), true},
+		"asked long ago":            {track{asked: long}, connected(0, 0), true},
+		"asked":                     {track{asked: short}, connected(0, 0), false},
+		"not answered yet":          {track{asked: long, open: true}, connected(0, 0), false},
+		"not answered, and lost":    {track{asked: long, open: true, lost: true}, connected(0, 0), false},
+		"no answer the last time":   {track{asked: short, silent: true, answers: true}, connected(0, 0), true},
+		"has never answered":        {track{asked: short, silent: true}, connected(0, 0), false},
+		"lost":                      {track{asked: short, lost: true}, connected(0, 0), true},
+		"lost, with I/O":            {track{asked: short, lost: true}, connected(1, 0), true},
+		"I/O goes on":               {track{asked: long}, connected(1, 0), false},
+		"how much I/O is not known": {track{asked: long}, connected(-1, 0), true},
+		"cannot be asked":           {track{mute: true}, connected(0, 0), false},
+		"has no connection":         {track{}, provisioner.Path{}, false},
+	} {
+		if got := c.track.due(c.path, now, askPeriod); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

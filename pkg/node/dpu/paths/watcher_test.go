@@ -1,0 +1,280 @@
+package paths
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// storage is a SNAP service and what is behind it. Each device has one operation in flight
+// for as long as its connection hangs.
+type storage struct {
+	mu    sync.Mutex
+	state map[string]provisioner.PathState
+	// answer is what a question of a device gets; hang: nothing, until it is given up.
+	answer map[string]error
+	down   bool
+	asked  []string
+}
+
+var errHang = errors.New("hang")
+
+func (s *storage) change(change func(*storage)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s)
+}
+
+func (s *storage) Paths(_ context.Context, devices []string) ([]provisioner.Path, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down {
+		return nil, provisioner.ErrUnavailable
+	}
+	var out []provisioner.Path
+	for _, d := range devices {
+		if state, ok := s.state[d]; ok {
+			out = append(out, provisioner.Path{Device: d, State: state, Detail: "so"})
+		}
+	}
+	return out, nil
+}
+
+func (s *storage) ProbePath(ctx context.Context, device string) error {
+	s.mu.Lock()
+	s.asked = append(s.asked, device)
+	answer := s.answer[device]
+	s.mu.Unlock()
+	if answer == errHang {
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, ctx.Err())
+	}
+	return answer
+}
+
+// watched runs a watcher over devices d and e of the volumes of these names.
+func watched(t *testing.T, check func(*Watcher, *storage, *int)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &storage{state: map[string]provisioner.PathState{"d": provisioner.PathConnected, "e": provisioner.PathConnected}, answer: map[string]error{}}
+		told := 0
+		w := New(Options{
+			Devices: func(context.Context) (map[string]string, error) {
+				return map[string]string{"d": "vol-d", "e": "vol-e"}, nil
+			},
+			Services: s, Ways: NewWays(10*time.Second, nil), Grace: grace, Timeout: 10 * time.Second, Changed: func() { told++ },
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.Start(ctx) }()
+		check(w, s, &told)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func pass(seconds int) {
+	time.Sleep(time.Duration(seconds) * time.Second) // of the bubble
+	synctest.Wait()
+}
+
+func lost(w *Watcher) []string {
+	var out []string
+	for _, l := range w.o.Ways.Lost() {
+		out = append(out, l.Volume)
+	}
+	return out
+}
+
+func wantLost(t *testing.T, w *Watcher, when string, want ...string) {
+	t.Helper()
+	if got := lost(w); !slices.Equal(got, want) {
+		t.Fatalf("%s: %v are lost, want %v", when, got, want)
+	}
+}
+
+// TestAConnectionIsLost is told once, of its volume alone, and again when it is found.
+func TestAConnectionIsLost(t *testing.T) {
+	watched(t, func(w *Watcher, s *storage, told *int) {
+		pass(20)
+		wantLost(t, w, "at first")
+		start := time.Now()
+		s.change(func(s *storage) { s.state["e"] = provisioner.PathReconnecting })
+		pass(2)
+		wantLost(t, w, "soon after")
+		pass(3)
+		want := []moorv1alpha1.LostPath{{
+			Volume: "vol-e", Since: metav1.NewTime(start.Add(time.Second)).Rfc3339Copy(), Message: "SNAP has lost its connection to the storage, and tries to make it anew (so)",
+		}}
+		if diff := cmp.Diff(want, w.o.Ways.Lost()); diff != "" {
+			t.Fatalf("lost (-want +got):\n%s", diff)
+		}
+		pass(60)
+		if *told != 1 {
+			t.Errorf("told %d times of one loss", *told)
+		}
+		s.change(func(s *storage) { s.state["e"] = provisioner.PathConnected })
+		pass(5)
+		wantLost(t, w, "found again")
+		if *told != 2 {
+			t.Errorf("told %d times of one loss that ended", *told)
+		}
+	})
+}
+
+// TestAStorageThatHangs is found though SNAP has noticed nothing: by the question that is
+// not answered, of which there is one at a time.
+func TestAStorageThatHangs(t *testing.T) {
+	watched(t, func(w *Watcher, s *storage, told *int) {
+		pass(1)
+		s.change(func(s *storage) { s.answer["d"], s.asked = errHang, nil })
+		pass(12)
+		wantLost(t, w, "after one period and twice the grace", "vol-d")
+		if n := len(slices.DeleteFunc(slices.Clone(s.asked), func(d string) bool { return d != "d" })); n != 1 {
+			t.Errorf("%d questions in 12 s to a storage that does not answer for 10", n)
+		}
+		s.change(func(s *storage) { s.answer["d"] = nil })
+		pass(15)
+		wantLost(t, w, "answers again")
+		if *told != 2 {
+			t.Errorf("told %d times", *told)
+		}
+	})
+}
+
+// TestSNAPIsAway says nothing of the storage, in either direction.
+func TestSNAPIsAway(t *testing.T) {
+	watched(t, func(w *Watcher, s *storage, _ *int) {
+		pass(1)
+		s.change(func(s *storage) {
+			s.down = true
+			s.answer["d"], s.answer["e"] = provisioner.ErrUnavailable, provisioner.ErrUnavailable
+		})
+		pass(30)
+		wantLost(t, w, "while SNAP is away")
+		s.change(func(s *storage) { s.down = false; s.state["d"] = provisioner.PathFailed; clear(s.answer) })
+		pass(5)
+		wantLost(t, w, "SNAP is back without its storage", "vol-d")
+		s.change(func(s *storage) { s.down = true })
+		pass(30)
+		wantLost(t, w, "SNAP is away again", "vol-d")
+	})
+}
+
+// TestADeviceThatGoes is lost no more.
+func TestADeviceThatGoes(t *testing.T) {
+	devices := map[string]string{"d": "vol-d"}
+	s := &storage{state: map[string]provisioner.PathState{"d": provisioner.PathFailed}}
+	told := 0
+	synctest.Test(t, func(t *testing.T) {
+		w := New(Options{
+			Devices:  func(context.Context) (map[string]string, error) { return devices, nil },
+			Services: s, Ways: NewWays(10*time.Second, nil), Grace: grace, Timeout: time.Second, Changed: func() { told++ },
+		})
+		look := func() {
+			if _, err := w.look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(grace) // of the bubble
+		}
+		look()
+		look()
+		wantLost(t, w, "failed", "vol-d")
+		delete(devices, "d")
+		look()
+		wantLost(t, w, "gone")
+		if told != 2 {
+			t.Errorf("told %d times", told)
+		}
+	})
+}
+
+// TestWhatCannotBeAsked is asked once, and is no loss.
+func TestWhatCannotBeAsked(t *testing.T) {
+	watched(t, func(w *Watcher, s *storage, told *int) {
+		s.change(func(s *storage) { s.answer["d"], s.answer["e"] = provisioner.ErrUnsupported, provisioner.ErrNotFound })
+		pass(30)
+		wantLost(t, w, "cannot be asked")
+		if n := len(slices.DeleteFunc(slices.Clone(s.asked), func(d string) bool { return d != "d" })); n > 2 || *told != 0 {
+			t.Errorf("asked %d times, told %d times", n, *told)
+		}
+	})
+}
+
+// TestAStorageThatRefusesTheQuestion from the beginning may not know it, which is no loss; one
+// that has answered before, and does not now, is lost.
+func TestAStorageThatRefusesTheQuestion(t *testing.T) {
+	watched(t, func(w *Watcher, s *storage, _ *int) {
+		pass(1)
+		s.change(func(s *storage) { s.answer["d"] = provisioner.ErrUnavailable })
+		pass(30)
+		wantLost(t, w, "d has answered before", "vol-d")
+	})
+	s := &storage{state: map[string]provisioner.PathState{"d": provisioner.PathConnected}, answer: map[string]error{"d": provisioner.ErrUnavailable}}
+	synctest.Test(t, func(t *testing.T) {
+		w := New(Options{
+			Devices:  func(context.Context) (map[string]string, error) { return map[string]string{"d": "vol-d"}, nil },
+			Services: s, Ways: NewWays(time.Second, nil), Grace: grace, Timeout: time.Second, Changed: func() {},
+		})
+		for range 60 {
+			ask, err := w.look(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range ask {
+				w.ask(t.Context(), d)
+			}
+			time.Sleep(lookPeriod) // of the bubble
+		}
+		wantLost(t, w, "d has never answered")
+	})
+}
+
+// TestLoss is named while there is a sign of it, and for a while after: what was sent may be
+// at the storage yet. Another loss has another name.
+func TestLoss(t *testing.T) {
+	const recent = 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWays(recent, nil)
+		see := func(state provisioner.PathState) string {
+			w.judge(t.Context(), judgement{devices: map[string]string{"d": "v"}, seen: []provisioner.Path{{Device: "d", State: state}}, now: time.Now(), grace: grace})
+			w.answered("d", nil)
+			return w.Loss("d")
+		}
+		if loss := see(provisioner.PathConnected); loss != "" || w.Loss("none") != "" {
+			t.Fatalf("loss %q of a way that is well", loss)
+		}
+		first := see(provisioner.PathReconnecting)
+		if first == "" || len(w.Lost()) != 0 {
+			t.Fatalf("loss %q at the first sign, told: %v", first, w.Lost())
+		}
+		time.Sleep(grace) // of the bubble
+		if again := see(provisioner.PathReconnecting); again != first || len(w.Lost()) != 1 {
+			t.Fatalf("loss %q, and then %q", first, again)
+		}
+		see(provisioner.PathConnected)
+		time.Sleep(recent - time.Second) // of the bubble
+		if again := see(provisioner.PathConnected); again != first || len(w.Lost()) != 0 {
+			t.Fatalf("loss %q a while after it: %q", first, again)
+		}
+		time.Sleep(time.Second) // of the bubble
+		if again := see(provisioner.PathConnected); again != "" {
+			t.Fatalf("loss %q long after", again)
+		}
+		if second := see(provisioner.PathFailed); second == "" || second == first {
+			t.Fatalf("another loss %q", second)
+		}
+	})
+}

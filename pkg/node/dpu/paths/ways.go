@@ -1,0 +1,126 @@
+package paths
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/pkg/provisioner"
+)
+
+// mostLost is how many lost ways are told of: the most that the API allows.
+const mostLost = 1024
+
+// Ways is what is known of the ways of this DPU's devices to their storage. A Watcher finds
+// it out. Safe for concurrent use.
+type Ways struct {
+	// recent is for how long a loss is named after its end.
+	recent time.Duration
+	clock  clock.PassiveClock
+
+	mu     sync.Mutex
+	tracks map[string]*track
+}
+
+// NewWays knows of no loss yet. A loss that has ended is named by Loss for as long as recent.
+// A nil clock is the machine's.
+func NewWays(recent time.Duration, c clock.PassiveClock) *Ways {
+	if c == nil {
+		c = clock.RealClock{}
+	}
+	return &Ways{recent: recent, clock: c, tracks: map[string]*track{}}
+}
+
+// Lost are the volumes whose ways are lost, ordered by volume.
+func (w *Ways) Lost() []moorv1alpha1.LostPath {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []moorv1alpha1.LostPath
+	for _, t := range w.tracks {
+		if t.lost {
+			out = append(out, moorv1alpha1.LostPath{Volume: t.volume, Since: metav1.NewTime(t.begun).Rfc3339Copy(), Message: t.why})
+		}
+	}
+	slices.SortFunc(out, func(a, b moorv1alpha1.LostPath) int { return cmp.Compare(a.Volume, b.Volume) })
+	out = slices.CompactFunc(out, func(a, b moorv1alpha1.LostPath) bool { return a.Volume == b.Volume })
+	return out[:min(len(out), mostLost)]
+}
+
+// Loss names the loss of a device's way that there is, or was a short while ago: what had
+// been sent over it may be at the storage yet. "" if there is none. A sign of a loss that
+// does not count as one yet is enough.
+func (w *Ways) Loss(device string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.tracks[device]
+	switch {
+	case t == nil || t.since.IsZero():
+		return ""
+	case t.sign == "" && !t.lost && w.clock.Since(t.since) >= w.recent:
+		return ""
+	}
+	return "lost " + t.begun.UTC().Format(time.RFC3339Nano)
+}
+
+// judgement is what was seen of the devices at a time.
+type judgement struct {
+	// devices are those on record, with their volumes.
+	devices map[string]string
+	seen    []provisioner.Path
+	now     time.Time
+	grace   time.Duration
+}
+
+// judge takes note of what was seen, and returns the devices whose storage is to be asked,
+// and whether what is told of losses has changed. A device that was not seen stays as it was.
+func (w *Ways) judge(ctx context.Context, j judgement) (ask []string, changed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.tracks, func(device string, t *track) bool {
+		_, there := j.devices[device]
+		changed = changed || !there && t.lost
+		return !there
+	})
+	for _, path := range j.seen {
+		t := w.tracks[path.Device]
+		if t == nil {
+			t = &track{volume: j.devices[path.Device]}
+			w.tracks[path.Device] = t
+		}
+		before := t.why
+		turned := t.look(path, j.now, j.grace)
+		if turned {
+			ctrl.LoggerFrom(ctx).Info("the way to the storage", "lost", t.lost, daemon.KeyVolume, t.volume, "device", path.Device, "reason", t.why)
+		}
+		changed = changed || turned || t.lost && before != t.why
+		if t.due(path, j.now, askPeriod) {
+			t.asked, t.open = j.now, true
+			ask = append(ask, path.Device)
+		}
+	}
+	return ask, changed
+}
+
+// answered takes note of what came of a question to the storage of a device. That it cannot
+// be asked, or is gone, is no sign of a loss.
+func (w *Ways) answered(device string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.tracks[device]
+	if t == nil {
+		return
+	}
+	t.mute = errors.Is(err, provisioner.ErrUnsupported)
+	t.answers = t.answers || err == nil
+	t.open, t.silent = false, err != nil && !t.mute && !errors.Is(err, provisioner.ErrNotFound)
+}
