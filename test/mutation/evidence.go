@@ -8,7 +8,7 @@ const (
 	svDetach    = "pkg/controller/attacher/detach.go"
 	nodeJournal = "pkg/node/dpu/journal/journal.go"
 
-	failoverRequest = "pkg/controller/failover/request.go"
+	failoverRequest = "pkg/controller/failover/classify.go"
 )
 
 // evidence are checks of what a receipt rests on beside the API: which process showed

@@ -62,6 +62,9 @@ const (
 	ReasonReturning = "Returning"
 	// ReasonHeld: the host is not well and nothing is done; the message says why.
 	ReasonHeld = "Held"
+	// ReasonPathLost: the host lives, and volumes of it have lost their way to the storage;
+	// the message says what is done about each.
+	ReasonPathLost = "PathLost"
 	// ReasonRecovered: the host is healthy and nothing of before is left.
 	ReasonRecovered = "Recovered"
 )

@@ -113,6 +113,8 @@ func (c condition) report(ctx context.Context, p *pass, failure error) error {
 		switch {
 		case t.waits != "":
 			told = t.waits
+		case t.path != nil && !t.path.Move && t.path.Again == 0:
+			told = pathWords + t.path.Words
 		case reason == moorv1alpha1.ReasonHeld:
 			told = message
 		default:
@@ -150,6 +152,7 @@ func (p *pass) verdict(failure error) (metav1.ConditionStatus, string, string) {
 			waits = append(waits, fmt.Sprintf("volume %s: %s", t.volume.Name, t.waits))
 		}
 	}
+	waits = append(waits, p.paths()...)
 	if failure != nil {
 		waits = append(waits, failure.Error())
 	}
@@ -165,6 +168,8 @@ func (p *pass) verdict(failure error) (metav1.ConditionStatus, string, string) {
 		return metav1.ConditionTrue, moorv1alpha1.ReasonReturning, message
 	case p.underway:
 		return metav1.ConditionTrue, moorv1alpha1.ReasonReleased, message
+	case p.action == Restore && p.pathsLost():
+		return metav1.ConditionFalse, moorv1alpha1.ReasonPathLost, message
 	case p.refused != "":
 		return metav1.ConditionFalse, moorv1alpha1.ReasonHeld, message + "; " + p.refused
 	case p.action == Restore && len(waits) == 0:

@@ -35,6 +35,7 @@ import (
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
+	"github.com/moor-storage/moor/pkg/controller/failover/lostpath"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/pkg/writer"
 )
@@ -77,6 +78,7 @@ type Reconciler struct {
 	admission *admission
 	fencer    fencer
 	releaser  releaser
+	paths     paths
 	condition condition
 }
 
@@ -99,6 +101,9 @@ func New(o Options) *Reconciler {
 		progress: r.condition.progress,
 	}
 	r.releaser = releaser{host: o.Host, driver: o.Driver, pods: podReader{host: o.Host, driver: o.Driver}, recorder: o.Recorder, clock: o.Clock, progress: r.condition.progress, asked: &kube.Recent[struct{}]{}}
+	r.paths = paths{
+		reader: lostpath.Reader{Host: o.Host, DPU: o.DPU, Heartbeats: o.Observer, Clock: o.Clock}, pods: r.releaser.pods,
+	}
 	return r
 }
 
@@ -131,6 +136,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	silence := r.o.Observer.EarliestSilence(req.Name)
 	if err := r.targets.look(ctx, p); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.paths.judge(ctx, p); err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := r.condition.answer(ctx, p); err != nil {
@@ -186,6 +194,10 @@ func (r *Reconciler) act(ctx context.Context, p *pass) error {
 		first = r.releaser.evict(ctx, p)
 	case p.restores() && first == nil:
 		first = r.releaser.restore(ctx, p)
+	case p.moving():
+		if err := r.releaser.move(ctx, p); err != nil && first == nil {
+			first = err
+		}
 	}
 	return first
 }
@@ -215,7 +227,7 @@ func hostChanged(e event.UpdateEvent) bool {
 		return true
 	}
 	return kube.Resync(e) || !equality.Semantic.DeepEqual(before.Spec, after.Spec) || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
-		!equality.Semantic.DeepEqual(observed(before), observed(after))
+		!equality.Semantic.DeepEqual(observed(before), observed(after)) || !equality.Semantic.DeepEqual(before.Status.LostPaths(), after.Status.LostPaths())
 }
 
 // observed is what a DPU reports of its host.
@@ -226,14 +238,15 @@ func observed(n *moorv1alpha1.DPUStorageNode) *moorv1alpha1.HostObservation {
 	return n.Status.DPU.Host
 }
 
-// observedChanged passes changes of what DPUs report of their hosts. It sees each
+// observedChanged passes changes of what DPUs report of their hosts and of their paths. It sees each
 // heartbeat, and records it: a lease counts from when its renewal was seen. What a
 // DPU said that is gone is forgotten.
 func (r *Reconciler) observedChanged() predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode] {
 	return predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*moorv1alpha1.DPUStorageNode]) bool {
 			r.leases.heard(e.ObjectNew)
-			return !equality.Semantic.DeepEqual(observed(e.ObjectOld), observed(e.ObjectNew))
+			return !equality.Semantic.DeepEqual(observed(e.ObjectOld), observed(e.ObjectNew)) ||
+				!equality.Semantic.DeepEqual(e.ObjectOld.Status.LostPaths(), e.ObjectNew.Status.LostPaths())
 		},
 		DeleteFunc: func(e event.TypedDeleteEvent[*moorv1alpha1.DPUStorageNode]) bool {
 			r.leases.seen.forget(e.Object.Name)

@@ -117,11 +117,14 @@ func (f fencer) freedBefore(ctx context.Context, p *pass, t *target, failure err
 	return f.letGo(ctx, p, t)
 }
 
-// mayFence: the host is dead, or its DPU has taken the volumes from it, and its failover
+// mayFence: the volume has lost its way to the storage, and moves for that; or the host is dead, or its DPU has taken the volumes from it, and its failover
 // has begun, as that of a host for which it was requested; or an operator vouches for a host that is not well, or for a DPU that is not
 // the host's and is not heard: how that host is says nothing of it.
 func (p *pass) mayFence(t *target) bool {
 	strange := p.strange(t)
+	if t.moves() && !strange {
+		return true
+	}
 	if counts, _ := p.vouch(t); counts {
 		return true
 	}
@@ -141,8 +144,16 @@ func (f fencer) beginFencing(ctx context.Context, p *pass, t *target) error {
 	t.claim = fencing
 	f.progress.note(p.node.Name, f.clock.Now())
 	f.recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverFencing,
-		fmt.Sprintf("host %s is %s: %s; the right to write is taken back from DPU %s (epoch %d)", p.node.Name, p.state, p.evidence, t.holder(), t.claim.Status.Epoch))
+		fmt.Sprintf("%s; the right to write is taken back from DPU %s (epoch %d)", p.cause(t), t.holder(), t.claim.Status.Epoch))
 	return nil
+}
+
+// cause is why the right to write to a volume is taken from the host.
+func (p *pass) cause(t *target) string {
+	if t.moves() {
+		return fmt.Sprintf("host %s has lost its way to the storage, %s", p.node.Name, t.path.Words)
+	}
+	return fmt.Sprintf("host %s is %s: %s", p.node.Name, p.state, p.evidence)
 }
 
 // ask asks the storage by the VolumeAttachment to accept nothing more of the epoch that

@@ -233,11 +233,11 @@ type targetReader struct {
 	asked *kube.Recent[bool]
 }
 
-// look lists the volumes of a host that is not well, or of whose DPU the right to
-// write is being taken. It looks at the other hosts every few seconds too, so for
+// look lists the volumes of a host that is not well, or whose DPU has lost a path, or from
+// whose DPU the right to write is being taken. It looks at the other hosts every few seconds too, so for
 // their sake nothing is copied and nothing of the volumes is read but the claims.
 func (r targetReader) look(ctx context.Context, p *pass) error {
-	if !p.begun() && !p.unwell() {
+	if !p.begun() && !p.unwell() && len(p.node.Status.LostPaths()) == 0 {
 		if ending, err := r.ending(ctx, p); err != nil || !ending {
 			return err
 		}

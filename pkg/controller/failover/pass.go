@@ -14,6 +14,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/failover/lostpath"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/pkg/writer"
 )
@@ -120,7 +121,7 @@ func (p *pass) acts() bool {
 		return true
 	}
 	return slices.ContainsFunc(p.targets, func(t *target) bool {
-		return p.letsGo(t) || t.inFencing() || t.vouched()
+		return p.letsGo(t) || t.inFencing() || t.vouched() || t.moves()
 	})
 }
 
@@ -172,7 +173,7 @@ func (p *pass) concerned() bool {
 		return true
 	}
 	for _, t := range p.targets {
-		if t.inFencing() || t.vouched() || p.strange(t) {
+		if t.inFencing() || t.vouched() || p.strange(t) || t.path != nil {
 			return true
 		}
 	}
@@ -193,9 +194,10 @@ func underway(node *moorv1alpha1.DPUStorageNode) bool {
 	return meta.IsStatusConditionTrue(node.Status.Conditions, moorv1alpha1.ConditionFailover)
 }
 
+// held reports whether something is said of a host that does not fail over.
 func held(node *moorv1alpha1.DPUStorageNode) bool {
 	c := meta.FindStatusCondition(node.Status.Conditions, moorv1alpha1.ConditionFailover)
-	return c != nil && c.Reason == moorv1alpha1.ReasonHeld
+	return c != nil && (c.Reason == moorv1alpha1.ReasonHeld || c.Reason == moorv1alpha1.ReasonPathLost)
 }
 
 // taintValue marks an out-of-service taint as this package's own: one with
@@ -227,7 +229,13 @@ type target struct {
 	cached  bool
 	// waits says what is waited for.
 	waits string
+	// path is what is done about its path, which is lost; nil if it is not, or that does not
+	// matter now.
+	path *lostpath.Verdict
 }
+
+// moves reports whether the volume is taken from the host for the sake of its path alone.
+func (t *target) moves() bool { return t.path != nil && t.path.Move }
 
 // right is what the right to write is granted to for this attachment; of no DPU if it is
 // not held for it. The DPU need not be the one that the host has now.

@@ -213,9 +213,9 @@ func (r *Reconciler) letGo(ctx context.Context, attachment *storagev1alpha1.Volu
 	return kube.RemoveFinalizers(ctx, r.DPU.Client, attachment, storagev1alpha1.FinalizerWriterClaim)
 }
 
-// keep reports whether the attachment has to stay for now: a failover ended it,
-// and its owner in the host cluster still wants it. If it went, it would be
-// made anew, and the dead host's DPU would get the right to write back.
+// keep reports whether the attachment has to stay for now: a failover ended it, or its path
+// to the storage is lost, and its owner in the host cluster still wants it. If it went, it
+// would be made anew, and the DPU would get the right to write back that cannot use it.
 func keep(ctx context.Context, host client.Reader, attachment *storagev1alpha1.VolumeAttachment) (bool, error) {
 	namespace, name, ok := strings.Cut(attachment.Annotations[storagev1alpha1.AnnotationOwnedByDPUVolumeAttachment], "/")
 	if host == nil || !ok {
@@ -225,6 +225,9 @@ func keep(ctx context.Context, host client.Reader, attachment *storagev1alpha1.V
 	found, err := kube.Find(ctx, host, client.ObjectKey{Namespace: namespace, Name: name}, owner)
 	if err != nil || !found || !owner.DeletionTimestamp.IsZero() {
 		return false, err
+	}
+	if meta.IsStatusConditionFalse(owner.Status.Conditions, storagev1alpha1.ConditionPathHealthy) {
+		return true, nil
 	}
 	found, err = kube.Find(ctx, host, client.ObjectKey{Name: owner.Spec.DPUNodeName}, node)
 	return found && meta.IsStatusConditionTrue(node.Status.Conditions, moorv1alpha1.ConditionFailover), err

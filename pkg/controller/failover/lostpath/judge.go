@@ -1,0 +1,59 @@
+// Package lostpath decides what becomes of a volume whose DPU does not reach its storage
+// any more, while the host and the DPU live. The volume moves only if another host's DPU
+// reaches the same storage, and the storage itself can end the right to write: what the
+// DPU had sent may be at the storage, and its own word does not tell of that. Where the
+// storage is away for all, nothing is moved.
+//
+// It writes nothing: package failover fences and releases.
+package lostpath
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Facts are what is known of a volume whose path is lost.
+type Facts struct {
+	// Lost is for how long it has been lost, Timeout for how long that is borne; 0: for
+	// ever.
+	Lost, Timeout time.Duration
+	// Others is how many other DPUs have a device of the volume, and Witnesses are the
+	// hosts of those that are heard and reach the storage, in order.
+	Others    int
+	Witnesses []string
+	// Epochs: the device is open at the storage under an epoch, so that the storage can
+	// be asked to accept nothing of it any more.
+	Epochs bool
+}
+
+// Verdict is what is to be done.
+type Verdict struct {
+	// Move: the right to write is taken from the DPU, and the pods are let go.
+	Move bool
+	// Again is when to look again; 0: when something changes.
+	Again time.Duration
+	// Words say for a person what is done, and what they can do.
+	Words string
+}
+
+// byHand is what a person can do about a volume that stays.
+const byHand = "I/O waits, or fails; delete the pod to have it tried elsewhere"
+
+// Judge says what to do.
+func Judge(f Facts) Verdict {
+	switch {
+	case f.Timeout <= 0:
+		return Verdict{Words: "pathTimeout is 0s, so nothing is done by itself: " + byHand}
+	case f.Others == 0:
+		return Verdict{Words: "no other DPU has the volume, so whether the storage can be reached elsewhere is not known, and nothing is done by itself: " + byHand + ", or let the volume have replicas"}
+	case len(f.Witnesses) == 0:
+		return Verdict{Words: "no other DPU that has the volume reaches the storage either: nothing is moved, and I/O waits until the storage is back"}
+	case !f.Epochs:
+		return Verdict{Words: "the storage cannot be asked to end the right to write, since its vendor knows no epochs, and what the DPU had sent may be on its way yet, so nothing is done by itself: " + byHand}
+	case f.Lost < f.Timeout:
+		left := f.Timeout - f.Lost
+		return Verdict{Again: left, Words: fmt.Sprintf("the volume moves once that has lasted for %s, as the DPU of host %s reaches the storage", f.Timeout, strings.Join(f.Witnesses, ", "))}
+	}
+	return Verdict{Move: true, Words: fmt.Sprintf("for more than %s, while the DPU of host %s reaches it: the volume moves", f.Timeout, strings.Join(f.Witnesses, ", "))}
+}

@@ -1,0 +1,41 @@
+package lostpath
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestJudge(t *testing.T) {
+	// known is a volume that moves.
+	known := Facts{Lost: 20 * time.Second, Timeout: 15 * time.Second, Others: 2, Witnesses: []string{"b", "c"}, Epochs: true}
+	with := func(change func(*Facts)) Facts { f := known; change(&f); return f }
+	for name, c := range map[string]struct {
+		facts Facts
+		move  bool
+		again time.Duration
+		words []string
+	}{
+		"it moves":                     {known, true, 0, []string{"more than 15s", "host b, c reaches it"}},
+		"on the second":                {with(func(f *Facts) { f.Lost = f.Timeout }), true, 0, nil},
+		"too soon":                     {with(func(f *Facts) { f.Lost = 4 * time.Second }), false, 11 * time.Second, []string{"for 15s", "host b, c"}},
+		"a clock that was set back":    {with(func(f *Facts) { f.Lost = -time.Minute }), false, 75 * time.Second, nil},
+		"never":                        {with(func(f *Facts) { f.Timeout = 0 }), false, 0, []string{"pathTimeout is 0s", "delete the pod"}},
+		"no other DPU has it":          {with(func(f *Facts) { f.Others, f.Witnesses = 0, nil }), false, 0, []string{"no other DPU has the volume", "replicas"}},
+		"the storage is away":          {with(func(f *Facts) { f.Witnesses = nil }), false, 0, []string{"nothing is moved", "waits until the storage is back"}},
+		"away, and for long":           {with(func(f *Facts) { f.Witnesses, f.Lost = nil, time.Hour }), false, 0, []string{"nothing is moved"}},
+		"the storage has no last word": {with(func(f *Facts) { f.Epochs = false }), false, 0, []string{"knows no epochs", "delete the pod"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Judge(c.facts)
+			if got.Move != c.move || got.Again != c.again {
+				t.Errorf("moves %t, again after %s: %s", got.Move, got.Again, got.Words)
+			}
+			for _, w := range c.words {
+				if !strings.Contains(got.Words, w) {
+					t.Errorf("%q lacks %q", got.Words, w)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,131 @@
+package failover
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/controller/failover/lostpath"
+)
+
+// conditionLag is when a path is looked at again of which the DPU tells that it is lost, and
+// the attachment does not yet.
+const conditionLag = time.Second
+
+// paths says what is done about the paths that a DPU has lost, while its host is healthy: a
+// host that is not has another trouble, which goes first.
+type paths struct {
+	reader lostpath.Reader
+	pods   podReader
+}
+
+// judge judges the volumes that fail over and have a single writer, of a host that can let
+// their pods go in order.
+func (l paths) judge(ctx context.Context, p *pass) error {
+	if p.state != Healthy || p.underway || p.takes() || p.observation.ZeroTrust || len(p.node.Status.LostPaths()) == 0 {
+		return nil
+	}
+	for _, t := range p.targets {
+		if !t.single || !t.fails || t.mirror == nil || p.node.Status.LostPath(t.volume.Name) == nil {
+			continue
+		}
+		since, told := lostpath.Since(t.attachment)
+		if !told {
+			p.retryBy(conditionLag)
+			continue
+		}
+		facts, err := l.reader.Read(ctx, t.volume, t.attachment, since, t.mirror.Status.DPU.OpenEpoch)
+		if err != nil {
+			return err
+		}
+		verdict := lostpath.Judge(facts)
+		if err := l.spare(ctx, p, t, &verdict); err != nil {
+			return err
+		}
+		t.path = &verdict
+		p.retryBy(verdict.Again)
+	}
+	return nil
+}
+
+// spare lets a volume stay that a pod of the host uses which does not come back. What was
+// begun is brought to its end.
+func (l paths) spare(ctx context.Context, p *pass, t *target, v *lostpath.Verdict) error {
+	if !v.Move || !t.held() || t.inFencing() {
+		return nil
+	}
+	pods, err := l.pods.on(ctx, p.node.Name, nil)
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods {
+		if pod.uses(map[string]bool{t.volume.Name: true}) && !returns(&pod.Pod) {
+			*v = lostpath.Verdict{Words: fmt.Sprintf("pod %s/%s has no controller that would make it anew, so the volume is not moved by itself: I/O waits, or fails; delete the pod, and start it elsewhere", pod.Namespace, pod.Name)}
+		}
+	}
+	return nil
+}
+
+// returns reports whether a pod is made anew if it is deleted.
+func returns(p *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	return owner != nil && owner.Kind != "Node" // that of the copy of a static pod
+}
+
+// moving reports whether volumes are taken from a healthy host for the sake of their paths,
+// or were.
+func (p *pass) moving() bool { return len(p.left()) > 0 }
+
+// left are the volumes whose path is lost and to which the host can no longer write: that
+// another DPU was the reason may have passed, but not that the host has lost them.
+func (p *pass) left() map[string]bool {
+	out := map[string]bool{}
+	for _, t := range p.targets {
+		if t.path != nil && t.over() && !p.writable(t) {
+			out[t.volume.Name] = true
+		}
+	}
+	return out
+}
+
+// pathWords begin what is said of a volume whose path is lost.
+const pathWords = "the DPU does not reach the storage: "
+
+// paths say what is done about each path that is lost, where no fence says what it waits for.
+func (p *pass) paths() []string {
+	var out []string
+	for _, t := range p.targets {
+		if t.path != nil && t.waits == "" {
+			out = append(out, fmt.Sprintf("volume %s: %s%s", t.volume.Name, pathWords, t.path.Words))
+		}
+	}
+	return out
+}
+
+// pathsLost reports whether something is said of a path.
+func (p *pass) pathsLost() bool {
+	return slices.ContainsFunc(p.targets, func(t *target) bool { return t.path != nil })
+}
+
+// move lets the pods go in order that use a volume which was taken from a healthy host. Their
+// other volumes follow them.
+func (r releaser) move(ctx context.Context, p *pass) error {
+	left := p.left()
+	pods, err := r.pods.on(ctx, p.node.Name, nil)
+	if err != nil {
+		return err
+	}
+	return forEach(pods, func(pod *pod) error {
+		if pod.DeletionTimestamp != nil || !pod.uses(left) {
+			return nil
+		}
+		r.recorder.Event(&pod.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased,
+			fmt.Sprintf("deleted: DPU %s does not reach the storage of its volume, which was taken from host %s with a receipt, so that the pod runs elsewhere", p.dpu(), p.node.Name))
+		return r.delete(ctx, pod)
+	})
+}
