@@ -114,7 +114,7 @@ func (c condition) report(ctx context.Context, p *pass, failure error) error {
 		case t.waits != "":
 			told = t.waits
 		case t.path != nil && !t.path.Move && t.path.Again == 0:
-			told = pathWords + t.path.Words
+			told = t.path.Words
 		case reason == moorv1alpha1.ReasonHeld:
 			told = message
 		default:

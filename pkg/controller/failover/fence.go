@@ -151,7 +151,7 @@ func (f fencer) beginFencing(ctx context.Context, p *pass, t *target) error {
 // cause is why the right to write to a volume is taken from the host.
 func (p *pass) cause(t *target) string {
 	if t.moves() {
-		return fmt.Sprintf("host %s has lost its way to the storage, %s", p.node.Name, t.path.Words)
+		return fmt.Sprintf("host %s: %s", p.node.Name, t.path.Words)
 	}
 	return fmt.Sprintf("host %s is %s: %s", p.node.Name, p.state, p.evidence)
 }

@@ -324,6 +324,22 @@ func (p *pass) writable(t *target) bool {
 	return t.held() || t.lost() || t.single && writer.Held(t.claim) && t.claim.Status.Holder == p.dpu()
 }
 
+// paths say what is done about each path that is lost, where no fence says what it waits for.
+func (p *pass) paths() []string {
+	var out []string
+	for _, t := range p.targets {
+		if t.path != nil && t.waits == "" {
+			out = append(out, fmt.Sprintf("volume %s: %s", t.volume.Name, t.path.Words))
+		}
+	}
+	return out
+}
+
+// pathsLost reports whether something is said of a path.
+func (p *pass) pathsLost() bool {
+	return slices.ContainsFunc(p.targets, func(t *target) bool { return t.path != nil })
+}
+
 // promoted reports whether the DPU has the attachment for a primary.
 func (t *target) promoted() bool {
 	return t.mirror != nil && !t.mirror.IsReplica()

@@ -3,7 +3,6 @@ package failover
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,25 +90,6 @@ func (p *pass) left() map[string]bool {
 		}
 	}
 	return out
-}
-
-// pathWords begin what is said of a volume whose path is lost.
-const pathWords = "the DPU does not reach the storage: "
-
-// paths say what is done about each path that is lost, where no fence says what it waits for.
-func (p *pass) paths() []string {
-	var out []string
-	for _, t := range p.targets {
-		if t.path != nil && t.waits == "" {
-			out = append(out, fmt.Sprintf("volume %s: %s%s", t.volume.Name, pathWords, t.path.Words))
-		}
-	}
-	return out
-}
-
-// pathsLost reports whether something is said of a path.
-func (p *pass) pathsLost() bool {
-	return slices.ContainsFunc(p.targets, func(t *target) bool { return t.path != nil })
 }
 
 // move lets the pods go in order that use a volume which was taken from a healthy host. Their

@@ -207,8 +207,7 @@ type machine struct {
 	boot string
 	// lease is what the driver gives; none if nil.
 	lease Lease
-	// loss names the loss of the ways of all devices; "": they are well.
-	loss string
+	loss  string // of the ways of all devices
 	parts
 }
 

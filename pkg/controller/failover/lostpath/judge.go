@@ -42,6 +42,12 @@ const byHand = "I/O waits, or fails; delete the pod to have it tried elsewhere"
 
 // Judge says what to do.
 func Judge(f Facts) Verdict {
+	out := judge(f)
+	out.Words = "its DPU does not reach the storage: " + out.Words
+	return out
+}
+
+func judge(f Facts) Verdict {
 	switch {
 	case f.Timeout <= 0:
 		return Verdict{Words: "pathTimeout is 0s, so nothing is done by itself: " + byHand}
@@ -55,5 +61,5 @@ func Judge(f Facts) Verdict {
 		left := f.Timeout - f.Lost
 		return Verdict{Again: left, Words: fmt.Sprintf("the volume moves once that has lasted for %s, as the DPU of host %s reaches the storage", f.Timeout, strings.Join(f.Witnesses, ", "))}
 	}
-	return Verdict{Move: true, Words: fmt.Sprintf("for more than %s, while the DPU of host %s reaches it: the volume moves", f.Timeout, strings.Join(f.Witnesses, ", "))}
+	return Verdict{Move: true, Words: fmt.Sprintf("that has lasted for more than %s, and the DPU of host %s reaches it, so the volume moves", f.Timeout, strings.Join(f.Witnesses, ", "))}
 }

@@ -16,7 +16,7 @@ func TestJudge(t *testing.T) {
 		again time.Duration
 		words []string
 	}{
-		"it moves":                     {known, true, 0, []string{"more than 15s", "host b, c reaches it"}},
+		"it moves":                     {known, true, 0, []string{"does not reach the storage", "more than 15s", "host b, c reaches it"}},
 		"on the second":                {with(func(f *Facts) { f.Lost = f.Timeout }), true, 0, nil},
 		"too soon":                     {with(func(f *Facts) { f.Lost = 4 * time.Second }), false, 11 * time.Second, []string{"for 15s", "host b, c"}},
 		"a clock that was set back":    {with(func(f *Facts) { f.Lost = -time.Minute }), false, 75 * time.Second, nil},
