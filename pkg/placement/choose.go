@@ -66,8 +66,8 @@ type Refused struct {
 
 // Choose picks the nodes of a volume's replicas. It keeps what is present and
 // still good (what is not suited until it finds better), never takes the primary's node nor more than MaxShares-1 nodes,
-// and takes a new node only if its DPU is healthy, Reserve functions stay free,
-// and the pod fits there. Among those it prefers domains with fewer copies,
+// and takes a new node only if its DPU is healthy and has not lost its way to the
+// volume's storage, Reserve functions stay free, and the pod fits there. Among those it prefers domains with fewer copies,
 // then nodes with the pod's other volumes, then those with clearly more
 // functions free (a power of two), then the order of a hash of Group and node.
 func Choose(r Request) Placement {
@@ -165,7 +165,7 @@ func (c *chooser) unfit(n *Node) string {
 
 // refuse says why a node gets no new replica; "" if it may.
 func (c *chooser) refuse(n *Node) string {
-	if why := cmp.Or(c.unfit(n), n.Doubt, n.Unsuited); why != "" {
+	if why := cmp.Or(c.unfit(n), n.Doubt, n.Lost.words(c.Volume), n.Unsuited); why != "" {
 		return why
 	}
 	if free := n.Free[c.Volume.Function]; free != Unknown && free-max(0, c.Reserve) < 1 {

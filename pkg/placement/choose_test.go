@@ -59,6 +59,20 @@ func TestChoose(t *testing.T) {
 			}),
 			keep: []string{"n3"}, refused: []string{"n2: silent"}, missing: 1,
 		},
+		"lost paths of its vendor keep, and add nothing": {
+			request: with(func(r *Request) {
+				r.Volume.Vendor, r.Present, r.Replicas, r.MaxShares = "x", []string{"n3"}, 2, 3
+				lost := &Lost{DPU: "dpu", Paths: []LostPath{{Volume: "w", Vendor: "x"}}}
+				r.Nodes = []Node{three[0], {Name: "n2", Lost: lost, Free: Free{9, 9, 9}}, {Name: "n3", Lost: lost}}
+			}),
+			keep: []string{"n3"}, refused: []string{`n2: DPU dpu has lost its way to the storage of vendor "x" (volume w)`}, missing: 1,
+		},
+		"lost paths of another vendor": {
+			request: with(func(r *Request) {
+				r.Volume.Vendor = "y"
+				r.Nodes = []Node{three[0], {Name: "n2", Lost: &Lost{Paths: []LostPath{{Volume: "w", Vendor: "x"}}}, Free: Free{9, 9, 9}}}
+			}), add: []string{"n2"},
+		},
 		"no longer fits": {
 			request: with(func(r *Request) {
 				r.Present = []string{"n3"}
@@ -313,7 +327,7 @@ func checkAdded(t *testing.T, q Request, got Placement) {
 			t.Errorf("replica on %+v, fits %v", n, fits)
 		}
 		free := n.Free[q.Volume.Function]
-		if slices.Contains(got.Add, name) && (slices.Contains(q.Present, name) || n.Doubt != "" || n.Unsuited != "" || free != Unknown && free <= max(0, q.Reserve)) {
+		if slices.Contains(got.Add, name) && (slices.Contains(q.Present, name) || n.Doubt != "" || n.Unsuited != "" || n.Lost.words(q.Volume) != "" || free != Unknown && free <= max(0, q.Reserve)) {
 			t.Errorf("%s is added with %d free, reserve %d, present %v", name, free, q.Reserve, q.Present)
 		}
 	}

@@ -86,6 +86,10 @@ type Node struct {
 	// Trouble is the reason why the DPU, or the host, cannot serve now.
 	// Empty: nothing is known against it.
 	Trouble string
+	// Lost are the volumes whose way from the DPU to the storage is lost; nil: none.
+	// For a volume that this concerns the node is refused, and gets no new replica;
+	// one that is there stays.
+	Lost *Lost
 	// Doubt is the reason why it is not certain that the node can serve: it is
 	// not refused, but scores 0 and gets no new replica. Empty: no doubt.
 	Doubt string
@@ -111,6 +115,8 @@ type Copy struct {
 type Volume struct {
 	// ID of the volume.
 	ID string
+	// Vendor whose storage has the volume; empty: not known.
+	Vendor string
 	// Function that the volume needs on a DPU.
 	Function Function
 	// Copies of the volume; if one node has several, the warmest counts.

@@ -17,7 +17,7 @@ var points = [degrees]int{Cold: 0, StorageAttached: 3, PreEmulated: 7, Attached:
 // Pod ranks nodes for all volumes of one pod together. It never changes and
 // may be used by many at once.
 type Pod struct {
-	volumes int
+	volumes []Volume
 	// need counts the functions that the volumes take on a node where all of
 	// them are cold.
 	need [kinds]int
@@ -32,13 +32,13 @@ type holding struct {
 }
 
 // NewPod prepares the ranking of nodes for a pod with the volumes given, each
-// named once. Its cost is that of reading the volumes' copies.
+// named once; they must not be changed. Its cost is that of reading the volumes' copies.
 func NewPod(volumes []Volume) *Pod {
 	total := 0
 	for i := range volumes {
 		total += len(volumes[i].Copies)
 	}
-	p := &Pod{volumes: len(volumes), held: make(map[string]holding, total)}
+	p := &Pod{volumes: volumes, held: make(map[string]holding, total)}
 	for i := range volumes {
 		p.need[volumes[i].Function]++
 		p.hold(&volumes[i])
@@ -103,16 +103,20 @@ type Refusal struct {
 func (r Refusal) Refused() bool { return r.Reason != "" }
 
 // Refuse says whether a node cannot serve the pod's volumes at all: it has no
-// DPU, the DPU is in trouble, or its functions do not suffice. It does not
-// allocate unless functions lack.
+// DPU, the DPU is in trouble or has lost its way to the storage of one of them, or
+// its functions do not suffice. It does not allocate unless a path is lost or
+// functions lack.
 func (p *Pod) Refuse(n *Node) Refusal {
 	switch {
-	case p.volumes == 0:
+	case len(p.volumes) == 0:
 		return Refusal{}
 	case n.NoDPU != "":
 		return Refusal{Reason: n.NoDPU, Final: true}
 	case n.Trouble != "":
 		return Refusal{Reason: n.Trouble, Final: true}
+	}
+	if why := n.Lost.words(p.volumes...); why != "" {
+		return Refusal{Reason: why, Final: true}
 	}
 	for kind := range kinds {
 		if !missing(p.need[kind], n.Free[kind]) {
@@ -136,7 +140,7 @@ func (p *Pod) Score(n *Node) int {
 	if !ok || n.Doubt != "" || p.Refuse(n).Refused() {
 		return 0
 	}
-	return max(1, h.points/p.volumes)
+	return max(1, h.points/len(p.volumes))
 }
 
 // Near reports whether one of the volumes has its function on the node, which

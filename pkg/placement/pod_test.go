@@ -79,6 +79,51 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
+// TestLost: which lost paths of a DPU concern the volumes of a pod.
+func TestLost(t *testing.T) {
+	of := func(id, vendor string) Volume { return Volume{ID: id, Vendor: vendor, Function: VF} }
+	lost := func(paths ...LostPath) *Lost { return &Lost{DPU: "dpu-1", Paths: paths} }
+	data := LostPath{Volume: "data", Vendor: "x", Message: "no path"}
+	for name, test := range map[string]struct {
+		volumes []Volume
+		lost    *Lost
+		want    string
+	}{
+		"none":                       {[]Volume{of("data", "x")}, nil, ""},
+		"its own":                    {[]Volume{of("data", "x")}, lost(data), "DPU dpu-1 has lost its way to the storage of volume data: no path"},
+		"its own, no vendor known":   {[]Volume{of("data", "")}, lost(LostPath{Volume: "data"}), "DPU dpu-1 has lost its way to the storage of volume data"},
+		"the vendor's":               {[]Volume{of("log", "x")}, lost(data), `DPU dpu-1 has lost its way to the storage of vendor "x" (volume data: no path)`},
+		"the vendor's, without more": {[]Volume{of("log", "x")}, lost(LostPath{Volume: "data", Vendor: "x"}), `DPU dpu-1 has lost its way to the storage of vendor "x" (volume data)`},
+		"another vendor's":           {[]Volume{of("log", "y")}, lost(data), ""},
+		"vendors are not known":      {[]Volume{of("log", "")}, lost(LostPath{Volume: "data"}), ""},
+		"its own vendor is not":      {[]Volume{of("log", "")}, lost(data), ""},
+		"of the second volume":       {[]Volume{of("log", "y"), of("data", "x")}, lost(data), "DPU dpu-1 has lost its way to the storage of volume data: no path"},
+		"its own is the better reason": {
+			[]Volume{of("log", "x")}, lost(data, LostPath{Volume: "log", Vendor: "x", Message: "timeout"}),
+			"DPU dpu-1 has lost its way to the storage of volume log: timeout",
+		},
+		"in whatever order": {
+			[]Volume{of("log", "x")}, lost(LostPath{Volume: "e", Vendor: "x"}, data, LostPath{Volume: "f", Vendor: "x"}),
+			`DPU dpu-1 has lost its way to the storage of vendor "x" (volume data: no path)`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := healthy("n")
+			n.Lost = test.lost
+			for i := range test.volumes {
+				test.volumes[i].Copies = []Copy{{"n", PreEmulated}}
+			}
+			p := NewPod(test.volumes)
+			if diff := cmp.Diff(Refusal{Reason: test.want, Final: test.want != ""}, p.Refuse(&n)); diff != "" {
+				t.Error(diff)
+			}
+			if near := p.Near(&n); near != (test.want == "") || near != (p.Score(&n) > 0) {
+				t.Errorf("near %t, score %d", near, p.Score(&n))
+			}
+		})
+	}
+}
+
 func TestNear(t *testing.T) {
 	on := func(w Warmth) Copy { return Copy{"n", w} }
 	for name, test := range map[string]struct {
@@ -143,11 +188,13 @@ func randomWorld(r *rand.Rand) world {
 			n.NoDPU = "no DPU"
 		case 2:
 			n.Doubt = "in doubt"
+		case 3:
+			n.Lost = &Lost{Paths: []LostPath{{Volume: string(rune('A' + r.IntN(9))), Vendor: []string{"", "x", "y"}[r.IntN(3)]}}}
 		}
 		w.nodes = append(w.nodes, n)
 	}
 	for i := range 1 + r.IntN(5) {
-		v := Volume{ID: string(rune('A' + i)), Function: Function(r.IntN(kinds))}
+		v := Volume{ID: string(rune('A' + i)), Vendor: []string{"", "x", "y", "z"}[r.IntN(4)], Function: Function(r.IntN(kinds))}
 		for range r.IntN(12) {
 			v.Copies = append(v.Copies, Copy{w.nodes[r.IntN(len(w.nodes))].Name, Warmth(r.IntN(degrees))})
 		}
@@ -198,7 +245,7 @@ func FuzzPod(f *testing.F) {
 			if (score > 0) != (p.IsWarm(n.Name) && !refused && n.Doubt == "") {
 				t.Errorf("score %d of %s: warm %v, refused %v", score, n.Name, p.IsWarm(n.Name), refused)
 			}
-			if refused && (n.Trouble != "" || n.NoDPU != "") != p.Refuse(n).Final {
+			if refused && (n.Trouble != "" || n.NoDPU != "" || n.Lost.words(w.volumes...) != "") != p.Refuse(n).Final {
 				t.Errorf("%s: %+v is wrongly final or not", n.Name, p.Refuse(n))
 			}
 		}

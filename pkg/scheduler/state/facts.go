@@ -22,7 +22,10 @@ func volumeOf(pv *corev1.PersistentVolume, driver string) (persistent, bool) {
 		return persistent{}, false
 	}
 	hotplug, _ := strconv.ParseBool(csi.VolumeAttributes[storagev1alpha1.VolumeContextHotplug])
-	return persistent{handle: csi.VolumeHandle, function: functionKind(csi.VolumeAttributes[storagev1alpha1.VolumeContextFunctionType], hotplug)}, true
+	return persistent{
+		handle: csi.VolumeHandle, vendor: csi.VolumeAttributes[storagev1alpha1.VolumeContextVendor],
+		function: functionKind(csi.VolumeAttributes[storagev1alpha1.VolumeContextFunctionType], hotplug),
+	}, true
 }
 
 // functionKind is the kind of function that an attachment will ask for; vf if
@@ -56,7 +59,7 @@ func warmthOf(a *storagev1alpha1.DPUVolumeAttachment) placement.Warmth {
 // nodeOf is what counts of a DPUStorageNode. Heartbeats are not judged here:
 // the conditions say what their silence means.
 func nodeOf(n *moorv1alpha1.DPUStorageNode) *placement.Node {
-	out := &placement.Node{Name: n.Name, Free: placement.UnknownFree()}
+	out := &placement.Node{Name: n.Name, Lost: lostOf(n), Free: placement.UnknownFree()}
 	judge(out, n.Status.Conditions, moorv1alpha1.ConditionDPUAlive, "DPU "+n.Spec.DPUName)
 	judge(out, n.Status.Conditions, moorv1alpha1.ConditionHostAlive, "the host")
 	dpu := n.Status.DPU
@@ -107,7 +110,7 @@ func opens(old, now *placement.Node) bool {
 	if now.NoDPU != "" || now.Trouble != "" {
 		return false
 	}
-	if old.NoDPU != "" || old.Trouble != "" {
+	if old.NoDPU != "" || old.Trouble != "" || regained(old.Lost, now.Lost) {
 		return true
 	}
 	for kind, free := range now.Free {

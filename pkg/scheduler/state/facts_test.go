@@ -99,13 +99,25 @@ func TestNodeOf(t *testing.T) {
 			alive(func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Functions = nil }),
 			placement.Node{Name: "n", Free: unknown},
 		},
+		"a path is lost": {
+			alive(func(n *moorv1alpha1.DPUStorageNode) {
+				n.Status.DPU.LostPaths = []moorv1alpha1.LostPath{{Volume: "h-a", Since: now, Message: "no path"}}
+			}),
+			placement.Node{Name: "n", Free: counted, Lost: &placement.Lost{DPU: "dpu-n", Paths: []placement.LostPath{{Volume: "h-a", Message: "no path"}}}},
+		},
 		"strange counts": {alive(func(n *moorv1alpha1.DPUStorageNode) {
 			n.Status.DPU.Functions = []moorv1alpha1.FunctionCount{{Type: "sf", Free: 9}, {Type: "vf", Free: -3}}
 		}), placement.Node{Name: "n", Free: placement.Free{placement.Unknown, 0, placement.Unknown}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(&test.want, nodeOf(test.node)); diff != "" {
-				t.Error(diff)
+			slim, err := Slim(test.node.DeepCopy())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range []*moorv1alpha1.DPUStorageNode{test.node, slim.(*moorv1alpha1.DPUStorageNode)} {
+				if diff := cmp.Diff(&test.want, nodeOf(o)); diff != "" {
+					t.Error(diff)
+				}
 			}
 		})
 	}
@@ -119,10 +131,11 @@ func TestVolumeOf(t *testing.T) {
 	}{
 		"no CSI":       {nil, persistent{}, false},
 		"another's":    {&corev1.CSIPersistentVolumeSource{Driver: "other", VolumeHandle: "h"}, persistent{}, false},
-		"default":      {&corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "h"}, persistent{"h", placement.VF}, true},
-		"pf":           {&corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "h", VolumeAttributes: map[string]string{"functionType": "pf", "hotplugFunction": "false"}}, persistent{"h", placement.PF}, true},
-		"hot-plug":     {&corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "h", VolumeAttributes: map[string]string{"functionType": "pf", "hotplugFunction": "true"}}, persistent{"h", placement.Hotplug}, true},
-		"broken words": {&corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "h", VolumeAttributes: map[string]string{"functionType": "?", "hotplugFunction": "?"}}, persistent{"h", placement.VF}, true},
+		"default":      {&corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "h"}, persistent{"h", "", placement.VF}, true},
+		"of a vendor":  {&corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "h", VolumeAttributes: map[string]string{"storageVendorName": "x"}}, persistent{"h", "x", placement.VF}, true},
+		"pf":           {&corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "h", VolumeAttributes: map[string]string{"functionType": "pf", "hotplugFunction": "false"}}, persistent{"h", "", placement.PF}, true},
+		"hot-plug":     {&corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "h", VolumeAttributes: map[string]string{"functionType": "pf", "hotplugFunction": "true"}}, persistent{"h", "", placement.Hotplug}, true},
+		"broken words": {&corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "h", VolumeAttributes: map[string]string{"functionType": "?", "hotplugFunction": "?"}}, persistent{"h", "", placement.VF}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pv := &corev1.PersistentVolume{}

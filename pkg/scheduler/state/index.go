@@ -23,7 +23,9 @@ type Index struct {
 
 // persistent is what counts of a PersistentVolume.
 type persistent struct {
-	handle   string
+	handle string
+	// vendor is empty if the volume names none.
+	vendor   string
 	function placement.Function
 }
 
@@ -57,7 +59,7 @@ func (x *Index) Volumes(pod *corev1.Pod) []placement.Volume {
 			continue
 		}
 		c, _ := x.copies.get(v.handle)
-		out = append(out, placement.Volume{ID: v.handle, Function: v.function, Copies: c.warm})
+		out = append(out, placement.Volume{ID: v.handle, Vendor: v.vendor, Function: v.function, Copies: c.warm})
 	}
 	return out
 }

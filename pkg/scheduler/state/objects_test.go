@@ -34,6 +34,13 @@ func persistentVolume(claim string) *corev1.PersistentVolume {
 	}
 }
 
+// ofVendor is the same, of a vendor.
+func ofVendor(claim, vendor string) *corev1.PersistentVolume {
+	v := persistentVolume(claim)
+	v.Spec.CSI.VolumeAttributes = map[string]string{storagev1alpha1.VolumeContextVendor: vendor}
+	return v
+}
+
 func attachment(name, claim, node string, attached bool) *storagev1alpha1.DPUVolumeAttachment {
 	a := &storagev1alpha1.DPUVolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -55,6 +62,15 @@ func storageNode(name string, freeVFs int64) *moorv1alpha1.DPUStorageNode {
 			Functions: []moorv1alpha1.FunctionCount{{Type: "pf", Total: 2, Free: 2}, {Type: "vf", Total: 64, Free: freeVFs}},
 		}},
 	}
+}
+
+// lostOn is a node whose DPU has lost its way to the storage of the claims' volumes.
+func lostOn(name string, claims ...string) *moorv1alpha1.DPUStorageNode {
+	n := storageNode(name, 4)
+	for _, c := range claims {
+		n.Status.DPU.LostPaths = append(n.Status.DPU.LostPaths, moorv1alpha1.LostPath{Volume: "h-" + c, Message: "no path"})
+	}
+	return n
 }
 
 // pod uses the claims given.

@@ -36,11 +36,12 @@ type Store struct {
 	// owner leads from an attachment to the volume it is counted for, in case
 	// an object comes back under its name for another volume.
 	owner map[string]string
+	kin   kinship
 }
 
 // New returns an empty store for the volumes of one CSI driver.
 func New(driver string, c clock.WithTicker) *Store {
-	s := &Store{driver: driver, clock: c, owner: map[string]string{}}
+	s := &Store{driver: driver, clock: c, owner: map[string]string{}, kin: newKinship()}
 	s.index.Store(empty())
 	return s
 }
@@ -67,7 +68,7 @@ func (s *Store) Set(o any) {
 	defer s.writing.Unlock()
 	before := s.index.Load()
 	now := *before
-	opened := ""
+	var opened []string
 	switch o := o.(type) {
 	case *corev1.PersistentVolumeClaim:
 		if o.Status.Phase == corev1.ClaimBound && o.Spec.VolumeName != "" {
@@ -77,29 +78,19 @@ func (s *Store) Set(o any) {
 		}
 	case *corev1.PersistentVolume:
 		if v, ours := volumeOf(o, s.driver); ours {
-			now.volumes = put(now.volumes, o.Name, v)
+			opened = s.setVolume(&now, o.Name, &v)
 		} else {
-			now.volumes = drop(now.volumes, o.Name)
+			opened = s.setVolume(&now, o.Name, nil)
 		}
 	case *storagev1alpha1.DPUVolumeAttachment:
 		now.copies = s.countCopy(now.copies, o.Namespace+"/"+o.Name, o.Spec.DPUVolumeName, placement.Copy{Node: o.Spec.DPUNodeName, Warmth: warmthOf(o)})
 		if now.copies != before.copies {
-			opened = o.Spec.DPUNodeName // the volume may have its function now
+			opened = []string{o.Spec.DPUNodeName} // the volume may have its function now
 		}
 	case *moorv1alpha1.DPUStorageNode:
-		n := nodeOf(o)
-		old, ok := now.nodes.get(o.Name)
-		if !ok || *old != *n {
-			now.nodes = now.nodes.with(o.Name, n)
-		}
-		if !ok || opens(old, n) {
-			opened = o.Name
-		}
+		opened = s.setNode(&now, o.Name, nodeOf(o))
 	}
-	s.publish(&now)
-	if opened != "" && s.opened != nil {
-		s.opened(Opened{Node: opened, Before: before, After: &now})
-	}
+	s.publish(before, &now, opened)
 }
 
 // Remove forgets an object, also one whose deletion was missed and is only
@@ -110,24 +101,33 @@ func (s *Store) Remove(o any) {
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	now := *s.index.Load()
+	before := s.index.Load()
+	now := *before
+	var opened []string
 	switch o := o.(type) {
 	case *corev1.PersistentVolumeClaim:
 		now.claims = drop(now.claims, o.Namespace+"/"+o.Name)
 	case *corev1.PersistentVolume:
-		now.volumes = drop(now.volumes, o.Name)
+		opened = s.setVolume(&now, o.Name, nil)
 	case *storagev1alpha1.DPUVolumeAttachment:
 		now.copies = s.countCopy(now.copies, o.Namespace+"/"+o.Name, o.Spec.DPUVolumeName, placement.Copy{})
 	case *moorv1alpha1.DPUStorageNode:
-		now.nodes = drop(now.nodes, o.Name)
+		s.setNode(&now, o.Name, nil)
 	}
-	s.publish(&now)
+	s.publish(before, &now, opened)
 }
 
-// publish swaps the index if it changed: a heartbeat mostly changes nothing.
-func (s *Store) publish(now *Index) {
-	if *s.index.Load() != *now {
+// publish swaps the index if it changed: a heartbeat mostly changes nothing. Then it
+// tells of the nodes that the change has opened.
+func (s *Store) publish(before, now *Index, opened []string) {
+	if *before != *now {
 		s.index.Store(now)
+	}
+	if s.opened == nil {
+		return
+	}
+	for _, node := range opened {
+		s.opened(Opened{Node: node, Before: before, After: now})
 	}
 }
 

@@ -148,7 +148,11 @@ func TestSameIsNotSwapped(t *testing.T) {
 	held := s.Index()
 	beat := storageNode("n1", 4)
 	beat.Status.DPU.Sequence = 77
-	for _, o := range []any{claim("a"), persistentVolume("a"), beat, attachment("at1", "a", "n1", true), attachment("at9", "a", "n1", false), "what is this?"} {
+	lost := lostOn("n2", "b")
+	s.Set(lost)
+	s.Set(ofVendor("b", "x"))
+	held = s.Index()
+	for _, o := range []any{claim("a"), persistentVolume("a"), ofVendor("b", "x"), beat, lost, attachment("at1", "a", "n1", true), attachment("at9", "a", "n1", false), "what is this?"} {
 		s.Set(o)
 		if s.Index() != held {
 			t.Errorf("%T swapped the index", o)
@@ -200,19 +204,22 @@ func TestOpened(t *testing.T) {
 		before, now any
 		want        bool
 	}{
-		"a node comes":              {nil, storageNode("n", 1), true},
-		"it is healthy again":       {dead, storageNode("n", 1), true},
-		"it is healthy, and full":   {dead, empty, true},
-		"a function is free":        {empty, storageNode("n", 1), true},
-		"functions are not counted": {empty, pfs, true},
-		"a function is taken":       {storageNode("n", 1), empty, false},
-		"it is in trouble":          {storageNode("n", 1), dead, false},
-		"the same":                  {storageNode("n", 1), storageNode("n", 1), false},
-		"still in trouble":          {dead, dead, false},
-		"counted again":             {pfs, storageNode("n", 1), false},
-		"a volume is attached":      {attachment("n-a", "a", "n", false), attachment("n-a", "a", "n", true), true},
-		"an attachment is cold":     {nil, attachment("n-a", "a", "n", false), false},
-		"a volume":                  {nil, persistentVolume("a"), false},
+		"a node comes":               {nil, storageNode("n", 1), true},
+		"it is healthy again":        {dead, storageNode("n", 1), true},
+		"it is healthy, and full":    {dead, empty, true},
+		"a function is free":         {empty, storageNode("n", 1), true},
+		"functions are not counted":  {empty, pfs, true},
+		"a function is taken":        {storageNode("n", 1), empty, false},
+		"it is in trouble":           {storageNode("n", 1), dead, false},
+		"the same":                   {storageNode("n", 1), storageNode("n", 1), false},
+		"still in trouble":           {dead, dead, false},
+		"counted again":              {pfs, storageNode("n", 1), false},
+		"a path is back":             {lostOn("n", "a", "b"), lostOn("n", "b"), true},
+		"another path is lost":       {lostOn("n", "a"), lostOn("n", "a", "b"), false},
+		"a path is back, in trouble": {lostOn("n", "a"), dead, false},
+		"a volume is attached":       {attachment("n-a", "a", "n", false), attachment("n-a", "a", "n", true), true},
+		"an attachment is cold":      {nil, attachment("n-a", "a", "n", false), false},
+		"a volume":                   {nil, persistentVolume("a"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := newStore(test.before)
