@@ -202,6 +202,28 @@ func (w *fixture) free(n int64, nodes ...string) {
 	}
 }
 
+// vendor names the vendor that a volume is of.
+func (w *fixture) vendor(volume, name string) {
+	w.t.Helper()
+	v := &storagev1alpha1.DPUVolume{}
+	w.Get(v, volume)
+	v.Status.State = &storagev1alpha1.DPUVolumeState{SelectedDPUStorageVendorName: name}
+	w.must(w.Direct.Status().Update(w.t.Context(), v))
+}
+
+// lost has the DPU of a node tell that the paths of the volumes are lost.
+func (w *fixture) lost(node string, volumes ...string) {
+	w.changeNode(node, func(_ *kubeNode, d *dpuNode) { d.Status.DPU.LostPaths = lostPaths(volumes...) })
+}
+
+func lostPaths(volumes ...string) []moorv1alpha1.LostPath {
+	var out []moorv1alpha1.LostPath
+	for _, v := range volumes {
+		out = append(out, moorv1alpha1.LostPath{Volume: v, Message: "no path"})
+	}
+	return out
+}
+
 // ordered makes an attachment of another volume that has no function yet.
 func (w *fixture) ordered(volume, node string) {
 	a := w.attach(volume, node, primary)

@@ -52,6 +52,7 @@ func (r *Reconciler) nodes(ctx context.Context, s *pass, u use, names []string) 
 		}
 	}
 	kind := functionOf(s.primary().Spec.FunctionTypeConfig)
+	known := vendors{s.name: s.vendor()}
 	for i := range dpus {
 		dpu, node := &dpus[i], &corev1.Node{}
 		found, err := kube.Find(ctx, r.Host.Client, client.ObjectKey{Name: dpu.Name}, node, client.UnsafeDisableDeepCopy)
@@ -66,6 +67,9 @@ func (r *Reconciler) nodes(ctx context.Context, s *pass, u use, names []string) 
 		n.Domain = node.Labels[cmp.Or(u.topology, r.TopologyKey)]
 		n.Unsuited = u.unsuited(node)
 		s.reach(&n, dpu)
+		if n.Lost, err = r.lost(ctx, dpu, known); err != nil {
+			return out, err
+		}
 		if n.Free[kind] != placement.Unknown {
 			n.Free[kind] = max(0, n.Free[kind]-pending[n.Name]-u.shortOf(n.Name, kind))
 		}
@@ -142,6 +146,52 @@ func (s *pass) reach(n *placement.Node, dpu *moorv1alpha1.DPUStorageNode) {
 		n.Doubt = cmp.Or(n.Doubt, fmt.Sprintf("it is not known whether its DPU reaches the volume: it is at %v", dpu.Status.Topology))
 	case provisioner.Reached:
 	}
+}
+
+// vendors are those of volumes by their names, each looked up once; "" if not known.
+type vendors map[string]string
+
+// lost are the lost paths that a DPU tells of, with the vendors of their volumes; nil if
+// there are none. Its messages are left out: the words go to the status of each volume
+// that misses a replica, and are to be written once.
+func (r *Reconciler) lost(ctx context.Context, dpu *moorv1alpha1.DPUStorageNode, known vendors) (*placement.Lost, error) {
+	names := lostVolumes(dpu)
+	if len(names) == 0 {
+		return nil, nil
+	}
+	out := &placement.Lost{DPU: dpu.Spec.DPUName}
+	for _, name := range names {
+		vendor, ok := known[name]
+		if !ok {
+			volume := &storagev1alpha1.DPUVolume{}
+			key := client.ObjectKey{Namespace: r.Namespace, Name: name}
+			if _, err := kube.Find(ctx, r.Host.Client, key, volume, client.UnsafeDisableDeepCopy); err != nil {
+				return nil, err
+			}
+			vendor = vendorOf(volume)
+			known[name] = vendor
+		}
+		out.Paths = append(out.Paths, placement.LostPath{Volume: name, Vendor: vendor})
+	}
+	return out, nil
+}
+
+// lostVolumes are the volumes whose paths a DPU tells are lost, ordered by name: since
+// when, and by what that is known, is of no matter to replicas.
+func lostVolumes(n *moorv1alpha1.DPUStorageNode) []string {
+	var out []string
+	for _, l := range n.Status.LostPaths() {
+		out = append(out, l.Volume)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// regained reports whether a path that was lost is so no more.
+func regained(was, is *moorv1alpha1.DPUStorageNode) bool {
+	return slices.ContainsFunc(was.Status.LostPaths(), func(l moorv1alpha1.LostPath) bool {
+		return is.Status.LostPath(l.Volume) == nil
+	})
 }
 
 func (s *pass) stands(node string) bool {

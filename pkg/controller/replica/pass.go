@@ -98,6 +98,16 @@ func (s *pass) standing() []*storagev1alpha1.DPUVolumeAttachment {
 	return slices.DeleteFunc(s.ours(), func(a *storagev1alpha1.DPUVolumeAttachment) bool { return !a.DeletionTimestamp.IsZero() })
 }
 
+// vendor is that of the volume.
+func (s *pass) vendor() string { return vendorOf(s.volume) }
+
+func vendorOf(v *storagev1alpha1.DPUVolume) string {
+	if v.Status.State == nil {
+		return ""
+	}
+	return v.Status.State.SelectedDPUStorageVendorName
+}
+
 // leaving is the state while replicas that are not wanted are on their way out.
 func (s *pass) leaving() *storagev1alpha1.ReplicaState {
 	if len(s.ours()) == 0 {

@@ -97,7 +97,7 @@ func choose(request placement.Request, known nodes, use use) placement.Placement
 func (s *pass) request(want int) placement.Request {
 	primary := s.primary()
 	out := placement.Request{
-		Volume:    placement.Volume{ID: s.name, Function: functionOf(primary.Spec.FunctionTypeConfig)},
+		Volume:    placement.Volume{ID: s.name, Vendor: s.vendor(), Function: functionOf(primary.Spec.FunctionTypeConfig)},
 		Primary:   primary.Spec.DPUNodeName,
 		Replicas:  want,
 		MaxShares: int(s.volume.Spec.Replication.MaxShares),

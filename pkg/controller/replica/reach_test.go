@@ -68,3 +68,56 @@ func TestWhereTheVolumeIsReached(t *testing.T) {
 	w.reachedFrom()
 	wants("", "b", "c", "d")
 }
+
+// TestLostPaths: no replica is made where the DPU has lost its way to the volume's
+// storage, and those that are there stay.
+func TestLostPaths(t *testing.T) {
+	const (
+		own    = "node c: DPU dpu-c has lost its way to the storage of volume vol"
+		vendor = `node c: DPU dpu-c has lost its way to the storage of vendor "x" (volume akin)`
+	)
+	for name, tc := range map[string]struct {
+		lost  []string
+		want  []string
+		words string
+	}{
+		"none":                  {nil, []string{"b", "c"}, ""},
+		"its own":               {[]string{"vol"}, []string{"b"}, own},
+		"of its vendor":         {[]string{"akin"}, []string{"b"}, vendor},
+		"its own and others":    {[]string{"akin", "other", "vol"}, []string{"b"}, own},
+		"of another vendor":     {[]string{"other"}, []string{"b", "c"}, ""},
+		"of no vendor yet":      {[]string{"new"}, []string{"b", "c"}, ""},
+		"of a volume that went": {[]string{"gone"}, []string{"b", "c"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t, 3, 2)
+			for _, v := range []string{"akin", "other", "new"} {
+				w.volume(v, 1, 0)
+			}
+			w.vendor("vol", "x")
+			w.vendor("akin", "x")
+			w.vendor("other", "y")
+			w.attach("vol", "a", primary)
+			w.attach("vol", "b", replica)
+			made := w.attachment("vol", "b")
+			made.Labels = map[string]string{storagev1alpha1.LabelReplicaOf: "vol"}
+			w.must(w.Direct.Update(t.Context(), made))
+			w.taint("d", "gpu")
+			w.pod("p", nil, "vol")
+			w.lost("b", "vol", "akin")
+			w.lost("c", tc.lost...)
+			w.pass("vol")
+			if got := w.replicas("vol"); !slices.Equal(got, tc.want) {
+				t.Errorf("replicas on %v, want %v", got, tc.want)
+			}
+			if got := w.state("vol").Message; !strings.Contains(got, tc.words) || (tc.words == "") != (got == "") {
+				t.Errorf("message %q, want %q", got, tc.words)
+			}
+			w.lost("c")
+			w.pass("vol")
+			if got := w.replicas("vol"); !slices.Equal(got, []string{"b", "c"}) {
+				t.Errorf("replicas on %v when the paths are back", got)
+			}
+		})
+	}
+}

@@ -54,7 +54,7 @@ func counts(n *moorv1alpha1.DPUStorageNode) any {
 	if n.Status.DPU == nil {
 		return nil
 	}
-	return []any{n.Status.DPU.SNAPReady, n.Status.DPU.Functions}
+	return []any{n.Status.DPU.SNAPReady, n.Status.DPU.Functions, lostVolumes(n)}
 }
 
 func nodeChanged(e event.UpdateEvent) bool {
@@ -129,13 +129,13 @@ func (r *Reconciler) short(ctx context.Context) []reconcile.Request {
 
 // dpuBetter reports whether a node may have become good enough for a replica by its DPU:
 // nothing speaks against it now, and something did, or it has more functions that are
-// free, or is another.
+// free, or a path that was lost, or is another.
 func dpuBetter(e event.UpdateEvent) bool {
 	was, is := e.ObjectOld.(*moorv1alpha1.DPUStorageNode), e.ObjectNew.(*moorv1alpha1.DPUStorageNode)
 	if len(ofDPU(is)) > 0 {
 		return false
 	}
-	return len(ofDPU(was)) > 0 || !equality.Semantic.DeepEqual(was.Spec, is.Spec) || !maps.Equal(was.Status.Topology, is.Status.Topology) ||
+	return len(ofDPU(was)) > 0 || regained(was, is) || !equality.Semantic.DeepEqual(was.Spec, is.Spec) || !maps.Equal(was.Status.Topology, is.Status.Topology) ||
 		more(was.Status.DPU.Functions, is.Status.DPU.Functions)
 }
 

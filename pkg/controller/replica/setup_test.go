@@ -36,6 +36,9 @@ func TestBetter(t *testing.T) {
 	type dpu = *moorv1alpha1.DPUStorageNode
 	same := func(dpu) {}
 	down := func(d dpu) { d.Status.DPU.SNAPReady = false }
+	lost := func(volumes ...string) func(dpu) {
+		return func(d dpu) { d.Status.DPU.LostPaths = lostPaths(volumes...) }
+	}
 	for name, tc := range map[string]struct {
 		was, is func(dpu)
 		want    bool
@@ -48,6 +51,9 @@ func TestBetter(t *testing.T) {
 		"more, and it is bad": {same, func(d dpu) { down(d); d.Status.DPU.Functions[0].Free++ }, false},
 		"counted no more":     {same, func(d dpu) { d.Status.DPU.Functions = nil }, true},
 		"counted now":         {func(d dpu) { d.Status.DPU.Functions = nil }, same, false},
+		"a path is back":      {lost("x", "y"), lost("y"), true},
+		"another is lost":     {lost("x"), lost("x", "y"), false},
+		"back, and it is bad": {lost("x"), down, false},
 		"another DPU":         {same, func(d dpu) { d.Spec.DPUName = "dpu-z" }, true},
 		"elsewhere":           {same, func(d dpu) { d.Status.Topology = map[string]string{"rack": "r"} }, true},
 	} {
@@ -73,6 +79,35 @@ func TestBetter(t *testing.T) {
 		if got := nodeBetter(event.UpdateEvent{ObjectOld: tc.was, ObjectNew: tc.is}); got != tc.want {
 			t.Errorf("%s: better: %v, want %v", name, got, tc.want)
 		}
+	}
+}
+
+// TestDPUChanged: beats wake nothing, and a lost path only when it comes or goes.
+func TestDPUChanged(t *testing.T) {
+	type dpu = *moorv1alpha1.DPUStorageNode
+	of := func(volumes ...string) func(dpu) {
+		return func(d dpu) { d.Status.DPU.LostPaths = lostPaths(volumes...) }
+	}
+	for name, tc := range map[string]struct {
+		was, is func(dpu)
+		want    bool
+	}{
+		"nothing":           {of(), of(), false},
+		"a beat":            {of("x"), func(d dpu) { of("x")(d); d.Status.DPU.Sequence++ }, false},
+		"SNAP":              {of(), func(d dpu) { d.Status.DPU.SNAPReady = false }, true},
+		"a path is lost":    {of(), of("x"), true},
+		"another is lost":   {of("x"), of("x", "y"), true},
+		"one is back":       {of("x", "y"), of("y"), true},
+		"all are back":      {of("x", "y"), of(), true},
+		"in another order":  {of("x", "y"), of("y", "x"), false},
+		"told differently":  {of("x"), func(d dpu) { of("x")(d); d.Status.DPU.LostPaths[0].Message = "timeout" }, false},
+		"since another day": {of("x"), func(d dpu) { of("x")(d); d.Status.DPU.LostPaths[0].Since = metav1.Unix(1, 0) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := dpuChanged(event.UpdateEvent{ObjectOld: dpuOf(tc.was), ObjectNew: dpuOf(tc.is)}); got != tc.want {
+				t.Errorf("changed: %v, want %v", got, tc.want)
+			}
+		})
 	}
 }
 
