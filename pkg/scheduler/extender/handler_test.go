@@ -33,10 +33,10 @@ func (s *source) Index() *state.Index { return s.index }
 func (s *source) Ready() error        { return s.err }
 
 // cluster has volume a attached on n1 and pre-emulated on n2, volume b nowhere,
-// and nodes of every sort.
+// nodes of every sort, and one that has lost its way to the storage of volume data.
 func cluster() *state.Index {
 	f := statetest.New()
-	f.Volume("a").Volume("b").Volume("c")
+	f.Volume("a").Volume("b").Volume("c").VolumeOf("data", "v").VolumeOf("log", "v").Lost("lost", "data")
 	f.Attachment("a", "n1", statetest.Attached).Attachment("a", "n2", statetest.PreEmulated)
 	f.Attachment("c", "full", statetest.Attached).Attachment("c", "dead", statetest.Attached)
 	f.Node("n1", 4).Node("n2", 4).Node("full", 0).Dead("dead")
@@ -91,6 +91,7 @@ func question(claims []string, nodes ...string) string {
 const (
 	noDPU = "the node has no DPUStorageNode: it has no DPU, or snap-csi-plugin does not run there"
 	dead  = "DPU dpu-dead is not alive (Silent)"
+	lost  = "DPU dpu-lost has lost its way to the storage of "
 	full  = "the DPU has 0 vf functions free, and the pod's volumes need 1 more"
 )
 
@@ -113,6 +114,18 @@ func TestFilter(t *testing.T) {
 		"no node passes": {[]string{"a"}, []string{"none"}, extenderv1.ExtenderFilterResult{
 			NodeNames:   &[]string{},
 			FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"none": noDPU},
+		}},
+		"its path is lost": {[]string{"data"}, []string{"n1", "lost"}, extenderv1.ExtenderFilterResult{
+			NodeNames:   &[]string{"n1"},
+			FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"lost": lost + "volume volume-data: no path"},
+		}},
+		"a path of its vendor is lost": {[]string{"a", "log"}, []string{"n1", "lost"}, extenderv1.ExtenderFilterResult{
+			NodeNames:   &[]string{"n1"},
+			FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"lost": lost + `vendor "v" (volume volume-data: no path)`},
+		}},
+		"a path of another vendor is lost": {[]string{"a"}, []string{"n1", "lost"}, extenderv1.ExtenderFilterResult{
+			NodeNames:   &[]string{"n1", "lost"},
+			FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{},
 		}},
 		"no nodes":      {[]string{"a"}, []string{}, extenderv1.ExtenderFilterResult{NodeNames: &[]string{}, FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{}}},
 		"no volumes":    {nil, all, extenderv1.ExtenderFilterResult{NodeNames: &all}},

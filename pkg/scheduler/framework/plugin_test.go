@@ -57,9 +57,9 @@ func asExtender[T any](t *testing.T, h http.Handler, verb string, pod *corev1.Po
 // as finally, and scores the others as the extender does. What it holds back
 // beyond that has no ready replica, and another node has.
 func TestSameAsTheExtender(t *testing.T) {
-	for _, claims := range [][]string{nil, {"a"}, {"b"}, {"c"}, {"cold"}, {"stored"}, {"a", "b"}, {"a", "cold"}, {"a", "b", "stored"}, {"b", "c"}, {"unknown"}, {"a", "unknown"}} {
+	for _, claims := range [][]string{nil, {"a"}, {"b"}, {"c"}, {"cold"}, {"stored"}, {"a", "b"}, {"a", "cold"}, {"a", "b", "stored"}, {"b", "c"}, {"unknown"}, {"a", "unknown"}, {"x"}, {"y"}, {"a", "y"}} {
 		t.Run(strings.Join(claims, ","), func(t *testing.T) {
-			b := newBench(every(), everyNode...)
+			b := newBench(every().VolumeOf("x", "v").VolumeOf("y", "v").Lost("n4", "x"), everyNode...)
 			h, err := extender.New(extender.Options{Source: b.source, Registerer: prometheus.NewPedanticRegistry()})
 			if err != nil {
 				t.Fatal(err)

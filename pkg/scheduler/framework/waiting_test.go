@@ -35,12 +35,16 @@ func TestWhenARefusedPodIsTriedAgain(t *testing.T) {
 		"one function, and two are needed": {[]string{"a", "b"}, func(c *statetest.Cluster) { c.Node("full", 1) }, false},
 		"another node has more functions":  {[]string{"a"}, func(c *statetest.Cluster) { c.Node("n1", 9) }, false},
 		"nothing that counts":              {[]string{"a"}, func(c *statetest.Cluster) { c.Node("n1", 4) }, false},
+		"a path is back":                   {[]string{"x"}, func(c *statetest.Cluster) { c.Node("lost", 4) }, true},
+		"a path of its vendor is back":     {[]string{"y"}, func(c *statetest.Cluster) { c.Node("lost", 4) }, true},
+		"one is back, another is lost":     {[]string{"y"}, func(c *statetest.Cluster) { c.Lost("lost", "y") }, false},
+		"a path of another vendor is back": {[]string{"a"}, func(c *statetest.Cluster) { c.Node("lost", 4) }, false},
 		"a node gets worse":                {[]string{"a"}, func(c *statetest.Cluster) { c.Dead("n1") }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := statetest.New().Volume("a").Volume("b").Node("n1", 4).Node("full", 0).Dead("dead")
-			b := newBench(c, "n1", "full", "dead", "new")
-			b.full["n1"] = true
+			c := statetest.New().Volume("a").Volume("b").VolumeOf("x", "v").VolumeOf("y", "v").Node("n1", 4).Node("full", 0).Dead("dead").Lost("lost", "x")
+			b := newBench(c, "n1", "full", "dead", "lost", "new")
+			b.full["n1"], b.full["lost"] = true, true
 			p := pod(test.claims...)
 			got := b.schedule(t, p)
 			if len(got.Nodes) > 0 {

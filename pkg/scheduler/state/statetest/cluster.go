@@ -81,6 +81,23 @@ func (c *Cluster) Doubtful(name string) *Cluster {
 	return c
 }
 
+// VolumeOf adds a claim, and a volume of a vendor that it is bound to.
+func (c *Cluster) VolumeOf(claim, vendor string) *Cluster {
+	pvc, pv := Volume(claim)
+	pv.Spec.CSI.VolumeAttributes = map[string]string{storagev1alpha1.VolumeContextVendor: vendor}
+	c.store.Set(pvc)
+	c.store.Set(pv)
+	return c
+}
+
+// Lost adds a node whose DPU has lost its way to the storage of a claim's volume.
+func (c *Cluster) Lost(name, claim string) *Cluster {
+	n := Node(name, 4)
+	n.Status.DPU.LostPaths = []moorv1alpha1.LostPath{{Volume: "volume-" + claim, Message: "no path"}}
+	c.store.Set(n)
+	return c
+}
+
 // OnOpened is the store's.
 func (c *Cluster) OnOpened(tell func(state.Opened)) { c.store.OnOpened(tell) }
 
