@@ -183,6 +183,21 @@ var services = []mutation{
 	{name: "more nodes than allowed have a volume", tests: choice, edits: []edit{
 		{"pkg/placement/choose.go", "	want := max(0, min(r.Replicas, r.MaxShares-1))\n", "	want := max(0, r.Replicas)\n"},
 	}},
+	{name: "a replica is made where the way to the storage is lost", tests: choice, edits: []edit{
+		{"pkg/placement/choose.go", " n.Lost.words(c.Volume),", ""},
+	}},
+	{name: "a pod comes to a host whose DPU has lost its way to the storage", tests: choice, edits: []edit{
+		{"pkg/placement/pod.go", "n.Lost.words(p.volumes...)", "n.Lost.words()"},
+	}},
+	{name: "a path that is lost speaks for its own volume alone", tests: choice, edits: []edit{
+		{"pkg/placement/lost.go", "	case akin != nil:\n", "	case akin != nil && l == nil:\n"},
+	}},
+	{name: "a pod that was refused for a lost path waits when it is back", tests: "./pkg/scheduler/state", edits: []edit{
+		{"pkg/scheduler/state/facts.go", " || regained(old.Lost, now.Lost)", ""},
+	}},
+	{name: "a volume misses its replica when a path is back", tests: "./pkg/controller/replica", edits: []edit{
+		{"pkg/controller/replica/setup.go", " || regained(was, is)", ""},
+	}},
 
 	// A volume is staged on a DPU for what is attached to it, and for nothing else.
 	{name: "a volume is staged on a DPU for an attachment that is gone", tests: podStaging, edits: []edit{
