@@ -62,7 +62,7 @@ func TestChoose(t *testing.T) {
 		"lost paths of its vendor keep, and add nothing": {
 			request: with(func(r *Request) {
 				r.Volume.Vendor, r.Present, r.Replicas, r.MaxShares = "x", []string{"n3"}, 2, 3
-				lost := &Lost{DPU: "dpu", Paths: []LostPath{{Volume: "w", Vendor: "x"}}}
+				lost := &Lost{DPU: "dpu", All: true, Paths: []LostPath{{Volume: "w", Vendor: "x"}}}
 				r.Nodes = []Node{three[0], {Name: "n2", Lost: lost, Free: Free{9, 9, 9}}, {Name: "n3", Lost: lost}}
 			}),
 			keep: []string{"n3"}, refused: []string{`n2: DPU dpu has lost its way to the storage of vendor "x" (volume w)`}, missing: 1,
@@ -70,7 +70,7 @@ func TestChoose(t *testing.T) {
 		"lost paths of another vendor": {
 			request: with(func(r *Request) {
 				r.Volume.Vendor = "y"
-				r.Nodes = []Node{three[0], {Name: "n2", Lost: &Lost{Paths: []LostPath{{Volume: "w", Vendor: "x"}}}, Free: Free{9, 9, 9}}}
+				r.Nodes = []Node{three[0], {Name: "n2", Lost: &Lost{All: true, Paths: []LostPath{{Volume: "w", Vendor: "x"}}}, Free: Free{9, 9, 9}}}
 			}), add: []string{"n2"},
 		},
 		"no longer fits": {

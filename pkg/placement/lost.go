@@ -18,11 +18,14 @@ type Lost struct {
 	DPU string
 	// Paths, one of each volume.
 	Paths []LostPath
+	// All: no device of the DPU has a path that is not lost.
+	All bool
 }
 
 // words say that the DPU has lost its way to the storage of one of the volumes; ""
-// if it has not. One path that is lost speaks for all volumes of its vendor: the DPU
-// reaches them in the same way, and tells only of those that it has a device of.
+// if it has not. Where no path is left, those that are lost speak for all volumes of their
+// vendors: the DPU reaches them in the same way, and tells only of those that it has a
+// device of. One volume alone that cannot be reached says nothing of others.
 func (l *Lost) words(volumes ...Volume) string {
 	if l == nil {
 		return ""
@@ -34,7 +37,7 @@ func (l *Lost) words(volumes ...Volume) string {
 			switch v := &volumes[j]; {
 			case v.ID == p.Volume:
 				own = first(own, p)
-			case v.Vendor != "" && v.Vendor == p.Vendor:
+			case l.All && v.Vendor != "" && v.Vendor == p.Vendor:
 				akin = first(akin, p)
 			}
 		}

@@ -82,7 +82,8 @@ func TestRefuse(t *testing.T) {
 // TestLost: which lost paths of a DPU concern the volumes of a pod.
 func TestLost(t *testing.T) {
 	of := func(id, vendor string) Volume { return Volume{ID: id, Vendor: vendor, Function: VF} }
-	lost := func(paths ...LostPath) *Lost { return &Lost{DPU: "dpu-1", Paths: paths} }
+	lost := func(paths ...LostPath) *Lost { return &Lost{DPU: "dpu-1", Paths: paths, All: true} }
+	one := func(paths ...LostPath) *Lost { return &Lost{DPU: "dpu-1", Paths: paths} }
 	data := LostPath{Volume: "data", Vendor: "x", Message: "no path"}
 	for name, test := range map[string]struct {
 		volumes []Volume
@@ -94,6 +95,8 @@ func TestLost(t *testing.T) {
 		"its own, no vendor known":   {[]Volume{of("data", "")}, lost(LostPath{Volume: "data"}), "DPU dpu-1 has lost its way to the storage of volume data"},
 		"the vendor's":               {[]Volume{of("log", "x")}, lost(data), `DPU dpu-1 has lost its way to the storage of vendor "x" (volume data: no path)`},
 		"the vendor's, without more": {[]Volume{of("log", "x")}, lost(LostPath{Volume: "data", Vendor: "x"}), `DPU dpu-1 has lost its way to the storage of vendor "x" (volume data)`},
+		"its own, others are well":   {[]Volume{of("data", "x")}, one(data), "DPU dpu-1 has lost its way to the storage of volume data: no path"},
+		"one volume of its vendor's": {[]Volume{of("log", "x")}, one(data), ""},
 		"another vendor's":           {[]Volume{of("log", "y")}, lost(data), ""},
 		"vendors are not known":      {[]Volume{of("log", "")}, lost(LostPath{Volume: "data"}), ""},
 		"its own vendor is not":      {[]Volume{of("log", "")}, lost(data), ""},
@@ -189,7 +192,7 @@ func randomWorld(r *rand.Rand) world {
 		case 2:
 			n.Doubt = "in doubt"
 		case 3:
-			n.Lost = &Lost{Paths: []LostPath{{Volume: string(rune('A' + r.IntN(9))), Vendor: []string{"", "x", "y"}[r.IntN(3)]}}}
+			n.Lost = &Lost{All: r.IntN(2) == 0, Paths: []LostPath{{Volume: string(rune('A' + r.IntN(9))), Vendor: []string{"", "x", "y"}[r.IntN(3)]}}}
 		}
 		w.nodes = append(w.nodes, n)
 	}

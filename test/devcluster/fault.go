@@ -43,25 +43,45 @@ func setPort(ctx context.Context, machine, state string) error {
 // storage target, which the same address serves, stays within reach. It lasts
 // until JoinAPI or the next power-on.
 func (c *Cluster) CutAPI(ctx context.Context, machine string) error {
-	return c.ruleAPI(ctx, machine, "add")
+	return cut(ctx, machine, "add", c.portsOfAPI()...)
 }
 
 // JoinAPI undoes CutAPI.
 func (c *Cluster) JoinAPI(ctx context.Context, machine string) error {
-	return c.ruleAPI(ctx, machine, "del")
+	return cut(ctx, machine, "del", c.portsOfAPI()...)
 }
 
-func (c *Cluster) ruleAPI(ctx context.Context, machine, verb string) error {
+func (c *Cluster) portsOfAPI() []int {
+	var out []int
+	for _, p := range c.planes() {
+		out = append(out, p.port)
+	}
+	return out
+}
+
+// CutStorage keeps a machine from the storage target and from nothing else, until
+// JoinStorage or the next power-on. Nothing is refused: what is sent is lost.
+func (c *Cluster) CutStorage(ctx context.Context, machine string) error {
+	return cut(ctx, machine, "add", layout.TargetPort)
+}
+
+// JoinStorage undoes CutStorage.
+func (c *Cluster) JoinStorage(ctx context.Context, machine string) error {
+	return cut(ctx, machine, "del", layout.TargetPort)
+}
+
+// cut adds or deletes the rules that lose what a machine sends to these ports.
+func cut(ctx context.Context, machine, verb string, ports ...int) error {
 	m, err := running(machine)
 	if err != nil {
 		return err
 	}
 	var commands []string
-	for _, p := range c.planes() {
-		commands = append(commands, fmt.Sprintf("rule %s pref 100 ipproto tcp dport %d blackhole", verb, p.port))
+	for _, port := range ports {
+		commands = append(commands, fmt.Sprintf("rule %s pref 100 ipproto tcp dport %d blackhole", verb, port))
 	}
 	if err := ip(ctx, m.Identity.PID, commands...); err != nil {
-		return fmt.Errorf("%s the rules that cut %s off from the API servers: %w", verb, machine, err)
+		return fmt.Errorf("%s the rules that cut %s off from ports %v: %w", verb, machine, ports, err)
 	}
 	return nil
 }

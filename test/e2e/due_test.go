@@ -23,6 +23,9 @@ const (
 	// drained is how much later an epoch is retired whose SNAP service has died
 	// (--lease-drain, docs/failover.md).
 	drained = 10 * time.Second
+	// pathLost is for a DPU that loses its way to the storage: it notices within 8 s, and
+	// the volume moves 15 s later (pathTimeout, docs/failover.md).
+	pathLost = 23*time.Second + hostDead
 	// budgetSpent is for a host that waits until the budget of a minute allows it.
 	budgetSpent = time.Minute + hostDead
 	// leaseOver is for a DPU that gives a lease of 8 s, drains for 3 s and has a

@@ -169,6 +169,9 @@ type DPUState struct {
 	// +listMapKey=volume
 	// +kubebuilder:validation:MaxItems=1024
 	LostPaths []LostPath `json:"lostPaths,omitempty"`
+	// AllPathsLost: there are such volumes, and no device of this DPU reaches its storage.
+	// +optional
+	AllPathsLost bool `json:"allPathsLost,omitempty"`
 	// Lease is what the DPU promises about the time after this beat. Absent: it
 	// promises nothing, and shows volumes until it is told to withdraw them.
 	// +optional

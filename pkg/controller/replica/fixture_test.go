@@ -211,9 +211,11 @@ func (w *fixture) vendor(volume, name string) {
 	w.must(w.Direct.Status().Update(w.t.Context(), v))
 }
 
-// lost has the DPU of a node tell that the paths of the volumes are lost.
+// lost has the DPU of a node tell that the paths of the volumes are lost, and no other is left.
 func (w *fixture) lost(node string, volumes ...string) {
-	w.changeNode(node, func(_ *kubeNode, d *dpuNode) { d.Status.DPU.LostPaths = lostPaths(volumes...) })
+	w.changeNode(node, func(_ *kubeNode, d *dpuNode) {
+		d.Status.DPU.LostPaths, d.Status.DPU.AllPathsLost = lostPaths(volumes...), len(volumes) > 0
+	})
 }
 
 func lostPaths(volumes ...string) []moorv1alpha1.LostPath {

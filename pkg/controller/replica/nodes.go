@@ -159,7 +159,7 @@ func (r *Reconciler) lost(ctx context.Context, dpu *moorv1alpha1.DPUStorageNode,
 	if len(names) == 0 {
 		return nil, nil
 	}
-	out := &placement.Lost{DPU: dpu.Spec.DPUName}
+	out := &placement.Lost{DPU: dpu.Spec.DPUName, All: dpu.Status.DPU.AllPathsLost}
 	for _, name := range names {
 		vendor, ok := known[name]
 		if !ok {
@@ -189,6 +189,9 @@ func lostVolumes(n *moorv1alpha1.DPUStorageNode) []string {
 
 // regained reports whether a path that was lost is so no more.
 func regained(was, is *moorv1alpha1.DPUStorageNode) bool {
+	if was.Status.DPU != nil && was.Status.DPU.AllPathsLost && (is.Status.DPU == nil || !is.Status.DPU.AllPathsLost) {
+		return true
+	}
 	return slices.ContainsFunc(was.Status.LostPaths(), func(l moorv1alpha1.LostPath) bool {
 		return is.Status.LostPath(l.Volume) == nil
 	})

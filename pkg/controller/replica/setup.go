@@ -54,7 +54,7 @@ func counts(n *moorv1alpha1.DPUStorageNode) any {
 	if n.Status.DPU == nil {
 		return nil
 	}
-	return []any{n.Status.DPU.SNAPReady, n.Status.DPU.Functions, lostVolumes(n)}
+	return []any{n.Status.DPU.SNAPReady, n.Status.DPU.Functions, lostVolumes(n), n.Status.DPU.AllPathsLost}
 }
 
 func nodeChanged(e event.UpdateEvent) bool {

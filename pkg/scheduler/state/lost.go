@@ -31,7 +31,7 @@ func lostOf(n *moorv1alpha1.DPUStorageNode) *placement.Lost {
 	if len(told) == 0 {
 		return nil
 	}
-	out := &placement.Lost{DPU: n.Spec.DPUName}
+	out := &placement.Lost{DPU: n.Spec.DPUName, All: n.Status.DPU.AllPathsLost}
 	for i := range told {
 		out.Paths = append(out.Paths, placement.LostPath{Volume: told[i].Volume, Message: told[i].Message})
 	}
@@ -69,7 +69,7 @@ func (s *Store) renew(now *Index, handle string) []string {
 			continue
 		}
 		n := *old
-		n.Lost = &placement.Lost{DPU: old.Lost.DPU, Paths: slices.Clone(old.Lost.Paths)}
+		n.Lost = &placement.Lost{DPU: old.Lost.DPU, Paths: slices.Clone(old.Lost.Paths), All: old.Lost.All}
 		if s.findVendors(now, n.Lost); !reflect.DeepEqual(old, &n) {
 			now.nodes = now.nodes.with(name, &n)
 			out = append(out, name)
@@ -104,7 +104,8 @@ func (s *Store) findVendors(x *Index, l *placement.Lost) {
 	for i := range paths(l) {
 		p := &l.Paths[i]
 		v, _ := x.volumes.get(s.kin.persistent[p.Volume])
-		if p.Vendor = ""; v.handle == p.Volume {
+		p.Vendor = ""
+		if v.handle == p.Volume {
 			p.Vendor = v.vendor
 		}
 	}
@@ -139,6 +140,9 @@ func paths(l *placement.Lost) []placement.LostPath {
 
 // regained reports whether a path that was lost is so no more.
 func regained(old, now *placement.Lost) bool {
+	if old != nil && old.All && (now == nil || !now.All) {
+		return true
+	}
 	for _, was := range paths(old) {
 		if !slices.ContainsFunc(paths(now), func(p placement.LostPath) bool { return p.Volume == was.Volume }) {
 			return true

@@ -67,6 +67,7 @@ func storageNode(name string, freeVFs int64) *moorv1alpha1.DPUStorageNode {
 // lostOn is a node whose DPU has lost its way to the storage of the claims' volumes.
 func lostOn(name string, claims ...string) *moorv1alpha1.DPUStorageNode {
 	n := storageNode(name, 4)
+	n.Status.DPU.AllPathsLost = len(claims) > 0
 	for _, c := range claims {
 		n.Status.DPU.LostPaths = append(n.Status.DPU.LostPaths, moorv1alpha1.LostPath{Volume: "h-" + c, Message: "no path"})
 	}

@@ -18,11 +18,12 @@ const (
 	snapRoot     = layout.MachineDataDir + "/snap"
 	pluginRoot   = snapRoot + "/plugins"
 	// hostLink is where a host answers its DPU, on the link between the two.
-	hostLink = layout.LinkHost + ":9400"
-	// targetAddress is where the DPUs find the storage target.
-	targetAddress = layout.HubIP + ":10809"
-	nodeSocket    = "/var/lib/kubelet/plugins/" + driver + "/csi.sock"
+	hostLink   = layout.LinkHost + ":9400"
+	nodeSocket = "/var/lib/kubelet/plugins/" + driver + "/csi.sock"
 )
+
+// targetAddress is where the DPUs find the storage target.
+var targetAddress = fmt.Sprintf("%s:%d", layout.HubIP, layout.TargetPort)
 
 // processes lists every process of Moor on the bed, in the order of starting.
 func processes(c bed, configs Kubeconfigs) []devcluster.Process {
@@ -110,7 +111,9 @@ func onDPU(c bed, dpu string, configs map[string]string) []devcluster.Process {
 	return []devcluster.Process{
 		process(c, "snap-emulator-"+dpu, dpu, "snap-emulator", "--name="+dpu, "--socket="+snap,
 			fmt.Sprintf("--vfs=%d", c.Options().VFs), "--pfs=2", "--hotplug-state=/run/moor/functions.json", "--sysfs-root="+layout.PCIeDir+"/sys", "--dev-root="+layout.PCIeDir+"/dev",
-			"--fuse-dir="+layout.MachineDataDir+"/fuse", "--medium-log-dir="+layout.TargetDir+"/log", "--metrics-bind-address=:9201"),
+			"--fuse-dir="+layout.MachineDataDir+"/fuse", "--medium-log-dir="+layout.TargetDir+"/log",
+			// A storage that is away has I/O wait, however long: what ends it is a fence.
+			"--io-timeout=24h", "--metrics-bind-address=:9201"),
 		process(c, "local-vendor-"+dpu, dpu, "local-vendor", append(epochs(c), "--mode=plugin", "--plugin-root="+pluginRoot,
 			"--snap-socket="+snap, "--target-dir="+layout.TargetDir, "--metrics-bind-address=:9202")...),
 		process(c, "snap-node-driver-"+dpu, dpu, "snap-node-driver", "--node-name="+dpu, "--kubeconfig="+configs[dpu],

@@ -92,7 +92,8 @@ func pass(seconds int) {
 
 func lost(w *Watcher) []string {
 	var out []string
-	for _, l := range w.o.Ways.Lost() {
+	all, _ := w.o.Ways.Lost()
+	for _, l := range all {
 		out = append(out, l.Volume)
 	}
 	return out
@@ -118,8 +119,9 @@ func TestAConnectionIsLost(t *testing.T) {
 		want := []moorv1alpha1.LostPath{{
 			Volume: "vol-e", Since: metav1.NewTime(start.Add(time.Second)).Rfc3339Copy(), Message: "SNAP has lost its connection to the storage, and tries to make it anew (so)",
 		}}
-		if diff := cmp.Diff(want, w.o.Ways.Lost()); diff != "" {
-			t.Fatalf("lost (-want +got):\n%s", diff)
+		got, all := w.o.Ways.Lost()
+		if diff := cmp.Diff(want, got); diff != "" || all {
+			t.Fatalf("all lost: %t (-want +got):\n%s", all, diff)
 		}
 		pass(60)
 		if *told != 1 {
@@ -257,16 +259,18 @@ func TestLoss(t *testing.T) {
 			t.Fatalf("loss %q of a way that is well", loss)
 		}
 		first := see(provisioner.PathReconnecting)
-		if first == "" || len(w.Lost()) != 0 {
-			t.Fatalf("loss %q at the first sign, told: %v", first, w.Lost())
+		if told, all := w.Lost(); first == "" || len(told) != 0 || all {
+			t.Fatalf("loss %q at the first sign, told: %v", first, told)
 		}
 		time.Sleep(grace) // of the bubble
-		if again := see(provisioner.PathReconnecting); again != first || len(w.Lost()) != 1 {
-			t.Fatalf("loss %q, and then %q", first, again)
+		again := see(provisioner.PathReconnecting)
+		if told, all := w.Lost(); again != first || len(told) != 1 || !all {
+			t.Fatalf("loss %q, and then %q; all lost: %t", first, again, all)
 		}
 		see(provisioner.PathConnected)
 		time.Sleep(recent - time.Second) // of the bubble
-		if again := see(provisioner.PathConnected); again != first || len(w.Lost()) != 0 {
+		again = see(provisioner.PathConnected)
+		if told, all := w.Lost(); again != first || len(told) != 0 || all {
 			t.Fatalf("loss %q a while after it: %q", first, again)
 		}
 		time.Sleep(time.Second) // of the bubble

@@ -41,11 +41,11 @@ func NewWays(recent time.Duration, c clock.PassiveClock) *Ways {
 	return &Ways{recent: recent, clock: c, tracks: map[string]*track{}}
 }
 
-// Lost are the volumes whose ways are lost, ordered by volume.
-func (w *Ways) Lost() []moorv1alpha1.LostPath {
+// Lost are the volumes whose ways are lost, ordered by volume, and whether there are such
+// and no device has another way.
+func (w *Ways) Lost() (out []moorv1alpha1.LostPath, all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var out []moorv1alpha1.LostPath
 	for _, t := range w.tracks {
 		if t.lost {
 			out = append(out, moorv1alpha1.LostPath{Volume: t.volume, Since: metav1.NewTime(t.begun).Rfc3339Copy(), Message: t.why})
@@ -53,7 +53,17 @@ func (w *Ways) Lost() []moorv1alpha1.LostPath {
 	}
 	slices.SortFunc(out, func(a, b moorv1alpha1.LostPath) int { return cmp.Compare(a.Volume, b.Volume) })
 	out = slices.CompactFunc(out, func(a, b moorv1alpha1.LostPath) bool { return a.Volume == b.Volume })
-	return out[:min(len(out), mostLost)]
+	return out[:min(len(out), mostLost)], w.allLost()
+}
+
+// allLost is called with the lock held.
+func (w *Ways) allLost() bool {
+	for _, t := range w.tracks {
+		if !t.lost {
+			return false
+		}
+	}
+	return len(w.tracks) > 0
 }
 
 // Loss names the loss of a device's way that there is, or was a short while ago: what had
@@ -86,6 +96,8 @@ type judgement struct {
 func (w *Ways) judge(ctx context.Context, j judgement) (ask []string, changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	all := w.allLost()
+	defer func() { changed = changed || all != w.allLost() }()
 	maps.DeleteFunc(w.tracks, func(device string, t *track) bool {
 		_, there := j.devices[device]
 		changed = changed || !there && t.lost

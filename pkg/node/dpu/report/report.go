@@ -51,9 +51,9 @@ type Reporter struct {
 	Devices   *devices.Devices
 	// Host says what this DPU observes of its host; nil if it does not probe it.
 	Host func() *moorv1alpha1.HostObservation
-	// LostPaths are the volumes whose ways to the storage are lost; nil: they are not
-	// watched.
-	LostPaths func() []moorv1alpha1.LostPath
+	// LostPaths are the volumes whose ways to the storage are lost, and whether those of all
+	// devices are; nil: they are not watched.
+	LostPaths func() (lost []moorv1alpha1.LostPath, all bool)
 	// Changed says when a report is due.
 	Changed *Signal
 
@@ -76,7 +76,7 @@ func (r *Reporter) State(ctx context.Context) (moorv1alpha1.DPUState, error) {
 	out := moorv1alpha1.DPUState{Plugins: r.Devices.States()}
 	out.Functions, out.SNAPReady = r.functions(ctx)
 	if r.LostPaths != nil {
-		out.LostPaths = r.LostPaths()
+		out.LostPaths, out.AllPathsLost = r.LostPaths()
 	}
 	if r.Host != nil {
 		out.Host = r.Host()

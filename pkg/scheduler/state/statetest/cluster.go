@@ -90,9 +90,10 @@ func (c *Cluster) VolumeOf(claim, vendor string) *Cluster {
 	return c
 }
 
-// Lost adds a node whose DPU has lost its way to the storage of a claim's volume.
+// Lost adds a node whose DPU has lost its only way, to the storage of a claim's volume.
 func (c *Cluster) Lost(name, claim string) *Cluster {
 	n := Node(name, 4)
+	n.Status.DPU.AllPathsLost = true
 	n.Status.DPU.LostPaths = []moorv1alpha1.LostPath{{Volume: "volume-" + claim, Message: "no path"}}
 	c.store.Set(n)
 	return c
