@@ -28,10 +28,10 @@ var evidence = []mutation{
 		{nodePass, "	if left <= 0 {", "	if left >= 0 {"},
 	}},
 	{name: "a SNAP service may end during the withdrawal", tests: node, edits: []edit{
-		{nodeRecord, " && before == e.Incarnation(shown.Provider), nil", ", nil"},
+		{nodeRecord, "before != shown.Incarnation || before != e.Incarnation(shown.Provider)", "before != shown.Incarnation"},
 	}},
 	{name: "what the next SNAP shows anew counts as drained", tests: node, edits: []edit{
-		{nodeShow, "		p.ended(&p.dpu, p.dpu.Incarnation == now)\n", ""},
+		{nodeShow, "\t\tp.ended(&p.dpu, p.leftBy(now))\n", ""},
 	}},
 	{name: "an attachment is let go while requests are on their way", tests: node, edits: []edit{
 		{nodePasses, "	case p.deleting && err == nil:", "	case p.deleting:"},

@@ -86,10 +86,10 @@ var mutations = []mutation{
 	// A receipt of the DPU says the truth.
 	{name: "the DPU retires an epoch and shows the device on", tests: node, edits: []edit{
 		{nodeFence, "	for i := range recorded {\n", "	for i := range recorded[:0] {\n"},
-		{nodeDetach, "	if device := p.dpu.DeviceName; device != \"\" {\n		orderly, err", "	if device := p.dpu.DeviceName; device == \"-\" {\n		orderly, err"},
+		{nodeDetach, "	if device := p.dpu.DeviceName; device != \"\" {\n		undrained, err", "	if device := p.dpu.DeviceName; device == \"-\" {\n		undrained, err"},
 	}, focus: frozen, program: "snap-node-driver", words: "one writer: "},
 	{name: "the DPU lets an attachment go and shows the device on", tests: node, edits: []edit{
-		{nodeDetach, "	if device := p.dpu.DeviceName; device != \"\" {\n		orderly, err", "	if device := p.dpu.DeviceName; device == \"-\" {\n		orderly, err"},
+		{nodeDetach, "	if device := p.dpu.DeviceName; device != \"\" {\n		undrained, err", "	if device := p.dpu.DeviceName; device == \"-\" {\n		undrained, err"},
 	}},
 	{name: "a SNAP service that does not answer counts as one that shows nothing", tests: node, edits: []edit{
 		{nodeServices, "		if err != nil && (known == \"\" || known == name) {", "		if err != nil && known == \"-\" {"},

@@ -102,10 +102,21 @@ func TestAPathIsLost(t *testing.T) {
 	if c, _ := kubetest.Read(s.DPU, &moorv1alpha1.WriterClaim{ObjectMeta: kubetest.DPUObject("second")}); c.Status.Phase != granted {
 		t.Errorf("the other volume is %s", c.Status.Phase)
 	}
-	s.mustPass()
-	m, found := kubetest.Read(s.DPU, kubetest.VolumeAttachment("a-vol", "vol", "dpu-a"))
-	if !found || m.DeletionTimestamp.IsZero() {
-		t.Errorf("the attachment was let go while its path is lost: it would be granted anew: found %t", found)
+	there := func() bool {
+		s.mirror(func(m *storagev1alpha1.VolumeAttachment) {
+			m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f != storagev1alpha1.FinalizerWriterClaim })
+			m.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{RetiredEpoch: 4}
+		})
+		s.mustPass()
+		_, found := kubetest.Read(s.DPU, kubetest.VolumeAttachment("a-vol", "vol", "dpu-a"))
+		return found
+	}
+	if !there() {
+		t.Fatal("the attachment was let go while its path is lost: it would be made anew, and granted")
+	}
+	s.loses("a")
+	if there() {
+		t.Error("the attachment stays though its path is back")
 	}
 }
 
@@ -236,6 +247,8 @@ func TestAPathOfAHostThatIsNotWell(t *testing.T) {
 	s.loses("a", "vol")
 	s.notReady("a")
 	s.live(20, "dpu-a", "b", "dpu-b")
+	s.f.o.Observer.HearDPU("dpu-b", 1, time.Time{})
+	s.f.o.Observer.HearDPU("dpu-b", 2, time.Time{})
 	s.mustPass()
 	s.wantPhase(granted)
 	if state, words := s.says(); strings.Contains(state, "PathLost") || strings.Contains(words, "witness") {

@@ -41,7 +41,7 @@ func (t *track) look(path provisioner.Path, now time.Time, grace time.Duration) 
 	if path.Completed != t.completed || path.InFlight <= 0 || t.movedAt.IsZero() {
 		t.completed, t.movedAt = path.Completed, now
 	}
-	sign := t.signOf(path, now, grace)
+	sign := t.signOf(path, now)
 	if (sign == "") != (t.sign == "") {
 		if t.since = now; sign != "" && !t.lost {
 			t.begun = now
@@ -57,16 +57,17 @@ func (t *track) look(path provisioner.Path, now time.Time, grace time.Duration) 
 	return true
 }
 
-// signOf is what speaks against a way now; "" if nothing does.
-func (t *track) signOf(path provisioner.Path, now time.Time, grace time.Duration) string {
+// signOf is what speaks against a way now; "" if nothing does. What has not ended since the
+// look before may still end in time: grace is borne after that.
+func (t *track) signOf(path provisioner.Path, now time.Time) string {
 	switch {
 	case path.State == provisioner.PathFailed:
 		return "SNAP has given up its connection to the storage (" + path.Detail + ")"
 	case path.State == provisioner.PathReconnecting:
 		return "SNAP has lost its connection to the storage, and tries to make it anew (" + path.Detail + ")"
-	case now.Sub(t.movedAt) >= grace:
+	case now.Sub(t.movedAt) >= lookPeriod:
 		return "I/O is in flight, and none of it ends"
-	case t.silent && t.answers || t.open && now.Sub(t.asked) >= grace:
+	case t.silent && t.answers || t.open && now.Sub(t.asked) >= lookPeriod:
 		return "the storage does not answer"
 	}
 	return ""

@@ -1,0 +1,71 @@
+package main
+
+// The packages of lost paths, and their files that are edited more than once.
+const (
+	dpuPaths  = "./pkg/node/dpu/paths"
+	lostPath  = "./pkg/controller/failover/lostpath"
+	pathFence = "./pkg/controller/failover"
+
+	pathJudge  = "pkg/node/dpu/paths/judge.go"
+	lostJudge  = "pkg/controller/failover/lostpath/judge.go"
+	lostReader = "pkg/controller/failover/lostpath/reader.go"
+	pathMoves  = "pkg/controller/failover/paths.go"
+)
+
+// lostPaths are the checks around ways to the storage that are lost, each switched off.
+var lostPaths = []mutation{
+	// What a DPU tells.
+	{name: "a path is lost at its first sign", tests: dpuPaths, edits: []edit{
+		{pathJudge, "lost == t.lost || now.Sub(t.since) < grace", "lost == t.lost || t.lost && now.Sub(t.since) < grace"},
+	}},
+	{name: "a path is found at the first look that is well", tests: dpuPaths, edits: []edit{
+		{pathJudge, "lost == t.lost || now.Sub(t.since) < grace", "lost == t.lost || !t.lost && now.Sub(t.since) < grace"},
+	}},
+	{name: "I/O that does not end is no sign", tests: dpuPaths, edits: []edit{
+		{pathJudge, "	case now.Sub(t.movedAt) >= lookPeriod:", "	case now.Sub(t.movedAt) >= 1000*lookPeriod:"},
+	}},
+	{name: "a storage without I/O is not asked", tests: dpuPaths, edits: []edit{
+		{pathJudge, "	return path.InFlight <= 0 && now.Sub(t.asked) >= period", "	return false"},
+	}},
+	{name: "a question that was never understood is a sign", tests: dpuPaths, edits: []edit{
+		{pathJudge, "	case t.silent && t.answers || t.open", "	case t.silent || t.open"},
+	}},
+	{name: "what was sent over a lost way is drained", tests: "./pkg/node/dpu", edits: []edit{
+		{"pkg/node/dpu/exposures/incarnation.go", "	if loss = cmp.Or(loss, e.loss(shown.DeviceName)); loss == \"\" {", "	if loss = cmp.Or(loss, e.loss(shown.DeviceName)); loss != \"-\" {"},
+	}},
+	{name: "a loss is forgotten when the way is found", tests: dpuPaths, edits: []edit{
+		{"pkg/node/dpu/paths/ways.go", "w.clock.Since(t.since) >= w.recent", "w.clock.Since(t.since) >= 0"},
+	}},
+
+	// What moves.
+	{name: "a volume moves though the storage is away for all", tests: lostPath, edits: []edit{
+		{lostJudge, "	case len(f.Witnesses) == 0:", "	case len(f.Witnesses) < 0:"},
+	}},
+	{name: "a volume moves though its storage has no last word", tests: lostPath, edits: []edit{
+		{lostJudge, "	case !f.Epochs:", "	case f.Others < 0:"},
+	}},
+	{name: "a volume moves at once", tests: lostPath, edits: []edit{
+		{lostJudge, "	case f.Lost < f.Timeout:", "	case f.Lost < 0:"},
+	}},
+	{name: "a DPU that is not heard is a witness", tests: pathFence, edits: []edit{
+		{lostReader, " && r.Heartbeats.DPU(node.Spec.DPUName) == nodehealth.Fresh, nil", " && r.Heartbeats.DPU(node.Spec.DPUName) != nodehealth.Fresh+\"-\", nil"},
+	}},
+	{name: "a DPU is a witness by its attachment alone", tests: pathFence, edits: []edit{
+		{lostReader, "	return !lost && node.Status.LostPath(a.Spec.DPUVolumeName) == nil && ", "	return !lost && "},
+	}},
+	{name: "a replica without a device is a witness", tests: pathFence, edits: []edit{
+		{lostReader, "|| !hasDevice(other) {", "|| !hasDevice(other) && other.Name == \"\" {"},
+	}},
+	{name: "a path goes before what is done about a host that is not well", tests: pathFence, edits: []edit{
+		{pathMoves, "	if p.state != Healthy || ", "	if "},
+	}},
+	{name: "a pod that does not come back is deleted for its path", tests: pathFence, edits: []edit{
+		{pathMoves, "&& !returns(&pod.Pod) {", "&& !returns(&pod.Pod) && pod.Name == \"\" {"},
+	}},
+	{name: "pods are let go before there is a receipt", tests: pathFence, edits: []edit{
+		{pathMoves, "		if t.path != nil && t.over() && !p.writable(t) {", "		if t.path != nil {"},
+	}},
+	{name: "an attachment whose path is lost is made anew", tests: pathFence, edits: []edit{
+		{"pkg/controller/failover/detach/reconciler.go", "	if meta.IsStatusConditionFalse(owner.Status.Conditions, storagev1alpha1.ConditionPathHealthy) {", "	if meta.IsStatusConditionFalse(owner.Status.Conditions, \"\") {"},
+	}},
+}
