@@ -240,7 +240,7 @@ var services = []mutation{
 		{"pkg/controller/dpucluster/volume/vendor.go", "most != nil && *most < want {", "most != nil && *most < 1 {"},
 	}},
 	{name: "a device whose file was removed counts as staged", tests: nodeService, edits: []edit{
-		{nodeContent, "		return false, nil // of the same number, perhaps, but no pod can have it\n", "		_ = d.path // of the same number\n"},
+		{nodeMounts, "	if strings.HasSuffix(mp.Root, deleted) {\n		return fmt.Errorf(\"%s, which", "	if strings.HasSuffix(mp.Root, \"//gone\") {\n		return fmt.Errorf(\"%s, which"},
 	}},
 
 	// A copy is of one instant, and holds up only who writes.

@@ -28,7 +28,7 @@ type content interface {
 	String() string
 	// refuses says what it cannot serve of a capability; nil if it serves it.
 	refuses(c csiserver.Capability) error
-	// isOn says whether it is what the mount on path shows, and answers.
+	// isOn says whether it is what the mount on path shows, which is not known to be broken.
 	isOn(path string, mp Mount) (bool, error)
 	// mount mounts it on path, where nothing is mounted.
 	mount(ctx context.Context, path string, c csiserver.Capability) error
@@ -71,10 +71,7 @@ func (d device) problems() []provisioner.Problem {
 // rawDevice is a block device that is shown as it is.
 type rawDevice struct{ device }
 
-func (d rawDevice) isOn(file string, mp Mount) (bool, error) {
-	if strings.HasSuffix(mp.Root, deleted) {
-		return false, nil // of the same number, perhaps, but no pod can have it
-	}
+func (d rawDevice) isOn(file string, _ Mount) (bool, error) {
 	want, err := d.o.Devices.Number(d.path)
 	if err != nil {
 		return false, err
@@ -198,10 +195,7 @@ func (d directory) refuses(c csiserver.Capability) error {
 	return nil
 }
 
-func (d directory) isOn(path string, mp Mount) (bool, error) {
-	if strings.HasSuffix(mp.Root, deleted) {
-		return false, nil // another may have its name now
-	}
+func (d directory) isOn(path string, _ Mount) (bool, error) {
 	return d.o.Devices.Same(d.path, path)
 }
 
