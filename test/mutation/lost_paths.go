@@ -16,10 +16,10 @@ const (
 var lostPaths = []mutation{
 	// What a DPU tells.
 	{name: "a path is lost at its first sign", tests: dpuPaths, edits: []edit{
-		{pathJudge, "lost == t.lost || now.Sub(t.since) < grace", "lost == t.lost || t.lost && now.Sub(t.since) < grace"},
+		{pathJudge, "lost != t.lost && now.Sub(t.since) >= grace", "lost != t.lost && (!t.lost || now.Sub(t.since) >= grace)"},
 	}},
 	{name: "a path is found at the first look that is well", tests: dpuPaths, edits: []edit{
-		{pathJudge, "lost == t.lost || now.Sub(t.since) < grace", "lost == t.lost || !t.lost && now.Sub(t.since) < grace"},
+		{pathJudge, "lost != t.lost && now.Sub(t.since) >= grace", "lost != t.lost && (t.lost || now.Sub(t.since) >= grace)"},
 	}},
 	{name: "I/O that does not end is no sign", tests: dpuPaths, edits: []edit{
 		{pathJudge, "	case now.Sub(t.movedAt) >= lookPeriod:", "	case now.Sub(t.movedAt) >= 1000*lookPeriod:"},
@@ -34,7 +34,13 @@ var lostPaths = []mutation{
 		{"pkg/node/dpu/exposures/incarnation.go", "	if loss = cmp.Or(loss, e.loss(shown.DeviceName)); loss == \"\" {", "	if loss = cmp.Or(loss, e.loss(shown.DeviceName)); loss != \"-\" {"},
 	}},
 	{name: "a loss is forgotten when the way is found", tests: dpuPaths, edits: []edit{
-		{"pkg/node/dpu/paths/ways.go", "w.clock.Since(t.since) >= w.recent", "w.clock.Since(t.since) >= 0"},
+		{"pkg/node/dpu/paths/ways.go", "w.clock.Since(t.brokenAt) >= w.recent", "w.clock.Since(t.brokenAt) >= 0"},
+	}},
+	{name: "that the storage refuses what is taken from a DPU is a loss", tests: dpuPaths, edits: []edit{
+		{pathJudge, "path.State == provisioner.PathFailed && !t.going", "path.State == provisioner.PathFailed"},
+	}},
+	{name: "I/O that is slow has a withdrawal wait as if it were lost", tests: dpuPaths, edits: []edit{
+		{pathJudge, "	t.note(t.lost || t.disconnected(path), now)", "	t.note(sign != \"\" || t.disconnected(path), now)"},
 	}},
 
 	// What moves.

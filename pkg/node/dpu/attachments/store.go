@@ -101,17 +101,23 @@ func (s *Store) Reserved(ctx context.Context) map[string]string {
 	return out
 }
 
-// Devices returns the devices of this DPU's attachments that are on record, with the volume
-// of each. It reads the cache.
-func (s *Store) Devices(ctx context.Context) (map[string]string, error) {
+// OnRecord is a device that an attachment has on record.
+type OnRecord struct {
+	Volume string
+	// Going: the attachment is being deleted, so that the storage may have shut this DPU out.
+	Going bool
+}
+
+// Devices returns the devices of this DPU's attachments that are on record. It reads the cache.
+func (s *Store) Devices(ctx context.Context) (map[string]OnRecord, error) {
 	all, err := s.Cached(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]string{}
+	out := map[string]OnRecord{}
 	for i := range all {
 		if device, volume := all[i].Status.DPU.DeviceName, all[i].VolumeName(); device != "" && volume != "" {
-			out[device] = volume
+			out[device] = OnRecord{volume, !all[i].DeletionTimestamp.IsZero()}
 		}
 	}
 	return out, nil

@@ -9,6 +9,9 @@ import (
 // track is what is known of the way of one device, over time.
 type track struct {
 	volume string
+	// going: the volume is being taken from this DPU. That the storage refuses it then is no
+	// loss.
+	going bool
 	// sign is the sign of a loss at the last look; "" if there was none. It has no number
 	// that changes from look to look: it is written into an object.
 	sign string
@@ -18,6 +21,10 @@ type track struct {
 	// lost: the way counts as lost, since begun and for the reason why.
 	lost bool
 	why  string
+	// broken: the connection was lost at the last look, or the way counted as lost, since
+	// brokenSince. brokenAt is the last look at which that was so; zero: it never was.
+	broken                bool
+	brokenSince, brokenAt time.Time
 
 	// completed is how many operations had ended at the last look, and movedAt when that
 	// had changed, or nothing was in flight.
@@ -50,17 +57,36 @@ func (t *track) look(path provisioner.Path, now time.Time, grace time.Duration) 
 	if t.sign = sign; t.lost && sign != "" {
 		t.why = sign
 	}
-	if lost := sign != ""; lost == t.lost || now.Sub(t.since) < grace {
-		return false
+	lost := sign != ""
+	turned := lost != t.lost && now.Sub(t.since) >= grace
+	if turned {
+		t.lost, t.why = lost, sign
 	}
-	t.lost, t.why = sign != "", sign
-	return true
+	t.note(t.lost || t.disconnected(path), now)
+	return turned
+}
+
+// note notes whether what is sent now may stay on its way.
+func (t *track) note(broken bool, now time.Time) {
+	if broken && !t.broken {
+		t.brokenSince = now
+	}
+	if t.broken = broken; broken {
+		t.brokenAt = now
+	}
+}
+
+// disconnected reports whether SNAP has lost the connection, as far as that is a loss.
+func (t *track) disconnected(path provisioner.Path) bool {
+	return path.State == provisioner.PathReconnecting || path.State == provisioner.PathFailed && !t.going
 }
 
 // signOf is what speaks against a way now; "" if nothing does. What has not ended since the
 // look before may still end in time: grace is borne after that.
 func (t *track) signOf(path provisioner.Path, now time.Time) string {
 	switch {
+	case t.going && !t.disconnected(path):
+		return ""
 	case path.State == provisioner.PathFailed:
 		return "SNAP has given up its connection to the storage (" + path.Detail + ")"
 	case path.State == provisioner.PathReconnecting:
@@ -77,7 +103,7 @@ func (t *track) signOf(path provisioner.Path, now time.Time) string {
 // whether it answers, and what looks lost is asked at each look.
 func (t *track) due(path provisioner.Path, now time.Time, period time.Duration) bool {
 	switch {
-	case t.mute || t.open || path.State == "":
+	case t.mute || t.open || t.going || path.State == "":
 		return false
 	case t.silent && t.answers || t.lost:
 		return true

@@ -73,6 +73,21 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// TestGoing: what the storage refuses because the volume is being taken from this DPU is no
+// loss; that it cannot be reached is one.
+func TestGoing(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for state, want := range map[provisioner.PathState]bool{provisioner.PathFailed: false, provisioner.PathReconnecting: true, provisioner.PathConnected: false} {
+		w := &track{going: true, answers: true, silent: true}
+		for n := range 10 {
+			w.look(provisioner.Path{State: state, InFlight: 1}, start.Add(time.Duration(n)*time.Second), grace)
+		}
+		if w.lost != want || w.due(connected(0, 0), start.Add(time.Hour), askPeriod) {
+			t.Errorf("%s: lost %t (%s)", state, w.lost, w.why)
+		}
+	}
+}
+
 // TestSince is when the first sign came, not when it counted.
 func TestSince(t *testing.T) {
 	start, w := time.Unix(1000, 0), &track{}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -33,8 +34,8 @@ type Services interface {
 
 // Options of a Watcher.
 type Options struct {
-	// Devices are those of this DPU's attachments on record, with the volume of each.
-	Devices func(context.Context) (map[string]string, error)
+	// Devices are those of this DPU's attachments on record.
+	Devices func(context.Context) (map[string]attachments.OnRecord, error)
 	// Services are the SNAP services of this DPU.
 	Services Services
 	// Grace is for how long a way has to look lost before it counts as lost, and then has

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -69,8 +70,8 @@ func watched(t *testing.T, check func(*Watcher, *storage, *int)) {
 		s := &storage{state: map[string]provisioner.PathState{"d": provisioner.PathConnected, "e": provisioner.PathConnected}, answer: map[string]error{}}
 		told := 0
 		w := New(Options{
-			Devices: func(context.Context) (map[string]string, error) {
-				return map[string]string{"d": "vol-d", "e": "vol-e"}, nil
+			Devices: func(context.Context) (map[string]attachments.OnRecord, error) {
+				return map[string]attachments.OnRecord{"d": {Volume: "vol-d"}, "e": {Volume: "vol-e"}}, nil
 			},
 			Services: s, Ways: NewWays(10*time.Second, nil), Grace: grace, Timeout: 10 * time.Second, Changed: func() { told++ },
 		})
@@ -177,12 +178,12 @@ func TestSNAPIsAway(t *testing.T) {
 
 // TestADeviceThatGoes is lost no more.
 func TestADeviceThatGoes(t *testing.T) {
-	devices := map[string]string{"d": "vol-d"}
+	devices := map[string]attachments.OnRecord{"d": {Volume: "vol-d"}}
 	s := &storage{state: map[string]provisioner.PathState{"d": provisioner.PathFailed}}
 	told := 0
 	synctest.Test(t, func(t *testing.T) {
 		w := New(Options{
-			Devices:  func(context.Context) (map[string]string, error) { return devices, nil },
+			Devices:  func(context.Context) (map[string]attachments.OnRecord, error) { return devices, nil },
 			Services: s, Ways: NewWays(10*time.Second, nil), Grace: grace, Timeout: time.Second, Changed: func() { told++ },
 		})
 		look := func() {
@@ -227,7 +228,9 @@ func TestAStorageThatRefusesTheQuestion(t *testing.T) {
 	s := &storage{state: map[string]provisioner.PathState{"d": provisioner.PathConnected}, answer: map[string]error{"d": provisioner.ErrUnavailable}}
 	synctest.Test(t, func(t *testing.T) {
 		w := New(Options{
-			Devices:  func(context.Context) (map[string]string, error) { return map[string]string{"d": "vol-d"}, nil },
+			Devices: func(context.Context) (map[string]attachments.OnRecord, error) {
+				return map[string]attachments.OnRecord{"d": {Volume: "vol-d"}}, nil
+			},
 			Services: s, Ways: NewWays(time.Second, nil), Grace: grace, Timeout: time.Second, Changed: func() {},
 		})
 		for range 60 {
@@ -250,8 +253,11 @@ func TestLoss(t *testing.T) {
 	const recent = 10 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWays(recent, nil)
+		going, inFlight := false, int64(0)
 		see := func(state provisioner.PathState) string {
-			w.judge(t.Context(), judgement{devices: map[string]string{"d": "v"}, seen: []provisioner.Path{{Device: "d", State: state}}, now: time.Now(), grace: grace})
+			devices := map[string]attachments.OnRecord{"d": {Volume: "v", Going: going}}
+			seen := []provisioner.Path{{Device: "d", State: state, InFlight: inFlight}}
+			w.judge(t.Context(), judgement{devices: devices, seen: seen, now: time.Now(), grace: grace})
 			w.answered("d", nil)
 			return w.Loss("d")
 		}
@@ -277,8 +283,24 @@ func TestLoss(t *testing.T) {
 		if again := see(provisioner.PathConnected); again != "" {
 			t.Fatalf("loss %q long after", again)
 		}
-		if second := see(provisioner.PathFailed); second == "" || second == first {
+		second := see(provisioner.PathFailed)
+		if second == "" || second == first {
 			t.Fatalf("another loss %q", second)
+		}
+		see(provisioner.PathConnected)
+		time.Sleep(time.Minute) // of the bubble
+		if going = true; see(provisioner.PathFailed) != "" {
+			t.Fatal("that the storage refuses what is taken from this DPU is a loss")
+		}
+		going, inFlight = false, 1
+		see(provisioner.PathConnected)
+		time.Sleep(2 * lookPeriod) // of the bubble
+		if see(provisioner.PathConnected) != "" {
+			t.Fatal("I/O that is slow is a loss at once")
+		}
+		time.Sleep(grace) // of the bubble
+		if third := see(provisioner.PathConnected); third == "" || third == second {
+			t.Fatalf("I/O that does not end is loss %q", third)
 		}
 	})
 }

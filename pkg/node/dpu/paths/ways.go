@@ -15,6 +15,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -67,25 +68,23 @@ func (w *Ways) allLost() bool {
 }
 
 // Loss names the loss of a device's way that there is, or was a short while ago: what had
-// been sent over it may be at the storage yet. "" if there is none. A sign of a loss that
-// does not count as one yet is enough.
+// been sent over it may be at the storage yet. "" if there is none. A connection that SNAP
+// has lost is one at once; I/O that is slow is none before it counts as a loss, as a
+// withdrawal waits for its end.
 func (w *Ways) Loss(device string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := w.tracks[device]
-	switch {
-	case t == nil || t.since.IsZero():
-		return ""
-	case t.sign == "" && !t.lost && w.clock.Since(t.since) >= w.recent:
+	if t == nil || t.brokenAt.IsZero() || !t.broken && w.clock.Since(t.brokenAt) >= w.recent {
 		return ""
 	}
-	return "lost " + t.begun.UTC().Format(time.RFC3339Nano)
+	return "lost " + t.brokenSince.UTC().Format(time.RFC3339Nano)
 }
 
 // judgement is what was seen of the devices at a time.
 type judgement struct {
-	// devices are those on record, with their volumes.
-	devices map[string]string
+	// devices are those on record.
+	devices map[string]attachments.OnRecord
 	seen    []provisioner.Path
 	now     time.Time
 	grace   time.Duration
@@ -106,9 +105,10 @@ func (w *Ways) judge(ctx context.Context, j judgement) (ask []string, changed bo
 	for _, path := range j.seen {
 		t := w.tracks[path.Device]
 		if t == nil {
-			t = &track{volume: j.devices[path.Device]}
+			t = &track{volume: j.devices[path.Device].Volume}
 			w.tracks[path.Device] = t
 		}
+		t.going = j.devices[path.Device].Going
 		before := t.why
 		turned := t.look(path, j.now, j.grace)
 		if turned {
