@@ -71,6 +71,9 @@ var lostPaths = []mutation{
 	{name: "pods are let go before there is a receipt", tests: pathFence, edits: []edit{
 		{pathMoves, "		if t.path != nil && t.over() && !p.writable(t) {", "		if t.path != nil {"},
 	}},
+	{name: "an attachment is let go before its DPU has cleared up, by nothing", tests: "./pkg/controller/hostcluster/attachment", edits: []edit{
+		{"pkg/controller/hostcluster/attachment/remove.go", "writer.IsLost(claim) || !writer.OverWithoutDPU(mirror, claim)", "writer.IsLost(claim)"},
+	}},
 	{name: "an attachment whose path is lost is made anew", tests: pathFence, edits: []edit{
 		{"pkg/controller/failover/detach/reconciler.go", "	if meta.IsStatusConditionFalse(owner.Status.Conditions, storagev1alpha1.ConditionPathHealthy) {", "	if meta.IsStatusConditionFalse(owner.Status.Conditions, \"\") {"},
 	}},

@@ -52,6 +52,14 @@ func (r *Reconciler) release(ctx context.Context, attachment *storagev1alpha1.DP
 		ctrl.LoggerFrom(ctx).Info("let go while the vendor's plugin still has its device", daemon.KeyDPU, mirror.Spec.NodeName, daemon.KeyEpoch, mirror.Spec.Epoch)
 		return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
 	}
+	ended, err := r.endedWithoutDPU(ctx, attachment, mirror)
+	if err != nil {
+		return err
+	}
+	if ended {
+		ctrl.LoggerFrom(ctx).Info("let go before the DPU has cleared up, as another's word has ended its epoch", daemon.KeyDPU, mirror.Spec.NodeName, daemon.KeyEpoch, mirror.Spec.Epoch)
+		return kube.RemoveFinalizers(ctx, r.Clusters.Host.Client, attachment, storagev1alpha1.FinalizerDPUVolumeAttachment)
+	}
 	message, err := r.unproven(ctx, attachment, mirror)
 	if err != nil {
 		return err
@@ -60,6 +68,22 @@ func (r *Reconciler) release(ctx context.Context, attachment *storagev1alpha1.DP
 		return kube.WaitFor("%s", message)
 	}
 	return kube.WaitSince(attachment.DeletionTimestamp.Time, "waiting for DPU %s to withdraw the device and for the vendor to detach it", mirror.Spec.NodeName)
+}
+
+// endedWithoutDPU reports whether the right to write for the attachment was ended by another's
+// word, such as the storage's, and it is on record that the DPU has to clear up. Kubernetes
+// need not wait for that: a DPU that is heard and cannot reach its storage may take long over
+// it. Nothing is granted to the VolumeAttachment any more, which stays until it is done. The
+// API server itself confirms it.
+func (r *Reconciler) endedWithoutDPU(ctx context.Context, attachment *storagev1alpha1.DPUVolumeAttachment, mirror *storagev1alpha1.VolumeAttachment) (bool, error) {
+	claim := &moorv1alpha1.WriterClaim{}
+	for _, from := range []client.Reader{r.Clusters.DPU.Client, r.Clusters.DPU.Live} {
+		found, err := kube.Find(ctx, from, r.Clusters.Target(attachment.Spec.DPUVolumeName), claim)
+		if err != nil || !found || writer.IsLost(claim) || !writer.OverWithoutDPU(mirror, claim) {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // endPredecessor ends the VolumeAttachment of an earlier attachment of this name, which was

@@ -68,6 +68,57 @@ func asksAgain(t *testing.T, r *Reconciler) time.Duration {
 	return result.RequeueAfter
 }
 
+// TestRemoveBeforeTheDPUHasClearedUp: an attachment whose epoch the storage has ended does not
+// wait for a DPU that is heard and cannot withdraw the device; its VolumeAttachment does. By
+// no other claim is it let go.
+func TestRemoveBeforeTheDPUHasClearedUp(t *testing.T) {
+	revoked := []moorv1alpha1.Revoked{{DPU: "dpu-a", Epoch: 1}}
+	for name, c := range map[string]struct {
+		claim func(*moorv1alpha1.WriterClaimStatus)
+		goes  bool
+	}{
+		"free, by the storage's word": {func(s *moorv1alpha1.WriterClaimStatus) {
+			*s = moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 1, Revoked: revoked}
+		}, true},
+		"granted to another since": {func(s *moorv1alpha1.WriterClaimStatus) {
+			*s = moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: "dpu-b", Attachment: "b-vol", Epoch: 2, Revoked: revoked}
+		}, true},
+		"held":         {func(*moorv1alpha1.WriterClaimStatus) {}, false},
+		"being fenced": {func(s *moorv1alpha1.WriterClaimStatus) { s.Phase, s.Revoked = moorv1alpha1.ClaimFencing, revoked }, false},
+		"free, not on record": {func(s *moorv1alpha1.WriterClaimStatus) {
+			*s = moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 1}
+		}, false},
+		"of another DPU": {func(s *moorv1alpha1.WriterClaimStatus) {
+			*s = moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 1, Revoked: []moorv1alpha1.Revoked{{DPU: "dpu-b", Epoch: 1}}}
+		}, false},
+		"of an earlier epoch": {func(s *moorv1alpha1.WriterClaimStatus) {
+			*s = moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 1, Revoked: []moorv1alpha1.Revoked{{DPU: "dpu-a", Epoch: 0}}}
+		}, false},
+		"lost": {func(s *moorv1alpha1.WriterClaimStatus) {
+			*s = moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimLost, Epoch: 1, Revoked: revoked}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, r := open(t)
+			r.Clock = w.Clock
+			w.Host.Add(user("a"))
+			w.MustReconcile(r, "a-vol")
+			kubetest.Change(w.DPU, mirror("a"), shown)
+			w.MustReconcile(r, "a-vol")
+			removed(w)
+			w.MustReconcile(r, "a-vol")
+			kubetest.Change(w.DPU, claimOf(w), func(cl *moorv1alpha1.WriterClaim) { c.claim(cl.Status) })
+			w.MustReconcile(r, "a-vol")
+			if _, found := kubetest.Read(w.Host, user("a")); found == c.goes {
+				t.Errorf("the attachment is there: %t", found)
+			}
+			if m, found := kubetest.Read(w.DPU, mirror("a")); !found || m.DeletionTimestamp.IsZero() || !m.Status.DPU.Attached {
+				t.Errorf("the VolumeAttachment has not to wait for its DPU: found %t", found)
+			}
+		})
+	}
+}
+
 // TestRemoveIsNotTold: the way out that most take in a moment is not written into the
 // status, but what keeps an attachment is, at once.
 func TestRemoveIsNotTold(t *testing.T) {
