@@ -68,6 +68,9 @@ var lostPaths = []mutation{
 	{name: "a pod that does not come back is deleted for its path", tests: pathFence, edits: []edit{
 		{pathMoves, "&& !returns(&pod.Pod) {", "&& !returns(&pod.Pod) && pod.Name == \"\" {"},
 	}},
+	{name: "the I/O of pods that stay is ended", tests: pathFence, edits: []edit{
+		{pathMoves, "len(users) > 0 && !slices.ContainsFunc(users, stays)", "len(users) > 0"},
+	}},
 	{name: "pods are let go before there is a receipt", tests: pathFence, edits: []edit{
 		{pathMoves, "		if t.path != nil && t.over() && !p.writable(t) {", "		if t.path != nil {"},
 	}},

@@ -3,18 +3,25 @@ package failover
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/failover/lostpath"
 )
 
-// conditionLag is when a path is looked at again of which the DPU tells that it is lost, and
-// the attachment does not yet.
-const conditionLag = time.Second
+const (
+	// conditionLag is when a path is looked at again of which the DPU tells that it is lost,
+	// and the attachment does not yet.
+	conditionLag = time.Second
+	// leavingAgain is when it is looked at again whether the pods of a volume that stays are
+	// being deleted: they are not watched.
+	leavingAgain = 5 * time.Second
+)
 
 // paths says what is done about the paths that a DPU has lost, while its host is healthy: a
 // host that is not has another trouble, which goes first.
@@ -23,14 +30,14 @@ type paths struct {
 	pods   podReader
 }
 
-// judge judges the volumes that fail over and have a single writer, of a host that can let
-// their pods go in order.
+// judge judges the volumes with a single writer of a host that can let their pods go in
+// order.
 func (l paths) judge(ctx context.Context, p *pass) error {
 	if p.state != Healthy || p.underway || p.takes() || p.observation.ZeroTrust || len(p.node.Status.LostPaths()) == 0 {
 		return nil
 	}
 	for _, t := range p.targets {
-		if !t.single || !t.fails || t.mirror == nil || p.node.Status.LostPath(t.volume.Name) == nil {
+		if !t.single || t.mirror == nil || p.node.Status.LostPath(t.volume.Name) == nil {
 			continue
 		}
 		since, told := lostpath.Since(t.attachment)
@@ -38,22 +45,51 @@ func (l paths) judge(ctx context.Context, p *pass) error {
 			p.retryBy(conditionLag)
 			continue
 		}
+		users, err := l.users(ctx, p.node.Name, t.volume.Name)
+		if err != nil {
+			return err
+		}
 		facts, err := l.reader.Read(ctx, t.volume, t.attachment, since, t.mirror.Status.DPU.OpenEpoch)
 		if err != nil {
 			return err
 		}
+		facts.Leaving = len(users) > 0 && !slices.ContainsFunc(users, stays)
 		verdict := lostpath.Judge(facts)
 		if err := l.spare(ctx, p, t, &verdict); err != nil {
 			return err
 		}
 		t.path = &verdict
 		p.retryBy(verdict.Again)
+		if !verdict.Move {
+			p.retryBy(leavingAgain)
+		}
 	}
 	return nil
 }
 
-// spare lets a volume stay that a pod of the host uses which does not come back. What was
-// begun is brought to its end.
+// users are the pods of a host that use a volume, as the caches have them.
+func (l paths) users(ctx context.Context, host, volume string) ([]*corev1.Pod, error) {
+	all, err := podvolume.Users{Host: l.pods.host, Driver: l.pods.driver}.AllPodsOnNode(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	var out []*corev1.Pod
+	for i := range all {
+		volumes, err := l.pods.volumesOf(ctx, &all[i])
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(volumes, volume) {
+			out = append(out, &all[i])
+		}
+	}
+	return out, nil
+}
+
+func stays(p *corev1.Pod) bool { return p.DeletionTimestamp == nil }
+
+// spare lets a volume stay that a pod of the host uses which stays, and would not come back,
+// as the API server itself has it. What was begun is brought to its end.
 func (l paths) spare(ctx context.Context, p *pass, t *target, v *lostpath.Verdict) error {
 	if !v.Move || !t.held() || t.inFencing() {
 		return nil
@@ -63,7 +99,7 @@ func (l paths) spare(ctx context.Context, p *pass, t *target, v *lostpath.Verdic
 		return err
 	}
 	for _, pod := range pods {
-		if pod.uses(map[string]bool{t.volume.Name: true}) && !returns(&pod.Pod) {
+		if pod.uses(map[string]bool{t.volume.Name: true}) && stays(&pod.Pod) && !returns(&pod.Pod) {
 			*v = lostpath.Verdict{Words: fmt.Sprintf("pod %s/%s has no controller that would make it anew, so the volume is not moved by itself: I/O waits, or fails; delete the pod, and start it elsewhere", pod.Namespace, pod.Name)}
 		}
 	}

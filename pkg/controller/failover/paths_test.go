@@ -151,7 +151,7 @@ func TestPathsThatStay(t *testing.T) {
 		}, "knows no epochs"},
 		"never": {func(s *fixture) {
 			kubetest.Change(s.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) { v.Spec.Replication.PathTimeoutSeconds = ptr.To(int32(0)) })
-		}, "pathTimeout is 0s"},
+		}, "its pathTimeout is 0s"},
 		"a pod without a controller": {func(s *fixture) {
 			kubetest.Change(s.Host, kubetest.Pod("app", ""), func(p *corev1.Pod) { p.OwnerReferences = nil })
 		}, "pod default/app has no controller"},
@@ -174,6 +174,31 @@ func TestPathsThatStay(t *testing.T) {
 			s.wantSays("False/Recovered")
 		})
 	}
+}
+
+// TestPodsThatAreDeletedGo: their I/O is ended, though nothing is known of any other way, since
+// they could not end before; and the right to write is free only by a receipt.
+func TestPodsThatAreDeletedGo(t *testing.T) {
+	s := newPaths(t)
+	s.loses("b", "vol")
+	s.loses("a", "vol")
+	s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Status.DPU.OpenEpoch = nil })
+	kubetest.Change(s.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) { v.Spec.Replication = nil })
+	kubetest.Change(s.Host, kubetest.Pod("app", ""), func(p *corev1.Pod) { p.OwnerReferences, p.Finalizers = nil, []string{"x"} })
+	s.beats(20)
+	s.mustPass()
+	s.wantPhase(granted)
+	s.wantSays("False/PathLost", "nothing is done by itself", "delete the pod")
+	s.Host.Remove(kubetest.Pod("app", ""))
+	s.mustPass()
+	s.wantPhase(fencing)
+	s.wantSays("False/PathLost", "waiting for proof")
+	s.beats(20)
+	s.mustPass()
+	s.wantPhase(fencing)
+	s.retire()
+	s.mustPass()
+	s.wantPhase(freed)
 }
 
 // TestASilentReplicaIsNoWitness: what its DPU said last is old.

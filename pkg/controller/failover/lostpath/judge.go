@@ -4,13 +4,19 @@
 // DPU had sent may be at the storage, and its own word does not tell of that. Where the
 // storage is away for all, nothing is moved.
 //
+// A pod that a person deletes could not end while its I/O waits: then the right to write is
+// taken too, and with it the I/O ends, however its receipt may come.
+//
 // It writes nothing: package failover fences and releases.
 package lostpath
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
 // Facts are what is known of a volume whose path is lost.
@@ -25,6 +31,8 @@ type Facts struct {
 	// Epochs: the device is open at the storage under an epoch, so that the storage can
 	// be asked to accept nothing of it any more.
 	Epochs bool
+	// Leaving: there are pods of the host that use the volume, and all are being deleted.
+	Leaving bool
 }
 
 // Verdict is what is to be done.
@@ -40,6 +48,10 @@ type Verdict struct {
 // byHand is what a person can do about a volume that stays.
 const byHand = "I/O waits, or fails; delete the pod to have it tried elsewhere"
 
+// leavingAfter is for how long pods that are being deleted keep a volume for which nothing is
+// done by itself: they may have something to write yet, should its path come back.
+const leavingAfter = storagev1alpha1.DefaultPathTimeoutSeconds * time.Second
+
 // Judge says what to do.
 func Judge(f Facts) Verdict {
 	out := judge(f)
@@ -48,9 +60,13 @@ func Judge(f Facts) Verdict {
 }
 
 func judge(f Facts) Verdict {
-	switch {
+	switch bear := cmp.Or(f.Timeout, leavingAfter); {
+	case f.Leaving && f.Lost < bear:
+		return Verdict{Again: bear - f.Lost, Words: fmt.Sprintf("the pods that use the volume are being deleted; their I/O is ended once that has lasted for %s", bear)}
+	case f.Leaving:
+		return Verdict{Move: true, Words: "the pods that use the volume are being deleted, and cannot end while their I/O waits, so it is ended"}
 	case f.Timeout <= 0:
-		return Verdict{Words: "pathTimeout is 0s, so nothing is done by itself: " + byHand}
+		return Verdict{Words: "the volume does not fail over, or its pathTimeout is 0s, so nothing is done by itself: " + byHand}
 	case f.Others == 0:
 		return Verdict{Words: "no other DPU has the volume, so whether the storage can be reached elsewhere is not known, and nothing is done by itself: " + byHand + ", or let the volume have replicas"}
 	case len(f.Witnesses) == 0:

@@ -16,15 +16,19 @@ func TestJudge(t *testing.T) {
 		again time.Duration
 		words []string
 	}{
-		"it moves":                     {known, true, 0, []string{"does not reach the storage", "more than 15s", "host b, c reaches it"}},
-		"on the second":                {with(func(f *Facts) { f.Lost = f.Timeout }), true, 0, nil},
-		"too soon":                     {with(func(f *Facts) { f.Lost = 4 * time.Second }), false, 11 * time.Second, []string{"for 15s", "host b, c"}},
-		"a clock that was set back":    {with(func(f *Facts) { f.Lost = -time.Minute }), false, 75 * time.Second, nil},
-		"never":                        {with(func(f *Facts) { f.Timeout = 0 }), false, 0, []string{"pathTimeout is 0s", "delete the pod"}},
-		"no other DPU has it":          {with(func(f *Facts) { f.Others, f.Witnesses = 0, nil }), false, 0, []string{"no other DPU has the volume", "replicas"}},
-		"the storage is away":          {with(func(f *Facts) { f.Witnesses = nil }), false, 0, []string{"nothing is moved", "waits until the storage is back"}},
-		"away, and for long":           {with(func(f *Facts) { f.Witnesses, f.Lost = nil, time.Hour }), false, 0, []string{"nothing is moved"}},
-		"the storage has no last word": {with(func(f *Facts) { f.Epochs = false }), false, 0, []string{"knows no epochs", "delete the pod"}},
+		"it moves":                      {known, true, 0, []string{"does not reach the storage", "more than 15s", "host b, c reaches it"}},
+		"on the second":                 {with(func(f *Facts) { f.Lost = f.Timeout }), true, 0, nil},
+		"too soon":                      {with(func(f *Facts) { f.Lost = 4 * time.Second }), false, 11 * time.Second, []string{"for 15s", "host b, c"}},
+		"a clock that was set back":     {with(func(f *Facts) { f.Lost = -time.Minute }), false, 75 * time.Second, nil},
+		"never":                         {with(func(f *Facts) { f.Timeout = 0 }), false, 0, []string{"its pathTimeout is 0s", "delete the pod"}},
+		"no other DPU has it":           {with(func(f *Facts) { f.Others, f.Witnesses = 0, nil }), false, 0, []string{"no other DPU has the volume", "replicas"}},
+		"the storage is away":           {with(func(f *Facts) { f.Witnesses = nil }), false, 0, []string{"nothing is moved", "waits until the storage is back"}},
+		"away, and for long":            {with(func(f *Facts) { f.Witnesses, f.Lost = nil, time.Hour }), false, 0, []string{"nothing is moved"}},
+		"its pods are being deleted":    {Facts{Lost: time.Minute, Leaving: true}, true, 0, []string{"are being deleted, and cannot end"}},
+		"they are, since a short while": {Facts{Lost: 10 * time.Second, Leaving: true}, false, 5 * time.Second, []string{"ended once that has lasted for 15s"}},
+		"they are, and it would move":   {with(func(f *Facts) { f.Leaving = true }), true, 0, []string{"being deleted"}},
+		"they are, with another bound":  {with(func(f *Facts) { f.Leaving, f.Timeout = true, time.Minute }), false, 40 * time.Second, []string{"for 1m0s"}},
+		"the storage has no last word":  {with(func(f *Facts) { f.Epochs = false }), false, 0, []string{"knows no epochs", "delete the pod"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Judge(c.facts)
