@@ -105,6 +105,7 @@ func onBed() []suite {
 		{names: []string{"failover.snap_killed"}, run: (*bench).snapKilled},
 		{names: []string{recordedName}, run: (*bench).recordedBelow, on: recording},
 		{names: []string{"epochs.attach.single", "epochs.detach.single"}, run: (*bench).attachUnderEpochs, on: fencing},
+		{names: []string{"epochs.failover.path_cut"}, run: (*bench).pathCut, on: fencing},
 		{names: []string{"podvolumes.new_volume", "podvolumes.bound50.all"}, run: (*bench).podVolumes, on: podded},
 		{names: []string{"rss.", "list.volumes1000"}, run: (*bench).many},
 	}

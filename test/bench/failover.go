@@ -34,6 +34,8 @@ type incident struct {
 	runs int
 	// strike does the damage; the time counts from before it.
 	strike func(ctx context.Context, b *bench, host string) error
+	// mend undoes the damage; nil: host and DPU get their power again.
+	mend func(ctx context.Context, b *bench, host string) error
 	// anew makes a new workload for every run, all on one host.
 	anew bool
 	// kind is how the value follows from the runs.
@@ -68,6 +70,16 @@ func (b *bench) controllersKilled(ctx context.Context) error {
 
 func (b *bench) hostAndDPUOff(ctx context.Context) error {
 	return b.lose(ctx, incident{name: "failover.host_and_dpu_off", workload: small(workload.StatefulSet), runs: 10, strike: bothOff, kind: results.Median})
+}
+
+// pathCut has the DPU of the pod's host lose its way to the storage, and nothing else. The
+// DPU notices within some seconds, and pathTimeout (15 s) is in the time.
+func (b *bench) pathCut(ctx context.Context) error {
+	return b.lose(ctx, incident{
+		name: "epochs.failover.path_cut", workload: small(workload.StatefulSet), runs: 20, kind: results.Median,
+		strike: func(ctx context.Context, b *bench, host string) error { return b.bed.CutStorage(ctx, dpuOf(host)) },
+		mend:   func(ctx context.Context, b *bench, host string) error { return b.bed.JoinStorage(ctx, dpuOf(host)) },
+	})
 }
 
 // snapKilled is a dead mount: SNAP comes back without its state, and the pod has to be made
@@ -155,6 +167,7 @@ func (b *bench) lose(ctx context.Context, i incident) error {
 			took.fail(err)
 			b.say("  run %d FAILED after %s: %v", run+1, time.Since(begin).Round(time.Second), err)
 			forget(w)
+			b.mendAll(ctx, i)
 			if w, err = nil, b.recover(ctx); err != nil {
 				return err
 			}
@@ -203,7 +216,19 @@ func (b *bench) loseOne(ctx context.Context, i incident, at **workload.Workload,
 	if err := w.Prove(ctx); err != nil {
 		return 0, err
 	}
+	if i.mend != nil {
+		return d, i.mend(ctx, b, host)
+	}
 	return d, b.powerOn(ctx, host)
+}
+
+// mendAll undoes the damage of a run that failed, to whichever host it was done.
+func (b *bench) mendAll(ctx context.Context, i incident) {
+	for _, host := range b.bed.Nodes() {
+		if i.mend != nil {
+			_ = i.mend(ctx, b, host) // most have none
+		}
+	}
 }
 
 // writeOn makes the workload; that of an incident that wants it anew comes to

@@ -51,6 +51,8 @@ func (b *bench) lacks(ctx context.Context, name string) string {
 		return "the kubelet of " + name + " does not know the driver"
 	case !meta.IsStatusConditionTrue(storage.Status.Conditions, moorv1alpha1.ConditionReady):
 		return "DPUStorageNode " + name + " is not Ready"
+	case len(storage.Status.LostPaths()) > 0:
+		return "the DPU of " + name + " has lost its way to the storage of some volumes"
 	case meta.IsStatusConditionTrue(storage.Status.Conditions, moorv1alpha1.ConditionFailover):
 		return "the failover of " + name + " is not over"
 	}
