@@ -22,8 +22,19 @@ type Revocation struct {
 	// vendor's attacher lets go only when ControllerUnpublish is done. It is no
 	// proof without the attacher's word, in the status of the attachment.
 	Gone bool
-	// Driver is the name of the CSIDriver; "" while the DPU is heard.
+	// Driver is the name of the CSIDriver; "" while the storage is not asked: the DPU is heard,
+	// and reaches the storage.
 	Driver string
+	// Cut: the storage is asked since the DPU has lost its way there; else since it is silent.
+	Cut bool
+}
+
+// why says why the storage is asked.
+func (r Revocation) why() string {
+	if r.Cut {
+		return "the DPU does not reach the storage"
+	}
+	return "the DPU is silent"
 }
 
 // confirmed reports whether the vendor's attacher has written of this very attachment
@@ -159,15 +170,15 @@ func missing(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 			message += ", and the storage to accept nothing of this epoch"
 		}
 	case !storage.Vouched:
-		message += fmt.Sprintf("; the DPU is silent, and CSIDriver %s does not carry %s=true, so the storage's word does not count", storage.Driver, storagev1alpha1.AnnotationRevokes)
+		message += fmt.Sprintf("; %s, and CSIDriver %s does not carry %s=true, so the storage's word does not count", storage.why(), storage.Driver, storagev1alpha1.AnnotationRevokes)
 	case !storage.Asked:
-		message += "; the DPU is silent, and the storage has nothing to revoke"
+		message += "; " + storage.why() + ", and the storage has nothing to revoke"
 	case !storage.Noticed:
-		message += "; the DPU is silent, and snap-controller has not noticed yet that the attachment ends"
+		message += "; " + storage.why() + ", and snap-controller has not noticed yet that the attachment ends"
 	case storage.Gone && !confirmed(e.Attachment):
-		message += fmt.Sprintf("; the DPU is silent, and SVVolumeAttachment %s is gone without the word of the attacher of CSIDriver %s that the volume was revoked, which proves nothing", claim.Status.Attachment, storage.Driver)
+		message += fmt.Sprintf("; %s, and SVVolumeAttachment %s is gone without the word of the attacher of CSIDriver %s that the volume was revoked, which proves nothing", storage.why(), claim.Status.Attachment, storage.Driver)
 	default:
-		message += fmt.Sprintf("; the DPU is silent, and CSIDriver %s is asked to revoke it", storage.Driver)
+		message += fmt.Sprintf("; %s, and CSIDriver %s is asked to revoke it", storage.why(), storage.Driver)
 	}
 	if e.Lease.Given {
 		message += "; the DPU withdraws by itself, and the bound of its lease is waited for"

@@ -102,7 +102,7 @@ func New(o Options) *Reconciler {
 	}
 	r.releaser = releaser{host: o.Host, driver: o.Driver, pods: podReader{host: o.Host, driver: o.Driver}, recorder: o.Recorder, clock: o.Clock, progress: r.condition.progress, asked: &kube.Recent[struct{}]{}}
 	r.paths = paths{
-		reader: lostpath.Reader{Host: o.Host, DPU: o.DPU, Heartbeats: o.Observer, Clock: o.Clock}, pods: r.releaser.pods,
+		reader: lostpath.Reader{Host: o.Host, DPU: o.DPU, Revokes: r.fencer.revokes, Heartbeats: o.Observer, Clock: o.Clock}, pods: r.releaser.pods,
 	}
 	return r
 }

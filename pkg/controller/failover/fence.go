@@ -201,23 +201,22 @@ func (f fencer) end(ctx context.Context, p *pass, t *target) error {
 	return nil
 }
 
-// revoke asks the storage to revoke a DPU that is silent, once it is certain
-// that it is not asked to attach it again.
+// revoke asks the storage to revoke a DPU that is silent, or has lost its way there, once it is
+// certain that it is not asked to attach it again.
 func (f fencer) revoke(ctx context.Context, p *pass, t *target) (writer.Revocation, error) {
-	if !p.silent(t.holder()) || t.mirror == nil || t.mirror.Spec.NodeName != t.holder() {
+	silent := p.silent(t.holder())
+	if !silent && !t.moves() || t.mirror == nil || t.mirror.Spec.NodeName != t.holder() {
 		return writer.Revocation{}, nil
 	}
-	volume, driver := &storagev1alpha1.Volume{}, &storagev1.CSIDriver{}
+	volume := &storagev1alpha1.Volume{}
 	found, err := kube.Find(ctx, f.dpu.Live, client.ObjectKey{Namespace: f.targetNamespace, Name: t.volume.Name}, volume)
 	if err != nil || !found {
 		return writer.Revocation{}, err
 	}
-	out := writer.Revocation{Driver: volume.Spec.Volume.CSIReference.CSIDriverName}
-	found, err = kube.Find(ctx, f.dpu.Live, client.ObjectKey{Name: out.Driver}, driver)
-	if err != nil || !found {
+	out := writer.Revocation{Driver: volume.Spec.Volume.CSIReference.CSIDriverName, Cut: !silent}
+	if out.Vouched, err = f.revokes(ctx, out.Driver); err != nil {
 		return out, err
 	}
-	out.Vouched = driver.Annotations[storagev1alpha1.AnnotationRevokes] == "true"
 	out.Asked = t.mirror.Spec.VolumeAttachmentRef != nil
 	out.Noticed = !t.mirror.DeletionTimestamp.IsZero() && t.mirror.Status.StorageDetaching
 	if !out.Vouched || !out.Asked || !out.Noticed {
@@ -233,6 +232,14 @@ func (f fencer) revoke(ctx context.Context, p *pass, t *target) (writer.Revocati
 		return out, kube.Delete(ctx, f.dpu.Client, sv)
 	}
 	return out, nil
+}
+
+// revokes reports whether the vendor of a CSIDriver vouches that its ControllerUnpublish
+// revokes, as the API server itself has it.
+func (f fencer) revokes(ctx context.Context, name string) (bool, error) {
+	driver := &storagev1.CSIDriver{}
+	found, err := kube.Find(ctx, f.dpu.Live, client.ObjectKey{Name: name}, driver)
+	return found && driver.Annotations[storagev1alpha1.AnnotationRevokes] == "true", err
 }
 
 // letGo takes the holds of a DPU that does not answer off an attachment whose

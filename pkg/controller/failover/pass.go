@@ -140,7 +140,7 @@ func (p *pass) granted(t *target) bool {
 // missing says what the caches lack of what ends the fence of a target; "" if it has not
 // begun as far as they know, or they lack nothing, or it may be found elsewhere.
 func (p *pass) missing(t *target) string {
-	if !t.inFencing() || t.vouched() || p.strange(t) || t.mirror == nil || t.mirror.DeletionTimestamp.IsZero() || p.silent(t.holder()) {
+	if !t.inFencing() || t.vouched() || p.strange(t) || t.mirror == nil || t.mirror.DeletionTimestamp.IsZero() || p.silent(t.holder()) || t.moves() {
 		return ""
 	}
 	_, missing := writer.Prove(t.claim, writer.Evidence{Attachment: t.mirror, Lease: p.lease})

@@ -145,10 +145,10 @@ func TestPathsThatStay(t *testing.T) {
 		}, "no other DPU has the volume"},
 		"no epochs": {func(s *fixture) {
 			s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Status.DPU.OpenEpoch = nil })
-		}, "knows no epochs"},
+		}, "neither knows epochs nor vouches"},
 		"open under none": {func(s *fixture) {
 			s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Status.DPU.OpenEpoch = ptr.To(int64(0)) })
-		}, "knows no epochs"},
+		}, "neither knows epochs nor vouches"},
 		"never": {func(s *fixture) {
 			kubetest.Change(s.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) { v.Spec.Replication.PathTimeoutSeconds = ptr.To(int32(0)) })
 		}, "its pathTimeout is 0s"},
@@ -173,6 +173,38 @@ func TestPathsThatStay(t *testing.T) {
 			s.mustPass()
 			s.wantSays("False/Recovered")
 		})
+	}
+}
+
+// TestAPathIsLostToAStorageThatRevokes: a vendor that knows no epochs and vouches that it
+// revokes is asked to, though the DPU is heard; the DPU's silence is not waited for.
+func TestAPathIsLostToAStorageThatRevokes(t *testing.T) {
+	s := newPaths(t)
+	s.vouch()
+	s.mirror(func(m *storagev1alpha1.VolumeAttachment) { m.Status.DPU.OpenEpoch, m.Status.Fence = nil, nil })
+	kubetest.Change(s.Host, kubetest.DPUVolume("vol"), func(v *storagev1alpha1.DPUVolume) {
+		v.Status.State = &storagev1alpha1.DPUVolumeState{CSIDriverName: "vendor"}
+	})
+	s.loses("a", "vol")
+	s.beats(20)
+	s.mustPass()
+	s.wantPhase(fencing)
+	s.wantSays("False/PathLost", "the DPU does not reach the storage, and snap-controller has not noticed yet")
+	if sv, _ := s.sv(); !sv.DeletionTimestamp.IsZero() {
+		t.Fatal("the storage is asked before it is certain that the volume is not attached again")
+	}
+	s.noticed()
+	s.mustPass()
+	s.wantPhase(fencing)
+	s.wantSays("False/PathLost", "CSIDriver vendor is asked to revoke it")
+	s.revoked()
+	s.mustPass()
+	s.wantPhase(freed)
+	if r := s.claim().Status.Receipts; len(r) != 1 || r[0].Kind != moorv1alpha1.ReceiptStorage {
+		t.Errorf("receipts %+v", r)
+	}
+	if s.hasPod("app") {
+		t.Error("the pod stays")
 	}
 }
 

@@ -29,8 +29,9 @@ type Facts struct {
 	Others    int
 	Witnesses []string
 	// Epochs: the device is open at the storage under an epoch, so that the storage can
-	// be asked to accept nothing of it any more.
-	Epochs bool
+	// be asked to accept nothing of it any more. Revokes: its vendor vouches that its storage
+	// accepts nothing of a DPU that it has detached.
+	Epochs, Revokes bool
 	// Leaving: there are pods of the host that use the volume, and all are being deleted.
 	Leaving bool
 }
@@ -71,8 +72,8 @@ func judge(f Facts) Verdict {
 		return Verdict{Words: "no other DPU has the volume, so whether the storage can be reached elsewhere is not known, and nothing is done by itself: " + byHand + ", or let the volume have replicas"}
 	case len(f.Witnesses) == 0:
 		return Verdict{Words: "no other DPU that has the volume reaches the storage either: nothing is moved, and I/O waits until the storage is back"}
-	case !f.Epochs:
-		return Verdict{Words: "the storage cannot be asked to end the right to write, since its vendor knows no epochs, and what the DPU had sent may be on its way yet, so nothing is done by itself: " + byHand}
+	case !f.Epochs && !f.Revokes:
+		return Verdict{Words: "the storage cannot be asked to end the right to write, since its vendor neither knows epochs nor vouches that it revokes, and what the DPU had sent may be on its way yet, so nothing is done by itself: " + byHand}
 	case f.Lost < f.Timeout:
 		left := f.Timeout - f.Lost
 		return Verdict{Again: left, Words: fmt.Sprintf("the volume moves once that has lasted for %s, as the DPU of host %s reaches the storage", f.Timeout, strings.Join(f.Witnesses, ", "))}

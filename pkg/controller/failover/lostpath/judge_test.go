@@ -28,7 +28,8 @@ func TestJudge(t *testing.T) {
 		"they are, since a short while": {Facts{Lost: 10 * time.Second, Leaving: true}, false, 5 * time.Second, []string{"ended once that has lasted for 15s"}},
 		"they are, and it would move":   {with(func(f *Facts) { f.Leaving = true }), true, 0, []string{"being deleted"}},
 		"they are, with another bound":  {with(func(f *Facts) { f.Leaving, f.Timeout = true, time.Minute }), false, 40 * time.Second, []string{"for 1m0s"}},
-		"the storage has no last word":  {with(func(f *Facts) { f.Epochs = false }), false, 0, []string{"knows no epochs", "delete the pod"}},
+		"its storage revokes":           {with(func(f *Facts) { f.Epochs, f.Revokes = false, true }), true, 0, nil},
+		"the storage has no last word":  {with(func(f *Facts) { f.Epochs = false }), false, 0, []string{"neither knows epochs nor vouches", "delete the pod"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Judge(c.facts)

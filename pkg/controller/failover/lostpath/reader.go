@@ -23,6 +23,8 @@ type Reader struct {
 	// Host is the host cluster, with the index of attachments by volume; DPU is the DPU
 	// cluster. Only their caches are used.
 	Host, DPU kube.Cluster
+	// Revokes reports whether the vendor of a CSIDriver vouches that its storage revokes.
+	Revokes func(ctx context.Context, driver string) (bool, error)
 	// Heartbeats tell which DPUs are heard.
 	Heartbeats *nodehealth.Observer
 	Clock      clock.PassiveClock
@@ -42,8 +44,14 @@ func Since(a *storagev1alpha1.DPUVolumeAttachment) (since time.Time, ok bool) {
 // is the epoch under which its device is open at the storage; nil: under none.
 func (r Reader) Read(ctx context.Context, v *storagev1alpha1.DPUVolume, a *storagev1alpha1.DPUVolumeAttachment, since time.Time, open *int64) (Facts, error) {
 	out := Facts{Lost: r.Clock.Since(since), Timeout: v.Spec.Replication.PathTimeout(), Epochs: open != nil && *open > 0}
+	var err error
+	if v.Status.State != nil && !out.Epochs {
+		if out.Revokes, err = r.Revokes(ctx, v.Status.State.CSIDriverName); err != nil {
+			return Facts{}, err
+		}
+	}
 	var list storagev1alpha1.DPUVolumeAttachmentList
-	err := r.Host.Client.List(ctx, &list, client.InNamespace(v.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByVolume: v.Name}, client.UnsafeDisableDeepCopy)
+	err = r.Host.Client.List(ctx, &list, client.InNamespace(v.Namespace), client.MatchingFields{index.DPUVolumeAttachmentByVolume: v.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return Facts{}, fmt.Errorf("list the attachments of volume %s: %w", v.Name, err)
 	}
