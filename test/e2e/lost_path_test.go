@@ -63,8 +63,7 @@ var _ = Describe("a path to the storage", func() {
 		s.judge(ctx)
 	})
 
-	It("that one DPU has lost moves the pod to a host whose DPU has it, once the storage has shut the first one out", Label("epochs"), func(ctx context.Context) {
-		onEpochs()
+	It("that one DPU has lost moves the pod to a host whose DPU has it, once the storage has shut the first one out", slow, ci, bothModes, Label("epochs"), func(ctx context.Context) {
 		ns := faulty(ctx)
 		all := ns.subjects(ctx, "host-1", "host-2")
 		s, other := all[0], all[1]
@@ -73,7 +72,11 @@ var _ = Describe("a path to the storage", func() {
 		pathTells(ctx, s.volume, storagev1alpha1.ReasonPathLost, "host "+s.host)
 		s.again(ctx, d)
 		Expect(s.pod.Spec.NodeName).NotTo(Equal(s.host))
-		Expect(s.receipt(ctx)).To(Equal(moorv1alpha1.ReceiptMedium))
+		shutOut := moorv1alpha1.ReceiptStorage
+		if bed.Options().Epochs {
+			shutOut = moorv1alpha1.ReceiptMedium
+		}
+		Expect(s.receipt(ctx)).To(Equal(shutOut))
 		other.stays(ctx)
 		back(ctx)
 		s.judge(ctx)
