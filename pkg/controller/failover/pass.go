@@ -37,6 +37,8 @@ type pass struct {
 	// early: the host looks dead, and it is too early to tell it from many.
 	early   bool
 	targets []*target
+	// behind: a path is lost of which its attachment does not tell yet.
+	behind bool
 	// underway: the failover of this host has begun and has not ended.
 	underway bool
 	// refused says why a failover may not begin; "" if it may.
@@ -169,7 +171,7 @@ func (p *pass) waiting() bool {
 
 // concerned reports whether there is anything to do or to say.
 func (p *pass) concerned() bool {
-	if p.begun() {
+	if p.begun() || p.behind {
 		return true
 	}
 	for _, t := range p.targets {

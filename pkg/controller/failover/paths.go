@@ -42,6 +42,7 @@ func (l paths) judge(ctx context.Context, p *pass) error {
 		}
 		since, told := lostpath.Since(t.attachment)
 		if !told {
+			p.behind = true
 			p.retryBy(conditionLag)
 			continue
 		}

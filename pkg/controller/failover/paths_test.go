@@ -15,6 +15,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
@@ -342,15 +343,9 @@ func TestTheConditionIsBehind(t *testing.T) {
 		n.Status.DPU.LostPaths = []moorv1alpha1.LostPath{{Volume: "vol"}}
 	})
 	s.beats(20)
-	p, err := s.f.observer.observe(t.Context(), "a")
-	if err == nil {
-		err = s.f.targets.look(t.Context(), p)
-	}
-	if err == nil {
-		err = s.f.paths.judge(t.Context(), p)
-	}
-	if err != nil || p.soon <= 0 || p.soon > 2*time.Second {
-		t.Fatalf("again after %s, %v", p.soon, err)
+	result, err := s.f.Reconcile(t.Context(), kube.RequestFor("", "a"))
+	if err != nil || result.RequeueAfter != conditionLag {
+		t.Fatalf("looks again after %s, %v", result.RequeueAfter, err)
 	}
 	s.mustPass()
 	s.wantPhase(granted)
