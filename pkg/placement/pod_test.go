@@ -102,11 +102,13 @@ func TestLost(t *testing.T) {
 		"its own vendor is not":      {[]Volume{of("log", "")}, lost(data), ""},
 		"of the second volume":       {[]Volume{of("log", "y"), of("data", "x")}, lost(data), "DPU dpu-1 has lost its way to the storage of volume data: no path"},
 		"its own is the better reason": {
-			[]Volume{of("log", "x")}, lost(data, LostPath{Volume: "log", Vendor: "x", Message: "timeout"}),
+			[]Volume{of("log", "x")},
+			lost(data, LostPath{Volume: "log", Vendor: "x", Message: "timeout"}),
 			"DPU dpu-1 has lost its way to the storage of volume log: timeout",
 		},
 		"in whatever order": {
-			[]Volume{of("log", "x")}, lost(LostPath{Volume: "e", Vendor: "x"}, data, LostPath{Volume: "f", Vendor: "x"}),
+			[]Volume{of("log", "x")},
+			lost(LostPath{Volume: "e", Vendor: "x"}, data, LostPath{Volume: "f", Vendor: "x"}),
 			`DPU dpu-1 has lost its way to the storage of vendor "x" (volume data: no path)`,
 		},
 	} {

@@ -48,7 +48,7 @@ var lostPaths = []mutation{
 		{lostJudge, "	case len(f.Witnesses) == 0:", "	case len(f.Witnesses) < 0:"},
 	}},
 	{name: "a volume moves though its storage has no last word", tests: lostPath, edits: []edit{
-		{lostJudge, "	case !f.Epochs:", "	case f.Others < 0:"},
+		{lostJudge, "	case !f.Epochs && !f.Revokes:", "	case f.Others < 0:"},
 	}},
 	{name: "a volume moves at once", tests: lostPath, edits: []edit{
 		{lostJudge, "	case f.Lost < f.Timeout:", "	case f.Lost < 0:"},
@@ -73,6 +73,9 @@ var lostPaths = []mutation{
 	}},
 	{name: "pods are let go before there is a receipt", tests: pathFence, edits: []edit{
 		{pathMoves, "		if t.path != nil && t.over() && !p.writable(t) {", "		if t.path != nil {"},
+	}},
+	{name: "the storage is not asked to revoke a DPU that does not reach it", tests: fence, edits: []edit{
+		{fenceAct, "	if !silent && !t.moves() || t.mirror == nil ||", "	if !silent || t.mirror == nil ||"},
 	}},
 	{name: "an attachment is let go before its DPU has cleared up, by nothing", tests: "./pkg/controller/hostcluster/attachment", edits: []edit{
 		{"pkg/controller/hostcluster/attachment/remove.go", "writer.IsLost(claim) || !writer.OverWithoutDPU(mirror, claim)", "writer.IsLost(claim)"},

@@ -101,7 +101,7 @@ var mutations = []mutation{
 	// The right to write is freed only with a receipt.
 	{name: "the fence needs no receipt", tests: fence, edits: []edit{
 		{ruleReceipt, "	return nil, missing(claim, e)\n", "	return receiptOf(claim, moorv1alpha1.ReceiptDPU, missing(claim, e)), \"\"\n"},
-		{fenceAct, "	if !p.silent(t.holder()) || t.mirror == nil ||", "	if p.silent(t.holder()) || t.mirror == nil ||"},
+		{fenceAct, "	if !silent && !t.moves() || t.mirror == nil ||", "	if p.silent(t.holder()) || t.mirror == nil ||"},
 	}, focus: cutOff, program: "snap-host-controller", words: "one writer: "},
 	{name: "an epoch counts as retired when an earlier one is", tests: right, edits: []edit{
 		{ruleReceipt, "	if dpu.Attached || dpu.RetiredEpoch < claim.Status.Epoch {", "	if dpu.Attached || dpu.RetiredEpoch < 0 {"},

@@ -10,7 +10,7 @@ var secondLine = []mutation{
 		{"pkg/provisioner/snap/nvme/sweep.go", "p.subsystem == nil || !remains(*p.subsystem) {", "p.subsystem == nil {"},
 	}},
 	{name: "the storage is asked to revoke a DPU that is heard", tests: fence, edits: []edit{
-		{fenceAct, "	if !p.silent(t.holder()) || t.mirror == nil ||", "	if t.mirror == nil ||"},
+		{fenceAct, "	if !silent && !t.moves() || t.mirror == nil ||", "	if t.mirror == nil ||"},
 	}},
 	{name: "the holds of a DPU that is heard are taken off", tests: fence, edits: []edit{
 		{fenceAct, "!p.letsGo(t) ||", "t.attachment.DeletionTimestamp.IsZero() ||"},

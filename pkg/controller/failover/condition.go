@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -108,26 +109,27 @@ func (c condition) report(ctx context.Context, p *pass, failure error) error {
 	if err := c.write(ctx, p, status, reason, message); err != nil || !fresh {
 		return err
 	}
+	held := ""
+	if reason == moorv1alpha1.ReasonHeld {
+		held = message
+	}
 	for _, t := range p.affected() {
-		told := ""
-		switch {
-		case t.waits != "":
-			told = t.waits
-		case t.path != nil && !t.path.Move && t.path.Again == 0:
-			told = t.path.Words
-		case reason == moorv1alpha1.ReasonHeld:
-			told = message
-		default:
-			continue
+		if told := cmp.Or(t.waits, t.stays(), held); told != "" {
+			c.tell(p, t, told)
 		}
-		now := c.clock.Now()
-		if last, left := c.told.Get(t.attachment.UID, now); left > 0 && last == told {
-			continue // another volume of the host has become different
-		}
-		c.told.Note(t.attachment.UID, told, now, now.Add(askAgain))
-		c.recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverHeld, fmt.Sprintf("host %s: %s", p.node.Name, told))
 	}
 	return nil
+}
+
+// tell tells what a volume waits for, unless that was told of it last: another volume of the
+// host may have become different.
+func (c condition) tell(p *pass, t *target, words string) {
+	now := c.clock.Now()
+	if last, left := c.told.Get(t.attachment.UID, now); left > 0 && last == words {
+		return
+	}
+	c.told.Note(t.attachment.UID, words, now, now.Add(askAgain))
+	c.recorder.Event(t.volume, corev1.EventTypeWarning, storagev1alpha1.EventFailoverHeld, fmt.Sprintf("host %s: %s", p.node.Name, words))
 }
 
 // grace is how long what is waited for is not told yet of a failover that has begun.
@@ -144,15 +146,8 @@ func (c condition) grace(was *metav1.Condition) time.Duration {
 
 // verdict is the condition that says how things are.
 func (p *pass) verdict(failure error) (metav1.ConditionStatus, string, string) {
-	waits := append(p.strangers(), p.waits...)
-	fencing := false
-	for _, t := range p.targets {
-		if t.waits != "" {
-			fencing = true
-			waits = append(waits, fmt.Sprintf("volume %s: %s", t.volume.Name, t.waits))
-		}
-	}
-	waits = append(waits, p.paths()...)
+	fences := p.fences()
+	waits := slices.Concat(p.strangers(), p.waits, fences, p.paths())
 	if failure != nil {
 		waits = append(waits, failure.Error())
 	}
@@ -162,7 +157,7 @@ func (p *pass) verdict(failure error) (metav1.ConditionStatus, string, string) {
 	}
 	message := strings.Join(append([]string{p.finding()}, waits...), "; ")
 	switch {
-	case p.underway && (fencing || p.yields):
+	case p.underway && (len(fences) > 0 || p.yields):
 		return metav1.ConditionTrue, moorv1alpha1.ReasonFencing, message
 	case p.underway && p.action == Restore:
 		return metav1.ConditionTrue, moorv1alpha1.ReasonReturning, message
@@ -176,6 +171,17 @@ func (p *pass) verdict(failure error) (metav1.ConditionStatus, string, string) {
 		return metav1.ConditionFalse, moorv1alpha1.ReasonRecovered, ""
 	}
 	return metav1.ConditionFalse, moorv1alpha1.ReasonHeld, message
+}
+
+// fences say what is waited for by each fence.
+func (p *pass) fences() []string {
+	var out []string
+	for _, t := range p.targets {
+		if t.waits != "" {
+			out = append(out, fmt.Sprintf("volume %s: %s", t.volume.Name, t.waits))
+		}
+	}
+	return out
 }
 
 // finding is what has become of the host, and how that is known.

@@ -326,6 +326,14 @@ func (p *pass) writable(t *target) bool {
 	return t.held() || t.lost() || t.single && writer.Held(t.claim) && t.claim.Status.Holder == p.dpu()
 }
 
+// stays says why a volume stays though its path is lost; "" if it moves, or may move soon.
+func (t *target) stays() string {
+	if t.path == nil || t.path.Move || t.path.Again > 0 {
+		return ""
+	}
+	return t.path.Words
+}
+
 // paths say what is done about each path that is lost, where no fence says what it waits for.
 func (p *pass) paths() []string {
 	var out []string

@@ -46,26 +46,31 @@ func (l paths) judge(ctx context.Context, p *pass) error {
 			p.retryBy(conditionLag)
 			continue
 		}
-		users, err := l.users(ctx, p.node.Name, t.volume.Name)
-		if err != nil {
+		if err := l.judgeOne(ctx, p, t, since); err != nil {
 			return err
 		}
-		facts, err := l.reader.Read(ctx, t.volume, t.attachment, since, t.mirror.Status.DPU.OpenEpoch)
-		if err != nil {
-			return err
-		}
-		facts.Leaving = len(users) > 0 && !slices.ContainsFunc(users, stays)
-		verdict := lostpath.Judge(facts)
-		if err := l.spare(ctx, p, t, &verdict); err != nil {
-			return err
-		}
-		t.path = &verdict
-		p.retryBy(verdict.Again)
-		if !verdict.Move {
+		p.retryBy(t.path.Again)
+		if !t.path.Move {
 			p.retryBy(leavingAgain)
 		}
 	}
 	return nil
+}
+
+// judgeOne judges a volume whose path is lost since a time.
+func (l paths) judgeOne(ctx context.Context, p *pass, t *target, since time.Time) error {
+	users, err := l.users(ctx, p.node.Name, t.volume.Name)
+	if err != nil {
+		return err
+	}
+	facts, err := l.reader.Read(ctx, t.volume, t.attachment, since, t.mirror.Status.DPU.OpenEpoch)
+	if err != nil {
+		return err
+	}
+	facts.Leaving = len(users) > 0 && !slices.ContainsFunc(users, stays)
+	verdict := lostpath.Judge(facts)
+	t.path = &verdict
+	return l.spare(ctx, p, t, t.path)
 }
 
 // users are the pods of a host that use a volume, as the caches have them.

@@ -145,13 +145,12 @@ func TestIndexIsImmutable(t *testing.T) {
 // What changes nothing that counts - a heartbeat, a resync - swaps nothing.
 func TestSameIsNotSwapped(t *testing.T) {
 	s, _ := newStore(claim("a"), persistentVolume("a"), storageNode("n1", 4), attachment("at1", "a", "n1", true))
-	held := s.Index()
 	beat := storageNode("n1", 4)
 	beat.Status.DPU.Sequence = 77
 	lost := lostOn("n2", "b")
 	s.Set(lost)
 	s.Set(ofVendor("b", "x"))
-	held = s.Index()
+	held := s.Index()
 	for _, o := range []any{claim("a"), persistentVolume("a"), ofVendor("b", "x"), beat, lost, attachment("at1", "a", "n1", true), attachment("at9", "a", "n1", false), "what is this?"} {
 		s.Set(o)
 		if s.Index() != held {

@@ -105,7 +105,7 @@ func (s *Store) Sync() (err error) {
 // Punch deallocates a range; in the log that is a write.
 func (s *Store) Punch(mode uint32, off, length int64) (err error) {
 	defer s.begin(&s.unmaps, &err)()
-	if err = s.backing.Punch(mode, off, length); err != nil {
+	if err := s.backing.Punch(mode, off, length); err != nil {
 		return err
 	}
 	s.bytesUnmapped.Add(length)

@@ -57,7 +57,7 @@ func (s *storage) ProbePath(ctx context.Context, device string) error {
 	s.asked = append(s.asked, device)
 	answer := s.answer[device]
 	s.mu.Unlock()
-	if answer == errHang {
+	if errors.Is(answer, errHang) {
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", provisioner.ErrUnavailable, ctx.Err())
 	}
