@@ -142,7 +142,7 @@ func (f fence) clearLost(ctx context.Context, p *pass) error {
 }
 
 // forgotten returns the epoch under which the volume was shown here, as the journal tells, and
-// of which the attachment that goes has no device on record, or none of that epoch; 0 if there
+// of which the attachment has no device on record, or none of that epoch; 0 if there
 // is none. The cluster of the DPUs was restored from a backup of before.
 func (f fence) forgotten(p *pass) int64 {
 	epoch := f.journal.Standing()[p.volumeName()]
@@ -236,9 +236,14 @@ func (f fence) ofOthers(ctx context.Context, p *pass) (map[string]bool, error) {
 	return out, nil
 }
 
-// retire ends the volume's devices and notes that the epoch is over.
+// retire ends the volume's devices and notes that the epoch is over; so is one that was
+// forgotten, for whose device it is not enough to end what is on record.
 func (f fence) retire(ctx context.Context, p *pass, epoch int64) error {
-	if err := f.end(ctx, p, epoch); err != nil {
+	end := f.end
+	if forgotten := f.forgotten(p); forgotten != 0 {
+		end, epoch = f.endAll, max(epoch, forgotten)
+	}
+	if err := end(ctx, p, epoch); err != nil {
 		return err
 	}
 	return f.ended(ctx, p, epoch)

@@ -180,6 +180,49 @@ func TestForgottenDeviceIsWithdrawn(t *testing.T) {
 	}
 }
 
+// TestForgottenDeviceIsFenced: so it is if the volume is fenced from the DPU first. What stands
+// on record of the device is no reason to give a receipt.
+func TestForgottenDeviceIsFenced(t *testing.T) {
+	for name, tc := range map[string]struct {
+		record func(*storagev1alpha1.VolumeAttachmentDPU)
+		epoch  int64
+		drains bool
+	}{
+		"of before it was shown":    {func(d *storagev1alpha1.VolumeAttachmentDPU) { *d = storagev1alpha1.VolumeAttachmentDPU{} }, 7, true},
+		"of before the last grants": {func(d *storagev1alpha1.VolumeAttachmentDPU) { d.RetiredEpoch, d.Epoch = 0, 3 }, 3, false},
+		"of both, and a device is not": {func(d *storagev1alpha1.VolumeAttachmentDPU) {
+			*d = storagev1alpha1.VolumeAttachmentDPU{DeviceName: "dev_x"}
+		}, 3, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, m, a := shownUnderSeven(t)
+			c.must(c.setDPU(a.Name, tc.record))
+			c.grant(c.get(a.Name), tc.epoch)
+			c.fence(a.Name, tc.epoch)
+			m.restartDriver()
+			waited := false
+			for range 5 {
+				_ = m.pass(a.Name)
+				now := c.get(a.Name)
+				if now.Status.DPU.RetiredEpoch != 0 {
+					break
+				}
+				waited = true
+				m.clock.Step(drainTime)
+			}
+			if waited != tc.drains {
+				t.Errorf("what it had sent was waited for: %t", waited)
+			}
+			if m.shown()["dev_v1-pvc"].Visible {
+				t.Errorf("a receipt while it is shown: %+v", c.get(a.Name).Status.DPU)
+			}
+			if now := c.get(a.Name); now.Status.DPU.RetiredEpoch != 7 || len(m.fence.journal.Standing()) > 0 {
+				t.Errorf("not given back: %+v, standing %v", now.Status.DPU, m.fence.journal.Standing())
+			}
+		})
+	}
+}
+
 // TestForgottenIsAnothers: a device that was shown for a later attachment of the volume is not
 // withdrawn with an earlier one that goes.
 func TestForgottenIsAnothers(t *testing.T) {
