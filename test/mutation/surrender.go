@@ -28,10 +28,10 @@ var surrenders = []mutation{
 		{"pkg/node/dpu/patrol/patrol.go", "	spare(left, live)\n", "	spare(left, live[:0])\n"},
 	}},
 	{name: "a DPU lets go of an attachment by a record that lacks what it shows", tests: node, edits: []edit{
-		{nodeFence, "	if p.attachment.Spec.Epoch == 0 || p.dpu.DeviceName != \"\" && epoch <= p.attachment.Spec.Epoch {\n		return 0\n	}\n	return epoch", "	return epoch * 0"},
+		{nodeFence, "	if a.Spec.Epoch == 0 || device != \"\" && epoch <= a.Spec.Epoch {\n		return 0\n	}\n	return epoch", "	return epoch * 0"},
 	}},
 	{name: "a fence believes a record that lacks what the DPU shows", tests: node, edits: []edit{
-		{nodeFence, "	if forgotten := f.forgotten(p); forgotten != 0 {", "	if forgotten := f.forgotten(p); forgotten < 0 {"},
+		{nodeFence, "	if p.forgotten = f.forgotten(now, now.Status.DPU.DeviceName); p.forgotten != 0 {", "	if p.forgotten = 0; p.forgotten != 0 {"},
 	}},
 	{name: "a DPU lets go of a forgotten device before what it had sent is drained", tests: node, edits: []edit{
 		{nodeFence, "	if err := f.clearAll(ctx, p, epoch); err != nil {\n		return err\n	}\n	return p.drained(f.exposures)", "	return f.clearAll(ctx, p, epoch)"},

@@ -31,7 +31,7 @@ func (r remover) detach(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	forgotten := r.fence.forgotten(p) // before this pass changes either record
+	forgotten := r.fence.forgotten(p.attachment, p.dpu.DeviceName) // before this pass changes either record
 	// What was shown by a right of this attachment is not left to the other.
 	granted := p.dpu.Attached && writer.SingleWriter(p.attachment, nil)
 	if other != nil && other.Status.DPU.DeviceName != "" && !granted {

@@ -142,11 +142,11 @@ func (f fence) clearLost(ctx context.Context, p *pass) error {
 }
 
 // forgotten returns the epoch under which the volume was shown here, as the journal tells, and
-// of which the attachment has no device on record, or none of that epoch; 0 if there
+// of which an attachment has no device on record, or none of that epoch; 0 if there
 // is none. The cluster of the DPUs was restored from a backup of before.
-func (f fence) forgotten(p *pass) int64 {
-	epoch := f.journal.Standing()[p.volumeName()]
-	if p.attachment.Spec.Epoch == 0 || p.dpu.DeviceName != "" && epoch <= p.attachment.Spec.Epoch {
+func (f fence) forgotten(a *storagev1alpha1.VolumeAttachment, device string) int64 {
+	epoch := f.journal.Standing()[a.VolumeName()]
+	if a.Spec.Epoch == 0 || device != "" && epoch <= a.Spec.Epoch {
 		return 0
 	}
 	return epoch
@@ -239,14 +239,10 @@ func (f fence) ofOthers(ctx context.Context, p *pass) (map[string]bool, error) {
 // retire ends the volume's devices and notes that the epoch is over; so is one that was
 // forgotten, for whose device it is not enough to end what is on record.
 func (f fence) retire(ctx context.Context, p *pass, epoch int64) error {
-	end := f.end
-	if forgotten := f.forgotten(p); forgotten != 0 {
-		end, epoch = f.endAll, max(epoch, forgotten)
-	}
-	if err := end(ctx, p, epoch); err != nil {
+	if err := f.end(ctx, p, epoch); err != nil {
 		return err
 	}
-	return f.ended(ctx, p, epoch)
+	return f.ended(ctx, p, max(epoch, p.forgotten))
 }
 
 // ended notes that the epoch is over, and ends the pass.
@@ -283,6 +279,12 @@ func (f fence) end(ctx context.Context, p *pass, epoch int64) error {
 	}
 	if on := &now.Status.DPU; on.DeviceName != "" && (on.DeviceName != p.dpu.DeviceName || on.Provider != p.dpu.Provider || on.Incarnation != p.dpu.Incarnation || on.Undrained != p.dpu.Undrained) {
 		if err := f.withdrawRecorded(ctx, p, on); err != nil {
+			return err
+		}
+	}
+	if p.forgotten = f.forgotten(now, now.Status.DPU.DeviceName); p.forgotten != 0 {
+		p.unrecorded()
+		if err := f.clearAll(ctx, p, p.forgotten); err != nil {
 			return err
 		}
 	}

@@ -35,6 +35,9 @@ type pass struct {
 	// claimRead: it was read.
 	writerClaim *moorv1alpha1.WriterClaim
 	claimRead   bool
+	// forgotten is an epoch that the fence of this pass ended and that the attachment did not
+	// know of; 0 if there is none.
+	forgotten int64
 	// refused says why the volume may not be shown here; "" if it may.
 	refused string
 	// term is that of the lease under which the claim was read.
