@@ -30,6 +30,9 @@ var surrenders = []mutation{
 	{name: "a DPU lets go of an attachment by a record that lacks what it shows", tests: node, edits: []edit{
 		{nodeFence, "	if a.Spec.Epoch == 0 || device != \"\" && epoch <= a.Spec.Epoch {\n		return 0\n	}\n	return epoch", "	return epoch * 0"},
 	}},
+	{name: "what is on no record of one attachment is withdrawn from another", tests: node, edits: []edit{
+		{"pkg/node/dpu/detach.go", "	if err != nil || slices.ContainsFunc(all, others) {", "	if err != nil || len(all) < 0 {"},
+	}},
 	{name: "a fence believes a record that lacks what the DPU shows", tests: node, edits: []edit{
 		{nodeFence, "	if p.forgotten = f.forgotten(now, now.Status.DPU.DeviceName); p.forgotten != 0 {", "	if p.forgotten = 0; p.forgotten != 0 {"},
 	}},

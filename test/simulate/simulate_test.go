@@ -41,17 +41,18 @@ func TestSimulate(t *testing.T) {
 // a unit test of its own.
 func TestSeedsThatFailed(t *testing.T) {
 	for seed, found := range map[uint64]string{
-		8_000_954: "a fence after a restore believed a record of before the device was shown, and the DPU gave its receipt",
-		40479:     "a pod that can run on one host alone was deleted again and again while that host came back",
-		103644:    "an attachment whose DPU is silent was not looked at again when an operator's word had freed its claim",
-		109161:    "an attachment that goes did not end what an earlier one of its name had left",
-		311991:    "after a restore a DPU showed what it had been granted before the backup, and had never shown",
-		310158:    "after a restore a finalizer that was missing in the backup was a DPU's word",
-		503115:    "the host cluster remembered a grant as that of another DPU",
-		503234:    "after a restore a DPU let go by a record that lacked the device it showed",
-		1310317:   "after a restore a cache that lacked the mark had its epoch granted again, and freed",
-		1312227:   "after a restore a DPU showed what only the host cluster knew to be going",
-		333752:    "a DPU gave an epoch back while it showed the volume for an attachment that is gone",
+		10_007_133: "after a restore a replica of which nothing stood on record could not go",
+		8_000_954:  "a fence after a restore believed a record of before the device was shown, and the DPU gave its receipt",
+		40479:      "a pod that can run on one host alone was deleted again and again while that host came back",
+		103644:     "an attachment whose DPU is silent was not looked at again when an operator's word had freed its claim",
+		109161:     "an attachment that goes did not end what an earlier one of its name had left",
+		311991:     "after a restore a DPU showed what it had been granted before the backup, and had never shown",
+		310158:     "after a restore a finalizer that was missing in the backup was a DPU's word",
+		503115:     "the host cluster remembered a grant as that of another DPU",
+		503234:     "after a restore a DPU let go by a record that lacked the device it showed",
+		1310317:    "after a restore a cache that lacked the mark had its epoch granted again, and freed",
+		1312227:    "after a restore a DPU showed what only the host cluster knew to be going",
+		333752:     "a DPU gave an epoch back while it showed the volume for an attachment that is gone",
 	} {
 		t.Run(found, func(t *testing.T) { play(t, seed) })
 	}

@@ -3,9 +3,11 @@ package dpu
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
 	"github.com/moor-storage/moor/pkg/node/dpu/devices"
 	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
@@ -63,7 +65,41 @@ func (r remover) detach(ctx context.Context, p *pass) error {
 		noteRetired(ctx, r.fence.journal, p, volumeUID(p.writerClaim))
 	}
 	r.hurryReceipt(ctx, p)
+	if err := r.withdrawUnrecorded(ctx, p); err != nil {
+		return err
+	}
 	return r.removeDevice(ctx, p)
+}
+
+// withdrawUnrecorded takes away what SNAP has of the volume if nothing stands on record of it
+// and no other attachment is there of which it could be: the cluster of the DPUs was restored from a backup of before
+// a replica was made ready. No vendor could remove its device before. What cannot be found out
+// is left: then the vendor says that the device is in use.
+func (r remover) withdrawUnrecorded(ctx context.Context, p *pass) error {
+	if p.dpu.DeviceName != "" || p.volumeID == "" {
+		return nil
+	}
+	shown, _ := r.exposures.List(ctx)
+	if len(shown.Exposures) == 0 {
+		return nil
+	}
+	made, _ := r.devices.List(ctx)
+	all, err := r.attachments.Live(ctx)
+	others := func(a storagev1alpha1.VolumeAttachment) bool {
+		return a.Name != p.attachment.Name && a.VolumeName() == p.volumeName()
+	}
+	if err != nil || slices.ContainsFunc(all, others) {
+		return err
+	}
+	for _, d := range made {
+		if _, there := shown.Exposures[d.Device]; !there || d.VolumeID != p.volumeID {
+			continue
+		}
+		if err := r.exposures.Withdraw(ctx, d.Device); err != nil {
+			return fmt.Errorf("take device %s, which is on no record, away from the host: %w", d.Device, err)
+		}
+	}
+	return nil
 }
 
 // hurryReceipt writes the status before the vendor is asked, if a fence waits for

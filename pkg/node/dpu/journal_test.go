@@ -223,6 +223,28 @@ func TestForgottenDeviceIsFenced(t *testing.T) {
 	}
 }
 
+// TestForgottenReplicaGoes: the device of a replica that is ready, and of which nothing stands on
+// record any more, is withdrawn before its vendor is to remove it, who could not.
+func TestForgottenReplicaGoes(t *testing.T) {
+	c := newCluster(t)
+	m := newMachine(t, c, "dpu-1")
+	c.volume("v1", corev1.ReadWriteOnce)
+	a := c.attachment("v1", "dpu-1")
+	c.role(a.Name, storagev1alpha1.RoleReplica)
+	if now := m.settle(a.Name); !now.Status.DPU.PreEmulated {
+		t.Fatalf("not ready: %+v", now.Status)
+	}
+	c.must(c.setDPU(a.Name, func(d *storagev1alpha1.VolumeAttachmentDPU) { *d = storagev1alpha1.VolumeAttachmentDPU{} }))
+	c.must(c.Delete(t.Context(), c.get(a.Name)))
+	m.restartDriver()
+	for range 3 {
+		_ = m.pass(a.Name)
+	}
+	if now := c.get(a.Name); now != nil || len(m.shown()) > 0 {
+		t.Errorf("still there: %+v, shown %v", now, m.shown())
+	}
+}
+
 // TestForgottenIsAnothers: a device that was shown for a later attachment of the volume is not
 // withdrawn with an earlier one that goes.
 func TestForgottenIsAnothers(t *testing.T) {
