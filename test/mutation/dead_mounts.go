@@ -59,7 +59,7 @@ var deadMounts = []mutation{
 		{deadMountPass, "		if found && live.UID == p.UID && live", "		if found && live"},
 	}},
 	{name: "a pod that nothing makes anew is deleted", tests: deadMount, edits: []edit{
-		{deadMountRule, "	return owner != nil && owner.Kind", "	return owner == nil || owner.Kind"},
+		{"internal/podvolume/returns.go", "	return owner != nil && owner.Kind", "	return owner == nil || owner.Kind"},
 	}},
 	{name: "pods are deleted before that is counted", tests: deadMount, edits: []edit{
 		{deadMountPass, "v.Status.Restarts = what.restart }); err != nil {\n		return 0, err", "v.Status.Restarts = what.restart }); err != nil {\n		return 0, errors.Join(err, r.restart(ctx, d, returning))"},

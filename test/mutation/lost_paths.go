@@ -66,7 +66,7 @@ var lostPaths = []mutation{
 		{pathMoves, "	if p.state != Healthy || ", "	if "},
 	}},
 	{name: "a pod that does not come back is deleted for its path", tests: pathFence, edits: []edit{
-		{pathMoves, "&& !returns(&pod.Pod) {", "&& !returns(&pod.Pod) && pod.Name == \"\" {"},
+		{pathMoves, "&& !podvolume.Returns(pod) {", "&& !podvolume.Returns(pod) && pod.Name == \"\" {"},
 	}},
 	{name: "the I/O of pods that stay is ended", tests: pathFence, edits: []edit{
 		{pathMoves, "len(users) > 0 && !slices.ContainsFunc(users, stays)", "len(users) > 0"},

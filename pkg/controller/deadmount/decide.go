@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -60,10 +59,4 @@ func decide(v *storagev1alpha1.DPUVolume, ready bool, returning int, now time.Ti
 		return decision{words: fmt.Sprintf("its pods are deleted once more, to have it mounted anew, %s after the last time", pauses[count]), again: wait}
 	}
 	return decision{restart: &storagev1alpha1.RestartState{Count: count + 1, Last: metav1.NewTime(now)}, words: "its pods are deleted, to have it mounted anew"}
-}
-
-// returns reports whether a pod comes back by itself if it is deleted.
-func returns(p *corev1.Pod) bool {
-	owner := metav1.GetControllerOf(p)
-	return owner != nil && owner.Kind != "Node" // that of the copy of a static pod
 }

@@ -165,7 +165,7 @@ func (r *Reconciler) cure(ctx context.Context, node string, d moorv1alpha1.DeadM
 	if err != nil || len(users) == 0 { // they go already
 		return 0, err
 	}
-	returning := slices.DeleteFunc(slices.Clone(users), func(p *corev1.Pod) bool { return !returns(p) })
+	returning := slices.DeleteFunc(slices.Clone(users), func(p *corev1.Pod) bool { return !podvolume.Returns(p) })
 	what := decide(volume, d.DeviceReady, len(returning), r.Clock.Now())
 	if what.restart == nil {
 		r.tell(node, d, volume, users, what.words)
@@ -226,7 +226,7 @@ func (r *Reconciler) tell(node string, d moorv1alpha1.DeadMount, volume *storage
 	r.Recorder.Eventf(volume, corev1.EventTypeWarning, storagev1alpha1.EventMountDead, message, node, d.Message, words)
 	for _, p := range users {
 		its := words
-		if !returns(p) {
+		if !podvolume.Returns(p) {
 			its = bare
 		}
 		r.Recorder.Eventf(p, corev1.EventTypeWarning, storagev1alpha1.EventMountDead, "volume %s: "+message, d.Volume, node, d.Message, its)

@@ -7,9 +7,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/failover/lostpath"
 )
@@ -36,6 +37,10 @@ func (l paths) judge(ctx context.Context, p *pass) error {
 	if p.state != Healthy || p.underway || p.takes() || p.observation.ZeroTrust || len(p.node.Status.LostPaths()) == 0 {
 		return nil
 	}
+	users, err := l.users(ctx, p.node.Name)
+	if err != nil {
+		return err
+	}
 	for _, t := range p.targets {
 		if !t.single || t.mirror == nil || p.node.Status.LostPath(t.volume.Name) == nil {
 			continue
@@ -46,7 +51,7 @@ func (l paths) judge(ctx context.Context, p *pass) error {
 			p.retryBy(conditionLag)
 			continue
 		}
-		if err := l.judgeOne(ctx, p, t, since); err != nil {
+		if err := l.judgeOne(ctx, t, since, users[t.volume.Name]); err != nil {
 			return err
 		}
 		p.retryBy(t.path.Again)
@@ -57,12 +62,8 @@ func (l paths) judge(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// judgeOne judges a volume whose path is lost since a time.
-func (l paths) judgeOne(ctx context.Context, p *pass, t *target, since time.Time) error {
-	users, err := l.users(ctx, p.node.Name, t.volume.Name)
-	if err != nil {
-		return err
-	}
+// judgeOne judges a volume whose path is lost since a time, and which these pods use.
+func (l paths) judgeOne(ctx context.Context, t *target, since time.Time, users []*corev1.Pod) error {
 	facts, err := l.reader.Read(ctx, t.volume, t.attachment, since, t.mirror.Status.DPU.OpenEpoch)
 	if err != nil {
 		return err
@@ -70,23 +71,23 @@ func (l paths) judgeOne(ctx context.Context, p *pass, t *target, since time.Time
 	facts.Leaving = len(users) > 0 && !slices.ContainsFunc(users, stays)
 	verdict := lostpath.Judge(facts)
 	t.path = &verdict
-	return l.spare(ctx, p, t, t.path)
+	return l.spare(ctx, t, users)
 }
 
-// users are the pods of a host that use a volume, as the caches have them.
-func (l paths) users(ctx context.Context, host, volume string) ([]*corev1.Pod, error) {
+// users are the pods of a host by the volumes that they use, as the caches have them.
+func (l paths) users(ctx context.Context, host string) (map[string][]*corev1.Pod, error) {
 	all, err := podvolume.Users{Host: l.pods.host, Driver: l.pods.driver}.AllPodsOnNode(ctx, host)
 	if err != nil {
 		return nil, err
 	}
-	var out []*corev1.Pod
+	out := map[string][]*corev1.Pod{}
 	for i := range all {
 		volumes, err := l.pods.volumesOf(ctx, &all[i])
 		if err != nil {
 			return nil, err
 		}
-		if slices.Contains(volumes, volume) {
-			out = append(out, &all[i])
+		for _, v := range volumes {
+			out[v] = append(out[v], &all[i])
 		}
 	}
 	return out, nil
@@ -94,28 +95,25 @@ func (l paths) users(ctx context.Context, host, volume string) ([]*corev1.Pod, e
 
 func stays(p *corev1.Pod) bool { return p.DeletionTimestamp == nil }
 
-// spare lets a volume stay that a pod of the host uses which stays, and would not come back,
-// as the API server itself has it. What was begun is brought to its end.
-func (l paths) spare(ctx context.Context, p *pass, t *target, v *lostpath.Verdict) error {
-	if !v.Move || !t.held() || t.inFencing() {
+// spare lets a volume stay that a pod uses which stays, and would not come back, as the API
+// server itself has it: caches do not know whose pods are. What was begun is brought to its
+// end.
+func (l paths) spare(ctx context.Context, t *target, users []*corev1.Pod) error {
+	if !t.path.Move || !t.held() || t.inFencing() {
 		return nil
 	}
-	pods, err := l.pods.on(ctx, p.node.Name, nil)
-	if err != nil {
-		return err
-	}
-	for _, pod := range pods {
-		if pod.uses(map[string]bool{t.volume.Name: true}) && stays(&pod.Pod) && !returns(&pod.Pod) {
-			*v = lostpath.Verdict{Words: fmt.Sprintf("pod %s/%s has no controller that would make it anew, so the volume is not moved by itself: I/O waits, or fails; delete the pod, and start it elsewhere", pod.Namespace, pod.Name)}
+	for _, user := range users {
+		pod := &corev1.Pod{}
+		found, err := kube.Find(ctx, l.pods.host.Live, client.ObjectKeyFromObject(user), pod)
+		if err != nil {
+			return err
+		}
+		if found && pod.UID == user.UID && stays(pod) && !podvolume.Returns(pod) {
+			t.path = &lostpath.Verdict{Words: fmt.Sprintf("pod %s/%s has no controller that would make it anew, so the volume is not moved by itself: I/O waits, or fails; delete the pod, and start it elsewhere", pod.Namespace, pod.Name)}
+			return nil
 		}
 	}
 	return nil
-}
-
-// returns reports whether a pod is made anew if it is deleted.
-func returns(p *corev1.Pod) bool {
-	owner := metav1.GetControllerOf(p)
-	return owner != nil && owner.Kind != "Node" // that of the copy of a static pod
 }
 
 // moving reports whether volumes are taken from a healthy host for the sake of their paths,

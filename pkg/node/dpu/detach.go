@@ -72,9 +72,9 @@ func (r remover) detach(ctx context.Context, p *pass) error {
 }
 
 // withdrawUnrecorded takes away what SNAP has of the volume if nothing stands on record of it
-// and no other attachment is there of which it could be: the cluster of the DPUs was restored from a backup of before
-// a replica was made ready. No vendor could remove its device before. What cannot be found out
-// is left: then the vendor says that the device is in use.
+// and no other attachment is there of which it could be: the cluster of the DPUs was restored
+// from a backup of before a replica was made ready. No vendor could remove its device before.
+// What cannot be found out is left: then the vendor says that the device is in use.
 func (r remover) withdrawUnrecorded(ctx context.Context, p *pass) error {
 	if p.dpu.DeviceName != "" || p.volumeID == "" {
 		return nil
