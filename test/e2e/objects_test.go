@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -128,9 +129,14 @@ func remove(ctx context.Context, o client.Object) {
 
 func gone(ctx context.Context, o client.Object) {
 	GinkgoHelper()
-	Eventually(func(ctx context.Context) error {
-		return clients.Host.Get(ctx, client.ObjectKeyFromObject(o), o)
-	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(MatchError(ContainSubstring("not found")))
+	Eventually(func(ctx context.Context) (client.Object, error) {
+		err := clients.Host.Get(ctx, client.ObjectKeyFromObject(o), o)
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		o.SetManagedFields(nil) // what it waits for is told, if it is not gone in time
+		return o, err
+	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeNil())
 }
 
 func podObject(key client.ObjectKey) *corev1.Pod {

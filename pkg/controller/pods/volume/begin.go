@@ -18,9 +18,18 @@ import (
 // NameOf is the name of the PodVolume of a claim, and of its PersistentVolume.
 func NameOf(claim *corev1.PersistentVolumeClaim) string { return pods.DefaultHandle(claim) }
 
-// podName is the name of the pod of a phase.
+// podName is the name of the pod of a phase, and of its directory. Each try that was asked for has its own:
+// the directory of the one before may be left when it begins, and what stands there would be taken for
+// what this one says.
 func podName(v *moorv1alpha1.PodVolume, phase pods.Phase) string {
-	return pods.PodName(phase, ClaimUID(v))
+	name, try := pods.PodName(phase, ClaimUID(v)), v.Status.Retried
+	if v.Status.Phase == moorv1alpha1.PodVolumeDeletionFailed {
+		try = v.Annotations[moorv1alpha1.AnnotationRetry] // as retried notes it
+	}
+	if phase != pods.Deletion || try == "" {
+		return name
+	}
+	return name + "-" + helper.Short(try)
 }
 
 // asked is what a volume was asked for with.

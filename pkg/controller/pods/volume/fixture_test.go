@@ -55,6 +55,7 @@ type fixture struct {
 	t    *testing.T
 	does behavior
 	made []string // phases of the pods that were made, in their order
+	name string   // of the pod that was made last
 }
 
 func newFixture(t *testing.T, spec string, does behavior) *fixture {
@@ -65,6 +66,7 @@ func newFixture(t *testing.T, spec string, does behavior) *fixture {
 	c.AfterWrite(func(verb string, o client.Object) {
 		if pod, is := o.(*corev1.Pod); is && verb == "create" {
 			s.made = append(s.made, pod.Labels[moorv1alpha1.LabelHelperPhase])
+			s.name = pod.Name
 		}
 	})
 	p := &pavv1alpha1.PavProvisioner{ObjectMeta: metav1.ObjectMeta{Name: "p"}}

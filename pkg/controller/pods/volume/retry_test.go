@@ -28,8 +28,12 @@ func TestRetry(t *testing.T) {
 				s.settle()
 			}
 			n := len(s.made)
+			first := s.name
 			retry("1")
 			retry("1")
+			if s.name == first {
+				t.Errorf("the pod %s of another try has the name, and the directory, of the one before", first)
+			}
 			s.wantPhase(moorv1alpha1.PodVolumeDeletionFailed)
 			if len(s.made) != n+1 {
 				t.Errorf("%d deletion pods for one value", len(s.made)-n)
