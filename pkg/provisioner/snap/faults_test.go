@@ -2,9 +2,7 @@ package snap
 
 import (
 	"testing"
-	"time"
 
-	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/snap/service"
 )
@@ -35,7 +33,7 @@ func TestFaults(t *testing.T) {
 				t.Parallel()
 				s := newService(t)
 				s.addDevice("d")
-				d := New(snaprpc.New(s.socket, 300*time.Millisecond), service.Options{})
+				d := New(s.clientFor(fault), service.Options{})
 				full := map[string]any{"method": method}
 				for k, v := range fault {
 					full[k] = v

@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/clock"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/provisionertest"
 	"github.com/moor-storage/moor/pkg/provisioner/snap/service"
@@ -146,7 +145,7 @@ func filesystemLife(t *testing.T, fault map[string]any, restarts bool) {
 	t.Helper()
 	s := hotplugService(t, snapemulator.FamilySNAP, 0)
 	s.addFS("vol")
-	rpc := snaprpc.New(s.socket, 300*time.Millisecond)
+	rpc := s.clientFor(fault)
 	d := New(rpc, service.Options{})
 	spec := shared("vol")
 	again := func() *DPU {

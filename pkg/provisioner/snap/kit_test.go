@@ -123,17 +123,27 @@ var methods = []string{
 	"nvme_namespace_destroy", "nvme_subsystem_destroy",
 }
 
-// untilDone repeats act, as a controller does, a few times.
+// untilDone repeats act, as a controller does. A machine that is busy may need more tries than a fault has
+// strikes, as short calls end by their time there.
 func (s *testService) untilDone(act func() error) bool {
 	s.t.Helper()
 	var err error
-	for range 6 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		if err = act(); err == nil {
 			return true
 		}
 	}
 	s.t.Fatalf("does not converge: %v", err)
 	return false
+}
+
+// clientFor calls a service that has a fault: what never answers is not waited for long, and all else as long
+// as a busy machine needs.
+func (s *testService) clientFor(fault map[string]any) *snaprpc.Client {
+	if fault["hang"] == true {
+		return snaprpc.New(s.socket, 300*time.Millisecond)
+	}
+	return snaprpc.New(s.socket, time.Minute)
 }
 
 func plugged(device string) provisioner.ExposeSpec {

@@ -88,7 +88,7 @@ func TestHotplugFaults(t *testing.T) {
 func hotplugLife(t *testing.T, s *testService, fault map[string]any) {
 	t.Helper()
 	s.addDevice("d")
-	d := New(snaprpc.New(s.socket, 300*time.Millisecond), service.Options{})
+	d := New(s.clientFor(fault), service.Options{})
 	spec := plugged("d")
 	spec.UUID = uuid.NewString()
 	for _, hidden := range []bool{true, false, true, false} {
