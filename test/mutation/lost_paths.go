@@ -68,6 +68,9 @@ var lostPaths = []mutation{
 	{name: "a pod that does not come back is deleted for its path", tests: pathFence, edits: []edit{
 		{pathMoves, "&& !podvolume.Returns(pod) {", "&& !podvolume.Returns(pod) && pod.Name == \"\" {"},
 	}},
+	{name: "what the DPU has borne does not count", tests: pathFence, edits: []edit{
+		{pathMoves, "since.Add(-time.Duration(lost.BorneMillis)", "since.Add(-0 * time.Duration(lost.BorneMillis)"},
+	}},
 	{name: "the I/O of pods that stay is ended", tests: pathFence, edits: []edit{
 		{pathMoves, "len(users) > 0 && !slices.ContainsFunc(users, stays)", "len(users) > 0"},
 	}},

@@ -186,6 +186,12 @@ type LostPath struct {
 	Volume string `json:"volume"`
 	// Since when, by the DPU's clock; for people.
 	Since metav1.Time `json:"since"`
+	// BorneMillis is for how many milliseconds the path had shown signs of a loss when it began to
+	// count as lost. That is a duration, so no two clocks are compared: pathTimeout counts it in.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600000
+	// +optional
+	BorneMillis int64 `json:"borneMillis,omitempty"`
 	// Message says by what it is known.
 	// +optional
 	Message string `json:"message,omitempty"`

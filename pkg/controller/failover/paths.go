@@ -42,7 +42,8 @@ func (l paths) judge(ctx context.Context, p *pass) error {
 		return err
 	}
 	for _, t := range p.targets {
-		if !t.single || t.mirror == nil || p.node.Status.LostPath(t.volume.Name) == nil {
+		lost := p.node.Status.LostPath(t.volume.Name)
+		if !t.single || t.mirror == nil || lost == nil {
 			continue
 		}
 		since, told := lostpath.Since(t.attachment)
@@ -51,6 +52,7 @@ func (l paths) judge(ctx context.Context, p *pass) error {
 			p.retryBy(conditionLag)
 			continue
 		}
+		since = since.Add(-time.Duration(lost.BorneMillis) * time.Millisecond)
 		if err := l.judgeOne(ctx, t, since, users[t.volume.Name]); err != nil {
 			return err
 		}

@@ -121,6 +121,21 @@ func TestAPathIsLost(t *testing.T) {
 	}
 }
 
+// TestWhatTheDPUHasBorne counts for the timeout, as a duration: by what clock the DPU lives is of no matter.
+func TestWhatTheDPUHasBorne(t *testing.T) {
+	s := newPaths(t)
+	s.loses("a", "vol")
+	s.host("a", func(n *moorv1alpha1.DPUStorageNode) {
+		n.Status.DPU.LostPaths[0].BorneMillis, n.Status.DPU.LostPaths[0].Since = 6000, metav1.Unix(1, 0)
+	})
+	s.beats(5)
+	s.mustPass()
+	s.wantPhase(granted)
+	s.beats(5)
+	s.mustPass()
+	s.wantPhase(fencing)
+}
+
 // TestPathsThatStay: what speaks against a move, each in words, however long it lasts.
 func TestPathsThatStay(t *testing.T) {
 	for name, c := range map[string]struct {

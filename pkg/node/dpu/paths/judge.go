@@ -15,12 +15,14 @@ type track struct {
 	// sign is the sign of a loss at the last look; "" if there was none. It has no number
 	// that changes from look to look: it is written into an object.
 	sign string
-	// since is when the sign came, or went; zero if there never was one. begun is when it
-	// came last.
+	// since is when the sign was seen first, or no more; zero if there never was one. begun is
+	// from when on what it tells of had lasted.
 	since, begun time.Time
-	// lost: the way counts as lost, since begun and for the reason why.
-	lost bool
-	why  string
+	// lost: the way counts as lost, since begun and for the reason why; borne is for how long
+	// that had lasted before it counted.
+	lost  bool
+	why   string
+	borne time.Duration
 	// broken: the connection was lost at the last look, or the way counted as lost, since
 	// brokenSince. brokenAt is the last look at which that was so; zero: it never was.
 	broken                bool
@@ -51,7 +53,7 @@ func (t *track) look(path provisioner.Path, now time.Time, grace time.Duration) 
 	sign := t.signOf(path, now)
 	if (sign == "") != (t.sign == "") {
 		if t.since = now; sign != "" && !t.lost {
-			t.begun = now
+			t.begun = t.beganBy(path, now)
 		}
 	}
 	if t.sign = sign; t.lost && sign != "" {
@@ -60,7 +62,7 @@ func (t *track) look(path provisioner.Path, now time.Time, grace time.Duration) 
 	lost := sign != ""
 	turned := lost != t.lost && now.Sub(t.since) >= grace
 	if turned {
-		t.lost, t.why = lost, sign
+		t.lost, t.why, t.borne = lost, sign, now.Sub(t.begun)
 	}
 	t.note(t.lost || t.disconnected(path), now)
 	return turned
@@ -97,6 +99,18 @@ func (t *track) signOf(path provisioner.Path, now time.Time) string {
 		return "the storage does not answer"
 	}
 	return ""
+}
+
+// beganBy is from when on that has lasted of which there is a sign now for the first time: a connection
+// is lost at once, and what does not end has not done so for a while.
+func (t *track) beganBy(path provisioner.Path, now time.Time) time.Time {
+	switch {
+	case t.disconnected(path):
+		return now
+	case now.Sub(t.movedAt) >= lookPeriod:
+		return t.movedAt
+	}
+	return t.asked
 }
 
 // due reports whether the storage is to be asked now: I/O that is going on shows by itself

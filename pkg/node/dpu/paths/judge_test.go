@@ -88,15 +88,39 @@ func TestGoing(t *testing.T) {
 	}
 }
 
-// TestSince is when the first sign came, not when it counted.
+// TestSince is when that began of which the first sign tells, not when the sign was seen, nor when it
+// counted: then it had been borne for a while.
 func TestSince(t *testing.T) {
-	start, w := time.Unix(1000, 0), &track{}
-	again := provisioner.Path{State: provisioner.PathReconnecting}
-	w.look(connected(0, 0), start, grace)
-	w.look(again, start.Add(time.Second), grace)
-	w.look(again, start.Add(5*time.Second), grace)
-	if !w.lost || !w.begun.Equal(start.Add(time.Second)) {
-		t.Errorf("lost %t since %s", w.lost, w.begun)
+	const s = time.Second
+	start := time.Unix(1000, 0)
+	again := connected(0, 0)
+	again.State = provisioner.PathReconnecting
+	for name, c := range map[string]struct {
+		path         provisioner.Path
+		asked        time.Duration // 0: not
+		silent       bool
+		since, borne time.Duration
+	}{
+		"SNAP has lost it":             {path: again, since: 2 * s, borne: 3 * s},
+		"I/O hangs":                    {path: connected(1, 0), since: 1 * s, borne: 4 * s},
+		"a question is not answered":   {path: connected(0, 0), asked: s / 2, since: s / 2, borne: 4*s + s/2},
+		"a question was refused":       {path: connected(0, 0), asked: s / 4, silent: true, since: s / 4, borne: 4*s + 3*s/4},
+		"SNAP tells, of I/O that hung": {path: func() provisioner.Path { p := again; p.InFlight = 1; return p }(), since: 2 * s, borne: 3 * s},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &track{answers: true}
+			w.look(connected(0, 0), start, grace)
+			w.look(connected(0, 0), start.Add(s), grace)
+			if c.asked > 0 {
+				w.asked, w.open, w.silent = start.Add(c.asked), !c.silent, c.silent
+			}
+			for n := 2; n <= 9; n++ {
+				w.look(c.path, start.Add(time.Duration(n)*s), grace)
+			}
+			if !w.lost || w.begun.Sub(start) != c.since || w.borne != c.borne {
+				t.Errorf("lost %t, since %s, borne %s", w.lost, w.begun.Sub(start), w.borne)
+			}
+		})
 	}
 }
 

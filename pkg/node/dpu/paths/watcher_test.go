@@ -118,7 +118,7 @@ func TestAConnectionIsLost(t *testing.T) {
 		wantLost(t, w, "soon after")
 		pass(3)
 		want := []moorv1alpha1.LostPath{{
-			Volume: "vol-e", Since: metav1.NewTime(start.Add(time.Second)).Rfc3339Copy(), Message: "SNAP has lost its connection to the storage, and tries to make it anew (so)",
+			Volume: "vol-e", Since: metav1.NewTime(start.Add(time.Second)).Rfc3339Copy(), BorneMillis: 3000, Message: "SNAP has lost its connection to the storage, and tries to make it anew (so)",
 		}}
 		got, all := w.o.Ways.Lost()
 		if diff := cmp.Diff(want, got); diff != "" || all {

@@ -22,6 +22,9 @@ import (
 // mostLost is how many lost ways are told of: the most that the API allows.
 const mostLost = 1024
 
+// mostBorne is the longest that is told to have been borne: the most that the API allows.
+const mostBorne = time.Hour
+
 // Ways is what is known of the ways of this DPU's devices to their storage. A Watcher finds
 // it out. Safe for concurrent use.
 type Ways struct {
@@ -49,7 +52,7 @@ func (w *Ways) Lost() (out []moorv1alpha1.LostPath, all bool) {
 	defer w.mu.Unlock()
 	for _, t := range w.tracks {
 		if t.lost {
-			out = append(out, moorv1alpha1.LostPath{Volume: t.volume, Since: metav1.NewTime(t.begun).Rfc3339Copy(), Message: t.why})
+			out = append(out, moorv1alpha1.LostPath{Volume: t.volume, Since: metav1.NewTime(t.begun).Rfc3339Copy(), BorneMillis: min(t.borne, mostBorne).Milliseconds(), Message: t.why})
 		}
 	}
 	slices.SortFunc(out, func(a, b moorv1alpha1.LostPath) int { return cmp.Compare(a.Volume, b.Volume) })
