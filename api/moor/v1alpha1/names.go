@@ -22,6 +22,9 @@ const (
 	ConditionHostAlive = "HostAlive"
 	ConditionDPUAlive  = "DPUAlive"
 	ConditionReady     = "Ready"
+	// ConditionPathsHealthy is there once the DPU has lost its way to the storage of a volume,
+	// and False while it has.
+	ConditionPathsHealthy = "PathsHealthy"
 	// ConditionFailover is True while a failover of the host is under way: from its
 	// beginning until the host is back in service. Package failover alone writes it.
 	ConditionFailover = "Failover"
@@ -30,7 +33,7 @@ const (
 	ConditionFailoverRequested = "FailoverRequested"
 )
 
-// Reasons of the conditions HostAlive, DPUAlive and Ready of a DPUStorageNode.
+// Reasons of the conditions HostAlive, DPUAlive, Ready and PathsHealthy of a DPUStorageNode.
 const (
 	// ReasonBeats: the heartbeat goes on.
 	ReasonBeats = "Beats"
@@ -46,6 +49,12 @@ const (
 	ReasonReady = "Ready"
 	// ReasonNotReady: one of them does not; the message says which.
 	ReasonNotReady = "NotReady"
+	// ReasonSomePathsLost: the DPU does not reach the storage of some of its volumes.
+	ReasonSomePathsLost = "SomePathsLost"
+	// ReasonAllPathsLost: it reaches none of its storage.
+	ReasonAllPathsLost = "AllPathsLost"
+	// ReasonPathsThere: it reaches the storage of all its volumes again.
+	ReasonPathsThere = "PathsThere"
 	// ReasonNodeRemoved: the Node was removed, and something stays. It is also the
 	// reason of the event that the object goes.
 	ReasonNodeRemoved = "NodeRemoved"

@@ -2,6 +2,7 @@ package nodelifecycle
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,48 @@ func conditions(s nodehealth.Observation, status moorv1alpha1.DPUStorageNodeStat
 	case ready.Status == metav1.ConditionTrue && (hostStands || dpuStands) && !meta.IsStatusConditionTrue(status.Conditions, moorv1alpha1.ConditionReady):
 		ready = readyIs(metav1.ConditionUnknown, moorv1alpha1.ReasonNotKnown, "not all heartbeats were heard since snap-host-controller started")
 	}
-	return []metav1.Condition{host, dpu, ready}
+	return append([]metav1.Condition{host, dpu, ready}, paths(dpu, status)...)
+}
+
+// paths is what the DPU says of its ways to the storage, once one was lost. What a DPU that is not heard
+// has said last is not known to hold.
+func paths(dpu metav1.Condition, status moorv1alpha1.DPUStorageNodeStatus) []metav1.Condition {
+	lost := status.LostPaths()
+	c := metav1.Condition{Type: moorv1alpha1.ConditionPathsHealthy}
+	switch {
+	case len(lost) == 0 && meta.FindStatusCondition(status.Conditions, c.Type) == nil:
+		return nil
+	case dpu.Status != metav1.ConditionTrue:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, moorv1alpha1.ReasonNotKnown, dpu.Message
+	case len(lost) == 0:
+		c.Status, c.Reason = metav1.ConditionTrue, moorv1alpha1.ReasonPathsThere
+	default:
+		c.Status, c.Reason = metav1.ConditionFalse, moorv1alpha1.ReasonSomePathsLost
+		c.Message = "the DPU does not reach the storage of volume " + lostMessage(lost)
+		if status.DPU.AllPathsLost {
+			c.Reason, c.Message = moorv1alpha1.ReasonAllPathsLost, c.Message+"; it reaches the storage of no volume"
+		}
+	}
+	return []metav1.Condition{c}
+}
+
+// mostNamed is how many volumes a message names.
+const mostNamed = 10
+
+func lostMessage(lost []moorv1alpha1.LostPath) string {
+	var out []string
+	for _, l := range lost[:min(len(lost), mostNamed)] {
+		out = append(out, fmt.Sprintf("%s (%s)", l.Volume, l.Message))
+	}
+	return strings.Join(out, ", ") + more(len(lost))
+}
+
+// more says how many of so many are not named.
+func more(n int) string {
+	if n <= mostNamed {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n-mostNamed)
 }
 
 // readiness is what host, DPU and SNAP say of Ready.

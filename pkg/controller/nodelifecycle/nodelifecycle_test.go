@@ -54,6 +54,47 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// TestPathsHealthy is there once a path was lost, and says what a DPU says that is heard.
+func TestPathsHealthy(t *testing.T) {
+	lost := func(all bool, volumes ...string) *moorv1alpha1.DPUState {
+		out := &moorv1alpha1.DPUState{SNAPReady: true, AllPathsLost: all}
+		for _, v := range volumes {
+			out.LostPaths = append(out.LostPaths, moorv1alpha1.LostPath{Volume: v, Message: "no answer"})
+		}
+		return out
+	}
+	stood := []metav1.Condition{{Type: "PathsHealthy", Status: "False", Reason: "SomePathsLost"}}
+	for name, c := range map[string]struct {
+		dpu   nodehealth.Beat
+		tells *moorv1alpha1.DPUState
+		stood []metav1.Condition
+		want  string
+		words string
+	}{
+		"none was ever lost":     {nodehealth.Fresh, lost(false), nil, "", ""},
+		"nothing is told":        {nodehealth.Fresh, nil, nil, "", ""},
+		"one":                    {nodehealth.Fresh, lost(false, "a"), nil, "False/SomePathsLost", "the storage of volume a (no answer)"},
+		"a quiet DPU":            {nodehealth.Quiet, lost(false, "a"), nil, "False/SomePathsLost", ""},
+		"all":                    {nodehealth.Fresh, lost(true, "a", "b"), nil, "False/AllPathsLost", "a (no answer), b (no answer); it reaches the storage of no volume"},
+		"many":                   {nodehealth.Fresh, lost(false, strings.Split("abcdefghijkl", "")...), nil, "False/SomePathsLost", "j (no answer) and 2 more"},
+		"back":                   {nodehealth.Fresh, lost(false), stood, "True/PathsThere", ""},
+		"the DPU falls silent":   {nodehealth.Stale, lost(false, "a"), stood, "Unknown/NotKnown", "has stopped"},
+		"silent, and back":       {nodehealth.Stale, lost(false), stood, "Unknown/NotKnown", "has stopped"},
+		"nothing is known of it": {nodehealth.Unknown, nil, stood, "Unknown/NotKnown", "not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := conditions(nodehealth.Observation{Host: nodehealth.Fresh, DPU: c.dpu}, moorv1alpha1.DPUStorageNodeStatus{DPU: c.tells, Conditions: c.stood}, nil)
+			got := meta.FindStatusCondition(list, moorv1alpha1.ConditionPathsHealthy)
+			switch {
+			case got == nil && c.want != "", got != nil && string(got.Status)+"/"+got.Reason != c.want:
+				t.Fatalf("%+v, want %s", got, c.want)
+			case got != nil && !strings.Contains(got.Message, c.words):
+				t.Errorf("%q lacks %q", got.Message, c.words)
+			}
+		})
+	}
+}
+
 // TestZeroTrustConditions: no beat is no silence, and the DPU's word counts.
 func TestZeroTrustConditions(t *testing.T) {
 	cases := map[string]struct {

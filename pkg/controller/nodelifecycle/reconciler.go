@@ -1,6 +1,6 @@
 // Package nodelifecycle turns the heartbeats of DPUStorageNodes in the host
-// cluster into the conditions HostAlive, DPUAlive and Ready, and removes the
-// object of a Node that was removed once nothing is attached there. It writes
+// cluster into the conditions HostAlive, DPUAlive, Ready and PathsHealthy, and removes
+// the object of a Node that was removed once nothing is attached there. It writes
 // no other condition and decides nothing about who may write to a volume.
 package nodelifecycle
 
@@ -64,7 +64,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(r.Observer.Source(matters)).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(goes)).
 		WatchesRawSource(source.Kind(r.DPU.Cache, &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofDPU),
-			predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode]{UpdateFunc: snapChanged})).
+			predicate.TypedFuncs[*moorv1alpha1.DPUStorageNode]{UpdateFunc: func(e event.TypedUpdateEvent[*moorv1alpha1.DPUStorageNode]) bool {
+				return dpuChanged(e.ObjectOld, e.ObjectNew)
+			}})).
 		Complete(kube.Retrying(r))
 }
 
@@ -80,12 +82,16 @@ func matters(before, after nodehealth.Observation) bool {
 func changed(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*moorv1alpha1.DPUStorageNode), e.ObjectNew.(*moorv1alpha1.DPUStorageNode)
 	return kube.Resync(e) || before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.Spec, after.Spec) || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-		snapReady(before) != snapReady(after) || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions)
+		dpuChanged(before, after) || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions)
 }
 
-// snapChanged passes what a pass reads of a DPU's object beside the heartbeats.
-func snapChanged(e event.TypedUpdateEvent[*moorv1alpha1.DPUStorageNode]) bool {
-	return snapReady(e.ObjectOld) != snapReady(e.ObjectNew)
+// dpuChanged passes what a pass reads of what a DPU tells, beside its heartbeats.
+func dpuChanged(before, after *moorv1alpha1.DPUStorageNode) bool {
+	return snapReady(before) != snapReady(after) || allLost(before) != allLost(after) || !equality.Semantic.DeepEqual(before.Status.LostPaths(), after.Status.LostPaths())
+}
+
+func allLost(n *moorv1alpha1.DPUStorageNode) bool {
+	return n.Status.DPU != nil && n.Status.DPU.AllPathsLost
 }
 
 // snapReady is what a DPU says of SNAP; "" if it has said nothing yet.
@@ -174,10 +180,6 @@ func (r *Reconciler) removed(ctx context.Context, node *moorv1alpha1.DPUStorageN
 
 func staysMessage(stays []string) string {
 	slices.Sort(stays)
-	more := ""
-	if len(stays) > 10 {
-		more = fmt.Sprintf(" and %d more", len(stays)-10)
-		stays = stays[:10]
-	}
-	return fmt.Sprintf("the Node was removed, but these DPUVolumeAttachments stay: %s%s; delete them, and this object goes too", strings.Join(stays, ", "), more)
+	named := strings.Join(stays[:min(len(stays), mostNamed)], ", ")
+	return fmt.Sprintf("the Node was removed, but these DPUVolumeAttachments stay: %s%s; delete them, and this object goes too", named, more(len(stays)))
 }

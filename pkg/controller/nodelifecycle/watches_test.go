@@ -31,13 +31,15 @@ func TestWhatWakes(t *testing.T) {
 		"functions of the DPU": {func(n *moorv1alpha1.DPUStorageNode) {
 			n.Status.DPU.Functions = []moorv1alpha1.FunctionCount{{Type: "vf", Total: 1}}
 		}, false, false},
-		"topology":             {func(n *moorv1alpha1.DPUStorageNode) { n.Status.Topology = map[string]string{"rack": "1"} }, false, false},
-		"SNAP answers":         {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.SNAPReady = true }, true, true},
-		"the DPU is not known": {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU = nil }, true, true},
-		"another DPU":          {func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName = "another" }, true, false},
-		"zero trust":           {func(n *moorv1alpha1.DPUStorageNode) { n.Spec.HostMode = moorv1alpha1.ZeroTrust }, true, false},
-		"a new generation":     {func(n *moorv1alpha1.DPUStorageNode) { n.Generation++ }, true, false},
-		"it goes":              {func(n *moorv1alpha1.DPUStorageNode) { n.DeletionTimestamp = &metav1.Time{Time: time.Unix(1e9, 0)} }, true, false},
+		"topology":              {func(n *moorv1alpha1.DPUStorageNode) { n.Status.Topology = map[string]string{"rack": "1"} }, false, false},
+		"SNAP answers":          {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.SNAPReady = true }, true, true},
+		"a path is lost":        {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.LostPaths = []moorv1alpha1.LostPath{{Volume: "v"}} }, true, true},
+		"the last path is lost": {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.AllPathsLost = true }, true, true},
+		"the DPU is not known":  {func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU = nil }, true, true},
+		"another DPU":           {func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName = "another" }, true, false},
+		"zero trust":            {func(n *moorv1alpha1.DPUStorageNode) { n.Spec.HostMode = moorv1alpha1.ZeroTrust }, true, false},
+		"a new generation":      {func(n *moorv1alpha1.DPUStorageNode) { n.Generation++ }, true, false},
+		"it goes":               {func(n *moorv1alpha1.DPUStorageNode) { n.DeletionTimestamp = &metav1.Time{Time: time.Unix(1e9, 0)} }, true, false},
 		"a condition": {func(n *moorv1alpha1.DPUStorageNode) {
 			n.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True"}}
 		}, true, false},
@@ -53,7 +55,7 @@ func TestWhatWakes(t *testing.T) {
 			if got := changed(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.host {
 				t.Errorf("in the host cluster it wakes: %v, want %v", got, tc.host)
 			}
-			if got := snapChanged(event.TypedUpdateEvent[*moorv1alpha1.DPUStorageNode]{ObjectOld: before, ObjectNew: after}); got != tc.dpu {
+			if got := dpuChanged(before, after); got != tc.dpu {
 				t.Errorf("in the DPU cluster it wakes: %v, want %v", got, tc.dpu)
 			}
 		})
