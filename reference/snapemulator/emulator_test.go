@@ -62,7 +62,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	for !cond() {
 		select {
 		case <-deadline:
-			t.Fatalf("%s: not within 10 s", what)
+			t.Fatalf("%s: not within a minute", what)
 		case <-tick.C:
 		}
 	}
@@ -219,8 +219,13 @@ func TestRestartForgetsAllButFunctions(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	create := func(s *snapemulatortest.Service) error {
-		return snaprpc.New(s.Socket, 100*time.Millisecond).NvmeSubsystemCreate(context.Background(), "nqn.a")
+	// What is not answered in time is given up early; all else may take as long as a busy machine needs.
+	create := func(s *snapemulatortest.Service, f fault.Fault) error {
+		patience := time.Minute
+		if f.Hang || f.DelayMS >= 300 {
+			patience = 100 * time.Millisecond
+		}
+		return snaprpc.New(s.Socket, patience).NvmeSubsystemCreate(context.Background(), "nqn.a")
 	}
 	for _, tc := range []struct {
 		name        string
@@ -249,17 +254,22 @@ func TestFaults(t *testing.T) {
 				tc.fault.Method = "nvme_subsystem_create"
 			}
 			s.Inject(tc.fault)
-			err := create(s)
+			err := create(s, tc.fault)
 			code, _ := snaprpc.Code(err)
 			if errors.Is(err, snaprpc.ErrUnavailable) != tc.unavailable || code != tc.code {
 				t.Errorf("got %v", err)
 			}
-			if err := s.Call(t.Context(), "moor_clear", nil, nil); err != nil {
-				t.Fatal(err)
+			is := func() bool {
+				subs, err := s.NvmeSubsystemList(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(subs) == 2
 			}
-			subs, err := s.NvmeSubsystemList(t.Context())
-			if err != nil || (len(subs) == 2) != tc.done {
-				t.Errorf("subsystems %+v, %v; done should be %v", subs, err, tc.done)
+			if tc.done {
+				eventually(t, "it is done, if late", is) // the caller may have given up before
+			} else if is() {
+				t.Error("it is done")
 			}
 		})
 	}
