@@ -102,15 +102,20 @@ func (t *track) signOf(path provisioner.Path, now time.Time) string {
 }
 
 // beganBy is from when on that has lasted of which there is a sign now for the first time: a connection
-// is lost at once, and what does not end has not done so for a while.
+// is lost at once, and what does not end has not done so for a while. Of the time in which SNAP told
+// nothing, nothing is known.
 func (t *track) beganBy(path provisioner.Path, now time.Time) time.Time {
+	began := t.asked
 	switch {
 	case t.disconnected(path):
 		return now
 	case now.Sub(t.movedAt) >= lookPeriod:
-		return t.movedAt
+		began = t.movedAt
 	}
-	return t.asked
+	if earliest := now.Add(-2 * lookPeriod); began.Before(earliest) {
+		return earliest
+	}
+	return began
 }
 
 // due reports whether the storage is to be asked now: I/O that is going on shows by itself

@@ -99,8 +99,10 @@ func TestSince(t *testing.T) {
 		path         provisioner.Path
 		asked        time.Duration // 0: not
 		silent       bool
+		away         time.Duration // SNAP tells nothing for so long
 		since, borne time.Duration
 	}{
+		"SNAP was away":                {path: connected(1, 0), away: 60 * s, since: 60 * s, borne: 5 * s},
 		"SNAP has lost it":             {path: again, since: 2 * s, borne: 3 * s},
 		"I/O hangs":                    {path: connected(1, 0), since: 1 * s, borne: 4 * s},
 		"a question is not answered":   {path: connected(0, 0), asked: s / 2, since: s / 2, borne: 4*s + s/2},
@@ -115,7 +117,7 @@ func TestSince(t *testing.T) {
 				w.asked, w.open, w.silent = start.Add(c.asked), !c.silent, c.silent
 			}
 			for n := 2; n <= 9; n++ {
-				w.look(c.path, start.Add(time.Duration(n)*s), grace)
+				w.look(c.path, start.Add(c.away+time.Duration(n)*s), grace)
 			}
 			if !w.lost || w.begun.Sub(start) != c.since || w.borne != c.borne {
 				t.Errorf("lost %t, since %s, borne %s", w.lost, w.begun.Sub(start), w.borne)
