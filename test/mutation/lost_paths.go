@@ -22,7 +22,7 @@ var lostPaths = []mutation{
 		{pathJudge, "lost != t.lost && now.Sub(t.since) >= grace", "lost != t.lost && (t.lost || now.Sub(t.since) >= grace)"},
 	}},
 	{name: "I/O that does not end is no sign", tests: dpuPaths, edits: []edit{
-		{pathJudge, "	case now.Sub(t.movedAt) >= lookPeriod:", "	case now.Sub(t.movedAt) >= 1000*lookPeriod:"},
+		{pathJudge, "return now.Sub(t.movedAt) >= lookPeriod }", "return now.Sub(t.movedAt) >= 1000*lookPeriod }"},
 	}},
 	{name: "a storage without I/O is not asked", tests: dpuPaths, edits: []edit{
 		{pathJudge, "	return path.InFlight <= 0 && now.Sub(t.asked) >= period", "	return false"},

@@ -93,13 +93,16 @@ func (t *track) signOf(path provisioner.Path, now time.Time) string {
 		return "SNAP has given up its connection to the storage (" + path.Detail + ")"
 	case path.State == provisioner.PathReconnecting:
 		return "SNAP has lost its connection to the storage, and tries to make it anew (" + path.Detail + ")"
-	case now.Sub(t.movedAt) >= lookPeriod:
+	case t.stuck(now):
 		return "I/O is in flight, and none of it ends"
 	case t.silent && t.answers || t.open && now.Sub(t.asked) >= lookPeriod:
 		return "the storage does not answer"
 	}
 	return ""
 }
+
+// stuck reports whether I/O is in flight of which nothing has ended since the look before.
+func (t *track) stuck(now time.Time) bool { return now.Sub(t.movedAt) >= lookPeriod }
 
 // beganBy is from when on that has lasted of which there is a sign now for the first time: a connection
 // is lost at once, and what does not end has not done so for a while. Of the time in which SNAP told
@@ -109,7 +112,7 @@ func (t *track) beganBy(path provisioner.Path, now time.Time) time.Time {
 	switch {
 	case t.disconnected(path):
 		return now
-	case now.Sub(t.movedAt) >= lookPeriod:
+	case t.stuck(now):
 		began = t.movedAt
 	}
 	if earliest := now.Add(-2 * lookPeriod); began.Before(earliest) {
