@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -42,17 +41,6 @@ func events(ctx context.Context, about client.Object, reason string) ([]string, 
 	return out, err
 }
 
-// nodeTells waits until the DPUStorageNode of a host says that its DPU does not reach a volume.
-func nodeTells(ctx context.Context, host, volume string) {
-	GinkgoHelper()
-	Eventually(func(ctx context.Context) ([]metav1.Condition, error) {
-		node := &moorv1alpha1.DPUStorageNode{}
-		err := clients.Host.Get(ctx, client.ObjectKey{Name: host}, node)
-		return node.Status.Conditions, err
-	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
-		Should(ContainElement(And(HaveField("Type", moorv1alpha1.ConditionPathsHealthy), HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring(volume)))))
-}
-
 var _ = Describe("a path to the storage", func() {
 	It("that is lost for all DPUs moves nothing: I/O waits, and the same pod goes on", ci, func(ctx context.Context) {
 		ns := faulty(ctx)
@@ -82,7 +70,8 @@ var _ = Describe("a path to the storage", func() {
 		d := within(pathLost)
 		back := during(ctx, s.dpu, bed.CutStorage, bed.JoinStorage)
 		pathTells(ctx, s.volume, storagev1alpha1.ReasonPathLost, "host "+s.host)
-		nodeTells(ctx, s.host, s.volume)
+		Eventually(hostSays).WithContext(ctx).WithArguments(s.host, moorv1alpha1.ConditionPathHealthy).WithTimeout(patience).WithPolling(tick).
+			Should(And(HavePrefix("False/"), ContainSubstring(s.volume)))
 		s.again(ctx, d)
 		Expect(s.pod.Spec.NodeName).NotTo(Equal(s.host))
 		shutOut := moorv1alpha1.ReceiptStorage

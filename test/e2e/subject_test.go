@@ -181,17 +181,19 @@ func (s *subject) journal(ctx context.Context) proof.Journal {
 // told waits until the host's object says why nothing is done, in these words.
 func told(ctx context.Context, host, reason, words string) {
 	GinkgoHelper()
-	Eventually(func(ctx context.Context) (string, error) {
-		node := &moorv1alpha1.DPUStorageNode{}
-		if err := clients.Host.Get(ctx, client.ObjectKey{Name: host}, node); err != nil {
-			return "", err
-		}
-		c := meta.FindStatusCondition(node.Status.Conditions, "Failover")
-		if c == nil {
-			return "", nil
-		}
-		return c.Reason + ": " + c.Message, nil
-	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(And(HavePrefix(reason+": "), ContainSubstring(words)))
+	Eventually(hostSays).WithContext(ctx).WithArguments(host, moorv1alpha1.ConditionFailover).WithTimeout(patience).WithPolling(tick).
+		Should(And(ContainSubstring("/"+reason+": "), ContainSubstring(words)))
+}
+
+// hostSays is what a condition of a host's DPUStorageNode says; empty if there is none.
+func hostSays(ctx context.Context, host, condition string) (string, error) {
+	node := &moorv1alpha1.DPUStorageNode{}
+	err := clients.Host.Get(ctx, client.ObjectKey{Name: host}, node)
+	c := meta.FindStatusCondition(node.Status.Conditions, condition)
+	if c == nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message), err
 }
 
 // dpuIn is the DPU in a host.

@@ -24,6 +24,9 @@ var lostPaths = []mutation{
 	{name: "I/O that does not end is no sign", tests: dpuPaths, edits: []edit{
 		{pathJudge, "return now.Sub(t.movedAt) >= lookPeriod }", "return now.Sub(t.movedAt) >= 1000*lookPeriod }"},
 	}},
+	{name: "what SNAP did not tell of counts as borne", tests: dpuPaths, edits: []edit{
+		{pathJudge, "began.Before(earliest) {", "began.IsZero() {"},
+	}},
 	{name: "a storage without I/O is not asked", tests: dpuPaths, edits: []edit{
 		{pathJudge, "	return path.InFlight <= 0 && now.Sub(t.asked) >= period", "	return false"},
 	}},

@@ -241,7 +241,7 @@ type DPUStorageNodeStatus struct {
 	// In the host cluster only. Writer: snap-host-controller.
 	// +optional
 	Topology map[string]string `json:"topology,omitempty"`
-	// Conditions: HostAlive, DPUAlive, Ready; PathsHealthy, Failover and FailoverRequested where
+	// Conditions: HostAlive, DPUAlive, Ready; PathHealthy, Failover and FailoverRequested where
 	// there is something to say.
 	// +optional
 	// +listType=map

@@ -22,9 +22,9 @@ const (
 	ConditionHostAlive = "HostAlive"
 	ConditionDPUAlive  = "DPUAlive"
 	ConditionReady     = "Ready"
-	// ConditionPathsHealthy is there once the DPU has lost its way to the storage of a volume,
-	// and False while it has.
-	ConditionPathsHealthy = "PathsHealthy"
+	// ConditionPathHealthy is there once the DPU has lost its way to the storage of a volume,
+	// and False while it has. Volumes and attachments have one of the same name.
+	ConditionPathHealthy = "PathHealthy"
 	// ConditionFailover is True while a failover of the host is under way: from its
 	// beginning until the host is back in service. Package failover alone writes it.
 	ConditionFailover = "Failover"
@@ -33,7 +33,7 @@ const (
 	ConditionFailoverRequested = "FailoverRequested"
 )
 
-// Reasons of the conditions HostAlive, DPUAlive, Ready and PathsHealthy of a DPUStorageNode.
+// Reasons of the conditions HostAlive, DPUAlive, Ready and PathHealthy of a DPUStorageNode.
 const (
 	// ReasonBeats: the heartbeat goes on.
 	ReasonBeats = "Beats"
@@ -49,12 +49,10 @@ const (
 	ReasonReady = "Ready"
 	// ReasonNotReady: one of them does not; the message says which.
 	ReasonNotReady = "NotReady"
-	// ReasonSomePathsLost: the DPU does not reach the storage of some of its volumes.
-	ReasonSomePathsLost = "SomePathsLost"
-	// ReasonAllPathsLost: it reaches none of its storage.
+	// ReasonAllPathsLost: the DPU reaches the storage of no volume. ReasonPathLost: of some it does.
 	ReasonAllPathsLost = "AllPathsLost"
-	// ReasonPathsThere: it reaches the storage of all its volumes again.
-	ReasonPathsThere = "PathsThere"
+	// ReasonSuccess: it reaches the storage of all its volumes again.
+	ReasonSuccess = "Success"
 	// ReasonNodeRemoved: the Node was removed, and something stays. It is also the
 	// reason of the event that the object goes.
 	ReasonNodeRemoved = "NodeRemoved"
@@ -72,7 +70,7 @@ const (
 	// ReasonHeld: the host is not well and nothing is done; the message says why.
 	ReasonHeld = "Held"
 	// ReasonPathLost: the host lives, and volumes of it have lost their way to the storage;
-	// the message says what is done about each.
+	// the message says what is done about each. It is also a reason of PathHealthy.
 	ReasonPathLost = "PathLost"
 	// ReasonRecovered: the host is healthy and nothing of before is left.
 	ReasonRecovered = "Recovered"

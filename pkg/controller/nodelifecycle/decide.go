@@ -34,16 +34,16 @@ func conditions(s nodehealth.Observation, status moorv1alpha1.DPUStorageNodeStat
 // has said last is not known to hold.
 func paths(dpu metav1.Condition, status moorv1alpha1.DPUStorageNodeStatus) []metav1.Condition {
 	lost := status.LostPaths()
-	c := metav1.Condition{Type: moorv1alpha1.ConditionPathsHealthy}
+	c := metav1.Condition{Type: moorv1alpha1.ConditionPathHealthy}
 	switch {
 	case len(lost) == 0 && meta.FindStatusCondition(status.Conditions, c.Type) == nil:
 		return nil
 	case dpu.Status != metav1.ConditionTrue:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, moorv1alpha1.ReasonNotKnown, dpu.Message
 	case len(lost) == 0:
-		c.Status, c.Reason = metav1.ConditionTrue, moorv1alpha1.ReasonPathsThere
+		c.Status, c.Reason = metav1.ConditionTrue, moorv1alpha1.ReasonSuccess
 	default:
-		c.Status, c.Reason = metav1.ConditionFalse, moorv1alpha1.ReasonSomePathsLost
+		c.Status, c.Reason = metav1.ConditionFalse, moorv1alpha1.ReasonPathLost
 		c.Message = "the DPU does not reach the storage of volume " + lostMessage(lost)
 		if status.DPU.AllPathsLost {
 			c.Reason, c.Message = moorv1alpha1.ReasonAllPathsLost, c.Message+"; it reaches the storage of no volume"

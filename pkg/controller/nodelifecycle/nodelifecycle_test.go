@@ -54,8 +54,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestPathsHealthy is there once a path was lost, and says what a DPU says that is heard.
-func TestPathsHealthy(t *testing.T) {
+// TestPathHealthy is there once a path was lost, and says what a DPU says that is heard.
+func TestPathHealthy(t *testing.T) {
 	lost := func(all bool, volumes ...string) *moorv1alpha1.DPUState {
 		out := &moorv1alpha1.DPUState{SNAPReady: true, AllPathsLost: all}
 		for _, v := range volumes {
@@ -63,7 +63,7 @@ func TestPathsHealthy(t *testing.T) {
 		}
 		return out
 	}
-	stood := []metav1.Condition{{Type: "PathsHealthy", Status: "False", Reason: "SomePathsLost"}}
+	stood := []metav1.Condition{{Type: "PathHealthy", Status: "False", Reason: "PathLost"}}
 	for name, c := range map[string]struct {
 		dpu   nodehealth.Beat
 		tells *moorv1alpha1.DPUState
@@ -73,18 +73,18 @@ func TestPathsHealthy(t *testing.T) {
 	}{
 		"none was ever lost":     {nodehealth.Fresh, lost(false), nil, "", ""},
 		"nothing is told":        {nodehealth.Fresh, nil, nil, "", ""},
-		"one":                    {nodehealth.Fresh, lost(false, "a"), nil, "False/SomePathsLost", "the storage of volume a (no answer)"},
-		"a quiet DPU":            {nodehealth.Quiet, lost(false, "a"), nil, "False/SomePathsLost", ""},
+		"one":                    {nodehealth.Fresh, lost(false, "a"), nil, "False/PathLost", "the storage of volume a (no answer)"},
+		"a quiet DPU":            {nodehealth.Quiet, lost(false, "a"), nil, "False/PathLost", ""},
 		"all":                    {nodehealth.Fresh, lost(true, "a", "b"), nil, "False/AllPathsLost", "a (no answer), b (no answer); it reaches the storage of no volume"},
-		"many":                   {nodehealth.Fresh, lost(false, strings.Split("abcdefghijkl", "")...), nil, "False/SomePathsLost", "j (no answer) and 2 more"},
-		"back":                   {nodehealth.Fresh, lost(false), stood, "True/PathsThere", ""},
+		"many":                   {nodehealth.Fresh, lost(false, strings.Split("abcdefghijkl", "")...), nil, "False/PathLost", "j (no answer) and 2 more"},
+		"back":                   {nodehealth.Fresh, lost(false), stood, "True/Success", ""},
 		"the DPU falls silent":   {nodehealth.Stale, lost(false, "a"), stood, "Unknown/NotKnown", "has stopped"},
 		"silent, and back":       {nodehealth.Stale, lost(false), stood, "Unknown/NotKnown", "has stopped"},
 		"nothing is known of it": {nodehealth.Unknown, nil, stood, "Unknown/NotKnown", "not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := conditions(nodehealth.Observation{Host: nodehealth.Fresh, DPU: c.dpu}, moorv1alpha1.DPUStorageNodeStatus{DPU: c.tells, Conditions: c.stood}, nil)
-			got := meta.FindStatusCondition(list, moorv1alpha1.ConditionPathsHealthy)
+			got := meta.FindStatusCondition(list, moorv1alpha1.ConditionPathHealthy)
 			switch {
 			case got == nil && c.want != "", got != nil && string(got.Status)+"/"+got.Reason != c.want:
 				t.Fatalf("%+v, want %s", got, c.want)

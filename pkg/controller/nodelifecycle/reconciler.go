@@ -1,5 +1,5 @@
 // Package nodelifecycle turns the heartbeats of DPUStorageNodes in the host
-// cluster into the conditions HostAlive, DPUAlive, Ready and PathsHealthy, and removes
+// cluster into the conditions HostAlive, DPUAlive, Ready and PathHealthy, and removes
 // the object of a Node that was removed once nothing is attached there. It writes
 // no other condition and decides nothing about who may write to a volume.
 package nodelifecycle
