@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -70,15 +71,24 @@ func (i *Informers) Ready() error {
 }
 
 // ReadyWith is Ready for a manager without leader election: it is ready only after
-// it has started its controllers, since these ask for informers.
+// it has started its controllers, since these ask for informers. Once ready it stays
+// so: a controller may ask for an informer after the manager says that it was started,
+// and a read of a cache that is not filled waits for it, while a sidecar that was told
+// "ready" takes a refusal for an error of the driver.
 func (i *Informers) ReadyWith(mgr interface{ Elected() <-chan struct{} }) func() error {
+	var was atomic.Bool
 	return func() error {
+		if was.Load() {
+			return nil
+		}
+		err := i.Ready()
 		select {
 		case <-mgr.Elected():
-			return i.Ready()
 		default:
-			return cmp.Or(i.Ready(), errors.New("the controllers are not started yet"))
+			err = cmp.Or(err, errors.New("the controllers are not started yet"))
 		}
+		was.Store(err == nil)
+		return err
 	}
 }
 

@@ -99,6 +99,12 @@ func TestReadyNamesTheFirstInformer(t *testing.T) {
 	}
 	close(mgr.elected)
 	check(ready())
+	_, err = c.GetInformer(ctx, &corev1.Event{}, cache.BlockUntilSynced(false))
+	check(err)
+	want("the cache of Event of the host cluster is not filled yet")
+	if err := ready(); err != nil {
+		t.Errorf("was ready, and is so no more: %v", err)
+	}
 	if inner.indexed != 3 {
 		t.Errorf("%d indexes were made, want 3", inner.indexed)
 	}
