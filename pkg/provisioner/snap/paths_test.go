@@ -203,14 +203,18 @@ func TestPathsOfAServiceThatLacksMethods(t *testing.T) {
 
 // TestPathsOfABrokenService: a service that fails says nothing about what is there.
 func TestPathsOfABrokenService(t *testing.T) {
-	for method, probe := range map[string]bool{"bdev_get_bdevs": true, "bdev_nvme_get_controllers": true, "bdev_get_iostat": false} {
+	for method, fails := range map[string]struct{ paths, probe bool }{
+		"bdev_get_bdevs":            {probe: true}, // the counts tell which there are
+		"bdev_nvme_get_controllers": {true, true},
+		"bdev_get_iostat":           {paths: true},
+	} {
 		t.Run(method, func(t *testing.T) {
 			s, d, _ := overTarget(t)
 			s.inject(map[string]any{"method": method, "count": -1, "error": map[string]any{"code": -19, "message": "No such device"}})
-			if got, err := d.Paths(t.Context(), []string{"vol"}); !errors.Is(err, provisioner.ErrUnavailable) || got != nil {
+			if got, err := d.Paths(t.Context(), []string{"vol"}); errors.Is(err, provisioner.ErrUnavailable) != fails.paths || (got == nil) != fails.paths {
 				t.Errorf("paths %+v, %v", got, err)
 			}
-			if err := d.ProbePath(t.Context(), "vol"); errors.Is(err, provisioner.ErrUnavailable) != probe || (err != nil) != probe {
+			if err := d.ProbePath(t.Context(), "vol"); errors.Is(err, provisioner.ErrUnavailable) != fails.probe || (err != nil) != fails.probe {
 				t.Errorf("ask the storage: %v", err)
 			}
 		})

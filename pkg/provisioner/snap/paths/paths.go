@@ -8,6 +8,7 @@ package paths
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,10 +27,18 @@ type Paths struct{ service *service.Service }
 // New returns those of a service. Nothing is called.
 func New(s *service.Service) *Paths { return &Paths{s} }
 
-// List is provisioner.DPU's Paths. It costs three calls, however many devices there are,
-// one more if a device is no bdev, and one for each whose queue depth is not sampled yet.
+// List is provisioner.DPU's Paths. It costs two calls, however many devices there are,
+// one more if a device is no bdev or the service does not count, and one for each whose
+// queue depth is not sampled yet.
 func (p *Paths) List(ctx context.Context, devices []string) ([]provisioner.Path, error) {
-	there, err := p.there(ctx, devices)
+	if len(devices) == 0 {
+		return nil, nil
+	}
+	bdevs, stats, err := p.counted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	there, err := p.there(ctx, devices, bdevs)
 	if err != nil || len(there) == 0 {
 		return nil, err
 	}
@@ -37,18 +46,49 @@ func (p *Paths) List(ctx context.Context, devices []string) ([]provisioner.Path,
 	if err != nil {
 		return nil, service.Explain(err, service.Unread, "list the controllers of storage")
 	}
-	stats, err := known(p.service.RPC.BdevGetIostat(ctx, ""))
-	if err != nil {
-		return nil, service.Explain(err, service.Unread, "count the operations of block devices")
-	}
 	p.sample(ctx, unsampled(there, stats))
 	return read(there, controllers, stats), nil
+}
+
+// counted are the bdevs that exist, by name, and what the service has counted of each:
+// SPDK's counts are of every bdev, so that they need not be listed too.
+func (p *Paths) counted(ctx context.Context) (map[string]bool, []snaprpc.BdevIOStat, error) {
+	stats, err := p.service.RPC.BdevGetIostat(ctx, "")
+	if snaprpc.IsMethodNotFound(err) {
+		bdevs, err := p.bdevs(ctx)
+		return bdevs, nil, err
+	}
+	if err != nil {
+		return nil, nil, service.Explain(err, service.Unread, "count the operations of block devices")
+	}
+	names := make(map[string]bool, len(stats))
+	for _, s := range stats {
+		names[s.Name] = true
+	}
+	return names, stats, nil
+}
+
+// bdevs are those that exist, by name.
+func (p *Paths) bdevs(ctx context.Context) (map[string]bool, error) {
+	bdevs, err := p.service.RPC.BdevGetBdevs(ctx, "")
+	if err != nil {
+		return nil, service.Explain(err, service.Unread, "list the block devices")
+	}
+	names := make(map[string]bool, len(bdevs))
+	for _, b := range bdevs {
+		names[b.Name] = true
+	}
+	return names, nil
 }
 
 // Probe is provisioner.DPU's ProbePath.
 func (p *Paths) Probe(ctx context.Context, device string) error {
 	what := "ask the storage of device " + device
-	there, err := p.there(ctx, []string{device})
+	bdevs, err := p.bdevs(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	there, err := p.there(ctx, []string{device}, bdevs)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -75,20 +115,10 @@ func (p *Paths) Probe(ctx context.Context, device string) error {
 }
 
 // there are the devices of those named that exist, in order and each once. A device that
-// is no bdev may be an fsdev, where the service has such.
-func (p *Paths) there(ctx context.Context, devices []string) ([]string, error) {
+// is none of the bdevs may be an fsdev, where the service has such.
+func (p *Paths) there(ctx context.Context, devices []string, bdevs map[string]bool) ([]string, error) {
 	named := slices.Compact(slices.Sorted(slices.Values(devices)))
-	if len(named) == 0 {
-		return nil, nil
-	}
-	bdevs, err := p.service.RPC.BdevGetBdevs(ctx, "")
-	if err != nil {
-		return nil, service.Explain(err, service.Unread, "list the block devices")
-	}
-	exists := map[string]bool{}
-	for _, b := range bdevs {
-		exists[b.Name] = true
-	}
+	exists := maps.Clone(bdevs)
 	absent := func(name string) bool { return !exists[name] }
 	if slices.ContainsFunc(named, absent) {
 		shared, err := known(p.service.RPC.FsdevGetFsdevs(ctx))
