@@ -239,6 +239,9 @@ var services = []mutation{
 	{name: "a vendor makes a volume for more hosts than it allows", tests: "./pkg/controller/dpucluster/volume", edits: []edit{
 		{"pkg/controller/dpucluster/volume/vendor.go", "most != nil && *most < want {", "most != nil && *most < 1 {"},
 	}},
+	{name: "a class that csi-resizer did not find is waited for", tests: "./pkg/controller/dpucluster/volume", edits: []edit{
+		{"pkg/controller/dpucluster/volume/change.go", "named >= 0 && (due.IsZero() || p.now.Before(due)) {", "named >= 0 && (due.IsZero() || !due.IsZero()) {"},
+	}},
 	{name: "a device whose file was removed counts as staged", tests: nodeService, edits: []edit{
 		{nodeMounts, "	if strings.HasSuffix(mp.Root, deleted) {\n		return fmt.Errorf(\"%s, which", "	if strings.HasSuffix(mp.Root, \"//gone\") {\n		return fmt.Errorf(\"%s, which"},
 	}},

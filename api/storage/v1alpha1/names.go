@@ -130,6 +130,9 @@ const (
 	// time, by snap-host-controller's clock. It means nothing else, and may be
 	// removed.
 	AnnotationKubeletWoken = "storage.moor.dev/kubelet-woken"
+	// AnnotationModificationAsked on a vendor's PersistentVolumeClaim is when it was
+	// last made to name a VolumeAttributesClass, by snap-controller's clock.
+	AnnotationModificationAsked = "storage.moor.dev/modification-asked"
 	// AnnotationMirrored on an event about a DPUVolume is the count under which it
 	// was repeated on its claim and pods, so that it is repeated once.
 	AnnotationMirrored = "storage.moor.dev/mirrored"

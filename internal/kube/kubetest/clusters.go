@@ -172,7 +172,7 @@ func (c *Cluster) Has(o client.Object, name string) bool {
 	c.t.Helper()
 	o.SetName(name)
 	switch o.(type) {
-	case *corev1.Node, *corev1.PersistentVolume, *storagev1.StorageClass, *storagev1.CSIDriver, *snapshotv1.VolumeSnapshotClass, *moorv1alpha1.DPUStorageNode:
+	case *corev1.Node, *corev1.PersistentVolume, *storagev1.StorageClass, *storagev1.VolumeAttributesClass, *storagev1.CSIDriver, *snapshotv1.VolumeSnapshotClass, *moorv1alpha1.DPUStorageNode:
 	default:
 		o.SetNamespace(c.namespace)
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -26,6 +28,8 @@ import (
 // yet; nil is nothing.
 type changes struct {
 	expansion, modification *storagev1alpha1.VolumeChange
+	// again is when the next pass has to start even if no watch starts it; 0: never.
+	again time.Duration
 }
 
 // change has the vendor's claim ask for what is asked of the volume now. The
@@ -33,7 +37,11 @@ type changes struct {
 func (p *pass) change(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (changes, error) {
 	expansion, failedExpand := p.expand(ctx, pvc)
 	modification, failedModify := p.modify(ctx, pvc)
-	return changes{expansion, modification}, errors.Join(failedExpand, failedModify)
+	now := changes{expansion: expansion, modification: modification}
+	if due := modificationDue(pvc); modification != nil && !due.IsZero() {
+		now.again = max(time.Millisecond, due.Sub(p.now)) // 0 is never
+	}
+	return now, errors.Join(failedExpand, failedModify)
 }
 
 // expand has the vendor's claim ask for the size that the volume is asked for,
@@ -107,17 +115,17 @@ func (p *pass) modify(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (*
 		change.Refused = true
 		return change, nil
 	}
-	name, err := attributesClassOf(v), error(nil)
-	if ptr.Deref(name, "") != ptr.Deref(pvc.Spec.VolumeAttributesClassName, "") {
-		name, err = p.attributesClass(ctx)
-	}
+	name, err := p.attributesClass(ctx, pvc)
 	if meta.IsNoMatchError(err) {
 		change.Message = "mutable parameters need VolumeAttributesClasses (storage.k8s.io/v1, Kubernetes 1.34), which the DPU cluster does not serve"
 		change.Refused = true
 		return change, nil
 	}
-	if err == nil {
-		_, err = kube.Patch(ctx, p.cluster.Client, pvc, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = name })
+	if err == nil && ptr.Deref(name, "") != ptr.Deref(pvc.Spec.VolumeAttributesClassName, "") {
+		_, err = kube.Patch(ctx, p.cluster.Client, pvc, func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.VolumeAttributesClassName = name
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, storagev1alpha1.AnnotationModificationAsked, p.now.UTC().Format(time.RFC3339Nano))
+		})
 	}
 	if err != nil {
 		change.Message = err.Error()
@@ -126,7 +134,7 @@ func (p *pass) modify(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (*
 	switch {
 	case maps.Equal(want, have):
 		return nil, nil
-	case ptr.Deref(pvc.Status.CurrentVolumeAttributesClassName, "") != *name:
+	case !slices.Contains(attributesClassesOf(v), ptr.Deref(pvc.Status.CurrentVolumeAttributesClassName, "")):
 		return modificationOf(pvc, change, *name), nil
 	}
 	if _, err := kube.Patch(ctx, p.cluster.Client, v, func(v *storagev1alpha1.Volume) { v.Spec.Volume.MutableParameters = want }); err != nil {
@@ -145,41 +153,76 @@ func modificationOf(pvc *corev1.PersistentVolumeClaim, change *storagev1alpha1.V
 		}
 	}
 	change.Refused = ours && s.Status == corev1.PersistentVolumeClaimModifyVolumeInfeasible
-	if change.Message == "" {
+	switch {
+	case change.Message != "":
+	case pending(pvc):
+		change.Message = fmt.Sprintf("waiting for the vendor to modify PersistentVolumeClaim %s: its csi-resizer did not find VolumeAttributesClass %s, and is told of another one", pvc.Name, name)
+	default:
 		change.Message = fmt.Sprintf("waiting for the vendor to modify PersistentVolumeClaim %s: is csi-resizer running beside its CSI controller, and can that modify volumes?", pvc.Name)
 	}
 	return change
 }
 
-// attributesClass makes the class of the mutable parameters that a volume asks
-// for, if there is none, and returns its name; nil if it asks for none.
-func (p *pass) attributesClass(ctx context.Context) (*string, error) {
+// pending reports whether csi-resizer did not find the class that the claim names.
+func pending(pvc *corev1.PersistentVolumeClaim) bool {
+	s := pvc.Status.ModifyVolumeStatus
+	return s != nil && s.Status == corev1.PersistentVolumeClaimModifyVolumePending
+}
+
+// modificationPause is how long csi-resizer has to learn of a class that was just made,
+// before the claim names another one. It is our own choice.
+const modificationPause = 2 * time.Second
+
+// modificationDue is when a claim whose class csi-resizer did not find has to name another
+// one; the zero time if it need not.
+func modificationDue(pvc *corev1.PersistentVolumeClaim) time.Time {
+	if !pending(pvc) {
+		return time.Time{}
+	}
+	// What cannot be read was not written here: it is due.
+	asked, _ := time.Parse(time.RFC3339Nano, pvc.Annotations[storagev1alpha1.AnnotationModificationAsked])
+	return asked.Add(modificationPause)
+}
+
+// attributesClass makes the class of the mutable parameters that a volume asks for, if
+// its claim has to name it and there is none, and returns its name; nil if it asks for
+// none.
+func (p *pass) attributesClass(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (*string, error) {
 	v := p.volume
-	name := attributesClassOf(v)
-	if name == nil {
+	names := attributesClassesOf(v)
+	if names == nil {
 		return nil, nil
 	}
+	named := slices.Index(names, ptr.Deref(pvc.Spec.VolumeAttributesClassName, ""))
+	if due := modificationDue(pvc); named >= 0 && (due.IsZero() || p.now.Before(due)) {
+		return &names[named], nil
+	}
+	name := names[(named+1)%len(names)]
 	class := &storagev1.VolumeAttributesClass{
-		ObjectMeta: metav1.ObjectMeta{Name: *name, Labels: map[string]string{storagev1alpha1.LabelMutableParameters: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{storagev1alpha1.LabelMutableParameters: "true"}},
 		DriverName: v.Spec.Volume.CSIReference.CSIDriverName, Parameters: v.Spec.Request.MutableParameters,
 	}
 	_, err := kube.CreateLive(ctx, p.cluster.Client, p.cluster.Live, class)
-	return name, err
+	return &name, err
 }
 
-// attributesClassOf names the class of the mutable parameters that a volume asks
-// for; nil if it asks for none.
-func attributesClassOf(v *storagev1alpha1.Volume) *string {
+// attributesClassesOf names the classes that the mutable parameters which a volume asks
+// for can have; nil if it asks for none.
+func attributesClassesOf(v *storagev1alpha1.Volume) []string {
 	if len(v.Spec.Request.MutableParameters) == 0 {
 		return nil
 	}
-	return ptr.To(attributesClassName(v.Spec.Volume.CSIReference.CSIDriverName, v.Spec.Request.MutableParameters))
+	return attributesClassNames(v.Spec.Volume.CSIReference.CSIDriverName, v.Spec.Request.MutableParameters)
 }
 
-// attributesClassName follows from what is in the class, which cannot change.
-func attributesClassName(driver string, parameters map[string]string) string {
+// attributesClassNames follow from what is in the class, which cannot change. There are
+// two names for the same: csi-resizer looks for a class once, in its cache, and after that
+// only when the claim names another one. So a claim whose class it did not find, because
+// the class was just made or was just removed as unused, names the other.
+func attributesClassNames(driver string, parameters map[string]string) []string {
 	raw, _ := json.Marshal(parameters) // strings alone; keys in order
-	return fmt.Sprintf("moor-%x", sha256.Sum256(append([]byte(driver+"\n"), raw...)))[:37]
+	name := fmt.Sprintf("moor-%x", sha256.Sum256(append([]byte(driver+"\n"), raw...)))[:37]
+	return []string{name, name + "-b"}
 }
 
 // sweepClasses removes the classes of v's driver that no volume asks for or has
@@ -199,8 +242,10 @@ func (p *pass) sweepClasses(ctx context.Context) error {
 			o = v // the cache may be behind
 		}
 		if o.DeletionTimestamp.IsZero() {
-			used[attributesClassName(driver, o.Spec.Request.MutableParameters)] = true
-			used[attributesClassName(driver, o.Spec.Volume.MutableParameters)] = true
+			inUse := append(attributesClassNames(driver, o.Spec.Request.MutableParameters), attributesClassNames(driver, o.Spec.Volume.MutableParameters)...)
+			for _, name := range inUse {
+				used[name] = true
+			}
 		}
 	}
 	classes := &storagev1.VolumeAttributesClassList{}

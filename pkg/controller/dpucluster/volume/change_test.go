@@ -3,6 +3,7 @@ package volume_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -183,6 +184,70 @@ func TestModificationRefused(t *testing.T) {
 	v := m.wantsParameters(map[string]string{"iops": "100"})
 	if v.Status.Modification != nil || v.Spec.Volume.MutableParameters["iops"] != "100" {
 		t.Errorf("taken back: %+v", v.Status.Modification)
+	}
+}
+
+// TestModificationOfAClassThatIsNotFound: csi-resizer looks for a class once, and again
+// only when the claim names another. It may have looked before it heard of the class, or
+// in the moment in which the class was removed as unused.
+func TestModificationOfAClassThatIsNotFound(t *testing.T) {
+	m := newFixture(t)
+	m.available("v", corev1.PersistentVolumeReclaimDelete)
+	want := map[string]string{"iops": "100"}
+	m.wantsParameters(want)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: kubetest.DPUObject("v-pvc")}
+	names := func() string {
+		m.Get(claim, claim.Name)
+		return *claim.Spec.VolumeAttributesClassName
+	}
+	passes := func(d time.Duration) { m.Clock.SetTime(m.Clock.Now().Add(d)) }
+	first := names()
+	kubetest.Change(m.Cluster, claim, func(c *corev1.PersistentVolumeClaim) {
+		c.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{Status: corev1.PersistentVolumeClaimModifyVolumePending}
+	})
+	before := m.Writes()
+	passes(500 * time.Millisecond)
+	if again := m.pass("v").RequeueAfter; again != 1500*time.Millisecond || names() != first {
+		t.Fatalf("again after %s; the claim names %s, at first %s", again, names(), first)
+	}
+	if c := m.volume("v").Status.Modification; c == nil || !strings.Contains(c.Message, "did not find VolumeAttributesClass "+first) {
+		t.Errorf("modification %+v", c)
+	}
+	m.pass("v")
+	if n := m.Writes() - before; n != 1 { // the message
+		t.Errorf("%d writes while the vendor is waited for", n)
+	}
+	seen := map[string]bool{first: true}
+	for turn := range 4 { // it is never found: each name in turn, never two at once
+		m.Remove(&storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: names()}})
+		passes(1500 * time.Millisecond)
+		was := names()
+		m.settle("v")
+		if names() == was {
+			t.Fatalf("turn %d: the claim still names %s", turn, was)
+		}
+		class := &storagev1.VolumeAttributesClass{}
+		m.Get(class, names())
+		if diff := cmp.Diff(want, class.Parameters); diff != "" {
+			t.Fatal(diff)
+		}
+		seen[names()] = true
+		passes(500 * time.Millisecond)
+		m.settle("v")
+		if names() == was {
+			t.Fatalf("turn %d: another name before the vendor can have looked", turn)
+		}
+	}
+	if len(seen) != 2 {
+		t.Errorf("%d names: %v", len(seen), seen)
+	}
+	kubetest.Change(m.Cluster, claim, func(c *corev1.PersistentVolumeClaim) { c.Status.ModifyVolumeStatus = nil })
+	m.modifies()
+	if v := m.volume("v"); v.Status.Modification != nil || v.Spec.Volume.MutableParameters["iops"] != "100" {
+		t.Errorf("found: %+v", v.Status.Modification)
+	}
+	if again := m.pass("v").RequeueAfter; again != 0 {
+		t.Errorf("a volume that has what it asks for is looked at again after %s", again)
 	}
 }
 

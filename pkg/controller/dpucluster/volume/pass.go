@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -22,6 +23,8 @@ type pass struct {
 	// intN returns a random number of 0..n-1.
 	intN     func(n int) int
 	recorder record.EventRecorder
+	// now is when the pass began.
+	now time.Time
 }
 
 // dpus reads the DPUs. They are not to be changed.

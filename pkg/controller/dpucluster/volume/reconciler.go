@@ -82,7 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.choices.know(req.NamespacedName, "")
 		return ctrl.Result{}, nil
 	}
-	p := &pass{volume: v, cluster: r.DPU, choices: &r.choices, intN: r.IntN, recorder: r.Recorder}
+	p := &pass{volume: v, cluster: r.DPU, choices: &r.choices, intN: r.IntN, recorder: r.Recorder, now: r.Clock.Now()}
 	now, outcome := p.advance(ctx)
 	return r.report(ctx, v, now, outcome)
 }
@@ -90,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // advance returns how far what was asked for later is; as it was, if the pass
 // did not get that far.
 func (p *pass) advance(ctx context.Context) (changes, error) {
-	was := changes{p.volume.Status.Expansion, p.volume.Status.Modification}
+	was := changes{expansion: p.volume.Status.Expansion, modification: p.volume.Status.Modification}
 	if !p.volume.DeletionTimestamp.IsZero() {
 		return was, p.remove(ctx)
 	}
@@ -109,7 +109,7 @@ func (p *pass) advance(ctx context.Context) (changes, error) {
 
 // report writes into the status what became of the pass.
 func (r *Reconciler) report(ctx context.Context, v *storagev1alpha1.Volume, now changes, outcome error) (ctrl.Result, error) {
-	return dpucluster.Report[*storagev1alpha1.Volume]{
+	result, err := dpucluster.Report[*storagev1alpha1.Volume]{
 		Object: v, Finalizer: storagev1alpha1.FinalizerVolume, Urgent: v.Status.Unreachable,
 		Change: func(v *storagev1alpha1.Volume, message string) {
 			v.Status.Message, v.Status.Unreachable = message, isUnreachable(outcome)
@@ -122,6 +122,10 @@ func (r *Reconciler) report(ctx context.Context, v *storagev1alpha1.Volume, now 
 			}
 		},
 	}.Write(ctx, r.DPU.Client, outcome, r.Clock.Now())
+	if result.RequeueAfter == 0 {
+		result.RequeueAfter = now.again
+	}
+	return result, err
 }
 
 // relabelled lets pass what changes where DPUs are, or which drivers they have.
