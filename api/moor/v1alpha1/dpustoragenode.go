@@ -279,9 +279,11 @@ func (s *DPUStorageNodeStatus) LostPath(volume string) *LostPath {
 // cluster its name is the host's node name, in the DPU cluster the DPU's.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:resource:scope=Cluster,categories=moor,shortName=dpusn
 // +kubebuilder:selectablefield:JSONPath=`.spec.dpuName`
 // +kubebuilder:printcolumn:name="DPU",type=string,JSONPath=`.spec.dpuName`
+// +kubebuilder:printcolumn:name="Host Alive",type=string,JSONPath=`.status.conditions[?(@.type=='HostAlive')].status`
+// +kubebuilder:printcolumn:name="DPU Alive",type=string,JSONPath=`.status.conditions[?(@.type=='DPUAlive')].status`
 // +kubebuilder:printcolumn:name="SNAP",type=boolean,JSONPath=`.status.dpu.snapReady`
 // +kubebuilder:printcolumn:name="Free VFs",type=integer,JSONPath=`.status.dpu.functions[?(@.type=='vf')].free`
 // +kubebuilder:printcolumn:name="Plugins",type=string,JSONPath=`.status.dpu.plugins[*].name`

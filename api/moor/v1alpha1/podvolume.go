@@ -126,7 +126,7 @@ type PodVolumeStatus struct {
 // pvc-<UID of the claim>. It is deleted when the volume is to be removed.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:resource:scope=Cluster,categories=moor,shortName=podv
 // +kubebuilder:printcolumn:name="Provisioner",type=string,JSONPath=`.spec.provisionerName`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.status.pod.name`
@@ -290,7 +290,7 @@ type PodStagingStatus struct {
 // use for it any more.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:resource:scope=Cluster,categories=moor,shortName=podstg
 // +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.spec.volumeName`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`

@@ -93,6 +93,7 @@ type DPUVolumeSnapshotStatus struct {
 // DPUVolumeSnapshot is what a DPUVolume held at one instant. It outlives the
 // volume.
 // +kubebuilder:object:root=true
+// +kubebuilder:resource:categories=moor,shortName=dpuvs
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="DPUVolume",type=string,JSONPath=`.spec.dpuVolumeName`
 // +kubebuilder:printcolumn:name="ReadyToUse",type=boolean,JSONPath=`.status.readyToUse`
@@ -157,6 +158,7 @@ type StorageSnapshotStatus struct {
 // StorageSnapshot is a DPUVolumeSnapshot as the DPU cluster knows it. Behind it
 // stands the vendor's VolumeSnapshot, of group snapshot.storage.k8s.io.
 // +kubebuilder:object:root=true
+// +kubebuilder:resource:categories=moor
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.spec.volumeName`
 // +kubebuilder:printcolumn:name="ReadyToUse",type=boolean,JSONPath=`.status.readyToUse`

@@ -204,6 +204,7 @@ func (s *WriterClaimStatus) RevokedEpoch(dpu string) int64 {
 
 // WriterClaim is the right to write to one single-writer volume.
 // +kubebuilder:object:root=true
+// +kubebuilder:resource:categories=moor,shortName=wc
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",message="status never goes away: it holds the epochs that were"
 // +kubebuilder:subresource:status
 // +kubebuilder:selectablefield:JSONPath=`.status.holder`

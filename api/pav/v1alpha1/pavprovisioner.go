@@ -160,7 +160,7 @@ type PavProvisionerStatus struct {
 // StorageClasses and the csi.driver of PersistentVolumes.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster,shortName=pav
+// +kubebuilder:resource:scope=Cluster,shortName=pav,categories=moor
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Volumes",type=integer,JSONPath=`.status.volumes`
 // +kubebuilder:printcolumn:name="Stagings",type=integer,JSONPath=`.status.stagings`

@@ -47,7 +47,7 @@ type DPUStoragePolicyStatus struct {
 // DPUStoragePolicy is what a StorageClass names: vendors and parameters.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=dpustoragepolicies
+// +kubebuilder:resource:path=dpustoragepolicies,categories=moor,shortName=dpusp
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:printcolumn:name="SelectionAlgorithm",type=string,JSONPath=`.spec.selectionAlgorithm`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].status`

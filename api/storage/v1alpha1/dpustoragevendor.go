@@ -34,6 +34,7 @@ type DPUStorageVendorStatus struct {
 
 // DPUStorageVendor is a storage vendor that policies can name.
 // +kubebuilder:object:root=true
+// +kubebuilder:resource:categories=moor,shortName=dpusv
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:printcolumn:name="StorageClassName",type=string,JSONPath=`.spec.storageClassName`

@@ -257,6 +257,10 @@ type ReplicaState struct {
 	// Missing is how many of them have no attachment.
 	// +optional
 	Missing int32 `json:"missing,omitempty"`
+	// Placed says for people how many of those wanted have an attachment: "1/2". Empty
+	// while none are wanted.
+	// +optional
+	Placed string `json:"placed,omitempty"`
 	// PrimaryGoneSince is when the volume was first seen without a primary;
 	// the replicas are released some time after. Empty while there is one.
 	// +optional
@@ -333,12 +337,16 @@ type DPUVolumeStatus struct {
 // +kubebuilder:validation:XValidation:rule="!quantity(string(self.spec.resources.requests['storage'])).isLessThan(quantity(string(oldSelf.spec.resources.requests['storage']))) || (has(self.status) && has(self.status.state) && has(self.status.state.volumeInfo) && has(self.status.state.volumeInfo.capacity) && 'storage' in self.status.state.volumeInfo.capacity && quantity(string(self.spec.resources.requests['storage'])).isGreaterThan(quantity(string(self.status.state.volumeInfo.capacity['storage']))))",message="spec.resources.requests.storage can be lowered only while it stays above what the volume has"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.lastGrant) || (has(self.status) && has(self.status.lastGrant))",message="status.lastGrant never goes away: it holds the epoch that was"
 // +kubebuilder:object:root=true
+// +kubebuilder:resource:categories=moor,shortName=dpuv
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:printcolumn:name="DPUStoragePolicyName",type=string,JSONPath=`.spec.dpuStoragePolicyName`
 // +kubebuilder:printcolumn:name="VolumeMode",type=string,JSONPath=`.spec.volumeMode`
 // +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.spec.resources.requests.storage`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].status`
+// +kubebuilder:printcolumn:name="Replicas",type=string,JSONPath=`.status.replicas.placed`
+// +kubebuilder:printcolumn:name="Vendor",type=string,JSONPath=`.status.state.selectedDPUStorageVendorName`
+// +kubebuilder:printcolumn:name="Last Writer",type=string,JSONPath=`.status.lastGrant.dpu`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type DPUVolume struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -133,6 +133,7 @@ type DPUVolumeAttachmentStatus struct {
 
 // DPUVolumeAttachment shows a DPUVolume to a host through its DPU.
 // +kubebuilder:object:root=true
+// +kubebuilder:resource:categories=moor,shortName=dpuva
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:selectablefield:JSONPath=`.spec.dpuNodeName`

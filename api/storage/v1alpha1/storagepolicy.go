@@ -87,7 +87,7 @@ type PlaceCapacity struct {
 // StoragePolicy is a DPUStoragePolicy as the DPU cluster knows it.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=storagepolicies
+// +kubebuilder:resource:path=storagepolicies,categories=moor
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -124,6 +124,7 @@ type StorageVendorSpec struct {
 
 // StorageVendor is a DPUStorageVendor as the DPU cluster knows it.
 // +kubebuilder:object:root=true
+// +kubebuilder:resource:categories=moor
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:printcolumn:name="StorageClassName",type=string,JSONPath=`.spec.storageClassName`
 // +kubebuilder:printcolumn:name="PluginName",type=string,JSONPath=`.spec.pluginName`

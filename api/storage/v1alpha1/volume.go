@@ -174,6 +174,7 @@ type VolumeStatus struct {
 
 // Volume is a DPUVolume as the DPU cluster knows it.
 // +kubebuilder:object:root=true
+// +kubebuilder:resource:categories=moor
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:printcolumn:name="Vendor",type=string,JSONPath=`.spec.volume.storageVendorName`

@@ -202,6 +202,7 @@ type StorageFence struct {
 
 // VolumeAttachment is a DPUVolumeAttachment as the DPU cluster knows it.
 // +kubebuilder:object:root=true
+// +kubebuilder:resource:categories=moor
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.dpu) || !has(oldSelf.status.dpu.retiredEpoch) || oldSelf.status.dpu.retiredEpoch <= 0 || (has(self.status) && has(self.status.dpu) && has(self.status.dpu.retiredEpoch) && self.status.dpu.retiredEpoch >= oldSelf.status.dpu.retiredEpoch)",message="status.dpu.retiredEpoch never goes back: an epoch that is over stays over"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.dpu) || !has(oldSelf.status.dpu.clearedEpoch) || oldSelf.status.dpu.clearedEpoch <= 0 || (has(self.status) && has(self.status.dpu) && has(self.status.dpu.clearedEpoch) && self.status.dpu.clearedEpoch >= oldSelf.status.dpu.clearedEpoch)",message="status.dpu.clearedEpoch never goes back: what a DPU has cleared up after stays so"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.fence) || (has(self.status) && has(self.status.fence) && self.status.fence.epoch >= oldSelf.status.fence.epoch)",message="status.fence never goes back: what the storage refuses it refuses for ever"
@@ -249,6 +250,7 @@ type VolumeAttachmentList struct {
 // volume. Spec and status are those of storage.k8s.io/v1 VolumeAttachment.
 // Writer: spec snap-controller, status snap-external-attacher.
 // +kubebuilder:object:root=true
+// +kubebuilder:resource:categories=moor,shortName=svva
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:printcolumn:name="PV",type=string,JSONPath=`.spec.source.persistentVolumeName`

@@ -154,7 +154,11 @@ func (s *pass) planned(chosen placement.Placement, hold string, again time.Durat
 		late = len(chosen.Add)
 	}
 	wanted := len(chosen.Keep) + len(chosen.Add) + chosen.Missing
-	p.state = &storagev1alpha1.ReplicaState{Wanted: int32(wanted), Missing: int32(chosen.Missing + late)}
+	missing := chosen.Missing + late
+	p.state = &storagev1alpha1.ReplicaState{Wanted: int32(wanted), Missing: int32(missing)}
+	if wanted > 0 {
+		p.state.Placed = fmt.Sprintf("%d/%d", wanted-missing, wanted)
+	}
 	switch {
 	case p.state.Missing == 0 && len(chosen.Unsuited) > 0:
 		p.state.Message = "no better node was found: " + refusals(chosen.Unsuited)

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -98,6 +99,9 @@ func TestYields(t *testing.T) {
 			again := w.pass("vol")
 			if got := w.replicas("vol"); len(got) != tc.want {
 				t.Errorf("replicas on %v, want %d", got, tc.want)
+			}
+			if s, want := w.state("vol"), fmt.Sprintf("%d/2", tc.want); s.Placed != want {
+				t.Errorf("placed %s, want %s", s.Placed, want)
 			}
 			if s := w.state("vol"); tc.want == 0 && (s.Message != podsFirst || s.Missing != 2 || again <= 0 || again > 2*time.Second) {
 				t.Errorf("state %+v, looked at again after %s", s, again)

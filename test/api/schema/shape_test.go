@@ -5,6 +5,8 @@ package schema
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -139,7 +142,7 @@ func TestTable(t *testing.T) {
 	for kind, want := range map[string][]string{
 		"DPUStoragePolicy":    {"Name", "SelectionAlgorithm", "Ready", "Age"},
 		"DPUStorageVendor":    {"Name", "StorageClassName", "PluginName", "Ready", "Age"},
-		"DPUVolume":           {"Name", "DPUStoragePolicyName", "VolumeMode", "Size", "Ready", "Age"},
+		"DPUVolume":           {"Name", "DPUStoragePolicyName", "VolumeMode", "Size", "Ready", "Replicas", "Vendor", "Last Writer", "Age"},
 		"DPUVolumeAttachment": {"Name", "DPUVolumeName", "DPUNodeName", "FunctionType", "HotplugFunction", "Role", "Warmth", "Epoch", "Ready", "Age"},
 		"StoragePolicy":       {"Name", "State", "Age"},
 		"StorageVendor":       {"Name", "StorageClassName", "PluginName", "Age"},
@@ -147,7 +150,7 @@ func TestTable(t *testing.T) {
 		"VolumeAttachment":    {"Name", "Volume", "Node", "Epoch", "Attached", "Age"},
 		"SVVolumeAttachment":  {"Name", "PV", "Node", "Attached", "Age"},
 		"WriterClaim":         {"Name", "Volume", "Phase", "Holder", "Epoch", "Age"},
-		"DPUStorageNode":      {"Name", "DPU", "SNAP", "Free VFs", "Plugins", "Host Beat", "DPU Beat", "Failover", "Age"},
+		"DPUStorageNode":      {"Name", "DPU", "Host Alive", "DPU Alive", "SNAP", "Free VFs", "Plugins", "Host Beat", "DPU Beat", "Failover", "Age"},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			o := object(t, kind)
@@ -164,6 +167,35 @@ func TestTable(t *testing.T) {
 				t.Errorf("rows: %+v", table.Rows)
 			}
 		})
+	}
+}
+
+// TestShortNames: kubectl knows each kind by its short name, and all by their category.
+func TestShortNames(t *testing.T) {
+	for kind, short := range map[string][]string{
+		"DPUStoragePolicy": {"dpusp"}, "DPUStorageVendor": {"dpusv"}, "DPUVolume": {"dpuv"}, "DPUVolumeAttachment": {"dpuva"},
+		"DPUStorageNode": {"dpusn"}, "WriterClaim": {"wc"}, "SVVolumeAttachment": {"svva"},
+		"StoragePolicy": nil, "StorageVendor": nil, "Volume": nil, "VolumeAttachment": nil,
+	} {
+		config := clusters.HostConfig
+		if good[kind].dpu {
+			config = clusters.DPUConfig
+		}
+		c, err := discovery.NewDiscoveryClientForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := c.ServerResourcesForGroupVersion(object(t, kind).GetAPIVersion())
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(all.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind && !strings.Contains(r.Name, "/") })
+		if i < 0 {
+			t.Fatalf("%s is not served", kind)
+		}
+		if r := all.APIResources[i]; !slices.Equal(r.ShortNames, short) || !slices.Equal(r.Categories, []string{"moor"}) {
+			t.Errorf("%s has the short names %v and the categories %v", kind, r.ShortNames, r.Categories)
+		}
 	}
 }
 
