@@ -54,7 +54,7 @@ type options struct {
 	pluginRoot, providerRoot string
 	stateDir                 string
 	timeout, resync, beat    time.Duration
-	pathGrace                time.Duration
+	pathGrace, snapAway      time.Duration
 	link                     hostLink
 	lease                    leaseFlags
 }
@@ -76,6 +76,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "deadline of each call to SNAP and to a vendor plugin")
 	fs.DurationVar(&o.resync, "resync", 10*time.Second, "how often what SNAP shows is compared with what it should")
 	fs.DurationVar(&o.pathGrace, "path-grace", 3*time.Second, "for how long the way of a device to its storage has to look lost before it counts as lost, and then well before it counts as found")
+	fs.DurationVar(&o.snapAway, "snap-away", 20*time.Second, "for how long a SNAP service may not answer before the ways of its devices count as lost; 0: for ever")
 	fs.DurationVar(&o.beat, "heartbeat-period", heartbeat.DefaultPeriod, "time between two heartbeats")
 }
 
@@ -95,6 +96,8 @@ func (o *options) validate() error {
 		}
 	}
 	switch {
+	case o.snapAway != 0 && o.snapAway < time.Second:
+		return fmt.Errorf("--snap-away is %s: 0, or at least 1s is needed", o.snapAway)
 	case o.node == "":
 		return fmt.Errorf("give --node-name, or set %s: which DPU is this?", nodeEnv)
 	case o.namespace == "":
@@ -167,7 +170,7 @@ func (o *options) drive(ctx context.Context, mgr ctrl.Manager, clients *vendorpl
 		registry,
 	}
 	parts = append(parts, paths.New(paths.Options{
-		Devices: store.Devices, Services: shown, Ways: ways, Grace: o.pathGrace, Timeout: o.timeout, Changed: changed.Ask,
+		Devices: store.Devices, Services: shown, Ways: ways, Grace: o.pathGrace, Away: o.snapAway, Timeout: o.timeout, Changed: changed.Ask,
 	}))
 	reporter := &report.Reporter{Exposures: shown, Devices: made, LostPaths: ways.Lost, Changed: changed}
 	if probe != nil {

@@ -26,6 +26,9 @@ const (
 	// pathLost is for a DPU that loses its way to the storage: it notices within 8 s, and
 	// the volume moves 15 s later (pathTimeout, docs/failover.md).
 	pathLost = 23*time.Second + hostDead
+	// snapAway is for a SNAP service that stays away: that counts as a lost path after 20 s,
+	// which are borne for longer than pathTimeout then.
+	snapAway = 20*time.Second + hostDead
 	// budgetSpent is for a host that waits until the budget of a minute allows it.
 	budgetSpent = time.Minute + hostDead
 	// leaseOver is for a DPU that gives a lease of 8 s, drains for 3 s and has a

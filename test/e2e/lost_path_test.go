@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -79,6 +80,21 @@ var _ = Describe("a path to the storage", func() {
 			shutOut = moorv1alpha1.ReceiptMedium
 		}
 		Expect(s.receipt(ctx)).To(Equal(shutOut))
+		other.stays(ctx)
+		back(ctx)
+		s.judge(ctx)
+		other.judge(ctx)
+	})
+
+	It("that goes with a SNAP service which stays away moves the pod to a host whose DPU has it", slow, bothModes, Label("epochs"), func(ctx context.Context) {
+		ns := faulty(ctx)
+		all := ns.subjects(ctx, "host-1", "host-2")
+		s, other := all[0], all[1]
+		d := within(snapAway)
+		back := during(ctx, "snap-emulator-"+s.dpu, func(_ context.Context, name string) error { return bed.Kill(name, syscall.SIGKILL) }, bed.Restart)
+		s.again(ctx, d)
+		Expect(s.pod.Spec.NodeName).NotTo(Equal(s.host))
+		Expect(s.receipt(ctx)).To(BeElementOf(moorv1alpha1.ReceiptStorage, moorv1alpha1.ReceiptMedium), "the DPU cannot withdraw anything")
 		other.stays(ctx)
 		back(ctx)
 		s.judge(ctx)

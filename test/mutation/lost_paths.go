@@ -16,16 +16,28 @@ const (
 var lostPaths = []mutation{
 	// What a DPU tells.
 	{name: "a path is lost at its first sign", tests: dpuPaths, edits: []edit{
-		{pathJudge, "lost != t.lost && now.Sub(t.since) >= grace", "lost != t.lost && (!t.lost || now.Sub(t.since) >= grace)"},
+		{pathJudge, "lost != t.lost && now.Sub(t.since) >= b.grace", "lost != t.lost && (!t.lost || now.Sub(t.since) >= b.grace)"},
 	}},
 	{name: "a path is found at the first look that is well", tests: dpuPaths, edits: []edit{
-		{pathJudge, "lost != t.lost && now.Sub(t.since) >= grace", "lost != t.lost && (t.lost || now.Sub(t.since) >= grace)"},
+		{pathJudge, "lost != t.lost && now.Sub(t.since) >= b.grace", "lost != t.lost && (t.lost || now.Sub(t.since) >= b.grace)"},
 	}},
 	{name: "I/O that does not end is no sign", tests: dpuPaths, edits: []edit{
 		{pathJudge, "return now.Sub(t.movedAt) >= lookPeriod }", "return now.Sub(t.movedAt) >= 1000*lookPeriod }"},
 	}},
 	{name: "what SNAP did not tell of counts as borne", tests: dpuPaths, edits: []edit{
 		{pathJudge, "began.Before(earliest) {", "began.IsZero() {"},
+	}},
+	{name: "a SNAP that stays away is no sign", tests: dpuPaths, edits: []edit{
+		{pathJudge, "return b.away > 0 && t.awayFor >= b.away }", "return b.away > 0 && t.awayFor >= 1000*b.away }"},
+	}},
+	{name: "a SNAP that is started again is a loss", tests: dpuPaths, edits: []edit{
+		{pathJudge, "return b.away > 0 && t.awayFor >= b.away }", "return b.away > 0 && t.awayFor > 0 }"},
+	}},
+	{name: "a SNAP that starts is back", tests: dpuPaths, edits: []edit{
+		{pathJudge, "	if now.Sub(t.backSince) >= steady {", "	if now.Sub(t.backSince) >= 0 {"},
+	}},
+	{name: "a SNAP service that is away is away for what another shows", tests: dpuPaths, edits: []edit{
+		{"pkg/node/dpu/paths/ways.go", "!slices.Contains(j.heard, r.Service) {", "len(j.heard) < 2 {"},
 	}},
 	{name: "a storage without I/O is not asked", tests: dpuPaths, edits: []edit{
 		{pathJudge, "	return path.InFlight <= 0 && now.Sub(t.asked) >= period", "	return false"},
@@ -60,7 +72,10 @@ var lostPaths = []mutation{
 		{lostReader, " && r.Heartbeats.DPU(node.Spec.DPUName) == nodehealth.Fresh, nil", " && r.Heartbeats.DPU(node.Spec.DPUName) != nodehealth.Fresh+\"-\", nil"},
 	}},
 	{name: "a DPU is a witness by its attachment alone", tests: pathFence, edits: []edit{
-		{lostReader, "	return !lost && node.Status.LostPath(a.Spec.DPUVolumeName) == nil && ", "	return !lost && "},
+		{lostReader, "	return sees && !lost && node.Status.LostPath(a.Spec.DPUVolumeName) == nil && ", "	return sees && !lost && "},
+	}},
+	{name: "a DPU whose SNAP is away is a witness", tests: pathFence, edits: []edit{
+		{lostReader, "	sees := node.Status.DPU != nil && node.Status.DPU.SNAPReady\n", "	sees := true\n"},
 	}},
 	{name: "a replica without a device is a witness", tests: pathFence, edits: []edit{
 		{lostReader, "|| !hasDevice(other) {", "|| !hasDevice(other) && other.Name == \"\" {"},

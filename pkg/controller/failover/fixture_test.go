@@ -71,7 +71,7 @@ func (s *fixture) addHost(name string) {
 	n := kubetest.DPUStorageNode(name)
 	n.Status = moorv1alpha1.DPUStorageNodeStatus{
 		Host: &moorv1alpha1.HostState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}},
-		DPU:  &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}, Host: &moorv1alpha1.HostObservation{Alive: true}},
+		DPU:  &moorv1alpha1.DPUState{Heartbeat: moorv1alpha1.Heartbeat{Sequence: 1}, SNAPReady: true, Host: &moorv1alpha1.HostObservation{Alive: true}},
 	}
 	s.Host.Add(n, kubetest.Node(name, map[string]string{corev1.LabelTopologyZone: "z"}))
 	s.hosts = append(s.hosts, name)

@@ -263,6 +263,22 @@ func TestASilentReplicaIsNoWitness(t *testing.T) {
 	s.wantPhase(fencing)
 }
 
+// TestADPUWithoutSNAPIsNoWitness: it sees no storage.
+func TestADPUWithoutSNAPIsNoWitness(t *testing.T) {
+	s := newPaths(t)
+	s.loses("a", "vol")
+	ready := func(is bool) {
+		s.host("b", func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.SNAPReady = is })
+		s.beats(20)
+		s.mustPass()
+	}
+	ready(false)
+	s.wantPhase(granted)
+	s.wantSays("False/PathLost", "nothing is moved")
+	ready(true)
+	s.wantPhase(fencing)
+}
+
 // TestAPathComesBack before the timeout: nothing has happened; and the time begins again with
 // the next loss.
 func TestAPathComesBack(t *testing.T) {

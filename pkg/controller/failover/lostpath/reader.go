@@ -79,8 +79,9 @@ func hasDevice(a *storagev1alpha1.DPUVolumeAttachment) bool {
 	return a.Status.Warmth == storagev1alpha1.WarmthPreEmulated || a.Status.Warmth == storagev1alpha1.WarmthAttached
 }
 
-// reaches reports whether the DPU of an attachment is heard and does not say that its path
-// is lost, as the DPU's own object has it: the copy in the host cluster comes later.
+// reaches reports whether the DPU of an attachment is heard, sees its devices, and does not say
+// that its path is lost, as the DPU's own object has it: the copy in the host cluster comes
+// later.
 func (r Reader) reaches(ctx context.Context, a *storagev1alpha1.DPUVolumeAttachment) (bool, error) {
 	node := &moorv1alpha1.DPUStorageNode{}
 	found, err := kube.Find(ctx, r.Host.Client, client.ObjectKey{Name: a.Spec.DPUNodeName}, node)
@@ -91,5 +92,6 @@ func (r Reader) reaches(ctx context.Context, a *storagev1alpha1.DPUVolumeAttachm
 		return false, err
 	}
 	_, lost := Since(a)
-	return !lost && node.Status.LostPath(a.Spec.DPUVolumeName) == nil && r.Heartbeats.DPU(node.Spec.DPUName) == nodehealth.Fresh, nil
+	sees := node.Status.DPU != nil && node.Status.DPU.SNAPReady
+	return sees && !lost && node.Status.LostPath(a.Spec.DPUVolumeName) == nil && r.Heartbeats.DPU(node.Spec.DPUName) == nodehealth.Fresh, nil
 }

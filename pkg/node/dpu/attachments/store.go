@@ -104,6 +104,8 @@ func (s *Store) Reserved(ctx context.Context) map[string]string {
 // OnRecord is a device that an attachment has on record.
 type OnRecord struct {
 	Volume string
+	// Service is the SNAP service that shows it; empty: none was chosen yet.
+	Service string
 	// Going: the attachment is being deleted, so that the storage may have shut this DPU out.
 	Going bool
 }
@@ -117,7 +119,7 @@ func (s *Store) Devices(ctx context.Context) (map[string]OnRecord, error) {
 	out := map[string]OnRecord{}
 	for i := range all {
 		if device, volume := all[i].Status.DPU.DeviceName, all[i].VolumeName(); device != "" && volume != "" {
-			out[device] = OnRecord{volume, !all[i].DeletionTimestamp.IsZero()}
+			out[device] = OnRecord{volume, all[i].Status.DPU.Provider, !all[i].DeletionTimestamp.IsZero()}
 		}
 	}
 	return out, nil

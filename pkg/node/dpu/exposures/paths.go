@@ -4,23 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 // Paths tells of the ways of the devices to their storage, as far as the SNAP services that
-// have them answer. The error joins those of the services that do not.
-func (e *Exposures) Paths(ctx context.Context, devices []string) ([]provisioner.Path, error) {
+// have them answer, and which do. The error joins those of the services that do not.
+func (e *Exposures) Paths(ctx context.Context, devices []string) (paths []provisioner.Path, heard []string, failed error) {
 	names, failed := e.services.names()
-	var out []provisioner.Path
-	for _, name := range names {
-		all, err := e.services.get(name).Paths(ctx, devices)
-		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("SNAP service %s: %w", name, err))
-		}
-		out = append(out, all...)
+	told, errs := make([][]provisioner.Path, len(names)), make([]error, len(names))
+	var asking sync.WaitGroup
+	for i, name := range names {
+		asking.Go(func() { told[i], errs[i] = e.services.get(name).Paths(ctx, devices) })
 	}
-	return out, failed
+	asking.Wait() // for all at once: one that hangs uses up the time of none but itself
+	for i, name := range names {
+		if errs[i] != nil {
+			failed = errors.Join(failed, fmt.Errorf("SNAP service %s: %w", name, errs[i]))
+			continue
+		}
+		paths, heard = append(paths, told[i]...), append(heard, name)
+	}
+	return paths, heard, failed
 }
 
 // ProbePath has the service that has the device ask its storage to answer; see

@@ -28,6 +28,12 @@ type track struct {
 	broken                bool
 	brokenSince, brokenAt time.Time
 
+	// awaySince is the first look in vain of a time in which SNAP is away, or stops and starts;
+	// zero: it answers. missedAt is the last look in vain, backSince the first after it that
+	// was not; one of them is zero. awayFor is for how long SNAP has been away since awaySince.
+	awaySince, missedAt, backSince time.Time
+	awayFor                        time.Duration
+
 	// completed is how many operations had ended at the last look, and movedAt when that
 	// had changed, or nothing was in flight.
 	completed int64
@@ -44,13 +50,27 @@ type track struct {
 	mute bool
 }
 
+// bounds are for how long something is borne.
+type bounds struct {
+	// grace is for how long there has to be a sign of a loss before a way counts as lost, and
+	// then none before it counts as found.
+	grace time.Duration
+	// away is for how long SNAP may be away before that is a sign; 0: it never is.
+	away time.Duration
+}
+
+// steady is for how long SNAP has to answer again before it counts as back: one that starts,
+// and ends a few seconds later, serves no I/O. It is our own choice.
+const steady = 10 * time.Second
+
 // look judges a way by what SNAP tells of it now, and reports whether it has become lost,
 // or is found again: either only after a sign of it, or none, for as long as grace.
-func (t *track) look(path provisioner.Path, now time.Time, grace time.Duration) bool {
+func (t *track) look(path provisioner.Path, now time.Time, b bounds) bool {
+	t.answered(now)
 	if path.Completed != t.completed || path.InFlight <= 0 || t.movedAt.IsZero() {
 		t.completed, t.movedAt = path.Completed, now
 	}
-	sign := t.signOf(path, now)
+	sign := t.signOf(path, now, b)
 	if (sign == "") != (t.sign == "") {
 		if t.since = now; sign != "" && !t.lost {
 			t.begun = t.beganBy(path, now)
@@ -60,13 +80,50 @@ func (t *track) look(path provisioner.Path, now time.Time, grace time.Duration) 
 		t.why = sign
 	}
 	lost := sign != ""
-	turned := lost != t.lost && now.Sub(t.since) >= grace
+	turned := lost != t.lost && now.Sub(t.since) >= b.grace
 	if turned {
 		t.lost, t.why, t.borne = lost, sign, now.Sub(t.begun)
 	}
 	t.note(t.lost || t.disconnected(path), now)
 	return turned
 }
+
+// answered takes note that SNAP answers.
+func (t *track) answered(now time.Time) {
+	if t.awaySince.IsZero() {
+		return
+	}
+	if t.backSince.IsZero() {
+		t.awayFor += now.Sub(t.missedAt)
+		t.missedAt, t.backSince = time.Time{}, now
+	}
+	if now.Sub(t.backSince) >= steady {
+		t.awaySince, t.backSince, t.awayFor = time.Time{}, time.Time{}, 0
+	}
+}
+
+// unanswered takes note that SNAP does not answer, and reports whether the way has become
+// lost by that. Until then it stays as it was: a service that is started again, or is
+// replaced by another version, says nothing of the storage.
+func (t *track) unanswered(now time.Time, b bounds) bool {
+	if t.awaySince.IsZero() {
+		t.awaySince = now
+	}
+	if !t.missedAt.IsZero() {
+		t.awayFor += now.Sub(t.missedAt)
+	}
+	t.missedAt, t.backSince = now, time.Time{}
+	if t.lost || t.going || !t.away(b) {
+		return false
+	}
+	t.sign, t.since, t.begun = "SNAP does not answer", now, t.awaySince
+	t.lost, t.why, t.borne = true, t.sign, now.Sub(t.begun)
+	t.note(true, now)
+	return true
+}
+
+// away reports whether SNAP has been away, all in all, for longer than is borne.
+func (t *track) away(b bounds) bool { return b.away > 0 && t.awayFor >= b.away }
 
 // note notes whether what is sent now may stay on its way.
 func (t *track) note(broken bool, now time.Time) {
@@ -85,7 +142,7 @@ func (t *track) disconnected(path provisioner.Path) bool {
 
 // signOf is what speaks against a way now; "" if nothing does. What has not ended since the
 // look before may still end in time: grace is borne after that.
-func (t *track) signOf(path provisioner.Path, now time.Time) string {
+func (t *track) signOf(path provisioner.Path, now time.Time, b bounds) string {
 	switch {
 	case t.going && !t.disconnected(path):
 		return ""
@@ -93,6 +150,8 @@ func (t *track) signOf(path provisioner.Path, now time.Time) string {
 		return "SNAP has given up its connection to the storage (" + path.Detail + ")"
 	case path.State == provisioner.PathReconnecting:
 		return "SNAP has lost its connection to the storage, and tries to make it anew (" + path.Detail + ")"
+	case t.away(b):
+		return "SNAP was away, and does not answer for long yet"
 	case t.stuck(now):
 		return "I/O is in flight, and none of it ends"
 	case t.silent && t.answers || t.open && now.Sub(t.asked) >= lookPeriod:
@@ -112,6 +171,8 @@ func (t *track) beganBy(path provisioner.Path, now time.Time) time.Time {
 	switch {
 	case t.disconnected(path):
 		return now
+	case !t.awaySince.IsZero():
+		return t.awaySince
 	case t.stuck(now):
 		began = t.movedAt
 	}

@@ -10,6 +10,8 @@ import (
 
 const grace = 3 * time.Second
 
+var within = bounds{grace: grace, away: 20 * time.Second}
+
 // moment is what SNAP tells at a second, and what is known of the storage's answers.
 type moment struct {
 	at     int
@@ -61,7 +63,7 @@ func TestLook(t *testing.T) {
 				now := start.Add(time.Duration(m.at) * time.Second)
 				w.silent, w.open, w.asked = m.silent, m.open > 0, now.Add(-time.Duration(m.open)*time.Second)
 				before := w.lost
-				turned := w.look(m.path, now, grace)
+				turned := w.look(m.path, now, within)
 				if w.lost != m.lost || turned != (before != m.lost) {
 					t.Fatalf("after %d s: lost %t (%s), told %t", m.at, w.lost, w.why, turned)
 				}
@@ -80,7 +82,7 @@ func TestGoing(t *testing.T) {
 	for state, want := range map[provisioner.PathState]bool{provisioner.PathFailed: false, provisioner.PathReconnecting: true, provisioner.PathConnected: false} {
 		w := &track{going: true, answers: true, silent: true}
 		for n := range 10 {
-			w.look(provisioner.Path{State: state, InFlight: 1}, start.Add(time.Duration(n)*time.Second), grace)
+			w.look(provisioner.Path{State: state, InFlight: 1}, start.Add(time.Duration(n)*time.Second), within)
 		}
 		if w.lost != want || w.due(connected(0, 0), start.Add(time.Hour), askPeriod) {
 			t.Errorf("%s: lost %t (%s)", state, w.lost, w.why)
@@ -111,16 +113,74 @@ func TestSince(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &track{answers: true}
-			w.look(connected(0, 0), start, grace)
-			w.look(connected(0, 0), start.Add(s), grace)
+			w.look(connected(0, 0), start, within)
+			w.look(connected(0, 0), start.Add(s), within)
 			if c.asked > 0 {
 				w.asked, w.open, w.silent = start.Add(c.asked), !c.silent, c.silent
 			}
 			for n := 2; n <= 9; n++ {
-				w.look(c.path, start.Add(c.away+time.Duration(n)*s), grace)
+				w.look(c.path, start.Add(c.away+time.Duration(n)*s), within)
 			}
 			if !w.lost || w.begun.Sub(start) != c.since || w.borne != c.borne {
 				t.Errorf("lost %t, since %s, borne %s", w.lost, w.begun.Sub(start), w.borne)
+			}
+		})
+	}
+}
+
+// TestUnanswered: a SNAP that is away says nothing of the storage, until it has been away for
+// long, or stops and starts for long.
+func TestUnanswered(t *testing.T) {
+	const s = time.Second
+	start := time.Unix(1000, 0)
+	type span struct {
+		seconds int
+		answers bool
+	}
+	failed := connected(0, 0)
+	failed.State, failed.Detail = provisioner.PathFailed, "failed"
+	for name, c := range map[string]struct {
+		bounds bounds
+		going  bool
+		spans  []span
+		path   provisioner.Path
+		// words of the loss in the end; "": there is none.
+		words string
+		since time.Duration
+	}{
+		"is started again":          {within, false, []span{{1, true}, {19, false}, {1, true}}, connected(0, 0), "", 0},
+		"again and again, in hours": {within, false, []span{{1, true}, {15, false}, {11, true}, {15, false}, {11, true}}, connected(0, 0), "", 0},
+		"stays away":                {within, false, []span{{1, true}, {21, false}}, connected(0, 0), "SNAP does not answer", s},
+		"was never there":           {within, false, []span{{21, false}}, connected(0, 0), "SNAP does not answer", 0},
+		"stops and starts":          {within, false, []span{{1, true}, {8, false}, {8, true}, {8, false}, {8, true}, {8, false}, {2, true}}, connected(0, 0), "SNAP was away", s},
+		"is back for a moment":      {within, false, []span{{1, true}, {25, false}, {9, true}}, connected(0, 0), "SNAP was away", s},
+		"is back":                   {within, false, []span{{1, true}, {25, false}, {15, true}}, connected(0, 0), "", 0},
+		"is back without storage":   {within, false, []span{{1, true}, {5, false}, {8, true}}, failed, "given up", 0},
+		"was lost before":           {within, false, []span{{8, true}, {60, false}}, failed, "given up", 0},
+		"may stay away":             {bounds{grace: grace}, false, []span{{1, true}, {900, false}, {1, true}}, connected(0, 0), "", 0},
+		"is being taken from it":    {within, true, []span{{1, true}, {60, false}}, connected(0, 0), "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, now := &track{answers: true, going: c.going}, start
+			for _, span := range c.spans {
+				for range span.seconds {
+					before, turned := w.lost, false
+					if span.answers {
+						turned = w.look(c.path, now, c.bounds)
+					} else {
+						turned = w.unanswered(now, c.bounds)
+					}
+					if turned != (before != w.lost) {
+						t.Fatalf("told %t after %s", turned, now.Sub(start))
+					}
+					now = now.Add(s)
+				}
+			}
+			if w.lost != (c.words != "") || !strings.Contains(w.why, c.words) || w.lost && w.begun.Sub(start) != c.since {
+				t.Errorf("lost %t since %s, %q", w.lost, w.begun.Sub(start), w.why)
+			}
+			if w.lost && !w.broken {
+				t.Error("what is sent over a way that is lost may stay on it")
 			}
 		})
 	}

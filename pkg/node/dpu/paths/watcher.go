@@ -25,9 +25,9 @@ const (
 
 // Services are the SNAP services of the DPU.
 type Services interface {
-	// Paths tells of the ways of the devices that a service has. Those of a service that
-	// does not answer are missing, and the error says so.
-	Paths(ctx context.Context, devices []string) ([]provisioner.Path, error)
+	// Paths tells of the ways of the devices that a service has, and which services do. Those
+	// of a service that does not answer are missing, and the error says so.
+	Paths(ctx context.Context, devices []string) (paths []provisioner.Path, heard []string, err error)
 	// ProbePath asks the storage of a device to answer; see provisioner.DPU.
 	ProbePath(ctx context.Context, device string) error
 }
@@ -41,6 +41,9 @@ type Options struct {
 	// Grace is for how long a way has to look lost before it counts as lost, and then has
 	// to look well before it counts as found.
 	Grace time.Duration
+	// Away is for how long a SNAP service may not answer before the ways of its devices look
+	// lost; 0: for ever.
+	Away time.Duration
 	// Timeout bounds each look, and each question to the storage.
 	Timeout time.Duration
 	// Ways takes what is found out.
@@ -90,8 +93,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 	}
 }
 
-// look looks at all ways once, and returns the devices whose storage is to be asked. What a
-// service does not tell stays as it was: that SNAP is away says nothing of the storage.
+// look looks at all ways once, and returns the devices whose storage is to be asked.
 func (w *Watcher) look(ctx context.Context) (ask []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.o.Timeout)
 	defer cancel()
@@ -99,11 +101,12 @@ func (w *Watcher) look(ctx context.Context) (ask []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var seen []provisioner.Path
+	j := judgement{devices: devices, bounds: bounds{w.o.Grace, w.o.Away}}
 	if len(devices) > 0 {
-		seen, err = w.o.Services.Paths(ctx, slices.Sorted(maps.Keys(devices)))
+		j.seen, j.heard, err = w.o.Services.Paths(ctx, slices.Sorted(maps.Keys(devices)))
 	}
-	ask, changed := w.o.Ways.judge(ctx, judgement{devices: devices, seen: seen, now: w.o.Clock.Now(), grace: w.o.Grace})
+	j.now = w.o.Clock.Now()
+	ask, changed := w.o.Ways.judge(ctx, j)
 	if changed {
 		w.o.Changed()
 	}

@@ -25,8 +25,9 @@ type storage struct {
 	state map[string]provisioner.PathState
 	// answer is what a question of a device gets; hang: nothing, until it is given up.
 	answer map[string]error
-	down   bool
-	asked  []string
+	// down are the services that do not answer: device d is of the service one, e of two.
+	down  map[string]bool
+	asked []string
 }
 
 var errHang = errors.New("hang")
@@ -37,19 +38,20 @@ func (s *storage) change(change func(*storage)) {
 	change(s)
 }
 
-func (s *storage) Paths(_ context.Context, devices []string) ([]provisioner.Path, error) {
+func (s *storage) Paths(_ context.Context, devices []string) (out []provisioner.Path, heard []string, failed error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.down {
-		return nil, provisioner.ErrUnavailable
-	}
-	var out []provisioner.Path
-	for _, d := range devices {
-		if state, ok := s.state[d]; ok {
-			out = append(out, provisioner.Path{Device: d, State: state, Detail: "so"})
+	for service, device := range map[string]string{"one": "d", "two": "e"} {
+		if s.down[service] {
+			failed = provisioner.ErrUnavailable
+			continue
+		}
+		heard = append(heard, service)
+		if state, ok := s.state[device]; ok && slices.Contains(devices, device) {
+			out = append(out, provisioner.Path{Device: device, State: state, Detail: "so"})
 		}
 	}
-	return out, nil
+	return out, heard, failed
 }
 
 func (s *storage) ProbePath(ctx context.Context, device string) error {
@@ -67,13 +69,13 @@ func (s *storage) ProbePath(ctx context.Context, device string) error {
 // watched runs a watcher over devices d and e of the volumes of these names.
 func watched(t *testing.T, check func(*Watcher, *storage, *int)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &storage{state: map[string]provisioner.PathState{"d": provisioner.PathConnected, "e": provisioner.PathConnected}, answer: map[string]error{}}
+		s := &storage{state: map[string]provisioner.PathState{"d": provisioner.PathConnected, "e": provisioner.PathConnected}, answer: map[string]error{}, down: map[string]bool{}}
 		told := 0
 		w := New(Options{
 			Devices: func(context.Context) (map[string]attachments.OnRecord, error) {
-				return map[string]attachments.OnRecord{"d": {Volume: "vol-d"}, "e": {Volume: "vol-e"}}, nil
+				return map[string]attachments.OnRecord{"d": {Volume: "vol-d", Service: "one"}, "e": {Volume: "vol-e", Service: "two"}}, nil
 			},
-			Services: s, Ways: NewWays(10*time.Second, nil), Grace: grace, Timeout: 10 * time.Second, Changed: func() { told++ },
+			Services: s, Ways: NewWays(10*time.Second, nil), Grace: grace, Away: within.away, Timeout: 10 * time.Second, Changed: func() { told++ },
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -157,22 +159,32 @@ func TestAStorageThatHangs(t *testing.T) {
 	})
 }
 
-// TestSNAPIsAway says nothing of the storage, in either direction.
+// TestSNAPIsAway says nothing of the storage, in either direction, before it has lasted for
+// long. Then it is a loss of what that service shows.
 func TestSNAPIsAway(t *testing.T) {
 	watched(t, func(w *Watcher, s *storage, _ *int) {
 		pass(1)
 		s.change(func(s *storage) {
-			s.down = true
+			s.down["one"], s.down["two"] = true, true
 			s.answer["d"], s.answer["e"] = provisioner.ErrUnavailable, provisioner.ErrUnavailable
 		})
-		pass(30)
+		pass(15)
 		wantLost(t, w, "while SNAP is away")
-		s.change(func(s *storage) { s.down = false; s.state["d"] = provisioner.PathFailed; clear(s.answer) })
+		s.change(func(s *storage) { clear(s.down); s.state["d"] = provisioner.PathFailed; clear(s.answer) })
 		pass(5)
 		wantLost(t, w, "SNAP is back without its storage", "vol-d")
-		s.change(func(s *storage) { s.down = true })
-		pass(30)
-		wantLost(t, w, "SNAP is away again", "vol-d")
+		s.change(func(s *storage) { s.down["one"] = true })
+		pass(60)
+		wantLost(t, w, "its service is away again", "vol-d")
+		s.change(func(s *storage) { s.down["two"] = true })
+		pass(25)
+		wantLost(t, w, "so is the other, for long", "vol-d", "vol-e")
+		if all, none := w.o.Ways.Lost(); !none || all[1].Message != "SNAP does not answer" || all[1].BorneMillis != 20000 {
+			t.Errorf("%+v, all lost: %t", all, none)
+		}
+		s.change(func(s *storage) { clear(s.down); s.state["d"] = provisioner.PathConnected })
+		pass(20)
+		wantLost(t, w, "both are back")
 	})
 }
 
@@ -257,7 +269,7 @@ func TestLoss(t *testing.T) {
 		see := func(state provisioner.PathState) string {
 			devices := map[string]attachments.OnRecord{"d": {Volume: "v", Going: going}}
 			seen := []provisioner.Path{{Device: "d", State: state, InFlight: inFlight}}
-			w.judge(t.Context(), judgement{devices: devices, seen: seen, now: time.Now(), grace: grace})
+			w.judge(t.Context(), judgement{devices: devices, seen: seen, now: time.Now(), bounds: within})
 			w.answered("d", nil)
 			return w.Loss("d")
 		}

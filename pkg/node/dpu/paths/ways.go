@@ -89,12 +89,15 @@ type judgement struct {
 	// devices are those on record.
 	devices map[string]attachments.OnRecord
 	seen    []provisioner.Path
-	now     time.Time
-	grace   time.Duration
+	// heard are the SNAP services that told it.
+	heard []string
+	now   time.Time
+	bounds
 }
 
 // judge takes note of what was seen, and returns the devices whose storage is to be asked,
-// and whether what is told of losses has changed. A device that was not seen stays as it was.
+// and whether what is told of losses has changed. A device that its service does not know
+// stays as it was.
 func (w *Ways) judge(ctx context.Context, j judgement) (ask []string, changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,25 +108,42 @@ func (w *Ways) judge(ctx context.Context, j judgement) (ask []string, changed bo
 		changed = changed || !there && t.lost
 		return !there
 	})
+	for device, r := range j.devices {
+		if r.Service != "" && !slices.Contains(j.heard, r.Service) {
+			t := w.track(device, r)
+			changed = turned(ctx, device, t, func() bool { return t.unanswered(j.now, j.bounds) }) || changed
+		}
+	}
 	for _, path := range j.seen {
-		t := w.tracks[path.Device]
-		if t == nil {
-			t = &track{volume: j.devices[path.Device].Volume}
-			w.tracks[path.Device] = t
-		}
-		t.going = j.devices[path.Device].Going
-		before := t.why
-		turned := t.look(path, j.now, j.grace)
-		if turned {
-			ctrl.LoggerFrom(ctx).Info("the way to the storage", "lost", t.lost, daemon.KeyVolume, t.volume, "device", path.Device, "reason", t.why)
-		}
-		changed = changed || turned || t.lost && before != t.why
+		t := w.track(path.Device, j.devices[path.Device])
+		changed = turned(ctx, path.Device, t, func() bool { return t.look(path, j.now, j.bounds) }) || changed
 		if t.due(path, j.now, askPeriod) {
 			t.asked, t.open = j.now, true
 			ask = append(ask, path.Device)
 		}
 	}
 	return ask, changed
+}
+
+// track is what is known of a device. It is called with the lock held.
+func (w *Ways) track(device string, r attachments.OnRecord) *track {
+	t := w.tracks[device]
+	if t == nil {
+		t = &track{volume: r.Volume}
+		w.tracks[device] = t
+	}
+	t.going = r.Going
+	return t
+}
+
+// turned judges the way of a device, and reports whether what is told of it has changed.
+func turned(ctx context.Context, device string, t *track, judge func() bool) bool {
+	before := t.why
+	if judge() {
+		ctrl.LoggerFrom(ctx).Info("the way to the storage", "lost", t.lost, daemon.KeyVolume, t.volume, "device", device, "reason", t.why)
+		return true
+	}
+	return t.lost && before != t.why
 }
 
 // answered takes note of what came of a question to the storage of a device. That it cannot
