@@ -3,6 +3,7 @@ package provisioner
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // The kinds of failure a platform reports. Implementations wrap them with
@@ -32,6 +33,9 @@ var (
 	ErrBusy = errors.New("busy")
 	// ErrUnavailable: something needed for it cannot be reached; repeat.
 	ErrUnavailable = errors.New("unavailable")
+	// ErrSilent is the ErrUnavailable of something that does not answer at all. What
+	// answers with a refusal is there.
+	ErrSilent = fmt.Errorf("no answer: %w", ErrUnavailable)
 )
 
 // Uncertain reports whether an operation that ended with err may have had an

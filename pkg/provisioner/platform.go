@@ -105,7 +105,8 @@ type DPU interface {
 	Size(ctx context.Context, device string) (int64, error)
 	// Paths tells of the ways of block devices to their storage, of those named
 	// that exist, ordered by device. It asks no storage, only the DPU: a path is
-	// connected as long as nothing has noticed that it is not.
+	// connected as long as nothing has noticed that it is not. ErrSilent if the DPU
+	// does not answer.
 	Paths(ctx context.Context, devices []string) ([]Path, error)
 	// ProbePath asks the storage of a device to answer, by a command that changes
 	// nothing: nil if it answered. ErrUnsupported if this device cannot be asked;

@@ -33,6 +33,9 @@ var lostPaths = []mutation{
 	{name: "a SNAP that is started again is a loss", tests: dpuPaths, edits: []edit{
 		{pathJudge, "return b.away > 0 && t.awayFor >= b.away }", "return b.away > 0 && t.awayFor > 0 }"},
 	}},
+	{name: "a SNAP that refuses to tell of its paths is away", tests: "./pkg/node/dpu/exposures", edits: []edit{
+		{"pkg/node/dpu/exposures/paths.go", "!errors.Is(errs[i], provisioner.ErrSilent) {", "errs[i] == nil {"},
+	}},
 	{name: "a SNAP that starts is back", tests: dpuPaths, edits: []edit{
 		{pathJudge, "	if now.Sub(t.backSince) >= steady {", "	if now.Sub(t.backSince) >= 0 {"},
 	}},

@@ -211,13 +211,27 @@ func TestPathsOfABrokenService(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			s, d, _ := overTarget(t)
 			s.inject(map[string]any{"method": method, "count": -1, "error": map[string]any{"code": -19, "message": "No such device"}})
-			if got, err := d.Paths(t.Context(), []string{"vol"}); errors.Is(err, provisioner.ErrUnavailable) != fails.paths || (got == nil) != fails.paths {
+			if got, err := d.Paths(t.Context(), []string{"vol"}); errors.Is(err, provisioner.ErrUnavailable) != fails.paths || (got == nil) != fails.paths || errors.Is(err, provisioner.ErrSilent) {
 				t.Errorf("paths %+v, %v", got, err)
 			}
 			if err := d.ProbePath(t.Context(), "vol"); errors.Is(err, provisioner.ErrUnavailable) != fails.probe || (err != nil) != fails.probe {
 				t.Errorf("ask the storage: %v", err)
 			}
 		})
+	}
+}
+
+// TestPathsOfASilentService: one that hangs, and one that is gone, are told from one that refuses.
+func TestPathsOfASilentService(t *testing.T) {
+	s, hangs, _ := overTarget(t)
+	s.inject(map[string]any{"method": "bdev_get_iostat", "hang": true})
+	gone := New(snaprpc.New(filepath.Join(t.TempDir(), "none.sock"), time.Second), service.Options{})
+	for name, d := range map[string]*DPU{"hangs": hangs, "gone": gone} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		if got, err := d.Paths(ctx, []string{"vol"}); !errors.Is(err, provisioner.ErrSilent) || !errors.Is(err, provisioner.ErrUnavailable) || got != nil {
+			t.Errorf("%s: paths %+v, %v", name, got, err)
+		}
+		cancel()
 	}
 }
 

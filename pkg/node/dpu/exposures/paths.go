@@ -10,7 +10,8 @@ import (
 )
 
 // Paths tells of the ways of the devices to their storage, as far as the SNAP services that
-// have them answer, and which do. The error joins those of the services that do not.
+// have them answer, and which do, if with a refusal. The error joins what they said, and those
+// that said nothing.
 func (e *Exposures) Paths(ctx context.Context, devices []string) (paths []provisioner.Path, heard []string, failed error) {
 	names, failed := e.services.names()
 	told, errs := make([][]provisioner.Path, len(names)), make([]error, len(names))
@@ -22,9 +23,10 @@ func (e *Exposures) Paths(ctx context.Context, devices []string) (paths []provis
 	for i, name := range names {
 		if errs[i] != nil {
 			failed = errors.Join(failed, fmt.Errorf("SNAP service %s: %w", name, errs[i]))
-			continue
 		}
-		paths, heard = append(paths, told[i]...), append(heard, name)
+		if !errors.Is(errs[i], provisioner.ErrSilent) {
+			paths, heard = append(paths, told[i]...), append(heard, name)
+		}
 	}
 	return paths, heard, failed
 }

@@ -25,8 +25,8 @@ const (
 
 // Services are the SNAP services of the DPU.
 type Services interface {
-	// Paths tells of the ways of the devices that a service has, and which services do. Those
-	// of a service that does not answer are missing, and the error says so.
+	// Paths tells of the ways of the devices that a service has, and which services answer.
+	// Those of one that does not, or refuses to tell, are missing, and the error says so.
 	Paths(ctx context.Context, devices []string) (paths []provisioner.Path, heard []string, err error)
 	// ProbePath asks the storage of a device to answer; see provisioner.DPU.
 	ProbePath(ctx context.Context, device string) error

@@ -35,7 +35,7 @@ func Explain(err error, special map[int]error, format string, args ...any) error
 	code, refused := snaprpc.Code(err)
 	if !refused {
 		if errors.Is(err, snaprpc.ErrUnavailable) {
-			return fmt.Errorf("%s: %w: %w", what, provisioner.ErrUnavailable, err)
+			return fmt.Errorf("%s: %w: %w", what, provisioner.ErrSilent, err)
 		}
 		return fmt.Errorf("%s: %w", what, err)
 	}
