@@ -14,6 +14,7 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -84,6 +85,9 @@ func Apply(ctx context.Context, c client.Client, paths ...string) error {
 // ApplyObjects is Apply for what was read already, and changed.
 func ApplyObjects(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
 	for _, o := range objects {
+		if inNamespace, err := c.IsObjectNamespaced(o); err == nil && inNamespace && o.GetNamespace() == "" {
+			o.SetNamespace(metav1.NamespaceDefault) // as kubectl does
+		}
 		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), fieldOwner, client.ForceOwnership); err != nil {
 			return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
