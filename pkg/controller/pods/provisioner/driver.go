@@ -34,8 +34,8 @@ type driver struct {
 	clock        clock.PassiveClock
 	// await returns once done says so of a PodVolume, nil if there is none, or when ctx ends.
 	await func(ctx context.Context, name string, done func(v *moorv1alpha1.PodVolume) bool) error
-	// told are the failures that users were told.
-	told kube.Recent[struct{}]
+	// told are the failures that users were told, and when first.
+	told kube.Recent[time.Time]
 }
 
 var _ controller.BlockProvisioner = (*driver)(nil)
@@ -59,15 +59,11 @@ func (d *driver) Provision(ctx context.Context, o controller.ProvisionOptions) (
 	if err != nil {
 		return nil, controller.ProvisioningNoChange, err
 	}
-	var told time.Duration
-	if v != nil {
-		_, told = d.told.Get(v.UID, d.clock.Now())
-	}
-	switch what, words := judge(v, told > 0); what {
+	switch what, words := judge(v, v != nil && d.known(v.UID)); what {
 	case done:
 		return d.offer(ctx, v, o)
 	case tell:
-		d.told.Note(v.UID, struct{}{}, d.clock.Now(), d.clock.Now().Add(remembered))
+		d.tells(v.UID)
 		return nil, controller.ProvisioningFinished, errors.New(words)
 	case discard:
 		if err := kube.Delete(ctx, d.Client, v); err != nil {
@@ -78,6 +74,23 @@ func (d *driver) Provision(ctx context.Context, o controller.ProvisionOptions) (
 		return nil, controller.ProvisioningInBackground, fmt.Errorf("volume %s is not there yet", o.PVName)
 	default:
 		return nil, controller.ProvisioningInBackground, errors.New(words)
+	}
+}
+
+// known reports whether the user was told of a failure, and it is time for another try. The library's
+// limit alone does not see to that: it calls at once if a claim is nudged, or changes, while a call for it
+// runs, and a failure nudges the claim.
+func (d *driver) known(of types.UID) bool {
+	now := d.clock.Now()
+	since, left := d.told.Get(of, now)
+	return left > 0 && now.Sub(since) >= firstRetry
+}
+
+// tells remembers when a failure was told first.
+func (d *driver) tells(of types.UID) {
+	now := d.clock.Now()
+	if _, left := d.told.Get(of, now); left == 0 {
+		d.told.Note(of, now, now, now.Add(remembered))
 	}
 }
 

@@ -153,8 +153,9 @@ func TestProvision(t *testing.T) {
 	}
 }
 
-// TestProvisionAgain: a failure is told once, and then makes room for another try, also with an
-// instance that does not know that it was told.
+// TestProvisionAgain: a failure is told, and makes room for another try once the user has had time to read
+// it, also with an instance that does not know that it was told. A call that comes before, as the library
+// calls again at once if the claim was looked at while a call for it ran, only tells it again.
 func TestProvisionAgain(t *testing.T) {
 	s := newFixture(t, spec)
 	s.meanwhile = func() {
@@ -166,6 +167,13 @@ func TestProvisionAgain(t *testing.T) {
 	first := s.get().UID
 	s.d = &driver{name: "p", Cluster: s.Cluster.Cluster, provisioners: &compiled.Store{}, clock: s.Clock, await: s.await}
 	s.provision(controller.ProvisioningFinished, "no such bucket")
+	s.provision(controller.ProvisioningFinished, "no such bucket")
+	s.Step(firstRetry - time.Nanosecond)
+	s.provision(controller.ProvisioningFinished, "no such bucket")
+	if v := s.get(); v.UID != first || !v.DeletionTimestamp.IsZero() {
+		t.Fatal("it is tried again at once")
+	}
+	s.Step(time.Nanosecond)
 	s.provision(controller.ProvisioningInBackground, "is made again, as it has failed: no such bucket")
 	if s.get().DeletionTimestamp.IsZero() {
 		t.Error("the failed one is not deleted")

@@ -24,16 +24,16 @@ const (
 	ask outcome = iota
 	// background: it is being made, or is waited for.
 	background
-	// tell: it has failed, and the user does not know yet.
+	// tell: it has failed, and the user does not know yet, or has known for less than firstRetry.
 	tell
-	// discard: it has failed, and the user knows: it makes room for the next try.
+	// discard: it has failed, and the user has known for long enough: it makes room for the next try.
 	discard
 	// done: it is there.
 	done
 )
 
 // judge says what is to be done about a volume, and what is waited for or has failed. v is nil if
-// there is none; told is whether its failure was told.
+// there is none; told is whether its failure was told, firstRetry ago or more.
 func judge(v *moorv1alpha1.PodVolume, told bool) (outcome, string) {
 	switch {
 	case v == nil:
