@@ -73,4 +73,21 @@ var deadMounts = []mutation{
 	{name: "the pods of a dead host are made anew", tests: deadMount, edits: []edit{
 		{deadMountPass, "	if found && hostAlive(node) {", "	if found {"},
 	}},
+
+	// What is staged on one path is not taken from there by another one.
+	{name: "a volume is staged on two paths of a node", tests: nodeService, edits: []edit{
+		{nodeStage, "	if err != nil || other == \"\" {\n		return err", "	if err != nil || other != \"-\" {\n		return err"},
+	}},
+	{name: "the unstage of one path closes what is staged on another", tests: nodeService, edits: []edit{
+		{nodeStage, "err != nil || other != \"\" {\n			return err", "err != nil || other == \"-\" {\n			return err"},
+	}},
+	{name: "a staging whose device is gone holds an unstage up", tests: nodeService, edits: []edit{
+		{nodeStage, " || s.mounts.broken(mp.Path, mp) != nil {\n			continue", " {\n			continue"},
+	}},
+	{name: "what pods are shown counts as a staging", tests: nodeService, edits: []edit{
+		{nodeStage, "_, ofPod := kubelet.Parse(mp.Path); ofPod ||", "_, ofPod := kubelet.Parse(mp.Path); ofPod && mp.Path == \"\" ||"},
+	}},
+	{name: "the platform's mount of a directory counts as a staging", tests: nodeService, edits: []edit{
+		{nodeContent, "err == nil && mp.Path != d.path && mp.Filesystem", "err == nil && mp.Filesystem"},
+	}},
 }

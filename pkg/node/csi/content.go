@@ -30,6 +30,8 @@ type content interface {
 	refuses(c csiserver.Capability) error
 	// isOn says whether it is what the mount on path shows, which is not known to be broken.
 	isOn(path string, mp Mount) (bool, error)
+	// stages says whether a line of the mount table is such as its staging on a path of that sort makes.
+	stages(path string, mp Mount, all []Mount) bool
 	// mount mounts it on path, where nothing is mounted.
 	mount(ctx context.Context, path string, c csiserver.Capability) error
 	// problems says what is wrong with it, its mounts aside.
@@ -80,6 +82,11 @@ func (d rawDevice) isOn(file string, _ Mount) (bool, error) {
 	return err == nil && have == want, err
 }
 
+// stages goes by the name of the file, which is that of the volume.
+func (d rawDevice) stages(file string, mp Mount, _ []Mount) bool {
+	return filepath.Base(mp.Path) == filepath.Base(file)
+}
+
 func (d rawDevice) mount(_ context.Context, file string, _ csiserver.Capability) error {
 	return d.mounts.bind(d.path, file, nil)
 }
@@ -89,6 +96,10 @@ type formattedDevice struct{ device }
 
 func (d formattedDevice) isOn(path string, mp Mount) (bool, error) {
 	return d.mounts.sameDevice(path, mp, d.path)
+}
+
+func (d formattedDevice) stages(_ string, mp Mount, _ []Mount) bool {
+	return mp.Device == d.path && mp.whole()
 }
 
 // mount formats the device if it is blank, and mounts it.
@@ -162,6 +173,10 @@ func (f shared) isOn(path string, mp Mount) (bool, error) {
 	return mp.Device == f.tag && f.mounts.dead(path, mp) == nil, nil
 }
 
+func (f shared) stages(_ string, mp Mount, _ []Mount) bool {
+	return mp.Device == f.tag && mp.whole()
+}
+
 func (f shared) mount(_ context.Context, path string, c csiserver.Capability) error {
 	if err := f.o.Mounter.Mount(f.tag, path, f.o.SharedType, mountOptions(c.MountFlags, readers(c))); err != nil {
 		return fmt.Errorf("mount %s as %s: %w", f.tag, f.o.SharedType, err)
@@ -197,6 +212,13 @@ func (d directory) refuses(c csiserver.Capability) error {
 
 func (d directory) isOn(path string, _ Mount) (bool, error) {
 	return d.o.Devices.Same(d.path, path)
+}
+
+// stages goes by what is shown of which file system. The platform's own mount of the directory is none.
+func (d directory) stages(_ string, mp Mount, all []Mount) bool {
+	below := holding(all, d.path)
+	within, err := filepath.Rel(below.Path, d.path)
+	return err == nil && mp.Path != d.path && mp.Filesystem == below.Filesystem && mp.Root == filepath.Join(below.Root, within)
 }
 
 func (d directory) mount(_ context.Context, path string, c csiserver.Capability) error {

@@ -149,6 +149,17 @@ func (t mounts) at(path string) (Mount, bool, error) {
 	return Mount{}, false, nil
 }
 
+// holding is the mount that a path lies in.
+func holding(all []Mount, path string) Mount {
+	var out Mount
+	for _, mp := range all {
+		if inside := mp.Path == path || strings.HasPrefix(path, strings.TrimSuffix(mp.Path, "/")+"/"); inside && len(mp.Path) >= len(out.Path) {
+			out = mp
+		}
+	}
+	return out
+}
+
 // maxStacked bounds how many mounts on top of one another clear removes.
 const maxStacked = 16
 

@@ -2,12 +2,14 @@ package csi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/moor-storage/moor/internal/hostdev"
+	"github.com/moor-storage/moor/internal/kubelet"
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -29,6 +31,9 @@ func (s *Server) stage(ctx context.Context, req *csispec.NodeStageVolumeRequest)
 	}
 	c, err := csiserver.ParseCapability(req.GetVolumeCapability())
 	if err != nil {
+		return err
+	}
+	if err := s.soleStaging(ctx, id, stagedOn(staging, id, c.Mode), c.Mode); err != nil {
 		return err
 	}
 	if s.o.Attachments == nil {
@@ -58,6 +63,51 @@ func (s *Server) openAndMount(ctx context.Context, req *csispec.NodeStageVolumeR
 		return err
 	}
 	return s.place(ctx, what, stagedOn(staging, id, c.Mode), c)
+}
+
+// soleStaging refuses a volume that is staged on another path of this node: the unstage of one path closes
+// the volume. It is asked before anything is done, so that nothing has to be undone, and not of a path on
+// which something is mounted.
+func (s *Server) soleStaging(ctx context.Context, id, path string, mode provisioner.VolumeMode) error {
+	if _, mounted, err := s.mounts.at(path); err != nil || mounted {
+		return err
+	}
+	other, err := s.stagedBeside(ctx, id, path, mode)
+	if err != nil || other == "" {
+		return err
+	}
+	return fmt.Errorf("the volume is staged on %s already: unstage it there first: %w", other, provisioner.ErrPrecondition)
+}
+
+// stagedBeside is where else than on path an open volume is staged; empty if it is not. What is of no use
+// any more does not count, nor what a kubelet shows to pods.
+func (s *Server) stagedBeside(ctx context.Context, id, path string, mode provisioner.VolumeMode) (string, error) {
+	dev, err := s.o.Host.Lookup(ctx, id)
+	switch {
+	case errors.Is(err, provisioner.ErrNotFound):
+		return "", nil
+	case err != nil:
+		return "", err
+	case dev.Path+dev.Tag+dev.Directory == "":
+		return "", nil // it has gone, and so has what it was mounted as
+	}
+	what, err := s.contentOf(dev, mode)
+	if err != nil {
+		return "", err
+	}
+	list, err := s.o.Mounter.List()
+	if err != nil {
+		return "", fmt.Errorf("read the mount table: %w", err)
+	}
+	for _, mp := range list {
+		if _, ofPod := kubelet.Parse(mp.Path); ofPod || mp.Path == path || !what.stages(path, mp, list) || s.mounts.broken(mp.Path, mp) != nil {
+			continue
+		}
+		if same, err := what.isOn(mp.Path, mp); err != nil || same {
+			return mp.Path, err
+		}
+	}
+	return "", nil
 }
 
 // stagedOn is where a volume is staged: the staging directory, or a file in it
@@ -138,7 +188,7 @@ func mountOptions(flags []string, ro bool) []string {
 }
 
 // NodeUnstageVolume undoes NodeStageVolume, also if the device is dead or gone.
-// What is not staged is success.
+// What is not staged is success; what is staged on another path stays open for that.
 func (s *Server) NodeUnstageVolume(ctx context.Context, req *csispec.NodeUnstageVolumeRequest) (*csispec.NodeUnstageVolumeResponse, error) {
 	id, staging := req.GetVolumeId(), req.GetStagingTargetPath()
 	if err := s.unstage(ctx, id, staging); err != nil {
@@ -161,6 +211,11 @@ func (s *Server) unstage(ctx context.Context, id, staging string) error {
 	// The directory is the kubelet's; only our file in it goes.
 	if err := remove(file); err != nil {
 		return err
+	}
+	for _, mode := range []provisioner.VolumeMode{provisioner.Filesystem, provisioner.Block} {
+		if other, err := s.stagedBeside(ctx, id, stagedOn(staging, id, mode), mode); err != nil || other != "" {
+			return err
+		}
 	}
 	return s.release(ctx, id)
 }
