@@ -30,7 +30,7 @@ var layers = map[string]int{
 	"internal/kube": tools, "internal/daemon": tools, "internal/keylock": tools, "internal/snaprpc": tools,
 	"internal/hostdev": tools, "internal/archtest": tools, "internal/freeport": tools, "internal/listen": tools, "internal/podvolume": tools, "internal/index": tools, "internal/jinja": tools,
 	"internal/filestore": tools, "internal/unixsocket": tools, "internal/watchdog": tools, "internal/kube/kubetest": tools, "internal/kubelet": tools,
-	"pkg/provisioner": core, "pkg/placement": core, "pkg/writer": core,
+	"pkg/provisioner": core, "pkg/placement": core, "pkg/writer": core, "pkg/power": core,
 	"pkg/provisioner/dpf": mechanisms, "pkg/provisioner/snap": mechanisms, "pkg/provisioner/remote": mechanisms, "pkg/provisioner/pods": mechanisms,
 	"pkg/provisioner/metered": mechanisms, "pkg/provisioner/provisionertest": mechanisms,
 	"pkg/csiserver": mechanisms, "pkg/vendorplugin": mechanisms, "pkg/nodehealth": mechanisms,
@@ -51,6 +51,7 @@ var layers = map[string]int{
 // sideways are the imports within a layer that are allowed, with the reason.
 var sideways = map[string]string{
 	"pkg/writer > pkg/provisioner":                "which access modes make a single writer",
+	"pkg/writer > pkg/power":                      "what is read of the power of a machine",
 	"internal/podvolume > internal/kube":          "it looks in a kube.Cluster, by kube.Index",
 	"internal/index > internal/kube":              "it lists values of kube.Index",
 	"internal/index > internal/podvolume":         "it lists the indexes by which podvolume looks",

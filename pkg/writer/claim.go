@@ -180,7 +180,7 @@ func ends(claim *moorv1alpha1.WriterClaim, receipt moorv1alpha1.Receipt) bool {
 	switch receipt.Kind {
 	case moorv1alpha1.ReceiptDPU:
 		return claim.Status.Phase == moorv1alpha1.ClaimGranted || claim.Status.Phase == moorv1alpha1.ClaimFencing
-	case moorv1alpha1.ReceiptMedium, moorv1alpha1.ReceiptStorage, moorv1alpha1.ReceiptLeaseBound, moorv1alpha1.ReceiptOperator:
+	case moorv1alpha1.ReceiptMedium, moorv1alpha1.ReceiptStorage, moorv1alpha1.ReceiptPower, moorv1alpha1.ReceiptLeaseBound, moorv1alpha1.ReceiptOperator:
 		return claim.Status.Phase == moorv1alpha1.ClaimFencing
 	}
 	return false

@@ -54,6 +54,8 @@ type Evidence struct {
 	Attachment *storagev1alpha1.VolumeAttachment
 	Storage    Revocation
 	Lease      Lease
+	// Power of the holder; nil while it is not asked, as other proofs come sooner.
+	Power *Power
 	// Operator: the operator's word about the claim counts now, see RefuseVouch.
 	Operator bool
 	// Refused says why it does not; "" if it does, or there is none.
@@ -80,6 +82,7 @@ var proofs = []proof{
 	{moorv1alpha1.ReceiptDPU, releasedByDPU},
 	{moorv1alpha1.ReceiptMedium, fencedAtMedium},
 	{moorv1alpha1.ReceiptStorage, revokedByStorage},
+	{moorv1alpha1.ReceiptPower, powerless},
 	{moorv1alpha1.ReceiptLeaseBound, lapsed},
 	{moorv1alpha1.ReceiptOperator, vouchedByOperator},
 }
@@ -149,6 +152,19 @@ func lapsed(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 	return fmt.Sprintf("DPU %s has not renewed its lease for so long that it has withdrawn by itself, or was reset", claim.Status.Holder)
 }
 
+// powerless is about the machine of the DPU that holds the claim, whatever its VolumeAttachment
+// says.
+func powerless(claim *moorv1alpha1.WriterClaim, e Evidence) string {
+	if e.Power == nil || !e.Power.Asked || claim.Status.Epoch <= 0 {
+		return ""
+	}
+	proven, _ := JudgePower(*e.Power)
+	if proven == "" {
+		return ""
+	}
+	return fmt.Sprintf("DPU %s has lost all that it had: %s", claim.Status.Holder, proven)
+}
+
 func vouchedByOperator(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 	if !e.Operator || claim.Spec.OperatorReceipt == nil || claim.Status.Epoch <= 0 {
 		return ""
@@ -183,10 +199,22 @@ func missing(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 	if e.Lease.Given {
 		message += "; the DPU withdraws by itself, and the bound of its lease is waited for"
 	}
+	message += e.power()
 	if e.Refused != "" {
 		return message + "; " + e.Refused
 	}
 	return message + "; " + remedy(claim)
+}
+
+// power says what the proof by the power of the holder lacks.
+func (e Evidence) power() string {
+	if e.Power == nil {
+		return ""
+	}
+	if _, missing := JudgePower(*e.Power); e.Power.Asked && missing != "" {
+		return "; power: " + missing
+	}
+	return e.Power.unasked()
 }
 
 // remedy says what a person can do where no proof comes of the holder.

@@ -25,7 +25,7 @@ const (
 )
 
 // ReceiptKind says who proved that the old holder can no longer write.
-// +kubebuilder:validation:Enum=Medium;DPU;Storage;LeaseBound;Operator
+// +kubebuilder:validation:Enum=Medium;DPU;Storage;Power;LeaseBound;Operator
 type ReceiptKind string
 
 // The kinds of receipt, strongest first.
@@ -36,6 +36,9 @@ const (
 	ReceiptDPU ReceiptKind = "DPU"
 	// ReceiptStorage: the storage revoked the old DPU.
 	ReceiptStorage ReceiptKind = "Storage"
+	// ReceiptPower: the BMC of the DPU, or of the host that the DPU has its power from, was
+	// asked to reset it, or to switch it off, and was seen to have done so.
+	ReceiptPower ReceiptKind = "Power"
 	// ReceiptLeaseBound: the bound of the lease of a DPU that gives one passed.
 	ReceiptLeaseBound ReceiptKind = "LeaseBound"
 	// ReceiptOperator: a person vouches for it.
