@@ -33,7 +33,7 @@ var layers = map[string]int{
 	"pkg/provisioner": core, "pkg/placement": core, "pkg/writer": core, "pkg/power": core,
 	"pkg/provisioner/dpf": mechanisms, "pkg/provisioner/snap": mechanisms, "pkg/provisioner/remote": mechanisms, "pkg/provisioner/pods": mechanisms,
 	"pkg/provisioner/metered": mechanisms, "pkg/provisioner/provisionertest": mechanisms,
-	"pkg/csiserver": mechanisms, "pkg/vendorplugin": mechanisms, "pkg/nodehealth": mechanisms,
+	"pkg/csiserver": mechanisms, "pkg/power/redfish": mechanisms, "pkg/vendorplugin": mechanisms, "pkg/nodehealth": mechanisms,
 	"pkg/controller/csi": actors, "pkg/controller/hostcluster": actors, "pkg/controller/failover": actors,
 	"pkg/controller/replica": actors, "pkg/controller/dpucluster": actors, "pkg/controller/attacher": actors,
 	"pkg/controller/deadmount": actors, "pkg/controller/nodelifecycle": actors, "pkg/controller/podresync": actors, "pkg/controller/pods": actors,
