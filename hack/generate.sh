@@ -18,7 +18,7 @@ for f in "$out"/*.yaml; do
 	case "$f" in
 	*_pavprovisioners.yaml | *_podvolumes.yaml | *_podstagings.yaml) mv "$f" crds/pav/ ;;
 	*_dpustoragenodes.yaml) cp "$f" crds/host/ && mv "$f" crds/dpu/ ;;
-	*_dpu*.yaml) mv "$f" crds/host/ ;;
+	*_dpu*.yaml | *_powercontrols.yaml) mv "$f" crds/host/ ;;
 	*) mv "$f" crds/dpu/ ;;
 	esac
 done

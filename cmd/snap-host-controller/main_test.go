@@ -38,6 +38,7 @@ func TestRefuses(t *testing.T) {
 		"heartbeats too short":    {[]string{dpu, "--heartbeat-timeout=500ms"}, "--heartbeat-timeout is 500ms: at least 1s is needed"},
 		"silence too short":       {[]string{dpu, "--silence-timeout=1s"}, "--silence-timeout is 1s: " + listener.LeastSilence.String()},
 		"silence beyond a beat":   {[]string{dpu, "--heartbeat-timeout=20s", "--silence-timeout=21s"}, "--silence-timeout is 21s"},
+		"no drain":                {[]string{dpu, "--power-drain=0s"}, "--power-drain 0s"},
 		"no such host kubeconfig": {[]string{dpu, "--kubeconfig=/nowhere"}, "host cluster: "},
 	} {
 		t.Run(name, func(t *testing.T) {

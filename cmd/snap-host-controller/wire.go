@@ -22,6 +22,7 @@ import (
 	"github.com/moor-storage/moor/pkg/controller/deadmount"
 	"github.com/moor-storage/moor/pkg/controller/failover"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
+	"github.com/moor-storage/moor/pkg/controller/failover/powerproof"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/attachment"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster/events"
@@ -119,6 +120,9 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 	nodesAsk := o.attach == dpf.AttachNode
 	observer := nodehealth.New(clock.RealClock{}, o.heartbeatTimeout, o.silenceTimeout)
 	silent := func(dpu string) bool { return observer.DPU(dpu) == nodehealth.Stale }
+	power := powerproof.New(powerproof.Options{
+		Host: c.Host, Namespace: c.Namespace, Clock: clock.RealClock{}, After: o.powerAfter, Drain: o.powerDrain, Silent: observer.DPUSilentSince,
+	})
 	reconcilers := []interface{ SetupWithManager(ctrl.Manager) error }{
 		&vendor.Reconciler{Clusters: c},
 		&policy.Reconciler{Clusters: c},
@@ -138,8 +142,9 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 		failover.New(failover.Options{
 			Host: c.Host, DPU: c.DPU,
 			Namespace: c.Namespace, TargetNamespace: c.TargetNamespace, Driver: o.driver,
-			Observer: observer, Clock: clock.RealClock{}, Recorder: recorder, Budget: o.budget,
+			Observer: observer, Clock: clock.RealClock{}, Recorder: recorder, Budget: o.budget, Power: power,
 		}),
+		power,
 		&deadmount.Reconciler{Host: c.Host, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder},
 		&podresync.Reconciler{
 			Host: c.Host, NodesAsk: nodesAsk, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder,

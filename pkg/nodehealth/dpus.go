@@ -30,3 +30,16 @@ func (o *Observer) dpu(name string) *witness {
 	}
 	return w
 }
+
+// DPUSilentSince is since when nothing was heard of the DPU of a host, as far as that is known:
+// it is now while nothing at all comes through the API server of the DPU cluster, and no
+// earlier than this process has listened.
+func (o *Observer) DPUSilentSince(host string) time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now, w, r := o.clock.Now(), o.entry(host).dpu, o.reception[DPUCluster]
+	if w.first.IsZero() || now.Sub(r.heard) > o.silence/2 {
+		return now
+	}
+	return later(w.first, w.last, r.since)
+}

@@ -26,7 +26,7 @@ const (
 // Power is what is known of the power of the DPU that holds a claim. Times are those of one
 // clock, which is the asker's.
 type Power struct {
-	// Asked: a BMC is on record by which something can be proven of this DPU.
+	// Asked: a BMC is asked by which something can be proven of this DPU.
 	Asked bool
 	// ByHost: the machine is the host, which the DPU gets all of its power from; else it is
 	// the DPU itself, which is reset and not switched off.
@@ -46,7 +46,8 @@ type Power struct {
 	Heard time.Time
 	// Drain is how long the storage may take over what it has received.
 	Drain time.Duration
-	// Trouble says why there is no newer reading; "" if there is one.
+	// Trouble says why there is no newer reading, or why no BMC is asked; "" if there is no
+	// reason.
 	Trouble string
 	// Now is the time at which all this is so.
 	Now time.Time
@@ -77,12 +78,20 @@ func (p Power) machine() string {
 	return fmt.Sprintf("the DPU with serial number %s", p.Want.SerialNumber)
 }
 
-// unasked says why no BMC is asked, where there is something to say.
-func (p Power) unasked() string {
-	if p.Asked || p.Trouble == "" {
+// Words say what the proof by the power of the DPU lacks, to be put after what else is
+// waited for; "" if there is nothing to say.
+func (p *Power) Words() string {
+	switch {
+	case p == nil:
 		return ""
+	case p.Asked:
+		if _, missing := JudgePower(*p); missing != "" {
+			return "; power: " + missing
+		}
+	case p.Trouble != "":
+		return "; power: " + p.Trouble
 	}
-	return "; power: " + p.Trouble
+	return ""
 }
 
 func (p Power) waits(what string) string {

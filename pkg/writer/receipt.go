@@ -199,22 +199,11 @@ func missing(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 	if e.Lease.Given {
 		message += "; the DPU withdraws by itself, and the bound of its lease is waited for"
 	}
-	message += e.power()
+	message += e.Power.Words()
 	if e.Refused != "" {
 		return message + "; " + e.Refused
 	}
 	return message + "; " + remedy(claim)
-}
-
-// power says what the proof by the power of the holder lacks.
-func (e Evidence) power() string {
-	if e.Power == nil {
-		return ""
-	}
-	if _, missing := JudgePower(*e.Power); e.Power.Asked && missing != "" {
-		return "; power: " + missing
-	}
-	return e.Power.unasked()
 }
 
 // remedy says what a person can do where no proof comes of the holder.

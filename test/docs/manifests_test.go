@@ -73,7 +73,7 @@ func decode(t *testing.T, where, content string) []client.Object {
 func manifests(t *testing.T, cluster string) map[string][]client.Object {
 	t.Helper()
 	out := map[string][]client.Object{}
-	for _, pattern := range []string{"*.yaml", "attach-*/*.yaml", "snapshots/*.yaml", "workloads/*.yaml"} {
+	for _, pattern := range []string{"*.yaml", "attach-*/*.yaml", "snapshots/*.yaml", "power/*.yaml", "workloads/*.yaml"} {
 		files, err := filepath.Glob(path("deploy", cluster, pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -130,7 +130,7 @@ var requests = []mutation{
 		{failoverRequest, "	case p.carriedOut(r):", "	case p.carriedOut(r) && p.underway:"},
 	}},
 	{name: "a request is a receipt", tests: fence, edits: []edit{
-		{"pkg/controller/failover/fence.go", "Operator: counts, Refused: refused}", "Operator: counts || p.requested(), Refused: refused}"},
+		{fenceAct, "	e.Operator, e.Refused = p.vouch(t)\n", "	e.Operator, e.Refused = p.vouch(t)\n	e.Operator = e.Operator || p.requested()\n"},
 		{"pkg/writer/receipt.go", "	if !e.Operator || claim.Spec.OperatorReceipt == nil || claim.Status.Epoch <= 0 {\n		return \"\"\n	}\n	return vouchMessage(claim.Spec.OperatorReceipt, claim.Status.Holder)", "	if !e.Operator || claim.Status.Epoch <= 0 {\n		return \"\"\n	}\n	return claim.Status.Holder"},
 	}},
 }

@@ -4,6 +4,14 @@ package main
 const (
 	rulePower     = "pkg/writer/power.go"
 	powerIdentity = "pkg/power/power.go"
+	powerKeeper   = "pkg/controller/failover/powerproof/keeper.go"
+	powerChoose   = "pkg/controller/failover/powerproof/choose.go"
+	powerStep     = "pkg/controller/failover/powerproof/step.go"
+	powerRedfish  = "pkg/power/redfish/redfish.go"
+	powerGuard    = "pkg/power/redfish/guard.go"
+
+	powerProof = "./pkg/controller/failover/powerproof"
+	powerBMC   = "./pkg/power/redfish"
 )
 
 // powers are the checks of what a BMC says, each of which some BMC fails.
@@ -76,5 +84,77 @@ var powers = []mutation{
 	}},
 	{name: "a DPU that is heard after its reset is not asked itself", tests: right, edits: []edit{
 		{rulePower, "	case !p.Heard.Before(first):", "	case p.Heard.Equal(p.Heard.Add(1)):"},
+	}},
+
+	// What is touched, and when.
+	{name: "a machine is touched before other proofs were waited for", tests: powerProof, edits: []edit{
+		{powerKeeper, "	if now.Sub(since) < k.o.After {", "	if now.Sub(since) < 0 {"},
+	}},
+	{name: "a host that lives is switched off", tests: powerProof, edits: []edit{
+		{powerChoose, "spec.Host != nil && q.MayOff, ", "spec.Host != nil, "},
+	}},
+	{name: "a DPU that is heard is reset by its BMC", tests: powerProof, edits: []edit{
+		{powerChoose, " && q.MayReset\n", "\n"},
+	}},
+	{name: "a host that is off proves something of any card", tests: powerProof, edits: []edit{
+		{powerChoose, "	case host && spec.DPUPower == moorv1alpha1.DPUPowerHost:", "	case host:"},
+	}},
+	{name: "that a host is switched off so that its DPU lets go is a proof", tests: powerProof, edits: []edit{
+		{powerKeeper, "	if way.words != \"\" || r == nil", "	if r == nil"},
+	}},
+	{name: "another machine is switched off", tests: powerProof, edits: []edit{
+		{powerStep, "	if refused := config.Want.Refuse(reading.Is); refused != \"\" {\n		return r, ", "	if refused := config.Want.Refuse(reading.Is); refused == \"-\" {\n		return r, "},
+	}},
+	{name: "another machine is switched on", tests: powerProof, edits: []edit{
+		{powerStep, "	if refused := config.Want.Refuse(reading.Is); refused != \"\" {\n		return ctrl.Result{}, ", "	if refused := config.Want.Refuse(reading.Is); refused == \"-\" {\n		return ctrl.Result{}, "},
+	}},
+	{name: "a host is switched on against the installer's word", tests: powerProof, edits: []edit{
+		{powerStep, "	case control.Spec.PowerOn != moorv1alpha1.PowerOnReleased:", "	case control.Spec.PowerOn == \"-\":"},
+	}},
+	{name: "a host is switched on that was not switched off here", tests: powerProof, edits: []edit{
+		{powerKeeper, " || control.Status.HostOff == nil {", " {"},
+		{powerKeeper, "stamp(control.Status.HostOff)", "\"some time\""},
+		{powerStep, "	case released && control.Status.HostOff != nil:", "	case released:"},
+	}},
+	{name: "a machine is touched before that is on record", tests: powerProof, edits: []edit{
+		{powerStep, "			c.Status.DPUReset = &now", "			_ = now"},
+	}},
+	{name: "a host is switched off before that is on record", tests: powerProof, edits: []edit{
+		{powerStep, "		case c.Status.HostOff == nil:", "		case c.Status.HostOff != nil:"},
+	}},
+	{name: "a DPU is reset again at once after a restart", tests: powerProof, edits: []edit{
+		{powerStep, "last != nil && now.Sub(last.Time) < again {", "last != nil && now.Sub(last.Time) < 0 {"},
+	}},
+	{name: "what was asked for a claim that is free is done to its machine", tests: powerProof, edits: []edit{
+		{powerKeeper, "	if delete(s.fencing, claim); len(s.fencing) == 0 {", "	if delete(s.fencing, claim); len(s.fencing) < 0 {"},
+	}},
+	{name: "a question of long ago is cause to touch a machine", tests: powerProof, edits: []edit{
+		{powerStep, "k.o.Clock.Since(s.asked) <= asksNow && ", ""},
+	}},
+	{name: "a BMC is asked though the DPU's own word is there", tests: pathFence, edits: []edit{
+		{fenceAct, "	receipt, missing := writer.Prove(t.claim, e)\n	if receipt == nil {\n		var err error", "	receipt, missing := writer.Prove(t.claim, e)\n	{\n		var err error"},
+	}},
+	{name: "what cannot be heard counts as the silence of a DPU", tests: pathFence, edits: []edit{
+		{"pkg/nodehealth/dpus.go", "	if w.first.IsZero() || now.Sub(r.heard) > o.silence/2 {", "	if w.first.IsZero() {"},
+	}},
+
+	// How a BMC is spoken to.
+	{name: "a machine that is not on record is switched by its BMC", tests: powerBMC, edits: []edit{
+		{powerRedfish, "		if refused := b.c.Want.Refuse(identity(s)); refused != \"\" {", "		if refused := b.c.Want.Refuse(identity(s)); refused == \"-\" {"},
+	}},
+	{name: "the password goes wherever a BMC leads", tests: powerBMC, edits: []edit{
+		{powerGuard, "	if r.URL.Scheme != \"https\" || r.URL.Host != g.host || r.URL.User != nil {", "	if r.URL.Scheme != \"https\" {"},
+	}},
+	{name: "a BMC may redirect", tests: powerBMC, edits: []edit{
+		{powerGuard, "	if resp.StatusCode >= 300 && resp.StatusCode < 400 {", "	if resp.StatusCode < 0 {"},
+	}},
+	{name: "a password is told that a BMC echoes", tests: powerBMC, edits: []edit{
+		{powerGuard, "			text = strings.ReplaceAll(text, secret, \"***\")", "			text = strings.ReplaceAll(text, secret, secret)"},
+	}},
+	{name: "what a BMC does not say literally is off", tests: powerBMC, edits: []edit{
+		{"pkg/power/redfish/convert.go", "	return power.StateUnknown\n", "	return power.StateOff\n"},
+	}},
+	{name: "a BMC that refuses has accepted", tests: powerBMC, edits: []edit{
+		{powerRedfish, " && already != \"\" && s.PowerState == already {", " {"},
 	}},
 }

@@ -12,7 +12,8 @@ var GroupVersion = schema.GroupVersion{Group: "storage.moor.dev", Version: "v1al
 // AddHostToScheme registers the kinds that the host cluster serves.
 func AddHostToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
-		&DPUStorageNode{}, &DPUStorageNodeList{}, &DPUVolumeSnapshot{}, &DPUVolumeSnapshotList{})
+		&DPUStorageNode{}, &DPUStorageNodeList{}, &DPUVolumeSnapshot{}, &DPUVolumeSnapshotList{},
+		&PowerControl{}, &PowerControlList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -106,7 +106,7 @@ func newHost(t *testing.T, c *Control, indexes []kube.Index, cuts []toolscache.T
 	s := scheme(t, storagev1alpha1.AddHostToScheme, moorv1alpha1.AddHostToScheme, coordinationv1.AddToScheme)
 	out := newCluster(t, c, indexes, fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(
 		&storagev1alpha1.DPUStoragePolicy{}, &storagev1alpha1.DPUStorageVendor{}, &storagev1alpha1.DPUVolume{},
-		&storagev1alpha1.DPUVolumeAttachment{}, &moorv1alpha1.DPUStorageNode{}, &moorv1alpha1.DPUVolumeSnapshot{}), cuts)
+		&storagev1alpha1.DPUVolumeAttachment{}, &moorv1alpha1.DPUStorageNode{}, &moorv1alpha1.DPUVolumeSnapshot{}, &moorv1alpha1.PowerControl{}), cuts)
 	out.namespace = HostNamespace
 	return out
 }

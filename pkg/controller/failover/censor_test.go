@@ -47,6 +47,9 @@ func TestIllegal(t *testing.T) {
 		"vouches for another epoch":    {law{before: held, after: receipt("Operator", 4), operator: &moorv1alpha1.OperatorReceipt{Epoch: 3}}, false},
 		"by the lease":                 {law{before: held, after: receipt("LeaseBound", 4), leaseOver: true}, true},
 		"lease without Fencing":        {law{before: as(held, granted), after: receipt("LeaseBound", 4), leaseOver: true}, false},
+		"by its power":                 {law{before: held, after: receipt("Power", 4), powerless: true}, true},
+		"power without Fencing":        {law{before: as(held, granted), after: receipt("Power", 4), powerless: true}, false},
+		"it has power":                 {law{before: held, after: receipt("Power", 4)}, false},
 		"lease may be good":            {law{before: held, after: receipt("LeaseBound", 4)}, false},
 		"back to Granted":              {law{before: held, after: as(held, granted)}, false},
 		"a grant":                      {law{before: moorv1alpha1.WriterClaimStatus{Phase: freed, Epoch: 4}, after: as(held, granted)}, false},
@@ -71,7 +74,7 @@ func (s *fixture) censor(_ string, o client.Object) {
 	m, found := kubetest.Read(s.DPU, &storagev1alpha1.VolumeAttachment{ObjectMeta: kubetest.DPUObject(before.Attachment)})
 	_, attached := kubetest.Read(s.DPU, &storagev1alpha1.SVVolumeAttachment{ObjectMeta: kubetest.DPUObject(before.Attachment)})
 	l := law{before: before, after: *c.Status, ended: found && !m.DeletionTimestamp.IsZero(), storageGone: !attached && found && m.Status.Revocation != nil && m.Status.Revocation.AttachmentUID == m.UID, operator: c.Spec.OperatorReceipt}
-	l.leaseOver = s.leaseOver()
+	l.leaseOver, l.powerless = s.leaseOver(), s.powerless(c.Name)
 	if found && m.Status.Fence != nil && m.Status.Fence.AttachmentUID == m.UID {
 		l.fencedBelow = m.Status.Fence.Epoch
 	}
@@ -80,6 +83,9 @@ func (s *fixture) censor(_ string, o client.Object) {
 	}
 	if words := l.broken(); words != "" {
 		s.t.Errorf("%s: %+v -> %+v: %s", c.Name, before, *c.Status, words)
+	}
+	if c.Status.Phase == fencing && before.Phase != fencing {
+		s.fenced[c.Name] = s.Clock.Now()
 	}
 	s.claims[c.Name] = *c.Status.DeepCopy()
 }
@@ -95,6 +101,8 @@ type law struct {
 	operator                     *moorv1alpha1.OperatorReceipt
 	// leaseOver: the DPU gives a lease, whose bound passed since it was renewed.
 	leaseOver bool
+	// powerless: the DPU was reset, or its host was off, after the claim went to Fencing.
+	powerless bool
 	// fencedBelow: the storage accepts nothing below this epoch.
 	fencedBelow int64
 }
@@ -125,6 +133,7 @@ func (l law) broken() string {
 		moorv1alpha1.ReceiptMedium:     b.Phase == moorv1alpha1.ClaimFencing && l.fencedBelow > b.Epoch,
 		moorv1alpha1.ReceiptStorage:    b.Phase == moorv1alpha1.ClaimFencing && l.storageGone && l.ended,
 		moorv1alpha1.ReceiptLeaseBound: b.Phase == moorv1alpha1.ClaimFencing && l.leaseOver,
+		moorv1alpha1.ReceiptPower:      b.Phase == moorv1alpha1.ClaimFencing && l.powerless,
 		moorv1alpha1.ReceiptOperator:   b.Phase == moorv1alpha1.ClaimFencing && l.operator != nil && l.operator.Epoch == b.Epoch,
 	}
 	if !proved[r.Kind] {

@@ -7,7 +7,7 @@
 // Each phase is a method of a small type with its own dependencies, and works on
 // what the pass knows of its host (pass.go). The Reconciler alone calls the phases.
 //
-// Its subpackage detach ends the right to write in order.
+// Its subpackage detach ends the right to write in order; powerproof asks BMCs beside the passes.
 package failover
 
 import (
@@ -36,6 +36,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	"github.com/moor-storage/moor/pkg/controller/failover/lostpath"
+	"github.com/moor-storage/moor/pkg/controller/failover/powerproof"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/pkg/writer"
 )
@@ -63,6 +64,8 @@ type Options struct {
 	Recorder record.EventRecorder
 	// Budget bounds how many failovers begin.
 	Budget Budget
+	// Power has BMCs asked where no other proof comes; nil: none is.
+	Power *powerproof.Keeper
 }
 
 // Reconciler looks at one host at a time: it observes, classifies and acts. All
@@ -98,7 +101,7 @@ func New(o Options) *Reconciler {
 	}
 	r.fencer = fencer{
 		dpu: o.DPU, targetNamespace: o.TargetNamespace, targets: r.targets, leases: r.leases, clock: o.Clock, recorder: o.Recorder,
-		progress: r.condition.progress,
+		progress: r.condition.progress, power: o.Power,
 	}
 	r.releaser = releaser{host: o.Host, driver: o.Driver, pods: podReader{host: o.Host, driver: o.Driver}, recorder: o.Recorder, clock: o.Clock, progress: r.condition.progress, asked: &kube.Recent[struct{}]{}}
 	r.paths = paths{
@@ -198,6 +201,9 @@ func (r *Reconciler) act(ctx context.Context, p *pass) error {
 		if err := r.releaser.move(ctx, p); err != nil && first == nil {
 			first = err
 		}
+	}
+	if err := r.fencer.switchOn(ctx, p); first == nil {
+		first = err
 	}
 	return first
 }

@@ -13,9 +13,11 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
+	"github.com/moor-storage/moor/pkg/controller/failover/powerproof"
 	"github.com/moor-storage/moor/pkg/writer"
 )
 
@@ -28,6 +30,8 @@ type fencer struct {
 	clock           clock.PassiveClock
 	recorder        record.EventRecorder
 	progress        *progress
+	// power has the BMCs asked of which no other proof comes; nil: none is on record.
+	power *powerproof.Keeper
 }
 
 // fenceAll takes the right to write back of all volumes of the host, each as far as
@@ -51,6 +55,7 @@ func (f fencer) fenceAll(ctx context.Context, p *pass) error {
 // Granted -> Fencing -> (receipt) -> Free. Without a receipt it waits.
 func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 	if !t.held() {
+		f.power.Done(p.node.Name, powerClaim(t))
 		return f.letGo(ctx, p, t)
 	}
 	if !t.inFencing() {
@@ -72,7 +77,11 @@ func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 		return err
 	}
 	if t.missing != "" { // nothing is done by what a cache shows
-		return kube.WaitFor("%s", t.missing)
+		power, err := f.powerOf(ctx, p, t)
+		if err != nil {
+			return err
+		}
+		return kube.WaitFor("%s%s", t.missing, power.Words())
 	}
 	if err := f.end(ctx, p, t); err != nil {
 		return err
@@ -85,20 +94,43 @@ func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 	if err != nil {
 		return err
 	}
-	counts, refused := p.vouch(t)
-	receipt, missing := writer.Prove(t.claim, writer.Evidence{Attachment: t.mirror, Storage: storage, Lease: lease, Operator: counts, Refused: refused})
-	if receipt == nil {
-		return kube.WaitFor("%s", missing)
+	receipt, err := f.prove(ctx, p, t, writer.Evidence{Attachment: t.mirror, Storage: storage, Lease: lease})
+	if err != nil {
+		return err
 	}
 	freed, err := detach.Free(ctx, f.dpu.Client, t.claim, *receipt, f.clock.Now())
 	if err != nil {
 		return f.freedBefore(ctx, p, t, err)
 	}
+	f.over(p, t, freed)
+	f.recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, detach.Message(*receipt))
+	return f.letGo(ctx, p, t)
+}
+
+// over notes that the claim of a target is free.
+func (f fencer) over(p *pass, t *target, freed *moorv1alpha1.WriterClaim) {
+	f.power.Done(p.node.Name, powerClaim(t))
 	t.claim = freed
 	f.progress.note(p.node.Name, f.clock.Now())
 	f.targets.note(t)
-	f.recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, detach.Message(*receipt))
-	return f.letGo(ctx, p, t)
+}
+
+// prove is the receipt that ends the epoch, or a wait that says what is missing. Machines are
+// asked for only where there is no other.
+func (f fencer) prove(ctx context.Context, p *pass, t *target, e writer.Evidence) (*moorv1alpha1.Receipt, error) {
+	e.Operator, e.Refused = p.vouch(t)
+	receipt, missing := writer.Prove(t.claim, e)
+	if receipt == nil {
+		var err error
+		if e.Power, err = f.powerOf(ctx, p, t); err != nil {
+			return nil, err
+		}
+		receipt, missing = writer.Prove(t.claim, e)
+	}
+	if receipt == nil {
+		return nil, kube.WaitFor("%s", missing)
+	}
+	return receipt, nil
 }
 
 // freedBefore goes on where a claim could not be freed because the orderly end of the
@@ -240,6 +272,43 @@ func (f fencer) revokes(ctx context.Context, name string) (bool, error) {
 	driver := &storagev1.CSIDriver{}
 	found, err := kube.Find(ctx, f.dpu.Live, client.ObjectKey{Name: name}, driver)
 	return found && driver.Annotations[storagev1alpha1.AnnotationRevokes] == "true", err
+}
+
+// powerOf is what is known of the power of the holder, which is asked for where a failover has
+// taken the right to write and the proofs that leave machines alone do not come. A host is
+// switched off only if its failover takes its pods by force too. Another DPU than the host's is
+// none of its PowerControl.
+func (f fencer) powerOf(ctx context.Context, p *pass, t *target) (*writer.Power, error) {
+	if !t.inFencing() || !p.underway || !p.takes() || t.moves() || p.strange(t) {
+		return nil, nil //nolint:nilnil // nothing is asked
+	}
+	return f.power.Ask(ctx, powerproof.Question{
+		Host: p.node.Name, DPU: t.holder(), Claim: powerClaim(t), MayOff: p.action == Fence, MayReset: p.silent(t.holder()),
+	})
+}
+
+// powerClaim is by what a keeper of power knows a claim; "" if there is none.
+func powerClaim(t *target) string {
+	if t.claim == nil {
+		return ""
+	}
+	return string(t.claim.UID) + "/" + t.volume.Name
+}
+
+// switchOn lets a host be switched on again that was switched off, once no right to write is
+// held for it any more. Nothing is switched off of which no volume is to be taken now.
+func (f fencer) switchOn(ctx context.Context, p *pass) error {
+	if !p.underway || !p.takes() {
+		f.power.Forget(p.node.Name)
+	}
+	if !p.underway || p.yields || slices.ContainsFunc(p.targets, (*target).held) {
+		return nil
+	}
+	words, err := f.power.Release(ctx, p.node.Name)
+	if words != "" && p.action == Fence {
+		p.waits = append(p.waits, words)
+	}
+	return err
 }
 
 // letGo takes the holds of a DPU that does not answer off an attachment whose

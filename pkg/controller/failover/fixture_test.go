@@ -34,12 +34,16 @@ type fixture struct {
 	censoring sync.Mutex
 	claims    map[string]moorv1alpha1.WriterClaimStatus
 	hosts     []string
+	// lost is when the DPU lost all that it had in memory.
+	lost time.Time
+	// fenced is when each claim went to Fencing.
+	fenced map[string]time.Time
 	// renewed is when dpu-a renewed its lease last.
 	renewed time.Time
 }
 
 func newFixture(t *testing.T) *fixture {
-	s := &fixture{Clusters: kubetest.New(t), t: t, claims: map[string]moorv1alpha1.WriterClaimStatus{}}
+	s := &fixture{Clusters: kubetest.New(t), t: t, claims: map[string]moorv1alpha1.WriterClaimStatus{}, fenced: map[string]time.Time{}}
 	for _, name := range []string{"a", "b"} {
 		s.addHost(name)
 	}

@@ -1,0 +1,94 @@
+package powerproof
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+)
+
+// TestConfig: a BMC of our own object, with what its Secret has; and what is told where
+// that does not suffice, which is no secret.
+func TestConfig(t *testing.T) {
+	for name, c := range map[string]struct {
+		secret map[string]string
+		words  string
+	}{
+		"all that is needed":      {map[string]string{"username": "root", "password": "hush", "ca.crt": "ca"}, ""},
+		"no user":                 {map[string]string{"password": "hush"}, "lacks username or password"},
+		"no password":             {map[string]string{"username": "root"}, "lacks username or password"},
+		"a key that is none":      {map[string]string{"username": "root", "password": "hush", "tls.crt": "hush", "tls.key": "hush"}, "no certificate and its key"},
+		"no such Secret":          {nil, "Secret bmc of a BMC is not in namespace"},
+		"a key without a partner": {map[string]string{"username": "root", "password": "hush", "tls.crt": "hush"}, "no certificate and its key"},
+	} {
+		s := newKit(t, func(p *moorv1alpha1.PowerControlSpec) {
+			p.Host.SystemID, p.Host.UUID, p.Host.InsecureSkipVerify = "1", "u", true
+		})
+		s.Host.Remove(secret("bmc", nil))
+		if c.secret != nil {
+			s.Host.Add(secret("bmc", c.secret))
+		}
+		got, err := s.k.config(t.Context(), s.control(), theHost)
+		if (err == nil) != (c.words == "") || err != nil && (!strings.Contains(err.Error(), c.words) || strings.Contains(err.Error(), "hush")) {
+			t.Errorf("%s: %v, want %q", name, err, c.words)
+		}
+		if err == nil && (got.Endpoint != "https://host" || got.System != "1" || got.Want.SerialNumber != "H" || got.Want.UUID != "u" || got.Username != "root" || got.Password != "hush" || string(got.CA) != "ca" || !got.Insecure) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	s := newKit(t, func(p *moorv1alpha1.PowerControlSpec) { p.Host = nil })
+	if _, err := s.k.config(t.Context(), s.control(), theHost); err == nil || !strings.Contains(err.Error(), "has no BMC of the host") {
+		t.Errorf("no BMC: %v", err)
+	}
+}
+
+// TestDPUDevice: address, serial number and credentials of DPF's own objects, by DPF's rules.
+func TestDPUDevice(t *testing.T) {
+	spec := map[string]any{"serialNumber": "MT1", "bmcIp": "10.0.0.1"}
+	shared := map[string]string{"password": "shared"}
+	for name, c := range map[string]struct {
+		spec, status map[string]any
+		secrets      map[string]map[string]string
+		want, words  string
+	}{
+		"by the shared password":           {spec, nil, map[string]map[string]string{dpfPassword: shared}, "https://10.0.0.1:443 root shared MT1", ""},
+		"what DPF has found goes first":    {spec, map[string]any{"bmcIp": "10.0.0.2", "bmcPort": int64(8443)}, map[string]map[string]string{dpfPassword: shared}, "https://10.0.0.2:8443 root shared MT1", ""},
+		"by a password of its own":         {map[string]any{"serialNumber": "MT1", "bmcIp": "10.0.0.1", "bmcPort": int64(44), "bmcCredentialSecretName": "own"}, nil, map[string]map[string]string{"own": {"password": "mine"}, dpfPassword: shared}, "https://10.0.0.1:44 root mine MT1", ""},
+		"its own password is missing":      {map[string]any{"serialNumber": "MT1", "bmcIp": "10.0.0.1", "bmcCredentialSecretName": "own"}, nil, map[string]map[string]string{dpfPassword: shared}, "", "Secret own of a BMC is not"},
+		"no address":                       {map[string]any{"serialNumber": "MT1"}, nil, map[string]map[string]string{dpfPassword: shared}, "", "has no address of its BMC"},
+		"no such DPUDevice":                {nil, nil, nil, "", "DPUDevice card of a BMC is not in namespace"},
+		"no password at all":               {spec, nil, nil, "", "Secret bmc-shared-password of a BMC is not"},
+		"an IPv6 address is put in braces": {map[string]any{"serialNumber": "MT1", "bmcIp": "fd00::1"}, nil, map[string]map[string]string{dpfPassword: shared}, "https://[fd00::1]:443 root shared MT1", ""},
+	} {
+		s := newKit(t, func(p *moorv1alpha1.PowerControlSpec) {
+			p.DPU, p.DPUDevice = nil, &moorv1alpha1.DPUDeviceBMC{Name: "card", Username: "root"}
+		})
+		s.Host.Add(secret(dpfCA, map[string]string{"ca.crt": "ca"}), secret(dpfClient, nil))
+		for name, data := range c.secrets {
+			s.Host.Add(secret(name, data))
+		}
+		if c.spec != nil {
+			device := &unstructured.Unstructured{Object: map[string]any{"spec": c.spec}}
+			if c.status != nil {
+				device.Object["status"] = c.status
+			}
+			device.SetGroupVersionKind(dpuDevice)
+			device.SetNamespace(kubetest.HostNamespace)
+			device.SetName("card")
+			if err := s.Host.Direct.Create(t.Context(), device); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := s.k.config(t.Context(), s.control(), theDPU)
+		if (err == nil) != (c.words == "") || err != nil && !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%s: %v, want %q", name, err, c.words)
+		}
+		if is := fmt.Sprint(got.Endpoint, " ", got.Username, " ", got.Password, " ", got.Want.SerialNumber); err == nil && (is != c.want || string(got.CA) != "ca" || got.System != "Bluefield" || got.Insecure) {
+			t.Errorf("%s: %+v, want %q", name, got, c.want)
+		}
+	}
+}

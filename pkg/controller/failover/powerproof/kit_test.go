@@ -1,0 +1,183 @@
+package powerproof
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/power"
+	"github.com/moor-storage/moor/pkg/power/redfish"
+	"github.com/moor-storage/moor/pkg/writer"
+)
+
+// machineOf is a machine of these tests, which does what it is asked unless a test changes
+// that.
+type machineOf struct {
+	kit *kit
+	is  power.Reading
+	// asked are its requests, in order.
+	asked []string
+	// fails is what all calls answer, and refuses what requests do.
+	fails, refuses error
+	// idle: it accepts and does nothing.
+	idle bool
+}
+
+func (m *machineOf) Read(context.Context) (power.Reading, error) {
+	m.is.At = m.kit.Clock.Now()
+	return m.is, m.fails
+}
+
+func (m *machineOf) do(what string, change func()) error {
+	if err := errors.Join(m.fails, m.refuses); err != nil {
+		return err
+	}
+	m.asked = append(m.asked, what)
+	m.kit.wasWritten(what)
+	if !m.idle {
+		change()
+	}
+	return nil
+}
+
+func (m *machineOf) PowerOff(context.Context) error {
+	return m.do("off", func() { m.is.System = power.StateOff })
+}
+
+func (m *machineOf) PowerOn(context.Context) error {
+	return m.do("on", func() { m.is.System = power.StateOn })
+}
+
+func (m *machineOf) Restart(context.Context) error {
+	return m.do("reset", func() { m.is.LastReset = m.is.LastReset.Add(time.Hour) })
+}
+
+// kit is host "a" with its PowerControl, its BMCs, and the keeper that asks them.
+type kit struct {
+	*kubetest.Clusters
+	t         *testing.T
+	k         *Keeper
+	host, dpu *machineOf
+	configs   []redfish.Config
+	// heard is when the DPU was heard last.
+	heard time.Time
+	// q is what is asked.
+	q Question
+}
+
+func newKit(t *testing.T, change ...func(*moorv1alpha1.PowerControlSpec)) *kit {
+	s := &kit{Clusters: kubetest.New(t), t: t, q: Question{Host: "a", DPU: "dpu-a", Claim: "vol/4", MayOff: true, MayReset: true}}
+	s.host = &machineOf{kit: s, is: power.Reading{Is: power.Identity{SerialNumber: "H"}, System: power.StateOn}}
+	s.dpu = &machineOf{kit: s, is: power.Reading{Is: power.Identity{SerialNumber: "D"}, System: power.StateOn, LastReset: time.Unix(1e6, 0), Stage: power.StageRunning}}
+	c := &moorv1alpha1.PowerControl{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.HostNamespace, Name: "a", Generation: 1}}
+	c.Spec.Host = &moorv1alpha1.BMC{Address: "https://host", SerialNumber: "H", SecretName: "bmc"}
+	c.Spec.DPU = &moorv1alpha1.BMC{Address: "https://dpu", SerialNumber: "D", SecretName: "bmc"}
+	for _, f := range change {
+		f(&c.Spec)
+	}
+	s.Host.Add(c, secret("bmc", map[string]string{"username": "root", "password": "hush"}))
+	s.restart()
+	return s
+}
+
+func secret(name string, data map[string]string) *corev1.Secret {
+	out := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.HostNamespace, Name: name}, Data: map[string][]byte{}}
+	for k, v := range data {
+		out.Data[k] = []byte(v)
+	}
+	return out
+}
+
+func poweredByHost(s *moorv1alpha1.PowerControlSpec) { s.DPUPower = moorv1alpha1.DPUPowerHost }
+
+// restart makes a keeper that remembers nothing.
+func (s *kit) restart() {
+	s.k = New(Options{
+		Host: s.Host.Cluster, Namespace: kubetest.HostNamespace, Clock: s.Clock, After: DefaultAfter, Drain: DefaultDrain,
+		Silent: func(string) time.Time { return s.heard },
+		Connect: func(c redfish.Config) (power.Machine, error) {
+			s.configs = append(s.configs, c)
+			if c.Endpoint == "https://host" {
+				return s.host, nil
+			}
+			return s.dpu, nil
+		},
+	})
+}
+
+// wasWritten holds the keeper to write before it asks.
+func (s *kit) wasWritten(what string) {
+	s.t.Helper()
+	switch c := s.control(); {
+	case what == "off" && c.Status.HostOff == nil, what == "reset" && (c.Status.DPUReset == nil || !c.Status.DPUReset.Equal(&metav1.Time{Time: s.Clock.Now()})):
+		s.t.Errorf("%s is asked for, and not on record: %+v", what, c.Status)
+	}
+}
+
+func (s *kit) control() *moorv1alpha1.PowerControl {
+	s.t.Helper()
+	c, found := kubetest.Read(s.Host, &moorv1alpha1.PowerControl{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.HostNamespace, Name: "a"}})
+	if !found {
+		s.t.Fatal("no PowerControl")
+	}
+	return c
+}
+
+func (s *kit) ask() *writer.Power {
+	s.t.Helper()
+	p, err := s.k.Ask(s.t.Context(), s.q)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return p
+}
+
+func (s *kit) step() error {
+	_, err := s.k.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: kubetest.HostNamespace, Name: "a"}})
+	return err
+}
+
+// run lets seconds pass in which it is asked, and asks its BMCs, and returns what is known
+// then.
+func (s *kit) run(seconds int) *writer.Power {
+	s.t.Helper()
+	for range seconds {
+		s.Step(time.Second)
+		s.ask()
+		if err := s.step(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return s.ask()
+}
+
+// proven is what the rule makes of it.
+func (s *kit) wantProof(p *writer.Power, proven bool, words string) {
+	s.t.Helper()
+	if p == nil {
+		s.t.Fatal("nothing is known")
+	}
+	got := ""
+	if p.Asked {
+		got, _ = writer.JudgePower(*p)
+	}
+	if (got != "") != proven || !strings.Contains(got+p.Words(), words) {
+		s.t.Fatalf("proven %q, missing %q, want %v and %q", got, p.Words(), proven, words)
+	}
+}
+
+func (s *kit) wantAsked(m *machineOf, want string) {
+	s.t.Helper()
+	if got := strings.Join(m.asked, " "); got != want {
+		s.t.Errorf("machine %s was asked for %q, want %q", m.is.Is.SerialNumber, got, want)
+	}
+}
