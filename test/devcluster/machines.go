@@ -208,6 +208,15 @@ func running(name string) (record.Machine, error) {
 // Machines lists the machines and whether each is on.
 func (c *Cluster) Machines() ([]record.Machine, error) { return record.Machines() }
 
+// IsOn reports whether a machine is on.
+func (c *Cluster) IsOn(name string) (bool, error) {
+	m, err := record.LoadMachine(name)
+	if err != nil {
+		return false, fmt.Errorf("find machine %s: %w", name, err)
+	}
+	return m.Identity.Alive(), nil
+}
+
 // PowerOff kills process 1 of a machine, and with it everything in the machine,
 // and returns when nothing of it runs. A machine that is off stays so.
 //

@@ -27,7 +27,8 @@ type options struct {
 	bmc.Options
 	listen, control, passwordFile, metrics string
 	certFile, keyFile, caFile              string
-	off, on, isOn                          string
+	off, on                                []string
+	state                                  string
 }
 
 func main() {
@@ -48,9 +49,9 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.certFile, "tls-cert-file", "", "certificate of the service; empty: it makes one for this run")
 	fs.StringVar(&o.keyFile, "tls-private-key-file", "", "key of the certificate")
 	fs.StringVar(&o.caFile, "ca-file", "", "file into which a certificate is written that it makes; required then")
-	fs.StringVar(&o.off, "power-off-command", "", "command that takes the power from the machine, without a shell; required")
-	fs.StringVar(&o.on, "power-on-command", "", "command that gives it power; required")
-	fs.StringVar(&o.isOn, "is-on-command", "", "command that ends with 0 if the machine has power, and with 1 if it has none; required")
+	fs.StringArrayVar(&o.off, "power-off-command", nil, "command that takes the power from the machine, without a shell; given several times, each in its order; required")
+	fs.StringArrayVar(&o.on, "power-on-command", nil, "command that gives it power; given several times, each in its order; required")
+	fs.StringVar(&o.state, "state-command", "", "command that prints On if the machine has power, and Off if it has none; required")
 	fs.StringVar(&o.metrics, "metrics-bind-address", "0", "address of /metrics, /healthz and /readyz; 0 serves none")
 }
 
@@ -63,7 +64,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Password, o.Machine = password, commands{off: o.off, on: o.on, isOn: o.isOn}
+	o.Password, o.Machine = password, commands{off: o.off, on: o.on, state: o.state}
 	o.Failed = func(err error) { log.Log.Error(err, "what was accepted failed") }
 	server := bmc.New(o.Options)
 	defer server.Wait()
@@ -88,7 +89,7 @@ func (o *options) run(ctx context.Context) error {
 func (o *options) read() (string, error) {
 	for name, value := range map[string]string{
 		"serial-number": o.SerialNumber, "password-file": o.passwordFile,
-		"power-off-command": o.off, "power-on-command": o.on, "is-on-command": o.isOn,
+		"power-off-command": strings.Join(o.off, ""), "power-on-command": strings.Join(o.on, ""), "state-command": o.state,
 	} {
 		if strings.TrimSpace(value) == "" {
 			return "", fmt.Errorf("--%s is required", name)

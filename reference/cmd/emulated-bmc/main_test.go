@@ -38,12 +38,16 @@ func TestPower(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	script := filepath.Join(dir, "state")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n[ -e "+machine+" ] && echo On || echo Off\n"), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
 	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := parse(t, "--listen="+address, "--control="+control, "--serial-number=S1", "--password-file="+filepath.Join(dir, "password"), "--ca-file="+ca,
-		"--power-off-command=rm -f "+machine, "--power-on-command=touch "+machine, "--is-on-command=test -e "+machine)
+		"--power-off-command=rm -f "+machine, "--power-on-command=touch "+machine, "--state-command="+script)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- o.run(ctx) }()
@@ -138,11 +142,11 @@ func TestRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := func(password string, more ...string) []string {
-		return append([]string{"--serial-number=S1", "--password-file=" + password, "--power-off-command=a", "--power-on-command=b", "--is-on-command=c"}, more...)
+		return append([]string{"--serial-number=S1", "--password-file=" + password, "--power-off-command=a", "--power-on-command=b", "--state-command=c"}, more...)
 	}
 	for words, args := range map[string][]string{
 		"--serial-number is required":              full(empty, "--serial-number="),
-		"--is-on-command is required":              full(empty, "--is-on-command= "),
+		"--state-command is required":              full(empty, "--state-command= "),
 		"read --password-file":                     full("/nowhere"),
 		" is empty":                                full(empty),
 		"--tls-cert-file or --ca-file is required": full("/proc/version"),
@@ -155,14 +159,22 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestCommands: a command that does not run says nothing of the machine.
+// TestCommands: a command that does not run, or says something else, says nothing of the
+// machine; and each of several is run.
 func TestCommands(t *testing.T) {
 	for command, want := range map[string]struct {
 		on, fails bool
-	}{"true": {on: true}, "false": {}, "test -e": {on: true}, "sh /nowhere": {fails: true}, "/nowhere": {fails: true}} {
-		on, err := commands{isOn: command}.IsOn(t.Context())
+	}{"echo On": {on: true}, "echo Off": {}, "echo off": {fails: true}, "true": {fails: true}, "false": {fails: true}, "/nowhere": {fails: true}, " ": {fails: true}} {
+		on, err := commands{state: command}.IsOn(t.Context())
 		if on != want.on || (err != nil) != want.fails {
 			t.Errorf("%s: %v, %v, want %+v", command, on, err, want)
 		}
+	}
+	made := filepath.Join(t.TempDir(), "made")
+	if err := (commands{on: []string{"false", "touch " + made}}).PowerOn(t.Context()); err == nil {
+		t.Error("a command that fails is passed over")
+	}
+	if err := (commands{off: []string{"rm " + made, "true"}}).PowerOff(t.Context()); err != nil {
+		t.Errorf("the second command was not run: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +16,21 @@ func powerOff() *cobra.Command {
 
 func powerOn() *cobra.Command {
 	return onMachine("power-on", "Boot a machine that is off and start its processes again", (*devcluster.Cluster).PowerOn)
+}
+
+func powerState() *cobra.Command {
+	return onMachine("power-state", "Print On or Off: whether a machine is on", func(c *devcluster.Cluster, _ context.Context, name string) error {
+		on, err := c.IsOn(name)
+		if err != nil {
+			return err
+		}
+		state := "Off"
+		if on {
+			state = "On"
+		}
+		_, err = fmt.Println(state)
+		return err
+	})
 }
 
 func onMachine(name, short string, act func(*devcluster.Cluster, context.Context, string) error) *cobra.Command {

@@ -82,7 +82,7 @@ func applyManifests(ctx context.Context, c *devcluster.Cluster, clients kit.Clie
 	in := func(parts ...string) string { return filepath.Join(append([]string{c.Root()}, parts...)...) }
 	mode := in("deploy", "host", "attach-"+strings.ToLower(string(c.Options().AttachMode)))
 	snapshots := append(slices.Clone(c.Snapshotter().CRDs), c.Snapshotter().Controller)
-	host := append(slices.Clone(snapshots), in("crds", "host"), in("deploy", "host"), mode, in("deploy", "scheduler", "rbac.yaml"), in("deploy", "host", "snapshots"))
+	host := append(slices.Clone(snapshots), in("crds", "host"), in("deploy", "host"), mode, in("deploy", "scheduler", "rbac.yaml"), in("deploy", "host", "snapshots"), in("deploy", "host", "power"))
 	if err := kit.Apply(ctx, clients.Host, host...); err != nil {
 		return fmt.Errorf("host cluster: %w", err)
 	}
