@@ -25,6 +25,7 @@ func (s *Server) Control() http.Handler {
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
 		}
 	})
 	return mux

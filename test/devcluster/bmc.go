@@ -69,7 +69,7 @@ func (c *Cluster) BMC(ctx context.Context, machine string, with ...string) (*BMC
 		b.CA, err = os.ReadFile(file("pem"))
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start the BMC of %s: %w\n%s", machine, err, tail(c.Log("bmc-"+machine), 20)), b.Stop())
+		return nil, errors.Join(fmt.Errorf("start the BMC of %s: %w\n%s", machine, err, tail(c.Log("bmc-"+machine), 10)), b.Stop())
 	}
 	return b, nil
 }

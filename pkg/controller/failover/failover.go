@@ -187,6 +187,15 @@ func (r *Reconciler) act(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
+	first := r.takeOrGiveBack(ctx, p)
+	if err := r.fencer.switchOn(ctx, p); first == nil {
+		first = err
+	}
+	return first
+}
+
+// takeOrGiveBack takes volumes and pods from a host, or puts it back into service.
+func (r *Reconciler) takeOrGiveBack(ctx context.Context, p *pass) error {
 	first := r.fencer.fenceAll(ctx, p)
 	switch {
 	case p.underway && p.action == Fence:
@@ -201,9 +210,6 @@ func (r *Reconciler) act(ctx context.Context, p *pass) error {
 		if err := r.releaser.move(ctx, p); err != nil && first == nil {
 			first = err
 		}
-	}
-	if err := r.fencer.switchOn(ctx, p); first == nil {
-		first = err
 	}
 	return first
 }

@@ -77,11 +77,7 @@ func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 		return err
 	}
 	if t.missing != "" { // nothing is done by what a cache shows
-		power, err := f.powerOf(ctx, p, t)
-		if err != nil {
-			return err
-		}
-		return kube.WaitFor("%s%s", t.missing, power.Words())
+		return f.wait(ctx, p, t)
 	}
 	if err := f.end(ctx, p, t); err != nil {
 		return err
@@ -105,6 +101,15 @@ func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 	f.over(p, t, freed)
 	f.recorder.Event(t.volume, corev1.EventTypeNormal, storagev1alpha1.EventFailoverFenced, detach.Message(*receipt))
 	return f.letGo(ctx, p, t)
+}
+
+// wait says what a fence waits for of which the caches lack the end.
+func (f fencer) wait(ctx context.Context, p *pass, t *target) error {
+	power, err := f.powerOf(ctx, p, t)
+	if err != nil {
+		return err
+	}
+	return kube.WaitFor("%s%s", t.missing, power.Words())
 }
 
 // over notes that the claim of a target is free.

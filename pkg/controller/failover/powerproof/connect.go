@@ -58,7 +58,7 @@ func (k *Keeper) ofBMC(ctx context.Context, bmc *moorv1alpha1.BMC) (redfish.Conf
 		Username: string(secret["username"]), Password: string(secret["password"]), CA: secret["ca.crt"], Insecure: bmc.InsecureSkipVerify, Clock: k.o.Clock,
 	}
 	if out.Username == "" || out.Password == "" {
-		return redfish.Config{}, fmt.Errorf("Secret %s of a BMC lacks username or password", bmc.SecretName)
+		return redfish.Config{}, fmt.Errorf("the Secret %s of a BMC lacks username or password", bmc.SecretName)
 	}
 	out.Certificate, err = certificate(bmc.SecretName, secret)
 	return out, err
@@ -147,7 +147,7 @@ func certificate(name string, secret map[string][]byte) (*tls.Certificate, error
 	}
 	pair, err := tls.X509KeyPair(secret["tls.crt"], secret["tls.key"])
 	if err != nil { // its text may quote what it could not read
-		return nil, errors.New("Secret " + name + " of a BMC has tls.crt and tls.key that are no certificate and its key")
+		return nil, errors.New("the Secret " + name + " of a BMC has tls.crt and tls.key that are no certificate and its key")
 	}
 	return &pair, nil
 }
