@@ -170,6 +170,25 @@ func TestPowerNotNeeded(t *testing.T) {
 	}
 }
 
+// TestPowerOfASlowBMC: the DPU's own word comes while a BMC is to be asked: it is not asked any more.
+func TestPowerOfASlowBMC(t *testing.T) {
+	s := newFixture(t)
+	host, _, keeper := s.bmcs(moorv1alpha1.DPUPowerHost)
+	s.seenDead("a")
+	for range 5 {
+		s.mustPass()
+		s.live(5, "dpu-a", "b", "dpu-b")
+	}
+	s.mustPass()
+	s.wantPhase(fencing)
+	s.retire()
+	s.mustPass()
+	s.wantPhase(freed)
+	if _, err := keeper.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: kubetest.HostNamespace, Name: "a"}}); err != nil || len(host.asked) > 0 {
+		t.Errorf("the host was asked for %q, %v", host.asked, err)
+	}
+}
+
 // TestPowerOfAHostThatHangs: the DPU of a host that is seen dead is heard, and cannot let go: the host is
 // switched off so that it can, and that alone is no proof.
 func TestPowerOfAHostThatHangs(t *testing.T) {
