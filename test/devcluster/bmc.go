@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -56,7 +57,8 @@ func (c *Cluster) BMC(ctx context.Context, machine string, with ...string) (*BMC
 		"--listen=" + address, "--control=" + b.control, "--serial-number=" + b.SerialNumber, "--password-file=" + file("password"), "--ca-file=" + file("pem"),
 		"--state-command=" + program + " power-state " + machine,
 	}
-	for _, m := range append([]string{machine}, with...) {
+	// A card goes first: the link of its host would wait for the I/O that it has under way.
+	for _, m := range append(slices.Clone(with), machine) {
 		args = append(args, "--power-off-command="+program+" power-off "+m, "--power-on-command="+program+" power-on "+m)
 	}
 	if b.stop, err = c.runBMC(machine, args); err != nil {
