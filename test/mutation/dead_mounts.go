@@ -81,8 +81,8 @@ var deadMounts = []mutation{
 	{name: "the unstage of one path closes what is staged on another", tests: nodeService, edits: []edit{
 		{nodeStage, "err != nil || other != \"\" {\n			return err", "err != nil || other == \"-\" {\n			return err"},
 	}},
-	{name: "a staging whose device is gone holds an unstage up", tests: nodeService, edits: []edit{
-		{nodeStage, " || s.mounts.broken(mp.Path, mp) != nil {\n			continue", " {\n			continue"},
+	{name: "a mount that has the name of a volume counts as its staging", tests: nodeService, edits: []edit{
+		{nodeStage, "what.isOn(mp.Path, mp); err == nil && same {", "what.isOn(mp.Path, mp); err != nil || same {"},
 	}},
 	{name: "what pods are shown counts as a staging", tests: nodeService, edits: []edit{
 		{nodeStage, "_, ofPod := kubelet.Parse(mp.Path); ofPod ||", "_, ofPod := kubelet.Parse(mp.Path); ofPod && mp.Path == \"\" ||"},

@@ -83,6 +83,18 @@ func TestSecondStagingOfADeadOne(t *testing.T) {
 	}
 }
 
+// TestMountOfTheSameName: a mount whose directory has the name of a raw volume is not its staging.
+func TestMountOfTheSameName(t *testing.T) {
+	b := newBed(t)
+	b.m.devices["/dev/loop9"] = 9
+	noError(t, b.m.Mount("/dev/loop9", filepath.Join(b.dir, "srv", "v1"), "ext4", nil))
+	noError(t, b.stageV(t, "v1", blockCap(snw)))
+	noError(t, b.unstageV(t))
+	if b.h.open["v1"] {
+		t.Error("it is not given back")
+	}
+}
+
 func pathMode(c *csispec.VolumeCapability) provisioner.VolumeMode {
 	if c.GetBlock() != nil {
 		return provisioner.Block

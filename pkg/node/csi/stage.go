@@ -103,8 +103,9 @@ func (s *Server) stagedBeside(ctx context.Context, id, path string, mode provisi
 		if _, ofPod := kubelet.Parse(mp.Path); ofPod || mp.Path == path || !what.stages(path, mp, list) || s.mounts.broken(mp.Path, mp) != nil {
 			continue
 		}
-		if same, err := what.isOn(mp.Path, mp); err != nil || same {
-			return mp.Path, err
+		// What cannot be compared is something else that has a like name.
+		if same, err := what.isOn(mp.Path, mp); err == nil && same {
+			return mp.Path, nil
 		}
 	}
 	return "", nil
