@@ -280,6 +280,7 @@ func (s *DPUStorageNodeStatus) LostPath(volume string) *LostPath {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,categories=moor,shortName=dpusn
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:selectablefield:JSONPath=`.spec.dpuName`
 // +kubebuilder:printcolumn:name="DPU",type=string,JSONPath=`.spec.dpuName`
 // +kubebuilder:printcolumn:name="Host Alive",type=string,JSONPath=`.status.conditions[?(@.type=='HostAlive')].status`

@@ -95,6 +95,7 @@ type DPUVolumeSnapshotStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:categories=moor,shortName=dpuvs
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:printcolumn:name="DPUVolume",type=string,JSONPath=`.spec.dpuVolumeName`
 // +kubebuilder:printcolumn:name="ReadyToUse",type=boolean,JSONPath=`.status.readyToUse`
 // +kubebuilder:printcolumn:name="RestoreSize",type=string,JSONPath=`.status.taken.restoreSize`
@@ -160,6 +161,7 @@ type StorageSnapshotStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:categories=moor
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.spec.volumeName`
 // +kubebuilder:printcolumn:name="ReadyToUse",type=boolean,JSONPath=`.status.readyToUse`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

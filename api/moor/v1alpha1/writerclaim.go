@@ -210,6 +210,7 @@ func (s *WriterClaimStatus) RevokedEpoch(dpu string) int64 {
 // +kubebuilder:resource:categories=moor,shortName=wc
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",message="status never goes away: it holds the epochs that were"
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:selectablefield:JSONPath=`.status.holder`
 // +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.spec.volumeName`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
