@@ -23,7 +23,6 @@ import (
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
-	"github.com/moor-storage/moor/pkg/provisioner/dpf/storageclass"
 	"github.com/moor-storage/moor/pkg/provisioner/metered"
 )
 
@@ -48,7 +47,7 @@ func (o *options) runController(ctx context.Context) error {
 	ready := func(context.Context) error { return filled() }
 	controller := controllercsi.Options{
 		Platform: platform, NodeExpands: true, Places: o.topology,
-		Normalize: storageclass.Normalize, BlockOnly: true, Shares: storageclass.SharesFilesystem,
+		Normalize: o.driver.Normalize, BlockOnly: true, Shares: o.driver.SharesFilesystem,
 	}
 	server := controllercsi.New(controller)
 	err = csiserver.Serve(ctx, o.bindAddress, func(s *grpc.Server) {

@@ -30,7 +30,6 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf/devices"
-	"github.com/moor-storage/moor/pkg/provisioner/dpf/storageclass"
 	"github.com/moor-storage/moor/pkg/provisioner/metered"
 )
 
@@ -189,7 +188,7 @@ func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc
 		NodeID: o.node.id, Host: platform.Host, Attachments: platform.Attachments, Rescan: platform.Rescan,
 		Mounter: nodecsi.NewMounter(), Devices: nodecsi.NewHostDevices(),
 		Formatter: &hostdev.Formatter{Runner: hostdev.Commands{}},
-		Shares:    storageclass.SharesFilesystem, SharedType: o.node.sharedType,
+		Shares:    o.driver.SharesFilesystem, SharedType: o.node.sharedType,
 		MaxVolumes: o.node.maxVolumes, Functions: func() (int64, error) { return dpu.functions(ctx) },
 	}
 	if o.node.heartbeat {
