@@ -107,11 +107,15 @@ mutants: ## make mutants of all code of PACKAGES=pkg/writer: the package's own t
 	@hack/steps.sh mutants
 
 .PHONY: generate
-generate: ## generate deep copies, CRDs and gRPC code
+generate: ## generate deep copies, CRDs, gRPC code, and what comes of the Helm chart
 	@hack/protoc.sh && hack/generate.sh
 
+.PHONY: chart
+chart: ## helm lint with every set of values, and the Helm chart's tests
+	@hack/verify.sh chart
+
 .PHONY: verify
-verify: ## generated files, build tags, go.mod, licenses, vet, lint, scripts, layers
+verify: ## generated files, build tags, go.mod, licenses, vet, lint, scripts, layers, chart
 	@hack/steps.sh verify
 
 .PHONY: fuzz

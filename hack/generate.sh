@@ -1,7 +1,8 @@
 #!/bin/sh
 # Generates what is generated: deep copies and the CRDs of both clusters, and of pods as
-# volumes, which either can have.
-# The tools come from hack/tools/go.mod; nothing else is needed.
+# volumes, which either can have; and what comes of the Helm chart (hack/chart), in which
+# the CRDs are.
+# The tools come from hack/tools/go.mod and hack/chart/go.mod; nothing else is needed.
 set -eu
 cd "$(dirname "$0")/.."
 controller_gen() { go tool -modfile=hack/tools/go.mod controller-gen "$@"; }
@@ -22,3 +23,5 @@ for f in "$out"/*.yaml; do
 	*) mv "$f" crds/dpu/ ;;
 	esac
 done
+
+go -C hack/chart run .

@@ -1,15 +1,15 @@
 #!/bin/bash
 # Checks what no test checks: that generated files are what the generators make,
 # that no file has a build tag unknown here, that go.mod is tidy, that the licenses of
-# what is linked permit it, that code and scripts pass vet and the linters, and that
-# imports keep to the layers. Checks can be named: hack/verify.sh lint
+# what is linked permit it, that code and scripts pass vet and the linters, that
+# imports keep to the layers, and that the Helm chart holds. Checks can be named: hack/verify.sh lint
 # The tools are those of hack/tools and hack/lint, and of hack/apt/verify.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GOTOOLCHAIN="${GOTOOLCHAIN:-local}" GOFLAGS="${GOFLAGS:--buildvcs=false -trimpath}"
 # All build tags that files of Moor have, so that none of them goes unchecked.
 TAGS=api,bed,e2e,root,sanity
-CHECKS="generated tags tidy licenses vet lint shell layers"
+CHECKS="generated tags tidy licenses vet lint shell layers chart"
 
 # generated generates everything again in a copy of the checkout, and compares.
 generated() {
@@ -72,6 +72,15 @@ shell() {
 
 layers() {
 	go test ./internal/archtest
+}
+
+# chart lints the Helm chart with every set of values of its ci, and runs its tests: that
+# its defaults are the manifests, and that contradictions are refused in words.
+chart() {
+	go -C hack/chart mod tidy -diff
+	go -C hack/chart vet ./...
+	go -C hack/chart run . lint
+	go -C hack/chart test ./...
 }
 
 # Each check is a process of its own: in a function that is called in a condition
