@@ -107,6 +107,7 @@ type PowerControlStatus struct {
 // that of the host's DPUStorageNode. Writer of spec: the installer.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:printcolumn:name="Host BMC",type=string,JSONPath=`.spec.host.address`
 // +kubebuilder:printcolumn:name="DPU BMC",type=string,JSONPath=`.spec.dpu.address`
 // +kubebuilder:printcolumn:name="DPU Device",type=string,JSONPath=`.spec.dpuDevice.name`
