@@ -55,6 +55,9 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	o.attach = dpf.AttachController
 	fs.Var(&o.attach, "attach-mode", "who asks for a volume on a node: Controller (Kubernetes' VolumeAttachment) or Node (the node plugin itself, when it stages); the same in both modes and in snap-host-controller")
 	fs.StringVar(&o.driver.Emulation, "emulation-mode", storagev1alpha1.EmulationNVMe, "nvme or virtiofs: what a volume is whose StorageClass has no emulation; the same in both modes. DPF has a driver for each, with a --name of its own")
+	fs.StringVar(&o.namespace, "controller-target-namespace", o.namespace, "DPF's name for --namespace")
+	daemon.NoEffect(fs, "devices are found in --sysfs-root and --dev-root", "node-root-fs")
+	daemon.NoEffect(fs, "volumes are asked for in the host cluster alone", "controller-dpu-cluster-api-host", "controller-dpu-cluster-api-port", "controller-dpu-cluster-api-token-file", "controller-dpu-cluster-api-ca-file")
 	o.node.bind(fs)
 	o.replica.bind(fs)
 }

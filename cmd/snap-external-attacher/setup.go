@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -10,8 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
 )
+
+// namespaceEnv is the environment variable by which DPF names the namespace.
+const namespaceEnv = "WATCH_NAMESPACE"
 
 // bind adds the flags; those that only repeat another one's meaning are
 // external-attacher's names for it.
@@ -19,7 +25,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	o.flags.Bind(fs)
 	fs.StringVar(&o.csiAddress, "csi-address", "/run/csi/socket", "address of the vendor's CSI driver")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the DPU cluster; empty: the pod's own account")
-	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of the SVVolumeAttachments")
+	fs.StringVar(&o.namespace, "namespace", cmp.Or(os.Getenv(namespaceEnv), "dpf-operator-system"), "namespace of the SVVolumeAttachments; default from $"+namespaceEnv)
 	fs.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long one call of the CSI driver may take")
 	fs.DurationVar(&o.retry.Start, "retry-interval-start", time.Second, "first pause before a failed attachment is tried again; it doubles")
 	fs.DurationVar(&o.retry.Max, "retry-interval-max", 5*time.Minute, "longest such pause")
@@ -28,6 +34,10 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.flags.LeaderElect, "leader-election", o.flags.LeaderElect, "same as --leader-elect")
 	fs.StringVar(&o.flags.MetricsBindAddress, "http-endpoint", o.flags.MetricsBindAddress, "same as --metrics-bind-address")
 	fs.StringVar(&o.flags.MetricsBindAddress, "metrics-address", o.flags.MetricsBindAddress, "same as --metrics-bind-address")
+	daemon.NoEffect(fs, "every attachment is looked at again at --sync-period", "resync", "reconcile-sync")
+	daemon.NoEffect(fs, "attachments are not compared with ListVolumes", "max-entries")
+	daemon.NoEffect(fs, "the durations of a lease are fixed", "leader-election-lease-duration", "leader-election-renew-deadline", "leader-election-retry-period", "leader-election-labels")
+	daemon.NoEffect(fs, "metrics are at /metrics, features are not switched, and Go knows the processors of a container", "metrics-path", "feature-gates", "automaxprocs", "max-grpc-log-length")
 }
 
 func (o *options) validate() error {

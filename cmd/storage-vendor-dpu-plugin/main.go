@@ -9,6 +9,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
@@ -29,6 +31,8 @@ type options struct {
 	pluginflags.Flags
 	kind    string
 	metrics string
+	// environment is what is wrong with what DPF's chart gives.
+	environment error
 	// mounts is replaced in tests.
 	mounts remote.Mounts
 }
@@ -43,9 +47,13 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of /metrics, /healthz and /readyz; 0 turns them off")
 	o.Bind(fs, "; empty: nvidia-<kind>", "")
 	o.BindVolumes(fs, " (fs)")
+	o.environment = fromDPF(fs, filepath.Base(os.Args[0]), os.Getenv)
 }
 
 func (o *options) run(ctx context.Context) error {
+	if o.environment != nil {
+		return o.environment
+	}
 	o.Name = cmp.Or(o.Name, "nvidia-"+o.kind)
 	site, err := o.Site("storage.dpu." + o.Name + ".com")
 	if err != nil {

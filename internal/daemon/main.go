@@ -55,6 +55,7 @@ func (p program) start(ctx context.Context, args []string) int {
 	fs.SetOutput(p.errors)
 	p.bind(fs)
 	logs.Bind(fs)
+	bindForeign(fs)
 	show := fs.Bool("version", false, "print version, commit and Go version, and end")
 	switch err := fs.Parse(args); {
 	case errors.Is(err, pflag.ErrHelp):
@@ -69,6 +70,7 @@ func (p program) start(ctx context.Context, args []string) int {
 	}
 	log.SetLogger(logs.Logger())
 	version.LogStart(log.Log, p.name)
+	logNoEffect(fs, log.Log)
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
 	}
