@@ -4,6 +4,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -12,6 +13,37 @@ import (
 
 // user is how a policy names an account.
 var user = regexp.MustCompile(`system:serviceaccount:([a-z0-9-]+):([a-z0-9-]+)`)
+
+// spoken are the values of ci that name the namespace themselves.
+var spoken = []string{"dpf-host-controller"}
+
+// TestAnotherNamespace: nothing of a release is in, or speaks of, the namespace of the
+// manifests, and each program that has objects in a namespace is told which.
+func TestAnotherNamespace(t *testing.T) {
+	root := rootOf(t)
+	cases, err := valuesOf(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range cases {
+		out, err := renderIn(root, "storage", "r", values, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(out, namespace) && !slices.Contains(spoken, name) {
+			t.Errorf("%s: something is of namespace %s", name, namespace)
+		}
+		for key, o := range objects(t, out) {
+			text, _ := yaml.Marshal(o)
+			if !strings.HasPrefix(key, "Deployment/") && !strings.HasPrefix(key, "DaemonSet/") || strings.Contains(string(text), "- storage-vendor-dpu-plugin\n") {
+				continue // a plugin has no objects
+			}
+			if !strings.Contains(string(text), "- --namespace=") {
+				t.Errorf("%s: %s is not told its namespace", name, key)
+			}
+		}
+	}
+}
 
 // TestPoliciesBindTheAccounts: in every release the account of a DaemonSet that has rights is
 // the one that the release's policies bind, and they bind no other: under another name a host

@@ -49,9 +49,14 @@ func valuesOf(root string) (map[string]map[string]any, error) {
 	return out, nil
 }
 
-// render is what helm template prints for a release of that name; there is what lookup
-// sees of a cluster, nil for none.
+// render is what helm template prints for a release of that name in the namespace of the
+// manifests; there is what lookup sees of a cluster, nil for none.
 func render(root, release string, values map[string]any, there engine.ClientProvider) (string, error) {
+	return renderIn(root, namespace, release, values, there)
+}
+
+// renderIn is the same in any namespace.
+func renderIn(root, namespace, release string, values map[string]any, there engine.ClientProvider) (string, error) {
 	c, err := load(root)
 	if err != nil {
 		return "", err
