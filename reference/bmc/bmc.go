@@ -84,7 +84,7 @@ func (s *Server) Wait() { s.pending.Wait() }
 
 // accept begins what a reset asks for, as a BMC does: it has answered before it is done.
 // False: there is no such type.
-func (s *Server) accept(kind string) bool {
+func (s *Server) accept(ctx context.Context, kind string) bool {
 	var do func(context.Context) error
 	switch kind {
 	case "ForceOff":
@@ -103,10 +103,11 @@ func (s *Server) accept(kind string) bool {
 	if idle {
 		return true
 	}
+	ctx = context.WithoutCancel(ctx)
 	s.pending.Go(func() {
 		s.changing.Lock()
 		defer s.changing.Unlock()
-		if err := do(context.Background()); err != nil {
+		if err := do(ctx); err != nil {
 			s.o.Failed(fmt.Errorf("%s of machine %s: %w", kind, s.o.SerialNumber, err))
 		}
 	})

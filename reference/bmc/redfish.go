@@ -122,7 +122,7 @@ func (s *Server) reset(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "Base.1.8.MalformedJSON", "no reset of a system that is here")
 	case s.Lie() == Refuses:
 		refuse(w, http.StatusConflict, "Base.1.8.ResourceInUse", "not now")
-	case !s.accept(body.ResetType):
+	case !s.accept(r.Context(), body.ResetType):
 		refuse(w, http.StatusBadRequest, "Base.1.8.ActionParameterValueNotInList", "no such reset type")
 	default:
 		w.WriteHeader(http.StatusNoContent)

@@ -90,6 +90,12 @@ var powers = []mutation{
 	{name: "a machine is touched before other proofs were waited for", tests: powerProof, edits: []edit{
 		{powerKeeper, "	if now.Sub(since) < k.o.After {", "	if now.Sub(since) < 0 {"},
 	}},
+	{name: "what was done for one epoch counts for the next", tests: powerProof, edits: []edit{
+		{powerKeeper, "!is || known.epoch != q.Epoch {", "!is || known.epoch < 0 {"},
+	}},
+	{name: "a host is asked to come on by each pass", tests: powerProof, edits: []edit{
+		{powerStep, "!released || k.o.Clock.Since(asked) < again {", "!released || asked.Unix() < -1<<62 {"},
+	}},
 	{name: "a host that lives is switched off", tests: powerProof, edits: []edit{
 		{powerChoose, "spec.Host != nil && q.MayOff, ", "spec.Host != nil, "},
 	}},
@@ -109,7 +115,7 @@ var powers = []mutation{
 		{powerStep, "	if refused := config.Want.Refuse(reading.Is); refused != \"\" {\n		return ctrl.Result{}, ", "	if refused := config.Want.Refuse(reading.Is); refused == \"-\" {\n		return ctrl.Result{}, "},
 	}},
 	{name: "a host is switched on against the installer's word", tests: powerProof, edits: []edit{
-		{powerStep, "	case control.Spec.PowerOn != moorv1alpha1.PowerOnReleased:", "	case control.Spec.PowerOn == \"-\":"},
+		{powerStep, "	case control.Spec.PowerOn != moorv1alpha1.PowerOnReleased || ", "	case control.Spec.PowerOn == \"-\" || "},
 	}},
 	{name: "a host is switched on that was not switched off here", tests: powerProof, edits: []edit{
 		{powerKeeper, " || control.Status.HostOff == nil {", " {"},

@@ -288,7 +288,7 @@ func (f fencer) powerOf(ctx context.Context, p *pass, t *target) (*writer.Power,
 		return nil, nil //nolint:nilnil // nothing is asked
 	}
 	return f.power.Ask(ctx, powerproof.Question{
-		Host: p.node.Name, DPU: t.holder(), Claim: powerClaim(t), MayOff: p.action == Fence, MayReset: p.silent(t.holder()),
+		Host: p.node.Name, DPU: t.holder(), Claim: powerClaim(t), Epoch: t.claim.Status.Epoch, MayOff: p.action == Fence, MayReset: p.silent(t.holder()),
 	})
 }
 
@@ -297,7 +297,7 @@ func powerClaim(t *target) string {
 	if t.claim == nil {
 		return ""
 	}
-	return string(t.claim.UID) + "/" + t.volume.Name
+	return string(t.claim.UID)
 }
 
 // switchOn lets a host be switched on again that was switched off, once no right to write is

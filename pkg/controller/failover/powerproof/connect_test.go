@@ -18,12 +18,12 @@ func TestConfig(t *testing.T) {
 		secret map[string]string
 		words  string
 	}{
-		"all that is needed":      {map[string]string{"username": "root", "password": "hush", "ca.crt": "ca"}, ""},
-		"no user":                 {map[string]string{"password": "hush"}, "lacks username or password"},
+		"all that is needed":      {map[string]string{"username": "root", "password": "s3cret", "ca.crt": "ca"}, ""},
+		"no user":                 {map[string]string{"password": "s3cret"}, "lacks username or password"},
 		"no password":             {map[string]string{"username": "root"}, "lacks username or password"},
-		"a key that is none":      {map[string]string{"username": "root", "password": "hush", "tls.crt": "hush", "tls.key": "hush"}, "no certificate and its key"},
+		"a key that is none":      {map[string]string{"username": "root", "password": "s3cret", "tls.crt": "s3cret", "tls.key": "s3cret"}, "no certificate and its key"},
 		"no such Secret":          {nil, "Secret bmc of a BMC is not in namespace"},
-		"a key without a partner": {map[string]string{"username": "root", "password": "hush", "tls.crt": "hush"}, "no certificate and its key"},
+		"a key without a partner": {map[string]string{"username": "root", "password": "s3cret", "tls.crt": "s3cret"}, "no certificate and its key"},
 	} {
 		s := newKit(t, func(p *moorv1alpha1.PowerControlSpec) {
 			p.Host.SystemID, p.Host.UUID, p.Host.InsecureSkipVerify = "1", "u", true
@@ -33,10 +33,10 @@ func TestConfig(t *testing.T) {
 			s.Host.Add(secret("bmc", c.secret))
 		}
 		got, err := s.k.config(t.Context(), s.control(), theHost)
-		if (err == nil) != (c.words == "") || err != nil && (!strings.Contains(err.Error(), c.words) || strings.Contains(err.Error(), "hush")) {
+		if (err == nil) != (c.words == "") || err != nil && (!strings.Contains(err.Error(), c.words) || strings.Contains(err.Error(), "s3cret")) {
 			t.Errorf("%s: %v, want %q", name, err, c.words)
 		}
-		if err == nil && (got.Endpoint != "https://host" || got.System != "1" || got.Want.SerialNumber != "H" || got.Want.UUID != "u" || got.Username != "root" || got.Password != "hush" || string(got.CA) != "ca" || !got.Insecure) {
+		if err == nil && (got.Endpoint != "https://host" || got.System != "1" || got.Want.SerialNumber != "H" || got.Want.UUID != "u" || got.Username != "root" || got.Password != "s3cret" || string(got.CA) != "ca" || !got.Insecure) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -67,8 +67,15 @@ type Keeper struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session
-	// released are the hosts that may be switched on again.
-	released map[string]bool
+	// released are the hosts that may be switched on again, and when their BMC was asked for
+	// that last; zero: it was not.
+	released map[string]time.Time
+}
+
+// fence is since when a claim is known to be in Fencing under an epoch.
+type fence struct {
+	epoch int64
+	since time.Time
 }
 
 // session is what is wanted of one host, and known of it.
@@ -76,8 +83,8 @@ type session struct {
 	// question is the last, and asked its time.
 	question Question
 	asked    time.Time
-	// fencing is since when each claim is known to be in Fencing, and newest the latest.
-	fencing map[string]time.Time
+	// fencing are the claims that are in Fencing, and newest is since when the latest is.
+	fencing map[string]fence
 	newest  time.Time
 	// active: other proofs were waited for.
 	active bool
@@ -104,15 +111,16 @@ func New(o Options) *Keeper {
 	if o.Connect == nil {
 		o.Connect = func(c redfish.Config) (power.Machine, error) { return redfish.New(c) }
 	}
-	return &Keeper{o: o, wakes: make(chan event.GenericEvent, 1024), sessions: map[string]*session{}, released: map[string]bool{}}
+	return &Keeper{o: o, wakes: make(chan event.GenericEvent, 1024), sessions: map[string]*session{}, released: map[string]time.Time{}}
 }
 
 // Question is about the DPU that holds a claim which is in Fencing.
 type Question struct {
 	// Host that the DPU is in, and the DPU.
 	Host, DPU string
-	// Claim is unique for claim and epoch.
+	// Claim is the UID of the claim, and Epoch the one that is being taken back.
 	Claim string
+	Epoch int64
 	// MayOff: the host may be switched off, as it is taken for dead, or a person wants it to
 	// fail over.
 	MayOff bool
@@ -139,11 +147,10 @@ func (k *Keeper) Ask(ctx context.Context, q Question) (*writer.Power, error) {
 	s := k.session(q.Host, now)
 	s.question, s.asked = q, now
 	delete(k.released, q.Host)
-	since, known := s.fencing[q.Claim]
-	if !known {
-		since = now
-		s.fencing[q.Claim], s.newest = now, now
+	if known, is := s.fencing[q.Claim]; !is || known.epoch != q.Epoch {
+		s.fencing[q.Claim], s.newest = fence{q.Epoch, now}, now
 	}
+	since := s.fencing[q.Claim].since
 	if now.Sub(since) < k.o.After {
 		return nil, nil //nolint:nilnil // there is nothing to judge yet
 	}
@@ -156,7 +163,7 @@ func (k *Keeper) Ask(ctx context.Context, q Question) (*writer.Power, error) {
 func (k *Keeper) session(host string, now time.Time) *session {
 	s := k.sessions[host]
 	if s == nil || now.Sub(s.asked) > asksLast {
-		s = &session{fencing: map[string]time.Time{}}
+		s = &session{fencing: map[string]fence{}}
 		k.sessions[host] = s
 	}
 	return s
@@ -221,7 +228,9 @@ func (k *Keeper) Release(ctx context.Context, host string) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.sessions, host)
-	k.released[host] = true
+	if _, is := k.released[host]; !is {
+		k.released[host] = time.Time{}
+	}
 	k.wake(host)
 	if control.Spec.PowerOn == moorv1alpha1.PowerOnReleased {
 		return "the host was switched off by its BMC, and is being switched on again", nil

@@ -38,13 +38,29 @@ func TestDPUReset(t *testing.T) {
 	s.wantProof(s.run(8), true, "the DPU with serial number D was reset")
 	s.wantAsked(s.dpu, "reset")
 	s.wantAsked(s.host, "")
-	s.q.Claim = "other/1"
+	s.q.Claim = "other"
 	s.run(16)
 	s.wantProof(s.run(1), false, "since the right to write is being taken back")
 	s.wantAsked(s.dpu, "reset")
 	s.run(60)
 	s.wantAsked(s.dpu, "reset reset")
 	s.wantProof(s.run(1), true, "was reset")
+}
+
+// TestAnotherEpoch: what was done for an epoch proves nothing of a later one of the same claim,
+// under which the DPU may have shown the volume since.
+func TestAnotherEpoch(t *testing.T) {
+	s := newKit(t)
+	s.wantProof(s.run(33), true, "was reset")
+	s.q.Epoch++
+	if p := s.ask(); p != nil {
+		t.Fatalf("known of an epoch that is being taken back only now: %+v", p)
+	}
+	s.wantProof(s.run(16), false, "since the right to write is being taken back")
+	s.k.Done("a", s.q.Claim)
+	if p := s.ask(); p != nil {
+		t.Errorf("known of a claim that was free: %+v", p)
+	}
 }
 
 // TestRestart: a keeper that remembers nothing proves nothing until it has asked and read
@@ -212,11 +228,19 @@ func TestGiveBack(t *testing.T) {
 			}
 			s.host.is.System = power.StateOn
 		}
+		if policy == moorv1alpha1.PowerOnReleased { // it takes long to boot
+			s.host.is.System = power.StateUnknown
+			for range 19 {
+				s.Step(3 * time.Second)
+				give()
+			}
+			s.wantAsked(s.host, "off on")
+			s.Step(3 * time.Second)
+			give()
+			s.wantAsked(s.host, "off on on")
+		}
 		s.Step(time.Minute)
 		give()
-		if policy == moorv1alpha1.PowerOnReleased {
-			s.wantAsked(s.host, "off on")
-		}
 		if s.control().Status.HostOff != nil {
 			t.Errorf("%s: not forgotten", policy)
 		}
@@ -248,7 +272,7 @@ func TestDone(t *testing.T) {
 		want string
 	}{
 		"done":                 {func(s *kit) { s.k.Done("a", s.q.Claim) }, ""},
-		"another is done":      {func(s *kit) { s.k.Done("a", "other/1") }, "off"},
+		"another is done":      {func(s *kit) { s.k.Done("a", "other") }, "off"},
 		"forgotten":            {func(s *kit) { s.k.Forget("a") }, ""},
 		"another is forgotten": {func(s *kit) { s.k.Forget("b") }, "off"},
 		"not asked again":      {func(s *kit) { s.Step(asksNow + time.Second) }, ""},
@@ -267,7 +291,7 @@ func TestDone(t *testing.T) {
 		}
 	}
 	var none *Keeper
-	none.Done("a", "vol/4")
+	none.Done("a", "vol")
 	none.Forget("a")
 	if p, err := none.Ask(t.Context(), Question{}); p != nil || err != nil {
 		t.Errorf("no keeper knows %+v, %v", p, err)

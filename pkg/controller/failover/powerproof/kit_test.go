@@ -75,7 +75,7 @@ type kit struct {
 }
 
 func newKit(t *testing.T, change ...func(*moorv1alpha1.PowerControlSpec)) *kit {
-	s := &kit{Clusters: kubetest.New(t), t: t, q: Question{Host: "a", DPU: "dpu-a", Claim: "vol/4", MayOff: true, MayReset: true}}
+	s := &kit{Clusters: kubetest.New(t), t: t, q: Question{Host: "a", DPU: "dpu-a", Claim: "vol", Epoch: 4, MayOff: true, MayReset: true}}
 	s.host = &machineOf{kit: s, is: power.Reading{Is: power.Identity{SerialNumber: "H"}, System: power.StateOn}}
 	s.dpu = &machineOf{kit: s, is: power.Reading{Is: power.Identity{SerialNumber: "D"}, System: power.StateOn, LastReset: time.Unix(1e6, 0), Stage: power.StageRunning}}
 	c := &moorv1alpha1.PowerControl{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.HostNamespace, Name: "a", Generation: 1}}
@@ -84,7 +84,7 @@ func newKit(t *testing.T, change ...func(*moorv1alpha1.PowerControlSpec)) *kit {
 	for _, f := range change {
 		f(&c.Spec)
 	}
-	s.Host.Add(c, secret("bmc", map[string]string{"username": "root", "password": "hush"}))
+	s.Host.Add(c, secret("bmc", map[string]string{"username": "root", "password": "s3cret"}))
 	s.restart()
 	return s
 }

@@ -70,7 +70,8 @@ func (k *Keeper) turn(host string) (s session, released bool, wait time.Duration
 	defer k.mu.Unlock()
 	now, is := k.o.Clock.Now(), k.sessions[host]
 	if is == nil || !is.active || now.Sub(is.asked) > asksLast {
-		return session{}, k.released[host], 0
+		_, released = k.released[host]
+		return session{}, released, 0
 	}
 	if left := writer.PowerPeriod - now.Sub(is.stepped); left > 0 {
 		return session{}, false, left
@@ -200,10 +201,23 @@ func (k *Keeper) giveBack(ctx context.Context, control *moorv1alpha1.PowerContro
 	case reading.System == power.StateOn:
 		_, err = kube.PatchStatus(ctx, k.o.Host.Client, control, func(c *moorv1alpha1.PowerControl) { c.Status.HostOff = nil })
 		return ctrl.Result{}, err
-	case control.Spec.PowerOn != moorv1alpha1.PowerOnReleased:
+	case control.Spec.PowerOn != moorv1alpha1.PowerOnReleased || !k.askOn(control.Name):
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
 	return ctrl.Result{RequeueAfter: again}, m.PowerOn(ctx)
+}
+
+// askOn reports whether a host that is released is to be asked to come on now, and notes that
+// it is: passes of failover wake this one more often than a machine takes to boot.
+func (k *Keeper) askOn(host string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	asked, released := k.released[host]
+	if !released || k.o.Clock.Since(asked) < again {
+		return false
+	}
+	k.released[host] = k.o.Clock.Now()
+	return true
 }
 
 func stamp(t *metav1.Time) string { return t.UTC().Format(time.RFC3339) }
