@@ -6,7 +6,7 @@
 package main
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -100,42 +100,37 @@ func kustomize(root string, cases map[string]map[string]any) error {
 		if err := write(header+plain(strings.TrimPrefix(out, "---\n")), root, "deploy/kustomize", name, "moor.yaml"); err != nil {
 			return err
 		}
-		crds := strings.TrimSuffix(name, "-attach-node")
-		text := header + "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: " + namespace + "\nresources:\n" +
-			"- namespace.yaml\n- crds.yaml\n- moor.yaml\n"
+		cluster := strings.TrimSuffix(name, "-attach-node")
+		first, err := os.ReadFile(filepath.Join(root, "deploy", cluster, "00-namespace.yaml"))
+		if err != nil {
+			return err
+		}
+		if err := write(string(first), root, "deploy/kustomize", name, "namespace.yaml"); err != nil {
+			return err
+		}
+		text := header + kustomization("namespace: "+namespace+"\n", "namespace.yaml", "../../../crds/"+cluster, "moor.yaml")
 		if err := write(text, root, "deploy/kustomize", name, "kustomization.yaml"); err != nil {
 			return err
 		}
-		if err := collect(root, name, crds); err != nil {
-			return err
-		}
 	}
-	return nil
+	return errors.Join(crds(root, "host"), crds(root, "dpu"))
 }
 
-// collect puts the namespace and the CRDs of a cluster beside it: kustomize reads no file outside of its directory.
-func collect(root, name, cluster string) error {
-	for file, from := range map[string]string{"namespace.yaml": "deploy/" + cluster + "/00-namespace.yaml", "crds.yaml": "crds/" + cluster + "/*.yaml"} {
-		found, err := filepath.Glob(filepath.Join(root, from))
-		if err != nil || len(found) == 0 {
-			return fmt.Errorf("%s: %d files, %v", from, len(found), err)
-		}
-		var all bytes.Buffer
-		for _, f := range found {
-			raw, err := os.ReadFile(f)
-			if err != nil {
-				return err
-			}
-			if all.Len() > 0 && !bytes.HasPrefix(raw, []byte("---")) {
-				all.WriteString("---\n")
-			}
-			all.Write(raw)
-		}
-		if err := write(all.String(), root, "deploy/kustomize", name, file); err != nil {
-			return err
-		}
+// crds lets kustomize take the CRDs of a cluster from where they are: it reads no file outside of
+// a directory that says what is in it. Without an ending its file is none of the manifests.
+func crds(root, cluster string) error {
+	found, err := filepath.Glob(filepath.Join(root, "crds", cluster, "*.yaml"))
+	if err != nil || len(found) == 0 {
+		return fmt.Errorf("crds/%s: %d files, %v", cluster, len(found), err)
 	}
-	return nil
+	for i := range found {
+		found[i] = filepath.Base(found[i])
+	}
+	return write("# Made by make generate.\n"+kustomization("", found...), root, "crds", cluster, "Kustomization")
+}
+
+func kustomization(more string, resources ...string) string {
+	return "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n" + more + "resources:\n- " + strings.Join(resources, "\n- ") + "\n"
 }
 
 // plain leaves out what only Helm sets: an object that kustomize applies is not managed by Helm.

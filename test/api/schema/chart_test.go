@@ -3,6 +3,8 @@
 package schema
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,6 +25,20 @@ func notServed(o *unstructured.Unstructured) bool {
 	return strings.HasSuffix(o.GroupVersionKind().Group, "snapshot.storage.k8s.io") || o.GroupVersionKind().Group == "svc.dpu.nvidia.com"
 }
 
+// built is what kubectl makes of a directory with a kustomization, in a file.
+func built(t *testing.T, dir string) string {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kustomize", dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl kustomize %s: %v: %s", dir, err, out)
+	}
+	file := filepath.Join(t.TempDir(), "built.yaml")
+	if err := os.WriteFile(file, out, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // TestChart: an API server takes what the Helm chart renders, and the examples for DPF. It
 // knows more than the types do: names, selectors, and whether the CEL of a policy compiles.
 func TestChart(t *testing.T) {
@@ -30,7 +46,7 @@ func TestChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pattern := range []string{"test/docs/testdata/chart/*.yaml", "deploy/kustomize/*/moor.yaml", "deploy/examples/dpf/scenarios/*.yaml", "deploy/examples/dpf/vendor-*.yaml"} {
+	for _, pattern := range []string{"test/docs/testdata/chart/*.yaml", "deploy/kustomize/*/kustomization.yaml", "deploy/examples/dpf/scenarios/*.yaml", "deploy/examples/dpf/vendor-*.yaml"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(found), err)
@@ -38,7 +54,11 @@ func TestChart(t *testing.T) {
 		for _, file := range found {
 			name, _ := filepath.Rel(root, file)
 			t.Run(name, func(t *testing.T) {
-				objects, err := kit.ReadManifests(file)
+				manifest := file
+				if filepath.Base(file) == "kustomization.yaml" {
+					manifest = built(t, filepath.Dir(file))
+				}
+				objects, err := kit.ReadManifests(manifest)
 				if err != nil {
 					t.Fatal(err)
 				}
