@@ -203,9 +203,9 @@ func (d *demo) next() {
 The clusters are still up. Look around:
    export PATH=%s:%s:$PATH
    export KUBECONFIG=%s          # the host cluster
-   kubectl get dpuvolumes,dpuvolumeattachments -n %s
-   kubectl get dpustoragenodes
-   kubectl --kubeconfig %s get volumes,volumeattachments.storage.dpu.nvidia.com,writerclaims -n %s   # the DPU cluster
+   kubectl get dpuv,dpuva -n %s
+   kubectl get dpusn
+   kubectl --kubeconfig %s get wc -n %s   # the DPU cluster
    moor-dev status; moor-dev logs snap-node-driver-dpu-1
 Try: kubectl delete pod moored-0; kubectl exec moored-0 -- cat /data/text
 When you are done: make down`,
