@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/moor-storage/moor/pkg/node/pods/pavdir"
+	"github.com/moor-storage/moor/pkg/provisioner/pods"
 )
 
 // A read-only mount does not keep a block device in it from being written. So a device that must not be
@@ -110,10 +112,15 @@ func release(target string) error {
 	return nil
 }
 
-// named does something with a loop device if it has that name.
+// named does something with a loop device if it has that name. The kernel tells the name once the file system
+// beneath it answers. A device over a file that is no /pav/volume is another program's, so nothing waits for that
+// file system to come back.
 func named(n int, name string, do func(fd int, info *unix.LoopInfo64) error) error {
 	err := onLoop(n, func(fd int) error {
 		info, err := unix.IoctlLoopGetStatus64(fd)
+		if err != nil && !overVolume(n) {
+			return nil
+		}
 		if err != nil || unix.ByteSliceToString(info.File_name[:]) != name {
 			return err
 		}
@@ -123,4 +130,12 @@ func named(n int, name string, do func(fd int, info *unix.LoopInfo64) error) err
 		return nil // it has ended
 	}
 	return err
+}
+
+// overVolume reports whether a loop device may be over the device of a volume. One that has ended is over
+// nothing.
+func overVolume(n int) bool {
+	file, err := os.ReadFile(fmt.Sprintf("/sys/block/loop%d/loop/backing_file", n))
+	name := strings.TrimSuffix(strings.TrimSpace(string(file)), " (deleted)")
+	return err == nil && filepath.Base(name) == pods.FileVolume
 }

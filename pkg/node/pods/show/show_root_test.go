@@ -3,14 +3,18 @@
 package show
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -79,6 +83,32 @@ func (b *bed) loop() string {
 	b.must(unix.Stat(device, &st))
 	b.must(unix.Mknod(b.volume, unix.S_IFBLK|0o600, int(st.Rdev)))
 	return device
+}
+
+// deadLoop is a loop device over a file of a FUSE file system whose server has ended.
+func (b *bed) deadLoop() {
+	b.t.Helper()
+	needs.Program(b.t, "losetup")
+	dir, root := filepath.Join(b.t.TempDir(), "fuse"), &fs.Inode{}
+	b.must(os.Mkdir(dir, 0o755))
+	server, err := fs.Mount(dir, root, &fs.Options{OnAdd: func(ctx context.Context) {
+		file := &fs.MemRegularFile{Data: make([]byte, 1<<20)}
+		root.AddChild("disk", root.NewPersistentInode(ctx, file, fs.StableAttr{Mode: fuse.S_IFREG}), false)
+	}})
+	if err != nil {
+		needs.Missing(b.t, "there is no FUSE: %v", err)
+	}
+	b.t.Cleanup(server.Wait)
+	b.t.Cleanup(func() { b.must(unix.Unmount(dir, unix.MNT_DETACH)) })
+	out, err := exec.Command("losetup", "--find", "--show", filepath.Join(dir, "disk")).Output()
+	b.must(err)
+	b.t.Cleanup(func() { b.must(exec.Command("losetup", "-d", strings.TrimSpace(string(out))).Run()) })
+	var st unix.Stat_t
+	b.must(unix.Stat(dir, &st))
+	control := b.t.TempDir()
+	b.must(unix.Mount("fusectl", control, "fusectl", 0, ""))
+	b.t.Cleanup(func() { b.must(unix.Unmount(control, 0)) })
+	b.must(os.WriteFile(filepath.Join(control, strconv.Itoa(int(unix.Minor(st.Dev))), "abort"), []byte("1"), 0o200))
 }
 
 // guarded counts the read-only loop devices of the target.
@@ -210,6 +240,22 @@ func TestRootGuardLeft(t *testing.T) {
 		}
 		b.must(b.Hide(b.target))
 	}
+	if n := b.guarded(); n != 0 {
+		t.Errorf("left: %d loop devices", n)
+	}
+}
+
+// A loop device of another program that does not tell its name, as the file system beneath it does not answer,
+// keeps no device from being shown or hidden.
+func TestRootOtherLoopDead(t *testing.T) {
+	b := newBed(t)
+	b.deadLoop()
+	b.loop()
+	b.must(b.Show(b.want(corev1.PersistentVolumeBlock, true)))
+	if n := b.guarded(); n != 1 {
+		t.Errorf("%d loop devices", n)
+	}
+	b.must(b.Hide(b.target))
 	if n := b.guarded(); n != 0 {
 		t.Errorf("left: %d loop devices", n)
 	}
