@@ -24,13 +24,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/freeport"
 	"github.com/moor-storage/moor/pkg/scheduler/state/statetest"
 	"github.com/moor-storage/moor/test/api/apiserver"
@@ -105,8 +105,7 @@ func (b *bed) kubeconfig(account string) string {
 // run runs the process' whole wiring in this one, until the test ends.
 func (b *bed) run(kubeconfig string) {
 	var o options
-	var logs daemon.LogFlags
-	ctrl.SetLogger(logs.Logger())
+	ctrl.SetLogger(klog.Background())
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.bind(fs)
 	err := fs.Parse([]string{

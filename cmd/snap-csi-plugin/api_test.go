@@ -22,12 +22,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/freeport"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/test/api/apiserver"
@@ -70,8 +70,7 @@ func (b *bed) run() {
 	b.health, err = freeport.Address()
 	b.must(err)
 	var o options
-	var logs daemon.LogFlags
-	ctrl.SetLogger(logs.Logger())
+	ctrl.SetLogger(klog.Background())
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.bind(fs)
 	socket := "unix://" + filepath.Join(dir, "s")

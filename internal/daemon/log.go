@@ -1,30 +1,42 @@
 package daemon
 
 import (
-	"strconv"
+	"fmt"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/textlogger"
 )
 
-// LogFlags are the flags of logging that every process has.
+// LogFlags are the flags of logging that every process has: those of Kubernetes' own.
 type LogFlags struct {
-	verbosity int
+	config *logsapi.LoggingConfiguration
 }
 
-// Bind adds the flags to fs.
+// Bind adds the flags to fs. Of those of Kubernetes the experimental ones are left out.
 func (f *LogFlags) Bind(fs *pflag.FlagSet) {
-	fs.IntVarP(&f.verbosity, "v", "v", 0, "how much to log: 0 changes of state, 1 steps, 2 details, 4 everything")
+	f.config = logsapi.NewLoggingConfiguration()
+	all := pflag.NewFlagSet("logs", pflag.ContinueOnError)
+	logsapi.AddFlags(f.config, all)
+	for name, usage := range map[string]string{
+		"v":              "how much to log: 0 changes of state, 1 steps, 2 details, 4 everything",
+		"vmodule":        "the same by file, as pattern=number,...; for text alone",
+		"logging-format": "text or json",
+	} {
+		flag := all.Lookup(name)
+		flag.Usage = usage
+		fs.AddFlag(flag)
+	}
 }
 
-// Logger makes the logger and hands it to the libraries that log by klog.
-func (f *LogFlags) Logger() logr.Logger {
-	config := textlogger.NewConfig(textlogger.Verbosity(f.verbosity))
-	logger := textlogger.NewLogger(config)
-	klog.SetLogger(logger)
-	var level klog.Level
-	_ = level.Set(strconv.Itoa(f.verbosity))
-	return logger
+// Logger makes the logger and hands it to the libraries that log by klog. A process has
+// one: another configuration is refused.
+func (f *LogFlags) Logger() (logr.Logger, error) {
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
+	if err := logsapi.ValidateAndApply(f.config, nil); err != nil {
+		return logr.Logger{}, fmt.Errorf("read the flags of logging: %w", err)
+	}
+	return klog.Background(), nil
 }

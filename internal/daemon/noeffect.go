@@ -33,10 +33,10 @@ func logNoEffect(fs *pflag.FlagSet, log logr.Logger) {
 	})
 }
 
-// bindForeign adds what Kubernetes' component-base has of logging beside -v.
+// bindForeign adds what Kubernetes' component-base has of logging beside LogFlags.
 func bindForeign(fs *pflag.FlagSet) {
-	NoEffect(fs, "the log is text, on stderr, with one verbosity for all files",
-		"logging-format", "vmodule", "log-flush-frequency", "log-text-split-stream", "log-text-info-buffer-size", "log-json-split-stream", "log-json-info-buffer-size")
+	NoEffect(fs, "the log is one stream, on stderr, without a buffer",
+		"log-flush-frequency", "log-text-split-stream", "log-text-info-buffer-size", "log-json-split-stream", "log-json-info-buffer-size")
 }
 
 // ignored is the value of a flag without effect.

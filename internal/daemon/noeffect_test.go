@@ -14,7 +14,7 @@ func TestNoEffect(t *testing.T) {
 	name := fs.String("name", "", "a name")
 	NoEffect(fs, "there is none here", "enable-http2", "pprof-bind-address", "name", "never-given")
 	bindForeign(fs)
-	if err := fs.Parse([]string{"--enable-http2", "--pprof-bind-address=:1", "--pprof-bind-address=:2", "--name=x", "--logging-format=json"}); err != nil {
+	if err := fs.Parse([]string{"--enable-http2", "--pprof-bind-address=:1", "--pprof-bind-address=:2", "--name=x", "--log-json-split-stream=true"}); err != nil {
 		t.Fatal(err)
 	}
 	if *name != "x" {
@@ -23,7 +23,7 @@ func TestNoEffect(t *testing.T) {
 	var lines []string
 	logNoEffect(fs, funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
 	all := strings.Join(lines, "\n")
-	for _, want := range []string{`"flag"="--enable-http2" "value"="true" "why"="there is none here"`, `"flag"="--pprof-bind-address" "value"=":2"`, `"flag"="--logging-format" "value"="json"`} {
+	for _, want := range []string{`"flag"="--enable-http2" "value"="true" "why"="there is none here"`, `"flag"="--pprof-bind-address" "value"=":2"`, `"flag"="--log-json-split-stream" "value"="true"`} {
 		if strings.Count(all, want) != 1 {
 			t.Errorf("not told once: %s\n%s", want, all)
 		}

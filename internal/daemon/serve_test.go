@@ -15,7 +15,10 @@ import (
 	"github.com/moor-storage/moor/internal/freeport"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// klog flushes as long as the process lives.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
 
 // free is an address that nothing listens on.
 func free(t *testing.T) string {

@@ -52,7 +52,7 @@ var dpfArguments = []struct{ name, path, args string }{
 }
 
 // logging are the flags of Kubernetes' component-base, which DPF's programs have from 25.7 on.
-const logging = " --vmodule=a=1 --logging-format=json --log-flush-frequency=5s --log-text-split-stream=false --log-text-info-buffer-size=0 --log-json-split-stream --log-json-info-buffer-size=0"
+const logging = " --logging-format=json --log-flush-frequency=5s --log-text-split-stream=false --log-text-info-buffer-size=0 --log-json-split-stream --log-json-info-buffer-size=0"
 
 // TestDPFArguments: Moor's programs take the arguments of every generation.
 func TestDPFArguments(t *testing.T) {
@@ -96,8 +96,8 @@ func TestDPFStart(t *testing.T) {
 			if err == nil || !strings.Contains(string(out), want) {
 				t.Errorf("%v, and not %q:\n%s", err, want, out)
 			}
-			if n := strings.Count(string(out), `flag="--vmodule"`); n != 1 {
-				t.Errorf("--vmodule is told of %d times:\n%s", n, out)
+			if n := strings.Count(string(out), `"flag":"--log-json-split-stream"`); n != 1 {
+				t.Errorf("--log-json-split-stream is told of %d times:\n%s", n, out)
 			}
 		})
 	}

@@ -56,12 +56,18 @@ func (p *Program) Start(ctx context.Context, bin, logs string) (err error) {
 		}
 		args = append(args, "--health-probe-bind-address="+p.health)
 	}
+	profiles, err := freeport.Address()
+	if err != nil {
+		return err
+	}
+	args = append(args, "--pprof-bind-address="+profiles)
 	p.log = filepath.Join(logs, p.Name+p.Replica+".log")
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
 	defer log.Close()
+	fmt.Fprintln(log, "profiles: http://"+profiles+"/debug/pprof")
 	p.cmd = exec.CommandContext(ctx, filepath.Join(bin, p.Name), args...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	// It ends with this process, however that ends.
