@@ -40,11 +40,16 @@ const namespace = kit.Namespace
 // with the rights of the manifest and no others.
 type bed struct {
 	*apiserver.One
+	plugin
+	t *testing.T
+}
+
+// plugin is a controller as its sidecars and the kubelet have it.
+type plugin struct {
 	csi      csispec.ControllerClient
 	identity csispec.IdentityClient
-	// health is the address of /healthz and /readyz.
+	// health is the address of /metrics, /healthz and /readyz.
 	health string
-	t      *testing.T
 }
 
 func start(t *testing.T) *bed {
@@ -64,23 +69,28 @@ func start(t *testing.T) *bed {
 // run runs the process' whole wiring in this one, until the test ends.
 func (b *bed) run() {
 	b.t.Helper()
+	var o options
+	ctrl.SetLogger(klog.Background())
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.bind(fs)
+	b.must(fs.Parse(b.flags()))
+	apiserver.InBackground(b.t, "snap-csi-plugin", o.run)
+}
+
+// flags are those of a controller to which the bed's calls go from now on.
+func (b *bed) flags() []string {
+	b.t.Helper()
 	dir, err := os.MkdirTemp("", "csi")
 	b.must(err)
 	b.t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	b.health, err = freeport.Address()
 	b.must(err)
-	var o options
-	ctrl.SetLogger(klog.Background())
-	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	o.bind(fs)
 	socket := "unix://" + filepath.Join(dir, "s")
-	err = fs.Parse([]string{"--mode=controller", "--kubeconfig=" + b.Kubeconfig("snap-csi-plugin-controller"), "--bind-address=" + socket, "--metrics-bind-address=" + b.health})
-	b.must(err)
-	apiserver.InBackground(b.t, "snap-csi-plugin", o.run)
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	b.must(err)
 	b.t.Cleanup(func() { _ = conn.Close() })
 	b.csi, b.identity = csispec.NewControllerClient(conn), csispec.NewIdentityClient(conn)
+	return []string{"--mode=controller", "--kubeconfig=" + b.Kubeconfig("snap-csi-plugin-controller"), "--bind-address=" + socket, "--metrics-bind-address=" + b.health}
 }
 
 // ready asks as a sidecar does before it asks for anything else.
@@ -194,19 +204,18 @@ func capability() *csispec.VolumeCapability {
 	}
 }
 
-// TestReplica goes through the life of a volume with one replica, with a real
-// API server and the rights of the manifest.
-func TestReplica(t *testing.T) {
-	b := start(t)
+// nodes makes hosts a, b and c with a DPU each, and a pod with the volume that could run on c alone.
+func (b *bed) nodes() {
+	b.t.Helper()
 	for _, name := range []string{"a", "b", "c"} {
 		node := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}},
 			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 		}
 		b.create(node)
-		b.must(b.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+		b.must(b.Get(b.t.Context(), client.ObjectKeyFromObject(node), node))
 		node.Spec.Taints = nil // admission adds the one of a node that is not ready
-		b.must(b.Update(t.Context(), node))
+		b.must(b.Update(b.t.Context(), node))
 		b.create(&moorv1alpha1.DPUStorageNode{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: moorv1alpha1.DPUStorageNodeSpec{DPUName: "dpu-" + name},
 			Status: moorv1alpha1.DPUStorageNodeStatus{
@@ -218,23 +227,27 @@ func TestReplica(t *testing.T) {
 			},
 		})
 	}
-	b.refuse()
-	b.provision()
 	b.create(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 		ClaimRef:               &corev1.ObjectReference{Namespace: "default", Name: "claim"},
 		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driverName, VolumeHandle: "vol"}},
 	}})
-	b.must(b.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}))
-	b.must(b.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: corev1.PodSpec{
+	b.must(b.Create(b.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}))
+	b.must(b.Create(b.t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: corev1.PodSpec{
 		NodeSelector: map[string]string{"kubernetes.io/hostname": "c"}, Containers: []corev1.Container{{Name: "c", Image: "i"}},
 		Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}}}},
 	}}))
+}
+
+// TestReplica goes through the life of a volume with one replica, with a real
+// API server and the rights of the manifest.
+func TestReplica(t *testing.T) {
+	b := start(t)
+	b.refuse()
+	b.nodes()
+	b.provision()
 	b.publish("a")
-	b.until("a replica where the pod could run", func() bool {
-		c, there := b.attachments()["c"]
-		return there && c.Spec.Role == storagev1alpha1.RoleReplica && len(b.attachments()) == 2
-	})
+	b.replicated()
 	was := b.attachments()["c"].UID
 	b.unpublish("a")
 	b.until("the primary's going in the status", func() bool { s := b.read().Status.Replicas; return s != nil && s.PrimaryGoneSince != nil })
@@ -251,6 +264,15 @@ func TestReplica(t *testing.T) {
 	if err := b.Update(t.Context(), &again); err == nil {
 		t.Error("a primary was made a replica again")
 	}
+}
+
+// replicated waits for the replica of the volume.
+func (b *bed) replicated() {
+	b.t.Helper()
+	b.until("a replica where the pod could run", func() bool {
+		c, there := b.attachments()["c"]
+		return there && c.Spec.Role == storagev1alpha1.RoleReplica && len(b.attachments()) == 2
+	})
 }
 
 func (b *bed) read() *storagev1alpha1.DPUVolume {

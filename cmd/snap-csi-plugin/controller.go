@@ -40,9 +40,11 @@ func (o *options) runController(ctx context.Context) error {
 		platform.Attachments = nil // the service then offers no publish
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() { cancel(host.Start(ctx)) }()
-	filled := informers.ReadyWith(host)
+	managed := make(chan struct{})
+	// The process outlives its manager, which gives the lease back last of all.
+	defer func() { cancel(nil); <-managed }()
+	go func() { defer close(managed); cancel(host.Start(ctx)) }()
+	filled := informers.ReadyWith(host, o.election)
 	go func() { cancel(daemon.Serve(ctx, o.metrics, metrics.Registry, filled)) }()
 	ready := func(context.Context) error { return filled() }
 	controller := controllercsi.Options{

@@ -36,6 +36,7 @@ type options struct {
 	driver      storageclass.Driver
 	node        nodeOptions
 	replica     replicaOptions
+	election    kube.Election
 }
 
 func main() {
@@ -60,6 +61,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	daemon.NoEffect(fs, "volumes are asked for in the host cluster alone", "controller-dpu-cluster-api-host", "controller-dpu-cluster-api-port", "controller-dpu-cluster-api-token-file", "controller-dpu-cluster-api-ca-file")
 	o.node.bind(fs)
 	o.replica.bind(fs)
+	o.election.Bind(fs, "take a lease before making replicas of volumes, so that of several processes one does; all serve CSI meanwhile (controller)")
 }
 
 func (o *options) run(ctx context.Context) error {

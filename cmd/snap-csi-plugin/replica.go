@@ -36,8 +36,13 @@ func (o *replicaOptions) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.topologyKey, "replica-topology-key", corev1.LabelTopologyZone, "node label over whose values replicas are spread, unless the pod names another (controller)")
 }
 
-// manager connects to the host cluster; it runs the replica reconciler, and
-// its client and cache, with these informers, serve the CSI controller too.
+// lease is the name of the one for which --leader-elect waits. Drivers of other names make
+// their replicas by themselves, and may be in the same namespace.
+func (o *options) lease() string { return kube.ObjectName("snap-csi-plugin-" + o.name) }
+
+// manager connects to the host cluster; it runs the replica reconciler, with
+// --leader-elect while it has the lease, and its client and cache, with these
+// informers, serve the CSI controller all the while.
 func (o *options) manager(ctx context.Context, informers *kube.Informers) (ctrl.Manager, error) {
 	cfg, err := o.api.Config(o.kubeconfig)
 	if err != nil {
@@ -50,7 +55,7 @@ func (o *options) manager(ctx context.Context, informers *kube.Informers) (ctrl.
 	kinds := podvolume.CachePods()
 	kinds[&corev1.Node{}] = cache.ByObject{Transform: kube.SlimNode}
 	kinds[&corev1.PersistentVolume{}] = cache.ByObject{Transform: podvolume.SlimPersistentVolume}
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+	mgr, err := ctrl.NewManager(cfg, o.election.Of(o.lease(), ctrl.Options{
 		Scheme: scheme,
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(), ByObject: kinds,
@@ -59,7 +64,7 @@ func (o *options) manager(ctx context.Context, informers *kube.Informers) (ctrl.
 		NewCache:   informers.New,
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{MaxConcurrentReconciles: 1, CacheSyncTimeout: kube.CacheSyncTimeout},
-	})
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("connect to the host cluster: %w", err)
 	}

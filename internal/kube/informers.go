@@ -70,12 +70,13 @@ func (i *Informers) Ready() error {
 	return nil
 }
 
-// ReadyWith is Ready for a manager without leader election: it is ready only after
-// it has started its controllers, since these ask for informers. Once ready it stays
-// so: a controller may ask for an informer after the manager says that it was started,
-// and a read of a cache that is not filled waits for it, while a sidecar that was told
-// "ready" takes a refusal for an error of the driver.
-func (i *Informers) ReadyWith(mgr interface{ Elected() <-chan struct{} }) func() error {
+// ReadyWith is Ready for a process that answers calls. Without a lease it is ready only
+// after its manager has started the controllers, since these ask for informers; one that
+// waits for a lease answers meanwhile, and may never start them. Once ready it stays so: a
+// controller may ask for an informer after the manager says that it was started, or when
+// the lease is won, and a read of a cache that is not filled waits for it, while a sidecar
+// that was told "ready" takes a refusal for an error of the driver.
+func (i *Informers) ReadyWith(mgr interface{ Elected() <-chan struct{} }, e Election) func() error {
 	var was atomic.Bool
 	return func() error {
 		if was.Load() {
@@ -85,9 +86,13 @@ func (i *Informers) ReadyWith(mgr interface{ Elected() <-chan struct{} }) func()
 		select {
 		case <-mgr.Elected():
 		default:
-			err = cmp.Or(err, errors.New("the controllers are not started yet"))
+			if !e.LeaderElect {
+				err = cmp.Or(err, errors.New("the controllers are not started yet"))
+			}
 		}
-		was.Store(err == nil)
+		if err == nil {
+			was.Store(true)
+		}
 		return err
 	}
 }

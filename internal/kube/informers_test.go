@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,17 +94,21 @@ func TestReadyNamesTheFirstInformer(t *testing.T) {
 	}
 	want("")
 	mgr := manager{elected: make(chan struct{})}
-	ready := informers.ReadyWith(mgr)
+	ready, standby := informers.ReadyWith(mgr, Election{}), informers.ReadyWith(mgr, Election{LeaderElect: true})
 	if err := ready(); err == nil {
 		t.Error("ready before the controllers, which ask for informers, are started")
 	}
+	check(standby())
 	close(mgr.elected)
 	check(ready())
 	_, err = c.GetInformer(ctx, &corev1.Event{}, cache.BlockUntilSynced(false))
 	check(err)
 	want("the cache of Event of the host cluster is not filled yet")
-	if err := ready(); err != nil {
+	if err := errors.Join(ready(), standby()); err != nil {
 		t.Errorf("was ready, and is so no more: %v", err)
+	}
+	if err := informers.ReadyWith(mgr, Election{LeaderElect: true})(); err == nil {
+		t.Error("one that waits for its lease is ready before its caches are filled")
 	}
 	if inner.indexed != 3 {
 		t.Errorf("%d indexes were made, want 3", inner.indexed)

@@ -29,19 +29,38 @@ const CacheSyncTimeout = 10 * time.Minute
 type Flags struct {
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
-	LeaderElect            bool
-	LeaseNamespace         string
 	Concurrency            int
 	SyncPeriod             time.Duration
+	Election
 	Rate
+}
+
+// Election are the flags of a process with replicas of which one works at a time. That one
+// holds a lease.
+type Election struct {
+	LeaderElect    bool
+	LeaseNamespace string
+}
+
+// Bind adds the flags to fs. use says what the lease is for.
+func (e *Election) Bind(fs *pflag.FlagSet, use string) {
+	fs.BoolVar(&e.LeaderElect, "leader-elect", false, use)
+	fs.StringVar(&e.LeaseNamespace, "leader-election-namespace", "", "namespace of that lease; empty: the pod's own, which a process outside of a pod does not have")
+}
+
+// Of has a manager with these options take the lease. When the manager ends it gives the
+// lease back, so the process has to end with it.
+func (e Election) Of(lease string, o ctrl.Options) ctrl.Options {
+	o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = e.LeaderElect, lease, e.LeaseNamespace
+	o.LeaderElectionReleaseOnCancel = true
+	return o
 }
 
 // Bind adds the flags to fs.
 func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.MetricsBindAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 turns it off")
 	fs.StringVar(&f.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 turns them off")
-	fs.BoolVar(&f.LeaderElect, "leader-elect", false, "take a lease before working, so that replicas of this process never work at once")
-	fs.StringVar(&f.LeaseNamespace, "leader-election-namespace", "", "namespace of that lease; empty: the pod's own, which a process outside of a pod does not have")
+	f.Election.Bind(fs, "take a lease before working, so that replicas of this process never work at once")
 	fs.IntVar(&f.Concurrency, "concurrency", 15, "objects worked on at once, per kind")
 	fs.DurationVar(&f.SyncPeriod, "sync-period", 10*time.Hour, "how often every object is looked at again without cause")
 	f.Rate.Bind(fs)
@@ -61,19 +80,15 @@ func (f *Flags) Validate() error {
 func NewManager(cfg *rest.Config, scheme *runtime.Scheme, flags Flags, lease string, caches cache.Options) (ctrl.Manager, error) {
 	caches.SyncPeriod = &flags.SyncPeriod
 	informers := &Informers{}
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme:                        scheme,
-		MapperProvider:                newMapper,
-		Cache:                         caches,
-		NewCache:                      informers.New,
-		Metrics:                       metricsserver.Options{BindAddress: flags.MetricsBindAddress},
-		HealthProbeBindAddress:        flags.HealthProbeBindAddress,
-		LeaderElection:                flags.LeaderElect,
-		LeaderElectionID:              lease,
-		LeaderElectionNamespace:       flags.LeaseNamespace,
-		LeaderElectionReleaseOnCancel: true,
-		Controller:                    config.Controller{MaxConcurrentReconciles: flags.Concurrency, CacheSyncTimeout: CacheSyncTimeout},
-	})
+	mgr, err := ctrl.NewManager(cfg, flags.Election.Of(lease, ctrl.Options{
+		Scheme:                 scheme,
+		MapperProvider:         newMapper,
+		Cache:                  caches,
+		NewCache:               informers.New,
+		Metrics:                metricsserver.Options{BindAddress: flags.MetricsBindAddress},
+		HealthProbeBindAddress: flags.HealthProbeBindAddress,
+		Controller:             config.Controller{MaxConcurrentReconciles: flags.Concurrency, CacheSyncTimeout: CacheSyncTimeout},
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("build the manager: %w", err)
 	}
@@ -84,7 +99,7 @@ func NewManager(cfg *rest.Config, scheme *runtime.Scheme, flags Flags, lease str
 	// update replaces the leader only then.
 	ready := informers.Ready
 	if !flags.LeaderElect {
-		ready = informers.ReadyWith(mgr)
+		ready = informers.ReadyWith(mgr, flags.Election)
 	}
 	return mgr, addReadyz(mgr, "caches", ready)
 }
