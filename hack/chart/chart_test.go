@@ -156,7 +156,6 @@ func TestRefused(t *testing.T) {
 		{"{}", "a release is one component, and these are enabled: []"},
 		{"{dpu: {snapNodeDriver: {enabled: true}, blockStorageVendorDpuPlugin: {enabled: true}}}", "these are enabled: [dpu.blockStorageVendorDpuPlugin, dpu.snapNodeDriver]"},
 		{"{host: {snapCsiPlugin: {enabled: true}}}", "which half is wanted?"},
-		{"{host: {snapCsiPlugin: {enabled: true, controller: {enabled: true, replicas: 2}}}}", "takes no lease"},
 		{"{host: {snapHostController: {enabled: true}}}", "targetNamespace is required"},
 		{"{host: {snapController: {enabled: true}}}", "dpuClusterSecret is required"},
 		{"{host: {snapHostController: {enabled: true, config: {targetNamespace: a, dpuCluster: {tokenFileSecret: s}}}}}", "needs dpuCluster.server"},

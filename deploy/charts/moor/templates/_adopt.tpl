@@ -31,8 +31,8 @@ accounts are left out, unless the file is `whole`.
 {{- $user := printf "'system:serviceaccount:%s:%%s'" $namespace -}}
 {{- $text = $text | replace (printf $user $as.account) (printf $user $as.sa) -}}
 {{- end -}}
-{{- $selector := printf "{app.kubernetes.io/name: %s, app.kubernetes.io/instance: %q}" (default "$1" $as.component) $root.Release.Name -}}
-{{- $text = regexReplaceAll "\\{app\\.kubernetes\\.io/name: ([a-z0-9-]+)\\}" $text (replace "$1" "${1}" $selector) -}}
+{{- $selector := printf "{app.kubernetes.io/name: %s, app.kubernetes.io/instance: %q${2}}" (default "$1" $as.component) $root.Release.Name -}}
+{{- $text = regexReplaceAll "\\{app\\.kubernetes\\.io/name: ([a-z0-9-]+)(, [^}]*)?\\}" $text (replace "$1" "${1}" $selector) -}}
 {{- range splitList "\n---\n" $text -}}
 {{- $o := fromYaml . -}}
 {{- if $o.Error }}{{ fail (printf "a manifest of the chart is no YAML: %s" $o.Error) }}{{ end -}}

@@ -34,9 +34,6 @@ template includes it. What has a wrong type or is misspelt, values.schema.json r
 {{- if and $v.host.snapHostController.config.dpuCluster.tokenFileSecret (not $v.host.snapHostController.config.dpuCluster.server) -}}
 {{- fail "host.snapHostController.config.dpuCluster.tokenFileSecret needs dpuCluster.server, the address of the DPU cluster's API server (https://host:port): a kubeconfig has to name it" -}}
 {{- end -}}
-{{- if gt (int (default 1 $plugin.controller.replicas)) 1 -}}
-{{- fail (printf "host.snapCsiPlugin.controller.replicas is %v: snap-csi-plugin's controller takes no lease, so there has to be one" $plugin.controller.replicas) -}}
-{{- end -}}
 {{- include "moor.validate.driver" . -}}
 {{- end -}}
 
