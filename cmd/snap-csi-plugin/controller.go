@@ -61,7 +61,7 @@ func (o *options) runController(ctx context.Context) error {
 }
 
 func (o *options) platform(ctx context.Context, host cluster.Cluster) (provisioner.Platform, error) {
-	options := dpf.Options{Client: host.GetClient(), Cache: host.GetCache(), Namespace: o.namespace}
+	options := dpf.Options{Client: host.GetClient(), Cache: host.GetCache(), Live: host.GetAPIReader(), Namespace: o.namespace}
 	platform, err := dpf.Platform(ctx, options)
 	if err != nil {
 		return provisioner.Platform{}, err

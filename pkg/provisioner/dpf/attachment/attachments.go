@@ -240,9 +240,7 @@ func (a *Attachments) remove(ctx context.Context, name string) error {
 		}
 		return request.Refused(what, err)
 	}
-	last, err := a.awaiter.Await(ctx, client.ObjectKeyFromObject(obj), func(_ *storagev1alpha1.DPUVolumeAttachment, found bool) (bool, error) {
-		return !found, nil
-	})
+	last, err := request.AwaitDeleted(ctx, a.options, a.awaiter, obj)
 	return request.Waited(err, what, last.Status.Conditions)
 }
 

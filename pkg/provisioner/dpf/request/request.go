@@ -26,7 +26,8 @@ type Options struct {
 	// Cache watches DPUVolumes and DPUVolumeAttachments of Namespace; for
 	// NodeAttachments, the node's own DPUVolumeAttachments are enough.
 	Cache cache.Cache
-	// Live reads the API server itself; NodeAttachments alone needs it.
+	// Live reads the API server itself. NodeAttachments need it, and so does a process that
+	// is not the only one: its Cache may not show yet what another has made.
 	Live client.Reader
 	// Namespace of all objects.
 	Namespace string

@@ -45,6 +45,20 @@ func TakeBack[T client.Object](ctx context.Context, o Options, awaiter *kube.Awa
 	return AwaitGone(ctx, awaiter, asked)
 }
 
+// AwaitDeleted waits until what was deleted is gone; it returns the last of it that was seen.
+// What the cache has not shown meanwhile may be there all the same, made by another process a
+// moment ago: of that the server is asked.
+func AwaitDeleted[T client.Object](ctx context.Context, o Options, awaiter *kube.Awaiter[T], deleted T) (T, error) {
+	key, shown := client.ObjectKeyFromObject(deleted), o.Live == nil
+	return awaiter.Await(ctx, key, func(now T, found bool) (bool, error) {
+		if shown = shown || found; shown {
+			return !found, nil
+		}
+		there, err := kube.Find(ctx, o.Live, key, now)
+		return !there, err
+	})
+}
+
 // AwaitGone waits until nothing is left of what was asked for and deleted.
 func AwaitGone[T client.Object](ctx context.Context, awaiter *kube.Awaiter[T], asked T) error {
 	_, err := awaiter.Await(ctx, client.ObjectKeyFromObject(asked), func(now T, found bool) (bool, error) {

@@ -137,7 +137,7 @@ func (g *Groups) giveUp(ctx context.Context, asked, last []*moorv1alpha1.DPUVolu
 func (g *Groups) Delete(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, g.snapshots.options.Patience(ctx))
 	defer cancel()
-	members, err := g.members(ctx, id)
+	members, err := g.whole(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -170,6 +170,27 @@ func (g *Groups) Get(ctx context.Context, id string) (provisioner.Group, error) 
 		return provisioner.Group{}, fmt.Errorf("group %s: %w in namespace %s", id, provisioner.ErrNotFound, g.snapshots.options.Namespace)
 	}
 	return group(id, members), nil
+}
+
+// whole is members for what is to be deleted: of a group that the cache does not show whole,
+// another process may have made more a moment ago, so those are what the server has.
+func (g *Groups) whole(ctx context.Context, id string) ([]*moorv1alpha1.DPUVolumeSnapshot, error) {
+	members, err := g.members(ctx, id)
+	o := g.snapshots.options
+	if err != nil || o.Live == nil || len(members) > 0 && len(members) == len(members[0].Spec.Group.VolumeNames) {
+		return members, err
+	}
+	var list moorv1alpha1.DPUVolumeSnapshotList
+	if err := o.Live.List(ctx, &list, client.InNamespace(o.Namespace)); err != nil {
+		return nil, request.Refused("list the snapshots of group "+id, err)
+	}
+	var out []*moorv1alpha1.DPUVolumeSnapshot
+	for i := range list.Items {
+		if s := &list.Items[i]; s.Spec.Group != nil && s.Spec.Group.Name == id {
+			out = append(out, s)
+		}
+	}
+	return out, nil
 }
 
 // members are the group's objects, ordered by volume. They are the cache's own:

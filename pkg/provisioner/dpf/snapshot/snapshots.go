@@ -156,9 +156,7 @@ func (s *Snapshots) delete(ctx context.Context, obj *moorv1alpha1.DPUVolumeSnaps
 		}
 		return request.Refused("delete snapshot "+id, err)
 	}
-	last, err := s.awaiter.Await(ctx, s.key(id), func(_ *moorv1alpha1.DPUVolumeSnapshot, found bool) (bool, error) {
-		return !found, nil
-	})
+	last, err := request.AwaitDeleted(ctx, s.options, s.awaiter, obj)
 	return request.Waited(err, "delete snapshot "+id, last.Status.Conditions)
 }
 

@@ -149,9 +149,7 @@ func (v *Volumes) Delete(ctx context.Context, id string) error {
 		}
 		return request.Refused("delete volume "+id, err)
 	}
-	last, err := v.awaiter.Await(ctx, v.key(id), func(_ *storagev1alpha1.DPUVolume, found bool) (bool, error) {
-		return !found, nil
-	})
+	last, err := request.AwaitDeleted(ctx, v.options, v.awaiter, obj)
 	return request.Waited(err, "delete volume "+id, last.Status.Conditions)
 }
 
