@@ -19,6 +19,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/kube/served"
 	"github.com/moor-storage/moor/pkg/controller/pods/admission"
 	"github.com/moor-storage/moor/pkg/controller/pods/compiled"
 	"github.com/moor-storage/moor/pkg/controller/pods/helper"
@@ -45,6 +46,9 @@ func (c *controllerOptions) bind(fs *pflag.FlagSet) {
 func (o *options) runController(ctx context.Context) error {
 	mgr, err := o.controllerManager()
 	if err != nil {
+		return err
+	}
+	if err := served.Require(ctx, mgr, served.Cluster{Name: "cluster", Of: mgr}); err != nil {
 		return err
 	}
 	if err := o.hook().SetupWithManager(mgr, pods.Check); err != nil {

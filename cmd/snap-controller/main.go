@@ -19,6 +19,7 @@ import (
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/kube/served"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster/attachment"
 	"github.com/moor-storage/moor/pkg/controller/dpucluster/policy"
@@ -70,6 +71,9 @@ func (o *options) run(ctx context.Context) error {
 		},
 	})
 	if err != nil {
+		return err
+	}
+	if err := served.Require(ctx, mgr, served.Cluster{Name: "DPU cluster", Of: mgr}); err != nil {
 		return err
 	}
 	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), index.DPU()...); err != nil {

@@ -17,6 +17,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/kube/served"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/replica"
 )
@@ -67,6 +68,9 @@ func (o *options) manager(ctx context.Context, informers *kube.Informers) (ctrl.
 	}))
 	if err != nil {
 		return nil, fmt.Errorf("connect to the host cluster: %w", err)
+	}
+	if err := served.Require(ctx, mgr, served.Cluster{Name: "host cluster", Of: mgr}); err != nil {
+		return nil, err
 	}
 	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), index.Replicas()...); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/kube/served"
 	"github.com/moor-storage/moor/pkg/controller/attacher"
 )
 
@@ -54,6 +55,9 @@ func (o *options) run(ctx context.Context) error {
 	}
 	mgr, err := o.manager(strings.ReplaceAll(name, "/", "-"))
 	if err != nil {
+		return err
+	}
+	if err := served.Require(ctx, mgr, served.Cluster{Name: "DPU cluster", Of: mgr}); err != nil {
 		return err
 	}
 	if err := kube.AddIndexes(ctx, mgr.GetFieldIndexer(), index.Attacher()...); err != nil {

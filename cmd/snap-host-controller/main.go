@@ -81,7 +81,7 @@ func (o *options) run(ctx context.Context) error {
 	if o.dpuKubeconfig == "" {
 		return fmt.Errorf("--dpu-cluster-kubeconfig is required: it names the file with the credentials of the DPU cluster")
 	}
-	mgr, clusters, err := o.connect()
+	mgr, clusters, err := o.connect(ctx)
 	if err != nil {
 		return err
 	}

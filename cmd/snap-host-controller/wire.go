@@ -18,6 +18,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/kube/served"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/deadmount"
 	"github.com/moor-storage/moor/pkg/controller/failover"
@@ -41,7 +42,7 @@ import (
 const lease = "snap-host-controller.dpu.nvidia.com"
 
 // connect builds the manager over the host cluster and, in it, the DPU cluster.
-func (o *options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
+func (o *options) connect(ctx context.Context) (ctrl.Manager, hostcluster.Clusters, error) {
 	none := hostcluster.Clusters{}
 	hostConfig, err := o.flags.Config(o.kubeconfig)
 	if err != nil {
@@ -86,6 +87,9 @@ func (o *options) connect() (ctrl.Manager, hostcluster.Clusters, error) {
 	}
 	dpu, err := kube.AddCluster(mgr, "DPU cluster", dpuConfig, dpuScheme, dpuCache)
 	if err != nil {
+		return nil, none, err
+	}
+	if err := served.Require(ctx, mgr, served.Cluster{Name: "host cluster", Of: mgr}, served.Cluster{Name: "DPU cluster", Of: dpu}); err != nil {
 		return nil, none, err
 	}
 	return mgr, hostcluster.Clusters{

@@ -29,7 +29,7 @@ var layers = map[string]int{
 	"api/storage/v1alpha1": api, "api/moor/v1alpha1": api, "api/pav/v1alpha1": api, "api/plugin/v1": api, "api/epoch/v1": api,
 	"internal/kube": tools, "internal/daemon": tools, "internal/keylock": tools, "internal/snaprpc": tools,
 	"internal/hostdev": tools, "internal/archtest": tools, "internal/freeport": tools, "internal/listen": tools, "internal/podvolume": tools, "internal/index": tools, "internal/jinja": tools,
-	"internal/filestore": tools, "internal/unixsocket": tools, "internal/watchdog": tools, "internal/kube/kubetest": tools, "internal/kubelet": tools,
+	"internal/filestore": tools, "internal/unixsocket": tools, "internal/watchdog": tools, "internal/kube/kubetest": tools, "internal/kube/served": tools, "internal/kubelet": tools,
 	"pkg/provisioner": core, "pkg/placement": core, "pkg/writer": core, "pkg/power": core,
 	"pkg/provisioner/dpf": mechanisms, "pkg/provisioner/snap": mechanisms, "pkg/provisioner/remote": mechanisms, "pkg/provisioner/pods": mechanisms,
 	"pkg/provisioner/metered": mechanisms, "pkg/provisioner/provisionertest": mechanisms,

@@ -12,6 +12,7 @@ const (
 	probe             = "./pkg/node/hostprobe"
 	podStaging        = "./pkg/controller/pods/staging"
 	podVendor         = "./pkg/node/pods/vendor"
+	servedFields      = "./internal/kube/served"
 )
 
 // Their files that are edited more than once.
@@ -36,6 +37,23 @@ const (
 // services are checks of the CSI services, of expansion, host devices, the
 // attacher and policies, each switched off.
 var services = []mutation{
+	// A controller does not write where it is forgotten.
+	{name: "a controller goes on where its fields are dropped", tests: servedFields, edits: []edit{
+		{"internal/kube/served/watch.go", "[*DroppedError](err); dropped {", "[*DroppedError](err); dropped && false {"},
+	}},
+	{name: "a controller ends as an API server does not answer", tests: servedFields, edits: []edit{
+		{"internal/kube/served/watch.go", "[*DroppedError](err); dropped {", "[*DroppedError](err); dropped || true {"},
+	}},
+	{name: "a controller starts where its fields are dropped", tests: servedFields, edits: []edit{
+		{"internal/kube/served/served.go", "		case <-ctx.Done():\n			return err", "		case <-ctx.Done():\n			return nil"},
+	}},
+	{name: "fields in lists are not compared", tests: servedFields, edits: []edit{
+		{"internal/kube/served/fields.go", "		walk(t.Elem(), s.Items,", "		walk(t.Elem(), nil,"},
+	}},
+	{name: "what was compared counts after a change of the schema", tests: servedFields, edits: []edit{
+		{"internal/kube/served/served.go", "		if c.compared[gv].address != at.ServerRelativeURL() {", "		if c.compared[gv].address == \"\" {"},
+	}},
+
 	// What csi-provisioner, csi-attacher and the kubelet are told is true.
 	{name: "a read-only publication is attached for writing", tests: controllerService, edits: []edit{
 		{csiPublish, "		ReadOnly:      req.GetReadonly() || c.ReadOnly,", "		ReadOnly:      c.ReadOnly,"},
