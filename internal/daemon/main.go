@@ -83,7 +83,10 @@ func (p program) start(ctx context.Context, args []string) int {
 	version.LogStart(log.Log, p.name)
 	logNoEffect(fs, log.Log)
 	if os.Getenv("GOGC") == "" {
-		time.AfterFunc(startUp, func() { debug.SetGCPercent(garbagePercent) })
+		time.AfterFunc(startUp, func() {
+			debug.SetGCPercent(garbagePercent)
+			debug.FreeOSMemory()
+		})
 	}
 	if err := p.work(ctx, *profiles); err != nil {
 		fmt.Fprintf(p.errors, "%s: %v\n", p.name, err)
