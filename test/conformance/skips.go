@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,8 +18,8 @@ type skip struct {
 	// unless is the capability of a process (capabilities(7), by number) with
 	// which they can run; 0 for none.
 	unless uint
-	// of is the one definition that it is about; "" for all.
-	of string
+	// of are the definitions that it is about; none for all.
+	of []string
 }
 
 // capSysResource lets ext4 grow while it is mounted (ext4_resize_begin of Linux).
@@ -33,13 +34,13 @@ var list = []skip{
 	{
 		specs:   `volumegroupsnapshottable`,
 		because: "restores file systems of 1 MiB whatever a driver's smallest is, 8 MiB here; test/e2e restores groups",
-		of:      "nvme",
+		of:      []string{"nvme"},
 	},
 	{
 		specs:   `\(default fs\)(\(allowExpansion\)\] volume-expand should resize volume when PVC is edited while|.*ephemeral should support expansion)`,
 		because: "ext4 in use grows only with CAP_SYS_RESOURCE, which this machine does not give; xfs.yaml tries it",
 		unless:  capSysResource,
-		of:      "nvme",
+		of:      []string{"nvme", "local"},
 	},
 }
 
@@ -49,7 +50,7 @@ func left(definition string, capabilities uint64) []skip {
 	var out []skip
 	for _, s := range list {
 		possible := s.unless != 0 && capabilities&(1<<s.unless) != 0
-		if !possible && (s.of == "" || s.of == definition) {
+		if !possible && (len(s.of) == 0 || slices.Contains(s.of, definition)) {
 			out = append(out, s)
 		}
 	}

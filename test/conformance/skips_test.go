@@ -15,6 +15,7 @@ func TestLeft(t *testing.T) {
 		out          bool
 	}{
 		"ext4 that grows in use":   {"nvme", 0, grown, true},
+		"the same without a DPU":   {"local", 0, grown, true},
 		"on a machine that may":    {"nvme", 1 << capSysResource, grown, false},
 		"xfs that grows in use":    {"xfs", 0, grown, false},
 		"a pod's own volume grows": {"nvme", 0, "(default fs) (late-binding)] ephemeral should support expansion of pvcs created for ephemeral pvcs", true},
