@@ -34,11 +34,8 @@ func TestLogFormat(t *testing.T) {
 		"verbosity of no sense": {args: []string{"--vmodule=a"}, refused: "vmodule"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Cleanup(func() {
-				if err := logsapi.ResetForTest(nil); err != nil {
-					t.Error(err)
-				}
-			})
+			unset(t)
+			t.Cleanup(func() { unset(t) })
 			out, err := logged(t, c.args)
 			if c.refused != "" {
 				if err == nil || !strings.Contains(err.Error(), c.refused) {
@@ -57,6 +54,14 @@ func TestLogFormat(t *testing.T) {
 				t.Errorf("details %t, want %t, in %s", got, c.details, out)
 			}
 		})
+	}
+}
+
+// unset takes back what this or an earlier test has set for the process.
+func unset(t *testing.T) {
+	t.Helper()
+	if err := logsapi.ResetForTest(nil); err != nil {
+		t.Error(err)
 	}
 }
 
