@@ -96,7 +96,7 @@ func fields(t reflect.Type, s *node, path string, out *[]string) {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
-		case name == "-" || name == "metadata" || !f.IsExported():
+		case name == "-" || !f.IsExported():
 		case name == "" && (f.Anonymous || strings.Contains(options, "inline")):
 			walk(f.Type, s, path, out)
 		case s.Properties[name] == nil:

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -67,15 +66,13 @@ func Require(ctx context.Context, mgr ctrl.Manager, clusters ...Cluster) error {
 	return nil
 }
 
-// checker compares the kinds of one scheme with what one API server serves. Safe for
-// concurrent use.
+// checker compares the kinds of one scheme with what one API server serves. One goroutine at
+// a time uses it.
 type checker struct {
 	// cluster is how messages name it.
 	cluster string
 	client  openapi.Client
 	kinds   map[schema.GroupVersion][]kind
-
-	mu sync.Mutex
 	// compared is what was found for each group version, until its schema changes.
 	compared map[schema.GroupVersion]result
 }
@@ -115,8 +112,6 @@ func (c *checker) await(ctx context.Context) error {
 // check asks the API server once, for little while no schema has changed. The error names
 // the kinds and fields that it drops, and says what to do.
 func (c *checker) check() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	paths, err := c.client.Paths()
 	if err != nil {
 		return fmt.Errorf("ask the %s for its schemas: %w", c.cluster, err)

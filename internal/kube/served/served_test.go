@@ -238,7 +238,7 @@ func TestWatcher(t *testing.T) {
 		go func() { ended <- w.Start(t.Context()) }()
 		runs := func(step string) {
 			t.Helper()
-			time.Sleep(10*period + time.Second)
+			time.Sleep(10*period + time.Second) // of the bubble
 			synctest.Wait()
 			select {
 			case err := <-ended:
@@ -258,7 +258,7 @@ func TestWatcher(t *testing.T) {
 			delete(s.documents[moorv1alpha1.GroupVersion].Components.Schemas["WriterClaim"].Properties["status"].Properties, "epoch")
 			s.changes = "a field"
 		})
-		time.Sleep(period + time.Second)
+		time.Sleep(period + time.Second) // of the bubble
 		synctest.Wait()
 		select {
 		case err := <-ended:
