@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
@@ -201,11 +202,18 @@ func (r *Reconciler) free(ctx context.Context, attachment *storagev1alpha1.Volum
 	return nil
 }
 
-// letGo takes the finalizer off. It reads the attachment again before: others
-// write to one that goes, and would make the removal fail; and what was decided
-// has to hold still.
+// letGo takes the finalizer off an attachment as it was read. Others write to one that
+// goes, which makes the removal fail: then it is read again, and what was decided has to
+// hold still.
 func (r *Reconciler) letGo(ctx context.Context, attachment *storagev1alpha1.VolumeAttachment) error {
+	if !writer.Released(attachment, nil) {
+		return nil
+	}
 	uid := attachment.UID
+	err := kube.RemoveFinalizers(ctx, r.DPU.Client, attachment, storagev1alpha1.FinalizerWriterClaim)
+	if !apierrors.IsConflict(err) {
+		return err
+	}
 	found, err := kube.Find(ctx, r.DPU.Live, client.ObjectKeyFromObject(attachment), attachment)
 	if err != nil || !found || attachment.UID != uid || !writer.Detaching(attachment) || !writer.Released(attachment, nil) {
 		return err
