@@ -14,6 +14,7 @@ import (
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/failover"
+	"github.com/moor-storage/moor/pkg/controller/failover/doubt"
 	"github.com/moor-storage/moor/pkg/controller/failover/powerproof"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/pkg/nodehealth/listener"
@@ -34,9 +35,13 @@ type options struct {
 	heartbeatTimeout time.Duration
 	silenceTimeout   time.Duration
 	budget           failover.Budget
+	doubts           doubt.Limits
 	powerAfter       time.Duration
 	powerDrain       time.Duration
 }
+
+// The flags of the limits of doubt.
+const notReadyAfter, dpuSilentAfter = "failover-not-ready-after", "failover-dpu-silent-after"
 
 func main() {
 	var o options
@@ -61,6 +66,8 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.IntVar(&o.budget.PerMinute, "failover-budget", failover.DefaultBudget.PerMinute, "hosts that may begin to fail over within a minute; 0: none")
 	fs.IntVar(&o.budget.PerZone, "failover-zone-budget", failover.DefaultBudget.PerZone, "the same, of one zone (topology.kubernetes.io/zone)")
 	fs.DurationVar(&o.budget.Window, "failover-window", failover.DefaultBudget.Window, "time within which no more than two hosts, or 30 % of them, may begin to fail over unless all witnesses agree; 0: no bound")
+	fs.DurationVar(&o.doubts.NotReady, notReadyAfter, 0, "after what time a host fails over that lives and whose Node is not Ready, without a person's request; 0: never, else 1m or more")
+	fs.DurationVar(&o.doubts.DPUSilent, dpuSilentAfter, 0, "the same of a host that lives and whose DPU is silent and has given no lease")
 	fs.DurationVar(&o.powerAfter, "power-after", powerproof.DefaultAfter, "how long a fence waits for other proofs before a BMC is asked to switch the host off, or to reset the DPU, where a PowerControl names one")
 	fs.DurationVar(&o.powerDrain, "power-drain", powerproof.DefaultDrain, "how long the storage may take over what it has received of a DPU that lost its power; no less than --lease-drain of snap-node-driver")
 }
@@ -74,6 +81,9 @@ func (o *options) run(ctx context.Context) error {
 	}
 	if o.silenceTimeout < listener.LeastSilence || o.silenceTimeout > o.heartbeatTimeout {
 		return fmt.Errorf("--silence-timeout is %s: %s to --heartbeat-timeout (%s) is possible", o.silenceTimeout, listener.LeastSilence, o.heartbeatTimeout)
+	}
+	if err := o.doubts.Validate(map[doubt.Kind]string{doubt.NotReady: "--" + notReadyAfter, doubt.DPUSilent: "--" + dpuSilentAfter}); err != nil {
+		return err
 	}
 	if o.powerAfter < 0 || o.powerDrain <= 0 {
 		return fmt.Errorf("--power-after is %s and --power-drain %s: the first is not negative, and the second more than 0s", o.powerAfter, o.powerDrain)

@@ -39,6 +39,8 @@ func TestRefuses(t *testing.T) {
 		"silence too short":       {[]string{dpu, "--silence-timeout=1s"}, "--silence-timeout is 1s: " + listener.LeastSilence.String()},
 		"silence beyond a beat":   {[]string{dpu, "--heartbeat-timeout=20s", "--silence-timeout=21s"}, "--silence-timeout is 21s"},
 		"no drain":                {[]string{dpu, "--power-drain=0s"}, "--power-drain 0s"},
+		"a doubt too short":       {[]string{dpu, "--failover-not-ready-after=59s"}, "--failover-not-ready-after is 59s: at least 1m0s is needed"},
+		"a doubt before it began": {[]string{dpu, "--failover-dpu-silent-after=-1h"}, "--failover-dpu-silent-after is -1h0m0s"},
 		"no such host kubeconfig": {[]string{dpu, "--kubeconfig=/nowhere"}, "host cluster: "},
 	} {
 		t.Run(name, func(t *testing.T) {

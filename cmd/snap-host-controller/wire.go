@@ -146,7 +146,7 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 		failover.New(failover.Options{
 			Host: c.Host, DPU: c.DPU,
 			Namespace: c.Namespace, TargetNamespace: c.TargetNamespace, Driver: o.driver,
-			Observer: observer, Clock: clock.RealClock{}, Recorder: recorder, Budget: o.budget, Power: power,
+			Observer: observer, Clock: clock.RealClock{}, Recorder: recorder, Budget: o.budget, Doubts: o.doubts, Power: power,
 		}),
 		power,
 		&deadmount.Reconciler{Host: c.Host, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder},

@@ -90,6 +90,34 @@ var _ = Describe("a fault that leaves the host alive", slow, bothModes, func() {
 		s.judge(ctx)
 	})
 
+	It("fails over without a request when its time is over, and not before", func(ctx context.Context) {
+		limits(ctx, "--failover-not-ready-after=1m0s", "--failover-dpu-silent-after=1m0s")
+		ns := faulty(ctx)
+		all := ns.subjects(ctx, "host-1", "host-2")
+		hostCut, dpuOff := all[0], all[1]
+		join := during(ctx, hostCut.host, bed.CutNetwork, bed.JoinNetwork)
+		d := within(notReady + doubted + bothDead)
+		powerOff(ctx, dpuOff.dpu)
+		dpuOff.writer().ends(ctx)
+		Eventually(conditionOf(dpuOff.host, moorv1alpha1.ConditionFailover)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
+			Should(HaveValue(And(HaveField("Reason", "Held"), HaveField("Message", ContainSubstring("it fails over once it has been so for 1m0s")))))
+		hostCut.writer().more(ctx)
+		By("awaiting that the pod of the host that is cut off, and of the one whose DPU is dead, run elsewhere")
+		hostCut.again(ctx, d)
+		Expect(hostCut.pod.Spec.NodeName).NotTo(Equal(hostCut.host))
+		Expect(hostCut.claim(ctx).Status.Receipts).To(ContainElement(HaveField("Kind", moorv1alpha1.ReceiptDPU)))
+		dpuOff.again(ctx, d)
+		Expect(dpuOff.pod.Spec.NodeName).NotTo(Equal(dpuOff.host))
+		By("mending both")
+		join(ctx)
+		Expect(bed.PowerOn(ctx, dpuOff.dpu)).To(Succeed())
+		Eventually(unwell).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty())
+		for _, s := range all {
+			s.writer().more(ctx)
+			s.judge(ctx)
+		}
+	})
+
 	It("is not taken for one when the API servers stop: the pod goes on writing, and nothing fails over", func(ctx context.Context) {
 		ns := faulty(ctx)
 		s := ns.subject(ctx, "host-1")
@@ -114,6 +142,20 @@ var _ = Describe("a fault that leaves the host alive", slow, bothModes, func() {
 		s.judge(ctx)
 	})
 })
+
+// doubted is how long a host may be in doubt in these tests, and notReady after what time the
+// control plane calls one NotReady whose kubelet is silent.
+const doubted, notReady = time.Minute, time.Minute
+
+// limits has snap-host-controller run with more flags until the test ends.
+func limits(ctx context.Context, flags ...string) {
+	GinkgoHelper()
+	const name = "snap-host-controller"
+	Expect(bed.RestartWith(ctx, name, func(argv []string) []string { return append(argv, flags...) })).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(bed.RestartWith(ctx, name, func(argv []string) []string { return argv[:len(argv)-len(flags)] })).To(Succeed())
+	})
+}
 
 // requestFor is a request that the host fails over, as it is now, by who runs the tests.
 func requestFor(ctx context.Context, host string) *moorv1alpha1.FailoverRequest {

@@ -372,17 +372,22 @@ func (p *pass) carriedOut(r *moorv1alpha1.FailoverRequest) bool {
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == moorv1alpha1.ReasonRecovered && c.LastTransitionTime.After(r.Time.Time)
 }
 
-// follow lets a request that counts decide what is done. A host whose programs live lets its
-// pods go in order; of any other they are deleted by force.
+// follow lets a request that counts decide what is done.
 func (p *pass) follow() {
 	if p.request = p.judgeRequest(); !p.request.counts {
 		return
 	}
+	p.takeOver()
+	p.evidence += "; its failover was requested: " + p.request.message
+}
+
+// takeOver has the volumes taken from a host that is not known to be dead. One whose programs
+// live lets its pods go in order; of any other they are deleted by force.
+func (p *pass) takeOver() {
 	p.action, p.early = Fence, false
 	if p.observation.Host.Heard() && p.observation.Kubelet.Heard() && p.api == APIReady {
 		p.action = Evict
 	}
-	p.evidence += "; its failover was requested: " + p.request.message
 }
 
 // requested reports whether a failover that was requested is to begin, or has begun.

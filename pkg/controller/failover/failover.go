@@ -35,6 +35,7 @@ import (
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
+	"github.com/moor-storage/moor/pkg/controller/failover/doubt"
 	"github.com/moor-storage/moor/pkg/controller/failover/lostpath"
 	"github.com/moor-storage/moor/pkg/controller/failover/powerproof"
 	"github.com/moor-storage/moor/pkg/nodehealth"
@@ -64,6 +65,8 @@ type Options struct {
 	Recorder record.EventRecorder
 	// Budget bounds how many failovers begin.
 	Budget Budget
+	// Doubts are after what time a host that is in doubt fails over without being asked for.
+	Doubts doubt.Limits
 	// Power has BMCs asked where no other proof comes; nil: none is.
 	Power *powerproof.Keeper
 }
@@ -94,7 +97,7 @@ func New(o Options) *Reconciler {
 		leases:    &leases{dpu: o.DPU, clock: o.Clock},
 		condition: condition{host: o.Host, clock: o.Clock, recorder: o.Recorder, told: &kube.Recent[string]{}, progress: &progress{}},
 	}
-	r.observer = observer{host: o.Host, dpu: o.DPU, heartbeats: o.Observer, fleet: r.fleet, leases: r.leases}
+	r.observer = observer{host: o.Host, dpu: o.DPU, heartbeats: o.Observer, fleet: r.fleet, leases: r.leases, doubts: doubt.New(o.Doubts)}
 	r.admission = &admission{
 		clock: o.Clock, recorder: o.Recorder, budget: o.Budget, fleet: r.fleet, condition: r.condition,
 		admitted: &admitted{host: o.Host, namespace: o.Namespace, clock: o.Clock},

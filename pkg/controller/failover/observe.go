@@ -17,6 +17,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/failover/doubt"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/writer"
@@ -28,12 +29,13 @@ type observer struct {
 	heartbeats *nodehealth.Observer
 	fleet      *fleetReader
 	leases     *leases
+	doubts     *doubt.Timer
 }
 
 // observe reads the host and says what has become of it; nil if there is no
 // such host, or it is not known which DPU is in it.
 func (o observer) observe(ctx context.Context, name string) (*pass, error) {
-	p := &pass{node: &moorv1alpha1.DPUStorageNode{}, heartbeat: o.heartbeats.DPU, now: o.fleet.clock.Now()}
+	p := &pass{node: &moorv1alpha1.DPUStorageNode{}, heartbeat: o.heartbeats.DPU, doubts: o.doubts, now: o.fleet.clock.Now()}
 	found, err := kube.Find(ctx, o.host.Client, client.ObjectKey{Name: name}, p.node)
 	if err != nil || !found || p.dpu() == "" {
 		return nil, err
@@ -75,6 +77,7 @@ func (p *pass) judge(fleet Fleet) {
 	}
 	p.decide()
 	p.follow()
+	p.overdue()
 }
 
 // decide says what is done about the state. A DPU that is silent, and whose lease

@@ -14,6 +14,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/controller/failover/doubt"
 	"github.com/moor-storage/moor/pkg/controller/failover/lostpath"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/pkg/writer"
@@ -52,6 +53,8 @@ type pass struct {
 	lease writer.Lease
 	// heartbeat is that of any DPU.
 	heartbeat func(dpu string) nodehealth.Beat
+	// doubts keeps for how long hosts have been in doubt.
+	doubts *doubt.Timer
 	// soon is when to look again for its sake; 0: never.
 	soon time.Duration
 }

@@ -20,6 +20,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/podvolume"
+	"github.com/moor-storage/moor/pkg/controller/failover/doubt"
 )
 
 // releaser lets the pods of a host go that has lost its volumes, and gives a host
@@ -194,7 +195,10 @@ func (r releaser) evict(ctx context.Context, p *pass) error {
 			return nil
 		}
 		why := fmt.Sprintf("deleted: DPU %s has taken its volume from this host, as it had promised to do when it is not heard", p.dpu())
-		if p.requested() {
+		switch {
+		case p.doubt() == doubt.DPUSilent && !p.requested():
+			why = fmt.Sprintf("deleted: its volume was taken from host %s with a receipt, whose DPU %s is silent", p.node.Name, p.dpu())
+		case p.requested():
 			why = fmt.Sprintf("deleted: its volume was taken from host %s with a receipt, whose failover was requested by %s", p.node.Name, p.node.Spec.Failover.RequestedBy)
 		}
 		r.recorder.Event(&pod.Pod, corev1.EventTypeWarning, storagev1alpha1.EventFailoverReleased, why)
