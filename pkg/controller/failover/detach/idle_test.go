@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -63,5 +64,46 @@ func TestWaitsWithoutReading(t *testing.T) {
 	s.mustPass()
 	if a, _ := kubetest.Read(s.DPU, s.attachment()); len(a.Finalizers) != 2 {
 		t.Errorf("finalizers %v, want the claim's hold to be off", a.Finalizers)
+	}
+}
+
+// TestReadsOnce: what is decided is done with the attachment as it was read, by
+// compare-and-swap; where another wrote meanwhile, it is read again, and stays if it is
+// another's or not released any more.
+func TestReadsOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		meanwhile func(fixture)
+		reads     int
+		stays     bool
+	}{
+		"nothing happens": {func(fixture) {}, 2, false},
+		"another writes": {func(s fixture) {
+			kubetest.Change(s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) { a.Status.StorageDetaching = true })
+		}, 3, false},
+		"the DPU shows it again": {func(s fixture) {
+			kubetest.Change(s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) {
+				a.Status.DPU.Attached, a.Status.DPU.RetiredEpoch = true, 0
+				a.Finalizers = append(a.Finalizers, storagev1alpha1.FinalizerDPUAttachment)
+			})
+		}, 3, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t)
+			kubetest.Change(s.DPU, s.attachment(), released)
+			s.DPU.Remove(s.attachment())
+			s.AfterWrite(func(_ string, o client.Object) {
+				if _, is := o.(*moorv1alpha1.WriterClaim); is {
+					tc.meanwhile(s)
+				}
+			})
+			before := s.LiveReads()
+			s.mustPass()
+			if n := s.LiveReads() - before; n != tc.reads {
+				t.Errorf("%d objects read live, want %d", n, tc.reads)
+			}
+			if _, found := kubetest.Read(s.DPU, s.attachment()); found != tc.stays {
+				t.Errorf("the attachment is there: %v", found)
+			}
+		})
 	}
 }
