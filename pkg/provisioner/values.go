@@ -142,8 +142,8 @@ type ExposeSpec struct {
 	PCIAddress  string
 	NamespaceID int64
 	UUID        string
-	// VUID of the function that it had; for virtio-fs, whose service does not
-	// tell which function a device has.
+	// VUID of the function that it had. Virtio-fs needs it, whose service does not
+	// tell which function a device has; NVMe does not.
 	VUID string
 	// Hidden makes everything ready but lets the host not see the device: one
 	// step is left, which Expose without it takes. What the host sees already
@@ -162,7 +162,8 @@ type Exposure struct {
 	// Tag is what the host mounts; of a device shown by virtio-fs, which has
 	// neither namespace nor UUID.
 	Tag string
-	// VUID of the function; known for virtio-fs alone.
+	// VUID of the function, by which a host knows it in whichever PCI domain it
+	// has it; of a virtual function that of its physical one. Empty if it is not known.
 	VUID string
 	// Visible is true if the host can reach the namespace. Hidden is true if
 	// it cannot, and everything else is ready. Neither is true of an exposure

@@ -35,7 +35,7 @@ func ready(t *testing.T) (*cluster, *machine, *storagev1alpha1.VolumeAttachment)
 	a := m.settle("dpu-1-v1")
 	e := m.shown()["dev_v1-pvc"]
 	want := storagev1alpha1.VolumeAttachmentDPU{
-		PreEmulated: true, PCIDeviceAddress: e.PCIAddress, DeviceName: "dev_v1-pvc",
+		PreEmulated: true, PCIDeviceAddress: e.PCIAddress, FuncVUID: e.VUID, DeviceName: "dev_v1-pvc",
 		Provider: "nvidia", Incarnation: m.exposures.Incarnation("nvidia"),
 		BdevAttrs: &storagev1alpha1.BdevAttrs{NVMeNsID: 1, NVMeUUID: e.UUID},
 	}

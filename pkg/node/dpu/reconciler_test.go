@@ -37,11 +37,11 @@ func TestLife(t *testing.T) {
 	c, m, a := attached(t)
 	e := m.shown()["dev_v1-pvc"]
 	want := storagev1alpha1.VolumeAttachmentDPU{
-		Attached: true, PCIDeviceAddress: e.PCIAddress, DeviceName: "dev_v1-pvc", Epoch: 1,
+		Attached: true, PCIDeviceAddress: e.PCIAddress, FuncVUID: e.VUID, DeviceName: "dev_v1-pvc", Epoch: 1,
 		Provider: "nvidia", Incarnation: m.exposures.Incarnation("nvidia"),
 		BdevAttrs: &storagev1alpha1.BdevAttrs{NVMeNsID: 1, NVMeUUID: e.UUID},
 	}
-	if diff := cmp.Diff(want, a.Status.DPU); diff != "" || !e.Visible || e.PCIAddress == "" {
+	if diff := cmp.Diff(want, a.Status.DPU); diff != "" || !e.Visible || e.PCIAddress == "" || e.VUID == "" {
 		t.Fatalf("status (-want +got):\n%s", diff)
 	}
 	if !controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerDPUAttachment) {

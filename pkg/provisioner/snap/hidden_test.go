@@ -84,7 +84,7 @@ func TestHiddenAdoptsHalfMade(t *testing.T) {
 		spec := vfOf("d")
 		spec.Hidden = true
 		e, err := d.Expose(ctx, spec)
-		want := provisioner.Exposure{Device: "d", PCIAddress: "26:00.4", NamespaceID: 1, UUID: id, Hidden: true}
+		want := provisioner.Exposure{Device: "d", PCIAddress: "26:00.4", NamespaceID: 1, UUID: id, VUID: s.vuid("d"), Hidden: true}
 		if diff := cmp.Diff(want, e); err != nil || diff != "" {
 			t.Fatalf("attached is %v: %v (-want +got):\n%s", attached, err, diff)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/snap/nvme"
 	"github.com/moor-storage/moor/pkg/provisioner/snap/service"
+	"github.com/moor-storage/moor/reference/snapemulator"
 )
 
 // TestAdopt starts an exposure at every half-made state that a crash leaves.
@@ -102,7 +103,7 @@ func TestHalfMadeWithAnotherIdentityIsMadeAnew(t *testing.T) {
 	spec := vfOf("d")
 	spec.PCIAddress, spec.NamespaceID, spec.UUID = "26:00.5", 1, uuid.NewString()
 	e, err := New(s.rpc, service.Options{}).Expose(t.Context(), spec)
-	want := provisioner.Exposure{Device: "d", PCIAddress: "26:00.5", NamespaceID: 1, UUID: spec.UUID, Visible: true}
+	want := provisioner.Exposure{Device: "d", PCIAddress: "26:00.5", NamespaceID: 1, UUID: spec.UUID, VUID: s.vuid("d"), Visible: true}
 	if diff := cmp.Diff(want, e); err != nil || diff != "" {
 		t.Fatalf("%v, (-want +got):\n%s", err, diff)
 	}
@@ -130,4 +131,26 @@ func TestForeignSubsystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wantEmpty()
+}
+
+// TestVUID: an exposure tells what the host reads in the Vital Product Data of
+// its function. A virtual function has none of its own.
+func TestVUID(t *testing.T) {
+	s := hotplugService(t, snapemulator.FamilySNAP, 0)
+	for _, device := range []string{"vf", "pf", "plugged"} {
+		s.addDevice(device)
+	}
+	d := New(s.rpc, service.Options{})
+	got := map[string]string{}
+	for _, spec := range []provisioner.ExposeSpec{vfOf("vf"), {Device: "pf", FunctionType: provisioner.PF}, plugged("plugged")} {
+		e, err := d.Expose(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[spec.Device] = e.VUID
+	}
+	want := map[string]string{"vf": s.vuid("vf"), "pf": s.vuid("pf"), "plugged": s.hotplugged()[0].VUID}
+	if diff := cmp.Diff(want, got); diff != "" || want["vf"] == "" || want["vf"] == want["pf"] || want["pf"] == want["plugged"] {
+		t.Fatalf("VUIDs (-functions +exposures):\n%s", diff)
+	}
 }

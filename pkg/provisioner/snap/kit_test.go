@@ -16,6 +16,7 @@ import (
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/provisioner/snap/nvme"
 	"github.com/moor-storage/moor/reference/snapemulator"
 	"github.com/moor-storage/moor/reference/snapemulator/snapemulatortest"
 )
@@ -195,4 +196,32 @@ func (s *testService) sweep(d *DPU) {
 	if left := s.hotplugged(); len(left) != 0 {
 		s.t.Fatalf("functions left: %+v", left)
 	}
+}
+
+// vuid is that of the physical function which has the device's controller, or of
+// whose virtual functions one has it.
+func (s *testService) vuid(device string) string {
+	s.t.Helper()
+	functions, err := s.rpc.EmulationFunctionList(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	subsystems, err := s.rpc.NvmeSubsystemList(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, sub := range subsystems {
+		if sub.NQN != nvme.NQN(device) || len(sub.Controllers) == 0 {
+			continue
+		}
+		for _, pf := range functions {
+			for _, f := range append([]snaprpc.Function{pf}, pf.VFs...) {
+				if f.CtrlID == sub.Controllers[0].CtrlID {
+					return pf.VUID
+				}
+			}
+		}
+	}
+	s.t.Fatalf("no function has the controller of %s", device)
+	return ""
 }

@@ -63,7 +63,7 @@ func TestHotplugAfterPowerCycle(t *testing.T) {
 	for i, spec := range specs {
 		s.addDevice(spec.Device)
 		e, err := d.Expose(t.Context(), spec)
-		want := provisioner.Exposure{Device: spec.Device, PCIAddress: fmt.Sprintf("3%d:00.0", i), NamespaceID: 1, UUID: spec.UUID, Visible: true}
+		want := provisioner.Exposure{Device: spec.Device, PCIAddress: fmt.Sprintf("3%d:00.0", i), NamespaceID: 1, UUID: spec.UUID, VUID: s.vuid(spec.Device), Visible: true}
 		if diff := cmp.Diff(want, e); err != nil || diff != "" {
 			t.Fatalf("%v, (-want +got):\n%s", err, diff)
 		}

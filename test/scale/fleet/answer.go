@@ -66,7 +66,7 @@ func shown(a *storagev1alpha1.VolumeAttachment) storagev1alpha1.VolumeAttachment
 	address := fmt.Sprintf("3b:%02x.%x", function/8, function%8)
 	return storagev1alpha1.VolumeAttachmentDPU{
 		Attached: true, PCIDeviceAddress: address, DeviceName: "moor-" + a.Name, Capacity: a.Spec.Capacity,
-		FuncVUID:  "MT2333XZ0VJKNVMES0D0F0VF" + fmt.Sprintf("%02d", function),
+		FuncVUID:  "MT2333XZ0VJKNVMES0D0F0",
 		BdevAttrs: &storagev1alpha1.BdevAttrs{NVMeNsID: 1, NVMeUUID: string(types.UID(uuid(a.Name)))},
 		Epoch:     a.Spec.Epoch, RetiredEpoch: a.Status.DPU.RetiredEpoch,
 	}

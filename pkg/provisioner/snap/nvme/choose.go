@@ -2,6 +2,7 @@ package nvme
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/pkg/provisioner"
@@ -88,6 +89,17 @@ func functionAt(functions []snaprpc.Function, address string) (snaprpc.Function,
 // functionWith returns the NVMe function that carries a controller.
 func functionWith(functions []snaprpc.Function, ctrlID string) (snaprpc.Function, bool) {
 	return pick(functions, func(f snaprpc.Function) bool { return ctrlID != "" && f.CtrlID == ctrlID })
+}
+
+// vuidOf returns what a host reads on a function of its Vital Product Data: a
+// virtual function has none of its own, and leads to that of its physical one.
+func vuidOf(functions []snaprpc.Function, f snaprpc.Function) string {
+	for _, pf := range functions {
+		if slices.ContainsFunc(pf.VFs, func(vf snaprpc.Function) bool { return vf.CtrlID == f.CtrlID && vf.PCIBDF == f.PCIBDF }) {
+			return pf.VUID
+		}
+	}
+	return f.VUID
 }
 
 func pick(functions []snaprpc.Function, is func(snaprpc.Function) bool) (snaprpc.Function, bool) {

@@ -101,6 +101,9 @@ func (p listing) exposure(device string, functions []snaprpc.Function) provision
 		return e
 	}
 	f, found := functionWith(functions, p.controller.CtrlID)
+	if found {
+		e.VUID = vuidOf(functions, f)
+	}
 	if found && f.PCIBDF != snaprpc.PendingBDF {
 		e.PCIAddress = f.PCIBDF
 	}
