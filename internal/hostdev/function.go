@@ -14,10 +14,10 @@ import (
 const virtioDriver = "virtio-pci"
 
 // SharedBy returns nil if the function of a virtio-fs device is there and has
-// its driver: then the file system can be mounted by its tag. It never waits.
-// ErrAbsent and ErrAddress are as for Find.
-func (f *Finder) SharedBy(address string) error {
-	addr, err := NormalizeAddress(address)
+// its driver: then the file system can be mounted by its tag. Of id the address
+// and the VUID count. It never waits. Errors are as for Seek.
+func (f *Finder) SharedBy(id Identity) error {
+	addr, err := f.locateShared(id)
 	if err != nil {
 		return err
 	}
@@ -33,21 +33,34 @@ func (f *Finder) SharedBy(address string) error {
 
 // WaitShared is SharedBy repeated until it succeeds or ctx ends. With BindShared
 // set, a function with another driver, or none, is bound on the way.
-func (f *Finder) WaitShared(ctx context.Context, address string) error {
+func (f *Finder) WaitShared(ctx context.Context, id Identity) error {
 	err := poll(ctx, f.clock(), func() error {
-		err := f.SharedBy(address)
+		err := f.SharedBy(id)
 		if err == nil || !f.BindShared || !errors.Is(err, ErrAbsent) {
 			return err
 		}
-		if bindErr := f.bindTo(address, virtioDriver); bindErr != nil {
+		if bindErr := f.bindShared(id); bindErr != nil {
 			return fmt.Errorf("%w; %w", err, bindErr)
 		}
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("wait for the virtio-fs function at %s: %w", address, err)
+		return fmt.Errorf("wait for the virtio-fs function at %s: %w", id.Address, err)
 	}
 	return nil
+}
+
+// bindShared binds the driver of virtio if another driver, or none, has the
+// function. That it is not there, or has another VUID, is not an error.
+func (f *Finder) bindShared(id Identity) error {
+	addr, err := f.locateShared(id)
+	if err == nil {
+		err = f.BindDriver(addr, virtioDriver)
+	}
+	if errors.Is(err, ErrAbsent) {
+		return nil
+	}
+	return err
 }
 
 // Share is a file system that a virtio-fs function shows.

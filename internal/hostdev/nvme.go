@@ -182,7 +182,7 @@ func compareNumber(head string, rdev uint64, want string) error {
 // wraps both ErrAbsent and the context's. With Bind set, a function without
 // the nvme driver is bound to it on the way.
 func (f *Finder) Wait(ctx context.Context, address string, nsid int64) (Block, error) {
-	b, err := f.await(ctx, address, func() (Block, error) { return f.Find(address, nsid) })
+	b, err := f.await(ctx, Identity{Address: address}, func() (Block, error) { return f.Find(address, nsid) })
 	if err != nil {
 		return Block{}, fmt.Errorf("wait for namespace %d of PCI function %s: %w", nsid, address, err)
 	}
@@ -190,36 +190,20 @@ func (f *Finder) Wait(ctx context.Context, address string, nsid int64) (Block, e
 }
 
 // await repeats find until the device is there, and binds the driver to the
-// function at address on the way.
-func (f *Finder) await(ctx context.Context, address string, find func() (Block, error)) (b Block, err error) {
+// function that id means on the way.
+func (f *Finder) await(ctx context.Context, id Identity, find func() (Block, error)) (b Block, err error) {
+	k := keeper{f: f}
 	err = poll(ctx, f.clock(), func() error {
 		var err error
 		if b, err = find(); err == nil || !f.Bind || !errors.Is(err, ErrAbsent) {
 			return err
 		}
-		if bindErr := f.bindTo(address, nvmeDriver); bindErr != nil {
+		if bindErr := k.bind(id); bindErr != nil {
 			return fmt.Errorf("%w; %w", err, bindErr)
 		}
 		return err
 	})
 	return b, err
-}
-
-// bindTo binds a driver to the function if another driver, or none, has it. That
-// there is no such function is not an error.
-func (f *Finder) bindTo(address, driver string) error {
-	addr, err := NormalizeAddress(address)
-	if err != nil {
-		return err
-	}
-	have, err := f.Driver(addr)
-	if errors.Is(err, ErrAbsent) || have == driver {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return f.BindDriver(addr, driver)
 }
 
 // List returns every NVMe namespace behind a PCI function that has size and

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -80,21 +79,7 @@ func writeAttr(path, value string) error {
 // with the device id given (hex without 0x, such as 6001 for SNAP NVMe) that
 // are not virtual functions themselves, in order.
 func (f *Finder) PhysicalFunctions(deviceID string) ([]string, error) {
-	entries, err := os.ReadDir(f.Roots.sys("bus/pci/devices"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list PCI functions: %w", err)
-	}
-	var out []string
-	for _, e := range entries {
-		if f.isPhysical(e.Name(), deviceID) {
-			out = append(out, e.Name())
-		}
-	}
-	slices.Sort(out)
-	return out, nil
+	return f.functions(func(addr string) bool { return f.isPhysical(addr, deviceID) })
 }
 
 func (f *Finder) isPhysical(addr, deviceID string) bool {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/internal/snaprpc"
 	"github.com/moor-storage/moor/reference/showlog"
 	"github.com/moor-storage/moor/reference/snapemulator"
@@ -54,4 +55,24 @@ func TestShownIsRecorded(t *testing.T) {
 	is("after a restart, which forgets it", 3, false)
 	do(s.NvmeControllerAttachNS(ctx, prepare(), 1))
 	is("attached once more", 4, true)
+}
+
+// TestHostKnowsTheFunction: the host reads in the Vital Product Data of a virtual
+// function what SNAP tells of its physical one.
+func TestHostKnowsTheFunction(t *testing.T) {
+	s := snapemulatortest.Start(t, snapemulator.Options{})
+	expose(t, s, "vol", "26:00.2", 1<<20)
+	finder := hostdev.Finder{Roots: hostdev.Roots{Sysfs: s.Options.SysfsRoot, Dev: s.Options.DevRoot}}
+	functions, err := s.EmulationFunctionList(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := hostdev.Identity{Address: "26:00.2", NamespaceID: 1, VUID: functions[0].VUID}
+	if b, err := finder.Seek(at); err != nil || b.Name != "nvme1n1" {
+		t.Errorf("by the VUID of its physical function the host plugin finds %+v, %v", b, err)
+	}
+	at.VUID = functions[0].VFs[0].VUID
+	if b, err := finder.Seek(at); !errors.Is(err, hostdev.ErrAbsent) {
+		t.Errorf("by a VUID that no function's vital product data has the host plugin finds %+v, %v", b, err)
+	}
 }

@@ -80,6 +80,9 @@ const (
 	PublishContextNamespaceID = "nv-nvmeNsID"
 	// PublishContextTag is what the host mounts of a virtio-fs device.
 	PublishContextTag = "nv-virtioFsTag"
+	// PublishContextVUID is the VUID of the function, a virtual one's physical
+	// function's; absent where the DPU does not tell.
+	PublishContextVUID = "nv-funcVUID"
 	// PublishContextUUID is the one key that DPF does not have: the UUID of the
 	// namespace, by which the host knows it where a hot-plugged function came
 	// back elsewhere.

@@ -87,7 +87,7 @@ func TestRootHostIsTold(t *testing.T) {
 	d := startFS(t, dir, "dpu", shared)
 	finder := &hostdev.Finder{Roots: hostdev.Roots{Sysfs: d.sysfs}}
 	told, err := finder.Shares()
-	if err != nil || len(told) != 1 || told[0].Tag != "voltag" || finder.SharedBy(told[0].Address) != nil {
+	if err != nil || len(told) != 1 || told[0].Tag != "voltag" || finder.SharedBy(hostdev.Identity{Address: told[0].Address}) != nil {
 		t.Fatalf("the host is told of %+v, %v", told, err)
 	}
 	if err := unix.Unmount(d.mnt, 0); err != nil {

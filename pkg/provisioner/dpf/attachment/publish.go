@@ -19,6 +19,9 @@ func Publish(o *storagev1alpha1.DPUVolumeAttachment) (provisioner.Attachment, er
 	ours := map[string]string{storagev1alpha1.PublishContextVolume: o.Spec.DPUVolumeName, storagev1alpha1.PublishContextAttachment: o.Name}
 	if dpu := o.Status.DPU; dpu != nil {
 		ours[storagev1alpha1.PublishContextPCIAddress] = dpu.PCIAddress
+		if dpu.FuncVUID != "" {
+			ours[storagev1alpha1.PublishContextVUID] = dpu.FuncVUID
+		}
 		if dpu.VirtioFSAttrs != nil {
 			ours[storagev1alpha1.PublishContextTag] = dpu.VirtioFSAttrs.FilesystemTag
 		}

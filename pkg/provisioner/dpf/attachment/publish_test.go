@@ -31,6 +31,11 @@ func TestPublish(t *testing.T) {
 		{"NVMe", nil, nvme, ours, ""},
 		{"with the vendor's metadata", map[string]string{"lun": "7"}, nvme, with(ours, "lun", "7"), ""},
 		{
+			"with a VUID", nil, &storagev1alpha1.AttachedDPU{PCIAddress: "3b:00.2", FuncVUID: "MT1", NVMeAttrs: nvme.NVMeAttrs},
+			with(ours, "nv-funcVUID", "MT1"), "",
+		},
+		{"name taken: VUID", map[string]string{"nv-funcVUID": "x"}, &storagev1alpha1.AttachedDPU{PCIAddress: "3b:00.2", FuncVUID: "MT1"}, nil, "nv-funcVUID"},
+		{
 			"file system", nil, &storagev1alpha1.AttachedDPU{PCIAddress: "3b:00.2", VirtioFSAttrs: &storagev1alpha1.VirtioFSAttrs{FilesystemTag: "tag"}},
 			map[string]string{"nv-volumeName": "vol", "nv-volumeAttachmentName": "n-vol", "nv-pciDeviceAddress": "3b:00.2", "nv-virtioFsTag": "tag"},
 			"",

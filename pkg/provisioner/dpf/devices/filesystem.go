@@ -14,7 +14,7 @@ func (h *Host) openFilesystem(ctx context.Context, spec provisioner.OpenSpec, p 
 	if spec.Mode == provisioner.Block {
 		return provisioner.Device{}, fmt.Errorf("it is shown as a file system, not as a block device: %w", provisioner.ErrInvalid)
 	}
-	if err := h.finder.WaitShared(ctx, p.Address); err != nil {
+	if err := h.finder.WaitShared(ctx, p.Identity); err != nil {
 		return provisioner.Device{}, hostError(err)
 	}
 	h.mu.Lock()
@@ -29,7 +29,7 @@ func filesystemDevice(volume string, p opened) provisioner.Device {
 
 // lookupFilesystem returns the file system if its function is still there.
 func (h *Host) lookupFilesystem(volume string, p opened) (provisioner.Device, error) {
-	err := h.finder.SharedBy(p.Address)
+	err := h.finder.SharedBy(p.Identity)
 	if errors.Is(err, hostdev.ErrAbsent) {
 		return provisioner.Device{}, fmt.Errorf("file system of volume %q is gone: %w: %w", volume, err, provisioner.ErrNotFound)
 	}

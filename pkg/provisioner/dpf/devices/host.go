@@ -25,7 +25,7 @@ import (
 const DefaultHostWait = 10 * time.Second
 
 // Host is provisioner.Host on a host: the device is the NVMe
-// namespace that the DPU shows, found in sysfs by PCI address, namespace id and
+// namespace that the DPU shows, found in sysfs by PCI address, VUID, namespace id and
 // UUID; or the file system on a virtio-fs function, known by its tag. Open and Close change nothing on the DPU: Attach and Detach do that.
 //
 // Which volume is behind which function is known from Open alone, so after a
@@ -59,7 +59,7 @@ var _ provisioner.Host = (*Host)(nil)
 
 // Open waits until the device of the volume is there and returns it. ErrInvalid
 // if the publish context names no function; ErrUnavailable if the device does
-// not appear in time.
+// not appear in time; ErrPrecondition if several functions could be meant.
 func (h *Host) Open(ctx context.Context, spec provisioner.OpenSpec) (provisioner.Device, error) {
 	p, err := parseOpen(spec)
 	if err != nil {
@@ -96,14 +96,15 @@ func parseOpen(spec provisioner.OpenSpec) (opened, error) {
 	if err != nil {
 		return opened{}, hostError(err)
 	}
+	vuid := spec.PublishContext[storagev1alpha1.PublishContextVUID]
 	if tag := spec.PublishContext[storagev1alpha1.PublishContextTag]; tag != "" {
-		return opened{Identity: hostdev.Identity{Address: address}, tag: tag, mode: spec.Mode}, nil
+		return opened{Identity: hostdev.Identity{Address: address, VUID: vuid}, tag: tag, mode: spec.Mode}, nil
 	}
 	nsid, err := hostdev.ParseNamespaceID(spec.PublishContext[storagev1alpha1.PublishContextNamespaceID])
 	if err != nil {
 		return opened{}, fmt.Errorf("publish context %s: %w", storagev1alpha1.PublishContextNamespaceID, hostError(err))
 	}
-	id := hostdev.Identity{Address: address, NamespaceID: nsid, UUID: spec.PublishContext[storagev1alpha1.PublishContextUUID]}
+	id := hostdev.Identity{Address: address, NamespaceID: nsid, UUID: spec.PublishContext[storagev1alpha1.PublishContextUUID], VUID: vuid}
 	return opened{Identity: id, mode: spec.Mode}, nil
 }
 
@@ -114,6 +115,8 @@ func hostError(err error) error {
 		return fmt.Errorf("%w: %w", err, provisioner.ErrInvalid)
 	case errors.Is(err, hostdev.ErrAbsent):
 		return fmt.Errorf("%w: %w", err, provisioner.ErrUnavailable)
+	case errors.Is(err, hostdev.ErrAmbiguous):
+		return fmt.Errorf("%w: %w", err, provisioner.ErrPrecondition)
 	}
 	return err
 }

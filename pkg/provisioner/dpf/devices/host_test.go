@@ -116,8 +116,16 @@ func TestHostGivesTheVolumeBackInSeconds(t *testing.T) {
 	})
 }
 
+func withVUID(spec provisioner.OpenSpec, vuid string) provisioner.OpenSpec {
+	spec.PublishContext["nv-funcVUID"] = vuid
+	return spec
+}
+
 func TestHostOpenErrors(t *testing.T) {
-	roots, _ := hostTree(t)
+	roots, put := hostTree(t)
+	for _, domain := range []string{"0000", "0004"} {
+		put("sys/bus/pci/devices/"+domain+":3b:00.2/vpd", "\x90\x06\x00VU\x03MT1\x78")
+	}
 	h := New(&hostdev.Finder{Roots: roots}, 20*time.Millisecond)
 	for name, tc := range map[string]struct {
 		spec  provisioner.OpenSpec
@@ -130,6 +138,12 @@ func TestHostOpenErrors(t *testing.T) {
 		"no namespace":        {openSpec("3b:00.2", ""), provisioner.ErrInvalid, "nv-nvmeNsID"},
 		"function not there":  {openSpec("5e:00.0", "1"), provisioner.ErrUnavailable, "0000:5e:00.0"},
 		"namespace not there": {openSpec("3b:00.2", "7"), provisioner.ErrUnavailable, "namespace 7"},
+		"two with its VUID":   {withVUID(openSpec("3b:00.2", "1"), "MT1"), provisioner.ErrPrecondition, "have the same VUID MT1"},
+		"another's VUID":      {withVUID(openSpec("3b:00.2", "1"), "MT2"), provisioner.ErrUnavailable, "not the one with VUID MT2"},
+		"another's, by virtio-fs": {
+			withVUID(provisioner.OpenSpec{VolumeID: "v1", PublishContext: map[string]string{"nv-pciDeviceAddress": "3b:00.2", "nv-virtioFsTag": "tag"}}, "MT1"),
+			provisioner.ErrPrecondition, "have the same VUID MT1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := h.Open(t.Context(), tc.spec)
