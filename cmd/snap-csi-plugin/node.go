@@ -83,7 +83,7 @@ func (o *options) runNode(ctx context.Context) error {
 	defer cancel(nil)
 	start := newNodeStart(o.attach)
 	go func() { cancel(daemon.Serve(ctx, o.metrics, metrics.Registry, start.ready)) }()
-	finder := &hostdev.Finder{Roots: o.node.roots, Bind: o.node.loadDriver, BindShared: o.node.loadVirtio}
+	finder := &hostdev.Finder{Roots: o.node.roots, Bind: o.node.loadDriver, BindShared: o.node.loadVirtio, Load: hostdev.Loader(o.node.roots)}
 	if err := o.prepare(ctx, finder); err != nil {
 		return cmp.Or(ended(ctx, nil), err)
 	}

@@ -10,8 +10,12 @@ import (
 	"strings"
 )
 
-// virtioDriver is the driver of virtio functions, those of virtio-fs among them.
-const virtioDriver = "virtio-pci"
+const (
+	// virtioDriver is the driver of virtio functions, those of virtio-fs among them.
+	virtioDriver = "virtio-pci"
+	// virtioFS is the driver of the file system on such a function.
+	virtioFS = "virtiofs"
+)
 
 // SharedBy returns nil if the function of a virtio-fs device is there and has
 // its driver: then the file system can be mounted by its tag. Of id the address
@@ -32,18 +36,23 @@ func (f *Finder) SharedBy(id Identity) error {
 }
 
 // WaitShared is SharedBy repeated until it succeeds or ctx ends. With BindShared
-// set, a function with another driver, or none, is bound on the way.
+// set, a function with another driver, or none, is bound on the way, and the
+// file system's driver loaded.
 func (f *Finder) WaitShared(ctx context.Context, id Identity) error {
 	err := poll(ctx, f.clock(), func() error {
 		err := f.SharedBy(id)
 		if err == nil || !f.BindShared || !errors.Is(err, ErrAbsent) {
 			return err
 		}
-		if bindErr := f.bindShared(id); bindErr != nil {
+		if bindErr := f.bindShared(ctx, id); bindErr != nil {
 			return fmt.Errorf("%w; %w", err, bindErr)
 		}
 		return err
 	})
+	if err == nil && f.BindShared {
+		// If that fails: the mount has the kernel load it, too (fs/filesystems.c, get_fs_type).
+		_ = f.load(ctx, f.Roots.sys("bus/virtio/drivers", virtioFS), virtioFS)
+	}
 	if err != nil {
 		return fmt.Errorf("wait for the virtio-fs function at %s: %w", id.Address, err)
 	}
@@ -52,10 +61,10 @@ func (f *Finder) WaitShared(ctx context.Context, id Identity) error {
 
 // bindShared binds the driver of virtio if another driver, or none, has the
 // function. That it is not there, or has another VUID, is not an error.
-func (f *Finder) bindShared(id Identity) error {
+func (f *Finder) bindShared(ctx context.Context, id Identity) error {
 	addr, err := f.locateShared(id)
 	if err == nil {
-		err = f.BindDriver(addr, virtioDriver)
+		err = f.BindDriver(ctx, addr, virtioDriver)
 	}
 	if errors.Is(err, ErrAbsent) {
 		return nil

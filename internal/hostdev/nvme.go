@@ -41,8 +41,12 @@ type Finder struct {
 	Roots Roots
 	Clock clock.Clock
 	// Bind makes Wait bind the nvme driver to a function that has none, and
-	// BindShared WaitShared that of virtio.
+	// once more to one whose controller it has given up; BindShared makes
+	// WaitShared bind that of virtio.
 	Bind, BindShared bool
+	// Load loads drivers that the kernel does not have yet, by modprobe; nil:
+	// they are not loaded.
+	Load Runner
 }
 
 func (f *Finder) clock() clock.Clock {
@@ -198,7 +202,7 @@ func (f *Finder) await(ctx context.Context, id Identity, find func() (Block, err
 		if b, err = find(); err == nil || !f.Bind || !errors.Is(err, ErrAbsent) {
 			return err
 		}
-		if bindErr := k.bind(id); bindErr != nil {
+		if bindErr := k.bind(ctx, id); bindErr != nil {
 			return fmt.Errorf("%w; %w", err, bindErr)
 		}
 		return err

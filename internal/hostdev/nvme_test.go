@@ -286,7 +286,7 @@ func TestBindDriverTakesItFromAnother(t *testing.T) {
 		"sys/bus/pci/drivers/vfio-pci/unbind": "",
 		"sys/bus/pci/drivers/nvme/bind":       "",
 	})
-	if err := f.BindDriver(addr, "nvme"); err != nil {
+	if err := f.BindDriver(t.Context(), addr, "nvme"); err != nil {
 		t.Fatal(err)
 	}
 	for _, attr := range []string{"vfio-pci/unbind", "nvme/bind"} {
@@ -299,7 +299,7 @@ func TestBindDriverTakesItFromAnother(t *testing.T) {
 
 func TestBindDriverNotLoaded(t *testing.T) {
 	f := tree(t, map[string]string{pci + "driver_override": ""})
-	if err := f.BindDriver(addr, "nvme"); err == nil || !strings.Contains(err.Error(), "modprobe nvme") {
+	if err := f.BindDriver(t.Context(), addr, "nvme"); err == nil || !strings.Contains(err.Error(), "modprobe nvme") {
 		t.Errorf("error %v, want one that says modprobe nvme", err)
 	}
 }

@@ -41,11 +41,20 @@ func (f *Finder) Driver(addr string) (string, error) {
 
 // BindDriver gives the PCI function to driver, and takes it from another one
 // first. driver_override makes the driver accept a function whose class it
-// would not take by itself. Repeating it is harmless.
-func (f *Finder) BindDriver(addr, driver string) error {
+// would not take by itself. A driver that is no part of the running kernel is
+// loaded first, if Load is set. Repeating it is harmless.
+func (f *Finder) BindDriver(ctx context.Context, addr, driver string) error {
 	have, err := f.Driver(addr)
 	if err != nil || have == driver {
 		return err
+	}
+	return f.bind(ctx, addr, have, driver)
+}
+
+// bind takes the function from the driver that has it, if any, and gives it to driver.
+func (f *Finder) bind(ctx context.Context, addr, have, driver string) error {
+	if err := f.load(ctx, f.Roots.sys("bus/pci/drivers", driver), driver); err != nil {
+		return fmt.Errorf("bind PCI function %s: %w", addr, err)
 	}
 	if have != "" {
 		if err := writeAttr(f.device(addr, "driver/unbind"), addr); err != nil {
@@ -55,9 +64,12 @@ func (f *Finder) BindDriver(addr, driver string) error {
 	if err := writeAttr(f.device(addr, "driver_override"), driver); err != nil {
 		return fmt.Errorf("reserve PCI function %s for driver %s: %w", addr, driver, err)
 	}
-	err = writeAttr(f.Roots.sys("bus/pci/drivers", driver, "bind"), addr)
+	err := writeAttr(f.Roots.sys("bus/pci/drivers", driver, "bind"), addr)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("bind PCI function %s: driver %s is not loaded, run modprobe %s: %w", addr, driver, driver, err)
+	}
+	if now, lookErr := f.Driver(addr); err != nil && lookErr == nil && now == driver {
+		return nil // the kernel gave it to the driver by itself, as to one that was just loaded
 	}
 	if err != nil {
 		return fmt.Errorf("bind PCI function %s to driver %s: %w", addr, driver, err)
@@ -130,7 +142,7 @@ func (f *Finder) Prepare(ctx context.Context, deviceID string, createVFs bool) e
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := f.BindDriver(pf, nvmeDriver); err != nil {
+		if err := f.BindDriver(ctx, pf, nvmeDriver); err != nil {
 			return err
 		}
 		if !createVFs {

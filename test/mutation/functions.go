@@ -27,4 +27,13 @@ var functions = []mutation{
 	{name: "a virtual function's own VUID is told", tests: "./pkg/provisioner/snap", edits: []edit{
 		{"pkg/provisioner/snap/nvme/choose.go", "			return pf.VUID\n", "			return f.VUID\n"},
 	}},
+	{name: "a function whose controller lives is bound again", tests: disk, edits: []edit{
+		{"internal/hostdev/revive.go", "		if err != nil || state != deadState {", "		if err != nil {"},
+	}},
+	{name: "a function that the driver just got is bound again", tests: disk, edits: []edit{
+		{"internal/hostdev/revive.go", "		return now.Sub(k.bare) >= probeGrace", "		return now.Sub(k.bare) >= 0"},
+	}},
+	{name: "a function is bound again and again", tests: disk, edits: []edit{
+		{"internal/hostdev/revive.go", "	case k.rebound || !k.givenUp(addr):", "	case !k.givenUp(addr):"},
+	}},
 }
