@@ -143,9 +143,9 @@ func TestNoDriverIsTakenFromAnothersFunction(t *testing.T) {
 						t.Error("found a device")
 					}
 					cancel()
-				}
-				if got, _ := os.ReadFile(f.Roots.sys("bus/pci/drivers/mlx5_core/unbind")); strings.Contains(string(got), "0000:") {
-					t.Errorf("%q was taken from the driver of another's function", got)
+					if got, _ := os.ReadFile(f.Roots.sys("bus/pci/drivers/mlx5_core/unbind")); strings.Contains(string(got), "0000:") {
+						t.Errorf("%q was taken from the driver of another's function", got)
+					}
 				}
 			})
 		})

@@ -28,7 +28,7 @@ var functions = []mutation{
 		{"pkg/provisioner/snap/nvme/choose.go", "			return pf.VUID\n", "			return f.VUID\n"},
 	}},
 	{name: "a function whose controller lives is bound again", tests: disk, edits: []edit{
-		{"internal/hostdev/revive.go", "		if err != nil || state != deadState {", "		if err != nil {"},
+		{"internal/hostdev/revive.go", "		if err != nil || state != deadState {", "		if err != nil || state == \"-\" {"},
 	}},
 	{name: "a function that the driver just got is bound again", tests: disk, edits: []edit{
 		{"internal/hostdev/revive.go", "		return now.Sub(k.bare) >= probeGrace", "		return now.Sub(k.bare) >= 0"},
