@@ -28,7 +28,9 @@ func (h *host) bind(fs *pflag.FlagSet) {
 	fs.DurationVar(&h.period, "period", 10*time.Second, "how often to list the devices without an event from the kernel")
 }
 
-func (h *host) finder() *hostdev.Finder { return &hostdev.Finder{Roots: h.roots, Load: hostdev.Loader(h.roots)} }
+func (h *host) finder() *hostdev.Finder {
+	return &hostdev.Finder{Roots: h.roots, Load: hostdev.Loader(h.roots)}
+}
 
 // withAgent runs act with an Agent that is told of changes by the kernel.
 func (h *host) withAgent(ctx context.Context, act func(context.Context, *zerotrust.Agent) error) error {

@@ -46,7 +46,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the DPU cluster; empty: the pod's own account")
 	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of the storage objects in the DPU cluster")
 	fs.StringVar(&o.namespace, "config-namespace", "dpf-operator-system", "DPF's name for --namespace")
-	daemon.NoEffect(fs, "metrics are served by HTTP/1, without encryption", "insecure-metrics", "enable-http2")
+	daemon.NoEffect(fs, "metrics are served by HTTP/1", "enable-http2")
 }
 
 func (o *options) run(ctx context.Context) error {

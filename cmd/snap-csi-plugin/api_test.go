@@ -90,7 +90,7 @@ func (b *bed) flags() []string {
 	b.must(err)
 	b.t.Cleanup(func() { _ = conn.Close() })
 	b.csi, b.identity = csispec.NewControllerClient(conn), csispec.NewIdentityClient(conn)
-	return []string{"--mode=controller", "--kubeconfig=" + b.Kubeconfig("snap-csi-plugin-controller"), "--bind-address=" + socket, "--metrics-bind-address=" + b.health}
+	return []string{"--mode=controller", "--kubeconfig=" + b.Kubeconfig("snap-csi-plugin-controller"), "--bind-address=" + socket, "--metrics-bind-address=" + b.health, "--insecure-metrics"}
 }
 
 // ready asks as a sidecar does before it asks for anything else.

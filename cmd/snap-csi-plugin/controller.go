@@ -16,7 +16,6 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
-	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/daemon/version"
 	"github.com/moor-storage/moor/internal/kube"
 	controllercsi "github.com/moor-storage/moor/pkg/controller/csi"
@@ -45,7 +44,7 @@ func (o *options) runController(ctx context.Context) error {
 	defer func() { cancel(nil); <-managed }()
 	go func() { defer close(managed); cancel(host.Start(ctx)) }()
 	filled := informers.ReadyWith(host, o.election)
-	go func() { cancel(daemon.Serve(ctx, o.metrics, metrics.Registry, filled)) }()
+	go func() { cancel(o.serveSide(ctx, host.GetConfig(), filled)) }()
 	ready := func(context.Context) error { return filled() }
 	controller := controllercsi.Options{
 		Platform: platform, NodeExpands: true, Places: o.topology,

@@ -32,6 +32,7 @@ type options struct {
 	kubeconfig  string
 	namespace   string
 	metrics     string
+	guard       kube.Metrics
 	topology    bool
 	driver      storageclass.Driver
 	node        nodeOptions
@@ -51,6 +52,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the host cluster; empty: the pod's own account")
 	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of DPUVolumes and DPUVolumeAttachments, and of the hosts' Leases")
 	fs.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of /metrics, /healthz and /readyz; 0 turns them off")
+	o.guard.Bind(fs)
 	o.api.Bind(fs)
 	fs.BoolVar(&o.topology, "topology", false, "tell Kubernetes from which hosts a volume is reached; the same in both modes, and csi-provisioner has to start anew when it changes")
 	o.attach = dpf.AttachController
@@ -66,6 +68,9 @@ func (o *options) bind(fs *pflag.FlagSet) {
 
 func (o *options) run(ctx context.Context) error {
 	if err := o.api.Validate(); err != nil {
+		return err
+	}
+	if err := o.guard.Validate(); err != nil {
 		return err
 	}
 	if err := storageclass.CheckDriver(o.driver.Emulation); err != nil {

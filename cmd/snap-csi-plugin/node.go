@@ -14,11 +14,11 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/daemon/version"
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/internal/kube"
@@ -82,7 +82,7 @@ func (o *options) runNode(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	start := newNodeStart(o.attach)
-	go func() { cancel(daemon.Serve(ctx, o.metrics, metrics.Registry, start.ready)) }()
+	go func() { cancel(o.nodeSide(ctx, start)) }()
 	finder := &hostdev.Finder{Roots: o.node.roots, Bind: o.node.loadDriver, BindShared: o.node.loadVirtio, Load: hostdev.Loader(o.node.roots)}
 	if err := o.prepare(ctx, finder); err != nil {
 		return cmp.Or(ended(ctx, nil), err)
@@ -124,6 +124,18 @@ func (o *options) runNode(ctx context.Context) error {
 		csispec.RegisterNodeServer(s, server)
 	}, csiserver.Options{Logger: ctrl.Log, Metrics: metrics.Registry})
 	return ended(ctx, err)
+}
+
+// nodeSide is serveSide of a node, which may have no credentials.
+func (o *options) nodeSide(ctx context.Context, start *nodeStart) error {
+	var cfg *rest.Config
+	if o.node.heartbeat || o.attach == dpf.AttachNode {
+		var err error
+		if cfg, err = o.api.Config(o.kubeconfig); err != nil {
+			return err
+		}
+	}
+	return o.serveSide(ctx, cfg, start.ready)
 }
 
 // nodeStart is how far the node plugin has come. It is alive all the while.

@@ -71,7 +71,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.pluginRoot, "plugin-root", vendorplugin.DefaultRoot, "directory with a <plugin>/dpu.sock for each vendor plugin")
 	fs.StringVar(&o.providerRoot, "provider-root", defaultProviders, "directory with a <provider>/snap.sock for each SNAP service")
 	fs.StringVar(&o.stateDir, "state-dir", "", "directory of the lock that keeps a second snap-node-driver off this DPU, and of the journal of epochs, which has to survive reboots; empty: that of --plugin-root")
-	daemon.NoEffect(fs, "metrics are served by HTTP/1, without encryption", "insecure-metrics", "enable-http2")
+	daemon.NoEffect(fs, "metrics are served by HTTP/1", "enable-http2")
 	o.link.bind(fs)
 	o.lease.bind(fs)
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "deadline of each call to SNAP and to a vendor plugin")

@@ -23,16 +23,9 @@ func Serve(ctx context.Context, address string, gatherer prometheus.Gatherer, re
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if ready != nil {
-			if err := ready(); err != nil {
-				http.Error(w, err.Error(), http.StatusServiceUnavailable)
-				return
-			}
-		}
-		fmt.Fprintln(w, "ok")
-	})
+	for path, handler := range Health(ready) {
+		mux.Handle(path, handler)
+	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("serve metrics and health on %s: %w", address, err)
@@ -44,6 +37,22 @@ func Serve(ctx context.Context, address string, gatherer prometheus.Gatherer, re
 		return fmt.Errorf("serve metrics and health on %s: %w", address, err)
 	}
 	return nil
+}
+
+// Health are the answers of /healthz and /readyz, as of Serve.
+func Health(ready func() error) map[string]http.Handler {
+	return map[string]http.Handler{
+		"/healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }),
+		"/readyz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if ready != nil {
+				if err := ready(); err != nil {
+					http.Error(w, err.Error(), http.StatusServiceUnavailable)
+					return
+				}
+			}
+			fmt.Fprintln(w, "ok")
+		}),
+	}
 }
 
 // Beside runs serve with metrics and health beside it, as Serve answers them;

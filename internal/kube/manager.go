@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 // CacheSyncTimeout is how long a controller waits for the first list of what it
@@ -31,6 +30,7 @@ type Flags struct {
 	HealthProbeBindAddress string
 	Concurrency            int
 	SyncPeriod             time.Duration
+	Metrics
 	Election
 	Rate
 }
@@ -60,6 +60,7 @@ func (e Election) Of(lease string, o ctrl.Options) ctrl.Options {
 func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.MetricsBindAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 turns it off")
 	fs.StringVar(&f.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 turns them off")
+	f.Metrics.Bind(fs)
 	f.Election.Bind(fs, "take a lease before working, so that replicas of this process never work at once")
 	fs.IntVar(&f.Concurrency, "concurrency", 15, "objects worked on at once, per kind")
 	fs.DurationVar(&f.SyncPeriod, "sync-period", 10*time.Hour, "how often every object is looked at again without cause")
@@ -70,6 +71,9 @@ func (f *Flags) Bind(fs *pflag.FlagSet) {
 func (f *Flags) Validate() error {
 	if f.Concurrency < 1 {
 		return fmt.Errorf("--concurrency is %d: at least 1 is needed", f.Concurrency)
+	}
+	if err := f.Metrics.Validate(); err != nil {
+		return err
 	}
 	return f.Rate.Validate()
 }
@@ -85,7 +89,7 @@ func NewManager(cfg *rest.Config, scheme *runtime.Scheme, flags Flags, lease str
 		MapperProvider:         newMapper,
 		Cache:                  caches,
 		NewCache:               informers.New,
-		Metrics:                metricsserver.Options{BindAddress: flags.MetricsBindAddress},
+		Metrics:                flags.Metrics.Options(flags.MetricsBindAddress),
 		HealthProbeBindAddress: flags.HealthProbeBindAddress,
 		Controller:             config.Controller{MaxConcurrentReconciles: flags.Concurrency, CacheSyncTimeout: CacheSyncTimeout},
 	}))

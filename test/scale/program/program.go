@@ -49,7 +49,7 @@ func (p *Program) Start(ctx context.Context, bin, logs string) (err error) {
 	if p.metrics, err = freeport.Address(); err != nil {
 		return err
 	}
-	args := append(slices.Clone(p.Args), "--metrics-bind-address="+p.metrics)
+	args := append(slices.Clone(p.Args), "--metrics-bind-address="+p.metrics, "--insecure-metrics")
 	if p.health = p.metrics; !p.HealthIsMetrics {
 		if p.health, err = freeport.Address(); err != nil {
 			return err

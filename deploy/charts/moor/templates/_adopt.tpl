@@ -39,7 +39,7 @@ accounts are left out, unless the file is `whole`.
 {{- if and $o.kind (or (not $only) (eq $only (dig "metadata" "name" "" $o))) -}}
 {{- if not $as.plain }}{{ include "moor.rename" (dict "o" $o "as" $as "whole" $whole) }}{{ end -}}
 {{- if not (hasKey $o "skip") -}}
-{{- if has $o.kind (list "Deployment" "DaemonSet") }}{{ include "moor.patch" (dict "o" $o "as" $as "patch" $patch) }}{{ end -}}
+{{- if has $o.kind (list "Deployment" "DaemonSet") }}{{ include "moor.patch" (dict "o" $o "as" $as "patch" $patch "root" $root) }}{{ end -}}
 {{- $labels := include "moor.labels" (dict "root" $root "component" $as.component) | fromYaml -}}
 {{- $_ := set $o.metadata "labels" (mergeOverwrite (default dict $o.metadata.labels) $labels) }}
 ---
@@ -128,10 +128,19 @@ accounts are left out, unless the file is `whole`.
 {{- range $spec.containers -}}
 {{- if not (has .name (default list $patch.drop)) -}}
 {{- include "moor.patchContainer" (dict "c" . "p" (default dict (get (default dict $patch.containers) .name))) -}}
+{{- if not $.root.Values.metrics.secure }}{{ include "moor.plainMetrics" . }}{{ end -}}
 {{- $containers = append $containers . -}}
 {{- end -}}
 {{- end -}}
 {{- $_ := set $spec "containers" $containers -}}
+{{- end -}}
+
+{{/* moor.plainMetrics: has a container of a program that can do both serve its metrics, and what its probes ask for there, by HTTP. */}}
+{{- define "moor.plainMetrics" -}}
+{{- if has (first (default (list "") .command)) (list "snap-csi-plugin" "snap-host-controller" "snap-controller" "snap-node-driver") -}}
+{{- $_ := set . "args" (append .args "--insecure-metrics") -}}
+{{- range $probe := list "livenessProbe" "readinessProbe" }}{{ with get $ $probe }}{{ $_ := unset .httpGet "scheme" }}{{ end }}{{ end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* moor.patchContainer {c, p}: the same of one container. */}}
