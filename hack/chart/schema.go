@@ -19,6 +19,8 @@ var exact = map[string]schema{
 	"attachMode":                         {"enum": []string{"Controller", "Node"}},
 	"host.snapCsiPlugin.emulationMode":   {"enum": []string{"nvme", "virtiofs"}},
 	"host.snapCsiPlugin.name":            {"type": "string", "pattern": `^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`, "maxLength": 63},
+	"networkPolicies.apiServer.ports":    {"type": "array", "minItems": 1, "items": schema{"type": "integer", "minimum": 1, "maximum": 65535}},
+	"networkPolicies.apiServer.cidrs":    {"type": "array", "items": schema{"type": "string", "pattern": "/"}},
 	"dpu.docaSnap":                       open(true),
 	"dpu.nfsStorageVendorDpuPlugin":      open(true),
 	"host.snapCsiPlugin.node.kubeletDir": {"type": "string", "pattern": "^/"},

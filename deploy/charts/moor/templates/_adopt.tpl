@@ -44,6 +44,9 @@ accounts are left out, unless the file is `whole`.
 {{- $_ := set $o.metadata "labels" (mergeOverwrite (default dict $o.metadata.labels) $labels) }}
 ---
 {{ toYaml $o }}
+{{- if and $root.Values.networkPolicies.enabled (has $o.kind (list "Deployment" "DaemonSet")) (not (dig "spec" "template" "spec" "hostNetwork" false $o)) -}}
+{{- include "moor.networkPolicy" (dict "root" $root "o" $o) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
