@@ -20,14 +20,18 @@ const (
 // vpdBytes is the greatest size of VPD: its address register has 15 bits.
 const vpdBytes = 1 << 15
 
+// vuidKeyword is where an emulated function's Vital Product Data has its VUID, as
+// DPF reads it.
+const vuidKeyword = "VU"
+
 // errVPD says that what was read is no Vital Product Data.
 var errVPD = errors.New("no vital product data")
 
-// vpdValue returns what a function's Vital Product Data has for a keyword of two
-// letters, without padding; "" if it does not have it. Of several the first
-// counts, and the part that only the maker writes comes first. It reads no more
-// than it has to: each 4 bytes are a request to the device.
-func vpdValue(r io.ReaderAt, keyword string) (string, error) {
+// vpdVUID returns what a function's Vital Product Data has for vuidKeyword,
+// without padding; "" if it does not have it. Of several the first counts, and the
+// part that only the maker writes comes first. It reads no more than it has to: each
+// 4 bytes are a request to the device.
+func vpdVUID(r io.ReaderAt) (string, error) {
 	for at := int64(0); at < vpdBytes; {
 		var head [3]byte
 		if _, err := r.ReadAt(head[:1], at); err != nil {
@@ -45,7 +49,7 @@ func vpdValue(r io.ReaderAt, keyword string) (string, error) {
 		size := int64(binary.LittleEndian.Uint16(head[1:]))
 		at += int64(len(head))
 		if head[0] != vpdName {
-			value, err := vpdField(io.NewSectionReader(r, at, min(size, vpdBytes-at)), keyword)
+			value, err := vpdField(io.NewSectionReader(r, at, min(size, vpdBytes-at)))
 			if value != "" || err != nil {
 				return value, err
 			}
@@ -55,19 +59,19 @@ func vpdValue(r io.ReaderAt, keyword string) (string, error) {
 	return "", fmt.Errorf("it has no end: %w", errVPD)
 }
 
-// vpdField returns what a resource has for a keyword: its fields are two letters,
+// vpdField returns what a resource has for vuidKeyword: its fields are two letters,
 // a byte with the size, and the value.
-func vpdField(r *io.SectionReader, keyword string) (string, error) {
+func vpdField(r *io.SectionReader) (string, error) {
 	for at := int64(0); at < r.Size(); {
 		var head [3]byte
 		if _, err := r.ReadAt(head[:], at); err != nil {
 			return "", fmt.Errorf("read field at %d: %w", at, errors.Join(errVPD, err))
 		}
 		at += int64(len(head))
-		if string(head[:2]) == keyword {
+		if string(head[:2]) == vuidKeyword {
 			value := make([]byte, head[2])
 			if _, err := r.ReadAt(value, at); err != nil && len(value) > 0 {
-				return "", fmt.Errorf("read field %s: %w", keyword, errors.Join(errVPD, err))
+				return "", fmt.Errorf("read field %s: %w", vuidKeyword, errors.Join(errVPD, err))
 			}
 			return strings.TrimRight(string(value), " \x00"), nil
 		}

@@ -22,7 +22,7 @@ func vpdWith(vuid string) string {
 	return resource(vpdName, "BlueField NVMe SNAP Controller") + resource(vpdReadOnly, field("PN", "part")+field("VU", vuid)+field("RV", "\x00")) + "\x78"
 }
 
-func TestVPDValue(t *testing.T) {
+func TestVPD(t *testing.T) {
 	long := strings.Repeat("x", 255)
 	for name, tc := range map[string]struct {
 		image, want string
@@ -48,7 +48,7 @@ func TestVPDValue(t *testing.T) {
 		"more than VPD can have":     {strings.Repeat(resource(vpdName, strings.Repeat("n", 0x7fff)), 2) + vpdWith("MT1"), "", errVPD},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := vpdValue(strings.NewReader(tc.image), "VU")
+			got, err := vpdVUID(strings.NewReader(tc.image))
 			if got != tc.want || !errors.Is(err, tc.err) {
 				t.Errorf("%q, %v, want %q, %v", got, err, tc.want, tc.err)
 			}
@@ -68,13 +68,13 @@ func (c *counted) ReadAt(p []byte, at int64) (int, error) {
 	return c.ReaderAt.ReadAt(p, at)
 }
 
-func FuzzVPDValue(f *testing.F) {
+func FuzzVPD(f *testing.F) {
 	f.Add([]byte(vpdWith("MT2333XZ0VJKNVMES0D0F0")), "MT9")
 	f.Add([]byte("\x90\xff\xffVU\x09MT1"), "")
 	f.Add([]byte(strings.Repeat("\x82\x00\x00", 64)), "a\x00b")
 	f.Fuzz(func(t *testing.T, image []byte, vuid string) {
 		r := &counted{ReaderAt: bytes.NewReader(image)}
-		got, err := vpdValue(r, "VU")
+		got, err := vpdVUID(r)
 		if got != "" && (err != nil || !bytes.Contains(image, []byte(got))) {
 			t.Fatalf("%q, %v: not in the image", got, err)
 		}
@@ -85,7 +85,7 @@ func FuzzVPDValue(f *testing.F) {
 			return
 		}
 		want := strings.TrimRight(vuid, " \x00")
-		if got, err := vpdValue(strings.NewReader(vpdWith(vuid)), "VU"); got != want || err != nil {
+		if got, err := vpdVUID(strings.NewReader(vpdWith(vuid))); got != want || err != nil {
 			t.Fatalf("%q was read as %q, %v", vuid, got, err)
 		}
 	})

@@ -9,10 +9,6 @@ import (
 	"strings"
 )
 
-// vuidKeyword is where an emulated function's Vital Product Data has its VUID, as
-// DPF reads it.
-const vuidKeyword = "VU"
-
 // virtioVendor is Red Hat in the PCI id list, for virtio (virtio 1.3, 4.1.2).
 const virtioVendor = "1af4"
 
@@ -28,7 +24,7 @@ func (f *Finder) vuidOf(addr string) string {
 		return ""
 	}
 	defer r.Close()
-	vuid, err := vpdValue(r, vuidKeyword)
+	vuid, err := vpdVUID(r)
 	if err != nil {
 		return ""
 	}
