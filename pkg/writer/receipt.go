@@ -3,6 +3,8 @@ package writer
 import (
 	"fmt"
 
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
@@ -35,6 +37,24 @@ func (r Revocation) why() string {
 		return "the DPU does not reach the storage"
 	}
 	return "the DPU is silent"
+}
+
+// TakesRevocation reports whether the vendor's attacher may write into the attachment that the volume was taken
+// back from the DPU: the attachment ends and its claim may still be held, and snap-controller has noticed that: before
+// it may have the vendor asked again.
+func TakesRevocation(a *storagev1alpha1.VolumeAttachment, dpu string) bool {
+	return !a.DeletionTimestamp.IsZero() && a.Status.StorageDetaching && a.Spec.NodeName == dpu &&
+		controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerWriterClaim)
+}
+
+// Withheld is the epoch for whose end the storage's word about the DPU may be needed: the claim is held for this very
+// object under the epoch that it has, and its DPU has not let go; 0 if that is not so. Both were read from the API
+// server itself.
+func Withheld(a *storagev1alpha1.VolumeAttachment, claim *moorv1alpha1.WriterClaim) int64 {
+	if !Holds(claim, HolderOf(a)) || !bound(claim) || claim.Status.Epoch != a.Spec.Epoch || Released(a, claim) {
+		return 0
+	}
+	return claim.Status.Epoch
 }
 
 // confirmed reports whether the vendor's attacher has written of this very attachment
@@ -142,7 +162,7 @@ func revokedByStorage(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 	if e.Attachment == nil || e.Attachment.DeletionTimestamp.IsZero() || !e.Storage.revoked() || !confirmed(e.Attachment) {
 		return ""
 	}
-	return fmt.Sprintf("the storage revoked DPU %s: ControllerUnpublish of %s is done, of node %s", claim.Status.Holder, e.Storage.Driver, e.Attachment.Status.Revocation.NodeID)
+	return fmt.Sprintf("the storage revoked DPU %s: the attacher of %s has said so, of node %s", claim.Status.Holder, e.Storage.Driver, e.Attachment.Status.Revocation.NodeID)
 }
 
 func lapsed(claim *moorv1alpha1.WriterClaim, e Evidence) string {

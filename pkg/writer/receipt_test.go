@@ -229,3 +229,47 @@ func TestMissing(t *testing.T) {
 		})
 	}
 }
+
+// TestTakesRevocation: only an attachment that ends, is known to end, is of that DPU and may hold its claim takes
+// the word of the attacher.
+func TestTakesRevocation(t *testing.T) {
+	for bits := range 16 {
+		a := attachment(bits&1 != 0, true, true)
+		a.Spec.NodeName, a.Finalizers, a.Status.StorageDetaching = "dpu-b", nil, bits&4 != 0
+		if bits&2 != 0 {
+			a.Spec.NodeName = "dpu-a"
+		}
+		if bits&8 != 0 {
+			a.Finalizers = []string{storagev1alpha1.FinalizerWriterClaim}
+		}
+		if got := TakesRevocation(a, "dpu-a"); got != (bits == 15) {
+			t.Errorf("%04b: %v", bits, got)
+		}
+	}
+}
+
+// TestWithheld goes through every combination: the storage's word may be needed only of the very object that the
+// claim names, under its epoch, while the DPU has not let go.
+func TestWithheld(t *testing.T) {
+	for _, deleting := range []bool{false, true} {
+		for _, finalizer := range []bool{false, true} {
+			for _, attached := range []bool{false, true} {
+				for _, epoch := range []int64{0, 3, 4, 5} {
+					for _, retired := range []int64{0, 3, 4} {
+						for name, c := range claims() {
+							a := attachment(deleting, finalizer, attached)
+							a.Spec.Epoch, a.Status.DPU.RetiredEpoch = epoch, retired
+							want := int64(0)
+							if released := deleting && !attached && (!finalizer || retired == 4); c.mine && c.bound && epoch == 4 && !released {
+								want = 4
+							}
+							if got := Withheld(a, c.claim); got != want {
+								t.Errorf("deleting=%v finalizer=%v attached=%v epoch=%d retired=%d claim %s: %d, want %d", deleting, finalizer, attached, epoch, retired, name, got, want)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}

@@ -53,7 +53,7 @@ var evidence = []mutation{
 		{ruleReceipt, " && a.UID != \"\" && a.Status.Revocation.AttachmentUID == a.UID", ""},
 	}},
 	{name: "the attacher says that it revoked, and may be asked to attach again", tests: attacher, edits: []edit{
-		{svDetach, " && a.Status.StorageDetaching", ""},
+		{ruleReceipt, " && a.Status.StorageDetaching", ""},
 	}},
 	{name: "the attacher lets go before it has said that it revoked", tests: attacher, edits: []edit{
 		{svDetach, "		if err := r.confirm(ctx, sv, nodeID); err != nil {\n			return err\n		}\n", "		defer func() { _ = r.confirm(ctx, sv, nodeID) }()\n"},

@@ -9,12 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // detach has the driver take the volume back, and only then lets the object go:
@@ -48,9 +48,7 @@ func (r *Reconciler) detach(ctx context.Context, sv *storagev1alpha1.SVVolumeAtt
 }
 
 // confirm writes into the VolumeAttachment, which has the same name, that the volume was
-// taken back, if the claim of that attachment may still be held. Nothing is written
-// unless snap-controller has noticed that the attachment ends: before that it may have
-// the vendor asked again. This object is still there, so no other can have been asked
+// taken back, if it takes that. This object is still there, so no other can have been asked
 // for since.
 func (r *Reconciler) confirm(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachment, nodeID string) error {
 	a := &storagev1alpha1.VolumeAttachment{}
@@ -58,8 +56,7 @@ func (r *Reconciler) confirm(ctx context.Context, sv *storagev1alpha1.SVVolumeAt
 	if err != nil {
 		return fmt.Errorf("find out for which attachment volume %s was taken back from node %s: %w", volumeOf(sv), sv.Spec.NodeName, err)
 	}
-	ends := found && !a.DeletionTimestamp.IsZero() && a.Status.StorageDetaching
-	if !ends || a.Spec.NodeName != sv.Spec.NodeName || !controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerWriterClaim) {
+	if !found || !writer.TakesRevocation(a, sv.Spec.NodeName) {
 		return nil
 	}
 	if said := a.Status.Revocation; said != nil && said.AttachmentUID == a.UID && said.NodeID == nodeID {
