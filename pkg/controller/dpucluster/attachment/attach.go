@@ -80,7 +80,9 @@ func (r *Reconciler) volume(ctx context.Context, a *storagev1alpha1.VolumeAttach
 
 // attachRequired asks the CSIDriver whether the vendor has to attach; one that
 // does not say so means yes. With the driver gone, an SVVolumeAttachment asked
-// for earlier still counts.
+// for earlier still counts. A vendor that attaches nothing, and revokes, is asked by
+// the deletion of an SVVolumeAttachment, so it has one; a volume that was let in
+// without one stays as it is.
 func (r *Reconciler) attachRequired(ctx context.Context, a *storagev1alpha1.VolumeAttachment, v *storagev1alpha1.Volume) (bool, error) {
 	name := v.Spec.Volume.CSIReference.CSIDriverName
 	driver := &storagev1.CSIDriver{}
@@ -89,7 +91,9 @@ func (r *Reconciler) attachRequired(ctx context.Context, a *storagev1alpha1.Volu
 	case err != nil:
 		return false, err
 	case found:
-		return driver.Spec.AttachRequired == nil || *driver.Spec.AttachRequired, nil
+		required := driver.Spec.AttachRequired == nil || *driver.Spec.AttachRequired
+		revokes := driver.Annotations[storagev1alpha1.AnnotationRevokes] == "true"
+		return required || revokes && (a.Spec.VolumeAttachmentRef != nil || !a.Status.StorageAttached), nil
 	case a.Spec.VolumeAttachmentRef != nil:
 		return true, nil
 	}

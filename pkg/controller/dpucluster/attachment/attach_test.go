@@ -72,6 +72,43 @@ func TestAVendorThatNeedNotAttachIsNotAsked(t *testing.T) {
 	}
 }
 
+// TestAVendorThatRevokesIsAsked: one that attaches nothing, and revokes, is asked by an SVVolumeAttachment, as its deletion asks for the
+// revocation. A volume that was let in before stays as it is, and is taken back by nothing but its end.
+func TestAVendorThatRevokesIsAsked(t *testing.T) {
+	revokes := func(m *fixture, is string) {
+		kubetest.Change(m.Cluster, kubetest.CSIDriver("a", no), func(d *storagev1.CSIDriver) { d.Annotations = map[string]string{storagev1alpha1.AnnotationRevokes: is} })
+	}
+	m := newFixture(t)
+	m.Add(kubetest.CSIDriver("a", no))
+	revokes(m, "true")
+	m.settle()
+	if _, asked := m.asked(); !asked || m.x().Status.StorageAttached || m.x().Spec.VolumeAttachmentRef == nil {
+		t.Errorf("asked %v: %+v", asked, m.x())
+	}
+	m.vendor(func(s *storagev1.VolumeAttachmentStatus) { s.Attached = true })
+	for _, is := range []string{"true", "false", "true"} {
+		revokes(m, is)
+		m.settle()
+		if !m.x().Status.StorageAttached || m.x().Spec.Parameters["tier"] != "gold" {
+			t.Errorf("revokes %s: %+v", is, m.x().Status)
+		}
+	}
+	m.delete()
+	m.settle()
+	if sv, asked := m.asked(); !asked || sv.DeletionTimestamp.IsZero() || !m.x().Status.StorageDetaching {
+		t.Errorf("asked %v: %+v", asked, m.x().Status)
+	}
+
+	before := newFixture(t)
+	before.Add(kubetest.CSIDriver("a", no))
+	before.settle()
+	revokes(before, "true")
+	before.settle()
+	if _, asked := before.asked(); asked || !before.x().Status.StorageAttached || before.x().Spec.VolumeAttachmentRef != nil {
+		t.Errorf("let in before: asked %v, %+v", asked, before.x())
+	}
+}
+
 func TestWordsForWhatIsWaitedFor(t *testing.T) {
 	volume := func(change func(*storagev1alpha1.Volume)) func(*fixture) {
 		return func(m *fixture) {
