@@ -102,6 +102,10 @@ func TestDPU(t *testing.T) {
 			other.Namespace = metav1.NamespaceDefault
 			s.Add(other)
 		}, "or is another one by now"},
+		"which ends": {func(s *fixture) {
+			change(a, s, func(o client.Object) { o.SetFinalizers([]string{"test/kept"}) })
+			s.Remove(a)
+		}, "is being deleted: nothing is staged for it any more"},
 		"of another DPU": {func(s *fixture) {
 			change(a, s, func(o client.Object) { o.(*storagev1alpha1.VolumeAttachment).Spec.NodeName = "m" })
 		}, `is on node "m", and node n asks for its volume`},

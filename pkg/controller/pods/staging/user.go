@@ -54,6 +54,8 @@ func (r *Reconciler) confirmAttachment(ctx context.Context, p *moorv1alpha1.PodS
 		return passes{err}
 	case !found || a.UID != u.UID:
 		return gone(u)
+	case !a.DeletionTimestamp.IsZero():
+		return fmt.Errorf("%s, for which the volume is asked for, is being deleted: nothing is staged for it any more", u)
 	case a.Spec.NodeName != p.Spec.NodeName:
 		return elsewhere(p, a.Spec.NodeName)
 	case a.Spec.Source.VolumeRef == nil:
