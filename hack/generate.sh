@@ -17,7 +17,7 @@ rm -rf crds/host crds/dpu crds/pav
 mkdir -p crds/host crds/dpu crds/pav
 for f in "$out"/*.yaml; do
 	case "$f" in
-	*_pavprovisioners.yaml | *_podvolumes.yaml | *_podstagings.yaml) mv "$f" crds/pav/ ;;
+	*_pavprovisioners.yaml | *_podvolumes.yaml | *_podstagings.yaml | *_podrevocations.yaml) mv "$f" crds/pav/ ;;
 	*_dpustoragenodes.yaml) cp "$f" crds/host/ && mv "$f" crds/dpu/ ;;
 	*_dpu*.yaml | *_powercontrols.yaml) mv "$f" crds/host/ ;;
 	*) mv "$f" crds/dpu/ ;;

@@ -24,6 +24,7 @@ import (
 	"github.com/moor-storage/moor/pkg/controller/pods/compiled"
 	"github.com/moor-storage/moor/pkg/controller/pods/helper"
 	"github.com/moor-storage/moor/pkg/controller/pods/provisioner"
+	"github.com/moor-storage/moor/pkg/controller/pods/revocation"
 	"github.com/moor-storage/moor/pkg/controller/pods/staging"
 	"github.com/moor-storage/moor/pkg/controller/pods/volume"
 	"github.com/moor-storage/moor/pkg/provisioner/pods"
@@ -70,7 +71,7 @@ func (o *options) controllerManager() (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	scheme, err := kube.NewScheme(clientgoscheme.AddToScheme, moorv1alpha1.AddPodsToScheme, pavv1alpha1.AddToScheme, storagev1alpha1.AddDPUToScheme)
+	scheme, err := kube.NewScheme(clientgoscheme.AddToScheme, moorv1alpha1.AddPodsToScheme, moorv1alpha1.AddDPUToScheme, pavv1alpha1.AddToScheme, storagev1alpha1.AddDPUToScheme)
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +107,18 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager) error {
 		if err := r.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("set up %T: %w", r, err)
 		}
+	}
+	dpus, err := revocation.Served(mgr)
+	if err != nil || !dpus {
+		return err
+	}
+	requests := &revocation.Requests{Cluster: cluster, Provisioners: provisioners, Clock: clock.RealClock{}, Recorder: recorder}
+	if err := requests.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up %T: %w", requests, err)
+	}
+	revocations := &revocation.Reconciler{Cluster: cluster, Pods: helpers, Provisioners: provisioners, Clock: clock.RealClock{}, Recorder: recorder}
+	if err := revocations.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up %T: %w", revocations, err)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ const (
 	PodVolumeByNode    = "status.pod.nodeName"
 	PodStagingByNode   = "spec.nodeName"
 	PodStagingByVolume = "spec.volumeName"
-	// HelperPodByOwner finds the pods that work for a PodVolume or PodStaging by its UID.
+	// HelperPodByOwner finds the pods that work for a PodVolume, PodStaging or PodRevocation by its UID.
 	HelperPodByOwner = "helper.owner"
 	// PersistentVolumeByDriver finds PersistentVolumes by their CSI driver.
 	PersistentVolumeByDriver = "spec.csi.driver"
@@ -38,7 +38,7 @@ func Pods() []kube.Index {
 		kube.IndexOf(PodStagingByNode, func(s *moorv1alpha1.PodStaging) []string { return kube.Some(s.Spec.NodeName) }),
 		kube.IndexOf(PodStagingByVolume, func(s *moorv1alpha1.PodStaging) []string { return kube.Some(s.Spec.VolumeName) }),
 		kube.IndexOf(HelperPodByOwner, func(p *corev1.Pod) []string {
-			return kube.Some(cmp.Or(p.Labels[moorv1alpha1.LabelPodVolume], p.Labels[moorv1alpha1.LabelPodStaging]))
+			return kube.Some(cmp.Or(p.Labels[moorv1alpha1.LabelPodVolume], p.Labels[moorv1alpha1.LabelPodStaging], p.Labels[moorv1alpha1.LabelPodRevocation]))
 		}),
 		kube.IndexOf(PersistentVolumeByDriver, func(v *corev1.PersistentVolume) []string {
 			if v.Spec.CSI == nil {

@@ -43,8 +43,8 @@ func kindPage(kind string) string { return path("docs", "kinds", strings.ToLower
 // TestKinds holds the page of every kind to its CRD.
 func TestKinds(t *testing.T) {
 	crds, clusters := definitions(t)
-	if len(crds) != 17 {
-		t.Errorf("%d kinds, want 17", len(crds))
+	if len(crds) != 18 {
+		t.Errorf("%d kinds, want 18", len(crds))
 	}
 	for kind, crd := range crds {
 		t.Run(kind, func(t *testing.T) {

@@ -278,6 +278,10 @@ type PodStagingStatus struct {
 	// Report of the pod. Writer: pod-provisioner (node) of spec.nodeName.
 	// +optional
 	Report *StagingReport `json:"report,omitempty"`
+	// RevokedFor is the UID of the VolumeAttachment whose right to write is being taken from the node
+	// at the storage: once it is set, no staging pod is made for this any more.
+	// +optional
+	RevokedFor types.UID `json:"revokedFor,omitempty"`
 	// Message says what is waited for, or what went wrong, in words for the user of the pod.
 	// +optional
 	Message string `json:"message,omitempty"`
@@ -322,15 +326,15 @@ const (
 	// FinalizerPodStaging keeps a PodStaging until the unstaging pod has succeeded and its node
 	// is clean.
 	FinalizerPodStaging = "storage.moor.dev/podstaging"
-	// AnnotationRetry, on a PodVolume or PodStaging whose deletion or unstaging has failed, begins it
-	// again, each time that its value is another.
+	// AnnotationRetry, on a PodVolume, PodStaging or PodRevocation whose deletion, unstaging or revocation
+	// has failed, begins it again, each time that its value is another.
 	AnnotationRetry = "storage.moor.dev/retry"
 	// LabelPodVolume is the UID of the PodVolume that a pod works for.
 	LabelPodVolume = "storage.moor.dev/podvolume"
 	// LabelPodStaging is the UID of the PodStaging that a pod works for.
 	LabelPodStaging = "storage.moor.dev/podstaging"
-	// LabelHelperPhase is on each pod that works for a PodVolume or PodStaging: its phase
-	// (validation, creation, deletion, staging or unstaging). By it all of them can be watched.
+	// LabelHelperPhase is on each pod that works for a PodVolume, PodStaging or PodRevocation: its phase
+	// (validation, creation, deletion, staging, unstaging or revocation). By it all of them can be watched.
 	LabelHelperPhase = "storage.moor.dev/helper-phase"
 	// AnnotationConcurrentStaging, on a PavProvisioner, is "true" if its staging pods may run on several
 	// DPUs at once also for volumes that one node may write at a time: they change nothing of the volume by

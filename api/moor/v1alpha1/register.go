@@ -29,7 +29,7 @@ func AddDPUToScheme(s *runtime.Scheme) error {
 
 // AddPodsToScheme registers the kinds of pods as volumes, which either cluster can serve.
 func AddPodsToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &PodVolume{}, &PodVolumeList{}, &PodStaging{}, &PodStagingList{})
+	s.AddKnownTypes(GroupVersion, &PodVolume{}, &PodVolumeList{}, &PodStaging{}, &PodStagingList{}, &PodRevocation{}, &PodRevocationList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

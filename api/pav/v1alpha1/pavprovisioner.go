@@ -98,6 +98,20 @@ type VolumeStaging struct {
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 }
 
+// VolumeRevocation says how the storage is told to accept nothing more of a volume from one DPU.
+type VolumeRevocation struct {
+	// PodTemplate as in PodPhase. The pod runs on any node but the DPU that loses the volume, has no
+	// /pav, and vouches by its success (each container ends with exit code 0) that the storage accepts
+	// nothing more of that volume from that DPU, whatever became of the DPU.
+	// +kubebuilder:validation:Required
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
+	PodTemplate *apiextensionsv1.JSON `json:"podTemplate"`
+	// Timeout as in PodPhase.
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+}
+
 // PavProvisionerSpec is a provisioner. Writer: the admin. All strings but those of provisioningModes,
 // timeout and nodeSelector are Jinja templates.
 // +kubebuilder:validation:XValidation:rule="'Dynamic' in self.provisioningModes || !has(self.volumeCreation)",message="volumeCreation is for provisioningModes with Dynamic"
@@ -129,6 +143,11 @@ type PavProvisionerSpec struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +optional
 	VolumeUnstaging *PodPhase `json:"volumeUnstaging,omitempty"`
+	// VolumeRevocation says how the right to write a volume is taken from a DPU at the storage, for a
+	// failover from a DPU that does not answer. An addition of Moor's. Absent: the storage gives no receipt.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +optional
+	VolumeRevocation *VolumeRevocation `json:"volumeRevocation,omitempty"`
 }
 
 // PavProvisionerStatus is what is seen of a provisioner. Writer: pod-provisioner (controller).

@@ -124,7 +124,8 @@ const (
 	LabelGroupPrefix = "group.storage.moor.dev"
 	// AnnotationRevokes on a vendor's CSIDriver in the DPU cluster, with the value
 	// "true": the vendor vouches that once ControllerUnpublish has succeeded, its
-	// storage accepts nothing more from that node.
+	// storage accepts nothing more from that node. A CSIDriver that attaches nothing has it by its PavProvisioner's
+	// revocation pod; pod-provisioner (controller) writes it then.
 	AnnotationRevokes = "storage.moor.dev/revokes"
 	// AnnotationKubeletWoken is changed on a pod to have its kubelet look at it: the
 	// time, by snap-host-controller's clock. It means nothing else, and may be

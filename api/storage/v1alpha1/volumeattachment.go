@@ -163,7 +163,8 @@ type VolumeAttachmentStatus struct {
 	StorageDetaching bool `json:"storageDetaching,omitempty"`
 	// Revocation is the word of the vendor's attacher that the DPU can no longer
 	// reach the volume, for an attachment that ends. Absent: there is no such
-	// word. Writer: snap-external-attacher. An addition of Moor.
+	// word. Writer: the attacher, which is snap-external-attacher, or pod-provisioner (controller) for a volume of a
+	// PavProvisioner. An addition of Moor.
 	// +optional
 	Revocation *StorageRevocation `json:"revocation,omitempty"`
 	// Fence is the word of the vendor's attacher that the storage accepts nothing of
@@ -176,7 +177,7 @@ type VolumeAttachmentStatus struct {
 	DPU VolumeAttachmentDPU `json:"dpu,omitempty"`
 }
 
-// StorageRevocation says that a ControllerUnpublish of the vendor is done, after
+// StorageRevocation says that a ControllerUnpublish of the vendor, or a revocation pod, is done, after
 // which the vendor is not asked to attach again for this attachment.
 type StorageRevocation struct {
 	// AttachmentUID is the UID of the VolumeAttachment for which that was done:
@@ -248,7 +249,8 @@ type VolumeAttachmentList struct {
 
 // SVVolumeAttachment asks the vendor's CSI controller to let a DPU use a
 // volume. Spec and status are those of storage.k8s.io/v1 VolumeAttachment.
-// Writer: spec snap-controller, status snap-external-attacher.
+// Writer: spec snap-controller; status snap-external-attacher, or pod-provisioner (controller) for a volume of a
+// PavProvisioner.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:categories=moor,shortName=svva
 // +kubebuilder:subresource:status

@@ -15,7 +15,8 @@ import (
 // (controller). Its cache keeps all of each object: templates see them.
 func NewPods(t *testing.T) *Cluster {
 	t.Helper()
-	s := scheme(t, moorv1alpha1.AddPodsToScheme, pavv1alpha1.AddToScheme, storagev1alpha1.AddDPUToScheme)
+	s := scheme(t, moorv1alpha1.AddPodsToScheme, moorv1alpha1.AddDPUToScheme, pavv1alpha1.AddToScheme, storagev1alpha1.AddDPUToScheme)
 	return newCluster(t, newControl(), index.Pods(), fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(
-		&moorv1alpha1.PodVolume{}, &moorv1alpha1.PodStaging{}, &pavv1alpha1.PavProvisioner{}), nil)
+		&moorv1alpha1.PodVolume{}, &moorv1alpha1.PodStaging{}, &moorv1alpha1.PodRevocation{}, &pavv1alpha1.PavProvisioner{},
+		&storagev1alpha1.VolumeAttachment{}, &storagev1alpha1.SVVolumeAttachment{}, &moorv1alpha1.WriterClaim{}), nil)
 }

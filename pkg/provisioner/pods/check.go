@@ -33,12 +33,13 @@ func Check(object []byte) field.ErrorList {
 
 // known are the fields beneath spec, but for what is within pod templates and values.
 var known = map[string][]string{
-	"":                 {"provisioningModes", "volumeValidation", "volumeCreation", "volumeDeletion", "volumeStaging", "volumeUnstaging"},
+	"":                 {"provisioningModes", "volumeValidation", "volumeCreation", "volumeDeletion", "volumeStaging", "volumeUnstaging", "volumeRevocation"},
 	"volumeValidation": {"volumeModes", "accessModes", "minCapacity", "maxCapacity", "podTemplate", "timeout"},
 	"volumeCreation":   {"handle", "capacity", "podTemplate", "timeout"},
 	"volumeDeletion":   {"podTemplate", "timeout"},
 	"volumeStaging":    {"podTemplate", "timeout", "nodeSelector"},
 	"volumeUnstaging":  {"podTemplate", "timeout"},
+	"volumeRevocation": {"podTemplate", "timeout"},
 }
 
 func unknown(object map[string]any) field.ErrorList {

@@ -46,7 +46,8 @@ const good = `{"provisioningModes": ["Dynamic", "Static"],
  "volumeCreation": {"handle": "h-{{ defaultHandle }}", "capacity": "{{ requestedMinCapacity }}", "podTemplate": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
  "volumeDeletion": {"podTemplate": {"metadata": {"namespace": "{{ pvc.metadata.namespace }}"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}},
  "volumeStaging": {"podTemplate": {"spec": {"containers": [{"name": "c", "image": "i", "args": ["{{ handle | tobash }}"]}]}}, "timeout": "1m", "nodeSelector": {"a": "b"}},
- "volumeUnstaging": {"podTemplate": "{% set yaml = true %}spec: {containers: [{name: c, image: i}]}"}}`
+ "volumeUnstaging": {"podTemplate": "{% set yaml = true %}spec: {containers: [{name: c, image: i}]}"},
+ "volumeRevocation": {"podTemplate": {"spec": {"containers": [{"name": "c", "image": "i", "args": ["{{ handle }}", "{{ attachment.uid }}", "{{ attachment.epoch }}", "{{ node.metadata.name }}"]}]}}, "timeout": "30s"}}`
 
 // changed is the good object with the value of one field replaced; nil: without it.
 func changed(t testing.TB, path string, v any) []byte {
@@ -107,6 +108,13 @@ func TestBadObjects(t *testing.T) {
 		"unknown field of deletion":       {"volumeDeletion.handle", "1", "spec.volumeDeletion.handle: Forbidden"},
 		"unknown field of staging":        {"volumeStaging.ready", true, "spec.volumeStaging.ready: Forbidden"},
 		"unknown field of unstaging":      {"volumeUnstaging.nodeSelector", map[string]any{}, "spec.volumeUnstaging.nodeSelector: Forbidden"},
+		"unknown field of revocation":     {"volumeRevocation.nodeSelector", map[string]any{}, "spec.volumeRevocation.nodeSelector: Forbidden"},
+		"revocation without a pod":        {"volumeRevocation", map[string]any{"timeout": "1m"}, "spec.volumeRevocation.podTemplate: Required"},
+		"revocation of another type":      {"volumeRevocation", "yes", "spec.volumeRevocation: Invalid"},
+		"revocation without containers":   {"volumeRevocation.podTemplate", spec(map[string]any{"hostNetwork": true}), "spec.volumeRevocation.podTemplate.spec.containers: Required"},
+		"revocation that does not end":    {"volumeRevocation.podTemplate", container(map[string]any{"args": list("{{ handle")}), "spec.volumeRevocation.podTemplate.spec.containers[0].args[0]: Invalid"},
+		"revocation within no time":       {"volumeRevocation.timeout", "-1s", "spec.volumeRevocation.timeout: Invalid"},
+		"revocation within some time":     {"volumeRevocation.timeout", "later", "spec.volumeRevocation.timeout: Invalid"},
 		"creation of static volumes":      {"provisioningModes", list("Static"), "spec.volumeCreation: Forbidden"},
 		"deletion of static volumes":      {"provisioningModes", list("Static"), "spec.volumeDeletion: Forbidden"},
 		"unknown volume mode":             {"volumeValidation.volumeModes", list("Filesystem", "Tape"), "spec.volumeValidation.volumeModes: Invalid"},

@@ -2,9 +2,11 @@ package pods
 
 import (
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // ParameterFSType is the key of a StorageClass by which a file system is asked for.
@@ -63,7 +65,20 @@ func OfVolume(pv *corev1.PersistentVolume) (Request, Context, error) {
 	return r, c, c.show(shown{"pv", pv, "v1", "PersistentVolume"})
 }
 
-// OfStaging is what the templates of staging and unstaging see: the volume, the claim by which it
+// ClaimOf is the claim of a PersistentVolume as far as that knows it, for templates that are evaluated when it is
+// gone; nil if there was none.
+func ClaimOf(pv *corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
+	ref := pv.Spec.ClaimRef
+	if ref == nil {
+		return nil
+	}
+	out := &corev1.PersistentVolumeClaim{}
+	out.Namespace, out.Name, out.UID = ref.Namespace, ref.Name, ref.UID
+	out.Spec.AccessModes, out.Spec.VolumeName = pv.Spec.AccessModes, pv.Name
+	return out
+}
+
+// OfStaging is what the templates of staging, unstaging and revocation see: the volume, the claim by which it
 // is used, the node, and whether the pod only reads.
 func OfStaging(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, node *corev1.Node, readOnly bool) (Context, error) {
 	if pv.Spec.CSI == nil {
@@ -72,9 +87,29 @@ func OfStaging(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim,
 	capacity := pv.Spec.Capacity[corev1.ResourceStorage]
 	c := Context{map[string]any{
 		"volumeMode": string(modeOf(pv.Spec.VolumeMode)), "accessModes": texts(claim.Spec.AccessModes), "capacity": capacity.Value(),
-		"params": parameters(pv.Spec.CSI.VolumeAttributes), "handle": pv.Spec.CSI.VolumeHandle, "readOnly": readOnly,
+		"params": parameters(pv.Spec.CSI.VolumeAttributes), "handle": pv.Spec.CSI.VolumeHandle, "readOnly": readOnly, "attachment": nil,
 	}}
 	return c, c.show(shown{"pvc", claim, "v1", "PersistentVolumeClaim"}, shown{"pv", pv, "v1", "PersistentVolume"}, shown{"node", node, "v1", "Node"})
+}
+
+// Attachment is the VolumeAttachment for which a DPU has a volume.
+type Attachment struct {
+	Namespace, Name string
+	UID             types.UID
+	// Epoch of the right to write that is taken; 0 where none is.
+	Epoch int64
+}
+
+// For is a context of staging, unstaging or revocation with the attachment that it is for, which has a UID of its
+// own each time that a DPU gets the volume.
+func (c Context) For(a Attachment) Context {
+	shown := map[string]any{"namespace": a.Namespace, "name": a.Name, "uid": string(a.UID)}
+	if a.Epoch > 0 {
+		shown["epoch"] = a.Epoch
+	}
+	out := Context{maps.Clone(c.variables)}
+	out.variables["attachment"] = shown
+	return out
 }
 
 func (r Request) variables(given map[string]string) map[string]any {

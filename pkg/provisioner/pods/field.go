@@ -2,6 +2,8 @@ package pods
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,6 +47,22 @@ func compile(path *field.Path, raw *apiextensionsv1.JSON) (*tree, field.ErrorLis
 		return nil, field.ErrorList{field.Invalid(path, string(raw.Raw), "is no JSON: "+err.Error())}
 	}
 	return grow(path, v)
+}
+
+// digest is a hash of JSON that does not depend on how it is laid out; empty of nothing.
+func digest(raw *apiextensionsv1.JSON) string {
+	if raw == nil {
+		return ""
+	}
+	content := raw.Raw
+	var v any
+	if utiljson.Unmarshal(raw.Raw, &v) == nil {
+		if plain, err := json.Marshal(v); err == nil {
+			content = plain
+		}
+	}
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
 }
 
 func grow(path *field.Path, v any) (*tree, field.ErrorList) {

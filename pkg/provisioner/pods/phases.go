@@ -212,6 +212,13 @@ func (p *Provisioner) Unstage(ctx context.Context, claims Claims, c Context) (*c
 	return p.pod(e, Unstaging)
 }
 
+// Revoke evaluates volumeRevocation: the template of the revocation pod; nil: there is none.
+func (p *Provisioner) Revoke(ctx context.Context, claims Claims, c Context) (*corev1.PodTemplateSpec, error) {
+	e, end := evaluate(ctx, claims, c)
+	defer end()
+	return p.pod(e, Revocation)
+}
+
 func (p *Provisioner) pod(e evaluation, phase Phase) (*corev1.PodTemplateSpec, error) {
 	t := p.templates[phase]
 	if t == nil {

@@ -46,16 +46,20 @@ func StagingPodName(phase Phase, id string) string {
 	return fmt.Sprintf("pav-volume-%s-pod-%s", phase, id)
 }
 
+// RevocationName is the name of a revocation and of its pod, by the UID of what asks for it; id is short and belongs to
+// that.
+func RevocationName(id string) string { return "pav-volume-revocation-pod-" + id }
+
 // Helper is what a pod of a template is made for.
 type Helper struct {
 	Phase Phase
 	// Name of the pod. A name in the template does not count.
 	Name string
 	// Root is the directory of the nodes beneath which all helper pods have theirs, and Directory
-	// the name of this one's.
+	// the name of this one's; empty: it has none, and no /pav.
 	Root, Directory string
-	// NodeName is where it runs; empty: where the scheduler says.
-	NodeName string
+	// NodeName is where it runs; empty: where the scheduler says. NotOn is a node where it must not run.
+	NodeName, NotOn string
 	// Labels are added to those of the template.
 	Labels map[string]string
 	// Owner is what the pod works for, which is cluster-scoped; the pod goes with it.
@@ -98,6 +102,46 @@ func Pod(t *corev1.PodTemplateSpec, h Helper) (*corev1.Pod, error) {
 	if h.NodeName != "" {
 		s.NodeName = h.NodeName
 	}
+	if err := keepOff(s, h.NotOn); err != nil {
+		return nil, err
+	}
+	if h.Directory != "" {
+		mount(s, h)
+	}
+	return out, nil
+}
+
+// keepOff keeps a pod off a node, beside what the template says of where it runs.
+func keepOff(s *corev1.PodSpec, node string) error {
+	if node == "" {
+		return nil
+	}
+	if s.NodeName == node {
+		return fmt.Errorf("the pod template binds the pod to node %s, which is the one that it must not run on", node)
+	}
+	if s.Affinity == nil {
+		s.Affinity = &corev1.Affinity{}
+	}
+	if s.Affinity.NodeAffinity == nil {
+		s.Affinity.NodeAffinity = &corev1.NodeAffinity{}
+	}
+	to := s.Affinity.NodeAffinity
+	not := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{node}}
+	if to.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		to.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{not}}}}
+		return nil
+	}
+	terms := to.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	for i := range terms { // one of them is enough for the scheduler; an empty one lets it run nowhere
+		if len(terms[i].MatchFields)+len(terms[i].MatchExpressions) > 0 {
+			terms[i].MatchFields = append(terms[i].MatchFields, not)
+		}
+	}
+	return nil
+}
+
+// mount gives a pod its /pav.
+func mount(s *corev1.PodSpec, h Helper) {
 	s.Volumes = slices.Insert(s.Volumes, 0, corev1.Volume{Name: VolumeName, VolumeSource: corev1.VolumeSource{
 		HostPath: &corev1.HostPathVolumeSource{Path: path.Join(h.Root, h.Directory), Type: ptr.To(corev1.HostPathDirectoryOrCreate)},
 	}})
@@ -111,7 +155,6 @@ func Pod(t *corev1.PodTemplateSpec, h Helper) (*corev1.Pod, error) {
 			all[i].VolumeMounts = slices.Insert(all[i].VolumeMounts, 0, mount)
 		}
 	}
-	return out, nil
 }
 
 // free reports what stands where /pav is to be.

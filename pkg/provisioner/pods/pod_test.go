@@ -58,9 +58,54 @@ func TestPod(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if name := RevocationName("1234567890123456-1234567890123456"); len(name) > 63 {
+		t.Errorf("%s is too long for a host name", name)
+	}
 	for _, phase := range []Phase{Validation, Creation, Deletion} {
 		if name := PodName(phase, "12345678-1234-1234-1234-123456789012"); len(name) > 63 {
 			t.Errorf("%s is too long for a host name", name)
 		}
+	}
+}
+
+// TestNotOn: a pod is kept off one node, beside what its template says of where it runs, and has no /pav without a
+// directory.
+func TestNotOn(t *testing.T) {
+	not := corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"dpu-1"}}
+	zone := corev1.NodeSelectorRequirement{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}
+	name := corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"dpu-2"}}
+	term := func(fields []corev1.NodeSelectorRequirement, labels ...corev1.NodeSelectorRequirement) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchFields: fields, MatchExpressions: labels}
+	}
+	for what, tt := range map[string]struct{ has, want []corev1.NodeSelectorTerm }{
+		"a template that says nothing": {nil, []corev1.NodeSelectorTerm{term([]corev1.NodeSelectorRequirement{not})}},
+		"one with several choices": {
+			[]corev1.NodeSelectorTerm{term(nil, zone), term([]corev1.NodeSelectorRequirement{name})},
+			[]corev1.NodeSelectorTerm{term([]corev1.NodeSelectorRequirement{not}, zone), term([]corev1.NodeSelectorRequirement{name, not})},
+		},
+		"one that lets it run nowhere": {[]corev1.NodeSelectorTerm{{}}, []corev1.NodeSelectorTerm{{}}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "dpu-2", Containers: []corev1.Container{{Name: "c"}}}}
+			if tt.has != nil {
+				template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: tt.has}}}
+			}
+			before := template.DeepCopy()
+			pod, err := Pod(template, Helper{Phase: Revocation, Name: "x", Root: "/root", NotOn: "dpu-1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+			if !reflect.DeepEqual(got, tt.want) || pod.Spec.NodeName != "dpu-2" || !reflect.DeepEqual(template, before) {
+				t.Errorf("%+v on %q, want %+v", got, pod.Spec.NodeName, tt.want)
+			}
+			if len(pod.Spec.Volumes)+len(pod.Spec.Containers[0].VolumeMounts) > 0 {
+				t.Errorf("it has %+v", pod.Spec)
+			}
+			template.Spec.NodeName = "dpu-1"
+			if _, err := Pod(template, Helper{Phase: Revocation, Name: "x", NotOn: "dpu-1"}); err == nil || !strings.Contains(err.Error(), "must not run on") {
+				t.Errorf("bound to the node: %v", err)
+			}
+		})
 	}
 }

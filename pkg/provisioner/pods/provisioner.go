@@ -22,6 +22,7 @@ const (
 	Deletion   Phase = "deletion"
 	Staging    Phase = "staging"
 	Unstaging  Phase = "unstaging"
+	Revocation Phase = "revocation"
 )
 
 // DefaultTimeout is how long a pod may need where the provisioner says nothing: the pull of a large
@@ -36,6 +37,8 @@ type Provisioner struct {
 	nodeSelector map[string]string
 	timeouts     map[Phase]time.Duration
 	templates    map[Phase]*tree
+	// revokes is a hash of the revocation pod's template as it is written; empty: there is none.
+	revokes string
 
 	volumeModes, accessModes, minCapacity, maxCapacity *tree
 	handle, capacity                                   *tree
@@ -70,6 +73,10 @@ func (p *Provisioner) Timeout(phase Phase) time.Duration {
 	}
 	return DefaultTimeout
 }
+
+// Revokes is a hash of the template of the revocation pod, by which one is known to have been made of what is
+// written there now; empty: there is none, and the storage gives no receipt.
+func (p *Provisioner) Revokes() string { return p.revokes }
 
 // Compile compiles the templates of a PavProvisioner, and looks at all that can be known before they are
 // rendered. Each error has the path of the field that it speaks of.
@@ -119,6 +126,14 @@ func (c *compiler) compile(s *pavv1alpha1.PavProvisionerSpec) {
 	c.phase(Staging, staging, s.VolumeStaging.PodTemplate, s.VolumeStaging.Timeout)
 	if v := s.VolumeUnstaging; v != nil {
 		c.phase(Unstaging, c.spec.Child("volumeUnstaging"), v.PodTemplate, v.Timeout)
+	}
+	if v := s.VolumeRevocation; v != nil {
+		path := c.spec.Child("volumeRevocation")
+		if v.PodTemplate == nil {
+			c.errs = append(c.errs, field.Required(path.Child("podTemplate"), "without it nothing is revoked: leave volumeRevocation out"))
+		}
+		c.phase(Revocation, path, v.PodTemplate, v.Timeout)
+		c.out.revokes = digest(v.PodTemplate)
 	}
 	if c.out.Provides(pavv1alpha1.Dynamic) && c.out.capacity == nil && c.out.templates[Creation] == nil {
 		c.errs = append(c.errs, field.Required(c.spec.Child("volumeCreation", "capacity"), "without a creation pod nothing else says how large a volume is"))

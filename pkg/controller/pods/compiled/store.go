@@ -69,6 +69,8 @@ type Found struct {
 	Deleting bool
 	// Concurrent is AnnotationConcurrentStaging.
 	Concurrent bool
+	// UID of the PavProvisioner.
+	UID types.UID
 }
 
 // Timeout is how long the pod of a phase may need, also of a provisioner that cannot be used.
@@ -90,7 +92,7 @@ func (s *Store) Find(ctx context.Context, from client.Reader, name string) (Foun
 		return Found{Words: fmt.Sprintf("PavProvisioner %s does not exist: create it again, its volumes need it", name)}, nil
 	}
 	compiled, errs := s.Of(p)
-	out := Found{Provisioner: compiled, Deleting: !p.DeletionTimestamp.IsZero(), Concurrent: p.Annotations[moorv1alpha1.AnnotationConcurrentStaging] == "true"}
+	out := Found{Provisioner: compiled, UID: p.UID, Deleting: !p.DeletionTimestamp.IsZero(), Concurrent: p.Annotations[moorv1alpha1.AnnotationConcurrentStaging] == "true"}
 	switch {
 	case len(errs) > 0:
 		out.Words = fmt.Sprintf("PavProvisioner %s cannot be used: %v", name, errs.ToAggregate())

@@ -60,6 +60,9 @@ type Case struct {
 	Report  *moorv1alpha1.PodReport
 	Timeout time.Duration
 	Now     time.Time
+	// NotOn is set of a pod that has no /pav: that it has ended well says all, as far as it has not run
+	// on this node.
+	NotOn string
 }
 
 // Judge says what the pod of a record has come to. A report counts only if it is of that pod. A pod
@@ -75,6 +78,10 @@ func Judge(c Case) Judgement {
 	}
 	report := c.report()
 	switch {
+	case c.NotOn != "" && pod.Spec.NodeName == c.NotOn:
+		return c.failed(fmt.Sprintf("is on node %s, which it must not run on", c.NotOn))
+	case c.NotOn != "" && over(pod):
+		return c.alone()
 	case over(pod):
 		return c.over(report)
 	case report != nil && report.Problem != "":
@@ -127,6 +134,43 @@ func (c Case) over(report *moorv1alpha1.PodReport) Judgement {
 		return c.lost()
 	}
 	return c.failed(fmt.Sprintf("has ended, but pod-provisioner of node %s does not say what it has left: is it running there?", pod.Spec.NodeName))
+}
+
+// alone judges a pod that runs no more and says all by its end. One that was taken away ends well, too, if its
+// containers take the signal for the end of their work.
+func (c Case) alone() Judgement {
+	pod := c.Seen.Pod
+	switch {
+	case pod.Status.Phase == corev1.PodFailed:
+		return c.failed("failed", failure(pod))
+	case !pod.DeletionTimestamp.IsZero():
+		return c.failed("was deleted by another before its end was seen")
+	case slices.ContainsFunc(pod.Status.Conditions, func(d corev1.PodCondition) bool {
+		return d.Type == corev1.DisruptionTarget && d.Status == corev1.ConditionTrue
+	}):
+		return c.failed("was evicted before it had done its work")
+	case !completed(pod):
+		return c.failed("has ended, and not each of its containers with exit code 0")
+	}
+	return Judgement{Verdict: Succeeded}
+}
+
+// completed reports whether each container of a pod has ended with exit code 0, those that run beside the others
+// aside.
+func completed(pod *corev1.Pod) bool {
+	ended := map[string]bool{}
+	for _, s := range containers(pod) {
+		ended[s.Name] = s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
+	}
+	for _, all := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range all {
+			beside := all[i].RestartPolicy != nil && *all[i].RestartPolicy == corev1.ContainerRestartPolicyAlways
+			if !beside && !ended[all[i].Name] {
+				return false
+			}
+		}
+	}
+	return len(pod.Spec.Containers) > 0
 }
 
 func (c Case) unusable(report *moorv1alpha1.PodReport) Judgement {

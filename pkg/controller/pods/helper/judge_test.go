@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/pkg/provisioner/pods"
@@ -102,6 +103,54 @@ func TestJudge(t *testing.T) {
 				t.Errorf("got %+v, want %d after %s: %s", got, tt.want, tt.again, tt.words)
 			}
 		})
+	}
+}
+
+// TestJudgeAlone: a pod without /pav has done its work if each of its containers has ended with exit code 0, it was not taken
+// away, and it was not on the node where it must not run. No report is waited for, and none counts.
+func TestJudgeAlone(t *testing.T) {
+	well := func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "i"}, {Name: "beside", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
+		p.Spec.Containers = []corev1.Container{{Name: "c"}}
+		of := func(name string, code int32) corev1.ContainerStatus {
+			return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}
+		}
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{of("i", 0), of("beside", 143)}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{of("c", 0)}
+	}
+	for name, tt := range map[string]struct {
+		pod   *corev1.Pod
+		not   string
+		want  Verdict
+		words string
+	}{
+		"has ended well":                          {podIn("Succeeded", well), "dpu", Succeeded, ""},
+		"runs":                                    {podIn("Running", well), "dpu", Waits, "the revocation pod ns/p runs"},
+		"runs where it must not":                  {podIn("Running", well), "n", Failed, "is on node n, which it must not run on"},
+		"has ended well where it must not":        {podIn("Succeeded", well), "n", Failed, "is on node n, which it must not run on"},
+		"failed":                                  {podIn("Failed", terminated(3, "Error", "no route", 0)), "dpu", Failed, "the revocation pod ns/p failed: container c ended with exit code 3: no route"},
+		"was evicted":                             {podIn("Failed", well, func(p *corev1.Pod) { p.Status.Reason, p.Status.Message = "Evicted", "low on disk" }), "dpu", Failed, "failed: Evicted: low on disk"},
+		"ended well as it was deleted":            {podIn("Succeeded", well, deleted), "dpu", Failed, "was deleted by another before its end was seen"},
+		"ended well as it was evicted":            {podIn("Succeeded", well, disrupted(corev1.ConditionTrue)), "dpu", Failed, "was evicted before it had done its work"},
+		"was to be evicted, and was not":          {podIn("Succeeded", well, disrupted(corev1.ConditionFalse)), "dpu", Succeeded, ""},
+		"a container has not said how":            {podIn("Succeeded", well, func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }), "dpu", Failed, "not each of its containers with exit code 0"},
+		"a container has not ended":               {podIn("Succeeded", well, func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State.Terminated = nil }), "dpu", Failed, "not each of its containers"},
+		"an init container has not said how":      {podIn("Succeeded", well, func(p *corev1.Pod) { p.Status.InitContainerStatuses = nil }), "dpu", Failed, "not each of its containers"},
+		"a container ended in another way":        {podIn("Succeeded", well, func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State.Terminated.ExitCode = 1 }), "dpu", Failed, "not each of its containers"},
+		"has no container, for all that is known": {podIn("Succeeded"), "dpu", Failed, "not each of its containers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Judge(Case{Phase: pods.Revocation, Record: recordOf("u"), Seen: Seen{Pod: tt.pod}, Timeout: time.Minute, Now: begin, NotOn: tt.not})
+			if got.Verdict != tt.want || !strings.Contains(got.Words, tt.words) || (tt.words == "") != (got.Words == "") {
+				t.Errorf("got %+v, want %d: %s", got, tt.want, tt.words)
+			}
+		})
+	}
+}
+
+func disrupted(is corev1.ConditionStatus) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: is}}
 	}
 }
 

@@ -40,9 +40,9 @@ type Order struct {
 	Phase    pods.Phase
 	Record   *moorv1alpha1.HelperPod
 	Template *corev1.PodTemplateSpec
-	// NodeName is empty where the scheduler chooses.
-	NodeName string
-	// Directory is the name of the directory that is /pav of it.
+	// NodeName is empty where the scheduler chooses, which never takes NotOn.
+	NodeName, NotOn string
+	// Directory is the name of the directory that is /pav of it; empty: it has none.
 	Directory string
 }
 
@@ -100,7 +100,7 @@ func (p Pods) Make(ctx context.Context, w Work, o Order) error {
 	o.Template = o.Template.DeepCopy()
 	o.Template.Namespace = o.Record.Namespace
 	pod, err := pods.Pod(o.Template, pods.Helper{
-		Phase: o.Phase, Name: o.Record.Name, Root: p.Root, Directory: o.Directory, NodeName: o.NodeName, Owner: w.owner(),
+		Phase: o.Phase, Name: o.Record.Name, Root: p.Root, Directory: o.Directory, NodeName: o.NodeName, NotOn: o.NotOn, Owner: w.owner(),
 		Labels: map[string]string{w.Label: string(w.Object.GetUID()), moorv1alpha1.LabelHelperPhase: string(o.Phase)},
 	})
 	if err != nil {

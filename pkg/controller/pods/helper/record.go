@@ -1,4 +1,4 @@
-// Package helper runs the pods that work for a PodVolume or a PodStaging: how one is recorded before
+// Package helper runs the pods that work for a PodVolume, a PodStaging or a PodRevocation: how one is recorded before
 // it is made, made, seen, timed out, removed and known to be gone, and what is said of it. What a
 // pod is for, and what follows from its end, is decided by those who use it.
 package helper
@@ -20,7 +20,7 @@ import (
 
 // Work is the object that pods work for.
 type Work struct {
-	// Object is the PodVolume or PodStaging as it was read.
+	// Object is the PodVolume, PodStaging or PodRevocation as it was read.
 	Object client.Object
 	// Kind of it.
 	Kind string
@@ -36,6 +36,11 @@ func OfVolume(v *moorv1alpha1.PodVolume) Work {
 // OfStaging is the work for a PodStaging.
 func OfStaging(s *moorv1alpha1.PodStaging) Work {
 	return Work{Object: s, Kind: "PodStaging", Label: moorv1alpha1.LabelPodStaging}
+}
+
+// OfRevocation is the work for a PodRevocation.
+func OfRevocation(r *moorv1alpha1.PodRevocation) Work {
+	return Work{Object: r, Kind: "PodRevocation", Label: moorv1alpha1.LabelPodRevocation}
 }
 
 // owner is what the pods go with. It does not hold the object up: that waits for its pods by itself.

@@ -59,7 +59,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if s.driver == nil && len(s.errs) == 0 && p.DeletionTimestamp.IsZero() {
 		s.driver = csiDriver(p)
+		vouch(s.driver, s.revokes)
 		if _, err := kube.CreateLive(ctx, r.Client, r.Live, s.driver); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if ours(p, s.driver) {
+		if _, err := kube.Patch(ctx, r.Client, s.driver, func(d *storagev1.CSIDriver) { vouch(d, s.revokes) }); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -83,7 +89,8 @@ func (r *Reconciler) look(ctx context.Context, p *pavv1alpha1.PavProvisioner) (s
 	var volumes moorv1alpha1.PodVolumeList
 	var stagings moorv1alpha1.PodStagingList
 	var pvs corev1.PersistentVolumeList
-	_, s.errs = r.Provisioners.Of(p)
+	compiled, errs := r.Provisioners.Of(p)
+	s.errs, s.revokes = errs, compiled != nil && compiled.Revokes() != ""
 	driver := &storagev1.CSIDriver{}
 	found, err := kube.Find(ctx, r.Client, client.ObjectKeyFromObject(p), driver)
 	if found {

@@ -18,6 +18,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/controller/pods/compiled"
 )
@@ -140,6 +141,43 @@ func TestServed(t *testing.T) {
 				t.Error("at rest, it reads or writes")
 			}
 		})
+	}
+}
+
+// TestVouches: the driver says that the storage revokes DPUs while the provisioner has a pod for that, and only then.
+func TestVouches(t *testing.T) {
+	revokes := strings.TrimSuffix(strings.TrimSpace(spec), "}") + ", volumeRevocation: {podTemplate: {spec: {containers: [{name: c, image: i}]}}}}"
+	is := func(s *world) bool {
+		d := &storagev1.CSIDriver{}
+		s.Get(d, "p")
+		return d.Annotations[storagev1alpha1.AnnotationRevokes] == "true"
+	}
+	change := func(s *world, to string) {
+		kubetest.Change(s.Cluster, s.get(), func(p *pavv1alpha1.PavProvisioner) {
+			p.Spec = provisionerOf(t, to).Spec
+			p.Generation++
+		})
+		s.settle()
+	}
+	s := newWorld(t, revokes)
+	if s.settle(); !is(s) {
+		t.Error("a new one does not vouch")
+	}
+	writes := s.Writes()
+	if s.settle(); s.Writes() != writes {
+		t.Error("at rest, it writes")
+	}
+	for _, step := range []struct {
+		spec string
+		want bool
+	}{{spec, false}, {revokes, true}, {strings.Replace(revokes, "volumeRevocation: {podTemplate: {spec: {containers: [{name: c, image: i", "volumeRevocation: {podTemplate: {spec: {containers: [{name: c, image: '{{'", 1), false}} {
+		if change(s, step.spec); is(s) != step.want {
+			t.Errorf("with %s: vouches %v", step.spec, is(s))
+		}
+	}
+	foreign := newWorld(t, revokes, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
+	if foreign.settle(); is(foreign) {
+		t.Error("another's driver vouches")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
 // mostNames is how many of what holds a provisioner up are named.
@@ -21,6 +22,8 @@ const mostNames = 3
 // seen is what a pass knows of a provisioner besides the object.
 type seen struct {
 	errs field.ErrorList
+	// revokes: it can be used, and has a revocation pod.
+	revokes bool
 	// driver is the CSIDriver of its name; nil if there is none.
 	driver   *storagev1.CSIDriver
 	volumes  []moorv1alpha1.PodVolume
@@ -45,6 +48,18 @@ func csiDriver(p *pavv1alpha1.PavProvisioner) *storagev1.CSIDriver {
 			FSGroupPolicy: ptr.To(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy),
 		},
 	}
+}
+
+// vouch writes into a CSIDriver whether the storage revokes DPUs, as the provisioner has pods for that.
+func vouch(d *storagev1.CSIDriver, revokes bool) {
+	if !revokes {
+		delete(d.Annotations, storagev1alpha1.AnnotationRevokes)
+		return
+	}
+	if d.Annotations == nil {
+		d.Annotations = map[string]string{}
+	}
+	d.Annotations[storagev1alpha1.AnnotationRevokes] = "true"
 }
 
 // holdsUp says what keeps a provisioner that is being deleted, with some names; empty if nothing does.

@@ -9,6 +9,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
 	"github.com/moor-storage/moor/pkg/controller/pods/compiled"
+	"github.com/moor-storage/moor/pkg/provisioner/pods"
 )
 
 // surroundings are what a staging is about, as it is now; what is not there is nil.
@@ -33,6 +34,15 @@ func (a surroundings) about(p *moorv1alpha1.PodStaging) string {
 		return fmt.Sprintf("node %s does not exist", p.Spec.NodeName)
 	}
 	return ""
+}
+
+// variables are what the templates of a staging see.
+func (a surroundings) variables(p *moorv1alpha1.PodStaging) (pods.Context, error) {
+	out, err := pods.OfStaging(a.pv, a.claim, a.node, p.Spec.ReadOnly)
+	if u := p.Spec.User; err == nil && !u.IsPod() {
+		out = out.For(pods.Attachment{Namespace: u.Namespace, Name: u.Name, UID: u.UID})
+	}
+	return out, err
 }
 
 // refuses says why a volume may not be staged; empty if it may. others are the other stagings of

@@ -121,6 +121,8 @@ func alone(p *moorv1alpha1.PodStaging, s seen, deleted bool) step {
 		return step{do: release}
 	case deleted && (phase == "" || phase == isFailed) && p.Status.Directory == "":
 		return become(p, isUnstaged, "")
+	case phase == "" && revoked(p) != "":
+		return become(p, isFailed, revoked(p))
 	case phase == "":
 		return step{do: begin, phase: pods.Staging} // what refuses it is said by those who evaluate it
 	case undoes(p, deleted):
@@ -156,6 +158,8 @@ func retries(p *moorv1alpha1.PodStaging) bool {
 func clearing(p *moorv1alpha1.PodStaging, s seen, deleted bool) step {
 	cleared := p.Status.Report != nil && p.Status.Report.Cleared
 	switch phase := p.Status.Phase; {
+	case phase == isBroken && cleared && revoked(p) != "":
+		return says(p, revoked(p))
 	case phase == isBroken && cleared:
 		return beginning(p, s, pods.Staging)
 	case deleted && (phase == isUnstaging || phase == isFailed) && cleared:
@@ -164,6 +168,14 @@ func clearing(p *moorv1alpha1.PodStaging, s seen, deleted bool) step {
 		return says(p, fmt.Sprintf("pod-provisioner of node %s is to clear what is left there", p.Spec.NodeName))
 	}
 	return step{}
+}
+
+// revoked says why no staging pod is made any more; empty if one may be.
+func revoked(p *moorv1alpha1.PodStaging) string {
+	if p.Status.RevokedFor == "" {
+		return ""
+	}
+	return fmt.Sprintf("the right to write volume %s is being taken from node %s at the storage: it is not staged there any more for VolumeAttachment UID %s", p.Spec.VolumeName, p.Spec.NodeName, p.Status.RevokedFor)
 }
 
 // beginning is the beginning of a phase, if there are templates for it.
@@ -211,6 +223,9 @@ func ofPod(p *moorv1alpha1.PodStaging, s seen, phase pods.Phase) step {
 	j := helper.Judge(helper.Case{Phase: phase, Record: p.Status.Pod, Seen: s.pod, Report: report, Timeout: s.provisioner.Timeout(phase), Now: s.now})
 	switch j.Verdict {
 	case helper.Unmade:
+		if words := revoked(p); words != "" && phase == pods.Staging {
+			return ofEnd(p, s, helper.Judgement{Verdict: helper.Failed, Words: words})
+		}
 		if s.provisioner.Provisioner == nil {
 			return awaits(p, s.provisioner.Words, j.Again)
 		}

@@ -157,7 +157,7 @@ func (r *Reconciler) stage(ctx context.Context, p *moorv1alpha1.PodStaging, s se
 			return nil, err
 		}
 	}
-	variables, err := pods.OfStaging(a.pv, a.claim, a.node, p.Spec.ReadOnly)
+	variables, err := a.variables(p)
 	if err != nil {
 		return nil, err
 	}
@@ -166,11 +166,8 @@ func (r *Reconciler) stage(ctx context.Context, p *moorv1alpha1.PodStaging, s se
 
 // unstage is the template of the unstaging pod. If what it is about is gone, there has to be none.
 func unstage(ctx context.Context, p *moorv1alpha1.PodStaging, s seen, a surroundings, claims pods.Claims) (*corev1.PodTemplateSpec, error) {
-	if a.pv != nil && a.claim == nil && a.pv.Spec.ClaimRef != nil {
-		ref := a.pv.Spec.ClaimRef // a claim that is gone is shown as far as it is known
-		a.claim = &corev1.PersistentVolumeClaim{}
-		a.claim.Namespace, a.claim.Name, a.claim.UID = ref.Namespace, ref.Name, ref.UID
-		a.claim.Spec.AccessModes, a.claim.Spec.VolumeName = a.pv.Spec.AccessModes, a.pv.Name
+	if a.pv != nil && a.claim == nil {
+		a.claim = pods.ClaimOf(a.pv)
 	}
 	if missing := a.about(p); missing != "" {
 		if t, err := s.provisioner.Provisioner.Unstage(ctx, claims, pods.Context{}); t == nil && err == nil {
@@ -178,7 +175,7 @@ func unstage(ctx context.Context, p *moorv1alpha1.PodStaging, s seen, a surround
 		}
 		return nil, fmt.Errorf("which pod unstages the volume is not known: %s", missing)
 	}
-	variables, err := pods.OfStaging(a.pv, a.claim, a.node, p.Spec.ReadOnly)
+	variables, err := a.variables(p)
 	if err != nil {
 		return nil, err
 	}
