@@ -24,9 +24,9 @@ import (
 	"github.com/moor-storage/moor/test/kit"
 )
 
-// startController starts an API server with what deploy/pav has, and the controller in this
+// startController starts an API server with what deploy/pav has, and more manifests, and the controller in this
 // process, with the rights of its own account.
-func startController(t *testing.T) *apiserver.One {
+func startController(t *testing.T, more ...string) *apiserver.One {
 	t.Helper()
 	s := apiserver.StartOne(t, apiserver.Pods)
 	address, err := freeport.Address()
@@ -41,6 +41,11 @@ func startController(t *testing.T) *apiserver.One {
 	root, err := devcluster.FindRoot()
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, manifests := range more {
+		if err := kit.Apply(t.Context(), s, filepath.Join(root, manifests)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	objects, err := kit.ReadManifests(filepath.Join(root, "deploy", "pav"))
 	if err == nil {
@@ -79,12 +84,19 @@ spec:
   volumeStaging: {podTemplate: {spec: {containers: [{name: c, image: i}]}}}
 `
 
-// TestBadProvisioners: an API server refuses what is wrong when it is applied, by its schema, its
-// rules or the webhook, and names the field.
-func TestBadProvisioners(t *testing.T) {
-	s := startController(t)
-	ctx := t.Context()
+// TestController has one controller, in a cluster of DPUs, answer API servers and attachments: a process can have no
+// second one.
+func TestController(t *testing.T) {
+	s := startController(t, "crds/dpu", "deploy/dpu/00-namespace.yaml", "deploy/dpu/pod-provisioner-rbac.yaml", "deploy/dpu/snap-external-attacher-policy.yaml")
 	awaitWebhook(t, s)
+	t.Run("refuses bad provisioners", func(t *testing.T) { refusesBad(t, s) })
+	t.Run("has a storage revoke a DPU", func(t *testing.T) { revokes(t, seizure{s, t}) })
+}
+
+// refusesBad: an API server refuses what is wrong when it is applied, by its schema, its
+// rules or the webhook, and names the field.
+func refusesBad(t *testing.T, s *apiserver.One) {
+	ctx := t.Context()
 	for name, c := range map[string]struct{ from, to, want string }{
 		"name that is no label":           {"name: plain", "name: not.a.label", "metadata.name"},
 		"name that is too long":           {"name: plain", "name: " + strings.Repeat("a", 64), "metadata.name"},
@@ -116,6 +128,11 @@ func TestBadProvisioners(t *testing.T) {
 		"labels that are none":            {"{podTemplate:", "{nodeSelector: {a: 1}, podTemplate:", "spec.volumeStaging.nodeSelector"},
 		"unknown volume mode":             {"  volumeStaging", "  volumeValidation: {volumeModes: [Tape]}\n  volumeStaging", "spec.volumeValidation.volumeModes"},
 		"unknown access mode":             {"  volumeStaging", "  volumeValidation: {accessModes: [Once]}\n  volumeStaging", "spec.volumeValidation.accessModes"},
+		"revocation without a pod":        {"  volumeStaging", "  volumeRevocation: {timeout: 1m}\n  volumeStaging", "spec.volumeRevocation.podTemplate"},
+		"unknown field of revocation":     {"  volumeStaging", "  volumeRevocation: {nodeName: n, podTemplate: {spec: {containers: [{name: c, image: i}]}}}\n  volumeStaging", "spec.volumeRevocation.nodeName"},
+		"revocation without containers":   {"  volumeStaging", "  volumeRevocation: {podTemplate: {spec: {hostNetwork: true}}}\n  volumeStaging", "spec.volumeRevocation.podTemplate.spec.containers"},
+		"revocation that does not end":    {"  volumeStaging", "  volumeRevocation: {podTemplate: {spec: {containers: [{name: c, image: \"{{ handle\"}]}}}\n  volumeStaging", "spec.volumeRevocation.podTemplate.spec.containers[0].image"},
+		"revocation within no time":       {"  volumeStaging", "  volumeRevocation: {timeout: 0s, podTemplate: {spec: {containers: [{name: c, image: i}]}}}\n  volumeStaging", "spec.volumeRevocation.timeout"},
 		"least above most":                {"  volumeStaging", "  volumeValidation: {minCapacity: 2, maxCapacity: 1}\n  volumeStaging", "spec.volumeValidation.minCapacity"},
 	} {
 		t.Run(name, func(t *testing.T) {

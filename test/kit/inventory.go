@@ -120,7 +120,7 @@ func ofPods(ctx context.Context, bed *devcluster.Cluster, c Clients) (Inventory,
 func podObjects(ctx context.Context, where string, c client.Client) (Inventory, error) {
 	var out Inventory
 	var failed error
-	for _, list := range []client.ObjectList{&pavv1alpha1.PavProvisionerList{}, &moorv1alpha1.PodVolumeList{}, &moorv1alpha1.PodStagingList{}} {
+	for _, list := range []client.ObjectList{&pavv1alpha1.PavProvisionerList{}, &moorv1alpha1.PodVolumeList{}, &moorv1alpha1.PodStagingList{}, &moorv1alpha1.PodRevocationList{}} {
 		found, err := names(ctx, c, list)
 		failed = errors.Join(failed, err)
 		for _, name := range found {
