@@ -8,9 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	pavv1alpha1 "github.com/moor-storage/moor/api/pav/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
@@ -115,4 +117,31 @@ func TestAnothersRevocation(t *testing.T) {
 			s.wantWord()
 		})
 	}
+}
+
+// TestOldCache: what counts is what the API server itself says, whatever a cache shows.
+func TestOldCache(t *testing.T) {
+	s := newFixture(t)
+	granted, _ := kubetest.Read(s.Cluster, s.claim())
+	s.taken()
+	fencing, _ := kubetest.Read(s.Cluster, s.claim())
+	s.does = "hang"
+	s.settle()
+	kubetest.Change(s.Cluster, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status = granted.Status.DeepCopy() })
+	s.CacheShows(fencing)
+	s.does = "ok"
+	s.settle()
+	s.wantNone("its right to write is not being taken")
+}
+
+// TestSaysFirst: the request is there until the word is written.
+func TestSaysFirst(t *testing.T) {
+	s := newFixture(t).taken()
+	s.AfterWrite(func(_ string, o client.Object) {
+		if sv, is := o.(*storagev1alpha1.SVVolumeAttachment); is && len(sv.Finalizers) == 0 && s.attachment().Status.Revocation == nil {
+			t.Error("it went before the word was written")
+		}
+	})
+	s.settle()
+	s.wantWord()
 }
