@@ -55,7 +55,7 @@ func TestMediumIsSecond(t *testing.T) {
 	claim, mirror := facts("mine", true, true, true, 0, 4)
 	revokes(mirror, true, false)
 	saysFenced(mirror, 5, false)
-	e := Evidence{Attachment: mirror, Storage: Revocation{true, true, true, true, "d", false}, Lease: Lease{Given: true}, Operator: true}
+	e := Evidence{Attachment: mirror, Storage: Revocation{Vouched: true, Asked: true, Noticed: true, Gone: true, Driver: "d"}, Lease: Lease{Given: true}, Operator: true}
 	got, message := Prove(claim, e)
 	checkReceipt(t, "shown", got, message, moorv1alpha1.ReceiptMedium)
 	mirror.Status.DPU = storagev1alpha1.VolumeAttachmentDPU{RetiredEpoch: 4}

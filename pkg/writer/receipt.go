@@ -27,6 +27,8 @@ type Revocation struct {
 	// Driver is the name of the CSIDriver; "" while the storage is not asked: the DPU is heard,
 	// and reaches the storage.
 	Driver string
+	// Says is what its attacher says of why it is not done yet; "" if it says nothing.
+	Says string
 	// Cut: the storage is asked since the DPU has lost its way there; else since it is silent.
 	Cut bool
 }
@@ -215,6 +217,9 @@ func missing(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 		message += fmt.Sprintf("; %s, and SVVolumeAttachment %s is gone without the word of the attacher of CSIDriver %s that the volume was revoked, which proves nothing", storage.why(), claim.Status.Attachment, storage.Driver)
 	default:
 		message += fmt.Sprintf("; %s, and CSIDriver %s is asked to revoke it", storage.why(), storage.Driver)
+		if storage.Says != "" {
+			message += ": " + storage.Says
+		}
 	}
 	if e.Lease.Given {
 		message += "; the DPU withdraws by itself, and the bound of its lease is waited for"

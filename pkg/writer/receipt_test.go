@@ -101,7 +101,7 @@ func TestProveOnlyWhileFencing(t *testing.T) {
 	for _, phase := range []moorv1alpha1.ClaimPhase{"", moorv1alpha1.ClaimFree, moorv1alpha1.ClaimGranted} {
 		claim, mirror := facts("mine", true, false, false, 4, 4)
 		claim.Status.Phase = phase
-		if got, _ := Prove(claim, Evidence{Attachment: mirror, Storage: Revocation{true, true, true, true, "d", false}, Lease: Lease{Given: true}, Operator: true}); got != nil {
+		if got, _ := Prove(claim, Evidence{Attachment: mirror, Storage: Revocation{Vouched: true, Asked: true, Noticed: true, Gone: true, Driver: "d"}, Lease: Lease{Given: true}, Operator: true}); got != nil {
 			t.Errorf("phase %q: receipt %+v", phase, got)
 		}
 	}
@@ -122,8 +122,8 @@ func TestLeaseComesThird(t *testing.T) {
 		storage Revocation
 		lease   Lease
 	}{
-		{moorv1alpha1.ReceiptDPU, 4, Revocation{true, true, true, true, "d", false}, over},
-		{moorv1alpha1.ReceiptStorage, 0, Revocation{true, true, true, true, "d", false}, over},
+		{moorv1alpha1.ReceiptDPU, 4, Revocation{Vouched: true, Asked: true, Noticed: true, Gone: true, Driver: "d"}, over},
+		{moorv1alpha1.ReceiptStorage, 0, Revocation{Vouched: true, Asked: true, Noticed: true, Gone: true, Driver: "d"}, over},
 		{moorv1alpha1.ReceiptLeaseBound, 0, Revocation{}, over},
 		{moorv1alpha1.ReceiptOperator, 0, Revocation{}, Lease{Given: true, Left: 1}},
 		{moorv1alpha1.ReceiptOperator, 0, Revocation{}, Lease{Left: -1}},
@@ -174,7 +174,7 @@ func TestNoWordIsNoProof(t *testing.T) {
 	}
 	claim.Status.AttachmentUID, mirror.UID = "", ""
 	revokes(mirror, true, false)
-	if got, _ := Prove(claim, Evidence{Attachment: mirror, Storage: Revocation{true, true, true, true, "d", false}}); got != nil {
+	if got, _ := Prove(claim, Evidence{Attachment: mirror, Storage: Revocation{Vouched: true, Asked: true, Noticed: true, Gone: true, Driver: "d"}}); got != nil {
 		t.Errorf("of no object: %+v", got)
 	}
 	if got, message := Prove(nil, Evidence{Operator: true}); got != nil || message != "the claim is not being fenced" {
@@ -210,6 +210,7 @@ func TestMissing(t *testing.T) {
 		"without its word":    {mirrorIs: "mine", evidence: silent(Revocation{Vouched: true, Asked: true, Noticed: true, Gone: true}), want: "; the DPU is silent, and SVVolumeAttachment a-vol is gone without the word of the attacher of CSIDriver csi.d that the volume was revoked, which proves nothing"},
 		"cut off":             {mirrorIs: "mine", evidence: silent(Revocation{Vouched: true, Asked: true, Noticed: true, Cut: true}), want: "; the DPU does not reach the storage, and CSIDriver csi.d is asked to revoke it"},
 		"being revoked":       {mirrorIs: "mine", evidence: silent(Revocation{Vouched: true, Asked: true, Noticed: true}), want: "; the DPU is silent, and CSIDriver csi.d is asked to revoke it"},
+		"not revoked yet":     {mirrorIs: "mine", evidence: silent(Revocation{Vouched: true, Asked: true, Noticed: true, Says: "its pod failed"}), want: "; the DPU is silent, and CSIDriver csi.d is asked to revoke it: its pod failed"},
 		"revoked, not ending": {mirrorIs: "mine", evidence: silent(Revocation{Vouched: true, Asked: true, Noticed: true, Gone: true}), change: func(a *storagev1alpha1.VolumeAttachment) { revokes(a, true, false) }, want: "; the DPU is silent, and CSIDriver csi.d is asked to revoke it"},
 	} {
 		t.Run(name, func(t *testing.T) {

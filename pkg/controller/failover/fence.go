@@ -266,6 +266,9 @@ func (f fencer) revoke(ctx context.Context, p *pass, t *target) (writer.Revocati
 	}
 	out.Gone = !found
 	if found {
+		if said := sv.Status.DetachError; said != nil {
+			out.Says = said.Message
+		}
 		return out, kube.Delete(ctx, f.dpu.Client, sv)
 	}
 	return out, nil

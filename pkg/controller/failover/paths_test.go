@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -213,6 +214,12 @@ func TestAPathIsLostToAStorageThatRevokes(t *testing.T) {
 	s.mustPass()
 	s.wantPhase(fencing)
 	s.wantSays("False/PathLost", "CSIDriver vendor is asked to revoke it")
+	sv, _ := s.sv()
+	kubetest.Change(s.DPU, sv, func(sv *storagev1alpha1.SVVolumeAttachment) {
+		sv.Status.DetachError = &storagev1.VolumeError{Message: "no route to the array"}
+	})
+	s.mustPass()
+	s.wantSays("False/PathLost", "CSIDriver vendor is asked to revoke it: no route to the array")
 	s.revoked()
 	s.mustPass()
 	s.wantPhase(freed)

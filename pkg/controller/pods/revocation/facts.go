@@ -121,6 +121,7 @@ func (f facts) open() *moorv1alpha1.PodStaging {
 func (f facts) stages() string {
 	for i := range f.stagings {
 		switch p := &f.stagings[i]; {
+		case p.Status.Phase == moorv1alpha1.PodStagingFailed || p.Status.Phase == moorv1alpha1.PodStagingUnstaged: // nothing is there
 		case p.Spec.User.UID != f.attachment.UID:
 			return fmt.Sprintf("PodStaging %s on DPU %s is for %s (UID %s), and not for the one whose right to write is being taken: until it is gone the storage gives no receipt",
 				p.Name, p.Spec.NodeName, p.Spec.User, p.Spec.User.UID)

@@ -246,6 +246,16 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// TestNothingIsStaged: what an earlier attachment has left of a staging that failed, or is undone, is waited for by none.
+func TestNothingIsStaged(t *testing.T) {
+	for _, phase := range []moorv1alpha1.PodStagingPhase{moorv1alpha1.PodStagingFailed, moorv1alpha1.PodStagingUnstaged} {
+		s := newFixture(t).taken()
+		s.Add(s.staging("other", "earlier", phase))
+		s.settle()
+		s.wantWord()
+	}
+}
+
 // TestRunsOn: a staging pod that has said that it has staged, and runs on, is waited for by none: its DPU does not answer.
 func TestRunsOn(t *testing.T) {
 	s := newFixture(t)
