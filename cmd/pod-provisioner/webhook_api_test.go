@@ -87,7 +87,7 @@ spec:
 // TestController has one controller, in a cluster of DPUs, answer API servers and attachments: a process can have no
 // second one.
 func TestController(t *testing.T) {
-	s := startController(t, "crds/dpu", "deploy/dpu/00-namespace.yaml", "deploy/dpu/pod-provisioner-rbac.yaml", "deploy/dpu/snap-external-attacher-policy.yaml")
+	s := startController(t, "crds/dpu", "deploy/dpu/00-namespace.yaml", "deploy/dpu/pod-provisioner-rbac.yaml")
 	awaitWebhook(t, s)
 	t.Run("refuses bad provisioners", func(t *testing.T) { refusesBad(t, s) })
 	t.Run("has a storage revoke a DPU", func(t *testing.T) { revokes(t, seizure{s, t}) })

@@ -41,6 +41,15 @@ func (r Revocation) why() string {
 	return "the DPU is silent"
 }
 
+// asked says that the storage is asked, and what it says of that.
+func (r Revocation) asked() string {
+	out := fmt.Sprintf("; %s, and CSIDriver %s is asked to revoke it", r.why(), r.Driver)
+	if r.Says != "" {
+		out += ": " + r.Says
+	}
+	return out
+}
+
 // TakesRevocation reports whether the vendor's attacher may write into the attachment that the volume was taken
 // back from the DPU: the attachment ends and its claim may still be held, and snap-controller has noticed that: before
 // it may have the vendor asked again.
@@ -216,10 +225,7 @@ func missing(claim *moorv1alpha1.WriterClaim, e Evidence) string {
 	case storage.Gone && !confirmed(e.Attachment):
 		message += fmt.Sprintf("; %s, and SVVolumeAttachment %s is gone without the word of the attacher of CSIDriver %s that the volume was revoked, which proves nothing", storage.why(), claim.Status.Attachment, storage.Driver)
 	default:
-		message += fmt.Sprintf("; %s, and CSIDriver %s is asked to revoke it", storage.why(), storage.Driver)
-		if storage.Says != "" {
-			message += ": " + storage.Says
-		}
+		message += storage.asked()
 	}
 	if e.Lease.Given {
 		message += "; the DPU withdraws by itself, and the bound of its lease is waited for"

@@ -43,7 +43,7 @@ var revocations = []mutation{
 		{revocationNext, "	case r.Status.Phase != moorv1alpha1.PodRevocationRevoked:", "	case r.Status.Phase == \"\":"},
 	}},
 	{name: "a pod on the DPU that is revoked is a receipt", tests: podHelper, edits: []edit{
-		{helperJudge, "	case c.NotOn != \"\" && pod.Spec.NodeName == c.NotOn:", "	case c.NotOn == \"-\":"},
+		{helperJudge, "	case pod.Spec.NodeName == c.NotOn:", "	case c.NotOn == \"-\":"},
 	}},
 	{name: "a pod that was deleted and ended well is a receipt", tests: podHelper, edits: []edit{
 		{helperJudge, "	case !pod.DeletionTimestamp.IsZero():\n		return c.failed(\"was deleted by another before", "	case pod.Name == \"-\":\n		return c.failed(\"was deleted by another before"},
@@ -74,7 +74,7 @@ var revocations = []mutation{
 		{revocationFacts, "p.Status.Phase == \"\" || p.Status.Phase == moorv1alpha1.PodStagingStaging:", "p.Name == \"\":"},
 	}},
 	{name: "a storage is told to revoke beside a staging pod that runs", tests: podRevocation, edits: []edit{
-		{revocationFacts, "!podvolume.Finished(pod) && !f.ready(pod) {", "pod.Name == \"\" {"},
+		{revocationFacts, "!podvolume.Finished(pod) && !f.ready(pod) {", "!podvolume.Finished(pod) && pod.Name == \"\" {"},
 	}},
 	{name: "what is staged for another attachment goes unnoticed", tests: podRevocation, edits: []edit{
 		{revocationFacts, "	case p.Spec.User.UID != f.attachment.UID:", "	case p.Spec.User.UID == \"\":"},

@@ -76,12 +76,11 @@ func Judge(c Case) Judgement {
 	case c.Record.UID != pod.UID || c.Record.NodeName != pod.Spec.NodeName:
 		return Judgement{Verdict: Unnoted, Again: left}
 	}
+	if j, judged := c.alone(); judged {
+		return j
+	}
 	report := c.report()
 	switch {
-	case c.NotOn != "" && pod.Spec.NodeName == c.NotOn:
-		return c.failed(fmt.Sprintf("is on node %s, which it must not run on", c.NotOn))
-	case c.NotOn != "" && over(pod):
-		return c.alone()
 	case over(pod):
 		return c.over(report)
 	case report != nil && report.Problem != "":
@@ -136,23 +135,29 @@ func (c Case) over(report *moorv1alpha1.PodReport) Judgement {
 	return c.failed(fmt.Sprintf("has ended, but pod-provisioner of node %s does not say what it has left: is it running there?", pod.Spec.NodeName))
 }
 
-// alone judges a pod that runs no more and says all by its end. One that was taken away ends well, too, if its
-// containers take the signal for the end of their work.
-func (c Case) alone() Judgement {
+// alone judges a pod that says all by its end, if it is where it must not be or runs no more. One that was taken away
+// ends well, too, if its containers take the signal for the end of their work.
+func (c Case) alone() (j Judgement, judged bool) {
 	pod := c.Seen.Pod
 	switch {
+	case c.NotOn == "":
+		return Judgement{}, false
+	case pod.Spec.NodeName == c.NotOn:
+		return c.failed(fmt.Sprintf("is on node %s, which it must not run on", c.NotOn)), true
+	case !over(pod):
+		return Judgement{}, false
 	case pod.Status.Phase == corev1.PodFailed:
-		return c.failed("failed", failure(pod))
+		return c.failed("failed", failure(pod)), true
 	case !pod.DeletionTimestamp.IsZero():
-		return c.failed("was deleted by another before its end was seen")
+		return c.failed("was deleted by another before its end was seen"), true
 	case slices.ContainsFunc(pod.Status.Conditions, func(d corev1.PodCondition) bool {
 		return d.Type == corev1.DisruptionTarget && d.Status == corev1.ConditionTrue
 	}):
-		return c.failed("was evicted before it had done its work")
+		return c.failed("was evicted before it had done its work"), true
 	case !completed(pod):
-		return c.failed("has ended, and not each of its containers with exit code 0")
+		return c.failed("has ended, and not each of its containers with exit code 0"), true
 	}
-	return Judgement{Verdict: Succeeded}
+	return Judgement{Verdict: Succeeded}, true
 }
 
 // completed reports whether each container of a pod has ended with exit code 0, those that run beside the others

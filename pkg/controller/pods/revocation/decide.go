@@ -78,7 +78,7 @@ func decide(r *moorv1alpha1.PodRevocation, s seen) step {
 	case r.Status.Phase == "", retries(r):
 		return beginning(r, s)
 	}
-	return step{}
+	return step{do: wait}
 }
 
 // retries reports whether a revocation that failed is to be tried again.

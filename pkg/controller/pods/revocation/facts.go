@@ -57,7 +57,8 @@ func (r *Requests) look(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachm
 	if f.needed(sv) == 0 {
 		return f, nil
 	}
-	return f, r.behind(ctx, sv, &f)
+	err = r.behind(ctx, sv, &f)
+	return f, err
 }
 
 // behind reads what stands behind a volume, and where it is staged.

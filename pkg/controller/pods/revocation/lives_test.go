@@ -180,7 +180,7 @@ func TestNeverStarts(t *testing.T) {
 
 // TestWaits: what has to be known, or over, before the storage is asked.
 func TestWaits(t *testing.T) {
-	stagingOf := func(s *fixture) *moorv1alpha1.PodStaging {
+	stagingOf := func() *moorv1alpha1.PodStaging {
 		return &moorv1alpha1.PodStaging{ObjectMeta: metav1.ObjectMeta{Name: "staging"}}
 	}
 	for name, tt := range map[string]struct {
@@ -202,23 +202,23 @@ func TestWaits(t *testing.T) {
 		"the volume is gone": {func(s *fixture) { s.Remove(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pvName}}) }, "PersistentVolume pvc-1 is gone", nil},
 		"it is being staged": {
 			func(s *fixture) {
-				kubetest.Change(s.Cluster, stagingOf(s), func(p *moorv1alpha1.PodStaging) { p.Status.Phase = moorv1alpha1.PodStagingStaging })
+				kubetest.Change(s.Cluster, stagingOf(), func(p *moorv1alpha1.PodStaging) { p.Status.Phase = moorv1alpha1.PodStagingStaging })
 			}, "PodStaging staging on DPU dpu-1 is under way",
 			func(s *fixture) {
-				kubetest.Change(s.Cluster, stagingOf(s), func(p *moorv1alpha1.PodStaging) { p.Status.Phase = moorv1alpha1.PodStagingStaged })
+				kubetest.Change(s.Cluster, stagingOf(), func(p *moorv1alpha1.PodStaging) { p.Status.Phase = moorv1alpha1.PodStagingStaged })
 			},
 		},
 		"it was asked to be staged": {
 			func(s *fixture) {
-				kubetest.Change(s.Cluster, stagingOf(s), func(p *moorv1alpha1.PodStaging) { p.Status.Phase = "" })
+				kubetest.Change(s.Cluster, stagingOf(), func(p *moorv1alpha1.PodStaging) { p.Status.Phase = "" })
 			}, "PodStaging staging on DPU dpu-1 is under way",
 			func(s *fixture) {
-				kubetest.Change(s.Cluster, stagingOf(s), func(p *moorv1alpha1.PodStaging) { p.Status.Phase = moorv1alpha1.PodStagingFailed })
+				kubetest.Change(s.Cluster, stagingOf(), func(p *moorv1alpha1.PodStaging) { p.Status.Phase = moorv1alpha1.PodStagingFailed })
 			},
 		},
 		"a staging pod runs": {
 			func(s *fixture) {
-				kubetest.Change(s.Cluster, stagingOf(s), func(p *moorv1alpha1.PodStaging) { p.Status.Phase = moorv1alpha1.PodStagingReverting })
+				kubetest.Change(s.Cluster, stagingOf(), func(p *moorv1alpha1.PodStaging) { p.Status.Phase = moorv1alpha1.PodStagingReverting })
 				s.Add(s.stagingPod("staging", "sp", corev1.PodRunning, s.Clock.Now().Add(-time.Hour)))
 			}, "staging pod default/sp on DPU dpu-1 has not ended",
 			func(s *fixture) {
