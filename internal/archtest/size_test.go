@@ -23,6 +23,32 @@ func TestFilesAreShort(t *testing.T) {
 	})
 }
 
+// maxBytes is the largest that any file may be: what is larger was built.
+const maxBytes = 1 << 20
+
+// TestNoProgramIsKept: what a build leaves outside of bin is easily taken for a source.
+func TestNoProgramIsKept(t *testing.T) {
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "node_modules"):
+			return filepath.SkipDir
+		case d.IsDir():
+			return nil
+		}
+		info, err := d.Info()
+		if err == nil && info.Size() > maxBytes {
+			t.Errorf("%s has %d bytes, more than %d", path, info.Size(), maxBytes)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // eachFile hands every Go file of the module to do.
 func eachFile(t *testing.T, do func(path string, text []byte)) {
 	t.Helper()

@@ -18,7 +18,6 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
-	"github.com/moor-storage/moor/pkg/controller/failover/doubt"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
@@ -50,35 +49,6 @@ type candidate struct {
 // candidate is the host as one that is to fail over.
 func (p *pass) candidate() candidate {
 	return candidate{host: p.node.Name, zone: zoneOf(p.core), sure: p.unanimous || p.requested()}
-}
-
-// doubt is what puts a host in doubt that lives, if time decides what is done about it. A DPU
-// that gives a lease ends its part by that. Of a ZeroTrust host nothing else is heard, so
-// while its DPU is silent nothing says that it lives.
-func (p *pass) doubt() doubt.Kind {
-	switch {
-	case p.state == HostCutOff, p.state == HostHung && p.api == APINotReady:
-		return doubt.NotReady
-	case p.state == DPUDead && !p.lease.Given && !p.observation.ZeroTrust:
-		return doubt.DPUSilent
-	}
-	return doubt.None
-}
-
-// overdue lets a host fail over that has been in doubt for as long as it may. That replaces
-// a person's request, and no receipt; the budget counts it as one that may be wrong.
-func (p *pass) overdue() {
-	limit, left := p.doubts.Note(p.node.Name, p.doubt(), p.now)
-	switch {
-	case limit == 0 || p.requested():
-		return
-	case left > 0:
-		p.retryBy(left)
-		p.evidence += fmt.Sprintf("; it fails over once it has been so for %s", limit)
-		return
-	}
-	p.takeOver()
-	p.evidence += fmt.Sprintf("; it has been so for %s, so it fails over", limit)
 }
 
 // refuse says why one more failover may not begin; "" if it may.

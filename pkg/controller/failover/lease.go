@@ -107,3 +107,19 @@ func (l *leases) confirm(ctx context.Context, p *pass, t *target) (writer.Lease,
 	lease, _, err := l.read(ctx, l.dpu.Live, t.holder())
 	return lease, err
 }
+
+// decide says what is done about the state. A DPU that is silent, and whose lease
+// is over, has taken the volumes from its host by itself: there is nothing left to
+// hold.
+func (p *pass) decide() {
+	p.action = actions[p.state]
+	if p.state != DPUDead || !p.lease.Given {
+		return
+	}
+	if !p.lease.Ended {
+		p.evidence += "; it has promised to withdraw by itself, and the end of its lease is waited for"
+		return
+	}
+	p.action = Evict
+	p.evidence += "; its lease is over, so it withdraws by itself or is reset, and the host has lost its volumes"
+}

@@ -80,20 +80,33 @@ func (p *pass) judge(fleet Fleet) {
 	p.overdue()
 }
 
-// decide says what is done about the state. A DPU that is silent, and whose lease
-// is over, has taken the volumes from its host by itself: there is nothing left to
-// hold.
-func (p *pass) decide() {
-	p.action = actions[p.state]
-	if p.state != DPUDead || !p.lease.Given {
+// doubt is what puts a host in doubt that lives, if time decides what is done about it. A DPU
+// that gives a lease ends its part by that. Of a ZeroTrust host nothing else is heard, so
+// while its DPU is silent nothing says that it lives.
+func (p *pass) doubt() doubt.Kind {
+	switch {
+	case p.state == HostCutOff, p.state == HostHung && p.api == APINotReady:
+		return doubt.NotReady
+	case p.state == DPUDead && !p.lease.Given && !p.observation.ZeroTrust:
+		return doubt.DPUSilent
+	}
+	return doubt.None
+}
+
+// overdue lets a host fail over that has been in doubt for as long as it may. That replaces
+// a person's request, and no receipt; the budget counts it as one that may be wrong.
+func (p *pass) overdue() {
+	limit, left := p.doubts.Note(p.node.Name, p.doubt(), p.now)
+	switch {
+	case limit == 0 || p.requested():
+		return
+	case left > 0:
+		p.retryBy(left)
+		p.evidence += fmt.Sprintf("; it fails over once it has been so for %s", limit)
 		return
 	}
-	if !p.lease.Ended {
-		p.evidence += "; it has promised to withdraw by itself, and the end of its lease is waited for"
-		return
-	}
-	p.action = Evict
-	p.evidence += "; its lease is over, so it withdraws by itself or is reset, and the host has lost its volumes"
+	p.takeOver()
+	p.evidence += fmt.Sprintf("; it has been so for %s, so it fails over", limit)
 }
 
 // fleetAge is how old the fleet may be that a pass looks at.
