@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -122,6 +123,33 @@ func WithPrograms(ctx context.Context, files []ociimage.File, programs map[strin
 		out = append(out, ociimage.File{Path: place, Content: content, Mode: 0o755})
 	}
 	slices.SortFunc(out, func(a, b ociimage.File) int { return strings.Compare(a.Path, b.Path) })
+	return out, nil
+}
+
+// Tree is the files and links of a directory of this machine, for the same place in an image,
+// but for those whose path is refused.
+func Tree(directory string, refused func(path string) bool) ([]ociimage.File, error) {
+	var out []ociimage.File
+	err := filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || refused(path) {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		f := ociimage.File{Path: path, Mode: int64(info.Mode().Perm())}
+		if info.Mode().IsRegular() {
+			f.Content, err = os.ReadFile(path)
+		} else {
+			f.Link, err = os.Readlink(path)
+		}
+		out = append(out, f)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("copy directory %s: %w", directory, err)
+	}
 	return out, nil
 }
 

@@ -1,8 +1,13 @@
 package devcluster
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/moor-storage/moor/test/devcluster/ociimage"
 )
@@ -38,5 +43,29 @@ func TestWithPrograms(t *testing.T) {
 		if times[path] != 1 {
 			t.Errorf("%s is there %d times", path, times[path])
 		}
+	}
+}
+
+func TestTree(t *testing.T) {
+	dir := t.TempDir()
+	below := filepath.Join(dir, "below")
+	if err := errors.Join(
+		os.Mkdir(below, 0o755),
+		os.WriteFile(filepath.Join(below, "run"), []byte("program"), 0o700),
+		os.WriteFile(filepath.Join(dir, "left-out"), nil, 0o644),
+		os.Symlink("below/run", filepath.Join(dir, "link")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Tree(dir, func(path string) bool { return filepath.Base(path) == "left-out" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []ociimage.File{{Path: filepath.Join(below, "run"), Content: []byte("program"), Mode: 0o700}, {Path: filepath.Join(dir, "link"), Link: "below/run", Mode: 0o777}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if _, err := Tree(filepath.Join(dir, "none"), func(string) bool { return false }); err == nil {
+		t.Error("a directory that is not there is copied")
 	}
 }

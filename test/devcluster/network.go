@@ -3,6 +3,7 @@ package devcluster
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os/exec"
@@ -57,8 +58,8 @@ func connectHub(ctx context.Context, hub int) error {
 	return ip(ctx, hub, "link set root0 master br0 up")
 }
 
-// connect plugs a machine into the hub's bridge and tells everyone where its
-// pods are.
+// connect plugs a machine into the hub's bridge and tells everyone, programs of
+// this machine too, where its pods are.
 func (c *Cluster) connect(ctx context.Context, b box, pid, hub int) error {
 	port := "p-" + b.name
 	// After a power-off the kernel removes the old port a little later.
@@ -86,5 +87,6 @@ func (c *Cluster) connect(ctx context.Context, b box, pid, hub int) error {
 	if b.pods == "" {
 		return nil
 	}
-	return ip(ctx, hub, fmt.Sprintf("route replace %s via %s", b.pods, b.ip))
+	route := fmt.Sprintf("route replace %s via %s", b.pods, b.ip)
+	return errors.Join(ip(ctx, hub, route), ip(ctx, 0, route+" dev "+layout.RootLink))
 }

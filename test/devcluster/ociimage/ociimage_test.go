@@ -46,6 +46,7 @@ func decode[T any](t *testing.T, content []byte) T {
 var sample = Image{
 	Names:      []string{"registry.example/a:1", "registry.example:5000/b:2"},
 	Entrypoint: []string{"/bin/a"},
+	StopSignal: "SIGINT",
 	Files: []File{
 		{Path: "/bin/a", Content: []byte("program"), Mode: 0o755},
 		{Path: "/opt/deep/link", Link: "/bin/a"},
@@ -73,7 +74,12 @@ func TestEveryBlobHasTheNameOfItsDigest(t *testing.T) {
 			Config descriptor
 			Layers []descriptor
 		}](t, blob(t, files, m))
-		blob(t, files, manifest.Config)
+		config := decode[struct {
+			Config struct{ StopSignal string }
+		}](t, blob(t, files, manifest.Config))
+		if config.Config.StopSignal != sample.StopSignal {
+			t.Errorf("the program is asked to end by %q, want %q", config.Config.StopSignal, sample.StopSignal)
+		}
 		blob(t, files, manifest.Layers[0])
 	}
 }
