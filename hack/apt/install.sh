@@ -1,7 +1,8 @@
 #!/bin/sh
 # install.sh [LIST...]: installs those Debian packages of the lists (default:
 # packages.txt beside this script) that are missing. Does nothing, and needs no
-# network, when all are there. No service is started.
+# network, when all are there. No service is started, and no cluster of databases
+# made, which the next boot would start.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# -gt 0 ] || set -- "$here/packages.txt"
@@ -23,12 +24,16 @@ fi
 
 # apt asks policy-rc.d before it starts a service; 101 means "do not".
 policy=/usr/sbin/policy-rc.d
+clusters=/etc/postgresql-common/createcluster.d
+trap 'exit 1' INT TERM
 if [ ! -e "$policy" ]; then
 	printf '#!/bin/sh\nexit 101\n' >"$policy"
 	chmod 0755 "$policy"
-	trap 'rm -f "$policy"' EXIT
-	trap 'exit 1' INT TERM
+	ours=$policy
 fi
+mkdir -p "$clusters"
+echo 'create_main_cluster = false' >"$clusters/moor.conf"
+trap 'rm -f ${ours:-} "$clusters/moor.conf"; rmdir -p --ignore-fail-on-non-empty "$clusters"' EXIT
 
 install_once() {
 	export DEBIAN_FRONTEND=noninteractive
