@@ -44,6 +44,10 @@ var _ = Describe("a pod whose mount died with SNAP", bothModes, func() {
 		ns := faulty(ctx)
 		s := ns.subject(ctx, "host-1")
 		for n := range 2 {
+			if n == 1 {
+				By("killing the host's plugin first, which forgets what it has staged")
+				restart(ctx, "snap-csi-plugin-"+s.pod.Spec.NodeName)
+			}
 			restart(ctx, "snap-emulator-"+dpuIn(s.pod.Spec.NodeName))
 			s.writer().ends(ctx)
 			s.again(ctx, within(hostDead+drained))

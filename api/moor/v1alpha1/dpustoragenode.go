@@ -101,7 +101,7 @@ type DeadMount struct {
 	// +kubebuilder:validation:MaxItems=1024
 	Pods []types.UID `json:"pods,omitempty"`
 	// DeviceReady: the device of the volume answers on the host, so that a new pod can have
-	// it there.
+	// it there; or the host's plugin was started after the volume was staged, and does not know which it is.
 	// +optional
 	DeviceReady bool `json:"deviceReady,omitempty"`
 	// Message says what is wrong.

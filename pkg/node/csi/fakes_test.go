@@ -218,9 +218,11 @@ type host struct {
 	// dirs are those of volumes that are directories.
 	dirs map[string]string
 	open map[string]bool
-	err  error
-	last provisioner.OpenSpec
-	log  []string
+	// lookup is what Lookup fails with.
+	lookup error
+	err    error
+	last   provisioner.OpenSpec
+	log    []string
 }
 
 func (h *host) Open(_ context.Context, s provisioner.OpenSpec) (provisioner.Device, error) {
@@ -254,6 +256,9 @@ func (h *host) Close(_ context.Context, id, name string) error {
 }
 
 func (h *host) Lookup(_ context.Context, id string) (provisioner.Device, error) {
+	if h.lookup != nil {
+		return provisioner.Device{}, h.lookup
+	}
 	if !h.open[id] {
 		return provisioner.Device{}, provisioner.ErrNotFound
 	}

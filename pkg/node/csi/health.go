@@ -7,6 +7,7 @@ import (
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/csiserver"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
@@ -61,11 +62,17 @@ func (s *Server) openProblems(ctx context.Context, id string) ([]provisioner.Pro
 	return what.problems(), nil
 }
 
-// Ready reports whether the volume is open on this node and its device answers. It may take
-// seconds where that hangs.
+// Ready reports whether a new pod can have the volume on this node: its device answers, as far
+// as is known. Which device that is was said when the volume was opened: of one that was not opened since this
+// process was started nothing will be known before a new pod has it opened, so none waits
+// for that. It may take seconds where the device hangs.
 func (s *Server) Ready(ctx context.Context, volume string) bool {
-	problems, err := s.openProblems(ctx, volume)
-	return err == nil && len(problems) == 0
+	dev, err := s.o.Host.Lookup(ctx, volume)
+	if err != nil { // a device that was opened and is gone is absent, and not found for that
+		return errors.Is(err, provisioner.ErrNotFound) && !errors.Is(err, hostdev.ErrAbsent)
+	}
+	what, err := s.contentOf(dev, dev.Mode)
+	return err == nil && len(what.problems()) == 0
 }
 
 func (s *Server) mountProblems(path string) ([]provisioner.Problem, error) {

@@ -3,6 +3,7 @@ package csi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
@@ -49,6 +51,31 @@ func TestVolumeHealth(t *testing.T) {
 	}
 	_, err := newBed(t).NodeGetVolumeHealth(t.Context(), &csispec.NodeGetVolumeHealthRequest{})
 	wantError(t, err, provisioner.ErrInvalid, "volume id is missing")
+}
+
+// TestReady: a new pod waits for a device that is known not to answer. After a restart of the plugin
+// nothing is known of what was staged before, and to wait for that would be to wait for ever.
+func TestReady(t *testing.T) {
+	const device = "/dev/nvme0n1"
+	for name, c := range map[string]struct {
+		spoil func(b *bed)
+		want  bool
+	}{
+		"its device answers":             {func(*bed) {}, true},
+		"its device is dead":             {func(b *bed) { b.m.dead[device] = true }, false},
+		"its device is gone":             {func(b *bed) { b.h.lookup = fmt.Errorf("gone: %w: %w", hostdev.ErrAbsent, provisioner.ErrNotFound) }, false},
+		"it cannot be found out":         {func(b *bed) { b.h.lookup = errors.New("sysfs cannot be read") }, false},
+		"it was staged before a restart": {func(b *bed) { delete(b.h.open, "v1") }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			noError(t, b.stageV(t, "v1", fsCap(snw, "")))
+			c.spoil(b)
+			if got := b.Ready(t.Context(), "v1"); got != c.want {
+				t.Errorf("it is ready: %t", got)
+			}
+		})
+	}
 }
 
 func TestStorageHealth(t *testing.T) {

@@ -48,7 +48,7 @@ func TestHostOfAFilesystem(t *testing.T) {
 	if err := os.RemoveAll(filepath.Dir(link)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Lookup(t.Context(), "v1"); !errors.Is(err, provisioner.ErrNotFound) {
+	if _, err := h.Lookup(t.Context(), "v1"); !errors.Is(err, provisioner.ErrNotFound) || !errors.Is(err, hostdev.ErrAbsent) {
 		t.Fatalf("lookup of what is gone: %v", err)
 	}
 }

@@ -135,7 +135,7 @@ func (h *Host) Close(_ context.Context, volumeID, _ string) error {
 }
 
 // Lookup returns the device of a volume that was opened and is still there, or
-// ErrNotFound.
+// ErrNotFound; hostdev.ErrAbsent too if it was opened, and is there no more.
 func (h *Host) Lookup(_ context.Context, volumeID string) (provisioner.Device, error) {
 	h.mu.Lock()
 	p, ok := h.open[volumeID]

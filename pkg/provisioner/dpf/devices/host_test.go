@@ -67,8 +67,11 @@ func TestHostOpenCloseLookupList(t *testing.T) {
 		t.Errorf("list %+v, %v", list, err)
 	}
 	put("sys/bus/pci/drivers/nvme/0000:3b:00.2/nvme/nvme0/nvme0n1/size", "0\n")
-	if _, err := h.Lookup(t.Context(), "v1"); !errors.Is(err, provisioner.ErrNotFound) {
+	if _, err := h.Lookup(t.Context(), "v1"); !errors.Is(err, provisioner.ErrNotFound) || !errors.Is(err, hostdev.ErrAbsent) {
 		t.Errorf("lookup of a device that is gone: %v", err)
+	}
+	if _, err := h.Lookup(t.Context(), "v2"); !errors.Is(err, provisioner.ErrNotFound) || errors.Is(err, hostdev.ErrAbsent) {
+		t.Errorf("lookup of a device that was not opened: %v", err)
 	}
 	if list, err := h.List(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("list %+v, %v", list, err)
