@@ -113,14 +113,22 @@ e2e() {
 	if [ -n "${FOCUS:-}${MODE:-}" ]; then e2e_focused; else e2e_whole; fi
 }
 
-e2e_whole() { up fast --pods && conformance_ready && suite nvme "$SUITE_CORE" && e2e_on_bed "attach mode controller" && by_node && by_topology && by_epochs && by_dpu_pods && by_local_driver; }
+e2e_whole() { up fast --pods && conformance_ready && suite nvme "$SUITE_CORE" && by_controller && by_node && by_topology && by_epochs && by_dpu_pods && by_local_driver; }
+
+# by_controller runs everything on a bed that is up in the default mode. The database, which
+# takes long, has a time limit of its own.
+by_controller() { e2e_on_bed "attach mode controller" -ginkgo.label-filter='!database' && e2e_on_bed database -ginkgo.label-filter=database; }
 
 # e2e_focused runs the specs whose names match the regular expression FOCUS on a bed
 # of one MODE: controller (the default), node, topology, epochs, dpu-pods or local-driver. One has to match.
-# Without FOCUS it runs what e2e_whole runs in that mode.
+# Without FOCUS it runs what e2e_whole runs in that mode. SEQUENCES is how many random sequences
+# of faults the specs of the database play, from SEED on; they may take as long as they do.
 e2e_focused() {
-	local mode=${MODE:-controller}
+	local mode=${MODE:-controller} more=()
+	[ -z "${SEQUENCES:-}" ] || more+=(-sequences="$SEQUENCES" -test.timeout=0 -ginkgo.timeout=24h)
+	[ -z "${SEED:-}" ] || more+=(-seed="$SEED")
 	case "$mode" in
+	controller) [ -n "${FOCUS:-}" ] || { up fast --pods && by_controller; return; } ;;
 	node | topology | epochs | dpu-pods | local-driver) [ -n "${FOCUS:-}" ] || { "by_${mode//-/_}"; return; } ;;
 	esac
 	case "$mode" in
@@ -128,7 +136,7 @@ e2e_focused() {
 	node) up fast --attach-mode=node ;;
 	topology | epochs | dpu-pods | local-driver) up fast "--$mode" ;;
 	*) echo "MODE is controller, node, topology, epochs, dpu-pods or local-driver, not $mode" >&2 && return 2 ;;
-	esac && e2e_on_bed "$mode" -ginkgo.focus="${FOCUS:-}"
+	esac && e2e_on_bed "$mode" -ginkgo.focus="$FOCUS" "${more[@]}"
 }
 
 # by_node makes the bed anew with hosts that ask for volumes by themselves, and

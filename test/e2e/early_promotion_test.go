@@ -54,7 +54,7 @@ var _ = Describe("a replica whose pod is bound", bothModes, func() {
 		Eventually(replicaOf(volume)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).ShouldNot(BeEmpty())
 		warm, err := replicaOf(volume)(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		ns.scale(ctx, 0)
+		ns.scale(ctx, "moored", 0)
 		Eventually(writerOf(volume)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(HaveField("Phase", moorv1alpha1.ClaimFree))
 		gone(ctx, attachmentObject(old.Spec.NodeName, volume))
 

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"slices"
 	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -97,8 +98,7 @@ var _ = Describe("a failover goes on", slow, bothModes, func() {
 		d := within(bothDead)
 		powerOff(ctx, s.host)
 		plugins := []string{"local-vendor-dpu-2", "local-vendor-dpu-3"}
-		controllers := []string{"snap-csi-plugin", "snap-host-controller", "snap-controller", "snap-external-attacher", "local-vendor"}
-		kill(append(controllers, plugins...)...)
+		kill(append(slices.Clone(controllers), plugins...)...)
 		kill("local-vendor-" + s.dpu)
 		start(ctx, controllers...)
 		Eventually(func(ctx context.Context) []moorv1alpha1.Receipt { return s.claim(ctx).Status.Receipts }).WithContext(ctx).

@@ -129,7 +129,7 @@ var _ = Describe("replicas", func() {
 
 		By("deleting the pod for good")
 		Eventually(replicasOf(volume)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(HaveLen(1), "a new replica elsewhere")
-		ns.scale(ctx, 0)
+		ns.scale(ctx, "moored", 0)
 		gone(ctx, podObject(pod))
 		v := &storagev1alpha1.DPUVolume{ObjectMeta: metav1.ObjectMeta{Namespace: kit.Namespace, Name: volume}}
 		Eventually(func(ctx context.Context) (*storagev1alpha1.ReplicaState, error) {
@@ -189,11 +189,11 @@ func hostDisks(host string) (string, error) {
 	return string(out), err
 }
 
-// scale sets how many pods the namespace's StatefulSet has.
-func (ns *testNamespace) scale(ctx context.Context, pods int32) {
+// scale sets how many pods a StatefulSet of the namespace has.
+func (ns *testNamespace) scale(ctx context.Context, name string, pods int32) {
 	GinkgoHelper()
 	set := &appsv1.StatefulSet{}
-	Expect(clients.Host.Get(ctx, client.ObjectKey{Namespace: ns.name, Name: "moored"}, set)).To(Succeed())
+	Expect(clients.Host.Get(ctx, client.ObjectKey{Namespace: ns.name, Name: name}, set)).To(Succeed())
 	before := set.DeepCopy()
 	set.Spec.Replicas = &pods
 	Expect(clients.Host.Patch(ctx, set, client.MergeFrom(before))).To(Succeed())

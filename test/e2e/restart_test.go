@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -14,10 +15,13 @@ import (
 	"github.com/moor-storage/moor/test/kit"
 )
 
-// ours are the processes of Moor that a pod on host-1 depends on.
-var ours = []string{
-	"snap-csi-plugin", "snap-csi-plugin-host-1", "snap-host-controller", "snap-controller", "snap-external-attacher",
-	"local-vendor", "local-vendor-dpu-1", "snap-node-driver-dpu-1", "snap-emulator-dpu-1",
+// controllers are those of Moor and of the vendor, of which there is one each.
+var controllers = []string{"snap-csi-plugin", "snap-host-controller", "snap-controller", "snap-external-attacher", "local-vendor"}
+
+// oursOf are the processes of Moor that a pod on a host depends on.
+func oursOf(host string) []string {
+	dpu := dpuIn(host)
+	return append(slices.Clone(controllers), "snap-csi-plugin-"+host, "local-vendor-"+dpu, "snap-node-driver-"+dpu, "snap-emulator-"+dpu)
 }
 
 // restart kills a process with SIGKILL and starts it again, as a kubelet would.
@@ -36,7 +40,7 @@ var _ = Describe("a process that is killed", func() {
 		volume := volumeOf(ctx, files)
 		before := attachment(ctx, "host-1", volume).Status.DPU.DeepCopy()
 		sh(ctx, pod, "echo before | dd of=/data-files/x conv=fsync")
-		for _, name := range ours {
+		for _, name := range oursOf("host-1") {
 			if strings.HasPrefix(name, "snap-emulator") {
 				continue
 			}
@@ -67,7 +71,7 @@ var _ = Describe("a process that is killed", func() {
 
 	It("in the middle of an attach is made up for, whichever it is", func(ctx context.Context) {
 		ns := newNamespace(ctx)
-		for i, name := range ours {
+		for i, name := range oursOf("host-1") {
 			By("killing " + name)
 			files := ns.claim(ctx, claim{name: fmt.Sprintf("files-%d", i), size: "32Mi"})
 			volumeOf(ctx, files)
