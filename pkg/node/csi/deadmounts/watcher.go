@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -49,13 +50,23 @@ type Options struct {
 type Watcher struct {
 	o       Options
 	changed chan struct{}
-	// found are the dead ones by path, of the looks before. Only look uses it.
+	// found are the dead ones by path, of the looks before, and looks is how many there were.
+	// Only look uses them.
 	found map[string]finding
+	looks int
 
 	mu   sync.Mutex
 	dead []moorv1alpha1.DeadMount
-	// asked are the paths and volumes about which nothing has been answered yet.
-	asked map[string]bool
+	// asked are the paths and volumes whose answers no look has had yet.
+	asked map[string]*answer
+}
+
+// answer is what was answered about a path or volume, once it was given.
+type answer struct {
+	given bool
+	why   error
+	// look is the one that asked.
+	look int
 }
 
 // finding is a mount that was found dead.
@@ -71,7 +82,7 @@ func New(o Options) *Watcher {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Watcher{o: o, changed: make(chan struct{}, 1), asked: map[string]bool{}}
+	return &Watcher{o: o, changed: make(chan struct{}, 1), asked: map[string]*answer{}}
 }
 
 // Changed gets a value when what Dead returns has changed.
@@ -120,7 +131,16 @@ func (w *Watcher) look(ctx context.Context) error {
 	}
 	w.found = next
 	w.tell(ctx, next)
+	w.forget()
 	return nil
+}
+
+// forget forgets what was answered after the look that asked, if this one did not want it any more.
+func (w *Watcher) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.asked, func(_ string, a *answer) bool { return a.given && a.look < w.looks })
+	w.looks++
 }
 
 // judge says what is found of one mount, and whether it is dead. While nothing is answered
@@ -162,32 +182,48 @@ func (w *Watcher) volume(at kubelet.Target) string {
 const patience = 100 * time.Millisecond
 
 // ask asks about one mount or volume, and waits for no answer that takes long: what hangs
-// holds up neither the others nor itself a second time.
+// holds up neither the others nor itself a second time. An answer that comes later is that of the
+// next look, or where all take long nothing would ever be found.
 func (w *Watcher) ask(ctx context.Context, about string, find func() error) (answered bool, why error) {
 	w.mu.Lock()
-	if w.asked[about] {
+	known := w.asked[about]
+	if known == nil {
+		known = &answer{look: w.looks}
+		w.asked[about] = known
+		come := w.find(known, find)
 		w.mu.Unlock()
-		return false, nil
+		w.await(ctx, come)
+		w.mu.Lock()
 	}
-	w.asked[about] = true
-	w.mu.Unlock()
-	answer := make(chan error, 1)
+	defer w.mu.Unlock()
+	if known.given {
+		delete(w.asked, about)
+	}
+	return known.given, known.why
+}
+
+// find has an answer found; the channel is closed when it was given.
+func (w *Watcher) find(a *answer, find func() error) (come chan struct{}) {
+	come = make(chan struct{})
 	go func() {
+		defer close(come)
 		why := find()
 		w.mu.Lock()
-		delete(w.asked, about)
-		w.mu.Unlock()
-		answer <- why
+		defer w.mu.Unlock()
+		a.given, a.why = true, why
 	}()
+	return come
+}
+
+// await waits for an answer, but not for long.
+func (w *Watcher) await(ctx context.Context, come <-chan struct{}) {
 	timer := w.o.Clock.NewTimer(patience)
 	defer timer.Stop()
 	select {
-	case why = <-answer:
-		return true, why
+	case <-come:
 	case <-timer.C():
 	case <-ctx.Done():
 	}
-	return false, nil
 }
 
 // errNotReady is the answer about a volume whose device is not ready.

@@ -33,6 +33,8 @@ type host struct {
 	asked  int
 	// ready are the volumes whose devices answer.
 	ready map[string]bool
+	// slowMounts and slowDevices are how long each answer about them takes.
+	slowMounts, slowDevices time.Duration
 	*Watcher
 }
 
@@ -45,6 +47,7 @@ func (k *host) set(change func()) {
 
 // answer answers about a mount.
 func (k *host) answer(path string, _ csi.Mount) error {
+	time.Sleep(k.slowMounts)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.asked++
@@ -62,7 +65,12 @@ func newHost(t *testing.T) *host {
 		Driver: "ours",
 		Mounts: func() ([]csi.Mount, error) { return k.table, nil },
 		Broken: k.answer,
-		Ready:  func(_ context.Context, volume string) bool { k.mu.Lock(); defer k.mu.Unlock(); return k.ready[volume] },
+		Ready: func(_ context.Context, volume string) bool {
+			time.Sleep(k.slowDevices)
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			return k.ready[volume]
+		},
 	})
 	return k
 }
@@ -94,6 +102,11 @@ func (k *host) looks(n int) string {
 			k.t.Fatal(err)
 		}
 	}
+	return k.told()
+}
+
+// told is what is dead, "volume: pods" each.
+func (k *host) told() string {
 	var out []string
 	for _, d := range k.Dead() {
 		one := fmt.Sprintf("%s: %v", d.Volume, d.Pods)
@@ -177,6 +190,44 @@ func TestHung(t *testing.T) {
 			t.Errorf("dead are %q", got)
 		}
 	})
+}
+
+// TestSlow: where each answer takes longer than a look waits, as on a storage that is busy, dead mounts and
+// devices that are back are told of all the same, from what is answered between two looks.
+func TestSlow(t *testing.T) {
+	const slow = 3 * patience
+	for _, c := range []struct {
+		mounts time.Duration
+		looks  int
+	}{{slow, 10}, {slow, 11}, {0, 10}, {0, 11}} { // an answer is on its way at the end of some of them
+		synctest.Test(t, func(t *testing.T) {
+			k := newHost(t)
+			k.slowMounts, k.slowDevices = c.mounts, slow
+			path := k.show("pod", "ours", "v1", false)
+			k.set(func() { k.broken[path], k.ready["v1"] = errors.New("input/output error"), true })
+			ctx, cancel := context.WithCancel(t.Context())
+			defer time.Sleep(Period) // what was asked is answered
+			defer cancel()
+			go k.Run(ctx)
+			time.Sleep(time.Duration(c.looks)*Period - 2*patience)
+			if got := k.told(); got != "v1: [pod] ready" {
+				t.Errorf("dead are %q", got)
+			}
+			k.set(func() { delete(k.broken, path) })
+			time.Sleep(5 * Period)
+			if got := k.told(); got != "" {
+				t.Errorf("dead are still %q", got)
+			}
+			// What was answered about the device then says nothing now.
+			k.set(func() { k.broken[path], k.ready["v1"] = errors.New("input/output error"), false })
+			for range 10 {
+				time.Sleep(Period)
+				if got := k.told(); got != "" && got != "v1: [pod]" {
+					t.Errorf("dead are %q", got)
+				}
+			}
+		})
+	}
 }
 
 // TestRun: it looks at once, and each period.
