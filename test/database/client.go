@@ -51,8 +51,7 @@ func (c Client) Commit(ctx context.Context, connections int) {
 	for range connections {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				// Why it fails is of no interest: what is acknowledged counts.
-				_ = c.connected(ctx, func(conn *pgx.Conn) error { return c.commits(ctx, conn) })
+				c.Ledger.Fail(c.connected(ctx, func(conn *pgx.Conn) error { return c.commits(ctx, conn) }))
 				wait(ctx, retryAfter)
 			}
 		})

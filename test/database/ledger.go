@@ -22,6 +22,7 @@ type Ledger struct {
 	mu           sync.Mutex
 	sent         int64
 	acknowledged []Commit
+	trouble      error
 }
 
 // Next is the number of a row that no other has. It is not sent again if what becomes of
@@ -38,6 +39,20 @@ func (l *Ledger) Acknowledge(c Commit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.acknowledged = append(l.acknowledged, c)
+}
+
+// Fail records why a connection was given up.
+func (l *Ledger) Fail(why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trouble = why
+}
+
+// Trouble is why a connection was given up last; nil if none was.
+func (l *Ledger) Trouble() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.trouble
 }
 
 // Sent is how many rows were sent.

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func TestJudge(t *testing.T) {
 
 func TestLedger(t *testing.T) {
 	var l Ledger
-	if l.Pause(begin) != 0 || l.BegunSince(begin) != 0 || l.Sent() != 0 {
+	if l.Trouble() != nil || l.Pause(begin) != 0 || l.BegunSince(begin) != 0 || l.Sent() != 0 {
 		t.Error("an empty ledger tells of commits")
 	}
 	// Acknowledgements of several connections may be recorded in another order than that of their times.
@@ -47,6 +48,10 @@ func TestLedger(t *testing.T) {
 	} {
 		c.Row = l.Next()
 		l.Acknowledge(c)
+	}
+	why := errors.New("connection reset")
+	if l.Fail(why); l.Trouble() != why { //nolint:errorlint // the very one
+		t.Errorf("the trouble is %v", l.Trouble())
 	}
 	unknown := l.Next()
 	if unknown != 5 || l.Sent() != 5 || len(l.Acknowledged()) != 4 {

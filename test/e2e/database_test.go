@@ -94,9 +94,15 @@ func newPostgres(ctx context.Context) *postgres {
 	return p
 }
 
-// loadDatabase brings an image with this machine's PostgreSQL to all hosts.
+// databaseLoaded is set once all hosts have the image.
+var databaseLoaded bool
+
+// loadDatabase brings an image with this machine's PostgreSQL to all hosts, once.
 func loadDatabase(ctx context.Context) {
 	GinkgoHelper()
+	if databaseLoaded {
+		return
+	}
 	Expect(packages.Install(ctx, bed.Root(), GinkgoWriter, "database.txt")).To(Succeed())
 	files, err := devcluster.BusyboxFiles(ctx)
 	Expect(err).NotTo(HaveOccurred())
@@ -117,6 +123,7 @@ func loadDatabase(ctx context.Context) {
 	Expect(bed.LoadImage(ctx, "postgresql", ociimage.Image{
 		Names: []string{databaseImage}, Command: []string{"sh", "-c", serveDatabase}, StopSignal: "SIGINT", Files: files,
 	})).To(Succeed())
+	databaseLoaded = true
 }
 
 // set is the StatefulSet of the database.
@@ -192,7 +199,9 @@ func (p *postgres) where(ctx context.Context) (string, error) {
 func (p *postgres) commits(ctx context.Context, after time.Time) {
 	GinkgoHelper()
 	Eventually(func() int { return p.client.Ledger.BegunSince(after) }).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
-		Should(BeNumerically(">", 2*clientsOfDatabase), "commits are acknowledged")
+		Should(BeNumerically(">", 2*clientsOfDatabase), func() string {
+			return fmt.Sprintf("commits are acknowledged; the last failure: %v", p.client.Ledger.Trouble())
+		})
 }
 
 // moved waits until another pod serves the database.
