@@ -84,8 +84,9 @@ func newPostgres(ctx context.Context) *postgres {
 	p.record = recorded(ctx, p.volume)
 	p.settles(ctx)
 	Eventually(p.client.Create).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Succeed())
-	Expect(p.things(ctx)).NotTo(BeEmpty())
-	p.atRest = len(p.things(ctx))
+	things, err := p.things(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	p.atRest = len(things)
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() { defer close(ended); p.client.Commit(working, clientsOfDatabase) }()
@@ -233,11 +234,9 @@ func (p *postgres) settles(ctx context.Context) {
 }
 
 // things is what the database has everywhere: objects of both clusters, and what DPUs, hosts and storage hold.
-func (p *postgres) things(ctx context.Context) []string {
-	GinkgoHelper()
+func (p *postgres) things(ctx context.Context) ([]string, error) {
 	now, err := kit.Take(ctx, bed, clients)
-	Expect(err).NotTo(HaveOccurred())
-	return now.Less(p.ns.before)
+	return now.Less(p.ns.before), err
 }
 
 // survives does something to what the database depends on, and expects that commits go on, that nothing is
@@ -254,7 +253,7 @@ func (p *postgres) survives(ctx context.Context, f databaseFault) {
 	p.settles(ctx)
 	p.commits(ctx, time.Now())
 	p.intact(ctx)
-	Eventually(func(ctx context.Context) []string { return p.things(ctx) }).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
+	Eventually(p.things).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
 		Should(HaveLen(p.atRest), "nothing is left of where it was")
 }
 
