@@ -19,20 +19,32 @@ func TestNote(t *testing.T) {
 		steps  []step
 	}{
 		"it passes": {Limits{limit, other}, []step{
-			{0, "a", NotReady, limit, limit}, {2 * time.Minute, "a", NotReady, limit, 3 * time.Minute},
-			{3 * time.Minute, "a", NotReady, limit, 0}, {time.Hour, "a", NotReady, limit, 0},
+			{0, "a", NotReady, limit, limit},
+			{2 * time.Minute, "a", NotReady, limit, 3 * time.Minute},
+			{3 * time.Minute, "a", NotReady, limit, 0},
+			{time.Hour, "a", NotReady, limit, 0},
 		}},
 		"one that was interrupted begins anew": {Limits{limit, other}, []step{
-			{0, "a", NotReady, limit, limit}, {limit, "a", None, 0, 0}, {time.Second, "a", NotReady, limit, limit},
+			{0, "a", NotReady, limit, limit},
+			{limit, "a", None, 0, 0},
+			{time.Second, "a", NotReady, limit, limit},
 		}},
 		"one that has become another begins anew": {Limits{limit, other}, []step{
-			{0, "a", NotReady, limit, limit}, {4 * time.Minute, "a", DPUSilent, other, other}, {time.Minute, "a", NotReady, limit, limit},
+			{0, "a", NotReady, limit, limit},
+			{4 * time.Minute, "a", DPUSilent, other, other},
+			{time.Minute, "a", NotReady, limit, limit},
 		}},
 		"each host by itself": {Limits{limit, other}, []step{
-			{0, "a", NotReady, limit, limit}, {time.Minute, "b", NotReady, limit, limit}, {time.Minute, "b", None, 0, 0}, {time.Minute, "a", NotReady, limit, 2 * time.Minute},
+			{0, "a", NotReady, limit, limit},
+			{time.Minute, "b", NotReady, limit, limit},
+			{time.Minute, "b", None, 0, 0},
+			{time.Minute, "a", NotReady, limit, 2 * time.Minute},
 		}},
 		"without a limit": {Limits{DPUSilent: other}, []step{
-			{0, "a", NotReady, 0, 0}, {time.Hour, "a", NotReady, 0, 0}, {0, "a", DPUSilent, other, other}, {other, "a", DPUSilent, other, 0},
+			{0, "a", NotReady, 0, 0},
+			{time.Hour, "a", NotReady, 0, 0},
+			{0, "a", DPUSilent, other, other},
+			{other, "a", DPUSilent, other, 0},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
