@@ -65,6 +65,10 @@ func (b *bench) start(ctx context.Context, p *program.Program, name string) erro
 	}
 	took := at.Sub(p.Began())
 	b.record.took(millis(name), took, err)
+	how := "settled after " + took.Round(10*time.Millisecond).String()
+	if err != nil {
+		how = err.Error()
+	}
 	if running := p.Running(); running != nil || ctx.Err() != nil {
 		return errors.Join(running, context.Cause(ctx))
 	}
@@ -72,7 +76,7 @@ func (b *bench) start(ctx context.Context, p *program.Program, name string) erro
 	if err != nil {
 		return err
 	}
-	b.say("%s: settled after %s, %d reads, %d writes: %s", p.Name, took.Round(10*time.Millisecond), got.Reads, got.Writes, got)
+	b.say("%s: %s, %d reads, %d writes: %s", p.Name, how, got.Reads, got.Writes, got)
 	return nil
 }
 
