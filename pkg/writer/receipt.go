@@ -2,7 +2,9 @@ package writer
 
 import (
 	"fmt"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -56,6 +58,15 @@ func (r Revocation) asked() string {
 func TakesRevocation(a *storagev1alpha1.VolumeAttachment, dpu string) bool {
 	return !a.DeletionTimestamp.IsZero() && a.Status.StorageDetaching && a.Spec.NodeName == dpu &&
 		controllerutil.ContainsFinalizer(a, storagev1alpha1.FinalizerWriterClaim)
+}
+
+// Revoked writes into the attachment that the storage has taken the volume back from the node, as the vendor names it, at
+// a time. What is said already stays as it is: the answer was lost, and it is no news.
+func Revoked(a *storagev1alpha1.VolumeAttachment, nodeID string, now time.Time) {
+	if said := a.Status.Revocation; said != nil && said.AttachmentUID == a.UID && said.NodeID == nodeID {
+		return
+	}
+	a.Status.Revocation = &storagev1alpha1.StorageRevocation{AttachmentUID: a.UID, NodeID: nodeID, Time: metav1.NewTime(now)}
 }
 
 // Withheld is the epoch for whose end the storage's word about the DPU may be needed: the claim is held for this very

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -271,6 +273,28 @@ func TestWithheld(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestWordOfTheStorage: the storage's word is of this attachment and node, and stays as it was said.
+func TestWordOfTheStorage(t *testing.T) {
+	then, now := time.Unix(1e9, 0), time.Unix(2e9, 0)
+	said := func(uid types.UID, node string, at time.Time) *storagev1alpha1.StorageRevocation {
+		return &storagev1alpha1.StorageRevocation{AttachmentUID: uid, NodeID: node, Time: metav1.NewTime(at)}
+	}
+	for name, tc := range map[string]struct {
+		has, want *storagev1alpha1.StorageRevocation
+	}{
+		"nothing was said":           {nil, said("u", "n", now)},
+		"it was said":                {said("u", "n", then), said("u", "n", then)},
+		"it was said of another UID": {said("v", "n", then), said("u", "n", now)},
+		"it was said of another":     {said("u", "m", then), said("u", "n", now)},
+	} {
+		a := &storagev1alpha1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+		a.Status.Revocation = tc.has
+		if Revoked(a, "n", now); *a.Status.Revocation != *tc.want {
+			t.Errorf("%s: %+v, want %+v", name, a.Status.Revocation, tc.want)
 		}
 	}
 }

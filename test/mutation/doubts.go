@@ -24,9 +24,13 @@ var doubts = []mutation{
 		{doubtPass, " && !p.observation.ZeroTrust:\n		return doubt.DPUSilent", ":\n		return doubt.DPUSilent"},
 	}},
 	{name: "a doubt that was interrupted goes on", tests: doubtTests, edits: []edit{
-		{doubtTimer, "		delete(t.since, host)\n", ""},
+		{doubtTimer, "		t.since.Forget(host)\n", ""},
 	}},
 	{name: "a doubt that has become another goes on", tests: doubtTests, edits: []edit{
-		{doubtTimer, "!known || is.kind != kind {", "!known || is.kind == \"-\" {"},
+		{doubtTimer, "known == 0 || is.kind != kind {", "known == 0 || is.kind == \"-\" {"},
+	}},
+	{name: "a host in doubt is known by its name", tests: pathFence, edits: []edit{
+		{doubtPass, "p.doubts.Note(p.node.UID,", "p.doubts.Note(types.UID(p.node.Name),"},
+		{doubtPass, "	corev1 \"k8s.io/api/core/v1\"\n", "	corev1 \"k8s.io/api/core/v1\"\n	\"k8s.io/apimachinery/pkg/types\"\n"},
 	}},
 }

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -59,12 +58,7 @@ func (r *Reconciler) confirm(ctx context.Context, sv *storagev1alpha1.SVVolumeAt
 	if !found || !writer.TakesRevocation(a, sv.Spec.NodeName) {
 		return nil
 	}
-	if said := a.Status.Revocation; said != nil && said.AttachmentUID == a.UID && said.NodeID == nodeID {
-		return nil // the answer was lost
-	}
-	_, err = kube.PatchStatus(ctx, r.DPU.Client, a, func(a *storagev1alpha1.VolumeAttachment) {
-		a.Status.Revocation = &storagev1alpha1.StorageRevocation{AttachmentUID: a.UID, NodeID: nodeID, Time: metav1.NewTime(r.Clock.Now())}
-	})
+	_, err = kube.PatchStatus(ctx, r.DPU.Client, a, func(a *storagev1alpha1.VolumeAttachment) { writer.Revoked(a, nodeID, r.Clock.Now()) })
 	return kube.IgnoreNotFound(err)
 }
 

@@ -96,7 +96,7 @@ func (p *pass) doubt() doubt.Kind {
 // overdue lets a host fail over that has been in doubt for as long as it may. That replaces
 // a person's request, and no receipt; the budget counts it as one that may be wrong.
 func (p *pass) overdue() {
-	limit, left := p.doubts.Note(p.node.Name, p.doubt(), p.now)
+	limit, left := p.doubts.Note(p.node.UID, p.doubt(), p.now)
 	switch {
 	case limit == 0 || p.requested():
 		return

@@ -9,6 +9,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/controller/failover/doubt"
 )
 
@@ -71,6 +72,12 @@ func TestAHostInDoubtIsNotTakenSooner(t *testing.T) {
 		"it was Ready in between":        func(s *fixture) { ready(corev1.ConditionTrue)(s); ready(corev1.ConditionUnknown)(s) },
 		"another instance has looked":    func(s *fixture) { s.restart(); limited(s); s.live(30, everyone...) },
 		"another instance knows nothing": limited,
+		"another host has its name": func(s *fixture) {
+			n, _ := kubetest.Read(s.Host, kubetest.DPUStorageNode("a"))
+			s.Host.Remove(n)
+			n.UID, n.ResourceVersion = "", ""
+			s.Host.Add(n)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := hung(t)

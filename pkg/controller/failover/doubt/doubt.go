@@ -7,8 +7,11 @@ package doubt
 
 import (
 	"fmt"
-	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/moor-storage/moor/internal/kube"
 )
 
 // Kind is what puts a host in doubt.
@@ -57,9 +60,7 @@ func (l Limits) of(kind Kind) time.Duration {
 // Timer keeps since when hosts are in doubt. It is safe for concurrent use.
 type Timer struct {
 	limits Limits
-
-	mu    sync.Mutex
-	since map[string]begun
+	since  kube.Recent[begun]
 }
 
 // begun is a doubt and when it was noted first.
@@ -69,21 +70,20 @@ type begun struct {
 }
 
 // New returns a Timer that knows of no doubt.
-func New(limits Limits) *Timer { return &Timer{limits: limits, since: map[string]begun{}} }
+func New(limits Limits) *Timer { return &Timer{limits: limits} }
 
-// Note notes how a host is now, and returns for how long it may be so, and how much of that
-// is left. Without a limit both are 0. A doubt that was interrupted, or has become another,
-// begins anew.
-func (t *Timer) Note(host string, kind Kind, now time.Time) (limit, left time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	limit = t.limits.of(kind)
-	if limit == 0 {
-		delete(t.since, host)
+// Note notes how a host is now, by the UID of its object, and returns for how long it may be
+// so, and how much of that is left. Without a limit both are 0. A doubt that was interrupted,
+// or has become another, begins anew; so does one that was not noted for twice the limit.
+func (t *Timer) Note(host types.UID, kind Kind, now time.Time) (limit, left time.Duration) {
+	if limit = t.limits.of(kind); limit == 0 {
+		t.since.Forget(host)
 		return 0, 0
 	}
-	if is, known := t.since[host]; !known || is.kind != kind {
-		t.since[host] = begun{kind, now}
+	is, known := t.since.Get(host, now)
+	if known == 0 || is.kind != kind {
+		is = begun{kind, now}
 	}
-	return limit, max(0, limit-now.Sub(t.since[host].at))
+	t.since.Note(host, is, now, now.Add(2*limit))
+	return limit, max(0, limit-now.Sub(is.at))
 }

@@ -4,12 +4,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestNote(t *testing.T) {
 	type step struct {
 		after       time.Duration
-		host        string
+		host        types.UID
 		kind        Kind
 		limit, left time.Duration
 	}
@@ -22,7 +24,7 @@ func TestNote(t *testing.T) {
 			{0, "a", NotReady, limit, limit},
 			{2 * time.Minute, "a", NotReady, limit, 3 * time.Minute},
 			{3 * time.Minute, "a", NotReady, limit, 0},
-			{time.Hour, "a", NotReady, limit, 0},
+			{limit, "a", NotReady, limit, 0},
 		}},
 		"one that was interrupted begins anew": {Limits{limit, other}, []step{
 			{0, "a", NotReady, limit, limit},
@@ -33,6 +35,10 @@ func TestNote(t *testing.T) {
 			{0, "a", NotReady, limit, limit},
 			{4 * time.Minute, "a", DPUSilent, other, other},
 			{time.Minute, "a", NotReady, limit, limit},
+		}},
+		"one of which nothing was noted begins anew": {Limits{limit, other}, []step{
+			{0, "a", NotReady, limit, limit},
+			{2 * limit, "a", NotReady, limit, limit},
 		}},
 		"each host by itself": {Limits{limit, other}, []step{
 			{0, "a", NotReady, limit, limit},

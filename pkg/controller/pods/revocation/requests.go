@@ -21,6 +21,7 @@ import (
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/controller/pods/compiled"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // Requests is the attacher of the volumes of PavProvisioners: there is nothing to attach, so each SVVolumeAttachment
@@ -147,12 +148,10 @@ func (r *Requests) ask(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachme
 // say writes the storage's word.
 func (r *Requests) say(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachment, f facts) error {
 	a := f.attachment
-	if said := a.Status.Revocation; said != nil && said.AttachmentUID == a.UID && said.NodeID == sv.Spec.NodeName {
-		return nil // the answer was lost
-	}
-	if _, err := kube.PatchStatus(ctx, r.Client, a, func(a *storagev1alpha1.VolumeAttachment) {
-		a.Status.Revocation = &storagev1alpha1.StorageRevocation{AttachmentUID: a.UID, NodeID: sv.Spec.NodeName, Time: metav1.NewTime(r.Clock.Now())}
-	}); err != nil {
+	wrote, err := kube.PatchStatus(ctx, r.Client, a, func(a *storagev1alpha1.VolumeAttachment) {
+		writer.Revoked(a, sv.Spec.NodeName, r.Clock.Now())
+	})
+	if err != nil || !wrote {
 		return kube.IgnoreNotFound(err)
 	}
 	r.Recorder.Eventf(a, corev1.EventTypeNormal, "VolumeRevoked", "the storage accepts nothing more of volume %s from DPU %s (epoch %d): its revocation pod has succeeded", volumeOf(sv), sv.Spec.NodeName, a.Spec.Epoch)
