@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,13 +26,17 @@ type Queue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
 // Answer plays all DPUs until ctx ends: each change of a VolumeAttachment, or of the
 // claim that it holds, is answered. One watch of each kind serves them all, where
-// real DPUs have one each; nothing is cached. Of one that was let go of, all else is
+// real DPUs have one each. As the real driver, it takes an attachment as its watch told it,
+// and asks for the claim alone. Of one that was let go of, all else is
 // others' business, as to the real driver: it asks for nothing.
 func (f *Fleet) Answer(ctx context.Context) error {
-	return Serve(ctx, f.answer,
+	var seen told
+	answer := func(ctx context.Context, key types.NamespacedName) error { return f.answer(ctx, key, seen.take(key)) }
+	return Serve(ctx, answer,
 		func(ctx context.Context, q Queue) error {
 			return Follow(ctx, f.clients.DPU, &storagev1alpha1.VolumeAttachmentList{}, func(o client.Object) {
 				if a, ok := o.(*storagev1alpha1.VolumeAttachment); ok && !letGo(a) {
+					seen.note(a)
 					q.Add(client.ObjectKeyFromObject(o))
 				}
 			})
@@ -45,12 +50,41 @@ func (f *Fleet) Answer(ctx context.Context) error {
 		})
 }
 
-// answer brings one attachment to where its DPU wants it.
-func (f *Fleet) answer(ctx context.Context, key types.NamespacedName) error {
-	a := &storagev1alpha1.VolumeAttachment{}
-	found, err := kube.Find(ctx, f.clients.DPU, key, a)
-	if err != nil || !found || a.Spec.Source.VolumeRef == nil || letGo(a) {
-		return err
+// told are the attachments that a watch told of and that were not answered yet.
+type told struct {
+	mu   sync.Mutex
+	last map[types.NamespacedName]*storagev1alpha1.VolumeAttachment
+}
+
+func (t *told) note(a *storagev1alpha1.VolumeAttachment) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == nil {
+		t.last = map[types.NamespacedName]*storagev1alpha1.VolumeAttachment{}
+	}
+	t.last[client.ObjectKeyFromObject(a)] = a
+}
+
+// take returns what was told last, once; nil if that was answered.
+func (t *told) take(key types.NamespacedName) *storagev1alpha1.VolumeAttachment {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.last[key]
+	delete(t.last, key)
+	return a
+}
+
+// answer brings one attachment to where its DPU wants it. It is asked for if no watch told
+// of it: its claim has changed, or what was written before was lost.
+func (f *Fleet) answer(ctx context.Context, key types.NamespacedName, a *storagev1alpha1.VolumeAttachment) error {
+	if a == nil {
+		a = &storagev1alpha1.VolumeAttachment{}
+		if found, err := kube.Find(ctx, f.clients.DPU, key, a); err != nil || !found {
+			return err
+		}
+	}
+	if a.Spec.Source.VolumeRef == nil || letGo(a) {
+		return nil
 	}
 	claim, err := f.claim(ctx, a)
 	if err != nil {
