@@ -2,11 +2,15 @@ package docs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
 // unlisted are the workloads that README's table of processes leaves out, with the reason.
@@ -74,4 +78,31 @@ func checkRow(t *testing.T, page string, pod corev1.PodSpec, times string) {
 		}
 	}
 	t.Errorf("no row of the table says that %s %s runs on %q, as its manifest has it", c.Command[0], mode, times)
+}
+
+// TestNothingIsVouchedForInVain: the CSIDriver of the reference vendor says that a detach is a
+// proof where its controller has a target alone. Without one a DPU that is silent writes on.
+func TestNothingIsVouchedForInVain(t *testing.T) {
+	vouches, controllers, target := false, 0, false
+	for _, objects := range manifests(t, "dpu") {
+		for _, o := range objects {
+			switch o := o.(type) {
+			case *storagev1.CSIDriver:
+				vouches = vouches || o.Annotations[storagev1alpha1.AnnotationRevokes] == "true"
+			case *appsv1.Deployment:
+				for _, c := range o.Spec.Template.Spec.Containers {
+					if slices.Contains(c.Args, "--mode=controller") && c.Command[0] == "local-vendor" {
+						controllers++
+						target = slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, "--target-address=") })
+					}
+				}
+			}
+		}
+	}
+	if controllers != 1 {
+		t.Fatalf("there are %d controllers of the reference vendor: the search is wrong", controllers)
+	}
+	if vouches && !target {
+		t.Error("the CSIDriver vouches that the storage revokes, and the vendor's controller of the same directory has no target")
+	}
 }

@@ -14,11 +14,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/kit"
 )
@@ -88,6 +90,12 @@ func applyManifests(ctx context.Context, c *devcluster.Cluster, clients kit.Clie
 	}
 	if err := kit.Apply(ctx, clients.DPU, append(snapshots, in("crds", "dpu"), in("deploy", "dpu"), in("deploy", "dpu", "snapshots"))...); err != nil {
 		return fmt.Errorf("DPU cluster: %w", err)
+	}
+	// Here the vendor has a target, so that a detach is a proof: as the manifest says.
+	o := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: vendorDriver}}
+	vouch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: "true"}}}`, storagev1alpha1.AnnotationRevokes)
+	if err := clients.DPU.Patch(ctx, o, client.RawPatch(types.MergePatchType, vouch)); err != nil {
+		return fmt.Errorf("say that the storage of %s revokes: %w", vendorDriver, err)
 	}
 	return nil
 }
