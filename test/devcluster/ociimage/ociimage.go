@@ -41,7 +41,9 @@ type Image struct {
 	Command    []string
 	// StopSignal is the name of the signal that asks the program to end, by default SIGTERM.
 	StopSignal string
-	Files      []File
+	// User runs the program, by default root: user:group.
+	User  string
+	Files []File
 }
 
 type descriptor struct {
@@ -95,7 +97,7 @@ func documents(image Image, layer []byte) (config, manifest, index []byte, err e
 	config, err = json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
 		"config": map[string]any{
-			"Entrypoint": image.Entrypoint, "Cmd": image.Command, "WorkingDir": "/", "StopSignal": image.StopSignal,
+			"Entrypoint": image.Entrypoint, "Cmd": image.Command, "WorkingDir": "/", "StopSignal": image.StopSignal, "User": image.User,
 			"Env": []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{describe(mediaLayer, layer).Digest}},

@@ -47,6 +47,7 @@ var sample = Image{
 	Names:      []string{"registry.example/a:1", "registry.example:5000/b:2"},
 	Entrypoint: []string{"/bin/a"},
 	StopSignal: "SIGINT",
+	User:       "7:8",
 	Files: []File{
 		{Path: "/bin/a", Content: []byte("program"), Mode: 0o755},
 		{Path: "/opt/deep/link", Link: "/bin/a"},
@@ -75,9 +76,9 @@ func TestEveryBlobHasTheNameOfItsDigest(t *testing.T) {
 			Layers []descriptor
 		}](t, blob(t, files, m))
 		config := decode[struct {
-			Config struct{ StopSignal string }
+			Config struct{ StopSignal, User string }
 		}](t, blob(t, files, manifest.Config))
-		if config.Config.StopSignal != sample.StopSignal {
+		if config.Config.StopSignal != sample.StopSignal || config.Config.User != sample.User {
 			t.Errorf("the program is asked to end by %q, want %q", config.Config.StopSignal, sample.StopSignal)
 		}
 		blob(t, files, manifest.Layers[0])
