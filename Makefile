@@ -78,6 +78,10 @@ sanity: ## csi-sanity against the whole chain (root)
 e2e: ## end-to-end tests; FOCUS=regexp MODE=controller|node|topology|epochs|dpu-pods|local-driver: only those; FOCUS=database SEQUENCES=5: with random faults, from SEED on (root)
 	@hack/steps.sh e2e
 
+.PHONY: install-test
+install-test: ## install, upgrade and uninstall Moor on the test bed by its Helm chart, as docs/installing.md says (root)
+	@hack/steps.sh install_test
+
 .PHONY: conformance
 conformance: ## Kubernetes' own storage suite on the test bed; FOCUS=regexp: only those (root)
 	@hack/steps.sh conformance

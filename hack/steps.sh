@@ -161,6 +161,13 @@ by_local_driver() {
 	up fast --local-driver && local_sanity && e2e_on_bed local-driver -ginkgo.label-filter=local-driver
 }
 
+# install_test makes a bed without Moor, and installs, upgrades and uninstalls Moor on it by its
+# Helm chart, as docs/installing.md says.
+install_test() {
+	up stock --bare --dpu-pods && plain test -c -tags=e2e -o bin/install.test ./test/install || return
+	part "Moor as it is installed" failures_of in_directory test/install ../../bin/install.test -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.v
+}
+
 # What of that even the quickest run has to try.
 NODE_MODE_CORE='asks for its volumes by itself|when the host loses power'
 

@@ -1,0 +1,57 @@
+package install
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Step is a part of a page's shell commands that is for one cluster.
+type Step struct {
+	// Cluster is host or dpu.
+	Cluster string
+	// Script is a shell script.
+	Script string
+}
+
+// clusters are the comments by which a page says for which cluster the lines after it are.
+var clusters = map[string][]string{"# host cluster": {"host"}, "# DPU cluster": {"dpu"}, "# each cluster": {"host", "dpu"}}
+
+// Steps are the shell commands below a heading of a page, in their order. Each block begins
+// with a comment that says for which cluster it is.
+func Steps(page, heading string) ([]Step, error) {
+	_, section, found := strings.Cut("\n"+page, "\n"+heading+"\n")
+	if !found {
+		return nil, fmt.Errorf("read a page: it has no heading %q", heading)
+	}
+	level, _, _ := strings.Cut(heading, " ")
+	if end := strings.Index(section, "\n"+level+" "); end >= 0 {
+		section = section[:end]
+	}
+	var out []Step
+	inBlock, current, indent := false, 0, ""
+	for line := range strings.Lines(section) {
+		trimmed := strings.TrimSpace(line)
+		switch {
+		case !inBlock && trimmed == "```sh":
+			inBlock, current = true, 0
+			indent, _, _ = strings.Cut(line, "`")
+		case inBlock && trimmed == "```":
+			inBlock = false
+		case inBlock && clusters[trimmed] != nil:
+			current = len(clusters[trimmed])
+			for _, cluster := range clusters[trimmed] {
+				out = append(out, Step{Cluster: cluster})
+			}
+		case inBlock && current == 0:
+			return nil, fmt.Errorf("read %q of a page: the command %q comes before a comment that says for which cluster it is", heading, trimmed)
+		case inBlock:
+			for i := len(out) - current; i < len(out); i++ {
+				out[i].Script += strings.TrimPrefix(line, indent)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("read %q of a page: it has no commands", heading)
+	}
+	return out, nil
+}

@@ -1,0 +1,190 @@
+//go:build e2e
+
+package install
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/devcluster/cleanup"
+	"github.com/moor-storage/moor/test/devcluster/kubebuild"
+	"github.com/moor-storage/moor/test/devcluster/layout"
+	"github.com/moor-storage/moor/test/devcluster/ociimage"
+	"github.com/moor-storage/moor/test/kit"
+	"github.com/moor-storage/moor/test/specs"
+)
+
+const (
+	// patience is how long anything that must happen may take on a slow, busy machine.
+	patience = 5 * time.Minute
+	tick     = 200 * time.Millisecond
+	// moorImage and nextImage are one image, by the tag that the chart has and by another.
+	moorImage = "ghcr.io/moor-storage/moor:dev"
+	nextImage = "ghcr.io/moor-storage/moor:next"
+	// pcie is where a host of the bed has what the kernel of a real one shows in /sys and /dev: in
+	// a directory that snap-csi-plugin's pod sees of its host, so that the chart need not change.
+	pcie = "/var/lib/kubelet/plugins/csi.snap.nvidia.com/pcie"
+	// snapDirectory is where SNAP and plugins meet on a DPU.
+	snapDirectory = "/var/lib/nvidia/storage/snap"
+	// localTarget is where the reference vendor's manifests have their storage.
+	localTarget = "/var/lib/moor/local"
+)
+
+// sidecars are Kubernetes' own programs of the manifests, by image.
+var sidecars = map[string]string{
+	"csi-provisioner": "registry.k8s.io/sig-storage/csi-provisioner:v6.3.0",
+	"csi-resizer":     "registry.k8s.io/sig-storage/csi-resizer:v2.2.0",
+	"csi-attacher":    "registry.k8s.io/sig-storage/csi-attacher:v4.12.0",
+}
+
+var (
+	bed     *devcluster.Cluster
+	clients kit.Clients
+	// tools has helm, work is where commands of the page run.
+	tools, work string
+)
+
+func TestInstall(t *testing.T) { specs.Run(t, "Moor as it is installed", nil) }
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	var err error
+	bed, err = devcluster.Load()
+	Expect(err).NotTo(HaveOccurred(), "the test bed must be up, with --bare --dpu-pods: run make install-test")
+	Expect(bed.Options().Bare && bed.Options().DPUPods).To(BeTrue(), "the bed must have no Moor, and DPUs with kubelets: run make install-test")
+	clients, err = kit.NewClients(bed.HostConfig(), bed.DPUConfig())
+	Expect(err).NotTo(HaveOccurred())
+	cache, err := kubebuild.CacheDir()
+	Expect(err).NotTo(HaveOccurred())
+	tools, work = filepath.Join(cache, "install", "tools"), GinkgoT().TempDir()
+	Expect(os.MkdirAll(tools, 0o755)).To(Succeed())
+	Expect(shell(ctx, bed.Root(), "go -C hack/chart build -o "+tools+"/ helm.sh/helm/v3/cmd/helm")).To(Succeed())
+	for _, name := range []string{"deploy", "crds"} {
+		Expect(os.Symlink(filepath.Join(bed.Root(), name), filepath.Join(work, name))).To(Succeed())
+	}
+	Expect(os.WriteFile(filepath.Join(work, "emulated.yaml"), []byte(emulated), 0o644)).To(Succeed())
+	programs := loadImages(ctx, filepath.Join(cache, "install", "programs"))
+	connectPods(ctx)
+	prepareMachines(ctx, programs)
+})
+
+// loadImages makes the images of the manifests and brings them to the nodes. It returns where
+// Moor's programs are on this machine.
+func loadImages(ctx context.Context, programs string) string {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join(bed.Root(), "deploy", "image", "Dockerfile"))
+	Expect(err).NotTo(HaveOccurred())
+	recipe, err := ReadRecipe(string(text))
+	Expect(err).NotTo(HaveOccurred())
+	list := filepath.Join(work, "packages.txt")
+	Expect(os.WriteFile(list, []byte(strings.Join(recipe.Packages, "\n")+"\n"), 0o644)).To(Succeed())
+	Expect(shell(ctx, bed.Root(), "hack/apt/install.sh "+list)).To(Succeed())
+	Expect(recipe.Compile(ctx, bed.Root(), programs)).To(Succeed())
+	files, err := recipe.Files(ctx, programs)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(bed.LoadImage(ctx, "moor", ociimage.Image{Names: []string{moorImage, nextImage}, User: recipe.User, Files: files})).To(Succeed())
+	for name, reference := range sidecars {
+		content, err := os.ReadFile(filepath.Join(bed.KubeBinDir(), name))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(bed.LoadImage(ctx, name, ociimage.Image{
+			Names: []string{reference}, Entrypoint: []string{"/" + name}, Files: []ociimage.File{{Path: "/" + name, Content: content, Mode: 0o755}},
+		})).To(Succeed())
+	}
+	return programs
+}
+
+// connectPods lets pods reach the Service of their API server, as kube-proxy does on a cluster:
+// the bed has none.
+func connectPods(ctx context.Context) {
+	GinkgoHelper()
+	for name, c := range map[string]client.Client{bed.HostConfig().Host: clients.Host, bed.DPUConfig().Host: clients.DPU} {
+		service := &corev1.Service{}
+		Expect(c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "kubernetes"}, service)).To(Succeed())
+		_, err := bed.Exec(ctx, layout.Hub, "iptables", "-t", "nat", "-A", "PREROUTING", "-d", service.Spec.ClusterIP, "-p", "tcp",
+			"--dport", fmt.Sprint(service.Spec.Ports[0].Port), "-j", "DNAT", "--to-destination", strings.TrimPrefix(name, "https://"))
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// prepareMachines has each machine as one of a real cluster is before Moor is installed: the DPUs
+// with SNAP, which is the emulator, hosts with what it shows, and one host of the control plane
+// without a DPU of Moor's.
+func prepareMachines(ctx context.Context, programs string) {
+	GinkgoHelper()
+	for _, directory := range []string{snapDirectory, "/lib/modules"} {
+		Expect(cleanup.MakeMountpoint(directory)).To(Succeed())
+	}
+	for i, dpu := range bed.DPUs() {
+		inMachine(ctx, dpu, "mkdir -p /var/lib/moor/snap "+localTarget+
+			" && mount --bind /var/lib/moor/snap "+snapDirectory+" && mount --bind "+layout.TargetDir+" "+localTarget)
+		Expect(bed.Start(ctx, devcluster.Process{Name: "snap-emulator-" + dpu, Machine: dpu, Argv: []string{
+			filepath.Join(programs, "snap-emulator"), "--name=" + dpu, "--socket=" + layout.SNAPSocket, fmt.Sprintf("--vfs=%d", bed.Options().VFs), "--pfs=2",
+			"--hotplug-state=/run/moor/functions.json", "--sysfs-root=" + layout.PCIeDir + "/sys", "--dev-root=" + layout.PCIeDir + "/dev",
+			"--fuse-dir=" + layout.MachineDataDir + "/fuse", "--io-timeout=24h", "--metrics-bind-address=:9201",
+		}})).To(Succeed())
+		inMachine(ctx, bed.Nodes()[i], "mkdir -p "+pcie+" && mount --bind "+layout.PCIeDir+" "+pcie)
+	}
+	control := &corev1.Node{}
+	control.Name = bed.Nodes()[len(bed.Nodes())-1]
+	patch := `{"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}, "spec": {"taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]}}`
+	Expect(clients.Host.Patch(ctx, control, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+}
+
+func inMachine(ctx context.Context, machine, script string) {
+	GinkgoHelper()
+	_, err := bed.Exec(ctx, machine, "sh", "-ec", script)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// emulated has the values by which a host of the bed finds the emulated functions.
+const emulated = `host:
+  snapCsiPlugin:
+    node:
+      extraArgs: {--sysfs-root: ` + pcie + `/sys, --dev-root: ` + pcie + `/dev}
+`
+
+// withEmulation is a command of the page that installs the host cluster's release with those
+// values too; others stay as they are.
+func withEmulation(step Step) string {
+	return strings.ReplaceAll(step.Script, "--set cluster=host", "--set cluster=host -f emulated.yaml")
+}
+
+// follow runs the commands below a heading of the page, each with access to its cluster; change,
+// if it is not nil, makes others of them.
+func follow(ctx context.Context, heading string, change func(Step) string) {
+	GinkgoHelper()
+	page, err := os.ReadFile(filepath.Join(bed.Root(), "docs", "installing.md"))
+	Expect(err).NotTo(HaveOccurred())
+	steps, err := Steps(string(page), heading)
+	Expect(err).NotTo(HaveOccurred())
+	for _, step := range steps {
+		script := step.Script
+		if change != nil {
+			script = change(step)
+		}
+		run(ctx, step.Cluster, script)
+	}
+}
+
+// run runs a script with access to a cluster.
+func run(ctx context.Context, cluster, script string) {
+	GinkgoHelper()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
+	cmd.Dir = work
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+bed.Kubeconfig(cluster), "PATH="+strings.Join([]string{tools, bed.KubeBinDir(), os.Getenv("PATH")}, ":"))
+	out, err := cmd.CombinedOutput()
+	GinkgoWriter.Printf("%s cluster:\n%s%s\n", cluster, script, out)
+	Expect(err).NotTo(HaveOccurred(), "in the %s cluster:\n%s%s", cluster, script, out)
+}

@@ -1,0 +1,142 @@
+//go:build e2e
+
+package install
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/moor-storage/moor/test/kit"
+)
+
+const (
+	namespace = "default"
+	journal   = "/data/journal"
+)
+
+// appendLines appends a number, and says it with the time since the machine's start once the
+// medium has acknowledged it, again and again. A line that fails ends the container.
+const appendLines = `i=0; while echo $i | dd of=` + journal + ` oflag=append conv=notrunc,fsync 2>/dev/null; do read up idle </proc/uptime; echo $i $up; i=$((i+1)); sleep 0.02; done; exit 1`
+
+// written is an acknowledged line: its number, and when since the machine's start.
+type written struct {
+	number int
+	at     time.Duration
+}
+
+func claim(ctx context.Context, name string) {
+	GinkgoHelper()
+	Expect(clients.Host.Create(ctx, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To("snap-nvme"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")}},
+		},
+	})).To(Succeed())
+}
+
+func bound(ctx context.Context, name string) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) (corev1.PersistentVolumeClaimPhase, error) {
+		c := &corev1.PersistentVolumeClaim{}
+		err := clients.Host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, c)
+		return c.Status.Phase, err
+	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(Equal(corev1.ClaimBound))
+}
+
+// pod runs a command with the volume of a claim, on a host, and returns when it runs.
+func pod(ctx context.Context, name, claim, host, command string) *corev1.Pod {
+	GinkgoHelper()
+	Expect(clients.Host.Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: corev1.PodSpec{
+			NodeSelector:  map[string]string{corev1.LabelHostname: host},
+			RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: ptr.To(int64(0)),
+			Containers: []corev1.Container{{
+				Name: "main", Image: kit.Image, Command: []string{"sh", "-c", command},
+				VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
+			}},
+			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+			}}},
+		},
+	})).To(Succeed())
+	p, err := kit.AwaitRunning(ctx, clients.Host, client.ObjectKey{Namespace: namespace, Name: name}, "", patience)
+	Expect(err).NotTo(HaveOccurred())
+	return p
+}
+
+// acknowledged are the lines that a pod has said so far.
+func acknowledged(ctx context.Context, name string) ([]written, error) {
+	client, err := kubernetes.NewForConfig(bed.HostConfig())
+	if err != nil {
+		return nil, err
+	}
+	log, err := client.CoreV1().Pods(namespace).GetLogs(name, &corev1.PodLogOptions{}).DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []written
+	for line := range strings.Lines(string(log)) {
+		var w written
+		var up float64
+		if _, err := fmt.Sscan(line, &w.number, &up); err != nil {
+			return nil, fmt.Errorf("read the line %q of pod %s: %w", line, name, err)
+		}
+		w.at = time.Duration(up * float64(time.Second))
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// writes waits until a pod has written more, and returns all that it has.
+func writes(ctx context.Context, name string) []written {
+	GinkgoHelper()
+	before, err := acknowledged(ctx, name)
+	Expect(err).NotTo(HaveOccurred())
+	var now []written
+	Eventually(func(ctx context.Context) (int, error) {
+		var err error
+		now, err = acknowledged(ctx, name)
+		return len(now), err
+	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeNumerically(">", len(before)+10), "the pod writes")
+	return now
+}
+
+// longest is the longest time between two lines, from the one with that number on.
+func longest(lines []written, from int) time.Duration {
+	var gap time.Duration
+	for i := from + 1; i < len(lines); i++ {
+		gap = max(gap, lines[i].at-lines[i-1].at)
+	}
+	return gap
+}
+
+// complete holds what is in the journal, as a pod reads it, to the lines that were acknowledged.
+func complete(content string, lines []written) error {
+	var want bytes.Buffer
+	for _, w := range lines {
+		want.WriteString(strconv.Itoa(w.number) + "\n")
+	}
+	if len(lines) == 0 || !strings.HasPrefix(content, want.String()) {
+		return fmt.Errorf("the journal of %d bytes does not begin with the %d lines that were acknowledged", len(content), len(lines))
+	}
+	return nil
+}
+
+func objectMeta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: namespace}
+}
