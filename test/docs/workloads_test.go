@@ -9,6 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
@@ -105,4 +107,36 @@ func TestNothingIsVouchedForInVain(t *testing.T) {
 	if vouches && !target {
 		t.Error("the CSIDriver vouches that the storage revokes, and the vendor's controller of the same directory has no target")
 	}
+}
+
+// TestPortsHaveNames that an API server takes: a manifest with another is refused as a whole.
+func TestPortsHaveNames(t *testing.T) {
+	named := 0
+	for _, cluster := range []string{"host", "dpu", "pav", "local"} {
+		for file, objects := range manifests(t, cluster) {
+			for _, o := range objects {
+				for _, c := range templateOf(o).Spec.Containers {
+					for _, port := range c.Ports {
+						named++
+						for _, wrong := range validation.IsValidPortName(port.Name) {
+							t.Errorf("%s: port %s of container %s: %s", file, port.Name, c.Name, wrong)
+						}
+					}
+				}
+			}
+		}
+	}
+	if named < 10 {
+		t.Errorf("only %d ports found: the search is wrong", named)
+	}
+}
+
+func templateOf(o client.Object) corev1.PodTemplateSpec {
+	switch o := o.(type) {
+	case *appsv1.Deployment:
+		return o.Spec.Template
+	case *appsv1.DaemonSet:
+		return o.Spec.Template
+	}
+	return corev1.PodTemplateSpec{}
 }
