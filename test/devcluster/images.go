@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/moor-storage/moor/test/devcluster/layout"
 	"github.com/moor-storage/moor/test/devcluster/ociimage"
 )
@@ -54,12 +56,11 @@ func (c *Cluster) LoadImage(ctx context.Context, name string, image ociimage.Ima
 	if err := writeImage(name, image); err != nil {
 		return err
 	}
+	g, ctx := errgroup.WithContext(ctx)
 	for _, b := range c.kubelets() {
-		if err := c.importImage(ctx, b.name, imageFile(name)); err != nil {
-			return err
-		}
+		g.Go(func() error { return c.importImage(ctx, b.name, imageFile(name)) })
 	}
-	return nil
+	return g.Wait()
 }
 
 // BusyboxFiles are the program and a link to it for every command it has.
