@@ -178,19 +178,19 @@ var _ = Describe("the chart", Ordered, func() {
 		took := time.Since(begin)
 		lines := writes(ctx, "writer")
 		report("an upgrade of both releases took %.1f s; the longest time between two acknowledged writes was %.2f s, and before it %.2f s", took.Seconds(),
-			longest(lines, len(before)).Seconds(), longest(before, 0).Seconds())
+			Longest(lines, len(before)).Seconds(), Longest(before, 0).Seconds())
 		for _, c := range []client.Client{clients.Host, clients.DPU} {
 			found := images(ctx, c)
 			Expect(found).To(HaveEach(nextImage))
 			Expect(len(found)).To(BeNumerically(">=", 5))
 		}
 		undisturbed(ctx, "writer", uid)
-		Expect(longest(lines, len(before))).To(BeNumerically("<", 5*time.Second))
+		Expect(Longest(lines, len(before))).To(BeNumerically("<", 5*time.Second))
 		claim(ctx, "second")
 		bound(ctx, "second")
 		content, err := kit.Exec(ctx, bed, client.ObjectKey{Namespace: namespace, Name: "writer"}, "cat "+journal)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(complete(content, lines)).To(Succeed())
+		Expect(Complete(content, lines)).To(Succeed())
 	}, NodeTimeout(3*patience))
 
 	It("leaves volumes and data when it is uninstalled, and goes on with them when it is installed again", func(ctx context.Context) {
@@ -210,7 +210,7 @@ var _ = Describe("the chart", Ordered, func() {
 		again(ctx)
 		lines := writes(ctx, "writer")
 		undisturbed(ctx, "writer", uid)
-		report("while both releases were uninstalled and installed again the longest time between two acknowledged writes was %.2f s", longest(lines, len(before)).Seconds())
+		report("while both releases were uninstalled and installed again the longest time between two acknowledged writes was %.2f s", Longest(lines, len(before)).Seconds())
 		claim(ctx, "third")
 		bound(ctx, "third")
 
@@ -218,7 +218,7 @@ var _ = Describe("the chart", Ordered, func() {
 		pod(ctx, "reader", "first", bed.Nodes()[1], "sleep 1000000")
 		content, err := kit.Exec(ctx, bed, client.ObjectKey{Namespace: namespace, Name: "reader"}, "cat "+journal)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(complete(content, lines)).To(Succeed(), "on another host, after the last line that was seen")
+		Expect(Complete(content, lines)).To(Succeed(), "on another host, after the last line that was seen")
 	}, NodeTimeout(3*patience))
 
 	It("is removed in the page's order, and nothing hangs", func(ctx context.Context) {

@@ -3,12 +3,7 @@
 package install
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"strconv"
-	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -30,12 +25,6 @@ const (
 // appendLines appends a number, and says it with the time since the machine's start once the
 // medium has acknowledged it, again and again. A line that fails ends the container.
 const appendLines = `i=0; while echo $i | dd of=` + journal + ` oflag=append conv=notrunc,fsync 2>/dev/null; do read up idle </proc/uptime; echo $i $up; i=$((i+1)); sleep 0.02; done; exit 1`
-
-// written is an acknowledged line: its number, and when since the machine's start.
-type written struct {
-	number int
-	at     time.Duration
-}
 
 func claim(ctx context.Context, name string) {
 	GinkgoHelper()
@@ -80,7 +69,7 @@ func pod(ctx context.Context, name, claim, host, command string) *corev1.Pod {
 }
 
 // acknowledged are the lines that a pod has said so far.
-func acknowledged(ctx context.Context, name string) ([]written, error) {
+func acknowledged(ctx context.Context, name string) ([]Written, error) {
 	client, err := kubernetes.NewForConfig(bed.HostConfig())
 	if err != nil {
 		return nil, err
@@ -89,52 +78,21 @@ func acknowledged(ctx context.Context, name string) ([]written, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []written
-	for line := range strings.Lines(string(log)) {
-		var w written
-		var up float64
-		if _, err := fmt.Sscan(line, &w.number, &up); err != nil {
-			return nil, fmt.Errorf("read the line %q of pod %s: %w", line, name, err)
-		}
-		w.at = time.Duration(up * float64(time.Second))
-		out = append(out, w)
-	}
-	return out, nil
+	return ReadWritten(string(log))
 }
 
 // writes waits until a pod has written more, and returns all that it has.
-func writes(ctx context.Context, name string) []written {
+func writes(ctx context.Context, name string) []Written {
 	GinkgoHelper()
 	before, err := acknowledged(ctx, name)
 	Expect(err).NotTo(HaveOccurred())
-	var now []written
+	var now []Written
 	Eventually(func(ctx context.Context) (int, error) {
 		var err error
 		now, err = acknowledged(ctx, name)
 		return len(now), err
 	}).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeNumerically(">", len(before)+10), "the pod writes")
 	return now
-}
-
-// longest is the longest time between two lines, from the one with that number on.
-func longest(lines []written, from int) time.Duration {
-	var gap time.Duration
-	for i := from + 1; i < len(lines); i++ {
-		gap = max(gap, lines[i].at-lines[i-1].at)
-	}
-	return gap
-}
-
-// complete holds what is in the journal, as a pod reads it, to the lines that were acknowledged.
-func complete(content string, lines []written) error {
-	var want bytes.Buffer
-	for _, w := range lines {
-		want.WriteString(strconv.Itoa(w.number) + "\n")
-	}
-	if len(lines) == 0 || !strings.HasPrefix(content, want.String()) {
-		return fmt.Errorf("the journal of %d bytes does not begin with the %d lines that were acknowledged", len(content), len(lines))
-	}
-	return nil
 }
 
 func objectMeta(name string) metav1.ObjectMeta {
