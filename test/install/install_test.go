@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -126,18 +124,11 @@ func undisturbed(ctx context.Context, name string, uid types.UID) {
 	Expect(p.Status.ContainerStatuses[0].RestartCount).To(BeZero())
 }
 
-// again installs both releases as the page does, where the rest of what it says was done before.
+// again installs both releases as the page does. The credentials are made anew: the account that
+// they were of went with the release.
 func again(ctx context.Context) {
 	GinkgoHelper()
-	page, err := os.ReadFile(filepath.Join(bed.Root(), "docs", "installing.md"))
-	Expect(err).NotTo(HaveOccurred())
-	steps, err := Steps(string(page), twoClusters)
-	Expect(err).NotTo(HaveOccurred())
-	for _, step := range steps {
-		if strings.HasPrefix(step.Script, "helm install ") {
-			run(ctx, step.Cluster, withEmulation(step))
-		}
-	}
+	follow(ctx, twoClusters, withEmulation)
 	settled(ctx)
 }
 
