@@ -41,3 +41,23 @@ func TestEmulationMode(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestDeviceRecords: what a restart has to know is kept beside the socket, which is in a directory of the
+// host's, unless another place is named.
+func TestDeviceRecords(t *testing.T) {
+	for _, c := range []struct{ bind, flag, want string }{
+		{"unix:///csi/csi.sock", "", "/csi/devices"},
+		{"/csi/csi.sock", "/run/x", "/run/x"},
+		{"tcp://localhost:1", "", ""},
+		{"tcp://localhost:1", "/run/x", "/run/x"},
+	} {
+		o := options{bindAddress: c.bind, node: nodeOptions{records: c.flag}}
+		if got, err := o.deviceRecords(); err != nil || got != c.want {
+			t.Errorf("%+v: %q, %v", c, got, err)
+		}
+	}
+	o := options{bindAddress: "csi.sock"}
+	if got, err := o.deviceRecords(); err == nil {
+		t.Errorf("of no endpoint: %q", got)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/daemon/version"
 	"github.com/moor-storage/moor/internal/hostdev"
 	"github.com/moor-storage/moor/internal/kube"
@@ -50,6 +52,7 @@ type nodeOptions struct {
 	beatEvery    time.Duration
 	deviceWindow time.Duration
 	linkAddress  string
+	records      string
 }
 
 func (n *nodeOptions) bind(fs *pflag.FlagSet) {
@@ -70,6 +73,7 @@ func (n *nodeOptions) bind(fs *pflag.FlagSet) {
 	fs.DurationVar(&n.beatEvery, "heartbeat-period", 10*time.Second, "time between two heartbeats (node)")
 	fs.StringVar(&n.linkAddress, "link-address", "", "address:port, on the link to the DPU, where this host shows that it is alive; empty: it does not (node)")
 	fs.DurationVar(&n.deviceWindow, "device-timeout", devices.DefaultHostWait, "how long one call waits for a device to appear; the kubelet repeats it (node)")
+	fs.StringVar(&n.records, "device-records", "", "directory that has, for a restart, which device each volume has; empty: devices, beside the unix socket of --bind-address (node)")
 }
 
 func (o *options) runNode(ctx context.Context) error {
@@ -188,7 +192,10 @@ func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc
 	if err != nil {
 		return nil, err
 	}
-	devices := devices.New(finder, o.node.deviceWindow)
+	devices, err := o.hostDevices(finder)
+	if err != nil {
+		return nil, err
+	}
 	platform := provisioner.Platform{Host: devices, Rescan: devices}
 	if o.attach == dpf.AttachNode {
 		if platform.Attachments, err = o.nodeAttachments(ctx, cancel, start.own); err != nil {
@@ -210,6 +217,36 @@ func (o *options) nodeServer(ctx context.Context, cancel context.CancelCauseFunc
 		options.Topology = dpu.topology
 	}
 	return nodecsi.New(options), nil
+}
+
+// hostDevices are the devices of the volumes of this host, with those that were open before a restart.
+func (o *options) hostDevices(finder *hostdev.Finder) (*devices.Host, error) {
+	out := devices.New(finder, o.node.deviceWindow)
+	dir, err := o.deviceRecords()
+	if err != nil || dir == "" {
+		return out, err
+	}
+	boot, err := daemon.BootID()
+	if err != nil {
+		return nil, err
+	}
+	if err := out.Remember(dir, boot, ctrl.Log.WithName("devices")); err != nil {
+		return nil, fmt.Errorf("--device-records: %w", err)
+	}
+	return out, nil
+}
+
+// deviceRecords is the directory of records: by default beside the socket, in a directory of the
+// host's that is the plugin's own. Empty where there is no such socket.
+func (o *options) deviceRecords() (string, error) {
+	network, address, err := csiserver.ParseEndpoint(o.bindAddress)
+	switch {
+	case err != nil || o.node.records != "":
+		return o.node.records, err
+	case network != "unix":
+		return "", nil
+	}
+	return filepath.Join(filepath.Dir(address), "devices"), nil
 }
 
 // register tells the kubelet of the driver; with topology not before it is known

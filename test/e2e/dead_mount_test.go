@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -16,6 +17,9 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/test/kit"
 )
+
+// deadMountActed is longer than it takes from the word of a host to the deletion of the pods, the first time.
+const deadMountActed = 8 * time.Second
 
 // deadMounts are those that a host tells of, by volume.
 func deadMounts(host string) func(context.Context) ([]string, error) {
@@ -45,7 +49,7 @@ var _ = Describe("a pod whose mount died with SNAP", bothModes, func() {
 		s := ns.subject(ctx, "host-1")
 		for n := range 2 {
 			if n == 1 {
-				By("killing the host's plugin first, which forgets what it has staged")
+				By("killing the host's plugin first, which has staged it")
 				restart(ctx, "snap-csi-plugin-"+s.pod.Spec.NodeName)
 			}
 			restart(ctx, "snap-emulator-"+dpuIn(s.pod.Spec.NodeName))
@@ -55,6 +59,28 @@ var _ = Describe("a pod whose mount died with SNAP", bothModes, func() {
 		}
 		Eventually(deadMounts("host-1")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty())
 		s.judge(ctx)
+	})
+
+	It("is not deleted before its device is back, also by a plugin that was started meanwhile", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		pod := ns.mooredAt(ctx, "waits", ns.class(ctx, map[string]string{"policy": "local", "deadMount": "Restart"}), "host-1")
+		before := runs(ctx, pod)
+		volume := volumeOf(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-waits-0", Namespace: ns.name}})
+		sh(ctx, pod, "echo kept | dd of=/data/x conv=fsync")
+		kill("snap-emulator-dpu-1")
+		restart(ctx, "snap-csi-plugin-host-1")
+		Eventually(deadMounts("host-1")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ConsistOf(volume))
+		Consistently(func(ctx context.Context) (corev1.Pod, error) {
+			now := corev1.Pod{}
+			err := clients.Host.Get(ctx, pod, &now)
+			return now, err
+		}).WithContext(ctx).WithTimeout(deadMountActed).WithPolling(tick).Should(And(HaveField("UID", before.UID), HaveField("DeletionTimestamp", BeNil())),
+			"a pod that is made anew could not start")
+		start(ctx, "snap-emulator-dpu-1")
+		_, err := kit.AwaitRunning(ctx, clients.Host, pod, string(before.UID), patience)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(sh(ctx, pod, "cat /data/x")).To(Equal("kept\n"))
+		Eventually(deadMounts("host-1")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(BeEmpty())
 	})
 
 	It("is told of, on attachment and pod, where it is to be told alone, and runs once it was deleted", func(ctx context.Context) {

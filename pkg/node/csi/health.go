@@ -63,9 +63,9 @@ func (s *Server) openProblems(ctx context.Context, id string) ([]provisioner.Pro
 }
 
 // Ready reports whether a new pod can have the volume on this node: its device answers, as far
-// as is known. Which device that is was said when the volume was opened: of one that was not opened since this
-// process was started nothing will be known before a new pod has it opened, so none waits
-// for that. It may take seconds where the device hangs.
+// as is known. Which device that is was said when the volume was opened, and the platform may know it from
+// a process before this one. Of a volume of which it does not, nothing will be known before a new pod has it
+// opened, so none waits for that. It may take seconds where the device hangs.
 func (s *Server) Ready(ctx context.Context, volume string) bool {
 	dev, err := s.o.Host.Lookup(ctx, volume)
 	if err != nil { // a device that was opened and is gone is absent, and not found for that

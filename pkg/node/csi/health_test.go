@@ -53,19 +53,19 @@ func TestVolumeHealth(t *testing.T) {
 	wantError(t, err, provisioner.ErrInvalid, "volume id is missing")
 }
 
-// TestReady: a new pod waits for a device that is known not to answer. After a restart of the plugin
-// nothing is known of what was staged before, and to wait for that would be to wait for ever.
+// TestReady: a new pod waits for a device that is known not to answer. Of a volume that is not known to be open
+// nothing is known, and to wait for that would be to wait for ever.
 func TestReady(t *testing.T) {
 	const device = "/dev/nvme0n1"
 	for name, c := range map[string]struct {
 		spoil func(b *bed)
 		want  bool
 	}{
-		"its device answers":             {func(*bed) {}, true},
-		"its device is dead":             {func(b *bed) { b.m.dead[device] = true }, false},
-		"its device is gone":             {func(b *bed) { b.h.lookup = fmt.Errorf("gone: %w: %w", hostdev.ErrAbsent, provisioner.ErrNotFound) }, false},
-		"it cannot be found out":         {func(b *bed) { b.h.lookup = errors.New("sysfs cannot be read") }, false},
-		"it was staged before a restart": {func(b *bed) { delete(b.h.open, "v1") }, true},
+		"its device answers":         {func(*bed) {}, true},
+		"its device is dead":         {func(b *bed) { b.m.dead[device] = true }, false},
+		"its device is gone":         {func(b *bed) { b.h.lookup = fmt.Errorf("gone: %w: %w", hostdev.ErrAbsent, provisioner.ErrNotFound) }, false},
+		"it cannot be found out":     {func(b *bed) { b.h.lookup = errors.New("sysfs cannot be read") }, false},
+		"it is not known to be open": {func(b *bed) { delete(b.h.open, "v1") }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)

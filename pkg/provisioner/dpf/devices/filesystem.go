@@ -17,9 +17,7 @@ func (h *Host) openFilesystem(ctx context.Context, spec provisioner.OpenSpec, p 
 	if err := h.finder.WaitShared(ctx, p.Identity); err != nil {
 		return provisioner.Device{}, hostError(err)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.open[spec.VolumeID] = p
+	h.took(spec.VolumeID, p)
 	return filesystemDevice(spec.VolumeID, p), nil
 }
 

@@ -28,11 +28,12 @@ const DefaultHostWait = 10 * time.Second
 // namespace that the DPU shows, found in sysfs by PCI address, VUID, namespace id and
 // UUID; or the file system on a virtio-fs function, known by its tag. Open and Close change nothing on the DPU: Attach and Detach do that.
 //
-// Which volume is behind which function is known from Open alone, so after a
-// restart Lookup and List know a volume again once it has been opened again.
+// Which volume is behind which function is known from Open alone: after a restart
+// Lookup and List know it from Remember, or once it has been opened again.
 type Host struct {
-	finder *hostdev.Finder
-	wait   time.Duration
+	finder  *hostdev.Finder
+	wait    time.Duration
+	records records
 
 	mu   sync.Mutex
 	open map[string]opened
@@ -78,10 +79,16 @@ func (h *Host) Open(ctx context.Context, spec provisioner.OpenSpec) (provisioner
 	if err != nil {
 		return provisioner.Device{}, fmt.Errorf("open volume %q: %w", spec.VolumeID, hostError(err))
 	}
+	h.took(spec.VolumeID, p)
+	return hostDevice(spec.VolumeID, p, b), nil
+}
+
+// took notes where a volume was seen.
+func (h *Host) took(volume string, p opened) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.open[spec.VolumeID] = p
-	return hostDevice(spec.VolumeID, p, b), nil
+	h.open[volume] = p
+	h.records.keep(volume, p)
 }
 
 func parseOpen(spec provisioner.OpenSpec) (opened, error) {
@@ -131,6 +138,7 @@ func (h *Host) Close(_ context.Context, volumeID, _ string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.open, volumeID)
+	h.records.drop(volumeID)
 	return nil
 }
 
