@@ -121,3 +121,6 @@ func hostCommand(ctx context.Context, name string, args ...string) (string, erro
 	}
 	return text, nil
 }
+
+// ShareCommand is the hidden command of moor-dev that is a storage for PavProvisioners, see test/share.
+const ShareCommand = "share"

@@ -45,6 +45,6 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(up(), down(), leftovers(), status(), logs(), execIn(), powerOff(), powerOn(), powerState(), build(), machineInit(), mountFS(), recordWrites(), demoCommand())
+	cmd.AddCommand(up(), down(), leftovers(), status(), logs(), execIn(), powerOff(), powerOn(), powerState(), build(), machineInit(), mountFS(), recordWrites(), shareStorage(), demoCommand())
 	return cmd
 }
