@@ -31,7 +31,7 @@ func (ns *testNamespace) moored(ctx context.Context, class string) client.Object
 }
 
 // mooredAt is moored with a name, whose pod goes to host if it can.
-func (ns *testNamespace) mooredAt(ctx context.Context, name, class, host string) client.ObjectKey {
+func (ns *testNamespace) mooredAt(ctx context.Context, name, class, host string, change ...func(*appsv1.StatefulSet)) client.ObjectKey {
 	GinkgoHelper()
 	labels := map[string]string{"app": name}
 	set := &appsv1.StatefulSet{
@@ -56,6 +56,9 @@ func (ns *testNamespace) mooredAt(ctx context.Context, name, class, host string)
 				},
 			}},
 		},
+	}
+	for _, f := range change {
+		f(set)
 	}
 	Expect(clients.Host.Create(ctx, set)).To(Succeed())
 	return client.ObjectKey{Namespace: ns.name, Name: name + "-0"}
@@ -120,8 +123,17 @@ func tellViolations(ctx context.Context, record *proof.Recorder, volume string) 
 
 // violations is what the proof finds wrong with a volume's history.
 func violations(ctx context.Context, record *proof.Recorder, volume string, journals ...proof.Journal) ([]proof.Violation, error) {
+	id, err := kit.VendorVolume(ctx, clients.DPU, volume)
+	if err != nil {
+		return nil, err
+	}
+	return violationsIn(ctx, record, volume, kit.LogsOf(id), journals...)
+}
+
+// violationsIn is violations of a volume that is in the logs under other names.
+func violationsIn(ctx context.Context, record *proof.Recorder, volume string, names kit.Logs, journals ...proof.Journal) ([]proof.Violation, error) {
 	// The logs are read first: they must not know more than the record.
-	h, err := kit.Recorded(ctx, bed, vendorVolume(ctx, volume))
+	h, err := kit.RecordedAs(ctx, bed, names)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,10 @@ type subject struct {
 	replica   string
 	record    *proof.Recorder
 	writers   []*writer
+	// logs are the names under which the volume is in the logs; nil: it is the reference vendor's.
+	logs func(context.Context, *subject) kit.Logs
+	// raw: it uses the volume as a block device.
+	raw bool
 }
 
 // faulty makes the namespace of a test that breaks something: when it ends, the whole
@@ -76,13 +81,20 @@ func (ns *testNamespace) subjects(ctx context.Context, hosts ...string) []*subje
 	GinkgoHelper()
 	var out []*subject
 	for _, host := range hosts {
-		out = append(out, &subject{key: ns.mooredAt(ctx, fmt.Sprintf("subject-%d", ns.subjectsMade), "snap-failover", host), host: host})
-		ns.subjectsMade++
+		out = append(out, ns.newSubject(ctx, "snap-failover", host))
 	}
 	for _, s := range out {
 		s.begin(ctx)
 	}
 	return out
+}
+
+// newSubject makes one that does not write yet.
+func (ns *testNamespace) newSubject(ctx context.Context, class, host string, change ...func(*appsv1.StatefulSet)) *subject {
+	GinkgoHelper()
+	s := &subject{key: ns.mooredAt(ctx, fmt.Sprintf("subject-%d", ns.subjectsMade), class, host, change...), host: host}
+	ns.subjectsMade++
+	return s
 }
 
 func (ns *testNamespace) subject(ctx context.Context, host string) *subject {
@@ -107,7 +119,11 @@ func (s *subject) begin(ctx context.Context) {
 
 func (s *subject) write(ctx context.Context) {
 	GinkgoHelper()
-	s.writers = append(s.writers, write(ctx, s.pod, fmt.Sprintf("%s-writer-%d", s.key.Name, len(s.writers))))
+	script := appendLines
+	if s.raw {
+		script = appendSectors(len(s.writers))
+	}
+	s.writers = append(s.writers, write(ctx, s.pod, fmt.Sprintf("%s-writer-%d", s.key.Name, len(s.writers)), script))
 }
 
 // writer is the one that began last.
@@ -162,7 +178,13 @@ func (s *subject) receipt(ctx context.Context) moorv1alpha1.ReceiptKind {
 func (s *subject) judge(ctx context.Context) {
 	GinkgoHelper()
 	j := s.journal(ctx)
-	proven(ctx, s.record, s.volume, j)
+	if s.logs == nil {
+		proven(ctx, s.record, s.volume, j)
+	} else {
+		found, err := violationsIn(ctx, s.record, s.volume, s.logs(ctx, s), j)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(found).To(BeEmpty())
+	}
 	GinkgoWriter.Printf("%s: %d lines acknowledged, none lost, by %d writers\n", s.key.Name, len(j.Acknowledged), len(s.writers))
 }
 
@@ -173,6 +195,10 @@ func (s *subject) journal(ctx context.Context) proof.Journal {
 	for _, w := range s.writers {
 		w.stop(ctx)
 		j.Acknowledged = append(j.Acknowledged, w.acknowledged()...)
+	}
+	if s.raw {
+		j.Name, j.Read = rawDevice, s.sectors(ctx)
+		return j
 	}
 	j.Read = strings.Fields(sh(ctx, s.key, "cat "+journal))
 	return j

@@ -38,14 +38,14 @@ type writer struct {
 }
 
 // write starts a writer in a pod, and returns once it has written. Each one
-// begins its lines with another tag.
-func write(ctx context.Context, pod *corev1.Pod, tag string) *writer {
+// begins its lines with another tag. The script is appendLines, or what does the like.
+func write(ctx context.Context, pod *corev1.Pod, tag, script string) *writer {
 	GinkgoHelper()
 	w := &writer{node: pod.Spec.NodeName, tag: tag, done: make(chan struct{})}
 	w.container = strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
 	var err error
 	w.cmd, err = bed.Command(w.node, nil, "ctr", "-n", "k8s.io", "tasks", "exec", "--exec-id", tag, w.container,
-		"sh", "-c", fmt.Sprintf("TAG=%s; %s", tag, appendLines))
+		"sh", "-c", fmt.Sprintf("TAG=%s; %s", tag, script))
 	Expect(err).NotTo(HaveOccurred())
 	out, err := w.cmd.StdoutPipe()
 	Expect(err).NotTo(HaveOccurred())
