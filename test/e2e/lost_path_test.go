@@ -86,6 +86,21 @@ var _ = Describe("a path to the storage", func() {
 		other.judge(ctx)
 	})
 
+	It("that one DPU has lost moves the pod of a raw block volume too, and loses nothing of it", slow, Label("epochs"), func(ctx context.Context) {
+		ns := faulty(ctx)
+		s := ns.newSubject(ctx, "snap-failover", "host-1", raw)
+		s.raw = true
+		s.begin(ctx)
+		d := within(pathLost)
+		back := during(ctx, s.dpu, bed.CutStorage, bed.JoinStorage)
+		pathTells(ctx, s.volume, storagev1alpha1.ReasonPathLost, "host "+s.host)
+		s.again(ctx, d)
+		Expect(s.pod.Spec.NodeName).NotTo(Equal(s.host))
+		Expect(s.receipt(ctx)).To(BeElementOf(moorv1alpha1.ReceiptStorage, moorv1alpha1.ReceiptMedium))
+		back(ctx)
+		s.judge(ctx)
+	})
+
 	It("that goes with a SNAP service which stays away moves the pod to a host whose DPU has it", slow, bothModes, Label("epochs"), func(ctx context.Context) {
 		ns := faulty(ctx)
 		all := ns.subjects(ctx, "host-1", "host-2")
