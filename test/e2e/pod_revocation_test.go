@@ -191,8 +191,10 @@ var _ = Describe("a PavProvisioner that revokes", slow, Label("dpu-pods"), func(
 			Should(ContainElement(And(ContainSubstring("gives no receipt"), ContainSubstring("exit code 3"))))
 		Consistently(func(ctx context.Context) *moorv1alpha1.WriterClaimStatus { return s.claim(ctx).Status }).WithContext(ctx).WithTimeout(2 * calm).WithPolling(tick).
 			Should(HaveValue(And(HaveField("Phase", moorv1alpha1.ClaimFencing), HaveField("Holder", s.dpu), HaveField("Receipts", BeEmpty()))))
-		Eventually(messageOf(&storagev1alpha1.DPUVolumeAttachment{ObjectMeta: metav1.ObjectMeta{Namespace: kit.Namespace, Name: s.host + "-" + s.volume}})).
-			WithContext(ctx).WithTimeout(patience).WithPolling(tick).Should(ContainSubstring("revocation pod"))
+		pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns.name, Name: "data-" + s.key.Name}}
+		volumeOf(ctx, pvc)
+		Eventually(events).WithContext(ctx).WithArguments(pvc, storagev1alpha1.EventFailoverHeld).WithTimeout(patience).WithPolling(tick).
+			Should(ContainElement(ContainSubstring("revocation pod")))
 
 		By("mending the template, and having it tried again")
 		p := &pavv1alpha1.PavProvisioner{}
