@@ -27,31 +27,41 @@ func Steps(page, heading string) ([]Step, error) {
 	if end := strings.Index(section, "\n"+level+" "); end >= 0 {
 		section = section[:end]
 	}
+	out, err := stepsOf(section)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read %q of a page: %w", heading, err)
+	case len(out) == 0:
+		return nil, fmt.Errorf("read %q of a page: it has no commands", heading)
+	}
+	return out, nil
+}
+
+// stepsOf are the shell commands of a section.
+func stepsOf(section string) ([]Step, error) {
 	var out []Step
 	inBlock, current, indent := false, 0, ""
 	for line := range strings.Lines(section) {
 		trimmed := strings.TrimSpace(line)
 		switch {
-		case !inBlock && trimmed == "```sh":
+		case trimmed == "```sh" && !inBlock:
 			inBlock, current = true, 0
 			indent, _, _ = strings.Cut(line, "`")
-		case inBlock && trimmed == "```":
+		case !inBlock:
+		case trimmed == "```":
 			inBlock = false
-		case inBlock && clusters[trimmed] != nil:
+		case clusters[trimmed] != nil:
 			current = len(clusters[trimmed])
 			for _, cluster := range clusters[trimmed] {
 				out = append(out, Step{Cluster: cluster})
 			}
-		case inBlock && current == 0:
-			return nil, fmt.Errorf("read %q of a page: the command %q comes before a comment that says for which cluster it is", heading, trimmed)
-		case inBlock:
+		case current == 0:
+			return nil, fmt.Errorf("the command %q comes before a comment that says for which cluster it is", trimmed)
+		default:
 			for i := len(out) - current; i < len(out); i++ {
 				out[i].Script += strings.TrimPrefix(line, indent)
 			}
 		}
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("read %q of a page: it has no commands", heading)
 	}
 	return out, nil
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/moor-storage/moor/test/devcluster/ociimage"
@@ -37,7 +38,7 @@ var (
 	comment  = regexp.MustCompile(`(?m)^#.*\n`)
 	packages = regexp.MustCompile(`^RUN apt-get update && apt-get install -y --no-install-recommends ([a-z0-9.+ -]+?) && rm -rf /var/lib/apt/lists/\*$`)
 	programs = regexp.MustCompile(`^COPY --from=build ` + BuiltIn + `/ (/\S+?)/?$`)
-	licences = regexp.MustCompile(`^COPY --from=build /licenses/ `)
+	licenses = regexp.MustCompile(`^COPY --from=build /licenses/ `)
 	links    = regexp.MustCompile(`^RUN (cd / && .+)$`)
 	user     = regexp.MustCompile(`^USER (\S+)$`)
 )
@@ -59,7 +60,7 @@ func ReadRecipe(dockerfile string) (Recipe, error) {
 	for line := range strings.Lines(second) {
 		line = strings.Join(strings.Fields(line), " ")
 		switch {
-		case line == "", licences.MatchString(line):
+		case line == "", licenses.MatchString(line):
 		case packages.MatchString(line):
 			r.Packages = strings.Fields(packages.FindStringSubmatch(line)[1])
 		case programs.MatchString(line):
@@ -72,7 +73,7 @@ func ReadRecipe(dockerfile string) (Recipe, error) {
 			return r, fmt.Errorf("read the Dockerfile: the instruction %q is not known: have test/install follow it", line)
 		}
 	}
-	if r.Build == "" || len(r.Packages) == 0 || r.Programs == "" || r.Links == "" || r.User == "" {
+	if slices.Contains([]string{r.Build, strings.Join(r.Packages, " "), r.Programs, r.Links, r.User}, "") {
 		return r, fmt.Errorf("read the Dockerfile: it lacks programs, packages, links or a user: %+v", r)
 	}
 	return r, nil
@@ -83,7 +84,7 @@ func (r Recipe) Compile(ctx context.Context, checkout, directory string) error {
 	return shell(ctx, checkout, strings.Replace(r.Build, BuiltIn, directory, 1))
 }
 
-// Files are those of the image, but for the licences: the programs that Compile put into a
+// Files are those of the image, but for the licenses: the programs that Compile put into a
 // directory, the links to them, and the Debian packages of this machine.
 func (r Recipe) Files(ctx context.Context, directory string) ([]ociimage.File, error) {
 	out, err := DebianFiles(ctx, r.Packages)
