@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -28,6 +29,7 @@ func (b *box) Full(limit int) (bool, error) {
 	switch {
 	case b.Even():
 		delete(b.seen, limit)
+		ctrl.LoggerFrom(ctx).V(1).Info("not a mutant", "n", 1)
 	}
 	return b.n > 0 && limit > 0, nil
 }
@@ -156,15 +158,91 @@ func TestSurvivorsAreMutants(t *testing.T) {
 	}
 }
 
-// TestTryMutants: one that does not compile is stillborn, and is neither caught nor a
-// survivor.
+// few is a package with each kind of function, and tests that catch some of its mutants. Their
+// own last lines say which.
+const few = `package p
+
+import "strings"
+
+const most = 3
+
+type box[T any] struct{ all []T }
+
+func (box[T]) many(_ int, more ...T) int {
+	return len(more)
+}
+
+func each[T any](_ T, all ...T) (n int) {
+	for range all {
+		n++
+	}
+	return n
+}
+
+func clear(b *box[int], _, _ string) {
+	b.all = nil
+}
+
+func least(a, b int) int {
+	if a < b {
+		return a
+	}
+	return b
+}
+
+func loud(string) string { return strings.ToUpper("a") }
+
+func unused(a int) int {
+	b := a
+	a = b
+	return a
+}
+
+func hangs(n int) {
+	for n > 0 {
+		n--
+	}
+}
+
+func panics(n *int) int {
+	if n == nil {
+		return most
+	}
+	return *n
+}
+`
+
+const fewTests = `package p
+
+import "testing"
+
+func TestBoxes(t *testing.T) {
+	b := box[int]{all: []int{1}}
+	if clear(&b, "", ""); b.all != nil || b.many(1, 2, 3) != 2 || each(1, 2, 3) != 2 {
+		t.Fail()
+	}
+}
+
+func TestLeast(t *testing.T) {
+	if least(2, 1) != 1 || loud("") != "A" {
+		t.Fail()
+	}
+}
+
+func TestPanics(t *testing.T) {
+	done := make(chan int)
+	go func() { done <- panics(nil) }()
+	if <-done != 3 {
+		t.Fail()
+	}
+}
+`
+
+// TestTryMutants: in one program all mutants are tried as if each were built alone. One that
+// does not compile is stillborn, and is neither caught nor a survivor.
 func TestTryMutants(t *testing.T) {
 	root := t.TempDir()
-	for name, text := range map[string]string{
-		"go.mod":      "module example.com/m\n",
-		"p/p.go":      "package p\n\nimport \"strings\"\n\nfunc least(a, b int) int {\n\tif a < b {\n\t\treturn a\n\t}\n\treturn b\n}\n\nfunc loud(s string) string { return strings.ToUpper(s) }\n",
-		"p/p_test.go": "package p\n\nimport \"testing\"\n\nfunc TestLeast(t *testing.T) {\n\tif least(2, 1) != 1 || loud(\"a\") != \"A\" {\n\t\tt.Fail()\n\t}\n}\n",
-	} {
+	for name, text := range map[string]string{"go.mod": "module example.com/m\n\ngo 1.26\n", "p/p.go": few, "p/p_test.go": fewTests} {
 		path := filepath.Join(root, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
@@ -174,20 +252,81 @@ func TestTryMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := map[string]map[string]string{"p": {"p.go least: a < b: < is <=": "both are the least"}}
+	together, err := newTogether()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer together.remove()
+	if err := together.control(t.Context(), root, made); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
 	var results []outcome
 	for _, m := range made {
-		by, err := inTests(t.Context(), root, m)
+		by, err := together.try(t.Context(), root, m)
 		results = append(results, outcome{m, by, err})
+		got[strings.TrimPrefix(m.name, "p.go ")] = strings.TrimPrefix(outcome{m, by, err}.words(), "./p: ")
 	}
-	got := sumUp(results, known)
-	want := "6 mutants: 2 caught, 1 stillborn, 1 known survivors, 2 others that nothing caught; the kill rate is 40.0 %"
-	if got.String() != want {
-		t.Errorf("%s\n%+v", got, results)
+	want := map[string]string{
+		"most: most = 3: 3 is 4":                        "TestPanics",
+		"box.many: return len(more): returns 0":         "TestBoxes",
+		"each: n++: removed":                            "TestBoxes",
+		"each: return n: returns 0":                     "TestBoxes",
+		"clear: b.all = nil: removed":                   "TestBoxes",
+		"least: a < b: always":                          "TestLeast",
+		"least: a < b: never":                           "NOTHING",
+		"least: a < b: < is <=":                         "NOTHING",
+		"least: return a: returns 0":                    "NOTHING",
+		"least: return b: returns 0":                    "TestLeast",
+		`loud: return strings.ToUpper("a"): returns ""`: "TestLeast",
+		"unused: a = b: removed":                        "stillborn: it does not compile",
+		"unused: return a: returns 0":                   "NOTHING",
+		"hangs: n > 0: never":                           "NOTHING",
+		"hangs: n > 0: negated":                         "NOTHING",
+		"hangs: n > 0: > is >=":                         "NOTHING",
+		"hangs: n > 0: 0 is 1":                          "NOTHING",
+		"hangs: n--: removed":                           "NOTHING",
+		"panics: n == nil: always":                      "NOTHING",
+		"panics: n == nil: never":                       "they panic",
+		"panics: return most: returns 0":                "TestPanics",
+		"panics: return *n: returns 0":                  "NOTHING",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	s := sumUp(results, map[string]map[string]string{"p": {"p.go least: a < b: < is <=": "both are the least"}})
+	if want := "22 mutants: 10 caught, 1 stillborn, 1 known survivors, 10 others that nothing caught; the kill rate is 47.6 %"; s.String() != want {
+		t.Errorf("%s, want %s", s, want)
 	}
 	for _, name := range []string{"p.go least: a < b: never", "p.go least: return a: returns 0"} {
-		if err := got.err(false); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("nothing catches %q", name)) {
+		if err := s.err(false); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("nothing catches %q", name)) {
 			t.Errorf("%s is not told: %v", name, err)
+		}
+	}
+}
+
+// TestReached: of the tests only those are run that reach a mutant.
+func TestReached(t *testing.T) {
+	root := t.TempDir()
+	text := "package p\n\nfunc f(a int) int {\n\tif a > 0 {\n\t\treturn 5\n\t}\n\tg := func() int { return 7 }\n\tswitch {\n\tcase a < -1:\n\t\treturn 9\n\t}\n\treturn g()\n}\n"
+	if err := errors.Join(os.Mkdir(filepath.Join(root, "p"), 0o755), os.WriteFile(filepath.Join(root, "p/p.go"), []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	r := &reach{root: root, pkg: "p", names: []string{"TestA", "TestB", "TestC"}, took: map[string]time.Duration{"TestA": 1, "TestB": 2, "TestC": 4}, blocks: map[string]*block{}}
+	profile := func(count ...int) string {
+		out := "mode: set\n"
+		for i, place := range []string{"3.19,4.11", "4.11,6.3", "7.2,8.9", "7.18,7.29", "9.14,10.11", "12.2,12.12"} {
+			out += fmt.Sprintf("example.com/m/p/p.go:%s 1 %d\n", place, count[i])
+		}
+		return out
+	}
+	r.note("TestA", profile(1, 1, 0, 0, 0, 0))
+	r.note("TestB", profile(1, 0, 1, 0, 1, 0))
+	r.note("TestC", profile(1, 0, 1, 1, 0, 1))
+	for at, want := range map[string]string{"a > 0": "TestA TestB TestC 7ns", "5": "TestA 1ns", "7": "TestC 4ns", "g :=": "TestB TestC 6ns", "9": "TestB 2ns", "a < -1": "TestA TestB TestC 7ns"} {
+		names, took, err := r.tests(mutation{at: strings.Index(text, at), edits: []edit{{file: "p/p.go"}}})
+		if got := strings.Join(names, " ") + " " + took.String(); err != nil || got != want {
+			t.Errorf("%q is reached by %s, want %s (%v)", at, got, want, err)
 		}
 	}
 }

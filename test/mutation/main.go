@@ -122,8 +122,16 @@ type outcome struct {
 // others from being tried.
 func (o options) tryAll(ctx context.Context, root string, chosen []mutation) ([]outcome, error) {
 	try, control := inTests, controlTests
-	if o.bed {
+	switch {
+	case o.bed:
 		try, control = inBed, controlBed
+	case o.generate != "":
+		t, err := newTogether()
+		if err != nil {
+			return nil, err
+		}
+		defer t.remove()
+		try, control = t.try, t.control
 	}
 	fmt.Printf("%-75s %5s  %s\n", "SWITCHED OFF", "TIME", "CAUGHT BY")
 	begin := time.Now()

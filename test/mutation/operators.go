@@ -35,6 +35,10 @@ func (p piece) Visit(n ast.Node) ast.Visitor {
 		if n.Tag == nil {
 			p.cases(n.Body.List)
 		}
+	case *ast.ExprStmt:
+		if isLog(n) {
+			return nil
+		}
 	case *ast.BinaryExpr:
 		p.operator(n)
 	case *ast.BasicLit:
@@ -232,8 +236,30 @@ func (p piece) statements(list []ast.Stmt) {
 		switch s := s.(type) {
 		case *ast.AssignStmt:
 			p.assignment(s)
-		case *ast.ExprStmt, *ast.IncDecStmt:
+		case *ast.ExprStmt:
+			if !isLog(s) {
+				p.add(s, "", p.of(s), "removed")
+			}
+		case *ast.IncDecStmt:
 			p.add(s, "", p.of(s), "removed")
+		}
+	}
+}
+
+// isLog reports whether a line is logged, by a logger that controller-runtime has for it. What
+// is logged decides nothing, so it has no mutants.
+func isLog(s *ast.ExprStmt) bool {
+	for e := s.X; ; {
+		switch x := e.(type) {
+		case *ast.CallExpr:
+			e = x.Fun
+		case *ast.SelectorExpr:
+			if x.Sel.Name == "LoggerFrom" {
+				return true
+			}
+			e = x.X
+		default:
+			return false
 		}
 	}
 }

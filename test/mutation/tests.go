@@ -44,16 +44,23 @@ func inTests(ctx context.Context, root string, m mutation) (string, error) {
 		flags = append(flags, "-failfast", "-ldflags=-s -w")
 	}
 	out, err := tests(ctx, root, hangs, strings.Fields(m.tests), flags...).CombinedOutput()
-	found := failed.FindAllSubmatch(out, -1)
 	switch {
 	case err == nil:
 		return "", nil
 	case bytes.Contains(out, []byte("[build failed]")):
 		return "", fmt.Errorf("mutation %q: %w\n%s", m.name, errStillborn, out)
+	}
+	return caughtBy(m, out, err)
+}
+
+// caughtBy is which tests failed, by what they said.
+func caughtBy(m mutation, out []byte, err error) (string, error) {
+	found := failed.FindAllSubmatch(out, -1)
+	switch {
 	case len(found) > 0:
 	case bytes.Contains(out, []byte("panic: test timed out")):
 		return m.tests + ": they hang", nil
-	case bytes.Contains(out, []byte("panic: ")): // outside of a test's own goroutine
+	case bytes.Contains(out, []byte("panic: ")), bytes.Contains(out, []byte("fatal error: ")): // outside of a test's own goroutine
 		return m.tests + ": they panic", nil
 	default:
 		return "", fmt.Errorf("mutation %q: its tests did not run: %w\n%s", m.name, err, out)
