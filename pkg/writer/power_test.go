@@ -94,6 +94,7 @@ func TestPowerOff(t *testing.T) {
 		"as old as it may be":           {func(p *Power) { p.Now = seconds(46) }, ""},
 		"a gap as long as it may be":    {func(p *Power) { p.Readings = series(power.StateOff, 6, 21, 31) }, ""},
 		"a gap":                         {func(p *Power) { p.Readings = series(power.StateOff, 6, 11, 27, 32); p.Now = seconds(32) }, "off by 2 readings over 5s"},
+		"a gap after the first":         {func(p *Power) { p.Readings = series(power.StateOff, 6, 22, 31) }, "off by 2 readings over 9s"},
 		"a last reading that is old":    {func(p *Power) { p.Now, p.Trouble = seconds(47), "the BMC does not answer" }, "is 16s old; the BMC does not answer"},
 		"the DPU is heard":              {func(p *Power) { p.Heard = seconds(17) }, "without a sign of life of the DPU"},
 		"the DPU is heard at the end":   {func(p *Power) { p.Heard = seconds(32) }, "no reading"},
@@ -108,7 +109,7 @@ func TestPowerOff(t *testing.T) {
 func checkPower(t *testing.T, name string, p Power, words string) {
 	t.Helper()
 	proven, missing := JudgePower(p)
-	if (proven == "") == (missing == "") || (words == "") != (missing == "") || !strings.Contains(missing, words) {
+	if (proven == "") == (missing == "") || (words == "") != (missing == "") || !strings.Contains(missing, words) || strings.HasSuffix(missing, "; ") {
 		t.Errorf("%s: proven %q, missing %q, want %q", name, proven, missing, words)
 	}
 }
@@ -128,6 +129,10 @@ func TestPowerReset(t *testing.T) {
 		"by its boot alone, which goes on": {func(p *Power) {
 			p.Before.LastReset = time.Time{}
 			p.Readings[3].Stage = power.StageRunning
+		}, ""},
+		"by its boot alone, which was over at the next": {func(p *Power) {
+			p.Before.LastReset = time.Time{}
+			p.Readings[2].Stage, p.Readings[3].Stage = power.StageRunning, power.StageRunning
 		}, ""},
 		"nothing on record":              {func(p *Power) { p.Want = power.Identity{} }, "no serial number is on record"},
 		"not accepted":                   {func(p *Power) { p.Accepted = time.Time{} }, "has not accepted a request"},
@@ -158,6 +163,7 @@ func TestPowerReset(t *testing.T) {
 		"the DPU was heard before":              {func(p *Power) { p.Heard = seconds(5) }, ""},
 		"too few readings":                      {func(p *Power) { p.Readings = slices.Delete(p.Readings, 2, 3) }, "what the storage had received may take until"},
 		"before the drain":                      {func(p *Power) { p.Drain = 12 * time.Second }, "may take until"},
+		"when the drain is just over":           {func(p *Power) { p.Drain = 11 * time.Second }, ""},
 		"as old as it may be":                   {func(p *Power) { p.Now = seconds(32) }, ""},
 		"a last reading that is old":            {func(p *Power) { p.Now = seconds(33) }, "is 16s old"},
 		"all but two were before it was asked":  {func(p *Power) { p.Accepted, p.Drain = seconds(6), 0 }, "may take until"},
@@ -166,6 +172,39 @@ func TestPowerReset(t *testing.T) {
 		p := resetPower()
 		c.change(&p)
 		checkPower(t, name, p, c.words)
+	}
+}
+
+// TestPowerWords: who reads them learns what is missing and since when, and nothing where
+// there is nothing to say.
+func TestPowerWords(t *testing.T) {
+	bare, troubled, off := offPower(), offPower(), offPower()
+	bare.Readings = nil
+	troubled.Asked, troubled.Trouble = false, "no BMC is on record"
+	for name, c := range map[string]struct {
+		power *Power
+		want  string
+	}{
+		"nothing is known":       {nil, ""},
+		"nothing is asked":       {&Power{}, ""},
+		"no BMC may be asked":    {&troubled, "; power: no BMC is on record"},
+		"what is missing":        {&bare, "; power: no reading of the host with serial number S1, from which the DPU has its power, has come since our request was accepted"},
+		"nothing is missing":     {&off, ""},
+		"an asked one's trouble": {new(Power{Asked: true, Want: powerRecord, Trouble: "it does not answer"}), "; power: its BMC has not accepted a request of ours since the right to write is being taken back; it does not answer"},
+	} {
+		if got := c.power.Words(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	if proven, _ := JudgePower(off); !strings.Contains(proven, "is off since "+seconds(6).UTC().Format(time.RFC3339)+", by 4 readings") {
+		t.Errorf("since when it is off is not told: %q", proven)
+	}
+}
+
+// TestPowerPeriod: four readings in a row may be lost without a gap in the series.
+func TestPowerPeriod(t *testing.T) {
+	if 5*PowerPeriod > PowerGap {
+		t.Errorf("a machine is read each %s, and a gap is longer than %s", PowerPeriod, PowerGap)
 	}
 }
 
