@@ -44,6 +44,8 @@ type file struct {
 // Journal is the memory of one DPU. Safe for concurrent use.
 type Journal struct {
 	path string
+	// sync has what was written to a file, or a directory, on the disk.
+	sync func(*os.File) error
 
 	mu      sync.Mutex
 	volumes volumes
@@ -53,7 +55,7 @@ type Journal struct {
 // Open reads the journal; a file that does not exist is an empty one. One that cannot be
 // read is broken: then nothing is shown that is not shown already.
 func Open(path string) *Journal {
-	j := &Journal{path: path, volumes: volumes{}}
+	j := &Journal{path: path, sync: (*os.File).Sync, volumes: volumes{}}
 	if err := j.read(); err != nil {
 		j.broken = fmt.Errorf("the journal %s of this DPU cannot be read, so it is not known which epochs are over here, and nothing is shown anew: "+
 			"if the cluster of the DPUs was not restored from a backup, move the file away and restart snap-node-driver: %w: %w", path, err, provisioner.ErrUnavailable)
@@ -202,7 +204,7 @@ func (j *Journal) write(uid types.UID, e entry) error {
 		text, err = json.Marshal(file{Version: 1, Sum: sum(text), Volumes: text})
 	}
 	if err == nil {
-		err = replace(j.path, text)
+		err = j.replace(text)
 	}
 	if err != nil {
 		return fmt.Errorf("write the journal %s of this DPU, see --state-dir: %w: %w", j.path, err, provisioner.ErrUnavailable)
@@ -210,22 +212,19 @@ func (j *Journal) write(uid types.UID, e entry) error {
 	return nil
 }
 
-// replace writes a file so that after a crash it is there as before or as it is to be.
-func replace(path string, text []byte) error {
-	next, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+// replace writes the file so that after a crash it is there as before or as it is to be.
+func (j *Journal) replace(text []byte) error {
+	next, err := os.OpenFile(j.path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = next.Write(text)
-	if err := errors.Join(err, next.Sync(), next.Close()); err != nil {
+	if err := errors.Join(err, j.sync(next), next.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := os.Rename(j.path+".new", j.path); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	dir, err := os.Open(filepath.Dir(j.path))
+	return errors.Join(err, j.sync(dir), dir.Close())
 }
