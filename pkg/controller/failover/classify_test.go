@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
 
@@ -175,6 +177,107 @@ func TestFleet(t *testing.T) {
 	} {
 		if got := tc.fleet.sick(); (got != "") != tc.sick {
 			t.Errorf("%+v: %q, want sick %v", tc.fleet, got, tc.sick)
+		}
+	}
+}
+
+// TestFleetAdd: what counts as dead, and as contradicted.
+func TestFleetAdd(t *testing.T) {
+	dead, contradicted := Fleet{Nodes: 1, Dead: 1}, Fleet{Nodes: 1, Contradicted: 1}
+	alive := nodehealth.Observation{Host: nodehealth.Fresh, Kubelet: nodehealth.Unknown, DPU: nodehealth.Fresh, HostSeen: nodehealth.SeenAlive}
+	with := func(change func(*nodehealth.Observation)) nodehealth.Observation { o := alive; change(&o); return o }
+	for name, c := range map[string]struct {
+		seen nodehealth.Observation
+		late nodehealth.Lateness
+		api  API
+		want Fleet
+	}{
+		"alive":                {alive, 0, APIReady, Fleet{Nodes: 1}},
+		"late":                 {alive, nodehealth.Late, APIReady, Fleet{Nodes: 1, Late: 1}},
+		"just heard":           {alive, nodehealth.JustHeard, APIReady, Fleet{Nodes: 1, JustHeard: 1}},
+		"silent":               {with(func(o *nodehealth.Observation) { o.Host = nodehealth.Stale }), 0, APIReady, dead},
+		"seen dead":            {with(func(o *nodehealth.Observation) { o.Host, o.HostSeen = nodehealth.Unknown, nodehealth.SeenDead }), 0, APIReady, dead},
+		"seen dead, and beats": {with(func(o *nodehealth.Observation) { o.HostSeen = nodehealth.SeenDead }), 0, APIReady, Fleet{Nodes: 1}},
+		"seen dead, and its kubelet beats": {with(func(o *nodehealth.Observation) {
+			o.Host, o.Kubelet, o.HostSeen = nodehealth.Unknown, nodehealth.Fresh, nodehealth.SeenDead
+		}), 0, APIReady, Fleet{Nodes: 1}},
+		"contradicted":              {alive, 0, APINotReady, contradicted},
+		"the API knows nothing":     {alive, 0, APIUnknown, Fleet{Nodes: 1}},
+		"not looked at":             {with(func(o *nodehealth.Observation) { o.HostSeen = nodehealth.Unseen }), 0, APINotReady, Fleet{Nodes: 1}},
+		"its DPU is silent":         {with(func(o *nodehealth.Observation) { o.DPU = nodehealth.Stale }), 0, APINotReady, Fleet{Nodes: 1}},
+		"it is not trusted, and so": {with(func(o *nodehealth.Observation) { o.ZeroTrust = true }), 0, APINotReady, Fleet{Nodes: 1}},
+	} {
+		var f Fleet
+		if f.add(c.seen, c.late, c.api); f != c.want {
+			t.Errorf("%s: %+v, want %+v", name, f, c.want)
+		}
+	}
+}
+
+// TestCompany: of few hosts it is chance that none was just heard, and of ten it is not.
+func TestCompany(t *testing.T) {
+	for nodes, want := range map[int]State{9: BothDead, 10: ControlPlaneSick} {
+		in := Inputs{API: APIReady, Host: nodehealth.Quiet, Kubelet: nodehealth.Quiet, DPU: nodehealth.Quiet, Fleet: Fleet{Nodes: nodes, Dead: 1}}
+		if state, evidence := Classify(in); state != want {
+			t.Errorf("%d hosts: %s, %s, want %s", nodes, state, evidence, want)
+		}
+	}
+}
+
+func TestShare(t *testing.T) {
+	for of, want := range map[int]string{20: "7 of 20 hosts", 21: "at least 30 % of the hosts"} {
+		if got := share(7, of); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestAPIOf(t *testing.T) {
+	node := func(conditions ...corev1.NodeCondition) *corev1.Node {
+		return &corev1.Node{Status: corev1.NodeStatus{Conditions: conditions}}
+	}
+	ready := func(status corev1.ConditionStatus) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: corev1.NodeReady, Status: status}
+	}
+	pressure := corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}
+	for name, c := range map[string]struct {
+		node *corev1.Node
+		want API
+	}{
+		"no Node":      {nil, APIUnknown},
+		"no condition": {node(pressure), APIUnknown},
+		"ready":        {node(pressure, ready(corev1.ConditionTrue)), APIReady},
+		"not ready":    {node(ready(corev1.ConditionFalse)), APINotReady},
+		"not heard of": {node(ready(corev1.ConditionUnknown), pressure), APINotReady},
+	} {
+		if got := apiOf(c.node); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+	if zoneOf(nil) != "" {
+		t.Error("a Node that is gone has a zone")
+	}
+}
+
+// TestEvidence: what is told of states that several findings lead to says which it was.
+func TestEvidence(t *testing.T) {
+	for _, c := range []struct {
+		in    Inputs
+		words string
+	}{
+		{Inputs{DPU: nodehealth.Fresh, Host: nodehealth.Stale, API: APINotReady}, "its DPU does not look at it"},
+		{Inputs{DPU: nodehealth.Fresh, Host: nodehealth.Stale, API: APIUnknown}, "the API has no Node of this name"},
+		{Inputs{DPU: nodehealth.Fresh, Host: nodehealth.Unknown, API: APIUnknown}, "the API has no Node of this name"},
+		{Inputs{DPU: nodehealth.Fresh, Host: nodehealth.Unknown, API: APINotReady}, "the host is not known for long enough"},
+		{Inputs{DPU: nodehealth.Fresh, Host: nodehealth.Unknown, API: APIReady}, "the host is not known for long enough"},
+		{Inputs{DPU: nodehealth.Stale, Host: nodehealth.Stale, API: APIReady}, "but the kubelet is Ready"},
+		{Inputs{DPU: nodehealth.Stale, Host: nodehealth.Stale, API: APIUnknown}, "too little is known of the host"},
+		{Inputs{DPU: nodehealth.Stale, Host: nodehealth.Unknown, API: APIReady}, "too little is known of the host"},
+		{Inputs{DPU: nodehealth.Stale, Host: nodehealth.Unknown, Kubelet: nodehealth.Fresh, API: APIReady}, "too little is known of the host"},
+	} {
+		c.in.HostSeen = nodehealth.Unseen
+		if state, evidence := Classify(c.in); state != Unknown || !strings.Contains(evidence, c.words) {
+			t.Errorf("%+v: %s: %q, want %q", c.in, state, evidence, c.words)
 		}
 	}
 }

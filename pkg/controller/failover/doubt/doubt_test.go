@@ -40,6 +40,10 @@ func TestNote(t *testing.T) {
 			{0, "a", NotReady, limit, limit},
 			{2 * limit, "a", NotReady, limit, limit},
 		}},
+		"one that is noted just in time goes on": {Limits{limit, other}, []step{
+			{0, "a", NotReady, limit, limit},
+			{2*limit - 1, "a", NotReady, limit, 0},
+		}},
 		"each host by itself": {Limits{limit, other}, []step{
 			{0, "a", NotReady, limit, limit},
 			{time.Minute, "b", NotReady, limit, limit},

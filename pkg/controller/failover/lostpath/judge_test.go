@@ -26,6 +26,8 @@ func TestJudge(t *testing.T) {
 		"away, and for long":            {with(func(f *Facts) { f.Witnesses, f.Lost = nil, time.Hour }), false, 0, []string{"nothing is moved"}},
 		"its pods are being deleted":    {Facts{Lost: time.Minute, Leaving: true}, true, 0, []string{"are being deleted, and cannot end"}},
 		"they are, since a short while": {Facts{Lost: 10 * time.Second, Leaving: true}, false, 5 * time.Second, []string{"ended once that has lasted for 15s"}},
+		"they are, for just as long":    {Facts{Lost: 15 * time.Second, Leaving: true}, true, 0, []string{"so it is ended"}},
+		"as short as a bound can be":    {with(func(f *Facts) { f.Timeout = 1 }), true, 0, nil},
 		"they are, and it would move":   {with(func(f *Facts) { f.Leaving = true }), true, 0, []string{"being deleted"}},
 		"they are, with another bound":  {with(func(f *Facts) { f.Leaving, f.Timeout = true, time.Minute }), false, 40 * time.Second, []string{"for 1m0s"}},
 		"its storage revokes":           {with(func(f *Facts) { f.Epochs, f.Revokes = false, true }), true, 0, nil},
