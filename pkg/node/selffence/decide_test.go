@@ -18,6 +18,7 @@ func TestDecide(t *testing.T) {
 			if ended {
 				now = 20 * second
 			}
+			s.patience = now // just over
 			if patient {
 				s.patience = time.Hour
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -117,6 +118,10 @@ func (d *dpu) bind() {
 func TestRenewed(t *testing.T) {
 	d := newDPU(t)
 	d.bind()
+	d.o.Shown = func(context.Context) (bool, error) {
+		t.Error("SNAP is asked though the lease is good")
+		return true, nil
+	}
 	for range 10 {
 		if d.pass(10) || d.beat(true) == nil || !d.shown {
 			t.Fatal("a lease that is renewed has ended")
@@ -190,8 +195,13 @@ func TestStart(t *testing.T) {
 	}
 	again := newDPU(t)
 	again.shown = true
-	again.beat(true)
-	if again.pass(1); !again.open || !again.shown || again.changes == 0 {
+	if again.beat(true); again.changes != 1 {
+		t.Errorf("no promise stands, which lets it open its watchdog: %d beats asked for", again.changes)
+	}
+	if again.beat(true); again.changes != 1 {
+		t.Errorf("nothing has changed: %d beats asked for", again.changes)
+	}
+	if again.pass(1); !again.open || !again.shown || again.changes != 2 {
 		t.Errorf("answered: watchdog open: %v, shown: %v, beats asked for: %d", again.open, again.shown, again.changes)
 	}
 	if again.beat(true) == nil {
@@ -240,15 +250,78 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestFed: a watchdog is opened in the first step if nothing is shown, and is then fed six times
+// within its timeout.
+func TestFed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDPU(t)
+		o := d.options()
+		clock := clocktesting.NewFakeClock(time.Unix(1, 0))
+		o.Clock = clock
+		d.Keeper = New(o)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- d.Run(ctx) }()
+		synctest.Wait()
+		if !d.open {
+			t.Error("nothing is shown, and yet the watchdog is not open after the first step")
+		}
+		const each = 10 * second / 6
+		for range 6 {
+			d.left = 0
+			clock.Step(each - 1)
+			if synctest.Wait(); d.left != 0 {
+				t.Error("it is fed too early")
+			}
+			clock.Step(1)
+			if synctest.Wait(); d.left != 10*second {
+				t.Error("it is not fed")
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestNoWatchdog: a keeper that cannot have one ends with the reason.
+func TestNoWatchdog(t *testing.T) {
+	d := newDPU(t)
+	gone := errors.New("no such device")
+	o := d.options()
+	o.Open = func() (Watchdog, error) { return nil, gone }
+	d.Keeper = New(o)
+	if err := d.Run(t.Context()); !errors.Is(err, gone) || d.changes != 0 {
+		t.Errorf("%v, %d beats asked for", err, d.changes)
+	}
+}
+
+// TestUnknownState: a heartbeat that is not sent, as the rest of it is not known, promises nothing.
+func TestUnknownState(t *testing.T) {
+	d := newDPU(t)
+	d.pass(1)
+	d.beat(true)
+	unknown := errors.New("SNAP does not answer")
+	out, err := d.State(func(context.Context) (moorv1alpha1.DPUState, error) { return moorv1alpha1.DPUState{}, unknown })(t.Context())
+	if !errors.Is(err, unknown) || out.Lease != nil || d.state.phase != unbound {
+		t.Errorf("%v, lease %+v, phase %d", err, out.Lease, d.state.phase)
+	}
+}
+
 // TestShortWatchdog: one that has a much shorter timeout than was asked for would
 // reset the DPU for nothing.
 func TestShortWatchdog(t *testing.T) {
-	d := newDPU(t)
-	o := d.options()
-	o.Timeout = time.Minute
-	d.Keeper = New(o)
-	if err := d.Run(t.Context()); err == nil || d.open || !d.disarmed {
-		t.Errorf("error %v, open: %v, stopped: %v", err, d.open, d.disarmed)
+	for timeout, refused := range map[time.Duration]bool{time.Minute: true, 25 * second: true, 20 * second: false} {
+		d := newDPU(t)
+		o := d.options()
+		o.Timeout = timeout
+		d.Keeper = New(o)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := d.Run(ctx); (err != nil) != refused || d.open || !d.disarmed {
+			t.Errorf("%s: error %v, open: %v, stopped: %v", timeout, err, d.open, d.disarmed)
+		}
 	}
 }
 
