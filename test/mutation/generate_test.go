@@ -30,6 +30,9 @@ func (b *box) Full(limit int) (bool, error) {
 	case b.Even():
 		delete(b.seen, limit)
 		ctrl.LoggerFrom(ctx).V(1).Info("not a mutant", "n", 1)
+		if limit > 7 {
+			ctrl.LoggerFrom(ctx).Info("nor is what guards it")
+		}
 	}
 	return b.n > 0 && limit > 0, nil
 }

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -26,6 +27,12 @@ func (p piece) Visit(n ast.Node) ast.Visitor {
 	case *ast.FuncLit:
 		p.results = n.Type.Results
 	case *ast.IfStmt:
+		if n.Else == nil && len(n.Body.List) > 0 && !slices.ContainsFunc(n.Body.List, func(s ast.Stmt) bool { return !isLog(s) }) {
+			if n.Init != nil {
+				ast.Walk(p, n.Init)
+			}
+			return nil
+		}
 		p.condition(n.Cond, p.of(n.Cond))
 	case *ast.ForStmt:
 		if n.Cond != nil { // one that is always true would not end
@@ -247,9 +254,13 @@ func (p piece) statements(list []ast.Stmt) {
 }
 
 // isLog reports whether a line is logged, by a logger that controller-runtime has for it. What
-// is logged decides nothing, so it has no mutants.
-func isLog(s *ast.ExprStmt) bool {
-	for e := s.X; ; {
+// is logged decides nothing, so neither it nor a condition that guards nothing else has mutants.
+func isLog(s ast.Stmt) bool {
+	x, ok := s.(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	for e := x.X; ; {
 		switch x := e.(type) {
 		case *ast.CallExpr:
 			e = x.Fun
