@@ -184,11 +184,11 @@ func TestFailedWrite(t *testing.T) {
 					t.Errorf("%s is shown: %v", uid, err)
 				}
 			}
-			if err := j.Retire("u1", "v1", 3); !errors.Is(err, provisioner.ErrUnavailable) {
-				t.Errorf("retired: %v", err)
-			}
 			if j.Highest("u1") != 3 || j.Highest("u2") != 0 || len(j.volumes) != 1 {
 				t.Errorf("what is known: %+v", j.volumes)
+			}
+			if err := j.Retire("u1", "v1", 3); !errors.Is(err, provisioner.ErrUnavailable) {
+				t.Errorf("retired: %v", err)
 			}
 			if again := Open(j.path); !c.after && (again.Broken() != nil || again.Highest("u1") != 3 || again.Highest("u2") != 0) {
 				t.Errorf("on the disk: %+v, %v", again.volumes, again.Broken())
