@@ -113,6 +113,7 @@ type Emulator struct {
 	model    *model.Model
 	stores   map[string]*datapath.Store
 	shown    []*hosttree.Shown
+	kept     []*kept
 	mounts   map[*model.FSDevice]FileSystem
 	tree     *hosttree.Tree
 	linkDown bool
@@ -149,7 +150,10 @@ func New(o Options) (*Emulator, error) {
 		e.showLog, err = showlog.Open(o.MediumLogDir, o.Name)
 	}
 	if err == nil {
-		e.tree, err = hosttree.New(o.SysfsRoot, o.DevRoot, m)
+		e.kept, err = o.findKept(m)
+	}
+	if err == nil {
+		e.tree, err = hosttree.New(o.SysfsRoot, o.DevRoot, m, held(e.kept))
 	}
 	if err != nil {
 		e.listener.Close()
@@ -183,10 +187,14 @@ func (e *Emulator) Close() error {
 	e.wakePlugWaiters()
 	e.faults.Clear()
 	e.listener.Close()
-	e.hide(e.shown)
-	e.shown = nil
 	e.hideFS(nil)
-	err := errors.Join(e.tree.Clear(), e.opts.DataPath.Close())
+	var err error
+	if _, keeps := e.opts.DataPath.(datapath.Keeper); !keeps {
+		e.hide(e.shown)
+		err = e.tree.Clear()
+	}
+	e.shown, e.kept = nil, nil
+	err = errors.Join(err, e.opts.DataPath.Close())
 	for _, s := range e.stores {
 		s.Close()
 	}
@@ -229,6 +237,7 @@ func (e *Emulator) apply(ctx context.Context) error {
 	}
 	e.hide(gone)
 	e.shown = keep
+	e.sortKept(wanted)
 	var failures error
 	for _, v := range e.model.Visible() {
 		if _, missing := wanted[v.Namespace]; !missing {
@@ -266,9 +275,9 @@ func (e *Emulator) show(ctx context.Context, v model.Visible) (*hosttree.Shown, 
 	if err := e.recordShown(b); err != nil {
 		return nil, err
 	}
-	device, err := e.opts.DataPath.Attach(ctx, datapath.Target{
-		Name: b.Name, Size: b.Size(), ReadOnly: b.ReadOnly,
-		Backing: e.stores[b.Name], File: b.Filename,
+	device, err := e.device(ctx, v, datapath.Target{
+		Name: b.Name, Size: b.Size(), ReadOnly: b.ReadOnly, Backing: e.stores[b.Name], File: b.Filename,
+		Function: v.Function.VUID, NSID: v.Namespace.NSID,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("show bdev %s at %s: %w", b.Name, v.Function.BDF, err), e.recordHidden(b))

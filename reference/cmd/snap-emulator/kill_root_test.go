@@ -34,11 +34,12 @@ func build(t *testing.T) string {
 	return binary
 }
 
-func run1(t *testing.T, binary, root string) *process {
+func run1(t *testing.T, binary, root string, more ...string) *process {
 	t.Helper()
 	socket := filepath.Join(root, "s")
 	cmd := exec.Command(binary, "--name=killed", "--vfs=2", "--socket="+socket, "--sysfs-root="+root+"/sys", "--dev-root="+root+"/dev",
 		"--fuse-dir="+root+"/fuse", "--medium-log-dir="+root+"/medium")
+	cmd.Args = append(cmd.Args, more...)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -75,20 +76,30 @@ func within(t *testing.T, what string, cond func() bool) {
 
 func (p *process) expose(t *testing.T, file string) string {
 	t.Helper()
+	ctrl := p.prepare(t, file)
+	if err := p.NvmeControllerResume(t.Context(), ctrl); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(p.root, "dev/nvme1n1")
+}
+
+// prepare makes all that shows the file, with a controller that is suspended.
+func (p *process) prepare(t *testing.T, file string) (ctrl string) {
+	t.Helper()
 	ctx, nqn := t.Context(), "nqn.2022-10.io.nvda.nvme:dpf-vol"
 	_, err := p.BdevAioCreate(ctx, snaprpc.AIOSpec{Name: "vol", Filename: file})
 	err = errors.Join(err, p.NvmeSubsystemCreate(ctx, nqn), p.NvmeNamespaceCreate(ctx, snaprpc.NamespaceSpec{NQN: nqn, NSID: 1, BdevName: "vol"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctrl, err := p.NvmeControllerCreate(ctx, snaprpc.ControllerSpec{NQN: nqn, PCIBDF: "26:00.2"})
+	ctrl, err = p.NvmeControllerCreate(ctx, snaprpc.ControllerSpec{NQN: nqn, PCIBDF: "26:00.2", Suspended: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := p.NvmeControllerAttachNS(ctx, ctrl, 1); err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(p.root, "dev/nvme1n1")
+	return ctrl
 }
 
 // left counts the loop devices and mounts of the emulator that the kernel has.

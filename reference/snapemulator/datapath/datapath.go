@@ -32,6 +32,9 @@ type Target struct {
 	Backing  Backing
 	// File is the file behind the bdev, or empty for one in memory.
 	File string
+	// Function is the VUID of the function that shows it, NSID its namespace there.
+	Function string
+	NSID     uint64
 }
 
 // DataPath makes devices that a host can read and write.
@@ -59,6 +62,25 @@ type Device interface {
 	// Detach gives the device back, after Fence. It does not wait for those
 	// who have it open.
 	Detach() error
+}
+
+// Keeper is a data path whose devices outlive the service that attached them: Close leaves
+// them with the host, and so does a crash. The host's I/O waits then, for a time.
+type Keeper interface {
+	DataPath
+	// Kept returns the devices that an earlier service has left.
+	Kept(ctx context.Context) ([]Kept, error)
+}
+
+// Kept is a device without a service.
+type Kept struct {
+	Function string
+	NSID     uint64
+	Device   interface {
+		Device
+		// Adopt has the device's I/O served by the backing, that first which waits.
+		Adopt(backing Backing) error
+	}
 }
 
 // PlainPath shows a namespace as the file behind it. It needs no privileges

@@ -16,7 +16,7 @@ import (
 func (t *Tree) Render(m *model.Model, all []*Shown) error {
 	errs := t.renderPlugged(m)
 	for _, f := range m.AllFunctions() {
-		if !f.OnHost() || (f.Hotplugged() && !t.plugged[f]) {
+		if !f.OnHost() || (f.Hotplugged() && !t.plugged[f]) || t.held[f] {
 			continue
 		}
 		errs = errors.Join(errs, t.renderBinding(f))

@@ -26,7 +26,12 @@ type Tree struct {
 	unbound map[string]bool
 	// plugged holds the hot-plugged functions that are in the tree.
 	plugged map[*model.Function]bool
+	// held are the functions whose view stays as an earlier emulator left it.
+	held map[*model.Function]bool
 }
+
+// Hold leaves the view of these functions, and of no others, as it is.
+func (t *Tree) Hold(held map[*model.Function]bool) { t.held = held }
 
 // fullAddress is the PCI address with its domain.
 func fullAddress(f *model.Function) string { return "0000:" + f.BDF }
@@ -41,14 +46,17 @@ func NodeName(f *model.Function, nsid uint64) string {
 	return fmt.Sprintf("nvme%dn%d", ctrlIndex(f), nsid)
 }
 
-// New removes what an earlier emulator left and makes the functions.
-func New(sysfs, dev string, m *model.Model) (*Tree, error) {
-	t := &Tree{sysfs: sysfs, dev: dev, unbound: map[string]bool{}, plugged: map[*model.Function]bool{}}
+// New removes what an earlier emulator left, but for the functions that are held, and makes
+// the functions.
+func New(sysfs, dev string, m *model.Model, held map[*model.Function]bool) (*Tree, error) {
+	t := &Tree{sysfs: sysfs, dev: dev, unbound: map[string]bool{}, plugged: map[*model.Function]bool{}, held: held}
 	if err := errors.Join(claim(sysfs), claim(dev)); err != nil {
 		return nil, err
 	}
-	if err := t.Clear(); err != nil {
-		return nil, fmt.Errorf("remove what an earlier emulator left: %w", err)
+	if len(held) == 0 {
+		if err := t.Clear(); err != nil {
+			return nil, fmt.Errorf("remove what an earlier emulator left: %w", err)
+		}
 	}
 	if sysfs == "" {
 		return t, nil

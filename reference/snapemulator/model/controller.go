@@ -49,7 +49,7 @@ func (m *Model) CreateController(spec ControllerSpec) (*Controller, error) {
 		NumQueues: spec.NumQueues, MDTS: spec.MDTS, State: Started, Resumed: !spec.Suspended,
 	}
 	m.fillController(c, spec)
-	f.Controller = c
+	f.Controller, f.Taken = c, true
 	s.Controllers = append(s.Controllers, c)
 	return c, nil
 }

@@ -84,6 +84,8 @@ type Function struct {
 	VFs     []*Function
 	// Controller is nil while the function has none.
 	Controller *Controller
+	// Taken is true once the function had a controller: since the start of the service.
+	Taken bool
 }
 
 // Subsystem is an NVMe subsystem.

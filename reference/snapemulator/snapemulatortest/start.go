@@ -23,6 +23,8 @@ type Service struct {
 	*snaprpc.Client
 	// Options are those it runs with.
 	Options snapemulator.Options
+	// Host sees what the service shows, of one that was started by StartKeeping.
+	Host *Host
 
 	tb   testing.TB
 	stop func()
@@ -33,7 +35,19 @@ type Service struct {
 // UUIDs that count up from 1.
 func Start(tb testing.TB, o snapemulator.Options) *Service {
 	tb.Helper()
+	return start(tb, o, shortDir(tb), nil)
+}
+
+// StartKeeping is Start for a service whose functions outlive it: what the host asks for while
+// the service is away waits for up to a minute.
+func StartKeeping(tb testing.TB, o snapemulator.Options) *Service {
+	tb.Helper()
 	dir := shortDir(tb)
+	return start(tb, o, dir, newHost(tb, filepath.Join(dir, "functions.sock")))
+}
+
+func start(tb testing.TB, o snapemulator.Options, dir string, host *Host) *Service {
+	tb.Helper()
 	fill(&o.Name, "dpu-1")
 	fill(&o.Socket, filepath.Join(dir, "snap.sock"))
 	fill(&o.SysfsRoot, filepath.Join(dir, "sys"))
@@ -45,7 +59,7 @@ func Start(tb testing.TB, o snapemulator.Options) *Service {
 		var n atomic.Int64
 		o.NewUUID = func() string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n.Add(1)) }
 	}
-	s := &Service{Client: snaprpc.New(o.Socket, 20*time.Second), Options: o, tb: tb}
+	s := &Service{Client: snaprpc.New(o.Socket, 20*time.Second), Options: o, Host: host, tb: tb}
 	s.run()
 	tb.Cleanup(s.Stop)
 	return s
@@ -53,6 +67,9 @@ func Start(tb testing.TB, o snapemulator.Options) *Service {
 
 func (s *Service) run() {
 	s.tb.Helper()
+	if s.Host != nil {
+		s.Options.DataPath = s.Host.open()
+	}
 	e, err := snapemulator.New(s.Options)
 	if err != nil {
 		s.tb.Fatal(err)

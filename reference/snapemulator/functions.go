@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/moor-storage/moor/reference/snapemulator/datapath"
 	"github.com/moor-storage/moor/reference/snapemulator/model"
 )
 
@@ -136,4 +138,96 @@ func (e *Emulator) resettle(ctx context.Context) {
 func (e *Emulator) wakePlugWaiters() {
 	close(e.plugged)
 	e.plugged = make(chan struct{})
+}
+
+// kept is a device that an earlier service has left with the host, at a function without a
+// controller. It is known by function and namespace id alone: a controller that is resumed there
+// serves what the host has asked for, whatever stands behind the namespace now. SNAP promises
+// that only for a controller that is made as it was; this is the worst that can come of others.
+type kept struct {
+	datapath.Kept
+	function *model.Function
+}
+
+// findKept finds what an earlier service has left.
+func (o *Options) findKept(m *model.Model) ([]*kept, error) {
+	keeper, keeps := o.DataPath.(datapath.Keeper)
+	if !keeps {
+		return nil, nil
+	}
+	all, err := keeper.Kept(context.Background())
+	if err != nil {
+		return nil, fmt.Errorf("find what the functions have kept: %w", err)
+	}
+	var out []*kept
+	for _, k := range all {
+		i := slices.IndexFunc(m.AllFunctions(), func(f *model.Function) bool { return f.VUID == k.Function })
+		if i < 0 {
+			k.Device.Fence()
+			_ = k.Device.Detach()
+			continue
+		}
+		out = append(out, &kept{Kept: k, function: m.AllFunctions()[i]})
+	}
+	return out, nil
+}
+
+// held are the functions of what is kept.
+func held(all []*kept) map[*model.Function]bool {
+	out := map[*model.Function]bool{}
+	for _, k := range all {
+		out[k.function] = true
+	}
+	return out
+}
+
+// waits reports whether the function keeps what it has: no controller was made there, or one
+// that has not been resumed.
+func (k *kept) waits() bool {
+	if c := k.function.Controller; c != nil {
+		return !c.Resumed
+	}
+	return !k.function.Taken
+}
+
+// sortKept ends the devices that are kept for none any more: the host has lost its power or
+// taken the driver away, the function is gone, its controller was destroyed, or resumed without
+// the namespace. The lock is held.
+func (e *Emulator) sortKept(wanted map[*model.Namespace]model.Visible) {
+	var stay []*kept
+	for _, k := range e.kept {
+		there := !e.linkDown && e.tree.IsBound(k.function) && slices.Contains(e.model.AllFunctions(), k.function)
+		if there && (k.waits() || k.among(wanted)) {
+			stay = append(stay, k)
+			continue
+		}
+		k.Device.Fence()
+		e.log.Info("kept namespace fenced", "function", k.function.BDF, "nsid", k.NSID)
+		if err := k.Device.Detach(); err != nil {
+			e.log.Error(err, "give back a fenced device", "function", k.function.BDF)
+		}
+	}
+	e.kept = stay
+	e.tree.Hold(held(slices.DeleteFunc(slices.Clone(stay), func(k *kept) bool { return !k.waits() })))
+}
+
+func (k *kept) among(wanted map[*model.Namespace]model.Visible) bool {
+	for ns, v := range wanted {
+		if v.Function == k.function && ns.NSID == k.NSID {
+			return true
+		}
+	}
+	return false
+}
+
+// device makes the device of a namespace, or goes on with the one that was kept.
+func (e *Emulator) device(ctx context.Context, v model.Visible, t datapath.Target) (datapath.Device, error) {
+	i := slices.IndexFunc(e.kept, func(k *kept) bool { return k.function == v.Function && k.NSID == v.Namespace.NSID })
+	if i < 0 {
+		return e.opts.DataPath.Attach(ctx, t)
+	}
+	k := e.kept[i]
+	e.kept = slices.Delete(e.kept, i, i+1)
+	e.log.Info("kept namespace served", "device", t.Name, "function", v.Function.BDF, "nsid", k.NSID)
+	return k.Device, k.Device.Adopt(t.Backing)
 }
