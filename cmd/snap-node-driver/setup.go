@@ -139,7 +139,7 @@ func (o *options) run(ctx context.Context) error {
 // drive builds the driver, each part from those before it, and runs it.
 func (o *options) drive(ctx context.Context, mgr ctrl.Manager, clients *vendorplugin.Clients) error {
 	timeout := callsPerPass * o.timeout
-	changed, withdrawn := report.NewSignal(), report.NewSignal()
+	changed, withdrawn, came := report.NewSignal(), report.NewSignal(), report.NewSignal()
 	store := &attachments.Store{DPU: kube.ClusterOf(mgr), Node: o.node, Namespace: o.namespace}
 	queue := attachments.NewQueue(store)
 	ways := paths.NewWays(o.lease.drain, nil)
@@ -166,8 +166,9 @@ func (o *options) drive(ctx context.Context, mgr ctrl.Manager, clients *vendorpl
 	parts := []manager.Runnable{
 		patrol.New(patrol.Options{
 			Attachments: store, Queue: queue, Exposures: shown, Devices: made, Journal: memory, Changed: changed.Ask, Period: o.resync, Timeout: timeout,
-			Withdrawn: withdrawn.C(),
+			Withdrawn: withdrawn.C(), Came: came.C(),
 		}),
+		exposures.Arrivals{Root: o.providerRoot, Came: came.Ask},
 		registry,
 	}
 	parts = append(parts, paths.New(paths.Options{

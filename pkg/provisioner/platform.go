@@ -92,6 +92,10 @@ type DPU interface {
 	// further read or write of the host reaches the device. One that is not
 	// exposed is success.
 	Withdraw(ctx context.Context, deviceName string) error
+	// Discard ends what the function at a PCI address has kept of a device for a service that
+	// ended: when it returns nil, no service can serve a request any more that the host had sent
+	// there by then. It is for a device that is withdrawn. Nothing kept is success.
+	Discard(ctx context.Context, deviceName, pciAddress string) error
 	// Tidy removes what withdrawals have left on the machine, as far as the host has let go of
 	// it: functions that were plugged in. It returns of how many devices nothing is left now,
 	// and of how many something is, which a later call may remove. What is exposed stays.

@@ -1,5 +1,7 @@
 package provisioner
 
+import "context"
+
 // AccessMode says who may use a volume, in Kubernetes' words.
 type AccessMode string
 
@@ -151,6 +153,11 @@ type ExposeSpec struct {
 	Hidden bool
 	// Parameters are passed to the controller or device, as SNAP knows them.
 	Parameters map[string]string
+	// Recover lets the host go on where a service that ended has left it: what its
+	// function has kept of it is served. It is asked when all is made anew and nothing
+	// is served yet; an error leaves it so, or removes it. Nil: whatever the function
+	// has kept is discarded.
+	Recover func(context.Context) error
 }
 
 // Exposure is a device as the host sees it.

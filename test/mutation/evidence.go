@@ -21,8 +21,8 @@ var evidence = []mutation{
 		{nodeRecord, "boot != \"\" && s.boot != \"\" && boot != s.boot", "boot != \"\" && s.boot != \"\""},
 	}},
 	{name: "the DPU shows by a service that is not on record", tests: node, edits: []edit{
-		{nodeShow, "	return p.outdated()", "	return nil"},
-		{nodeRight, "now.Status.DPU.Provider != p.dpu.Provider || ", ""},
+		{nodeShow, "	p.dpu.Provider, p.dpu.Incarnation = service, now\n	return p.outdated()", "	p.dpu.Provider, p.dpu.Incarnation = service, now\n	return nil"},
+		{nodeRight, "now.Status.DPU.Provider == p.dpu.Provider && ", ""},
 	}},
 	{name: "the DPU retires an epoch right after a crash of SNAP", tests: node, edits: []edit{
 		{nodePass, "	if left <= 0 {", "	if left >= 0 {"},

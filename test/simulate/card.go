@@ -54,9 +54,21 @@ func (c card) ask(ctx context.Context, what string, do func() error) error {
 	return c.life.Call(ctx, engine.Read, what, do)
 }
 
-// Expose is SNAP's.
+// Expose is SNAP's. What is recovered is made first, and serves once that is confirmed.
 func (c card) Expose(ctx context.Context, spec provisioner.ExposeSpec) (provisioner.Exposure, error) {
 	what := "shows " + spec.Device
+	if confirm := spec.Recover; confirm != nil && !spec.Hidden {
+		if err := c.do(ctx, "makes "+spec.Device+" anew, suspended", func() error { return c.dpu.Suspended(spec) }); err != nil {
+			return provisioner.Exposure{}, unavailable(err)
+		}
+		if err := confirm(ctx); err != nil {
+			if !provisioner.Uncertain(err) {
+				_ = c.Withdraw(ctx, spec.Device) // the driver withdraws it in any case
+			}
+			return provisioner.Exposure{}, err
+		}
+		what = "resumes " + spec.Device
+	}
 	if spec.Hidden {
 		what = "prepares " + spec.Device
 	}
@@ -74,6 +86,11 @@ func (c card) Expose(ctx context.Context, spec provisioner.ExposeSpec) (provisio
 // Withdraw is SNAP's.
 func (c card) Withdraw(ctx context.Context, device string) error {
 	return unavailable(c.do(ctx, "withdraws "+device, func() error { return c.dpu.Withdraw(device) }))
+}
+
+// Discard is SNAP's.
+func (c card) Discard(ctx context.Context, device, address string) error {
+	return unavailable(c.do(ctx, "discards what "+address+" has kept of "+device, func() error { return c.dpu.Discard(address) }))
 }
 
 // Tidy is SNAP's: its functions are not plugged in.

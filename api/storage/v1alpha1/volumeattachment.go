@@ -103,6 +103,13 @@ type VolumeAttachmentDPU struct {
 	// the drain time has passed. An addition of Moor.
 	// +optional
 	Undrained string `json:"undrained,omitempty"`
+	// KeptEpoch: the host has seen the device under this epoch (0 of a volume
+	// without epochs) by a SNAP service that ended since, and its function may keep
+	// requests of the host. They are served by the next service under this epoch
+	// alone, and discarded otherwise. Absent if there can be none. An addition of
+	// Moor.
+	// +optional
+	KeptEpoch *int64 `json:"keptEpoch,omitempty"`
 	// Capacity of that device, when the DPU looked last. An addition of Moor.
 	// +optional
 	Capacity *resource.Quantity `json:"capacity,omitempty"`

@@ -42,14 +42,14 @@ func (r remover) detach(ctx context.Context, p *pass) error {
 		return p.drained(r.exposures)
 	}
 	if device := p.dpu.DeviceName; device != "" {
-		undrained, err := r.exposures.During(&p.dpu, func() error { return r.exposures.Withdraw(ctx, device) })
+		undrained, err := r.exposures.During(ctx, &p.dpu, func() error { return r.exposures.Withdraw(ctx, device) })
 		if err != nil {
 			return fmt.Errorf("take device %s away from the host: %w", device, err)
 		}
 		p.ended(&p.dpu, undrained)
 	}
 	p.withdrawn()
-	p.dpu.Incarnation = ""
+	p.dpu.Incarnation, p.dpu.KeptEpoch = "", nil
 	if err := p.drained(r.exposures); err != nil {
 		return err
 	}

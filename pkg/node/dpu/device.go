@@ -122,7 +122,7 @@ func (m maker) open(ctx context.Context, p *pass) error {
 // replaced takes a device away from the host that the vendor has made anew. Only the
 // service on record can show it.
 func (m maker) replaced(ctx context.Context, p *pass, device string) error {
-	undrained, err := m.exposures.During(&p.dpu, func() error {
+	undrained, err := m.exposures.During(ctx, &p.dpu, func() error {
 		if on := p.dpu.Provider; on == "" || on == p.plugin.Service {
 			return m.exposures.WithdrawFrom(ctx, p.plugin.Service, device)
 		}
@@ -130,6 +130,7 @@ func (m maker) replaced(ctx context.Context, p *pass, device string) error {
 	})
 	if err == nil {
 		p.ended(&p.dpu, undrained)
+		p.dpu.KeptEpoch = nil
 	}
 	return err
 }

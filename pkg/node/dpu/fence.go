@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -277,7 +278,7 @@ func (f fence) end(ctx context.Context, p *pass, epoch int64) error {
 	if err != nil || now == nil {
 		return fmt.Errorf("volume %s is fenced from DPU %s, and its attachment cannot be read to confirm that: %w", p.volumeName(), f.attachments.Node, errors.Join(provisioner.ErrUnavailable, err))
 	}
-	if on := &now.Status.DPU; on.DeviceName != "" && (on.DeviceName != p.dpu.DeviceName || on.Provider != p.dpu.Provider || on.Incarnation != p.dpu.Incarnation || on.Undrained != p.dpu.Undrained) {
+	if on := &now.Status.DPU; on.DeviceName != "" && (on.DeviceName != p.dpu.DeviceName || on.Provider != p.dpu.Provider || on.Incarnation != p.dpu.Incarnation || on.Undrained != p.dpu.Undrained || !ptr.Equal(on.KeptEpoch, p.dpu.KeptEpoch)) {
 		if err := f.withdrawRecorded(ctx, p, on); err != nil {
 			return err
 		}
@@ -289,14 +290,14 @@ func (f fence) end(ctx context.Context, p *pass, epoch int64) error {
 		}
 	}
 	p.withdrawn()
-	p.dpu.Incarnation = ""
+	p.dpu.Incarnation, p.dpu.KeptEpoch = "", nil
 	return p.drained(f.exposures)
 }
 
 // withdrawRecorded takes a device on record away from the host; the service by which
 // it was shown has to confirm that, too.
 func (f fence) withdrawRecorded(ctx context.Context, p *pass, on *storagev1alpha1.VolumeAttachmentDPU) error {
-	undrained, err := f.exposures.During(on, func() error { return f.withdraw(ctx, p, on.DeviceName) })
+	undrained, err := f.exposures.During(ctx, on, func() error { return f.withdraw(ctx, p, on.DeviceName) })
 	if err == nil {
 		p.ended(on, undrained)
 	}

@@ -3,7 +3,6 @@ package dpu
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -224,6 +223,12 @@ type parts struct {
 
 func newMachine(t *testing.T, c *cluster, node string) *machine {
 	t.Helper()
+	return newMachineOf(t, c, node, snapemulatortest.Start)
+}
+
+// newMachineOf is newMachine with a SNAP service that start starts.
+func newMachineOf(t *testing.T, c *cluster, node string, start func(testing.TB, snapemulator.Options) *snapemulatortest.Service) *machine {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "dpu") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +243,7 @@ func newMachine(t *testing.T, c *cluster, node string) *machine {
 		c.must(os.MkdirAll(d, 0o755))
 	}
 	c.must(os.WriteFile(m.pluginSocket(), nil, 0o600))
-	m.emu = snapemulatortest.Start(t, snapemulator.Options{
+	m.emu = start(t, snapemulator.Options{
 		Name: m.node, Socket: m.socket, NewUUID: uuid.NewString,
 		Hotplug: snapemulator.Hotplug{Slots: 31, StateFile: filepath.Join(m.dir, "functions.json")},
 	})
@@ -391,10 +396,4 @@ func (m *machine) calls(method string) int {
 	var state struct{ Calls map[string]int }
 	m.c.must(json.Unmarshal(raw, &state))
 	return state.Calls[method]
-}
-
-// waits reports whether a phase has ended the pass with a wait.
-func waits(err error) bool {
-	var w *kube.Waiting
-	return errors.As(err, &w)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
@@ -121,6 +123,16 @@ func (p *pass) ended(on *storagev1alpha1.VolumeAttachmentDPU, undrained string) 
 	}
 }
 
+// kept notes that the function of the device may keep requests of the host, if now is another
+// incarnation of the service than the one on record, by which the host has seen the device. They
+// are all of the epoch on record: an exposure under another one begins with discarding.
+func (p *pass) kept(now string) {
+	seen := p.dpu.Attached || p.dpu.PreEmulated
+	if seen && p.dpu.BdevAttrs != nil && p.dpu.Incarnation != "" && now != "" && now != p.dpu.Incarnation {
+		p.dpu.KeptEpoch = ptr.To(p.dpu.Epoch)
+	}
+}
+
 // leftBy is what the incarnation on record leaves behind, if now is the service's: nothing
 // if it is the same.
 func (p *pass) leftBy(now string) string {
@@ -172,6 +184,9 @@ func (p *pass) drained(shown *exposures.Exposures) error {
 func (p *pass) observe(e provisioner.Exposure) {
 	p.withdrawn()
 	p.dpu.Attached, p.dpu.PreEmulated = e.Visible, e.Hidden
+	if e.Visible || e.Hidden {
+		p.dpu.KeptEpoch = nil // it is served, or discarded
+	}
 	if e.Visible {
 		p.dpu.Epoch = p.attachment.Spec.Epoch
 	}

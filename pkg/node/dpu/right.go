@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -89,10 +90,12 @@ func (r right) giveUp(ctx context.Context, p *pass) error {
 	if p.dpu.Attached {
 		ctrl.LoggerFrom(ctx).Info("right to write lost, withdrawing", daemon.KeyEpoch, p.dpu.Epoch, "reason", p.refused)
 	}
-	if err := r.exposures.Withdraw(ctx, p.dpu.DeviceName); err != nil {
+	// What was sent is asked for when the epoch is retired: the incarnation stays on record.
+	if _, err := r.exposures.During(ctx, &p.dpu, func() error { return r.exposures.Withdraw(ctx, p.dpu.DeviceName) }); err != nil {
 		return fmt.Errorf("%s; and it could not be taken away from the host: %w", p.refused, err)
 	}
 	p.withdrawn()
+	p.dpu.KeptEpoch = nil
 	return nil
 }
 
@@ -134,7 +137,7 @@ func (r right) confirm(ctx context.Context, p *pass) error {
 	if err := both.Wait(); err != nil {
 		return err
 	}
-	if now == nil || now.Status.DPU.Provider != p.dpu.Provider || !writer.Stands(p.attachment, now, p.dpu.DeviceName) {
+	if !p.stands(now) {
 		return p.outdated()
 	}
 	if err := r.checkClaim(ctx, p); err != nil || p.refused != "" {
@@ -146,9 +149,57 @@ func (r right) confirm(ctx context.Context, p *pass) error {
 	return nil
 }
 
+// stands reports whether the pass rests on what the API server says of the attachment now.
+func (p *pass) stands(now *storagev1alpha1.VolumeAttachment) bool {
+	return now != nil && now.Status.DPU.Provider == p.dpu.Provider && ptr.Equal(now.Status.DPU.KeptEpoch, p.dpu.KeptEpoch) &&
+		writer.Stands(p.attachment, now, p.dpu.DeviceName)
+}
+
+// recovers reports whether the host may go on where an earlier incarnation of SNAP has left it:
+// what the function on record may have kept is of the epoch of the attachment, and of no other,
+// as the record says; and the journal says that the volume was shown here under this epoch last.
+func (r right) recovers(p *pass) bool {
+	if p.dpu.KeptEpoch == nil || *p.dpu.KeptEpoch != p.attachment.Spec.Epoch || p.dpu.PCIDeviceAddress == "" {
+		return false
+	}
+	return p.keepsReady() || !writer.SingleWriter(p.attachment, p.volume) || r.journal.Stands(p.volume.UID, p.attachment.Spec.Epoch)
+}
+
+// stillHeld is asked when the controller is made anew, and is about to be resumed, which lets what
+// the host had sent before reach the storage: it reads attachment and claim from the API server once
+// more, as making it took its time. A right that is over is not resumed, and what was made is removed.
+func (r right) stillHeld(ctx context.Context, p *pass) error {
+	now, err := r.attachments.Again(ctx, p.attachment)
+	if err != nil {
+		return fmt.Errorf("confirm that the attachment still stands: %w: %w", provisioner.ErrUnavailable, err)
+	}
+	if !p.stands(now) {
+		return fmt.Errorf("attachment %s has changed meanwhile: %w", p.attachment.Name, provisioner.ErrPrecondition)
+	}
+	if p.keepsReady() || !writer.SingleWriter(p.attachment, p.volume) {
+		return nil
+	}
+	claim, err := r.attachments.WriterClaim(ctx, p.volumeName())
+	if err != nil {
+		return err
+	}
+	refused := writer.Refusal(r.attachments.Node, now, claim)
+	if refused == "" {
+		refused = r.journal.Refusal(p.volume.UID, p.attachment.Spec.Epoch)
+	}
+	if refused != "" {
+		return fmt.Errorf("%s: %w", refused, provisioner.ErrPrecondition)
+	}
+	return nil
+}
+
 // expose has SNAP show the device, if the journal and the lease still allow it.
 func (r right) expose(ctx context.Context, p *pass, service provisioner.DPU) (provisioner.Exposure, error) {
 	granted := !p.keepsReady() && writer.SingleWriter(p.attachment, p.volume)
+	spec := exposeSpec(p)
+	if r.recovers(p) { // before the journal notes anything
+		spec.Recover = func(ctx context.Context) error { return r.stillHeld(ctx, p) }
+	}
 	if granted {
 		if err := r.journal.Show(p.volume.UID, p.volumeName(), p.attachment.Spec.Epoch); err != nil {
 			return provisioner.Exposure{}, err
@@ -161,5 +212,5 @@ func (r right) expose(ctx context.Context, p *pass, service provisioner.DPU) (pr
 		}
 		defer leave()
 	}
-	return service.Expose(ctx, exposeSpec(p))
+	return service.Expose(ctx, spec)
 }

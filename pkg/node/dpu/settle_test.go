@@ -1,6 +1,7 @@
 package dpu
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -50,4 +51,10 @@ func TestSettle(t *testing.T) {
 			}
 		})
 	}
+}
+
+// waits reports whether a phase has ended the pass with a wait.
+func waits(err error) bool {
+	var w *kube.Waiting
+	return errors.As(err, &w)
 }

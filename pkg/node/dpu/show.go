@@ -93,16 +93,21 @@ func (s shower) record(ctx context.Context, p *pass) error {
 	}
 	if p.onRecord(service) {
 		p.ended(&p.dpu, p.leftBy(now))
+		if p.dpu.Incarnation == now {
+			return nil
+		}
+		p.kept(now)
 		p.dpu.Incarnation = now
-		return nil
+		return p.outdated()
 	}
 	undrained := p.dpu.Incarnation
 	if was := p.dpu.Provider; was != "" && was != service {
 		var err error
-		if undrained, err = s.exposures.During(&p.dpu, func() error { return s.exposures.Withdraw(ctx, p.dpu.DeviceName) }); err != nil {
+		if undrained, err = s.exposures.During(ctx, &p.dpu, func() error { return s.exposures.Withdraw(ctx, p.dpu.DeviceName) }); err != nil {
 			return fmt.Errorf("device %s is of SNAP service %s now and was of %s, which has to let go of it: %w", p.dpu.DeviceName, service, was, err)
 		}
 		p.withdrawn()
+		p.dpu.KeptEpoch = nil
 	}
 	p.ended(&p.dpu, undrained)
 	p.dpu.Provider, p.dpu.Incarnation = service, now

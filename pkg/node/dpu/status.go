@@ -40,6 +40,7 @@ func (p *pass) correct(ctx context.Context, shown *exposures.Exposures) {
 	if all, _ := shown.List(ctx); all.Complete {
 		e := all.Exposures[p.dpu.DeviceName]
 		if !e.Visible {
+			p.kept(shown.Incarnation(p.dpu.Provider))
 			p.withdrawn()
 		}
 		p.dpu.PreEmulated = e.Hidden
@@ -55,7 +56,7 @@ func (p *pass) contradicted() bool {
 	return said.Attached != found.Attached || said.PreEmulated != found.PreEmulated ||
 		said.Epoch != found.Epoch || said.RetiredEpoch != found.RetiredEpoch || said.ClearedEpoch != found.ClearedEpoch ||
 		said.Provider != found.Provider || said.Incarnation != found.Incarnation || said.Undrained != found.Undrained ||
-		!ptr.Equal(said.OpenEpoch, found.OpenEpoch)
+		!ptr.Equal(said.OpenEpoch, found.OpenEpoch) || !ptr.Equal(said.KeptEpoch, found.KeptEpoch)
 }
 
 // status writes what passes found out.

@@ -69,6 +69,11 @@ func (d dpu) Withdraw(ctx context.Context, deviceName string) (err error) {
 	return d.next.Withdraw(ctx, deviceName)
 }
 
+func (d dpu) Discard(ctx context.Context, deviceName, pciAddress string) (err error) {
+	defer d.end("Discard", &err)()
+	return d.next.Discard(ctx, deviceName, pciAddress)
+}
+
 func (d dpu) Tidy(ctx context.Context) (_, _ int, err error) {
 	defer d.end("Tidy", &err)()
 	return d.next.Tidy(ctx)

@@ -131,6 +131,9 @@ func (d fakeDPU) Withdraw(ctx context.Context, deviceName string) error {
 	return err
 }
 
+// Discard implements provisioner.DPU; nothing is ever kept.
+func (fakeDPU) Discard(context.Context, string, string) error { return nil }
+
 // Tidy has nothing to do: a host lets go at once.
 func (d fakeDPU) Tidy(ctx context.Context) (removed, left int, err error) {
 	_, err = do(ctx, d.f, Call{Face: FaceDPU, Verb: "Tidy"}, func() (struct{}, error) { return struct{}{}, nil })

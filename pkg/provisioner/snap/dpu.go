@@ -105,6 +105,17 @@ func (d *DPU) Withdraw(ctx context.Context, device string) error {
 	return nil
 }
 
+// Discard ends what a function has kept, by a controller that never serves: it is made suspended
+// and destroyed. A hot-plugged function goes with it, as in Withdraw. The service keeps nothing
+// of a file system.
+func (d *DPU) Discard(ctx context.Context, device, pciAddress string) error {
+	err := d.alone(device, func() error { return d.nvme.Discard(ctx, device, pciAddress) })
+	if err != nil {
+		return fmt.Errorf("discard what the function at %s has kept of device %s: %w", pciAddress, device, err)
+	}
+	return nil
+}
+
 // Tidy removes what withdrawals have left of hot-plugged functions, as far as the host has let
 // go of it.
 func (d *DPU) Tidy(ctx context.Context) (removed, left int, err error) {

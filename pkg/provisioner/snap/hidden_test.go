@@ -84,7 +84,11 @@ func TestHiddenAdoptsHalfMade(t *testing.T) {
 		spec := vfOf("d")
 		spec.Hidden = true
 		e, err := d.Expose(ctx, spec)
-		want := provisioner.Exposure{Device: "d", PCIAddress: "26:00.4", NamespaceID: 1, UUID: id, VUID: s.vuid("d"), Hidden: true}
+		// The controller has not served: it is made anew, without what its function may keep.
+		want := provisioner.Exposure{Device: "d", PCIAddress: "26:00.2", NamespaceID: 1, UUID: e.UUID, VUID: s.vuid("d"), Hidden: true}
+		if e.UUID == id {
+			t.Errorf("attached is %v: the controller that was there is used", attached)
+		}
 		if diff := cmp.Diff(want, e); err != nil || diff != "" {
 			t.Fatalf("attached is %v: %v (-want +got):\n%s", attached, err, diff)
 		}

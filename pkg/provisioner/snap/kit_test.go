@@ -69,11 +69,12 @@ func (s *testService) exposeAll(d *DPU, spec func(string) provisioner.ExposeSpec
 	return specs, shown
 }
 
-// exposeAgain shows devices that a restart has taken, in the order turned round.
+// exposeAgain shows devices that a restart has taken, in the order turned round, where they were.
 func (s *testService) exposeAgain(d *DPU, specs []provisioner.ExposeSpec) {
 	s.t.Helper()
 	for _, spec := range slices.Backward(specs) {
 		s.addDevice(spec.Device)
+		spec.Recover = func(context.Context) error { return nil }
 		if _, err := d.Expose(s.t.Context(), spec); err != nil {
 			s.t.Fatal(err)
 		}

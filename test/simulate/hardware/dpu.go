@@ -50,6 +50,8 @@ type DPU struct {
 	dir     string
 	devices map[string]string
 	shown   map[string]*shown
+	// kept are the writes that wait in functions, by PCI address, for a SNAP that ended.
+	kept map[string][]Write
 	// fed is until when the watchdog leaves the DPU alone; 0: it does not run.
 	fed time.Duration
 }
@@ -60,11 +62,13 @@ type shown struct {
 	volume string
 	epoch  int64
 	flying []*flight
+	// suspended: its controller was made anew, and has not served yet.
+	suspended bool
 }
 
 // NewDPU is a DPU that is off. Its sockets and what it keeps on disk are in dir.
 func NewDPU(e *engine.Engine, s *Storage, name, host, dir string) (*DPU, error) {
-	d := &DPU{Name: name, Host: host, HostOn: true, engine: e, dice: e.Dice("host " + host), storage: s, judge: s.judge, dir: dir, devices: map[string]string{}, shown: map[string]*shown{}}
+	d := &DPU{Name: name, Host: host, HostOn: true, engine: e, dice: e.Dice("host " + host), storage: s, judge: s.judge, dir: dir, devices: map[string]string{}, shown: map[string]*shown{}, kept: map[string][]Write{}}
 	if err := os.MkdirAll(filepath.Dir(d.socket()), 0o755); err != nil {
 		return nil, fmt.Errorf("make the directories of DPU %s: %w", name, err)
 	}
@@ -99,6 +103,7 @@ func (d *DPU) Bitten(now time.Duration) bool { return d.Watched() && now > d.fed
 func (d *DPU) PowerOff() {
 	d.fed = 0
 	d.EndSNAP()
+	clear(d.kept)
 	d.On = false
 }
 
@@ -117,14 +122,17 @@ func (d *DPU) StartSNAP() error {
 	return os.Chtimes(d.socket(), at, at)
 }
 
-// EndSNAP ends the service in the middle of all that it does: the host sees nothing any
-// more, and what was sent is on its way still.
+// EndSNAP ends the service in the middle of all that it does: what was sent is on its way still,
+// and what the host asks for then waits in the function, until a controller is resumed there.
 func (d *DPU) EndSNAP() {
 	if !d.SNAP {
 		return
 	}
 	d.SNAP = false
 	for _, device := range d.names() {
+		if x := d.shown[device]; x.Visible && d.HostOn {
+			d.kept[x.PCIAddress] = []Write{{Volume: x.volume, DPU: d.Name, Epoch: x.epoch}}
+		}
 		d.hide(d.shown[device])
 		delete(d.shown, device)
 	}
@@ -168,16 +176,17 @@ func (d *DPU) Expose(spec provisioner.ExposeSpec) (provisioner.Exposure, error) 
 		return provisioner.Exposure{}, fmt.Errorf("device %s: %w", spec.Device, provisioner.ErrNotFound)
 	}
 	x := d.shown[spec.Device]
-	if x == nil {
-		address, free := d.function(spec.PCIAddress)
-		if !free {
-			return provisioner.Exposure{}, provisioner.ErrExhausted
-		}
-		x = &shown{volume: strings.TrimSuffix(id, "-pvc"), Exposure: provisioner.Exposure{
-			Device: spec.Device, PCIAddress: address, NamespaceID: max(1, spec.NamespaceID), UUID: "uuid-" + spec.Device,
-		}}
-		d.shown[spec.Device] = x
+	if x != nil && x.suspended && spec.Recover == nil {
+		_ = d.Withdraw(spec.Device)
+		x = nil
 	}
+	if x == nil {
+		var err error
+		if x, err = d.make(spec, strings.TrimSuffix(id, "-pvc")); err != nil {
+			return provisioner.Exposure{}, err
+		}
+	}
+	d.resume(x)
 	if spec.Hidden {
 		d.land(x)
 		d.hide(x)
@@ -190,6 +199,67 @@ func (d *DPU) Expose(spec provisioner.ExposeSpec) (provisioner.Exposure, error) 
 		d.write(x)
 	}
 	return x.Exposure, nil
+}
+
+// make makes the controller of a device; unless something is to be recovered, nothing that its
+// function has kept is left.
+func (d *DPU) make(spec provisioner.ExposeSpec, volume string) (*shown, error) {
+	address, free := d.function(spec.PCIAddress)
+	if !free {
+		return nil, provisioner.ErrExhausted
+	}
+	if spec.Recover == nil {
+		delete(d.kept, address)
+	}
+	x := &shown{volume: volume, Exposure: provisioner.Exposure{
+		Device: spec.Device, PCIAddress: address, NamespaceID: max(1, spec.NamespaceID), UUID: "uuid-" + spec.Device,
+	}}
+	d.shown[spec.Device] = x
+	return x, nil
+}
+
+// resume has a controller serve what waits in its function, of whichever epoch that is.
+func (d *DPU) resume(x *shown) {
+	x.suspended = false
+	for _, w := range d.kept[x.PCIAddress] {
+		if d.HostOn {
+			x.flying = append(x.flying, d.storage.send(w))
+		}
+	}
+	delete(d.kept, x.PCIAddress)
+}
+
+// Suspended is the first half of SNAP's Expose: the controller is made, and does not serve.
+func (d *DPU) Suspended(spec provisioner.ExposeSpec) error {
+	if err := d.answers(); err != nil {
+		return err
+	}
+	id, made := d.devices[spec.Device]
+	if !made {
+		return fmt.Errorf("device %s: %w", spec.Device, provisioner.ErrNotFound)
+	}
+	if d.shown[spec.Device] != nil {
+		return nil
+	}
+	x, err := d.make(spec, strings.TrimSuffix(id, "-pvc"))
+	if err == nil {
+		x.suspended = true
+	}
+	return err
+}
+
+// Discard is SNAP's.
+func (d *DPU) Discard(address string) error {
+	if err := d.answers(); err != nil {
+		return err
+	}
+	for _, x := range d.shown {
+		if x.PCIAddress == address {
+			return nil
+		}
+	}
+	delete(d.kept, address)
+	return nil
 }
 
 // function is one that is free; the one that is asked for, if it is.
@@ -221,6 +291,7 @@ func (d *DPU) Withdraw(device string) error {
 	d.land(x)
 	d.hide(x)
 	delete(d.shown, device)
+	delete(d.kept, x.PCIAddress)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package exposures
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,20 +40,38 @@ func (e *Exposures) rememberAll(all []storagev1alpha1.VolumeAttachment) bool {
 // During runs act, which takes a device away, and names what had been sent for the device
 // and may be on its way yet, for Undrained; "" if nothing is: the incarnation of the service
 // by which it is on record as shown was there from begin to end, and so was its way to the
-// storage.
-func (e *Exposures) During(shown *storagev1alpha1.VolumeAttachmentDPU, act func() error) (undrained string, err error) {
+// storage. If it was not, what its function may have kept of the host's requests is discarded.
+func (e *Exposures) During(ctx context.Context, shown *storagev1alpha1.VolumeAttachmentDPU, act func() error) (undrained string, err error) {
 	e.Remember(shown)
 	before, loss := e.Incarnation(shown.Provider), e.loss(shown.DeviceName)
 	if err := act(); err != nil {
 		return "", err
 	}
-	if before != shown.Incarnation || before != e.Incarnation(shown.Provider) {
+	ended := before != shown.Incarnation || before != e.Incarnation(shown.Provider)
+	if shown.KeptEpoch != nil || ended && (shown.Attached || shown.PreEmulated) {
+		if err := e.discard(ctx, shown); err != nil {
+			return "", err
+		}
+	}
+	if ended {
 		return shown.Incarnation, nil
 	}
 	if loss = cmp.Or(loss, e.loss(shown.DeviceName)); loss == "" {
 		return "", nil
 	}
 	return shown.Incarnation + " " + loss, nil
+}
+
+// discard ends what the function on record may have kept for the host. No boot of the machine is
+// outlived by it, and what is shown by virtio-fs is not kept.
+func (e *Exposures) discard(ctx context.Context, shown *storagev1alpha1.VolumeAttachmentDPU) error {
+	if shown.Provider == "" || shown.PCIDeviceAddress == "" || shown.BdevAttrs == nil || e.services.endedByBoot(shown.Incarnation) {
+		return nil
+	}
+	if err := e.services.get(shown.Provider).Discard(ctx, shown.DeviceName, shown.PCIDeviceAddress); err != nil {
+		return fmt.Errorf("SNAP service %s: %w", shown.Provider, err)
+	}
+	return nil
 }
 
 func (s *services) incarnation(name string) string {

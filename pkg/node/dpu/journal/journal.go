@@ -110,6 +110,14 @@ func (j *Journal) Refusal(uid types.UID, epoch int64) string {
 		epoch, e.Name, max(e.Retired, e.Shown), e.Name, max(e.Retired, e.Shown))
 }
 
+// Stands reports whether the volume was shown under the epoch last, and it was not retired.
+func (j *Journal) Stands(uid types.UID, epoch int64) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.volumes[uid]
+	return j.broken == nil && e.Shown == epoch && !e.over()
+}
+
 // Highest is the highest epoch that is known of the volume; 0 if none is.
 func (j *Journal) Highest(uid types.UID) int64 {
 	j.mu.Lock()

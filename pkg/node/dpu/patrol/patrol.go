@@ -31,6 +31,9 @@ type Options struct {
 	Changed func()
 	// Withdrawn tells that something was withdrawn. Nil: it is not told.
 	Withdrawn <-chan struct{}
+	// Came tells that a SNAP service has come, which may have lost all: a round begins at
+	// once. Nil: it is not told.
+	Came <-chan struct{}
 	// Period is the time between two rounds, Timeout bounds each of them.
 	Period, Timeout time.Duration
 	// Clock is the machine's if nil.

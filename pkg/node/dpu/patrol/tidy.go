@@ -26,6 +26,8 @@ func (p *Patrol) await(ctx context.Context) bool {
 			return false
 		case <-round.C():
 			return true
+		case <-p.o.Came:
+			return true
 		case <-p.o.Withdrawn:
 			wait = firstTidy
 			due = p.o.Clock.After(wait)

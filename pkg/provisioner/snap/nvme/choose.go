@@ -118,15 +118,22 @@ func isNVMe(f snaprpc.Function) bool { return f.EmulationType == snaprpc.Emulati
 // chooseSpare picks a hot-plugged function that is there already and free: the
 // one at the recorded address, or one that no other device is promised. Which
 // one it is does not matter for the volume, whose identity is its UUID.
-// pendingToo allows one that the host does not have.
-func chooseSpare(functions []snaprpc.Function, want wanted, reserved map[string]string, pendingToo bool) (snaprpc.Function, bool) {
-	if f, ok := functionAt(functions, want.recorded); ok && want.recorded != "" && f.Hotplugged && f.CtrlID == "" {
+// pendingToo allows one that the host does not have, hostsToo one that it has: that may have
+// kept requests of the host, and no controller there can be destroyed before it is unplugged.
+func chooseSpare(functions []snaprpc.Function, want wanted, reserved map[string]string, pendingToo, hostsToo bool) (snaprpc.Function, bool) {
+	if f, ok := functionAt(functions, want.recorded); ok && hostsToo && want.recorded != "" && f.Hotplugged && f.CtrlID == "" {
 		return f, true
 	}
 	promised := promises(reserved)
 	return pick(functions, func(f snaprpc.Function) bool {
 		owner, taken := promised[service.Bare(f.PCIBDF)]
-		return f.Hotplugged && f.CtrlID == "" && (pendingToo || !pending(f)) && (pending(f) || !taken || owner == want.device)
+		if !f.Hotplugged || f.CtrlID != "" {
+			return false
+		}
+		if pending(f) {
+			return pendingToo
+		}
+		return hostsToo && (!taken || owner == want.device)
 	})
 }
 

@@ -48,6 +48,11 @@ func (b *build) createController(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("choose a function: %w", err)
 	}
+	if b.spec.Recover == nil {
+		if err := b.d.discardAt(ctx, b.nqn, snaprpc.ControllerSpec{PCIBDF: f.PCIBDF}); err != nil {
+			return err
+		}
+	}
 	return b.controllerOn(ctx, snaprpc.ControllerSpec{PCIBDF: f.PCIBDF})
 }
 
@@ -84,7 +89,7 @@ func (b *build) createPlugged(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f, found := chooseSpare(functions, b.wanted(), b.d.Reserved(ctx), family.plug != nil)
+	f, found := chooseSpare(functions, b.wanted(), b.d.Reserved(ctx), family.plug != nil, b.spec.Recover != nil)
 	if !found {
 		if f.VUID, err = b.d.newFunction(ctx, family); err != nil {
 			return err
@@ -105,8 +110,15 @@ func (b *build) attach(p listing) func(context.Context) error {
 	}
 }
 
+// resume lets the controller serve. What its function has kept is served first, so that is
+// asked for last of all.
 func (b *build) resume(p listing) func(context.Context) error {
 	return func(ctx context.Context) error {
+		if b.spec.Recover != nil {
+			if err := b.spec.Recover(ctx); err != nil {
+				return fmt.Errorf("controller %s is not resumed: %w", p.controller.CtrlID, err)
+			}
+		}
 		return service.Explain(b.d.RPC.NvmeControllerResume(ctx, p.controller.CtrlID), service.Vanished, "resume controller %s", p.controller.CtrlID)
 	}
 }

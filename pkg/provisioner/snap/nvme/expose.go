@@ -160,11 +160,13 @@ func (b *build) makeController(ctx context.Context) error {
 }
 
 // clearLeftover ends a withdrawal of the same device that waits for the host:
-// its function is on the way out and can not be used.
+// its function is on the way out and can not be used. It removes, too, a controller
+// that was made and has not served yet, unless what its function has kept is to be
+// recovered: that may be of an epoch that is over.
 func (b *build) clearLeftover(ctx context.Context) error {
 	return b.d.Patiently(ctx, func() error {
 		p, err := b.listed(ctx)
-		if err != nil || !p.leftover() {
+		if err != nil || !p.leftover() && (b.spec.Recover != nil || !p.suspended()) {
 			return err
 		}
 		if err := b.d.tearDown(ctx, b.spec.Device, madeHere); err != nil {

@@ -52,6 +52,9 @@ func (p listing) started() bool {
 	return p.controller != nil && strings.EqualFold(p.controller.State, started)
 }
 
+// suspended reports whether a controller of ours is there that does not serve the host.
+func (p listing) suspended() bool { return p.own() && p.controller != nil && !p.started() }
+
 // serving reports whether the host can reach the namespace.
 func (p listing) serving() bool { return p.attached() && p.started() }
 

@@ -130,3 +130,53 @@ func (d *Emulation) nextOut(ctx context.Context, c snaprpc.Controller, f snaprpc
 		return service.Explain(family.remove(ctx, f.VUID), service.Absent, "%s", name)
 	}), nil
 }
+
+// A service that ends leaves its functions with the host, and what the host has asked of them
+// waits there. The next controller on such a function serves that once it is resumed,
+// whatever device it shows. SNAP does not tell whether there is anything, so a function that is
+// taken for a device is first rid of it: by a controller that never serves and is destroyed.
+
+// Discard ends what the function at an address has kept of a device. One that carries a
+// controller by now has lost it, or is that of another device, which has seen to it.
+func (d *Emulation) Discard(ctx context.Context, device, address string) error {
+	unlock, err := d.LockFunctions(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	functions, err := d.functions(ctx)
+	if err != nil {
+		return err
+	}
+	f, found := functionAt(functions, address)
+	if !found || f.CtrlID != "" {
+		return nil
+	}
+	nqn := NQN(device)
+	if err := d.RPC.NvmeSubsystemCreate(ctx, nqn); err != nil && !snaprpc.IsExists(err) {
+		return service.Explain(err, nil, "create subsystem %s", nqn)
+	}
+	if f.Hotplugged {
+		// It can be unplugged by its controller alone. Until the host has let go of it,
+		// that is what a withdrawal leaves, and no exposure begins before it has gone.
+		spec := snaprpc.ControllerSpec{NQN: nqn, VUID: f.VUID, Suspended: true}
+		if _, err := d.RPC.NvmeControllerCreate(ctx, spec); err != nil {
+			return service.Explain(err, service.Vanished, "create a controller on function %s to unplug it", f.VUID)
+		}
+	} else if err := d.discardAt(ctx, nqn, snaprpc.ControllerSpec{PCIBDF: f.PCIBDF}); err != nil {
+		return err
+	}
+	return d.tearDown(ctx, nqn, madeHere)
+}
+
+// discardAt makes a controller that serves nothing on the function that spec names, and
+// destroys it. The right to choose a function is held, and the subsystem is there.
+func (d *Emulation) discardAt(ctx context.Context, nqn string, spec snaprpc.ControllerSpec) error {
+	where := spec.PCIBDF + spec.VUID
+	spec.NQN, spec.Suspended = nqn, true
+	ctrlID, err := d.RPC.NvmeControllerCreate(ctx, spec)
+	if err == nil {
+		err = d.RPC.NvmeControllerDestroy(ctx, ctrlID, true)
+	}
+	return service.Explain(err, service.Vanished, "discard what the function at %s has kept", where)
+}
