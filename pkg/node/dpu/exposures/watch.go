@@ -3,7 +3,6 @@ package exposures
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -17,16 +16,23 @@ type Arrivals struct {
 	Root string
 	// Came is called for each, and once when the watch has begun; it does not block.
 	Came func()
+	// open begins to watch nothing; nil: fsnotify.NewWatcher.
+	open func() (*fsnotify.Watcher, error)
 }
 
 // NeedLeaderElection is false: every DPU has its own services.
 func (Arrivals) NeedLeaderElection() bool { return false }
 
-// Start watches until ctx ends. What cannot be watched is found by the patrol.
+// Start watches until ctx ends. What cannot be watched is found by the patrol, so that is no
+// reason to end the driver.
 func (a Arrivals) Start(ctx context.Context) error {
-	watcher, err := fsnotify.NewWatcher()
+	if a.open == nil {
+		a.open = fsnotify.NewWatcher
+	}
+	watcher, err := a.open()
 	if err != nil {
-		return fmt.Errorf("watch the directory of the SNAP services %s (is fs.inotify.max_user_instances used up?): %w", a.Root, err)
+		ctrl.LoggerFrom(ctx).Error(err, "a SNAP service that comes back is found by the next round alone: is fs.inotify.max_user_instances used up?", "directory", a.Root)
+		return nil
 	}
 	defer watcher.Close()
 	if err := a.follow(watcher); err != nil {

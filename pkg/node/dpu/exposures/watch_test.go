@@ -4,7 +4,10 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // TestArrivals: a socket that is made is told of, of a service that was there and of one that
@@ -42,5 +45,13 @@ func TestArrivals(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestArrivalsUnwatched: a machine whose watches are used up keeps its driver.
+func TestArrivalsUnwatched(t *testing.T) {
+	full := func() (*fsnotify.Watcher, error) { return nil, syscall.EMFILE }
+	if err := (Arrivals{Root: t.TempDir(), Came: func() { t.Error("told of a service") }, open: full}).Start(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
