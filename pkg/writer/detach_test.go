@@ -247,3 +247,27 @@ func TestSurrendered(t *testing.T) {
 		}
 	}
 }
+
+// TestSurrenderedEpochs: the first epoch can be given back, and a claim without one cannot.
+func TestSurrenderedEpochs(t *testing.T) {
+	for epoch, want := range map[int64]bool{0: false, 1: true} {
+		claim := inPhase(moorv1alpha1.ClaimGranted)
+		claim.Status.Epoch = epoch
+		a := attachment(false, true, false)
+		a.Spec.Epoch, a.Status.DPU.RetiredEpoch = 1, 1
+		if got := Surrendered(a, claim); (got != nil) != want {
+			t.Errorf("epoch %d: %+v, want one: %v", epoch, got, want)
+		}
+	}
+}
+
+// TestAbandonedWords: it is told for which DPU is waited, and what to do if that is silent.
+func TestAbandonedWords(t *testing.T) {
+	a := attachment(true, true, true)
+	if got := Abandoned(a); !strings.Contains(got, "waiting for DPU "+a.Spec.NodeName) {
+		t.Errorf("%q", got)
+	}
+	if got := AbandonedBySilent(a, inPhase(moorv1alpha1.ClaimGranted), "it has expired"); got != Abandoned(a)+", which is silent; it has expired" {
+		t.Errorf("%q", got)
+	}
+}
