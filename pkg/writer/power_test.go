@@ -249,6 +249,10 @@ func TestProveByPower(t *testing.T) {
 	if receipt, _ := Prove(unnumbered, Evidence{Attachment: mirror, Power: new(offPower())}); receipt != nil {
 		t.Errorf("a claim without an epoch has receipt %+v", receipt)
 	}
+	unnumbered.Status.Epoch = 1
+	if receipt, missing := Prove(unnumbered, Evidence{Attachment: mirror, Power: new(offPower())}); receipt == nil || receipt.Kind != moorv1alpha1.ReceiptPower {
+		t.Errorf("the first epoch has receipt %+v: %s", receipt, missing)
+	}
 	freed, err := Free(claim, moorv1alpha1.Receipt{Kind: moorv1alpha1.ReceiptPower, Holder: "dpu-a", AttachmentUID: "a", Epoch: 4}, clockNow)
 	if err != nil || freed.Status.RevokedEpoch("dpu-a") != 4 {
 		t.Errorf("that the DPU has to clear up is not on record: %+v, %v", freed, err)

@@ -23,16 +23,13 @@ type piece struct {
 
 // Visit makes the mutants of n.
 func (p piece) Visit(n ast.Node) ast.Visitor {
+	if p.logs(n) {
+		return nil
+	}
 	switch n := n.(type) {
 	case *ast.FuncLit:
 		p.results = n.Type.Results
 	case *ast.IfStmt:
-		if n.Else == nil && len(n.Body.List) > 0 && !slices.ContainsFunc(n.Body.List, func(s ast.Stmt) bool { return !isLog(s) }) {
-			if n.Init != nil {
-				ast.Walk(p, n.Init)
-			}
-			return nil
-		}
 		p.condition(n.Cond, p.of(n.Cond))
 	case *ast.ForStmt:
 		if n.Cond != nil { // one that is always true would not end
@@ -41,10 +38,6 @@ func (p piece) Visit(n ast.Node) ast.Visitor {
 	case *ast.SwitchStmt:
 		if n.Tag == nil {
 			p.cases(n.Body.List)
-		}
-	case *ast.ExprStmt:
-		if isLog(n) {
-			return nil
 		}
 	case *ast.BinaryExpr:
 		p.operator(n)
@@ -251,6 +244,22 @@ func (p piece) statements(list []ast.Stmt) {
 			p.add(s, "", p.of(s), "removed")
 		}
 	}
+}
+
+// logs reports whether a statement only logs. What an if statement does first is walked through.
+func (p piece) logs(n ast.Node) bool {
+	is, ok := n.(*ast.IfStmt)
+	if !ok {
+		s, ok := n.(ast.Stmt)
+		return ok && isLog(s)
+	}
+	if is.Else != nil || len(is.Body.List) == 0 || slices.ContainsFunc(is.Body.List, func(s ast.Stmt) bool { return !isLog(s) }) {
+		return false
+	}
+	if is.Init != nil {
+		ast.Walk(p, is.Init)
+	}
+	return true
 }
 
 // isLog reports whether a line is logged, by a logger that controller-runtime has for it. What

@@ -247,9 +247,9 @@ func (c *copier) original(numbers []int) string {
 	for _, i := range numbers {
 		call := c.on + mutantName(i, c.f.Name.Name) + c.pass
 		if c.f.Type.Results == nil {
-			b.WriteString(fmt.Sprintf("\tcase %d:\n\t\t%s\n\t\treturn\n", i, call))
+			fmt.Fprintf(&b, "\tcase %d:\n\t\t%s\n\t\treturn\n", i, call)
 		} else {
-			b.WriteString(fmt.Sprintf("\tcase %d:\n\t\treturn %s\n", i, call))
+			fmt.Fprintf(&b, "\tcase %d:\n\t\treturn %s\n", i, call)
 		}
 	}
 	b.WriteString("\t}\n" + c.text[c.offset(c.f.Body.Lbrace)+1:c.offset(c.f.End())])
