@@ -183,9 +183,10 @@ func TestLifeOnAServer(t *testing.T) {
 	until(w, "beats without SNAP", beat, func(bool) bool { return !beat.Status.DPU.SNAPReady })
 	w.startSNAP()
 	w.settled("shown again after a restart of SNAP", func() bool { return w.visible() == 1 })
-	// The status says "attached" from before the restart too: the incarnation tells when it speaks of the new service.
+	// The status says "attached" from before the restart too: the incarnation tells when it speaks of the new service,
+	// and the kept epoch, which is on record before a controller is made, goes when it is served.
 	until(w, "attached again", a, func(bool) bool {
-		return a.Status.DPU.Attached && a.Status.Message == "" && a.Status.DPU.Incarnation != first.Incarnation
+		return a.Status.DPU.Attached && a.Status.Message == "" && a.Status.DPU.Incarnation != first.Incarnation && a.Status.DPU.KeptEpoch == nil
 	})
 	if a.Status.DPU.Undrained != "" && a.Status.DPU.Undrained != first.Incarnation {
 		t.Fatalf("after a restart of SNAP: incarnation %s, then %+v", first.Incarnation, a.Status.DPU)
