@@ -155,7 +155,7 @@ func (o *Options) findKept(m *model.Model) ([]*kept, error) {
 	if !keeps {
 		return nil, nil
 	}
-	all, err := keeper.Kept(context.Background())
+	all, err := keeper.Kept()
 	if err != nil {
 		return nil, fmt.Errorf("find what the functions have kept: %w", err)
 	}

@@ -194,6 +194,14 @@ func TestRecoveryWaitsForTheAPI(t *testing.T) {
 	}
 }
 
+// removeByForce removes an attachment with all that holds it.
+func removeByForce(t *testing.T, c *cluster, a *storagev1alpha1.VolumeAttachment) {
+	t.Helper()
+	a.Finalizers = nil
+	c.must(c.Update(t.Context(), a))
+	c.must(c.Delete(t.Context(), a))
+}
+
 // TestRecoveryUnderAnotherEpoch: the storage's word has ended the epoch, its attachment is gone by
 // force, and the volume is granted anew to the same DPU. What waits is of the old epoch, and the device,
 // the namespace and the function are the same.
@@ -201,9 +209,7 @@ func TestRecoveryUnderAnotherEpoch(t *testing.T) {
 	c, m, a := keeping(t)
 	m.emu.Restart()
 	write := m.emu.Host.Write("of an epoch that is over")
-	a.Finalizers = nil
-	c.must(c.Update(t.Context(), a))
-	c.must(c.Delete(t.Context(), a))
+	removeByForce(t, c, a)
 	c.grant(c.attachment("v1", "dpu-1"), 3)
 	now := m.settle(a.Name)
 	if !now.Status.DPU.Attached || now.Status.DPU.Epoch != 3 || now.Status.DPU.PCIDeviceAddress != a.Status.DPU.PCIDeviceAddress {
@@ -220,9 +226,7 @@ func TestRecoveryOfAnotherVolume(t *testing.T) {
 	c, m, a := keeping(t)
 	m.emu.Restart()
 	write := m.emu.Host.Write("of another volume")
-	a.Finalizers = nil
-	c.must(c.Update(t.Context(), a))
-	c.must(c.Delete(t.Context(), a))
+	removeByForce(t, c, a)
 	c.volume("v2", corev1.ReadWriteOnce)
 	c.grant(c.attachment("v2", "dpu-1"), 1)
 	now := m.settle("dpu-1-v2")

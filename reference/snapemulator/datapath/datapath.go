@@ -69,7 +69,7 @@ type Device interface {
 type Keeper interface {
 	DataPath
 	// Kept returns the devices that an earlier service has left.
-	Kept(ctx context.Context) ([]Kept, error)
+	Kept() ([]Kept, error)
 }
 
 // Kept is a device without a service.

@@ -87,7 +87,7 @@ func (p *Path) Attach(_ context.Context, t datapath.Target) (datapath.Device, er
 }
 
 // Kept implements datapath.Keeper.
-func (p *Path) Kept(context.Context) ([]datapath.Kept, error) {
+func (p *Path) Kept() ([]datapath.Kept, error) {
 	var keys []Key
 	if err := p.control.Call("Functions.Kept", &None{}, &keys); err != nil {
 		return nil, err

@@ -76,20 +76,20 @@ func (s *Server) Run(ctx context.Context) error {
 		sessions.Go(func() {
 			defer conn.Close()
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
-			s.converse(conn)
+			s.converse(ctx, conn)
 		})
 	}
 }
 
 // converse speaks with one service, by one of its connections.
-func (s *Server) converse(conn net.Conn) {
+func (s *Server) converse(ctx context.Context, conn net.Conn) {
 	kind := make([]byte, 1)
 	if _, err := io.ReadFull(conn, kind); err != nil {
 		return
 	}
 	if kind[0] == control {
 		r := rpc.NewServer()
-		if err := r.RegisterName("Functions", &calls{s}); err != nil {
+		if err := r.RegisterName("Functions", &calls{Server: s, open: func(t datapath.Target) (datapath.Device, error) { return s.o.DataPath.Attach(ctx, t) }}); err != nil {
 			s.o.Log.Error(err, "serve")
 			return
 		}
@@ -200,7 +200,11 @@ func (s *Server) find(key Key) (*device, error) {
 }
 
 // calls are what a service calls.
-type calls struct{ *Server }
+type calls struct {
+	*Server
+	// open makes a device of the host, unless the server ends: a call has no context of its own.
+	open func(datapath.Target) (datapath.Device, error)
+}
 
 // Kept lists the devices that no service has.
 func (s *calls) Kept(_ *None, out *[]Key) error {
@@ -229,7 +233,7 @@ func (s *calls) Attach(a *Attach, number *string) error {
 		return fmt.Errorf("attach device %d of function %s: there is one, or no service to serve it", a.NSID, a.Function)
 	}
 	d := newDevice(a.Key, by)
-	inner, err := s.o.DataPath.Attach(context.Background(), datapath.Target{
+	inner, err := s.open(datapath.Target{
 		Name: fmt.Sprintf("%s.%d", a.Function, a.NSID), Size: a.Size, ReadOnly: a.ReadOnly, Backing: d, File: a.File, Function: a.Function, NSID: a.NSID,
 	})
 	if err != nil {

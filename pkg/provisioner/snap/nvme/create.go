@@ -49,7 +49,7 @@ func (b *build) createController(ctx context.Context) error {
 		return fmt.Errorf("choose a function: %w", err)
 	}
 	if b.spec.Recover == nil {
-		if err := b.d.discardAt(ctx, b.nqn, snaprpc.ControllerSpec{PCIBDF: f.PCIBDF}); err != nil {
+		if err := b.d.discardAt(ctx, b.nqn, f.PCIBDF); err != nil {
 			return err
 		}
 	}

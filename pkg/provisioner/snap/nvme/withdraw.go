@@ -153,30 +153,25 @@ func (d *Emulation) Discard(ctx context.Context, device, address string) error {
 		return nil
 	}
 	nqn := NQN(device)
-	if err := d.RPC.NvmeSubsystemCreate(ctx, nqn); err != nil && !snaprpc.IsExists(err) {
-		return service.Explain(err, nil, "create subsystem %s", nqn)
-	}
 	if f.Hotplugged {
 		// It can be unplugged by its controller alone. Until the host has let go of it,
 		// that is what a withdrawal leaves, and no exposure begins before it has gone.
-		spec := snaprpc.ControllerSpec{NQN: nqn, VUID: f.VUID, Suspended: true}
-		if _, err := d.RPC.NvmeControllerCreate(ctx, spec); err != nil {
-			return service.Explain(err, service.Vanished, "create a controller on function %s to unplug it", f.VUID)
-		}
-	} else if err := d.discardAt(ctx, nqn, snaprpc.ControllerSpec{PCIBDF: f.PCIBDF}); err != nil {
+		err = d.toUnplug(ctx, nqn, f.VUID)
+	} else if err = d.subsystem(ctx, nqn); err == nil {
+		err = d.discardAt(ctx, nqn, f.PCIBDF)
+	}
+	if err != nil {
 		return err
 	}
 	return d.tearDown(ctx, nqn, madeHere)
 }
 
-// discardAt makes a controller that serves nothing on the function that spec names, and
+// discardAt makes a controller that serves nothing on a static function, and
 // destroys it. The right to choose a function is held, and the subsystem is there.
-func (d *Emulation) discardAt(ctx context.Context, nqn string, spec snaprpc.ControllerSpec) error {
-	where := spec.PCIBDF + spec.VUID
-	spec.NQN, spec.Suspended = nqn, true
-	ctrlID, err := d.RPC.NvmeControllerCreate(ctx, spec)
+func (d *Emulation) discardAt(ctx context.Context, nqn, bdf string) error {
+	ctrlID, err := d.RPC.NvmeControllerCreate(ctx, snaprpc.ControllerSpec{NQN: nqn, PCIBDF: bdf, Suspended: true})
 	if err == nil {
 		err = d.RPC.NvmeControllerDestroy(ctx, ctrlID, true)
 	}
-	return service.Explain(err, service.Vanished, "discard what the function at %s has kept", where)
+	return service.Explain(err, service.Vanished, "discard what the function at %s has kept", bdf)
 }
