@@ -58,23 +58,6 @@ func remains(s snaprpc.Subsystem) bool {
 	return Own(s.NQN) && len(s.Namespaces) == 0 && len(s.Controllers) > 0
 }
 
-// subsystem makes a subsystem that may be there already.
-func (d *Emulation) subsystem(ctx context.Context, nqn string) error {
-	if err := d.RPC.NvmeSubsystemCreate(ctx, nqn); err != nil && !snaprpc.IsExists(err) {
-		return service.Explain(err, nil, "create subsystem %s", nqn)
-	}
-	return nil
-}
-
-// toUnplug gives a hot-plugged function that the host has a controller, which serves nothing.
-func (d *Emulation) toUnplug(ctx context.Context, nqn, vuid string) error {
-	if err := d.subsystem(ctx, nqn); err != nil {
-		return err
-	}
-	_, err := d.RPC.NvmeControllerCreate(ctx, snaprpc.ControllerSpec{NQN: nqn, VUID: vuid, Suspended: true})
-	return service.Explain(err, service.Vanished, "create a controller on function %s to unplug it", vuid)
-}
-
 // RemoveSpare removes a hot-plugged function that no device has. One that the
 // host has can be unplugged by its controller alone, so it is given one first.
 func (d *Emulation) RemoveSpare(ctx context.Context, name string) error {

@@ -175,3 +175,20 @@ func (d *Emulation) discardAt(ctx context.Context, nqn, bdf string) error {
 	}
 	return service.Explain(err, service.Vanished, "discard what the function at %s has kept", bdf)
 }
+
+// subsystem makes a subsystem that may be there already.
+func (d *Emulation) subsystem(ctx context.Context, nqn string) error {
+	if err := d.RPC.NvmeSubsystemCreate(ctx, nqn); err != nil && !snaprpc.IsExists(err) {
+		return service.Explain(err, nil, "create subsystem %s", nqn)
+	}
+	return nil
+}
+
+// toUnplug gives a hot-plugged function that the host has a controller, which serves nothing.
+func (d *Emulation) toUnplug(ctx context.Context, nqn, vuid string) error {
+	if err := d.subsystem(ctx, nqn); err != nil {
+		return err
+	}
+	_, err := d.RPC.NvmeControllerCreate(ctx, snaprpc.ControllerSpec{NQN: nqn, VUID: vuid, Suspended: true})
+	return service.Explain(err, service.Vanished, "create a controller on function %s to unplug it", vuid)
+}
