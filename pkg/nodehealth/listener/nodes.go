@@ -7,6 +7,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -24,6 +25,9 @@ import (
 // handlers of the caches: a heartbeat is recorded as soon as a watch brings it, and
 // whether a pass of a reconciler follows is for the observer to say. It also lets the
 // observer notice silence.
+//
+// Most of what comes is Leases, each of which says nothing but that it was renewed: one
+// is heard as it comes, and no cache is asked.
 type Nodes struct {
 	// Host has an index of DPUStorageNodes by DPU.
 	Host, DPU kube.Cluster
@@ -35,6 +39,12 @@ type Nodes struct {
 	// mu keeps what is read and what is recorded in one order: of two that read a
 	// host, the one that read the older state must not record it last.
 	mu sync.Mutex
+	// renewed are the Leases as they came last, by the cluster and by who renews them.
+	renewed map[nodehealth.Cluster]map[string]time.Time
+	// dpuOf is the DPU of each host that has a DPUStorageNode, "" where it names none;
+	// hostsOf the same by DPU.
+	dpuOf   map[string]string
+	hostsOf map[string]sets.Set[string]
 }
 
 // Start watches until ctx ends. It is a manager.Runnable of the leader
@@ -60,6 +70,10 @@ func (n *Nodes) Start(ctx context.Context) error {
 // listen has each change of a DPUStorageNode, and of a Lease, heard until stop is called.
 // It waits for all caches first: each event is heard with what the others have.
 func (n *Nodes) listen(ctx context.Context) (stop func(), err error) {
+	n.mu.Lock()
+	n.renewed = map[nodehealth.Cluster]map[string]time.Time{nodehealth.HostCluster: {}, nodehealth.DPUCluster: {}}
+	n.dpuOf, n.hostsOf = map[string]string{}, map[string]sets.Set[string]{}
+	n.mu.Unlock()
 	var stops []func()
 	stop = func() {
 		for _, s := range stops {
@@ -72,17 +86,16 @@ func (n *Nodes) listen(ctx context.Context) (stop func(), err error) {
 	}
 	var watches []watch
 	for _, w := range []struct {
-		in        kube.Cluster
-		namespace string
-		hear      func(context.Context, string)
-	}{{n.Host, n.HostNamespace, n.hear}, {n.DPU, n.DPUNamespace, n.hearDPU}} {
+		in    kube.Cluster
+		nodes func(*moorv1alpha1.DPUStorageNode)
+		lease leaseHandler
+	}{
+		{n.Host, func(o *moorv1alpha1.DPUStorageNode) { n.hear(ctx, o.Name) }, n.leases(nodehealth.HostCluster, n.HostNamespace)},
+		{n.DPU, func(o *moorv1alpha1.DPUStorageNode) { n.hearDPU(ctx, o.Name) }, n.leases(nodehealth.DPUCluster, n.DPUNamespace)},
+	} {
 		for kind, told := range map[client.Object]toolscache.ResourceEventHandler{
-			&moorv1alpha1.DPUStorageNode{}: handler(func(o *moorv1alpha1.DPUStorageNode) { w.hear(ctx, o.Name) }),
-			&coordinationv1.Lease{}: handler(func(l *coordinationv1.Lease) {
-				if node, ok := moorv1alpha1.LeaseOf(l.Name); ok && l.Namespace == w.namespace {
-					w.hear(ctx, node)
-				}
-			}),
+			&moorv1alpha1.DPUStorageNode{}: handler(func(o *moorv1alpha1.DPUStorageNode, _ bool) { w.nodes(o) }),
+			&coordinationv1.Lease{}:        handler(w.lease),
 		} {
 			informer, err := w.in.Cache.GetInformer(ctx, kind)
 			if err != nil {
@@ -102,17 +115,56 @@ func (n *Nodes) listen(ctx context.Context) (stop func(), err error) {
 	return stop, nil
 }
 
-// handler tells of each event of an object, also of its end.
-func handler[T client.Object](told func(T)) toolscache.ResourceEventHandler {
-	tell := func(obj any) {
-		if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-			obj = gone.Obj
-		}
+type leaseHandler = func(l *coordinationv1.Lease, gone bool)
+
+// handler tells of each event of an object, and whether it is its end.
+func handler[T client.Object](told func(o T, gone bool)) toolscache.ResourceEventHandler {
+	tell := func(obj any, gone bool) {
 		if o, ok := obj.(T); ok {
-			told(o)
+			told(o, gone)
 		}
 	}
-	return toolscache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, now any) { tell(now) }, DeleteFunc: tell}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) { tell(o, false) }, UpdateFunc: func(_, now any) { tell(now, false) },
+		DeleteFunc: func(o any) {
+			if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = last.Obj
+			}
+			tell(o, true)
+		},
+	}
+}
+
+// leases hears the Leases of hosts or DPUs, in the namespace where they are.
+func (n *Nodes) leases(in nodehealth.Cluster, namespace string) leaseHandler {
+	return func(l *coordinationv1.Lease, gone bool) {
+		if node, ok := moorv1alpha1.LeaseOf(l.Name); ok && l.Namespace == namespace {
+			n.hearLease(in, node, l, gone)
+		}
+	}
+}
+
+// hearLease records that a host or a DPU renewed its Lease, also for the hosts that have
+// that DPU. One that another holds is not its own, and one that is gone is no sign of life.
+func (n *Nodes) hearLease(in nodehealth.Cluster, node string, l *coordinationv1.Lease, gone bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if gone || l.Spec.RenewTime == nil || ptr.Deref(l.Spec.HolderIdentity, "") != node {
+		delete(n.renewed[in], node)
+		return
+	}
+	at := l.Spec.RenewTime.Time
+	n.renewed[in][node] = at
+	if in == nodehealth.DPUCluster {
+		n.Observer.HearDPU(node, 0, at)
+		for host := range n.hostsOf[node] {
+			n.Observer.Lease(host, in, at)
+		}
+		return
+	}
+	if _, known := n.dpuOf[node]; known {
+		n.Observer.Lease(node, in, at)
+	}
 }
 
 // hearDPU records what the caches have of a DPU, and of the hosts that have it.
@@ -142,15 +194,9 @@ func (n *Nodes) recordDPU(ctx context.Context, dpu string) error {
 	if _, err := kube.Find(ctx, n.DPU.Client, client.ObjectKey{Name: dpu}, node, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	renewed, err := renewed(ctx, n.DPU.Client, n.DPUNamespace, dpu)
-	if err != nil {
-		return err
-	}
-	var sequence int64
 	if node.Status.DPU != nil {
-		sequence = node.Status.DPU.Sequence
+		n.Observer.HearDPU(dpu, node.Status.DPU.Sequence, time.Time{})
 	}
-	n.Observer.HearDPU(dpu, sequence, renewed)
 	return nil
 }
 
@@ -160,6 +206,7 @@ func (n *Nodes) record(ctx context.Context, host string) error {
 	if err != nil {
 		return err
 	}
+	n.assign(host, node.Spec.DPUName, found)
 	if !found {
 		n.Observer.Forget(host)
 		return nil
@@ -168,33 +215,28 @@ func (n *Nodes) record(ctx context.Context, host string) error {
 		return err
 	}
 	n.Observer.Observe(node)
-	for _, l := range []struct {
-		of        string
-		in        nodehealth.Cluster
-		from      kube.Cluster
-		namespace string
-	}{{host, nodehealth.HostCluster, n.Host, n.HostNamespace}, {node.Spec.DPUName, nodehealth.DPUCluster, n.DPU, n.DPUNamespace}} {
-		if l.of == "" {
-			continue
-		}
-		renewed, err := renewed(ctx, l.from.Client, l.namespace, l.of)
-		if err != nil {
-			return err
-		}
-		if !renewed.IsZero() {
-			n.Observer.Lease(host, l.in, renewed)
+	for in, of := range map[nodehealth.Cluster]string{nodehealth.HostCluster: host, nodehealth.DPUCluster: node.Spec.DPUName} {
+		if at, renewed := n.renewed[in][of]; renewed {
+			n.Observer.Lease(host, in, at)
 		}
 	}
 	return nil
 }
 
-// renewed is when a host or a DPU says that it renewed its Lease; zero if it has none. A
-// Lease that another holds is not its own.
-func renewed(ctx context.Context, from client.Reader, namespace, node string) (time.Time, error) {
-	lease := &coordinationv1.Lease{}
-	found, err := kube.Find(ctx, from, client.ObjectKey{Namespace: namespace, Name: moorv1alpha1.LeaseName(node)}, lease, client.UnsafeDisableDeepCopy)
-	if err != nil || !found || lease.Spec.RenewTime == nil || ptr.Deref(lease.Spec.HolderIdentity, "") != node {
-		return time.Time{}, err
+// assign notes which DPU a host has, or that it has no DPUStorageNode.
+func (n *Nodes) assign(host, dpu string, found bool) {
+	if was, known := n.dpuOf[host]; known && (was != dpu || !found) {
+		if n.hostsOf[was].Delete(host); n.hostsOf[was].Len() == 0 {
+			delete(n.hostsOf, was)
+		}
 	}
-	return lease.Spec.RenewTime.Time, nil
+	if !found {
+		delete(n.dpuOf, host)
+		return
+	}
+	n.dpuOf[host] = dpu
+	if n.hostsOf[dpu] == nil {
+		n.hostsOf[dpu] = sets.New[string]()
+	}
+	n.hostsOf[dpu].Insert(host)
 }

@@ -55,6 +55,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
+	s.host.Add(kubetest.DPUStorageNode("a"))
 	return s
 }
 
@@ -213,6 +214,34 @@ func TestLeaseBeforeItsNode(t *testing.T) {
 	s.renew("dpu-a", kubetest.DPUNamespace, "dpu-a", time.Unix(2, 0))
 	if got := s.o.Observer.Known("a"); got.DPU != nodehealth.Fresh {
 		t.Errorf("renewed: %+v", got)
+	}
+}
+
+// TestLeasesFollowTheDPUOfAHost: a Lease counts for the hosts that have that DPU as it
+// comes, and for no other.
+func TestLeasesFollowTheDPUOfAHost(t *testing.T) {
+	s := newFixture(t)
+	has := func(dpu string) {
+		host, _ := kubetest.Read(s.Host, kubetest.DPUStorageNode("a"))
+		kubetest.Change(s.Host, host, func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName = dpu })
+		host.Spec.DPUName = dpu
+		s.host.Update(host, host)
+	}
+	for _, step := range []struct {
+		name string
+		do   func()
+		want nodehealth.Beat
+	}{
+		{"it has another DPU", func() { has("dpu-c") }, nodehealth.Unknown},
+		{"that one is silent", func() { s.renew("dpu-a", kubetest.DPUNamespace, "dpu-a", time.Unix(3, 0)) }, nodehealth.Unknown},
+		{"it has the first one again, whose last Lease was read before", func() { has("dpu-a") }, nodehealth.Unknown},
+		{"which is renewed", func() { s.renew("dpu-a", kubetest.DPUNamespace, "dpu-a", time.Unix(4, 0)) }, nodehealth.Fresh},
+		{"it has none", func() { has("") }, nodehealth.Unknown},
+	} {
+		step.do()
+		if got := s.o.Observer.Known("a").DPU; got != step.want {
+			t.Errorf("%s: %s, want %s", step.name, got, step.want)
+		}
 	}
 }
 
