@@ -21,6 +21,7 @@ func TestSlimNode(t *testing.T) {
 	}
 	taints := []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule, Value: "v", TimeAdded: &at}}
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "r", LastTransitionTime: at}
+	ours := corev1.NodeCondition{Type: "example.com/Dead", Status: corev1.ConditionTrue, Reason: "d", LastTransitionTime: at}
 	volumes := []corev1.AttachedVolume{{Name: "kubernetes.io/csi/other^x", DevicePath: "d"}}
 
 	whole := &corev1.Node{ObjectMeta: meta}
@@ -30,7 +31,7 @@ func TestSlimNode(t *testing.T) {
 	told := ready
 	told.LastHeartbeatTime, told.Message = at, "long"
 	whole.Status = corev1.NodeStatus{
-		Conditions:      []corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}, told},
+		Conditions:      []corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}, told, ours},
 		Images:          []corev1.ContainerImage{{Names: []string{"large"}}},
 		VolumesAttached: volumes, VolumesInUse: []corev1.UniqueVolumeName{"in-use"},
 		NodeInfo: corev1.NodeSystemInfo{KernelVersion: "6", BootID: "b"},
@@ -43,7 +44,7 @@ func TestSlimNode(t *testing.T) {
 		ObjectMeta: meta,
 		Spec:       corev1.NodeSpec{Taints: taints, Unschedulable: true},
 		Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{ready}, VolumesAttached: volumes, NodeInfo: corev1.NodeSystemInfo{BootID: "b"},
+			Conditions: []corev1.NodeCondition{ready, ours}, VolumesAttached: volumes, NodeInfo: corev1.NodeSystemInfo{BootID: "b"},
 		},
 	}
 	if d := cmp.Diff(want, got); d != "" {

@@ -235,6 +235,10 @@ var _ = Describe("failover", Ordered, bothModes, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(writersInOrder(writes)).To(HaveLen(2), "no write of the old host after the first of the new one")
 		proven(ctx, record, volume, proof.Journal{Name: "/data/journal", Acknowledged: acknowledged, Read: got})
+		node := &corev1.Node{}
+		Expect(clients.Host.Get(ctx, client.ObjectKey{Name: old}, node)).To(Succeed())
+		dead := corev1.NodeConditionType(moorv1alpha1.NodeConditionHostDead)
+		Expect(node.Status.Conditions).To(ContainElement(And(HaveField("Type", dead), HaveField("Status", corev1.ConditionTrue))), "what repairs machines is told")
 		story := []string{
 			storagev1alpha1.EventFailoverFencing, storagev1alpha1.EventFailoverFenced,
 			storagev1alpha1.EventFailoverReleased, storagev1alpha1.EventPromoted, storagev1alpha1.EventAttached,

@@ -88,6 +88,11 @@ const (
 	ReasonCarriedOut = "CarriedOut"
 )
 
+// NodeConditionHostDead is a condition of Nodes, True from the beginning of the failover
+// of a host that is taken for dead until it is seen alive, for those who repair or
+// switch machines. Package failover writes it.
+const NodeConditionHostDead = "storage.moor.dev/HostDead"
+
 // TaintReturning (NoSchedule) keeps new pods off a Node that comes back from a failover,
 // until the pods are gone that had the volumes which were taken.
 const TaintReturning = "storage.moor.dev/returning"

@@ -3,6 +3,7 @@ package failover
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -96,6 +98,9 @@ func (p *progress) others(than string, now time.Time) bool {
 // a fence waits for is the normal course at first: it is told after kube.StatusGrace in
 // which no fence got further.
 func (c condition) report(ctx context.Context, p *pass, failure error) error {
+	if err := c.publish(ctx, p); err != nil {
+		return err
+	}
 	status, reason, message := p.verdict(failure)
 	was := meta.FindStatusCondition(p.node.Status.Conditions, moorv1alpha1.ConditionFailover)
 	if was == nil && reason == moorv1alpha1.ReasonRecovered {
@@ -119,6 +124,51 @@ func (c condition) report(ctx context.Context, p *pass, failure error) error {
 		}
 	}
 	return nil
+}
+
+// publish says on the Node too that the host is dead, for those who repair machines: they
+// watch Nodes. It is taken back before the condition Failover is, by which a host is
+// looked at again; and patched by its type alone, as the kubelet writes other conditions.
+func (c condition) publish(ctx context.Context, p *pass) error {
+	status, changes := p.verdictOnNode()
+	if !changes {
+		return nil
+	}
+	now := metav1.NewTime(c.clock.Now())
+	says := corev1.NodeCondition{
+		Type: moorv1alpha1.NodeConditionHostDead, Status: status, Reason: string(p.state), Message: p.evidence,
+		LastTransitionTime: now, LastHeartbeatTime: now,
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{says}}})
+	if err == nil {
+		err = c.host.Client.Status().Patch(ctx, p.core.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
+	}
+	if err != nil {
+		return fmt.Errorf("write the condition %s of Node %s: %w", says.Type, p.core.Name, err)
+	}
+	return nil
+}
+
+// verdictOnNode is what the Node is to say of the death of the host, and whether it says
+// something else. A host that is only evicted lives, and is not to be switched off; what
+// was said of one that is in doubt now stays.
+func (p *pass) verdictOnNode() (status corev1.ConditionStatus, changes bool) {
+	switch {
+	case p.core == nil:
+		return "", false
+	case p.underway && p.action == Fence:
+		return corev1.ConditionTrue, !dead(p.core)
+	case !p.underway || p.action == Restore:
+		return corev1.ConditionFalse, dead(p.core)
+	}
+	return "", false
+}
+
+// dead reports whether a Node says that its host is dead.
+func dead(core *corev1.Node) bool {
+	return core != nil && slices.ContainsFunc(core.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == moorv1alpha1.NodeConditionHostDead && c.Status == corev1.ConditionTrue
+	})
 }
 
 // tell tells what a volume waits for, unless that was told of it last: another volume of the

@@ -194,8 +194,18 @@ func (s *fixture) seenDead(name string) {
 	})
 }
 
+// ready is what the kubelet says of its Node.
+func ready(n *corev1.Node) *corev1.NodeCondition {
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return c
+		}
+	}
+	return nil
+}
+
 func (s *fixture) notReady(name string) {
-	s.core(name, func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
+	s.core(name, func(n *corev1.Node) { ready(n).Status = corev1.ConditionUnknown })
 }
 
 func (s *fixture) mirror(change func(*storagev1alpha1.VolumeAttachment)) {

@@ -54,7 +54,7 @@ func TestAHostThatStaysNotReady(t *testing.T) {
 	if !s.tainted("a") || s.hasPod("app") {
 		t.Error("the pod is not released")
 	}
-	s.core("a", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
+	s.core("a", func(n *corev1.Node) { ready(n).Status = corev1.ConditionTrue })
 	s.spend(time.Minute, everyone...)
 	s.wantSays("False/Recovered")
 }
@@ -64,7 +64,7 @@ func TestAHostThatStaysNotReady(t *testing.T) {
 func TestAHostInDoubtIsNotTakenSooner(t *testing.T) {
 	ready := func(status corev1.ConditionStatus) func(*fixture) {
 		return func(s *fixture) {
-			s.core("a", func(n *corev1.Node) { n.Status.Conditions[0].Status = status })
+			s.core("a", func(n *corev1.Node) { ready(n).Status = status })
 			s.mustPass()
 		}
 	}

@@ -143,7 +143,7 @@ func TestWhatARequestNames(t *testing.T) {
 			r.Time = metav1.NewTime(s.Clock.Now().Add(2 * time.Minute))
 		}, "False/Refused", "has not come yet"},
 		"of a host that is well": {func(s *fixture, _ *moorv1alpha1.FailoverRequest) {
-			s.core("a", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
+			s.core("a", func(n *corev1.Node) { ready(n).Status = corev1.ConditionTrue })
 		}, "False/Refused", "kubectl drain a"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestWhatWasRequestedIsBroughtToAnEnd(t *testing.T) {
 	a := kubetest.DPUVolumeAttachment("vol", "a")
 	kubetest.Change(s.Host, a, func(a *storagev1alpha1.DPUVolumeAttachment) { a.Finalizers = nil })
 	s.Host.Remove(a)
-	s.core("a", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
+	s.core("a", func(n *corev1.Node) { ready(n).Status = corev1.ConditionTrue })
 	s.live(10, "a", "dpu-a", "b", "dpu-b")
 	s.mustPass()
 	s.wantSays("False/Recovered")

@@ -15,7 +15,7 @@ import (
 func (s *fixture) back() {
 	s.t.Helper()
 	s.host("a", func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.Host = &moorv1alpha1.HostObservation{Alive: true} })
-	s.core("a", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
+	s.core("a", func(n *corev1.Node) { ready(n).Status = corev1.ConditionTrue })
 	s.live(10, "a", "dpu-a", "b", "dpu-b")
 }
 
