@@ -7,7 +7,10 @@ import (
 	"io"
 	"net"
 	"net/rpc"
+	"os"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/moor-storage/moor/reference/snapemulator/datapath"
 )
@@ -27,22 +30,28 @@ type Path struct {
 
 var _ datapath.Keeper = (*Path)(nil)
 
-// Open connects to the server on a socket. Devices that an earlier service has left wait until
-// they are adopted.
+const (
+	// openPatience is how long Open waits for a server that has not begun.
+	openPatience = 30 * time.Second
+	openEvery    = 20 * time.Millisecond
+)
+
+// Open connects to the server on a socket, and waits for one that has not begun: a DPU starts
+// both together. Devices that an earlier service has left wait until they are adopted.
 func Open(ctx context.Context, socket string) (*Path, error) {
 	p := &Path{served: make(chan struct{}), backings: map[Key]datapath.Backing{}}
 	r := rpc.NewServer()
 	if err := r.RegisterName("Service", &service{p}); err != nil {
 		return nil, err
 	}
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "unix", socket)
+	conn, err := await(ctx, socket)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the functions: %w", err)
 	}
 	if err := greet(conn, data, true); err != nil {
 		return nil, fmt.Errorf("greet the functions on %s: %w", socket, errors.Join(err, conn.Close()))
 	}
+	var dialer net.Dialer
 	calls, err := dialer.DialContext(ctx, "unix", socket)
 	if err == nil {
 		err = greet(calls, control, false)
@@ -56,6 +65,26 @@ func Open(ctx context.Context, socket string) (*Path, error) {
 		r.ServeConn(conn)
 	}()
 	return p, nil
+}
+
+// await connects to a socket as soon as it is served.
+func await(ctx context.Context, socket string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, openPatience)
+	defer cancel()
+	tick := time.NewTicker(openEvery)
+	defer tick.Stop()
+	var dialer net.Dialer
+	for {
+		conn, err := dialer.DialContext(ctx, "unix", socket)
+		if err == nil || !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) {
+			return conn, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(err, ctx.Err())
+		case <-tick.C:
+		}
+	}
 }
 
 // greet says which connection this is, and waits until the server knows.
