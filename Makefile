@@ -75,7 +75,7 @@ sanity: ## csi-sanity against the whole chain (root)
 	@hack/steps.sh sanity
 
 .PHONY: e2e
-e2e: ## end-to-end tests; FOCUS=regexp MODE=controller|node|topology|epochs|dpu-pods|local-driver: only those; FOCUS=database SEQUENCES=5: with random faults, from SEED on (root)
+e2e: ## end-to-end tests; FOCUS=regexp MODE=controller|node|topology|epochs|dpu-pods|local-driver|keep-functions: only those; FOCUS=database SEQUENCES=5: with random faults, from SEED on (root)
 	@hack/steps.sh e2e
 
 .PHONY: install-test

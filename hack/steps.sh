@@ -113,14 +113,15 @@ e2e() {
 	if [ -n "${FOCUS:-}${MODE:-}" ]; then e2e_focused; else e2e_whole; fi
 }
 
-e2e_whole() { up fast --pods && conformance_ready && suite nvme "$SUITE_CORE" && by_controller && by_node && by_topology && by_epochs && by_dpu_pods && by_local_driver; }
+e2e_whole() { up fast --pods && conformance_ready && suite nvme "$SUITE_CORE" && by_controller && by_node && by_topology && by_epochs && by_dpu_pods && by_local_driver && by_keep_functions; }
 
 # by_controller runs everything on a bed that is up in the default mode. The database, which
 # takes long, has a time limit of its own.
 by_controller() { e2e_on_bed "attach mode controller" -ginkgo.label-filter='!database' && e2e_on_bed database -ginkgo.label-filter=database; }
 
 # e2e_focused runs the specs whose names match the regular expression FOCUS on a bed
-# of one MODE: controller (the default), node, topology, epochs, dpu-pods or local-driver. One has to match.
+# of one MODE: controller (the default), node, topology, epochs, dpu-pods, local-driver or
+# keep-functions. One has to match.
 # Without FOCUS it runs what e2e_whole runs in that mode. SEQUENCES is how many random sequences
 # of faults the specs of the database play, from SEED on; they may take as long as they do.
 e2e_focused() {
@@ -129,13 +130,13 @@ e2e_focused() {
 	[ -z "${SEED:-}" ] || more+=(-seed="$SEED")
 	case "$mode" in
 	controller) [ -n "${FOCUS:-}" ] || { up fast --pods && by_controller; return; } ;;
-	node | topology | epochs | dpu-pods | local-driver) [ -n "${FOCUS:-}" ] || { "by_${mode//-/_}"; return; } ;;
+	node | topology | epochs | dpu-pods | local-driver | keep-functions) [ -n "${FOCUS:-}" ] || { "by_${mode//-/_}"; return; } ;;
 	esac
 	case "$mode" in
 	controller) up fast --pods ;;
 	node) up fast --attach-mode=node ;;
-	topology | epochs | dpu-pods | local-driver) up fast "--$mode" ;;
-	*) echo "MODE is controller, node, topology, epochs, dpu-pods or local-driver, not $mode" >&2 && return 2 ;;
+	topology | epochs | dpu-pods | local-driver | keep-functions) up fast "--$mode" ;;
+	*) echo "MODE is controller, node, topology, epochs, dpu-pods, local-driver or keep-functions, not $mode" >&2 && return 2 ;;
 	esac && e2e_on_bed "$mode" -ginkgo.focus="$FOCUS" "${more[@]}"
 }
 
@@ -160,6 +161,10 @@ by_dpu_pods() { up fast --dpu-pods && e2e_on_bed dpu-pods -ginkgo.label-filter=d
 by_local_driver() {
 	up fast --local-driver && local_sanity && e2e_on_bed local-driver -ginkgo.label-filter=local-driver
 }
+
+# by_keep_functions makes the bed anew with functions that outlive their SNAP service, and runs
+# what is about that.
+by_keep_functions() { up fast --keep-functions && e2e_on_bed keep-functions -ginkgo.label-filter=keep-functions; }
 
 # install_test makes a bed without Moor, and installs, upgrades and uninstalls Moor on it by its
 # Helm chart, as docs/installing.md says.

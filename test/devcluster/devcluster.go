@@ -64,6 +64,9 @@ type Options struct {
 	// Epochs is whether the vendor's storage knows under which epoch each DPU writes. The
 	// bed only keeps it for the deployment of Moor.
 	Epochs bool `json:"epochs"`
+	// KeepFunctions is whether the emulated functions of each DPU outlive its SNAP service. The
+	// bed only keeps it for the deployment of Moor.
+	KeepFunctions bool `json:"keepFunctions"`
 	// Pods is whether pods as volumes are deployed on the host cluster. The bed only keeps it for
 	// the deployment of Moor.
 	Pods bool `json:"pods"`

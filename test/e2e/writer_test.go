@@ -35,6 +35,8 @@ type writer struct {
 
 	mu    sync.Mutex
 	lines []string
+	// pause is the longest time from one line to the next.
+	pause time.Duration
 }
 
 // write starts a writer in a pod, and returns once it has written. Each one
@@ -59,8 +61,14 @@ func write(ctx context.Context, pod *corev1.Pod, tag, script string) *writer {
 
 func (w *writer) listen(out io.Reader) {
 	defer close(w.done)
+	last := time.Now()
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		w.mu.Lock()
+		if now := time.Now(); len(w.lines) > 0 {
+			w.pause, last = max(w.pause, now.Sub(last)), now
+		} else {
+			last = now
+		}
 		w.lines = append(w.lines, lines.Text())
 		w.mu.Unlock()
 	}
@@ -72,6 +80,13 @@ func (w *writer) acknowledged() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.lines)
+}
+
+// longest is the longest time from one acknowledged line to the next, so far.
+func (w *writer) longest() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pause
 }
 
 func (w *writer) count() int { return len(w.acknowledged()) }

@@ -34,6 +34,7 @@ func up() *cobra.Command {
 	o.AttachMode = dpf.AttachController
 	cmd.Flags().BoolVar(&o.Topology, "topology", false, "put the vendor's storage at two places, at one of which all DPUs are, and tell Kubernetes from which hosts volumes are reached")
 	cmd.Flags().BoolVar(&o.Epochs, "epochs", false, "have the vendor's storage know under which epoch each DPU writes, and fence volumes by epochs")
+	cmd.Flags().BoolVar(&o.KeepFunctions, "keep-functions", false, "have the emulated functions of each DPU outlive its SNAP service, in a process of their own: SNAP that is killed comes back with its state")
 	cmd.Flags().BoolVar(&o.Pods, "pods", false, "deploy pods as volumes on the hosts too: volumes whose work is done by pods")
 	cmd.Flags().BoolVar(&o.DPUPods, "dpu-pods", false, "give each DPU a kubelet and containerd, the DPU cluster a scheduler, and deploy pods as volumes there")
 	cmd.Flags().BoolVar(&o.LocalDriver, "local-driver", false, "deploy the driver of volumes of one machine, without a DPU, on the first host too")

@@ -18,8 +18,13 @@ const (
 	snapRoot     = layout.MachineDataDir + "/snap"
 	pluginRoot   = snapRoot + "/plugins"
 	// hostLink is where a host answers its DPU, on the link between the two.
-	hostLink   = layout.LinkHost + ":9400"
-	nodeSocket = "/var/lib/kubelet/plugins/" + driver + "/csi.sock"
+	hostLink = layout.LinkHost + ":9400"
+	// functionsSocket ends with the power of a DPU, as what its functions keep does.
+	functionsSocket = "/run/moor/functions.sock"
+	// recoveryTime is longer than a failover from a SNAP service that is away: what waits is there
+	// still when it comes back. (Hosts of SNAP may have no timeout of I/O at all.)
+	recoveryTime = "5m"
+	nodeSocket   = "/var/lib/kubelet/plugins/" + driver + "/csi.sock"
 )
 
 // targetAddress is where the DPUs find the storage target.
@@ -104,22 +109,33 @@ func hostControl(c bed, configs Kubeconfigs) []devcluster.Process {
 	return append(out, c.snapshotting("", driverSocket, host["snap-csi-plugin-controller"], host[snapshotController])...)
 }
 
+// functions is the process that keeps the functions of a DPU, on a bed that has it, and the
+// argument of the SNAP service that recovers them.
+func functions(c bed, dpu string) (keeps []devcluster.Process, arg []string) {
+	if !c.Options().KeepFunctions {
+		return nil, nil
+	}
+	arg = []string{"--functions=" + functionsSocket}
+	return []devcluster.Process{process(c, "snap-functions-"+dpu, dpu, "snap-emulator", "--keep-functions", "--name="+dpu, arg[0],
+		"--fuse-dir="+layout.MachineDataDir+"/fuse", "--recovery-time="+recoveryTime)}, arg
+}
+
 // onDPU is what runs on each DPU: SNAP (emulated), the vendor's plugin and
 // Moor's node driver.
 func onDPU(c bed, dpu string, configs map[string]string) []devcluster.Process {
 	snap := layout.SNAPSocket
-	return []devcluster.Process{
-		process(c, "snap-emulator-"+dpu, dpu, "snap-emulator", "--name="+dpu, "--socket="+snap,
+	keeps, recovers := functions(c, dpu)
+	return append(keeps,
+		process(c, "snap-emulator-"+dpu, dpu, "snap-emulator", append(recovers, "--name="+dpu, "--socket="+snap,
 			fmt.Sprintf("--vfs=%d", c.Options().VFs), "--pfs=2", "--hotplug-state=/run/moor/functions.json", "--sysfs-root="+layout.PCIeDir+"/sys", "--dev-root="+layout.PCIeDir+"/dev",
 			"--fuse-dir="+layout.MachineDataDir+"/fuse", "--medium-log-dir="+layout.TargetDir+"/log",
 			// A storage that is away has I/O wait, however long: what ends it is a fence.
-			"--io-timeout=24h", "--metrics-bind-address=:9201"),
+			"--io-timeout=24h", "--metrics-bind-address=:9201")...),
 		process(c, "local-vendor-"+dpu, dpu, "local-vendor", append(epochs(c), "--mode=plugin", "--plugin-root="+pluginRoot,
 			"--snap-socket="+snap, "--target-dir="+layout.TargetDir, "--metrics-bind-address=:9202")...),
 		process(c, "snap-node-driver-"+dpu, dpu, "snap-node-driver", "--node-name="+dpu, "--kubeconfig="+configs[dpu],
 			"--namespace="+kit.Namespace, "--plugin-root="+pluginRoot,
-			"--provider-root="+filepath.Join(snapRoot, "providers"), "--host-link="+hostLink, "--metrics-bind-address=:9203", "--health-probe-bind-address=:9204"),
-	}
+			"--provider-root="+filepath.Join(snapRoot, "providers"), "--host-link="+hostLink, "--metrics-bind-address=:9203", "--health-probe-bind-address=:9204"))
 }
 
 // onHost is what runs on each host.
