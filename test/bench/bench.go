@@ -34,12 +34,13 @@ type suite struct {
 type kind int
 
 // The kinds of beds: as shipped, one that records beneath its target, one whose storage
-// knows epochs, and one with pods as volumes.
+// knows epochs, one with pods as volumes, and one whose functions outlive SNAP.
 const (
 	usual kind = iota
 	recording
 	fencing
 	podded
+	keeping
 )
 
 func kindOf(o devcluster.Options) kind {
@@ -50,6 +51,8 @@ func kindOf(o devcluster.Options) kind {
 		return fencing
 	case o.Pods:
 		return podded
+	case o.KeepFunctions:
+		return keeping
 	}
 	return usual
 }
@@ -103,6 +106,7 @@ func onBed() []suite {
 		{names: []string{"failover.volumes20"}, run: (*bench).volumes20},
 		{names: []string{"failover.host_and_dpu_off"}, run: (*bench).hostAndDPUOff},
 		{names: []string{"failover.snap_killed"}, run: (*bench).snapKilled},
+		{names: []string{"failover.snap_killed_with_state"}, run: (*bench).snapKilledWithState, on: keeping},
 		{names: []string{recordedName}, run: (*bench).recordedBelow, on: recording},
 		{names: []string{"epochs.attach.single", "epochs.detach.single"}, run: (*bench).attachUnderEpochs, on: fencing},
 		{names: []string{"epochs.failover.path_cut"}, run: (*bench).pathCut, on: fencing},

@@ -140,6 +140,7 @@ func TestSettings(t *testing.T) {
 		{Nodes: 3, VFs: 64, KubeletProfile: devcluster.ProfileStock, Topology: true},
 		{Nodes: 3, VFs: 64, KubeletProfile: devcluster.ProfileStock, RecordBelow: true},
 		{Nodes: 3, VFs: 64, KubeletProfile: devcluster.ProfileStock, Epochs: true},
+		{Nodes: 3, VFs: 64, KubeletProfile: devcluster.ProfileStock, KeepFunctions: true},
 		{Nodes: 3, VFs: 64, KubeletProfile: devcluster.ProfileStock, DPUPods: true},
 	} {
 		if cmp.Equal(stock, settings(o)) {

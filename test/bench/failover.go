@@ -38,6 +38,8 @@ type incident struct {
 	mend func(ctx context.Context, b *bench, host string) error
 	// anew makes a new workload for every run, all on one host.
 	anew bool
+	// stays: no pod is made anew; the time is the longest in which one acknowledged nothing.
+	stays bool
 	// kind is how the value follows from the runs.
 	kind results.Kind
 	// hops are timed too: the DPU is there to be watched.
@@ -87,6 +89,11 @@ func (b *bench) pathCut(ctx context.Context) error {
 // an hour at most.
 func (b *bench) snapKilled(ctx context.Context) error {
 	return b.lose(ctx, incident{name: "failover.snap_killed", workload: small(workload.StatefulSet), runs: 20, strike: snapAway, anew: true, kind: results.Median})
+}
+
+// snapKilledWithState is the same where the functions outlive SNAP: the pod goes on.
+func (b *bench) snapKilledWithState(ctx context.Context) error {
+	return b.lose(ctx, incident{name: "failover.snap_killed_with_state", workload: small(workload.StatefulSet), runs: 20, strike: snapAway, stays: true, kind: results.Median})
 }
 
 // snapAwayFor is how long SNAP is away.
@@ -261,6 +268,9 @@ func (b *bench) strike(ctx context.Context, i incident, w *workload.Workload, ho
 	begin := time.Now()
 	if err := i.strike(ctx, b, host); err != nil {
 		return 0, err
+	}
+	if i.stays {
+		return w.Stalled(ctx, begin)
 	}
 	if err := w.AwaitWriters(ctx, old); err != nil {
 		return 0, err

@@ -33,6 +33,9 @@ func settings(o devcluster.Options) map[string]string {
 	if o.Epochs {
 		out["storage"] = "knows epochs"
 	}
+	if o.KeepFunctions {
+		out["functions"] = "outlive SNAP"
+	}
 	if o.LocalDriver {
 		out["local driver"] = "on"
 	}

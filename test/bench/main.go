@@ -184,7 +184,7 @@ func prepare(ctx context.Context, o options, root string) (*bench, results.Invoc
 	if !o.matches(b.fitting()...) && !o.matches(inProcess()...) {
 		b.close()
 		return nil, of, errors.New("nothing of what is wanted can be measured on this bed: " + recordedName + " is for beds that record beneath their target (moor-dev up --record-below), " +
-			"epochs.* for those whose storage knows epochs (--epochs), all else for others")
+			"epochs.* for those whose storage knows epochs (--epochs), failover.snap_killed_with_state for those whose functions outlive SNAP (--keep-functions), all else for others")
 	}
 	return b, of, nil
 }

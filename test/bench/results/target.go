@@ -53,6 +53,7 @@ var targets = []Target{
 	value(8_000).of("failover.volumes20." + ModeNode),
 	value(25_000).of("failover.volumes20"),
 	value(15_000).andP99(25_000).of("failover.snap_killed"),
+	value(5_000).of("failover.snap_killed_with_state"),
 	value(20_000).andP99(30_000).of("epochs.failover.path_cut"),
 	value(25_000).of("failover.host_off.controllers_killed"),
 	value(0).of(SafetyViolations),
