@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,20 @@ type DPUStorageNodeSpec struct {
 	// its time, and not while the host is Healthy.
 	// +optional
 	Failover *FailoverRequest `json:"failover,omitempty"`
+	// Drain is a person's wish that nothing is written through the DPU of this host, so
+	// that it can be rebooted: pods that use volumes are evicted, none comes, and no
+	// replica is made there, for as long as it is set. Absent: no drain. In the host
+	// cluster only.
+	// +optional
+	Drain *DrainRequest `json:"drain,omitempty"`
+}
+
+// DrainRequest is a person's wish that a DPU is drained.
+type DrainRequest struct {
+	// Reason says why, such as "new BFB". It is told wherever the host is refused.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Reason string `json:"reason"`
 }
 
 // FailoverRequest is a person's request that a host fails over. It proves nothing.
@@ -241,12 +256,20 @@ type DPUStorageNodeStatus struct {
 	// In the host cluster only. Writer: snap-host-controller.
 	// +optional
 	Topology map[string]string `json:"topology,omitempty"`
-	// Conditions: HostAlive, DPUAlive, Ready; PathHealthy, Failover and FailoverRequested where
-	// there is something to say.
+	// Conditions: HostAlive, DPUAlive, Ready; PathHealthy, Failover, FailoverRequested and Drained
+	// where there is something to say.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Draining says, in words, that the DPU is being drained; "" if it is not.
+func (s *DPUStorageNodeSpec) Draining() string {
+	if s.Drain == nil {
+		return ""
+	}
+	return fmt.Sprintf("DPU %s is being drained: %s", s.DPUName, s.Drain.Reason)
 }
 
 // DeadMounts are those that the host tells of.
@@ -291,6 +314,7 @@ func (s *DPUStorageNodeStatus) LostPath(volume string) *LostPath {
 // +kubebuilder:printcolumn:name="Host Beat",type=date,JSONPath=`.status.host.time`
 // +kubebuilder:printcolumn:name="DPU Beat",type=date,JSONPath=`.status.dpu.time`
 // +kubebuilder:printcolumn:name="Failover",type=string,JSONPath=`.status.conditions[?(@.type=='Failover')].reason`
+// +kubebuilder:printcolumn:name="Drained",type=string,JSONPath=`.status.conditions[?(@.type=='Drained')].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type DPUStorageNode struct {
 	metav1.TypeMeta   `json:",inline"`

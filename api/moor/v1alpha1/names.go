@@ -31,6 +31,9 @@ const (
 	// ConditionFailoverRequested says what becomes of spec.failover. Package failover
 	// alone writes it.
 	ConditionFailoverRequested = "FailoverRequested"
+	// ConditionDrained is there while spec.drain is, and True while nothing can be written
+	// through the DPU, as the API servers said. Package dpudrain alone writes it.
+	ConditionDrained = "Drained"
 )
 
 // Reasons of the conditions HostAlive, DPUAlive, Ready and PathHealthy of a DPUStorageNode.
@@ -93,6 +96,22 @@ const (
 // switch machines. Package failover writes it.
 const NodeConditionHostDead = "storage.moor.dev/HostDead"
 
+// Reasons of the condition Drained of a DPUStorageNode.
+const (
+	// ReasonEvicting: pods are being evicted, or are on their way to end.
+	ReasonEvicting = "Evicting"
+	// ReasonBudget: pods are refused by their PodDisruptionBudgets, which are waited for.
+	ReasonBudget = "Budget"
+	// ReasonNotEvicted: all pods that are left are those that a person has to delete.
+	ReasonNotEvicted = "NotEvicted"
+	// ReasonDetaching: no pod is left, and volumes are attached, or can be written to.
+	ReasonDetaching = "Detaching"
+	// ReasonUnclear: it could not be found out what is left.
+	ReasonUnclear = "Unclear"
+	// ReasonDrained: the DPU can be rebooted.
+	ReasonDrained = "Drained"
+)
+
 // TaintReturning (NoSchedule) keeps new pods off a Node that comes back from a failover,
 // until the pods are gone that had the volumes which were taken.
 const TaintReturning = "storage.moor.dev/returning"
@@ -107,4 +126,16 @@ const (
 	EventOutOfService = "OutOfService"
 	// EventBackInService: that taint was removed.
 	EventBackInService = "BackInService"
+)
+
+// Reasons of the events on a DPUStorageNode about a drain of its DPU.
+const (
+	// EventDrainBegun: the DPU is being drained, and why.
+	EventDrainBegun = "DrainBegun"
+	// EventDrained: the DPU can be rebooted.
+	EventDrained = "Drained"
+	// EventDrainEnded: the drain was taken back.
+	EventDrainEnded = "DrainEnded"
+	// EventDrainEvicted, on a pod: it was evicted.
+	EventDrainEvicted = "DrainEvicted"
 )
