@@ -122,6 +122,43 @@ func (u Users) HandlesOf(ctx context.Context, pod *corev1.Pod) ([]string, error)
 	return out, nil
 }
 
+// VolumesOf follows a pod's claims to the handles of its volumes. What a claim is bound to
+// never changes, nor does a claim go while a pod uses it: so a cache will do that has
+// them, and the API server is asked for what it lacks.
+func (u Users) VolumesOf(ctx context.Context, p *corev1.Pod) ([]string, error) {
+	var out []string
+	for i := range p.Spec.Volumes {
+		name := ClaimName(p, &p.Spec.Volumes[i])
+		if name == "" {
+			continue
+		}
+		claim, volume := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
+		if err := u.find(ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, claim, func() bool { return claim.Spec.VolumeName != "" }); err != nil {
+			return nil, err
+		}
+		if claim.Spec.VolumeName == "" {
+			continue
+		}
+		if err := u.find(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume, func() bool { return volume.UID != "" }); err != nil {
+			return nil, err
+		}
+		if handle := HandleOf(u.Driver, volume); handle != "" {
+			out = append(out, handle)
+		}
+	}
+	return out, nil
+}
+
+// find reads an object from the cache, and from the API server itself if that does
+// not have what is looked for. One that does not exist is left empty.
+func (u Users) find(ctx context.Context, key client.ObjectKey, o client.Object, has func() bool) error {
+	if _, err := kube.Find(ctx, u.Host.Client, key, o); err != nil || has() {
+		return err
+	}
+	_, err := kube.Find(ctx, u.Host.Live, key, o)
+	return err
+}
+
 // Claims are the claims for which the PersistentVolumes of a volume are, each as
 // "namespace/name": one, if all is well.
 func (u Users) Claims(ctx context.Context, handle string) ([]string, error) {

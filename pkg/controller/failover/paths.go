@@ -84,7 +84,7 @@ func (l paths) users(ctx context.Context, host string) (map[string][]*corev1.Pod
 	}
 	out := map[string][]*corev1.Pod{}
 	for i := range all {
-		volumes, err := l.pods.volumesOf(ctx, &all[i])
+		volumes, err := l.pods.users().VolumesOf(ctx, &all[i])
 		if err != nil {
 			return nil, err
 		}
