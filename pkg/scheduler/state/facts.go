@@ -59,7 +59,7 @@ func warmthOf(a *storagev1alpha1.DPUVolumeAttachment) placement.Warmth {
 // nodeOf is what counts of a DPUStorageNode. Heartbeats are not judged here:
 // the conditions say what their silence means.
 func nodeOf(n *moorv1alpha1.DPUStorageNode) *placement.Node {
-	out := &placement.Node{Name: n.Name, Lost: lostOf(n), Free: placement.UnknownFree()}
+	out := &placement.Node{Name: n.Name, Trouble: n.Spec.Draining(), Lost: lostOf(n), Free: placement.UnknownFree()}
 	judge(out, n.Status.Conditions, moorv1alpha1.ConditionDPUAlive, "DPU "+n.Spec.DPUName)
 	judge(out, n.Status.Conditions, moorv1alpha1.ConditionHostAlive, "the host")
 	dpu := n.Status.DPU
