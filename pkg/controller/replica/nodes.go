@@ -244,6 +244,9 @@ func complaints(dpu *moorv1alpha1.DPUStorageNode, node *corev1.Node) []complaint
 // ofDPU is what speaks against a node by its DPUStorageNode.
 func ofDPU(dpu *moorv1alpha1.DPUStorageNode) []complaint {
 	var out []complaint
+	if words := dpu.Spec.Draining(); words != "" { // no trouble, however long it takes: what is there stays
+		out = append(out, complaint{message: words})
+	}
 	for _, kind := range []string{moorv1alpha1.ConditionDPUAlive, moorv1alpha1.ConditionHostAlive} {
 		c := meta.FindStatusCondition(dpu.Status.Conditions, kind)
 		switch {
