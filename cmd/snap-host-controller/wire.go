@@ -21,6 +21,7 @@ import (
 	"github.com/moor-storage/moor/internal/kube/served"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/deadmount"
+	"github.com/moor-storage/moor/pkg/controller/dpudrain"
 	"github.com/moor-storage/moor/pkg/controller/failover"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	"github.com/moor-storage/moor/pkg/controller/failover/powerproof"
@@ -150,6 +151,10 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 		}),
 		power,
 		&deadmount.Reconciler{Host: c.Host, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder},
+		&dpudrain.Reconciler{
+			Host: c.Host, DPU: c.DPU,
+			Namespace: c.Namespace, TargetNamespace: c.TargetNamespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder,
+		},
 		&podresync.Reconciler{
 			Host: c.Host, NodesAsk: nodesAsk, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder,
 		},

@@ -89,6 +89,19 @@ func FencedFrom(claim *moorv1alpha1.WriterClaim, dpu string) bool {
 	return Held(claim) && claim.Status.Phase == moorv1alpha1.ClaimFencing && claim.Status.Holder == dpu
 }
 
+// HeldBy reports whether a DPU can have the right to write by the claim: it has it, there
+// is no receipt yet, or it is one of those who may still write by a claim that was lost. If
+// that claim does not know of whom epochs were, any DPU may.
+func HeldBy(claim *moorv1alpha1.WriterClaim, dpu string) bool {
+	switch {
+	case IsLost(claim):
+		return claim.Status.Holder == dpu || FencedFrom(claim, dpu)
+	case Held(claim):
+		return claim.Status.Holder == dpu
+	}
+	return Behind(claim, 0)
+}
+
 // Vouched reports whether there is an operator's word about the epoch of h. Whether it
 // counts says RefuseVouch.
 func Vouched(claim *moorv1alpha1.WriterClaim, h Holder) bool {
