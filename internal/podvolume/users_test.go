@@ -84,6 +84,34 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
+// TestVolumesOf: what the cache lacks is read from the API server.
+func TestVolumesOf(t *testing.T) {
+	claim := func(name, volume string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: volume}}
+	}
+	bound, unbound, pv := claim("c", "vol"), claim("c", ""), persistent("vol", ours, "c")
+	for name, test := range map[string]struct {
+		cached, live []client.Object
+		want         []string
+	}{
+		"in the cache":                      {[]client.Object{bound, pv}, nil, []string{"vol"}},
+		"none of it in the cache":           {nil, []client.Object{bound, pv}, []string{"vol"}},
+		"bound since":                       {[]client.Object{unbound, pv}, []client.Object{bound}, []string{"vol"}},
+		"the volume is not in the cache":    {[]client.Object{bound}, []client.Object{pv}, []string{"vol"}},
+		"unbound":                           {[]client.Object{unbound}, []client.Object{unbound}, nil},
+		"another driver's":                  {[]client.Object{bound, persistent("vol", other, "c")}, nil, nil},
+		"without a claim and a volume":      {nil, nil, nil},
+		"a claim of another namespace only": {[]client.Object{persistent("vol", ours, "c")}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := usersOf(test.cached, test.live).VolumesOf(t.Context(), podOn("ns", "p", "c", "n"))
+			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
+				t.Error(diff, err)
+			}
+		})
+	}
+}
+
 // TestPods: only the pods that use that very claim, and have not finished.
 func TestPods(t *testing.T) {
 	u := usersOf([]client.Object{

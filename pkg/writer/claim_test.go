@@ -325,3 +325,38 @@ func TestReceiptsFitTheSchema(t *testing.T) {
 		t.Errorf("one of the first epoch is on record, and one of none is not: %s", d)
 	}
 }
+
+// TestHeldBy: a DPU can write by a claim that it holds in any phase, by one that was lost and
+// lists it, and by one that does not know who may.
+func TestHeldBy(t *testing.T) {
+	status := func(phase moorv1alpha1.ClaimPhase, lost ...string) *moorv1alpha1.WriterClaimStatus {
+		s := &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: "d", Epoch: 3}
+		for _, dpu := range lost {
+			s.Lost = append(s.Lost, moorv1alpha1.LostHolder{DPU: dpu})
+		}
+		return s
+	}
+	for name, c := range map[string]struct {
+		status     *moorv1alpha1.WriterClaimStatus
+		after      int64
+		own, other bool
+	}{
+		"never granted":         {nil, 0, false, false},
+		"made anew":             {nil, 4, true, true},
+		"free":                  {status(moorv1alpha1.ClaimFree), 0, false, false},
+		"free, and behind":      {status(moorv1alpha1.ClaimFree), 4, true, true},
+		"granted":               {status(moorv1alpha1.ClaimGranted), 0, true, false},
+		"being fenced":          {status(moorv1alpha1.ClaimFencing), 0, true, false},
+		"lost":                  {status(moorv1alpha1.ClaimLost, "d"), 0, true, false},
+		"lost, by both":         {status(moorv1alpha1.ClaimLost, "d", "e"), 0, true, true},
+		"lost, and none listed": {status(moorv1alpha1.ClaimLost), 0, true, false},
+	} {
+		claim := &moorv1alpha1.WriterClaim{Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "v", AfterEpoch: c.after}, Status: c.status}
+		if own, other := HeldBy(claim, "d"), HeldBy(claim, "e"); own != c.own || other != c.other {
+			t.Errorf("%s: held by its holder %t, by another %t", name, own, other)
+		}
+	}
+	if HeldBy(nil, "d") {
+		t.Error("no claim is held")
+	}
+}

@@ -103,4 +103,3 @@ func refusal(err error) string {
 	}
 	return strings.Join(budgets, ", ")
 }
-

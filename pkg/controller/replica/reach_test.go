@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
@@ -119,5 +120,28 @@ func TestLostPaths(t *testing.T) {
 				t.Errorf("replicas on %v when the paths are back", got)
 			}
 		})
+	}
+}
+
+// TestDrainedDPU: a DPU that is drained gets no new replica, which is told, and one when the
+// drain is taken back.
+func TestDrainedDPU(t *testing.T) {
+	w := newFixture(t, 2, 1)
+	w.attach("vol", "a", primary)
+	w.pod("p", nil, "vol")
+	for _, n := range []string{"b", "c", "d"} {
+		w.changeNode(n, func(_ *kubeNode, d *dpuNode) { d.Spec.Drain = &moorv1alpha1.DrainRequest{Reason: "new BFB"} })
+	}
+	w.pass("vol")
+	if got := w.replicas("vol"); len(got) != 0 {
+		t.Errorf("replicas on %v", got)
+	}
+	if got := w.state("vol").Message; !strings.Contains(got, "DPU dpu-c is being drained: new BFB") {
+		t.Errorf("message %q", got)
+	}
+	w.changeNode("c", func(_ *kubeNode, d *dpuNode) { d.Spec.Drain = nil })
+	w.pass("vol")
+	if got := w.replicas("vol"); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("replicas on %v when the drain is over", got)
 	}
 }

@@ -170,6 +170,9 @@ func TestKeepsAndReplaces(t *testing.T) {
 		"cordoned": {func(w *fixture, n string) {
 			w.changeNode(n, func(k *kubeNode, _ *dpuNode) { k.Spec.Unschedulable = true })
 		}, true, false},
+		"its DPU is drained": {func(w *fixture, n string) {
+			w.changeNode(n, func(_ *kubeNode, d *dpuNode) { d.Spec.Drain = &moorv1alpha1.DrainRequest{Reason: "new BFB"} })
+		}, true, false},
 		"taint of a node in doubt": {func(w *fixture, n string) { w.taint(n, corev1.TaintNodeNotReady) }, true, false},
 		"a taint to stay":          {func(w *fixture, n string) { w.taint(n, "gpu") }, false, false},
 	} {

@@ -36,6 +36,7 @@ func TestBetter(t *testing.T) {
 	type dpu = *moorv1alpha1.DPUStorageNode
 	same := func(dpu) {}
 	down := func(d dpu) { d.Status.DPU.SNAPReady = false }
+	drain := func(d dpu) { d.Spec.Drain = &moorv1alpha1.DrainRequest{Reason: "new BFB"} }
 	lost := func(volumes ...string) func(dpu) {
 		return func(d dpu) { d.Status.DPU.LostPaths = lostPaths(volumes...) }
 	}
@@ -45,6 +46,8 @@ func TestBetter(t *testing.T) {
 	}{
 		"answers again":       {down, same, true},
 		"answers no more":     {same, down, false},
+		"drained no more":     {drain, same, true},
+		"drained":             {same, drain, false},
 		"never reported":      {func(d dpu) { d.Status.DPU = nil }, same, true},
 		"more are free":       {same, func(d dpu) { d.Status.DPU.Functions[0].Free++ }, true},
 		"fewer are free":      {same, func(d dpu) { d.Status.DPU.Functions[0].Free-- }, false},

@@ -39,7 +39,7 @@ func cluster() *state.Index {
 	f.Volume("a").Volume("b").Volume("c").VolumeOf("data", "v").VolumeOf("log", "v").Lost("lost", "data")
 	f.Attachment("a", "n1", statetest.Attached).Attachment("a", "n2", statetest.PreEmulated)
 	f.Attachment("c", "full", statetest.Attached).Attachment("c", "dead", statetest.Attached)
-	f.Node("n1", 4).Node("n2", 4).Node("full", 0).Dead("dead")
+	f.Node("n1", 4).Node("n2", 4).Node("full", 0).Dead("dead").Drained("drained")
 	return f.Index()
 }
 
@@ -127,9 +127,14 @@ func TestFilter(t *testing.T) {
 			NodeNames:   &[]string{"n1", "lost"},
 			FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{},
 		}},
-		"no nodes":      {[]string{"a"}, []string{}, extenderv1.ExtenderFilterResult{NodeNames: &[]string{}, FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{}}},
-		"no volumes":    {nil, all, extenderv1.ExtenderFilterResult{NodeNames: &all}},
-		"unknown claim": {[]string{"x"}, all, extenderv1.ExtenderFilterResult{NodeNames: &all}},
+		"no nodes": {[]string{"a"}, []string{}, extenderv1.ExtenderFilterResult{NodeNames: &[]string{}, FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{}}},
+		"being drained, and warm": {[]string{"a"}, []string{"n1", "drained"}, extenderv1.ExtenderFilterResult{
+			NodeNames:   &[]string{"n1"},
+			FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"drained": "DPU dpu-drained is being drained: new BFB"},
+		}},
+		"being drained, no volumes": {nil, []string{"drained"}, extenderv1.ExtenderFilterResult{NodeNames: &[]string{"drained"}}},
+		"no volumes":                {nil, all, extenderv1.ExtenderFilterResult{NodeNames: &all}},
+		"unknown claim":             {[]string{"x"}, all, extenderv1.ExtenderFilterResult{NodeNames: &all}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ask[extenderv1.ExtenderFilterResult](t, h, "/filter", question(test.claims, test.nodes...))

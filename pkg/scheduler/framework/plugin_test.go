@@ -30,12 +30,12 @@ func every() *statetest.Cluster {
 	c.Attachment("a", "n1", statetest.Attached).Attachment("a", "n2", statetest.PreEmulated)
 	c.Attachment("b", "n2", statetest.PreEmulated).Attachment("stored", "n3", statetest.StorageAttached)
 	c.Attachment("c", "full", statetest.Attached).Attachment("c", "dead", statetest.Attached)
-	c.Node("n1", 4).Node("n2", 4).Node("n3", 1).Node("n4", 4).Node("full", 0).Dead("dead").Doubtful("doubtful")
+	c.Node("n1", 4).Node("n2", 4).Node("n3", 1).Node("n4", 4).Node("full", 0).Dead("dead").Doubtful("doubtful").Drained("drained")
 	c.Attachment("a", "doubtful", statetest.PreEmulated)
 	return c
 }
 
-var everyNode = []string{"n1", "n2", "n3", "n4", "full", "dead", "doubtful", "none"}
+var everyNode = []string{"n1", "n2", "n3", "n4", "full", "dead", "doubtful", "drained", "none"}
 
 // asExtender asks the extender what the plugin is asked.
 func asExtender[T any](t *testing.T, h http.Handler, verb string, pod *corev1.Pod) T {

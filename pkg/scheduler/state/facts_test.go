@@ -83,6 +83,10 @@ func TestNodeOf(t *testing.T) {
 			n.Status.DPU.SNAPReady = false
 			condition(moorv1alpha1.ConditionDPUAlive, metav1.ConditionFalse)(n)
 		}), placement.Node{Name: "n", Free: unknown, Trouble: "DPU dpu-n is not alive (Silent)"}},
+		"being drained is the better reason": {alive(func(n *moorv1alpha1.DPUStorageNode) {
+			n.Spec.Drain = &moorv1alpha1.DrainRequest{Reason: "new BFB"}
+			condition(moorv1alpha1.ConditionDPUAlive, metav1.ConditionFalse)(n)
+		}), placement.Node{Name: "n", Free: counted, Trouble: "DPU dpu-n is being drained: new BFB"}},
 		"never reported": {
 			alive(func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU = nil }),
 			placement.Node{Name: "n", Free: unknown, Trouble: "DPU dpu-n has never reported"},

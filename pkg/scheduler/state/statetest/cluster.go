@@ -73,6 +73,14 @@ func (c *Cluster) Dead(name string) *Cluster {
 	return c
 }
 
+// Drained adds a node whose DPU is being drained.
+func (c *Cluster) Drained(name string) *Cluster {
+	n := Node(name, 4)
+	n.Spec.Drain = &moorv1alpha1.DrainRequest{Reason: "new BFB"}
+	c.store.Set(n)
+	return c
+}
+
 // Doubtful adds a node of whose DPU it is not known whether it is alive.
 func (c *Cluster) Doubtful(name string) *Cluster {
 	n := Node(name, 4)

@@ -1,0 +1,48 @@
+package dpudrain
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+)
+
+// TestWhatWakes: what is left on a host wakes it while it is drained, and no other.
+func TestWhatWakes(t *testing.T) {
+	f := newFixture(t)
+	here, there := kubetest.WriterClaim("v", "dpu-n1", "a", 1), kubetest.WriterClaim("v", "dpu-n2", "a", 1)
+	none := kubetest.WriterClaim("v", "", "", 0)
+	none.Status = nil
+	for name, c := range map[string]struct{ got, want int }{
+		"a pod":                     {len(f.r.ofPod(t.Context(), kubetest.Pod("p", "n1"))), 1},
+		"a pod of another host":     {len(f.r.ofPod(t.Context(), kubetest.Pod("p", "n2"))), 0},
+		"a pod without a host":      {len(f.r.ofPod(t.Context(), kubetest.Pod("p", ""))), 0},
+		"a pod of an unknown host":  {len(f.r.ofPod(t.Context(), kubetest.Pod("p", "n3"))), 0},
+		"an attachment":             {len(f.r.ofAttachment(t.Context(), kubetest.DPUVolumeAttachment("v", "n1"))), 1},
+		"an attachment elsewhere":   {len(f.r.ofAttachment(t.Context(), kubetest.DPUVolumeAttachment("v", "n2"))), 0},
+		"a claim":                   {len(f.r.ofClaim(t.Context(), here)), 1},
+		"another DPU's claim":       {len(f.r.ofClaim(t.Context(), there)), 0},
+		"a claim without a history": {len(f.r.ofClaim(t.Context(), none)), 0},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s wakes %d, want %d", name, c.got, c.want)
+		}
+	}
+}
+
+// TestWhichHosts: those that are drained, and those that still say so.
+func TestWhichHosts(t *testing.T) {
+	idle, drained, over := kubetest.DPUStorageNode("a"), kubetest.DPUStorageNode("a"), kubetest.DPUStorageNode("a")
+	drained.Spec.Drain = &moorv1alpha1.DrainRequest{Reason: "new BFB"}
+	over.Status.Conditions = []metav1.Condition{{Type: moorv1alpha1.ConditionDrained}}
+	beaten := drained.DeepCopy()
+	beaten.Status.DPU = &moorv1alpha1.DPUState{}
+	if concerned(idle) || !concerned(drained) || !concerned(over) {
+		t.Errorf("concerned: %t %t %t", concerned(idle), concerned(drained), concerned(over))
+	}
+	if !changed(idle, drained) || !changed(idle, over) || changed(drained, beaten) {
+		t.Errorf("changed: %t %t %t", changed(idle, drained), changed(idle, over), changed(drained, beaten))
+	}
+}
