@@ -40,6 +40,9 @@ var _ = Describe("a DPU that is drained", bothModes, func() {
 		s := ns.subject(ctx, "host-1")
 		other := ns.pod(ctx, "other", s.host)
 		runs(ctx, other)
+		// Its volume is there before, so that the scheduler knows whose it is.
+		files := ns.claim(ctx, claim{name: "late"})
+		volumeOf(ctx, files)
 		budget := &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Name: "all-of-it", Namespace: ns.name},
 			Spec: policyv1.PodDisruptionBudgetSpec{
@@ -64,7 +67,7 @@ var _ = Describe("a DPU that is drained", bothModes, func() {
 		Expect(s.pod.Spec.NodeName).NotTo(Equal(s.host))
 		drainSays(ctx, s.host, "True/Drained: it is safe to reboot DPU "+s.dpu)
 		Expect(s.claim(ctx).Status.Holder).To(Equal(dpuIn(s.pod.Spec.NodeName)))
-		late := ns.pod(ctx, "late", s.host, ns.claim(ctx, claim{name: "late"}))
+		late := ns.pod(ctx, "late", s.host, files)
 		Eventually(eventsOf(ns.name, late.Name)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
 			Should(ContainSubstring("DPU " + s.dpu + " is being drained: new BFB"))
 
