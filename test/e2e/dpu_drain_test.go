@@ -81,8 +81,10 @@ var _ = Describe("a DPU that is drained", bothModes, func() {
 
 		By("taking the drain back")
 		wishDrain(ctx, s.host, nil)
-		runs(ctx, late)
 		Eventually(hostSays).WithContext(ctx).WithArguments(s.host, moorv1alpha1.ConditionDrained).WithTimeout(patience).WithPolling(tick).Should(BeEmpty())
+		// A scheduler tries a pod that an extender refused again when something happens that it watches.
+		remove(ctx, podObject(other))
+		runs(ctx, late)
 		Expect(reasonsOf("default", "DPUStorageNode", s.host)(ctx)).To(ContainElements(moorv1alpha1.EventDrainBegun, moorv1alpha1.EventDrained, moorv1alpha1.EventDrainEnded))
 		s.judge(ctx)
 	})
