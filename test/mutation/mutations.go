@@ -281,7 +281,7 @@ var mutations = []mutation{
 		{"pkg/nodehealth/listener/nodes.go", "	n.Observer.Observe(node)\n", ""},
 	}},
 	{name: "the report of a DPU waits until its host beats", tests: "./pkg/nodehealth/listener", edits: []edit{
-		{"pkg/nodehealth/listener/nodes.go", "n.DPUNamespace, n.hearDPU}", "n.DPUNamespace, n.hear}"},
+		{"pkg/nodehealth/listener/nodes.go", "{ n.hearDPU(ctx, o.Name) }", "{ n.hear(ctx, o.Name) }"},
 	}},
 	{name: "what the Lease or the object repeats is a sign of life", tests: "./pkg/nodehealth", edits: []edit{
 		{"pkg/nodehealth/observer.go", "	before := w.values[by]\n", "	by = byObject\n	before := w.values[by]\n"},
@@ -296,7 +296,7 @@ var mutations = []mutation{
 		{"pkg/nodehealth/observer.go", "e.dpuName, e.dpu = node.Spec.DPUName, witness{}", "e.dpuName = node.Spec.DPUName"},
 	}},
 	{name: "a Lease of another holder counts", tests: "./pkg/nodehealth/listener", edits: []edit{
-		{"pkg/nodehealth/listener/nodes.go", "ptr.Deref(lease.Spec.HolderIdentity, \"\") != node {", "ptr.Deref(lease.Spec.HolderIdentity, node) == \"\" {"},
+		{"pkg/nodehealth/listener/nodes.go", "ptr.Deref(l.Spec.HolderIdentity, \"\") != node {", "ptr.Deref(l.Spec.HolderIdentity, node) == \"\" {"},
 	}},
 	{name: "a heartbeat with a promise stands in a Lease", tests: "./pkg/node/heartbeat", edits: []edit{
 		{"pkg/node/heartbeat/heartbeat.go", "h.o.Namespace != \"\" && !h.o.Exact\n", "h.o.Namespace != \"\"\n"},
