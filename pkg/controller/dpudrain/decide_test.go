@@ -20,15 +20,18 @@ func TestDecide(t *testing.T) {
 		message string
 	}{
 		"nothing is left": {
-			findings{dpu: "d", live: true}, moorv1alpha1.ReasonDrained,
+			findings{dpu: "d", live: true},
+			moorv1alpha1.ReasonDrained,
 			"it is safe to reboot DPU d: no volume is attached through it, and it holds no writer claim; no replica is there",
 		},
 		"a replica": {
-			findings{dpu: "d", live: true, replicas: 1}, moorv1alpha1.ReasonDrained,
+			findings{dpu: "d", live: true, replicas: 1},
+			moorv1alpha1.ReasonDrained,
 			"it is safe to reboot DPU d: no volume is attached through it, and it holds no writer claim; 1 replica there will be made anew",
 		},
 		"replicas": {
-			findings{dpu: "d", live: true, replicas: 3}, moorv1alpha1.ReasonDrained,
+			findings{dpu: "d", live: true, replicas: 3},
+			moorv1alpha1.ReasonDrained,
 			"it is safe to reboot DPU d: no volume is attached through it, and it holds no writer claim; 3 replicas there will be made anew",
 		},
 		"only caches say so": {findings{dpu: "d"}, moorv1alpha1.ReasonUnclear, "it is not known what is left: the API servers were not asked"},
@@ -39,11 +42,13 @@ func TestDecide(t *testing.T) {
 		"a pod that ends":    {findings{dpu: "d", live: true, pods: []user{ending}}, moorv1alpha1.ReasonEvicting, "pod ns/ending is ending"},
 		"a pod to delete":    {findings{dpu: "d", live: true, pods: []user{kept}}, moorv1alpha1.ReasonNotEvicted, "pod ns/bare is not evicted: " + bare},
 		"one of each": {
-			findings{dpu: "d", live: true, pods: []user{waiting, ending, refused, kept}, held: []string{"a claim"}}, moorv1alpha1.ReasonBudget,
+			findings{dpu: "d", live: true, pods: []user{waiting, ending, refused, kept}, held: []string{"a claim"}},
+			moorv1alpha1.ReasonBudget,
 			"pod ns/bare is not evicted: " + bare + "; pod ns/refused is not evicted yet: no; pod ns/ending is ending; pod ns/waiting waits for others that are ending; a claim",
 		},
 		"one to delete, and one that ends": {
-			findings{dpu: "d", live: true, pods: []user{ending, kept}}, moorv1alpha1.ReasonEvicting,
+			findings{dpu: "d", live: true, pods: []user{ending, kept}},
+			moorv1alpha1.ReasonEvicting,
 			"pod ns/bare is not evicted: " + bare + "; pod ns/ending is ending",
 		},
 	} {
