@@ -13,7 +13,7 @@ import (
 
 // TestDecide: True only if the API servers said that nothing is left; else who is waited for.
 func TestDecide(t *testing.T) {
-	ending, kept, refused, waiting := user{name: "ns/ending", ending: true}, user{name: "ns/bare", kept: bare}, user{name: "ns/refused", refusal: "no"}, user{name: "ns/waiting"}
+	ending, kept, refused, waiting := user{name: "ns/b-ending", ending: true}, user{name: "ns/d-bare", kept: bare}, user{name: "ns/c-refused", refusal: "no"}, user{name: "ns/a-waiting"}
 	for name, c := range map[string]struct {
 		f       findings
 		reason  string
@@ -34,22 +34,24 @@ func TestDecide(t *testing.T) {
 			moorv1alpha1.ReasonDrained,
 			"it is safe to reboot DPU d: no volume is attached through it, and it holds no writer claim; 3 replicas there will be made anew",
 		},
-		"only caches say so": {findings{dpu: "d"}, moorv1alpha1.ReasonUnclear, "it is not known what is left: the API servers were not asked"},
-		"no DPU":             {findings{live: true}, moorv1alpha1.ReasonUnclear, "it is not known what is left: the API servers were not asked"},
-		"a doubt":            {findings{dpu: "d", live: true, doubt: "no answer"}, moorv1alpha1.ReasonUnclear, "no answer"},
-		"a doubt, and pods":  {findings{dpu: "d", doubt: "no answer", pods: []user{waiting}}, moorv1alpha1.ReasonUnclear, "no answer; pod ns/waiting waits for others that are ending"},
-		"a right to write":   {findings{dpu: "d", live: true, held: []string{"a claim"}}, moorv1alpha1.ReasonDetaching, "a claim"},
-		"a pod that ends":    {findings{dpu: "d", live: true, pods: []user{ending}}, moorv1alpha1.ReasonEvicting, "pod ns/ending is ending"},
-		"a pod to delete":    {findings{dpu: "d", live: true, pods: []user{kept}}, moorv1alpha1.ReasonNotEvicted, "pod ns/bare is not evicted: " + bare},
+		"only caches say so":        {findings{dpu: "d"}, moorv1alpha1.ReasonUnclear, "it is not known what is left: the API servers were not asked"},
+		"no DPU":                    {findings{live: true}, moorv1alpha1.ReasonUnclear, "it is not known what is left: the API servers were not asked"},
+		"a doubt":                   {findings{dpu: "d", live: true, doubt: "no answer"}, moorv1alpha1.ReasonUnclear, "no answer"},
+		"a doubt, and pods":         {findings{dpu: "d", doubt: "no answer", pods: []user{waiting}}, moorv1alpha1.ReasonUnclear, "no answer; pod ns/a-waiting waits for others that are ending"},
+		"a right to write":          {findings{dpu: "d", live: true, held: []string{"a claim"}}, moorv1alpha1.ReasonDetaching, "a claim"},
+		"a pod that ends":           {findings{dpu: "d", live: true, pods: []user{ending}}, moorv1alpha1.ReasonEvicting, "pod ns/b-ending is ending"},
+		"a pod to delete":           {findings{dpu: "d", live: true, pods: []user{kept}}, moorv1alpha1.ReasonNotEvicted, "pod ns/d-bare is not evicted: " + bare},
+		"a pod to delete that ends": {findings{dpu: "d", live: true, pods: []user{{name: "ns/p", kept: bare, ending: true}}}, moorv1alpha1.ReasonEvicting, "pod ns/p is ending"},
+		"a pod that waits":          {findings{dpu: "d", live: true, pods: []user{waiting, kept}}, moorv1alpha1.ReasonEvicting, "pod ns/d-bare is not evicted: " + bare + "; pod ns/a-waiting waits for others that are ending"},
 		"one of each": {
 			findings{dpu: "d", live: true, pods: []user{waiting, ending, refused, kept}, held: []string{"a claim"}},
 			moorv1alpha1.ReasonBudget,
-			"pod ns/bare is not evicted: " + bare + "; pod ns/refused is not evicted yet: no; pod ns/ending is ending; pod ns/waiting waits for others that are ending; a claim",
+			"pod ns/d-bare is not evicted: " + bare + "; pod ns/c-refused is not evicted yet: no; pod ns/b-ending is ending; pod ns/a-waiting waits for others that are ending; a claim",
 		},
 		"one to delete, and one that ends": {
 			findings{dpu: "d", live: true, pods: []user{ending, kept}},
 			moorv1alpha1.ReasonEvicting,
-			"pod ns/bare is not evicted: " + bare + "; pod ns/ending is ending",
+			"pod ns/d-bare is not evicted: " + bare + "; pod ns/b-ending is ending",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,6 +71,9 @@ func TestManyWords(t *testing.T) {
 	f := findings{dpu: "d", live: true}
 	for i := range 12 {
 		f.held = append(f.held, fmt.Sprintf("claim %d", i))
+	}
+	if got := tell(f.held[:mostWords]); !strings.HasSuffix(got, "claim 9") {
+		t.Errorf("told %q of as many as are told", got)
 	}
 	got := decide(&f).message
 	if !strings.HasSuffix(got, "claim 9; and 2 more") || len(f.held) != 12 {

@@ -69,7 +69,7 @@ func (f *fixture) evict(_ context.Context, _ client.Client, sub string, o, body 
 // budget is the answer of an API server that a budget has refuse an eviction.
 func budget(string) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
-	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: "Other", Message: "other"}, metav1.StatusCause{
 		Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget b needs 1 healthy pods and has 1 currently",
 	})
 	return err

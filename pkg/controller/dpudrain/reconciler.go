@@ -55,9 +55,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("dpudrain").
 		For(&moorv1alpha1.DPUStorageNode{}, builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(e event.CreateEvent) bool { return concerned(e.Object) },
-			UpdateFunc: func(e event.UpdateEvent) bool {
-				return (concerned(e.ObjectOld) || concerned(e.ObjectNew)) && (kube.Resync(e) || changed(e.ObjectOld, e.ObjectNew))
-			},
+			UpdateFunc: wakes,
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
 		})).
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofAttachment)).
@@ -72,9 +70,13 @@ func concerned(o client.Object) bool {
 	return n.Spec.Drain != nil || meta.FindStatusCondition(n.Status.Conditions, moorv1alpha1.ConditionDrained) != nil
 }
 
-func changed(before, after client.Object) bool {
-	was, is := before.(*moorv1alpha1.DPUStorageNode), after.(*moorv1alpha1.DPUStorageNode)
-	return !equality.Semantic.DeepEqual(was.Spec, is.Spec) || !equality.Semantic.DeepEqual(was.Status.Conditions, is.Status.Conditions)
+// wakes passes what a pass reads of a host that is concerned; a heartbeat is not.
+func wakes(e event.UpdateEvent) bool {
+	was, is := e.ObjectOld.(*moorv1alpha1.DPUStorageNode), e.ObjectNew.(*moorv1alpha1.DPUStorageNode)
+	if !concerned(was) && !concerned(is) {
+		return false
+	}
+	return kube.Resync(e) || !equality.Semantic.DeepEqual(was.Spec, is.Spec) || !equality.Semantic.DeepEqual(was.Status.Conditions, is.Status.Conditions)
 }
 
 func (r *Reconciler) ofAttachment(ctx context.Context, o client.Object) []reconcile.Request {

@@ -18,6 +18,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
@@ -218,10 +219,11 @@ func TestNotDrained(t *testing.T) {
 		"a claim without its record": {func(f *fixture) {
 			f.claim(func(c *moorv1alpha1.WriterClaim) { c.Status, c.Spec.AfterEpoch = nil, 4 })
 		}, "False/Detaching: the writer claim of volume vol was made anew"},
-		"another DPU's claim":  {func(f *fixture) { f.DPU.Add(kubetest.WriterClaim("vol", "dpu-n2", "a", 1)) }, safe},
-		"a device":             {func(f *fixture) { f.shown("dpu-n1", storagev1alpha1.RolePrimary) }, "False/Detaching: DPU dpu-n1 shows volume vol to the host"},
-		"a replica's device":   {func(f *fixture) { f.shown("dpu-n1", storagev1alpha1.RoleReplica) }, safe},
-		"another DPU's device": {func(f *fixture) { f.shown("dpu-n2", storagev1alpha1.RolePrimary) }, safe},
+		"another DPU's claim":         {func(f *fixture) { f.DPU.Add(kubetest.WriterClaim("vol", "dpu-n2", "a", 1)) }, safe},
+		"a device":                    {func(f *fixture) { f.shown("dpu-n1", storagev1alpha1.RolePrimary) }, "False/Detaching: DPU dpu-n1 shows volume vol to the host"},
+		"a device that was withdrawn": {func(f *fixture) { f.DPU.Add(kubetest.VolumeAttachment("a", "vol", "dpu-n1")) }, safe},
+		"a replica's device":          {func(f *fixture) { f.shown("dpu-n1", storagev1alpha1.RoleReplica) }, safe},
+		"another DPU's device":        {func(f *fixture) { f.shown("dpu-n2", storagev1alpha1.RolePrimary) }, safe},
 		"a host without a DPU": {func(f *fixture) {
 			kubetest.Change(f.Host, kubetest.DPUStorageNode("n1"), func(n *moorv1alpha1.DPUStorageNode) { n.Spec.DPUName = "" })
 		}, "False/Unclear: spec.dpuName is empty"},
@@ -285,5 +287,55 @@ func TestLostWrites(t *testing.T) {
 		f.told("False/Evicting: pod default/p is ending")
 		f.ends("p")
 		f.told(safe)
+	}
+}
+
+// TestErrors: what fails is returned, so that it is tried again and told.
+func TestErrors(t *testing.T) {
+	f := newFixture(t)
+	f.LoseWrite(2, false)
+	if err := f.try(); err == nil || f.Reasons() != "DrainBegun" {
+		t.Errorf("a condition that was not written is told: %v", err)
+	}
+	f.told(safe)
+	f.Events()
+	f.wish(nil)
+	f.LoseWrite(1, false)
+	if err := f.try(); err == nil || f.Reasons() != "" {
+		t.Errorf("an end that was not written is told: %v", err)
+	}
+	f.r.Host.Live = interceptor.NewClient(f.r.Host.Live.(client.WithWatch), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("no answer")
+		},
+	})
+	if err := f.try(); err == nil {
+		t.Error("a host that could not be read is well")
+	}
+}
+
+// TestAgain: what is left is looked at soon, and what is drained now and then.
+func TestAgain(t *testing.T) {
+	f := newFixture(t)
+	f.pod("p", "StatefulSet")
+	for _, want := range []time.Duration{lookAgain, lookAtDrains} {
+		got, err := f.r.Reconcile(t.Context(), kube.RequestFor("", "n1"))
+		if err != nil || got.RequeueAfter != want {
+			t.Errorf("again after %s, want %s: %v", got.RequeueAfter, want, err)
+		}
+		if want == lookAgain {
+			f.ends("p")
+		}
+	}
+}
+
+// TestFewReads: while caches show that something is left, the API servers are not asked for
+// all claims.
+func TestFewReads(t *testing.T) {
+	f := newFixture(t)
+	f.attach("vol", "n1", storagev1alpha1.RolePrimary)
+	f.told("False/Detaching")
+	if got := f.LiveReads(); got != 2 {
+		t.Errorf("%d reads of the API servers, not those of the host and its pods", got)
 	}
 }

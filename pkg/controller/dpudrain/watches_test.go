@@ -1,9 +1,11 @@
 package dpudrain
 
 import (
+	"strconv"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
@@ -32,17 +34,36 @@ func TestWhatWakes(t *testing.T) {
 	}
 }
 
-// TestWhichHosts: those that are drained, and those that still say so.
+// TestWhichHosts: those that are drained, and those that still say so, wake by what a pass
+// reads of them.
 func TestWhichHosts(t *testing.T) {
-	idle, drained, over := kubetest.DPUStorageNode("a"), kubetest.DPUStorageNode("a"), kubetest.DPUStorageNode("a")
+	idle := kubetest.DPUStorageNode("a")
+	drained, over, beaten, idleBeaten := idle.DeepCopy(), idle.DeepCopy(), idle.DeepCopy(), idle.DeepCopy()
 	drained.Spec.Drain = &moorv1alpha1.DrainRequest{Reason: "new BFB"}
 	over.Status.Conditions = []metav1.Condition{{Type: moorv1alpha1.ConditionDrained}}
-	beaten := drained.DeepCopy()
-	beaten.Status.DPU = &moorv1alpha1.DPUState{}
+	beaten.Spec.Drain, beaten.Status.DPU = drained.Spec.Drain, &moorv1alpha1.DPUState{}
+	idleBeaten.Spec.DPUName = "another"
+	for i, n := range []*moorv1alpha1.DPUStorageNode{idle, drained, over, beaten, idleBeaten} {
+		n.ResourceVersion = strconv.Itoa(i)
+	}
 	if concerned(idle) || !concerned(drained) || !concerned(over) {
 		t.Errorf("concerned: %t %t %t", concerned(idle), concerned(drained), concerned(over))
 	}
-	if !changed(idle, drained) || !changed(idle, over) || changed(drained, beaten) {
-		t.Errorf("changed: %t %t %t", changed(idle, drained), changed(idle, over), changed(drained, beaten))
+	for name, c := range map[string]struct {
+		was, is *moorv1alpha1.DPUStorageNode
+		want    bool
+	}{
+		"a wish":             {idle, drained, true},
+		"it is taken back":   {drained, idle, true},
+		"a condition":        {idle, over, true},
+		"the condition goes": {over, idle, true},
+		"a heartbeat":        {drained, beaten, false},
+		"no drain":           {idle, idleBeaten, false},
+		"a resync":           {drained, drained, true},
+		"an idle resync":     {idle, idle, false},
+	} {
+		if got := wakes(event.UpdateEvent{ObjectOld: c.was, ObjectNew: c.is}); got != c.want {
+			t.Errorf("%s wakes: %t", name, got)
+		}
 	}
 }
