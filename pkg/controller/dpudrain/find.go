@@ -60,7 +60,7 @@ func userOf(p *corev1.Pod) user {
 
 // find finds what is left beside pods: as the caches have it, or as the API servers do.
 func (r *Reconciler) find(ctx context.Context, f *findings, host string, hostCluster, dpuCluster client.Reader) error {
-	f.held, f.replicas = nil, 0
+	f.replicas = 0 // which caches may have counted
 	var attachments storagev1alpha1.DPUVolumeAttachmentList
 	if err := hostCluster.List(ctx, &attachments, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the attachments to host %s: %w", host, err)
@@ -96,7 +96,7 @@ func (r *Reconciler) claimsOf(ctx context.Context, dpu string, from client.Reade
 		c := &list.Items[i]
 		switch {
 		case !writer.HeldBy(c, dpu):
-		case c.Status == nil || !writer.Held(c):
+		case !writer.Held(c):
 			out = append(out, fmt.Sprintf("the writer claim of volume %s was made anew and does not know yet who may write", c.Spec.VolumeName))
 		default:
 			out = append(out, fmt.Sprintf("DPU %s holds the writer claim of volume %s (%s, epoch %d)", dpu, c.Spec.VolumeName, c.Status.Phase, c.Status.Epoch))

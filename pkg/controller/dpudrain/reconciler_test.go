@@ -339,3 +339,22 @@ func TestFewReads(t *testing.T) {
 		t.Errorf("%d reads of the API servers, not those of the host and its pods", got)
 	}
 }
+
+// TestVolumeNotFoundOut: a pod of which it cannot be found out whether it uses a volume is
+// no pod that uses none.
+func TestVolumeNotFoundOut(t *testing.T) {
+	f := newFixture(t)
+	f.pod("p", "StatefulSet")
+	f.CacheHides(kubetest.PVC("p", "pv-p"))
+	f.r.Host.Live = interceptor.NewClient(f.r.Host.Live.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, from client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, claim := o.(*corev1.PersistentVolumeClaim); claim {
+				return errors.New("no answer")
+			}
+			return from.Get(ctx, k, o, opts...)
+		},
+	})
+	if err := f.try(); err == nil || !strings.HasPrefix(f.says(), "False/Unclear: ") {
+		t.Errorf("says %q: %v", f.says(), err)
+	}
+}
