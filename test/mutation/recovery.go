@@ -37,4 +37,7 @@ var recoveries = []mutation{
 	{name: "it is not on record that a function may have kept something", tests: node, edits: []edit{
 		{passKept, "		p.dpu.KeptEpoch = ptr.To(p.dpu.Epoch)", "		_ = ptr.To(p.dpu.Epoch)"},
 	}},
+	{name: "what a function has kept of another volume is recovered", tests: "./pkg/provisioner/snap/nvme", edits: []edit{
+		{"pkg/provisioner/snap/nvme/choose.go", "pendingToo && f.Hotplugged && f.CtrlID == \"\" && pending(f) })", "f.Hotplugged && f.CtrlID == \"\" && (pendingToo && pending(f) || recovers) })"},
+	}},
 }

@@ -52,6 +52,7 @@ func TestSeedsThatFailed(t *testing.T) {
 		503234:     "after a restore a DPU let go by a record that lacked the device it showed",
 		1310317:    "after a restore a cache that lacked the mark had its epoch granted again, and freed",
 		1312227:    "after a restore a DPU showed what only the host cluster knew to be going",
+		30567:      "what a function had kept of one volume was served when another volume was recovered there",
 		333752:     "a DPU gave an epoch back while it showed the volume for an attachment that is gone",
 	} {
 		t.Run(found, func(t *testing.T) { play(t, seed) })

@@ -2,6 +2,7 @@ package snap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -94,6 +95,53 @@ func TestSuspendedIsMadeAnew(t *testing.T) {
 			e, err := New(s.rpc, service.Options{}).Expose(ctx, spec)
 			if err != nil || !e.Visible || (s.calls()["nvme_controller_destroy"] == 0) != recovers {
 				t.Fatalf("%+v, %v, %d controllers destroyed", e, err, s.calls()["nvme_controller_destroy"])
+			}
+		})
+	}
+}
+
+// TestRecoverElsewhere: only the function on record has kept what is to be recovered. While
+// another volume has that one, or there is none, nothing is made elsewhere.
+func TestRecoverElsewhere(t *testing.T) {
+	for name, tc := range map[string]struct {
+		taken bool
+		moved string
+		want  error
+	}{
+		"it is free":       {},
+		"another has it":   {taken: true, want: provisioner.ErrInUse},
+		"there is no such": {moved: "26:1f.7", want: provisioner.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t)
+			d := New(s.rpc, service.Options{})
+			specs, _ := s.exposeAll(d, vfOf, "a")
+			if err := d.Withdraw(t.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+			if tc.taken {
+				s.addDevice("b")
+				other := vfOf("b")
+				other.PCIAddress = specs[0].PCIAddress
+				if _, err := d.Expose(t.Context(), other); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.moved != "" {
+				specs[0].PCIAddress = tc.moved
+			}
+			before := s.calls()
+			specs[0].Recover = func(context.Context) error { return nil }
+			_, err := d.Expose(t.Context(), specs[0])
+			if !errors.Is(err, tc.want) {
+				t.Fatalf("%v, want %v", err, tc.want)
+			}
+			now := s.calls()
+			if got := now["nvme_controller_resume"] - before["nvme_controller_resume"]; (got == 1) != (tc.want == nil) {
+				t.Errorf("%d controllers were resumed", got)
+			}
+			if got := now["nvme_controller_destroy"] - before["nvme_controller_destroy"]; got != 0 {
+				t.Errorf("%d functions were rid of what they had kept", got)
 			}
 		})
 	}

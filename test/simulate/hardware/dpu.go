@@ -201,14 +201,14 @@ func (d *DPU) Expose(spec provisioner.ExposeSpec) (provisioner.Exposure, error) 
 	return x.Exposure, nil
 }
 
-// make makes the controller of a device; unless something is to be recovered, nothing that its
-// function has kept is left.
+// make makes the controller of a device. Nothing that its function has kept is left, unless that
+// is to be recovered and it is the function on record: another one is a new one, hot-plugged.
 func (d *DPU) make(spec provisioner.ExposeSpec, volume string) (*shown, error) {
 	address, free := d.function(spec.PCIAddress)
 	if !free {
 		return nil, provisioner.ErrExhausted
 	}
-	if spec.Recover == nil {
+	if spec.Recover == nil || address != spec.PCIAddress {
 		delete(d.kept, address)
 	}
 	x := &shown{volume: volume, Exposure: provisioner.Exposure{

@@ -115,26 +115,16 @@ func pick(functions []snaprpc.Function, is func(snaprpc.Function) bool) (snaprpc
 
 func isNVMe(f snaprpc.Function) bool { return f.EmulationType == snaprpc.EmulationNVMe }
 
-// chooseSpare picks a hot-plugged function that is there already and free: the
-// one at the recorded address, or one that no other device is promised. Which
-// one it is does not matter for the volume, whose identity is its UUID.
-// pendingToo allows one that the host does not have, hostsToo one that it has: that may have
-// kept requests of the host, and no controller there can be destroyed before it is unplugged.
-func chooseSpare(functions []snaprpc.Function, want wanted, reserved map[string]string, pendingToo, hostsToo bool) (snaprpc.Function, bool) {
-	if f, ok := functionAt(functions, want.recorded); ok && hostsToo && want.recorded != "" && f.Hotplugged && f.CtrlID == "" {
+// chooseSpare picks a hot-plugged function that is there already and free: one that the host
+// does not have, if pendingToo, of which it does not matter which one it is, as the identity of
+// the volume is its UUID. One that the host has may have kept requests, which are served by the
+// next controller there, and no controller there can be destroyed before it is unplugged: so the
+// one on record is picked to recover what it has kept, and else none.
+func chooseSpare(functions []snaprpc.Function, want wanted, pendingToo, recovers bool) (snaprpc.Function, bool) {
+	if f, ok := functionAt(functions, want.recorded); ok && recovers && want.recorded != "" && f.Hotplugged && f.CtrlID == "" {
 		return f, true
 	}
-	promised := promises(reserved)
-	return pick(functions, func(f snaprpc.Function) bool {
-		owner, taken := promised[service.Bare(f.PCIBDF)]
-		if !f.Hotplugged || f.CtrlID != "" {
-			return false
-		}
-		if pending(f) {
-			return pendingToo
-		}
-		return hostsToo && (!taken || owner == want.device)
-	})
+	return pick(functions, func(f snaprpc.Function) bool { return pendingToo && f.Hotplugged && f.CtrlID == "" && pending(f) })
 }
 
 func promises(reserved map[string]string) map[string]string {

@@ -89,7 +89,7 @@ func (b *build) createPlugged(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f, found := chooseSpare(functions, b.wanted(), b.d.Reserved(ctx), family.plug != nil, b.spec.Recover != nil)
+	f, found := chooseSpare(functions, b.wanted(), family.plug != nil, b.spec.Recover != nil)
 	if !found {
 		if f.VUID, err = b.d.newFunction(ctx, family); err != nil {
 			return err

@@ -101,3 +101,34 @@ func TestConvert(t *testing.T) {
 		}
 	}
 }
+
+// TestChooseSpare: a function that the host has may have kept requests, which are served by the
+// next controller there: it is taken for the volume alone whose they are, to recover them.
+func TestChooseSpare(t *testing.T) {
+	function := func(address, ctrl string) snaprpc.Function {
+		return snaprpc.Function{EmulationType: snaprpc.EmulationNVMe, Hotplugged: true, PCIBDF: address, VUID: "vuid-" + address, CtrlID: ctrl}
+	}
+	const mine, others = "27:00.0", "28:00.0"
+	for name, tc := range map[string]struct {
+		functions         []snaprpc.Function
+		pending, recovers bool
+		want              string
+	}{
+		"the one on record, to recover":                 {[]snaprpc.Function{function(others, ""), function(mine, "")}, true, true, mine},
+		"the same, and nothing is to be recovered":      {[]snaprpc.Function{function(others, ""), function(mine, "")}, true, false, ""},
+		"another's, to recover":                         {[]snaprpc.Function{function(others, "")}, true, true, ""},
+		"the one on record is taken":                    {[]snaprpc.Function{function(others, ""), function(mine, "c")}, true, true, ""},
+		"one that the host does not have, to recover":   {[]snaprpc.Function{function(others, ""), function(snaprpc.PendingBDF, "")}, true, true, snaprpc.PendingBDF},
+		"one that the host does not have":               {[]snaprpc.Function{function(snaprpc.PendingBDF, "")}, true, false, snaprpc.PendingBDF},
+		"one that the host does not have, and must":     {[]snaprpc.Function{function(snaprpc.PendingBDF, "")}, false, false, ""},
+		"one that the host does not have, with another": {[]snaprpc.Function{function(snaprpc.PendingBDF, "c")}, true, false, ""},
+		"none": {nil, true, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, found := chooseSpare(tc.functions, wanted{device: "d", recorded: mine}, tc.pending, tc.recovers)
+			if f.PCIBDF != tc.want || found != (tc.want != "") {
+				t.Errorf("%q, %v; want %q", f.PCIBDF, found, tc.want)
+			}
+		})
+	}
+}
