@@ -355,7 +355,7 @@ func (a api) Patch(ctx context.Context, o client.Object, p client.Patch, _ ...cl
 	if err != nil {
 		return err
 	}
-	return a.write(ctx, "patches", o, func(o client.Object) error { return a.link.server.Patch(o, data) })
+	return a.write(ctx, "patches", o, func(o client.Object) error { return a.link.server.Patch(o, p.Type(), data) })
 }
 
 // Delete deletes an object.
@@ -382,5 +382,5 @@ func (s status) Patch(ctx context.Context, o client.Object, p client.Patch, _ ..
 	if err != nil {
 		return err
 	}
-	return s.api.write(ctx, "patches status of", o, func(o client.Object) error { return s.api.link.server.PatchStatus(o, data) })
+	return s.api.write(ctx, "patches status of", o, func(o client.Object) error { return s.api.link.server.PatchStatus(o, p.Type(), data) })
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -66,12 +67,16 @@ func (s *Server) replace(o client.Object, merge func(next, now client.Object)) e
 
 // Patch merges data into all but the status. A patch that names the UID of another object
 // is invalid; one that names another resourceVersion is a conflict.
-func (s *Server) Patch(o client.Object, data []byte) error { return s.patch(o, data, false) }
+func (s *Server) Patch(o client.Object, kind types.PatchType, data []byte) error {
+	return s.patch(o, kind, data, false)
+}
 
 // PatchStatus merges data into the status alone. The UID is not compared.
-func (s *Server) PatchStatus(o client.Object, data []byte) error { return s.patch(o, data, true) }
+func (s *Server) PatchStatus(o client.Object, kind types.PatchType, data []byte) error {
+	return s.patch(o, kind, data, true)
+}
 
-func (s *Server) patch(o client.Object, data []byte, status bool) error {
+func (s *Server) patch(o client.Object, kind types.PatchType, data []byte, status bool) error {
 	k := KeyOf(o)
 	now, found := s.objects[k.Kind][k]
 	if !found {
@@ -85,7 +90,7 @@ func (s *Server) patch(o client.Object, data []byte, status bool) error {
 		return err
 	}
 	maps.DeleteFunc(change, func(name string, _ any) bool { return (name == "status") != status })
-	next, err := merged(now, change)
+	next, err := merged(now, kind, change)
 	if err != nil {
 		return err
 	}
@@ -109,7 +114,8 @@ func preconditions(k Key, now client.Object, change map[string]any, status bool)
 	return nil
 }
 
-func merged(now client.Object, change map[string]any) (client.Object, error) {
+// merged is an object after a patch: a strategic one merges lists by their keys.
+func merged(now client.Object, kind types.PatchType, change map[string]any) (client.Object, error) {
 	text, err := json.Marshal(now)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", KeyOf(now), err)
@@ -118,11 +124,17 @@ func merged(now client.Object, change map[string]any) (client.Object, error) {
 	if err := json.Unmarshal(text, &all); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", KeyOf(now), err)
 	}
-	merge(all, change)
+	next := reflect.New(reflect.TypeOf(now).Elem()).Interface().(client.Object)
+	if kind == types.StrategicMergePatchType {
+		if all, err = strategicpatch.StrategicMergeMapPatch(all, change, next); err != nil {
+			return nil, fmt.Errorf("merge the patch into %s: %w", KeyOf(now), err)
+		}
+	} else {
+		merge(all, change)
+	}
 	if text, err = json.Marshal(all); err != nil {
 		return nil, fmt.Errorf("encode %s: %w", KeyOf(now), err)
 	}
-	next := reflect.New(reflect.TypeOf(now).Elem()).Interface().(client.Object)
 	if err := json.Unmarshal(text, next); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", KeyOf(now), err)
 	}
