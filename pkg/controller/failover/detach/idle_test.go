@@ -86,6 +86,17 @@ func TestReadsOnce(t *testing.T) {
 				a.Finalizers = append(a.Finalizers, storagev1alpha1.FinalizerDPUAttachment)
 			})
 		}, 3, true},
+		"it goes": {func(s fixture) { s.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Finalizers = nil }) }, 2, false},
+		"another comes and goes": {func(s fixture) {
+			s.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Finalizers = nil })
+			another := attachment(false, false, false)
+			another.UID = "another"
+			s.DPU.Add(another)
+			s.DPU.Remove(another)
+		}, 3, true},
+		"its hold is taken off": {func(s fixture) {
+			s.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Finalizers = []string{"vendor"} })
+		}, 3, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t)
