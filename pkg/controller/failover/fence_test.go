@@ -240,12 +240,12 @@ func TestLetGo(t *testing.T) {
 	}{
 		"all is so":        {together(), true},
 		"the DPU is heard": {dpuHeard, false},
-		"another DPU, heard": {func(p *pass, t *target) {
+		"another DPU, heard": {func(p *pass, _ *target) {
 			p.node.Spec.DPUName = "dpu-c"
 			p.heartbeat = func(string) nodehealth.Beat { return nodehealth.Fresh }
 		}, false},
-		"another DPU, silent": {func(p *pass, t *target) { p.node.Spec.DPUName, p.observation.DPU = "dpu-c", nodehealth.Fresh }, true},
-		"another DPU, never seen": {func(p *pass, t *target) {
+		"another DPU, silent": {func(p *pass, _ *target) { p.node.Spec.DPUName, p.observation.DPU = "dpu-c", nodehealth.Fresh }, true},
+		"another DPU, never seen": {func(p *pass, _ *target) {
 			p.node.Spec.DPUName = "dpu-c"
 			p.heartbeat = func(string) nodehealth.Beat { return nodehealth.Unknown }
 		}, false},

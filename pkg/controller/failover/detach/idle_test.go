@@ -1,6 +1,7 @@
 package detach
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -75,28 +76,30 @@ func TestReadsOnce(t *testing.T) {
 		meanwhile func(fixture)
 		reads     int
 		stays     bool
+		// held: the hold of the right is on it still.
+		held bool
 	}{
-		"nothing happens": {func(fixture) {}, 2, false},
+		"nothing happens": {func(fixture) {}, 2, false, false},
 		"another writes": {func(s fixture) {
 			kubetest.Change(s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) { a.Status.StorageDetaching = true })
-		}, 3, false},
+		}, 3, false, false},
 		"the DPU shows it again": {func(s fixture) {
 			kubetest.Change(s.DPU, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) {
 				a.Status.DPU.Attached, a.Status.DPU.RetiredEpoch = true, 0
 				a.Finalizers = append(a.Finalizers, storagev1alpha1.FinalizerDPUAttachment)
 			})
-		}, 3, true},
-		"it goes": {func(s fixture) { s.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Finalizers = nil }) }, 2, false},
+		}, 3, true, true},
+		"it goes": {func(s fixture) { s.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Finalizers = nil }) }, 2, false, false},
 		"another comes and goes": {func(s fixture) {
 			s.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Finalizers = nil })
 			another := attachment(false, false, false)
 			another.UID = "another"
 			s.DPU.Add(another)
 			s.DPU.Remove(another)
-		}, 3, true},
+		}, 3, true, true},
 		"its hold is taken off": {func(s fixture) {
 			s.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Finalizers = []string{"vendor"} })
-		}, 3, true},
+		}, 3, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t)
@@ -112,8 +115,12 @@ func TestReadsOnce(t *testing.T) {
 			if n := s.LiveReads() - before; n != tc.reads {
 				t.Errorf("%d objects read live, want %d", n, tc.reads)
 			}
-			if _, found := kubetest.Read(s.DPU, s.attachment()); found != tc.stays {
+			a, found := kubetest.Read(s.DPU, s.attachment())
+			if found != tc.stays {
 				t.Errorf("the attachment is there: %v", found)
+			}
+			if held := found && slices.Contains(a.Finalizers, storagev1alpha1.FinalizerWriterClaim); held != tc.held {
+				t.Errorf("the hold of the right is on it: %v", held)
 			}
 		})
 	}

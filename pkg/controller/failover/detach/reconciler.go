@@ -126,7 +126,7 @@ func (r *Reconciler) end(ctx context.Context, attachment *storagev1alpha1.Volume
 	}
 	uid := attachment.UID
 	found, err := kube.Find(ctx, r.DPU.Live, client.ObjectKeyFromObject(attachment), attachment)
-	if err != nil || !found || attachment.UID != uid {
+	if err != nil || !found || attachment.UID != uid || !concerns(attachment) {
 		return ctrl.Result{}, err
 	}
 	if !writer.Detaching(attachment) {
@@ -158,7 +158,7 @@ func (r *Reconciler) idle(ctx context.Context, a *storagev1alpha1.VolumeAttachme
 		return ctrl.Result{RequeueAfter: wait}, true, nil
 	}
 	fenced := writer.InFencing(claim, writer.HolderOf(a)) && r.Clock.Since(a.DeletionTimestamp.Time) < failoverFirst
-	if step == writer.FreeClaim && !fenced {
+	if step == writer.FreeClaim && !fenced || r.Host.Client == nil {
 		return ctrl.Result{}, false, nil
 	}
 	kept, err := keep(ctx, r.Host.Client, a)
@@ -215,7 +215,7 @@ func (r *Reconciler) letGo(ctx context.Context, attachment *storagev1alpha1.Volu
 		return err
 	}
 	found, err := kube.Find(ctx, r.DPU.Live, client.ObjectKeyFromObject(attachment), attachment)
-	if err != nil || !found || attachment.UID != uid || !writer.Released(attachment, nil) {
+	if err != nil || !found || attachment.UID != uid || !writer.Detaching(attachment) || !writer.Released(attachment, nil) {
 		return err
 	}
 	return kube.RemoveFinalizers(ctx, r.DPU.Client, attachment, storagev1alpha1.FinalizerWriterClaim)
