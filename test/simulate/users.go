@@ -70,7 +70,13 @@ func (w *World) runs(host string) bool {
 
 func (w *World) schedulable(host string) bool {
 	node, found := cluster.Find[*corev1.Node](w.Host, "", host)
-	return found && len(node.Spec.Taints) == 0 && node.Status.Conditions[0].Status == corev1.ConditionTrue
+	return found && len(node.Spec.Taints) == 0 && ready(node).Status == corev1.ConditionTrue
+}
+
+// ready is what the kubelet says of its Node.
+func ready(node *corev1.Node) *corev1.NodeCondition {
+	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+	return &node.Status.Conditions[i]
 }
 
 // attach asks for a volume on a host, or gives it back, as the pods there want. A host

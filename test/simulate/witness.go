@@ -53,15 +53,15 @@ func (w *World) beat(d *hardware.DPU) {
 func (w *World) look(d *hardware.DPU) {
 	if node, found := cluster.Find[*corev1.Node](w.Host, "", d.Host); found && !w.down[w.Host.Name] {
 		next := node.DeepCopy()
-		next.Status.Conditions[0].Status = corev1.ConditionTrue
+		ready(next).Status = corev1.ConditionTrue
 		if time.Since(w.beats[d.Host].host) > nodeGrace {
-			next.Status.Conditions[0].Status = corev1.ConditionUnknown
+			ready(next).Status = corev1.ConditionUnknown
 		}
 		if w.runs(d.Host) { // what its kubelet says, also after a restore
 			next.Status.NodeInfo.BootID = boot(d.Host, w.boots[d.Host])
 		}
 		if !equality.Semantic.DeepEqual(node, next) {
-			w.Engine.Tell("kubernetes", "Node %s is Ready: %s", d.Host, next.Status.Conditions[0].Status)
+			w.Engine.Tell("kubernetes", "Node %s is Ready: %s", d.Host, ready(next).Status)
 			w.must(w.Host.UpdateStatus(next))
 		}
 	}
