@@ -5,6 +5,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -160,6 +161,7 @@ func TestStepsInLanes(t *testing.T) {
 func TestStepsBench(t *testing.T) {
 	const controller, node = "up --kubelet-profile=stock --vfs=64 --attach-mode=controller", "up --kubelet-profile=stock --vfs=64 --attach-mode=node"
 	const epochs, pods = "up --kubelet-profile=stock --epochs", "up --kubelet-profile=stock --pods"
+	kept := []string{"up --kubelet-profile=stock --vfs=64 --keep-functions", "--only=failover.snap_killed_with_state"}
 	below := []string{
 		"up --kubelet-profile=stock --attach-mode=controller --record-below", "--only=failover.recorded_below",
 		"up --kubelet-profile=stock --attach-mode=node --record-below", "--only=failover.recorded_below",
@@ -168,7 +170,7 @@ func TestStepsBench(t *testing.T) {
 		bench string
 		want  []string
 	}{
-		{"", append([]string{controller, "--only=", node, "--only=failover", epochs, "--only=epochs", pods, "--only=podvolumes"}, below...)},
+		{"", slices.Concat([]string{controller, "--only=", node, "--only=failover", epochs, "--only=epochs", pods, "--only=podvolumes"}, kept, below)},
 		{"epochs", []string{epochs, "--only=epochs"}},
 		{"podvolumes.new_volume", []string{pods, "--only=podvolumes.new_volume"}},
 		{"rss", []string{controller, "--only=rss"}},
@@ -176,9 +178,10 @@ func TestStepsBench(t *testing.T) {
 		{"journal", []string{"--only=journal"}},
 		{"extender.http,attach", []string{"--only=extender.http", controller, "--only=attach"}},
 		{"failover.fence", []string{controller, "--only=failover.fence", node, "--only=failover.fence"}},
-		{"rss,failover", append([]string{controller, "--only=rss,failover", node, "--only=failover"}, below...)},
-		{"failover,rss", append([]string{controller, "--only=failover,rss", node, "--only=failover"}, below...)},
+		{"rss,failover", slices.Concat([]string{controller, "--only=rss,failover", node, "--only=failover"}, kept, below)},
+		{"failover,rss", slices.Concat([]string{controller, "--only=failover,rss", node, "--only=failover"}, kept, below)},
 		{"safety", append([]string{controller, "--only=safety", node, "--only=safety"}, below...)},
+		{"failover.snap_killed_with_state", kept},
 		{"failover.recorded_below", below},
 	} {
 		t.Run(tt.bench, func(t *testing.T) {
