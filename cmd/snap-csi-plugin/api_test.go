@@ -184,15 +184,21 @@ func (b *bed) show(node string) {
 	})
 }
 
+// publish asks for the volume on a node, again as external-attacher does while the driver's
+// cache has not heard of that node.
 func (b *bed) publish(node string) {
 	b.t.Helper()
 	done := make(chan struct{})
 	go func() { defer close(done); b.show(node) }()
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	defer cancel()
-	_, err := b.csi.ControllerPublishVolume(ctx, &csispec.ControllerPublishVolumeRequest{
-		VolumeId: "vol", NodeId: node, VolumeCapability: capability(),
-	}, grpc.WaitForReady(true))
+	var err error
+	b.until("the driver knows node "+node, func() bool {
+		_, err = b.csi.ControllerPublishVolume(ctx, &csispec.ControllerPublishVolumeRequest{
+			VolumeId: "vol", NodeId: node, VolumeCapability: capability(),
+		}, grpc.WaitForReady(true))
+		return status.Code(err) != codes.NotFound
+	})
 	<-done
 	b.must(err)
 }

@@ -150,7 +150,7 @@ func TestTable(t *testing.T) {
 		"VolumeAttachment":    {"Name", "Volume", "Node", "Epoch", "Attached", "Age"},
 		"SVVolumeAttachment":  {"Name", "PV", "Node", "Attached", "Age"},
 		"WriterClaim":         {"Name", "Volume", "Phase", "Holder", "Epoch", "Age"},
-		"DPUStorageNode":      {"Name", "DPU", "Host Alive", "DPU Alive", "SNAP", "Free VFs", "Plugins", "Host Beat", "DPU Beat", "Failover", "Age"},
+		"DPUStorageNode":      {"Name", "DPU", "Host Alive", "DPU Alive", "SNAP", "Free VFs", "Plugins", "Host Beat", "DPU Beat", "Failover", "Drained", "Age"},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			o := object(t, kind)
