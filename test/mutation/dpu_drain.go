@@ -17,7 +17,7 @@ var drains = []mutation{
 		{drainFind, "	f.held = slices.Concat(f.held, claims, shown)", "	f.held = slices.Concat(f.held, claims[:0], shown)"},
 	}},
 	{name: "a DPU with an attachment is drained", tests: dpuDrain, edits: []edit{
-		{drainFind, "		case a.Spec.DPUNodeName != host:", "		case a.Spec.DPUNodeName != \"\":"},
+		{drainFind, "a.Spec.Role == storagev1alpha1.RoleReplica {", "a.Spec.DPUNodeName == host {"},
 	}},
 	{name: "a DPU that shows a device is drained", tests: dpuDrain, edits: []edit{
 		{drainFind, "!a.IsReplica() && a.Status.DPU.Attached {", "!a.IsReplica() && a.Status.DPU.Attached && dpu == \"\" {"},

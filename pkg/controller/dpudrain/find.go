@@ -11,6 +11,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/writer"
 )
@@ -62,16 +63,14 @@ func userOf(p *corev1.Pod) user {
 func (r *Reconciler) find(ctx context.Context, f *findings, host string, hostCluster, dpuCluster client.Reader) error {
 	f.replicas = 0 // which caches may have counted
 	var attachments storagev1alpha1.DPUVolumeAttachmentList
-	if err := hostCluster.List(ctx, &attachments, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	there := client.MatchingFields{index.DPUVolumeAttachmentByNode: host} // which is a selectable field too
+	if err := hostCluster.List(ctx, &attachments, client.InNamespace(r.Namespace), there, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the attachments to host %s: %w", host, err)
 	}
 	for i := range attachments.Items {
-		a := &attachments.Items[i]
-		switch {
-		case a.Spec.DPUNodeName != host:
-		case a.Spec.Role == storagev1alpha1.RoleReplica:
+		if a := &attachments.Items[i]; a.Spec.Role == storagev1alpha1.RoleReplica {
 			f.replicas++
-		default:
+		} else {
 			f.held = append(f.held, fmt.Sprintf("volume %s is attached", a.Spec.DPUVolumeName))
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	"github.com/moor-storage/moor/internal/index"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 )
@@ -29,7 +28,6 @@ import (
 // Most of what comes is Leases, each of which says nothing but that it was renewed: one
 // is heard as it comes, and no cache is asked.
 type Nodes struct {
-	// Host has an index of DPUStorageNodes by DPU.
 	Host, DPU kube.Cluster
 	// HostNamespace and DPUNamespace are where the Leases are.
 	HostNamespace, DPUNamespace string
@@ -171,12 +169,13 @@ func (n *Nodes) hearLease(in nodehealth.Cluster, node string, l *coordinationv1.
 func (n *Nodes) hearDPU(ctx context.Context, dpu string) {
 	n.mu.Lock()
 	err := n.recordDPU(ctx, dpu)
+	hosts := n.hostsOf[dpu].UnsortedList()
 	n.mu.Unlock()
 	if err != nil {
 		ctrl.LoggerFrom(ctx).WithName("listener").Error(err, "a heartbeat was not recorded", "dpu", dpu)
 	}
-	for _, host := range kube.RequestsOf(ctx, n.Host.Client, &moorv1alpha1.DPUStorageNodeList{}, client.MatchingFields{index.DPUStorageNodeByDPU: dpu}) {
-		n.hear(ctx, host.Name)
+	for _, host := range hosts {
+		n.hear(ctx, host)
 	}
 }
 
