@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -22,8 +23,17 @@ type user struct {
 	ending bool
 	// kept says why a drain does not evict it; "" if it does.
 	kept string
-	// refusal says why it was not evicted when that was asked for; "" if it was not.
-	refusal string
+	// refusal is why it was not evicted when that was asked for; without words if it was not.
+	refusal refusal
+	// again is after what time that may be asked for again.
+	again time.Duration
+}
+
+// refusal is why a pod was not evicted.
+type refusal struct {
+	words string
+	// budget: its PodDisruptionBudget refused it.
+	budget bool
 }
 
 // findings are what was found of a host and its DPU.
@@ -39,6 +49,18 @@ type findings struct {
 	live bool
 	// doubt says what could not be found out; "" if nothing.
 	doubt string
+}
+
+// again is after what time to look again: at the latest when a pod may be asked for that was
+// refused.
+func (f *findings) again() time.Duration {
+	again := lookAgain
+	for _, u := range f.pods {
+		if u.again > 0 {
+			again = min(again, u.again)
+		}
+	}
+	return again
 }
 
 // left reports whether anything is known to be left.
@@ -69,7 +91,7 @@ func (f *findings) reason() string {
 	switch {
 	case len(f.pods) == 0:
 		return moorv1alpha1.ReasonDetaching
-	case has(func(u user) bool { return u.refusal != "" }):
+	case has(func(u user) bool { return u.refusal.budget }):
 		return moorv1alpha1.ReasonBudget
 	case has(func(u user) bool { return u.kept == "" || u.ending }):
 		return moorv1alpha1.ReasonEvicting
@@ -107,7 +129,7 @@ func (u user) urgency() int {
 		return 2
 	case u.kept != "":
 		return 0
-	case u.refusal != "":
+	case u.refusal.words != "":
 		return 1
 	}
 	return 3
@@ -119,8 +141,8 @@ func (u user) words() string {
 		return fmt.Sprintf("pod %s is ending", u.name)
 	case u.kept != "":
 		return fmt.Sprintf("pod %s is not evicted: %s", u.name, u.kept)
-	case u.refusal != "":
-		return fmt.Sprintf("pod %s is not evicted yet: %s", u.name, u.refusal)
+	case u.refusal.words != "":
+		return fmt.Sprintf("pod %s is not evicted yet: %s", u.name, u.refusal.words)
 	}
 	return fmt.Sprintf("pod %s waits for others that are ending", u.name)
 }

@@ -13,7 +13,7 @@ import (
 
 // TestDecide: True only if the API servers said that nothing is left; else who is waited for.
 func TestDecide(t *testing.T) {
-	ending, kept, refused, waiting := user{name: "ns/b-ending", ending: true}, user{name: "ns/d-bare", kept: bare}, user{name: "ns/c-refused", refusal: "no"}, user{name: "ns/a-waiting"}
+	ending, kept, refused, waiting := user{name: "ns/b-ending", ending: true}, user{name: "ns/d-bare", kept: bare}, user{name: "ns/c-refused", refusal: refusal{"no", true}}, user{name: "ns/a-waiting"}
 	for name, c := range map[string]struct {
 		f       findings
 		reason  string

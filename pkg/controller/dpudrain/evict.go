@@ -50,15 +50,15 @@ func (r *Reconciler) evict(ctx context.Context, node *moorv1alpha1.DPUStorageNod
 			continue
 		}
 		now := r.Clock.Now()
-		if words, left := r.refused.Get(pods[i].UID, now); left > 0 {
-			u.refusal = words
+		if u.refusal, u.again = r.refused.Get(pods[i].UID, now); u.again > 0 {
 			continue
 		}
 		if room <= 0 {
 			continue
 		}
-		if u.refusal = r.evictOne(ctx, node, &pods[i]); u.refusal != "" {
-			r.refused.Note(pods[i].UID, u.refusal, now, now.Add(pause(age)))
+		if u.refusal = r.evictOne(ctx, node, &pods[i]); u.refusal.words != "" {
+			u.again = pause(age)
+			r.refused.Note(pods[i].UID, u.refusal, now, now.Add(u.again))
 			continue
 		}
 		u.ending = true
@@ -67,9 +67,9 @@ func (r *Reconciler) evict(ctx context.Context, node *moorv1alpha1.DPUStorageNod
 	return users
 }
 
-// evictOne asks for the eviction of exactly the pod that was read, and returns in words why
-// it is refused; "" if it is not.
-func (r *Reconciler) evictOne(ctx context.Context, node *moorv1alpha1.DPUStorageNode, pod *corev1.Pod) string {
+// evictOne asks for the eviction of exactly the pod that was read, and returns why it is
+// refused; no words if it is not.
+func (r *Reconciler) evictOne(ctx context.Context, node *moorv1alpha1.DPUStorageNode, pod *corev1.Pod) refusal {
 	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
 	defer cancel()
 	err := r.Host.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
@@ -78,19 +78,19 @@ func (r *Reconciler) evictOne(ctx context.Context, node *moorv1alpha1.DPUStorage
 	})
 	switch {
 	case kube.IsNotFound(err) || apierrors.IsConflict(err):
-		return "" // it has gone, and the next pass sees what came
+		return refusal{} // it has gone, and the next pass sees what came
 	case err != nil:
-		return refusal(err)
+		return refusalOf(err)
 	}
 	r.Recorder.Event(pod, corev1.EventTypeNormal, moorv1alpha1.EventDrainEvicted, fmt.Sprintf("evicted from host %s: %s", node.Name, node.Spec.Draining()))
-	return ""
+	return refusal{}
 }
 
-// refusal is why an eviction was refused, in the words of the budget if it was that.
-func refusal(err error) string {
+// refusalOf is why an eviction was refused, in the words of the budget if it was that.
+func refusalOf(err error) refusal {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
-		return err.Error()
+		return refusal{words: err.Error()}
 	}
 	var budgets []string
 	for _, c := range status.Status().Details.Causes {
@@ -99,7 +99,7 @@ func refusal(err error) string {
 		}
 	}
 	if len(budgets) == 0 {
-		return err.Error()
+		return refusal{words: err.Error()}
 	}
-	return strings.Join(budgets, ", ")
+	return refusal{strings.Join(budgets, ", "), true}
 }

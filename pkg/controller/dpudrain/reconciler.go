@@ -26,12 +26,9 @@ import (
 	"github.com/moor-storage/moor/internal/kube"
 )
 
-// How long until a host is looked at again about which nothing is heard: budgets, and what
-// is bound to it, are not watched.
-const (
-	lookAgain    = 2 * time.Second
-	lookAtDrains = 30 * time.Second
-)
+// lookAgain is after what time a host is looked at again that is not drained and of which
+// nothing is heard: what is left of it is watched, and budgets are not, which evict asks.
+const lookAgain = 30 * time.Second
 
 // Reconciler drains the DPU of one host.
 type Reconciler struct {
@@ -46,7 +43,7 @@ type Reconciler struct {
 
 	// refused are the pods whose eviction was refused a moment ago, and why: what is
 	// forgotten is asked for once more.
-	refused kube.Recent[string]
+	refused kube.Recent[refusal]
 }
 
 // SetupWithManager watches the wish of a person, and what is left on hosts with one.
@@ -61,6 +58,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.ofAttachment)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod)).
 		WatchesRawSource(source.Kind(r.DPU.Cache, &moorv1alpha1.WriterClaim{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofClaim))).
+		WatchesRawSource(source.Kind(r.DPU.Cache, &storagev1alpha1.VolumeAttachment{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofShown))).
 		Complete(kube.Retrying(r))
 }
 
@@ -91,10 +89,19 @@ func (r *Reconciler) ofClaim(ctx context.Context, c *moorv1alpha1.WriterClaim) [
 	if c.Status == nil || c.Status.Holder == "" {
 		return nil
 	}
+	return r.ofDPU(ctx, c.Status.Holder)
+}
+
+func (r *Reconciler) ofShown(ctx context.Context, a *storagev1alpha1.VolumeAttachment) []reconcile.Request {
+	return r.ofDPU(ctx, a.Spec.NodeName)
+}
+
+// ofDPU are the requests of the hosts of a DPU that is being drained.
+func (r *Reconciler) ofDPU(ctx context.Context, dpu string) []reconcile.Request {
 	var hosts moorv1alpha1.DPUStorageNodeList
-	of := client.MatchingFields{index.DPUStorageNodeByDPU: c.Status.Holder}
+	of := client.MatchingFields{index.DPUStorageNodeByDPU: dpu}
 	if err := r.Host.Client.List(ctx, &hosts, of, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "find the host of a DPU", "dpu", c.Status.Holder)
+		ctrl.LoggerFrom(ctx).Error(err, "find the host of a DPU", "dpu", dpu)
 	}
 	var out []reconcile.Request
 	for i := range hosts.Items {
@@ -143,10 +150,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if told := r.report(ctx, node, v); err == nil {
 		err = told
 	}
-	if v.status == metav1.ConditionTrue {
-		return ctrl.Result{RequeueAfter: lookAtDrains}, err
+	if v.status == metav1.ConditionTrue { // what comes wakes it
+		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: lookAgain}, err
+	return ctrl.Result{RequeueAfter: f.again()}, err
 }
 
 // pass evicts pods, and finds what is left. What caches show is enough to say that

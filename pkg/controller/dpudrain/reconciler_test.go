@@ -121,9 +121,9 @@ func TestRefusals(t *testing.T) {
 		err  error
 		says string
 	}{
-		"not allowed":      {apierrors.NewForbidden(pods, "p", errors.New("no right")), `False/Budget: pod default/p is not evicted yet: pods "p" is forbidden: no right`},
+		"not allowed":      {apierrors.NewForbidden(pods, "p", errors.New("no right")), `False/Evicting: pod default/p is not evicted yet: pods "p" is forbidden: no right`},
 		"several budgets":  {apierrors.NewInternalError(errors.New("more than one budget")), "more than one budget"},
-		"busy":             {apierrors.NewTooManyRequests("busy", 1), "False/Budget: pod default/p is not evicted yet: busy"},
+		"busy":             {apierrors.NewTooManyRequests("busy", 1), "False/Evicting: pod default/p is not evicted yet: busy"},
 		"no answer":        {errors.New("no answer"), "is not evicted yet: no answer"},
 		"gone":             {apierrors.NewNotFound(pods, "p"), "False/Evicting: pod default/p is ending"},
 		"another by now":   {apierrors.NewConflict(pods, "p", errors.New("UID")), "False/Evicting: pod default/p is ending"},
@@ -314,17 +314,26 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestAgain: what is left is looked at soon, and what is drained now and then.
+// TestAgain: a host is looked at again when a pod may be asked for that was refused, else now
+// and then, and not at all once it is drained: what comes wakes it.
 func TestAgain(t *testing.T) {
 	f := newFixture(t)
 	f.pod("p", "StatefulSet")
-	for _, want := range []time.Duration{lookAgain, lookAtDrains} {
+	f.answer = budget
+	for _, step := range []struct {
+		name string
+		do   func()
+		want time.Duration
+	}{
+		{"refused", func() {}, firstPause},
+		{"half of the pause is over", func() { f.Step(firstPause / 2) }, firstPause / 2},
+		{"it is evicted", func() { f.Step(firstPause); f.answer = nil }, lookAgain},
+		{"it has ended", func() { f.ends("p") }, 0},
+	} {
+		step.do()
 		got, err := f.r.Reconcile(t.Context(), kube.RequestFor("", "n1"))
-		if err != nil || got.RequeueAfter != want {
-			t.Errorf("again after %s, want %s: %v", got.RequeueAfter, want, err)
-		}
-		if want == lookAgain {
-			f.ends("p")
+		if err != nil || got.RequeueAfter != step.want {
+			t.Errorf("%s: again after %s, want %s: %v", step.name, got.RequeueAfter, step.want, err)
 		}
 	}
 }

@@ -26,6 +26,8 @@ func TestWhatWakes(t *testing.T) {
 		"an attachment elsewhere":   {len(f.r.ofAttachment(t.Context(), kubetest.DPUVolumeAttachment("v", "n2"))), 0},
 		"a claim":                   {len(f.r.ofClaim(t.Context(), here)), 1},
 		"another DPU's claim":       {len(f.r.ofClaim(t.Context(), there)), 0},
+		"a device":                  {len(f.r.ofShown(t.Context(), kubetest.VolumeAttachment("a", "v", "dpu-n1"))), 1},
+		"another DPU's device":      {len(f.r.ofShown(t.Context(), kubetest.VolumeAttachment("a", "v", "dpu-n2"))), 0},
 		"a claim without a history": {len(f.r.ofClaim(t.Context(), none)), 0},
 	} {
 		if c.got != c.want {
