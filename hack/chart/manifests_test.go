@@ -38,21 +38,7 @@ var looserBeside = map[string]string{
 func TestManifestsHardened(t *testing.T) {
 	used := map[string]bool{}
 	for _, c := range containersOf(manifests(t, beside...)) {
-		for _, what := range loose(c) {
-			key := who(c) + ": " + what
-			if looser[key] == "" && looserBeside[key] == "" {
-				t.Errorf("container %s of %s: %s, without a reason in the list", c.name, c.workload, key)
-			}
-			used[key] = true
-		}
-		requests := at(at(c.spec, "resources"), "requests")
-		if requests["cpu"] == nil || requests["memory"] == nil {
-			t.Errorf("container %s of %s does not say what processor time and memory it needs", c.name, c.workload)
-		}
+		wantHardened(t, "deploy", c, used, looser, looserBeside)
 	}
-	for key := range looserBeside {
-		if !used[key] {
-			t.Errorf("no container is %s: it is in the list for nothing", key)
-		}
-	}
+	wantUsed(t, looserBeside, used)
 }
