@@ -67,7 +67,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.budget.Window, "failover-window", failover.DefaultBudget.Window, "time within which no more than two hosts, or 30 % of them, may begin to fail over unless all witnesses agree; 0: no bound")
 	fs.DurationVar(&o.doubts.NotReady, notReadyAfter, 0, "after what time a host fails over that lives and whose Node is not Ready, without a person's request; 0: never, else 1m or more")
 	fs.DurationVar(&o.doubts.DPUSilent, dpuSilentAfter, 0, "the same of a host that lives and whose DPU is silent and has given no lease")
-	fs.DurationVar(&o.powerAfter, "power-after", powerproof.DefaultAfter, "how long a fence waits for other proofs before a BMC is asked to switch the host off, or to reset the DPU, where a PowerControl names one")
+	fs.DurationVar(&o.powerAfter, "power-after", powerproof.DefaultAfter, "how long a fence waits for other proofs before a BMC is asked to switch the host off, or to reset the DPU, where a PowerControl names one; where none can come it does not wait")
 	fs.DurationVar(&o.powerDrain, "power-drain", powerproof.DefaultDrain, "how long the storage may take over what it has received of a DPU that lost its power; no less than --lease-drain of snap-node-driver")
 }
 

@@ -14,6 +14,13 @@ const (
 	// BMC that drives the power button needs four seconds of it, and some say Off before it
 	// is so. It is more than a period of the DPU's heartbeats (10 s), any of which refutes it.
 	PowerSettle = 15 * time.Second
+	// PowerWasOff is the same of a machine that was off already when our request was made,
+	// while its DPU had not been heard for PowerSilence: no button is pressed that takes
+	// effect later, and a heartbeat that refutes it would have come. What is left is the
+	// button of a machine whose BMC was wrong about that.
+	PowerWasOff = 5 * time.Second
+	// PowerSilence is a period of the DPU's heartbeats (10 s), with time for one that is late.
+	PowerSilence = 12 * time.Second
 	// PowerReadings is how many readings have to say so.
 	PowerReadings = 3
 	// PowerGap is the longest time between two of them, and the oldest that the last may be
@@ -110,7 +117,7 @@ func (p Power) off() (proven, missing string) {
 		return "", p.waits(words)
 	}
 	first, last := series[0].At, series[len(series)-1].At
-	need := PowerSettle + p.Drain
+	need := p.settle() + p.Drain
 	switch {
 	case len(series) < PowerReadings || last.Sub(first) < need:
 		return "", p.waits(fmt.Sprintf("%s is off by %d readings over %s since %s, and %d over %s are needed without a sign of life of the DPU",
@@ -120,6 +127,15 @@ func (p Power) off() (proven, missing string) {
 	}
 	return fmt.Sprintf("%s is off since %s, by %d readings after our request, the last at %s (power restore policy %q)",
 		p.machine(), stamp(first), len(series), stamp(last), series[len(series)-1].RestorePolicy), ""
+}
+
+// settle is for how long the host has to be read as off.
+func (p Power) settle() time.Duration {
+	wasOff := p.notOff(p.Before) == "" && p.Accepted.Sub(p.Before.At) <= PowerGap
+	if wasOff && p.Before.At.Sub(p.Heard) > PowerSilence {
+		return PowerWasOff
+	}
+	return PowerSettle
 }
 
 // old says that the last reading does not say how the machine is now.

@@ -44,6 +44,12 @@ func offPower() Power {
 	}
 }
 
+// wasOff makes it a host that was off already, and its DPU silent for long, with readings for
+// as long as that takes.
+func wasOff(p *Power) {
+	p.Before, p.Readings, p.Now = read(1, power.StateOff), series(power.StateOff, 6, 13, 21), seconds(22)
+}
+
 // resetPower is a DPU that was reset in order.
 func resetPower() Power {
 	before := read(1, power.StateOn, func(r *power.Reading) { r.LastReset, r.Stage = seconds(-5000), power.StageRunning })
@@ -63,7 +69,14 @@ func TestPowerOff(t *testing.T) {
 		words  string // "" if it is proven
 	}{
 		"off":                                  {func(*Power) {}, ""},
-		"off before our request, and after it": {func(p *Power) { p.Before = read(1, power.StateOff) }, ""},
+		"off before our request, and after it":          {func(p *Power) { wasOff(p) }, ""},
+		"off before, for less than the drain takes":     {func(p *Power) { wasOff(p); p.Readings[2].At = seconds(20) }, "and 3 over 15s are needed"},
+		"off before, and the DPU was heard before that": {func(p *Power) { wasOff(p); p.Heard = seconds(-12) }, ""},
+		"off before, and the DPU was heard just then":   {func(p *Power) { wasOff(p); p.Heard = seconds(-11) }, "and 3 over 25s are needed"},
+		"off long before our request was accepted":      {func(p *Power) { wasOff(p); p.Before.At = seconds(-14) }, "and 3 over 25s are needed"},
+		"another machine was off before":                {func(p *Power) { wasOff(p); isAnother(&p.Before) }, "and 3 over 25s are needed"},
+		"off before, and its chassis on":                {func(p *Power) { wasOff(p); p.Before.Chassis = power.StateOn }, "and 3 over 25s are needed"},
+		"on before, and off for as short":               {func(p *Power) { wasOff(p); p.Before.System = power.StateOn }, "and 3 over 25s are needed"},
 		"no chassis": {func(p *Power) {
 			for i := range p.Readings {
 				p.Readings[i].Chassis = ""

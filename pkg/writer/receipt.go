@@ -110,6 +110,14 @@ func (e Evidence) own(claim *moorv1alpha1.WriterClaim) bool {
 	return e.Attachment != nil && Holds(claim, HolderOf(e.Attachment))
 }
 
+// PowerAlone reports whether nothing but the power of the silent DPU can prove that its epoch
+// is over, a person's word aside: its storage neither revokes nor knows epochs, and it has
+// given no lease.
+func (e Evidence) PowerAlone() bool {
+	silent := e.Storage.Driver != "" && !e.Storage.Cut
+	return silent && !e.Storage.Vouched && !e.Lease.Given && (e.Attachment == nil || !TakesEpochs(e.Attachment))
+}
+
 // proof is one way to prove that a holder can no longer write. It returns the
 // message of the receipt; "" if it proves nothing.
 type proof struct {

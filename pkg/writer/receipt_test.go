@@ -298,3 +298,28 @@ func TestWordOfTheStorage(t *testing.T) {
 		}
 	}
 }
+
+// TestPowerAlone: other proofs are waited for wherever one can come.
+func TestPowerAlone(t *testing.T) {
+	silent := func() Evidence {
+		return Evidence{Attachment: &storagev1alpha1.VolumeAttachment{}, Storage: Revocation{Driver: "d", Asked: true, Noticed: true}}
+	}
+	for name, c := range map[string]struct {
+		change func(*Evidence)
+		want   bool
+	}{
+		"nothing revokes":               {func(*Evidence) {}, true},
+		"nothing to revoke":             {func(e *Evidence) { e.Storage.Asked = false }, true},
+		"no attachment":                 {func(e *Evidence) { e.Attachment = nil }, true},
+		"the storage revokes":           {func(e *Evidence) { e.Storage.Vouched = true }, false},
+		"the DPU is heard":              {func(e *Evidence) { e.Storage = Revocation{} }, false},
+		"the DPU is heard, and cut off": {func(e *Evidence) { e.Storage.Cut = true }, false},
+		"the DPU gave a lease":          {func(e *Evidence) { e.Lease = Lease{Given: true, Left: 1} }, false},
+		"the storage knows epochs":      {func(e *Evidence) { e.Attachment.Status.DPU.OpenEpoch = new(int64) }, false},
+	} {
+		e := silent()
+		if c.change(&e); e.PowerAlone() != c.want {
+			t.Errorf("%s: %v, want %v", name, !c.want, c.want)
+		}
+	}
+}

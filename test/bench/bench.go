@@ -105,6 +105,7 @@ func onBed() []suite {
 		{names: []string{"failover.host_off.controllers_killed"}, run: (*bench).controllersKilled},
 		{names: []string{"failover.volumes20"}, run: (*bench).volumes20},
 		{names: []string{"failover.host_and_dpu_off"}, run: (*bench).hostAndDPUOff},
+		{names: []string{"failover.power"}, run: (*bench).powerAlone},
 		{names: []string{"failover.snap_killed"}, run: (*bench).snapKilled},
 		{names: []string{"failover.snap_killed_with_state"}, run: (*bench).snapKilledWithState, on: keeping},
 		{names: []string{recordedName}, run: (*bench).recordedBelow, on: recording},

@@ -15,6 +15,11 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/test/devcluster/layout"
 )
 
@@ -74,6 +79,20 @@ func (c *Cluster) BMC(ctx context.Context, machine string, with ...string) (*BMC
 		return nil, errors.Join(fmt.Errorf("start the BMC of %s: %w\n%s", machine, err, tail(c.Log("bmc-"+machine), 10)), b.Stop())
 	}
 	return b, nil
+}
+
+// Record is what an installer creates in the host cluster to have a host switched off by its
+// BMC, from which its card has all of its power: a PowerControl and its Secret.
+func (b *BMC) Record(host, namespace string, on moorv1alpha1.PowerOnPolicy) []client.Object {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bmc-" + host}, Data: map[string][]byte{
+		"username": []byte(b.User), "password": []byte(b.Password), "ca.crt": b.CA,
+	}}
+	control := &moorv1alpha1.PowerControl{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: host}}
+	control.Spec = moorv1alpha1.PowerControlSpec{
+		Host:     &moorv1alpha1.BMC{Address: b.Address, SerialNumber: b.SerialNumber, SecretName: secret.Name},
+		DPUPower: moorv1alpha1.DPUPowerHost, PowerOn: on,
+	}
+	return []client.Object{secret, control}
 }
 
 // runBMC starts the process, and returns how it is ended. It is not of the session of this

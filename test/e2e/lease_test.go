@@ -16,10 +16,8 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/devcluster/moor"
 )
-
-// vendorDriver is the reference vendor's driver in the DPU cluster.
-const vendorDriver = "local.csi.moor.dev"
 
 // leased gives a DPU a watchdog and has its driver give a lease, until the test
 // ends. To be called before the namespace is made, which is cleared first.
@@ -59,7 +57,7 @@ func unvouched(ctx context.Context) {
 	GinkgoHelper()
 	vouch := func(ctx context.Context, words string) {
 		GinkgoHelper()
-		d := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: vendorDriver}}
+		d := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: moor.VendorDriver}}
 		Expect(clients.DPU.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
 		before := d.DeepCopy()
 		metav1.SetMetaDataAnnotation(&d.ObjectMeta, storagev1alpha1.AnnotationRevokes, words)

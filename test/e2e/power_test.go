@@ -8,8 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
@@ -27,16 +25,7 @@ func powered(ctx context.Context, host string, on moorv1alpha1.PowerOnPolicy) *d
 	b, err := bed.BMC(ctx, host, dpuIn(host))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(b.Stop)
-	name := client.ObjectKey{Namespace: bmcNamespace, Name: host}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: "bmc-" + host}, Data: map[string][]byte{
-		"username": []byte(b.User), "password": []byte(b.Password), "ca.crt": b.CA,
-	}}
-	control := &moorv1alpha1.PowerControl{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
-	control.Spec = moorv1alpha1.PowerControlSpec{
-		Host:     &moorv1alpha1.BMC{Address: b.Address, SerialNumber: b.SerialNumber, SecretName: secret.Name},
-		DPUPower: moorv1alpha1.DPUPowerHost, PowerOn: on,
-	}
-	for _, o := range []client.Object{secret, control} {
+	for _, o := range b.Record(host, bmcNamespace, on) {
 		Expect(clients.Host.Create(ctx, o)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(clients.Host.Delete(ctx, o)).To(Succeed()) })
 	}

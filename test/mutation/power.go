@@ -44,7 +44,19 @@ var powers = []mutation{
 		{rulePower, "	case len(series) < PowerReadings || last.Sub(first) < need:", "	case last.Sub(first) < need:"},
 	}},
 	{name: "what the storage had received from a host that is off is not waited for", tests: right, edits: []edit{
-		{rulePower, "	need := PowerSettle + p.Drain", "	need := PowerSettle"},
+		{rulePower, "	need := p.settle() + p.Drain", "	need := p.settle()"},
+	}},
+	{name: "a host that is off by our request is off as soon as one that was off before", tests: right, edits: []edit{
+		{rulePower, "	wasOff := p.notOff(p.Before) == \"\" && p.Accepted", "	wasOff := p.Accepted"},
+	}},
+	{name: "a host is off sooner though its DPU was heard just then", tests: right, edits: []edit{
+		{rulePower, "	if wasOff && p.Before.At.Sub(p.Heard) > PowerSilence {", "	if wasOff {"},
+	}},
+	{name: "a machine is touched though the storage revokes", tests: right, edits: []edit{
+		{ruleReceipt, "	return silent && !e.Storage.Vouched && ", "	return silent && "},
+	}},
+	{name: "a machine is touched though the DPU gave a lease", tests: right, edits: []edit{
+		{ruleReceipt, "!e.Storage.Vouched && !e.Lease.Given && ", "!e.Storage.Vouched && "},
 	}},
 	{name: "a machine that came on in between counts as off all the time", tests: right, edits: []edit{
 		{rulePower, "			series = nil\n			continue\n", "			continue\n"},
@@ -88,7 +100,7 @@ var powers = []mutation{
 
 	// What is touched, and when.
 	{name: "a machine is touched before other proofs were waited for", tests: powerProof, edits: []edit{
-		{powerKeeper, "	if now.Sub(since) < k.o.After {", "	if now.Sub(since) < 0 {"},
+		{powerKeeper, "	if now.Sub(since) < k.o.After && !q.Alone {", "	if now.Sub(since) < 0 {"},
 	}},
 	{name: "what was done for one epoch counts for the next", tests: powerProof, edits: []edit{
 		{powerKeeper, "!is || known.epoch != q.Epoch {", "!is || known.epoch < 0 {"},

@@ -105,7 +105,7 @@ func (f fencer) fence(ctx context.Context, p *pass, t *target) error {
 
 // wait says what a fence waits for of which the caches lack the end.
 func (f fencer) wait(ctx context.Context, p *pass, t *target) error {
-	power, err := f.powerOf(ctx, p, t)
+	power, err := f.powerOf(ctx, p, t, false)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (f fencer) prove(ctx context.Context, p *pass, t *target, e writer.Evidence
 	receipt, missing := writer.Prove(t.claim, e)
 	if receipt == nil {
 		var err error
-		if e.Power, err = f.powerOf(ctx, p, t); err != nil {
+		if e.Power, err = f.powerOf(ctx, p, t, e.PowerAlone()); err != nil {
 			return nil, err
 		}
 		receipt, missing = writer.Prove(t.claim, e)
@@ -285,13 +285,13 @@ func (f fencer) revokes(ctx context.Context, name string) (bool, error) {
 // powerOf is what is known of the power of the holder, which is asked for where a failover has
 // taken the right to write and the proofs that leave machines alone do not come. A host is
 // switched off only if its failover takes its pods by force too. Another DPU than the host's is
-// none of its PowerControl.
-func (f fencer) powerOf(ctx context.Context, p *pass, t *target) (*writer.Power, error) {
+// none of its PowerControl. alone: no other proof can come.
+func (f fencer) powerOf(ctx context.Context, p *pass, t *target, alone bool) (*writer.Power, error) {
 	if !t.inFencing() || !p.underway || !p.takes() || t.moves() || p.strange(t) {
 		return nil, nil //nolint:nilnil // nothing is asked
 	}
 	return f.power.Ask(ctx, powerproof.Question{
-		Host: p.node.Name, DPU: t.holder(), Claim: powerClaim(t), Epoch: t.claim.Status.Epoch, MayOff: p.action == Fence, MayReset: p.silent(t.holder()),
+		Host: p.node.Name, DPU: t.holder(), Claim: powerClaim(t), Epoch: t.claim.Status.Epoch, MayOff: p.action == Fence, MayReset: p.silent(t.holder()), Alone: alone,
 	})
 }
 

@@ -119,7 +119,7 @@ func TestPowerOf(t *testing.T) {
 			p, target := fencePass()
 			tc.is(p, target)
 			for _, wait := range []time.Duration{powerproof.DefaultAfter, 0} {
-				power, err := s.f.fencer.powerOf(t.Context(), p, target)
+				power, err := s.f.fencer.powerOf(t.Context(), p, target, false)
 				switch {
 				case err != nil:
 					t.Fatal(err)
@@ -143,7 +143,7 @@ func TestPowerOfAClaimThatIsFree(t *testing.T) {
 	ask := func(want bool) {
 		t.Helper()
 		inTheFence(p, target)
-		power, err := s.f.fencer.powerOf(t.Context(), p, target)
+		power, err := s.f.fencer.powerOf(t.Context(), p, target, false)
 		if err != nil || (power != nil) != want {
 			t.Fatalf("%+v, %v is known", power, err)
 		}
@@ -179,7 +179,7 @@ func TestPowerIsForgotten(t *testing.T) {
 			s.bmcs(moorv1alpha1.DPUPowerHost)
 			p, target := fencePass()
 			inTheFence(p, target)
-			if _, err := s.f.fencer.powerOf(t.Context(), p, target); err != nil {
+			if _, err := s.f.fencer.powerOf(t.Context(), p, target, false); err != nil {
 				t.Fatal(err)
 			}
 			s.Step(powerproof.DefaultAfter)
@@ -188,7 +188,7 @@ func TestPowerIsForgotten(t *testing.T) {
 			if tc.is(then, of); s.f.fencer.switchOn(t.Context(), then) != nil {
 				t.Fatal("it fails")
 			}
-			power, err := s.f.fencer.powerOf(t.Context(), p, target)
+			power, err := s.f.fencer.powerOf(t.Context(), p, target, false)
 			if err != nil || (power == nil) != tc.forgets {
 				t.Errorf("%+v is known, %v", power, err)
 			}

@@ -104,10 +104,12 @@ func (s *fixture) watch(keeper *powerproof.Keeper, seconds int, who ...string) {
 	}
 }
 
-// TestPower: host and DPU are dead, and the vendor cannot revoke: the host is switched off, and that
-// frees the claim, and releases its pods. Then the host is switched on again.
+// TestPower: host and DPU are dead, and the storage does not revoke, though its vendor vouches for it: the
+// host is switched off once that was waited for, which frees the claim, and releases its pods. Then
+// the host is switched on again.
 func TestPower(t *testing.T) {
 	s := newFixture(t)
+	s.vouch()
 	host, dpu, keeper := s.bmcs(moorv1alpha1.DPUPowerHost)
 	s.live(40, "b", "dpu-b")
 	s.notReady("a")
@@ -131,6 +133,18 @@ func TestPower(t *testing.T) {
 	s.watch(keeper, 10, "b", "dpu-b")
 	if len(host.asked) != 2 || host.asked[1] != "on" || len(dpu.asked) > 0 {
 		t.Errorf("the host was asked for %q, the DPU for %q", host.asked, dpu.asked)
+	}
+}
+
+// TestPowerAlone: the vendor cannot revoke, so no other proof is waited for.
+func TestPowerAlone(t *testing.T) {
+	s := newFixture(t)
+	host, _, keeper := s.bmcs(moorv1alpha1.DPUPowerHost)
+	s.live(40, "b", "dpu-b")
+	s.notReady("a")
+	s.watch(keeper, 5, "b", "dpu-b")
+	if s.wantPhase(fencing); len(host.asked) != 1 {
+		t.Errorf("the host was asked for %q", host.asked)
 	}
 }
 

@@ -45,6 +45,7 @@ var targets = []Target{
 	value(4_000).andP99(7_000).of("failover.host_off.statefulset." + ModeNode),
 	value(4_000).andP99(7_000).of("failover.host_off.deployment." + ModeNode),
 	value(20_000).of("failover.host_and_dpu_off"),
+	value(25_000).andP99(35_000).of("failover.power"),
 	Target{}.andP99(300).of("failover.fence"),
 	Target{}.andP99(300).of("failover.promote"),
 	value(0.6).of("failover.drain.ratio"),

@@ -92,10 +92,10 @@ func applyManifests(ctx context.Context, c *devcluster.Cluster, clients kit.Clie
 		return fmt.Errorf("DPU cluster: %w", err)
 	}
 	// Here the vendor has a target, so that a detach is a proof: as the manifest says.
-	o := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: vendorDriver}}
+	o := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: VendorDriver}}
 	vouch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: "true"}}}`, storagev1alpha1.AnnotationRevokes)
 	if err := clients.DPU.Patch(ctx, o, client.RawPatch(types.MergePatchType, vouch)); err != nil {
-		return fmt.Errorf("say that the storage of %s revokes: %w", vendorDriver, err)
+		return fmt.Errorf("say that the storage of %s revokes: %w", VendorDriver, err)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func registerVendor(ctx context.Context, c *devcluster.Cluster, dpu client.Clien
 			return fmt.Errorf("say what storage %s reaches: %w", name, err)
 		}
 		if err := listVendor(ctx, dpu, node); err != nil {
-			return fmt.Errorf("say that %s has driver %s: %w", name, vendorDriver, err)
+			return fmt.Errorf("say that %s has driver %s: %w", name, VendorDriver, err)
 		}
 	}
 	return nil
@@ -156,8 +156,8 @@ func withVendor(known *storagev1.CSINode, node *corev1.Node) {
 	if len(known.OwnerReferences) == 0 {
 		known.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(node, corev1.SchemeGroupVersion.WithKind("Node"))}
 	}
-	if !registered(known, vendorDriver) {
-		known.Spec.Drivers = append(known.Spec.Drivers, storagev1.CSINodeDriver{Name: vendorDriver, NodeID: node.Name, TopologyKeys: []string{kit.PlaceKey}})
+	if !registered(known, VendorDriver) {
+		known.Spec.Drivers = append(known.Spec.Drivers, storagev1.CSINodeDriver{Name: VendorDriver, NodeID: node.Name, TopologyKeys: []string{kit.PlaceKey}})
 	}
 }
 

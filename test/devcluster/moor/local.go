@@ -22,7 +22,7 @@ const (
 	// localAccount is that of the sidecars of local-vendor --mode driver.
 	localAccount = "local-driver"
 	// localSocket is where it serves, on its host.
-	localSocket = "/var/lib/kubelet/plugins/" + vendorDriver + "/csi.sock"
+	localSocket = "/var/lib/kubelet/plugins/" + VendorDriver + "/csi.sock"
 )
 
 // localHost is the host whose volumes the local driver has: it is a driver of one machine.
@@ -77,10 +77,10 @@ func deployLocal(ctx context.Context, c *devcluster.Cluster, b bed, clients kit.
 	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
 		node := &storagev1.CSINode{}
 		err := clients.Host.Get(ctx, client.ObjectKey{Name: localHost(b)}, node)
-		return err == nil && registered(node, vendorDriver), errors.Join(client.IgnoreNotFound(err), ended(c, out))
+		return err == nil && registered(node, VendorDriver), errors.Join(client.IgnoreNotFound(err), ended(c, out))
 	})
 	if err != nil {
-		return nil, fmt.Errorf("wait until the kubelet of %s knows driver %s: %w", localHost(b), vendorDriver, err)
+		return nil, fmt.Errorf("wait until the kubelet of %s knows driver %s: %w", localHost(b), VendorDriver, err)
 	}
 	return out, nil
 }

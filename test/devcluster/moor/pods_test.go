@@ -109,7 +109,7 @@ func TestVendorBesideOtherDrivers(t *testing.T) {
 		for range 2 {
 			withVendor(known, node)
 		}
-		if !registered(known, vendorDriver) || len(known.Spec.Drivers) != had+1 {
+		if !registered(known, VendorDriver) || len(known.Spec.Drivers) != had+1 {
 			t.Errorf("%s: the drivers are %v", name, known.Spec.Drivers)
 		}
 		if len(known.OwnerReferences) != 1 || known.OwnerReferences[0].UID != node.UID {

@@ -19,8 +19,8 @@ const (
 	// readyTimeout is generous: machines of CI are slow at times.
 	readyTimeout = 3 * time.Minute
 	driver       = "csi.snap.nvidia.com"
-	// vendorDriver is the reference vendor's driver in the DPU cluster.
-	vendorDriver = "local.csi.moor.dev"
+	// VendorDriver is the reference vendor's driver in the DPU cluster.
+	VendorDriver = "local.csi.moor.dev"
 )
 
 // awaitReady returns once every DPU has reported a working SNAP service and

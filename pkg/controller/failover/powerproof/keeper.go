@@ -126,6 +126,8 @@ type Question struct {
 	MayOff bool
 	// MayReset: the DPU may be reset, as it is silent.
 	MayReset bool
+	// Alone: no other proof can come, so none is waited for.
+	Alone bool
 }
 
 // Ask has the BMCs asked, beside the caller, and returns what is known of the power of the
@@ -151,7 +153,7 @@ func (k *Keeper) Ask(ctx context.Context, q Question) (*writer.Power, error) {
 		s.fencing[q.Claim], s.newest = fence{q.Epoch, now}, now
 	}
 	since := s.fencing[q.Claim].since
-	if now.Sub(since) < k.o.After {
+	if now.Sub(since) < k.o.After && !q.Alone {
 		return nil, nil //nolint:nilnil // there is nothing to judge yet
 	}
 	s.active = true

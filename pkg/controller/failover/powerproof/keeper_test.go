@@ -8,6 +8,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/pkg/power"
+	"github.com/moor-storage/moor/pkg/writer"
 )
 
 // TestHostOff: nothing is done before other proofs were waited for; then the host is
@@ -25,6 +26,19 @@ func TestHostOff(t *testing.T) {
 	s.wantAsked(s.dpu, "")
 	if s.control().Status.HostOff == nil {
 		t.Error("not on record")
+	}
+}
+
+// TestAlone: where no other proof can come, none is waited for. Of a host that was off already,
+// and its DPU silent, less readings are needed.
+func TestAlone(t *testing.T) {
+	for is, takes := range map[power.State]int{power.StateOn: 31, power.StateOff: 19} {
+		s := newKit(t, poweredByHost)
+		s.host.is.System, s.q.Alone, s.heard = is, true, s.Clock.Now().Add(-writer.PowerSilence)
+		s.run(1)
+		s.wantAsked(s.host, "off")
+		s.wantProof(s.run(takes-2), false, "are needed")
+		s.wantProof(s.run(1), true, "")
 	}
 }
 
