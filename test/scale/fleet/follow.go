@@ -29,6 +29,8 @@ type follower struct {
 	seen   func(client.Object)
 	// at is the version from which on nothing was told yet; "" is not known.
 	at string
+	// good is when the API server was last known to be there.
+	good time.Time
 }
 
 // Follow tells of each object of a kind in kit.Namespace that changes from now on,
@@ -41,14 +43,12 @@ func Follow(ctx context.Context, c client.WithWatch, list client.ObjectList, see
 		}
 		return fmt.Errorf("list %T: %w", list, err)
 	}
-	f := &follower{client: c, list: list, seen: seen, at: list.GetResourceVersion()}
-	for good := time.Now(); ctx.Err() == nil; {
+	f := &follower{client: c, list: list, seen: seen, at: list.GetResourceVersion(), good: time.Now()}
+	for ctx.Err() == nil {
 		err := f.follow(ctx)
 		switch {
-		case err == nil:
-			good = time.Now()
-		case ctx.Err() != nil:
-		case time.Since(good) > patience:
+		case err == nil, ctx.Err() != nil:
+		case time.Since(f.good) > patience:
 			return err
 		default:
 			Pause(ctx, again)
@@ -57,7 +57,8 @@ func Follow(ctx context.Context, c client.WithWatch, list client.ObjectList, see
 	return nil
 }
 
-// follow follows until the watch ends. The error says that nothing could be watched.
+// follow follows until the watch ends. The error says that nothing could be watched, or how the
+// watch broke.
 func (f *follower) follow(ctx context.Context) error {
 	if f.at == "" {
 		if err := f.client.List(ctx, f.list, client.InNamespace(kit.Namespace)); err != nil {
@@ -81,7 +82,10 @@ func (f *follower) follow(ctx context.Context) error {
 		}
 		return fmt.Errorf("watch %T from %s: %w", f.list, f.at, err)
 	}
-	defer w.Stop()
+	defer func() {
+		w.Stop()
+		f.good = time.Now()
+	}()
 	for e := range w.ResultChan() {
 		o, ok := e.Object.(client.Object)
 		if !ok || e.Type == watch.Error {

@@ -26,6 +26,8 @@ type step struct {
 	want   string
 	err    error
 	events []watch.Event
+	// lasts is how long the watch stays before its events come.
+	lasts time.Duration
 }
 
 func claimAt(name, version string) *moorv1alpha1.WriterClaim {
@@ -42,6 +44,12 @@ func expired() *metav1.Status {
 	return &status
 }
 
+// cut is what a client makes of a connection that ends within an event.
+func cut() *metav1.Status {
+	status := apierrors.NewInternalError(errors.New("unable to decode an event from the watch stream")).Status()
+	return &status
+}
+
 // TestFollow: a watch that ends or cannot be made goes on where it was, and one that is
 // too old begins with all that is there.
 func TestFollow(t *testing.T) {
@@ -50,6 +58,7 @@ func TestFollow(t *testing.T) {
 		{want: "7", err: errors.New("connection refused")},
 		{want: "7", err: apierrors.NewServiceUnavailable("it starts")},
 		{want: "7", events: []watch.Event{{Type: watch.Bookmark, Object: claimAt("", "8")}, changed("c", "9")}},
+		{want: "9", lasts: 2 * patience, events: []watch.Event{{Type: watch.Error, Object: cut()}}},
 		{want: "9", events: []watch.Event{{Type: watch.Error, Object: expired()}}},
 		{want: "20", events: []watch.Event{changed("d", "21")}}, // all was told before
 		{want: "21", err: &apierrors.StatusError{ErrStatus: *expired()}},
@@ -89,10 +98,12 @@ func TestFollow(t *testing.T) {
 					return nil, next.err
 				}
 				w := watch.NewFakeWithChanSize(len(next.events), false)
-				for _, e := range next.events {
-					w.Action(e.Type, e.Object)
-				}
-				w.Stop()
+				time.AfterFunc(next.lasts, func() {
+					for _, e := range next.events {
+						w.Action(e.Type, e.Object)
+					}
+					w.Stop()
+				})
 				return w, nil
 			},
 		})
