@@ -367,7 +367,7 @@ func (o *Observer) beat(w witness, c Cluster, now time.Time) Beat {
 		return Stale
 	case known && now.Sub(w.last) < o.silence:
 		return Fresh
-	case known && now.Sub(w.last) >= o.timeout:
+	case known && now.Sub(w.last) >= o.timeout && now.Sub(r.heard) > o.silence/2: // nothing is heard
 		return Unknown
 	case silent >= o.silence:
 		return Quiet

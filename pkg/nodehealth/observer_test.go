@@ -105,6 +105,29 @@ func TestNothingHeard(t *testing.T) {
 	p.want(Stale, Stale)
 }
 
+// TestSilenceGrows: who falls silent is Fresh, then Quiet, then Stale, also between two of the
+// observer's own heartbeats: to know nothing in between would end what was begun.
+func TestSilenceGrows(t *testing.T) {
+	p := newPlayer(t)
+	p.pass(60, "a host", "a dpu", "b dpu")
+	was, order := Fresh, map[Beat]int{Fresh: 0, Quiet: 1, Stale: 2}
+	for tenth := range 400 {
+		p.clock.SetTime(p.clock.Now().Add(100 * time.Millisecond))
+		if tenth%10 == 5 {
+			p.o.SelfHeartbeat(HostCluster)
+			p.o.SelfHeartbeat(DPUCluster)
+		}
+		got := p.o.Known("a")
+		if at, known := order[got.DPU]; !known || at < order[was] || got.DPU != got.Host {
+			t.Fatalf("after %d ms of silence the DPU is %v and the host %v, after %v", 100*(tenth+1), got.DPU, got.Host, was)
+		}
+		was = got.DPU
+	}
+	if was != Stale {
+		t.Errorf("after 40 s of silence it is %v", was)
+	}
+}
+
 // TestStandstill: when all stand still, the observer too, its own heartbeat may be
 // heard before the others. A short pause changes nothing.
 func TestStandstill(t *testing.T) {
