@@ -116,8 +116,8 @@ func (p Power) off() (proven, missing string) {
 	if len(series) == 0 {
 		return "", p.waits(words)
 	}
-	first, last := series[0].At, series[len(series)-1].At
-	need := p.settle() + p.Drain
+	last := series[len(series)-1].At
+	first, need := p.settles(series)
 	switch {
 	case len(series) < PowerReadings || last.Sub(first) < need:
 		return "", p.waits(fmt.Sprintf("%s is off by %d readings over %s since %s, and %d over %s are needed without a sign of life of the DPU",
@@ -129,13 +129,17 @@ func (p Power) off() (proven, missing string) {
 		p.machine(), stamp(first), len(series), stamp(last), series[len(series)-1].RestorePolicy), ""
 }
 
-// settle is for how long the host has to be read as off.
-func (p Power) settle() time.Duration {
-	wasOff := p.notOff(p.Before) == "" && p.Accepted.Sub(p.Before.At) <= PowerGap
-	if wasOff && p.Before.At.Sub(p.Heard) > PowerSilence {
-		return PowerWasOff
+// settles is since when the host counts as off, and for how long it has to be read so. One
+// that was off already is off since then, if it was never seen otherwise.
+func (p Power) settles(series []power.Reading) (first time.Time, need time.Duration) {
+	first = series[0].At
+	all := slices.IndexFunc(p.Readings, func(r power.Reading) bool { return r.At.After(p.Accepted) })
+	unbroken := p.Readings[all].At.Equal(first) && first.Sub(p.Before.At) <= PowerGap
+	before := p.notOff(p.Before) == "" && p.Before.At.After(p.Fencing) && p.Before.At.Sub(p.Heard) > PowerSilence
+	if unbroken && before {
+		return p.Before.At, PowerWasOff + p.Drain
 	}
-	return PowerSettle
+	return first, PowerSettle + p.Drain
 }
 
 // old says that the last reading does not say how the machine is now.

@@ -47,7 +47,7 @@ func offPower() Power {
 // wasOff makes it a host that was off already, and its DPU silent for long, with readings for
 // as long as that takes.
 func wasOff(p *Power) {
-	p.Before, p.Readings, p.Now = read(1, power.StateOff), series(power.StateOff, 6, 13, 21), seconds(22)
+	p.Before, p.Readings, p.Now = read(1, power.StateOff), series(power.StateOff, 4, 10, 16), seconds(17)
 }
 
 // resetPower is a DPU that was reset in order.
@@ -69,14 +69,20 @@ func TestPowerOff(t *testing.T) {
 		words  string // "" if it is proven
 	}{
 		"off":                                  {func(*Power) {}, ""},
-		"off before our request, and after it":          {func(p *Power) { wasOff(p) }, ""},
-		"off before, for less than the drain takes":     {func(p *Power) { wasOff(p); p.Readings[2].At = seconds(20) }, "and 3 over 15s are needed"},
+		"off before our request, and after it": {func(p *Power) { wasOff(p) }, ""},
+		"off before, for less than the drain takes":     {func(p *Power) { wasOff(p); p.Readings[2].At = seconds(15) }, "and 3 over 15s are needed"},
+		"off before, by too few readings":               {func(p *Power) { wasOff(p); p.Readings = p.Readings[1:] }, "off by 2 readings over 15s"},
 		"off before, and the DPU was heard before that": {func(p *Power) { wasOff(p); p.Heard = seconds(-12) }, ""},
 		"off before, and the DPU was heard just then":   {func(p *Power) { wasOff(p); p.Heard = seconds(-11) }, "and 3 over 25s are needed"},
-		"off long before our request was accepted":      {func(p *Power) { wasOff(p); p.Before.At = seconds(-14) }, "and 3 over 25s are needed"},
+		"off long before":                               {func(p *Power) { wasOff(p); p.Fencing, p.Before.At = seconds(-20), seconds(-13) }, "and 3 over 25s are needed"},
+		"off before the fence":                          {func(p *Power) { wasOff(p); p.Fencing = seconds(1) }, "and 3 over 25s are needed"},
 		"another machine was off before":                {func(p *Power) { wasOff(p); isAnother(&p.Before) }, "and 3 over 25s are needed"},
 		"off before, and its chassis on":                {func(p *Power) { wasOff(p); p.Before.Chassis = power.StateOn }, "and 3 over 25s are needed"},
 		"on before, and off for as short":               {func(p *Power) { wasOff(p); p.Before.System = power.StateOn }, "and 3 over 25s are needed"},
+		"off before, and on in between": {func(p *Power) {
+			wasOff(p)
+			p.Readings = append(series(power.StateOn, 3), p.Readings...)
+		}, "and 3 over 25s are needed"},
 		"no chassis": {func(p *Power) {
 			for i := range p.Readings {
 				p.Readings[i].Chassis = ""

@@ -44,13 +44,19 @@ var powers = []mutation{
 		{rulePower, "	case len(series) < PowerReadings || last.Sub(first) < need:", "	case last.Sub(first) < need:"},
 	}},
 	{name: "what the storage had received from a host that is off is not waited for", tests: right, edits: []edit{
-		{rulePower, "	need := p.settle() + p.Drain", "	need := p.settle()"},
+		{rulePower, "	return first, PowerSettle + p.Drain", "	return first, PowerSettle"},
+	}},
+	{name: "what the storage had received from a host that was off before is not waited for", tests: right, edits: []edit{
+		{rulePower, "	return p.Before.At, PowerWasOff + p.Drain", "	return p.Before.At, PowerWasOff"},
+	}},
+	{name: "a host that came on in between was off before", tests: right, edits: []edit{
+		{rulePower, "	unbroken := p.Readings[all].At.Equal(first) && ", "	unbroken := "},
 	}},
 	{name: "a host that is off by our request is off as soon as one that was off before", tests: right, edits: []edit{
-		{rulePower, "	wasOff := p.notOff(p.Before) == \"\" && p.Accepted", "	wasOff := p.Accepted"},
+		{rulePower, "	before := p.notOff(p.Before) == \"\" && ", "	before := "},
 	}},
 	{name: "a host is off sooner though its DPU was heard just then", tests: right, edits: []edit{
-		{rulePower, "	if wasOff && p.Before.At.Sub(p.Heard) > PowerSilence {", "	if wasOff {"},
+		{rulePower, " && p.Before.At.Sub(p.Heard) > PowerSilence", ""},
 	}},
 	{name: "a machine is touched though the storage revokes", tests: right, edits: []edit{
 		{ruleReceipt, "	return silent && !e.Storage.Vouched && ", "	return silent && "},

@@ -127,6 +127,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
 		Watches(&storagev1alpha1.DPUVolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(ofAttachment), builder.WithPredicates(detach.Going)).
 		WatchesRawSource(r.o.Observer.Source(matters)).
+		WatchesRawSource(r.o.Power.Source()).
 		WatchesRawSource(source.Kind(r.o.DPU.Cache, &moorv1alpha1.DPUStorageNode{}, handler.TypedEnqueueRequestsFromMapFunc(r.ofReport), r.observedChanged())).
 		WatchesRawSource(source.Kind(r.o.DPU.Cache, &storagev1alpha1.VolumeAttachment{}, kube.EnqueueLater(r.ofMirror))).
 		WatchesRawSource(source.Kind(r.o.DPU.Cache, &storagev1alpha1.SVVolumeAttachment{}, kube.EnqueueLater(r.ofRevoked))).

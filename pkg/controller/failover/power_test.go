@@ -31,7 +31,7 @@ type powered struct {
 // it had sent must have arrived.
 func (s *fixture) powerless(claim string) bool {
 	since, known := s.fenced[claim]
-	return known && s.lost.After(since) && s.Clock.Since(s.lost) >= powerproof.DefaultDrain
+	return known && !s.lost.Before(since) && s.Clock.Since(s.lost) >= powerproof.DefaultDrain
 }
 
 func (m *powered) Read(context.Context) (power.Reading, error) {
@@ -98,6 +98,7 @@ func (s *fixture) watch(keeper *powerproof.Keeper, seconds int, who ...string) {
 	for range seconds / 5 {
 		s.live(5, who...)
 		s.mustPass()
+		s.Step(time.Millisecond) // what is read is read after the claim was seen in Fencing
 		if _, err := keeper.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: kubetest.HostNamespace, Name: "a"}}); err != nil {
 			s.t.Fatal(err)
 		}

@@ -17,6 +17,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
@@ -62,8 +64,9 @@ type Options struct {
 
 // Keeper keeps what BMCs say. It is safe for concurrent use.
 type Keeper struct {
-	o     Options
-	wakes chan event.GenericEvent
+	o Options
+	// wakes has steps done, and reads tells of what was read.
+	wakes, reads chan event.GenericEvent
 
 	mu       sync.Mutex
 	sessions map[string]*session
@@ -111,7 +114,7 @@ func New(o Options) *Keeper {
 	if o.Connect == nil {
 		o.Connect = func(c redfish.Config) (power.Machine, error) { return redfish.New(c) }
 	}
-	return &Keeper{o: o, wakes: make(chan event.GenericEvent, 1024), sessions: map[string]*session{}, released: map[string]time.Time{}}
+	return &Keeper{o: o, wakes: make(chan event.GenericEvent, 1024), reads: make(chan event.GenericEvent, 1024), sessions: map[string]*session{}, released: map[string]time.Time{}}
 }
 
 // Question is about the DPU that holds a claim which is in Fencing.
@@ -242,10 +245,24 @@ func (k *Keeper) Release(ctx context.Context, host string) (string, error) {
 
 // wake has a step done soon. If too much is to be done already, the next question wakes.
 func (k *Keeper) wake(host string) {
+	tell(k.wakes, &moorv1alpha1.PowerControl{ObjectMeta: metav1.ObjectMeta{Namespace: k.o.Namespace, Name: host}})
+}
+
+func tell(whom chan event.GenericEvent, of client.Object) {
 	select {
-	case k.wakes <- event.GenericEvent{Object: &moorv1alpha1.PowerControl{ObjectMeta: metav1.ObjectMeta{Namespace: k.o.Namespace, Name: host}}}:
+	case whom <- event.GenericEvent{Object: of}:
 	default:
 	}
+}
+
+// Source tells of each DPUStorageNode of whose host or DPU a BMC was asked, when that is done:
+// what is known may be a proof by then. A Keeper that is nil tells nothing.
+func (k *Keeper) Source() source.Source {
+	reads := make(chan event.GenericEvent)
+	if k != nil {
+		reads = k.reads
+	}
+	return source.Channel(reads, &handler.EnqueueRequestForObject{})
 }
 
 // find is the PowerControl of a host, which is not to be changed; nil if there is none.

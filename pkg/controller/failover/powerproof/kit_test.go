@@ -118,7 +118,7 @@ func (s *kit) restart() {
 func (s *kit) wasWritten(what string) {
 	s.t.Helper()
 	switch c := s.control(); {
-	case what == "off" && c.Status.HostOff == nil, what == "reset" && (c.Status.DPUReset == nil || !c.Status.DPUReset.Equal(&metav1.Time{Time: s.Clock.Now()})):
+	case what == "off" && c.Status.HostOff == nil, what == "reset" && (c.Status.DPUReset == nil || !c.Status.DPUReset.Time.Equal(s.Clock.Now().Truncate(time.Second))):
 		s.t.Errorf("%s is asked for, and not on record: %+v", what, c.Status)
 	}
 }
@@ -153,6 +153,7 @@ func (s *kit) run(seconds int) *writer.Power {
 	for range seconds {
 		s.Step(time.Second)
 		s.ask()
+		s.Step(time.Millisecond)
 		if err := s.step(); err != nil {
 			s.t.Fatal(err)
 		}

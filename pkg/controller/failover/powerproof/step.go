@@ -91,6 +91,7 @@ func (k *Keeper) note(host string, q Question, r *round, err error) {
 	if s.round, s.trouble = r, ""; err != nil {
 		s.trouble = err.Error()
 	}
+	tell(k.reads, &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: host}})
 }
 
 // step reads a machine for which a request was accepted, or makes the request. The round
