@@ -82,6 +82,10 @@ e2e: ## end-to-end tests; FOCUS=regexp MODE=controller|node|topology|epochs|dpu-
 install-test: ## install, upgrade and uninstall Moor on the test bed by its Helm chart, as docs/installing.md says (root)
 	@hack/steps.sh install_test
 
+.PHONY: skew
+skew: ## demo, main job and failover on the oldest and the newest Kubernetes that Moor promises to run on; RELEASES=oldest: on that alone (root)
+	@hack/steps.sh skew
+
 .PHONY: conformance
 conformance: ## Kubernetes' own storage suite on the test bed; FOCUS=regexp: only those (root)
 	@hack/steps.sh conformance

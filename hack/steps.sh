@@ -87,7 +87,7 @@ with_tag() { grep -rl --include='*_test.go' "^//go:build $1$" . | xargs -n1 dirn
 # up brings the bed up anew, and leaves word of it for the end of this script.
 up() {
 	touch "$notes/bed"
-	part "bed up${2:+ $2}" moor_dev up --kubelet-profile="${1:-fast}" "${@:2}"
+	part "bed up${2:+ $2}" moor_dev up --kubelet-profile="${1:-fast}" ${KUBERNETES:+--kubernetes="$KUBERNETES"} "${@:2}"
 }
 
 bed() { bed_without 'slow'; }
@@ -165,6 +165,17 @@ by_local_driver() {
 # by_keep_functions makes the bed anew with functions that outlive their SNAP service, and runs
 # what is about that.
 by_keep_functions() { up fast --keep-functions && e2e_on_bed keep-functions -ginkgo.label-filter=keep-functions; }
+
+# skew tries the oldest and the newest release of Kubernetes that Moor promises to run on: the
+# demo, the main job and the failovers of a host, in both modes of attaching.
+skew() {
+	local code=0 KUBERNETES FOCUS='the main job|when the host loses power'
+	for KUBERNETES in ${RELEASES:-oldest newest}; do
+		touch "$notes/bed"
+		part "demo on Kubernetes $KUBERNETES" moor_dev demo --kubernetes="$KUBERNETES" && MODE=controller e2e_focused && MODE=node e2e_focused || code=1
+	done
+	return $code
+}
 
 # install_test makes a bed without Moor, and installs, upgrades and uninstalls Moor on it by its
 # Helm chart, as docs/installing.md says.

@@ -59,7 +59,7 @@ func (c *Cluster) prepare(ctx context.Context, log *reporter) error {
 		return err
 	}
 	log.say("no earlier bed is left")
-	if c.meta.KubeBinDir, err = kubebuild.Build(ctx, root, nil, log); err != nil {
+	if c.meta.KubeBinDir, err = kubebuild.Build(ctx, root, c.meta.Options.Kubernetes, nil, log); err != nil {
 		return err
 	}
 	c.meta.Source = ReadSource(ctx, root)

@@ -55,6 +55,8 @@ type Options struct {
 	// KubeletProfile is ProfileStock (the default) or ProfileFast; see AsShipped
 	// for what else depends on it.
 	KubeletProfile string `json:"kubeletProfile"`
+	// Kubernetes is the release that both clusters run.
+	Kubernetes kubebuild.Release `json:"kubernetes"`
 	// AttachMode is who asks for a volume on a host; Controller if empty. The
 	// bed only keeps it for the deployment of Moor.
 	AttachMode dpf.AttachMode `json:"attachMode"`

@@ -13,6 +13,7 @@ import (
 func build() *cobra.Command {
 	var only []string
 	var printBin bool
+	release := kubebuild.Default
 	cmd := &cobra.Command{
 		Use:   "build",
 		Short: "Build Kubernetes, etcd and the CSI sidecars into the cache",
@@ -22,7 +23,7 @@ func build() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			bin, err := kubebuild.Build(cmd.Context(), root, only, os.Stderr)
+			bin, err := kubebuild.Build(cmd.Context(), root, release, only, os.Stderr)
 			if err == nil && printBin {
 				fmt.Println(bin)
 			}
@@ -30,6 +31,7 @@ func build() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringSliceVar(&only, "only", nil, "build only these programs, for example etcd,kube-apiserver,kubectl")
+	kubernetes(cmd, &release)
 	cmd.Flags().BoolVar(&printBin, "print-bin", false, "print the directory that holds the programs")
 	return cmd
 }

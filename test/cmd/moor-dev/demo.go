@@ -15,7 +15,7 @@ import (
 
 // demoCommand brings a bed up and shows the main job on it.
 func demoCommand() *cobra.Command {
-	mode := dpf.AttachController
+	o := devcluster.Options{KubeletProfile: devcluster.ProfileFast, AttachMode: dpf.AttachController, Deploy: moor.Deploy}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Bring a bed up and show a pod that moves with its volumes",
@@ -24,7 +24,7 @@ func demoCommand() *cobra.Command {
 			begin := time.Now()
 			// The fast profile spares the spectator up to ten seconds of the
 			// kubelet's waiting; benchmarks use the stock one.
-			bed, err := devcluster.Up(cmd.Context(), devcluster.Options{KubeletProfile: devcluster.ProfileFast, AttachMode: mode, Deploy: moor.Deploy}, os.Stderr)
+			bed, err := devcluster.Up(cmd.Context(), o, os.Stderr)
 			if err != nil {
 				return err
 			}
@@ -35,6 +35,7 @@ func demoCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().Var(&mode, "attach-mode", "who asks for a volume on a host: controller or node")
+	kubernetes(cmd, &o.Kubernetes)
+	cmd.Flags().Var(&o.AttachMode, "attach-mode", "who asks for a volume on a host: controller or node")
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/test/devcluster"
+	"github.com/moor-storage/moor/test/devcluster/kubebuild"
 	"github.com/moor-storage/moor/test/devcluster/moor"
 )
 
@@ -32,6 +33,7 @@ func up() *cobra.Command {
 	cmd.Flags().IntVar(&o.VFs, "vfs", 16, "virtual functions of each emulated DPU")
 	cmd.Flags().StringVar(&o.KubeletProfile, "kubelet-profile", devcluster.ProfileStock, "stock: node status every 10 s, an etcd that syncs, sidecars as shipped; fast: every second, no syncs, short retries")
 	o.AttachMode = dpf.AttachController
+	kubernetes(cmd, &o.Kubernetes)
 	cmd.Flags().BoolVar(&o.Topology, "topology", false, "put the vendor's storage at two places, at one of which all DPUs are, and tell Kubernetes from which hosts volumes are reached")
 	cmd.Flags().BoolVar(&o.Epochs, "epochs", false, "have the vendor's storage know under which epoch each DPU writes, and fence volumes by epochs")
 	cmd.Flags().BoolVar(&o.KeepFunctions, "keep-functions", false, "have the emulated functions of each DPU outlive its SNAP service, in a process of their own: SNAP that is killed comes back with its state")
@@ -42,4 +44,10 @@ func up() *cobra.Command {
 	cmd.Flags().BoolVar(&o.RecordBelow, "record-below", false, "record each write beneath the storage target's directory too, in a process of its own; this makes the storage slower")
 	cmd.Flags().BoolVar(&o.Bare, "bare", false, "do not build and deploy Moor itself")
 	return cmd
+}
+
+// kubernetes gives a command the flag that says which Kubernetes runs.
+func kubernetes(cmd *cobra.Command, release *kubebuild.Release) {
+	cmd.Flags().Var(release, "kubernetes", fmt.Sprintf("the release of Kubernetes: oldest (%s), default (%s) or newest (%s) of those that Moor is tried with",
+		kubebuild.Oldest.Version(), kubebuild.Default.Version(), kubebuild.Newest.Version()))
 }

@@ -9,23 +9,28 @@ import (
 	"slices"
 )
 
-// inputs are the files, below the checkout, that decide what is built.
+// inputs are the files, below the checkout, that decide what is built beside Kubernetes.
 var inputs = []string{
-	"hack/kube/kubernetes/go.mod", "hack/kube/kubernetes/go.sum",
 	"hack/kube/etcd/go.mod", "hack/kube/etcd/go.sum", "hack/kube/etcd/main.go",
 	"hack/kube/sidecars/go.mod", "hack/kube/sidecars/go.sum",
 	"hack/kube/pause/main.go",
 }
 
-// Key names the set of programs that a checkout and a Go version give: the
+// inputs are the files, below the checkout, that decide what is built for a release.
+func (r Release) inputs() []string {
+	dir := pins[r.known()].dir
+	return append([]string{dir + "/go.mod", dir + "/go.sum"}, inputs...)
+}
+
+// Key names the set of programs that a checkout, a Go version and a release give: the
 // same key means the same programs. It is 16 hexadecimal digits.
-func Key(root, goVersion string) (string, error) {
+func Key(root, goVersion string, release Release) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, goVersion)
-	for _, m := range modules {
+	for _, m := range release.modules() {
 		fmt.Fprintln(h, m.dir, m.ldflags, slices.Sorted(keys(m.programs)))
 	}
-	for _, name := range inputs {
+	for _, name := range release.inputs() {
 		content, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			return "", fmt.Errorf("find what to build of %s: %w", name, err)

@@ -19,9 +19,6 @@ import (
 	"time"
 )
 
-// KubernetesVersion is the release that hack/kube/kubernetes pins.
-const KubernetesVersion = "v1.35.4"
-
 // attempts is how often a build is tried: the first failure on a slow network
 // is usually a download.
 const attempts = 3
@@ -34,21 +31,8 @@ type module struct {
 
 const versionVar = "k8s.io/component-base/version."
 
-var modules = []module{
-	{
-		dir: "hack/kube/kubernetes",
-		ldflags: "-s -w -X " + versionVar + "gitVersion=" + KubernetesVersion +
-			" -X " + versionVar + "gitMajor=1 -X " + versionVar + "gitMinor=35" +
-			" -X " + versionVar + "gitTreeState=clean" +
-			" -X " + versionVar + "gitCommit=0000000000000000000000000000000000000000",
-		programs: map[string]string{
-			"kube-apiserver":          "k8s.io/kubernetes/cmd/kube-apiserver",
-			"kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
-			"kube-scheduler":          "k8s.io/kubernetes/cmd/kube-scheduler",
-			"kubelet":                 "k8s.io/kubernetes/cmd/kubelet",
-			"kubectl":                 "k8s.io/kubernetes/cmd/kubectl",
-		},
-	},
+// beside is what is built beside Kubernetes, the same for each release.
+var beside = []module{
 	{dir: "hack/kube/etcd", ldflags: "-s -w", programs: map[string]string{"etcd": "."}},
 	{
 		dir:     "hack/kube/sidecars",
@@ -65,7 +49,7 @@ var modules = []module{
 // Programs lists the names of all that can be built.
 func Programs() []string {
 	var all []string
-	for _, m := range modules {
+	for _, m := range Default.modules() {
 		all = append(all, slices.Collect(maps.Keys(m.programs))...)
 	}
 	slices.Sort(all)
@@ -73,15 +57,15 @@ func Programs() []string {
 }
 
 // Build makes sure that the programs, or all if none is named, are in the
-// cache, and returns the directory that holds them. It is safe to run at the
+// cache with Kubernetes of the release, and returns the directory that holds them. It is safe to run at the
 // same time from several processes: one builds, the others wait.
-func Build(ctx context.Context, root string, only []string, progress io.Writer) (string, error) {
+func Build(ctx context.Context, root string, release Release, only []string, progress io.Writer) (string, error) {
 	for _, name := range only {
 		if !slices.Contains(Programs(), name) {
 			return "", fmt.Errorf("build %s: no such program; there are %s", name, strings.Join(Programs(), ", "))
 		}
 	}
-	dir, err := dirFor(ctx, root)
+	dir, err := dirFor(ctx, root, release)
 	if err != nil {
 		return "", err
 	}
@@ -98,7 +82,7 @@ func Build(ctx context.Context, root string, only []string, progress io.Writer) 
 	}
 	defer unlock()
 	want := missing(bin, only) // another process may have built meanwhile
-	for _, m := range modules {
+	for _, m := range release.modules() {
 		if err := m.build(ctx, root, bin, want, progress); err != nil {
 			return "", err
 		}
@@ -106,12 +90,12 @@ func Build(ctx context.Context, root string, only []string, progress io.Writer) 
 	return bin, nil
 }
 
-func dirFor(ctx context.Context, root string) (string, error) {
+func dirFor(ctx context.Context, root string, release Release) (string, error) {
 	version, err := exec.CommandContext(ctx, "go", "env", "GOVERSION").Output()
 	if err != nil {
 		return "", fmt.Errorf("ask Go for its version (is it in PATH?): %w", err)
 	}
-	key, err := Key(root, strings.TrimSpace(string(version)))
+	key, err := Key(root, strings.TrimSpace(string(version)), release)
 	if err != nil {
 		return "", err
 	}

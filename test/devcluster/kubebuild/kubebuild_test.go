@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,7 +13,7 @@ import (
 func checkout(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	for _, name := range inputs {
+	for _, name := range slices.Concat(Default.inputs(), Oldest.inputs(), Newest.inputs()) {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -26,7 +27,7 @@ func checkout(t *testing.T) string {
 
 func key(t *testing.T, root, version string) string {
 	t.Helper()
-	k, err := Key(root, version)
+	k, err := Key(root, version, Default)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func TestKeyChangesWithEveryInput(t *testing.T) {
 	if len(seen) != 2 {
 		t.Error("another Go version has the same key")
 	}
-	for _, name := range inputs {
+	for _, name := range Default.inputs() {
 		if err := os.WriteFile(filepath.Join(root, name), []byte("changed"), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +61,7 @@ func TestKeyNamesTheMissingInput(t *testing.T) {
 	if err := os.Remove(filepath.Join(root, "hack/kube/etcd/go.sum")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Key(root, "go1.26"); err == nil || !strings.Contains(err.Error(), "etcd/go.sum") {
+	if _, err := Key(root, "go1.26", Default); err == nil || !strings.Contains(err.Error(), "etcd/go.sum") {
 		t.Errorf("error %v, want one that names hack/kube/etcd/go.sum", err)
 	}
 }
@@ -79,7 +80,7 @@ func TestMissing(t *testing.T) {
 }
 
 func TestBuildRefusesAnUnknownProgram(t *testing.T) {
-	_, err := Build(context.Background(), checkout(t), []string{"kube-proxy"}, io.Discard)
+	_, err := Build(context.Background(), checkout(t), Default, []string{"kube-proxy"}, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "kube-proxy") {
 		t.Errorf("error %v, want one that names kube-proxy", err)
 	}
@@ -95,5 +96,32 @@ func TestOnlyAFailedDownloadIsWorthAnotherTry(t *testing.T) {
 		if got := sourceError(output); got != want {
 			t.Errorf("%q is the fault of the source: %v, want %v", output, got, want)
 		}
+	}
+}
+
+// TestReleases: what a release is said to be is what its module requires, each has a key of its own,
+// and no other is taken.
+func TestReleases(t *testing.T) {
+	root, seen := filepath.Join("..", "..", ".."), map[string]Release{}
+	for release, pin := range pins {
+		content, err := os.ReadFile(filepath.Join(root, pin.dir, "go.mod"))
+		if err != nil || !strings.Contains(string(content), "\nrequire k8s.io/kubernetes "+pin.version+"\n") {
+			t.Errorf("%s does not require Kubernetes %s (%v)", pin.dir, pin.version, err)
+		}
+		k, err := Key(root, "go1.26", release)
+		if other, is := seen[k]; err != nil || is {
+			t.Errorf("release %s has the key of %s (%v)", release, other, err)
+		}
+		seen[k] = release
+		var set Release
+		if err := set.Set(string(release)); err != nil || set != release {
+			t.Errorf("release %s is taken as %q: %v", release, set, err)
+		}
+	}
+	if (*new(Release)).Version() != Default.Version() {
+		t.Error("no release is not the default one")
+	}
+	if err := new(Release).Set("v1.35.4"); err == nil || !strings.Contains(err.Error(), "want oldest, default or newest") {
+		t.Errorf("error %v", err)
 	}
 }

@@ -1,0 +1,13 @@
+//go:build tools
+
+// Package oldest pins the oldest release of Kubernetes that Moor is tried with in a
+// module of its own, as package kubernetes does with the one that the test bed runs.
+package oldest
+
+import (
+	_ "k8s.io/kubernetes/cmd/kube-apiserver"
+	_ "k8s.io/kubernetes/cmd/kube-controller-manager"
+	_ "k8s.io/kubernetes/cmd/kube-scheduler"
+	_ "k8s.io/kubernetes/cmd/kubectl"
+	_ "k8s.io/kubernetes/cmd/kubelet"
+)
