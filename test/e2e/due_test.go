@@ -37,7 +37,7 @@ const (
 	leaseOver = 26*time.Second + hostDead
 )
 
-// powerCut is for a BMC: other proofs are waited for 15 s, then it is off for 25 s, with room
+// powerCut is for a BMC: other proofs are waited for 15 s if one can come, then it is off for 25 s, with room
 // for what machines take to end, and for a second request after a minute.
 const powerCut = 2 * time.Minute
 
