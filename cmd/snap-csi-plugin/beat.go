@@ -25,8 +25,8 @@ import (
 )
 
 // connectBeat lets the host read its own DPUStorageNode, and returns what writes its
-// heartbeats, and which mounts are dead.
-func (o *options) connectBeat(dpu *dpuView, mounts *deadmounts.Watcher) (*heartbeat.Heart, error) {
+// heartbeats, also when it is asked to, and which mounts are dead.
+func (o *options) connectBeat(dpu *dpuView, mounts *deadmounts.Watcher, asks <-chan struct{}) (*heartbeat.Heart, error) {
 	config, err := o.api.Config(o.kubeconfig)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (o *options) connectBeat(dpu *dpuView, mounts *deadmounts.Watcher) (*heartb
 	}
 	return heartbeat.Host(heartbeat.Options{
 		Client: c, Live: c, Name: o.node.id, Namespace: o.namespace, Version: version.Built().Version, Period: o.node.beatEvery, Seen: dpu.observe,
-		Changed: mounts.Changed(),
+		Changed: mounts.Changed(), Asks: asks,
 	}, func(context.Context) (moorv1alpha1.HostState, error) {
 		volumes := o.node.maxVolumes
 		if volumes == 0 {

@@ -28,6 +28,7 @@ import (
 	nodecsi "github.com/moor-storage/moor/pkg/node/csi"
 	"github.com/moor-storage/moor/pkg/node/csi/deadmounts"
 	"github.com/moor-storage/moor/pkg/node/heartbeat"
+	"github.com/moor-storage/moor/pkg/node/hostprobe"
 	"github.com/moor-storage/moor/pkg/node/registrar"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
@@ -52,6 +53,7 @@ type nodeOptions struct {
 	beatEvery    time.Duration
 	deviceWindow time.Duration
 	linkAddress  string
+	hostTimeout  time.Duration
 	records      string
 }
 
@@ -71,6 +73,7 @@ func (n *nodeOptions) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&n.kubeletCSI, "kubelet-registration-path", "", "the CSI socket as the kubelet sees it; empty: as in --bind-address (node)")
 	fs.BoolVar(&n.heartbeat, "heartbeat", true, "write this host's half of its DPUStorageNode; false on hosts without credentials (node)")
 	fs.DurationVar(&n.beatEvery, "heartbeat-period", 10*time.Second, "time between two heartbeats (node)")
+	fs.DurationVar(&n.hostTimeout, "host-timeout", hostprobe.DefaultTimeout, "that of snap-node-driver: while the DPU does not probe this host over the link, heartbeats follow one another for so long and a second, so that a link that is cut does not pass for a host that is dead (node)")
 	fs.StringVar(&n.linkAddress, "link-address", "", "address:port, on the link to the DPU, where this host shows that it is alive; empty: it does not (node)")
 	fs.DurationVar(&n.deviceWindow, "device-timeout", devices.DefaultHostWait, "how long one call waits for a device to appear; the kubelet repeats it (node)")
 	fs.StringVar(&n.records, "device-records", "", "directory that has, for a restart, which device each volume has; empty: devices, beside the unix socket of --bind-address (node)")
@@ -101,16 +104,17 @@ func (o *options) runNode(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	unprobed := hostprobe.NewUnprobed(o.node.hostTimeout, nil)
 	var heart *heartbeat.Heart
 	if o.node.heartbeat {
 		watcher := deadmounts.New(deadmounts.Options{Driver: o.name, Mounts: nodecsi.NewMounter().List, Broken: server.Broken, Ready: server.Ready})
-		if heart, err = o.connectBeat(dpu, watcher); err != nil {
+		if heart, err = o.connectBeat(dpu, watcher, unprobed.Asks()); err != nil {
 			return err
 		}
 		go watcher.Run(ctrl.LoggerInto(ctx, ctrl.Log.WithName("deadmounts")))
 	}
 	if o.node.linkAddress != "" {
-		go func() { cancel(o.node.answerDPU(ctx)) }()
+		go func() { cancel(o.node.answerDPU(ctx, unprobed)) }()
 	}
 	if o.node.registry != "" {
 		go func() { cancel(o.register(ctx, dpu)) }()

@@ -123,6 +123,7 @@ func TestLeaseAfterTheDPUsReport(t *testing.T) {
 	p := newPlayer(t)
 	p.leases(30, "a/host", "a/dpu")
 	last := p.clock.Now().Add(-24 * time.Hour)
+	p.silence()
 	p.nodes["a"].Status.DPU.Host = &moorv1alpha1.HostObservation{Evidence: "no link"}
 	p.want(Unknown, Fresh)
 	p.clock.SetTime(p.clock.Now().Add(time.Second))

@@ -76,7 +76,7 @@ const (
 // Observation is what is known of a host and its DPU at one moment.
 type Observation struct {
 	// Host is the heartbeat of the host's plugin. While the DPU reports that the
-	// host is dead, only a heartbeat that came after that report is Fresh.
+	// host is dead, only a heartbeat that came in the silence or after the report is Fresh.
 	Host Beat
 	// DPU is the heartbeat of the DPU's agent.
 	DPU Beat
@@ -213,17 +213,26 @@ func (o *Observer) observation(e *entry, now time.Time) Observation {
 	out.HostUnheard, out.DPUUnheard = e.host.unheard(), e.dpu.unheard()
 	// Who is silent is Stale by then, if the observer can hear.
 	out.Young = now.Sub(later(e.host.first, e.dpu.first)) < o.timeout+o.silence/2
-	out.Attested = e.seen == SeenDead && e.dpu.changed && !e.host.last.After(e.deadAt) && !e.kubelet.last.After(e.deadAt)
+	out.Attested = e.seen == SeenDead && e.dpu.changed && !e.refutes(e.host) && !e.refutes(e.kubelet)
 	if e.seen == SeenDead {
 		out.Host, out.Kubelet = e.since(e.host, out.Host), e.since(e.kubelet, out.Kubelet)
 	}
 	return out
 }
 
-// since is a heartbeat of the host beside the DPU's report that it is dead: one that came
-// before the report says nothing against it.
+// linkSilence is how long before a DPU reports that its host is dead the link between them
+// has been silent at the least: snap-node-driver takes no --host-timeout below 0.4 s. Who
+// beats within it lives on the other side of a link that is cut. A host does so when it is
+// not probed any more, see package hostprobe.
+const linkSilence = 300 * time.Millisecond
+
+// refutes reports whether a heartbeat of the host speaks against the DPU's report that it is
+// dead: one that came before the silence that was reported says nothing.
+func (e *entry) refutes(w witness) bool { return w.last.After(e.deadAt.Add(-linkSilence)) }
+
+// since is a heartbeat of the host beside the DPU's report that it is dead.
 func (e *entry) since(w witness, b Beat) Beat {
-	if b == Fresh && !w.last.After(e.deadAt) {
+	if b == Fresh && !e.refutes(w) {
 		return Unknown
 	}
 	return b

@@ -250,6 +250,7 @@ func TestNeverBeat(t *testing.T) {
 func TestDeadByItsDPU(t *testing.T) {
 	p := newPlayer(t)
 	p.pass(10, "a/host", "a/dpu")
+	p.silence()
 	p.nodes["a"].Status.DPU.Host = &moorv1alpha1.HostObservation{Evidence: "no link"}
 	p.want(Unknown, Fresh)
 	if got := p.o.Observe(p.nodes["a"]); got.HostSeen != SeenDead || got.Message != "no link" {
@@ -274,6 +275,7 @@ func TestAKubeletBesideTheWordOfItsDPU(t *testing.T) {
 	if got := p.o.Observe(p.nodes["a"]); got.Kubelet != Fresh {
 		t.Fatalf("observed %+v", got)
 	}
+	p.silence()
 	p.nodes["a"].Status.DPU.Host = &moorv1alpha1.HostObservation{Evidence: "no link"}
 	if got := p.o.Observe(p.nodes["a"]); got.Kubelet != Unknown {
 		t.Errorf("the beat is from before the word: %+v", got)
@@ -286,6 +288,24 @@ func TestAKubeletBesideTheWordOfItsDPU(t *testing.T) {
 	p.pass(15, "a/dpu")
 	if got := p.o.Observe(p.nodes["a"]); !got.Kubelet.Silent() || !got.Host.Silent() {
 		t.Errorf("nothing was heard for the silence: %+v", got)
+	}
+}
+
+// TestABeatInTheSilence: the link is silent before the DPU says that its host is dead; what beats in that
+// time lives.
+func TestABeatInTheSilence(t *testing.T) {
+	for ms, want := range map[int]Beat{250: Fresh, 299: Fresh, 300: Unknown, 900: Unknown} {
+		p := newPlayer(t)
+		p.pass(10, "a/host", "a/dpu", "a/kubelet")
+		p.silence()
+		p.nodes["a"].Status.Host.Sequence++
+		p.o.Observe(p.nodes["a"])
+		p.o.Kubelet("a", p.clock.Now())
+		p.clock.SetTime(p.clock.Now().Add(time.Duration(ms) * time.Millisecond))
+		p.nodes["a"].Status.DPU.Host = &moorv1alpha1.HostObservation{Evidence: "no link"}
+		if got := p.o.Observe(p.nodes["a"]); got.Host != want || got.Kubelet != want || got.Attested != (want == Unknown) {
+			t.Errorf("%d ms after both have beaten: %+v", ms, got)
+		}
 	}
 }
 
@@ -329,8 +349,12 @@ func TestAttested(t *testing.T) {
 	}
 }
 
+// silence lets the time pass that a DPU listens to a link before it calls its host dead.
+func (p *player) silence() { p.clock.SetTime(p.clock.Now().Add(time.Second)) }
+
 // dead lets the DPU of a see its host dead, or alive.
 func (p *player) dead(dead bool) {
+	p.silence()
 	p.nodes["a"].Status.DPU.Host = &moorv1alpha1.HostObservation{Alive: !dead}
 	p.o.Observe(p.nodes["a"])
 }

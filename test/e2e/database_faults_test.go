@@ -67,13 +67,13 @@ var databaseFaults = []databaseFault{
 	{"its host loses the link to its DPU", func(ctx context.Context, p *postgres) {
 		pair, err := strconv.Atoi(strings.TrimPrefix(p.host, "host-"))
 		Expect(err).NotTo(HaveOccurred())
-		epoch := p.claim(ctx).Status.Epoch
+		claim := p.claim(ctx).Status
 		join := during(ctx, p.host, func(ctx context.Context, _ string) error { return bed.CutLink(ctx, pair) },
 			func(ctx context.Context, _ string) error { return bed.JoinLink(ctx, pair) })
-		Eventually(func(ctx context.Context) *moorv1alpha1.WriterClaimStatus { return p.claim(ctx).Status }).WithContext(ctx).
-			WithTimeout(patience).WithPolling(tick).ShouldNot(HaveValue(And(HaveField("Phase", moorv1alpha1.ClaimGranted), HaveField("Epoch", epoch))))
+		Consistently(func(ctx context.Context) *moorv1alpha1.WriterClaimStatus { return p.claim(ctx).Status }).WithContext(ctx).
+			WithTimeout(linkAway).WithPolling(tick).Should(HaveValue(Equal(*claim)))
 		join(ctx)
-		p.moved(ctx)
+		p.stays(ctx)
 	}},
 	{"SNAP is killed and comes back", func(ctx context.Context, p *postgres) {
 		restart(ctx, "snap-emulator-"+p.dpu)

@@ -82,6 +82,15 @@ var living = []mutation{
 	{name: "a kubelet that renews does not speak against the DPU's word", tests: fence, edits: []edit{
 		{failoverClassify, "	case in.Kubelet == nodehealth.Fresh:", "	case in.Kubelet == nodehealth.Beat(\"-\"):"},
 	}},
+	{name: "a beat in the silence that a DPU takes for death does not count", tests: "./pkg/nodehealth", edits: []edit{
+		{"pkg/nodehealth/observer.go", "w.last.After(e.deadAt.Add(-linkSilence))", "w.last.After(e.deadAt)"},
+	}},
+	{name: "any beat from before the DPU's word counts", tests: "./pkg/nodehealth", edits: []edit{
+		{"pkg/nodehealth/observer.go", "return w.last.After(e.deadAt.Add(-linkSilence))", "return !w.last.IsZero()"},
+	}},
+	{name: "a host that is not probed says nothing", tests: "./pkg/node/hostprobe", edits: []edit{
+		{"pkg/node/hostprobe/unprobed.go", "return now.Before(u.until)", "return false"},
+	}},
 	{name: "a beat of the kubelet from before the DPU's word counts", tests: "./pkg/nodehealth", edits: []edit{
 		{"pkg/nodehealth/observer.go", "out.Host, out.Kubelet = e.since(e.host, out.Host), e.since(e.kubelet, out.Kubelet)", "out.Host = e.since(e.host, out.Host)"},
 	}},

@@ -28,7 +28,7 @@ var secondLine = []mutation{
 		{"pkg/writer/silent.go", " || Held(claim) && claim.Status.Holder == dpu {", " {"},
 	}},
 	{name: "the last word of a silent DPU counts though the host was heard since", tests: fence, edits: []edit{
-		{"pkg/nodehealth/observer.go", " && !e.host.last.After(e.deadAt) && !e.kubelet.last.After(e.deadAt)\n", "\n"},
+		{"pkg/nodehealth/observer.go", " && !e.refutes(e.host) && !e.refutes(e.kubelet)\n", "\n"},
 	}},
 	{name: "the word of a DPU counts that was never heard", tests: fence, edits: []edit{
 		{"pkg/nodehealth/observer.go", "e.seen == SeenDead && e.dpu.changed && ", "e.seen == SeenDead && "},

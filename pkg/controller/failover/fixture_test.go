@@ -189,6 +189,7 @@ func (s *fixture) core(name string, change func(*corev1.Node)) {
 
 // seenDead lets the DPU of a host see it dead.
 func (s *fixture) seenDead(name string) {
+	s.Step(400 * time.Millisecond) // the shortest silence that it listens to first
 	s.host(name, func(n *moorv1alpha1.DPUStorageNode) {
 		n.Status.DPU.Host = &moorv1alpha1.HostObservation{Evidence: "no answer"}
 	})

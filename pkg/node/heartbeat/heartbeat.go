@@ -55,8 +55,8 @@ type Options struct {
 	Seen func(*moorv1alpha1.DPUStorageNode)
 	// Done, if not nil, is called after each beat that was answered.
 	Done func()
-	// Changed, if not nil, asks for a beat at once.
-	Changed <-chan struct{}
+	// Changed, if not nil, asks for a beat at once. So does Asks, without a change.
+	Changed, Asks <-chan struct{}
 	// Clock is the machine's if nil.
 	Clock clock.WithTicker
 	// Random is uniform in [0, 1); math/rand's if nil.
@@ -167,6 +167,7 @@ func (h *Heart) Start(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-timer.C():
 		case <-h.o.Changed:
+		case <-h.o.Asks:
 		}
 		timer.Stop()
 		wait = h.wait(steadyWait, steadySpread)

@@ -87,7 +87,8 @@ func middle() float64 { return 0.5 }
 
 func TestBeats(t *testing.T) {
 	s, clock, changed := newServer(t), clocktesting.NewFakeClock(start), make(chan struct{})
-	h := DPU(Options{Client: s, Live: s, Name: "n1", Version: "v1", Period: 7 * time.Second, Clock: clock, Changed: changed, Random: middle}, dpuState(true))
+	asks := make(chan struct{})
+	h := DPU(Options{Client: s, Live: s, Name: "n1", Version: "v1", Period: 7 * time.Second, Clock: clock, Changed: changed, Asks: asks, Random: middle}, dpuState(true))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- h.Start(ctx) }()
@@ -99,7 +100,11 @@ func TestBeats(t *testing.T) {
 	if got := s.next(t).DPU.Sequence; got != 2 {
 		t.Fatalf("beat on change has sequence %d", got)
 	}
-	for want := int64(3); want < 6; want++ {
+	asks <- struct{}{}
+	if got := s.next(t).DPU.Sequence; got != 3 {
+		t.Fatalf("the beat that was asked for has sequence %d", got)
+	}
+	for want := int64(4); want < 7; want++ {
 		clock.Step(7 * time.Second)
 		if got := s.next(t).DPU.Sequence; got != want {
 			t.Fatalf("steady beat has sequence %d, want %d", got, want)

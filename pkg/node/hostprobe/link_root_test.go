@@ -31,7 +31,7 @@ func TestBeAHost(t *testing.T) {
 	if os.Getenv(hostEnv) == "" {
 		t.Skip("only when started as a host")
 	}
-	if err := Serve(context.Background(), ":9400"); err != nil {
+	if err := Serve(context.Background(), ":9400", func() {}); err != nil {
 		t.Fatal(err)
 	}
 }

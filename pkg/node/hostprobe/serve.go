@@ -25,9 +25,9 @@ const (
 )
 
 // Serve is the host's end: it listens on address and sends every beat back,
-// which proves that user space runs. It returns when ctx ends. An address that
+// which proves that user space runs, and tells probed of each. It returns when ctx ends. An address that
 // cannot be used yet, since the link is not up, is tried again and again.
-func Serve(ctx context.Context, address string) error {
+func Serve(ctx context.Context, address string, probed func()) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return fmt.Errorf("listen for the DPU on %q: give address:port: %w", address, err)
 	}
@@ -35,7 +35,7 @@ func Serve(ctx context.Context, address string) error {
 	for told := false; ctx.Err() == nil; told = true {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err == nil {
-			ServeOn(ctx, listener)
+			ServeOn(ctx, listener, probed)
 			continue
 		}
 		if !told {
@@ -53,7 +53,7 @@ func Serve(ctx context.Context, address string) error {
 
 // ServeOn is Serve on a listener, which it closes. It returns when ctx ends, or
 // when the listener fails.
-func ServeOn(ctx context.Context, listener net.Listener) {
+func ServeOn(ctx context.Context, listener net.Listener, probed func()) {
 	var peers sync.WaitGroup
 	defer peers.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -72,7 +72,7 @@ func ServeOn(ctx context.Context, listener net.Listener) {
 		case slots <- struct{}{}:
 			peers.Go(func() {
 				defer func() { <-slots }()
-				echo(ctx, conn)
+				echo(ctx, conn, probed)
 			})
 		default:
 			_ = conn.Close()
@@ -81,7 +81,7 @@ func ServeOn(ctx context.Context, listener net.Listener) {
 }
 
 // echo sends beats back until the peer goes.
-func echo(ctx context.Context, conn net.Conn) {
+func echo(ctx context.Context, conn net.Conn, probed func()) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
@@ -93,6 +93,7 @@ func echo(ctx context.Context, conn net.Conn) {
 		if _, err := io.ReadFull(conn, b[:]); err != nil {
 			return
 		}
+		probed()
 		if _, err := conn.Write(b[:]); err != nil {
 			return
 		}

@@ -97,7 +97,7 @@ func serve(t *testing.T, listener net.Listener) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		ServeOn(ctx, listener)
+		ServeOn(ctx, listener, func() {})
 	}()
 	stop = func() {
 		cancel()
@@ -166,12 +166,12 @@ func TestHung(t *testing.T) {
 }
 
 func TestServeWaitsForItsAddress(t *testing.T) {
-	if err := Serve(t.Context(), "nonsense"); err == nil {
+	if err := Serve(t.Context(), "nonsense", func() {}); err == nil {
 		t.Fatal("an address without a port is taken")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, "192.0.2.1:1") }() // no machine has it: RFC 5737
+	go func() { done <- Serve(ctx, "192.0.2.1:1", func() {}) }() // no machine has it: RFC 5737
 	select {
 	case err := <-done:
 		t.Fatalf("gave up: %v", err)

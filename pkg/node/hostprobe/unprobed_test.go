@@ -1,0 +1,99 @@
+package hostprobe
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// probesAt are probes each Interval, between two times in milliseconds.
+func probesAt(from, to int) (out []int) {
+	for ms := from; ms <= to; ms += int(Interval.Milliseconds()) {
+		out = append(out, ms)
+	}
+	return out
+}
+
+// TestUnprobed: when a host asks for heartbeats, in milliseconds.
+func TestUnprobed(t *testing.T) {
+	for name, c := range map[string]struct {
+		// probes are when probes come, and asleep is until when the host itself sleeps.
+		probes []int
+		asleep int
+		want   []int
+	}{
+		"never probed":           {},
+		"probed":                 {probes: probesAt(100, 4900)},
+		"two probes are lost":    {probes: slices.Concat(probesAt(100, 500), probesAt(1100, 4900))},
+		"the link is cut":        {probes: probesAt(100, 500), want: []int{1250, 1500, 1750, 2000, 2250, 2500, 2750, 3000}},
+		"it is cut for a second": {probes: slices.Concat(probesAt(100, 500), probesAt(1400, 4900)), want: []int{1250}},
+		"the host was asleep":    {probes: probesAt(100, 300), asleep: 2950, want: []int{3200, 3450, 3700, 3950, 4200, 4450, 4700, 4950}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				u, begin := NewUnprobed(DefaultTimeout, nil), time.Now()
+				for _, ms := range c.probes {
+					time.AfterFunc(time.Duration(ms)*time.Millisecond, u.Probed)
+				}
+				time.Sleep(time.Duration(c.asleep) * time.Millisecond)
+				go u.Run(ctx)
+				var asked []int
+				for ctx.Err() == nil {
+					select {
+					case <-u.Asks():
+						asked = append(asked, int(time.Since(begin).Milliseconds()))
+					case <-ctx.Done():
+					}
+				}
+				if !slices.Equal(asked, c.want) {
+					t.Errorf("asked at %v ms, want %v", asked, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestUnprobedInTime: however a cut falls between the probes of the DPU and the looks of the host, a
+// heartbeat comes within the 0.3 s before the DPU calls the host dead, and one after it.
+func TestUnprobedInTime(t *testing.T) {
+	for phase := time.Duration(0); phase < unprobedEvery; phase += 10 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			u := NewUnprobed(DefaultTimeout, nil)
+			go u.Run(ctx)
+			time.Sleep(phase)
+			var o opinion
+			var asked []time.Duration
+			begin, word := time.Now(), time.Duration(0)
+			for n := 0; n < 20; n++ {
+				p := Probe{Answer: Echoed, Began: time.Now()}
+				if n < 3 {
+					u.Probed()
+				} else {
+					p.Answer = Silence
+				}
+				for end := time.After(Interval); end != nil; {
+					select {
+					case <-u.Asks():
+						asked = append(asked, time.Since(begin))
+					case <-end:
+						end = nil
+					}
+				}
+				p.Ended = time.Now()
+				if o = o.next(p, Limits{Timeout: DefaultTimeout, Misses: DefaultMisses}); o.verdict == Dead && word == 0 {
+					word = time.Since(begin)
+				}
+			}
+			before := slices.ContainsFunc(asked, func(at time.Duration) bool { return at < word && word-at < 300*time.Millisecond })
+			if word == 0 || !before || asked[len(asked)-1] <= word {
+				t.Errorf("asked at %v, called dead at %s", asked, word)
+			}
+		})
+	}
+}
