@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -132,4 +134,20 @@ func (u unreadable) Get(ctx context.Context, key client.ObjectKey, o client.Obje
 		return u.err
 	}
 	return u.Reader.Get(ctx, key, o, opts...)
+}
+
+// TestAnswerAboutAnotherObject: the attacher stood still between the driver's answer and its write, and the
+// attachment was made anew by the name: what the driver said is not of that one.
+func TestAnswerAboutAnotherObject(t *testing.T) {
+	w := newFixture(t, attachment(), volume())
+	old, _ := kubetest.Read(w.Cluster, attachment())
+	w.Remove(attachment())
+	anew := attachment()
+	anew.UID = "u2"
+	w.Add(anew)
+	kubetest.Change(w.Cluster, attachment(), func(a *storagev1alpha1.SVVolumeAttachment) { a.Labels = map[string]string{"a": "b"} }) // an API server never gives a version twice
+	_, err := w.r.writeStatus(t.Context(), old, func(s *storagev1.VolumeAttachmentStatus) { s.Attached = true })
+	if now, _ := kubetest.Read(w.Cluster, attachment()); !apierrors.IsConflict(err) || now.UID != "u2" || now.Status.Attached {
+		t.Errorf("%v; it is %+v", err, now.Status)
+	}
 }

@@ -23,17 +23,27 @@ type wholeStatus struct {
 	DetachError        *storagev1.VolumeError `json:"detachError"`
 }
 
+// answer is what is written of the driver's. It is for the object that was read alone: by the
+// name of one that is gone another may have been made, of which the driver has said nothing.
+type answer struct {
+	Metadata struct {
+		ResourceVersion string `json:"resourceVersion"`
+	} `json:"metadata"`
+	Status wholeStatus `json:"status"`
+}
+
 // writeStatus applies change and writes the status if that made a difference,
-// and reports whether it did.
+// and reports whether it did. It fails with a conflict if the object has changed since it was
+// read.
 func (r *Reconciler) writeStatus(ctx context.Context, sv *storagev1alpha1.SVVolumeAttachment, change func(*storagev1.VolumeAttachmentStatus)) (bool, error) {
 	want := sv.Status.DeepCopy()
 	change(want)
 	if equality.Semantic.DeepEqual(want, &sv.Status) {
 		return false, nil
 	}
-	patch, err := json.Marshal(map[string]wholeStatus{"status": {
-		Attached: want.Attached, AttachmentMetadata: want.AttachmentMetadata, AttachError: want.AttachError, DetachError: want.DetachError,
-	}})
+	out := answer{Status: wholeStatus{Attached: want.Attached, AttachmentMetadata: want.AttachmentMetadata, AttachError: want.AttachError, DetachError: want.DetachError}}
+	out.Metadata.ResourceVersion = sv.ResourceVersion
+	patch, err := json.Marshal(out)
 	if err != nil {
 		return false, fmt.Errorf("encode the status of SVVolumeAttachment %s: %w", sv.Name, err)
 	}
