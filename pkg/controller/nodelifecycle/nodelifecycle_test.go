@@ -311,10 +311,11 @@ func TestRestartOfZeroTrust(t *testing.T) {
 	}
 }
 
-// TestSeenDead: the DPU's word counts at once.
+// TestSeenDead: the DPU's word counts at once, after the silence that it has listened to.
 func TestSeenDead(t *testing.T) {
 	s := newFixture(t)
 	s.live(true)
+	s.Step(time.Second)
 	kubetest.Change(s.Host, kubetest.DPUStorageNode("a"), func(n *moorv1alpha1.DPUStorageNode) {
 		n.Status.DPU.Host = &moorv1alpha1.HostObservation{Evidence: "link down"}
 	})
