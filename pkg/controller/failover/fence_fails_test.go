@@ -36,6 +36,12 @@ func (f *fails) of(c client.Reader) client.Client {
 			}
 			return c.Get(ctx, key, o, opts...)
 		},
+		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			if f.n++; f.n == f.at {
+				return errNoAnswer
+			}
+			return c.List(ctx, l, opts...)
+		},
 	})
 }
 

@@ -51,8 +51,8 @@ func TestNote(t *testing.T) {
 		}
 	}
 	n := &moorv1alpha1.DPUStorageNode{ObjectMeta: metav1.ObjectMeta{Name: "dpu-b"}}
-	if _, _, given := r.note(n, start); given {
-		t.Error("a DPU that never beat gives a lease")
+	if _, at, given := r.note(n, start); given || !at.Equal(start) {
+		t.Errorf("a DPU that never beat gives a lease: %v; it is known since %s, want %s", given, at, start)
 	}
 }
 
