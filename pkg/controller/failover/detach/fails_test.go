@@ -79,6 +79,27 @@ func TestEachReadFails(t *testing.T) {
 			})
 			return s
 		}, func(s fixture) bool { return s.claim().Status.Phase == moorv1alpha1.ClaimFree }, 4},
+		"in order, and another writes": {func(t *testing.T) fixture {
+			s := newFixture(t)
+			s.edit(released)
+			s.DPU.Remove(s.attachment())
+			s.disturbed()
+			return s
+		}, func(s fixture) bool {
+			_, found := kubetest.Read(s.DPU, s.attachment())
+			return !found && s.claim().Status.Phase == moorv1alpha1.ClaimFree
+		}, 5},
+		"after another's receipt": {func(t *testing.T) fixture {
+			s := newOwned(t)
+			s.failover(metav1.ConditionFalse)
+			s.grant(func(c *moorv1alpha1.WriterClaimStatus) {
+				*c = moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 4}
+			})
+			return s
+		}, func(s fixture) bool {
+			_, found := kubetest.Read(s.DPU, s.attachment())
+			return !found
+		}, 8},
 		"without the DPU": {func(t *testing.T) fixture {
 			s := newLeft(t)
 			s.own("second")
