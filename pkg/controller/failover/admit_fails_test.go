@@ -147,6 +147,19 @@ func TestExclude(t *testing.T) {
 	}
 }
 
+// TestDefaultBudget is what docs/failover.md names: ten hosts a minute, five of them in one
+// zone, and a window of ten minutes.
+func TestDefaultBudget(t *testing.T) {
+	for begun, begins := range map[[2]int]bool{{9, 4}: true, {10, 4}: false, {9, 5}: false} {
+		if refused := DefaultBudget.refuse(begun[0], begun[1], "z"); (refused == "") != begins {
+			t.Errorf("%d begun, %d of them in the zone: refused %q", begun[0], begun[1], refused)
+		}
+	}
+	if DefaultBudget.Window != 10*time.Minute {
+		t.Errorf("the window is %s", DefaultBudget.Window)
+	}
+}
+
 // leader is one more process that admits failovers.
 func (s *fixture) leader() *admitted {
 	return &admitted{host: s.Host.Cluster, namespace: kubetest.HostNamespace, clock: s.Clock}

@@ -125,9 +125,9 @@ func TestWhenAPathIsLookedAtAgain(t *testing.T) {
 		want time.Duration
 	}{
 		"it moves soon":  {borne(2000), 3 * time.Second},
-		"it moves later": {borne(0), leavingAgain},
+		"it moves later": {borne(0), 5 * time.Second},
 		"it moves now":   {borne(5000), 0},
-		"it stays":       {func(s *fixture) { s.loses("b", "vol") }, leavingAgain},
+		"it stays":       {func(s *fixture) { s.loses("b", "vol") }, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newPaths(t)

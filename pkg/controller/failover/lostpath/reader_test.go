@@ -203,38 +203,45 @@ func TestSince(t *testing.T) {
 	}
 }
 
+// failing has the read of this number fail, of both clusters together, and counts them.
+func (s *fixture) failing(at int) *int {
+	n := 0
+	next := func() error {
+		if n++; n == at {
+			return errNoAnswer
+		}
+		return nil
+	}
+	of := func(c client.Client) kube.Cluster {
+		return kube.Cluster{Client: interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if err := next(); err != nil {
+					return err
+				}
+				return c.Get(ctx, key, o, opts...)
+			},
+			List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+				if err := next(); err != nil {
+					return err
+				}
+				return c.List(ctx, l, opts...)
+			},
+		})}
+	}
+	s.r.Host, s.r.DPU = of(s.Host.Client), of(s.DPU.Client)
+	return &n
+}
+
 // TestEachReadFails: whichever read fails, nothing is known, and so nothing moves.
 func TestEachReadFails(t *testing.T) {
 	for at := 1; ; at++ {
-		s, n := newFixture(t), 0
-		next := func() error {
-			if n++; n == at {
-				return errNoAnswer
-			}
-			return nil
-		}
-		of := func(c client.Client) kube.Cluster {
-			return kube.Cluster{Client: interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-					if err := next(); err != nil {
-						return err
-					}
-					return c.Get(ctx, key, o, opts...)
-				},
-				List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
-					if err := next(); err != nil {
-						return err
-					}
-					return c.List(ctx, l, opts...)
-				},
-			})}
-		}
-		s.r.Host, s.r.DPU = of(s.Host.Client), of(s.DPU.Client)
+		s := newFixture(t)
+		n := s.failing(at)
 		got, err := s.read(t, nil)
-		if n < at {
+		if *n < at {
 			// The attachments, and of two of them the host, in both clusters.
-			if err != nil || n != 5 || got.Others != 2 {
-				t.Errorf("%+v, %v after %d reads", got, err, n)
+			if err != nil || *n != 5 || got.Others != 2 {
+				t.Errorf("%+v, %v after %d reads", got, err, *n)
 			}
 			break
 		}
@@ -246,5 +253,16 @@ func TestEachReadFails(t *testing.T) {
 	s.fails, s.revokes = errNoAnswer, true
 	if got, err := s.read(t, nil); !errors.Is(err, errNoAnswer) || got.Revokes {
 		t.Errorf("the vendor cannot be asked about: %+v, %v", got, err)
+	}
+}
+
+// TestNoWitnessUnread: a DPU of which something could not be read is no witness.
+func TestNoWitnessUnread(t *testing.T) {
+	for at := 1; at <= 2; at++ {
+		s := newFixture(t)
+		n := s.failing(at)
+		if reaches, err := s.r.reaches(t.Context(), kubetest.DPUVolumeAttachment("vol", "b")); reaches || !errors.Is(err, errNoAnswer) || *n != at {
+			t.Errorf("read %d of %d: it reaches the storage: %t, %v", at, *n, reaches, err)
+		}
 	}
 }
