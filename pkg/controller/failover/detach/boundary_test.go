@@ -105,6 +105,11 @@ func TestNothingToDo(t *testing.T) {
 		"it is in use":                         {newFixture, func(s fixture) { heartbeats(s, true) }, 0},
 		"in use, and its DPU is mute":          {newFixture, func(s fixture) { heartbeats(s, false) }, 0},
 		"its DPU did not let go, and is heard": {newLeft, func(fixture) {}, 10 * time.Second},
+		"it goes, and its DPU takes its time": {newFixture, func(s fixture) {
+			s.DPU.Remove(s.attachment())
+			gone, _ := kubetest.Read(s.DPU, s.attachment())
+			s.Clock.SetTime(gone.DeletionTimestamp.Add(time.Minute))
+		}, 0},
 		"its DPU gave back what it had before": {newFixture, func(s fixture) {
 			s.edit(func(a *storagev1alpha1.VolumeAttachment) {
 				a.Spec.Epoch, a.Status.DPU = 4, storagev1alpha1.VolumeAttachmentDPU{RetiredEpoch: 4}
