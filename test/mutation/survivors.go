@@ -17,6 +17,23 @@ var survivors = map[string]map[string]string{
 		"doubt.go Timer.Note: limit == 0: never":  noLimit,
 		"doubt.go Timer.Note: limit == 0: 0 is 1": noLimit,
 	},
+	"pkg/controller/failover/detach": {
+		"reconciler.go Reconciler.Reconcile: err != nil: dropped":                foundUnread,
+		"reconciler.go Reconciler.end: err != nil: dropped #2":                   foundUnread,
+		"reconciler.go Reconciler.end: !concerns(attachment): dropped":           "leave does nothing about it either, as its epoch is neither over nor on record as over",
+		"reconciler.go Reconciler.idle: r.Host.Client == nil: dropped":           "keep says that nothing is kept where there is no host cluster, and when to look again is not asked then",
+		"reconciler.go Reconciler.letGo: err != nil: dropped":                    foundUnread,
+		"reconciler.go Reconciler.letGo: !writer.Detaching(attachment): dropped": "one that is released is being deleted, and a hold that is off is not taken off again",
+		"reconciler.go keep: err != nil: dropped":                                foundUnread,
+		"reconciler.go keep: found: dropped":                                     "a host that was not found is empty, and an empty one does not fail over",
+		"reconciler.go writerClaim: err != nil: dropped":                         foundUnread,
+		"surrender.go Reconciler.acceptSurrender: err != nil: dropped":           "writerClaim returns no claim with an error, and there is no receipt for none",
+		"surrender.go Reconciler.acceptSurrender: err != nil: dropped #2":        foundUnread,
+	},
+	"pkg/controller/failover/lostpath": {
+		"reader.go Reader.reaches: err != nil: dropped":              foundUnread,
+		`reader.go Reader.reaches: node.Spec.DPUName == "": dropped`: "no DPU is ever heard by the empty name, so it is no witness either",
+	},
 	"pkg/node/dpu/journal": {
 		"journal.go Journal.write: int64(0): 0 is 1":                                 "only the order of the changes counts",
 		"journal.go Journal.write: other.Change < j.volumes[oldest].Change: < is <=": "no two entries have the same change",
@@ -26,6 +43,7 @@ var survivors = map[string]map[string]string{
 }
 
 const (
+	foundUnread     = "kube.Find has found nothing where it fails, so that the condition beside it holds, and the error is returned"
 	freeRefusesNone = "the claim is a copy in Fencing, and the receipt is made of it: Free refuses it only if its own rule is wrong"
 	journalEncodes  = "texts and numbers, by a text, can always be written as JSON"
 	noLimit         = "a doubt without a limit is remembered until now, so it is forgotten as it is noted, and another that follows begins anew as well; none is limited to one nanosecond"

@@ -68,6 +68,23 @@ func TestEachReadOfAnAdmissionFails(t *testing.T) {
 	}
 }
 
+// TestWhatHasBegunIsNotRefused: a budget that is spent stops no failover that is under way, and
+// nothing is refused to a host from which nothing is to be taken. Nothing is read for either.
+func TestWhatHasBegunIsNotRefused(t *testing.T) {
+	for name, is := range map[string]func(*pass){
+		"under way": func(p *pass) { p.underway = true },
+		"held":      func(p *pass) { p.action = Hold },
+	} {
+		s := newFixture(t)
+		p, f := s.beginning(), &fails{}
+		is(p)
+		s.change(func(o *Options) { o.Budget, o.Host = Budget{}, kube.Cluster{Client: f.of(s.Host.Client)} })
+		if err := s.f.admission.refuse(t.Context(), p); err != nil || p.refused != "" || f.n != 0 {
+			t.Errorf("%s: refused %q, %v, after %d reads", name, p.refused, err, f.n)
+		}
+	}
+}
+
 // TestNothingBeginsOffTheRecord: nothing is taken from a host whose failover could not be
 // written down, neither in the list of those that were admitted nor in its condition.
 func TestNothingBeginsOffTheRecord(t *testing.T) {

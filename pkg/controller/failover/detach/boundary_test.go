@@ -131,6 +131,15 @@ func TestNothingToDo(t *testing.T) {
 	}
 }
 
+// TestUnreadIsNotIdle: that there is nothing to do is known only of what the caches have told.
+func TestUnreadIsNotIdle(t *testing.T) {
+	s := newFixture(t)
+	s.r.DPU.Client = failingClient{s.r.DPU.Client, &reads{fails: 1}}
+	if _, idle, err := s.r.idle(t.Context(), attachment(true, true, true)); idle || !errors.Is(err, errRead) {
+		t.Errorf("idle: %t, %v", idle, err)
+	}
+}
+
 // TestSilentAndNotOver: a DPU that is silent, and has not retired its epoch, is waited for: what
 // it says, and what becomes of its claim, start a pass. Nothing is asked of the host cluster.
 func TestSilentAndNotOver(t *testing.T) {
