@@ -17,6 +17,10 @@ var survivors = map[string]map[string]string{
 		"doubt.go Timer.Note: limit == 0: never":  noLimit,
 		"doubt.go Timer.Note: limit == 0: 0 is 1": noLimit,
 	},
+	"pkg/controller/failover": {
+		"admit.go admitted.write: err != nil: never":                                                       admittedEncodes,
+		`admit.go admitted.write: return fmt.Errorf("encode the failovers of late: %w", err): returns nil`: admittedEncodes,
+	},
 	"pkg/controller/failover/detach": {
 		"reconciler.go Reconciler.Reconcile: err != nil: dropped":                foundUnread,
 		"reconciler.go Reconciler.end: err != nil: dropped #2":                   foundUnread,
@@ -43,6 +47,7 @@ var survivors = map[string]map[string]string{
 }
 
 const (
+	admittedEncodes = "zones and times of a clock, by the names of hosts, can always be written as JSON"
 	foundUnread     = "kube.Find has found nothing where it fails, so that the condition beside it holds, and the error is returned"
 	freeRefusesNone = "the claim is a copy in Fencing, and the receipt is made of it: Free refuses it only if its own rule is wrong"
 	journalEncodes  = "texts and numbers, by a text, can always be written as JSON"
