@@ -25,7 +25,6 @@ var survivors = map[string]map[string]string{
 		"reconciler.go Reconciler.Reconcile: err != nil: dropped":                foundUnread,
 		"reconciler.go Reconciler.end: err != nil: dropped #2":                   foundUnread,
 		"reconciler.go Reconciler.end: !concerns(attachment): dropped":           "leave does nothing about it either, as its epoch is neither over nor on record as over",
-		"reconciler.go Reconciler.idle: r.Host.Client == nil: dropped":           "keep says that nothing is kept where there is no host cluster, and when to look again is not asked then",
 		"reconciler.go Reconciler.letGo: err != nil: dropped":                    foundUnread,
 		"reconciler.go Reconciler.letGo: !writer.Detaching(attachment): dropped": "one that is released is being deleted, and a hold that is off is not taken off again",
 		"reconciler.go keep: err != nil: dropped":                                foundUnread,

@@ -140,6 +140,24 @@ func TestUnreadIsNotIdle(t *testing.T) {
 	}
 }
 
+// TestNothingIsKeptWithoutFailovers: where there is no host cluster to ask, no attachment is kept,
+// nor looked at again for that.
+func TestNothingIsKeptWithoutFailovers(t *testing.T) {
+	s := newOwned(t)
+	s.r.Host.Client, s.r.Host.Live = nil, nil
+	s.grant(func(c *moorv1alpha1.WriterClaimStatus) {
+		*c = moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 4}
+	})
+	going, _ := kubetest.Read(s.DPU, s.attachment())
+	if again, idle, err := s.r.idle(t.Context(), going); err != nil || idle || !again.IsZero() {
+		t.Errorf("idle: %t, %v, again after %s", idle, err, again.RequeueAfter)
+	}
+	s.mustPass()
+	if _, found := kubetest.Read(s.DPU, s.attachment()); found {
+		t.Error("the attachment stays")
+	}
+}
+
 // TestSilentAndNotOver: a DPU that is silent, and has not retired its epoch, is waited for: what
 // it says, and what becomes of its claim, start a pass. Nothing is asked of the host cluster.
 func TestSilentAndNotOver(t *testing.T) {
