@@ -64,7 +64,7 @@ func linkOf(ctx context.Context, pair string) (join func(context.Context)) {
 // nothingTaken expects for a time that nothing is taken from any host.
 func nothingTaken(ctx context.Context, all []*subject, d time.Duration) {
 	GinkgoHelper()
-	Consistently(func(ctx context.Context, g Gomega) {
+	Consistently(func(g Gomega, ctx context.Context) {
 		for _, s := range all {
 			g.Expect(s.claim(ctx).Status).To(HaveValue(And(HaveField("Phase", moorv1alpha1.ClaimGranted), HaveField("Epoch", int64(1)))))
 			c, err := conditionOf(s.host, moorv1alpha1.ConditionFailover)(ctx)
