@@ -25,6 +25,12 @@ func TestLock(t *testing.T) {
 		t.Fatal("a refused lock keeps the volume that it had taken")
 	}
 	other()
+	// What has no volume, or no device, on record is not one thing.
+	for _, c := range []struct{ volumeID, device string }{{"", "dev3"}, {"", "dev4"}, {"v3-pvc", ""}, {"v4-pvc", ""}, {"", ""}, {"", ""}} {
+		if _, ok := w.Lock(c.volumeID, c.device); !ok {
+			t.Errorf("%+v is free, and was refused", c)
+		}
+	}
 	unlock()
 	if _, ok := w.Lock("v1-pvc", "dev1"); !ok {
 		t.Error("the keys were not given back")
@@ -42,6 +48,7 @@ func TestInterrupt(t *testing.T) {
 	}
 	one, two, done := begin("v1-pvc"), begin("v2-pvc"), begin("v3-pvc")
 	w.Finish("v3-pvc")
+	w.Interrupt("v3-pvc")
 	w.Interrupt("v1-pvc")
 	if one.Err() == nil || two.Err() != nil {
 		t.Fatalf("the pass over v1 has ended: %v, that over v2: %v", one.Err(), two.Err())
