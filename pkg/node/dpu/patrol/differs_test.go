@@ -26,6 +26,15 @@ func TestExposureDiffers(t *testing.T) {
 	hidden.Hidden = true
 	hiddenElsewhere := hidden
 	hiddenElsewhere.PCIAddress = "q"
+	otherNamespace, partialElsewhere := good, partial
+	otherNamespace.NamespaceID, partialElsewhere.PCIAddress = 2, "q"
+	unmade, bare := attachment(false), attachment(true)
+	unmade.Status.DPU.DeviceName, bare.Status.DPU.BdevAttrs = "", nil
+	shares := attachment(true)
+	shares.Status.DPU.BdevAttrs, shares.Status.DPU.FsdevAttrs = nil, &storagev1alpha1.FsdevAttrs{FilesystemTag: "t"}
+	tagged := provisioner.Exposure{Device: "d", PCIAddress: "p", Tag: "t", Visible: true}
+	retagged, taggedElsewhere := tagged, tagged
+	retagged.Tag, taggedElsewhere.PCIAddress = "other", "q"
 	cases := map[string]struct {
 		a               *storagev1alpha1.VolumeAttachment
 		e               provisioner.Exposure
@@ -50,6 +59,14 @@ func TestExposureDiffers(t *testing.T) {
 		"hidden, said to be shown":        {attachment(true), hidden, true, true, true},
 		"hidden, not said to be":          {attachment(false), hidden, true, true, true},
 		"partial, and not said to be any": {attachment(false), partial, true, true, false},
+		"partial, elsewhere":              {attachment(false), partialElsewhere, true, true, false},
+		"another namespace":               {attachment(true), otherNamespace, true, true, true},
+		"nothing is made":                 {unmade, good, true, true, false},
+		"being deleted, and moved":        {deleting, moved, true, true, false},
+		"its identity is not on record":   {bare, good, true, true, true},
+		"a file system":                   {shares, tagged, true, true, false},
+		"a file system of another tag":    {shares, retagged, true, true, true},
+		"a file system that moved":        {shares, taggedElsewhere, true, true, true},
 	}
 	for name, c := range cases {
 		if got := exposureDiffers(c.a, c.e, c.found, c.complete); got != c.want {
