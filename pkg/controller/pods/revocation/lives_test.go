@@ -15,8 +15,8 @@ import (
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
-// TestAttach: a request of a volume of a PavProvisioner is attached at once, after it is held; that of another driver is left
-// alone.
+// TestAttach: a request of a volume of a PavProvisioner is attached at once, after it is held; that of another driver, or of no
+// volume that it names, is left alone.
 func TestAttach(t *testing.T) {
 	s := newFixture(t)
 	if sv := s.asked(); !sv.Status.Attached || len(sv.Finalizers) != 1 {
@@ -31,6 +31,15 @@ func TestAttach(t *testing.T) {
 	s.settle()
 	if sv := s.asked(); sv.Status.Attached || len(sv.Finalizers) > 0 || s.Writes() != writes {
 		t.Errorf("another driver's: %+v", sv)
+	}
+	s.Remove(s.asked())
+	nameless := request()
+	nameless.Spec.Source.PersistentVolumeName = nil
+	s.Add(nameless)
+	writes = s.Writes()
+	s.settle()
+	if sv := s.asked(); sv.Status.Attached || len(sv.Finalizers) > 0 || s.Writes() != writes {
+		t.Errorf("of no volume: %+v", sv)
 	}
 }
 
@@ -103,6 +112,35 @@ func TestNotNeeded(t *testing.T) {
 			s.settle()
 			if w := s.attachment().Status.Revocation; w != nil || s.made > 0 {
 				t.Errorf("%d pods, and the word %+v", s.made, w)
+			}
+			s.wantNothingLeft()
+		})
+	}
+}
+
+// TestNotNeededAsksLittle: where the storage has nothing to say, what stands behind the volume is not read: it mostly is not
+// needed.
+func TestNotNeededAsksLittle(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*fixture)
+		reads  int // with that of a PodRevocation that would be left
+	}{
+		"the attachment is gone": {func(s *fixture) {
+			kubetest.Change(s.Cluster, s.attachment(), func(a *storagev1alpha1.VolumeAttachment) { a.Finalizers = nil })
+		}, 2},
+		"the claim is free": {func(s *fixture) {
+			kubetest.Change(s.Cluster, s.claim(), func(c *moorv1alpha1.WriterClaim) { c.Status.Phase = moorv1alpha1.ClaimFree })
+		}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t).taken()
+			tc.change(s)
+			reads := s.LiveReads()
+			if err := s.pass(); err != nil {
+				t.Fatal(err)
+			}
+			if n := s.LiveReads() - reads; n != tc.reads {
+				t.Errorf("the API server was read %d times", n)
 			}
 			s.wantNothingLeft()
 		})
@@ -198,7 +236,10 @@ func TestWaits(t *testing.T) {
 				p.Spec.VolumeRevocation = nil
 				p.Generation++
 			})
-		}, "has no volumeRevocation any more", nil},
+		}, "PavProvisioner p has no volumeRevocation any more, so the storage cannot be asked", nil},
+		"the volume is of no driver": {func(s *fixture) {
+			kubetest.Change(s.Cluster, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pvName}}, func(pv *corev1.PersistentVolume) { pv.Spec.CSI = nil })
+		}, "PersistentVolume pvc-1 is gone, so the storage cannot be asked", nil},
 		"the volume is gone": {func(s *fixture) { s.Remove(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pvName}}) }, "PersistentVolume pvc-1 is gone", nil},
 		"it is being staged": {
 			func(s *fixture) {
@@ -246,11 +287,16 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestNothingIsStaged: what an earlier attachment has left of a staging that failed, or is undone, is waited for by none.
+// TestNothingIsStaged: what an earlier attachment has left of a staging that failed, or is undone, is waited for by none; nor
+// is the staging of another volume.
 func TestNothingIsStaged(t *testing.T) {
-	for _, phase := range []moorv1alpha1.PodStagingPhase{moorv1alpha1.PodStagingFailed, moorv1alpha1.PodStagingUnstaged} {
+	for _, phase := range []moorv1alpha1.PodStagingPhase{moorv1alpha1.PodStagingFailed, moorv1alpha1.PodStagingUnstaged, moorv1alpha1.PodStagingStaging} {
 		s := newFixture(t).taken()
-		s.Add(s.staging("other", "earlier", phase))
+		other := s.staging("other", "earlier", phase)
+		if phase == moorv1alpha1.PodStagingStaging {
+			other.Spec.VolumeName = "pvc-2"
+		}
+		s.Add(other)
 		s.settle()
 		s.wantWord()
 	}

@@ -57,7 +57,7 @@ func TestProvisionerIsMadeAnew(t *testing.T) {
 	p, _ := kubetest.Read(s.Cluster, &pavv1alpha1.PavProvisioner{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
 	s.Remove(p)
 	s.settle()
-	s.wantNone("PavProvisioner p does not exist")
+	s.wantNone("PavProvisioner p does not exist: create it again, its volumes need it, so the storage cannot be asked")
 	s.Add(&pavv1alpha1.PavProvisioner{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: p.Spec})
 	if s.settle(); s.made != 2 {
 		t.Errorf("%d pods were made", s.made)
