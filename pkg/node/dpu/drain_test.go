@@ -181,6 +181,24 @@ func TestShownByAnUnknownIncarnation(t *testing.T) {
 	}
 }
 
+// TestDrainBeginsAtTheEnd: what could not be taken away has not ended: the time for what it had sent begins when it has.
+func TestDrainBeginsAtTheEnd(t *testing.T) {
+	c, m, a := attached(t)
+	c.must(c.setDPU(a.Name, func(d *storagev1alpha1.VolumeAttachmentDPU) { d.Provider, d.Incarnation = "", "" }))
+	m.restartDriver()
+	c.fence(a.Name, 1)
+	m.refuse()
+	if err := m.pass(a.Name); err == nil || c.get(a.Name).Status.DPU.Undrained != "" {
+		t.Errorf("it has ended: %v, %+v", err, c.get(a.Name).Status.DPU)
+	}
+	m.clock.Step(drainTime)
+	m.clear()
+	c.must(m.pass(a.Name))
+	if now := c.get(a.Name).Status.DPU; now.RetiredEpoch != 0 || len(m.shown()) != 0 {
+		t.Errorf("a receipt while requests may be on their way: %+v", now)
+	}
+}
+
 // TestUpgradeDisturbsNothing: what a driver has shown that recorded no incarnation stays
 // shown all the time, and is drained by and by.
 func TestUpgradeDisturbsNothing(t *testing.T) {

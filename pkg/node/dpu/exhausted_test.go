@@ -33,6 +33,7 @@ func TestNoneLeft(t *testing.T) {
 	}{
 		"all taken":                {want: vf, counts: counts, users: []storagev1alpha1.VolumeAttachment{user(vf, "3b:00.2", false)}, none: true},
 		"of those that plug in":    {want: hotplug, counts: counts, none: true},
+		"the only one is taken":    {want: vf, counts: []provisioner.FunctionCount{{Type: provisioner.VF, Total: 1}}, none: true},
 		"there are no such ones":   {want: storagev1alpha1.FunctionTypeConfig{FunctionType: storagev1alpha1.FunctionTypePF}, counts: counts},
 		"one is free":              {want: vf, counts: []provisioner.FunctionCount{{Type: provisioner.VF, Total: 4, Free: 1}}},
 		"nothing is counted":       {want: vf},

@@ -35,6 +35,8 @@ type fakeVendor struct {
 	noEpochs bool
 	// hang, if set, is what GetDevice does.
 	hang func(context.Context) error
+	// onOpen, if set, is what OpenAtEpoch does.
+	onOpen func() error
 }
 
 func (v *fakeVendor) do(verb string, act func() error) error {
@@ -82,6 +84,9 @@ func (v *fakeVendor) OpenAtEpoch(ctx context.Context, _, device string, epoch in
 	return v.do("OpenAtEpoch", func() error {
 		if v.noEpochs {
 			return provisioner.ErrUnsupported
+		}
+		if v.onOpen != nil {
+			return v.onOpen()
 		}
 		if _, err := v.rpc.BdevGetBdevs(ctx, device); err != nil {
 			return fmt.Errorf("%w: %w", provisioner.ErrNotFound, err)

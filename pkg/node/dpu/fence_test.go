@@ -169,23 +169,21 @@ func TestFenceWhileDeleting(t *testing.T) {
 // the volume is being fenced; the next one withdraws.
 func TestFenceEndsAPass(t *testing.T) {
 	c, m, a := attached(t)
-	hanging := make(chan struct{})
+	hanging := make(chan context.Context, 1)
 	m.vendor.hang = func(ctx context.Context) error {
-		close(hanging)
+		hanging <- ctx
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	done := make(chan error, 1)
 	go func() { done <- m.pass(a.Name) }()
-	<-hanging
+	under := <-hanging
 	// Words about another DPU's claim, or another phase, end nothing.
 	other := &moorv1alpha1.WriterClaim{Status: &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: "dpu-2"}}
 	other.Name = "v1"
 	m.attachmentsOf(t.Context(), other)
-	select {
-	case err := <-done:
+	if err := under.Err(); err != nil {
 		t.Fatalf("ended: %v", err)
-	default:
 	}
 	m.vendor.hang = nil
 	claim := &moorv1alpha1.WriterClaim{Status: c.fence(a.Name, 1)}

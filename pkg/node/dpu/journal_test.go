@@ -1,6 +1,7 @@
 package dpu
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -266,6 +267,12 @@ func TestForgottenIsAnothers(t *testing.T) {
 	c.must(c.Delete(t.Context(), c.get("earlier")))
 	// So that the earlier one goes first.
 	c.must(c.setDPU(a.Name, func(d *storagev1alpha1.VolumeAttachmentDPU) { *d = storagev1alpha1.VolumeAttachmentDPU{} }))
+	live := m.o.Attachments.DPU.Live
+	m.o.Attachments.DPU.Live = &unlistedOnce{Reader: live} // so whose the device is, is not known
+	if err := m.pass("earlier"); !errors.Is(err, errNoAnswer) {
+		t.Errorf("it says %v", err)
+	}
+	m.o.Attachments.DPU.Live = live
 	for range 3 {
 		_ = m.pass("earlier")
 		m.clock.Step(drainTime)

@@ -8,7 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
+	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 // fakeLease is a lease that a test ends and renews.
@@ -97,11 +99,42 @@ func TestLeaseEndsInBetween(t *testing.T) {
 		}
 		return nil
 	}
+	var err error
 	for range 5 {
-		_ = m.pass(a.Name)
+		err = m.pass(a.Name)
 	}
 	if m.wantShown(false); asked == 0 {
 		t.Error("the lease was not asked")
+	}
+	if !errors.Is(err, provisioner.ErrUnavailable) || !strings.Contains(err.Error(), "the lease of DPU dpu-1 ended just now") {
+		t.Errorf("it says %v", err)
+	}
+}
+
+// TestLeaseOfWhatIsStillShown: until the end of the lease has taken the device away, a pass changes nothing
+// of what is said of it.
+func TestLeaseOfWhatIsStillShown(t *testing.T) {
+	m, c, l := leasedMachine(t)
+	c.volume("vol", corev1.ReadWriteOnce)
+	a := c.attachment("vol", "dpu-1")
+	c.grant(a, 1)
+	before := m.settle(a.Name)
+	l.good = false
+	c.must(m.pass(a.Name))
+	if now := c.get(a.Name); now.ResourceVersion != before.ResourceVersion || !now.Status.DPU.Attached {
+		t.Errorf("said is %+v, was %+v", now.Status, before.Status)
+	}
+}
+
+// TestLeaseOfAReplica: a replica is made ready without a lease, so that it is ready when its DPU has one.
+func TestLeaseOfAReplica(t *testing.T) {
+	m, c, l := leasedMachine(t)
+	l.good = false
+	c.volume("vol", corev1.ReadWriteOnce)
+	a := c.attachment("vol", "dpu-1")
+	c.role(a.Name, storagev1alpha1.RoleReplica)
+	if now := m.settle(a.Name); !now.Status.DPU.PreEmulated || now.Status.Message != "" {
+		t.Errorf("got %+v", now.Status)
 	}
 }
 

@@ -134,6 +134,30 @@ func TestRecoveryOfWhatIsOver(t *testing.T) {
 	}
 }
 
+// TestDiscardedIsOffTheRecord: what a function had kept, as the record says, is discarded as the right ends, and is
+// not on record any more: it would be discarded again, from a function that is another volume's by then.
+func TestDiscardedIsOffTheRecord(t *testing.T) {
+	for name, end := range map[string]func(*cluster, *storagev1alpha1.VolumeAttachment){
+		"fenced":                 func(c *cluster, a *storagev1alpha1.VolumeAttachment) { c.fence(a.Name, 1) },
+		"deleted":                func(c *cluster, a *storagev1alpha1.VolumeAttachment) { c.going(a.Name) },
+		"granted to another DPU": func(c *cluster, _ *storagev1alpha1.VolumeAttachment) { c.elsewhere() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, m, a := keeping(t)
+			m.emu.Restart()
+			_ = m.pass(a.Name)
+			if c.get(a.Name).Status.DPU.KeptEpoch == nil {
+				t.Fatal("nothing is kept, this tests nothing")
+			}
+			end(c, a)
+			_ = m.pass(a.Name)
+			if now := c.get(a.Name).Status.DPU; now.KeptEpoch != nil || now.Attached {
+				t.Errorf("on record is %+v", now)
+			}
+		})
+	}
+}
+
 // TestRecoveryLosesTheRight: the claim is taken while the controller is made anew: it is not
 // resumed, but destroyed.
 func TestRecoveryLosesTheRight(t *testing.T) {
