@@ -37,6 +37,34 @@ var survivors = map[string]map[string]string{
 		"reader.go Reader.reaches: err != nil: dropped":              foundUnread,
 		`reader.go Reader.reaches: node.Spec.DPUName == "": dropped`: "no DPU is ever heard by the empty name, so it is no witness either",
 	},
+	"pkg/controller/pods/revocation": {
+		"decide.go decide: r.Status.Pod != nil: dropped": "a pod is seen of a record alone",
+		"facts.go Requests.look: err != nil: dropped":    notFound,
+		"facts.go Requests.look: found: always":          "a claim without a status is held by none, like none",
+		"facts.go Requests.behind: err != nil: dropped":  notFound,
+	},
+	"pkg/node/dpu": {
+		"fence.go fence.end: err != nil: dropped":        notFound,
+		"fence.go fence.overtaken: uid == \"\": dropped": "the journal has no volume without a UID, so it refuses nothing of one",
+		"fence.go fence.clearLost: err != nil: never":    "without a claim nothing was lost, so that nothing is cleared either",
+		"right.go right.confirm: err != nil: dropped":    "the claim is read by now, so that only the withdrawal of a right that is refused fails, and then the error is returned as well",
+		"right.go right.giveUp: shown.Complete: dropped": "what is hidden is listed by a service, and a list that has one and no error is complete",
+	},
+	"pkg/node/dpu/attachments": {
+		"precedence.go Store.Preceding: rank(other, mine) < 0: < is <=": namesDiffer,
+		"precedence.go Store.Preceding: rank(other, mine) < 0: 0 is 1":  namesDiffer,
+		"queue.go Queue.AddWaiting: err != nil: never":                  "what cannot be listed is no attachment, so none is added",
+		"store.go Store.Again: err != nil: dropped":                     notFound,
+		"store.go Store.Volume: err != nil: dropped":                    notFound,
+	},
+	"pkg/node/dpu/exposures": {
+		"incarnation.go services.incarnation: uint64(0): 0 is 1":                 "it is told of each file on Linux which inode it has",
+		"incarnation.go services.incarnation: ok: always":                        "it is told of each file on Linux which inode it has",
+		"singlewriter.go Exposures.WithdrawSingleWriter: len(devices)+1: 1 is 0": "only how much room there is before more is made",
+	},
+	"pkg/node/dpu/patrol": {
+		"sweep.go Patrol.sweep: known: dropped": "what was not known is there since now, which is no time, and a period is one",
+	},
 	"pkg/node/dpu/journal": {
 		"journal.go Journal.write: int64(0): 0 is 1":                                 "only the order of the changes counts",
 		"journal.go Journal.write: other.Change < j.volumes[oldest].Change: < is <=": "no two entries have the same change",
@@ -49,6 +77,8 @@ const (
 	admittedEncodes = "zones and times of a clock, by the names of hosts, can always be written as JSON"
 	foundUnread     = "kube.Find has found nothing where it fails, so that the condition beside it holds, and the error is returned"
 	freeRefusesNone = "the claim is a copy in Fencing, and the receipt is made of it: Free refuses it only if its own rule is wrong"
+	namesDiffer     = "two attachments of different names never have the same rank, and one of its own name was left out before"
+	notFound        = "what could not be read was not found either, and the error is returned with both"
 	journalEncodes  = "texts and numbers, by a text, can always be written as JSON"
 	noLimit         = "a doubt without a limit is remembered until now, so it is forgotten as it is noted, and another that follows begins anew as well; none is limited to one nanosecond"
 	wholeMillis     = "it is made of whole milliseconds, so it is never one nanosecond"
