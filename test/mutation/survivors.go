@@ -44,11 +44,12 @@ var survivors = map[string]map[string]string{
 		"facts.go Requests.behind: err != nil: dropped":  notFound,
 	},
 	"pkg/node/dpu": {
-		"fence.go fence.end: err != nil: dropped":        notFound,
-		"fence.go fence.overtaken: uid == \"\": dropped": "the journal has no volume without a UID, so it refuses nothing of one",
-		"fence.go fence.clearLost: err != nil: never":    "without a claim nothing was lost, so that nothing is cleared either",
-		"right.go right.confirm: err != nil: dropped":    "the claim is read by now, so that only the withdrawal of a right that is refused fails, and then the error is returned as well",
-		"right.go right.giveUp: shown.Complete: dropped": "what is hidden is listed by a service, and a list that has one and no error is complete",
+		"detach.go remover.hurryReceipt: !p.claimRead: dropped": "a claim that was not read is none, of which nothing is fenced",
+		"fence.go fence.end: err != nil: dropped":               notFound,
+		"fence.go fence.overtaken: uid == \"\": dropped":        "the journal has no volume without a UID, so it refuses nothing of one",
+		"fence.go fence.clearLost: err != nil: never":           "without a claim nothing was lost, so that nothing is cleared either",
+		"right.go right.confirm: err != nil: dropped":           "the claim is read by now, so that only the withdrawal of a right that is refused fails, and then the error is returned as well",
+		"right.go right.giveUp: shown.Complete: dropped":        "what is hidden is listed by a service, and a list that has one and no error is complete",
 	},
 	"pkg/node/dpu/attachments": {
 		"precedence.go Store.Preceding: rank(other, mine) < 0: < is <=": namesDiffer,
