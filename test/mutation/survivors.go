@@ -22,19 +22,19 @@ var survivors = map[string]map[string]string{
 		`admit.go admitted.write: return fmt.Errorf("encode the failovers of late: %w", err): returns nil`: admittedEncodes,
 	},
 	"pkg/controller/failover/detach": {
-		"reconciler.go Reconciler.Reconcile: err != nil: dropped":                foundUnread,
-		"reconciler.go Reconciler.end: err != nil: dropped #2":                   foundUnread,
+		"reconciler.go Reconciler.Reconcile: err != nil: dropped":                notFound,
+		"reconciler.go Reconciler.end: err != nil: dropped #2":                   notFound,
 		"reconciler.go Reconciler.end: !concerns(attachment): dropped":           "leave does nothing about it either, as its epoch is neither over nor on record as over",
-		"reconciler.go Reconciler.letGo: err != nil: dropped":                    foundUnread,
+		"reconciler.go Reconciler.letGo: err != nil: dropped":                    notFound,
 		"reconciler.go Reconciler.letGo: !writer.Detaching(attachment): dropped": "one that is released is being deleted, and a hold that is off is not taken off again",
-		"reconciler.go keep: err != nil: dropped":                                foundUnread,
+		"reconciler.go keep: err != nil: dropped":                                notFound,
 		"reconciler.go keep: found: dropped":                                     "a host that was not found is empty, and an empty one does not fail over",
-		"reconciler.go writerClaim: err != nil: dropped":                         foundUnread,
+		"reconciler.go writerClaim: err != nil: dropped":                         notFound,
 		"surrender.go Reconciler.acceptSurrender: err != nil: dropped":           "writerClaim returns no claim with an error, and there is no receipt for none",
-		"surrender.go Reconciler.acceptSurrender: err != nil: dropped #2":        foundUnread,
+		"surrender.go Reconciler.acceptSurrender: err != nil: dropped #2":        notFound,
 	},
 	"pkg/controller/failover/lostpath": {
-		"reader.go Reader.reaches: err != nil: dropped":              foundUnread,
+		"reader.go Reader.reaches: err != nil: dropped":              notFound,
 		`reader.go Reader.reaches: node.Spec.DPUName == "": dropped`: "no DPU is ever heard by the empty name, so it is no witness either",
 	},
 	"pkg/controller/pods/revocation": {
@@ -76,7 +76,6 @@ var survivors = map[string]map[string]string{
 
 const (
 	admittedEncodes = "zones and times of a clock, by the names of hosts, can always be written as JSON"
-	foundUnread     = "kube.Find has found nothing where it fails, so that the condition beside it holds, and the error is returned"
 	freeRefusesNone = "the claim is a copy in Fencing, and the receipt is made of it: Free refuses it only if its own rule is wrong"
 	namesDiffer     = "two attachments of different names never have the same rank, and one of its own name was left out before"
 	notFound        = "what could not be read was not found either, and the error is returned with both"
