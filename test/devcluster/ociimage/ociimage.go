@@ -42,7 +42,10 @@ type Image struct {
 	// StopSignal is the name of the signal that asks the program to end, by default SIGTERM.
 	StopSignal string
 	// User runs the program, by default root: user:group.
-	User  string
+	User string
+	// Bare images have the Files alone, without the directories and the users that nearly every
+	// program expects.
+	Bare  bool
 	Files []File
 }
 
@@ -60,7 +63,7 @@ func describe(media string, blob []byte) descriptor {
 
 // Write writes the image as a tar file.
 func Write(w io.Writer, image Image) error {
-	layer, err := layerOf(image.Files)
+	layer, err := layerOf(image.Files, image.Bare)
 	if err != nil {
 		return fmt.Errorf("make the layer of image %v: %w", image.Names, err)
 	}
@@ -124,17 +127,14 @@ func documents(image Image, layer []byte) (config, manifest, index []byte, err e
 	return config, manifest, index, err
 }
 
-// layerOf makes a root file system of the files, with the directories and the
-// users that nearly every program expects.
-func layerOf(files []File) ([]byte, error) {
+// layerOf makes a root file system of the files, unless it is to be bare with the directories and
+// the users that nearly every program expects.
+func layerOf(files []File, bare bool) ([]byte, error) {
 	var buffer bytes.Buffer
 	l := layerWriter{tar: tar.NewWriter(&buffer), made: map[string]bool{}}
-	l.directory("tmp", 0o1777)
-	for _, dir := range []string{"bin", "dev", "etc", "home", "mnt", "proc", "root", "sys", "usr/bin", "var/tmp"} {
-		l.directory(dir, 0o755)
+	if !bare {
+		l.expected()
 	}
-	l.file(File{Path: "etc/passwd", Mode: 0o644, Content: []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n")})
-	l.file(File{Path: "etc/group", Mode: 0o644, Content: []byte("root:x:0:\nnobody:x:65534:\n")})
 	for _, f := range files {
 		l.file(f)
 	}
@@ -142,6 +142,16 @@ func layerOf(files []File) ([]byte, error) {
 		l.err = l.tar.Close()
 	}
 	return buffer.Bytes(), l.err
+}
+
+// expected writes what nearly every program expects.
+func (l *layerWriter) expected() {
+	l.directory("tmp", 0o1777)
+	for _, dir := range []string{"bin", "dev", "etc", "home", "mnt", "proc", "root", "sys", "usr/bin", "var/tmp"} {
+		l.directory(dir, 0o755)
+	}
+	l.file(File{Path: "etc/passwd", Mode: 0o644, Content: []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n")})
+	l.file(File{Path: "etc/group", Mode: 0o644, Content: []byte("root:x:0:\nnobody:x:65534:\n")})
 }
 
 // layerWriter keeps the first error, after which it does nothing.

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"testing"
 )
 
@@ -98,7 +100,7 @@ func blob(t *testing.T, files map[string][]byte, d descriptor) []byte {
 }
 
 func TestLayerHoldsTheFiles(t *testing.T) {
-	layer, err := layerOf(sample.Files)
+	layer, err := layerOf(sample.Files, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,5 +123,18 @@ func TestTheSameImageGivesTheSameBytes(t *testing.T) {
 	}
 	if !bytes.Equal(a.Bytes(), b.Bytes()) {
 		t.Error("two writes of one image differ")
+	}
+}
+
+// TestBareLayerHoldsTheFilesAlone: nothing that the image was not given.
+func TestBareLayerHoldsTheFilesAlone(t *testing.T) {
+	layer, err := layerOf(sample.Files, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, headers := readTar(t, layer)
+	got := slices.Sorted(maps.Keys(headers))
+	if want := []string{"bin/", "bin/a", "opt/", "opt/deep/", "opt/deep/link"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
