@@ -5,11 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 export GOTOOLCHAIN="${GOTOOLCHAIN:-local}"
-if [ -z "${VERSION:-}" ]; then
-	VERSION=$(git describe --tags --always 2>/dev/null || echo dev)
-	# Files that git does not know may be built in too.
-	[ -z "$(git status --porcelain 2>/dev/null)" ] || VERSION=$VERSION-dirty
-fi
+VERSION=${VERSION:-$(hack/version.sh)}
 COMMIT=${COMMIT:-$(git rev-parse HEAD 2>/dev/null || echo unknown)}
 
 package=github.com/moor-storage/moor/internal/daemon/version
