@@ -3,7 +3,8 @@ SHELL := /bin/bash
 GO ?= go
 # Who asks for a volume on a host of the test bed: controller or node.
 ATTACH_MODE ?= controller
-IMAGE ?= ghcr.io/moor-storage/moor
+REGISTRY ?= ghcr.io/moor-storage
+PLATFORMS ?= linux/amd64,linux/arm64
 export GOTOOLCHAIN ?= local
 # -trimpath lets every checkout of one machine share the build cache.
 export GOFLAGS ?= -buildvcs=false -trimpath
@@ -23,12 +24,15 @@ scheduler: ## build bin/moor-scheduler, which is kube-scheduler with Moor's plug
 	@hack/scheduler.sh bin
 
 .PHONY: image
-image: ## build the image with every program, and the licences of what they link (docker)
-	docker build -f deploy/image/Dockerfile --build-arg VERSION="$(VERSION)" --build-arg COMMIT="$(COMMIT)" -t $(IMAGE):$(or $(VERSION),dev) .
+image: ## build each image for PLATFORMS and push it to REGISTRY (docker)
+	set -e; for name in $$($(GO) run ./hack/image names); do \
+		docker buildx build --push --platform=$(PLATFORMS) -f deploy/image/Dockerfile --build-arg IMAGE=$$name \
+			--build-arg VERSION="$(VERSION)" --build-arg COMMIT="$(COMMIT)" -t $(REGISTRY)/$$name:$(or $(VERSION),dev) .; \
+	done
 
-.PHONY: image-scheduler
-image-scheduler: ## build the image of moor-scheduler (docker)
-	docker build -f deploy/image/scheduler.Dockerfile -t $(IMAGE)-scheduler:$(or $(VERSION),dev) .
+.PHONY: images
+images: ## make what the images hold, for ARCH="amd64 arm64", without docker, and start every program of it; PAGE=docs/installing.md: write their sizes there (root)
+	@hack/steps.sh images
 
 .PHONY: bin/moor-dev
 bin/moor-dev:
@@ -79,7 +83,7 @@ e2e: ## end-to-end tests; FOCUS=regexp MODE=controller|node|topology|epochs|dpu-
 	@hack/steps.sh e2e
 
 .PHONY: install-test
-install-test: ## install, upgrade and uninstall Moor on the test bed by its Helm chart, as docs/installing.md says (root)
+install-test: ## install, upgrade and uninstall Moor on the test bed by its Helm chart, as docs/installing.md says; IMAGES=bin/images/amd64: with images that make images has left there (root)
 	@hack/steps.sh install_test
 
 .PHONY: skew

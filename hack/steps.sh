@@ -178,10 +178,23 @@ skew() {
 }
 
 # install_test makes a bed without Moor, and installs, upgrades and uninstalls Moor on it by its
-# Helm chart, as docs/installing.md says.
+# Helm chart, as docs/installing.md says. IMAGES=bin/images/amd64 takes what make images has left
+# there, which has to be of this checkout; else it makes the images itself.
 install_test() {
 	up stock --bare --dpu-pods && plain test -c -tags=e2e -o bin/install.test ./test/install || return
 	part "Moor as it is installed" failures_of in_directory test/install ../../bin/install.test -test.timeout=$LIMIT -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.v
+}
+
+# images makes what the images hold, for each of ARCH, starts every program of it, and tells how
+# large they are, in PAGE too.
+images() {
+	local arch
+	hack/apt/install.sh hack/apt/images.txt && plain build -o bin/image ./hack/image || return
+	for arch in ${ARCH:-amd64 arm64}; do
+		part "images of $arch" hack/images.sh "$arch" "bin/images/$arch" &&
+			part "programs of $arch" bin/image -arch="$arch" -dir="bin/images/$arch" try &&
+			bin/image -arch="$arch" -dir="bin/images/$arch" -page="${PAGE:-}" sizes || return
+	done
 }
 
 # What of that even the quickest run has to try.

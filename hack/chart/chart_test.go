@@ -307,11 +307,14 @@ func TestPrivileged(t *testing.T) {
 	}
 }
 
-// TestImages: each program's image is the component's, else the chart's.
+// TestImages: each program's image is the component's, else that of its name in the chart's registry.
 func TestImages(t *testing.T) {
 	for _, c := range []struct{ values, want string }{
-		{"{dpu: {snapNodeDriver: {enabled: true}}}", "ghcr.io/moor-storage/moor:dev"},
-		{"{image: {tag: v1}, dpu: {snapNodeDriver: {enabled: true}}}", "ghcr.io/moor-storage/moor:v1"},
+		{"{dpu: {snapNodeDriver: {enabled: true}}}", "ghcr.io/moor-storage/snap-node-driver:dev"},
+		{"{cluster: host}", "ghcr.io/moor-storage/snap-csi-plugin-node:dev"},
+		{"{cluster: host}", "ghcr.io/moor-storage/snap-csi-plugin-controller:dev"},
+		{"{image: {registry: r.example/a}, cluster: host}", "r.example/a/snap-host-controller:dev"},
+		{"{image: {tag: v1}, dpu: {snapNodeDriver: {enabled: true}}}", "ghcr.io/moor-storage/snap-node-driver:v1"},
 		{"{image: {tag: v1}, dpu: {snapNodeDriver: {enabled: true, image: {repository: r/m}}}}", "r/m:v1"},
 		{"{dpu: {fsStorageVendorDpuPlugin: {enabled: true, image: {repository: r/m, tag: 'v2@sha256:00'}}}}", "r/m:v2@sha256:00"},
 		{"{host: {snapCsiPlugin: {enabled: true, controller: {enabled: true, externalAttacher: {image: {repository: r/a, tag: v3}}}}}}", "r/a:v3"},

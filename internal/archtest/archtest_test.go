@@ -43,6 +43,7 @@ var layers = map[string]int{
 	"pkg/scheduler":   actors,
 	"cmd":             programs,
 	"hack/kube/pause": programs,
+	"hack/image":      programs,
 	"examples":        programs,
 	"reference":       reference,
 	"test":            tests,

@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -100,29 +99,5 @@ func TestDPFStart(t *testing.T) {
 				t.Errorf("--log-json-split-stream is told of %d times:\n%s", n, out)
 			}
 		})
-	}
-}
-
-// TestDPFPaths: the image has DPF's paths.
-func TestDPFPaths(t *testing.T) {
-	root := t.TempDir()
-	file := read(t, path("deploy", "image", "Dockerfile"))
-	_, links, ok := strings.Cut(file, "RUN cd / ")
-	links, _, ended := strings.Cut(links, "\nUSER")
-	if !ok || !ended {
-		t.Fatal("the Dockerfile makes no links")
-	}
-	script := "cd " + root + strings.ReplaceAll(links, "\\\n", "")
-	if out, err := exec.CommandContext(t.Context(), "sh", "-ec", script).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for place, program := range dpfPaths {
-		if target, err := os.Readlink(filepath.Join(root, place)); err != nil || target != filepath.Join("usr/local/bin", program) {
-			t.Errorf("%s is %q, %v", place, target, err)
-		}
-	}
-	made, err := os.ReadDir(root)
-	if err != nil || len(made) != len(dpfPaths) {
-		t.Errorf("%d links, %v: want %d", len(made), err, len(dpfPaths))
 	}
 }

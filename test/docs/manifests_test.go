@@ -27,12 +27,6 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
-// image is the one of Moor's own programs.
-const image = "ghcr.io/moor-storage/moor:dev"
-
-// schedulerImage is that of kube-scheduler with Moor's plugin.
-const schedulerImage = "ghcr.io/moor-storage/moor-scheduler:dev"
-
 // decode reads every object of a file or text; an unknown or doubled field is
 // an error.
 func decode(t *testing.T, where, content string) []client.Object {
@@ -202,15 +196,33 @@ var sidecars = []string{
 	"--enable-capacity", "--capacity-for-immediate-binding", "--capacity-ownerref-level", "--strict-topology", "--immediate-topology",
 }
 
+// programOf is the program that a container's image holds, if it is one of Moor's. Without what
+// it calls it may be of a controller alone.
+func programOf(t *testing.T, c corev1.Container) (program string, ours bool) {
+	t.Helper()
+	name, ours := strings.CutPrefix(strings.TrimSuffix(c.Image, ":dev"), registry)
+	for _, i := range imageList(t).Images {
+		if i.Name != name {
+			continue
+		}
+		if strings.HasSuffix(name, "-controller") && strings.Contains(strings.Join(c.Args, " "), "--mode=node") {
+			t.Errorf("container %s: image %s is of a controller", c.Name, c.Image)
+		}
+		return i.Program, ours
+	}
+	return "", ours
+}
+
 func checkContainer(t *testing.T, c corev1.Container) {
 	t.Helper()
 	known := sidecars
+	held, ours := programOf(t, c)
 	switch {
-	case strings.HasPrefix(c.Image, "registry.k8s.io/kube-scheduler:"), c.Image == schedulerImage && c.Command[0] == "moor-scheduler":
+	case strings.HasPrefix(c.Image, "registry.k8s.io/kube-scheduler:"), held == "moor-scheduler" && c.Command[0] == held:
 		return // its flags are kube-scheduler's
-	case c.Image == image:
-		if len(c.Command) != 1 || !slices.Contains(programs(t), c.Command[0]) {
-			t.Errorf("container %s: command %q is none of the programs", c.Name, c.Command)
+	case ours:
+		if len(c.Command) != 1 || !slices.Contains(programs(t), c.Command[0]) || c.Command[0] != held {
+			t.Errorf("container %s: command %q is not the program %q of the image %s", c.Name, c.Command, held, c.Image)
 			return
 		}
 		known = nil

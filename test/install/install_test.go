@@ -95,7 +95,7 @@ func images(ctx context.Context, c client.Client) map[string]string {
 	out := map[string]string{}
 	for i := range pods.Items {
 		for _, container := range pods.Items[i].Spec.Containers {
-			if strings.HasPrefix(container.Image, strings.TrimSuffix(moorImage, "dev")) {
+			if strings.HasPrefix(container.Image, registry) {
 				out[pods.Items[i].Name] = container.Image
 			}
 		}
@@ -154,8 +154,8 @@ var _ = Describe("the chart", Ordered, func() {
 		report("to the first pod that runs with it: %.1f s", time.Since(begin).Seconds())
 		writes(ctx, "writer")
 		offHosts(ctx)
-		Expect(images(ctx, clients.Host)).To(HaveEach(moorImage))
-		Expect(images(ctx, clients.DPU)).To(HaveEach(moorImage))
+		Expect(images(ctx, clients.Host)).To(HaveEach(HaveSuffix(thisTag)))
+		Expect(images(ctx, clients.DPU)).To(HaveEach(HaveSuffix(thisTag)))
 	}, NodeTimeout(3*patience))
 
 	It("is upgraded while the pod writes", func(ctx context.Context) {
@@ -172,7 +172,7 @@ var _ = Describe("the chart", Ordered, func() {
 			Longest(lines, len(before)).Seconds(), Longest(before, 0).Seconds())
 		for _, c := range []client.Client{clients.Host, clients.DPU} {
 			found := images(ctx, c)
-			Expect(found).To(HaveEach(nextImage))
+			Expect(found).To(HaveEach(HaveSuffix(nextTag)))
 			Expect(len(found)).To(BeNumerically(">=", 5))
 		}
 		undisturbed(ctx, "writer", uid)

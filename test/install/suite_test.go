@@ -31,9 +31,8 @@ const (
 	// patience is how long anything that must happen may take on a slow, busy machine.
 	patience = 5 * time.Minute
 	tick     = 200 * time.Millisecond
-	// moorImage and nextImage are one image, by the tag that the chart has and by another.
-	moorImage = "ghcr.io/moor-storage/moor:dev"
-	nextImage = "ghcr.io/moor-storage/moor:next"
+	// registry is where Moor's images are. Each is there by the tag that the chart has and by another.
+	registry, thisTag, nextTag = "ghcr.io/moor-storage/", ":dev", ":next"
 	// pcie is where a host of the bed has what the kernel of a real one shows in /sys and /dev: in
 	// a directory that snap-csi-plugin's pod sees of its host, so that the chart need not change.
 	pcie = "/var/lib/kubelet/plugins/csi.snap.nvidia.com/pcie"
@@ -42,6 +41,11 @@ const (
 	// localTarget is where the reference vendor's manifests have their storage.
 	localTarget = "/var/lib/moor/local"
 )
+
+// moorImages are those that the chart's releases and the reference vendor's manifests name.
+var moorImages = []string{
+	"snap-host-controller", "snap-csi-plugin-controller", "snap-csi-plugin-node", "snap-controller", "snap-node-driver", "snap-external-attacher", "local-vendor",
+}
 
 // sidecars are Kubernetes' own programs of the manifests, by image.
 var sidecars = map[string]string{
@@ -75,26 +79,29 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		Expect(os.Symlink(filepath.Join(bed.Root(), name), filepath.Join(work, name))).To(Succeed())
 	}
 	Expect(os.WriteFile(filepath.Join(work, "emulated.yaml"), []byte(emulated), 0o644)).To(Succeed())
-	programs := loadImages(ctx, filepath.Join(cache, "install", "programs"))
+	made := filepath.Join(bed.Root(), os.Getenv("IMAGES"))
+	if made == bed.Root() {
+		made = filepath.Join(cache, "install", "images")
+		Expect(Make(ctx, bed.Root(), made)).To(Succeed())
+	}
+	loadImages(ctx, made)
 	connectPods(ctx)
-	prepareMachines(ctx, programs)
+	prepareMachines(ctx, filepath.Join(made, "programs"))
 })
 
-// loadImages makes the images of the manifests and brings them to the nodes. It returns where
-// Moor's programs are on this machine.
-func loadImages(ctx context.Context, programs string) string {
+// loadImages makes the images of the manifests of what hack/images.sh has put into a directory, and
+// brings them to the nodes.
+func loadImages(ctx context.Context, directory string) {
 	GinkgoHelper()
 	text, err := os.ReadFile(filepath.Join(bed.Root(), "deploy", "image", "Dockerfile"))
 	Expect(err).NotTo(HaveOccurred())
-	recipe, err := ReadRecipe(string(text))
+	user, err := User(string(text))
 	Expect(err).NotTo(HaveOccurred())
-	list := filepath.Join(work, "packages.txt")
-	Expect(os.WriteFile(list, []byte(strings.Join(recipe.Packages, "\n")+"\n"), 0o644)).To(Succeed())
-	Expect(shell(ctx, bed.Root(), "hack/apt/install.sh "+list)).To(Succeed())
-	Expect(recipe.Compile(ctx, bed.Root(), programs)).To(Succeed())
-	files, err := recipe.Files(ctx, programs)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(bed.LoadImage(ctx, "moor", ociimage.Image{Names: []string{moorImage, nextImage}, User: recipe.User, Files: files})).To(Succeed())
+	for _, name := range moorImages {
+		files, err := Files(filepath.Join(directory, "images", name))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(bed.LoadImage(ctx, name, ociimage.Image{Names: []string{registry + name + thisTag, registry + name + nextTag}, User: user, Files: files, Bare: true})).To(Succeed())
+	}
 	for name, reference := range sidecars {
 		content, err := os.ReadFile(filepath.Join(bed.KubeBinDir(), name))
 		Expect(err).NotTo(HaveOccurred())
@@ -102,7 +109,6 @@ func loadImages(ctx context.Context, programs string) string {
 			Names: []string{reference}, Entrypoint: []string{"/" + name}, Files: []ociimage.File{{Path: "/" + name, Content: content, Mode: 0o755}},
 		})).To(Succeed())
 	}
-	return programs
 }
 
 // connectPods lets pods reach the Service of their API server, as kube-proxy does on a cluster:

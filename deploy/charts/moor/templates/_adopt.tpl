@@ -24,7 +24,7 @@ accounts are left out, unless the file is `whole`.
 {{- $text := $root.Files.Get (printf "files/%s" .file) -}}
 {{- if not $text }}{{ fail (printf "files/%s is not in the chart: package it with helm package, which follows its symbolic links" .file) }}{{ end -}}
 {{- $text = $text | replace "dpf-operator-system" $namespace -}}
-{{- $text = regexReplaceAllLiteral "ghcr\\.io/moor-storage/moor:[A-Za-z0-9._-]+" $text (include "moor.image" (dict "root" $root "image" .image)) -}}
+{{- $text = regexReplaceAll "ghcr\\.io/moor-storage/([a-z-]+):[A-Za-z0-9._-]+" $text (include "moor.image" (dict "root" $root "image" .image)) -}}
 {{- with .kubelet }}{{ $text = $text | replace "/var/lib/kubelet" . }}{{ end -}}
 {{- with .driver }}{{ $text = $text | replace "csi.snap.nvidia.com" . }}{{ end -}}
 {{- if not $as.plain -}}

@@ -10,10 +10,10 @@
 {{- end -}}
 {{- end -}}
 
-{{/* moor.image {root, image}: the image of a program of Moor; what image leaves out is that of the whole chart. */}}
+{{/* moor.image {root, image}: the image of a program of Moor, with ${1} for its name; what image leaves out is that of the whole chart. */}}
 {{- define "moor.image" -}}
 {{- $own := default dict .image -}}
-{{- $repository := default .root.Values.image.repository $own.repository -}}
+{{- $repository := default (printf "%s/${1}" .root.Values.image.registry) $own.repository -}}
 {{- $tag := default (default .root.Chart.AppVersion .root.Values.image.tag) $own.tag -}}
 {{- printf "%s:%s" $repository $tag -}}
 {{- end -}}
