@@ -96,7 +96,7 @@ func TestNodeAttach(t *testing.T) {
 	beating := make(chan error, 1)
 	mounts := deadmounts.New(deadMount(t, "vol", "pod-uid"))
 	go mounts.Run(ctx)
-	heart, err := o.connectBeat(newDPUView(&nodecsi.Limit{}), mounts)
+	heart, err := o.connectBeat(newDPUView(&nodecsi.Limit{}), mounts, nil)
 	b.must(err)
 	go func() { beating <- heart.Start(ctx) }()
 	attachments, err := o.nodeAttachments(ctx, cancel, &kube.Informers{})
