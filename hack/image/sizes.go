@@ -53,7 +53,7 @@ func sizeOf(root string) (size, error) {
 	var s size
 	packed := gzip.NewWriter(counter{&s.packed})
 	layer := tar.NewWriter(packed)
-	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

@@ -71,7 +71,7 @@ func (m Maker) own(i Image, root string) error {
 	})
 }
 
-// called puts what the program calls into an image, with the description and the licence of each
+// called puts what the program calls into an image, with the description and the license of each
 // package that it is of.
 func (m Maker) called(i Image, root string) error {
 	owners, paths, err := m.debian(i)

@@ -129,7 +129,7 @@ func TestMakeAlone(t *testing.T) {
 	}
 }
 
-// TestMakeFails: rather than an image whose programs do not start, or whose parts have no licence.
+// TestMakeFails: rather than an image whose programs do not start, or whose parts have no license.
 func TestMakeFails(t *testing.T) {
 	image := Image{Name: "a", Program: "a", Calls: []string{"/bin/mount"}, Packages: []string{"all"}}
 	for name, c := range map[string]struct {
@@ -141,7 +141,7 @@ func TestMakeFails(t *testing.T) {
 		"the program is missing":   {change: func(m Maker) error { return os.Remove(filepath.Join(m.Dir, "programs", "a")) }, want: "programs/a"},
 		"its SBOM is missing":      {change: func(m Maker) error { return os.Remove(filepath.Join(m.Dir, "sbom", "a.cdx.json")) }, want: "a.cdx.json"},
 		"its licenses are missing": {change: func(m Maker) error { return os.RemoveAll(filepath.Join(m.Dir, "licenses")) }, want: "licenses"},
-		"a package has no licence": {change: func(m Maker) error { return os.Remove(filepath.Join(m.System.Root, docs, "all", "copyright")) }, want: "copyright"},
+		"a package has no license": {change: func(m Maker) error { return os.Remove(filepath.Join(m.System.Root, docs, "all", "copyright")) }, want: "copyright"},
 		"a file is of no package":  {change: func(m Maker) error { delete(m.System.owners, "/bin/mount"); return nil }, want: "of no Debian package"},
 	} {
 		m := built(t, unpacked(t, c.without))

@@ -35,7 +35,7 @@ type alarm struct {
 }
 
 var alarms = []alarm{
-	{"the link between host and DPU is silent", func(ctx context.Context, pair string) func(context.Context) { return linkOf(ctx, pair) }},
+	{"the link between host and DPU is silent", linkOf},
 	{"the node plugin is started anew", func(ctx context.Context, pair string) func(context.Context) {
 		restart(ctx, "snap-csi-plugin-host-"+pair)
 		return func(context.Context) {}

@@ -26,7 +26,8 @@ func promoted(t *testing.T) (*cluster, *machine, *storagev1alpha1.VolumeAttachme
 	c, m, a := ready(t)
 	c.role(a.Name, storagev1alpha1.RolePrimary)
 	c.grant(a, 1)
-	return c, m, c.get(a.Name)
+	now := c.get(a.Name)
+	return c, m, now
 }
 
 // TestShowReadyRefused: a right that is lost between the two reads of the claim shows nothing, and what could not be

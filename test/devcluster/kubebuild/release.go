@@ -33,10 +33,10 @@ func (r Release) known() Release {
 	return r
 }
 
-// String, Set and Type make a Release the value of a flag.
+// String implements pflag.Value.
 func (r *Release) String() string { return string(r.known()) }
 
-// Set refuses what is no release.
+// Set implements pflag.Value: it refuses what is no release.
 func (r *Release) Set(text string) error {
 	if _, is := pins[Release(text)]; !is {
 		return fmt.Errorf("there is no release %q: want %s, %s or %s", text, Oldest, Default, Newest)

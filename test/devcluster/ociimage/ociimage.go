@@ -127,6 +127,13 @@ func documents(image Image, layer []byte) (config, manifest, index []byte, err e
 	return config, manifest, index, err
 }
 
+// layerWriter keeps the first error, after which it does nothing.
+type layerWriter struct {
+	tar  *tar.Writer
+	made map[string]bool
+	err  error
+}
+
 // layerOf makes a root file system of the files, unless it is to be bare with the directories and
 // the users that nearly every program expects.
 func layerOf(files []File, bare bool) ([]byte, error) {
@@ -152,13 +159,6 @@ func (l *layerWriter) expected() {
 	}
 	l.file(File{Path: "etc/passwd", Mode: 0o644, Content: []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n")})
 	l.file(File{Path: "etc/group", Mode: 0o644, Content: []byte("root:x:0:\nnobody:x:65534:\n")})
-}
-
-// layerWriter keeps the first error, after which it does nothing.
-type layerWriter struct {
-	tar  *tar.Writer
-	made map[string]bool
-	err  error
 }
 
 func (l *layerWriter) directory(dir string, mode int64) {

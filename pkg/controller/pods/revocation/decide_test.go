@@ -65,7 +65,7 @@ func TestDecide(t *testing.T) {
 		"it goes, and its pod is gone":      {change: func(r *moorv1alpha1.PodRevocation, s *seen) { deleted(r); s.pod.Pod = nil }, want: free},
 		"it goes, and had no pod":           {change: func(r *moorv1alpha1.PodRevocation, s *seen) { deleted(r); r.Status.Pod, s.pod.Pod = nil, nil }, want: free},
 		"it goes, and a stray runs":         {change: func(r *moorv1alpha1.PodRevocation, s *seen) { deleted(r); s.pod.Pod, s.strays = nil, 1 }, want: sweep},
-		"it has revoked, its pod is there":  {change: func(r *moorv1alpha1.PodRevocation, s *seen) { r.Status.Phase = isRevoked }, want: removePod},
+		"it has revoked, its pod is there":  {change: func(r *moorv1alpha1.PodRevocation, _ *seen) { r.Status.Phase = isRevoked }, want: removePod},
 		"it has revoked":                    {change: ended(isRevoked), want: wait},
 		"it has failed":                     {change: ended(isFailed), want: wait},
 		"it is to be tried again":           {change: retry("1", ""), want: begin},
