@@ -75,7 +75,10 @@ var lostPaths = []mutation{
 		{lostReader, " && r.Heartbeats.DPU(node.Spec.DPUName) == nodehealth.Fresh, nil", " && r.Heartbeats.DPU(node.Spec.DPUName) != nodehealth.Fresh+\"-\", nil"},
 	}},
 	{name: "a DPU is a witness by its attachment alone", tests: pathFence, edits: []edit{
-		{lostReader, "	return sees && !lost && node.Status.LostPath(a.Spec.DPUVolumeName) == nil && ", "	return sees && !lost && "},
+		{lostReader, "	return node, sees && !lost && node.Status.LostPath(a.Spec.DPUVolumeName) == nil && ", "	return node, sees && !lost && "},
+	}},
+	{name: "a volume moves to where the DPU is being drained", tests: "./pkg/controller/failover/lostpath", edits: []edit{
+		{lostReader, "		case host.Spec.Draining() != \"\":", "		case host.Spec.Draining() == \"-\":"},
 	}},
 	{name: "a DPU whose SNAP is away is a witness", tests: pathFence, edits: []edit{
 		{lostReader, "	sees := node.Status.DPU != nil && node.Status.DPU.SNAPReady\n", "	sees := true\n"},

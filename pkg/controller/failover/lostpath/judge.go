@@ -28,6 +28,9 @@ type Facts struct {
 	// hosts of those that are heard and reach the storage, in order.
 	Others    int
 	Witnesses []string
+	// Drained are the hosts of those that reach the storage as well, and that no pod is put
+	// on, since their DPU is being drained.
+	Drained []string
 	// Epochs: the device is open at the storage under an epoch, so that the storage can
 	// be asked to accept nothing of it any more. Revokes: its vendor vouches that its storage
 	// accepts nothing of a DPU that it has detached.
@@ -70,6 +73,8 @@ func judge(f Facts) Verdict {
 		return Verdict{Words: "the volume does not fail over, or its pathTimeout is 0s, so nothing is done by itself: " + byHand}
 	case f.Others == 0:
 		return Verdict{Words: "no other DPU has the volume, so whether the storage can be reached elsewhere is not known, and nothing is done by itself: " + byHand + ", or let the volume have replicas"}
+	case len(f.Witnesses) == 0 && len(f.Drained) > 0:
+		return Verdict{Again: leavingAfter, Words: fmt.Sprintf("only the DPU of host %s reaches it, which is being drained, so nothing is moved there: end that drain (spec.drain of its DPUStorageNode)", strings.Join(f.Drained, ", "))}
 	case len(f.Witnesses) == 0:
 		return Verdict{Words: "no other DPU that has the volume reaches the storage either: nothing is moved, and I/O waits until the storage is back"}
 	case !f.Epochs && !f.Revokes:

@@ -61,15 +61,19 @@ func (r Reader) Read(ctx context.Context, v *storagev1alpha1.DPUVolume, a *stora
 			continue
 		}
 		out.Others++
-		reaches, err := r.reaches(ctx, other)
-		if err != nil {
+		host, reaches, err := r.reaches(ctx, other)
+		switch {
+		case err != nil:
 			return Facts{}, err
-		}
-		if reaches {
-			out.Witnesses = append(out.Witnesses, other.Spec.DPUNodeName)
+		case !reaches:
+		case host.Spec.Draining() != "":
+			out.Drained = append(out.Drained, host.Name)
+		default:
+			out.Witnesses = append(out.Witnesses, host.Name)
 		}
 	}
 	slices.Sort(out.Witnesses)
+	slices.Sort(out.Drained)
 	return out, nil
 }
 
@@ -81,17 +85,17 @@ func hasDevice(a *storagev1alpha1.DPUVolumeAttachment) bool {
 
 // reaches reports whether the DPU of an attachment is heard, sees its devices, and does not say
 // that its path is lost, as the DPU's own object has it: the copy in the host cluster comes
-// later.
-func (r Reader) reaches(ctx context.Context, a *storagev1alpha1.DPUVolumeAttachment) (bool, error) {
+// later. It returns the host too.
+func (r Reader) reaches(ctx context.Context, a *storagev1alpha1.DPUVolumeAttachment) (*moorv1alpha1.DPUStorageNode, bool, error) {
 	node := &moorv1alpha1.DPUStorageNode{}
 	found, err := kube.Find(ctx, r.Host.Client, client.ObjectKey{Name: a.Spec.DPUNodeName}, node)
 	if err != nil || !found || node.Spec.DPUName == "" {
-		return false, err
+		return node, false, err
 	}
 	if err := nodehealth.FromDPU(ctx, r.DPU.Client, node); err != nil {
-		return false, err
+		return node, false, err
 	}
 	_, lost := Since(a)
 	sees := node.Status.DPU != nil && node.Status.DPU.SNAPReady
-	return sees && !lost && node.Status.LostPath(a.Spec.DPUVolumeName) == nil && r.Heartbeats.DPU(node.Spec.DPUName) == nodehealth.Fresh, nil
+	return node, sees && !lost && node.Status.LostPath(a.Spec.DPUVolumeName) == nil && r.Heartbeats.DPU(node.Spec.DPUName) == nodehealth.Fresh, nil
 }

@@ -158,6 +158,19 @@ func TestWitnesses(t *testing.T) {
 	}
 }
 
+// TestADrainedHostIsNoDestination: its DPU still sees that the storage is there.
+func TestADrainedHostIsNoDestination(t *testing.T) {
+	s := newFixture(t)
+	s.dpu(func(n *moorv1alpha1.DPUStorageNode) { n.Spec.Drain = &moorv1alpha1.DrainRequest{Reason: "update"} })
+	if got, err := s.read(t, nil); err != nil || got.Others != 2 || !slices.Equal(got.Witnesses, []string{"c"}) || !slices.Equal(got.Drained, []string{"b"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	s.dpu(func(n *moorv1alpha1.DPUStorageNode) { n.Status.DPU.SNAPReady = false })
+	if got, err := s.read(t, nil); err != nil || len(got.Drained) != 0 {
+		t.Errorf("%+v, %v: a drained DPU that reaches no storage", got, err)
+	}
+}
+
 // TestWhoCanEndTheRight: a storage that knows epochs can, and its vendor need not be asked
 // about; of any other its vendor has to vouch.
 func TestWhoCanEndTheRight(t *testing.T) {
@@ -261,7 +274,7 @@ func TestNoWitnessUnread(t *testing.T) {
 	for at := 1; at <= 2; at++ {
 		s := newFixture(t)
 		n := s.failing(at)
-		if reaches, err := s.r.reaches(t.Context(), kubetest.DPUVolumeAttachment("vol", "b")); reaches || !errors.Is(err, errNoAnswer) || *n != at {
+		if _, reaches, err := s.r.reaches(t.Context(), kubetest.DPUVolumeAttachment("vol", "b")); reaches || !errors.Is(err, errNoAnswer) || *n != at {
 			t.Errorf("read %d of %d: it reaches the storage: %t, %v", at, *n, reaches, err)
 		}
 	}
