@@ -50,7 +50,7 @@ var powers = []mutation{
 		{rulePower, "	return p.Before.At, PowerWasOff + p.Drain", "	return p.Before.At, PowerWasOff"},
 	}},
 	{name: "a host that came on in between was off before", tests: right, edits: []edit{
-		{rulePower, "	unbroken := p.Readings[all].At.Equal(first) && ", "	unbroken := "},
+		{rulePower, "	unbroken := p.Readings[all].At.Equal(first) && ", "	unbroken := all >= 0 && "},
 	}},
 	{name: "a host that is off by our request is off as soon as one that was off before", tests: right, edits: []edit{
 		{rulePower, "	before := p.notOff(p.Before) == \"\" && ", "	before := "},
