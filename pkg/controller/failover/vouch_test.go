@@ -30,6 +30,18 @@ func TestAnOldWordTakesNothing(t *testing.T) {
 	s.wantPhase(freed)
 }
 
+// TestAWordAgainstADPUThatIsHeard: the host is not well, which says nothing of its DPU: that can say itself
+// what it shows.
+func TestAWordAgainstADPUThatIsHeard(t *testing.T) {
+	s := newFixture(t)
+	s.live(10, "a", "dpu-a", "b", "dpu-b")
+	s.notReady("a")
+	s.operator(4)
+	s.mustPass()
+	s.wantPhase(granted)
+	s.wantSays("False/Held", "HostHung", "DPU dpu-a is not silent")
+}
+
 // TestAWordHasToFit: one in the old form is told what it lacks, and one that names another
 // object is no word about this one.
 func TestAWordHasToFit(t *testing.T) {
