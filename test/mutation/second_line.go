@@ -112,4 +112,19 @@ var secondLine = []mutation{
 	{name: "a failover that only the cache shows costs nothing of the budget", tests: fence, edits: []edit{
 		{"pkg/controller/failover/observe.go", "		o.begun[n.Name] = f\n", ""},
 	}},
+	{name: "a fence begins over what has become of the claim meanwhile", tests: fence, edits: []edit{
+		{fenceAct, "		err = f.dpu.Client.Status().Update(ctx, fencing)\n", "		fencing.ResourceVersion = \"\"\n		err = f.dpu.Client.Status().Update(ctx, fencing)\n"},
+	}},
+	{name: "a VolumeAttachment that an earlier attachment has left is taken for its own", tests: sync, edits: []edit{
+		{syncGrant, "	case !hostcluster.OwnedBy(p.mirror, p.attachment):\n", "	case !hostcluster.OwnedBy(p.mirror, p.attachment) && p.mirror.Name == \"-\":\n"},
+	}},
+	{name: "a VolumeAttachment of the DPU that the host had before is granted the volume", tests: sync, edits: []edit{
+		{syncGrant, "	case p.mirror.Spec.NodeName != p.dpu:\n", "	case p.mirror.Spec.NodeName == \"-\":\n"},
+	}},
+	{name: "a DPU has cleared up though a SNAP service did not answer", tests: node, edits: []edit{
+		{nodeFence, "	if err == nil && !shown.Complete {", "	if err == nil && !shown.Complete && ctx == nil {"},
+	}},
+	{name: "a DPU is let into the storage that has not cleared up what was taken from it", tests: "./pkg/controller/dpucluster/attachment", edits: []edit{
+		{"pkg/controller/dpucluster/attachment/attach.go", "a.Status.DPU.RetiredEpoch); epoch != 0 {", "a.Status.DPU.RetiredEpoch); epoch < 0 {"},
+	}},
 }
