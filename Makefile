@@ -79,7 +79,7 @@ sanity: ## csi-sanity against the whole chain (root)
 	@hack/steps.sh sanity
 
 .PHONY: e2e
-e2e: ## end-to-end tests; FOCUS=regexp MODE=controller|node|topology|epochs|dpu-pods|local-driver|keep-functions: only those; FOCUS=database SEQUENCES=5: with random faults, from SEED on (root)
+e2e: ## end-to-end tests; FOCUS=regexp MODE=controller|node|topology|epochs|dpu-pods|local-driver|keep-functions: only those; FOCUS=database SEQUENCES=5: with random faults, from SEED on; FOCUS=maintenance FALSE_ALARMS=2h: with false alarms for so long (root)
 	@hack/steps.sh e2e
 
 .PHONY: install-test
@@ -87,7 +87,7 @@ install-test: ## install, upgrade and uninstall Moor on the test bed by its Helm
 	@hack/steps.sh install_test
 
 .PHONY: skew
-skew: ## demo, main job and failover on the oldest and the newest Kubernetes that Moor promises to run on; RELEASES=oldest: on that alone (root)
+skew: ## demo, main job and failover on the oldest and the newest Kubernetes that Moor is to run on; RELEASES=oldest: on that alone (root)
 	@hack/steps.sh skew
 
 .PHONY: conformance

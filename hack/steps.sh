@@ -123,10 +123,12 @@ by_controller() { e2e_on_bed "attach mode controller" -ginkgo.label-filter='!dat
 # of one MODE: controller (the default), node, topology, epochs, dpu-pods, local-driver or
 # keep-functions. One has to match.
 # Without FOCUS it runs what e2e_whole runs in that mode. SEQUENCES is how many random sequences
-# of faults the specs of the database play, from SEED on; they may take as long as they do.
+# of faults the specs of the database play, from SEED on, and FALSE_ALARMS for how long hosts that
+# live are alarmed; they may take as long as they do.
 e2e_focused() {
 	local mode=${MODE:-controller} more=()
 	[ -z "${SEQUENCES:-}" ] || more+=(-sequences="$SEQUENCES" -test.timeout=0 -ginkgo.timeout=24h)
+	[ -z "${FALSE_ALARMS:-}" ] || more+=(-false-alarms="$FALSE_ALARMS" -test.timeout=0 -ginkgo.timeout=24h)
 	[ -z "${SEED:-}" ] || more+=(-seed="$SEED")
 	case "$mode" in
 	controller) [ -n "${FOCUS:-}" ] || { up fast --pods && by_controller; return; } ;;
@@ -166,7 +168,7 @@ by_local_driver() {
 # what is about that.
 by_keep_functions() { up fast --keep-functions && e2e_on_bed keep-functions -ginkgo.label-filter=keep-functions; }
 
-# skew tries the oldest and the newest release of Kubernetes that Moor promises to run on: the
+# skew tries the oldest and the newest release of Kubernetes that Moor is to run on: the
 # demo, the main job and the failovers of a host, in both modes of attaching.
 skew() {
 	local code=0 KUBERNETES FOCUS='the main job|when the host loses power'

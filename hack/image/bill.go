@@ -13,14 +13,10 @@ import (
 
 // bill writes the SBOM of an image: that of its program, which cyclonedx-gomod has made, and the
 // Debian packages of what it calls.
-func (m Maker) bill(i Image, root string) error {
+func (m Maker) bill(i Image, root string, owners []string) error {
 	text, err := os.ReadFile(filepath.Join(m.Dir, "sbom", i.Program+".cdx.json"))
 	if err != nil {
 		return fmt.Errorf("read the SBOM of the program: %w", err)
-	}
-	owners, _, err := m.debian(i)
-	if err != nil {
-		return err
 	}
 	var found []Package
 	for _, name := range owners {

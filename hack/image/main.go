@@ -1,5 +1,5 @@
-// image makes the root directories of Moor's images, by the list deploy/image/images.yaml. Only
-// hack/images.sh calls it, which says how.
+// image makes the root directories of Moor's images, by the list deploy/image/images.yaml, as
+// hack/images.sh says; and tries and measures those that it has made.
 package main
 
 import (

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,12 +94,7 @@ func (s *System) Closure(paths []string) ([]string, error) {
 		}
 		queue = append(queue, needs...)
 	}
-	var out []string
-	for path := range in {
-		out = append(out, path)
-	}
-	slices.Sort(out)
-	return out, nil
+	return slices.Sorted(maps.Keys(in)), nil
 }
 
 // needs are the loader of a program and the libraries that it names itself.

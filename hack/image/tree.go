@@ -32,12 +32,15 @@ func (m Maker) Tree(name string) string { return filepath.Join(m.Dir, "images", 
 // Make makes the root directory of one image.
 func (m Maker) Make(i Image) error {
 	root := m.Tree(i.Name)
-	err := os.RemoveAll(root)
+	owners, paths, err := m.debian(i)
 	if err == nil {
-		err = errors.Join(m.own(i, root), m.called(i, root))
+		err = os.RemoveAll(root)
 	}
 	if err == nil {
-		err = m.bill(i, root)
+		err = errors.Join(m.own(i, root), m.called(root, owners, paths))
+	}
+	if err == nil {
+		err = m.bill(i, root, owners)
 	}
 	if err != nil {
 		return fmt.Errorf("make image %s: %w", i.Name, err)
@@ -73,11 +76,7 @@ func (m Maker) own(i Image, root string) error {
 
 // called puts what the program calls into an image, with the description and the license of each
 // package that it is of.
-func (m Maker) called(i Image, root string) error {
-	owners, paths, err := m.debian(i)
-	if err != nil {
-		return err
-	}
+func (m Maker) called(root string, owners, paths []string) error {
 	for _, path := range paths {
 		target, err := m.System.Real(path)
 		if err != nil {

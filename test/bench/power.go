@@ -5,12 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/test/bench/results"
 	"github.com/moor-storage/moor/test/bench/workload"
@@ -30,8 +25,8 @@ func (b *bench) powerAlone(ctx context.Context) (err error) {
 			return fmt.Errorf("give host %s a BMC: %w", host, failed)
 		}
 	}
-	defer func() { err = errors.Join(err, b.revokes(context.WithoutCancel(ctx), true)) }()
-	if err := b.revokes(ctx, false); err != nil {
+	defer func() { err = errors.Join(err, moor.Revokes(context.WithoutCancel(ctx), b.clients.DPU, true)) }()
+	if err := moor.Revokes(ctx, b.clients.DPU, false); err != nil {
 		return err
 	}
 	return b.lose(ctx, incident{name: "failover.power", workload: small(workload.StatefulSet), runs: 20, strike: bothOff, kind: results.Median})
@@ -58,15 +53,4 @@ func (b *bench) giveBMC(ctx context.Context, host string) (undo func(context.Con
 		}
 	}
 	return undo, nil
-}
-
-// revokes has the vendor say whether its storage revokes.
-func (b *bench) revokes(ctx context.Context, does bool) error {
-	d := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: moor.VendorDriver}}
-	if err := b.clients.DPU.Get(ctx, client.ObjectKeyFromObject(d), d); err != nil {
-		return err
-	}
-	before := d.DeepCopy()
-	metav1.SetMetaDataAnnotation(&d.ObjectMeta, storagev1alpha1.AnnotationRevokes, fmt.Sprint(does))
-	return b.clients.DPU.Patch(ctx, d, client.MergeFrom(before))
 }

@@ -20,7 +20,8 @@ import (
 
 var (
 	databaseSequences = flag.Int("sequences", 1, "how many random sequences of faults the database is to survive")
-	databaseSeed      = flag.Uint64("seed", 0, "of the first of these sequences; each has the next seed. 0 is one of its own")
+	// randomSeed is of whatever is random here.
+	randomSeed = flag.Uint64("seed", 0, "of the first of these sequences, each of which has the next seed, and of false alarms; 0 is one of its own")
 )
 
 const (
@@ -167,7 +168,7 @@ var _ = Describe("a database", slow, Label("database"), func() {
 
 	// Each has a database of its own: pods of a volume whose mount dies again and again are made anew
 	// five times an hour by themselves.
-	first := *databaseSeed
+	first := *randomSeed
 	if first == 0 {
 		first = rand.Uint64N(1 << 32)
 	}

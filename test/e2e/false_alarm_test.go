@@ -17,11 +17,8 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 )
 
-// falseAlarms is for how long alarms are raised, and falseAlarmSeed says which.
-var (
-	falseAlarms    = flag.Duration("false-alarms", time.Minute, "for how long hosts that live are to bear what looks like a death")
-	falseAlarmSeed = flag.Uint64("false-alarm-seed", 0, "of these alarms; 0 is one of its own")
-)
+// falseAlarms is for how long alarms are raised; which ones follows from -seed.
+var falseAlarms = flag.Duration("false-alarms", time.Minute, "for how long hosts that live are to bear what looks like a death")
 
 // linkAway is for how long a link is cut: longer than a host beats because of it, and than its last heartbeat
 // before that counts.
@@ -90,12 +87,12 @@ var _ = Describe("a host that lives", slow, bothModes, func() {
 	It("is not fenced by what maintenance does", func(ctx context.Context) {
 		ns := faulty(ctx)
 		all := ns.subjects(ctx, "host-1", "host-2", "host-3")
-		seed := *falseAlarmSeed
+		seed := *randomSeed
 		if seed == 0 {
 			seed = rand.Uint64()
 		}
 		random, raised := rand.New(rand.NewPCG(seed, 0)), map[string]int{}
-		By("raising false alarms, those of -false-alarm-seed=" + strconv.FormatUint(seed, 10))
+		By("raising false alarms, those of SEED=" + strconv.FormatUint(seed, 10))
 		for end := time.Now().Add(*falseAlarms); time.Now().Before(end); {
 			a, s := alarms[random.IntN(len(alarms))], all[random.IntN(len(all))]
 			raised[a.name]++

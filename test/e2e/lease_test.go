@@ -9,12 +9,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
-	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/test/devcluster"
 	"github.com/moor-storage/moor/test/devcluster/moor"
 )
@@ -55,16 +52,8 @@ func leaseOf(dpu string) func(context.Context) (*moorv1alpha1.DPULease, error) {
 // test ends.
 func unvouched(ctx context.Context) {
 	GinkgoHelper()
-	vouch := func(ctx context.Context, words string) {
-		GinkgoHelper()
-		d := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: moor.VendorDriver}}
-		Expect(clients.DPU.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
-		before := d.DeepCopy()
-		metav1.SetMetaDataAnnotation(&d.ObjectMeta, storagev1alpha1.AnnotationRevokes, words)
-		Expect(clients.DPU.Patch(ctx, d, client.MergeFrom(before))).To(Succeed())
-	}
-	DeferCleanup(vouch, "true")
-	vouch(ctx, "false")
+	DeferCleanup(func(ctx context.Context) { Expect(moor.Revokes(ctx, clients.DPU, true)).To(Succeed()) })
+	Expect(moor.Revokes(ctx, clients.DPU, false)).To(Succeed())
 }
 
 // In both the host lives and writes, and nothing is revoked: only the DPU itself ends

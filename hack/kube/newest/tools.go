@@ -1,6 +1,6 @@
 //go:build tools
 
-// Package newest pins the newest release of Kubernetes that Moor is tried with in a
+// Package newest pins the newest release of Kubernetes that make skew is for, in a
 // module of its own, as package kubernetes does with the one that the test bed runs.
 package newest
 

@@ -48,6 +48,6 @@ func up() *cobra.Command {
 
 // kubernetes gives a command the flag that says which Kubernetes runs.
 func kubernetes(cmd *cobra.Command, release *kubebuild.Release) {
-	cmd.Flags().Var(release, "kubernetes", fmt.Sprintf("the release of Kubernetes: oldest (%s), default (%s) or newest (%s) of those that Moor is tried with",
+	cmd.Flags().Var(release, "kubernetes", fmt.Sprintf("the release of Kubernetes: oldest (%s), default (%s), which all else is tried with, or newest (%s)",
 		kubebuild.Oldest.Version(), kubebuild.Default.Version(), kubebuild.Newest.Version()))
 }

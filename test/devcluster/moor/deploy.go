@@ -92,10 +92,15 @@ func applyManifests(ctx context.Context, c *devcluster.Cluster, clients kit.Clie
 		return fmt.Errorf("DPU cluster: %w", err)
 	}
 	// Here the vendor has a target, so that a detach is a proof: as the manifest says.
+	return Revokes(ctx, clients.DPU, true)
+}
+
+// Revokes has the vendor say in the DPU cluster whether its storage revokes.
+func Revokes(ctx context.Context, dpu client.Client, does bool) error {
 	o := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: VendorDriver}}
-	vouch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: "true"}}}`, storagev1alpha1.AnnotationRevokes)
-	if err := clients.DPU.Patch(ctx, o, client.RawPatch(types.MergePatchType, vouch)); err != nil {
-		return fmt.Errorf("say that the storage of %s revokes: %w", VendorDriver, err)
+	word := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: "%t"}}}`, storagev1alpha1.AnnotationRevokes, does)
+	if err := dpu.Patch(ctx, o, client.RawPatch(types.MergePatchType, word)); err != nil {
+		return fmt.Errorf("say whether the storage of %s revokes: %w", VendorDriver, err)
 	}
 	return nil
 }
