@@ -1,6 +1,6 @@
 // Command scheduler-extender tells kube-scheduler which nodes cannot serve a
 // pod's volumes, and which are nearest to them, from what it watches in the
-// host cluster. It never writes. Every replica answers for itself.
+// host cluster, and has refused pods tried again when a node can serve them. Every replica answers for itself.
 package main
 
 import (

@@ -45,7 +45,7 @@ func (b *bed) plugin(t *testing.T) {
 		t.Errorf("%d of %d pods are on no node with a replica", simulatedPods-hits, simulatedPods)
 	}
 	t.Run("replica on a closed node", b.replicaOnAClosedNode)
-	t.Run("refused everywhere", b.refusedEverywhere)
+	t.Run("refused everywhere", func(t *testing.T) { b.refusedEverywhere(t, pluginScheduler, "refusing") })
 	t.Run("replica's node refused by an extender", func(t *testing.T) { b.refusedByAnExtender(t, binary) })
 }
 
@@ -73,22 +73,33 @@ func (b *bed) placed(t *testing.T, pod *corev1.Pod) string {
 // special makes the volumes and nodes of the cases below before any scheduler with
 // the plugin starts, which then knows them when their pods come.
 func (b *bed) special(t *testing.T) {
-	closed, refusing, dead := worker("closed"), worker("refusing"), storageNode("refusing", 4)
+	closed := worker("closed")
 	closed.Spec.Unschedulable = true
-	refusing.Labels["only"] = "this"
-	meta.SetStatusCondition(&dead.Status.Conditions, metav1.Condition{Type: moorv1alpha1.ConditionDPUAlive, Status: metav1.ConditionFalse, Reason: "Silent"})
 	for _, o := range []client.Object{
 		closed, storageNode("closed", 4), statetest.Attachment("closed", "closed", statetest.PreEmulated),
 		worker("extended"), storageNode("extended", 4), statetest.Attachment("extended", "extended", statetest.PreEmulated),
-		refusing, dead,
 	} {
 		b.create(t, o)
 	}
-	for _, claim := range []string{"closed", "extended", "refused"} {
-		pvc, pv := volume(claim)
-		b.create(t, pv)
-		b.create(t, pvc)
-	}
+	b.claim(t, "closed")
+	b.claim(t, "extended")
+	b.refusing(t, "refusing")
+}
+
+// claim makes a claim and its volume.
+func (b *bed) claim(t *testing.T, name string) {
+	pvc, pv := volume(name)
+	b.create(t, pv)
+	b.create(t, pvc)
+}
+
+// refusing makes a node with a dead DPU, and a claim of its name.
+func (b *bed) refusing(t *testing.T, name string) {
+	node, dead := worker(name), storageNode(name, 4)
+	meta.SetStatusCondition(&dead.Status.Conditions, metav1.Condition{Type: moorv1alpha1.ConditionDPUAlive, Status: metav1.ConditionFalse, Reason: "Silent"})
+	b.create(t, node)
+	b.create(t, dead)
+	b.claim(t, name)
 }
 
 // podOf is a pod with the claim of its name.
@@ -137,27 +148,27 @@ func (b *bed) refusedByAnExtender(t *testing.T, binary string) {
 }
 
 // refusedEverywhere: the only node that the pod may have has a dead DPU, until it
-// is alive.
-func (b *bed) refusedEverywhere(t *testing.T) {
-	pod := podOf("refused", pluginScheduler)
-	pod.Spec.NodeSelector = map[string]string{"only": "this"}
+// is alive. Nothing else happens in the cluster then by which a pod is tried again.
+func (b *bed) refusedEverywhere(t *testing.T, scheduler, node string) {
+	pod := podOf(node, scheduler)
+	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
 	b.create(t, pod)
 	b.until(t, "the pod is refused for the DPU", func() (bool, string) {
 		if err := b.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 			return false, err.Error()
 		}
 		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodScheduled && strings.Contains(c.Message, "DPU dpu-refusing is not alive (Silent)") {
+			if c.Type == corev1.PodScheduled && strings.Contains(c.Message, "DPU dpu-"+node+" is not alive (Silent)") {
 				return true, ""
 			}
 		}
 		return false, pod.Status.String()
 	})
 	alive := []byte(`{"status":{"conditions":[]}}`)
-	if err := b.Status().Patch(t.Context(), storageNode("refusing", 4), client.RawPatch(types.MergePatchType, alive)); err != nil {
+	if err := b.Status().Patch(t.Context(), storageNode(node, 4), client.RawPatch(types.MergePatchType, alive)); err != nil {
 		t.Fatal(err)
 	}
-	if node := b.placed(t, pod); node != "refusing" {
-		t.Error(node)
+	if got := b.placed(t, pod); got != node {
+		t.Error(got)
 	}
 }

@@ -31,13 +31,17 @@ var simulatedNodes = flag.Int("nodes", 1000, "how many nodes are simulated for t
 
 // The real kube-scheduler, with both of the shipped configurations at once, puts
 // every pod on a node that has a replica of its volume: 3 of 1,000. The second
-// scheduler runs under the account, and so with the rights, of its manifest.
+// scheduler runs under the account, and so with the rights, of its manifest. Both
+// try a pod again that the extender refused, when a node can serve it.
 func (b *bed) realScheduler(t *testing.T) {
 	binary := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-scheduler")
 	if _, err := os.Stat(binary); err != nil {
 		needs.Missing(t, "no kube-scheduler beside kube-apiserver: %v", err)
 	}
 	b.simulate(t)
+	for _, scheduler := range schedulers {
+		b.refusing(t, "refusing-"+scheduler)
+	}
 	b.until(t, "the extender knows the last replica", func() (bool, string) {
 		for i := range simulatedPods {
 			if got := b.ask("prioritize", claimName(i), replicasOf(i)...); strings.Count(got, `"Score":7`) != replicasEach {
@@ -52,6 +56,9 @@ func (b *bed) realScheduler(t *testing.T) {
 	t.Logf("%d of %d pods are on a node with a replica, of %d nodes", hits, simulatedPods, *simulatedNodes)
 	if hits != simulatedPods {
 		t.Errorf("%d of %d pods are on no node with a replica", simulatedPods-hits, simulatedPods)
+	}
+	for _, scheduler := range schedulers {
+		t.Run("refused everywhere, "+scheduler, func(t *testing.T) { b.refusedEverywhere(t, scheduler, "refusing-"+scheduler) })
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube"
 	"github.com/moor-storage/moor/pkg/scheduler/extender"
+	"github.com/moor-storage/moor/pkg/scheduler/refused"
 	"github.com/moor-storage/moor/pkg/scheduler/state"
 )
 
@@ -46,13 +47,15 @@ func (o *options) manager() (ctrl.Manager, error) {
 // setUp joins the index, its watches and the server in the manager.
 func (o *options) setUp(ctx context.Context, mgr ctrl.Manager) error {
 	store := state.New(o.driver, clock.RealClock{})
+	pods := refused.New(clock.RealClock{}, extender.Keep)
+	store.OnOpened(pods.Opened)
 	if err := store.Follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
 	if err := errors.Join(store.Register(metrics.Registry, "extender"), store.RegisterAge(metrics.Registry, "extender")); err != nil {
 		return err
 	}
-	handler, err := extender.New(extender.Options{Source: store, Timeout: o.timeout, MaxBody: o.maxBodyBytes, Registerer: metrics.Registry})
+	handler, err := extender.New(extender.Options{Source: store, Refused: pods, Timeout: o.timeout, MaxBody: o.maxBodyBytes, Registerer: metrics.Registry})
 	if err != nil {
 		return err
 	}
@@ -66,7 +69,10 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager) error {
 	probe := store.Probing(o.probePeriod, func(ctx context.Context) error {
 		return mgr.GetAPIReader().List(ctx, &moorv1alpha1.DPUStorageNodeList{}, client.Limit(1))
 	})
-	for _, r := range []manager.Runnable{manager.RunnableFunc(probe), &extender.Server{Address: o.bindAddress, TLS: config, Handler: handler}} {
+	for _, r := range []manager.Runnable{
+		manager.RunnableFunc(probe), &extender.Server{Address: o.bindAddress, TLS: config, Handler: handler},
+		&extender.Retry{Client: mgr.GetClient(), Namespace: o.namespace, Refused: pods, Clock: clock.RealClock{}},
+	} {
 		if err := mgr.Add(r); err != nil {
 			return fmt.Errorf("add to the manager: %w", err)
 		}

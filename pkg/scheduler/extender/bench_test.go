@@ -65,7 +65,7 @@ func BenchmarkInProcess(b *testing.B) {
 				b.Run("extender.prioritize."+shape, func(b *testing.B) {
 					b.ReportAllocs()
 					for b.Loop() {
-						if len(prioritize(index, args).(extenderv1.HostPriorityList)) == 0 {
+						if len(prioritize(index, args)) == 0 {
 							b.Fatal("no node is warm")
 						}
 					}

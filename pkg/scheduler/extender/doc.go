@@ -2,6 +2,6 @@
 // of k8s.io/kube-scheduler/extender/v1: which nodes cannot serve a pod's
 // volumes at all (filter), and how near the others are to them (prioritize).
 // It owns the protocol; what it answers comes from pkg/placement over an index
-// of snapshot. It never writes to the cluster, never waits for the API server,
-// and has nothing to say of pods without volumes of the driver.
+// of snapshot. No answer waits for the API server, and it has nothing to say of pods
+// without volumes of the driver. It writes one annotation of one object: see Retry.
 package extender

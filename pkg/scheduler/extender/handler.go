@@ -11,7 +11,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+	"k8s.io/utils/clock"
 
+	"github.com/moor-storage/moor/pkg/scheduler/refused"
 	"github.com/moor-storage/moor/pkg/scheduler/state"
 )
 
@@ -35,6 +37,9 @@ type Source interface {
 // Options of a Handler.
 type Options struct {
 	Source Source
+	// Refused are told of the pods that found no node here; those of a Retry. Nothing
+	// is tried again if nil.
+	Refused *refused.Pods
 	// Timeout of reading a request, and again of writing its answer; between
 	// the two nothing is waited for. DefaultTimeout if not positive.
 	Timeout time.Duration
@@ -60,6 +65,9 @@ func New(o Options) (*Handler, error) {
 	if o.MaxBody <= 0 {
 		o.MaxBody = DefaultMaxBody
 	}
+	if o.Refused == nil {
+		o.Refused = refused.New(clock.RealClock{}, Keep)
+	}
 	h := &Handler{o: o, mux: http.NewServeMux(), seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "moor_extender_request_seconds",
 		Help:    "Time from the head of a scheduler's request to the end of its answer, by verb and HTTP code.",
@@ -68,8 +76,8 @@ func New(o Options) (*Handler, error) {
 	if err := o.Registerer.Register(h.seconds); err != nil {
 		return nil, fmt.Errorf("register the metrics of the extender: %w", err)
 	}
-	h.mux.Handle("POST /filter", h.verb("filter", filter))
-	h.mux.Handle("POST /prioritize", h.verb("prioritize", prioritize))
+	h.mux.Handle("POST /filter", h.verb("filter", h.filter))
+	h.mux.Handle("POST /prioritize", h.verb("prioritize", h.prioritize))
 	h.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	h.mux.HandleFunc("GET /readyz", h.readyz)
 	return h, nil
@@ -86,17 +94,17 @@ func (h *Handler) readyz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// refused is an answer that is no 200, with its reason.
-type refused struct {
+// httpError is an answer that is no 200, with its reason.
+type httpError struct {
 	code  int
 	words string
 }
 
-// Error makes refused an error.
-func (r *refused) Error() string { return r.words }
+// Error makes it an error.
+func (e *httpError) Error() string { return e.words }
 
 // verb serves one verb with deadline, limits and metrics.
-func (h *Handler) verb(name string, answer func(*state.Index, *extenderv1.ExtenderArgs) any) http.Handler {
+func (h *Handler) verb(name string, answer func(*extenderv1.ExtenderArgs) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
 		code := h.serve(w, r, answer)
@@ -104,13 +112,13 @@ func (h *Handler) verb(name string, answer func(*state.Index, *extenderv1.Extend
 	})
 }
 
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(*state.Index, *extenderv1.ExtenderArgs) any) int {
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(*extenderv1.ExtenderArgs) any) int {
 	deadline := http.NewResponseController(w)
 	// Not every writer has deadlines (those of tests have none).
 	_ = deadline.SetReadDeadline(time.Now().Add(h.o.Timeout))
 	body, err := h.answer(w, r, answer)
 	_ = deadline.SetWriteDeadline(time.Now().Add(h.o.Timeout))
-	var no *refused
+	var no *httpError
 	if errors.As(err, &no) {
 		http.Error(w, no.words, no.code)
 		return no.code
@@ -122,18 +130,18 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(*sta
 	return http.StatusOK
 }
 
-// answer reads the question and answers it; its errors are all refused.
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, answer func(*state.Index, *extenderv1.ExtenderArgs) any) ([]byte, error) {
+// answer reads the question and answers it; its errors are all httpErrors.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, answer func(*extenderv1.ExtenderArgs) any) ([]byte, error) {
 	if err := h.o.Source.Ready(); err != nil {
-		return nil, &refused{http.StatusServiceUnavailable, err.Error()}
+		return nil, &httpError{http.StatusServiceUnavailable, err.Error()}
 	}
 	args, err := read(http.MaxBytesReader(w, r.Body, h.o.MaxBody), r.ContentLength, h.o.MaxBody)
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(answer(h.o.Source.Index(), args))
+	body, err := json.Marshal(answer(args))
 	if err != nil {
-		return nil, &refused{http.StatusInternalServerError, "encode the answer: " + err.Error()}
+		return nil, &httpError{http.StatusInternalServerError, "encode the answer: " + err.Error()}
 	}
 	return body, nil
 }
@@ -144,22 +152,22 @@ func read(from io.Reader, length, limit int64) (*extenderv1.ExtenderArgs, error)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, &refused{
+		return nil, &httpError{
 			http.StatusRequestEntityTooLarge,
 			fmt.Sprintf("the body has more than %d bytes: set nodeCacheCapable in the scheduler's configuration, so that it sends names alone", large.Limit),
 		}
 	case err != nil:
-		return nil, &refused{http.StatusRequestTimeout, "read the body: " + err.Error()}
+		return nil, &httpError{http.StatusRequestTimeout, "read the body: " + err.Error()}
 	}
 	args, err := decode(body)
 	if err != nil {
-		return nil, &refused{http.StatusBadRequest, "the body is no ExtenderArgs: " + err.Error()}
+		return nil, &httpError{http.StatusBadRequest, "the body is no ExtenderArgs: " + err.Error()}
 	}
 	switch {
 	case args.Pod == nil:
-		return nil, &refused{http.StatusBadRequest, "the body has no Pod"}
+		return nil, &httpError{http.StatusBadRequest, "the body has no Pod"}
 	case args.Nodes == nil && args.NodeNames == nil:
-		return nil, &refused{http.StatusBadRequest, "the body has neither NodeNames nor Nodes"}
+		return nil, &httpError{http.StatusBadRequest, "the body has neither NodeNames nor Nodes"}
 	}
 	return args, nil
 }

@@ -18,7 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+	"k8s.io/utils/clock"
 
+	"github.com/moor-storage/moor/pkg/scheduler/refused"
 	"github.com/moor-storage/moor/pkg/scheduler/state"
 	"github.com/moor-storage/moor/pkg/scheduler/state/statetest"
 )
@@ -45,7 +47,7 @@ func cluster() *state.Index {
 
 func handler(t testing.TB, s Source, change func(*Options)) *Handler {
 	t.Helper()
-	o := Options{Source: s, Registerer: prometheus.NewPedanticRegistry()}
+	o := Options{Source: s, Refused: refused.New(clock.RealClock{}, Keep), Registerer: prometheus.NewPedanticRegistry()}
 	if change != nil {
 		change(&o)
 	}

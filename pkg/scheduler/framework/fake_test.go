@@ -11,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
 
+	"github.com/moor-storage/moor/pkg/scheduler/refused"
 	"github.com/moor-storage/moor/pkg/scheduler/state"
 	"github.com/moor-storage/moor/pkg/scheduler/state/statetest"
 )
@@ -67,8 +69,8 @@ type bench struct {
 
 func newBench(c *statetest.Cluster, nodes ...string) *bench {
 	b := &bench{source: &cluster{Cluster: c}, nodes: nodes, full: map[string]bool{}}
-	b.Plugin = &Plugin{scheduler: b, source: b.source, waiting: newWaiting()}
-	c.OnOpened(b.waiting.opened)
+	b.Plugin = &Plugin{scheduler: b, source: b.source, refused: refused.New(clock.RealClock{}, 0)}
+	c.OnOpened(b.refused.Opened)
 	return b
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -19,6 +20,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/scheduler/refused"
 	"github.com/moor-storage/moor/pkg/scheduler/state"
 )
 
@@ -56,15 +58,15 @@ func Factory(metrics prometheus.Registerer) func(context.Context, runtime.Object
 			return nil, err
 		}
 		store := state.New(args.DriverName, clock.RealClock{})
-		p := &Plugin{scheduler: handle, source: store, waiting: newWaiting()}
-		store.OnOpened(p.waiting.opened)
+		p := &Plugin{scheduler: handle, source: store, refused: refused.New(clock.RealClock{}, 0)}
+		store.OnOpened(p.refused.Opened)
 		if err := store.Follow(ctx, watches{own, handle.SharedInformerFactory()}); err != nil {
 			return nil, err
 		}
 		if err := store.Register(metrics, "scheduler"); err != nil {
 			return nil, err
 		}
-		if _, err := handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(p.waiting.handler()); err != nil {
+		if _, err := handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(ended(p.refused)); err != nil {
 			return nil, fmt.Errorf("watch pods: %w", err)
 		}
 		if err := start(ctx, own, args.Namespace); err != nil {
@@ -141,8 +143,37 @@ func (p *Plugin) run(ctx context.Context, store *state.Store) {
 	if !toolscache.WaitForCacheSync(ctx.Done(), func() bool { return store.Ready() == nil }) {
 		return
 	}
-	p.waiting.all()
-	p.waiting.run(ctx, clock.RealClock{}, p.scheduler)
+	p.refused.All()
+	p.refused.Run(ctx, p.again)
+}
+
+// again has the scheduler try pods again.
+func (p *Plugin) again(ctx context.Context, pods []*corev1.Pod) error {
+	due := map[string]*corev1.Pod{}
+	for _, pod := range pods {
+		due[key(pod)] = pod
+	}
+	p.scheduler.Activate(klog.FromContext(ctx), due)
+	return nil
+}
+
+// ended forgets pods that have a node or are gone.
+func ended(pods *refused.Pods) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, o any) {
+			if pod, ok := o.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
+				pods.End(pod.UID)
+			}
+		},
+		DeleteFunc: func(o any) {
+			if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			if pod, ok := o.(*corev1.Pod); ok {
+				pods.End(pod.UID)
+			}
+		},
+	}
 }
 
 // watches are the scheduler's own of claims and volumes, and those of Moor's

@@ -11,6 +11,7 @@ import (
 
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/placement"
+	"github.com/moor-storage/moor/pkg/scheduler/refused"
 	"github.com/moor-storage/moor/pkg/scheduler/state"
 )
 
@@ -37,7 +38,7 @@ type scheduler interface {
 type Plugin struct {
 	scheduler scheduler
 	source    source
-	waiting   *waiting
+	refused   *refused.Pods
 }
 
 var (
@@ -60,13 +61,13 @@ func (p *Plugin) PreFilter(_ context.Context, cycles fwk.CycleState, pod *corev1
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	// Before the index is taken: no change after it goes unnoticed.
-	anywhere := p.waiting.begin(pod)
+	anywhere := p.refused.Begin(pod)
 	if err := p.source.Ready(); err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
 	ranking, ours := p.source.Index().Rank(pod)
 	if !ours {
-		p.waiting.end(pod.UID)
+		p.refused.End(pod.UID)
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	cycles.Write(Name, &cycle{ranking: ranking, anywhere: anywhere})
@@ -125,11 +126,11 @@ func (p *Plugin) PostFilter(ctx context.Context, cycles fwk.CycleState, pod *cor
 	switch {
 	case err != nil: // it is none of ours, or waits for the index
 	case c.held():
-		p.waiting.anywhere(pod.UID)
+		p.refused.Anywhere(pod.UID)
 		p.scheduler.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{key(pod): pod})
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the node with the replica was not taken: all nodes are tried next")
 	case !c.refused.Load():
-		p.waiting.end(pod.UID)
+		p.refused.End(pod.UID)
 	}
 	return nil, fwk.NewStatus(fwk.Unschedulable)
 }
@@ -168,7 +169,7 @@ func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment
 }
 
 // EventsToRegister has a refused pod tried again when a node comes that can
-// serve it. That a node or a volume changes is told by the index: see waiting.
+// serve it. That a node or a volume changes is told by the index: see package refused.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{
 		Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, QueueingHintFn: p.nodeAdded,

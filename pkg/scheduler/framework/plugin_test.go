@@ -195,8 +195,8 @@ func TestOthersPods(t *testing.T) {
 	if _, s := b.PostFilter(t.Context(), got.cycles, p, nil); s.Code() != fwk.Unschedulable {
 		t.Error(s.Code())
 	}
-	b.waiting.all()
-	if due := b.waiting.take(); len(due) != 1 || due[key(p)] == nil {
+	b.refused.All()
+	if due := b.refused.Take(); len(due) != 1 || due[0].UID != p.UID {
 		t.Errorf("tried again when the index is complete: %v", due)
 	}
 	if _, s := b.SignPod(t.Context(), p); s.IsSuccess() {

@@ -1,17 +1,12 @@
 package framework
 
 import (
-	"context"
-	"runtime"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr/testr"
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/moor-storage/moor/pkg/scheduler/state/statetest"
 )
@@ -52,7 +47,7 @@ func TestWhenARefusedPodIsTriedAgain(t *testing.T) {
 			}
 			b.PostFilter(t.Context(), got.cycles, p, nil)
 			test.change(c)
-			if due := b.waiting.take(); (len(due) == 1) != test.want {
+			if due := b.refused.Take(); (len(due) == 1) != test.want {
 				t.Errorf("due: %v, want %v", due, test.want)
 			}
 		})
@@ -68,7 +63,7 @@ func TestOpenedDuringTheCycle(t *testing.T) {
 	begun := b.schedule(t, p)
 	c.Node("dead", 4)
 	b.PostFilter(t.Context(), begun.cycles, p, nil)
-	if due := b.waiting.take(); len(due) != 1 {
+	if due := b.refused.Take(); len(due) != 1 {
 		t.Errorf("due: %v", due)
 	}
 }
@@ -78,11 +73,11 @@ func TestForgottenPods(t *testing.T) {
 		"it has a node": func(b *bench, p *corev1.Pod, _ attempt) {
 			placed := p.DeepCopy()
 			placed.Spec.NodeName = "n1"
-			b.waiting.handler().OnUpdate(p, placed)
+			ended(b.refused).OnUpdate(p, placed)
 		},
-		"it is deleted": func(b *bench, p *corev1.Pod, _ attempt) { b.waiting.handler().OnDelete(p) },
+		"it is deleted": func(b *bench, p *corev1.Pod, _ attempt) { ended(b.refused).OnDelete(p) },
 		"its deletion was missed": func(b *bench, p *corev1.Pod, _ attempt) {
-			b.waiting.handler().OnDelete(cache.DeletedFinalStateUnknown{Obj: p})
+			ended(b.refused).OnDelete(cache.DeletedFinalStateUnknown{Obj: p})
 		},
 		"it waits for something else": func(b *bench, p *corev1.Pod, a attempt) { b.PostFilter(t.Context(), a.cycles, p, nil) },
 	} {
@@ -91,59 +86,22 @@ func TestForgottenPods(t *testing.T) {
 			b.full["n1"] = true
 			p := pod("a")
 			a := b.schedule(t, p)
-			if len(b.waiting.pods) != 1 {
-				t.Fatalf("%d pods wait while one is being placed", len(b.waiting.pods))
+			if b.refused.Len() != 1 {
+				t.Fatalf("%d pods wait while one is being placed", b.refused.Len())
 			}
-			b.waiting.handler().OnUpdate(p, p)
-			if len(b.waiting.pods) != 1 {
+			ended(b.refused).OnUpdate(p, p)
+			if b.refused.Len() != 1 {
 				t.Fatal("a pod without a node is forgotten")
 			}
 			forget(b, p, a)
-			if len(b.waiting.pods) != 0 {
-				t.Errorf("%d pods wait", len(b.waiting.pods))
+			if b.refused.Len() != 0 {
+				t.Errorf("%d pods wait", b.refused.Len())
 			}
 		})
 	}
 	b := newBench(every(), everyNode...)
 	b.schedule(t, pod("unknown"))
-	if len(b.waiting.pods) != 0 {
+	if b.refused.Len() != 0 {
 		t.Error("a pod that is none of the plugin's waits")
 	}
-}
-
-type activator chan map[string]*corev1.Pod
-
-func (a activator) Activate(_ klog.Logger, pods map[string]*corev1.Pod) { a <- pods }
-
-// However often nodes open, pods are tried again once a second.
-func TestPace(t *testing.T) {
-	defer goleak.VerifyNone(t)
-	clock := testclock.NewFakeClock(time.Now())
-	ctx, cancel := context.WithCancel(t.Context())
-	w, tried, ended := newWaiting(), make(activator), make(chan struct{})
-	go func() {
-		defer close(ended)
-		w.run(ctx, clock, tried)
-	}()
-	w.begin(pod("a"))
-	w.all()
-	if pods := <-tried; len(pods) != 1 {
-		t.Errorf("tried again: %v", pods)
-	}
-	for !clock.HasWaiters() {
-		runtime.Gosched()
-	}
-	w.all()
-	w.all()
-	select {
-	case pods := <-tried:
-		t.Errorf("tried again at once: %v", pods)
-	default:
-	}
-	clock.Step(pace)
-	if pods := <-tried; len(pods) != 1 {
-		t.Errorf("tried again: %v", pods)
-	}
-	cancel()
-	<-ended
 }
