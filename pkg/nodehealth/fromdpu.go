@@ -46,5 +46,5 @@ func Shared(ctx context.Context, host client.Reader, dpu string) (string, error)
 		hosts = append(hosts, nodes.Items[i].Name)
 	}
 	slices.Sort(hosts)
-	return fmt.Sprintf("DPUStorageNodes %s all name DPU %s, which sits in one of these hosts alone: correct spec.dpuName of the others", strings.Join(hosts, ", "), dpu), nil
+	return fmt.Sprintf("DPUStorageNodes %s all name DPU %s, which sits in one of these hosts alone: correct spec.dpuName of the others, with spec.replaces", strings.Join(hosts, ", "), dpu), nil
 }

@@ -27,6 +27,11 @@ type DPUStorageNodeSpec struct {
 	// DPUName is the DPU's node name in the DPU cluster. Empty: not known yet.
 	// +optional
 	DPUName string `json:"dpuName,omitempty"`
+	// Replaces is the DPU that dpuName takes the place of. A change of dpuName has to
+	// name it: what that DPU shows for this host is not over by the change, so who
+	// makes it has to know of it. Afterwards it says nothing.
+	// +optional
+	Replaces string `json:"replaces,omitempty"`
 	// HostMode says what the host is trusted with. Empty: Trusted.
 	// +kubebuilder:default=Trusted
 	// +optional
@@ -305,6 +310,7 @@ func (s *DPUStorageNodeStatus) LostPath(volume string) *LostPath {
 // +kubebuilder:resource:scope=Cluster,categories=moor,shortName=dpusn
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:selectablefield:JSONPath=`.spec.dpuName`
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.dpuName) || oldSelf.spec.dpuName == '' || (has(self.spec) && (has(self.spec.dpuName) && self.spec.dpuName == oldSelf.spec.dpuName || has(self.spec.replaces) && self.spec.replaces == oldSelf.spec.dpuName))",messageExpression="'the host has DPU ' + oldSelf.spec.dpuName + ', which may still write for it: name it in spec.replaces to name another one in spec.dpuName'",message="dpuName changes with spec.replaces, which names the DPU of before"
 // +kubebuilder:printcolumn:name="DPU",type=string,JSONPath=`.spec.dpuName`
 // +kubebuilder:printcolumn:name="Host Alive",type=string,JSONPath=`.status.conditions[?(@.type=='HostAlive')].status`
 // +kubebuilder:printcolumn:name="DPU Alive",type=string,JSONPath=`.status.conditions[?(@.type=='DPUAlive')].status`

@@ -310,7 +310,7 @@ func (p *pass) strangers() []string {
 		case t.waits != "":
 		case p.strange(t):
 			out = append(out, fmt.Sprintf("volume %s: DPU %s holds the right to write for this host (epoch %d), and the host's DPU is %s now: "+
-				"if %s is still in it, name it in spec.dpuName again; else delete attachment %s, and if it cannot withdraw the volume any more, write spec.operatorReceipt into WriterClaim %s, which counts once that DPU is silent",
+				"if %s is still in it, name it in spec.dpuName again, with spec.replaces; else delete attachment %s, and if it cannot withdraw the volume any more, write spec.operatorReceipt into WriterClaim %s, which counts once that DPU is silent",
 				t.volume.Name, t.holder(), t.claim.Status.Epoch, p.dpu(), t.holder(), t.attachment.Name, t.claim.Name))
 		case t.lost():
 			out = append(out, fmt.Sprintf("volume %s: its WriterClaim was deleted or restored, and does not know who may write: nothing of it is released; "+

@@ -192,7 +192,17 @@ func TestUpdate(t *testing.T) {
 			{"metadata", "spec.parameters", yamlText("{a: b}"), ""},
 		},
 		"WriterClaim":    {{"volume", "spec.volumeName", "w", "volumeName is immutable"}},
-		"DPUStorageNode": {{"DPU", "spec.dpuName", "e", ""}},
+		"DPUStorageNode": {
+			{"drain", "spec.drain", yamlText("{reason: new BFB}"), ""},
+			{"the word alone", "spec.replaces", "d", ""},
+			{"DPU without a word", "spec.dpuName", "e", "the host has DPU d, which may still write for it: name it in spec.replaces"},
+			{"no DPU without a word", "spec.dpuName", "", "the host has DPU d"},
+			{"DPU with the word", "spec", yamlText("{dpuName: e, replaces: d}"), ""},
+			{"no DPU with the word", "spec", yamlText("{replaces: d}"), ""},
+			{"DPU with a word about another", "spec", yamlText("{dpuName: e, replaces: c}"), "the host has DPU d"},
+			{"DPU in the place of itself", "spec", yamlText("{dpuName: e, replaces: e}"), "the host has DPU d"},
+			{"nothing that it was", "spec", yamlText("{}"), "the host has DPU d"},
+		},
 		"DPUVolumeSnapshot": {
 			{"group", "spec.group.name", "h", "group is immutable"},
 			{"volumes of the group", "spec.group.volumeNames", yamlText("[v]"), "group is immutable"},
