@@ -5,6 +5,7 @@ import (
 	"time"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/test/simulate/cluster"
@@ -91,6 +92,13 @@ func TestPlanted(t *testing.T) {
 		"nothing carries what is asked for": {
 			plant: func(w *World) { w.processOf("hosts").missing = true },
 			want:  judge.Stuck,
+		},
+		"an attachment waits without a word": {
+			plant: func(w *World) {
+				w.processOf("storage").missing = true
+				w.Words = func(*storagev1alpha1.DPUVolumeAttachment) string { return "not ready" }
+			},
+			want: judge.Silent,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -84,6 +84,7 @@ func (w *World) play() Result {
 		w.Engine.After(e.At, func() { w.happen(e) })
 	}
 	w.use()
+	w.listen()
 	broken := func() bool { return len(w.Judge.Violations()) > 0 }
 	w.Engine.Run(w.plan.Length, broken)
 	w.Engine.Run(w.plan.Length+healing, func() bool { return broken() || !w.restoring })

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"regexp"
 	"slices"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -242,4 +244,52 @@ func (w *World) saidOf(host string) string {
 		return "; host " + host + " fails over: " + c.Message
 	}
 	return ""
+}
+
+// silence is how long an attachment may wait without a word while the program that has to
+// say it can: longer than a call that hangs.
+const silence = 75 * time.Second
+
+// names is what words have to name: an object that is looked at next, or a program that
+// acts next, and which one.
+var names = regexp.MustCompile(`\b(DPU dpu-[abc]|dpu-[abc]|(DPU)?Volume(Attachment)? \S+|SVVolumeAttachment \S+|WriterClaim \S+|DPUStorageNode \S+|CSIDriver \S+|host [abc]|node [abc])\b`)
+
+// listen finds, all the time, attachments that wait and do not say for whom.
+func (w *World) listen() {
+	silent := map[types.UID]time.Duration{}
+	w.Engine.Every(time.Second, func() {
+		if !w.tells() {
+			clear(silent)
+			return
+		}
+		for _, volume := range volumeNames[:w.plan.Volumes] {
+			for _, a := range w.attachments(volume) {
+				if !waits(a) || names.MatchString(w.Words(a)) {
+					delete(silent, a.UID)
+					continue
+				}
+				if silent[a.UID] += time.Second; silent[a.UID] == silence {
+					w.Judge.Find(judge.Silent, "attachment %s has waited for %s, and says of that: %q", a.Name, silence, w.Words(a))
+				}
+			}
+		}
+	})
+}
+
+// waits reports whether something is wanted of an attachment that is not so.
+func waits(a *storagev1alpha1.DPUVolumeAttachment) bool {
+	if !a.DeletionTimestamp.IsZero() {
+		return true
+	}
+	return a.Spec.Role != storagev1alpha1.RoleReplica && !meta.IsStatusConditionTrue(a.Status.Conditions, storagev1alpha1.ConditionReady)
+}
+
+// tells reports whether the program that writes the words runs and reaches both clusters.
+func (w *World) tells() bool {
+	for _, name := range []string{"hosts", "hosts-2"} {
+		if l := w.processOf(name).life; l != nil && l.Alive() && !l.Stalled() && !w.down[name] {
+			return !w.restoring && !w.down[w.Host.Name] && !w.down[w.DPU.Name]
+		}
+	}
+	return false
 }

@@ -26,6 +26,8 @@ type World struct {
 	Storage   *hardware.Storage
 	Judge     *judge.Judge
 	Cards     []*hardware.DPU
+	// Words are what an attachment says: its message, unless a test takes that away.
+	Words func(*storagev1alpha1.DPUVolumeAttachment) string
 
 	plan      Plan
 	dice      *rand.Rand
@@ -51,7 +53,8 @@ func newWorld(seed uint64, p Plan, dir string) (*World, error) {
 	e := engine.New(seed)
 	w := &World{
 		Engine: e, Host: cluster.New("host cluster", time.Now), DPU: cluster.New("DPU cluster", time.Now), Judge: judge.New(),
-		plan: p, dice: e.Dice("users"), faults: p.Faults, calm: p.Prompt, down: map[string]bool{}, wanted: map[string]string{}, beats: map[string]*beats{}, boots: map[string]int{},
+		Words: func(a *storagev1alpha1.DPUVolumeAttachment) string { return a.Status.Message },
+		plan:  p, dice: e.Dice("users"), faults: p.Faults, calm: p.Prompt, down: map[string]bool{}, wanted: map[string]string{}, beats: map[string]*beats{}, boots: map[string]int{},
 	}
 	w.Storage = hardware.NewStorage(e, w.Judge, p.Revokes)
 	for _, host := range hostNames[:p.Hosts] {

@@ -87,6 +87,9 @@ func (a *Actor) Kill() {
 // Stall lets nothing that the process asks for happen for a time.
 func (a *Actor) Stall(d time.Duration) { a.stalls = a.engine.Elapsed() + d }
 
+// Stalled reports whether it is so now.
+func (a *Actor) Stalled() bool { return a.stalls > a.engine.Elapsed() }
+
 // Go runs something on a goroutine of the process, and then done on the engine's, unless
 // the process was killed.
 func (a *Actor) Go(what string, do, done func()) {

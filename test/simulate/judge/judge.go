@@ -29,6 +29,8 @@ const (
 	Transition = "transition"
 	// Stuck: all is well, and an attachment is not ready and does not say for whom it waits.
 	Stuck = "stuck"
+	// Silent: an attachment has waited for long, and does not say for whom.
+	Silent = "silent"
 )
 
 // Violation is a broken rule.
