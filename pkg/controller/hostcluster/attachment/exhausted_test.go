@@ -22,8 +22,8 @@ func TestExhausted(t *testing.T) {
 		{func(m *storagev1alpha1.VolumeAttachment) {
 			stored(m)
 			m.Status.DPU.Exhausted, m.Status.Message = true, "no function is free"
-		}, "DPUAttached=False/Exhausted: no function is free"},
-		{func(m *storagev1alpha1.VolumeAttachment) { m.Status.DPU.Exhausted = false }, "DPUAttached=False/Pending: no function is free"},
+		}, "DPUAttached=False/Exhausted: DPU dpu-a: no function is free"},
+		{func(m *storagev1alpha1.VolumeAttachment) { m.Status.DPU.Exhausted = false }, "DPUAttached=False/Pending: DPU dpu-a: no function is free"},
 		{func(m *storagev1alpha1.VolumeAttachment) { shown(m); m.Status.Message = "" }, "DPUAttached=True/Success"},
 	} {
 		kubetest.Change(w.DPU, mirror("a"), step.change)

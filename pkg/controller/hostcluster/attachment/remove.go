@@ -64,7 +64,7 @@ func (r *Reconciler) release(ctx context.Context, attachment *storagev1alpha1.DP
 	if err != nil {
 		return err
 	}
-	if message = cmp.Or(message, mirror.Status.Message); message != "" {
+	if message = cmp.Or(message, saidByDPU(mirror)); message != "" {
 		return kube.WaitFor("%s", message)
 	}
 	return kube.WaitSince(attachment.DeletionTimestamp.Time, "waiting for DPU %s to withdraw the device and for the vendor to detach it", mirror.Spec.NodeName)

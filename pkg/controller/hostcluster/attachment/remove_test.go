@@ -39,7 +39,7 @@ func TestRemove(t *testing.T) {
 	}
 	expect("waiting for DPU dpu-a to withdraw the device and for the vendor to detach it")
 	kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Status.Message = "SNAP does not answer" })
-	expect("SNAP does not answer")
+	expect("DPU dpu-a: SNAP does not answer")
 	freeClaim(w)
 	kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = nil })
 	w.MustReconcile(r, "a-vol")
@@ -137,7 +137,7 @@ func TestRemoveIsNotTold(t *testing.T) {
 	}
 	kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Status.Message = "SNAP does not answer" })
 	w.MustReconcile(r, "a-vol")
-	if now, _ := kubetest.Read(w.Host, user("a")); now.Status.Message != "SNAP does not answer" {
+	if now, _ := kubetest.Read(w.Host, user("a")); now.Status.Message != "DPU dpu-a: SNAP does not answer" {
 		t.Errorf("message %q", now.Status.Message)
 	}
 }

@@ -87,7 +87,7 @@ func TestReplicaWords(t *testing.T) {
 	}{
 		"vendor silent": {func(*storagev1alpha1.VolumeAttachment) {}, "waiting for the vendor to attach the volume to DPU dpu-b", ""},
 		"DPU silent":    {stored, "waiting for snap-node-driver on DPU dpu-b to prepare the device", storagev1alpha1.WarmthStorageAttached},
-		"DPU's words":   {func(m *storagev1alpha1.VolumeAttachment) { stored(m); m.Status.Message = "no function is free" }, "no function is free", storagev1alpha1.WarmthStorageAttached},
+		"DPU's words":   {func(m *storagev1alpha1.VolumeAttachment) { stored(m); m.Status.Message = "no function is free" }, "DPU dpu-b: no function is free", storagev1alpha1.WarmthStorageAttached},
 		"prepared":      {prepared, "", storagev1alpha1.WarmthPreEmulated},
 		"shown, still":  {shown, "", storagev1alpha1.WarmthAttached},
 	} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -148,11 +149,20 @@ func messageOf(p *pass, seen observed, failure error) string {
 	case !p.mirror.Status.StorageAttached:
 		return "waiting for the vendor to attach the volume to DPU " + p.mirror.Spec.NodeName
 	case p.mirror.Status.Message != "":
-		return p.mirror.Status.Message
+		return saidByDPU(p.mirror)
 	case p.hidden():
 		return "waiting for snap-node-driver on DPU " + p.mirror.Spec.NodeName + " to prepare the device"
 	}
 	return "waiting for snap-node-driver on DPU " + p.mirror.Spec.NodeName + " to show the device"
+}
+
+// saidByDPU is what the DPU says of the attachment, and which DPU that is; "" if it says
+// nothing.
+func saidByDPU(m *storagev1alpha1.VolumeAttachment) string {
+	if m.Status.Message == "" || strings.Contains(m.Status.Message, "DPU "+m.Spec.NodeName) {
+		return m.Status.Message
+	}
+	return "DPU " + m.Spec.NodeName + ": " + m.Status.Message
 }
 
 func dpuOf(m *storagev1alpha1.VolumeAttachment) *storagev1alpha1.AttachedDPU {
