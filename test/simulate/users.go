@@ -247,7 +247,7 @@ func (w *World) saidOf(host string) string {
 }
 
 // silence is how long an attachment may wait without a word while the program that has to
-// say it can: longer than a call that hangs.
+// say it can. A call that hangs for that long does not count.
 const silence = 75 * time.Second
 
 // names is what words have to name: an object that is looked at next, or a program that
@@ -258,8 +258,11 @@ var names = regexp.MustCompile(`\b(DPU dpu-[abc]|dpu-[abc]|(DPU)?Volume(Attachme
 func (w *World) listen() {
 	silent := map[types.UID]time.Duration{}
 	w.Engine.Every(time.Second, func() {
-		if !w.tells() {
+		tells, hangs := w.tells()
+		if !tells {
 			clear(silent)
+		}
+		if !tells || hangs {
 			return
 		}
 		for _, volume := range volumeNames[:w.plan.Volumes] {
@@ -284,12 +287,14 @@ func waits(a *storagev1alpha1.DPUVolumeAttachment) bool {
 	return a.Spec.Role != storagev1alpha1.RoleReplica && !meta.IsStatusConditionTrue(a.Status.Conditions, storagev1alpha1.ConditionReady)
 }
 
-// tells reports whether the program that writes the words runs and reaches both clusters.
-func (w *World) tells() bool {
+// tells reports whether the program that writes the words runs and reaches both clusters, and
+// whether one of its passes waits for an answer.
+func (w *World) tells() (tells, hangs bool) {
 	for _, name := range []string{"hosts", "hosts-2"} {
 		if l := w.processOf(name).life; l != nil && l.Alive() && !l.Stalled() && !w.down[name] {
-			return !w.restoring && !w.down[w.Host.Name] && !w.down[w.DPU.Name]
+			busy := slices.ContainsFunc(l.loops, func(o *loop) bool { return o.busy })
+			return !w.restoring && !w.down[w.Host.Name] && !w.down[w.DPU.Name], busy
 		}
 	}
-	return false
+	return false, false
 }
