@@ -22,6 +22,7 @@ import (
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/deadmount"
 	"github.com/moor-storage/moor/pkg/controller/dpudrain"
+	"github.com/moor-storage/moor/pkg/controller/dpupairing"
 	"github.com/moor-storage/moor/pkg/controller/failover"
 	"github.com/moor-storage/moor/pkg/controller/failover/detach"
 	"github.com/moor-storage/moor/pkg/controller/failover/powerproof"
@@ -150,6 +151,7 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 			Observer: observer, Clock: clock.RealClock{}, Recorder: recorder, Budget: o.budget, Doubts: o.doubts, Power: power,
 		}),
 		power,
+		&dpupairing.Reconciler{Host: c.Host, Namespace: c.Namespace, Recorder: recorder},
 		&deadmount.Reconciler{Host: c.Host, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder},
 		&dpudrain.Reconciler{
 			Host: c.Host, DPU: c.DPU,

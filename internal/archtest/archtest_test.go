@@ -36,7 +36,7 @@ var layers = map[string]int{
 	"pkg/csiserver": mechanisms, "pkg/power/redfish": mechanisms, "pkg/vendorplugin": mechanisms, "pkg/nodehealth": mechanisms,
 	"pkg/controller/csi": actors, "pkg/controller/hostcluster": actors, "pkg/controller/failover": actors,
 	"pkg/controller/replica": actors, "pkg/controller/dpucluster": actors, "pkg/controller/attacher": actors,
-	"pkg/controller/deadmount": actors, "pkg/controller/dpudrain": actors, "pkg/controller/nodelifecycle": actors, "pkg/controller/podresync": actors, "pkg/controller/pods": actors,
+	"pkg/controller/deadmount": actors, "pkg/controller/dpupairing": actors, "pkg/controller/dpudrain": actors, "pkg/controller/nodelifecycle": actors, "pkg/controller/podresync": actors, "pkg/controller/pods": actors,
 	"pkg/node/csi": actors, "pkg/node/dpu": actors, "pkg/node/heartbeat": actors, "pkg/node/hostprobe": actors,
 	"pkg/node/registrar": actors, "pkg/node/plugins": actors, "pkg/node/zerotrust": actors, "pkg/node/selffence": actors,
 	"pkg/node/pods":   actors,

@@ -59,6 +59,10 @@ const (
 	// ReasonNodeRemoved: the Node was removed, and something stays. It is also the
 	// reason of the event that the object goes.
 	ReasonNodeRemoved = "NodeRemoved"
+	// ReasonDPUNamed: an event, spec.dpuName was set to the DPU that DPF has in the host.
+	ReasonDPUNamed = "DPUNamed"
+	// ReasonDPUNotNamed: an event, a person has to say which DPU is in the host.
+	ReasonDPUNotNamed = "DPUNotNamed"
 )
 
 // Reasons of the condition Failover of a DPUStorageNode.
