@@ -191,7 +191,7 @@ func TestUpdate(t *testing.T) {
 			{"epoch", "spec.epoch", 2, ""},
 			{"metadata", "spec.parameters", yamlText("{a: b}"), ""},
 		},
-		"WriterClaim":    {{"volume", "spec.volumeName", "w", "volumeName is immutable"}},
+		"WriterClaim": {{"volume", "spec.volumeName", "w", "volumeName is immutable"}},
 		"DPUStorageNode": {
 			{"drain", "spec.drain", yamlText("{reason: new BFB}"), ""},
 			{"the word alone", "spec.replaces", "d", ""},

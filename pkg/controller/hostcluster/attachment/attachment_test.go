@@ -115,7 +115,10 @@ func TestWords(t *testing.T) {
 		{"vendor's words", nil, there(func(m *storagev1alpha1.VolumeAttachment) { m.Status.StorageMessage = "the array is full" }), "the array is full"},
 		{"DPU silent", nil, there(stored), "waiting for snap-node-driver on DPU dpu-a to show the device"},
 		{"DPU's words", nil, there(func(m *storagev1alpha1.VolumeAttachment) { stored(m); m.Status.Message = "no function is free" }), "DPU dpu-a: no function is free"},
-		{"DPU's words of itself", nil, there(func(m *storagev1alpha1.VolumeAttachment) { stored(m); m.Status.Message = "DPU dpu-a has no function free" }), "DPU dpu-a has no function free"},
+		{"DPU's words of itself", nil, there(func(m *storagev1alpha1.VolumeAttachment) {
+			stored(m)
+			m.Status.Message = "DPU dpu-a has no function free"
+		}), "DPU dpu-a has no function free"},
 		{"shown", nil, there(shown), ""},
 		{"mirror being deleted", nil, func(w *kubetest.Clusters) { there(shown)(w); w.DPU.Remove(mirror("a")) }, "VolumeAttachment a-vol in the DPU cluster is being deleted"},
 		{"namesake", nil, there(func(m *storagev1alpha1.VolumeAttachment) { shown(m); m.Labels = map[string]string{} }), "a VolumeAttachment a-vol of an earlier attachment of this name is still being removed"},
