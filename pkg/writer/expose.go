@@ -87,6 +87,14 @@ func FencedEpoch(dpu string, attachment *storagev1alpha1.VolumeAttachment, claim
 	return claim.Status.Epoch
 }
 
+// HeldForAnother reports whether the DPU of the attachment holds the claim for another
+// VolumeAttachment, which it may show: the one before of its name, which is gone. A fence may
+// have seen the storage close for that one, and free the claim next. So the storage is not
+// opened to the DPU for this one before.
+func HeldForAnother(claim *moorv1alpha1.WriterClaim, a *storagev1alpha1.VolumeAttachment) bool {
+	return Held(claim) && !IsLost(claim) && claim.Status.Holder == a.Spec.NodeName && !Holds(claim, HolderOf(a))
+}
+
 // Uncleared is the last epoch that was taken from the DPU by the word of another, or
 // that may have been, since the claim lost its record of that; 0 if there is none, or if
 // the DPU has retired it itself. It may still show the volume: the storage is not

@@ -154,6 +154,36 @@ func TestUncleared(t *testing.T) {
 	}
 }
 
+// TestHeldForAnother: an attachment of the DPU that holds the claim is the one that it is held
+// for, or it is not; a claim that lost its record is held for none.
+func TestHeldForAnother(t *testing.T) {
+	status := func(phase moorv1alpha1.ClaimPhase, dpu, name string, uid types.UID) *moorv1alpha1.WriterClaimStatus {
+		return &moorv1alpha1.WriterClaimStatus{Phase: phase, Holder: dpu, Attachment: name, AttachmentUID: uid, Epoch: 1}
+	}
+	for name, tc := range map[string]struct {
+		status *moorv1alpha1.WriterClaimStatus
+		want   bool
+	}{
+		"no status":               {nil, false},
+		"free":                    {status(moorv1alpha1.ClaimFree, "dpu-0", "va-0", "before"), false},
+		"held for it":             {status(moorv1alpha1.ClaimGranted, "dpu-0", "va-0", "uid-0"), false},
+		"held for its name":       {status(moorv1alpha1.ClaimGranted, "dpu-0", "va-0", ""), false},
+		"held for the one before": {status(moorv1alpha1.ClaimGranted, "dpu-0", "va-0", "before"), true},
+		"taken from it":           {status(moorv1alpha1.ClaimFencing, "dpu-0", "va-0", "before"), true},
+		"held for another name":   {status(moorv1alpha1.ClaimFencing, "dpu-0", "va-1", "uid-1"), true},
+		"held by another DPU":     {status(moorv1alpha1.ClaimGranted, "dpu-1", "va-0", "before"), false},
+		"lost":                    {status(moorv1alpha1.ClaimLost, "dpu-0", "", ""), false},
+	} {
+		a := world{here: true}.attachment()
+		if got := HeldForAnother(&moorv1alpha1.WriterClaim{Status: tc.status}, a); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+	if HeldForAnother(nil, world{here: true}.attachment()) {
+		t.Error("without a claim")
+	}
+}
+
 // TestRefusalSays: what a DPU says of a volume that it does not show.
 func TestRefusalSays(t *testing.T) {
 	const me = "dpu-a"

@@ -127,4 +127,10 @@ var secondLine = []mutation{
 	{name: "a DPU is let into the storage that has not cleared up what was taken from it", tests: "./pkg/controller/dpucluster/attachment", edits: []edit{
 		{"pkg/controller/dpucluster/attachment/attach.go", "a.Status.DPU.RetiredEpoch); epoch != 0 {", "a.Status.DPU.RetiredEpoch); epoch < 0 {"},
 	}},
+	{name: "a DPU is let into the storage for an attachment while it holds the claim for the one before", tests: "./pkg/controller/dpucluster/attachment", edits: []edit{
+		{"pkg/controller/dpucluster/attachment/attach.go", "	if writer.HeldForAnother(claim, a) {", "	if writer.HeldForAnother(claim, a) && a.UID == \"\" {"},
+	}},
+	{name: "a replica is made anew while the claim is held for its name", tests: sync, edits: []edit{
+		{syncGrant, "		if err != nil || writer.HolderFor(claim, p.attachment.Name).DPU == \"\" {", "		if err != nil || claim != nil {"},
+	}},
 }

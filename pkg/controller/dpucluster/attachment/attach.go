@@ -172,7 +172,8 @@ const rememberedAgain = 5 * time.Second
 // cleared waits for a DPU from which the volume was taken without its own word:
 // it may still show the volume, and once the storage lets it in again its host
 // would write beside the new holder. It says itself, on this attachment, when
-// it shows nothing any more. A claim that does not know who that is lets none in.
+// it shows nothing any more. A claim that does not know who that is lets none in; nor does one
+// that the DPU holds for another attachment, since what closes the storage may not be over.
 func (r *Reconciler) cleared(ctx context.Context, a *storagev1alpha1.VolumeAttachment) error {
 	claim := &moorv1alpha1.WriterClaim{}
 	name := a.Spec.Source.VolumeRef.Name
@@ -189,6 +190,11 @@ func (r *Reconciler) cleared(ctx context.Context, a *storagev1alpha1.VolumeAttac
 	}
 	if writer.Behind(claim, known) {
 		return kube.WaitRetry(rememberedAgain, "WriterClaim %s was deleted or restored, and with it went who may not be let into the storage: waiting until snap-host-controller has noted that epoch %d was granted", name, known)
+	}
+	if writer.HeldForAnother(claim, a) {
+		s := claim.Status
+		return kube.WaitRetry(rememberedAgain, "waiting for proof that DPU %s can no longer write Volume %s under epoch %d: DPU %s holds the right to write it for another VolumeAttachment %s (UID %s)",
+			s.Holder, name, s.Epoch, s.Holder, s.Attachment, s.AttachmentUID)
 	}
 	if epoch := writer.Uncleared(claim, a.Spec.NodeName, a.Status.DPU.RetiredEpoch); epoch != 0 {
 		return kube.WaitFor("waiting for DPU %s to confirm that it shows nothing of Volume %s any more: the volume was taken from it under epoch %d while it was silent",

@@ -96,3 +96,49 @@ func TestTheStorageStaysClosedWithoutAClaim(t *testing.T) {
 		t.Error("the DPU has cleared up, and the vendor is not asked")
 	}
 }
+
+// TestTheStorageStaysClosedForAnother: a DPU that holds the claim for a VolumeAttachment which
+// is gone may show the volume still, and a fence that saw the storage close may free the claim
+// next. The vendor is not asked to let it in for another VolumeAttachment before.
+func TestTheStorageStaysClosedForAnother(t *testing.T) {
+	for name, tc := range map[string]struct {
+		claim moorv1alpha1.WriterClaimStatus
+		opens bool
+	}{
+		"of the name that is gone":        {moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: "d1", Attachment: "x", AttachmentUID: "before", Epoch: 1}, false},
+		"of the name, and granted":        {moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: "d1", Attachment: "x", AttachmentUID: "before", Epoch: 1}, false},
+		"of another name":                 {moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: "d1", Attachment: "y", AttachmentUID: "y-1", Epoch: 1}, false},
+		"it is this very one":             {moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFencing, Holder: "d1", Attachment: "x", AttachmentUID: "VolumeAttachment-x-1", Epoch: 1}, true},
+		"it is another DPU's":             {moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: "d2", Attachment: "y", AttachmentUID: "y-1", Epoch: 1}, true},
+		"it is free":                      {moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 1}, true},
+		"it was granted before UIDs were": {moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimGranted, Holder: "d1", Attachment: "x", Epoch: 1}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newFixture(t)
+			m.Add(kubetest.CSIDriver("a", nil), &moorv1alpha1.WriterClaim{
+				ObjectMeta: kubetest.DPUObject("v"), Spec: moorv1alpha1.WriterClaimSpec{VolumeName: "v"}, Status: &tc.claim,
+			})
+			m.settle()
+			if _, asked := m.asked(); asked != tc.opens {
+				t.Fatalf("the vendor is asked: %v, want %v (UID %s)", asked, tc.opens, m.x().UID)
+			}
+			if tc.opens {
+				return
+			}
+			m.wantMessage("DPU d1 holds the right to write it for another VolumeAttachment")
+			// The claim is freed by the storage's word: the DPU has to clear up first.
+			kubetest.Change(m.Cluster, &moorv1alpha1.WriterClaim{ObjectMeta: kubetest.DPUObject("v")}, func(c *moorv1alpha1.WriterClaim) {
+				c.Status = &moorv1alpha1.WriterClaimStatus{Phase: moorv1alpha1.ClaimFree, Epoch: 1, Revoked: []moorv1alpha1.Revoked{{DPU: "d1", Epoch: 1}}}
+			})
+			m.settle()
+			if _, asked := m.asked(); asked {
+				t.Fatal("the storage was opened to a DPU that has not cleared up")
+			}
+			m.edit(func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.RetiredEpoch = 1 })
+			m.settle()
+			if _, asked := m.asked(); !asked {
+				t.Error("the DPU has cleared up, and the vendor is not asked")
+			}
+		})
+	}
+}

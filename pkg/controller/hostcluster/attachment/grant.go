@@ -73,8 +73,11 @@ func (r *Reconciler) mayMake(ctx context.Context, p *pass) error {
 		return err
 	}
 	if p.replica() {
-		_, err := r.claimOf(ctx, p)
-		return err
+		// One that was promoted early holds the claim as a primary does.
+		claim, err := r.claimOf(ctx, p)
+		if err != nil || writer.HolderFor(claim, p.attachment.Name).DPU == "" {
+			return err
+		}
 	}
 	var err error
 	if p.claim, err = r.writerClaim(ctx, p.volume); err != nil {
@@ -96,6 +99,8 @@ func (r *Reconciler) mayMake(ctx context.Context, p *pass) error {
 			p.mirror = live
 			return nil
 		}
+	} else if p.replica() {
+		return nil
 	}
 	return r.refused(ctx, p.claim, writer.Judge(p.claim, p.holder()))
 }

@@ -17,9 +17,11 @@ func freeClaim(w *kubetest.Clusters) {
 }
 
 // strip takes all holds off the VolumeAttachment of host a, by force, and deletes it.
-func strip(w *kubetest.Clusters) {
-	kubetest.Change(w.DPU, mirror("a"), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = nil })
-	w.DPU.Remove(mirror("a"))
+func strip(w *kubetest.Clusters) { stripOf(w, "a") }
+
+func stripOf(w *kubetest.Clusters, host string) {
+	kubetest.Change(w.DPU, mirror(host), func(m *storagev1alpha1.VolumeAttachment) { m.Finalizers = nil })
+	w.DPU.Remove(mirror(host))
 }
 
 func messageOn(w *kubetest.Clusters, host string) string {
@@ -55,6 +57,32 @@ func TestStrippedIsNotMadeAnew(t *testing.T) {
 	w.MustReconcile(r, "a-vol")
 	if m, found := kubetest.Read(w.DPU, mirror("a")); !found || m.Spec.Epoch != 2 || claimOf(w).Status.AttachmentUID != m.UID {
 		t.Errorf("with a receipt it is not made anew: %+v, the claim is %+v", m.Spec, claimOf(w).Status)
+	}
+}
+
+// TestStrippedReplicaIsNotMadeAnew: a replica that was promoted early holds the claim too, so
+// the same holds for it, and only as long as the claim is held for it.
+func TestStrippedReplicaIsNotMadeAnew(t *testing.T) {
+	w, r := earlyPrimary(t)
+	w.CacheHides(mirror("b"))
+	w.MustReconcile(&Reconciler{Clusters: r.Clusters, Users: r.Users}, "b-vol")
+	if m, found := kubetest.Read(w.DPU, mirror("b")); !found || m.UID != claimOf(w).Status.AttachmentUID {
+		t.Errorf("one that the cache alone lacks: found %v, %s", found, m.UID)
+	}
+	stripOf(w, "b")
+	w.MustReconcile(r, "b-vol")
+	if _, found := kubetest.Read(w.DPU, mirror("b")); found {
+		t.Error("a VolumeAttachment was made in the place of the one that holds the claim")
+	}
+	if got := messageOn(w, "b"); !strings.Contains(got, "for VolumeAttachment b-vol (UID ") || !strings.Contains(got, "which is gone without a receipt") {
+		t.Errorf("the host is told %q", got)
+	}
+	kubetest.Change(w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
+		c.Status.Holder, c.Status.Attachment, c.Status.AttachmentUID, c.Status.Epoch = "dpu-a", "a-vol", "another", 3
+	})
+	w.MustReconcile(r, "b-vol")
+	if m, found := kubetest.Read(w.DPU, mirror("b")); !found || m.Spec.Epoch != 0 {
+		t.Errorf("another holds the claim, and the replica is not made: found %v, epoch %d", found, m.Spec.Epoch)
 	}
 }
 
