@@ -162,11 +162,26 @@ byte wordD = NONE, wordEpoch, boots[2];
 #define BOOT skip
 #endif
 
-#ifdef UNREVOKED
-#define LETIN(d) true
+#ifdef MEDIUM
+/* The storage knows epochs: it accepts nothing below this one, and answers that only when what
+   was on its way is done or refused. The word of it (status.fence) comes later, which allows less. */
+byte fencedBelow;
+#define TAKES(e) (e >= fencedBelow)
 #else
-#define LETIN(d) (!revokes || svva[d])
+#define TAKES(e) true
 #endif
+#if defined(MEDIUM) && !defined(UNFENCED_GRANT)
+#define USABLE (fencedBelow >= e)
+#else
+#define USABLE true
+#endif
+
+#ifdef UNREVOKED
+#define ADMITTED(d) true
+#else
+#define ADMITTED(d) (!revokes || svva[d])
+#endif
+#define LETIN(d) (ADMITTED(d) && TAKES(shown[d]))
 
 /* SW, second half. With receipt B a DPU that cannot be reached goes on showing; the
    storage lets it in no more. */
@@ -221,7 +236,7 @@ end:	do
 		HIDE; UNSEND }
 #endif
 #ifdef LATE
-	:: atomic { late[d] != 0 && LETIN(d) -> assert(late[d] >= accepted); accepted = late[d] }	/* SW */
+	:: atomic { late[d] != 0 && ADMITTED(d) && TAKES(late[d]) -> assert(late[d] >= accepted); accepted = late[d] }	/* SW */
 	:: atomic { late[d] != 0 -> late[d] = 0 }
 #endif
 	od
@@ -242,6 +257,8 @@ end:	do
 #define RETIRES (ANSWERS && phase == FENCING && holder == d && va[d].here && SAME(d) && (va[d].retired < epoch || va[d].attached))
 #ifdef SILENT
 #define ANSWERS (d == 1)	/* DPU 0 does nothing that would be a receipt */
+#elif defined(NOT_CORRECTED)
+#define ANSWERS (va[d].dpuFin || !va[d].deleting)
 #else
 #define ANSWERS true
 #endif
@@ -252,6 +269,31 @@ end:	do
 #endif
 #define LEFT (va[d].here && !va[d].deleting && va[d].retired < UNCLEARED(d))
 #define GOES (ANSWERS && va[d].here && va[d].deleting && va[d].dpuFin)
+
+/* What lets an attachment go, and what is made good without the finalizer. */
+#ifdef LETS_GO_ATTACHED
+#define UNATTACHED true
+#else
+#define UNATTACHED !va[d].attached
+#endif
+#ifdef LETS_GO_UNTOUCHED
+#define UNTOUCHED true
+#else
+#define UNTOUCHED (shown[d] == 0 && HIDEABLE)
+#endif
+#ifdef NOT_CORRECTED
+#define CORRECTED && ANSWERS
+#else
+#define CORRECTED
+#endif
+#ifdef STALE
+bit stale;
+#define STALEONCE && !stale
+#define SETSTALE stale = 1
+#else
+#define STALEONCE
+#define SETSTALE skip
+#endif
 
 /*
  * A pass is led by a cache, which may be behind by any length. It decides only
@@ -286,7 +328,7 @@ idle:
 #endif
 	/* giveUp, sweep: hidden; and that is noted, or the process dies before */
 	:: atomic { shown[d] != 0 && MAYHIDE && HIDEABLE -> HIDE }
-	:: atomic { va[d].attached && MAYHIDE && HIDEABLE -> HIDE; va[d].attached = 0 }
+	:: atomic { va[d].attached && MAYHIDE && HIDEABLE CORRECTED -> HIDE; va[d].attached = 0 }
 #ifdef RECEIPT_FIRST
 	:: atomic { RETIRES -> va[d].attached = 0; va[d].retired = epoch }
 #else
@@ -314,16 +356,21 @@ idle:
 #endif
 	/* detach: withdrawn, noted, let go */
 	:: atomic { GOES && HIDEABLE && DRAINED(d) && (shown[d] != 0 || va[d].attached || va[d].retired < va[d].epoch) -> HIDE; va[d].attached = 0; va[d].retired = (va[d].epoch > va[d].retired -> va[d].epoch : va[d].retired) }
+#if !defined(LIVE) || defined(STALE)
+	/* a cache that is behind leaves 'attached' out of the merge patch; once, if caches catch up */
+	:: atomic { GOES && HIDEABLE && DRAINED(d) && va[d].attached STALEONCE -> HIDE; SETSTALE; va[d].retired = (va[d].epoch > va[d].retired -> va[d].epoch : va[d].retired) }
+#endif
 #ifdef STRIP
 	/* one that was made anew has no device on record */
 	:: atomic { GOES && va[d].uid != object && !va[d].attached && DRAINED(d) -> va[d].dpuFin = 0; settle(d) }
 #endif
-	:: atomic { GOES && !va[d].attached && shown[d] == 0 && HIDEABLE && DRAINED(d) && !WAITS(d) -> va[d].dpuFin = 0; settle(d) }
+	/* the API server's answer says that nothing is shown, and the pass has taken away what was */
+	:: atomic { GOES && UNATTACHED && UNTOUCHED && DRAINED(d) && !WAITS(d) -> va[d].dpuFin = 0; settle(d) }
 	od;
 #if !defined(NO_LIVE_CLAIM) && !defined(NO_LIVE_READ)
 	if	/* ... and then the claim, last */
-	:: atomic { MINE -> NOTE }
-	:: atomic { !MINE -> goto idle }
+	:: atomic { MINE && USABLE -> NOTE }
+	:: atomic { !(MINE && USABLE) -> goto idle }
 	fi;
 #endif
 	if	/* a pause: anything may have happened since the claim was read */
@@ -338,6 +385,11 @@ idle:
 
 /* ---- pkg/controller/hostcluster/attachment: grant.go; pkg/writer: grant.go, claim.go ---- */
 
+#if defined(STRIP) && !defined(MADE_ANYWAY)
+#define GUARDED
+#endif
+#define MAKE va[d].uid++; va[d].here = 1; va[d].claimFin = 1
+
 proctype hostcluster(bit d) {
 	byte ep;
 #ifdef LOSE
@@ -351,8 +403,12 @@ idle:
 	atomic { ep = 0; FORGET };
 	do
 	/* A mirror may come before the claim is free: it is a replica's then. */
-	:: atomic { !va[d].here && WILL ->
-		va[d].uid++; va[d].here = 1; va[d].claimFin = 1 }
+#ifdef GUARDED
+	/* mayMake: the claim is read, and it is not held for one of the name that is gone ... */
+	:: atomic { !va[d].here && WILL && !(phase != FREE && holder == d) -> goto make }
+#else
+	:: atomic { !va[d].here && WILL -> MAKE }
+#endif
 	/* The user, or a failover, lets go. */
 #ifdef LIVE
 	:: atomic { va[d].here && !va[d].deleting && d == 0 && phase != FREE -> va[d].deleting = 1; settle(d) }
@@ -421,7 +477,14 @@ promote:
 	if	/* a merge patch, by name */
 	:: atomic { if :: va[d].here -> va[d].epoch = ep :: else fi; goto idle }
 	FAIL
+	fi;
+#ifdef GUARDED
+make:	/* ... and then it is made */
+	if
+	:: atomic { MAKE; goto idle }
+	FAIL
 	fi
+#endif
 }
 
 /* ---- pkg/controller/failover/detach; pkg/writer: detach.go, claim.go ---- */
@@ -518,6 +581,14 @@ idle:
 #endif
 	:: atomic { phase == FENCING && ENDED(holder) && SAME(holder) -> ep = epoch; READ; break }
 	:: atomic { phase == FENCING && REVOCABLE(holder) && !svva[holder] -> ep = epoch; b = 1; READ; break }
+#ifdef MEDIUM
+	/* the storage accepts nothing of the epoch any more */
+#ifdef UNFENCED_RECEIPT
+	:: atomic { phase == FENCING && va[holder].here -> ep = epoch; b = 1; READ; break }
+#else
+	:: atomic { phase == FENCING && va[holder].here && fencedBelow > epoch -> ep = epoch; b = 1; READ; break }
+#endif
+#endif
 #ifdef VOUCH
 	/* an operator's word */
 	:: atomic { WORD -> ep = epoch; b = 1; READ; break }
@@ -556,13 +627,21 @@ idle:
 #endif
 #endif
 
+/* The DPU may still hold the claim for another attachment of the name, which is gone: what was
+   shown for that one is shown still, and the storage may be closing. */
+#ifdef ASKED_FOR_ANOTHER
+#define ANOTHERS(d) false
+#else
+#define ANOTHERS(d) (phase != FREE && holder == d && !SAME(d))
+#endif
+
 proctype storage(bit d) {
 end:
 	do
 	/* hold, with the resourceVersion */
 	:: atomic { va[d].here && !va[d].deleting && !va[d].storageFin -> va[d].storageFin = 1 }
 	/* ask; as long as the cache is behind, for what is going too */
-	:: atomic { va[d].storageFin && !va[d].noticed && !svva[d] && CLEARED(d) -> svva[d] = 1; onlyOne() }
+	:: atomic { va[d].storageFin && !va[d].noticed && !svva[d] && CLEARED(d) && !ANOTHERS(d) -> svva[d] = 1; onlyOne() }
 #ifdef NOTICED_BY_WORDS
 	/* a pass that is not complete says so */
 	:: atomic { va[d].storageFin && !va[d].words -> va[d].words = 1 }
@@ -573,6 +652,20 @@ end:
 	:: atomic { va[d].noticed && !va[d].dpuFin && !svva[d] -> va[d].storageFin = 0; settle(d) }
 	od
 }
+
+#ifdef MEDIUM
+/* ---- pkg/writer: medium.go; pkg/controller/attacher, and the vendor's Fence ---- */
+
+/* What was asked for may be done any time after: the next epoch while this one is being fenced,
+   and an epoch that was granted. */
+proctype medium() {
+end:	do
+	:: atomic { phase != GRANTED && fencedBelow <= epoch -> fencedBelow = epoch + 1 }
+	:: atomic { va[0].here && fencedBelow < va[0].epoch -> fencedBelow = va[0].epoch }
+	:: atomic { va[1].here && fencedBelow < va[1].epoch -> fencedBelow = va[1].epoch }
+	od
+}
+#endif
 
 #ifdef VOUCH
 /* ---- a person, by docs/failover.md; pkg/writer: vouch.go ---- */
@@ -606,6 +699,9 @@ init {
 		if :: revokes -> run storage(0); run storage(1) :: else fi
 #ifdef LEADERS
 		; run orderly()
+#endif
+#ifdef MEDIUM
+		; run medium()
 #endif
 #ifdef VOUCH
 		; run operator()
