@@ -10,7 +10,7 @@ import (
 // disowned is that step for an attachment of whatever epoch was granted.
 func disowned(dpu int) func(claimState) []claimState {
 	return func(s claimState) []claimState {
-		if s.holder == dpu {
+		if s.holder == dpu || s.first(dpu) {
 			return nil
 		}
 		var out []claimState
@@ -38,17 +38,17 @@ func TestDisown(t *testing.T) {
 		change func(*storagev1alpha1.VolumeAttachment)
 		want   int64
 	}{
-		"free":                        {claimState{free, 2, none, [2]int{}}, nil, 1},
-		"another holds it":            {claimState{granted, 2, 1, [2]int{}}, nil, 1},
-		"a higher epoch is on record": {claimState{free, 2, none, [2]int{2, 0}}, nil, 2},
-		"its name is left behind":     {claimState{free, 2, 0, [2]int{}}, nil, 1},
-		"the DPU holds it again":      {claimState{granted, 2, 0, [2]int{}}, nil, 0},
-		"it is being fenced from it":  {claimState{fencing, 2, 0, [2]int{}}, nil, 0},
-		"the claim is older":          {claimState{free, 0, none, [2]int{}}, nil, 0},
-		"still shown":                 {claimState{free, 2, none, [2]int{}}, func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.Attached = true }, 0},
-		"not retired":                 {claimState{free, 2, none, [2]int{}}, func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.RetiredEpoch = 0 }, 0},
-		"not being deleted":           {claimState{free, 2, none, [2]int{}}, func(a *storagev1alpha1.VolumeAttachment) { a.DeletionTimestamp = nil }, 0},
-		"the claim still holds it": {claimState{free, 2, none, [2]int{}}, func(a *storagev1alpha1.VolumeAttachment) {
+		"free":                        {state(free, 2, none, [2]int{}), nil, 1},
+		"another holds it":            {state(granted, 2, 1, [2]int{}), nil, 1},
+		"a higher epoch is on record": {state(free, 2, none, [2]int{2, 0}), nil, 2},
+		"its name is left behind":     {state(free, 2, 0, [2]int{}), nil, 1},
+		"the DPU holds it again":      {state(granted, 2, 0, [2]int{}), nil, 0},
+		"it is being fenced from it":  {state(fencing, 2, 0, [2]int{}), nil, 0},
+		"the claim is older":          {state(free, 0, none, [2]int{}), nil, 0},
+		"still shown":                 {state(free, 2, none, [2]int{}), func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.Attached = true }, 0},
+		"not retired":                 {state(free, 2, none, [2]int{}), func(a *storagev1alpha1.VolumeAttachment) { a.Status.DPU.RetiredEpoch = 0 }, 0},
+		"not being deleted":           {state(free, 2, none, [2]int{}), func(a *storagev1alpha1.VolumeAttachment) { a.DeletionTimestamp = nil }, 0},
+		"the claim still holds it": {state(free, 2, none, [2]int{}), func(a *storagev1alpha1.VolumeAttachment) {
 			a.Finalizers = append(a.Finalizers, storagev1alpha1.FinalizerWriterClaim)
 		}, 0},
 	} {
