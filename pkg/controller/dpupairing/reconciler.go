@@ -73,7 +73,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 func (r *Reconciler) missing(ctx context.Context) (string, error) {
 	err := r.Host.Live.List(ctx, list(), client.InNamespace(r.Namespace), client.Limit(1))
 	switch {
-	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err): //nolint:forbidigo // of a list: it is the kind that is not there
 		return "the host cluster does not serve " + Kind.GroupKind().String(), nil
 	case apierrors.IsForbidden(err):
 		return "they may not be listed, see deploy/host/snap-host-controller-rbac.yaml: " + err.Error(), nil
