@@ -62,13 +62,18 @@ func (a *Access) pass(ctx context.Context, volume string, epoch int64, exports [
 			return nil, err
 		}
 	}
+	found = false
 	for _, e := range exports {
-		if err := shutOut(ctx, e, rule{base: a.o.Base, subsystem: e.Subsystem, below: m.Fenced}); err != nil {
+		some, err := shutOut(ctx, e, rule{base: a.o.Base, subsystem: e.Subsystem, below: m.Fenced})
+		if err != nil {
 			waits = errors.Join(waits, fmt.Errorf("target %s: %w", e.Name, err))
 		}
+		found = found || some
+	}
+	if waits != nil || found {
+		a.unclean(volume) // what was let in may have written until now: the drain begins anew
 	}
 	if waits != nil {
-		a.unclean(volume)
 		return waits, nil
 	}
 	if waits = a.drained(volume, m); waits != nil || !m.openBelow() {
@@ -79,15 +84,15 @@ func (a *Access) pass(ctx context.Context, volume string, epoch int64, exports [
 }
 
 // shutOut takes the access that the rule does not keep, and reads back. What a removal
-// answered does not count, but is told with what is left.
-func shutOut(ctx context.Context, e Export, r rule) error {
+// answered does not count, but is told with what is left. found: there was such access.
+func shutOut(ctx context.Context, e Export, r rule) (found bool, err error) {
 	all, err := e.list(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	hosts, err := r.hosts(all)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var removals []error
 	for _, h := range hosts {
@@ -100,9 +105,9 @@ func shutOut(ctx context.Context, e Export, r rule) error {
 		err = r.waits(got)
 	}
 	if err != nil {
-		return errors.Join(append(removals, err)...)
+		err = errors.Join(append(removals, err)...)
 	}
-	return nil
+	return len(removals) > 0, err
 }
 
 func (a *Access) unclean(volume string) {

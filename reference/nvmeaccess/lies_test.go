@@ -211,3 +211,57 @@ func TestLateAdmission(t *testing.T) {
 		}
 	}
 }
+
+// TestDrainBeginsAnew: what comes back within the drain has it begin anew.
+func TestDrainBeginsAnew(t *testing.T) {
+	for name, letIn := range map[string]func(b *bed, on bool){
+		"a host": func(b *bed, on bool) {
+			if on {
+				b.target.Admit(sub, HostNQN(base, 1))
+			}
+		},
+		"any host, for a moment": func(b *bed, on bool) { b.target.AllowAnyHost(sub, on) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			b.lie(func(l *spdktest.Lies) { l.HidesQueues = true })
+			began, landed := b.clock.Now(), false
+			var back *spdktest.Connection
+			var write func()
+			b.clock.moved = func(time.Duration) {
+				switch now := b.clock.Now().Sub(began); {
+				case now >= DefaultDrain*5/4 && !landed:
+					landed = true
+					write()
+				case back != nil:
+					back.Close()
+				case now >= DefaultDrain/2:
+					var err error
+					letIn(b, true)
+					back, err = b.target.Connect(sub, HostNQN(base, 1))
+					wantNil(t, "connect", err)
+					letIn(b, false)
+					write, err = back.Send("1")
+					wantNil(t, "send", err)
+				}
+			}
+			wantNil(t, "fence", b.Fence(t.Context(), "v", 2))
+			if !landed {
+				t.Errorf("it answered after %s, before the write landed", b.clock.Now().Sub(began))
+			}
+		})
+	}
+}
+
+// TestRefusedAdmission: an admission that the target has refused is not waited for.
+func TestRefusedAdmission(t *testing.T) {
+	b := newBed(t)
+	b.once("subsystem_add_host", spdktest.Error)
+	_, err := b.Admit(t.Context(), "v", 1)
+	wantWords(t, "admit", err, "Internal error")
+	began := b.clock.Now()
+	wantNil(t, "fence", b.Fence(t.Context(), "v", 2))
+	if took := b.clock.Now().Sub(began); took > 2*DefaultDrain {
+		t.Errorf("the fence took %s", took)
+	}
+}

@@ -15,7 +15,7 @@ import (
 	"github.com/moor-storage/moor/reference/nvmeaccess/spdktest"
 )
 
-var seeds = flag.Int("access.seeds", 60, "how many random orders are played")
+var seeds = flag.Int("access.seeds", 20, "how many random orders are played")
 
 var errKilled = errors.New("the process was killed")
 
@@ -73,7 +73,7 @@ func (w *world) call(method string, call func() error) error {
 	if w.killAt != 0 {
 		return call()
 	}
-	switch w.rnd.IntN(3) {
+	switch w.rnd.IntN(4) {
 	case 0:
 		w.tell("killed before %s", method)
 	case 1:
@@ -82,18 +82,28 @@ func (w *world) call(method string, call func() error) error {
 	default:
 		w.tell("killed with %s in the air", method)
 		w.within(DefaultLateCall, func() {
-			w.tell("%s arrives", method)
-			_ = call()
+			w.tell("%s arrives: %v", method, call())
+			w.tryAll()
 		})
 	}
 	return errKilled
+}
+
+// tryAll connects every epoch that is let in, as hosts do that try again and again, and writes.
+func (w *world) tryAll() {
+	for epoch := range w.highest + 1 {
+		if c, err := w.target.Connect(sub, HostNQN(base, epoch)); err == nil {
+			w.open = append(w.open, c)
+			w.tell("epoch %d writes: %v", epoch, c.Write("a write at once"))
+		}
+	}
 }
 
 // act has the process do something, and starts it anew if it was killed meanwhile.
 func (w *world) act(what string, do func(context.Context) error) error {
 	w.killAt = -1
 	if w.rnd.IntN(3) == 0 {
-		w.killAt = 1 + w.rnd.IntN(8)
+		w.killAt = 1 + w.rnd.IntN(3) + w.rnd.IntN(2)*w.rnd.IntN(5)
 	}
 	// What is in the air outlives the process, so the calls have no context of a caller.
 	err := do(context.WithoutCancel(w.t.Context()))
