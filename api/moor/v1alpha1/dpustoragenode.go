@@ -310,7 +310,7 @@ func (s *DPUStorageNodeStatus) LostPath(volume string) *LostPath {
 // +kubebuilder:resource:scope=Cluster,categories=moor,shortName=dpusn
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:selectablefield:JSONPath=`.spec.dpuName`
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.dpuName) || size(oldSelf.spec.dpuName) == 0 || (has(self.spec) && (has(self.spec.dpuName) && self.spec.dpuName == oldSelf.spec.dpuName || has(self.spec.replaces) && self.spec.replaces == oldSelf.spec.dpuName))",messageExpression="'the host has DPU ' + oldSelf.spec.dpuName + ', which may still write for it: name it in spec.replaces to name another one in spec.dpuName'",message="dpuName changes with spec.replaces, which names the DPU of before"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.dpuName) || size(oldSelf.spec.dpuName) == 0 || (has(self.spec) && (has(self.spec.dpuName) && self.spec.dpuName == oldSelf.spec.dpuName || has(self.spec.replaces) && self.spec.replaces == oldSelf.spec.dpuName))",fieldPath=".spec.dpuName",messageExpression="'the host has DPU ' + oldSelf.spec.dpuName + ', which may still write for it: name it in spec.replaces to name another one in spec.dpuName'",message="dpuName changes with spec.replaces, which names the DPU of before"
 // +kubebuilder:printcolumn:name="DPU",type=string,JSONPath=`.spec.dpuName`
 // +kubebuilder:printcolumn:name="Host Alive",type=string,JSONPath=`.status.conditions[?(@.type=='HostAlive')].status`
 // +kubebuilder:printcolumn:name="DPU Alive",type=string,JSONPath=`.status.conditions[?(@.type=='DPUAlive')].status`

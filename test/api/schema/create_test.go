@@ -195,7 +195,7 @@ func TestUpdate(t *testing.T) {
 		"DPUStorageNode": {
 			{"drain", "spec.drain", yamlText("{reason: new BFB}"), ""},
 			{"the word alone", "spec.replaces", "d", ""},
-			{"DPU without a word", "spec.dpuName", "e", "the host has DPU d, which may still write for it: name it in spec.replaces"},
+			{"DPU without a word", "spec.dpuName", "e", "spec.dpuName: Invalid value: the host has DPU d, which may still write for it: name it in spec.replaces"},
 			{"no DPU without a word", "spec.dpuName", "", "the host has DPU d"},
 			{"DPU with the word", "spec", yamlText("{dpuName: e, replaces: d}"), ""},
 			{"no DPU with the word", "spec", yamlText("{replaces: d}"), ""},
