@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -151,7 +153,6 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 			Observer: observer, Clock: clock.RealClock{}, Recorder: recorder, Budget: o.budget, Doubts: o.doubts, Power: power,
 		}),
 		power,
-		&dpupairing.Reconciler{Host: c.Host, Namespace: c.Namespace, Recorder: recorder},
 		&deadmount.Reconciler{Host: c.Host, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder},
 		&dpudrain.Reconciler{
 			Host: c.Host, DPU: c.DPU,
@@ -166,5 +167,14 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 			return fmt.Errorf("set up %T: %w", r, err)
 		}
 	}
-	return listen(mgr, c, observer)
+	return errors.Join(pair(ctx, mgr, c, recorder), listen(mgr, c, observer))
+}
+
+// pair has the DPUs of hosts read from DPF, where it is installed.
+func pair(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clusters, recorder record.EventRecorder) error {
+	r := &dpupairing.Reconciler{Host: c.Host, Namespace: c.Namespace, Recorder: recorder}
+	if err := r.Setup(ctx, mgr); err != nil {
+		return fmt.Errorf("set up %T: %w", r, err)
+	}
+	return nil
 }

@@ -134,7 +134,7 @@ var marks = []mutation{
 		{syncRemember, ", AfterEpoch: writer.MarkedEpoch(marked.Status.LastGrant, nil)}", "}"},
 	}},
 	{name: "a replica is made before the claim says that it was lost", tests: sync, edits: []edit{
-		{syncGrant, "		claim, err := r.claimOf(ctx, p)\n		if err != nil ||", "		claim, err := r.cachedOrLive(ctx, p)\n		if err != nil ||"},
+		{syncGrant, "		claim, err := r.claimOf(ctx, p)\n		if err != nil &&", "		claim, err := r.cachedOrLive(ctx, p)\n		if err != nil &&"},
 	}},
 	{name: "the storage is opened while there is no claim", tests: "./pkg/controller/dpucluster/attachment", edits: []edit{
 		{"pkg/controller/dpucluster/attachment/attach.go", "if !found && writer.SingleWriter(a, nil) {", "if !found && a == nil {"},

@@ -51,7 +51,7 @@ func TestPairing(t *testing.T) {
 		reason, err := r.missing(ctx)
 		return reason == "", err
 	})
-	must(t, r.SetupWithManager(mgr))
+	must(t, r.Setup(t.Context(), mgr))
 	apiserver.InBackground(t, "manager", mgr.Start)
 
 	must(t, api.Create(t.Context(), served("worker-1-0000-08-00", "worker-1")))

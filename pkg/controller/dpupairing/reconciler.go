@@ -40,15 +40,14 @@ type Reconciler struct {
 	// Recorder tells what a person has to decide.
 	Recorder record.EventRecorder
 
-	// dpus are those of a host. Set up by SetupWithManager.
+	// dpus are those of a host. Set by Setup.
 	dpus func(ctx context.Context, host string) ([]DPU, error)
 }
 
-// SetupWithManager watches DPUs and the DPUStorageNodes that they belong to, where DPUs are
+// Setup watches DPUs and the DPUStorageNodes that they belong to, where DPUs are
 // served and may be listed. Elsewhere it does nothing: spec.dpuName is set by the
 // installer. It is looked at once, when the program starts.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	ctx := context.Background()
+func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager) error {
 	if reason, err := r.missing(ctx); err != nil || reason != "" {
 		mgr.GetLogger().Info("the DPUs of hosts are not read from DPF: spec.dpuName of each DPUStorageNode is the installer's", "reason", reason)
 		return err

@@ -75,6 +75,9 @@ func (r *Reconciler) mayMake(ctx context.Context, p *pass) error {
 	if p.replica() {
 		// One that was promoted early holds the claim as a primary does.
 		claim, err := r.claimOf(ctx, p)
+		if err != nil && writer.Asks(claim, p.holder()) {
+			return nil
+		}
 		if err != nil || writer.HolderFor(claim, p.attachment.Name).DPU == "" {
 			return err
 		}

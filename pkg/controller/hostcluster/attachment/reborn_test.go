@@ -86,6 +86,23 @@ func TestStrippedReplicaIsNotMadeAnew(t *testing.T) {
 	}
 }
 
+// TestReplicaIsMadeForALostClaim: a DPU that may still write by a claim that was lost, and whose
+// VolumeAttachment went with the restore, says on the replica's that it has withdrawn the volume.
+func TestReplicaIsMadeForALostClaim(t *testing.T) {
+	w, r := earlyPrimary(t)
+	stripOf(w, "b")
+	kubetest.Change(w.DPU, claimOf(w), func(c *moorv1alpha1.WriterClaim) {
+		s := c.Status
+		s.Phase, s.LostEpoch = moorv1alpha1.ClaimLost, s.Epoch
+		s.Lost = []moorv1alpha1.LostHolder{{DPU: s.Holder, Attachment: s.Attachment, Epoch: s.Epoch}}
+		s.AttachmentUID = ""
+	})
+	w.MustReconcile(r, "b-vol")
+	if m, found := kubetest.Read(w.DPU, mirror("b")); !found || m.Spec.Epoch != 0 {
+		t.Errorf("the VolumeAttachment of the replica: there %v, and the host is told %q", found, messageOn(w, "b"))
+	}
+}
+
 // TestMadeAnewInheritsNothing: one that was made by another in the place of the one that
 // holds the claim is told no epoch.
 func TestMadeAnewInheritsNothing(t *testing.T) {
