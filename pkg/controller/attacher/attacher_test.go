@@ -76,12 +76,12 @@ func TestStaleCache(t *testing.T) {
 	}
 	stale := w.get()
 	kubetest.Change(w.Cluster, attachment(), func(sv *storagev1alpha1.SVVolumeAttachment) { sv.Finalizers = nil })
-	w.driver.hang, w.r.Timeout = false, time.Minute
-	w.driver.onPublish = func() {
+	w.r.Timeout = time.Minute
+	w.driver.answers(func() {
 		if len(w.get().Finalizers) != 1 {
 			t.Error("the driver was called without a finalizer")
 		}
-	}
+	})
 	w.CacheShows(stale)
 	w.mustReconcile()
 	if sv := w.get(); len(sv.Finalizers) != 1 || !sv.Status.Attached {

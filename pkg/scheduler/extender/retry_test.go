@@ -63,11 +63,13 @@ func TestRefusedPodsAreTriedAgain(t *testing.T) {
 				h := handler(t, live{c}, func(o *Options) { o.Refused = pods })
 				ask[extenderv1.ExtenderFilterResult](t, h, "/filter", question([]string{test.claim}, test.asked))
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				if tries != 0 {
 					t.Errorf("%d writes while nothing had changed", tries)
 				}
 				test.change(c)
 				time.Sleep(10 * time.Second)
+				synctest.Wait()
 				if tries != test.want {
 					t.Errorf("%d writes, want %d", tries, test.want)
 				}
