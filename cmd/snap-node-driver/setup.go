@@ -61,10 +61,11 @@ type options struct {
 
 func (o *options) bind(fs *pflag.FlagSet) {
 	o.flags.Bind(fs)
-	// A DPU has few volumes, and one SNAP service that works on one call
-	// at a time.
-	o.flags.Concurrency = 4
-	fs.Lookup("concurrency").DefValue = "4"
+	// SNAP works on one call at a time, and a call that waits for it spends its --timeout:
+	// so many are within it at a second each. With fewer, the volumes of a dead host wait
+	// for each other's vendor calls and writes.
+	o.flags.Concurrency = 8
+	fs.Lookup("concurrency").DefValue = "8"
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the DPU cluster; empty: the pod's own account")
 	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of the storage objects in the DPU cluster")
 	fs.StringVar(&o.node, "node-name", os.Getenv(nodeEnv), "this DPU's node name in the DPU cluster; default from $"+nodeEnv)
