@@ -14,6 +14,7 @@ import (
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/test/simulate/cluster"
 	"github.com/moor-storage/moor/test/simulate/hardware"
+	"github.com/moor-storage/moor/test/simulate/plan"
 )
 
 const (
@@ -24,19 +25,19 @@ const (
 )
 
 // happenByPersons lets an event of the plan happen that people cause.
-func (w *World) happenByPersons(e Event) {
+func (w *World) happenByPersons(e plan.Event) {
 	switch e.What {
-	case Strip:
+	case plan.Strip:
 		w.strip(e.Who, e.Where)
-	case StripOwner:
+	case plan.StripOwner:
 		w.stripOwner(e.Who, e.Where)
-	case LetGo:
+	case plan.LetGo:
 		w.letGo(e.Who, e.Where)
-	case LoseClaim:
+	case plan.LoseClaim:
 		w.loseClaim(e.Who)
-	case Ask:
+	case plan.Ask:
 		w.ask(e.Who)
-	case Vouch:
+	case plan.Vouch:
 		w.vouch(e.Who)
 	}
 }
@@ -155,7 +156,7 @@ func (w *World) putBack(card *hardware.DPU, volume string, until time.Duration) 
 func (w *World) operate() {
 	w.Engine.Every(operatorPeriod, func() {
 		lacking := w.lacking()
-		for _, volume := range volumeNames[:w.plan.Volumes] {
+		for _, volume := range plan.VolumeNames[:w.plan.Volumes] {
 			if lacking[volume] != "" {
 				w.vouch(volume)
 			}

@@ -11,13 +11,14 @@ import (
 	"github.com/moor-storage/moor/test/simulate/cluster"
 	"github.com/moor-storage/moor/test/simulate/hardware"
 	"github.com/moor-storage/moor/test/simulate/judge"
+	"github.com/moor-storage/moor/test/simulate/plan"
 )
 
 // moved is volume v1 on host a, and then on host b.
-func moved() Plan {
-	p := Plan{Hosts: 2, Volumes: 1, Length: 40 * time.Second, Prompt: true}
+func moved() plan.Plan {
+	p := plan.Plan{Hosts: 2, Volumes: 1, Length: 40 * time.Second, Prompt: true}
 	for i, host := range []string{"a", "b"} {
-		p.add(Event{What: Move, Who: "v1", Where: host, At: time.Duration(i) * 20 * time.Second})
+		p.Add(plan.Event{What: plan.Move, Who: "v1", Where: host, At: time.Duration(i) * 20 * time.Second})
 	}
 	return p
 }
@@ -26,7 +27,7 @@ func moved() Plan {
 // not where there is none.
 func TestPlanted(t *testing.T) {
 	for name, tc := range map[string]struct {
-		plan  func(*Plan)
+		plan  func(*plan.Plan)
 		plant func(*World)
 		want  string
 	}{
@@ -43,7 +44,7 @@ func TestPlanted(t *testing.T) {
 			want: judge.TwoShow,
 		},
 		"the storage revokes him who shows on": {
-			plan:  func(p *Plan) { p.Revokes = true },
+			plan:  func(p *plan.Plan) { p.Revokes = true },
 			plant: func(w *World) { w.Cards[0].Lies.Withdrawn = true },
 		},
 		"writes are on their way when the device is taken away": {
@@ -115,14 +116,14 @@ func TestPlanted(t *testing.T) {
 }
 
 // cutOff is volume v1 on host a, which is cut off with its DPU, and whose storage revokes.
-func cutOff(p *Plan) {
+func cutOff(p *plan.Plan) {
 	p.Revokes, p.Length, p.Events = true, 3*time.Minute, p.Events[:1]
-	p.add(Event{What: Cut, Who: "dpu-a", At: 20 * time.Second, For: 2 * time.Minute})
-	p.add(Event{What: Cut, Who: "host a", At: 20 * time.Second, For: 2 * time.Minute})
+	p.Add(plan.Event{What: plan.Cut, Who: "dpu-a", At: 20 * time.Second, For: 2 * time.Minute})
+	p.Add(plan.Event{What: plan.Cut, Who: "host a", At: 20 * time.Second, For: 2 * time.Minute})
 }
 
 // leased is cutOff for longer, of DPUs that promise to stop, and a storage that does not revoke.
-func leased(p *Plan) {
+func leased(p *plan.Plan) {
 	cutOff(p)
 	p.Revokes, p.Leases, p.Length = false, true, 6*time.Minute
 	for i := range p.Events {
@@ -163,7 +164,7 @@ func TestShrink(t *testing.T) {
 	}
 	found := 0
 	for seed := uint64(1); found < 3; seed++ {
-		p := NewPlan(seed)
+		p := plan.New(seed)
 		p.Revokes = false
 		r := Run(t, seed, p, plant)
 		if len(r.Violations) == 0 && seed < 20 { // nothing was moved
@@ -171,7 +172,7 @@ func TestShrink(t *testing.T) {
 		}
 		found++
 		rule := r.Violations[0].Rule
-		less := Shrink(p, func(p Plan) bool { return Run(t, seed, p, plant).Broken(rule) })
+		less := plan.Shrink(p, func(p plan.Plan) bool { return Run(t, seed, p, plant).Broken(rule) })
 		if !Run(t, seed, less, plant).Broken(rule) || 2*len(less.Events) > len(p.Events) {
 			t.Errorf("seed %d: %d events of %d are left: %s", seed, len(less.Events), len(p.Events), less)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/test/simulate/cluster"
 	"github.com/moor-storage/moor/test/simulate/hardware"
+	"github.com/moor-storage/moor/test/simulate/plan"
 )
 
 // Persons restore clusters by the steps of docs/restore.md. Their numbers stand beside what
@@ -27,9 +28,9 @@ const (
 
 // backUp takes backups, of both clusters at different times, and lets persons restore one of
 // them, or both, later.
-func (w *World) backUp(e Event) {
+func (w *World) backUp(e plan.Event) {
 	host, there := w.Host.Backup(), w.DPU.Backup()
-	if e.What == RestoreBoth {
+	if e.What == plan.RestoreBoth {
 		later := func() { host = w.Host.Backup() }
 		if w.dice.IntN(2) == 0 {
 			later = func() { there = w.DPU.Backup() }
@@ -42,9 +43,9 @@ func (w *World) backUp(e Event) {
 		}
 		w.restoring = true
 		switch e.What {
-		case RestoreHosts:
+		case plan.RestoreHosts:
 			w.restoreHosts(host)
-		case RestoreBoth:
+		case plan.RestoreBoth:
 			w.restoreBoth(host, there)
 		default:
 			w.restoreDPUs(there)
@@ -189,7 +190,7 @@ func (w *World) endUnwanted() {
 // caughtUp waits until no claim of a volume that is attached knows less than the host cluster:
 // one whose attachment goes in the host cluster is, until it goes in the DPU cluster too.
 func (w *World) caughtUp(then func()) {
-	for _, volume := range volumeNames[:w.plan.Volumes] {
+	for _, volume := range plan.VolumeNames[:w.plan.Volumes] {
 		stays := slices.ContainsFunc(w.attachments(volume), func(a *storagev1alpha1.DPUVolumeAttachment) bool { return a.DeletionTimestamp.IsZero() }) ||
 			slices.ContainsFunc(cluster.All[*storagev1alpha1.VolumeAttachment](w.DPU), func(a *storagev1alpha1.VolumeAttachment) bool {
 				return a.Spec.Source.VolumeRef.Name == volume && a.DeletionTimestamp.IsZero()
@@ -232,7 +233,7 @@ func (w *World) open(off []*hardware.DPU) {
 
 // moved are the volumes that were attached anew since the backup.
 func (w *World) moved() []string {
-	return slices.DeleteFunc(slices.Clone(volumeNames[:w.plan.Volumes]), func(volume string) bool {
+	return slices.DeleteFunc(slices.Clone(plan.VolumeNames[:w.plan.Volumes]), func(volume string) bool {
 		claim, granted := cluster.Find[*moorv1alpha1.WriterClaim](w.DPU, kubetest.DPUNamespace, volume)
 		v, found := cluster.Find[*storagev1alpha1.DPUVolume](w.Host, kubetest.HostNamespace, volume)
 		if !granted || claim.Status == nil || !found {
@@ -257,7 +258,7 @@ func (w *World) attachAnew(volumes []string) {
 
 // raise raises the last grant of each volume above all that may have been.
 func (w *World) raise() {
-	for _, volume := range volumeNames[:w.plan.Volumes] {
+	for _, volume := range plan.VolumeNames[:w.plan.Volumes] {
 		v, found := cluster.Find[*storagev1alpha1.DPUVolume](w.Host, kubetest.HostNamespace, volume)
 		if !found {
 			continue

@@ -9,15 +9,14 @@
 package simulate
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/moor-storage/moor/test/simulate/engine"
 	"github.com/moor-storage/moor/test/simulate/judge"
+	"github.com/moor-storage/moor/test/simulate/plan"
 )
 
 // healing is how long everything may take to become as it is wanted once nothing goes
@@ -39,7 +38,7 @@ func (r Result) Broken(rule string) bool {
 }
 
 // Run plays the schedule of a seed and a plan. plant may change the world before it begins.
-func Run(t *testing.T, seed uint64, p Plan, plant func(*World)) Result {
+func Run(t *testing.T, seed uint64, p plan.Plan, plant func(*World)) Result {
 	t.Helper()
 	dir, err := os.MkdirTemp(memory(), "simulate")
 	if err != nil {
@@ -114,35 +113,4 @@ func (w *World) play() Result {
 		p.hold()
 	}
 	return Result{Violations: w.Judge.Violations(), Story: w.Engine.Story(), Accepted: w.Judge.Accept, Healed: healed}
-}
-
-// Shrink takes from a plan what is not needed for it to fail in the way that fails says:
-// the faults of calls at once, and events.
-func Shrink(p Plan, fails func(Plan) bool) Plan {
-	if less := p; less.Faults != (engine.Faults{}) {
-		if less.Faults = (engine.Faults{}); fails(less) {
-			p = less
-		}
-	}
-	for size := (len(p.Events) + 1) / 2; size > 0; size /= 2 {
-		for from := 0; from < len(p.Events); {
-			less := p
-			less.Events = slices.Delete(slices.Clone(p.Events), from, min(from+size, len(p.Events)))
-			if fails(less) {
-				p = less
-			} else {
-				from += size
-			}
-		}
-	}
-	return p
-}
-
-// String lists the plan.
-func (p Plan) String() string {
-	out := fmt.Sprintf("%d hosts, %d volumes, revokes: %t, eager: %t, replicas: %t, nodes ask: %t, leases: %t, faults %+v, healed after %s\n", p.Hosts, p.Volumes, p.Revokes, p.Eager, p.Replicas, p.Nodes, p.Leases, p.Faults, p.Length)
-	for _, e := range p.Events {
-		out += fmt.Sprintf("  %10.4fs %s\n", e.At.Seconds(), e)
-	}
-	return out
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/moor-storage/moor/test/simulate/plan"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -62,7 +63,7 @@ func TestSeedsThatFailed(t *testing.T) {
 // play plays a seed, and tells the shortest story that fails as it does.
 func play(t *testing.T, seed uint64) {
 	t.Helper()
-	p := NewPlan(seed)
+	p := plan.New(seed)
 	r := Run(t, seed, p, nil)
 	if *story {
 		t.Logf("seed %d: %s%s", seed, p, strings.Join(r.Story, "\n"))
@@ -71,7 +72,7 @@ func play(t *testing.T, seed uint64) {
 		return
 	}
 	rule := r.Violations[0].Rule
-	p = Shrink(p, func(p Plan) bool { return Run(t, seed, p, nil).Broken(rule) })
+	p = plan.Shrink(p, func(p plan.Plan) bool { return Run(t, seed, p, nil).Broken(rule) })
 	r = Run(t, seed, p, nil)
 	t.Errorf("seed %d: %v\n%s%s", seed, r.Violations, p, strings.Join(r.Story, "\n"))
 }
@@ -79,7 +80,7 @@ func play(t *testing.T, seed uint64) {
 // TestSameSeedSameStory: a schedule is a function of its seed and its plan.
 func TestSameSeedSameStory(t *testing.T) {
 	for seed := uint64(1); seed <= 6; seed++ {
-		one, other := Run(t, seed, NewPlan(seed), nil), Run(t, seed, NewPlan(seed), nil)
+		one, other := Run(t, seed, plan.New(seed), nil), Run(t, seed, plan.New(seed), nil)
 		if !slices.Equal(one.Story, other.Story) {
 			for i := range min(len(one.Story), len(other.Story)) {
 				if one.Story[i] != other.Story[i] {
@@ -92,7 +93,7 @@ func TestSameSeedSameStory(t *testing.T) {
 			t.Errorf("seed %d: no host wrote", seed)
 		}
 	}
-	if a, b := Run(t, 1, NewPlan(1), nil), Run(t, 2, NewPlan(1), nil); slices.Equal(a.Story, b.Story) {
+	if a, b := Run(t, 1, plan.New(1), nil), Run(t, 2, plan.New(1), nil); slices.Equal(a.Story, b.Story) {
 		t.Error("two seeds tell the same story")
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/test/simulate/cluster"
 	"github.com/moor-storage/moor/test/simulate/judge"
+	"github.com/moor-storage/moor/test/simulate/plan"
 )
 
 // use plays Kubernetes: one pod for each volume, on the host where it is wanted or on
@@ -24,7 +25,7 @@ import (
 // each of these, by the CSI controller, a DPUVolumeAttachment.
 func (w *World) use() {
 	if !w.down[w.Host.Name] {
-		for _, volume := range volumeNames[:w.plan.Volumes] {
+		for _, volume := range plan.VolumeNames[:w.plan.Volumes] {
 			w.schedule(volume)
 			for _, d := range w.Cards {
 				w.attach(volume, d.Host)
@@ -54,11 +55,11 @@ func (w *World) schedule(volume string) {
 		return
 	}
 	if !w.schedulable(host) {
-		i := slices.IndexFunc(hostNames[:w.plan.Hosts], w.schedulable)
+		i := slices.IndexFunc(plan.HostNames[:w.plan.Hosts], w.schedulable)
 		if i < 0 {
 			return
 		}
-		host = hostNames[i]
+		host = plan.HostNames[i]
 		w.wanted[volume] = host
 	}
 	w.Engine.Tell("kubernetes", "starts %s on %s", podOf(volume), host)
@@ -189,7 +190,7 @@ func (w *World) primaries(volume string) []*storagev1alpha1.DPUVolumeAttachment 
 // lacking says what is not as it is wanted, by volume: nothing of one that is.
 func (w *World) lacking() map[string]string {
 	out := map[string]string{}
-	for _, volume := range volumeNames[:w.plan.Volumes] {
+	for _, volume := range plan.VolumeNames[:w.plan.Volumes] {
 		if reason := w.lacks(volume); reason != "" {
 			out[volume] = reason
 		}
@@ -227,7 +228,7 @@ func (w *World) lacks(volume string) string {
 // is asked for: what still waits, waits for ever.
 func (w *World) judgeProgress() {
 	lacking := w.lacking()
-	for _, volume := range volumeNames[:w.plan.Volumes] {
+	for _, volume := range plan.VolumeNames[:w.plan.Volumes] {
 		if reason := lacking[volume]; reason != "" {
 			w.Judge.Find(judge.Stuck, "volume %s, wanted on %q: %s%s", volume, w.wanted[volume], reason, w.saidOf(w.wanted[volume]))
 		}
@@ -265,7 +266,7 @@ func (w *World) listen() {
 		if !tells || hangs {
 			return
 		}
-		for _, volume := range volumeNames[:w.plan.Volumes] {
+		for _, volume := range plan.VolumeNames[:w.plan.Volumes] {
 			for _, a := range w.attachments(volume) {
 				if !waits(a) || names.MatchString(w.Words(a)) {
 					delete(silent, a.UID)

@@ -17,6 +17,7 @@ import (
 	"github.com/moor-storage/moor/test/simulate/engine"
 	"github.com/moor-storage/moor/test/simulate/hardware"
 	"github.com/moor-storage/moor/test/simulate/judge"
+	"github.com/moor-storage/moor/test/simulate/plan"
 )
 
 // World is everything that is played.
@@ -29,7 +30,7 @@ type World struct {
 	// Words are what an attachment says: its message, unless a test takes that away.
 	Words func(*storagev1alpha1.DPUVolumeAttachment) string
 
-	plan      Plan
+	plan      plan.Plan
 	dice      *rand.Rand
 	faults    engine.Faults
 	calm      bool
@@ -49,7 +50,7 @@ type World struct {
 }
 
 // newWorld is the world of a plan before anything happens. Files of DPUs are in dir.
-func newWorld(seed uint64, p Plan, dir string) (*World, error) {
+func newWorld(seed uint64, p plan.Plan, dir string) (*World, error) {
 	e := engine.New(seed)
 	w := &World{
 		Engine: e, Host: cluster.New("host cluster", time.Now), DPU: cluster.New("DPU cluster", time.Now), Judge: judge.New(),
@@ -57,7 +58,7 @@ func newWorld(seed uint64, p Plan, dir string) (*World, error) {
 		plan:  p, dice: e.Dice("users"), faults: p.Faults, calm: p.Prompt, down: map[string]bool{}, wanted: map[string]string{}, beats: map[string]*beats{}, boots: map[string]int{},
 	}
 	w.Storage = hardware.NewStorage(e, w.Judge, p.Revokes)
-	for _, host := range hostNames[:p.Hosts] {
+	for _, host := range plan.HostNames[:p.Hosts] {
 		card, err := hardware.NewDPU(e, w.Storage, "dpu-"+host, host, filepath.Join(dir, host))
 		if err == nil {
 			err = card.Boot()
@@ -132,7 +133,7 @@ func (w *World) populate() error {
 	if err := w.populateHosts(); err != nil {
 		return err
 	}
-	for _, name := range volumeNames[:w.plan.Volumes] {
+	for _, name := range plan.VolumeNames[:w.plan.Volumes] {
 		bound := kubetest.DPUVolume(name, corev1.ReadWriteOnce)
 		bound.Spec.Replication = &storagev1alpha1.Replication{MaxShares: int32(w.plan.Hosts), Failover: storagev1alpha1.FailoverFence}
 		bound.Status.Phase = storagev1alpha1.DPUVolumeBound
@@ -160,39 +161,39 @@ func (w *World) populate() error {
 }
 
 // happen lets an event of the plan happen.
-func (w *World) happen(e Event) {
+func (w *World) happen(e plan.Event) {
 	w.Engine.Tell("", "%s", e)
 	switch e.What {
-	case Move:
+	case plan.Move:
 		w.wanted[e.Who] = e.Where
-	case Kill:
+	case plan.Kill:
 		w.processOf(e.Who).end()
-	case Stall:
+	case plan.Stall:
 		if l := w.processOf(e.Who).life; l != nil {
 			l.Stall(e.For)
 		}
-	case Cut:
+	case plan.Cut:
 		w.down[e.Who] = true
 		w.Engine.After(e.For, func() { delete(w.down, e.Who) })
-	case HostDies:
+	case plan.HostDies:
 		w.card("dpu-" + e.Who).HostOn = false
 		w.Engine.After(e.For, func() { w.bootHost(e.Who) })
-	case DPUDies:
+	case plan.DPUDies:
 		card := w.card(e.Who)
 		card.PowerOff()
 		w.processOf(e.Who).end()
 		w.Engine.After(e.For, func() { w.bootDPU(card) })
-	case Twice:
+	case plan.Twice:
 		if w.restoring {
 			return // what grants is stopped
 		}
 		w.processOf("hosts-2").begin()
 		w.Engine.After(e.For, w.processOf("hosts-2").hold)
-	case EndSNAP:
+	case plan.EndSNAP:
 		card := w.card(e.Who)
 		card.EndSNAP()
 		w.Engine.After(e.For, func() { w.must(card.StartSNAP()) })
-	case Restore, RestoreHosts, RestoreBoth:
+	case plan.Restore, plan.RestoreHosts, plan.RestoreBoth:
 		w.backUp(e)
 	default:
 		w.happenByPersons(e)
@@ -215,7 +216,7 @@ func (w *World) bootHost(name string) {
 	w.Engine.Tell("host "+name, "boots")
 	card.HostOn = true
 	w.boots[name]++
-	for _, volume := range volumeNames[:w.plan.Volumes] {
+	for _, volume := range plan.VolumeNames[:w.plan.Volumes] {
 		w.Judge.Look(volume)
 	}
 }

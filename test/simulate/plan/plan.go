@@ -1,4 +1,6 @@
-package simulate
+// Package plan says what a schedule of the simulation is made of, beside the dice of its seed: how many there
+// are of what, what the machines and the storage can do, and what happens from outside.
+package plan
 
 import (
 	"fmt"
@@ -90,14 +92,14 @@ type Plan struct {
 	Events []Event
 }
 
-// hostNames and volumeNames are names in the order in which they are used.
+// HostNames and VolumeNames are names in the order in which they are used.
 var (
-	hostNames   = []string{"a", "b", "c"}
-	volumeNames = []string{"v1", "v2"}
+	HostNames   = []string{"a", "b", "c"}
+	VolumeNames = []string{"v1", "v2"}
 )
 
-// NewPlan is the plan of a seed.
-func NewPlan(seed uint64) Plan {
+// New is the plan of a seed.
+func New(seed uint64) Plan {
 	dice := rand.New(rand.NewPCG(seed, 0))
 	p := Plan{
 		Hosts: 2 + dice.IntN(2), Volumes: 1 + dice.IntN(2), Revokes: dice.IntN(2) == 0, Eager: dice.IntN(2) == 0,
@@ -109,11 +111,11 @@ func NewPlan(seed uint64) Plan {
 			Slow: dice.IntN(60), Stuck: dice.IntN(6),
 		}
 	}
-	for _, v := range volumeNames[:p.Volumes] {
-		p.add(Event{What: Move, Who: v, Where: hostNames[dice.IntN(p.Hosts)], At: time.Duration(dice.Int64N(int64(2 * time.Second)))})
+	for _, v := range VolumeNames[:p.Volumes] {
+		p.Add(Event{What: Move, Who: v, Where: HostNames[dice.IntN(p.Hosts)], At: time.Duration(dice.Int64N(int64(2 * time.Second)))})
 	}
 	for range 4 + dice.IntN(10) {
-		p.add(p.random(dice))
+		p.Add(p.random(dice))
 	}
 	restore := ""
 	switch roll := dice.IntN(18); { // drawn last, so that the other events are what they were
@@ -126,7 +128,7 @@ func NewPlan(seed uint64) Plan {
 	}
 	if restore != "" {
 		at := time.Duration(dice.Int64N(int64(p.Length / 2)))
-		p.add(Event{What: restore, At: at, For: time.Duration(dice.Int64N(int64(p.Length/2 - 10*time.Second)))})
+		p.Add(Event{What: restore, At: at, For: time.Duration(dice.Int64N(int64(p.Length/2 - 10*time.Second)))})
 	}
 	p.Replicas = dice.IntN(3) == 0
 	p.Nodes, p.Leases = dice.IntN(4) == 0, dice.IntN(3) == 0
@@ -134,17 +136,18 @@ func NewPlan(seed uint64) Plan {
 	return p
 }
 
-func (p *Plan) add(e Event) { p.Events = append(p.Events, e) }
+// Add has an event happen.
+func (p *Plan) Add(e Event) { p.Events = append(p.Events, e) }
 
 // random is some event.
 func (p *Plan) random(dice *rand.Rand) Event {
 	e := Event{At: time.Duration(dice.Int64N(int64(p.Length))), For: time.Duration(dice.Int64N(int64(45 * time.Second)))}
-	host := hostNames[dice.IntN(p.Hosts)]
+	host := HostNames[dice.IntN(p.Hosts)]
 	processes := []string{"hosts", "hosts", "storage", "attacher", "dpu-" + host, "dpu-" + host}
 	e.Who = processes[dice.IntN(len(processes))]
 	switch roll := dice.IntN(18); {
 	case roll < 4:
-		e.What, e.Who, e.Where, e.For = Move, volumeNames[dice.IntN(p.Volumes)], append([]string{""}, hostNames[:p.Hosts]...)[dice.IntN(p.Hosts+1)], 0
+		e.What, e.Who, e.Where, e.For = Move, VolumeNames[dice.IntN(p.Volumes)], append([]string{""}, HostNames[:p.Hosts]...)[dice.IntN(p.Hosts+1)], 0
 	case roll < 6:
 		e.What, e.For = Kill, 0
 	case roll < 7:
@@ -163,7 +166,7 @@ func (p *Plan) random(dice *rand.Rand) Event {
 	case roll < 14:
 		e.What, e.Who = EndSNAP, "dpu-"+host
 	default:
-		return byPersons(dice, Event{At: e.At, Who: volumeNames[dice.IntN(p.Volumes)], Where: host})
+		return byPersons(dice, Event{At: e.At, Who: VolumeNames[dice.IntN(p.Volumes)], Where: host})
 	}
 	return e
 }
@@ -178,4 +181,35 @@ func byPersons(dice *rand.Rand, e Event) Event {
 		e.Where = ""
 	}
 	return e
+}
+
+// Shrink takes from a plan what is not needed for it to fail in the way that fails says:
+// the faults of calls at once, and events.
+func Shrink(p Plan, fails func(Plan) bool) Plan {
+	if less := p; less.Faults != (engine.Faults{}) {
+		if less.Faults = (engine.Faults{}); fails(less) {
+			p = less
+		}
+	}
+	for size := (len(p.Events) + 1) / 2; size > 0; size /= 2 {
+		for from := 0; from < len(p.Events); {
+			less := p
+			less.Events = slices.Delete(slices.Clone(p.Events), from, min(from+size, len(p.Events)))
+			if fails(less) {
+				p = less
+			} else {
+				from += size
+			}
+		}
+	}
+	return p
+}
+
+// String lists the plan.
+func (p Plan) String() string {
+	out := fmt.Sprintf("%d hosts, %d volumes, revokes: %t, eager: %t, replicas: %t, nodes ask: %t, leases: %t, faults %+v, healed after %s\n", p.Hosts, p.Volumes, p.Revokes, p.Eager, p.Replicas, p.Nodes, p.Leases, p.Faults, p.Length)
+	for _, e := range p.Events {
+		out += fmt.Sprintf("  %10.4fs %s\n", e.At.Seconds(), e)
+	}
+	return out
 }
