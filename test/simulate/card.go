@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -191,12 +192,16 @@ func (c card) ListDevices(ctx context.Context) ([]provisioner.Device, error) {
 	return out, nil
 }
 
-// Epochs is the plugin's: the storage that is simulated knows none.
-func (card) Epochs(context.Context) (bool, error) { return false, nil }
+// Epochs is the plugin's: whether the storage knows them.
+func (c card) Epochs(context.Context) (bool, error) { return c.life.process.world.plan.Epochs, nil }
 
-// OpenAtEpoch is refused, and not asked for.
-func (card) OpenAtEpoch(context.Context, string, string, int64) error {
-	return provisioner.ErrUnsupported
+// OpenAtEpoch is the plugin's.
+func (c card) OpenAtEpoch(ctx context.Context, id, device string, epoch int64) error {
+	return unavailable(c.do(ctx, fmt.Sprintf("opens %s under epoch %d", device, epoch), func() error {
+		err := c.dpu.OpenAtEpoch(device, epoch)
+		c.life.process.world.Judge.Look(strings.TrimSuffix(id, "-pvc"))
+		return err
+	}))
 }
 
 // unavailable is an error of a call on the same machine, as the clients of SNAP and of

@@ -78,6 +78,24 @@ func TestPlanted(t *testing.T) {
 			plant: func(w *World) { w.Storage.Revokes = false },
 			want:  judge.LateWrite,
 		},
+		"the storage fences a host that is cut off, and writes on": {plan: knowsEpochs},
+		"the storage fences, and what it has received is executed first": {
+			plan:  knowsEpochs,
+			plant: slow,
+		},
+		"the storage says that it has fenced, and executes what it has received later": {
+			plan: knowsEpochs,
+			plant: func(w *World) {
+				slow(w)
+				w.Storage.Lies.EarlyFence = true
+			},
+			want: judge.LateWrite,
+		},
+		"the storage says that it has fenced, and takes all": {
+			plan:  knowsEpochs,
+			plant: func(w *World) { w.Storage.Lies.NoFence = true },
+			want:  judge.LateWrite,
+		},
 		"a DPU that is cut off with its host stops when its lease ends": {plan: leased},
 		"SNAP goes on when the lease has ended, and the watchdog ends it": {
 			plan:  leased,
@@ -120,6 +138,12 @@ func cutOff(p *plan.Plan) {
 	p.Revokes, p.Length, p.Events = true, 3*time.Minute, p.Events[:1]
 	p.Add(plan.Event{What: plan.Cut, Who: "dpu-a", At: 20 * time.Second, For: 2 * time.Minute})
 	p.Add(plan.Event{What: plan.Cut, Who: "host a", At: 20 * time.Second, For: 2 * time.Minute})
+}
+
+// knowsEpochs is cutOff, of a storage that does not revoke, and knows epochs.
+func knowsEpochs(p *plan.Plan) {
+	cutOff(p)
+	p.Revokes, p.Epochs = false, true
 }
 
 // leased is cutOff for longer, of DPUs that promise to stop, and a storage that does not revoke.

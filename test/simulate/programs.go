@@ -23,6 +23,7 @@ import (
 	"github.com/moor-storage/moor/pkg/node/dpu/journal"
 	"github.com/moor-storage/moor/pkg/node/dpu/patrol"
 	"github.com/moor-storage/moor/pkg/provisioner"
+	"github.com/moor-storage/moor/pkg/writer"
 	"github.com/moor-storage/moor/test/simulate/cluster"
 	"github.com/moor-storage/moor/test/simulate/engine"
 	"github.com/moor-storage/moor/test/simulate/hardware"
@@ -124,15 +125,26 @@ func (v vendor) Unpublish(ctx context.Context, volume, node string, _ map[string
 	})
 }
 
-// Fence is refused, and not asked for: the storage knows no epochs.
-func (vendor) Fence(context.Context, string, int64) error { return provisioner.ErrUnsupported }
+// Fence has the storage accept nothing below an epoch, where it knows epochs.
+func (v vendor) Fence(ctx context.Context, volume string, epoch int64) error {
+	return v.life.Call(ctx, engine.Write, fmt.Sprintf("Fence of %s below epoch %d", volume, epoch), func() error {
+		err := v.life.process.world.Storage.Fence(volume, epoch)
+		if err == nil {
+			v.life.Tell("the storage accepts nothing of %s below epoch %d", volume, epoch)
+		}
+		return err
+	})
+}
 
 // attacherOfVendor is snap-external-attacher.
 func (w *World) attacherOfVendor(l *life) {
 	there := l.watch(w.DPU, index.Attacher())
 	l.run("attacher", &attacher.Reconciler{
-		DPU: l.cluster(there), Driver: vendor{l}, DriverName: driver, Features: attacher.Features{Publish: true}, Timeout: 10 * time.Second, Clock: bubble{},
+		DPU: l.cluster(there), Driver: vendor{l}, DriverName: driver, Features: attacher.Features{Publish: true, Fence: w.plan.Epochs}, Timeout: 10 * time.Second, Clock: bubble{},
 	}, func(_ *link, e cluster.Event) []reconcile.Request {
+		if a, ok := e.Object.(*storagev1alpha1.VolumeAttachment); ok && w.plan.Epochs && writer.ToFence(a) > 0 {
+			return named(e, kubetest.DPUNamespace, "VolumeAttachment")
+		}
 		return named(e, kubetest.DPUNamespace, "SVVolumeAttachment")
 	})
 }

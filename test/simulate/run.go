@@ -30,6 +30,8 @@ type Result struct {
 	// Accepted writes, and how long it took until all was as it was wanted.
 	Accepted int
 	Healed   time.Duration
+	// Played counts what not every schedule has: receipts by their kind, refused writes.
+	Played map[string]int
 }
 
 // Broken reports whether a rule was broken.
@@ -112,5 +114,6 @@ func (w *World) play() Result {
 	for _, p := range w.processes {
 		p.hold()
 	}
-	return Result{Violations: w.Judge.Violations(), Story: w.Engine.Story(), Accepted: w.Judge.Accept, Healed: healed}
+	w.played["refused below an epoch"] += w.Storage.Refused()
+	return Result{Violations: w.Judge.Violations(), Story: w.Engine.Story(), Accepted: w.Judge.Accept, Healed: healed, Played: w.played}
 }

@@ -13,8 +13,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
+// defaultSeeds is how many seeds are played with the other tests.
+const defaultSeeds = 16
+
 var (
-	seeds = flag.Uint64("seeds", 16, "how many seeds to play")
+	seeds = flag.Uint64("seeds", defaultSeeds, "how many seeds to play")
 	first = flag.Uint64("seed", 1, "the first of them")
 	story = flag.Bool("story", false, "print the story of each")
 )

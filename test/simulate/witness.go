@@ -194,3 +194,15 @@ func (w *World) populateHosts() error {
 }
 
 func boot(host string, n int) string { return fmt.Sprintf("boot-%d-of-%s", n, host) }
+
+// receipts counts how claims were freed.
+func (w *World) receipts(e cluster.Event) {
+	claim, ok := e.Object.(*moorv1alpha1.WriterClaim)
+	before, was := e.Before.(*moorv1alpha1.WriterClaim)
+	if !ok || !was || claim.Status == nil || before.Status == nil || claim.Status.Phase != moorv1alpha1.ClaimFree || before.Status.Phase == moorv1alpha1.ClaimFree {
+		return
+	}
+	if n := len(claim.Status.Receipts); n > 0 {
+		w.played["receipt "+string(claim.Status.Receipts[n-1].Kind)]++
+	}
+}

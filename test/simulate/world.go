@@ -47,6 +47,8 @@ type World struct {
 	dark bool
 	// boots is how often each host has started.
 	boots map[string]int
+	// played counts what has happened that not every schedule has.
+	played map[string]int
 }
 
 // newWorld is the world of a plan before anything happens. Files of DPUs are in dir.
@@ -55,9 +57,9 @@ func newWorld(seed uint64, p plan.Plan, dir string) (*World, error) {
 	w := &World{
 		Engine: e, Host: cluster.New("host cluster", time.Now), DPU: cluster.New("DPU cluster", time.Now), Judge: judge.New(),
 		Words: func(a *storagev1alpha1.DPUVolumeAttachment) string { return a.Status.Message },
-		plan:  p, dice: e.Dice("users"), faults: p.Faults, calm: p.Prompt, down: map[string]bool{}, wanted: map[string]string{}, beats: map[string]*beats{}, boots: map[string]int{},
+		plan:  p, dice: e.Dice("users"), faults: p.Faults, calm: p.Prompt, down: map[string]bool{}, wanted: map[string]string{}, beats: map[string]*beats{}, boots: map[string]int{}, played: map[string]int{},
 	}
-	w.Storage = hardware.NewStorage(e, w.Judge, p.Revokes)
+	w.Storage = hardware.NewStorage(e, w.Judge, p.Revokes, p.Epochs)
 	for _, host := range plan.HostNames[:p.Hosts] {
 		card, err := hardware.NewDPU(e, w.Storage, "dpu-"+host, host, filepath.Join(dir, host))
 		if err == nil {
@@ -79,6 +81,7 @@ func newWorld(seed uint64, p plan.Plan, dir string) (*World, error) {
 	w.Host.Changed = func(e cluster.Event) { w.changed(w.Host, e) }
 	w.DPU.Changed = func(e cluster.Event) {
 		w.Judge.Changed(e)
+		w.receipts(e)
 		w.changed(w.DPU, e)
 	}
 	w.process("hosts", w.hostController)
@@ -173,8 +176,12 @@ func (w *World) happen(e plan.Event) {
 			l.Stall(e.For)
 		}
 	case plan.Cut:
-		w.down[e.Who] = true
-		w.Engine.After(e.For, func() { delete(w.down, e.Who) })
+		w.cutOff(e.Who, e.For)
+	case plan.Vanish:
+		if host := w.wanted[e.Who]; host != "" {
+			w.cutOff("dpu-"+host, e.For)
+			w.cutOff("host "+host, e.For)
+		}
 	case plan.HostDies:
 		w.card("dpu-" + e.Who).HostOn = false
 		w.Engine.After(e.For, func() { w.bootHost(e.Who) })
@@ -198,6 +205,12 @@ func (w *World) happen(e plan.Event) {
 	default:
 		w.happenByPersons(e)
 	}
+}
+
+// cutOff cuts something off from the API servers, or one of these from all, for a time.
+func (w *World) cutOff(who string, last time.Duration) {
+	w.down[who] = true
+	w.Engine.After(last, func() { delete(w.down, who) })
 }
 
 // must reports what keeps the world from being played.

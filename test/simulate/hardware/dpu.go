@@ -136,8 +136,14 @@ func (d *DPU) EndSNAP() {
 		d.hide(d.shown[device])
 		delete(d.shown, device)
 	}
+	for _, id := range d.devices {
+		d.storage.close(volumeOf(id), d.Name)
+	}
 	clear(d.devices)
 }
+
+// volumeOf is the volume that the plugin knows by an id.
+func volumeOf(id string) string { return strings.TrimSuffix(id, "-pvc") }
 
 // names of the devices that SNAP has, in order.
 func (d *DPU) names() []string {
@@ -182,7 +188,7 @@ func (d *DPU) Expose(spec provisioner.ExposeSpec) (provisioner.Exposure, error) 
 	}
 	if x == nil {
 		var err error
-		if x, err = d.make(spec, strings.TrimSuffix(id, "-pvc")); err != nil {
+		if x, err = d.make(spec, volumeOf(id)); err != nil {
 			return provisioner.Exposure{}, err
 		}
 	}
@@ -241,7 +247,7 @@ func (d *DPU) Suspended(spec provisioner.ExposeSpec) error {
 	if d.shown[spec.Device] != nil {
 		return nil
 	}
-	x, err := d.make(spec, strings.TrimSuffix(id, "-pvc"))
+	x, err := d.make(spec, volumeOf(id))
 	if err == nil {
 		x.suspended = true
 	}
@@ -345,6 +351,9 @@ func (d *DPU) Create(id string) (string, error) {
 		return "", err
 	}
 	name := "dev_" + id
+	if d.devices[name] == "" {
+		d.storage.close(volumeOf(id), d.Name)
+	}
 	d.devices[name] = id
 	return name, nil
 }
@@ -357,8 +366,23 @@ func (d *DPU) Delete(name string) error {
 	if d.shown[name] != nil && !d.Lies.Withdrawn {
 		return fmt.Errorf("device %s is in use: %w", name, provisioner.ErrPrecondition)
 	}
+	if id, made := d.devices[name]; made {
+		d.storage.close(volumeOf(id), d.Name)
+	}
 	delete(d.devices, name)
 	return nil
+}
+
+// OpenAtEpoch is the plugin's.
+func (d *DPU) OpenAtEpoch(device string, epoch int64) error {
+	if err := d.answers(); err != nil {
+		return err
+	}
+	id, made := d.devices[device]
+	if !made {
+		return fmt.Errorf("device %s: %w", device, provisioner.ErrNotFound)
+	}
+	return d.storage.OpenAt(volumeOf(id), d.Name, epoch)
 }
 
 // Devices are those that the plugin has made, with their volumes' ids.

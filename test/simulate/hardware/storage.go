@@ -38,6 +38,9 @@ type Judge interface {
 type Storage struct {
 	// Revokes: it turns away who was not admitted. Others' detach proves nothing.
 	Revokes bool
+	// Epochs: it knows under which epoch each device writes.
+	Epochs bool
+	Lies   StorageLies
 	// Slow is how long every write of a DPU takes; of others it is mostly some milliseconds.
 	Slow map[string]time.Duration
 
@@ -45,11 +48,15 @@ type Storage struct {
 	dice     *rand.Rand
 	judge    Judge
 	admitted map[[2]string]bool
+	epochs   epochs
 }
 
 // NewStorage is a storage that has admitted no DPU.
-func NewStorage(e *engine.Engine, judge Judge, revokes bool) *Storage {
-	return &Storage{Revokes: revokes, engine: e, dice: e.Dice("storage"), judge: judge, admitted: map[[2]string]bool{}}
+func NewStorage(e *engine.Engine, judge Judge, revokes, knowsEpochs bool) *Storage {
+	return &Storage{
+		Revokes: revokes, Epochs: knowsEpochs, engine: e, dice: e.Dice("storage"), judge: judge, admitted: map[[2]string]bool{},
+		epochs: epochs{fenced: map[string]int64{}, open: map[[2]string]int64{}},
+	}
 }
 
 // Admit lets a DPU use a volume.
@@ -60,13 +67,16 @@ func (s *Storage) Revoke(volume, dpu string) { delete(s.admitted, [2]string{volu
 
 // Open reports whether a write of the DPU would be accepted.
 func (s *Storage) Open(volume, dpu string) bool {
-	return !s.Revokes || s.admitted[[2]string{volume, dpu}]
+	return (!s.Revokes || s.admitted[[2]string{volume, dpu}]) && s.stands(volume, dpu)
 }
 
 // flight is a write on its way.
 type flight struct {
 	Write
 	over bool
+	// under is the epoch under which its device was open, where the storage knows epochs.
+	under    int64
+	received bool
 }
 
 // send puts a write on its way.
@@ -82,16 +92,23 @@ func (s *Storage) send(w Write) *flight {
 	if slow, ok := s.Slow[w.DPU]; ok {
 		took = slow
 	}
+	if s.Epochs {
+		s.depart(f)
+		s.engine.After(took/2, func() { s.receive(f) })
+	}
 	s.engine.After(took, func() { s.land(f) })
 	return f
 }
 
 func (s *Storage) land(f *flight) {
+	if s.Epochs {
+		s.receive(f)
+	}
 	if f.over {
 		return
 	}
 	f.over = true
-	if s.Open(f.Volume, f.DPU) {
+	if !s.Revokes || s.admitted[[2]string{f.Volume, f.DPU}] {
 		s.judge.Accepted(f.Write)
 	}
 }

@@ -26,6 +26,9 @@ const (
 	// HostDies and DPUDies take the power from a host, or from a DPU alone, for a time.
 	HostDies = "power off host"
 	DPUDies  = "power off"
+	// Vanish cuts the host where a volume is wanted, and its DPU, off from both clusters for a
+	// time; they write on.
+	Vanish = "cut off host and DPU of"
 	// Strip and StripOwner take the VolumeAttachment of a volume to a host away by force,
 	// or the DPUVolumeAttachment; LetGo takes the finalizer of the node driver off.
 	Strip      = "strip"
@@ -83,6 +86,8 @@ type Plan struct {
 	Nodes bool
 	// Leases: DPUs promise to stop by themselves.
 	Leases bool
+	// Epochs: the vendor's storage knows epochs.
+	Epochs bool
 	// Prompt: no watch is late.
 	Prompt bool
 	// Faults are those of calls.
@@ -132,8 +137,28 @@ func New(seed uint64) Plan {
 	}
 	p.Replicas = dice.IntN(3) == 0
 	p.Nodes, p.Leases = dice.IntN(4) == 0, dice.IntN(3) == 0
+	p.medium(rand.New(rand.NewPCG(seed, 1)))
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
+}
+
+// medium draws whether the storage knows epochs, and then has hosts and their DPUs vanish. These
+// dice are of its own: where it is off, all else is what it was.
+func (p *Plan) medium(dice *rand.Rand) {
+	if p.Epochs = dice.IntN(3) == 0; !p.Epochs {
+		return
+	}
+	for range 1 + dice.IntN(2) {
+		p.Add(p.vanish(dice))
+	}
+}
+
+// vanish is some Vanish, long enough to be taken for dead in most cases.
+func (p *Plan) vanish(dice *rand.Rand) Event {
+	return Event{
+		What: Vanish, Who: VolumeNames[dice.IntN(p.Volumes)], At: 5*time.Second + time.Duration(dice.Int64N(int64(p.Length/2))),
+		For: 15*time.Second + time.Duration(dice.Int64N(int64(75*time.Second))),
+	}
 }
 
 // Add has an event happen.
@@ -207,7 +232,7 @@ func Shrink(p Plan, fails func(Plan) bool) Plan {
 
 // String lists the plan.
 func (p Plan) String() string {
-	out := fmt.Sprintf("%d hosts, %d volumes, revokes: %t, eager: %t, replicas: %t, nodes ask: %t, leases: %t, faults %+v, healed after %s\n", p.Hosts, p.Volumes, p.Revokes, p.Eager, p.Replicas, p.Nodes, p.Leases, p.Faults, p.Length)
+	out := fmt.Sprintf("%d hosts, %d volumes, revokes: %t, eager: %t, replicas: %t, nodes ask: %t, leases: %t, epochs: %t, faults %+v, healed after %s\n", p.Hosts, p.Volumes, p.Revokes, p.Eager, p.Replicas, p.Nodes, p.Leases, p.Epochs, p.Faults, p.Length)
 	for _, e := range p.Events {
 		out += fmt.Sprintf("  %10.4fs %s\n", e.At.Seconds(), e)
 	}
