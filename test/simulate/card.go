@@ -320,10 +320,7 @@ func (g dog) Close(disarm bool) error {
 // it open ends.
 func (w *World) guard(d *hardware.DPU) {
 	if d.Bitten(w.Engine.Elapsed()) {
-		w.Engine.Tell(d.Name, "is reset by its watchdog")
-		d.PowerOff()
-		w.processOf(d.Name).end()
-		w.Engine.After(rebooting, func() { w.bootDPU(d) })
+		w.reset(d, "is reset by its watchdog")
 	}
 	w.Engine.After(looksAtWatchdog, func() { w.guard(d) })
 }

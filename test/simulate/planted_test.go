@@ -30,6 +30,8 @@ func TestPlanted(t *testing.T) {
 		plan  func(*plan.Plan)
 		plant func(*World)
 		want  string
+		// receipt is one that has to be given, and without one that must not.
+		receipt, without moorv1alpha1.ReceiptKind
 	}{
 		"none": {},
 		"SNAP says that it has withdrawn, and shows on": {
@@ -78,7 +80,7 @@ func TestPlanted(t *testing.T) {
 			plant: func(w *World) { w.Storage.Revokes = false },
 			want:  judge.LateWrite,
 		},
-		"the storage fences a host that is cut off, and writes on": {plan: knowsEpochs},
+		"the storage fences a host that is cut off, and writes on": {plan: knowsEpochs, receipt: moorv1alpha1.ReceiptMedium},
 		"the storage fences, and what it has received is executed first": {
 			plan:  knowsEpochs,
 			plant: slow,
@@ -95,6 +97,33 @@ func TestPlanted(t *testing.T) {
 			plan:  knowsEpochs,
 			plant: func(w *World) { w.Storage.Lies.NoFence = true },
 			want:  judge.LateWrite,
+		},
+		"a host that is cut off, and writes on, is switched off with its DPU": {plan: powered(plan.PowerByHost), receipt: moorv1alpha1.ReceiptPower},
+		"a DPU that is cut off, and writes on, is reset":                      {plan: powered(plan.PowerOfDPU), receipt: moorv1alpha1.ReceiptPower},
+		"the BMC of a host accepts all, and does nothing": {
+			plan:    powered(plan.PowerByHost),
+			plant:   func(w *World) { w.bmcs["a"].host.Lies.Idle = true },
+			without: moorv1alpha1.ReceiptPower,
+		},
+		"the BMC of a DPU accepts all, and does nothing": {
+			plan:    powered(plan.PowerOfDPU),
+			plant:   func(w *World) { w.bmcs["a"].dpu.Lies.Idle = true },
+			without: moorv1alpha1.ReceiptPower,
+		},
+		"a BMC says that the host is off, which runs": {
+			plan:  powered(plan.PowerByHost),
+			plant: func(w *World) { w.bmcs["a"].host.Lies.Off = true },
+			want:  judge.LateWrite,
+		},
+		"a BMC says that the DPU was reset, which was not": {
+			plan:  powered(plan.PowerOfDPU),
+			plant: func(w *World) { w.bmcs["a"].dpu.Lies.Reset = true },
+			want:  judge.LateWrite,
+		},
+		"the DPU has power of its own, and the installer says that it has it from the host": {
+			plan:  powered(plan.PowerByHost),
+			plant: func(w *World) { w.Cards[0].Lies.OwnPower = true },
+			want:  judge.TwoShow,
 		},
 		"a DPU that is cut off with its host stops when its lease ends": {plan: leased},
 		"SNAP goes on when the lease has ended, and the watchdog ends it": {
@@ -129,6 +158,9 @@ func TestPlanted(t *testing.T) {
 			if tc.want != "" && !r.Broken(tc.want) || tc.want == "" && len(r.Violations) > 0 {
 				t.Errorf("found %v, want %q", r.Violations, tc.want)
 			}
+			if tc.receipt != "" && r.Played["receipt "+string(tc.receipt)] == 0 || tc.without != "" && r.Played["receipt "+string(tc.without)] > 0 {
+				t.Errorf("receipts %v, want %q and not %q", r.Played, tc.receipt, tc.without)
+			}
 		})
 	}
 }
@@ -144,6 +176,14 @@ func cutOff(p *plan.Plan) {
 func knowsEpochs(p *plan.Plan) {
 	cutOff(p)
 	p.Revokes, p.Epochs = false, true
+}
+
+// powered is cutOff for longer, of a storage that does not revoke, with BMCs.
+func powered(by string) func(*plan.Plan) {
+	return func(p *plan.Plan) {
+		leased(p)
+		p.Leases, p.Power = false, by
+	}
 }
 
 // leased is cutOff for longer, of DPUs that promise to stop, and a storage that does not revoke.

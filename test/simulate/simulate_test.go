@@ -14,7 +14,7 @@ import (
 )
 
 // defaultSeeds is how many seeds are played with the other tests.
-const defaultSeeds = 16
+const defaultSeeds = 32
 
 var (
 	seeds = flag.Uint64("seeds", defaultSeeds, "how many seeds to play")
@@ -30,11 +30,13 @@ func TestMain(m *testing.M) {
 // TestSimulate plays the seeds, on all processors.
 func TestSimulate(t *testing.T) {
 	workers := uint64(runtime.GOMAXPROCS(0))
+	totals := newTally()
+	t.Cleanup(func() { totals.check(t, *first == 1 && *seeds >= defaultSeeds) })
 	for worker := range workers {
 		t.Run(fmt.Sprint(worker), func(t *testing.T) {
 			t.Parallel()
 			for seed := *first + worker; seed < *first+*seeds; seed += workers {
-				play(t, seed)
+				totals.add(play(t, seed))
 			}
 		})
 	}
@@ -63,8 +65,8 @@ func TestSeedsThatFailed(t *testing.T) {
 	}
 }
 
-// play plays a seed, and tells the shortest story that fails as it does.
-func play(t *testing.T, seed uint64) {
+// play plays a seed, returns what was played, and tells the shortest story that fails as it does.
+func play(t *testing.T, seed uint64) map[string]int {
 	t.Helper()
 	p := plan.New(seed)
 	r := Run(t, seed, p, nil)
@@ -72,12 +74,13 @@ func play(t *testing.T, seed uint64) {
 		t.Logf("seed %d: %s%s", seed, p, strings.Join(r.Story, "\n"))
 	}
 	if len(r.Violations) == 0 {
-		return
+		return r.Played
 	}
 	rule := r.Violations[0].Rule
 	p = plan.Shrink(p, func(p plan.Plan) bool { return Run(t, seed, p, nil).Broken(rule) })
 	r = Run(t, seed, p, nil)
 	t.Errorf("seed %d: %v\n%s%s", seed, r.Violations, p, strings.Join(r.Story, "\n"))
+	return nil
 }
 
 // TestSameSeedSameStory: a schedule is a function of its seed and its plan.

@@ -92,11 +92,12 @@ func (w *World) hostController(l *life) {
 	}, func(_ *link, e cluster.Event) []reconcile.Request {
 		return append(named(e, kubetest.DPUNamespace, "VolumeAttachment", "DPUVolumeAttachment"), claimed(e)...)
 	})
+	keeper, bmcs := l.keeper(clusters, observer)
 	passes := l.run("failover", failover.New(failover.Options{
 		Host: clusters.Host, DPU: clusters.DPU, Namespace: kubetest.HostNamespace, TargetNamespace: kubetest.DPUNamespace,
-		Driver: kubetest.Driver, Observer: observer, Clock: bubble{}, Recorder: silent{}, Budget: failover.DefaultBudget,
+		Driver: kubetest.Driver, Observer: observer, Clock: bubble{}, Recorder: silent{}, Budget: failover.DefaultBudget, Power: keeper,
 	}), func(_ *link, e cluster.Event) []reconcile.Request { return w.hostsOf(e) })
-	w.Engine.After(0, func() { l.hear(observer, passes, clusters) })
+	w.Engine.After(0, func() { l.hear(observer, passes, bmcs, clusters) })
 }
 
 // claimed are the VolumeAttachments that a claim names, or named before it changed.
@@ -132,7 +133,7 @@ func (w *World) hostsOf(e cluster.Event) []reconcile.Request {
 
 // hear lets a controller hear what has reached it, and look at the hosts of which it knows
 // something else since.
-func (l *life) hear(o *nodehealth.Observer, passes *loop, clusters hostcluster.Clusters) {
+func (l *life) hear(o *nodehealth.Observer, passes, bmcs *loop, clusters hostcluster.Clusters) {
 	if !l.Alive() {
 		return
 	}
@@ -145,6 +146,9 @@ func (l *life) hear(o *nodehealth.Observer, passes *loop, clusters hostcluster.C
 		o.SelfHeartbeat(nodehealth.DPUCluster)
 	}
 	for _, d := range w.Cards {
+		if bmcs != nil { // as passes that ask wake it
+			bmcs.add(request(kubetest.HostNamespace, d.Host), 0)
+		}
 		b, before := w.beats[d.Host], o.Known(d.Host)
 		if here && !b.host.IsZero() {
 			o.Kubelet(d.Host, b.host)
@@ -161,7 +165,7 @@ func (l *life) hear(o *nodehealth.Observer, passes *loop, clusters hostcluster.C
 			passes.add(request("", d.Host), 0)
 		}
 	}
-	w.Engine.After(lookPeriod, func() { l.hear(o, passes, clusters) })
+	w.Engine.After(lookPeriod, func() { l.hear(o, passes, bmcs, clusters) })
 }
 
 // hearDPU lets a controller hear a DPU: one that promises to stop by its object, another by its Lease.

@@ -47,6 +47,8 @@ type World struct {
 	dark bool
 	// boots is how often each host has started.
 	boots map[string]int
+	// bmcs are those of each host.
+	bmcs map[string]bmcs
 	// played counts what has happened that not every schedule has.
 	played map[string]int
 }
@@ -57,7 +59,7 @@ func newWorld(seed uint64, p plan.Plan, dir string) (*World, error) {
 	w := &World{
 		Engine: e, Host: cluster.New("host cluster", time.Now), DPU: cluster.New("DPU cluster", time.Now), Judge: judge.New(),
 		Words: func(a *storagev1alpha1.DPUVolumeAttachment) string { return a.Status.Message },
-		plan:  p, dice: e.Dice("users"), faults: p.Faults, calm: p.Prompt, down: map[string]bool{}, wanted: map[string]string{}, beats: map[string]*beats{}, boots: map[string]int{}, played: map[string]int{},
+		plan:  p, dice: e.Dice("users"), faults: p.Faults, calm: p.Prompt, down: map[string]bool{}, wanted: map[string]string{}, beats: map[string]*beats{}, boots: map[string]int{}, played: map[string]int{}, bmcs: map[string]bmcs{},
 	}
 	w.Storage = hardware.NewStorage(e, w.Judge, p.Revokes, p.Epochs)
 	for _, host := range plan.HostNames[:p.Hosts] {
@@ -70,6 +72,7 @@ func newWorld(seed uint64, p plan.Plan, dir string) (*World, error) {
 		}
 		w.Cards = append(w.Cards, card)
 		w.beats[host] = &beats{}
+		w.wireBMCs(card)
 	}
 	w.Judge.Writes = func(dpu, volume string) bool {
 		card := w.card(dpu)
@@ -152,6 +155,9 @@ func (w *World) populate() error {
 		pv.Spec.AccessModes, pv.Spec.VolumeMode, pv.Spec.CSI.VolumeHandle = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, ptr.To(corev1.PersistentVolumeBlock), name
 		there = append(there, v, pvc, pv)
 	}
+	for _, d := range w.Cards {
+		here = append(here, w.populatePower(d)...)
+	}
 	for s, objects := range map[*cluster.Server][]client.Object{w.Host: here, w.DPU: there} {
 		for _, o := range objects {
 			if err := s.Create(o); err != nil {
@@ -182,8 +188,12 @@ func (w *World) happen(e plan.Event) {
 			w.cutOff("dpu-"+host, e.For)
 			w.cutOff("host "+host, e.For)
 		}
+	case plan.BothDie:
+		if host := w.wanted[e.Who]; host != "" {
+			w.bothDie(host, e.For)
+		}
 	case plan.HostDies:
-		w.card("dpu-" + e.Who).HostOn = false
+		w.hostOff(w.card("dpu-"+e.Who), "")
 		w.Engine.After(e.For, func() { w.bootHost(e.Who) })
 	case plan.DPUDies:
 		card := w.card(e.Who)
@@ -232,11 +242,14 @@ func (w *World) bootHost(name string) {
 	for _, volume := range plan.VolumeNames[:w.plan.Volumes] {
 		w.Judge.Look(volume)
 	}
+	if w.plan.Power == plan.PowerByHost {
+		w.bootDPU(card)
+	}
 }
 
 // bootDPU starts a DPU that has lost power.
 func (w *World) bootDPU(card *hardware.DPU) {
-	if card.On || card.Pulled || w.dark {
+	if card.On || card.Pulled || card.Resetting || w.dark || w.plan.Power == plan.PowerByHost && !card.HostOn {
 		return
 	}
 	w.Engine.Tell(card.Name, "boots")
@@ -250,6 +263,9 @@ func (w *World) heal() {
 	w.calm, w.faults = true, engine.Faults{}
 	clear(w.down)
 	for _, card := range w.Cards {
+		for _, b := range w.bmcs[card.Host].all() {
+			b.Well, b.Away = true, false
+		}
 		w.bootHost(card.Host)
 		w.bootDPU(card)
 		w.must(card.StartSNAP())

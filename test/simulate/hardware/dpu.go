@@ -28,8 +28,8 @@ type Lies struct {
 	Withdrawn bool
 	// InFlight: it takes a device away while writes are on their way.
 	InFlight bool
-	// Undying: its watchdog does not reset it.
-	Undying bool
+	// Undying: its watchdog does not reset it. OwnPower: it has power while its host has none.
+	Undying, OwnPower bool
 }
 
 // DPU is a DPU and its host.
@@ -40,8 +40,10 @@ type DPU struct {
 	// Boots and Starts count those of the DPU, and of its SNAP service.
 	Boots, Starts int
 	Lies          Lies
-	// Pulled: a person has it, and it gets no power.
-	Pulled bool
+	// Pulled: a person has it, and it gets no power. Resetting: it was reset, and boots.
+	Pulled, Resetting bool
+	// Up is when it was booted last.
+	Up time.Time
 
 	engine  *engine.Engine
 	dice    *rand.Rand
@@ -85,7 +87,7 @@ func (d *DPU) socket() string { return filepath.Join(d.Root(), Service, "snap.so
 
 // Boot gives the DPU power, and starts SNAP.
 func (d *DPU) Boot() error {
-	d.On = true
+	d.On, d.Up = true, time.Now()
 	d.Boots++
 	return d.StartSNAP()
 }
@@ -104,7 +106,7 @@ func (d *DPU) PowerOff() {
 	d.fed = 0
 	d.EndSNAP()
 	clear(d.kept)
-	d.On = false
+	d.On, d.Resetting = false, false
 }
 
 // StartSNAP starts the service. Its socket is another one each time.

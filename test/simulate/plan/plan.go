@@ -29,6 +29,8 @@ const (
 	// Vanish cuts the host where a volume is wanted, and its DPU, off from both clusters for a
 	// time; they write on.
 	Vanish = "cut off host and DPU of"
+	// BothDie takes the power from the host where a volume is wanted, and from its DPU.
+	BothDie = "power off host and DPU of"
 	// Strip and StripOwner take the VolumeAttachment of a volume to a host away by force,
 	// or the DPUVolumeAttachment; LetGo takes the finalizer of the node driver off.
 	Strip      = "strip"
@@ -47,6 +49,15 @@ const (
 	RestoreBoth  = "take backups of both clusters, which are restored after"
 	// Twice lets a second snap-host-controller run beside the first for a time.
 	Twice = "a second"
+)
+
+// Which BMCs there are; none if that is "".
+const (
+	// PowerByHost: that of each host, whose DPU has all of its power from it.
+	PowerByHost = "host"
+	// PowerOfDPU: that of each DPU. PowerOfBoth: one of each, and DPUs have power of their own.
+	PowerOfDPU  = "DPU"
+	PowerOfBoth = "both"
 )
 
 // Event is something that happens from outside.
@@ -88,6 +99,8 @@ type Plan struct {
 	Leases bool
 	// Epochs: the vendor's storage knows epochs.
 	Epochs bool
+	// Power says which machines have a BMC that is on record.
+	Power string
 	// Prompt: no watch is late.
 	Prompt bool
 	// Faults are those of calls.
@@ -138,6 +151,7 @@ func New(seed uint64) Plan {
 	p.Replicas = dice.IntN(3) == 0
 	p.Nodes, p.Leases = dice.IntN(4) == 0, dice.IntN(3) == 0
 	p.medium(rand.New(rand.NewPCG(seed, 1)))
+	p.power(rand.New(rand.NewPCG(seed, 2)))
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
 }
@@ -150,6 +164,25 @@ func (p *Plan) medium(dice *rand.Rand) {
 	}
 	for range 1 + dice.IntN(2) {
 		p.Add(p.vanish(dice))
+	}
+}
+
+// power draws which machines have BMCs, and then has hosts and their DPUs die or vanish, mostly of
+// a storage that has no word of its own.
+func (p *Plan) power(dice *rand.Rand) {
+	roll := dice.IntN(10)
+	if roll > 3 {
+		return
+	}
+	p.Power = []string{PowerByHost, PowerByHost, PowerOfDPU, PowerOfBoth}[roll]
+	p.Revokes = p.Revokes && dice.IntN(3) == 0
+	p.Length += 90 * time.Second // such a failover takes longer than any other
+	for range 1 + dice.IntN(2) {
+		e := p.vanish(dice)
+		if e.At, e.For = 10*time.Second+e.At/2, 2*e.For+time.Minute; dice.IntN(2) == 0 {
+			e.What = BothDie
+		}
+		p.Add(e)
 	}
 }
 
@@ -232,7 +265,7 @@ func Shrink(p Plan, fails func(Plan) bool) Plan {
 
 // String lists the plan.
 func (p Plan) String() string {
-	out := fmt.Sprintf("%d hosts, %d volumes, revokes: %t, eager: %t, replicas: %t, nodes ask: %t, leases: %t, epochs: %t, faults %+v, healed after %s\n", p.Hosts, p.Volumes, p.Revokes, p.Eager, p.Replicas, p.Nodes, p.Leases, p.Epochs, p.Faults, p.Length)
+	out := fmt.Sprintf("%d hosts, %d volumes, revokes: %t, eager: %t, replicas: %t, nodes ask: %t, leases: %t, epochs: %t, BMCs: %q, faults %+v, healed after %s\n", p.Hosts, p.Volumes, p.Revokes, p.Eager, p.Replicas, p.Nodes, p.Leases, p.Epochs, p.Power, p.Faults, p.Length)
 	for _, e := range p.Events {
 		out += fmt.Sprintf("  %10.4fs %s\n", e.At.Seconds(), e)
 	}
