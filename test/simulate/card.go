@@ -118,17 +118,20 @@ func (c card) Functions(context.Context) ([]provisioner.FunctionCount, error) {
 // Size is SNAP's.
 func (c card) Size(context.Context, string) (int64, error) { return 0, provisioner.ErrUnsupported }
 
-// Paths is SNAP's: the storage that is simulated is in reach of every DPU.
-func (card) Paths(_ context.Context, devices []string) ([]provisioner.Path, error) {
+// Paths is SNAP's.
+func (c card) Paths(ctx context.Context, devices []string) ([]provisioner.Path, error) {
 	var out []provisioner.Path
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(devices))) {
-		out = append(out, provisioner.Path{Device: name, State: provisioner.PathConnected, InFlight: -1})
-	}
-	return out, nil
+	err := c.ask(ctx, "asks for the paths", func() (err error) {
+		out, err = c.dpu.Paths(devices)
+		return err
+	})
+	return out, unavailable(err)
 }
 
 // ProbePath is SNAP's.
-func (card) ProbePath(context.Context, string) error { return nil }
+func (c card) ProbePath(ctx context.Context, device string) error {
+	return unavailable(c.ask(ctx, "asks the storage of "+device, c.dpu.Probe))
+}
 
 // Info is the plugin's.
 func (card) Info(context.Context) (vendorplugin.Info, error) {
@@ -266,6 +269,7 @@ func (l *life) keepLease(d *hardware.DPU, store *attachments.Store, shown *expos
 		default:
 		}
 	}
+	l.heartDue = ask
 	keeper := selffence.New(selffence.Options{
 		Duration: leaseDuration, Drain: hardware.DrainBound, Timeout: watchdogTimeout,
 		Open:  func() (selffence.Watchdog, error) { return dog{l, d}, dog{l, d}.Feed() },
@@ -276,11 +280,13 @@ func (l *life) keepLease(d *hardware.DPU, store *attachments.Store, shown *expos
 		Client: store.DPU.Client, Live: store.DPU.Live, Name: d.Name, Exact: true, Seen: keeper.Answered, Changed: changed, Random: dice.Float64,
 	}, keeper.State(func(ctx context.Context) (moorv1alpha1.DPUState, error) {
 		host := &moorv1alpha1.HostObservation{}
+		out := moorv1alpha1.DPUState{Host: host}
 		err := l.Call(ctx, engine.Read, "looks at its host", func() error {
 			host.Alive = d.HostOn
+			l.tellWays(d, &out)
 			return nil
 		})
-		return moorv1alpha1.DPUState{Host: host}, err
+		return out, err
 	}))
 	ctx := ctrl.LoggerInto(l.Context(), logr.Discard())
 	l.Go("lease", func() { _ = keeper.Run(ctx) }, l.process.end) // it ends before the process if it cannot keep the promise

@@ -125,6 +125,16 @@ func TestPlanted(t *testing.T) {
 			plant: func(w *World) { w.Cards[0].Lies.OwnPower = true },
 			want:  judge.TwoShow,
 		},
+		"what was sent over a way that is lost is waited for": {plan: wayLost, plant: late},
+		"a driver does not know that the way is lost": {
+			plan: wayLost,
+			plant: func(w *World) {
+				late(w)
+				w.blind = true
+			},
+			want: judge.OlderWrite,
+		},
+		"a volume moves since its way is lost":                          {plan: wayStaysLost, receipt: moorv1alpha1.ReceiptMedium},
 		"a DPU that is cut off with its host stops when its lease ends": {plan: leased},
 		"SNAP goes on when the lease has ended, and the watchdog ends it": {
 			plan:  leased,
@@ -185,6 +195,21 @@ func powered(by string) func(*plan.Plan) {
 		p.Leases, p.Power = false, by
 	}
 }
+
+// wayLost is volume v1 on host a, whose DPU does not reach the storage when the volume moves to host b.
+func wayLost(p *plan.Plan) {
+	p.Ways = true
+	p.Add(plan.Event{What: plan.LoseWay, Who: "v1", At: 18 * time.Second, For: 20 * time.Second})
+}
+
+// wayStaysLost is volume v1 on host a, with a replica on host b, whose DPU alone reaches the storage, which knows epochs.
+func wayStaysLost(p *plan.Plan) {
+	p.Ways, p.Replicas, p.Epochs, p.Length, p.Events = true, true, true, 2*time.Minute, p.Events[:1]
+	p.Add(plan.Event{What: plan.LoseWay, Who: "v1", At: 18 * time.Second, For: 90 * time.Second})
+}
+
+// late lets what SNAP of the first DPU has sent when its way is lost arrive as late as it may.
+func late(w *World) { w.Cards[0].Lies.Late = true }
 
 // leased is cutOff for longer, of DPUs that promise to stop, and a storage that does not revoke.
 func leased(p *plan.Plan) {

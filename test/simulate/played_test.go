@@ -24,7 +24,7 @@ func (a *tally) add(played map[string]int) {
 // check reports it, and holds the seeds that are played by default to have some of each.
 func (a *tally) check(t *testing.T, all bool) {
 	t.Log(a.played)
-	for _, what := range []string{"receipt DPU", "receipt Medium", "receipt Power", "refused below an epoch"} {
+	for _, what := range []string{"receipt DPU", "receipt Medium", "receipt Power", "refused below an epoch", "fenced where the way is lost"} {
 		if all && a.played[what] == 0 {
 			t.Errorf("nothing of %q was played", what)
 		}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/pkg/node/dpu/paths"
 	"github.com/moor-storage/moor/test/simulate/cluster"
 	"github.com/moor-storage/moor/test/simulate/engine"
 	"github.com/moor-storage/moor/test/simulate/hardware"
@@ -43,6 +44,9 @@ type life struct {
 	loops   []*loop
 	// queued asks for the passes that the process itself has asked for.
 	queued func()
+	// ways are those of a DPU to the storage; nil: they are not watched. heartDue asks for a beat.
+	ways     *paths.Ways
+	heartDue func()
 }
 
 // Tell adds a line to the story.

@@ -158,7 +158,7 @@ func (w *World) nodeDriver(d *hardware.DPU) func(*life) {
 		card := card{l, d}
 		shown := exposures.New(exposures.Options{
 			Root: d.Root(), Attachments: store, Timeout: passTimeout, Boot: fmt.Sprintf("boot-%d", d.Boots), Drain: hardware.DrainBound, Clock: bubble{},
-			Open: func(string) provisioner.DPU { return card },
+			Open: func(string) provisioner.DPU { return card }, Loss: l.loss(),
 		})
 		made, memory := devices.New(plugins{card}), journal.Open(d.Journal())
 		options := dpu.Options{
@@ -168,6 +168,7 @@ func (w *World) nodeDriver(d *hardware.DPU) func(*life) {
 		if w.plan.Leases {
 			options.Lease = l.keepLease(d, store, shown)
 		}
+		l.watchWays(store, shown)
 		passes := l.run("driver", dpu.New(options), func(k *link, e cluster.Event) []reconcile.Request { return ofDPU(d.Name, k, e) })
 		rounds := patrol.New(patrol.Options{
 			Attachments: store, Queue: queue, Exposures: shown, Devices: made, Journal: memory, Changed: func() {}, Period: patrolPeriod, Timeout: passTimeout, Clock: ticking{},

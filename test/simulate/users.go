@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
@@ -54,8 +55,9 @@ func (w *World) schedule(volume string) {
 	if host == "" {
 		return
 	}
-	if !w.schedulable(host) {
-		i := slices.IndexFunc(plan.HostNames[:w.plan.Hosts], w.schedulable)
+	takes := func(host string) bool { return w.schedulable(host) && !w.lostWay(volume, host) }
+	if !takes(host) {
+		i := slices.IndexFunc(plan.HostNames[:w.plan.Hosts], takes)
 		if i < 0 {
 			return
 		}
@@ -63,7 +65,11 @@ func (w *World) schedule(volume string) {
 		w.wanted[volume] = host
 	}
 	w.Engine.Tell("kubernetes", "starts %s on %s", podOf(volume), host)
-	w.must(w.Host.Create(kubetest.Pod(podOf(volume), host, volume)))
+	pod = kubetest.Pod(podOf(volume), host, volume)
+	if w.plan.Ways {
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "app", Controller: ptr.To(true)}}
+	}
+	w.must(w.Host.Create(pod))
 }
 
 // runs reports whether a host does what its kubelet is told.

@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,6 +73,7 @@ func (w *World) look(d *hardware.DPU) {
 		w.Engine.Tell(d.Name, "sees its host alive: %t", d.HostOn)
 		w.must(w.DPU.UpdateStatus(next))
 	}
+	w.tellWays(d)
 	w.Engine.After(time.Duration(w.dice.Int64N(int64(2*time.Second)))+500*time.Millisecond, func() { w.look(d) })
 }
 
@@ -203,6 +205,10 @@ func boot(host string, n int) string { return fmt.Sprintf("boot-%d-of-%s", n, ho
 func (w *World) receipts(e cluster.Event) {
 	claim, ok := e.Object.(*moorv1alpha1.WriterClaim)
 	before, was := e.Before.(*moorv1alpha1.WriterClaim)
+	if ok && was && claim.Status != nil && before.Status != nil && claim.Status.Phase == moorv1alpha1.ClaimFencing && before.Status.Phase == moorv1alpha1.ClaimGranted &&
+		w.lostWay(claim.Name, strings.TrimPrefix(claim.Status.Holder, "dpu-")) {
+		w.played["fenced where the way is lost"]++
+	}
 	if !ok || !was || claim.Status == nil || before.Status == nil || claim.Status.Phase != moorv1alpha1.ClaimFree || before.Status.Phase == moorv1alpha1.ClaimFree {
 		return
 	}

@@ -47,6 +47,8 @@ type World struct {
 	dark bool
 	// boots is how often each host has started.
 	boots map[string]int
+	// blind: drivers do not know of ways that are lost: a bug, planted.
+	blind bool
 	// bmcs are those of each host.
 	bmcs map[string]bmcs
 	// played counts what has happened that not every schedule has.
@@ -188,6 +190,8 @@ func (w *World) happen(e plan.Event) {
 			w.cutOff("dpu-"+host, e.For)
 			w.cutOff("host "+host, e.For)
 		}
+	case plan.LoseWay:
+		w.loseWay(e)
 	case plan.BothDie:
 		if host := w.wanted[e.Who]; host != "" {
 			w.bothDie(host, e.For)
@@ -269,6 +273,7 @@ func (w *World) heal() {
 		w.bootHost(card.Host)
 		w.bootDPU(card)
 		w.must(card.StartSNAP())
+		card.FindsWay()
 	}
 	w.processOf("hosts-2").hold()
 	w.operate()

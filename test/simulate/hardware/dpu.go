@@ -30,6 +30,8 @@ type Lies struct {
 	InFlight bool
 	// Undying: its watchdog does not reset it. OwnPower: it has power while its host has none.
 	Undying, OwnPower bool
+	// Late: what it had sent when its way to the storage is lost arrives as late as it may.
+	Late bool
 }
 
 // DPU is a DPU and its host.
@@ -54,6 +56,7 @@ type DPU struct {
 	shown   map[string]*shown
 	// kept are the writes that wait in functions, by PCI address, for a SNAP that ended.
 	kept map[string][]Write
+	way  way
 	// fed is until when the watchdog leaves the DPU alone; 0: it does not run.
 	fed time.Duration
 }
@@ -64,6 +67,9 @@ type shown struct {
 	volume string
 	epoch  int64
 	flying []*flight
+	// waiting are the host's writes that SNAP could not send, and sent counts those that it did.
+	waiting []Write
+	sent    int64
 	// suspended: its controller was made anew, and has not served yet.
 	suspended bool
 }
@@ -209,84 +215,6 @@ func (d *DPU) Expose(spec provisioner.ExposeSpec) (provisioner.Exposure, error) 
 	return x.Exposure, nil
 }
 
-// make makes the controller of a device. Nothing that its function has kept is left, unless that
-// is to be recovered and it is the function on record: another one is a new one, hot-plugged.
-func (d *DPU) make(spec provisioner.ExposeSpec, volume string) (*shown, error) {
-	address, free := d.function(spec.PCIAddress)
-	if !free {
-		return nil, provisioner.ErrExhausted
-	}
-	if spec.Recover == nil || address != spec.PCIAddress {
-		delete(d.kept, address)
-	}
-	x := &shown{volume: volume, Exposure: provisioner.Exposure{
-		Device: spec.Device, PCIAddress: address, NamespaceID: max(1, spec.NamespaceID), UUID: "uuid-" + spec.Device,
-	}}
-	d.shown[spec.Device] = x
-	return x, nil
-}
-
-// resume has a controller serve what waits in its function, of whichever epoch that is.
-func (d *DPU) resume(x *shown) {
-	x.suspended = false
-	for _, w := range d.kept[x.PCIAddress] {
-		if d.HostOn {
-			x.flying = append(x.flying, d.storage.send(w))
-		}
-	}
-	delete(d.kept, x.PCIAddress)
-}
-
-// Suspended is the first half of SNAP's Expose: the controller is made, and does not serve.
-func (d *DPU) Suspended(spec provisioner.ExposeSpec) error {
-	if err := d.answers(); err != nil {
-		return err
-	}
-	id, made := d.devices[spec.Device]
-	if !made {
-		return fmt.Errorf("device %s: %w", spec.Device, provisioner.ErrNotFound)
-	}
-	if d.shown[spec.Device] != nil {
-		return nil
-	}
-	x, err := d.make(spec, volumeOf(id))
-	if err == nil {
-		x.suspended = true
-	}
-	return err
-}
-
-// Discard is SNAP's.
-func (d *DPU) Discard(address string) error {
-	if err := d.answers(); err != nil {
-		return err
-	}
-	for _, x := range d.shown {
-		if x.PCIAddress == address {
-			return nil
-		}
-	}
-	delete(d.kept, address)
-	return nil
-}
-
-// function is one that is free; the one that is asked for, if it is.
-func (d *DPU) function(want string) (string, bool) {
-	taken := map[string]bool{}
-	for _, x := range d.shown {
-		taken[x.PCIAddress] = true
-	}
-	if want != "" && !taken[want] {
-		return want, true
-	}
-	for i := range functions {
-		if address := fmt.Sprintf("3b:00.%d", i); !taken[address] {
-			return address, true
-		}
-	}
-	return "", false
-}
-
 // Withdraw is SNAP's.
 func (d *DPU) Withdraw(device string) error {
 	if err := d.answers(); err != nil {
@@ -295,6 +223,9 @@ func (d *DPU) Withdraw(device string) error {
 	x := d.shown[device]
 	if x == nil || d.Lies.Withdrawn {
 		return nil
+	}
+	if err := d.ended(x); err != nil {
+		return err
 	}
 	d.land(x)
 	d.hide(x)
@@ -309,9 +240,11 @@ func (d *DPU) land(x *shown) {
 		return
 	}
 	for _, f := range x.flying {
-		d.storage.land(f)
+		if !f.stray {
+			d.storage.land(f)
+		}
 	}
-	x.flying = nil
+	x.flying, x.waiting = nil, nil
 }
 
 func (d *DPU) hide(x *shown) {
@@ -340,8 +273,7 @@ func (d *DPU) write(x *shown) {
 			return
 		}
 		if d.HostOn {
-			x.flying = slices.DeleteFunc(x.flying, func(f *flight) bool { return f.over })
-			x.flying = append(x.flying, d.storage.send(Write{Volume: x.volume, DPU: d.Name, Epoch: x.epoch}))
+			d.send(x, Write{Volume: x.volume, DPU: d.Name, Epoch: x.epoch})
 		}
 		d.write(x)
 	})
@@ -351,6 +283,9 @@ func (d *DPU) write(x *shown) {
 func (d *DPU) Create(id string) (string, error) {
 	if err := d.answers(); err != nil {
 		return "", err
+	}
+	if d.way.lost {
+		return "", d.unreached()
 	}
 	name := "dev_" + id
 	if d.devices[name] == "" {
@@ -383,6 +318,9 @@ func (d *DPU) OpenAtEpoch(device string, epoch int64) error {
 	id, made := d.devices[device]
 	if !made {
 		return fmt.Errorf("device %s: %w", device, provisioner.ErrNotFound)
+	}
+	if d.way.lost {
+		return d.unreached()
 	}
 	return d.storage.OpenAt(volumeOf(id), d.Name, epoch)
 }

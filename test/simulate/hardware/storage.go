@@ -77,6 +77,8 @@ type flight struct {
 	// under is the epoch under which its device was open, where the storage knows epochs.
 	under    int64
 	received bool
+	// stray: the connection that it was sent by is lost. No one can wait for its end.
+	stray bool
 }
 
 // send puts a write on its way.
@@ -92,12 +94,17 @@ func (s *Storage) send(w Write) *flight {
 	if slow, ok := s.Slow[w.DPU]; ok {
 		took = slow
 	}
+	s.fly(f, took)
+	return f
+}
+
+// fly lets a write land after a time.
+func (s *Storage) fly(f *flight, took time.Duration) {
 	if s.Epochs {
 		s.depart(f)
 		s.engine.After(took/2, func() { s.receive(f) })
 	}
 	s.engine.After(took, func() { s.land(f) })
-	return f
 }
 
 func (s *Storage) land(f *flight) {

@@ -31,6 +31,9 @@ const (
 	Vanish = "cut off host and DPU of"
 	// BothDie takes the power from the host where a volume is wanted, and from its DPU.
 	BothDie = "power off host and DPU of"
+	// LoseWay cuts the DPU of the host where a volume is wanted off from the storage alone, for a
+	// time; all DPUs if no volume is named.
+	LoseWay = "cut off from the storage: DPU of"
 	// Strip and StripOwner take the VolumeAttachment of a volume to a host away by force,
 	// or the DPUVolumeAttachment; LetGo takes the finalizer of the node driver off.
 	Strip      = "strip"
@@ -101,6 +104,8 @@ type Plan struct {
 	Epochs bool
 	// Power says which machines have a BMC that is on record.
 	Power string
+	// Ways: DPUs watch their ways to the storage, and lose them; clusters are away for a minute.
+	Ways bool
 	// Prompt: no watch is late.
 	Prompt bool
 	// Faults are those of calls.
@@ -152,6 +157,7 @@ func New(seed uint64) Plan {
 	p.Nodes, p.Leases = dice.IntN(4) == 0, dice.IntN(3) == 0
 	p.medium(rand.New(rand.NewPCG(seed, 1)))
 	p.power(rand.New(rand.NewPCG(seed, 2)))
+	p.ways(rand.New(rand.NewPCG(seed, 3)))
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
 }
@@ -183,6 +189,31 @@ func (p *Plan) power(dice *rand.Rand) {
 			e.What = BothDie
 		}
 		p.Add(e)
+	}
+}
+
+// ways draws whether ways to the storage are lost, mostly of volumes that can move for that, and
+// whether a cluster is away.
+func (p *Plan) ways(dice *rand.Rand) {
+	if p.Ways = dice.IntN(4) == 0; !p.Ways {
+		return
+	}
+	if dice.IntN(3) > 0 {
+		p.Replicas = true
+		p.Revokes = p.Revokes || !p.Epochs
+	}
+	for range 1 + dice.IntN(3) {
+		e := Event{
+			What: LoseWay, Who: VolumeNames[dice.IntN(p.Volumes)], At: 8*time.Second + time.Duration(dice.Int64N(int64(p.Length*2/3))),
+			For: time.Duration(dice.Int64N(int64(80 * time.Second))),
+		}
+		if dice.IntN(6) == 0 {
+			e.Who = ""
+		}
+		p.Add(e)
+	}
+	if which := dice.IntN(4); which < 2 {
+		p.Add(Event{What: Cut, Who: []string{"host cluster", "DPU cluster"}[which], At: time.Duration(dice.Int64N(int64(p.Length))), For: time.Minute})
 	}
 }
 
@@ -265,7 +296,7 @@ func Shrink(p Plan, fails func(Plan) bool) Plan {
 
 // String lists the plan.
 func (p Plan) String() string {
-	out := fmt.Sprintf("%d hosts, %d volumes, revokes: %t, eager: %t, replicas: %t, nodes ask: %t, leases: %t, epochs: %t, BMCs: %q, faults %+v, healed after %s\n", p.Hosts, p.Volumes, p.Revokes, p.Eager, p.Replicas, p.Nodes, p.Leases, p.Epochs, p.Power, p.Faults, p.Length)
+	out := fmt.Sprintf("%d hosts, %d volumes, revokes: %t, eager: %t, replicas: %t, nodes ask: %t, leases: %t, epochs: %t, BMCs: %q, ways are lost: %t, faults %+v, healed after %s\n", p.Hosts, p.Volumes, p.Revokes, p.Eager, p.Replicas, p.Nodes, p.Leases, p.Epochs, p.Power, p.Ways, p.Faults, p.Length)
 	for _, e := range p.Events {
 		out += fmt.Sprintf("  %10.4fs %s\n", e.At.Seconds(), e)
 	}

@@ -6,8 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -15,6 +19,9 @@ import (
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 	"github.com/moor-storage/moor/pkg/controller/failover/powerproof"
 	"github.com/moor-storage/moor/pkg/controller/hostcluster"
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
+	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
+	"github.com/moor-storage/moor/pkg/node/dpu/paths"
 	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/pkg/power"
 	"github.com/moor-storage/moor/pkg/power/redfish"
@@ -201,4 +208,123 @@ func (m machine) ask(ctx context.Context, what string, do func()) error {
 		return fmt.Errorf("%w: %s", power.ErrOtherMachine, words)
 	}
 	return m.call(ctx, engine.Write, what, func() error { return m.bmc.Ask(do) })
+}
+
+// pathGrace and snapAway are the defaults of snap-node-driver.
+const (
+	pathGrace = 3 * time.Second
+	snapAway  = 20 * time.Second
+)
+
+// loss names losses of ways, where they are watched.
+func (l *life) loss() func(string) string {
+	if !l.process.world.plan.Ways {
+		return nil
+	}
+	l.ways = paths.NewWays(hardware.DrainBound, bubble{})
+	if l.process.world.blind {
+		return nil
+	}
+	return l.ways.Loss
+}
+
+// watchWays has the ways of a DPU watched.
+func (l *life) watchWays(store *attachments.Store, shown *exposures.Exposures) {
+	if l.ways == nil {
+		return
+	}
+	beats := &metronome{due: make(chan time.Time, 1)}
+	watcher := paths.New(paths.Options{
+		Devices: store.Devices, Services: shown, Grace: pathGrace, Away: snapAway, Timeout: passTimeout, Ways: l.ways, Clock: beats,
+		Changed: func() {
+			if l.heartDue != nil {
+				l.heartDue()
+			}
+		},
+	})
+	ctx := ctrl.LoggerInto(l.Context(), logr.Discard())
+	l.Go("paths", func() { _ = watcher.Start(ctx) }, func() {})
+	l.process.world.pace(l, beats)
+}
+
+// metronome is a clock whose ticker is the engine's: so a look never falls on a step.
+type metronome struct {
+	ticking
+	due chan time.Time
+}
+
+// NewTicker is the ticker.
+func (m *metronome) NewTicker(time.Duration) clock.Ticker { return m }
+
+// C tells when it is time.
+func (m *metronome) C() <-chan time.Time { return m.due }
+
+// Stop does nothing: it ends with the process.
+func (*metronome) Stop() {}
+
+// pace has the ways of a DPU looked at each second, while its program runs.
+func (w *World) pace(l *life, beats *metronome) {
+	w.Engine.After(time.Second, func() {
+		if !l.Alive() {
+			return
+		}
+		if !l.Stalled() {
+			select {
+			case beats.due <- time.Now():
+			default:
+			}
+		}
+		w.pace(l, beats)
+	})
+}
+
+// tellWays adds to what a DPU says of itself which ways are lost.
+func (l *life) tellWays(d *hardware.DPU, out *moorv1alpha1.DPUState) {
+	if l.ways == nil {
+		return
+	}
+	out.SNAPReady = d.SNAP
+	out.LostPaths, out.AllPathsLost = l.ways.Lost()
+}
+
+// tellWays writes what a DPU says of its ways, if it gives no lease, and has the host cluster have
+// that too.
+func (w *World) tellWays(d *hardware.DPU) {
+	if !w.plan.Ways {
+		return
+	}
+	p := w.processOf(d.Name)
+	there, found := cluster.Find[*moorv1alpha1.DPUStorageNode](w.DPU, "", d.Name)
+	if !w.plan.Leases && found && d.On && p.life != nil && p.life.Alive() && !w.down[d.Name] && !w.down[w.DPU.Name] {
+		next := there.DeepCopy()
+		p.life.tellWays(d, next.Status.DPU)
+		if !equality.Semantic.DeepEqual(there, next) {
+			w.Engine.Tell(d.Name, "says that it has lost %v", next.Status.DPU.LostPaths)
+			w.must(w.DPU.UpdateStatus(next))
+			there = next
+		}
+	}
+	here, also := cluster.Find[*moorv1alpha1.DPUStorageNode](w.Host, "", d.Host)
+	if !found || !also || there.Status.DPU == nil || w.down[w.Host.Name] || w.down[w.DPU.Name] || equality.Semantic.DeepEqual(here.Status.LostPaths(), there.Status.LostPaths()) {
+		return
+	}
+	next := here.DeepCopy()
+	next.Status.DPU = there.Status.DPU.DeepCopy()
+	w.must(w.Host.UpdateStatus(next))
+}
+
+// loseWay cuts the DPU of the host where a volume is wanted off from the storage, or all, for a time.
+func (w *World) loseWay(e plan.Event) {
+	for _, d := range w.Cards {
+		if e.Who == "" || d.Host == w.wanted[e.Who] {
+			d.LosesWay()
+			w.Engine.After(e.For, d.FindsWay)
+		}
+	}
+}
+
+// lostWay reports whether the host cluster knows that a host's DPU has lost its way to a volume.
+func (w *World) lostWay(volume, host string) bool {
+	n, found := cluster.Find[*moorv1alpha1.DPUStorageNode](w.Host, "", host)
+	return found && n.Status.LostPath(volume) != nil
 }
