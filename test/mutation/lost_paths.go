@@ -49,7 +49,13 @@ var lostPaths = []mutation{
 		{pathJudge, "	case t.silent && t.answers || t.open", "	case t.silent || t.open"},
 	}},
 	{name: "what was sent over a lost way is drained", tests: "./pkg/node/dpu", edits: []edit{
-		{"pkg/node/dpu/exposures/incarnation.go", "	if loss = cmp.Or(loss, e.loss(shown.DeviceName)); loss == \"\" {", "	if loss = cmp.Or(loss, e.loss(shown.DeviceName)); loss != \"-\" {"},
+		{"pkg/node/dpu/exposures/incarnation.go", "	if loss = cmp.Or(loss, e.lossNow(ctx, shown)); loss == \"\" {", "	if loss = cmp.Or(loss, e.lossNow(ctx, shown)); loss != \"-\" {"},
+	}},
+	{name: "a way that is lost between two looks is well when the device is taken away", tests: "./pkg/node/dpu/exposures", edits: []edit{
+		{"pkg/node/dpu/exposures/incarnation.go", "e.seen(path)", "_ = path"},
+	}},
+	{name: "a way that SNAP has lost at that moment counts as lost", tests: dpuPaths, edits: []edit{
+		{"pkg/node/dpu/paths/ways.go", "t.note(t.lost || t.disconnected(path), w.clock.Now())", "_ = t"},
 	}},
 	{name: "a loss is forgotten when the way is found", tests: dpuPaths, edits: []edit{
 		{"pkg/node/dpu/paths/ways.go", "w.clock.Since(t.brokenAt) >= w.recent", "w.clock.Since(t.brokenAt) >= 0"},

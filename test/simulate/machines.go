@@ -25,6 +25,7 @@ import (
 	"github.com/moor-storage/moor/pkg/nodehealth"
 	"github.com/moor-storage/moor/pkg/power"
 	"github.com/moor-storage/moor/pkg/power/redfish"
+	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/moor-storage/moor/test/simulate/cluster"
 	"github.com/moor-storage/moor/test/simulate/engine"
 	"github.com/moor-storage/moor/test/simulate/hardware"
@@ -226,6 +227,14 @@ func (l *life) loss() func(string) string {
 		return nil
 	}
 	return l.ways.Loss
+}
+
+// seen takes note of ways that are lost between two looks.
+func (l *life) seen() func(provisioner.Path) {
+	if l.ways == nil || l.process.world.blind {
+		return nil
+	}
+	return l.ways.Seen
 }
 
 // watchWays has the ways of a DPU watched.

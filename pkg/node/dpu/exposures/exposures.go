@@ -29,6 +29,9 @@ type Options struct {
 	// Loss names the loss of a device's way to the storage that there is, or was within
 	// Drain; "" if there is none. Nil: none is known of.
 	Loss func(device string) string
+	// Seen is told how SNAP has the way of a device when it is taken away, before Loss is asked:
+	// what watches ways looks at times only. Nil: nothing is.
+	Seen func(provisioner.Path)
 	// Drain is how long the storage may take over what it has received.
 	Drain time.Duration
 	// Clock is the machine's if nil.
@@ -44,6 +47,7 @@ type Exposures struct {
 	timeout     time.Duration
 	withdrawn   func()
 	loss        func(device string) string
+	seen        func(provisioner.Path)
 }
 
 // New returns the exposures of a DPU; it asks no service yet.
@@ -60,6 +64,7 @@ func New(o Options) *Exposures {
 	return &Exposures{
 		withdrawn:   o.Withdrawn,
 		loss:        o.Loss,
+		seen:        o.Seen,
 		drain:       drain{bound: o.Drain, clock: o.Clock, asked: map[string]time.Time{}},
 		services:    services{root: o.Root, boot: o.Boot, open: o.Open, used: map[string]provisioner.DPU{}},
 		attachments: o.Attachments, timeout: o.Timeout,

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 )
 
@@ -43,7 +45,7 @@ func (e *Exposures) rememberAll(all []storagev1alpha1.VolumeAttachment) bool {
 // storage. If it was not, what its function may have kept of the host's requests is discarded.
 func (e *Exposures) During(ctx context.Context, shown *storagev1alpha1.VolumeAttachmentDPU, act func() error) (undrained string, err error) {
 	e.Remember(shown)
-	before, loss := e.Incarnation(shown.Provider), e.loss(shown.DeviceName)
+	before, loss := e.Incarnation(shown.Provider), e.lossNow(ctx, shown)
 	if err := act(); err != nil {
 		return "", err
 	}
@@ -56,10 +58,25 @@ func (e *Exposures) During(ctx context.Context, shown *storagev1alpha1.VolumeAtt
 	if ended {
 		return shown.Incarnation, nil
 	}
-	if loss = cmp.Or(loss, e.loss(shown.DeviceName)); loss == "" {
+	if loss = cmp.Or(loss, e.lossNow(ctx, shown)); loss == "" {
 		return "", nil
 	}
 	return shown.Incarnation + " " + loss, nil
+}
+
+// lossNow is Loss, after SNAP was asked once more: a way can be lost since it was looked at, and
+// with it what SNAP had sent. What cannot be found out is as it was known.
+func (e *Exposures) lossNow(ctx context.Context, shown *storagev1alpha1.VolumeAttachmentDPU) string {
+	if e.seen != nil && shown.Provider != "" && shown.DeviceName != "" {
+		told, err := e.services.get(shown.Provider).Paths(ctx, []string{shown.DeviceName})
+		if err != nil {
+			ctrl.LoggerFrom(ctx).V(1).Info("the way of a device that is taken away is not told", "device", shown.DeviceName, "reason", err.Error())
+		}
+		for _, path := range told {
+			e.seen(path)
+		}
+	}
+	return e.loss(shown.DeviceName)
 }
 
 // discard ends what the function on record may have kept for the host. No boot of the machine is

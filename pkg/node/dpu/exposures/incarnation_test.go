@@ -90,15 +90,18 @@ func TestDuring(t *testing.T) {
 		want   string     // after the incarnation on record
 		none   bool
 	}{
-		"nothing happens":               {none: true},
-		"it was restarted before":       {before: func(k *kit) { k.restarted("a") }},
-		"it is restarted meanwhile":     {act: func(k *kit) { k.restarted("a") }},
-		"it ended before":               {before: func(k *kit) { k.unlink("a") }},
-		"it ends meanwhile":             {act: func(k *kit) { k.unlink("a") }},
-		"its way was lost":              {before: func(k *kit) { k.loss = "loss" }, want: " loss"},
-		"its way is lost meanwhile":     {act: func(k *kit) { k.loss = "loss" }, want: " loss"},
-		"its way comes back meanwhile":  {before: func(k *kit) { k.loss = "loss" }, act: func(k *kit) { k.loss = "" }, want: " loss"},
-		"both: what ended is the worse": {before: func(k *kit) { k.loss = "loss" }, act: func(k *kit) { k.restarted("a") }},
+		"nothing happens":                     {none: true},
+		"it was restarted before":             {before: func(k *kit) { k.restarted("a") }},
+		"it is restarted meanwhile":           {act: func(k *kit) { k.restarted("a") }},
+		"it ended before":                     {before: func(k *kit) { k.unlink("a") }},
+		"it ends meanwhile":                   {act: func(k *kit) { k.unlink("a") }},
+		"its way was lost":                    {before: func(k *kit) { k.loss = "loss" }, want: " loss"},
+		"its way is lost meanwhile":           {act: func(k *kit) { k.loss = "loss" }, want: " loss"},
+		"its way comes back meanwhile":        {before: func(k *kit) { k.loss = "loss" }, act: func(k *kit) { k.loss = "" }, want: " loss"},
+		"its way is lost since the last look": {before: func(k *kit) { k.lose("d") }, want: " loss"},
+		"its way is lost meanwhile, unseen":   {act: func(k *kit) { k.lose("d") }, want: " loss"},
+		"what its way is, is not told":        {before: func(k *kit) { k.services["a"].down = errDown }, none: true},
+		"both: what ended is the worse":       {before: func(k *kit) { k.loss = "loss" }, act: func(k *kit) { k.restarted("a") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newKit(t, map[string]*fakeService{"a": {}})

@@ -39,6 +39,8 @@ type fakeService struct {
 	gone, left int
 	// probe is what it says of the storage of each device that it shows.
 	probe error
+	// paths are what it tells of ways.
+	paths []provisioner.Path
 
 	mu        sync.Mutex
 	shows     []provisioner.Exposure
@@ -76,7 +78,7 @@ func (s *fakeService) Functions(context.Context) ([]provisioner.FunctionCount, e
 }
 
 func (s *fakeService) Paths(context.Context, []string) ([]provisioner.Path, error) {
-	return nil, s.down
+	return s.paths, s.down
 }
 
 func (s *fakeService) ProbePath(_ context.Context, device string) error {
@@ -130,11 +132,21 @@ func newKit(t *testing.T, services map[string]*fakeService) *kit {
 			return &fakeService{}
 		},
 		Withdrawn: func() { k.told.Add(1) }, Loss: func(string) string { return k.loss },
+		Seen: func(p provisioner.Path) {
+			if p.State == provisioner.PathReconnecting {
+				k.loss = "loss"
+			}
+		},
 	})
 	for name := range services {
 		k.socket(name)
 	}
 	return k
+}
+
+// lose has service "a" lose the way of a device.
+func (k *kit) lose(device string) {
+	k.services["a"].paths = []provisioner.Path{{Device: device, State: provisioner.PathReconnecting}}
 }
 
 func (k *kit) must(err error) {

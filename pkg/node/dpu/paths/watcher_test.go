@@ -259,6 +259,45 @@ func TestAStorageThatRefusesTheQuestion(t *testing.T) {
 	})
 }
 
+// TestSeen: a connection that SNAP loses between two looks is named at once, also of a device that
+// was not looked at yet; that it is a loss to be told, looks alone decide.
+func TestSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const recent = 10 * time.Second
+		for name, looked := range map[string]bool{"looked at": true, "new": false} {
+			w := NewWays(recent, nil)
+			look := func() {
+				devices := map[string]attachments.OnRecord{"d": {Volume: "v"}}
+				w.judge(t.Context(), judgement{devices: devices, seen: []provisioner.Path{connected(0, 0)}, now: time.Now(), bounds: within})
+				w.answered("d", nil)
+			}
+			if looked {
+				look()
+			}
+			w.Seen(connected(0, 0))
+			if loss := w.Loss("d"); loss != "" {
+				t.Errorf("%s: %q of a way that is well", name, loss)
+			}
+			lost := connected(0, 0)
+			lost.State = provisioner.PathReconnecting
+			w.Seen(lost)
+			loss := w.Loss("d")
+			if told, all := w.Lost(); loss == "" || len(told) > 0 || all {
+				t.Errorf("%s: %q, told %v", name, loss, told)
+			}
+			look()
+			time.Sleep(recent - time.Second) // of the bubble
+			if again := w.Loss("d"); again != loss {
+				t.Errorf("%s: %q, and a while after it %q", name, loss, again)
+			}
+			time.Sleep(time.Second) // of the bubble
+			if again := w.Loss("d"); again != "" {
+				t.Errorf("%s: %q long after it", name, again)
+			}
+		}
+	})
+}
+
 // TestLoss is named while there is a sign of it, and for a while after: what was sent may be
 // at the storage yet. Another loss has another name.
 func TestLoss(t *testing.T) {

@@ -84,6 +84,19 @@ func (w *Ways) Loss(device string) string {
 	return "lost " + t.brokenSince.UTC().Format(time.RFC3339Nano)
 }
 
+// Seen takes note of the way of a device as SNAP has it between two looks: a connection that it has
+// lost is named by Loss at once. Whether the way counts as lost, looks alone decide.
+func (w *Ways) Seen(path provisioner.Path) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.tracks[path.Device]
+	if t == nil { // no look has come to it yet
+		t = &track{}
+		w.tracks[path.Device] = t
+	}
+	t.note(t.lost || t.disconnected(path), w.clock.Now())
+}
+
 // judgement is what was seen of the devices at a time.
 type judgement struct {
 	// devices are those on record.
@@ -129,10 +142,10 @@ func (w *Ways) judge(ctx context.Context, j judgement) (ask []string, changed bo
 func (w *Ways) track(device string, r attachments.OnRecord) *track {
 	t := w.tracks[device]
 	if t == nil {
-		t = &track{volume: r.Volume}
+		t = &track{}
 		w.tracks[device] = t
 	}
-	t.going = r.Going
+	t.volume, t.going = r.Volume, r.Going
 	return t
 }
 
