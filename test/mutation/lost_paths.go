@@ -54,7 +54,13 @@ var lostPaths = []mutation{
 	{name: "a way that is lost between two looks is well when the device is taken away", tests: "./pkg/node/dpu/exposures", edits: []edit{
 		{"pkg/node/dpu/exposures/incarnation.go", "e.seen(path)", "_ = path"},
 	}},
-	{name: "a way that SNAP has lost at that moment counts as lost", tests: dpuPaths, edits: []edit{
+	{name: "the loss of a device that is gone stays", tests: dpuPaths, edits: []edit{
+		{"pkg/node/dpu/paths/ways.go", "case r.Going && !known && t != nil", "case false && !known && t != nil"},
+	}},
+	{name: "the loss of a device that may be made anew ends", tests: dpuPaths, edits: []edit{
+		{"pkg/node/dpu/paths/ways.go", "case r.Going && !known && t != nil", "case !known && t != nil"},
+	}},
+	{name: "a way that SNAP has lost at that moment is not named", tests: dpuPaths, edits: []edit{
 		{"pkg/node/dpu/paths/ways.go", "t.note(t.lost || t.disconnected(path), w.clock.Now())", "_ = t"},
 	}},
 	{name: "a loss is forgotten when the way is found", tests: dpuPaths, edits: []edit{

@@ -122,6 +122,15 @@ func (t *track) unanswered(now time.Time, b bounds) bool {
 	return true
 }
 
+// gone takes note that the device is not there any more, and reports whether its way was lost. What
+// had been sent over it may be on its way still.
+func (t *track) gone(now time.Time) bool {
+	was := t.lost
+	t.lost, t.why, t.sign = false, "", ""
+	t.note(false, now)
+	return was
+}
+
 // away reports whether SNAP has been away, all in all, for longer than is borne.
 func (t *track) away(b bounds) bool { return b.away > 0 && t.awayFor >= b.away }
 

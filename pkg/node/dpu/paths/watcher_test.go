@@ -259,6 +259,49 @@ func TestAStorageThatRefusesTheQuestion(t *testing.T) {
 	})
 }
 
+// TestGone: the loss of a device that its service does not know any more ends if the device is being
+// taken from this DPU, and is named for as long as after any other end. Else it stays.
+func TestGone(t *testing.T) {
+	for name, c := range map[string]struct {
+		going bool
+		heard []string
+		stays bool
+	}{
+		"going":                         {going: true, heard: []string{"one"}},
+		"it may be made anew":           {heard: []string{"one"}, stays: true},
+		"its service is silent":         {going: true, stays: true},
+		"another service is heard only": {going: true, heard: []string{"two"}, stays: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := NewWays(10*time.Second, nil)
+				lost := connected(0, 0)
+				lost.State = provisioner.PathReconnecting
+				look := func(going bool, heard []string, seen ...provisioner.Path) bool {
+					devices := map[string]attachments.OnRecord{"d": {Volume: "v", Service: "one", Going: going}}
+					_, changed := w.judge(t.Context(), judgement{devices: devices, seen: seen, heard: heard, now: time.Now(), bounds: within})
+					return changed
+				}
+				look(c.going, []string{"one"}, lost)
+				time.Sleep(grace) // of the bubble
+				look(c.going, []string{"one"}, lost)
+				loss := w.Loss("d")
+				if told, _ := w.Lost(); len(told) != 1 || loss == "" {
+					t.Fatalf("told %v, loss %q", told, loss)
+				}
+				changed := look(c.going, c.heard)
+				if told, _ := w.Lost(); (len(told) == 1) != c.stays || changed == c.stays || w.Loss("d") != loss {
+					t.Errorf("told %v, changed %t, loss %q and then %q", told, changed, loss, w.Loss("d"))
+				}
+				time.Sleep(10 * time.Second) // of the bubble
+				if still := w.Loss("d"); (still != "") != c.stays {
+					t.Errorf("loss %q long after", still)
+				}
+			})
+		})
+	}
+}
+
 // TestSeen: a connection that SNAP loses between two looks is named at once, also of a device that
 // was not looked at yet; that it is a loss to be told, looks alone decide.
 func TestSeen(t *testing.T) {

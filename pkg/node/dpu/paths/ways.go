@@ -110,7 +110,8 @@ type judgement struct {
 
 // judge takes note of what was seen, and returns the devices whose storage is to be asked,
 // and whether what is told of losses has changed. A device that its service does not know
-// stays as it was.
+// stays as it was, unless it is being taken from this DPU: then it is gone, and its way is
+// no loss any more, for which its attachment would stay.
 func (w *Ways) judge(ctx context.Context, j judgement) (ask []string, changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,9 +123,14 @@ func (w *Ways) judge(ctx context.Context, j judgement) (ask []string, changed bo
 		return !there
 	})
 	for device, r := range j.devices {
-		if r.Service != "" && !slices.Contains(j.heard, r.Service) {
-			t := w.track(device, r)
+		silent := r.Service != "" && !slices.Contains(j.heard, r.Service)
+		known := slices.ContainsFunc(j.seen, func(p provisioner.Path) bool { return p.Device == device })
+		switch t := w.tracks[device]; {
+		case silent:
+			t = w.track(device, r)
 			changed = turned(ctx, device, t, func() bool { return t.unanswered(j.now, j.bounds) }) || changed
+		case r.Going && !known && t != nil && len(j.heard) > 0:
+			changed = turned(ctx, device, t, func() bool { return t.gone(j.now) }) || changed
 		}
 	}
 	for _, path := range j.seen {
