@@ -189,6 +189,12 @@ var medium = []mutation{
 	{name: "the DPU shows before the storage has fenced", tests: node, edits: []edit{
 		{nodeRight, "		p.refused = writer.Unfenced(now)\n", "		_ = writer.Unfenced(now)\n"},
 	}},
+	{name: "an epoch that the storage refuses is kept", tests: "./pkg/node/dpu", edits: []edit{
+		{"pkg/node/dpu/fence.go", "	if !errors.Is(failure, provisioner.ErrPrecondition) {", "	if !errors.Is(failure, provisioner.ErrPrecondition) || p != nil {"},
+	}},
+	{name: "an epoch is given back for any failure to open its device", tests: "./pkg/node/dpu", edits: []edit{
+		{"pkg/node/dpu/fence.go", "	if !errors.Is(failure, provisioner.ErrPrecondition) {", "	if failure == nil {"},
+	}},
 	{name: "the DPU shows a replica that was not opened under the epoch", tests: node, edits: []edit{
 		{"pkg/node/dpu/show.go", " || p.small() || p.behind() {", " || p.small() {"},
 	}},

@@ -102,6 +102,21 @@ func (f fence) overtaken(ctx context.Context, p *pass) error {
 	return p.wait(0, "%s", refused)
 }
 
+// spent retires the epoch that is granted if the storage says that it is over: it was fenced, and the
+// cluster of the DPUs was restored from a backup of before. No other word of that may come, since the
+// claim stands; the next grant is above. Any other failure stays one.
+func (f fence) spent(ctx context.Context, p *pass, failure error) error {
+	if !errors.Is(failure, provisioner.ErrPrecondition) {
+		return failure
+	}
+	epoch := p.attachment.Spec.Epoch
+	if err := f.endAll(ctx, p, epoch); err != nil {
+		return err
+	}
+	f.note(ctx, p, epoch)
+	return p.wait(0, "epoch %d of volume %s is given back, since the storage refuses it: %s", epoch, p.volumeName(), failure)
+}
+
 // endAll is end where what is on record of the volume's devices may be lost.
 func (f fence) endAll(ctx context.Context, p *pass, epoch int64) error {
 	p.unrecorded()

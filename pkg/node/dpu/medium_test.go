@@ -126,6 +126,53 @@ func TestShownBeforeItsVendorKnewEpochs(t *testing.T) {
 	}
 }
 
+// TestSpentEpochIsGivenBack: an epoch that the storage has fenced, though the claim grants it as after a
+// restore, is given back once nothing is shown, so that the next grant is above.
+func TestSpentEpochIsGivenBack(t *testing.T) {
+	for name, shown := range map[string]bool{"shown": true, "not shown yet": false} {
+		t.Run(name, func(t *testing.T) {
+			c, m, a := epochal(t, corev1.ReadWriteOnce)
+			c.grant(a, 3)
+			c.fenced(a.Name, 3)
+			if shown {
+				m.settle(a.Name)
+			}
+			m.vendor.mu.Lock()
+			m.vendor.epochs = map[string]int64{"dev_v1-pvc": 4}
+			m.vendor.mu.Unlock()
+			for range 5 {
+				_ = m.pass(a.Name)
+				if d := c.get(a.Name).Status.DPU; d.RetiredEpoch > 0 && (d.Attached || m.shown()["dev_v1-pvc"].Visible) {
+					t.Fatalf("given back while it is shown: %+v, %v", d, m.shown())
+				}
+			}
+			now := m.settle(a.Name)
+			if d := now.Status.DPU; d.RetiredEpoch != 3 || d.Attached || m.shown()["dev_v1-pvc"].Visible {
+				t.Fatalf("not given back: %+v, shown %v, %q", d, m.shown(), now.Status.Message)
+			}
+			c.grant(now, 4)
+			c.fenced(a.Name, 4)
+			if now := m.settle(a.Name); !now.Status.DPU.Attached || now.Status.DPU.Epoch != 4 {
+				t.Errorf("not shown under the next epoch: %+v", now.Status)
+			}
+		})
+	}
+}
+
+// TestOpenFails: what is no word of the storage about the epoch gives nothing back.
+func TestOpenFails(t *testing.T) {
+	c, m, a := epochal(t, corev1.ReadWriteOnce)
+	c.grant(a, 3)
+	c.fenced(a.Name, 3)
+	m.vendor.onOpen = func() error { return fmt.Errorf("the target is away: %w", provisioner.ErrUnavailable) }
+	for range 5 {
+		_ = m.pass(a.Name)
+	}
+	if d := c.get(a.Name).Status.DPU; d.RetiredEpoch != 0 || d.Attached {
+		t.Errorf("given back: %+v", d)
+	}
+}
+
 // TestDeviceMadeAnewIsOpenedAnew: SNAP has lost the device, and the vendor makes one of
 // the same name, which has no epoch.
 func TestDeviceMadeAnewIsOpenedAnew(t *testing.T) {

@@ -200,7 +200,12 @@ func (r *Reconciler) phases(ctx context.Context, p *pass) error {
 	if shown, err := r.shower.showReady(ctx, p); shown || err != nil {
 		return err
 	}
-	return run(r.maker.findPlugin, r.maker.make, r.maker.grow, r.maker.open, r.shower.show)
+	return run(r.maker.findPlugin, r.maker.make, r.maker.grow, r.open, r.shower.show)
+}
+
+// open opens the device under the epoch of the attachment, or gives that back.
+func (r *Reconciler) open(ctx context.Context, p *pass) error {
+	return r.fence.spent(ctx, p, r.maker.open(ctx, p))
 }
 
 // finish writes the status, even where the pass has used up its time, and then
