@@ -59,6 +59,9 @@ func TestSeedsThatFailed(t *testing.T) {
 		1310317:    "after a restore a cache that lacked the mark had its epoch granted again, and freed",
 		1312227:    "after a restore a DPU showed what only the host cluster knew to be going",
 		30567:      "what a function had kept of one volume was served when another volume was recovered there",
+		30014:      "a DPU gave its receipt right after SNAP had lost its way to the storage, and writes were on their way",
+		32449:      "an attachment was kept for a way that was lost, and the loss was told for as long as the attachment stood",
+		372:        "after a restore a claim granted an epoch that the storage had fenced",
 		333752:     "a DPU gave an epoch back while it showed the volume for an attachment that is gone",
 	} {
 		t.Run(found, func(t *testing.T) { play(t, seed) })
