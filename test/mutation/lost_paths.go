@@ -40,7 +40,7 @@ var lostPaths = []mutation{
 		{pathJudge, "	if now.Sub(t.backSince) >= steady {", "	if now.Sub(t.backSince) >= 0 {"},
 	}},
 	{name: "a SNAP service that is away is away for what another shows", tests: dpuPaths, edits: []edit{
-		{"pkg/node/dpu/paths/ways.go", "!slices.Contains(j.heard, r.Service) {", "len(j.heard) < 2 {"},
+		{"pkg/node/dpu/paths/ways.go", "!slices.Contains(j.heard, r.Service)\n", "len(j.heard) < 2\n"},
 	}},
 	{name: "a storage without I/O is not asked", tests: dpuPaths, edits: []edit{
 		{pathJudge, "	return path.InFlight <= 0 && now.Sub(t.asked) >= period", "	return false"},

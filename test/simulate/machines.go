@@ -302,11 +302,10 @@ func (w *World) tellWays(d *hardware.DPU) {
 	if !w.plan.Ways {
 		return
 	}
-	p := w.processOf(d.Name)
 	there, found := cluster.Find[*moorv1alpha1.DPUStorageNode](w.DPU, "", d.Name)
-	if !w.plan.Leases && found && d.On && p.life != nil && p.life.Alive() && !w.down[d.Name] && !w.down[w.DPU.Name] {
+	if !w.plan.Leases && found && w.speaks(d) {
 		next := there.DeepCopy()
-		p.life.tellWays(d, next.Status.DPU)
+		w.processOf(d.Name).life.tellWays(d, next.Status.DPU)
 		if !equality.Semantic.DeepEqual(there, next) {
 			w.Engine.Tell(d.Name, "says that it has lost %v", next.Status.DPU.LostPaths)
 			w.must(w.DPU.UpdateStatus(next))

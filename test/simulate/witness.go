@@ -43,11 +43,16 @@ func (w *World) beat(d *hardware.DPU) {
 	if d.HostOn && !w.down["host "+d.Host] && !w.down[w.Host.Name] {
 		b.host = time.Now()
 	}
-	p := w.processOf(d.Name)
-	if !w.plan.Leases && d.On && p.life != nil && p.life.Alive() && !w.down[d.Name] && !w.down[w.DPU.Name] {
+	if !w.plan.Leases && w.speaks(d) {
 		b.dpu = time.Now()
 	}
 	w.Engine.After(beatPeriod+time.Duration(w.dice.Int64N(int64(200*time.Millisecond))), func() { w.beat(d) })
+}
+
+// speaks reports whether the program of a DPU runs, and reaches its cluster.
+func (w *World) speaks(d *hardware.DPU) bool {
+	l := w.processOf(d.Name).life
+	return d.On && l != nil && l.Alive() && !w.down[d.Name] && !w.down[w.DPU.Name]
 }
 
 // look lets a kubelet and the control plane speak of a Node, and a DPU of its host.
@@ -67,7 +72,7 @@ func (w *World) look(d *hardware.DPU) {
 		}
 	}
 	there, found := cluster.Find[*moorv1alpha1.DPUStorageNode](w.DPU, "", d.Name)
-	if p := w.processOf(d.Name); !w.plan.Leases && found && d.On && p.life != nil && p.life.Alive() && !w.down[d.Name] && !w.down[w.DPU.Name] && there.Status.DPU.Host.Alive != d.HostOn {
+	if !w.plan.Leases && found && w.speaks(d) && there.Status.DPU.Host.Alive != d.HostOn {
 		next := there.DeepCopy()
 		next.Status.DPU.Host.Alive = d.HostOn
 		w.Engine.Tell(d.Name, "sees its host alive: %t", d.HostOn)

@@ -183,19 +183,6 @@ func (w *World) happen(e plan.Event) {
 		if l := w.processOf(e.Who).life; l != nil {
 			l.Stall(e.For)
 		}
-	case plan.Cut:
-		w.cutOff(e.Who, e.For)
-	case plan.Vanish:
-		if host := w.wanted[e.Who]; host != "" {
-			w.cutOff("dpu-"+host, e.For)
-			w.cutOff("host "+host, e.For)
-		}
-	case plan.LoseWay:
-		w.loseWay(e)
-	case plan.BothDie:
-		if host := w.wanted[e.Who]; host != "" {
-			w.bothDie(host, e.For)
-		}
 	case plan.HostDies:
 		w.hostOff(w.card("dpu-"+e.Who), "")
 		w.Engine.After(e.For, func() { w.bootHost(e.Who) })
@@ -216,8 +203,28 @@ func (w *World) happen(e plan.Event) {
 		w.Engine.After(e.For, func() { w.must(card.StartSNAP()) })
 	case plan.Restore, plan.RestoreHosts, plan.RestoreBoth:
 		w.backUp(e)
+	case plan.Cut, plan.Vanish, plan.LoseWay, plan.BothDie:
+		w.sever(e)
 	default:
 		w.happenByPersons(e)
+	}
+}
+
+// sever lets an event of the plan happen by which something is out of reach; of a volume that is wanted
+// nowhere none happens.
+func (w *World) sever(e plan.Event) {
+	host := w.wanted[e.Who]
+	switch {
+	case e.What == plan.Cut:
+		w.cutOff(e.Who, e.For)
+	case e.What == plan.LoseWay:
+		w.loseWay(e)
+	case host == "":
+	case e.What == plan.Vanish:
+		w.cutOff("dpu-"+host, e.For)
+		w.cutOff("host "+host, e.For)
+	case e.What == plan.BothDie:
+		w.bothDie(host, e.For)
 	}
 }
 

@@ -123,15 +123,7 @@ func (w *Ways) judge(ctx context.Context, j judgement) (ask []string, changed bo
 		return !there
 	})
 	for device, r := range j.devices {
-		silent := r.Service != "" && !slices.Contains(j.heard, r.Service)
-		known := slices.ContainsFunc(j.seen, func(p provisioner.Path) bool { return p.Device == device })
-		switch t := w.tracks[device]; {
-		case silent:
-			t = w.track(device, r)
-			changed = turned(ctx, device, t, func() bool { return t.unanswered(j.now, j.bounds) }) || changed
-		case r.Going && !known && t != nil && len(j.heard) > 0:
-			changed = turned(ctx, device, t, func() bool { return t.gone(j.now) }) || changed
-		}
+		changed = w.judgeUnseen(ctx, j, device, r) || changed
 	}
 	for _, path := range j.seen {
 		t := w.track(path.Device, j.devices[path.Device])
@@ -142,6 +134,21 @@ func (w *Ways) judge(ctx context.Context, j judgement) (ask []string, changed bo
 		}
 	}
 	return ask, changed
+}
+
+// judgeUnseen judges the way of a device of which nothing was seen, and reports whether what is told
+// of it has changed. It is called with the lock held.
+func (w *Ways) judgeUnseen(ctx context.Context, j judgement, device string, r attachments.OnRecord) bool {
+	silent := r.Service != "" && !slices.Contains(j.heard, r.Service)
+	known := slices.ContainsFunc(j.seen, func(p provisioner.Path) bool { return p.Device == device })
+	switch t := w.tracks[device]; {
+	case silent:
+		t = w.track(device, r)
+		return turned(ctx, device, t, func() bool { return t.unanswered(j.now, j.bounds) })
+	case r.Going && !known && t != nil && len(j.heard) > 0:
+		return turned(ctx, device, t, func() bool { return t.gone(j.now) })
+	}
+	return false
 }
 
 // track is what is known of a device. It is called with the lock held.
