@@ -176,13 +176,18 @@ func (p *Plan) medium(dice *rand.Rand) {
 // power draws which machines have BMCs, and then has hosts and their DPUs die or vanish, mostly of
 // a storage that has no word of its own.
 func (p *Plan) power(dice *rand.Rand) {
-	roll := dice.IntN(10)
-	if roll > 3 {
+	switch dice.IntN(10) {
+	case 0:
+		p.Power = PowerByHost
+	case 2:
+		p.Power = PowerOfDPU
+	case 3:
+		p.Power = PowerOfBoth
+	default:
 		return
 	}
-	p.Power = []string{PowerByHost, PowerByHost, PowerOfDPU, PowerOfBoth}[roll]
 	p.Revokes = p.Revokes && dice.IntN(3) == 0
-	p.Length += 90 * time.Second // such a failover takes longer than any other
+	p.Length += time.Minute // such a failover takes longer than any other
 	for range 1 + dice.IntN(2) {
 		e := p.vanish(dice)
 		if e.At, e.For = 10*time.Second+e.At/2, 2*e.For+time.Minute; dice.IntN(2) == 0 {
