@@ -54,6 +54,9 @@ var lostPaths = []mutation{
 	{name: "a way that is lost between two looks is well when the device is taken away", tests: "./pkg/node/dpu/exposures", edits: []edit{
 		{"pkg/node/dpu/exposures/incarnation.go", "e.seen(path)", "_ = path"},
 	}},
+	{name: "a way of which SNAP tells nothing is well", tests: "./pkg/node/dpu/exposures", edits: []edit{
+		{"pkg/node/dpu/exposures/incarnation.go", "errors.Is(err, provisioner.ErrSilent)", "false && errors.Is(err, provisioner.ErrSilent)"},
+	}},
 	{name: "the loss of a device that is gone stays", tests: dpuPaths, edits: []edit{
 		{"pkg/node/dpu/paths/ways.go", "case r.Going && !known && t != nil", "case false && !known && t != nil"},
 	}},

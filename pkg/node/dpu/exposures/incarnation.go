@@ -3,15 +3,18 @@ package exposures
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 // Incarnation tells one run of the service from every other: a SNAP service makes
@@ -65,7 +68,8 @@ func (e *Exposures) During(ctx context.Context, shown *storagev1alpha1.VolumeAtt
 }
 
 // lossNow is Loss, after SNAP was asked once more: a way can be lost since it was looked at, and
-// with it what SNAP had sent. What cannot be found out is as it was known.
+// with it what SNAP had sent. While SNAP does not answer, that may have happened. A service that
+// refuses to tell of ways never has told of one, and they are as what else watches them knows.
 func (e *Exposures) lossNow(ctx context.Context, shown *storagev1alpha1.VolumeAttachmentDPU) string {
 	if e.seen != nil && shown.Provider != "" && shown.DeviceName != "" {
 		told, err := e.services.get(shown.Provider).Paths(ctx, []string{shown.DeviceName})
@@ -74,6 +78,9 @@ func (e *Exposures) lossNow(ctx context.Context, shown *storagev1alpha1.VolumeAt
 		}
 		for _, path := range told {
 			e.seen(path)
+		}
+		if errors.Is(err, provisioner.ErrSilent) {
+			return cmp.Or(e.loss(shown.DeviceName), "untold "+e.drain.clock.Now().UTC().Format(time.RFC3339Nano))
 		}
 	}
 	return e.loss(shown.DeviceName)

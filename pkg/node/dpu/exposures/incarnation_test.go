@@ -10,6 +10,8 @@ import (
 	"time"
 
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 // TestIncarnationOfTheSocket: two runs of a service are told apart though they began within one tick of
@@ -101,7 +103,12 @@ func TestDuring(t *testing.T) {
 		"its way is lost since the last look": {before: func(k *kit) { k.lose("d") }, want: " loss"},
 		"its way is lost meanwhile, unseen":   {act: func(k *kit) { k.lose("d") }, want: " loss"},
 		"what its way is, is not told":        {before: func(k *kit) { k.services["a"].down = errDown }, none: true},
-		"both: what ended is the worse":       {before: func(k *kit) { k.loss = "loss" }, act: func(k *kit) { k.restarted("a") }},
+		"it does not answer":                  {before: func(k *kit) { k.services["a"].down = provisioner.ErrSilent }, want: " untold " + kubetest.Begin.UTC().Format(time.RFC3339Nano)},
+		"it does not answer any more":         {act: func(k *kit) { k.services["a"].down = provisioner.ErrSilent }, want: " untold " + kubetest.Begin.UTC().Format(time.RFC3339Nano)},
+		"a loss was known before it fell silent": {before: func(k *kit) {
+			k.loss, k.services["a"].down = "loss", provisioner.ErrSilent
+		}, want: " loss"},
+		"both: what ended is the worse": {before: func(k *kit) { k.loss = "loss" }, act: func(k *kit) { k.restarted("a") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newKit(t, map[string]*fakeService{"a": {}})
