@@ -63,6 +63,9 @@ var survivors = map[string]map[string]string{
 		"incarnation.go services.incarnation: ok: always":                        "it is told of each file on Linux which inode it has",
 		"singlewriter.go Exposures.WithdrawSingleWriter: len(devices)+1: 1 is 0": "only how much room there is before more is made",
 	},
+	"pkg/node/dpu/paths": {
+		"ways.go Ways.judgeUnseen: return t.unanswered(j.now, j.bounds): never": "the loss has a new reason, which is told as well",
+	},
 	"pkg/node/dpu/patrol": {
 		"sweep.go Patrol.sweep: known: dropped": "what was not known is there since now, which is no time, and a period is one",
 	},

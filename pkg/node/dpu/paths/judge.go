@@ -15,11 +15,11 @@ type track struct {
 	// sign is the sign of a loss at the last look; "" if there was none. It has no number
 	// that changes from look to look: it is written into an object.
 	sign string
-	// since is when the sign was seen first, or no more; zero if there never was one. begun is
-	// from when on what it tells of had lasted.
+	// since is when a look saw the sign first, or no more; zero if none did. begun is from when
+	// on what it tells of had lasted.
 	since, begun time.Time
-	// lost: the way counts as lost, since begun and for the reason why; borne is for how long
-	// that had lasted before it counted.
+	// lost: the way counts as lost, since begun and for the reason why, the last sign; borne is
+	// for how long that had lasted before it counted.
 	lost  bool
 	why   string
 	borne time.Duration
@@ -72,11 +72,11 @@ func (t *track) look(path provisioner.Path, now time.Time, b bounds) bool {
 	}
 	sign := t.signOf(path, now, b)
 	if (sign == "") != (t.sign == "") {
-		if t.since = now; sign != "" && !t.lost {
+		if t.since = now; !t.lost {
 			t.begun = t.beganBy(path, now)
 		}
 	}
-	if t.sign = sign; t.lost && sign != "" {
+	if t.sign = sign; sign != "" {
 		t.why = sign
 	}
 	lost := sign != ""
@@ -98,7 +98,7 @@ func (t *track) answered(now time.Time) {
 		t.missedAt, t.backSince = time.Time{}, now
 	}
 	if now.Sub(t.backSince) >= steady {
-		t.awaySince, t.backSince, t.awayFor = time.Time{}, time.Time{}, 0
+		t.awaySince, t.awayFor = time.Time{}, 0
 	}
 }
 
@@ -116,7 +116,7 @@ func (t *track) unanswered(now time.Time, b bounds) bool {
 	if t.lost || t.going || !t.away(b) {
 		return false
 	}
-	t.sign, t.since, t.begun = "SNAP does not answer", now, t.awaySince
+	t.sign, t.begun = "SNAP does not answer", t.awaySince
 	t.lost, t.why, t.borne = true, t.sign, now.Sub(t.begun)
 	t.note(true, now)
 	return true

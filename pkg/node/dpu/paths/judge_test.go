@@ -50,6 +50,7 @@ func TestLook(t *testing.T) {
 		"another sign":         {[]moment{{at: 0, path: again}, {at: 2, path: given}, {at: 3, path: given, lost: true}}, "given up"},
 		"I/O goes on":          {[]moment{{at: 0, path: connected(4, 1)}, {at: 2, path: connected(4, 2)}, {at: 4, path: connected(4, 3)}, {at: 6, path: connected(4, 4)}}, ""},
 		"I/O hangs":            {[]moment{{at: 0, path: busy}, {at: 3, path: busy}, {at: 5, path: busy}, {at: 6, path: busy, lost: true}}, "none of it ends"},
+		"I/O hangs after some": {[]moment{{at: 0, path: connected(4, 5)}, {at: 3, path: connected(4, 5)}, {at: 6, path: connected(4, 5), lost: true}}, "none of it ends"},
 		"I/O of a file hangs":  {[]moment{{at: 0, path: hung}, {at: 3, path: hung}, {at: 6, path: hung, lost: true}}, "none of it ends"},
 		"I/O hung, and ended":  {[]moment{{at: 0, path: busy}, {at: 3, path: busy}, {at: 6, path: busy, lost: true}, {at: 7, path: connected(4, 9), lost: true}, {at: 9, path: connected(4, 10), lost: true}, {at: 10, path: connected(4, 11)}}, ""},
 		"a count that is less": {[]moment{{at: 0, path: connected(1, 9)}, {at: 3, path: connected(1, 2)}, {at: 5, path: connected(1, 3)}}, ""},
@@ -64,7 +65,7 @@ func TestLook(t *testing.T) {
 				w.silent, w.open, w.asked = m.silent, m.open > 0, now.Add(-time.Duration(m.open)*time.Second)
 				before := w.lost
 				turned := w.look(m.path, now, within)
-				if w.lost != m.lost || turned != (before != m.lost) {
+				if w.lost != m.lost || turned != (before != m.lost) || turned && w.lost != (w.why != "") {
 					t.Fatalf("after %d s: lost %t (%s), told %t", m.at, w.lost, w.why, turned)
 				}
 			}
@@ -154,6 +155,7 @@ func TestUnanswered(t *testing.T) {
 		"was never there":           {within, false, []span{{21, false}}, connected(0, 0), "SNAP does not answer", 0},
 		"stops and starts":          {within, false, []span{{1, true}, {8, false}, {8, true}, {8, false}, {8, true}, {8, false}, {2, true}}, connected(0, 0), "SNAP was away", s},
 		"is back for a moment":      {within, false, []span{{1, true}, {25, false}, {9, true}}, connected(0, 0), "SNAP was away", s},
+		"is back at the bound":      {within, false, []span{{1, true}, {20, false}, {5, true}}, connected(0, 0), "SNAP was away", s},
 		"is back":                   {within, false, []span{{1, true}, {25, false}, {15, true}}, connected(0, 0), "", 0},
 		"is back without storage":   {within, false, []span{{1, true}, {5, false}, {8, true}}, failed, "given up", 0},
 		"was lost before":           {within, false, []span{{8, true}, {60, false}}, failed, "given up", 0},

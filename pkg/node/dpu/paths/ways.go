@@ -78,7 +78,7 @@ func (w *Ways) Loss(device string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := w.tracks[device]
-	if t == nil || t.brokenAt.IsZero() || !t.broken && w.clock.Since(t.brokenAt) >= w.recent {
+	if t == nil || !t.broken && w.clock.Since(t.brokenAt) >= w.recent {
 		return ""
 	}
 	return "lost " + t.brokenSince.UTC().Format(time.RFC3339Nano)
