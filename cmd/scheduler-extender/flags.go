@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/scheduler/extender"
 )
 
@@ -17,7 +18,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	_ = fs.MarkHidden("concurrency")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the host cluster; empty: the pod's own account")
 	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of the DPUVolumeAttachments")
-	fs.StringVar(&o.driver, "driver-name", "csi.snap.nvidia.com", "CSI driver whose volumes count")
+	fs.StringSliceVar(&o.drivers, "driver-name", []string{"csi.snap.nvidia.com"}, "CSI drivers whose volumes count")
 	fs.StringVar(&o.bindAddress, "bind-address", ":8888", "where to answer the scheduler")
 	fs.StringVar(&o.tlsCert, "tls-cert-file", "", "certificate to serve with, re-read when it changes; empty: plain HTTP")
 	fs.StringVar(&o.tlsKey, "tls-key-file", "", "key of --tls-cert-file")
@@ -35,6 +36,9 @@ func (o *options) validate() error {
 		return fmt.Errorf("--client-ca-file needs --tls-cert-file: clients show certificates over TLS alone")
 	case o.timeout <= 0 || o.probePeriod <= 0 || o.maxBodyBytes <= 0:
 		return fmt.Errorf("--request-timeout %s, --probe-period %s and --max-body-bytes %d must be positive", o.timeout, o.probePeriod, o.maxBodyBytes)
+	}
+	if err := podvolume.ValidDrivers(o.drivers); err != nil {
+		return fmt.Errorf("--driver-name: %w", err)
 	}
 	o.flags.LeaderElect = false
 	return o.flags.Validate()

@@ -16,7 +16,7 @@ type options struct {
 	flags        kube.Flags
 	kubeconfig   string
 	namespace    string
-	driver       string
+	drivers      []string
 	bindAddress  string
 	tlsCert      string
 	tlsKey       string

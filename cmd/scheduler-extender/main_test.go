@@ -32,6 +32,8 @@ func TestValidate(t *testing.T) {
 		"clients without TLS":    {[]string{"--client-ca-file=c"}, "needs --tls-cert-file"},
 		"no time":                {[]string{"--request-timeout=0s"}, "must be positive"},
 		"no body":                {[]string{"--max-body-bytes=-1"}, "must be positive"},
+		"two drivers":            {[]string{"--driver-name=a,b"}, ""},
+		"no driver":              {[]string{"--driver-name="}, "--driver-name: no CSI driver is named"},
 		"kube flags are checked": {[]string{"--kube-api-qps=0"}, "--kube-api-qps"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,6 +51,26 @@ func TestValidate(t *testing.T) {
 				t.Error("it would wait for a lease")
 			}
 		})
+	}
+}
+
+// TestDrivers: one, a list, or the flag again and again.
+func TestDrivers(t *testing.T) {
+	for args, want := range map[string][]string{
+		"":                                {"csi.snap.nvidia.com"},
+		"--driver-name=a":                 {"a"},
+		"--driver-name=a,b":               {"a", "b"},
+		"--driver-name=a --driver-name=b": {"a", "b"},
+	} {
+		var o options
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.bind(fs)
+		if err := fs.Parse(strings.Fields(args)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, o.drivers); diff != "" {
+			t.Errorf("%s: %s", args, diff)
+		}
 	}
 }
 

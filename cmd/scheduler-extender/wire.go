@@ -46,7 +46,7 @@ func (o *options) manager() (ctrl.Manager, error) {
 
 // setUp joins the index, its watches and the server in the manager.
 func (o *options) setUp(ctx context.Context, mgr ctrl.Manager) error {
-	store := state.New(o.driver, clock.RealClock{})
+	store := state.New(o.drivers, clock.RealClock{})
 	pods := refused.New(clock.RealClock{}, extender.Keep)
 	store.OnOpened(pods.Opened)
 	if err := store.Follow(ctx, mgr.GetCache()); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/controller/failover"
 	"github.com/moor-storage/moor/pkg/controller/failover/doubt"
 	"github.com/moor-storage/moor/pkg/controller/failover/powerproof"
@@ -31,7 +32,7 @@ type options struct {
 	targetNamespace string
 
 	attach           dpf.AttachMode
-	driver           string
+	drivers          []string
 	heartbeatTimeout time.Duration
 	silenceTimeout   time.Duration
 	budget           failover.Budget
@@ -57,7 +58,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.targetNamespace, "target-namespace", "dpf-operator-system", "namespace of their mirrors in the DPU cluster")
 	o.attach = dpf.AttachController
 	fs.Var(&o.attach, "attach-mode", "who asks for a volume on a node: Controller or Node; as in snap-csi-plugin. With Node, what a node asks for is granted while a pod there uses it; with Controller, never")
-	fs.StringVar(&o.driver, "driver-name", "csi.snap.nvidia.com", "CSI driver whose pods use the volumes, and are released when their host fails over")
+	fs.StringSliceVar(&o.drivers, "driver-name", []string{"csi.snap.nvidia.com"}, "CSI drivers whose pods use the volumes, and are released when their host fails over")
 	fs.DurationVar(&o.heartbeatTimeout, "heartbeat-timeout", nodehealth.DefaultTimeout, "how long a heartbeat counts; more than two periods of the senders")
 	fs.DurationVar(&o.silenceTimeout, "silence-timeout", nodehealth.DefaultSilence, "when kubelet, host plugin and DPU are taken for dead if all three are silent; more than one period of the senders")
 	fs.StringVar(&o.dpuClusterName, "dpucluster-name", "dpu-cluster", "DPF's name for --dpu-cluster-name")
@@ -86,6 +87,9 @@ func (o *options) run(ctx context.Context) error {
 	}
 	if o.powerAfter < 0 || o.powerDrain <= 0 {
 		return fmt.Errorf("--power-after is %s and --power-drain %s: the first is not negative, and the second more than 0s", o.powerAfter, o.powerDrain)
+	}
+	if err := podvolume.ValidDrivers(o.drivers); err != nil {
+		return fmt.Errorf("--driver-name: %w", err)
 	}
 	if o.dpuKubeconfig == "" {
 		return fmt.Errorf("--dpu-cluster-kubeconfig is required: it names the file with the credentials of the DPU cluster")

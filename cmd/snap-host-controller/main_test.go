@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,6 +42,8 @@ func TestRefuses(t *testing.T) {
 		"no drain":                {[]string{dpu, "--power-drain=0s"}, "--power-drain 0s"},
 		"a doubt too short":       {[]string{dpu, "--failover-not-ready-after=59s"}, "--failover-not-ready-after is 59s: at least 1m0s is needed"},
 		"a doubt before it began": {[]string{dpu, "--failover-dpu-silent-after=-1h"}, "--failover-dpu-silent-after is -1h0m0s"},
+		"no driver":               {[]string{dpu, "--driver-name="}, "--driver-name: no CSI driver is named"},
+		"no driver's name":        {[]string{dpu, "--driver-name=a, b"}, `--driver-name: " b" is not the name of a CSI driver`},
 		"no such host kubeconfig": {[]string{dpu, "--kubeconfig=/nowhere"}, "host cluster: "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,6 +70,20 @@ func TestDefaults(t *testing.T) {
 	}
 	if o.attach != dpf.AttachController || o.budget != failover.DefaultBudget || o.silenceTimeout < listener.LeastSilence || o.silenceTimeout > o.heartbeatTimeout {
 		t.Errorf("got %+v", o)
+	}
+}
+
+// TestDrivers: one, a list, or the flag again and again.
+func TestDrivers(t *testing.T) {
+	for args, want := range map[string][]string{
+		"":                                {"csi.snap.nvidia.com"},
+		"--driver-name=a":                 {"a"},
+		"--driver-name=a,b":               {"a", "b"},
+		"--driver-name=a --driver-name=b": {"a", "b"},
+	} {
+		if o, err := parse(t, strings.Fields(args)...); err != nil || !slices.Equal(o.drivers, want) {
+			t.Errorf("%s: %v, %v; want %v", args, o.drivers, err, want)
+		}
 	}
 }
 

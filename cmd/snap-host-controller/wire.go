@@ -124,7 +124,7 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 	}
 	//lint:ignore SA1019 the events are about objects that come and go, which the new API does not count
 	recorder := mgr.GetEventRecorderFor("snap-host-controller")
-	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Driver: o.driver}}
+	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Drivers: o.drivers}}
 	nodesAsk := o.attach == dpf.AttachNode
 	observer := nodehealth.New(clock.RealClock{}, o.heartbeatTimeout, o.silenceTimeout)
 	silent := func(dpu string) bool { return observer.DPU(dpu) == nodehealth.Stale }
@@ -139,7 +139,7 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 		&attachment.Reconciler{Clusters: c, Users: users, NodesAsk: nodesAsk, Recorder: recorder, Silent: silent},
 		&node.Reconciler{Clusters: c},
 		&events.ProvisioningReconciler{Clusters: c},
-		&events.FailoverReconciler{Host: c.Host, Driver: o.driver},
+		&events.FailoverReconciler{Host: c.Host, Drivers: o.drivers},
 		&nodelifecycle.Reconciler{
 			Host: c.Host, DPU: c.DPU,
 			Namespace: c.Namespace, Observer: observer, Recorder: recorder,
@@ -149,17 +149,17 @@ func (o *options) setUp(ctx context.Context, mgr ctrl.Manager, c hostcluster.Clu
 		},
 		failover.New(failover.Options{
 			Host: c.Host, DPU: c.DPU,
-			Namespace: c.Namespace, TargetNamespace: c.TargetNamespace, Driver: o.driver,
+			Namespace: c.Namespace, TargetNamespace: c.TargetNamespace, Drivers: o.drivers,
 			Observer: observer, Clock: clock.RealClock{}, Recorder: recorder, Budget: o.budget, Doubts: o.doubts, Power: power,
 		}),
 		power,
-		&deadmount.Reconciler{Host: c.Host, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder},
+		&deadmount.Reconciler{Host: c.Host, Namespace: c.Namespace, Drivers: o.drivers, Clock: clock.RealClock{}, Recorder: recorder},
 		&dpudrain.Reconciler{
 			Host: c.Host, DPU: c.DPU,
-			Namespace: c.Namespace, TargetNamespace: c.TargetNamespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder,
+			Namespace: c.Namespace, TargetNamespace: c.TargetNamespace, Drivers: o.drivers, Clock: clock.RealClock{}, Recorder: recorder,
 		},
 		&podresync.Reconciler{
-			Host: c.Host, NodesAsk: nodesAsk, Namespace: c.Namespace, Driver: o.driver, Clock: clock.RealClock{}, Recorder: recorder,
+			Host: c.Host, NodesAsk: nodesAsk, Namespace: c.Namespace, Drivers: o.drivers, Clock: clock.RealClock{}, Recorder: recorder,
 		},
 	}
 	for _, r := range reconcilers {

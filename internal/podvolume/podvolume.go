@@ -5,7 +5,10 @@ package podvolume
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,13 +60,31 @@ func AttachmentName(handle, driver, node string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
 }
 
-// HandleOf is the handle of a PersistentVolume of that CSI driver, "" if it is
-// another's.
-func HandleOf(driver string, pv *corev1.PersistentVolume) string {
-	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != driver {
+// HandleOf is the handle of a PersistentVolume of one of these CSI drivers, "" if
+// it is another's.
+func HandleOf(pv *corev1.PersistentVolume, drivers ...string) string {
+	if pv.Spec.CSI == nil || !slices.Contains(drivers, pv.Spec.CSI.Driver) {
 		return ""
 	}
 	return pv.Spec.CSI.VolumeHandle
+}
+
+// driverName is what Kubernetes takes as the name of a CSI driver (ValidateCSIDriverName
+// in pkg/apis/storage/validation of Kubernetes).
+var driverName = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9.]{0,61}[a-zA-Z0-9])?$`)
+
+// ValidDrivers says what is wrong with a list of CSI drivers' names: with a name that
+// matches no driver, pods would be left on dead hosts without a word.
+func ValidDrivers(names []string) error {
+	if len(names) == 0 {
+		return errors.New("no CSI driver is named")
+	}
+	for _, name := range names {
+		if !driverName.MatchString(name) {
+			return fmt.Errorf("%q is not the name of a CSI driver: letters, digits, - and . are possible, 63 of them at most", name)
+		}
+	}
+	return nil
 }
 
 // BoundTo is the claim for which a PersistentVolume is, as "namespace/name",

@@ -1,6 +1,7 @@
 package podvolume
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,13 +34,52 @@ func TestClaims(t *testing.T) {
 
 func TestPersistentVolume(t *testing.T) {
 	pv := &corev1.PersistentVolume{}
-	if Handle(pv) != "" || HandleOf("driver", pv) != "" || BoundTo(pv) != "" {
+	if Handle(pv) != "" || HandleOf(pv, "driver") != "" || BoundTo(pv) != "" {
 		t.Error("an empty one has something")
 	}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "driver", VolumeHandle: "vol"}
 	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "n", Name: "claim"}
-	if Handle(pv) != "vol" || HandleOf("driver", pv) != "vol" || HandleOf("other", pv) != "" || BoundTo(pv) != "n/claim" {
-		t.Errorf("%q, %q, %q, %q", Handle(pv), HandleOf("driver", pv), HandleOf("other", pv), BoundTo(pv))
+	if Handle(pv) != "vol" || HandleOf(pv, "driver") != "vol" || HandleOf(pv, "other") != "" || BoundTo(pv) != "n/claim" {
+		t.Errorf("%q, %q, %q, %q", Handle(pv), HandleOf(pv, "driver"), HandleOf(pv, "other"), BoundTo(pv))
+	}
+}
+
+// TestHandleOfSeveral: a volume is ours if it is of one of the drivers.
+func TestHandleOfSeveral(t *testing.T) {
+	for want, drivers := range map[string][][]string{
+		"vol": {{"driver"}, {"driver", "other"}, {"other", "driver"}},
+		"":    {nil, {"other"}, {"other", "another"}, {"driver,other"}},
+	} {
+		for _, d := range drivers {
+			if got := HandleOf(persistent("vol", "driver", ""), d...); got != want {
+				t.Errorf("of %q: %q, want %q", d, got, want)
+			}
+		}
+	}
+}
+
+func TestValidDrivers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		names []string
+		words string
+	}{
+		"one":         {[]string{"csi.snap.nvidia.com"}, ""},
+		"two":         {[]string{"csi.snap.nvidia.com", "csi-virtiofs.snap.nvidia.com"}, ""},
+		"one letter":  {[]string{"A"}, ""},
+		"longest":     {[]string{strings.Repeat("a", 63)}, ""},
+		"too long":    {[]string{strings.Repeat("a", 64)}, "63 of them"},
+		"none":        {nil, "no CSI driver is named"},
+		"empty":       {[]string{"a", ""}, `""`},
+		"with blanks": {[]string{"a", " b"}, `" b"`},
+		"list in one": {[]string{"a,b"}, `"a,b"`},
+		"ends in -":   {[]string{"a-"}, `"a-"`},
+		"begins in .": {[]string{".a"}, `".a"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := ValidDrivers(tc.names); (err == nil) != (tc.words == "") || err != nil && !strings.Contains(err.Error(), tc.words) {
+				t.Errorf("%v, want %q", err, tc.words)
+			}
+		})
 	}
 }
 

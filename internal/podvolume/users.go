@@ -48,12 +48,12 @@ func ClaimsInUse(p *corev1.Pod) []string {
 	return Claims(p)
 }
 
-// Users finds which pods use which volumes of one CSI driver.
+// Users finds which pods use which volumes of some CSI drivers.
 type Users struct {
 	// Host is the cluster of the pods, with the indexes of package index.
 	Host kube.Cluster
-	// Driver is the name of the CSI driver.
-	Driver string
+	// Drivers are the names of the CSI drivers.
+	Drivers []string
 }
 
 // Pods are the pods on a claim, "namespace/name", that have not finished.
@@ -91,7 +91,7 @@ func (u Users) AllPodsOnNode(ctx context.Context, node string) ([]corev1.Pod, er
 	return list.Items, nil
 }
 
-// Volumes are the PersistentVolumes of the driver that are for a claim,
+// Volumes are the PersistentVolumes of the drivers that are for a claim,
 // "namespace/name": one, if all is well.
 func (u Users) Volumes(ctx context.Context, claim string) ([]corev1.PersistentVolume, error) {
 	return u.persistent(ctx, client.MatchingFields{PersistentVolumeByClaim: claim}, "claim "+claim)
@@ -142,7 +142,7 @@ func (u Users) VolumesOf(ctx context.Context, p *corev1.Pod) ([]string, error) {
 		if err := u.find(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume, func() bool { return volume.UID != "" }); err != nil {
 			return nil, err
 		}
-		if handle := HandleOf(u.Driver, volume); handle != "" {
+		if handle := HandleOf(volume, u.Drivers...); handle != "" {
 			out = append(out, handle)
 		}
 	}
@@ -186,7 +186,7 @@ func (u Users) persistent(ctx context.Context, by client.MatchingFields, of stri
 	if err := u.Host.Client.List(ctx, &list, by); err != nil {
 		return nil, fmt.Errorf("find the PersistentVolume of %s: %w", of, err)
 	}
-	return slices.DeleteFunc(list.Items, func(pv corev1.PersistentVolume) bool { return HandleOf(u.Driver, &pv) == "" }), nil
+	return slices.DeleteFunc(list.Items, func(pv corev1.PersistentVolume) bool { return HandleOf(&pv, u.Drivers...) == "" }), nil
 }
 
 func notBound(pv corev1.PersistentVolume) bool { return pv.Status.Phase != corev1.VolumeBound }

@@ -50,7 +50,7 @@ func usersOf(cached, live []client.Object) Users {
 	for _, i := range append(Indexes(), IndexPodsByNode()) {
 		b.WithIndex(i.Object, i.Field, i.Extract)
 	}
-	return Users{Host: kube.Cluster{Client: b.Build(), Live: fake.NewClientBuilder().WithObjects(live...).Build()}, Driver: ours}
+	return Users{Host: kube.Cluster{Client: b.Build(), Live: fake.NewClientBuilder().WithObjects(live...).Build()}, Drivers: []string{ours}}
 }
 
 // TestVolumes: only the volumes of the driver that are for that very claim.

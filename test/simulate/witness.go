@@ -90,7 +90,7 @@ func (w *World) hostController(l *life) {
 		Namespace: kubetest.HostNamespace, TargetNamespace: kubetest.DPUNamespace,
 	}
 	observer := nodehealth.New(bubble{}, 0, 0)
-	users := &hostattachment.Users{Users: podvolume.Users{Host: clusters.Host, Driver: kubetest.Driver}}
+	users := &hostattachment.Users{Users: podvolume.Users{Host: clusters.Host, Drivers: []string{kubetest.Driver}}}
 	silence := func(dpu string) bool { return observer.DPU(dpu) == nodehealth.Stale }
 	l.run("attachment", &hostattachment.Reconciler{Clusters: clusters, Users: users, NodesAsk: w.plan.Nodes, Recorder: silent{}, Silent: silence, Clock: bubble{}},
 		func(_ *link, e cluster.Event) []reconcile.Request { return attachmentsOf(host, e) })
@@ -102,7 +102,7 @@ func (w *World) hostController(l *life) {
 	keeper, bmcs := l.keeper(clusters, observer)
 	passes := l.run("failover", failover.New(failover.Options{
 		Host: clusters.Host, DPU: clusters.DPU, Namespace: kubetest.HostNamespace, TargetNamespace: kubetest.DPUNamespace,
-		Driver: kubetest.Driver, Observer: observer, Clock: bubble{}, Recorder: silent{}, Budget: failover.DefaultBudget, Power: keeper,
+		Drivers: []string{kubetest.Driver}, Observer: observer, Clock: bubble{}, Recorder: silent{}, Budget: failover.DefaultBudget, Power: keeper,
 	}), func(_ *link, e cluster.Event) []reconcile.Request { return w.hostsOf(e) })
 	w.Engine.After(0, func() { l.hear(observer, passes, bmcs, clusters) })
 }

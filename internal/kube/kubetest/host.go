@@ -18,6 +18,10 @@ import (
 // Driver is the name of Moor's CSI driver.
 const Driver = "csi.snap.nvidia.com"
 
+// SecondDriver is the name of one that is installed beside it, as DPF has one for
+// virtio-fs.
+const SecondDriver = "csi-virtiofs.snap.nvidia.com"
+
 // HostObject is the name and namespace of an object of Moor's in the host cluster.
 func HostObject(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: HostNamespace, Name: name}

@@ -35,8 +35,8 @@ type Reconciler struct {
 	Host kube.Cluster
 	// Namespace is that of the DPUVolumes.
 	Namespace string
-	// Driver is the name of the CSI driver.
-	Driver   string
+	// Drivers are the names of the CSI drivers.
+	Drivers  []string
 	Clock    clock.PassiveClock
 	Recorder record.EventRecorder
 
@@ -209,7 +209,9 @@ func (r *Reconciler) usersOf(ctx context.Context, d moorv1alpha1.DeadMount, pods
 	return out, nil
 }
 
-func (r *Reconciler) users() podvolume.Users { return podvolume.Users{Host: r.Host, Driver: r.Driver} }
+func (r *Reconciler) users() podvolume.Users {
+	return podvolume.Users{Host: r.Host, Drivers: r.Drivers}
+}
 
 // tell says on the volume and on its pods what is wrong and what is done, once.
 func (r *Reconciler) tell(node string, d moorv1alpha1.DeadMount, volume *storagev1alpha1.DPUVolume, users []*corev1.Pod, words string) {

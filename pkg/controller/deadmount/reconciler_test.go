@@ -26,7 +26,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, change func(p *corev1.Pod, v *storagev1alpha1.DPUVolume)) *fixture {
 	c := kubetest.New(t)
-	f := &fixture{c, t, &Reconciler{Host: c.Host.Cluster, Namespace: kubetest.HostNamespace, Driver: kubetest.Driver, Clock: c.Clock, Recorder: c.Recorder}}
+	f := &fixture{c, t, &Reconciler{Host: c.Host.Cluster, Namespace: kubetest.HostNamespace, Drivers: []string{kubetest.Driver, kubetest.SecondDriver}, Clock: c.Clock, Recorder: c.Recorder}}
 	v := kubetest.DPUVolume("vol", corev1.ReadWriteOnce)
 	v.Spec.DeadMount = storagev1alpha1.DeadMountRestart
 	p := f.pod("pod")

@@ -29,7 +29,7 @@ func (r *Reconciler) podsOf(ctx context.Context, host string) ([]corev1.Pod, err
 	if err := r.Host.Live.List(ctx, &list, client.MatchingFields{podvolume.PodByNode: host}); err != nil {
 		return nil, fmt.Errorf("list the pods of host %s: %w", host, err)
 	}
-	users := podvolume.Users{Host: r.Host, Driver: r.Driver}
+	users := podvolume.Users{Host: r.Host, Drivers: r.Drivers}
 	var out []corev1.Pod
 	for i := range list.Items {
 		p := &list.Items[i]

@@ -47,7 +47,7 @@ func (f *fixture) restart() {
 	host.Client = interceptor.NewClient(f.Host.Client.(client.WithWatch), interceptor.Funcs{SubResourceCreate: f.evict})
 	f.r = &Reconciler{
 		Host: host, DPU: f.DPU.Cluster, Namespace: kubetest.HostNamespace, TargetNamespace: kubetest.DPUNamespace,
-		Driver: kubetest.Driver, Clock: f.Clock, Recorder: f.Recorder,
+		Drivers: []string{kubetest.Driver, kubetest.SecondDriver}, Clock: f.Clock, Recorder: f.Recorder,
 	}
 }
 

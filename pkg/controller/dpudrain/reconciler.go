@@ -36,8 +36,8 @@ type Reconciler struct {
 	Host, DPU kube.Cluster
 	// Namespace of the users' objects, and TargetNamespace of their mirrors.
 	Namespace, TargetNamespace string
-	// Driver is the name of the CSI driver.
-	Driver   string
+	// Drivers are the names of the CSI drivers.
+	Drivers  []string
 	Clock    clock.PassiveClock
 	Recorder record.EventRecorder
 

@@ -55,8 +55,8 @@ type Options struct {
 	DPU kube.Cluster
 	// Namespace of the users' objects, and TargetNamespace of their mirrors.
 	Namespace, TargetNamespace string
-	// Driver is the name of the CSI driver whose pods are released.
-	Driver string
+	// Drivers are the names of the CSI drivers whose pods are released.
+	Drivers []string
 	// Observer remembers the heartbeats.
 	Observer *nodehealth.Observer
 	// Clock stamps receipts and the beginnings of failovers.
@@ -106,7 +106,7 @@ func New(o Options) *Reconciler {
 		dpu: o.DPU, targetNamespace: o.TargetNamespace, targets: r.targets, leases: r.leases, clock: o.Clock, recorder: o.Recorder,
 		progress: r.condition.progress, power: o.Power,
 	}
-	r.releaser = releaser{host: o.Host, driver: o.Driver, pods: podReader{host: o.Host, driver: o.Driver}, recorder: o.Recorder, clock: o.Clock, progress: r.condition.progress, asked: &kube.Recent[struct{}]{}}
+	r.releaser = releaser{host: o.Host, drivers: o.Drivers, pods: podReader{host: o.Host, drivers: o.Drivers}, recorder: o.Recorder, clock: o.Clock, progress: r.condition.progress, asked: &kube.Recent[struct{}]{}}
 	r.paths = paths{
 		reader: lostpath.Reader{Host: o.Host, DPU: o.DPU, Revokes: r.fencer.revokes, Heartbeats: o.Observer, Clock: o.Clock}, pods: r.releaser.pods,
 	}

@@ -59,7 +59,7 @@ func newFixture(t *testing.T) *fixture {
 func (s *fixture) restart() {
 	s.f = New(Options{
 		Host: s.Host.Cluster, DPU: s.DPU.Cluster, Namespace: kubetest.HostNamespace, TargetNamespace: kubetest.DPUNamespace,
-		Driver: kubetest.Driver, Observer: nodehealth.New(s.Clock, 0, 0), Clock: s.Clock, Recorder: s.Recorder, Budget: DefaultBudget,
+		Drivers: []string{kubetest.Driver}, Observer: nodehealth.New(s.Clock, 0, 0), Clock: s.Clock, Recorder: s.Recorder, Budget: DefaultBudget,
 	})
 	s.orderly = &detach.Reconciler{DPU: s.DPU.Cluster, Host: s.Host.Cluster, Clock: s.Clock, TargetNamespace: kubetest.DPUNamespace, Recorder: s.Recorder}
 }

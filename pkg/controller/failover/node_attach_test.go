@@ -25,7 +25,7 @@ func (s *fixture) grantPass() {
 	s.t.Helper()
 	r := &hostattachment.Reconciler{
 		Clusters: hostclustertest.Clusters(s.Clusters), Clock: s.Clock,
-		Users: &hostattachment.Users{Users: podvolume.Users{Host: s.Host.Cluster, Driver: kubetest.Driver}}, NodesAsk: true,
+		Users: &hostattachment.Users{Users: podvolume.Users{Host: s.Host.Cluster, Drivers: []string{kubetest.Driver}}}, NodesAsk: true,
 	}
 	s.MustReconcile(r, "a-vol")
 }

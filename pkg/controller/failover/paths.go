@@ -78,7 +78,7 @@ func (l paths) judgeOne(ctx context.Context, t *target, since time.Time, users [
 
 // users are the pods of a host by the volumes that they use, as the caches have them.
 func (l paths) users(ctx context.Context, host string) (map[string][]*corev1.Pod, error) {
-	all, err := podvolume.Users{Host: l.pods.host, Driver: l.pods.driver}.AllPodsOnNode(ctx, host)
+	all, err := l.pods.users().AllPodsOnNode(ctx, host)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ import (
 // back that is healthy again.
 type releaser struct {
 	host     kube.Cluster
-	driver   string
+	drivers  []string
 	pods     podReader
 	recorder record.EventRecorder
 	clock    clock.PassiveClock
@@ -127,7 +127,8 @@ func (r releaser) others(p *pass) string {
 		return ""
 	}
 	for _, v := range p.core.Status.VolumesAttached {
-		if !strings.HasPrefix(string(v.Name), "kubernetes.io/csi/"+r.driver+"^") {
+		ours := func(driver string) bool { return strings.HasPrefix(string(v.Name), "kubernetes.io/csi/"+driver+"^") }
+		if !slices.ContainsFunc(r.drivers, ours) {
 			return fmt.Sprintf("no DPU saw the host dead since it was last heard, and volume %s of another driver is attached to it: an operator who knows that it is off may put the taint %s",
 				v.Name, corev1.TaintNodeOutOfService)
 		}
@@ -149,14 +150,20 @@ func (r releaser) detach(ctx context.Context, p *pass, free, staying map[string]
 		if _, left := r.asked.Get(t.attachment.UID, now); left > 0 {
 			return nil
 		}
-		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: podvolume.AttachmentName(volume, r.driver, p.node.Name)}}
-		switch err := r.host.Client.Delete(ctx, va); {
-		case kube.IsNotFound(err):
-			return nil // it may come yet, for a pod that was bound here in the last moment
-		case err != nil:
-			return fmt.Errorf("delete VolumeAttachment %s, of volume %s to host %s: %w", va.Name, volume, p.node.Name, err)
+		asked := false
+		for _, driver := range r.drivers {
+			va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: podvolume.AttachmentName(volume, driver, p.node.Name)}}
+			switch err := r.host.Client.Delete(ctx, va); {
+			case kube.IsNotFound(err): // it may come yet, for a pod that was bound here in the last moment
+			case err != nil:
+				return fmt.Errorf("delete VolumeAttachment %s, of volume %s to host %s: %w", va.Name, volume, p.node.Name, err)
+			default:
+				asked = true
+			}
 		}
-		r.asked.Note(t.attachment.UID, struct{}{}, now, now.Add(askAgain))
+		if asked {
+			r.asked.Note(t.attachment.UID, struct{}{}, now, now.Add(askAgain))
+		}
 		return nil
 	})
 }
@@ -301,11 +308,11 @@ func (r releaser) untaint(ctx context.Context, p *pass) error {
 
 // podReader finds the pods of a host that use our volumes.
 type podReader struct {
-	host   kube.Cluster
-	driver string
+	host    kube.Cluster
+	drivers []string
 }
 
-func (r podReader) users() podvolume.Users { return podvolume.Users{Host: r.host, Driver: r.driver} }
+func (r podReader) users() podvolume.Users { return podvolume.Users{Host: r.host, Drivers: r.drivers} }
 
 // on are the pods of a host that use our volumes: found in the cache, and each as the
 // API server itself has it, since what is deleted by force is not chosen by what a

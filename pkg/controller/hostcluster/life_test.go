@@ -52,7 +52,7 @@ type run struct {
 func newLife(t *testing.T) *life {
 	w := kubetest.New(t)
 	host, dpu := func(l *life) client.Client { return l.Host.Direct }, func(l *life) client.Client { return l.DPU.Direct }
-	users := &attachment.Users{Users: podvolume.Users{Host: w.Host.Cluster, Driver: kubetest.Driver}}
+	users := &attachment.Users{Users: podvolume.Users{Host: w.Host.Cluster, Drivers: []string{kubetest.Driver}}}
 	l := &life{Clusters: w, t: t}
 	l.runs = []run{
 		{&vendor.Reconciler{Clusters: hostclustertest.Clusters(w)}, host, func() client.ObjectList { return &storagev1alpha1.DPUStorageVendorList{} }},

@@ -23,7 +23,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	c := kubetest.New(t)
 	return &fixture{Clusters: c, t: t, r: &Reconciler{
-		Host: c.Host.Cluster, NodesAsk: true, Namespace: kubetest.HostNamespace, Driver: kubetest.Driver, Clock: c.Clock, Recorder: c.Recorder,
+		Host: c.Host.Cluster, NodesAsk: true, Namespace: kubetest.HostNamespace, Drivers: []string{kubetest.Driver, kubetest.SecondDriver}, Clock: c.Clock, Recorder: c.Recorder,
 	}}
 }
 
@@ -175,6 +175,10 @@ func TestPersistentVolume(t *testing.T) {
 		t.Errorf("requests %v", got)
 	}
 	other := kubetest.PV("pv", "data", "vol")
+	other.Spec.CSI.Driver = kubetest.SecondDriver
+	if got := m.r.ofPersistent(t.Context(), other); len(got) != 1 {
+		t.Errorf("requests %v for the second driver's", got)
+	}
 	other.Spec.CSI.Driver = "other"
 	if got := m.r.ofPersistent(t.Context(), other); len(got) != 0 {
 		t.Errorf("requests %v for another driver's", got)

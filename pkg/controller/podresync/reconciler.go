@@ -38,8 +38,8 @@ type Reconciler struct {
 	NodesAsk bool
 	// Namespace is that of the attachments.
 	Namespace string
-	// Driver is the name of the CSI driver.
-	Driver   string
+	// Drivers are the names of the CSI drivers.
+	Drivers  []string
 	Clock    clock.PassiveClock
 	Recorder record.EventRecorder
 
@@ -167,7 +167,7 @@ func (r *Reconciler) first(ctx context.Context, pod *corev1.Pod, wanted func(vol
 }
 
 func (r *Reconciler) users() podvolume.Users {
-	return podvolume.Users{Host: r.Host, Driver: r.Driver}
+	return podvolume.Users{Host: r.Host, Drivers: r.Drivers}
 }
 
 // attached reports whether the node asks for the volume. What is being given back

@@ -63,7 +63,7 @@ func (r *Reconciler) ofClaim(ctx context.Context, o client.Object) []reconcile.R
 // ofPersistent has the pods looked at that wait for the volume.
 func (r *Reconciler) ofPersistent(ctx context.Context, o client.Object) []reconcile.Request {
 	pv := o.(*corev1.PersistentVolume)
-	if podvolume.HandleOf(r.Driver, pv) == "" {
+	if podvolume.HandleOf(pv, r.Drivers...) == "" {
 		return nil
 	}
 	return r.on(ctx, podvolume.BoundTo(pv))

@@ -187,7 +187,7 @@ func (r *Reconciler) ofPod(ctx context.Context, o client.Object) []reconcile.Req
 }
 
 func (r *Reconciler) ofPersistent(_ context.Context, o client.Object) []reconcile.Request {
-	if handle := podvolume.HandleOf(r.Driver, o.(*corev1.PersistentVolume)); handle != "" {
+	if handle := podvolume.HandleOf(o.(*corev1.PersistentVolume), r.Driver); handle != "" {
 		return []reconcile.Request{r.request(handle)}
 	}
 	return nil

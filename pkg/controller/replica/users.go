@@ -69,7 +69,7 @@ func (r *Reconciler) use(ctx context.Context, s *pass) (use, error) {
 }
 
 func (r *Reconciler) users() podvolume.Users {
-	return podvolume.Users{Host: r.Host, Driver: r.Driver}
+	return podvolume.Users{Host: r.Host, Drivers: []string{r.Driver}}
 }
 
 // accompany adds the pod's other volumes.

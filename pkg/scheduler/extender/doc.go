@@ -3,5 +3,5 @@
 // volumes at all (filter), and how near the others are to them (prioritize).
 // It owns the protocol; what it answers comes from pkg/placement over an index
 // of snapshot. No answer waits for the API server, and it has nothing to say of pods
-// without volumes of the driver. It writes one annotation of one object: see Retry.
+// without volumes of the drivers. It writes one annotation of one object: see Retry.
 package extender

@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -20,6 +21,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/scheduler/refused"
 	"github.com/moor-storage/moor/pkg/scheduler/state"
 )
@@ -28,8 +30,10 @@ import (
 // configuration.
 type Args struct {
 	// DriverName is the CSI driver whose volumes count; csi.snap.nvidia.com if
-	// empty.
+	// no driver is named.
 	DriverName string `json:"driverName,omitempty"`
+	// DriverNames are several, in place of DriverName.
+	DriverNames []string `json:"driverNames,omitempty"`
 	// Namespace of the DPUVolumeAttachments; dpf-operator-system if empty.
 	Namespace string `json:"namespace,omitempty"`
 }
@@ -57,7 +61,7 @@ func Factory(metrics prometheus.Registerer) func(context.Context, runtime.Object
 		if err != nil {
 			return nil, err
 		}
-		store := state.New(args.DriverName, clock.RealClock{})
+		store := state.New(args.DriverNames, clock.RealClock{})
 		p := &Plugin{scheduler: handle, source: store, refused: refused.New(clock.RealClock{}, 0)}
 		store.OnOpened(p.refused.Opened)
 		if err := store.Follow(ctx, watches{own, handle.SharedInformerFactory()}); err != nil {
@@ -87,8 +91,14 @@ func parse(configured runtime.Object) (Args, error) {
 	} else if configured != nil {
 		return args, fmt.Errorf("read the arguments of plugin %s: they are %T", Name, configured)
 	}
-	if args.DriverName == "" {
-		args.DriverName = DefaultDriverName
+	switch one, several := args.DriverName != "", len(args.DriverNames) > 0; {
+	case one && several:
+		return args, fmt.Errorf("the arguments of plugin %s: driverName %s and driverNames %v are both set: name all drivers in driverNames", Name, args.DriverName, args.DriverNames)
+	case !several:
+		args.DriverNames = []string{cmp.Or(args.DriverName, DefaultDriverName)}
+	}
+	if err := podvolume.ValidDrivers(args.DriverNames); err != nil {
+		return args, fmt.Errorf("the arguments of plugin %s: %w", Name, err)
 	}
 	if args.Namespace == "" {
 		args.Namespace = DefaultNamespace

@@ -10,16 +10,23 @@ import (
 )
 
 func TestArguments(t *testing.T) {
+	raw := func(text string) runtime.Object { return &runtime.Unknown{Raw: []byte(text)} }
+	ours := Args{DriverNames: []string{DefaultDriverName}, Namespace: DefaultNamespace}
 	for name, test := range map[string]struct {
 		args runtime.Object
 		want Args
 		err  string
 	}{
-		"none":          {nil, Args{DefaultDriverName, DefaultNamespace}, ""},
-		"empty":         {&runtime.Unknown{}, Args{DefaultDriverName, DefaultNamespace}, ""},
-		"both":          {&runtime.Unknown{Raw: []byte(`{"driverName":"d","namespace":"n"}`)}, Args{"d", "n"}, ""},
-		"YAML":          {&runtime.Unknown{Raw: []byte("namespace: storage\n")}, Args{DefaultDriverName, "storage"}, ""},
-		"unknown field": {&runtime.Unknown{Raw: []byte(`{"drivername_":"d"}`)}, Args{}, "unknown field"},
+		"none":          {nil, ours, ""},
+		"empty":         {&runtime.Unknown{}, ours, ""},
+		"both":          {raw(`{"driverName":"d","namespace":"n"}`), Args{DriverName: "d", DriverNames: []string{"d"}, Namespace: "n"}, ""},
+		"several":       {raw(`{"driverNames":["d","e"]}`), Args{DriverNames: []string{"d", "e"}, Namespace: DefaultNamespace}, ""},
+		"no names":      {raw(`{"driverNames":[]}`), ours, ""},
+		"YAML":          {raw("namespace: storage\n"), Args{DriverNames: ours.DriverNames, Namespace: "storage"}, ""},
+		"one and more":  {raw(`{"driverName":"d","driverNames":["e"]}`), Args{}, "driverName d and driverNames [e] are both set"},
+		"an empty name": {raw(`{"driverNames":["d",""]}`), Args{}, `"" is not the name of a CSI driver`},
+		"not a name":    {raw(`{"driverName":"d,e"}`), Args{}, `"d,e" is not the name of a CSI driver`},
+		"unknown field": {raw(`{"drivername_":"d"}`), Args{}, "unknown field"},
 		"no arguments":  {&corev1.Pod{}, Args{}, "they are *v1.Pod"},
 	} {
 		t.Run(name, func(t *testing.T) {

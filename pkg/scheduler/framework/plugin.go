@@ -55,7 +55,7 @@ var (
 func (p *Plugin) Name() string { return Name }
 
 // PreFilter takes the state of the cluster by which the whole cycle goes. Pods
-// without volumes of the driver are passed over.
+// without volumes of the drivers are passed over.
 func (p *Plugin) PreFilter(_ context.Context, cycles fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if len(podvolume.Claims(pod)) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip)

@@ -3,6 +3,7 @@ package state
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,11 +15,11 @@ import (
 	"github.com/moor-storage/moor/pkg/placement"
 )
 
-// volumeOf is what counts of a PersistentVolume; false if it is another
-// driver's.
-func volumeOf(pv *corev1.PersistentVolume, driver string) (persistent, bool) {
+// volumeOf is what counts of a PersistentVolume; false if it is
+// another driver's.
+func volumeOf(pv *corev1.PersistentVolume, drivers []string) (persistent, bool) {
 	csi := pv.Spec.CSI
-	if csi == nil || csi.Driver != driver {
+	if csi == nil || !slices.Contains(drivers, csi.Driver) {
 		return persistent{}, false
 	}
 	hotplug, _ := strconv.ParseBool(csi.VolumeAttributes[storagev1alpha1.VolumeContextHotplug])

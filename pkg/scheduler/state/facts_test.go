@@ -135,6 +135,7 @@ func TestVolumeOf(t *testing.T) {
 	}{
 		"no CSI":       {nil, persistent{}, false},
 		"another's":    {&corev1.CSIPersistentVolumeSource{Driver: "other", VolumeHandle: "h"}, persistent{}, false},
+		"the second's": {&corev1.CSIPersistentVolumeSource{Driver: second, VolumeHandle: "h"}, persistent{"h", "", placement.VF}, true},
 		"default":      {&corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "h"}, persistent{"h", "", placement.VF}, true},
 		"of a vendor":  {&corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "h", VolumeAttributes: map[string]string{"storageVendorName": "x"}}, persistent{"h", "x", placement.VF}, true},
 		"pf":           {&corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "h", VolumeAttributes: map[string]string{"functionType": "pf", "hotplugFunction": "false"}}, persistent{"h", "", placement.PF}, true},
@@ -149,7 +150,7 @@ func TestVolumeOf(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, o := range []*corev1.PersistentVolume{pv, slim.(*corev1.PersistentVolume)} {
-				if got, ours := volumeOf(o, driver); got != test.want || ours != test.ours {
+				if got, ours := volumeOf(o, []string{driver, second}); got != test.want || ours != test.ours {
 					t.Errorf("got %+v, %v; want %+v, %v", got, ours, test.want, test.ours)
 				}
 			}

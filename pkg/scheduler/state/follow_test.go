@@ -124,7 +124,7 @@ func TestFollow(t *testing.T) {
 		f := newInformers(t, claim("a"), persistentVolume("a"), storageNode("n1", 4), attachment("at1", "a", "n1", true))
 		released := make(chan struct{})
 		f.held["PersistentVolume"] = released
-		s := New(driver, clock.RealClock{})
+		s := New([]string{driver}, clock.RealClock{})
 		if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "watches have not begun") {
 			t.Errorf("ready before it follows: %v", err)
 		}
@@ -188,7 +188,7 @@ func (b broken) GetInformer(ctx context.Context, o client.Object, opts ...cache.
 }
 
 func TestFollowWithoutCRDs(t *testing.T) {
-	err := New(driver, clock.RealClock{}).Follow(t.Context(), broken{newInformers(t)})
+	err := New([]string{driver}, clock.RealClock{}).Follow(t.Context(), broken{newInformers(t)})
 	if !meta.IsNoMatchError(errors.Unwrap(err)) || !strings.Contains(err.Error(), "DPUStorageNodes (are the CRDs") {
 		t.Errorf("follow: %v", err)
 	}
@@ -197,7 +197,7 @@ func TestFollowWithoutCRDs(t *testing.T) {
 func TestProbing(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	c := clocktesting.NewFakeClock(time.Unix(1000, 0))
-	s := New(driver, c)
+	s := New([]string{driver}, c)
 	asked, answers := make(chan struct{}), make(chan error)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

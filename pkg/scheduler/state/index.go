@@ -13,7 +13,7 @@ import (
 type Index struct {
 	// claims leads from "namespace/name" of a bound claim to its volume.
 	claims *table[string]
-	// volumes are the driver's PersistentVolumes, by name.
+	// volumes are the drivers' PersistentVolumes, by name.
 	volumes *table[persistent]
 	// copies are where a volume is warm, by the volume's handle.
 	copies *table[copies]
@@ -40,7 +40,7 @@ func empty() *Index {
 	return &Index{claims: &table[string]{}, volumes: &table[persistent]{}, copies: &table[copies]{}, nodes: &table[*placement.Node]{}}
 }
 
-// Volumes are the driver's volumes that a pod uses, each once, with their
+// Volumes are the drivers' volumes that a pod uses, each once, with their
 // copies. Claims that are unknown or not bound, and other drivers' volumes,
 // are left out: nothing can be said of them. The copies must not be changed.
 func (x *Index) Volumes(pod *corev1.Pod) []placement.Volume {

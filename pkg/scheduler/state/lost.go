@@ -38,7 +38,7 @@ func lostOf(n *moorv1alpha1.DPUStorageNode) *placement.Lost {
 	return out
 }
 
-// setVolume takes in a PersistentVolume; nil: it is gone, or none of the driver's. It
+// setVolume takes in a PersistentVolume; nil: it is gone, or none of the drivers'. It
 // returns the nodes that have a lost path which is of its vendor no more: they may
 // serve a pod that they refused.
 func (s *Store) setVolume(now *Index, name string, v *persistent) []string {

@@ -12,6 +12,7 @@ import (
 
 const (
 	driver    = "csi.snap.nvidia.com"
+	second    = "csi-virtiofs.snap.nvidia.com"
 	namespace = "dpf-operator-system"
 )
 

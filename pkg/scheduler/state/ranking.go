@@ -15,7 +15,7 @@ type Ranking struct {
 }
 
 // Rank prepares the answers for a pod; false if it uses no volume of the
-// driver: then there is nothing to say.
+// drivers: then there is nothing to say.
 func (x *Index) Rank(pod *corev1.Pod) (Ranking, bool) {
 	volumes := x.Volumes(pod)
 	if len(volumes) == 0 {

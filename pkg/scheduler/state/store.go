@@ -18,8 +18,8 @@ import (
 // Store holds the current Index. Readers take it without a lock; writers,
 // which are the watches, change it one after another.
 type Store struct {
-	driver string
-	clock  clock.WithTicker
+	drivers []string
+	clock   clock.WithTicker
 
 	index atomic.Pointer[Index]
 	// contact is when the API server last answered; nil if it never did.
@@ -39,9 +39,9 @@ type Store struct {
 	kin   kinship
 }
 
-// New returns an empty store for the volumes of one CSI driver.
-func New(driver string, c clock.WithTicker) *Store {
-	s := &Store{driver: driver, clock: c, owner: map[string]string{}, kin: newKinship()}
+// New returns an empty store for the volumes of some CSI drivers.
+func New(drivers []string, c clock.WithTicker) *Store {
+	s := &Store{drivers: drivers, clock: c, owner: map[string]string{}, kin: newKinship()}
 	s.index.Store(empty())
 	return s
 }
@@ -77,7 +77,7 @@ func (s *Store) Set(o any) {
 			now.claims = drop(now.claims, o.Namespace+"/"+o.Name)
 		}
 	case *corev1.PersistentVolume:
-		if v, ours := volumeOf(o, s.driver); ours {
+		if v, ours := volumeOf(o, s.drivers); ours {
 			opened = s.setVolume(&now, o.Name, &v)
 		} else {
 			opened = s.setVolume(&now, o.Name, nil)

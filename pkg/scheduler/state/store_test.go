@@ -23,7 +23,7 @@ import (
 
 func newStore(objects ...any) (*Store, *clocktesting.FakeClock) {
 	c := clocktesting.NewFakeClock(time.Unix(1000, 0))
-	s := New(driver, c)
+	s := New([]string{driver, second}, c)
 	for _, o := range objects {
 		s.Set(o)
 	}
@@ -47,19 +47,23 @@ func TestVolumesOfPod(t *testing.T) {
 	ephemeral.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 	unbound := claim("b")
 	unbound.Status.Phase = corev1.ClaimPending
+	virtiofs := persistentVolume("e")
+	virtiofs.Spec.CSI.Driver = second
 	foreign := persistentVolume("c")
 	foreign.Spec.CSI.Driver = "other"
 	elsewhere := claim("d")
 	elsewhere.Namespace = "other"
 	tokens := pod()
 	tokens.Spec.Volumes = []corev1.Volume{{Name: "kube-api-access", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}}}
-	s, _ := newStore(claim("a"), persistentVolume("a"), unbound, persistentVolume("b"), claim("c"), foreign,
+	s, _ := newStore(claim("a"), persistentVolume("a"), unbound, persistentVolume("b"), claim("c"), foreign, claim("e"), virtiofs,
 		elsewhere, persistentVolume("d"), claim("no-volume"), claim("p-scratch"), persistentVolume("p-scratch"))
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
 		want []string
 	}{
 		"bound":                      {pod("a"), []string{"h-a"}},
+		"the second driver's":        {pod("e"), []string{"h-e"}},
+		"of both drivers":            {pod("a", "e"), []string{"h-a", "h-e"}},
 		"no volumes":                 {pod(), nil},
 		"only the account's token":   {tokens, nil},
 		"not bound yet":              {pod("b"), nil},

@@ -76,7 +76,7 @@ func startController(t *testing.T) {
 		&nodelifecycle.Reconciler{Host: c.Host, DPU: c.DPU, Namespace: c.Namespace, Observer: observer, Recorder: recorder},
 		failover.New(failover.Options{
 			Host: c.Host, DPU: c.DPU, Namespace: c.Namespace,
-			TargetNamespace: c.TargetNamespace, Driver: "test", Observer: observer, Clock: wrong(), Recorder: recorder, Budget: failover.DefaultBudget,
+			TargetNamespace: c.TargetNamespace, Drivers: []string{"test"}, Observer: observer, Clock: wrong(), Recorder: recorder, Budget: failover.DefaultBudget,
 		}),
 	} {
 		must(t, r.SetupWithManager(mgr))

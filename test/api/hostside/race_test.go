@@ -63,7 +63,7 @@ type race struct {
 func newRace(t *testing.T, volume string) *race {
 	t.Helper()
 	c := hostcluster.Clusters{Host: kube.Cluster{Client: clusters.Host, Live: clusters.Host}, DPU: kube.Cluster{Client: clusters.DPU, Live: clusters.DPU}, DPUClusterName: "dpu", Namespace: kit.Namespace, TargetNamespace: kit.Namespace}
-	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Driver: kubetest.Driver}}
+	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Drivers: []string{kubetest.Driver}}}
 	r := &race{
 		volume: volume, hosts: []string{volume + "-a", volume + "-b"}, hosting: &attachment.Reconciler{Clusters: c, Users: users},
 		fence: &detach.Reconciler{DPU: kube.Cluster{Client: clusters.DPU, Live: clusters.DPU}, Clock: clock.RealClock{}},

@@ -94,7 +94,7 @@ func startHostController(t *testing.T) {
 	}
 	must(t, kube.AddIndexes(t.Context(), mgr.GetFieldIndexer(), index.Host()...))
 	must(t, kube.AddIndexes(t.Context(), c.DPU.Cache, index.Mirrors()...))
-	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Driver: kubetest.Driver}}
+	users := &attachment.Users{Users: podvolume.Users{Host: c.Host, Drivers: []string{kubetest.Driver}}}
 	//lint:ignore SA1019 as in snap-host-controller
 	recorder := mgr.GetEventRecorderFor("test")
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{

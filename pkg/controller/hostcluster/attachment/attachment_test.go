@@ -31,7 +31,7 @@ func open(t *testing.T, modes ...corev1.PersistentVolumeAccessMode) (*kubetest.C
 }
 
 func usersOf(w *kubetest.Clusters) *Users {
-	return &Users{Users: podvolume.Users{Host: w.Host.Cluster, Driver: kubetest.Driver}}
+	return &Users{Users: podvolume.Users{Host: w.Host.Cluster, Drivers: []string{kubetest.Driver}}}
 }
 
 func user(node string) *storagev1alpha1.DPUVolumeAttachment {

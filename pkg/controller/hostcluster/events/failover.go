@@ -59,8 +59,8 @@ type FailoverReconciler struct {
 	// Host has a cache of the events about DPUVolumes, of PersistentVolumes and
 	// of pods, with the indexes of index.Host.
 	Host kube.Cluster
-	// Driver is the name of the CSI driver.
-	Driver string
+	// Drivers are the names of the CSI drivers.
+	Drivers []string
 }
 
 // SetupWithManager watches the events about DPUVolumes.
@@ -155,7 +155,7 @@ func (r *FailoverReconciler) claimOf(ctx context.Context, volume string) (*corev
 	if err != nil || !found || pv.Spec.ClaimRef == nil {
 		return nil, err
 	}
-	if podvolume.HandleOf(r.Driver, pv) != volume {
+	if podvolume.HandleOf(pv, r.Drivers...) != volume {
 		return nil, nil
 	}
 	ref := pv.Spec.ClaimRef
@@ -164,7 +164,7 @@ func (r *FailoverReconciler) claimOf(ctx context.Context, volume string) (*corev
 
 // podsOf are the pods on a claim that were there by a time.
 func (r *FailoverReconciler) podsOf(ctx context.Context, claim *corev1.ObjectReference, by metav1.Time) ([]corev1.ObjectReference, error) {
-	pods, err := podvolume.Users{Host: r.Host, Driver: r.Driver}.Pods(ctx, claim.Namespace+"/"+claim.Name)
+	pods, err := podvolume.Users{Host: r.Host, Drivers: r.Drivers}.Pods(ctx, claim.Namespace+"/"+claim.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -97,6 +97,7 @@ func TestWhoIsTold(t *testing.T) {
 		"no pod that is over":         {about("DPUVolume", "Promoted"), []client.Object{pv, pod("p", time.Second, corev1.PodFailed, "data")}, []string{claim("Promoted")}},
 		"no pod of another claim":     {about("DPUVolume", "Promoted"), []client.Object{pv, pod("p", time.Second, corev1.PodRunning, "logs")}, []string{claim("Promoted")}},
 		"a release: the claim":        {about("DPUVolume", "FailoverReleased"), []client.Object{pv, pod("p", time.Second, corev1.PodRunning, "data")}, []string{claim("FailoverReleased")}},
+		"of the second driver":        {about("DPUVolume", "Promoted"), []client.Object{persistent("vol", "vol", kubetest.SecondDriver), pod("p", time.Second, corev1.PodPending, "data")}, []string{claim("Promoted"), ofPod("p")}},
 		"none of other reasons":       {about("DPUVolume", "ProvisioningFailed"), []client.Object{pv}, nil},
 		"none of other kinds":         {about("DPUStorageNode", "FailoverDetected"), []client.Object{pv}, nil},
 		"none without a volume":       {about("DPUVolume", "Promoted"), nil, nil},
@@ -109,7 +110,7 @@ func TestWhoIsTold(t *testing.T) {
 			for _, o := range append([]client.Object{tc.event}, tc.there...) {
 				w.Host.Add(o.DeepCopyObject().(client.Object))
 			}
-			r := &FailoverReconciler{Host: w.Host.Cluster, Driver: driver}
+			r := &FailoverReconciler{Host: w.Host.Cluster, Drivers: []string{driver, kubetest.SecondDriver}}
 			// Once more, as after a restart: no event is written twice.
 			written := 0
 			for range 2 {
@@ -134,7 +135,7 @@ func TestCountsOn(t *testing.T) {
 	w := kubetest.New(t)
 	e := about("DPUVolume", storagev1alpha1.EventFailoverHeld)
 	w.Host.Add(e, persistent("vol", "vol", driver))
-	r := &FailoverReconciler{Host: w.Host.Cluster, Driver: driver}
+	r := &FailoverReconciler{Host: w.Host.Cluster, Drivers: []string{driver}}
 	for n := int32(1); n <= 3; n++ {
 		now, _ := kubetest.Read(w.Host, e)
 		now.Count, now.Message = n, strings.Repeat("long ", 300)
@@ -158,7 +159,7 @@ func TestInterruptedTelling(t *testing.T) {
 			w := kubetest.New(t)
 			e := about("DPUVolume", storagev1alpha1.EventPromoted)
 			w.Host.Add(e, persistent("vol", "vol", driver), pod("p", time.Second, corev1.PodPending, "data"))
-			r := &FailoverReconciler{Host: w.Host.Cluster, Driver: driver}
+			r := &FailoverReconciler{Host: w.Host.Cluster, Drivers: []string{driver}}
 			w.LoseWrite(n, late)
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e)}); err == nil {
 				t.Errorf("write %d was not lost", n)
@@ -175,7 +176,7 @@ func TestInterruptedTelling(t *testing.T) {
 
 func TestGoneEvent(t *testing.T) {
 	w := kubetest.New(t)
-	r := &FailoverReconciler{Host: w.Host.Cluster, Driver: driver}
+	r := &FailoverReconciler{Host: w.Host.Cluster, Drivers: []string{driver}}
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: kubetest.HostNamespace, Name: "e"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (s *Server) volume(ctx context.Context, r request) (*corev1.PersistentVolum
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", provisioner.ErrUnavailable, err)
 	}
-	if !found || podvolume.HandleOf(s.o.Driver, &pv) != r.handle {
+	if !found || podvolume.HandleOf(&pv, s.o.Driver) != r.handle {
 		return nil, fmt.Errorf("there is no PersistentVolume %s of driver %s with this handle: %w", at.Volume, s.o.Driver, provisioner.ErrUnavailable)
 	}
 	return &pv, nil

@@ -40,7 +40,7 @@ type Cluster struct {
 }
 
 // New returns an empty cluster.
-func New() *Cluster { return &Cluster{state.New(Driver, clock.RealClock{})} }
+func New() *Cluster { return &Cluster{state.New([]string{Driver}, clock.RealClock{})} }
 
 // Index is the cluster's state now.
 func (c *Cluster) Index() *state.Index { return c.store.Index() }
