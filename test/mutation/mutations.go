@@ -137,7 +137,7 @@ var mutations = []mutation{
 		{"internal/kube/notfound.go", "!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)", "metav1.CauseTypeUnexpectedServerResponse != \"\""},
 	}},
 	{name: "a VolumeAttachment that comes late is taken for one that was deleted", tests: fence, edits: []edit{
-		{"pkg/controller/failover/release.go", "			return nil // it may come yet, for a pod that was bound here in the last moment\n", ""},
+		{"pkg/controller/failover/release.go", "			case kube.IsNotFound(err): // it may come yet", "			case kube.IsNotFound(err):\n				asked = true // it may come yet"},
 	}},
 
 	// The claim's own states allow nothing else, whatever its callers ask for.
