@@ -97,6 +97,17 @@ func (u Users) Volumes(ctx context.Context, claim string) ([]corev1.PersistentVo
 	return u.persistent(ctx, client.MatchingFields{PersistentVolumeByClaim: claim}, "claim "+claim)
 }
 
+// OfOthers reports whether a volume is one of other drivers: there is a PersistentVolume of
+// this handle, and none is of the drivers.
+func (u Users) OfOthers(ctx context.Context, handle string) (bool, error) {
+	var list corev1.PersistentVolumeList
+	if err := u.Host.Client.List(ctx, &list, client.MatchingFields{PersistentVolumeByHandle: handle}, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("find the PersistentVolumes of volume %s: %w", handle, err)
+	}
+	ours := func(pv corev1.PersistentVolume) bool { return HandleOf(&pv, u.Drivers...) != "" }
+	return len(list.Items) > 0 && !slices.ContainsFunc(list.Items, ours), nil
+}
+
 // Handles are the volume handles of Volumes.
 func (u Users) Handles(ctx context.Context, claim string) ([]string, error) {
 	volumes, err := u.Volumes(ctx, claim)

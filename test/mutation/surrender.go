@@ -17,6 +17,7 @@ var surrenders = []mutation{
 	}},
 	{name: "a DPU gives an epoch back and looks only at what is on record", tests: node, edits: []edit{
 		{nodeFence, "	epoch := f.journal.Highest(uid)\n	if err := f.endAll(ctx, p, epoch); err != nil {", "	epoch := f.journal.Highest(uid)\n	if err := f.end(ctx, p, epoch); err != nil {"},
+		{nodeFence, "p.forgotten != 0 {", "p.forgotten < 0 {"}, // which looks as well, if the journal has the epoch as shown
 	}},
 	{name: "a DPU gives back less than its journal tells of", tests: node, edits: []edit{
 		{nodeFence, "	epoch := f.journal.Highest(uid)\n", "	epoch := p.attachment.Spec.Epoch\n"},

@@ -45,8 +45,12 @@ type Reconciler struct {
 }
 
 // Reconcile makes and removes replicas until there are as many as are wanted,
-// where they are of use.
+// where they are of use. A volume of another driver is left to that driver's
+// controller, which knows its pods.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if others, err := r.users().OfOthers(ctx, req.Name); others || err != nil {
+		return ctrl.Result{}, err
+	}
 	s, err := r.observe(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err

@@ -13,6 +13,7 @@ import (
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
+	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
 
 const (
@@ -296,6 +297,36 @@ func TestWarmthFollows(t *testing.T) {
 	}
 	if got := w.attachment("vol", "a").Spec.Warmth; got != "" {
 		t.Errorf("the primary was given the warmth %s", got)
+	}
+}
+
+// TestVolumeOfAnotherDriver: of two controllers in one namespace the one that knows the pods places the
+// replicas, and the other leaves them alone.
+func TestVolumeOfAnotherDriver(t *testing.T) {
+	for name, tc := range map[string]struct {
+		drivers []string // of the PersistentVolumes of the volume
+		want    int
+	}{
+		"ours":             {[]string{kubetest.Driver}, 1},
+		"another's":        {[]string{kubetest.SecondDriver}, 0},
+		"ours and theirs":  {[]string{kubetest.SecondDriver, kubetest.Driver}, 1},
+		"not known as yet": {nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t, 2, 1)
+			w.pod("app", nil, "vol")
+			w.Remove(kubetest.PV("pv-vol", "vol", "vol"))
+			for _, driver := range tc.drivers {
+				pv := kubetest.PV("pv-"+driver, "vol", "vol")
+				pv.Spec.CSI.Driver, pv.Spec.ClaimRef.Namespace = driver, "apps"
+				w.Add(pv)
+			}
+			w.attach("vol", "a", primary)
+			w.pass("vol")
+			if got := len(w.replicas("vol")); got != tc.want {
+				t.Errorf("%d replicas, want %d", got, tc.want)
+			}
+		})
 	}
 }
 

@@ -222,7 +222,7 @@ func TestAVolumeThatMissesAReplica(t *testing.T) {
 		"DPUVolumeAttachmentList": passes * 2, // its own, and that without a function
 		"DPUStorageNodeList":      passes * 4,
 		"PodList":                 passes * 3, // its own: on the claim, in the namespace, and with demands on that
-		"PersistentVolumeList":    passes * 2,
+		"PersistentVolumeList":    passes * 3,
 	}
 	if d := cmp.Diff(want, got.objects); d != "" {
 		t.Errorf("listed in %d passes (-want +got):\n%s", passes, d)
