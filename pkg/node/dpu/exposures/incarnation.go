@@ -28,10 +28,12 @@ func (e *Exposures) Incarnation(service string) string { return e.services.incar
 // it has no socket now: it may show the device nevertheless. One of an earlier boot
 // of the machine has ended. It reports whether the service was unknown until now.
 func (e *Exposures) Remember(shown *storagev1alpha1.VolumeAttachmentDPU) bool {
-	if shown.Provider == "" || shown.Incarnation == "" || e.services.endedByBoot(shown.Incarnation) {
-		return false
-	}
-	return e.services.add(shown.Provider)
+	return e.mayShow(shown) && e.services.add(shown.Provider)
+}
+
+// mayShow reports whether the service on record may show the device still.
+func (e *Exposures) mayShow(shown *storagev1alpha1.VolumeAttachmentDPU) bool {
+	return shown.Provider != "" && shown.Incarnation != "" && !e.services.endedByBoot(shown.Incarnation)
 }
 
 func (e *Exposures) rememberAll(all []storagev1alpha1.VolumeAttachment) bool {
@@ -71,7 +73,7 @@ func (e *Exposures) During(ctx context.Context, shown *storagev1alpha1.VolumeAtt
 // with it what SNAP had sent. While SNAP does not answer, that may have happened. A service that
 // refuses to tell of ways never has told of one, and they are as what else watches them knows.
 func (e *Exposures) lossNow(ctx context.Context, shown *storagev1alpha1.VolumeAttachmentDPU) string {
-	if e.seen != nil && shown.Provider != "" && shown.DeviceName != "" {
+	if e.seen != nil && e.mayShow(shown) {
 		told, err := e.services.get(shown.Provider).Paths(ctx, []string{shown.DeviceName})
 		if err != nil {
 			ctrl.LoggerFrom(ctx).V(1).Info("the way of a device that is taken away is not told", "device", shown.DeviceName, "reason", err.Error())

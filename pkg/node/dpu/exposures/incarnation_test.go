@@ -48,6 +48,29 @@ func TestIncarnationOfTheSocket(t *testing.T) {
 	}
 }
 
+// TestDuringRemembers: a service on record that has no socket is asked of the device that is taken away,
+// and from then on; one of an earlier boot of the machine is not: it would never answer again.
+func TestDuringRemembers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		incarnation string
+		want        bool
+	}{"of this boot": {boot + "/1-2", true}, "of an earlier boot": {"boot-0/1-2", false}} {
+		t.Run(name, func(t *testing.T) {
+			k := newKit(t, map[string]*fakeService{"a": {}})
+			k.unlink("a")
+			asked := func() bool {
+				names, err := k.Exposures.services.names()
+				return err == nil && slices.Contains(names, "a")
+			}
+			on, meanwhile := &storagev1alpha1.VolumeAttachmentDPU{Provider: "a", Incarnation: tc.incarnation, DeviceName: "d"}, false
+			undrained, err := k.During(t.Context(), on, func() error { meanwhile = asked(); return nil })
+			if err != nil || undrained != tc.incarnation || meanwhile != tc.want || asked() != tc.want {
+				t.Errorf("%q, %v; asked meanwhile: %t, and then: %t", undrained, err, meanwhile, asked())
+			}
+		})
+	}
+}
+
 // TestRemember: the service on record is asked from then on though it has no socket, but for one of an
 // earlier boot of the machine. What is not known to be of an earlier boot is not taken for it.
 func TestRemember(t *testing.T) {
@@ -102,6 +125,7 @@ func TestDuring(t *testing.T) {
 		"its way comes back meanwhile":        {before: func(k *kit) { k.loss = "loss" }, act: func(k *kit) { k.loss = "" }, want: " loss"},
 		"its way is lost since the last look": {before: func(k *kit) { k.lose("d") }, want: " loss"},
 		"its way is lost meanwhile, unseen":   {act: func(k *kit) { k.lose("d") }, want: " loss"},
+		"ways are not watched":                {before: func(k *kit) { k.lose("d"); k.seen = nil }, none: true},
 		"what its way is, is not told":        {before: func(k *kit) { k.services["a"].down = errDown }, none: true},
 		"it does not answer":                  {before: func(k *kit) { k.services["a"].down = provisioner.ErrSilent }, want: " untold " + kubetest.Begin.UTC().Format(time.RFC3339Nano)},
 		"it does not answer any more":         {act: func(k *kit) { k.services["a"].down = provisioner.ErrSilent }, want: " untold " + kubetest.Begin.UTC().Format(time.RFC3339Nano)},
