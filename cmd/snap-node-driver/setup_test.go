@@ -62,7 +62,7 @@ func TestDefaults(t *testing.T) {
 	if err := fs.Parse(nil); err != nil {
 		t.Fatal(err)
 	}
-	if o.node != "dpu-7" || o.flags.Concurrency != 4 || o.validate() != nil {
+	if o.node != "dpu-7" || o.flags.Concurrency != 8 || o.validate() != nil {
 		t.Fatalf("got %+v, %v", o, o.validate())
 	}
 }
