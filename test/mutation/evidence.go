@@ -15,7 +15,10 @@ const (
 // a device, and whether it was there to the end.
 var evidence = []mutation{
 	{name: "a SNAP service on record that has no socket is not asked", tests: node, edits: []edit{
-		{nodeRecord, "	return e.services.add(shown.Provider)", "	return false"},
+		{nodeRecord, "	return e.mayShow(shown) && e.services.add(shown.Provider)", "	return false"},
+	}},
+	{name: "a SNAP service of an earlier boot is asked for the way of a device", tests: "./pkg/node/dpu/exposures", edits: []edit{
+		{nodeRecord, "if e.seen != nil && e.mayShow(shown) {", "if e.seen != nil {"},
 	}},
 	{name: "a SNAP service on record counts as ended while its machine runs", tests: node, edits: []edit{
 		{nodeRecord, "boot != \"\" && s.boot != \"\" && boot != s.boot", "boot != \"\" && s.boot != \"\""},
