@@ -13,13 +13,16 @@ type schema = map[string]any
 // null is what a value may be that stands for what the manifests have.
 func orNull(kind string) schema { return schema{"type": []string{kind, "null"}} }
 
+// driverName is the name of a CSIDriver.
+var driverName = schema{"type": "string", "pattern": `^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`, "maxLength": 63}
+
 // exact are the schemas of values by their whole names.
 var exact = map[string]schema{
 	"cluster":                          {"enum": []string{"", "host", "dpu"}},
 	"attachMode":                       {"enum": []string{"Controller", "Node"}},
 	"host.snapCsiPlugin.emulationMode": {"enum": []string{"nvme", "virtiofs"}},
-	"host.snapCsiPlugin.name":          {"type": "string", "pattern": `^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`, "maxLength": 63},
-	"host.snapHostController.config.driverNames": {"type": "array", "items": schema{"type": "string", "pattern": `^[a-zA-Z0-9]([-a-zA-Z0-9.]{0,61}[a-zA-Z0-9])?$`}},
+	"host.snapCsiPlugin.name":          driverName,
+	"host.snapHostController.config.driverNames": {"type": "array", "items": driverName},
 	"networkPolicies.apiServer.ports":            {"type": "array", "minItems": 1, "items": schema{"type": "integer", "minimum": 1, "maximum": 65535}},
 	"networkPolicies.apiServer.cidrs":            {"type": "array", "items": schema{"type": "string", "pattern": "/"}},
 	"dpu.docaSnap":                               open(true),
