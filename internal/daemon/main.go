@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
-	"time"
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -20,19 +18,6 @@ import (
 const (
 	exitFailed = 1
 	exitUsage  = 2
-)
-
-// garbagePercent is how much garbage there may be before it is collected, in percent of
-// what lives, once a process has run for startUp; Go's own is 100. Most of what these
-// processes hold are caches, which live long, and at rest they make little garbage: memory
-// is dearer than the collections. With 2,000 attachments, snap-host-controller has 118 MB
-// at 100, 101 MB at 50 and 92 MB at 25, and uses 3.6, 4.1 and 4.3 % of a core at rest, all
-// beside other work. While a process fills its caches and looks at each object it makes
-// much garbage: with 10,000 attachments and 25 %, a third of the processor time of its
-// start was for collecting it. The environment variable GOGC overrides it.
-const (
-	garbagePercent = 25
-	startUp        = 2 * time.Minute
 )
 
 // Main is the main function of a daemon: bind adds its flags to those that all
@@ -89,7 +74,7 @@ func (p program) start(ctx context.Context, args []string) int {
 	return 0
 }
 
-// work runs the program, with its profiles beside it, and spares memory once it has started.
+// work runs the program, with its profiles beside it.
 func (p program) work(ctx context.Context, profiles string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -97,13 +82,7 @@ func (p program) work(ctx context.Context, profiles string) error {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
-		defer time.AfterFunc(startUp, spareMemory).Stop()
+		spareMemory()
 	}
 	return p.run(ctx)
-}
-
-// spareMemory collects garbage earlier from now on, and gives back what the start took.
-func spareMemory() {
-	debug.SetGCPercent(garbagePercent)
-	debug.FreeOSMemory()
 }
