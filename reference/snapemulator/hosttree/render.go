@@ -19,18 +19,51 @@ func (t *Tree) Render(m *model.Model, all []*Shown) error {
 		if !f.OnHost() || (f.Hotplugged() && !t.plugged[f]) || t.held[f] {
 			continue
 		}
-		errs = errors.Join(errs, t.renderBinding(f))
 		var mine []*Shown
 		for _, s := range all {
 			if s.Function == f {
 				mine = append(mine, s)
 			}
 		}
-		if err := t.renderFunction(f, mine); err != nil {
-			errs = errors.Join(errs, fmt.Errorf("show function %s: %w", f.BDF, err))
+		want := t.viewOf(f, mine)
+		if have, ok := t.drawn[f]; ok && have.equal(want) {
+			continue
 		}
+		delete(t.drawn, f)
+		if err := errors.Join(t.renderBinding(f), t.renderFunction(f, mine)); err != nil {
+			errs = errors.Join(errs, fmt.Errorf("show function %s: %w", f.BDF, err))
+			continue
+		}
+		t.drawn[f] = want
 	}
 	return errs
+}
+
+// view is all that the tree of a function is made of.
+type view struct {
+	bound, live bool
+	controller  map[string]string
+	namespaces  map[string]namespaceView
+}
+
+type namespaceView struct {
+	device datapath.Device
+	size   string
+}
+
+func (t *Tree) viewOf(f *model.Function, mine []*Shown) view {
+	v := view{bound: t.IsBound(f), live: f.Controller != nil && f.Controller.Resumed, namespaces: map[string]namespaceView{}}
+	if v.live {
+		v.controller = controllerFiles(f)
+	}
+	for _, s := range mine {
+		v.namespaces[NodeName(f, s.Namespace.NSID)] = namespaceView{device: s.Device, size: sectorsOf(s.Namespace.Bdev)}
+	}
+	return v
+}
+
+func (v view) equal(o view) bool {
+	return v.bound == o.bound && v.live == o.live && maps.Equal(v.controller, o.controller) && maps.Equal(v.namespaces, o.namespaces)
 }
 
 // renderPlugged makes the functions that were plugged in, and removes those
@@ -62,6 +95,7 @@ func (t *Tree) renderPlugged(m *model.Model) error {
 
 // unplug removes all of a function that has left the host.
 func (t *Tree) unplug(f *model.Function) error {
+	delete(t.drawn, f)
 	errs := t.removeNodes(f, nil)
 	if t.sysfs == "" {
 		return errs

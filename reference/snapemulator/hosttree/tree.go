@@ -28,10 +28,17 @@ type Tree struct {
 	plugged map[*model.Function]bool
 	// held are the functions whose view stays as an earlier emulator left it.
 	held map[*model.Function]bool
+	// drawn is how the tree shows each function: one that has not changed costs no system call.
+	drawn map[*model.Function]view
 }
 
 // Hold leaves the view of these functions, and of no others, as it is.
-func (t *Tree) Hold(held map[*model.Function]bool) { t.held = held }
+func (t *Tree) Hold(held map[*model.Function]bool) {
+	t.held = held
+	for f := range held {
+		delete(t.drawn, f)
+	}
+}
 
 // fullAddress is the PCI address with its domain.
 func fullAddress(f *model.Function) string { return "0000:" + f.BDF }
@@ -49,7 +56,7 @@ func NodeName(f *model.Function, nsid uint64) string {
 // New removes what an earlier emulator left, but for the functions that are held, and makes
 // the functions.
 func New(sysfs, dev string, m *model.Model, held map[*model.Function]bool) (*Tree, error) {
-	t := &Tree{sysfs: sysfs, dev: dev, unbound: map[string]bool{}, plugged: map[*model.Function]bool{}, held: held}
+	t := &Tree{sysfs: sysfs, dev: dev, unbound: map[string]bool{}, plugged: map[*model.Function]bool{}, held: held, drawn: map[*model.Function]view{}}
 	if err := errors.Join(claim(sysfs), claim(dev)); err != nil {
 		return nil, err
 	}
