@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -49,5 +51,50 @@ func TestCredentialsOffHostsWithDPU(t *testing.T) {
 	}
 	if !found["dpf-snap-controller"] || !found["dpf-host-controller"] || !found["host"] {
 		t.Errorf("the search found %v", found)
+	}
+}
+
+// TestPasswordsOfBMCs: only the release that asks for it can read Secrets, with its own account
+// in its own namespace: who has the password of a BMC can switch its host off.
+func TestPasswordsOfBMCs(t *testing.T) {
+	component := "host: {snapHostController: {enabled: true, config: {targetNamespace: dpus, powerControls: %s}}}"
+	for _, tt := range []struct {
+		name, values, role, account string
+	}{
+		{name: "cluster", values: "{cluster: host, attachMode: Node, host: {snapHostController: {config: {powerControls: true}}}}", role: "Role/moor:snap-host-controller-bmc", account: "snap-host-controller"},
+		{name: "not asked for", values: "{cluster: host, attachMode: Node}"},
+		{name: "component", values: fmt.Sprintf(component, "true"), role: "Role/moor:r-snap-host-controller-controller-bmc", account: "r-snap-host-controller"},
+		{name: "component, not asked for", values: fmt.Sprintf(component, "false")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out, err := renderIn(rootOf(t), "storage", "r", values(t, tt.values), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var readers []string
+			for key, o := range objects(t, out) {
+				text, err := json.Marshal(o["rules"])
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.Contains(string(text), `"secrets"`) && strings.Contains(key, "host-controller") {
+					readers = append(readers, key)
+				}
+				subjects, _, _ := unstructured.NestedSlice(o, "subjects")
+				if strings.HasPrefix(key, "RoleBinding/") && strings.HasSuffix(key, "-bmc") {
+					want := []any{map[string]any{"kind": "ServiceAccount", "name": tt.account, "namespace": "storage"}}
+					if !reflect.DeepEqual(subjects, want) {
+						t.Errorf("%s is given to %v, want %v", key, subjects, want)
+					}
+				}
+			}
+			var want []string
+			if tt.role != "" {
+				want = []string{tt.role}
+			}
+			if !slices.Equal(readers, want) {
+				t.Errorf("%q may read Secrets, want %q", readers, want)
+			}
+		})
 	}
 }
