@@ -18,7 +18,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	_ = fs.MarkHidden("concurrency")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the host cluster; empty: the pod's own account")
 	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of the DPUVolumeAttachments")
-	fs.StringSliceVar(&o.drivers, "driver-name", []string{"csi.snap.nvidia.com"}, "CSI drivers whose volumes count")
+	fs.StringSliceVar(&o.drivers, "driver-name", []string{podvolume.DefaultDriver}, "CSI drivers whose volumes count")
 	fs.StringVar(&o.bindAddress, "bind-address", ":8888", "where to answer the scheduler")
 	fs.StringVar(&o.tlsCert, "tls-cert-file", "", "certificate to serve with, re-read when it changes; empty: plain HTTP")
 	fs.StringVar(&o.tlsKey, "tls-key-file", "", "key of --tls-cert-file")

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/scheduler/framework"
 )
 
@@ -143,7 +144,7 @@ func TestShippedConfigurationsOfThePlugin(t *testing.T) {
 	if err := yaml.UnmarshalStrict(own.Profiles[1].PluginConfig[0].Args.Raw, &args); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff(framework.Args{DriverName: framework.DefaultDriverName, Namespace: framework.DefaultNamespace}, args); diff != "" {
+	if diff := cmp.Diff(framework.Args{DriverName: podvolume.DefaultDriver, Namespace: framework.DefaultNamespace}, args); diff != "" {
 		t.Error("the defaults that are told:", diff)
 	}
 }

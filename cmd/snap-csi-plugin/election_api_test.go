@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/test/api/apiserver"
 )
 
@@ -107,7 +108,7 @@ func TestTwoControllers(t *testing.T) {
 	b.Deploy("snap-csi-plugin-rbac.yaml")
 	b.nodes()
 	first := b.launch(program)
-	b.until("the first leads", func() bool { return first.leads(driverName) })
+	b.until("the first leads", func() bool { return first.leads(podvolume.DefaultDriver) })
 	second := b.launch(program)
 	other := b.launch(program, "--name=virtiofs.example.com")
 	b.until("another driver leads beside it", func() bool { return other.leads("virtiofs.example.com") })
@@ -120,7 +121,7 @@ func TestTwoControllers(t *testing.T) {
 	b.replicated()
 	b.plugin = second.plugin
 	b.unpublish("a")
-	if second.leads(driverName) || second.passes() {
+	if second.leads(podvolume.DefaultDriver) || second.passes() {
 		t.Error("two make replicas")
 	}
 	b.until("the primary's going in the status", func() bool { s := b.read().Status.Replicas; return s != nil && s.PrimaryGoneSince != nil })
@@ -129,7 +130,7 @@ func TestTwoControllers(t *testing.T) {
 	b.must(first.cmd.Process.Signal(syscall.SIGTERM))
 	b.must(first.end(20 * time.Second))
 	began := time.Now()
-	b.until("the second leads", func() bool { second.answers(); return second.leads(driverName) })
+	b.until("the second leads", func() bool { second.answers(); return second.leads(podvolume.DefaultDriver) })
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("the second leads after %s: the first did not give its lease back", took)
 	}
@@ -151,7 +152,7 @@ func (b *bed) takeLease() {
 	b.t.Helper()
 	b.until("the lease is taken", func() bool {
 		l := &coordinationv1.Lease{}
-		b.must(b.Get(b.t.Context(), client.ObjectKey{Namespace: namespace, Name: "snap-csi-plugin-" + driverName}, l))
+		b.must(b.Get(b.t.Context(), client.ObjectKey{Namespace: namespace, Name: "snap-csi-plugin-" + podvolume.DefaultDriver}, l))
 		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = ptr.To("another"), ptr.To[int32](3600)
 		l.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
 		return b.Update(b.t.Context(), l) == nil

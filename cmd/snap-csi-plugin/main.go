@@ -15,12 +15,10 @@ import (
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/daemon"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf"
 	"github.com/moor-storage/moor/pkg/provisioner/dpf/storageclass"
 )
-
-// driverName is DPF's name of the driver.
-const driverName = "csi.snap.nvidia.com"
 
 // options are the flags.
 type options struct {
@@ -47,7 +45,7 @@ func main() {
 
 func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.mode, "mode", "", "controller or node; required")
-	fs.StringVar(&o.name, "name", driverName, "name of the CSI driver")
+	fs.StringVar(&o.name, "name", podvolume.DefaultDriver, "name of the CSI driver")
 	fs.StringVar(&o.bindAddress, "bind-address", "unix:///csi/csi.sock", "where to serve CSI: unix:///absolute/path, unix://path below the working directory, or tcp://host:port")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the host cluster; empty: the pod's own account")
 	fs.StringVar(&o.namespace, "namespace", "dpf-operator-system", "namespace of DPUVolumes and DPUVolumeAttachments, and of the hosts' Leases")

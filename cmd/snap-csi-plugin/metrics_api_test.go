@@ -19,6 +19,7 @@ import (
 
 	"github.com/moor-storage/moor/internal/freeport"
 	"github.com/moor-storage/moor/internal/kube"
+	"github.com/moor-storage/moor/internal/podvolume"
 	"github.com/moor-storage/moor/test/api/apiserver"
 )
 
@@ -52,7 +53,7 @@ func TestMetricsAreSecured(t *testing.T) {
 	b := &bed{One: apiserver.StartOne(t, apiserver.Host), t: t}
 	b.Deploy("snap-csi-plugin-rbac.yaml", "snap-host-controller-rbac.yaml")
 	var o options
-	o.name, o.namespace, o.mode, o.kubeconfig = driverName, namespace, "node", b.Kubeconfig("snap-csi-plugin-node")
+	o.name, o.namespace, o.mode, o.kubeconfig = podvolume.DefaultDriver, namespace, "node", b.Kubeconfig("snap-csi-plugin-node")
 	var err error
 	o.metrics, err = freeport.Address()
 	b.must(err)

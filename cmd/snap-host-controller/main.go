@@ -58,7 +58,7 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.targetNamespace, "target-namespace", "dpf-operator-system", "namespace of their mirrors in the DPU cluster")
 	o.attach = dpf.AttachController
 	fs.Var(&o.attach, "attach-mode", "who asks for a volume on a node: Controller or Node; as in snap-csi-plugin. With Node, what a node asks for is granted while a pod there uses it; with Controller, never")
-	fs.StringSliceVar(&o.drivers, "driver-name", []string{"csi.snap.nvidia.com"}, "CSI drivers whose pods use the volumes, and are released when their host fails over")
+	fs.StringSliceVar(&o.drivers, "driver-name", []string{podvolume.DefaultDriver}, "CSI drivers whose pods use the volumes, and are released when their host fails over")
 	fs.DurationVar(&o.heartbeatTimeout, "heartbeat-timeout", nodehealth.DefaultTimeout, "how long a heartbeat counts; more than two periods of the senders")
 	fs.DurationVar(&o.silenceTimeout, "silence-timeout", nodehealth.DefaultSilence, "when kubelet, host plugin and DPU are taken for dead if all three are silent; more than one period of the senders")
 	fs.StringVar(&o.dpuClusterName, "dpucluster-name", "dpu-cluster", "DPF's name for --dpu-cluster-name")

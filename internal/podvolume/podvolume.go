@@ -69,6 +69,9 @@ func HandleOf(pv *corev1.PersistentVolume, drivers ...string) string {
 	return pv.Spec.CSI.VolumeHandle
 }
 
+// DefaultDriver is the name that DPF gives the CSI driver of its block volumes.
+const DefaultDriver = "csi.snap.nvidia.com"
+
 // driverName is what Kubernetes takes as the name of a CSI driver (ValidateCSIDriverName
 // in pkg/apis/storage/validation of Kubernetes).
 var driverName = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9.]{0,61}[a-zA-Z0-9])?$`)

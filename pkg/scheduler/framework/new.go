@@ -38,11 +38,8 @@ type Args struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Defaults of Args.
-const (
-	DefaultDriverName = "csi.snap.nvidia.com"
-	DefaultNamespace  = "dpf-operator-system"
-)
+// DefaultNamespace is that of Args; their driver is podvolume.DefaultDriver.
+const DefaultNamespace = "dpf-operator-system"
 
 // patience is how long the first list of Moor's kinds may take before the
 // scheduler gives up its start.
@@ -95,7 +92,7 @@ func parse(configured runtime.Object) (Args, error) {
 	case one && several:
 		return args, fmt.Errorf("the arguments of plugin %s: driverName %s and driverNames %v are both set: name all drivers in driverNames", Name, args.DriverName, args.DriverNames)
 	case !several:
-		args.DriverNames = []string{cmp.Or(args.DriverName, DefaultDriverName)}
+		args.DriverNames = []string{cmp.Or(args.DriverName, podvolume.DefaultDriver)}
 	}
 	if err := podvolume.ValidDrivers(args.DriverNames); err != nil {
 		return args, fmt.Errorf("the arguments of plugin %s: %w", Name, err)

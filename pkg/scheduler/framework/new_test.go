@@ -7,11 +7,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/moor-storage/moor/internal/podvolume"
 )
 
 func TestArguments(t *testing.T) {
 	raw := func(text string) runtime.Object { return &runtime.Unknown{Raw: []byte(text)} }
-	ours := Args{DriverNames: []string{DefaultDriverName}, Namespace: DefaultNamespace}
+	ours := Args{DriverNames: []string{podvolume.DefaultDriver}, Namespace: DefaultNamespace}
 	for name, test := range map[string]struct {
 		args runtime.Object
 		want Args
