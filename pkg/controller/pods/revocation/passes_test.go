@@ -2,6 +2,7 @@ package revocation
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -109,6 +110,73 @@ func (refusing) Create(_ context.Context, o client.Object, _ ...client.CreateOpt
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(), errBroken)
 }
 
+// broken is a cache that cannot be read.
+type broken struct {
+	client.Client
+	gets, lists bool
+}
+
+func (b broken) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if b.gets {
+		return errBroken
+	}
+	return b.Client.Get(ctx, key, o, opts...)
+}
+
+func (b broken) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if b.lists {
+		return errBroken
+	}
+	return b.Client.List(ctx, list, opts...)
+}
+
+// TestCacheFails: a pass of what a cache does not show has failed, and is not over.
+func TestCacheFails(t *testing.T) {
+	s := hanging(t)
+	of := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&s.all()[0])}
+	s.req.Client = broken{Client: s.Client, gets: true}
+	if _, err := s.req.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(request())}); !errors.Is(err, errBroken) {
+		t.Errorf("the request: %v", err)
+	}
+	s.rev.Client = broken{Client: s.Client, gets: true}
+	if _, err := s.rev.Reconcile(t.Context(), of); !errors.Is(err, errBroken) {
+		t.Errorf("the PodRevocation: %v", err)
+	}
+	s.rev.Client, s.rev.Pods.Client = s.Client, broken{Client: s.Client, lists: true}
+	if _, err := s.rev.Reconcile(t.Context(), of); !errors.Is(err, errBroken) {
+		t.Errorf("its pods: %v", err)
+	}
+}
+
+// unmade has the pod be recorded, and not made.
+func (s *fixture) unmade() {
+	s.t.Helper()
+	s.Remove(&s.helpers()[0])
+	kubetest.Change(s.Cluster, &s.all()[0], func(r *moorv1alpha1.PodRevocation) { r.Status.Pod.UID, r.Status.Pod.NodeName = "", "" })
+	s.Events()
+}
+
+// TestUnmadeReadsFail: a read that is not answered fails the pass that would make the pod; it is no reason to give it up.
+func TestUnmadeReadsFail(t *testing.T) {
+	s := hanging(t)
+	s.unmade()
+	reader, failed := &failing{Reader: s.Live}, 0
+	s.rev.Live, s.rev.Pods.Live = reader, reader
+	for n := 1; ; n++ {
+		reader.left = n
+		_, err := s.rev.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&s.all()[0])})
+		if reader.left > 0 {
+			break
+		}
+		if failed++; !errors.Is(err, errBroken) || s.all()[0].Status.Phase != isRevoking {
+			t.Errorf("read %d is not answered, and the pass says %v: %+v", n, err, s.all()[0].Status)
+		}
+	}
+	if failed < 5 || len(s.helpers()) != 1 {
+		t.Errorf("%d reads were tried, %d pods", failed, len(s.helpers()))
+	}
+}
+
 // TestUnmade: a pod that is recorded and was not made is made, by what the templates come to now. What cannot be made
 // any more is a failure, told once.
 func TestUnmade(t *testing.T) {
@@ -124,9 +192,7 @@ func TestUnmade(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := hanging(t)
-			s.Remove(&s.helpers()[0])
-			kubetest.Change(s.Cluster, &s.all()[0], func(r *moorv1alpha1.PodRevocation) { r.Status.Pod.UID, r.Status.Pod.NodeName = "", "" })
-			s.Events()
+			s.unmade()
 			tc.change(s)
 			s.revoke()
 			r := s.all()[0]

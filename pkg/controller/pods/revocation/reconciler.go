@@ -88,7 +88,10 @@ func (r *Reconciler) look(ctx context.Context, p *moorv1alpha1.PodRevocation) (s
 func (r *Reconciler) unasked(ctx context.Context, p *moorv1alpha1.PodRevocation) (bool, error) {
 	sv := &storagev1alpha1.SVVolumeAttachment{}
 	found, err := kube.Find(ctx, r.Live, types.NamespacedName{Namespace: p.Spec.Request.Namespace, Name: p.Spec.Request.Name}, sv)
-	return err == nil && (!found || sv.UID != p.Spec.Request.UID || !controllerutil.ContainsFinalizer(sv, moorv1alpha1.FinalizerPodRevocation)), err
+	if err != nil {
+		return false, err
+	}
+	return !found || sv.UID != p.Spec.Request.UID || !controllerutil.ContainsFinalizer(sv, moorv1alpha1.FinalizerPodRevocation), nil
 }
 
 // begin records the pod, and makes it right after.
