@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,6 +16,7 @@ import (
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	storagev1alpha1 "github.com/moor-storage/moor/api/storage/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
+	"github.com/moor-storage/moor/pkg/controller/pods/helper"
 )
 
 // revoke is one pass of the PodRevocation that is there.
@@ -100,6 +102,49 @@ func TestStraysGoFirst(t *testing.T) {
 	}
 	if len(s.all()) > 0 || len(s.helpers()) > 0 {
 		t.Errorf("left: %+v, %d pods", s.all(), len(s.helpers()))
+	}
+}
+
+// TestToldAgain: who asks for another try is told if that fails too.
+func TestToldAgain(t *testing.T) {
+	s := newFixture(t).taken()
+	s.does = "fail"
+	s.settle()
+	s.Remove(s.pv())
+	for _, value := range []string{"1", "2"} {
+		s.Events()
+		s.retry(value)
+		for range 5 {
+			s.revoke()
+		}
+		if events := s.Events(); len(events) != 1 || !strings.Contains(events[0], "PersistentVolume pvc-1 is gone") {
+			t.Errorf("try %s: %q", value, events)
+		}
+	}
+}
+
+// TestCounted: the end of a pod is counted, once.
+func TestCounted(t *testing.T) {
+	s := newFixture(t).taken()
+	reg := prometheus.NewRegistry()
+	var err error
+	if s.rev.Pods.Metrics, err = helper.NewMetrics(reg); err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+	s.wantWord()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := uint64(0)
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			counted += m.GetHistogram().GetSampleCount()
+		}
+	}
+	if counted != 1 {
+		t.Errorf("counted %d times", counted)
 	}
 }
 

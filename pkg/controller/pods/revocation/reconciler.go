@@ -134,7 +134,8 @@ func (r *Reconciler) unmade(ctx context.Context, p *moorv1alpha1.PodRevocation, 
 	return r.write(ctx, p, ofEnd(p, helper.Judgement{Verdict: helper.Failed, Words: words}))
 }
 
-// write writes the status, if it was not changed since it was read, and tells of an end.
+// write writes the status, if it was not changed since it was read, and tells of an end. A failure is told with each
+// try that a person has asked for.
 func (r *Reconciler) write(ctx context.Context, p *moorv1alpha1.PodRevocation, next step) error {
 	before := p.Status.DeepCopy()
 	if _, err := kube.PatchStatusExact(ctx, r.Client, p, func(p *moorv1alpha1.PodRevocation) { p.Status = next.next }); err != nil {
@@ -143,7 +144,7 @@ func (r *Reconciler) write(ctx context.Context, p *moorv1alpha1.PodRevocation, n
 	if next.ended != nil {
 		r.Pods.Ended(pods.Revocation, before.Pod, *next.ended, r.Clock.Now())
 	}
-	if p.Status.Phase == isFailed && before.Phase != isFailed {
+	if p.Status.Phase == isFailed {
 		r.Recorder.Eventf(attachmentOf(p), corev1.EventTypeWarning, "RevocationFailed", "the storage gives no receipt of volume %s and DPU %s: %s", p.Spec.VolumeName, p.Spec.NodeName, stuck(p))
 	}
 	return nil
