@@ -46,11 +46,15 @@ type collections struct {
 	percent int
 	count   uint64
 	last    time.Time
+	// automatic is how many collections there were that the process did not ask for.
+	automatic func() uint64
+	// set has the runtime work with a percentage.
+	set func(percent int)
 }
 
 // spareMemory has the process collect its garbage as its work asks for, from now on to its end.
 func spareMemory() {
-	c := &collections{percent: busyPercent, count: automatic(), last: time.Now()}
+	c := &collections{percent: busyPercent, count: automatic(), last: time.Now(), automatic: automatic, set: setPercent}
 	c.follow()
 }
 
@@ -66,25 +70,28 @@ func (c *collections) follow() {
 }
 
 func (c *collections) ended(now time.Time) {
-	count := automatic()
+	count := c.automatic()
 	if count == c.count {
 		return // it was asked for, as by FreeOSMemory, and tells nothing of the work
 	}
 	percent := percentAfter(c.percent, now.Sub(c.last))
 	c.count, c.last = count, now
-	if percent == c.percent {
-		return
-	}
-	c.percent = percent
-	debug.SetGCPercent(percent)
-	if percent == restPercent {
-		debug.FreeOSMemory()
+	if percent != c.percent {
+		c.percent = percent
+		c.set(percent)
 	}
 }
 
-// automatic is how many collections there were that the process did not ask for.
 func automatic() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/cycles/automatic:gc-cycles"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
+}
+
+// setPercent also gives back what work has left.
+func setPercent(percent int) {
+	debug.SetGCPercent(percent)
+	if percent == restPercent {
+		debug.FreeOSMemory()
+	}
 }

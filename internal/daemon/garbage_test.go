@@ -1,8 +1,7 @@
 package daemon
 
 import (
-	"runtime/debug"
-	"runtime/metrics"
+	"slices"
 	"testing"
 	"time"
 )
@@ -32,36 +31,54 @@ func TestPercentAfter(t *testing.T) {
 // kept is where a test lets its garbage escape to.
 var kept []byte
 
-// percentNow is what the runtime works with.
-func percentNow() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
-}
-
+// TestCollectionsFollowTheWork: a process that makes nothing but garbage is found to be busy.
 func TestCollectionsFollowTheWork(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(restPercent))
-	c := &collections{percent: restPercent, count: automatic(), last: time.Now()}
-	c.follow()
-	for deadline := time.Now().Add(time.Minute); percentNow() != busyPercent; {
-		if time.Now().After(deadline) {
-			t.Fatalf("a process that makes nothing but garbage collects at %d %% still", percentNow())
+	chosen := make(chan int, 1)
+	c := &collections{percent: restPercent, count: automatic(), last: time.Now(), automatic: automatic, set: func(percent int) {
+		select {
+		case chosen <- percent:
+		default: // it follows on when the test is over
 		}
-		kept = make([]byte, 1<<20)
+	}}
+	c.follow()
+	for deadline := time.After(time.Minute); ; {
+		select {
+		case percent := <-chosen:
+			if percent != busyPercent {
+				t.Errorf("it collects at %d %%", percent)
+			}
+			return
+		case <-deadline:
+			t.Fatal("it collects as at rest still")
+		default:
+			kept = make([]byte, 1<<20)
+		}
 	}
 }
 
-func TestCollectionEnds(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(busyPercent))
-	begin := time.Now()
-	c := &collections{percent: busyPercent, count: automatic() - 1, last: begin}
-	c.ended(begin.Add(restAbove + time.Second))
-	if got := percentNow(); got != restPercent {
-		t.Errorf("a process at rest collects at %d %%, want %d", got, restPercent)
+// TestCollections: each collection counts that the process did not ask for, from the one before.
+func TestCollections(t *testing.T) {
+	now, count := time.Unix(0, 0), uint64(7)
+	var chosen []int
+	c := &collections{percent: busyPercent, count: count, last: now, automatic: func() uint64 { return count }, set: func(percent int) { chosen = append(chosen, percent) }}
+	for _, step := range []struct {
+		after time.Duration
+		asked bool // for by the process itself
+	}{
+		{after: time.Second / 2},                       // as busy as before
+		{after: 11 * time.Second},                      // at rest
+		{after: time.Millisecond, asked: true},         // FreeOSMemory
+		{after: 5 * time.Second}, {after: time.Minute}, // at rest still
+		{after: time.Second / 10}, {after: time.Second}, // busy
+		{after: 6 * time.Second, asked: true},            // nothing new
+		{after: 5 * time.Second}, {after: 2 * time.Hour}, // 11 s since the last one: at rest
+	} {
+		if now = now.Add(step.after); !step.asked {
+			count++
+		}
+		c.ended(now)
 	}
-	c.count = automatic()
-	c.ended(begin.Add(restAbove + time.Second + time.Millisecond))
-	if c.percent != restPercent {
-		t.Errorf("a collection that was asked for counts as work: %d %%", c.percent)
+	if want := []int{restPercent, busyPercent, restPercent}; !slices.Equal(chosen, want) {
+		t.Errorf("chosen is %v, want %v", chosen, want)
 	}
 }
