@@ -13,10 +13,10 @@ func TestPercentAfter(t *testing.T) {
 		since   time.Duration
 		want    int
 	}{
-		{name: "work begins", percent: restPercent, since: 200 * time.Millisecond, want: busyPercent},
-		{name: "work goes on", percent: busyPercent, since: 800 * time.Millisecond, want: busyPercent},
-		{name: "work slows down", percent: busyPercent, since: 4 * time.Second, want: busyPercent},
-		{name: "work ends", percent: busyPercent, since: 11 * time.Second, want: restPercent},
+		{name: "work begins", percent: restPercent, since: 2 * time.Second, want: busyPercent},
+		{name: "work goes on", percent: busyPercent, since: 9 * time.Second, want: busyPercent},
+		{name: "work slows down", percent: busyPercent, since: 15 * time.Second, want: busyPercent},
+		{name: "work ends", percent: busyPercent, since: 21 * time.Second, want: restPercent},
 		{name: "rest goes on", percent: restPercent, since: 2 * time.Minute, want: restPercent},
 		{name: "a little work at rest", percent: restPercent, since: 4 * time.Second, want: restPercent},
 	} {
@@ -65,13 +65,13 @@ func TestCollections(t *testing.T) {
 		after time.Duration
 		asked bool // for by the process itself
 	}{
-		{after: time.Second / 2},                       // as busy as before
-		{after: 11 * time.Second},                      // at rest
+		{after: time.Second},                           // as busy as before
+		{after: 21 * time.Second},                      // at rest
 		{after: time.Millisecond, asked: true},         // FreeOSMemory
-		{after: 5 * time.Second}, {after: time.Minute}, // at rest still
-		{after: time.Second / 10}, {after: time.Second}, // busy
-		{after: 6 * time.Second, asked: true},            // nothing new
-		{after: 5 * time.Second}, {after: 2 * time.Hour}, // 11 s since the last one: at rest
+		{after: 6 * time.Second}, {after: time.Minute}, // at rest still
+		{after: 2 * time.Second}, {after: time.Second}, // busy
+		{after: 12 * time.Second, asked: true},           // nothing new
+		{after: 9 * time.Second}, {after: 2 * time.Hour}, // 21 s since the last one: at rest
 	} {
 		if now = now.Add(step.after); !step.asked {
 			count++
