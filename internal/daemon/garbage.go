@@ -22,7 +22,7 @@ const (
 
 // A process is busy that makes as much garbage as lives within busyBelow, and at rest if that
 // takes it longer than restAbove; between the two it stays what it is. With 10,000 attachments
-// snap-host-controller takes some 50 s for it at rest, and less than 10 s while it starts. Go
+// snap-host-controller takes some 30 s for it at rest, and less than 10 s while it starts. Go
 // itself collects every two minutes at the latest, so that one that ends its work comes to rest.
 const (
 	busyBelow = 10 * time.Second
