@@ -71,7 +71,7 @@ func TestPasswordsOfBMCs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var readers []string
+			var readers, bound []string
 			for key, o := range objects(t, out) {
 				text, err := json.Marshal(o["rules"])
 				if err != nil {
@@ -82,6 +82,7 @@ func TestPasswordsOfBMCs(t *testing.T) {
 				}
 				subjects, _, _ := unstructured.NestedSlice(o, "subjects")
 				if strings.HasPrefix(key, "RoleBinding/") && strings.HasSuffix(key, "-bmc") {
+					bound = append(bound, key)
 					want := []any{map[string]any{"kind": "ServiceAccount", "name": tt.account, "namespace": "storage"}}
 					if !reflect.DeepEqual(subjects, want) {
 						t.Errorf("%s is given to %v, want %v", key, subjects, want)
@@ -92,8 +93,8 @@ func TestPasswordsOfBMCs(t *testing.T) {
 			if tt.role != "" {
 				want = []string{tt.role}
 			}
-			if !slices.Equal(readers, want) {
-				t.Errorf("%q may read Secrets, want %q", readers, want)
+			if !slices.Equal(readers, want) || len(bound) != len(want) {
+				t.Errorf("%q may read Secrets, by %q; want %q", readers, bound, want)
 			}
 		})
 	}

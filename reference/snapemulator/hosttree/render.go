@@ -41,9 +41,10 @@ func (t *Tree) Render(m *model.Model, all []*Shown) error {
 
 // view is all that the tree of a function is made of.
 type view struct {
-	bound, live bool
-	controller  map[string]string
-	namespaces  map[string]namespaceView
+	bound bool
+	// controller are its files; nil if none is shown.
+	controller map[string]string
+	namespaces map[string]namespaceView
 }
 
 type namespaceView struct {
@@ -52,8 +53,8 @@ type namespaceView struct {
 }
 
 func (t *Tree) viewOf(f *model.Function, mine []*Shown) view {
-	v := view{bound: t.IsBound(f), live: f.Controller != nil && f.Controller.Resumed, namespaces: map[string]namespaceView{}}
-	if v.live {
+	v := view{bound: t.IsBound(f), namespaces: map[string]namespaceView{}}
+	if f.Controller != nil && f.Controller.Resumed {
 		v.controller = controllerFiles(f)
 	}
 	for _, s := range mine {
@@ -63,7 +64,7 @@ func (t *Tree) viewOf(f *model.Function, mine []*Shown) view {
 }
 
 func (v view) equal(o view) bool {
-	return v.bound == o.bound && v.live == o.live && maps.Equal(v.controller, o.controller) && maps.Equal(v.namespaces, o.namespaces)
+	return v.bound == o.bound && maps.Equal(v.controller, o.controller) && maps.Equal(v.namespaces, o.namespaces)
 }
 
 // renderPlugged makes the functions that were plugged in, and removes those

@@ -156,9 +156,15 @@ func (s *fixture) helpers() []corev1.Pod {
 	return all.Items
 }
 
+// ask is one pass of the request.
+func (s *fixture) ask() error {
+	_, err := s.req.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(request())})
+	return err
+}
+
 // pass is one of each reconciler.
 func (s *fixture) pass() error {
-	if _, err := s.req.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(request())}); err != nil {
+	if err := s.ask(); err != nil {
 		return err
 	}
 	for _, r := range s.all() {

@@ -34,7 +34,7 @@ func TestOnePassBegins(t *testing.T) {
 	s := newFixture(t).taken()
 	s.does = "hang"
 	for len(s.all()) == 0 {
-		if _, err := s.req.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(request())}); err != nil {
+		if err := s.ask(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -180,7 +180,7 @@ func TestCacheFails(t *testing.T) {
 	s := hanging(t)
 	of := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&s.all()[0])}
 	s.req.Client = broken{Client: s.Client, gets: true}
-	if _, err := s.req.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(request())}); !errors.Is(err, errBroken) {
+	if err := s.ask(); !errors.Is(err, errBroken) {
 		t.Errorf("the request: %v", err)
 	}
 	s.rev.Client = broken{Client: s.Client, gets: true}

@@ -4,19 +4,9 @@ import (
 	"errors"
 	"testing"
 
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 	"github.com/moor-storage/moor/internal/kube/kubetest"
 )
-
-// ask is one pass of the request.
-func (s *fixture) ask() error {
-	s.t.Helper()
-	_, err := s.req.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(request())})
-	return err
-}
 
 // TestWriteFails: a pass whose write has failed has failed, whichever write it is: else nothing would try it again.
 func TestWriteFails(t *testing.T) {
