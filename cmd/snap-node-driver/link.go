@@ -1,11 +1,17 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"time"
 
+	"github.com/moor-storage/moor/pkg/node/dpu/attachments"
+	"github.com/moor-storage/moor/pkg/node/dpu/exposures"
 	"github.com/moor-storage/moor/pkg/node/hostprobe"
+	"github.com/moor-storage/moor/pkg/provisioner"
 	"github.com/spf13/pflag"
 )
 
@@ -34,10 +40,20 @@ func (l *hostLink) validate() error {
 	return nil
 }
 
-// watcher probes the host over the link; nil if there is none.
-func (l *hostLink) watcher(changed func()) *hostprobe.Watcher {
+// watcher probes the host over the link; nil if there is none. What the host's devices do
+// tells that it lives, too.
+func (l *hostLink) watcher(store *attachments.Store, shown *exposures.Exposures, changed func()) *hostprobe.Watcher {
 	if l.address == "" {
 		return nil
 	}
-	return hostprobe.NewWatcher(hostprobe.Options{Prober: hostprobe.NewTCP(l.address), Limits: l.limits, OnChange: changed})
+	return hostprobe.NewWatcher(hostprobe.Options{
+		Prober: hostprobe.NewTCP(l.address), Limits: l.limits, OnChange: changed, Paths: func(ctx context.Context) []provisioner.Path {
+			devices, err := store.Devices(ctx)
+			if err != nil {
+				return nil
+			}
+			paths, _, _ := shown.Paths(ctx, slices.Sorted(maps.Keys(devices))) //nolint:dogsled // a service that does not answer tells of no I/O
+			return paths
+		},
+	})
 }

@@ -151,7 +151,7 @@ func (o *options) drive(ctx context.Context, mgr ctrl.Manager, clients *vendorpl
 	keeper := o.lease.keeper(ctx, store, shown, changed.Ask)
 	registry := o.registry(clients, pluginsChanged(ctx, changed, queue))
 	made := devices.New(registry)
-	probe := o.link.watcher(changed.AskOfHost)
+	probe := o.link.watcher(store, shown, changed.AskOfHost)
 
 	memory := o.journal()
 	driver := dpu.Options{

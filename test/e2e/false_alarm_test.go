@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
 )
@@ -58,6 +59,17 @@ func linkOf(ctx context.Context, pair string) (join func(context.Context)) {
 		func(ctx context.Context, _ string) error { return bed.JoinLink(ctx, n) })
 }
 
+// seenOf is what the DPU of a host sees of it.
+func seenOf(host string) func(context.Context) (*moorv1alpha1.HostObservation, error) {
+	return func(ctx context.Context) (*moorv1alpha1.HostObservation, error) {
+		node := &moorv1alpha1.DPUStorageNode{}
+		if err := clients.Host.Get(ctx, client.ObjectKey{Name: host}, node); err != nil || node.Status.DPU == nil {
+			return nil, err
+		}
+		return node.Status.DPU.Host, nil
+	}
+}
+
 // nothingTaken expects for a time that nothing is taken from any host.
 func nothingTaken(ctx context.Context, all []*subject, d time.Duration) {
 	GinkgoHelper()
@@ -72,14 +84,18 @@ func nothingTaken(ctx context.Context, all []*subject, d time.Duration) {
 }
 
 var _ = Describe("a host that lives", slow, bothModes, func() {
-	It("loses the link to its DPU for long: that is held and told, and the same pod goes on writing", ci, func(ctx context.Context) {
+	It("loses the link to its DPU for long, and its plugin stands still: what its pod writes tells that it lives", ci, func(ctx context.Context) {
 		ns := faulty(ctx)
 		s := ns.subject(ctx, "host-1")
+		resume := during(ctx, "snap-csi-plugin-host-1", bed.Pause, bed.Resume)
 		join := linkOf(ctx, "1")
-		Eventually(conditionOf("host-1", moorv1alpha1.ConditionFailover)).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
-			Should(HaveValue(HaveField("Message", ContainSubstring("perhaps only the link"))))
+		Eventually(seenOf("host-1")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
+			Should(HaveValue(And(HaveField("Alive", true), HaveField("Evidence", ContainSubstring("silent on the link, and does I/O")))))
 		nothingTaken(ctx, []*subject{s}, linkAway)
+		resume(ctx)
 		join(ctx)
+		Eventually(seenOf("host-1")).WithContext(ctx).WithTimeout(patience).WithPolling(tick).
+			Should(HaveValue(HaveField("Evidence", ContainSubstring("node plugin answers"))))
 		s.stays(ctx)
 		s.judge(ctx)
 	})

@@ -91,6 +91,21 @@ var living = []mutation{
 	{name: "any beat from before the DPU's word counts", tests: "./pkg/nodehealth", edits: []edit{
 		{"pkg/nodehealth/observer.go", "return w.last.After(e.deadAt.Add(-linkSilence))", "return !w.last.IsZero()"},
 	}},
+	{name: "I/O that ends shows that a host lives", tests: "./pkg/node/hostprobe", edits: []edit{
+		{"pkg/node/hostprobe/work.go", "path.Completed-was.Completed > was.InFlight", "path.Completed > was.Completed"},
+	}},
+	{name: "I/O whose depth is not known shows that a host lives", tests: "./pkg/node/hostprobe", edits: []edit{
+		{"pkg/node/hostprobe/work.go", "was.InFlight >= 0 && ", ""},
+	}},
+	{name: "I/O of a host as it died shows that it lives", tests: "./pkg/node/hostprobe", edits: []edit{
+		{"pkg/node/hostprobe/decide.go", "o.worked.Sub(o.silent) >= limits.Timeout/4 && ", ""},
+	}},
+	{name: "a host that did I/O once lives for ever", tests: "./pkg/node/hostprobe", edits: []edit{
+		{"pkg/node/hostprobe/decide.go", " && now.Sub(o.worked) < pause", ""},
+	}},
+	{name: "I/O of a silent host shows nothing", tests: "./pkg/node/hostprobe", edits: []edit{
+		{"pkg/node/hostprobe/decide.go", "p.Worked.After(o.worked)", "false"},
+	}},
 	{name: "a host that is not probed says nothing", tests: "./pkg/node/hostprobe", edits: []edit{
 		{"pkg/node/hostprobe/unprobed.go", "return now.Before(u.until)", "return false"},
 	}},

@@ -317,7 +317,7 @@ var mutations = []mutation{
 		{"pkg/controller/nodelifecycle/decide.go", " && (hostStands || dpuStands) && ", " && false && (hostStands || dpuStands) && "},
 	}},
 	{name: "one missed look is death", tests: "./pkg/node/hostprobe", edits: []edit{
-		{"pkg/node/hostprobe/decide.go", "since+Interval/2 >= limits.Timeout && o.misses >= limits.Misses", "since >= 0"},
+		{"pkg/node/hostprobe/decide.go", "since+Interval/2 < limits.Timeout || o.misses < limits.Misses", "since < 0"},
 	}},
 
 	// The right to write is granted only if it is free.

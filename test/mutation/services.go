@@ -161,7 +161,7 @@ var services = []mutation{
 		{"internal/hostdev/identity.go", "		if shown == \"\" || strings.EqualFold(shown, id.UUID) {", "		if shown != \"-\" {"},
 	}},
 	{name: "the look nearest to the timeout does not decide", tests: probe, edits: []edit{
-		{"pkg/node/hostprobe/decide.go", "since+Interval/2 >= limits.Timeout", "since >= limits.Timeout"},
+		{"pkg/node/hostprobe/decide.go", "since+Interval/2 < limits.Timeout", "since < limits.Timeout"},
 	}},
 
 	// The attacher asks for what it asked for before, and says when it is done.

@@ -34,6 +34,8 @@ type Probe struct {
 	Detail string
 	// Began and Ended are when, by a monotonic clock.
 	Began, Ended time.Time
+	// Worked is a time after which the host has begun I/O; zero if none is known.
+	Worked time.Time
 }
 
 // The default limits, and the time between two probes.
@@ -45,6 +47,9 @@ const (
 	// DefaultMisses keeps a DPU that could probe only once or twice within
 	// the timeout from declaring its host dead.
 	DefaultMisses = 3
+	// pause is for how long a host that is silent on the link, and does I/O, may pause. One
+	// in use writes every 5 s: that is Linux' vm.dirty_writeback_centisecs and ext4's commit.
+	pause = 10 * time.Second
 )
 
 // Limits say when silence is death: both have to be reached.
@@ -79,6 +84,8 @@ type opinion struct {
 	misses int
 	// probed is when the last probe ended.
 	probed time.Time
+	// worked is a time in the silence after which the host has begun I/O.
+	worked time.Time
 }
 
 // next forms the opinion after one more probe.
@@ -107,12 +114,27 @@ func (o opinion) next(p Probe, limits Limits) opinion {
 	if o.verdict == Dead {
 		return o // its evidence is that of the moment when it was found dead
 	}
+	if p.Worked.After(o.worked) {
+		o.worked = p.Worked
+	}
 	// Probes come in steps of Interval: the one nearest to the timeout decides.
-	if since := p.Ended.Sub(o.silent); since+Interval/2 >= limits.Timeout && o.misses >= limits.Misses {
+	since := p.Ended.Sub(o.silent)
+	switch {
+	case since+Interval/2 < limits.Timeout || o.misses < limits.Misses:
+	case o.works(p.Ended, limits):
+		o.evidence = "the host is silent on the link, and does I/O"
+	default:
 		o.verdict = Dead
 		o.evidence = deadMessage(p, since, o.misses)
 	}
 	return o
+}
+
+// works reports whether I/O shows that the host lives, so that the silence is the link's. What it
+// begins within a quarter of the timeout shows nothing: a host that dies may fall silent on the
+// link a moment before its disks.
+func (o opinion) works(now time.Time, limits Limits) bool {
+	return o.worked.Sub(o.silent) >= limits.Timeout/4 && now.Sub(o.worked) < pause
 }
 
 func aliveMessage(p Probe) string {

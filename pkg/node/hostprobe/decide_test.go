@@ -7,8 +7,9 @@ import (
 )
 
 // looks makes a row of looks, one each Interval, from what is written:
-// e echoed, a acknowledged, r refused, . silence, x unreachable, and Z a second
-// during which the DPU itself slept.
+// e echoed, a acknowledged, r refused, . silence, x unreachable, w silence during which
+// it is found that the host had begun I/O 0.3 s before it, and Z a second during which
+// the DPU itself slept.
 func looks(row string) []Probe {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var out []Probe
@@ -17,7 +18,12 @@ func looks(row string) []Probe {
 			now = now.Add(time.Second)
 			continue
 		}
+		var worked time.Time
+		if c == 'w' {
+			worked = now.Add(-300 * time.Millisecond)
+		}
 		out = append(out, Probe{
+			Worked: worked,
 			Answer: map[rune]Answer{'e': Echoed, 'a': Acknowledged, 'r': Refused, '.': Silence, 'x': Unreachable}[c],
 			Began:  now, Ended: now.Add(Interval),
 		})
@@ -58,6 +64,16 @@ func TestVerdict(t *testing.T) {
 		"then the one after it":          {"e......", Limits{Timeout: 1101 * time.Millisecond, Misses: 1}, Dead, "for 1.2s, 6 probes"},
 		"too few looks":                  {"e.....", Limits{Timeout: time.Second, Misses: 6}, Alive, "plugin answers"},
 		"enough of them":                 {"e......", Limits{Timeout: time.Second, Misses: 6}, Dead, "6 probes"},
+		"it does I/O":                    {"e..www", limits, Alive, "silent on the link, and does I/O"},
+		"and has to show it only then":   {"e..ww", limits, Alive, "plugin answers"},
+		"known by the probe before":      {"e..ww.", limits, Alive, "does I/O"},
+		"I/O as it died":                 {"e.ww..", limits, Dead, "silence on the link to the host for 1s"},
+		"I/O before it fell silent":      {"ew....", limits, Dead, "for 1s, 5 probes"},
+		"it pauses":                      {"e..www" + strings.Repeat(".", 47), limits, Alive, "does I/O"},
+		"for too long":                   {"e..www" + strings.Repeat(".", 48), limits, Dead, "silence on the link to the host for 10.6s"},
+		"it goes on after a pause":       {"e..www" + strings.Repeat(".", 40) + "w" + strings.Repeat(".", 40), limits, Alive, "does I/O"},
+		"I/O in a silence that is over":  {"e..wwwe.....", limits, Dead, "for 1s, 5 probes"},
+		"dead, and I/O is found late":    {"e.....w", limits, Dead, "for 1s, 5 probes"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

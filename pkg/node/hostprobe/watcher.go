@@ -9,6 +9,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	moorv1alpha1 "github.com/moor-storage/moor/api/moor/v1alpha1"
+	"github.com/moor-storage/moor/pkg/provisioner"
 )
 
 // Prober is one way to probe the host.
@@ -22,6 +23,9 @@ type Prober interface {
 type Options struct {
 	Prober Prober
 	Limits Limits
+	// Paths tells of the I/O of the host's devices, as far as it is known; may be nil. It is
+	// asked while the host is silent.
+	Paths func(context.Context) []provisioner.Path
 	// OnChange is called, if not nil, when what is Observed has changed. It must not
 	// block.
 	OnChange func()
@@ -31,7 +35,9 @@ type Options struct {
 
 // Watcher probes the host again and again. It is a manager.Runnable.
 type Watcher struct {
-	o Options
+	o      Options
+	worker worker
+	asking sync.WaitGroup
 
 	mu    sync.Mutex
 	now   opinion
@@ -49,7 +55,7 @@ func NewWatcher(o Options) *Watcher {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Watcher{o: o}
+	return &Watcher{o: o, worker: worker{paths: o.Paths, now: o.Clock.Now}}
 }
 
 // NeedLeaderElection is false: every DPU has a host of its own.
@@ -59,6 +65,7 @@ func (w *Watcher) NeedLeaderElection() bool { return false }
 func (w *Watcher) Start(ctx context.Context) error {
 	ticker := w.o.Clock.NewTicker(Interval)
 	defer ticker.Stop()
+	defer w.asking.Wait()
 	for {
 		w.probe(ctx)
 		select {
@@ -74,11 +81,14 @@ func (w *Watcher) probe(ctx context.Context) {
 	began := w.o.Clock.Now()
 	bounded, cancel := context.WithTimeout(ctx, Interval)
 	defer cancel()
+	if w.silent() {
+		w.worker.ask(ctx, w.asking.Go)
+	}
 	answer, detail := w.o.Prober.Probe(bounded)
 	if ctx.Err() != nil {
 		return // cut short: it proves nothing
 	}
-	probe := Probe{Answer: answer, Detail: detail, Began: began, Ended: w.o.Clock.Now()}
+	probe := Probe{Answer: answer, Detail: detail, Began: began, Ended: w.o.Clock.Now(), Worked: w.worker.begun()}
 	w.mu.Lock()
 	before := w.now
 	w.now = before.next(probe, w.o.Limits)
@@ -94,6 +104,13 @@ func (w *Watcher) probe(ctx context.Context) {
 	if w.o.OnChange != nil {
 		w.o.OnChange()
 	}
+}
+
+// silent reports whether the host is silent, and not dead yet.
+func (w *Watcher) silent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now.verdict == Alive && w.now.misses > 0
 }
 
 // Observed is what is known of the host; nil if it has not been seen alive yet.
