@@ -1,29 +1,57 @@
 package daemon
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-func TestPercentAfter(t *testing.T) {
+func TestSpareMemory(t *testing.T) {
+	const mega = 1 << 20
+	type look struct {
+		// live, garbage and made since the look before, in MB.
+		live, garbage, made uint64
+	}
+	rest, work := look{100, 10, 10}, look{100, 60, 60}
 	for _, tt := range []struct {
-		name    string
-		percent int
-		since   time.Duration
-		want    int
+		name  string
+		looks []look
+		want  []string
 	}{
-		{name: "work begins", percent: restPercent, since: 2 * time.Second, want: busyPercent},
-		{name: "work goes on", percent: busyPercent, since: 9 * time.Second, want: busyPercent},
-		{name: "work slows down", percent: busyPercent, since: 15 * time.Second, want: busyPercent},
-		{name: "work ends", percent: busyPercent, since: 21 * time.Second, want: restPercent},
-		{name: "rest goes on", percent: restPercent, since: 2 * time.Minute, want: restPercent},
-		{name: "a little work at rest", percent: restPercent, since: 4 * time.Second, want: restPercent},
+		{name: "a process that starts", looks: []look{work, work, work}},
+		{name: "and comes to rest", looks: []look{work, rest, rest}, want: []string{"release"}},
+		{name: "little garbage at rest", looks: []look{rest, {100, 25, 15}}, want: []string{"release"}},
+		{name: "a quarter at rest", looks: []look{rest, {100, 20, 20}, {100, 26, 6}, {100, 6, 6}}, want: []string{"release", "collect"}},
+		{name: "much garbage in the midst of work", looks: []look{rest, {100, 26, 26}, {100, 90, 64}}, want: []string{"release"}},
+		{name: "and after it", looks: []look{rest, {100, 90, 90}, {100, 92, 2}, rest}, want: []string{"release", "release"}},
+		{name: "as much as is still rest", looks: []look{rest, {100, 26, 24}}, want: []string{"release", "collect"}},
+		{name: "as much as is work", looks: []look{rest, {100, 26, 25}}, want: []string{"release"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := percentAfter(tt.percent, tt.since); got != tt.want {
-				t.Errorf("percentAfter(%d, %s) = %d, want %d", tt.percent, tt.since, got, tt.want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				var made uint64
+				var got []string
+				next := -1
+				read := func() heap {
+					if next++; next == 0 {
+						return heap{live: mega, used: mega}
+					}
+					l := tt.looks[next-1]
+					made += l.made * mega
+					if next == len(tt.looks) {
+						cancel()
+					}
+					return heap{live: l.live * mega, used: (l.live + l.garbage) * mega, made: made}
+				}
+				begin := time.Now()
+				spare(ctx, read, func() { got = append(got, "collect") }, func() { got = append(got, "release") })
+				if !slices.Equal(got, tt.want) || time.Since(begin) != time.Duration(len(tt.looks))*lookPeriod {
+					t.Errorf("in %s: %v, want %v", time.Since(begin), got, tt.want)
+				}
+			})
 		})
 	}
 }
@@ -31,54 +59,15 @@ func TestPercentAfter(t *testing.T) {
 // kept is where a test lets its garbage escape to.
 var kept []byte
 
-// TestCollectionsFollowTheWork: a process that makes nothing but garbage is found to be busy.
-func TestCollectionsFollowTheWork(t *testing.T) {
-	chosen := make(chan int, 1)
-	c := &collections{percent: restPercent, count: automatic(), last: time.Now(), automatic: automatic, set: func(percent int) {
-		select {
-		case chosen <- percent:
-		default: // it follows on when the test is over
-		}
-	}}
-	c.follow()
-	for deadline := time.After(time.Minute); ; {
-		select {
-		case percent := <-chosen:
-			if percent != busyPercent {
-				t.Errorf("it collects at %d %%", percent)
-			}
-			return
-		case <-deadline:
-			t.Fatal("it collects as at rest still")
-		default:
-			kept = make([]byte, 1<<20)
-		}
+// TestReadHeap: the runtime tells what a collection makes of garbage.
+func TestReadHeap(t *testing.T) {
+	before := readHeap()
+	for range 64 {
+		kept = make([]byte, 1<<20)
 	}
-}
-
-// TestCollections: each collection counts that the process did not ask for, from the one before.
-func TestCollections(t *testing.T) {
-	now, count := time.Unix(0, 0), uint64(7)
-	var chosen []int
-	c := &collections{percent: busyPercent, count: count, last: now, automatic: func() uint64 { return count }, set: func(percent int) { chosen = append(chosen, percent) }}
-	for _, step := range []struct {
-		after time.Duration
-		asked bool // for by the process itself
-	}{
-		{after: time.Second},                           // as busy as before
-		{after: 21 * time.Second},                      // at rest
-		{after: time.Millisecond, asked: true},         // FreeOSMemory
-		{after: 6 * time.Second}, {after: time.Minute}, // at rest still
-		{after: 2 * time.Second}, {after: time.Second}, // busy
-		{after: 12 * time.Second, asked: true},           // nothing new
-		{after: 9 * time.Second}, {after: 2 * time.Hour}, // 21 s since the last one: at rest
-	} {
-		if now = now.Add(step.after); !step.asked {
-			count++
-		}
-		c.ended(now)
-	}
-	if want := []int{restPercent, busyPercent, restPercent}; !slices.Equal(chosen, want) {
-		t.Errorf("chosen is %v, want %v", chosen, want)
+	kept = nil
+	made := readHeap()
+	if made.made-before.made < 64<<20 || made.used < made.live {
+		t.Errorf("before %+v, after 64 MB %+v", before, made)
 	}
 }

@@ -82,7 +82,7 @@ func (p program) work(ctx context.Context, profiles string) error {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
-		spareMemory()
+		go spareMemory(ctx)
 	}
 	return p.run(ctx)
 }

@@ -238,7 +238,7 @@ type DPULease struct {
 
 // HostObservation is what a DPU observes of its host.
 type HostObservation struct {
-	// Alive: the host answers, or its link is up and its controllers run.
+	// Alive: the host answers, or begins I/O on what it is shown.
 	Alive bool `json:"alive"`
 	// Since when it is so, by the DPU's clock; for people.
 	// +optional
