@@ -100,6 +100,20 @@ var _ = Describe("a host that lives", slow, bothModes, func() {
 		s.judge(ctx)
 	})
 
+	It("loses the link to its DPU for long, and its pod does no I/O: heartbeats hold what would be taken, and that is told", ci, func(ctx context.Context) {
+		ns := faulty(ctx)
+		s := ns.newSubject(ctx, "snap-failover", "host-1", raw)
+		s.raw = true
+		s.idles(ctx)
+		join := linkOf(ctx, "1")
+		told(ctx, "host-1", "Held", "perhaps only the link")
+		nothingTaken(ctx, []*subject{s}, linkAway)
+		join(ctx)
+		s.write(ctx)
+		s.stays(ctx)
+		s.judge(ctx)
+	})
+
 	It("is not fenced by what maintenance does", func(ctx context.Context) {
 		ns := faulty(ctx)
 		all := ns.subjects(ctx, "host-1", "host-2", "host-3")

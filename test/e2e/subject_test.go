@@ -105,6 +105,13 @@ func (ns *testNamespace) subject(ctx context.Context, host string) *subject {
 // begin waits until the pod has a replica and writes.
 func (s *subject) begin(ctx context.Context) {
 	GinkgoHelper()
+	s.idles(ctx)
+	s.write(ctx)
+}
+
+// idles waits until the pod runs and has a replica.
+func (s *subject) idles(ctx context.Context) {
+	GinkgoHelper()
 	s.pod = runs(ctx, s.key)
 	Expect(s.pod.Spec.NodeName).To(Equal(s.host))
 	s.dpu = dpuIn(s.host)
@@ -114,7 +121,6 @@ func (s *subject) begin(ctx context.Context) {
 	var err error
 	s.replica, err = replicaOf(s.volume)(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	s.write(ctx)
 }
 
 func (s *subject) write(ctx context.Context) {

@@ -102,7 +102,7 @@ func (b *bench) run(ctx context.Context) error {
 // begin starts API servers and all that is simulated but the hosts.
 func (b *bench) begin(ctx context.Context, stop context.CancelCauseFunc) (err error) {
 	b.say("starting two API servers")
-	if b.world, err = world.Start(ctx, b.work); err != nil {
+	if b.world, err = world.Start(ctx, b.work, b.o.watchCaches); err != nil {
 		return err
 	}
 	b.fleet, b.history = fleet.New(b.world.Unlimited, b.o.slow), newHistory()

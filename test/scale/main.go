@@ -40,6 +40,8 @@ type options struct {
 	only *regexp.Regexp
 	// elect has the programs elect leaders, as deploy/ does.
 	elect bool
+	// watchCaches have the API servers hold each object in memory, as they do by default.
+	watchCaches bool
 }
 
 func main() {
@@ -71,6 +73,7 @@ func parse(args []string) (options, error) {
 		o.only, err = regexp.Compile(v)
 		return err
 	})
+	f.BoolVar(&o.watchCaches, "watch-caches", true, "have the API servers hold each object in memory; false: where the machine has too little, lists and watches are served by etcd")
 	f.BoolVar(&o.settledOnly, "settled-only", false, "measure start and rest alone")
 	f.BoolVar(&o.disturbed, "disturbed", false, "measure what happens while API servers and hosts misbehave, and nothing else")
 	if err := f.Parse(args); err != nil {
@@ -139,6 +142,9 @@ func (o options) settings() map[string]string {
 	}
 	if o.disturbed {
 		out["disturbed"] = "yes"
+	}
+	if !o.watchCaches {
+		out["API servers"] = "without watch caches"
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -73,9 +74,10 @@ func bounded(start func() error) error {
 	return errors.Join(err, os.Unsetenv(name))
 }
 
-// Start starts the API servers; what they need lies in dir. Stop must be called even
-// after an error.
-func Start(ctx context.Context, dir string) (*Clusters, error) {
+// Start starts the API servers; what they need lies in dir. Without watch caches they hold
+// hardly any object in memory, and each list and watch is served by etcd. Stop must be
+// called even after an error.
+func Start(ctx context.Context, dir string, watchCaches bool) (*Clusters, error) {
 	out := &Clusters{dir: dir, Clusters: &apiserver.Clusters{}}
 	policy := filepath.Join(dir, "audit.yaml")
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
@@ -83,7 +85,8 @@ func Start(ctx context.Context, dir string) (*Clusters, error) {
 	}
 	configure := func(cluster string, env *envtest.Environment) {
 		env.ControlPlane.GetAPIServer().Configure().
-			Set("audit-policy-file", policy).Set("audit-log-path", out.AuditLog(cluster)).Set("audit-log-maxsize", "16384")
+			Set("audit-policy-file", policy).Set("audit-log-path", out.AuditLog(cluster)).Set("audit-log-maxsize", "16384").
+			Set("watch-cache", strconv.FormatBool(watchCaches))
 		env.ControlPlane.Etcd = &envtest.Etcd{}
 		env.ControlPlane.Etcd.Configure().Set("quota-backend-bytes", etcdQuota)
 	}
