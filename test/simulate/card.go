@@ -282,7 +282,7 @@ func (l *life) keepLease(d *hardware.DPU, store *attachments.Store, shown *expos
 		host := &moorv1alpha1.HostObservation{}
 		out := moorv1alpha1.DPUState{Host: host}
 		err := l.Call(ctx, engine.Read, "looks at its host", func() error {
-			host.Alive = d.HostOn
+			host.Alive = l.process.world.linked(d)
 			l.tellWays(d, &out)
 			return nil
 		})

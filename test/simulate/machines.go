@@ -108,6 +108,32 @@ func (w *World) bothDie(host string, last time.Duration) {
 	})
 }
 
+// swapBMCs has other machines answer for those of a host, for a time.
+func (w *World) swapBMCs(host string, last time.Duration) {
+	for _, b := range w.bmcs[host].all() {
+		w.played["a BMC of another machine"]++
+		b.Other = true
+		w.Engine.After(last, func() { b.Other = false })
+	}
+}
+
+// restartStorage ends the storage for a time: no DPU reaches it, and what it had received and
+// not executed may be lost.
+func (w *World) restartStorage(last time.Duration) {
+	w.played["the storage was restarted"]++
+	for _, d := range w.Cards {
+		d.LosesWay()
+		d.Forgotten()
+		w.Engine.After(last, d.FindsWay)
+	}
+}
+
+// linked reports whether a DPU hears its host on the link between them.
+func (w *World) linked(d *hardware.DPU) bool { return d.HostOn && !w.down[linkOf(d.Host)] }
+
+// linkOf is the name of the link between a host and its DPU.
+func linkOf(host string) string { return "link of " + host }
+
 // populatePower makes the PowerControl of a host.
 func (w *World) populatePower(d *hardware.DPU) []client.Object {
 	b := w.bmcs[d.Host]
@@ -205,7 +231,7 @@ func (m machine) Restart(ctx context.Context) error { return m.ask(ctx, "asks a 
 func (m machine) PowerOn(ctx context.Context) error { return m.ask(ctx, "asks a power-on", m.bmc.On) }
 
 func (m machine) ask(ctx context.Context, what string, do func()) error {
-	if words := m.want.Refuse(power.Identity{SerialNumber: m.bmc.Serial}); words != "" {
+	if words := m.want.Refuse(power.Identity{SerialNumber: m.bmc.Is()}); words != "" {
 		return fmt.Errorf("%w: %s", power.ErrOtherMachine, words)
 	}
 	return m.call(ctx, engine.Write, what, func() error { return m.bmc.Ask(do) })

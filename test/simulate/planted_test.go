@@ -115,6 +115,14 @@ func TestPlanted(t *testing.T) {
 			plant: func(w *World) { w.bmcs["a"].host.Lies.Off = true },
 			want:  judge.LateWrite,
 		},
+		"the BMC of another machine, which is off, answers for that of the host": {
+			plan: powered(plan.PowerByHost),
+			plant: func(w *World) {
+				b := w.bmcs["a"].host
+				b.Serial, b.Lies.Off = "serial-of-another", true
+			},
+			without: moorv1alpha1.ReceiptPower,
+		},
 		"a BMC says that the DPU was reset, which was not": {
 			plan:  powered(plan.PowerOfDPU),
 			plant: func(w *World) { w.bmcs["a"].dpu.Lies.Reset = true },

@@ -3,6 +3,8 @@ package simulate
 import (
 	"sync"
 	"testing"
+
+	"github.com/moor-storage/moor/test/simulate/plan"
 )
 
 // tally adds up what schedules have played that not every schedule has.
@@ -24,7 +26,10 @@ func (a *tally) add(played map[string]int) {
 // check reports it, and holds the seeds that are played by default to have some of each.
 func (a *tally) check(t *testing.T, all bool) {
 	t.Log(a.played)
-	for _, what := range []string{"receipt DPU", "receipt Medium", "receipt Power", "refused below an epoch", "fenced where the way is lost"} {
+	for _, what := range []string{
+		"receipt DPU", "receipt Medium", "receipt Power", "refused below an epoch", "fenced where the way is lost",
+		plan.CutLink, plan.Isolate, "the storage was restarted", "a BMC of another machine",
+	} {
 		if all && a.played[what] == 0 {
 			t.Errorf("nothing of %q was played", what)
 		}

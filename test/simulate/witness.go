@@ -72,10 +72,10 @@ func (w *World) look(d *hardware.DPU) {
 		}
 	}
 	there, found := cluster.Find[*moorv1alpha1.DPUStorageNode](w.DPU, "", d.Name)
-	if !w.plan.Leases && found && w.speaks(d) && there.Status.DPU.Host.Alive != d.HostOn {
+	if !w.plan.Leases && found && w.speaks(d) && there.Status.DPU.Host.Alive != w.linked(d) {
 		next := there.DeepCopy()
-		next.Status.DPU.Host.Alive = d.HostOn
-		w.Engine.Tell(d.Name, "sees its host alive: %t", d.HostOn)
+		next.Status.DPU.Host.Alive = w.linked(d)
+		w.Engine.Tell(d.Name, "sees its host alive: %t", w.linked(d))
 		w.must(w.DPU.UpdateStatus(next))
 	}
 	w.tellWays(d)

@@ -203,7 +203,7 @@ func (w *World) happen(e plan.Event) {
 		w.Engine.After(e.For, func() { w.must(card.StartSNAP()) })
 	case plan.Restore, plan.RestoreHosts, plan.RestoreBoth:
 		w.backUp(e)
-	case plan.Cut, plan.Vanish, plan.LoseWay, plan.BothDie:
+	case plan.Cut, plan.Vanish, plan.LoseWay, plan.BothDie, plan.CutLink, plan.Isolate, plan.RestartStorage, plan.SwapBMC:
 		w.sever(e)
 	default:
 		w.happenByPersons(e)
@@ -219,12 +219,22 @@ func (w *World) sever(e plan.Event) {
 		w.cutOff(e.Who, e.For)
 	case e.What == plan.LoseWay:
 		w.loseWay(e)
+	case e.What == plan.RestartStorage:
+		w.restartStorage(e.For)
 	case host == "":
 	case e.What == plan.Vanish:
 		w.cutOff("dpu-"+host, e.For)
 		w.cutOff("host "+host, e.For)
 	case e.What == plan.BothDie:
 		w.bothDie(host, e.For)
+	case e.What == plan.SwapBMC:
+		w.swapBMCs(host, e.For)
+	case e.What == plan.CutLink || e.What == plan.Isolate:
+		w.played[e.What]++
+		w.cutOff(linkOf(host), e.For)
+		if e.What == plan.Isolate {
+			w.cutOff("host "+host, e.For)
+		}
 	}
 }
 
@@ -275,7 +285,7 @@ func (w *World) heal() {
 	clear(w.down)
 	for _, card := range w.Cards {
 		for _, b := range w.bmcs[card.Host].all() {
-			b.Well, b.Away = true, false
+			b.Well, b.Away, b.Other = true, false, false
 		}
 		w.bootHost(card.Host)
 		w.bootDPU(card)

@@ -22,8 +22,9 @@ type BMCLies struct {
 type BMC struct {
 	Serial string
 	Lies   BMCLies
-	// Away: it does not answer. Well: it does each time what it has accepted.
-	Away, Well bool
+	// Away: it does not answer. Well: it does each time what it has accepted. Other: that of
+	// another machine answers, which is off and has just been reset.
+	Away, Well, Other bool
 	// Off, On and Reset are what it has its machine do.
 	Off, On, Reset func()
 
@@ -51,15 +52,26 @@ func (b *BMC) answers() error {
 	return nil
 }
 
+// Is is the serial number of the machine that it says it is of.
+func (b *BMC) Is() string {
+	if b.Other {
+		return "serial-of-another"
+	}
+	return b.Serial
+}
+
 // LosePower takes the power from the machine, and at times from the BMC too.
 func (b *BMC) LosePower() { b.Away = b.dice.IntN(5) == 0 }
 
 // Read is what it says of its machine.
 func (b *BMC) Read() (power.Reading, error) {
+	if b.Other {
+		return power.Reading{Is: power.Identity{SerialNumber: b.Is()}, System: power.StateOff, Stage: power.StageRunning, LastReset: time.Now()}, nil
+	}
 	if err := b.answers(); err != nil {
 		return power.Reading{}, err
 	}
-	out := power.Reading{Is: power.Identity{SerialNumber: b.Serial}, System: power.StateOn}
+	out := power.Reading{Is: power.Identity{SerialNumber: b.Is()}, System: power.StateOn}
 	if !b.host {
 		out.Stage, out.LastReset = power.StageRunning, b.dpu.Up
 		if b.dpu.Resetting {

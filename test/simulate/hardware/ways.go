@@ -51,6 +51,20 @@ func (d *DPU) LosesWay() {
 	})
 }
 
+// Forgotten has the storage, which the DPU does not reach, forget some of what it had sent. SNAP
+// has no answer to it, and sends it again.
+func (d *DPU) Forgotten() {
+	for _, name := range d.names() {
+		x := d.shown[name]
+		for _, f := range x.flying {
+			if !f.over && d.dice.IntN(2) == 0 {
+				f.over = true
+				d.send(x, f.Write)
+			}
+		}
+	}
+}
+
 // FindsWay ends that. SNAP sends what has waited.
 func (d *DPU) FindsWay() {
 	if !d.way.lost {

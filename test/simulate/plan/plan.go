@@ -34,6 +34,16 @@ const (
 	// LoseWay cuts the DPU of the host where a volume is wanted off from the storage alone, for a
 	// time; all DPUs if no volume is named.
 	LoseWay = "cut off from the storage: DPU of"
+	// CutLink cuts the link between the host where a volume is wanted and its DPU for a time: the
+	// DPU sees its host dead.
+	CutLink = "cut the link between host and DPU of"
+	// Isolate cuts the host too off from its cluster, which writes on: nothing hears it.
+	Isolate = "cut off from its DPU and its cluster: host of"
+	// RestartStorage ends the storage, which starts again after a time; where DPUs watch their ways.
+	RestartStorage = "restart the storage after"
+	// SwapBMC has other machines answer for a time where the BMCs of the host are on record on
+	// which a volume is wanted.
+	SwapBMC = "swap the BMCs of"
 	// Strip and StripOwner take the VolumeAttachment of a volume to a host away by force,
 	// or the DPUVolumeAttachment; LetGo takes the finalizer of the node driver off.
 	Strip      = "strip"
@@ -158,6 +168,7 @@ func New(seed uint64) Plan {
 	p.medium(rand.New(rand.NewPCG(seed, 1)))
 	p.power(rand.New(rand.NewPCG(seed, 2)))
 	p.ways(rand.New(rand.NewPCG(seed, 3)))
+	p.around(rand.New(rand.NewPCG(seed, 4)))
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
 }
@@ -219,6 +230,21 @@ func (p *Plan) ways(dice *rand.Rand) {
 	}
 	if which := dice.IntN(4); which < 2 {
 		p.Add(Event{What: Cut, Who: []string{"host cluster", "DPU cluster"}[which], At: time.Duration(dice.Int64N(int64(p.Length))), For: time.Minute})
+	}
+}
+
+// around draws what goes wrong around the machines.
+func (p *Plan) around(dice *rand.Rand) {
+	at := func() time.Duration { return 5*time.Second + time.Duration(dice.Int64N(int64(p.Length*2/3))) }
+	volume := func() string { return VolumeNames[dice.IntN(p.Volumes)] }
+	for range max(0, dice.IntN(4)-1) {
+		p.Add(Event{What: []string{CutLink, Isolate}[dice.IntN(2)], Who: volume(), At: at(), For: time.Duration(dice.Int64N(int64(90 * time.Second)))})
+	}
+	if p.Ways && dice.IntN(2) == 0 {
+		p.Add(Event{What: RestartStorage, At: at(), For: time.Duration(dice.Int64N(int64(20 * time.Second)))})
+	}
+	if p.Power != "" && dice.IntN(2) == 0 {
+		p.Add(Event{What: SwapBMC, Who: volume(), At: at(), For: time.Duration(dice.Int64N(int64(2 * time.Minute)))})
 	}
 }
 
