@@ -298,15 +298,6 @@ var mutations = []mutation{
 	{name: "a Lease of another holder counts", tests: "./pkg/nodehealth/listener", edits: []edit{
 		{"pkg/nodehealth/listener/nodes.go", "ptr.Deref(l.Spec.HolderIdentity, \"\") != node {", "ptr.Deref(l.Spec.HolderIdentity, node) == \"\" {"},
 	}},
-	{name: "a heartbeat with a promise stands in a Lease", tests: "./pkg/node/heartbeat", edits: []edit{
-		{"pkg/node/heartbeat/heartbeat.go", "h.o.Namespace != \"\" && !h.o.Exact\n", "h.o.Namespace != \"\"\n"},
-	}},
-	{name: "what changes waits for the sixth heartbeat", tests: "./pkg/node/heartbeat", edits: []edit{
-		{"pkg/node/heartbeat/heartbeat.go", "h.beats >= perObject || h.news(write); {", "h.beats >= perObject; {"},
-	}},
-	{name: "a heartbeat that its Lease cannot carry is lost", tests: "./pkg/node/heartbeat", edits: []edit{
-		{"pkg/node/heartbeat/heartbeat.go", "	case lost == nil && !due:\n", "	case !due:\n"},
-	}},
 	{name: "what was alive before a restart stays so unheard", tests: "./pkg/controller/nodelifecycle", edits: []edit{
 		{"pkg/nodehealth/observer.go", "(e.host.first, e.dpu.first)) < o.timeout+o.silence/2\n", "(e.host.first, e.dpu.first)) < 1000*o.timeout\n"},
 	}},

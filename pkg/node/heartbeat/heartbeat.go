@@ -213,8 +213,10 @@ func (h *Heart) Beat(ctx context.Context) error {
 }
 
 // carry renews the Lease, and writes the object if there is something to tell or it is
-// due: what there is to tell does not hold the heartbeat up. Where the Lease cannot be
-// renewed, as without the right to it, the object carries this heartbeat and the next.
+// due: what there is to tell does not hold the heartbeat up. Where the server refuses the
+// Lease, as without the right to it, the object carries this heartbeat and the next. A
+// server that is overloaded is asked for that, the larger write, only if there is
+// something to tell.
 func (h *Heart) carry(ctx context.Context, write half) error {
 	leased := h.o.Namespace != "" && !h.o.Exact
 	h.beats++
@@ -222,11 +224,12 @@ func (h *Heart) carry(ctx context.Context, write half) error {
 	if leased {
 		lost = h.renew(ctx, h.node)
 	}
-	switch due := !leased || h.beats >= perObject || h.news(write); {
+	news := h.news(write)
+	switch due := !leased || h.beats >= perObject || news; {
 	case lost == nil && !due:
 		return nil
-	case lost != nil && ctx.Err() != nil:
-		return lost // no time is left for the object
+	case lost != nil && (ctx.Err() != nil || !news && !refused(lost)):
+		return lost
 	}
 	if err := h.write(ctx, write); err != nil {
 		return err

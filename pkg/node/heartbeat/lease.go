@@ -2,7 +2,9 @@ package heartbeat
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -65,6 +67,13 @@ func (h *Heart) update(ctx context.Context, owner *moorv1alpha1.DPUStorageNode) 
 	}
 	h.lease = next
 	return nil
+}
+
+// refused reports whether the server has answered that it does not do what it was asked for,
+// and is not only too busy, or away.
+func refused(err error) bool {
+	var answer apierrors.APIStatus
+	return errors.As(err, &answer) && answer.Status().Code < http.StatusInternalServerError && !apierrors.IsTooManyRequests(err)
 }
 
 // renewedAfter is the time of a renewal. A clock that stands still, or is set back a

@@ -168,7 +168,7 @@ func New(seed uint64) Plan {
 	p.medium(rand.New(rand.NewPCG(seed, 1)))
 	p.power(rand.New(rand.NewPCG(seed, 2)))
 	p.ways(rand.New(rand.NewPCG(seed, 3)))
-	p.around(rand.New(rand.NewPCG(seed, 4)))
+	p.around(rand.New(rand.NewPCG(seed, 5)))
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
 }
