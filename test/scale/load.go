@@ -20,7 +20,7 @@ func (b *bench) load(ctx context.Context) error {
 	if err := b.world.MakeHost(ctx, 0); err != nil {
 		return err
 	}
-	b.fleet.Start(ctx, 0, 1)
+	b.fleet.Start(ctx, 0, 1, b.fleet.Period())
 	for _, p := range b.programs {
 		if err := p.Start(ctx, b.o.bin, b.work); err != nil {
 			return err
@@ -60,15 +60,20 @@ func (b *bench) load(ctx context.Context) error {
 		return err
 	}
 	b.say("the API servers have it after %s", time.Since(begin).Round(time.Second))
-	b.fleet.Start(ctx, 0, b.o.hosts)
-	b.say("the hosts begin to beat")
+	within, regular := beginWithin*b.fleet.Period(), regularAfter*b.fleet.Period()
 	if b.o.early {
-		return sleep(ctx, b.fleet.Period()+time.Second)
+		within, regular = b.fleet.Period(), time.Second
 	}
-	return sleep(ctx, regularAfter*b.fleet.Period())
+	b.fleet.Start(ctx, 0, b.o.hosts, within)
+	b.say("the hosts begin to beat")
+	return sleep(ctx, within+regular)
 }
 
-// regularAfter is after how many periods beats are regular: within the first each host and
+// beginWithin is how many periods it takes until all hosts beat: the first of each host and each
+// DPU is some four requests, and a kubelet's two.
+const beginWithin = 3
+
+// regularAfter is after how many more periods beats are regular: with the first each host and
 // each DPU makes its Lease and writes its whole state, which it does with each sixth beat
 // from then on (pkg/node/heartbeat).
 const regularAfter = 7

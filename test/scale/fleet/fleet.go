@@ -64,23 +64,23 @@ func (f *Fleet) Period() time.Duration { return f.slowed(heartbeat.DefaultPeriod
 func (f *Fleet) slowed(d time.Duration) time.Duration { return time.Duration(float64(d) * f.slow) }
 
 // Start lets hosts first to last-1 beat until ctx ends, both halves and the
-// kubelet. Those that beat already are left alone. Their first beats are spread over
-// one period, as hearts do it themselves.
-func (f *Fleet) Start(ctx context.Context, first, last int) {
+// kubelet. Those that beat already are left alone. Their first beats are spread over a
+// while.
+func (f *Fleet) Start(ctx context.Context, first, last int, within time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := first; i < last; i++ {
 		if f.hosts[i] == nil {
-			f.hosts[i] = f.start(ctx, NamesOf(i))
+			f.hosts[i] = f.start(ctx, NamesOf(i), within)
 		}
 	}
 	f.since = time.Now()
 	f.beats.Store(0)
 }
 
-func (f *Fleet) start(ctx context.Context, names Names) *host {
+func (f *Fleet) start(ctx context.Context, names Names, within time.Duration) *host {
 	h := &host{names: names, word: make(chan struct{}, 1)}
-	f.wake(ctx, h, 1, f.Period())
+	f.wake(ctx, h, 1, within)
 	return h
 }
 
