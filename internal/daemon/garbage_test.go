@@ -71,3 +71,10 @@ func TestReadHeap(t *testing.T) {
 		t.Errorf("before %+v, after 64 MB %+v", before, made)
 	}
 }
+
+// TestPercent: small heaps are collected earlier than Go does it.
+func TestPercent(t *testing.T) {
+	if small, large := (heap{live: smallHeap - 1}).percent(), (heap{live: smallHeap}).percent(); small != 50 || large != 100 {
+		t.Errorf("%d %% of a small heap, %d %% of a large one", small, large)
+	}
+}
