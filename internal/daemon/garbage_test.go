@@ -19,6 +19,9 @@ func TestSpareMemory(t *testing.T) {
 		name  string
 		looks []look
 		want  []string
+		// allowed is the garbage in the midst of work, in percent; nil: that of a heap that was
+		// small when the process started.
+		allowed []int
 	}{
 		{name: "a process that starts", looks: []look{work, work, work}},
 		{name: "and comes to rest", looks: []look{work, rest, rest}, want: []string{"release"}},
@@ -27,6 +30,8 @@ func TestSpareMemory(t *testing.T) {
 		{name: "much garbage in the midst of work", looks: []look{rest, {100, 26, 26}, {100, 90, 64}}, want: []string{"release"}},
 		{name: "and after it", looks: []look{rest, {100, 90, 90}, {100, 92, 2}, rest}, want: []string{"release", "release"}},
 		{name: "as much as is still rest", looks: []look{rest, {100, 26, 24}}, want: []string{"release", "collect"}},
+		{name: "a heap that stays small", looks: []look{{63, 60, 60}, {63, 60, 60}}, allowed: []int{50}},
+		{name: "and grows and shrinks", looks: []look{{64, 60, 60}, {90, 60, 60}, {63, 60, 60}}, allowed: []int{50, 100, 50}},
 		{name: "as much as is work", looks: []look{rest, {100, 26, 25}}, want: []string{"release"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -34,6 +39,7 @@ func TestSpareMemory(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				var made uint64
 				var got []string
+				var allowed []int
 				next := -1
 				read := func() heap {
 					if next++; next == 0 {
@@ -47,7 +53,16 @@ func TestSpareMemory(t *testing.T) {
 					return heap{live: l.live * mega, used: (l.live + l.garbage) * mega, made: made}
 				}
 				begin := time.Now()
-				spare(ctx, read, func() { got = append(got, "collect") }, func() { got = append(got, "release") })
+				spare(ctx, collector{
+					read: read, allow: func(percent int) { allowed = append(allowed, percent) },
+					collect: func() { got = append(got, "collect") }, release: func() { got = append(got, "release") },
+				})
+				if tt.allowed == nil {
+					tt.allowed = []int{50, 100}
+				}
+				if !slices.Equal(allowed, tt.allowed) {
+					t.Errorf("allowed %v %% of garbage, want %v", allowed, tt.allowed)
+				}
 				if !slices.Equal(got, tt.want) || time.Since(begin) != time.Duration(len(tt.looks))*lookPeriod {
 					t.Errorf("in %s: %v, want %v", time.Since(begin), got, tt.want)
 				}
@@ -69,12 +84,5 @@ func TestReadHeap(t *testing.T) {
 	made := readHeap()
 	if made.made-before.made < 64<<20 || made.used < made.live {
 		t.Errorf("before %+v, after 64 MB %+v", before, made)
-	}
-}
-
-// TestPercent: small heaps are collected earlier than Go does it.
-func TestPercent(t *testing.T) {
-	if small, large := (heap{live: smallHeap - 1}).percent(), (heap{live: smallHeap}).percent(); small != 50 || large != 100 {
-		t.Errorf("%d %% of a small heap, %d %% of a large one", small, large)
 	}
 }

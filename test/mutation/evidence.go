@@ -248,19 +248,4 @@ var medium = []mutation{
 	{name: "a fence of an earlier epoch takes a later one back", tests: vendor, edits: []edit{
 		{vendorTarget, "	if epoch > have.Fenced {\n", "	if epoch != have.Fenced {\n"},
 	}},
-	{name: "a heartbeat with a promise stands in a Lease", tests: "./pkg/node/heartbeat", edits: []edit{
-		{"pkg/node/heartbeat/heartbeat.go", "h.o.Namespace != \"\" && !h.o.Exact\n", "h.o.Namespace != \"\"\n"},
-	}},
-	{name: "what changes waits for the sixth heartbeat", tests: "./pkg/node/heartbeat", edits: []edit{
-		{"pkg/node/heartbeat/heartbeat.go", "h.beats >= perObject || news; {", "h.beats >= perObject; {"},
-	}},
-	{name: "a heartbeat that its Lease cannot carry is lost", tests: "./pkg/node/heartbeat", edits: []edit{
-		{"pkg/node/heartbeat/heartbeat.go", "	case lost == nil && !due:\n", "	case !due:\n"},
-	}},
-	{name: "a busy server is asked for the larger write", tests: "./pkg/node/heartbeat", edits: []edit{
-		{"pkg/node/heartbeat/heartbeat.go", " || !news && !refused(lost)):\n", "):\n"},
-	}},
-	{name: "news waits for a server that is busy", tests: "./pkg/node/heartbeat", edits: []edit{
-		{"pkg/node/heartbeat/heartbeat.go", "!news && !refused(lost)", "!refused(lost)"},
-	}},
 }

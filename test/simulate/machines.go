@@ -111,7 +111,7 @@ func (w *World) bothDie(host string, last time.Duration) {
 // swapBMCs has other machines answer for those of a host, for a time.
 func (w *World) swapBMCs(host string, last time.Duration) {
 	for _, b := range w.bmcs[host].all() {
-		w.played["a BMC of another machine"]++
+		w.played[plan.SwapBMC]++
 		b.Other = true
 		w.Engine.After(last, func() { b.Other = false })
 	}
@@ -120,12 +120,18 @@ func (w *World) swapBMCs(host string, last time.Duration) {
 // restartStorage ends the storage for a time: no DPU reaches it, and what it had received and
 // not executed may be lost.
 func (w *World) restartStorage(last time.Duration) {
-	w.played["the storage was restarted"]++
+	w.played[plan.RestartStorage]++
 	for _, d := range w.Cards {
 		d.LosesWay()
 		d.Forgotten()
 		w.Engine.After(last, d.FindsWay)
 	}
+}
+
+// cutLink cuts the link between a host and its DPU, for a time.
+func (w *World) cutLink(host string, e plan.Event) {
+	w.played[e.What]++
+	w.cutOff(linkOf(host), e.For)
 }
 
 // linked reports whether a DPU hears its host on the link between them.

@@ -28,7 +28,7 @@ func (a *tally) check(t *testing.T, all bool) {
 	t.Log(a.played)
 	for _, what := range []string{
 		"receipt DPU", "receipt Medium", "receipt Power", "refused below an epoch", "fenced where the way is lost",
-		plan.CutLink, plan.Isolate, "the storage was restarted", "a BMC of another machine",
+		plan.CutLink, plan.Isolate, plan.RestartStorage, plan.SwapBMC,
 	} {
 		if all && a.played[what] == 0 {
 			t.Errorf("nothing of %q was played", what)

@@ -229,12 +229,11 @@ func (w *World) sever(e plan.Event) {
 		w.bothDie(host, e.For)
 	case e.What == plan.SwapBMC:
 		w.swapBMCs(host, e.For)
-	case e.What == plan.CutLink || e.What == plan.Isolate:
-		w.played[e.What]++
-		w.cutOff(linkOf(host), e.For)
-		if e.What == plan.Isolate {
-			w.cutOff("host "+host, e.For)
-		}
+	case e.What == plan.CutLink:
+		w.cutLink(host, e)
+	case e.What == plan.Isolate:
+		w.cutLink(host, e)
+		w.cutOff("host "+host, e.For)
 	}
 }
 

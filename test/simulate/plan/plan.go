@@ -37,12 +37,13 @@ const (
 	// CutLink cuts the link between the host where a volume is wanted and its DPU for a time: the
 	// DPU sees its host dead.
 	CutLink = "cut the link between host and DPU of"
-	// Isolate cuts the host too off from its cluster, which writes on: nothing hears it.
+	// Isolate cuts the link, and the host off from its cluster: nothing hears the host, which
+	// writes on.
 	Isolate = "cut off from its DPU and its cluster: host of"
 	// RestartStorage ends the storage, which starts again after a time; where DPUs watch their ways.
 	RestartStorage = "restart the storage after"
-	// SwapBMC has other machines answer for a time where the BMCs of the host are on record on
-	// which a volume is wanted.
+	// SwapBMC has other machines answer for a time in place of the BMCs of the host where a volume
+	// is wanted.
 	SwapBMC = "swap the BMCs of"
 	// Strip and StripOwner take the VolumeAttachment of a volume to a host away by force,
 	// or the DPUVolumeAttachment; LetGo takes the finalizer of the node driver off.
@@ -237,7 +238,7 @@ func (p *Plan) ways(dice *rand.Rand) {
 	}
 }
 
-// around draws what goes wrong around the machines.
+// around draws what goes wrong around the machines, by dice of its own: links, the storage and BMCs.
 func (p *Plan) around(dice *rand.Rand) {
 	at := func() time.Duration { return 5*time.Second + time.Duration(dice.Int64N(int64(p.Length*2/3))) }
 	volume := func() string { return VolumeNames[dice.IntN(p.Volumes)] }
